@@ -1,0 +1,43 @@
+// Command gpuwhisk is the one binary of GPU Whisk: the invoker that joins an
+// Apache OpenWhisk cluster, a one-process OpenWhisk for development, and the
+// scheduling simulator. It only wires rooms together: every decision lives in
+// a package of its own. It is the only place, with its files in this
+// directory, that reads the environment or exits the process.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker (-X main.version=...).
+var version = "dev"
+
+// cli is the whole command line. Each command is a struct in a file of its
+// own whose Run method kong calls.
+type cli struct {
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+type versionCmd struct{}
+
+// Run prints the version on standard output.
+func (versionCmd) Run() error {
+	_, err := fmt.Println("gpuwhisk", version)
+	return err
+}
+
+func main() {
+	var c cli
+	k := kong.Parse(&c,
+		kong.Name("gpuwhisk"),
+		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
+		kong.UsageOnError(),
+	)
+	if err := k.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
+		os.Exit(1)
+	}
+}
