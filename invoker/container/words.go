@@ -1,0 +1,93 @@
+// Package container decides which container serves an activation: it reuses a
+// warm one, takes a prewarmed one, starts a cold one, evicts, or lets the
+// activation wait. It also holds the words in which the invoker and its
+// engines (Docker, plain processes) speak of containers.
+//
+// The package is pure: events come in with the time attached, orders go out,
+// and the caller carries them out. It starts no goroutine and knows no engine.
+package container
+
+import (
+	"errors"
+	"time"
+)
+
+// ID names a container at its engine: the 64 hex digits of Docker, or a name
+// that the process engine made.
+type ID string
+
+// Spec is everything an engine needs to create one container.
+type Spec struct {
+	Name      string   // unique on the host, starts with the invoker's prefix
+	Kind      string   // resolved action kind, such as "python:3.11" or "blackbox"
+	Image     string   // full image reference, registry and tag included
+	Pull      bool     // a user's image: pull first, by the rules of user images
+	MemoryMB  int      // limit of memory and of memory plus swap, MiB
+	CPUShares int      // relative weight, at least 2
+	CPUs      float64  // hard limit in cores, 0 means none
+	Env       []string // K=V, set when the container is created
+	GPU       *GPU     // nil: the container sees no device
+}
+
+// GPU says which device a container is created on.
+type GPU struct {
+	Index     int    // the scheduler's device index
+	Device    string // what the engine asks for: a CDI name, an index or a UUID
+	Simulated bool   // no hardware behind it; the engine passes no device on
+}
+
+// Handle is a container that its engine has created and started.
+type Handle struct {
+	ID   ID
+	Name string
+	Addr string // host:port of its action proxy
+}
+
+// Blame says whose fault a container error is; it picks the status code of the
+// activation's response.
+type Blame int
+
+// Who a CreateError is charged to.
+const (
+	BlameWhisk     Blame = iota // the system's: status 3, the invoker's health suffers
+	BlameDeveloper              // the action's author: status 2
+)
+
+// CreateError is a container that could not be created. Message is what the
+// user reads; Err is for the operator's log.
+type CreateError struct {
+	Blame   Blame
+	Message string
+	Err     error
+}
+
+// Error gives the user's text and the cause.
+func (e *CreateError) Error() string {
+	if e.Err == nil {
+		return e.Message
+	}
+	return e.Message + ": " + e.Err.Error()
+}
+
+// Unwrap gives the cause.
+func (e *CreateError) Unwrap() error { return e.Err }
+
+// ErrGone is what an engine answers for a container that no longer exists.
+var ErrGone = errors.New("container is gone")
+
+// LogRequest says how the log lines of one activation are read.
+type LogRequest struct {
+	WaitForSentinel bool // the runtime marks the end of an activation's output
+	LimitBytes      int64
+	Now             time.Time // stamps the lines that the collector appends
+	Failed          bool      // status 2: the closing line about missing data is added
+}
+
+// LogResult is what was read. Lines are ready for the activation record.
+// Incomplete is true when sentinels, lines or bytes were missing, whatever the
+// user printed.
+type LogResult struct {
+	Lines      []string
+	Truncated  bool
+	Incomplete bool
+}
