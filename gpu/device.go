@@ -1,0 +1,92 @@
+// Package gpu holds the words and the decisions about GPU memory and GPU
+// concurrency: what lies on a device and may come to lie there (Ledger), how
+// many runs a device takes at once (Tokens), which idle container is given up
+// (Pool and its Rule), and the models that a simulated device follows
+// (Interference, Link).
+//
+// It is pure: it takes events with the time attached and returns orders, it
+// performs nothing, reads no clock and starts no goroutine. Time is a Duration
+// since an epoch that the caller picks. The invoker's dispatcher and the
+// simulator drive the same types, each from a single goroutine. It knows
+// nothing of activations, queues or CUDA.
+package gpu
+
+import "fmt"
+
+// Sharing tells how a device is divided among the containers that use it.
+type Sharing uint8
+
+const (
+	// Whole is a complete GPU whose containers take turns by time-slicing.
+	Whole Sharing = iota
+	// MIGSlice is a hardware partition. It takes one run at a time: several
+	// on one slice would only wait for each other (paper, section 5.3).
+	MIGSlice
+	// MPSShared is a complete GPU whose containers run through one MPS daemon.
+	MPSShared
+)
+
+// String returns the word used in records, metrics and logs.
+func (s Sharing) String() string {
+	switch s {
+	case Whole:
+		return "whole"
+	case MIGSlice:
+		return "mig"
+	case MPSShared:
+		return "mps"
+	}
+	return fmt.Sprintf("sharing(%d)", uint8(s))
+}
+
+// Device is one schedulable accelerator: what the scheduler counts tokens for
+// and what a container is bound to from its creation to its end.
+type Device struct {
+	// Index is the device's place in the invoker's list; schedulers and
+	// ledgers speak of it by this number.
+	Index int
+	// UUID names the device to the container runtime ("GPU-..." or "MIG-...").
+	// It is empty for a simulated one.
+	UUID string
+	// Name is the model as a person knows it.
+	Name string
+	// MemoryBytes is the device memory that may be given out.
+	MemoryBytes int64
+	// Sharing tells whether it is a whole GPU, a MIG slice or shared by MPS.
+	Sharing Sharing
+	// Simulated is true when no hardware stands behind it. Whatever shows the
+	// device to a person shows this too.
+	Simulated bool
+}
+
+// String names the device for logs, with the word simulated where it is one.
+func (d Device) String() string {
+	name := d.Name
+	if name == "" {
+		name = "gpu"
+	}
+	if d.Simulated {
+		return fmt.Sprintf("%d (%s, simulated)", d.Index, name)
+	}
+	return fmt.Sprintf("%d (%s)", d.Index, name)
+}
+
+// MaxTokens bounds the runs in flight for a configured D: a MIG slice takes
+// one, every other device takes D.
+func (d Device) MaxTokens(configured int) int {
+	if d.Sharing == MIGSlice {
+		return 1
+	}
+	return configured
+}
+
+// Validate tells whether the device can be scheduled on.
+func (d Device) Validate() error {
+	if d.Index < 0 {
+		return fmt.Errorf("device index %d: must not be negative", d.Index)
+	}
+	if d.MemoryBytes <= 0 {
+		return fmt.Errorf("device %d: memory of %d bytes: must be positive", d.Index, d.MemoryBytes)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrTooBig means that a reservation can never stand: it is larger than the
+// device less what nobody can move.
+var ErrTooBig = errors.New("does not fit the device")
+
+// LedgerConfig describes one device to its ledger.
+type LedgerConfig struct {
+	// Capacity is the device memory in bytes that containers may share.
+	Capacity int64
+	// Headroom is how much the ledger tries to keep free beforehand by moving
+	// out memory that was marked evictable. 0 evicts on demand only.
+	Headroom int64
+	// AckTimeout is how long an order may go unanswered before it is given
+	// again: a lost acknowledgement is asked for, never assumed. 0 never asks.
+	AckTimeout time.Duration
+}
+
+// Ledger accounts for the memory of one device and decides what moves. Its
+// invariant, true after every call:
+//
+//	resident + reserved + context overhead + foreign <= capacity
+//
+// unless a container reported more than it was promised, in which case the
+// ledger grants nothing and evicts until it holds again. A run may start only
+// when its reservation stands. Memory is accounted per container, summed over
+// its processes, because a container may do its GPU work in children.
+//
+// The ledger gives orders (Ready) and takes events (Report, Moved, Gone). Each
+// order carries an epoch of its container; an acknowledgement of an older
+// epoch changes nothing, so a late swap-out cannot undo a newer prefetch.
+type Ledger struct {
+	cfg      LedgerConfig
+	accounts []*account // in order of opening: the last tie-break
+	byID     map[string]*account
+	waiting  []wait // oldest first
+	used     int64  // sum of account charges, plus foreign
+	foreign  int64
+	over     bool // a report, not a grant, took used beyond the capacity
+	orders   []Order
+	standing []string
+}
+
+// wait is a reservation that does not stand yet.
+type wait struct {
+	a    *account
+	need Need
+}
+
+// Need is what one run asks of a device.
+type Need struct {
+	// Bytes is the data the run's container is expected to hold on the device.
+	Bytes int64
+	// Context is the overhead of the container's CUDA contexts. It stays as
+	// long as the container lives.
+	Context int64
+}
+
+// NewLedger returns the empty ledger of one device.
+func NewLedger(cfg LedgerConfig) (*Ledger, error) {
+	switch {
+	case cfg.Capacity <= 0:
+		return nil, fmt.Errorf("ledger capacity %d: must be positive", cfg.Capacity)
+	case cfg.Headroom < 0 || cfg.Headroom > cfg.Capacity:
+		return nil, fmt.Errorf("ledger headroom %d: must lie within 0 and the capacity %d", cfg.Headroom, cfg.Capacity)
+	case cfg.AckTimeout < 0:
+		return nil, fmt.Errorf("ledger acknowledgement timeout %v: must not be negative", cfg.AckTimeout)
+	}
+	return &Ledger{cfg: cfg, byID: make(map[string]*account)}, nil
+}
+
+// Reserve asks for room for one run in a container and opens the container's
+// account if there is none. When standing is true the run may start at once;
+// otherwise the reservation waits in line and its container appears in Ready's
+// second result when it stands. It cancels an eviction of its own container.
+// ErrTooBig means that it could never stand; nothing changed then.
+func (l *Ledger) Reserve(now time.Duration, id string, need Need) (standing bool, err error) {
+	if need.Bytes < 0 || need.Context < 0 {
+		return false, fmt.Errorf("reserve %d bytes and %d of context for %s: must not be negative", need.Bytes, need.Context, id)
+	}
+	if need.Bytes > l.cfg.Capacity || need.Context > l.cfg.Capacity || need.Bytes+need.Context > l.cfg.Capacity {
+		return false, fmt.Errorf("reserve %d bytes and %d of context on a device of %d for %s: %w",
+			need.Bytes, need.Context, l.cfg.Capacity, id, ErrTooBig)
+	}
+	a := l.open(id)
+	a.lastUsed = now
+	a.claims++
+	l.cancelEviction(a)
+	if len(l.waiting) == 0 && l.fits(a, need) {
+		l.grant(now, a, need)
+		l.pump(now)
+		return true, nil
+	}
+	l.waiting = append(l.waiting, wait{a, need})
+	l.pump(now)
+	return l.tookFromStanding(a), nil
+}
+
+// tookFromStanding tells whether pump granted a just now, and if so takes the
+// news back, because the caller learns it from the return value.
+func (l *Ledger) tookFromStanding(a *account) bool {
+	n := len(l.standing)
+	for _, w := range l.waiting {
+		if w.a == a {
+			return false
+		}
+	}
+	if n == 0 || l.standing[n-1] != a.id {
+		return false
+	}
+	l.standing = l.standing[:n-1]
+	return true
+}
+
+// Release ends one run that Reserve let start. The container's memory stays
+// where it is until somebody needs the room.
+func (l *Ledger) Release(now time.Duration, id string) {
+	a := l.must(id, "release")
+	if a.runs == 0 {
+		panic("gpu: release of " + id + " without a standing reservation")
+	}
+	a.runs--
+	a.claims--
+	a.lastUsed = now
+	if a.runs == 0 {
+		l.recharge(a, func() { a.want = 0 })
+	}
+	l.pump(now)
+}
+
+// Cancel withdraws the youngest reservation of a container that does not stand
+// yet. It reports whether there was one.
+func (l *Ledger) Cancel(now time.Duration, id string) bool {
+	for i := len(l.waiting) - 1; i >= 0; i-- {
+		if a := l.waiting[i].a; a.id == id {
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			a.claims--
+			l.pump(now)
+			return true
+		}
+	}
+	return false
+}
+
+// SetEvictable marks the memory of a container as the first to go (its flow is
+// throttled or inactive) or unmarks it (its flow is active). Unmarked idle
+// memory is moved out only for a run that cannot start otherwise.
+func (l *Ledger) SetEvictable(now time.Duration, id string, evictable bool) {
+	a, ok := l.byID[id]
+	if !ok || a.evictable == evictable {
+		return
+	}
+	a.evictable = evictable
+	if !evictable && a.claims == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
+		l.cancelEviction(a) // moved out ahead of need, and now it is wanted again
+		l.bringBack(now, a)
+	}
+	l.pump(now)
+}
+
+// Free returns the bytes that are neither held nor promised. It is negative
+// after a container took more than it was promised.
+func (l *Ledger) Free() int64 { return l.cfg.Capacity - l.used }
+
+// Used returns the bytes held or promised.
+func (l *Ledger) Used() int64 { return l.used }
+
+// Waiting returns how many reservations do not stand yet.
+func (l *Ledger) Waiting() int { return len(l.waiting) }
+
+// Shortfall returns the bytes that the oldest waiting reservation would still
+// lack if every idle container's memory were moved out. When it is positive,
+// only the end of a run or the removal of an idle container (which frees its
+// context) can help.
+func (l *Ledger) Shortfall() int64 {
+	if len(l.waiting) == 0 {
+		return 0
+	}
+	lack := l.extra(l.waiting[0].a, l.waiting[0].need) - l.Free()
+	for _, a := range l.accounts {
+		if a.idle() {
+			lack -= a.movable()
+		}
+	}
+	return max(0, lack)
+}
+
+// Residency returns what a container holds on the device and what it holds
+// altogether, device or host. Both are 0 for an unknown container.
+func (l *Ledger) Residency(id string) (resident, footprint int64) {
+	if a, ok := l.byID[id]; ok {
+		return a.resident, a.footprint
+	}
+	return 0, 0
+}
+
+// Resident reports whether all of a container's memory lies on the device, so
+// that a run there is a gpu-warm start.
+func (l *Ledger) Resident(id string) bool {
+	a, ok := l.byID[id]
+	return ok && a.resident >= a.footprint
+}
+
+// SetForeign charges memory that no container answers for: allocations that
+// escape the shim, or another user of the device, as NVML finds them.
+func (l *Ledger) SetForeign(now time.Duration, bytes int64) {
+	bytes = min(max(bytes, 0), l.cfg.Capacity)
+	l.used += bytes - l.foreign
+	l.foreign = bytes
+	l.over = l.used > l.cfg.Capacity
+	l.pump(now)
+}
+
+func (l *Ledger) open(id string) *account {
+	if a, ok := l.byID[id]; ok {
+		return a
+	}
+	a := &account{id: id}
+	l.byID[id] = a
+	l.accounts = append(l.accounts, a)
+	return a
+}
+
+func (l *Ledger) must(id, verb string) *account {
+	a, ok := l.byID[id]
+	if !ok {
+		panic("gpu: " + verb + " of unknown container " + id)
+	}
+	return a
+}

@@ -1,0 +1,122 @@
+package gpu
+
+import (
+	"fmt"
+	"time"
+)
+
+// FlowState is what the scheduler says about a function's flow, as far as it
+// matters for its idle containers.
+type FlowState uint8
+
+const (
+	// Inactive: empty for longer than its TTL.
+	Inactive FlowState = iota
+	// Throttled: backlogged, and too far ahead to be dispatched.
+	Throttled
+	// Active: empty but expected back within its TTL, or in flight.
+	Active
+	// Backlogged: work waits that may be dispatched next.
+	Backlogged
+)
+
+// Waiting reports whether work of the flow waits for a device.
+func (s FlowState) Waiting() bool { return s == Throttled || s == Backlogged }
+
+// Candidate is one idle container that could be given up.
+type Candidate struct {
+	Container string
+	Flow      string
+	State     FlowState
+	LastUsed  time.Duration
+	Siblings  int     // containers of the flow on the device, this one included
+	Rate      float64 // arrivals per second
+	Restart   float64 // seconds that a cold start adds to a run
+}
+
+// Rule orders idle containers by how readily they are given up. Giving up a
+// container costs its next run a cold start, swapping its memory out only a
+// transfer, so this is a decision of its own beside the ledger's.
+type Rule uint8
+
+const (
+	// LRU gives up the least recently used.
+	LRU Rule = iota
+	// FlowLRU gives up those of inactive flows, then those of throttled ones,
+	// then the rest, each least recently used first (paper, section 4.2).
+	FlowLRU
+	// ProtectLRU is LRU that spares flows with waiting work while it can.
+	ProtectLRU
+	// DemandAware spares flows with waiting work while it can and gives up the
+	// least arrival rate x restart cost / siblings^2 (after GreedyDual: value
+	// of keeping over cost of keeping, where each further container of a flow
+	// is worth less than the one before).
+	DemandAware
+)
+
+var ruleWords = [...]string{"lru", "flow-lru", "protect-lru", "demand"}
+
+// String returns the rule's name on the command line and in configuration.
+func (r Rule) String() string {
+	if int(r) < len(ruleWords) {
+		return ruleWords[r]
+	}
+	return fmt.Sprintf("rule(%d)", uint8(r))
+}
+
+// ParseRule is the inverse of String.
+func ParseRule(word string) (Rule, error) {
+	for i, w := range ruleWords {
+		if w == word {
+			return Rule(i), nil
+		}
+	}
+	return 0, fmt.Errorf("retention %q: not one of lru, flow-lru, protect-lru, demand", word)
+}
+
+// Victim returns the index of the container to give up, or -1 when there is
+// no candidate. Ties go to the earlier used, then to the smaller container id,
+// so the answer does not depend on the order of candidates.
+func (r Rule) Victim(candidates []Candidate) int {
+	best := -1
+	for i := range candidates {
+		if best < 0 || r.sooner(&candidates[i], &candidates[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// sooner reports whether a is given up before b.
+func (r Rule) sooner(a, b *Candidate) bool {
+	if ca, cb := r.class(a), r.class(b); ca != cb {
+		return ca < cb
+	}
+	if r == DemandAware {
+		if va, vb := a.value(), b.value(); va != vb {
+			return va < vb
+		}
+	}
+	if a.LastUsed != b.LastUsed {
+		return a.LastUsed < b.LastUsed
+	}
+	return a.Container < b.Container
+}
+
+// class groups candidates; the lower class goes first, whatever the rest says.
+func (r Rule) class(c *Candidate) int {
+	switch r {
+	case FlowLRU:
+		return min(int(c.State), int(Active))
+	case ProtectLRU, DemandAware:
+		if c.State.Waiting() {
+			return 1
+		}
+	}
+	return 0
+}
+
+func (c *Candidate) value() float64 {
+	n := float64(max(c.Siblings, 1))
+	return c.Rate * c.Restart / (n * n)
+}

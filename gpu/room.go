@@ -1,0 +1,153 @@
+package gpu
+
+import (
+	"fmt"
+	"time"
+)
+
+// pump grants what can stand, strictly in the order of asking so that a large
+// reservation is not starved by small ones, and makes room for the first that
+// cannot. Called at the end of every event.
+func (l *Ledger) pump(now time.Duration) {
+	granted := 0
+	for _, w := range l.waiting {
+		if !l.fits(w.a, w.need) {
+			break
+		}
+		l.grant(now, w.a, w.need)
+		l.standing = append(l.standing, w.a.id)
+		granted++
+	}
+	l.waiting = append(l.waiting[:0], l.waiting[granted:]...)
+	switch {
+	case len(l.waiting) > 0:
+		head := l.waiting[0]
+		l.evict(now, l.extra(head.a, head.need)-l.Free(), head.a, false)
+	case l.over:
+		l.evict(now, -l.Free(), nil, false)
+	default:
+		l.evict(now, l.cfg.Headroom-l.Free(), nil, true)
+	}
+}
+
+// evict orders memory out until lack bytes are free or on their way out: least
+// recently used first among what is marked evictable, and, unless markedOnly,
+// then among the memory of idle containers of active flows. What runs or waits
+// to run is never touched, nor is spare.
+func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly bool) {
+	for _, a := range l.accounts {
+		if a.move == evicting {
+			lack -= a.movable()
+		}
+	}
+	for lack > 0 {
+		v := l.victim(spare, markedOnly)
+		if v == nil {
+			return
+		}
+		lack -= v.movable()
+		l.order(now, v, evicting)
+	}
+}
+
+// victim picks the next account to move out. Accounts are kept in order of
+// opening, so equal times resolve to the container opened first.
+func (l *Ledger) victim(spare *account, markedOnly bool) *account {
+	var best *account
+	for _, a := range l.accounts {
+		if a == spare || !a.idle() || a.move == evicting || a.movable() <= 0 || (markedOnly && !a.evictable) {
+			continue
+		}
+		if best == nil || before(a, best) {
+			best = a
+		}
+	}
+	return best
+}
+
+func before(a, b *account) bool {
+	if a.evictable != b.evictable {
+		return a.evictable
+	}
+	return a.lastUsed < b.lastUsed
+}
+
+// Evictable returns the bytes that evictions could free: those of idle
+// containers that are marked, and those of all idle containers.
+func (l *Ledger) Evictable() (marked, idle int64) {
+	for _, a := range l.accounts {
+		if !a.idle() {
+			continue
+		}
+		idle += a.movable()
+		if a.evictable {
+			marked += a.movable()
+		}
+	}
+	return marked, idle
+}
+
+// Account is one container's line in a ledger, for metrics and /status.
+type Account struct {
+	Container string
+	Resident  int64
+	Footprint int64
+	Reserved  int64
+	Context   int64
+	Runs      int
+	Evictable bool
+}
+
+// Accounts returns a copy of every line, in order of opening.
+func (l *Ledger) Accounts() []Account {
+	out := make([]Account, 0, len(l.accounts))
+	for _, a := range l.accounts {
+		out = append(out, Account{
+			Container: a.id, Resident: a.resident, Footprint: a.footprint,
+			Reserved: a.charge() - a.context() - a.resident, Context: a.context(),
+			Runs: a.runs, Evictable: a.evictable,
+		})
+	}
+	return out
+}
+
+// Check returns an error that names the first broken invariant. Tests call it
+// after every event.
+func (l *Ledger) Check() error {
+	sum := l.foreign
+	for _, a := range l.accounts {
+		sum += a.charge()
+		if err := a.check(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case sum != l.used:
+		return fmt.Errorf("used %d, sum of charges %d", l.used, sum)
+	case l.used > l.cfg.Capacity && !l.over:
+		return fmt.Errorf("granted %d on a device of %d", l.used, l.cfg.Capacity)
+	case l.over && l.used <= l.cfg.Capacity:
+		return fmt.Errorf("taken as over at %d of %d", l.used, l.cfg.Capacity)
+	case len(l.accounts) != len(l.byID):
+		return fmt.Errorf("%d accounts, %d ids", len(l.accounts), len(l.byID))
+	case len(l.waiting) > 0 && l.fits(l.waiting[0].a, l.waiting[0].need):
+		return fmt.Errorf("the reservation of %s fits and waits", l.waiting[0].a.id)
+	}
+	return nil
+}
+
+func (a *account) check() error {
+	switch {
+	case a.runs < 0 || a.claims < a.runs:
+		return fmt.Errorf("%s: %d runs, %d claims", a.id, a.runs, a.claims)
+	case a.runs == 0 && a.want != 0:
+		return fmt.Errorf("%s: %d bytes promised to no run", a.id, a.want)
+	case a.claims > 0 && a.move == evicting:
+		return fmt.Errorf("%s: evicted while it is claimed", a.id)
+	case a.coming > 0 && a.move == settled && !a.unsure:
+		return fmt.Errorf("%s: %d bytes coming with no order", a.id, a.coming)
+	case a.movable() < 0:
+		return fmt.Errorf("%s: %d bytes movable", a.id, a.movable())
+	}
+	return nil
+}

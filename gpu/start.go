@@ -1,0 +1,51 @@
+package gpu
+
+import "fmt"
+
+// StartKind tells what a run found when it was dispatched. Every activation
+// of a GPU function carries it in its record.
+type StartKind uint8
+
+const (
+	// GPUWarm: a live container whose memory lay on the device.
+	GPUWarm StartKind = iota
+	// HostWarm: a live container whose memory had been swapped to the host
+	// (the paper's "GPU-cold but host-warm").
+	HostWarm
+	// Cold: the function had no container on the device.
+	Cold
+	// BusyCold: the function had containers there, all of them in use; the
+	// kind of cold start that waiting could have avoided.
+	BusyCold
+
+	// StartKinds is the number of start kinds, for tables indexed by kind.
+	StartKinds = int(BusyCold) + 1
+)
+
+// String returns the word that records, metrics and reports use.
+func (k StartKind) String() string {
+	switch k {
+	case GPUWarm:
+		return "gpu-warm"
+	case HostWarm:
+		return "host-warm"
+	case Cold:
+		return "cold"
+	case BusyCold:
+		return "busy-cold"
+	}
+	return fmt.Sprintf("start(%d)", uint8(k))
+}
+
+// Warm reports whether a live container served the run.
+func (k StartKind) Warm() bool { return k == GPUWarm || k == HostWarm }
+
+// ParseStartKind is the inverse of String.
+func ParseStartKind(word string) (StartKind, error) {
+	for k := GPUWarm; int(k) < StartKinds; k++ {
+		if k.String() == word {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("start kind %q: not one of gpu-warm, host-warm, cold, busy-cold", word)
+}

@@ -1,0 +1,193 @@
+package gpu
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// TokensConfig sets how many runs one device takes at once.
+type TokensConfig struct {
+	// Max is D, or its upper bound when Dynamic is set.
+	Max int
+	// Dynamic lets D move between 1 and Max.
+	Dynamic bool
+	// Threshold is the moving average of utilization, in 0 to 1, above which D
+	// falls. The paper's example is 0.9.
+	Threshold float64
+	// Smoothing is the weight of a new sample in the moving average.
+	Smoothing float64
+	// Hold is the least time between two changes of D, so that the effect of
+	// one shows in the average before the next.
+	Hold time.Duration
+	// MinSamples is how many runs at a concurrency are needed before its
+	// learned slowdown counts.
+	MinSamples int
+}
+
+// DefaultTokens returns a fixed D of 2, and for dynamic use a threshold of 90%
+// with samples every 200 ms averaged over about a second.
+func DefaultTokens() TokensConfig {
+	return TokensConfig{
+		Max: 2, Threshold: 0.9, Smoothing: 0.2,
+		Hold: time.Second, MinSamples: 5,
+	}
+}
+
+// maxD bounds the configured D: beyond it no device gains and tables grow.
+const maxD = 64
+
+// Validate names the field and the value that cannot be.
+func (c TokensConfig) Validate() error {
+	switch {
+	case c.Max < 1 || c.Max > maxD:
+		return fmt.Errorf("tokens %d: must lie within 1 and %d", c.Max, maxD)
+	case !c.Dynamic:
+		return nil
+	case !(c.Threshold > 0 && c.Threshold <= 1):
+		return fmt.Errorf("utilization threshold %v: must lie above 0 and at most 1", c.Threshold)
+	case !(c.Smoothing > 0 && c.Smoothing <= 1):
+		return fmt.Errorf("utilization smoothing %v: must lie above 0 and at most 1", c.Smoothing)
+	case c.Hold < 0:
+		return fmt.Errorf("token hold time %v: must not be negative", c.Hold)
+	case c.MinSamples < 1:
+		return fmt.Errorf("token samples %d: must be at least 1", c.MinSamples)
+	}
+	return nil
+}
+
+// Tokens decides D for one device. With a dynamic D it follows two signals,
+// and the lower wins. Utilization, as NVML gives it, is the share of time in
+// which any kernel ran: one busy kernel saturates it, so on its own it would
+// hold D at 1 for ever on a busy device and tell nothing about the loss. The
+// slowdown that runs really show at each concurrency tells where another run
+// at once stops adding throughput.
+type Tokens struct {
+	cfg     TokensConfig
+	average float64
+	sampled bool
+	byUtil  int
+	changed time.Duration
+	alone   map[string]*mean // service of a flow's runs without a neighbour
+	slow    []mean           // slowdown by concurrency, at index k-1
+}
+
+// mean is a running average that forgets: the weight of old observations
+// falls once there are many.
+type mean struct {
+	value float64
+	n     int
+}
+
+func (m *mean) add(v float64) {
+	const window = 50
+	m.n++
+	m.value += (v - m.value) / float64(min(m.n, window))
+}
+
+// NewTokens returns the token count of a device, which starts at cfg.Max.
+func NewTokens(cfg TokensConfig) (*Tokens, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Tokens{
+		cfg: cfg, byUtil: cfg.Max,
+		alone: make(map[string]*mean), slow: make([]mean, cfg.Max),
+	}, nil
+}
+
+// D returns how many runs may be in flight now.
+func (t *Tokens) D() int {
+	if !t.cfg.Dynamic {
+		return t.cfg.Max
+	}
+	return min(t.byUtil, t.best())
+}
+
+// Utilization returns the moving average of the samples.
+func (t *Tokens) Utilization() float64 { return t.average }
+
+// Sample takes one reading of the device's utilization in 0 to 1 and returns
+// D. Readings that are not numbers are dropped; others are clamped.
+func (t *Tokens) Sample(now time.Duration, utilization float64) int {
+	if math.IsNaN(utilization) {
+		return t.D()
+	}
+	u := min(max(utilization, 0), 1)
+	if !t.sampled {
+		t.average, t.sampled = u, true
+	}
+	t.average += t.cfg.Smoothing * (u - t.average)
+	if t.cfg.Dynamic && now-t.changed >= t.cfg.Hold {
+		t.step(now)
+	}
+	return t.D()
+}
+
+// step moves D by one towards the threshold. It rises only when a neighbour of
+// equal appetite would stay below it (the paper takes a run to use 1/D of the
+// device), which keeps it from swinging around the threshold.
+func (t *Tokens) step(now time.Duration) {
+	next := t.byUtil
+	switch {
+	case t.average > t.cfg.Threshold && t.byUtil > 1:
+		next--
+	case t.byUtil < t.cfg.Max && t.average*float64(t.byUtil+1)/float64(t.byUtil) <= t.cfg.Threshold:
+		next++
+	}
+	if next != t.byUtil {
+		t.byUtil, t.changed = next, now
+	}
+}
+
+// Learn takes the service time of a warm run that shared the device with
+// concurrency-1 others on average, and returns D.
+func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) int {
+	if !t.cfg.Dynamic || service <= 0 || concurrency < 1 {
+		return t.D()
+	}
+	concurrency = min(concurrency, t.cfg.Max)
+	base := t.alone[flow]
+	if concurrency == 1 {
+		if base == nil {
+			base = new(mean)
+			t.alone[flow] = base
+		}
+		base.add(service.Seconds())
+		return t.D()
+	}
+	if base != nil && base.value > 0 {
+		t.slow[concurrency-1].add(max(1, service.Seconds()/base.value))
+	}
+	return t.D()
+}
+
+// Forget drops what was learned about a flow that is no more.
+func (t *Tokens) Forget(flow string) { delete(t.alone, flow) }
+
+// Slowdown returns the learned s(k), and whether enough runs support it.
+func (t *Tokens) Slowdown(k int) (s float64, ok bool) {
+	switch {
+	case k <= 1:
+		return 1, true
+	case k > t.cfg.Max || t.slow[k-1].n < t.cfg.MinSamples:
+		return 0, false
+	}
+	return t.slow[k-1].value, true
+}
+
+// best returns the largest k whose throughput k/s(k), as learned, is no worse
+// than that of any smaller one. An unexplored k is taken as worth a try.
+func (t *Tokens) best() int {
+	best, top := 1, 1.0
+	for k := 2; k <= t.cfg.Max; k++ {
+		s, ok := t.Slowdown(k)
+		if !ok {
+			return k
+		}
+		if through := float64(k) / s; through >= top {
+			best, top = k, through
+		}
+	}
+	return best
+}
