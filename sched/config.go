@@ -1,0 +1,137 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Config is every parameter of every policy. Start from Defaults: a zero
+// Config is not the default one (T = 0 means strict fair queueing).
+type Config struct {
+	// Overrun is T: how far a flow's virtual time may lead global virtual
+	// time. Ignored by the policies without a window.
+	Overrun time.Duration
+	// Namespaces adds a level of fair queueing above the flows: namespaces
+	// share by their weight first, then the flows of each.
+	Namespaces bool
+
+	// TTLAlpha times the flow's inter-arrival time, clamped to TTLMin and
+	// TTLMax, is how long an empty flow stays active.
+	TTLAlpha float64
+	TTLMin   time.Duration
+	TTLMax   time.Duration
+	// TTLGlobal uses one inter-arrival time, that of all arrivals' flows
+	// together, for every flow (the paper's ablation).
+	TTLGlobal bool
+
+	// Smoothing is the weight of a new sample in the estimates of service
+	// and inter-arrival times, once there are enough of them.
+	Smoothing float64
+	// InitialCharge is the estimate of a function never seen to finish; 0
+	// means a tenth of Overrun. It is never below 1 ms.
+	InitialCharge time.Duration
+	// FixedCharge charges every dispatch the same instead of the function's
+	// estimate (the paper's ablation "1.0"); 0 is off.
+	FixedCharge time.Duration
+	// CountSetup makes container creation part of the service charged.
+	CountSetup bool
+	// Correct settles the charge with what was used, at completion.
+	Correct bool
+
+	// Wait lets a flow that is in flight wait for its own container when
+	// that is expected sooner than a cold start takes.
+	Wait bool
+	// Locality lets a flow with an idle container on a full device wait for
+	// that device when that is expected sooner than starting elsewhere.
+	Locality bool
+	// Aged chooses by response ratio inside the window, setup cost included,
+	// instead of by the paper's order.
+	Aged bool
+	// Patience makes the flow of least virtual time go first once its head
+	// has waited longer; 0 is off.
+	Patience time.Duration
+
+	// DeficitLimit is the deficit, in dispatches, past which paella prefers
+	// a function over shorter ones.
+	DeficitLimit float64
+
+	// KeepInactive is how long an inactive flow's estimates are kept, and
+	// MaxFlows how many flows are known before inactive ones are forgotten
+	// early, longest inactive first.
+	KeepInactive time.Duration
+	MaxFlows     int
+}
+
+// Defaults are the published defaults of a policy: those of the paper where it
+// gives one. The second result is false for an unknown name.
+func Defaults(policy string) (Config, bool) {
+	c := Config{
+		Overrun:      10 * time.Second,
+		TTLAlpha:     2,
+		TTLMin:       100 * time.Millisecond,
+		TTLMax:       10 * time.Minute,
+		Smoothing:    0.2,
+		DeficitLimit: 4,
+		KeepInactive: time.Hour,
+		MaxFlows:     100_000,
+	}
+	info, ok := find(policy)
+	if !ok {
+		return Config{}, false
+	}
+	if info.adjust != nil {
+		info.adjust(&c)
+	}
+	return c, true
+}
+
+// limit is the longest duration accepted: with weights of at least minWeight
+// no sum of charges can overflow an int64 of nanoseconds in practice.
+const (
+	limit     = 24 * time.Hour
+	minWeight = 0.001
+	maxWeight = 1000
+)
+
+func (c Config) validate() error {
+	for _, d := range []struct {
+		key      string
+		value    time.Duration
+		min, max time.Duration
+	}{
+		{"Overrun", c.Overrun, 0, limit},
+		{"TTLMin", c.TTLMin, 0, limit},
+		{"TTLMax", c.TTLMax, c.TTLMin, limit},
+		{"InitialCharge", c.InitialCharge, 0, limit},
+		{"FixedCharge", c.FixedCharge, 0, limit},
+		{"Patience", c.Patience, 0, limit},
+		{"KeepInactive", c.KeepInactive, 0, 365 * limit},
+	} {
+		if d.value < d.min || d.value > d.max {
+			return fmt.Errorf("sched config %s=%s: must be from %s to %s", d.key, d.value, d.min, d.max)
+		}
+	}
+	for _, f := range []struct {
+		key      string
+		value    float64
+		min, max float64
+	}{
+		{"TTLAlpha", c.TTLAlpha, 0, 1000},
+		{"Smoothing", c.Smoothing, 0.001, 1},
+		{"DeficitLimit", c.DeficitLimit, 0.001, 1e6},
+		{"MaxFlows", float64(c.MaxFlows), 1, 1e8},
+	} {
+		if !(f.value >= f.min && f.value <= f.max) { // false for NaN too
+			return fmt.Errorf("sched config %s=%v: must be from %v to %v", f.key, f.value, f.min, f.max)
+		}
+	}
+	return nil
+}
+
+func checkWeight(what string, w float64) error {
+	if math.IsNaN(w) || w < minWeight || w > maxWeight {
+		return fmt.Errorf("set weight of %s to %v: must be from %v to %v", what, w, minWeight, maxWeight)
+	}
+	return nil
+}

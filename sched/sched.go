@@ -1,0 +1,168 @@
+// Package sched decides which queued GPU invocation runs next, and on which
+// device. It holds MQFQ-Sticky (multi-queue fair queueing with an overrun
+// window) and its rivals behind one interface, Policy.
+//
+// It is a pure core: it takes events with the time attached and returns
+// decisions. It has no clock, goroutine, lock or IO, and no decision depends
+// on map order, so one history always gives one schedule. Whoever owns a
+// Policy calls it from one goroutine at a time.
+//
+// It does not know containers, device memory or activations. What it must know
+// of them it asks through View.
+package sched
+
+import "time"
+
+// FlowID names a flow: the invocations of one function in the namespace that
+// invokes it. Function is the function's full name, so that two flows of one
+// namespace never share it.
+type FlowID struct {
+	Namespace string
+	Function  string
+}
+
+// String writes the flow as namespace/function.
+func (f FlowID) String() string { return f.Namespace + "/" + f.Function }
+
+// Item is one invocation as it arrives.
+type Item struct {
+	ID   uint64 // the caller's; unique among items queued or in flight
+	Flow FlowID
+	Cost time.Duration // expected service if the caller knows it, else 0
+}
+
+// Start says how an invocation begins on a device.
+type Start uint8
+
+// The kinds of start, from the cheapest to the dearest.
+const (
+	GPUWarm  Start = iota // idle container, its memory on the device
+	HostWarm              // idle container, its memory swapped to the host
+	Cold                  // the flow has no container on the device
+	BusyCold              // it has containers there, and all of them are in use
+)
+
+// String gives the name used in records and reports.
+func (s Start) String() string {
+	return [...]string{"gpu-warm", "host-warm", "cold", "busy-cold"}[s&3]
+}
+
+// Facts is what starting one item of a flow on a device would mean right now.
+type Facts struct {
+	Start Start
+	Setup time.Duration // expected time from token to running: create, init, swap in
+	Fits  bool          // the container and its memory can be had there now
+}
+
+// View answers what only the owner of containers and memory knows. A Policy
+// calls it from inside its own methods; it must answer from memory, must not
+// call back, and must answer the same until the owner changes something.
+//
+// Fits=false makes Next pass the flow by for this call; the flow keeps its
+// place. When facts of a flow change for a reason other than the Next, Done,
+// Undo and Abandon of its own items (a container evicted, created ahead or
+// swapped), the owner calls Touch.
+type View interface {
+	Facts(flow FlowID, device int) Facts
+}
+
+// Choice is a granted token: this item, on this device.
+type Choice struct {
+	Item    uint64
+	Flow    FlowID
+	Device  int
+	Facts   Facts         // as View answered when the choice was made
+	Waited  time.Duration // from Enqueue to now
+	Charged time.Duration // virtual time charged to the flow
+	Rule    Rule          // the rule that chose it
+}
+
+// Usage is what a finished item really took.
+type Usage struct {
+	Service time.Duration // token held, without container creation
+	Setup   time.Duration // container creation and init within the token
+}
+
+// State is a flow's standing, which memory management follows.
+type State uint8
+
+// The states of a flow (paper, table of symbols and Algorithm 1).
+const (
+	Inactive  State = iota // empty for longer than its TTL, or never seen
+	Active                 // eligible, in flight, or empty for less than its TTL
+	Throttled              // backlogged, and more than T ahead of global virtual time
+)
+
+// String gives the state's name.
+func (s State) String() string {
+	return [...]string{"inactive", "active", "throttled", "unknown"}[s&3]
+}
+
+// Change is one flow's transition since the last call of Changes. With
+// per-namespace fairness a whole namespace may be throttled at once: then
+// Flow.Function is empty and every backlogged flow of the namespace is meant.
+type Change struct {
+	Flow FlowID
+	From State
+	To   State
+}
+
+// Policy is one scheduling policy with its flows, devices and tokens. Times are
+// durations since an epoch the caller picks, and never go back.
+//
+// The owner calls Next after every other event, again and again until it
+// answers false. Misuse (an unknown or repeated id) panics.
+type Policy interface {
+	// Enqueue adds an item at the end of its flow.
+	Enqueue(now time.Duration, item Item)
+	// Cancel takes a queued item out; false if it is not queued.
+	Cancel(now time.Duration, id uint64) bool
+	// Next grants a token; false if there is nothing that may and can run.
+	Next(now time.Duration) (Choice, bool)
+	// Done returns the token of a finished item and learns from what it used.
+	Done(now time.Duration, id uint64, used Usage)
+	// Undo returns the token, takes the charge back and puts the item at the
+	// head of its flow again: for an item that could not be started.
+	Undo(now time.Duration, id uint64)
+	// Abandon returns the token, takes the charge back and forgets the item.
+	Abandon(now time.Duration, id uint64)
+	// Touch says that View would answer differently for a flow now.
+	Touch(now time.Duration, flow FlowID)
+	// Likely names the flow and device that would be granted next if every
+	// device had one token more, so that its memory can be brought in ahead.
+	Likely(now time.Duration) (FlowID, int, bool)
+
+	// AddDevice brings a device with its tokens D; queued work may use it.
+	AddDevice(now time.Duration, device, tokens int)
+	// RemoveDevice takes a device away. What is in flight there still ends
+	// with Done, Undo or Abandon; queued work stays queued.
+	RemoveDevice(now time.Duration, device int)
+	// SetTokens changes a device's D. More in flight than D drains by itself.
+	SetTokens(now time.Duration, device, tokens int)
+	// Reserve takes a free token for work outside of any flow (a prewarm, a
+	// repartitioning); false if there is none. Release gives it back.
+	Reserve(now time.Duration, device int) bool
+	Release(now time.Duration, device int)
+
+	// SetWeight sets a flow's weight, SetNamespaceWeight a namespace's.
+	SetWeight(now time.Duration, flow FlowID, weight float64) error
+	SetNamespaceWeight(now time.Duration, namespace string, weight float64) error
+
+	// Deadline says when Tick would change something; false for never.
+	Deadline() (time.Duration, bool)
+	// Tick lets time pass: flows expire, waiting flows are let go.
+	Tick(now time.Duration)
+
+	// Changes appends to buf what changed state since the last call. The
+	// record starts with the first call, which reports all that is not
+	// inactive.
+	Changes(buf []Change) []Change
+	// State is a flow's standing now.
+	State(flow FlowID) State
+	// Explain says what holds a flow, or which rule chose it last.
+	Explain(now time.Duration, flow FlowID) Reason
+	// Flow copies one flow's figures; false if it is not known.
+	Flow(flow FlowID) (FlowStats, bool)
+	// Stats copies the figures of the whole; its slices are the caller's.
+	Stats() Stats
+}
