@@ -1,0 +1,50 @@
+package container
+
+import "time"
+
+// Claim takes memory for a container that lives outside of the pool, on a GPU.
+// When it is short, idle containers are ordered out and the caller asks again
+// after the next Gone. Waiting activations come first: nothing is given while
+// one of them waits for memory.
+func (p *Pool) Claim(memoryMB int) bool {
+	if w := p.queue.front; w != nil && w.blocked {
+		return false
+	}
+	if p.used+memoryMB <= p.cfg.MemoryMB {
+		p.used += memoryMB
+		p.claimed += memoryMB
+		return true
+	}
+	p.makeRoom(memoryMB)
+	return false
+}
+
+// Unclaim gives memory back that Claim took.
+func (p *Pool) Unclaim(now time.Duration, memoryMB int) {
+	if memoryMB > p.claimed {
+		panic("container: more memory given back than was claimed")
+	}
+	p.used -= memoryMB
+	p.claimed -= memoryMB
+	p.refill(now, nil)
+}
+
+// Lacking is the memory that the first blocked activation still misses when
+// every idle container is removed. When it is positive, claimed memory that is
+// idle should be given back.
+func (p *Pool) Lacking() int {
+	for w := p.queue.front; w != nil; w = w.after {
+		if !w.blocked {
+			continue
+		}
+		spare := p.freeing + p.idle.memoryMB + p.paused.memoryMB
+		for _, c := range p.cells {
+			spare += c.started.memoryMB
+		}
+		return max(0, p.used-spare+w.MemoryMB-p.cfg.MemoryMB)
+	}
+	return 0
+}
+
+// Free is the memory that no container holds, in MiB.
+func (p *Pool) Free() int { return p.cfg.MemoryMB - p.used }

@@ -1,0 +1,176 @@
+package container
+
+import (
+	"fmt"
+	"time"
+)
+
+// Started reports that a prewarmed container is up.
+func (p *Pool) Started(now time.Duration, id SlotID) {
+	s := p.slot(id)
+	if s.state != starting {
+		return // adopted or doomed meanwhile
+	}
+	s.state, s.since = started, now
+	c := p.cellOf(s)
+	c.starting--
+	if s.doomed {
+		p.remove(s)
+		return
+	}
+	c.started.push(s)
+}
+
+// Warmed reports that a container has been initialised: if its action allows
+// several activations at once, the next ones may join the first.
+func (p *Pool) Warmed(_ time.Duration, id SlotID) {
+	s := p.slot(id)
+	if s.state != warmingUp {
+		return
+	}
+	s.state = running
+	p.offer(s)
+}
+
+// Done reports that an activation has left its container, logs included. With
+// keep false the container takes nobody new and is removed once it is empty:
+// a status of 2 or 3 demands it.
+func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
+	s := p.slot(id)
+	if s.active <= 0 {
+		panic(fmt.Sprintf("container: done in slot %d where nobody runs", id))
+	}
+	s.active--
+	if !keep {
+		s.doomed = true
+		p.forget(s)
+	}
+	switch {
+	case s.active > 0:
+		if !s.doomed {
+			p.offer(s)
+		}
+	case s.doomed:
+		p.remove(s)
+	default:
+		s.state, s.since, s.lastUsed = ready, now, now
+		p.idle.push(s)
+		p.warm[s.key].touch(s)
+		p.offer(s)
+	}
+}
+
+// Failed reports that a container could not be created, or died, while the
+// given number of activations were placed in it. Nobody new comes; the slot's
+// memory is free when Gone follows.
+func (p *Pool) Failed(id SlotID) {
+	s, ok := p.slots[id]
+	if !ok || s.doomed || s.state == removing {
+		return
+	}
+	s.doomed = true
+	p.forget(s)
+	if s.active == 0 && s.state != starting {
+		p.remove(s)
+	}
+}
+
+// Paused reports how a Pause order ended. A container that cannot be paused is
+// removed.
+func (p *Pool) Paused(now time.Duration, id SlotID, ok bool) {
+	s := p.slot(id)
+	if s.state != pausing {
+		return
+	}
+	if !ok || s.doomed {
+		p.remove(s)
+		return
+	}
+	s.state, s.since = paused, now
+	p.paused.push(s)
+	p.offer(s)
+}
+
+// Gone reports that a container does not exist any more and its memory is
+// free. It answers Remove, and CreatePrewarm when creation failed.
+func (p *Pool) Gone(now time.Duration, id SlotID) {
+	s, ok := p.slots[id]
+	if !ok {
+		return
+	}
+	if s.active > 0 {
+		panic(fmt.Sprintf("container: slot %d gone with %d running", id, s.active))
+	}
+	p.unlist(s)
+	p.forget(s)
+	if s.state == removing {
+		p.freeing -= s.memoryMB
+	}
+	p.used -= s.memoryMB
+	delete(p.slots, id)
+	p.refill(now, s)
+}
+
+// offer lets waiting activations of a key know that it gained capacity.
+func (p *Pool) offer(s *slot) {
+	if p.queue.first(s.key) != nil {
+		p.ready = append(p.ready, s.key)
+	}
+}
+
+func (p *Pool) slot(id SlotID) *slot {
+	s, ok := p.slots[id]
+	if !ok {
+		panic(fmt.Sprintf("container: unknown slot %d", id))
+	}
+	return s
+}
+
+// Tick carries out what is due: pauses, removals, expiry of prewarmed ones.
+func (p *Pool) Tick(now time.Duration) {
+	p.pauseIdle(now)
+	p.removeExpired(now)
+	p.prewarmTick(now)
+}
+
+func (p *Pool) pauseIdle(now time.Duration) {
+	if p.cfg.PauseGrace == Never {
+		return
+	}
+	for s := p.idle.front; s != nil && now-s.since >= p.cfg.PauseGrace; s = p.idle.front {
+		p.unlist(s)
+		s.state = pausing
+		p.orders = append(p.orders, Order{Do: Pause, Slot: s.id})
+	}
+}
+
+func (p *Pool) removeExpired(now time.Duration) {
+	if p.cfg.IdleTimeout == Never {
+		return
+	}
+	for s := p.paused.front; s != nil && now-s.since >= p.cfg.IdleTimeout; s = p.paused.front {
+		p.remove(s)
+	}
+}
+
+// Deadline gives the next time at which Tick or Next would change something
+// although nothing else happens; false when there is none.
+func (p *Pool) Deadline() (time.Duration, bool) {
+	var at time.Duration
+	var any bool
+	sooner := func(t time.Duration) {
+		if !any || t < at {
+			at, any = t, true
+		}
+	}
+	if p.idle.front != nil && p.cfg.PauseGrace != Never {
+		sooner(p.idle.front.since + p.cfg.PauseGrace)
+	}
+	if p.paused.front != nil && p.cfg.IdleTimeout != Never {
+		sooner(p.paused.front.since + p.cfg.IdleTimeout)
+	}
+	if t, ok := p.prewarm.deadline(); ok {
+		sooner(t)
+	}
+	return at, any
+}

@@ -1,0 +1,329 @@
+package container
+
+import (
+	"fmt"
+	"time"
+)
+
+// SlotID names one container inside the pool, from the decision to create it
+// until it is gone. Ids are never used again.
+type SlotID int64
+
+// Start tells how a placement gets its container; the words are OpenWhisk's
+// container states.
+type Start int
+
+// How a placement gets its container.
+const (
+	Warm      Start = iota // a container that has run this action before
+	Prewarmed              // a started container of the same kind, not initialised
+	Cold                   // a container that must be created
+)
+
+// String gives OpenWhisk's name of the container state, as metrics and logs
+// show it.
+func (s Start) String() string {
+	return [...]string{"warmed", "prewarmed", "cold"}[s]
+}
+
+// Demand is an activation that waits for a container.
+type Demand struct {
+	Item        uint64 // the caller's name of the activation
+	Key         string // containers are shared among equal keys only
+	Kind        string // resolved action kind; prewarmed containers match on it
+	MemoryMB    int
+	Concurrency int  // activations that one container may run at once, at least 1
+	Prewarm     bool // may be served by a prewarmed container
+}
+
+// Placement is the pool's decision to run an item in a slot.
+type Placement struct {
+	Item   uint64
+	Slot   SlotID
+	Start  Start
+	Resume bool // the container is paused: resume it first
+	First  bool // first run after the container was idle
+}
+
+// OrderKind tells what an Order asks for.
+type OrderKind int
+
+// What the pool asks its owner to do.
+const (
+	CreatePrewarm OrderKind = iota // create a container; answer Started or Gone
+	Pause                          // pause it; answer Paused
+	Remove                         // remove it; answer Gone
+)
+
+// Order is work that the pool wants done outside. Kind and MemoryMB are set
+// for CreatePrewarm only.
+type Order struct {
+	Do       OrderKind
+	Slot     SlotID
+	Kind     string
+	MemoryMB int
+}
+
+// Never, as a Config duration, switches its timer off.
+const Never = time.Duration(-1)
+
+// Config holds the pool's limits. Durations count from the pool's epoch.
+type Config struct {
+	MemoryMB    int           // sum of the memory of all containers
+	PauseGrace  time.Duration // a container idle for so long is paused
+	IdleTimeout time.Duration // a container paused for so long is removed
+	Overtake    time.Duration // how long warm runs may pass a blocked head
+	StemCells   []StemCell
+	Expiry      Expiry
+}
+
+// Pool decides for every container of one invoker. It is not safe for use by
+// several goroutines: its owner is the dispatcher.
+//
+// Invariants, asserted by check:
+//
+//	used == claimed + sum of the memory of all slots <= MemoryMB
+//	freeing == sum of the memory of slots in removing
+//	a slot is in exactly one of: idle list, paused list, prewarm list, none
+type Pool struct {
+	cfg     Config
+	next    SlotID
+	used    int // MiB
+	freeing int // MiB, part of used
+	claimed int // MiB, part of used: containers that others keep
+	slots   map[SlotID]*slot
+	warm    map[string]*bench // by key: slots that know the action
+	idle    list              // ready, nobody runs in them; longest idle first
+	paused  list              // the same, paused; longest paused first
+	cells   []*cell
+	queue   queue
+	ready   []string // keys that gained capacity while someone waits
+	orders  []Order
+	prewarm prewarmClock
+}
+
+// New checks cfg and makes an empty pool; prewarmed containers are ordered at
+// once, as far as memory allows.
+func New(cfg Config, now time.Duration) (*Pool, error) {
+	if cfg.MemoryMB <= 0 {
+		return nil, fmt.Errorf("pool memory of %d MB: must be positive", cfg.MemoryMB)
+	}
+	if cfg.Overtake < 0 {
+		return nil, fmt.Errorf("overtake of %s: must not be negative", cfg.Overtake)
+	}
+	p := &Pool{
+		cfg:   cfg,
+		slots: map[SlotID]*slot{},
+		warm:  map[string]*bench{},
+		queue: newQueue(),
+	}
+	for _, c := range cfg.StemCells {
+		if err := c.validate(); err != nil {
+			return nil, err
+		}
+		p.cells = append(p.cells, &cell{StemCell: c})
+	}
+	p.prewarm = newPrewarmClock(cfg, now)
+	p.refill(now, nil)
+	return p, nil
+}
+
+// Fits tells whether a container of that memory could ever be created.
+func (p *Pool) Fits(memoryMB int) bool { return memoryMB <= p.cfg.MemoryMB }
+
+// Enqueue lets an activation wait for its container. The demand must fit.
+func (p *Pool) Enqueue(now time.Duration, d Demand) {
+	if !p.Fits(d.MemoryMB) || d.MemoryMB <= 0 || d.Concurrency < 1 {
+		panic(fmt.Sprintf("container: demand of %d MB, concurrency %d", d.MemoryMB, d.Concurrency))
+	}
+	p.queue.push(now, d)
+	if b := p.warm[d.Key]; b != nil && b.capacity() != nil {
+		p.ready = append(p.ready, d.Key)
+	}
+}
+
+// Cancel takes an item that still waits out of the queue.
+func (p *Pool) Cancel(item uint64) bool { return p.queue.cancel(item) }
+
+// Next places one waiting activation, or reports false when none can be placed
+// now. They go in order of arrival. An item for which a container of its own
+// action is about to open waits aside. The first that must wait for memory is
+// the head: others may pass it into containers that are warm for them, which
+// costs it nothing, but only for Config.Overtake. After that a container that
+// falls idle is the head's to evict, so that a busy function cannot starve a
+// large one.
+func (p *Pool) Next(now time.Duration) (Placement, bool) {
+	for w := p.queue.front; w != nil; w = w.after {
+		if pl, ok := p.place(now, w); ok {
+			p.queue.remove(w)
+			return pl, true
+		}
+		if p.opening(w.Demand) {
+			continue
+		}
+		if !w.blocked {
+			w.blocked, w.blockedAt = true, now
+		}
+		if now-w.blockedAt < p.cfg.Overtake {
+			if pl, ok := p.overtake(now); ok {
+				return pl, true
+			}
+		}
+		p.makeRoom(w.MemoryMB)
+		return Placement{}, false
+	}
+	p.ready = p.ready[:0]
+	return Placement{}, false
+}
+
+// overtake serves a waiting item whose key has gained warm capacity.
+func (p *Pool) overtake(now time.Duration) (Placement, bool) {
+	for len(p.ready) > 0 {
+		key := p.ready[0]
+		w := p.queue.first(key)
+		if w == nil {
+			p.ready = p.ready[1:]
+			continue
+		}
+		pl, ok := p.reuse(now, w.Demand)
+		if !ok {
+			p.ready = p.ready[1:]
+			continue
+		}
+		p.queue.remove(w)
+		return pl, true
+	}
+	return Placement{}, false
+}
+
+// place tries a warm container, a prewarmed one and a new one, in this order.
+func (p *Pool) place(now time.Duration, w *waiting) (Placement, bool) {
+	if pl, ok := p.reuse(now, w.Demand); ok {
+		return pl, true
+	}
+	if p.opening(w.Demand) {
+		return Placement{}, false
+	}
+	if pl, ok := p.takePrewarm(now, w.Demand); ok {
+		return pl, true
+	}
+	if p.used+w.MemoryMB > p.cfg.MemoryMB {
+		return Placement{}, false
+	}
+	return p.create(now, w.Demand), true
+}
+
+// reuse picks the most recently used container that is warm for the key.
+func (p *Pool) reuse(now time.Duration, d Demand) (Placement, bool) {
+	b := p.warm[d.Key]
+	if b == nil {
+		return Placement{}, false
+	}
+	s := b.capacity()
+	if s == nil {
+		return Placement{}, false
+	}
+	pl := Placement{Item: d.Item, Slot: s.id, Start: Warm, Resume: s.state == paused, First: s.active == 0}
+	p.unlist(s)
+	s.state = running
+	s.active++
+	s.lastUsed = now
+	b.touch(s)
+	return pl, true
+}
+
+// opening tells whether a container of this key will take the activation soon:
+// one that is being paused, or one that is being made and may run several at
+// once.
+func (p *Pool) opening(d Demand) bool {
+	b := p.warm[d.Key]
+	if b == nil {
+		return false
+	}
+	for _, s := range b.slots {
+		if s.state == pausing && !s.doomed {
+			return true
+		}
+		if s.state == warmingUp && s.active < s.concurrency {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Pool) create(now time.Duration, d Demand) Placement {
+	s := p.add(d.MemoryMB)
+	p.adopt(s, now, d)
+	p.countCold(d)
+	return Placement{Item: d.Item, Slot: s.id, Start: Cold, First: true}
+}
+
+// adopt gives a slot to a key; it stays with the key until it is removed.
+func (p *Pool) adopt(s *slot, now time.Duration, d Demand) {
+	s.key, s.kind, s.concurrency = d.Key, d.Kind, d.Concurrency
+	s.state, s.active, s.lastUsed = warmingUp, 1, now
+	b := p.warm[d.Key]
+	if b == nil {
+		b = &bench{}
+		p.warm[d.Key] = b
+	}
+	b.slots = append(b.slots, s)
+}
+
+func (p *Pool) add(memoryMB int) *slot {
+	p.next++
+	s := &slot{id: p.next, memoryMB: memoryMB}
+	p.slots[s.id] = s
+	p.used += memoryMB
+	return s
+}
+
+// makeRoom orders the removal of idle containers, longest idle first, then of
+// prewarmed ones, if together with what is being removed they make room for
+// need. If they cannot, nothing is evicted.
+func (p *Pool) makeRoom(need int) {
+	lack := p.used - p.freeing + need - p.cfg.MemoryMB
+	if lack <= 0 {
+		return
+	}
+	for _, s := range p.victims(lack) {
+		p.remove(s)
+	}
+}
+
+// victims lists containers to evict that free at least lack MiB, or nothing.
+func (p *Pool) victims(lack int) []*slot {
+	var picked []*slot
+	take := func(l *list) {
+		for s := l.front; s != nil && lack > 0; s = s.after {
+			picked = append(picked, s)
+			lack -= s.memoryMB
+		}
+	}
+	take(&p.paused)
+	take(&p.idle)
+	for _, c := range p.cells {
+		take(&c.started)
+	}
+	if lack > 0 {
+		return nil
+	}
+	return picked
+}
+
+// remove orders the removal of a slot that nobody runs in.
+func (p *Pool) remove(s *slot) {
+	p.unlist(s)
+	p.forget(s)
+	s.state = removing
+	p.freeing += s.memoryMB
+	p.orders = append(p.orders, Order{Do: Remove, Slot: s.id})
+}
+
+// Orders hands over what the outside has to do, in the order it was decided.
+// The slice is the caller's until the next call.
+func (p *Pool) Orders() []Order {
+	out := p.orders
+	p.orders = nil
+	return out
+}

@@ -1,0 +1,437 @@
+package container
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// box drives a pool and plays the outside: it answers orders when told to.
+type box struct {
+	t    *testing.T
+	p    *Pool
+	now  time.Duration
+	next uint64
+}
+
+func newBox(t *testing.T, cfg Config) *box {
+	t.Helper()
+	if cfg.PauseGrace == 0 {
+		cfg.PauseGrace = 10 * time.Second
+	}
+	if cfg.IdleTimeout == 0 {
+		cfg.IdleTimeout = 10 * time.Minute
+	}
+	p, err := New(cfg, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &box{t: t, p: p}
+}
+
+func (b *box) ask(key string, mb, concurrency int) uint64 {
+	b.next++
+	b.p.Enqueue(b.now, Demand{Item: b.next, Key: key, Kind: "k", MemoryMB: mb, Concurrency: concurrency, Prewarm: true})
+	b.ok()
+	return b.next
+}
+
+func (b *box) placed() Placement {
+	b.t.Helper()
+	pl, ok := b.p.Next(b.now)
+	b.ok()
+	if !ok {
+		b.t.Fatal("nothing was placed")
+	}
+	return pl
+}
+
+func (b *box) none() {
+	b.t.Helper()
+	if pl, ok := b.p.Next(b.now); ok {
+		b.t.Fatalf("placed %+v, want nothing", pl)
+	}
+	b.ok()
+}
+
+func (b *box) run(key string, mb int) Placement {
+	b.t.Helper()
+	b.ask(key, mb, 1)
+	pl := b.placed()
+	if pl.Start != Warm {
+		b.p.Warmed(b.now, pl.Slot)
+	}
+	return pl
+}
+
+func (b *box) orders(want ...OrderKind) []Order {
+	b.t.Helper()
+	got := b.p.Orders()
+	kinds := []OrderKind{}
+	for _, o := range got {
+		kinds = append(kinds, o.Do)
+	}
+	if fmt.Sprint(kinds) != fmt.Sprint(append([]OrderKind{}, want...)) {
+		b.t.Fatalf("orders %v, want %v", kinds, want)
+	}
+	return got
+}
+
+func (b *box) ok() {
+	b.t.Helper()
+	if err := b.p.check(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestWarmContainerIsReusedMostRecentFirst(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 1024})
+	one, two := b.run("a", 256), b.run("a", 256)
+	if one.Start != Cold || two.Start != Cold {
+		t.Fatalf("starts %v %v, want cold", one.Start, two.Start)
+	}
+	b.p.Done(1, two.Slot, true)
+	b.p.Done(2, one.Slot, true)
+	if got := b.run("a", 256); got.Slot != one.Slot || got.Start != Warm || !got.First {
+		t.Fatalf("got %+v, want slot %d warm", got, one.Slot)
+	}
+}
+
+func TestContainersAreNotSharedAmongKeys(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 1024})
+	one := b.run("a", 256)
+	b.p.Done(b.now, one.Slot, true)
+	if got := b.run("b", 256); got.Slot == one.Slot || got.Start != Cold {
+		t.Fatalf("got %+v in a container of another key", got)
+	}
+}
+
+func TestFailedRunCostsTheContainer(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 256})
+	one := b.run("a", 256)
+	b.p.Done(b.now, one.Slot, false)
+	b.orders(Remove)
+	b.ask("a", 256, 1)
+	b.none() // memory is free only when the container is gone
+	b.p.Gone(b.now, one.Slot)
+	if got := b.placed(); got.Start != Cold {
+		t.Fatalf("got %+v, want a cold start", got)
+	}
+}
+
+func TestEvictionTakesTheLongestIdleAndOnlyIfItSuffices(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 512})
+	one, two := b.run("a", 256), b.run("b", 256)
+	b.ask("c", 512, 1)
+	b.p.Done(1, one.Slot, true)
+	b.none()
+	b.orders() // half of the need is idle: evict nothing
+	b.p.Done(2, two.Slot, true)
+	b.none()
+	got := b.orders(Remove, Remove)
+	if got[0].Slot != one.Slot || got[1].Slot != two.Slot {
+		t.Fatalf("victims %v, want %d then %d", got, one.Slot, two.Slot)
+	}
+	b.p.Gone(3, one.Slot)
+	b.none()
+	b.orders() // the other one is on its way out
+	b.p.Gone(4, two.Slot)
+	b.placed()
+}
+
+func TestWarmRunsPassABlockedHeadForAWhileOnly(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 512, Overtake: time.Second})
+	hot, other := b.run("hot", 256), b.run("other", 256)
+	big := b.ask("big", 512, 1)
+	b.ask("hot", 256, 1)
+	b.none()
+	b.p.Done(b.now, hot.Slot, true)
+	if got := b.placed(); got.Slot != hot.Slot {
+		t.Fatalf("got %+v, want the warm run in slot %d", got, hot.Slot)
+	}
+	b.ask("hot", 256, 1)
+	b.now += time.Second
+	b.p.Done(b.now, hot.Slot, true)
+	b.none() // the head has waited long enough
+	b.p.Done(b.now, other.Slot, true)
+	b.none()
+	for _, o := range b.orders(Remove, Remove) {
+		b.p.Gone(b.now, o.Slot)
+	}
+	if got := b.placed(); got.Item != big {
+		t.Fatalf("got %+v, want the head", got)
+	}
+}
+
+func TestConcurrentActivationsShareOneContainer(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 256})
+	b.ask("a", 256, 2)
+	b.ask("a", 256, 2)
+	first := b.placed()
+	b.none() // it is not initialised yet
+	b.p.Warmed(b.now, first.Slot)
+	if second := b.placed(); second.Slot != first.Slot || second.First {
+		t.Fatalf("got %+v, want to join slot %d", second, first.Slot)
+	}
+	b.ask("a", 256, 2)
+	b.none()
+	b.p.Done(b.now, first.Slot, true)
+	b.placed()
+}
+
+func TestIdlePauseResumeRemove(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 256})
+	one := b.run("a", 256)
+	b.p.Done(b.now, one.Slot, true)
+	at, ok := b.p.Deadline()
+	if !ok || at != 10*time.Second {
+		t.Fatalf("deadline %v %v, want 10s", at, ok)
+	}
+	b.now = at
+	b.p.Tick(b.now)
+	b.orders(Pause)
+	b.ask("a", 256, 1)
+	b.none() // while it is being paused the activation waits for it
+	b.p.Paused(b.now, one.Slot, true)
+	if got := b.placed(); got.Slot != one.Slot || !got.Resume {
+		t.Fatalf("got %+v, want slot %d resumed", got, one.Slot)
+	}
+	b.p.Done(b.now, one.Slot, true)
+	b.now += 10 * time.Second
+	b.p.Tick(b.now)
+	b.orders(Pause)
+	b.p.Paused(b.now, one.Slot, true)
+	b.now += 10 * time.Minute
+	b.p.Tick(b.now)
+	b.orders(Remove)
+	b.p.Gone(b.now, one.Slot)
+	b.ok()
+}
+
+func TestPauseThatFailsRemoves(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 256})
+	one := b.run("a", 256)
+	b.p.Done(b.now, one.Slot, true)
+	b.now = time.Minute
+	b.p.Tick(b.now)
+	b.orders(Pause)
+	b.p.Paused(b.now, one.Slot, false)
+	b.orders(Remove)
+}
+
+func TestPrewarm(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 1024, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 1}}})
+	made := b.orders(CreatePrewarm)
+	b.p.Started(b.now, made[0].Slot)
+	b.ask("a", 128, 1)
+	if got := b.placed(); got.Start != Cold {
+		t.Fatalf("start %v of another memory size, want cold", got.Start)
+	}
+	b.ask("a", 256, 1)
+	if got := b.placed(); got.Start != Prewarmed || got.Slot != made[0].Slot {
+		t.Fatalf("got %+v, want prewarmed slot %d", got, made[0].Slot)
+	}
+	b.orders(CreatePrewarm) // its replacement
+}
+
+func TestPrewarmGivesWayToWork(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 256, StemCells: []StemCell{{Kind: "other", MemoryMB: 256, Count: 1}}})
+	made := b.orders(CreatePrewarm)
+	b.p.Started(b.now, made[0].Slot)
+	b.ask("a", 256, 1)
+	b.none()
+	b.orders(Remove)
+	b.p.Gone(b.now, made[0].Slot)
+	b.placed()
+	b.orders()
+}
+
+func TestReactivePrewarmFollowsColdStarts(t *testing.T) {
+	b := newBox(t, Config{
+		MemoryMB: 2048, Expiry: Expiry{InitDelay: time.Minute, Interval: time.Minute, Limit: 100},
+		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 1,
+			Reactive: &Reactive{Min: 1, Max: 4, TTL: time.Minute, Threshold: 1, Increment: 1}}},
+	})
+	made := b.orders(CreatePrewarm)
+	b.p.Started(b.now, made[0].Slot)
+	b.run("a", 128)
+	for _, o := range b.orders(CreatePrewarm) { // at least one is kept ready
+		b.p.Started(b.now, o.Slot)
+	}
+	b.run("b", 128)
+	for range 3 {
+		b.ask("c", 128, 1)
+	}
+	for range 3 {
+		b.placed()
+	}
+	b.p.Orders()
+	b.now = time.Minute
+	b.p.Tick(b.now)
+	b.ok()
+	creates := 0
+	for _, o := range b.p.Orders() {
+		if o.Do == CreatePrewarm {
+			creates++
+		}
+	}
+	if creates == 0 {
+		t.Fatal("cold starts of the last minute brought no prewarmed container")
+	}
+}
+
+func TestClaimSharesTheBudget(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 512})
+	if !b.p.Claim(512) || b.p.Claim(1) {
+		t.Fatal("claims went wrong")
+	}
+	b.ask("a", 256, 1)
+	b.none()
+	if got := b.p.Lacking(); got != 256 {
+		t.Fatalf("lacking %d, want 256", got)
+	}
+	b.p.Unclaim(b.now, 512)
+	b.placed()
+}
+
+func TestNewNamesWhatIsWrong(t *testing.T) {
+	for _, cfg := range []Config{
+		{MemoryMB: 0}, {MemoryMB: 1, Overtake: -1},
+		{MemoryMB: 1, StemCells: []StemCell{{Kind: ""}}},
+		{MemoryMB: 1, StemCells: []StemCell{{Kind: "k", MemoryMB: 1, Reactive: &Reactive{Min: 2, Max: 1}}}},
+	} {
+		if _, err := New(cfg, 0); err == nil {
+			t.Errorf("%+v was accepted", cfg)
+		}
+	}
+}
+
+// TestRandomHistories plays an outside that answers late, in any order, and
+// sometimes with failures. Whatever happens the invariants hold, and in the end
+// everything that was asked for has been placed or cancelled.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(60) {
+		history(t, seed, 3000)
+	}
+}
+
+func history(t *testing.T, seed uint64, steps int) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	b := newBox(t, Config{
+		MemoryMB: 1024, Overtake: 500 * time.Millisecond, PauseGrace: time.Second, IdleTimeout: 5 * time.Second,
+		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 2}},
+	})
+	w := &outside{r: r, b: b, asked: map[uint64]bool{}}
+	for range steps {
+		w.step()
+		if err := b.p.check(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	for range 10_000 {
+		if len(w.asked) == 0 {
+			return
+		}
+		w.settle()
+	}
+	t.Fatalf("seed %d: %d activations were never placed", seed, len(w.asked))
+}
+
+type outside struct {
+	r       *rand.Rand
+	b       *box
+	asked   map[uint64]bool
+	running []Placement
+	orders  []Order
+}
+
+func (w *outside) step() {
+	w.b.now += time.Duration(w.r.IntN(200)) * time.Millisecond
+	if w.r.IntN(3) == 0 {
+		sizes := []int{128, 256, 512, 1024}
+		key := w.r.IntN(8)
+		w.asked[w.b.ask(fmt.Sprint("key", key), sizes[key%4], 1+key%3)] = true
+	}
+	if w.r.IntN(40) == 0 && w.b.next > 0 {
+		id := 1 + w.r.Uint64N(w.b.next)
+		if w.b.p.Cancel(id) {
+			delete(w.asked, id)
+		}
+	}
+	w.turn(w.r.IntN(2) == 0)
+}
+
+func (w *outside) settle() {
+	w.b.now += 100 * time.Millisecond
+	w.turn(true)
+}
+
+func (w *outside) turn(finish bool) {
+	w.b.p.Tick(w.b.now)
+	for {
+		pl, ok := w.b.p.Next(w.b.now)
+		if !ok {
+			break
+		}
+		delete(w.asked, pl.Item)
+		w.running = append(w.running, pl)
+	}
+	w.orders = append(w.orders, w.b.p.Orders()...)
+	if finish {
+		w.finish()
+		w.answer()
+	}
+}
+
+func (w *outside) finish() {
+	if len(w.running) == 0 {
+		return
+	}
+	i := w.r.IntN(len(w.running))
+	pl := w.running[i]
+	w.running = append(w.running[:i], w.running[i+1:]...)
+	if w.r.IntN(20) == 0 {
+		w.b.p.Failed(pl.Slot)
+	} else if pl.Start != Warm {
+		w.b.p.Warmed(w.b.now, pl.Slot)
+	}
+	w.b.p.Done(w.b.now, pl.Slot, w.r.IntN(10) > 0)
+}
+
+func (w *outside) answer() {
+	if len(w.orders) == 0 {
+		return
+	}
+	i := w.r.IntN(len(w.orders))
+	o := w.orders[i]
+	w.orders = append(w.orders[:i], w.orders[i+1:]...)
+	switch o.Do {
+	case CreatePrewarm:
+		if w.r.IntN(5) == 0 {
+			w.b.p.Gone(w.b.now, o.Slot)
+		} else {
+			w.b.p.Started(w.b.now, o.Slot)
+		}
+	case Pause:
+		w.b.p.Paused(w.b.now, o.Slot, w.r.IntN(10) > 0)
+	case Remove:
+		w.b.p.Gone(w.b.now, o.Slot)
+	}
+}
+
+func BenchmarkWarmPlacement(b *testing.B) {
+	p, err := New(Config{MemoryMB: 1 << 20, PauseGrace: time.Minute, IdleTimeout: time.Minute}, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		p.Enqueue(0, Demand{Item: uint64(i), Key: "a", MemoryMB: 128, Concurrency: 1})
+		pl, _ := p.Next(0)
+		if pl.Start != Warm {
+			p.Warmed(0, pl.Slot)
+		}
+		p.Done(0, pl.Slot, true)
+	}
+}

@@ -1,0 +1,180 @@
+package container
+
+import (
+	"fmt"
+	"time"
+)
+
+// StemCell asks for prewarmed containers of one kind and memory, as the
+// runtimes manifest lists them.
+type StemCell struct {
+	Kind     string
+	MemoryMB int
+	Count    int       // kept ready when Reactive is nil; started first in any case
+	Reactive *Reactive // nil: the count is constant
+}
+
+// Reactive lets the number of prewarmed containers follow the cold starts.
+type Reactive struct {
+	Min, Max             int
+	TTL                  time.Duration // a prewarmed container older than this is removed
+	Threshold, Increment int           // per Threshold cold starts, Increment containers
+}
+
+// Expiry is the periodic pass over reactive stem cells.
+type Expiry struct {
+	InitDelay, Interval time.Duration
+	Limit               int // containers removed in one pass at most
+}
+
+func (c StemCell) validate() error {
+	if c.Kind == "" || c.MemoryMB <= 0 || c.Count < 0 {
+		return fmt.Errorf("stem cell of kind %q, %d MB, count %d: needs a kind, memory and no negative count",
+			c.Kind, c.MemoryMB, c.Count)
+	}
+	if r := c.Reactive; r != nil && (r.Min < 0 || r.Max < r.Min || r.Threshold <= 0 || r.Increment <= 0) {
+		return fmt.Errorf("reactive stem cell of kind %q: min %d, max %d, threshold %d, increment %d",
+			c.Kind, r.Min, r.Max, r.Threshold, r.Increment)
+	}
+	return nil
+}
+
+// cell is a stem cell with what exists of it.
+type cell struct {
+	StemCell
+	started  list // ready to be taken, oldest first
+	starting int
+	cold     int // cold starts that it could have served, since the last pass
+	seeded   bool
+}
+
+// prewarmClock says when the next pass over reactive stem cells is due.
+type prewarmClock struct {
+	on   bool
+	next time.Duration
+}
+
+func newPrewarmClock(cfg Config, now time.Duration) prewarmClock {
+	for _, c := range cfg.StemCells {
+		if c.Reactive != nil && cfg.Expiry.Interval > 0 {
+			return prewarmClock{on: true, next: now + cfg.Expiry.InitDelay}
+		}
+	}
+	return prewarmClock{}
+}
+
+func (c prewarmClock) deadline() (time.Duration, bool) { return c.next, c.on }
+
+// takePrewarm gives a prewarmed container of exactly the kind and memory to an
+// action, the oldest first because it expires first, and orders another.
+func (p *Pool) takePrewarm(now time.Duration, d Demand) (Placement, bool) {
+	if !d.Prewarm {
+		return Placement{}, false
+	}
+	for _, c := range p.cells {
+		if c.Kind != d.Kind || c.MemoryMB != d.MemoryMB || c.started.front == nil {
+			continue
+		}
+		s := c.started.front
+		p.unlist(s)
+		p.adopt(s, now, d)
+		if p.queue.len() <= 1 { // else memory goes to those who wait
+			p.fill(now, c, c.want())
+		}
+		return Placement{Item: d.Item, Slot: s.id, Start: Prewarmed, First: true}, true
+	}
+	return Placement{}, false
+}
+
+func (c *cell) want() int {
+	if c.Reactive != nil && c.seeded {
+		return c.Reactive.Min
+	}
+	return c.Count
+}
+
+// refill replaces missing prewarmed containers after a container went away.
+// Waiting activations come first: memory is not taken from under them.
+func (p *Pool) refill(now time.Duration, gone *slot) {
+	for _, c := range p.cells {
+		if gone != nil && gone.state == starting && gone.kind == c.Kind && gone.memoryMB == c.MemoryMB {
+			c.starting--
+			continue // a creation that failed is not repeated at once
+		}
+		if p.queue.front == nil {
+			p.fill(now, c, c.want())
+		}
+		c.seeded = true
+	}
+}
+
+// fill orders prewarmed containers up to want, as far as memory allows.
+func (p *Pool) fill(_ time.Duration, c *cell, want int) {
+	for c.started.len+c.starting < want && p.used+c.MemoryMB <= p.cfg.MemoryMB {
+		s := p.add(c.MemoryMB)
+		s.kind, s.state = c.Kind, starting
+		c.starting++
+		p.orders = append(p.orders, Order{Do: CreatePrewarm, Slot: s.id, Kind: c.Kind, MemoryMB: c.MemoryMB})
+	}
+}
+
+// cellOf finds the stem cell that a prewarmed slot belongs to.
+func (p *Pool) cellOf(s *slot) *cell {
+	for _, c := range p.cells {
+		if c.Kind == s.kind && c.MemoryMB == s.memoryMB {
+			return c
+		}
+	}
+	panic(fmt.Sprintf("container: slot %d has no stem cell", s.id))
+}
+
+func (p *Pool) countCold(d Demand) {
+	if !d.Prewarm {
+		return
+	}
+	for _, c := range p.cells {
+		if c.Kind == d.Kind && c.MemoryMB == d.MemoryMB {
+			c.cold++
+		}
+	}
+}
+
+// prewarmTick is the periodic pass: old ones out, then as many as the cold
+// starts since the last pass ask for.
+func (p *Pool) prewarmTick(now time.Duration) {
+	if !p.prewarm.on || now < p.prewarm.next {
+		return
+	}
+	p.prewarm.next = now + p.cfg.Expiry.Interval
+	left := p.cfg.Expiry.Limit
+	for _, c := range p.cells {
+		if c.Reactive != nil {
+			left = p.expire(now, c, left)
+		}
+	}
+	for _, c := range p.cells {
+		p.fill(now, c, c.desired())
+		c.cold = 0
+	}
+}
+
+func (p *Pool) expire(now time.Duration, c *cell, left int) int {
+	for s := c.started.front; s != nil && left > 0 && now-s.since >= c.Reactive.TTL; s = c.started.front {
+		p.remove(s)
+		left--
+	}
+	return left
+}
+
+// desired is clamp(cold starts / threshold * increment, min, max) when there
+// were cold starts, the minimum otherwise.
+func (c *cell) desired() int {
+	r := c.Reactive
+	if r == nil {
+		return c.Count
+	}
+	if c.cold == 0 {
+		return r.Min
+	}
+	return min(max(c.cold/r.Threshold*r.Increment, r.Min), r.Max)
+}

@@ -1,0 +1,114 @@
+package container
+
+import (
+	"fmt"
+	"sort"
+	"time"
+)
+
+// Stats is a copy of the pool's figures for metrics and status.
+type Stats struct {
+	Waiting, WaitingMB int
+	Active, ActiveMB   int // somebody runs in them
+	Idle, IdleMB       int
+	Prewarm, PrewarmMB int // starting ones included
+	Removing           int
+	ClaimedMB          int
+	UsedMB, MemoryMB   int
+}
+
+// Stats counts containers by what they do.
+func (p *Pool) Stats() Stats {
+	st := Stats{
+		Waiting: p.queue.len(), WaitingMB: p.queue.memoryMB,
+		ClaimedMB: p.claimed, UsedMB: p.used, MemoryMB: p.cfg.MemoryMB,
+	}
+	for _, s := range p.slots {
+		switch {
+		case s.state == removing:
+			st.Removing++
+		case s.state == starting || s.state == started:
+			st.Prewarm++
+			st.PrewarmMB += s.memoryMB
+		case s.active > 0:
+			st.Active++
+			st.ActiveMB += s.memoryMB
+		default:
+			st.Idle++
+			st.IdleMB += s.memoryMB
+		}
+	}
+	return st
+}
+
+// View is one container as a status page shows it.
+type View struct {
+	Slot     SlotID
+	Kind     string
+	State    string
+	MemoryMB int
+	Active   int
+	LastUsed time.Duration
+}
+
+// Views copies every container, the oldest first.
+func (p *Pool) Views() []View {
+	out := make([]View, 0, len(p.slots))
+	for _, s := range p.slots {
+		out = append(out, View{s.id, s.kind, s.state.String(), s.memoryMB, s.active, s.lastUsed})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Slot < out[j].Slot })
+	return out
+}
+
+// String gives the state's word for status pages.
+func (s state) String() string {
+	return [...]string{"starting", "prewarmed", "warming", "running", "ready", "pausing", "paused", "removing"}[s]
+}
+
+// check returns an error that names the first broken invariant.
+func (p *Pool) check() error {
+	used, freeing := p.claimed, 0
+	for _, s := range p.slots {
+		used += s.memoryMB
+		if s.state == removing {
+			freeing += s.memoryMB
+		}
+		if err := p.checkSlot(s); err != nil {
+			return fmt.Errorf("slot %d: %w", s.id, err)
+		}
+	}
+	switch {
+	case used != p.used || p.used > p.cfg.MemoryMB:
+		return fmt.Errorf("used %d, sum %d, limit %d", p.used, used, p.cfg.MemoryMB)
+	case freeing != p.freeing:
+		return fmt.Errorf("freeing %d, sum %d", p.freeing, freeing)
+	}
+	for key, b := range p.warm {
+		if len(b.slots) == 0 {
+			return fmt.Errorf("key %s has an empty bench", key)
+		}
+	}
+	return nil
+}
+
+func (p *Pool) checkSlot(s *slot) error {
+	var want *list
+	switch s.state {
+	case ready:
+		want = &p.idle
+	case paused:
+		want = &p.paused
+	case started:
+		want = &p.cellOf(s).started
+	}
+	switch {
+	case s.in != want:
+		return fmt.Errorf("%s but in the wrong list", s.state)
+	case s.active < 0 || (s.concurrency > 0 && s.active > s.concurrency):
+		return fmt.Errorf("%d active of %d", s.active, s.concurrency)
+	case (s.state == running || s.state == warmingUp) != (s.active > 0):
+		return fmt.Errorf("%s with %d active", s.state, s.active)
+	}
+	return nil
+}
