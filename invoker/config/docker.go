@@ -1,0 +1,146 @@
+package config
+
+import "time"
+
+// Containers is what every action container is created with.
+type Containers struct {
+	Network    string
+	DNSServers []string
+	DNSSearch  []string
+	DNSOptions []string
+	// ExtraEnv holds K=V or K entries.
+	ExtraEnv []string
+	// ExtraArgs are further "docker run" options by name without dashes; a
+	// name that the invoker sets itself is replaced.
+	ExtraArgs map[string][]string
+}
+
+func containerKeys(c *Config) []*Key {
+	a := &c.Containers
+	const p = "whisk.container-factory.container-args."
+	return []*Key{
+		{Name: p + "network", Default: "bridge", value: text(&a.Network), Doc: "Docker network of action containers"},
+		{Name: p + "dns-servers", value: list(&a.DNSServers), Doc: "DNS servers of action containers"},
+		{Name: p + "dns-search", value: list(&a.DNSSearch), Doc: "DNS search domains of action containers"},
+		{Name: p + "dns-options", value: list(&a.DNSOptions), Doc: "resolver options of action containers"},
+		{Name: p + "extra-env-vars", value: list(&a.ExtraEnv),
+			Doc: "environment added to every action container, K=V or K each"},
+		{Name: p + "extra-args.*", value: lists(&a.ExtraArgs),
+			Doc: "further docker run options, one list of values per option; replaces the invoker's own option of that name"},
+	}
+}
+
+// Docker is how the Docker Engine is used.
+type Docker struct {
+	// Host is the engine's address; empty means the default socket.
+	Host string
+	// ContainersDir is where the engine keeps container logs, as seen from
+	// the invoker.
+	ContainersDir string
+	// ParallelRuns bounds container creations under way; 0 means no bound.
+	ParallelRuns int
+	// MaskRunArgs keeps environment values out of log lines about runs.
+	MaskRunArgs bool
+	// UseRunc asks for pause and resume by runc. The invoker pauses through
+	// the engine either way, which has the same effect.
+	UseRunc bool
+	// NoNewPrivileges sets that security option on action containers.
+	NoNewPrivileges bool
+	Timeouts        DockerTimeouts
+}
+
+// DockerTimeouts bound single operations; Forever means no bound.
+type DockerTimeouts struct {
+	Run     time.Duration
+	Remove  time.Duration
+	Pull    time.Duration
+	List    time.Duration
+	Inspect time.Duration
+	Pause   time.Duration
+	Resume  time.Duration
+	Version time.Duration
+}
+
+func dockerKeys(c *Config) []*Key {
+	d, t := &c.Docker, &c.Docker.Timeouts
+	return []*Key{
+		{Name: "whisk.gpu.docker.host", Env: "DOCKER_HOST", value: text(&d.Host),
+			Doc: "address of the Docker Engine; empty means its default socket"},
+		{Name: "whisk.gpu.docker.containers-dir", Default: "/containers", value: text(&d.ContainersDir),
+			Doc: "where the engine's containers directory is mounted; log files are read there, else over the API"},
+		{Name: "whisk.gpu.docker.no-new-privileges", Default: "true", value: boolean(&d.NoNewPrivileges),
+			Doc: "forbid action containers to gain privileges"},
+		{Name: "whisk.docker.client.parallel-runs", Default: "10", value: integer(&d.ParallelRuns, -1<<31, 1<<31-1),
+			Doc: "container creations under way at once; 0 or less means no bound"},
+		{Name: "whisk.docker.client.mask-docker-run-args", Default: "false", value: boolean(&d.MaskRunArgs),
+			Doc: "keep container environment out of log lines"},
+		{Name: "whisk.docker.container-factory.use-runc", Default: "true", value: boolean(&d.UseRunc),
+			Doc: "accepted; containers are paused through the engine either way"},
+		{Name: "whisk.docker.client.timeouts.run", Default: "1 minute", value: duration(&t.Run), Doc: "limit of a container creation"},
+		{Name: "whisk.docker.client.timeouts.rm", Default: "1 minute", value: duration(&t.Remove), Doc: "limit of a container removal"},
+		{Name: "whisk.docker.client.timeouts.pull", Default: "10 minutes", value: duration(&t.Pull), Doc: "limit of an image pull"},
+		{Name: "whisk.docker.client.timeouts.ps", Default: "1 minute", value: duration(&t.List), Doc: "limit of listing containers"},
+		{Name: "whisk.docker.client.timeouts.inspect", Default: "1 minute", value: duration(&t.Inspect), Doc: "limit of asking for a container's address"},
+		{Name: "whisk.docker.client.timeouts.pause", Default: "10 seconds", also: []string{"whisk.runc.timeouts.pause"},
+			value: duration(&t.Pause), Doc: "limit of a pause"},
+		{Name: "whisk.docker.client.timeouts.unpause", Default: "10 seconds", also: []string{"whisk.runc.timeouts.resume"},
+			value: duration(&t.Resume), Doc: "limit of a resume"},
+		{Name: "whisk.docker.client.timeouts.version", Default: "10 seconds", value: duration(&t.Version), Doc: "limit of the first question to the engine"},
+	}
+}
+
+// Process is the development runtime without Docker.
+type Process struct {
+	// Dir holds the working directories of action processes; empty means the
+	// system's temporary directory.
+	Dir string
+	// Proxies is the directory of the action proxies; empty means the ones
+	// that come with the program.
+	Proxies string
+}
+
+func processKeys(c *Config) []*Key {
+	return []*Key{
+		{Name: "whisk.gpu.process.dir", value: text(&c.Process.Dir),
+			Doc: "working directories of action processes (process runtime); empty means the temporary directory"},
+		{Name: "whisk.gpu.process.proxies", value: text(&c.Process.Proxies),
+			Doc: "directory of the action proxies (process runtime); empty means those that come with the program"},
+	}
+}
+
+// Runtimes is what actions run in.
+type Runtimes struct {
+	// Kind is "docker" or "process".
+	Kind string
+	// Manifest is the runtimes manifest, JSON text as given.
+	Manifest string
+	// Registry and UserRegistry lead image names that name no registry.
+	Registry     string
+	UserRegistry string
+	// BypassPullForLocalImages treats images with LocalImagePrefix as native.
+	BypassPullForLocalImages bool
+	LocalImagePrefix         string
+	// API is the address actions are told to call back.
+	API APIHost
+}
+
+func runtimeKeys(c *Config) []*Key {
+	r := &c.Runtimes
+	return []*Key{
+		{Name: "whisk.gpu.runtime", Default: "docker", value: choice(&r.Kind, "docker", "process"),
+			Doc: "what actions run in; process has no isolation and is for development only"},
+		{Name: "runtimes.manifest", Env: "RUNTIMES_MANIFEST", legacy: true, required: true, value: text(&r.Manifest),
+			Doc: "the runtimes manifest (JSON)"},
+		{Name: "whisk.container-factory.runtimes-registry.url", value: text(&r.Registry), Doc: "registry of runtime images"},
+		{Name: "whisk.container-factory.user-images-registry.url", value: text(&r.UserRegistry), Doc: "registry of user images"},
+		{Name: "whisk.runtimes.bypass-pull-for-local-images", Default: "false", value: boolean(&r.BypassPullForLocalImages),
+			Doc: "do not pull user images whose prefix is the local one"},
+		{Name: "whisk.runtimes.local-image-prefix", Default: "whisk", value: text(&r.LocalImagePrefix), Doc: "prefix of local images"},
+		{Name: "whisk.api.host.name", Env: "WHISK_API_HOST_NAME", legacy: true, required: true, value: text(&r.API.Name),
+			Doc: "host name of the OpenWhisk API as actions see it"},
+		{Name: "whisk.api.host.proto", Env: "WHISK_API_HOST_PROTO", legacy: true, Default: "https", value: choice(&r.API.Proto, "http", "https"),
+			Doc: "protocol of the OpenWhisk API"},
+		{Name: "whisk.api.host.port", Env: "WHISK_API_HOST_PORT", legacy: true, Default: "443", value: integer(&r.API.Port, 1, 65535),
+			Doc: "port of the OpenWhisk API"},
+	}
+}

@@ -1,0 +1,93 @@
+package config
+
+import "time"
+
+// Kafka is how the message bus is reached and which topics are used.
+type Kafka struct {
+	// Hosts are the bootstrap servers, host:port each.
+	Hosts []string
+	// TopicPrefix leads the names of all topics but the user events one,
+	// which has UserEventPrefix.
+	TopicPrefix     string
+	UserEventPrefix string
+	// ReplicationFactor is given to topics that the invoker creates.
+	ReplicationFactor int
+	// Partitions of the invoker's own topic when it has to be created.
+	Partitions int
+	// TopicConfig is the configuration of the invoker's own topic as Kafka
+	// names it (dots), max.message.bytes included. It is used at creation.
+	TopicConfig map[string]string
+	// SecurityProtocol is "PLAINTEXT" or "SSL".
+	SecurityProtocol string
+	// TLS matters only with SSL.
+	TLS KafkaTLS
+	// Common, Producer and Consumer are the remaining client properties as
+	// Kafka names them (dots), with the defaults that OpenWhisk ships.
+	Common   map[string]string
+	Producer map[string]string
+	Consumer map[string]string
+	// ConsumerLagInterval is how often the lag gauge is refreshed.
+	ConsumerLagInterval time.Duration
+}
+
+// KafkaTLS names the stores of a TLS connection to the brokers.
+type KafkaTLS struct {
+	TruststoreLocation string
+	TruststorePassword string
+	TruststoreType     string
+	KeystoreLocation   string
+	KeystorePassword   string
+	KeystoreType       string
+	KeyPassword        string
+	// EndpointIdentification is empty (host names are not checked) or
+	// "https".
+	EndpointIdentification string
+}
+
+func kafkaKeys(c *Config) []*Key {
+	k := &c.Kafka
+	return []*Key{
+		{Name: "kafka.hosts", Env: "KAFKA_HOSTS", legacy: true, required: true, value: commaList(&k.Hosts),
+			Doc: "Kafka bootstrap servers host:port[,host:port...]"},
+		{Name: "whisk.kafka.topics.prefix", value: text(&k.TopicPrefix),
+			Doc: "prefix of all topic names"},
+		{Name: "whisk.kafka.topics.user-event.prefix", value: text(&k.UserEventPrefix),
+			Doc: "prefix of the user events topic"},
+		{Name: "whisk.kafka.replication-factor", Default: "1", value: integer(&k.ReplicationFactor, 1, 32767),
+			Doc: "replication factor of the invoker's topic when it has to be created"},
+		{Name: "whisk.kafka.topics.invoker.partitions", Default: "1", value: integer(&k.Partitions, 1, 1),
+			Doc: "partitions of the invoker's topic when it has to be created; the order of work needs exactly one"},
+		{Name: "whisk.kafka.topics.invoker.*", value: properties(&k.TopicConfig),
+			defaults: map[string]string{"segment.bytes": "536870912", "retention.bytes": "1073741824", "retention.ms": "172800000"},
+			Doc:      "configuration of the invoker's topic when it has to be created; dashes become dots"},
+		{Name: "whisk.kafka.common.security-protocol", Default: "PLAINTEXT", value: choice(&k.SecurityProtocol, "PLAINTEXT", "SSL"),
+			Doc: "transport to the brokers"},
+		{Name: "whisk.kafka.common.ssl-endpoint-identification-algorithm", value: choice(&k.TLS.EndpointIdentification, "", "https"),
+			Doc: "empty: host names in broker certificates are not checked; https: they are"},
+		{Name: "whisk.kafka.common.ssl-truststore-location", value: text(&k.TLS.TruststoreLocation),
+			Doc: "store of trusted certificates, used with SSL"},
+		{Name: "whisk.kafka.common.ssl-truststore-password", Secret: true, value: text(&k.TLS.TruststorePassword),
+			Doc: "password of the trust store"},
+		{Name: "whisk.kafka.common.ssl-truststore-type", Default: "JKS", value: choice(&k.TLS.TruststoreType, "JKS", "PKCS12"),
+			Doc: "declared format of the trust store; the real one is recognised from its first bytes"},
+		{Name: "whisk.kafka.common.ssl-keystore-location", value: text(&k.TLS.KeystoreLocation),
+			Doc: "store of the client's key, used with SSL"},
+		{Name: "whisk.kafka.common.ssl-keystore-password", Secret: true, value: text(&k.TLS.KeystorePassword),
+			Doc: "password of the key store"},
+		{Name: "whisk.kafka.common.ssl-keystore-type", Default: "JKS", value: choice(&k.TLS.KeystoreType, "JKS", "PKCS12"),
+			Doc: "declared format of the key store; the real one is recognised from its first bytes"},
+		{Name: "whisk.kafka.common.ssl-key-password", Secret: true, value: text(&k.TLS.KeyPassword),
+			Doc: "password of the key inside the key store; empty means that of the store"},
+		{Name: "whisk.kafka.common.*", value: properties(&k.Common),
+			Doc: "further client properties for consumer, producer and admin; dashes become dots"},
+		{Name: "whisk.kafka.producer.*", value: properties(&k.Producer),
+			defaults: map[string]string{"acks": "1", "request.timeout.ms": "30000", "metadata.max.age.ms": "15000"},
+			Doc:      "further client properties of the producers; dashes become dots"},
+		{Name: "whisk.kafka.consumer.*", value: properties(&k.Consumer),
+			defaults: map[string]string{"session.timeout.ms": "30000", "heartbeat.interval.ms": "10000",
+				"auto.offset.reset": "earliest", "request.timeout.ms": "30000", "fetch.max.wait.ms": "500"},
+			Doc: "further client properties of the consumer; dashes become dots"},
+		{Name: "whisk.kafka.consumer-lag-check-interval", Default: "60 seconds", value: duration(&k.ConsumerLagInterval),
+			Doc: "how often the consumer lag gauge is refreshed"},
+	}
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Input is everything a configuration is made of. Nothing else is read.
+type Input struct {
+	// Environ is the environment, "NAME=value" each.
+	Environ []string
+	// Args are the identity arguments: --id, --uniqueName, --displayedName,
+	// --overwriteId.
+	Args []string
+	// Properties is the text of whisk.properties and PropertiesPath where it
+	// was found; both are empty when there is none.
+	Properties     string
+	PropertiesPath string
+}
+
+// Default is the configuration without any source: what standalone and tests
+// start from. Required settings are empty in it.
+func Default() *Config {
+	c, problems := fill(&sources{tree: tree{}, legacy: map[string]leaf{}})
+	if len(problems) > 0 {
+		panic(errors.Join(problems...)) // a default that its own key refuses
+	}
+	return c
+}
+
+// Load makes the configuration. One error lists everything wrong with it; the
+// configuration that comes with an error is fit to be printed, not used.
+func Load(in Input) (*Config, error) {
+	s, problems := gather(in)
+	c, more := fill(s)
+	problems = append(problems, more...)
+	if err := parseArgs(in.Args, &c.Identity); err != nil {
+		problems = append(problems, err)
+	}
+	problems = append(problems, missing(c, s)...)
+	problems = append(problems, validate(c)...)
+	if len(problems) > 0 {
+		return c, joined(problems)
+	}
+	return c, nil
+}
+
+// fill sets every key of a new configuration from the sources.
+func fill(s *sources) (*Config, []error) {
+	c := new(Config)
+	all := keys(c)
+	problems := setExact(c, all, s)
+	problems = append(problems, setOpen(all, s)...)
+	inherit(c, all)
+	c.settings = listSettings(all, s)
+	unknown, ignored := leftOver(all, s)
+	c.ignored = ignored
+	return c, append(problems, unknown...)
+}
+
+// setExact sets all keys that stand for one path.
+func setExact(c *Config, all []*Key, s *sources) []error {
+	var problems []error
+	for _, k := range all {
+		if k.open() {
+			continue
+		}
+		if k.Default != "" {
+			if err := k.value.set(k.Default); err != nil {
+				panic(fmt.Sprintf("default %q of %s: %v", k.Default, k.Name, err))
+			}
+		}
+		if err := s.apply(k); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+// setOpen gives what no exact key took to the keys that stand for any path
+// below theirs.
+func setOpen(all []*Key, s *sources) []error {
+	var problems []error
+	for _, k := range all {
+		if k.open() {
+			if err := s.applyOpen(k); err != nil {
+				problems = append(problems, err)
+			}
+		}
+	}
+	return problems
+}
+
+// inherit resolves the keys whose default is another key's value, and the
+// message size that follows from the payload limit.
+func inherit(c *Config, all []*Key) {
+	byName := map[string]*Key{}
+	for _, k := range all {
+		byName[k.Name] = k
+	}
+	for _, k := range all {
+		if k.like != "" && k.source == "" {
+			// The same kind of value: what one renders the other reads.
+			_ = k.value.set(byName[k.like].value.String())
+			k.source = "as " + k.like
+		}
+	}
+	const size = "max.message.bytes"
+	if _, given := c.Kafka.TopicConfig[size]; !given {
+		c.Kafka.TopicConfig[size] = fmt.Sprint(int64(c.Limits.Payload.MaxMessage()))
+	}
+}
+
+// missing names all required settings that no source gave, and how to give
+// them.
+func missing(c *Config, s *sources) []error {
+	var names []string
+	for _, k := range keys(c) {
+		if k.required && k.value.String() == blank(k) {
+			names = append(names, k.Variable())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []error{fmt.Errorf("not set: %s; set each as an environment variable "+
+		"(whisk.* keys may also stand in OPENWHISK_CONFIG, plain ones in whisk.properties)", strings.Join(names, ", "))}
+}
+
+// blank is how a value that was never set renders.
+func blank(k *Key) string {
+	if _, isInt := k.value.(intValue); isInt {
+		return "0"
+	}
+	return ""
+}
+
+// joined makes one error of several, a line each.
+func joined(problems []error) error {
+	if len(problems) == 1 {
+		return fmt.Errorf("load configuration: %w", problems[0])
+	}
+	return fmt.Errorf("load configuration: %d problems\n%w", len(problems), errors.Join(problems...))
+}

@@ -1,0 +1,80 @@
+package config
+
+import "time"
+
+// Logs is what happens to the logs of actions and of the invoker.
+type Logs struct {
+	// OutOfBand means that action logs travel by a log driver: they are not
+	// collected, and no log driver is set on containers.
+	OutOfBand bool
+	// Level is DEBUG, INFO, WARN or ERROR.
+	Level string
+	// Format of the invoker's own log lines: "openwhisk", "text" or "json".
+	Format string
+}
+
+func logKeys(c *Config) []*Key {
+	return []*Key{
+		{Name: "whisk.gpu.log.level", also: []string{"logback.log.level"}, Default: "INFO",
+			value: choice(&c.Logs.Level, "TRACE", "DEBUG", "INFO", "WARN", "ERROR"),
+			Doc:   "least level of the invoker's own log lines"},
+		{Name: "whisk.gpu.log.format", Default: "openwhisk", value: choice(&c.Logs.Format, "openwhisk", "text", "json"),
+			Doc: "form of the invoker's own log lines; openwhisk is what existing log pipelines match"},
+	}
+}
+
+// Events is the stream of user events.
+type Events struct {
+	Enabled bool
+}
+
+func eventKeys(c *Config) []*Key {
+	return []*Key{
+		{Name: "whisk.user-events.enabled", Default: "false", value: boolean(&c.Events.Enabled),
+			Doc: "send an event for each activation to the user events topic"},
+	}
+}
+
+// Metrics is what is measured and where it goes.
+type Metrics struct {
+	// Kamon and Prometheus together make the original serve /metrics.
+	Kamon      bool
+	KamonTags  bool
+	Prometheus bool
+	// LogMarkers appends markers to log lines.
+	LogMarkers bool
+	// Endpoint serves /metrics whatever Kamon and Prometheus say.
+	Endpoint bool
+}
+
+// Served reports whether /metrics answers.
+func (m Metrics) Served() bool { return m.Endpoint || m.Kamon && m.Prometheus }
+
+func metricKeys(c *Config) []*Key {
+	m := &c.Metrics
+	return []*Key{
+		{Name: "whisk.metrics.kamon-enabled", Env: "METRICS_KAMON", Default: "false", value: boolean(&m.Kamon),
+			Doc: "with prometheus-enabled, serve /metrics"},
+		{Name: "whisk.metrics.kamon-tags-enabled", Env: "METRICS_KAMON_TAGS", Default: "false", value: boolean(&m.KamonTags),
+			Doc: "name metrics by tags instead of by longer names"},
+		{Name: "whisk.metrics.logs-enabled", Env: "METRICS_LOG", Default: "true", value: boolean(&m.LogMarkers),
+			Doc: "append markers to log lines"},
+		{Name: "whisk.metrics.prometheus-enabled", Default: "false", value: boolean(&m.Prometheus),
+			Doc: "with kamon-enabled, serve /metrics"},
+		{Name: "whisk.gpu.metrics.enabled", Default: "true", value: boolean(&m.Endpoint),
+			Doc: "serve /metrics whatever the two keys above say"},
+	}
+}
+
+// Drain is how the invoker leaves.
+type Drain struct {
+	// Deadline bounds the time from the first signal to the exit.
+	Deadline time.Duration
+}
+
+func drainKeys(c *Config) []*Key {
+	return []*Key{
+		{Name: "whisk.gpu.drain-deadline", Default: "30 seconds", value: duration(&c.Drain.Deadline),
+			Doc: "how long running activations may take to finish after SIGTERM"},
+	}
+}

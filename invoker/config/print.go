@@ -1,0 +1,114 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// mask stands for a secret wherever values are shown.
+const mask = "********"
+
+// Setting is one value in force, fit to be shown: secrets are masked.
+type Setting struct {
+	// Name is the property path, Variable the environment variable that sets
+	// it.
+	Name     string
+	Variable string
+	Value    string
+	// Source is "default" or what the value came from.
+	Source string
+}
+
+// Settings lists every key with its value and source, in the order of the
+// documentation.
+func (c *Config) Settings() []Setting { return slices.Clone(c.settings) }
+
+// Ignored lists what the sources said that this invoker has no use for.
+func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
+
+// Print writes every setting with its source, then what was ignored.
+func (c *Config) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tVALUE\tSOURCE")
+	for _, s := range append(c.Identity.settings(), c.settings...) {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, oneLine(s.Value), s.Source)
+	}
+	for _, s := range c.ignored {
+		fmt.Fprintf(t, "%s\t\tignored, from %s\n", s.Name, s.Source)
+	}
+	return t.Flush()
+}
+
+// settings shows the identity arguments, which have no keys.
+func (id Identity) settings() []Setting {
+	number := func(n *int) string {
+		if n == nil {
+			return ""
+		}
+		return fmt.Sprint(*n)
+	}
+	all := []Setting{
+		{Name: "--id", Value: number(id.ID)},
+		{Name: "--uniqueName", Value: id.UniqueName},
+		{Name: "--displayedName", Value: id.DisplayedName},
+		{Name: "--overwriteId", Value: number(id.OverwriteID)},
+	}
+	for i := range all {
+		if all[i].Source = "command line"; all[i].Value == "" {
+			all[i].Source = "default"
+		}
+	}
+	return all
+}
+
+func listSettings(all []*Key, s *sources) []Setting {
+	out := make([]Setting, len(all))
+	for i, k := range all {
+		out[i] = Setting{Name: k.Name, Variable: k.Variable(), Value: k.shown(), Source: k.source}
+		if k.source == "" {
+			out[i].Source = "default"
+		}
+	}
+	return out
+}
+
+// shown renders the value, without its secrets.
+func (k *Key) shown() string {
+	if k.Secret && k.value.String() != "" {
+		return mask
+	}
+	if p, ok := k.value.(propertiesValue); ok {
+		m := map[string]string{}
+		for name, v := range *p.at {
+			if m[name] = v; secretName(name) {
+				m[name] = mask
+			}
+		}
+		return joinPairs(m)
+	}
+	return k.value.String()
+}
+
+// secretName reports whether a property that we do not know may hold a secret.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range []string{"password", "secret", "jaas", "token", "credential", "passphrase", "keystore.key"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneLine keeps a value on its line; the manifest is long and has breaks.
+func oneLine(s string) string {
+	const most = 120
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}

@@ -1,0 +1,239 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// sources is what the inputs said, before any key interprets it.
+type sources struct {
+	tree   tree            // property paths
+	legacy map[string]leaf // plain names such as kafka.hosts
+	taken  map[string]bool // paths of the tree that a key has used
+}
+
+// gather reads all inputs from the weakest to the strongest:
+// plain variables of single keys, HOCON, -D options of JAVA_OPTS and
+// INVOKER_OPTS, CONFIG_ variables. Plain names have an order of their own:
+// -Dwhisk-config.name, the environment, whisk.properties.
+func gather(in Input) (*sources, []error) {
+	env := environment(in.Environ)
+	s := &sources{tree: tree{}, legacy: map[string]leaf{}}
+	for _, k := range keys(new(Config)) {
+		if v := env[k.Env]; k.Env != "" && !k.legacy && strings.TrimSpace(v) != "" {
+			s.tree.put(k.Name, leaf{v, k.Env, false})
+		}
+	}
+	var problems []error
+	if err := s.addHOCON(env); err != nil {
+		problems = append(problems, err)
+	}
+	for _, name := range []string{"JAVA_OPTS", "INVOKER_OPTS"} {
+		if err := s.addOptions(env[name], name); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	s.addVariables(env)
+	s.addLegacy(env, in)
+	return s, problems
+}
+
+func environment(environ []string) map[string]string {
+	env := make(map[string]string, len(environ))
+	for _, one := range environ {
+		if name, v, ok := strings.Cut(one, "="); ok {
+			env[name] = v
+		}
+	}
+	return env
+}
+
+// addHOCON reads OPENWHISK_CONFIG, or else OPENWHISK_ENCODED_CONFIG.
+func (s *sources) addHOCON(env map[string]string) error {
+	name, doc := "OPENWHISK_CONFIG", env["OPENWHISK_CONFIG"]
+	if doc == "" {
+		name = "OPENWHISK_ENCODED_CONFIG"
+		raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(env[name]), ""))
+		if err != nil {
+			return fmt.Errorf("decode %s: not base64: %w", name, err)
+		}
+		doc = string(raw)
+	}
+	root, err := parseHOCON(doc, func(v string) (string, bool) { text, ok := env[v]; return text, ok })
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	root.flatten("", func(path string, v *hoconValue) {
+		if v.kind == hoconList {
+			s.tree.putList(path, v.texts(), name)
+			return
+		}
+		s.tree.put(path, leaf{v.text, name, false})
+	})
+	return nil
+}
+
+// addOptions reads the -Dkey=value options of a JVM command line.
+func (s *sources) addOptions(line, name string) error {
+	options, err := systemProperties(line)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	for _, o := range options {
+		s.tree.put(o.path, leaf{o.text, "-D in " + name, false})
+	}
+	return nil
+}
+
+// addVariables reads the CONFIG_ variables. Empty ones are ignored:
+// deployments set dozens of them. A value "$NAME" stands for that variable,
+// when it is not empty (transformEnvironment.sh).
+func (s *sources) addVariables(env map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		path := property(name)
+		if !strings.HasPrefix(name, variablePrefix) || path == "" {
+			continue
+		}
+		v := env[name]
+		if strings.HasPrefix(v, "$") && env[v[1:]] != "" {
+			v = env[v[1:]]
+		}
+		if v != "" {
+			s.tree.put(path, leaf{v, name, false})
+		}
+	}
+}
+
+func (s *sources) addLegacy(env map[string]string, in Input) {
+	file := propertiesFile(in.Properties)
+	for _, k := range keys(new(Config)) {
+		if !k.legacy {
+			continue
+		}
+		if l, ok := s.tree["whisk-config."+k.Name]; ok {
+			s.setLegacy(k.Name, l.text, l.source)
+		}
+		s.setLegacy(k.Name, env[k.Env], k.Env)
+		s.setLegacy(k.Name, file[k.Name], in.PropertiesPath)
+	}
+}
+
+// setLegacy lets blank values leave what was there.
+func (s *sources) setLegacy(name, text, source string) {
+	if text = strings.TrimSpace(text); text != "" {
+		s.legacy[name] = leaf{text, source, false}
+	}
+}
+
+// propertiesFile reads key=value lines; "#" begins a comment line.
+func propertiesFile(doc string) map[string]string {
+	m := map[string]string{}
+	for line := range strings.Lines(doc) {
+		line = strings.TrimSpace(line)
+		name, v, ok := strings.Cut(line, "=")
+		if ok && !strings.HasPrefix(line, "#") {
+			m[strings.TrimSpace(name)] = strings.TrimSpace(v)
+		}
+	}
+	return m
+}
+
+// apply sets k from the strongest source that names it.
+func (s *sources) apply(k *Key) error {
+	if k.legacy {
+		l, ok := s.legacy[k.Name]
+		if !ok {
+			return nil
+		}
+		return set(k, k.Name, l.text, l.source)
+	}
+	// Weaker names first, so that the best one has the last word.
+	for _, name := range slices.Backward(k.names()) {
+		if err := s.applyName(k, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sources) applyName(k *Key, name string) error {
+	if l, ok := s.tree[name]; ok {
+		s.take(name)
+		return set(k, name, l.text, l.source)
+	}
+	many, ok := k.value.(collection)
+	if !ok {
+		return nil
+	}
+	entries, source := s.tree.under(name)
+	if len(entries) == 0 {
+		return nil
+	}
+	for _, e := range entries {
+		s.take(name + "." + e.path)
+	}
+	k.source = source
+	return refuse(k, name, text1(entries), source, many.setBelow(entries))
+}
+
+// applyOpen sets a key that stands for all paths below its own.
+func (s *sources) applyOpen(k *Key) error {
+	base := strings.TrimSuffix(k.prefix(), ".")
+	merged := map[string]string{}
+	maps.Copy(merged, k.defaults)
+	below, source := s.tree.under(base)
+	var entries []entry
+	for _, e := range below {
+		if !s.taken[base+"."+e.path] {
+			s.take(base + "." + e.path)
+			entries = append(entries, e)
+			k.source = source
+		}
+	}
+	for name, v := range k.defaults {
+		if !slices.ContainsFunc(entries, func(e entry) bool { return strings.ReplaceAll(e.path, "-", ".") == name }) {
+			entries = append(entries, entry{name, v})
+		}
+	}
+	return refuse(k, k.Name, text1(entries), source, k.value.(collection).setBelow(entries))
+}
+
+func (s *sources) take(path string) {
+	if s.taken == nil {
+		s.taken = map[string]bool{}
+	}
+	s.taken[path] = true
+}
+
+// set gives k its text and remembers the source.
+func set(k *Key, name, text, source string) error {
+	k.source = source
+	return refuse(k, name, text, source, k.value.set(text))
+}
+
+// refuse words the error of a value, which says nothing secret.
+func refuse(k *Key, name, text, source string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case k.Secret:
+		text = mask
+	}
+	if errors.Is(err, errBad) {
+		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, text, source, k.Allowed())
+	}
+	return fmt.Errorf("%s: %q (from %s): %w", name, text, source, err)
+}
+
+// text1 shows the paths below a key in one text.
+func text1(entries []entry) string {
+	parts := make([]string, len(entries))
+	for i, e := range entries {
+		parts[i] = e.path + "=" + e.text
+	}
+	return strings.Join(parts, ",")
+}

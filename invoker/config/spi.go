@@ -1,0 +1,92 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// classicMode is said wherever the deployment asks for the scheduler of
+// OpenWhisk, whose controller speaks another protocol to its invokers.
+const classicMode = "this invoker serves the classic mode (sharding balancer over Kafka), which needs four settings: " +
+	"on the controller whisk.spi.LoadBalancerProvider=org.apache.openwhisk.core.loadBalancer.ShardingContainerPoolBalancer " +
+	"and whisk.spi.EntitlementSpiProvider=org.apache.openwhisk.core.entitlement.LocalEntitlementProvider, " +
+	"on the invoker whisk.spi.InvokerProvider=org.apache.openwhisk.core.invoker.InvokerReactive " +
+	"and whisk.spi.InvokerServerProvider=org.apache.openwhisk.core.invoker.DefaultInvokerServer " +
+	"(with Ansible: scheduler_enable=false and the four *_spi variables)"
+
+// spi is one service provider setting of OpenWhisk: which implementations this
+// invoker has, by simple class name.
+type spi struct {
+	name, doc string
+	served    []string          // the first is the default
+	refused   map[string]string // simple class name -> what to do instead
+	choose    func(class string)
+}
+
+func spiKeys(c *Config) []*Key {
+	var all []*Key
+	for _, s := range spis(c) {
+		all = append(all, &Key{Name: "whisk.spi." + s.name, Default: s.served[0], value: &spiValue{spi: s}, Doc: s.doc})
+	}
+	return all
+}
+
+func spis(c *Config) []spi {
+	ignore := func(string) {}
+	return []spi{
+		{name: "InvokerProvider", doc: "kind of invoker; only the classic one is served", served: []string{"InvokerReactive"},
+			refused: map[string]string{"FPCInvokerReactive": classicMode}, choose: ignore},
+		{name: "InvokerServerProvider", doc: "kind of HTTP endpoints", served: []string{"DefaultInvokerServer"},
+			refused: map[string]string{"FPCInvokerServer": classicMode}, choose: ignore},
+		{name: "MessagingProvider", doc: "message bus", served: []string{"KafkaMessagingProvider"},
+			refused: map[string]string{"LeanMessagingProvider": "for one process without Kafka use gpuwhisk standalone"}, choose: ignore},
+		{name: "ArtifactStoreProvider", doc: "store of actions and records", served: []string{"CouchDbStoreProvider"},
+			refused: map[string]string{
+				"MongoDBArtifactStoreProvider":  "MongoDB is not served; use CouchDB",
+				"CosmosDBArtifactStoreProvider": "Cosmos DB is not served; use CouchDB",
+				"MemoryArtifactStoreProvider":   "for one process without a database use gpuwhisk standalone"}, choose: ignore},
+		{name: "ActivationStoreProvider", doc: "store of activation records; the Noop one drops them",
+			served: []string{"ArtifactActivationStoreProvider", "NoopActivationStoreProvider"},
+			refused: map[string]string{
+				"ElasticSearchActivationStoreProvider":           "Elasticsearch is not served; records go to CouchDB",
+				"ArtifactWithFileStorageActivationStoreProvider": "records are not written to files; they go to CouchDB"},
+			choose: func(class string) { c.Records.Discard = class == "NoopActivationStoreProvider" }},
+		{name: "LogStoreProvider", doc: "where action logs go; LogDriverLogStoreProvider leaves them to the container engine",
+			served: []string{"DockerToActivationLogStoreProvider", "LogDriverLogStoreProvider"},
+			refused: map[string]string{
+				"DockerToActivationFileLogStoreProvider": "logs are not written to files; they go into the record, or to a log driver",
+				"SplunkLogStoreProvider":                 "Splunk is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
+				"ElasticSearchLogStoreProvider":          "Elasticsearch is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it"},
+			choose: func(class string) { c.Logs.OutOfBand = class == "LogDriverLogStoreProvider" }},
+		{name: "ContainerFactoryProvider", doc: "where action containers run", served: []string{"DockerContainerFactoryProvider"},
+			refused: map[string]string{
+				"KubernetesContainerFactoryProvider": "Kubernetes pods are not served; run the invoker on hosts with Docker"}, choose: ignore},
+	}
+}
+
+type spiValue struct {
+	spi
+	class string
+}
+
+func (v *spiValue) String() string { return v.class }
+
+func (v *spiValue) allowed() string {
+	return "class name ending in " + strings.Join(v.served, " | ")
+}
+
+// set compares simple class names: packages moved between releases.
+func (v *spiValue) set(s string) error {
+	s = strings.TrimSuffix(strings.TrimSpace(s), "$")
+	class := s[strings.LastIndexByte(s, '.')+1:]
+	if why, ok := v.refused[class]; ok {
+		return fmt.Errorf("not served: %s", why)
+	}
+	if !slices.Contains(v.served, class) {
+		return errBad
+	}
+	v.class = s
+	v.choose(class)
+	return nil
+}

@@ -1,0 +1,45 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// validate checks what one key alone cannot: bounds in order, and what a
+// choice needs beside it.
+func validate(c *Config) []error {
+	var problems []error
+	demand := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	id := c.Identity
+	demand(id.ID != nil || id.UniqueName != "",
+		"neither --id N nor --uniqueName S is given: the invoker needs a number, or a name for which ZooKeeper keeps one")
+	if id.ID == nil && id.UniqueName != "" {
+		zk := id.ZooKeeperHosts
+		demand(zk != "" && !strings.HasPrefix(zk, ":") && !strings.HasSuffix(zk, ":"),
+			"--uniqueName %s without --id needs ZOOKEEPER_HOSTS (host:port), which is %q", id.UniqueName, zk)
+	}
+	ordered(&c.Limits, demand)
+	demand(c.GPU.TTL.Min <= c.GPU.TTL.Max, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
+		formatDuration(c.GPU.TTL.Min), formatDuration(c.GPU.TTL.Max))
+	demand(c.Admin.Protocol != "https" || c.Admin.TLS.KeystorePath != "",
+		"whisk.invoker.protocol is https, which needs whisk.invoker.https.keystore-path")
+	demand(c.Kafka.SecurityProtocol != "SSL" || c.Kafka.TLS.TruststoreLocation != "",
+		"whisk.kafka.common.security-protocol is SSL, which needs whisk.kafka.common.ssl-truststore-location")
+	return problems
+}
+
+// ordered checks that each limit has min <= std <= max.
+func ordered(l *Limits, demand func(ok bool, format string, args ...any)) {
+	const wrong = "%s: min %v, std %v, max %v are out of order"
+	demand(l.Memory.Min <= l.Memory.Std && l.Memory.Std <= l.Memory.Max, wrong, "whisk.memory", l.Memory.Min, l.Memory.Std, l.Memory.Max)
+	demand(l.Time.Min <= l.Time.Std && l.Time.Std <= l.Time.Max, wrong, "whisk.time-limit", l.Time.Min, l.Time.Std, l.Time.Max)
+	demand(l.Log.Min <= l.Log.Std && l.Log.Std <= l.Log.Max, wrong, "whisk.log-limit", l.Log.Min, l.Log.Std, l.Log.Max)
+	demand(l.Concurrency.Min <= l.Concurrency.Std && l.Concurrency.Std <= l.Concurrency.Max, wrong,
+		"whisk.concurrency-limit", l.Concurrency.Min, l.Concurrency.Std, l.Concurrency.Max)
+	demand(l.Payload.Truncation <= l.Payload.Max, "whisk.activation.payload.truncation %v is above whisk.activation.payload.max %v",
+		l.Payload.Truncation, l.Payload.Max)
+}
