@@ -1,0 +1,81 @@
+package runtimes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrNoProgram is answered for a kind whose interpreter or proxy is not on
+// this machine.
+var ErrNoProgram = errors.New("no program to run this kind")
+
+// ErrNoFamily is answered for a kind that no proxy serves.
+var ErrNoFamily = errors.New("no action proxy for this kind")
+
+// Programs are the command lines, without the proxy's own source, that start
+// each proxy. An empty one means that the family cannot be served here.
+type Programs struct {
+	Python []string
+	NodeJS []string
+	Native []string // the whole command: the native proxy is a program itself
+}
+
+// NativeProgram is the name under which the native proxy is looked for.
+const NativeProgram = "gpuwhisk-native"
+
+// FindPrograms looks on PATH. A Python that is a launcher script, as version
+// switchers install, is replaced by the interpreter behind it, so that every
+// later start is fast and the process that starts is the one that stays.
+func FindPrograms(ctx context.Context) Programs {
+	var found Programs
+	if p, err := exec.LookPath("python3"); err == nil {
+		found.Python = []string{behind(ctx, p)}
+	}
+	for _, name := range []string{"node", "nodejs"} {
+		if p, err := exec.LookPath(name); err == nil {
+			found.NodeJS = []string{p}
+			break
+		}
+	}
+	if p, err := exec.LookPath(NativeProgram); err == nil {
+		found.Native = []string{p}
+	}
+	return found
+}
+
+// behind asks a Python which executable it is. The path given stays when it
+// does not answer within two seconds.
+func behind(ctx context.Context, program string) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "-c", "import sys; print(sys.executable)").Output()
+	name := strings.TrimSpace(string(out))
+	if err != nil || !filepath.IsAbs(name) {
+		return program
+	}
+	return name
+}
+
+// Command gives the argument vector that starts the proxy for an action kind.
+// dir is the directory that Write filled. The proxy listens where EnvHost and
+// EnvPort say.
+func (p Programs) Command(dir, kind string) ([]string, error) {
+	family, ok := FamilyOf(kind)
+	if !ok {
+		return nil, fmt.Errorf("start proxy for kind %q: %w", kind, ErrNoFamily)
+	}
+	program := map[Family][]string{Python: p.Python, NodeJS: p.NodeJS, Native: p.Native}[family]
+	if len(program) == 0 {
+		return nil, fmt.Errorf("start proxy for kind %q: %w", kind, ErrNoProgram)
+	}
+	argv := append([]string(nil), program...)
+	if source := family.source(); source != "" {
+		argv = append(argv, filepath.Join(dir, filepath.FromSlash(source)))
+	}
+	return argv, nil
+}
