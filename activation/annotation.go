@@ -1,0 +1,127 @@
+package activation
+
+import "encoding/json"
+
+// Annotation is a key with any JSON value, on an action or on a record.
+type Annotation struct {
+	Key   string
+	Value json.RawMessage
+}
+
+// Annotations keep the order they were written in.
+type Annotations []Annotation
+
+// Get returns the value of a key, and whether there is one. Of several, the
+// last counts.
+func (a Annotations) Get(key string) (json.RawMessage, bool) {
+	for i := len(a) - 1; i >= 0; i-- {
+		if a[i].Key == key {
+			return a[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// Text returns the value of a key that is a JSON string.
+func (a Annotations) Text(key string) (string, bool) {
+	v, ok := a.Get(key)
+	if !ok {
+		return "", false
+	}
+	p := newParser(v)
+	s := p.str()
+	return s, p.end() == nil
+}
+
+// Number returns the value of a key that is a JSON number, without its
+// fraction.
+func (a Annotations) Number(key string) (int64, bool) {
+	v, ok := a.Get(key)
+	if !ok {
+		return 0, false
+	}
+	p := newParser(v)
+	n := p.integer()
+	return n, p.end() == nil
+}
+
+// AddText appends an annotation whose value is a string.
+func (a *Annotations) AddText(key, value string) {
+	*a = append(*a, Annotation{key, AppendString(nil, value)})
+}
+
+// AddNumber appends an annotation whose value is a whole number.
+func (a *Annotations) AddNumber(key string, value int64) {
+	*a = append(*a, Annotation{key, appendInt(nil, value)})
+}
+
+// AddBool appends an annotation whose value is true or false.
+func (a *Annotations) AddBool(key string, value bool) {
+	word := "false"
+	if value {
+		word = "true"
+	}
+	*a = append(*a, Annotation{key, json.RawMessage(word)})
+}
+
+// ProvidesAPIKey tells whether an action gets its caller's key: the annotation
+// provide-api-key is missing or truthy (Annotations.ProvideApiKeyAnnotationName).
+func (a Annotations) ProvidesAPIKey() bool {
+	v, ok := a.Get("provide-api-key")
+	return !ok || truthy(v)
+}
+
+// truthy follows WhiskAction's notion: false, zero, the empty string and null
+// are not, anything else is.
+func truthy(v json.RawMessage) bool {
+	p := newParser(v)
+	switch c := p.peek(); {
+	case c == 't' || c == '{' || c == '[':
+		return true
+	case c == '"':
+		return p.str() != ""
+	case c == '-' || isDigit(c):
+		d, ok := parseDecimal(p.number())
+		return ok && d.digits != "0"
+	}
+	return false
+}
+
+func (a Annotations) append(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, annotation := range a {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		o := newObject(dst)
+		o.str("key", annotation.Key)
+		o.raw("value", annotation.Value)
+		dst = o.end()
+	}
+	return append(dst, ']')
+}
+
+func (p *parser) annotations() Annotations {
+	all := Annotations{}
+	p.array(func() {
+		var a Annotation
+		var key, value bool
+		p.object(func(k string) {
+			switch k {
+			case "key":
+				a.Key, key = p.str(), true
+			case "value":
+				a.Value, value = p.raw(), true
+			default:
+				p.skip()
+			}
+		})
+		if a.Value == nil {
+			a.Value = json.RawMessage("null")
+		}
+		p.require(key, "key and value")
+		_ = value // a missing value reads as null
+		all = append(all, a)
+	})
+	return all
+}

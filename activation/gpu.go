@@ -1,0 +1,157 @@
+package activation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// GPUAnnotation is the key under which an action asks for a GPU, and under
+// which its records tell what it got.
+const GPUAnnotation = "gpu"
+
+// Words for how much of the interposition shim an action gets.
+const (
+	ShimManaged = "managed" // memory is counted and moved
+	ShimCount   = "count"   // memory is counted only
+	ShimOff     = "off"
+)
+
+// GPURequest is what an action's gpu annotation asks for.
+type GPURequest struct {
+	Memory      Size    // hint for the first run, zero for none
+	Weight      float64 // share of service against other functions
+	Shim        string
+	Concurrency int // runs in one container at a time; zero: the action's limit
+}
+
+// DefaultGPURequest is what the plain annotation true asks for.
+func DefaultGPURequest() GPURequest {
+	return GPURequest{Weight: 1, Shim: ShimManaged}
+}
+
+// GPUError is a malformed gpu annotation. Its text is for the action's author.
+type GPUError struct {
+	Key     string // empty when the annotation itself is wrong
+	Given   string
+	Allowed string
+}
+
+// Error names the key, what was given and what is allowed.
+func (e *GPUError) Error() string {
+	what := "annotation gpu"
+	if e.Key != "" {
+		what += ": key " + e.Key
+	}
+	return fmt.Sprintf("%s: given %s, allowed is %s", what, e.Given, e.Allowed)
+}
+
+const gpuKeys = "true, false, or an object with the keys memory, weight, shim, concurrency"
+
+// GPU reads the gpu annotation of an action: nil when there is none or it is
+// false. The error is a *GPUError.
+func (a Annotations) GPU() (*GPURequest, error) {
+	value, ok := a.Get(GPUAnnotation)
+	if !ok {
+		return nil, nil
+	}
+	switch string(value) {
+	case "true":
+		g := DefaultGPURequest()
+		return &g, nil
+	case "false":
+		return nil, nil
+	}
+	if len(value) == 0 || value[0] != '{' {
+		return nil, &GPUError{Given: given(value), Allowed: gpuKeys}
+	}
+	members, err := Members(value)
+	if err != nil {
+		return nil, &GPUError{Given: "no readable object", Allowed: gpuKeys}
+	}
+	g := DefaultGPURequest()
+	for _, m := range members {
+		if err := g.set(m); err != nil {
+			return nil, err
+		}
+	}
+	return &g, nil
+}
+
+func (g *GPURequest) set(m Member) error {
+	p := newParser(m.Value)
+	ok, allowed := false, ""
+	switch m.Key {
+	case "memory":
+		allowed = `a size above zero such as "4 GB"`
+		g.Memory = p.size()
+		ok = g.Memory > 0
+	case "weight":
+		allowed = "a number above 0, at most 1000"
+		g.Weight, ok = p.weight()
+	case "shim":
+		words := []string{ShimManaged, ShimCount, ShimOff}
+		allowed = strings.Join(words, ", ")
+		g.Shim = p.str()
+		ok = slices.Contains(words, g.Shim)
+	case "concurrency":
+		allowed = "a whole number from 1 to 500"
+		g.Concurrency = p.wholeInt()
+		ok = g.Concurrency >= 1 && g.Concurrency <= 500
+	default:
+		return &GPUError{Key: quoted(m.Key), Given: given(m.Value), Allowed: "only the keys memory, weight, shim, concurrency"}
+	}
+	if p.err != nil || !ok {
+		return &GPUError{Key: m.Key, Given: given(m.Value), Allowed: allowed}
+	}
+	return nil
+}
+
+// maxGPUWeight keeps one action from drowning all others.
+const maxGPUWeight = 1000
+
+func (p *parser) weight() (float64, bool) {
+	if c := p.peek(); c != '-' && !isDigit(c) {
+		return 0, false
+	}
+	var w float64
+	err := json.Unmarshal([]byte(p.number()), &w)
+	return w, err == nil && w > 0 && w <= maxGPUWeight
+}
+
+// maxGiven bounds how much of a wrong value an error shows.
+const maxGiven = 60
+
+func given(value json.RawMessage) string {
+	text := string(value)
+	if len(text) > maxGiven {
+		text = strings.ToValidUTF8(text[:maxGiven], "") + "..."
+	}
+	return text
+}
+
+func quoted(key string) string { return given(AppendString(nil, key)) }
+
+// GPURun is what the record of a GPU run tells about it. Times are in
+// milliseconds, memory in bytes.
+type GPURun struct {
+	Device       string
+	Start        string // gpu-warm, host-warm, cold or busy-cold
+	QueueTime    int64
+	PrefetchTime int64
+	GPUTime      int64
+	Memory       int64
+}
+
+// Annotation writes the run as the annotation of its record.
+func (g GPURun) Annotation() Annotation {
+	o := newObject(nil)
+	o.str("device", g.Device)
+	o.int("gpuTime", g.GPUTime)
+	o.int("memory", g.Memory)
+	o.int("prefetchTime", g.PrefetchTime)
+	o.int("queueTime", g.QueueTime)
+	o.str("start", g.Start)
+	return Annotation{GPUAnnotation, o.end()}
+}

@@ -1,0 +1,257 @@
+package activation
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Manifest lists the runtimes that an installation offers, and the images of
+// its operators that user actions may use without a pull.
+type Manifest struct {
+	runtimes   []Runtime // in the order of the text
+	blackboxes []Image
+	options    ManifestOptions
+}
+
+// ManifestOptions are the settings that stand beside the manifest.
+type ManifestOptions struct {
+	RuntimesRegistry   string // for images of runtimes without a registry
+	UserImagesRegistry string // for users' images without a registry
+	BypassPull         bool   // users' images with LocalPrefix are local
+	LocalPrefix        string
+}
+
+// Runtime is one kind of action and the image that runs it.
+type Runtime struct {
+	Family          string
+	Kind            string
+	Image           Image
+	Default         bool // of its family
+	Deprecated      bool
+	Attached        bool // code may be an attachment
+	RequireMain     bool
+	SentinelledLogs bool // the runtime marks the end of an activation's logs
+	StemCells       []StemCell
+}
+
+// StemCell asks for containers of a runtime that wait for an action.
+type StemCell struct {
+	Count    int
+	Memory   Size
+	Reactive *Reactive // nil: the count is fixed
+}
+
+// Reactive lets the number of stem cells follow the cold starts.
+type Reactive struct {
+	MinCount, MaxCount   int
+	TTL                  time.Duration
+	Threshold, Increment int
+}
+
+// ParseManifest reads RUNTIMES_MANIFEST.
+func ParseManifest(data []byte, options ManifestOptions) (*Manifest, error) {
+	m := &Manifest{options: options}
+	p := newParser(data)
+	p.object(func(key string) {
+		switch {
+		case key == "runtimes":
+			p.object(func(family string) { m.family(p, family) })
+		case key == "blackboxes" && !p.null():
+			p.array(func() { m.blackboxes = append(m.blackboxes, p.image()) })
+		case key != "blackboxes":
+			p.skip()
+		}
+	})
+	if err := p.end(); err != nil {
+		return nil, fmt.Errorf("parse runtimes manifest: %w", err)
+	}
+	return m, nil
+}
+
+func (m *Manifest) family(p *parser, name string) {
+	first := len(m.runtimes)
+	p.array(func() {
+		r := p.runtime()
+		r.Family = name
+		m.runtimes = append(m.runtimes, r)
+	})
+	if p.err != nil {
+		return
+	}
+	defaults := 0
+	family := m.runtimes[first:]
+	for _, r := range family {
+		if r.Default {
+			defaults++
+		}
+	}
+	if len(family) == 1 {
+		family[0].Default = true
+	} else if defaults != 1 && len(family) > 1 {
+		p.failf("want exactly one default kind, have %d", defaults)
+	}
+}
+
+func (p *parser) runtime() Runtime {
+	r := Runtime{SentinelledLogs: true}
+	image := false
+	p.object(func(key string) {
+		switch {
+		case key == "kind":
+			r.Kind = strings.ToLower(strings.TrimSpace(p.str()))
+		case key == "image":
+			r.Image, image = p.image(), true
+		case p.null():
+		case key == "deprecated":
+			r.Deprecated = p.bool()
+		case key == "default":
+			r.Default = p.bool()
+		case key == "attached":
+			p.rawObject()
+			r.Attached = true
+		case key == "requireMain":
+			r.RequireMain = p.bool()
+		case key == "sentinelledLogs":
+			r.SentinelledLogs = p.bool()
+		case key == "stemCells":
+			p.array(func() { r.StemCells = append(r.StemCells, p.stemCell()) })
+		default:
+			p.skip()
+		}
+	})
+	p.require(r.Kind != "" && image, "kind and image")
+	return r
+}
+
+func (p *parser) stemCell() StemCell {
+	var c StemCell
+	p.object(func(key string) {
+		switch {
+		case (key == "initialCount" || key == "count") && !p.null():
+			c.Count = p.wholeInt()
+		case key == "memory":
+			c.Memory = p.size()
+		case key == "reactive" && !p.null():
+			r := p.reactive()
+			c.Reactive = &r
+		case key != "initialCount" && key != "count" && key != "reactive":
+			p.skip()
+		}
+	})
+	if p.err == nil && (c.Count <= 0 || c.Memory <= 0) {
+		p.failf("want initialCount and memory above zero")
+	}
+	return c
+}
+
+func (p *parser) reactive() Reactive {
+	var r Reactive
+	p.object(func(key string) {
+		switch key {
+		case "minCount":
+			r.MinCount = p.wholeInt()
+		case "maxCount":
+			r.MaxCount = p.wholeInt()
+		case "ttl":
+			r.TTL = p.duration()
+		case "threshold":
+			r.Threshold = p.wholeInt()
+		case "increment":
+			r.Increment = p.wholeInt()
+		default:
+			p.skip()
+		}
+	})
+	ok := r.MinCount >= 0 && r.MaxCount > 0 && r.MinCount <= r.MaxCount && r.TTL > 0 &&
+		r.Threshold > 0 && r.Increment > 0 && r.Increment <= r.MaxCount
+	if p.err == nil && !ok {
+		p.failf("want 0 <= minCount <= maxCount, and ttl, threshold and increment (at most maxCount) above zero")
+	}
+	return r
+}
+
+func (p *parser) duration() time.Duration {
+	s := p.str()
+	if p.err != nil {
+		return 0
+	}
+	d, err := ParseDuration(s)
+	if err != nil {
+		p.fail(err)
+	}
+	return d
+}
+
+// ParseDuration reads a duration as Scala writes one: "2 minutes", "10s".
+func ParseDuration(s string) (time.Duration, error) {
+	s = strings.TrimSpace(s)
+	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	n, err := strconv.ParseInt(s[:digits], 10, 32)
+	unit, ok := durationUnit(strings.TrimSpace(s[digits:]))
+	if err != nil || !ok {
+		return 0, fmt.Errorf("duration %q: want a number and a unit such as minutes", s)
+	}
+	d := time.Duration(n) * unit
+	if n != 0 && d/unit != time.Duration(n) {
+		return 0, fmt.Errorf("duration %q: too long", s)
+	}
+	return d, nil
+}
+
+func durationUnit(word string) (time.Duration, bool) {
+	switch word {
+	case "ns", "nano", "nanos", "nanosecond", "nanoseconds":
+		return time.Nanosecond, true
+	case "µs", "us", "micro", "micros", "microsecond", "microseconds":
+		return time.Microsecond, true
+	case "ms", "milli", "millis", "millisecond", "milliseconds":
+		return time.Millisecond, true
+	case "s", "sec", "secs", "second", "seconds":
+		return time.Second, true
+	case "m", "min", "mins", "minute", "minutes":
+		return time.Minute, true
+	case "h", "hr", "hrs", "hour", "hours":
+		return time.Hour, true
+	case "d", "day", "days":
+		return 24 * time.Hour, true
+	}
+	return 0, false
+}
+
+// Runtimes lists every runtime in the order of the text.
+func (m *Manifest) Runtimes() []Runtime { return slices.Clone(m.runtimes) }
+
+// Runtime finds the runtime of a kind; "<family>:default" means the family's
+// default.
+func (m *Manifest) Runtime(kind string) (Runtime, bool) {
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	family, isDefault := strings.CutSuffix(kind, ":default")
+	for _, r := range m.runtimes {
+		if r.Kind == kind || isDefault && r.Default && r.Family == family {
+			return r, true
+		}
+	}
+	return Runtime{}, false
+}
+
+// Native tells whether a user's image needs no pull: the operator listed it,
+// or it carries the prefix of local images.
+func (m *Manifest) Native(i Image) bool {
+	if m.options.BypassPull && i.Prefix == m.options.LocalPrefix {
+		return true
+	}
+	return slices.ContainsFunc(m.blackboxes, i.Same)
+}
+
+// ManagedReference writes the image of a runtime as an engine takes it.
+func (m *Manifest) ManagedReference(i Image) string {
+	return i.Reference(m.options.RuntimesRegistry)
+}
+
+// UserReference writes a user's image as an engine takes it.
+func (m *Manifest) UserReference(i Image) string {
+	return i.Reference(m.options.UserImagesRegistry)
+}

@@ -1,0 +1,283 @@
+package activation
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ActionRef says which action an activation runs, with bindings resolved by
+// the controller.
+type ActionRef struct {
+	Path    string // namespace, or namespace/package
+	Name    string
+	Version string // empty when the message has none
+	Binding string // namespace/binding that the caller named; empty when none
+}
+
+// FQN is the action's path and name, which is also its document's id.
+func (a ActionRef) FQN() string { return a.Path + "/" + a.Name }
+
+// Message is one activation as the controller sends it. It shares memory with
+// the bytes it was decoded from.
+type Message struct {
+	TransID      TransID
+	Action       ActionRef
+	Revision     string // empty: not known, the latest is meant
+	User         Identity
+	ActivationID ID
+	Controller   string // id of the controller that waits for the ack
+	Blocking     bool
+	Content      json.RawMessage // nil when absent
+	InitArgs     []string        // parameters that go to /init only
+	LockedArgs   []LockedArg     // parameters that are encrypted
+	Cause        ID              // empty unless part of a sequence or composition
+	TraceContext json.RawMessage // nil when absent
+}
+
+// LockedArg names an encrypted parameter and its algorithm.
+type LockedArg struct{ Name, Algorithm string }
+
+// Fields without which the original drops a message.
+const (
+	hasTransID = 1 << iota
+	hasAction
+	hasRevision
+	hasUser
+	hasActivationID
+	hasController
+	hasBlocking
+	hasInitArgs
+	hasLockedArgs
+	wholeMessage = 1<<iota - 1
+)
+
+// DecodeMessage reads an activation message. It is as strict as the original:
+// what that would drop is an error here. The message keeps data; the caller
+// must not change it afterwards.
+func DecodeMessage(data []byte) (*Message, error) {
+	m := &Message{}
+	seen := 0
+	p := newParser(data)
+	p.object(func(key string) { seen |= m.member(p, key) })
+	p.require(seen == wholeMessage, "transid, action, revision, user, activationId, "+
+		"rootControllerIndex, blocking, initArgs and lockedArgs")
+	if err := p.end(); err != nil {
+		return nil, fmt.Errorf("decode activation message: %w", err)
+	}
+	return m, nil
+}
+
+func (m *Message) member(p *parser, key string) int {
+	switch key {
+	case "transid":
+		m.TransID = p.transID()
+		return hasTransID
+	case "action":
+		m.Action = p.actionRef()
+		return hasAction
+	case "revision":
+		if !p.null() {
+			m.Revision = p.str()
+		}
+		return hasRevision
+	case "user":
+		m.User = p.identity()
+		return hasUser
+	case "activationId":
+		m.ActivationID = p.id()
+		return hasActivationID
+	case "rootControllerIndex":
+		m.Controller = p.controller()
+		return hasController
+	case "blocking":
+		m.Blocking = p.bool()
+		return hasBlocking
+	case "initArgs":
+		m.InitArgs = p.strings()
+		return hasInitArgs
+	case "lockedArgs":
+		m.LockedArgs = p.lockedArgs()
+		return hasLockedArgs
+	}
+	m.optional(p, key)
+	return 0
+}
+
+func (m *Message) optional(p *parser, key string) {
+	if p.null() {
+		return
+	}
+	switch key {
+	case "content":
+		m.Content = p.raw()
+	case "cause":
+		m.Cause = p.id()
+	case "traceContext":
+		m.TraceContext = p.rawObject()
+	default:
+		p.skip()
+	}
+}
+
+func (p *parser) id() ID {
+	s := p.str()
+	if p.err != nil {
+		return ""
+	}
+	id, err := ParseID(s)
+	if err != nil {
+		p.fail(err)
+	}
+	return id
+}
+
+func (p *parser) path() string {
+	s := p.str()
+	if p.err != nil {
+		return ""
+	}
+	path, err := ParsePath(s)
+	if err != nil {
+		p.fail(err)
+	}
+	return path
+}
+
+func (p *parser) version() string {
+	s := p.str()
+	if p.err != nil {
+		return ""
+	}
+	v, err := ParseSemVer(s)
+	if err != nil {
+		p.fail(err)
+		return ""
+	}
+	if strings.Count(s, ".") == 2 && s == v.String() {
+		return s
+	}
+	return v.String()
+}
+
+// actionRef reads an object, or the plain text that old controllers sent.
+func (p *parser) actionRef() ActionRef {
+	var a ActionRef
+	if p.peek() == '"' {
+		full := p.path()
+		cut := strings.LastIndexByte(full, '/')
+		p.require(cut > 0, "path and name")
+		if p.err == nil {
+			a.Path, a.Name = full[:cut], full[cut+1:]
+		}
+		return a
+	}
+	var path, name bool
+	p.object(func(key string) {
+		switch {
+		case key == "path":
+			a.Path, path = p.path(), true
+		case key == "name":
+			a.Name, name = p.name(), true
+		case key == "version" && !p.null():
+			a.Version = p.version()
+		case key == "binding" && !p.null():
+			a.Binding = p.path()
+		case key != "version" && key != "binding":
+			p.skip()
+		}
+	})
+	p.require(path && name, "path and name")
+	return a
+}
+
+func (p *parser) controller() string {
+	var id string
+	p.object(func(key string) {
+		switch {
+		case key == "asString":
+			id = p.str()
+		case key == "instanceType" && !p.null():
+			if p.str() != "controller" {
+				p.failf("want the type controller")
+			}
+		case key != "instanceType":
+			p.skip()
+		}
+	})
+	if p.err == nil && !ValidControllerID(id) {
+		p.failf("want a controller id")
+	}
+	return id
+}
+
+func (p *parser) lockedArgs() []LockedArg {
+	var locked []LockedArg
+	p.object(func(key string) {
+		locked = append(locked, LockedArg{key, p.str()})
+	})
+	return locked
+}
+
+// CausedBySequence tells whether a sequence or composition caused the
+// activation.
+func (m *Message) CausedBySequence() bool { return m.Cause != "" }
+
+// Version is the version of the action as the message tells it.
+func (m *Message) Version() string {
+	if m.Action.Version == "" {
+		return DefaultVersion
+	}
+	return m.Action.Version
+}
+
+// Encode writes the message as a controller does.
+func (m *Message) Encode() []byte {
+	o := newObject(make([]byte, 0, 768+len(m.Content)))
+	o.key("action")
+	o.out = m.Action.append(o.out)
+	o.str("activationId", string(m.ActivationID))
+	o.bool("blocking", m.Blocking)
+	o.optional("cause", string(m.Cause))
+	if m.Content != nil {
+		o.raw("content", m.Content)
+	}
+	o.strs("initArgs", m.InitArgs)
+	o.key("lockedArgs")
+	l := newObject(o.out)
+	for _, arg := range m.LockedArgs {
+		l.str(arg.Name, arg.Algorithm)
+	}
+	o.out = l.end()
+	if o.key("revision"); m.Revision == "" {
+		o.out = append(o.out, "null"...)
+	} else {
+		o.out = AppendString(o.out, m.Revision)
+	}
+	o.key("rootControllerIndex")
+	c := newObject(o.out)
+	c.str("asString", m.Controller)
+	c.str("instanceType", "controller")
+	o.out = c.end()
+	if m.TraceContext != nil {
+		o.raw("traceContext", m.TraceContext)
+	}
+	o.raw("transid", m.TransID.JSON())
+	o.key("user")
+	o.out = m.User.append(o.out)
+	return o.end()
+}
+
+func (a ActionRef) append(dst []byte) []byte {
+	o := newObject(dst)
+	o.optional("binding", a.Binding)
+	o.str("name", a.Name)
+	o.str("path", a.Path)
+	o.optional("version", a.Version)
+	return o.end()
+}
+
+func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
+
+func equalFold(a, b string) bool { return strings.EqualFold(a, b) }

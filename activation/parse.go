@@ -1,0 +1,267 @@
+package activation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of the JSON parser that every OpenWhisk component uses (spray-json,
+// JsonParserSettings): deeper values and longer numbers make a whole document
+// unreadable for the peers, so they do here.
+const (
+	maxDepth        = 1000
+	maxNumberLength = 100
+)
+
+var (
+	errTooDeep    = errors.New("nested too deeply")
+	errLongNumber = errors.New("number too long")
+	errEnd        = errors.New("unexpected end")
+)
+
+// parser reads one JSON document from front to back. The first error sticks:
+// every later call returns zero values and moves nothing, so that decoders
+// check once. text holds the same bytes as data, so that strings without
+// escapes are cut out without a copy and raw values alias the input.
+type parser struct {
+	data  []byte
+	text  string
+	at    int
+	depth int
+	err   error
+}
+
+// newParser starts at the first value of data. Bytes that are no UTF-8 are
+// replaced, as the original does when it turns a message into text.
+func newParser(data []byte) *parser {
+	if !utf8.Valid(data) {
+		data = []byte(strings.ToValidUTF8(string(data), "\uFFFD"))
+	}
+	p := &parser{data: data, text: string(data)}
+	p.space()
+	return p
+}
+
+// end requires that nothing but white space is left and returns the first
+// error.
+func (p *parser) end() error {
+	p.space()
+	if p.err == nil && p.at != len(p.text) {
+		p.failf("unexpected text after the value")
+	}
+	return p.err
+}
+
+func (p *parser) fail(err error) {
+	if p.err == nil {
+		p.err = fmt.Errorf("offset %d: %w", p.at, err)
+	}
+}
+
+func (p *parser) failf(format string, args ...any) {
+	p.fail(fmt.Errorf(format, args...))
+}
+
+func (p *parser) space() {
+	for p.at < len(p.text) {
+		switch p.text[p.at] {
+		case ' ', '\t', '\n', '\r':
+			p.at++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the byte that starts the next value, 0 at the end or after an
+// error.
+func (p *parser) peek() byte {
+	if p.err != nil || p.at >= len(p.text) {
+		return 0
+	}
+	return p.text[p.at]
+}
+
+// take consumes c and the white space before and after it.
+func (p *parser) take(c byte) bool {
+	p.space()
+	if p.peek() != c {
+		return false
+	}
+	p.at++
+	p.space()
+	return true
+}
+
+func (p *parser) enter() bool {
+	p.depth++
+	if p.depth >= maxDepth {
+		p.fail(errTooDeep)
+	}
+	return p.err == nil
+}
+
+// object reads an object and calls member for each key, in the order of the
+// text; member must consume exactly one value. An error inside is told with
+// the key before it.
+func (p *parser) object(member func(key string)) {
+	if p.peek() != '{' {
+		p.want("an object")
+		return
+	}
+	p.at++
+	p.space()
+	if p.take('}') {
+		return
+	}
+	for p.err == nil {
+		key := p.str()
+		if !p.take(':') {
+			p.want("a colon")
+			return
+		}
+		if !p.enter() {
+			return
+		}
+		member(key)
+		p.depth--
+		if p.err != nil {
+			p.err = fmt.Errorf("%s: %w", key, p.err)
+			return
+		}
+		if p.take(',') {
+			continue
+		}
+		if !p.take('}') {
+			p.want("a comma or the end of the object")
+		}
+		return
+	}
+}
+
+// array reads an array and calls element for each value, which it must
+// consume.
+func (p *parser) array(element func()) {
+	if p.peek() != '[' {
+		p.want("an array")
+		return
+	}
+	p.at++
+	p.space()
+	if p.take(']') {
+		return
+	}
+	for p.err == nil && p.enter() {
+		element()
+		p.depth--
+		if p.take(',') {
+			continue
+		}
+		if !p.take(']') {
+			p.want("a comma or the end of the array")
+		}
+		return
+	}
+}
+
+// want fails with what was expected; it never shows what was there, which may
+// be a user's.
+func (p *parser) want(what string) {
+	if p.err == nil && p.at >= len(p.text) {
+		p.fail(errEnd)
+		return
+	}
+	p.failf("want %s", what)
+}
+
+// null consumes a null and tells whether there was one.
+func (p *parser) null() bool {
+	if p.peek() != 'n' {
+		return false
+	}
+	p.word("null")
+	return p.err == nil
+}
+
+func (p *parser) word(w string) {
+	if p.err != nil {
+		return
+	}
+	if !strings.HasPrefix(p.text[p.at:], w) {
+		p.want(w)
+		return
+	}
+	p.at += len(w)
+}
+
+func (p *parser) bool() bool {
+	switch p.peek() {
+	case 't':
+		p.word("true")
+		return p.err == nil
+	case 'f':
+		p.word("false")
+	default:
+		p.want("true or false")
+	}
+	return false
+}
+
+// raw consumes any value and returns its bytes as they stand.
+func (p *parser) raw() json.RawMessage {
+	start := p.at
+	p.skip()
+	if p.err != nil {
+		return nil
+	}
+	return json.RawMessage(p.data[start:p.at:p.at])
+}
+
+// skip consumes any value and checks it.
+func (p *parser) skip() {
+	switch c := p.peek(); {
+	case c == '{':
+		p.skipObject()
+	case c == '[':
+		p.array(p.skip)
+	case c == '"':
+		p.span()
+	case c == '-' || isDigit(c):
+		p.number()
+	case c == 't' || c == 'f':
+		p.bool()
+	case c == 'n':
+		p.null()
+	default:
+		p.want("a value")
+	}
+}
+
+func (p *parser) skipObject() {
+	p.at++
+	p.space()
+	if p.take('}') {
+		return
+	}
+	for p.err == nil && p.enter() {
+		p.span()
+		if !p.take(':') {
+			p.want("a colon")
+			return
+		}
+		p.skip()
+		p.depth--
+		if p.take(',') {
+			continue
+		}
+		if !p.take('}') {
+			p.want("a comma or the end of the object")
+		}
+		return
+	}
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

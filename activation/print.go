@@ -1,0 +1,120 @@
+package activation
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString appends s as a JSON string the way OpenWhisk prints one: only
+// quotes, backslashes and control characters are escaped, everything else
+// stands as it is. Bytes that are no UTF-8 become the replacement character.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 {
+				dst = append(dst, s[from:i]...)
+				dst = append(dst, "\uFFFD"...)
+				from = i + 1
+			}
+			i += n
+			continue
+		}
+		if c >= 0x20 && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		dst = append(dst, s[from:i]...)
+		dst = appendEscape(dst, c)
+		i++
+		from = i
+	}
+	dst = append(dst, s[from:]...)
+	return append(dst, '"')
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\f':
+		return append(dst, '\\', 'f')
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}
+
+// object appends the members of one JSON object in the order they are added.
+// OpenWhisk sorts them; whoever calls does so too.
+type object struct {
+	out   []byte
+	comma bool
+}
+
+func newObject(dst []byte) object { return object{out: append(dst, '{')} }
+
+func (o *object) key(k string) {
+	if o.comma {
+		o.out = append(o.out, ',')
+	}
+	o.comma = true
+	o.out = AppendString(o.out, k)
+	o.out = append(o.out, ':')
+}
+
+func (o *object) str(k, v string) {
+	o.key(k)
+	o.out = AppendString(o.out, v)
+}
+
+// optional leaves the member out when v is empty.
+func (o *object) optional(k, v string) {
+	if v != "" {
+		o.str(k, v)
+	}
+}
+
+func (o *object) int(k string, v int64) {
+	o.key(k)
+	o.out = strconv.AppendInt(o.out, v, 10)
+}
+
+func (o *object) bool(k string, v bool) {
+	o.key(k)
+	o.out = strconv.AppendBool(o.out, v)
+}
+
+func (o *object) raw(k string, v []byte) {
+	o.key(k)
+	o.out = append(o.out, v...)
+}
+
+func (o *object) strs(k string, v []string) {
+	o.key(k)
+	o.out = appendStrings(o.out, v)
+}
+
+func (o *object) end() []byte { return append(o.out, '}') }
+
+func appendStrings(dst []byte, v []string) []byte {
+	dst = append(dst, '[')
+	for i, s := range v {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, s)
+	}
+	return append(dst, ']')
+}

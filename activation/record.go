@@ -1,0 +1,161 @@
+package activation
+
+import "fmt"
+
+// Record is the account of one finished activation, as the database keeps it
+// and as an ack carries it.
+type Record struct {
+	ActivationID ID
+	Namespace    string // the invoking namespace
+	Name         string // the action's, last segment
+	Subject      string
+	Version      string
+	Publish      bool
+	Cause        ID    // empty: none
+	Start, End   int64 // epoch milliseconds
+	Duration     *int64
+	Response     Response
+	Logs         []string
+	Annotations  Annotations
+}
+
+// DocumentID is the id of the record in the database.
+func (r *Record) DocumentID() string { return r.Namespace + "/" + string(r.ActivationID) }
+
+// AppendAck appends the record as acks carry it: without logs.
+func (r *Record) AppendAck(dst []byte) []byte {
+	o := newObject(dst)
+	r.members(&o, nil, 0)
+	return o.end()
+}
+
+// Document writes the record as the database keeps it; updated is the time of
+// writing, in epoch milliseconds. Numbers that CouchDB cannot hold are written
+// as text: it would refuse the whole batch that the record travels in.
+func (r *Record) Document(updated int64) []byte {
+	size := 640 + len(r.Response.Result)
+	for _, line := range r.Logs {
+		size += len(line) + 8
+	}
+	o := newObject(make([]byte, 0, size))
+	o.str("_id", r.DocumentID())
+	stored := *r
+	stored.Response.Result = quoteHuge(r.Response.Result)
+	stored.members(&o, r.Logs, updated)
+	return o.end()
+}
+
+// members appends what acks and documents share, in the order of the keys.
+// updated is zero in an ack.
+func (r *Record) members(o *object, logs []string, updated int64) {
+	o.str("activationId", string(r.ActivationID))
+	o.key("annotations")
+	o.out = r.Annotations.append(o.out)
+	o.optional("cause", string(r.Cause))
+	if r.Duration != nil {
+		o.int("duration", *r.Duration)
+	}
+	o.int("end", r.End)
+	if updated != 0 {
+		o.str("entityType", "activation")
+	}
+	o.strs("logs", logs)
+	o.str("name", r.Name)
+	o.str("namespace", r.Namespace)
+	o.bool("publish", r.Publish)
+	o.key("response")
+	o.out = r.Response.append(o.out)
+	o.int("start", r.Start)
+	o.str("subject", r.Subject)
+	if updated != 0 {
+		o.int("updated", updated)
+	}
+	o.str("version", r.Version)
+}
+
+const (
+	hasRecordID = 1 << iota
+	hasRecordNamespace
+	hasRecordName
+	hasRecordSubject
+	hasStart
+	hasEnd
+	hasResponse
+	hasLogs
+	hasVersion
+	hasPublish
+	hasAnnotations
+	wholeRecord = 1<<iota - 1
+)
+
+// DecodeRecord reads a record from an ack or from the database.
+func DecodeRecord(data []byte) (*Record, error) {
+	p := newParser(data)
+	r := p.record()
+	if err := p.end(); err != nil {
+		return nil, fmt.Errorf("decode activation record: %w", err)
+	}
+	return r, nil
+}
+
+func (p *parser) record() *Record {
+	r := &Record{}
+	seen := 0
+	p.object(func(key string) { seen |= r.member(p, key) })
+	p.require(seen == wholeRecord, "namespace, name, subject, activationId, start, end, "+
+		"response, logs, version, publish and annotations")
+	return r
+}
+
+func (r *Record) member(p *parser, key string) int {
+	switch key {
+	case "activationId":
+		r.ActivationID = p.id()
+		return hasRecordID
+	case "namespace":
+		r.Namespace = p.path()
+		return hasRecordNamespace
+	case "name":
+		r.Name = p.name()
+		return hasRecordName
+	case "subject":
+		r.Subject = p.subject()
+		return hasRecordSubject
+	case "start":
+		r.Start = p.integer()
+		return hasStart
+	case "end":
+		r.End = p.integer()
+		return hasEnd
+	case "response":
+		r.Response = p.response()
+		return hasResponse
+	case "logs":
+		r.Logs = p.strings()
+		return hasLogs
+	case "version":
+		r.Version = p.version()
+		return hasVersion
+	case "publish":
+		r.Publish = p.bool()
+		return hasPublish
+	case "annotations":
+		r.Annotations = p.annotations()
+		return hasAnnotations
+	}
+	r.optional(p, key)
+	return 0
+}
+
+func (r *Record) optional(p *parser, key string) {
+	switch {
+	case p.null():
+	case key == "cause":
+		r.Cause = p.id()
+	case key == "duration":
+		n := p.integer()
+		r.Duration = &n
+	default:
+		p.skip()
+	}
+}

@@ -1,0 +1,77 @@
+package activation
+
+import "encoding/json"
+
+// Status codes of a response.
+const (
+	StatusSuccess          = 0
+	StatusApplicationError = 1 // the action answered with an error of its own
+	StatusDeveloperError   = 2 // the action broke: crash, timeout, bad answer
+	StatusWhiskError       = 3 // the system broke
+)
+
+// Response is what an activation came to.
+type Response struct {
+	StatusCode int
+	Result     json.RawMessage // nil when there is none
+	Size       *int            // UTF-16 length of the action's answer, nil without one
+}
+
+// ErrorResponse makes the response of a failure with a text.
+func ErrorResponse(status int, text string) Response {
+	o := newObject(make([]byte, 0, len(text)+16))
+	o.str("error", text)
+	return Response{StatusCode: status, Result: o.end()}
+}
+
+// ErrorValue makes the response of a failure whose error is a JSON value.
+func ErrorValue(status int, value json.RawMessage) Response {
+	o := newObject(make([]byte, 0, len(value)+16))
+	o.raw("error", value)
+	return Response{StatusCode: status, Result: o.end()}
+}
+
+// WithSize returns the response with the size of the answer it came from.
+func (r Response) WithSize(n int) Response {
+	r.Size = &n
+	return r
+}
+
+// SystemError tells whether the invoker, not the action, is to blame.
+func (r Response) SystemError() bool { return r.StatusCode == StatusWhiskError }
+
+func (r Response) append(dst []byte) []byte {
+	o := newObject(dst)
+	if r.Result != nil {
+		o.raw("result", r.Result)
+	}
+	if r.Size != nil {
+		o.int("size", int64(*r.Size))
+	}
+	o.int("statusCode", int64(r.StatusCode))
+	return o.end()
+}
+
+func (p *parser) response() Response {
+	var r Response
+	status := false
+	p.object(func(key string) {
+		switch {
+		case key == "statusCode":
+			r.StatusCode, status = p.wholeInt(), true
+		case p.null():
+		case key == "result":
+			r.Result = p.raw()
+		case key == "size":
+			n := int(p.integer())
+			r.Size = &n
+		default:
+			p.skip()
+		}
+	})
+	p.require(status, "statusCode")
+	if p.err == nil && (r.StatusCode < StatusSuccess || r.StatusCode > StatusWhiskError) {
+		p.failf("want a status code from 0 to 3")
+	}
+	return r
+}
