@@ -1,0 +1,556 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-kivik/kivik/v4"
+	"github.com/go-kivik/kivik/v4/couchdb"
+	bolt "go.etcd.io/bbolt"
+)
+
+const (
+	testUser     = "u"
+	testPassword = "p"
+)
+
+func serve(t testing.TB, path string) (*Store, *httptest.Server) {
+	t.Helper()
+	s, err := Open(Config{Path: path, User: testUser, Password: testPassword})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	t.Cleanup(func() { srv.Close(); _ = s.Close() })
+	return s, srv
+}
+
+func client(t testing.TB, srv *httptest.Server) *kivik.Client {
+	t.Helper()
+	c, err := kivik.New("couch", srv.URL, couchdb.BasicAuth(testUser, testPassword))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func newDB(t testing.TB) (*kivik.DB, *httptest.Server) {
+	t.Helper()
+	_, srv := serve(t, filepath.Join(t.TempDir(), "s.db"))
+	c := client(t, srv)
+	if err := c.CreateDB(t.Context(), "whisks"); err != nil {
+		t.Fatal(err)
+	}
+	return c.DB("whisks"), srv
+}
+
+// call sends a request as it stands and gives the status and body.
+func call(t testing.TB, srv *httptest.Server, method, path, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, srv.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(testUser, testPassword)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, strings.TrimSpace(string(b))
+}
+
+func status(err error) int {
+	return kivik.HTTPStatus(err)
+}
+
+func TestDocumentLifeThroughKivik(t *testing.T) {
+	db, _ := newDB(t)
+	ctx := t.Context()
+	id := "guest/my action&more+x"
+	rev1, err := db.Put(ctx, id, map[string]any{"n": 1})
+	if err != nil || !strings.HasPrefix(rev1, "1-") {
+		t.Fatalf("put: rev %q, err %v", rev1, err)
+	}
+	if _, err := db.Put(ctx, id, map[string]any{"n": 2}); status(err) != 409 {
+		t.Fatalf("put without revision: %v, want 409", err)
+	}
+	rev2, err := db.Put(ctx, id, map[string]any{"_rev": rev1, "n": 2})
+	if err != nil || !strings.HasPrefix(rev2, "2-") {
+		t.Fatalf("update: rev %q, err %v", rev2, err)
+	}
+	var doc struct {
+		ID  string `json:"_id"`
+		Rev string `json:"_rev"`
+		N   int    `json:"n"`
+	}
+	if err := db.Get(ctx, id).ScanDoc(&doc); err != nil || doc.ID != id || doc.Rev != rev2 || doc.N != 2 {
+		t.Fatalf("get: %+v, err %v", doc, err)
+	}
+	if _, err := db.Delete(ctx, id, rev1); status(err) != 409 {
+		t.Fatalf("delete of an old revision: %v, want 409", err)
+	}
+	if _, err := db.Delete(ctx, id, rev2); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Get(ctx, id).ScanDoc(&doc); status(err) != 404 {
+		t.Fatalf("get after delete: %v, want 404", err)
+	}
+	rev4, err := db.Put(ctx, id, map[string]any{"n": 4})
+	if err != nil || !strings.HasPrefix(rev4, "4-") {
+		t.Fatalf("put after delete: rev %q, err %v; want the count to go on", rev4, err)
+	}
+}
+
+func TestBodyKeepsItsText(t *testing.T) {
+	db, srv := newDB(t)
+	_ = db
+	body := `{"z":1.0,"a":1E+3,"big":12345678901234567890.123,"s":"<&>\u2028"}`
+	if code, answer := call(t, srv, "PUT", "/whisks/x", body); code != 201 {
+		t.Fatalf("put: %d %s", code, answer)
+	}
+	_, got := call(t, srv, "GET", "/whisks/x", "")
+	_, after, _ := strings.Cut(got, `",`)
+	_, after, _ = strings.Cut(after, `",`)
+	if "{"+after != body {
+		t.Errorf("got %s, want the members as sent: %s", got, body)
+	}
+}
+
+func TestAttachmentsThroughKivik(t *testing.T) {
+	db, _ := newDB(t)
+	ctx := t.Context()
+	rev, err := db.Put(ctx, "guest/a", map[string]any{"exec": map[string]any{"kind": "nodejs:20"}, "namespace": "guest", "updated": 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := strings.Repeat("code ", 5000)
+	rev, err = db.PutAttachment(ctx, "guest/a", &kivik.Attachment{
+		Filename: "1e612179", ContentType: "text/plain; charset=UTF-8", Content: io.NopCloser(strings.NewReader(code)),
+	}, kivik.Rev(rev))
+	if err != nil {
+		t.Fatal(err)
+	}
+	att, err := db.GetAttachment(ctx, "guest/a", "1e612179")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := io.ReadAll(att.Content)
+	if string(got) != code || att.ContentType != "text/plain; charset=UTF-8" {
+		t.Fatalf("attachment of %d bytes, type %q", len(got), att.ContentType)
+	}
+	var doc struct {
+		Rev  string          `json:"_rev"`
+		Atts map[string]stub `json:"_attachments"`
+	}
+	if err := db.Get(ctx, "guest/a").ScanDoc(&doc); err != nil {
+		t.Fatal(err)
+	}
+	if s := doc.Atts["1e612179"]; !s.Stub || s.Length != len(code) || s.RevPos != 2 || doc.Rev != rev {
+		t.Fatalf("stub %+v at %s, want it stubbed at %s", s, doc.Rev, rev)
+	}
+	if _, err = db.Put(ctx, "guest/a", map[string]any{"_rev": rev, "v": 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = db.GetAttachment(ctx, "guest/a", "1e612179"); status(err) != 404 {
+		t.Fatalf("an attachment that an update does not name stayed: %v", err)
+	}
+}
+
+func TestBulkDocsAnswersEach(t *testing.T) {
+	db, _ := newDB(t)
+	ctx := t.Context()
+	if _, err := db.Put(ctx, "guest/old", map[string]any{}); err != nil {
+		t.Fatal(err)
+	}
+	results, err := db.BulkDocs(ctx, []any{
+		map[string]any{"_id": "guest/new", "activationId": "a"},
+		map[string]any{"_id": "guest/old", "activationId": "b"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if results[0].Error != nil || !strings.HasPrefix(results[0].Rev, "1-") {
+		t.Errorf("new document: %+v", results[0])
+	}
+	if status(results[1].Error) != 409 {
+		t.Errorf("existing document: %+v, want a conflict", results[1])
+	}
+}
+
+func record1(ns, id string, start int, extra string) string {
+	return fmt.Sprintf(`{"_id":"%s/%s","activationId":"%s","namespace":"%s","name":"hello","version":"0.0.1","publish":false,`+
+		`"start":%d,"end":%d,"annotations":[{"key":"path","value":"%s/hello"}%s],"response":{"statusCode":2},"entityType":"activation"}`,
+		ns, id, id, ns, start, start+7, ns, extra)
+}
+
+func TestActivationViews(t *testing.T) {
+	_, srv := newDB(t)
+	docs := []string{
+		record1("guest", "a1", 100, ""), record1("guest", "a2", 200, ""), record1("guest", "a3", 300, `,{"key":"binding","value":"guest/bound"}`),
+		record1("guesty", "b1", 150, ""),
+	}
+	if code, body := call(t, srv, "POST", "/whisks/_bulk_docs", `{"docs":[`+strings.Join(docs, ",")+`]}`); code != 201 {
+		t.Fatal(code, body)
+	}
+	cases := []struct{ name, query, want string }{
+		{"newest first", `whisks.v2.1.0/_view/activations?startkey=["guest",{}]&endkey=["guest",0]&descending=true&reduce=false`, "a3 a2 a1"},
+		{"high sentinel of OpenWhisk", `whisks.v2.1.0/_view/activations?startkey=["guest","\ufff0"]&endkey=["guest",0]&descending=true&reduce=false`, "a3 a2 a1"},
+		{"since and upto inclusive", `whisks.v2.1.0/_view/activations?startkey=["guest",200]&endkey=["guest",100]&descending=true&reduce=false`, "a2 a1"},
+		{"exclusive end", `whisks.v2.1.0/_view/activations?startkey=["guest",100]&endkey=["guest",200]&inclusive_end=false&reduce=false`, "a1"},
+		{"limit and skip", `whisks.v2.1.0/_view/activations?startkey=["guest",{}]&endkey=["guest",0]&descending=true&reduce=false&limit=1&skip=1`, "a2"},
+		{"other namespace only", `whisks.v2.1.0/_view/activations?key=["guesty",150]&reduce=false`, "b1"},
+		{"by name", `whisks-filters.v2.1.1/_view/activations?startkey=["guest/hello",{}]&endkey=["guest/hello",0]&descending=true&reduce=false`, "a2 a1"},
+		{"by binding", `whisks-filters.v2.1.1/_view/activations?startkey=["guest/bound/hello",0]&endkey=["guest/bound/hello",{}]&reduce=false`, "a3"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, body := call(t, srv, "GET", "/whisks/_design/"+strings.NewReplacer(`"`, "%22", "{", "%7B", "}", "%7D", "\\", "%5C").Replace(c.query), "")
+			var answer struct {
+				Rows []struct{ Value struct{ ActivationID string } }
+			}
+			if err := json.Unmarshal([]byte(body), &answer); err != nil {
+				t.Fatal(err, body)
+			}
+			var ids []string
+			for _, r := range answer.Rows {
+				ids = append(ids, r.Value.ActivationID)
+			}
+			if got := strings.Join(ids, " "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	_, body := call(t, srv, "GET", `/whisks/_design/whisks.v2.1.0/_view/activations?startkey=["guest",0]&endkey=["guest",%7B%7D]`, "")
+	if body != `{"rows":[{"key":null,"value":3}]}` {
+		t.Errorf("count: %s", body)
+	}
+	_, body = call(t, srv, "GET", `/whisks/_design/whisks.v2.1.0/_view/activations?key=["guest",100]&reduce=false`, "")
+	for _, want := range []string{`"duration":7`, `"end":107`, `"statusCode":2`, `"total_rows":4`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("summary %s lacks %s", body, want)
+		}
+	}
+}
+
+func TestEntityViews(t *testing.T) {
+	_, srv := newDB(t)
+	put := func(id, body string) {
+		t.Helper()
+		if code, answer := call(t, srv, "PUT", "/whisks/"+strings.ReplaceAll(id, "/", "%2F"), body); code != 201 {
+			t.Fatal(code, answer)
+		}
+	}
+	put("guest/a", `{"namespace":"guest","name":"a","exec":{"kind":"x","binary":true},"parameters":[],"updated":1}`)
+	put("guest/p/b", `{"namespace":"guest/p","name":"b","exec":{"kind":"x"},"parameters":[],"updated":2}`)
+	put("guest/p", `{"namespace":"guest","name":"p","binding":{},"publish":true,"parameters":[],"updated":3}`)
+	put("guest/q", `{"namespace":"guest","name":"q","binding":{"name":"p","namespace":"guest"},"parameters":[],"updated":4}`)
+	put("guest/t", `{"namespace":"guest","name":"t","parameters":[],"updated":5}`)
+	put("guest/r", `{"namespace":"guest","name":"r","trigger":{"name":"t"},"updated":6}`)
+	for view, want := range map[string]string{
+		"actions": "a b", "packages": "p q", "packages-public": "p", "triggers": "t", "rules": "",
+	} {
+		_, body := call(t, srv, "GET", "/whisks/_design/whisks.v2.1.0/_view/"+view+`?reduce=false&startkey=["guest",0]&endkey=["guest",%7B%7D]`, "")
+		var answer struct {
+			Rows []struct{ Value json.RawMessage }
+		}
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range answer.Rows {
+			var v struct{ Name string }
+			if json.Unmarshal(r.Value, &v) == nil {
+				names = append(names, v.Name)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: got %q, want %q", view, got, want)
+		}
+	}
+	_, body := call(t, srv, "GET", `/whisks/_design/whisks.v2.1.0/_view/actions?reduce=false&key=["guest/p",2]&include_docs=true`, "")
+	if !strings.Contains(body, `"exec":{"binary":false}`) || !strings.Contains(body, `"_id":"guest/p/b"`) {
+		t.Errorf("packaged action: %s", body)
+	}
+}
+
+func TestBlockedNamespaces(t *testing.T) {
+	_, srv := newDB(t)
+	docs := `{"docs":[{"_id":"good","subject":"good!","namespaces":[{"name":"good","uuid":"u1","key":"k1"}]},
+		{"_id":"bad","subject":"bad!!","blocked":true,"namespaces":[{"name":"bad","uuid":"u2","key":"k2"}]},
+		{"_id":"none/limits","concurrentInvocations":0},{"_id":"some/limits","concurrentInvocations":5}]}`
+	if code, body := call(t, srv, "POST", "/whisks/_bulk_docs", docs); code != 201 {
+		t.Fatal(code, body)
+	}
+	_, body := call(t, srv, "GET", "/whisks/_design/namespaceThrottlings/_view/blockedNamespaces?stale=update_after&descending=true&reduce=false", "")
+	if strings.Contains(body, "good") || strings.Contains(body, "some") || !strings.Contains(body, `"key":"bad"`) || !strings.Contains(body, `"key":"none"`) {
+		t.Errorf("blocked: %s", body)
+	}
+	_, body = call(t, srv, "GET", `/whisks/_design/subjects.v2.0.0/_view/identities?key=["u1","k1"]`, "")
+	if !strings.Contains(body, `"_id":"good/limits"`) {
+		t.Errorf("identity: %s", body)
+	}
+}
+
+func TestIndexesFollowUpdatesAndDeletes(t *testing.T) {
+	db, srv := newDB(t)
+	rev, err := db.Put(t.Context(), "guest/a", map[string]any{"namespace": "guest", "name": "a", "exec": map[string]any{}, "updated": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, err = db.Put(t.Context(), "guest/a", map[string]any{"_rev": rev, "namespace": "guest", "name": "a", "exec": map[string]any{}, "updated": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	countRows := func() string {
+		_, body := call(t, srv, "GET", "/whisks/_design/whisks.v2.1.0/_view/actions", "")
+		return body
+	}
+	if got := countRows(); got != `{"rows":[{"key":null,"value":1}]}` {
+		t.Errorf("after update: %s", got)
+	}
+	if _, err := db.Delete(t.Context(), "guest/a", rev); err != nil {
+		t.Fatal(err)
+	}
+	if got := countRows(); got != `{"rows":[]}` {
+		t.Errorf("after delete: %s", got)
+	}
+}
+
+func TestAllDocs(t *testing.T) {
+	_, srv := newDB(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		call(t, srv, "PUT", "/whisks/"+id, `{}`)
+	}
+	cases := []struct{ query, want string }{
+		{"", "a b c d"},
+		{`?startkey="b"&endkey="c"`, "b c"},
+		{`?startkey="b"&endkey="c"&inclusive_end=false`, "b"},
+		{`?startkey="c"&descending=true`, "c b a"},
+		{`?startkey="c"&endkey="b"&descending=true&limit=1`, "c"},
+		{`?limit=2&skip=1`, "b c"},
+		{`?keys=["d","x"]`, "d x"},
+	}
+	for _, c := range cases {
+		_, body := call(t, srv, "GET", "/whisks/_all_docs"+c.query, "")
+		var answer struct{ Rows []struct{ Key string } }
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err, body)
+		}
+		var ids []string
+		for _, r := range answer.Rows {
+			ids = append(ids, r.Key)
+		}
+		if got := strings.Join(ids, " "); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.query, got, c.want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	_, srv := newDB(t)
+	cases := []struct {
+		method, path, body string
+		want               int
+		word               string
+	}{
+		{"GET", "/nodb/x", "", 404, "not_found"},
+		{"PUT", "/whisks", "", 412, "file_exists"},
+		{"PUT", "/Bad", "", 400, "illegal_database_name"},
+		{"GET", "/whisks/none", "", 404, "not_found"},
+		{"PUT", "/whisks/x", `{"a":`, 400, "bad_request"},
+		{"PUT", "/whisks/x", `[]`, 400, "bad_request"},
+		{"PUT", "/whisks/x", `{"_weird":1}`, 400, "doc_validation"},
+		{"PUT", "/whisks/_x", `{}`, 400, ""},
+		{"PUT", "/whisks/x", `{"_id":"y"}`, 400, "bad_request"},
+		{"PUT", "/whisks/x", `{"_rev":"1-abc"}`, 409, "conflict"},
+		{"DELETE", "/whisks/x", "", 404, "not_found"},
+		{"POST", "/whisks/_bulk_docs", `{}`, 400, "bad_request"},
+		{"POST", "/whisks/_bulk_docs", `{"docs":[],"new_edits":false}`, 501, "not_implemented"},
+		{"GET", "/whisks/_design/x/_view/y", "", 404, "not_found"},
+		{"GET", "/whisks/_design/whisks.v2.1.0/_view/actions?startkey={", "", 400, "query_parse_error"},
+		{"GET", "/whisks/_all_docs?limit=-1", "", 400, "query_parse_error"},
+		{"GET", "/whisks/_changes", "", 501, "not_implemented"},
+		{"PATCH", "/whisks/x", "", 405, "method_not_allowed"},
+	}
+	for _, c := range cases {
+		code, body := call(t, srv, c.method, c.path, c.body)
+		if code != c.want && c.word != "" || !strings.Contains(body, c.word) {
+			t.Errorf("%s %s %s: %d %s, want %d %s", c.method, c.path, c.body, code, body, c.want, c.word)
+		}
+	}
+	res, err := http.Get(srv.URL + "/whisks/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != 401 {
+		t.Errorf("without credentials: %d, want 401", res.StatusCode)
+	}
+}
+
+func TestWhatWasAnsweredSurvives(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	s, err := Open(Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	call(t, srv, "PUT", "/db", "")
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if code, body := call(t, srv, "PUT", fmt.Sprintf("/db/d%02d", i), `{"n":1}`); code != 201 {
+				t.Error(code, body)
+			}
+		})
+	}
+	wg.Wait()
+	srv.Close()
+	// As after kill -9: a copy of the file as it lies on disk, nothing flushed.
+	if err := s.db.View(func(tx *bolt.Tx) error { return tx.CopyFile(path+".copy", 0o600) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Open(Config{Path: path + ".copy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	srv = httptest.NewServer(s)
+	defer srv.Close()
+	_, body := call(t, srv, "GET", "/db", "")
+	if !strings.Contains(body, `"doc_count":50`) {
+		t.Errorf("after reopening: %s", body)
+	}
+}
+
+func TestWritesAfterCloseFail(t *testing.T) {
+	s, err := Open(Config{Path: filepath.Join(t.TempDir(), "s.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.update(func(*bolt.Tx) error { return nil }); !errors.Is(err, errClosed) {
+		t.Errorf("update after close: %v, want %v", err, errClosed)
+	}
+}
+
+func TestOneBadWriteDoesNotSpoilItsGroup(t *testing.T) {
+	s, _ := serve(t, filepath.Join(t.TempDir(), "s.db"))
+	bad := errors.New("bad")
+	good := write{run: func(tx *bolt.Tx) error { _, err := tx.CreateBucketIfNotExists([]byte("x")); return err }, done: make(chan error, 1)}
+	evil := write{run: func(*bolt.Tx) error { return bad }, done: make(chan error, 1)}
+	s.commit([]write{good, evil})
+	if err := <-good.done; err != nil {
+		t.Errorf("good write: %v", err)
+	}
+	if err := <-evil.done; !errors.Is(err, bad) {
+		t.Errorf("bad write: %v", err)
+	}
+}
+
+func FuzzParseDoc(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"_id":"a","_rev":"1-x","b":[1,{"c":null}]}`, `{"_attachments":{"a":{"data":"AA==","content_type":"x"}}}`, `{"a":1,"a":2}`, `[`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		in, err := parseDoc(raw)
+		if err != nil {
+			return
+		}
+		if !json.Valid(in.body) {
+			t.Fatalf("%q became %q", raw, in.body)
+		}
+		r := &record{rev: "1-a", body: in.body}
+		back, err := decodeRecord(r.encode())
+		if err != nil || string(back.body) != string(in.body) {
+			t.Fatalf("%q came back as %q, err %v", in.body, back.body, err)
+		}
+		if text := render(in.id, r, nil); !json.Valid(text) {
+			t.Fatalf("rendered %q", text)
+		}
+	})
+}
+
+func FuzzCollate(f *testing.F) {
+	f.Add([]byte(`["guest",1]`), []byte(`["guest",{}]`))
+	f.Add([]byte(`"a"`), []byte(`"a\u0000b"`))
+	f.Add([]byte(`-1`), []byte(`1e400`))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		ka, errA := collate(a)
+		kb, errB := collate(b)
+		if errA != nil || errB != nil {
+			return
+		}
+		// A string that begins another sorts first, whatever follows it.
+		var sa, sb string
+		if json.Unmarshal(a, &sa) == nil && json.Unmarshal(b, &sb) == nil {
+			if strings.Compare(sa, sb) != strings.Compare(string(ka), string(kb)) {
+				t.Fatalf("%q and %q sort otherwise than their keys", sa, sb)
+			}
+		}
+	})
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add("POST", "/db/_bulk_docs", []byte(`{"docs":[{"_id":"a","activationId":"b","start":1}]}`))
+	f.Add("GET", "/db/_design/whisks.v2.1.0/_view/activations", []byte(``))
+	f.Add("PUT", "/db/a%2Fb", []byte(`{"exec":{},"namespace":"n"}`))
+	f.Add("PUT", "/db/a/att", []byte(`x`))
+	s, err := Open(Config{Path: filepath.Join(f.TempDir(), "s.db")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = s.Close() })
+	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("PUT", "/db", nil))
+	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
+		req, err := http.NewRequestWithContext(context.Background(), method, "http://h"+path, strings.NewReader(string(body)))
+		if err != nil {
+			return
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, req)
+		if w.Code == 500 {
+			t.Fatalf("%s %s %q: %s", method, path, body, w.Body)
+		}
+	})
+}
+
+func BenchmarkBulkDocs(b *testing.B) {
+	for _, size := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			_, srv := serve(b, filepath.Join(b.TempDir(), "s.db"))
+			call(b, srv, "PUT", "/db", "")
+			b.ResetTimer()
+			for i := 0; i < b.N; i++ {
+				docs := make([]string, size)
+				for j := range docs {
+					docs[j] = record1("guest", fmt.Sprintf("%016x%016x", i, j), i, "")
+				}
+				if code, body := call(b, srv, "POST", "/db/_bulk_docs", `{"docs":[`+strings.Join(docs, ",")+`]}`); code != 201 {
+					b.Fatal(code, body)
+				}
+			}
+			b.ReportMetric(float64(size*b.N)/b.Elapsed().Seconds(), "docs/s")
+		})
+	}
+}
