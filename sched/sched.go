@@ -55,8 +55,8 @@ type Facts struct {
 }
 
 // View answers what only the owner of containers and memory knows. A Policy
-// calls it from inside its own methods; it must answer from memory, must not
-// call back, and must answer the same until the owner changes something.
+// calls it from inside Next, Likely and Explain; it must answer from memory
+// and must not call back.
 //
 // Fits=false makes Next pass the flow by for this call; the flow keeps its
 // place. When facts of a flow change for a reason other than the Next, Done,
@@ -122,7 +122,8 @@ type Policy interface {
 	// Done returns the token of a finished item and learns from what it used.
 	Done(now time.Duration, id uint64, used Usage)
 	// Undo returns the token, takes the charge back and puts the item at the
-	// head of its flow again: for an item that could not be started.
+	// head of its flow again: for an item that could not be started. View
+	// should say that it does not fit, or Next may choose it again.
 	Undo(now time.Duration, id uint64)
 	// Abandon returns the token, takes the charge back and forgets the item.
 	Abandon(now time.Duration, id uint64)
@@ -163,6 +164,8 @@ type Policy interface {
 	Explain(now time.Duration, flow FlowID) Reason
 	// Flow copies one flow's figures; false if it is not known.
 	Flow(flow FlowID) (FlowStats, bool)
+	// Flows appends the figures of all known flows, in the order of their ids.
+	Flows(buf []FlowStats) []FlowStats
 	// Stats copies the figures of the whole; its slices are the caller's.
 	Stats() Stats
 }

@@ -1,0 +1,151 @@
+package sched
+
+import (
+	"slices"
+	"time"
+)
+
+// device is one device with its tokens.
+//
+//	free == max(0, tokens - reserved - in flight), and 0 when leaving
+type device struct {
+	index    int   // the owner's
+	key      int32 // of items in flight, kept while the device is leaving
+	tokens   int
+	reserved int
+	leaving  bool
+	items    list // in flight
+}
+
+func (d *device) free() int {
+	if d.leaving {
+		return 0
+	}
+	return max(0, d.tokens-d.reserved-d.items.n)
+}
+
+// AddDevice brings a device with its tokens D. A device that is leaving comes
+// back with what is still in flight on it.
+func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
+	s.clock(now)
+	d, ok := s.device(index)
+	if ok && !d.leaving {
+		panic("sched: device added twice")
+	}
+	if !ok {
+		d = s.newDevice(index)
+	}
+	d.tokens, d.reserved, d.leaving = s.allowed(tokens), 0, false
+	s.changedTokens()
+}
+
+func (s *Scheduler) newDevice(index int) *device {
+	d := &device{index: index, items: emptyList(), key: int32(len(s.keys))}
+	if k := slices.Index(s.keys, nil); k >= 0 {
+		d.key = int32(k)
+		s.keys[k] = d
+	} else {
+		s.keys = append(s.keys, d)
+	}
+	at, _ := s.find(index)
+	s.devices = slices.Insert(s.devices, at, d)
+	return d
+}
+
+func (s *Scheduler) find(index int) (int, bool) {
+	return slices.BinarySearchFunc(s.devices, index, func(d *device, i int) int { return d.index - i })
+}
+
+func (s *Scheduler) device(index int) (*device, bool) {
+	if at, ok := s.find(index); ok {
+		return s.devices[at], true
+	}
+	return nil, false
+}
+
+// present is a device that must be there; naming another is misuse.
+func (s *Scheduler) present(index int) *device {
+	d, ok := s.device(index)
+	if !ok || d.leaving {
+		panic("sched: no such device")
+	}
+	return d
+}
+
+// allowed is the D that the policy grants where the owner offers tokens.
+func (s *Scheduler) allowed(tokens int) int { return min(max(tokens, 0), s.maxTokens) }
+
+// RemoveDevice takes a device away. What is in flight there still ends with
+// Done, Undo or Abandon; queued work stays queued.
+func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
+	s.clock(now)
+	d := s.present(index)
+	d.leaving, d.reserved = true, 0
+	if d.items.n == 0 {
+		s.drop(d)
+	}
+	s.changedTokens()
+}
+
+func (s *Scheduler) drop(d *device) {
+	at, _ := s.find(d.index)
+	s.devices = slices.Delete(s.devices, at, at+1)
+	s.keys[d.key] = nil
+}
+
+// SetTokens changes a device's D. More in flight than D drains by itself.
+func (s *Scheduler) SetTokens(now time.Duration, index, tokens int) {
+	s.clock(now)
+	s.present(index).tokens = s.allowed(tokens)
+	s.changedTokens()
+}
+
+// Reserve takes a free token for work outside of any flow; false if the device
+// has none.
+func (s *Scheduler) Reserve(now time.Duration, index int) bool {
+	s.clock(now)
+	d := s.present(index)
+	if d.free() == 0 {
+		return false
+	}
+	d.reserved++
+	s.recount()
+	return true
+}
+
+// Release gives a reserved token back. Reservations end with their device, so
+// releasing one of a device that went is not misuse.
+func (s *Scheduler) Release(now time.Duration, index int) {
+	s.clock(now)
+	if d, ok := s.device(index); ok && d.reserved > 0 {
+		d.reserved--
+		s.recount()
+	}
+}
+
+// changedTokens follows a change of devices or of their D.
+func (s *Scheduler) changedTokens() {
+	single := s.tokens == 1
+	s.tokens = 0
+	for _, d := range s.devices {
+		if !d.leaving {
+			s.tokens += d.tokens
+		}
+	}
+	s.recount()
+	for _, f := range s.flows {
+		if f != nil && f.standing != out {
+			s.markStale(f)
+		}
+	}
+	if single != (s.tokens == 1) {
+		s.reorderAll()
+	}
+}
+
+func (s *Scheduler) recount() {
+	s.free = 0
+	for _, d := range s.devices {
+		s.free += d.free()
+	}
+}

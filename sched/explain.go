@@ -1,0 +1,80 @@
+package sched
+
+import "time"
+
+// Explain says what holds a flow now and which rule chose it last. It asks
+// View, and changes nothing that a decision depends on.
+func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
+	s.clock(now)
+	f, ok := s.byID[id]
+	if !ok {
+		return Reason{Flow: id, State: Inactive, Rule: RuleEmpty}
+	}
+	r := Reason{
+		Flow: id, State: s.State(id), Last: f.last, LastAt: time.Duration(f.lastAt),
+		Lead: time.Duration(f.vt - f.group.level.gvt), Level: "function",
+	}
+	if s.rules.window() {
+		r.Overrun = time.Duration(s.overrun)
+	}
+	switch {
+	case f.standing == out:
+		r.Rule = RuleEmpty
+		if f.idle {
+			r.Until = time.Duration(s.idleHeap(f).e[s.idleAt[f.slot]-1].k1)
+		}
+	case f.group.standing == throttled:
+		r.Rule, r.Level = RuleThrottle, "namespace"
+		r.Lead = time.Duration(f.group.vt - s.root.gvt)
+		r.Behind = FlowID{Namespace: s.groups[s.root.eligible.top().slot].name}
+	case f.standing == throttled:
+		r.Rule = RuleThrottle
+		r.Behind = s.flows[f.group.level.eligible.top().slot].id
+	default:
+		s.explainEligible(f, &r)
+	}
+	return r
+}
+
+// explainEligible tells why a flow that may run does not, or that it is next.
+func (s *Scheduler) explainEligible(f *flow, r *Reason) {
+	s.refresh()
+	fits := false
+	for _, d := range s.devices {
+		if d.leaving {
+			continue
+		}
+		a := s.look(f, d)
+		r.Devices = append(r.Devices, DeviceReason{
+			Device: d.index, Tokens: d.tokens, InFlight: d.items.n, Free: d.free(), Facts: a,
+		})
+		fits = fits || a.Fits && d.free() > 0
+	}
+	first, _ := s.rules.first(s, s.now)
+	switch {
+	case len(r.Devices) == 0:
+		r.Rule = RuleNoDevice
+	case s.free == 0:
+		r.Rule = RuleNoToken
+	case !fits:
+		r.Rule = RuleNoFit
+	case f.holding && s.now < s.waitEnd(f):
+		r.Rule, r.Until = RuleWait, time.Duration(s.waitEnd(f))
+	case first != nil && first != f:
+		r.Rule, r.Behind = RuleBehind, first.id
+	}
+}
+
+// waitEnd is when the wait of a holding flow ends at the latest.
+func (s *Scheduler) waitEnd(f *flow) int64 {
+	least := int64(never)
+	for _, d := range s.devices {
+		if a := s.look(f, d); a.Fits && d.free() > 0 {
+			least = min(least, int64(a.Setup))
+		}
+	}
+	if least == never {
+		return never
+	}
+	return f.heldSince + least
+}

@@ -1,0 +1,152 @@
+package sched
+
+// Fair queueing on two levels: flows compete inside their group by their
+// virtual time, groups compete by theirs. Both levels keep the same rule, so
+// both keep its bound.
+
+// enter makes a flow backlogged. A flow that comes back is lifted to global
+// virtual time: it may not make up for the time it was away. One that ran
+// ahead keeps its debt.
+func (s *Scheduler) enter(f *flow) {
+	g := f.group
+	s.backlogged++
+	if g.level.empty() {
+		g.vt = max(g.vt, s.root.gvt)
+		s.setGroup(g, s.place(&s.root, g.slot, g.vt, g.serial))
+	}
+	f.vt = max(f.vt, g.level.gvt)
+	f.standing = s.place(&g.level, f.slot, f.vt, f.serial)
+}
+
+// place puts a member into the heap of a level where its virtual time belongs.
+func (s *Scheduler) place(l *level, slot int32, vt, serial int64) standing {
+	if vt-l.gvt > s.overrun {
+		l.throttled.push(slot, vt, serial)
+		return throttled
+	}
+	l.eligible.push(slot, vt, serial)
+	return eligible
+}
+
+// leave takes a flow without queued items out of the backlog, and its group
+// when it was the last.
+func (s *Scheduler) leave(f *flow) {
+	s.order.remove(f)
+	s.backlogged--
+	g := f.group
+	g.level.heapOf(f.standing).remove(f.slot)
+	f.standing = out
+	if g.level.empty() {
+		s.root.heapOf(g.standing).remove(g.slot)
+		s.setGroup(g, out)
+	}
+}
+
+func (l *level) heapOf(st standing) *heap {
+	if st == throttled {
+		return &l.throttled
+	}
+	return &l.eligible
+}
+
+// charge adds to a flow's virtual time and to its group's, each over its
+// weight; settle must follow.
+func (s *Scheduler) charge(f *flow, own, above int64) {
+	f.vt += own
+	f.group.vt += above
+	s.moved(f)
+}
+
+// moved tells the heaps that the virtual time of f and its group changed.
+func (s *Scheduler) moved(f *flow) {
+	g := f.group
+	if f.standing != out {
+		g.level.heapOf(f.standing).fix(f.slot, f.vt, f.serial)
+	}
+	if g.standing != out {
+		s.root.heapOf(g.standing).fix(g.slot, g.vt, g.serial)
+	}
+}
+
+// settle restores both levels and the order after f changed: global virtual
+// time follows the least backlogged one, those that fell within T of it become
+// eligible, and f and its group are throttled or let go by the same rule.
+func (s *Scheduler) settle(f *flow) {
+	g := f.group
+	s.root.advance()
+	s.releaseGroups()
+	if st, moved := s.judge(&s.root, g.slot, g.vt, g.serial, g.standing); moved {
+		s.setGroup(g, st)
+	}
+	g.level.advance()
+	s.releaseFlows(g)
+	if st, moved := s.judge(&g.level, f.slot, f.vt, f.serial, f.standing); moved {
+		f.standing = st
+	}
+	s.reorder(f)
+	s.mark(f)
+	s.rebase(&s.root, g)
+}
+
+// judge throttles a member that ran more than T ahead, or lets it go.
+func (s *Scheduler) judge(l *level, slot int32, vt, serial int64, st standing) (standing, bool) {
+	want := eligible
+	if vt-l.gvt > s.overrun {
+		want = throttled
+	}
+	if st == out || st == want {
+		return st, false
+	}
+	l.heapOf(st).remove(slot)
+	l.heapOf(want).push(slot, vt, serial)
+	return want, true
+}
+
+// releaseFlows lets go the throttled flows that global virtual time reached.
+func (s *Scheduler) releaseFlows(g *group) {
+	l := &g.level
+	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
+		e := l.throttled.top()
+		l.throttled.remove(e.slot)
+		l.eligible.push(e.slot, e.k1, e.k2)
+		f := s.flows[e.slot]
+		f.standing = eligible
+		s.reorder(f)
+		s.mark(f)
+	}
+}
+
+func (s *Scheduler) releaseGroups() {
+	l := &s.root
+	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
+		e := l.throttled.top()
+		l.throttled.remove(e.slot)
+		l.eligible.push(e.slot, e.k1, e.k2)
+		s.setGroup(s.groups[e.slot], eligible)
+	}
+}
+
+func (s *Scheduler) setGroup(g *group, st standing) {
+	g.standing = st
+	s.order.syncGroup(g)
+	s.markGroup(g)
+}
+
+// reorder brings a flow's place in the policy's order up to date.
+func (s *Scheduler) reorder(f *flow) {
+	if f.standing != eligible {
+		s.order.remove(f)
+		return
+	}
+	class, k1 := s.rules.key(s, f)
+	s.order.put(f, class, k1, s.head(f).seq)
+}
+
+// reorderAll is for the rare event that changes every key.
+func (s *Scheduler) reorderAll() {
+	for _, f := range s.flows {
+		if f != nil && f.standing == eligible {
+			s.reorder(f)
+		}
+	}
+}

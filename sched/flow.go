@@ -1,0 +1,108 @@
+package sched
+
+import "math"
+
+// standing is where a flow or a namespace is in its level of fair queueing.
+type standing uint8
+
+const (
+	out       standing = iota // nothing queued
+	eligible                  // backlogged, at most T ahead
+	throttled                 // backlogged, more than T ahead
+)
+
+// flow is everything known of one flow.
+type flow struct {
+	id     FlowID
+	slot   int32
+	group  *group
+	serial int64 // order of creation: breaks ties of virtual time
+
+	vt       int64
+	weight   float64
+	queue    list
+	inFlight int
+	standing standing
+	ordered  bool  // is in the order index
+	class    int32 // in the order index
+
+	estimate int64 // mean service, 0 before the first completion
+	served   uint64
+	service  int64 // summed
+	waited   int64 // summed over grants
+	arrived  bool
+	lastSeen int64 // last arrival
+	iat      int64 // smoothed, 0 before the second arrival
+
+	idle      bool // empty, nothing in flight: in the ttl or the inactive heap
+	expired   bool // idle for longer than its TTL
+	setup     int64
+	stale     bool  // setup is to be asked again
+	heldSince int64 // when waiting began for the present head
+	holding   bool
+	deficit   int64 // paella: credit it has when not queued, else its offset
+	batch     int   // batch: how many more of its queue belong to the batch
+
+	last   Rule
+	lastAt int64
+
+	reported State
+	dirty    bool
+}
+
+// state is the flow's own standing, without its namespace's.
+func (f *flow) state() State {
+	switch {
+	case f.standing == throttled:
+		return Throttled
+	case f.standing == eligible || f.inFlight > 0 || !f.expired:
+		return Active
+	}
+	return Inactive
+}
+
+// group is the flows of one namespace; without namespace fairness there is one
+// group for all flows.
+type group struct {
+	name     string
+	slot     int32
+	serial   int64
+	vt       int64
+	weight   float64
+	level    level // its flows
+	standing standing
+	flows    int     // known ones
+	buckets  []int32 // class -> bucket slot+1, 0 for none
+
+	reported State
+	dirty    bool
+}
+
+// level is one level of fair queueing: siblings that compete. What is in it is
+// backlogged; eligible and throttled are told apart by virtual time.
+//
+//	gvt == min VT of what is backlogged, and its last value when nothing is
+//	VT - gvt <= T for eligible, > T for throttled
+type level struct {
+	gvt       int64
+	eligible  heap // by VT
+	throttled heap // by VT
+}
+
+func (l *level) empty() bool { return l.eligible.len()+l.throttled.len() == 0 }
+
+// advance moves gvt up to the least virtual time that is backlogged. It never
+// goes back: the lift on enqueue and the clamp of corrections keep every
+// backlogged virtual time at or above it.
+func (l *level) advance() {
+	least := int64(math.MaxInt64)
+	if l.eligible.len() > 0 {
+		least = l.eligible.top().k1
+	}
+	if l.throttled.len() > 0 {
+		least = min(least, l.throttled.top().k1)
+	}
+	if least != math.MaxInt64 {
+		l.gvt = max(l.gvt, least)
+	}
+}

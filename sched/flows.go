@@ -1,0 +1,153 @@
+package sched
+
+import "math"
+
+// never is a time that does not come.
+const never = math.MaxInt64
+
+// flowOf finds a flow or makes it known.
+func (s *Scheduler) flowOf(id FlowID) *flow {
+	if f, ok := s.byID[id]; ok {
+		return f
+	}
+	if len(s.byID) >= s.cfg.MaxFlows && s.inactive.len() > 0 {
+		s.forget(s.flows[s.inactive.top().slot])
+	}
+	f := s.newFlow()
+	s.serial++
+	f.id, f.serial, f.weight, f.queue = id, s.serial, 1, emptyList()
+	if w, ok := s.weights[id]; ok {
+		f.weight = w
+	}
+	f.group = s.groupOf(id.Namespace)
+	f.group.flows++
+	s.flows[f.slot] = f
+	s.byID[id] = f
+	return f
+}
+
+// newFlow takes a forgotten flow's place or a new one.
+func (s *Scheduler) newFlow() *flow {
+	if n := len(s.spare); n > 0 {
+		f := s.spare[n-1]
+		s.spare = s.spare[:n-1]
+		*f = flow{slot: f.slot}
+		return f
+	}
+	f := &flow{slot: int32(len(s.flows))}
+	s.flows = append(s.flows, nil)
+	s.vtAt = append(s.vtAt, 0)
+	s.idleAt = append(s.idleAt, 0)
+	s.order.flowAt = append(s.order.flowAt, 0)
+	return f
+}
+
+func (s *Scheduler) groupOf(name string) *group {
+	if !s.cfg.Namespaces {
+		name = ""
+	}
+	if g, ok := s.byName[name]; ok {
+		return g
+	}
+	s.serial++
+	g := &group{name: name, serial: s.serial, weight: 1, reported: Active}
+	if w, ok := s.nsWeights[name]; ok && s.cfg.Namespaces {
+		g.weight = w
+	}
+	g.level.eligible.at, g.level.throttled.at = &s.vtAt, &s.vtAt
+	if n := len(s.spareGroup); n > 0 {
+		g.slot, s.spareGroup = s.spareGroup[n-1], s.spareGroup[:n-1]
+	} else {
+		g.slot = int32(len(s.groups))
+		s.groups = append(s.groups, nil)
+		s.groupAt = append(s.groupAt, 0)
+	}
+	s.groups[g.slot] = g
+	s.byName[name] = g
+	return g
+}
+
+// forget drops an inactive flow with all that was learnt of it. Its debt goes
+// too: it is at most T and a charge old, and nobody waits behind it.
+func (s *Scheduler) forget(f *flow) {
+	s.idleHeap(f).remove(f.slot)
+	s.forgotten++
+	if f.dirty {
+		f.dirty = false
+		if f.reported != Inactive {
+			s.gone = append(s.gone, Change{f.id, f.reported, Inactive})
+		}
+	}
+	delete(s.byID, f.id)
+	s.flows[f.slot] = nil
+	g := f.group
+	*f = flow{slot: f.slot}
+	s.spare = append(s.spare, f)
+	if g.flows--; g.flows == 0 {
+		s.forgetGroup(g)
+	}
+}
+
+func (s *Scheduler) forgetGroup(g *group) {
+	s.order.dropGroup(g)
+	delete(s.byName, g.name)
+	s.groups[g.slot] = nil
+	s.spareGroup = append(s.spareGroup, g.slot)
+}
+
+// arrival learns the flow's inter-arrival time.
+func (s *Scheduler) arrival(f *flow) {
+	if f.arrived {
+		gap := s.now - f.lastSeen
+		f.iat = s.smooth(f.iat, gap, f.iat == 0)
+		s.iat = s.smooth(s.iat, gap, !s.iatSeen)
+		s.iatSeen = true
+	}
+	f.arrived, f.lastSeen = true, s.now
+}
+
+// smooth moves an average towards a sample; the first sample is the average.
+func (s *Scheduler) smooth(average, sample int64, first bool) int64 {
+	if first {
+		return sample
+	}
+	return average + int64(s.cfg.Smoothing*float64(sample-average))
+}
+
+// ttl is how long the flow stays active once empty. Before an inter-arrival
+// time is known it is T, the one time scale that the operator gave.
+func (s *Scheduler) ttl(f *flow) int64 {
+	iat, known := f.iat, f.iat > 0
+	if s.cfg.TTLGlobal {
+		iat, known = s.iat, s.iatSeen
+	}
+	t := float64(s.cfg.Overrun)
+	if known {
+		t = s.cfg.TTLAlpha * float64(iat)
+	}
+	return int64(min(max(t, float64(s.cfg.TTLMin)), float64(s.cfg.TTLMax)))
+}
+
+// rest starts the TTL of a flow that is empty with nothing in flight.
+func (s *Scheduler) rest(f *flow) {
+	if f.queue.n > 0 || f.inFlight > 0 || f.idle {
+		return
+	}
+	f.idle, f.expired = true, false
+	s.expiry.push(f.slot, s.now+s.ttl(f), f.serial)
+}
+
+// wake ends a flow's idleness.
+func (s *Scheduler) wake(f *flow) {
+	if f.idle {
+		s.idleHeap(f).remove(f.slot)
+		f.idle, f.expired = false, false
+	}
+}
+
+func (s *Scheduler) idleHeap(f *flow) *heap {
+	if f.expired {
+		return &s.inactive
+	}
+	return &s.expiry
+}

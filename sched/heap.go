@@ -1,0 +1,94 @@
+package sched
+
+// entry is one member of a heap. Its key lies beside it, so that comparing
+// does not touch the flow itself: with many flows that is where time goes.
+type entry struct {
+	k1, k2 int64 // k2 is unique in a heap, which makes the order total
+	slot   int32
+}
+
+func (a entry) before(b entry) bool {
+	return a.k1 < b.k1 || a.k1 == b.k1 && a.k2 < b.k2
+}
+
+// heap is an indexed 4-ary min-heap of slots. Several heaps may share one
+// position table as long as no slot is in two of them at once.
+type heap struct {
+	e  []entry
+	at *[]int32 // slot -> index+1, 0 when absent
+}
+
+func (h *heap) len() int { return len(h.e) }
+
+// top is the least entry; the heap must not be empty.
+func (h *heap) top() entry { return h.e[0] }
+
+func (h *heap) push(slot int32, k1, k2 int64) {
+	h.e = append(h.e, entry{k1, k2, slot})
+	h.up(len(h.e) - 1)
+}
+
+// remove takes a slot out; it must be in this heap.
+func (h *heap) remove(slot int32) {
+	i := int((*h.at)[slot]) - 1
+	(*h.at)[slot] = 0
+	last := len(h.e) - 1
+	moved := h.e[last]
+	h.e = h.e[:last]
+	if i == last {
+		return
+	}
+	h.e[i] = moved
+	if !h.up(i) {
+		h.down(i)
+	}
+}
+
+// fix gives a slot of this heap a new key.
+func (h *heap) fix(slot int32, k1, k2 int64) {
+	i := int((*h.at)[slot]) - 1
+	if h.e[i].k1 == k1 && h.e[i].k2 == k2 {
+		return
+	}
+	h.e[i].k1, h.e[i].k2 = k1, k2
+	if !h.up(i) {
+		h.down(i)
+	}
+}
+
+// up moves the entry at i towards the root and says whether it moved.
+func (h *heap) up(i int) bool {
+	at, e, start := *h.at, h.e[i], i
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !e.before(h.e[parent]) {
+			break
+		}
+		h.e[i] = h.e[parent]
+		at[h.e[i].slot] = int32(i + 1)
+		i = parent
+	}
+	h.e[i] = e
+	at[e.slot] = int32(i + 1)
+	return i != start
+}
+
+func (h *heap) down(i int) {
+	at, e, n := *h.at, h.e[i], len(h.e)
+	for {
+		least, child := -1, 4*i+1
+		for c := child; c < child+4 && c < n; c++ {
+			if least < 0 || h.e[c].before(h.e[least]) {
+				least = c
+			}
+		}
+		if least < 0 || !h.e[least].before(e) {
+			break
+		}
+		h.e[i] = h.e[least]
+		at[h.e[i].slot] = int32(i + 1)
+		i = least
+	}
+	h.e[i] = e
+	at[e.slot] = int32(i + 1)
+}

@@ -1,0 +1,141 @@
+package sched
+
+import "math/bits"
+
+// order finds the flow that a policy wants first among those that may run.
+//
+// A policy gives each flow a class and a key; inside a class the least key is
+// first, and among the first of each class the policy picks. Flows of one
+// group and class form a bucket, so that a throttled namespace leaves and
+// comes back with all its flows at once.
+type order struct {
+	buckets []bucket
+	free    []int32
+	at      []int32 // of buckets in classes
+	flowAt  []int32 // of flows in buckets
+	classes []heap  // buckets of eligible groups by their first flow
+	some    []uint64
+}
+
+type bucket struct {
+	group *group
+	class int32
+	h     heap
+}
+
+func (o *order) init(classes int) {
+	o.classes = make([]heap, classes)
+	for i := range o.classes {
+		o.classes[i].at = &o.at
+	}
+	o.some = make([]uint64, (classes+63)/64)
+}
+
+// put adds an absent flow or gives a present one its new class and key.
+func (o *order) put(f *flow, class int32, k1, k2 int64) {
+	if f.ordered && f.class == class {
+		b := o.bucket(f.group, class)
+		o.buckets[b].h.fix(f.slot, k1, k2)
+		o.sync(b)
+		return
+	}
+	if f.ordered {
+		o.remove(f)
+	}
+	f.ordered, f.class = true, class
+	b := o.bucket(f.group, class)
+	o.buckets[b].h.push(f.slot, k1, k2)
+	o.sync(b)
+}
+
+func (o *order) remove(f *flow) {
+	if !f.ordered {
+		return
+	}
+	f.ordered = false
+	b := o.bucket(f.group, f.class)
+	o.buckets[b].h.remove(f.slot)
+	o.sync(b)
+}
+
+// bucket finds or makes the bucket of a group and class.
+func (o *order) bucket(g *group, class int32) int32 {
+	if g.buckets == nil {
+		g.buckets = make([]int32, len(o.classes))
+	}
+	if b := g.buckets[class]; b != 0 {
+		return b - 1
+	}
+	var b int32
+	if n := len(o.free); n > 0 {
+		b, o.free = o.free[n-1], o.free[:n-1]
+	} else {
+		b = int32(len(o.buckets))
+		o.buckets = append(o.buckets, bucket{h: heap{at: &o.flowAt}})
+		o.at = append(o.at, 0)
+	}
+	o.buckets[b].group, o.buckets[b].class = g, class
+	g.buckets[class] = b + 1
+	return b
+}
+
+// sync brings a bucket's place among its class up to date.
+func (o *order) sync(b int32) {
+	bk := &o.buckets[b]
+	c := &o.classes[bk.class]
+	in := o.at[b] != 0
+	want := bk.group.standing == eligible && bk.h.len() > 0
+	switch {
+	case want && in:
+		c.fix(b, bk.h.top().k1, bk.h.top().k2)
+	case want:
+		c.push(b, bk.h.top().k1, bk.h.top().k2)
+		o.some[bk.class/64] |= 1 << (bk.class % 64)
+	case in:
+		c.remove(b)
+		if c.len() == 0 {
+			o.some[bk.class/64] &^= 1 << (bk.class % 64)
+		}
+	}
+}
+
+// syncGroup follows a change of the group's standing.
+func (o *order) syncGroup(g *group) {
+	for _, b := range g.buckets {
+		if b != 0 {
+			o.sync(b - 1)
+		}
+	}
+}
+
+// dropGroup gives the empty buckets of a group back.
+func (o *order) dropGroup(g *group) {
+	for _, b := range g.buckets {
+		if b != 0 {
+			o.buckets[b-1].group = nil
+			o.free = append(o.free, b-1)
+		}
+	}
+	g.buckets = nil
+}
+
+// first is the first flow of a class that is not empty.
+func (o *order) first(class int) (slot int32, key entry) {
+	b := o.classes[class].top().slot
+	key = o.buckets[b].h.top()
+	return key.slot, key
+}
+
+// next gives the first class at or after the given one that is not empty.
+func (o *order) next(class int) (int, bool) {
+	for w := class / 64; w < len(o.some); w++ {
+		m := o.some[w]
+		if w == class/64 {
+			m &= ^uint64(0) << (class % 64)
+		}
+		if m != 0 {
+			return w*64 + bits.TrailingZeros64(m), true
+		}
+	}
+	return 0, false
+}

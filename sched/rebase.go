@@ -1,0 +1,36 @@
+package sched
+
+// rebase moves the virtual times of a level down together when they come near
+// overflow, which takes days at the smallest weight. Differences stay.
+func (s *Scheduler) rebase(root *level, g *group) {
+	if root.gvt > s.rebaseAt {
+		by := root.gvt
+		root.lower(by)
+		for _, g := range s.groups {
+			if g != nil {
+				g.vt = max(0, g.vt-by)
+			}
+		}
+	}
+	if g.level.gvt > s.rebaseAt {
+		by := g.level.gvt
+		g.level.lower(by)
+		for _, f := range s.flows {
+			if f != nil && f.group == g {
+				f.vt = max(0, f.vt-by)
+				s.reorder(f)
+			}
+		}
+	}
+}
+
+// lower keeps the heaps in order: all keys move by the same.
+func (l *level) lower(by int64) {
+	l.gvt -= by
+	for i := range l.eligible.e {
+		l.eligible.e[i].k1 -= by
+	}
+	for i := range l.throttled.e {
+		l.throttled.e[i].k1 -= by
+	}
+}

@@ -1,0 +1,51 @@
+package sched
+
+import (
+	"testing"
+	"time"
+)
+
+// TestServesAll drives each policy over a small load and sees every item done
+// exactly once, with never more in flight than tokens.
+func TestServesAll(t *testing.T) {
+	for _, p := range Policies() {
+		t.Run(p.Name, func(t *testing.T) {
+			cfg, _ := Defaults(p.Name)
+			s, err := NewPolicy(p.Name, cfg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.AddDevice(0, 0, 2)
+			for id := uint64(0); id < 60; id++ {
+				f := FlowID{"ns", string(rune('a' + id%7))}
+				s.Enqueue(time.Duration(id), Item{ID: id, Flow: f})
+			}
+			seen := map[uint64]bool{}
+			now := time.Second
+			for len(seen) < 60 {
+				var running []uint64
+				for {
+					c, ok := s.Next(now)
+					if !ok {
+						break
+					}
+					if seen[c.Item] {
+						t.Fatalf("item %d chosen twice", c.Item)
+					}
+					seen[c.Item] = true
+					running = append(running, c.Item)
+				}
+				if len(running) == 0 || len(running) > 2 {
+					t.Fatalf("%d in flight with 2 tokens", len(running))
+				}
+				now += time.Second
+				for _, id := range running {
+					s.Done(now, id, Usage{Service: time.Second})
+				}
+			}
+			if st := s.Stats(); st.Queued != 0 || st.InFlight != 0 {
+				t.Errorf("left over: %+v", st)
+			}
+		})
+	}
+}

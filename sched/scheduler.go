@@ -1,0 +1,225 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Scheduler is the one engine under every policy: flows, virtual time, tokens
+// and TTL. What differs between policies is its rules.
+type Scheduler struct {
+	name  string
+	cfg   Config
+	view  View
+	rules rules
+	// overrun is T, or endless for the policies without a window.
+	overrun int64
+	// maxTokens caps each device's D: start-time fair queueing has one.
+	maxTokens int
+
+	now   int64
+	seq   int64
+	items items
+
+	flows  []*flow // by slot, nil when free
+	spare  []*flow // forgotten ones, for reuse
+	byID   map[FlowID]*flow
+	vtAt   []int32 // of flows, in their group's level
+	idleAt []int32 // of flows, in expiry or in inactive
+
+	groups     []*group // by slot, nil when free
+	spareGroup []int32
+	groupAt    []int32 // of groups, in root
+	byName     map[string]*group
+	root       level
+	order      order
+	aside      []*flow // taken out of the order during one Next
+
+	expiry   heap // idle flows by the end of their TTL
+	inactive heap // inactive flows by when they are forgotten
+	stale    []*flow
+	iat      int64 // smoothed over all flows, for TTLGlobal
+	iatSeen  bool
+
+	devices    []*device // by index
+	keys       []*device // by position key, nil when free
+	tokens     int       // sum of D of the devices present
+	free       int       // tokens to grant
+	backlogged int       // flows
+	queued     int
+	inFlight   int
+	holdUntil  int64 // earliest end of a wait seen by Next
+	rebaseAt   int64
+
+	weights   map[FlowID]float64
+	nsWeights map[string]float64
+	serial    int64
+
+	tracking  bool
+	changed   []*flow
+	changedNS []*group
+	gone      []Change // of flows forgotten while marked as changed
+
+	chosen    [Rules]uint64
+	held      uint64
+	forgotten uint64
+}
+
+var _ Policy = (*Scheduler)(nil)
+
+// endless is an overrun that no virtual time reaches.
+const endless = math.MaxInt64 / 4
+
+// rebaseAt keeps virtual time far from overflow: past it all of a level is
+// moved down together, which changes no difference.
+const rebaseAt = math.MaxInt64 / 4
+
+// New returns MQFQ-Sticky, or with cfg.Aged its response-ratio variant. A nil
+// view means that every item fits everywhere and starts at once.
+func New(cfg Config, view View) (*Scheduler, error) {
+	return NewPolicy("mqfq-sticky", cfg, view)
+}
+
+// NewPolicy returns the named policy under cfg; Defaults gives one to start
+// from.
+func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
+	r, err := rulesOf(name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Scheduler{
+		name: name, cfg: cfg, view: view, rules: r,
+		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, holdUntil: never,
+		byID: map[FlowID]*flow{}, byName: map[string]*group{},
+		weights: map[FlowID]float64{}, nsWeights: map[string]float64{},
+	}
+	if r.window() {
+		s.overrun = int64(cfg.Overrun)
+	}
+	if name == "sfq" {
+		s.overrun, s.maxTokens = 0, 1
+	}
+	s.root.eligible.at, s.root.throttled.at = &s.groupAt, &s.groupAt
+	s.expiry.at, s.inactive.at = &s.idleAt, &s.idleAt
+	s.order.init(r.classes())
+	return s, nil
+}
+
+func rulesOf(name string, cfg Config) (rules, error) {
+	family := name == "mqfq-sticky" || name == "sticky-plus"
+	if cfg.Aged && !family {
+		return nil, fmt.Errorf("sched config Aged=true: policy %s has an order of its own", name)
+	}
+	switch name {
+	case "mqfq-sticky", "sticky-plus":
+		if cfg.Aged {
+			return aged{}, nil
+		}
+		return sticky{}, nil
+	case "mqfq", "sfq":
+		return mqfq{}, nil
+	case "fcfs", "naive":
+		return fcfs{}, nil
+	case "batch":
+		return batch{}, nil
+	case "paella":
+		return newPaella(cfg.DeficitLimit), nil
+	case "sjf":
+		return sjf{}, nil
+	case "eevdf":
+		return eevdf{}, nil
+	}
+	return nil, unknown(name)
+}
+
+// clock takes the time of an event; it never goes back.
+func (s *Scheduler) clock(now time.Duration) int64 {
+	s.now = max(s.now, int64(now))
+	return s.now
+}
+
+// Enqueue adds an item at the end of its flow.
+func (s *Scheduler) Enqueue(now time.Duration, it Item) {
+	s.clock(now)
+	f := s.flowOf(it.Flow)
+	s.arrival(f)
+	s.seq++
+	i := s.items.add(it, s.seq, time.Duration(s.now))
+	s.items.all[i].flow = f.slot
+	s.items.append(&f.queue, i)
+	s.queued++
+	s.gained(f)
+}
+
+// gained brings a flow that has one more queued item to its place.
+func (s *Scheduler) gained(f *flow) {
+	if f.standing == out {
+		s.wake(f)
+		s.enter(f)
+		s.rules.queued(s, f)
+		s.markStale(f)
+	}
+	s.settle(f)
+}
+
+// Cancel takes a queued item out; false if it is not queued.
+func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
+	s.clock(now)
+	i, ok := s.items.byID.find(id)
+	if !ok || s.items.all[i].inFlight {
+		return false
+	}
+	f := s.flows[s.items.all[i].flow]
+	if f.queue.head == i {
+		f.holding = false
+	}
+	s.items.unlink(&f.queue, i)
+	s.items.release(i)
+	s.queued--
+	s.rules.dropped(s, f)
+	s.lost(f)
+	return true
+}
+
+// lost brings a flow that has one queued item less to its place.
+func (s *Scheduler) lost(f *flow) {
+	if f.queue.n == 0 {
+		s.rules.drained(s, f)
+		s.leave(f)
+		s.rest(f)
+	}
+	s.settle(f)
+}
+
+// head is the oldest queued item of a backlogged flow.
+func (s *Scheduler) head(f *flow) *item { return &s.items.all[f.queue.head] }
+
+// expected is the service that the flow's next item is expected to use.
+func (s *Scheduler) expected(f *flow) int64 {
+	if f.queue.n > 0 && s.head(f).cost > 0 {
+		return s.head(f).cost
+	}
+	return s.usual(f)
+}
+
+// usual is the service expected of an item of which the caller says nothing.
+func (s *Scheduler) usual(f *flow) int64 {
+	if f.served > 0 {
+		return f.estimate
+	}
+	return s.initial()
+}
+
+// leastInitial is the least estimate of a function never seen to finish.
+const leastInitial = int64(time.Millisecond)
+
+func (s *Scheduler) initial() int64 {
+	if s.cfg.InitialCharge > 0 {
+		return max(int64(s.cfg.InitialCharge), leastInitial)
+	}
+	return max(int64(s.cfg.Overrun)/10, leastInitial)
+}

@@ -1,0 +1,6 @@
+package sched
+
+// sjf takes the shortest expected service.
+type sjf struct{ plain }
+
+func (sjf) key(s *Scheduler, f *flow) (int32, int64) { return 0, s.expected(f) }

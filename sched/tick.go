@@ -1,0 +1,36 @@
+package sched
+
+import "time"
+
+// Deadline says when Tick would change something; false for never.
+func (s *Scheduler) Deadline() (time.Duration, bool) {
+	at := s.holdUntil
+	if s.expiry.len() > 0 {
+		at = min(at, s.expiry.top().k1)
+	}
+	if s.inactive.len() > 0 {
+		at = min(at, s.inactive.top().k1)
+	}
+	return time.Duration(at), at != never
+}
+
+// Tick lets time pass: empty flows whose TTL is over become inactive, flows
+// inactive for long are forgotten, and a wait that is over ends, so that Next
+// is worth a call.
+func (s *Scheduler) Tick(now time.Duration) {
+	t := s.clock(now)
+	for s.expiry.len() > 0 && s.expiry.top().k1 <= t {
+		e := s.expiry.top()
+		f := s.flows[e.slot]
+		s.expiry.remove(e.slot)
+		f.expired = true
+		s.inactive.push(e.slot, e.k1+int64(s.cfg.KeepInactive), f.serial)
+		s.mark(f)
+	}
+	for s.inactive.len() > 0 && s.inactive.top().k1 <= t {
+		s.forget(s.flows[s.inactive.top().slot])
+	}
+	if s.holdUntil <= t {
+		s.holdUntil = never
+	}
+}
