@@ -1,0 +1,56 @@
+#!/bin/bash
+# A server of the CouchDB API that is neither ours nor our client's:
+# pouchdb-server from npm, in memory, on a free port of the loopback.
+. "$(dirname "$0")/lib.sh"
+
+version=4.2.0
+tree=$peers/pouchdb-server-$version
+dir=${GPUWHISK_POUCHDB_DIR:-$peers/pouchdb}
+
+# fetch leaves out install scripts: they would build or download stores on
+# disk, which a server in memory never opens.
+fetch() {
+	retry 4 npm install --prefix "$1" --no-audit --no-fund --loglevel=error \
+		--ignore-scripts "pouchdb-server@$version"
+}
+
+install() {
+	need node npm
+	once "$tree" fetch || fail "download of pouchdb-server $version by npm"
+}
+
+answers() { curl -fsS -m 5 "http://127.0.0.1:$(cat "$dir/port")/" >/dev/null; }
+
+start() {
+	if alive "$dir"; then
+		env
+		return 0
+	fi
+	install
+	need curl
+	mkdir -p "$dir/work"
+	[[ -f $dir/port ]] || free_port >"$dir/port"
+	# Its configuration file would land in the caller's folder.
+	cd "$dir/work"
+	daemon "$dir" node "$tree/node_modules/pouchdb-server/bin/pouchdb-server" \
+		--in-memory --host 127.0.0.1 --port "$(cat "$dir/port")" \
+		--no-stdout-logs --config "$dir/work/config.json"
+	if ! await "$dir" 60 answers; then
+		tail_of "$dir/log"
+		end "$dir"
+		fail "pouchdb-server does not start; its log is $dir/log"
+	fi
+	env
+}
+
+env() {
+	alive "$dir" || fail "no pouchdb-server of ours is running"
+	echo "GPUWHISK_TEST_COUCHDB=http://127.0.0.1:$(cat "$dir/port")"
+}
+
+stop() {
+	end "$dir"
+	[[ ${GPUWHISK_KEEP:-} == 1 ]] || rm -rf "$dir"
+}
+
+command_of "$@"
