@@ -18,8 +18,7 @@ type Demand struct {
 type demand struct {
 	count float64
 	at    time.Duration // count is as of this time
-	warm  mean          // seconds of a run that started warm
-	cold  mean          // seconds of a run that started cold
+	setup mean          // seconds from token to running of its cold starts
 }
 
 // DefaultDemandWindow is long enough that a function called every few minutes
@@ -42,14 +41,10 @@ func (d *Demand) Arrived(now time.Duration, flow string) {
 	f.at = now
 }
 
-// Served learns from a finished run how long it held the device.
-func (d *Demand) Served(flow string, kind StartKind, held time.Duration) {
-	f := d.of(flow)
-	if kind.Warm() {
-		f.warm.add(held.Seconds())
-	} else {
-		f.cold.add(held.Seconds())
-	}
+// Started learns from a cold start how long it took from the token to the
+// run: container creation and initialization.
+func (d *Demand) Started(flow string, setup time.Duration) {
+	d.of(flow).setup.add(setup.Seconds())
 }
 
 // Rate returns arrivals per second of a flow.
@@ -67,19 +62,13 @@ func (d *Demand) Rate(now time.Duration, flow string) float64 {
 	return f.count * d.fade(now-f.at) / seen
 }
 
-// RestartCost returns the seconds that a cold start adds to a run, as learned.
-// Until both kinds were seen it is the one that was, or a second.
-func (d *Demand) RestartCost(flow string) float64 {
-	f, ok := d.flows[flow]
-	switch {
-	case !ok || f.warm.n+f.cold.n == 0:
-		return 1
-	case f.cold.n == 0:
-		return f.warm.value
-	case f.warm.n == 0:
-		return f.cold.value
+// Restart returns the seconds that a cold start is expected to take. A flow
+// that never had one is taken to cost a second.
+func (d *Demand) Restart(flow string) float64 {
+	if f, ok := d.flows[flow]; ok && f.setup.n > 0 {
+		return f.setup.value
 	}
-	return max(f.cold.value-f.warm.value, 1e-3)
+	return 1
 }
 
 // Forget drops a flow that is no more.

@@ -191,6 +191,23 @@ func (l *Ledger) Shortfall() int64 {
 	return max(0, lack)
 }
 
+// Possible reports whether a reservation could stand without waiting for a run
+// to end: with every other idle container moved out or, if need be, given up.
+func (l *Ledger) Possible(id string, need Need) bool {
+	lack := need.Bytes + need.Context
+	own, ok := l.byID[id]
+	if ok {
+		lack = l.extra(own, need)
+	}
+	lack -= l.Free()
+	for i := 0; lack > 0 && i < len(l.accounts); i++ {
+		if a := l.accounts[i]; a != own && a.idle() {
+			lack -= a.charge()
+		}
+	}
+	return lack <= 0
+}
+
 // Residency returns what a container holds on the device and what it holds
 // altogether, device or host. Both are 0 for an unknown container.
 func (l *Ledger) Residency(id string) (resident, footprint int64) {

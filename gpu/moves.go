@@ -122,6 +122,12 @@ func (l *Ledger) Moved(now time.Duration, id string, epoch uint64) bool {
 	return true
 }
 
+// Awaits reports whether an acknowledgement of this epoch is awaited.
+func (l *Ledger) Awaits(id string, epoch uint64) bool {
+	a, ok := l.byID[id]
+	return ok && a.move != settled && a.epoch == epoch
+}
+
 // Gone takes the end of a container: its memory, its context and its
 // reservations, standing or not, are void. Unknown containers are ignored.
 func (l *Ledger) Gone(now time.Duration, id string) {

@@ -68,6 +68,19 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 // first: its memory is the likeliest to lie on the device. Without one, kind
 // tells which cold start the caller is about to make.
 func (p *Pool) Take(now time.Duration, flow string) (id string, kind StartKind, ok bool) {
+	if id, kind, ok = p.Peek(flow); !ok {
+		return id, kind, ok
+	}
+	s := p.byFlow[flow]
+	c := s.idle[len(s.idle)-1]
+	s.idle = s.idle[:len(s.idle)-1]
+	c.busy, c.lastUsed = true, now
+	p.idle--
+	return id, kind, true
+}
+
+// Peek tells what Take would answer, and changes nothing.
+func (p *Pool) Peek(flow string) (id string, kind StartKind, ok bool) {
 	s := p.byFlow[flow]
 	switch {
 	case s == nil || s.total == 0:
@@ -75,11 +88,7 @@ func (p *Pool) Take(now time.Duration, flow string) (id string, kind StartKind, 
 	case len(s.idle) == 0:
 		return "", BusyCold, false
 	}
-	c := s.idle[len(s.idle)-1]
-	s.idle = s.idle[:len(s.idle)-1]
-	c.busy, c.lastUsed = true, now
-	p.idle--
-	return c.id, GPUWarm, true
+	return s.idle[len(s.idle)-1].id, GPUWarm, true
 }
 
 // Add enters a new container, busy with its first run.
