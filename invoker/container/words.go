@@ -81,6 +81,7 @@ type LogRequest struct {
 	LimitBytes      int64
 	Now             time.Time // stamps the lines that the collector appends
 	Failed          bool      // status 2: the closing line about missing data is added
+	Alone           bool      // nothing else runs in the container until Logs returns
 }
 
 // LogResult is what was read. Lines are ready for the activation record.
