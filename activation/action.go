@@ -171,14 +171,14 @@ func (p *parser) instant() int64 {
 func (p *parser) parameters() []Parameter {
 	var all []Parameter
 	p.array(func() {
-		x := Parameter{Value: json.RawMessage("null")}
-		key := false
+		var x Parameter
+		var key, value bool
 		p.object(func(k string) {
 			switch {
 			case k == "key":
 				x.Key, key = p.str(), true
 			case k == "value":
-				x.Value = p.raw()
+				x.Value, value = p.raw(), true
 			case p.null():
 			case k == "init":
 				x.Init = p.bool()
@@ -188,7 +188,7 @@ func (p *parser) parameters() []Parameter {
 				p.skip()
 			}
 		})
-		p.require(key, "key")
+		p.require(key && value, "key and value")
 		all = append(all, x)
 	})
 	return all

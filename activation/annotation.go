@@ -116,11 +116,7 @@ func (p *parser) annotations() Annotations {
 				p.skip()
 			}
 		})
-		if a.Value == nil {
-			a.Value = json.RawMessage("null")
-		}
-		p.require(key, "key and value")
-		_ = value // a missing value reads as null
+		p.require(key && value, "key and value")
 		all = append(all, a)
 	})
 	return all

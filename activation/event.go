@@ -55,9 +55,8 @@ func NewEvent(r *Record, source, userID string, timestamp int64) (Event, bool) {
 	e.Body.WaitTime, _ = r.Annotations.Number("waitTime")
 	e.Body.InitTime, _ = r.Annotations.Number("initTime")
 	e.Body.CausedBy, _ = r.Annotations.Text("causedBy")
-	if conductor, ok := r.Annotations.Get("conductor"); ok {
-		e.Body.Conductor = truthy(conductor)
-	}
+	conductor, _ := r.Annotations.Get("conductor")
+	e.Body.Conductor = string(conductor) == "true"
 	return e, true
 }
 
@@ -98,11 +97,11 @@ const oddStatus = 400
 // userStatus finds the HTTP status that an action set in its result, or in the
 // error of its result (Activation.getUserDefinedStatusCode).
 func userStatus(result json.RawMessage) *int {
-	holder := result
-	if inner, ok := member(result, "error"); ok {
-		holder = inner
+	inner, _ := member(result, "error")
+	value, ok := member(inner, "statusCode")
+	if !ok {
+		value, ok = member(result, "statusCode")
 	}
-	value, ok := member(holder, "statusCode")
 	if !ok {
 		return nil
 	}

@@ -88,19 +88,18 @@ type attachmentFields struct{ name, mediaType string }
 func (p *parser) exec() execFields {
 	var e execFields
 	p.object(func(key string) {
-		switch {
-		case key == "kind":
+		switch key {
+		case "kind":
 			e.kind = strings.ToLower(strings.TrimSpace(p.str()))
-		case p.null():
-		case key == "main":
+		case "main":
 			e.main = p.str()
-		case key == "image":
+		case "image":
 			e.image = p.str()
-		case key == "binary":
+		case "binary":
 			e.binary = p.bool()
-		case key == "code":
+		case "code":
 			e.code = p.code()
-		case key == "jar":
+		case "jar": // where Java actions once kept their code
 			e.jar = p.code()
 		default:
 			p.skip()
@@ -216,7 +215,7 @@ func (f attachmentFields) resolve() (*Attachment, error) {
 // isBase64 tells whether code that is a string counts as binary: the original
 // decides by the text and ignores the stored flag (Exec.isBinaryCode).
 func isBase64(code string) bool {
-	t := strings.TrimSpace(code)
+	t := strings.TrimFunc(code, func(r rune) bool { return r <= ' ' })
 	if t == "" || len(t)%4 != 0 {
 		return false
 	}

@@ -75,14 +75,12 @@ type SemVer struct{ Major, Minor, Patch int }
 // DefaultVersion is what an entity without a version has.
 const DefaultVersion = "0.0.1"
 
-// ParseSemVer reads "1", "1.2" or "1.2.3". 0.0.0 is no version.
+// ParseSemVer reads "1.2.3" and, like the original, "1" and "1.2"; what follows
+// a third number is ignored. 0.0.0 is no version.
 func ParseSemVer(s string) (SemVer, error) {
-	parts := strings.Split(s, ".")
-	if len(parts) > 3 {
-		return SemVer{}, fmt.Errorf("version: want at most three numbers")
-	}
+	parts := strings.Split(strings.TrimRight(s, "."), ".")
 	var n [3]int
-	for i, part := range parts {
+	for i, part := range parts[:min(len(parts), 3)] {
 		v, err := strconv.ParseInt(part, 10, 32)
 		if err != nil || v < 0 {
 			return SemVer{}, fmt.Errorf("version: want numbers joined by dots")

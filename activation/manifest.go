@@ -240,7 +240,7 @@ func (m *Manifest) Runtime(kind string) (Runtime, bool) {
 // Native tells whether a user's image needs no pull: the operator listed it,
 // or it carries the prefix of local images.
 func (m *Manifest) Native(i Image) bool {
-	if m.options.BypassPull && i.Prefix == m.options.LocalPrefix {
+	if m.options.BypassPull && i.Prefix != "" && i.Prefix == m.options.LocalPrefix {
 		return true
 	}
 	return slices.ContainsFunc(m.blackboxes, i.Same)

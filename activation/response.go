@@ -58,7 +58,7 @@ func (p *parser) response() Response {
 	p.object(func(key string) {
 		switch {
 		case key == "statusCode":
-			r.StatusCode, status = p.wholeInt(), true
+			r.StatusCode, status = int(p.integer()), true
 		case p.null():
 		case key == "result":
 			r.Result = p.raw()

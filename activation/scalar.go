@@ -198,7 +198,7 @@ func (p *parser) wholeInt() int {
 }
 
 // whole reads a number as an integer and tells whether nothing was cut off.
-func (p *parser) whole() (n int64, exact bool) {
+func (p *parser) whole() (int64, bool) {
 	if c := p.peek(); c != '-' && !isDigit(c) {
 		p.want("a number")
 		return 0, false
@@ -206,9 +206,6 @@ func (p *parser) whole() (n int64, exact bool) {
 	text := p.number()
 	if p.err != nil {
 		return 0, false
-	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n, true
 	}
 	n, exact, ok := truncate(text)
 	if !ok {
@@ -220,6 +217,9 @@ func (p *parser) whole() (n int64, exact bool) {
 // truncate reads a decimal with fraction or exponent. Exponents past any
 // int64 are refused before they cost memory.
 func truncate(text string) (n int64, exact, ok bool) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, true, true
+	}
 	d, ok := parseDecimal(text)
 	if !ok {
 		return 0, false, false

@@ -22,13 +22,16 @@ const (
 // ParseSize reads "256 MB", "256mb", "1 G" or "512 B": at most one blank
 // before, between and after (ByteSize.fromString).
 func ParseSize(s string) (Size, error) {
-	rest := strings.TrimPrefix(s, " ")
+	rest := trimBlank(s)
 	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
 	n, err := strconv.ParseInt(rest[:digits], 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("size %q: want a number and one of B, KB, MB, GB", s)
 	}
-	word := strings.TrimSuffix(strings.TrimPrefix(rest[digits:], " "), " ")
+	word := trimBlank(rest[digits:])
+	if n := len(word); n > 0 && isBlank(word[n-1]) {
+		word = word[:n-1]
+	}
 	unit, ok := unitOf(word)
 	if !ok {
 		return 0, fmt.Errorf("size %q: want a number and one of B, KB, MB, GB", s)
@@ -38,6 +41,16 @@ func ParseSize(s string) (Size, error) {
 	}
 	return Size(n) * unit, nil
 }
+
+// trimBlank cuts off one leading blank, if there is one.
+func trimBlank(s string) string {
+	if s != "" && isBlank(s[0]) {
+		return s[1:]
+	}
+	return s
+}
+
+func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
 func unitOf(word string) (Size, bool) {
 	switch strings.ToUpper(word) {

@@ -62,55 +62,46 @@ func (t TransID) JSON() json.RawMessage {
 // transID reads [id, start], then optionally a flag, then optionally the
 // parent. Any other value is a transaction too, of which nothing is known.
 func (p *parser) transID() TransID {
-	raw := p.raw()
+	from := p.at
+	var t TransID
+	known := p.peek() == '['
+	if known {
+		known = p.transIDParts(&t)
+	} else {
+		p.skip()
+	}
 	if p.err != nil {
 		return TransID{}
 	}
-	t := parseTransID(raw)
-	t.raw = raw
+	if !known {
+		t = TransID{id: UnknownTransID}
+	}
+	t.raw = p.data[from:p.at:p.at]
 	return t
 }
 
-func parseTransID(raw json.RawMessage) TransID {
-	var parts [4]json.RawMessage
-	n := 0
-	p := newParser(raw)
-	if p.peek() != '[' {
-		return TransID{id: UnknownTransID}
-	}
+// transIDParts reads the elements and tells whether they have a known shape.
+func (p *parser) transIDParts(t *TransID) bool {
+	n, known, parent := 0, true, false
 	p.array(func() {
-		v := p.raw()
-		if n < len(parts) {
-			parts[n] = v
+		c := p.peek()
+		switch {
+		case n == 0 && c == '"':
+			t.id = p.str()
+		case n == 1 && (c == '-' || isDigit(c)):
+			var ok bool
+			t.start, _, ok = truncate(p.number())
+			known = known && ok
+		case n == 2 && (c == 't' || c == 'f'):
+			t.extra = p.bool()
+		case (n == 2 || n == 3) && c == '[' && !parent:
+			p.skip()
+			parent = true
+		default:
+			p.skip()
+			known = false
 		}
 		n++
 	})
-	t := TransID{}
-	if n < 2 || n > 4 || !t.head(parts[0], parts[1]) || !t.tail(parts[2:min(n, 4)]) {
-		return TransID{id: UnknownTransID}
-	}
-	return t
-}
-
-func (t *TransID) head(id, start json.RawMessage) bool {
-	p := newParser(id)
-	t.id = p.str()
-	q := newParser(start)
-	t.start = q.integer()
-	return p.err == nil && q.err == nil
-}
-
-// tail takes a flag, a parent, or a flag and a parent.
-func (t *TransID) tail(rest []json.RawMessage) bool {
-	if len(rest) == 0 {
-		return true
-	}
-	switch string(rest[0]) {
-	case "true":
-		t.extra = true
-		rest = rest[1:]
-	case "false":
-		rest = rest[1:]
-	}
-	return len(rest) == 0 || len(rest) == 1 && rest[0][0] == '['
+	return known && n >= 2
 }

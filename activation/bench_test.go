@@ -1,0 +1,92 @@
+package activation
+
+import (
+	"strings"
+	"testing"
+)
+
+// message2K is a message of the size that the speed goals speak of.
+func message2K(t testing.TB) []byte {
+	t.Helper()
+	for _, c := range capturedRecords(t) {
+		if c.scenario == "package-binding" && c.Topic == "invoker0" {
+			fill := `"content":{"text":"` + strings.Repeat("words and numbers 12345 ", 55) + `","list":[1,2.5,{"a":null}],`
+			m := strings.Replace(c.Value, `"content":{`, fill, 1)
+			return []byte(m)
+		}
+	}
+	t.Fatal("no message")
+	return nil
+}
+
+func BenchmarkDecodeMessage(b *testing.B) {
+	data := message2K(b)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeMessage(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchRecord(b *testing.B) *Record {
+	b.Helper()
+	for _, c := range capturedRecords(b) {
+		if c.scenario == "blocking-success" && c.Topic == "completed0" {
+			a, err := DecodeAck([]byte(c.Value))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if a.Record != nil {
+				return a.Record
+			}
+		}
+	}
+	b.Fatal("no record")
+	return nil
+}
+
+func BenchmarkEncodeAck(b *testing.B) {
+	a := NewResult(NewTransID("abc", 1, false), benchRecord(b))
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = a.Encode()
+	}
+}
+
+func BenchmarkRecordDocument(b *testing.B) {
+	r := benchRecord(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = r.Document(1795250094147)
+	}
+}
+
+func BenchmarkCanonical(b *testing.B) {
+	data := message2K(b)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Canonical(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeAction(b *testing.B) {
+	m := manifest(b)
+	var doc []byte
+	for _, s := range scenarios(b) {
+		if d, ok := s.Actions["guest/hello"]; ok {
+			doc = d
+			break
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeAction(doc, m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package activation
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// seed adds the captured values of a topic.
+func seed(f *testing.F, topic string) {
+	f.Helper()
+	for _, v := range examples(f, topic) {
+		f.Add([]byte(v))
+	}
+	for _, c := range capturedRecords(f) {
+		if c.Topic == topic && len(c.Value) < 2000 {
+			f.Add([]byte(c.Value))
+		}
+	}
+}
+
+// stable requires that what was written can be read and is written the same.
+func stable(t *testing.T, first []byte, again func([]byte) ([]byte, error)) {
+	t.Helper()
+	if !json.Valid(first) || !utf8.Valid(first) {
+		t.Fatalf("wrote no json: %q", first)
+	}
+	second, err := again(first)
+	if err != nil {
+		t.Fatalf("read back: %v: %s", err, first)
+	}
+	if string(first) != string(second) {
+		t.Fatalf("not stable:\n%s\n%s", first, second)
+	}
+}
+
+func FuzzDecodeMessage(f *testing.F) {
+	seed(f, "invoker0")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := DecodeMessage(data)
+		if err != nil {
+			return
+		}
+		_ = m.User.AuthKey.Members()
+		_ = m.TransID.ID()
+		stable(t, m.Encode(), func(b []byte) ([]byte, error) {
+			n, err := DecodeMessage(b)
+			if err != nil {
+				return nil, err
+			}
+			return n.Encode(), nil
+		})
+	})
+}
+
+func FuzzDecodeAck(f *testing.F) {
+	seed(f, "completed0")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := DecodeAck(data)
+		if err != nil {
+			return
+		}
+		stable(t, a.Encode(), func(b []byte) ([]byte, error) {
+			again, err := DecodeAck(b)
+			return again.Encode(), err
+		})
+		if a.Record != nil {
+			NewEvent(a.Record, "invoker0", "u", 1)
+		}
+	})
+}
+
+func FuzzDecodePing(f *testing.F) {
+	seed(f, "health")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := DecodePing(data)
+		if err != nil {
+			return
+		}
+		stable(t, g.Encode(), func(b []byte) ([]byte, error) {
+			again, err := DecodePing(b)
+			return again.Encode(), err
+		})
+	})
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	for _, s := range scenarios(f) {
+		for _, doc := range s.Activations {
+			if len(doc) < 4000 {
+				f.Add([]byte(doc))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeRecord(data)
+		if err != nil {
+			return
+		}
+		stable(t, r.Document(1), func(b []byte) ([]byte, error) {
+			again, err := DecodeRecord(b)
+			if err != nil {
+				return nil, err
+			}
+			return again.Document(1), nil
+		})
+	})
+}
+
+func FuzzDecodeAction(f *testing.F) {
+	for _, s := range scenarios(f) {
+		for _, doc := range s.Actions {
+			if len(doc) < 4000 {
+				f.Add([]byte(doc))
+			}
+		}
+	}
+	m := manifest(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := DecodeAction(data, m)
+		if err != nil {
+			return
+		}
+		if a.Exec.Kind == "" || a.Exec.Image == "" {
+			t.Fatalf("nothing to run: %+v", a.Exec)
+		}
+		_, _ = a.Annotations.GPU()
+		_ = a.Annotations.ProvidesAPIKey()
+	})
+}
+
+func FuzzParseManifest(f *testing.F) {
+	f.Add([]byte(testManifest))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := ParseManifest(data, ManifestOptions{})
+		if err != nil {
+			return
+		}
+		for _, r := range m.Runtimes() {
+			if _, ok := m.Runtime(r.Kind); !ok {
+				t.Fatalf("kind %q is listed but not found", r.Kind)
+			}
+		}
+	})
+}
+
+func FuzzCanonical(f *testing.F) {
+	for _, v := range []string{
+		`{"b":1e3,"a":[1.0,-0,1E-7,0.1e-2,1e400],"a":null}`, `"\ud800\u0041\n"`, `{"é":1,"😀":2,"":3}`,
+		"[" + strings.Repeat("[", 998) + strings.Repeat("]", 998) + "]",
+	} {
+		f.Add([]byte(v))
+	}
+	seed(f, "completed0")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out, err := Canonical(data)
+		if err != nil {
+			return
+		}
+		if utf8.Valid(data) && !json.Valid(data) {
+			t.Fatalf("took what is no json: %q", data)
+		}
+		stable(t, out, func(b []byte) ([]byte, error) {
+			again, err := Canonical(b)
+			return again, err
+		})
+		if quoted := quoteHuge(out); !json.Valid(quoted) {
+			t.Fatalf("quoted to no json: %q", quoted)
+		}
+	})
+}
+
+func FuzzParseUserLimits(f *testing.F) {
+	f.Add([]byte(`{"maxActionMemory":512,"maxPayloadSize":"1 MB","storeActivations":false}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := ParseUserLimits(data)
+		if err != nil {
+			return
+		}
+		l.raw = nil
+		if _, err := ParseUserLimits(l.append(nil)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func FuzzParseSize(f *testing.F) {
+	for _, s := range []string{"256 MB", " 1g ", "5B", "9223372036854775807 GB"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n, err := ParseSize(s)
+		if err != nil {
+			return
+		}
+		for _, text := range []string{n.String(), n.Bytes()} {
+			if again, err := ParseSize(text); err != nil || again != n {
+				t.Fatalf("%q: %v, %v", text, again, err)
+			}
+		}
+	})
+}
+
+func FuzzParseImage(f *testing.F) {
+	f.Add("127.0.0.1:1/none/does-not-exist:9")
+	f.Add("name@sha256:0123456789abcdef0123456789abcdef")
+	f.Fuzz(func(t *testing.T, s string) {
+		i, err := ParseImage(s)
+		if err != nil {
+			return
+		}
+		if i.String() != s {
+			t.Fatalf("%q became %q", s, i)
+		}
+	})
+}
+
+func FuzzGPUAnnotation(f *testing.F) {
+	f.Add([]byte(`{"memory":"4 GB","weight":2,"shim":"count","concurrency":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := (Annotations{{GPUAnnotation, data}}).GPU()
+		if err == nil && g != nil && (g.Weight <= 0 || g.Shim == "" || g.Memory < 0) {
+			t.Fatalf("%+v", g)
+		}
+	})
+}
+
+func FuzzUnlock(f *testing.F) {
+	for _, c := range capturedRecords(f) {
+		if c.scenario == "locked-args" && c.Topic == "invoker0" {
+			m, err := DecodeMessage([]byte(c.Value))
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add([]byte(m.Content))
+		}
+	}
+	locked := []LockedArg{{"secret", "aes-256"}, {"obj", "aes-128"}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		content, err := Unlock(data, locked, Keys{AES128: make([]byte, 16), AES256: testKey()})
+		if err == nil && json.Valid(data) && !json.Valid(content) {
+			t.Fatalf("unlocked to no json: %q", content)
+		}
+	})
+}

@@ -1,0 +1,286 @@
+package activation
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+// dropped are the messages that the original could not read either.
+func dropped(value string) bool {
+	return !strings.HasPrefix(value, `{"action"`) || !strings.Contains(value, `"revision"`) ||
+		!strings.Contains(value, `"initArgs"`) || !strings.Contains(value, `"lockedArgs"`)
+}
+
+func TestCapturedMessages(t *testing.T) {
+	values := examples(t, "invoker0")
+	for _, c := range capturedRecords(t) {
+		if c.Topic == "invoker0" && c.whole() {
+			values = append(values, c.Value)
+		}
+	}
+	read := 0
+	for _, value := range values {
+		m, err := DecodeMessage([]byte(value))
+		if dropped(value) {
+			if err == nil {
+				t.Errorf("decoded what the original drops: %s", value)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%v: %s", err, value)
+			continue
+		}
+		read++
+		same(t, string(m.ActivationID), value, string(m.Encode()))
+	}
+	if read < 50 {
+		t.Errorf("read only %d messages", read)
+	}
+}
+
+func TestCapturedAcks(t *testing.T) {
+	values := examples(t, "completed0")
+	for _, c := range capturedRecords(t) {
+		if c.Topic == "completed0" && c.whole() {
+			values = append(values, c.Value)
+		}
+	}
+	kinds := map[AckKind]int{}
+	for _, value := range values {
+		a, err := DecodeAck([]byte(value))
+		if err != nil {
+			t.Errorf("%v: %s", err, value)
+			continue
+		}
+		kinds[a.Kind]++
+		same(t, a.Kind.String(), value, string(a.Encode()))
+		if a.Record != nil && a.Kind == Combined && a.SystemError != a.Record.Response.SystemError() {
+			t.Errorf("isSystemError %v, status %d", a.SystemError, a.Record.Response.StatusCode)
+		}
+	}
+	for _, k := range []AckKind{Result, Completion, Combined} {
+		if kinds[k] < 10 {
+			t.Errorf("only %d acks of kind %s", kinds[k], k)
+		}
+	}
+}
+
+func TestCapturedPings(t *testing.T) {
+	for _, value := range examples(t, "health") {
+		g, err := DecodePing([]byte(value))
+		if err != nil {
+			t.Errorf("%v: %s", err, value)
+			continue
+		}
+		same(t, "ping", value, string(g.Encode()))
+	}
+}
+
+// finished collects the records of every scenario, from acks and documents.
+func finished(t *testing.T) map[ID]*Record {
+	records := map[ID]*Record{}
+	for _, s := range scenarios(t) {
+		for _, doc := range s.Activations {
+			if strings.Contains(string(doc), cut) || !strings.Contains(string(doc), "entityType") {
+				continue
+			}
+			r, err := DecodeRecord(doc)
+			if err != nil {
+				t.Errorf("%s: %v", s.name, err)
+				continue
+			}
+			records[r.ActivationID] = r
+		}
+	}
+	for _, c := range capturedRecords(t) {
+		if c.Topic != "completed0" || !c.whole() {
+			continue
+		}
+		if a, err := DecodeAck([]byte(c.Value)); err == nil && a.Record != nil {
+			records[a.ActivationID] = a.Record
+		}
+	}
+	return records
+}
+
+// TestCapturedEvents makes the event of every captured record that has one.
+func TestCapturedEvents(t *testing.T) {
+	records := finished(t)
+	compared := 0
+	for _, c := range capturedRecords(t) {
+		if c.Topic != "events" || !strings.Contains(c.Value, `"eventType":"Activation"`) {
+			continue
+		}
+		var e struct {
+			Body           struct{ ActivationID ID }
+			Source, UserID string
+			Timestamp      int64
+		}
+		if err := json.Unmarshal([]byte(c.Value), &e); err != nil {
+			t.Fatal(err)
+		}
+		r := records[e.Body.ActivationID]
+		if r == nil {
+			continue
+		}
+		made, ok := NewEvent(r, e.Source, e.UserID, e.Timestamp)
+		if !ok {
+			t.Errorf("%s: no event", c.scenario)
+			continue
+		}
+		compared++
+		same(t, c.scenario, c.Value, string(made.Encode()))
+	}
+	if compared < 50 {
+		t.Errorf("compared only %d events", compared)
+	}
+}
+
+// TestCapturedDocuments reads every stored record and writes it again.
+func TestCapturedDocuments(t *testing.T) {
+	compared := 0
+	for _, s := range scenarios(t) {
+		for id, doc := range s.Activations {
+			if strings.Contains(string(doc), cut) || !strings.Contains(string(doc), "entityType") {
+				continue
+			}
+			var stored struct {
+				Rev     string `json:"_rev"`
+				Updated int64
+			}
+			if err := json.Unmarshal(doc, &stored); err != nil {
+				t.Fatal(err)
+			}
+			r, err := DecodeRecord(doc)
+			if err != nil {
+				t.Errorf("%s %s: %v", s.name, id, err)
+				continue
+			}
+			want := strings.Replace(canonical(t, doc), `"_rev":"`+stored.Rev+`",`, "", 1)
+			compared++
+			same(t, s.name, want, canonical(t, r.Document(stored.Updated)))
+		}
+	}
+	if compared < 50 {
+		t.Errorf("compared only %d documents", compared)
+	}
+}
+
+// TestCapturedBulkDocs compares documents with what the original sent, byte
+// for byte. The one that CouchDB refused differs in the number it refused.
+func TestCapturedBulkDocs(t *testing.T) {
+	data, err := os.ReadFile(goldenDir + "/http/couchdb-invoker.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for line := range strings.Lines(string(data)) {
+		doc, ok := strings.CutPrefix(line, `{"docs":[`)
+		if !ok {
+			continue
+		}
+		doc = strings.TrimSuffix(strings.TrimSpace(doc), "]}")
+		var stored struct{ Updated int64 }
+		doc = strings.Replace(doc, `"g":1E+400`, `"g":"1E+400"`, 1)
+		if err := json.Unmarshal([]byte(doc), &stored); err != nil {
+			t.Fatal(err)
+		}
+		r, err := DecodeRecord([]byte(doc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		compared++
+		same(t, "document", doc, string(r.Document(stored.Updated)))
+	}
+	if compared != 2 {
+		t.Errorf("compared %d documents, want 2", compared)
+	}
+}
+
+// TestCapturedNumbers sends the answer of the number scenario through the
+// printer and compares it with the result that the original acked and with
+// what it tried to store.
+func TestCapturedNumbers(t *testing.T) {
+	var answer, acked string
+	for _, c := range capturedRecords(t) {
+		if c.scenario != "result-numbers" {
+			continue
+		}
+		switch c.Topic {
+		case "invoker0":
+			m, err := DecodeMessage([]byte(c.Value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var content struct{ Raw string }
+			if err := json.Unmarshal(m.Content, &content); err != nil {
+				t.Fatal(err)
+			}
+			answer = content.Raw
+		case "completed0":
+			a, err := DecodeAck([]byte(c.Value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			acked = string(a.Record.Response.Result)
+			if n := UTF16Length(answer); n != *a.Record.Response.Size {
+				t.Errorf("size %d, want %d", n, *a.Record.Response.Size)
+			}
+		}
+	}
+	same(t, "result", acked, canonical(t, []byte(answer)))
+	r := Record{Namespace: "guest", Response: Response{Result: json.RawMessage(acked)}}
+	if doc := string(r.Document(1)); !strings.Contains(doc, `"g":"1E+400"`) || !strings.Contains(doc, `"b":1E+3`) {
+		t.Errorf("document: %s", doc)
+	}
+}
+
+// TestCapturedActions decodes every stored action and checks its exec against
+// what the document says.
+func TestCapturedActions(t *testing.T) {
+	m := manifest(t)
+	decoded := 0
+	for _, s := range scenarios(t) {
+		for id, doc := range s.Actions {
+			if doc[0] != '{' {
+				continue // captured with its attachment, as MIME parts
+			}
+			var stored struct {
+				EntityType string
+				Exec       struct {
+					Kind string
+					Code json.RawMessage
+				}
+			}
+			if err := json.Unmarshal(doc, &stored); err != nil {
+				t.Fatal(err)
+			}
+			a, err := DecodeAction(doc, m)
+			if stored.EntityType != "action" || stored.Exec.Kind == "sequence" {
+				if err == nil {
+					t.Errorf("%s %s: decoded", s.name, id)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s %s: %v", s.name, id, err)
+				continue
+			}
+			decoded++
+			if a.Exec.Kind != stored.Exec.Kind || a.FQN() != a.ID || a.Rev == "" {
+				t.Errorf("%s %s: %+v", s.name, id, a)
+			}
+			inName := bytes.Contains(stored.Exec.Code, []byte("mem:"))
+			if inName != (a.Exec.HasCode && a.Exec.Attachment == nil) {
+				t.Errorf("%s %s: code in name %v, exec %+v", s.name, id, inName, a.Exec)
+			}
+		}
+	}
+	if decoded < 25 {
+		t.Errorf("decoded only %d actions", decoded)
+	}
+}
