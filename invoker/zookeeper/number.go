@@ -1,0 +1,43 @@
+package zookeeper
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+var errNumber = errors.New("not a number that an invoker can have")
+
+// encodeID writes an id as the fewest bytes of two's complement, big end
+// first: what BigInt.toByteArray gives. 127 is 7f, 128 is 00 80.
+func encodeID(id int) []byte {
+	var wide [8]byte
+	binary.BigEndian.PutUint64(wide[:], uint64(id))
+	b := wide[:]
+	// A leading zero may go when the next byte does not start with a one.
+	for len(b) > 1 && b[0] == 0 && b[1] < 0x80 {
+		b = b[1:]
+	}
+	return b
+}
+
+// decodeID reads what encodeID writes, and forms that are longer than needed.
+func decodeID(b []byte) (int, error) {
+	if len(b) == 0 || len(b) > 8 || b[0] >= 0x80 {
+		return 0, errNumber
+	}
+	n := uint64(0)
+	for _, one := range b {
+		n = n<<8 | uint64(one)
+	}
+	if n > math.MaxInt32 {
+		return 0, errNumber
+	}
+	return int(n), nil
+}
+
+// encodeCounter writes the counter as Curator's SharedCount does: four bytes,
+// big end first.
+func encodeCounter(n int) []byte {
+	return binary.BigEndian.AppendUint32(nil, uint32(int32(n)))
+}

@@ -1,0 +1,52 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func ptr(n int) *int { return &n }
+
+func TestAssignRefusesBadRequests(t *testing.T) {
+	for _, tt := range []struct {
+		r    Request
+		want string
+	}{
+		{Request{Hosts: "h:1", Name: ""}, "not usable"},
+		{Request{Hosts: "h:1", Name: "a/b"}, "not usable"},
+		{Request{Hosts: "h:1", Name: ".."}, "not usable"},
+		{Request{Hosts: "h:1", Name: "a\x00"}, "not usable"},
+		{Request{Hosts: "", Name: "a"}, "expected host:port"},
+		{Request{Hosts: ":2181", Name: "a"}, "expected host:port"},
+		{Request{Hosts: "h:", Name: "a"}, "expected host:port"},
+		{Request{Hosts: "h:1", Name: "a", Overwrite: ptr(-1)}, "expected an integer"},
+	} {
+		if _, err := Assign(t.Context(), tt.r); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", tt.r, err, tt.want)
+		}
+	}
+}
+
+// Nobody listens: Assign says so once and leaves with its context.
+func TestAssignEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	var log strings.Builder
+	_, err = Assign(ctx, Request{Hosts: l.Addr().String(), Name: "a", Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if n := strings.Count(log.String(), "cannot be reached"); n > 1 {
+		t.Errorf("said %d times:\n%s", n, log.String())
+	}
+}
