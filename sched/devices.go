@@ -21,7 +21,7 @@ func (d *device) free() int {
 	if d.leaving {
 		return 0
 	}
-	return max(0, d.tokens-d.reserved-d.items.n)
+	return max(0, d.tokens-d.reserved-int(d.items.n))
 }
 
 // AddDevice brings a device with its tokens D. A device that is leaving comes

@@ -4,7 +4,7 @@ import "time"
 
 // Done returns the token of a finished item and learns from what it used.
 func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
-	i, f := s.take(now, id)
+	i, f := s.end(now, id)
 	service := int64(min(max(used.Service, 0), limit))
 	setup := int64(min(max(used.Setup, 0), limit))
 	s.learn(f, service)
@@ -12,8 +12,9 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 		if s.cfg.CountSetup {
 			service += setup
 		}
-		s.correct(f, &s.items.all[i], service)
+		s.correct(f, s.items.flightOf(i), service)
 	}
+	s.items.land(i)
 	s.items.release(i)
 	s.rest(f)
 	s.settle(f)
@@ -22,9 +23,9 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 // Undo returns the token, takes the charge back and puts the item at the head
 // of its flow again.
 func (s *Scheduler) Undo(now time.Duration, id uint64) {
-	i, f := s.take(now, id)
-	s.refund(f, i)
-	s.items.all[i].inFlight = false
+	i, f := s.end(now, id)
+	s.refund(f, s.items.flightOf(i))
+	s.items.land(i)
 	s.items.putBack(&f.queue, i)
 	s.queued++
 	s.gained(f)
@@ -32,22 +33,22 @@ func (s *Scheduler) Undo(now time.Duration, id uint64) {
 
 // Abandon returns the token, takes the charge back and forgets the item.
 func (s *Scheduler) Abandon(now time.Duration, id uint64) {
-	i, f := s.take(now, id)
-	s.refund(f, i)
+	i, f := s.end(now, id)
+	s.refund(f, s.items.flightOf(i))
+	s.items.land(i)
 	s.items.release(i)
 	s.rest(f)
 	s.settle(f)
 }
 
-// take ends an item's flight and gives its token back.
-func (s *Scheduler) take(now time.Duration, id uint64) (int32, *flow) {
+// end gives the token of an item in flight back.
+func (s *Scheduler) end(now time.Duration, id uint64) (int32, *flow) {
 	s.clock(now)
-	i, ok := s.items.byID.find(id)
-	if !ok || !s.items.all[i].inFlight {
+	i, ok := s.items.find(id)
+	if !ok || s.items.all[i].flight == none {
 		panic("sched: item is not in flight")
 	}
-	it := &s.items.all[i]
-	f, d := s.flows[it.flow], s.keys[it.device]
+	f, d := s.flows[s.items.all[i].flow], s.keys[s.items.flightOf(i).device]
 	s.items.unlink(&d.items, i)
 	f.inFlight--
 	s.inFlight--
@@ -75,21 +76,20 @@ const leastEstimate = int64(time.Microsecond)
 // correct charges what was used instead of what was expected. Virtual time
 // does not fall below global virtual time by it, or what is backlogged would
 // move that back, and the lead does not grow beyond T by it.
-func (s *Scheduler) correct(f *flow, it *item, service int64) {
-	ratio := float64(service)/float64(it.basis) - 1
-	own, above := int64(ratio*float64(it.charge)), int64(ratio*float64(it.above))
+func (s *Scheduler) correct(f *flow, fl *flight, service int64) {
+	ratio := float64(service)/float64(fl.basis) - 1
+	own, above := int64(ratio*float64(fl.charge)), int64(ratio*float64(fl.above))
 	g := f.group
 	f.vt = s.clamp(f.vt, own, g.level.gvt)
 	g.vt = s.clamp(g.vt, above, s.root.gvt)
 	s.moved(f)
 }
 
-// refund takes the charge of an item back.
-func (s *Scheduler) refund(f *flow, i int32) {
-	it := &s.items.all[i]
+// refund takes the charge of a flight back.
+func (s *Scheduler) refund(f *flow, fl *flight) {
 	g := f.group
-	f.vt = s.clamp(f.vt, -it.charge, g.level.gvt)
-	g.vt = s.clamp(g.vt, -it.above, s.root.gvt)
+	f.vt = s.clamp(f.vt, -fl.charge, g.level.gvt)
+	g.vt = s.clamp(g.vt, -fl.above, s.root.gvt)
 	s.rules.undone(s, f)
 	s.moved(f)
 }

@@ -46,7 +46,7 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 		}
 		a := s.look(f, d)
 		r.Devices = append(r.Devices, DeviceReason{
-			Device: d.index, Tokens: d.tokens, InFlight: d.items.n, Free: d.free(), Facts: a,
+			Device: d.index, Tokens: d.tokens, InFlight: int(d.items.n), Free: d.free(), Facts: a,
 		})
 		fits = fits || a.Fits && d.free() > 0
 	}

@@ -11,43 +11,39 @@ const (
 	throttled                 // backlogged, more than T ahead
 )
 
-// flow is everything known of one flow.
+// flow is everything known of one flow, what each event needs first.
 type flow struct {
-	id     FlowID
-	slot   int32
-	group  *group
-	serial int64 // order of creation: breaks ties of virtual time
-
-	vt       int64
-	weight   float64
-	queue    list
-	inFlight int
-	standing standing
-	ordered  bool  // is in the order index
+	slot     int32
 	class    int32 // in the order index
-
+	group    *group
+	vt       int64
+	serial   int64 // order of creation: breaks ties of virtual time
+	queue    list
+	inFlight int32
+	standing standing
+	ordered  bool // is in the order index
+	arrived  bool
+	idle     bool // empty, nothing in flight: in the ttl or the inactive heap
+	expired  bool // idle for longer than its TTL
+	stale    bool // setup is to be asked again
+	holding  bool
+	dirty    bool
+	reported State
+	last     Rule
+	batch    int32 // batch: how many more of its queue belong to the batch
+	weight   float64
 	estimate int64 // mean service, 0 before the first completion
 	served   uint64
-	service  int64 // summed
-	waited   int64 // summed over grants
-	arrived  bool
 	lastSeen int64 // last arrival
 	iat      int64 // smoothed, 0 before the second arrival
 
-	idle      bool // empty, nothing in flight: in the ttl or the inactive heap
-	expired   bool // idle for longer than its TTL
+	id        FlowID
+	service   int64 // summed
+	waited    int64 // summed over grants
+	lastAt    int64
 	setup     int64
-	stale     bool  // setup is to be asked again
 	heldSince int64 // when waiting began for the present head
-	holding   bool
-	deficit   int64 // paella: credit it has when not queued, else its offset
-	batch     int   // batch: how many more of its queue belong to the batch
-
-	last   Rule
-	lastAt int64
-
-	reported State
-	dirty    bool
+	deficit   int64 // paella: its offset from what all earned; when not queued the deficit
 }
 
 // state is the flow's own standing, without its namespace's.

@@ -4,28 +4,33 @@ import "math/bits"
 
 // ids finds an item's index by its id: open addressing with linear probing.
 // A Go map would do, but it allocates now and then under steady insertion and
-// deletion of ever new keys.
+// deletion of ever new keys. A cell holds half of the hash; the id itself is
+// compared in the item, which whoever looks it up needs next anyway.
 type ids struct {
 	cell []idCell // a power of two, at most half full
 	n    int
 }
 
 type idCell struct {
-	id   uint64
+	hash uint32
 	item int32 // index+1, 0 for a free cell
 }
 
-func (t *ids) home(id uint64) int {
-	return int((id * 0x9e3779b97f4a7c15) >> (64 - bits.Len(uint(len(t.cell)-1))))
+func hashID(id uint64) uint32 { return uint32((id * 0x9e3779b97f4a7c15) >> 32) }
+
+func (t *ids) home(hash uint32) int {
+	return int(hash >> (32 - bits.Len32(uint32(len(t.cell)-1))))
 }
 
-func (t *ids) find(id uint64) (int32, bool) {
+// find gives the item of all with this id.
+func (t *ids) find(all []item, id uint64) (int32, bool) {
 	if t.n == 0 {
 		return 0, false
 	}
-	for i := t.home(id); t.cell[i].item != 0; i = (i + 1) & (len(t.cell) - 1) {
-		if t.cell[i].id == id {
-			return t.cell[i].item - 1, true
+	hash := hashID(id)
+	for i := t.home(hash); t.cell[i].item != 0; i = (i + 1) & (len(t.cell) - 1) {
+		if c := t.cell[i]; c.hash == hash && all[c.item-1].id == id {
+			return c.item - 1, true
 		}
 	}
 	return 0, false
@@ -36,11 +41,15 @@ func (t *ids) put(id uint64, item int32) {
 	if 2*(t.n+1) > len(t.cell) {
 		t.grow()
 	}
-	i := t.home(id)
+	t.insert(idCell{hashID(id), item + 1})
+}
+
+func (t *ids) insert(c idCell) {
+	i := t.home(c.hash)
 	for t.cell[i].item != 0 {
 		i = (i + 1) & (len(t.cell) - 1)
 	}
-	t.cell[i] = idCell{id, item + 1}
+	t.cell[i] = c
 	t.n++
 }
 
@@ -49,16 +58,17 @@ func (t *ids) grow() {
 	t.cell, t.n = make([]idCell, max(16, 2*len(old))), 0
 	for _, c := range old {
 		if c.item != 0 {
-			t.put(c.id, c.item-1)
+			t.insert(c)
 		}
 	}
 }
 
-// drop takes an id out and closes the gap, so that no probe ends too early.
-func (t *ids) drop(id uint64) {
+// drop takes an item's id out and closes the gap, so that no probe ends too
+// early.
+func (t *ids) drop(id uint64, item int32) {
 	mask := len(t.cell) - 1
-	i := t.home(id)
-	for t.cell[i].id != id || t.cell[i].item == 0 {
+	i := t.home(hashID(id))
+	for t.cell[i].item != item+1 {
 		i = (i + 1) & mask
 	}
 	t.n--
@@ -69,7 +79,7 @@ func (t *ids) drop(id uint64) {
 				return
 			}
 			// A cell may move into the gap if its home is not in (gap, i].
-			if (i-t.home(t.cell[i].id))&mask >= (i-gap)&mask {
+			if (i-t.home(t.cell[i].hash))&mask >= (i-gap)&mask {
 				t.cell[gap] = t.cell[i]
 				gap = i
 				break

@@ -1,7 +1,5 @@
 package sched
 
-import "time"
-
 // item is one invocation, queued or in flight. Items live in one slice without
 // pointers, so that a long backlog costs the garbage collector nothing.
 type item struct {
@@ -12,13 +10,16 @@ type item struct {
 	flow    int32 // slot
 	prev    int32 // in its flow's queue, or among those in flight on its device
 	next    int32
+	flight  int32 // index of its flight, none while queued
+}
 
-	// From the grant on.
-	inFlight bool
-	device   int32 // position key of the device
+// flight is what a grant adds to an item. It lies apart because of the many
+// items queued only few are in flight.
+type flight struct {
+	device   int32 // key of the device
 	granted  int64
 	setup    int64 // as View expected it
-	estimate int64 // what the charge was computed from
+	estimate int64 // service expected
 	basis    int64 // service that the charge stands for
 	charge   int64 // to the flow
 	above    int64 // to its namespace
@@ -27,40 +28,65 @@ type item struct {
 const none int32 = -1
 
 // list is a doubly linked list of items through prev and next.
-type list struct {
-	head, tail int32
-	n          int
-}
+type list struct{ head, tail, n int32 }
 
 func emptyList() list { return list{none, none, 0} }
 
-// items is the store of all items with their free slots.
+// items is the store of all items and flights with their free places.
 type items struct {
-	all  []item
-	free []int32
-	byID ids
+	all       []item
+	spare     []int32
+	flights   []flight
+	spareAway []int32
+	byID      ids
 }
 
-func (s *items) add(it Item, seq int64, now time.Duration) int32 {
-	if _, ok := s.byID.find(it.ID); ok {
+func (s *items) find(id uint64) (int32, bool) { return s.byID.find(s.all, id) }
+
+func (s *items) add(it Item, seq, now int64, flow int32) int32 {
+	if _, ok := s.find(it.ID); ok {
 		panic("sched: item enqueued twice")
 	}
-	var i int32
-	if n := len(s.free); n > 0 {
-		i, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		i = int32(len(s.all))
-		s.all = append(s.all, item{})
-	}
+	i := take(&s.all, &s.spare)
 	cost := min(max(it.Cost, 0), limit)
-	s.all[i] = item{id: it.ID, seq: seq, arrival: int64(now), cost: int64(cost), prev: none, next: none}
+	s.all[i] = item{
+		id: it.ID, seq: seq, arrival: now, cost: int64(cost),
+		flow: flow, prev: none, next: none, flight: none,
+	}
 	s.byID.put(it.ID, i)
 	return i
 }
 
+// depart gives item i a flight.
+func (s *items) depart(i int32) *flight {
+	k := take(&s.flights, &s.spareAway)
+	s.all[i].flight = k
+	return &s.flights[k]
+}
+
+// land ends the flight of item i.
+func (s *items) land(i int32) {
+	s.spareAway = append(s.spareAway, s.all[i].flight)
+	s.all[i].flight = none
+}
+
+func (s *items) flightOf(i int32) *flight { return &s.flights[s.all[i].flight] }
+
 func (s *items) release(i int32) {
-	s.byID.drop(s.all[i].id)
-	s.free = append(s.free, i)
+	s.byID.drop(s.all[i].id, i)
+	s.spare = append(s.spare, i)
+}
+
+// take gives the index of a free place, growing all when there is none.
+func take[E any](all *[]E, spare *[]int32) int32 {
+	if n := len(*spare); n > 0 {
+		i := (*spare)[n-1]
+		*spare = (*spare)[:n-1]
+		return i
+	}
+	var e E
+	*all = append(*all, e)
+	return int32(len(*all) - 1)
 }
 
 // append puts item i at the end of l.

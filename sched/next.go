@@ -102,8 +102,9 @@ func (s *Scheduler) look(f *flow, d *device) Facts {
 func (s *Scheduler) grant(f *flow, d *device, facts Facts, impatient bool) Choice {
 	i := f.queue.head
 	s.items.unlink(&f.queue, i)
-	it := &s.items.all[i]
-	s.fill(it, f, d, facts)
+	it, fl := &s.items.all[i], s.items.depart(i)
+	s.price(fl, f, it.cost, facts)
+	fl.device, fl.granted = d.key, s.now
 	f.inFlight++
 	f.waited += s.now - it.arrival
 	f.holding = false
@@ -116,32 +117,30 @@ func (s *Scheduler) grant(f *flow, d *device, facts Facts, impatient bool) Choic
 		f.last = RulePatience
 	}
 	s.chosen[f.last]++
-	s.charge(f, it.charge, it.above)
+	s.charge(f, fl.charge, fl.above)
 	s.markStale(f)
 	s.lost(f)
 	return Choice{
 		Item: it.id, Flow: f.id, Device: d.index, Facts: facts,
-		Waited: time.Duration(s.now - it.arrival), Charged: time.Duration(it.charge), Rule: f.last,
+		Waited: time.Duration(s.now - it.arrival), Charged: time.Duration(fl.charge), Rule: f.last,
 	}
 }
 
-// fill notes in the item what the grant cost, to take back or correct later.
-func (s *Scheduler) fill(it *item, f *flow, d *device, facts Facts) {
-	it.inFlight, it.device, it.granted = true, d.key, s.now
-	it.setup, it.estimate = int64(facts.Setup), it.cost
-	if it.estimate == 0 {
-		it.estimate = s.usual(f)
+// price notes in the flight what is expected and what is charged for it, to
+// take back or correct later.
+func (s *Scheduler) price(fl *flight, f *flow, cost int64, facts Facts) {
+	if cost == 0 {
+		cost = s.usual(f)
 	}
-	basis := it.estimate
+	fl.setup, fl.estimate, fl.basis = int64(facts.Setup), cost, cost
 	if s.cfg.CountSetup {
-		basis += it.setup
+		fl.basis += fl.setup
 	}
 	if s.cfg.FixedCharge > 0 {
-		basis = int64(s.cfg.FixedCharge)
+		fl.basis = int64(s.cfg.FixedCharge)
 	}
-	it.basis = basis
-	it.charge = over(basis, f.weight)
-	it.above = over(basis, f.group.weight)
+	fl.charge = over(fl.basis, f.weight)
+	fl.above = over(fl.basis, f.group.weight)
 }
 
 // over divides service by a weight.

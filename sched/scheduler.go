@@ -148,8 +148,7 @@ func (s *Scheduler) Enqueue(now time.Duration, it Item) {
 	f := s.flowOf(it.Flow)
 	s.arrival(f)
 	s.seq++
-	i := s.items.add(it, s.seq, time.Duration(s.now))
-	s.items.all[i].flow = f.slot
+	i := s.items.add(it, s.seq, s.now, f.slot)
 	s.items.append(&f.queue, i)
 	s.queued++
 	s.gained(f)
@@ -169,8 +168,8 @@ func (s *Scheduler) gained(f *flow) {
 // Cancel takes a queued item out; false if it is not queued.
 func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 	s.clock(now)
-	i, ok := s.items.byID.find(id)
-	if !ok || s.items.all[i].inFlight {
+	i, ok := s.items.find(id)
+	if !ok || s.items.all[i].flight != none {
 		return false
 	}
 	f := s.flows[s.items.all[i].flow]

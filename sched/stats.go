@@ -74,7 +74,7 @@ func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
 func (s *Scheduler) figures(f *flow) FlowStats {
 	st := FlowStats{
 		Flow: f.id, State: s.State(f.id), Weight: f.weight,
-		Queued: f.queue.n, InFlight: f.inFlight,
+		Queued: int(f.queue.n), InFlight: int(f.inFlight),
 		VT: time.Duration(f.vt), Lead: time.Duration(f.vt - f.group.level.gvt),
 		Estimate: time.Duration(s.expected(f)), IAT: time.Duration(f.iat), TTL: time.Duration(s.ttl(f)),
 		Served: f.served, Service: time.Duration(f.service), Waited: time.Duration(f.waited),
@@ -119,7 +119,7 @@ func (s *Scheduler) Stats() Stats {
 	}
 	for _, d := range s.devices {
 		st.Devices = append(st.Devices, DeviceStats{
-			Device: d.index, Tokens: d.tokens, Free: d.free(), InFlight: d.items.n,
+			Device: d.index, Tokens: d.tokens, Free: d.free(), InFlight: int(d.items.n),
 			Reserved: d.reserved, Leaving: d.leaving,
 		})
 	}

@@ -33,8 +33,8 @@ func (s *Scheduler) remaining(f *flow) int64 {
 	least := int64(never)
 	for _, d := range s.devices {
 		for i := d.items.head; i != none; i = s.items.all[i].next {
-			if it := &s.items.all[i]; it.flow == f.slot {
-				least = min(least, s.left(it))
+			if s.items.all[i].flow == f.slot {
+				least = min(least, s.left(i))
 			}
 		}
 	}
@@ -42,8 +42,9 @@ func (s *Scheduler) remaining(f *flow) int64 {
 }
 
 // left is the expected time until an item in flight ends, 0 when it is late.
-func (s *Scheduler) left(it *item) int64 {
-	return max(0, it.granted+it.setup+it.estimate-s.now)
+func (s *Scheduler) left(i int32) int64 {
+	fl := s.items.flightOf(i)
+	return max(0, fl.granted+fl.setup+fl.estimate-s.now)
 }
 
 // nearIdle says that an idle container of f waits on a full device, and that
@@ -60,7 +61,7 @@ func (s *Scheduler) nearIdle(f *flow, facts Facts) bool {
 		}
 		token := int64(never)
 		for i := d.items.head; i != none; i = s.items.all[i].next {
-			token = min(token, s.left(&s.items.all[i]))
+			token = min(token, s.left(i))
 		}
 		if token+int64(a.Setup) < int64(facts.Setup) {
 			return true

@@ -1,0 +1,105 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// load holds a policy at a constant backlog: each step a token's item ends, a
+// new one arrives and Next fills the token.
+type load struct {
+	s       *Scheduler
+	flows   []FlowID
+	rng     *rand.Rand
+	now     time.Duration
+	id      uint64
+	running []uint64
+}
+
+// spread is a View that costs nothing: setups from the flow's last letter.
+type spread struct{}
+
+func (spread) Facts(f FlowID, _ int) Facts {
+	return Facts{Setup: time.Duration(f.Function[len(f.Function)-1]) * 10 * time.Millisecond, Fits: true}
+}
+
+func newLoad(tb testing.TB, policy string, flows, queued int) *load {
+	cfg, _ := Defaults(policy)
+	cfg.MaxFlows = 10 * flows
+	l := &load{rng: rand.New(rand.NewPCG(1, 2))}
+	s, err := NewPolicy(policy, cfg, spread{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l.s = s
+	s.AddDevice(0, 0, 2)
+	s.AddDevice(0, 1, 2)
+	for i := range flows {
+		f := FlowID{fmt.Sprintf("namespace-%d", i%100), fmt.Sprintf("package/function-%d", i)}
+		l.flows = append(l.flows, f)
+	}
+	for i := range queued {
+		l.arrive(l.flows[i%flows])
+	}
+	l.fill()
+	return l
+}
+
+func (l *load) arrive(f FlowID) {
+	l.id++
+	l.now += time.Microsecond
+	l.s.Enqueue(l.now, Item{ID: l.id, Flow: f})
+}
+
+func (l *load) fill() {
+	for {
+		c, ok := l.s.Next(l.now)
+		if !ok {
+			return
+		}
+		l.running = append(l.running, c.Item)
+	}
+}
+
+func (l *load) step() {
+	l.now += 10 * time.Millisecond
+	k := l.rng.IntN(len(l.running))
+	id := l.running[k]
+	l.running[k] = l.running[len(l.running)-1]
+	l.running = l.running[:len(l.running)-1]
+	l.s.Done(l.now, id, Usage{Service: time.Duration(1+l.rng.IntN(1999)) * time.Millisecond})
+	l.arrive(l.flows[l.rng.IntN(len(l.flows))])
+	l.fill()
+}
+
+func benchmarkNext(b *testing.B, policy string, flows, queued int) {
+	l := newLoad(b, policy, flows, queued)
+	for range 4 * flows {
+		l.step()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		l.step()
+	}
+}
+
+// BenchmarkNext is one enqueue, one done and one next (two calls, the second
+// finds no token) at 10,000 flows with 100,000 queued.
+func BenchmarkNext(b *testing.B) {
+	for _, p := range Policies() {
+		b.Run(p.Name, func(b *testing.B) { benchmarkNext(b, p.Name, 10_000, 100_000) })
+	}
+}
+
+// BenchmarkNextFlows shows how the cost grows with the number of flows, 100,000
+// items queued over all of them.
+func BenchmarkNextFlows(b *testing.B) {
+	for _, p := range []string{"mqfq-sticky", "sticky-plus"} {
+		for _, n := range []int{10, 100, 1_000, 10_000, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d", p, n), func(b *testing.B) { benchmarkNext(b, p, n, 100_000) })
+		}
+	}
+}
