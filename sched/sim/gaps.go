@@ -1,0 +1,126 @@
+package sim
+
+import "time"
+
+// gaps measures fairness: in each window the difference between the most and
+// the least device time that flows received over their weights. The bound
+// concerns flows backlogged through the whole window; the paper's figure takes
+// all of them.
+type gaps struct {
+	window  time.Duration
+	end     time.Duration   // of the present window
+	before  []time.Duration // service of each function at its start
+	backlog summary         // over flows backlogged through the window
+	all     summary         // over all flows that have arrived
+	series  [][]float64     // seconds per window and function, if kept
+	keep    bool
+	costs   []time.Duration // largest charge of each function
+}
+
+// summary is the mean and the maximum of window gaps, in seconds.
+type summary struct {
+	n   int
+	sum float64
+	max float64
+}
+
+func (s *summary) add(v float64) {
+	s.n++
+	s.sum += v
+	s.max = max(s.max, v)
+}
+
+func (s summary) mean() float64 {
+	if s.n == 0 {
+		return 0
+	}
+	return s.sum / float64(s.n)
+}
+
+func (g *gaps) init(functions int, p Params) {
+	g.window, g.end = p.Window, p.Window
+	g.before = make([]time.Duration, functions)
+	g.costs = make([]time.Duration, functions)
+	g.keep = p.Series
+}
+
+// charged remembers the largest charge of a function, in service units.
+func (g *gaps) charged(fn int32, d time.Duration) { g.costs[fn] = max(g.costs[fn], d) }
+
+// windows closes every window that ends before the next event.
+func (e *engine) windows(next time.Duration) {
+	for e.gaps.end <= next {
+		if e.gaps.end > e.w.Horizon && !e.gaps.keep && e.done == len(e.jobs) {
+			return
+		}
+		e.now = max(e.now, e.gaps.end)
+		for _, d := range e.devices {
+			e.advance(d)
+		}
+		e.closeWindow()
+		e.gaps.end += e.gaps.window
+	}
+}
+
+func (e *engine) closeWindow() {
+	g := &e.gaps
+	start := g.end - g.window
+	var row []float64
+	if g.keep {
+		row = make([]float64, len(e.fns))
+	}
+	lo, hi, n := 0.0, 0.0, 0
+	most := 0.0
+	for i := range e.fns {
+		f := &e.fns[i]
+		weight := f.spec.Weight
+		if weight == 0 {
+			weight = 1
+		}
+		s := (f.service - g.before[i]).Seconds() / weight
+		g.before[i] = f.service
+		if row != nil {
+			row[i] = s
+		}
+		most = max(most, s)
+		if f.queued == 0 || f.backlog > start {
+			continue
+		}
+		if n == 0 || s < lo {
+			lo = s
+		}
+		if n == 0 || s > hi {
+			hi = s
+		}
+		n++
+	}
+	if n > 1 {
+		g.backlog.add(hi - lo)
+	}
+	if g.end <= e.w.Horizon {
+		g.all.add(most) // some flow received nothing, or nearly
+	}
+	if row != nil {
+		g.series = append(g.series, row)
+	}
+}
+
+// bound returns the derived limit on the gap of two backlogged flows in
+// seconds, 2T + (D+1)(ci/wi + cj/wj) with the two largest charged or used
+// costs, D summed over devices and at its maximum.
+func (e *engine) bound() float64 {
+	a, b := 0.0, 0.0
+	for i := range e.fns {
+		c := max(e.gaps.costs[i], e.fns[i].largest).Seconds()
+		if w := e.fns[i].spec.Weight; w > 0 {
+			c /= w
+		}
+		if c > a {
+			a, b = c, a
+		} else if c > b {
+			b = c
+		}
+	}
+	d := float64(e.p.Tokens.Max * e.p.Devices)
+	return 2*e.p.Sched.Overrun.Seconds() + (d+1)*(a+b)
+}

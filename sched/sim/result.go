@@ -1,0 +1,279 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// Latency summarizes times from arrival to completion, in milliseconds.
+type Latency struct {
+	Count int     `json:"count"`
+	Mean  float64 `json:"mean"`
+	P50   float64 `json:"p50"`
+	P99   float64 `json:"p99"`
+	Std   float64 `json:"std"`
+}
+
+// Starts counts measured runs by start kind.
+type Starts struct {
+	GPUWarm  int `json:"gpu-warm"`
+	HostWarm int `json:"host-warm"`
+	Cold     int `json:"cold"`
+	BusyCold int `json:"busy-cold"`
+}
+
+// Total returns how many runs started.
+func (s Starts) Total() int { return s.GPUWarm + s.HostWarm + s.Cold + s.BusyCold }
+
+// ColdShare returns the share of cold starts of both kinds, 0 to 1.
+func (s Starts) ColdShare() float64 {
+	if s.Total() == 0 {
+		return 0
+	}
+	return float64(s.Cold+s.BusyCold) / float64(s.Total())
+}
+
+func (s *Starts) add(k gpu.StartKind) {
+	switch k {
+	case gpu.GPUWarm:
+		s.GPUWarm++
+	case gpu.HostWarm:
+		s.HostWarm++
+	case gpu.Cold:
+		s.Cold++
+	case gpu.BusyCold:
+		s.BusyCold++
+	}
+}
+
+// FunctionResult is one function's part of a result.
+type FunctionResult struct {
+	Name      string  `json:"function"`
+	Namespace string  `json:"namespace"`
+	Weight    float64 `json:"weight"`
+	Latency   Latency `json:"latency"`
+	WaitMean  float64 `json:"waitMean"`  // ms from arrival to token
+	Execution float64 `json:"execution"` // ms from token to completion, mean
+	Starts    Starts  `json:"starts"`
+	Service   float64 `json:"service"` // seconds of device time
+}
+
+// Gap summarizes service gaps per window, in seconds.
+type Gap struct {
+	Windows int     `json:"windows"`
+	Mean    float64 `json:"mean"`
+	Max     float64 `json:"max"`
+}
+
+// Result is what one run measured. Times are milliseconds unless said
+// otherwise.
+type Result struct {
+	Workload string `json:"workload"`
+	Policy   string `json:"policy"`
+	// Offered is the load asked for, 1 being one device kept busy by warm
+	// runs one at a time. Capacity is the most the server could do on this
+	// scale.
+	Offered  float64 `json:"offeredLoad"`
+	Capacity float64 `json:"capacity"`
+
+	Arrivals   int    `json:"arrivals"`
+	Completed  int    `json:"completed"`
+	Unfinished int    `json:"unfinished"`
+	Note       string `json:"note,omitempty"`
+
+	// Latency is over all measured activations, so its mean is the paper's
+	// weighted average. Unfinished ones count with their age at the end.
+	Latency Latency `json:"latency"`
+	// FunctionMean is the mean over functions of their mean latency, each
+	// function counting the same; FunctionVariance is the variance between
+	// those means and WithinVariance the mean variance within a function,
+	// both in seconds squared.
+	FunctionMean     float64 `json:"functionMean"`
+	FunctionVariance float64 `json:"functionVariance"`
+	WithinVariance   float64 `json:"withinVariance"`
+
+	WaitMean    float64 `json:"waitMean"`
+	Execution   float64 `json:"execution"`
+	Starts      Starts  `json:"starts"`
+	ColdShare   float64 `json:"coldShare"`
+	Utilization float64 `json:"utilization"` // share of device time with a run
+
+	GapBacklogged Gap     `json:"gapBacklogged"`
+	GapAll        Gap     `json:"gapAll"`
+	GapBound      float64 `json:"gapBound"` // seconds
+
+	// LowerBound is the mean latency that no scheduler can beat: everything
+	// warm, the future known, shortest remaining work first.
+	LowerBound float64 `json:"lowerBound"`
+
+	Decisions    int     `json:"decisions"`
+	DecisionNano float64 `json:"decisionNs,omitempty"` // enqueue, next and done of one activation
+
+	End       float64          `json:"end"` // seconds simulated
+	Functions []FunctionResult `json:"functions"`
+
+	// Series is each window's service by function, in seconds, when kept.
+	Series [][]float64 `json:"series,omitempty"`
+}
+
+// tally collects one group of activations.
+type tally struct {
+	latency []float64
+	wait    float64
+	exec    float64
+	granted int
+	starts  Starts
+}
+
+func (t *tally) add(e *engine, j int) (measured bool) {
+	a, job := e.w.Arrivals[j], &e.jobs[j]
+	if a.At < e.p.Warmup || j >= e.arrived {
+		return false
+	}
+	end := job.ended
+	if job.phase != finished {
+		end = e.now
+	}
+	t.latency = append(t.latency, millis(end-a.At))
+	if job.phase == queued {
+		t.wait += millis(e.now - a.At)
+		return true
+	}
+	t.granted++
+	t.wait += millis(job.granted - a.At)
+	t.starts.add(job.kind)
+	t.exec += millis(end - job.granted)
+	return true
+}
+
+func (e *engine) result() *Result {
+	for _, d := range e.devices {
+		e.advance(d)
+	}
+	var all tally
+	per := make([]tally, len(e.fns))
+	for j := range e.jobs {
+		if all.add(e, j) {
+			per[e.jobs[j].fn].add(e, j)
+		}
+	}
+	r := &Result{
+		Workload: e.w.Name, Policy: e.p.Policy,
+		Offered: e.w.Load(), Capacity: Capacity(e.p),
+		Arrivals: len(e.jobs), Completed: e.done, Unfinished: len(e.jobs) - e.done,
+		Latency: summarize(all.latency), Starts: all.starts, ColdShare: all.starts.ColdShare(),
+		WaitMean: share(all.wait, len(all.latency)), Execution: share(all.exec, all.granted),
+		GapBacklogged: e.gaps.backlog.gap(), GapAll: e.gaps.all.gap(), GapBound: e.bound(),
+		LowerBound: LowerBound(e.w, e.p),
+		Decisions:  e.cost.decisions, End: e.now.Seconds(), Series: e.gaps.series,
+	}
+	e.perFunction(r, per)
+	e.rates(r)
+	r.Note = note(r)
+	return r
+}
+
+func (s summary) gap() Gap { return Gap{Windows: s.n, Mean: s.mean(), Max: s.max} }
+
+func (e *engine) rates(r *Result) {
+	if e.now > 0 {
+		var active time.Duration
+		for _, d := range e.devices {
+			active += d.active
+		}
+		r.Utilization = active.Seconds() / e.now.Seconds() / float64(len(e.devices))
+	}
+	if e.p.Clock != nil && e.done > 0 {
+		r.DecisionNano = float64(e.cost.total) / float64(e.done)
+	}
+}
+
+func (e *engine) perFunction(r *Result, per []tally) {
+	var means []float64
+	for i := range e.fns {
+		f, t := &e.fns[i], &per[i]
+		weight := f.spec.Weight
+		if weight == 0 {
+			weight = 1
+		}
+		fr := FunctionResult{
+			Name: f.flow.Function, Namespace: f.flow.Namespace, Weight: weight,
+			Latency: summarize(t.latency), WaitMean: share(t.wait, len(t.latency)),
+			Execution: share(t.exec, t.granted), Starts: t.starts, Service: f.service.Seconds(),
+		}
+		r.Functions = append(r.Functions, fr)
+		if fr.Latency.Count > 0 {
+			means = append(means, fr.Latency.Mean)
+			r.WithinVariance += fr.Latency.Std * fr.Latency.Std / 1e6
+		}
+	}
+	s := summarize(means)
+	r.FunctionMean, r.FunctionVariance = s.Mean, s.Std*s.Std/1e6
+	r.WithinVariance = share(r.WithinVariance, len(means))
+}
+
+// note says in words when the workload could not be served.
+func note(r *Result) string {
+	switch {
+	case r.Offered > r.Capacity:
+		return fmt.Sprintf("cannot be served: the offered load %.2f exceeds the capacity %.2f; %d of %d activations were left at the horizon",
+			r.Offered, r.Capacity, r.Unfinished, r.Arrivals)
+	case r.Unfinished > 0:
+		return fmt.Sprintf("not served in time: %d of %d activations were left at the horizon; they count with their age",
+			r.Unfinished, r.Arrivals)
+	}
+	return ""
+}
+
+// Capacity returns the most warm work that a server's devices do per second:
+// 1 is one device that takes one run at a time.
+func Capacity(p Params) float64 {
+	best := 0.0
+	for k := 1; k <= p.Tokens.Max; k++ {
+		best = max(best, p.Interference.Throughput(k))
+	}
+	return best * float64(p.Devices)
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func share(sum float64, n int) float64 {
+	if n == 0 {
+		return 0
+	}
+	return sum / float64(n)
+}
+
+// summarize sorts v in place.
+func summarize(v []float64) Latency {
+	if len(v) == 0 {
+		return Latency{}
+	}
+	slices.Sort(v)
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	mean := sum / float64(len(v))
+	sq := 0.0
+	for _, x := range v {
+		sq += (x - mean) * (x - mean)
+	}
+	return Latency{
+		Count: len(v), Mean: mean, P50: quantile(v, 0.5), P99: quantile(v, 0.99),
+		Std: math.Sqrt(sq / float64(len(v))),
+	}
+}
+
+// quantile returns the value at rank ceil(q n) of sorted values.
+func quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	i := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return sorted[max(0, min(i, len(sorted)-1))]
+}

@@ -1,0 +1,143 @@
+// Package sim is a discrete-event simulator of one GPU server. It answers what
+// a scheduling policy costs and wins on a workload, without a GPU.
+//
+// It holds no rule of its own: every choice of a flow is made by package
+// sched, every choice about containers, device memory and tokens by package
+// gpu, the same code that the invoker runs. What it adds is the world around
+// them: arrivals, container starts, transfers, interference between runs, and
+// the measuring. A run is a function of its workload and parameters; nothing
+// depends on the clock, on goroutines or on map order.
+//
+// The package starts goroutines only in RunAll, which waits for them.
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// Function is what the simulator knows of a function and the policy does not:
+// its true costs on an idle device.
+type Function struct {
+	Name      string
+	Namespace string        // empty means DefaultNamespace
+	Warm      time.Duration // a run in a live container with its memory on the device
+	Cold      time.Duration // the same in a new container, without starting that container
+	Memory    int64         // bytes on the device
+	Weight    float64       // share in fair queueing; 0 means 1
+}
+
+// DefaultNamespace is the namespace of functions that name none.
+const DefaultNamespace = "sim"
+
+// Flow returns the function's flow.
+func (f Function) Flow() sched.FlowID {
+	ns := f.Namespace
+	if ns == "" {
+		ns = DefaultNamespace
+	}
+	return sched.FlowID{Namespace: ns, Function: f.Name}
+}
+
+// Arrival is one activation.
+type Arrival struct {
+	At       time.Duration
+	Function int32         // index in Workload.Functions
+	Work     time.Duration // its own warm time; 0 means the function's
+}
+
+// Workload is a set of functions and their arrivals in order of time.
+type Workload struct {
+	Name      string
+	Functions []Function
+	Arrivals  []Arrival
+	Horizon   time.Duration // arrivals lie in [0, Horizon]
+}
+
+// Work returns an arrival's warm time.
+func (w *Workload) Work(a Arrival) time.Duration {
+	if a.Work > 0 {
+		return a.Work
+	}
+	return w.Functions[a.Function].Warm
+}
+
+// Load returns the offered load: warm time asked for over the time it is asked
+// in, so that 1 keeps one device busy without a single cold start when it
+// takes one run at a time.
+func (w *Workload) Load() float64 {
+	if w.Horizon <= 0 {
+		return 0
+	}
+	var sum float64
+	for _, a := range w.Arrivals {
+		sum += w.Work(a).Seconds()
+	}
+	return sum / w.Horizon.Seconds()
+}
+
+// Limits on what a workload may hold. They keep an absurd input from taking
+// the machine's memory before anybody sees an error.
+const (
+	MaxFunctions = 200_000
+	MaxArrivals  = 20_000_000
+	maxTime      = 366 * 24 * time.Hour
+	maxCost      = 24 * time.Hour
+)
+
+// Validate names what cannot be simulated.
+func (w *Workload) Validate() error {
+	switch {
+	case len(w.Functions) == 0:
+		return fmt.Errorf("workload %s: no functions", w.Name)
+	case len(w.Arrivals) == 0:
+		return fmt.Errorf("workload %s: no arrivals", w.Name)
+	case len(w.Functions) > MaxFunctions:
+		return fmt.Errorf("workload %s: %d functions, more than %d", w.Name, len(w.Functions), MaxFunctions)
+	case len(w.Arrivals) > MaxArrivals:
+		return fmt.Errorf("workload %s: %d arrivals, more than %d", w.Name, len(w.Arrivals), MaxArrivals)
+	case w.Horizon <= 0 || w.Horizon > maxTime:
+		return fmt.Errorf("workload %s: horizon %v: must be above 0 and at most %v", w.Name, w.Horizon, maxTime)
+	}
+	for i := range w.Functions {
+		if err := w.Functions[i].validate(); err != nil {
+			return fmt.Errorf("workload %s: %w", w.Name, err)
+		}
+	}
+	return w.checkArrivals()
+}
+
+func (w *Workload) checkArrivals() error {
+	last := time.Duration(0)
+	for i, a := range w.Arrivals {
+		switch {
+		case a.At < last || a.At > w.Horizon:
+			return fmt.Errorf("workload %s: arrival %d at %v: must lie within %v and %v", w.Name, i, a.At, last, w.Horizon)
+		case a.Function < 0 || int(a.Function) >= len(w.Functions):
+			return fmt.Errorf("workload %s: arrival %d: no function %d", w.Name, i, a.Function)
+		case a.Work < 0 || a.Work > maxCost:
+			return fmt.Errorf("workload %s: arrival %d: work %v: must lie within 0 and %v", w.Name, i, a.Work, maxCost)
+		}
+		last = a.At
+	}
+	return nil
+}
+
+func (f Function) validate() error {
+	switch {
+	case f.Name == "":
+		return fmt.Errorf("function without a name")
+	case f.Warm <= 0 || f.Warm > maxCost:
+		return fmt.Errorf("function %s: warm time %v: must be above 0 and at most %v", f.Name, f.Warm, maxCost)
+	case f.Cold < f.Warm || f.Cold > maxCost:
+		return fmt.Errorf("function %s: cold time %v: must be at least the warm time %v and at most %v", f.Name, f.Cold, f.Warm, maxCost)
+	case f.Memory < 0 || f.Memory > 1<<44:
+		return fmt.Errorf("function %s: memory of %d bytes: must lie within 0 and %d", f.Name, f.Memory, int64(1)<<44)
+	case math.IsNaN(f.Weight) || f.Weight < 0 || f.Weight > 1000:
+		return fmt.Errorf("function %s: weight %v: must lie within 0 and 1000", f.Name, f.Weight)
+	}
+	return nil
+}
