@@ -176,18 +176,19 @@ func (t *Tokens) Slowdown(k int) (s float64, ok bool) {
 	return t.slow[k-1].value, true
 }
 
-// best returns the largest k whose throughput k/s(k), as learned, is no worse
-// than that of any smaller one. An unexplored k is taken as worth a try.
+// best returns the largest k that is not known to do less work per second than
+// a smaller one. What was never tried is not held against it.
 func (t *Tokens) best() int {
 	best, top := 1, 1.0
 	for k := 2; k <= t.cfg.Max; k++ {
-		s, ok := t.Slowdown(k)
-		if !ok {
-			return k
+		if s, ok := t.Slowdown(k); ok {
+			through := float64(k) / s
+			if through < top {
+				return best
+			}
+			top = through
 		}
-		if through := float64(k) / s; through >= top {
-			best, top = k, through
-		}
+		best = k
 	}
 	return best
 }

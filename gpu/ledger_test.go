@@ -1,0 +1,387 @@
+package gpu
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// world answers a ledger's orders as a shim would, when told to.
+type world struct {
+	t      *testing.T
+	l      *Ledger
+	now    time.Duration
+	orders []Order
+	ready  []string
+}
+
+func newWorld(t *testing.T, cfg LedgerConfig) *world {
+	t.Helper()
+	l, err := NewLedger(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, l: l}
+}
+
+// tick moves time on, checks the invariants and gathers what the ledger wants.
+func (w *world) tick() {
+	w.t.Helper()
+	w.now += time.Second
+	if err := w.l.Check(); err != nil {
+		w.t.Fatal(err)
+	}
+	orders, standing := w.l.Ready()
+	w.orders = append(w.orders, orders...)
+	w.ready = append(w.ready, standing...)
+}
+
+// resident opens a container with its memory on the device, idle.
+func (w *world) resident(id string, bytes, context int64) {
+	w.t.Helper()
+	if ok, err := w.l.Reserve(w.now, id, Need{bytes, context}); !ok || err != nil {
+		w.t.Fatalf("reserve %s: %v, %v", id, ok, err)
+	}
+	w.report(id, 1, bytes, bytes)
+	w.l.Release(w.now, id)
+	w.tick()
+}
+
+func (w *world) report(id string, pid int, allocated, resident int64) {
+	w.t.Helper()
+	if err := w.l.Report(w.now, id, pid, Usage{Allocated: allocated, Resident: resident}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// only takes the single order that is expected.
+func (w *world) only(kind OrderKind, id string) Order {
+	w.t.Helper()
+	if len(w.orders) != 1 || w.orders[0].Kind != kind || w.orders[0].Container != id {
+		w.t.Fatalf("orders %v, want one %v of %s", w.orders, kind, id)
+	}
+	o := w.orders[0]
+	w.orders = nil
+	return o
+}
+
+func TestLedgerMakesRoomLeastRecentlyUsedAmongEvictableFirst(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("old-active", 30, 0)
+	w.resident("old-marked", 30, 0)
+	w.resident("new-marked", 30, 0)
+	w.l.SetEvictable(w.now, "new-marked", true)
+	w.l.SetEvictable(w.now, "old-marked", true)
+	standing, err := w.l.Reserve(w.now, "run", Need{Bytes: 30})
+	if standing || err != nil {
+		t.Fatalf("standing %v, %v before room was made", standing, err)
+	}
+	w.tick()
+	o := w.only(Evict, "old-marked")
+	w.report("old-marked", 1, 30, 0)
+	w.l.Moved(w.now, "old-marked", o.Epoch)
+	w.tick()
+	if !slices.Equal(w.ready, []string{"run"}) {
+		t.Fatalf("standing %v, want run", w.ready)
+	}
+}
+
+func TestLedgerEvictsActiveMemoryOnlyForARun(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100, Headroom: 50})
+	w.resident("a", 40, 0)
+	w.resident("b", 40, 0)
+	if len(w.orders) != 0 {
+		t.Fatalf("orders %v: headroom took memory of active flows", w.orders)
+	}
+	w.l.SetEvictable(w.now, "b", true)
+	w.tick()
+	w.only(Evict, "b")
+	if ok, _ := w.l.Reserve(w.now, "c", Need{Bytes: 90}); ok {
+		t.Fatal("granted 90 of 100 with 80 held")
+	}
+	w.tick()
+	w.only(Evict, "a")
+}
+
+func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("a", 60, 0)
+	w.l.Reserve(w.now, "b", Need{Bytes: 60})
+	w.tick()
+	evict := w.only(Evict, "a")
+	w.l.Reserve(w.now, "a", Need{Bytes: 60})
+	if w.l.Moved(w.now, "a", evict.Epoch) {
+		t.Fatal("the acknowledgement of a cancelled eviction counted")
+	}
+	w.tick()
+	if resident, _ := w.l.Residency("a"); resident != 60 {
+		t.Fatalf("resident %d after a stale acknowledgement, want 60", resident)
+	}
+	w.l.Cancel(w.now, "b")
+	w.tick()
+	// How far the eviction had come nobody knows, so all is brought in.
+	w.only(Prefetch, "a")
+	if !slices.Equal(w.ready, []string{"a"}) {
+		t.Fatalf("standing %v, want a", w.ready)
+	}
+}
+
+func TestLedgerGrantsInTheOrderOfAsking(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	if ok, _ := w.l.Reserve(w.now, "a", Need{Bytes: 80}); !ok {
+		t.Fatal("an empty device has no room for 80 of 100")
+	}
+	w.l.Reserve(w.now, "big", Need{Bytes: 50})
+	if ok, _ := w.l.Reserve(w.now, "small", Need{Bytes: 10}); ok {
+		t.Fatal("a small reservation overtook a large one")
+	}
+	w.l.Release(w.now, "a")
+	w.tick()
+	if !slices.Equal(w.ready, []string{"big", "small"}) {
+		t.Fatalf("standing %v, want big, small", w.ready)
+	}
+}
+
+func TestLedgerSumsProcessesOfAContainer(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.l.Reserve(w.now, "a", Need{Bytes: 10, Context: 5})
+	w.report("a", 1, 10, 10)
+	w.report("a", 2, 20, 15)
+	if err := w.l.Report(w.now, "a", 3, Usage{Context: 8}); err != nil {
+		t.Fatal(err)
+	}
+	w.tick()
+	if r, f := w.l.Residency("a"); r != 25 || f != 30 {
+		t.Fatalf("resident %d of %d, want 25 of 30", r, f)
+	}
+	if w.l.Used() != 25+8 {
+		t.Fatalf("used %d, want 33: data 25 and the larger context 8", w.l.Used())
+	}
+	w.l.Exited(w.now, "a", 2)
+	w.tick()
+	if r, f := w.l.Residency("a"); r != 10 || f != 10 {
+		t.Fatalf("resident %d of %d after a process ended, want 10 of 10", r, f)
+	}
+}
+
+func TestLedgerCountsContextsAndSaysWhatOnlyRemovalCanFree(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("a", 10, 40)
+	w.resident("b", 10, 30)
+	w.l.Reserve(w.now, "c", Need{Bytes: 20, Context: 30})
+	w.tick()
+	if got := w.l.Shortfall(); got != 20 {
+		t.Fatalf("shortfall %d, want 20: 70 of context and a need of 50 on 100", got)
+	}
+	w.l.Gone(w.now, "b")
+	w.tick()
+	w.l.Gone(w.now, "a")
+	w.tick()
+	if !slices.Contains(w.ready, "c") {
+		t.Fatal("the reservation does not stand on an empty device")
+	}
+}
+
+func TestLedgerRefusesWhatCanNeverStand(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	if _, err := w.l.Reserve(w.now, "a", Need{Bytes: 80, Context: 21}); !errors.Is(err, ErrTooBig) {
+		t.Fatalf("got %v, want ErrTooBig", err)
+	}
+	if _, err := w.l.Reserve(w.now, "a", Need{Bytes: 1 << 62, Context: 1 << 62}); !errors.Is(err, ErrTooBig) {
+		t.Fatalf("got %v, want ErrTooBig for sizes whose sum overflows", err)
+	}
+	if _, err := w.l.Reserve(w.now, "a", Need{Bytes: -1}); err == nil {
+		t.Fatal("a negative need was accepted")
+	}
+	if len(w.l.Accounts()) != 0 {
+		t.Fatal("a refused reservation opened an account")
+	}
+}
+
+func TestLedgerBelievesNoProcessBeyondTheDevice(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("honest", 50, 0)
+	w.resident("liar", 10, 0)
+	if err := w.l.Report(w.now, "liar", 1, Usage{Allocated: 1 << 60, Resident: 1 << 60}); err != nil {
+		t.Fatal(err)
+	}
+	w.tick()
+	if r, _ := w.l.Residency("liar"); r > 100 {
+		t.Fatalf("believed %d resident on a device of 100", r)
+	}
+	if ok, _ := w.l.Reserve(w.now, "next", Need{Bytes: 10}); ok {
+		t.Fatal("granted while the device is over-full")
+	}
+	if err := w.l.Report(w.now, "liar", 1, Usage{Resident: -5}); err == nil {
+		t.Fatal("a negative size was accepted")
+	}
+	if err := w.l.Report(w.now, "stranger", 1, Usage{}); err == nil {
+		t.Fatal("a report of an unknown container was accepted")
+	}
+}
+
+func TestLedgerChargesForeignMemory(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.l.SetForeign(w.now, 70)
+	if ok, _ := w.l.Reserve(w.now, "a", Need{Bytes: 40}); ok {
+		t.Fatal("granted memory that another user holds")
+	}
+	w.l.SetForeign(w.now, 50)
+	w.tick()
+	if !slices.Equal(w.ready, []string{"a"}) {
+		t.Fatalf("standing %v, want a", w.ready)
+	}
+}
+
+func TestLedgerAsksAgainForALostAcknowledgement(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100, AckTimeout: 5 * time.Second})
+	w.resident("a", 60, 0)
+	w.l.Reserve(w.now, "b", Need{Bytes: 60})
+	w.tick()
+	first := w.only(Evict, "a")
+	at, ok := w.l.Deadline()
+	if !ok {
+		t.Fatal("no deadline while an acknowledgement is awaited")
+	}
+	w.l.Tick(at)
+	w.tick()
+	again := w.only(Evict, "a")
+	if !again.Again || again.Epoch != first.Epoch {
+		t.Fatalf("asked %+v after %+v, want the same order again", again, first)
+	}
+	if r, _ := w.l.Residency("a"); r != 60 {
+		t.Fatalf("resident %d, want 60: nothing may be assumed", r)
+	}
+}
+
+func TestLedgerDoesNotOrderOutWhatDidNotMove(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("stuck", 60, 0)
+	w.l.Reserve(w.now, "b", Need{Bytes: 60})
+	w.tick()
+	o := w.only(Evict, "stuck")
+	w.l.Moved(w.now, "stuck", o.Epoch) // and no report of less
+	w.tick()
+	if len(w.orders) != 0 {
+		t.Fatalf("orders %v: tried in vain again at once", w.orders)
+	}
+}
+
+func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("a", 60, 0)
+	w.l.Reserve(w.now, "b", Need{Bytes: 60})
+	w.tick()
+	o := w.only(Evict, "a")
+	w.report("a", 1, 60, 0)
+	w.l.Moved(w.now, "a", o.Epoch)
+	w.tick()
+	if w.l.Prefetch(w.now, "a", false) {
+		t.Fatal("prefetched into memory that is promised to a run")
+	}
+	w.l.Release(w.now, "b")
+	w.tick()
+	if !w.l.Prefetch(w.now, "a", false) {
+		t.Fatal("did not prefetch into free memory")
+	}
+	w.tick()
+	w.only(Prefetch, "a")
+}
+
+// TestLedgerRandomHistories drives a ledger with acknowledgements that come
+// late, twice, never or out of order, and checks the invariant throughout.
+func TestLedgerRandomHistories(t *testing.T) {
+	for seed := range uint64(200) {
+		history(t, seed, 1000)
+	}
+}
+
+func FuzzLedger(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { history(t, seed, 300) })
+}
+
+func history(t *testing.T, seed uint64, steps int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	l, err := NewLedger(LedgerConfig{Capacity: 1000, Headroom: int64(r.IntN(200)), AckTimeout: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"a", "b", "c", "d", "e", "f", "g"}
+	runs := map[string]int{}
+	size := map[string]int64{}
+	var open []Order
+	for step := range steps {
+		now := time.Duration(step)
+		id := names[r.IntN(len(names))]
+		switch r.IntN(9) {
+		case 0, 1:
+			if size[id] == 0 {
+				size[id] = int64(r.IntN(400) + 1)
+			}
+			standing, err := l.Reserve(now, id, Need{Bytes: size[id], Context: 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if standing {
+				runs[id]++
+			}
+		case 2:
+			if runs[id] > 0 {
+				runs[id]--
+				l.Release(now, id)
+			}
+		case 3:
+			if runs[id] > 0 {
+				if err := l.Report(now, id, r.IntN(2), Usage{Allocated: size[id] / 2, Resident: size[id] / 2}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case 4:
+			l.SetEvictable(now, id, r.IntN(2) == 0)
+		case 5:
+			l.Prefetch(now, id, r.IntN(2) == 0)
+		case 6:
+			if r.IntN(6) == 0 {
+				l.Gone(now, id)
+				delete(runs, id)
+			}
+		case 7:
+			l.Tick(now)
+		case 8:
+			if len(open) > 0 {
+				o := open[r.IntN(len(open))]
+				if l.Awaits(o.Container, o.Epoch) && r.IntN(4) > 0 {
+					answer(t, l, now, o)
+				}
+				l.Moved(now, o.Container, o.Epoch)
+			}
+		}
+		orders, standing := l.Ready()
+		open = append(open, orders...)
+		for _, id := range standing {
+			runs[id]++
+		}
+		if err := l.Check(); err != nil {
+			t.Fatalf("seed %d step %d: %v", seed, step, err)
+		}
+	}
+}
+
+// answer reports an order as carried out, as far as the ledger tells sizes.
+func answer(t *testing.T, l *Ledger, now time.Duration, o Order) {
+	t.Helper()
+	_, footprint := l.Residency(o.Container)
+	for pid := range 2 {
+		u := Usage{Allocated: footprint / 2, Resident: footprint / 2}
+		if o.Kind == Evict {
+			u.Resident = 0
+		}
+		if err := l.Report(now, o.Container, pid, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
