@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Sizes of what a connection keeps between requests. Larger requests are sent
+// without copying them, larger answers read past the buffer.
+const (
+	readBuffer  = 4 << 10
+	writeBuffer = 16 << 10
+)
+
+// conn is one keep-alive connection.
+type conn struct {
+	net.Conn
+	raw   syscall.RawConn
+	r     *bufio.Reader
+	w     []byte
+	since time.Time // when it came to rest
+	used  bool
+}
+
+// connect takes the connection that rested least, or opens one.
+func (c *Client) connect(ctx context.Context, deadline time.Time) (*conn, error) {
+	k := c.rested()
+	if k == nil {
+		var err error
+		if k, err = open(ctx, c.addr, deadline); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.SetDeadline(deadline); err != nil {
+		k.Close()
+		return nil, fmt.Errorf("set deadline of connection to %s: %w", c.addr, err)
+	}
+	return k, nil
+}
+
+// rested takes a connection out of rest. One that rested too long, or that the
+// peer has closed or written to meanwhile, is closed. Between this look and the
+// request a close can still slip in: the exchange then ends as NoResponse, as
+// it would with an action that died, and is not repeated.
+func (c *Client) rested() *conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := len(c.idle); n > 0; n = len(c.idle) {
+		k := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		if time.Since(k.since) < idleLimit && k.quiet() {
+			return k
+		}
+		k.Close()
+	}
+	return nil
+}
+
+// rest keeps a connection for the next request.
+func (c *Client) rest(k *conn) {
+	k.used = true
+	k.since = time.Now()
+	c.mu.Lock()
+	full := len(c.idle) >= c.keep
+	if !full {
+		c.idle = append(c.idle, k)
+	}
+	c.mu.Unlock()
+	if full {
+		k.Close()
+	}
+}
+
+func open(ctx context.Context, addr string, deadline time.Time) (*conn, error) {
+	d := net.Dialer{Deadline: deadline, KeepAlive: -1}
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect to action: %w", err)
+	}
+	raw, err := nc.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to action: %w", err)
+	}
+	return &conn{Conn: nc, raw: raw, r: bufio.NewReaderSize(nc, readBuffer)}, nil
+}
+
+// quiet tells whether a resting connection is open and has nothing to read.
+func (k *conn) quiet() bool {
+	if k.r.Buffered() > 0 {
+		return false
+	}
+	quiet := false
+	err := k.raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		quiet = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
+		return true
+	})
+	return err == nil && quiet
+}
+
+// interrupt makes whatever blocks on the connection return at once.
+func (k *conn) interrupt() { k.SetDeadline(time.Unix(1, 0)) }
+
+// exchange sends the request and reads the answer. keep tells whether the
+// connection can serve again.
+func (k *conn) exchange(r call, x *Exchange) (keep bool, err error) {
+	x.Reused = k.used
+	sent := k.send(r)
+	keep, err = k.receive(r.limit, x)
+	if err != nil && sent != nil {
+		err = sent // the cause; what was read after it only follows
+	}
+	return keep && sent == nil, err
+}
+
+// send writes the request in one go. When that fails the peer may still have
+// answered, such as by refusing a body that is too large for it.
+func (k *conn) send(r call) error {
+	k.w = r.appendHead(k.w[:0])
+	var err error
+	if len(k.w)+len(r.body) <= writeBuffer {
+		k.w = append(k.w, r.body...)
+		_, err = k.Write(k.w)
+	} else {
+		parts := net.Buffers{k.w, r.body}
+		_, err = parts.WriteTo(k.Conn)
+	}
+	if err != nil {
+		return fmt.Errorf("send request to action: %w", err)
+	}
+	return nil
+}
