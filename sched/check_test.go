@@ -1,0 +1,278 @@
+package sched
+
+import "fmt"
+
+// checker asserts the invariants of a Scheduler after each step. It remembers
+// the last global virtual times, which must never go back.
+type checker struct {
+	root int64
+	gvt  map[*group]int64
+}
+
+func newChecker() *checker { return &checker{gvt: map[*group]int64{}} }
+
+func (c *checker) check(s *Scheduler) error {
+	for _, f := range []func(*Scheduler) error{
+		checkTokens, checkCounts, checkLevels, checkOrder, checkIdle, checkPaella, c.checkMonotone,
+	} {
+		if err := f(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTokens: free + in flight + reserved == D per device, except while a
+// lowered D drains.
+func checkTokens(s *Scheduler) error {
+	free, tokens, flying := 0, 0, 0
+	for i, d := range s.devices {
+		if i > 0 && s.devices[i-1].index >= d.index {
+			return fmt.Errorf("devices out of order")
+		}
+		if s.keys[d.key] != d {
+			return fmt.Errorf("device %d: key %d is another's", d.index, d.key)
+		}
+		n := 0
+		for k := d.items.head; k != none; k = s.items.all[k].next {
+			n++
+			if fl := s.items.flightOf(k); fl.device != d.key {
+				return fmt.Errorf("device %d: holds an item of key %d", d.index, fl.device)
+			}
+		}
+		if n != int(d.items.n) {
+			return fmt.Errorf("device %d: %d in flight, counted %d", d.index, n, d.items.n)
+		}
+		sum := d.free() + n + d.reserved
+		if !d.leaving && sum != d.tokens && (d.free() != 0 || sum < d.tokens) {
+			return fmt.Errorf("device %d: %d free + %d in flight + %d reserved, D %d", d.index, d.free(), n, d.reserved, d.tokens)
+		}
+		if d.leaving && (d.free() != 0 || n == 0) {
+			return fmt.Errorf("device %d leaving: free %d, in flight %d", d.index, d.free(), n)
+		}
+		free += d.free()
+		flying += n
+		if !d.leaving {
+			tokens += d.tokens
+		}
+	}
+	if free != s.free || tokens != s.tokens || flying != s.inFlight {
+		return fmt.Errorf("free %d want %d, tokens %d want %d, in flight %d want %d", s.free, free, s.tokens, tokens, s.inFlight, flying)
+	}
+	return nil
+}
+
+func checkCounts(s *Scheduler) error {
+	queued, flying, backlogged, known := 0, 0, 0, 0
+	for slot, f := range s.flows {
+		if f == nil {
+			continue
+		}
+		known++
+		if f.slot != int32(slot) || s.byID[f.id] != f {
+			return fmt.Errorf("flow %s: slot %d or id is wrong", f.id, f.slot)
+		}
+		n, last := 0, int64(0)
+		for i := f.queue.head; i != none; i = s.items.all[i].next {
+			n++
+			it := s.items.all[i]
+			if it.flow != f.slot || it.flight != none || it.seq <= last {
+				return fmt.Errorf("flow %s: wrong item %+v in its queue", f.id, it)
+			}
+			last = it.seq
+		}
+		if n != int(f.queue.n) || (n > 0) != (f.standing != out) {
+			return fmt.Errorf("flow %s: %d queued, counted %d, standing %d", f.id, n, f.queue.n, f.standing)
+		}
+		queued += n
+		flying += int(f.inFlight)
+		if n > 0 {
+			backlogged++
+		}
+	}
+	if queued != s.queued || flying != s.inFlight || backlogged != s.backlogged {
+		return fmt.Errorf("queued %d want %d, in flight %d want %d, backlogged %d want %d", s.queued, queued, s.inFlight, flying, s.backlogged, backlogged)
+	}
+	if known != len(s.byID) || s.items.byID.n != queued+flying {
+		return fmt.Errorf("%d flows in slots, %d by id; %d items by id", known, len(s.byID), s.items.byID.n)
+	}
+	return nil
+}
+
+func checkHeap(what string, h *heap) error {
+	for i, e := range h.e {
+		if int((*h.at)[e.slot]) != i+1 {
+			return fmt.Errorf("%s: slot %d at %d, table says %d", what, e.slot, i, (*h.at)[e.slot]-1)
+		}
+		if i > 0 && e.before(h.e[(i-1)/4]) {
+			return fmt.Errorf("%s: entry %d is before its parent", what, i)
+		}
+	}
+	return nil
+}
+
+// checkLevel: gvt is the least backlogged VT; eligible <= T ahead, throttled
+// more; something backlogged implies something eligible.
+func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, standing)) error {
+	if err := checkHeap(what+" eligible", &l.eligible); err != nil {
+		return err
+	}
+	if err := checkHeap(what+" throttled", &l.throttled); err != nil {
+		return err
+	}
+	if l.throttled.len() > 0 && l.eligible.len() == 0 {
+		return fmt.Errorf("%s: backlogged, and nothing is eligible", what)
+	}
+	if !l.empty() && l.eligible.top().k1 != l.gvt {
+		return fmt.Errorf("%s: gvt %d, least VT %d", what, l.gvt, l.eligible.top().k1)
+	}
+	for _, e := range l.eligible.e {
+		if v, st := vt(e.slot); v != e.k1 || st != eligible || v-l.gvt > overrun {
+			return fmt.Errorf("%s: eligible slot %d VT %d key %d standing %d gvt %d", what, e.slot, v, e.k1, st, l.gvt)
+		}
+	}
+	for _, e := range l.throttled.e {
+		if v, st := vt(e.slot); v != e.k1 || st != throttled || v-l.gvt <= overrun {
+			return fmt.Errorf("%s: throttled slot %d VT %d key %d standing %d gvt %d", what, e.slot, v, e.k1, st, l.gvt)
+		}
+	}
+	return nil
+}
+
+func checkLevels(s *Scheduler) error {
+	ofGroup := func(i int32) (int64, standing) { return s.groups[i].vt, s.groups[i].standing }
+	ofFlow := func(i int32) (int64, standing) { return s.flows[i].vt, s.flows[i].standing }
+	if err := checkLevel("root", &s.root, s.overrun, ofGroup); err != nil {
+		return err
+	}
+	members := 0
+	for _, g := range s.groups {
+		if g == nil {
+			continue
+		}
+		if err := checkLevel("group "+g.name, &g.level, s.overrun, ofFlow); err != nil {
+			return err
+		}
+		if (g.standing == out) != g.level.empty() || g.flows == 0 {
+			return fmt.Errorf("group %s: standing %d, %d flows", g.name, g.standing, g.flows)
+		}
+		members += g.level.eligible.len() + g.level.throttled.len()
+	}
+	if members != s.backlogged {
+		return fmt.Errorf("%d in levels, %d backlogged", members, s.backlogged)
+	}
+	return nil
+}
+
+// checkOrder: every eligible flow lies in its bucket under its present key, and
+// the buckets of eligible groups, no others, are in the classes.
+func checkOrder(s *Scheduler) error {
+	for _, f := range s.flows {
+		if f == nil {
+			continue
+		}
+		if f.ordered != (f.standing == eligible) {
+			return fmt.Errorf("flow %s: ordered %t, standing %d", f.id, f.ordered, f.standing)
+		}
+		if !f.ordered {
+			continue
+		}
+		class, k1 := s.rules.key(s, f)
+		e := s.order.buckets[f.group.buckets[class]-1].h.e[s.order.flowAt[f.slot]-1]
+		if class != f.class || e != (entry{k1, s.head(f).seq, f.slot}) {
+			return fmt.Errorf("flow %s: class %d key %v, want %d %d %d", f.id, f.class, e, class, k1, s.head(f).seq)
+		}
+	}
+	for i := range s.order.buckets {
+		b := &s.order.buckets[i]
+		if b.group == nil {
+			if b.h.len() > 0 || s.order.at[i] != 0 {
+				return fmt.Errorf("free bucket %d is in use", i)
+			}
+			continue
+		}
+		if err := checkHeap("bucket", &b.h); err != nil {
+			return err
+		}
+		want := b.group.standing == eligible && b.h.len() > 0
+		if want != (s.order.at[i] != 0) {
+			return fmt.Errorf("bucket of group %s class %d: in order %t", b.group.name, b.class, !want)
+		}
+		if want && s.order.classes[b.class].e[s.order.at[i]-1] != (entry{b.h.top().k1, b.h.top().k2, int32(i)}) {
+			return fmt.Errorf("bucket of group %s class %d: stale key", b.group.name, b.class)
+		}
+	}
+	for c := range s.order.classes {
+		if err := checkHeap("class", &s.order.classes[c]); err != nil {
+			return err
+		}
+		if bit := s.order.some[c/64]>>(c%64)&1 == 1; bit != (s.order.classes[c].len() > 0) {
+			return fmt.Errorf("class %d: bit %t", c, bit)
+		}
+	}
+	return nil
+}
+
+func checkIdle(s *Scheduler) error {
+	idle := 0
+	for _, f := range s.flows {
+		if f == nil {
+			continue
+		}
+		if want := f.queue.n == 0 && f.inFlight == 0; f.idle != want || f.expired && !f.idle {
+			return fmt.Errorf("flow %s: idle %t, expired %t", f.id, f.idle, f.expired)
+		}
+		if !f.idle {
+			continue
+		}
+		idle++
+		h := s.idleHeap(f)
+		if at := int(s.idleAt[f.slot]); at == 0 || at > h.len() || h.e[at-1].slot != f.slot {
+			return fmt.Errorf("flow %s: not in its idle heap", f.id)
+		}
+	}
+	if idle != s.expiry.len()+s.inactive.len() {
+		return fmt.Errorf("%d idle, %d in heaps", idle, s.expiry.len()+s.inactive.len())
+	}
+	if err := checkHeap("expiry", &s.expiry); err != nil {
+		return err
+	}
+	return checkHeap("inactive", &s.inactive)
+}
+
+// checkPaella: below holds the backlogged flows under the limit.
+func checkPaella(s *Scheduler) error {
+	p, ok := s.rules.(*paella)
+	if !ok {
+		return nil
+	}
+	n := 0
+	for _, f := range s.flows {
+		if f != nil && f.standing != out && p.earned-f.deficit < p.limit {
+			n++
+		}
+	}
+	if n != p.below.len() {
+		return fmt.Errorf("paella: %d below the limit, %d watched", n, p.below.len())
+	}
+	return checkHeap("below", &p.below)
+}
+
+func (c *checker) checkMonotone(s *Scheduler) error {
+	if s.root.gvt < c.root {
+		return fmt.Errorf("root gvt went back from %d to %d", c.root, s.root.gvt)
+	}
+	c.root = s.root.gvt
+	seen := make(map[*group]int64, len(s.groups))
+	for _, g := range s.groups {
+		if g == nil {
+			continue
+		}
+		if was, ok := c.gvt[g]; ok && g.level.gvt < was {
+			return fmt.Errorf("group %s: gvt went back from %d to %d", g.name, was, g.level.gvt)
+		}
+		seen[g] = g.level.gvt
+	}
+	c.gvt = seen
+	return nil
+}

@@ -1,0 +1,360 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+)
+
+// history drives a policy and its twin through the same events and compares
+// them after each, with every invariant checked.
+type history struct {
+	rng   *rand.Rand
+	s     *Scheduler
+	w     *twin
+	world *world
+	check *checker
+	now   time.Duration
+	id    uint64
+
+	queued   []uint64
+	flying   map[uint64]Choice
+	order    []uint64 // keys of flying, in order
+	present  map[int]bool
+	reserved []int
+	reported map[FlowID]State
+	changes  []Change
+	counts   map[string]int
+}
+
+func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
+	world := newWorld(rng, 14, 3)
+	s, err := NewPolicy(policy, cfg, world)
+	if err != nil {
+		return nil, err
+	}
+	h := &history{
+		rng: rng, s: s, w: newTwin(policy, cfg, world), world: world, check: newChecker(),
+		flying: map[uint64]Choice{}, present: map[int]bool{}, reported: map[FlowID]State{},
+		counts: map[string]int{},
+	}
+	h.s.AddDevice(0, 0, 2)
+	h.w.AddDevice(0, 0, 2)
+	h.present[0] = true
+	return h, nil
+}
+
+// event does one random thing and what an owner does after it.
+func (h *history) event() error {
+	h.pass()
+	switch r := h.rng.IntN(1000); {
+	case r < 340:
+		h.enqueue()
+	case r < 360:
+		h.cancel()
+	case r < 740:
+		h.finish()
+	case r < 760:
+		h.weigh()
+	case r < 790:
+		h.device()
+	case r < 800:
+		h.reserve()
+	case r < 850:
+		f := h.world.meddle(h.rng)
+		h.s.Touch(h.now, f)
+		h.count("touch")
+	case r < 900:
+		h.s.Tick(h.now)
+		h.w.Tick(h.now)
+		h.count("tick")
+	}
+	if err := h.compare(); err != nil {
+		return err
+	}
+	for h.rng.IntN(20) > 0 {
+		more, err := h.next()
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *history) count(what string) { h.counts[what]++ }
+
+// pass lets time go by: mostly little, now and then past a TTL or the time
+// after which flows are forgotten.
+func (h *history) pass() {
+	switch r := h.rng.IntN(1000); {
+	case r < 700:
+		h.now += time.Duration(h.rng.IntN(600)) * time.Millisecond
+	case r < 710:
+		h.now += time.Duration(h.rng.IntN(60)) * time.Second
+	case r < 712:
+		h.now += 2 * time.Hour
+	}
+}
+
+func (h *history) enqueue() {
+	if len(h.queued) > 60 {
+		return
+	}
+	n := len(h.world.flows)
+	flow := h.world.flows[min(h.rng.IntN(n), h.rng.IntN(n))] // the first ones are popular
+	for k := 1 + h.rng.IntN(3)*h.rng.IntN(3); k > 0; k-- {
+		h.id++
+		it := Item{ID: h.id, Flow: flow}
+		if h.rng.IntN(3) == 0 {
+			it.Cost = time.Duration(h.rng.IntN(3000)) * time.Millisecond
+		}
+		h.s.Enqueue(h.now, it)
+		h.w.Enqueue(h.now, it)
+		h.queued = append(h.queued, it.ID)
+		h.count("enqueue")
+	}
+}
+
+func (h *history) cancel() {
+	id := h.id + 1 // one that is not known
+	if len(h.queued) > 0 && h.rng.IntN(10) > 0 {
+		k := h.rng.IntN(len(h.queued))
+		id = h.queued[k]
+		h.unqueue(id)
+	}
+	if h.s.Cancel(h.now, id) != h.w.Cancel(h.now, id) {
+		panic("cancel differs")
+	}
+	h.count("cancel")
+}
+
+func (h *history) unqueue(id uint64) {
+	for k, q := range h.queued {
+		if q == id {
+			h.queued[k] = h.queued[len(h.queued)-1]
+			h.queued = h.queued[:len(h.queued)-1]
+			return
+		}
+	}
+}
+
+func (h *history) finish() {
+	if len(h.order) == 0 {
+		return
+	}
+	k := h.rng.IntN(len(h.order))
+	id := h.order[k]
+	h.order[k] = h.order[len(h.order)-1]
+	h.order = h.order[:len(h.order)-1]
+	c := h.flying[id]
+	delete(h.flying, id)
+	h.world.ended(c)
+	switch h.rng.IntN(20) {
+	case 0:
+		h.s.Undo(h.now, id)
+		h.w.Undo(h.now, id)
+		h.queued = append(h.queued, id)
+		h.count("undo")
+	case 1:
+		h.s.Abandon(h.now, id)
+		h.w.Abandon(h.now, id)
+		h.count("abandon")
+	default:
+		u := Usage{Service: time.Duration(h.rng.IntN(4000)) * time.Millisecond, Setup: c.Facts.Setup}
+		h.s.Done(h.now, id, u)
+		h.w.Done(h.now, id, u)
+		h.count("done")
+	}
+}
+
+func (h *history) weigh() {
+	weight := []float64{0.1, 0.5, 1, 1, 2, 3.7, 10}[h.rng.IntN(7)]
+	f := h.world.flows[h.rng.IntN(len(h.world.flows))]
+	if h.s.cfg.Namespaces && h.rng.IntN(2) == 0 {
+		if err := h.s.SetNamespaceWeight(h.now, f.Namespace, weight); err != nil {
+			panic(err)
+		}
+		_ = h.w.SetNamespaceWeight(h.now, f.Namespace, weight)
+	} else {
+		if err := h.s.SetWeight(h.now, f, weight); err != nil {
+			panic(err)
+		}
+		_ = h.w.SetWeight(h.now, f, weight)
+	}
+	h.count("weight")
+}
+
+func (h *history) device() {
+	d := h.rng.IntN(h.world.devices)
+	tokens := h.rng.IntN(4)
+	switch {
+	case !h.present[d]:
+		h.s.AddDevice(h.now, d, tokens)
+		h.w.AddDevice(h.now, d, tokens)
+		h.present[d] = true
+		h.count("add device")
+	case h.rng.IntN(3) == 0:
+		h.s.RemoveDevice(h.now, d)
+		h.w.RemoveDevice(h.now, d)
+		h.present[d] = false
+		h.count("remove device")
+	default:
+		h.s.SetTokens(h.now, d, tokens)
+		h.w.SetTokens(h.now, d, tokens)
+		h.count("tokens")
+	}
+}
+
+func (h *history) reserve() {
+	if len(h.reserved) > 0 && h.rng.IntN(2) == 0 {
+		d := h.reserved[0]
+		h.reserved = h.reserved[1:]
+		h.s.Release(h.now, d)
+		h.w.Release(h.now, d)
+		h.count("release")
+		return
+	}
+	d := h.rng.IntN(h.world.devices)
+	if !h.present[d] {
+		return
+	}
+	got, want := h.s.Reserve(h.now, d), h.w.Reserve(h.now, d)
+	if got != want {
+		panic("reserve differs")
+	}
+	if got {
+		h.reserved = append(h.reserved, d)
+	}
+	h.count("reserve")
+}
+
+// next asks both for a choice. A flow that is more than T ahead must not be
+// chosen, whatever the policy of those with a window.
+func (h *history) next() (bool, error) {
+	got, ok := h.s.Next(h.now)
+	want, wantOK := h.w.Next(h.now)
+	if ok != wantOK || got != want {
+		return false, fmt.Errorf("next: got %+v %t, want %+v %t", got, ok, want, wantOK)
+	}
+	if ok {
+		h.unqueue(got.Item)
+		h.flying[got.Item] = got
+		h.order = append(h.order, got.Item)
+		h.world.granted(got)
+		h.count("next " + got.Rule.String())
+		h.count("start " + got.Facts.Start.String())
+	}
+	return ok, h.compare()
+}
+
+func (h *history) compare() error {
+	if err := h.check.check(h.s); err != nil {
+		return err
+	}
+	if h.s.root.gvt != h.w.rootGVT {
+		return fmt.Errorf("root gvt %d, want %d", h.s.root.gvt, h.w.rootGVT)
+	}
+	if len(h.s.byID) != len(h.w.flows) {
+		return fmt.Errorf("%d flows, want %d", len(h.s.byID), len(h.w.flows))
+	}
+	for _, want := range h.w.flows {
+		f := h.s.byID[want.id]
+		if f == nil || f.vt != want.vt || f.group.vt != want.space.vt || f.group.level.gvt != want.space.gvt {
+			return fmt.Errorf("flow %s: got %+v, want %+v", want.id, f, want)
+		}
+		if got, want := h.s.State(want.id), h.w.State(want.id); got != want {
+			return fmt.Errorf("flow %s: state %s, want %s", f.id, got, want)
+		}
+	}
+	got, ok := h.s.Deadline()
+	want, wantOK := h.w.Deadline()
+	if got != want || ok != wantOK {
+		return fmt.Errorf("deadline %s %t, want %s %t", got, ok, want, wantOK)
+	}
+	if h.rng.IntN(4) == 0 {
+		return h.follow()
+	}
+	return nil
+}
+
+// follow keeps the states as an owner would who only reads Changes.
+func (h *history) follow() error {
+	h.changes = h.s.Changes(h.changes[:0])
+	for _, c := range h.changes {
+		was, ok := h.reported[c.Flow]
+		if !ok && c.Flow.Function == "" {
+			was = Active // a namespace is not throttled before it is said so
+		}
+		if was != c.From || c.From == c.To {
+			return fmt.Errorf("change %+v, but it was %s", c, was)
+		}
+		h.reported[c.Flow] = c.To
+		if c.To == Inactive {
+			delete(h.reported, c.Flow)
+		}
+	}
+	for _, id := range h.world.flows {
+		got := h.reported[id]
+		ns := h.reported[FlowID{Namespace: id.Namespace}]
+		if f := h.s.byID[id]; f != nil && f.standing != out && h.s.cfg.Namespaces && ns == Throttled {
+			got = Throttled
+		}
+		if want := h.s.State(id); got != want {
+			return fmt.Errorf("flow %s: by its changes %s, is %s", id, got, want)
+		}
+	}
+	return nil
+}
+
+// variants are the policies as they run by default and with what else changes
+// their course switched on.
+func variants() map[string]func(*Config) {
+	return map[string]func(*Config){
+		"": func(*Config) {},
+		"/namespaces": func(c *Config) {
+			c.Namespaces, c.Overrun = true, 3*time.Second
+		},
+		"/knobs": func(c *Config) {
+			c.Correct, c.Wait, c.Locality, c.CountSetup, c.TTLGlobal = true, true, true, true, true
+			c.Patience, c.MaxFlows, c.InitialCharge = 7*time.Second, 9, time.Second
+		},
+	}
+}
+
+// events is how many random events a history has: GPUWHISK_LONG=1 asks for the
+// proof, a plain run for a fast look.
+func events() int {
+	switch {
+	case os.Getenv("GPUWHISK_LONG") == "1":
+		return 1_000_000
+	case testing.Short():
+		return 3_000
+	}
+	return 35_000
+}
+
+func TestHistories(t *testing.T) {
+	for _, p := range Policies() {
+		for name, adjust := range variants() {
+			t.Run(p.Name+name, func(t *testing.T) {
+				t.Parallel()
+				cfg, _ := Defaults(p.Name)
+				adjust(&cfg)
+				const seed = 1
+				h, err := newHistory(rand.New(rand.NewPCG(seed, 0)), p.Name, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n := events()
+				for i := range n {
+					if err := h.event(); err != nil {
+						t.Fatalf("seed %d, event %d at %s: %v", seed, i, h.now, err)
+					}
+				}
+				t.Logf("%d events: %v", n, h.counts)
+			})
+		}
+	}
+}

@@ -1,0 +1,412 @@
+package sched
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// twin is the oracle: every policy once more, slow and obvious. It looks at
+// everything on every decision and keeps no index. Its printed field makes it
+// follow one of the paper's printed rules instead of ours, so that a script
+// can show that it notices.
+type twin struct {
+	policy  string
+	cfg     Config
+	view    View
+	overrun int64
+	printed string
+
+	now, seq  int64
+	flows     []*twinFlow // in order of creation
+	spaces    []*twinSpace
+	devices   []*twinDevice // by index, leaving ones included
+	rootGVT   int64
+	iat       int64
+	iatSeen   bool
+	holdUntil int64
+	weights   map[FlowID]float64
+	nsWeights map[string]float64
+}
+
+type twinItem struct {
+	id                        uint64
+	seq, arrival, cost        int64
+	device                    int
+	granted, setup, est       int64
+	basis, charge, aboveSpace int64
+}
+
+type twinFlow struct {
+	id        FlowID
+	space     *twinSpace
+	vt        int64
+	weight    float64
+	queue     []*twinItem
+	flight    []*twinItem
+	est       int64
+	served    int64
+	seen      bool
+	last, iat int64
+	deadline  int64 // of the TTL, then of being forgotten
+	expired   bool
+	holding   bool
+	heldSince int64
+	deficit   int64
+	batch     int
+}
+
+type twinSpace struct {
+	name   string
+	vt     int64
+	gvt    int64
+	weight float64
+}
+
+type twinDevice struct {
+	index, tokens, reserved, flying int
+	leaving                         bool
+}
+
+func newTwin(policy string, cfg Config, view View) *twin {
+	w := &twin{
+		policy: policy, cfg: cfg, view: view, overrun: math.MaxInt64 / 4, holdUntil: math.MaxInt64,
+		weights: map[FlowID]float64{}, nsWeights: map[string]float64{},
+	}
+	switch policy {
+	case "mqfq-sticky", "sticky-plus", "mqfq":
+		w.overrun = int64(cfg.Overrun)
+	case "sfq":
+		w.overrun = 0
+	}
+	return w
+}
+
+func (d *twinDevice) free() int {
+	if d.leaving {
+		return 0
+	}
+	return max(0, d.tokens-d.reserved-d.flying)
+}
+
+func (w *twin) tokens() (n int) {
+	for _, d := range w.devices {
+		if !d.leaving {
+			n += d.tokens
+		}
+	}
+	return n
+}
+
+func (w *twin) find(id FlowID) *twinFlow {
+	for _, f := range w.flows {
+		if f.id == id {
+			return f
+		}
+	}
+	return nil
+}
+
+func (w *twin) flow(id FlowID) *twinFlow {
+	if f := w.find(id); f != nil {
+		return f
+	}
+	if len(w.flows) >= w.cfg.MaxFlows {
+		w.forgetOne(math.MaxInt64)
+	}
+	name := ""
+	if w.cfg.Namespaces {
+		name = id.Namespace
+	}
+	f := &twinFlow{id: id, weight: 1}
+	if x, ok := w.weights[id]; ok {
+		f.weight = x
+	}
+	for _, s := range w.spaces {
+		if s.name == name {
+			f.space = s
+		}
+	}
+	if f.space == nil {
+		f.space = &twinSpace{name: name, weight: 1}
+		if x, ok := w.nsWeights[name]; ok {
+			f.space.weight = x
+		}
+		w.spaces = append(w.spaces, f.space)
+	}
+	w.flows = append(w.flows, f)
+	return f
+}
+
+// forgetOne drops the flow that has been inactive for longest, if its time to
+// be forgotten is at most now.
+func (w *twin) forgetOne(now int64) bool {
+	at := -1
+	for i, f := range w.flows {
+		if f.expired && f.deadline <= now && (at < 0 || f.deadline < w.flows[at].deadline) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return false
+	}
+	space := w.flows[at].space
+	w.flows = slices.Delete(w.flows, at, at+1)
+	if !slices.ContainsFunc(w.flows, func(f *twinFlow) bool { return f.space == space }) {
+		w.spaces = slices.DeleteFunc(w.spaces, func(s *twinSpace) bool { return s == space })
+	}
+	return true
+}
+
+func (w *twin) backlogged(s *twinSpace) bool {
+	return slices.ContainsFunc(w.flows, func(f *twinFlow) bool { return f.space == s && len(f.queue) > 0 })
+}
+
+// update recomputes every global virtual time.
+func (w *twin) update() {
+	root := int64(math.MaxInt64)
+	for _, s := range w.spaces {
+		least := int64(math.MaxInt64)
+		for _, f := range w.flows {
+			if f.space == s && (len(f.queue) > 0 || w.printed == "min over all") {
+				least = min(least, f.vt)
+			}
+		}
+		if least != math.MaxInt64 {
+			s.gvt = least
+		}
+		if w.backlogged(s) {
+			root = min(root, s.vt)
+		}
+	}
+	if root != math.MaxInt64 {
+		w.rootGVT = root
+	}
+}
+
+// within says whether a virtual time is inside the window.
+func (w *twin) within(vt, gvt int64) bool {
+	switch w.printed {
+	case "throttle when VT+T >= GVT":
+		return vt+w.overrun < gvt
+	case "throttle when VT-GVT < T":
+		return vt-gvt >= w.overrun
+	case "candidate when VT < GVT+T":
+		return vt < gvt+w.overrun
+	}
+	return vt-gvt <= w.overrun
+}
+
+func (w *twin) eligible(f *twinFlow) bool {
+	return len(f.queue) > 0 && w.within(f.vt, f.space.gvt) && w.within(f.space.vt, w.rootGVT)
+}
+
+func (w *twin) State(id FlowID) State {
+	f := w.find(id)
+	switch {
+	case f == nil:
+		return Inactive
+	case len(f.queue) > 0 && !w.eligible(f):
+		return Throttled
+	case f.expired:
+		return Inactive
+	}
+	return Active
+}
+
+func (w *twin) clock(now time.Duration) { w.now = max(w.now, int64(now)) }
+
+func (w *twin) Enqueue(now time.Duration, it Item) {
+	w.clock(now)
+	f := w.flow(it.Flow)
+	if f.seen {
+		gap := w.now - f.last
+		f.iat = w.average(f.iat, gap, f.iat == 0)
+		w.iat = w.average(w.iat, gap, !w.iatSeen)
+		w.iatSeen = true
+	}
+	f.seen, f.last = true, w.now
+	w.seq++
+	w.back(f, &twinItem{id: it.ID, seq: w.seq, arrival: w.now, cost: int64(min(max(it.Cost, 0), limit))})
+}
+
+// back puts an item where its age says, lifting a flow that was empty.
+func (w *twin) back(f *twinFlow, it *twinItem) {
+	f.expired = false
+	if w.printed != "no lift" {
+		if !w.backlogged(f.space) {
+			f.space.vt = max(f.space.vt, w.rootGVT)
+		}
+		if len(f.queue) == 0 {
+			f.vt = max(f.vt, f.space.gvt)
+		}
+	}
+	f.queue = append(f.queue, it)
+	slices.SortFunc(f.queue, func(a, b *twinItem) int { return int(a.seq - b.seq) })
+	w.update()
+}
+
+func (w *twin) average(avg, sample int64, first bool) int64 {
+	if first {
+		return sample
+	}
+	return avg + int64(w.cfg.Smoothing*float64(sample-avg))
+}
+
+func (w *twin) Cancel(now time.Duration, id uint64) bool {
+	w.clock(now)
+	for _, f := range w.flows {
+		for i, it := range f.queue {
+			if it.id != id {
+				continue
+			}
+			if i == 0 {
+				f.holding = false
+			}
+			f.queue = slices.Delete(f.queue, i, i+1)
+			f.batch = min(f.batch, len(f.queue))
+			w.rest(f)
+			w.update()
+			return true
+		}
+	}
+	return false
+}
+
+// rest starts the TTL of a flow that became idle.
+func (w *twin) rest(f *twinFlow) {
+	if len(f.queue) > 0 || len(f.flight) > 0 {
+		return
+	}
+	iat, known := f.iat, f.iat > 0
+	if w.cfg.TTLGlobal {
+		iat, known = w.iat, w.iatSeen
+	}
+	ttl := float64(w.cfg.Overrun)
+	if known {
+		ttl = w.cfg.TTLAlpha * float64(iat)
+	}
+	ttl = min(max(ttl, float64(w.cfg.TTLMin)), float64(w.cfg.TTLMax))
+	f.expired, f.deadline = false, w.now+int64(ttl)
+}
+
+func (w *twin) Tick(now time.Duration) {
+	w.clock(now)
+	for _, f := range w.flows {
+		idle := len(f.queue) == 0 && len(f.flight) == 0
+		if idle && !f.expired && f.deadline <= w.now {
+			f.expired, f.deadline = true, f.deadline+int64(w.cfg.KeepInactive)
+		}
+	}
+	for w.forgetOne(w.now) {
+	}
+	if w.holdUntil <= w.now {
+		w.holdUntil = math.MaxInt64
+	}
+}
+
+func (w *twin) Deadline() (time.Duration, bool) {
+	at := w.holdUntil
+	for _, f := range w.flows {
+		if len(f.queue) == 0 && len(f.flight) == 0 {
+			at = min(at, f.deadline)
+		}
+	}
+	return time.Duration(at), at != math.MaxInt64
+}
+
+func (w *twin) usual(f *twinFlow) int64 {
+	switch {
+	case f.served > 0:
+		return f.est
+	case w.cfg.InitialCharge > 0:
+		return max(int64(w.cfg.InitialCharge), int64(time.Millisecond))
+	}
+	return max(int64(w.cfg.Overrun)/10, int64(time.Millisecond))
+}
+
+func (w *twin) expected(f *twinFlow) int64 {
+	if f.queue[0].cost > 0 {
+		return f.queue[0].cost
+	}
+	return w.usual(f)
+}
+
+// leastSetup is what the flow's start costs at least, on any device.
+func (w *twin) leastSetup(f *twinFlow) int64 {
+	least := limit
+	for _, d := range w.devices {
+		if !d.leaving {
+			least = min(least, w.look(f, d).Setup)
+		}
+	}
+	return int64(least)
+}
+
+func (w *twin) look(f *twinFlow, d *twinDevice) Facts {
+	if w.view == nil {
+		return Facts{Fits: true}
+	}
+	return w.view.Facts(f.id, d.index)
+}
+
+// prefers compares two eligible flows by the policy's order.
+func (w *twin) prefers(a, b *twinFlow) bool {
+	rank := func(f *twinFlow) (first, second int64) {
+		head := f.queue[0]
+		switch w.policy {
+		case "mqfq-sticky", "sticky-plus":
+			flying := int64(len(f.flight))
+			if w.tokens() == 1 {
+				flying = 0
+			}
+			if w.printed == "unstable second sort" {
+				return flying, -head.seq
+			}
+			return flying, -int64(len(f.queue))
+		case "mqfq", "sfq":
+			return f.vt, 0
+		case "sjf":
+			return w.expected(f), 0
+		case "eevdf":
+			return head.arrival + w.leastSetup(f) + w.expected(f), 0
+		case "batch":
+			if f.batch > 0 {
+				return 0, 0
+			}
+			return 1, 0
+		case "paella":
+			if f.deficit >= int64(w.cfg.DeficitLimit*credit) {
+				return 0, -f.deficit
+			}
+			return 1, w.expected(f)
+		}
+		return 0, 0
+	}
+	if w.cfg.Aged {
+		return w.older(a, b)
+	}
+	a1, a2 := rank(a)
+	b1, b2 := rank(b)
+	if a1 != b1 {
+		return a1 < b1
+	}
+	if a2 != b2 {
+		return a2 < b2
+	}
+	return a.queue[0].seq < b.queue[0].seq
+}
+
+// older compares response ratios with S rounded down to its class.
+func (w *twin) older(a, b *twinFlow) bool {
+	size := func(f *twinFlow) uint64 {
+		return uint64(agedSize(int(agedClass(w.leastSetup(f)/int64(len(f.queue)) + w.expected(f)))))
+	}
+	hiA, loA := bits.Mul64(uint64(w.now-a.queue[0].arrival), size(b))
+	hiB, loB := bits.Mul64(uint64(w.now-b.queue[0].arrival), size(a))
+	if hiA != hiB || loA != loB {
+		return hiA > hiB || hiA == hiB && loA > loB
+	}
+	return a.queue[0].seq < b.queue[0].seq
+}
