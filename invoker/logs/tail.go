@@ -19,9 +19,9 @@ type Source interface {
 	// where the log stands.
 	Begin(ctx context.Context, follow bool) error
 	// Read gives the bytes that follow those of the last call, in this
-	// collection or an earlier one. It does not wait: 0 and nil means nothing
-	// for now, io.EOF nothing any more, ErrLost that something is missing
-	// before what comes next.
+	// collection or an earlier one. It does not wait for lines still to be
+	// printed: 0 and nil means nothing for now, io.EOF nothing any more,
+	// ErrLost that something is missing before what comes next.
 	Read(p []byte) (int, error)
 	// End is called when a collection is over, Close when the container is.
 	End()

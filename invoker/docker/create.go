@@ -1,0 +1,236 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	api "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const (
+	proxyPort = "8080" // where every action proxy listens (OpenWhisk, docs/actions-new.md)
+
+	// lateCreate is how long a create that nobody waits for any more may take
+	// to show what it made, so that it can be removed.
+	lateCreate = time.Minute
+	// removeTries bounds the removal of what an abandoned create made.
+	removeTries = 5
+)
+
+// errNotInImage is a container whose program is missing in its image: what
+// `docker run` reports by exit code 127.
+var errNotInImage = errors.New("executable file not found")
+
+// Create makes and starts a container. The error is a *container.CreateError
+// with the texts of OpenWhisk's DockerContainer.
+func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	var pullErr error
+	if spec.Pull {
+		pullErr = e.pull(ctx, spec.Image)
+		if pullErr != nil && movesOn(spec.Image) {
+			return container.Handle{}, pullFailed(spec.Image, pullErr)
+		}
+	}
+	handle, err := e.launchInTurn(ctx, spec)
+	switch {
+	case err == nil:
+		return handle, nil
+	case pullErr != nil:
+		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
+	case errors.Is(err, errNotInImage):
+		return container.Handle{}, &container.CreateError{
+			Blame:   container.BlameDeveloper,
+			Message: "executable file not found in image " + spec.Image,
+			Err:     err,
+		}
+	}
+	return container.Handle{}, &container.CreateError{
+		Blame:   container.BlameWhisk,
+		Message: "Failed to provision resources to run the action.",
+		Err:     err,
+	}
+}
+
+func pullFailed(image string, err error) error {
+	return &container.CreateError{
+		Blame:   container.BlameDeveloper,
+		Message: "Failed to pull container image '" + image + "'.",
+		Err:     err,
+	}
+}
+
+// launchInTurn waits for a free place among the parallel creates. The creation
+// itself goes on when the caller gives up, because what the daemon has begun
+// it finishes: only then is it known what is to be removed.
+func (e *Engine) launchInTurn(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	if err := e.creates.Acquire(ctx, 1); err != nil {
+		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", spec.Name, err)
+	}
+	ctx, cancel := limited(ctx, e.options.Timeouts.Create)
+	defer cancel()
+	done := make(chan launched)
+	if !e.spawn(func() { e.launchFor(ctx, spec, done) }) {
+		e.creates.Release(1)
+		return container.Handle{}, errClosed
+	}
+	select {
+	case l := <-done:
+		if l.err != nil {
+			return container.Handle{}, l.err
+		}
+		e.handOut(l.known)
+		return container.Handle{ID: l.known.id, Name: spec.Name, Addr: l.addr}, nil
+	case <-ctx.Done():
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))
+	}
+}
+
+type launched struct {
+	known *known
+	addr  string
+	err   error
+}
+
+// launchFor launches a container for whoever waits at done, and removes it if
+// nobody does any more.
+func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<- launched) {
+	defer e.creates.Release(1)
+	known, addr, err := e.launch(ctx, spec)
+	select {
+	case done <- launched{known, addr, err}:
+	case <-ctx.Done():
+		if err == nil {
+			e.discard(string(known.id))
+		}
+	}
+}
+
+// launch creates, starts and inspects a container, and leaves nothing behind
+// if that fails. The context says whether anybody still waits.
+func (e *Engine) launch(ctx context.Context, spec container.Spec) (*known, string, error) {
+	work, cancel := e.outlive(ctx)
+	defer cancel()
+	id, err := e.createImageToo(work, spec)
+	if err != nil {
+		if work.Err() != nil || client.IsErrConnectionFailed(err) {
+			e.discard(spec.Name) // it may have been made all the same
+		}
+		return nil, "", fmt.Errorf("create container %s: %w", spec.Name, err)
+	}
+	known := e.remember(id, spec.Name)
+	addr, err := e.start(ctx, work, id)
+	if err != nil {
+		e.discard(string(id))
+		return nil, "", fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	return known, addr, nil
+}
+
+// outlive gives a context that ends a while after the caller's does, or with
+// the engine.
+func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(e.base)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(lateCreate, cancel)
+		context.AfterFunc(work, func() { timer.Stop() })
+	})
+	return work, func() { stop(); cancel() }
+}
+
+// createImageToo creates a container. Like `docker run`, it pulls an image
+// that is not there.
+func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, error) {
+	request := e.host.request(spec)
+	made, err := e.api.ContainerCreate(ctx, request)
+	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {
+		if pullErr := e.pull(ctx, spec.Image); pullErr != nil {
+			return "", errors.Join(err, pullErr)
+		}
+		made, err = e.api.ContainerCreate(ctx, request)
+	}
+	if err != nil {
+		return "", err
+	}
+	return container.ID(made.ID), nil
+}
+
+func (e *Engine) start(ctx, work context.Context, id container.ID) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err // nobody waits any more: do not start it at all
+	}
+	if _, err := e.api.ContainerStart(work, string(id), client.ContainerStartOptions{}); err != nil {
+		return "", startError(err)
+	}
+	work, cancel := limited(work, e.options.Timeouts.Inspect)
+	defer cancel()
+	result, err := e.api.ContainerInspect(work, string(id), client.ContainerInspectOptions{})
+	if err != nil {
+		return "", fmt.Errorf("inspect: %w", err)
+	}
+	return address(result.Container, e.options.Network)
+}
+
+// startError recognises a missing program by the words that the Docker CLI
+// goes by (cli/command/container, toStatusError).
+func startError(err error) error {
+	text := err.Error()
+	for _, words := range []string{"executable file not found", "no such file or directory", "system cannot find the file specified"} {
+		if strings.Contains(text, words) {
+			return fmt.Errorf("%w: %w", errNotInImage, err)
+		}
+	}
+	return err
+}
+
+// address finds where the proxy of a started container listens.
+func address(c api.InspectResponse, network string) (string, error) {
+	if c.NetworkSettings != nil {
+		networks := c.NetworkSettings.Networks
+		end := networks[network]
+		if end == nil && len(networks) == 1 { // the daemon's name for "default"
+			for _, only := range networks {
+				end = only
+			}
+		}
+		if end != nil && end.IPAddress.IsValid() {
+			return net.JoinHostPort(end.IPAddress.String(), proxyPort), nil
+		}
+		if end != nil && end.GlobalIPv6Address.IsValid() {
+			return net.JoinHostPort(end.GlobalIPv6Address.String(), proxyPort), nil
+		}
+	}
+	state := "unknown"
+	if c.State != nil {
+		state = fmt.Sprintf("%s, exit code %d", c.State.Status, c.State.ExitCode)
+	}
+	return "", fmt.Errorf("container has no IP address in network %q (state: %s)", network, state)
+}
+
+// discard removes what a failed or abandoned create has made, by id or by
+// name, while the caller goes on. It tries for a while: the daemon may be busy
+// or restarting.
+func (e *Engine) discard(idOrName string) {
+	e.forget(container.ID(idOrName))
+	e.spawn(func() {
+		for try := range removeTries {
+			err := e.removeOnce(e.base, idOrName)
+			if err == nil || e.base.Err() != nil {
+				return
+			}
+			e.log.Warn("remove container of a failed create", "container", idOrName, "err", err)
+			select {
+			case <-time.After(time.Second << try):
+			case <-e.base.Done():
+			}
+		}
+		e.doom(container.ID(idOrName))
+	})
+}

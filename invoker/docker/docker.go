@@ -1,0 +1,179 @@
+// Package docker runs action containers on a Docker Engine: it creates, pauses
+// and removes them, reads their logs, and tells which of them died. It holds
+// no policy: which container is wanted, and when, the caller decides.
+//
+// An Engine owns one goroutine that follows the daemon's events, one that
+// hands out the ids of dead containers, and one for each create or pull under
+// way; Close waits for all of them.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// Engine is a Docker daemon as the invoker uses it. It may be used from many
+// goroutines.
+type Engine struct {
+	api     *client.Client
+	options Options
+	host    hostPart // the part of a create request that all containers share
+	log     *slog.Logger
+
+	creates *semaphore.Weighted // nil: no limit
+	pulls   singleflight.Group
+	deaths  *deaths
+
+	base   context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	known  map[container.ID]*known // from create to Remove
+	doomed map[container.ID]bool   // Remove was asked for and failed
+	closed bool
+}
+
+// maxCreates stands for "no limit" in the semaphore.
+const maxCreates = 1 << 30
+
+// New connects to the daemon and agrees with it on an API version. The daemon
+// must answer: an invoker without one is of no use.
+func New(ctx context.Context, options Options) (*Engine, error) {
+	host, err := options.hostPart()
+	if err != nil {
+		return nil, err
+	}
+	api, err := options.connect()
+	if err != nil {
+		return nil, fmt.Errorf("connect to docker: %w", err)
+	}
+	e := newEngine(api, options, host)
+	if err := e.greet(ctx); err != nil {
+		e.cancel()
+		_ = api.Close()
+		return nil, err
+	}
+	e.wg.Go(e.watch)
+	return e, nil
+}
+
+func newEngine(api *client.Client, options Options, host hostPart) *Engine {
+	limit := int64(options.ParallelCreates)
+	if limit <= 0 {
+		limit = maxCreates
+	}
+	log := options.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	base, cancel := context.WithCancel(context.Background())
+	return &Engine{
+		api: api, options: options, host: host, log: log,
+		creates: semaphore.NewWeighted(limit), deaths: newDeaths(),
+		base: base, cancel: cancel,
+		known: map[container.ID]*known{}, doomed: map[container.ID]bool{},
+	}
+}
+
+// greet asks the daemon what it is. Where no log directory is configured, it
+// is the one below the daemon's root.
+func (e *Engine) greet(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	defer cancel()
+	result, err := e.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return fmt.Errorf("ask docker for its version: %w", err)
+	}
+	info := result.Info
+	if len(e.options.LogDirs) == 0 && info.DockerRootDir != "" {
+		e.options.LogDirs = []string{filepath.Join(info.DockerRootDir, "containers")}
+	}
+	e.host.hideGPUs = info.DefaultRuntime == "nvidia"
+	e.log.Info("connected to docker", "version", info.ServerVersion,
+		"api", e.api.ClientVersion(), "storage", info.Driver, "cgroup", info.CgroupVersion)
+	return nil
+}
+
+// Ping tells whether the daemon answers.
+func (e *Engine) Ping(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	defer cancel()
+	if _, err := e.api.Ping(ctx, client.PingOptions{}); err != nil {
+		return fmt.Errorf("ping docker: %w", err)
+	}
+	return nil
+}
+
+// Close ends what is under way and waits for it. Containers stay as they are.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.wg.Wait()
+	e.deaths.close()
+	for _, k := range e.all() {
+		k.closeTail()
+	}
+	if err := e.api.Close(); err != nil {
+		return fmt.Errorf("close docker connection: %w", err)
+	}
+	return nil
+}
+
+// Died delivers the containers that ended or vanished without Remove.
+func (e *Engine) Died() <-chan container.ID { return e.deaths.out }
+
+// spawn runs f in a goroutine that Close waits for. It answers false once the
+// engine is closed.
+func (e *Engine) spawn(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.wg.Go(f)
+	return true
+}
+
+// enter makes Close wait until leave is called.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.wg.Add(1)
+	return true
+}
+
+func (e *Engine) leave() { e.wg.Done() }
+
+// limited is a context with a time limit; zero means none.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, errTimeout)
+}
+
+var (
+	errTimeout = errors.New("docker did not answer in time")
+	errClosed  = errors.New("docker engine is closed")
+)

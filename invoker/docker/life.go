@@ -1,0 +1,139 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const (
+	// removalPoll is the pause between two looks at a removal that somebody
+	// else has begun.
+	removalPoll = 50 * time.Millisecond
+	// parallelCleanUp is how many containers CleanUp removes at once; the
+	// daemon does not get faster with more.
+	parallelCleanUp = 8
+)
+
+// Pause freezes a container. One that is frozen already is no error.
+func (e *Engine) Pause(ctx context.Context, id container.ID) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Pause)
+	defer cancel()
+	_, err := e.api.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
+	return lifeError("pause", id, err, "already paused")
+}
+
+// Resume thaws a container. One that runs is no error.
+func (e *Engine) Resume(ctx context.Context, id container.ID) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Unpause)
+	defer cancel()
+	_, err := e.api.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
+	return lifeError("resume", id, err, "is not paused")
+}
+
+// lifeError translates the daemon's answer. A container that has stopped is as
+// good as gone, and a state that is reached already is what was asked for.
+func lifeError(verb string, id container.ID, err error, reached string) error {
+	switch {
+	case err == nil:
+		return nil
+	case cerrdefs.IsNotFound(err), strings.Contains(err.Error(), "is not running"):
+		return fmt.Errorf("%s container %s: %w", verb, id, container.ErrGone)
+	case strings.Contains(err.Error(), reached):
+		return nil
+	}
+	return fmt.Errorf("%s container %s: %w", verb, id, err)
+}
+
+// Remove ends and deletes a container in any state. If the daemon is away, it
+// is deleted when the daemon is back.
+func (e *Engine) Remove(ctx context.Context, id container.ID) error {
+	e.forget(id)
+	err := e.removeOnce(ctx, string(id))
+	if err != nil {
+		e.doom(id)
+	}
+	return err
+}
+
+func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Remove)
+	defer cancel()
+	for {
+		_, err := e.api.ContainerRemove(ctx, idOrName, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || cerrdefs.IsNotFound(err) {
+			return nil
+		}
+		if !strings.Contains(err.Error(), "already in progress") {
+			return fmt.Errorf("remove container %s: %w", idOrName, err)
+		}
+		select {
+		case <-time.After(removalPoll):
+		case <-ctx.Done():
+			return fmt.Errorf("remove container %s: %w", idOrName, context.Cause(ctx))
+		}
+	}
+}
+
+// CleanUp removes every container whose name starts with prefix, in whatever
+// state it is. It goes on past failures and names them all.
+func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
+	ids, err := e.list(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(ids))
+	var group errgroup.Group
+	group.SetLimit(parallelCleanUp)
+	for i, id := range ids {
+		group.Go(func() error {
+			errs[i] = e.Remove(ctx, id)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return errors.Join(errs...)
+}
+
+// list gives the containers whose name starts with prefix, stopped ones too.
+func (e *Engine) list(ctx context.Context, prefix string) ([]container.ID, error) {
+	summaries, err := e.summaries(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var ids []container.ID
+	for id := range summaries {
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// summaries gives those containers with whether they run. The daemon's name
+// filter is a pattern that may match in the middle, so it is checked again.
+func (e *Engine) summaries(ctx context.Context, prefix string) (map[container.ID]bool, error) {
+	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	defer cancel()
+	filters := client.Filters{}.Add("name", "^/?"+regexp.QuoteMeta(prefix))
+	result, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
+	if err != nil {
+		return nil, fmt.Errorf("list containers %s*: %w", prefix, err)
+	}
+	found := map[container.ID]bool{}
+	for _, c := range result.Items {
+		for _, name := range c.Names {
+			if strings.HasPrefix(strings.TrimPrefix(name, "/"), prefix) {
+				found[container.ID(c.ID)] = c.State == "running" || c.State == "paused"
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,53 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/moby/moby/client"
+)
+
+// pull fetches an image. Callers who want the same one share one pull; it goes
+// on when one of them gives up.
+func (e *Engine) pull(ctx context.Context, image string) error {
+	done := e.pulls.DoChan(image, func() (any, error) {
+		if !e.enter() {
+			return nil, errClosed
+		}
+		defer e.leave()
+		return nil, e.pullNow(image)
+	})
+	select {
+	case result := <-done:
+		return result.Err
+	case <-ctx.Done():
+		return fmt.Errorf("pull image %s: %w", image, context.Cause(ctx))
+	}
+}
+
+func (e *Engine) pullNow(image string) error {
+	ctx, cancel := limited(e.base, e.options.Timeouts.Pull)
+	defer cancel()
+	e.log.Info("pull image", "image", image)
+	progress, err := e.api.ImagePull(ctx, image, client.ImagePullOptions{})
+	if err != nil {
+		return fmt.Errorf("pull image %s: %w", image, err)
+	}
+	if err := progress.Wait(ctx); err != nil {
+		return fmt.Errorf("pull image %s: %w", image, err)
+	}
+	return nil
+}
+
+// movesOn tells whether an image reference may mean another image tomorrow: it
+// has no tag, or the tag "latest". Such an image must be pulled; for any other
+// the copy on the host will do when the registry is away.
+func movesOn(image string) bool {
+	if strings.Contains(image, "@") {
+		return false
+	}
+	name := image[strings.LastIndexByte(image, '/')+1:]
+	_, tag, found := strings.Cut(name, ":")
+	return !found || tag == "latest"
+}

@@ -1,0 +1,99 @@
+// Command proxy is a tiny action proxy for tests. The value of /run says what
+// it does; the answer is the same value.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
+
+type order struct {
+	Stdout   []string `json:"stdout"`   // texts, printed as they are
+	Stderr   []string `json:"stderr"`   //
+	Repeat   int      `json:"repeat"`   // prints stdout so many times
+	Quiet    bool     `json:"quiet"`    // no sentinels
+	Allocate int      `json:"allocate"` // MiB to fill
+	Fork     int      `json:"fork"`     // children to start
+	Exit     int      `json:"exit"`     // exit code to end with, without an answer
+	Env      string   `json:"env"`      // variable to answer with
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "sleep" {
+		time.Sleep(time.Hour)
+	}
+	http.HandleFunc("POST /init", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"ok": true}) })
+	http.HandleFunc("POST /run", run)
+	host, port := os.Getenv("__OW_PROXY_HOST"), os.Getenv("__OW_PROXY_PORT")
+	if port == "" {
+		port = "8080"
+	}
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(host+":"+port, nil))
+	os.Exit(1)
+}
+
+func run(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Value order `json:"value"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	o := body.Value
+	for range max(1, o.Repeat) {
+		io.WriteString(os.Stdout, strings.Join(o.Stdout, ""))
+	}
+	io.WriteString(os.Stderr, strings.Join(o.Stderr, ""))
+	started := fork(o.Fork)
+	allocate(o.Allocate)
+	if o.Exit != 0 {
+		os.Exit(o.Exit)
+	}
+	if !o.Quiet {
+		fmt.Fprintln(os.Stdout, sentinel)
+		fmt.Fprintln(os.Stderr, sentinel)
+	}
+	answer(w, map[string]any{"started": started, "env": os.Getenv(o.Env), "environ": os.Environ(), "dir": dir()})
+}
+
+func dir() string {
+	d, _ := os.Getwd()
+	return d
+}
+
+// fork starts children until that fails, and tells how many it got.
+func fork(n int) int {
+	for i := range n {
+		if exec.Command("/proc/self/exe", "sleep").Start() != nil {
+			return i
+		}
+	}
+	return n
+}
+
+var kept [][]byte
+
+func allocate(mib int) {
+	for range mib {
+		block := make([]byte, 1<<20)
+		for i := 0; i < len(block); i += 512 {
+			block[i] = 1
+		}
+		kept = append(kept, block)
+	}
+}
+
+func answer(w http.ResponseWriter, value map[string]any) {
+	body, _ := json.Marshal(value)
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	w.Write(body)
+}
