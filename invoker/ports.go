@@ -1,13 +1,103 @@
 // Package invoker is the hallway between Kafka, the pure cores and the
 // containers: it routes an activation, dispatches it, has it run and completes
 // it exactly once. It declares the ports it needs and imports no adapter.
+//
+// Its goroutines: one accepts messages from the feed, one is the dispatcher
+// that owns the cores, one per activation resolves it and then runs it, one
+// per order carries out what a core wants done outside. Run starts them all
+// and returns when all have ended.
 package invoker
 
 import (
 	"context"
+	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
+
+// Feed hands over activation messages in order. Next blocks until there is one
+// or ctx ends; the caller stops calling it when it has no room, and that is
+// all the back-pressure there is.
+type Feed interface {
+	Next(ctx context.Context) (Delivery, error)
+}
+
+// Delivery is one message. Done is called once, when nothing of the activation
+// can be lost any more: its acks are at the broker and its record is stored.
+// Until then a crash delivers the message again.
+type Delivery struct {
+	Message *activation.Message
+	Offset  int64
+	Done    func()
+}
+
+// Actions fetches actions with their code.
+type Actions interface {
+	// Action gives the action of a revision, or the newest when revision is
+	// empty or no longer there. Errors wrap ErrNotFound,
+	// activation.ErrIncompatible or are any other failure to fetch.
+	Action(ctx context.Context, id, revision string) (*activation.Action, error)
+}
+
+// CachedActions may answer for an action at once, without blocking.
+type CachedActions interface {
+	Cached(id, revision string) (*activation.Action, bool)
+}
+
+// Records stores activation records. Put keeps doc until it is stored or
+// refused for good, then calls stored once, from any goroutine. It blocks while
+// its buffer is full.
+type Records interface {
+	Put(ctx context.Context, doc []byte, stored func(error)) error
+}
+
+// Outbox sends what controllers and others hear from an invoker. Messages to
+// one controller arrive in the order of the calls. sent is called once, from
+// any goroutine, when the broker has the message or it cannot be delivered
+// for good. The calls block while the outbox is full.
+type Outbox interface {
+	Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error
+	Event(ctx context.Context, event activation.Event) error
+	// Forward passes a message on to another topic as it came.
+	Forward(ctx context.Context, topic string, message []byte, sent func(error)) error
+}
+
+// Blacklist knows the namespaces that may not invoke anything.
+type Blacklist interface {
+	Blocked(namespace string) bool
+}
+
+// Journal is told where an activation stands, so that a restart can tell what
+// had begun from what had not.
+type Journal interface {
+	Accepted(id activation.ID, offset int64)
+	Started(id activation.ID)
+	Completed(id activation.ID)
+}
+
+// Dialer opens the talk with the action proxy at addr. Nothing is sent yet.
+// Up to concurrency runs go on at once.
+type Dialer func(addr string, concurrency int) Talk
+
+// Talk is the HTTP talk with one container's action proxy. Its calls answer
+// within timeout, whatever the proxy does.
+type Talk interface {
+	Init(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange
+	Run(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange
+	// Close drops the connections that rest; a later call opens new ones.
+	Close()
+}
+
+// Mover moves device memory of containers between device and host.
+type Mover interface {
+	// Move carries out one order and reports the usage of the container's
+	// processes as it changes; it returns when the order is done, or when a
+	// newer order of the container has replaced it.
+	Move(ctx context.Context, device gpu.Device, order gpu.Order, report func(pid int, u gpu.Usage))
+}
 
 // Engine creates and removes containers. Docker and plain processes implement
 // it. Every call may block and ends with its context. An engine may be called

@@ -1,0 +1,122 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// accept pulls messages while there is room, and only then: that is how the
+// pressure of slow containers or a slow store reaches Kafka.
+func (iv *Invoker) accept(ctx context.Context) {
+	for {
+		select {
+		case iv.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		del, err := iv.ports.Feed.Next(ctx)
+		if err != nil {
+			<-iv.slots
+			if ctx.Err() == nil {
+				iv.log.Error("feed ended", "error", err)
+			}
+			return
+		}
+		iv.taken.Add(1)
+		iv.metrics.accepted.Inc()
+		iv.ports.Journal.Accepted(del.Message.ActivationID, del.Offset)
+		iv.admit(newTicket(iv.desk, del, iv.dispatch.clock()))
+	}
+}
+
+// admit resolves a ticket's action: at once when the action is at hand, beside
+// the feed when it must be fetched.
+func (iv *Invoker) admit(t *ticket) {
+	if iv.ports.Blacklist.Blocked(t.User.Namespace.Name) {
+		go iv.guard(t, func() { iv.block(t) })
+		return
+	}
+	if c, ok := iv.ports.Actions.(CachedActions); ok && t.Revision != "" {
+		if a, ok := c.Cached(t.Action.FQN(), t.Revision); ok {
+			iv.guard(t, func() { iv.resolved(t, a) })
+			return
+		}
+	}
+	go iv.guard(t, func() { iv.fetch(t) })
+}
+
+// guard runs f, which hands the ticket on or completes it. If f panics, the
+// ticket is completed here: a ticket is never lost.
+func (iv *Invoker) guard(t *ticket, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			iv.log.Error("admission panicked", keyActivation, t.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			iv.turnAway(t, nil, refusal{response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)})
+		}
+	}()
+	f()
+}
+
+// block answers for a namespace that may not invoke: the shortest ack, no
+// record and no event (InvokerReactive.handleActivationMessage).
+func (iv *Invoker) block(t *ticket) {
+	r := appError(textBlocked)
+	iv.log.Info("namespace is blocked", keyActivation, t.ActivationID, "namespace", t.User.Namespace.Name)
+	iv.desk.complete(t, ending{record: fallbackRecord(t.Message, r, time.Now()), whole: true, silent: true})
+}
+
+func (iv *Invoker) fetch(t *ticket) {
+	a, err := iv.ports.Actions.Action(iv.desk.ctx, t.Action.FQN(), t.Revision)
+	if err != nil {
+		iv.log.Warn("fetch action", keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "error", err)
+		iv.turnAway(t, nil, refuse(err))
+		return
+	}
+	iv.resolved(t, a)
+}
+
+// resolved routes a ticket whose action is known.
+func (iv *Invoker) resolved(t *ticket, a *activation.Action) {
+	j, no := iv.router.route(t, a)
+	switch {
+	case no != nil:
+		go iv.guard(t, func() { iv.turnAway(t, &job{action: a}, *no) })
+	case j.gpu != nil && iv.router.devices == 0:
+		go iv.guard(t, func() { iv.forward(t) })
+	default:
+		iv.dispatch.post(arrived{j})
+	}
+}
+
+// turnAway completes a ticket that never reaches a container. j is nil when
+// nothing is known of the action.
+func (iv *Invoker) turnAway(t *ticket, j *job, r refusal) {
+	rec := fallbackRecord(t.Message, r.response, time.Now())
+	if r.known && j != nil {
+		rec = runRecord(t.Message, j.action, r.response, times{}, time.Now())
+	}
+	iv.desk.complete(t, ending{record: rec, whole: true})
+}
+
+// forward passes an activation on to invokers that have a GPU. They answer it:
+// from here nothing is acked and no record is written.
+func (iv *Invoker) forward(t *ticket) {
+	if !t.completed.CompareAndSwap(false, true) {
+		return
+	}
+	defer iv.release()
+	topic := iv.settings.GPU.ForwardTo
+	err := iv.ports.Outbox.Forward(iv.desk.ctx, topic, t.Encode(), func(err error) {
+		if err != nil {
+			iv.log.Error("forward activation", keyActivation, t.ActivationID, "topic", topic, "error", err)
+		}
+		t.settle()
+	})
+	if err != nil {
+		iv.log.Error("forward activation", keyActivation, t.ActivationID, "topic", topic, "error", err)
+	}
+}

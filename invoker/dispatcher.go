@@ -1,0 +1,262 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// event is something that happened outside of the cores. The dispatcher
+// applies it and then looks for what can go on.
+type event interface {
+	apply(d *dispatcher, now time.Duration)
+}
+
+// box is one container with what is needed to use it. The dispatcher makes
+// and forgets boxes. handle and talk are written by the worker that creates
+// the container, before its event; from then on they do not change.
+type box struct {
+	slot   container.SlotID // in the CPU pool, 0 for a GPU container
+	name   string
+	spec   container.Spec
+	handle container.Handle
+	talk   Talk
+	gpu    *gpuBox // nil in the CPU lane
+
+	logs sync.Mutex // one activation's logs are read at a time
+}
+
+// dispatcher owns the cores: the container pool and the GPU lane. One
+// goroutine runs its loop; everything it touches is touched by nobody else.
+// It never blocks: what is slow goes to a goroutine that answers with an
+// event.
+type dispatcher struct {
+	settings Settings
+	engine   Engine
+	dial     Dialer
+	metrics  *Metrics
+	log      *slog.Logger
+	clock    func() time.Duration
+	run      func(r *run) // starts a worker
+	fail     func(j *job, text string)
+
+	events  chan event
+	work    context.Context // ends when running work must stop
+	workers sync.WaitGroup
+
+	pool   *container.Pool
+	gpus   *gpuLane // nil without devices
+	jobs   map[uint64]*job
+	boxes  map[container.SlotID]*box
+	alive  map[container.ID]*box
+	next   uint64
+	named  int64
+	closed bool // nothing more is started
+	status chan chan Status
+}
+
+// Buffer of the event channel: workers that end together need not wait for
+// each other while the dispatcher is at work.
+const eventBuffer = 256
+
+// post hands an event to the dispatcher. It is called by workers, which the
+// dispatcher outlives.
+func (d *dispatcher) post(e event) { d.events <- e }
+
+// loop runs until stop is closed and nobody works any more.
+func (d *dispatcher) loop(idle <-chan struct{}) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	d.settle(d.clock())
+	for {
+		d.arm(timer)
+		select {
+		case e := <-d.events:
+			now := d.clock()
+			e.apply(d, now)
+			d.drainEvents(now)
+			d.settle(now)
+		case <-timer.C:
+			now := d.clock()
+			d.pool.Tick(now)
+			d.gpus.tick(now)
+			d.settle(now)
+		case reply := <-d.status:
+			reply <- d.snapshot(d.clock())
+		case <-idle:
+			return
+		}
+	}
+}
+
+// drainEvents applies what has arrived meanwhile, so that one pass over the
+// cores serves a burst.
+func (d *dispatcher) drainEvents(now time.Duration) {
+	for range eventBuffer {
+		select {
+		case e := <-d.events:
+			e.apply(d, now)
+		default:
+			return
+		}
+	}
+}
+
+// arm sets the timer to the cores' next deadline.
+func (d *dispatcher) arm(timer *time.Timer) {
+	wait := time.Hour
+	now := d.clock()
+	if at, ok := d.pool.Deadline(); ok {
+		wait = min(wait, at-now)
+	}
+	if at, ok := d.gpus.deadline(); ok {
+		wait = min(wait, at-now)
+	}
+	timer.Reset(max(wait, 0))
+}
+
+// settle lets the cores decide until nothing more can go on, and hands out
+// what they ordered.
+func (d *dispatcher) settle(now time.Duration) {
+	if d.closed {
+		return
+	}
+	for {
+		p, ok := d.pool.Next(now)
+		if !ok {
+			break
+		}
+		d.place(now, p)
+	}
+	d.gpus.settle(now)
+	for _, o := range d.pool.Orders() {
+		d.carryOut(o)
+	}
+}
+
+// place starts a worker for an activation in its container.
+func (d *dispatcher) place(now time.Duration, p container.Placement) {
+	j := d.jobs[p.Item]
+	delete(d.jobs, p.Item)
+	b := d.boxes[p.Slot]
+	if b == nil {
+		b = d.newBox(p.Slot, j.User.Namespace.Name, j.action.Name, func(name string) container.Spec {
+			e := j.action.Exec
+			return d.settings.spec(name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
+		})
+	}
+	d.metrics.started(p.Start.String())
+	d.metrics.waited(now - j.queued)
+	d.run(&run{job: j, box: b, start: p.Start, resume: p.Resume, first: p.First})
+}
+
+func (d *dispatcher) newBox(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *box {
+	d.named++
+	name := containerName(d.settings.Prefix, d.named, prefix, suffix)
+	b := &box{slot: slot, name: name, spec: spec(name)}
+	if slot != 0 {
+		d.boxes[slot] = b
+	}
+	return b
+}
+
+// carryOut does one order of the pool in a goroutine of its own.
+func (d *dispatcher) carryOut(o container.Order) {
+	switch o.Do {
+	case container.CreatePrewarm:
+		d.createPrewarm(o)
+	case container.Pause:
+		b := d.boxes[o.Slot]
+		d.goWork(func(ctx context.Context) {
+			b.talk.Close() // nobody answers while it is paused
+			err := d.engine.Pause(ctx, b.handle.ID)
+			if err != nil && ctx.Err() == nil {
+				d.log.Warn("pause container", keyContainer, b.name, "error", err)
+			}
+			d.post(pausedEvent{o.Slot, err == nil})
+		})
+	case container.Remove:
+		d.remove(d.boxes[o.Slot], goneEvent{o.Slot})
+	}
+}
+
+func (d *dispatcher) createPrewarm(o container.Order) {
+	image, ok := d.settings.Images(o.Kind)
+	if !ok {
+		d.pool.Gone(d.clock(), o.Slot)
+		return
+	}
+	b := d.newBox(o.Slot, "prewarm", o.Kind, func(name string) container.Spec {
+		return d.settings.spec(name, o.Kind, image, false, o.MemoryMB)
+	})
+	d.goWork(func(ctx context.Context) {
+		if err := d.open(ctx, b, 1); err != nil {
+			d.log.Warn("create prewarmed container", keyContainer, b.name, "kind", o.Kind, "error", err)
+			d.post(goneEvent{o.Slot})
+			return
+		}
+		d.post(prewarmedEvent{b})
+	})
+}
+
+// open creates a box's container. Called by workers.
+func (d *dispatcher) open(ctx context.Context, b *box, concurrency int) error {
+	h, err := d.engine.Create(ctx, b.spec)
+	if err != nil {
+		return err
+	}
+	b.handle = h
+	b.talk = d.dial(h.Addr, concurrency)
+	return nil
+}
+
+// remove takes a box's container away and posts done when its memory is free.
+// A container that cannot be removed now is tried again for as long as work
+// may go on: its memory is taken all that time, which is the truth.
+func (d *dispatcher) remove(b *box, done event) {
+	if b == nil || b.handle.ID == "" {
+		d.goWork(func(context.Context) { d.post(done) })
+		return
+	}
+	delete(d.alive, b.handle.ID)
+	d.goWork(func(ctx context.Context) {
+		b.talk.Close()
+		d.removeUntilGone(ctx, b)
+		d.post(done)
+	})
+}
+
+func (d *dispatcher) removeUntilGone(ctx context.Context, b *box) {
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		err := d.engine.Remove(ctx, b.handle.ID)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		d.log.Warn("remove container, will try again", keyContainer, b.name, "error", err, "again", wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// goWork runs f beside the dispatcher, from whose goroutine it is called. The
+// invoker waits for all of it at the end, so nothing starts once it is closed.
+func (d *dispatcher) goWork(f func(ctx context.Context)) {
+	if d.closed {
+		return
+	}
+	d.workers.Add(1)
+	go func() {
+		defer d.workers.Done()
+		f(d.work)
+	}()
+}
+
+// String names a box for logs.
+func (b *box) String() string { return fmt.Sprintf("%s (%s)", b.name, b.handle.ID) }

@@ -1,0 +1,115 @@
+package invoker
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// arrived is a job that wants to run, for the first time or again because its
+// container turned out to be gone before it had begun.
+type arrived struct{ job *job }
+
+func (e arrived) apply(d *dispatcher, now time.Duration) {
+	d.next++
+	e.job.item, e.job.queued = d.next, now
+	if e.job.gpu != nil {
+		d.gpus.enqueue(now, e.job)
+		return
+	}
+	d.jobs[e.job.item] = e.job
+	d.pool.Enqueue(now, e.job.demand())
+}
+
+// opened says that a container exists; deaths of it are known from here on.
+type opened struct{ box *box }
+
+func (e opened) apply(d *dispatcher, _ time.Duration) { d.alive[e.box.handle.ID] = e.box }
+
+// warmed says that a container is initialised and may take more runs of the
+// same action.
+type warmed struct{ box *box }
+
+func (e warmed) apply(d *dispatcher, now time.Duration) {
+	if e.box.gpu == nil {
+		d.pool.Warmed(now, e.box.slot)
+	}
+}
+
+// left says that an activation has left its container. unused means that it
+// has not begun there, and will run elsewhere.
+type left struct {
+	run    *run
+	keep   bool
+	unused bool
+}
+
+func (e left) apply(d *dispatcher, now time.Duration) {
+	if e.run.grant != nil {
+		d.gpus.left(now, e)
+		return
+	}
+	d.pool.Done(now, e.run.box.slot, e.keep)
+}
+
+type prewarmedEvent struct{ box *box }
+
+func (e prewarmedEvent) apply(d *dispatcher, now time.Duration) {
+	d.alive[e.box.handle.ID] = e.box
+	d.pool.Started(now, e.box.slot)
+}
+
+type pausedEvent struct {
+	slot container.SlotID
+	ok   bool
+}
+
+func (e pausedEvent) apply(d *dispatcher, now time.Duration) { d.pool.Paused(now, e.slot, e.ok) }
+
+type goneEvent struct{ slot container.SlotID }
+
+func (e goneEvent) apply(d *dispatcher, now time.Duration) {
+	delete(d.boxes, e.slot)
+	d.pool.Gone(now, e.slot)
+}
+
+// died says that a container ended or vanished by itself. Its runs find out by
+// their own connections; nobody new is sent there.
+type died struct{ id container.ID }
+
+func (e died) apply(d *dispatcher, now time.Duration) {
+	b, ok := d.alive[e.id]
+	if !ok {
+		return
+	}
+	delete(d.alive, e.id)
+	if b.gpu != nil {
+		d.gpus.died(now, b)
+		return
+	}
+	d.pool.Failed(b.slot)
+}
+
+// gpuGone says that a GPU container is removed and its memory free.
+type gpuGone struct{ box *box }
+
+func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.box) }
+
+// used is what a process of a GPU container says it holds.
+type used struct {
+	box   *box
+	pid   int
+	usage gpu.Usage
+}
+
+func (e used) apply(d *dispatcher, now time.Duration) { d.gpus.used(now, e.box, e.pid, e.usage) }
+
+// moved says that an order to move device memory has been carried out.
+type moved struct {
+	box   *box
+	epoch uint64
+	took  time.Duration
+}
+
+func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e.box, e.epoch, e.took) }

@@ -1,0 +1,315 @@
+package invoker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// world is everything around an invoker: a topic, a store, an engine whose
+// containers answer as the test says, and what came out of it all.
+type world struct {
+	t    *testing.T
+	feed chan Delivery
+
+	mu      sync.Mutex
+	actions map[string]*activation.Action
+	acks    []activation.Ack
+	events  []activation.Event
+	records []*activation.Record
+	done    []int64 // offsets, in the order in which they were done
+	offset  int64
+	made    int
+	removed int
+	created []container.Spec
+	ackErr  error
+	putErr  error
+
+	create func(spec container.Spec) error
+	resume func() error
+	pause  func() error
+	run    func(n int, body []byte) proxy.Exchange
+	init   func(body []byte) proxy.Exchange
+	oom    bool
+	logs   container.LogResult
+	diedC  chan container.ID
+	moves  []gpu.Order
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{
+		t: t, feed: make(chan Delivery, 1000), actions: map[string]*activation.Action{},
+		diedC: make(chan container.ID, 10),
+		run:   func(int, []byte) proxy.Exchange { return answer(200, `{"ok":true}`) },
+		init:  func([]byte) proxy.Exchange { return answer(200, `{}`) },
+	}
+}
+
+func answer(status int, body string) proxy.Exchange {
+	return proxy.Exchange{Status: status, Body: []byte(body), ContentLength: int64(len(body))}
+}
+
+func (w *world) Next(ctx context.Context) (Delivery, error) {
+	select {
+	case d := <-w.feed:
+		return d, nil
+	case <-ctx.Done():
+		return Delivery{}, ctx.Err()
+	}
+}
+
+func (w *world) Action(_ context.Context, id, _ string) (*activation.Action, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a := w.actions[id]; a != nil {
+		return a, nil
+	}
+	return nil, fmt.Errorf("get %s: %w", id, ErrNotFound)
+}
+
+func (w *world) Put(_ context.Context, doc []byte, stored func(error)) error {
+	rec, err := activation.DecodeRecord(doc)
+	if err != nil {
+		w.t.Errorf("record %s: %v", doc, err)
+	}
+	w.mu.Lock()
+	w.records = append(w.records, rec)
+	w.mu.Unlock()
+	stored(w.putErr)
+	return nil
+}
+
+func (w *world) Ack(_ context.Context, controller string, ack activation.Ack, sent func(error)) error {
+	if controller != "0" {
+		w.t.Errorf("ack for controller %q", controller)
+	}
+	back, err := activation.DecodeAck(ack.Encode())
+	if err != nil {
+		w.t.Errorf("ack %s: %v", ack.Encode(), err)
+	}
+	w.mu.Lock()
+	w.acks = append(w.acks, back)
+	w.mu.Unlock()
+	sent(w.ackErr)
+	return nil
+}
+
+func (w *world) Event(_ context.Context, e activation.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
+	return nil
+}
+
+func (w *world) Forward(_ context.Context, topic string, _ []byte, sent func(error)) error {
+	w.mu.Lock()
+	w.created = append(w.created, container.Spec{Name: "forwarded to " + topic})
+	w.mu.Unlock()
+	sent(nil)
+	return nil
+}
+
+func (w *world) Blocked(namespace string) bool { return namespace == "blocked" }
+
+func (w *world) Accepted(activation.ID, int64) {}
+func (w *world) Started(activation.ID)         {}
+func (w *world) Completed(activation.ID)       {}
+
+func (w *world) Create(_ context.Context, spec container.Spec) (container.Handle, error) {
+	w.mu.Lock()
+	w.made++
+	n := w.made
+	w.created = append(w.created, spec)
+	create := w.create
+	w.mu.Unlock()
+	if create != nil {
+		if err := create(spec); err != nil {
+			return container.Handle{}, err
+		}
+	}
+	return container.Handle{ID: container.ID(fmt.Sprint("id", n)), Name: spec.Name, Addr: fmt.Sprint("addr", n)}, nil
+}
+
+func (w *world) Pause(context.Context, container.ID) error {
+	if w.pause != nil {
+		return w.pause()
+	}
+	return nil
+}
+
+func (w *world) Resume(context.Context, container.ID) error {
+	if w.resume != nil {
+		return w.resume()
+	}
+	return nil
+}
+
+func (w *world) Remove(context.Context, container.ID) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removed++
+	return nil
+}
+
+func (w *world) OOMKilled(context.Context, container.ID) bool { return w.oom }
+
+func (w *world) Logs(_ context.Context, _ container.ID, _ container.LogRequest) container.LogResult {
+	return w.logs
+}
+
+func (w *world) CleanUp(context.Context, string) error { return nil }
+func (w *world) Died() <-chan container.ID             { return w.diedC }
+
+func (w *world) Move(_ context.Context, _ gpu.Device, o gpu.Order, report func(int, gpu.Usage)) {
+	w.mu.Lock()
+	w.moves = append(w.moves, o)
+	w.mu.Unlock()
+	u := gpu.Usage{Allocated: 1 << 30}
+	if o.Kind == gpu.Prefetch {
+		u.Resident = u.Allocated
+	}
+	report(1, u)
+}
+
+// talk is one container's proxy.
+type talk struct {
+	w    *world
+	runs int
+}
+
+func (w *world) dial(string, int) Talk { return &talk{w: w} }
+
+func (k *talk) Init(_ context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
+	return stamped(func() proxy.Exchange { return k.w.init(body) })
+}
+
+func (k *talk) Run(_ context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
+	k.runs++
+	return stamped(func() proxy.Exchange { return k.w.run(k.runs, body) })
+}
+
+func (k *talk) Close() {}
+
+// stamped adds the times of an exchange, which tests do not care to write.
+func stamped(f func() proxy.Exchange) proxy.Exchange {
+	began := time.Now()
+	x := f()
+	if x.Start.IsZero() {
+		x.Start = began
+	}
+	if x.End.IsZero() {
+		x.End = time.Now()
+	}
+	return x
+}
+
+// action puts an action into the store.
+func (w *world) action(name string, change func(a *activation.Action)) {
+	a := &activation.Action{
+		ID: "guest/" + name, Rev: "1-a", Namespace: "guest", Name: name, Version: "0.0.1",
+		Exec:   activation.Exec{Kind: "nodejs:20", Image: "node", Code: "x", HasCode: true, Sentinels: true},
+		Limits: activation.Limits{TimeoutMillis: 60000, MemoryMB: 256, LogsMB: 10, Concurrency: 1},
+	}
+	if change != nil {
+		change(a)
+	}
+	w.actions[a.ID] = a
+}
+
+// annotate sets the gpu annotation.
+func annotate(value string) func(*activation.Action) {
+	return func(a *activation.Action) {
+		a.Annotations = activation.Annotations{{Key: "gpu", Value: json.RawMessage(value)}}
+	}
+}
+
+// invoke puts a message on the topic.
+func (w *world) invoke(name string, change func(m *activation.Message)) activation.ID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	offset := w.offset
+	w.offset++
+	m := &activation.Message{
+		TransID:      activation.NewTransID("tid", time.Now().UnixMilli(), false),
+		Action:       activation.ActionRef{Path: "guest", Name: name, Version: "0.0.1"},
+		Revision:     "1-a",
+		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
+		ActivationID: activation.ID(fmt.Sprintf("%032x", offset)),
+		Controller:   "0", Blocking: true, Content: json.RawMessage(`{}`),
+	}
+	if change != nil {
+		change(m)
+	}
+	w.feed <- Delivery{Message: m, Offset: offset, Done: func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.done = append(w.done, offset)
+	}}
+	return m.ActivationID
+}
+
+func (w *world) settings() Settings {
+	return Settings{
+		Instance: activation.Instance{ID: 0, UserMemory: 2 << 30, UniqueName: "0"},
+		Prefix:   "wsk00_", InFlight: 64, Bounds: activation.DefaultBounds(),
+		Pool:   container.Config{MemoryMB: 2048, PauseGrace: 10 * time.Second, IdleTimeout: 10 * time.Minute, Overtake: 500 * time.Millisecond},
+		Images: func(string) (string, bool) { return "node", true },
+		Drain:  time.Minute, Flush: time.Second,
+	}
+}
+
+// start runs an invoker in this world; stop ends it and waits.
+func (w *world) start(s Settings) (iv *Invoker, stop func()) {
+	w.t.Helper()
+	iv, err := New(s, Ports{
+		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Engine: w, Dial: w.dial, Mover: w,
+	}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- iv.Run(ctx) }()
+	return iv, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+		iv.Close()
+	}
+}
+
+// kinds lists the acks of an activation by their kind, in order.
+func (w *world) kinds(id activation.ID) (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.acks {
+		if a.ActivationID == id {
+			out = append(out, a.Kind.String())
+		}
+	}
+	return out
+}
+
+// record finds the stored record of an activation.
+func (w *world) record(id activation.ID) *activation.Record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.records {
+		if r.ActivationID == id {
+			return r
+		}
+	}
+	return nil
+}

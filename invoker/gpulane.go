@@ -1,0 +1,392 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// gpuLane is the dispatcher's part for activations that need a GPU: the flows
+// (sched), and for each device its containers, memory and tokens (gpu). All
+// methods are called by the dispatcher's goroutine; a nil lane has nothing to
+// do, which is how an invoker without devices runs.
+type gpuLane struct {
+	d        *dispatcher
+	settings GPUSettings
+	mover    Mover
+	policy   sched.Policy
+	devices  []*device
+	flows    map[sched.FlowID]*flow
+	queued   map[uint64]*job
+	boxes    map[string]*box // by container name, which is their id in gpu
+
+	starting []*run                // reservations stand, to be launched
+	misfits  map[sched.FlowID]bool // flows that could not be placed for room
+	short    int                   // MiB of host memory that a placement lacked
+	changes  []sched.Change
+}
+
+// device is one GPU with its books.
+type device struct {
+	gpu.Device
+	pool   *gpu.Pool
+	ledger *gpu.Ledger
+	busy   int
+}
+
+// flow is what the lane knows of a function.
+type flow struct {
+	id       sched.FlowID
+	key      string // of the newest revision seen
+	memoryMB int
+	need     gpu.Need
+	setup    time.Duration // learnt cost of a cold start
+	weight   float64
+	queued   int
+}
+
+// gpuBox is a box's part in the lane.
+type gpuBox struct {
+	device  *device
+	flow    sched.FlowID
+	key     string
+	claimed int  // MiB of host memory
+	busy    bool // a run holds it
+	doomed  bool
+	moving  bool // a prefetch is under way
+	waiting *run // its reservation does not stand yet, or its memory is coming
+	since   time.Duration
+	memory  int64 // device footprint as last told
+}
+
+// grant is a token that a run holds.
+type grant struct {
+	choice   sched.Choice
+	device   *device
+	kind     gpu.StartKind
+	need     gpu.Need
+	at       time.Duration // when the token was granted
+	launched time.Duration
+	prefetch time.Duration
+	memory   int64
+}
+
+func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
+	if len(s.Devices) == 0 {
+		return nil, nil
+	}
+	l := &gpuLane{
+		d: d, settings: s, mover: mover, flows: map[sched.FlowID]*flow{},
+		queued: map[uint64]*job{}, boxes: map[string]*box{}, misfits: map[sched.FlowID]bool{},
+	}
+	policy, err := sched.NewPolicy(s.Policy, s.Sched, l)
+	if err != nil {
+		return nil, err
+	}
+	l.policy = policy
+	for _, word := range s.Devices {
+		dev := &device{Device: word}
+		if dev.pool, err = gpu.NewPool(s.Pool); err != nil {
+			return nil, err
+		}
+		if dev.ledger, err = gpu.NewLedger(gpu.LedgerConfig{Capacity: word.MemoryBytes}); err != nil {
+			return nil, err
+		}
+		l.devices = append(l.devices, dev)
+		policy.AddDevice(0, word.Index, word.MaxTokens(s.Tokens))
+	}
+	return l, nil
+}
+
+// enqueue puts a job in its flow: the function as the invoking namespace sees
+// it.
+func (l *gpuLane) enqueue(now time.Duration, j *job) {
+	f := l.flow(now, j)
+	f.queued++
+	l.queued[j.item] = j
+	l.policy.Enqueue(now, sched.Item{ID: j.item, Flow: f.id})
+	l.follow(now)
+}
+
+func (l *gpuLane) flow(now time.Duration, j *job) *flow {
+	id := sched.FlowID{Namespace: j.User.Namespace.Name, Function: j.action.FQN()}
+	f := l.flows[id]
+	if f == nil {
+		f = &flow{id: id, weight: 1}
+		l.flows[id] = f
+	}
+	changed := f.key != j.key
+	f.key, f.memoryMB = j.key, j.action.Limits.MemoryMB
+	if changed {
+		f.need = gpu.Need{Bytes: l.hint(j), Context: l.settings.ContextMem}
+		l.policy.Touch(now, id)
+	}
+	l.weigh(now, f, j)
+	return f
+}
+
+// hint is the memory to reserve before any run was measured.
+func (l *gpuLane) hint(j *job) int64 {
+	if j.gpu.Memory > 0 {
+		return int64(j.gpu.Memory)
+	}
+	return l.settings.DefaultMem
+}
+
+// weigh sets a flow's weight: the operator's word counts over the annotation.
+func (l *gpuLane) weigh(now time.Duration, f *flow, j *job) {
+	w := j.gpu.Weight
+	if set, ok := l.settings.Weights[f.id.String()]; ok {
+		w = set
+	}
+	if w == f.weight || w <= 0 {
+		return
+	}
+	if err := l.policy.SetWeight(now, f.id, w); err != nil {
+		l.d.log.Warn("set weight", keyFlow, f.id.String(), "error", err)
+	}
+	f.weight = w
+}
+
+// Facts answers the scheduler's question what a start of a flow on a device
+// would be. It is called from within the policy.
+func (l *gpuLane) Facts(id sched.FlowID, index int) sched.Facts {
+	f, dev := l.flows[id], l.devices[index]
+	facts := sched.Facts{Start: sched.Cold, Setup: f.setup}
+	need := f.need
+	all, idle := dev.pool.Count(f.key)
+	if idle > 0 {
+		facts.Start, facts.Setup = sched.GPUWarm, 0
+		dev.pool.Idle(f.key, func(name string) bool {
+			resident, footprint := dev.ledger.Residency(name)
+			if resident < footprint {
+				facts.Start = sched.HostWarm
+			}
+			need.Bytes = max(need.Bytes, footprint) - resident
+			need.Context = 0
+			return false
+		})
+	} else if all > 0 {
+		facts.Start = sched.BusyCold
+	}
+	facts.Fits = l.fits(dev, need, idle > 0, f)
+	return facts
+}
+
+// fits tells whether container, host memory and device memory can be had now,
+// counting idle memory on the device as room that can be made.
+func (l *gpuLane) fits(dev *device, need gpu.Need, have bool, f *flow) bool {
+	_, movable := dev.ledger.Evictable()
+	ok := dev.ledger.Waiting() == 0 && need.Bytes+need.Context <= dev.ledger.Free()+movable
+	if need.Bytes+need.Context > dev.MemoryBytes {
+		ok = true // it never will: let it be chosen and refused with a reason
+	}
+	if !have && ok {
+		_, idle := dev.pool.Len()
+		ok = !dev.pool.Full() || idle > 0
+		if ok && l.d.pool.Free() < f.memoryMB {
+			ok, l.short = false, max(l.short, f.memoryMB)
+		}
+	}
+	if !ok {
+		l.misfits[f.id] = true
+	}
+	return ok
+}
+
+// settle grants tokens until none can be granted, follows the flows' changes
+// with their memory, and hands out what the ledgers ordered.
+func (l *gpuLane) settle(now time.Duration) {
+	if l == nil {
+		return
+	}
+	l.short = 0
+	for l.grantNext(now) {
+	}
+	l.follow(now)
+	l.prefetchLikely(now)
+	for _, dev := range l.devices {
+		l.obey(now, dev)
+	}
+	for _, r := range l.starting {
+		l.launch(now, r)
+	}
+	l.starting = l.starting[:0]
+	l.relieve(now)
+}
+
+func (l *gpuLane) grantNext(now time.Duration) bool {
+	c, ok := l.policy.Next(now)
+	if !ok {
+		return false
+	}
+	j, dev := l.queued[c.Item], l.devices[c.Device]
+	f := l.flows[c.Flow]
+	b, kind := l.container(now, dev, j, f)
+	if b == nil {
+		l.misfits[c.Flow] = true
+		l.policy.Undo(now, c.Item)
+		return false
+	}
+	delete(l.queued, c.Item)
+	f.queued--
+	r := &run{job: j, box: b, start: container.Warm, grant: &grant{
+		choice: c, device: dev, kind: kind, at: now, memory: b.gpu.memory,
+		need: gpu.Need{Bytes: max(f.need.Bytes, b.gpu.memory), Context: l.settings.ContextMem},
+	}}
+	r.first = true
+	if !kind.Warm() {
+		r.start = container.Cold
+	}
+	l.reserve(now, r)
+	return true
+}
+
+// container takes an idle container of the action or makes a place for a new
+// one; nil when neither can be had.
+func (l *gpuLane) container(now time.Duration, dev *device, j *job, f *flow) (*box, gpu.StartKind) {
+	name, kind, ok := dev.pool.Take(now, j.key)
+	if ok {
+		if !dev.ledger.Resident(name) {
+			kind = gpu.HostWarm
+		}
+		b := l.boxes[name]
+		b.gpu.busy = true
+		return b, kind
+	}
+	if !l.roomForOne(dev) || !l.d.pool.Claim(f.memoryMB) {
+		return nil, kind
+	}
+	b := l.d.newBox(0, f.id.Namespace, j.action.Name, func(name string) container.Spec {
+		e := j.action.Exec
+		spec := l.d.settings.spec(name, e.Kind, e.Image, e.Pull, f.memoryMB)
+		spec.GPU = &container.GPU{Index: dev.Index, Device: dev.UUID, Simulated: dev.Simulated}
+		return spec
+	})
+	b.gpu = &gpuBox{device: dev, flow: f.id, key: j.key, claimed: f.memoryMB, busy: true}
+	dev.pool.Add(now, b.name, j.key)
+	l.boxes[b.name] = b
+	return b, kind
+}
+
+// roomForOne gives an idle container up when the device's pool is full.
+func (l *gpuLane) roomForOne(dev *device) bool {
+	if !dev.pool.Full() {
+		return true
+	}
+	name, ok := dev.pool.Victim(l.value)
+	if ok {
+		l.dispose(l.boxes[name])
+	}
+	return ok
+}
+
+// value tells the pool what the containers of a key are worth.
+func (l *gpuLane) value(key string) gpu.FlowView {
+	for _, b := range l.boxes {
+		if b.gpu.key != key {
+			continue
+		}
+		st, ok := l.policy.Flow(b.gpu.flow)
+		if !ok {
+			break
+		}
+		v := gpu.FlowView{State: flowState(st)}
+		if st.IAT > 0 {
+			v.Rate = 1 / st.IAT.Seconds()
+		}
+		if f := l.flows[b.gpu.flow]; f != nil {
+			v.Restart = f.setup.Seconds()
+		}
+		return v
+	}
+	return gpu.FlowView{State: gpu.Inactive}
+}
+
+func flowState(s sched.FlowStats) gpu.FlowState {
+	switch {
+	case s.State == sched.Throttled:
+		return gpu.Throttled
+	case s.Queued > 0:
+		return gpu.Backlogged
+	case s.State == sched.Active:
+		return gpu.Active
+	}
+	return gpu.Inactive
+}
+
+// reserve asks the ledger for the run's memory; the run starts when the
+// reservation stands.
+func (l *gpuLane) reserve(now time.Duration, r *run) {
+	g := r.grant
+	standing, err := g.device.ledger.Reserve(now, r.box.name, g.need)
+	if err != nil {
+		l.refuse(now, r, err)
+		return
+	}
+	g.device.busy++
+	if standing {
+		l.starting = append(l.starting, r)
+		return
+	}
+	r.box.gpu.waiting = r
+}
+
+// refuse answers a run whose memory can never be had.
+func (l *gpuLane) refuse(now time.Duration, r *run, err error) {
+	l.policy.Abandon(now, r.item)
+	l.retire(now, r.box, false)
+	text := fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory); "+
+		"the device has %s, of which the context of a container takes %s.",
+		activation.Size(r.grant.need.Bytes), activation.Size(r.grant.device.MemoryBytes), activation.Size(r.grant.need.Context))
+	if !errors.Is(err, gpu.ErrTooBig) {
+		text = textAborted
+	}
+	l.d.fail(r.job, text)
+}
+
+// obey hands out a ledger's orders and takes what stands.
+func (l *gpuLane) obey(now time.Duration, dev *device) {
+	orders, standing := dev.ledger.Ready()
+	for _, o := range orders {
+		l.move(dev, o)
+	}
+	for _, name := range standing {
+		b := l.boxes[name]
+		if r := b.gpu.waiting; r != nil {
+			b.gpu.waiting = nil
+			l.starting = append(l.starting, r)
+		}
+	}
+}
+
+func (l *gpuLane) move(dev *device, o gpu.Order) {
+	b := l.boxes[o.Container]
+	b.gpu.moving = o.Kind == gpu.Prefetch
+	l.d.metrics.gpuMoved.WithLabelValues(o.Kind.String()).Add(float64(o.Bytes))
+	l.d.goWork(func(ctx context.Context) {
+		began := l.d.clock()
+		l.mover.Move(ctx, dev.Device, o, func(pid int, u gpu.Usage) { l.d.post(used{b, pid, u}) })
+		l.d.post(moved{b, o.Epoch, l.d.clock() - began})
+	})
+}
+
+// launch starts the worker, unless memory is still coming and nobody but us
+// brings it: a real device faults pages in by itself, a simulated one cannot.
+func (l *gpuLane) launch(now time.Duration, r *run) {
+	b := r.box
+	if b.gpu.moving && r.grant.device.Simulated {
+		b.gpu.waiting = r
+		return
+	}
+	r.grant.launched = now
+	l.d.metrics.gpuStarts.WithLabelValues(r.grant.kind.String()).Inc()
+	l.d.metrics.gpuQueue.Observe((r.grant.at - r.queued).Seconds())
+	l.d.run(r)
+}

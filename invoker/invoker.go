@@ -1,0 +1,191 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// Ports are the walls' openings: what an invoker needs of the world.
+type Ports struct {
+	Feed      Feed
+	Actions   Actions
+	Records   Records
+	Outbox    Outbox
+	Blacklist Blacklist
+	Journal   Journal
+	Engine    Engine
+	Dial      Dialer
+	Mover     Mover
+}
+
+// Invoker runs the activations of one Kafka topic.
+type Invoker struct {
+	settings Settings
+	ports    Ports
+	metrics  *Metrics
+	log      *slog.Logger
+
+	desk     *desk
+	flush    context.CancelFunc
+	dispatch *dispatcher
+	router   router
+
+	slots chan struct{} // one for each accepted activation, and for the next
+	taken atomic.Int64  // accepted and not completed
+	ended chan struct{} // closed when the dispatcher has ended
+}
+
+// cleanUpTime bounds the removal of leftover containers at start and end; the
+// original gives up after the same time.
+const cleanUpTime = 30 * time.Second
+
+// New checks the settings and prepares an invoker; Run starts it.
+func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	epoch := time.Now()
+	clock := func() time.Duration { return time.Since(epoch) }
+	flushing, flush := context.WithCancel(context.Background())
+	iv := &Invoker{
+		settings: s, ports: p, metrics: m, log: log, flush: flush,
+		router: router{settings: s, devices: len(s.GPU.Devices)},
+		slots:  make(chan struct{}, s.InFlight), ended: make(chan struct{}),
+	}
+	iv.desk = &desk{
+		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
+		instance: s.Instance, store: s.Store, outOfBand: s.LogsOutOfBand,
+		metrics: m, log: log, wall: time.Now, release: iv.release,
+	}
+	d, err := iv.newDispatcher(clock)
+	if err != nil {
+		return nil, err
+	}
+	iv.dispatch = d
+	return iv, nil
+}
+
+func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error) {
+	d := &dispatcher{
+		settings: iv.settings, engine: iv.ports.Engine, dial: iv.ports.Dial,
+		metrics: iv.metrics, log: iv.log, clock: clock,
+		events: make(chan event, eventBuffer), status: make(chan chan Status),
+		jobs: map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{},
+	}
+	pool, err := container.New(iv.settings.Pool, clock())
+	if err != nil {
+		return nil, err
+	}
+	d.pool = pool
+	if d.gpus, err = newGPULane(d, iv.settings.GPU, iv.ports.Mover); err != nil {
+		return nil, fmt.Errorf("start gpu scheduling: %w", err)
+	}
+	w := &worker{
+		engine: iv.ports.Engine, open: d.open, post: d.post, desk: iv.desk,
+		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now,
+	}
+	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
+	d.fail = func(j *job, text string) {
+		d.goWork(func(context.Context) { iv.turnAway(j.ticket, j, refusal{response: appError(text), known: true}) })
+	}
+	return d, nil
+}
+
+// Run works until ctx ends, then drains: nothing more is pulled, what was
+// accepted is finished within Settings.Drain, and containers are removed. What
+// was not finished by then is delivered again to the next process. The desk
+// goes on sending until Close.
+func (iv *Invoker) Run(ctx context.Context) error {
+	if err := iv.cleanUp("leftover"); err != nil {
+		return err
+	}
+	work, stopWork := context.WithCancel(context.Background())
+	defer stopWork()
+	iv.dispatch.work = work
+	idle := make(chan struct{})
+	go func() {
+		defer close(iv.ended)
+		iv.dispatch.loop(idle)
+	}()
+	var listeners sync.WaitGroup
+	listeners.Go(func() { iv.listen(work) })
+
+	iv.accept(ctx)
+	iv.drain()
+	shutting := shut{make(chan struct{})}
+	iv.dispatch.post(shutting)
+	<-shutting.done
+	stopWork()
+	listeners.Wait()
+	iv.dispatch.workers.Wait()
+	close(idle)
+	<-iv.ended
+	return iv.cleanUp("own")
+}
+
+// Close lets no more acks and records out. It is called after the outbox and
+// the store have been flushed.
+func (iv *Invoker) Close() { iv.flush() }
+
+func (iv *Invoker) cleanUp(whose string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
+	defer cancel()
+	if err := iv.ports.Engine.CleanUp(ctx, iv.settings.Prefix); err != nil {
+		return fmt.Errorf("remove %s containers %s*: %w", whose, iv.settings.Prefix, err)
+	}
+	return nil
+}
+
+// listen tells the dispatcher about containers that died by themselves.
+func (iv *Invoker) listen(ctx context.Context) {
+	for {
+		select {
+		case id, ok := <-iv.ports.Engine.Died():
+			if !ok {
+				return
+			}
+			iv.dispatch.post(died{id})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// drain waits until every accepted activation is completed, which is when all
+// places at the feed can be taken, or until the time is up.
+func (iv *Invoker) drain() {
+	late := time.NewTimer(iv.settings.Drain)
+	defer late.Stop()
+	for taken := range cap(iv.slots) {
+		select {
+		case iv.slots <- struct{}{}:
+		case <-late.C:
+			iv.log.Warn("drain deadline passed, unfinished activations will be delivered again",
+				"unfinished", cap(iv.slots)-taken, "deadline", iv.settings.Drain)
+			return
+		}
+	}
+}
+
+// shut makes the dispatcher start nothing more, from the closing of done on.
+type shut struct{ done chan struct{} }
+
+func (e shut) apply(d *dispatcher, _ time.Duration) {
+	d.closed = true
+	close(e.done)
+}
+
+// InFlight is how many activations are accepted and not completed.
+func (iv *Invoker) InFlight() int { return int(iv.taken.Load()) }
+
+// release gives an activation's place back.
+func (iv *Invoker) release() {
+	iv.taken.Add(-1)
+	<-iv.slots
+}

@@ -1,0 +1,142 @@
+package invoker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// ErrNotFound is an action, or its code, that is not in the store.
+var ErrNotFound = errors.New("action not found")
+
+// refusal is an activation that ends without a container.
+type refusal struct {
+	response activation.Response
+	known    bool // the action is known: the record shows its kind and limits
+}
+
+// refuse maps a failed fetch to the original's answer (contract table of the
+// paths that never reach a container).
+func refuse(err error) refusal {
+	status, text := activation.StatusWhiskError, textUnfetchable
+	switch {
+	case errors.Is(err, ErrNotFound):
+		status, text = activation.StatusApplicationError, textGone
+	case errors.Is(err, activation.ErrIncompatible):
+		text = textIncompatible
+	}
+	return refusal{response: activation.ErrorResponse(status, text)}
+}
+
+// job is an activation whose action is known: what it needs, and where it
+// goes.
+type job struct {
+	*ticket
+	action  *activation.Action
+	item    uint64 // the cores' name of it
+	key     string // containers are shared among equal keys
+	bounds  activation.Bounds
+	content json.RawMessage
+	collect bool                   // logs are read before the completion
+	gpu     *activation.GPURequest // nil: the CPU lane
+	queued  time.Duration
+}
+
+// router turns messages with their actions into jobs. It is pure.
+type router struct {
+	settings Settings
+	devices  int
+}
+
+// route decides what an activation needs. The second result is not nil when it
+// cannot run at all.
+func (r router) route(t *ticket, a *activation.Action) (*job, *refusal) {
+	bounds := r.settings.Bounds.For(r.settings.Defaults, t.User.Limits)
+	if err := bounds.Check(a.Limits); err != nil {
+		return nil, &refusal{response: appError(err.Error())}
+	}
+	if a.Limits.MemoryMB > r.settings.Pool.MemoryMB {
+		return nil, &refusal{known: true, response: appError(fmt.Sprintf(
+			"The action needs %d MB of memory, but this invoker has %d MB for all of its containers (CONFIG_whisk_containerPool_userMemory).",
+			a.Limits.MemoryMB, r.settings.Pool.MemoryMB))}
+	}
+	wish, err := a.Annotations.GPU()
+	if err != nil {
+		return nil, &refusal{known: true, response: appError(err.Error())}
+	}
+	content, err := activation.Unlock(t.Content, t.LockedArgs, r.settings.Keys)
+	if err != nil {
+		return nil, &refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)}
+	}
+	j := &job{
+		ticket: t, action: a, bounds: bounds, content: content, gpu: wish,
+		key:     containerKey(t.Message, a),
+		collect: a.Limits.LogsMB != 0 && !r.settings.LogsOutOfBand,
+	}
+	if wish != nil && r.devices == 0 && r.settings.GPU.ForwardTo == "" {
+		return nil, &refusal{known: true, response: appError(
+			"The action asks for a GPU (annotation gpu), but this invoker has none.")}
+	}
+	return j, nil
+}
+
+func appError(text string) activation.Response {
+	return activation.ErrorResponse(activation.StatusApplicationError, text)
+}
+
+// containerKey joins everything that must be equal for two activations to
+// share a container: the invoking namespace, the action and its revision, and
+// what /init saw of the caller. Containers are never shared by namespaces.
+func containerKey(m *activation.Message, a *activation.Action) string {
+	return strings.Join([]string{
+		m.User.Namespace.Name, a.FQN(), a.Rev, a.Version, m.Action.Binding, string(m.User.AuthKey.JSON()),
+	}, "\x00")
+}
+
+// demand is what the pool has to find for a job of the CPU lane.
+func (j *job) demand() container.Demand {
+	return container.Demand{
+		Item: j.item, Key: j.key, Kind: j.action.Exec.Kind,
+		MemoryMB: j.action.Limits.MemoryMB, Concurrency: max(j.action.Limits.Concurrency, 1),
+		Prewarm: !j.action.Exec.Pull && j.action.Exec.Kind != "blackbox",
+	}
+}
+
+func (j *job) timeout() time.Duration {
+	return time.Duration(j.action.Limits.TimeoutMillis) * time.Millisecond
+}
+
+// spec is the container that a job of an action needs.
+func (s Settings) spec(name, kind, image string, pull bool, memoryMB int) container.Spec {
+	parts := max(s.Pool.MemoryMB/max(memoryMB, 1), 1)
+	spec := container.Spec{
+		Name: name, Kind: kind, Image: image, Pull: pull, MemoryMB: memoryMB,
+		CPUShares: max(2, 1024/parts), Env: s.Env,
+	}
+	if s.UserCPUs > 0 {
+		// Five decimals and a floor, as the original passes them to Docker.
+		spec.CPUs = max(float64(int(s.UserCPUs/float64(parts)*1e5+0.5))/1e5, 0.01)
+	}
+	return spec
+}
+
+// containerName follows the original's pattern, so that its clean-up and ours
+// find each other's containers: head, running number, prefix and suffix with
+// nothing but letters, digits and underscores.
+func containerName(head string, n int64, prefix, suffix string) string {
+	return fmt.Sprintf("%s%d_%s_%s", head, n, plain(prefix), plain(suffix))
+}
+
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r < 0x80 && (r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+			return r
+		}
+		return -1
+	}, s)
+}

@@ -1,0 +1,111 @@
+package invoker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// Settings is what one invoker is told at its start. cmd fills it from the
+// configuration.
+type Settings struct {
+	Instance activation.Instance
+	// Prefix starts the name of every container, such as "wsk00_".
+	Prefix string
+	// InFlight bounds the activations that are accepted and not completed.
+	InFlight int
+	// Bounds are the system's limits, Defaults those of a namespace that has
+	// none of its own.
+	Bounds   activation.Bounds
+	Defaults activation.UserLimits
+	// Keys decrypt parameters.
+	Keys activation.Keys
+	// Store says which records are kept.
+	Store StorePolicy
+	// LogsOutOfBand: a log driver carries the logs, nothing is collected.
+	LogsOutOfBand bool
+	// Env is set in every container when it is created.
+	Env []string
+	// UserCPUs is shared out by memory; 0 sets no CPU limit.
+	UserCPUs float64
+	Pool     container.Config
+	// Images gives the image of a prewarmed container of a kind.
+	Images func(kind string) (image string, ok bool)
+	GPU    GPUSettings
+	// Drain bounds how long work may go on after the stop was asked for,
+	// Flush how long sending and storing may take after that.
+	Drain, Flush time.Duration
+}
+
+// GPUSettings is the GPU part of Settings. Without devices no scheduler is
+// made.
+type GPUSettings struct {
+	Devices    []gpu.Device
+	Policy     string
+	Sched      sched.Config
+	Tokens     int
+	Pool       gpu.PoolConfig
+	Weights    map[string]float64 // "namespace/path/action" or "namespace"
+	Prefetch   bool
+	ForwardTo  string // topic for gpu actions when there is no device
+	ContextMem int64  // device memory that a container's CUDA context takes
+	DefaultMem int64  // footprint of an action that says nothing
+}
+
+// Validate names what cannot be.
+func (s Settings) Validate() error {
+	switch {
+	case s.InFlight < 1:
+		return fmt.Errorf("in-flight bound of %d: must be at least 1", s.InFlight)
+	case s.Prefix == "":
+		return fmt.Errorf("container prefix is empty: clean-up would remove every container")
+	case s.Drain < 0 || s.Flush < 0:
+		return fmt.Errorf("drain %s, flush %s: must not be negative", s.Drain, s.Flush)
+	}
+	for _, d := range s.GPU.Devices {
+		if err := d.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StoreLevel says which responses are worth a record.
+type StoreLevel int
+
+// The levels of whisk.activation.store-*-result-level.
+const (
+	StoreAlways StoreLevel = iota
+	StoreFailures
+	StoreFailuresNotApplication
+)
+
+// StorePolicy is the level for each way of invoking.
+type StorePolicy struct{ Blocking, NonBlocking StoreLevel }
+
+// keeps tells whether a response gets a record (ActivationStoreLevel). A
+// namespace may switch its records off altogether; a transaction with extra
+// logging gets one whatever the level.
+func (p StorePolicy) keeps(m *activation.Message, r activation.Response) bool {
+	if s := m.User.Limits.StoreActivations; s != nil && !*s {
+		return false
+	}
+	if m.TransID.ExtraLogging() {
+		return true
+	}
+	level := p.NonBlocking
+	if m.Blocking {
+		level = p.Blocking
+	}
+	switch level {
+	case StoreFailures:
+		return r.StatusCode != activation.StatusSuccess
+	case StoreFailuresNotApplication:
+		return r.StatusCode >= activation.StatusDeveloperError
+	}
+	return true
+}

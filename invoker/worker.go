@@ -1,0 +1,228 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// run is one activation in one container, from its placement to its leaving.
+type run struct {
+	*job
+	box    *box
+	start  container.Start
+	resume bool
+	first  bool   // the container was idle, or is new
+	grant  *grant // nil in the CPU lane
+	at     times
+}
+
+// worker carries runs out. It has no state of its own: what a run needs lies
+// in the run, and what came of it goes to the dispatcher and to the desk.
+type worker struct {
+	engine  Engine
+	open    func(ctx context.Context, b *box, concurrency int) error
+	post    func(event)
+	desk    *desk
+	bounds  activation.Bounds // of the system: they hold for /init
+	metrics *Metrics
+	log     *slog.Logger
+	wall    func() time.Time
+}
+
+// errAgain is a container that was gone or unwell before the activation had
+// begun: the activation runs elsewhere, nobody hears of it.
+var errAgain = errors.New("container is not usable, run elsewhere")
+
+// do runs one activation. Whatever happens, the run leaves its container and
+// its ticket is completed, or the job is queued again, or ctx has ended and
+// the message will come again after a restart.
+func (w *worker) do(ctx context.Context, r *run) {
+	gone, again := false, false
+	leave := func(e left) {
+		gone = true
+		w.post(e)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			w.log.Error("worker panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+		if !gone {
+			leave(left{run: r})
+		}
+		if ctx.Err() == nil && !again {
+			w.abort(r)
+		}
+	}()
+	response, err := w.steps(ctx, r)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errAgain):
+		w.log.Info("activation goes to another container", keyActivation, r.ActivationID, keyContainer, r.box.name, "reason", err)
+		w.metrics.rescheduled.Inc()
+		again = true
+		leave(left{run: r, unused: true})
+		w.post(arrived{r.job})
+	default:
+		w.conclude(ctx, r, response, err, leave)
+	}
+}
+
+// abort completes a ticket that nobody else has completed. It does nothing to
+// one that was.
+func (w *worker) abort(r *run) {
+	if r.completed.Load() {
+		return
+	}
+	rec := runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())
+	w.desk.complete(r.ticket, ending{record: rec})
+}
+
+// steps gets the container ready and runs the action in it. A failed creation
+// comes back as a *container.CreateError.
+func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
+	if err := w.reach(ctx, r); err != nil {
+		return activation.Response{}, err
+	}
+	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
+	if err != nil {
+		return activation.Response{}, err
+	}
+	if r.start != container.Warm {
+		response, ok := w.init(ctx, r, call)
+		if !ok {
+			return response, nil
+		}
+		w.post(warmed{r.box})
+	}
+	return w.run(ctx, r, call)
+}
+
+// reach creates or resumes the container if it must.
+func (w *worker) reach(ctx context.Context, r *run) error {
+	switch {
+	case r.start == container.Cold:
+		return w.create(ctx, r)
+	case r.resume:
+		if err := w.engine.Resume(ctx, r.box.handle.ID); err != nil {
+			return fmt.Errorf("%w: resume: %w", errAgain, err)
+		}
+	}
+	return nil
+}
+
+func (w *worker) create(ctx context.Context, r *run) error {
+	began := w.wall()
+	if err := w.open(ctx, r.box, r.concurrency()); err != nil {
+		return err
+	}
+	w.metrics.phase("create", w.wall().Sub(began))
+	w.post(opened{r.box})
+	return nil
+}
+
+func (j *job) concurrency() int { return max(j.action.Limits.Concurrency, 1) }
+
+func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, bool) {
+	w.desk.journal.Started(r.ActivationID)
+	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
+	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
+	x := r.box.talk.Init(ctx, body, r.timeout(), limit)
+	r.at.initStart, r.at.initEnd = x.Start, x.End
+	w.metrics.phase("init", x.Elapsed())
+	if x.Unhealthy() {
+		return activation.ErrorResponse(activation.StatusDeveloperError, textNotInitialised), false
+	}
+	return proxy.InitOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x))
+}
+
+// textNotInitialised answers a proxy that says 503 to /init. The original
+// loses such an activation.
+const textNotInitialised = "The action did not initialize and exited unexpectedly."
+
+func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
+	w.desk.journal.Started(r.ActivationID)
+	body := call.RunBody(w.wall().Add(r.timeout()))
+	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
+	x := r.box.talk.Run(ctx, body, r.timeout(), limit)
+	if r.first && r.start == container.Warm && (x.Failure == proxy.Refused || x.Unhealthy()) {
+		return activation.Response{}, fmt.Errorf("%w: first run after a rest: %s, status %d", errAgain, x.Failure, x.Status)
+	}
+	r.at.runStart, r.at.runEnd = x.Start, x.End
+	w.metrics.phase("run", x.Elapsed())
+	if x.Unhealthy() {
+		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextAbnormal), nil
+	}
+	return proxy.RunOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x)), nil
+}
+
+// outOfMemory asks the engine only where the connection broke: a timeout is
+// answered as such at once.
+func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool {
+	if !x.Broken() || x.Elapsed() >= r.timeout() {
+		return false
+	}
+	return w.engine.OOMKilled(ctx, r.box.handle.ID)
+}
+
+// conclude sends the result, reads the logs, gives the container back and
+// completes the ticket, in this order.
+func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error, leave func(left)) {
+	if err != nil {
+		response = w.failure(r, err)
+	}
+	rec := runRecord(r.Message, r.action, response, r.at, w.wall())
+	if r.grant != nil {
+		rec.Annotations = append(rec.Annotations, r.grant.annotation(r.at))
+	}
+	keep := response.StatusCode < activation.StatusDeveloperError
+	if r.collect && err == nil {
+		w.desk.result(r.ticket, rec)
+		withLogs := *rec
+		withLogs.Logs = w.logs(ctx, r, !keep)
+		rec = &withLogs
+	}
+	leave(left{run: r, keep: keep})
+	w.desk.complete(r.ticket, ending{record: rec, whole: err != nil})
+}
+
+// failure is the answer to an activation that got no container.
+func (w *worker) failure(r *run, err error) activation.Response {
+	var ce *container.CreateError
+	if errors.As(err, &ce) {
+		status := activation.StatusWhiskError
+		if ce.Blame == container.BlameDeveloper {
+			status = activation.StatusDeveloperError
+		}
+		w.log.Warn("create container", keyActivation, r.ActivationID, keyContainer, r.box.name, "error", err)
+		return activation.ErrorResponse(status, ce.Message)
+	}
+	w.log.Error("run activation", keyActivation, r.ActivationID, keyContainer, r.box.name, "error", err)
+	return activation.ErrorResponse(activation.StatusWhiskError, textAborted)
+}
+
+// logs reads the lines that belong to the run. It always answers: what is
+// missing is said in the last line.
+func (w *worker) logs(ctx context.Context, r *run, failed bool) []string {
+	began := w.wall()
+	r.box.logs.Lock()
+	defer r.box.logs.Unlock()
+	got := w.engine.Logs(ctx, r.box.handle.ID, container.LogRequest{
+		WaitForSentinel: r.action.Exec.Sentinels && !failed,
+		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
+		Now:             w.wall(),
+		Failed:          failed,
+	})
+	w.metrics.phase("logs", w.wall().Sub(began))
+	if got.Incomplete {
+		w.metrics.logsIncomplete.Inc()
+	}
+	return got.Lines
+}
