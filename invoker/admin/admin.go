@@ -1,0 +1,139 @@
+// Package admin is the invoker's own HTTP door: /ping, /metrics, /enable,
+// /disable and /isEnabled as the original answers them, and /status, which
+// says why the invoker is healthy or not. It decides nothing; what it shows
+// comes from the functions it is given. It starts no goroutine.
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// Options is what the door shows and who may see it.
+type Options struct {
+	Instance           string // text form of the instance, such as "invoker0/0"
+	Username, Password string
+	Header             string // carries the transaction id in and out
+	Metrics            http.Handler
+	Pings              Pings
+	Status             func(ctx context.Context) (any, error) // nil: not served
+}
+
+// Pings is the part that tells controllers to send work. Enable and Disable
+// report whether they changed anything.
+type Pings interface {
+	Enabled() bool
+	Enable() bool
+	Disable() bool
+}
+
+// New makes the door's handler.
+func New(o Options) http.Handler {
+	d := &door{o}
+	guarded := http.NewServeMux()
+	guarded.HandleFunc("GET /isEnabled", d.isEnabled)
+	guarded.HandleFunc("POST /enable", d.enable)
+	guarded.HandleFunc("POST /disable", d.disable)
+	if o.Status != nil {
+		guarded.HandleFunc("GET /status", d.status)
+	}
+	guarded.HandleFunc("/", d.notFound)
+
+	open := http.NewServeMux()
+	open.HandleFunc("GET /ping", d.ping)
+	if o.Metrics != nil {
+		open.Handle("GET /metrics", o.Metrics)
+	}
+	open.Handle("/", d.guard(guarded))
+	return d.transaction(open)
+}
+
+type door struct{ Options }
+
+// transaction gives every answer its id. An id that a caller brings is kept
+// unless it looks like one of the system's own.
+func (d *door) transaction(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(d.Header)
+		if id == "" || strings.HasPrefix(id, "sid_") || len(id) > 256 {
+			id = rand.Text()
+		}
+		w.Header().Set(d.Header, id)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (d *door) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		ok := subtle.ConstantTimeCompare([]byte(user), []byte(d.Username)) &
+			subtle.ConstantTimeCompare([]byte(password), []byte(d.Password))
+		if ok != 1 {
+			d.refuse(w, http.StatusUnauthorized, "Authentication is possible but has failed or not yet been provided.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (d *door) ping(w http.ResponseWriter, _ *http.Request) { text(w, "pong") }
+
+func (d *door) isEnabled(w http.ResponseWriter, _ *http.Request) {
+	if d.Pings.Enabled() {
+		text(w, `{"enabled":true}`)
+		return
+	}
+	text(w, `{"enabled":false}`)
+}
+
+func (d *door) enable(w http.ResponseWriter, _ *http.Request) {
+	text(w, d.Instance+switched(d.Pings.Enable())+"enabled.")
+}
+
+func (d *door) disable(w http.ResponseWriter, _ *http.Request) {
+	text(w, d.Instance+switched(d.Pings.Disable())+"disabled.")
+}
+
+func switched(changed bool) string {
+	if changed {
+		return " is now "
+	}
+	return " is already "
+}
+
+func (d *door) status(w http.ResponseWriter, r *http.Request) {
+	s, err := d.Status(r.Context())
+	if err != nil {
+		d.refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(s) // the caller has gone if this fails
+}
+
+func (d *door) notFound(w http.ResponseWriter, _ *http.Request) {
+	d.refuse(w, http.StatusNotFound, "The requested resource could not be found.")
+}
+
+func (d *door) refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Basic realm="OpenWhisk secure realm"`)
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct {
+		Code  string `json:"code"`
+		Error string `json:"error"`
+	}{w.Header().Get(d.Header), why})
+}
+
+func text(w http.ResponseWriter, s string) {
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	_, _ = w.Write([]byte(s))
+}
