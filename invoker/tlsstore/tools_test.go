@@ -1,0 +1,82 @@
+package tlsstore
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// tool finds a program that makes stores, or skips.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	at, err := exec.LookPath(name)
+	if err != nil && os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+		t.Fatalf("%s is not installed", name)
+	}
+	if err != nil {
+		t.Skipf("%s is not installed", name)
+	}
+	return at
+}
+
+func do(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+}
+
+// Stores as a Java deployment makes them: one of each format, each with a key
+// and the other side's certificate.
+func TestStoresOfKeytool(t *testing.T) {
+	keytool := tool(t, "keytool")
+	dir := t.TempDir()
+	run := func(format string, args ...string) {
+		t.Helper()
+		do(t, dir, keytool, append(args, "-storetype", format, "-storepass", pass, "-noprompt")...)
+	}
+	run("JKS", "-genkeypair", "-alias", "Me", "-keystore", "broker", "-keyalg", "RSA", "-dname", "CN=broker", "-keypass", pass)
+	run("JKS", "-exportcert", "-alias", "Me", "-keystore", "broker", "-file", "broker.crt")
+	run("PKCS12", "-genkeypair", "-alias", "client", "-keystore", "client", "-keyalg", "EC", "-dname", "CN=client")
+	run("PKCS12", "-exportcert", "-alias", "client", "-keystore", "client", "-file", "client.crt")
+	run("PKCS12", "-importcert", "-alias", "broker", "-keystore", "client", "-file", "broker.crt")
+	run("JKS", "-importcert", "-alias", "client", "-keystore", "broker", "-file", "client.crt")
+	in := func(name string) File { return File{Path: filepath.Join(dir, name), Password: pass} }
+	server, err := Server(in("broker"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := Client(in("client"), in("client"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, s := shake(t, client, server); c != nil || s != nil {
+		t.Errorf("handshake: client %v, server %v", c, s)
+	}
+}
+
+// The invoker's HTTPS store as OpenWhisk's deployment makes it with openssl.
+func TestStoreOfOpenSSL(t *testing.T) {
+	openssl := tool(t, "openssl")
+	dir := t.TempDir()
+	run := func(args ...string) { t.Helper(); do(t, dir, openssl, args...) }
+	run("genrsa", "-out", "key.pem", "2048")
+	run("req", "-new", "-key", "key.pem", "-nodes", "-subj", "/C=US/O=OpenWhisk/CN=invoker", "-out", "request")
+	run("x509", "-req", "-in", "request", "-signkey", "key.pem", "-out", "cert.pem", "-days", "2")
+	run("pkcs12", "-export", "-name", "invoker", "-passout", "pass:"+pass, "-in", "cert.pem", "-inkey", "key.pem", "-out", "store.p12")
+	store := File{Path: filepath.Join(dir, "store.p12"), Password: pass}
+	server, err := Server(store, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := Client(store, store, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, s := shake(t, client, server); c != nil || s != nil {
+		t.Errorf("handshake with the server's own certificate: client %v, server %v", c, s)
+	}
+}
