@@ -43,7 +43,7 @@ const (
 )
 
 // FamilyOf gives the proxy family of a resolved action kind such as
-// "python:3.11". Blackbox actions with code run on the native proxy, as they
+// "python:3.11". Blackbox actions run on the native proxy, as those with code
 // do on OpenWhisk's docker skeleton.
 func FamilyOf(kind string) (Family, bool) {
 	name, _, _ := strings.Cut(kind, ":")
@@ -52,7 +52,7 @@ func FamilyOf(kind string) (Family, bool) {
 		return Python, true
 	case "nodejs":
 		return NodeJS, true
-	case "native", "blackbox", "go":
+	case "native", "blackbox":
 		return Native, true
 	}
 	return "", false

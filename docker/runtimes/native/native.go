@@ -1,0 +1,138 @@
+// Package native is the action proxy for executables: scripts with an
+// interpreter line and programs of any language, alone or in an archive with
+// an entry named exec.
+//
+// It starts the executable once per activation and speaks the protocol of
+// OpenWhisk's docker skeleton with it: the parameters are the first argument
+// and the standard input, the last line on standard output is the result, and
+// all other output is log. Where the environment asks for it, it speaks the
+// action loop protocol instead: one process that reads a line per activation
+// and answers on descriptor 3.
+//
+// The package owns the goroutines of its HTTP server and one that waits for a
+// looping process; Run ends after both.
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Variables that the proxy reads. Those of its own it takes out of what the
+// action sees.
+const (
+	envPort     = "__OW_PROXY_PORT"   // default 8080
+	envHost     = "__OW_PROXY_HOST"   // default 0.0.0.0
+	envDir      = "__OW_PROXY_DIR"    // where code is kept, default "action"
+	envLoop     = "__OW_ACTION_LOOP"  // "true": the action loops
+	envAck      = "__OW_WAIT_FOR_ACK" // not empty: a looping action says when it is ready
+	envStockAck = "OW_WAIT_FOR_ACK"   // the same, as stock images set it
+)
+
+const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
+
+// Config says where code is kept and what the action inherits.
+type Config struct {
+	Dir            string   // made when missing
+	Env            []string // of the action, before what /init and /run add
+	Stdout, Stderr *os.File // logs
+	Loop           bool     // speak the action loop protocol
+}
+
+// FromEnv divides an environment into the address to listen on and what the
+// action inherits.
+func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config) {
+	set := map[string]string{envPort: "8080", envHost: "0.0.0.0", envDir: "action"}
+	cfg = Config{Stdout: stdout, Stderr: stderr}
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		switch name {
+		case envPort, envHost, envDir:
+			if value != "" {
+				set[name] = value
+			}
+			continue
+		case envLoop:
+			cfg.Loop = strings.EqualFold(value, "true")
+		}
+		cfg.Env = append(cfg.Env, kv)
+	}
+	cfg.Dir = set[envDir]
+	return net.JoinHostPort(set[envHost], set[envPort]), cfg
+}
+
+// Run serves one action until the context ends. What the environment says is
+// in FromEnv.
+func Run(ctx context.Context, environ []string, stdout, stderr *os.File) error {
+	addr, cfg := FromEnv(environ, stdout, stderr)
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen for the invoker: %w", err)
+	}
+	return Serve(ctx, listener, cfg)
+}
+
+// Serve serves one action on a listener, which it closes.
+func Serve(ctx context.Context, listener net.Listener, cfg Config) error {
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		listener.Close()
+		return fmt.Errorf("find action directory: %w", err)
+	}
+	cfg.Dir = dir
+	p := &proxy{cfg: cfg, ctx: ctx}
+	defer p.end()
+	defer p.busy.Wait()
+	server := &http.Server{Handler: p}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the invoker: %w", err)
+	}
+	return nil
+}
+
+// action runs activations. Its answer is the status and the body of /run.
+type action interface {
+	run(ctx context.Context, req runRequest) (status int, body []byte)
+	close()
+}
+
+// proxy is the state behind the two endpoints.
+type proxy struct {
+	cfg    Config
+	ctx    context.Context // of Serve: a looping action lives as long
+	mu     sync.Mutex
+	action action // nil until /init went well
+	logMu  sync.Mutex
+	busy   sync.WaitGroup // requests under way
+}
+
+func (p *proxy) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.action != nil {
+		p.action.close()
+	}
+}
+
+// mark writes the sentinel to both logs.
+func (p *proxy) mark() {
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	p.cfg.Stdout.WriteString(sentinel)
+	p.cfg.Stderr.WriteString(sentinel)
+}
+
+func (p *proxy) log(f *os.File, text string) {
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	f.WriteString(strings.TrimRight(text, "\n") + "\n")
+}

@@ -1,0 +1,139 @@
+package native
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+	"unicode/utf16"
+)
+
+// maxArgument is the longest parameter text that is passed as an argument;
+// Linux takes no single argument of 128 KiB or more (MAX_ARG_STRLEN).
+const maxArgument = 131071
+
+// maxLine bounds the line that may become the result.
+const maxLine = 64 << 20
+
+// lingerLimit is how long output is awaited after the executable ended, when a
+// process that it left behind holds its output open.
+const lingerLimit = 500 * time.Millisecond
+
+// stubResult is what an image without any action answers.
+const stubResult = `{"error":"This is a stub action. Replace it with custom logic."}`
+
+// skeleton starts the executable for every activation.
+type skeleton struct {
+	proxy *proxy
+	path  string
+	env   []string
+	stub  bool
+}
+
+func (s *skeleton) close() {}
+
+func (s *skeleton) run(ctx context.Context, req runRequest) (int, []byte) {
+	if s.stub {
+		return http.StatusOK, []byte(stubResult + "\n")
+	}
+	if !executable(s.path) {
+		return http.StatusBadGateway, failure(textNoAction)
+	}
+	out := &lastLine{log: s.proxy.cfg.Stdout}
+	cmd := exec.CommandContext(ctx, s.path)
+	if len(req.value) <= maxArgument {
+		cmd.Args = append(cmd.Args, string(req.value))
+	}
+	cmd.Dir = filepath.Dir(s.path)
+	cmd.Env = append(s.env[:len(s.env):len(s.env)], req.env...)
+	cmd.Stdin = bytes.NewReader(req.value)
+	cmd.Stdout, cmd.Stderr = out, s.proxy.cfg.Stderr
+	cmd.WaitDelay = lingerLimit
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		s.proxy.log(s.proxy.cfg.Stdout, fmt.Sprintf("start action: %v", err))
+		return http.StatusBadGateway, failure(textNoResult)
+	}
+	// How it exited does not matter: the last line is its result.
+	result, ok := plainJSON(out.line())
+	if !ok {
+		s.proxy.log(s.proxy.cfg.Stdout, string(out.line()))
+		return http.StatusBadGateway, failure(textNoResult)
+	}
+	return http.StatusOK, result
+}
+
+// lastLine passes output on to the log, line by line, but for the last line.
+type lastLine struct {
+	log  *os.File
+	held []byte // whole lines and one begun; only the last can be the result
+}
+
+// Write holds back from the start of the last line on. A line that ends is
+// still the last one until another begins.
+func (l *lastLine) Write(p []byte) (int, error) {
+	l.held = append(l.held, p...)
+	body := l.held
+	if n := len(body); n > 0 && body[n-1] == '\n' {
+		body = body[:n-1]
+	}
+	if cut := bytes.LastIndexByte(body, '\n') + 1; cut > 0 {
+		l.flush(cut)
+	}
+	if len(l.held) > maxLine {
+		l.flush(len(l.held))
+	}
+	return len(p), nil
+}
+
+func (l *lastLine) flush(n int) {
+	l.log.Write(l.held[:n])
+	l.held = append(l.held[:0], l.held[n:]...)
+}
+
+func (l *lastLine) line() []byte { return bytes.TrimSpace(l.held) }
+
+// plainJSON prints an object or array as the docker skeleton's web framework
+// does: compact, keys sorted, ASCII only, with a newline; the bytes are counted
+// as the size of the response.
+func plainJSON(line []byte) ([]byte, bool) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil || d.More() {
+		return nil, false
+	}
+	switch value.(type) {
+	case map[string]any, []any:
+	default:
+		return nil, false
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, false
+	}
+	return asciiOnly(b.Bytes()), true
+}
+
+// asciiOnly escapes what is beyond ASCII, which in JSON occurs in strings only.
+func asciiOnly(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		switch {
+		case r < 0x80:
+			out = append(out, byte(r))
+		case r < 0x10000:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			hi, lo := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, hi, lo)
+		}
+	}
+	return out
+}
