@@ -1,6 +1,9 @@
 package sched
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Done returns the token of a finished item and learns from what it used.
 func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
@@ -77,12 +80,15 @@ const leastEstimate = int64(time.Microsecond)
 // does not fall below global virtual time by it, or what is backlogged would
 // move that back, and the lead does not grow beyond T by it.
 func (s *Scheduler) correct(f *flow, fl *flight, service int64) {
-	ratio := float64(service)/float64(fl.basis) - 1
-	own, above := int64(ratio*float64(fl.charge)), int64(ratio*float64(fl.above))
+	ratio := float64(service) / float64(fl.basis)
 	g := f.group
-	f.vt = s.clamp(f.vt, own, g.level.gvt)
-	g.vt = s.clamp(g.vt, above, s.root.gvt)
+	f.vt = s.clamp(f.vt, scaled(fl.charge, ratio)-fl.charge, g.level.gvt)
+	g.vt = s.clamp(g.vt, scaled(fl.above, ratio)-fl.above, s.root.gvt)
 	s.moved(f)
+}
+
+func scaled(charge int64, ratio float64) int64 {
+	return int64(math.Round(float64(charge) * ratio))
 }
 
 // refund takes the charge of a flight back.

@@ -35,7 +35,7 @@ type flow struct {
 	estimate int64 // mean service, 0 before the first completion
 	served   uint64
 	lastSeen int64 // last arrival
-	iat      int64 // smoothed, 0 before the second arrival
+	iat      int64 // smoothed, below 0 before the second arrival
 
 	id        FlowID
 	service   int64 // summed

@@ -15,7 +15,7 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 	}
 	f := s.newFlow()
 	s.serial++
-	f.id, f.serial, f.weight, f.queue = id, s.serial, 1, emptyList()
+	f.id, f.serial, f.weight, f.queue, f.iat = id, s.serial, 1, emptyList(), -1
 	if w, ok := s.weights[id]; ok {
 		f.weight = w
 	}
@@ -99,7 +99,7 @@ func (s *Scheduler) forgetGroup(g *group) {
 func (s *Scheduler) arrival(f *flow) {
 	if f.arrived {
 		gap := s.now - f.lastSeen
-		f.iat = s.smooth(f.iat, gap, f.iat == 0)
+		f.iat = s.smooth(f.iat, gap, f.iat < 0)
 		s.iat = s.smooth(s.iat, gap, !s.iatSeen)
 		s.iatSeen = true
 	}
@@ -117,7 +117,7 @@ func (s *Scheduler) smooth(average, sample int64, first bool) int64 {
 // ttl is how long the flow stays active once empty. Before an inter-arrival
 // time is known it is T, the one time scale that the operator gave.
 func (s *Scheduler) ttl(f *flow) int64 {
-	iat, known := f.iat, f.iat > 0
+	iat, known := f.iat, f.iat >= 0
 	if s.cfg.TTLGlobal {
 		iat, known = s.iat, s.iatSeen
 	}

@@ -76,7 +76,7 @@ func (s *Scheduler) figures(f *flow) FlowStats {
 		Flow: f.id, State: s.State(f.id), Weight: f.weight,
 		Queued: int(f.queue.n), InFlight: int(f.inFlight),
 		VT: time.Duration(f.vt), Lead: time.Duration(f.vt - f.group.level.gvt),
-		Estimate: time.Duration(s.expected(f)), IAT: time.Duration(f.iat), TTL: time.Duration(s.ttl(f)),
+		Estimate: time.Duration(s.expected(f)), IAT: time.Duration(max(0, f.iat)), TTL: time.Duration(s.ttl(f)),
 		Served: f.served, Service: time.Duration(f.service), Waited: time.Duration(f.waited),
 	}
 	if f.queue.n > 0 {

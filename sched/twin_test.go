@@ -119,7 +119,7 @@ func (w *twin) flow(id FlowID) *twinFlow {
 	if w.cfg.Namespaces {
 		name = id.Namespace
 	}
-	f := &twinFlow{id: id, weight: 1}
+	f := &twinFlow{id: id, weight: 1, iat: -1}
 	if x, ok := w.weights[id]; ok {
 		f.weight = x
 	}
@@ -222,7 +222,7 @@ func (w *twin) Enqueue(now time.Duration, it Item) {
 	f := w.flow(it.Flow)
 	if f.seen {
 		gap := w.now - f.last
-		f.iat = w.average(f.iat, gap, f.iat == 0)
+		f.iat = w.average(f.iat, gap, f.iat < 0)
 		w.iat = w.average(w.iat, gap, !w.iatSeen)
 		w.iatSeen = true
 	}
@@ -279,7 +279,7 @@ func (w *twin) rest(f *twinFlow) {
 	if len(f.queue) > 0 || len(f.flight) > 0 {
 		return
 	}
-	iat, known := f.iat, f.iat > 0
+	iat, known := f.iat, f.iat >= 0
 	if w.cfg.TTLGlobal {
 		iat, known = w.iat, w.iatSeen
 	}

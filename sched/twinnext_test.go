@@ -221,9 +221,10 @@ func (w *twin) Done(now time.Duration, id uint64, used Usage) {
 		if w.cfg.CountSetup {
 			service += int64(used.Setup)
 		}
-		ratio := float64(service)/float64(it.basis) - 1
-		f.vt = w.shift(f.vt, int64(ratio*float64(it.charge)), f.space.gvt)
-		f.space.vt = w.shift(f.space.vt, int64(ratio*float64(it.aboveSpace)), w.rootGVT)
+		ratio := float64(service) / float64(it.basis)
+		settled := func(charge int64) int64 { return int64(math.Round(float64(charge)*ratio)) - charge }
+		f.vt = w.shift(f.vt, settled(it.charge), f.space.gvt)
+		f.space.vt = w.shift(f.space.vt, settled(it.aboveSpace), w.rootGVT)
 	}
 	w.rest(f)
 	w.update()

@@ -1,0 +1,253 @@
+package sched
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// subject is what a script drives: the scheduler or its twin.
+type subject interface {
+	Enqueue(time.Duration, Item)
+	Cancel(time.Duration, uint64) bool
+	Next(time.Duration) (Choice, bool)
+	Done(time.Duration, uint64, Usage)
+	Undo(time.Duration, uint64)
+	Abandon(time.Duration, uint64)
+	Touch(time.Duration, FlowID)
+	AddDevice(time.Duration, int, int)
+	RemoveDevice(time.Duration, int)
+	SetTokens(time.Duration, int, int)
+	Reserve(time.Duration, int) bool
+	Release(time.Duration, int)
+	SetWeight(time.Duration, FlowID, float64) error
+	SetNamespaceWeight(time.Duration, string, float64) error
+	Tick(time.Duration)
+	Deadline() (time.Duration, bool)
+	State(FlowID) State
+	virtual(FlowID) (vt, gvt time.Duration)
+}
+
+func (s *Scheduler) virtual(id FlowID) (vt, gvt time.Duration) {
+	f := s.byID[id]
+	if f == nil {
+		return 0, 0
+	}
+	return time.Duration(f.vt), time.Duration(f.group.level.gvt)
+}
+
+func (w *twin) virtual(id FlowID) (vt, gvt time.Duration) {
+	f := w.find(id)
+	if f == nil {
+		return 0, 0
+	}
+	return time.Duration(f.vt), time.Duration(f.space.gvt)
+}
+
+// answers is a View of set answers; an unset one fits and starts at once.
+type answers map[string]Facts
+
+func (a answers) Facts(f FlowID, device int) Facts {
+	if got, ok := a[fmt.Sprintf("%s %d", f.Function, device)]; ok {
+		return got
+	}
+	return Facts{Fits: true}
+}
+
+// script is one subject with what the commands of a file said to it.
+type script struct {
+	subject
+	policy  string
+	cfg     Config
+	view    answers
+	printed string
+	now     time.Duration
+	id      uint64
+	flows   map[string]FlowID
+	weights map[string]float64
+	service map[string]time.Duration // charged since both were first chosen
+	largest map[string]time.Duration
+	tokens  map[int]int
+	most    int
+}
+
+func newScript() *script {
+	return &script{
+		view: answers{}, flows: map[string]FlowID{}, weights: map[string]float64{},
+		service: map[string]time.Duration{}, largest: map[string]time.Duration{}, tokens: map[int]int{},
+	}
+}
+
+// TestScripts runs each file on the scheduler and on the twin, which must agree
+// with the file. A file that names a printed rule is run once more on a twin
+// that follows that rule, which must not.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/rules", func(t *testing.T, path string) {
+		ours, twins, broken := newScript(), newScript(), newScript()
+		differs := false
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "printed" {
+				broken.printed = strings.TrimSpace(d.Input)
+				return d.Expected
+			}
+			defer func() {
+				if r := recover(); r != nil {
+					t.Fatalf("%s: %s: %v", d.Pos, d.FullCmd(), r)
+				}
+			}()
+			out := run(t, ours, d, func(s *script) subject {
+				p, err := NewPolicy(s.policy, s.cfg, s.view)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p
+			})
+			if ours.subject != nil {
+				if err := newChecker().check(ours.subject.(*Scheduler)); err != nil {
+					t.Fatalf("%s: %v", d.Pos, err)
+				}
+			}
+			asTwin := func(s *script) subject {
+				w := newTwin(s.policy, s.cfg, s.view)
+				w.printed = s.printed
+				return w
+			}
+			if d.Cmd != "explain" {
+				if got := run(t, twins, d, asTwin); got != out {
+					t.Errorf("%s: twin says\n%s\nscheduler\n%s", d.Pos, got, out)
+				}
+			}
+			if broken.printed != "" && !differs && d.Cmd != "explain" {
+				differs = runBroken(t, broken, d, asTwin) != d.Expected
+			}
+			return out
+		})
+		if broken.printed != "" && !differs {
+			t.Errorf("the printed rule %q makes no difference to this script", broken.printed)
+		}
+	})
+}
+
+// runBroken runs a command on the broken twin; where that already went so far
+// astray that the command makes no sense, that is its answer.
+func runBroken(t *testing.T, s *script, d *datadriven.TestData, build func(*script) subject) (out string) {
+	defer func() {
+		if r := recover(); r != nil {
+			out = fmt.Sprint(r)
+		}
+	}()
+	return run(t, s, d, build)
+}
+
+func run(t *testing.T, s *script, d *datadriven.TestData, build func(*script) subject) string {
+	if d.Cmd == "new" {
+		s.create(t, d)
+		s.subject = build(s)
+		return "ok\n"
+	}
+	command, ok := commands[d.Cmd]
+	if !ok {
+		t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	}
+	var out strings.Builder
+	command(s, d, &out)
+	if out.Len() == 0 {
+		return "ok\n"
+	}
+	return out.String()
+}
+
+// create reads policy=NAME and any knob as key=value.
+func (s *script) create(t *testing.T, d *datadriven.TestData) {
+	s.policy = value(d, "policy")
+	cfg, ok := Defaults(s.policy)
+	if !ok {
+		t.Fatalf("%s: no policy %q", d.Pos, s.policy)
+	}
+	for _, a := range d.CmdArgs {
+		v := ""
+		if len(a.Vals) > 0 {
+			v = a.Vals[0]
+		}
+		switch a.Key {
+		case "policy":
+		case "T":
+			cfg.Overrun = duration(v)
+		case "alpha":
+			cfg.TTLAlpha, _ = strconv.ParseFloat(v, 64)
+		case "ttlmin":
+			cfg.TTLMin = duration(v)
+		case "ttlmax":
+			cfg.TTLMax = duration(v)
+		case "keep":
+			cfg.KeepInactive = duration(v)
+		case "initial":
+			cfg.InitialCharge = duration(v)
+		case "fixed":
+			cfg.FixedCharge = duration(v)
+		case "patience":
+			cfg.Patience = duration(v)
+		case "limit":
+			cfg.DeficitLimit, _ = strconv.ParseFloat(v, 64)
+		case "correct":
+			cfg.Correct = v != "off"
+		case "wait":
+			cfg.Wait = v != "off"
+		case "locality":
+			cfg.Locality = v != "off"
+		case "aged":
+			cfg.Aged = v != "off"
+		case "setup":
+			cfg.CountSetup = v != "off"
+		case "namespaces":
+			cfg.Namespaces = v != "off"
+		default:
+			t.Fatalf("%s: unknown knob %s", d.Pos, a.Key)
+		}
+	}
+	s.cfg = cfg
+	clear(s.tokens)
+	s.view = answers{}
+	s.flows = map[string]FlowID{}
+}
+
+func value(d *datadriven.TestData, key string) string {
+	if a, ok := d.Arg(key); ok && len(a.Vals) > 0 {
+		return a.Vals[0]
+	}
+	return ""
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// flow reads "a" or "ns.a"; plain letters live in namespace "-".
+func (s *script) flow(name string) FlowID {
+	id := FlowID{"-", name}
+	if ns, _, ok := strings.Cut(name, "."); ok {
+		id.Namespace = ns
+	}
+	s.flows[name] = id
+	return id
+}
+
+func (s *script) names() []string { return slices.Sorted(maps.Keys(s.flows)) }
