@@ -1,0 +1,142 @@
+package kafka
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A session of a dead member lasts 30 s in the original. A group that still has
+// one after so long has one that lives.
+const heldTooLong = time.Minute
+
+// committer tells the broker how far a feed's activations are completed, in a
+// goroutine of its own, so that a slow coordinator holds up no activation.
+type committer struct {
+	outage *outage
+	fresh  atomic.Int64  // completions since the last commit began
+	dirty  chan struct{} // the first of them; one signal is enough
+	full   chan struct{} // so many that the commit should not wait
+	ended  chan struct{}
+	link   *link
+	held   time.Time // since when the group has a member; zero: it has none
+}
+
+func (c *committer) start(f *Feed) {
+	c.outage = newOutage(f.log.With("group", f.cfg.Group), "committing of the position")
+	c.dirty = make(chan struct{}, 1)
+	c.full = make(chan struct{}, 1)
+	c.ended = make(chan struct{})
+	go func() {
+		defer close(c.ended)
+		c.run(f)
+	}()
+}
+
+// completed notes that the position has moved.
+func (c *committer) completed(after int) {
+	switch c.fresh.Add(1) {
+	case 1:
+		signal(c.dirty)
+	case int64(after):
+		signal(c.full)
+	}
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func (c *committer) run(f *Feed) {
+	timer := time.NewTimer(f.cfg.CommitEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-c.dirty:
+		}
+		timer.Reset(f.cfg.CommitEvery)
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-timer.C:
+		case <-c.full:
+		}
+		c.fresh.Store(0)
+		c.insist(f.ctx, f)
+	}
+}
+
+// insist commits until it succeeds or ctx ends, each time the newest position.
+func (c *committer) insist(ctx context.Context, f *Feed) {
+	for {
+		err := c.once(ctx, f)
+		if err == nil {
+			c.outage.over()
+			c.held = time.Time{}
+			return
+		}
+		c.watch(f, err)
+		if !c.outage.failed(ctx, err) {
+			return
+		}
+	}
+}
+
+// watch notices a group whose member does not go away: not one that died.
+func (c *committer) watch(f *Feed, err error) {
+	switch {
+	case !held(err):
+		c.held = time.Time{}
+	case c.held.IsZero():
+		c.held = time.Now()
+	case time.Since(c.held) > heldTooLong:
+		f.log.Error("group has a living member: another invoker with this id reads the same activations",
+			"group", f.cfg.Group)
+		c.held = time.Now()
+	}
+}
+
+func (c *committer) once(ctx context.Context, f *Feed) error {
+	position, epoch, ok := f.uncommitted()
+	if !ok {
+		return nil
+	}
+	if c.link == nil {
+		l, err := f.cluster.coordinator(ctx, f.cfg.Group)
+		if err != nil {
+			return err
+		}
+		c.link = l
+	}
+	if err := commitOffset(c.link, f.cfg.Group, f.cfg.Topic, position); err != nil {
+		c.drop()
+		return err
+	}
+	f.committed(position, epoch)
+	return nil
+}
+
+func (c *committer) drop() {
+	c.link.close()
+	c.link = nil
+}
+
+// stop waits for the goroutine and commits a last time.
+func (c *committer) stop(ctx context.Context, f *Feed) error {
+	<-c.ended
+	c.drop() // it broke with the feed's context
+	defer c.drop()
+	pause := minPause
+	for {
+		err := c.once(ctx, f)
+		if err == nil || !wait(ctx, pause) {
+			return err
+		}
+		pause = min(2*pause, maxPause)
+	}
+}

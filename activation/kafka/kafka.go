@@ -1,0 +1,74 @@
+// Package kafka is the door to Kafka: it takes activations in and sends acks,
+// events and pings out, and it makes the invoker's topic.
+//
+// It is the only importer of the Kafka client, of which it uses the protocol
+// and not the reader and writer: those would join a group, where a member that
+// died keeps its partition for 30 s, and would sit out a linger when idle. It
+// decides nothing about activations, and keeps nothing over a restart but the
+// committed offset.
+//
+// Goroutines, each waited for by the Close of its owner: a Feed has one that
+// commits (the caller of Next does the fetching), a Producer has one per topic
+// it sends to, a Pinger has one that pings and one that watches for a second
+// process with its id.
+//
+// A broker that is away is no error: every part retries for ever with backoff,
+// logs the change of state once, and resumes by itself.
+package kafka
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+)
+
+// ErrClosed is what a part answers after its Close.
+var ErrClosed = errors.New("kafka: closed")
+
+// Options say how to reach a Kafka cluster.
+type Options struct {
+	Brokers  []string     // host:port of the brokers to ask first
+	TLS      *tls.Config  // nil: plain text
+	ClientID string       // shown in the broker's logs; "gpuwhisk" when empty
+	Log      *slog.Logger // slog.Default() when nil
+}
+
+// Times that bound how long a dead broker is taken for a slow one. The second
+// is the request.timeout.ms of the original.
+const (
+	dialTimeout = 5 * time.Second
+	callTimeout = 30 * time.Second
+)
+
+// Cluster opens feeds, producers and pingers on one Kafka cluster. It holds no
+// connection and no goroutine itself and is safe for concurrent use.
+type Cluster struct {
+	brokers  []string
+	tls      *tls.Config
+	clientID string
+	log      *slog.Logger
+}
+
+// New checks the options. It does not connect: a broker may come up later.
+func New(o Options) (*Cluster, error) {
+	if len(o.Brokers) == 0 {
+		return nil, errors.New("kafka: no brokers given")
+	}
+	for _, b := range o.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return nil, fmt.Errorf("kafka: broker %q is not host:port: %w", b, err)
+		}
+	}
+	c := &Cluster{brokers: slices.Clone(o.Brokers), tls: o.TLS, clientID: o.ClientID, log: o.Log}
+	if c.clientID == "" {
+		c.clientID = "gpuwhisk"
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	return c, nil
+}

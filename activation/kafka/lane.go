@@ -1,0 +1,207 @@
+package kafka
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// gather bounds what leaves together. A batch is one write to the broker's log
+// and counts as one message against its limit, so it stays far below that; and
+// a quarter MiB is where larger ones stop being cheaper.
+const gather = 256 << 10
+
+// parcel is a message on its way.
+type parcel struct {
+	value   []byte
+	time    time.Time
+	shorter func() []byte // nil: it has no shorter form
+	sent    func(error)   // nil: nobody asks
+	weight  int64
+}
+
+// lane sends to one topic, in order, in a goroutine of its own: one request at
+// a time, so that a failure cannot let a later message overtake.
+type lane struct {
+	producer *Producer
+	topic    string
+	room     *semaphore.Weighted
+	wake     chan struct{} // there is something to do; one signal is enough
+	outage   *outage
+	link     *link
+	gone     bool // the topic was given up and has not answered since
+
+	// Guarded by the producer's mu.
+	queue []parcel
+	users int // messages in the queue, on their way or waiting for room
+}
+
+func newLane(p *Producer, topic string) *lane {
+	return &lane{
+		producer: p, topic: topic,
+		room:   semaphore.NewWeighted(p.cfg.QueueBytes),
+		wake:   make(chan struct{}, 1),
+		outage: newOutage(p.log.With("topic", topic), "sending of "+p.cfg.Name),
+	}
+}
+
+// weigh is what a message takes of the queue's room: its bytes and about what
+// its bookkeeping costs. One larger than the room takes all of it.
+func (l *lane) weigh(m *parcel) int64 {
+	m.weight = min(int64(len(m.value))+256, l.producer.cfg.QueueBytes)
+	return m.weight
+}
+
+func (l *lane) run() {
+	defer func() { l.link.close() }()
+	idle := time.NewTimer(l.producer.cfg.IdleAfter)
+	defer idle.Stop()
+	for {
+		batch, more := l.take()
+		if len(batch) > 0 {
+			l.deliver(batch)
+			continue
+		}
+		if !more {
+			return
+		}
+		idle.Reset(l.producer.cfg.IdleAfter)
+		select {
+		case <-l.wake:
+		case <-l.producer.ctx.Done():
+		case <-idle.C:
+			if l.retire() {
+				return
+			}
+		}
+	}
+}
+
+// take cuts the next batch off the queue. More is false when nothing will come
+// any more.
+func (l *lane) take() (batch []parcel, more bool) {
+	l.producer.mu.Lock()
+	defer l.producer.mu.Unlock()
+	if len(l.queue) == 0 {
+		return nil, !l.producer.closed || l.users > 0
+	}
+	n, bytes := 0, 0
+	for n < len(l.queue) && (n == 0 || bytes+len(l.queue[n].value) <= gather) {
+		bytes += len(l.queue[n].value)
+		n++
+	}
+	batch = l.queue[:n:n]
+	l.queue = l.queue[n:]
+	return batch, true
+}
+
+// retire ends the lane unless somebody uses it.
+func (l *lane) retire() bool {
+	l.producer.mu.Lock()
+	defer l.producer.mu.Unlock()
+	if l.users > 0 {
+		return false
+	}
+	delete(l.producer.byTopic, l.topic)
+	return true
+}
+
+// deliver returns when every message of the batch is sent or given up.
+func (l *lane) deliver(batch []parcel) {
+	refusals := 0
+	for {
+		err := l.attempt(batch)
+		switch {
+		case err == nil:
+			l.arrived(batch)
+			return
+		case l.producer.ctx.Err() != nil:
+			l.giveUp(batch, ErrClosed)
+			return
+		case tooLarge(err):
+			l.split(batch, err)
+			return
+		case refused(err):
+			refusals++
+			if l.gone || refusals == l.producer.cfg.RefusedTries {
+				l.abandon(batch, err)
+				return
+			}
+		}
+		l.outage.failed(l.producer.ctx, err)
+	}
+}
+
+func (l *lane) attempt(batch []parcel) error {
+	if l.link == nil {
+		link, err := l.producer.cluster.leader(l.producer.ctx, l.topic)
+		if err != nil {
+			return err
+		}
+		l.link = link
+	}
+	_, err := send(l.link, l.topic, batch, callTimeout)
+	if err != nil && !tooLarge(err) {
+		l.link.close()
+		l.link = nil
+	}
+	return err
+}
+
+// split sends the messages of a batch that is too large one by one, and one
+// that is too large by itself in its shorter form.
+func (l *lane) split(batch []parcel, err error) {
+	if len(batch) == 1 {
+		if l.producer.shorten(l.topic, &batch[0]) {
+			l.deliver(batch)
+			return
+		}
+		l.producer.log.Error("message too large for its topic, dropped",
+			"topic", l.topic, "bytes", len(batch[0].value))
+		l.giveUp(batch, fmt.Errorf("%w: %w", ErrTooLarge, err))
+		return
+	}
+	for i := range batch {
+		l.deliver(batch[i : i+1])
+	}
+}
+
+// abandon drops messages that their topic refuses. It says so once, until the
+// topic takes one again.
+func (l *lane) abandon(batch []parcel, err error) {
+	if !l.gone {
+		l.producer.log.Error("topic takes no messages, dropping what is for it",
+			"topic", l.topic, "messages", l.producer.cfg.Name, "error", err)
+	}
+	l.gone = true
+	l.giveUp(batch, err)
+}
+
+func (l *lane) arrived(batch []parcel) {
+	l.gone = false
+	l.outage.over()
+	l.producer.sent.Add(int64(len(batch)))
+	l.settle(batch, nil)
+}
+
+func (l *lane) giveUp(batch []parcel, err error) {
+	l.producer.dropped.Add(int64(len(batch)))
+	l.settle(batch, err)
+}
+
+// settle gives the messages' room back and tells who asked what became of
+// them.
+func (l *lane) settle(batch []parcel, err error) {
+	for i := range batch {
+		l.room.Release(batch[i].weight)
+		if batch[i].sent != nil {
+			batch[i].sent(err)
+		}
+		batch[i] = parcel{}
+	}
+	l.producer.mu.Lock()
+	l.users -= len(batch)
+	l.producer.mu.Unlock()
+	l.producer.waiting.Add(-int64(len(batch)))
+}

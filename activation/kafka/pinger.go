@@ -1,0 +1,194 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// PingerConfig says who pings where.
+type PingerConfig struct {
+	Topic    string // the health topic
+	Instance activation.Instance
+	// Every is the time from the start of one ping to the start of the next,
+	// one second as in the original: a controller gives an invoker up after
+	// ten without a ping.
+	Every time.Duration
+	// Disabled starts the pinger silent: it says once that it is disabled.
+	Disabled bool
+}
+
+// Pinger tells controllers that the invoker lives. It pings at once and then
+// every second; a ping that fails is not kept, for the next one says the same.
+// It also reads the health topic, to notice a second process with its id.
+type Pinger struct {
+	cluster *Cluster
+	cfg     PingerConfig
+	log     *slog.Logger
+	ctx     context.Context
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup
+	outage  *outage
+	twin    *twin
+	link    *link // of the pinging goroutine
+	turn    chan struct{}
+
+	mu      sync.Mutex
+	enabled bool
+	told    chan struct{} // closed when the broker has the present state
+	last    time.Time
+	sent    uint64
+}
+
+// PingStatus is a copy of what a pinger knows.
+type PingStatus struct {
+	Enabled     bool
+	Sent        uint64
+	Last        time.Time // when the broker last took a ping; zero: never
+	Interrupted string    // why pings fail; empty when they do not
+	Twin        string    // another process that pings with our id; empty: none
+}
+
+// pingTimeout is how long a ping may take before another is tried: well under
+// the 10 s after which a controller gives the invoker up.
+const pingTimeout = 3 * time.Second
+
+// NewPinger starts to ping.
+func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
+	if cfg.Every == 0 {
+		cfg.Every = time.Second
+	}
+	p := &Pinger{
+		cluster: c, cfg: cfg, log: c.log, enabled: !cfg.Disabled,
+		turn: make(chan struct{}, 1), told: make(chan struct{}),
+		outage: newOutage(c.log.With("topic", cfg.Topic), "sending of pings"),
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.twin = newTwin(c, cfg.Topic, cfg.Instance, cfg.Every)
+	p.owned.Go(p.run)
+	p.owned.Go(func() { p.twin.run(p.ctx) })
+	return p
+}
+
+// Enable resumes the pings, at once. It returns when the broker has one, or
+// ctx ends.
+func (p *Pinger) Enable(ctx context.Context) error { return p.set(ctx, true) }
+
+// Disable sends one ping that says so and no more; controllers then take the
+// invoker as down. It returns when the broker has that ping, or ctx ends; it
+// is sent all the same when the broker comes back.
+func (p *Pinger) Disable(ctx context.Context) error { return p.set(ctx, false) }
+
+func (p *Pinger) set(ctx context.Context, enabled bool) error {
+	p.mu.Lock()
+	if p.enabled != enabled {
+		p.enabled = enabled
+		p.told = make(chan struct{})
+	}
+	told := p.told
+	p.mu.Unlock()
+	signal(p.turn)
+	select {
+	case <-told:
+		return nil
+	case <-p.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *Pinger) run() {
+	defer func() { p.link.close() }()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-p.turn:
+		case <-next.C:
+		}
+		began := time.Now()
+		if p.ping() {
+			next.Reset(p.cfg.Every - time.Since(began))
+		} else {
+			next.Stop()
+		}
+	}
+}
+
+// ping sends the present state unless that is disabled and said already. It
+// tells whether another should follow.
+func (p *Pinger) ping() bool {
+	p.mu.Lock()
+	enabled, told := p.enabled, p.told
+	p.mu.Unlock()
+	if !enabled && isClosed(told) {
+		return false
+	}
+	err := p.send(activation.Ping{Instance: p.cfg.Instance, Enabled: enabled}.Encode())
+	if err != nil {
+		if p.ctx.Err() == nil {
+			p.outage.note(err)
+		}
+		return true
+	}
+	p.outage.over()
+	p.mu.Lock()
+	p.last = time.Now()
+	p.sent++
+	p.mu.Unlock()
+	if !isClosed(told) {
+		close(told)
+	}
+	return enabled
+}
+
+func isClosed(ch chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *Pinger) send(value []byte) error {
+	if p.link == nil {
+		l, err := p.cluster.leader(p.ctx, p.cfg.Topic)
+		if err != nil {
+			return err
+		}
+		p.link = l
+	}
+	p.twin.sending()
+	offset, err := send(p.link, p.cfg.Topic, []parcel{{value: value, time: time.Now()}}, pingTimeout)
+	if err != nil {
+		p.twin.missed()
+		p.link.close()
+		p.link = nil
+		return err
+	}
+	p.twin.sent(offset)
+	return nil
+}
+
+// Status copies what the pinger knows.
+func (p *Pinger) Status() PingStatus {
+	p.mu.Lock()
+	s := PingStatus{Enabled: p.enabled, Sent: p.sent, Last: p.last}
+	p.mu.Unlock()
+	s.Interrupted = p.outage.Reason()
+	s.Twin = p.twin.name()
+	return s
+}
+
+// Close ends the pings, without a word to the controllers: Disable says it.
+func (p *Pinger) Close() {
+	p.cancel()
+	p.owned.Wait()
+}

@@ -1,0 +1,234 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// ErrTooLarge is the fate of a message that no topic would take and that has
+// no shorter form.
+var ErrTooLarge = errors.New("kafka: message is too large")
+
+// ProducerConfig bounds a Producer. Zero values mean the defaults.
+type ProducerConfig struct {
+	// Name is what the log calls the messages, such as "acks".
+	Name string
+	// QueueBytes is how much may wait for one topic, 32 MiB, before Send
+	// waits: while a broker is away memory must stay bounded.
+	QueueBytes int64
+	// MessageBytes is the largest message, counted as the broker does, with
+	// all that is around it; MaxMessageBytes.
+	MessageBytes int
+	// RefusedTries is how often a topic that does not exist (or refuses us) is
+	// tried, 5, before its messages are dropped: its controller is gone.
+	RefusedTries int
+	// IdleAfter is when the goroutine and the link of a topic that nothing is
+	// sent to end, 10 minutes: controllers come and go.
+	IdleAfter time.Duration
+}
+
+// Producer sends messages without a key to partition 0 of any topic. Messages
+// of one topic arrive in the order they were given, topics do not wait for one
+// another. A message leaves at once when its topic is idle; while an answer is
+// awaited, those that come meanwhile gather and leave together.
+//
+// Acks are of one broker (acks=1) as in the original. A message whose answer
+// was lost is sent again and may arrive twice; controllers ignore that.
+type Producer struct {
+	cluster *Cluster
+	cfg     ProducerConfig
+	log     *slog.Logger
+	ctx     context.Context
+	cancel  context.CancelFunc
+	lanes   sync.WaitGroup
+
+	mu      sync.Mutex
+	byTopic map[string]*lane
+	closed  bool
+
+	sent, dropped, shrunk, waiting atomic.Int64
+}
+
+// ProducerStats is a copy of a producer's counters.
+type ProducerStats struct {
+	Sent        int64    // accepted by the broker
+	Dropped     int64    // given up
+	Shrunk      int64    // sent without the result, which was too large
+	Waiting     int64    // given and neither sent nor dropped
+	Interrupted []string // per topic that cannot be sent to, why
+}
+
+// NewProducer makes a producer. It does not wait for a broker.
+func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
+	cfg.setDefaults()
+	p := &Producer{cluster: c, cfg: cfg, log: c.log, byTopic: map[string]*lane{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+func (c *ProducerConfig) setDefaults() {
+	if c.Name == "" {
+		c.Name = "messages"
+	}
+	if c.QueueBytes == 0 {
+		c.QueueBytes = 32 << 20
+	}
+	if c.MessageBytes == 0 {
+		c.MessageBytes = MaxMessageBytes
+	}
+	if c.RefusedTries == 0 {
+		c.RefusedTries = 5
+	}
+	if c.IdleAfter == 0 {
+		c.IdleAfter = 10 * time.Minute
+	}
+}
+
+// Send gives a message to a topic. It waits only for room in the queue. Sent,
+// when not nil, is called once, from the producer's goroutine: with nil when
+// the broker has the message, else with why it never will. It must not block.
+// When Send itself fails, sent is not called.
+func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent func(error)) error {
+	if batchBytes(len(value)) > p.cfg.MessageBytes {
+		return fmt.Errorf("send %d bytes to topic %s: %w", len(value), topic, ErrTooLarge)
+	}
+	return p.enqueue(ctx, topic, parcel{value: value, sent: sent})
+}
+
+// SendAck gives an ack to a controller's topic. One that is too large goes
+// without its result, which the controller then reads from the database; the
+// original means to do so and loses it.
+func (p *Producer) SendAck(ctx context.Context, topic string, ack activation.Ack, sent func(error)) error {
+	m := parcel{value: ack.Encode(), sent: sent}
+	if ack.Record != nil {
+		m.shorter = func() []byte { return ack.Shrink().Encode() }
+	}
+	if batchBytes(len(m.value)) > p.cfg.MessageBytes && !p.shorten(topic, &m) {
+		return fmt.Errorf("send an ack of %d bytes to topic %s: %w", len(m.value), topic, ErrTooLarge)
+	}
+	return p.enqueue(ctx, topic, m)
+}
+
+// TrySend gives a message to a topic unless its queue is full: for messages
+// that nobody should wait for. It tells whether it did.
+func (p *Producer) TrySend(topic string, value []byte) bool {
+	if batchBytes(len(value)) > p.cfg.MessageBytes {
+		p.dropped.Add(1)
+		return false
+	}
+	l, err := p.enter(topic)
+	if err != nil {
+		return false
+	}
+	m := parcel{value: value}
+	if !l.room.TryAcquire(l.weigh(&m)) {
+		p.leave(l)
+		p.dropped.Add(1)
+		return false
+	}
+	p.push(l, m)
+	return true
+}
+
+// shorten replaces a message by its shorter form, once.
+func (p *Producer) shorten(topic string, m *parcel) bool {
+	if m.shorter == nil {
+		return false
+	}
+	large := len(m.value)
+	m.value, m.shorter = m.shorter(), nil
+	p.shrunk.Add(1)
+	p.log.Warn("ack too large, sent without its result", "topic", topic, "bytes", large)
+	return true
+}
+
+func (p *Producer) enqueue(ctx context.Context, topic string, m parcel) error {
+	l, err := p.enter(topic)
+	if err != nil {
+		return err
+	}
+	if err := l.room.Acquire(ctx, l.weigh(&m)); err != nil {
+		p.leave(l)
+		return fmt.Errorf("wait for room to send to topic %s: %w", topic, err)
+	}
+	p.push(l, m)
+	return nil
+}
+
+// enter finds or makes the lane of a topic and keeps it from ending.
+func (p *Producer) enter(topic string) (*lane, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	l := p.byTopic[topic]
+	if l == nil {
+		l = newLane(p, topic)
+		p.byTopic[topic] = l
+		p.lanes.Go(l.run)
+	}
+	l.users++
+	p.waiting.Add(1)
+	return l, nil
+}
+
+// leave undoes enter for a message that is not in the queue any more.
+func (p *Producer) leave(l *lane) {
+	p.mu.Lock()
+	l.users--
+	p.mu.Unlock()
+	p.waiting.Add(-1)
+	signal(l.wake) // the last user of a closed producer ends the lane
+}
+
+func (p *Producer) push(l *lane, m parcel) {
+	m.time = time.Now()
+	p.mu.Lock()
+	l.queue = append(l.queue, m)
+	p.mu.Unlock()
+	signal(l.wake)
+}
+
+// Stats copies the counters.
+func (p *Producer) Stats() ProducerStats {
+	s := ProducerStats{
+		Sent: p.sent.Load(), Dropped: p.dropped.Load(),
+		Shrunk: p.shrunk.Load(), Waiting: p.waiting.Load(),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for topic, l := range p.byTopic {
+		if reason := l.outage.Reason(); reason != "" {
+			s.Interrupted = append(s.Interrupted, topic+": "+reason)
+		}
+	}
+	return s
+}
+
+// Close takes no more messages and sends those it has, for as long as ctx
+// lets it. What is left then is dropped, and the error says how much.
+func (p *Producer) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	for _, l := range p.byTopic {
+		signal(l.wake)
+	}
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, p.cancel)
+	before := p.dropped.Load()
+	p.lanes.Wait()
+	stop()
+	p.cancel()
+	if lost := p.dropped.Load() - before; lost > 0 {
+		return fmt.Errorf("close the producer of %s: %d not sent: %w", p.cfg.Name, lost, context.Cause(ctx))
+	}
+	return nil
+}
