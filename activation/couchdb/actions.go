@@ -1,0 +1,219 @@
+package couchdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-kivik/kivik/v4"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// ErrNotFound is an action, or the code of one, that the database has not.
+var ErrNotFound = errors.New("action not found")
+
+// actions reads actions, keeps them by id and revision, and lets concurrent
+// readers of one share a request.
+type actions struct {
+	db       *kivik.DB
+	manifest *activation.Manifest
+	timeout  time.Duration
+	log      *slog.Logger
+	ctx      context.Context // ends with the store; fetches outlive their first caller
+	wg       sync.WaitGroup
+
+	mu        sync.Mutex
+	cache     *cache
+	flights   map[key]*flight
+	closed    bool
+	condition condition
+}
+
+// key names one version of an action for ever: a cached one is never stale.
+type key struct{ id, rev string }
+
+// flight is one fetch and whoever waits for it.
+type flight struct {
+	done   chan struct{} // closed when the fields below are set
+	action *activation.Action
+	err    error
+}
+
+func newActions(ctx context.Context, db *kivik.DB, m *activation.Manifest, cfg Config) *actions {
+	return &actions{
+		db: db, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, ctx: ctx,
+		cache:   newCache(cfg.CacheBytes, cfg.CacheIdle),
+		flights: map[key]*flight{},
+	}
+}
+
+func (a *actions) get(ctx context.Context, id, rev string) (*activation.Action, error) {
+	f, err := a.join(key{id, rev})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-f.done:
+		return f.action, f.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %s: %w", activation.ErrUnfetchable, id, ctx.Err())
+	}
+}
+
+// join answers from the cache, joins the flight of a key, or starts it. An
+// empty revision is always a flight of its own: it means what the database
+// has now.
+func (a *actions) join(k key) (*flight, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, fmt.Errorf("%w: %w", activation.ErrUnfetchable, ErrClosed)
+	}
+	if k.rev != "" {
+		if action, ok := a.cache.get(k, time.Now()); ok {
+			f := &flight{done: make(chan struct{}), action: action}
+			close(f.done)
+			return f, nil
+		}
+		if f, ok := a.flights[k]; ok {
+			return f, nil
+		}
+	}
+	f := &flight{done: make(chan struct{})}
+	if k.rev != "" {
+		a.flights[k] = f
+	}
+	a.wg.Go(func() { a.fly(k, f) })
+	return f, nil
+}
+
+func (a *actions) fly(k key, f *flight) {
+	action, size, err := a.fetch(k)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f.action, f.err = action, err
+	close(f.done)
+	if k.rev != "" {
+		delete(a.flights, k)
+	}
+	if err == nil {
+		// Kept under its own revision: after a mismatch that is not the one
+		// that was asked for.
+		a.cache.put(key{k.id, action.Rev}, action, size, time.Now())
+		a.condition.ok(a.log, "actions are read again")
+	}
+}
+
+// fetch reads the document, whatever its revision, and its code.
+func (a *actions) fetch(k key) (*activation.Action, int64, error) {
+	ctx, cancel := context.WithTimeout(a.ctx, a.timeout)
+	defer cancel()
+	doc, err := retried(ctx, func() ([]byte, error) { return a.document(ctx, k.id) })
+	if err != nil {
+		return nil, 0, a.failed(k.id, err)
+	}
+	action, err := activation.DecodeAction(doc, a.manifest)
+	if err != nil {
+		return nil, 0, fmt.Errorf("fetch action %s: %w", k.id, err)
+	}
+	if k.rev != "" && action.Rev != k.rev {
+		a.log.Info("action was updated since it was invoked, running the latest",
+			"action", k.id, "wanted", k.rev, "found", action.Rev)
+	}
+	if at := action.Exec.Attachment; at != nil {
+		code, err := retried(ctx, func() ([]byte, error) { return a.attachment(ctx, k.id, at.Name) })
+		if err != nil {
+			return nil, 0, a.failed(k.id, err)
+		}
+		action.Exec = action.Exec.WithCode(code)
+	}
+	return action, sizeOf(action, doc), nil
+}
+
+func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
+	var doc json.RawMessage
+	err := a.db.Get(ctx, id).ScanDoc(&doc)
+	return doc, err
+}
+
+func (a *actions) attachment(ctx context.Context, id, name string) ([]byte, error) {
+	escaped := strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
+	at, err := a.db.GetAttachment(ctx, id, escaped)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = at.Content.Close() }()
+	data, err := io.ReadAll(at.Content)
+	if err == nil && at.Size >= 0 && int64(len(data)) != at.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	return data, err
+}
+
+// failed turns an error of the database into one of ours. A missing document
+// says nothing about the database's health.
+func (a *actions) failed(id string, err error) error {
+	if kivik.HTTPStatus(err) == http.StatusNotFound {
+		return fmt.Errorf("fetch action %s: %w: %w", id, ErrNotFound, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx.Err() == nil {
+		a.condition.fail(a.log, "actions cannot be read", err)
+	}
+	return fmt.Errorf("fetch action %s: %w: %w", id, activation.ErrUnfetchable, err)
+}
+
+func (a *actions) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.wg.Wait()
+}
+
+func (a *actions) health(h *Health) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h.Reads = a.condition.now
+	h.Cache = a.cache.stats
+}
+
+// readTries bounds how often a read is tried. The original tries once; a
+// second and third time bridge a restart of a load balancer or a moment of
+// overload, and cost a failing activation a quarter of a second.
+const readTries = 3
+
+func retried(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	for try := 1; ; try++ {
+		data, err := read()
+		if err == nil || try == readTries || !passing(err) || ctx.Err() != nil {
+			return data, err
+		}
+		timer := time.NewTimer(time.Duration(try*try) * 50 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return data, err
+		}
+	}
+}
+
+// passing tells whether an error may go away by itself. Connection errors come
+// from the library as 502.
+func passing(err error) bool {
+	switch kivik.HTTPStatus(err) {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusInternalServerError:
+		return true
+	}
+	return false
+}

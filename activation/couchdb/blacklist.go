@@ -1,0 +1,89 @@
+package couchdb
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-kivik/kivik/v4"
+)
+
+// blacklist is the set of namespaces whose activations are refused. A poll
+// that fails leaves the former set standing.
+type blacklist struct {
+	db       *kivik.DB
+	interval time.Duration
+	timeout  time.Duration
+	log      *slog.Logger
+	set      atomic.Pointer[map[string]struct{}]
+
+	mu        sync.Mutex
+	condition condition
+}
+
+func newBlacklist(db *kivik.DB, cfg Config) *blacklist {
+	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log}
+	b.set.Store(&map[string]struct{}{})
+	return b
+}
+
+func (b *blacklist) blocked(namespace string) bool {
+	_, ok := (*b.set.Load())[namespace]
+	return ok
+}
+
+// run polls at once and then at the interval.
+func (b *blacklist) run(ctx context.Context) {
+	ticker := time.NewTicker(b.interval)
+	defer ticker.Stop()
+	for {
+		_ = b.refresh(ctx) // told in health and logged there
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *blacklist) refresh(ctx context.Context) error {
+	set, err := b.poll(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		if ctx.Err() == nil {
+			b.condition.fail(b.log, "the list of blocked namespaces cannot be read", err)
+		}
+		return fmt.Errorf("poll blocked namespaces: %w", err)
+	}
+	b.condition.ok(b.log, "the list of blocked namespaces is read again")
+	b.set.Store(&set)
+	return nil
+}
+
+// poll reads the view that the original reads, with its parameters.
+func (b *blacklist) poll(ctx context.Context) (map[string]struct{}, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	rows := b.db.Query(ctx, "namespaceThrottlings", "blockedNamespaces",
+		kivik.Param("stale", "update_after"), kivik.Param("descending", true), kivik.Param("reduce", false))
+	defer func() { _ = rows.Close() }()
+	set := map[string]struct{}{}
+	for rows.Next() {
+		var namespace string
+		if err := rows.ScanKey(&namespace); err != nil {
+			return nil, err
+		}
+		set[namespace] = struct{}{}
+	}
+	return set, rows.Err()
+}
+
+func (b *blacklist) health() Condition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.condition.now
+}

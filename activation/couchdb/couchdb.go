@@ -1,0 +1,178 @@
+// Package couchdb is the invoker's way to its database: it reads actions with
+// their code, writes activation records, and watches which namespaces are
+// blocked. It speaks CouchDB's HTTP through kivik and is the only room that
+// imports that library; what it returns are words of package activation.
+//
+// It decides nothing about activations, and it never writes to the databases
+// of actions and subjects.
+//
+// A Store owns its goroutines: the senders of records and the poller of the
+// blacklist start in Open and end in Close, and one more runs for each action
+// that is being fetched.
+package couchdb
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-kivik/kivik/v4"
+	"github.com/go-kivik/kivik/v4/couchdb"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Config says where the databases are and how hard they may be worked. Zero
+// values of everything below Activations mean the defaults.
+type Config struct {
+	URL                           string // "http://host:5984", without credentials
+	Username, Password            string
+	Whisks, Subjects, Activations string // names of the databases
+
+	BlacklistInterval time.Duration // between two polls; 5 minutes
+	ReadTimeout       time.Duration // of one read; 30 s
+	CacheBytes        int64         // of actions with their code; 64 MiB
+	CacheIdle         time.Duration // after which an action is dropped; 5 minutes
+
+	Records RecordsConfig
+	Log     *slog.Logger // nil: nothing is logged
+}
+
+// RecordsConfig says how records are batched and what happens when the
+// database is slow or away.
+type RecordsConfig struct {
+	Requests    int           // at a time; 4
+	BatchDocs   int           // at most in a request; 500
+	BatchBytes  int           // at most in a request, one document aside; 4 MiB
+	BufferDocs  int           // at most not yet written; 20,000
+	BufferBytes int           // at most not yet written; 32 MiB
+	Linger      time.Duration // longest wait for a fuller batch; 50 ms
+	Timeout     time.Duration // of one request; 30 s
+	BackoffMin  time.Duration // after a failed request; 100 ms
+	BackoffMax  time.Duration // between failing requests; 5 s
+	Spool       Spool         // takes records that the buffer cannot; may be nil
+	// Rejected is told of each record that the database will never take; may
+	// be nil. It must not block.
+	Rejected func(id string, err error)
+}
+
+// Spool keeps records while the database is away. Implementations are safe for
+// use by many goroutines.
+type Spool interface {
+	// Append stores documents; when it returns nil they survive a crash.
+	Append(docs []Document) error
+	// Peek returns the oldest documents without removing them: at most n, and
+	// at most so many bytes unless the first alone has more.
+	Peek(n, bytes int) ([]Document, error)
+	// Remove forgets the n oldest documents.
+	Remove(n int) error
+}
+
+// Document is a record on its way into the database.
+type Document struct {
+	ID   string
+	Body []byte // JSON, with the id in it
+}
+
+// Store is the database as the invoker sees it. It is safe for use by many
+// goroutines.
+type Store struct {
+	actions   *actions
+	records   *records
+	blacklist *blacklist
+	client    *kivik.Client
+	transport *http.Transport
+	stop      context.CancelFunc
+	wg        sync.WaitGroup
+}
+
+// maxConnections is what the original allows itself.
+const maxConnections = 128
+
+// Open prepares a store and starts its goroutines. It asks nothing of the
+// database: one that is away shows in Health.
+func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
+	cfg = cfg.withDefaults()
+	transport := newTransport()
+	client, err := kivik.New("couch", cfg.URL,
+		couchdb.BasicAuth(cfg.Username, cfg.Password),
+		couchdb.OptionHTTPClient(&http.Client{Transport: transport}),
+		couchdb.OptionNoRequestCompression())
+	if err != nil {
+		return nil, fmt.Errorf("open couchdb client: %w", err)
+	}
+	whisks := client.DB(cfg.Whisks)
+	activations := client.DB(cfg.Activations)
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Store{client: client, transport: transport, stop: stop}
+	s.actions = newActions(ctx, whisks, manifest, cfg)
+	s.records = newRecords(cfg.Records, bulkDocs(activations, cfg.Records.Timeout), cfg.Log)
+	s.blacklist = newBlacklist(client.DB(cfg.Subjects), cfg)
+	for range cfg.Records.Requests {
+		s.wg.Go(func() { s.records.run(ctx) })
+	}
+	s.wg.Go(func() { s.blacklist.run(ctx) })
+	return s, nil
+}
+
+// newTransport keeps connections open and leaves bodies as they are: CouchDB
+// would compress text attachments for a client that says it can read that.
+func newTransport() *http.Transport {
+	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		DialContext:         dialer.DialContext,
+		MaxConnsPerHost:     maxConnections,
+		MaxIdleConnsPerHost: maxConnections,
+		IdleConnTimeout:     90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second,
+		DisableCompression:  true,
+	}
+}
+
+// Action returns the action of a document id with its code in place. With a
+// revision it is that one if the database still has it, else the latest; an
+// empty revision means the latest, always read anew. The action is shared:
+// callers must not change it.
+//
+// The error is, or wraps, ErrNotFound, activation.ErrIncompatible or
+// activation.ErrUnfetchable.
+func (s *Store) Action(ctx context.Context, id, rev string) (*activation.Action, error) {
+	return s.actions.get(ctx, id, rev)
+}
+
+// Put hands over the document of a record. It blocks while the buffer is full
+// and there is no spool; then the caller should take on no more work. The
+// error is the context's, the spool's, or ErrClosed.
+func (s *Store) Put(ctx context.Context, id string, doc []byte) error {
+	return s.records.put(ctx, Document{ID: id, Body: doc})
+}
+
+// Full tells whether Put would block or spool now.
+func (s *Store) Full() bool { return s.records.full() }
+
+// Flush waits until every record that was put is written or spooled.
+func (s *Store) Flush(ctx context.Context) error { return s.records.flush(ctx) }
+
+// Blocked tells whether activations of a namespace are refused. Before the
+// first poll succeeds none is.
+func (s *Store) Blocked(namespace string) bool { return s.blacklist.blocked(namespace) }
+
+// RefreshBlacklist polls the blacklist now.
+func (s *Store) RefreshBlacklist(ctx context.Context) error { return s.blacklist.refresh(ctx) }
+
+// Close ends every goroutine of the store. Records that are not written go to
+// the spool; without one they are lost and counted in the error. Call Flush
+// before.
+func (s *Store) Close() error {
+	s.records.shut()
+	s.stop()
+	s.actions.close()
+	s.wg.Wait()
+	err := s.records.close()
+	s.transport.CloseIdleConnections()
+	return err
+}

@@ -1,0 +1,440 @@
+package couchdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// database is a fake behind writeBulk that keeps documents and fails on
+// request.
+type database struct {
+	mu      sync.Mutex
+	docs    map[string]string
+	batches []int           // sizes of requests that succeeded
+	busy    time.Duration   // time that a request takes
+	down    error           // answer to every request
+	poison  map[string]int  // id -> HTTP status for a request that holds it
+	bad     map[string]bool // id -> error for this document alone
+	tooBig  int             // bytes of a document from which it is refused with 413
+	most    int             // requests at once, seen
+	now     int
+}
+
+func newDatabase() *database {
+	return &database{docs: map[string]string{}, poison: map[string]int{}, bad: map[string]bool{}}
+}
+
+// status is an error with an HTTP status, as the library's are.
+type status int
+
+func (s status) Error() string   { return http.StatusText(int(s)) }
+func (s status) HTTPStatus() int { return int(s) }
+
+func (d *database) write(ctx context.Context, docs []Document) ([]error, error) {
+	d.enter()
+	defer d.leave()
+	if d.busy > 0 {
+		select {
+		case <-time.After(d.busy):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.down != nil {
+		return nil, d.down
+	}
+	for _, doc := range docs {
+		if s := d.poison[doc.ID]; s != 0 {
+			return nil, status(s)
+		}
+		if d.tooBig > 0 && len(doc.Body) > d.tooBig {
+			return nil, status(http.StatusRequestEntityTooLarge)
+		}
+	}
+	d.batches = append(d.batches, len(docs))
+	return d.store(docs), nil
+}
+
+func (d *database) enter() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now++
+	d.most = max(d.most, d.now)
+}
+
+func (d *database) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now--
+}
+
+func (d *database) store(docs []Document) []error {
+	results := make([]error, len(docs))
+	for i, doc := range docs {
+		_, there := d.docs[doc.ID]
+		switch {
+		case d.bad[doc.ID]:
+			results[i] = status(http.StatusInternalServerError)
+		case there:
+			results[i] = status(http.StatusConflict)
+		default:
+			d.docs[doc.ID] = string(doc.Body)
+		}
+	}
+	return results
+}
+
+func (d *database) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+func (d *database) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.docs)
+}
+
+// memorySpool is a Spool without a disk.
+type memorySpool struct {
+	mu   sync.Mutex
+	docs []Document
+}
+
+func (m *memorySpool) Append(docs []Document) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.docs = append(m.docs, docs...)
+	return nil
+}
+
+func (m *memorySpool) Peek(n, _ int) ([]Document, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]Document(nil), m.docs[:min(n, len(m.docs))]...), nil
+}
+
+func (m *memorySpool) Remove(n int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.docs = m.docs[n:]
+	return nil
+}
+
+func (m *memorySpool) size() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.docs)
+}
+
+// bubble runs a test with senders in a synctest bubble.
+func bubble(t *testing.T, cfg RecordsConfig, d *database, test func(t *testing.T, r *records)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		cfg := cfg.withDefaults()
+		r := newRecords(cfg, d.write, slog.New(slog.DiscardHandler))
+		var wg sync.WaitGroup
+		for range cfg.Requests {
+			wg.Go(func() { r.run(ctx) })
+		}
+		test(t, r)
+		r.shut()
+		stop()
+		wg.Wait()
+		if len(r.queue) == 0 && (r.held != 0 || r.heldBytes != 0 || r.queued != 0) {
+			t.Errorf("left behind: held %d, %d bytes, %d queued", r.held, r.heldBytes, r.queued)
+		}
+	})
+}
+
+func doc(i int) Document {
+	id := fmt.Sprintf("guest/%032d", i)
+	return Document{ID: id, Body: fmt.Appendf(nil, `{"_id":%q,"logs":[]}`, id)}
+}
+
+func put(t *testing.T, r *records, docs ...Document) {
+	t.Helper()
+	for _, d := range docs {
+		if err := r.put(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func flush(t *testing.T, r *records) {
+	t.Helper()
+	if err := r.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestIdleRecordGoesAtOnce(t *testing.T) {
+	d := newDatabase()
+	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+		for i := range 5 {
+			start := time.Now()
+			put(t, r, doc(i))
+			synctest.Wait()
+			if d.count() != i+1 || time.Since(start) != 0 {
+				t.Errorf("after %v: %d documents", time.Since(start), d.count())
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// TestLoadFillsBatches puts a thousand records a second for two seconds.
+func TestLoadFillsBatches(t *testing.T) {
+	d := newDatabase()
+	d.busy = 5 * time.Millisecond
+	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+		for i := range 2000 {
+			put(t, r, doc(i))
+			time.Sleep(time.Millisecond)
+		}
+		flush(t, r)
+		if d.count() != 2000 {
+			t.Errorf("%d documents", d.count())
+		}
+		if n := len(d.batches); n > 70 {
+			t.Errorf("%d requests for 2000 documents", n)
+		}
+	})
+}
+
+func TestLingerIsBounded(t *testing.T) {
+	d := newDatabase()
+	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+		for i := range 100 {
+			put(t, r, doc(i))
+			time.Sleep(2 * time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+		if d.count() != 100 {
+			t.Errorf("%d documents 50 ms after the last", d.count())
+		}
+	})
+}
+
+func TestBatchLimits(t *testing.T) {
+	d := newDatabase()
+	d.busy = 100 * time.Millisecond
+	cfg := RecordsConfig{Requests: 2, BatchDocs: 10, BatchBytes: 400}
+	bubble(t, cfg, d, func(t *testing.T, r *records) {
+		big := doc(1000)
+		big.Body = []byte(`{"_id":"` + big.ID + `","x":"` + strings.Repeat("x", 1000) + `"}`)
+		for i := range 50 {
+			put(t, r, doc(i))
+		}
+		put(t, r, big)
+		flush(t, r)
+		for _, n := range d.batches {
+			if n > 10 || n*len(doc(1).Body) > 400 {
+				t.Errorf("batch of %d", n)
+			}
+		}
+		if d.count() != 51 || d.most > 2 {
+			t.Errorf("%d documents, %d requests at once", d.count(), d.most)
+		}
+	})
+}
+
+func TestFullBufferBlocks(t *testing.T) {
+	d := newDatabase()
+	d.down = status(http.StatusServiceUnavailable)
+	bubble(t, RecordsConfig{BufferDocs: 3}, d, func(t *testing.T, r *records) {
+		put(t, r, doc(0), doc(1), doc(2))
+		if !r.full() {
+			t.Error("not full")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.put(ctx, doc(3)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		d.set(func() { d.down = nil })
+		put(t, r, doc(4))
+		flush(t, r)
+		if d.count() != 4 {
+			t.Errorf("%d documents", d.count())
+		}
+	})
+}
+
+func TestRetryUntilItWorks(t *testing.T) {
+	for _, down := range []error{
+		status(http.StatusUnauthorized), status(http.StatusNotFound), status(http.StatusTooManyRequests),
+		status(http.StatusInternalServerError), errors.New("connection refused"),
+	} {
+		t.Run(down.Error(), func(t *testing.T) {
+			d := newDatabase()
+			d.down = down
+			bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+				put(t, r, doc(0), doc(1))
+				time.Sleep(time.Minute)
+				var h Health
+				r.health(&h)
+				if h.Writes.LastError != down.Error() || time.Since(h.Writes.Since) < 59*time.Second {
+					t.Errorf("health %+v", h.Writes)
+				}
+				if h.Records.Failures < 10 || h.Records.Failures > 60 || h.BufferedDocs != 2 {
+					t.Errorf("health %+v", h)
+				}
+				d.set(func() { d.down = nil })
+				flush(t, r)
+				r.health(&h)
+				if !h.Writes.OK() || h.Records.Written != 2 || h.BufferedDocs != 0 {
+					t.Errorf("health %+v", h)
+				}
+			})
+		})
+	}
+}
+
+func TestConflictCountsAsWritten(t *testing.T) {
+	d := newDatabase()
+	d.docs[doc(1).ID] = "there already"
+	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+		put(t, r, doc(0), doc(1), doc(2))
+		flush(t, r)
+		if r.stats.Written != 3 || r.stats.Conflicts != 1 || d.docs[doc(1).ID] != "there already" {
+			t.Errorf("stats %+v", r.stats)
+		}
+	})
+}
+
+// TestBadDocumentLosesNoNeighbour: a document that makes the database refuse a
+// request is isolated, and everything else is written.
+func TestBadDocumentLosesNoNeighbour(t *testing.T) {
+	for _, code := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
+		d := newDatabase()
+		d.poison[doc(37).ID] = code
+		d.busy = 10 * time.Millisecond
+		var lost []string
+		cfg := RecordsConfig{Requests: 1, Rejected: func(id string, err error) { lost = append(lost, id) }}
+		bubble(t, cfg, d, func(t *testing.T, r *records) {
+			for i := range 100 {
+				put(t, r, doc(i))
+			}
+			flush(t, r)
+			if d.count() != 99 || len(lost) != 1 || lost[0] != doc(37).ID || r.stats.Rejected != 1 {
+				t.Errorf("status %d: %d documents, lost %v", code, d.count(), lost)
+			}
+		})
+	}
+}
+
+func TestTooLargeRecordKeepsItsResult(t *testing.T) {
+	d := newDatabase()
+	d.tooBig = 5 << 20
+	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+		line := strings.Repeat("l", 1<<20)
+		big := doc(1)
+		big.Body = fmt.Appendf(nil, `{"_id":%q,"logs":[%q,%q,%q,%q,%q,%q,%q,%q,%q],"response":{"result":{"n":1E+3}}}`,
+			big.ID, line, line, line, line, line, line, line, line, line)
+		put(t, r, big, doc(2))
+		flush(t, r)
+		kept := d.docs[big.ID]
+		if d.count() != 2 || strings.Count(kept, line) != 4 || !strings.HasSuffix(kept, `"response":{"result":{"n":1E+3}}}`) {
+			t.Errorf("%d documents, %d lines kept", d.count(), strings.Count(kept, line))
+		}
+	})
+}
+
+func TestDocumentErrorIsTriedAgain(t *testing.T) {
+	d := newDatabase()
+	d.bad[doc(1).ID] = true
+	rejected := 0
+	cfg := RecordsConfig{Rejected: func(string, error) { rejected++ }}
+	bubble(t, cfg, d, func(t *testing.T, r *records) {
+		put(t, r, doc(0), doc(1), doc(2))
+		flush(t, r)
+		if d.count() != 2 || rejected != 1 || r.stats.Requests < documentTries {
+			t.Errorf("%d documents, %d rejected, %+v", d.count(), rejected, r.stats)
+		}
+	})
+}
+
+func TestSpoolTakesOverAndDrains(t *testing.T) {
+	d := newDatabase()
+	d.down = errors.New("connection refused")
+	spool := &memorySpool{}
+	spool.docs = []Document{doc(1000), doc(1001)} // left by a former process
+	bubble(t, RecordsConfig{BufferDocs: 10, Spool: spool, BatchDocs: 7}, d, func(t *testing.T, r *records) {
+		for i := range 40 {
+			put(t, r, doc(i)) // never blocks
+			time.Sleep(time.Second)
+		}
+		if spool.size() < 30 {
+			t.Errorf("%d documents in the spool", spool.size())
+		}
+		d.set(func() { d.down = nil })
+		time.Sleep(20 * time.Second)
+		flush(t, r)
+		if d.count() != 42 || spool.size() != 0 {
+			t.Errorf("%d documents, %d left in the spool", d.count(), spool.size())
+		}
+		put(t, r, doc(50))
+		flush(t, r)
+		if spool.size() != 0 || d.count() != 43 {
+			t.Error("still spooling")
+		}
+	})
+}
+
+func TestCloseSavesWhatIsLeft(t *testing.T) {
+	for _, spool := range []*memorySpool{nil, {}} {
+		d := newDatabase()
+		d.down = errors.New("connection refused")
+		cfg := RecordsConfig{}
+		if spool != nil {
+			cfg.Spool = spool
+		}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			r := newRecords(cfg.withDefaults(), d.write, slog.New(slog.DiscardHandler))
+			var wg sync.WaitGroup
+			wg.Go(func() { r.run(ctx) })
+			put(t, r, doc(0), doc(1))
+			synctest.Wait()
+			r.shut()
+			stop()
+			wg.Wait()
+			err := r.close()
+			if spool == nil && err == nil {
+				t.Error("lost records without an error")
+			}
+			if spool != nil && (err != nil || spool.size() != 2) {
+				t.Errorf("%v, %d in the spool", err, spool.size())
+			}
+			if err := r.put(ctx, doc(3)); !errors.Is(err, ErrClosed) {
+				t.Errorf("put after close: %v", err)
+			}
+		})
+	}
+}
+
+func TestFlushEndsWithItsContext(t *testing.T) {
+	d := newDatabase()
+	d.down = errors.New("connection refused")
+	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+		put(t, r, doc(0))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := r.flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package couchdb
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/go-kivik/kivik/v4"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// documentTries is how often a single document that the database refuses for
+// a reason of its own is sent before it is given up.
+const documentTries = 3
+
+// keptLogBytes is what stays of the logs of a record that the database finds
+// too large; CouchDB's own limit for a document is 8 MB.
+const keptLogBytes = 4 << 20
+
+// deliver sends a batch until each of its documents is written or rejected. It
+// returns what is left when ctx ends.
+func (r *records) deliver(ctx context.Context, batch []Document) (left []Document) {
+	answers, failures := 0, 0
+	for len(batch) > 0 {
+		results, err := r.request(ctx, batch)
+		switch {
+		case err == nil:
+			answers++
+			batch = r.settle(batch, results, answers)
+		case refused(err):
+			return r.split(ctx, batch, err)
+		default:
+			failures++
+		}
+		if len(batch) > 0 && !r.backOff(ctx, answers+failures) {
+			return batch
+		}
+	}
+	return nil
+}
+
+// split deals with a batch that was refused whole: one bad document is enough
+// for that, so it is halved until that one is alone.
+func (r *records) split(ctx context.Context, batch []Document, err error) []Document {
+	if len(batch) == 1 {
+		return r.deliver(ctx, r.mend(batch[0], err))
+	}
+	half := len(batch) / 2
+	left := r.deliver(ctx, batch[:half:half])
+	return append(left, r.deliver(ctx, batch[half:])...)
+}
+
+func (r *records) request(ctx context.Context, batch []Document) ([]error, error) {
+	results, err := r.write(ctx, batch)
+	if err == nil && len(results) != len(batch) {
+		err = errShortAnswer
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.stats.Requests++
+	} else {
+		r.stats.Failures++
+	}
+	switch {
+	case err == nil || refused(err): // the database is there and answers
+		r.condition.ok(r.log, "activation records are written again")
+	case ctx.Err() == nil:
+		r.condition.fail(r.log, "activation records cannot be written", err)
+	}
+	return results, err
+}
+
+var errShortAnswer = errors.New("couchdb answered for another number of documents")
+
+// refused tells whether a request failed for what is in it: to repeat it as
+// it is would be no use.
+func refused(err error) bool {
+	switch kivik.HTTPStatus(err) {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return true
+	}
+	return false
+}
+
+// settle sorts out a request that succeeded and returns the documents that are
+// to be sent again. tries is how many requests with them succeeded.
+func (r *records) settle(batch []Document, results []error, tries int) []Document {
+	var again []Document
+	for i, doc := range batch {
+		err := results[i]
+		switch {
+		case err == nil || kivik.HTTPStatus(err) == http.StatusConflict:
+			r.written(doc, err != nil)
+		case tries >= documentTries:
+			r.reject(doc, err)
+		default:
+			again = append(again, doc)
+		}
+	}
+	return again
+}
+
+// written counts a document as stored. A conflict means that the database has
+// the record already: ids are never used twice.
+func (r *records) written(doc Document, conflict bool) {
+	r.count(func(s *RecordStats) *uint64 { return &s.Written }, 1)
+	if conflict {
+		r.count(func(s *RecordStats) *uint64 { return &s.Conflicts }, 1)
+	}
+	r.release(doc)
+}
+
+// mend returns a document that the database refused on its own in a form that
+// it may take, or rejects it.
+func (r *records) mend(doc Document, err error) []Document {
+	if kivik.HTTPStatus(err) == http.StatusRequestEntityTooLarge {
+		keep := keptLogBytes
+		if len(doc.Body) <= 2*keptLogBytes {
+			keep = 0
+		}
+		if body, ok := activation.ShortenLogs(doc.Body, keep); ok {
+			r.resize(len(body) - len(doc.Body))
+			doc.Body = body
+			return []Document{doc}
+		}
+	}
+	r.reject(doc, err)
+	return nil
+}
+
+func (r *records) resize(delta int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heldBytes += delta
+}
+
+func (r *records) reject(doc Document, err error) {
+	r.log.Error("couchdb does not take an activation record", "document", doc.ID, "error", err)
+	r.count(func(s *RecordStats) *uint64 { return &s.Rejected }, 1)
+	r.release(doc)
+	if r.cfg.Rejected != nil {
+		r.cfg.Rejected(doc.ID, err)
+	}
+}
+
+// backOff waits before the next try, longer each time and with a random part
+// so that senders do not march in step. It tells whether to go on.
+func (r *records) backOff(ctx context.Context, tries int) bool {
+	wait := r.cfg.BackoffMax
+	if tries < 16 {
+		wait = min(r.cfg.BackoffMin<<max(tries, 0), r.cfg.BackoffMax)
+	}
+	wait = wait/2 + rand.N(wait/2+1)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// bulkDocs sends documents to a database. The body is what the original
+// sends: every document as it stands, even if there is but one.
+func bulkDocs(db *kivik.DB, timeout time.Duration) writeBulk {
+	return func(ctx context.Context, docs []Document) ([]error, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		bodies := make([]any, len(docs))
+		for i, d := range docs {
+			bodies[i] = raw(d.Body)
+		}
+		answers, err := db.BulkDocs(ctx, bodies)
+		if err != nil {
+			return nil, err
+		}
+		results := make([]error, len(answers))
+		for i, a := range answers {
+			results[i] = a.Error
+		}
+		return results, nil
+	}
+}
+
+// raw is JSON that the library must leave alone: it would turn numbers into
+// floats.
+type raw []byte
+
+// MarshalJSON returns the text.
+func (r raw) MarshalJSON() ([]byte, error) { return r, nil }

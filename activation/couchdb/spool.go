@@ -1,0 +1,87 @@
+package couchdb
+
+import (
+	"context"
+	"fmt"
+)
+
+// spool hands documents to the disk spool.
+func (r *records) spool(docs []Document) error {
+	if err := r.cfg.Spool.Append(docs); err != nil {
+		return fmt.Errorf("spool %d records: %w", len(docs), err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spooled = true
+	r.stats.Spooled += uint64(len(docs))
+	return nil
+}
+
+// drainSpool writes what the spool holds, once the database takes records. One
+// sender does it, the others go on with what comes in.
+func (r *records) drainSpool(ctx context.Context) {
+	for r.claimSpool() {
+		more, err := r.drainBatch(ctx)
+		r.leaveSpool(more)
+		if err != nil {
+			r.log.Error("spooled activation records stay where they are", "error", err)
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// claimSpool tells whether this sender is to drain: the database is well, there
+// may be something, and nobody else is at it.
+func (r *records) claimSpool() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.spooled || r.draining || r.condition.failing() {
+		return false
+	}
+	r.spooled, r.draining = false, true
+	return true
+}
+
+func (r *records) leaveSpool(more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.draining = false
+	r.spooled = r.spooled || more
+}
+
+// drainBatch sends the oldest documents of the spool and then removes them. If
+// it does not come that far they are sent again, which the database answers
+// with a conflict and which counts as written.
+func (r *records) drainBatch(ctx context.Context) (more bool, err error) {
+	docs, err := r.cfg.Spool.Peek(r.cfg.BatchDocs, r.cfg.BatchBytes)
+	if err != nil {
+		return true, fmt.Errorf("read spool: %w", err)
+	}
+	if len(docs) == 0 {
+		return false, nil
+	}
+	r.adopt(docs)
+	if left := r.deliver(ctx, docs); len(left) > 0 {
+		for _, doc := range left {
+			r.release(doc)
+		}
+		return true, nil
+	}
+	if err := r.cfg.Spool.Remove(len(docs)); err != nil {
+		return true, fmt.Errorf("shorten spool: %w", err)
+	}
+	return true, nil
+}
+
+// adopt counts documents of the spool as held while they are being sent.
+func (r *records) adopt(docs []Document) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, doc := range docs {
+		r.held++
+		r.heldBytes += len(doc.Body)
+	}
+}
