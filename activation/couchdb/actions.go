@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-kivik/kivik/v4"
+	"github.com/go-kivik/kivik/v4/couchdb"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
@@ -141,7 +142,7 @@ func (a *actions) fetch(k key) (*activation.Action, int64, error) {
 
 func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
 	var doc json.RawMessage
-	err := a.db.Get(ctx, id).ScanDoc(&doc)
+	err := a.db.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
 	return doc, err
 }
 

@@ -1,0 +1,248 @@
+package couchdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+func TestCodeFromEveryPlace(t *testing.T) {
+	f := newFake(t)
+	attached := func(name, mediaType, binary string) string {
+		return fmt.Sprintf(`{"kind":"nodejs:20","code":{"attachmentName":%q,"attachmentType":%q},"binary":%s}`, name, mediaType, binary)
+	}
+	f.docs["whisks/guest%2Fstring"] = action("string", "1-a", inlineExec("function main(){}"))
+	f.docs["whisks/guest%2Fmem"] = action("mem", "1-a", attached("mem:ZnVuY3Rpb24oKXt9", "text/plain", "false"))
+	f.docs["whisks/guest%2Fcouch"] = action("couch", "1-a", attached("couch:1e612179-e2a0", "text/plain", "false"))
+	f.files["whisks/guest%2Fcouch/1e612179-e2a0"] = "function main() {}"
+	f.docs["whisks/guest%2Fzip"] = action("zip", "1-a", attached("couch:77", "application/octet-stream", "true"))
+	f.files["whisks/guest%2Fzip/77"] = "PK\x00\xff"
+	f.docs["whisks/guest%2Flegacy"] = action("legacy", "1-a", attached("code%20file", "text/plain", "false"))
+	f.files["whisks/guest%2Flegacy/code%2520file"] = "old"
+	f.docs["whisks/guest%2Fhas%20blank%40"] = action("has blank@", "1-a", inlineExec("x y"))
+	s := open(t, f.config())
+	for _, c := range []struct {
+		id, code string
+		binary   bool
+	}{
+		{"guest/string", "function main(){}", false},
+		{"guest/mem", "function(){}", false},
+		{"guest/couch", "function main() {}", false},
+		{"guest/zip", "UEsA/w==", true},
+		{"guest/legacy", "old", false},
+		{"guest/has blank@", "x y", false},
+	} {
+		a, err := s.Action(t.Context(), c.id, "1-a")
+		if err != nil {
+			t.Errorf("%s: %v", c.id, err)
+			continue
+		}
+		if a.Exec.Code != c.code || a.Exec.Binary != c.binary || a.Exec.Attachment != nil {
+			t.Errorf("%s: %+v", c.id, a.Exec)
+		}
+	}
+}
+
+func TestActionErrors(t *testing.T) {
+	f := newFake(t)
+	f.docs["whisks/guest%2Ftrigger"] = `{"_id":"guest/trigger","_rev":"1-a","entityType":"trigger","name":"trigger","namespace":"guest"}`
+	f.docs["whisks/guest%2Fkind"] = action("kind", "1-a", `{"kind":"cobol:60","code":"x"}`)
+	f.docs["whisks/guest%2Fseq"] = action("seq", "1-a", `{"kind":"sequence","components":[]}`)
+	f.docs["whisks/guest%2Fs3"] = action("s3", "1-a", `{"kind":"nodejs:20","code":{"attachmentName":"s3:abc","attachmentType":"t"}}`)
+	f.docs["whisks/guest%2Ftorn"] = action("torn", "1-a", `{"kind":"nodejs:20","code":{"attachmentName":"couch:gone","attachmentType":"t"}}`)
+	f.docs["whisks/guest%2Fok"] = action("ok", "1-a", inlineExec("c"))
+	s := open(t, f.config())
+	for _, c := range []struct {
+		id     string
+		faults []fault
+		want   error
+	}{
+		{"guest/never-was", nil, ErrNotFound},
+		{"guest/torn", nil, ErrNotFound},
+		{"guest/trigger", nil, activation.ErrIncompatible},
+		{"guest/kind", nil, activation.ErrIncompatible},
+		{"guest/seq", nil, activation.ErrUnfetchable},
+		{"guest/s3", nil, activation.ErrUnfetchable},
+		{"guest/ok", []fault{401}, activation.ErrUnfetchable},
+		{"guest/ok", []fault{404}, ErrNotFound},
+		{"guest/ok", []fault{409}, activation.ErrUnfetchable},
+		{"guest/ok", []fault{413}, activation.ErrUnfetchable},
+		{"guest/ok", []fault{429, 429, 429}, activation.ErrUnfetchable},
+		{"guest/ok", []fault{500, 500, 500}, activation.ErrUnfetchable},
+		{"guest/ok", []fault{halfBody, halfBody, halfBody}, activation.ErrUnfetchable},
+		{"guest/ok", []fault{hangUp, hangUp, hangUp}, activation.ErrUnfetchable},
+		{"guest/ok", []fault{500, 429, none}, nil},
+		{"guest/ok", []fault{halfBody}, nil},
+	} {
+		f.inject(c.faults...)
+		_, err := s.Action(t.Context(), c.id, "")
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s with %v: %v, want %v", c.id, c.faults, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), fakePass) {
+			t.Errorf("password in %v", err)
+		}
+	}
+	f.inject(401)
+	_, _ = s.Action(t.Context(), "guest/ok", "")
+	if h := s.Health(); h.Reads.OK() || h.OK() {
+		t.Error("healthy after 401")
+	}
+	if _, err := s.Action(t.Context(), "guest/ok", ""); err != nil || !s.Health().Reads.OK() {
+		t.Errorf("%v, %+v", err, s.Health().Reads)
+	}
+}
+
+func TestHangingDatabase(t *testing.T) {
+	f := newFake(t)
+	cfg := f.config()
+	cfg.ReadTimeout = 50 * time.Millisecond
+	s := open(t, cfg)
+	f.inject(hang)
+	if _, err := s.Action(t.Context(), "guest/a", "1-a"); !errors.Is(err, activation.ErrUnfetchable) {
+		t.Errorf("error %v", err)
+	}
+	f.inject(hang)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Action(ctx, "guest/b", "1-a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestRevision follows what a revision means: cached, read on a miss, the
+// latest on a mismatch, always read when there is none.
+func TestRevision(t *testing.T) {
+	f := newFake(t)
+	f.docs["whisks/guest%2Fa"] = action("a", "2-b", inlineExec("two"))
+	s := open(t, f.config())
+	get := func(rev, wantRev string, wantReads int) {
+		t.Helper()
+		before := f.seen("GET /whisks")
+		a, err := s.Action(t.Context(), "guest/a", rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reads := f.seen("GET /whisks") - before; a.Rev != wantRev || reads != wantReads {
+			t.Errorf("asked for %q: got %q with %d reads, want %q with %d", rev, a.Rev, reads, wantRev, wantReads)
+		}
+	}
+	get("1-a", "2-b", 1) // mismatch: the latest
+	get("2-b", "2-b", 0) // and that is cached
+	get("1-a", "2-b", 1) // but not under the other name
+	get("", "2-b", 1)    // no revision: always asked
+	f.mu.Lock()
+	f.docs["whisks/guest%2Fa"] = action("a", "3-c", inlineExec("three"))
+	f.mu.Unlock()
+	get("2-b", "2-b", 0) // a revision never changes
+	get("3-c", "3-c", 1)
+	get("", "3-c", 1)
+}
+
+func TestConcurrentReadersShareARequest(t *testing.T) {
+	f := newFake(t)
+	f.docs["whisks/guest%2Fa"] = action("a", "1-a", inlineExec("x"))
+	s := open(t, f.config())
+	f.mu.Lock()
+	f.hold = make(chan struct{})
+	f.mu.Unlock()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if _, err := s.Action(t.Context(), "guest/a", "1-a"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-f.arrived
+	f.mu.Lock()
+	close(f.hold)
+	f.hold = nil
+	f.mu.Unlock()
+	wg.Wait()
+	if n := f.seen("GET /whisks"); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestBlacklist(t *testing.T) {
+	f := newFake(t)
+	f.blocked = []string{"evil", "evil", "worse"}
+	s := open(t, f.config())
+	if err := s.RefreshBlacklist(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Blocked("evil") || !s.Blocked("worse") || s.Blocked("guest") {
+		t.Error("wrong set")
+	}
+	f.mu.Lock()
+	f.blocked = []string{"worse"}
+	f.mu.Unlock()
+	if err := s.RefreshBlacklist(t.Context()); err != nil || s.Blocked("evil") || !s.Blocked("worse") {
+		t.Errorf("set was not replaced: %v", err)
+	}
+	f.Server.Close()
+	if err := s.RefreshBlacklist(t.Context()); err == nil || !s.Blocked("worse") || s.Health().Blacklist.OK() {
+		t.Errorf("a failed poll must keep the set and show: %v", err)
+	}
+}
+
+func TestCache(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c := newCache(100, time.Minute)
+	k := func(i int) key { return key{"guest/a", fmt.Sprint(i)} }
+	for i := range 4 {
+		c.put(k(i), &activation.Action{}, 30, now)
+	}
+	if _, ok := c.get(k(0), now); ok || c.stats.Entries != 3 || c.stats.Bytes != 90 {
+		t.Errorf("not bounded: %+v", c.stats)
+	}
+	c.get(k(1), now.Add(30*time.Second))
+	c.put(k(5), &activation.Action{}, 30, now.Add(30*time.Second))
+	if _, ok := c.get(k(2), now.Add(30*time.Second)); ok {
+		t.Error("dropped the one that was used last")
+	}
+	if _, ok := c.get(k(1), now.Add(80*time.Second)); !ok {
+		t.Error("expired although it was used")
+	}
+	if _, ok := c.get(k(3), now.Add(80*time.Second)); ok {
+		t.Error("not expired")
+	}
+	c.put(k(6), &activation.Action{}, 1000, now.Add(80*time.Second))
+	if _, ok := c.get(k(6), now.Add(80*time.Second)); ok {
+		t.Error("kept what is larger than the cache")
+	}
+	c.expire(now.Add(time.Hour))
+	if c.stats.Entries != 0 || c.stats.Bytes != 0 || len(c.entries) != 0 || c.order.Len() != 0 {
+		t.Errorf("left behind: %+v", c.stats)
+	}
+}
+
+func TestClosedStore(t *testing.T) {
+	f := newFake(t)
+	s, err := Open(f.config(), manifest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Action(t.Context(), "guest/a", "1-a"); !errors.Is(err, ErrClosed) {
+		t.Errorf("action: %v", err)
+	}
+	if err := s.Put(t.Context(), "guest/1", []byte(`{}`)); !errors.Is(err, ErrClosed) {
+		t.Errorf("put: %v", err)
+	}
+}
+
+func TestOpenRefusesBadURL(t *testing.T) {
+	if _, err := Open(Config{URL: "http://a b:-1/"}, manifest(t)); err == nil {
+		t.Error("opened")
+	}
+}

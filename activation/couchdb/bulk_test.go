@@ -1,0 +1,99 @@
+package couchdb
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+func record(i int, result string) *activation.Record {
+	id := activation.ID(fmt.Sprintf("%032x", i))
+	duration := int64(3)
+	r := &activation.Record{
+		ActivationID: id, Namespace: "guest", Name: "a", Subject: "guest", Version: "0.0.1",
+		Start: 1, End: 4, Duration: &duration, Response: activation.Response{Result: json.RawMessage(result)},
+	}
+	r.Annotations.AddText("path", "guest/a")
+	r.Annotations.AddText("kind", "nodejs:20")
+	return r
+}
+
+// TestRecordsArriveAsWritten sends records over HTTP and compares the bytes.
+func TestRecordsArriveAsWritten(t *testing.T) {
+	f := newFake(t)
+	s := open(t, f.config())
+	want := map[string]string{}
+	for i, result := range []string{`{"n":1E+3,"big":12345678901234567890.123456789}`, `{"s":"<&>\u0001é` + "\u2028" + `"}`, `[1.50]`} {
+		r := record(i, result)
+		doc := r.Document(int64(100 + i))
+		want["activations/"+r.DocumentID()] = string(doc)
+		if err := s.Put(t.Context(), r.DocumentID(), doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, doc := range want {
+		if f.docs[path] != doc {
+			t.Errorf("stored %s, want %s", f.docs[path], doc)
+		}
+	}
+}
+
+// TestRecordsSurviveFaults puts a record through every way a database fails.
+func TestRecordsSurviveFaults(t *testing.T) {
+	f := newFake(t)
+	cfg := f.config()
+	cfg.Records.Timeout = 100 * time.Millisecond
+	s := open(t, cfg)
+	faults := []fault{401, 404, 409, 429, 500, 503, halfBody, hangUp, hang}
+	for i, broken := range faults {
+		f.inject(broken, broken)
+		r := record(i, `{}`)
+		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := f.docs["activations/"+r.DocumentID()]; !ok {
+			t.Errorf("lost with fault %d", broken)
+		}
+	}
+	h := s.Health()
+	// A body that breaks off after the write makes the next try a conflict.
+	if !h.Writes.OK() || h.Records.Written != uint64(len(faults)) || h.Records.Conflicts == 0 || h.Records.Rejected != 0 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// TestRefusedNumber: what CouchDB refuses takes no neighbour with it, and our
+// own documents do not provoke it.
+func TestRefusedNumber(t *testing.T) {
+	f := newFake(t)
+	cfg := f.config()
+	var rejected []string
+	cfg.Records.Rejected = func(id string, _ error) { rejected = append(rejected, id) }
+	cfg.Records.Requests = 1
+	s := open(t, cfg)
+	for i := range 20 {
+		doc := record(i, `{"g":1E+400}`).Document(1)
+		if i == 7 {
+			doc = []byte(strings.Replace(string(doc), `"1E+400"`, `1E+400`, 1))
+		}
+		if err := s.Put(t.Context(), record(i, "").DocumentID(), doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.docs) != 19 || len(rejected) != 1 || rejected[0] != record(7, "").DocumentID() {
+		t.Errorf("%d stored, rejected %v", len(f.docs), rejected)
+	}
+}
