@@ -65,8 +65,7 @@ function loadPlain(code, main) {
     });
     const module = { exports: {} };
     const load = script.runInThisContext();
-    return load.call(module.exports, module.exports, createRequire(filename), module,
-        filename, process.cwd());
+    return load(module.exports, createRequire(filename), module, filename, process.cwd());
 }
 
 /** A syntax error's stack begins with the line and a caret under it. That goes

@@ -1,0 +1,243 @@
+package runtimes_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
+)
+
+// asNative makes the test binary the native proxy, so that a test needs no
+// other program built.
+const asNative = "GPUWHISK_TEST_NATIVE_PROXY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asNative) == "" {
+		os.Exit(m.Run())
+	}
+	environ := slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, asNative+"=")
+	})
+	if err := native.Run(context.Background(), environ, os.Stdout, os.Stderr); err != nil {
+		os.Exit(1)
+	}
+}
+
+// running is an action proxy in a process of its own.
+type running struct {
+	t        testing.TB
+	addr     string
+	dir      string
+	cmd      *exec.Cmd
+	out, err stream
+	client   *http.Client
+}
+
+// stream collects one of the process's outputs.
+type stream struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	seen chan struct{} // one token, when something was added
+}
+
+func (s *stream) add(line string) {
+	s.mu.Lock()
+	s.text.WriteString(line)
+	s.mu.Unlock()
+	select {
+	case s.seen <- struct{}{}:
+	default:
+	}
+}
+
+// until waits for n sentinels, then gives and forgets what was printed.
+func (s *stream) until(t testing.TB, n int) string {
+	t.Helper()
+	timeout := time.After(10 * time.Second)
+	for {
+		s.mu.Lock()
+		text := s.text.String()
+		if strings.Count(text, runtimes.Sentinel) >= n {
+			s.text.Reset()
+			s.mu.Unlock()
+			return text
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.seen:
+		case <-timeout:
+			t.Fatalf("no %d sentinels in %q", n, text)
+		}
+	}
+}
+
+// findPrograms asks once: the answer is the same for every test.
+var findPrograms = sync.OnceValue(func() runtimes.Programs {
+	return runtimes.FindPrograms(context.Background())
+})
+
+// start runs the proxy for a family with nothing in its environment but what
+// is given, and skips where its interpreter is missing.
+func start(t testing.TB, family runtimes.Family, env ...string) *running {
+	t.Helper()
+	programs := findPrograms()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs.Native = []string{self}
+	sources := t.TempDir()
+	if err := runtimes.Write(sources); err != nil {
+		t.Fatal(err)
+	}
+	argv, err := programs.Command(sources, string(family)+":any")
+	if errors.Is(err, runtimes.ErrNoProgram) {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatalf("no interpreter for %s on PATH", family)
+		}
+		t.Skipf("no interpreter for %s on PATH", family)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &running{t: t, dir: t.TempDir(), cmd: exec.Command(argv[0], argv[1:]...)}
+	p.launch(family, env)
+	return p
+}
+
+func (p *running) launch(family runtimes.Family, env []string) {
+	p.t.Helper()
+	p.addr = freeAddr(p.t)
+	host, port, _ := net.SplitHostPort(p.addr)
+	p.cmd.Dir = p.dir
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + p.dir,
+		runtimes.EnvHost + "=" + host, runtimes.EnvPort + "=" + port}, env...)
+	if family == runtimes.Native {
+		p.cmd.Env = append(p.cmd.Env, asNative+"=1")
+	}
+	var wg sync.WaitGroup
+	p.out.seen, p.err.seen = make(chan struct{}, 1), make(chan struct{}, 1)
+	for s, pipe := range map[*stream]func() (io.ReadCloser, error){
+		&p.out: p.cmd.StdoutPipe, &p.err: p.cmd.StderrPipe,
+	} {
+		r, err := pipe()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		wg.Go(func() {
+			for lines := bufio.NewReader(r); ; {
+				line, err := lines.ReadString('\n')
+				s.add(line)
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.client = &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+	p.t.Cleanup(func() {
+		p.client.CloseIdleConnections()
+		p.cmd.Process.Kill()
+		wg.Wait()
+		p.cmd.Wait()
+	})
+	p.await()
+}
+
+// await returns when the proxy listens.
+func (p *running) await() {
+	p.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
+		c, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			c.Close()
+			return
+		}
+	}
+	p.t.Fatalf("the proxy does not listen; it said %q", p.err.text.String())
+}
+
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// post sends a body and gives status and answer; status 0 when there is none.
+func (p *running) post(path, body string) (int, string) {
+	p.t.Helper()
+	resp, err := p.client.Post("http://"+p.addr+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	if resp.ContentLength < 0 {
+		p.t.Errorf("%s answers without a length", path)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// initBody makes the body of /init.
+func initBody(code, main string, binary bool, env map[string]any) string {
+	body, err := json.Marshal(map[string]any{"value": map[string]any{
+		"name": "test", "main": main, "binary": binary, "code": code, "env": env}})
+	if err != nil {
+		panic(err)
+	}
+	return string(body)
+}
+
+func runBody(value string) string {
+	return `{"value":` + value + `,"activation_id":"aid","api_key":"k:s","action_version":null}`
+}
+
+// load initialises the proxy and expects that to go well.
+func (p *running) load(code string) {
+	p.t.Helper()
+	if status, text := p.post("/init", initBody(code, "main", false, nil)); status != 200 {
+		p.t.Fatalf("init: %d %s", status, text)
+	}
+}
+
+// logs gives what one activation printed, without the sentinels.
+func (p *running) logs() (out, err string) {
+	p.t.Helper()
+	strip := func(s string) string { return strings.TrimSuffix(s, runtimes.Sentinel+"\n") }
+	return strip(p.out.until(p.t, 1)), strip(p.err.until(p.t, 1))
+}
+
+func mustJSON(t testing.TB, text string) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	return v
+}

@@ -1,0 +1,143 @@
+package runtimes_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dial opens a bare connection to the proxy.
+func (p *running) dial() net.Conn {
+	p.t.Helper()
+	c, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+func wire(path, body string) string {
+	return "POST " + path + " HTTP/1.1\r\nHost: h\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+}
+
+func statusOf(r *bufio.Reader) int {
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return 0
+	}
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+func TestKeepAliveAndPipelining(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family)
+		p.load(d.echo)
+		c := p.dial()
+		r := bufio.NewReader(c)
+		for range 2 {
+			io.WriteString(c, wire("/run", runBody(`{}`)))
+			if status := statusOf(r); status != 200 {
+				t.Fatalf("one after the other: %d", status)
+			}
+		}
+		io.WriteString(c, wire("/run", runBody(`{}`))+wire("/run", runBody(`{}`)))
+		for range 2 {
+			if status := statusOf(r); status != 200 && status != 403 {
+				t.Errorf("at once: %d", status)
+			}
+		}
+	})
+}
+
+func TestRequestInPieces(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family)
+		p.load(d.echo)
+		c := p.dial()
+		for _, b := range []byte(wire("/run", runBody(`{"s":"ü"}`))) {
+			c.Write([]byte{b})
+		}
+		if status := statusOf(bufio.NewReader(c)); status != 200 {
+			t.Errorf("%d", status)
+		}
+	})
+}
+
+func TestExpectContinue(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family)
+		p.load(d.echo)
+		c := p.dial()
+		r := bufio.NewReader(c)
+		head, body, _ := strings.Cut(wire("/run", runBody(`{}`)), "\r\n\r\n")
+		io.WriteString(c, head+"\r\nExpect: 100-continue\r\n\r\n")
+		line, err := r.ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
+			t.Fatalf("%q %v", line, err)
+		}
+		r.ReadString('\n')
+		io.WriteString(c, body)
+		if status := statusOf(r); status != 200 {
+			t.Errorf("%d", status)
+		}
+	})
+}
+
+// Whatever comes in, the proxy neither ends nor keeps others from their turn.
+func TestBytesThatAreNoRequest(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family)
+		p.load(d.echo)
+		idle := p.dial() // says nothing
+		half := p.dial()
+		io.WriteString(half, "POST /run HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf")
+		for name, text := range map[string]string{
+			"garbage":         "\x00\x01\x02\r\n\r\n",
+			"TLS":             "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+			"negative length": "POST /run HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+			"no number":       "POST /run HTTP/1.1\r\nHost: h\r\nContent-Length: ten\r\n\r\n",
+			"huge length":     "POST /run HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+			"huge head":       "POST /run HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 2<<20) + "\r\n\r\n",
+		} {
+			c := p.dial()
+			io.WriteString(c, text)
+			if status := statusOf(bufio.NewReader(c)); status != 0 && (status < 400 || status == 500) {
+				t.Errorf("%s: %d", name, status)
+			}
+			c.Close()
+		}
+		if status, text := p.post("/run", runBody(`{}`)); status != 200 {
+			t.Errorf("after all that: %d %q", status, text)
+		}
+		idle.Close()
+		half.Close()
+		if status, text := p.post("/run", runBody(`{}`)); status != 200 {
+			t.Errorf("after a request was left half: %d %q", status, text)
+		}
+	})
+}
+
+// An invoker that gave up does not take the proxy down with it.
+func TestInvokerThatLeaves(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family)
+		p.load(d.echo)
+		for range 3 {
+			c := p.dial()
+			io.WriteString(c, wire("/run", runBody(`{"big":"`+strings.Repeat("y", 64<<10)+`"}`)))
+			c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}
+		if status, text := p.post("/run", runBody(`{}`)); status != 200 && status != 403 {
+			t.Errorf("%d %q", status, text)
+		}
+	})
+}
