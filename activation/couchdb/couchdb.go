@@ -76,6 +76,17 @@ type Spool interface {
 type Document struct {
 	ID   string
 	Body []byte // JSON, with the id in it
+	// Stored, when not nil, is called once: with nil when the database or the
+	// spool has the document, else with why neither ever will. It must not
+	// block.
+	Stored func(error)
+}
+
+// settled calls Stored.
+func (d Document) settled(err error) {
+	if d.Stored != nil {
+		d.Stored(err)
+	}
 }
 
 // Store is the database as the invoker sees it. It is safe for use by many
@@ -98,12 +109,9 @@ const maxConnections = 128
 func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	cfg = cfg.withDefaults()
 	transport := newTransport()
-	client, err := kivik.New("couch", cfg.URL,
-		couchdb.BasicAuth(cfg.Username, cfg.Password),
-		couchdb.OptionHTTPClient(&http.Client{Transport: transport}),
-		couchdb.OptionNoRequestCompression())
+	client, err := dial(cfg, transport)
 	if err != nil {
-		return nil, fmt.Errorf("open couchdb client: %w", err)
+		return nil, err
 	}
 	whisks := client.DB(cfg.Whisks)
 	activations := client.DB(cfg.Activations)
@@ -117,6 +125,21 @@ func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	}
 	s.wg.Go(func() { s.blacklist.run(ctx) })
 	return s, nil
+}
+
+func dial(cfg Config, transport http.RoundTripper) (*kivik.Client, error) {
+	options := []kivik.Option{
+		couchdb.OptionHTTPClient(&http.Client{Transport: transport}),
+		couchdb.OptionNoRequestCompression(),
+	}
+	if cfg.Username != "" {
+		options = append(options, couchdb.BasicAuth(cfg.Username, cfg.Password))
+	}
+	client, err := kivik.New("couch", cfg.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("open couchdb client: %w", err)
+	}
+	return client, nil
 }
 
 // newTransport keeps connections open and leaves bodies as they are: CouchDB
@@ -150,6 +173,14 @@ func (s *Store) Action(ctx context.Context, id, rev string) (*activation.Action,
 func (s *Store) Put(ctx context.Context, id string, doc []byte) error {
 	return s.records.put(ctx, Document{ID: id, Body: doc})
 }
+
+// PutDocument is Put for a document that wants to know what became of it.
+func (s *Store) PutDocument(ctx context.Context, doc Document) error {
+	return s.records.put(ctx, doc)
+}
+
+// Cached returns the action of a revision if it is at hand.
+func (s *Store) Cached(id, rev string) (*activation.Action, bool) { return s.actions.cached(id, rev) }
 
 // Full tells whether Put would block or spool now.
 func (s *Store) Full() bool { return s.records.full() }

@@ -112,6 +112,7 @@ func (r *records) written(doc Document, conflict bool) {
 		r.count(func(s *RecordStats) *uint64 { return &s.Conflicts }, 1)
 	}
 	r.release(doc)
+	doc.settled(nil)
 }
 
 // mend returns a document that the database refused on its own in a form that
@@ -142,6 +143,7 @@ func (r *records) reject(doc Document, err error) {
 	r.log.Error("couchdb does not take an activation record", "document", doc.ID, "error", err)
 	r.count(func(s *RecordStats) *uint64 { return &s.Rejected }, 1)
 	r.release(doc)
+	doc.settled(err)
 	if r.cfg.Rejected != nil {
 		r.cfg.Rejected(doc.ID, err)
 	}

@@ -11,9 +11,12 @@ func (r *records) spool(docs []Document) error {
 		return fmt.Errorf("spool %d records: %w", len(docs), err)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.spooled = true
 	r.stats.Spooled += uint64(len(docs))
+	r.mu.Unlock()
+	for _, doc := range docs {
+		doc.settled(nil)
+	}
 	return nil
 }
 
