@@ -2,9 +2,8 @@
 // and removes them, reads their logs, and tells which of them died. It holds
 // no policy: which container is wanted, and when, the caller decides.
 //
-// An Engine owns one goroutine that follows the daemon's events, one that
-// hands out the ids of dead containers, and one for each create or pull under
-// way; Close waits for all of them.
+// An Engine owns one goroutine that follows the daemon's events, and one for
+// each create, pull or late removal under way; Close waits for all of them.
 package docker
 
 import (
@@ -33,7 +32,7 @@ type Engine struct {
 
 	creates *semaphore.Weighted // nil: no limit
 	pulls   singleflight.Group
-	deaths  *deaths
+	died    chan container.ID
 
 	base   context.Context // ends with Close
 	cancel context.CancelFunc
@@ -47,6 +46,10 @@ type Engine struct {
 
 // maxCreates stands for "no limit" in the semaphore.
 const maxCreates = 1 << 30
+
+// maxDeaths is more than the containers that a host can run: each dies once, so
+// only a reader that has stopped reading can let the channel fill up.
+const maxDeaths = 4096
 
 // New connects to the daemon and agrees with it on an API version. The daemon
 // must answer: an invoker without one is of no use.
@@ -81,7 +84,7 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 	base, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		api: api, options: options, host: host, log: log,
-		creates: semaphore.NewWeighted(limit), deaths: newDeaths(),
+		creates: semaphore.NewWeighted(limit), died: make(chan container.ID, maxDeaths),
 		base: base, cancel: cancel,
 		known: map[container.ID]*known{}, doomed: map[container.ID]bool{},
 	}
@@ -127,7 +130,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	e.cancel()
 	e.wg.Wait()
-	e.deaths.close()
+	close(e.died)
 	for _, k := range e.all() {
 		k.closeTail()
 	}
@@ -138,7 +141,7 @@ func (e *Engine) Close() error {
 }
 
 // Died delivers the containers that ended or vanished without Remove.
-func (e *Engine) Died() <-chan container.ID { return e.deaths.out }
+func (e *Engine) Died() <-chan container.ID { return e.died }
 
 // spawn runs f in a goroutine that Close waits for. It answers false once the
 // engine is closed.

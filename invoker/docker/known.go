@@ -41,7 +41,7 @@ func (e *Engine) handOut(k *known) {
 	defer e.mu.Unlock()
 	k.handedOut = true
 	if k.dead {
-		e.deaths.tell(k.id)
+		e.tell(k.id)
 	}
 }
 
@@ -80,7 +80,19 @@ func (e *Engine) bury(id container.ID) {
 	k.dead = true
 	close(k.ended)
 	if k.handedOut {
-		e.deaths.tell(id)
+		e.tell(id)
+	}
+}
+
+// tell delivers a death. It is called with mu held and must not block.
+func (e *Engine) tell(id container.ID) {
+	if e.closed {
+		return
+	}
+	select {
+	case e.died <- id:
+	default:
+		e.log.Error("nobody reads the deaths of containers", "container", id)
 	}
 }
 

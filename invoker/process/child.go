@@ -1,0 +1,100 @@
+package process
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
+)
+
+// child is one container: the proxy process, called the leader, and whatever
+// it started.
+type child struct {
+	id    container.ID
+	name  string
+	dir   string
+	port  int
+	limit int64 // bytes of memory, 0 for none
+	pid   int   // of the leader, and of its process group and session
+	cmd   *exec.Cmd
+	out   *output
+	tail  *logs.Tail
+	ended chan struct{} // closed when the leader has ended
+	wg    sync.WaitGroup
+
+	ctx    context.Context // ends with Remove
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	reaped    bool // the pid may belong to somebody else by now
+	handedOut bool // the caller has the id, so its death is news
+	removed   bool // the caller has asked for its end, so it is none
+	paused    bool
+	oom       bool
+}
+
+func (c *child) logPath() string {
+	return filepath.Join(c.dir, string(c.id)+"-json.log")
+}
+
+// signal reaches the leader's process group. It answers false when the leader
+// has ended: then the group's number may be another's.
+func (c *child) signal(s syscall.Signal) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.signalLocked(s)
+}
+
+func (c *child) signalLocked(s syscall.Signal) bool {
+	if c.reaped {
+		return false
+	}
+	return syscall.Kill(-c.pid, s) == nil
+}
+
+// await waits for the leader's end and ends its group with it, as a container
+// ends with its first process. While the leader is a zombie its number is
+// safe.
+func (e *Engine) await(c *child) {
+	for {
+		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	c.mu.Lock()
+	c.signalLocked(syscall.SIGKILL)
+	_ = c.cmd.Wait()
+	c.reaped = true
+	news := c.handedOut && !c.removed
+	c.mu.Unlock()
+	c.out.finish()
+	close(c.ended)
+	if news {
+		e.tell(c.id)
+	}
+}
+
+// outOfMemory ends the container for its memory use.
+func (c *child) outOfMemory() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped {
+		return
+	}
+	c.oom = true
+	c.signalLocked(syscall.SIGKILL)
+}
+
+// watched tells whether the container can use memory at all.
+func (c *child) watched() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.reaped && !c.paused
+}

@@ -1,0 +1,148 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// strand is an engine in a process of its own that is killed while a proxy and
+// an orphan run.
+func strand() {
+	options := DefaultOptions()
+	options.StateDir = os.Getenv("GPUWHISK_TEST_DIR")
+	options.Runtimes = map[string]Runtime{"go:": {Argv: []string{"/proc/self/exe"}, Env: []string{actAs + "=proxy"}}}
+	e, err := New(options)
+	if err == nil {
+		var h container.Handle
+		h, err = e.Create(context.Background(), container.Spec{Name: "wsk00_1_a", Kind: "go:1"})
+		fmt.Println(h.Addr)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+// An engine that was killed leaves no proxy running, and the next one ends the
+// rest and deletes the files.
+func TestCleanUpAfterCrash(t *testing.T) {
+	f := start(t, nil)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{actAs + "=engine", "GPUWHISK_TEST_DIR=" + f.options.StateDir}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(string(bytes.TrimSpace(line)), wish{Orphan: true})
+	if n := len(f.processes()); n != 2 {
+		t.Errorf("%d processes, want the proxy and an orphan", n)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for deadline := time.Now().Add(10 * time.Second); len(f.processes()) > 1; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the proxy outlives its engine")
+		}
+	}
+	if err := f.CleanUp(t.Context(), "wsk00_"); err != nil {
+		t.Error(err)
+	}
+	if pids := f.processes(); len(pids) > 0 {
+		t.Errorf("left: %v", pids)
+	}
+	if left := f.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A number that means another process by now is left alone.
+func TestCleanUpSparesReusedNumbers(t *testing.T) {
+	f := start(t, nil)
+	stranger := exec.Command("sleep", "60")
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stranger.Process.Kill(); _ = stranger.Wait() }()
+	stat, err := readStat(stranger.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]record{
+		"other start": {Boot: f.boot, PID: stranger.Process.Pid, Start: stat.start + 1},
+		"other boot":  {Boot: "another", PID: stranger.Process.Pid, Start: stat.start},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(f.options.StateDir, "wsk00_1_a.0011")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			text, _ := json.Marshal(r)
+			if err := os.WriteFile(filepath.Join(dir, recordFile), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.CleanUp(t.Context(), "wsk00_"); err != nil {
+				t.Error(err)
+			}
+			if s, err := readStat(stranger.Process.Pid); err != nil || s.zombie {
+				t.Error("a stranger was killed")
+			}
+			if left := f.left(); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+func TestCleanUpByPrefix(t *testing.T) {
+	f := start(t, nil)
+	kept := f.spec()
+	kept.Name = "wsk010_1_a"
+	for _, spec := range []container.Spec{f.spec(), kept} {
+		if _, err := f.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(f.options.StateDir, "wsk00_9_b.ff"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.CleanUp(t.Context(), "wsk00_"); err != nil {
+		t.Error(err)
+	}
+	if left := f.left(); len(left) != 1 {
+		t.Errorf("left: %v, want one", left)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	got, err := parseStat([]byte("12 (a) b (c) S 3 12 11 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 8 9\n"))
+	if want := (stat{parent: 3, session: 11, start: 4711}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	for _, text := range []string{"", "12 (a", "12 (a) S 3", "12 (a) S x 12 11 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711"} {
+		if _, err := parseStat([]byte(text)); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}

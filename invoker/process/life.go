@@ -1,0 +1,117 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
+)
+
+// Pause stops a container's processes; Resume lets them go on.
+func (e *Engine) Pause(_ context.Context, id container.ID) error {
+	return e.halt(id, "pause", syscall.SIGSTOP)
+}
+
+// Resume lets a paused container go on.
+func (e *Engine) Resume(_ context.Context, id container.ID) error {
+	return e.halt(id, "resume", syscall.SIGCONT)
+}
+
+func (e *Engine) halt(id container.ID, verb string, s syscall.Signal) error {
+	c := e.find(id)
+	if c == nil {
+		return fmt.Errorf("%s process %s: %w", verb, id, container.ErrGone)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.signalLocked(s) {
+		return fmt.Errorf("%s process %s: %w", verb, id, container.ErrGone)
+	}
+	c.paused = s == syscall.SIGSTOP
+	if !c.paused {
+		e.guard.wake()
+	}
+	return nil
+}
+
+// Remove ends a container and deletes its files.
+func (e *Engine) Remove(_ context.Context, id container.ID) error {
+	e.mu.Lock()
+	c := e.live[id]
+	delete(e.live, id)
+	e.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	return e.end(c)
+}
+
+func (e *Engine) end(c *child) error {
+	c.mu.Lock()
+	c.removed = true
+	c.cancel()
+	c.signalLocked(syscall.SIGKILL)
+	c.mu.Unlock()
+	c.wg.Wait()
+	errs := []error{killMarked(c.id), c.out.close(), c.tail.Close()}
+	e.ports.free(c.port)
+	if err := os.RemoveAll(c.dir); err != nil {
+		errs = append(errs, fmt.Errorf("delete files of process %s: %w", c.id, err))
+	}
+	return errors.Join(errs...)
+}
+
+// OOMKilled tells whether the container was ended for its memory use. There is
+// nothing to wait for: the mark is set before the process is killed.
+func (e *Engine) OOMKilled(_ context.Context, id container.ID) bool {
+	c := e.find(id)
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.oom
+}
+
+// Logs reads what a container printed since the last call for it.
+func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
+	c := e.find(id)
+	if c == nil {
+		return logs.Unreadable()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	return c.tail.Collect(ctx, req)
+}
+
+// CleanUp removes the containers whose name starts with prefix: this engine's,
+// and those that an engine before it left in the state directory.
+func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
+	var errs []error
+	for _, c := range e.children() {
+		if strings.HasPrefix(c.name, prefix) {
+			errs = append(errs, e.Remove(ctx, c.id))
+		}
+	}
+	entries, err := os.ReadDir(e.options.StateDir)
+	if err != nil {
+		return errors.Join(append(errs, fmt.Errorf("read state directory: %w", err))...)
+	}
+	for _, entry := range entries {
+		id := container.ID(entry.Name())
+		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), prefix) || e.find(id) != nil {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(errs, fmt.Errorf("clean up processes: %w", err))...)
+		}
+		errs = append(errs, e.removeLeftover(id))
+	}
+	return errors.Join(errs...)
+}

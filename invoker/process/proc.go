@@ -1,0 +1,110 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// procPath names a file of a process below /proc.
+func procPath(pid int, file string) string {
+	return filepath.Join("/proc", strconv.Itoa(pid), file)
+}
+
+func bootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id (the process engine needs Linux): %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// allPIDs lists the processes there are.
+func allPIDs() []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what could be read is used
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// stat is what is needed of /proc/PID/stat (proc_pid_stat(5)).
+type stat struct {
+	parent  int
+	session int
+	start   uint64
+	zombie  bool
+}
+
+func readStat(pid int) (stat, error) {
+	text, err := os.ReadFile(procPath(pid, "stat"))
+	if err != nil {
+		return stat{}, fmt.Errorf("read state of process %d: %w", pid, err)
+	}
+	return parseStat(text)
+}
+
+// parseStat reads from behind the program's name, which may hold anything,
+// even parentheses and spaces.
+func parseStat(text []byte) (stat, error) {
+	_, rest, found := cutLast(text, ')')
+	fields := strings.Fields(string(rest))
+	if !found || len(fields) < 20 {
+		return stat{}, fmt.Errorf("state of process is cut off: %q", text)
+	}
+	parent, err1 := strconv.Atoi(fields[1])
+	session, err2 := strconv.Atoi(fields[3])
+	start, err3 := strconv.ParseUint(fields[19], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return stat{}, fmt.Errorf("state of process is unreadable: %q", text)
+	}
+	return stat{parent: parent, session: session, start: start, zombie: fields[0] == "Z"}, nil
+}
+
+func cutLast(b []byte, sep byte) (before, after []byte, found bool) {
+	i := bytes.LastIndexByte(b, sep)
+	if i < 0 {
+		return b, nil, false
+	}
+	return b[:i], b[i+1:], true
+}
+
+// privateBytes is the memory that a process holds for itself: what it shares
+// with others, libraries above all, would be counted once for each.
+func privateBytes(pid int) int64 {
+	text, err := os.ReadFile(procPath(pid, "statm"))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 3 {
+		return 0
+	}
+	resident, err1 := strconv.ParseInt(fields[1], 10, 64)
+	shared, err2 := strconv.ParseInt(fields[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return (resident - shared) * int64(os.Getpagesize())
+}
+
+// newestPID tells the number that was given to a process or thread last. While
+// it stays, nothing was started on this machine.
+func newestPID() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	return string(text[bytes.LastIndexByte(bytes.TrimSpace(text), ' ')+1:])
+}
