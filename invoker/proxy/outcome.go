@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"time"
@@ -51,7 +52,7 @@ func InitOutcome(x Exchange, timeout time.Duration, oom bool) (r activation.Resp
 func initAnswer(x Exchange) activation.Response {
 	result, err := activation.Canonical(x.Body)
 	if err == nil && result[0] == '{' {
-		if value, found := member(result, "error"); found {
+		if value, found := errorOf(result); found {
 			return sized(activation.ErrorValue(activation.StatusDeveloperError, value), x)
 		}
 	}
@@ -85,7 +86,7 @@ func runAnswer(x Exchange) activation.Response {
 	}
 	succeeded := x.Status == http.StatusOK
 	if result[0] == '{' {
-		if value, found := member(result, "error"); found {
+		if value, found := errorOf(result); found {
 			status := activation.StatusDeveloperError
 			if succeeded {
 				status = activation.StatusApplicationError
@@ -99,13 +100,18 @@ func runAnswer(x Exchange) activation.Response {
 	return activation.Response{StatusCode: activation.StatusSuccess, Result: result}
 }
 
-func member(object []byte, key string) (value []byte, found bool) {
+// errorOf finds the error of an object in canonical form, where a key stands
+// as its text alone: without that text there is nothing to parse for.
+func errorOf(object []byte) (value []byte, found bool) {
+	if !bytes.Contains(object, []byte(`"error":`)) {
+		return nil, false
+	}
 	all, err := activation.Members(object)
 	if err != nil {
 		return nil, false
 	}
 	for _, m := range all {
-		if m.Key == key {
+		if m.Key == "error" {
 			return m.Value, true
 		}
 	}
