@@ -8,6 +8,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"sync"
@@ -66,8 +67,8 @@ func (c *Client) Init(ctx context.Context, body []byte, timeout time.Duration, l
 		}
 		if !pause(ctx, x.Start, call.deadline) {
 			x.fail(Timeout, x.Err)
-			if ctx.Err() != nil {
-				x.fail(Cancelled, ctx.Err())
+			if over(ctx) {
+				x.fail(Cancelled, cmp.Or(context.Cause(ctx), x.Err))
 			}
 			return x
 		}

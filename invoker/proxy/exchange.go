@@ -77,7 +77,7 @@ func dialFailure(ctx context.Context, err error) Failure {
 }
 
 func ioFailure(ctx context.Context, err error) Failure {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return Cancelled
 	}
 	var slow net.Error
@@ -85,4 +85,11 @@ func ioFailure(ctx context.Context, err error) Failure {
 		return Timeout
 	}
 	return NoResponse
+}
+
+// over tells whether the context has ended. A dialer sees its deadline pass
+// before the context's own timer has fired.
+func over(ctx context.Context) bool {
+	end, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(end)
 }
