@@ -70,6 +70,13 @@ func (a *actions) get(ctx context.Context, id, rev string) (*activation.Action, 
 	}
 }
 
+// cached answers from the cache or not at all.
+func (a *actions) cached(id, rev string) (*activation.Action, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cache.get(key{id, rev}, time.Now())
+}
+
 // join answers from the cache, joins the flight of a key, or starts it. An
 // empty revision is always a flight of its own: it means what the database
 // has now.

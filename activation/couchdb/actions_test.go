@@ -143,6 +143,12 @@ func TestRevision(t *testing.T) {
 	get("2-b", "2-b", 0) // a revision never changes
 	get("3-c", "3-c", 1)
 	get("", "3-c", 1)
+	if a, ok := s.Cached("guest/a", "3-c"); !ok || a.Exec.Code != "three" {
+		t.Error("a cached revision is not at hand")
+	}
+	if _, ok := s.Cached("guest/a", "1-a"); ok {
+		t.Error("a revision that is gone is at hand")
+	}
 }
 
 func TestConcurrentReadersShareARequest(t *testing.T) {

@@ -77,8 +77,8 @@ type Document struct {
 	ID   string
 	Body []byte // JSON, with the id in it
 	// Stored, when not nil, is called once: with nil when the database or the
-	// spool has the document, else with why neither ever will. It must not
-	// block.
+	// spool has the document, else with why the database never will. It is not
+	// called for a document that Close leaves behind. It must not block.
 	Stored func(error)
 }
 
@@ -174,12 +174,14 @@ func (s *Store) Put(ctx context.Context, id string, doc []byte) error {
 	return s.records.put(ctx, Document{ID: id, Body: doc})
 }
 
-// PutDocument is Put for a document that wants to know what became of it.
+// PutDocument is Put for a caller that wants to know what became of the
+// document.
 func (s *Store) PutDocument(ctx context.Context, doc Document) error {
 	return s.records.put(ctx, doc)
 }
 
-// Cached returns the action of a revision if it is at hand.
+// Cached returns the action of a revision if it is at hand; it never waits for
+// the database.
 func (s *Store) Cached(id, rev string) (*activation.Action, bool) { return s.actions.cached(id, rev) }
 
 // Full tells whether Put would block or spool now.

@@ -244,25 +244,19 @@ func (r *records) close() error {
 	return r.spool(left)
 }
 
-// announce tells waiters that held, or closed, has changed.
+// announce tells waiters that held, or closed, has changed. The caller holds
+// the lock.
 func (r *records) announce() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// release takes a document out of the buffer for good.
+// release takes a document out of the buffer for good. The caller holds the
+// lock.
 func (r *records) release(doc Document) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.held--
 	r.heldBytes -= len(doc.Body)
 	r.announce()
-}
-
-func (r *records) count(field func(*RecordStats) *uint64, n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	*field(&r.stats) += uint64(n)
 }
 
 func (r *records) flush(ctx context.Context) error {

@@ -13,172 +13,6 @@ import (
 	"time"
 )
 
-// database is a fake behind writeBulk that keeps documents and fails on
-// request.
-type database struct {
-	mu      sync.Mutex
-	docs    map[string]string
-	batches []int           // sizes of requests that succeeded
-	busy    time.Duration   // time that a request takes
-	down    error           // answer to every request
-	poison  map[string]int  // id -> HTTP status for a request that holds it
-	bad     map[string]bool // id -> error for this document alone
-	tooBig  int             // bytes of a document from which it is refused with 413
-	most    int             // requests at once, seen
-	now     int
-}
-
-func newDatabase() *database {
-	return &database{docs: map[string]string{}, poison: map[string]int{}, bad: map[string]bool{}}
-}
-
-// status is an error with an HTTP status, as the library's are.
-type status int
-
-func (s status) Error() string   { return http.StatusText(int(s)) }
-func (s status) HTTPStatus() int { return int(s) }
-
-func (d *database) write(ctx context.Context, docs []Document) ([]error, error) {
-	d.enter()
-	defer d.leave()
-	if d.busy > 0 {
-		select {
-		case <-time.After(d.busy):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.down != nil {
-		return nil, d.down
-	}
-	for _, doc := range docs {
-		if s := d.poison[doc.ID]; s != 0 {
-			return nil, status(s)
-		}
-		if d.tooBig > 0 && len(doc.Body) > d.tooBig {
-			return nil, status(http.StatusRequestEntityTooLarge)
-		}
-	}
-	d.batches = append(d.batches, len(docs))
-	return d.store(docs), nil
-}
-
-func (d *database) enter() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.now++
-	d.most = max(d.most, d.now)
-}
-
-func (d *database) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.now--
-}
-
-func (d *database) store(docs []Document) []error {
-	results := make([]error, len(docs))
-	for i, doc := range docs {
-		_, there := d.docs[doc.ID]
-		switch {
-		case d.bad[doc.ID]:
-			results[i] = status(http.StatusInternalServerError)
-		case there:
-			results[i] = status(http.StatusConflict)
-		default:
-			d.docs[doc.ID] = string(doc.Body)
-		}
-	}
-	return results
-}
-
-func (d *database) set(change func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	change()
-}
-
-func (d *database) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.docs)
-}
-
-// memorySpool is a Spool without a disk.
-type memorySpool struct {
-	mu   sync.Mutex
-	docs []Document
-}
-
-func (m *memorySpool) Append(docs []Document) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.docs = append(m.docs, docs...)
-	return nil
-}
-
-func (m *memorySpool) Peek(n, _ int) ([]Document, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return append([]Document(nil), m.docs[:min(n, len(m.docs))]...), nil
-}
-
-func (m *memorySpool) Remove(n int) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.docs = m.docs[n:]
-	return nil
-}
-
-func (m *memorySpool) size() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.docs)
-}
-
-// bubble runs a test with senders in a synctest bubble.
-func bubble(t *testing.T, cfg RecordsConfig, d *database, test func(t *testing.T, r *records)) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		cfg := cfg.withDefaults()
-		r := newRecords(cfg, d.write, slog.New(slog.DiscardHandler))
-		var wg sync.WaitGroup
-		for range cfg.Requests {
-			wg.Go(func() { r.run(ctx) })
-		}
-		test(t, r)
-		r.shut()
-		stop()
-		wg.Wait()
-		if len(r.queue) == 0 && (r.held != 0 || r.heldBytes != 0 || r.queued != 0) {
-			t.Errorf("left behind: held %d, %d bytes, %d queued", r.held, r.heldBytes, r.queued)
-		}
-	})
-}
-
-func doc(i int) Document {
-	id := fmt.Sprintf("guest/%032d", i)
-	return Document{ID: id, Body: fmt.Appendf(nil, `{"_id":%q,"logs":[]}`, id)}
-}
-
-func put(t *testing.T, r *records, docs ...Document) {
-	t.Helper()
-	for _, d := range docs {
-		if err := r.put(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func flush(t *testing.T, r *records) {
-	t.Helper()
-	if err := r.flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestIdleRecordGoesAtOnce(t *testing.T) {
 	d := newDatabase()
 	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
@@ -435,6 +269,38 @@ func TestFlushEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		if err := r.flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// TestStored: every document is told its end exactly once, before a flush that
+// waited for it returns.
+func TestStored(t *testing.T) {
+	d := newDatabase()
+	d.poison[doc(3).ID] = http.StatusBadRequest
+	d.docs[doc(4).ID] = "there already"
+	d.bad[doc(5).ID] = true
+	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+		told := map[string][]error{}
+		var mu sync.Mutex
+		for i := range 8 {
+			doc := doc(i)
+			doc.Stored = func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				told[doc.ID] = append(told[doc.ID], err)
+			}
+			put(t, r, doc)
+		}
+		flush(t, r)
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range 8 {
+			ends := told[doc(i).ID]
+			refused := i == 3 || i == 5
+			if len(ends) != 1 || (ends[0] != nil) != refused {
+				t.Errorf("document %d: %v", i, ends)
+			}
 		}
 	})
 }

@@ -107,12 +107,14 @@ func (r *records) settle(batch []Document, results []error, tries int) []Documen
 // written counts a document as stored. A conflict means that the database has
 // the record already: ids are never used twice.
 func (r *records) written(doc Document, conflict bool) {
-	r.count(func(s *RecordStats) *uint64 { return &s.Written }, 1)
+	doc.settled(nil) // before Flush can see that nothing is left
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Written++
 	if conflict {
-		r.count(func(s *RecordStats) *uint64 { return &s.Conflicts }, 1)
+		r.stats.Conflicts++
 	}
 	r.release(doc)
-	doc.settled(nil)
 }
 
 // mend returns a document that the database refused on its own in a form that
@@ -141,12 +143,14 @@ func (r *records) resize(delta int) {
 
 func (r *records) reject(doc Document, err error) {
 	r.log.Error("couchdb does not take an activation record", "document", doc.ID, "error", err)
-	r.count(func(s *RecordStats) *uint64 { return &s.Rejected }, 1)
-	r.release(doc)
-	doc.settled(err)
 	if r.cfg.Rejected != nil {
 		r.cfg.Rejected(doc.ID, err)
 	}
+	doc.settled(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Rejected++
+	r.release(doc)
 }
 
 // backOff waits before the next try, longer each time and with a random part

@@ -68,9 +68,7 @@ func (r *records) drainBatch(ctx context.Context) (more bool, err error) {
 	}
 	r.adopt(docs)
 	if left := r.deliver(ctx, docs); len(left) > 0 {
-		for _, doc := range left {
-			r.release(doc)
-		}
+		r.disown(left)
 		return true, nil
 	}
 	if err := r.cfg.Spool.Remove(len(docs)); err != nil {
@@ -86,5 +84,14 @@ func (r *records) adopt(docs []Document) {
 	for _, doc := range docs {
 		r.held++
 		r.heldBytes += len(doc.Body)
+	}
+}
+
+// disown takes documents back out that stay in the spool.
+func (r *records) disown(docs []Document) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, doc := range docs {
+		r.release(doc)
 	}
 }
