@@ -78,7 +78,7 @@ func (w *world) Action(_ context.Context, id, _ string) (*activation.Action, err
 	return nil, fmt.Errorf("get %s: %w", id, ErrNotFound)
 }
 
-func (w *world) Put(_ context.Context, doc []byte, stored func(error)) error {
+func (w *world) Put(_ context.Context, _ string, doc []byte, stored func(error)) error {
 	rec, err := activation.DecodeRecord(doc)
 	if err != nil {
 		w.t.Errorf("record %s: %v", doc, err)
@@ -171,11 +171,11 @@ func (w *world) Logs(_ context.Context, _ container.ID, _ container.LogRequest) 
 func (w *world) CleanUp(context.Context, string) error { return nil }
 func (w *world) Died() <-chan container.ID             { return w.diedC }
 
-func (w *world) Move(_ context.Context, _ gpu.Device, o gpu.Order, report func(int, gpu.Usage)) {
+func (w *world) Move(_ context.Context, _ gpu.Device, o gpu.Order, footprint int64, report func(int, gpu.Usage)) {
 	w.mu.Lock()
 	w.moves = append(w.moves, o)
 	w.mu.Unlock()
-	u := gpu.Usage{Allocated: 1 << 30}
+	u := gpu.Usage{Allocated: footprint}
 	if o.Kind == gpu.Prefetch {
 		u.Resident = u.Allocated
 	}
@@ -280,7 +280,7 @@ func (w *world) start(s Settings) (iv *Invoker, stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- iv.Run(ctx) }()
+	go func() { ended <- iv.Run(ctx, func() {}) }()
 	return iv, func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -370,9 +370,10 @@ func (l *gpuLane) move(dev *device, o gpu.Order) {
 	b := l.boxes[o.Container]
 	b.gpu.moving = o.Kind == gpu.Prefetch
 	l.d.metrics.gpuMoved.WithLabelValues(o.Kind.String()).Add(float64(o.Bytes))
+	_, footprint := dev.ledger.Residency(b.name)
 	l.d.goWork(func(ctx context.Context) {
 		began := l.d.clock()
-		l.mover.Move(ctx, dev.Device, o, func(pid int, u gpu.Usage) { l.d.post(used{b, pid, u}) })
+		l.mover.Move(ctx, dev.Device, o, footprint, func(pid int, u gpu.Usage) { l.d.post(used{b, pid, u}) })
 		l.d.post(moved{b, o.Epoch, l.d.clock() - began})
 	})
 }

@@ -97,14 +97,16 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	return d, nil
 }
 
-// Run works until ctx ends, then drains: nothing more is pulled, what was
+// Run removes leftover containers, calls ready, and works until ctx ends. Then
+// it drains: nothing more is pulled, what was
 // accepted is finished within Settings.Drain, and containers are removed. What
 // was not finished by then is delivered again to the next process. The desk
 // goes on sending until Close.
-func (iv *Invoker) Run(ctx context.Context) error {
+func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	if err := iv.cleanUp("leftover"); err != nil {
 		return err
 	}
+	ready()
 	work, stopWork := context.WithCancel(context.Background())
 	defer stopWork()
 	iv.dispatch.work = work

@@ -47,11 +47,11 @@ type CachedActions interface {
 	Cached(id, revision string) (*activation.Action, bool)
 }
 
-// Records stores activation records. Put keeps doc until it is stored or
+// Records stores activation records. Put keeps the document until it is stored or
 // refused for good, then calls stored once, from any goroutine. It blocks while
 // its buffer is full.
 type Records interface {
-	Put(ctx context.Context, doc []byte, stored func(error)) error
+	Put(ctx context.Context, id string, doc []byte, stored func(error)) error
 }
 
 // Outbox sends what controllers and others hear from an invoker. Messages to
@@ -94,9 +94,10 @@ type Talk interface {
 // Mover moves device memory of containers between device and host.
 type Mover interface {
 	// Move carries out one order and reports the usage of the container's
-	// processes as it changes; it returns when the order is done, or when a
-	// newer order of the container has replaced it.
-	Move(ctx context.Context, device gpu.Device, order gpu.Order, report func(pid int, u gpu.Usage))
+	// processes as it changes; footprint is what they hold altogether by their
+	// last report. It returns when the order is done, or when a newer order of
+	// the container has replaced it.
+	Move(ctx context.Context, device gpu.Device, order gpu.Order, footprint int64, report func(pid int, u gpu.Usage))
 }
 
 // Engine creates and removes containers. Docker and plain processes implement

@@ -134,7 +134,7 @@ func (d *desk) event(t *ticket, r *activation.Record) {
 
 func (d *desk) put(t *ticket, r *activation.Record) {
 	t.loose.Add(1)
-	err := d.records.Put(d.ctx, r.Document(d.wall().UnixMilli()), func(err error) {
+	err := d.records.Put(d.ctx, r.DocumentID(), r.Document(d.wall().UnixMilli()), func(err error) {
 		d.metrics.stored(err)
 		if err != nil {
 			d.log.Error("record refused by the store", keyActivation, t.ActivationID, "error", err)

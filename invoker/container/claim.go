@@ -48,6 +48,7 @@ func (p *Pool) Lacking() int {
 
 // Free is the memory that no container holds, in MiB.
 func (p *Pool) Free() int { return p.cfg.MemoryMB - p.used }
+
 // Room orders idle containers out so that a claim of that memory can succeed
 // later, and tells whether that is going to be so.
 func (p *Pool) Room(memoryMB int) bool {

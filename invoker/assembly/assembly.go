@@ -1,0 +1,316 @@
+// Package assembly is where the invoker's adapters meet its ports: it opens
+// Kafka, CouchDB, the container engine and the admin door in the original's
+// order, runs the invoker between them, and closes them in reverse. The
+// command `gpuwhisk invoker` and the one-process standalone both use it, so
+// that what is tried on a laptop is what runs in production.
+//
+// Its own goroutines: the HTTP server. All others belong to what it opens.
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
+	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// How long the last acks and records may take to get out, and a request at the
+// admin door to end.
+const (
+	flushTime    = 10 * time.Second
+	shutdownTime = 2 * time.Second
+	// disableTime bounds the wait for the ping that says goodbye.
+	disableTime = 2 * time.Second
+)
+
+// Options is what Run needs beside the configuration.
+type Options struct {
+	Config *config.Config
+	Log    *slog.Logger
+	// Self is the path of this program; the process runtime starts it as the
+	// proxy of native actions.
+	Self string
+	// Listening, when not nil, is told the address of the admin door.
+	Listening func(addr string)
+	// Ready, when not nil, is called when activations are being accepted.
+	Ready func()
+}
+
+// assembly is everything that is open.
+type assembly struct {
+	Options
+	c        *config.Config
+	instance activation.Instance
+	metrics  *prometheus.Registry
+	ready    atomic.Bool
+	stage    atomic.Value // string: what the start is waiting for
+
+	engine   engine
+	cluster  *kafka.Cluster
+	feed     *kafka.Feed
+	producer *kafka.Producer
+	pinger   atomic.Pointer[kafka.Pinger]
+	store    *couchdb.Store
+	invoker  atomic.Pointer[invoker.Invoker]
+	began    time.Time
+}
+
+// Run is one invoker's whole life. It ends when ctx does, after draining, or
+// when the start fails.
+func Run(ctx context.Context, o Options) (err error) {
+	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), began: time.Now()}
+	a.stage.Store("starting")
+	manifest, err := a.manifest()
+	if err != nil {
+		return err
+	}
+	if err := a.identify(ctx); err != nil {
+		return err
+	}
+	closeDoor, err := a.openDoor(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeDoor()
+	if err := a.open(ctx, manifest); err != nil {
+		return errors.Join(err, a.close())
+	}
+	iv, err := a.newInvoker(manifest)
+	if err != nil {
+		return errors.Join(err, a.close())
+	}
+	err = iv.Run(ctx, func() { a.greet(ctx) })
+	return errors.Join(err, a.close())
+}
+
+func (a *assembly) manifest() (*activation.Manifest, error) {
+	r := a.c.Runtimes
+	m, err := activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
+		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
+		BypassPull: r.BypassPullForLocalImages, LocalPrefix: r.LocalImagePrefix,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read RUNTIMES_MANIFEST: %w", err)
+	}
+	return m, nil
+}
+
+// identify finds the invoker's number: given, or assigned by ZooKeeper.
+func (a *assembly) identify(ctx context.Context) error {
+	id := a.c.Identity
+	a.instance = activation.Instance{
+		UniqueName: id.UniqueName, DisplayedName: id.DisplayedName,
+		UserMemory: activation.Size(a.c.Pool.UserMemory),
+		Tags:       id.Tags, DedicatedNamespaces: id.DedicatedNamespaces,
+	}
+	if id.ID != nil {
+		a.instance.ID = *id.ID
+		return nil
+	}
+	a.stage.Store("asking ZooKeeper for an invoker id")
+	n, err := zookeeper.Assign(ctx, zookeeper.Request{
+		Hosts: id.ZooKeeperHosts, Name: id.UniqueName, Overwrite: id.OverwriteID, Log: a.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("assign invoker id: %w (or give one with --id)", err)
+	}
+	a.instance.ID = n
+	return nil
+}
+
+// open opens Kafka, the engine and the store, in the original's order.
+func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) error {
+	k := a.c.Kafka
+	tls, err := kafkaTLS(k)
+	if err != nil {
+		return err
+	}
+	topic := k.TopicPrefix + a.instance.Topic()
+	a.cluster, err = kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, ClientID: "consumer-" + topic, Log: a.Log})
+	if err != nil {
+		return err
+	}
+	a.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)
+	spec := kafka.InvokerTopic(topic, k.ReplicationFactor, k.TopicConfig)
+	spec.Partitions = k.Partitions
+	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
+		return fmt.Errorf("create topic %s: %w", topic, err)
+	}
+	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
+		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
+	})
+	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
+	if a.engine, err = openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Log); err != nil {
+		return err
+	}
+	if a.store, err = couchdb.Open(couchConfig(a.c, a.Log), manifest); err != nil {
+		return err
+	}
+	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
+	return nil
+}
+
+func kafkaTLS(k config.Kafka) (*tlsConfig, error) {
+	if k.SecurityProtocol != "SSL" {
+		return nil, nil
+	}
+	t := k.TLS
+	c, err := tlsstore.Client(
+		tlsstore.File{Path: t.TruststoreLocation, Password: t.TruststorePassword},
+		tlsstore.File{Path: t.KeystoreLocation, Password: t.KeystorePassword, KeyPassword: t.KeyPassword},
+		t.EndpointIdentification != "")
+	if err != nil {
+		return nil, fmt.Errorf("open Kafka's key stores: %w", err)
+	}
+	return c, nil
+}
+
+func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
+	d := c.CouchDB
+	return couchdb.Config{
+		URL:      d.Protocol + "://" + net.JoinHostPort(d.Host, strconv.Itoa(d.Port)),
+		Username: d.Username, Password: d.Password,
+		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
+		BlacklistInterval: c.Blacklist.PollInterval,
+		CacheBytes:        int64(c.Actions.CacheBytes), CacheIdle: c.Actions.CacheTTL,
+		Records: couchdb.RecordsConfig{
+			Requests:  c.Records.Requests,
+			BatchDocs: c.Records.Batch, BatchBytes: int(c.Records.BatchSize),
+			BufferDocs: c.Records.Buffer, BufferBytes: int(c.Records.BufferSize),
+			Linger: c.Records.Linger,
+		},
+		Log: log,
+	}
+}
+
+func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, error) {
+	s, err := settings(a.c, a.instance, manifest)
+	if err != nil {
+		return nil, err
+	}
+	out := outbox{producer: a.producer, prefix: a.c.Kafka.TopicPrefix}
+	if a.c.Events.Enabled {
+		out.events = a.c.Kafka.UserEventPrefix + "events"
+	}
+	var rec invoker.Records = records{a.store}
+	if a.c.Records.Discard {
+		rec = discard{}
+	}
+	iv, err := invoker.New(s, invoker.Ports{
+		Feed: feed{a.feed}, Actions: actions{a.store}, Records: rec, Outbox: out,
+		Blacklist: a.store, Journal: journal.None{}, Engine: a.engine, Dial: dial,
+		Mover: simulated.Mover{Link: gpu.DefaultLink()},
+	}, invoker.NewMetrics(a.metrics), a.Log)
+	if err != nil {
+		return nil, err
+	}
+	a.invoker.Store(iv)
+	a.stage.Store("removing containers that a former process left")
+	return iv, nil
+}
+
+// greet tells the world that work is welcome, and prepares the goodbye: when
+// ctx ends, controllers hear it before the drain begins.
+func (a *assembly) greet(ctx context.Context) {
+	p := a.cluster.NewPinger(kafka.PingerConfig{Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance})
+	a.pinger.Store(p)
+	context.AfterFunc(ctx, func() {
+		goodbye, cancel := context.WithTimeout(context.Background(), disableTime)
+		defer cancel()
+		if err := p.Disable(goodbye); err != nil {
+			a.Log.Warn("tell controllers that this invoker stops", "error", err)
+		}
+	})
+	a.stage.Store("")
+	a.ready.Store(true)
+	a.Log.Info("invoker is ready", "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
+		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "took", time.Since(a.began).Round(time.Millisecond))
+	if a.Ready != nil {
+		a.Ready()
+	}
+}
+
+// close flushes and closes what is open, in the reverse order of opening. The
+// feed commits last of all that touches messages: only then is it true that
+// acks and records are safe.
+func (a *assembly) close() error {
+	a.ready.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	var errs []error
+	if a.store != nil {
+		errs = append(errs, a.store.Flush(ctx))
+	}
+	if a.producer != nil {
+		errs = append(errs, a.producer.Close(ctx))
+	}
+	if iv := a.invoker.Load(); iv != nil {
+		iv.Close()
+	}
+	if a.feed != nil {
+		errs = append(errs, a.feed.Close(ctx))
+	}
+	if p := a.pinger.Load(); p != nil {
+		p.Close()
+	}
+	if a.store != nil {
+		errs = append(errs, a.store.Close())
+	}
+	if a.engine != nil {
+		errs = append(errs, a.engine.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openDoor serves the admin endpoints from the start on, so that /status can
+// say what the start is waiting for.
+func (a *assembly) openDoor(ctx context.Context) (func(), error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(a.c.Admin.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
+	}
+	server := &http.Server{Handler: a.door(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	done := make(chan struct{})
+	serve := func() error { return server.Serve(listener) }
+	if a.c.Admin.Protocol == "https" {
+		t := a.c.Admin.TLS
+		server.TLSConfig, err = tlsstore.Server(tlsstore.File{Path: t.KeystorePath, Password: t.KeystorePassword}, t.ClientAuth)
+		if err != nil {
+			_ = listener.Close()
+			return nil, fmt.Errorf("open the key store of the admin port: %w", err)
+		}
+		serve = func() error { return server.ServeTLS(listener, "", "") }
+	}
+	go func() {
+		defer close(done)
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+			a.Log.Error("admin port closed", "error", err)
+		}
+	}()
+	if a.Listening != nil {
+		a.Listening(listener.Addr().String())
+	}
+	return func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		defer cancel()
+		_ = server.Shutdown(stop)
+		<-done
+	}, nil
+}

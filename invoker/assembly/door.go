@@ -1,0 +1,217 @@
+package assembly
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/admin"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+type tlsConfig = tls.Config
+
+// door makes the admin handler. Until the invoker accepts work /ping says what
+// it is waiting for, with a status that readiness probes take as "not yet".
+func (a *assembly) door() http.Handler {
+	o := admin.Options{
+		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
+		Header: a.c.Admin.TransactionHeader, Pings: pings{a},
+	}
+	if a.c.Metrics.Served() {
+		a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
+		o.Metrics = promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{})
+	}
+	if a.c.Admin.Status {
+		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }
+	}
+	open := admin.New(o)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ping" && !a.ready.Load() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "not ready: "+a.waiting(), http.StatusServiceUnavailable)
+			return
+		}
+		open.ServeHTTP(w, r)
+	})
+}
+
+func (a *assembly) waiting() string {
+	if s, _ := a.stage.Load().(string); s != "" {
+		return s
+	}
+	return "stopping"
+}
+
+// pings lets the door switch the pinger.
+type pings struct{ a *assembly }
+
+func (p pings) Enabled() bool {
+	k := p.a.pinger.Load()
+	return k != nil && k.Status().Enabled
+}
+
+func (p pings) Enable() bool { return p.set(true) }
+
+// Disable sends the goodbye in any case, as the original does.
+func (p pings) Disable() bool { return p.set(false) }
+
+func (p pings) set(on bool) bool {
+	k := p.a.pinger.Load()
+	if k == nil {
+		return false
+	}
+	was := k.Status().Enabled
+	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
+	defer cancel()
+	change := k.Disable
+	if on {
+		change = k.Enable
+	}
+	if err := change(ctx); err != nil {
+		p.a.Log.Warn("switch pings", "enabled", on, "error", err)
+	}
+	return was != on
+}
+
+// status is everything that tells how the invoker is and why.
+type status struct {
+	Instance string          `json:"instance"`
+	Healthy  bool            `json:"healthy"`
+	Reasons  []string        `json:"reasons"`
+	Uptime   string          `json:"uptime"`
+	Kafka    kafkaStatus     `json:"kafka"`
+	CouchDB  couchdb.Health  `json:"couchdb"`
+	Work     *invoker.Status `json:"work,omitempty"`
+}
+
+type kafkaStatus struct {
+	Pings kafka.PingStatus    `json:"pings"`
+	Feed  kafka.FeedStats     `json:"feed"`
+	Lag   int64               `json:"lag"`
+	Sends kafka.ProducerStats `json:"sends"`
+}
+
+func (a *assembly) status(ctx context.Context) (status, error) {
+	s := status{Instance: a.instance.String(), Uptime: time.Since(a.began).Round(time.Second).String(), Reasons: []string{}}
+	if !a.ready.Load() {
+		s.Reasons = append(s.Reasons, "not ready: "+a.waiting())
+		return s, nil
+	}
+	s.Kafka = kafkaStatus{Pings: a.pinger.Load().Status(), Feed: a.feed.Stats(), Sends: a.producer.Stats()}
+	s.Kafka.Lag = s.Kafka.Feed.Lag()
+	s.CouchDB = a.store.Health()
+	work, err := a.invoker.Load().Status(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Work = &work
+	s.Reasons = append(s.Reasons, s.reasons()...)
+	s.Healthy = len(s.Reasons) == 0
+	return s, nil
+}
+
+// reasons lists what keeps the invoker from being well.
+func (s *status) reasons() (why []string) {
+	say := func(what, reason string) {
+		if reason != "" {
+			why = append(why, what+": "+reason)
+		}
+	}
+	if !s.Kafka.Pings.Enabled {
+		say("disabled", "POST /enable makes controllers send work again")
+	}
+	say("pings", s.Kafka.Pings.Interrupted)
+	say("another process pings with this id", s.Kafka.Pings.Twin)
+	say("reading activations", s.Kafka.Feed.Interrupted)
+	say("committing offsets", s.Kafka.Feed.CommitFailing)
+	for _, topic := range s.Kafka.Sends.Interrupted {
+		say("sending", topic)
+	}
+	say("reading actions", s.CouchDB.Reads.LastError)
+	say("writing records", s.CouchDB.Writes.LastError)
+	say("reading the blacklist", s.CouchDB.Blacklist.LastError)
+	return why
+}
+
+// gauges shows at /metrics what /status shows, as numbers.
+type gauges struct{ a *assembly }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("gpuwhisk_"+name, help, labels, nil)
+}
+
+// Describe sends nothing: the collector is unchecked, since what it shows
+// depends on the devices and flows there are.
+func (g gauges) Describe(chan<- *prometheus.Desc) {}
+
+// Collect takes one snapshot.
+func (g gauges) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	s, err := g.a.status(ctx)
+	if err != nil || s.Work == nil {
+		return
+	}
+	put := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	healthy := 0.0
+	if s.Healthy {
+		healthy = 1
+	}
+	put(desc("healthy", "1 when /status names no reason against it."), healthy)
+	put(desc("activations_in_flight", "Accepted and not completed."), float64(s.Work.InFlight))
+	put(desc("kafka_lag", "Messages that wait on the invoker's topic."), float64(s.Kafka.Lag))
+	put(desc("kafka_waiting_messages", "Acks and events that wait to be sent."), float64(s.Kafka.Sends.Waiting))
+	pool := desc("pool_containers", "CPU containers by state.", "state")
+	memory := desc("pool_memory_bytes", "Memory of CPU containers by state; limit is all there is, claimed is that of GPU containers.", "state")
+	p := s.Work.Pool
+	for _, v := range []struct {
+		state string
+		n, mb int
+	}{
+		{"active", p.Active, p.ActiveMB}, {"idle", p.Idle, p.IdleMB},
+		{"prewarm", p.Prewarm, p.PrewarmMB}, {"waiting", p.Waiting, p.WaitingMB},
+	} {
+		put(pool, float64(v.n), v.state)
+		put(memory, float64(v.mb)*(1<<20), v.state)
+	}
+	put(memory, float64(p.MemoryMB)*(1<<20), "limit")
+	put(memory, float64(p.ClaimedMB)*(1<<20), "claimed")
+	g.devices(s.Work, put)
+}
+
+func (g gauges) devices(w *invoker.Status, put func(*prometheus.Desc, float64, ...string)) {
+	queue := desc("gpu_queue_depth", "Activations that wait in a flow.", "flow")
+	for _, f := range w.Flows {
+		put(queue, float64(f.Queued), f.Flow)
+	}
+	tokens := desc("gpu_tokens", "D: runs that a device may take at once.", "device")
+	flight := desc("gpu_runs_in_flight", "Runs that hold a token.", "device")
+	memory := desc("gpu_memory_bytes", "Device memory by state.", "device", "state")
+	containers := desc("gpu_containers", "Containers of a device.", "device")
+	for _, d := range w.Devices {
+		put(tokens, float64(d.Tokens), d.Device)
+		put(flight, float64(d.InFlight), d.Device)
+		put(containers, float64(d.Containers), d.Device)
+		put(memory, float64(d.Used), d.Device, "used")
+		put(memory, float64(d.Memory), d.Device, "capacity")
+	}
+}
+
+// observeDelay is the histogram of the time that messages spend in Kafka.
+func (a *assembly) observeDelay() func(time.Duration) {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "gpuwhisk", Name: "kafka_delay_seconds", Help: "Time that an activation message spent in Kafka.",
+		Buckets: prometheus.ExponentialBucketsRange(0.0005, 60, 18),
+	})
+	a.metrics.MustRegister(h)
+	return func(d time.Duration) { h.Observe(d.Seconds()) }
+}

@@ -1,0 +1,100 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/process"
+)
+
+// engine is a container engine that can be closed.
+type engine interface {
+	invoker.Engine
+	Close() error
+}
+
+func openEngine(ctx context.Context, c *config.Config, prefix, self string, log *slog.Logger) (engine, error) {
+	if c.Runtimes.Kind == "process" {
+		return openProcesses(ctx, c, prefix, self, log)
+	}
+	return openDocker(ctx, c, prefix, log)
+}
+
+func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) (engine, error) {
+	o := docker.DefaultOptions()
+	o.Host = c.Docker.Host
+	o.Prefix = prefix
+	o.Network = c.Containers.Network
+	o.DNSServers, o.DNSSearch, o.DNSOptions = c.Containers.DNSServers, c.Containers.DNSSearch, c.Containers.DNSOptions
+	o.ExtraArgs = c.Containers.ExtraArgs
+	o.ParallelCreates = c.Docker.ParallelRuns
+	if c.Logs.OutOfBand {
+		o.LogDriver = "" // the daemon's own driver carries the logs away
+	}
+	o.CertDir, o.LogDirs = c.Docker.CertDir, c.Docker.LogDirs
+	o.CapDrop, o.CapAdd, o.PidsLimit = c.Docker.CapDrop, c.Docker.CapAdd, int64(c.Docker.PidsLimit)
+	t := c.Docker.Timeouts
+	o.Timeouts.Create, o.Timeouts.Inspect, o.Timeouts.List = finite(t.Run), finite(t.Inspect), finite(t.List)
+	o.Timeouts.Pause, o.Timeouts.Unpause = finite(t.Pause), finite(t.Resume)
+	o.Timeouts.Remove, o.Timeouts.Pull = finite(t.Remove), finite(t.Pull)
+	o.Logger = log
+	e, err := docker.New(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
+	}
+	return e, nil
+}
+
+// openProcesses serves the kinds for which there is an interpreter here. self
+// is this program, which is its own proxy for executables.
+func openProcesses(ctx context.Context, c *config.Config, prefix, self string, log *slog.Logger) (engine, error) {
+	dir := c.Process.Dir
+	if dir == "" {
+		dir = filepath.Join(os.TempDir(), "gpuwhisk-processes")
+	}
+	dir = filepath.Join(dir, prefix)
+	proxies := c.Process.Proxies
+	if proxies == "" {
+		proxies = filepath.Join(dir, "proxies")
+		if err := runtimes.Write(proxies); err != nil {
+			return nil, err
+		}
+	}
+	o := process.DefaultOptions()
+	o.StateDir = filepath.Join(dir, "containers")
+	o.Runtimes = programs(ctx, proxies, self, log)
+	o.Path = os.Getenv("PATH")
+	o.Logger = log
+	if o.PidsLimit = c.Docker.PidsLimit; o.PidsLimit < 0 {
+		o.PidsLimit = 0
+	}
+	return process.New(o)
+}
+
+// programs says how each kind is started here. A kind without an interpreter
+// is left out: its actions then fail with an error that says so.
+func programs(ctx context.Context, proxies, self string, log *slog.Logger) map[string]process.Runtime {
+	found := runtimes.FindPrograms(ctx)
+	found.Native = []string{self, NativeProxy}
+	all := map[string]process.Runtime{}
+	for _, kind := range []string{"python:", "nodejs:", "native:", "go:", "blackbox"} {
+		argv, err := found.Command(proxies, kind)
+		if err != nil {
+			log.Warn("actions of a kind cannot run here", "kind", kind, "error", err)
+			continue
+		}
+		all[kind] = process.Runtime{Argv: argv}
+	}
+	return all
+}
+
+// NativeProxy is the command under which this program is the action proxy for
+// executables.
+const NativeProxy = "native-proxy"

@@ -1,0 +1,78 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// feed lets the invoker pull from Kafka.
+type feed struct{ *kafka.Feed }
+
+func (f feed) Next(ctx context.Context) (invoker.Delivery, error) {
+	d, err := f.Feed.Next(ctx)
+	if err != nil {
+		return invoker.Delivery{}, err
+	}
+	return invoker.Delivery{Message: d.Message, Offset: d.Offset, Done: d.Done}, nil
+}
+
+// outbox sends to controllers and to whoever reads user events.
+type outbox struct {
+	producer *kafka.Producer
+	prefix   string // of all topics but the events'
+	events   string // topic of user events, empty when they are off
+}
+
+func (o outbox) Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error {
+	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, sent)
+}
+
+// Event never makes anybody wait: the original sends and forgets, too.
+func (o outbox) Event(_ context.Context, e activation.Event) error {
+	if o.events == "" {
+		return nil
+	}
+	if !o.producer.TrySend(o.events, e.Encode()) {
+		return errors.New("the queue of user events is full")
+	}
+	return nil
+}
+
+func (o outbox) Forward(ctx context.Context, topic string, message []byte, sent func(error)) error {
+	return o.producer.Send(ctx, o.prefix+topic, message, sent)
+}
+
+// actions translates the store's errors into the invoker's.
+type actions struct{ *couchdb.Store }
+
+func (a actions) Action(ctx context.Context, id, revision string) (*activation.Action, error) {
+	found, err := a.Store.Action(ctx, id, revision)
+	if errors.Is(err, couchdb.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %w", invoker.ErrNotFound, err)
+	}
+	return found, err
+}
+
+// records writes to the store.
+type records struct{ *couchdb.Store }
+
+func (r records) Put(ctx context.Context, id string, doc []byte, stored func(error)) error {
+	return r.Store.PutDocument(ctx, couchdb.Document{ID: id, Body: doc, Stored: stored})
+}
+
+// discard is the store of a deployment that wants no records.
+type discard struct{}
+
+func (discard) Put(_ context.Context, _ string, _ []byte, stored func(error)) error {
+	stored(nil)
+	return nil
+}
+
+func dial(addr string, concurrency int) invoker.Talk { return proxy.New(addr, concurrency) }

@@ -1,0 +1,216 @@
+package assembly
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// overtake is how long warm runs may pass an activation that waits for
+// memory: about the time of a cold start, so that nobody waits noticeably
+// longer than without.
+const overtake = 500 * time.Millisecond
+
+// settings translates the configuration into what the invoker wants to know.
+func settings(c *config.Config, id activation.Instance, m *activation.Manifest) (invoker.Settings, error) {
+	s := invoker.Settings{
+		Instance:      id,
+		Prefix:        prefix(id),
+		InFlight:      c.MaxPeek() + gpuQueue(c),
+		Bounds:        bounds(c.Limits),
+		Defaults:      namespaceDefaults(c.Limits.Namespace),
+		Store:         storePolicy(c.Records),
+		LogsOutOfBand: c.Logs.OutOfBand,
+		Env:           append([]string{"__OW_API_HOST=" + c.Runtimes.API.URL()}, c.Containers.ExtraEnv...),
+		UserCPUs:      c.Pool.UserCPUs,
+		Pool:          pool(c, m),
+		Images: func(kind string) (string, bool) {
+			r, ok := m.Runtime(kind)
+			return m.ManagedReference(r.Image), ok
+		},
+		Drain: finite(c.Drain.Deadline),
+		Flush: flushTime,
+	}
+	var err error
+	s.GPU, err = gpuSettings(c)
+	return s, err
+}
+
+// gpuQueue is how many activations may wait in flows beside what the pool
+// holds: fair queueing needs to see the queues.
+func gpuQueue(c *config.Config) int {
+	if c.GPU.SimulatedDevices == 0 {
+		return 0
+	}
+	const perDevice = 256
+	return perDevice * c.GPU.SimulatedDevices
+}
+
+// prefix is the head of this invoker's container names, as the original makes
+// it: letters, digits and a few signs only.
+func prefix(id activation.Instance) string {
+	keep := func(r byte) bool {
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.' || r == '-'
+	}
+	var name []byte
+	for _, b := range []byte(id.UniqueName) {
+		if keep(b) {
+			name = append(name, b)
+		}
+	}
+	return fmt.Sprintf("wsk%s%d_", name, id.ID)
+}
+
+func bounds(l config.Limits) activation.Bounds {
+	return activation.Bounds{
+		TimeoutMillis: activation.Range{Min: int(l.Time.Min.Milliseconds()), Max: int(l.Time.Max.Milliseconds())},
+		MemoryMB:      activation.Range{Min: mib(l.Memory.Min), Max: mib(l.Memory.Max)},
+		Concurrency:   activation.Range{Min: l.Concurrency.Min, Max: l.Concurrency.Max},
+		LogsMB:        activation.Range{Min: mib(l.Log.Min), Max: mib(l.Log.Max)},
+		Payload:       activation.Size(l.Payload.Max),
+		Truncation:    activation.Size(l.Payload.Truncation),
+	}
+}
+
+func namespaceDefaults(n config.NamespaceLimits) activation.UserLimits {
+	number := func(v int) *int { return &v }
+	size := func(v config.Size) *activation.Size { s := activation.Size(v); return &s }
+	return activation.UserLimits{
+		MinMemoryMB: number(mib(n.Memory.Min)), MaxMemoryMB: number(mib(n.Memory.Max)),
+		MinLogsMB: number(mib(n.Log.Min)), MaxLogsMB: number(mib(n.Log.Max)),
+		MinTimeoutMillis: number(int(n.Time.Min.Milliseconds())), MaxTimeoutMillis: number(int(n.Time.Max.Milliseconds())),
+		MinConcurrency: number(n.Concurrency.Min), MaxConcurrency: number(n.Concurrency.Max),
+		MaxPayload: size(n.Payload.Max), Truncation: size(n.Payload.Truncation),
+	}
+}
+
+func mib(s config.Size) int { return int(s / config.MiB) }
+
+func storePolicy(r config.Records) invoker.StorePolicy {
+	level := func(word string) invoker.StoreLevel {
+		switch word {
+		case "STORE_FAILURES":
+			return invoker.StoreFailures
+		case "STORE_FAILURES_NOT_APPLICATION_ERRORS":
+			return invoker.StoreFailuresNotApplication
+		}
+		return invoker.StoreAlways
+	}
+	return invoker.StorePolicy{Blocking: level(r.BlockingLevel), NonBlocking: level(r.NonBlockingLevel)}
+}
+
+func pool(c *config.Config, m *activation.Manifest) container.Config {
+	p := container.Config{
+		MemoryMB:    mib(c.Pool.UserMemory),
+		PauseGrace:  orNever(c.Proxy.PauseGrace),
+		IdleTimeout: orNever(c.Proxy.IdleContainer),
+		Overtake:    overtake,
+		Expiry: container.Expiry{
+			InitDelay: c.Pool.PrewarmExpiration.InitDelay,
+			Interval:  c.Pool.PrewarmExpiration.Interval,
+			Limit:     c.Pool.PrewarmExpiration.Limit,
+		},
+	}
+	for _, r := range m.Runtimes() {
+		for _, cell := range r.StemCells {
+			p.StemCells = append(p.StemCells, stemCell(r.Kind, cell))
+		}
+	}
+	return p
+}
+
+func stemCell(kind string, s activation.StemCell) container.StemCell {
+	cell := container.StemCell{Kind: kind, MemoryMB: int(s.Memory / activation.MB), Count: s.Count}
+	if r := s.Reactive; r != nil {
+		cell.Reactive = &container.Reactive{
+			Min: r.MinCount, Max: r.MaxCount, TTL: r.TTL, Threshold: r.Threshold, Increment: r.Increment,
+		}
+	}
+	return cell
+}
+
+func orNever(d time.Duration) time.Duration {
+	if d == config.Forever {
+		return container.Never
+	}
+	return d
+}
+
+// finite turns "no limit" into one that arithmetic with times can bear.
+func finite(d time.Duration) time.Duration { return min(d, math.MaxInt64/4) }
+
+func gpuSettings(c *config.Config) (invoker.GPUSettings, error) {
+	g := c.GPU
+	s := invoker.GPUSettings{
+		Devices:    simulated.Devices(g.SimulatedDevices, int64(g.SimulatedMemory)),
+		Policy:     g.Policy,
+		Tokens:     g.Tokens,
+		Weights:    g.Weights,
+		Prefetch:   g.Prefetch,
+		ForwardTo:  g.ForwardTopic,
+		ContextMem: int64(g.ContextMemory),
+		DefaultMem: int64(g.DefaultMemory),
+	}
+	var ok bool
+	if s.Sched, ok = sched.Defaults(g.Policy); !ok {
+		return s, fmt.Errorf("whisk.gpu.policy %q is not served", g.Policy)
+	}
+	turnKnobs(&s.Sched, g)
+	var err error
+	s.Pool, err = gpuPool(g)
+	return s, err
+}
+
+// turnKnobs puts what the operator said over what the policy says.
+func turnKnobs(s *sched.Config, g config.GPU) {
+	s.TTLAlpha, s.TTLMin, s.TTLMax = g.TTL.Alpha, g.TTL.Min, g.TTL.Max
+	s.Namespaces, s.InitialCharge = g.Namespaces, g.InitialCharge
+	override(&s.Overrun, g.Overrun)
+	override(&s.Correct, g.Knobs.Correct)
+	override(&s.CountSetup, g.Knobs.CountSetup)
+	override(&s.Wait, g.Knobs.Wait)
+	override(&s.Locality, g.Knobs.Locality)
+	override(&s.Aged, g.Knobs.Aged)
+	override(&s.Patience, g.Knobs.Patience)
+}
+
+func override[T any](value *T, said *T) {
+	if said != nil {
+		*value = *said
+	}
+}
+
+// gpuPool bounds the containers of a device as the operator or the policy has
+// it.
+func gpuPool(g config.GPU) (gpu.PoolConfig, error) {
+	p := gpu.PoolConfig{Size: g.PoolSize}
+	word := g.Retention
+	for _, info := range sched.Policies() {
+		if info.Name != g.Policy {
+			continue
+		}
+		if info.NoPool {
+			p.Size = 0
+		}
+		if word == "" && info.Demand {
+			word = gpu.DemandAware.String()
+		}
+	}
+	if word == "" {
+		word = gpu.LRU.String()
+	}
+	rule, err := gpu.ParseRule(word)
+	if err != nil {
+		return p, fmt.Errorf("whisk.gpu.retention: %w", err)
+	}
+	p.Rule = rule
+	return p, nil
+}

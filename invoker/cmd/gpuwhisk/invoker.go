@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+// invokerCmd joins an OpenWhisk cluster in the place of its own invoker.
+type invokerCmd struct {
+	ID            string `name:"id" placeholder:"N" help:"Number of this invoker; without it ZooKeeper assigns one to the unique name."`
+	UniqueName    string `name:"uniqueName" placeholder:"NAME" help:"Name that stays the same over restarts."`
+	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"Name shown to operators."`
+	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"Take this number in ZooKeeper, whoever had it."`
+	PrintConfig   bool   `help:"Print every setting with its value and where it comes from, secrets masked, and exit."`
+}
+
+// Help is the longer text of gpuwhisk invoker --help.
+func (invokerCmd) Help() string {
+	return `Reads the environment that OpenWhisk's Ansible role and chart give their invoker:
+KAFKA_HOSTS, RUNTIMES_MANIFEST, WHISK_API_HOST_NAME and the CONFIG_whisk_* variables.
+docs/configuration.md lists every key; --print-config shows what holds here.
+
+  KAFKA_HOSTS=kafka:9092 ... gpuwhisk invoker --id 0 --uniqueName 0
+
+Admin endpoints on PORT (8080): /ping, /metrics, and with the credentials of
+CONFIG_whisk_invoker_username and _password /status, /enable, /disable.
+SIGTERM stops pulling, finishes what runs and leaves; a second signal leaves at once.`
+}
+
+// Run loads the configuration and runs the invoker until a signal.
+func (c invokerCmd) Run() error {
+	cfg, err := loadConfig(os.Environ(), c.args())
+	if c.PrintConfig {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
+		}
+		return cfg.Print(os.Stdout)
+	}
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	return assembly.Run(interrupted(), assembly.Options{
+		Config: cfg, Log: newLogger(os.Stdout, cfg.Logs), Self: self,
+	})
+}
+
+// args are the identity arguments as the original's command line has them.
+func (c invokerCmd) args() []string {
+	var args []string
+	for _, a := range [][2]string{
+		{"--id", c.ID}, {"--uniqueName", c.UniqueName}, {"--displayedName", c.DisplayedName}, {"--overwriteId", c.OverwriteID},
+	} {
+		if a[1] != "" {
+			args = append(args, a[0], a[1])
+		}
+	}
+	return args
+}
+
+// loadConfig adds whisk.properties, if there is one, to the sources.
+func loadConfig(environ, args []string) (*config.Config, error) {
+	in := config.Input{Environ: environ, Args: args}
+	if dir, err := os.Getwd(); err == nil {
+		at, text, err := config.FindProperties(os.DirFS("/"), strings.TrimPrefix(dir, "/"))
+		if err != nil {
+			return nil, err
+		}
+		in.PropertiesPath, in.Properties = at, text
+	}
+	return config.Load(in)
+}
+
+// interrupted is a context that ends with the first SIGTERM or interrupt. A
+// second one ends the process at once.
+func interrupted() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		fmt.Fprintln(os.Stderr, "gpuwhisk: second signal, leaving at once")
+		os.Exit(130)
+	}()
+	return ctx
+}
+
+// newLogger writes the invoker's own log lines.
+func newLogger(w io.Writer, l config.Logs) *slog.Logger {
+	var level slog.Level
+	if strings.EqualFold(l.Level, "TRACE") {
+		level = slog.LevelDebug
+	} else if err := level.UnmarshalText([]byte(l.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// nativeProxyCmd is this program as the action proxy of executables, started
+// by the process runtime and in the native image.
+type nativeProxyCmd struct{}
+
+// Run serves until a signal.
+func (nativeProxyCmd) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := native.Run(ctx, os.Environ(), os.Stdout, os.Stderr); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
