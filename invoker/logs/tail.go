@@ -162,11 +162,12 @@ func (r *reading) run(ctx context.Context) {
 		if r.fill() && time.Since(r.began) < r.total() {
 			continue
 		}
-		if r.over || time.Now().After(r.deadline()) {
+		left := time.Until(r.deadline())
+		if r.over || left <= 0 {
 			r.giveUp()
 			return
 		}
-		if !r.pause(ctx) {
+		if !r.pause(ctx, left) {
 			r.collector.Lose()
 			return
 		}
@@ -274,8 +275,8 @@ func (r *reading) giveUp() {
 	}
 }
 
-func (r *reading) pause(ctx context.Context) bool {
-	timer := time.NewTimer(r.poll)
+func (r *reading) pause(ctx context.Context, left time.Duration) bool {
+	timer := time.NewTimer(min(r.poll, left))
 	defer timer.Stop()
 	r.poll = min(r.poll+r.poll/2, slowPoll)
 	select {
