@@ -184,6 +184,17 @@ func TestLedgerCountsContextsAndSaysWhatOnlyRemovalCanFree(t *testing.T) {
 	}
 }
 
+func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("a", 60, 0)
+	w.l.Reserve(w.now, "b", Need{Bytes: 60})
+	w.l.Gone(w.now, "a") // before anybody read the order to evict it
+	w.tick()
+	if len(w.orders) != 0 || !slices.Equal(w.ready, []string{"b"}) {
+		t.Fatalf("orders %v, standing %v, want none and b", w.orders, w.ready)
+	}
+}
+
 func TestLedgerRefusesWhatCanNeverStand(t *testing.T) {
 	w := newWorld(t, LedgerConfig{Capacity: 100})
 	if _, err := w.l.Reserve(w.now, "a", Need{Bytes: 80, Context: 21}); !errors.Is(err, ErrTooBig) {

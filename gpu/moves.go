@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -129,7 +130,8 @@ func (l *Ledger) Awaits(id string, epoch uint64) bool {
 }
 
 // Gone takes the end of a container: its memory, its context and its
-// reservations, standing or not, are void. Unknown containers are ignored.
+// reservations, standing or not, are void, and what was not yet read from Ready
+// about it is withdrawn. Unknown containers are ignored.
 func (l *Ledger) Gone(now time.Duration, id string) {
 	a, ok := l.byID[id]
 	if !ok {
@@ -142,6 +144,8 @@ func (l *Ledger) Gone(now time.Duration, id string) {
 		}
 	}
 	l.waiting = kept
+	l.orders = slices.DeleteFunc(l.orders, func(o Order) bool { return o.Container == id })
+	l.standing = slices.DeleteFunc(l.standing, func(s string) bool { return s == id })
 	l.used -= a.charge()
 	l.over = l.used > l.cfg.Capacity
 	delete(l.byID, id)

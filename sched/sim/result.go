@@ -101,6 +101,7 @@ type Result struct {
 	Starts      Starts  `json:"starts"`
 	ColdShare   float64 `json:"coldShare"`
 	Utilization float64 `json:"utilization"` // share of device time with a run
+	Held        float64 `json:"held"`        // tokens held on average, per device
 
 	GapBacklogged Gap     `json:"gapBacklogged"`
 	GapAll        Gap     `json:"gapAll"`
@@ -187,6 +188,7 @@ func (e *engine) rates(r *Result) {
 		}
 		r.Utilization = active.Seconds() / e.now.Seconds() / float64(len(e.devices))
 	}
+	r.Held = r.Execution / 1000 * float64(r.Starts.Total()) / max(e.now.Seconds(), 1e-9) / float64(len(e.devices))
 	if e.p.Clock != nil && e.done > 0 {
 		r.DecisionNano = float64(e.cost.total) / float64(e.done)
 	}

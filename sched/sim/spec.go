@@ -17,13 +17,14 @@ type Spec struct {
 	Zipf      float64       // exponent of the popularity
 	Trace     int           // azure: which of the nine samples
 	Duration  time.Duration // arrivals lie in [0, Duration)
+	WarmShare float64       // azure: how much of the published utilization is warm work
 	Large     bool          // zipf: only functions of at least a second
 	Seed      uint64
 }
 
 // DefaultSpec is the paper's Zipf class at the load where queues form.
 func DefaultSpec() Spec {
-	return Spec{Kind: "zipf", Functions: 24, Load: 0.7, Zipf: 1.5, Trace: 4, Duration: 30 * time.Minute, Seed: 1}
+	return Spec{Kind: "zipf", Functions: 24, Load: 0.7, Zipf: 1.5, Trace: 4, WarmShare: 0.55, Duration: 30 * time.Minute, Seed: 1}
 }
 
 // For sets the capacity that Load is a share of to that of a server.
@@ -102,6 +103,8 @@ func (s Spec) validate() error {
 		return fmt.Errorf("capacity %v: must lie within 0 and 1e6", s.Capacity)
 	case math.IsNaN(s.Zipf) || s.Zipf < 0 || s.Zipf > 10:
 		return fmt.Errorf("--zipf %v: must lie within 0 and 10", s.Zipf)
+	case !(s.WarmShare > 0 && s.WarmShare <= 1):
+		return fmt.Errorf("--warm-share %v: must be above 0 and at most 1", s.WarmShare)
 	case s.Trace < 0 || s.Trace >= len(azureSamples):
 		return fmt.Errorf("--trace-id %d: must lie within 0 and %d", s.Trace, len(azureSamples)-1)
 	case s.Duration <= 0 || s.Duration > maxTime:
