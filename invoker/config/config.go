@@ -89,14 +89,36 @@ func identityKeys(c *Config) []*Key {
 // keys describes every setting, in the order in which the documentation lists
 // them. The values point into c.
 func keys(c *Config) []*Key {
-	rooms := []func(*Config) []*Key{
-		identityKeys, adminKeys, kafkaKeys, couchdbKeys, recordKeys, actionKeys,
-		poolKeys, proxyKeys, containerKeys, dockerKeys, processKeys, runtimeKeys,
-		limitKeys, logKeys, eventKeys, blacklistKeys, metricKeys, gpuKeys, drainKeys,
-	}
 	var all []*Key
-	for _, room := range rooms {
-		all = append(all, room(c)...)
+	for _, room := range []struct {
+		section string
+		keys    func(*Config) []*Key
+	}{
+		{"Identity", identityKeys},
+		{"HTTP endpoints", adminKeys},
+		{"Kafka", kafkaKeys},
+		{"CouchDB", couchdbKeys},
+		{"Activation records", recordKeys},
+		{"Actions", actionKeys},
+		{"Container pool", poolKeys},
+		{"Container life", proxyKeys},
+		{"Action containers", containerKeys},
+		{"Docker", dockerKeys},
+		{"Processes", processKeys},
+		{"Runtimes", runtimeKeys},
+		{"Limits", limitKeys},
+		{"Logs", logKeys},
+		{"User events", eventKeys},
+		{"Blacklist", blacklistKeys},
+		{"Metrics", metricKeys},
+		{"GPU", gpuKeys},
+		{"Shutdown", drainKeys},
+		{"Service providers", spiKeys},
+	} {
+		for _, k := range room.keys(c) {
+			k.section = room.section
+			all = append(all, k)
+		}
 	}
-	return append(all, spiKeys(c)...)
+	return all
 }

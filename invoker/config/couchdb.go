@@ -26,7 +26,7 @@ func couchdbKeys(c *Config) []*Key {
 		{Name: "whisk.couchdb.host", required: true, value: text(&d.Host), Doc: "host of CouchDB"},
 		{Name: "whisk.couchdb.port", required: true, value: integer(&d.Port, 1, 65535), Doc: "port of CouchDB"},
 		{Name: "whisk.couchdb.username", required: true, value: text(&d.Username), Doc: "user at CouchDB"},
-		{Name: "whisk.couchdb.password", required: true, Secret: true, value: text(&d.Password), Doc: "password at CouchDB"},
+		{Name: "whisk.couchdb.password", required: true, Secret: true, value: exact(&d.Password), Doc: "password at CouchDB"},
 		{Name: "whisk.couchdb.provider", Default: "CouchDB", value: choice(&d.Provider, "CouchDB", "Cloudant"),
 			Doc: "kind of database server"},
 		{Name: "whisk.couchdb.databases.WhiskAuth", required: true, value: text(&d.Subjects),
@@ -46,19 +46,18 @@ type Records struct {
 	// STORE_ALWAYS, STORE_FAILURES or STORE_FAILURES_NOT_APPLICATION_ERRORS.
 	BlockingLevel    string
 	NonBlockingLevel string
-	// DisableResult leaves the result out of stored records.
-	DisableResult bool
 	// UnstoredLogs writes a log line for a record that is not stored.
 	UnstoredLogs bool
-	// MaxTries is how often a write that never reached CouchDB is repeated
-	// at once, before it waits its turn in the buffer.
-	MaxTries int
-	// Buffer is how many records may wait for CouchDB.
-	Buffer int
-	// Batch is the largest number of records in one request; Linger is how
-	// long a batch may wait to fill while others are under way.
-	Batch  int
-	Linger time.Duration
+	// Requests is how many writes may be under way at once.
+	Requests int
+	// Batch and BatchSize bound one request; Linger is how long a batch may
+	// wait to fill while others are under way.
+	Batch     int
+	BatchSize Size
+	Linger    time.Duration
+	// Buffer and BufferSize bound what may wait for CouchDB.
+	Buffer     int
+	BufferSize Size
 }
 
 func recordKeys(c *Config) []*Key {
@@ -69,18 +68,20 @@ func recordKeys(c *Config) []*Key {
 			Doc: "which blocking activations leave a record"},
 		{Name: "whisk.activation.store-non-blocking-result-level", Default: levels[0], value: choice(&r.NonBlockingLevel, levels...),
 			Doc: "which non-blocking activations leave a record"},
-		{Name: "whisk.activation.disable-store-result", Default: "false", value: boolean(&r.DisableResult),
-			Doc: "leave the result out of stored records"},
 		{Name: "whisk.activation.unstored-logs-enabled", Default: "false", value: boolean(&r.UnstoredLogs),
 			Doc: "write a log line for each record that is not stored"},
-		{Name: "whisk.activation-store.retry-config.max-tries", Default: "3", value: integer(&r.MaxTries, 0, 1000),
-			Doc: "immediate further tries of a record write that got no answer"},
-		{Name: "whisk.gpu.records.buffer", Default: "10000", value: integer(&r.Buffer, 1, 10_000_000),
+		{Name: "whisk.gpu.records.requests", Default: "4", value: integer(&r.Requests, 1, 128),
+			Doc: "record writes under way at once"},
+		{Name: "whisk.gpu.records.batch", Default: "500", value: integer(&r.Batch, 1, 10_000),
+			Doc: "most records in one write"},
+		{Name: "whisk.gpu.records.batch-size", Default: "4 MiB", value: size(&r.BatchSize, int64(KiB)),
+			Doc: "most bytes in one write, a single larger record aside"},
+		{Name: "whisk.gpu.records.linger", Default: "50 ms", value: duration(&r.Linger),
+			Doc: "longest wait for a batch to fill while others are under way; nothing waits when idle"},
+		{Name: "whisk.gpu.records.buffer", Default: "20000", value: integer(&r.Buffer, 1, 10_000_000),
 			Doc: "records that may wait for CouchDB"},
-		{Name: "whisk.gpu.records.batch", Default: "64", value: integer(&r.Batch, 1, 500),
-			Doc: "largest number of records in one CouchDB request"},
-		{Name: "whisk.gpu.records.linger", Default: "5 ms", value: duration(&r.Linger),
-			Doc: "how long a batch may wait to fill while another is under way; nothing waits when idle"},
+		{Name: "whisk.gpu.records.buffer-size", Default: "32 MiB", value: size(&r.BufferSize, int64(KiB)),
+			Doc: "bytes of records that may wait for CouchDB"},
 	}
 }
 

@@ -32,21 +32,21 @@ func containerKeys(c *Config) []*Key {
 
 // Docker is how the Docker Engine is used.
 type Docker struct {
-	// Host is the engine's address; empty means the default socket.
-	Host string
-	// ContainersDir is where the engine keeps container logs, as seen from
-	// the invoker.
-	ContainersDir string
-	// ParallelRuns bounds container creations under way; 0 means no bound.
+	// Host is the engine's address; empty means the default socket. CertDir
+	// holds ca.pem, cert.pem and key.pem for a TCP address.
+	Host    string
+	CertDir string
+	// LogDirs are the places where the engine's containers directory may be
+	// mounted; empty means below the engine's own root.
+	LogDirs []string
+	// ParallelRuns bounds container creations under way; 0 or less means no
+	// bound.
 	ParallelRuns int
-	// MaskRunArgs keeps environment values out of log lines about runs.
-	MaskRunArgs bool
-	// UseRunc asks for pause and resume by runc. The invoker pauses through
-	// the engine either way, which has the same effect.
-	UseRunc bool
-	// NoNewPrivileges sets that security option on action containers.
-	NoNewPrivileges bool
-	Timeouts        DockerTimeouts
+	// CapDrop, CapAdd and PidsLimit harden action containers.
+	CapDrop   []string
+	CapAdd    []string
+	PidsLimit int
+	Timeouts  DockerTimeouts
 }
 
 // DockerTimeouts bound single operations; Forever means no bound.
@@ -58,34 +58,35 @@ type DockerTimeouts struct {
 	Inspect time.Duration
 	Pause   time.Duration
 	Resume  time.Duration
-	Version time.Duration
 }
 
 func dockerKeys(c *Config) []*Key {
 	d, t := &c.Docker, &c.Docker.Timeouts
+	const timeouts = "whisk.docker.client.timeouts."
 	return []*Key{
 		{Name: "whisk.gpu.docker.host", Env: "DOCKER_HOST", value: text(&d.Host),
 			Doc: "address of the Docker Engine; empty means its default socket"},
-		{Name: "whisk.gpu.docker.containers-dir", Default: "/containers", value: text(&d.ContainersDir),
-			Doc: "where the engine's containers directory is mounted; log files are read there, else over the API"},
-		{Name: "whisk.gpu.docker.no-new-privileges", Default: "true", value: boolean(&d.NoNewPrivileges),
-			Doc: "forbid action containers to gain privileges"},
-		{Name: "whisk.docker.client.parallel-runs", Default: "10", value: integer(&d.ParallelRuns, -1<<31, 1<<31-1),
+		{Name: "whisk.gpu.docker.cert-dir", Env: "DOCKER_CERT_PATH", value: text(&d.CertDir),
+			Doc: "directory with ca.pem, cert.pem and key.pem for an engine at a TCP address"},
+		{Name: "whisk.gpu.docker.log-dirs", Default: "/containers", value: list(&d.LogDirs),
+			Doc: "where the engine's containers directory may be mounted; log files are read there, else over the API"},
+		{Name: "whisk.gpu.docker.cap-drop", Default: "NET_RAW,NET_ADMIN", value: list(&d.CapDrop),
+			Doc: "capabilities that action containers lose; ALL takes every one"},
+		{Name: "whisk.gpu.docker.cap-add", value: list(&d.CapAdd),
+			Doc: "capabilities that action containers keep although ALL are dropped"},
+		{Name: "whisk.gpu.docker.pids-limit", Default: "1024", value: integer(&d.PidsLimit, 1, 4_194_304),
+			Doc: "processes that an action container may have"},
+		{Name: "whisk.docker.client.parallel-runs", Default: "10", value: integer(&d.ParallelRuns, -1, 1000),
 			Doc: "container creations under way at once; 0 or less means no bound"},
-		{Name: "whisk.docker.client.mask-docker-run-args", Default: "false", value: boolean(&d.MaskRunArgs),
-			Doc: "keep container environment out of log lines"},
-		{Name: "whisk.docker.container-factory.use-runc", Default: "true", value: boolean(&d.UseRunc),
-			Doc: "accepted; containers are paused through the engine either way"},
-		{Name: "whisk.docker.client.timeouts.run", Default: "1 minute", value: duration(&t.Run), Doc: "limit of a container creation"},
-		{Name: "whisk.docker.client.timeouts.rm", Default: "1 minute", value: duration(&t.Remove), Doc: "limit of a container removal"},
-		{Name: "whisk.docker.client.timeouts.pull", Default: "10 minutes", value: duration(&t.Pull), Doc: "limit of an image pull"},
-		{Name: "whisk.docker.client.timeouts.ps", Default: "1 minute", value: duration(&t.List), Doc: "limit of listing containers"},
-		{Name: "whisk.docker.client.timeouts.inspect", Default: "1 minute", value: duration(&t.Inspect), Doc: "limit of asking for a container's address"},
-		{Name: "whisk.docker.client.timeouts.pause", Default: "10 seconds", also: []string{"whisk.runc.timeouts.pause"},
+		{Name: timeouts + "run", Default: "1 minute", value: duration(&t.Run), Doc: "limit of a container creation"},
+		{Name: timeouts + "rm", Default: "1 minute", value: duration(&t.Remove), Doc: "limit of a container removal"},
+		{Name: timeouts + "pull", Default: "10 minutes", value: duration(&t.Pull), Doc: "limit of an image pull"},
+		{Name: timeouts + "ps", Default: "1 minute", value: duration(&t.List), Doc: "limit of listing containers"},
+		{Name: timeouts + "inspect", Default: "1 minute", value: duration(&t.Inspect), Doc: "limit of asking for a container's address"},
+		{Name: timeouts + "pause", Default: "10 seconds", also: []string{"whisk.runc.timeouts.pause"},
 			value: duration(&t.Pause), Doc: "limit of a pause"},
-		{Name: "whisk.docker.client.timeouts.unpause", Default: "10 seconds", also: []string{"whisk.runc.timeouts.resume"},
+		{Name: timeouts + "unpause", Default: "10 seconds", also: []string{"whisk.runc.timeouts.resume"},
 			value: duration(&t.Resume), Doc: "limit of a resume"},
-		{Name: "whisk.docker.client.timeouts.version", Default: "10 seconds", value: duration(&t.Version), Doc: "limit of the first question to the engine"},
 	}
 }
 

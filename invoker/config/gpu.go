@@ -3,7 +3,7 @@ package config
 import "time"
 
 // GPU is the scheduling of GPU functions. The words are those of the
-// MQFQ-Sticky paper.
+// MQFQ-Sticky paper. A nil knob leaves the value that the policy itself has.
 type GPU struct {
 	// SimulatedDevices is how many pretended devices there are, each with
 	// SimulatedMemory.
@@ -12,21 +12,29 @@ type GPU struct {
 	// Policy orders the flows.
 	Policy string
 	// Overrun is T: how far a flow may run ahead of the global virtual time.
-	Overrun time.Duration
+	Overrun *time.Duration
 	// Tokens is D: invocations in flight per device.
 	Tokens int
 	// TTL is how long an empty flow stays active.
 	TTL GPUTTL
-	// PoolSize is how many warm containers a device keeps.
-	PoolSize int
-	// Retention chooses the container that goes when the pool is full.
+	// Namespaces shares among namespaces first, then among their flows.
+	Namespaces bool
+	// InitialCharge is the estimate for a function that never finished; 0
+	// means a tenth of Overrun.
+	InitialCharge time.Duration
+	Knobs         GPUKnobs
+	// PoolSize is how many containers a device keeps, Retention which one
+	// goes when there are more; empty leaves it to the policy.
+	PoolSize  int
 	Retention string
 	// Prefetch moves memory to the device before a flow's turn.
 	Prefetch bool
-	// Charge says what a run costs its flow.
-	Charge GPUCharge
-	// Weights of flows ("namespace/action") and namespaces ("namespace"); 1
-	// where nothing is said.
+	// DefaultMemory is the footprint of an action that states none and was
+	// never measured; ContextMemory is what a container's context takes.
+	DefaultMemory Size
+	ContextMemory Size
+	// Weights of flows ("namespace/path/action") and namespaces
+	// ("namespace"); 1 where nothing is said.
 	Weights map[string]float64
 	// ForwardTopic receives the gpu actions of an invoker without a device;
 	// empty means that they are answered with an error.
@@ -39,49 +47,82 @@ type GPUTTL struct {
 	Min, Max time.Duration
 }
 
-// GPUCharge are the knobs of the service charged to a flow.
-type GPUCharge struct {
-	// Correct replaces the estimate by the real service at completion.
-	Correct bool
-	// Creation counts the creation of a container as service.
-	Creation bool
+// GPUKnobs switch parts of a policy; nil leaves what the policy says.
+type GPUKnobs struct {
+	// Correct settles a charge with what was used, at completion.
+	Correct *bool
+	// CountSetup charges the creation of a container as service.
+	CountSetup *bool
+	// Wait, Locality and Aged are choices inside the window of eligible
+	// flows, Patience the wait that ends them.
+	Wait     *bool
+	Locality *bool
+	Aged     *bool
+	Patience *time.Duration
 }
 
 // Policies are the scheduling policies by name.
-func Policies() []string { return []string{"mqfq-sticky", "fcfs"} }
+func Policies() []string {
+	return []string{"mqfq-sticky", "sticky-plus", "mqfq", "sfq", "fcfs", "batch", "paella", "sjf", "eevdf", "naive"}
+}
 
 // Retentions are the rules by which a full pool gives up a container.
-func Retentions() []string { return []string{"lru"} }
+func Retentions() []string { return []string{"lru", "flow-lru", "protect-lru", "demand"} }
 
 func gpuKeys(c *Config) []*Key {
-	g := &c.GPU
+	return append(schedulingKeys(&c.GPU), deviceKeys(&c.GPU)...)
+}
+
+func schedulingKeys(g *GPU) []*Key {
+	const policy = "; unset means as the policy has it"
 	return []*Key{
-		{Name: "whisk.gpu.simulated.devices", Default: "0", value: integer(&g.SimulatedDevices, 0, 64),
-			Doc: "number of simulated GPUs; everything shows them as simulated"},
-		{Name: "whisk.gpu.simulated.memory", Default: "16 GiB", value: size(&g.SimulatedMemory, int64(MiB)),
-			Doc: "memory of each simulated GPU"},
 		{Name: "whisk.gpu.policy", Default: "mqfq-sticky", value: choice(&g.Policy, Policies()...),
 			Doc: "which queued GPU invocation goes next"},
-		{Name: "whisk.gpu.overrun", Default: "10 seconds", value: duration(&g.Overrun),
-			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair"},
+		{Name: "whisk.gpu.overrun", value: optional(&g.Overrun, duration),
+			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; unset means 10 seconds, or 0 where the policy has no overrun"},
 		{Name: "whisk.gpu.tokens", Default: "2", value: integer(&g.Tokens, 1, 64),
 			Doc: "D: invocations in flight per device"},
 		{Name: "whisk.gpu.ttl.alpha", Default: "2", value: real(&g.TTL.Alpha, 0, 1000),
 			Doc: "an empty flow stays active for alpha times its mean time between arrivals"},
 		{Name: "whisk.gpu.ttl.min", Default: "100 ms", value: duration(&g.TTL.Min), Doc: "least such time"},
 		{Name: "whisk.gpu.ttl.max", Default: "10 minutes", value: duration(&g.TTL.Max), Doc: "longest such time"},
-		{Name: "whisk.gpu.pool-size", Default: "32", value: integer(&g.PoolSize, 1, 100_000),
-			Doc: "warm GPU containers kept per device"},
-		{Name: "whisk.gpu.retention", Default: "lru", value: choice(&g.Retention, Retentions()...),
-			Doc: "which container goes when the pool is full"},
-		{Name: "whisk.gpu.prefetch", Default: "true", value: boolean(&g.Prefetch),
-			Doc: "move a function's memory to the device before its turn"},
-		{Name: "whisk.gpu.charge.correct", Default: "false", value: boolean(&g.Charge.Correct),
-			Doc: "at completion, replace the estimated charge of a flow by the measured one"},
-		{Name: "whisk.gpu.charge.creation", Default: "false", value: boolean(&g.Charge.Creation),
-			Doc: "count the creation of a container as GPU service"},
+		{Name: "whisk.gpu.namespaces", Default: "false", value: boolean(&g.Namespaces),
+			Doc: "share among namespaces first, then among the functions of each"},
 		{Name: "whisk.gpu.weights", value: weights(&g.Weights),
 			Doc: "comma-separated namespace/action=weight or namespace=weight; 1 where nothing is said"},
+		{Name: "whisk.gpu.initial-charge", Default: "0 seconds", value: duration(&g.InitialCharge),
+			Doc: "estimated service of a function that never finished; 0 means a tenth of the overrun"},
+		{Name: "whisk.gpu.charge.correct", value: optional(&g.Knobs.Correct, boolean),
+			Doc: "settle a flow's charge with what was used, at completion" + policy},
+		{Name: "whisk.gpu.charge.setup", value: optional(&g.Knobs.CountSetup, boolean),
+			Doc: "charge the creation of a container as GPU service" + policy},
+		{Name: "whisk.gpu.wait", value: optional(&g.Knobs.Wait, boolean),
+			Doc: "wait for a busy container where that is sooner than a cold start" + policy},
+		{Name: "whisk.gpu.locality", value: optional(&g.Knobs.Locality, boolean),
+			Doc: "wait for the device that has the container where that is sooner than starting elsewhere" + policy},
+		{Name: "whisk.gpu.aged", value: optional(&g.Knobs.Aged, boolean),
+			Doc: "choose by waiting time over set-up cost among flows that may go" + policy},
+		{Name: "whisk.gpu.patience", value: optional(&g.Knobs.Patience, duration),
+			Doc: "a flow that waited longer goes first; 0 switches that off" + policy},
+	}
+}
+
+func deviceKeys(g *GPU) []*Key {
+	return []*Key{
+		{Name: "whisk.gpu.simulated.devices", Default: "0", value: integer(&g.SimulatedDevices, 0, 64),
+			Doc: "number of simulated GPUs; everything shows them as simulated"},
+		{Name: "whisk.gpu.simulated.memory", Default: "16 GiB", value: size(&g.SimulatedMemory, int64(MiB)),
+			Doc: "memory of each simulated GPU"},
+		{Name: "whisk.gpu.pool-size", Default: "32", value: integer(&g.PoolSize, 0, 100_000),
+			Doc: "GPU containers per device, busy ones included; 0 makes every run a cold start"},
+		{Name: "whisk.gpu.retention", value: choice(&g.Retention, append([]string{""}, Retentions()...)...),
+			Doc: "which container goes when the pool is full; empty means demand for sticky-plus and lru for the others"},
+		{Name: "whisk.gpu.prefetch", Default: "true", value: boolean(&g.Prefetch),
+			Doc: "move a function's memory to the device before its turn"},
+		{Name: "whisk.gpu.default-memory", Default: "1 GiB", value: size(&g.DefaultMemory, int64(MiB)),
+			Doc: "device memory of an action that states none and was never measured"},
+		{Name: "whisk.gpu.context-memory", Default: "400 MiB", value: size(&g.ContextMemory, 0),
+			Doc: "device memory that a container's context takes beside its own"},
 		{Name: "whisk.gpu.forward-topic", value: topic(&g.ForwardTopic),
 			Doc: "topic that gets the GPU activations of an invoker without a GPU; empty answers them with an error"},
 	}

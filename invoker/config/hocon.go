@@ -44,7 +44,10 @@ const (
 	hoconBytes = 4 << 20 // text after substitution
 )
 
-var errHOCONSize = errors.New("too large after substitution")
+var (
+	errHOCONSize = errors.New("too large after substitution")
+	errHOCONSelf = errors.New("a substitution refers to itself")
+)
 
 // parseHOCON reads a document and resolves its substitutions, first in the
 // document, then by env.
@@ -147,15 +150,10 @@ func (r *hoconResolver) resolve(v *hoconValue, depth int) (*hoconValue, error) {
 // inProgress is what a value that refers to itself sees: the earlier value of
 // the same key, as HOCON defines self-reference.
 func (r *hoconResolver) inProgress(v *hoconValue, depth int) (*hoconValue, error) {
-	switch v.kind {
-	case hoconOver:
-		if !v.items[0].busy {
-			return r.resolve(v.items[0], depth+1)
-		}
-	case hoconObject:
-		return v, nil
+	if v.kind == hoconOver && !v.items[0].busy {
+		return r.resolve(v.items[0], depth+1)
 	}
-	return nil, fmt.Errorf("line %d: a substitution refers to itself", v.line)
+	return nil, fmt.Errorf("line %d: %w", v.line, errHOCONSelf)
 }
 
 func (r *hoconResolver) resolveFields(v *hoconValue, depth int) error {
@@ -197,11 +195,13 @@ func (r *hoconResolver) over(v *hoconValue, depth int) (*hoconValue, error) {
 
 func (r *hoconResolver) reference(v *hoconValue, depth int) (*hoconValue, error) {
 	found, err := r.lookup(v, depth)
+	if v.optional && errors.Is(err, errHOCONSelf) {
+		err = nil // there is no earlier value to refer to
+	}
 	if err != nil {
 		return nil, err
 	}
 	if found != nil {
-		r.bytes += len(found.text)
 		return found, nil
 	}
 	if text, ok := r.env(v.text); ok {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,6 +13,9 @@ const hoconEnd = rune(-1)
 
 // hoconSpecial characters end an unquoted text.
 const hoconSpecial = "$\"{}[]:=,+#`^?!@*&\\\n"
+
+// includeForm is how an include statement begins; a key may also be named so.
+var includeForm = regexp.MustCompile(`^include[ \t]+("|(required|classpath|file|url|package)\()`)
 
 // hoconParser reads a document; its errors name the line, never the content,
 // which may be secret.
@@ -125,12 +129,12 @@ func (p *hoconParser) fields(end rune) (*hoconValue, error) {
 }
 
 func (p *hoconParser) field(object *hoconValue) error {
-	keys, quoted, err := p.key()
+	if includeForm.MatchString(string(p.doc[p.at:min(p.at+40, len(p.doc))])) {
+		return p.include()
+	}
+	keys, err := p.key()
 	if err != nil {
 		return err
-	}
-	if !quoted && (keys[0] == "include" || strings.HasPrefix(keys[0], "include ")) && p.peek(0) != '=' && p.peek(0) != ':' {
-		return p.include(strings.TrimPrefix(strings.Join(keys, "."), "include"))
 	}
 	appending := false
 	switch r := p.peek(0); {
@@ -161,11 +165,11 @@ func (p *hoconParser) field(object *hoconValue) error {
 // include tolerates what an invoker's configuration includes: resources that
 // come with OpenWhisk, whose values are our defaults. A file would be lost
 // silently, so it is refused.
-func (p *hoconParser) include(resource string) error {
+func (p *hoconParser) include() error {
+	var resource string
 	for p.peek(0) != '\n' && p.peek(0) != hoconEnd && p.peek(0) != '}' && p.peek(0) != ',' {
 		resource += string(p.next())
 	}
-	resource = strings.TrimSpace(resource)
 	if strings.Contains(resource, "file(") || strings.Contains(resource, "url(") {
 		return p.fail("include of a file or URL is not served; put its text here")
 	}
@@ -173,17 +177,16 @@ func (p *hoconParser) include(resource string) error {
 }
 
 // key reads a path of keys; quoted parts may hold dots.
-func (p *hoconParser) key() (keys []string, quoted bool, err error) {
+func (p *hoconParser) key() (keys []string, err error) {
 	var part strings.Builder
 	for {
 		switch r := p.peek(0); {
 		case r == '"':
 			s, err := p.quoted()
 			if err != nil {
-				return nil, false, err
+				return nil, err
 			}
 			part.WriteString(s)
-			quoted = true
 		case r == '.':
 			p.next()
 			keys = append(keys, strings.TrimSpace(part.String()))
@@ -192,10 +195,10 @@ func (p *hoconParser) key() (keys []string, quoted bool, err error) {
 			keys = append(keys, strings.TrimSpace(part.String()))
 			for _, k := range keys {
 				if k == "" {
-					return nil, false, p.fail("expected a key, found %s", quoteRune(r))
+					return nil, p.fail("expected a key, found %s", quoteRune(r))
 				}
 			}
-			return keys, quoted, nil
+			return keys, nil
 		default:
 			part.WriteRune(p.next())
 		}
@@ -285,7 +288,7 @@ func (p *hoconParser) reference() (*hoconValue, error) {
 		p.next()
 		v.optional = true
 	}
-	keys, _, err := p.key()
+	keys, err := p.key()
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,6 @@ type Kafka struct {
 	SecurityProtocol string
 	// TLS matters only with SSL.
 	TLS KafkaTLS
-	// Common, Producer and Consumer are the remaining client properties as
-	// Kafka names them (dots), with the defaults that OpenWhisk ships.
-	Common   map[string]string
-	Producer map[string]string
-	Consumer map[string]string
 	// ConsumerLagInterval is how often the lag gauge is refreshed.
 	ConsumerLagInterval time.Duration
 }
@@ -66,27 +61,18 @@ func kafkaKeys(c *Config) []*Key {
 			Doc: "empty: host names in broker certificates are not checked; https: they are"},
 		{Name: "whisk.kafka.common.ssl-truststore-location", value: text(&k.TLS.TruststoreLocation),
 			Doc: "store of trusted certificates, used with SSL"},
-		{Name: "whisk.kafka.common.ssl-truststore-password", Secret: true, value: text(&k.TLS.TruststorePassword),
+		{Name: "whisk.kafka.common.ssl-truststore-password", Secret: true, value: exact(&k.TLS.TruststorePassword),
 			Doc: "password of the trust store"},
 		{Name: "whisk.kafka.common.ssl-truststore-type", Default: "JKS", value: choice(&k.TLS.TruststoreType, "JKS", "PKCS12"),
 			Doc: "declared format of the trust store; the real one is recognised from its first bytes"},
 		{Name: "whisk.kafka.common.ssl-keystore-location", value: text(&k.TLS.KeystoreLocation),
 			Doc: "store of the client's key, used with SSL"},
-		{Name: "whisk.kafka.common.ssl-keystore-password", Secret: true, value: text(&k.TLS.KeystorePassword),
+		{Name: "whisk.kafka.common.ssl-keystore-password", Secret: true, value: exact(&k.TLS.KeystorePassword),
 			Doc: "password of the key store"},
 		{Name: "whisk.kafka.common.ssl-keystore-type", Default: "JKS", value: choice(&k.TLS.KeystoreType, "JKS", "PKCS12"),
 			Doc: "declared format of the key store; the real one is recognised from its first bytes"},
-		{Name: "whisk.kafka.common.ssl-key-password", Secret: true, value: text(&k.TLS.KeyPassword),
+		{Name: "whisk.kafka.common.ssl-key-password", Secret: true, value: exact(&k.TLS.KeyPassword),
 			Doc: "password of the key inside the key store; empty means that of the store"},
-		{Name: "whisk.kafka.common.*", value: properties(&k.Common),
-			Doc: "further client properties for consumer, producer and admin; dashes become dots"},
-		{Name: "whisk.kafka.producer.*", value: properties(&k.Producer),
-			defaults: map[string]string{"acks": "1", "request.timeout.ms": "30000", "metadata.max.age.ms": "15000"},
-			Doc:      "further client properties of the producers; dashes become dots"},
-		{Name: "whisk.kafka.consumer.*", value: properties(&k.Consumer),
-			defaults: map[string]string{"session.timeout.ms": "30000", "heartbeat.interval.ms": "10000",
-				"auto.offset.reset": "earliest", "request.timeout.ms": "30000", "fetch.max.wait.ms": "500"},
-			Doc: "further client properties of the consumer; dashes become dots"},
 		{Name: "whisk.kafka.consumer-lag-check-interval", Default: "60 seconds", value: duration(&k.ConsumerLagInterval),
 			Doc: "how often the consumer lag gauge is refreshed"},
 	}

@@ -20,6 +20,7 @@ type Key struct {
 	// Secret values are never printed.
 	Secret bool
 
+	section  string // of the documentation
 	value    value
 	also     []string          // older or shorter names, in order of precedence
 	like     string            // key whose value is the default
@@ -28,7 +29,10 @@ type Key struct {
 	// legacy keys come from the plain environment and whisk.properties, and
 	// from the JVM only under "whisk-config.".
 	legacy bool
-	source string // where the value came from; empty means the default
+	// source is where the value came from, empty for the default; refused that
+	// it was not allowed.
+	source  string
+	refused bool
 }
 
 // Keys lists every setting that the invoker knows.

@@ -22,7 +22,7 @@ type Input struct {
 // Default is the configuration without any source: what standalone and tests
 // start from. Required settings are empty in it.
 func Default() *Config {
-	c, problems := fill(&sources{tree: tree{}, legacy: map[string]leaf{}})
+	c, _, problems := fill(newSources())
 	if len(problems) > 0 {
 		panic(errors.Join(problems...)) // a default that its own key refuses
 	}
@@ -33,12 +33,12 @@ func Default() *Config {
 // configuration that comes with an error is fit to be printed, not used.
 func Load(in Input) (*Config, error) {
 	s, problems := gather(in)
-	c, more := fill(s)
+	c, all, more := fill(s)
 	problems = append(problems, more...)
 	if err := parseArgs(in.Args, &c.Identity); err != nil {
 		problems = append(problems, err)
 	}
-	problems = append(problems, missing(c, s)...)
+	problems = append(problems, missing(all)...)
 	problems = append(problems, validate(c)...)
 	if len(problems) > 0 {
 		return c, joined(problems)
@@ -47,7 +47,7 @@ func Load(in Input) (*Config, error) {
 }
 
 // fill sets every key of a new configuration from the sources.
-func fill(s *sources) (*Config, []error) {
+func fill(s *sources) (*Config, []*Key, []error) {
 	c := new(Config)
 	all := keys(c)
 	problems := setExact(c, all, s)
@@ -56,7 +56,7 @@ func fill(s *sources) (*Config, []error) {
 	c.settings = listSettings(all, s)
 	unknown, ignored := leftOver(all, s)
 	c.ignored = ignored
-	return c, append(problems, unknown...)
+	return c, all, append(problems, unknown...)
 }
 
 // setExact sets all keys that stand for one path.
@@ -114,10 +114,10 @@ func inherit(c *Config, all []*Key) {
 
 // missing names all required settings that no source gave, and how to give
 // them.
-func missing(c *Config, s *sources) []error {
+func missing(all []*Key) []error {
 	var names []string
-	for _, k := range keys(c) {
-		if k.required && k.value.String() == blank(k) {
+	for _, k := range all {
+		if k.required && !k.refused && (k.source == "" || k.value.String() == "") {
 			names = append(names, k.Variable())
 		}
 	}
@@ -126,14 +126,6 @@ func missing(c *Config, s *sources) []error {
 	}
 	return []error{fmt.Errorf("not set: %s; set each as an environment variable "+
 		"(whisk.* keys may also stand in OPENWHISK_CONFIG, plain ones in whisk.properties)", strings.Join(names, ", "))}
-}
-
-// blank is how a value that was never set renders.
-func blank(k *Key) string {
-	if _, isInt := k.value.(intValue); isInt {
-		return "0"
-	}
-	return ""
 }
 
 // joined makes one error of several, a line each.

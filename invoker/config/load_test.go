@@ -2,8 +2,13 @@ package config
 
 import (
 	"bytes"
+	"encoding/base64"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
+	"time"
 )
 
 // full is the least environment with which the invoker starts.
@@ -16,26 +21,396 @@ func full(more ...string) []string {
 	}, more...)
 }
 
-func TestLoadLeastEnvironment(t *testing.T) {
-	c, err := Load(Input{Environ: full(), Args: []string{"--id", "0"}})
+// loaded is the configuration of the least environment and more.
+func loaded(t *testing.T, more ...string) *Config {
+	t.Helper()
+	c, err := Load(Input{Environ: full(more...), Args: []string{"--id", "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *c.Identity.ID != 0 || c.Kafka.Hosts[0] != "kafka:9092" || c.CouchDB.Port != 5984 {
-		t.Errorf("got %+v %+v %+v", c.Identity, c.Kafka, c.CouchDB)
+	return c
+}
+
+// show is the value and the source of one setting.
+func show(c *Config, name string) string {
+	for _, s := range c.settings {
+		if s.Name == name {
+			return s.Value + " from " + s.Source
+		}
+	}
+	return "no such setting"
+}
+
+func TestDefaults(t *testing.T) {
+	c := Default()
+	for name, want := range map[string]string{
+		"whisk.container-pool.user-memory":             "1 GiB",
+		"whisk.container-proxy.timeouts.pause-grace":   "10 seconds",
+		"whisk.memory.max":                             "512 MiB",
+		"whisk.time-limit.max":                         "5 minutes",
+		"whisk.log-limit.min":                          "0 B",
+		"whisk.namespace-default-limit.time-limit.min": "100 ms",
+		"whisk.gpu.policy":                             "mqfq-sticky",
+		"whisk.gpu.tokens":                             "2",
+		"whisk.gpu.overrun":                            "",
+		"whisk.transactions.header":                    "X-Request-ID",
+		"port":                                         "8080",
+	} {
+		if got, _, _ := strings.Cut(show(c, name), " from "); got != want {
+			t.Errorf("%s is %q by default, want %q", name, got, want)
+		}
+	}
+	want := map[string]string{"segment.bytes": "536870912", "retention.bytes": "1073741824", "retention.ms": "172800000", "max.message.bytes": "1054644"}
+	if !maps.Equal(c.Kafka.TopicConfig, want) {
+		t.Errorf("topic config is %v, want %v", c.Kafka.TopicConfig, want)
+	}
+	if c.GPU.Overrun != nil || c.GPU.Knobs.Correct != nil {
+		t.Error("knobs that are the policy's own are set")
+	}
+}
+
+// Each source beats those before it.
+func TestPrecedence(t *testing.T) {
+	const name = "whisk.container-proxy.timeouts.pause-grace"
+	env := full()
+	for _, step := range []struct{ add, want string }{
+		{"", "10 seconds from default"},
+		{"OPENWHISK_ENCODED_CONFIG=" + base64.StdEncoding.EncodeToString([]byte(name+" = 1 s")), "1 seconds from OPENWHISK_ENCODED_CONFIG"},
+		{"OPENWHISK_CONFIG=whisk { container-proxy.timeouts { pause-grace: 2 seconds } }", "2 seconds from OPENWHISK_CONFIG"},
+		{"JAVA_OPTS=-Xmx1g -D" + name + "=3s", "3 seconds from -D in JAVA_OPTS"},
+		{`INVOKER_OPTS=-Dx=y "-D` + name + `=9 s" '-D` + name + `=4 s'`, "4 seconds from -D in INVOKER_OPTS"},
+		{"CONFIG_whisk_containerProxy_timeouts_pauseGrace=5 seconds", "5 seconds from CONFIG_whisk_containerProxy_timeouts_pauseGrace"},
+	} {
+		env = append(env, step.add)
+		c, err := Load(Input{Environ: env, Args: []string{"--id", "0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(c, name); got != step.want {
+			t.Errorf("after %q: %s, want %s", step.add, got, step.want)
+		}
+	}
+}
+
+func TestPrecedenceOfPlainNames(t *testing.T) {
+	env := full("JAVA_OPTS=-Dwhisk-config.port=1")
+	in := Input{Environ: env, Args: []string{"--id", "0"}}
+	check := func(want string) {
+		t.Helper()
+		c, err := Load(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(c, "port"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	check("1 from -D in JAVA_OPTS")
+	in.Environ = append(env, "PORT= 2 ")
+	check("2 from PORT")
+	in.Properties, in.PropertiesPath = "# comment=1\n port = 3 \nother=x\n", "../whisk.properties"
+	check("3 from ../whisk.properties")
+	in.Properties = "port=\n"
+	check("2 from PORT")
+}
+
+func TestVariables(t *testing.T) {
+	for variable, want := range map[string]string{
+		"CONFIG_whisk_containerPool_userMemory":                        "whisk.container-pool.user-memory",
+		"CONFIG_whisk_spi_LogStoreProvider":                            "whisk.spi.LogStoreProvider",
+		"CONFIG_whisk_couchdb_databases_WhiskAuth":                     "whisk.couchdb.databases.WhiskAuth",
+		"CONFIG_akka_remote_netty_tcp_bindPort":                        "akka.remote.netty.tcp.bind-port",
+		"CONFIG_whisk_containerFactory_containerArgs_dnsServers_0":     "whisk.container-factory.container-args.dns-servers.0",
+		"CONFIG_whisk_parameterStorage_aes128":                         "whisk.parameter-storage.aes128",
+		"CONFIG_whisk_kafka_common_sslEndpointIdentificationAlgorithm": "whisk.kafka.common.ssl-endpoint-identification-algorithm",
+		"CONFIG_a_bC_D":     "a.b-c.D",
+		"CONFIG_a__b_":      "a.b",
+		"CONFIG_userCPUs":   "user-cPUs",
+		"CONFIG_aBcDe":      "a-bc-de",
+		"CONFIG_x1Y":        "x1-y",
+		"CONFIG_":           "",
+		"CONFIG_whisk_x-y_": "whisk.x-y",
+	} {
+		if got := property(variable); got != want {
+			t.Errorf("%s means %s, want %s", variable, got, want)
+		}
+	}
+}
+
+func TestEmptyVariablesAndReferences(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_containerPool_userMemory=", "CONFIG_whisk_memory_max=$LIMIT", "LIMIT=1g",
+		"CONFIG_whisk_invoker_password=$NOT_SET", "CONFIG_whisk_invoker_username=$", "METRICS_KAMON=", "METRICS_LOG=false")
+	if c.Pool.UserMemory != GiB {
+		t.Errorf("user memory is %v, want the default", c.Pool.UserMemory)
+	}
+	if c.Limits.Memory.Max != GiB || c.Limits.Namespace.Memory.Max != GiB {
+		t.Errorf("memory limit is %v and %v, want what LIMIT says", c.Limits.Memory.Max, c.Limits.Namespace.Memory.Max)
+	}
+	if c.Admin.Password != "$NOT_SET" || c.Admin.Username != "$" {
+		t.Errorf("got %q and %q, want the text itself", c.Admin.Password, c.Admin.Username)
+	}
+	if c.Metrics.Kamon || c.Metrics.LogMarkers {
+		t.Errorf("metrics are %+v", c.Metrics)
+	}
+}
+
+func TestLists(t *testing.T) {
+	const args = "whisk.container-factory.container-args"
+	hocon := "OPENWHISK_CONFIG=" + args + ` { dns-servers: ["1.1.1.1", 8.8.8.8, 9.9.9.9], dns-search = [], extra-args { ulimit = [a, b], volume = one } }`
+	c := loaded(t, hocon)
+	if got := c.Containers.DNSServers; !slices.Equal(got, []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"}) {
+		t.Errorf("servers of the file: %v", got)
+	}
+	if got := c.Containers.ExtraArgs; !maps.EqualFunc(got, map[string][]string{"ulimit": {"a", "b"}, "volume": {"one"}}, slices.Equal) {
+		t.Errorf("arguments of the file: %v", got)
+	}
+	// Numbered variables replace the list of the file as a whole; numbers
+	// order the elements and gaps close up.
+	c = loaded(t, hocon, "CONFIG_whisk_containerFactory_containerArgs_dnsServers_10=b",
+		"CONFIG_whisk_containerFactory_containerArgs_dnsServers_9=a",
+		"CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=__OW_ALLOW_CONCURRENT=false",
+		"CONFIG_whisk_containerFactory_containerArgs_extraArgs_capDrop_0=ALL")
+	if got := c.Containers.DNSServers; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("servers of variables: %v", got)
+	}
+	if got := c.Containers.ExtraEnv; !slices.Equal(got, []string{"__OW_ALLOW_CONCURRENT=false"}) {
+		t.Errorf("environment: %v", got)
+	}
+	if got := c.Containers.ExtraArgs["cap-drop"]; !slices.Equal(got, []string{"ALL"}) {
+		t.Errorf("arguments: %v", c.Containers.ExtraArgs)
+	}
+}
+
+// As the Ansible role starts its invoker, the oddities included.
+func TestAnsibleEnvironment(t *testing.T) {
+	c, err := Load(Input{Args: []string{"--id", "3", "--uniqueName", "3"}, Environ: full(
+		"JAVA_OPTS=-Xmx1g -Dconfig.file=/conf/x.conf", "INVOKER_OPTS=", "PORT=8080", "TZ=UTC", "ZOOKEEPER_HOSTS=zk:2181",
+		"OPENWHISK_ENCODED_CONFIG="+base64.StdEncoding.EncodeToString([]byte("include classpath(\"application.conf\")\n")),
+		"WHISK_API_HOST_PROTO=http", "WHISK_API_HOST_PORT=10001", "WHISK_API_HOST_NAME=172.17.0.1",
+		"CONFIG_whisk_containerPool_userMemory=2048m", "CONFIG_whisk_containerPool_userCpus=", "CONFIG_whisk_docker_containerFactory_useRunc=true",
+		"CONFIG_whisk_invoker_resource_tags= '' ", "CONFIG_whisk_invoker_dedicated_namespaces= 'a, b' ",
+		"CONFIG_whisk_kakfa_topics_invoker_segmentBytes=1", "CONFIG_whisk_kafka_topics_invoker_retentionMs=1000",
+		"CONFIG_whisk_kafka_common_securityProtocol=PLAINTEXT", "CONFIG_whisk_kafka_common_sslTruststoreLocation=/conf/kafka-keystore.jks",
+		"CONFIG_whisk_kafka_common_sslTruststorePassword=openwhisk", "CONFIG_whisk_db_subjectsDdoc=",
+		"CONFIG_whisk_spi_LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.DockerToActivationLogStoreProvider",
+		"CONFIG_whisk_invoker_protocol=https", "CONFIG_whisk_invoker_https_keystorePath=/conf/invoker-openwhisk-keystore.p12",
+		"CONFIG_whisk_invoker_https_keystorePassword=openwhisk", "CONFIG_whisk_invoker_https_keystoreFlavor=PKCS12", "CONFIG_whisk_invoker_https_clientAuth=true",
+		"CONFIG_kamon_statsd_hostname=", "CONFIG_kamon_statsd_port=8125", "CONFIG_logback_log_level=INFO", "METRICS_KAMON=false")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *c.Identity.ID != 3 || c.Identity.UniqueName != "3" || len(c.Identity.Tags) != 0 || !slices.Equal(c.Identity.DedicatedNamespaces, []string{"a", "b"}) {
+		t.Errorf("identity %+v", c.Identity)
+	}
+	if got := c.Runtimes.API.URL(); got != "http://172.17.0.1:10001" {
+		t.Errorf("API at %s", got)
+	}
+	if c.MaxPeek() != 16 {
+		t.Errorf("max peek %d, want 16", c.MaxPeek())
+	}
+	if c.Kafka.TopicConfig["retention.ms"] != "1000" || c.Kafka.TopicConfig["segment.bytes"] != "536870912" {
+		t.Errorf("topic %v", c.Kafka.TopicConfig)
+	}
+	if !c.Admin.TLS.ClientAuth || c.Admin.TLS.KeystorePassword != "openwhisk" {
+		t.Errorf("admin %+v", c.Admin)
+	}
+	ignored := map[string]string{}
+	for _, s := range c.Ignored() {
+		ignored[s.Name] = s.Value
+	}
+	for _, name := range []string{"whisk.kakfa.topics.invoker.segment-bytes", "whisk.docker.container-factory.use-runc", "kamon.statsd.port", "config.file"} {
+		if ignored[name] == "" {
+			t.Errorf("%s is not listed as ignored: %v", name, ignored)
+		}
+	}
+}
+
+// As the chart of Kubernetes does for hosts with Docker.
+func TestKubeEnvironment(t *testing.T) {
+	c, err := Load(Input{Args: []string{"--uniqueName", "node-7"}, Environ: full(
+		"INVOKER_OPTS=-Dkubernetes.master=https://10.0.0.1 -Dwhisk.spi.ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.docker.DockerContainerFactoryProvider",
+		"ZOOKEEPER_HOSTS=zk-0:2181,zk-1:2181", "METRICS_KAMON=true", "OPENWHISK_CONFIG=include classpath(\"application.conf\")\nwhisk { metrics { prometheus-enabled = true } }",
+		"CONFIG_whisk_gpu_metrics_enabled=false")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Identity.ID != nil || c.Identity.UniqueName != "node-7" || c.Identity.ZooKeeperHosts != "zk-0:2181,zk-1:2181" {
+		t.Errorf("identity %+v", c.Identity)
+	}
+	if !c.Metrics.Served() {
+		t.Errorf("metrics %+v are not served", c.Metrics)
+	}
+}
+
+func TestServiceProviders(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=whisk.core.containerpool.logging.LogDriverLogStoreProvider",
+		"CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.memory.NoopActivationStoreProvider")
+	if !c.Logs.OutOfBand || !c.Records.Discard {
+		t.Errorf("logs %+v, records %+v", c.Logs, c.Records)
+	}
+	for setting, want := range map[string]string{
+		"InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive":                                           "ShardingContainerPoolBalancer",
+		"InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer":                                       "LocalEntitlementProvider",
+		"ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.kubernetes.KubernetesContainerFactoryProvider": "Kubernetes",
+		"ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider":  "Elasticsearch",
+		"LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.SplunkLogStoreProvider":                        "Splunk",
+		"ArtifactStoreProvider=org.apache.openwhisk.core.database.mongodb.MongoDBArtifactStoreProvider":                  "MongoDB",
+		"MessagingProvider=org.apache.openwhisk.connector.lean.LeanMessagingProvider":                                    "standalone",
+		"LogStoreProvider=com.example.Mine": "DockerToActivationLogStoreProvider | LogDriverLogStoreProvider",
+	} {
+		_, err := Load(Input{Environ: full("CONFIG_whisk_spi_" + setting), Args: []string{"--id", "0"}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", setting, err, want)
+		}
+	}
+}
+
+func TestRefusalNamesTheFourSettings(t *testing.T) {
+	_, err := Load(Input{Environ: full("INVOKER_OPTS=-Dwhisk.spi.InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive"), Args: []string{"--id", "0"}})
+	for _, want := range []string{"whisk.spi.LoadBalancerProvider", "whisk.spi.EntitlementSpiProvider", "whisk.spi.InvokerProvider", "whisk.spi.InvokerServerProvider"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+}
+
+func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
+	for setting, want := range map[string]string{
+		"CONFIG_whisk_gpu_overrun=ten":                               `whisk.gpu.overrun: "ten" (from CONFIG_whisk_gpu_overrun) is not allowed; allowed: duration`,
+		"CONFIG_whisk_gpu_tokens=0":                                  `whisk.gpu.tokens: "0" (from CONFIG_whisk_gpu_tokens) is not allowed; allowed: integer from 1 to 64`,
+		"CONFIG_whisk_gpu_policy=lifo":                               `allowed: mqfq-sticky | sticky-plus`,
+		"CONFIG_whisk_gpu_tokns=2":                                   `whisk.gpu.tokns (from CONFIG_whisk_gpu_tokns): no such key (its value is "2"); the nearest is whisk.gpu.tokens, set by CONFIG_whisk_gpu_tokens`,
+		"CONFIG_whisk_gpuTokens=2":                                   `the nearest is whisk.gpu.tokens`,
+		"OPENWHISK_CONFIG=whisk.gpu.ttl.alfa = 2":                    `the nearest is whisk.gpu.ttl.alpha`,
+		"CONFIG_whisk_gpu_ttl_min=1 h":                               `whisk.gpu.ttl.min 1 h is above whisk.gpu.ttl.max 10 minutes`,
+		"CONFIG_whisk_memory_min=300m":                               `whisk.memory: min 300 MiB, std 256 MiB, max 512 MiB are out of order`,
+		"CONFIG_whisk_couchdb_port=https":                            `allowed: integer from 1 to 65535`,
+		"CONFIG_whisk_invoker_protocol=https":                        `needs whisk.invoker.https.keystore-path`,
+		"CONFIG_whisk_kafka_common_securityProtocol=SSL":             `needs whisk.kafka.common.ssl-truststore-location`,
+		"CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL":        `allowed: PLAINTEXT | SSL`,
+		"CONFIG_whisk_containerFactory_containerArgs_dnsServers_x=1": `"x=1"`,
+		"CONFIG_whisk_gpu_weights=a=0":                               `weights above 0`,
+		"CONFIG_whisk_gpu_forwardTopic=a b":                          `topic name`,
+		"CONFIG_whisk_parameterStorage_aes128=short":                 `whisk.parameter-storage.aes128: "********" (from CONFIG_whisk_parameterStorage_aes128) is not allowed; allowed: base64 of 16 bytes`,
+		"OPENWHISK_CONFIG=a = {":                                     `read OPENWHISK_CONFIG: line 1`,
+		"OPENWHISK_ENCODED_CONFIG=%%%":                               `decode OPENWHISK_ENCODED_CONFIG`,
+		"INVOKER_OPTS=-Da='b":                                        `read INVOKER_OPTS: a quote is not closed`,
+	} {
+		_, err := Load(Input{Environ: full(setting), Args: []string{"--id", "0"}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %s", setting, err, want)
+		}
+	}
+}
+
+func TestEverythingMissingIsOneError(t *testing.T) {
+	_, err := Load(Input{})
+	if err == nil {
+		t.Fatal("an empty environment was accepted")
+	}
+	for _, want := range []string{"KAFKA_HOSTS", "RUNTIMES_MANIFEST", "WHISK_API_HOST_NAME", "CONFIG_whisk_couchdb_password", "--id N nor --uniqueName"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+	// A value that is wrong is not missing as well.
+	_, err = Load(Input{Environ: full("CONFIG_whisk_couchdb_port=x"), Args: []string{"--id", "0"}})
+	if err == nil || strings.Contains(err.Error(), "not set") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestIdentityNeedsZooKeeperWithoutID(t *testing.T) {
+	for _, hosts := range []string{"", ":2181", "zk:"} {
+		_, err := Load(Input{Environ: full("ZOOKEEPER_HOSTS=" + hosts), Args: []string{"--uniqueName", "a"}})
+		if err == nil || !strings.Contains(err.Error(), "needs ZOOKEEPER_HOSTS") {
+			t.Errorf("%q: %v", hosts, err)
+		}
 	}
 }
 
 func TestPrintMasksSecrets(t *testing.T) {
-	c, err := Load(Input{Environ: full(), Args: []string{"--id", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))
+	c := loaded(t, "CONFIG_whisk_parameterStorage_aes256="+key, "CONFIG_whisk_invoker_password=very-secret-2", "CONFIG_whisk_unknown_password=very-secret-3",
+		"CONFIG_whisk_kafka_common_sslKeystorePassword=very-secret-4")
 	var b bytes.Buffer
 	if err := c.Print(&b); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.String(); strings.Contains(got, "very-secret-1") || !strings.Contains(got, mask) {
-		t.Errorf("secret shown or not masked:\n%s", got)
+	got := b.String()
+	if strings.Contains(got, "very-secret") || strings.Contains(got, key) {
+		t.Errorf("a secret is shown:\n%s", got)
+	}
+	for _, want := range []string{"whisk.invoker.password", mask, "whisk.unknown.password", "--id", "CONFIG_whisk_couchdb_host"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not shown:\n%s", want, got)
+		}
+	}
+	if string(c.Actions.AES256) != strings.Repeat("k", 32) {
+		t.Errorf("key is %q", c.Actions.AES256)
+	}
+}
+
+func TestGPUKeys(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_gpu_simulated_devices=2", "CONFIG_whisk_gpu_simulated_memory=8g", "CONFIG_whisk_gpu_overrun=0",
+		"CONFIG_whisk_gpu_weights=guest/infer=2, guest=0.5", "CONFIG_whisk_gpu_charge_correct=true", "CONFIG_whisk_gpu_policy=Sticky-Plus",
+		"CONFIG_whisk_gpu_forwardTopic=invoker9", "CONFIG_whisk_gpu_drainDeadline=Inf")
+	g := c.GPU
+	if g.SimulatedDevices != 2 || g.SimulatedMemory != 8*GiB || g.Policy != "sticky-plus" || g.ForwardTopic != "invoker9" {
+		t.Errorf("got %+v", g)
+	}
+	if g.Overrun == nil || *g.Overrun != 0 || g.Knobs.Correct == nil || !*g.Knobs.Correct || g.Knobs.Wait != nil {
+		t.Errorf("knobs %+v, overrun %v", g.Knobs, g.Overrun)
+	}
+	if !maps.Equal(g.Weights, map[string]float64{"guest/infer": 2, "guest": 0.5}) {
+		t.Errorf("weights %v", g.Weights)
+	}
+	if c.Drain.Deadline != Forever {
+		t.Errorf("drain deadline %v", c.Drain.Deadline)
+	}
+}
+
+func TestNamesOfOneKey(t *testing.T) {
+	c := loaded(t, "CONFIG_logback_log_level=WARN", "CONFIG_whisk_runc_timeouts_pause=3 s")
+	if c.Logs.Level != "WARN" || c.Docker.Timeouts.Pause != 3*time.Second {
+		t.Errorf("got %s, %v", c.Logs.Level, c.Docker.Timeouts.Pause)
+	}
+	c = loaded(t, "CONFIG_logback_log_level=WARN", "CONFIG_whisk_gpu_log_level=debug")
+	if c.Logs.Level != "DEBUG" {
+		t.Errorf("got %s", c.Logs.Level)
+	}
+}
+
+func TestMaxPeek(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_containerPool_userMemory=2000m", "CONFIG_whisk_concurrencyLimit_max=500")
+	if got := c.MaxPeek(); got != 15*500/2 {
+		t.Errorf("got %d", got)
+	}
+}
+
+func TestAPIHostURL(t *testing.T) {
+	for want, a := range map[string]APIHost{
+		"https://host":      {"https", "Host", 443},
+		"http://host":       {"http", "host", 80},
+		"https://host:80":   {"https", "host", 80},
+		"http://[::1]:8080": {"http", "::1", 8080},
+	} {
+		if got := a.URL(); got != want {
+			t.Errorf("%+v is %s, want %s", a, got, want)
+		}
+	}
+}
+
+func TestFindProperties(t *testing.T) {
+	root := fstest.MapFS{"a/whisk.properties": {Data: []byte("port=1")}, "a/b/c/x": {}}
+	for dir, want := range map[string]string{"a/b/c": "a/whisk.properties", "a": "a/whisk.properties", "d/e": "", ".": ""} {
+		at, text, err := FindProperties(root, dir)
+		if at != want || err != nil || (text == "") != (want == "") {
+			t.Errorf("from %s: %q, %q, %v; want %q", dir, at, text, err, want)
+		}
+	}
+	root["a/b/whisk.properties"] = &fstest.MapFile{Mode: 0o755 | 1<<31} // a directory
+	if _, _, err := FindProperties(root, "a/b"); err == nil {
+		t.Error("a directory was read")
 	}
 }

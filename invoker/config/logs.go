@@ -39,7 +39,6 @@ func eventKeys(c *Config) []*Key {
 type Metrics struct {
 	// Kamon and Prometheus together make the original serve /metrics.
 	Kamon      bool
-	KamonTags  bool
 	Prometheus bool
 	// LogMarkers appends markers to log lines.
 	LogMarkers bool
@@ -55,8 +54,6 @@ func metricKeys(c *Config) []*Key {
 	return []*Key{
 		{Name: "whisk.metrics.kamon-enabled", Env: "METRICS_KAMON", Default: "false", value: boolean(&m.Kamon),
 			Doc: "with prometheus-enabled, serve /metrics"},
-		{Name: "whisk.metrics.kamon-tags-enabled", Env: "METRICS_KAMON_TAGS", Default: "false", value: boolean(&m.KamonTags),
-			Doc: "name metrics by tags instead of by longer names"},
 		{Name: "whisk.metrics.logs-enabled", Env: "METRICS_LOG", Default: "true", value: boolean(&m.LogMarkers),
 			Doc: "append markers to log lines"},
 		{Name: "whisk.metrics.prometheus-enabled", Default: "false", value: boolean(&m.Prometheus),
@@ -68,13 +65,17 @@ func metricKeys(c *Config) []*Key {
 
 // Drain is how the invoker leaves.
 type Drain struct {
-	// Deadline bounds the time from the first signal to the exit.
+	// Deadline bounds how long running activations may go on after the first
+	// signal, Flush how long sending and storing may take after that.
 	Deadline time.Duration
+	Flush    time.Duration
 }
 
 func drainKeys(c *Config) []*Key {
 	return []*Key{
 		{Name: "whisk.gpu.drain-deadline", Default: "30 seconds", value: duration(&c.Drain.Deadline),
 			Doc: "how long running activations may take to finish after SIGTERM"},
+		{Name: "whisk.gpu.flush-deadline", Default: "10 seconds", value: duration(&c.Drain.Flush),
+			Doc: "how long acks and records may take to leave after that"},
 	}
 }

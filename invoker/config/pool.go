@@ -11,6 +11,9 @@ type Pool struct {
 	// ConcurrentPeekFactor scales how many messages are fetched ahead when
 	// actions run concurrently.
 	ConcurrentPeekFactor float64
+	// Overtake is how long runs that find a warm container may pass one that
+	// waits for room.
+	Overtake time.Duration
 	// PrewarmExpiration bounds unused prewarmed containers.
 	PrewarmExpiration PrewarmExpiration
 }
@@ -19,7 +22,6 @@ type Pool struct {
 type PrewarmExpiration struct {
 	InitDelay time.Duration
 	Interval  time.Duration
-	Variance  time.Duration
 	// Limit is how many may be removed in one check.
 	Limit int
 }
@@ -37,10 +39,10 @@ func poolKeys(c *Config) []*Key {
 			Doc: "first check for unused prewarmed containers after this"},
 		{Name: "whisk.container-pool.prewarm-expiration-check-interval", Default: "10 minutes", value: duration(&p.PrewarmExpiration.Interval),
 			Doc: "time between such checks"},
-		{Name: "whisk.container-pool.prewarm-expiration-check-interval-variance", Default: "10 seconds", value: duration(&p.PrewarmExpiration.Variance),
-			Doc: "random part added to that time"},
 		{Name: "whisk.container-pool.prewarm-expiration-limit", Default: "100", value: integer(&p.PrewarmExpiration.Limit, 1, 1_000_000),
 			Doc: "most prewarmed containers removed in one check"},
+		{Name: "whisk.gpu.overtake", Default: "500 ms", value: duration(&p.Overtake),
+			Doc: "how long runs that find a warm container may pass one that waits for room"},
 	}
 }
 
@@ -50,17 +52,8 @@ type Proxy struct {
 	IdleContainer time.Duration
 	// PauseGrace is how long a container stays unpaused after its last run.
 	PauseGrace time.Duration
-	// HealthCheck probes idle containers.
-	HealthCheck HealthCheck
 	// LogErrors says which failed activations are logged by the invoker.
 	LogErrors LogErrors
-}
-
-// HealthCheck probes idle containers over TCP.
-type HealthCheck struct {
-	Enabled  bool
-	Period   time.Duration
-	MaxFails int
 }
 
 // LogErrors chooses failures by kind.
@@ -77,12 +70,6 @@ func proxyKeys(c *Config) []*Key {
 			Doc: "remove a container that was not used for this long"},
 		{Name: "whisk.container-proxy.timeouts.pause-grace", Default: "10 seconds", value: duration(&p.PauseGrace),
 			Doc: "pause a container this long after its last run"},
-		{Name: "whisk.container-proxy.action-health-check.enabled", Default: "false", value: boolean(&p.HealthCheck.Enabled),
-			Doc: "probe idle containers and remove those that do not answer"},
-		{Name: "whisk.container-proxy.action-health-check.check-period", Default: "3 seconds", value: duration(&p.HealthCheck.Period),
-			Doc: "time between such probes"},
-		{Name: "whisk.container-proxy.action-health-check.max-fails", Default: "3", value: integer(&p.HealthCheck.MaxFails, 1, 1000),
-			Doc: "failed probes in a row that condemn a container"},
 		{Name: "whisk.container-proxy.log-activation-errors.application-errors", Default: "false", value: boolean(&p.LogErrors.Application),
 			Doc: "log activations that end in an application error"},
 		{Name: "whisk.container-proxy.log-activation-errors.developer-errors", Default: "false", value: boolean(&p.LogErrors.Developer),

@@ -26,7 +26,8 @@ type Setting struct {
 // documentation.
 func (c *Config) Settings() []Setting { return slices.Clone(c.settings) }
 
-// Ignored lists what the sources said that this invoker has no use for.
+// Ignored lists what the sources said that this invoker has no use for. The
+// values given are not repeated: Value says why they have no effect.
 func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 
 // Print writes every setting with its source, then what was ignored.
@@ -37,7 +38,7 @@ func (c *Config) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, oneLine(s.Value), s.Source)
 	}
 	for _, s := range c.ignored {
-		fmt.Fprintf(t, "%s\t\tignored, from %s\n", s.Name, s.Source)
+		fmt.Fprintf(t, "%s\tignored: %s\t%s\n", s.Name, s.Value, s.Source)
 	}
 	return t.Flush()
 }
@@ -95,7 +96,7 @@ func (k *Key) shown() string {
 // secretName reports whether a property that we do not know may hold a secret.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
-	for _, word := range []string{"password", "secret", "jaas", "token", "credential", "passphrase", "keystore.key"} {
+	for _, word := range []string{"password", "secret", "jaas", "credential", "passphrase", "keystore.key"} {
 		if strings.Contains(name, word) {
 			return true
 		}

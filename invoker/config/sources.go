@@ -11,9 +11,13 @@ import (
 
 // sources is what the inputs said, before any key interprets it.
 type sources struct {
-	tree   tree            // property paths
+	tree   *tree           // property paths
 	legacy map[string]leaf // plain names such as kafka.hosts
 	taken  map[string]bool // paths of the tree that a key has used
+}
+
+func newSources() *sources {
+	return &sources{tree: newTree(), legacy: map[string]leaf{}, taken: map[string]bool{}}
 }
 
 // gather reads all inputs from the weakest to the strongest:
@@ -22,7 +26,7 @@ type sources struct {
 // -Dwhisk-config.name, the environment, whisk.properties.
 func gather(in Input) (*sources, []error) {
 	env := environment(in.Environ)
-	s := &sources{tree: tree{}, legacy: map[string]leaf{}}
+	s := newSources()
 	for _, k := range keys(new(Config)) {
 		if v := env[k.Env]; k.Env != "" && !k.legacy && strings.TrimSpace(v) != "" {
 			s.tree.put(k.Name, leaf{v, k.Env, false})
@@ -114,7 +118,7 @@ func (s *sources) addLegacy(env map[string]string, in Input) {
 		if !k.legacy {
 			continue
 		}
-		if l, ok := s.tree["whisk-config."+k.Name]; ok {
+		if l, ok := s.tree.values["whisk-config."+k.Name]; ok {
 			s.setLegacy(k.Name, l.text, l.source)
 		}
 		s.setLegacy(k.Name, env[k.Env], k.Env)
@@ -127,19 +131,6 @@ func (s *sources) setLegacy(name, text, source string) {
 	if text = strings.TrimSpace(text); text != "" {
 		s.legacy[name] = leaf{text, source, false}
 	}
-}
-
-// propertiesFile reads key=value lines; "#" begins a comment line.
-func propertiesFile(doc string) map[string]string {
-	m := map[string]string{}
-	for line := range strings.Lines(doc) {
-		line = strings.TrimSpace(line)
-		name, v, ok := strings.Cut(line, "=")
-		if ok && !strings.HasPrefix(line, "#") {
-			m[strings.TrimSpace(name)] = strings.TrimSpace(v)
-		}
-	}
-	return m
 }
 
 // apply sets k from the strongest source that names it.
@@ -161,7 +152,7 @@ func (s *sources) apply(k *Key) error {
 }
 
 func (s *sources) applyName(k *Key, name string) error {
-	if l, ok := s.tree[name]; ok {
+	if l, ok := s.tree.values[name]; ok {
 		s.take(name)
 		return set(k, name, l.text, l.source)
 	}
@@ -177,7 +168,7 @@ func (s *sources) applyName(k *Key, name string) error {
 		s.take(name + "." + e.path)
 	}
 	k.source = source
-	return refuse(k, name, text1(entries), source, many.setBelow(entries))
+	return refuse(k, name, asText(entries), source, many.setBelow(entries))
 }
 
 // applyOpen sets a key that stands for all paths below its own.
@@ -199,15 +190,10 @@ func (s *sources) applyOpen(k *Key) error {
 			entries = append(entries, entry{name, v})
 		}
 	}
-	return refuse(k, k.Name, text1(entries), source, k.value.(collection).setBelow(entries))
+	return refuse(k, k.Name, asText(entries), source, k.value.(collection).setBelow(entries))
 }
 
-func (s *sources) take(path string) {
-	if s.taken == nil {
-		s.taken = map[string]bool{}
-	}
-	s.taken[path] = true
-}
+func (s *sources) take(path string) { s.taken[path] = true }
 
 // set gives k its text and remembers the source.
 func set(k *Key, name, text, source string) error {
@@ -217,10 +203,11 @@ func set(k *Key, name, text, source string) error {
 
 // refuse words the error of a value, which says nothing secret.
 func refuse(k *Key, name, text, source string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case k.Secret:
+	}
+	k.refused = true
+	if k.Secret {
 		text = mask
 	}
 	if errors.Is(err, errBad) {
@@ -229,8 +216,8 @@ func refuse(k *Key, name, text, source string, err error) error {
 	return fmt.Errorf("%s: %q (from %s): %w", name, text, source, err)
 }
 
-// text1 shows the paths below a key in one text.
-func text1(entries []entry) string {
+// asText shows the paths below a key in one text.
+func asText(entries []entry) string {
 	parts := make([]string, len(entries))
 	for i, e := range entries {
 		parts[i] = e.path + "=" + e.text

@@ -17,38 +17,63 @@ type leaf struct {
 }
 
 // tree holds property values by path. Sources are put in from the weakest to
-// the strongest; a path cannot be both a value and a branch.
-type tree map[string]leaf
-
-func (t tree) put(path string, l leaf) {
-	for other, old := range t {
-		switch {
-		case below(other, path) || below(path, other):
-			delete(t, other)
-		case old.array && !l.array && parent(other) == parent(path):
-			delete(t, other)
-		}
-	}
-	t[path] = l
+// the strongest; no path is both a value and a branch.
+type tree struct {
+	values map[string]leaf
+	// branches are the paths that have, or had, values below them; true where
+	// those were elements of an array. They save put from looking through all
+	// values.
+	branches map[string]bool
 }
 
-// putList replaces whatever is at path by a list.
-func (t tree) putList(path string, items []string, source string) {
-	t.put(path, leaf{"", source, true})
-	if len(items) > 0 {
-		delete(t, path)
+func newTree() *tree {
+	return &tree{values: map[string]leaf{}, branches: map[string]bool{}}
+}
+
+// put sets the value at path in place of whatever was there.
+func (t *tree) put(path string, l leaf) {
+	t.clear(path)
+	for up := parent(path); up != ""; up = parent(up) {
+		delete(t.values, up)
 	}
+	if up := parent(path); up != "" {
+		if t.branches[up] && !l.array {
+			t.clear(up)
+		}
+		t.branches[up] = t.branches[up] || l.array
+		for up = parent(up); up != ""; up = parent(up) {
+			t.branches[up] = t.branches[up]
+		}
+	}
+	t.values[path] = l
+}
+
+// putList sets a list in place of whatever was at path.
+func (t *tree) putList(path string, items []string, source string) {
+	t.put(path, leaf{"", source, false})
 	for i, item := range items {
-		t[path+"."+strconv.Itoa(i)] = leaf{item, source, true}
+		t.put(path+"."+strconv.Itoa(i), leaf{item, source, true})
 	}
+}
+
+// clear removes everything below path.
+func (t *tree) clear(path string) {
+	if _, ok := t.branches[path]; !ok {
+		return
+	}
+	delete(t.branches, path)
+	maps.DeleteFunc(t.values, func(other string, _ leaf) bool { return below(other, path) })
 }
 
 // under lists the entries below path, sorted, and the source of the last one.
-func (t tree) under(path string) (entries []entry, source string) {
-	for _, name := range slices.Sorted(maps.Keys(t)) {
+func (t *tree) under(path string) (entries []entry, source string) {
+	if _, ok := t.branches[path]; !ok {
+		return nil, ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.values)) {
 		if below(name, path) {
-			entries = append(entries, entry{name[len(path)+1:], t[name].text})
-			source = t[name].source
+			entries = append(entries, entry{name[len(path)+1:], t.values[name].text})
+			source = t.values[name].source
 		}
 	}
 	return entries, source

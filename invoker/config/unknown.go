@@ -13,17 +13,50 @@ const ours = "whisk.gpu"
 // leftOver sorts what no key took: paths of ours are mistakes, others belong
 // to parts of OpenWhisk that this invoker does not have.
 func leftOver(all []*Key, s *sources) (problems []error, ignored []Setting) {
-	for _, path := range slices.Sorted(maps.Keys(s.tree)) {
-		l := s.tree[path]
+	for _, path := range slices.Sorted(maps.Keys(s.tree.values)) {
+		l := s.tree.values[path]
 		switch {
 		case s.taken[path] || strings.HasPrefix(path, "whisk-config."):
 		case strings.HasPrefix(path, ours):
 			problems = append(problems, unknown(all, path, l))
 		default:
-			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Source: l.source})
+			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Value: reason(path), Source: l.source})
 		}
 	}
 	return problems, ignored
+}
+
+// without says why settings that a deployment may well give have no effect.
+// A name that ends in a dot stands for everything below.
+var without = []struct{ name, why string }{
+	{"whisk.docker.container-factory.use-runc", "containers are paused through the engine, which has the same effect"},
+	{"whisk.docker.client.mask-docker-run-args", "arguments of containers are never logged"},
+	{"whisk.docker.client.timeouts.version", "no docker program is started"},
+	{"whisk.container-pool.pekko-client", "there is one HTTP client, which has the limits of both"},
+	{"whisk.container-pool.akka-client", "there is one HTTP client, which has the limits of both"},
+	{"whisk.container-pool.prewarm-expiration-check-interval-variance", "checks cost too little to be spread"},
+	{"whisk.activation.disable-store-result", "it only mattered where no store level was given, and one always is"},
+	{"whisk.activation-store.retry-config.max-tries", "a record that was not written is written again until it is"},
+	{"whisk.kafka.common.", "not a property of this Kafka client"},
+	{"whisk.kafka.producer.", "acks and timeouts are as OpenWhisk ships them"},
+	{"whisk.kafka.consumer.", "the invoker's partition is read by assignment, without a group session"},
+	{"whisk.metrics.kamon-tags-enabled", "metrics always carry labels"},
+	{"whisk.container-proxy.action-health-check.", "a container that fails is replaced when it is used"},
+	{"whisk.db.", "the invoker asks no views of those design documents"},
+	{"whisk.scheduler.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
+	{"whisk.etcd.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
+	{"whisk.controller.", "belongs to the controller"},
+	{"whisk.loadbalancer.", "belongs to the controller"},
+}
+
+// reason words why a path is ignored.
+func reason(path string) string {
+	for _, w := range without {
+		if path == w.name || strings.HasSuffix(w.name, ".") && strings.HasPrefix(path, w.name) {
+			return w.why
+		}
+	}
+	return "not a setting of this invoker"
 }
 
 func unknown(all []*Key, path string, l leaf) error {
@@ -34,6 +67,9 @@ func unknown(all []*Key, path string, l leaf) error {
 		}
 	}
 	near := nearest(path, names)
+	if secretName(path) {
+		l.text = mask
+	}
 	return fmt.Errorf("%s (from %s): no such key (its value is %q); the nearest is %s, set by %s; all keys: gpuwhisk invoker --print-config",
 		path, l.source, l.text, near, variable(near))
 }

@@ -26,6 +26,14 @@ func (v textValue) set(s string) error { *v.at = strings.TrimSpace(s); return ni
 func (v textValue) String() string     { return *v.at }
 func (v textValue) allowed() string    { return "text" }
 
+// exactValue is text whose blanks matter.
+type exactValue struct{ at *string }
+
+func exact(at *string) value            { return exactValue{at} }
+func (v exactValue) set(s string) error { *v.at = s; return nil }
+func (v exactValue) String() string     { return *v.at }
+func (v exactValue) allowed() string    { return "text" }
+
 type choiceValue struct {
 	at   *string
 	from []string
@@ -198,4 +206,29 @@ func (v topicValue) set(s string) error {
 	}
 	*v.at = s
 	return nil
+}
+
+// optionalValue is a place that stays nil until it is set.
+type optionalValue[T any] struct {
+	at *(*T)
+	of func(*T) value
+}
+
+func optional[T any](at *(*T), of func(*T) value) value { return optionalValue[T]{at, of} }
+func (v optionalValue[T]) allowed() string              { return v.of(new(T)).allowed() }
+
+func (v optionalValue[T]) set(s string) error {
+	one := new(T)
+	if err := v.of(one).set(s); err != nil {
+		return err
+	}
+	*v.at = one
+	return nil
+}
+
+func (v optionalValue[T]) String() string {
+	if *v.at == nil {
+		return ""
+	}
+	return v.of(*v.at).String()
 }
