@@ -25,7 +25,8 @@ type box struct {
 	spec   container.Spec
 	handle container.Handle
 	talk   Talk
-	gpu    *gpuBox // nil in the CPU lane
+	gpu    *gpuBox       // nil in the CPU lane
+	dead   chan struct{} // closed when the container has ended by itself
 
 	logs sync.Mutex // one activation's logs are read at a time
 }
@@ -53,6 +54,7 @@ type dispatcher struct {
 	jobs   map[uint64]*job
 	boxes  map[container.SlotID]*box
 	alive  map[container.ID]*box
+	early  map[container.ID]bool // died before we heard that they exist
 	next   uint64
 	named  int64
 	closed bool // nothing more is started
@@ -157,7 +159,7 @@ func (d *dispatcher) place(now time.Duration, p container.Placement) {
 func (d *dispatcher) newBox(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *box {
 	d.named++
 	name := containerName(d.settings.Prefix, d.named, prefix, suffix)
-	b := &box{slot: slot, name: name, spec: spec(name)}
+	b := &box{slot: slot, name: name, spec: spec(name), dead: make(chan struct{})}
 	if slot != 0 {
 		d.boxes[slot] = b
 	}

@@ -25,7 +25,17 @@ func (e arrived) apply(d *dispatcher, now time.Duration) {
 // opened says that a container exists; deaths of it are known from here on.
 type opened struct{ box *box }
 
-func (e opened) apply(d *dispatcher, _ time.Duration) { d.alive[e.box.handle.ID] = e.box }
+func (e opened) apply(d *dispatcher, now time.Duration) { d.enliven(now, e.box) }
+
+// enliven watches over a new container. Its death may have been told before
+// its creation was.
+func (d *dispatcher) enliven(now time.Duration, b *box) {
+	d.alive[b.handle.ID] = b
+	if d.early[b.handle.ID] {
+		delete(d.early, b.handle.ID)
+		died{b.handle.ID}.apply(d, now)
+	}
+}
 
 // warmed says that a container is initialised and may take more runs of the
 // same action.
@@ -56,8 +66,8 @@ func (e left) apply(d *dispatcher, now time.Duration) {
 type prewarmedEvent struct{ box *box }
 
 func (e prewarmedEvent) apply(d *dispatcher, now time.Duration) {
-	d.alive[e.box.handle.ID] = e.box
 	d.pool.Started(now, e.box.slot)
+	d.enliven(now, e.box)
 }
 
 type pausedEvent struct {
@@ -74,16 +84,26 @@ func (e goneEvent) apply(d *dispatcher, now time.Duration) {
 	d.pool.Gone(now, e.slot)
 }
 
-// died says that a container ended or vanished by itself. Its runs find out by
-// their own connections; nobody new is sent there.
+// died says that a container ended or vanished by itself. A run in it finds
+// out by its connection, an initialisation by the box's word; nobody new is
+// sent there.
 type died struct{ id container.ID }
+
+// earlyDeaths bounds how many deaths of unknown containers are remembered:
+// most belong to containers that were being removed.
+const earlyDeaths = 1000
 
 func (e died) apply(d *dispatcher, now time.Duration) {
 	b, ok := d.alive[e.id]
 	if !ok {
+		if len(d.early) >= earlyDeaths {
+			clear(d.early)
+		}
+		d.early[e.id] = true
 		return
 	}
 	delete(d.alive, e.id)
+	close(b.dead)
 	if b.gpu != nil {
 		d.gpus.died(now, b)
 		return

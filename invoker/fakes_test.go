@@ -42,6 +42,7 @@ type world struct {
 	run    func(n int, body []byte) proxy.Exchange
 	init   func(body []byte) proxy.Exchange
 	oom    bool
+	hang   bool // init never answers
 	logs   container.LogResult
 	diedC  chan container.ID
 	moves  []gpu.Order
@@ -190,7 +191,10 @@ type talk struct {
 
 func (w *world) dial(string, int) Talk { return &talk{w: w} }
 
-func (k *talk) Init(_ context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
+func (k *talk) Init(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
+	if k.w.hang {
+		return stamped(func() proxy.Exchange { <-ctx.Done(); return proxy.Exchange{Failure: proxy.Cancelled} })
+	}
 	return stamped(func() proxy.Exchange { return k.w.init(body) })
 }
 

@@ -76,7 +76,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		settings: iv.settings, engine: iv.ports.Engine, dial: iv.ports.Dial,
 		metrics: iv.metrics, log: iv.log, clock: clock,
 		events: make(chan event, eventBuffer), status: make(chan chan Status),
-		jobs: map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{},
+		jobs: map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{}, early: map[container.ID]bool{},
 	}
 	pool, err := container.New(iv.settings.Pool, clock())
 	if err != nil {

@@ -181,6 +181,37 @@ func TestFirstRunAfterRest(t *testing.T) {
 	})
 }
 
+// TestDeathDuringInit: nobody waits for a proxy whose container has ended,
+// even if its death is told before its creation.
+func TestDeathDuringInit(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("a", nil)
+			w.create = func(container.Spec) error {
+				if early {
+					w.diedC <- "id1"
+					time.Sleep(time.Second)
+				}
+				return nil
+			}
+			w.hang = true
+			began := time.Now()
+			_, stop := w.start(w.settings())
+			id := w.invoke("a", nil)
+			time.Sleep(2 * time.Second)
+			if !early {
+				w.diedC <- "id1"
+			}
+			stop()
+			rec := w.record(id)
+			if rec == nil || rec.Response.StatusCode != 2 || time.Since(began) > 3*time.Second {
+				t.Errorf("early %t: record %+v after %s", early, rec, time.Since(began))
+			}
+		})
+	}
+}
+
 func TestResumeThatFailsGoesElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

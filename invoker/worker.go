@@ -134,13 +134,35 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	w.desk.journal.Started(r.ActivationID)
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
-	x := r.box.talk.Init(ctx, body, r.timeout(), limit)
+	x := w.initUnlessDead(ctx, r, body, limit)
 	r.at.initStart, r.at.initEnd = x.Start, x.End
 	w.metrics.phase("init", x.Elapsed())
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, textNotInitialised), false
 	}
 	return proxy.InitOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x))
+}
+
+// initUnlessDead waits for the proxy to come up only while its container
+// lives: one that ended by itself never will, and its user need not wait for
+// the time limit to hear that.
+func (w *worker) initUnlessDead(ctx context.Context, r *run, body []byte, limit proxy.Limit) proxy.Exchange {
+	living, end := context.WithCancel(ctx)
+	defer end()
+	finished := make(chan struct{})
+	defer close(finished)
+	go func() {
+		select {
+		case <-r.box.dead:
+			end()
+		case <-finished:
+		}
+	}()
+	x := r.box.talk.Init(living, body, r.timeout(), limit)
+	if x.Failure == proxy.Cancelled && ctx.Err() == nil {
+		x.Failure = proxy.NoResponse
+	}
+	return x
 }
 
 // textNotInitialised answers a proxy that says 503 to /init. The original

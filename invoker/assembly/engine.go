@@ -59,7 +59,10 @@ func openProcesses(ctx context.Context, c *config.Config, prefix, self string, l
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "gpuwhisk-processes")
 	}
-	dir = filepath.Join(dir, prefix)
+	dir, err := filepath.Abs(filepath.Join(dir, prefix))
+	if err != nil {
+		return nil, fmt.Errorf("find process directory: %w", err)
+	}
 	proxies := c.Process.Proxies
 	if proxies == "" {
 		proxies = filepath.Join(dir, "proxies")
@@ -84,7 +87,7 @@ func programs(ctx context.Context, proxies, self string, log *slog.Logger) map[s
 	found := runtimes.FindPrograms(ctx)
 	found.Native = []string{self, NativeProxy}
 	all := map[string]process.Runtime{}
-	for _, kind := range []string{"python:", "nodejs:", "native:", "go:", "blackbox"} {
+	for _, kind := range []string{"python:", "nodejs:", "native:", "blackbox"} {
 		argv, err := found.Command(proxies, kind)
 		if err != nil {
 			log.Warn("actions of a kind cannot run here", "kind", kind, "error", err)

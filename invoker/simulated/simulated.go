@@ -15,7 +15,7 @@ import (
 func Devices(n int, memory int64) []gpu.Device {
 	out := make([]gpu.Device, n)
 	for i := range out {
-		out[i] = gpu.Device{Index: i, Name: "simulated GPU", MemoryBytes: memory, Simulated: true}
+		out[i] = gpu.Device{Index: i, Name: "gpu", MemoryBytes: memory, Simulated: true}
 	}
 	return out
 }
