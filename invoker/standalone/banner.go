@@ -1,0 +1,50 @@
+package standalone
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
+)
+
+// Info tells where everything is.
+type Info struct {
+	APIHost  string // http://127.0.0.1:PORT
+	Data     string
+	Kafka    string
+	Database couchdb.Config // secret: it holds the password
+	Runtime  string         // docker or process
+	Why      string         // why that one
+	GPUs     int
+}
+
+// Banner tells a person what is running and what to type next.
+func (s *Standalone) Banner(w io.Writer) {
+	i := s.info
+	fmt.Fprintf(w, "OpenWhisk is ready at %s\n", i.APIHost)
+	fmt.Fprintf(w, "  actions run as  %s (%s)\n", i.Runtime, i.Why)
+	switch {
+	case i.GPUs > 0:
+		fmt.Fprintf(w, "  GPUs            %d simulated, %s each\n", i.GPUs, orDefault(s.opts.GPUMemory, "16 GiB"))
+	default:
+		fmt.Fprintf(w, "  GPUs            none (--gpus N simulates some)\n")
+	}
+	fmt.Fprintf(w, "  data            %s\n", i.Data)
+	fmt.Fprintf(w, "  Kafka           %s%s\n", i.Kafka, embedded(s.opts.Kafka))
+	fmt.Fprintf(w, "  database        %s%s\n", i.Database.URL, embedded(s.opts.CouchDB))
+	fmt.Fprintf(w, "\nwsk property set --apihost %s --auth %s\n", i.APIHost, Guest().AuthKey())
+}
+
+func embedded(elsewhere string) string {
+	if elsewhere == "" {
+		return " (embedded)"
+	}
+	return ""
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

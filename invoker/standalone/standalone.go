@@ -1,0 +1,355 @@
+// Package standalone is a whole OpenWhisk in one process, for development: the
+// REST door that wsk and the client libraries talk to, a small controller, an
+// embedded Kafka broker, an embedded database, and the invoker itself, started
+// with the very environment that an operator would give it in production.
+//
+// The rooms below it do the work: rest, controller, catalog with entity and
+// couchdb, broker and store. This package only wires them and decides
+// addresses. It is not meant for users who do not trust each other: there is
+// one machine, no throttling and, with the process runtime, no isolation.
+//
+// Its own goroutines are two HTTP servers; Stop ends them and, in reverse
+// order of starting, everything else.
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/controller"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/rest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/store"
+)
+
+// StartInvoker starts an invoker with an environment ("NAME=value" each) and
+// the arguments of its command line. It returns when the invoker is starting;
+// wait returns when it has ended, which it does, drained, after ctx.
+type StartInvoker func(ctx context.Context, environ, args []string) (wait func() error, err error)
+
+// Options is what a standalone OpenWhisk is made of. The zero value of a field
+// means the default that its comment names.
+type Options struct {
+	Port    int    // of the REST door; 0: any free one
+	Data    string // directory of everything that survives; required
+	Runtime string // docker, process or auto; empty: auto
+
+	GPUs      int    // simulated devices
+	GPUMemory string // of each, such as "16 GiB"; empty: the invoker's default
+	Policy    string // of the scheduler; empty: the invoker's default
+	Memory    string // for all action containers, such as "2048m"; empty: 2048m
+
+	Kafka    string // host:port of brokers elsewhere; empty: the embedded one
+	CouchDB  string // URL with user and password; empty: the embedded store
+	Docker   string // address of the Docker Engine; empty: its usual socket
+	DBPrefix string // of the databases' names; empty: whisk_local_
+
+	Namespaces []Namespace // besides guest
+	Manifest   []byte      // runtimes manifest; nil: the one for our own proxies
+	Extra      []string    // further environment of the invoker, NAME=value
+
+	Version string
+	Invoker StartInvoker
+	Log     *slog.Logger
+}
+
+// Namespace is somebody who may use the door.
+type Namespace struct{ Name, UUID, Key string }
+
+// Guest is the namespace that every development installation of OpenWhisk has,
+// with the key that everybody knows.
+func Guest() Namespace {
+	return Namespace{
+		Name: "guest", UUID: "23bc46b1-71f6-4ed5-8c54-816aa4f8c502",
+		Key: "123zO3xZCLrMN6v2BKK1dXYFpXlPkccOFqm12CdAsMgRU4VrNZ9lyGVCGuMDGIwP",
+	}
+}
+
+// AuthKey is what wsk takes after --auth.
+func (n Namespace) AuthKey() string { return n.UUID + ":" + n.Key }
+
+// Standalone is a running installation.
+type Standalone struct {
+	opts    Options
+	log     *slog.Logger
+	info    Info
+	closers []closer // in the order of opening
+
+	door       *http.Server
+	controller *controller.Controller
+	endInvoker context.CancelFunc
+	waiting    func() error
+	ended      chan error // gets the invoker's end
+}
+
+// closer is something that is open, and what to call it in a complaint.
+type closer struct {
+	name  string
+	close func(context.Context) error
+}
+
+// Start brings everything up. On an error nothing is left running. The context
+// bounds the start only.
+func Start(ctx context.Context, o Options) (*Standalone, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Standalone{opts: o, log: o.Log, ended: make(chan error, 1)}
+	s.info = Info{Data: o.Data, GPUs: o.GPUs}
+	if err := s.start(ctx); err != nil {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return nil, errors.Join(err, s.Stop(stop))
+	}
+	return s, nil
+}
+
+func (s *Standalone) start(ctx context.Context) error {
+	manifestText := s.opts.Manifest
+	if manifestText == nil {
+		manifestText = defaultManifest()
+	}
+	manifest, err := activation.ParseManifest(manifestText, activation.ManifestOptions{})
+	if err != nil {
+		return err
+	}
+	if s.info.Runtime, s.info.Why, err = chooseRuntime(ctx, s.opts.Runtime, s.opts.Docker, manifest); err != nil {
+		return err
+	}
+	if err := s.openDatabase(ctx); err != nil {
+		return err
+	}
+	bus, err := s.openBus()
+	if err != nil {
+		return err
+	}
+	db := couchdb.New(s.info.Database)
+	s.onStop("database client", func(context.Context) error { db.Close(); return nil })
+	cat := catalog.New(db, manifest)
+	kind, code, err := healthTest(s.info.Runtime, manifest)
+	if err != nil {
+		return err
+	}
+	s.controller = controller.New(controller.Config{
+		ID: "0", Bus: bus, Catalog: cat, HealthKind: kind, HealthCode: code, Log: s.log,
+	})
+	s.onStop("controller", func(ctx context.Context) error { s.controller.Close(ctx); return nil })
+	if err := s.controller.Start(ctx); err != nil {
+		return err
+	}
+	if err := s.openDoor(cat, manifest); err != nil {
+		return err
+	}
+	return s.startInvoker(string(manifestText))
+}
+
+func (s *Standalone) onStop(name string, close func(context.Context) error) {
+	s.closers = append(s.closers, closer{name, close})
+}
+
+// openDatabase makes the embedded store unless there is a database elsewhere,
+// and what is missing of a deployment in either.
+func (s *Standalone) openDatabase(ctx context.Context) error {
+	prefix := s.opts.DBPrefix
+	if prefix == "" {
+		prefix = "whisk_local_"
+	}
+	names := couchdb.Names{Whisks: prefix + "whisks", Activations: prefix + "activations", Subjects: prefix + "subjects"}
+	var err error
+	if s.opts.CouchDB != "" {
+		s.info.Database, err = parseCouchDB(s.opts.CouchDB)
+	} else {
+		s.info.Database, err = s.openStore()
+	}
+	if err != nil {
+		return err
+	}
+	s.info.Database.Names = names
+	c := couchdb.New(s.info.Database)
+	defer c.Close()
+	return c.Deploy(ctx, subjects(append([]Namespace{Guest()}, s.opts.Namespaces...)))
+}
+
+func subjects(namespaces []Namespace) []couchdb.Subject {
+	var all []couchdb.Subject
+	for _, n := range namespaces {
+		all = append(all, couchdb.Subject{Name: n.Name, Namespaces: []couchdb.IdentityRow{
+			{Namespace: n.Name, UUID: n.UUID, Key: n.Key},
+		}})
+	}
+	return all
+}
+
+// openStore serves the embedded store on a free port of the loopback
+// interface, guarded by a password that only the owner of the data directory
+// can read.
+func (s *Standalone) openStore() (couchdb.Config, error) {
+	password, err := secret(filepath.Join(s.opts.Data, "store.password"))
+	if err != nil {
+		return couchdb.Config{}, err
+	}
+	const user = "standalone"
+	st, err := store.Open(store.Config{
+		Path: filepath.Join(s.opts.Data, "store.db"), User: user, Password: password, Log: s.log,
+	})
+	if err != nil {
+		return couchdb.Config{}, err
+	}
+	s.onStop("store", func(context.Context) error { return st.Close() })
+	addr, _, err := s.serve("store server", 0, st)
+	if err != nil {
+		return couchdb.Config{}, err
+	}
+	return couchdb.Config{URL: "http://" + addr, User: user, Password: password}, nil
+}
+
+// serve answers HTTP on a port of the loopback interface until Stop.
+func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, server *http.Server, err error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return "", nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	server = &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("server ended", "server", name, "err", err)
+		}
+	}()
+	s.onStop(name, func(ctx context.Context) error {
+		err := server.Shutdown(ctx)
+		if err != nil { // time is up: cut the rest off
+			_ = server.Close()
+		}
+		<-done
+		return err
+	})
+	return ln.Addr().String(), server, nil
+}
+
+func (s *Standalone) openBus() (*broker.Bus, error) {
+	s.info.Kafka = s.opts.Kafka
+	if s.info.Kafka == "" {
+		b, err := broker.Start(filepath.Join(s.opts.Data, "kafka"), 0, s.log)
+		if err != nil {
+			return nil, err
+		}
+		s.onStop("broker", func(context.Context) error { b.Close(); return nil })
+		s.info.Kafka = b.Addr()
+	}
+	bus, err := broker.Dial(splitList(s.info.Kafka), s.log)
+	if err != nil {
+		return nil, err
+	}
+	s.onStop("bus", func(context.Context) error { bus.Close(); return nil })
+	return bus, nil
+}
+
+func (s *Standalone) openDoor(cat *catalog.Catalog, m *activation.Manifest) error {
+	door := rest.New(rest.Config{
+		Controller: s.controller, Catalog: cat, Manifest: m, Bounds: activation.DefaultBounds(),
+		Build: s.opts.Version, Log: s.log,
+	})
+	addr, server, err := s.serve("door", s.opts.Port, door)
+	if err != nil {
+		return err
+	}
+	s.door = server
+	s.info.APIHost = "http://" + addr
+	return nil
+}
+
+func (s *Standalone) startInvoker(manifest string) error {
+	if s.opts.Invoker == nil {
+		return nil // somebody else's invoker serves the topics
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	env, err := s.environment(manifest)
+	if err != nil {
+		cancel()
+		return err
+	}
+	wait, err := s.opts.Invoker(ctx, env, []string{"--id", "0", "--uniqueName", "standalone"})
+	if err != nil {
+		cancel()
+		return fmt.Errorf("start invoker: %w", err)
+	}
+	go func() { s.ended <- wait() }()
+	// It stops before the controller, whose acks would have nobody to go to,
+	// but after the door, whose callers still wait for results: see Stop.
+	s.endInvoker = cancel
+	return nil
+}
+
+// Info tells where everything is.
+func (s *Standalone) Info() Info { return s.info }
+
+// WaitReady returns when an invoker is healthy, or when there is no hope.
+func (s *Standalone) WaitReady(ctx context.Context) error {
+	healthy := make(chan error, 1)
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { healthy <- s.controller.WaitHealthy(wait) }()
+	select {
+	case err := <-healthy:
+		return err
+	case err := <-s.ended:
+		s.ended <- err // for Ended and Stop
+		return fmt.Errorf("the invoker ended before it was ready: %w", orEnded(err))
+	}
+}
+
+var errEnded = errors.New("it gave no reason")
+
+func orEnded(err error) error {
+	if err == nil {
+		return errEnded
+	}
+	return err
+}
+
+// Ended delivers the invoker's end once, if it ends by itself.
+func (s *Standalone) Ended() <-chan error { return s.ended }
+
+// Stop ends everything in order: the door takes nothing new and answers what
+// it has, the invoker drains, then the rest closes. When the context ends it
+// stops waiting at each step.
+func (s *Standalone) Stop(ctx context.Context) error {
+	var errs []error
+	if s.door != nil {
+		if err := s.door.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("drain door: %w", err))
+		}
+	}
+	if s.endInvoker != nil {
+		s.endInvoker()
+		select {
+		case err := <-s.ended:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("drain invoker: %w", ctx.Err()))
+		}
+	}
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		if err := s.closers[i].close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", s.closers[i].name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
