@@ -1,0 +1,81 @@
+package runtimes_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// docker runs the docker command, which finds its daemon by itself.
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("docker", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("docker %s: %v: %s", args[0], err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func needDocker(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Run(); err != nil {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatalf("no Docker daemon answers: %v", err)
+		}
+		t.Skipf("no Docker daemon answers: %v", err)
+	}
+}
+
+// TestImages builds the images from this machine's interpreters and runs an
+// action in a container of each, with the limits of an invoker.
+func TestImages(t *testing.T) {
+	needDocker(t)
+	tag := "test-" + strconv.Itoa(os.Getpid())
+	for _, d := range dialects {
+		image := map[runtimes.Family]string{runtimes.Python: "python3", runtimes.NodeJS: "nodejs",
+			runtimes.Native: "native"}[d.family]
+		t.Run(image, func(t *testing.T) {
+			if programs := findPrograms(); d.family == runtimes.NodeJS && programs.NodeJS == nil {
+				t.Skip("no node on PATH to build an image from")
+			}
+			build := exec.Command("./build.sh", image)
+			build.Env = append(os.Environ(), "TAG="+tag)
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("build: %v: %s", err, out)
+			}
+			name := "gpuwhisk/action-" + image + ":" + tag
+			t.Cleanup(func() { docker(t, "rmi", "-f", name) })
+			runInImage(t, d, name)
+		})
+	}
+}
+
+func runInImage(t *testing.T, d dialect, image string) {
+	id := docker(t, "run", "-d", "--memory", "256m", "--memory-swap", "256m", "--pids-limit", "1024",
+		"--cap-drop", "ALL", "--security-opt", "no-new-privileges", "-e", "__OW_API_HOST=h", image)
+	t.Cleanup(func() { docker(t, "rm", "-f", id) })
+	addr := docker(t, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", id) + ":8080"
+	c := proxy.New(addr, 1)
+	defer c.Close()
+	limit := proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}
+	if x := c.Init(t.Context(), []byte(initBody(d.echo, "main", false, nil)), time.Minute, limit); !x.OK() {
+		t.Fatalf("init: %v %v %d %s; it said %s", x.Failure, x.Err, x.Status, x.Body, docker(t, "logs", id))
+	}
+	x := c.Run(t.Context(), []byte(runBody(`{"k":"v"}`)), time.Minute, limit)
+	if r := proxy.RunOutcome(x, time.Minute, false); string(r.Result) != `{"got":{"k":"v"}}` {
+		t.Errorf("run: %v %v %s", x.Failure, x.Err, x.Body)
+	}
+	logs := docker(t, "logs", id) // both streams
+	if strings.Count(logs, runtimes.Sentinel) != 2 || !strings.Contains(logs, "hello") || !strings.Contains(logs, "oops") {
+		t.Errorf("logs %q", logs)
+	}
+}
