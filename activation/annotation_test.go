@@ -1,0 +1,104 @@
+package activation
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestProvidesAPIKey(t *testing.T) {
+	for value, want := range map[string]bool{
+		"true": true, "1": true, "0.5": true, `"x"`: true, "[]": true, "{}": true, "-1": true,
+		"false": false, "0": false, "0.0": false, "0e5": false, `""`: false, "null": false,
+	} {
+		a := Annotations{{"provide-api-key", json.RawMessage(value)}}
+		if a.ProvidesAPIKey() != want {
+			t.Errorf("%s: want %v", value, want)
+		}
+	}
+	if !(Annotations{}).ProvidesAPIKey() {
+		t.Error("missing means yes")
+	}
+	twice := Annotations{{"provide-api-key", json.RawMessage("false")}, {"provide-api-key", json.RawMessage("true")}}
+	if !twice.ProvidesAPIKey() {
+		t.Error("the last of two counts")
+	}
+}
+
+func TestGPUAnnotation(t *testing.T) {
+	for value, want := range map[string]GPURequest{
+		"true": {Weight: 1, Shim: ShimManaged},
+		"{}":   {Weight: 1, Shim: ShimManaged},
+		`{"memory":"4 GB","weight":2.5,"shim":"off","concurrency":3}`: {Memory: 4 * GB, Weight: 2.5, Shim: ShimOff, Concurrency: 3},
+	} {
+		got, err := (Annotations{{GPUAnnotation, json.RawMessage(value)}}).GPU()
+		if err != nil || got == nil || *got != want {
+			t.Errorf("%s: %+v, %v", value, got, err)
+		}
+	}
+	for _, none := range []Annotations{nil, {{GPUAnnotation, json.RawMessage("false")}}} {
+		if got, err := none.GPU(); got != nil || err != nil {
+			t.Errorf("%v: %v, %v", none, got, err)
+		}
+	}
+}
+
+func TestMalformedGPUAnnotation(t *testing.T) {
+	for _, c := range []struct{ value, want string }{
+		{`1`, "annotation gpu: given 1, allowed is true, false, or an object with the keys memory, weight, shim, concurrency"},
+		{`null`, "annotation gpu: given null, allowed is"},
+		{`"yes"`, `annotation gpu: given "yes", allowed is`},
+		{`{"memory":4}`, `annotation gpu: key memory: given 4, allowed is a size above zero such as "4 GB"`},
+		{`{"memory":"0 B"}`, `annotation gpu: key memory: given "0 B", allowed`},
+		{`{"weight":0}`, "annotation gpu: key weight: given 0, allowed is a number above 0, at most 1000"},
+		{`{"weight":"2"}`, `annotation gpu: key weight: given "2", allowed`},
+		{`{"weight":1e400}`, "annotation gpu: key weight: given 1e400, allowed"},
+		{`{"shim":"maybe"}`, `annotation gpu: key shim: given "maybe", allowed is managed, count, off`},
+		{`{"concurrency":1.5}`, "annotation gpu: key concurrency: given 1.5, allowed is a whole number from 1 to 500"},
+		{`{"concurrency":0}`, "annotation gpu: key concurrency: given 0, allowed"},
+		{`{"cores":1}`, `annotation gpu: key "cores": given 1, allowed is only the keys memory, weight, shim, concurrency`},
+		{`{"shim":"` + strings.Repeat("x", 500) + `"}`, "xxx..., allowed is managed"},
+	} {
+		_, err := (Annotations{{GPUAnnotation, json.RawMessage(c.value)}}).GPU()
+		var bad *GPUError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.value, err)
+		}
+	}
+}
+
+func TestGPURun(t *testing.T) {
+	a := GPURun{Device: "0 (simulated)", Start: "host-warm", QueueTime: 1, PrefetchTime: 2, GPUTime: 3, Memory: 4}.Annotation()
+	want := `{"device":"0 (simulated)","gpuTime":3,"memory":4,"prefetchTime":2,"queueTime":1,"start":"host-warm"}`
+	if a.Key != "gpu" || string(a.Value) != want {
+		t.Errorf("%s: %s", a.Key, a.Value)
+	}
+}
+
+func TestUserDefinedStatusCode(t *testing.T) {
+	for result, want := range map[string]int{
+		`{"statusCode":201}`: 201, `{"statusCode":201.9}`: 201, `{"statusCode":"404"}`: 404, `{"statusCode":"x"}`: 400,
+		`{"statusCode":"-1"}`: 400, `{"statusCode":null}`: 400, `{"statusCode":1e99}`: 400, `{"error":{"statusCode":404}}`: 404,
+		`{"error":{"statusCode":404},"statusCode":200}`: 404, `{"error":"x","statusCode":200}`: 200,
+		`{"error":"statusCode"}`: 0, `{}`: 0, `[{"statusCode":1}]`: 0, `"statusCode"`: 0,
+	} {
+		got := userStatus(json.RawMessage(result))
+		if want == 0 && got != nil || want != 0 && (got == nil || *got != want) {
+			t.Errorf("%s: want %d", result, want)
+		}
+	}
+}
+
+func TestEventNeedsPathAndKind(t *testing.T) {
+	r := &Record{Response: Response{StatusCode: 3}}
+	r.Annotations.AddText("path", "guest/a")
+	if _, ok := NewEvent(r, "invoker0", "u", 1); ok {
+		t.Error("made an event without a kind")
+	}
+	r.Annotations.AddText("kind", "unknown")
+	e, ok := NewEvent(r, "invoker0", "u", 1)
+	if !ok || e.Body.MemoryMB != 0 || e.Body.WaitTime != 0 || e.Body.Size != nil {
+		t.Errorf("%+v", e)
+	}
+}

@@ -1,0 +1,153 @@
+package activation
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestNumbers lists what java.math.BigDecimal prints.
+func TestNumbers(t *testing.T) {
+	for in, want := range map[string]string{
+		"0": "0", "-0": "0", "0.0": "0.0", "-0.0": "0.0", "-0.00": "0.00", "1": "1", "-1": "-1", "10": "10", "100": "100",
+		"1.0": "1.0", "1.50": "1.50", "-1.5": "-1.5", "1e3": "1E+3", "1E3": "1E+3", "1e+3": "1E+3", "12e3": "1.2E+4", "1.2e3": "1.2E+3",
+		"1.25e1": "12.5", "1.25e2": "125", "1e0": "1", "1e-1": "0.1", "1e-6": "0.000001", "1e-7": "1E-7", "12e-8": "1.2E-7",
+		"0.0000001": "1E-7", "0.000001": "0.000001", "0.1e-2": "0.001", "1e400": "1E+400", "1e10": "1E+10", "0e5": "0E+5", "0e-8": "0E-8",
+		"0.0000000": "0E-7", "-12.5e-20": "-1.25E-19", "12345678901234567890.123456789": "12345678901234567890.123456789",
+		"1e2147483647": "1E+2147483647",
+	} {
+		got, err := Canonical([]byte(in))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", in, got, err, want)
+		}
+	}
+	for _, bad := range []string{"01", "1.", ".5", "+1", "1e", "1e+", "-", "0x1", "NaN", "1e99999999999", "1e3000000000", strings.Repeat("1", 101)} {
+		if got, err := Canonical([]byte(bad)); err == nil {
+			t.Errorf("took %s as %s", bad, got)
+		}
+	}
+	if _, err := Canonical([]byte(strings.Repeat("1", 100))); err != nil {
+		t.Errorf("100 digits: %v", err)
+	}
+}
+
+func TestCanonical(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{" { \"b\" : 1 , \"a\" : [ true , null , \"x\" ] } ", `{"a":[true,null,"x"],"b":1}`},
+		{`{"b":1,"a":2,"b":3}`, `{"a":2,"b":3}`},
+		{`{"a":1,"a":2}`, `{"a":2}`},
+		{`{"b":{"d":1,"c":2},"a":{}}`, `{"a":{},"b":{"c":2,"d":1}}`},
+		{`"\u0041\/\n\u0001\u001f\u007f<&>"`, `"A/\n\u0001\u001f` + "\x7f" + `<&>"`},
+		{`"\ud83d\ude00"`, `"😀"`},
+		{`"\ud83d"`, `"?"`}, {`"\ude00x"`, `"?x"`}, {`"\ud83d\u0041"`, `"?A"`},
+		{"\"\u2028\"", "\"\u2028\""},
+		{"\"a\xffb\"", "\"a\uFFFDb\""},
+		// UTF-16 order: a surrogate sorts below U+FFFD.
+		{"{\"\uFFFD\":1,\"😀\":2,\"z\":3}", "{\"z\":3,\"😀\":2,\"\uFFFD\":1}"},
+		{"[]", "[]"}, {"{}", "{}"}, {" [ ] ", "[]"}, {`""`, `""`},
+	} {
+		got, err := Canonical([]byte(c.in))
+		if err != nil || string(got) != c.want {
+			t.Errorf("%q: %q, %v, want %q", c.in, got, err, c.want)
+		}
+	}
+}
+
+func TestParserRefuses(t *testing.T) {
+	for _, bad := range []string{
+		"", " ", "{", "[", `"`, `{"a"}`, `{"a":}`, `{"a":1,}`, "[1,]", "[1 2]", `{"a":1 "b":2}`, `{a:1}`, "{1:2}", "tru", "nul", "truex", "1 2",
+		"\"a\nb\"", "\"\x00\"", `"\x41"`, `"\u12"`, `"\u12g4"`, `"\`, "\uFEFF1", "//", "'a'", "]", "}", ",",
+	} {
+		if got, err := Canonical([]byte(bad)); err == nil {
+			t.Errorf("took %q as %q", bad, got)
+		}
+	}
+}
+
+// TestDepth: a value may lie below 999 others, which is the original's bound.
+func TestDepth(t *testing.T) {
+	nest := func(open, middle, closing string, n int) []byte {
+		return []byte(strings.Repeat(open, n) + middle + strings.Repeat(closing, n))
+	}
+	for _, c := range []struct {
+		name string
+		in   []byte
+		ok   bool
+	}{
+		{"arrays", nest("[", "", "]", 1000), true},
+		{"too many arrays", nest("[", "", "]", 1001), false},
+		{"a number in arrays", nest("[", "1", "]", 999), true},
+		{"a number too deep", nest("[", "1", "]", 1000), false},
+		{"objects", nest(`{"a":`, "1", "}", 999), true},
+		{"too many objects", nest(`{"a":`, "1", "}", 1000), false},
+	} {
+		_, err := Canonical(c.in)
+		p := newParser(c.in)
+		p.skip()
+		if (err == nil) != c.ok || (p.end() == nil) != c.ok {
+			t.Errorf("%s: %v, %v", c.name, err, p.err)
+		}
+	}
+	if _, err := Canonical([]byte(strings.Repeat("[", 1<<20))); err == nil {
+		t.Error("took a tower of brackets")
+	}
+}
+
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		`"a\nb"`: "a\nb", "null": "", "true": "true", "1e3": "1E+3", `{"b":1,"a":[1.0]}`: `{"a":[1.0],"b":1}`, "[ ]": "[]", `""`: "",
+	} {
+		if got, err := Text(json.RawMessage(in)); err != nil || got != want {
+			t.Errorf("%s: %q, %v", in, got, err)
+		}
+	}
+	if _, err := Text(json.RawMessage("{")); err == nil {
+		t.Error("took half an object")
+	}
+}
+
+func TestQuoteHuge(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":1E+400,"b":[1E+3,-1E+309],"c":"1E+400"}`: `{"a":"1E+400","b":[1E+3,"-1E+309"],"c":"1E+400"}`,
+		`{"a":1E-400}`: `{"a":1E-400}`,
+		`1E+400`:       `"1E+400"`,
+		`{"e":1}`:      `{"e":1}`,
+	} {
+		if got := string(quoteHuge(json.RawMessage(in))); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestAppendString(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\"\\/\b\f\n\r\t\x00\x1f\x7f<>&é😀\u2028": `"a\"\\/\b\f\n\r\t\u0000\u001f` + "\x7f<>&é😀\u2028\"",
+		"\xff\xfea\xf0\x9f":                       "\"\uFFFD\uFFFDa\uFFFD\uFFFD\"",
+		"":                                        `""`,
+	} {
+		if got := string(AppendString(nil, in)); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestIntegers(t *testing.T) {
+	for in, want := range map[string]int64{"5": 5, "-5": -5, "5.9": 5, "-5.9": -5, "1e3": 1000, "0.1": 0, "1.5e1": 15, "9223372036854775807": 9223372036854775807, "0e999999": 0} {
+		p := newParser([]byte(in))
+		if got := p.integer(); p.end() != nil && in != "0e999999" || got != want {
+			t.Errorf("%s: %d, %v", in, got, p.err)
+		}
+	}
+	for _, bad := range []string{"1e400", "9223372036854775808", `"5"`, "1e999999999", "true"} {
+		p := newParser([]byte(bad))
+		if got := p.integer(); p.err == nil {
+			t.Errorf("took %s as %d", bad, got)
+		}
+	}
+	for in, ok := range map[string]bool{"5": true, "5.0": true, "5e1": true, "5.5": false, "99999999999": false} {
+		p := newParser([]byte(in))
+		if p.wholeInt(); (p.err == nil) != ok {
+			t.Errorf("whole %s: %v", in, p.err)
+		}
+	}
+}

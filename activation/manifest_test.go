@@ -1,0 +1,134 @@
+package activation
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestManifest(t *testing.T) {
+	m := manifest(t)
+	if n := len(m.Runtimes()); n != 5 {
+		t.Fatalf("%d runtimes", n)
+	}
+	for kind, want := range map[string]string{
+		"nodejs:20": "nodejs:20", "nodejs:default": "nodejs:20", " NodeJS:18 ": "nodejs:18", "python:default": "python:3.11",
+		"cobol:60": "", "cobol:default": "", "default": "", "": "",
+	} {
+		r, ok := m.Runtime(kind)
+		if r.Kind != want || ok != (want != "") {
+			t.Errorf("kind %q: %q", kind, r.Kind)
+		}
+	}
+	node, _ := m.Runtime("nodejs:20")
+	cell := node.StemCells[0]
+	if cell.Count != 2 || cell.Memory != 256*MB || *cell.Reactive != (Reactive{1, 4, 2 * time.Minute, 1, 1}) {
+		t.Errorf("stem cell %+v %+v", cell, cell.Reactive)
+	}
+	java, _ := m.Runtime("java:8")
+	if java.SentinelledLogs || !java.RequireMain || !node.SentinelledLogs || !node.Attached {
+		t.Errorf("flags %+v", java)
+	}
+}
+
+func TestManifestRefuses(t *testing.T) {
+	image := `"image":{"name":"i"}`
+	entry := func(more string) string { return `{"runtimes":{"f":[{"kind":"k:1",` + image + more + `}]}}` }
+	for name, text := range map[string]string{
+		"no json":           `{`,
+		"no default":        `{"runtimes":{"f":[{"kind":"k:1",` + image + `},{"kind":"k:2",` + image + `}]}}`,
+		"two defaults":      `{"runtimes":{"f":[{"kind":"k:1","default":true,` + image + `},{"kind":"k:2","default":true,` + image + `}]}}`,
+		"no kind":           `{"runtimes":{"f":[{` + image + `}]}}`,
+		"no image":          `{"runtimes":{"f":[{"kind":"k:1"}]}}`,
+		"no image name":     `{"runtimes":{"f":[{"kind":"k:1","image":{"tag":"x"}}]}}`,
+		"no cells":          entry(`,"stemCells":[{"initialCount":0,"memory":"1 MB"}]`),
+		"no memory":         entry(`,"stemCells":[{"initialCount":1}]`),
+		"bad memory":        entry(`,"stemCells":[{"initialCount":1,"memory":"lots"}]`),
+		"bad ttl":           entry(`,"stemCells":[{"count":1,"memory":"1 MB","reactive":{"minCount":0,"maxCount":1,"ttl":"soon","threshold":1,"increment":1}}]`),
+		"increment too big": entry(`,"stemCells":[{"count":1,"memory":"1 MB","reactive":{"minCount":0,"maxCount":1,"ttl":"1 s","threshold":1,"increment":2}}]`),
+	} {
+		if _, err := ParseManifest([]byte(text), ManifestOptions{}); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := ParseManifest([]byte(entry(`,"stemCells":[{"count":1,"memory":"1 MB"}],"deprecated":null`)), ManifestOptions{}); err != nil {
+		t.Errorf("legacy count: %v", err)
+	}
+}
+
+func TestImages(t *testing.T) {
+	for s, want := range map[string]Image{
+		"name":                              {Name: "name"},
+		"name:1":                            {Name: "name", Tag: "1"},
+		"openwhisk/dockerskeleton":          {Prefix: "openwhisk", Name: "dockerskeleton"},
+		"a/b/name:T_1.x-y":                  {Prefix: "a/b", Name: "name", Tag: "T_1.x-y"},
+		"127.0.0.1:1/none/does-not-exist:9": {Registry: "127.0.0.1:1", Prefix: "none", Name: "does-not-exist", Tag: "9"},
+		"reg.example.com/name":              {Registry: "reg.example.com", Name: "name"},
+		"localhost/name":                    {Prefix: "localhost", Name: "name"},
+		"localhost:5000/name":               {Registry: "localhost:5000", Name: "name"},
+		"n@sha256:0123456789abcdef0123456789abcdef": {Name: "n", Digest: "sha256:0123456789abcdef0123456789abcdef"},
+	} {
+		got, err := ParseImage(s)
+		if err != nil || got != want || got.String() != s {
+			t.Errorf("%q: %+v, %v", s, got, err)
+		}
+	}
+	for _, bad := range []string{"", "/", "Name", "a//b", "name:", "name: x", "-name", "name-", "a b", "host:x/name", "n@", "n@sha256:12", "n:" + strings.Repeat("t", 129)} {
+		if got, err := ParseImage(bad); err == nil {
+			t.Errorf("took %q as %+v", bad, got)
+		}
+	}
+}
+
+func TestImageReference(t *testing.T) {
+	plain := Image{Prefix: "p", Name: "n", Tag: "t"}
+	own := Image{Registry: "own:1", Name: "n"}
+	for _, c := range []struct {
+		image          Image
+		registry, want string
+	}{
+		{plain, "", "p/n:t"}, {plain, "reg", "reg/p/n:t"}, {plain, "reg/", "reg/p/n:t"}, {own, "reg", "own:1/n"}, {own, "", "own:1/n"},
+	} {
+		if got := c.image.Reference(c.registry); got != c.want {
+			t.Errorf("%+v at %q: %q", c.image, c.registry, got)
+		}
+	}
+	if !(Image{Name: "n"}).Same(Image{Name: "n", Tag: "latest"}) || (Image{Name: "n"}).Same(Image{Name: "n", Tag: "1"}) || plain.Same(own) {
+		t.Error("equality")
+	}
+}
+
+func TestNativeImages(t *testing.T) {
+	m := manifest(t)
+	for image, want := range map[string]bool{"openwhisk/dockerskeleton:nightly": true, "openwhisk/dockerskeleton": false, "whisk/mine": false} {
+		i, _ := ParseImage(image)
+		if m.Native(i) != want {
+			t.Errorf("%s: want %v", image, want)
+		}
+	}
+	m, err := ParseManifest([]byte(`{}`), ManifestOptions{BypassPull: true, LocalPrefix: "whisk", UserImagesRegistry: "u", RuntimesRegistry: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, _ := ParseImage("whisk/mine")
+	bare, _ := ParseImage("mine")
+	if !m.Native(local) || m.Native(bare) {
+		t.Error("local prefix")
+	}
+	if m.UserReference(bare) != "u/mine" || m.ManagedReference(bare) != "r/mine" {
+		t.Error("registries")
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	for s, want := range map[string]time.Duration{"2 minutes": 2 * time.Minute, "10s": 10 * time.Second, "1 d": 24 * time.Hour, "5 ms": 5 * time.Millisecond, "0 h": 0} {
+		if got, err := ParseDuration(s); err != nil || got != want {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+	for _, bad := range []string{"", "5", "minutes", "-1 s", "1 fortnight", "999999999 days"} {
+		if got, err := ParseDuration(bad); err == nil {
+			t.Errorf("took %q as %v", bad, got)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package activation
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// oneMessage is a captured message with every part that is usual.
+func oneMessage(t testing.TB) string {
+	t.Helper()
+	for _, c := range capturedRecords(t) {
+		if c.scenario == "package-binding" && c.Topic == "invoker0" {
+			return c.Value
+		}
+	}
+	t.Fatal("no message")
+	return ""
+}
+
+// TestMessageNeedsEveryField takes each member away in turn.
+func TestMessageNeedsEveryField(t *testing.T) {
+	whole := oneMessage(t)
+	for path, required := range map[string]bool{
+		"transid": true, "action": true, "revision": true, "user": true, "activationId": true,
+		"rootControllerIndex": true, "blocking": true, "initArgs": true, "lockedArgs": true,
+		"content":     false,
+		"action.path": true, "action.name": true, "action.version": false, "action.binding": false,
+		"user.subject": true, "user.namespace": true, "user.authkey": true, "user.rights": true, "user.limits": true,
+		"user.namespace.name": true, "user.namespace.uuid": true,
+		"rootControllerIndex.asString": true, "rootControllerIndex.instanceType": false,
+	} {
+		_, err := DecodeMessage(without(t, whole, path))
+		if (err != nil) != required {
+			t.Errorf("without %s: %v", path, err)
+		}
+	}
+}
+
+// without removes the member at a path.
+func without(t *testing.T, doc, path string) []byte {
+	t.Helper()
+	var root map[string]any
+	if err := json.Unmarshal([]byte(doc), &root); err != nil {
+		t.Fatal(err)
+	}
+	at := root
+	keys := strings.Split(path, ".")
+	for _, k := range keys[:len(keys)-1] {
+		at = at[k].(map[string]any)
+	}
+	delete(at, keys[len(keys)-1])
+	out, err := json.Marshal(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestMessageStrictness(t *testing.T) {
+	whole := oneMessage(t)
+	for _, c := range []struct {
+		name, old, new string
+		ok             bool
+	}{
+		{"null revision", `"revision":"1-4108059ba300aaf942f14a65dde3c088"`, `"revision":null`, true},
+		{"null content", `"content":{`, `"content":null,"x":{`, true},
+		{"array content", `"content":{`, `"content":[1,2],"x":{`, true},
+		{"null cause", `"blocking":true`, `"blocking":true,"cause":null`, true},
+		{"lower-case rights", `"READ","PUT"`, `"read","Put"`, true},
+		{"trace context", `"blocking":true`, `"blocking":true,"traceContext":{"a":"b"}`, true},
+		{"action as text", `"action":{`, `"action":"guest/pkg/name","x":{`, true},
+		{"white space", `{"action"`, "\t{ \r\n\"action\"", true},
+		{"number for a flag", `"blocking":true`, `"blocking":1`, false},
+		{"number for a revision", `"revision":"1-4108059ba300aaf942f14a65dde3c088"`, `"revision":1`, false},
+		{"short id", `"activationId":"dc`, `"activationId":"d`, false},
+		{"upper-case id", `"activationId":"dc`, `"activationId":"DC`, false},
+		{"bad cause", `"blocking":true`, `"blocking":true,"cause":"x"`, false},
+		{"unknown right", `"READ"`, `"FLY"`, false},
+		{"short subject", `"subject":"guest"`, `"subject":"gues"`, false},
+		{"bad name", `"name":"inpkg"`, `"name":"in/pkg"`, false},
+		{"bad path", `"path":"guest/pkg"`, `"path":"guest/ pkg"`, false},
+		{"bad version", `"version":"0.0.1"`, `"version":"0.0.0"`, false},
+		{"bad binding", `"binding":"guest/bound"`, `"binding":"/"`, false},
+		{"other instance", `"instanceType":"controller"`, `"instanceType":"invoker"`, false},
+		{"controller id", `"asString":"0"`, `"asString":"a/b"`, false},
+		{"limits are no object", `"limits":{}`, `"limits":[]`, false},
+		{"bad limit", `"limits":{}`, `"limits":{"maxPayloadSize":"1 parsec"}`, false},
+		{"locked to a number", `"lockedArgs":{}`, `"lockedArgs":{"a":1}`, false},
+		{"text after", `"subject":"guest"}}`, `"subject":"guest"}}x`, false},
+		{"array", whole, `[]`, false},
+		{"nothing", whole, ``, false},
+	} {
+		if !strings.Contains(whole, c.old) {
+			t.Fatalf("%s: %q is not in the message", c.name, c.old)
+		}
+		_, err := DecodeMessage([]byte(strings.Replace(whole, c.old, c.new, 1)))
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestDamagedMessages flips and cuts each byte of captured messages: none may
+// make the decoder fail in any way but an error, and an error shows nothing of
+// what is secret.
+func TestDamagedMessages(t *testing.T) {
+	whole := oneMessage(t)
+	for i := range len(whole) {
+		if _, err := DecodeMessage([]byte(whole[:i])); err == nil {
+			t.Errorf("decoded the first %d bytes", i)
+		}
+		for _, flip := range []byte{0x01, 0x80, 0xff} {
+			damaged := []byte(whole)
+			damaged[i] ^= flip
+			_, err := DecodeMessage(damaged)
+			if err != nil && strings.Contains(err.Error(), "123zO3xZCLrMN6v2") {
+				t.Fatalf("key in %v", err)
+			}
+		}
+	}
+}
+
+func TestDecodedMessage(t *testing.T) {
+	m, err := DecodeMessage([]byte(oneMessage(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Action.FQN() != "guest/pkg/inpkg" || m.Action.Binding != "guest/bound" || m.Version() != "0.0.1" ||
+		m.Controller != "0" || !m.Blocking || m.CausedBySequence() || m.User.Subject != "guest" ||
+		m.User.Namespace.Name != "guest" || len(m.User.Rights) != 4 || !m.User.Limits.StoresActivations() {
+		t.Errorf("%+v", m)
+	}
+	key := m.User.AuthKey.Members()
+	if len(key) != 1 || key[0].Key != "api_key" || !strings.HasPrefix(string(key[0].Value), `"23bc46b1-`) {
+		t.Error("auth key")
+	}
+	if s := m.User.AuthKey.String() + m.User.AuthKey.GoString(); strings.Contains(s, "23bc") {
+		t.Error("the key shows when it is printed")
+	}
+}
+
+func TestAuthKeyIsFreeForm(t *testing.T) {
+	custom := `{"token":{"a":[1]},"api_key":"k","token":"last"}`
+	m, err := DecodeMessage([]byte(strings.Replace(oneMessage(t), `"authkey":{`, `"authkey":`+custom+`,"x":{`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m.User.AuthKey.Members()
+	if len(got) != 2 || got[0].Key != "token" || string(got[0].Value) != `"last"` || string(got[1].Value) != `"k"` {
+		t.Errorf("%v", got)
+	}
+	if m.User.AuthKey.Equal(NewAuthKey("k")) || !NewAuthKey("k").Equal(NewAuthKey("k")) {
+		t.Error("equality")
+	}
+}
+
+func TestMessageErrorNamesTheField(t *testing.T) {
+	_, err := DecodeMessage([]byte(strings.Replace(oneMessage(t), `"uuid":"`, `"uuid":5,"x":"`, 1)))
+	if err == nil || !strings.Contains(err.Error(), "user: namespace: uuid:") {
+		t.Errorf("error %v", err)
+	}
+}
