@@ -1,0 +1,101 @@
+package config
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// As the Ansible role starts its invoker, the oddities included.
+func TestAnsibleEnvironment(t *testing.T) {
+	c, err := Load(Input{Args: []string{"--id", "3", "--uniqueName", "3"}, Environ: full(
+		"JAVA_OPTS=-Xmx1g -Dconfig.file=/conf/x.conf", "INVOKER_OPTS=", "PORT=8080", "TZ=UTC", "ZOOKEEPER_HOSTS=zk:2181",
+		"OPENWHISK_ENCODED_CONFIG="+base64.StdEncoding.EncodeToString([]byte("include classpath(\"application.conf\")\n")),
+		"WHISK_API_HOST_PROTO=http", "WHISK_API_HOST_PORT=10001", "WHISK_API_HOST_NAME=172.17.0.1",
+		"CONFIG_whisk_containerPool_userMemory=2048m", "CONFIG_whisk_containerPool_userCpus=", "CONFIG_whisk_docker_containerFactory_useRunc=true",
+		"CONFIG_whisk_invoker_resource_tags= '' ", "CONFIG_whisk_invoker_dedicated_namespaces= 'a, b' ",
+		"CONFIG_whisk_kakfa_topics_invoker_segmentBytes=1", "CONFIG_whisk_kafka_topics_invoker_retentionMs=1000",
+		"CONFIG_whisk_kafka_common_securityProtocol=PLAINTEXT", "CONFIG_whisk_kafka_common_sslTruststoreLocation=/conf/kafka-keystore.jks",
+		"CONFIG_whisk_kafka_common_sslTruststorePassword=openwhisk", "CONFIG_whisk_db_subjectsDdoc=",
+		"CONFIG_whisk_spi_LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.DockerToActivationLogStoreProvider",
+		"CONFIG_whisk_invoker_protocol=https", "CONFIG_whisk_invoker_https_keystorePath=/conf/invoker-openwhisk-keystore.p12",
+		"CONFIG_whisk_invoker_https_keystorePassword=openwhisk", "CONFIG_whisk_invoker_https_keystoreFlavor=PKCS12", "CONFIG_whisk_invoker_https_clientAuth=true",
+		"CONFIG_kamon_statsd_hostname=", "CONFIG_kamon_statsd_port=8125", "CONFIG_logback_log_level=INFO", "METRICS_KAMON=false")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *c.Identity.ID != 3 || c.Identity.UniqueName != "3" || len(c.Identity.Tags) != 0 || !slices.Equal(c.Identity.DedicatedNamespaces, []string{"a", "b"}) {
+		t.Errorf("identity %+v", c.Identity)
+	}
+	if got := c.Runtimes.API.URL(); got != "http://172.17.0.1:10001" {
+		t.Errorf("API at %s", got)
+	}
+	if c.MaxPeek() != 16 {
+		t.Errorf("max peek %d, want 16", c.MaxPeek())
+	}
+	if c.Kafka.TopicConfig["retention.ms"] != "1000" || c.Kafka.TopicConfig["segment.bytes"] != "536870912" {
+		t.Errorf("topic %v", c.Kafka.TopicConfig)
+	}
+	if !c.Admin.TLS.ClientAuth || c.Admin.TLS.KeystorePassword != "openwhisk" {
+		t.Errorf("admin %+v", c.Admin)
+	}
+	ignored := map[string]string{}
+	for _, s := range c.Ignored() {
+		ignored[s.Name] = s.Value
+	}
+	for _, name := range []string{"whisk.kakfa.topics.invoker.segment-bytes", "whisk.docker.container-factory.use-runc", "kamon.statsd.port", "config.file"} {
+		if ignored[name] == "" {
+			t.Errorf("%s is not listed as ignored: %v", name, ignored)
+		}
+	}
+}
+
+// As the chart of Kubernetes does for hosts with Docker.
+func TestKubeEnvironment(t *testing.T) {
+	c, err := Load(Input{Args: []string{"--uniqueName", "node-7"}, Environ: full(
+		"INVOKER_OPTS=-Dkubernetes.master=https://10.0.0.1 -Dwhisk.spi.ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.docker.DockerContainerFactoryProvider",
+		"ZOOKEEPER_HOSTS=zk-0:2181,zk-1:2181", "METRICS_KAMON=true", "OPENWHISK_CONFIG=include classpath(\"application.conf\")\nwhisk { metrics { prometheus-enabled = true } }",
+		"CONFIG_whisk_gpu_metrics_enabled=false")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Identity.ID != nil || c.Identity.UniqueName != "node-7" || c.Identity.ZooKeeperHosts != "zk-0:2181,zk-1:2181" {
+		t.Errorf("identity %+v", c.Identity)
+	}
+	if !c.Metrics.Served() {
+		t.Errorf("metrics %+v are not served", c.Metrics)
+	}
+}
+
+func TestServiceProviders(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=whisk.core.containerpool.logging.LogDriverLogStoreProvider",
+		"CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.memory.NoopActivationStoreProvider")
+	if !c.Logs.OutOfBand || !c.Records.Discard {
+		t.Errorf("logs %+v, records %+v", c.Logs, c.Records)
+	}
+	for setting, want := range map[string]string{
+		"InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive":                                           "ShardingContainerPoolBalancer",
+		"InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer":                                       "LocalEntitlementProvider",
+		"ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.kubernetes.KubernetesContainerFactoryProvider": "Kubernetes",
+		"ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider":  "Elasticsearch",
+		"LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.SplunkLogStoreProvider":                        "Splunk",
+		"ArtifactStoreProvider=org.apache.openwhisk.core.database.mongodb.MongoDBArtifactStoreProvider":                  "MongoDB",
+		"MessagingProvider=org.apache.openwhisk.connector.lean.LeanMessagingProvider":                                    "standalone",
+		"LogStoreProvider=com.example.Mine": "DockerToActivationLogStoreProvider | LogDriverLogStoreProvider",
+	} {
+		_, err := Load(Input{Environ: full("CONFIG_whisk_spi_" + setting), Args: []string{"--id", "0"}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", setting, err, want)
+		}
+	}
+}
+
+func TestRefusalNamesTheFourSettings(t *testing.T) {
+	_, err := Load(Input{Environ: full("INVOKER_OPTS=-Dwhisk.spi.InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive"), Args: []string{"--id", "0"}})
+	for _, want := range []string{"whisk.spi.LoadBalancerProvider", "whisk.spi.EntitlementSpiProvider", "whisk.spi.InvokerProvider", "whisk.spi.InvokerServerProvider"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+}
