@@ -1,0 +1,116 @@
+package runtimes_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// recorded is an activation of a running OpenWhisk whose code came with it.
+type recorded struct {
+	Scenario, Message, Init string
+	Response                struct {
+		StatusCode int
+		Result     json.RawMessage
+		Size       *int
+	}
+}
+
+// unlike lists the scenarios whose response cannot be that of the original,
+// with the reason.
+var unlike = map[string]string{
+	"init-failure-syntax":    "the stack trace names files of the stock image",
+	"blocking-202-after-60s": "takes a minute",
+	"timeout":                "is the invoker's matter",
+	"init-timeout":           "is the invoker's matter",
+	"oom":                    "needs a container's memory limit",
+	"no-api-key":             "lists variables that a container engine sets",
+	"result-status-502":      "its image is a test server",
+	"result-1MB-fits":        "its record was written down in part",
+	"deleted-while-running":  "takes two seconds",
+}
+
+func recordings(t *testing.T) []recorded {
+	t.Helper()
+	f, err := os.Open("../../invoker/proxy/testdata/golden.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []recorded
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r recorded
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Init != "" && r.Response.Result != nil && unlike[r.Scenario] == "" {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (r recorded) family() runtimes.Family {
+	switch r.Scenario {
+	case "python":
+		return runtimes.Python
+	case "blackbox-code":
+		return runtimes.Native
+	}
+	return runtimes.NodeJS
+}
+
+// TestRecordedActivations sends to the proxies what a running OpenWhisk sent to
+// its own runtimes, and compares what the activations came to.
+func TestRecordedActivations(t *testing.T) {
+	seen := 0
+	for _, r := range recordings(t) {
+		seen++
+		t.Run(r.Scenario, func(t *testing.T) {
+			p := start(t, r.family())
+			got := r.replay(t, p)
+			want, err := activation.Canonical(r.Response.Result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.StatusCode != r.Response.StatusCode || string(got.Result) != string(want) {
+				t.Errorf("status %d %s\nwant %d %s", got.StatusCode, got.Result, r.Response.StatusCode, want)
+			}
+			if size := r.Response.Size; (got.Size == nil) != (size == nil) || size != nil && *got.Size != *size {
+				t.Errorf("size %v, want %v", got.Size, size)
+			}
+		})
+	}
+	if seen < 15 {
+		t.Errorf("only %d recordings", seen)
+	}
+}
+
+func (r recorded) replay(t *testing.T, p *running) activation.Response {
+	t.Helper()
+	c := proxy.New(p.addr, 1)
+	defer c.Close()
+	limit := proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}
+	x := c.Init(t.Context(), []byte(r.Init), time.Minute, limit)
+	if response, ok := proxy.InitOutcome(x, time.Minute, false); !ok {
+		return response
+	}
+	m, err := activation.DecodeMessage([]byte(r.Message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := proxy.NewInvocation(m, m.Content, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x = c.Run(t.Context(), v.RunBody(time.Now().Add(time.Minute)), time.Minute, limit)
+	return proxy.RunOutcome(x, time.Minute, false)
+}
