@@ -32,7 +32,13 @@ func (s *Standalone) Banner(w io.Writer) {
 	fmt.Fprintf(w, "  data            %s\n", i.Data)
 	fmt.Fprintf(w, "  Kafka           %s%s\n", i.Kafka, embedded(s.opts.Kafka))
 	fmt.Fprintf(w, "  database        %s%s\n", i.Database.URL, embedded(s.opts.CouchDB))
-	fmt.Fprintf(w, "\nwsk property set --apihost %s --auth %s\n", i.APIHost, Guest().AuthKey())
+	fmt.Fprintln(w)
+	s.SetCommand(w)
+}
+
+// SetCommand tells the command that points wsk here.
+func (s *Standalone) SetCommand(w io.Writer) {
+	fmt.Fprintf(w, "wsk property set --apihost %s --auth %s\n", s.info.APIHost, Guest().AuthKey())
 }
 
 func embedded(elsewhere string) string {

@@ -18,8 +18,10 @@ var version = "dev"
 // cli is the whole command line. Each command is a struct in a file of its
 // own whose Run method kong calls.
 type cli struct {
-	Invoker invokerCmd `cmd:"" help:"Join an OpenWhisk cluster in the place of its own invoker."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Invoker    invokerCmd    `cmd:"" help:"Join an OpenWhisk cluster in the place of its own invoker."`
+	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
+	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	NativeProxy nativeProxyCmd `cmd:"" hidden:"" help:"Be the action proxy of executables."`
 }

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+)
+
+// How long standalone takes at most to come up, and to finish what runs when
+// it is told to leave.
+const (
+	readyTime = 30 * time.Second
+	drainTime = 75 * time.Second // a blocking call waits a minute
+)
+
+// standaloneCmd is a whole OpenWhisk in one process.
+type standaloneCmd struct {
+	Port      int      `default:"3233" help:"Port of the REST API on the loopback interface; 0 takes a free one."`
+	Data      string   `placeholder:"DIR" type:"path" help:"Where actions, records and queued work are kept (~/.gpuwhisk)."`
+	Runtime   string   `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
+	GPUs      int      `name:"gpus" default:"1" help:"Number of simulated GPUs."`
+	GPUMemory string   `name:"gpu-memory" default:"16GB" help:"Memory of each simulated GPU."`
+	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`
+	Memory    string   `default:"4096m" help:"Memory for all action containers together."`
+	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
+	CouchDB   string   `name:"couchdb" placeholder:"URL" help:"Use this database, http://USER:PASSWORD@HOST:PORT, instead of the embedded one."`
+	DBPrefix  string   `name:"db-prefix" default:"whisk_local_" help:"Prefix of the databases' names."`
+	Namespace []string `placeholder:"NAME[:UUID:KEY]" help:"A further namespace beside guest; repeatable."`
+	Runtimes  string   `placeholder:"FILE" type:"existingfile" help:"Runtimes manifest instead of the built-in one."`
+	Quiet     bool     `short:"q" help:"Print nothing but the wsk line and errors."`
+	Verbose   bool     `short:"v" help:"Log what the invoker does."`
+}
+
+// Help is the longer text of gpuwhisk standalone --help.
+func (standaloneCmd) Help() string {
+	return `One process with the REST API that wsk and the OpenWhisk client libraries use,
+an embedded Kafka broker and database, and the invoker. For development: one
+machine, no throttling, GPUs simulated.
+
+  gpuwhisk standalone
+  wsk action create hello hello.js && wsk action invoke hello --result`
+}
+
+// Run serves until a signal.
+func (c standaloneCmd) Run() error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.level()}))
+	o, keys, err := c.options(log)
+	if err != nil {
+		return err
+	}
+	stopping := interrupted()
+	ctx, cancel := context.WithTimeout(stopping, readyTime)
+	defer cancel()
+	s, err := standalone.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := s.WaitReady(ctx); err != nil {
+		return errors.Join(err, drain(s))
+	}
+	c.greet(os.Stdout, s, keys)
+	select {
+	case <-stopping.Done():
+		c.say("stopping: waiting for what runs (a second signal leaves at once)")
+		return drain(s)
+	case err := <-s.Ended():
+		return errors.Join(fmt.Errorf("the invoker ended: %w", err), drain(s))
+	}
+}
+
+func (c standaloneCmd) level() slog.Level {
+	if c.Verbose {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
+}
+
+func drain(s *standalone.Standalone) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	return s.Stop(ctx)
+}
+
+func (c standaloneCmd) say(text string) {
+	if !c.Quiet {
+		fmt.Fprintln(os.Stderr, "gpuwhisk:", text)
+	}
+}
+
+// greet prints where everything is, or in quiet mode only what to type. Keys
+// that were made up for further namespaces are only known here.
+func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []standalone.Namespace) {
+	if c.Quiet {
+		s.SetCommand(w)
+	} else {
+		s.Banner(w)
+	}
+	for _, n := range made {
+		fmt.Fprintf(w, "namespace %s: --auth %s\n", n.Name, n.AuthKey())
+	}
+}
+
+func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalone.Namespace, error) {
+	o := standalone.Options{
+		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: c.GPUMemory, Policy: c.Policy,
+		Memory: c.Memory, Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
+		Version: version, Invoker: inProcess(log), Log: log,
+	}
+	if c.Port != 0 && !standalone.Free(c.Port) {
+		return o, nil, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
+	}
+	var err error
+	if o.Data == "" {
+		if o.Data, err = c.home(); err != nil {
+			return o, nil, err
+		}
+	}
+	if c.Runtimes != "" {
+		if o.Manifest, err = os.ReadFile(c.Runtimes); err != nil {
+			return o, nil, fmt.Errorf("read runtimes manifest: %w", err)
+		}
+	}
+	for _, text := range c.Namespace {
+		n, err := standalone.ParseNamespace(text)
+		if err != nil {
+			return o, nil, err
+		}
+		o.Namespaces = append(o.Namespaces, n)
+	}
+	return o, o.Namespaces, nil
+}
+
+// home is where data lies when nothing is said: below the user's home, or, for
+// a user without one, in a temporary directory that is named.
+func (c standaloneCmd) home() (string, error) {
+	if dir, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(dir, ".gpuwhisk"), nil
+	}
+	dir, err := os.MkdirTemp("", "gpuwhisk-")
+	if err != nil {
+		return "", fmt.Errorf("create data directory: %w", err)
+	}
+	c.say("no home directory: keeping data in " + dir + " (--data names another)")
+	return dir, nil
+}
+
+// inProcess starts the invoker that this program also is, with an environment
+// made for it.
+func inProcess(log *slog.Logger) standalone.StartInvoker {
+	return func(ctx context.Context, environ, args []string) (func() error, error) {
+		cfg, err := config.Load(config.Input{Environ: environ, Args: args})
+		if err != nil {
+			return nil, err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w", err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- assembly.Run(ctx, assembly.Options{Config: cfg, Log: log, Self: self}) }()
+		return func() error { return <-ended }, nil
+	}
+}
