@@ -113,7 +113,7 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 		jobs:   make([]job, len(w.Arrivals)),
 		conts:  make(map[string]*container),
 	}
-	policy, err := sched.NewPolicy(p.Policy, p.Sched, e)
+	policy, err := newPolicy(p, e)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,9 @@ import (
 
 // Task is one run to make: a workload, generated or given, under parameters.
 type Task struct {
-	Spec     Spec      // generates the workload if Workload is nil
-	Workload *Workload // shared between tasks; it is only read
-	Params   Params
+	Source *Source // of the workload
+	Seed   uint64
+	Params Params
 }
 
 // Progress is told after each task how many of how many are done. It is called
@@ -71,12 +71,9 @@ func RunAll(ctx context.Context, tasks []Task, parallel int, progress Progress) 
 }
 
 func (t Task) run() (*Result, error) {
-	w := t.Workload
-	if w == nil {
-		var err error
-		if w, err = t.Spec.Build(); err != nil {
-			return nil, err
-		}
+	w, err := t.Source.Workload(t.Seed)
+	if err != nil {
+		return nil, err
 	}
 	return Run(w, t.Params)
 }

@@ -18,6 +18,7 @@ type Spec struct {
 	Trace     int           // azure: which of the nine samples
 	Duration  time.Duration // arrivals lie in [0, Duration)
 	WarmShare float64       // azure: how much of the published utilization is warm work
+	Weight    float64       // of the first function; 0 means 1
 	Large     bool          // zipf: only functions of at least a second
 	Seed      uint64
 }
@@ -83,6 +84,7 @@ func (s Spec) Build() (*Workload, error) {
 			return nil, err
 		}
 		w.Horizon = s.Duration
+		w.Functions[0].Weight = s.Weight
 		inOrder(w.Arrivals)
 		if len(w.Arrivals) == 0 {
 			return nil, fmt.Errorf("workload %s: no arrivals in %v: raise --load or --duration", s.Kind, s.Duration)
@@ -103,6 +105,8 @@ func (s Spec) validate() error {
 		return fmt.Errorf("capacity %v: must lie within 0 and 1e6", s.Capacity)
 	case math.IsNaN(s.Zipf) || s.Zipf < 0 || s.Zipf > 10:
 		return fmt.Errorf("--zipf %v: must lie within 0 and 10", s.Zipf)
+	case s.Weight != 0 && !(s.Weight >= 0.001 && s.Weight <= 1000):
+		return fmt.Errorf("weight %v: must lie within 0.001 and 1000", s.Weight)
 	case !(s.WarmShare > 0 && s.WarmShare <= 1):
 		return fmt.Errorf("--warm-share %v: must be above 0 and at most 1", s.WarmShare)
 	case s.Trace < 0 || s.Trace >= len(azureSamples):

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/gpuwhisk/gpuwhisk/sched/sim"
+)
+
+// simCmd groups the simulator's commands.
+type simCmd struct {
+	Run     simRunCmd     `cmd:"" help:"Simulate one workload under one policy."`
+	Compare simCompareCmd `cmd:"" help:"Simulate one workload under every policy, over several seeds."`
+	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
+}
+
+// Help is the longer text of gpuwhisk sim --help.
+func (simCmd) Help() string {
+	return `The simulator runs the scheduling and memory code of the invoker itself on simulated
+devices. Nothing of it needs a GPU, and the same seed always gives the same numbers.
+
+  gpuwhisk sim run --policy mqfq-sticky
+  gpuwhisk sim run --trace t.csv --functions f.csv --policy fcfs --pool 4 --tokens 1 --json
+  gpuwhisk sim compare --workload azure --seeds 20
+  gpuwhisk sim sweep --over overrun --policies mqfq-sticky,sticky-plus
+  gpuwhisk sim claims --seeds 20
+
+docs/scheduling.md explains the model and every parameter.`
+}
+
+// workloadFlags choose what arrives.
+type workloadFlags struct {
+	Workload  string        `default:"zipf" enum:"zipf,azure,copies,burst,diurnal,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
+	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and what builds on it."`
+	Load      float64       `default:"0.7" group:"Workload" help:"Share of the server's capacity that is asked for, everything warm. Above 1 it cannot be served."`
+	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
+	TraceID   int           `default:"4" group:"Workload" help:"Which of the nine azure samples, 0 to 8; 4 is the medium one."`
+	WarmShare float64       `default:"0.55" group:"Workload" help:"Share of an azure sample's published utilization that is warm work."`
+	Large     bool          `group:"Workload" help:"Only functions of about two seconds or more."`
+	Duration  time.Duration `default:"30m" group:"Workload" help:"How long activations arrive."`
+	Seed      uint64        `default:"1" group:"Workload" help:"Seed of the arrivals; the first one where there are several."`
+
+	Trace       string        `type:"path" placeholder:"FILE" group:"Trace" help:"Read arrivals from a file instead."`
+	TraceFormat string        `default:"plain" enum:"plain,azure2019,azure2021,activations" group:"Trace" help:"Form of the file: ${enum}. plain is arrival_ms,function in order of time; activations is one OpenWhisk activation record a line, or an array."`
+	Functions   string        `type:"path" placeholder:"FILE" group:"Trace" help:"Table function,warm_ms,cold_ms,memory_mb[,weight]; for azure2019 also the data set's function durations."`
+	ColdExtra   time.Duration `default:"3s" group:"Trace" help:"Initialization of functions whose cold time the trace does not tell."`
+	MemoryEach  sim.Bytes     `default:"1GB" group:"Trace" help:"Device memory of functions whose memory the trace does not tell."`
+}
+
+func (f workloadFlags) spec() sim.Spec {
+	s := sim.DefaultSpec()
+	s.Kind, s.Functions, s.Load, s.Zipf, s.Trace = f.Workload, f.Count, f.Load, f.Zipf, f.TraceID
+	s.WarmShare, s.Large, s.Duration, s.Seed = f.WarmShare, f.Large, f.Duration, f.Seed
+	return s
+}
+
+// trace reads the trace if one is given.
+func (f workloadFlags) trace() (*sim.Source, error) {
+	if f.Trace == "" {
+		if f.Functions != "" {
+			return nil, fmt.Errorf("--functions %s: needs --trace", f.Functions)
+		}
+		return nil, nil
+	}
+	t := sim.DefaultTrace()
+	t.Format, t.Name, t.Seed = f.TraceFormat, f.Trace, f.Seed
+	t.ColdExtra, t.Memory = f.ColdExtra, int64(f.MemoryEach)
+	data, err := os.Open(f.Trace)
+	if err != nil {
+		return nil, fmt.Errorf("--trace: %w", err)
+	}
+	defer data.Close()
+	t.Data = data
+	if f.Functions != "" {
+		table, err := os.Open(f.Functions)
+		if err != nil {
+			return nil, fmt.Errorf("--functions: %w", err)
+		}
+		defer table.Close()
+		t.Functions, t.FunctionsName = table, f.Functions
+	}
+	w, err := t.Read()
+	if err != nil {
+		return nil, err
+	}
+	w.Name = filepath.Base(f.Trace)
+	return sim.Fixed(w), nil
+}
+
+// serverFlags are every parameter of the server and of the policies. What is
+// not given keeps its published default, which may differ between policies.
+type serverFlags struct {
+	Devices       *int           `group:"Server" placeholder:"1" help:"GPUs."`
+	GPUMemory     *sim.Bytes     `group:"Server" name:"gpu-memory" placeholder:"16GB" help:"Memory of each."`
+	Tokens        *int           `group:"Server" placeholder:"2" help:"D: runs in flight per device, or the most of it with --dynamic-tokens."`
+	DynamicTokens *bool          `group:"Server" help:"Let D follow utilization and the slowdown that is learned."`
+	Threshold     *float64       `group:"Server" placeholder:"0.9" help:"Utilization above which a dynamic D falls."`
+	Pool          *int           `group:"Server" placeholder:"32" help:"Containers per device."`
+	Retention     *string        `group:"Server" placeholder:"lru" help:"Which idle container is given up: lru, flow-lru (inactive, then throttled flows first), protect-lru, demand. sticky-plus: demand."`
+	Context       *sim.Bytes     `group:"Server" placeholder:"400MB" help:"Device memory of a container's CUDA context."`
+	Start         *time.Duration `group:"Server" name:"container-start" placeholder:"1.5s" help:"Container start on top of a function's cold time."`
+	Interference  []float64      `group:"Server" placeholder:"1,1.3,2.1,3" help:"Slowdown of each of 1, 2, 3, ... runs at once."`
+	InitAlone     *bool          `group:"Server" help:"Initialization does not load the device."`
+	SwapBandwidth *float64       `group:"Server" placeholder:"12" help:"GB/s between host and device, in each direction."`
+	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that is hidden."`
+	Headroom      *sim.Bytes     `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out what throttled and inactive flows hold."`
+	Prefetch      *string        `group:"Server" placeholder:"active" help:"Bring memory in ahead for flows that become active, for the likely next, both, or none. sticky-plus: both."`
+	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
+
+	Overrun       *time.Duration `group:"Policy" short:"T" placeholder:"10s" help:"T: how far a flow may run ahead."`
+	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow over its inter-arrival time."`
+	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
+	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
+	TTLGlobal     *bool          `group:"Policy" name:"ttl-global" help:"One inter-arrival time for all flows."`
+	Smoothing     *float64       `group:"Policy" placeholder:"0.2" help:"Weight of a new sample in the estimates of service and inter-arrival time."`
+	InitialCharge *time.Duration `group:"Policy" placeholder:"T/10" help:"Charge of a function that never finished."`
+	FixedCharge   *time.Duration `group:"Policy" placeholder:"off" help:"Charge every run the same instead of its estimate."`
+	CountSetup    *bool          `group:"Policy" help:"Service counts cold time."`
+	Correct       *bool          `group:"Policy" help:"Settle the charge at completion. sticky-plus: yes."`
+	Wait          *bool          `group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
+	Locality      *bool          `group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
+	Aged          *bool          `group:"Policy" help:"Choose by response ratio, setup included."`
+	Patience      *time.Duration `group:"Policy" help:"Least virtual time first once its head waited so long. 0s is off."`
+	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
+	Namespaces    *bool          `group:"Policy" help:"Share between namespaces first."`
+
+	Window *time.Duration `group:"Measuring" placeholder:"30s" help:"Window of service gaps."`
+	Warmup *time.Duration `group:"Measuring" placeholder:"0s" help:"Arrivals before it are not measured."`
+	Drain  *time.Duration `group:"Measuring" placeholder:"1h" help:"How long the run may go on after the last arrival: its horizon."`
+}
+
+func (f serverFlags) overrides() sim.Overrides {
+	return sim.Overrides{
+		Devices: f.Devices, Memory: f.GPUMemory, Tokens: f.Tokens, Dynamic: f.DynamicTokens,
+		Threshold: f.Threshold, Pool: f.Pool, Retention: f.Retention, Context: f.Context,
+		Start: f.Start, Interference: f.Interference, InitAlone: f.InitAlone,
+		SwapBandwidth: f.SwapBandwidth, SwapOverlap: f.SwapOverlap, Headroom: f.Headroom,
+		Prefetch: f.Prefetch, KernelShare: f.KernelShare,
+		Overrun: f.Overrun, Alpha: f.TTLAlpha, TTLMin: f.TTLMin, TTLMax: f.TTLMax,
+		TTLGlobal: f.TTLGlobal, Smoothing: f.Smoothing, Initial: f.InitialCharge,
+		FixedCharge: f.FixedCharge, CountSetup: f.CountSetup, Correct: f.Correct, Wait: f.Wait,
+		Locality: f.Locality, Aged: f.Aged, Patience: f.Patience, Deficit: f.DeficitLimit,
+		Namespaces: f.Namespaces, Window: f.Window, Warmup: f.Warmup, Drain: f.Drain,
+	}
+}
+
+// manyFlags are those of the commands that make many runs.
+type manyFlags struct {
+	Seeds    int  `default:"20" help:"Seeds per figure; medians and 10% and 90% quantiles are over them."`
+	Parallel int  `default:"0" help:"Runs at a time; 0 is one per processor."`
+	JSON     bool `name:"json" help:"Print JSON."`
+}
+
+// progress returns a reporter on the terminal, or nil where stderr is none.
+func progress(what string) (report sim.Progress, end func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil, func() {}
+	}
+	last := time.Time{}
+	return func(done, total int) {
+			if now := time.Now(); now.Sub(last) > 100*time.Millisecond || done == total {
+				last = now
+				fmt.Fprintf(os.Stderr, "\r%s: %d of %d runs", what, done, total)
+			}
+		}, func() {
+			fmt.Fprint(os.Stderr, "\r\x1b[K")
+		}
+}
+
+// untilSignal is done when the person interrupts.
+func untilSignal() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched/sim"
+)
+
+// simRunCmd simulates one workload under one policy.
+type simRunCmd struct {
+	Policy string `default:"mqfq-sticky" help:"Policy: mqfq-sticky, sticky-plus, mqfq, sfq, fcfs, batch, paella, sjf, eevdf, naive."`
+	JSON   bool   `name:"json" help:"Print JSON, times in ms."`
+	Series bool   `help:"With --json: each function's service in each window."`
+	workloadFlags
+	serverFlags
+}
+
+// Help is the longer text of gpuwhisk sim run --help.
+func (simRunCmd) Help() string {
+	return `Prints mean, p50 and p99 latency, starts by kind, the share of service and the gap
+between flows, over all and for each function, and the clairvoyant lower bound: the mean
+latency that no scheduler can beat on this server.`
+}
+
+// Run simulates and prints.
+func (c simRunCmd) Run() error {
+	fixed, err := c.trace()
+	if err != nil {
+		return err
+	}
+	entries, err := sim.Entries([]string{c.Policy}, c.overrides(), c.spec(), fixed)
+	if err != nil {
+		return err
+	}
+	w, err := entries[0].Source.Workload(c.Seed)
+	if err != nil {
+		return err
+	}
+	p := entries[0].Params
+	p.Series = c.Series
+	start := time.Now()
+	p.Clock = func() time.Duration { return time.Since(start) }
+	r, err := sim.Run(w, p)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(os.Stdout, r)
+	}
+	return printResult(os.Stdout, r, time.Since(start))
+}
+
+// printResult writes a result for a person.
+func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
+	b := bufio.NewWriter(to)
+	if r.Note != "" {
+		fmt.Fprintf(b, "note: %s\n", r.Note)
+	}
+	fmt.Fprintf(b, "%s under %s: %d activations, load %.2f of %.2f, %.0f s simulated in %v\n",
+		r.Workload, r.Policy, r.Arrivals, r.Offered, r.Capacity, r.End, took.Round(time.Millisecond))
+	fmt.Fprintf(b, "latency mean %s  p50 %s  p99 %s  (no scheduler can beat a mean of %s)\n",
+		sec(r.Latency.Mean), sec(r.Latency.P50), sec(r.Latency.P99), sec(r.LowerBound))
+	fmt.Fprintf(b, "mean of functions %s, variance between them %.1f s², within one %.1f s²\n",
+		sec(r.FunctionMean), r.FunctionVariance, r.WithinVariance)
+	fmt.Fprintf(b, "starts %s  utilization %.0f%%\n", starts(r.Starts), 100*r.Utilization)
+	fmt.Fprintf(b, "service gap per window %.1f s mean, %.1f s largest, bound %.1f s; %.0f ns of decisions per activation\n\n",
+		r.GapBacklogged.Mean, r.GapBacklogged.Max, r.GapBound, r.DecisionNano)
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "function\truns\tmean\tp50\tp99\twait\tgpu-warm\thost-warm\tcold\tbusy-cold\tservice\t")
+	for _, f := range r.Functions {
+		if f.Latency.Count == 0 {
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.1f s\t\n", f.Name, f.Latency.Count,
+			sec(f.Latency.Mean), sec(f.Latency.P50), sec(f.Latency.P99), sec(f.WaitMean),
+			f.Starts.GPUWarm, f.Starts.HostWarm, f.Starts.Cold, f.Starts.BusyCold, f.Service)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+func starts(s sim.Starts) string {
+	return fmt.Sprintf("gpu-warm %d, host-warm %d, cold %d, busy-cold %d", s.GPUWarm, s.HostWarm, s.Cold, s.BusyCold)
+}
+
+// sec writes milliseconds as seconds.
+func sec(ms float64) string { return fmt.Sprintf("%.2f s", ms/1000) }

@@ -1,0 +1,44 @@
+package sim
+
+import "sync"
+
+// Source gives the workload of a seed. It makes each once and keeps it, so that
+// policies compared on one seed share its workload. It is safe for use by
+// several goroutines.
+type Source struct {
+	build func(seed uint64) (*Workload, error)
+	mu    sync.Mutex // guards made
+	made  map[uint64]*once
+}
+
+type once struct {
+	sync.Once
+	workload *Workload
+	err      error
+}
+
+// Source returns the source of a generated workload.
+func (s Spec) Source() *Source {
+	return &Source{made: make(map[uint64]*once), build: func(seed uint64) (*Workload, error) {
+		s.Seed = seed
+		return s.Build()
+	}}
+}
+
+// Fixed returns a source that gives one workload whatever the seed.
+func Fixed(w *Workload) *Source {
+	return &Source{made: make(map[uint64]*once), build: func(uint64) (*Workload, error) { return w, nil }}
+}
+
+// Workload returns the workload of a seed, which nobody may change.
+func (s *Source) Workload(seed uint64) (*Workload, error) {
+	s.mu.Lock()
+	o := s.made[seed]
+	if o == nil {
+		o = new(once)
+		s.made[seed] = o
+	}
+	s.mu.Unlock()
+	o.Do(func() { o.workload, o.err = s.build(seed) })
+	return o.workload, o.err
+}
