@@ -47,6 +47,9 @@ type Options struct {
 	// Self is the path of this program; the process runtime starts it as the
 	// proxy of native actions.
 	Self string
+	// Path is the PATH of action processes (process runtime); empty means the
+	// usual one.
+	Path string
 	// Listening, when not nil, is told the address of the admin door.
 	Listening func(addr string)
 	// Ready, when not nil, is called when activations are being accepted.
@@ -157,7 +160,7 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
 	})
 	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
-	if a.engine, err = openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Log); err != nil {
+	if a.engine, err = openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log); err != nil {
 		return err
 	}
 	if a.store, err = couchdb.Open(couchConfig(a.c, a.Log), manifest); err != nil {

@@ -20,9 +20,9 @@ type engine interface {
 	Close() error
 }
 
-func openEngine(ctx context.Context, c *config.Config, prefix, self string, log *slog.Logger) (engine, error) {
+func openEngine(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (engine, error) {
 	if c.Runtimes.Kind == "process" {
-		return openProcesses(ctx, c, prefix, self, log)
+		return openProcesses(ctx, c, prefix, self, path, log)
 	}
 	return openDocker(ctx, c, prefix, log)
 }
@@ -54,7 +54,7 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.
 
 // openProcesses serves the kinds for which there is an interpreter here. self
 // is this program, which is its own proxy for executables.
-func openProcesses(ctx context.Context, c *config.Config, prefix, self string, log *slog.Logger) (engine, error) {
+func openProcesses(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (engine, error) {
 	dir := c.Process.Dir
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "gpuwhisk-processes")
@@ -73,7 +73,9 @@ func openProcesses(ctx context.Context, c *config.Config, prefix, self string, l
 	o := process.DefaultOptions()
 	o.StateDir = filepath.Join(dir, "containers")
 	o.Runtimes = programs(ctx, proxies, self, log)
-	o.Path = os.Getenv("PATH")
+	if path != "" {
+		o.Path = path
+	}
 	o.Logger = log
 	if o.PidsLimit = c.Docker.PidsLimit; o.PidsLimit < 0 {
 		o.PidsLimit = 0

@@ -1,0 +1,62 @@
+# Everything a developer does here. `make help` lists it.
+
+GO       ?= go
+BIN      := bin
+VERSION  ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+PACKAGES := ./...
+
+# Tools are Go modules at pinned versions, built on first use.
+GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/gpuwhisk and the native action proxy
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./invoker/cmd/gpuwhisk ./docker/runtimes/native/cmd/gpuwhisk-native
+
+.PHONY: demo
+demo: build ## Run the main job end to end on embedded parts, about a minute
+	$(BIN)/gpuwhisk demo
+
+.PHONY: test
+test: ## Run all tests with the race detector; real peers are installed and started where that is possible
+	.ci/test $(PACKAGES)
+
+.PHONY: unit
+unit: ## Run the tests that need nothing but Go
+	$(GO) test -race $(PACKAGES)
+
+.PHONY: images
+images: build ## Build the action images for Docker, without a network
+	docker/runtimes/build.sh
+
+.PHONY: bench
+bench: ## Measure speed and memory, compare with the last kept run
+	.ci/bench
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)
+	.ci/fuzz $(or $(FUZZTIME),30s)
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, golangci-lint, govulncheck
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change: $$out"; exit 1; }
+	$(GO) vet $(PACKAGES)
+	$(GO) run $(STATICCHECK) $(PACKAGES)
+	$(GO) run $(GOLANGCI) run $(PACKAGES)
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities (needs the vulnerability database)
+	$(GO) run $(GOVULNCHECK) $(PACKAGES)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN) build

@@ -1,0 +1,211 @@
+package invoker
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// This test is the plan of the house: which room may know which. A package
+// that is not in the plan fails it. ARCHITECTURE.md says why the plan is so.
+
+const module = "github.com/gpuwhisk/gpuwhisk"
+
+// plan lists, for each room, the rooms that it may import.
+var plan = map[string][]string{
+	"activation":         {},
+	"activation/couchdb": {"activation"},
+	"activation/journal": {"activation"},
+	"activation/kafka":   {"activation"},
+
+	"sched":     {},
+	"sched/sim": {"sched", "gpu"},
+	"gpu":       {},
+
+	"docker/runtimes":                            {},
+	"docker/runtimes/native":                     {},
+	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
+
+	"invoker":           {"activation", "gpu", "invoker/container", "invoker/proxy", "sched"},
+	"invoker/admin":     {},
+	"invoker/config":    {},
+	"invoker/container": {},
+	"invoker/docker":    {"invoker/container", "invoker/logs"},
+	"invoker/logs":      {"invoker/container"},
+	"invoker/process":   {"invoker/container", "invoker/logs"},
+	"invoker/proxy":     {"activation"},
+	"invoker/simulated": {"gpu"},
+	"invoker/tlsstore":  {},
+	"invoker/zookeeper": {},
+
+	"invoker/standalone": {"activation", "docker/runtimes", "invoker/standalone/broker", "invoker/standalone/catalog",
+		"invoker/standalone/controller", "invoker/standalone/couchdb", "invoker/standalone/rest", "invoker/standalone/store"},
+	"invoker/standalone/broker":  {},
+	"invoker/standalone/catalog": {"activation", "invoker/standalone/couchdb", "invoker/standalone/entity"},
+	"invoker/standalone/controller": {"activation", "invoker/standalone/broker", "invoker/standalone/catalog",
+		"invoker/standalone/couchdb", "invoker/standalone/entity"},
+	"invoker/standalone/couchdb": {},
+	"invoker/standalone/entity":  {"activation"},
+	"invoker/standalone/rest": {"activation", "invoker/standalone/catalog", "invoker/standalone/controller",
+		"invoker/standalone/couchdb", "invoker/standalone/entity"},
+	"invoker/standalone/store": {},
+}
+
+// wiring rooms meet adapters with ports and may import any room.
+var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/demo", "invoker/bench", "invoker/replay"}
+
+// owners are the only rooms that may import a library of the outside, tests
+// aside.
+var owners = map[string][]string{
+	"github.com/segmentio/kafka-go":           {"activation/kafka"},
+	"github.com/go-kivik/kivik":               {"activation/couchdb"},
+	"github.com/moby/moby":                    {"invoker/docker"},
+	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
+	"github.com/go-zookeeper/zk":              {"invoker/zookeeper"},
+	"github.com/twmb/franz-go":                {"invoker/standalone/broker", "invoker/bench"},
+	"go.etcd.io/bbolt":                        {"invoker/standalone/store"},
+	"github.com/gurkankaymak/hocon":           {"invoker/config"},
+	"software.sslmate.com/src/go-pkcs12":      {"invoker/tlsstore"},
+	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/tlsstore"},
+	"github.com/apache/openwhisk-client-go":   {"invoker/demo"},
+	"gonum.org/v1/plot":                       {"sched/sim"},
+	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk"},
+	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly"},
+}
+
+// pure rooms decide: no IO, no goroutines, no clock, no chance.
+var pure = []string{"activation", "sched", "gpu", "invoker/container"}
+
+// impure names what a pure room may not import.
+var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}
+
+// clocks are the functions of package time that read or wait for a clock.
+var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
+
+// file is one source file of the module, tests aside.
+type file struct {
+	room string
+	name string
+	ast  *ast.File
+}
+
+func house(t *testing.T) []file {
+	t.Helper()
+	root := ".."
+	var files []file
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := filepath.ToSlash(strings.TrimPrefix(strings.TrimPrefix(name, root), "/"))
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "" || d.Name() == "testdata" || d.Name() == "build" || d.Name() == "depstmp") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		files = append(files, file{path.Dir(rel), rel, parsed})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 50 {
+		t.Fatalf("only %d files found: the test looks in the wrong place", len(files))
+	}
+	return files
+}
+
+func TestRoomsKnowOnlyThePlan(t *testing.T) {
+	for _, f := range house(t) {
+		allowed, planned := plan[f.room]
+		wires := slices.Contains(wiring, f.room)
+		if !planned && !wires {
+			t.Errorf("%s: room %s is not in the plan", f.name, f.room)
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			target, _ := strconv.Unquote(spec.Path.Value)
+			room, ours := strings.CutPrefix(target, module+"/")
+			if ours && !wires && !slices.Contains(allowed, room) {
+				t.Errorf("%s: room %s may not import %s", f.name, f.room, room)
+			}
+			for library, rooms := range owners {
+				if (target == library || strings.HasPrefix(target, library+"/")) && !slices.Contains(rooms, f.room) {
+					t.Errorf("%s: only %v may import %s", f.name, rooms, library)
+				}
+			}
+		}
+	}
+}
+
+func TestPureRoomsArePure(t *testing.T) {
+	for _, f := range house(t) {
+		if !slices.Contains(pure, f.room) {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			target, _ := strconv.Unquote(spec.Path.Value)
+			first, _, _ := strings.Cut(target, "/")
+			if slices.Contains(impure, target) || slices.Contains(impure, first) || strings.Contains(first, ".") && !strings.HasPrefix(target, module) {
+				t.Errorf("%s: a pure room may not import %s", f.name, target)
+			}
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: a pure room starts no goroutine", f.name)
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, n.Sel.Name) {
+					t.Errorf("%s: a pure room does not call time.%s", f.name, n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestOnlyTheCommandTouchesTheProcess: nothing else reads the environment or
+// ends the process.
+func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
+	commands := []string{"invoker/cmd/gpuwhisk", "docker/runtimes/native/cmd/gpuwhisk-native"}
+	for _, f := range house(t) {
+		if slices.Contains(commands, f.room) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := sel.X.(*ast.Ident)
+			if ok && x.Name == "os" && slices.Contains([]string{"Getenv", "LookupEnv", "Environ", "Exit", "Setenv"}, sel.Sel.Name) {
+				t.Errorf("%s: os.%s belongs into a command", f.name, sel.Sel.Name)
+			}
+			return true
+		})
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s: init has effects that nobody asked for", f.name)
+			}
+		}
+	}
+}
+
+// TestPlanIsOfThisHouse: a room that is gone leaves the plan.
+func TestPlanIsOfThisHouse(t *testing.T) {
+	for room := range plan {
+		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(room))); err != nil {
+			t.Errorf("the plan names a room that does not exist: %s", room)
+		}
+	}
+}
