@@ -14,7 +14,7 @@ type aged struct{ plain }
 
 const (
 	agedShift   = 20 // S below 2^20 ns, about a millisecond, is one class
-	agedOctaves = 24 // up to 2^44 ns, beyond the longest duration accepted
+	agedOctaves = 28 // up to 2^48 ns, beyond two of the longest durations accepted
 	agedClasses = 2*agedOctaves + 1
 )
 

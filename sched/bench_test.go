@@ -28,6 +28,10 @@ func (spread) Facts(f FlowID, _ int) Facts {
 func newLoad(tb testing.TB, policy string, flows, queued int) *load {
 	cfg, _ := Defaults(policy)
 	cfg.MaxFlows = 10 * flows
+	return newLoadWith(tb, policy, cfg, flows, queued)
+}
+
+func newLoadWith(tb testing.TB, policy string, cfg Config, flows, queued int) *load {
 	l := &load{rng: rand.New(rand.NewPCG(1, 2))}
 	s, err := NewPolicy(policy, cfg, spread{})
 	if err != nil {

@@ -194,11 +194,12 @@ func checkOrder(s *Scheduler) error {
 		if err := checkHeap("bucket", &b.h); err != nil {
 			return err
 		}
+		k1, k2 := s.order.key(b)
 		want := b.group.standing == eligible && b.h.len() > 0
 		if want != (s.order.at[i] != 0) {
 			return fmt.Errorf("bucket of group %s class %d: in order %t", b.group.name, b.class, !want)
 		}
-		if want && s.order.classes[b.class].e[s.order.at[i]-1] != (entry{b.h.top().k1, b.h.top().k2, int32(i)}) {
+		if want && s.order.classes[b.class].e[s.order.at[i]-1] != (entry{k1, k2, int32(i)}) {
 			return fmt.Errorf("bucket of group %s class %d: stale key", b.group.name, b.class)
 		}
 	}

@@ -84,6 +84,9 @@ func (s *Scheduler) settle(f *flow) {
 		f.standing = st
 	}
 	s.reorder(f)
+	if s.order.nested {
+		s.order.syncGroup(g)
+	}
 	s.mark(f)
 	s.rebase(&s.root, g)
 }

@@ -15,6 +15,7 @@ type order struct {
 	flowAt  []int32 // of flows in buckets
 	classes []heap  // buckets of eligible groups by their first flow
 	some    []uint64
+	nested  bool
 }
 
 type bucket struct {
@@ -23,7 +24,8 @@ type bucket struct {
 	h     heap
 }
 
-func (o *order) init(classes int) {
+func (o *order) init(classes int, nested bool) {
+	o.nested = nested
 	o.classes = make([]heap, classes)
 	for i := range o.classes {
 		o.classes[i].at = &o.at
@@ -85,11 +87,11 @@ func (o *order) sync(b int32) {
 	c := &o.classes[bk.class]
 	in := o.at[b] != 0
 	want := bk.group.standing == eligible && bk.h.len() > 0
-	switch {
+	switch k1, k2 := o.key(bk); {
 	case want && in:
-		c.fix(b, bk.h.top().k1, bk.h.top().k2)
+		c.fix(b, k1, k2)
 	case want:
-		c.push(b, bk.h.top().k1, bk.h.top().k2)
+		c.push(b, k1, k2)
 		o.some[bk.class/64] |= 1 << (bk.class % 64)
 	case in:
 		c.remove(b)
@@ -99,7 +101,20 @@ func (o *order) sync(b int32) {
 	}
 }
 
-// syncGroup follows a change of the group's standing.
+// key is a bucket's place in its class: that of its first flow, or when nested
+// that of its group.
+func (o *order) key(b *bucket) (k1, k2 int64) {
+	switch {
+	case o.nested:
+		return b.group.vt, b.group.serial
+	case b.h.len() > 0:
+		return b.h.top().k1, b.h.top().k2
+	}
+	return 0, 0
+}
+
+// syncGroup follows a change of the group's standing, or when nested of its
+// virtual time.
 func (o *order) syncGroup(g *group) {
 	for _, b := range g.buckets {
 		if b != 0 {

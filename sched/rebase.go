@@ -9,6 +9,7 @@ func (s *Scheduler) rebase(root *level, g *group) {
 		for _, g := range s.groups {
 			if g != nil {
 				g.vt = max(0, g.vt-by)
+				s.order.syncGroup(g)
 			}
 		}
 	}

@@ -12,6 +12,9 @@ type rules interface {
 	// key places an eligible flow. Less is sooner; equal keys go by the age
 	// of the head.
 	key(s *Scheduler, f *flow) (class int32, k1 int64)
+	// nested says that groups go by their virtual time, and key orders only
+	// the flows of one group. It needs a single class.
+	nested() bool
 	// first picks among the first flows of each class; false if none.
 	first(s *Scheduler, now int64) (*flow, bool)
 	// queued and drained follow a flow into and out of backlog.
@@ -32,6 +35,7 @@ type plain struct{}
 func (plain) window() bool                         { return false }
 func (plain) facts() bool                          { return false }
 func (plain) classes() int                         { return 1 }
+func (plain) nested() bool                         { return false }
 func (plain) queued(*Scheduler, *flow)             {}
 func (plain) drained(*Scheduler, *flow)            {}
 func (plain) undone(*Scheduler, *flow)             {}

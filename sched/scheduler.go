@@ -105,7 +105,7 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 	}
 	s.root.eligible.at, s.root.throttled.at = &s.groupAt, &s.groupAt
 	s.expiry.at, s.inactive.at = &s.idleAt, &s.idleAt
-	s.order.init(r.classes())
+	s.order.init(r.classes(), r.nested())
 	return s, nil
 }
 

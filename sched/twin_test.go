@@ -387,6 +387,13 @@ func (w *twin) prefers(a, b *twinFlow) bool {
 	if w.cfg.Aged {
 		return w.older(a, b)
 	}
+	nested := w.policy == "mqfq" || w.policy == "sfq"
+	if nested && a.space != b.space {
+		if a.space.vt != b.space.vt {
+			return a.space.vt < b.space.vt
+		}
+		return slices.Index(w.spaces, a.space) < slices.Index(w.spaces, b.space)
+	}
 	a1, a2 := rank(a)
 	b1, b2 := rank(b)
 	if a1 != b1 {

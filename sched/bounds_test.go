@@ -1,0 +1,149 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestOneShots sends many functions that come once: what is known stays within
+// MaxFlows, and after KeepInactive nothing is left.
+func TestOneShots(t *testing.T) {
+	for _, namespaces := range []bool{false, true} {
+		cfg, _ := Defaults("mqfq-sticky")
+		cfg.MaxFlows, cfg.Namespaces, cfg.TTLMax = 1000, namespaces, time.Second
+		s, _ := New(cfg, nil)
+		s.AddDevice(0, 0, 4)
+		s.Changes(nil)
+		now := time.Duration(0)
+		var buf []Change
+		n := 100_000
+		if testing.Short() {
+			n = 10_000
+		}
+		for i := range n {
+			now += 2 * time.Millisecond
+			s.Enqueue(now, Item{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i), "once"}})
+			c, ok := s.Next(now)
+			if !ok {
+				t.Fatal("nothing to do")
+			}
+			s.Done(now, c.Item, Usage{Service: time.Millisecond})
+			if at, ok := s.Deadline(); ok && at <= now {
+				s.Tick(now)
+			}
+			buf = s.Changes(buf[:0])
+			if st := s.Stats(); st.Flows > 1001 {
+				t.Fatalf("%d flows known", st.Flows)
+			}
+		}
+		if len(s.flows) > 1100 || len(s.groups) > 1100 || len(s.items.all) > 10 || len(s.order.buckets) > 1100 {
+			t.Errorf("slots: %d flows, %d groups, %d items, %d buckets", len(s.flows), len(s.groups), len(s.items.all), len(s.order.buckets))
+		}
+		s.Tick(now + 2*time.Hour)
+		s.Tick(now + 4*time.Hour)
+		if st := s.Stats(); st.Flows != 0 || st.Forgotten != uint64(n) {
+			t.Errorf("%d flows left, %d forgotten of %d", st.Flows, st.Forgotten, n)
+		}
+		if _, ok := s.Deadline(); ok {
+			t.Error("a deadline with nothing known")
+		}
+	}
+}
+
+// TestFlowMemory measures what one flow costs, its part of every index
+// included.
+func TestFlowMemory(t *testing.T) {
+	for _, p := range []string{"mqfq-sticky", "sticky-plus", "paella"} {
+		const n = 20_000
+		ids := make([]FlowID, n)
+		for i := range ids {
+			ids[i] = FlowID{"namespace", fmt.Sprint("function", i)}
+		}
+		cfg, _ := Defaults(p)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		s, _ := NewPolicy(p, cfg, nil)
+		s.AddDevice(0, 0, 2)
+		for i, id := range ids {
+			s.Enqueue(0, Item{ID: uint64(i), Flow: id})
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		per := float64(after.HeapAlloc-before.HeapAlloc) / n
+		t.Logf("%s: %.0f bytes a flow with one item queued", p, per)
+		if per > 1024 {
+			t.Errorf("%s: %.0f bytes a flow", p, per)
+		}
+		runtime.KeepAlive(s)
+	}
+}
+
+// TestNoAllocation: in the steady state no event allocates.
+func TestNoAllocation(t *testing.T) {
+	for _, p := range Policies() {
+		l := newLoad(t, p.Name, 500, 5000)
+		for range 20_000 {
+			l.step()
+		}
+		if n := testing.AllocsPerRun(2000, l.step); n != 0 {
+			t.Errorf("%s: %v allocations a step", p.Name, n)
+		}
+	}
+}
+
+// TestRebase runs two schedulers, one of which moves its virtual times down
+// again and again: they must choose alike.
+func TestRebase(t *testing.T) {
+	for _, p := range []string{"mqfq-sticky", "mqfq", "sticky-plus"} {
+		for _, namespaces := range []bool{false, true} {
+			cfg, _ := Defaults(p)
+			cfg.Namespaces = namespaces
+			a, b := newLoadWith(t, p, cfg, 40, 400), newLoadWith(t, p, cfg, 40, 400)
+			b.s.rebaseAt = int64(time.Minute)
+			for k := range 5000 {
+				a.step()
+				b.step()
+				if err := newChecker().check(b.s); err != nil {
+					t.Fatalf("%s step %d: %v", p, k, err)
+				}
+				if fmt.Sprint(a.running) != fmt.Sprint(b.running) {
+					t.Fatalf("%s step %d: %v, rebased %v", p, k, a.running, b.running)
+				}
+			}
+			if b.s.root.gvt > int64(time.Minute) && b.s.Stats().GVT > time.Minute {
+				t.Errorf("%s: not rebased, GVT %s", p, b.s.Stats().GVT)
+			}
+		}
+	}
+}
+
+// TestAgedClass: S is rounded down by less than a third, and ratios compare
+// exactly.
+func TestAgedClass(t *testing.T) {
+	for size := int64(1 << agedShift); size < int64(2*limit); size += size / 7 {
+		c := agedClass(size)
+		if low := agedSize(int(c)); low > size || float64(size) >= 1.5*float64(low)+1 {
+			t.Errorf("size %d is of class %d, which stands for %d", size, c, low)
+		}
+	}
+	if agedClass(0) != 0 || agedClass(math.MaxInt64) != agedClasses-1 {
+		t.Error("sizes out of range leave the classes")
+	}
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 10_000 {
+		wa, sa, wb, sb := rng.Int64N(1<<50), 1+rng.Int64N(1<<48), rng.Int64N(1<<50), 1+rng.Int64N(1<<48)
+		want := new(big.Rat).SetFrac64(wa, sa).Cmp(new(big.Rat).SetFrac64(wb, sb)) > 0
+		if got := ratioAbove(wa, sa, 1, wb, sb, 2); got != want {
+			t.Fatalf("%d/%d above %d/%d: %t", wa, sa, wb, sb, got)
+		}
+	}
+	if !ratioAbove(2, 4, 1, 1, 2, 2) || ratioAbove(2, 4, 2, 1, 2, 1) {
+		t.Error("equal ratios do not go by age")
+	}
+}
