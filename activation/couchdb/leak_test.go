@@ -1,0 +1,67 @@
+package couchdb
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNoGoroutineStays works a store through faults, closes it in the middle
+// of requests, and looks for what is left of it.
+func TestNoGoroutineStays(t *testing.T) {
+	f := newFake(t)
+	f.docs["whisks/guest%2Fa"] = action("a", "1-a", inlineExec("x"))
+	cfg := f.config()
+	cfg.Records.Spool = &memorySpool{}
+	s, err := Open(cfg, manifest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.inject(hangUp, 500, halfBody, hang, hang, hang, hang)
+	for i := range 20 {
+		r := record(i, `{}`)
+		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		_, _ = s.Action(ctx, "guest/a", "")
+		cancel()
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	f.Close()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := ours()
+		if left == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("still running:\n%s", left)
+		}
+	}
+}
+
+// ours returns the stacks of goroutines of this package and of the library,
+// other than the test's own.
+func ours() string {
+	buffer := make([]byte, 1<<20)
+	buffer = buffer[:runtime.Stack(buffer, true)]
+	var left []string
+	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+		if strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "testing.(*") {
+			continue
+		}
+		if strings.Contains(stack, "activation/couchdb") || strings.Contains(stack, "go-kivik") {
+			left = append(left, stack)
+		}
+	}
+	return strings.Join(left, "\n\n")
+}
