@@ -1,0 +1,154 @@
+package sched
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestExplain asks for the reason of each rule that can hold a flow, and of
+// each that can have chosen it.
+func TestExplain(t *testing.T) {
+	a, b := FlowID{"ns", "a"}, FlowID{"ns", "b"}
+	id := uint64(0)
+	enqueue := func(s *Scheduler, f FlowID, n int) {
+		for range n {
+			id++
+			s.Enqueue(0, Item{ID: id, Flow: f, Cost: time.Second})
+		}
+	}
+	cases := []struct {
+		name string
+		do   func(*Scheduler, answers)
+		rule Rule
+		text string
+	}{
+		{"unknown", func(*Scheduler, answers) {}, RuleEmpty, "ns/a inactive: empty"},
+		{"in flight", func(s *Scheduler, _ answers) {
+			enqueue(s, a, 1)
+			s.Next(0)
+		}, RuleEmpty, "ns/a active: empty; last chosen by order at 0s"},
+		{"next", func(s *Scheduler, _ answers) { enqueue(s, a, 1) }, RuleNone, "ns/a active: none"},
+		{"behind", func(s *Scheduler, _ answers) {
+			enqueue(s, b, 2)
+			enqueue(s, a, 1)
+		}, RuleBehind, "behind ns/b"},
+		{"no token", func(s *Scheduler, _ answers) {
+			enqueue(s, a, 3)
+			s.Next(0)
+			s.Next(0)
+		}, RuleNoToken, "device 0: 2 of 2 in flight, gpu-warm, fits true"},
+		{"no device", func(s *Scheduler, _ answers) {
+			s.RemoveDevice(0, 0)
+			enqueue(s, a, 1)
+		}, RuleNoDevice, "no device"},
+		{"no fit", func(s *Scheduler, v answers) {
+			v["a 0"] = Facts{Start: Cold, Setup: time.Second}
+			enqueue(s, a, 1)
+		}, RuleNoFit, "cold, fits false"},
+		{"wait", func(s *Scheduler, v answers) {
+			enqueue(s, a, 2)
+			s.Next(0)
+			v["a 0"] = Facts{Start: BusyCold, Setup: 9 * time.Second, Fits: true}
+			s.Next(0)
+		}, RuleWait, "until 9s"},
+		{"throttled", func(s *Scheduler, _ answers) {
+			enqueue(s, a, 5)
+			enqueue(s, b, 1)
+			for range 3 {
+				c, _ := s.Next(0)
+				s.Done(0, c.Item, Usage{Service: time.Second})
+			}
+		}, RuleThrottle, "function leads by 3s where 2s is allowed, behind ns/b"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, _ := Defaults("mqfq-sticky")
+			cfg.Overrun, cfg.Wait = 2*time.Second, true
+			view := answers{}
+			s, err := New(cfg, view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.AddDevice(0, 0, 2)
+			c.do(s, view)
+			r := s.Explain(0, a)
+			if r.Rule != c.rule || !strings.Contains(r.String(), c.text) {
+				t.Errorf("got rule %q, %q; want %q, %q", r.Rule, r, c.rule, c.text)
+			}
+			before := fmt.Sprint(s.Stats(), s.Flows(nil))
+			s.Explain(0, a)
+			if after := fmt.Sprint(s.Stats(), s.Flows(nil)); after != before {
+				t.Error("asking changed something")
+			}
+			if err := newChecker().check(s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLikely sees that the flow named is the one granted when a token comes,
+// on the device named.
+func TestLikely(t *testing.T) {
+	for _, p := range Policies() {
+		l := newLoad(t, p.Name, 30, 300)
+		hits, n := 0, 500
+		for range n {
+			flow, device, ok := l.s.Likely(l.now)
+			if !ok {
+				t.Fatalf("%s: nothing likely with %d queued", p.Name, l.s.queued)
+			}
+			if device != 0 && device != 1 {
+				t.Fatalf("%s: device %d", p.Name, device)
+			}
+			// Every token free for a moment: the next grant must be that flow.
+			l.s.SetTokens(l.now, 0, 5)
+			l.s.SetTokens(l.now, 1, 5)
+			c, ok := l.s.Next(l.now)
+			if ok && (c.Flow == flow || p.Name == "sfq") {
+				hits++
+			}
+			if ok {
+				l.s.Done(l.now, c.Item, Usage{Service: time.Second})
+			}
+			l.s.SetTokens(l.now, 0, 2)
+			l.s.SetTokens(l.now, 1, 2)
+			l.now += time.Millisecond
+			l.arrive(l.flows[l.rng.IntN(len(l.flows))])
+		}
+		if p.Name == "sfq" {
+			continue // one token a device: none comes free here
+		}
+		if hits != n {
+			t.Errorf("%s: %d of %d named right", p.Name, hits, n)
+		}
+	}
+}
+
+// TestFlows lists what is known in the order of ids, with figures that add up.
+func TestFlows(t *testing.T) {
+	l := newLoad(t, "mqfq-sticky", 25, 250)
+	for range 1000 {
+		l.step()
+	}
+	list, st := l.s.Flows(nil), l.s.Stats()
+	queued, flying := 0, 0
+	for i, f := range list {
+		queued += f.Queued
+		flying += f.InFlight
+		if one, ok := l.s.Flow(f.Flow); !ok || one != f {
+			t.Errorf("flow %s alone is %+v, in the list %+v", f.Flow, one, f)
+		}
+		if i > 0 && list[i-1].Flow.String() >= f.Flow.String() {
+			t.Errorf("%s after %s", f.Flow, list[i-1].Flow)
+		}
+	}
+	if len(list) != st.Flows || queued != st.Queued || flying != st.InFlight {
+		t.Errorf("%d flows, %d queued, %d in flight; stats %+v", len(list), queued, flying, st)
+	}
+	if _, ok := l.s.Flow(FlowID{"no", "such"}); ok {
+		t.Error("an unknown flow is known")
+	}
+}
