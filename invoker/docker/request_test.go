@@ -1,0 +1,157 @@
+package docker
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	api "github.com/moby/moby/api/types/container"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+func shared(t *testing.T, change func(*Options)) hostPart {
+	t.Helper()
+	options := DefaultOptions()
+	if change != nil {
+		change(&options)
+	}
+	part, err := options.hostPart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return part
+}
+
+// The options of OpenWhisk's `docker run`, and the hardening beside them.
+func TestRequest(t *testing.T) {
+	part := shared(t, func(o *Options) {
+		o.Network, o.DNSServers, o.DNSSearch, o.DNSOptions = "whisk", []string{"10.0.0.53"}, []string{"example"}, []string{"ndots:1"}
+	})
+	spec := container.Spec{Name: "wsk00_7_guest_hello", Image: "a/b:1", MemoryMB: 256, CPUShares: 128, CPUs: 0.12345, Env: []string{"A=b"}}
+	got := part.request(spec)
+	host := got.HostConfig
+	checks := map[string]bool{
+		"name":     got.Name == spec.Name && got.Config.Image == "a/b:1",
+		"env":      slices.Equal(got.Config.Env, []string{"A=b"}),
+		"memory":   host.Memory == 256<<20 && host.MemorySwap == host.Memory,
+		"cpu":      host.CPUShares == 128 && host.NanoCPUs == 123450000,
+		"network":  host.NetworkMode == "whisk",
+		"dns":      len(host.DNS) == 1 && host.DNS[0].String() == "10.0.0.53" && host.DNSSearch[0] == "example" && host.DNSOptions[0] == "ndots:1",
+		"caps":     slices.Equal(host.CapDrop, []string{"NET_RAW", "NET_ADMIN"}),
+		"security": slices.Equal(host.SecurityOpt, []string{"no-new-privileges"}),
+		"ulimit":   len(host.Ulimits) == 1 && *host.Ulimits[0] == api.Ulimit{Name: "nofile", Soft: 1024, Hard: 1024},
+		"pids":     *host.PidsLimit == 1024,
+		"log":      host.LogConfig.Type == "json-file",
+		"devices":  host.DeviceRequests == nil,
+		"nothing else": !host.Privileged && !host.AutoRemove && host.Binds == nil && host.PortBindings == nil &&
+			got.Config.Labels == nil && got.Config.User == "" && host.MemoryReservation == 0,
+	}
+	for what, ok := range checks {
+		if !ok {
+			t.Errorf("%s: config %+v, host %+v", what, got.Config, host)
+		}
+	}
+}
+
+func TestRequestGPU(t *testing.T) {
+	cases := []struct {
+		name    string
+		gpu     *container.GPU
+		hide    bool
+		request string
+		env     string
+	}{
+		{"none", nil, false, `null`, ""},
+		{"none where the default runtime shows all", nil, true, `null`, "NVIDIA_VISIBLE_DEVICES=void"},
+		{"simulated", &container.GPU{Device: "0", Simulated: true}, false, `null`, ""},
+		{"CDI", &container.GPU{Device: "nvidia.com/gpu=0"}, false,
+			`[{"Driver":"cdi","Count":0,"DeviceIDs":["nvidia.com/gpu=0"],"Capabilities":null,"Options":null}]`, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"},
+		{"UUID", &container.GPU{Device: "GPU-1"}, true,
+			`[{"Driver":"nvidia","Count":0,"DeviceIDs":["GPU-1"],"Capabilities":[["gpu","compute","utility"]],"Options":null}]`, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			part := shared(t, nil)
+			part.hideGPUs = c.hide
+			got := part.request(container.Spec{GPU: c.gpu})
+			request, _ := json.Marshal(got.HostConfig.DeviceRequests)
+			if string(request) != c.request || strings.Join(got.Config.Env, " ") != c.env {
+				t.Errorf("got %s, %v\nwant %s, %s", request, got.Config.Env, c.request, c.env)
+			}
+		})
+	}
+}
+
+// Requests of different containers share no memory that one of them changes.
+func TestRequestsAreApart(t *testing.T) {
+	part := shared(t, func(o *Options) { o.ExtraArgs = map[string][]string{"env": {"X=y"}} })
+	a := part.request(container.Spec{Env: make([]string, 1, 8), GPU: &container.GPU{Device: "0"}})
+	b := part.request(container.Spec{Env: make([]string, 1, 8), GPU: &container.GPU{Device: "1"}})
+	if a.HostConfig.DeviceRequests[0].DeviceIDs[0] != "0" || b.HostConfig.DeviceRequests[0].DeviceIDs[0] != "1" {
+		t.Error("device requests are shared")
+	}
+	if len(part.config.Env) != 1 || len(part.host.DeviceRequests) != 0 {
+		t.Errorf("the shared part changed: %+v", part)
+	}
+}
+
+func TestExtraArgs(t *testing.T) {
+	part := shared(t, func(o *Options) {
+		o.ExtraArgs = map[string][]string{
+			"cap-drop": {"ALL"}, "cap-add": {"CHOWN"}, "ulimit": {"nofile=2048:4096", "nproc=64"}, "pids-limit": {"10"},
+			"security-opt": {"apparmor=x"}, "log-driver": {"local"}, "log-opt": {"max-size=10m"}, "env": {"A=b", "C=d"},
+			"label": {"who=me"}, "volume": {"/a:/b:ro"}, "tmpfs": {"/tmp:size=64m"}, "read-only": {""}, "shm-size": {"64m"},
+			"memory-reservation": {"1g"}, "memory-swappiness": {"0"}, "oom-score-adj": {"500"}, "user": {"1000"}, "init": {"true"},
+			"device": {"/dev/x", "/dev/y:/dev/z:r"}, "sysctl": {"net.core.somaxconn=1"}, "runtime": {"runsc"}, "add-host": {"h:1.2.3.4"},
+		}
+	})
+	host, config := part.host, part.config
+	checks := map[string]bool{
+		"caps":     slices.Equal(host.CapDrop, []string{"ALL"}) && slices.Equal(host.CapAdd, []string{"CHOWN"}),
+		"ulimit":   len(host.Ulimits) == 2 && *host.Ulimits[0] == api.Ulimit{Name: "nofile", Soft: 2048, Hard: 4096} && *host.Ulimits[1] == api.Ulimit{Name: "nproc", Soft: 64, Hard: 64},
+		"pids":     *host.PidsLimit == 10,
+		"security": slices.Equal(host.SecurityOpt, []string{"apparmor=x"}),
+		"log":      host.LogConfig.Type == "local" && host.LogConfig.Config["max-size"] == "10m",
+		"config":   slices.Equal(config.Env, []string{"A=b", "C=d"}) && config.Labels["who"] == "me" && config.User == "1000",
+		"storage":  host.Binds[0] == "/a:/b:ro" && host.Tmpfs["/tmp"] == "size=64m" && host.ReadonlyRootfs && host.ShmSize == 64<<20,
+		"memory":   host.MemoryReservation == 1<<30 && *host.MemorySwappiness == 0 && host.OomScoreAdj == 500,
+		"devices": host.Devices[0] == api.DeviceMapping{PathOnHost: "/dev/x", PathInContainer: "/dev/x", CgroupPermissions: "rwm"} &&
+			host.Devices[1] == api.DeviceMapping{PathOnHost: "/dev/y", PathInContainer: "/dev/z", CgroupPermissions: "r"},
+		"rest": *host.Init && host.Runtime == "runsc" && host.Sysctls["net.core.somaxconn"] == "1" && host.ExtraHosts[0] == "h:1.2.3.4",
+	}
+	for what, ok := range checks {
+		if !ok {
+			t.Errorf("%s: config %+v, host %+v", what, config, host)
+		}
+	}
+}
+
+func TestBadOptionsAreNamed(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"priviledged", "true", `extra docker argument "priviledged" is not supported; known are add-host, `},
+		{"ulimit", "nofile", `extra docker argument "ulimit": "nofile" is not of the form name=soft[:hard]`},
+		{"pids-limit", "many", `extra docker argument "pids-limit": "many" is not a number`},
+		{"shm-size", "64q", `extra docker argument "shm-size": "64q" is not a size such as 64m`},
+		{"read-only", "maybe", `extra docker argument "read-only": "maybe" is neither true nor false`},
+		{"label", "=x", `extra docker argument "label": "=x" is not of the form key=value`},
+		{"device", "a:b:c:d", `extra docker argument "device": "a:b:c:d" is not of the form host[:container[:permissions]]`},
+	} {
+		options := DefaultOptions()
+		options.ExtraArgs = map[string][]string{c.name: {c.value}}
+		if _, err := options.hostPart(); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+	options := DefaultOptions()
+	options.DNSServers = []string{"resolver"}
+	if _, err := options.hostPart(); err == nil || err.Error() != `dns server "resolver" is not an IP address` {
+		t.Errorf("got %v", err)
+	}
+	options = DefaultOptions()
+	options.ExtraArgs = map[string][]string{"user": nil}
+	if _, err := options.hostPart(); err == nil {
+		t.Error("an option without its value is taken")
+	}
+}
