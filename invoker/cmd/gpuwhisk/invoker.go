@@ -42,10 +42,10 @@ SIGTERM stops pulling, finishes what runs and leaves; a second signal leaves at 
 func (c invokerCmd) Run() error {
 	cfg, err := loadConfig(os.Environ(), c.args())
 	if c.PrintConfig {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
+		if cfg == nil {
+			return err
 		}
-		return cfg.Print(os.Stdout)
+		return errors.Join(cfg.Print(os.Stdout), err)
 	}
 	if err != nil {
 		return err
