@@ -37,6 +37,9 @@ configure() {
 		log.dirs=$dir/data
 		offsets.topic.replication.factor=1
 		offsets.topic.num.partitions=4
+		transaction.state.log.replication.factor=1
+		transaction.state.log.min.isr=1
+		transaction.state.log.num.partitions=2
 		group.initial.rebalance.delay.ms=0
 		auto.create.topics.enable=false
 	CONF

@@ -22,6 +22,7 @@ type outage struct {
 	log  *slog.Logger
 	what string
 
+	bad   bool // of the owner: there is an outage
 	pause time.Duration
 
 	mu     sync.Mutex
@@ -45,7 +46,9 @@ func (o *outage) failed(ctx context.Context, err error) bool {
 	return wait(ctx, o.pause/2+rand.N(o.pause/2))
 }
 
+// note tells the log of a failure without waiting.
 func (o *outage) note(err error) {
+	o.bad = true
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.reason = err.Error()
@@ -57,10 +60,10 @@ func (o *outage) note(err error) {
 
 // over notes that it works.
 func (o *outage) over() {
-	if o.pause == 0 {
+	if !o.bad {
 		return
 	}
-	o.pause = 0
+	o.bad, o.pause = false, 0
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.log.Info(o.what+" resumed", "after", time.Since(o.since).Round(time.Millisecond))

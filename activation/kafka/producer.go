@@ -216,6 +216,7 @@ func (p *Producer) Stats() ProducerStats {
 // Close takes no more messages and sends those it has, for as long as ctx
 // lets it. What is left then is dropped, and the error says how much.
 func (p *Producer) Close(ctx context.Context) error {
+	before := p.dropped.Load()
 	p.mu.Lock()
 	p.closed = true
 	for _, l := range p.byTopic {
@@ -223,7 +224,6 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, p.cancel)
-	before := p.dropped.Load()
 	p.lanes.Wait()
 	stop()
 	p.cancel()

@@ -1,0 +1,370 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// countRequests counts the requests of one kind that reach the fake.
+func (b *bed) countRequests(key kmsg.Key) func() int64 {
+	var n atomic.Int64
+	b.fake.ControlKey(key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		n.Add(1)
+		return nil, nil, false
+	})
+	return n.Load
+}
+
+// freePort is a port that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// restartable is a broker that can go away and come back at the same address
+// with the same data.
+type restartable struct {
+	addr        string
+	start, stop func()
+}
+
+func fakeRestartable(t *testing.T) *restartable {
+	port, dir := freePort(t), t.TempDir()
+	var fake *kfake.Cluster
+	r := &restartable{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	r.start = func() {
+		var err error
+		fake, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port), kfake.DataDir(dir), kfake.SyncWrites())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stop = func() {
+		if fake != nil {
+			fake.Close()
+		}
+		fake = nil
+	}
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// realRestartable is a Kafka of the test's own, by the script that starts the
+// shared one.
+func realRestartable(t *testing.T) *restartable {
+	realBroker(t)
+	script, err := os.Stat("../../.ci/peers/kafka.sh")
+	if err != nil || script.Mode()&0o100 == 0 {
+		missing(t, "no .ci/peers/kafka.sh to start a Kafka of one's own")
+	}
+	dir := t.TempDir()
+	r := &restartable{}
+	run := func(command string) string {
+		cmd := exec.Command("bash", "../../.ci/peers/kafka.sh", command)
+		cmd.Env = append(os.Environ(), "GPUWHISK_KAFKA_DIR="+dir+"/kafka", "GPUWHISK_KEEP=1")
+		var complaints strings.Builder
+		cmd.Stderr = &complaints
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("kafka.sh %s: %v\n%s", command, err, complaints.String())
+		}
+		return string(out)
+	}
+	r.start = func() {
+		_, addr, _ := strings.Cut(strings.TrimSpace(run("start")), "=")
+		r.addr = addr
+	}
+	r.stop = func() { run("stop") }
+	t.Cleanup(r.stop)
+	return r
+}
+
+func onEachRestartable(t *testing.T, test func(*testing.T, *restartable)) {
+	t.Run("kfake", func(t *testing.T) {
+		t.Parallel()
+		test(t, fakeRestartable(t))
+	})
+	t.Run("kafka", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("a Kafka of the test's own takes seconds, and -short is set")
+		}
+		test(t, realRestartable(t))
+	})
+}
+
+// A broker that goes away, at start or later: every part waits, says so once,
+// and resumes by itself; nothing is lost and the order stays.
+func TestBrokerRestart(t *testing.T) {
+	onEachRestartable(t, func(t *testing.T, r *restartable) {
+		r.start()
+		b := newBed(t, nil, r.addr)
+		in, out := freshName(), freshName()
+		c := b.cluster()
+		if err := c.EnsureTopic(b.ctx(), InvokerTopic(in, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		b.create(out)
+		f, p := b.feed(in), b.producer()
+		b.put(in, messages(0, 3)...)
+		for n := range 3 {
+			b.next(f, n).Done()
+			b.give(p, out, message(n))
+		}
+		b.await("the first commit", func() bool { return f.Stats().Committed == 3 })
+
+		// A broker that was made just now may have had no coordinator yet.
+		already := b.log.count("reading", "interrupted")
+
+		r.stop()
+		waiting := make(chan int)
+		go func() {
+			d, err := f.Next(context.Background())
+			if err != nil {
+				close(waiting)
+				return
+			}
+			waiting <- number(d)
+		}()
+		b.give(p, out, message(3), message(4))
+		b.await("all to notice", func() bool {
+			return b.log.count("WARN", "reading", "interrupted") == already+1 && b.log.count("WARN", "sending", "interrupted") == 1
+		})
+		if s := f.Stats(); s.Interrupted == "" {
+			t.Error("the feed does not say that it is interrupted")
+		}
+		r.start()
+		b.put(in, message(3))
+		if n := <-waiting; n != 3 {
+			t.Fatalf("message %d came after the restart, want 3", n)
+		}
+		if err := p.Close(b.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		for n, rec := range b.take(out, 5) {
+			if string(rec.Value) != message(n) {
+				t.Errorf("record %d out of order", n)
+			}
+		}
+		if b.log.count("reading", "resumed") != already+1 || b.log.count("sending", "resumed") != 1 || b.log.count("WARN", "interrupted") > already+3 {
+			t.Errorf("not one line per change of state:\n%s", b.log)
+		}
+		if s := f.Stats(); s.Interrupted != "" {
+			t.Errorf("the feed works and says %q", s.Interrupted)
+		}
+	})
+}
+
+func TestBrokerAwayAtStart(t *testing.T) {
+	r := fakeRestartable(t)
+	b := newBed(t, nil, r.addr)
+	topic := freshName()
+	c := b.cluster()
+	f, p := b.feed(topic), b.producer()
+	ensured := make(chan error)
+	go func() { ensured <- c.EnsureTopic(b.ctx(), InvokerTopic(topic, 1, nil)) }()
+	got := make(chan int)
+	go func() {
+		d, err := f.Next(b.ctx())
+		if err != nil {
+			close(got)
+			return
+		}
+		got <- number(d)
+	}()
+	b.give(p, topic, message(9))
+	b.await("three parts to notice", func() bool { return b.log.count("WARN", "interrupted") == 3 })
+	r.start()
+	if err := <-ensured; err != nil {
+		t.Fatal(err)
+	}
+	if n := <-got; n != 9 {
+		t.Errorf("message %d came, want 9", n)
+	}
+	if n := b.log.count("resumed"); n != 3 {
+		t.Errorf("%d parts said that they resumed, want 3:\n%s", n, b.log)
+	}
+}
+
+// A broker that accepts and never answers must not hold up who wants to leave.
+func TestDeafBroker(t *testing.T) {
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	b := newBed(t, nil, deaf.Addr().String())
+	c := b.cluster()
+	ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
+	defer cancel()
+	f, p := b.feed("a"), b.producer()
+	pinger := c.NewPinger(PingerConfig{Topic: "health", Every: time.Millisecond})
+	b.give(p, "b", "x")
+	if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Next: %v", err)
+	}
+	if err := c.EnsureTopic(ctx, TopicSpec{Name: "c"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("EnsureTopic: %v", err)
+	}
+	if err := p.Close(ctx); err == nil {
+		t.Error("Close of a producer that sent nothing reports nothing")
+	}
+	if err := f.Close(ctx); err != nil {
+		t.Errorf("Close of a feed that read nothing: %v", err)
+	}
+	pinger.Close()
+}
+
+// When the partition moves to another broker, reading and sending follow.
+func TestLeaderMoves(t *testing.T) {
+	b := newFakeBed(t, kfake.NumBrokers(3))
+	in, out := b.topic(), b.topic()
+	f, p := b.feed(in), b.producer()
+	for n := range 9 {
+		for _, topic := range []string{in, out} {
+			if err := b.fake.MoveTopicPartition(topic, 0, int32(n%3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.put(in, message(n))
+		b.next(f, n).Done()
+		b.give(p, out, message(n))
+	}
+	if err := p.Close(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	for n, rec := range b.take(out, 9) {
+		if string(rec.Value) != message(n) {
+			t.Errorf("record %d out of order", n)
+		}
+	}
+}
+
+func TestCoordinatorMoves(t *testing.T) {
+	b := newFakeBed(t, kfake.NumBrokers(3))
+	topic := b.topic()
+	f := b.feed(topic)
+	b.put(topic, messages(0, 2)...)
+	b.next(f, 0).Done()
+	b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		return refuseCommit(req, kerr.NotCoordinator.Code), nil, true
+	})
+	b.next(f, 1).Done()
+	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
+}
+
+func refuseCommit(req kmsg.Request, code int16) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+	for _, t := range req.(*kmsg.OffsetCommitRequest).Topics {
+		rt := kmsg.NewOffsetCommitResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewOffsetCommitResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		res.Topics = append(res.Topics, rt)
+	}
+	return res
+}
+
+// A stock invoker that was killed is a member of the group until its session
+// ends. Reading starts at once all the same; the position follows then.
+func TestDeadMemberHoldsTheGroup(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 3)...)
+		b.commit(topic, topic, 1)
+		b.joinAndDie(topic)
+		f := b.feed(topic)
+		b.next(f, 1).Done()
+		b.next(f, 2).Done()
+		b.await("the refused commit", func() bool { return f.Stats().CommitFailing != "" })
+		if got := b.committed(topic, topic); got != 1 {
+			b.t.Errorf("committed %d while the dead member holds the group", got)
+		}
+		b.put(topic, message(3))
+		b.next(f, 3).Done()
+		b.await("the commit after the session", func() bool { return b.committed(topic, topic) == 4 })
+		if n := b.log.count("WARN", "still has a member"); n != 1 {
+			b.t.Errorf("%d lines about the member, want 1:\n%s", n, b.log)
+		}
+	})
+}
+
+// joinAndDie makes a member of the group by the protocol of a real consumer
+// and never lets it speak again.
+func (b *bed) joinAndDie(group string) {
+	b.t.Helper()
+	cl := b.client()
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.ProtocolType = group, "consumer"
+	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 6000, 6000
+	if b.fake != nil {
+		join.SessionTimeoutMillis = 400
+	}
+	proto := kmsg.NewJoinGroupRequestProtocol()
+	proto.Name = "range"
+	meta := kmsg.NewConsumerMemberMetadata()
+	meta.Topics = []string{group}
+	proto.Metadata = meta.AppendTo(nil)
+	join.Protocols = append(join.Protocols, proto)
+	res, err := join.RequestWith(b.ctx(), cl)
+	if err == nil && res.ErrorCode == kerr.MemberIDRequired.Code {
+		join.MemberID = res.MemberID
+		res, err = join.RequestWith(b.ctx(), cl)
+	}
+	if err == nil {
+		err = kerr.ErrorForCode(res.ErrorCode)
+	}
+	if err != nil {
+		b.t.Fatalf("join group: %v", err)
+	}
+	sync := kmsg.NewPtrSyncGroupRequest()
+	sync.Group, sync.Generation, sync.MemberID = group, res.Generation, res.MemberID
+	sync.ProtocolType, sync.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
+	assigned := kmsg.NewSyncGroupRequestGroupAssignment()
+	assigned.MemberID = res.MemberID
+	sync.GroupAssignment = append(sync.GroupAssignment, assigned)
+	if _, err := sync.RequestWith(b.ctx(), cl); err != nil {
+		b.t.Fatalf("sync group: %v", err)
+	}
+}
+
+// The position that we commit is one that a stock consumer resumes at.
+func TestStockConsumerResumesOurPosition(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 5)...)
+		f := b.feed(topic)
+		b.next(f, 0).Done()
+		b.next(f, 1).Done()
+		if err := f.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		stock := b.client(kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic), kgo.Balancers(kgo.RangeBalancer()))
+		defer stock.Close()
+		got := stock.PollRecords(b.ctx(), 1).Records()
+		if len(got) != 1 || got[0].Offset != 2 {
+			b.t.Errorf("a group member resumes at %v, want offset 2", got)
+		}
+	})
+}

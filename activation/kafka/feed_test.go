@@ -1,0 +1,434 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// feed opens a feed that the test closes at its end.
+func (b *bed) feed(topic string) *Feed {
+	b.t.Helper()
+	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: 5 * time.Millisecond})
+	b.t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		f.Close(ctx)
+	})
+	return f
+}
+
+// next takes the next delivery and checks which it is.
+func (b *bed) next(f *Feed, want int) Delivery {
+	b.t.Helper()
+	d, err := f.Next(b.ctx())
+	if err != nil {
+		b.t.Fatalf("wait for message %d: %v\nlog:\n%s", want, err, b.log)
+	}
+	if number(d) != want {
+		b.t.Fatalf("message %d came, want %d", number(d), want)
+	}
+	return d
+}
+
+// commit writes a position as a member-less client does.
+func (b *bed) commit(group, topic string, offset int64) {
+	b.t.Helper()
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation = group, -1
+	t := kmsg.NewOffsetCommitRequestTopic()
+	t.Topic = topic
+	p := kmsg.NewOffsetCommitRequestTopicPartition()
+	p.Offset = offset
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		b.t.Fatalf("commit: %v", err)
+	}
+}
+
+func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 50)...)
+		f := b.feed(topic)
+		for n := range 50 {
+			if d := b.next(f, n); d.Offset != int64(n) || time.Since(d.Timestamp).Abs() > time.Hour {
+				b.t.Fatalf("message %d at offset %d of %v", n, d.Offset, d.Timestamp)
+			}
+		}
+		b.put(topic, messages(50, 53)...)
+		for n := 50; n < 53; n++ {
+			b.next(f, n)
+		}
+	})
+}
+
+func TestFeedResumesAtTheGroupsPosition(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 10)...)
+		b.commit(topic, topic, 7)
+		b.next(b.feed(topic), 7)
+	})
+}
+
+// What is committed is the first unfinished: an unfinished one is delivered
+// again after a crash, and all behind it.
+func TestFeedCommitsNoMoreThanIsCompleted(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 6)...)
+		f := b.feed(topic)
+		var all []Delivery
+		for n := range 6 {
+			all = append(all, b.next(f, n))
+		}
+		all[1].Done()
+		all[3].Done()
+		all[0].Done()
+		all[0].Done()
+		b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
+		if s := f.Stats(); s.Open != 3 || s.Committed != 2 {
+			b.t.Errorf("stats %+v, want 3 open and 2 committed", s)
+		}
+		all[4].Done()
+		all[5].Done()
+		if err := f.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		if got := b.committed(topic, topic); got != 2 {
+			b.t.Errorf("committed %d with message 2 unfinished", got)
+		}
+		f = b.feed(topic)
+		b.next(f, 2).Done()
+		for n := 3; n < 6; n++ {
+			b.next(f, n).Done()
+		}
+		if err := f.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		if got := b.committed(topic, topic); got != 6 {
+			b.t.Errorf("close committed %d, want 6", got)
+		}
+	})
+}
+
+func TestFeedSkipsWhatCannotBeDecoded(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		broken := message(1)
+		broken = broken[:len(broken)-1]
+		b.put(topic, message(0), broken, strings.Replace(message(2), "true", "7", 1), message(3))
+		if err := b.peer.ProduceSync(b.ctx(), &kgo.Record{Topic: topic}).FirstErr(); err != nil {
+			b.t.Fatal(err)
+		}
+		b.put(topic, message(5))
+		f := b.feed(topic)
+		for _, n := range []int{0, 3, 5} {
+			b.next(f, n).Done()
+		}
+		b.await("position 6", func() bool { return b.committed(topic, topic) == 6 })
+		if s := f.Stats(); s.Undecodable != 3 || s.Delivered != 3 {
+			b.t.Errorf("stats %+v, want 3 undecodable and 3 delivered", s)
+		}
+		if n := b.log.count("ERROR", "cannot be decoded"); n != 3 {
+			b.t.Errorf("%d lines about 3 undecodable messages:\n%s", n, b.log)
+		}
+		if b.log.count(secret[:8]) > 0 {
+			b.t.Errorf("a secret is in the log:\n%s", b.log)
+		}
+	})
+}
+
+// Each byte of a captured message flipped, or the rest cut off: no panic, no
+// content in the log, and the good message behind them still comes.
+func TestFeedSurvivesDamagedMessages(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	good := captured(t, "invoker0")[0]
+	var values []string
+	for i := range good {
+		flipped := slices.Clone(good)
+		flipped[i] ^= 0x15
+		values = append(values, string(flipped), string(good[:i]))
+	}
+	b.put(topic, append(values, message(7))...)
+	f := b.feed(topic)
+	ctx := b.ctx()
+	for {
+		d, err := f.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Offset == int64(len(values)) {
+			break
+		}
+	}
+	if s := f.Stats(); s.Undecodable < uint64(len(good)) {
+		t.Errorf("%d of %d damaged messages passed for good ones", len(values)-int(s.Undecodable), len(values))
+	}
+	if b.log.count("LWM8") > 0 || b.log.count("123zO3xZ") > 0 {
+		t.Error("a secret is in the log")
+	}
+}
+
+// Whoever has no room does not call Next, and then nothing is asked of the
+// broker.
+func TestFeedDoesNotPullWithoutACall(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	fetches := b.countRequests(kmsg.Fetch)
+	b.put(topic, messages(0, 3)...)
+	f := b.feed(topic)
+	b.next(f, 0)
+	asked := fetches()
+	b.put(topic, messages(3, 6)...)
+	b.next(f, 1)
+	b.next(f, 2)
+	if fetches() != asked {
+		t.Errorf("%d fetches while %d messages were at hand", fetches()-asked, 2)
+	}
+	b.next(f, 3)
+	if fetches() == asked {
+		t.Error("message 3 came without a fetch")
+	}
+}
+
+func TestFeedNextEndsWithItsContext(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		f := b.feed(topic)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Millisecond)
+			if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				b.t.Fatalf("Next with nothing to read: %v", err)
+			}
+			cancel()
+		}
+		b.put(topic, message(0))
+		b.next(f, 0)
+		if b.log.count("interrupted") > 0 {
+			b.t.Errorf("a cancelled call counts as an outage:\n%s", b.log)
+		}
+	})
+}
+
+func TestFeedCloseEndsNext(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		f := b.feed(b.topic())
+		ended := make(chan error)
+		go func() {
+			_, err := f.Next(context.Background())
+			ended <- err
+		}()
+		if err := f.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			b.t.Errorf("Next of a closed feed: %v", err)
+		}
+		if err := f.Close(b.ctx()); err != nil {
+			b.t.Errorf("second Close: %v", err)
+		}
+	})
+}
+
+func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 10)...)
+		f := b.feed(topic)
+		early := b.next(f, 0)
+		f.records = nil // the rest has not been fetched
+		f.tail.offset = 1
+		b.deleteBefore(topic, 6)
+		b.next(f, 6).Done()
+		if s := f.Stats(); s.Lost != 5 {
+			b.t.Errorf("%d lost, want 5", s.Lost)
+		}
+		if b.log.count("ERROR", "expired") != 1 {
+			b.t.Errorf("not one line about expired activations:\n%s", b.log)
+		}
+		if p := f.marks.Position(); p != 0 {
+			b.t.Errorf("position %d with message 0 unfinished", p)
+		}
+		early.Done()
+		b.await("position 7", func() bool { return b.committed(topic, topic) == 7 })
+	})
+}
+
+func (b *bed) deleteBefore(topic string, offset int64) {
+	b.t.Helper()
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = 10000
+	t := kmsg.NewDeleteRecordsRequestTopic()
+	t.Topic = topic
+	p := kmsg.NewDeleteRecordsRequestTopicPartition()
+	p.Offset = offset
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		b.t.Fatalf("delete records: %v", err)
+	}
+}
+
+// A topic made anew begins below the position. What was delivered of the old
+// one must not finish offsets of the new.
+func TestFeedReadsATopicMadeAnew(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	b.put(topic, messages(0, 5)...)
+	f := b.feed(topic)
+	var old []Delivery
+	for n := range 5 {
+		old = append(old, b.next(f, n))
+	}
+	old[0].Done()
+	b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TimeoutMillis = 10000
+	req.TopicNames = []string{topic}
+	one := kmsg.NewDeleteTopicsRequestTopic()
+	one.Topic = &topic
+	req.Topics = append(req.Topics, one)
+	if _, err := req.RequestWith(b.ctx(), b.peer); err != nil {
+		t.Fatal(err)
+	}
+	b.create(topic)
+	b.peer = b.client() // the other one remembers the old topic
+	b.put(topic, messages(100, 102)...)
+	first := b.next(f, 100)
+	for _, d := range old {
+		d.Done()
+	}
+	if p := f.marks.Position(); p != 0 {
+		t.Errorf("position %d: an old completion finished a new message", p)
+	}
+	first.Done()
+	b.next(f, 101).Done()
+	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
+	if b.log.count("ERROR", "made anew") != 1 {
+		t.Errorf("not one line about the new topic:\n%s", b.log)
+	}
+}
+
+func TestFeedReadsCompressedBatches(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		n := 0
+		for _, codec := range []kgo.CompressionCodec{
+			kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
+		} {
+			cl := b.client(kgo.ProducerBatchCompression(codec))
+			var batch []*kgo.Record
+			for range 5 {
+				batch = append(batch, &kgo.Record{Topic: topic, Value: []byte(message(n))})
+				n++
+			}
+			if err := cl.ProduceSync(b.ctx(), batch...).FirstErr(); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		// A batch comes whole: the first that is wanted may be inside one.
+		b.commit(topic, topic, 2)
+		f := b.feed(topic)
+		for i := 2; i < n; i++ {
+			b.next(f, i)
+		}
+	})
+}
+
+// A transaction leaves a mark in the log, which is an offset without a message.
+func TestFeedPassesTransactionMarks(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.TransactionalID(freshName()))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer cl.Close()
+		for n := range 3 {
+			if err := cl.BeginTransaction(); err != nil {
+				b.t.Fatal(err)
+			}
+			r := &kgo.Record{Topic: topic, Value: []byte(message(n))}
+			if err := cl.ProduceSync(b.ctx(), r).FirstErr(); err != nil {
+				b.t.Fatal(err)
+			}
+			if err := cl.EndTransaction(b.ctx(), kgo.TryCommit); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		f := b.feed(topic)
+		for n := range 3 {
+			b.next(f, n).Done()
+		}
+		b.put(topic, message(3))
+		if d := b.next(f, 3); d.Offset != 6 {
+			b.t.Errorf("offset %d, want 6 behind three marks", d.Offset)
+		}
+	})
+}
+
+func TestFeedReadsAMessageLargerThanAFetch(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic(fmt.Sprintf("max.message.bytes=%d", MaxMessageBytes))
+		large := strings.Replace(message(1), `"content":{`, `"content":{"x":"`+strings.Repeat("x", 1<<20)+`",`, 1)
+		b.put(topic, message(0), message(2))
+		cl := b.client(kgo.ProducerBatchMaxBytes(2 << 20))
+		if err := cl.ProduceSync(b.ctx(), &kgo.Record{Topic: topic, Value: []byte(large)}).FirstErr(); err != nil {
+			b.t.Fatal(err)
+		}
+		b.put(topic, message(3))
+		f := b.feed(topic)
+		for _, n := range []int{0, 2, 1, 3} {
+			b.next(f, n)
+		}
+	})
+}
+
+func TestFeedTellsLagAndDelay(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	var delays []time.Duration
+	f := b.cluster().NewFeed(FeedConfig{Topic: topic, Delay: func(d time.Duration) { delays = append(delays, d) }})
+	defer f.Close(b.ctx())
+	if lag := f.Stats().Lag(); lag != 0 {
+		t.Errorf("lag %d before anything was read", lag)
+	}
+	old := &kgo.Record{Topic: topic, Value: []byte(message(0)), Timestamp: time.Now().Add(-time.Hour)}
+	if err := b.peer.ProduceSync(b.ctx(), old).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	b.put(topic, messages(1, 4)...)
+	b.next(f, 0)
+	if lag := f.Stats().Lag(); lag < 0 || lag > 3 {
+		t.Errorf("lag %d with 3 messages behind", lag)
+	}
+	for n := 1; n < 4; n++ {
+		b.next(f, n)
+	}
+	if lag := f.Stats().Lag(); lag != 0 {
+		t.Errorf("lag %d with all read", lag)
+	}
+	if len(delays) != 4 || delays[0] < time.Hour || delays[1] > time.Hour || delays[1] < 0 {
+		t.Errorf("delays %v", delays)
+	}
+}

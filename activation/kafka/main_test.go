@@ -1,0 +1,46 @@
+package kafka
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain fails the run when a goroutine of this package outlives the tests:
+// each has an owner whose Close waits for it.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if left := leaked(); left != "" {
+			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// leaked waits a little for goroutines that are on their way out.
+func leaked() string {
+	var left string
+	for range 100 {
+		if left = ours(); left == "" {
+			return ""
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return left
+}
+
+func ours() string {
+	buf := make([]byte, 1<<20)
+	var left []string
+	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, "activation/kafka.") && !strings.Contains(stack, "TestMain") {
+			left = append(left, stack)
+		}
+	}
+	return strings.Join(left, "\n\n")
+}

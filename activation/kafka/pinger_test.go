@@ -1,0 +1,240 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+func invoker0() activation.Instance {
+	return activation.Instance{ID: 0, UniqueName: "invoker0", DisplayedName: "invoker0", UserMemory: 2147483648}
+}
+
+// pinger starts a pinger that the test closes at its end.
+func (b *bed) pinger(cfg PingerConfig) *Pinger {
+	b.t.Helper()
+	if cfg.Every == 0 {
+		cfg.Every = 10 * time.Millisecond
+	}
+	p := b.cluster().NewPinger(cfg)
+	b.t.Cleanup(p.Close)
+	return p
+}
+
+// capturedPing is a ping of the original, byte for byte.
+func capturedPing(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/golden/topics/health.examples.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, raw, _ := strings.Cut(string(data), "raw:")
+	raw, _, _ = strings.Cut(raw, "\n")
+	return strings.TrimSpace(raw)
+}
+
+func TestPingsAreThoseOfTheOriginal(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
+		want := capturedPing(b.t)
+		for _, r := range b.take(topic, 3) {
+			if string(r.Value) != want || r.Key != nil {
+				b.t.Fatalf("ping %s\nwant %s", r.Value, want)
+			}
+		}
+	})
+}
+
+// The first ping goes out at once, whatever the interval.
+func TestFirstPingDoesNotWait(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: time.Hour})
+	b.take(topic, 1)
+	if err := p.Enable(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Status(); !s.Enabled || s.Sent != 1 || time.Since(s.Last) > patience {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// Disabled is said once, and then nothing until it is enabled again.
+func TestDisabledIsSaidOnce(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
+		b.take(topic, 2)
+		for range 2 {
+			if err := p.Disable(b.ctx()); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		said := b.end(topic)
+		last := b.take(topic, int(said))[said-1].Value
+		if !strings.Contains(string(last), `"isEnabled":false`) {
+			b.t.Fatalf("the last ping is %s", last)
+		}
+		if err := p.Enable(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		for i, r := range b.take(topic, int(said)+2) {
+			enabled := strings.Contains(string(r.Value), `"isEnabled":true`)
+			if enabled == (int64(i) == said-1) {
+				b.t.Errorf("ping %d of %d is %s", i, said, r.Value)
+			}
+		}
+	})
+}
+
+func TestPingerDisabledFromTheStart(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Disabled: true})
+	if err := p.Disable(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.take(topic, 1)[0].Value; !strings.Contains(string(got), `"isEnabled":false`) {
+		t.Errorf("ping %s", got)
+	}
+}
+
+// Pings that could not be sent are not sent later: the next says the same.
+func TestPingsAreNotKept(t *testing.T) {
+	r := fakeRestartable(t)
+	b := newBed(t, nil, r.addr)
+	topic := freshName()
+	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: 5 * time.Millisecond})
+	b.await("failing pings", func() bool { return p.Status().Interrupted != "" })
+	ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Disable(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Disable without a broker: %v", err)
+	}
+	r.start()
+	b.create(topic)
+	b.await("the disabled ping", func() bool { return p.Status().Sent == 1 })
+	if got := b.end(topic); got != 1 {
+		t.Errorf("%d pings came, want the one that says disabled", got)
+	}
+	if b.log.count("WARN", "sending of pings", "interrupted") != 1 || b.log.count("sending of pings", "resumed") != 1 {
+		t.Errorf("not one line per change of state:\n%s", b.log)
+	}
+	p.Close()
+	if err := p.Enable(b.ctx()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Enable after Close: %v", err)
+	}
+}
+
+// Two processes with one id notice each other; one that ends is forgotten; one
+// with another id is nobody's business.
+func TestTwinIsNoticed(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
+		other := invoker0()
+		other.ID = 1
+		neighbour := b.pinger(PingerConfig{Topic: topic, Instance: other})
+		twin := b.cluster().NewPinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: 10 * time.Millisecond})
+		b.await("both to notice", func() bool { return first.Status().Twin != "" && twin.Status().Twin != "" })
+		if got := first.Status().Twin; got != "invoker0/invoker0/invoker0" {
+			b.t.Errorf("the twin is called %q", got)
+		}
+		if got := neighbour.Status().Twin; got != "" {
+			b.t.Errorf("invoker 1 takes %q for its twin", got)
+		}
+		if b.log.count("ERROR", "second process") != 2 {
+			b.t.Errorf("not one line from each:\n%s", b.log)
+		}
+		twin.Close()
+		b.await("the twin to be forgotten", func() bool { return first.Status().Twin == "" })
+	})
+}
+
+// What the watch counts, step by step: without a broker and without a clock.
+func TestTwinCountsOnlyStrangers(t *testing.T) {
+	const every = time.Second
+	start := time.Unix(1000, 0)
+	ping := activation.Ping{Instance: invoker0(), Enabled: true}.Encode()
+	type step func(*twin)
+	at := func(offsets ...int64) step {
+		return func(w *twin) {
+			for _, o := range offsets {
+				w.see(record{offset: o, value: ping}, start)
+				w.tail.offset = max(w.tail.offset, o+1)
+			}
+		}
+	}
+	sent := func(offsets ...int64) step {
+		return func(w *twin) {
+			for _, o := range offsets {
+				w.sending()
+				w.sent(o)
+			}
+		}
+	}
+	missed := func(w *twin) {
+		w.sending()
+		w.missed()
+		w.lost[len(w.lost)-1] = start
+	}
+	pending := func(w *twin) { w.sending() }
+	for _, c := range []struct {
+		name  string
+		steps []step
+		now   time.Time
+		twin  bool
+	}{
+		{"ours, told before they are read", []step{sent(1, 2, 3, 4), at(1, 2, 3, 4)}, start, false},
+		{"ours, read before they are told", []step{at(1, 2, 3, 4), sent(1, 2, 3, 4)}, start, false},
+		{"two of a predecessor", []step{at(1, 2), sent(3), at(3)}, start, false},
+		{"three strangers", []step{sent(1), at(1, 2, 3, 4)}, start, true},
+		{"three, one of which may be ours", []step{missed, at(1, 2, 3)}, start, false},
+		{"three, one of which may be on its way", []step{pending, at(1, 2, 3)}, start, false},
+		{"four, one of which may be ours", []step{missed, at(1, 2, 3, 4)}, start, true},
+		{"three, long ago", []step{at(1, 2, 3)}, start.Add(twinWindow*every + 1), false},
+		{"three in all, too far apart", []step{at(1, 2), func(w *twin) {
+			w.judge(start.Add(twinWindow*every + 1))
+			w.see(record{offset: 3, value: ping}, start.Add(twinWindow*every+1))
+		}}, start.Add(twinWindow*every + 1), false},
+		{"not pings", []step{func(w *twin) {
+			for o := range int64(5) {
+				w.see(record{offset: o, value: ping[1:]}, start)
+			}
+		}}, start, false},
+	} {
+		b := &bed{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
+		w := newTwin(b.cluster(), "health", invoker0(), every)
+		for _, step := range c.steps {
+			step(w)
+		}
+		w.judge(c.now)
+		if got := w.name() != ""; got != c.twin {
+			t.Errorf("%s: twin %v, want %v", c.name, got, c.twin)
+		}
+	}
+}
+
+// The watch keeps no more than it needs while the topic cannot be read.
+func TestTwinForgets(t *testing.T) {
+	b := &bed{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
+	w := newTwin(b.cluster(), "health", invoker0(), time.Second)
+	for o := range int64(10_000) {
+		w.sending()
+		w.sent(o)
+	}
+	if len(w.ours) > 1024 {
+		t.Errorf("%d offsets kept", len(w.ours))
+	}
+	w.tail.offset = 10_000
+	w.judge(time.Now())
+	if len(w.ours) != 0 {
+		t.Errorf("%d offsets kept that were read past", len(w.ours))
+	}
+}

@@ -1,0 +1,439 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// producer opens a producer that the test closes at its end.
+func (b *bed) producer(cfg ...ProducerConfig) *Producer {
+	b.t.Helper()
+	p := b.cluster().NewProducer(append(cfg, ProducerConfig{})[0])
+	b.t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		p.Close(ctx)
+	})
+	return p
+}
+
+// give sends values without waiting for what becomes of them.
+func (b *bed) give(p *Producer, topic string, values ...string) {
+	b.t.Helper()
+	for _, v := range values {
+		if err := p.Send(b.ctx(), topic, []byte(v), nil); err != nil {
+			b.t.Fatalf("send to %s: %v", topic, err)
+		}
+	}
+}
+
+// fate sends one value and waits for what becomes of it.
+func (b *bed) fate(p *Producer, topic, value string) error {
+	b.t.Helper()
+	told := make(chan error, 2)
+	if err := p.Send(b.ctx(), topic, []byte(value), func(err error) { told <- err }); err != nil {
+		b.t.Fatalf("send to %s: %v", topic, err)
+	}
+	select {
+	case err := <-told:
+		return err
+	case <-b.ctx().Done():
+		b.t.Fatalf("nothing became of a message to %s\nlog:\n%s", topic, b.log)
+		return nil
+	}
+}
+
+func TestProducerSendsAsTheOriginalDoes(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		p := b.producer()
+		before := time.Now().Add(-time.Second)
+		if err := b.fate(p, topic, "hello"); err != nil {
+			b.t.Fatal(err)
+		}
+		r := b.take(topic, 1)[0]
+		if r.Key != nil || len(r.Headers) > 0 || string(r.Value) != "hello" || r.Partition != 0 {
+			b.t.Errorf("record %+v", r)
+		}
+		if r.Attrs.CompressionType() != 0 || r.Attrs.TimestampType() != 0 {
+			b.t.Errorf("compression %d, timestamp type %d", r.Attrs.CompressionType(), r.Attrs.TimestampType())
+		}
+		if r.Timestamp.Before(before) || r.Timestamp.After(time.Now().Add(time.Second)) {
+			b.t.Errorf("timestamp %v", r.Timestamp)
+		}
+	})
+}
+
+func TestProducerAsksForTheLeadersAckAlone(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	var acks atomic.Int32
+	b.fake.ControlKey(kmsg.Produce.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		acks.Store(int32(req.(*kmsg.ProduceRequest).Acks))
+		return nil, nil, false
+	})
+	if err := b.fate(b.producer(), topic, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if acks.Load() != 1 {
+		t.Errorf("acks=%d, want 1", acks.Load())
+	}
+}
+
+func TestProducerKeepsTheOrder(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		one, two := b.topic(), b.topic()
+		p := b.producer()
+		const n = 2000
+		for i := range n {
+			b.give(p, []string{one, two}[i%2], fmt.Sprint(i))
+		}
+		if err := p.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		for at, topic := range []string{one, two} {
+			for i, r := range b.take(topic, n/2) {
+				if want := fmt.Sprint(2*i + at); string(r.Value) != want {
+					b.t.Fatalf("record %d is %s, want %s", i, r.Value, want)
+				}
+			}
+		}
+		if s := p.Stats(); s.Sent != n || s.Waiting != 0 || s.Dropped != 0 {
+			b.t.Errorf("stats %+v", s)
+		}
+	})
+}
+
+// While an answer is awaited, what comes gathers and leaves together.
+func TestProducerGathersUnderLoad(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	var requests atomic.Int32
+	b.fake.ControlKey(kmsg.Produce.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		if requests.Add(1) == 1 {
+			close(arrived)
+			b.fake.SleepControl(func() { <-release })
+		}
+		return nil, nil, false
+	})
+	p := b.producer()
+	b.give(p, topic, "first")
+	<-arrived
+	for i := range 500 {
+		b.give(p, topic, fmt.Sprint(i))
+	}
+	close(release)
+	if err := p.Close(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if n := requests.Load(); n != 2 {
+		t.Errorf("500 messages that waited for one answer left in %d requests, want 1", n-1)
+	}
+	b.take(topic, 501)
+}
+
+// A request that fails holds back the messages behind it.
+func TestProducerKeepsTheOrderOverFailures(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	for _, code := range []int16{
+		kerr.NotLeaderForPartition.Code, kerr.NotEnoughReplicas.Code,
+		kerr.RequestTimedOut.Code, kerr.UnknownTopicOrPartition.Code, kerr.KafkaStorageError.Code,
+	} {
+		b.fake.ControlKey(kmsg.Produce.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			return refuseProduce(req, code), nil, true
+		})
+	}
+	p := b.producer()
+	for i := range 20 {
+		b.give(p, topic, fmt.Sprint(i))
+	}
+	if err := p.Close(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range b.take(topic, 20) {
+		if string(r.Value) != fmt.Sprint(i) {
+			t.Fatalf("record %d is %s", i, r.Value)
+		}
+	}
+}
+
+func refuseProduce(req kmsg.Request, code int16) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.ProduceResponse)
+	for _, t := range req.(*kmsg.ProduceRequest).Topics {
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewProduceResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		res.Topics = append(res.Topics, rt)
+	}
+	return res
+}
+
+// The topic of a controller that is gone costs its own messages and no others.
+func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		gone, here := freshName(), b.topic()
+		p := b.producer()
+		lost := make(chan error, 3)
+		for range 3 {
+			if err := p.Send(b.ctx(), gone, []byte("x"), func(err error) { lost <- err }); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		if err := b.fate(p, here, "y"); err != nil {
+			b.t.Fatal(err)
+		}
+		if len(lost) > 0 {
+			b.t.Error("gave up the missing topic before the other was sent to")
+		}
+		for range 3 {
+			if err := <-lost; err == nil {
+				b.t.Error("a message to a missing topic counts as sent")
+			}
+		}
+		if err := b.fate(p, gone, "x"); err == nil {
+			b.t.Error("a message to a missing topic counts as sent")
+		}
+		if s := p.Stats(); s.Dropped != 4 || s.Sent != 1 || len(s.Interrupted) != 1 {
+			b.t.Errorf("stats %+v", s)
+		}
+		if n := b.log.count("ERROR", "dropping"); n != 1 {
+			b.t.Errorf("%d lines about the missing topic, want 1:\n%s", n, b.log)
+		}
+		b.create(gone)
+		b.await("the topic to be found", func() bool { return b.fate(p, gone, "z") == nil })
+		if string(b.take(gone, 1)[0].Value) != "z" || len(p.Stats().Interrupted) > 0 {
+			b.t.Errorf("the topic came back: stats %+v", p.Stats())
+		}
+	})
+}
+
+func ackOf(n, bytes int) activation.Ack {
+	r := &activation.Record{
+		ActivationID: activation.ID(fmt.Sprintf("%032x", n)),
+		Namespace:    "guest", Name: "hello", Subject: "guest", Version: "0.0.1",
+		Response: activation.Response{Result: json.RawMessage(`{"x":"` + strings.Repeat("x", bytes) + `"}`)},
+	}
+	instance := activation.Instance{ID: 0, UniqueName: "0", UserMemory: 1 << 31}
+	return activation.NewCombined(activation.NewTransID("t", 1, false), r, instance)
+}
+
+// An ack that is over the limit goes without its result: when it is over ours
+// at once, when it is over the topic's after the broker's word.
+func TestAckTooLargeIsShrunk(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		for _, c := range []struct {
+			name, limit string
+			bytes       int
+		}{
+			{"ours", fmt.Sprint(MaxMessageBytes), MaxMessageBytes},
+			{"the topic's", "20000", 30000},
+		} {
+			topic := b.topic("max.message.bytes=" + c.limit)
+			p := b.producer()
+			told := make(chan error, 1)
+			if err := p.SendAck(b.ctx(), topic, ackOf(1, c.bytes), func(err error) { told <- err }); err != nil {
+				b.t.Fatal(err)
+			}
+			if err := <-told; err != nil {
+				b.t.Fatal(err)
+			}
+			got := b.take(topic, 1)[0].Value
+			if want := ackOf(1, 1).Shrink().Encode(); !bytes.Equal(got, want) {
+				b.t.Errorf("over %s limit: %d bytes came: %.200s", c.name, len(got), got)
+			}
+			if s := p.Stats(); s.Shrunk != 1 || s.Sent != 1 {
+				b.t.Errorf("over %s limit: stats %+v", c.name, s)
+			}
+		}
+	})
+}
+
+// Messages that fit one by one are not lost for being too large together.
+func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic("max.message.bytes=5000")
+		p := b.producer()
+		told := make(chan error, 41)
+		for i := range 40 {
+			value := []byte(fmt.Sprintf("%04d%s", i, strings.Repeat("x", 1000)))
+			if err := p.Send(b.ctx(), topic, value, func(err error) { told <- err }); err != nil {
+				b.t.Fatal(err)
+			}
+			if i == 20 {
+				if err := p.Send(b.ctx(), topic, make([]byte, 6000), func(err error) { told <- err }); err != nil {
+					b.t.Fatal(err)
+				}
+			}
+		}
+		if err := p.Close(b.ctx()); err == nil || p.Stats().Dropped != 1 {
+			b.t.Errorf("Close: %v, stats %+v", err, p.Stats())
+		}
+		for i := range 41 {
+			if err := <-told; (err != nil) != (i == 21) || i == 21 && !errors.Is(err, ErrTooLarge) {
+				b.t.Errorf("message %d: %v", i, err)
+			}
+		}
+		for i, r := range b.take(topic, 40) {
+			if got := string(r.Value[:4]); got != fmt.Sprintf("%04d", i) {
+				b.t.Fatalf("record %d is %s", i, got)
+			}
+		}
+	})
+}
+
+// batchBytes is what brokers compare with a topic's limit, to the byte.
+func TestBatchBytesIsWhatTheBrokerCounts(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic("max.message.bytes=10000")
+		p := b.producer()
+		fits := 10000
+		for batchBytes(fits) > 10000 {
+			fits--
+		}
+		if err := b.fate(p, topic, strings.Repeat("x", fits)); err != nil {
+			b.t.Errorf("%d bytes, %d with all around them: %v", fits, batchBytes(fits), err)
+		}
+		if err := b.fate(p, topic, strings.Repeat("x", fits+1)); !errors.Is(err, ErrTooLarge) {
+			b.t.Errorf("%d bytes, %d with all around them: %v", fits+1, batchBytes(fits+1), err)
+		}
+		if err := p.Send(b.ctx(), topic, make([]byte, MaxMessageBytes), nil); !errors.Is(err, ErrTooLarge) {
+			b.t.Errorf("a message over every limit: %v", err)
+		}
+	})
+}
+
+// While the broker is away memory stays bounded: who sends more waits.
+func TestProducerPressesBack(t *testing.T) {
+	r := fakeRestartable(t)
+	b := newBed(t, nil, r.addr)
+	p := b.producer(ProducerConfig{QueueBytes: 10_000})
+	value := strings.Repeat("x", 1000)
+	sent := 0
+	for ; ; sent++ {
+		ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
+		err := p.Send(ctx, "full", []byte(value), nil)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent != 7 {
+		t.Errorf("%d messages of 1256 bytes found room in 10000", sent)
+	}
+	if p.TrySend("full", []byte(value)) {
+		t.Error("TrySend found room")
+	}
+	if !p.TrySend("other", []byte(value)) {
+		t.Error("a full topic leaves no room for another")
+	}
+	if s := p.Stats(); s.Waiting != 8 || s.Dropped != 1 {
+		t.Errorf("stats %+v", s)
+	}
+	blocked := make(chan error)
+	go func() { blocked <- p.Send(b.ctx(), "full", []byte("last"), nil) }()
+	r.start()
+	b.create("full")
+	b.create("other")
+	if err := <-blocked; err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.take("full", 8); string(got[7].Value) != "last" {
+		t.Error("the blocked message did not come last")
+	}
+}
+
+// The goroutine of a topic ends when nothing is sent to it, and another starts
+// when something is.
+func TestProducerForgetsIdleTopics(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	p := b.producer(ProducerConfig{IdleAfter: time.Millisecond})
+	for n := range 5 {
+		if err := b.fate(p, topic, fmt.Sprint(n)); err != nil {
+			t.Fatal(err)
+		}
+		b.await("the topic to be forgotten", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.byTopic) == 0
+		})
+	}
+	b.take(topic, 5)
+}
+
+func TestProducerCloseTellsWhatItCouldNotSend(t *testing.T) {
+	r := fakeRestartable(t)
+	b := newBed(t, nil, r.addr)
+	p := b.producer()
+	told := make(chan error, 3)
+	for range 3 {
+		if err := p.Send(b.ctx(), "a", []byte("x"), func(err error) { told <- err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
+	defer cancel()
+	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "3 not sent") {
+		t.Errorf("Close: %v", err)
+	}
+	for range 3 {
+		if err := <-told; !errors.Is(err, ErrClosed) {
+			t.Errorf("a message left at Close: %v", err)
+		}
+	}
+	if err := p.Send(b.ctx(), "a", []byte("x"), nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("Send after Close: %v", err)
+	}
+}
+
+func TestOutboxNamesTheTopics(t *testing.T) {
+	b := newFakeBed(t)
+	for _, topic := range []string{"p-completed7", "u-events", "elsewhere"} {
+		b.create(topic)
+	}
+	o := b.cluster().NewOutbox(OutboxConfig{TopicPrefix: "p-", EventPrefix: "u-", Events: true})
+	silent := b.cluster().NewOutbox(OutboxConfig{})
+	event := activation.Event{Namespace: "guest", Source: "invoker0", Body: activation.EventBody{Kind: "nodejs:20"}}
+	for _, err := range []error{
+		o.Ack(b.ctx(), "7", ackOf(1, 10), nil), o.Event(b.ctx(), event),
+		o.Forward(b.ctx(), "elsewhere", []byte("m"), nil), silent.Event(b.ctx(), event),
+		o.Close(b.ctx()), silent.Close(b.ctx()),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for topic, want := range map[string][]byte{
+		"p-completed7": ackOf(1, 10).Encode(), "u-events": event.Encode(), "elsewhere": []byte("m"),
+	} {
+		if got := b.take(topic, 1)[0].Value; !bytes.Equal(got, want) {
+			t.Errorf("topic %s got %s, want %s", topic, got, want)
+		}
+	}
+	if s := silent.Stats(); s.Sent != 0 {
+		t.Error("an event went out with events off")
+	}
+}

@@ -1,0 +1,261 @@
+package kafka
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	wire "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// capturedConfig is the configuration that the original's topic was seen with.
+func capturedConfig(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/golden/topics/topic-configs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := map[string]string{}
+	lines := bufio.NewScanner(strings.NewReader(string(data)))
+	for mine := false; lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "Dynamic configs") {
+			mine = strings.Contains(lines.Text(), "topic invoker0 ")
+			continue
+		}
+		setting, _, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+		if key, value, ok := strings.Cut(setting, "="); ok && mine {
+			config[key] = value
+		}
+	}
+	return config
+}
+
+// configured reads what was set on a topic.
+func (b *bed) configured(topic string) map[string]string {
+	b.t.Helper()
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+	req.Resources = append(req.Resources, r)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Resources[0].ErrorCode)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	config := map[string]string{}
+	for _, c := range res.Resources[0].Configs {
+		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil {
+			config[c.Name] = *c.Value
+		}
+	}
+	return config
+}
+
+func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		name, c := freshName(), b.cluster()
+		spec := InvokerTopic(name, 1, map[string]string{"retention.ms": "1000000"})
+		for range 2 {
+			if err := c.EnsureTopic(b.ctx(), spec); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		want := capturedConfig(b.t)
+		if len(want) != 4 {
+			b.t.Fatalf("the captured topic has %d settings", len(want))
+		}
+		want["retention.ms"] = "1000000"
+		got := b.configured(name)
+		for key, value := range want {
+			if got[key] != value {
+				b.t.Errorf("%s=%s, want %s", key, got[key], value)
+			}
+		}
+		// One that exists is left as it is.
+		if err := c.EnsureTopic(b.ctx(), InvokerTopic(name, 3, nil)); err != nil {
+			b.t.Fatal(err)
+		}
+		if got := b.configured(name)["retention.ms"]; got != "1000000" {
+			b.t.Errorf("the topic that existed was changed: retention.ms=%s", got)
+		}
+	})
+}
+
+// Two invokers, or a broker that had not heard of the topic yet: somebody else
+// makes it between our look and our request.
+func TestTopicMadeMeanwhileIsFine(t *testing.T) {
+	b := newFakeBed(t)
+	name := freshName()
+	b.fake.ControlKey(kmsg.CreateTopics.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		return refuseTopic(req, kerr.TopicAlreadyExists.Code), nil, true
+	})
+	if err := b.cluster().EnsureTopic(b.ctx(), InvokerTopic(name, 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func refuseTopic(req kmsg.Request, code int16) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+	for _, t := range req.(*kmsg.CreateTopicsRequest).Topics {
+		rt := kmsg.NewCreateTopicsResponseTopic()
+		rt.Topic, rt.ErrorCode, rt.ErrorMessage = t.Topic, code, kmsg.StringPtr("because")
+		res.Topics = append(res.Topics, rt)
+	}
+	return res
+}
+
+func TestTopicIsTriedAgainAfterPassingTrouble(t *testing.T) {
+	b := newFakeBed(t)
+	for _, code := range []int16{
+		kerr.NotController.Code, kerr.RequestTimedOut.Code, kerr.ThrottlingQuotaExceeded.Code, kerr.InvalidReplicationFactor.Code,
+	} {
+		b.fake.ControlKey(kmsg.CreateTopics.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			return refuseTopic(req, code), nil, true
+		})
+	}
+	if err := b.cluster().EnsureTopic(b.ctx(), InvokerTopic(freshName(), 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if b.log.count("WARN", "interrupted") != 1 || b.log.count("resumed") != 1 {
+		t.Errorf("not one line per change of state:\n%s", b.log)
+	}
+}
+
+func TestTopicThatIsRefusedIsAnError(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		for _, c := range []struct {
+			name string
+			spec TopicSpec
+			want wire.Error
+		}{
+			{"setting", InvokerTopic(freshName(), 1, map[string]string{"retention.ms": "soon"}), wire.InvalidConfiguration},
+			{"name", InvokerTopic("no spaces", 1, nil), wire.InvalidTopic},
+		} {
+			if b.fake != nil { // which takes anything
+				b.fake.ControlKey(kmsg.CreateTopics.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+					return refuseTopic(req, int16(c.want)), nil, true
+				})
+			}
+			err := b.cluster().EnsureTopic(b.ctx(), c.spec)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.spec.Name) {
+				b.t.Errorf("bad %s: %v", c.name, err)
+			}
+		}
+	})
+}
+
+func TestTopicWithMorePartitionsIsNamed(t *testing.T) {
+	b := newFakeBed(t, kfake.SeedTopics(2, "wide"))
+	if err := b.cluster().EnsureTopic(b.ctx(), InvokerTopic("wide", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if b.log.count("ERROR", "more than one partition") != 1 {
+		t.Errorf("log:\n%s", b.log)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, brokers := range [][]string{nil, {""}, {"host"}, {"host:1", "other"}} {
+		if _, err := New(Options{Brokers: brokers}); err == nil {
+			t.Errorf("brokers %q were taken", brokers)
+		}
+	}
+}
+
+// A cluster of which only one of the given brokers lives is found.
+func TestDeadBrokersArePassedOver(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	b.addrs = append([]string{net.JoinHostPort("127.0.0.1", "1")}, b.addrs...)
+	b.put(topic, message(0))
+	f, p := b.feed(topic), b.producer()
+	b.next(f, 0).Done()
+	if err := b.fate(p, topic, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if b.log.count("interrupted") > 0 {
+		t.Errorf("log:\n%s", b.log)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	certificate, roots := selfSigned(t)
+	fake := startFake(t, kfake.TLS(&tls.Config{
+		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
+	}), kfake.SeedTopics(1, "in"))
+	log := &logbook{}
+	open := func(config *tls.Config) *Cluster {
+		c, err := New(Options{Brokers: fake.ListenAddrs(), TLS: config, Log: slog.New(log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	good := open(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}})
+	if err := good.EnsureTopic(ctx, InvokerTopic("out", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	p := good.NewProducer(ProducerConfig{})
+	if err := p.Send(ctx, "in", []byte(message(4)), nil); err != nil {
+		t.Fatal(err)
+	}
+	f := good.NewFeed(FeedConfig{Topic: "in"})
+	if d, err := f.Next(ctx); err != nil || number(d) != 4 {
+		t.Errorf("message %v: %v", d, err)
+	}
+	if err := errors.Join(p.Close(ctx), f.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+	// A broker that the trust store does not know is nothing to wait for.
+	var unknown *tls.CertificateVerificationError
+	stranger := open(&tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{certificate}})
+	if err := stranger.EnsureTopic(ctx, InvokerTopic("x", 1, nil)); !errors.As(err, &unknown) {
+		t.Errorf("an unknown certificate: %v", err)
+	}
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
