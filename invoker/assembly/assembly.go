@@ -50,6 +50,9 @@ type Options struct {
 	// Path is the PATH of action processes (process runtime); empty means the
 	// usual one.
 	Path string
+	// Engine, when not nil, takes the place of the configured one; Run closes
+	// it.
+	Engine Engine
 	// Listening, when not nil, is told the address of the admin door.
 	Listening func(addr string)
 	// Ready, when not nil, is called when activations are being accepted.
@@ -65,7 +68,7 @@ type assembly struct {
 	ready    atomic.Bool
 	stage    atomic.Value // string: what the start is waiting for
 
-	engine   engine
+	engine   Engine
 	cluster  *kafka.Cluster
 	feed     *kafka.Feed
 	producer *kafka.Producer
@@ -160,7 +163,9 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
 	})
 	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
-	if a.engine, err = openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log); err != nil {
+	if a.engine = a.Engine; a.engine != nil {
+		a.Log.Info("container engine is the caller's")
+	} else if a.engine, err = openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log); err != nil {
 		return err
 	}
 	if a.store, err = couchdb.Open(couchConfig(a.c, a.Log), manifest); err != nil {

@@ -14,20 +14,20 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/process"
 )
 
-// engine is a container engine that can be closed.
-type engine interface {
+// Engine is a container engine that can be closed.
+type Engine interface {
 	invoker.Engine
 	Close() error
 }
 
-func openEngine(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (engine, error) {
+func openEngine(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (Engine, error) {
 	if c.Runtimes.Kind == "process" {
 		return openProcesses(ctx, c, prefix, self, path, log)
 	}
 	return openDocker(ctx, c, prefix, log)
 }
 
-func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) (engine, error) {
+func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) (Engine, error) {
 	o := docker.DefaultOptions()
 	o.Host = c.Docker.Host
 	o.Prefix = prefix
@@ -54,7 +54,7 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.
 
 // openProcesses serves the kinds for which there is an interpreter here. self
 // is this program, which is its own proxy for executables.
-func openProcesses(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (engine, error) {
+func openProcesses(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (Engine, error) {
 	dir := c.Process.Dir
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "gpuwhisk-processes")
