@@ -11,13 +11,16 @@ const (
 	throttled                 // backlogged, more than T ahead
 )
 
-// flow is everything known of one flow, what each event needs first.
+// flow is everything known of one flow. It takes three cache lines; what every
+// event needs lies in the first two.
 type flow struct {
-	slot     int32
-	class    int32 // in the order index
-	group    *group
-	vt       int64
-	serial   int64 // order of creation: breaks ties of virtual time
+	id     FlowID
+	group  *group
+	vt     int64
+	serial int64 // order of creation: breaks ties of virtual time
+	slot   int32
+	class  int32 // in the order index
+
 	queue    list
 	inFlight int32
 	standing standing
@@ -26,8 +29,8 @@ type flow struct {
 	idle     bool // empty, nothing in flight: in the ttl or the inactive heap
 	expired  bool // idle for longer than its TTL
 	stale    bool // setup is to be asked again
-	holding  bool
-	dirty    bool
+	holding  bool // its head waits for a container
+	dirty    bool // to be looked at by Changes
 	reported State
 	last     Rule
 	batch    int32 // batch: how many more of its queue belong to the batch
@@ -35,13 +38,12 @@ type flow struct {
 	estimate int64 // mean service, 0 before the first completion
 	served   uint64
 	lastSeen int64 // last arrival
-	iat      int64 // smoothed, below 0 before the second arrival
 
-	id        FlowID
+	iat       int64 // smoothed, below 0 before the second arrival
+	setup     int64 // least setup on any device, as last asked
 	service   int64 // summed
 	waited    int64 // summed over grants
-	lastAt    int64
-	setup     int64
+	lastAt    int64 // last grant
 	heldSince int64 // when waiting began for the present head
 	deficit   int64 // paella: its offset from what all earned; when not queued the deficit
 }
