@@ -62,12 +62,7 @@ func (c *child) signalLocked(s syscall.Signal) bool {
 // ends with its first process. While the leader is a zombie its number is
 // safe.
 func (e *Engine) await(c *child) {
-	for {
-		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	c.waitFor(unix.WEXITED)
 	c.mu.Lock()
 	c.signalLocked(syscall.SIGKILL)
 	_ = c.cmd.Wait()
@@ -78,6 +73,17 @@ func (e *Engine) await(c *child) {
 	close(c.ended)
 	if news {
 		e.tell(c.id)
+	}
+}
+
+// waitFor waits until the leader has ended or stopped, and leaves it as it is:
+// a zombie is reaped by await alone.
+func (c *child) waitFor(states int) {
+	for {
+		err := unix.Waitid(unix.P_PID, c.pid, nil, states|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return
+		}
 	}
 }
 

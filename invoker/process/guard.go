@@ -14,6 +14,11 @@ const (
 	allocRate   = 1 << 30
 	nearestLook = 10 * time.Millisecond
 	farthest    = 500 * time.Millisecond
+	// Looking through all processes costs milliseconds. It is done soon when
+	// many were started on this machine, and in its time when a few were.
+	many       = 200
+	soonCount  = 100 * time.Millisecond
+	laterCount = 2 * time.Second
 )
 
 // guard ends containers that hold more memory, or more processes, than they
@@ -23,7 +28,7 @@ type guard struct {
 	pidsLimit int
 	log       *slog.Logger
 	family    map[int][]int // pids by leader, as last seen
-	newest    string        // the newest pid at that time
+	newest    int           // the newest pid at that time
 	counted   time.Time
 	wakes     chan struct{} // capacity 1: one reminder is enough
 	stop      chan struct{}
@@ -117,9 +122,13 @@ func (g *guard) check(c *child) time.Duration {
 // session, and their descendants that left it. That is dear, so it is done
 // again only when something was started on this machine, and not at each look.
 func (g *guard) count(running []*child) {
-	newest := newestPID()
-	same := newest != "" && newest == g.newest
-	if g.knows(running) && (same || time.Since(g.counted) < farthest) {
+	newest, since := newestPID(), time.Since(g.counted)
+	started := newest - g.newest
+	if started < 0 {
+		started = many // the numbers began anew
+	}
+	due := started > 0 && since >= laterCount || started >= many && since >= soonCount
+	if g.knows(running) && !due {
 		return
 	}
 	g.newest, g.counted = newest, time.Now()

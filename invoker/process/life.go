@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
 )
@@ -33,7 +35,9 @@ func (e *Engine) halt(id container.ID, verb string, s syscall.Signal) error {
 		return fmt.Errorf("%s process %s: %w", verb, id, container.ErrGone)
 	}
 	c.paused = s == syscall.SIGSTOP
-	if !c.paused {
+	if c.paused {
+		c.waitFor(unix.WSTOPPED | unix.WEXITED) // the signal is only on its way
+	} else {
 		e.guard.wake()
 	}
 	return nil

@@ -58,7 +58,7 @@ func readStat(pid int) (stat, error) {
 // parseStat reads from behind the program's name, which may hold anything,
 // even parentheses and spaces.
 func parseStat(text []byte) (stat, error) {
-	_, rest, found := cutLast(text, ')')
+	rest, found := afterLast(text, ')')
 	fields := strings.Fields(string(rest))
 	if !found || len(fields) < 20 {
 		return stat{}, fmt.Errorf("state of process is cut off: %q", text)
@@ -72,12 +72,9 @@ func parseStat(text []byte) (stat, error) {
 	return stat{parent: parent, session: session, start: start, zombie: fields[0] == "Z"}, nil
 }
 
-func cutLast(b []byte, sep byte) (before, after []byte, found bool) {
+func afterLast(b []byte, sep byte) ([]byte, bool) {
 	i := bytes.LastIndexByte(b, sep)
-	if i < 0 {
-		return b, nil, false
-	}
-	return b[:i], b[i+1:], true
+	return b[i+1:], i >= 0
 }
 
 // privateBytes is the memory that a process holds for itself: what it shares
@@ -99,12 +96,17 @@ func privateBytes(pid int) int64 {
 	return (resident - shared) * int64(os.Getpagesize())
 }
 
-// newestPID tells the number that was given to a process or thread last. While
-// it stays, nothing was started on this machine.
-func newestPID() string {
+// newestPID tells the number that was given to a process or thread last, 0 if
+// that cannot be read. While it stays, nothing was started on this machine.
+func newestPID() int {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return ""
+		return 0
 	}
-	return string(text[bytes.LastIndexByte(bytes.TrimSpace(text), ' ')+1:])
+	fields := strings.Fields(string(text))
+	if len(fields) == 0 {
+		return 0
+	}
+	newest, _ := strconv.Atoi(fields[len(fields)-1])
+	return newest
 }
