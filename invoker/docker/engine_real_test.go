@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -169,7 +170,7 @@ func TestRealCreateFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_, _ = r.api.ImageRemove(t.Context(), noProgram, client.ImageRemoveOptions{Force: true})
+		_, _ = r.api.ImageRemove(context.Background(), noProgram, client.ImageRemoveOptions{Force: true})
 	})
 	const provision = "Failed to provision resources to run the action."
 	absent := "gpuwhisk-test.invalid/none"
