@@ -19,8 +19,7 @@ install() {
 	once "$libs" fetch || fail "download of Apache Kafka $version by mvn"
 }
 
-# configure writes the broker's settings; a broker that ran here before keeps
-# its ports and its data, so that a restart looks like one to its clients.
+# configure writes the broker's settings, unless a broker ran here before.
 configure() {
 	[[ ! -f $dir/server.properties ]] || return 0
 	local port quorum
@@ -60,7 +59,7 @@ start() {
 		return 0
 	fi
 	install
-	mkdir -p "$dir"
+	fresh "$dir"
 	configure
 	daemon "$dir" java -Xmx512m -Xms128m -XX:+UseSerialGC -cp "$libs/*" \
 		-Dlog4j.configuration="file:$dir/log4j.properties" \

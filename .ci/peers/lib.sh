@@ -55,6 +55,7 @@ once() {
 	exec 8>"$dir.lock"
 	flock 8
 	if [[ ! -d $dir ]]; then
+		rm -rf "$dir".part.*
 		part=$(mktemp -d "$dir.part.XXXXXX")
 		if ! "$@" "$part"; then
 			rm -rf "$part"
@@ -154,6 +155,14 @@ end() {
 	done
 	kill -9 "$pid" 2>/dev/null || true
 	rm -f "$dir/pid" "$dir/born"
+}
+
+# fresh DIR makes the folder of a daemon. What one that was cut off left there
+# goes, for its port may be another's by now; GPUWHISK_KEEP=1 keeps it, so that
+# a restart looks like one to clients.
+fresh() {
+	[[ ${GPUWHISK_KEEP:-} == 1 ]] || rm -rf "$1"
+	mkdir -p "$1"
 }
 
 # tail_of LOG shows the end of a daemon's log before a failure is named.

@@ -28,6 +28,7 @@ start() {
 	fi
 	install
 	need curl
+	fresh "$dir"
 	mkdir -p "$dir/work"
 	[[ -f $dir/port ]] || free_port >"$dir/port"
 	# Its configuration file would land in the caller's folder.
@@ -46,6 +47,7 @@ start() {
 env() {
 	alive "$dir" || fail "no pouchdb-server of ours is running"
 	echo "GPUWHISK_TEST_COUCHDB=http://127.0.0.1:$(cat "$dir/port")"
+	echo "GPUWHISK_TEST_POUCHDB=$tree" # for tests that start their own
 }
 
 stop() {

@@ -50,7 +50,7 @@ start() {
 		return 0
 	fi
 	install
-	mkdir -p "$dir"
+	fresh "$dir"
 	configure
 	daemon "$dir" java -Xmx128m -cp "$libs/*" \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg"
@@ -65,6 +65,7 @@ start() {
 env() {
 	alive "$dir" || fail "no ZooKeeper of ours is running"
 	echo "GPUWHISK_TEST_ZOOKEEPER=127.0.0.1:$(cat "$dir/port")"
+	echo "GPUWHISK_ZOOKEEPER_JARS=$libs" # for tests that start their own
 }
 
 stop() {
