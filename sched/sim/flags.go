@@ -74,6 +74,7 @@ type Overrides struct {
 	Window *time.Duration
 	Warmup *time.Duration
 	Drain  *time.Duration
+	Series bool
 }
 
 // set copies what is given.

@@ -13,6 +13,8 @@ type gaps struct {
 	backlog summary         // over flows backlogged through the window
 	all     summary         // over all flows that have arrived
 	series  [][]float64     // seconds per window and function, if kept
+	busy    []float64       // share of device time with a run, per window, if kept
+	active  time.Duration   // of all devices at the window's start
 	keep    bool
 	costs   []time.Duration // largest charge of each function
 }
@@ -102,7 +104,19 @@ func (e *engine) closeWindow() {
 	}
 	if row != nil {
 		g.series = append(g.series, row)
+		g.busy = append(g.busy, e.busyShare())
 	}
+}
+
+// busyShare returns the share of the window's device time with a run.
+func (e *engine) busyShare() float64 {
+	var sum time.Duration
+	for _, d := range e.devices {
+		sum += d.active
+	}
+	was := e.gaps.active
+	e.gaps.active = sum
+	return (sum - was).Seconds() / e.gaps.window.Seconds() / float64(len(e.devices))
 }
 
 // bound returns the derived limit on the gap of two backlogged flows in

@@ -119,6 +119,8 @@ type Result struct {
 
 	// Series is each window's service by function, in seconds, when kept.
 	Series [][]float64 `json:"series,omitempty"`
+	// Busy is each window's share of device time with a run, when kept.
+	Busy []float64 `json:"busy,omitempty"`
 }
 
 // tally collects one group of activations.
@@ -170,7 +172,7 @@ func (e *engine) result() *Result {
 		WaitMean: share(all.wait, len(all.latency)), Execution: share(all.exec, all.granted),
 		GapBacklogged: e.gaps.backlog.gap(), GapAll: e.gaps.all.gap(), GapBound: e.bound(),
 		LowerBound: LowerBound(e.w, e.p),
-		Decisions:  e.cost.decisions, End: e.now.Seconds(), Series: e.gaps.series,
+		Decisions:  e.cost.decisions, End: e.now.Seconds(), Series: e.gaps.series, Busy: e.gaps.busy,
 	}
 	e.perFunction(r, per)
 	e.rates(r)

@@ -6,6 +6,7 @@ import "sync"
 // policies compared on one seed share its workload. It is safe for use by
 // several goroutines.
 type Source struct {
+	spec  Spec // of a generated workload
 	build func(seed uint64) (*Workload, error)
 	mu    sync.Mutex // guards made
 	made  map[uint64]*once
@@ -19,7 +20,7 @@ type once struct {
 
 // Source returns the source of a generated workload.
 func (s Spec) Source() *Source {
-	return &Source{made: make(map[uint64]*once), build: func(seed uint64) (*Workload, error) {
+	return &Source{spec: s, made: make(map[uint64]*once), build: func(seed uint64) (*Workload, error) {
 		s.Seed = seed
 		return s.Build()
 	}}

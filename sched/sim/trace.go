@@ -77,17 +77,17 @@ type book struct {
 	index     map[string]int32
 	arrivals  []Arrival
 	horizon   time.Duration
-	warm      []mean // of functions whose costs the trace tells
-	cold      []mean
+	warm      []average // of functions whose costs the trace tells
+	cold      []average
 }
 
-// mean is a running sum.
-type mean struct {
+// average is a running sum.
+type average struct {
 	sum float64
 	n   int
 }
 
-func (m *mean) add(v float64) { m.sum += v; m.n++ }
+func (m *average) add(v float64) { m.sum += v; m.n++ }
 
 // add enters a function, refusing more than a simulation can hold.
 func (b *book) add(t *table, f Function) (int32, error) {
@@ -97,7 +97,7 @@ func (b *book) add(t *table, f Function) (int32, error) {
 	i := int32(len(b.functions))
 	b.index[f.Name] = i
 	b.functions = append(b.functions, f)
-	b.warm, b.cold = append(b.warm, mean{}), append(b.cold, mean{})
+	b.warm, b.cold = append(b.warm, average{}), append(b.cold, average{})
 	return i, nil
 }
 

@@ -21,6 +21,8 @@ type simCmd struct {
 	Run     simRunCmd     `cmd:"" help:"Simulate one workload under one policy."`
 	Compare simCompareCmd `cmd:"" help:"Simulate one workload under every policy, over several seeds."`
 	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
+	Claims  simClaimsCmd  `cmd:"" help:"Reproduce the paper's results, claim by claim, with a verdict on each."`
+	Figures simFiguresCmd `cmd:"" help:"Draw the paper's figures again, and those beyond it, as SVG."`
 }
 
 // Help is the longer text of gpuwhisk sim --help.
@@ -185,4 +187,10 @@ func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// wallClock returns a clock that counts from now.
+func wallClock() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
 }

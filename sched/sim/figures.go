@@ -1,0 +1,232 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"image/color"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// drawing is one figure: its file's name and how it is drawn from the results
+// of its cells, by seed.
+type drawing struct {
+	name string
+	draw func(at seedReader) (*plot.Plot, error)
+}
+
+// seedReader gives a cell's results over the seeds.
+type seedReader func(cell int) []*Result
+
+// Figures draws every figure whose name begins with one of only, or all, into
+// a folder as SVG and returns the files' names. clock measures what decisions
+// cost, for the one figure about it; nothing else depends on it.
+func Figures(ctx context.Context, folder string, only []string, seeds, parallel int, clock func() time.Duration, progress Progress) ([]string, error) {
+	if seeds < 1 || seeds > 10_000 {
+		return nil, fmt.Errorf("--seeds %d: must lie within 1 and 10000", seeds)
+	}
+	c := &cells{index: make(map[string]int)}
+	var wanted []drawing
+	for _, d := range allDrawings(c, clock) {
+		if len(only) == 0 || begins(d.name, only) {
+			wanted = append(wanted, d)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, fmt.Errorf("--only %s: no figure begins so", strings.Join(only, ","))
+	}
+	needed, err := c.drawn(wanted)
+	if err != nil {
+		return nil, err
+	}
+	results, err := c.run(ctx, needed, seeds, parallel, progress)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, d := range wanted {
+		p, err := d.draw(func(cell int) []*Result {
+			out := make([]*Result, seeds)
+			for s := range out {
+				out[s] = results[s][cell]
+			}
+			return out
+		})
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", d.name, err)
+		}
+		file := filepath.Join(folder, d.name+".svg")
+		if err := p.Save(7*vg.Inch, 4.2*vg.Inch, file); err != nil {
+			return nil, fmt.Errorf("write %s: %w", file, err)
+		}
+		names = append(names, file)
+	}
+	return names, nil
+}
+
+func begins(name string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// drawn finds out which cells the figures read, by letting them draw blanks.
+func (c *cells) drawn(wanted []drawing) ([]int, error) {
+	seen := make([]bool, len(c.list))
+	for _, d := range wanted {
+		if d.name == costFigure {
+			continue // it measures and reads no cell
+		}
+		_, err := d.draw(func(cell int) []*Result {
+			seen[cell] = true
+			return []*Result{sketch}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("sketch %s: %w", d.name, err)
+		}
+	}
+	var out []int
+	for i, s := range seen {
+		if s {
+			out = append(out, i)
+		}
+	}
+	return out, nil
+}
+
+// sketch is a result that every figure can draw.
+var sketch = &Result{
+	Latency: Latency{Count: 1, Mean: 1000, P50: 1000, P99: 1000}, LowerBound: 500, FunctionMean: 1000,
+	GapBacklogged: Gap{Mean: 1, Max: 1}, GapBound: 2, ColdShare: 0.1, Utilization: 0.5,
+	Functions: []FunctionResult{
+		{Name: "a", Latency: Latency{Count: 1, Mean: 1000, Std: 1}}, {Name: "b", Latency: Latency{Count: 1, Mean: 1000, Std: 1}},
+		{Name: "c", Latency: Latency{Count: 1, Mean: 1000, Std: 1}}, {Name: "d", Latency: Latency{Count: 1, Mean: 1000, Std: 1}},
+	},
+	Series: [][]float64{{1, 2, 3, 4}, {1, 2, 3, 4}}, Busy: []float64{0.5, 0.5},
+}
+
+// palette is Okabe and Ito's, which colour-blind readers can tell apart.
+func palette(i int) color.Color {
+	colors := [...]color.RGBA{
+		{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+		{230, 159, 0, 255}, {86, 180, 233, 255}, {90, 90, 90, 255}, {160, 120, 40, 255}, {0, 0, 0, 255},
+	}
+	return colors[i%len(colors)]
+}
+
+// chart starts a figure.
+func chart(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	p.Legend.Top = true
+	p.Legend.TextStyle.Font.Size = vg.Points(9)
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{220}, color.Gray{220}
+	p.Add(grid)
+	return p
+}
+
+// logY makes the y axis logarithmic.
+func logY(p *plot.Plot) {
+	p.Y.Scale = plot.LogScale{}
+	p.Y.Tick.Marker = plot.LogTicks{Prec: -1}
+}
+
+// curve is a line of medians with bars from q10 to q90.
+type curve struct {
+	name   string
+	x      []float64
+	y      []Spread
+	dashed bool
+	bare   bool // without bars
+}
+
+// add draws curves in the order of the palette.
+func add(p *plot.Plot, curves ...curve) error {
+	for i, c := range curves {
+		if err := addCurve(p, c, palette(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addCurve(p *plot.Plot, c curve, tint color.Color) error {
+	points := make(plotter.XYs, len(c.x))
+	bars := make(plotter.YErrors, len(c.x))
+	for i := range c.x {
+		points[i] = plotter.XY{X: c.x[i], Y: positive(p, c.y[i].Median)}
+		bars[i].Low = points[i].Y - positive(p, c.y[i].Q10)
+		bars[i].High = positive(p, c.y[i].Q90) - points[i].Y
+	}
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	line.Color, dots.Color = tint, tint
+	line.Width = vg.Points(1.5)
+	dots.Shape, dots.Radius = draw.CircleGlyph{}, vg.Points(2)
+	if c.dashed {
+		line.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+	}
+	p.Add(line)
+	p.Legend.Add(c.name, line)
+	if c.bare {
+		return nil
+	}
+	errors, err := plotter.NewYErrorBars(struct {
+		plotter.XYer
+		plotter.YErrorer
+	}{points, bars})
+	if err != nil {
+		return err
+	}
+	errors.Color = tint
+	p.Add(dots, errors)
+	return nil
+}
+
+// positive keeps a value drawable where the axis is logarithmic.
+func positive(p *plot.Plot, v float64) float64 {
+	if _, log := p.Y.Scale.(plot.LogScale); log {
+		return max(v, 1e-3)
+	}
+	return v
+}
+
+// spread summarizes a figure of each result.
+func spread(rs []*Result, f func(*Result) float64) Spread {
+	v := make([]float64, len(rs))
+	for i, r := range rs {
+		v[i] = f(r)
+	}
+	return SpreadOf(v)
+}
+
+func bound(r *Result) float64 { return r.LowerBound / 1000 }
+
+// row is the curve of one figure over cells.
+func row(at seedReader, name string, x []float64, cells []int, f func(*Result) float64) curve {
+	c := curve{name: name, x: x}
+	for _, cell := range cells {
+		c.y = append(c.y, spread(at(cell), f))
+	}
+	return c
+}
+
+// least is the lower bound's curve: what is left to win lies above it.
+func least(at seedReader, x []float64, cells []int) curve {
+	c := row(at, "clairvoyant lower bound", x, cells, bound)
+	c.dashed, c.bare = true, true
+	return c
+}
