@@ -269,7 +269,7 @@ func (w *world) settings() Settings {
 		Prefix:   "wsk00_", InFlight: 64, Bounds: activation.DefaultBounds(),
 		Pool:   container.Config{MemoryMB: 2048, PauseGrace: 10 * time.Second, IdleTimeout: 10 * time.Minute, Overtake: 500 * time.Millisecond},
 		Images: func(string) (string, bool) { return "node", true },
-		Drain:  time.Minute, Flush: time.Second,
+		Drain:  time.Minute,
 	}
 }
 

@@ -60,7 +60,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	}
 	iv.desk = &desk{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
-		instance: s.Instance, store: s.Store, outOfBand: s.LogsOutOfBand,
+		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored,
 		metrics: m, log: log, wall: time.Now, release: iv.release,
 	}
 	d, err := iv.newDispatcher(clock)

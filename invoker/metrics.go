@@ -9,11 +9,11 @@ import (
 
 // Keys of log attributes, the same everywhere.
 const (
+	keyTransID    = "transid"
 	keyActivation = "activation"
 	keyContainer  = "container"
 	keyAction     = "action"
 	keyFlow       = "flow"
-	keyDevice     = "device"
 )
 
 // Metrics is what the hallway counts.

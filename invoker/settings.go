@@ -36,9 +36,12 @@ type Settings struct {
 	// Images gives the image of a prewarmed container of a kind.
 	Images func(kind string) (image string, ok bool)
 	GPU    GPUSettings
-	// Drain bounds how long work may go on after the stop was asked for,
-	// Flush how long sending and storing may take after that.
-	Drain, Flush time.Duration
+	// LogErrors says, by status code, which failed activations are logged;
+	// LogUnstored has a line written for each record that is not kept.
+	LogErrors   [activation.StatusWhiskError + 1]bool
+	LogUnstored bool
+	// Drain bounds how long work may go on after the stop was asked for.
+	Drain time.Duration
 }
 
 // GPUSettings is the GPU part of Settings. Without devices no scheduler is
@@ -63,8 +66,8 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("in-flight bound of %d: must be at least 1", s.InFlight)
 	case s.Prefix == "":
 		return fmt.Errorf("container prefix is empty: clean-up would remove every container")
-	case s.Drain < 0 || s.Flush < 0:
-		return fmt.Errorf("drain %s, flush %s: must not be negative", s.Drain, s.Flush)
+	case s.Drain < 0:
+		return fmt.Errorf("drain deadline of %s: must not be negative", s.Drain)
 	}
 	for _, d := range s.GPU.Devices {
 		if err := d.Validate(); err != nil {

@@ -58,7 +58,8 @@ type desk struct {
 	journal   Journal
 	instance  activation.Instance
 	store     StorePolicy
-	outOfBand bool
+	logErrors [activation.StatusWhiskError + 1]bool
+	unstored  bool // a line for each record that is not kept
 	metrics   *Metrics
 	log       *slog.Logger
 	wall      func() time.Time
@@ -87,10 +88,22 @@ func (d *desk) complete(t *ticket, e ending) bool {
 	}
 	d.ack(t, d.shape(t, e))
 	d.metrics.completed(e.record.Response.StatusCode)
-	if !e.silent && d.store.keeps(t.Message, e.record.Response) {
-		d.put(t, e.record)
+	if status := e.record.Response.StatusCode; d.logErrors[status] {
+		d.log.Warn("activation failed", keyTransID, t.TransID.ID(), keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "status", status)
 	}
+	d.keep(t, e)
 	return true
+}
+
+// keep stores the record unless the store policy has it otherwise.
+func (d *desk) keep(t *ticket, e ending) {
+	switch {
+	case e.silent:
+	case d.store.keeps(t.Message, e.record.Response):
+		d.put(t, e.record)
+	case d.unstored:
+		d.log.Info("record is not stored", keyTransID, t.TransID.ID(), keyActivation, t.ActivationID, "status", e.record.Response.StatusCode)
+	}
 }
 
 // shape picks the ack that frees the slot (contract of CommonLoadBalancer): a

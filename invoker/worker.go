@@ -241,6 +241,7 @@ func (w *worker) logs(ctx context.Context, r *run, failed bool) []string {
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
 		Now:             w.wall(),
 		Failed:          failed,
+		Alone:           r.grant != nil || r.concurrency() == 1,
 	})
 	w.metrics.phase("logs", w.wall().Sub(began))
 	if got.Incomplete {

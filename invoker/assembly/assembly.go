@@ -31,10 +31,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// How long the last acks and records may take to get out, and a request at the
-// admin door to end.
+// How long a request at the admin door may take to end.
 const (
-	flushTime    = 10 * time.Second
 	shutdownTime = 2 * time.Second
 	// disableTime bounds the wait for the ping that says goodbye.
 	disableTime = 2 * time.Second
@@ -260,7 +258,7 @@ func (a *assembly) greet(ctx context.Context) {
 // acks and records are safe.
 func (a *assembly) close() error {
 	a.ready.Store(false)
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	ctx, cancel := context.WithTimeout(context.Background(), finite(a.c.Drain.Flush))
 	defer cancel()
 	var errs []error
 	if a.store != nil {

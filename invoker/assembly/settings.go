@@ -36,8 +36,9 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest) 
 			r, ok := m.Runtime(kind)
 			return m.ManagedReference(r.Image), ok
 		},
-		Drain: finite(c.Drain.Deadline),
-		Flush: flushTime,
+		Drain:       finite(c.Drain.Deadline),
+		LogErrors:   [4]bool{1: c.Proxy.LogErrors.Application, 2: c.Proxy.LogErrors.Developer, 3: c.Proxy.LogErrors.Whisk},
+		LogUnstored: c.Records.UnstoredLogs,
 	}
 	var err error
 	s.GPU, err = gpuSettings(c)

@@ -1,7 +1,5 @@
 package config
 
-import "time"
-
 // Kafka is how the message bus is reached and which topics are used.
 type Kafka struct {
 	// Hosts are the bootstrap servers, host:port each.
@@ -21,8 +19,6 @@ type Kafka struct {
 	SecurityProtocol string
 	// TLS matters only with SSL.
 	TLS KafkaTLS
-	// ConsumerLagInterval is how often the lag gauge is refreshed.
-	ConsumerLagInterval time.Duration
 }
 
 // KafkaTLS names the stores of a TLS connection to the brokers.
@@ -73,7 +69,5 @@ func kafkaKeys(c *Config) []*Key {
 			Doc: "declared format of the key store; the real one is recognised from its first bytes"},
 		{Name: "whisk.kafka.common.ssl-key-password", Secret: true, value: exact(&k.TLS.KeyPassword),
 			Doc: "password of the key inside the key store; empty means that of the store"},
-		{Name: "whisk.kafka.consumer-lag-check-interval", Default: "60 seconds", value: duration(&k.ConsumerLagInterval),
-			Doc: "how often the consumer lag gauge is refreshed"},
 	}
 }

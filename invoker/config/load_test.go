@@ -149,7 +149,7 @@ func TestEmptyVariablesAndReferences(t *testing.T) {
 	if c.Admin.Password != "$NOT_SET" || c.Admin.Username != "$" {
 		t.Errorf("got %q and %q, want the text itself", c.Admin.Password, c.Admin.Username)
 	}
-	if c.Metrics.Kamon || c.Metrics.LogMarkers {
+	if c.Metrics.Kamon {
 		t.Errorf("metrics are %+v", c.Metrics)
 	}
 }

@@ -40,8 +40,6 @@ type Metrics struct {
 	// Kamon and Prometheus together make the original serve /metrics.
 	Kamon      bool
 	Prometheus bool
-	// LogMarkers appends markers to log lines.
-	LogMarkers bool
 	// Endpoint serves /metrics whatever Kamon and Prometheus say.
 	Endpoint bool
 }
@@ -54,8 +52,6 @@ func metricKeys(c *Config) []*Key {
 	return []*Key{
 		{Name: "whisk.metrics.kamon-enabled", Env: "METRICS_KAMON", Default: "false", value: boolean(&m.Kamon),
 			Doc: "with prometheus-enabled, serve /metrics"},
-		{Name: "whisk.metrics.logs-enabled", Env: "METRICS_LOG", Default: "true", value: boolean(&m.LogMarkers),
-			Doc: "append markers to log lines"},
 		{Name: "whisk.metrics.prometheus-enabled", Default: "false", value: boolean(&m.Prometheus),
 			Doc: "with kamon-enabled, serve /metrics"},
 		{Name: "whisk.gpu.metrics.enabled", Default: "true", value: boolean(&m.Endpoint),
