@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// asInvoker, when set, makes this test program be an invoker, so that memory
+// and start are measured of a process that holds nothing else. Its value is
+// the address of the action.
+const asInvoker = "GPUWHISK_BENCH_INVOKER"
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(asInvoker); addr != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := serve(ctx, os.Environ(), addr, nil); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// BenchmarkProcess starts an invoker as a process of its own. Goals: first ping
+// within 1 s of the start with the broker up, at most 40 MB at rest and 0.3 %
+// of a core, at most 150 MB with 64 in flight and 10,000 cached actions.
+func BenchmarkProcess(b *testing.B) {
+	for b.Loop() {
+		r := newRig(b)
+		health := r.pings()
+		began := time.Now()
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"))
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		<-health
+		b.ReportMetric(float64(time.Since(began).Milliseconds()), "first-ping-ms")
+		r.atRest(cmd.Process.Pid)
+		r.loaded(cmd.Process.Pid)
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// pings gives a channel that gets the time of each ping.
+func (r *rig) pings() <-chan time.Time {
+	out := make(chan time.Time, 1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.broker.Addr()), kgo.ConsumeTopics("health"))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	r.b.Cleanup(client.Close)
+	go func() {
+		if len(client.PollFetches(context.Background()).Records()) > 0 {
+			out <- time.Now()
+		}
+	}()
+	return out
+}
+
+func (r *rig) atRest(pid int) {
+	const watch = 5 * time.Second
+	timer := time.NewTimer(watch)
+	before := cpuOf(r.b, pid)
+	<-timer.C
+	used := cpuOf(r.b, pid) - before
+	r.b.ReportMetric(100*used.Seconds()/watch.Seconds(), "rest-cpu-%")
+	r.b.ReportMetric(rss(r.b, pid), "rest-MB")
+}
+
+// loaded runs 10,000 different actions, 64 at a time.
+func (r *rig) loaded(pid int) {
+	const actions = 10_000
+	names := make(chan string, actions)
+	for i := range actions {
+		names <- fmt.Sprint("a", i)
+	}
+	close(names)
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for name := range names {
+				r.invoke("invoker0", name)
+			}
+		})
+	}
+	wg.Wait()
+	r.burst("invoker0", 64, 5000)
+	r.b.ReportMetric(rss(r.b, pid), "loaded-MB")
+}
+
+// rss is the resident memory of a process in MB.
+func rss(b *testing.B, pid int) float64 {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if fields := strings.Fields(s.Text()); len(fields) > 1 && fields[0] == "VmRSS:" {
+			kb, _ := strconv.ParseFloat(fields[1], 64)
+			return kb / 1024
+		}
+	}
+	b.Fatal("no VmRSS")
+	return 0
+}
+
+// cpuOf is the time that a process has spent on a core, in ticks of 10 ms.
+func cpuOf(b *testing.B, pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(after)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
