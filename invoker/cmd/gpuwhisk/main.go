@@ -20,6 +20,7 @@ var version = "dev"
 type cli struct {
 	Invoker    invokerCmd    `cmd:"" help:"Join an OpenWhisk cluster in the place of its own invoker."`
 	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
+	Demo       demoCmd       `cmd:"" help:"Show the main job end to end on embedded parts, about half a minute."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
