@@ -106,6 +106,9 @@ func (c *committer) once(ctx context.Context, f *Feed) error {
 	if !ok {
 		return nil
 	}
+	if c.link != nil && c.link.rested() {
+		c.drop()
+	}
 	if c.link == nil {
 		l, err := f.cluster.coordinator(ctx, f.cfg.Group)
 		if err != nil {

@@ -22,6 +22,9 @@ type FeedConfig struct {
 	// FetchBytes bounds one answer of the broker (1 MiB, as the original). One
 	// record larger than that still comes.
 	FetchBytes int
+	// LagEvery is how old the known end of the partition may be, 10 s, before
+	// it is asked for because nothing is being fetched.
+	LagEvery time.Duration
 	// Delay, when not nil, gets the time that each record spent in Kafka.
 	Delay func(time.Duration)
 }
@@ -40,6 +43,7 @@ type Feed struct {
 	ctx     context.Context // ends with the feed
 	cancel  context.CancelFunc
 	commits committer
+	gauging sync.WaitGroup
 
 	// Of the goroutine that calls Next.
 	tail    *tail
@@ -51,6 +55,7 @@ type Feed struct {
 	epoch int        // rises when the position jumps back
 	ended bool
 	stats FeedStats
+	heard time.Time // when the end of the partition was last told
 }
 
 // FeedStats is a copy of what the feed knows, for metrics and status.
@@ -97,6 +102,7 @@ func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
 	f.reading = newOutage(f.log, "reading of activations")
 	f.tail = newTail(c, cfg.Topic, 1, cfg.FetchBytes, fetchWait)
 	f.commits.start(f)
+	f.gauging.Go(f.gauge)
 	return f
 }
 
@@ -109,6 +115,9 @@ func (c *FeedConfig) setDefaults() {
 	}
 	if c.CommitAfter == 0 {
 		c.CommitAfter = 1000
+	}
+	if c.LagEvery == 0 {
+		c.LagEvery = 10 * time.Second
 	}
 	if c.FetchBytes == 0 {
 		c.FetchBytes = 1 << 20
@@ -203,5 +212,6 @@ func (f *Feed) Close(ctx context.Context) error {
 	if !first {
 		return nil
 	}
+	f.gauging.Wait()
 	return f.commits.stop(ctx, f)
 }

@@ -380,9 +380,14 @@ func TestFeedPassesTransactionMarks(t *testing.T) {
 		for n := range 3 {
 			b.next(f, n).Done()
 		}
+		ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := f.Next(ctx); err == nil || f.tail.offset != 6 {
+			b.t.Errorf("the feed asks for offset %d behind three marks, want 6: %v", f.tail.offset, err)
+		}
 		b.put(topic, message(3))
 		if d := b.next(f, 3); d.Offset != 6 {
-			b.t.Errorf("offset %d, want 6 behind three marks", d.Offset)
+			b.t.Errorf("offset %d, want 6", d.Offset)
 		}
 	})
 }
@@ -401,6 +406,20 @@ func TestFeedReadsAMessageLargerThanAFetch(t *testing.T) {
 		for _, n := range []int{0, 2, 1, 3} {
 			b.next(f, n)
 		}
+	})
+}
+
+// While nobody has room nothing is fetched, and the lag is what matters most:
+// then the end of the log is asked for alone.
+func TestFeedTellsLagWhileItDoesNotPull(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, message(0))
+		f := b.cluster().NewFeed(FeedConfig{Topic: topic, LagEvery: 5 * time.Millisecond})
+		defer f.Close(b.ctx())
+		b.next(f, 0)
+		b.put(topic, messages(1, 8)...)
+		b.await("a lag of 7", func() bool { return f.Stats().Lag() == 7 })
 	})
 }
 

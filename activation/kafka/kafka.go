@@ -8,9 +8,9 @@
 // committed offset.
 //
 // Goroutines, each waited for by the Close of its owner: a Feed has one that
-// commits (the caller of Next does the fetching), a Producer has one per topic
-// it sends to, a Pinger has one that pings and one that watches for a second
-// process with its id.
+// commits and one that asks for the lag (the caller of Next does the fetching),
+// a Producer has one per topic it sends to, a Pinger has one that pings and one
+// that watches for a second process with its id.
 //
 // A broker that is away is no error: every part retries for ever with backoff,
 // logs the change of state once, and resumes by itself.

@@ -20,8 +20,16 @@ import (
 type link struct {
 	conn *protocol.Conn
 	addr string
+	used time.Time // when the last call began
 	stop func() bool
 }
+
+// restLimit is how long a link may rest and still be trusted. Brokers drop
+// links after 10 minutes (connections.max.idle.ms), load balancers after 6.
+const restLimit = 3 * time.Minute
+
+// rested tells whether a link was without use for too long.
+func (l *link) rested() bool { return time.Since(l.used) > restLimit }
 
 // dial connects and agrees on the versions of the protocol. The link breaks
 // when ctx ends, also in the middle of a call.
@@ -78,7 +86,8 @@ func (l *link) negotiate() error {
 
 // call sends a request and waits for its answer.
 func (l *link) call(req protocol.Message, limit time.Duration) (protocol.Message, error) {
-	if err := l.conn.SetDeadline(time.Now().Add(limit)); err != nil {
+	l.used = time.Now()
+	if err := l.conn.SetDeadline(l.used.Add(limit)); err != nil {
 		return nil, err
 	}
 	return l.conn.RoundTrip(req)

@@ -39,9 +39,9 @@ func (f *Feed) fetch(ctx context.Context) ([]record, error) {
 	if errors.Is(err, wire.OffsetOutOfRange) {
 		return nil, f.reposition()
 	}
-	f.mu.Lock()
-	f.stats.HighWatermark = f.tail.end
-	f.mu.Unlock()
+	if err == nil {
+		f.hear(f.tail.end)
+	}
 	return records, err
 }
 

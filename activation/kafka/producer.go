@@ -30,7 +30,8 @@ type ProducerConfig struct {
 	// tried, 5, before its messages are dropped: its controller is gone.
 	RefusedTries int
 	// IdleAfter is when the goroutine and the link of a topic that nothing is
-	// sent to end, 10 minutes: controllers come and go.
+	// sent to end, 3 minutes: controllers come and go, and brokers and what is
+	// between drop links that rest, which the next message would pay for.
 	IdleAfter time.Duration
 }
 
@@ -87,7 +88,7 @@ func (c *ProducerConfig) setDefaults() {
 		c.RefusedTries = 5
 	}
 	if c.IdleAfter == 0 {
-		c.IdleAfter = 10 * time.Minute
+		c.IdleAfter = restLimit
 	}
 }
 

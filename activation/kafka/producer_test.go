@@ -408,32 +408,3 @@ func TestProducerCloseTellsWhatItCouldNotSend(t *testing.T) {
 		t.Errorf("Send after Close: %v", err)
 	}
 }
-
-func TestOutboxNamesTheTopics(t *testing.T) {
-	b := newFakeBed(t)
-	for _, topic := range []string{"p-completed7", "u-events", "elsewhere"} {
-		b.create(topic)
-	}
-	o := b.cluster().NewOutbox(OutboxConfig{TopicPrefix: "p-", EventPrefix: "u-", Events: true})
-	silent := b.cluster().NewOutbox(OutboxConfig{})
-	event := activation.Event{Namespace: "guest", Source: "invoker0", Body: activation.EventBody{Kind: "nodejs:20"}}
-	for _, err := range []error{
-		o.Ack(b.ctx(), "7", ackOf(1, 10), nil), o.Event(b.ctx(), event),
-		o.Forward(b.ctx(), "elsewhere", []byte("m"), nil), silent.Event(b.ctx(), event),
-		o.Close(b.ctx()), silent.Close(b.ctx()),
-	} {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	for topic, want := range map[string][]byte{
-		"p-completed7": ackOf(1, 10).Encode(), "u-events": event.Encode(), "elsewhere": []byte("m"),
-	} {
-		if got := b.take(topic, 1)[0].Value; !bytes.Equal(got, want) {
-			t.Errorf("topic %s got %s, want %s", topic, got, want)
-		}
-	}
-	if s := silent.Stats(); s.Sent != 0 {
-		t.Error("an event went out with events off")
-	}
-}
