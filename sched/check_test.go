@@ -178,7 +178,7 @@ func checkOrder(s *Scheduler) error {
 			continue
 		}
 		class, k1 := s.rules.key(s, f)
-		e := s.order.buckets[f.group.buckets[class]-1].h.e[s.order.flowAt[f.slot]-1]
+		e := s.order.buckets[s.order.bucket(f.group, class)].h.e[s.order.flowAt[f.slot]-1]
 		if class != f.class || e != (entry{k1, s.head(f).seq, f.slot}) {
 			return fmt.Errorf("flow %s: class %d key %v, want %d %d %d", f.id, f.class, e, class, k1, s.head(f).seq)
 		}

@@ -69,8 +69,8 @@ type group struct {
 	weight   float64
 	level    level // its flows
 	standing standing
-	flows    int     // known ones
-	buckets  []int32 // class -> bucket slot+1, 0 for none
+	flows    int                 // known ones
+	buckets  []*[classPage]int32 // pages of class -> bucket slot+1, 0 for none
 
 	reported State
 	dirty    bool

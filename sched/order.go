@@ -18,6 +18,10 @@ type order struct {
 	nested  bool
 }
 
+// classPage is how many classes a group's table of buckets grows by: a
+// namespace with one flow should not pay for all classes.
+const classPage = 64
+
 type bucket struct {
 	group *group
 	class int32
@@ -63,9 +67,14 @@ func (o *order) remove(f *flow) {
 // bucket finds or makes the bucket of a group and class.
 func (o *order) bucket(g *group, class int32) int32 {
 	if g.buckets == nil {
-		g.buckets = make([]int32, len(o.classes))
+		g.buckets = make([]*[classPage]int32, (len(o.classes)+classPage-1)/classPage)
 	}
-	if b := g.buckets[class]; b != 0 {
+	page := g.buckets[class/classPage]
+	if page == nil {
+		page = new([classPage]int32)
+		g.buckets[class/classPage] = page
+	}
+	if b := page[class%classPage]; b != 0 {
 		return b - 1
 	}
 	var b int32
@@ -77,7 +86,7 @@ func (o *order) bucket(g *group, class int32) int32 {
 		o.at = append(o.at, 0)
 	}
 	o.buckets[b].group, o.buckets[b].class = g, class
-	g.buckets[class] = b + 1
+	page[class%classPage] = b + 1
 	return b
 }
 
@@ -116,19 +125,33 @@ func (o *order) key(b *bucket) (k1, k2 int64) {
 // syncGroup follows a change of the group's standing, or when nested of its
 // virtual time.
 func (o *order) syncGroup(g *group) {
-	for _, b := range g.buckets {
-		if b != 0 {
-			o.sync(b - 1)
+	if o.nested && len(g.buckets) > 0 { // a single class
+		o.sync(g.buckets[0][0] - 1)
+		return
+	}
+	for _, page := range g.buckets {
+		if page == nil {
+			continue
+		}
+		for _, b := range page {
+			if b != 0 {
+				o.sync(b - 1)
+			}
 		}
 	}
 }
 
 // dropGroup gives the empty buckets of a group back.
 func (o *order) dropGroup(g *group) {
-	for _, b := range g.buckets {
-		if b != 0 {
-			o.buckets[b-1].group = nil
-			o.free = append(o.free, b-1)
+	for _, page := range g.buckets {
+		if page == nil {
+			continue
+		}
+		for _, b := range page {
+			if b != 0 {
+				o.buckets[b-1].group = nil
+				o.free = append(o.free, b-1)
+			}
 		}
 	}
 	g.buckets = nil

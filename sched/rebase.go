@@ -8,7 +8,7 @@ func (s *Scheduler) rebase(root *level, g *group) {
 		root.lower(by)
 		for _, g := range s.groups {
 			if g != nil {
-				g.vt = max(0, g.vt-by)
+				g.vt = s.lowered(g.vt, by)
 				s.order.syncGroup(g)
 			}
 		}
@@ -18,12 +18,16 @@ func (s *Scheduler) rebase(root *level, g *group) {
 		g.level.lower(by)
 		for _, f := range s.flows {
 			if f != nil && f.group == g {
-				f.vt = max(0, f.vt-by)
+				f.vt = s.lowered(f.vt, by)
 				s.reorder(f)
 			}
 		}
 	}
 }
+
+// lowered lets the virtual time of one long idle stay behind, but not for ever:
+// that far behind only says that it will be lifted.
+func (s *Scheduler) lowered(vt, by int64) int64 { return max(vt-by, -s.rebaseAt) }
 
 // lower keeps the heaps in order: all keys move by the same.
 func (l *level) lower(by int64) {

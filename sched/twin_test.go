@@ -405,8 +405,17 @@ func (w *twin) prefers(a, b *twinFlow) bool {
 	return a.queue[0].seq < b.queue[0].seq
 }
 
-// older compares response ratios with S rounded down to its class.
+// older compares what is in flight, then response ratios with S rounded down to its class.
 func (w *twin) older(a, b *twinFlow) bool {
+	flying := func(f *twinFlow) int {
+		if w.tokens() == 1 {
+			return 0
+		}
+		return min(len(f.flight), 3)
+	}
+	if flying(a) != flying(b) {
+		return flying(a) < flying(b)
+	}
 	size := func(f *twinFlow) uint64 {
 		return uint64(agedSize(int(agedClass(w.leastSetup(f)/int64(len(f.queue)) + w.expected(f)))))
 	}
