@@ -46,6 +46,8 @@ type world struct {
 	logs   container.LogResult
 	diedC  chan container.ID
 	moves  []gpu.Order
+
+	moveTime func() time.Duration
 }
 
 func newWorld(t *testing.T) *world {
@@ -172,10 +174,17 @@ func (w *world) Logs(_ context.Context, _ container.ID, _ container.LogRequest) 
 func (w *world) CleanUp(context.Context, string) error { return nil }
 func (w *world) Died() <-chan container.ID             { return w.diedC }
 
-func (w *world) Move(_ context.Context, _ gpu.Device, o gpu.Order, footprint int64, report func(int, gpu.Usage)) {
+func (w *world) Move(ctx context.Context, _ gpu.Device, o gpu.Order, footprint int64, report func(int, gpu.Usage)) {
 	w.mu.Lock()
 	w.moves = append(w.moves, o)
 	w.mu.Unlock()
+	if w.moveTime != nil {
+		select {
+		case <-time.After(w.moveTime()):
+		case <-ctx.Done():
+			return
+		}
+	}
 	u := gpu.Usage{Allocated: footprint}
 	if o.Kind == gpu.Prefetch {
 		u.Resident = u.Allocated

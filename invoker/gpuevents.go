@@ -139,8 +139,8 @@ func (l *gpuLane) moved(now time.Duration, b *box, epoch uint64, took time.Durat
 	b.gpu.moving = false
 	l.policy.Touch(now, b.gpu.flow)
 	l.touchMisfits(now)
-	if r := b.gpu.waiting; r != nil && b.gpu.device.ledger.Resident(b.name) {
-		b.gpu.waiting = nil
+	if r := b.gpu.held; r != nil {
+		b.gpu.held = nil
 		r.grant.prefetch = took
 		l.starting = append(l.starting, r)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -59,8 +60,10 @@ type gpuBox struct {
 	claimed int  // MiB of host memory
 	busy    bool // a run holds it
 	doomed  bool
-	moving  bool // a prefetch is under way
-	waiting *run // its reservation does not stand yet, or its memory is coming
+	moving  bool               // a prefetch is under way
+	replace context.CancelFunc // ends the last order when a newer one comes
+	waiting *run               // its reservation does not stand yet
+	held    *run               // its reservation stands, its memory is coming
 	since   time.Duration
 	memory  int64 // device footprint as last told
 }
@@ -90,6 +93,14 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 		return nil, err
 	}
 	l.policy = policy
+	for key, w := range s.Weights {
+		if strings.Contains(key, "/") {
+			continue // a flow's, set when the flow is first seen
+		}
+		if err := policy.SetNamespaceWeight(0, key, w); err != nil {
+			return nil, err
+		}
+	}
 	for _, word := range s.Devices {
 		dev := &device{Device: word}
 		if dev.pool, err = gpu.NewPool(s.Pool); err != nil {
@@ -371,9 +382,15 @@ func (l *gpuLane) move(dev *device, o gpu.Order) {
 	b.gpu.moving = o.Kind == gpu.Prefetch
 	l.d.metrics.gpuMoved.WithLabelValues(o.Kind.String()).Add(float64(o.Bytes))
 	_, footprint := dev.ledger.Residency(b.name)
-	l.d.goWork(func(ctx context.Context) {
+	if b.gpu.replace != nil {
+		b.gpu.replace()
+	}
+	current, replace := context.WithCancel(l.d.work)
+	b.gpu.replace = replace
+	l.d.goWork(func(context.Context) {
+		defer replace()
 		began := l.d.clock()
-		l.mover.Move(ctx, dev.Device, o, footprint, func(pid int, u gpu.Usage) { l.d.post(used{b, pid, u}) })
+		l.mover.Move(current, dev.Device, o, footprint, func(pid int, u gpu.Usage) { l.d.post(used{b, pid, u}) })
 		l.d.post(moved{b, o.Epoch, l.d.clock() - began})
 	})
 }
@@ -383,7 +400,7 @@ func (l *gpuLane) move(dev *device, o gpu.Order) {
 func (l *gpuLane) launch(now time.Duration, r *run) {
 	b := r.box
 	if b.gpu.moving && r.grant.device.Simulated {
-		b.gpu.waiting = r
+		b.gpu.held = r
 		return
 	}
 	r.grant.launched = now

@@ -485,6 +485,7 @@ func chaos(t *testing.T, seed uint64) {
 		return nil
 	}
 	w.pause = w.resume
+	w.moveTime = func() time.Duration { return nap(3000) }
 	s := w.gpuSettings(2)
 	s.Drain = time.Hour
 	s.Pool.StemCells = []container.StemCell{{Kind: "nodejs:20", MemoryMB: 256, Count: 1}}
