@@ -27,6 +27,7 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest) 
 		InFlight:      c.MaxPeek() + gpuQueue(c),
 		Bounds:        bounds(c.Limits),
 		Defaults:      namespaceDefaults(c.Limits.Namespace),
+		Keys:          activation.Keys{AES128: c.Actions.AES128, AES256: c.Actions.AES256},
 		Store:         storePolicy(c.Records),
 		LogsOutOfBand: c.Logs.OutOfBand,
 		Env:           append([]string{"__OW_API_HOST=" + c.Runtimes.API.URL()}, c.Containers.ExtraEnv...),
