@@ -91,6 +91,7 @@ func (l *Ledger) fits(a *account, need Need) bool {
 
 // grant lets a reservation stand and brings its memory in.
 func (l *Ledger) grant(now time.Duration, a *account, need Need) {
+	l.cancelEviction(a)
 	l.recharge(a, func() {
 		a.promised = max(a.promised, need.Context)
 		a.want = max(a.want, need.Bytes)

@@ -192,7 +192,9 @@ func (l *Ledger) Shortfall() int64 {
 }
 
 // Possible reports whether a reservation could stand without waiting for a run
-// to end: with every other idle container moved out or, if need be, given up.
+// to end: after those that wait already, and with every other idle container
+// moved out or, if need be, given up. Who dispatches only what is possible
+// never has runs wait for each other's memory.
 func (l *Ledger) Possible(id string, need Need) bool {
 	lack := need.Bytes + need.Context
 	own, ok := l.byID[id]
@@ -200,6 +202,9 @@ func (l *Ledger) Possible(id string, need Need) bool {
 		lack = l.extra(own, need)
 	}
 	lack -= l.Free()
+	for _, w := range l.waiting {
+		lack += l.extra(w.a, w.need)
+	}
 	for i := 0; lack > 0 && i < len(l.accounts); i++ {
 		if a := l.accounts[i]; a != own && a.idle() {
 			lack -= a.charge()

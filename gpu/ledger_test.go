@@ -108,6 +108,7 @@ func TestLedgerEvictsActiveMemoryOnlyForARun(t *testing.T) {
 func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 	w := newWorld(t, LedgerConfig{Capacity: 100})
 	w.resident("a", 60, 0)
+	w.l.Reserve(w.now, "run", Need{Bytes: 20})
 	w.l.Reserve(w.now, "b", Need{Bytes: 60})
 	w.tick()
 	evict := w.only(Evict, "a")
@@ -182,6 +183,38 @@ func TestLedgerCountsContextsAndSaysWhatOnlyRemovalCanFree(t *testing.T) {
 	if !slices.Contains(w.ready, "c") {
 		t.Fatal("the reservation does not stand on an empty device")
 	}
+}
+
+// TestLedgerWaitersDoNotHoldUpTheFirst: the oldest reservation needs what the
+// container of a younger one holds, and no run is left whose end could help.
+func TestLedgerWaitersDoNotHoldUpTheFirst(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w.resident("b", 60, 0)
+	w.l.Reserve(w.now, "run", Need{Bytes: 40})
+	w.l.Reserve(w.now, "a", Need{Bytes: 70})
+	if w.l.Possible("b", Need{Bytes: 60}) {
+		t.Fatal("b is possible beside a's 70 of 100")
+	}
+	w.tick()
+	w.only(Evict, "b")
+	w.l.Reserve(w.now, "b", Need{Bytes: 60})
+	w.tick()
+	if len(w.orders) != 0 {
+		t.Fatalf("orders %v while a run may still make room", w.orders)
+	}
+	w.l.Release(w.now, "run")
+	w.l.Gone(w.now, "run")
+	w.tick()
+	o := w.only(Evict, "b")
+	w.report("b", 1, 60, 0)
+	w.l.Moved(w.now, "b", o.Epoch)
+	w.tick()
+	if !slices.Equal(w.ready, []string{"a"}) {
+		t.Fatalf("standing %v, want a", w.ready)
+	}
+	w.l.Release(w.now, "a")
+	w.tick()
+	w.only(Prefetch, "b")
 }
 
 func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {

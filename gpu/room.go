@@ -32,8 +32,8 @@ func (l *Ledger) pump(now time.Duration) {
 
 // evict orders memory out until lack bytes are free or on their way out: least
 // recently used first among what is marked evictable, and, unless markedOnly,
-// then among the memory of idle containers of active flows. What runs or waits
-// to run is never touched, nor is spare.
+// then among the memory of idle containers of active flows. What runs is never
+// touched, nor is spare; what waits to run only when nothing else can help.
 func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly bool) {
 	for _, a := range l.accounts {
 		if a.move == evicting {
@@ -42,6 +42,9 @@ func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly
 	}
 	for lack > 0 {
 		v := l.victim(spare, markedOnly)
+		if v == nil && !markedOnly && !l.running() {
+			v = l.later(spare)
+		}
 		if v == nil {
 			return
 		}
@@ -63,6 +66,27 @@ func (l *Ledger) victim(spare *account, markedOnly bool) *account {
 		}
 	}
 	return best
+}
+
+// later picks the youngest waiting reservation's container whose memory can
+// move: when nothing runs, no end of a run will make room for the oldest, and
+// those that wait behind it must not keep it from going first.
+func (l *Ledger) later(spare *account) *account {
+	for i := len(l.waiting) - 1; i > 0; i-- {
+		if a := l.waiting[i].a; a != spare && a.move != evicting && a.movable() > 0 {
+			return a
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) running() bool {
+	for _, a := range l.accounts {
+		if a.runs > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func before(a, b *account) bool {
@@ -142,8 +166,8 @@ func (a *account) check() error {
 		return fmt.Errorf("%s: %d runs, %d claims", a.id, a.runs, a.claims)
 	case a.runs == 0 && a.want != 0:
 		return fmt.Errorf("%s: %d bytes promised to no run", a.id, a.want)
-	case a.claims > 0 && a.move == evicting:
-		return fmt.Errorf("%s: evicted while it is claimed", a.id)
+	case a.runs > 0 && a.move == evicting:
+		return fmt.Errorf("%s: evicted while it runs", a.id)
 	case a.coming > 0 && a.move == settled && !a.unsure:
 		return fmt.Errorf("%s: %d bytes coming with no order", a.id, a.coming)
 	case a.movable() < 0:
