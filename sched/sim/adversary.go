@@ -20,8 +20,8 @@ func hog(s Spec) (*Workload, error) {
 	return w, nil
 }
 
-// tiny is a thousand functions that are each called a few times, so that none
-// can stay warm and each counts as a flow, over eight common functions.
+// tiny is a thousand functions that are each called about once an hour, so that
+// none can stay warm and each counts as a flow, over eight common functions.
 func tiny(s Spec) (*Workload, error) {
 	few := s
 	few.Functions = 8
@@ -34,7 +34,7 @@ func tiny(s Spec) (*Workload, error) {
 		f := Function{Name: fmt.Sprintf("tiny-%04d", k), Warm: 10 * time.Millisecond, Cold: 300 * time.Millisecond, Memory: 64 * mib}
 		i := len(w.Functions)
 		w.Functions = append(w.Functions, f)
-		w.Arrivals = renew(w.Arrivals, stream(s.Seed, 1<<35+uint64(k)), i, exponential, 1.0/600, 0, s.Duration)
+		w.Arrivals = renew(w.Arrivals, stream(s.Seed, 1<<35+uint64(k)), i, exponential, 1.0/3600, 0, s.Duration)
 	}
 	return w, nil
 }

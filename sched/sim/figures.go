@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"image/color"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,13 +13,39 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // drawing is one figure: its file's name and how it is drawn from the results
 // of its cells, by seed.
 type drawing struct {
 	name string
-	draw func(at seedReader) (*plot.Plot, error)
+	draw func(at seedReader) (*page, error)
+}
+
+// page is a plot with its legend beside it, where it hides nothing.
+type page struct {
+	*plot.Plot
+	legend plot.Legend
+}
+
+// save writes the page as SVG.
+func (p *page) save(file string) error {
+	const width, height = 7.5 * vg.Inch, 4 * vg.Inch
+	canvas := vgsvg.New(width, height)
+	dc := draw.New(canvas)
+	side := p.legend.Rectangle(dc).Size().X + vg.Points(12)
+	p.legend.Draw(dc)
+	p.Draw(draw.Crop(dc, 0, -side, vg.Points(4), -vg.Points(2)))
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if _, err := canvas.WriteTo(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
 }
 
 // seedReader gives a cell's results over the seeds.
@@ -62,7 +89,7 @@ func Figures(ctx context.Context, folder string, only []string, seeds, parallel 
 			return nil, fmt.Errorf("draw %s: %w", d.name, err)
 		}
 		file := filepath.Join(folder, d.name+".svg")
-		if err := p.Save(7*vg.Inch, 4.2*vg.Inch, file); err != nil {
+		if err := p.save(file); err != nil {
 			return nil, fmt.Errorf("write %s: %w", file, err)
 		}
 		names = append(names, file)
@@ -124,12 +151,15 @@ func palette(i int) color.Color {
 }
 
 // chart starts a figure.
-func chart(title, x, y string) *plot.Plot {
-	p := plot.New()
+func chart(title, x, y string) *page {
+	p := &page{Plot: plot.New(), legend: plot.NewLegend()}
 	p.Title.Text = title
 	p.X.Label.Text, p.Y.Label.Text = x, y
-	p.Legend.Top = true
-	p.Legend.TextStyle.Font.Size = vg.Points(9)
+	p.Title.TextStyle.Font.Size, p.Title.Padding = vg.Points(11), vg.Points(6)
+	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = vg.Points(10), vg.Points(10)
+	p.legend.Top, p.legend.Padding = true, vg.Points(3)
+	p.legend.YOffs = -vg.Points(24)
+	p.legend.TextStyle.Font.Size = vg.Points(9)
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{220}, color.Gray{220}
 	p.Add(grid)
@@ -137,7 +167,7 @@ func chart(title, x, y string) *plot.Plot {
 }
 
 // logY makes the y axis logarithmic.
-func logY(p *plot.Plot) {
+func logY(p *page) {
 	p.Y.Scale = plot.LogScale{}
 	p.Y.Tick.Marker = plot.LogTicks{Prec: -1}
 }
@@ -149,10 +179,11 @@ type curve struct {
 	y      []Spread
 	dashed bool
 	bare   bool // without bars
+	loose  bool // without a line
 }
 
 // add draws curves in the order of the palette.
-func add(p *plot.Plot, curves ...curve) error {
+func add(p *page, curves ...curve) error {
 	for i, c := range curves {
 		if err := addCurve(p, c, palette(i)); err != nil {
 			return err
@@ -161,7 +192,7 @@ func add(p *plot.Plot, curves ...curve) error {
 	return nil
 }
 
-func addCurve(p *plot.Plot, c curve, tint color.Color) error {
+func addCurve(p *page, c curve, tint color.Color) error {
 	points := make(plotter.XYs, len(c.x))
 	bars := make(plotter.YErrors, len(c.x))
 	for i := range c.x {
@@ -179,8 +210,12 @@ func addCurve(p *plot.Plot, c curve, tint color.Color) error {
 	if c.dashed {
 		line.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 	}
-	p.Add(line)
-	p.Legend.Add(c.name, line)
+	if c.loose {
+		p.legend.Add(c.name, dots)
+	} else {
+		p.Add(line)
+		p.legend.Add(c.name, line)
+	}
 	if c.bare {
 		return nil
 	}
@@ -197,7 +232,7 @@ func addCurve(p *plot.Plot, c curve, tint color.Color) error {
 }
 
 // positive keeps a value drawable where the axis is logarithmic.
-func positive(p *plot.Plot, v float64) float64 {
+func positive(p *page, v float64) float64 {
 	if _, log := p.Y.Scale.(plot.LogScale); log {
 		return max(v, 1e-3)
 	}
@@ -226,7 +261,7 @@ func row(at seedReader, name string, x []float64, cells []int, f func(*Result) f
 
 // least is the lower bound's curve: what is left to win lies above it.
 func least(at seedReader, x []float64, cells []int) curve {
-	c := row(at, "clairvoyant lower bound", x, cells, bound)
+	c := row(at, "lower bound", x, cells, bound)
 	c.dashed, c.bare = true, true
 	return c
 }

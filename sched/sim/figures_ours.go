@@ -29,8 +29,8 @@ func frontierDrawing(c *cells) drawing {
 	for _, policy := range others {
 		points = append(points, c.zipf(policy, pool(16)))
 	}
-	return drawing{"frontier", func(at seedReader) (*plot.Plot, error) {
-		p := chart("Fairness and latency, Zipf, 16 containers: T from 0 to 50 s along the lines", "mean gap between backlogged functions, s per 30 s", "mean latency, s")
+	return drawing{"frontier", func(at seedReader) (*page, error) {
+		p := chart("Fairness and latency, Zipf, 16 containers; T from 0 to 50 s along a line", "mean gap between backlogged functions, s per 30 s", "mean latency, s")
 		logY(p)
 		for i, l := range []struct {
 			name  string
@@ -48,13 +48,13 @@ func frontierDrawing(c *cells) drawing {
 		low := plotter.NewFunction(func(float64) float64 { return positive(p, spread(at(a[4]), bound).Median) })
 		low.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 		p.Add(low)
-		p.Legend.Add("clairvoyant lower bound", low)
+		p.legend.Add("lower bound", low)
 		return p, nil
 	}}
 }
 
 // trail draws medians of (gap, latency) as dots joined in order.
-func trail(p *plot.Plot, at seedReader, name string, list []int, tint color.Color) error {
+func trail(p *page, at seedReader, name string, list []int, tint color.Color) error {
 	var xy plotter.XYs
 	for _, cell := range list {
 		rs := at(cell)
@@ -68,7 +68,7 @@ func trail(p *plot.Plot, at seedReader, name string, list []int, tint color.Colo
 	line.Color, dots.Color = tint, tint
 	dots.Shape, dots.Radius = draw.CircleGlyph{}, vg.Points(3)
 	p.Add(line, dots)
-	p.Legend.Add(name, line, dots)
+	p.legend.Add(name, line, dots)
 	return nil
 }
 
@@ -110,8 +110,8 @@ func flipAged() mod {
 
 func ablationDrawing(c *cells) drawing {
 	labels, list := ablationParts(c)
-	return drawing{"ablation", func(at seedReader) (*plot.Plot, error) {
-		p := chart("Parts of sticky-plus, Zipf, load 0.7, 16 containers", "part added to mqfq-sticky, or taken from sticky-plus", "mean latency over mqfq-sticky's, median")
+	return drawing{"ablation", func(at seedReader) (*page, error) {
+		p := chart("Parts of sticky-plus, Zipf, load 0.7, 16 containers", "part added to mqfq-sticky, or taken from sticky-plus", "mean latency over mqfq-sticky's")
 		base := at(list[0])
 		v := make([]float64, len(list))
 		for i, cell := range list {
@@ -133,7 +133,7 @@ func ablationDrawing(c *cells) drawing {
 		line := plotter.NewFunction(func(float64) float64 { return SpreadOf(low).Median })
 		line.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 		p.Add(line)
-		p.Legend.Add("clairvoyant lower bound", line)
+		p.legend.Add("lower bound", line)
 		return p, nil
 	}}
 }
@@ -148,15 +148,21 @@ func adversaryDrawing(c *cells) drawing {
 			rows[i] = append(rows[i], c.kind(a, policy, load(0.5)))
 		}
 	}
-	return drawing{"adversaries", func(at seedReader) (*plot.Plot, error) {
-		p := chart("Latency of the honest functions beside an adversary, load 0.5 without it", "adversary", "mean latency, s, median of seeds")
-		values := make([][]float64, len(policies))
-		for i := range policies {
-			for _, cell := range rows[i] {
-				values[i] = append(values[i], spread(at(cell), honest).Median)
+	return drawing{"adversaries", func(at seedReader) (*page, error) {
+		p := chart("The honest functions beside an adversary, load 0.5 without it", "adversary", "mean latency, s")
+		logY(p)
+		var curves []curve
+		for i, policy := range policies {
+			cv := curve{name: policy, loose: true}
+			for x, cell := range rows[i] {
+				cv.x = append(cv.x, float64(x)+0.06*(float64(i)-1.5))
+				cv.y = append(cv.y, spread(at(cell), honest))
 			}
+			curves = append(curves, cv)
 		}
-		return p, bars(p, attacks, policies, values)
+		p.X.Min, p.X.Max = -0.5, float64(len(attacks))-0.5
+		p.NominalX(attacks...)
+		return p, add(p, curves...)
 	}}
 }
 
@@ -179,8 +185,8 @@ const costFigure = "cost"
 // costDrawing measures what one activation costs its policy against the number
 // of backlogged flows.
 func costDrawing(clock func() time.Duration) drawing {
-	return drawing{costFigure, func(seedReader) (*plot.Plot, error) {
-		p := chart("Cost of enqueue, next and done of one activation, on the machine that drew this", "backlogged flows", "microseconds")
+	return drawing{costFigure, func(seedReader) (*page, error) {
+		p := chart("Cost of enqueue, next and done of one activation, where this was drawn", "backlogged flows", "microseconds")
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		x := []float64{10, 100, 1000, 10_000, 100_000}
 		var curves []curve

@@ -28,7 +28,7 @@ func fairnessDrawings(c *cells) []drawing {
 	var out []drawing
 	for _, policy := range []string{mqfq, "fcfs"} {
 		cell := c.kind("copies", policy, ten, still)
-		out = append(out, drawing{"fairness-" + policy, func(at seedReader) (*plot.Plot, error) {
+		out = append(out, drawing{"fairness-" + policy, func(at seedReader) (*page, error) {
 			p := chart("Service of four copies of a function, two from minute 5 on: "+policy, "minute", "seconds of GPU per 30 s")
 			r := at(cell)[0]
 			var curves []curve
@@ -40,7 +40,7 @@ func fairnessDrawings(c *cells) []drawing {
 	}
 	m, f := c.zipf(mqfq, load(seriesLoad)), c.zipf("fcfs", load(seriesLoad))
 	gap := func(row []float64) float64 { return slices.Max(row) - slices.Min(row) }
-	return append(out, drawing{"gap", func(at seedReader) (*plot.Plot, error) {
+	return append(out, drawing{"gap", func(at seedReader) (*page, error) {
 		p := chart("Gap between the most and the least served of 24 functions", "minute", "seconds per 30 s")
 		a, b := at(m)[0], at(f)[0]
 		limit := curve{name: "derived bound (MQFQ)", bare: true, dashed: true, x: minutes(a), y: series(a, func([]float64) float64 { return a.GapBound })}
@@ -75,7 +75,7 @@ func loadDrawing(c *cells) drawing {
 		return out
 	}
 	f, m, s := cellsOf("fcfs"), cellsOf(mqfq), cellsOf(plus)
-	return drawing{"load", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"load", func(at seedReader) (*page, error) {
 		p := chart("Latency against load, 24 functions, Zipf", "load, share of capacity", "mean latency, s")
 		logY(p)
 		return p, add(p, row(at, mqfq, loads, m, mean), row(at, "fcfs", loads, f, mean), row(at, plus, loads, s, mean), least(at, loads, m))
@@ -93,10 +93,9 @@ func policyDrawing(c *cells) drawing {
 		}
 		rows = append(rows, r)
 	}
-	return drawing{"policies", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"policies", func(at seedReader) (*page, error) {
 		p := chart("Policies on the medium trace", "D, runs in flight", "mean latency, s")
 		logY(p)
-		p.X.Max, p.Legend.Left = 4, false
 		p.X.Tick.Marker = whole(x)
 		var curves []curve
 		for i, policy := range policies {
@@ -123,8 +122,8 @@ func functionDrawing(c *cells) drawing {
 	for _, policy := range policies {
 		list = append(list, c.medium(policy))
 	}
-	return drawing{"functions", func(at seedReader) (*plot.Plot, error) {
-		p := chart("Latency of each function, medium trace", "function, in order of its mean under mqfq-sticky", "mean latency and standard deviation, s")
+	return drawing{"functions", func(at seedReader) (*page, error) {
+		p := chart("Latency of each function, medium trace", "function, in order of its mean under mqfq-sticky", "mean and standard deviation, s")
 		order := at(list[0])[0].Functions
 		rank := make([]int, len(order))
 		for i := range rank {
@@ -151,7 +150,7 @@ func utilizationDrawing(c *cells) drawing {
 	for d := 1; d <= 3; d++ {
 		list = append(list, c.medium(mqfq, tokens(d), recorded()))
 	}
-	return drawing{"utilization", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"utilization", func(at seedReader) (*page, error) {
 		p := chart("Device utilization, medium trace, mqfq-sticky", "minute", "share of time with a run")
 		var curves []curve
 		for i, cell := range list {
@@ -177,14 +176,14 @@ func traceDrawing(c *cells) drawing {
 			rows[i] = append(rows[i], c.trace(id, policy))
 		}
 	}
-	return drawing{"traces", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"traces", func(at seedReader) (*page, error) {
 		p := chart("The nine samples, mean latency over that of mqfq-sticky", "sample", "ratio")
 		logY(p)
 		var curves []curve
 		for i, policy := range policies[1:] {
 			curves = append(curves, normalized(at, policy, x, rows[i+1], rows[0], mean))
 		}
-		low := normalized(at, "clairvoyant lower bound", x, rows[0], rows[0], bound)
+		low := normalized(at, "lower bound", x, rows[0], rows[0], bound)
 		low.dashed, low.bare = true, true
 		return p, add(p, append(curves, low)...)
 	}}
@@ -211,7 +210,7 @@ func gpuDrawing(c *cells) drawing {
 		one = append(one, c.trace(6, mqfq, tokens(int(d))))
 		two = append(two, c.trace(6, mqfq, tokens(int(d)), devices(2)))
 	}
-	return drawing{"gpus", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"gpus", func(at seedReader) (*page, error) {
 		p := chart("One and two GPUs, high-load trace, mqfq-sticky", "D, runs in flight per device", "mean latency, s")
 		logY(p)
 		p.X.Tick.Marker = whole(x)
@@ -232,11 +231,11 @@ func overrunDrawing(c *cells) drawing {
 		flat = append(flat, c.medium(mqfq, d, charged(time.Second)))
 		better = append(better, c.medium(plus, d))
 	}
-	return drawing{"overrun", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"overrun", func(at seedReader) (*page, error) {
 		p := chart("Overrun T, medium trace", "T, s", "mean latency, s")
 		logY(p)
-		return p, add(p, row(at, "mqfq-sticky, each function's mean charged", x, own, mean),
-			row(at, "mqfq-sticky, 1.0 charged for every run", x, flat, mean),
+		return p, add(p, row(at, "mqfq-sticky, mean charged", x, own, mean),
+			row(at, "mqfq-sticky, 1.0 charged", x, flat, mean),
 			row(at, plus, x, better, mean), least(at, x, own))
 	}}
 }
@@ -250,11 +249,11 @@ func ttlDrawing(c *cells) drawing {
 		global = append(global, c.medium(mqfq, both(eager, alpha(v), leastTTL(0), globalTTL())...))
 		fixed = append(fixed, c.medium(mqfq, both(eager, ttlOf(seconds(v)))...))
 	}
-	return drawing{"ttl", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"ttl", func(at seedReader) (*page, error) {
 		p := chart("Keep-alive of idle flows, medium trace, swapped out when inactive", "alpha, or the fixed TTL in s", "mean latency, s")
-		p.Y.Min = 0
-		return p, add(p, row(at, "alpha x the function's own inter-arrival time", x, own, mean),
-			row(at, "alpha x one global inter-arrival time", x, global, mean),
+		logY(p)
+		return p, add(p, row(at, "alpha x own inter-arrival time", x, own, mean),
+			row(at, "alpha x a global one", x, global, mean),
 			row(at, "one fixed TTL", x, fixed, mean), least(at, x, own))
 	}}
 }
@@ -272,7 +271,7 @@ func poolDrawing(c *cells) drawing {
 			rows[i] = append(rows[i], c.medium(l.policy, tokens(l.d), pool(int(n))))
 		}
 	}
-	return drawing{"pool", func(at seedReader) (*plot.Plot, error) {
+	return drawing{"pool", func(at seedReader) (*page, error) {
 		p := chart("Cold starts against the size of the pool, medium trace", "containers", "cold starts, %")
 		p.X.Tick.Marker = whole(x)
 		var curves []curve
@@ -284,7 +283,7 @@ func poolDrawing(c *cells) drawing {
 }
 
 // bars draws one group of bars for each series, labelled below.
-func bars(p *plot.Plot, labels []string, names []string, values [][]float64) error {
+func bars(p *page, labels []string, names []string, values [][]float64) error {
 	width := vg.Points(float64(300) / float64(len(labels)*max(1, len(names))))
 	for i, name := range names {
 		b, err := plotter.NewBarChart(plotter.Values(values[i]), width)
@@ -295,7 +294,7 @@ func bars(p *plot.Plot, labels []string, names []string, values [][]float64) err
 		b.Offset = width * vg.Length(float64(i)-float64(len(names)-1)/2)
 		p.Add(b)
 		if len(names) > 1 {
-			p.Legend.Add(name, b)
+			p.legend.Add(name, b)
 		}
 	}
 	p.NominalX(labels...)

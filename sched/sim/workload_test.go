@@ -1,0 +1,165 @@
+package sim
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCatalogueIsThePapersTable(t *testing.T) {
+	fns := Catalogue()
+	if len(fns) != 8 {
+		t.Fatalf("%d functions, want 8", len(fns))
+	}
+	for _, f := range fns {
+		if err := f.validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if f := named("roberta", "x"); f.Warm != 268*time.Millisecond || f.Cold != 15481*time.Millisecond {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestZipfHasTheLoadThatWasAskedFor(t *testing.T) {
+	sum := 0.0
+	const seeds = 20
+	for seed := uint64(1); seed <= seeds; seed++ {
+		w := generate(t, "zipf", func(s *Spec) { s.Seed, s.Load, s.Capacity, s.Duration = seed, 0.5, 2, time.Hour })
+		sum += w.Load()
+	}
+	if got := sum / seeds; math.Abs(got-1) > 0.1 {
+		t.Errorf("mean load %.3f, want 0.5 of a capacity of 2", got)
+	}
+}
+
+func TestAzureSamplesHaveThePublishedRates(t *testing.T) {
+	for id, sample := range azureSamples {
+		rate, load := 0.0, 0.0
+		const seeds = 20
+		for seed := uint64(1); seed <= seeds; seed++ {
+			w := generate(t, "azure", func(s *Spec) { s.Seed, s.Trace, s.Duration, s.WarmShare = seed, id, time.Hour, 1 })
+			rate += float64(len(w.Arrivals)) / w.Horizon.Seconds()
+			load += w.Load()
+			if len(w.Functions) != sample.functions {
+				t.Errorf("sample %d: %d functions, want %d", id, len(w.Functions), sample.functions)
+			}
+		}
+		rate, load = rate/seeds, load/seeds
+		if math.Abs(rate/sample.rate-1) > 0.1 || math.Abs(load/sample.utilization-1) > 0.1 {
+			t.Errorf("sample %d: %.2f req/s at %.3f, want %.2f at %.3f", id, rate, load, sample.rate, sample.utilization)
+		}
+	}
+}
+
+func TestCopiesArriveAsTheExperimentSays(t *testing.T) {
+	w := generate(t, "copies", func(s *Spec) { s.Duration = 100 * time.Minute })
+	var count [4]int
+	for _, a := range w.Arrivals {
+		if a.At < 50*time.Minute && a.Function >= 2 {
+			t.Fatalf("%s called at %v", w.Functions[a.Function].Name, a.At)
+		}
+		count[a.Function]++
+	}
+	if q := float64(count[0]) / float64(count[1]); q < 1.8 || q > 2.2 {
+		t.Errorf("low-1 was called %.2f times as often as high-1, want 2", q)
+	}
+}
+
+func TestDiurnalSwings(t *testing.T) {
+	w := generate(t, "diurnal", func(s *Spec) { s.Duration = 3 * time.Hour })
+	thirds := [3]int{}
+	for _, a := range w.Arrivals {
+		thirds[min(2, a.At*3/w.Horizon)]++
+	}
+	if thirds[1] < 2*thirds[0] || thirds[1] < 2*thirds[2] {
+		t.Errorf("arrivals by third %v, want most at noon", thirds)
+	}
+}
+
+func TestLiarLies(t *testing.T) {
+	w := generate(t, "liar", func(s *Spec) { s.Duration = 10 * time.Minute })
+	var long, short int
+	for _, a := range w.Arrivals {
+		if w.Functions[a.Function].Name != "liar" {
+			continue
+		}
+		if a.Work == 8*time.Second {
+			long++
+		} else {
+			short++
+		}
+	}
+	if long == 0 || short < 3*long {
+		t.Errorf("%d short and %d long runs", short, long)
+	}
+}
+
+func TestAddingAFunctionLeavesTheOthersAlone(t *testing.T) {
+	count := func(kind string) (n int) {
+		for _, a := range generate(t, kind, nil).Arrivals {
+			if a.Function == 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if count("zipf") != count("hog") {
+		t.Error("the hog changed another function's arrivals")
+	}
+}
+
+func TestBadSpecsNameTheFlag(t *testing.T) {
+	nan := math.NaN()
+	for flag, change := range map[string]func(*Spec){
+		"--workload":   func(s *Spec) { s.Kind = "tide" },
+		"--count":      func(s *Spec) { s.Functions = 0 },
+		"--load":       func(s *Spec) { s.Load = nan },
+		"--zipf":       func(s *Spec) { s.Zipf = -1 },
+		"--trace-id":   func(s *Spec) { s.Trace = 9 },
+		"--warm-share": func(s *Spec) { s.WarmShare = 0 },
+		"--duration":   func(s *Spec) { s.Duration = -1 },
+		"weight":       func(s *Spec) { s.Weight = nan },
+		"no arrivals":  func(s *Spec) { s.Duration = time.Microsecond },
+	} {
+		s := DefaultSpec()
+		change(&s)
+		if _, err := s.Build(); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+}
+
+func TestWorkloadValidate(t *testing.T) {
+	good := func() *Workload {
+		return &Workload{
+			Name: "w", Horizon: time.Minute, Functions: []Function{{Name: "a", Warm: 1, Cold: 1}},
+			Arrivals: []Arrival{{At: 1}, {At: 2}},
+		}
+	}
+	if err := good().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Workload){
+		"no functions": func(w *Workload) { w.Functions = nil },
+		"no arrivals":  func(w *Workload) { w.Arrivals = nil },
+		"back in time": func(w *Workload) { w.Arrivals[1].At = 0 },
+		"past the end": func(w *Workload) { w.Arrivals[1].At = time.Hour },
+		"negative":     func(w *Workload) { w.Arrivals[0].At = -1 },
+		"no such":      func(w *Workload) { w.Arrivals[0].Function = 1 },
+		"endless work": func(w *Workload) { w.Arrivals[0].Work = 1 << 62 },
+		"no horizon":   func(w *Workload) { w.Horizon = 0 },
+		"no warm":      func(w *Workload) { w.Functions[0].Warm = 0 },
+		"cold below":   func(w *Workload) { w.Functions[0].Cold = 0 },
+		"memory":       func(w *Workload) { w.Functions[0].Memory = -1 },
+		"weight":       func(w *Workload) { w.Functions[0].Weight = math.NaN() },
+		"without name": func(w *Workload) { w.Functions[0].Name = "" },
+	} {
+		w := good()
+		change(w)
+		if w.Validate() == nil {
+			t.Errorf("%s: valid", name)
+		}
+	}
+}
