@@ -331,6 +331,8 @@ func events() int {
 		return 1_000_000
 	case testing.Short():
 		return 3_000
+	case raced:
+		return 5_000
 	}
 	return 35_000
 }
