@@ -36,7 +36,7 @@ func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 		d = s.newDevice(index)
 	}
 	d.tokens, d.reserved, d.leaving = s.allowed(tokens), 0, false
-	s.changedTokens()
+	s.changedDevices()
 }
 
 func (s *Scheduler) newDevice(index int) *device {
@@ -84,7 +84,7 @@ func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	if d.items.n == 0 {
 		s.drop(d)
 	}
-	s.changedTokens()
+	s.changedDevices()
 }
 
 func (s *Scheduler) drop(d *device) {
@@ -123,7 +123,19 @@ func (s *Scheduler) Release(now time.Duration, index int) {
 	}
 }
 
-// changedTokens follows a change of devices or of their D.
+// changedDevices follows a device that came or went: every flow may start
+// sooner or later than before.
+func (s *Scheduler) changedDevices() {
+	for _, f := range s.flows {
+		if f != nil && f.standing != out {
+			s.markStale(f)
+		}
+	}
+	s.changedTokens()
+}
+
+// changedTokens follows a change of D. Only going to a single token or from
+// one changes the order of flows.
 func (s *Scheduler) changedTokens() {
 	single := s.tokens == 1
 	s.tokens = 0
@@ -133,11 +145,6 @@ func (s *Scheduler) changedTokens() {
 		}
 	}
 	s.recount()
-	for _, f := range s.flows {
-		if f != nil && f.standing != out {
-			s.markStale(f)
-		}
-	}
 	if single != (s.tokens == 1) {
 		s.reorderAll()
 	}

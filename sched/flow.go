@@ -34,13 +34,13 @@ type flow struct {
 	reported State
 	last     Rule
 	batch    int32 // batch: how many more of its queue belong to the batch
-	weight   float64
 	estimate int64 // mean service, 0 before the first completion
-	served   uint64
 	lastSeen int64 // last arrival
+	iat      int64 // smoothed, below 0 before the second arrival
+	setup    int64 // least setup on any device, as last asked
 
-	iat       int64 // smoothed, below 0 before the second arrival
-	setup     int64 // least setup on any device, as last asked
+	weight    float64
+	served    uint64
 	service   int64 // summed
 	waited    int64 // summed over grants
 	lastAt    int64 // last grant

@@ -207,7 +207,7 @@ func (s *Scheduler) expected(f *flow) int64 {
 
 // usual is the service expected of an item of which the caller says nothing.
 func (s *Scheduler) usual(f *flow) int64 {
-	if f.served > 0 {
+	if f.estimate > 0 {
 		return f.estimate
 	}
 	return s.initial()
