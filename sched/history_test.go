@@ -324,11 +324,11 @@ func variants() map[string]func(*Config) {
 }
 
 // events is how many random events a history has: GPUWHISK_LONG=1 asks for the
-// proof, a plain run for a fast look.
+// proof, over 10^6 for each policy with its variants, a plain run for 10^5.
 func events() int {
 	switch {
 	case os.Getenv("GPUWHISK_LONG") == "1":
-		return 1_000_000
+		return 350_000
 	case testing.Short():
 		return 3_000
 	case raced:
