@@ -158,6 +158,7 @@ func (f *fakeInvoker) store(r *activation.Record) {
 		f.t.Error(err)
 		return
 	}
+	req.Header.Set("Content-Type", "application/json")
 	req.SetBasicAuth(f.env["CONFIG_whisk_couchdb_username"], f.env["CONFIG_whisk_couchdb_password"])
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

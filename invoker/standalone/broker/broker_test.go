@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func start(t *testing.T, dir string, port int) (*Broker, *Bus) {
@@ -29,12 +31,57 @@ func TestMessagesArriveInOrderFromNowOn(t *testing.T) {
 	b, bus := start(t, t.TempDir(), 0)
 	defer b.Close()
 	defer bus.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := bus.Deploy(ctx, []Topic{{Name: "acks", Retention: time.Hour, Large: true}}); err != nil {
+	inOrder(t, bus, "acks")
+}
+
+// TestTheSameOnKafka is the story above with a broker that is not ours.
+func TestTheSameOnKafka(t *testing.T) {
+	addr := os.Getenv("GPUWHISK_TEST_KAFKA")
+	if addr == "" {
+		const text = "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)"
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	bus, err := Dial([]string{addr}, slog.New(slog.DiscardHandler))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.Publish(ctx, "acks", []byte("old")); err != nil {
+	defer bus.Close()
+	topic := fmt.Sprintf("standalone-%d", os.Getpid())
+	t.Cleanup(func() { drop(t, addr, topic) })
+	inOrder(t, bus, topic)
+	if err := bus.Publish(t.Context(), topic, bytes.Repeat([]byte("x"), 1<<20)); err != nil {
+		t.Errorf("one MiB: %v", err)
+	}
+}
+
+func drop(t *testing.T, addr, topic string) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer client.Close()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TopicNames = []string{topic}
+	name := kmsg.NewDeleteTopicsRequestTopic()
+	name.Topic = &topic
+	req.Topics = append(req.Topics, name)
+	if _, err := req.RequestWith(context.Background(), client); err != nil {
+		t.Error(err)
+	}
+}
+
+func inOrder(t *testing.T, bus *Bus, topic string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := bus.Deploy(ctx, []Topic{{Name: topic, Retention: time.Hour, Large: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Publish(ctx, topic, []byte("old")); err != nil {
 		t.Fatal(err)
 	}
 	ready := make(chan struct{})
@@ -42,11 +89,11 @@ func TestMessagesArriveInOrderFromNowOn(t *testing.T) {
 	done := make(chan error, 1)
 	consuming, stop := context.WithCancel(ctx)
 	go func() {
-		done <- bus.Consume(consuming, "acks", func() { close(ready) }, func(v []byte) { got <- string(v) })
+		done <- bus.Consume(consuming, topic, func() { close(ready) }, func(v []byte) { got <- string(v) })
 	}()
 	<-ready
 	for i := range 3 {
-		if err := bus.Publish(ctx, "acks", fmt.Append(nil, i)); err != nil {
+		if err := bus.Publish(ctx, topic, fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
 		}
 	}

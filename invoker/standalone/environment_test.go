@@ -1,0 +1,167 @@
+package standalone
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
+)
+
+// TestTheInvokerTakesItsEnvironment gives what standalone makes to the code
+// that reads an operator's.
+func TestTheInvokerTakesItsEnvironment(t *testing.T) {
+	s := &Standalone{
+		opts: Options{Data: "/data", GPUs: 2, GPUMemory: "16GB", Policy: "fcfs", Memory: "4096m", Extra: []string{"CONFIG_whisk_gpu_tokens=3"}},
+		info: Info{
+			APIHost: "http://127.0.0.1:3233", Kafka: "127.0.0.1:9092", Runtime: "process",
+			Database: couchdb.Config{URL: "http://127.0.0.1:5984", User: "u", Password: "p w", Names: couchdb.Names{Whisks: "w", Activations: "a", Subjects: "s"}},
+		},
+	}
+	env, err := s.environment(string(defaultManifest()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(config.Input{Environ: env, Args: []string{"--id", "0", "--uniqueName", "standalone"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.GPU.SimulatedDevices != 2 || c.GPU.Policy != "fcfs" || c.GPU.Tokens != 3 || c.CouchDB.Password != "p w" || c.CouchDB.Activations != "a" ||
+		c.Runtimes.Kind != "process" || len(c.Kafka.Hosts) != 1 || c.Pool.UserMemory != 4096<<20 {
+		t.Errorf("the invoker understood %+v", c)
+	}
+}
+
+func TestCouchDBAddress(t *testing.T) {
+	c, err := parseCouchDB("https://admin:se%40cret@db:6984")
+	if err != nil || c.URL != "https://db:6984" || c.User != "admin" || c.Password != "se@cret" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, bad := range []string{"", "db:5984", "http://db:5984", "ftp://a:secret@db", "http://a:secret@db:port"} {
+		if _, err := parseCouchDB(bad); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v; want an error without the password", bad, err)
+		}
+	}
+}
+
+func TestNamespaceFlag(t *testing.T) {
+	n, err := ParseNamespace("team:u:k:with:colons")
+	if err != nil || n != (Namespace{"team", "u", "k:with:colons"}) {
+		t.Errorf("%+v, %v", n, err)
+	}
+	if n, err := ParseNamespace("team"); err != nil || n.UUID == "" || n.Key == "" {
+		t.Errorf("%+v, %v", n, err)
+	}
+	for _, bad := range []string{"", ":u:k", "a:b", "a::k"} {
+		if _, err := ParseNamespace(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+func TestStorePasswordIsPrivateAndStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "password")
+	first, err := secret(path)
+	if err != nil || len(first) < 32 {
+		t.Fatalf("%q, %v", first, err)
+	}
+	again, err := secret(path)
+	if err != nil || again != first {
+		t.Errorf("then %q, %v", again, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// engineWith answers like a Docker Engine that has these images.
+func engineWith(t *testing.T, images ...string) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "d.sock")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, image := range images {
+			if r.URL.Path == "/images/"+image+"/json" {
+				return
+			}
+		}
+		http.NotFound(w, r)
+	})}}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	return "unix://" + socket
+}
+
+func TestRuntimeIsChosenAndExplained(t *testing.T) {
+	m, err := activation.ParseManifest(defaultManifest(), activation.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := engineWith(t, "gpuwhisk/action-nodejs:latest", "gpuwhisk/action-python3:latest", "gpuwhisk/action-native:latest")
+	some := engineWith(t, "gpuwhisk/action-nodejs:latest")
+	none := "unix://" + filepath.Join(t.TempDir(), "none.sock")
+	for _, c := range []struct{ wanted, host, runtime, why string }{
+		{"auto", all, "docker", "has the images"},
+		{"", some, "process", "lacks gpuwhisk/action-python3:latest, gpuwhisk/action-native:latest"},
+		{"auto", none, "process", "does not answer"},
+		{"docker", none, "docker", "as asked"},
+		{"process", all, "process", "as asked"},
+	} {
+		runtime, why, err := chooseRuntime(t.Context(), c.wanted, c.host, m)
+		if err != nil || runtime != c.runtime || !strings.Contains(why, c.why) {
+			t.Errorf("%q at %s: %s because %q, %v; want %s because %q", c.wanted, c.host, runtime, why, err, c.runtime, c.why)
+		}
+	}
+	if _, _, err := chooseRuntime(t.Context(), "podman", none, m); err == nil {
+		t.Error("podman was taken")
+	}
+}
+
+func TestBanner(t *testing.T) {
+	s := begin(t, &fakeInvoker{}, func(o *Options) { o.GPUs, o.GPUMemory = 2, "8GB" })
+	var b bytes.Buffer
+	s.Banner(&b)
+	for _, want := range []string{"2 simulated, 8GB each", "wsk property set --apihost " + s.Info().APIHost + " --auth " + Guest().AuthKey(), s.Info().Data, "(embedded)"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the banner lacks %q:\n%s", want, &b)
+		}
+	}
+	if strings.Contains(b.String(), s.Info().Database.Password) {
+		t.Error("the banner tells the store's password")
+	}
+}
+
+func TestAnInvokerThatCannotStart(t *testing.T) {
+	reason := errors.New("no such device")
+	_, err := Start(t.Context(), Options{Data: t.TempDir(), Runtime: "process",
+		Invoker: func(context.Context, []string, []string) (func() error, error) { return nil, reason }})
+	if !errors.Is(err, reason) {
+		t.Errorf("start: %v, want %v", err, reason)
+	}
+	s, err := Start(t.Context(), Options{Data: t.TempDir(), Runtime: "process",
+		Invoker: func(context.Context, []string, []string) (func() error, error) {
+			return func() error { return reason }, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitReady(t.Context()); !errors.Is(err, reason) {
+		t.Errorf("wait: %v, want %v", err, reason)
+	}
+	if err := s.Stop(t.Context()); !errors.Is(err, reason) {
+		t.Errorf("stop: %v, want %v", err, reason)
+	}
+}
