@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 )
@@ -280,19 +279,4 @@ func (c *cells) run(ctx context.Context, needed []int, seeds, parallel int, prog
 		}
 	}
 	return results, nil
-}
-
-// WriteMarkdown writes findings as tables, one for each section.
-func WriteMarkdown(to io.Writer, found []Finding) error {
-	var b strings.Builder
-	section := ""
-	for _, f := range found {
-		if f.Section != section {
-			section = f.Section
-			fmt.Fprintf(&b, "\n### %s\n\n| claim | paper | here, median [q10, q90] | verdict | why |\n|---|---|---|---|---|\n", section)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", f.Claim, f.Paper, f.Ours(), f.Verdict, f.Why)
-	}
-	_, err := io.WriteString(to, strings.TrimPrefix(b.String(), "\n"))
-	return err
 }

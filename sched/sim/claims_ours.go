@@ -34,9 +34,16 @@ func ourClaims(c *cells) []claim {
 	return append(out, gridBound(c, section))
 }
 
+// gridPrefix begins the names of the grid's claims.
+const gridPrefix = "grid-"
+
+func gridName(p int, l float64, d int) string {
+	return fmt.Sprintf("%s%d-%.2f-%d", gridPrefix, p, l, d)
+}
+
 func gridClaim(c *cells, section string, p int, l float64, d int) claim {
 	a, b := c.zipf(plus, pool(p), load(l), tokens(d)), c.zipf(mqfq, pool(p), load(l), tokens(d))
-	return claim{section, fmt.Sprintf("grid-%d-%.2f-%d", p, l, d),
+	return claim{section, gridName(p, l, d),
 		fmt.Sprintf("pool %d, load %.2f, D=%d", p, l, d), "goal <= 1.05x", "x",
 		func(at reader) float64 { return over(at(a), at(b)) }, atMost(1.05, 1.05), ""}
 }

@@ -34,7 +34,11 @@ func newDevice(p Params) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	ledger, err := gpu.NewLedger(gpu.LedgerConfig{Capacity: p.Memory, Headroom: p.Headroom})
+	headroom := p.Headroom
+	if p.SwapEachRun {
+		headroom = p.Memory // nothing that is marked stays
+	}
+	ledger, err := gpu.NewLedger(gpu.LedgerConfig{Capacity: p.Memory, Headroom: headroom})
 	if err != nil {
 		return nil, err
 	}

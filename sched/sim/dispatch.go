@@ -241,7 +241,7 @@ func (e *engine) complete(j int32, dev int, d *device) {
 	if keep := d.pool.Put(e.now, c.id); !keep {
 		e.remove(c)
 	} else {
-		d.ledger.SetEvictable(e.now, c.id, false)
+		d.ledger.SetEvictable(e.now, c.id, e.p.SwapEachRun)
 	}
 	e.cost.begin(e.p.Clock)
 	e.policy.Done(e.now, uint64(j), used)

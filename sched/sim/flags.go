@@ -51,6 +51,7 @@ type Overrides struct {
 	SwapBandwidth *float64 // GB/s
 	SwapOverlap   *float64
 	Headroom      *Bytes
+	SwapEachRun   *bool
 	Prefetch      *string // none, active, next or both
 	KernelShare   *float64
 
@@ -115,6 +116,7 @@ func (o Overrides) Apply(policy string) (Params, error) {
 	}
 	set(&p.Link.Overlap, o.SwapOverlap)
 	set((*Bytes)(&p.Headroom), o.Headroom)
+	set(&p.SwapEachRun, o.SwapEachRun)
 	set(&p.KernelShare, o.KernelShare)
 	o.policy(&p)
 	if err := o.words(&p); err != nil {

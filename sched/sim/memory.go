@@ -76,6 +76,9 @@ func (e *engine) moved(t timer) {
 // one holds is brought in.
 func (e *engine) follow() {
 	e.changes = e.policy.Changes(e.changes[:0])
+	if e.p.SwapEachRun {
+		return // everything goes after its run, whatever its flow does
+	}
 	for _, c := range e.changes {
 		if fn, ok := e.byFlow[c.Flow]; ok {
 			e.mark(fn, c.To)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -31,6 +32,9 @@ type Params struct {
 	// Headroom is device memory that is kept free ahead of need by moving out
 	// what throttled and inactive flows hold.
 	Headroom int64
+	// SwapEachRun moves a container's memory out after every run, as the
+	// public code of the paper does for its baselines.
+	SwapEachRun bool
 	// PrefetchActive brings in the memory of a flow that becomes active.
 	PrefetchActive bool
 	// PrefetchNext brings in the memory of the flow whose turn is likely next.
@@ -54,7 +58,7 @@ type Params struct {
 func DefaultParams(policy string) (Params, error) {
 	cfg, ok := sched.Defaults(policy)
 	if !ok {
-		return Params{}, fmt.Errorf("--policy %q: not one of %s", policy, PolicyNames())
+		return Params{}, fmt.Errorf("--policy %q: not one of %s", policy, strings.Join(PolicyNames(), ", "))
 	}
 	p := Params{
 		Policy: policy, Sched: cfg,

@@ -224,11 +224,11 @@ func (e *engine) perFunction(r *Result, per []tally) {
 func note(r *Result) string {
 	switch {
 	case r.Offered > r.Capacity:
-		return fmt.Sprintf("cannot be served: the offered load %.2f exceeds the capacity %.2f; %d of %d activations were left at the horizon",
-			r.Offered, r.Capacity, r.Unfinished, r.Arrivals)
+		return fmt.Sprintf("cannot be served: the offered load %.2f exceeds the capacity %.2f; %d of %d activations were left at the end, %.0f s",
+			r.Offered, r.Capacity, r.Unfinished, r.Arrivals, r.End)
 	case r.Unfinished > 0:
-		return fmt.Sprintf("not served in time: %d of %d activations were left at the horizon; they count with their age",
-			r.Unfinished, r.Arrivals)
+		return fmt.Sprintf("not served in time: %d of %d activations were left at the end, %.0f s; they count with their age",
+			r.Unfinished, r.Arrivals, r.End)
 	}
 	return ""
 }

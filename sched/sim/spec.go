@@ -19,6 +19,7 @@ type Spec struct {
 	Duration  time.Duration // arrivals lie in [0, Duration)
 	WarmShare float64       // azure: how much of the published utilization is warm work
 	Weight    float64       // of the first function; 0 means 1
+	Footprint int64         // device memory of every function; 0 keeps the catalogue's
 	Large     bool          // zipf: only functions of at least a second
 	Seed      uint64
 }
@@ -85,6 +86,7 @@ func (s Spec) Build() (*Workload, error) {
 		}
 		w.Horizon = s.Duration
 		w.Functions[0].Weight = s.Weight
+		s.size(w)
 		inOrder(w.Arrivals)
 		if len(w.Arrivals) == 0 {
 			return nil, fmt.Errorf("workload %s: no arrivals in %v: raise --load or --duration", s.Kind, s.Duration)
@@ -93,6 +95,15 @@ func (s Spec) Build() (*Workload, error) {
 	}
 	names, _ := Kinds()
 	return nil, fmt.Errorf("--workload %q: not one of %s", s.Kind, strings.Join(names, ", "))
+}
+
+// size gives every function the same footprint, if one is asked for.
+func (s Spec) size(w *Workload) {
+	for i := range w.Functions {
+		if s.Footprint > 0 {
+			w.Functions[i].Memory = s.Footprint
+		}
+	}
 }
 
 func (s Spec) validate() error {
@@ -105,6 +116,8 @@ func (s Spec) validate() error {
 		return fmt.Errorf("capacity %v: must lie within 0 and 1e6", s.Capacity)
 	case math.IsNaN(s.Zipf) || s.Zipf < 0 || s.Zipf > 10:
 		return fmt.Errorf("--zipf %v: must lie within 0 and 10", s.Zipf)
+	case s.Footprint < 0 || s.Footprint > 1<<44:
+		return fmt.Errorf("--footprint %d: must lie within 0 and %d", s.Footprint, int64(1)<<44)
 	case s.Weight != 0 && !(s.Weight >= 0.001 && s.Weight <= 1000):
 		return fmt.Errorf("weight %v: must lie within 0.001 and 1000", s.Weight)
 	case !(s.WarmShare > 0 && s.WarmShare <= 1):

@@ -37,7 +37,7 @@ func TestZipfHasTheLoadThatWasAskedFor(t *testing.T) {
 func TestAzureSamplesHaveThePublishedRates(t *testing.T) {
 	for id, sample := range azureSamples {
 		rate, load := 0.0, 0.0
-		const seeds = 20
+		const seeds = 8
 		for seed := uint64(1); seed <= seeds; seed++ {
 			w := generate(t, "azure", func(s *Spec) { s.Seed, s.Trace, s.Duration, s.WarmShare = seed, id, time.Hour, 1 })
 			rate += float64(len(w.Arrivals)) / w.Horizon.Seconds()
@@ -47,7 +47,7 @@ func TestAzureSamplesHaveThePublishedRates(t *testing.T) {
 			}
 		}
 		rate, load = rate/seeds, load/seeds
-		if math.Abs(rate/sample.rate-1) > 0.1 || math.Abs(load/sample.utilization-1) > 0.1 {
+		if math.Abs(rate/sample.rate-1) > 0.15 || math.Abs(load/sample.utilization-1) > 0.15 {
 			t.Errorf("sample %d: %.2f req/s at %.3f, want %.2f at %.3f", id, rate, load, sample.rate, sample.utilization)
 		}
 	}

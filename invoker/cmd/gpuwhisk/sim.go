@@ -47,6 +47,7 @@ type workloadFlags struct {
 	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
 	TraceID   int           `default:"4" group:"Workload" help:"Which of the nine azure samples, 0 to 8; 4 is the medium one."`
 	WarmShare float64       `default:"0.55" group:"Workload" help:"Share of an azure sample's published utilization that is warm work."`
+	Footprint sim.Bytes     `default:"0B" group:"Workload" help:"Device memory of every generated function; 0 keeps the published ones."`
 	Large     bool          `group:"Workload" help:"Only functions of about two seconds or more."`
 	Duration  time.Duration `default:"30m" group:"Workload" help:"How long activations arrive."`
 	Seed      uint64        `default:"1" group:"Workload" help:"Seed of the arrivals; the first one where there are several."`
@@ -61,6 +62,7 @@ type workloadFlags struct {
 func (f workloadFlags) spec() sim.Spec {
 	s := sim.DefaultSpec()
 	s.Kind, s.Functions, s.Load, s.Zipf, s.Trace = f.Workload, f.Count, f.Load, f.Zipf, f.TraceID
+	s.Footprint = int64(f.Footprint)
 	s.WarmShare, s.Large, s.Duration, s.Seed = f.WarmShare, f.Large, f.Duration, f.Seed
 	return s
 }
@@ -104,17 +106,18 @@ type serverFlags struct {
 	Devices       *int           `group:"Server" placeholder:"1" help:"GPUs."`
 	GPUMemory     *sim.Bytes     `group:"Server" name:"gpu-memory" placeholder:"16GB" help:"Memory of each."`
 	Tokens        *int           `group:"Server" placeholder:"2" help:"D: runs in flight per device, or the most of it with --dynamic-tokens."`
-	DynamicTokens *bool          `group:"Server" help:"Let D follow utilization and the slowdown that is learned."`
+	DynamicTokens *bool          `negatable:"" group:"Server" help:"Let D follow utilization and the slowdown that is learned."`
 	Threshold     *float64       `group:"Server" placeholder:"0.9" help:"Utilization above which a dynamic D falls."`
 	Pool          *int           `group:"Server" placeholder:"32" help:"Containers per device."`
 	Retention     *string        `group:"Server" placeholder:"lru" help:"Which idle container is given up: lru, flow-lru (inactive, then throttled flows first), protect-lru, demand. sticky-plus: demand."`
 	Context       *sim.Bytes     `group:"Server" placeholder:"400MB" help:"Device memory of a container's CUDA context."`
 	Start         *time.Duration `group:"Server" name:"container-start" placeholder:"1.5s" help:"Container start on top of a function's cold time."`
 	Interference  []float64      `group:"Server" placeholder:"1,1.3,2.1,3" help:"Slowdown of each of 1, 2, 3, ... runs at once."`
-	InitAlone     *bool          `group:"Server" help:"Initialization does not load the device."`
+	InitAlone     *bool          `negatable:"" group:"Server" help:"Initialization does not load the device."`
 	SwapBandwidth *float64       `group:"Server" placeholder:"12" help:"GB/s between host and device, in each direction."`
 	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that is hidden."`
 	Headroom      *sim.Bytes     `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out what throttled and inactive flows hold."`
+	SwapEachRun   *bool          `negatable:"" group:"Server" help:"Move a container's memory out after every run."`
 	Prefetch      *string        `group:"Server" placeholder:"active" help:"Bring memory in ahead for flows that become active, for the likely next, both, or none. sticky-plus: both."`
 	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
 
@@ -122,18 +125,18 @@ type serverFlags struct {
 	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow over its inter-arrival time."`
 	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
 	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
-	TTLGlobal     *bool          `group:"Policy" name:"ttl-global" help:"One inter-arrival time for all flows."`
+	TTLGlobal     *bool          `negatable:"" group:"Policy" name:"ttl-global" help:"One inter-arrival time for all flows."`
 	Smoothing     *float64       `group:"Policy" placeholder:"0.2" help:"Weight of a new sample in the estimates of service and inter-arrival time."`
 	InitialCharge *time.Duration `group:"Policy" placeholder:"T/10" help:"Charge of a function that never finished."`
 	FixedCharge   *time.Duration `group:"Policy" placeholder:"off" help:"Charge every run the same instead of its estimate."`
-	CountSetup    *bool          `group:"Policy" help:"Service counts cold time."`
-	Correct       *bool          `group:"Policy" help:"Settle the charge at completion. sticky-plus: yes."`
-	Wait          *bool          `group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
-	Locality      *bool          `group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
-	Aged          *bool          `group:"Policy" help:"Choose by response ratio, setup included."`
+	CountSetup    *bool          `negatable:"" group:"Policy" help:"Service counts cold time."`
+	Correct       *bool          `negatable:"" group:"Policy" help:"Settle the charge at completion. sticky-plus: yes."`
+	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
+	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
+	Aged          *bool          `negatable:"" group:"Policy" help:"Choose by response ratio, setup included."`
 	Patience      *time.Duration `group:"Policy" help:"Least virtual time first once its head waited so long. 0s is off."`
 	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
-	Namespaces    *bool          `group:"Policy" help:"Share between namespaces first."`
+	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 
 	Window *time.Duration `group:"Measuring" placeholder:"30s" help:"Window of service gaps."`
 	Warmup *time.Duration `group:"Measuring" placeholder:"0s" help:"Arrivals before it are not measured."`
@@ -145,7 +148,7 @@ func (f serverFlags) overrides() sim.Overrides {
 		Devices: f.Devices, Memory: f.GPUMemory, Tokens: f.Tokens, Dynamic: f.DynamicTokens,
 		Threshold: f.Threshold, Pool: f.Pool, Retention: f.Retention, Context: f.Context,
 		Start: f.Start, Interference: f.Interference, InitAlone: f.InitAlone,
-		SwapBandwidth: f.SwapBandwidth, SwapOverlap: f.SwapOverlap, Headroom: f.Headroom,
+		SwapBandwidth: f.SwapBandwidth, SwapOverlap: f.SwapOverlap, Headroom: f.Headroom, SwapEachRun: f.SwapEachRun,
 		Prefetch: f.Prefetch, KernelShare: f.KernelShare,
 		Overrun: f.Overrun, Alpha: f.TTLAlpha, TTLMin: f.TTLMin, TTLMax: f.TTLMax,
 		TTLGlobal: f.TTLGlobal, Smoothing: f.Smoothing, Initial: f.InitialCharge,

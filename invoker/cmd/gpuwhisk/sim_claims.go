@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
 // simClaimsCmd reproduces the paper's results.
 type simClaimsCmd struct {
-	Only     []string `help:"Only the claims whose names begin so."`
-	Markdown bool     `help:"Print the table as docs/scheduling.md holds it."`
+	Only []string `help:"Only the claims whose names begin so."`
+	Into string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between the marks that docs/scheduling.md has."`
 	manyFlags
 }
 
@@ -35,10 +36,28 @@ func (c simClaimsCmd) Run() error {
 	switch {
 	case c.JSON:
 		return printJSON(os.Stdout, found)
-	case c.Markdown:
-		return sim.WriteMarkdown(os.Stdout, found)
+	case c.Into != "":
+		return writeInto(c.Into, found, c.Seeds)
 	}
 	return printClaims(os.Stdout, found)
+}
+
+// writeInto replaces the tables of a document.
+func writeInto(file string, found []sim.Finding, seeds int) error {
+	document, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--into: %w", err)
+	}
+	var tables strings.Builder
+	fmt.Fprintf(&tables, "Seeds 1 to %d.\n\n", seeds)
+	if err := sim.WriteMarkdown(&tables, found); err != nil {
+		return err
+	}
+	text, err := sim.Insert(string(document), tables.String())
+	if err != nil {
+		return fmt.Errorf("--into %s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 func printClaims(to io.Writer, found []sim.Finding) error {

@@ -1,0 +1,305 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// golden is a small fixed part of the published numbers.
+var golden = []string{"copies", "gap-bound", "load-70", "fcfs-d", "t0", "pool-fcfs-4", "light-fcfs-swap", "plus-mean", "plus-p99", "grid-32-0.95"}
+
+// TestGoldenClaims holds a few of the claims to their exact numbers: they are a
+// function of code and seed alone, so a change of theirs is a change of a
+// rule. Run with -rewrite and read the diff.
+func TestGoldenClaims(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the golden numbers are of amd64: other processors may fuse floating-point operations")
+	}
+	found, err := Claims(context.Background(), golden, 2, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	for _, f := range found {
+		line, err := json.Marshal(struct {
+			Name    string
+			Value   Spread
+			Verdict Verdict
+		}{f.Name, f.Value, f.Verdict})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Write(append(line, '\n'))
+	}
+	file := filepath.Join("testdata", "claims.golden")
+	if *rewrite {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareLines(t, got.String(), string(want))
+}
+
+func compareLines(t *testing.T, got, want string) {
+	t.Helper()
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(g), len(w)) {
+		var a, b string
+		if i < len(g) {
+			a = g[i]
+		}
+		if i < len(w) {
+			b = w[i]
+		}
+		if a != b {
+			t.Errorf("line %d:\n got %s\nwant %s", i+1, a, b)
+		}
+	}
+}
+
+func TestClaimsAreWellFormed(t *testing.T) {
+	c := &cells{index: make(map[string]int)}
+	seen := map[string]bool{}
+	for _, k := range allClaims(c) {
+		if k.name == "" || k.text == "" || k.section == "" || k.value == nil || k.judge == nil {
+			t.Errorf("claim %q is incomplete", k.name)
+		}
+		if seen[k.name] {
+			t.Errorf("two claims are called %s", k.name)
+		}
+		seen[k.name] = true
+		if k.why == "" && !strings.HasPrefix(k.name, "grid") {
+			t.Errorf("claim %s says no why", k.name)
+		}
+	}
+	if _, err := Claims(context.Background(), []string{"no such"}, 1, 1, nil); err == nil || !strings.Contains(err.Error(), "--only") {
+		t.Errorf("an unknown claim: got %v", err)
+	}
+	if _, err := Claims(context.Background(), nil, 0, 1, nil); err == nil || !strings.Contains(err.Error(), "--seeds") {
+		t.Errorf("no seeds: got %v", err)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	at := func(v float64) Spread { return Spread{Median: v} }
+	for _, c := range []struct {
+		judge func(Spread, float64) Verdict
+		value float64
+		want  Verdict
+	}{
+		{inRange(2, 4), 3, Reproduced}, {inRange(2, 4), 9, SameDirection}, {inRange(2, 4), 1.5, SameDirection}, {inRange(2, 4), 0.9, Not},
+		{inRange(0.5, 0.8), 0.7, Reproduced}, {inRange(0.5, 0.8), 0.9, SameDirection}, {inRange(0.5, 0.8), 1, Not},
+		{atLeast(2), 2, Reproduced}, {atLeast(2), 1.5, SameDirection}, {atLeast(2), 1, Not},
+		{atMost(1, 2), 1, Reproduced}, {atMost(1, 2), 2, SameDirection}, {atMost(1, 2), 3, Not},
+	} {
+		if got := c.judge(at(c.value), c.value); got != c.want {
+			t.Errorf("%v is judged %s, want %s", c.value, got, c.want)
+		}
+	}
+	if always(1)(at(0.5), 1.1) != Not || always(1)(at(0.5), 0.9) != Reproduced {
+		t.Error("always looks at something else than the largest")
+	}
+}
+
+func TestFindingsAsMarkdown(t *testing.T) {
+	var b strings.Builder
+	f := Finding{Section: "S", Name: "n", Claim: "c", Paper: "p", Unit: "x", Value: Spread{1.234, 1, 22.22, 3}, Verdict: Not, Why: "w"}
+	if err := WriteMarkdown(&b, []Finding{f}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "| c | p | 1.23x [1.00, 22.2] | not | w |"; !strings.Contains(b.String(), want) {
+		t.Errorf("%q lacks %q", b.String(), want)
+	}
+}
+
+func TestInsertReplacesWhatStandsBetweenTheMarks(t *testing.T) {
+	doc := "a\n" + beginMark + "\nold\n" + endMark + "\nb\n"
+	once, err := Insert(doc, "new\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "a\n" + beginMark + "\n\nnew\n\n" + endMark + "\nb\n"; once != want {
+		t.Errorf("got %q, want %q", once, want)
+	}
+	if twice, err := Insert(once, "new"); err != nil || twice != once {
+		t.Errorf("a second insertion changed %q, %v", twice, err)
+	}
+	if _, err := Insert("nothing", "new"); err == nil {
+		t.Error("inserted into a document without marks")
+	}
+}
+
+func TestTheGridIsWrittenAsAMatrix(t *testing.T) {
+	var b strings.Builder
+	f := Finding{Name: gridName(16, 0.7, 2), Value: Spread{Median: 0.37}}
+	if err := WriteMarkdown(&b, []Finding{f}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "| 16 | 2 | | | 0.37 | | |") {
+		t.Errorf("got %s", b.String())
+	}
+}
+
+func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
+	s := DefaultSpec()
+	s.Duration = 2 * time.Minute
+	entries, err := Entries(PolicyNames(), Overrides{}, s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	figures, err := Compare(context.Background(), entries, 1, 3, 2, func(done, total int) { calls++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls != 3*len(entries) {
+		t.Errorf("%d reports of progress for %d runs", calls, 3*len(entries))
+	}
+	for i, f := range figures {
+		if f.Policy != PolicyNames()[i] || f.Mean.N != 3 || f.Mean.Median <= 0 {
+			t.Errorf("figure %d: %+v", i, f)
+		}
+	}
+	if figures[0].Ratio.Median != 1 {
+		t.Errorf("the first policy's ratio to itself is %v", figures[0].Ratio.Median)
+	}
+}
+
+func TestCompareStopsWhenTold(t *testing.T) {
+	entries, err := Entries([]string{mqfq}, Overrides{}, DefaultSpec(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := Compare(ctx, entries, 1, 5, 2, nil); err == nil {
+		t.Error("a cancelled comparison gave figures")
+	}
+}
+
+func TestSweepSetsWhatItSays(t *testing.T) {
+	names, _, _ := Knobs()
+	for _, name := range names {
+		entries, err := Sweep(name, "", []string{mqfq}, Overrides{}, DefaultSpec(), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(entries) < 4 || !strings.HasPrefix(entries[0].Setting, name+"=") {
+			t.Errorf("%s: %d entries, first %q", name, len(entries), entries[0].Setting)
+		}
+	}
+	e, err := Sweep("overrun", "3s", []string{mqfq}, Overrides{}, DefaultSpec(), nil)
+	if err != nil || e[0].Params.Sched.Overrun != 3*time.Second {
+		t.Errorf("overrun=3s: %v, %v", e[0].Params.Sched.Overrun, err)
+	}
+	for values, want := range map[string]string{"x": "--values", "-1s": "--overrun"} {
+		entries, err := Sweep("overrun", values, []string{mqfq}, Overrides{}, DefaultSpec(), nil)
+		if err == nil {
+			_, err = Compare(context.Background(), entries, 1, 1, 1, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("overrun %q: got %v", values, err)
+		}
+	}
+	if _, err := Sweep("colour", "", []string{mqfq}, Overrides{}, DefaultSpec(), nil); err == nil || !strings.Contains(err.Error(), "--over") {
+		t.Errorf("an unknown parameter: got %v", err)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"16GB": 16 * gib, "1.5 GiB": 1536 * mib, "400mb": 400 * mib, "7": 7, "0B": 0, "2K": 2048, "1TB": 1 << 40,
+	} {
+		var b Bytes
+		if err := b.UnmarshalText([]byte(text)); err != nil || b != want {
+			t.Errorf("%q: %d, %v, want %d", text, b, err, want)
+		}
+	}
+	for _, text := range []string{"", "GB", "-1GB", "NaN", "1e30GB", "5 apples", "1XB"} {
+		var b Bytes
+		if err := b.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q: accepted as %d", text, b)
+		}
+	}
+}
+
+func TestOverridesNameTheFlag(t *testing.T) {
+	word, none, nan := "fifo", 0, -1.0
+	for flag, o := range map[string]Overrides{
+		"--retention":      {Retention: &word},
+		"--prefetch":       {Prefetch: &word},
+		"--pool":           {Pool: &none},
+		"--swap-bandwidth": {SwapBandwidth: &nan},
+	} {
+		if _, err := o.Apply(mqfq); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+}
+
+// TestEveryFigureCanBeDrawn draws each from blank results.
+func TestEveryFigureCanBeDrawn(t *testing.T) {
+	c := &cells{index: make(map[string]int)}
+	all := allDrawings(c, nil)
+	needed, err := c.drawn(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 14 || len(needed) != len(c.list) {
+		t.Errorf("%d figures read %d of %d cells", len(all), len(needed), len(c.list))
+	}
+}
+
+// TestFiguresAreDrawnTheSameTwice runs and draws some of them.
+func TestFiguresAreDrawnTheSameTwice(t *testing.T) {
+	names := []string{"fairness-mqfq-sticky", "gap", "functions", "utilization", "gpus"}
+	var folders [2]string
+	for i := range folders {
+		folders[i] = t.TempDir()
+		if _, err := Figures(context.Background(), folders[i], names, 1, 0, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range names {
+		a, err := os.ReadFile(filepath.Join(folders[0], n+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(folders[1], n+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(a, []byte("<?xml")) || !bytes.Contains(a, []byte("</svg>")) {
+			t.Errorf("%s is no SVG", n)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s was drawn differently the second time", n)
+		}
+	}
+}
+
+func TestCostIsMeasured(t *testing.T) {
+	tick := time.Duration(0)
+	us, err := decisionCost(mqfq, 10, func() time.Duration { tick += time.Second; return tick })
+	if err != nil || us != 50 {
+		t.Errorf("%v us, %v: want a second over 20,000 activations", us, err)
+	}
+}
