@@ -117,6 +117,7 @@ func (l *lane) deliver(batch []parcel) {
 			l.arrived(batch)
 			return
 		case l.producer.ctx.Err() != nil:
+			l.producer.unsent.Add(int64(len(batch)))
 			l.giveUp(batch, ErrClosed)
 			return
 		case tooLarge(err):

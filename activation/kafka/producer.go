@@ -55,6 +55,7 @@ type Producer struct {
 	closed  bool
 
 	sent, dropped, shrunk, waiting atomic.Int64
+	unsent                         atomic.Int64 // dropped by Close
 }
 
 // ProducerStats is a copy of a producer's counters.
@@ -215,9 +216,9 @@ func (p *Producer) Stats() ProducerStats {
 }
 
 // Close takes no more messages and sends those it has, for as long as ctx
-// lets it. What is left then is dropped, and the error says how much.
+// lets it. What is left then is dropped, and the error says how much. A topic
+// that is not there is no error: its controller is gone.
 func (p *Producer) Close(ctx context.Context) error {
-	before := p.dropped.Load()
 	p.mu.Lock()
 	p.closed = true
 	for _, l := range p.byTopic {
@@ -228,8 +229,9 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.lanes.Wait()
 	stop()
 	p.cancel()
-	if lost := p.dropped.Load() - before; lost > 0 {
-		return fmt.Errorf("close the producer of %s: %d not sent: %w", p.cfg.Name, lost, context.Cause(ctx))
+	// What a topic that is gone did not take is told where it was dropped.
+	if n := p.unsent.Swap(0); n > 0 {
+		return fmt.Errorf("close the producer of %s: %d not sent: %w", p.cfg.Name, n, context.Cause(ctx))
 	}
 	return nil
 }

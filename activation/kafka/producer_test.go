@@ -207,8 +207,15 @@ func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 				b.t.Error("a message to a missing topic counts as sent")
 			}
 		}
+		asked := func() int64 { return 0 }
+		if b.fake != nil {
+			asked = b.countRequests(kmsg.Metadata)
+		}
 		if err := b.fate(p, gone, "x"); err == nil {
 			b.t.Error("a message to a missing topic counts as sent")
+		}
+		if n := asked(); n > 1 {
+			b.t.Errorf("asked %d times for a topic that is known to be missing", n)
 		}
 		if s := p.Stats(); s.Dropped != 4 || s.Sent != 1 || len(s.Interrupted) != 1 {
 			b.t.Errorf("stats %+v", s)
@@ -247,12 +254,19 @@ func TestAckTooLargeIsShrunk(t *testing.T) {
 		} {
 			topic := b.topic("max.message.bytes=" + c.limit)
 			p := b.producer()
+			tries := func() int64 { return 1 }
+			if b.fake != nil && c.bytes == MaxMessageBytes {
+				tries = b.countRequests(kmsg.Produce)
+			}
 			told := make(chan error, 1)
 			if err := p.SendAck(b.ctx(), topic, ackOf(1, c.bytes), func(err error) { told <- err }); err != nil {
 				b.t.Fatal(err)
 			}
 			if err := <-told; err != nil {
 				b.t.Fatal(err)
+			}
+			if n := tries(); n != 1 {
+				b.t.Errorf("over %s limit: sent %d times", c.name, n)
 			}
 			got := b.take(topic, 1)[0].Value
 			if want := ackOf(1, 1).Shrink().Encode(); !bytes.Equal(got, want) {
@@ -282,7 +296,7 @@ func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
 				}
 			}
 		}
-		if err := p.Close(b.ctx()); err == nil || p.Stats().Dropped != 1 {
+		if err := p.Close(b.ctx()); err != nil || p.Stats().Dropped != 1 {
 			b.t.Errorf("Close: %v, stats %+v", err, p.Stats())
 		}
 		for i := range 41 {

@@ -109,6 +109,9 @@ func TestTopicMadeMeanwhileIsFine(t *testing.T) {
 	if err := b.cluster().EnsureTopic(b.ctx(), InvokerTopic(name, 1, nil)); err != nil {
 		t.Fatal(err)
 	}
+	if b.log.count("interrupted") > 0 {
+		t.Errorf("log:\n%s", b.log)
+	}
 }
 
 func refuseTopic(req kmsg.Request, code int16) kmsg.Response {
