@@ -24,7 +24,8 @@ const (
 	loopback = "127.0.0.1"
 	// markerVar names the variable by which a process and whatever it starts
 	// are found again. Its value is the container's id, which nobody guesses.
-	markerVar = "__OW_PROXY_ID"
+	// Its name has not the prefix of OpenWhisk's variables: actions list those.
+	markerVar = "GPUWHISK_CONTAINER"
 	// noFile and oomScore are the limits of a Docker container's files, and
 	// the wish that the kernel ends actions before it ends us.
 	noFile   = 1024

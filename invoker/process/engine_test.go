@@ -216,7 +216,7 @@ func TestSurroundings(t *testing.T) {
 	want := []string{
 		"CUDA_VISIBLE_DEVICES=-1", "HOME=" + dir + "/home", "LANG=C.UTF-8", "PATH=" + f.options.Path,
 		"TMPDIR=" + dir + "/tmp", "__OW_API_HOST=https://example", "__OW_PROXY_HOST=127.0.0.1",
-		"__OW_PROXY_ID=" + string(h.ID), "__OW_PROXY_PORT=" + port, actAs + "=proxy",
+		"GPUWHISK_CONTAINER=" + string(h.ID), "__OW_PROXY_PORT=" + port, actAs + "=proxy",
 	}
 	slices.Sort(want)
 	slices.Sort(s.Environ)
