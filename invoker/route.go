@@ -91,11 +91,18 @@ func appError(text string) activation.Response {
 
 // containerKey joins everything that must be equal for two activations to
 // share a container: the invoking namespace, the action and its revision, and
-// what /init saw of the caller. Containers are never shared by namespaces.
+// what /init saw of the caller: its key, where the action gets one, and the
+// binding, where its parameters become variables. Containers are never shared
+// by namespaces.
 func containerKey(m *activation.Message, a *activation.Action) string {
-	return strings.Join([]string{
-		m.User.Namespace.Name, a.FQN(), a.Rev, a.Version, m.Action.Binding, string(m.User.AuthKey.JSON()),
-	}, "\x00")
+	var binding, key string
+	if len(m.InitArgs) > 0 {
+		binding = m.Action.Binding
+	}
+	if a.Annotations.ProvidesAPIKey() {
+		key = string(m.User.AuthKey.JSON())
+	}
+	return strings.Join([]string{m.User.Namespace.Name, a.FQN(), a.Rev, a.Version, binding, key}, "\x00")
 }
 
 // demand is what the pool has to find for a job of the CPU lane.

@@ -1,0 +1,44 @@
+package invoker
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Containers are shared as far as /init saw the same.
+func TestContainersAreSharedByWhatInitSaw(t *testing.T) {
+	type invocation struct {
+		namespace, binding, key, rev string
+		initArgs                     []string
+	}
+	first := invocation{"guest", "", "u:k", "1-a", nil}
+	for _, c := range []struct {
+		name    string
+		apiKey  string // annotation provide-api-key
+		a, b    invocation
+		sharing bool
+	}{
+		{"the same", "true", first, first, true},
+		{"another namespace", "false", first, invocation{"other", "", "u:k", "1-a", nil}, false},
+		{"another revision", "false", first, invocation{"guest", "", "u:k", "2-b", nil}, false},
+		{"another key that the action does not get", "false", first, invocation{"guest", "", "u:other", "1-a", nil}, true},
+		{"another key that the action gets", "true", first, invocation{"guest", "", "u:other", "1-a", nil}, false},
+		{"through a binding", "false", first, invocation{"guest", "guest/bound", "u:k", "1-a", nil}, true},
+		{"through a binding whose parameters go to init", "false",
+			invocation{"guest", "", "u:k", "1-a", []string{"x"}}, invocation{"guest", "guest/bound", "u:k", "1-a", []string{"x"}}, false},
+	} {
+		key := func(i invocation) string {
+			m := &activation.Message{InitArgs: i.initArgs}
+			m.User.Namespace.Name, m.Action.Binding = i.namespace, i.binding
+			m.User.AuthKey = activation.NewAuthKey(i.key)
+			a := &activation.Action{Namespace: "guest", Name: "a", Rev: i.rev, Version: "0.0.1",
+				Annotations: activation.Annotations{{Key: "provide-api-key", Value: json.RawMessage(c.apiKey)}}}
+			return containerKey(m, a)
+		}
+		if got := key(c.a) == key(c.b); got != c.sharing {
+			t.Errorf("%s: shared is %t", c.name, got)
+		}
+	}
+}
