@@ -36,6 +36,8 @@ const (
 	shutdownTime = 2 * time.Second
 	// disableTime bounds the wait for the ping that says goodbye.
 	disableTime = 2 * time.Second
+	// blockedTime bounds the wait for the list of blocked namespaces.
+	blockedTime = time.Second
 )
 
 // Options is what Run needs beside the configuration.
@@ -169,8 +171,18 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	if a.store, err = couchdb.Open(couchConfig(a.c, a.Log), manifest); err != nil {
 		return err
 	}
+	a.refuseBlocked(ctx)
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
 	return nil
+}
+
+// refuseBlocked reads which namespaces are blocked before the first activation
+// is: one of theirs must not slip through while the store is still asking. A
+// database that does not answer delays the start no longer than blockedTime.
+func (a *assembly) refuseBlocked(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, blockedTime)
+	defer cancel()
+	_ = a.store.RefreshBlacklist(ctx) // told in its health, and asked again
 }
 
 func kafkaTLS(k config.Kafka) (*tlsConfig, error) {
