@@ -1,0 +1,128 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// compare holds what came out against what the original gave, for each
+// activation of the scenario.
+func (w *world) compare(s scenario, ours []captured) []difference {
+	w.t.Helper()
+	var all []difference
+	for _, id := range s.ids() {
+		all = append(all, w.compareAcks(s, id, ours)...)
+		all = append(all, w.compareEvents(s, id, ours)...)
+		all = append(all, w.compareRecord(s, id)...)
+	}
+	if s.name == "concurrent" {
+		return slices.DeleteFunc(all, func(d difference) bool { return shuffled.MatchString(d.field) })
+	}
+	return all
+}
+
+// shuffled are what the activations of one container at the same time share
+// out among them by chance: the order of their starts, and the lines.
+var shuffled = regexp.MustCompile(`\.response\.result\.k$|^record\.logs\.stdout`)
+
+func (w *world) compareAcks(s scenario, id string, ours []captured) (all []difference) {
+	w.t.Helper()
+	acks := func(records []captured) (shapes []string, by map[string]string) {
+		by = map[string]string{}
+		for _, r := range records {
+			if r.isAck() && r.activationID() == id {
+				shapes = append(shapes, r.shape())
+				by[r.shape()] = r.Value
+			}
+		}
+		return shapes, by
+	}
+	wanted, original := acks(s.records)
+	got, by := acks(ours)
+	if o, u := listing(wanted), listing(got); o != u {
+		all = append(all, difference{"acks", o, u})
+	}
+	for _, shape := range slices.Sorted(maps.Keys(original)) {
+		if text, ok := by[shape]; ok {
+			field, _, _ := strings.Cut(shape, " ")
+			all = append(all, differ(field, w.parse(s.shortened(original[shape]), false), w.parse(text, false))...)
+		}
+	}
+	return all
+}
+
+func listing(words []string) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
+
+func (w *world) compareEvents(s scenario, id string, ours []captured) []difference {
+	w.t.Helper()
+	events := func(records []captured) (all []string) {
+		for _, r := range records {
+			if r.Topic == "events" && r.activationID() == id && strings.Contains(r.Value, `"source":"invoker`) {
+				all = append(all, r.Value)
+			}
+		}
+		return all
+	}
+	original, got := events(s.records), events(ours)
+	if len(original) != len(got) {
+		return []difference{{"events", fmt.Sprint(len(original)), fmt.Sprint(len(got))}}
+	}
+	if len(original) == 0 {
+		return nil
+	}
+	o, u := w.parse(s.shortened(original[0]), false), w.parse(got[0], false)
+	if cutTraces(responseOf(s.docs[id])) {
+		for _, event := range []any{o, u} {
+			body := event.(map[string]any)["body"].(map[string]any)
+			body["size"] = mask(body["size"])
+		}
+	}
+	return differ("event", o, u)
+}
+
+func responseOf(record any) map[string]any {
+	body, _ := record.(map[string]any)
+	response, _ := body["response"].(map[string]any)
+	return response
+}
+
+func (w *world) compareRecord(s scenario, id string) []difference {
+	w.t.Helper()
+	text, err := json.Marshal(s.docs[id])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	original := w.parse(s.shortened(string(text)), true)
+	stored := w.record(id)
+	_, has := original.(map[string]any)["_id"]
+	switch {
+	case !has && stored == nil:
+		return nil
+	case !has:
+		ours := responseOf(w.parse(string(stored), false))["result"]
+		return []difference{{"record", "none", "stored with " + show(ours)}}
+	case stored == nil:
+		return []difference{{"record", "stored", "none"}}
+	}
+	if logs, ok := original.(map[string]any)["logs"].(map[string]any); ok && s.lastLog != "" {
+		logs["stderr"] = streams([]any{s.lastLog}).(map[string]any)["stderr"]
+	}
+	return differ("record", original, w.parse(string(stored), false))
+}
+
+// parse decodes a document for comparison.
+func (w *world) parse(text string, printedAnew bool) any {
+	w.t.Helper()
+	var v any
+	decode(w.t, []byte(text), &v)
+	return plain(v, printedAnew)
+}

@@ -1,0 +1,343 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// engine is where the actions of a replay run.
+type engine struct {
+	name string
+	// fit prepares a world for it. It tells why a scenario cannot be played
+	// there, if so.
+	fit func(w *world, s scenario) (cannot string)
+}
+
+// processes run everything that needs no image.
+var processes = engine{"process", func(w *world, s scenario) string {
+	if needsNoImage := map[string]bool{"blackbox-image-missing": true, "blackbox-pull-fails": true}; needsNoImage[s.name] {
+		return "there are no images to miss"
+	}
+	if strings.HasPrefix(s.action(), "guest/rawproxy") {
+		w.self = rawProxy(w.t)
+	}
+	return ""
+}}
+
+// action is the first action that a scenario invokes.
+func (s scenario) action() string {
+	for _, m := range s.sent() {
+		if id := actionOf(m.Value); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// actionOf reads the action that a message invokes.
+func actionOf(message string) string {
+	var m struct{ Action struct{ Path, Name string } }
+	if json.Unmarshal([]byte(message), &m) != nil || m.Action.Name == "" {
+		return ""
+	}
+	return m.Action.Path + "/" + m.Action.Name
+}
+
+// rawProxy builds the program that stands for the image of the captured
+// actions rawproxy and rawproxynolog.
+func rawProxy(t *testing.T) string {
+	t.Helper()
+	path, err := builtRawProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var builtRawProxy = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rawproxy")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "rawproxy")
+	build := exec.Command("go", "build", "-o", path, "./testdata/rawproxy")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build rawproxy: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// TestReplayInProcesses plays every captured scenario with plain processes for
+// containers.
+func TestReplayInProcesses(t *testing.T) { replayAll(t, processes) }
+
+func replayAll(t *testing.T, e engine) {
+	scenarios := loadScenarios(t)
+	allowed := loadList(t)
+	shelf := newLibrary(t, scenarios)
+	var mu sync.Mutex
+	ran := map[string]bool{}
+	t.Run("scenarios", func(t *testing.T) {
+		for _, s := range scenarios {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				differences := play(t, e, shelf, s)
+				mu.Lock()
+				ran[s.name] = true
+				mu.Unlock()
+				for _, d := range differences {
+					if !allowed.allows(s.name, e.name, d) {
+						t.Errorf("%s: %s", e.name, d)
+					}
+				}
+			})
+		}
+	})
+	for _, line := range allowed.stale(e.name, ran) {
+		t.Error(line)
+	}
+}
+
+// play runs one scenario in a world of its own and tells how it differed.
+func play(t *testing.T, e engine, shelf *library, s scenario) []difference {
+	w := newWorld(t)
+	if cannot := e.fit(w, s); cannot != "" {
+		return []difference{{"scenario", "played", "not played: " + cannot}}
+	}
+	revs := w.seed(shelf, s)
+	if prepare := stages[s.name]; prepare != nil {
+		prepare(w)
+	}
+	invoker := w.start()
+	for _, m := range s.warmUps() {
+		w.publish(revs.replace(m))
+		w.awaitSlot(idOf(m))
+	}
+	w.perform(s, revs)
+	w.fence()
+	invoker.end()
+	if left := w.leftovers(); len(left) > 0 {
+		t.Errorf("containers are left: %v", left)
+	}
+	if got, want := w.tape.committed(), int64(len(s.warmUps())+len(s.sent())+1); got != want {
+		t.Errorf("%d messages are behind the committed offset, want all %d", got, want)
+	}
+	return w.compare(s, w.tape.rewound())
+}
+
+// stages are what some scenarios need beside their actions.
+var stages = map[string]func(w *world){
+	"blocked-namespace": func(w *world) {
+		doc := `{"subject":"guest","blocked":true,"namespaces":[{"name":"guest","uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502","key":"k"}]}`
+		if _, err := w.db.Put(w.t.Context(), names.Subjects, "guest", []byte(doc)); err != nil {
+			w.t.Fatal(err)
+		}
+	},
+	"deleted-while-running": func(w *world) {
+		var fetched atomic.Bool
+		told := func(r *http.Request) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "guest/gone") && fetched.CompareAndSwap(false, true) {
+				w.delete("guest/gone")
+			}
+		}
+		w.store.served.Store(&told)
+	},
+}
+
+// revisions are what the original's revisions became here.
+type revisions map[string]string
+
+func (r revisions) replace(message string) string {
+	for original, ours := range r {
+		message = strings.ReplaceAll(message, `"`+original+`"`, `"`+ours+`"`)
+	}
+	return message
+}
+
+// seed stores the documents that a scenario's messages name.
+func (w *world) seed(shelf *library, s scenario) revisions {
+	w.t.Helper()
+	revs := revisions{}
+	for _, m := range s.sent() {
+		id := actionOf(m.Value)
+		if id == "" {
+			continue
+		}
+		d, ok := shelf.find(w.t, id)
+		if !ok || revs[d.rev] != "" {
+			continue
+		}
+		revs[d.rev] = w.put(id, d, s)
+	}
+	return revs
+}
+
+func (w *world) put(id string, d document, s scenario) string {
+	w.t.Helper()
+	var body strings.Builder
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // shortened looks for code as it is written
+	if err := e.Encode(d.body); err != nil {
+		w.t.Fatal(err)
+	}
+	rev, err := w.db.Put(w.t.Context(), names.Whisks, id, []byte(s.shortened(body.String())))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if a := d.code; a != nil {
+		if rev, err = w.db.PutAttachment(w.t.Context(), names.Whisks, id, rev, a.name, a.mime, []byte(a.text)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return rev
+}
+
+func (w *world) delete(id string) {
+	doc, err := w.db.Get(w.t.Context(), names.Whisks, id)
+	var has struct {
+		Rev string `json:"_rev"`
+	}
+	if err == nil {
+		err = json.Unmarshal(doc, &has)
+	}
+	if err == nil {
+		err = w.db.Delete(w.t.Context(), names.Whisks, id, has.Rev)
+	}
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+// shortenings are what makes scenarios of a minute last a second: texts of the
+// action's document and of everything captured, and what is put for them.
+var shortenings = map[string][]string{
+	"blocking-202-after-60s": {`setTimeout(()=>r({slept:p.ms}),p.ms)`, `setTimeout(()=>r({slept:p.ms}),p.ms/50)`},
+	"container-closes":       {`"timeout":20000`, `"timeout":2000`, `of 20000 milliseconds`, `of 2000 milliseconds`},
+}
+
+func (s scenario) shortened(text string) string {
+	return strings.NewReplacer(shortenings[s.name]...).Replace(text)
+}
+
+// warmUps are messages that bring the containers about that the original had
+// from before the scenario.
+func (s scenario) warmUps() []string {
+	var all []string
+	begun := map[string]bool{}
+	for _, m := range s.sent() {
+		action := actionOf(m.Value)
+		if action == "" || begun[action] {
+			continue
+		}
+		begun[action] = true
+		if s.ranWarm(m.activationID()) {
+			all = append(all, warmUp(m.Value, len(all)))
+		}
+	}
+	return all
+}
+
+// ranWarm tells whether the original ran an activation in a container that was
+// there: it has limits, as all whose action was found, and no initTime.
+func (s scenario) ranWarm(id string) bool {
+	if action := s.action(); action == "guest/noimage" || action == "guest/nopull" {
+		return false
+	}
+	notes := annotations(s.docs[id])
+	for _, r := range s.records {
+		if r.isAck() && r.activationID() == id && len(notes) == 0 {
+			var ack struct{ Response any }
+			_ = json.Unmarshal([]byte(r.Value), &ack)
+			notes = annotations(ack.Response)
+		}
+	}
+	_, inited := notes["initTime"]
+	return notes["limits"] != nil && !inited
+}
+
+// warmUp is a short run of the same action: by its own id, with parameters
+// that are harmless to every captured action, and not through a binding.
+func warmUp(message string, n int) string {
+	var m map[string]any
+	d := json.NewDecoder(strings.NewReader(message))
+	d.UseNumber()
+	if err := d.Decode(&m); err != nil {
+		panic(err)
+	}
+	m["activationId"] = fmt.Sprintf("%032x", n+1)
+	m["content"] = map[string]any{"n": 1, "ms": 1}
+	m["blocking"] = true
+	m["rootControllerIndex"] = map[string]any{"asString": "0", "instanceType": "controller"}
+	delete(m["action"].(map[string]any), "binding")
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func idOf(message string) string { return captured{Value: message}.activationID() }
+
+// perform sends a scenario's messages as the controller did: one that was sent
+// after an ack had come waits for our ack.
+func (w *world) perform(s scenario, revs revisions) {
+	w.t.Helper()
+	acks := map[string]int{}
+	for _, r := range s.records {
+		switch {
+		case r.isAck():
+			acks[r.activationID()]++
+		case r.Topic == "invoker0":
+			for id, n := range acks {
+				w.await(n, id)
+			}
+			w.publish(revs.replace(r.Value))
+		}
+	}
+}
+
+// await waits for so many acks of an activation.
+func (w *world) await(n int, id string) {
+	w.t.Helper()
+	w.tape.wait(fmt.Sprintf("ack %d of %s", n, id), func(records []captured) bool {
+		got := 0
+		for _, r := range records {
+			if r.isAck() && r.activationID() == id {
+				got++
+			}
+		}
+		return got >= n
+	})
+}
+
+// awaitSlot waits for the ack by which a controller takes an activation's
+// place as free again.
+func (w *world) awaitSlot(id string) {
+	w.t.Helper()
+	w.tape.wait("the completion of "+id, func(records []captured) bool {
+		return slices.ContainsFunc(records, func(r captured) bool {
+			return r.isAck() && r.activationID() == id && r.shape() != "result"
+		})
+	})
+}
+
+// fence sends a message that is answered at once, and waits for the answer:
+// then the invoker has accepted everything before it.
+func (w *world) fence() {
+	w.t.Helper()
+	const id = "ffffffffffffffffffffffffffffffff"
+	w.publish(`{"transid":["fence",1],"action":{"path":"guest","name":"no-such-action"},"revision":"1-a","activationId":"` + id +
+		`","rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":false,"initArgs":[],"lockedArgs":{},` +
+		`"user":{"subject":"guest","namespace":{"name":"fence","uuid":"u"},"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`)
+	w.await(1, id)
+}

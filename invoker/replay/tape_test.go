@@ -1,0 +1,155 @@
+package replay
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// tape keeps everything that the invoker sends to controllers and to those who
+// listen for user events, in the order of each topic.
+type tape struct {
+	t      *testing.T
+	client *kgo.Client
+
+	mu      sync.Mutex
+	records []captured
+	next    map[string]int64 // offsets by topic
+	changed chan struct{}    // closed and replaced when something comes
+}
+
+func newTape(t *testing.T, addr string) *tape {
+	t.Helper()
+	start := kgo.NewOffset().AtStart()
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(addr),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"completed0": {0: start}, "events": {0: start}}),
+		kgo.FetchMaxWait(100*time.Millisecond),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &tape{t: t, client: client, next: map[string]int64{}, changed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.roll(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		client.Close()
+	})
+	return p
+}
+
+func (p *tape) roll(ctx context.Context) {
+	for {
+		fetches := p.client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.mu.Lock()
+		fetches.EachRecord(func(r *kgo.Record) {
+			p.records = append(p.records, captured{Topic: r.Topic, Value: string(r.Value)})
+			p.next[r.Topic] = r.Offset + 1
+		})
+		close(p.changed)
+		p.changed = make(chan struct{})
+		p.mu.Unlock()
+	}
+}
+
+// all gives what came until now, and a channel that is closed when more comes.
+func (p *tape) all() ([]captured, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.records[:len(p.records):len(p.records)], p.changed
+}
+
+// wait returns when what came satisfies want, and fails the test otherwise.
+func (p *tape) wait(what string, want func([]captured) bool) {
+	p.t.Helper()
+	late := time.After(patience)
+	for {
+		records, more := p.all()
+		if want(records) {
+			return
+		}
+		select {
+		case <-more:
+		case <-late:
+			p.t.Fatalf("did not come: %s", what)
+		}
+	}
+}
+
+// rewound gives all that the topics hold; the invoker must have ended.
+func (p *tape) rewound() []captured {
+	p.t.Helper()
+	ends := map[string]int64{"completed0": p.end("completed0"), "events": p.end("events")}
+	p.wait("the end of the topics", func([]captured) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.next["completed0"] >= ends["completed0"] && p.next["events"] >= ends["events"]
+	})
+	records, _ := p.all()
+	return records
+}
+
+// end is the offset behind a topic's last record.
+func (p *tape) end(topic string) int64 {
+	p.t.Helper()
+	part := kmsg.NewListOffsetsRequestTopicPartition()
+	part.Timestamp = -1
+	of := kmsg.NewListOffsetsRequestTopic()
+	of.Topic, of.Partitions = topic, append(of.Partitions, part)
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID, req.Topics = -1, append(req.Topics, of)
+	for _, shard := range p.client.RequestSharded(context.Background(), req) {
+		if shard.Err != nil {
+			p.t.Fatal(shard.Err)
+		}
+		for _, got := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
+			if err := kerr.ErrorForCode(got.Partitions[0].ErrorCode); err != nil {
+				p.t.Fatal(err)
+			}
+			return got.Partitions[0].Offset
+		}
+	}
+	p.t.Fatalf("no end of %s", topic)
+	return 0
+}
+
+// committed is the position from which the next invoker reads, -1 without one.
+func (p *tape) committed() int64 {
+	p.t.Helper()
+	of := kmsg.NewOffsetFetchRequestTopic()
+	of.Topic, of.Partitions = "invoker0", []int32{0}
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Group, req.Topics = "invoker0", append(req.Topics, of)
+	group := kmsg.NewOffsetFetchRequestGroup()
+	groupTopic := kmsg.NewOffsetFetchRequestGroupTopic()
+	groupTopic.Topic, groupTopic.Partitions = "invoker0", []int32{0}
+	group.Group, group.Topics = "invoker0", append(group.Topics, groupTopic)
+	req.Groups = append(req.Groups, group)
+	res, err := req.RequestWith(context.Background(), p.client)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, g := range res.Groups {
+		for _, got := range g.Topics {
+			return got.Partitions[0].Offset
+		}
+	}
+	for _, got := range res.Topics {
+		return got.Partitions[0].Offset
+	}
+	return -1
+}

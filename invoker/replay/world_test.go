@@ -1,0 +1,287 @@
+package replay
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/store"
+)
+
+// patience is how long a test waits for what should happen at once, on a
+// machine that has much else to do.
+const patience = 90 * time.Second
+
+// names are those of the captured deployment.
+var names = couchdb.Names{Whisks: "whisk_local_whisks", Activations: "whisk_local_activations", Subjects: "whisk_local_subjects"}
+
+// world is what an invoker lives in: a broker and a database with what a
+// deployment and a controller put there. Everything in it ends with the test.
+type world struct {
+	t      *testing.T
+	dir    string
+	unique string // the invoker's --uniqueName
+	broker *broker.Broker
+	bus    *broker.Bus
+	tape   *tape
+	db     *couchdb.Client
+	store  *storeServer
+	extra  []string // further environment
+	self   string   // the program that runs executables
+	log    *slog.Logger
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), unique: "0", log: testLog(t)}
+	w.startBroker(0)
+	var err error
+	if w.bus, err = broker.Dial([]string{w.broker.Addr()}, w.log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.bus.Close)
+	if err := w.bus.Deploy(t.Context(), []broker.Topic{
+		{Name: "completed0", Retention: time.Hour, Large: true},
+		{Name: "health", Retention: time.Hour}, {Name: "events", Retention: time.Hour},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.tape = newTape(t, w.broker.Addr())
+	w.store = newStoreServer(t, filepath.Join(w.dir, "store.db"))
+	w.db = couchdb.New(couchdb.Config{URL: w.store.url(), User: storeUser, Password: storePassword, Names: names})
+	t.Cleanup(w.db.Close)
+	if err := w.db.Deploy(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) startBroker(port int) {
+	w.t.Helper()
+	b, err := broker.Start(filepath.Join(w.dir, "kafka"), port, w.log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.broker = b
+	w.t.Cleanup(b.Close)
+}
+
+// testLog prints what the invoker says when the test runs verbosely.
+func testLog(t *testing.T) *slog.Logger {
+	if !testing.Verbose() {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(testWriter{t}, nil))
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// Who may use the store.
+const storeUser, storePassword = "replay", "not secret"
+
+// storeServer is the database behind a door that tests can shut.
+type storeServer struct {
+	t      *testing.T
+	store  *store.Store
+	addr   string
+	server *http.Server
+	served atomic.Pointer[func(*http.Request)] // told of each request that was answered
+}
+
+func newStoreServer(t *testing.T, path string) *storeServer {
+	t.Helper()
+	st, err := store.Open(store.Config{Path: path, User: storeUser, Password: storePassword})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &storeServer{t: t, store: st, addr: "127.0.0.1:0"}
+	s.open()
+	t.Cleanup(s.shut)
+	return s
+}
+
+func (s *storeServer) url() string { return "http://" + s.addr }
+
+// open serves, at the address of the last time.
+func (s *storeServer) open() {
+	s.t.Helper()
+	ln, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.addr = ln.Addr().String()
+	s.server = &http.Server{Handler: http.HandlerFunc(s.serve), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	go func(server *http.Server) { _ = server.Serve(ln) }(s.server)
+}
+
+// shut breaks every connection and takes no new one.
+func (s *storeServer) shut() { _ = s.server.Close() }
+
+func (s *storeServer) serve(w http.ResponseWriter, r *http.Request) {
+	s.store.ServeHTTP(w, r)
+	if told := s.served.Load(); told != nil {
+		(*told)(r)
+	}
+}
+
+// manifest offers the kinds of the captured deployment. The image rawproxy was
+// known there as one that marks the end of an activation's output.
+const manifest = `{"runtimes":{
+"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"gpuwhisk","name":"action-nodejs"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
+"python":[{"kind":"python:3.11","default":true,"image":{"prefix":"gpuwhisk","name":"action-python3"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},
+"blackboxes":[{"prefix":"openwhisk","name":"dockerskeleton"},{"prefix":"whisk","name":"rawproxy"}]}`
+
+// environment is what the captured invoker was started with, as far as it
+// matters here.
+func (w *world) environment() []string {
+	db, _ := url.Parse(w.store.url())
+	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
+	return append([]string{
+		"KAFKA_HOSTS=" + w.broker.Addr(),
+		"RUNTIMES_MANIFEST=" + manifest,
+		"WHISK_API_HOST_PROTO=http", "WHISK_API_HOST_NAME=127.0.0.1", "WHISK_API_HOST_PORT=10001",
+		"PORT=0",
+		"CONFIG_whisk_couchdb_protocol=http",
+		"CONFIG_whisk_couchdb_host=" + db.Hostname(),
+		"CONFIG_whisk_couchdb_port=" + db.Port(),
+		"CONFIG_whisk_couchdb_username=" + storeUser,
+		"CONFIG_whisk_couchdb_password=" + storePassword,
+		"CONFIG_whisk_couchdb_databases_WhiskAuth=" + names.Subjects,
+		"CONFIG_whisk_couchdb_databases_WhiskEntity=" + names.Whisks,
+		"CONFIG_whisk_couchdb_databases_WhiskActivation=" + names.Activations,
+		"CONFIG_whisk_containerPool_userMemory=2048m",
+		"CONFIG_whisk_concurrencyLimit_max=500",
+		"CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=__OW_ALLOW_CONCURRENT=true",
+		"CONFIG_whisk_userEvents_enabled=true",
+		"CONFIG_whisk_parameterStorage_aes256=" + key,
+		"CONFIG_whisk_runtimes_bypassPullForLocalImages=true",
+		"CONFIG_whisk_gpu_runtime=process",
+		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(w.dir, "processes"),
+	}, w.extra...)
+}
+
+func (w *world) args() []string { return []string{"--id", "0", "--uniqueName", w.unique} }
+
+// running is an invoker in this process.
+type running struct {
+	t     *testing.T
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// start runs an invoker until it is ready.
+func (w *world) start() *running {
+	w.t.Helper()
+	cfg, err := config.Load(config.Input{Environ: w.environment(), Args: w.args()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{t: w.t, stop: cancel, ended: make(chan error, 1)}
+	ready := make(chan struct{})
+	go func() {
+		r.ended <- assembly.Run(ctx, assembly.Options{
+			Config: cfg, Log: w.log, Self: w.program(), Path: os.Getenv("PATH"), Ready: func() { close(ready) },
+		})
+	}()
+	w.t.Cleanup(cancel)
+	select {
+	case <-ready:
+	case err := <-r.ended:
+		w.t.Fatalf("the invoker ended at its start: %v", err)
+	case <-time.After(patience):
+		w.t.Fatal("the invoker is not ready")
+	}
+	return r
+}
+
+// program is what runs executables: this test, see TestMain, or another.
+func (w *world) program() string {
+	if w.self != "" {
+		return w.self
+	}
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return self
+}
+
+// end stops the invoker as SIGTERM does and waits for its end.
+func (r *running) end() {
+	r.t.Helper()
+	r.stop()
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			r.t.Errorf("the invoker ended with %v", err)
+		}
+	case <-time.After(patience):
+		r.t.Fatal("the invoker does not end")
+	}
+}
+
+// publish sends messages to the invoker as a controller does.
+func (w *world) publish(messages ...string) {
+	w.t.Helper()
+	for _, m := range messages {
+		if err := w.bus.Publish(w.t.Context(), "invoker0", []byte(m)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// record reads an activation record, nil when there is none.
+func (w *world) record(id string) []byte {
+	w.t.Helper()
+	doc, err := w.db.Get(context.Background(), names.Activations, "guest/"+id)
+	switch {
+	case err == nil:
+		return doc
+	case !errors.Is(err, couchdb.ErrNotFound):
+		w.t.Fatal(err)
+	}
+	return nil
+}
+
+// leftovers are the processes of action containers that are still there, found
+// by the mark that the process engine gives them.
+func (w *world) leftovers() []string {
+	entries, err := os.ReadDir(filepath.Join(w.dir, "processes"))
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, e := range entries {
+		containers, _ := os.ReadDir(filepath.Join(w.dir, "processes", e.Name(), "containers"))
+		for _, c := range containers {
+			all = append(all, fmt.Sprintf("%s/%s", e.Name(), c.Name()))
+		}
+	}
+	return all
+}
