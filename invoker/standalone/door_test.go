@@ -1,7 +1,6 @@
 package standalone
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -269,115 +268,6 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// web makes the answer of a web action what its "answer" argument says.
-func web(m *activation.Message) activation.Response {
-	var args map[string]json.RawMessage
-	_ = json.Unmarshal(m.Content, &args)
-	if a, ok := args["answer"]; ok {
-		var text string
-		if json.Unmarshal(a, &text) == nil {
-			a = json.RawMessage(text)
-		}
-		return activation.Response{Result: a}
-	}
-	return activation.Response{Result: json.RawMessage(`{"statusCode":200,"headers":{"content-type":"application/json"},"body":` + string(m.Content) + `}`)}
-}
-
-func TestWebActions(t *testing.T) {
-	s := begin(t, &fakeInvoker{run: web}, nil)
-	d := at(t, s)
-	d.put("packages/p", `{}`)
-	export := `,"annotations":[{"key":"web-export","value":true}`
-	exec := `{"exec":{"kind":"nodejs:20","code":"x"}`
-	d.put("actions/web", exec+export+`]}`)
-	d.put("actions/p/web", exec+export+`]}`)
-	d.put("actions/raw", exec+export+`,{"key":"raw-http","value":true}]}`)
-	d.put("actions/guarded", exec+export+`,{"key":"require-whisk-auth","value":"open sesame"}]}`)
-	d.put("actions/private", exec+`}`)
-	d.put("actions/final", exec+export+`,{"key":"final","value":true}],"parameters":[{"key":"set","value":1}]}`)
-	w := d.anonymous()
-
-	got := w.do("GET", "/api/v1/web/guest/default/web?a=1&b=two", "", "User-Agent", "test")
-	var args map[string]any
-	if err := json.Unmarshal([]byte(got.body), &args); err != nil {
-		t.Fatal(err, got.body)
-	}
-	headers, _ := args["__ow_headers"].(map[string]any)
-	if args["a"] != "1" || args["b"] != "two" || args["__ow_method"] != "get" || args["__ow_path"] != "" || headers["user-agent"] != "test" || headers["host"] == nil {
-		t.Errorf("arguments %s", got.body)
-	}
-	if got.header.Get("Content-Type") != "application/json" || got.header.Get("Access-Control-Allow-Methods") != "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH" ||
-		len(got.header.Get("x-openwhisk-activation-id")) != 32 {
-		t.Errorf("headers %v", got.header)
-	}
-	shaped := func(ext, result string) answer {
-		t.Helper()
-		body, _ := json.Marshal(map[string]string{"answer": result})
-		return w.do("POST", "/api/v1/web/guest/default/web"+ext, string(body))
-	}
-	cases := []struct {
-		ext, result string
-		status      int
-		contentType string
-		body        string
-	}{
-		{".json", `{"a":[1]}`, 200, "application/json", `{"a":[1]}`},
-		{".json", `{"statusCode":404,"body":"x"}`, 200, "application/json", `{"statusCode":404,"body":"x"}`},
-		{".html", `{"html":"<b>x</b>"}`, 200, "text/html; charset=UTF-8", "<b>x</b>"},
-		{".html", `{"html":7}`, 400, "application/json", "Response is not valid 'text/html'."},
-		{".svg", `{"body":"<svg/>"}`, 200, "image/svg+xml", "<svg/>"},
-		{".text", `{"text":"plain"}`, 200, "text/plain; charset=UTF-8", "plain"},
-		{".text", `{"text":7}`, 200, "text/plain; charset=UTF-8", "7"},
-		{".text", `{}`, 404, "application/json", "Response does not include requested property."},
-		{".http", `{"body":"<i>"}`, 200, "text/html; charset=UTF-8", "<i>"},
-		{"", `{"statusCode":"201","headers":{"X-Many":["a","b"],"X-N":7},"body":{"k":1}}`, 201, "application/json", `{"k":1}`},
-		{"", `{"headers":{"content-type":"image/png"},"body":"aGk="}`, 200, "image/png", "hi"},
-		{"", `{"headers":{"content-type":"image/png"},"body":"not base64"}`, 400, "application/json", "did not match"},
-		{"", `{"headers":{"content-type":"text/plain"},"body":{"k":1}}`, 400, "application/json", "did not match"},
-		{"", `{"headers":{"location":"/elsewhere"},"statusCode":302}`, 302, "", ""},
-		{"", `{}`, 204, "", ""},
-		{"", `{"statusCode":99,"body":"x"}`, 400, "application/json", "Response is not valid 'message/http'."},
-		{"", `{"headers":7,"body":"x"}`, 400, "application/json", "Response is not valid 'message/http'."},
-		{"", `[1]`, 400, "application/json", "Response is not valid 'message/http'."},
-	}
-	for _, c := range cases {
-		got := shaped(c.ext, c.result)
-		if got.status != c.status || got.header.Get("Content-Type") != c.contentType || !strings.Contains(got.body, c.body) {
-			t.Errorf("%s of %s: %d %q %s, want %d %q %s", c.ext, c.result, got.status, got.header.Get("Content-Type"), got.body, c.status, c.contentType, c.body)
-		}
-	}
-	if got := shaped("", `{"statusCode":201,"headers":{"X-Many":["a","b"]},"body":"x"}`); len(got.header.Values("X-Many")) != 2 {
-		t.Errorf("headers %v", got.header)
-	}
-	for _, c := range []struct {
-		method, path, body string
-		headers            []string
-		status             int
-		want               string
-	}{
-		{"GET", "/api/v1/web/guest/p/web.json/some/where?x=y", "", nil, 200, `"__ow_path":"/some/where"`},
-		{"GET", "/api/v1/web/guest/default/none", "", nil, 404, "does not exist"},
-		{"GET", "/api/v1/web/nobody/default/web", "", nil, 404, "does not exist"},
-		{"GET", "/api/v1/web/guest/default/private", "", nil, 404, "does not exist"},
-		{"GET", "/api/v1/web/guest/default/web?__ow_method=x", "", nil, 400, "not allowed"},
-		{"GET", "/api/v1/web/guest/default/final?set=2", "", nil, 400, "not allowed"},
-		{"GET", "/api/v1/web/guest/default/guarded", "", nil, 401, "Authentication"},
-		{"GET", "/api/v1/web/guest/default/guarded", "", []string{"X-Require-Whisk-Auth", "open sesame"}, 200, "__ow_method"},
-		{"POST", "/api/v1/web/guest/default/web", "a=1&b=2", []string{"Content-Type", "application/x-www-form-urlencoded"}, 200, `"b":"2"`},
-		{"POST", "/api/v1/web/guest/default/web", "hi", []string{"Content-Type", "text/plain"}, 200, `"__ow_body":"hi"`},
-		{"POST", "/api/v1/web/guest/default/web", "hi", []string{"Content-Type", "application/octet-stream"}, 200, `"__ow_body":"aGk="`},
-		{"POST", "/api/v1/web/guest/default/web", `{"broken`, nil, 400, "malformed"},
-		{"POST", "/api/v1/web/guest/default/raw?q=1", `{"k":1}`, nil, 200, `"__ow_query":"q=1"`},
-		{"POST", "/api/v1/web/guest/default/raw?q=1", `{"k":1}`, nil, 200, `"__ow_body":"eyJrIjoxfQ=="`},
-		{"OPTIONS", "/api/v1/web/guest/default/web", "", []string{"Access-Control-Request-Headers", "X-Mine"}, 200, ""},
-	} {
-		got := w.do(c.method, c.path, c.body, c.headers...)
-		if got.status != c.status || !strings.Contains(got.body, c.want) {
-			t.Errorf("%s %s %s: %d %s, want %d %s", c.method, c.path, c.body, got.status, got.body, c.status, c.want)
-		}
-	}
-}
-
 func TestNothingIsServedWithoutAnInvoker(t *testing.T) {
 	ctx := t.Context()
 	s, err := Start(ctx, Options{Data: t.TempDir(), Runtime: "process"})
@@ -459,43 +349,4 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	if m := f.messages(); m[0].Revision == m[1].Revision {
 		t.Errorf("both had the revision %s", m[0].Revision)
 	}
-}
-
-func FuzzDoor(f *testing.F) {
-	s, err := Start(f.Context(), Options{Data: f.TempDir(), Runtime: "process"})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = s.Stop(f.Context()) })
-	f.Add("PUT", "actions/a?overwrite=true", []byte(`{"exec":{"kind":"nodejs:20","code":"x"}}`))
-	f.Add("PUT", "packages/p?overwrite=true", []byte(`{"binding":{"namespace":"_","name":"q"}}`))
-	f.Add("PUT", "triggers/t?overwrite=true", []byte(`{"parameters":[{"key":"k","value":[]}]}`))
-	f.Add("PUT", "rules/r?overwrite=true", []byte(`{"trigger":"/_/t","action":"/_/a"}`))
-	f.Add("POST", "rules/r", []byte(`{"status":"inactive"}`))
-	f.Add("POST", "actions/a?blocking=true&result=true&timeout=1", []byte(`{"a":[1e400]}`))
-	f.Add("GET", "activations?limit=1&skip=2&since=3&upto=4&name=a/b&docs=true", []byte(``))
-	f.Add("DELETE", "actions/p/a", []byte(``))
-	guest := Guest()
-	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
-		req, err := http.NewRequest(method, s.Info().APIHost+"/api/v1/namespaces/_/"+path, bytes.NewReader(body))
-		if err != nil {
-			return
-		}
-		req.SetBasicAuth(guest.UUID, guest.Key)
-		res, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			return // not HTTP at all
-		}
-		defer res.Body.Close()
-		text, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.StatusCode == 500 {
-			t.Fatalf("%s %s %q: %s", method, path, body, text)
-		}
-		if strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") && len(text) > 0 && !json.Valid(text) {
-			t.Fatalf("%s %s %q: no JSON: %q", method, path, body, text)
-		}
-	})
 }

@@ -22,7 +22,7 @@ import (
 // run makes of it. It gets everything it knows from its environment, as the
 // real one does.
 type fakeInvoker struct {
-	t   *testing.T
+	t   testing.TB
 	run func(m *activation.Message) activation.Response
 	// shrink answers blocking calls with the id only, as for results that do
 	// not fit into a message.
