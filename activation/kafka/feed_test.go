@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -327,86 +326,6 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	if b.log.count("ERROR", "made anew") != 1 {
 		t.Errorf("not one line about the new topic:\n%s", b.log)
 	}
-}
-
-func TestFeedReadsCompressedBatches(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
-		topic := b.topic()
-		n := 0
-		for _, codec := range []kgo.CompressionCodec{
-			kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
-		} {
-			cl := b.client(kgo.ProducerBatchCompression(codec))
-			var batch []*kgo.Record
-			for range 5 {
-				batch = append(batch, &kgo.Record{Topic: topic, Value: []byte(message(n))})
-				n++
-			}
-			if err := cl.ProduceSync(b.ctx(), batch...).FirstErr(); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-		// A batch comes whole: the first that is wanted may be inside one.
-		b.commit(topic, topic, 2)
-		f := b.feed(topic)
-		for i := 2; i < n; i++ {
-			b.next(f, i)
-		}
-	})
-}
-
-// A transaction leaves a mark in the log, which is an offset without a message.
-func TestFeedPassesTransactionMarks(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
-		topic := b.topic()
-		cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.TransactionalID(freshName()))
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		defer cl.Close()
-		for n := range 3 {
-			if err := cl.BeginTransaction(); err != nil {
-				b.t.Fatal(err)
-			}
-			r := &kgo.Record{Topic: topic, Value: []byte(message(n))}
-			if err := cl.ProduceSync(b.ctx(), r).FirstErr(); err != nil {
-				b.t.Fatal(err)
-			}
-			if err := cl.EndTransaction(b.ctx(), kgo.TryCommit); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-		f := b.feed(topic)
-		for n := range 3 {
-			b.next(f, n).Done()
-		}
-		ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
-		defer cancel()
-		if _, err := f.Next(ctx); err == nil || f.tail.offset != 6 {
-			b.t.Errorf("the feed asks for offset %d behind three marks, want 6: %v", f.tail.offset, err)
-		}
-		b.put(topic, message(3))
-		if d := b.next(f, 3); d.Offset != 6 {
-			b.t.Errorf("offset %d, want 6", d.Offset)
-		}
-	})
-}
-
-func TestFeedReadsAMessageLargerThanAFetch(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
-		topic := b.topic(fmt.Sprintf("max.message.bytes=%d", MaxMessageBytes))
-		large := strings.Replace(message(1), `"content":{`, `"content":{"x":"`+strings.Repeat("x", 1<<20)+`",`, 1)
-		b.put(topic, message(0), message(2))
-		cl := b.client(kgo.ProducerBatchMaxBytes(2 << 20))
-		if err := cl.ProduceSync(b.ctx(), &kgo.Record{Topic: topic, Value: []byte(large)}).FirstErr(); err != nil {
-			b.t.Fatal(err)
-		}
-		b.put(topic, message(3))
-		f := b.feed(topic)
-		for _, n := range []int{0, 2, 1, 3} {
-			b.next(f, n)
-		}
-	})
 }
 
 // While nobody has room nothing is fetched, and the lag is what matters most:
