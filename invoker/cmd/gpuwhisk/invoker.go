@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -99,21 +97,6 @@ func interrupted() context.Context {
 		os.Exit(130)
 	}()
 	return ctx
-}
-
-// newLogger writes the invoker's own log lines.
-func newLogger(w io.Writer, l config.Logs) *slog.Logger {
-	var level slog.Level
-	if strings.EqualFold(l.Level, "TRACE") {
-		level = slog.LevelDebug
-	} else if err := level.UnmarshalText([]byte(l.Level)); err != nil {
-		level = slog.LevelInfo
-	}
-	o := &slog.HandlerOptions{Level: level}
-	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
 }
 
 // nativeProxyCmd is this program as the action proxy of executables, started

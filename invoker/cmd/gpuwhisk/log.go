@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+// newLogger writes the invoker's own log lines in the configured form.
+func newLogger(w io.Writer, l config.Logs) *slog.Logger {
+	level := slog.LevelInfo
+	switch strings.ToUpper(l.Level) {
+	case "TRACE", "DEBUG":
+		level = slog.LevelDebug
+	case "WARN":
+		level = slog.LevelWarn
+	case "ERROR":
+		level = slog.LevelError
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch l.Format {
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o))
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o))
+	}
+	return slog.New(&whiskHandler{out: &lockedWriter{w: w}, level: level})
+}
+
+// whiskHandler writes lines as OpenWhisk does, so that log pipelines built for
+// it go on to match:
+//
+//	[2026-11-21T12:00:00.000Z] [INFO] [#tid_sid_invoker] [Invoker] text key=value
+type whiskHandler struct {
+	out   *lockedWriter
+	level slog.Level
+	attrs string // written already, with a blank before each
+	tid   string
+	group string
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// keyTransID is the attribute that goes into the line's head.
+const keyTransID = "transid"
+
+// Enabled tells whether a level is written.
+func (h *whiskHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+
+// Handle writes one line.
+func (h *whiskHandler) Handle(_ context.Context, r slog.Record) error {
+	tid, attrs := h.tid, h.attrs
+	r.Attrs(func(a slog.Attr) bool {
+		h.add(&tid, &attrs, a)
+		return true
+	})
+	if tid == "" {
+		tid = "sid_invoker"
+	}
+	line := fmt.Sprintf("[%s] [%s] [#tid_%s] [Invoker] %s%s\n",
+		r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level, tid, oneLine(r.Message), attrs)
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	_, err := io.WriteString(h.out.w, line)
+	return err
+}
+
+func (h *whiskHandler) add(tid, attrs *string, a slog.Attr) {
+	v := a.Value.Resolve()
+	if a.Key == keyTransID && h.group == "" {
+		*tid = v.String()
+		return
+	}
+	text := v.String()
+	if v.Kind() == slog.KindDuration {
+		text = v.Duration().Round(time.Microsecond).String()
+	}
+	if strings.ContainsAny(text, " \t\n\"=") || text == "" {
+		text = fmt.Sprintf("%q", text)
+	}
+	*attrs += " " + h.group + a.Key + "=" + text
+}
+
+// WithAttrs gives a handler that adds attributes to every line.
+func (h *whiskHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	for _, a := range attrs {
+		c.add(&c.tid, &c.attrs, a)
+	}
+	return &c
+}
+
+// WithGroup puts a name before the keys that follow.
+func (h *whiskHandler) WithGroup(name string) slog.Handler {
+	c := *h
+	c.group += name + "."
+	return &c
+}
+
+// oneLine keeps a message from making lines that nobody wrote.
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\\n") }
