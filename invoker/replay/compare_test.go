@@ -166,7 +166,7 @@ func plain(v any, printedAnew bool) any {
 		for k, value := range v {
 			switch {
 			case masked[k]:
-				out[k] = maskKey(k, value)
+				out[k] = mask(value)
 			case k == "annotations":
 				out[k] = plain(notesOf(value), printedAnew)
 			case k == "logs":
@@ -199,18 +199,8 @@ func notesOf(list any) any {
 	return notes
 }
 
-// maskKey keeps of an initTime whether there was an initialisation: the
-// original writes 0 into events of warm runs.
-func maskKey(key string, v any) any {
-	if n, ok := v.(json.Number); ok && key == "initTime" {
-		if n == "0" {
-			return "none"
-		}
-		return "some"
-	}
-	return mask(v)
-}
-
+// mask keeps the type of a value. Whether an activation was initialised shows
+// in its annotations; in events an initTime of 0 may also be a quick one.
 func mask(v any) any {
 	switch v.(type) {
 	case nil:

@@ -49,10 +49,15 @@ func (w *world) compareAcks(s scenario, id string, ours []captured) (all []diffe
 	for _, shape := range slices.Sorted(maps.Keys(original)) {
 		if text, ok := by[shape]; ok {
 			field, _, _ := strings.Cut(shape, " ")
-			all = append(all, differ(field, w.parse(s.shortened(original[shape]), false), w.parse(text, false))...)
+			all = append(all, differ(field, w.parse(w.renamed(s.shortened(original[shape])), false), w.parse(text, false))...)
 		}
 	}
 	return all
+}
+
+// renamed puts the name of this world's invoker for that of the original's.
+func (w *world) renamed(ack string) string {
+	return strings.Replace(ack, `"uniqueName":"0"`, `"uniqueName":"`+w.unique+`"`, 1)
 }
 
 func listing(words []string) string {

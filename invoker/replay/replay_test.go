@@ -22,17 +22,6 @@ type engine struct {
 	fit func(w *world, s scenario) (cannot string)
 }
 
-// processes run everything that needs no image.
-var processes = engine{"process", func(w *world, s scenario) string {
-	if needsNoImage := map[string]bool{"blackbox-image-missing": true, "blackbox-pull-fails": true}; needsNoImage[s.name] {
-		return "there are no images to miss"
-	}
-	if strings.HasPrefix(s.action(), "guest/rawproxy") {
-		w.self = rawProxy(w.t)
-	}
-	return ""
-}}
-
 // action is the first action that a scenario invokes.
 func (s scenario) action() string {
 	for _, m := range s.sent() {
@@ -56,30 +45,29 @@ func actionOf(message string) string {
 // actions rawproxy and rawproxynolog.
 func rawProxy(t *testing.T) string {
 	t.Helper()
-	path, err := builtRawProxy()
-	if err != nil {
-		t.Fatal(err)
+	path := filepath.Join(t.TempDir(), "rawproxy")
+	build := exec.Command("go", "build", "-o", path, "./testdata/rawproxy")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build rawproxy: %v: %s", err, out)
 	}
 	return path
 }
 
-var builtRawProxy = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "rawproxy")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "rawproxy")
-	build := exec.Command("go", "build", "-o", path, "./testdata/rawproxy")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build rawproxy: %w: %s", err, out)
-	}
-	return path, nil
-})
-
-// TestReplayInProcesses plays every captured scenario with plain processes for
-// containers.
-func TestReplayInProcesses(t *testing.T) { replayAll(t, processes) }
+// TestReplayInProcesses plays every captured scenario that needs no image with
+// plain processes for containers.
+func TestReplayInProcesses(t *testing.T) {
+	raw := rawProxy(t)
+	replayAll(t, engine{"process", func(w *world, s scenario) string {
+		if s.name == "blackbox-image-missing" || s.name == "blackbox-pull-fails" {
+			return "there are no images to miss"
+		}
+		if strings.HasPrefix(s.action(), "guest/rawproxy") {
+			w.self = raw
+		}
+		return ""
+	}})
+}
 
 func replayAll(t *testing.T, e engine) {
 	scenarios := loadScenarios(t)
@@ -126,7 +114,7 @@ func play(t *testing.T, e engine, shelf *library, s scenario) []difference {
 	w.perform(s, revs)
 	w.fence()
 	invoker.end()
-	if left := w.leftovers(); len(left) > 0 {
+	if left := w.left(); len(left) > 0 {
 		t.Errorf("containers are left: %v", left)
 	}
 	if got, want := w.tape.committed(), int64(len(s.warmUps())+len(s.sent())+1); got != want {
@@ -190,7 +178,7 @@ func (w *world) put(id string, d document, s scenario) string {
 	if err := e.Encode(d.body); err != nil {
 		w.t.Fatal(err)
 	}
-	rev, err := w.db.Put(w.t.Context(), names.Whisks, id, []byte(s.shortened(body.String())))
+	rev, err := w.db.Put(w.t.Context(), names.Whisks, id, []byte(w.images.Replace(s.shortened(body.String()))))
 	if err != nil {
 		w.t.Fatal(err)
 	}

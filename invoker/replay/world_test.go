@@ -41,14 +41,22 @@ type world struct {
 	tape   *tape
 	db     *couchdb.Client
 	store  *storeServer
-	extra  []string // further environment
-	self   string   // the program that runs executables
-	log    *slog.Logger
+	extra  []string        // further environment
+	left   func() []string // containers that are still there
+
+	manifest string
+	images   *strings.Replacer // of the captured documents
+	self     string            // the program that runs executables
+	log      *slog.Logger
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), unique: "0", log: testLog(t)}
+	w := &world{
+		t: t, dir: t.TempDir(), unique: "0", log: testLog(t),
+		manifest: manifest, images: strings.NewReplacer(),
+	}
+	w.left = w.processes
 	w.startBroker(0)
 	var err error
 	if w.bus, err = broker.Dial([]string{w.broker.Addr()}, w.log); err != nil {
@@ -163,7 +171,7 @@ func (w *world) environment() []string {
 	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	return append([]string{
 		"KAFKA_HOSTS=" + w.broker.Addr(),
-		"RUNTIMES_MANIFEST=" + manifest,
+		"RUNTIMES_MANIFEST=" + w.manifest,
 		"WHISK_API_HOST_PROTO=http", "WHISK_API_HOST_NAME=127.0.0.1", "WHISK_API_HOST_PORT=10001",
 		"PORT=0",
 		"CONFIG_whisk_couchdb_protocol=http",
@@ -269,9 +277,8 @@ func (w *world) record(id string) []byte {
 	return nil
 }
 
-// leftovers are the processes of action containers that are still there, found
-// by the mark that the process engine gives them.
-func (w *world) leftovers() []string {
+// processes are the containers that the process engine has not taken away.
+func (w *world) processes() []string {
 	entries, err := os.ReadDir(filepath.Join(w.dir, "processes"))
 	if err != nil {
 		return nil

@@ -1,0 +1,101 @@
+package replay
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// docker runs the docker command, which finds its daemon as our engine does.
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("docker", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("docker %s: %v: %s", args[0], err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// needDocker skips a test where no daemon answers, or fails it where peers
+// must be.
+func needDocker(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command("docker", "version", "--format", "{{.Server.Version}}").CombinedOutput()
+	if err == nil {
+		return
+	}
+	reason := fmt.Sprintf("no Docker daemon answers (DOCKER_HOST or the default socket): %v: %.200s", err, out)
+	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// dockerImages gives the tag of the images of our proxies: those that
+// GPUWHISK_TEST_IMAGES_TAG names, else new ones from this machine's
+// interpreters. The image rawproxy is always made, from nothing but the program.
+func dockerImages(t *testing.T) (tag string) {
+	t.Helper()
+	if tag = os.Getenv("GPUWHISK_TEST_IMAGES_TAG"); tag == "" {
+		tag = fmt.Sprintf("replay-%d", os.Getpid())
+		build := exec.Command("../../docker/runtimes/build.sh")
+		build.Env = append(os.Environ(), "TAG="+tag)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build images: %v: %s", err, out)
+		}
+		for _, name := range []string{"action-nodejs", "action-python3", "action-native"} {
+			t.Cleanup(func() { docker(t, "rmi", "-f", "gpuwhisk/"+name+":"+tag) })
+		}
+	}
+	program := rawProxy(t)
+	layer := filepath.Join(t.TempDir(), "rawproxy.tar")
+	if out, err := exec.Command("tar", "-C", filepath.Dir(program), "-cf", layer, filepath.Base(program)).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	docker(t, "import", "--change", `ENTRYPOINT ["/rawproxy"]`, layer, rawProxyImage())
+	t.Cleanup(func() { docker(t, "rmi", "-f", rawProxyImage()) })
+	return tag
+}
+
+func rawProxyImage() string { return fmt.Sprintf("gpuwhisk/rawproxy:replay-%d", os.Getpid()) }
+
+// dockerManifest names the images that were built for the test where the
+// captured deployment had its own.
+func dockerManifest(tag string) (manifestText string, images *strings.Replacer) {
+	text := strings.NewReplacer(
+		`"name":"action-nodejs"`, `"name":"action-nodejs","tag":"`+tag+`"`,
+		`"name":"action-python3"`, `"name":"action-python3","tag":"`+tag+`"`,
+		`{"prefix":"openwhisk","name":"dockerskeleton"}`, `{"prefix":"gpuwhisk","name":"action-native","tag":"`+tag+`"}`,
+		`{"prefix":"whisk","name":"rawproxy"}`, fmt.Sprintf(`{"prefix":"gpuwhisk","name":"rawproxy","tag":"replay-%d"}`, os.Getpid()),
+	).Replace(manifest)
+	return text, strings.NewReplacer(
+		`"openwhisk/dockerskeleton"`, `"gpuwhisk/action-native:`+tag+`"`,
+		`"whisk/rawproxy"`, `"`+rawProxyImage()+`"`,
+	)
+}
+
+// TestReplayInDocker plays every captured scenario in containers.
+func TestReplayInDocker(t *testing.T) {
+	needDocker(t)
+	manifestText, images := dockerManifest(dockerImages(t))
+	root := docker(t, "info", "--format", "{{.DockerRootDir}}")
+	var worlds atomic.Int64
+	replayAll(t, engine{"docker", func(w *world, _ scenario) string {
+		// Invokers of one daemon must not clean up after each other.
+		w.unique = fmt.Sprintf("r%dx%dx", os.Getpid(), worlds.Add(1))
+		w.manifest, w.images = manifestText, images
+		w.extra = append(w.extra, "CONFIG_whisk_gpu_runtime=docker",
+			"CONFIG_whisk_gpu_docker_logDirs_0="+filepath.Join(root, "containers"))
+		if host := os.Getenv("DOCKER_HOST"); host != "" {
+			w.extra = append(w.extra, "DOCKER_HOST="+host)
+		}
+		w.left = func() []string {
+			return strings.Fields(docker(w.t, "ps", "--all", "--quiet", "--filter", "name=wsk"+w.unique+"0_"))
+		}
+		return ""
+	}})
+}
