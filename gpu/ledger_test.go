@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -332,100 +331,4 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 	}
 	w.tick()
 	w.only(Prefetch, "a")
-}
-
-// TestLedgerRandomHistories drives a ledger with acknowledgements that come
-// late, twice, never or out of order, and checks the invariant throughout.
-func TestLedgerRandomHistories(t *testing.T) {
-	for seed := range uint64(200) {
-		history(t, seed, 1000)
-	}
-}
-
-func FuzzLedger(f *testing.F) {
-	f.Add(uint64(1))
-	f.Fuzz(func(t *testing.T, seed uint64) { history(t, seed, 300) })
-}
-
-func history(t *testing.T, seed uint64, steps int) {
-	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 7))
-	l, err := NewLedger(LedgerConfig{Capacity: 1000, Headroom: int64(r.IntN(200)), AckTimeout: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := []string{"a", "b", "c", "d", "e", "f", "g"}
-	runs := map[string]int{}
-	size := map[string]int64{}
-	var open []Order
-	for step := range steps {
-		now := time.Duration(step)
-		id := names[r.IntN(len(names))]
-		switch r.IntN(9) {
-		case 0, 1:
-			if size[id] == 0 {
-				size[id] = int64(r.IntN(400) + 1)
-			}
-			standing, err := l.Reserve(now, id, Need{Bytes: size[id], Context: 20})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if standing {
-				runs[id]++
-			}
-		case 2:
-			if runs[id] > 0 {
-				runs[id]--
-				l.Release(now, id)
-			}
-		case 3:
-			if runs[id] > 0 {
-				if err := l.Report(now, id, r.IntN(2), Usage{Allocated: size[id] / 2, Resident: size[id] / 2}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		case 4:
-			l.SetEvictable(now, id, r.IntN(2) == 0)
-		case 5:
-			l.Prefetch(now, id, r.IntN(2) == 0)
-		case 6:
-			if r.IntN(6) == 0 {
-				l.Gone(now, id)
-				delete(runs, id)
-			}
-		case 7:
-			l.Tick(now)
-		case 8:
-			if len(open) > 0 {
-				o := open[r.IntN(len(open))]
-				if l.Awaits(o.Container, o.Epoch) && r.IntN(4) > 0 {
-					answer(t, l, now, o)
-				}
-				l.Moved(now, o.Container, o.Epoch)
-			}
-		}
-		orders, standing := l.Ready()
-		open = append(open, orders...)
-		for _, id := range standing {
-			runs[id]++
-		}
-		if err := l.Check(); err != nil {
-			t.Fatalf("seed %d step %d: %v", seed, step, err)
-		}
-	}
-}
-
-// answer reports an order as carried out, as far as the ledger tells sizes.
-func answer(t *testing.T, l *Ledger, now time.Duration, o Order) {
-	t.Helper()
-	_, footprint := l.Residency(o.Container)
-	for pid := range 2 {
-		u := Usage{Allocated: footprint / 2, Resident: footprint / 2}
-		if o.Kind == Evict {
-			u.Resident = 0
-		}
-		if err := l.Report(now, o.Container, pid, u); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -15,6 +15,10 @@ const (
 	Reproduced    Verdict = "reproduced"
 	SameDirection Verdict = "same direction"
 	Not           Verdict = "not"
+
+	// Met and Missed judge goals of our own.
+	Met    Verdict = "met"
+	Missed Verdict = "missed"
 )
 
 // Finding is one claim with what came out.
@@ -177,6 +181,16 @@ func atMost(hi, soft float64) func(Spread, float64) Verdict {
 			return SameDirection
 		}
 		return Not
+	}
+}
+
+// goal is met up to hi.
+func goal(hi float64) func(Spread, float64) Verdict {
+	return func(s Spread, _ float64) Verdict {
+		if s.Median <= hi {
+			return Met
+		}
+		return Missed
 	}
 }
 
