@@ -60,7 +60,7 @@ var plan = map[string][]string{
 }
 
 // wiring rooms meet adapters with ports and may import any room.
-var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/demo", "invoker/bench", "invoker/replay"}
+var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/demo", "invoker/bench", "invoker/e2e", "invoker/replay"}
 
 // owners are the only rooms that may import a library of the outside, tests
 // aside.

@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
+)
+
+// patience is how long a test waits for what should happen soon, on a machine
+// that has much else to do.
+const patience = 60 * time.Second
+
+// serial tells the installations of one test process apart.
+var serial atomic.Int64
+
+// platform is a running installation with what a test needs of it.
+type platform struct {
+	t      *testing.T
+	world  world
+	s      *standalone.Standalone
+	c      *whisk.Client
+	db     *couchdb.Client
+	tape   *tape
+	dir    string
+	unique string // of the invoker's containers
+	base   string // of the admin door
+
+	outOf map[string]string // further environment of the invoker
+}
+
+// setup is what tests change of an installation.
+type setup struct {
+	env   map[string]string // of the invoker, over all else
+	store func(http.Handler) http.Handler
+}
+
+// start brings an installation up that ends, and is looked through, with the
+// test.
+func start(t *testing.T, w world, with setup) *platform {
+	t.Helper()
+	n := serial.Add(1)
+	p := &platform{t: t, world: w, dir: t.TempDir(), unique: fmt.Sprintf("e2e%d.%d", os.Getpid(), n), outOf: map[string]string{}}
+	for name, value := range with.env {
+		p.outOf[name] = value
+	}
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() { noGoroutines(t, before) })
+	log := testLog(t)
+	o := standalone.Options{
+		Data: p.dir, Runtime: "process", Kafka: w.kafka, CouchDB: w.couch, Version: "e2e",
+		DBPrefix: fmt.Sprintf("e2e_%d_%d_", os.Getpid(), n), Memory: "2048m", Log: log,
+		Invoker: func(ctx context.Context, environ, args []string) (func() error, error) {
+			return p.startInvoker(ctx, environ, log, with)
+		},
+	}
+	if w.docker != "" {
+		o.Runtime, o.Docker, o.Manifest = "docker", w.docker, manifest(w.images)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var err error
+	if p.s, err = standalone.Start(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.end)
+	if err := p.s.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p.db = couchdb.New(p.s.Info().Database)
+	p.tape = newTape(t, p.s.Info().Kafka)
+	p.c = p.client()
+	return p
+}
+
+// manifest is the standalone's own with the tag of the images under test.
+func manifest(tag string) []byte {
+	attached := `"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}`
+	image := func(name string) string {
+		return `"image":{"prefix":"gpuwhisk","name":"action-` + name + `","tag":"` + tag + `"}`
+	}
+	return []byte(`{"runtimes":{
+"nodejs":[{"kind":"nodejs:20","default":true,` + image("nodejs") + `,` + attached + `}],
+"python":[{"kind":"python:3","default":true,` + image("python3") + `,` + attached + `}],
+"native":[{"kind":"native:1","default":true,` + image("native") + `,` + attached + `}]},"blackboxes":[]}`)
+}
+
+// startInvoker runs this project's invoker with the environment that the
+// installation gives it, changed as the test wants it.
+func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog.Logger, with setup) (func() error, error) {
+	p.outOf["CONFIG_whisk_userEvents_enabled"] = "true"
+	if with.store != nil {
+		host, port, err := p.faultyStore(environ, with.store)
+		if err != nil {
+			return nil, err
+		}
+		p.outOf["CONFIG_whisk_couchdb_host"], p.outOf["CONFIG_whisk_couchdb_port"] = host, port
+	}
+	for name, value := range p.outOf {
+		environ = append(environ, name+"="+value) // the last word counts
+	}
+	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0", "--uniqueName", p.unique}})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	listening := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- assembly.Run(ctx, assembly.Options{
+			Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Listening: func(addr string) { listening <- addr },
+		})
+	}()
+	select {
+	case addr := <-listening:
+		p.base = "http://127.0.0.1" + addr[strings.LastIndex(addr, ":"):]
+	case err := <-ended:
+		return nil, errors.Join(errors.New("the invoker ended at once"), err)
+	}
+	return func() error { return <-ended }, nil
+}
+
+// client makes the client that any user of OpenWhisk would make.
+func (p *platform) client() *whisk.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	p.t.Cleanup(transport.CloseIdleConnections)
+	c, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * time.Minute}, &whisk.Config{
+		Host: p.s.Info().APIHost, AuthToken: standalone.Guest().AuthKey(), Namespace: "_",
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+// prefix is what the names of this invoker's containers begin with.
+func (p *platform) prefix() string { return "wsk" + p.unique + "0_" }
+
+// end looks whether the invoker is at rest, ends everything, and looks for
+// what was left.
+func (p *platform) end() {
+	if p.tape != nil {
+		p.atRest()
+		p.tape.close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := p.s.Stop(ctx); err != nil {
+		p.t.Errorf("stop: %v", err)
+	}
+	p.nothingLeft()
+	p.dropDatabases()
+}
+
+// dropDatabases leaves a server that is not ours as it was.
+func (p *platform) dropDatabases() {
+	if p.world.couch == "" || p.db == nil {
+		return
+	}
+	n := p.db.Names()
+	p.db.Close()
+	for _, name := range []string{n.Whisks, n.Activations, n.Subjects} {
+		u, _ := url.Parse(p.world.couch)
+		req, err := http.NewRequest(http.MethodDelete, u.JoinPath(name).String(), nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			p.t.Errorf("drop database %s: %v", name, err)
+			continue
+		}
+		res.Body.Close()
+	}
+}
+
+// testLog prints what the parts say when the test runs verbosely.
+func testLog(t *testing.T) *slog.Logger {
+	if !testing.Verbose() {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
