@@ -83,7 +83,6 @@ type Standalone struct {
 	door       *http.Server
 	controller *controller.Controller
 	endInvoker context.CancelFunc
-	waiting    func() error
 	ended      chan error // gets the invoker's end
 }
 
