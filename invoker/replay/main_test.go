@@ -19,6 +19,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case assembly.NativeProxy:
 			os.Exit(status(native.Run(interrupted(), os.Environ(), os.Stdout, os.Stderr)))
+		case roleInvoker:
+			os.Exit(status(actInvoker(interrupted(), os.Args[2:])))
 		}
 	}
 	os.Exit(m.Run())

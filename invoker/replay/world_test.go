@@ -86,7 +86,9 @@ func (w *world) startBroker(port int) {
 		w.t.Fatal(err)
 	}
 	w.broker = b
-	w.t.Cleanup(b.Close)
+	if port == 0 { // the last of them is closed, whichever that is
+		w.t.Cleanup(func() { w.broker.Close() })
+	}
 }
 
 // testLog prints what the invoker says when the test runs verbosely.

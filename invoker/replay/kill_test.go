@@ -1,0 +1,119 @@
+package replay
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+// roleInvoker is the word by which the test's program is an invoker.
+const roleInvoker = "replay-invoker"
+
+// actInvoker is `gpuwhisk invoker` as far as a test needs it: configured by its
+// environment and arguments, ended by SIGTERM. It says when it is ready.
+func actInvoker(ctx context.Context, args []string) error {
+	cfg, err := config.Load(config.Input{Environ: os.Environ(), Args: args})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return assembly.Run(ctx, assembly.Options{
+		Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
+		Ready: func() { fmt.Println("ready") },
+	})
+}
+
+// process is an invoker in a process of its own.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+}
+
+// spawn starts an invoker and returns when it is ready.
+func (w *world) spawn() *process {
+	w.t.Helper()
+	p := &process{w.t, exec.Command(w.program(), append([]string{roleInvoker}, w.args()...)...)}
+	p.cmd.Env = append(w.environment(), "PATH="+os.Getenv("PATH"))
+	if testing.Verbose() {
+		p.cmd.Stderr = os.Stderr
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		w.t.Fatalf("the invoker did not start: %q, %v", line, err)
+	}
+	return p
+}
+
+// kill ends the process as a failing machine would.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// terminate asks the process to end and demands that it ends well.
+func (p *process) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("the invoker ended with %v", err)
+	}
+}
+
+// TestKillWithRunsInFlight: an invoker that is killed has lost nothing. What ran
+// is delivered to the next one, and the containers of the dead are gone.
+func TestKillWithRunsInFlight(t *testing.T) {
+	w := newWorld(t)
+	c := newCrowd(w)
+	first := w.spawn()
+	c.invoke(inFlight)
+	c.gate.await(inFlight)
+	first.kill()
+	c.gate.open()
+	killed := time.Now()
+	second := w.spawn()
+	ready := time.Since(killed)
+	c.settled(c.ids[:1])
+	t.Logf("after the kill: ready again in %v, first ack in %v", ready, time.Since(killed))
+	c.settled(c.ids)
+	second.terminate()
+	c.check()
+}
+
+// TestKillAgainAndAgain: killed in the middle of any number of things, the
+// invokers together still lose nothing.
+func TestKillAgainAndAgain(t *testing.T) {
+	w := newWorld(t)
+	c := newCrowd(w)
+	c.gate.open() // runs end by themselves, the kill meets them anywhere
+	for round := range 4 {
+		p := w.spawn()
+		ids := c.invoke(inFlight)
+		c.settled(ids[:1+round*inFlight/5])
+		p.kill()
+	}
+	last := w.spawn()
+	c.settled(c.ids)
+	last.terminate()
+	c.check()
+}
