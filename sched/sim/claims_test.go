@@ -299,7 +299,7 @@ func TestFiguresAreDrawnTheSameTwice(t *testing.T) {
 func TestCostIsMeasured(t *testing.T) {
 	tick := time.Duration(0)
 	us, err := decisionCost(mqfq, 10, func() time.Duration { tick += time.Second; return tick })
-	if err != nil || us != 50 {
-		t.Errorf("%v us, %v: want a second over 20,000 activations", us, err)
+	if err != nil || us != 500 {
+		t.Errorf("%v us, %v: want a second over 2,000 activations", us, err)
 	}
 }

@@ -34,6 +34,8 @@ func (p *page) save(file string) error {
 	const width, height = 7.5 * vg.Inch, 4 * vg.Inch
 	canvas := vgsvg.New(width, height)
 	dc := draw.New(canvas)
+	paper := []vg.Point{dc.Min, {X: dc.Max.X, Y: dc.Min.Y}, dc.Max, {X: dc.Min.X, Y: dc.Max.Y}}
+	dc.FillPolygon(color.White, paper) // readable on a dark page too
 	side := p.legend.Rectangle(dc).Size().X + vg.Points(12)
 	p.legend.Draw(dc)
 	p.Draw(draw.Crop(dc, 0, -side, vg.Points(4), -vg.Points(2)))
