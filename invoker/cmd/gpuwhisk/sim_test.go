@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/gpuwhisk/gpuwhisk/sched/sim"
+)
+
+// parseSim parses a command line of gpuwhisk sim.
+func parseSim(t *testing.T, args ...string) (*simCmd, error) {
+	t.Helper()
+	var c struct {
+		Sim simCmd `cmd:""`
+	}
+	k, err := kong.New(&c, kong.Exit(func(int) { t.Fatal("exit") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = k.Parse(append([]string{"sim"}, args...))
+	return &c.Sim, err
+}
+
+// TestPublishedDefaultsAreTrue gives every server and policy flag the value
+// that its help shows as default: nothing may change by it.
+func TestPublishedDefaultsAreTrue(t *testing.T) {
+	args := []string{"run"}
+	flags := reflect.TypeFor[serverFlags]()
+	for i := range flags.NumField() {
+		f := flags.Field(i)
+		value := f.Tag.Get("placeholder")
+		if value == "" || value == "off" || strings.Contains(value, "/") {
+			continue // not a value: said in words
+		}
+		name := f.Tag.Get("name")
+		if name == "" {
+			name = dashed(f.Name)
+		}
+		args = append(args, "--"+name+"="+value)
+	}
+	c, err := parseSim(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Run.overrides().Apply("mqfq-sticky")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := sim.DefaultParams("mqfq-sticky")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("with %v\n got %+v\nwant %+v", args, got, want)
+	}
+	if s := c.Run.spec(); s != sim.DefaultSpec() {
+		t.Errorf("workload flags say %+v, defaults are %+v", s, sim.DefaultSpec())
+	}
+}
+
+// dashed writes a field's name as kong does.
+func dashed(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && r >= 'A' && r <= 'Z' {
+			b.WriteByte('-')
+		}
+		b.WriteRune(r)
+	}
+	return strings.ToLower(b.String())
+}
+
+func TestSimRunPrintsWhatItMeasured(t *testing.T) {
+	dir := t.TempDir()
+	trace, table := filepath.Join(dir, "t.csv"), filepath.Join(dir, "f.csv")
+	write(t, trace, "arrival_ms,function\n0,a\n10,b\n9000,a\n")
+	write(t, table, "function,warm_ms,cold_ms,memory_mb\na,100,300,512\nb,200,400,512\n")
+	out := captured(t, func() error {
+		c, err := parseSim(t, "run", "--trace", trace, "--functions", table, "--policy", "fcfs", "--pool", "4", "--tokens", "1", "--json")
+		if err != nil {
+			return err
+		}
+		return c.Run.Run()
+	})
+	var r sim.Result
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if r.Policy != "fcfs" || r.Completed != 3 || r.Starts.Cold != 2 || r.Starts.GPUWarm != 1 || len(r.Functions) != 2 || r.DecisionNano <= 0 {
+		t.Errorf("%+v", r)
+	}
+	// a: 1.5 s of start and 300 ms; b the same after it and 400; a warm.
+	if got, want := r.Latency.P99, 1800+1900-10.0; got < want-0.1 || got > want+0.1 {
+		t.Errorf("p99 %v ms, want %v", got, want)
+	}
+}
+
+func TestSimTextNamesTheLowerBound(t *testing.T) {
+	out := captured(t, func() error {
+		c, err := parseSim(t, "run", "--duration", "2m", "--load", "0.3")
+		if err != nil {
+			return err
+		}
+		return c.Run.Run()
+	})
+	for _, want := range []string{"no scheduler can beat a mean of", "gpu-warm", "imagenet-0"} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+}
+
+func TestSimCompareAndSweep(t *testing.T) {
+	for _, args := range [][]string{
+		{"compare", "--seeds", "2", "--duration", "2m", "--json"},
+		{"sweep", "--over", "pool", "--values", "4,8", "--seeds", "2", "--duration", "2m", "--json"},
+	} {
+		out := captured(t, func() error {
+			c, err := parseSim(t, args...)
+			if err != nil {
+				return err
+			}
+			if args[0] == "compare" {
+				return c.Compare.Run()
+			}
+			return c.Sweep.Run()
+		})
+		var figures []sim.Figure
+		if err := json.Unmarshal(out, &figures); err != nil || len(figures) < 2 || figures[0].Mean.N != 2 {
+			t.Errorf("%v: %v in %s", args, err, out)
+		}
+	}
+}
+
+func TestSimErrorsNameFileAndLineOrFlag(t *testing.T) {
+	dir := t.TempDir()
+	bad, table := filepath.Join(dir, "bad.csv"), filepath.Join(dir, "f.csv")
+	write(t, bad, "arrival_ms,function\n0,a\nNaN,a\n")
+	write(t, table, "function,warm_ms,cold_ms,memory_mb\na,100,300,512\n")
+	for want, args := range map[string][]string{
+		"bad.csv:3":   {"run", "--trace", bad, "--functions", table},
+		"--trace":     {"run", "--trace", filepath.Join(dir, "absent.csv")},
+		"--functions": {"run", "--trace", bad},
+		"--load":      {"run", "--load", "NaN"},
+		"--overrun":   {"run", "--overrun", "25h"},
+		"--tokens":    {"run", "--tokens", "0"},
+		"--ttl-alpha": {"run", "--ttl-alpha", "NaN"},
+		"--ttl-max":   {"run", "--ttl-min", "20m"},
+	} {
+		c, err := parseSim(t, args...)
+		if err == nil {
+			err = c.Run.Run()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %s in it", args, err, want)
+		}
+	}
+	if _, err := parseSim(t, "run", "--workload", "tide"); err == nil {
+		t.Error("an unknown workload was accepted")
+	}
+}
+
+func TestSimClaimsWritesIntoADocument(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "doc.md")
+	write(t, file, "top\n<!-- claims: written by gpuwhisk sim claims --into -->\n<!-- end of claims -->\nend\n")
+	c, err := parseSim(t, "claims", "--only", "copies", "--seeds", "1", "--into", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Claims.Run(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "| reproduced |") || !strings.HasSuffix(string(text), "end\n") {
+		t.Errorf("%s", text)
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// captured returns what f prints on standard output.
+func captured(t *testing.T, f func() error) []byte {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stdout := os.Stdout
+	os.Stdout = file
+	defer func() { os.Stdout = stdout }()
+	if err := f(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
