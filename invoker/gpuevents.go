@@ -43,8 +43,8 @@ func (l *gpuLane) retire(now time.Duration, b *box, keep bool) {
 	b.gpu.busy, b.gpu.since = false, now
 	dev := b.gpu.device
 	fits := dev.pool.Put(now, b.name)
-	if !keep || !fits || b.gpu.doomed {
-		l.dispose(b)
+	if !keep || !fits || b.gpu.failed {
+		l.dispose(now, b)
 		return
 	}
 	if dev.Simulated {
@@ -66,27 +66,29 @@ func (l *gpuLane) simulateUsage(now time.Duration, b *box) {
 
 // dispose gives a container up: it is removed, and its memory, on the device
 // and on the host, is free when that is done.
-func (l *gpuLane) dispose(b *box) {
+func (l *gpuLane) dispose(now time.Duration, b *box) {
 	b.gpu.doomed = true
+	b.gpu.device.leaving += b.gpu.context
 	b.gpu.device.pool.Remove(b.name)
+	l.policy.Touch(now, b.gpu.flow)
 	l.d.remove(b, gpuGone{b})
 }
 
 // died takes the news that a container has ended by itself.
-func (l *gpuLane) died(_ time.Duration, b *box) {
-	if b.gpu.doomed {
-		return
+func (l *gpuLane) died(now time.Duration, b *box) {
+	switch {
+	case b.gpu.doomed:
+	case b.gpu.busy:
+		b.gpu.failed = true // the run that is in it gives it up
+	default:
+		l.dispose(now, b)
 	}
-	if b.gpu.busy {
-		b.gpu.doomed = true // the run that is in it gives it up
-		return
-	}
-	l.dispose(b)
 }
 
 // gone frees what a removed container held.
 func (l *gpuLane) gone(now time.Duration, b *box) {
 	delete(l.boxes, b.name)
+	b.gpu.device.leaving -= b.gpu.context
 	b.gpu.device.ledger.Gone(now, b.name)
 	l.d.pool.Unclaim(now, b.gpu.claimed)
 	l.forget(b.gpu.flow)
@@ -227,7 +229,7 @@ func (l *gpuLane) relieve(now time.Duration) {
 			}
 			b := l.boxes[name]
 			lack -= b.gpu.claimed
-			l.dispose(b)
+			l.dispose(now, b)
 		}
 	}
 }
@@ -243,7 +245,7 @@ func (l *gpuLane) tick(now time.Duration) {
 	}
 	for _, b := range l.idle() {
 		if now-b.gpu.since >= l.idleTimeout() {
-			l.dispose(b)
+			l.dispose(now, b)
 		}
 	}
 }

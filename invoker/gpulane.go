@@ -39,6 +39,8 @@ type device struct {
 	pool   *gpu.Pool
 	ledger *gpu.Ledger
 	busy   int
+	// leaving is the context memory of containers that are being removed.
+	leaving int64
 }
 
 // flow is what the lane knows of a function.
@@ -57,15 +59,17 @@ type gpuBox struct {
 	device  *device
 	flow    sched.FlowID
 	key     string
-	claimed int  // MiB of host memory
-	busy    bool // a run holds it
-	doomed  bool
+	claimed int                // MiB of host memory
+	busy    bool               // a run holds it
+	doomed  bool               // being removed
+	failed  bool               // ended by itself
 	moving  bool               // a prefetch is under way
 	replace context.CancelFunc // ends the last order when a newer one comes
 	waiting *run               // its reservation does not stand yet
 	held    *run               // its reservation stands, its memory is coming
 	since   time.Duration
 	memory  int64 // device footprint as last told
+	context int64 // what its CUDA contexts take on the device
 }
 
 // grant is a token that a run holds.
@@ -171,34 +175,32 @@ func (l *gpuLane) Facts(id sched.FlowID, index int) sched.Facts {
 	f, dev := l.flows[id], l.devices[index]
 	facts := sched.Facts{Start: sched.Cold, Setup: f.setup}
 	need := f.need
+	own := ""
 	all, idle := dev.pool.Count(f.key)
 	if idle > 0 {
 		facts.Start, facts.Setup = sched.GPUWarm, 0
 		dev.pool.Idle(f.key, func(name string) bool {
-			resident, footprint := dev.ledger.Residency(name)
-			if resident < footprint {
+			own = name
+			if _, footprint := dev.ledger.Residency(name); !dev.ledger.Resident(name) {
 				facts.Start = sched.HostWarm
+				need.Bytes = max(need.Bytes, footprint)
 			}
-			need.Bytes = max(need.Bytes, footprint) - resident
-			need.Context = 0
 			return false
 		})
 	} else if all > 0 {
 		facts.Start = sched.BusyCold
 	}
-	facts.Fits = l.fits(dev, need, idle > 0, f)
+	facts.Fits = l.fits(dev, own, need, f)
 	return facts
 }
 
 // fits tells whether container, host memory and device memory can be had now,
-// counting idle memory on the device as room that can be made.
-func (l *gpuLane) fits(dev *device, need gpu.Need, have bool, f *flow) bool {
-	_, movable := dev.ledger.Evictable()
-	ok := dev.ledger.Waiting() == 0 && need.Bytes+need.Context <= dev.ledger.Free()+movable
-	if need.Bytes+need.Context > dev.MemoryBytes {
-		ok = true // it never will: let it be chosen and refused with a reason
-	}
-	if !have && ok {
+// counting what idle containers hold as room that can be made. own is the idle
+// container that would serve, empty for a new one.
+func (l *gpuLane) fits(dev *device, own string, need gpu.Need, f *flow) bool {
+	// What never fits is let through, to be refused with a reason.
+	ok := need.Bytes+need.Context > dev.MemoryBytes || dev.ledger.Possible(own, need)
+	if own == "" && ok {
 		_, idle := dev.pool.Len()
 		ok = !dev.pool.Full() || idle > 0
 		if ok && l.d.pool.Free() < f.memoryMB {
@@ -223,6 +225,7 @@ func (l *gpuLane) settle(now time.Duration) {
 	l.follow(now)
 	l.prefetchLikely(now)
 	for _, dev := range l.devices {
+		l.yield(now, dev)
 		l.obey(now, dev)
 	}
 	for _, r := range l.starting {
@@ -271,7 +274,7 @@ func (l *gpuLane) container(now time.Duration, dev *device, j *job, f *flow) (*b
 		b.gpu.busy = true
 		return b, kind
 	}
-	if !l.roomForOne(dev) || !l.d.pool.Claim(f.memoryMB) {
+	if !l.roomForOne(now, dev) || !l.d.pool.Claim(f.memoryMB) {
 		return nil, kind
 	}
 	b := l.d.newBox(0, f.id.Namespace, j.action.Name, func(name string) container.Spec {
@@ -280,22 +283,35 @@ func (l *gpuLane) container(now time.Duration, dev *device, j *job, f *flow) (*b
 		spec.GPU = &container.GPU{Index: dev.Index, Device: dev.UUID, Simulated: dev.Simulated}
 		return spec
 	})
-	b.gpu = &gpuBox{device: dev, flow: f.id, key: j.key, claimed: f.memoryMB, busy: true}
+	b.gpu = &gpuBox{device: dev, flow: f.id, key: j.key, claimed: f.memoryMB, busy: true, context: f.need.Context}
 	dev.pool.Add(now, b.name, j.key)
 	l.boxes[b.name] = b
 	return b, kind
 }
 
 // roomForOne gives an idle container up when the device's pool is full.
-func (l *gpuLane) roomForOne(dev *device) bool {
+func (l *gpuLane) roomForOne(now time.Duration, dev *device) bool {
 	if !dev.pool.Full() {
 		return true
 	}
 	name, ok := dev.pool.Victim(l.value)
 	if ok {
-		l.dispose(l.boxes[name])
+		l.dispose(now, l.boxes[name])
 	}
 	return ok
+}
+
+// yield gives idle containers up for a reservation that even moving all idle
+// memory out would not let stand: a context stays on the device as long as its
+// container lives.
+func (l *gpuLane) yield(now time.Duration, dev *device) {
+	for dev.ledger.Shortfall() > dev.leaving {
+		name, ok := dev.pool.Victim(l.value)
+		if !ok {
+			return
+		}
+		l.dispose(now, l.boxes[name])
+	}
 }
 
 // value tells the pool what the containers of a key are worth.

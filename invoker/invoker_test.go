@@ -395,6 +395,31 @@ func TestGPUMemoryIsSwapped(t *testing.T) {
 	})
 }
 
+// TestContextsOfIdleContainersGiveWay: contexts stay on a device while their
+// containers live, so a device full of them takes nothing new until idle
+// containers are given up.
+func TestContextsOfIdleContainersGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.gpuSettings(1)
+		s.GPU.Devices[0].MemoryBytes = 900 << 20
+		var ids []activation.ID
+		_, stop := w.start(s)
+		for i := range 5 {
+			name := fmt.Sprint("f", i)
+			w.action(name, annotate(`{"memory":"100 MB"}`))
+			ids = append(ids, w.invoke(name, nil))
+		}
+		synctest.Wait()
+		stop()
+		for i, id := range ids {
+			if rec := w.record(id); rec == nil || rec.Response.StatusCode != 0 {
+				t.Errorf("function %d: record %+v", i, rec)
+			}
+		}
+	})
+}
+
 func TestGPUActionTooLargeForTheDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

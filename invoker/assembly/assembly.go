@@ -53,6 +53,8 @@ type Options struct {
 	// Engine, when not nil, takes the place of the configured one; Run closes
 	// it.
 	Engine Engine
+	// Host is the interface of the admin door; empty means all.
+	Host string
 	// Listening, when not nil, is told the address of the admin door.
 	Listening func(addr string)
 	// Ready, when not nil, is called when activations are being accepted.
@@ -300,7 +302,7 @@ func (a *assembly) close() error {
 // openDoor serves the admin endpoints from the start on, so that /status can
 // say what the start is waiting for.
 func (a *assembly) openDoor(ctx context.Context) (func(), error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(a.c.Admin.Port)))
+	listener, err := net.Listen("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
 	}
