@@ -166,9 +166,11 @@ func inProcess(log *slog.Logger) standalone.StartInvoker {
 			return nil, fmt.Errorf("find this program: %w", err)
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- assembly.Run(ctx, assembly.Options{
-			Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Host: "127.0.0.1",
-		}) }()
+		go func() {
+			ended <- assembly.Run(ctx, assembly.Options{
+				Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Host: "127.0.0.1",
+			})
+		}()
 		return func() error { return <-ended }, nil
 	}
 }
