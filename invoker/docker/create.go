@@ -43,14 +43,14 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	switch {
 	case err == nil:
 		return handle, nil
-	case pullErr != nil:
-		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
-	case errors.Is(err, errNotInImage):
+	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
 		return container.Handle{}, &container.CreateError{
 			Blame:   container.BlameDeveloper,
 			Message: "executable file not found in image " + spec.Image,
 			Err:     err,
 		}
+	case pullErr != nil:
+		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
 	}
 	return container.Handle{}, &container.CreateError{
 		Blame:   container.BlameWhisk,

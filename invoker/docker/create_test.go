@@ -66,6 +66,13 @@ func TestCreateFailures(t *testing.T) {
 			d.onPull = pullError
 			d.onCreate = func(w http.ResponseWriter, _ string) bool { refuse(w, 404, "No such image: a/b:1"); return true }
 		}, "a/b:1", true, container.BlameDeveloper, "Failed to pull container image 'a/b:1'."},
+		{"pull fails of a fixed image without its program", func(d *daemon) {
+			d.onPull = pullError
+			d.onStart = func(w http.ResponseWriter, _ string) bool {
+				refuse(w, 400, `exec: "nothing": executable file not found in $PATH`)
+				return true
+			}
+		}, "a/b:1", true, container.BlameDeveloper, "executable file not found in image a/b:1"},
 		{"managed image is missing", func(d *daemon) {
 			d.onPull = pullError
 			d.onCreate = func(w http.ResponseWriter, _ string) bool { refuse(w, 404, "No such image: a/b:1"); return true }
