@@ -10,10 +10,12 @@ import (
 	"testing"
 )
 
-var actor = struct {
+// actor is the program, built once.
+var actor struct {
 	sync.Once
-	err error
-}{}
+	program []byte
+	made    map[string]bool
+}
 
 // actorImage is an image made from nothing but the actor, a proxy that
 // misbehaves when asked to. It has a fixed tag: one that moves would have to
@@ -21,38 +23,42 @@ var actor = struct {
 func actorImage(t testing.TB, w world) string {
 	t.Helper()
 	name := fmt.Sprintf("gpuwhisk-e2e.invalid/actor:%d", os.Getpid())
-	if !w.real() {
-		return name
-	}
-	actor.Do(func() { actor.err = importActor(name, built(t, "./testdata/actor")) })
-	if actor.err != nil {
-		t.Fatal(actor.err)
+	if w.real() {
+		importActor(t, name, `CMD ["/actor"]`)
 	}
 	return name
 }
 
-func importActor(name string, program []byte) error {
+// variant is the same image with another command.
+func variant(t testing.TB, image, suffix, change string) string {
+	t.Helper()
+	importActor(t, image+suffix, change)
+	return image + suffix
+}
+
+func importActor(t testing.TB, name, change string) {
+	t.Helper()
+	actor.Do(func() { actor.program, actor.made = built(t, "./testdata/actor"), map[string]bool{} })
+	if actor.made[name] {
+		return
+	}
 	var root bytes.Buffer
 	w := tar.NewWriter(&root)
-	if err := w.WriteHeader(&tar.Header{Name: "actor", Mode: 0o755, Size: int64(len(program))}); err != nil {
-		return err
-	}
-	if _, err := w.Write(program); err != nil {
-		return err
-	}
+	_ = w.WriteHeader(&tar.Header{Name: "actor", Mode: 0o755, Size: int64(len(actor.program))})
+	_, _ = w.Write(actor.program)
 	if err := w.Close(); err != nil {
-		return err
+		t.Fatal(err)
 	}
-	cmd := exec.Command("docker", "import", "--change", `CMD ["/actor"]`, "-", name)
+	cmd := exec.Command("docker", "import", "--change", change, "-", name)
 	cmd.Stdin = &root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("import image %s: %w: %s", name, err, out)
+		t.Fatalf("import image %s: %v: %s", name, err, out)
 	}
+	actor.made[name] = true
 	atExit = append(atExit, func() error {
 		if out, err := exec.Command("docker", "rmi", "-f", name).CombinedOutput(); err != nil {
 			return fmt.Errorf("remove image %s: %w: %s", name, err, out)
 		}
 		return nil
 	})
-	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	if os.Getenv("ACTOR") == "exit" {
+	if len(os.Args) > 1 && os.Args[1] == "exit" {
 		os.Exit(3)
 	}
 	http.HandleFunc("/init", initialise)
