@@ -140,3 +140,21 @@ func TestListLikes(t *testing.T) {
 		}
 	}
 }
+
+func TestListTellsWhatIsNoLongerTrue(t *testing.T) {
+	l := &list{seen: map[int]bool{}, rows: []listed{
+		{scenario: "a", runtime: "both", field: "acks", original: "none", ours: "one", why: "w", line: 1},
+		{scenario: "a", runtime: "docker", field: "record", original: "none", ours: "one", why: "w", line: 2},
+		{scenario: "b", runtime: "process", field: "acks", original: "none", ours: "one", why: "w", line: 3},
+	}}
+	ran := map[string]bool{"a": true}
+	if stale := l.stale("process", ran); len(stale) != 1 || !strings.Contains(stale[0], ":1:") {
+		t.Errorf("stale before: %v", stale)
+	}
+	if l.allows("a", "process", difference{"acks", "none", "two"}) || l.allows("a", "process", difference{"record", "none", "one"}) {
+		t.Error("another difference is allowed")
+	}
+	if !l.allows("a", "process", difference{"acks", "none", "one"}) || len(l.stale("process", ran)) != 0 {
+		t.Error("a listed difference is not allowed, or stale")
+	}
+}

@@ -19,6 +19,9 @@ func (w *world) compare(s scenario, ours []captured) []difference {
 		all = append(all, w.compareEvents(s, id, ours)...)
 		all = append(all, w.compareRecord(s, id)...)
 	}
+	if s.next != nil {
+		all = append(all, w.compareNext(s)...)
+	}
 	if s.name == "concurrent" {
 		return slices.DeleteFunc(all, func(d difference) bool { return shuffled.MatchString(d.field) })
 	}
@@ -122,6 +125,16 @@ func (w *world) compareRecord(s scenario, id string) []difference {
 		logs["stderr"] = streams([]any{s.lastLog}).(map[string]any)["stderr"]
 	}
 	return differ("record", original, w.parse(string(stored), false))
+}
+
+// compareNext holds the run after the scenario against what was captured of it:
+// its annotations and logs tell what became of the container.
+func (w *world) compareNext(s scenario) []difference {
+	w.t.Helper()
+	var stored map[string]any
+	decode(w.t, w.record(idOf(nextRun(s))), &stored)
+	ours := map[string]any{"annotations": stored["annotations"], "logs": stored["logs"]}
+	return differ("next", plain(s.next, true), plain(ours, false))
 }
 
 // parse decodes a document for comparison.

@@ -112,12 +112,19 @@ func play(t *testing.T, e engine, shelf *library, s scenario) []difference {
 		w.awaitSlot(idOf(m))
 	}
 	w.perform(s, revs)
+	sent := len(s.warmUps()) + len(s.sent())
+	if s.next != nil {
+		w.awaitSlot(s.ids()[0])
+		w.publish(revs.replace(nextRun(s)))
+		w.awaitSlot(idOf(nextRun(s)))
+		sent++
+	}
 	w.fence()
 	invoker.end()
 	if left := w.left(); len(left) > 0 {
 		t.Errorf("containers are left: %v", left)
 	}
-	if got, want := w.tape.committed(), int64(len(s.warmUps())+len(s.sent())+1); got != want {
+	if got, want := w.tape.committed(), int64(sent+1); got != want {
 		t.Errorf("%d messages are behind the committed offset, want all %d", got, want)
 	}
 	return w.compare(s, w.tape.rewound())
@@ -253,17 +260,27 @@ func (s scenario) ranWarm(id string) bool {
 	return notes["limits"] != nil && !inited
 }
 
-// warmUp is a short run of the same action: by its own id, with parameters
-// that are harmless to every captured action, and not through a binding.
+// warmUp is a short run of the same action, with parameters that are harmless
+// to every captured one.
 func warmUp(message string, n int) string {
+	return rewritten(message, fmt.Sprintf("%032x", n+1), map[string]any{"n": 1, "ms": 1})
+}
+
+// nextRun is the run after the scenario that was captured for its logs.
+func nextRun(s scenario) string {
+	return rewritten(s.sent()[0].Value, strings.Repeat("e", 32), map[string]any{"n": 3, "w": 10})
+}
+
+// rewritten is a message with another id and other parameters, blocking, not
+// through a binding, and of the controller whose acks are read.
+func rewritten(message, id string, content map[string]any) string {
 	var m map[string]any
 	d := json.NewDecoder(strings.NewReader(message))
 	d.UseNumber()
 	if err := d.Decode(&m); err != nil {
 		panic(err)
 	}
-	m["activationId"] = fmt.Sprintf("%032x", n+1)
-	m["content"] = map[string]any{"n": 1, "ms": 1}
+	m["activationId"], m["content"] = id, content
 	m["blocking"] = true
 	m["rootControllerIndex"] = map[string]any{"asString": "0", "instanceType": "controller"}
 	delete(m["action"].(map[string]any), "binding")

@@ -29,6 +29,7 @@ type scenario struct {
 	actions map[string]json.RawMessage
 	put     json.RawMessage
 	lastLog string // of a log whose middle the capture left out
+	next    any    // annotations and logs of one more run of the same action
 }
 
 // activationID reads the id of an activation message or of an event, or of
@@ -120,6 +121,7 @@ func loadScenario(t *testing.T, dir string) scenario {
 		Acts  map[string]json.RawMessage `json:"action_docs"`
 		Again struct {
 			Last []string `json:"last_3"`
+			Next any      `json:"next_invocation_same_action"`
 		} `json:"again_with_the_last_lines"`
 	}
 	// The capture wrote a number that it could not hold as no JSON can.
@@ -129,6 +131,7 @@ func loadScenario(t *testing.T, dir string) scenario {
 	if story.Put != nil {
 		s.put = story.Put.Body
 	}
+	s.next = story.Again.Next
 	if n := len(story.Again.Last); n > 0 {
 		s.lastLog = story.Again.Last[n-1]
 	}
