@@ -267,6 +267,22 @@ func TestTokensLearnThatMoreAtOnceIsSlower(t *testing.T) {
 	}
 }
 
+func TestTokensKeepWhatIsProvenOnAFullDevice(t *testing.T) {
+	tok := dynamicTokens(t, 4)
+	s := DefaultInterference()
+	for range 20 {
+		for k := 1; k <= 2; k++ {
+			tok.Learn("f", k, time.Duration(s.Slowdown(k)*float64(time.Second)))
+		}
+	}
+	for now := time.Duration(0); now < time.Minute; now += 200 * time.Millisecond {
+		tok.Sample(now, 1)
+	}
+	if tok.D() != 2 {
+		t.Errorf("D = %d, want 2: two at once were seen to do 2/1.3 of the work of one", tok.D())
+	}
+}
+
 func TestConfigurationErrorsNameTheValue(t *testing.T) {
 	for _, err := range []error{
 		TokensConfig{Max: 0}.Validate(),

@@ -57,20 +57,38 @@ func (c TokensConfig) Validate() error {
 }
 
 // Tokens decides D for one device. With a dynamic D it follows two signals,
-// and the lower wins. Utilization, as NVML gives it, is the share of time in
-// which any kernel ran: one busy kernel saturates it, so on its own it would
-// hold D at 1 for ever on a busy device and tell nothing about the loss. The
-// slowdown that runs really show at each concurrency tells where another run
-// at once stops adding throughput.
+// and the lower wins, but for what is proven. Utilization, as NVML gives it, is
+// the share of time in which any kernel ran: one busy kernel saturates it, so
+// on its own it would hold D at 1 for ever on a busy device and tell nothing
+// about the loss. The slowdown that runs really show at each concurrency tells
+// where another run at once stops adding throughput, and also up to where it
+// does: a full reading does not take D below that.
 type Tokens struct {
 	cfg     TokensConfig
 	average float64
 	sampled bool
 	byUtil  int
 	changed time.Duration
-	alone   map[string]*mean // service of a flow's runs without a neighbour
-	slow    []mean           // slowdown by concurrency, at index k-1
+	index   map[string]int // of learned
+	learned []services     // in order of first run
+	slow    []ratio        // slowdown by concurrency, at index k-1
 }
+
+// services is a flow's mean service in seconds at each concurrency.
+type services struct {
+	flow string
+	at   []mean
+}
+
+// ratio is a mean over runs of service together over service alone.
+type ratio struct {
+	value float64
+	n     int // runs behind it
+}
+
+// maxLearned bounds the flows that slowdowns are learned from: they say
+// something about the device, and the first few hundred say it.
+const maxLearned = 256
 
 // mean is a running average that forgets: the weight of old observations
 // falls once there are many.
@@ -92,7 +110,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	}
 	return &Tokens{
 		cfg: cfg, byUtil: cfg.Max,
-		alone: make(map[string]*mean), slow: make([]mean, cfg.Max),
+		index: make(map[string]int), slow: make([]ratio, cfg.Max),
 	}, nil
 }
 
@@ -101,7 +119,7 @@ func (t *Tokens) D() int {
 	if !t.cfg.Dynamic {
 		return t.cfg.Max
 	}
-	return min(t.byUtil, t.best())
+	return min(max(t.byUtil, t.proven()), t.best())
 }
 
 // Utilization returns the moving average of the samples.
@@ -140,30 +158,64 @@ func (t *Tokens) step(now time.Duration) {
 	}
 }
 
-// Learn takes the service time of a warm run that shared the device with
-// concurrency-1 others on average, and returns D.
+// Learn takes the running time of a warm run, memory in place, that shared the
+// device with concurrency-1 others throughout, and returns D. A run whose company
+// changed on its way says nothing about either number: leave it out. Runs of one flow at two
+// concurrencies, in whichever order they come, tell about the difference.
 func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) int {
 	if !t.cfg.Dynamic || service <= 0 || concurrency < 1 {
 		return t.D()
 	}
-	concurrency = min(concurrency, t.cfg.Max)
-	base := t.alone[flow]
-	if concurrency == 1 {
-		if base == nil {
-			base = new(mean)
-			t.alone[flow] = base
+	i, ok := t.index[flow]
+	if !ok {
+		if len(t.learned) >= maxLearned {
+			return t.D()
 		}
-		base.add(service.Seconds())
-		return t.D()
+		i = len(t.learned)
+		t.index[flow] = i
+		t.learned = append(t.learned, services{flow, make([]mean, t.cfg.Max)})
 	}
-	if base != nil && base.value > 0 {
-		t.slow[concurrency-1].add(max(1, service.Seconds()/base.value))
-	}
+	k := min(concurrency, t.cfg.Max)
+	t.learned[i].at[k-1].add(service.Seconds())
+	t.compare(k)
 	return t.D()
 }
 
-// Forget drops what was learned about a flow that is no more.
-func (t *Tokens) Forget(flow string) { delete(t.alone, flow) }
+// compare brings the slowdown at k up to date, or all of them after a run
+// alone. Flows weigh by their runs.
+func (t *Tokens) compare(k int) {
+	from, to := k, k
+	if k == 1 {
+		from, to = 2, t.cfg.Max
+	}
+	for k := from; k <= to; k++ {
+		sum, n := 0.0, 0
+		for i := range t.learned {
+			alone, together := t.learned[i].at[0], t.learned[i].at[k-1]
+			if alone.n > 0 && together.n > 0 {
+				sum += max(1, together.value/alone.value) * float64(together.n)
+				n += together.n
+			}
+		}
+		if n > 0 {
+			t.slow[k-1] = ratio{sum / float64(n), n}
+		}
+	}
+}
+
+// Forget drops what was learned from a flow that is no more; the slowdowns
+// stay until others are learned.
+func (t *Tokens) Forget(flow string) {
+	i, ok := t.index[flow]
+	if !ok {
+		return
+	}
+	delete(t.index, flow)
+	t.learned = append(t.learned[:i], t.learned[i+1:]...)
+	for j := i; j < len(t.learned); j++ {
+		t.index[t.learned[j].flow] = j
+	}
+}
 
 // Slowdown returns the learned s(k), and whether enough runs support it.
 func (t *Tokens) Slowdown(k int) (s float64, ok bool) {
@@ -174,6 +226,24 @@ func (t *Tokens) Slowdown(k int) (s float64, ok bool) {
 		return 0, false
 	}
 	return t.slow[k-1].value, true
+}
+
+// worth is how much more work per second a further run at once must have shown
+// to count as proven: less than that is within what runs differ by.
+const worth = 1.1
+
+// proven returns the largest k up to which every further run at once was seen
+// to add throughput.
+func (t *Tokens) proven() int {
+	top := 1.0
+	for k := 2; k <= t.cfg.Max; k++ {
+		s, ok := t.Slowdown(k)
+		if !ok || float64(k)/s < worth*top {
+			return k - 1
+		}
+		top = float64(k) / s
+	}
+	return t.cfg.Max
 }
 
 // best returns the largest k that is not known to do less work per second than

@@ -31,7 +31,23 @@ func ourClaims(c *cells) []claim {
 			}
 		}
 	}
-	return append(out, gridBound(c, section))
+	out = append(out, gridBound(c, section))
+	return append(out, dynamicClaims(c)...)
+}
+
+// dynamicClaims are about a D that follows utilization and learned slowdown.
+func dynamicClaims(c *cells) []claim {
+	const section = "Beyond the paper: dynamic D of at most 4, MQFQ-Sticky, medium trace"
+	moving := with(func(o *Overrides) { yes := true; o.Dynamic = &yes })
+	dynamic, four, two := c.medium(mqfq, tokens(4), moving), c.medium(mqfq, tokens(4)), c.medium(mqfq)
+	return []claim{
+		{section, "dynamic-4", "over a fixed D=4", "goal <= 1x", "x",
+			func(at reader) float64 { return over(at(dynamic), at(four)) }, goal(1),
+			"the slowdown of four at once shows in every run, and D comes down"},
+		{section, "dynamic-2", "over the best fixed D, 2", "goal <= 1.5x", "x",
+			func(at reader) float64 { return over(at(dynamic), at(two)) }, goal(1.5),
+			"a reading of utilization is full with one busy kernel and alone would hold D at 1; what was seen to add throughput outranks it, at the price of learning it first"},
+	}
 }
 
 // gridPrefix begins the names of the grid's claims.

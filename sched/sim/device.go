@@ -69,7 +69,9 @@ func (e *engine) advance(d *device) {
 	for _, j := range d.running {
 		job := &e.jobs[j]
 		job.remaining -= work
-		job.shared += int64(k) * int64(dt)
+		if job.phase == running {
+			job.shared += int64(k) * int64(dt)
+		}
 		if job.phase == running || e.p.Sched.CountSetup {
 			e.fns[job.fn].service += dt
 		}

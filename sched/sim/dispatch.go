@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -231,10 +232,7 @@ func (e *engine) complete(j int32, dev int, d *device) {
 		used = sched.Usage{Service: e.now - job.ran, Setup: job.ran - job.granted}
 	}
 	f.largest = max(f.largest, used.Service)
-	if e.p.Tokens.Dynamic && job.kind == gpu.GPUWarm {
-		together := float64(job.shared) / float64(max(1, e.now-job.ran))
-		d.tokens.Learn(f.key, int(together+0.5), used.Service)
-	}
+	e.learn(d, job, f.key)
 	c := job.cont
 	c.job = -1
 	d.ledger.Release(e.now, c.id)
@@ -248,6 +246,19 @@ func (e *engine) complete(j int32, dev int, d *device) {
 	e.cost.end(e.p.Clock)
 	e.relieve(d)
 	e.obey(int32(dev))
+}
+
+// learn tells the tokens how long a run took among so many at once. A run whose
+// company changed on its way says nothing about either number.
+func (e *engine) learn(d *device, job *job, key string) {
+	if !e.p.Tokens.Dynamic {
+		return
+	}
+	took := e.now - job.ran
+	together := float64(job.shared) / float64(max(1, took))
+	if k := math.Round(together); math.Abs(together-k) < 0.1 {
+		d.tokens.Learn(key, int(k), took)
+	}
 }
 
 func (e *engine) fail(err error) {

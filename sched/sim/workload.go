@@ -83,7 +83,7 @@ func (w *Workload) Load() float64 {
 // the machine's memory before anybody sees an error.
 const (
 	MaxFunctions = 200_000
-	MaxArrivals  = 20_000_000
+	MaxArrivals  = 10_000_000
 	maxTime      = 366 * 24 * time.Hour
 	maxCost      = 24 * time.Hour
 )

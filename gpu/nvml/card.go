@@ -1,0 +1,219 @@
+//go:build cgo && linux
+
+package nvml
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Cards describes every GPU of the host. A card that does not answer is listed
+// with the reason in Lost; a question that a card does not answer leaves its
+// field unknown.
+func (d *Driver) Cards() ([]Card, error) {
+	n, ret := d.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("count GPUs: %s", ret)
+	}
+	cards := make([]Card, n)
+	for i := range cards {
+		cards[i] = d.card(i)
+	}
+	return cards, nil
+}
+
+func (d *Driver) card(index int) Card {
+	c := Card{Index: index, Minor: -1}
+	h, ret := d.lib.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		c.Memory = Memory{notSaid, notSaid, notSaid}
+		c.Lost = why(ret)
+		return c
+	}
+	a := &asked{}
+	c.UUID = answer(a, h.GetUUID)
+	c.Name = answer(a, h.GetName)
+	c.Memory = d.memory(a, h)
+	c.Minor = minor(a, h)
+	c.Bus = bus(a, h)
+	c.Capability = capability(a, h)
+	c.Mode = mode(a, h)
+	c.Persistence = enabled(a, h.GetPersistenceMode)
+	c.ECC = ecc(a, h)
+	c.Processes, c.MPS, _ = d.processes(a, h)
+	d.divide(a, h, &c)
+	if a.lost != nvml.SUCCESS {
+		c.Lost = why(a.lost)
+	}
+	return c
+}
+
+// asked remembers whether the device was found lost by one of the questions.
+type asked struct {
+	lost nvml.Return
+}
+
+// ok takes note of a call's return and tells whether it has an answer.
+func (a *asked) ok(ret nvml.Return) bool {
+	if gone(ret) && a.lost == nvml.SUCCESS {
+		a.lost = ret
+	}
+	return ret == nvml.SUCCESS
+}
+
+// answer is what a call returns, or the zero value.
+func answer[T any](a *asked, call func() (T, nvml.Return)) T {
+	v, ret := call()
+	if !a.ok(ret) {
+		var none T
+		return none
+	}
+	return v
+}
+
+// memory prefers the newer call: only there is the driver's own part apart.
+func (d *Driver) memory(a *asked, h nvml.Device) Memory {
+	if d.has("nvmlDeviceGetMemoryInfo_v2") {
+		if m, ret := h.GetMemoryInfo_v2(); a.ok(ret) {
+			return Memory{size(m.Total - min(m.Reserved, m.Total)), size(m.Free), size(m.Used)}
+		}
+	}
+	if m, ret := h.GetMemoryInfo(); a.ok(ret) {
+		return Memory{size(m.Total), size(m.Free), size(m.Used)}
+	}
+	return Memory{notSaid, notSaid, notSaid}
+}
+
+// size is a number of bytes, of which NVML's largest means "not available".
+func size(n uint64) int64 {
+	if n > math.MaxInt64 {
+		return notSaid
+	}
+	return int64(n)
+}
+
+func minor(a *asked, h nvml.Device) int {
+	n, ret := h.GetMinorNumber()
+	if !a.ok(ret) {
+		return -1
+	}
+	return n
+}
+
+func bus(a *asked, h nvml.Device) string {
+	p := answer(a, h.GetPciInfo)
+	if end := slices.Index(p.BusId[:], 0); end > 0 {
+		return string(p.BusId[:end])
+	}
+	return ""
+}
+
+func capability(a *asked, h nvml.Device) string {
+	major, sub, ret := h.GetCudaComputeCapability()
+	if !a.ok(ret) {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", major, sub)
+}
+
+func mode(a *asked, h nvml.Device) ComputeMode {
+	m, ret := h.GetComputeMode()
+	if !a.ok(ret) {
+		return ModeUnknown
+	}
+	switch m {
+	case nvml.COMPUTEMODE_DEFAULT:
+		return ModeDefault
+	case nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.COMPUTEMODE_EXCLUSIVE_THREAD:
+		return ModeExclusive
+	case nvml.COMPUTEMODE_PROHIBITED:
+		return ModeProhibited
+	}
+	return ModeUnknown
+}
+
+func enabled(a *asked, call func() (nvml.EnableState, nvml.Return)) Switch {
+	s, ret := call()
+	if !a.ok(ret) {
+		return Unknown
+	}
+	return onOff(s == nvml.FEATURE_ENABLED)
+}
+
+func onOff(on bool) Switch {
+	if on {
+		return On
+	}
+	return Off
+}
+
+func ecc(a *asked, h nvml.Device) Switch {
+	now, _, ret := h.GetEccMode()
+	if !a.ok(ret) {
+		return Unknown
+	}
+	return onOff(now == nvml.FEATURE_ENABLED)
+}
+
+// processes lists who has a context on a device, and whether an MPS daemon
+// serves some of them. told is false where the driver does not list any.
+func (d *Driver) processes(a *asked, h nvml.Device) (all []Process, mps, told bool) {
+	add := func(infos []nvml.ProcessInfo) {
+		for _, p := range infos {
+			if !slices.ContainsFunc(all, func(o Process) bool { return o.PID == int(p.Pid) }) {
+				all = append(all, Process{PID: int(p.Pid), Bytes: size(p.UsedGpuMemory)})
+			}
+		}
+	}
+	own, ret := h.GetComputeRunningProcesses()
+	if told = a.ok(ret); told {
+		add(own)
+	}
+	if d.has("nvmlDeviceGetMPSComputeRunningProcesses") {
+		if clients, ret := h.GetMPSComputeRunningProcesses(); a.ok(ret) {
+			add(clients)
+			mps, told = len(clients) > 0, true
+		}
+	}
+	slices.SortFunc(all, func(x, y Process) int { return cmp.Compare(x.PID, y.PID) })
+	return all, mps, told
+}
+
+// divide reads whether a card is divided by MIG, and into what.
+func (d *Driver) divide(a *asked, h nvml.Device, c *Card) {
+	if !d.has("nvmlDeviceGetMigMode") {
+		return
+	}
+	now, pending, ret := h.GetMigMode()
+	if !a.ok(ret) {
+		return
+	}
+	c.MIG, c.MIGPending = onOff(now == nvml.DEVICE_MIG_ENABLE), onOff(pending == nvml.DEVICE_MIG_ENABLE)
+	if c.MIG != On {
+		return
+	}
+	for i := range answer(a, h.GetMaxMigDeviceCount) {
+		if s, ret := h.GetMigDeviceHandleByIndex(i); ret == nvml.SUCCESS { // most places are empty
+			c.Slices = append(c.Slices, d.slice(a, s, i))
+		}
+	}
+}
+
+func (d *Driver) slice(a *asked, h nvml.Device, index int) Slice {
+	return Slice{
+		Index: index, UUID: answer(a, h.GetUUID), Name: answer(a, h.GetName), Memory: d.memory(a, h),
+		GPUInstance: instance(a, h.GetGpuInstanceId), Instance: instance(a, h.GetComputeInstanceId),
+	}
+}
+
+func instance(a *asked, call func() (int, nvml.Return)) int {
+	n, ret := call()
+	if !a.ok(ret) {
+		return -1
+	}
+	return n
+}

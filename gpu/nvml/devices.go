@@ -1,0 +1,29 @@
+package nvml
+
+import "github.com/gpuwhisk/gpuwhisk/gpu"
+
+// Devices lists what can be scheduled on: each MIG slice of a divided card,
+// each other card as a whole. Cards that are lost, divided into nothing or
+// closed to all processes are left out. The order is that of the cards and
+// slices, so that a host has the same indexes after a restart.
+func Devices(cards []Card) []gpu.Device {
+	var out []gpu.Device
+	add := func(uuid, name string, m Memory, s gpu.Sharing) {
+		d := gpu.Device{Index: len(out), UUID: uuid, Name: name, MemoryBytes: m.Total, Sharing: s}
+		if uuid != "" && d.Validate() == nil {
+			out = append(out, d)
+		}
+	}
+	for _, c := range cards {
+		switch {
+		case c.Lost != "" || c.Mode == ModeProhibited:
+		case c.MIG == On:
+			for _, s := range c.Slices {
+				add(s.UUID, s.Name, s.Memory, gpu.MIGSlice)
+			}
+		default:
+			add(c.UUID, c.Name, c.Memory, gpu.Whole)
+		}
+	}
+	return out
+}

@@ -1,0 +1,157 @@
+//go:build cgo && linux
+
+package nvml
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// events waits for what the driver says on its own: XID errors and memory
+// errors. They come for whole cards; origin says which devices that means.
+type events struct {
+	set    nvml.EventSet
+	fault  func(Fault)
+	cards  map[string]uint64 // kinds that a card tells, by its UUID
+	origin []origin
+}
+
+// origin is where a device lies: its card, and its place if it is a slice.
+type origin struct {
+	device   int
+	card     string
+	instance uint32
+}
+
+// everywhere is what an event has as its place when it is of the whole card.
+const everywhere = math.MaxUint32
+
+const heard = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
+
+// waitMillis bounds one wait, and with it the time that Close takes.
+const waitMillis = 500
+
+// retryAfter is the pause after a wait that failed, so that a driver which
+// fails at once is not asked without end.
+const retryAfter = time.Second
+
+// listen registers for the events of the devices' cards. It returns nil where
+// the driver has none.
+func (d *Driver) listen(devices []*watched, fault func(Fault)) *events {
+	set, ret := d.lib.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	e := &events{set: set, fault: fault, cards: map[string]uint64{}}
+	for _, w := range devices {
+		d.register(e, w)
+	}
+	if len(e.origin) == 0 {
+		set.Free()
+		return nil
+	}
+	return e
+}
+
+func (d *Driver) register(e *events, w *watched) {
+	h, ret := d.lib.DeviceGetHandleByUUID(w.device.UUID)
+	if ret != nvml.SUCCESS {
+		return
+	}
+	o := origin{device: w.device.Index, card: w.device.UUID, instance: everywhere}
+	if w.device.Sharing == gpu.MIGSlice {
+		if h, ret = h.GetDeviceHandleFromMigDeviceHandle(); ret != nvml.SUCCESS {
+			return
+		}
+		o.card, _ = h.GetUUID()
+		o.instance = d.place(w.device.UUID)
+	}
+	if _, done := e.cards[o.card]; !done {
+		kinds, ret := h.GetSupportedEventTypes()
+		if kinds &= heard; ret != nvml.SUCCESS || kinds == 0 || h.RegisterEvents(kinds, e.set) != nvml.SUCCESS {
+			return
+		}
+		e.cards[o.card] = kinds
+	}
+	e.origin = append(e.origin, o)
+}
+
+// place is the GPU instance of a slice.
+func (d *Driver) place(uuid string) uint32 {
+	h, ret := d.lib.DeviceGetHandleByUUID(uuid)
+	if ret != nvml.SUCCESS {
+		return everywhere
+	}
+	n, ret := h.GetGpuInstanceId()
+	if ret != nvml.SUCCESS || n < 0 {
+		return everywhere
+	}
+	return uint32(n)
+}
+
+// hears tells whether memory errors of a device come as events.
+func (e *events) hears(device gpu.Device) bool {
+	if e == nil {
+		return false
+	}
+	for _, o := range e.origin {
+		if o.device == device.Index {
+			return e.cards[o.card]&nvml.EventTypeDoubleBitEccError != 0
+		}
+	}
+	return false
+}
+
+func (e *events) run(ctx context.Context) {
+	defer e.set.Free()
+	for ctx.Err() == nil {
+		data, ret := e.set.Wait(waitMillis)
+		switch ret {
+		case nvml.SUCCESS:
+			e.tell(data, time.Now())
+		case nvml.ERROR_TIMEOUT:
+		default: // a lost device shows in the samples, which name it
+			pause(ctx, retryAfter)
+		}
+	}
+}
+
+// tell passes an event on for every device that it concerns.
+func (e *events) tell(data nvml.EventData, now time.Time) {
+	card := ""
+	if data.Device != nil {
+		card, _ = data.Device.GetUUID()
+	}
+	for _, o := range e.origin {
+		if !o.concerned(card, data.GpuInstanceId) {
+			continue
+		}
+		switch data.EventType {
+		case nvml.EventTypeXidCriticalError:
+			e.fault(xidFault(o.device, now, data.EventData))
+		case nvml.EventTypeDoubleBitEccError:
+			e.fault(eccFault(o.device, now))
+		}
+	}
+}
+
+// concerned: an event of a card that cannot be named, because it just died,
+// concerns all; one without a place, every slice of its card.
+func (o origin) concerned(card string, instance uint32) bool {
+	return (card == "" || card == o.card) &&
+		(instance == everywhere || o.instance == everywhere || instance == o.instance)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,98 @@
+//go:build cgo && linux
+
+package nvml
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+// library builds the management library of testdata, and skips the test where
+// there is no C compiler.
+func library(t *testing.T, flags ...string) string {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal("no C compiler: cc is not in PATH")
+		}
+		t.Skip("no C compiler: cc is not in PATH")
+	}
+	out := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	args := append([]string{"-shared", "-fPIC", "-Wall", "-Werror", "-o", out, "testdata/nvml.c"}, flags...)
+	if text, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("build the library: %v\n%s", err, text)
+	}
+	return out
+}
+
+// TestRealLoader goes the whole way by the loader: found at run time, each
+// function under its newest name, structures as the driver lays them out.
+func TestRealLoader(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		flags []string
+		want  Memory
+		mig   Switch
+	}{
+		{"new driver", nil, Memory{15 << 29, 5 << 30, 2 << 30}, Unknown},
+		{"old driver", []string{"-DOLD"}, Memory{8 << 30, 5 << 30, 3 << 30}, Unknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := Open(Options{Library: library(t, tt.flags...)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if v := d.Versions(); v != (Versions{Driver: "580.95.05", CUDA: "13.0", NVML: "13.580.95.05"}) {
+				t.Errorf("versions %+v", v)
+			}
+			cards, err := d.Cards()
+			want := []Card{{
+				Minor: 4, UUID: "GPU-c", Name: "GPU of C", Bus: "00000000:1A:00.0", Capability: "9.0", Memory: tt.want,
+				Mode: ModeExclusive, Persistence: On, Processes: []Process{{41, 1 << 30}, {42, 2 << 30}},
+			}}
+			if err != nil || !reflect.DeepEqual(cards, want) {
+				t.Errorf("error %v, cards\n got %+v\nwant %+v", err, cards, want)
+			}
+			watchOnce(t, d, cards)
+		})
+	}
+}
+
+func watchOnce(t *testing.T, d *Driver, cards []Card) {
+	t.Helper()
+	readings, faults := make(chan Reading, 100), make(chan Fault, 100)
+	w, err := d.Watch(WatchOptions{
+		Devices:  Devices(cards),
+		Readings: func(r []Reading) { readings <- r[0] },
+		Fault:    func(f Fault) { faults <- f },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := <-readings; r.Utilization != 0.25 || r.Lost || len(r.Processes) != 2 {
+		t.Errorf("reading %+v", r)
+	}
+	if f := <-faults; f.Kind != XID || f.Number != 31 || f.Severity != OfProcess {
+		t.Errorf("fault %+v", f)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoLibrary(t *testing.T) {
+	_, err := Open(Options{Library: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")})
+	if !errors.Is(err, ErrNoDriver) {
+		t.Errorf("error %v", err)
+	}
+}

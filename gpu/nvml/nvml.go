@@ -1,0 +1,148 @@
+// Package nvml is the door to NVIDIA's management library: it finds the
+// devices of a host, says what they are and how they are set, samples how busy
+// and how full they are, and tells when one fails. What it returns are words of
+// its own and gpu.Device; it is the only importer of go-nvml.
+//
+// It changes nothing on a device: no mode, no clock, no MIG slice. It decides
+// nothing either: what a lost device means for queued work is the caller's.
+//
+// go-nvml needs cgo and loads libnvidia-ml.so.1 at run time. A build without
+// cgo, and one for another system than Linux, has the same names here, and
+// Open answers ErrNotBuilt. The library's functions live in global variables
+// of go-nvml, so a process has one Driver at a time.
+//
+// Goroutines: a Watcher has one that samples and one that waits for events;
+// its Close waits for both.
+package nvml
+
+import "errors"
+
+// What Open may answer. The error that wraps one of them says more.
+var (
+	// ErrNotBuilt means that this program was built without cgo.
+	ErrNotBuilt = errors.New("this build has no NVML (it was made without cgo)")
+	// ErrNoDriver means that the driver's library is missing or its kernel
+	// module is not loaded.
+	ErrNoDriver = errors.New("no NVIDIA driver")
+	// ErrMismatch means that library and kernel module are of different
+	// versions, as after an update without a restart.
+	ErrMismatch = errors.New("the NVIDIA library and kernel module are of different versions")
+	// ErrNoPermission means that this user may not use the device nodes.
+	ErrNoPermission = errors.New("no permission to use the NVIDIA device nodes")
+)
+
+// Options say where the driver's library is.
+type Options struct {
+	// Library is the path of libnvidia-ml.so.1; empty lets the system's
+	// loader find it.
+	Library string
+}
+
+// Versions are those of the driver's parts; empty where the driver does not
+// say.
+type Versions struct {
+	Driver string // such as 580.95.05
+	CUDA   string // the newest CUDA that the driver serves, such as 13.0
+	NVML   string
+}
+
+// Switch is a setting that a device may not have.
+type Switch uint8
+
+const (
+	// Unknown means that the device or driver does not say.
+	Unknown Switch = iota
+	// Off and On are what they say.
+	Off
+	On
+)
+
+// String returns the word for people and JSON.
+func (s Switch) String() string {
+	switch s {
+	case Off:
+		return "off"
+	case On:
+		return "on"
+	}
+	return "unknown"
+}
+
+// ComputeMode says which processes may have a context on a device.
+type ComputeMode uint8
+
+const (
+	// ModeUnknown means that the driver does not say.
+	ModeUnknown ComputeMode = iota
+	// ModeDefault lets any number of processes in.
+	ModeDefault
+	// ModeExclusive lets one process in at a time, an MPS daemon for example.
+	ModeExclusive
+	// ModeProhibited lets none in.
+	ModeProhibited
+)
+
+// String returns the word that nvidia-smi uses.
+func (m ComputeMode) String() string {
+	switch m {
+	case ModeDefault:
+		return "Default"
+	case ModeExclusive:
+		return "Exclusive_Process"
+	case ModeProhibited:
+		return "Prohibited"
+	}
+	return "unknown"
+}
+
+// Memory is a device's memory in bytes. A number that the driver does not say
+// is negative.
+type Memory struct {
+	// Total is what may be given out: the driver's own part is not in it.
+	Total int64
+	Free  int64
+	Used  int64
+}
+
+// notSaid stands for a number that the driver does not say.
+const notSaid = -1
+
+// Process is one process with a context on a device, by its id in the host's
+// numbering. Bytes is negative where the driver does not say.
+type Process struct {
+	PID   int
+	Bytes int64
+}
+
+// Card is one physical GPU.
+type Card struct {
+	// Index is NVML's number, Minor that of /dev/nvidia<Minor>, -1 where it
+	// is not known.
+	Index, Minor int
+	UUID, Name   string
+	// Bus is the PCI address, such as 00000000:1A:00.0.
+	Bus string
+	// Capability is the compute capability, such as 9.0.
+	Capability  string
+	Memory      Memory
+	Mode        ComputeMode
+	Persistence Switch
+	ECC         Switch
+	// MIG tells whether the GPU is divided; MIGPending what it will be after
+	// the next reset. Slices are what it is divided into.
+	MIG, MIGPending Switch
+	Slices          []Slice
+	// MPS is true when processes run on it through an MPS daemon.
+	MPS       bool
+	Processes []Process
+	// Lost says why the card is not usable, empty while it is.
+	Lost string
+}
+
+// Slice is one MIG device of a card.
+type Slice struct {
+	Index                 int
+	UUID, Name            string
+	Memory                Memory
+	GPUInstance, Instance int
+}
