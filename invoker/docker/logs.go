@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
@@ -35,6 +36,10 @@ func (e *Engine) tail(id container.ID) (*known, *logs.Tail) {
 	return k, k.tail
 }
 
+// settleTime is long against the daemon's delay between a container's write
+// and its log. Every reading of a container without sentinels waits so long.
+const settleTime = 20 * time.Millisecond
+
 // logSource prefers the daemon's file. It is there as soon as the container
 // runs, so if it cannot be opened it will not be later either.
 func (e *Engine) logSource(id container.ID) logs.Source {
@@ -45,7 +50,7 @@ func (e *Engine) logSource(id container.ID) logs.Source {
 			return logs.NewFile(path)
 		}
 	}
-	return &stream{api: e.api, id: string(id), settle: e.options.LogWaits.QuietFailed}
+	return &stream{api: e.api, id: string(id), settle: settleTime}
 }
 
 // closeTail ends the reading of logs. A collection under way has been told to

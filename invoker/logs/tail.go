@@ -42,7 +42,8 @@ type Waits struct {
 	// action printed reaches the file a moment after it answered.
 	Quiet time.Duration
 	// QuietFailed is the same for an activation that failed: its last words
-	// are on their way while the engine still notices that it ended.
+	// are on their way while the engine still notices that it ended. It is
+	// waited out only where no sentinel comes: after a crash or a timeout.
 	QuietFailed time.Duration
 	// OtherStream is how long the sentinel of the second stream is waited
 	// for, when the first stream has brought two. One of them was forged, or
@@ -51,12 +52,12 @@ type Waits struct {
 }
 
 // DefaultWaits are OpenWhisk's two seconds, and silences that are long against
-// a daemon's delay of about a millisecond.
+// a daemon's delay: about a millisecond, tens of them on a busy machine.
 func DefaultWaits() Waits {
 	return Waits{
 		Idle:        2 * time.Second,
 		Quiet:       2 * time.Millisecond,
-		QuietFailed: 20 * time.Millisecond,
+		QuietFailed: 100 * time.Millisecond,
 		OtherStream: 100 * time.Millisecond,
 	}
 }
