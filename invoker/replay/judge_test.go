@@ -52,7 +52,7 @@ func (w *world) compareAcks(s scenario, id string, ours []captured) (all []diffe
 	for _, shape := range slices.Sorted(maps.Keys(original)) {
 		if text, ok := by[shape]; ok {
 			field, _, _ := strings.Cut(shape, " ")
-			all = append(all, differ(field, w.parse(w.renamed(s.shortened(original[shape])), false), w.parse(text, false))...)
+			all = append(all, differ(field, w.parse(w.renamed(s.retimed(original[shape])), false), w.parse(text, false))...)
 		}
 	}
 	return all
@@ -87,7 +87,7 @@ func (w *world) compareEvents(s scenario, id string, ours []captured) []differen
 	if len(original) == 0 {
 		return nil
 	}
-	o, u := w.parse(s.shortened(original[0]), false), w.parse(got[0], false)
+	o, u := w.parse(s.retimed(original[0]), false), w.parse(got[0], false)
 	if cutTraces(responseOf(s.docs[id])) {
 		for _, event := range []any{o, u} {
 			body := event.(map[string]any)["body"].(map[string]any)
@@ -109,7 +109,7 @@ func (w *world) compareRecord(s scenario, id string) []difference {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	original := w.parse(s.shortened(string(text)), true)
+	original := w.parse(s.retimed(string(text)), true)
 	stored := w.record(id)
 	_, has := original.(map[string]any)["_id"]
 	switch {

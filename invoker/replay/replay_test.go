@@ -181,11 +181,11 @@ func (w *world) put(id string, d document, s scenario) string {
 	w.t.Helper()
 	var body strings.Builder
 	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // shortened looks for code as it is written
+	e.SetEscapeHTML(false) // retimed looks for code as it is written
 	if err := e.Encode(d.body); err != nil {
 		w.t.Fatal(err)
 	}
-	rev, err := w.db.Put(w.t.Context(), names.Whisks, id, []byte(w.images.Replace(s.shortened(body.String()))))
+	rev, err := w.db.Put(w.t.Context(), names.Whisks, id, []byte(w.images.Replace(s.retimed(body.String()))))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -213,15 +213,17 @@ func (w *world) delete(id string) {
 	}
 }
 
-// shortenings are what makes scenarios of a minute last a second: texts of the
-// action's document and of everything captured, and what is put for them.
-var shortenings = map[string][]string{
+// retimings make scenarios of a minute last seconds, and give a start of
+// Node.js on a busy machine more than a second: texts of the action's document
+// and of everything captured, and what is put for them.
+var retimings = map[string][]string{
 	"blocking-202-after-60s": {`setTimeout(()=>r({slept:p.ms}),p.ms)`, `setTimeout(()=>r({slept:p.ms}),p.ms/50)`},
-	"container-closes":       {`"timeout":20000`, `"timeout":2000`, `of 20000 milliseconds`, `of 2000 milliseconds`},
+	"container-closes":       {`"timeout":20000`, `"timeout":3000`, `of 20000 milliseconds`, `of 3000 milliseconds`},
+	"timeout":                {`"timeout":1000`, `"timeout":3000`, `of 1000 milliseconds`, `of 3000 milliseconds`},
 }
 
-func (s scenario) shortened(text string) string {
-	return strings.NewReplacer(shortenings[s.name]...).Replace(text)
+func (s scenario) retimed(text string) string {
+	return strings.NewReplacer(retimings[s.name]...).Replace(text)
 }
 
 // warmUps are messages that bring the containers about that the original had
