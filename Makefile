@@ -42,6 +42,15 @@ images: build ## Build the action images for Docker, without a network
 bench: ## Measure speed and memory, compare with the last kept run
 	.ci/bench
 
+.PHONY: claims
+claims: build ## Measure the paper's claims again and redraw docs/scheduling.md and docs/figures (minutes)
+	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling.md
+	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
+
+.PHONY: long
+long: ## The scheduler's random histories at a million events for each policy (minutes)
+	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run Histories ./sched
+
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)
 	.ci/fuzz $(or $(FUZZTIME),30s)

@@ -32,7 +32,7 @@ func (l *gpuLane) usage(now time.Duration, r *run) sched.Usage {
 	}
 	f := l.flows[r.grant.choice.Flow]
 	if f != nil && !r.grant.kind.Warm() && setup > 0 {
-		f.setup = setup
+		l.demand.Started(f.name, setup)
 	}
 	l.d.metrics.gpuSeconds.WithLabelValues(r.User.Namespace.Name, r.action.FQN()).Add((held - setup).Seconds())
 	return sched.Usage{Service: held - setup, Setup: setup}
@@ -106,6 +106,7 @@ func (l *gpuLane) forget(id sched.FlowID) {
 			return
 		}
 	}
+	l.demand.Forget(f.name)
 	delete(l.flows, id)
 }
 
@@ -223,7 +224,7 @@ func (l *gpuLane) relieve(now time.Duration) {
 	}
 	for _, dev := range l.devices {
 		for lack > 0 {
-			name, ok := dev.pool.Victim(l.value)
+			name, ok := dev.pool.Victim(l.value(now))
 			if !ok {
 				break
 			}

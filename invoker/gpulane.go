@@ -23,6 +23,7 @@ type gpuLane struct {
 	mover    Mover
 	policy   sched.Policy
 	devices  []*device
+	demand   *gpu.Demand // by flow name
 	flows    map[sched.FlowID]*flow
 	queued   map[uint64]*job
 	boxes    map[string]*box // by container name, which is their id in gpu
@@ -46,10 +47,10 @@ type device struct {
 // flow is what the lane knows of a function.
 type flow struct {
 	id       sched.FlowID
+	name     string // the id as text
 	key      string // of the newest revision seen
 	memoryMB int
 	need     gpu.Need
-	setup    time.Duration // learnt cost of a cold start
 	weight   float64
 	queued   int
 }
@@ -89,7 +90,7 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 		return nil, nil
 	}
 	l := &gpuLane{
-		d: d, settings: s, mover: mover, flows: map[sched.FlowID]*flow{},
+		d: d, settings: s, mover: mover, demand: gpu.NewDemand(d.clock(), 0), flows: map[sched.FlowID]*flow{},
 		queued: map[uint64]*job{}, boxes: map[string]*box{}, misfits: map[sched.FlowID]bool{},
 	}
 	policy, err := sched.NewPolicy(s.Policy, s.Sched, l)
@@ -124,6 +125,7 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 func (l *gpuLane) enqueue(now time.Duration, j *job) {
 	f := l.flow(now, j)
 	f.queued++
+	l.demand.Arrived(now, f.name)
 	l.queued[j.item] = j
 	l.policy.Enqueue(now, sched.Item{ID: j.item, Flow: f.id})
 	l.follow(now)
@@ -133,7 +135,7 @@ func (l *gpuLane) flow(now time.Duration, j *job) *flow {
 	id := sched.FlowID{Namespace: j.User.Namespace.Name, Function: j.action.FQN()}
 	f := l.flows[id]
 	if f == nil {
-		f = &flow{id: id, weight: 1}
+		f = &flow{id: id, name: id.String(), weight: 1}
 		l.flows[id] = f
 	}
 	changed := f.key != j.key
@@ -157,14 +159,14 @@ func (l *gpuLane) hint(j *job) int64 {
 // weigh sets a flow's weight: the operator's word counts over the annotation.
 func (l *gpuLane) weigh(now time.Duration, f *flow, j *job) {
 	w := j.gpu.Weight
-	if set, ok := l.settings.Weights[f.id.String()]; ok {
+	if set, ok := l.settings.Weights[f.name]; ok {
 		w = set
 	}
 	if w == f.weight || w <= 0 {
 		return
 	}
 	if err := l.policy.SetWeight(now, f.id, w); err != nil {
-		l.d.log.Warn("set weight", keyFlow, f.id.String(), "error", err)
+		l.d.log.Warn("set weight", keyFlow, f.name, "error", err)
 	}
 	f.weight = w
 }
@@ -173,7 +175,7 @@ func (l *gpuLane) weigh(now time.Duration, f *flow, j *job) {
 // would be. It is called from within the policy.
 func (l *gpuLane) Facts(id sched.FlowID, index int) sched.Facts {
 	f, dev := l.flows[id], l.devices[index]
-	facts := sched.Facts{Start: sched.Cold, Setup: f.setup}
+	facts := sched.Facts{Start: sched.Cold, Setup: seconds(l.demand.Restart(f.name))}
 	need := f.need
 	own := ""
 	all, idle := dev.pool.Count(f.key)
@@ -294,7 +296,7 @@ func (l *gpuLane) roomForOne(now time.Duration, dev *device) bool {
 	if !dev.pool.Full() {
 		return true
 	}
-	name, ok := dev.pool.Victim(l.value)
+	name, ok := dev.pool.Victim(l.value(now))
 	if ok {
 		l.dispose(now, l.boxes[name])
 	}
@@ -306,7 +308,7 @@ func (l *gpuLane) roomForOne(now time.Duration, dev *device) bool {
 // container lives.
 func (l *gpuLane) yield(now time.Duration, dev *device) {
 	for dev.ledger.Shortfall() > dev.leaving {
-		name, ok := dev.pool.Victim(l.value)
+		name, ok := dev.pool.Victim(l.value(now))
 		if !ok {
 			return
 		}
@@ -314,27 +316,27 @@ func (l *gpuLane) yield(now time.Duration, dev *device) {
 	}
 }
 
-// value tells the pool what the containers of a key are worth.
-func (l *gpuLane) value(key string) gpu.FlowView {
-	for _, b := range l.boxes {
-		if b.gpu.key != key {
-			continue
+// value tells a pool what the containers of a key are worth.
+func (l *gpuLane) value(now time.Duration) func(key string) gpu.FlowView {
+	return func(key string) gpu.FlowView {
+		for _, b := range l.boxes { // all of a key are of one flow
+			if b.gpu.key != key {
+				continue
+			}
+			v := gpu.FlowView{State: gpu.Inactive}
+			if st, ok := l.policy.Flow(b.gpu.flow); ok {
+				v.State = flowState(st)
+			}
+			if f := l.flows[b.gpu.flow]; f != nil {
+				v.Rate, v.Restart = l.demand.Rate(now, f.name), l.demand.Restart(f.name)
+			}
+			return v
 		}
-		st, ok := l.policy.Flow(b.gpu.flow)
-		if !ok {
-			break
-		}
-		v := gpu.FlowView{State: flowState(st)}
-		if st.IAT > 0 {
-			v.Rate = 1 / st.IAT.Seconds()
-		}
-		if f := l.flows[b.gpu.flow]; f != nil {
-			v.Restart = f.setup.Seconds()
-		}
-		return v
+		return gpu.FlowView{State: gpu.Inactive}
 	}
-	return gpu.FlowView{State: gpu.Inactive}
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func flowState(s sched.FlowStats) gpu.FlowState {
 	switch {
