@@ -78,15 +78,15 @@ func dockerManifest(tag string) (manifestText string, images *strings.Replacer) 
 	)
 }
 
-// TestReplayInDocker plays every captured scenario in containers.
-func TestReplayInDocker(t *testing.T) {
-	needDocker(t)
+// dockerEngine runs everything in containers.
+func dockerEngine(t *testing.T) engine {
+	t.Helper()
 	manifestText, images := dockerManifest(dockerImages(t))
 	root := docker(t, "info", "--format", "{{.DockerRootDir}}")
 	var worlds atomic.Int64
-	replayAll(t, engine{"docker", func(w *world, _ scenario) string {
+	return engine{"docker", func(w *world, _ scenario) string {
 		// Invokers of one daemon must not clean up after each other.
-		w.unique = fmt.Sprintf("r%dx%dx", os.Getpid(), worlds.Add(1))
+		w.unique = fmt.Sprintf("%s%dx%dx", strings.ToLower(t.Name()), os.Getpid(), worlds.Add(1))
 		w.manifest, w.images = manifestText, images
 		w.extra = append(w.extra, "CONFIG_whisk_gpu_runtime=docker",
 			"CONFIG_whisk_gpu_docker_logDirs_0="+filepath.Join(root, "containers"))
@@ -97,5 +97,11 @@ func TestReplayInDocker(t *testing.T) {
 			return strings.Fields(docker(w.t, "ps", "--all", "--quiet", "--filter", "name=wsk"+w.unique+"0_"))
 		}
 		return ""
-	}})
+	}}
+}
+
+// TestReplayInDocker plays every captured scenario in containers.
+func TestReplayInDocker(t *testing.T) {
+	needDocker(t)
+	replayAll(t, dockerEngine(t))
 }

@@ -103,9 +103,25 @@ func TestKillWithRunsInFlight(t *testing.T) {
 // TestKillAgainAndAgain: killed in the middle of any number of things, the
 // invokers together still lose nothing.
 func TestKillAgainAndAgain(t *testing.T) {
-	w := newWorld(t)
-	c := newCrowd(w)
+	c := newCrowd(newWorld(t))
 	c.gate.open() // runs end by themselves, the kill meets them anywhere
+	c.killAgainAndAgain()
+}
+
+// TestKillInDocker is the same with containers, which outlive their invoker and
+// are removed by the next.
+func TestKillInDocker(t *testing.T) {
+	needDocker(t)
+	w := newWorld(t)
+	dockerEngine(t).fit(w, scenario{})
+	c := newCrowd(w)
+	c.far = true
+	c.killAgainAndAgain()
+}
+
+func (c *crowd) killAgainAndAgain() {
+	w := c.w
+	w.t.Helper()
 	for round := range 4 {
 		p := w.spawn()
 		ids := c.invoke(inFlight)

@@ -60,11 +60,12 @@ func (g *gate) await(n int) {
 	}
 }
 
-// caller is an action that calls its parameter url and then answers with its
-// parameter n. One container runs many at once.
+// caller is an action that calls its parameter url, or without one rests a
+// little, and then answers with its parameter n. One container runs many at
+// once.
 const caller = `{"entityType":"action","namespace":"guest","name":"caller","version":"0.0.1","publish":false,"updated":1,"parameters":[],
 "annotations":[{"key":"provide-api-key","value":false}],"limits":{"concurrency":100,"logs":10,"memory":256,"timeout":60000},
-"exec":{"kind":"nodejs:20","binary":false,"code":"const http=require('http'); function main(p){ return new Promise((ok,no)=>http.get(p.url,r=>{r.resume();r.on('end',()=>ok({n:p.n}))}).on('error',no)); }"}}`
+"exec":{"kind":"nodejs:20","binary":false,"code":"const http=require('http'); function main(p){ return new Promise((ok,no)=>!p.url?setTimeout(()=>ok({n:p.n}),200):http.get(p.url,r=>{r.resume();r.on('end',()=>ok({n:p.n}))}).on('error',no)); }"}}`
 
 // crowd is a number of activations of caller, sent and followed by their ids.
 type crowd struct {
@@ -72,6 +73,7 @@ type crowd struct {
 	gate *gate
 	rev  string
 	ids  []string
+	far  bool // the actions cannot reach the gate
 }
 
 func newCrowd(w *world) *crowd {
@@ -89,11 +91,15 @@ func (c *crowd) invoke(n int) (ids []string) {
 	for range n {
 		id := fmt.Sprintf("%032x", len(c.ids)+1)
 		c.ids, ids = append(c.ids, id), append(ids, id)
+		url := c.gate.server.URL + "/" + id
+		if c.far {
+			url = ""
+		}
 		c.w.publish(fmt.Sprintf(`{"transid":["t%d",%d],"action":{"path":"guest","name":"caller","version":"0.0.1"},"revision":%q,`+
 			`"activationId":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":true,"initArgs":[],`+
-			`"lockedArgs":{},"content":{"n":%d,"url":"%s/%s"},"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
+			`"lockedArgs":{},"content":{"n":%d,"url":%q},"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
 			`"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`,
-			len(c.ids), time.Now().UnixMilli(), c.rev, id, len(c.ids), c.gate.server.URL, id))
+			len(c.ids), time.Now().UnixMilli(), c.rev, id, len(c.ids), url))
 	}
 	return ids
 }
