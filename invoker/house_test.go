@@ -72,7 +72,6 @@ var owners = map[string][]string{
 	"github.com/go-zookeeper/zk":              {"invoker/zookeeper"},
 	"github.com/twmb/franz-go":                {"invoker/standalone/broker", "invoker/bench"},
 	"go.etcd.io/bbolt":                        {"invoker/standalone/store"},
-	"github.com/gurkankaymak/hocon":           {"invoker/config"},
 	"software.sslmate.com/src/go-pkcs12":      {"invoker/tlsstore"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/tlsstore"},
 	"github.com/apache/openwhisk-client-go":   {"invoker/demo"},
@@ -106,7 +105,7 @@ func house(t *testing.T) []file {
 			return err
 		}
 		rel := filepath.ToSlash(strings.TrimPrefix(strings.TrimPrefix(name, root), "/"))
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "" || d.Name() == "testdata" || d.Name() == "build" || d.Name() == "depstmp") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "" || d.Name() == "testdata" || d.Name() == "build") {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
