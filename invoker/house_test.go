@@ -29,6 +29,7 @@ var plan = map[string][]string{
 	"sched":     {},
 	"sched/sim": {"sched", "gpu"},
 	"gpu":       {},
+	"gpu/nvml":  {"gpu"},
 
 	"docker/runtimes":                            {},
 	"docker/runtimes/native":                     {},

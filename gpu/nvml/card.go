@@ -17,7 +17,7 @@ import (
 func (d *Driver) Cards() ([]Card, error) {
 	n, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("count GPUs: %s", ret)
+		return nil, fmt.Errorf("count GPUs: %w", ret)
 	}
 	cards := make([]Card, n)
 	for i := range cards {

@@ -48,7 +48,7 @@ func startError(ret nvml.Return) error {
 // Close ends the use of the library. Watchers are closed before.
 func (d *Driver) Close() error {
 	if ret := d.lib.Shutdown(); ret != nvml.SUCCESS {
-		return fmt.Errorf("stop NVML: %s", ret)
+		return fmt.Errorf("stop NVML: %w", ret)
 	}
 	return nil
 }

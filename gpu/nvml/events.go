@@ -52,7 +52,7 @@ func (d *Driver) listen(devices []*watched, fault func(Fault)) *events {
 		d.register(e, w)
 	}
 	if len(e.origin) == 0 {
-		set.Free()
+		_ = set.Free() // of no use either way
 		return nil
 	}
 	return e
@@ -108,7 +108,7 @@ func (e *events) hears(device gpu.Device) bool {
 }
 
 func (e *events) run(ctx context.Context) {
-	defer e.set.Free()
+	defer func() { _ = e.set.Free() }() // the library ends next
 	for ctx.Err() == nil {
 		data, ret := e.set.Wait(waitMillis)
 		switch ret {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -30,41 +31,51 @@ func library(t *testing.T, flags ...string) string {
 	return out
 }
 
+// child is the variable that makes a test the child of itself: a process binds
+// the functions of one library only.
+const child = "GPUWHISK_TEST_NVML"
+
 // TestRealLoader goes the whole way by the loader: found at run time, each
-// function under its newest name, structures as the driver lays them out.
+// function under its newest name, structures as the driver lays them out. The
+// old library lacks functions, and calling one of those would end the process.
 func TestRealLoader(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		flags []string
-		want  Memory
-		mig   Switch
-	}{
-		{"new driver", nil, Memory{15 << 29, 5 << 30, 2 << 30}, Unknown},
-		{"old driver", []string{"-DOLD"}, Memory{8 << 30, 5 << 30, 3 << 30}, Unknown},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d, err := Open(Options{Library: library(t, tt.flags...)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := d.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			if v := d.Versions(); v != (Versions{Driver: "580.95.05", CUDA: "13.0", NVML: "13.580.95.05"}) {
-				t.Errorf("versions %+v", v)
-			}
-			cards, err := d.Cards()
-			want := []Card{{
-				Minor: 4, UUID: "GPU-c", Name: "GPU of C", Bus: "00000000:1A:00.0", Capability: "9.0", Memory: tt.want,
-				Mode: ModeExclusive, Persistence: On, Processes: []Process{{41, 1 << 30}, {42, 2 << 30}},
-			}}
-			if err != nil || !reflect.DeepEqual(cards, want) {
-				t.Errorf("error %v, cards\n got %+v\nwant %+v", err, cards, want)
-			}
-			watchOnce(t, d, cards)
-		})
+	if at := os.Getenv(child); at != "" {
+		useLibrary(t, at)
+		return
+	}
+	for _, flags := range [][]string{nil, {"-DOLD"}} {
+		at := library(t, flags...)
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRealLoader$", "-test.timeout=30s")
+		c.Env = append(os.Environ(), child+"="+at, "GPUWHISK_TEST_OLD="+strings.Join(flags, ""))
+		if text, err := c.CombinedOutput(); err != nil {
+			t.Errorf("with %v: %v\n%s", flags, err, text)
+		}
+	}
+}
+
+func useLibrary(t *testing.T, at string) {
+	memory := Memory{15 << 29, 5 << 30, 2 << 30}
+	if os.Getenv("GPUWHISK_TEST_OLD") != "" {
+		memory = Memory{8 << 30, 5 << 30, 3 << 30}
+	}
+	d, err := Open(Options{Library: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := d.Versions(); v != (Versions{Driver: "580.95.05", CUDA: "13.0", NVML: "13.580.95.05"}) {
+		t.Errorf("versions %+v", v)
+	}
+	cards, err := d.Cards()
+	want := []Card{{
+		Minor: 4, UUID: "GPU-c", Name: "GPU of C", Bus: "00000000:1A:00.0", Capability: "9.0", Memory: memory,
+		Mode: ModeExclusive, Persistence: On, Processes: []Process{{41, 1 << 30}, {42, 2 << 30}},
+	}}
+	if err != nil || !reflect.DeepEqual(cards, want) {
+		t.Errorf("error %v, cards\n got %+v\nwant %+v", err, cards, want)
+	}
+	watchOnce(t, d, cards)
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -52,8 +52,9 @@ type Switch uint8
 const (
 	// Unknown means that the device or driver does not say.
 	Unknown Switch = iota
-	// Off and On are what they say.
+	// Off means that the device has it and does not use it.
 	Off
+	// On means that it is in use.
 	On
 )
 
