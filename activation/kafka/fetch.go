@@ -188,13 +188,13 @@ func (t *tail) edge(which int64) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask for the ends of topic %s: %w", t.topic, err)
 	}
-	for _, topic := range answer.(*listoffsets.Response).Topics {
-		for _, p := range topic.Partitions {
-			if err := codeError(p.ErrorCode); err != nil {
-				return 0, fmt.Errorf("ask for the ends of topic %s: %w", t.topic, err)
-			}
-			return p.Offset, nil
-		}
+	topics := answer.(*listoffsets.Response).Topics
+	if len(topics) == 0 || len(topics[0].Partitions) == 0 {
+		return 0, fmt.Errorf("ask for the ends of topic %s: %w", t.topic, wire.UnknownTopicOrPartition)
 	}
-	return 0, fmt.Errorf("ask for the ends of topic %s: %w", t.topic, wire.UnknownTopicOrPartition)
+	p := topics[0].Partitions[0]
+	if err := codeError(p.ErrorCode); err != nil {
+		return 0, fmt.Errorf("ask for the ends of topic %s: %w", t.topic, err)
+	}
+	return p.Offset, nil
 }

@@ -43,15 +43,15 @@ func send(l *link, topic string, batch []parcel, limit time.Duration) (int64, er
 	if err != nil {
 		return 0, fmt.Errorf("send to topic %s: %w", topic, err)
 	}
-	for _, t := range answer.(*produce.Response).Topics {
-		for _, p := range t.Partitions {
-			if err := codeError(p.ErrorCode); err != nil {
-				return 0, fmt.Errorf("send to topic %s: %w", topic, err)
-			}
-			return p.BaseOffset, nil
-		}
+	topics := answer.(*produce.Response).Topics
+	if len(topics) == 0 || len(topics[0].Partitions) == 0 {
+		return 0, fmt.Errorf("send to topic %s: %w", topic, wire.UnknownTopicOrPartition)
 	}
-	return 0, fmt.Errorf("send to topic %s: %w", topic, wire.UnknownTopicOrPartition)
+	p := topics[0].Partitions[0]
+	if err := codeError(p.ErrorCode); err != nil {
+		return 0, fmt.Errorf("send to topic %s: %w", topic, err)
+	}
+	return p.BaseOffset, nil
 }
 
 // parcels hands messages to the encoder, which holds one at a time, so that one
