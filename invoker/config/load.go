@@ -50,17 +50,17 @@ func Load(in Input) (*Config, error) {
 func fill(s *sources) (*Config, []*Key, []error) {
 	c := new(Config)
 	all := keys(c)
-	problems := setExact(c, all, s)
+	problems := setExact(all, s)
 	problems = append(problems, setOpen(all, s)...)
 	inherit(c, all)
-	c.settings = listSettings(all, s)
+	c.settings = listSettings(all)
 	unknown, ignored := leftOver(all, s)
 	c.ignored = ignored
 	return c, all, append(problems, unknown...)
 }
 
 // setExact sets all keys that stand for one path.
-func setExact(c *Config, all []*Key, s *sources) []error {
+func setExact(all []*Key, s *sources) []error {
 	var problems []error
 	for _, k := range all {
 		if k.open() {

@@ -106,7 +106,7 @@ func TestPrecedenceOfPlainNames(t *testing.T) {
 		}
 	}
 	check("1 from -D in JAVA_OPTS")
-	in.Environ = append(env, "PORT= 2 ")
+	in.Environ = slices.Concat(env, []string{"PORT= 2 "})
 	check("2 from PORT")
 	in.Properties, in.PropertiesPath = "# comment=1\n port = 3 \nother=x\n", "../whisk.properties"
 	check("3 from ../whisk.properties")

@@ -65,7 +65,7 @@ func (id Identity) settings() []Setting {
 	return all
 }
 
-func listSettings(all []*Key, s *sources) []Setting {
+func listSettings(all []*Key) []Setting {
 	out := make([]Setting, len(all))
 	for i, k := range all {
 		out[i] = Setting{Name: k.Name, Variable: k.Variable(), Value: k.shown(), Source: k.source}

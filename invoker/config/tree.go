@@ -42,7 +42,9 @@ func (t *tree) put(path string, l leaf) {
 		}
 		t.branches[up] = t.branches[up] || l.array
 		for up = parent(up); up != ""; up = parent(up) {
-			t.branches[up] = t.branches[up]
+			if _, known := t.branches[up]; !known {
+				t.branches[up] = false
+			}
 		}
 	}
 	t.values[path] = l

@@ -111,7 +111,7 @@ func formatDuration(d time.Duration) string {
 // splitUnit cuts text into a plain decimal number and the unit behind it.
 func splitUnit(s string) (number, unit string) {
 	s = strings.TrimSpace(s)
-	i := strings.IndexFunc(s, func(r rune) bool { return r != '.' && !(r >= '0' && r <= '9') })
+	i := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 	if i < 0 {
 		return s, ""
 	}

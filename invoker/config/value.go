@@ -198,10 +198,10 @@ func (v topicValue) allowed() string {
 
 func (v topicValue) set(s string) error {
 	s = strings.TrimSpace(s)
-	odd := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
-	}
-	if len(s) > 249 || strings.ContainsFunc(s, odd) {
+	rest := strings.TrimLeftFunc(s, func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_'
+	})
+	if len(s) > 249 || rest != "" {
 		return errBad
 	}
 	*v.at = s
