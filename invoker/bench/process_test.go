@@ -25,8 +25,9 @@ const asInvoker = "GPUWHISK_BENCH_INVOKER"
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(asInvoker); addr != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		if err := serve(ctx, os.Environ(), addr, nil); err != nil {
+		err := serve(ctx, os.Environ(), addr, nil)
+		stop()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,7 +73,7 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	w.Write(body)
+	_, _ = w.Write(body) // an invoker that is gone wants no answer
 }
 
 func failure(text string) []byte {
@@ -97,7 +98,7 @@ func (p *proxy) serveInit(body []byte, _ *http.Request) (int, []byte) {
 		p.mark()
 		return http.StatusBadGateway, failure(textNoBinary)
 	}
-	env := append(p.cfg.Env[:len(p.cfg.Env):len(p.cfg.Env)], environ(req.Env)...)
+	env := slices.Concat(p.cfg.Env, environ(req.Env))
 	if p.cfg.Loop || lookup(env, envLoop) == "true" {
 		return p.initLoop(env)
 	}

@@ -75,7 +75,7 @@ func (p *proxy) startLoop(env []string) (*loop, error) {
 	}
 	go func() {
 		defer close(l.ended)
-		cmd.Wait()
+		_ = cmd.Wait() // that it ended is all that counts
 	}()
 	write.Close()
 	if err := l.ready(ack); err != nil {

@@ -123,16 +123,17 @@ func (p *proxy) end() {
 	}
 }
 
-// mark writes the sentinel to both logs.
+// mark writes the sentinel to both logs. A log that cannot be written has
+// nobody left who could be told.
 func (p *proxy) mark() {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
-	p.cfg.Stdout.WriteString(sentinel)
-	p.cfg.Stderr.WriteString(sentinel)
+	_, _ = p.cfg.Stdout.WriteString(sentinel)
+	_, _ = p.cfg.Stderr.WriteString(sentinel)
 }
 
 func (p *proxy) log(f *os.File, text string) {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
-	f.WriteString(strings.TrimRight(text, "\n") + "\n")
+	_, _ = f.WriteString(strings.TrimRight(text, "\n") + "\n")
 }

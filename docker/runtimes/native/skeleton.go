@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 	"unicode/utf16"
 )
@@ -50,7 +51,7 @@ func (s *skeleton) run(ctx context.Context, req runRequest) (int, []byte) {
 		cmd.Args = append(cmd.Args, string(req.value))
 	}
 	cmd.Dir = filepath.Dir(s.path)
-	cmd.Env = append(s.env[:len(s.env):len(s.env)], req.env...)
+	cmd.Env = slices.Concat(s.env, req.env)
 	cmd.Stdin = bytes.NewReader(req.value)
 	cmd.Stdout, cmd.Stderr = out, s.proxy.cfg.Stderr
 	cmd.WaitDelay = lingerLimit
@@ -91,7 +92,7 @@ func (l *lastLine) Write(p []byte) (int, error) {
 }
 
 func (l *lastLine) flush(n int) {
-	l.log.Write(l.held[:n])
+	_, _ = l.log.Write(l.held[:n]) // output must not stop the action
 	l.held = append(l.held[:0], l.held[n:]...)
 }
 

@@ -14,8 +14,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := native.Run(ctx, os.Environ(), os.Stdout, os.Stderr); err != nil {
+	err := native.Run(ctx, os.Environ(), os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpuwhisk-native:", err)
 		os.Exit(1)
 	}
