@@ -12,8 +12,9 @@ func TestManifest(t *testing.T) {
 		t.Fatalf("%d runtimes", n)
 	}
 	for kind, want := range map[string]string{
-		"nodejs:20": "nodejs:20", "nodejs:default": "nodejs:20", " NodeJS:18 ": "nodejs:18", "python:default": "python:3.11",
-		"cobol:60": "", "cobol:default": "", "default": "", "": "",
+		"nodejs:20": "nodejs:20", "nodejs:default": "nodejs:20", "python:default": "python:3.11",
+		" NodeJS:18 ": "nodejs:18", //nolint:gocritic // the blanks are what is tested
+		"cobol:60":    "", "cobol:default": "", "default": "", "": "",
 	} {
 		r, ok := m.Runtime(kind)
 		if r.Kind != want || ok != (want != "") {

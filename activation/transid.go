@@ -30,8 +30,8 @@ func NewTransID(id string, start int64, extraLogging bool) TransID {
 // Child makes the transaction of a component of a sequence or composition.
 func (t TransID) Child(id string, start int64) TransID {
 	c := NewTransID(id, start, t.extra)
-	raw := append(c.raw[:len(c.raw)-1], ',')
-	c.raw = append(append(raw, t.JSON()...), ']')
+	c.raw[len(c.raw)-1] = ','
+	c.raw = append(append(c.raw, t.JSON()...), ']')
 	return c
 }
 

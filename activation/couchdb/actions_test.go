@@ -193,7 +193,7 @@ func TestBlacklist(t *testing.T) {
 	if err := s.RefreshBlacklist(t.Context()); err != nil || s.Blocked("evil") || !s.Blocked("worse") {
 		t.Errorf("set was not replaced: %v", err)
 	}
-	f.Server.Close()
+	f.Close()
 	if err := s.RefreshBlacklist(t.Context()); err == nil || !s.Blocked("worse") || s.Health().Blacklist.OK() {
 		t.Errorf("a failed poll must keep the set and show: %v", err)
 	}
