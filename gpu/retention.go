@@ -10,13 +10,13 @@ import (
 type FlowState uint8
 
 const (
-	// Inactive: empty for longer than its TTL.
+	// Inactive is empty for longer than its TTL.
 	Inactive FlowState = iota
-	// Throttled: backlogged, and too far ahead to be dispatched.
+	// Throttled is backlogged, and too far ahead to be dispatched.
 	Throttled
-	// Active: empty but expected back within its TTL, or in flight.
+	// Active is empty but expected back within its TTL, or in flight.
 	Active
-	// Backlogged: work waits that may be dispatched next.
+	// Backlogged has work waiting that may be dispatched next.
 	Backlogged
 )
 

@@ -7,14 +7,14 @@ import "fmt"
 type StartKind uint8
 
 const (
-	// GPUWarm: a live container whose memory lay on the device.
+	// GPUWarm found a live container whose memory lay on the device.
 	GPUWarm StartKind = iota
-	// HostWarm: a live container whose memory had been swapped to the host
+	// HostWarm found a live container whose memory was swapped to the host
 	// (the paper's "GPU-cold but host-warm").
 	HostWarm
-	// Cold: the function had no container on the device.
+	// Cold found no container on the device.
 	Cold
-	// BusyCold: the function had containers there, all of them in use; the
+	// BusyCold found containers of the function there, all in use; the
 	// kind of cold start that waiting could have avoided.
 	BusyCold
 

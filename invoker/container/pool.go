@@ -64,7 +64,7 @@ type Order struct {
 	MemoryMB int
 }
 
-// Never, as a Config duration, switches its timer off.
+// Never as a Config duration switches its timer off.
 const Never = time.Duration(-1)
 
 // Config holds the pool's limits. Durations count from the pool's epoch.
