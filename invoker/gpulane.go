@@ -228,7 +228,7 @@ func (l *gpuLane) settle(now time.Duration) {
 	l.prefetchLikely(now)
 	for _, dev := range l.devices {
 		l.yield(now, dev)
-		l.obey(now, dev)
+		l.obey(dev)
 	}
 	for _, r := range l.starting {
 		l.launch(now, r)
@@ -381,7 +381,7 @@ func (l *gpuLane) refuse(now time.Duration, r *run, err error) {
 }
 
 // obey hands out a ledger's orders and takes what stands.
-func (l *gpuLane) obey(now time.Duration, dev *device) {
+func (l *gpuLane) obey(dev *device) {
 	orders, standing := dev.ledger.Ready()
 	for _, o := range orders {
 		l.move(dev, o)

@@ -496,7 +496,7 @@ func chaos(t *testing.T, seed uint64) {
 		switch {
 		case roll(20):
 			return proxy.Exchange{Failure: proxy.NoResponse}
-		case roll(20):
+		case roll(20): //nolint:gocritic // rolled again
 			return proxy.Exchange{Failure: proxy.Refused}
 		case roll(50):
 			panic("worker bug")

@@ -5,7 +5,6 @@ import (
 	"sort"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
@@ -123,7 +122,7 @@ func (l *gpuLane) flowStatus(now time.Duration, fs sched.FlowStats) FlowStatus {
 func (b *box) status() ContainerStatus {
 	c := ContainerStatus{
 		Name: b.name, Kind: b.spec.Kind, MemoryMB: b.spec.MemoryMB, State: "ready",
-		Device: gpu.Device(b.gpu.device.Device).String(),
+		Device: b.gpu.device.String(),
 	}
 	switch {
 	case b.gpu.doomed:

@@ -76,10 +76,10 @@ func (d *desk) result(t *ticket, r *activation.Record) {
 }
 
 // complete sends the one completion of a ticket, its event and its record. It
-// reports false, and does nothing, when the ticket was completed before.
-func (d *desk) complete(t *ticket, e ending) bool {
+// does nothing when the ticket was completed before.
+func (d *desk) complete(t *ticket, e ending) {
 	if !t.completed.CompareAndSwap(false, true) {
-		return false
+		return
 	}
 	defer d.release()
 	defer t.settle()
@@ -92,7 +92,6 @@ func (d *desk) complete(t *ticket, e ending) bool {
 		d.log.Warn("activation failed", keyTransID, t.TransID.ID(), keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "status", status)
 	}
 	d.keep(t, e)
-	return true
 }
 
 // keep stores the record unless the store policy has it otherwise.

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -251,5 +250,3 @@ func (r *real) awaitDeath() container.ID {
 		return ""
 	}
 }
-
-func text(lines []string) string { return strings.Join(lines, "\n") }

@@ -197,7 +197,7 @@ func TestTailEndsAFlood(t *testing.T) {
 }
 
 // flood is a source with always one more line; each look takes a while.
-type flood struct{ script }
+type flood struct{}
 
 func (flood) Begin(context.Context, bool) error { return nil }
 func (flood) End()                              {}

@@ -43,14 +43,15 @@ func (c *child) logPath() string {
 	return filepath.Join(c.dir, string(c.id)+"-json.log")
 }
 
-// signal reaches the leader's process group. It answers false when the leader
-// has ended: then the group's number may be another's.
-func (c *child) signal(s syscall.Signal) bool {
+// signal reaches the leader's process group, unless the leader has ended.
+func (c *child) signal(s syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.signalLocked(s)
+	c.signalLocked(s)
 }
 
+// signalLocked answers false when the leader has ended: then the group's number
+// may be another's.
 func (c *child) signalLocked(s syscall.Signal) bool {
 	if c.reaped {
 		return false

@@ -43,14 +43,13 @@ func renew(out []Arrival, r *rand.Rand, fn int, g gap, rate float64, start, hori
 }
 
 // inOrder sorts arrivals by time, equal times by function.
-func inOrder(a []Arrival) []Arrival {
+func inOrder(a []Arrival) {
 	sort.SliceStable(a, func(i, j int) bool {
 		if a[i].At != a[j].At {
 			return a[i].At < a[j].At
 		}
 		return a[i].Function < a[j].Function
 	})
-	return a
 }
 
 // seconds rounds to the microsecond, which absorbs differences in the last
