@@ -64,7 +64,7 @@ func (a actions) Action(ctx context.Context, id, revision string) (*activation.A
 type records struct{ *couchdb.Store }
 
 func (r records) Put(ctx context.Context, id string, doc []byte, stored func(error)) error {
-	return r.Store.PutDocument(ctx, couchdb.Document{ID: id, Body: doc, Stored: stored})
+	return r.PutDocument(ctx, couchdb.Document{ID: id, Body: doc, Stored: stored})
 }
 
 // discard is the store of a deployment that wants no records.

@@ -129,7 +129,7 @@ func deploy(client *whisk.Client, f Function) error {
 	if f.GPU != nil {
 		a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: f.GPU}}
 	}
-	if _, _, err := client.Actions.Insert(a, true); err != nil {
+	if _, _, err := client.Actions.Insert(a, true); err != nil { //nolint:bodyclose // the client has read it to its end
 		return fmt.Errorf("deploy %s: %w", f.Name, err)
 	}
 	return nil

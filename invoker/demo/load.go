@@ -79,7 +79,7 @@ func drive(ctx context.Context, client *whisk.Client, o Options, p printer) ([]c
 // invoke makes one blocking call. A function that fails is an answer too.
 func invoke(client *whisk.Client, f Function, index int) call {
 	begin := time.Now()
-	answer, _, err := client.Actions.Invoke(f.Name, map[string]string{"name": "Ada"}, true, false)
+	answer, _, err := client.Actions.Invoke(f.Name, map[string]string{"name": "Ada"}, true, false) //nolint:bodyclose // the client has read it to its end
 	c := call{function: index, latency: time.Since(begin), err: err}
 	if fields, ok := answer.(map[string]any); ok {
 		c.id, _ = fields["activationId"].(string)

@@ -50,7 +50,7 @@ func listen(ctx context.Context, info standalone.Info) (*witness, error) {
 
 func (w *witness) close() {
 	w.stop()
-	<-w.ended
+	<-w.ended //nolint:errcheck // ended by stop: its error is no news
 	w.bus.Close()
 	w.db.Close()
 }

@@ -122,9 +122,9 @@ func readOneHead(r *bufio.Reader, room *int) (head, error) {
 func readLine(r *bufio.Reader, room *int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	*room -= len(line)
-	if err == bufio.ErrBufferFull {
+	if errors.Is(err, bufio.ErrBufferFull) {
 		line = bytes.Clone(line)
-		for err == bufio.ErrBufferFull && *room > 0 {
+		for errors.Is(err, bufio.ErrBufferFull) && *room > 0 {
 			var more []byte
 			more, err = r.ReadSlice('\n')
 			*room -= len(more)

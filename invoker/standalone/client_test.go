@@ -247,7 +247,7 @@ func TestTriggersAndRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran := eventually(t, func() (*whisk.Activation, error) { a, _, err := c.Activations.Get(line.ActivationID); return a, err })
-	result := (*ran.Response.Result).(map[string]any)
+	result := (*ran.Result).(map[string]any)
 	if result["ad"] != "action default" || result["tp"] != "from trigger" || result["fired"] != "with this" || result["__ow_headers"] == nil {
 		t.Errorf("arguments of a rule's action %v", result)
 	}

@@ -57,15 +57,16 @@ type entry struct {
 func (db *database) index(id string, body []byte) error {
 	return db.eachEntry(id, body, func(b *bolt.Bucket, e entry) error {
 		key := appendKey(nil, e.key)
-		full := append(key, id...)
-		if b.Get(full) != nil {
+		n := len(key)
+		key = append(key, id...)
+		if b.Get(key) != nil {
 			return nil // a document has one row per key
 		}
 		text, err := json.Marshal(e.key)
 		if err != nil {
 			return fmt.Errorf("encode view key: %w", err)
 		}
-		if err := b.Put(full, encodeRow(len(key), text, e.value)); err != nil {
+		if err := b.Put(key, encodeRow(n, text, e.value)); err != nil {
 			return fmt.Errorf("index document %s: %w", id, err)
 		}
 		return count(b, 1)
