@@ -54,6 +54,9 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 	if s.opts.Docker != "" {
 		env = append(env, "DOCKER_HOST="+s.opts.Docker)
 	}
+	if s.opts.Tokens != 0 {
+		env = append(env, "CONFIG_whisk_gpu_tokens="+strconv.Itoa(s.opts.Tokens))
+	}
 	if s.opts.Policy != "" {
 		env = append(env, "CONFIG_whisk_gpu_policy="+s.opts.Policy)
 	}

@@ -21,7 +21,7 @@ import (
 // that reads an operator's.
 func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	s := &Standalone{
-		opts: Options{Data: "/data", GPUs: 2, GPUMemory: "16GB", Policy: "fcfs", Memory: "4096m", Extra: []string{"CONFIG_whisk_gpu_tokens=3"}},
+		opts: Options{Data: "/data", GPUs: 2, GPUMemory: "16GB", Policy: "fcfs", Tokens: 3, Memory: "4096m", Extra: []string{"CONFIG_whisk_gpu_prefetch=false"}},
 		info: Info{
 			APIHost: "http://127.0.0.1:3233", Kafka: "127.0.0.1:9092", Runtime: "process",
 			Database: couchdb.Config{URL: "http://127.0.0.1:5984", User: "u", Password: "p w", Names: couchdb.Names{Whisks: "w", Activations: "a", Subjects: "s"}},
@@ -35,7 +35,7 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.GPU.SimulatedDevices != 2 || c.GPU.Policy != "fcfs" || c.GPU.Tokens != 3 || c.CouchDB.Password != "p w" || c.CouchDB.Activations != "a" ||
+	if c.GPU.SimulatedDevices != 2 || c.GPU.Policy != "fcfs" || c.GPU.Tokens != 3 || c.GPU.Prefetch || c.CouchDB.Password != "p w" || c.CouchDB.Activations != "a" ||
 		c.Runtimes.Kind != "process" || len(c.Kafka.Hosts) != 1 || c.Pool.UserMemory != 4096<<20 {
 		t.Errorf("the invoker understood %+v", c)
 	}

@@ -41,6 +41,7 @@ type Options struct {
 
 	GPUs      int    // simulated devices
 	GPUMemory string // of each, such as "16 GiB"; empty: the invoker's default
+	Tokens    int    // runs that a device takes at once; 0: the invoker's default
 	Policy    string // of the scheduler; empty: the invoker's default
 	Memory    string // for all action containers, such as "2048m"; empty: 2048m
 

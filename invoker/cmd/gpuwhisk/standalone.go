@@ -29,6 +29,7 @@ type standaloneCmd struct {
 	Runtime   string   `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
 	GPUs      int      `name:"gpus" default:"1" help:"Number of simulated GPUs."`
 	GPUMemory string   `name:"gpu-memory" default:"16GB" help:"Memory of each simulated GPU."`
+	Tokens    int      `default:"2" help:"Runs that each simulated GPU takes at once (D)."`
 	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`
 	Memory    string   `default:"4096m" help:"Memory for all action containers together."`
 	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
@@ -111,7 +112,7 @@ func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []stand
 
 func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalone.Namespace, error) {
 	o := standalone.Options{
-		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: c.GPUMemory, Policy: c.Policy,
+		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: c.GPUMemory, Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory, Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Invoker: inProcess(log), Log: log,
 	}
