@@ -40,6 +40,7 @@ type platform struct {
 	dir    string
 	unique string // of the invoker's containers
 	base   string // of the admin door
+	login  *url.Userinfo
 
 	outOf map[string]string // further environment of the invoker
 }
@@ -122,6 +123,7 @@ func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog
 	if err != nil {
 		return nil, err
 	}
+	p.login = url.UserPassword(cfg.Admin.Username, cfg.Admin.Password)
 	listening := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {

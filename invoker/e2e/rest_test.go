@@ -28,7 +28,7 @@ type status struct {
 	CouchDB struct {
 		Writes struct{ LastError string }
 	}
-	Work struct {
+	Work *struct {
 		InFlight   int
 		Containers []struct {
 			Name, Kind, State string
@@ -43,13 +43,19 @@ type status struct {
 
 func (p *platform) status() status {
 	p.t.Helper()
-	res, err := http.Get(p.base + "/status")
+	req, err := http.NewRequest(http.MethodGet, p.base+"/status", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	password, _ := p.login.Password()
+	req.SetBasicAuth(p.login.Username(), password)
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer res.Body.Close()
 	var s status
-	if err := json.NewDecoder(res.Body).Decode(&s); err != nil {
+	if err := json.NewDecoder(res.Body).Decode(&s); err != nil || res.StatusCode != http.StatusOK || s.Work == nil {
 		p.t.Fatalf("status %d: %v", res.StatusCode, err)
 	}
 	return s
