@@ -1,0 +1,84 @@
+/*
+ * The driver's types, as far as the shim meets them. They are written here so
+ * that nothing of CUDA is needed to build.
+ */
+#ifndef GW_ABI_H
+#define GW_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef unsigned long long CUmemHandle;
+typedef void *CUcontext;
+typedef void *CUstream;
+typedef void *CUmemoryPool;
+typedef void *CUarray;
+
+/* The codes that are told apart, or given when there is no driver to ask. */
+enum {
+	CUDA_SUCCESS = 0,
+	CUDA_ERROR_INVALID_VALUE = 1,
+	CUDA_ERROR_OUT_OF_MEMORY = 2,
+	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_SUPPORTED = 801,
+};
+
+/* CUmemLocation: 8 bytes, passed by value in the newer prefetch. */
+struct gw_location {
+	int type;
+	int id;
+};
+enum { LOCATION_DEVICE = 1, LOCATION_HOST = 2 };
+_Static_assert(sizeof(struct gw_location) == 8, "CUmemLocation");
+
+/* CUmemAllocationProp, up to what is read. */
+struct gw_memprop {
+	int type;
+	int handle_types;
+	struct gw_location location;
+};
+
+/* CUDA_ARRAY_DESCRIPTOR_v2 and CUDA_ARRAY3D_DESCRIPTOR_v2. */
+struct gw_array2d {
+	size_t width, height;
+	int format;
+	unsigned channels;
+};
+struct gw_array3d {
+	size_t width, height, depth;
+	int format;
+	unsigned channels, flags;
+};
+_Static_assert(sizeof(struct gw_array2d) == 24, "CUDA_ARRAY_DESCRIPTOR");
+_Static_assert(sizeof(struct gw_array3d) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
+
+/* CUDA_EXTERNAL_MEMORY_BUFFER_DESC, up to what is read. */
+struct gw_external {
+	unsigned long long offset, size;
+};
+
+enum {
+	ATTACH_GLOBAL = 1,              /* cuMemAllocManaged */
+	CPU_DEVICE = -1,                /* cuMemPrefetchAsync, first ABI */
+	STREAM_NON_BLOCKING = 1,        /* cuStreamCreate */
+	CAPTURE_RELAXED = 2,            /* cuThreadExchangeStreamCaptureMode */
+	POINTER_MEMORY_TYPE = 2,        /* cuPointerGetAttribute */
+	POINTER_IS_MANAGED = 8,
+	MEMORYTYPE_DEVICE = 2,
+	POOL_RESERVED_CURRENT = 5,      /* cuMemPoolGetAttribute */
+	GRAPH_RESERVED_CURRENT = 2,     /* cuDeviceGetGraphMemAttribute */
+	GRAPH_NODE_MEM_ALLOC = 10,      /* CUgraphNodeParams.type */
+	STREAM = 2,                     /* cuGetProcAddress: per-thread streams */
+};
+
+/* fn_<export>: the type of each entry point. */
+#define HOOK(base, export, version, flags, class, what, params, args) \
+	typedef CUresult fn_##export params;
+#define CALL(base, export, version, params, args) typedef CUresult fn_##export params;
+#define SERVE(base, export, version, params, args) typedef CUresult fn_##export params;
+#include "../abi.def"
+
+#endif

@@ -1,0 +1,348 @@
+/*
+ * The agent: one thread of the process, started after the first successful
+ * cuInit, that connects to the invoker and does its word. It takes no signals,
+ * makes no context, and keeps trying when the invoker is away.
+ */
+#include "agent.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "context.h"
+#include "hooks.h"
+#include "link.h"
+#include "work.h"
+
+enum {
+	/* The driver's calls are made on it; only what is used takes memory. */
+	STACK = 1 << 20,
+	FIRST_PAUSE_MS = 20,
+	LONGEST_PAUSE_MS = 2000,
+	/* Small changes are told after this. */
+	QUIET_MS = 500,
+};
+
+static atomic_bool started;
+static struct gw_fd bell[2] = {{.fd = -1}, {.fd = -1}};
+static _Atomic uint64_t changed;              /* bytes since the last USAGE */
+static _Atomic uint64_t threshold = 16 << 20; /* that are worth one at once */
+static atomic_bool rung;
+
+/* Owned by the agent's thread. */
+static struct {
+	struct gw_link link;
+	bool linked, refused;
+	bool gated; /* this invoker tells of runs */
+	uint64_t newest; /* epoch */
+	struct gw_work work;
+	bool dirty; /* something changed since the last USAGE */
+} agent;
+
+void gw_agent_changed(uint64_t bytes)
+{
+	if (!atomic_load_explicit(&started, memory_order_relaxed))
+		return;
+	if (atomic_fetch_add(&changed, bytes + 1) + bytes < atomic_load(&threshold))
+		return;
+	if (!atomic_exchange(&rung, true) && gw_ours(&bell[1]))
+		send(bell[1].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static bool say_hello(void)
+{
+	struct gw_frame f;
+
+	gw_frame_begin(&f, GW_HELLO, 0);
+	gw_frame_u32(&f, GW_VERSION);
+	gw_frame_u32(&f, (uint32_t)getpid());
+	gw_frame_u32(&f, gw_config.backend->code);
+	gw_frame_u32(&f, GW_HOOKS);
+	return gw_link_send(&agent.link, &f);
+}
+
+static bool say_usage(uint64_t epoch)
+{
+	struct gw_frame f;
+
+	atomic_store(&changed, 0);
+	struct gw_totals t = gw_work_totals();
+	gw_frame_begin(&f, GW_USAGE, epoch);
+	gw_frame_u32(&f, gw_contexts());
+	gw_frame_u32(&f, 0);
+	gw_frame_u64(&f, t.allocated);
+	gw_frame_u64(&f, t.resident);
+	gw_frame_u64(&f, t.fixed);
+	gw_frame_u64(&f, t.host);
+	gw_frame_u64(&f, t.blocks);
+	return gw_link_send(&agent.link, &f);
+}
+
+static bool say_accepted(const struct gw_command *c)
+{
+	struct gw_frame f;
+
+	gw_frame_begin(&f, GW_ACCEPTED, c->epoch);
+	gw_frame_u32(&f, c->type);
+	return gw_link_send(&agent.link, &f);
+}
+
+static bool say_done(const struct gw_work *w, enum gw_type type, enum gw_status status)
+{
+	struct gw_frame f;
+
+	gw_frame_begin(&f, GW_DONE, w->epoch);
+	gw_frame_u32(&f, type);
+	gw_frame_u32(&f, status);
+	gw_frame_u32(&f, (uint32_t)w->code);
+	gw_frame_u32(&f, 0);
+	gw_frame_u64(&f, w->moved);
+	gw_frame_u64(&f, (uint64_t)(gw_clock() - w->began));
+	gw_frame_u64(&f, gw_work_totals().resident);
+	return gw_link_send(&agent.link, &f);
+}
+
+/* The work is over: the usage first, then the answer, so that whoever hears
+ * the answer knows the usage. */
+static bool finish(bool cancelled)
+{
+	enum gw_type type = agent.work.type;
+	enum gw_status status;
+
+	if (!type)
+		return true;
+	status = gw_work_end(&agent.work);
+	if (cancelled && status != GW_FAILED)
+		status = GW_CANCELLED;
+	return say_usage(agent.work.epoch) && say_done(&agent.work, type, status);
+}
+
+static bool command_move(const struct gw_command *c)
+{
+	struct gw_work stale = {.epoch = c->epoch, .began = gw_clock()};
+
+	if (c->epoch < agent.newest)
+		return say_done(&stale, c->type, GW_STALE);
+	if (agent.work.type == c->type && agent.work.epoch == c->epoch)
+		return say_accepted(c); /* asked again */
+	agent.newest = c->epoch;
+	if (!finish(true) || !say_accepted(c))
+		return false;
+	gw_work_begin(&agent.work, c, agent.gated);
+	return true;
+}
+
+/* A run begins: what is on its way out comes back with it. A run ended: it may
+ * have used everything. */
+static bool command_gate(const struct gw_command *c)
+{
+	bool ok = true;
+
+	if (c->word && agent.work.type == GW_EVICT)
+		ok = finish(true);
+	agent.gated = true;
+	gw_stir();
+	if (!c->word && !agent.work.type)
+		gw_work_measure();
+	return ok && (c->word || say_usage(c->epoch));
+}
+
+static bool command_hello(const struct gw_command *c)
+{
+	if (c->word != GW_VERSION) {
+		gw_say("the invoker speaks version %u, we speak %d: memory stays unmanaged by it",
+		       c->word, GW_VERSION);
+		agent.refused = true;
+		return false;
+	}
+	atomic_store(&threshold, c->bytes ? c->bytes : 1);
+	return true;
+}
+
+/* False: the connection is of no more use. */
+static bool command(const struct gw_command *c)
+{
+	struct gw_frame pong;
+
+	switch (c->type) {
+	case GW_HELLO:
+		return command_hello(c);
+	case GW_LIMIT:
+		atomic_store(&gw_limit, c->bytes);
+		return true;
+	case GW_PREFETCH:
+	case GW_EVICT:
+		return command_move(c);
+	case GW_REPORT:
+		if (!agent.work.type)
+			gw_work_measure();
+		return say_usage(c->epoch);
+	case GW_GATE:
+		return command_gate(c);
+	case GW_PING:
+		gw_frame_begin(&pong, GW_PONG, c->epoch);
+		return gw_link_send(&agent.link, &pong);
+	default:
+		return true;
+	}
+}
+
+static bool obey(void)
+{
+	struct gw_command c;
+	int got;
+
+	if (!gw_link_receive(&agent.link))
+		return false;
+	while ((got = gw_link_next(&agent.link, &c)) > 0)
+		if (!command(&c))
+			return false;
+	if (got < 0)
+		gw_say("the invoker sent what is no frame");
+	return got == 0;
+}
+
+static void hush(void)
+{
+	char c[16];
+
+	if (gw_ours(&bell[0]))
+		while (recv(bell[0].fd, c, sizeof c, MSG_DONTWAIT) > 0)
+			;
+	atomic_store(&rung, false);
+}
+
+static void unlink_invoker(void)
+{
+	gw_link_close(&agent.link);
+	if (agent.work.type)
+		gw_work_end(&agent.work);
+	agent.linked = agent.gated = false;
+	agent.newest = 0; /* another invoker counts its own epochs */
+}
+
+/* Wait for the invoker, for the bell, or for a while. */
+static void wait_for(int ms)
+{
+	struct pollfd p[2] = {
+		{.fd = gw_ours(&bell[0]) ? bell[0].fd : -1, .events = POLLIN},
+		{.fd = agent.linked ? agent.link.fd.fd : -1, .events = POLLIN},
+	};
+
+	poll(p, agent.linked ? 2 : 1, ms);
+	hush();
+}
+
+static void converse(void)
+{
+	bool ok = true;
+
+	wait_for(agent.work.type ? 0 : QUIET_MS);
+	ok = obey();
+	if (ok && agent.work.type && !gw_work_step(&agent.work))
+		ok = finish(false);
+	if (ok && !agent.work.type && atomic_load(&changed))
+		ok = say_usage(0);
+	if (!ok)
+		unlink_invoker();
+}
+
+static void *run(void *arg)
+{
+	fn_cuThreadExchangeStreamCaptureMode *capture =
+		GW_REAL(cuThreadExchangeStreamCaptureMode);
+	int mode = CAPTURE_RELAXED, pause = FIRST_PAUSE_MS;
+
+	(void)arg;
+	/* A capture in global mode forbids other threads what we must do. */
+	if (capture)
+		capture(&mode);
+	while (!agent.refused && !gw_aside()) {
+		if (agent.linked) {
+			converse();
+			continue;
+		}
+		agent.linked = gw_link_open(&agent.link, gw_config.socket);
+		if (agent.linked && say_hello() && say_usage(0)) {
+			pause = FIRST_PAUSE_MS;
+			continue;
+		}
+		unlink_invoker();
+		wait_for(pause);
+		pause = pause < LONGEST_PAUSE_MS / 2 ? 2 * pause : LONGEST_PAUSE_MS;
+	}
+	unlink_invoker();
+	return NULL;
+}
+
+/* A forked child has no agent, and CUDA is of no use to it. It forgets without
+ * touching the driver; a cuInit of its own may start anew. */
+static void forked(void)
+{
+	gw_disown(&bell[0]);
+	gw_disown(&bell[1]);
+	gw_disown(&agent.link.fd);
+	agent.linked = agent.refused = agent.gated = false;
+	agent.newest = 0;
+	agent.work = (struct gw_work){0};
+	atomic_store(&changed, 0);
+	atomic_store(&rung, false);
+	gw_contexts_forget();
+	gw_forget_all();
+	atomic_store(&started, false);
+}
+
+static bool open_bell(void)
+{
+	int fd[2];
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fd) < 0)
+		return false;
+	bell[0] = gw_own(fd[0]);
+	bell[1] = gw_own(fd[1]);
+	return true;
+}
+
+static bool start_thread(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	sigset_t all, before;
+
+	if (pthread_attr_init(&attr))
+		return false;
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int r = pthread_create(&thread, &attr, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return r == 0;
+}
+
+/* Once per program, also across forks. */
+static void watch_process(void)
+{
+	static atomic_bool watched;
+
+	if (atomic_exchange(&watched, true))
+		return;
+	pthread_atfork(NULL, NULL, forked);
+	/* Handlers run last come first: ours before the driver's own end. */
+	atexit(gw_work_stop);
+}
+
+void gw_agent_start(void)
+{
+	if (gw_aside() || atomic_exchange(&started, true))
+		return;
+	watch_process();
+	agent.link.fd = GW_NO_FD;
+	if (!open_bell() || !start_thread())
+		gw_step_aside("no thread for talking with the invoker");
+}

@@ -1,0 +1,21 @@
+/*
+ * The thread that talks with the invoker and moves memory at its word.
+ */
+#ifndef GW_AGENT_H
+#define GW_AGENT_H
+
+#include <stdint.h>
+
+/* After a successful cuInit; once per process. */
+void gw_agent_start(void);
+/* Tell it that so many bytes came or went. Cheap; from any thread. */
+void gw_agent_changed(uint64_t bytes);
+
+/* pools.c: stream-ordered pools and memory owned by graphs. */
+void gw_pools_used(void);
+/* Bytes that pools and graphs hold beyond their live allocations. */
+uint64_t gw_pools_slack(uint64_t live);
+/* Give back what they hold for later. */
+void gw_pools_trim(void);
+
+#endif

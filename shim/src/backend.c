@@ -1,0 +1,97 @@
+#include "backend.h"
+
+#include <string.h>
+
+#include "hooks.h"
+#include "state.h"
+
+/* Rows of managed memory begin where those of device memory would. */
+enum { PITCH = 512 };
+
+static CUresult plain(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
+		      enum gw_kind *kind)
+{
+	*kind = GW_PLAIN;
+	return real(out, bytes);
+}
+
+static CUresult plain_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
+			    size_t *pitch, size_t width, size_t height,
+			    unsigned element, enum gw_kind *kind)
+{
+	*kind = GW_PLAIN;
+	return real(out, pitch, width, height, element);
+}
+
+/* A device or driver without managed memory is served as without us. */
+static bool unsupported(CUresult r)
+{
+	static atomic_bool said;
+
+	if (r != CUDA_ERROR_NOT_SUPPORTED)
+		return false;
+	if (!atomic_exchange(&said, true))
+		gw_say("managed memory is not supported here: memory stays on the device");
+	return true;
+}
+
+static CUresult managed(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
+			enum gw_kind *kind)
+{
+	fn_cuMemAllocManaged *alloc = GW_REAL(cuMemAllocManaged);
+	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
+
+	*kind = GW_MANAGED;
+	if (alloc)
+		r = alloc(out, bytes, ATTACH_GLOBAL);
+	return unsupported(r) ? plain(real, out, bytes, kind) : r;
+}
+
+static CUresult managed_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
+			      size_t *pitch, size_t width, size_t height,
+			      unsigned element, enum gw_kind *kind)
+{
+	fn_cuMemAllocManaged *alloc = GW_REAL(cuMemAllocManaged);
+	size_t row = (width + PITCH - 1) / PITCH * PITCH;
+	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
+
+	*kind = GW_MANAGED;
+	/* What the driver would refuse, it shall refuse itself. */
+	if (!pitch || !width || !height || row < width || height > SIZE_MAX / row ||
+	    (element != 4 && element != 8 && element != 16))
+		return plain_pitch(real, out, pitch, width, height, element, kind);
+	if (alloc)
+		r = alloc(out, row * height, ATTACH_GLOBAL);
+	if (unsupported(r))
+		return plain_pitch(real, out, pitch, width, height, element, kind);
+	if (r == CUDA_SUCCESS)
+		*pitch = row;
+	return r;
+}
+
+static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice to, CUstream stream)
+{
+	fn_cuMemPrefetchAsync_v2 *v2 = GW_REAL(cuMemPrefetchAsync_v2);
+	fn_cuMemPrefetchAsync *v1;
+	struct gw_location where = {LOCATION_DEVICE, to};
+
+	if (to == CPU_DEVICE)
+		where = (struct gw_location){LOCATION_HOST, 0};
+	if (v2)
+		return v2(ptr, bytes, where, 0, stream);
+	v1 = GW_REAL(cuMemPrefetchAsync);
+	return v1 ? v1(ptr, bytes, to, stream) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static const struct gw_backend backends[] = {
+	{"managed", 0, managed, managed_pitch, prefetch},
+	{"count", 1, plain, plain_pitch, NULL},
+};
+
+const struct gw_backend *gw_backend_named(const char *name)
+{
+	for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+		if (strcmp(backends[i].name, name) == 0)
+			return &backends[i];
+	return NULL;
+}

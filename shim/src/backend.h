@@ -1,0 +1,29 @@
+/*
+ * A backend decides what device memory is made of and how it is moved. One is
+ * chosen for a process at its start.
+ */
+#ifndef GW_BACKEND_H
+#define GW_BACKEND_H
+
+#include "registry.h"
+
+struct gw_backend {
+	const char *name;
+	uint32_t code; /* in HELLO */
+	/* Allocate in place of the driver's function; say what came of it. The
+	 * driver's code is returned unchanged. */
+	CUresult (*alloc)(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
+			  enum gw_kind *kind);
+	/* The same for rows of a pitch; bytes is what it took. */
+	CUresult (*alloc_pitch)(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
+				size_t *pitch, size_t width, size_t height,
+				unsigned element, enum gw_kind *kind);
+	/* Move a range to the device, or to the host if it is CPU_DEVICE, in the
+	 * order of the stream. NULL: nothing of this backend can be moved. */
+	CUresult (*move)(CUdeviceptr ptr, size_t bytes, CUdevice to, CUstream stream);
+};
+
+/* NULL: no such backend. */
+const struct gw_backend *gw_backend_named(const char *name);
+
+#endif

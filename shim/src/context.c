@@ -1,0 +1,224 @@
+#include "context.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "agent.h"
+#include "hooks.h"
+#include "registry.h"
+#include "serve.h"
+
+/* A process has one context per device, seldom a few more. Those beyond are
+ * served without a stream of ours: their memory stays where it is. */
+enum { CONTEXTS = 64 };
+
+static pthread_mutex_t work = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	pthread_mutex_t mu; /* guards all below */
+	struct {
+		CUcontext ctx;
+		CUdevice device;
+		CUstream stream;
+		bool primary;
+	} at[CONTEXTS];
+	unsigned n;
+} known = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+/* The context noted last: most threads of a program share one. */
+static _Atomic(CUcontext) noted;
+
+void gw_work_lock(void) { pthread_mutex_lock(&work); }
+void gw_work_unlock(void) { pthread_mutex_unlock(&work); }
+
+/* The caller holds known.mu. */
+static int place_of(CUcontext ctx)
+{
+	for (unsigned i = 0; i < known.n; i++)
+		if (known.at[i].ctx == ctx)
+			return (int)i;
+	return -1;
+}
+
+static void note(CUcontext ctx, CUdevice device, bool primary)
+{
+	if (!ctx)
+		return;
+	pthread_mutex_lock(&known.mu);
+	int i = place_of(ctx);
+	if (i < 0 && known.n < CONTEXTS) {
+		i = (int)known.n++;
+		known.at[i].ctx = ctx;
+		known.at[i].device = device;
+		known.at[i].stream = NULL;
+		known.at[i].primary = false;
+	}
+	if (i >= 0 && primary)
+		known.at[i].primary = true;
+	pthread_mutex_unlock(&known.mu);
+	atomic_store(&noted, ctx);
+}
+
+static void drop(CUcontext ctx)
+{
+	pthread_mutex_lock(&known.mu);
+	int i = place_of(ctx);
+	if (i >= 0)
+		known.at[i] = known.at[--known.n];
+	pthread_mutex_unlock(&known.mu);
+	atomic_store(&noted, NULL);
+	gw_forget_context(ctx);
+	gw_agent_changed(0);
+}
+
+struct gw_here gw_here(void)
+{
+	struct gw_here h = {NULL, 0};
+	fn_cuCtxGetCurrent *current = GW_REAL(cuCtxGetCurrent);
+	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
+
+	if (!current || !device || current(&h.ctx) != CUDA_SUCCESS || !h.ctx)
+		return (struct gw_here){NULL, 0};
+	device(&h.device);
+	if (h.ctx != atomic_load_explicit(&noted, memory_order_relaxed))
+		note(h.ctx, h.device, false);
+	return h;
+}
+
+unsigned gw_contexts(void)
+{
+	pthread_mutex_lock(&known.mu);
+	unsigned n = known.n;
+	pthread_mutex_unlock(&known.mu);
+	return n;
+}
+
+static CUstream make_stream(void)
+{
+	fn_cuCtxGetStreamPriorityRange *range = GW_REAL(cuCtxGetStreamPriorityRange);
+	fn_cuStreamCreateWithPriority *create = GW_REAL(cuStreamCreateWithPriority);
+	int least = 0, greatest = 0;
+	CUstream s = NULL;
+
+	if (range)
+		range(&least, &greatest);
+	if (!create || create(&s, STREAM_NON_BLOCKING, least) != CUDA_SUCCESS)
+		return NULL;
+	return s;
+}
+
+CUstream gw_stream(CUcontext ctx)
+{
+	pthread_mutex_lock(&known.mu);
+	int i = place_of(ctx);
+	CUstream s = i >= 0 ? known.at[i].stream : NULL;
+	pthread_mutex_unlock(&known.mu);
+	if (i < 0 || s)
+		return s;
+	s = make_stream();
+	pthread_mutex_lock(&known.mu);
+	i = place_of(ctx);
+	if (i >= 0)
+		known.at[i].stream = s;
+	pthread_mutex_unlock(&known.mu);
+	return s;
+}
+
+void gw_contexts_forget(void)
+{
+	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	work = fresh;
+	known.mu = fresh;
+	known.n = 0;
+	atomic_store(&noted, NULL);
+}
+
+CUresult gw_on_init(fn_cuInit *real, unsigned flags)
+{
+	CUresult r = real(flags);
+
+	if (r == CUDA_SUCCESS)
+		gw_agent_start();
+	return r;
+}
+
+CUresult gw_on_primary_retain(fn_cuDevicePrimaryCtxRetain *real, CUcontext *ctx,
+			      CUdevice dev)
+{
+	CUresult r = real(ctx, dev);
+
+	if (r == CUDA_SUCCESS && ctx)
+		note(*ctx, dev, true);
+	return r;
+}
+
+static CUcontext primary_of(CUdevice dev)
+{
+	CUcontext ctx = NULL;
+
+	pthread_mutex_lock(&known.mu);
+	for (unsigned i = 0; i < known.n; i++)
+		if (known.at[i].primary && known.at[i].device == dev)
+			ctx = known.at[i].ctx;
+	pthread_mutex_unlock(&known.mu);
+	return ctx;
+}
+
+/* Release ends the context with its last user, reset at once. */
+CUresult gw_on_primary_end(fn_cuDevicePrimaryCtxRelease *real, CUdevice dev)
+{
+	fn_cuDevicePrimaryCtxGetState *state = GW_REAL(cuDevicePrimaryCtxGetState);
+	unsigned flags;
+	int active = 1;
+
+	gw_work_lock();
+	CUresult r = real(dev);
+	if (r == CUDA_SUCCESS && state)
+		state(dev, &flags, &active);
+	CUcontext gone = active ? NULL : primary_of(dev);
+	if (gone)
+		drop(gone);
+	gw_work_unlock();
+	return r;
+}
+
+CUresult gw_on_ctx_create(fn_cuCtxCreate_v2 *real, CUcontext *ctx, unsigned flags,
+			  CUdevice dev)
+{
+	CUresult r = real(ctx, flags, dev);
+
+	if (r == CUDA_SUCCESS && ctx)
+		note(*ctx, dev, false);
+	return r;
+}
+
+CUresult gw_on_ctx_create_affinity(fn_cuCtxCreate_v3 *real, CUcontext *ctx,
+				   void *affinity, int n, unsigned flags, CUdevice dev)
+{
+	CUresult r = real(ctx, affinity, n, flags, dev);
+
+	if (r == CUDA_SUCCESS && ctx)
+		note(*ctx, dev, false);
+	return r;
+}
+
+CUresult gw_on_ctx_create_params(fn_cuCtxCreate_v4 *real, CUcontext *ctx, void *how,
+				 unsigned flags, CUdevice dev)
+{
+	CUresult r = real(ctx, how, flags, dev);
+
+	if (r == CUDA_SUCCESS && ctx)
+		note(*ctx, dev, false);
+	return r;
+}
+
+CUresult gw_on_ctx_destroy(fn_cuCtxDestroy_v2 *real, CUcontext ctx)
+{
+	gw_work_lock();
+	CUresult r = real(ctx);
+	if (r == CUDA_SUCCESS)
+		drop(ctx);
+	gw_work_unlock();
+	return r;
+}

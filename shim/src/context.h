@@ -1,0 +1,32 @@
+/*
+ * The live contexts, and the lock that keeps them alive while we use them.
+ */
+#ifndef GW_CONTEXT_H
+#define GW_CONTEXT_H
+
+#include <stdbool.h>
+
+#include "abi.h"
+
+struct gw_here {
+	CUcontext ctx;
+	CUdevice device;
+};
+
+/* The calling thread's context and device; ctx is NULL if it has none. */
+struct gw_here gw_here(void);
+unsigned gw_contexts(void);
+
+/* Held by the agent while it calls the driver, and by whoever ends a context:
+ * a context dies between two of our moves, never during one. */
+void gw_work_lock(void);
+void gw_work_unlock(void);
+
+/* Our own stream in a context, made at first use with the context current.
+ * NULL: it could not be made. The caller holds the work lock. */
+CUstream gw_stream(CUcontext ctx);
+
+/* In a forked child: there are no contexts, and nobody holds the locks. */
+void gw_contexts_forget(void);
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * What goes over the socket. All numbers are little endian.
+ *
+ *   u32 length of the whole frame, 16 to 256
+ *   u16 type
+ *   u16 flags, 0
+ *   u64 epoch: of a command and of what answers it, else 0
+ *   payload: fields as listed; a reader ignores what follows them
+ *
+ * to the invoker                  from the invoker
+ *   HELLO    u32 version            HELLO    u32 version
+ *            u32 pid                         u32 reserved
+ *            u32 backend                     u64 bytes of change worth a USAGE
+ *            u32 hooks              LIMIT    u64 bytes, 0 is none
+ *   ACCEPTED u32 command            PREFETCH u64 budget, 0 is all
+ *   DONE     u32 command                     u64 nanoseconds, 0 is no deadline
+ *            i32 status             EVICT    u64 bytes, 0 is all
+ *            i32 driver's code      REPORT
+ *            u32 reserved           GATE     u32 1 a run begins, 0 it ended
+ *            u64 bytes moved        PING
+ *            u64 nanoseconds
+ *            u64 bytes resident
+ *   USAGE    u32 contexts
+ *            u32 reserved
+ *            u64 allocated
+ *            u64 resident
+ *            u64 fixed
+ *            u64 pinned host bytes
+ *            u64 blocks
+ *   PONG
+ */
+#ifndef GW_FRAME_H
+#define GW_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GW_VERSION = 1, GW_HEADER = 16, GW_FRAME_MAX = 256 };
+
+enum gw_type {
+	GW_HELLO = 1,
+	GW_LIMIT = 2,
+	GW_PREFETCH = 3,
+	GW_EVICT = 4,
+	GW_REPORT = 5,
+	GW_GATE = 6,
+	GW_PING = 7,
+	GW_ACCEPTED = 16,
+	GW_DONE = 17,
+	GW_USAGE = 18,
+	GW_PONG = 19,
+};
+
+enum gw_status {
+	GW_OK = 0,
+	GW_CANCELLED = 1, /* a newer command or the begin of a run came */
+	GW_STALE = 2,     /* a newer epoch was seen before */
+	GW_FAILED = 3,    /* the driver refused a part */
+	GW_PARTIAL = 4,   /* the budget or the deadline ended it */
+};
+
+/* A command as it came. */
+struct gw_command {
+	enum gw_type type;
+	uint64_t epoch;
+	uint64_t bytes; /* LIMIT, PREFETCH, EVICT; threshold of HELLO */
+	uint64_t ns;    /* PREFETCH */
+	uint32_t word;  /* version of HELLO, GATE */
+};
+
+/* Read one command from the start of a buffer: the bytes it took, 0 when more
+ * are needed, -1 when this can be no frame. A type that nobody knows takes its
+ * bytes and gives type 0. */
+int gw_frame_read(const uint8_t *buf, size_t len, struct gw_command *out);
+
+/* A frame under construction. */
+struct gw_frame {
+	uint8_t buf[GW_FRAME_MAX];
+	size_t len;
+};
+void gw_frame_begin(struct gw_frame *f, enum gw_type type, uint64_t epoch);
+void gw_frame_u32(struct gw_frame *f, uint32_t v);
+void gw_frame_u64(struct gw_frame *f, uint64_t v);
+/* Write the length: the frame is ready. */
+void gw_frame_end(struct gw_frame *f);
+
+#endif

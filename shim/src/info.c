@@ -1,0 +1,120 @@
+/*
+ * What the program is told about memory, so that managed memory looks like the
+ * device memory it asked for; and what its own prefetches tell us.
+ */
+#include "hooks.h"
+#include "registry.h"
+#include "serve.h"
+#include "state.h"
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
+{
+	CUresult r = real(avail, total);
+	uint64_t limit = atomic_load(&gw_limit);
+
+	if (r != CUDA_SUCCESS || !limit || !avail || !total)
+		return r;
+	uint64_t used = gw_sum().allocated;
+	*total = least(*total, limit);
+	/* What is free on the device now is not the bound: others move out. */
+	*avail = used < *total ? *total - used : 0;
+	return r;
+}
+
+CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice dev)
+{
+	CUresult r = real(bytes, dev);
+	uint64_t limit = atomic_load(&gw_limit);
+
+	if (r == CUDA_SUCCESS && bytes && limit)
+		*bytes = least(*bytes, limit);
+	return r;
+}
+
+static bool substituted(CUdeviceptr ptr)
+{
+	struct gw_block b;
+
+	return gw_find(GW_ADDRESS, ptr, &b) && b.kind == GW_MANAGED;
+}
+
+/* Both attributes are unsigned ints or shorter in every CUDA so far:
+ * CUmemorytype is an enum, IS_MANAGED a bool in a byte. */
+static void disguise(int attribute, void *data)
+{
+	if (attribute == POINTER_MEMORY_TYPE)
+		*(unsigned *)data = MEMORYTYPE_DEVICE;
+	else if (attribute == POINTER_IS_MANAGED)
+		*(unsigned char *)data = 0;
+}
+
+CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
+				 int attribute, CUdeviceptr ptr)
+{
+	CUresult r = real(data, attribute, ptr);
+
+	if (r == CUDA_SUCCESS && data && substituted(ptr))
+		disguise(attribute, data);
+	return r;
+}
+
+CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
+				  int *attributes, void **data, CUdeviceptr ptr)
+{
+	CUresult r = real(n, attributes, data, ptr);
+
+	if (r != CUDA_SUCCESS || !attributes || !data || !substituted(ptr))
+		return r;
+	for (unsigned i = 0; i < n; i++)
+		if (data[i])
+			disguise(attributes[i], data[i]);
+	return r;
+}
+
+CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr)
+{
+	static atomic_bool said;
+	CUresult r = real(handle, ptr);
+
+	if (r != CUDA_SUCCESS && substituted(ptr) && !atomic_exchange(&said, true))
+		gw_say("managed memory cannot be shared between processes: "
+		       "this function needs the shim as count");
+	return r;
+}
+
+/* A range that begins or ends a block's resident part moves its border. */
+static void went(CUdeviceptr ptr, size_t bytes, bool to_device)
+{
+	struct gw_block b;
+
+	if (!gw_find(GW_ADDRESS, ptr, &b) || !gw_movable(&b))
+		return;
+	uint64_t from = ptr - b.base, to = from + bytes;
+	if (to_device && from <= b.resident && to > b.resident)
+		gw_place(b.base, b.id, to);
+	else if (!to_device && from < b.resident && to >= b.resident)
+		gw_place(b.base, b.id, from);
+}
+
+CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t bytes,
+			CUdevice dev, CUstream stream)
+{
+	CUresult r = real(ptr, bytes, dev, stream);
+
+	if (r == CUDA_SUCCESS)
+		went(ptr, bytes, dev != CPU_DEVICE);
+	return r;
+}
+
+CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr,
+				 size_t bytes, struct gw_location to, unsigned flags,
+				 CUstream stream)
+{
+	CUresult r = real(ptr, bytes, to, flags, stream);
+
+	if (r == CUDA_SUCCESS)
+		went(ptr, bytes, to.type == LOCATION_DEVICE);
+	return r;
+}

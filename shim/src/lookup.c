@@ -1,0 +1,113 @@
+/*
+ * cuGetProcAddress: ask the driver with the caller's own arguments, and if the
+ * pointer that comes back is one that we hook, give ours instead. So versions,
+ * flags and the ABIs that nobody knows yet are right by themselves.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "hooks.h"
+#include "serve.h"
+
+/* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that
+ * of an interposer behind us. A power of two, less than half full. */
+enum { PLACES = 512 };
+_Static_assert(PLACES > 6 * GW_HOOKS, "the map of pointers is too small");
+
+static struct {
+	void *pointer;
+	int id;
+} map[PLACES];
+static pthread_once_t built = PTHREAD_ONCE_INIT;
+
+static unsigned place(const void *pointer)
+{
+	uintptr_t i = ((uintptr_t)pointer >> 4) * 2654435761u % PLACES;
+
+	while (map[i].pointer && map[i].pointer != pointer)
+		i = (i + 1) % PLACES;
+	return (unsigned)i;
+}
+
+/* The first to claim a pointer keeps it. */
+static void claim(void *pointer, int id)
+{
+	unsigned i;
+
+	if (!pointer || pointer == gw_entries[id].wrapper)
+		return;
+	i = place(pointer);
+	if (!map[i].pointer) {
+		map[i].pointer = pointer;
+		map[i].id = id;
+	}
+}
+
+static void *ask(const struct gw_entry *e)
+{
+	fn_cuGetProcAddress_v2 *v2 = GW_REAL(cuGetProcAddress_v2);
+	fn_cuGetProcAddress *v1 = GW_REAL(cuGetProcAddress);
+	void *p = NULL;
+	int status = 0;
+	CUresult r = CUDA_ERROR_NOT_FOUND;
+
+	if (v2)
+		r = v2(e->base, &p, e->version, (uint64_t)e->flags, &status);
+	else if (v1)
+		r = v1(e->base, &p, e->version, (uint64_t)e->flags);
+	return r == CUDA_SUCCESS ? p : NULL;
+}
+
+/*
+ * Exported names say the ABI for sure, so they claim first: should a driver
+ * answer an old version with a newer ABI, its pointer is taken already by the
+ * hook of that ABI.
+ */
+static void build(void)
+{
+	for (int id = 0; id < GW_HOOKS; id++) {
+		if (gw_driver())
+			claim(gw_next_dlsym(gw_driver(), gw_entries[id].export), id);
+		claim(gw_real(id), id);
+	}
+	for (int id = 0; id < GW_HOOKS; id++)
+		claim(ask(&gw_entries[id]), id);
+}
+
+void *gw_wrapper_of(void *pointer)
+{
+	unsigned i;
+
+	pthread_once(&built, build);
+	i = place(pointer);
+	return map[i].pointer ? gw_entries[map[i].id].wrapper : NULL;
+}
+
+static void substitute(CUresult r, void **pfn)
+{
+	void *ours;
+
+	if (r != CUDA_SUCCESS || !pfn || !*pfn)
+		return;
+	ours = gw_wrapper_of(*pfn);
+	if (ours)
+		*pfn = ours;
+}
+
+CUresult gw_on_lookup(fn_cuGetProcAddress *real, const char *symbol, void **pfn,
+		      int version, uint64_t flags)
+{
+	CUresult r = real(symbol, pfn, version, flags);
+
+	substitute(r, pfn);
+	return r;
+}
+
+CUresult gw_on_lookup_status(fn_cuGetProcAddress_v2 *real, const char *symbol,
+			     void **pfn, int version, uint64_t flags, int *status)
+{
+	CUresult r = real(symbol, pfn, version, flags, status);
+
+	substitute(r, pfn);
+	return r;
+}

@@ -1,0 +1,137 @@
+/*
+ * Arrays and pinned host memory: counted, never moved.
+ */
+#include "agent.h"
+#include "context.h"
+#include "hooks.h"
+#include "registry.h"
+#include "serve.h"
+#include "state.h"
+
+static void enter(enum gw_space space, const void *base, uint64_t bytes,
+		  enum gw_kind kind)
+{
+	struct gw_here h = gw_here();
+	struct gw_block b = {
+		.base = (uintptr_t)base, .size = bytes, .kind = kind, .ctx = h.ctx,
+		.device = h.device,
+	};
+
+	if (!gw_add(space, &b))
+		gw_step_aside("no memory for the books");
+	gw_agent_changed(bytes);
+}
+
+/* CUarray_format: the low numbers are plain types. The rest are planar and
+ * compressed ones, of at most 4 bytes an element. */
+static uint64_t element_bytes(int format)
+{
+	switch (format) {
+	case 0x01: /* unsigned and signed 8 bit */
+	case 0x08:
+		return 1;
+	case 0x02: /* 16 bit, half */
+	case 0x09:
+	case 0x10:
+		return 2;
+	}
+	return 4;
+}
+
+/* Only arrays with deferred mapping tell their size to
+ * cuArrayGetMemoryRequirements, so it is reckoned from the description. */
+static uint64_t array_bytes(const struct gw_array3d *d)
+{
+	uint64_t n = d->width * element_bytes(d->format) * (d->channels ? d->channels : 1);
+
+	return n * (d->height ? d->height : 1) * (d->depth ? d->depth : 1);
+}
+
+CUresult gw_on_array_create(fn_cuArrayCreate_v2 *real, CUarray *array,
+			    const struct gw_array2d *desc)
+{
+	CUresult r = real(array, desc);
+
+	if (r == CUDA_SUCCESS && array && desc) {
+		struct gw_array3d d = {desc->width, desc->height, 0, desc->format,
+				       desc->channels, 0};
+		enter(GW_HANDLE, *array, array_bytes(&d), GW_ARRAY);
+	}
+	return r;
+}
+
+CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
+			      const struct gw_array3d *desc)
+{
+	CUresult r = real(array, desc);
+
+	if (r == CUDA_SUCCESS && array && desc)
+		enter(GW_HANDLE, *array, array_bytes(desc), GW_ARRAY);
+	return r;
+}
+
+/* The levels of a mipmap together take a third more than the first. */
+CUresult gw_on_mipmap_create(fn_cuMipmappedArrayCreate *real, CUarray *array,
+			     const struct gw_array3d *desc, unsigned levels)
+{
+	CUresult r = real(array, desc, levels);
+
+	if (r == CUDA_SUCCESS && array && desc) {
+		uint64_t first = array_bytes(desc);
+		enter(GW_HANDLE, *array, levels > 1 ? first + first / 3 : first, GW_ARRAY);
+	}
+	return r;
+}
+
+CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)
+{
+	struct gw_block b;
+	bool known = gw_take(GW_HANDLE, (uintptr_t)array, &b);
+	CUresult r = real(array);
+
+	if (known && r != CUDA_SUCCESS)
+		gw_add(GW_HANDLE, &b);
+	if (known)
+		gw_agent_changed(b.size);
+	return r;
+}
+
+CUresult gw_on_host_alloc(fn_cuMemHostAlloc *real, void **out, size_t bytes,
+			  unsigned flags)
+{
+	CUresult r = real(out, bytes, flags);
+
+	if (r == CUDA_SUCCESS && out)
+		enter(GW_ADDRESS, *out, bytes, GW_HOST);
+	return r;
+}
+
+CUresult gw_on_host_alloc_plain(fn_cuMemAllocHost_v2 *real, void **out, size_t bytes)
+{
+	CUresult r = real(out, bytes);
+
+	if (r == CUDA_SUCCESS && out)
+		enter(GW_ADDRESS, *out, bytes, GW_HOST);
+	return r;
+}
+
+CUresult gw_on_host_register(fn_cuMemHostRegister *real, void *ptr, size_t bytes,
+			     unsigned flags)
+{
+	CUresult r = real(ptr, bytes, flags);
+
+	if (r == CUDA_SUCCESS)
+		enter(GW_ADDRESS, ptr, bytes, GW_HOST);
+	return r;
+}
+
+CUresult gw_on_host_free(fn_cuMemFreeHost *real, void *ptr)
+{
+	struct gw_block b;
+	bool known = gw_take(GW_ADDRESS, (uintptr_t)ptr, &b);
+	CUresult r = real(ptr);
+
+	if (known && r != CUDA_SUCCESS)
+		gw_add(GW_ADDRESS, &b);
+	return r;
+}

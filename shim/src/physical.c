@@ -1,0 +1,82 @@
+/*
+ * Physical memory by handle. It lives as long as somebody holds the handle or
+ * a mapping of it, so both are counted.
+ */
+#include "agent.h"
+#include "context.h"
+#include "hooks.h"
+#include "registry.h"
+#include "serve.h"
+#include "state.h"
+
+CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
+			       const struct gw_memprop *prop, uint64_t flags)
+{
+	bool on_device = prop && prop->location.type == LOCATION_DEVICE;
+
+	if (!handle || !on_device)
+		return real(handle, bytes, prop, flags);
+	if (!gw_promise(bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = real(handle, bytes, prop, flags);
+	if (r == CUDA_SUCCESS) {
+		struct gw_block b = {
+			.base = *handle, .size = bytes, .kind = GW_PHYSICAL,
+			.device = prop->location.id, .refs = 1,
+		};
+		if (!gw_add(GW_HANDLE, &b))
+			gw_step_aside("no memory for the books");
+		gw_agent_changed(bytes);
+	}
+	gw_settle(bytes);
+	return r;
+}
+
+CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
+{
+	CUresult r = real(handle);
+
+	if (r == CUDA_SUCCESS && gw_refer(handle, -1))
+		gw_agent_changed(0);
+	return r;
+}
+
+CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
+			       CUmemHandle *handle, void *addr)
+{
+	CUresult r = real(handle, addr);
+
+	if (r == CUDA_SUCCESS && handle)
+		gw_refer(*handle, 1);
+	return r;
+}
+
+CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
+			    size_t offset, CUmemHandle handle, uint64_t flags)
+{
+	CUresult r = real(ptr, bytes, offset, handle, flags);
+	struct gw_block b = {
+		.base = ptr, .size = bytes, .kind = GW_MAPPED, .owner = handle,
+	};
+
+	if (r == CUDA_SUCCESS && gw_refer(handle, 1) && !gw_add(GW_ADDRESS, &b))
+		gw_step_aside("no memory for the books");
+	return r;
+}
+
+/* One call may end several mappings that lie side by side. */
+CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes)
+{
+	CUresult r = real(ptr, bytes);
+	struct gw_block b;
+	CUdeviceptr at = ptr;
+
+	while (r == CUDA_SUCCESS && at < ptr + bytes && gw_find(GW_ADDRESS, at, &b) &&
+	       b.kind == GW_MAPPED && gw_take(GW_ADDRESS, b.base, &b)) {
+		gw_refer(b.owner, -1);
+		at = b.base + b.size;
+	}
+	if (r == CUDA_SUCCESS)
+		gw_agent_changed(0);
+	return r;
+}

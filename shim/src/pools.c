@@ -1,0 +1,162 @@
+/*
+ * Stream-ordered pools and graphs keep memory for later. It counts against the
+ * process and is given back on an eviction.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "agent.h"
+#include "context.h"
+#include "hooks.h"
+#include "serve.h"
+
+enum { POOLS = 32 };
+
+static atomic_bool pools_used, graphs_used;
+static struct {
+	pthread_mutex_t mu; /* guards all below */
+	CUmemoryPool at[POOLS];
+	unsigned n;
+} made = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+void gw_pools_used(void)
+{
+	atomic_store_explicit(&pools_used, true, memory_order_relaxed);
+}
+
+CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
+			   const void *props)
+{
+	CUresult r = real(pool, props);
+
+	if (r == CUDA_SUCCESS && pool) {
+		pthread_mutex_lock(&made.mu);
+		if (made.n < POOLS)
+			made.at[made.n++] = *pool;
+		pthread_mutex_unlock(&made.mu);
+	}
+	return r;
+}
+
+CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
+{
+	/* The agent asks pools under the work lock: none dies meanwhile. */
+	gw_work_lock();
+	CUresult r = real(pool);
+	pthread_mutex_lock(&made.mu);
+	for (unsigned i = 0; r == CUDA_SUCCESS && i < made.n; i++)
+		if (made.at[i] == pool)
+			made.at[i--] = made.at[--made.n];
+	pthread_mutex_unlock(&made.mu);
+	gw_work_unlock();
+	return r;
+}
+
+static void graph_memory(CUresult r)
+{
+	if (r == CUDA_SUCCESS)
+		atomic_store_explicit(&graphs_used, true, memory_order_relaxed);
+}
+
+CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *graph,
+			   void *const *deps, size_t n, void *how)
+{
+	CUresult r = real(node, graph, deps, n, how);
+
+	graph_memory(r);
+	return r;
+}
+
+CUresult gw_on_graph_node(fn_cuGraphAddNode *real, void **node, void *graph,
+			  void *const *deps, size_t n, int *how)
+{
+	CUresult r = real(node, graph, deps, n, how);
+
+	if (how && *how == GRAPH_NODE_MEM_ALLOC)
+		graph_memory(r);
+	return r;
+}
+
+CUresult gw_on_graph_node_edges(fn_cuGraphAddNode_v2 *real, void **node, void *graph,
+				void *const *deps, const void *edges, size_t n,
+				int *how)
+{
+	CUresult r = real(node, graph, deps, edges, n, how);
+
+	if (how && *how == GRAPH_NODE_MEM_ALLOC)
+		graph_memory(r);
+	return r;
+}
+
+/* The pools to look after: the current device's default and those made. */
+static unsigned pools(CUmemoryPool out[POOLS + 1], CUdevice *dev)
+{
+	fn_cuDeviceGetDefaultMemPool *get = GW_REAL(cuDeviceGetDefaultMemPool);
+	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
+	unsigned n = 0;
+
+	*dev = 0;
+	if (!device || device(dev) != CUDA_SUCCESS)
+		return 0;
+	if (get && get(&out[0], *dev) == CUDA_SUCCESS)
+		n = 1;
+	pthread_mutex_lock(&made.mu);
+	for (unsigned i = 0; i < made.n; i++)
+		out[n++] = made.at[i];
+	pthread_mutex_unlock(&made.mu);
+	return n;
+}
+
+static uint64_t reserved(void)
+{
+	fn_cuMemPoolGetAttribute *get = GW_REAL(cuMemPoolGetAttribute);
+	CUmemoryPool list[POOLS + 1];
+	CUdevice dev;
+	uint64_t sum = 0;
+	unsigned n = pools(list, &dev);
+
+	for (unsigned i = 0; get && i < n; i++) {
+		uint64_t bytes = 0;
+		if (get(list[i], POOL_RESERVED_CURRENT, &bytes) == CUDA_SUCCESS)
+			sum += bytes;
+	}
+	return sum;
+}
+
+static uint64_t in_graphs(void)
+{
+	fn_cuDeviceGetGraphMemAttribute *get = GW_REAL(cuDeviceGetGraphMemAttribute);
+	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
+	uint64_t bytes = 0;
+	CUdevice dev;
+
+	if (!get || !device || device(&dev) != CUDA_SUCCESS ||
+	    get(dev, GRAPH_RESERVED_CURRENT, &bytes) != CUDA_SUCCESS)
+		return 0;
+	return bytes;
+}
+
+uint64_t gw_pools_slack(uint64_t live)
+{
+	uint64_t held = atomic_load(&pools_used) ? reserved() : 0;
+	uint64_t slack = held > live ? held - live : 0;
+
+	return slack + (atomic_load(&graphs_used) ? in_graphs() : 0);
+}
+
+void gw_pools_trim(void)
+{
+	fn_cuMemPoolTrimTo *trim = GW_REAL(cuMemPoolTrimTo);
+	fn_cuDeviceGraphMemTrim *graphs = GW_REAL(cuDeviceGraphMemTrim);
+	CUmemoryPool list[POOLS + 1];
+	CUdevice dev;
+	unsigned n;
+
+	if (!atomic_load(&pools_used) && !atomic_load(&graphs_used))
+		return;
+	n = pools(list, &dev);
+	for (unsigned i = 0; trim && i < n; i++)
+		trim(list[i], 0);
+	if (graphs && atomic_load(&graphs_used))
+		graphs(dev);
+}

@@ -1,0 +1,278 @@
+/*
+ * How the real functions are found, and which lookups by dlsym are answered.
+ *
+ * This file runs before main, before our constructor and before a sanitizer's
+ * runtime is ready; it is built without instrumentation and calls nothing of
+ * libc that others may have replaced.
+ */
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
+
+#include "hooks.h"
+
+typedef void *dlsym_fn(void *, const char *);
+typedef void *dlvsym_fn(void *, const char *, const char *);
+
+/* Where dlsym and dlvsym jump to. Read by tail.S. */
+#define SHARED_WITH_TAIL __attribute__((visibility("hidden")))
+SHARED_WITH_TAIL dlsym_fn *gw_dlsym;
+SHARED_WITH_TAIL dlvsym_fn *gw_dlvsym;
+SHARED_WITH_TAIL void *gw_pick(void *handle, const char *name, const void *caller,
+			       const char *version);
+/* Our own two, also where an interposer in front of us has others. */
+SHARED_WITH_TAIL extern dlsym_fn gw_own_dlsym;
+SHARED_WITH_TAIL extern dlvsym_fn gw_own_dlvsym;
+
+static void *slots[GW_ENTRIES];
+static bool linked[GW_ENTRIES]; /* the slot came from RTLD_NEXT */
+static void *driver;
+
+static bool same(const char *a, const char *b)
+{
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
+}
+
+static bool begins(const char *text, const char *with)
+{
+	while (*with && *text == *with)
+		text++, with++;
+	return !*with;
+}
+
+static const char *file_of(const char *path)
+{
+	const char *file = path;
+
+	for (; *path; path++)
+		if (*path == '/')
+			file = path + 1;
+	return file;
+}
+
+/* The dynamic section's address, which glibc has relocated or not. */
+static const void *at(const struct link_map *map, ElfW(Addr) p)
+{
+	return (const void *)(p < map->l_addr ? p + map->l_addr : p);
+}
+
+static void *find_by_hash(const struct link_map *map, const uint32_t *hash,
+			  const ElfW(Sym) *symbols, const char *strings,
+			  const char *name)
+{
+	uint32_t h = 5381, buckets = hash[0], first = hash[1], bloom = hash[2];
+	const uint32_t *bucket = hash + 4 + bloom * (sizeof(ElfW(Addr)) / 4);
+	const uint32_t *chain = bucket + buckets;
+
+	for (const char *c = name; *c; c++)
+		h = h * 33 + (unsigned char)*c;
+	uint32_t i = buckets ? bucket[h % buckets] : 0;
+	if (i < first)
+		return NULL;
+	for (;; i++) {
+		const ElfW(Sym) *s = symbols + i;
+		uint32_t c = chain[i - first];
+		if ((c | 1) == (h | 1) && same(strings + s->st_name, name) &&
+		    s->st_shndx != SHN_UNDEF && (s->st_info & 15) == STT_FUNC)
+			return (void *)(map->l_addr + s->st_value);
+		if (c & 1)
+			return NULL;
+	}
+}
+
+static void *find_in(const struct link_map *map, const char *name)
+{
+	const ElfW(Sym) *symbols = NULL;
+	const char *strings = NULL;
+	const uint32_t *hash = NULL;
+
+	for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
+		if (d->d_tag == DT_SYMTAB)
+			symbols = at(map, d->d_un.d_ptr);
+		else if (d->d_tag == DT_STRTAB)
+			strings = at(map, d->d_un.d_ptr);
+		else if (d->d_tag == DT_GNU_HASH)
+			hash = at(map, d->d_un.d_ptr);
+	}
+	if (!symbols || !strings || !hash)
+		return NULL;
+	return find_by_hash(map, hash, symbols, strings, name);
+}
+
+/*
+ * libc's own dlsym or dlvsym. We export both names, so no reference of ours
+ * could mean libc's; its symbol table is read instead. Up to glibc 2.33 they
+ * lie in libdl.
+ */
+static void *find_in_libc(const char *name)
+{
+	void *found = NULL;
+
+	for (struct link_map *m = _r_debug.r_map; m && !found; m = m->l_next) {
+		const char *file = file_of(m->l_name ? m->l_name : "");
+		if (begins(file, "libc.so.6") || begins(file, "libdl.so.2"))
+			found = find_in(m, name);
+	}
+	return found;
+}
+
+/* The next dlsym after ours: another interposer's if there is one. Asked for
+ * without a version, because theirs has none, as ours. */
+static void find_next(void)
+{
+	dlsym_fn *libc = (dlsym_fn *)find_in_libc("dlsym");
+	dlvsym_fn *vsym = NULL;
+	dlsym_fn *sym = NULL;
+
+	if (libc) {
+		vsym = (dlvsym_fn *)libc(RTLD_NEXT, "dlvsym");
+		sym = (dlsym_fn *)libc(RTLD_NEXT, "dlsym");
+	}
+	__atomic_store_n(&gw_dlvsym, vsym, __ATOMIC_RELEASE);
+	__atomic_store_n(&gw_dlsym, sym ? sym : libc, __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	if (!__atomic_load_n(&gw_dlsym, __ATOMIC_ACQUIRE))
+		find_next();
+}
+
+void *gw_next_dlsym(void *handle, const char *name)
+{
+	begin();
+	dlsym_fn *next = __atomic_load_n(&gw_dlsym, __ATOMIC_ACQUIRE);
+	return next ? next(handle, name) : NULL;
+}
+
+/*
+ * The driver is never loaded by us, but once the program has loaded it we hold
+ * it, so that our pointers stay good when the program closes it.
+ */
+void *gw_driver(void)
+{
+	void *d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
+
+	if (!d) {
+		d = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+		if (d)
+			__atomic_store_n(&driver, d, __ATOMIC_RELEASE);
+	}
+	return d;
+}
+
+static void *keep(int id, void *found)
+{
+	void *none = NULL;
+
+	if (!found)
+		return NULL;
+	if (__atomic_compare_exchange_n(&slots[id], &none, found, false,
+					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return found;
+	return none; /* somebody else was first */
+}
+
+/* A program linked with the driver: what comes after us in its search order. */
+static void *resolve_linked(int id)
+{
+	const struct gw_entry *e = &gw_entries[id];
+	void *p = gw_next_dlsym(RTLD_NEXT, e->export);
+
+	if (!p || p == e->wrapper)
+		return NULL;
+	linked[id] = true;
+	return keep(id, p);
+}
+
+void *gw_real(int id)
+{
+	const struct gw_entry *e = &gw_entries[id];
+	void *p = __atomic_load_n(&slots[id], __ATOMIC_ACQUIRE);
+
+	if (p)
+		return p;
+	/* A program that loads the driver by hand goes to it directly, so must
+	 * we: another interposer's exports expect programs that are linked. */
+	if (!__atomic_load_n(&driver, __ATOMIC_ACQUIRE) && (p = resolve_linked(id)))
+		return p;
+	if (!gw_driver())
+		return NULL;
+	p = gw_next_dlsym(gw_driver(), e->export);
+	return p == e->wrapper ? NULL : keep(id, p);
+}
+
+static int hook_named(const char *name)
+{
+	for (int id = 0; id < GW_HOOKS; id++)
+		if (same(gw_entries[id].export, name))
+			return id;
+	return -1;
+}
+
+/*
+ * True when the asker is the interposer that our slot leads to: it looks for
+ * what lies behind itself, and would get a loop if it got us.
+ */
+static bool is_next(int id, const void *caller)
+{
+	Dl_info asks, next;
+
+	return linked[id] && dladdr(caller, &asks) && dladdr(slots[id], &next) &&
+	       asks.dli_fbase == next.dli_fbase;
+}
+
+/* Whether the asker comes before us in the order of search. */
+static bool before_us(const void *caller)
+{
+	Dl_info asks, us;
+
+	if (!dladdr(caller, &asks) || !dladdr((void *)gw_pick, &us))
+		return false;
+	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next)
+		if (m->l_addr == (ElfW(Addr))asks.dli_fbase)
+			return asks.dli_fbase != us.dli_fbase;
+		else if (m->l_addr == (ElfW(Addr))us.dli_fbase)
+			return false;
+	return false;
+}
+
+/*
+ * An interposer in front of us asks for the next dlsym, by version as most do.
+ * glibc would pass us over, since ours has no version, and the interposer would
+ * hand out the driver's functions past us.
+ */
+static void *next_lookup(void *handle, const char *name, const void *caller)
+{
+	if (handle != RTLD_NEXT || !begins(name, "dl"))
+		return NULL;
+	if (same(name, "dlsym") && before_us(caller))
+		return (void *)gw_own_dlsym;
+	if (same(name, "dlvsym") && before_us(caller))
+		return (void *)gw_own_dlvsym;
+	return NULL;
+}
+
+void *gw_pick(void *handle, const char *name, const void *caller, const char *version)
+{
+	int id;
+	void *p;
+
+	begin();
+	if (name && name[0] == 'd')
+		return next_lookup(handle, name, caller);
+	if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT ||
+	    handle == RTLD_DEFAULT)
+		return NULL;
+	id = hook_named(name);
+	if (id < 0)
+		return NULL;
+	p = version ? gw_dlvsym(handle, name, version) : gw_next_dlsym(handle, name);
+	if (!p || p == gw_entries[id].wrapper || !gw_driver())
+		return NULL;
+	keep(id, p);
+	return is_next(id, caller) ? NULL : gw_entries[id].wrapper;
+}

@@ -1,0 +1,147 @@
+#include "state.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend.h"
+
+enum { UNREAD, READING, READ };
+
+struct gw_config gw_config;
+_Atomic uint64_t gw_limit;
+
+static atomic_int progress = UNREAD;
+static atomic_bool aside;
+static struct gw_fd log_fd = {.fd = -1};
+
+/* 64 MiB take 1 to 5 ms over PCIe: short against a run that wants to begin,
+ * long against the 10 us that a call and a wait cost. */
+static const uint64_t default_chunk = 64 << 20;
+
+static uint64_t number(const char *name, uint64_t fallback)
+{
+	const char *text = getenv(name);
+	char *end;
+
+	if (!text || *text < '0' || *text > '9')
+		return fallback;
+	unsigned long long v = strtoull(text, &end, 10);
+	return *end ? fallback : v;
+}
+
+/* Keep our own copy of the descriptor: the program may close its own. */
+static void open_log(void)
+{
+	int fd = (int)number("GPUWHISK_SHIM_LOG", 1 << 30);
+
+	if (fd == 1 << 30)
+		return;
+	fd = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+	if (fd >= 0)
+		log_fd = gw_own(fd);
+}
+
+static void read_config(void)
+{
+	const char *word = getenv("GPUWHISK_SHIM");
+	const char *path = getenv("GPUWHISK_SHIM_SOCKET");
+
+	open_log();
+	gw_config.chunk = number("GPUWHISK_SHIM_CHUNK", default_chunk);
+	if (gw_config.chunk < 4096)
+		gw_config.chunk = default_chunk;
+	atomic_store(&gw_limit, number("GPUWHISK_SHIM_LIMIT", 0));
+	gw_config.backend = gw_backend_named(word ? word : "managed");
+	if (word && strcmp(word, "off") == 0) {
+		atomic_store(&aside, true);
+		return;
+	}
+	if (!gw_config.backend)
+		gw_step_aside("GPUWHISK_SHIM is none of managed, count, off");
+	else if (!path || !*path || strlen(path) >= sizeof gw_config.socket)
+		gw_step_aside("GPUWHISK_SHIM_SOCKET names no usable path");
+	else
+		strcpy(gw_config.socket, path);
+}
+
+bool gw_aside(void)
+{
+	int seen = atomic_load_explicit(&progress, memory_order_acquire);
+
+	if (seen != READ) {
+		int expect = UNREAD;
+		/* Whoever comes while another reads forwards, once. */
+		if (!atomic_compare_exchange_strong(&progress, &expect, READING))
+			return true;
+		read_config();
+		atomic_store_explicit(&progress, READ, memory_order_release);
+	}
+	return atomic_load_explicit(&aside, memory_order_relaxed);
+}
+
+void gw_step_aside(const char *why)
+{
+	if (!atomic_exchange(&aside, true))
+		gw_say("steps aside: %s", why);
+}
+
+void gw_say(const char *format, ...)
+{
+	char line[256];
+	int n = snprintf(line, sizeof line, "gpuwhisk-shim[%d]: ", (int)getpid());
+	va_list ap;
+
+	if (!gw_ours(&log_fd))
+		return;
+	va_start(ap, format);
+	n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, ap);
+	va_end(ap);
+	if (n > (int)sizeof line - 2)
+		n = (int)sizeof line - 2;
+	line[n++] = '\n';
+	/* A log that cannot be written to is nothing that a guest may mind. */
+	if (write(log_fd.fd, line, (size_t)n) < 0)
+		return;
+}
+
+struct gw_fd gw_own(int fd)
+{
+	struct stat st;
+	struct gw_fd f = {.fd = fd};
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return GW_NO_FD;
+	f.dev = st.st_dev;
+	f.ino = st.st_ino;
+	return f;
+}
+
+bool gw_ours(const struct gw_fd *f)
+{
+	struct stat st;
+
+	return f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_dev == f->dev &&
+	       st.st_ino == f->ino;
+}
+
+void gw_disown(struct gw_fd *f)
+{
+	if (gw_ours(f))
+		close(f->fd);
+	*f = GW_NO_FD;
+}
+
+static int64_t monotonic(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t (*gw_clock)(void) = monotonic;

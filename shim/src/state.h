@@ -1,0 +1,56 @@
+/*
+ * What the environment set, and whether we still take part.
+ *
+ * Environment, read once:
+ *   GPUWHISK_SHIM         managed (default), count or off
+ *   GPUWHISK_SHIM_SOCKET  path of the invoker's socket; without it, off
+ *   GPUWHISK_SHIM_LIMIT   bytes a process may hold, until a LIMIT says other
+ *   GPUWHISK_SHIM_CHUNK   bytes moved between two looks at the socket
+ *   GPUWHISK_SHIM_LOG     number of the descriptor to say things on
+ */
+#ifndef GW_STATE_H
+#define GW_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+struct gw_backend;
+
+struct gw_config {
+	const struct gw_backend *backend;
+	char socket[108];
+	uint64_t chunk;
+};
+extern struct gw_config gw_config;
+
+/* True when the wrappers shall only forward. */
+bool gw_aside(void);
+/* Forward everything from now on, and say why. For good. */
+void gw_step_aside(const char *why);
+/* Say a thing on the log descriptor, if there is one. */
+void gw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Bytes a process may hold; 0 is no limit. */
+extern _Atomic uint64_t gw_limit;
+
+/*
+ * A program may close descriptors that are not its own and open others under
+ * their numbers. Each of ours is known by its inode and checked before use.
+ */
+struct gw_fd {
+	int fd;
+	dev_t dev;
+	ino_t ino;
+};
+#define GW_NO_FD ((struct gw_fd){.fd = -1})
+struct gw_fd gw_own(int fd);
+bool gw_ours(const struct gw_fd *f);
+/* Close it if it is still ours. */
+void gw_disown(struct gw_fd *f);
+
+/* Nanoseconds that only grow. A pointer, so that a test can step it. */
+extern int64_t (*gw_clock)(void);
+
+#endif

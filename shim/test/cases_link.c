@@ -1,0 +1,260 @@
+/*
+ * The talk with the invoker when it goes wrong, and what it costs.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "prog.h"
+
+enum { MIB = 1 << 20 };
+
+static int begin(void)
+{
+	invoker_listen();
+	cuda_open("dlsym");
+	return invoker_accept();
+}
+
+/* The invoker goes and comes back: memory works meanwhile, then it is told. */
+static void loss(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	invoker_send(c, GW_EVICT, 900, 0, 0);
+	close(c);
+	invoker_close_door();
+	pattern_write(p, 4 * MIB, 6);
+	invoker_listen();
+	c = invoker_accept();
+	SAME(invoker_report(c).number[ALLOCATED], 4 * MIB);
+	/* A new invoker counts its epochs from the start. */
+	SAME(invoker_move(c, GW_EVICT, 1).word[STATUS], GW_OK);
+	pattern_check(p, 4 * MIB, 6);
+}
+
+/* Half a frame, then the end. */
+static void torn(int argc, char **argv)
+{
+	uint8_t half[10] = {32, 0, 0, 0, GW_EVICT};
+	int c = begin();
+
+	invoker_send_raw(c, half, sizeof half);
+	close(c);
+	c = invoker_accept();
+	invoker_report(c);
+}
+
+/* What is no frame ends the talk, not the program. */
+static void malformed(int argc, char **argv)
+{
+	static const uint8_t bad[][20] = {
+		{0}, {15}, {0xff, 0xff, 0xff, 0xff}, {1, 1}, {16, 0, 0, 0, GW_EVICT},
+		{20, 0, 0, 0, GW_PREFETCH, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+	};
+	CUdeviceptr p;
+	struct said s;
+	int c = begin();
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		invoker_send_raw(c, bad[i], sizeof bad[i]);
+		CHECK(!invoker_hear_or_end(c, GW_DONE, &s));
+		close(c);
+		c = invoker_accept();
+	}
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	invoker_send(c, 999, 1, 2, 3); /* unknown, but a frame: passed over */
+	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], MIB);
+}
+
+/* Frames of chance: read a seed, send what comes of it, live. */
+static void noise(int argc, char **argv)
+{
+	unsigned seed = argc ? (unsigned)atoi(argv[0]) : 1;
+	CUdeviceptr p;
+	int c = begin();
+
+	for (int round = 0; round < 200; round++) {
+		uint8_t buf[64];
+		for (size_t i = 0; i < sizeof buf; i++)
+			buf[i] = (uint8_t)rand_r(&seed);
+		buf[0] = (uint8_t)(16 + rand_r(&seed) % 40);
+		if (rand_r(&seed) % 4)
+			buf[1] = buf[2] = buf[3] = 0, buf[4] = 2 + buf[4] % 6, buf[5] = 0;
+		if (send(c, buf, sizeof buf, MSG_NOSIGNAL) < 0 || round % 20 == 19) {
+			close(c);
+			while ((c = invoker_accept_within(10000)) < 0)
+				;
+		}
+	}
+	close(c);
+	c = invoker_accept();
+	invoker_send(c, GW_LIMIT, 0, 0, 0);
+	invoker_report(c);
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+}
+
+/* Another version: the program goes on, the shim does not come again. */
+static void version(int argc, char **argv)
+{
+	CUdeviceptr p;
+	struct said s;
+
+	invoker_listen();
+	cuda_open("dlsym");
+	int c = invoker_accept_within(10000);
+	invoker_hello(c, GW_VERSION + 1);
+	CHECK(!invoker_hear_or_end(c, GW_DONE, &s));
+	SAME(invoker_accept_within(300), -1);
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	pattern_write(p, MIB, 1);
+	pattern_check(p, MIB, 1);
+}
+
+static void heartbeat(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 64 * MIB));
+	OK(cu.cuMemsetD8_v2(p, 1, 64 * MIB));
+	invoker_send(c, GW_EVICT, 1, 0, 0);
+	invoker_send(c, GW_PING, 42, 0, 0);
+	/* It answers between two chunks, before the work is done. */
+	SAME(invoker_hear(c, GW_PONG).epoch, 42);
+	SAME(invoker_hear(c, GW_DONE).word[STATUS], GW_OK);
+}
+
+/* A program that closes all descriptors and opens its own. */
+static void closes_all(int argc, char **argv)
+{
+	CUdeviceptr p;
+	struct said s;
+	char path[] = "/tmp/shimtest-XXXXXX";
+	int c = begin(), files[64], n = 0;
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	invoker_report(c);
+	for (int fd = 3; fd < 256; fd++)
+		if (fd != c)
+			close(fd);
+	for (; n < 64; n++)
+		files[n] = n ? dup(files[0]) : mkstemp(path);
+	unlink(path);
+	OK(cu.cuMemAlloc_v2(&p, 32 * MIB)); /* would ring the bell */
+	invoker_send(c, GW_REPORT, 1, 0, 0);
+	CHECK(!invoker_hear_or_end(c, GW_PONG, &s)); /* its end was closed */
+	SAME(lseek(files[0], 0, SEEK_END), 0);
+}
+
+/* Nobody listens: the program works as ever. */
+static void absent(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	cuda_open("dlsym");
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	pattern_write(p, MIB, 1);
+	pattern_check(p, MIB, 1);
+	OK(cu.cuMemFree_v2(p));
+}
+
+static void count(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	struct said s = invoker_report(c);
+	SAME(s.number[ALLOCATED], MIB);
+	SAME(s.number[FIXED], MIB);
+	s = invoker_move(c, GW_EVICT, 1);
+	SAME(s.number[MOVED], 0);
+	SAME(s.number[STILL_RESIDENT], MIB);
+}
+
+/* off, or no socket: whatever we hook goes to the driver as it came. */
+static void untouched(int argc, char **argv)
+{
+	CUdeviceptr p;
+	unsigned type;
+
+	cuda_open("gpa2");
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	OK(cu.cuPointerGetAttribute(&type, POINTER_IS_MANAGED, p));
+	SAME(type, 0);
+	SAME(cu.cuMemPrefetchAsync(p, MIB, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	OK(cu.cuMemFree_v2(p));
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static long resident_kib(void)
+{
+	char line[256];
+	long kib = 0, one;
+	bool ours = false;
+	FILE *f = fopen("/proc/self/smaps", "r");
+
+	while (f && fgets(line, sizeof line, f)) {
+		if (strchr(line, '-') && strchr(line, ':') && strchr(line, ' ') &&
+		    line[0] >= '0' && (line[0] <= '9' || (line[0] >= 'a' && line[0] <= 'f')))
+			ours = strstr(line, "libgpuwhisk") != NULL;
+		else if (ours && sscanf(line, "Rss: %ld", &one) == 1)
+			kib += one;
+	}
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* Prints what one allocation and free cost with 10,000 others alive. Run it
+ * with and without the shim. */
+static void bench(int argc, char **argv)
+{
+	enum { LIVE = 10000, ROUNDS = 20000 };
+	static CUdeviceptr live[LIVE];
+	CUdeviceptr p;
+	bool shim = getenv("GPUWHISK_SHIM_SOCKET") != NULL;
+	int c = -1;
+
+	if (shim) {
+		invoker_listen();
+		cuda_open("dlsym");
+		c = invoker_accept();
+		invoker_report(c);
+	} else {
+		cuda_open("dlsym");
+	}
+	for (int i = 0; i < LIVE; i++)
+		OK(cu.cuMemAllocManaged(&live[i], 4096, ATTACH_GLOBAL));
+	double best = 1e18;
+	for (int pass = 0; pass < 5; pass++) {
+		double from = now();
+		for (int i = 0; i < ROUNDS; i++) {
+			OK(cu.cuMemAllocManaged(&p, 4096, ATTACH_GLOBAL));
+			OK(cu.cuMemFree_v2(p));
+		}
+		double took = (now() - from) / ROUNDS;
+		best = took < best ? took : best;
+	}
+	printf("{\"shim\":%s,\"alloc_and_free_ns\":%.0f,\"library_rss_kib\":%ld}\n",
+	       shim ? "true" : "false", best, resident_kib());
+}
+
+const struct test_case cases_link[] = {
+	{"loss", loss}, {"torn", torn}, {"malformed", malformed}, {"noise", noise},
+	{"version", version}, {"heartbeat", heartbeat}, {"closes_all", closes_all},
+	{"absent", absent}, {"count", count}, {"untouched", untouched},
+	{"bench", bench}, {NULL, NULL},
+};

@@ -1,0 +1,223 @@
+/*
+ * What the program sees of its memory, and what is counted.
+ */
+#include <string.h>
+
+#include "prog.h"
+
+enum { MIB = 1 << 20 };
+
+static int begin(void)
+{
+	invoker_listen();
+	cuda_open("gpa2");
+	return invoker_accept();
+}
+
+/* Managed memory looks like what was asked for. */
+static void disguise(int argc, char **argv)
+{
+	CUdeviceptr p, own;
+	unsigned type = 0, managed = 9;
+	int what[2] = {POINTER_IS_MANAGED, POINTER_MEMORY_TYPE};
+	void *to[2] = {&managed, &type};
+
+	begin();
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	OK(cu.cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, p + 100));
+	SAME(type, MEMORYTYPE_DEVICE);
+	OK(cu.cuPointerGetAttributes(2, what, to, p + MIB - 1));
+	SAME(managed, 0);
+	SAME(type, MEMORYTYPE_DEVICE);
+	OK(cu.cuMemAllocManaged(&own, MIB, ATTACH_GLOBAL));
+	OK(cu.cuPointerGetAttributes(2, what, to, own));
+	SAME(managed, 1);
+	char handle[64];
+	SAME(cu.cuIpcGetMemHandle(handle, p), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void limit(int argc, char **argv)
+{
+	size_t avail, total;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(total, 64 * MIB);
+	SAME(avail, 64 * MIB);
+	OK(cu.cuDeviceTotalMem_v2(&total, 0));
+	SAME(total, 64 * MIB);
+	OK(cu.cuMemAlloc_v2(&p, 48 * MIB));
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, 16 * MIB);
+	SAME(cu.cuMemAlloc_v2(&q, 17 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemAlloc_v2(&q, 16 * MIB));
+	OK(cu.cuMemFree_v2(p));
+	OK(cu.cuMemAlloc_v2(&p, 48 * MIB));
+	SAME(cu.cuMemAlloc_v2(&q, (size_t)-1), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void pitch(int argc, char **argv)
+{
+	CUdeviceptr p;
+	size_t row = 0;
+	int c = begin();
+
+	OK(cu.cuMemAllocPitch_v2(&p, &row, 1000, 64, 4));
+	SAME(row, 1024);
+	SAME(invoker_report(c).number[ALLOCATED], 64 * 1024);
+	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], 64 * 1024);
+	SAME(cu.cuMemAllocPitch_v2(&p, &row, 1000, 64, 5), CUDA_ERROR_INVALID_VALUE);
+	CHECK(cu.cuMemAllocPitch_v2(&p, &row, SIZE_MAX / 2, 3, 4) != CUDA_SUCCESS);
+	SAME(invoker_report(c).number[BLOCKS], 1);
+}
+
+/* What the driver says to a wrong free is what the program hears. */
+static void wrong_free(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	SAME(cu.cuMemFree_v2(p + 512), CUDA_ERROR_INVALID_VALUE);
+	SAME(invoker_report(c).number[ALLOCATED], MIB);
+	OK(cu.cuMemFree_v2(p));
+	SAME(cu.cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	SAME(cu.cuMemFree_v2(0x123456000), CUDA_ERROR_INVALID_VALUE);
+	OK(cu.cuMemFree_v2(0));
+	SAME(invoker_report(c).number[BLOCKS], 0);
+}
+
+/* A free that the driver refuses once leaves the block known. */
+static void refused_free(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	SAME(cu.cuMemFree_v2(p), 719);
+	SAME(invoker_report(c).number[ALLOCATED], MIB);
+	OK(cu.cuMemFree_v2(p));
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
+/* A driver that fails is heard unchanged; one without managed memory serves. */
+static void alloc_fails(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int code = atoi(argv[0]), c = begin();
+
+	if (code != CUDA_ERROR_NOT_SUPPORTED) {
+		SAME(cu.cuMemAlloc_v2(&p, MIB), code);
+		SAME(invoker_report(c).number[ALLOCATED], 0);
+		OK(cu.cuMemAlloc_v2(&p, MIB));
+		return;
+	}
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	SAME(invoker_report(c).number[FIXED], MIB);
+	SAME(invoker_move(c, GW_EVICT, 1).number[STILL_RESIDENT], MIB);
+}
+
+static void pools(int argc, char **argv)
+{
+	CUdeviceptr p, q;
+	int c = begin();
+
+	OK(cu.cuMemAllocAsync(&p, 4 * MIB, NULL));
+	OK(cu.cuMemAllocAsync_ptsz(&q, 4 * MIB, NULL));
+	SAME(invoker_report(c).number[FIXED], 8 * MIB);
+	OK(cu.cuMemFreeAsync(p, NULL));
+	/* The pool keeps it, so it counts; an eviction has it given back. */
+	struct said s = invoker_report(c);
+	CHECK(s.number[FIXED] == 8 * MIB || s.number[FIXED] == 4 * MIB);
+	invoker_move(c, GW_EVICT, 1);
+	SAME(invoker_report(c).number[FIXED], 4 * MIB);
+	OK(cu.cuMemFreeAsync_ptsz(q, NULL));
+	CUmemoryPool pool;
+	OK(cu.cuMemPoolCreate(&pool, NULL));
+	OK(cu.cuMemAllocFromPoolAsync(&p, MIB, pool, NULL));
+	OK(cu.cuMemFree_v2(p));
+	OK(cu.cuMemPoolDestroy(pool));
+	invoker_move(c, GW_EVICT, 2);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
+static void physical(int argc, char **argv)
+{
+	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	CUmemHandle h, again;
+	CUdeviceptr at;
+	int c = begin();
+
+	OK(cu.cuMemCreate(&h, 2 * MIB, &prop, 0));
+	SAME(invoker_report(c).number[FIXED], 2 * MIB);
+	OK(cu.cuMemAddressReserve(&at, 4 * MIB, 0, 0, 0));
+	OK(cu.cuMemMap(at, 2 * MIB, 0, h, 0));
+	OK(cu.cuMemRelease(h));
+	SAME(invoker_report(c).number[FIXED], 2 * MIB);
+	OK(cu.cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)at));
+	OK(cu.cuMemUnmap(at, 2 * MIB));
+	SAME(invoker_report(c).number[FIXED], 2 * MIB);
+	OK(cu.cuMemRelease(again));
+	SAME(invoker_report(c).number[FIXED], 0);
+	SAME(invoker_report(c).number[BLOCKS], 0);
+}
+
+static void others(int argc, char **argv)
+{
+	struct gw_array2d flat = {256, 128, 0x20, 4};
+	struct gw_array3d deep = {16, 16, 16, 0x01, 1, 0};
+	struct gw_external ext = {0, 3 * MIB};
+	CUarray a, b, m;
+	void *host, *node;
+	CUdeviceptr p;
+	int c = begin(), how[64] = {GRAPH_NODE_MEM_ALLOC};
+
+	OK(cu.cuArrayCreate_v2(&a, &flat));
+	OK(cu.cuArray3DCreate_v2(&b, &deep));
+	SAME(invoker_report(c).number[FIXED], 256 * 128 * 16 + 4096);
+	OK(cu.cuMipmappedArrayCreate(&m, &deep, 4));
+	OK(cu.cuArrayDestroy(a));
+	OK(cu.cuArrayDestroy(b));
+	OK(cu.cuMipmappedArrayDestroy(m));
+	OK(cu.cuMemHostAlloc(&host, MIB, 0));
+	SAME(invoker_report(c).number[HOST], MIB);
+	OK(cu.cuMemFreeHost(host));
+	OK(cu.cuMemHostRegister_v2(&flat, 4096, 0));
+	SAME(invoker_report(c).number[HOST], 4096);
+	OK(cu.cuMemHostUnregister(&flat));
+	OK(cu.cuExternalMemoryGetMappedBuffer(&p, NULL, &ext));
+	SAME(invoker_report(c).number[FIXED], 3 * MIB);
+	OK(cu.cuMemFree_v2(p));
+	OK(cu.cuGraphAddNode_v2(&node, NULL, NULL, NULL, 0, how));
+	OK(cu.cuMemAlloc_v2(&p, 4096)); /* gives the agent a context to ask in */
+	invoker_move(c, GW_EVICT, 1);
+	OK(cu.cuMemFree_v2(p));
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
+/* The program's own prefetches are followed. */
+static void own_prefetch(int argc, char **argv)
+{
+	struct gw_location host = {LOCATION_HOST, 0};
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAllocManaged(&p, 8 * MIB, ATTACH_GLOBAL));
+	OK(cu.cuMemPrefetchAsync(p, 8 * MIB, 0, NULL));
+	SAME(invoker_report(c).number[RESIDENT], 8 * MIB);
+	OK(cu.cuMemPrefetchAsync_v2(p + 2 * MIB, 6 * MIB, host, 0, NULL));
+	SAME(invoker_report(c).number[RESIDENT], 2 * MIB);
+	OK(cu.cuMemPrefetchAsync(p, 8 * MIB, CPU_DEVICE, NULL));
+	SAME(invoker_report(c).number[RESIDENT], 0);
+	SAME(invoker_move(c, GW_PREFETCH, 1).number[MOVED], 8 * MIB);
+}
+
+const struct test_case cases_memory[] = {
+	{"disguise", disguise}, {"limit", limit}, {"pitch", pitch},
+	{"wrong_free", wrong_free}, {"refused_free", refused_free},
+	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},
+	{"others", others}, {"own_prefetch", own_prefetch}, {NULL, NULL},
+};

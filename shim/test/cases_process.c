@@ -1,0 +1,228 @@
+/*
+ * Processes, contexts, captures, libraries that come and go.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "prog.h"
+
+enum { MIB = 1 << 20 };
+
+static int begin(void)
+{
+	invoker_listen();
+	cuda_open("dlsym");
+	return invoker_accept();
+}
+
+static void ended_well(pid_t pid)
+{
+	int status;
+
+	SAME(waitpid(pid, &status, 0), pid);
+	SAME(status, 0);
+}
+
+/* A child of fork keeps quiet, and the parent is not disturbed. */
+static void forks(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(0);
+	ended_well(pid);
+	pid = fork();
+	if (pid == 0)
+		exit(0); /* with all handlers */
+	ended_well(pid);
+	SAME(invoker_report(c).number[ALLOCATED], MIB);
+	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], MIB);
+}
+
+/* A child that begins CUDA by itself is a process of its own. */
+static void fork_first(int argc, char **argv)
+{
+	invoker_listen();
+	pid_t pid = fork();
+	if (pid == 0) {
+		CUdeviceptr p;
+		cuda_open("dlsym");
+		OK(cu.cuMemAlloc_v2(&p, 3 * MIB));
+		pause();
+	}
+	int child = invoker_accept();
+	struct said s;
+	do
+		s = invoker_report(child);
+	while (s.number[ALLOCATED] != 3 * MIB);
+	cuda_open("dlsym");
+	int own = invoker_accept();
+	SAME(invoker_report(own).number[ALLOCATED], 0);
+	kill(pid, SIGKILL);
+	CHECK(!invoker_hear_or_end(child, GW_DONE, &s));
+	waitpid(pid, NULL, 0);
+	SAME(invoker_report(own).number[ALLOCATED], 0);
+}
+
+/* exec replaces the process: the old connection ends, a new one comes. */
+static void execs(int argc, char **argv)
+{
+	struct said s;
+	int go[2];
+	char c = 0;
+
+	invoker_listen();
+	SAME(pipe(go), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		cuda_open("dlsym");
+		SAME(read(go[0], &c, 1), 1);
+		execl("/proc/self/exe", "shimtest", "held", (char *)NULL);
+		_exit(9);
+	}
+	int first = invoker_accept_within(10000);
+	SAME(write(go[1], &c, 1), 1);
+	CHECK(!invoker_hear_or_end(first, GW_DONE, &s));
+	int second = invoker_accept();
+	do
+		s = invoker_report(second);
+	while (s.number[ALLOCATED] != 2 * MIB);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* A process that holds memory until it is killed. */
+static void held(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	cuda_open("dlsym");
+	OK(cu.cuMemAlloc_v2(&p, 2 * MIB));
+	pause();
+}
+
+static void vforks(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = vfork();
+		if (pid == 0) {
+			execl("/bin/true", "true", (char *)NULL);
+			_exit(9);
+		}
+		ended_well(pid);
+	}
+	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], MIB);
+}
+
+/* Pointers stay good over dlclose, and a second dlopen finds the same. */
+static void closes(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+	void *h = dlopen("libcuda.so.1", RTLD_NOW);
+	fn_cuMemAlloc_v2 *alloc = (fn_cuMemAlloc_v2 *)dlsym(h, "cuMemAlloc_v2");
+
+	CHECK(dlsym(h, "cuNoSuchThing") == NULL);
+	CHECK(dlerror() != NULL);
+	dlclose(h);
+	dlclose(h); /* the route's own */
+	OK(alloc(&p, MIB));
+	h = dlopen("libcuda.so.1", RTLD_NOW);
+	CHECK((fn_cuMemAlloc_v2 *)dlsym(h, "cuMemAlloc_v2") == alloc);
+	CHECK((fn_cuMemAlloc_v2 *)dlvsym(h, "cuMemAlloc_v2", "NOVERSION") == NULL);
+	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], MIB);
+}
+
+/* A context takes its memory along. */
+static void reset(int argc, char **argv)
+{
+	CUcontext primary, own;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	SAME(invoker_move(c, GW_EVICT, 1).word[STATUS], GW_OK);
+	OK(cu.cuCtxCreate_v4(&own, NULL, 0, 0));
+	OK(cu.cuMemAlloc_v2(&q, 2 * MIB));
+	SAME(invoker_report(c).word[0], 2);
+	SAME(invoker_report(c).number[ALLOCATED], 6 * MIB);
+	OK(cu.cuCtxDestroy_v2(own));
+	SAME(invoker_report(c).word[0], 1);
+	SAME(invoker_report(c).number[ALLOCATED], 4 * MIB);
+	OK(cu.cuDevicePrimaryCtxReset_v2(0));
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+	SAME(invoker_report(c).word[0], 0);
+	SAME(invoker_move(c, GW_PREFETCH, 2).word[STATUS], GW_OK);
+	OK(cu.cuDevicePrimaryCtxRetain(&primary, 0));
+	OK(cu.cuCtxSetCurrent(primary));
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	pattern_write(p, MIB, 1);
+	SAME(invoker_move(c, GW_EVICT, 3).number[MOVED], MIB);
+	pattern_check(p, MIB, 1);
+	OK(cu.cuDevicePrimaryCtxRelease_v2(0));
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
+static void *order_moves(void *arg)
+{
+	int c = *(int *)arg;
+
+	for (uint64_t i = 1; i <= 40; i++)
+		SAME(invoker_move(c, i % 2 ? GW_EVICT : GW_PREFETCH, i).word[STATUS], GW_OK);
+	return NULL;
+}
+
+/* Contexts that die while their memory moves. FAKE_CUDA_BANDWIDTH. */
+static void reset_race(int argc, char **argv)
+{
+	int c = begin();
+	pthread_t t;
+
+	SAME(pthread_create(&t, NULL, order_moves, &c), 0);
+	for (int i = 0; i < 60; i++) {
+		CUcontext ctx;
+		CUdeviceptr p;
+		OK(cu.cuCtxCreate_v2(&ctx, 0, 0));
+		OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+		OK(cu.cuMemsetD8_v2(p, 1, 4 * MIB));
+		OK(cu.cuCtxDestroy_v2(ctx));
+	}
+	pthread_join(t, NULL);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
+/* A capture in global mode is not spoilt by the agent. */
+static void capture(int argc, char **argv)
+{
+	CUstream s;
+	CUdeviceptr p;
+	void *graph;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	OK(cu.cuStreamCreate(&s, 0));
+	OK(cu.cuStreamBeginCapture_v2(s, 0));
+	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], 4 * MIB);
+	SAME(invoker_move(c, GW_PREFETCH, 2).number[MOVED], 4 * MIB);
+	OK(cu.cuStreamEndCapture(s, &graph));
+	/* The test would notice: a call of this thread does spoil it. */
+	OK(cu.cuStreamBeginCapture_v2(s, 0));
+	SAME(cu.cuMemAlloc_v2(&p, MIB), 900);
+	SAME(cu.cuStreamEndCapture(s, &graph), 901);
+}
+
+const struct test_case cases_process[] = {
+	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs}, {"held", held},
+	{"vforks", vforks}, {"closes", closes}, {"reset", reset},
+	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
+};

@@ -1,0 +1,232 @@
+/*
+ * The memory calls of the driver.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+/* Allocate in the current context. */
+static CUresult alloc(CUdeviceptr *out, size_t bytes, enum fake_kind kind)
+{
+	CUresult r;
+	struct fake_context *c = fake_current(&r);
+	uint64_t base = 0;
+
+	if (!c)
+		return r;
+	fake_lock();
+	r = fake_unsafe();
+	if (r == CUDA_SUCCESS)
+		r = fake_new(c, bytes, kind, out ? &base : NULL);
+	if (r == CUDA_SUCCESS) {
+		*out = base;
+		if (kind == FAKE_POOLED)
+			fake.pooled[c->device] += bytes;
+		if (fake.pool[c->device] < fake.pooled[c->device])
+			fake.pool[c->device] = fake.pooled[c->device];
+	}
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
+{
+	return alloc(out, bytes, FAKE_DEVICE);
+}
+
+CUresult fake_cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags)
+{
+	if (flags != 1 && flags != 2)
+		return CUDA_ERROR_INVALID_VALUE;
+	return alloc(out, bytes, FAKE_MANAGED);
+}
+
+CUresult fake_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width,
+				 size_t height, unsigned element)
+{
+	if (element != 4 && element != 8 && element != 16)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pitch = (width + 511) / 512 * 512;
+	return alloc(out, *pitch * height, FAKE_DEVICE);
+}
+
+static CUresult release(CUdeviceptr ptr, bool any_place)
+{
+	CUresult why;
+
+	if (!ptr)
+		return CUDA_SUCCESS;
+	if (!fake_current(&why))
+		return why;
+	fake_lock();
+	CUresult r = fake_unsafe();
+	struct fake_memory *m = fake_find(ptr);
+	if (r == CUDA_SUCCESS && (!m || m->base != ptr))
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		fake_delete(m);
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuMemFree_v2(CUdeviceptr ptr) { return release(ptr, false); }
+
+CUresult fake_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
+{
+	return alloc(out, bytes, FAKE_POOLED);
+}
+CUresult fake_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stream)
+{
+	return alloc(out, bytes, FAKE_POOLED);
+}
+CUresult fake_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
+				      CUstream stream)
+{
+	return alloc(out, bytes, FAKE_POOLED);
+}
+CUresult fake_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes,
+					   CUmemoryPool pool, CUstream stream)
+{
+	return alloc(out, bytes, FAKE_POOLED);
+}
+CUresult fake_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) { return release(ptr, true); }
+CUresult fake_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
+{
+	return release(ptr, true);
+}
+
+static CUresult prefetch(CUdeviceptr ptr, size_t bytes, bool to_device, CUstream stream)
+{
+	CUresult r;
+	uint64_t moved = 0;
+
+	if (!fake_current(&r))
+		return r;
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	if (!m || m->kind != FAKE_MANAGED || !bytes || ptr + bytes > m->base + m->size)
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (to_device)
+		moved = fake_bring(m, ptr - m->base, bytes, &r);
+	else
+		moved = fake_send(m, ptr - m->base, bytes);
+	if (fake.bandwidth)
+		fake_occupy(stream, (int64_t)((double)moved / (double)fake.bandwidth * 1e9));
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuMemPrefetchAsync(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s)
+{
+	return prefetch(ptr, bytes, dev != CPU_DEVICE, s);
+}
+CUresult fake_cuMemPrefetchAsync_ptsz(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s)
+{
+	return prefetch(ptr, bytes, dev != CPU_DEVICE, s);
+}
+CUresult fake_cuMemPrefetchAsync_v2(CUdeviceptr ptr, size_t bytes, struct gw_location to,
+				    unsigned flags, CUstream s)
+{
+	return prefetch(ptr, bytes, to.type == LOCATION_DEVICE, s);
+}
+CUresult fake_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr ptr, size_t bytes, struct gw_location to,
+					 unsigned flags, CUstream s)
+{
+	return prefetch(ptr, bytes, to.type == LOCATION_DEVICE, s);
+}
+
+/* The place of a copy's device side, with its pages brought in. */
+static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
+{
+	CUresult r;
+
+	if (!fake_current(&r))
+		return r;
+	struct fake_memory *m = fake_find(ptr);
+	if (!m || ptr + bytes > m->base + m->size)
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t moved = fake_bring(m, ptr - m->base, bytes, &r);
+	fake_occupy(stream, (int64_t)(moved / PAGE * fake.fault_ns));
+	return r;
+}
+
+CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
+CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
+{
+	return reach(ptr, bytes, stream);
+}
+
+CUresult fake_cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
+{
+	fake_lock();
+	CUresult r = reach(dst, bytes, NULL);
+	if (r == CUDA_SUCCESS)
+		memcpy((void *)(uintptr_t)dst, src, bytes);
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
+{
+	fake_lock();
+	CUresult r = reach(src, bytes, NULL);
+	if (r == CUDA_SUCCESS)
+		memcpy(dst, (void *)(uintptr_t)src, bytes);
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t bytes)
+{
+	fake_lock();
+	CUresult r = reach(dst, bytes, NULL);
+	if (r == CUDA_SUCCESS)
+		memset((void *)(uintptr_t)dst, value, bytes);
+	fake_unlock();
+	return r;
+}
+
+static CUresult attribute(void *data, int what, CUdeviceptr ptr)
+{
+	struct fake_memory *m = fake_find(ptr);
+
+	if (!m)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (what == POINTER_MEMORY_TYPE)
+		*(unsigned *)data = m->kind == FAKE_MANAGED ? 4 : MEMORYTYPE_DEVICE;
+	else if (what == POINTER_IS_MANAGED)
+		*(unsigned *)data = m->kind == FAKE_MANAGED;
+	else
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuPointerGetAttribute(void *data, int what, CUdeviceptr ptr)
+{
+	fake_lock();
+	CUresult r = attribute(data, what, ptr);
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuPointerGetAttributes(unsigned n, int *what, void **data, CUdeviceptr ptr)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	fake_lock();
+	for (unsigned i = 0; i < n && r == CUDA_SUCCESS; i++)
+		r = attribute(data[i], what[i], ptr);
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuIpcGetMemHandle(void *handle, CUdeviceptr ptr)
+{
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	bool ok = m && m->kind == FAKE_DEVICE;
+	fake_unlock();
+	memset(handle, 0, 64);
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,288 @@
+/*
+ * Devices and contexts.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+struct fake fake = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static struct fake_context *contexts;
+static struct fake_context *primary[DEVICES];
+
+enum { DEPTH = 32 };
+static __thread struct fake_context *stack[DEPTH];
+static __thread int depth;
+
+void fake_lock(void) { pthread_mutex_lock(&fake.mu); }
+void fake_unlock(void) { pthread_mutex_unlock(&fake.mu); }
+
+static uint64_t number(const char *name, uint64_t fallback)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? strtoull(text, NULL, 10) : fallback;
+}
+
+void fake_configure(void)
+{
+	fake.devices = (int)number("FAKE_CUDA_DEVICES", 1);
+	if (fake.devices > DEVICES)
+		fake.devices = DEVICES;
+	fake.capacity = number("FAKE_CUDA_MEMORY", 16ull << 30);
+	fake.bandwidth = number("FAKE_CUDA_BANDWIDTH", 0);
+	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
+}
+
+CUresult fake_cuInit(unsigned flags)
+{
+	fake_lock();
+	if (!fake.initialized)
+		fake_configure();
+	fake.initialized = true;
+	fake_unlock();
+	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+struct fake_context *fake_current(CUresult *why)
+{
+	struct fake_context *c = depth ? stack[depth - 1] : NULL;
+
+	*why = CUDA_SUCCESS;
+	if (!fake.initialized)
+		*why = ERROR_NOT_INITIALIZED;
+	else if (!c)
+		*why = ERROR_INVALID_CONTEXT;
+	else if (!c->alive)
+		*why = ERROR_CONTEXT_DESTROYED;
+	return *why ? NULL : c;
+}
+
+static bool device_ok(CUdevice dev)
+{
+	return fake.initialized && dev >= 0 && dev < fake.devices;
+}
+
+/* The caller holds the lock. */
+static struct fake_context *make(CUdevice dev)
+{
+	struct fake_context *c = calloc(1, sizeof *c);
+
+	c->device = dev;
+	c->alive = true;
+	c->refs = 1;
+	c->next = contexts;
+	contexts = c;
+	return c;
+}
+
+static bool exists(const struct fake_context *c)
+{
+	for (const struct fake_context *x = contexts; x; x = x->next)
+		if (x == c)
+			return c->alive;
+	return false;
+}
+
+static void end(struct fake_context *c)
+{
+	c->alive = false;
+	fake_delete_of(c);
+	if (c->primary)
+		primary[c->device] = NULL;
+}
+
+CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+	if (!device_ok(dev) || !ctx)
+		return ERROR_INVALID_DEVICE;
+	fake_lock();
+	if (primary[dev]) {
+		primary[dev]->refs++;
+	} else {
+		primary[dev] = make(dev);
+		primary[dev]->primary = true;
+	}
+	*ctx = primary[dev];
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdevice dev, bool reset)
+{
+	if (!device_ok(dev))
+		return ERROR_INVALID_DEVICE;
+	fake_lock();
+	struct fake_context *c = primary[dev];
+	if (c && (reset || --c->refs == 0))
+		end(c);
+	fake_unlock();
+	return c || reset ? CUDA_SUCCESS : ERROR_INVALID_CONTEXT;
+}
+
+CUresult fake_cuDevicePrimaryCtxRelease(CUdevice dev) { return release(dev, false); }
+CUresult fake_cuDevicePrimaryCtxRelease_v2(CUdevice dev) { return release(dev, false); }
+CUresult fake_cuDevicePrimaryCtxReset(CUdevice dev) { return release(dev, true); }
+CUresult fake_cuDevicePrimaryCtxReset_v2(CUdevice dev) { return release(dev, true); }
+
+CUresult fake_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *active)
+{
+	if (!device_ok(dev))
+		return ERROR_INVALID_DEVICE;
+	fake_lock();
+	*flags = 0;
+	*active = primary[dev] != NULL;
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+
+static void push(struct fake_context *c)
+{
+	if (depth < DEPTH)
+		stack[depth++] = c;
+}
+
+CUresult fake_cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice dev)
+{
+	if (!device_ok(dev) || !ctx)
+		return ERROR_INVALID_DEVICE;
+	fake_lock();
+	*ctx = make(dev);
+	fake_unlock();
+	push(*ctx);
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuCtxCreate_v3(CUcontext *ctx, void *affinity, int n, unsigned flags, CUdevice dev)
+{
+	return fake_cuCtxCreate_v2(ctx, flags, dev);
+}
+
+CUresult fake_cuCtxCreate_v4(CUcontext *ctx, void *how, unsigned flags, CUdevice dev)
+{
+	return fake_cuCtxCreate_v2(ctx, flags, dev);
+}
+
+CUresult fake_cuCtxDestroy_v2(CUcontext ctx)
+{
+	fake_lock();
+	bool ok = exists(ctx);
+	if (ok)
+		end(ctx);
+	fake_unlock();
+	if (ok && depth && stack[depth - 1] == ctx)
+		depth--;
+	return ok ? CUDA_SUCCESS : ERROR_INVALID_CONTEXT;
+}
+
+CUresult fake_cuCtxDestroy(CUcontext ctx) { return fake_cuCtxDestroy_v2(ctx); }
+
+CUresult fake_cuCtxGetCurrent(CUcontext *ctx)
+{
+	*ctx = depth ? stack[depth - 1] : NULL;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuCtxSetCurrent(CUcontext ctx)
+{
+	if (depth)
+		depth--;
+	if (ctx)
+		push(ctx);
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	fake_lock();
+	bool ok = exists(ctx);
+	fake_unlock();
+	if (!ok)
+		return ERROR_INVALID_CONTEXT;
+	push(ctx);
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+	if (!depth)
+		return ERROR_INVALID_CONTEXT;
+	depth--;
+	if (ctx)
+		*ctx = stack[depth];
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuCtxGetDevice(CUdevice *dev)
+{
+	CUresult why;
+	struct fake_context *c = fake_current(&why);
+
+	if (c)
+		*dev = c->device;
+	return why;
+}
+
+CUresult fake_cuDriverGetVersion(int *version)
+{
+	*version = FAKE_GENERATION * 1000 + 80;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGetErrorName(int code, const char **text)
+{
+	*text = code ? "CUDA_ERROR_OF_THE_FAKE_DRIVER" : "CUDA_SUCCESS";
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGetErrorString(int code, const char **text)
+{
+	*text = code ? "error of the fake driver" : "no error";
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuDeviceGet(CUdevice *dev, int ordinal)
+{
+	*dev = ordinal;
+	return device_ok(ordinal) ? CUDA_SUCCESS : ERROR_INVALID_DEVICE;
+}
+
+CUresult fake_cuDeviceGetCount(int *n)
+{
+	*n = fake.devices;
+	return fake.initialized ? CUDA_SUCCESS : ERROR_NOT_INITIALIZED;
+}
+
+CUresult fake_cuDeviceGetName(char *name, int n, CUdevice dev)
+{
+	snprintf(name, (size_t)n, "Fake GPU %d", dev);
+	return device_ok(dev) ? CUDA_SUCCESS : ERROR_INVALID_DEVICE;
+}
+
+CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
+{
+	*value = 1;
+	return device_ok(dev) ? CUDA_SUCCESS : ERROR_INVALID_DEVICE;
+}
+
+CUresult fake_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+	*bytes = fake.capacity;
+	return device_ok(dev) ? CUDA_SUCCESS : ERROR_INVALID_DEVICE;
+}
+
+CUresult fake_cuMemGetInfo_v2(size_t *avail, size_t *total)
+{
+	CUresult why;
+	struct fake_context *c = fake_current(&why);
+
+	if (!c)
+		return why;
+	fake_lock();
+	*total = fake.capacity;
+	*avail = fake.capacity - fake.used[c->device];
+	fake_unlock();
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,104 @@
+/*
+ * Kernels, known by name. They run in the launch, on the pages that they
+ * touch; pages that are missing are brought in slowly, as faults do.
+ *
+ *   fill(ptr, n, u32 value)   n bytes
+ *   sum(ptr, n, out)          of n bytes, into a u64
+ *   touch(ptr, n)             every page once
+ *   spin(ns)                  keep the device busy
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
+
+static uint64_t number(void **params, int i)
+{
+	return *(uint64_t *)params[i];
+}
+
+static CUresult fill(void **params, CUstream stream)
+{
+	CUdeviceptr ptr = number(params, 0);
+	CUresult r = fake_reach(ptr, number(params, 1), stream);
+
+	if (r == CUDA_SUCCESS)
+		memset((void *)(uintptr_t)ptr, (int)*(uint32_t *)params[2], number(params, 1));
+	return r;
+}
+
+static CUresult sum(void **params, CUstream stream)
+{
+	CUdeviceptr ptr = number(params, 0), out = number(params, 2);
+	uint64_t n = number(params, 1), total = 0;
+	CUresult r = fake_reach(ptr, n, stream);
+
+	if (r == CUDA_SUCCESS)
+		r = fake_reach(out, sizeof total, stream);
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (uint64_t i = 0; i < n; i++)
+		total += ((const uint8_t *)(uintptr_t)ptr)[i];
+	memcpy((void *)(uintptr_t)out, &total, sizeof total);
+	return r;
+}
+
+static CUresult touch(void **params, CUstream stream)
+{
+	return fake_reach(number(params, 0), number(params, 1), stream);
+}
+
+static CUresult spin(void **params, CUstream stream)
+{
+	fake_occupy(stream, (int64_t)number(params, 0));
+	return CUDA_SUCCESS;
+}
+
+static const struct kernel {
+	const char *name;
+	CUresult (*run)(void **params, CUstream stream);
+} kernels[] = {{"fill", fill}, {"sum", sum}, {"touch", touch}, {"spin", spin}};
+
+CUresult fake_cuModuleLoadData(void **module, const void *image)
+{
+	CUresult why;
+
+	if (!fake_current(&why))
+		return why;
+	*module = (void *)kernels;
+	return image ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_cuModuleUnload(void *module)
+{
+	return module == kernels ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
+}
+
+CUresult fake_cuModuleGetFunction(void **function, void *module, const char *name)
+{
+	for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+		if (strcmp(kernels[i].name, name) == 0) {
+			*function = (void *)&kernels[i];
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult fake_cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			     unsigned by, unsigned bz, unsigned shared, CUstream stream,
+			     void **params, void **extra)
+{
+	const struct kernel *k = f;
+	CUresult why;
+
+	if (!fake_current(&why))
+		return why;
+	if (!k)
+		return ERROR_INVALID_HANDLE;
+	fake_lock();
+	CUresult r = k->run(params, stream);
+	fake_unlock();
+	return r;
+}

@@ -1,0 +1,240 @@
+/*
+ * Memory: one range of addresses, handed out from its start, freed places used
+ * again at once. Pages of managed memory that leave the device are copied away
+ * and their place is emptied, so a test that finds its contents again knows
+ * that they were carried there and back.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "fake.h"
+
+static const uint64_t span = 1ull << 38;
+static uint64_t start, end;
+
+static struct {
+	struct fake_memory **at; /* sorted by base */
+	size_t n, room;
+} known;
+
+/* Freed places, the latest last. */
+static struct place {
+	uint64_t base, slot;
+} *spare;
+static size_t spares, spare_room;
+
+static size_t above(uint64_t address)
+{
+	size_t low = 0, high = known.n;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (known.at[mid]->base <= address)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct fake_memory *fake_find(uint64_t address)
+{
+	size_t i = above(address);
+	struct fake_memory *m = i ? known.at[i - 1] : NULL;
+
+	return m && address < m->base + m->size ? m : NULL;
+}
+
+static uint64_t take_place(uint64_t slot)
+{
+	for (size_t i = spares; i-- > 0 && spares - i < 64;)
+		if (spare[i].slot == slot) {
+			uint64_t base = spare[i].base;
+			spare[i] = spare[--spares];
+			return base;
+		}
+	if (!start) {
+		void *p = mmap(NULL, span, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (p == MAP_FAILED)
+			return 0;
+		start = end = (uint64_t)p;
+		if (end % PAGE)
+			end += PAGE - end % PAGE;
+	}
+	if (end + slot > start + span)
+		return 0;
+	end += slot;
+	return end - slot;
+}
+
+static void give_place(uint64_t base, uint64_t slot)
+{
+	madvise((void *)base, slot, MADV_DONTNEED);
+	if (spares == spare_room) {
+		spare_room = spare_room ? 2 * spare_room : 256;
+		spare = realloc(spare, spare_room * sizeof *spare);
+	}
+	spare[spares++] = (struct place){base, slot};
+}
+
+static void enter(struct fake_memory *m)
+{
+	if (known.n == known.room) {
+		known.room = known.room ? 2 * known.room : 256;
+		known.at = realloc(known.at, known.room * sizeof *known.at);
+	}
+	size_t i = above(m->base);
+	memmove(known.at + i + 1, known.at + i, (known.n - i) * sizeof *known.at);
+	known.at[i] = m;
+	known.n++;
+}
+
+static uint64_t pages(uint64_t bytes) { return (bytes + PAGE - 1) / PAGE; }
+
+/* The bytes of page i that belong to the block. */
+static uint64_t extent(const struct fake_memory *m, uint64_t i)
+{
+	uint64_t rest = m->size - i * PAGE;
+
+	return rest < PAGE ? rest : PAGE;
+}
+
+/* Make room by sending out other managed pages. */
+static bool make_room(int device, uint64_t bytes, const struct fake_memory *except)
+{
+	for (size_t i = 0; i < known.n && fake.used[device] + bytes > fake.capacity; i++) {
+		struct fake_memory *m = known.at[i];
+		if (m != except && m->kind == FAKE_MANAGED && m->device == device)
+			fake_send(m, 0, m->size);
+	}
+	return fake.used[device] + bytes <= fake.capacity;
+}
+
+CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
+		  uint64_t *out)
+{
+	uint64_t slot = bytes >= PAGE ? pages(bytes) * PAGE : (bytes + 511) / 512 * 512;
+
+	if (!bytes || !out)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* Emptying a place works by whole pages of the machine. */
+	slot = (slot + 4095) / 4096 * 4096;
+	if (bytes > span || (kind != FAKE_MANAGED && !make_room(ctx->device, bytes, NULL)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t base = take_place(slot);
+	if (!base)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct fake_memory *m = calloc(1, sizeof *m);
+	*m = (struct fake_memory){base, bytes, slot, kind, ctx->device, ctx, NULL, NULL};
+	if (kind == FAKE_MANAGED)
+		m->page = calloc(pages(bytes), 1);
+	else if (kind != FAKE_VIEW)
+		fake.used[ctx->device] += bytes;
+	enter(m);
+	*out = base;
+	return CUDA_SUCCESS;
+}
+
+static void uncount(struct fake_memory *m)
+{
+	if (m->kind == FAKE_DEVICE || m->kind == FAKE_POOLED)
+		fake.used[m->device] -= m->size;
+	if (m->kind == FAKE_POOLED)
+		fake.pooled[m->device] -= m->size;
+	for (uint64_t i = 0; m->page && i < pages(m->size); i++)
+		if (m->page[i] == ON_DEVICE)
+			fake.used[m->device] -= extent(m, i);
+}
+
+void fake_delete(struct fake_memory *m)
+{
+	size_t i = above(m->base) - 1;
+
+	memmove(known.at + i, known.at + i + 1, (known.n - i - 1) * sizeof *known.at);
+	known.n--;
+	uncount(m);
+	if (m->stage)
+		munmap(m->stage, m->slot);
+	give_place(m->base, m->slot);
+	free(m->page);
+	free(m);
+}
+
+void fake_delete_of(struct fake_context *ctx)
+{
+	for (size_t i = known.n; i-- > 0;)
+		if (known.at[i]->ctx == ctx)
+			fake_delete(known.at[i]);
+}
+
+static uint8_t *stage_of(struct fake_memory *m)
+{
+	if (!m->stage)
+		m->stage = mmap(NULL, m->slot, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return m->stage;
+}
+
+static void to_host(struct fake_memory *m, uint64_t i)
+{
+	uint8_t *at = (uint8_t *)m->base + i * PAGE;
+	uint64_t n = extent(m, i);
+
+	memcpy(stage_of(m) + i * PAGE, at, n);
+	madvise(at, (n + 4095) / 4096 * 4096, MADV_DONTNEED);
+}
+
+static void to_device(struct fake_memory *m, uint64_t i)
+{
+	uint64_t n = extent(m, i);
+
+	memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);
+	madvise(stage_of(m) + i * PAGE, (n + 4095) / 4096 * 4096, MADV_DONTNEED);
+}
+
+uint64_t fake_bring(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why)
+{
+	uint64_t moved = 0, last = bytes ? (from + bytes - 1) / PAGE : 0;
+
+	*why = CUDA_SUCCESS;
+	if (m->kind != FAKE_MANAGED || !bytes)
+		return 0;
+	for (uint64_t i = from / PAGE; i <= last; i++) {
+		uint64_t n = extent(m, i);
+		if (m->page[i] == ON_DEVICE)
+			continue;
+		if (!make_room(m->device, n, m)) {
+			*why = CUDA_ERROR_OUT_OF_MEMORY;
+			break;
+		}
+		if (m->page[i] == ON_HOST)
+			to_device(m, i);
+		m->page[i] = ON_DEVICE;
+		fake.used[m->device] += n;
+		moved += n;
+	}
+	return moved;
+}
+
+/* An untouched page that is sent comes to exist on the host, as on a real
+ * machine. */
+uint64_t fake_send(struct fake_memory *m, uint64_t from, uint64_t bytes)
+{
+	uint64_t moved = 0, last = bytes ? (from + bytes - 1) / PAGE : 0;
+
+	if (m->kind != FAKE_MANAGED || !bytes)
+		return 0;
+	for (uint64_t i = from / PAGE; i <= last; i++) {
+		uint64_t n = extent(m, i);
+		if (m->page[i] == ON_HOST)
+			continue;
+		to_host(m, i);
+		if (m->page[i] == ON_DEVICE)
+			fake.used[m->device] -= n;
+		m->page[i] = ON_HOST;
+		moved += n;
+	}
+	return moved;
+}

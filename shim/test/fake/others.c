@@ -1,0 +1,264 @@
+/*
+ * Pools, physical memory, arrays, graphs, pinned memory: as much as books can
+ * be kept about.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+static int default_pool[DEVICES];
+
+CUresult fake_cuMemPoolCreate(CUmemoryPool *pool, const void *props)
+{
+	*pool = calloc(1, 16);
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuMemPoolDestroy(CUmemoryPool pool)
+{
+	free(pool);
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+	*pool = &default_pool[dev];
+	return CUDA_SUCCESS;
+}
+
+static int pool_device(CUmemoryPool pool)
+{
+	for (int i = 0; i < DEVICES; i++)
+		if (pool == &default_pool[i])
+			return i;
+	return -1;
+}
+
+CUresult fake_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+	int dev = pool_device(pool);
+
+	fake_lock();
+	if (dev >= 0)
+		fake.pool[dev] = fake.pooled[dev];
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+	int dev = pool_device(pool);
+
+	if (attribute != POOL_RESERVED_CURRENT)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_lock();
+	*(uint64_t *)value = dev >= 0 ? fake.pool[dev] : 0;
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+
+/* Physical memory: held by its handle's users and its mappings. */
+struct physical {
+	uint64_t size;
+	int device, users;
+};
+
+CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_memprop *prop,
+			  uint64_t flags)
+{
+	int dev = prop->location.id;
+
+	fake_lock();
+	bool ok = fake.used[dev] + bytes <= fake.capacity;
+	if (ok) {
+		struct physical *p = calloc(1, sizeof *p);
+		*p = (struct physical){bytes, dev, 1};
+		fake.used[dev] += bytes;
+		*handle = (uintptr_t)p;
+	}
+	fake_unlock();
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void drop(struct physical *p)
+{
+	if (--p->users)
+		return;
+	fake.used[p->device] -= p->size;
+	free(p);
+}
+
+CUresult fake_cuMemRelease(CUmemHandle handle)
+{
+	fake_lock();
+	drop((struct physical *)(uintptr_t)handle);
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+
+enum { MAPPINGS = 64 };
+static struct {
+	CUdeviceptr ptr;
+	struct physical *p;
+} mappings[MAPPINGS];
+
+static int mapping_at(CUdeviceptr ptr)
+{
+	for (int i = 0; i < MAPPINGS; i++)
+		if (mappings[i].p && mappings[i].ptr == ptr)
+			return i;
+	return -1;
+}
+
+CUresult fake_cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemHandle handle,
+		       uint64_t flags)
+{
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	fake_lock();
+	for (int i = 0; i < MAPPINGS && r; i++)
+		if (!mappings[i].p) {
+			mappings[i].ptr = ptr;
+			mappings[i].p = (struct physical *)(uintptr_t)handle;
+			mappings[i].p->users++;
+			r = CUDA_SUCCESS;
+		}
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
+{
+	fake_lock();
+	for (CUdeviceptr at = ptr; at < ptr + bytes;) {
+		int i = mapping_at(at);
+		if (i < 0)
+			break;
+		at += mappings[i].p->size;
+		drop(mappings[i].p);
+		mappings[i].p = NULL;
+	}
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemRetainAllocationHandle(CUmemHandle *handle, void *addr)
+{
+	fake_lock();
+	int i = mapping_at((uintptr_t)addr);
+	if (i >= 0) {
+		mappings[i].p->users++;
+		*handle = (uintptr_t)mappings[i].p;
+	}
+	fake_unlock();
+	return i >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t align,
+				  CUdeviceptr at, uint64_t flags)
+{
+	CUresult r;
+	struct fake_context *c = fake_current(&r);
+	uint64_t base = 0;
+
+	if (!c)
+		return r;
+	fake_lock();
+	r = fake_new(c, bytes, FAKE_VIEW, &base);
+	fake_unlock();
+	*ptr = base;
+	return r;
+}
+
+CUresult fake_cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
+{
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	if (m)
+		fake_delete(m);
+	fake_unlock();
+	return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const void *access, size_t n)
+{
+	return CUDA_SUCCESS;
+}
+
+static CUresult array(CUarray *out)
+{
+	*out = calloc(1, 16);
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuArrayCreate_v2(CUarray *out, const struct gw_array2d *d) { return array(out); }
+CUresult fake_cuArray3DCreate_v2(CUarray *out, const struct gw_array3d *d) { return array(out); }
+CUresult fake_cuMipmappedArrayCreate(CUarray *out, const struct gw_array3d *d, unsigned n)
+{
+	return array(out);
+}
+CUresult fake_cuArrayDestroy(CUarray a)
+{
+	free(a);
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuMipmappedArrayDestroy(CUarray a) { return fake_cuArrayDestroy(a); }
+
+static uint64_t graph_bytes;
+
+CUresult fake_cuGraphAddMemAllocNode(void **node, void *graph, void *const *deps, size_t n,
+				     void *how)
+{
+	fake_lock();
+	graph_bytes += 1 << 20;
+	fake_unlock();
+	*node = &graph_bytes;
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuGraphAddNode(void **node, void *graph, void *const *deps, size_t n, int *how)
+{
+	return fake_cuGraphAddMemAllocNode(node, graph, deps, n, how);
+}
+CUresult fake_cuGraphAddNode_v2(void **node, void *graph, void *const *deps,
+				const void *edges, size_t n, int *how)
+{
+	return fake_cuGraphAddMemAllocNode(node, graph, deps, n, how);
+}
+CUresult fake_cuDeviceGraphMemTrim(CUdevice dev)
+{
+	fake_lock();
+	graph_bytes = 0;
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuDeviceGetGraphMemAttribute(CUdevice dev, int attribute, void *value)
+{
+	fake_lock();
+	*(uint64_t *)value = graph_bytes;
+	fake_unlock();
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	*out = malloc(bytes);
+	return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult fake_cuMemAllocHost_v2(void **out, size_t bytes)
+{
+	return fake_cuMemHostAlloc(out, bytes, 0);
+}
+CUresult fake_cuMemFreeHost(void *ptr)
+{
+	free(ptr);
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuMemHostRegister(void *ptr, size_t bytes, unsigned flags) { return CUDA_SUCCESS; }
+CUresult fake_cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
+{
+	return CUDA_SUCCESS;
+}
+CUresult fake_cuMemHostUnregister(void *ptr) { return CUDA_SUCCESS; }
+
+CUresult fake_cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, void *memory,
+					      const struct gw_external *desc)
+{
+	return fake_cuMemAlloc_v2(out, desc->size);
+}

@@ -1,0 +1,174 @@
+/*
+ * Streams: each is busy until a time; waiting for it sleeps until then. A
+ * capture in global mode forbids other threads what is unsafe, unless they are
+ * relaxed, and is spoilt by it.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "fake.h"
+
+static struct fake_stream *streams;
+static struct fake_stream unnamed = {.alive = true};
+static __thread int thread_mode;
+
+static struct fake_stream *stream_of(CUstream s)
+{
+	return s ? s : &unnamed;
+}
+
+static bool exists(CUstream s)
+{
+	for (struct fake_stream *x = streams; s && x; x = x->next)
+		if (x == s)
+			return x->alive && x->ctx->alive;
+	return s == NULL;
+}
+
+CUresult fake_unsafe(void)
+{
+	if (!fake.captures || thread_mode == CAPTURE_RELAXED)
+		return CUDA_SUCCESS;
+	for (struct fake_stream *s = streams; s; s = s->next)
+		if (s->capturing && s->mode == 0)
+			s->spoilt = true;
+	return ERROR_CAPTURE_UNSUPPORTED;
+}
+
+void fake_occupy(CUstream stream, int64_t ns)
+{
+	struct fake_stream *s = stream_of(stream);
+	int64_t now = fake_now();
+
+	s->busy_until = (s->busy_until > now ? s->busy_until : now) + ns;
+}
+
+static void sleep_until(int64_t at)
+{
+	struct timespec t = {at / 1000000000, at % 1000000000};
+
+	if (at > fake_now())
+		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
+			;
+}
+
+CUresult fake_cuStreamCreate(CUstream *out, unsigned flags)
+{
+	CUresult why;
+	struct fake_context *c = fake_current(&why);
+
+	if (!c)
+		return why;
+	struct fake_stream *s = calloc(1, sizeof *s);
+	s->ctx = c;
+	s->alive = true;
+	fake_lock();
+	s->next = streams;
+	streams = s;
+	fake_unlock();
+	*out = s;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
+{
+	return fake_cuStreamCreate(out, flags);
+}
+
+CUresult fake_cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	*least = 0;
+	*greatest = -5;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamDestroy_v2(CUstream stream)
+{
+	fake_lock();
+	bool ok = stream && exists(stream);
+	if (ok)
+		stream_of(stream)->alive = false;
+	fake_unlock();
+	return ok ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
+}
+
+CUresult fake_cuStreamSynchronize(CUstream stream)
+{
+	CUresult why;
+
+	if (!fake_current(&why))
+		return why;
+	fake_lock();
+	bool ok = exists(stream);
+	CUresult r = ok ? fake_unsafe() : ERROR_INVALID_HANDLE;
+	int64_t until = ok ? stream_of(stream)->busy_until : 0;
+	fake_unlock();
+	if (r == CUDA_SUCCESS)
+		sleep_until(until);
+	return r;
+}
+
+CUresult fake_cuCtxSynchronize(void)
+{
+	CUresult why;
+	int64_t until;
+
+	if (!fake_current(&why))
+		return why;
+	fake_lock();
+	until = unnamed.busy_until;
+	for (struct fake_stream *s = streams; s; s = s->next)
+		if (s->alive && s->busy_until > until)
+			until = s->busy_until;
+	fake_unlock();
+	sleep_until(until);
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int old = thread_mode;
+
+	thread_mode = *mode;
+	*mode = old;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamBeginCapture_v2(CUstream stream, int mode)
+{
+	fake_lock();
+	bool ok = stream && exists(stream);
+	if (ok) {
+		struct fake_stream *s = stream_of(stream);
+		s->capturing = true;
+		s->spoilt = false;
+		s->mode = mode;
+		fake.captures += mode == 0;
+	}
+	fake_unlock();
+	return ok ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
+}
+
+CUresult fake_cuStreamEndCapture(CUstream stream, void **graph)
+{
+	struct fake_stream *s = stream;
+	CUresult r = ERROR_INVALID_HANDLE;
+
+	fake_lock();
+	if (stream && exists(stream) && s->capturing) {
+		s->capturing = false;
+		fake.captures -= s->mode == 0;
+		r = s->spoilt ? ERROR_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+		*graph = r ? NULL : s;
+	}
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuStreamIsCapturing(CUstream stream, int *status)
+{
+	fake_lock();
+	*status = stream && exists(stream) && stream_of(stream)->capturing;
+	fake_unlock();
+	return CUDA_SUCCESS;
+}

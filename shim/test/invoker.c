@@ -1,0 +1,166 @@
+/*
+ * An invoker in miniature: what gpu/shimctl does, as far as a shim sees it.
+ */
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "prog.h"
+
+static int door = -1;
+
+void invoker_listen(void)
+{
+	const char *path = getenv("GPUWHISK_SHIM_SOCKET");
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	CHECK(path && strlen(path) < sizeof a.sun_path);
+	strcpy(a.sun_path, path);
+	unlink(path);
+	door = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	SAME(bind(door, (struct sockaddr *)&a, sizeof a), 0);
+	SAME(listen(door, 16), 0);
+}
+
+void invoker_close_door(void)
+{
+	unlink(getenv("GPUWHISK_SHIM_SOCKET"));
+	close(door);
+	door = -1;
+}
+
+int invoker_accept_within(int ms)
+{
+	struct pollfd p = {.fd = door, .events = POLLIN};
+
+	if (poll(&p, 1, ms) != 1)
+		return -1;
+	return accept4(door, NULL, NULL, SOCK_CLOEXEC);
+}
+
+int invoker_accept(void)
+{
+	int c = invoker_accept_within(10000);
+
+	CHECK(c >= 0);
+	SAME(invoker_hear(c, GW_HELLO).word[0], GW_VERSION);
+	invoker_hello(c, GW_VERSION);
+	return c;
+}
+
+static void put(uint8_t *p, uint64_t v, int n)
+{
+	for (int i = 0; i < n; i++, v >>= 8)
+		p[i] = (uint8_t)v;
+}
+
+static uint64_t get(const uint8_t *p, int n)
+{
+	uint64_t v = 0;
+
+	while (n-- > 0)
+		v = v << 8 | p[n];
+	return v;
+}
+
+void invoker_send_raw(int c, const void *bytes, size_t n)
+{
+	CHECK(send(c, bytes, n, MSG_NOSIGNAL) == (ssize_t)n);
+}
+
+void invoker_send(int c, unsigned type, uint64_t epoch, uint64_t a, uint64_t b)
+{
+	uint8_t f[32] = {32};
+
+	put(f + 4, type, 2);
+	put(f + 8, epoch, 8);
+	put(f + 16, a, 8);
+	put(f + 24, b, 8);
+	invoker_send_raw(c, f, sizeof f);
+}
+
+void invoker_hello(int c, uint32_t version)
+{
+	invoker_send(c, GW_HELLO, 0, version, 1 << 20);
+}
+
+static bool read_all(int c, uint8_t *buf, size_t n)
+{
+	struct pollfd p = {.fd = c, .events = POLLIN};
+
+	while (n) {
+		if (poll(&p, 1, 10000) != 1) {
+			fprintf(stderr, "the shim is silent\n");
+			exit(1);
+		}
+		ssize_t got = recv(c, buf, n, 0);
+		if (got <= 0)
+			return false;
+		buf += got;
+		n -= (size_t)got;
+	}
+	return true;
+}
+
+static bool hear_any(int c, struct said *s)
+{
+	uint8_t f[GW_FRAME_MAX];
+	size_t at;
+
+	memset(f, 0, sizeof f);
+	if (!read_all(c, f, GW_HEADER))
+		return false;
+	uint64_t len = get(f, 4);
+	CHECK(len >= GW_HEADER && len <= sizeof f);
+	if (!read_all(c, f + GW_HEADER, len - GW_HEADER))
+		return false;
+	s->type = (unsigned)get(f + 4, 2);
+	s->epoch = get(f + 8, 8);
+	for (int i = 0; i < 4; i++)
+		s->word[i] = (uint32_t)get(f + 16 + 4 * i, 4);
+	at = s->type == GW_DONE ? 32 : 24;
+	for (int i = 0; i < 6; i++)
+		s->number[i] = get(f + at + 8 * (size_t)i, 8);
+	return true;
+}
+
+bool invoker_hear_or_end(int c, unsigned type, struct said *out)
+{
+	while (hear_any(c, out))
+		if (out->type == type)
+			return true;
+	return false;
+}
+
+struct said invoker_hear(int c, unsigned type)
+{
+	struct said s;
+
+	CHECK(invoker_hear_or_end(c, type, &s));
+	return s;
+}
+
+struct said invoker_report(int c)
+{
+	static uint64_t token = 1ull << 40;
+	struct said s;
+
+	invoker_send(c, GW_REPORT, ++token, 0, 0);
+	do
+		s = invoker_hear(c, GW_USAGE);
+	while (s.epoch != token);
+	return s;
+}
+
+struct said invoker_move(int c, unsigned type, uint64_t epoch)
+{
+	struct said s;
+
+	invoker_send(c, type, epoch, 0, 0);
+	do
+		s = invoker_hear(c, GW_DONE);
+	while (s.epoch != epoch);
+	return s;
+}

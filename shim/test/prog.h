@@ -1,0 +1,89 @@
+/*
+ * What the test programs share: the driver as a program may reach it, an
+ * invoker in miniature, and the checks.
+ */
+#ifndef PROG_H
+#define PROG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../src/abi.h"
+#include "../src/frame.h"
+
+/* The driver's functions, by whatever route they were got. */
+struct cuda {
+#define HOOK(base, export, version, flags, class, what, params, args) fn_##export *export;
+#define CALL(base, export, version, params, args) fn_##export *export;
+#define SERVE(base, export, version, params, args) fn_##export *export;
+#include "../abi.def"
+};
+extern struct cuda cu;
+
+/* route: linked, dlsym, gpa1 or gpa2. Initializes, and makes the primary
+ * context of device 0 current. */
+void cuda_open(const char *route);
+void cuda_begin(void);
+
+#define CHECK(what)                                                             \
+	do {                                                                    \
+		if (!(what)) {                                                  \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
+			exit(1);                                                \
+		}                                                               \
+	} while (0)
+#define SAME(got, want)                                                         \
+	do {                                                                    \
+		long long g_ = (long long)(got), w_ = (long long)(want);        \
+		if (g_ != w_) {                                                 \
+			fprintf(stderr, "%s:%d: %s is %lld, want %lld\n", __FILE__, \
+				__LINE__, #got, g_, w_);                        \
+			exit(1);                                                \
+		}                                                               \
+	} while (0)
+#define OK(call) SAME(call, CUDA_SUCCESS)
+
+/* What a shim said. */
+struct said {
+	unsigned type;
+	uint64_t epoch;
+	uint32_t word[4];   /* the first fields */
+	uint64_t number[6]; /* DONE: moved, ns, resident; USAGE: its numbers */
+};
+enum { ALLOCATED, RESIDENT, FIXED, HOST, BLOCKS };       /* USAGE */
+enum { MOVED, NANOSECONDS, STILL_RESIDENT };             /* DONE */
+enum { COMMAND, STATUS, CODE };                          /* DONE, words */
+
+/* Listen where GPUWHISK_SHIM_SOCKET says, which is set. */
+void invoker_listen(void);
+void invoker_close_door(void);
+/* The next process that connects; a connection's number. */
+int invoker_accept(void);
+/* -1: nobody connects within the time. */
+int invoker_accept_within(int ms);
+void invoker_hello(int c, uint32_t version);
+void invoker_send(int c, unsigned type, uint64_t epoch, uint64_t a, uint64_t b);
+void invoker_send_raw(int c, const void *bytes, size_t n);
+/* The next frame of this type; others are passed over. Fails the test after 10
+ * seconds, or when the shim hangs up. */
+struct said invoker_hear(int c, unsigned type);
+/* False: the shim hung up. */
+bool invoker_hear_or_end(int c, unsigned type, struct said *out);
+/* REPORT, and the answer to it. */
+struct said invoker_report(int c);
+struct said invoker_move(int c, unsigned type, uint64_t epoch);
+
+/* Fill n bytes from a seed; check that they are still the same. */
+void pattern_write(CUdeviceptr at, size_t n, unsigned seed);
+void pattern_check(CUdeviceptr at, size_t n, unsigned seed);
+
+/* A case of a cases_*.c file. */
+struct test_case {
+	const char *name;
+	void (*run)(int argc, char **argv);
+};
+extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_link[];
+
+#endif

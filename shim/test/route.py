@@ -1,0 +1,76 @@
+"""Python's way to the driver (ctypes), with an invoker written apart from the C
+one: it holds the protocol as src/frame.h describes it."""
+
+import ctypes
+import os
+import socket
+import struct
+
+HELLO, LIMIT, PREFETCH, EVICT, REPORT, GATE, PING = range(1, 8)
+ACCEPTED, DONE, USAGE, PONG = range(16, 20)
+MIB = 1 << 20
+
+
+def frame(kind, epoch=0, payload=b""):
+    return struct.pack("<IHHQ", 16 + len(payload), kind, 0, epoch) + payload
+
+
+def read(conn, n):
+    data = b""
+    while len(data) < n:
+        part = conn.recv(n - len(data))
+        assert part, "the shim hung up"
+        data += part
+    return data
+
+
+def hear(conn, wanted):
+    while True:
+        length, kind, flags, epoch = struct.unpack("<IHHQ", read(conn, 16))
+        payload = read(conn, length - 16)
+        if kind == wanted:
+            return epoch, payload
+
+
+def move(conn, kind, epoch):
+    conn.sendall(frame(kind, epoch, struct.pack("<QQ", 0, 0)))
+    answered, payload = hear(conn, DONE)
+    assert answered == epoch
+    command, status, code, _, moved, ns, resident = struct.unpack("<IiiIQQQ", payload)
+    assert (command, status, code) == (kind, 0, 0), (command, status, code)
+    return moved
+
+
+def main():
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    door.bind(os.environ["GPUWHISK_SHIM_SOCKET"])
+    door.listen(1)
+    door.settimeout(10)
+    cuda = ctypes.CDLL("libcuda.so.1")
+
+    def ok(result):
+        assert result == 0, result
+
+    ok(cuda.cuInit(0))
+    context = ctypes.c_void_p()
+    ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    ok(cuda.cuCtxSetCurrent(context))
+    conn, _ = door.accept()
+    conn.settimeout(10)
+    _, payload = hear(conn, HELLO)
+    version, pid, backend, hooks = struct.unpack("<IIII", payload)
+    assert version == 1 and pid == os.getpid() and backend == 0 and hooks > 40
+    conn.sendall(frame(HELLO, 0, struct.pack("<IIQ", 1, 0, MIB)))
+
+    pointer = ctypes.c_uint64()
+    ok(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4 * MIB)))
+    content = os.urandom(4 * MIB)
+    ok(cuda.cuMemcpyHtoD_v2(pointer, content, ctypes.c_size_t(len(content))))
+    assert move(conn, EVICT, 1) == 4 * MIB
+    assert move(conn, PREFETCH, 2) == 4 * MIB
+    back = ctypes.create_string_buffer(len(content))
+    ok(cuda.cuMemcpyDtoH_v2(back, pointer, ctypes.c_size_t(len(content))))
+    assert back.raw == content
+
+
+main()

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Runs every case under one build of the shim: run.sh DIRECTORY [PRELOAD-FIRST].
+# DIRECTORY holds libgpuwhisk.so, the programs, and fake10 to fake12 with the
+# drivers. PRELOAD-FIRST is a sanitizer's runtime. FULL=0 leaves the long cases
+# short. Prints what failed, and its last line is "N passed, N failed".
+set -u
+dir=$(cd "$1" && pwd)
+runtime=${2:-}
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
+export TSAN_OPTIONS=halt_on_error=0:exitcode=98:suppressions=$here/tsan.supp
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+
+# verdict NAME CODE: count, and show the output of what failed.
+verdict() {
+	if [ "$2" -eq 0 ]; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED ($2): $1"
+		sed 's/^/    /' "$work/out" | head -60
+	fi
+}
+
+# under PRELOAD ENV... -- COMMAND...: run with the shim among the preloads.
+under() {
+	local preload=$1
+	shift
+	local vars=()
+	while [ "$1" != -- ]; do vars+=("$1"); shift; done
+	shift
+	rm -f "$work/s"
+	env LD_PRELOAD="${runtime:+$runtime:}$preload" LD_LIBRARY_PATH="$dir/${fake:-fake12}" \
+		GPUWHISK_SHIM_SOCKET="$work/s" GPUWHISK_SHIM_LOG=2 "${vars[@]}" \
+		timeout 60 "$@" >"$work/out" 2>&1
+}
+
+shim=$dir/libgpuwhisk.so
+# one NAME... [ENV=...]: a case by its name and arguments.
+one() {
+	local vars=() args=()
+	for word in "$@"; do
+		case $word in *=*) vars+=("$word") ;; *) args+=("$word") ;; esac
+	done
+	under "$shim" "${vars[@]}" A=1 -- "$dir/shimtest" "${args[@]}"
+	verdict "$*" $?
+}
+
+# Routes: how a program gets at the driver, by the age of the driver, and with
+# other pointers from cuGetProcAddress than from dlsym.
+fake=fake10 one route dlsym
+fake=fake11 one route gpa1
+fake=fake11 one route dlsym
+for split in 0 1; do
+	one route dlsym FAKE_CUDA_SPLIT=$split
+	one route gpa1 FAKE_CUDA_SPLIT=$split
+	one route gpa2 FAKE_CUDA_SPLIT=$split
+done
+under "$shim" A=1 -- "$dir/shimtest-linked" route linked
+verdict "route linked" $?
+if command -v python3 >/dev/null; then
+	under "$shim" A=1 -- python3 "$here/route.py"
+	verdict "route of python's ctypes" $?
+fi
+
+# Neighbours in LD_PRELOAD, on either side.
+for n in exports lookup middle early; do
+	program=$dir/shimtest route=dlsym
+	[ $n = exports ] && program=$dir/shimtest-linked route=linked
+	for list in "$shim:$dir/lib$n.so" "$dir/lib$n.so:$shim"; do
+		# A lookup without a tail jump cannot come before a sanitizer's start.
+		[ $n = lookup ] && [ -n "$runtime" ] && continue
+		under "$list" A=1 -- "$program" route $route
+		code=$?
+		[ $code -eq 0 ] && ! grep -q 'neighbour took part' "$work/out" && code=97
+		verdict "neighbour $n, ${list##*/} last" $code
+	done
+done
+
+slow=FAKE_CUDA_BANDWIDTH=400000000 chunk=GPUWHISK_SHIM_CHUNK=4194304
+one fault
+one gate
+one arena
+one cancel $slow $chunk
+one partial $slow $chunk
+one refused 1 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:2:1
+one refused 2 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:1:2
+one refused 719 FAKE_CUDA_FAIL=cuStreamSynchronize:1:719
+one refused 709 FAKE_CUDA_FAIL=cuCtxPushCurrent_v2:2:709
+one storm "${STORM:-200}" GPUWHISK_SHIM_CHUNK=65536
+one many
+one disguise
+one limit
+one pitch
+one wrong_free
+one refused_free FAKE_CUDA_FAIL=cuMemFree_v2:1:719
+one alloc_fails 2 FAKE_CUDA_FAIL=cuMemAllocManaged:1:2
+one alloc_fails 1 FAKE_CUDA_FAIL=cuMemAllocManaged:1:1
+one alloc_fails 709 FAKE_CUDA_FAIL=cuMemAllocManaged:1:709
+one alloc_fails 801 FAKE_CUDA_FAIL=cuMemAllocManaged:0:801
+one pools
+one physical
+one others
+one own_prefetch
+one forks
+one fork_first
+one execs
+one vforks
+one closes
+one reset
+one reset_race FAKE_CUDA_BANDWIDTH=4000000000 GPUWHISK_SHIM_CHUNK=65536
+one capture
+one loss
+one torn
+one malformed
+one noise 1
+one noise 2
+one version
+one heartbeat $slow $chunk
+one closes_all
+one absent
+one count GPUWHISK_SHIM=count
+one untouched GPUWHISK_SHIM=off
+one untouched GPUWHISK_SHIM_SOCKET=
+one untouched GPUWHISK_SHIM=nonsense
+# A device without any managed call, and a driver that refuses our stream.
+one absent FAKE_CUDA_FAIL=cuStreamCreateWithPriority:0:2
+one absent FAKE_CUDA_FAIL=cuInit:2:3
+# A program that has nothing to do with CUDA.
+under "$shim" A=1 -- sh -c 'test "$(echo hello | tr a-z A-Z)" = HELLO'
+verdict "a program without CUDA" $?
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
