@@ -1,0 +1,166 @@
+package couchdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// What a survey may meet. Errors of a Survey's parts wrap them.
+var (
+	// ErrUnauthorized means that the credentials are not accepted.
+	ErrUnauthorized = errors.New("user or password not accepted")
+	// ErrForbidden means that the user may not do this.
+	ErrForbidden = errors.New("not allowed for this user")
+)
+
+// Survey is what a database server says about itself and about the databases
+// of an invoker.
+type Survey struct {
+	// Server is the product and version, such as "CouchDB 3.3.3".
+	Server string
+	// Whisks, Subjects and Activations are the three databases.
+	Whisks, Subjects, Activations Database
+}
+
+// Database is how one database appears to the invoker's user.
+type Database struct {
+	Name string
+	// Read is nil when documents can be read, else why not; it wraps
+	// ErrNotFound when there is no such database.
+	Read error
+	// Write is the same for writing. It is asked only of the database of
+	// records, the only one that is written to.
+	Write error
+	// Documents is how many there are.
+	Documents int64
+	// Lacking are the design documents that OpenWhisk's deployment creates
+	// and that are not there.
+	Lacking []string
+}
+
+// The design documents by which an OpenWhisk finds its documents
+// (OpenWhisk: ansible/files/*.json).
+const (
+	whisksDesign     = "whisks.v2.1.0"
+	filtersDesign    = "whisks-filters.v2.1.1"
+	identitiesDesign = "subjects.v2.0.0"
+	blockedDesign    = "namespaceThrottlings"
+)
+
+// Look surveys the databases of a configuration. It writes nothing: whether
+// records may be written is asked by a batch of no documents.
+func Look(ctx context.Context, cfg Config) (Survey, error) {
+	transport := newTransport()
+	defer transport.CloseIdleConnections()
+	v := visitor{cfg: cfg, client: &http.Client{Transport: transport}}
+	var s Survey
+	var err error
+	if s.Server, err = v.server(ctx); err != nil {
+		return Survey{}, err
+	}
+	s.Whisks = v.database(ctx, cfg.Whisks, whisksDesign)
+	s.Subjects = v.database(ctx, cfg.Subjects, identitiesDesign, blockedDesign)
+	s.Activations = v.database(ctx, cfg.Activations, whisksDesign, filtersDesign)
+	if s.Activations.Read == nil {
+		s.Activations.Write = v.call(ctx, http.MethodPost, url.PathEscape(cfg.Activations)+"/_bulk_docs", `{"docs":[]}`, nil)
+	}
+	return s, nil
+}
+
+type visitor struct {
+	cfg    Config
+	client *http.Client
+}
+
+func (v visitor) server(ctx context.Context) (string, error) {
+	// CouchDB's vendor is a foundation; others name their product there.
+	var welcome struct {
+		Version string
+		Vendor  struct{ Name string }
+	}
+	if err := v.call(ctx, http.MethodGet, "", "", &welcome); err != nil {
+		return "", err
+	}
+	name := welcome.Vendor.Name
+	if name == "" || strings.HasPrefix(name, "The Apache") {
+		name = "CouchDB"
+	}
+	return strings.TrimSpace(name + " " + welcome.Version), nil
+}
+
+func (v visitor) database(ctx context.Context, name string, designs ...string) Database {
+	d := Database{Name: name}
+	var info struct {
+		Documents int64 `json:"doc_count"`
+	}
+	if d.Read = v.call(ctx, http.MethodGet, url.PathEscape(name), "", &info); d.Read != nil {
+		return d
+	}
+	d.Documents = info.Documents
+	for _, design := range designs {
+		err := v.call(ctx, http.MethodHead, url.PathEscape(name)+"/_design/"+design, "", nil)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			d.Lacking = append(d.Lacking, design)
+		case err != nil:
+			d.Read = err
+			return d
+		}
+	}
+	return d
+}
+
+// call sends one request below the server's address and reads its answer.
+func (v visitor) call(ctx context.Context, method, path, body string, into any) error {
+	what := method + " /" + path
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.cfg.URL, "/")+"/"+path, strings.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("ask couchdb: %w", err)
+	}
+	if v.cfg.Username != "" {
+		req.SetBasicAuth(v.cfg.Username, v.cfg.Password)
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := v.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask couchdb: %w", err)
+	}
+	defer res.Body.Close()
+	if err := refusal(res.StatusCode); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	const most = 1 << 20 // of an answer that is a few hundred bytes long
+	limited := io.LimitReader(res.Body, most)
+	if into == nil {
+		_, err = io.Copy(io.Discard, limited)
+	} else {
+		err = json.NewDecoder(limited).Decode(into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: read answer: %w", what, err)
+	}
+	return nil
+}
+
+func refusal(status int) error {
+	switch {
+	case status < 300:
+		return nil
+	case status == http.StatusUnauthorized:
+		return ErrUnauthorized
+	case status == http.StatusForbidden:
+		return ErrForbidden
+	case status == http.StatusNotFound:
+		return ErrNotFound
+	}
+	return fmt.Errorf("status %d", status)
+}

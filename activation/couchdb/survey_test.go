@@ -1,0 +1,132 @@
+package couchdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// server answers each "METHOD path" with a status; what is not listed is 404.
+func surveyed(t *testing.T, answers map[string]int) Config {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, pass, _ := r.BasicAuth(); user != fakeUser || pass != fakePass {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		status, ok := answers[r.Method+" "+r.URL.Path]
+		if !ok {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+		if r.Method == http.MethodGet {
+			_, _ = fmt.Fprint(w, `{"couchdb":"Welcome","version":"3.3.3","vendor":{"name":"The Apache Software Foundation"},"doc_count":7}`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return Config{
+		URL: s.URL, Username: fakeUser, Password: fakePass,
+		Whisks: "whisks", Subjects: "subjects", Activations: "activations",
+	}
+}
+
+// whole is a server with everything in its place.
+func whole() map[string]int {
+	return map[string]int{
+		"GET /": 200, "GET /whisks": 200, "GET /subjects": 200, "GET /activations": 200,
+		"HEAD /whisks/_design/whisks.v2.1.0": 200, "HEAD /subjects/_design/subjects.v2.0.0": 200,
+		"HEAD /subjects/_design/namespaceThrottlings": 200, "HEAD /activations/_design/whisks.v2.1.0": 200,
+		"HEAD /activations/_design/whisks-filters.v2.1.1": 200, "POST /activations/_bulk_docs": 201,
+	}
+}
+
+func TestLook(t *testing.T) {
+	s, err := Look(t.Context(), surveyed(t, whole()))
+	want := Survey{
+		Server: "CouchDB 3.3.3", Whisks: Database{Name: "whisks", Documents: 7},
+		Subjects: Database{Name: "subjects", Documents: 7}, Activations: Database{Name: "activations", Documents: 7},
+	}
+	if err != nil || !reflect.DeepEqual(s, want) {
+		t.Errorf("error %v, survey\n got %+v\nwant %+v", err, s, want)
+	}
+}
+
+func TestLookFindsWhatIsWrong(t *testing.T) {
+	for _, tt := range []struct {
+		path   string
+		status int
+		ok     func(Survey) bool
+	}{
+		{"GET /whisks", 404, func(s Survey) bool { return errors.Is(s.Whisks.Read, ErrNotFound) && s.Subjects.Read == nil }},
+		{"GET /subjects", 403, func(s Survey) bool { return errors.Is(s.Subjects.Read, ErrForbidden) }},
+		{"GET /activations", 500, func(s Survey) bool { return s.Activations.Read != nil && s.Activations.Write == nil }},
+		{"POST /activations/_bulk_docs", 403, func(s Survey) bool {
+			return errors.Is(s.Activations.Write, ErrForbidden) && s.Activations.Read == nil
+		}},
+		{"POST /activations/_bulk_docs", 401, func(s Survey) bool { return errors.Is(s.Activations.Write, ErrUnauthorized) }},
+		{"HEAD /subjects/_design/namespaceThrottlings", 404, func(s Survey) bool {
+			return reflect.DeepEqual(s.Subjects.Lacking, []string{"namespaceThrottlings"})
+		}},
+		{"HEAD /activations/_design/whisks.v2.1.0", 500, func(s Survey) bool { return s.Activations.Read != nil }},
+	} {
+		answers := whole()
+		answers[tt.path] = tt.status
+		if s, err := Look(t.Context(), surveyed(t, answers)); err != nil || !tt.ok(s) {
+			t.Errorf("%s answers %d: %+v, error %v", tt.path, tt.status, s, err)
+		}
+	}
+}
+
+func TestLookWithWrongCredentials(t *testing.T) {
+	cfg := surveyed(t, whole())
+	cfg.Password = "wrong-secret"
+	_, err := Look(t.Context(), cfg)
+	if !errors.Is(err, ErrUnauthorized) || strings.Contains(err.Error(), "wrong-secret") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLookEnds(t *testing.T) {
+	arrived := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	if _, err := Look(ctx, Config{URL: s.URL}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLookAtPeers: real servers take the batch of no documents and have no
+// document more afterwards.
+func TestLookAtPeers(t *testing.T) {
+	for name, start := range peers() {
+		t.Run(name, func(t *testing.T) {
+			cfg := start(t)
+			before, err := Look(t.Context(), cfg)
+			if err != nil || before.Activations.Read != nil || before.Activations.Write != nil {
+				t.Fatalf("survey %+v, error %v", before, err)
+			}
+			after, err := Look(t.Context(), cfg)
+			if err != nil || after.Activations.Documents != before.Activations.Documents {
+				t.Errorf("documents %d, then %d, error %v", before.Activations.Documents, after.Activations.Documents, err)
+			}
+			absent := cfg
+			absent.Activations += "-absent"
+			if s, err := Look(t.Context(), absent); err != nil || !errors.Is(s.Activations.Read, ErrNotFound) {
+				t.Errorf("absent database: %+v, error %v", s.Activations, err)
+			}
+		})
+	}
+}
