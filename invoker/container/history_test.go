@@ -1,0 +1,121 @@
+package container
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestRandomHistories plays an outside that answers late, in any order, and
+// sometimes with failures. Whatever happens the invariants hold, and in the end
+// everything that was asked for has been placed or cancelled.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(60) {
+		history(t, seed, 3000)
+	}
+}
+
+func history(t *testing.T, seed uint64, steps int) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	b := newBox(t, Config{
+		MemoryMB: 1024, Overtake: 500 * time.Millisecond, PauseGrace: time.Second, IdleTimeout: 5 * time.Second,
+		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 2}},
+	})
+	w := &outside{r: r, b: b, asked: map[uint64]bool{}}
+	for range steps {
+		w.step()
+		if err := b.p.check(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	for range 10_000 {
+		if len(w.asked) == 0 {
+			return
+		}
+		w.settle()
+	}
+	t.Fatalf("seed %d: %d activations were never placed", seed, len(w.asked))
+}
+
+type outside struct {
+	r       *rand.Rand
+	b       *box
+	asked   map[uint64]bool
+	running []Placement
+	orders  []Order
+}
+
+func (w *outside) step() {
+	w.b.now += time.Duration(w.r.IntN(200)) * time.Millisecond
+	if w.r.IntN(3) == 0 {
+		sizes := []int{128, 256, 512, 1024}
+		key := w.r.IntN(8)
+		w.asked[w.b.ask(fmt.Sprint("key", key), sizes[key%4], 1+key%3)] = true
+	}
+	if w.r.IntN(40) == 0 && w.b.next > 0 {
+		id := 1 + w.r.Uint64N(w.b.next)
+		if w.b.p.Cancel(id) {
+			delete(w.asked, id)
+		}
+	}
+	w.turn(w.r.IntN(2) == 0)
+}
+
+func (w *outside) settle() {
+	w.b.now += 100 * time.Millisecond
+	w.turn(true)
+}
+
+func (w *outside) turn(finish bool) {
+	w.b.p.Tick(w.b.now)
+	for {
+		pl, ok := w.b.p.Next(w.b.now)
+		if !ok {
+			break
+		}
+		delete(w.asked, pl.Item)
+		w.running = append(w.running, pl)
+	}
+	w.orders = append(w.orders, w.b.p.Orders()...)
+	if finish {
+		w.finish()
+		w.answer()
+	}
+}
+
+func (w *outside) finish() {
+	if len(w.running) == 0 {
+		return
+	}
+	i := w.r.IntN(len(w.running))
+	pl := w.running[i]
+	w.running = append(w.running[:i], w.running[i+1:]...)
+	if w.r.IntN(20) == 0 {
+		w.b.p.Failed(pl.Slot)
+	} else if pl.Start != Warm {
+		w.b.p.Warmed(w.b.now, pl.Slot)
+	}
+	w.b.p.Done(w.b.now, pl.Slot, w.r.IntN(10) > 0)
+}
+
+func (w *outside) answer() {
+	if len(w.orders) == 0 {
+		return
+	}
+	i := w.r.IntN(len(w.orders))
+	o := w.orders[i]
+	w.orders = append(w.orders[:i], w.orders[i+1:]...)
+	switch o.Do {
+	case CreatePrewarm:
+		if w.r.IntN(5) == 0 {
+			w.b.p.Gone(w.b.now, o.Slot)
+		} else {
+			w.b.p.Started(w.b.now, o.Slot)
+		}
+	case Pause:
+		w.b.p.Paused(w.b.now, o.Slot, w.r.IntN(10) > 0)
+	case Remove:
+		w.b.p.Gone(w.b.now, o.Slot)
+	}
+}

@@ -1,0 +1,152 @@
+package invoker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+func (w *world) gpuSettings(devices int) Settings {
+	s := w.settings()
+	cfg, _ := sched.Defaults("mqfq-sticky")
+	s.GPU = GPUSettings{
+		Policy: "mqfq-sticky", Sched: cfg, Tokens: 2, Pool: gpu.PoolConfig{Size: 32}, Prefetch: true,
+		DefaultMem: 1 << 30, ContextMem: 400 << 20,
+	}
+	for i := range devices {
+		s.GPU.Devices = append(s.GPU.Devices, gpu.Device{Index: i, Name: "test", MemoryBytes: 16 << 30, Simulated: true})
+	}
+	return s
+}
+
+func gpuNote(t *testing.T, r *activation.Record) (n struct {
+	Device    string
+	Start     string
+	QueueTime int64
+	GPUTime   int64
+	Memory    int64
+}) {
+	t.Helper()
+	if r == nil {
+		t.Fatal("no record")
+	}
+	v, ok := r.Annotations.Get("gpu")
+	if !ok {
+		t.Fatalf("record without gpu annotation: %+v", r)
+	}
+	if err := json.Unmarshal(v, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestGPURunsAreColdThenWarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("f", annotate(`{"memory":"2 GB"}`))
+		w.run = func(int, []byte) proxy.Exchange {
+			began := time.Now()
+			time.Sleep(100 * time.Millisecond)
+			return proxy.Exchange{Status: 200, Body: []byte(`{}`), ContentLength: 2, Start: began, End: time.Now()}
+		}
+		_, stop := w.start(w.gpuSettings(1))
+		one := w.invoke("f", nil)
+		time.Sleep(time.Second)
+		two := w.invoke("f", nil)
+		time.Sleep(time.Second)
+		stop()
+		if n := gpuNote(t, w.record(one)); n.Start != "cold" || n.GPUTime != 100 || n.Memory != 2<<30 {
+			t.Errorf("first run: %+v", n)
+		}
+		if n := gpuNote(t, w.record(two)); n.Start != "gpu-warm" {
+			t.Errorf("second run: %+v", n)
+		}
+		if w.created[0].GPU == nil || !w.created[0].GPU.Simulated {
+			t.Errorf("container spec %+v", w.created[0])
+		}
+	})
+}
+
+func TestGPUMemoryIsSwapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for _, name := range []string{"f", "g"} {
+			w.action(name, annotate(`{"memory":"10 GB"}`))
+		}
+		_, stop := w.start(w.gpuSettings(1))
+		w.invoke("f", nil)
+		time.Sleep(time.Second)
+		w.invoke("g", nil)
+		time.Sleep(time.Second)
+		id := w.invoke("f", nil)
+		time.Sleep(time.Second)
+		stop()
+		if n := gpuNote(t, w.record(id)); n.Start != "host-warm" {
+			t.Errorf("start %q, want host-warm after a swap; moves %v", n.Start, w.moves)
+		}
+	})
+}
+
+// TestContextsOfIdleContainersGiveWay: contexts stay on a device while their
+// containers live, so a device full of them takes nothing new until idle
+// containers are given up.
+func TestContextsOfIdleContainersGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.gpuSettings(1)
+		s.GPU.Devices[0].MemoryBytes = 900 << 20
+		var ids []activation.ID
+		_, stop := w.start(s)
+		for i := range 5 {
+			name := fmt.Sprint("f", i)
+			w.action(name, annotate(`{"memory":"100 MB"}`))
+			ids = append(ids, w.invoke(name, nil))
+		}
+		synctest.Wait()
+		stop()
+		for i, id := range ids {
+			if rec := w.record(id); rec == nil || rec.Response.StatusCode != 0 {
+				t.Errorf("function %d: record %+v", i, rec)
+			}
+		}
+	})
+}
+
+func TestGPUActionTooLargeForTheDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("f", annotate(`{"memory":"64 GB"}`))
+		_, stop := w.start(w.gpuSettings(1))
+		id := w.invoke("f", nil)
+		synctest.Wait()
+		stop()
+		rec := w.record(id)
+		if rec == nil || rec.Response.StatusCode != 1 || !strings.Contains(string(rec.Response.Result), "64") {
+			t.Fatalf("record %+v", rec)
+		}
+	})
+}
+
+func TestForwardWithoutDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("f", annotate("true"))
+		s := w.settings()
+		s.GPU.ForwardTo = "gpus"
+		_, stop := w.start(s)
+		w.invoke("f", nil)
+		synctest.Wait()
+		stop()
+		if len(w.created) != 1 || w.created[0].Name != "forwarded to gpus" || len(w.acks) != 0 || len(w.done) != 1 {
+			t.Fatalf("%+v, %d acks, done %v", w.created, len(w.acks), w.done)
+		}
+	})
+}
