@@ -57,6 +57,14 @@ func actionRef(ns string, path []string) (entity.Ref, error) {
 	return entity.Ref{Path: ns + "/" + path[0], Name: path[1]}, nil
 }
 
+// entityRef names an entity that no package holds: a package, trigger or rule.
+func entityRef(r *request, ns string, path []string) (entity.Ref, error) {
+	if len(path) > 1 {
+		return entity.Ref{}, notServed(r.URL.Path)
+	}
+	return entity.Ref{Path: ns, Name: path[0]}, validName(path[0])
+}
+
 func validName(name string) error {
 	if !activation.ValidName(name) {
 		return bad("The name of the entity contains illegal characters.")
@@ -150,11 +158,7 @@ func (d *Door) writable(r *request, ref entity.Ref) error {
 }
 
 func (d *Door) putAction(r *request, ref entity.Ref) error {
-	overwrite, err := r.flag("overwrite", false)
-	if err != nil {
-		return err
-	}
-	body, err := r.body()
+	body, overwrite, err := r.put()
 	if err != nil {
 		return err
 	}

@@ -150,3 +150,12 @@ func (r *request) body() ([]byte, error) {
 	}
 	return b, nil
 }
+
+// put reads what a PUT of an entity says, and whether it may replace one.
+func (r *request) put() (body []byte, overwrite bool, err error) {
+	if overwrite, err = r.flag("overwrite", false); err != nil {
+		return nil, false, err
+	}
+	body, err = r.body()
+	return body, overwrite, err
+}

@@ -19,13 +19,10 @@ func (d *Door) rules(r *request, ns string, path []string) error {
 	if len(path) == 0 || len(path) == 1 && path[0] == "" {
 		return d.listRules(r, ns)
 	}
-	if len(path) > 1 {
-		return notServed(r.URL.Path)
-	}
-	if err := validName(path[0]); err != nil {
+	ref, err := entityRef(r, ns, path)
+	if err != nil {
 		return err
 	}
-	ref := entity.Ref{Path: ns, Name: path[0]}
 	switch r.Method {
 	case http.MethodGet:
 		return d.getRule(r, ref)
@@ -92,11 +89,7 @@ func (d *Door) getRule(r *request, ref entity.Ref) error {
 }
 
 func (d *Door) putRule(r *request, ref entity.Ref) error {
-	overwrite, err := r.flag("overwrite", false)
-	if err != nil {
-		return err
-	}
-	body, err := r.body()
+	body, overwrite, err := r.put()
 	if err != nil {
 		return err
 	}

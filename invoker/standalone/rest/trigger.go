@@ -24,13 +24,10 @@ func (d *Door) triggers(r *request, ns string, path []string) error {
 		}
 		return d.listEntities(r, catalog.Triggers, ns)
 	}
-	if len(path) > 1 {
-		return notServed(r.URL.Path)
-	}
-	if err := validName(path[0]); err != nil {
+	ref, err := entityRef(r, ns, path)
+	if err != nil {
 		return err
 	}
-	ref := entity.Ref{Path: ns, Name: path[0]}
 	switch r.Method {
 	case http.MethodPut:
 		return d.putTrigger(r, ref)
@@ -56,11 +53,7 @@ func (d *Door) getOrDeleteTrigger(r *request, ref entity.Ref) error {
 }
 
 func (d *Door) putTrigger(r *request, ref entity.Ref) error {
-	overwrite, err := r.flag("overwrite", false)
-	if err != nil {
-		return err
-	}
-	body, err := r.body()
+	body, overwrite, err := r.put()
 	if err != nil {
 		return err
 	}
