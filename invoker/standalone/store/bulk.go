@@ -95,11 +95,7 @@ func resultOf(id, rev string, refusal *apiError) docResult {
 // allDocs lists documents by id. Ids are keys there, so ranges work as in a
 // view, over the bare bytes of the id.
 func (s *Store) allDocs(r *request) error {
-	raw, err := r.body()
-	if err != nil {
-		return err
-	}
-	q, err := parseQuery(r.URL.Query(), raw)
+	q, err := r.rows()
 	if err != nil {
 		return err
 	}

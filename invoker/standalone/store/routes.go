@@ -151,11 +151,7 @@ func claimedRev(r *request) string {
 }
 
 func (s *Store) putDoc(r *request, id string) error {
-	raw, err := r.body()
-	if err != nil {
-		return err
-	}
-	in, err := parseDoc(raw)
+	in, err := r.doc()
 	if err != nil {
 		return err
 	}
@@ -170,11 +166,7 @@ func (s *Store) putDoc(r *request, id string) error {
 }
 
 func (s *Store) postDoc(r *request) error {
-	raw, err := r.body()
-	if err != nil {
-		return err
-	}
-	in, err := parseDoc(raw)
+	in, err := r.doc()
 	if err != nil {
 		return err
 	}
@@ -278,11 +270,7 @@ func (s *Store) queryView(r *request, name string) error {
 	if !ok {
 		return &apiError{404, "not_found", "missing_named_view"}
 	}
-	raw, err := r.body()
-	if err != nil {
-		return err
-	}
-	q, err := parseQuery(r.URL.Query(), raw)
+	q, err := r.rows()
 	if err != nil {
 		return err
 	}

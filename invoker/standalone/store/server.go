@@ -211,6 +211,24 @@ func (r *request) body() ([]byte, error) {
 	return b, nil
 }
 
+// doc reads the document in the body.
+func (r *request) doc() (*incoming, error) {
+	raw, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	return parseDoc(raw)
+}
+
+// rows reads which rows are asked for, from the URL and the body.
+func (r *request) rows() (*query, error) {
+	raw, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	return parseQuery(r.URL.Query(), raw)
+}
+
 func (r *request) reply(status int, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
