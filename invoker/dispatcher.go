@@ -25,8 +25,9 @@ type box struct {
 	spec   container.Spec
 	handle container.Handle
 	talk   Talk
-	gpu    *gpuBox       // nil in the CPU lane
-	dead   chan struct{} // closed when the container has ended by itself
+	gpu    *gpuBox         // nil in the CPU lane
+	life   context.Context // ends when the container has ended by itself
+	die    context.CancelFunc
 
 	logs sync.Mutex // one activation's logs are read at a time
 }
@@ -159,7 +160,8 @@ func (d *dispatcher) place(now time.Duration, p container.Placement) {
 func (d *dispatcher) newBox(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *box {
 	d.named++
 	name := containerName(d.settings.Prefix, d.named, prefix, suffix)
-	b := &box{slot: slot, name: name, spec: spec(name), dead: make(chan struct{})}
+	b := &box{slot: slot, name: name, spec: spec(name)}
+	b.life, b.die = context.WithCancel(context.Background())
 	if slot != 0 {
 		d.boxes[slot] = b
 	}

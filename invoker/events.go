@@ -103,7 +103,7 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	delete(d.alive, e.id)
-	close(b.dead)
+	b.die()
 	if b.gpu != nil {
 		d.gpus.died(now, b)
 		return

@@ -42,7 +42,8 @@ type world struct {
 	run    func(n int, body []byte) proxy.Exchange
 	init   func(body []byte) proxy.Exchange
 	oom    bool
-	hang   bool // init never answers
+	hang   bool                            // init never answers
+	stall  func(n int) (sent, stalls bool) // the nth run never answers
 	logs   container.LogResult
 	diedC  chan container.ID
 	moves  []gpu.Order
@@ -207,8 +208,13 @@ func (k *talk) Init(ctx context.Context, body []byte, _ time.Duration, _ proxy.L
 	return stamped(func() proxy.Exchange { return k.w.init(body) })
 }
 
-func (k *talk) Run(_ context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
+func (k *talk) Run(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
 	k.runs++
+	if k.w.stall != nil {
+		if sent, stalls := k.w.stall(k.runs); stalls {
+			return stamped(func() proxy.Exchange { <-ctx.Done(); return proxy.Exchange{Failure: proxy.Cancelled, Sent: sent} })
+		}
+	}
 	return stamped(func() proxy.Exchange { return k.w.run(k.runs, body) })
 }
 

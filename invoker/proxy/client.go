@@ -119,6 +119,7 @@ func (c *Client) exchange(ctx context.Context, r call, x *Exchange) {
 		x.fail(dialFailure(ctx, err), err)
 		return
 	}
+	x.Sent = true
 	stop := context.AfterFunc(ctx, k.interrupt)
 	keep, err := k.exchange(r, x)
 	intact := stop()

@@ -40,6 +40,7 @@ type Exchange struct {
 	Truncated     bool
 	Max           int64 // the limit that truncated it
 	Reused        bool  // the connection had served before
+	Sent          bool  // a connection stood: the action may have seen the request
 }
 
 // Elapsed is how long the exchange took.
@@ -61,7 +62,7 @@ func (x Exchange) OK() bool {
 
 // fail replaces whatever answer there was.
 func (x *Exchange) fail(f Failure, err error) {
-	*x = Exchange{Start: x.Start, End: time.Now(), Failure: f, Err: err, Reused: x.Reused}
+	*x = Exchange{Start: x.Start, End: time.Now(), Failure: f, Err: err, Reused: x.Reused, Sent: x.Sent}
 }
 
 // dialFailure classifies an error from before any byte was sent.
