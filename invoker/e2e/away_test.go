@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// TestBrokerRestarts stops Apache Kafka while activations run and are on their
+// way, and starts it again. Each has its ack and its record then, and work
+// goes on.
+func TestBrokerRestarts(t *testing.T) {
+	w := realParts(t)
+	k := realKafka(t)
+	p := start(t, w, setup{})
+	p.create("slow", "nodejs:20", "const main = p => new Promise(done => setTimeout(() => done({n: p.n}), 1500))", limits(minutes, 256, 0))
+	const calls = 20 // of which eight find room at once
+	ids := map[activation.ID]int{}
+	for n := range calls {
+		ids[p.started("slow", map[string]any{"n": n}, false)] = n
+	}
+	until(t, "some run", func() string {
+		if n := p.status().Work.Pool.Active; n < 2 {
+			return fmt.Sprint(n, " run")
+		}
+		return ""
+	})
+	if err := k.stop(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the status names the broker", func() string {
+		if s := p.status(); s.Healthy {
+			return "healthy"
+		}
+		return ""
+	})
+	if err := k.start(); err != nil {
+		t.Fatal(err)
+	}
+	for id, n := range ids {
+		p.tape.completed(id) // twice, if the broker's answer was lost: nobody minds
+		if got := string(p.record(id).Response.Result); got != fmt.Sprintf(`{"n":%d}`, n) {
+			t.Errorf("activation %d: %s", n, got)
+		}
+	}
+	p.create("after", "nodejs:20", nodeHello, nil)
+	until(t, "the controller finds its invoker again", func() string {
+		_, _, err := p.c.Actions.Invoke("after", map[string]any{"name": "Ada"}, true, true)
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// gate stands before the Docker daemon's socket. Shut, it is to the invoker as
+// if the daemon had stopped.
+type gate struct {
+	t    *testing.T
+	path string
+	real string
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    []net.Conn
+	wg       sync.WaitGroup
+}
+
+func newGate(t *testing.T, host string) *gate {
+	t.Helper()
+	socket, isUnix := strings.CutPrefix(host, "unix://")
+	if !isUnix {
+		missing(t, "the Docker daemon is not at a Unix socket")
+	}
+	dir, err := os.MkdirTemp("", "gate") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{t: t, path: filepath.Join(dir, "s"), real: socket}
+	t.Cleanup(func() { g.shut(); os.RemoveAll(dir) })
+	g.open()
+	return g
+}
+
+func (g *gate) open() {
+	g.t.Helper()
+	listener, err := net.Listen("unix", g.path)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.listener = listener
+	g.wg.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			g.join(in)
+		}
+	})
+}
+
+func (g *gate) join(in net.Conn) {
+	out, err := net.Dial("unix", g.real)
+	if err != nil {
+		in.Close()
+		return
+	}
+	g.mu.Lock()
+	g.conns = append(g.conns, in, out)
+	g.mu.Unlock()
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		g.wg.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			way[0].Close()
+			way[1].Close()
+		})
+	}
+}
+
+func (g *gate) shut() {
+	g.listener.Close()
+	g.mu.Lock()
+	for _, c := range g.conns {
+		c.Close()
+	}
+	g.conns = nil
+	g.mu.Unlock()
+	g.wg.Wait()
+}
+
+// TestDockerRestarts takes the daemon away and lets its containers die, as a
+// restart does. Meanwhile new containers are refused in the contract's words;
+// afterwards all goes on.
+func TestDockerRestarts(t *testing.T) {
+	w := realParts(t)
+	g := newGate(t, w.docker)
+	w.docker = "unix://" + g.path
+	p := start(t, w, setup{})
+	p.create("idle", "nodejs:20", nodeHello, nil)
+	p.create("busy", "python:3", "import time\ndef main(p):\n    time.sleep(40)\n", limits(minutes, 0, 0))
+	p.create("new", "nodejs:20", nodeHello, nil)
+	ada := map[string]any{"name": "Ada"}
+	p.call("idle", ada).want(t, 0, "hi Ada")
+	running := p.started("busy", nil, false)
+	p.inside(p.container("guest_busy", "running"))
+	g.shut()
+	p.call("idle", ada).want(t, 0, "hi Ada") // the containers live on for now
+	p.call("new", ada).want(t, activation.StatusWhiskError, "Failed to provision resources to run the action.")
+	for _, id := range strings.Fields(docker(t, "ps", "-q", "--filter", "name=^/?"+p.prefix())) {
+		docker(t, "kill", id)
+	}
+	p.finish(running).want(t, activation.StatusDeveloperError, textExited)
+	g.open()
+	p.call("idle", ada).want(t, 0, "hi Ada")
+	p.call("new", ada).want(t, 0, "hi Ada")
+}
