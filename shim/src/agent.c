@@ -23,8 +23,9 @@ enum {
 	STACK = 1 << 20,
 	FIRST_PAUSE_MS = 20,
 	LONGEST_PAUSE_MS = 2000,
-	/* Small changes are told after this. */
+	/* Small changes are told after this, large ones not more often than that. */
 	QUIET_MS = 500,
+	USAGE_MS = 10,
 };
 
 static atomic_bool started;
@@ -40,7 +41,7 @@ static struct {
 	bool gated; /* this invoker tells of runs */
 	uint64_t newest; /* epoch */
 	struct gw_work work;
-	bool dirty; /* something changed since the last USAGE */
+	int64_t told; /* when the last USAGE went */
 } agent;
 
 void gw_agent_changed(uint64_t bytes)
@@ -70,6 +71,7 @@ static bool say_usage(uint64_t epoch)
 	struct gw_frame f;
 
 	atomic_store(&changed, 0);
+	agent.told = gw_clock();
 	struct gw_totals t = gw_work_totals();
 	gw_frame_begin(&f, GW_USAGE, epoch);
 	gw_frame_u32(&f, gw_contexts());
@@ -237,15 +239,33 @@ static void wait_for(int ms)
 	hush();
 }
 
+/* How long to listen before something else is to be done. */
+static int patience(void)
+{
+	if (agent.work.type)
+		return 0;
+	return atomic_load(&changed) >= atomic_load(&threshold) ? USAGE_MS : QUIET_MS;
+}
+
+static bool usage_due(void)
+{
+	int64_t since = gw_clock() - agent.told;
+	uint64_t bytes = atomic_load(&changed);
+
+	if (agent.work.type || !bytes)
+		return false;
+	return since >= (bytes >= atomic_load(&threshold) ? USAGE_MS : QUIET_MS) * 1000000ll;
+}
+
 static void converse(void)
 {
 	bool ok = true;
 
-	wait_for(agent.work.type ? 0 : QUIET_MS);
+	wait_for(patience());
 	ok = obey();
 	if (ok && agent.work.type && !gw_work_step(&agent.work))
 		ok = finish(false);
-	if (ok && !agent.work.type && atomic_load(&changed))
+	if (ok && usage_due())
 		ok = say_usage(0);
 	if (!ok)
 		unlink_invoker();

@@ -1,0 +1,79 @@
+/*
+ * A program on the GPU that does what it reads, a line at a time, and answers
+ * each with "ok", or a number, or ends with what went wrong.
+ *
+ *   alloc BYTES        a block; its number
+ *   many COUNT BYTES   so many blocks without a number
+ *   fill BLOCK SEED    write its contents
+ *   check BLOCK SEED   see that they are the same
+ *   free BLOCK
+ *   used               bytes in use on the device
+ */
+#include <string.h>
+
+#include "prog.h"
+
+enum { BLOCKS_MAX = 1024 };
+
+static struct {
+	CUdeviceptr at;
+	size_t bytes;
+} block[BLOCKS_MAX];
+static int blocks;
+
+static void answer(unsigned long long n)
+{
+	printf("%llu\n", n);
+	fflush(stdout);
+}
+
+static void many(unsigned long count, unsigned long bytes)
+{
+	CUdeviceptr p;
+
+	while (count--)
+		OK(cu.cuMemAlloc_v2(&p, bytes));
+}
+
+static unsigned long long obey(const char *verb, unsigned long a, unsigned long b)
+{
+	size_t avail, total;
+
+	if (strcmp(verb, "alloc") == 0) {
+		CHECK(blocks < BLOCKS_MAX);
+		OK(cu.cuMemAlloc_v2(&block[blocks].at, a));
+		block[blocks].bytes = a;
+		return (unsigned long long)blocks++;
+	}
+	if (strcmp(verb, "many") == 0) {
+		many(a, b);
+	} else if (strcmp(verb, "used") == 0) {
+		OK(cu.cuMemGetInfo_v2(&avail, &total));
+		return total - avail;
+	} else {
+		CHECK(a < (unsigned long)blocks);
+		if (strcmp(verb, "fill") == 0)
+			pattern_write(block[a].at, block[a].bytes, (unsigned)b);
+		else if (strcmp(verb, "check") == 0)
+			pattern_check(block[a].at, block[a].bytes, (unsigned)b);
+		else if (strcmp(verb, "free") == 0)
+			OK(cu.cuMemFree_v2(block[a].at));
+		else
+			CHECK(!"a known verb");
+	}
+	return 0;
+}
+
+int main(void)
+{
+	char line[128], verb[32];
+
+	cuda_open("gpa2");
+	answer(0);
+	while (fgets(line, sizeof line, stdin)) {
+		unsigned long a = 0, b = 0;
+		CHECK(sscanf(line, "%31s %lu %lu", verb, &a, &b) >= 1);
+		answer(obey(verb, a, b));
+	}
+	return 0;
+}
