@@ -26,10 +26,11 @@ var plan = map[string][]string{
 	"activation/journal": {"activation"},
 	"activation/kafka":   {"activation"},
 
-	"sched":     {},
-	"sched/sim": {"sched", "gpu"},
-	"gpu":       {},
-	"gpu/nvml":  {"gpu"},
+	"sched":       {},
+	"sched/sim":   {"sched", "gpu"},
+	"gpu":         {},
+	"gpu/nvml":    {"gpu"},
+	"gpu/shimctl": {"gpu"},
 
 	"docker/runtimes":                            {},
 	"docker/runtimes/native":                     {},

@@ -1,0 +1,276 @@
+package shimctl
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// Container is the socket of one container and the processes connected to it.
+// It is safe for concurrent use.
+type Container struct {
+	id   string
+	dir  string
+	ctl  *Control
+	door *net.UnixListener
+	work sync.WaitGroup
+
+	mu        sync.Mutex
+	processes map[int]*process // connected, by process id
+	adrift    map[int]*life    // hung up, but not ended
+	conns     int              // connections whose goroutines run
+	order     *round           // the order under way
+	reports   map[uint64]*round
+	token     uint64 // of the last report asked for
+	limit     *int64
+	closed    bool
+}
+
+func (c *Control) listen(id, dir string) (*Container, error) {
+	// The container's user, whoever it is, must pass this directory through
+	// its mount. On the host nobody else comes by the directory above.
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("make shim directory of %s: %w", id, err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("open shim directory of %s to its container: %w", id, err)
+	}
+	path := filepath.Join(dir, SocketName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove old shim socket of %s: %w", id, err)
+	}
+	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("open shim socket of %s: %w", id, err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, errors.Join(fmt.Errorf("open shim socket of %s to its container: %w", id, err), door.Close())
+	}
+	ct := &Container{
+		id: id, dir: dir, ctl: c, door: door, processes: map[int]*process{},
+		adrift: map[int]*life{}, reports: map[uint64]*round{},
+	}
+	ct.work.Add(1)
+	go ct.accept()
+	return ct, nil
+}
+
+// Dir is the directory to be mounted into the container.
+func (c *Container) Dir() string { return c.dir }
+
+// Socket is the path of the socket on this side of the mount.
+func (c *Container) Socket() string { return filepath.Join(c.dir, SocketName) }
+
+// accept takes connections until the container is closed.
+func (c *Container) accept() {
+	defer c.work.Done()
+	for {
+		conn, err := c.door.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Out of descriptors, most likely: this container cannot be served
+			// now. Its shim asks again as long as the socket exists.
+			c.ctl.log.Warn("shim connection not accepted", "container", c.id, "error", err)
+			if !c.ctl.pause(time.Second) {
+				return
+			}
+			continue
+		}
+		c.admit(conn)
+	}
+}
+
+// pause waits; false when the control ends meanwhile.
+func (c *Control) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.stop:
+		return false
+	}
+}
+
+// admit starts a connection's goroutines, or refuses it.
+func (c *Container) admit(conn *net.UnixConn) {
+	pid, err := peer(conn)
+	if err == nil && c.ctl.cfg.Owns != nil && !c.ctl.cfg.Owns(c.id, pid) {
+		err = fmt.Errorf("process %d is not of this container", pid)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.conns >= c.ctl.cfg.Processes {
+		err = fmt.Errorf("more than %d processes", c.ctl.cfg.Processes)
+	}
+	if err != nil || c.closed {
+		if err != nil {
+			c.ctl.log.Warn("shim connection refused", "container", c.id, "error", err)
+		}
+		_ = conn.Close()
+		return
+	}
+	c.conns++
+	p := &process{
+		pid: pid, conn: conn, container: c, life: watch(pid),
+		out: make(chan []byte, outQueue), heard: time.Now(), gone: make(chan struct{}),
+	}
+	c.work.Add(2)
+	go p.read()
+	go p.write()
+}
+
+// joined makes a process that said hello one of the container's. One of the
+// same id gives way: it was replaced by exec, or lost its connection.
+func (c *Container) joined(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.processes[p.pid]; old != nil {
+		c.excuse(old)
+		old.hangUp()
+	}
+	if old := c.adrift[p.pid]; old != nil {
+		old.release()
+		delete(c.adrift, p.pid)
+	}
+	c.processes[p.pid] = p
+	p.send(encode(typeHello, 0, version, uint64(c.ctl.cfg.Threshold)))
+	if c.limit != nil {
+		p.send(encode(typeLimit, 0, uint64(*c.limit)))
+	}
+}
+
+// left takes a connection's end. ended: so has the process.
+func (c *Container) left(p *process, ended bool) {
+	c.mu.Lock()
+	c.conns--
+	current := c.processes[p.pid] == p
+	if current {
+		delete(c.processes, p.pid)
+		c.excuse(p)
+	}
+	closed := c.closed
+	keep := current && !ended && !closed
+	if keep {
+		c.adrift[p.pid] = p.life
+	}
+	c.mu.Unlock()
+	if !keep {
+		p.life.release()
+	}
+	if current && ended && !closed {
+		c.ctl.events.Exited(c.id, p.pid)
+	}
+}
+
+// excuse takes a process out of every round that waits for it. The caller
+// holds mu.
+func (c *Container) excuse(p *process) {
+	if c.order != nil {
+		c.order.leave(p)
+	}
+	for _, r := range c.reports {
+		r.leave(p)
+	}
+}
+
+// beat asks every process whether it answers, and looks after those that hung
+// up.
+func (c *Container) beat(now time.Time) {
+	c.mu.Lock()
+	var turned []*process
+	for _, p := range c.processes {
+		p.send(encode(typePing, 0))
+		if !p.silent && now.Sub(p.heard) > c.ctl.cfg.Silence {
+			p.silent = true
+			turned = append(turned, p)
+		}
+	}
+	var ended []int
+	for pid, l := range c.adrift {
+		if l.ended(0) {
+			l.release()
+			delete(c.adrift, pid)
+			ended = append(ended, pid)
+		}
+	}
+	c.mu.Unlock()
+	for _, p := range turned {
+		c.ctl.events.Silent(c.id, p.pid, true)
+	}
+	for _, pid := range ended {
+		c.ctl.events.Exited(c.id, pid)
+	}
+}
+
+// heard notes that a process said something.
+func (c *Container) heard(p *process) {
+	c.mu.Lock()
+	p.heard = time.Now()
+	spoke := p.silent
+	p.silent = false
+	c.mu.Unlock()
+	if spoke {
+		c.ctl.events.Silent(c.id, p.pid, false)
+	}
+}
+
+// most bounds a size that lies on device and host together: far above any
+// host, far below what sums over processes overflow at.
+const most = 1 << 48
+
+// believe turns what a process says into what it can be.
+func (c *Container) believe(f usageFrame) gpu.Usage {
+	u := gpu.Usage{Allocated: capped(f.allocated, most)}
+	u.Resident = min(capped(f.resident, c.ctl.cfg.MaxResident), u.Allocated)
+	// A device has few contexts of one process.
+	u.Context = int64(min(f.contexts, 16)) * c.ctl.cfg.Context
+	return u
+}
+
+// Close ends the talk with the container and removes its directory: the
+// container is gone. Its processes' usage is void; no event tells of it.
+func (c *Container) Close() error {
+	err := c.shut()
+	c.ctl.mu.Lock()
+	if c.ctl.containers[c.id] == c {
+		delete(c.ctl.containers, c.id)
+	}
+	c.ctl.mu.Unlock()
+	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// shut ends everything but leaves the directory.
+func (c *Container) shut() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	for _, p := range c.processes {
+		p.hangUp()
+	}
+	for pid, l := range c.adrift {
+		l.release()
+		delete(c.adrift, pid)
+	}
+	if c.order != nil {
+		c.order.end(ErrClosed)
+	}
+	for _, r := range c.reports {
+		r.end(ErrClosed)
+	}
+	c.mu.Unlock()
+	err := c.door.Close()
+	c.work.Wait()
+	return err
+}

@@ -1,0 +1,152 @@
+package shimctl
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+)
+
+// The frames are described in shim/src/frame.h.
+const (
+	version    = 1
+	headerSize = 16
+	frameMax   = 256
+)
+
+type frameType uint16
+
+const (
+	typeHello    frameType = 1
+	typeLimit    frameType = 2
+	typePrefetch frameType = 3
+	typeEvict    frameType = 4
+	typeReport   frameType = 5
+	typeGate     frameType = 6
+	typePing     frameType = 7
+	typeAccepted frameType = 16
+	typeDone     frameType = 17
+	typeUsage    frameType = 18
+	typePong     frameType = 19
+)
+
+var errFrame = errors.New("malformed frame")
+
+// frame is one frame from a shim. Which fields mean something depends on its
+// type; numbers are as they came.
+type frame struct {
+	kind  frameType
+	epoch uint64
+	hello helloFrame
+	done  doneFrame
+	usage usageFrame
+}
+
+type helloFrame struct{ version, pid, backend, hooks uint32 }
+
+type doneFrame struct {
+	command                   uint32
+	status, code              int32
+	moved, nanoseconds, still uint64
+}
+
+type usageFrame struct {
+	contexts                                   uint32
+	allocated, resident, fixed, pinned, blocks uint64
+}
+
+// readFrame reads one frame. buf must have frameMax bytes.
+func readFrame(r io.Reader, buf []byte) (frame, error) {
+	if _, err := io.ReadFull(r, buf[:headerSize]); err != nil {
+		return frame{}, err
+	}
+	n := binary.LittleEndian.Uint32(buf)
+	if n < headerSize || n > frameMax {
+		return frame{}, fmt.Errorf("%w: %d bytes long", errFrame, n)
+	}
+	if _, err := io.ReadFull(r, buf[headerSize:n]); err != nil {
+		return frame{}, err
+	}
+	return decode(buf[:n])
+}
+
+// decode reads a whole frame. Unknown types are passed on without their
+// payload: a newer shim may have more to say.
+func decode(b []byte) (frame, error) {
+	if len(b) < headerSize || int(binary.LittleEndian.Uint32(b)) != len(b) {
+		return frame{}, fmt.Errorf("%w: %d bytes", errFrame, len(b))
+	}
+	f := frame{
+		kind:  frameType(binary.LittleEndian.Uint16(b[4:])),
+		epoch: binary.LittleEndian.Uint64(b[8:]),
+	}
+	p := fields{rest: b[headerSize:]}
+	switch f.kind {
+	case typeHello:
+		f.hello = helloFrame{p.u32(), p.u32(), p.u32(), p.u32()}
+	case typeDone:
+		f.done = doneFrame{command: p.u32(), status: int32(p.u32()), code: int32(p.u32())}
+		p.u32()
+		f.done.moved, f.done.nanoseconds, f.done.still = p.u64(), p.u64(), p.u64()
+	case typeUsage:
+		f.usage.contexts = p.u32()
+		p.u32()
+		f.usage.allocated, f.usage.resident = p.u64(), p.u64()
+		f.usage.fixed, f.usage.pinned, f.usage.blocks = p.u64(), p.u64(), p.u64()
+	}
+	if p.short {
+		return frame{}, fmt.Errorf("%w: type %d with %d bytes", errFrame, f.kind, len(b))
+	}
+	return f, nil
+}
+
+// fields reads numbers one after the other and remembers if one was missing.
+type fields struct {
+	rest  []byte
+	short bool
+}
+
+func (p *fields) u32() uint32 {
+	if len(p.rest) < 4 {
+		p.short = true
+		return 0
+	}
+	v := binary.LittleEndian.Uint32(p.rest)
+	p.rest = p.rest[4:]
+	return v
+}
+
+func (p *fields) u64() uint64 {
+	if len(p.rest) < 8 {
+		p.short = true
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(p.rest)
+	p.rest = p.rest[8:]
+	return v
+}
+
+// encode makes a frame whose payload is so many numbers of 64 bits. Fields of
+// 32 bits go in pairs, the first in the low half.
+func encode(kind frameType, epoch uint64, payload ...uint64) []byte {
+	b := make([]byte, headerSize, headerSize+8*len(payload))
+	binary.LittleEndian.PutUint32(b, uint32(headerSize+8*len(payload)))
+	binary.LittleEndian.PutUint16(b[4:], uint16(kind))
+	binary.LittleEndian.PutUint64(b[8:], epoch)
+	for _, v := range payload {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// capped turns a number as it came into one that can be reckoned with. A
+// negative size arrives as a huge one.
+func capped(v uint64, most int64) int64 {
+	return int64(min(v, uint64(most)))
+}
+
+func duration(ns uint64) time.Duration {
+	return time.Duration(capped(ns, math.MaxInt64))
+}

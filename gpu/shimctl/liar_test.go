@@ -1,0 +1,324 @@
+package shimctl
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// These tests play a shim that means no good.
+
+type liar struct {
+	t    testing.TB
+	conn *net.UnixConn
+}
+
+func dial(t testing.TB, c *Container) *liar {
+	t.Helper()
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: c.Socket(), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &liar{t, conn}
+}
+
+func (l *liar) send(b []byte) {
+	l.t.Helper()
+	if _, err := l.conn.Write(b); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// pair packs two fields of 32 bits.
+func pair(low, high uint32) uint64 { return uint64(low) | uint64(high)<<32 }
+
+func (l *liar) hello(pid uint32) { l.send(encode(typeHello, 0, pair(version, pid), 0)) }
+
+func (l *liar) usage(contexts uint32, allocated, resident uint64) {
+	l.send(encode(typeUsage, 0, pair(contexts, 0), allocated, resident, 0, 0, 0))
+}
+
+// hear passes frames over until one of this kind comes.
+func (l *liar) hear(kind frameType) []byte {
+	l.t.Helper()
+	for {
+		head := make([]byte, headerSize)
+		if _, err := io.ReadFull(l.conn, head); err != nil {
+			l.t.Fatal(err)
+		}
+		rest := make([]byte, binary.LittleEndian.Uint32(head)-headerSize)
+		if _, err := io.ReadFull(l.conn, rest); err != nil {
+			l.t.Fatal(err)
+		}
+		if frameType(binary.LittleEndian.Uint16(head[4:])) == kind {
+			return append(head, rest...)
+		}
+	}
+}
+
+// ended waits until the other side has hung up.
+func (l *liar) ended() {
+	l.t.Helper()
+	if _, err := io.Copy(io.Discard, l.conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		l.t.Fatal("the connection goes on")
+	}
+}
+
+func TestLiesAreCapped(t *testing.T) {
+	const device = 8 << 30
+	ctl, rec := openControl(t, Settings{MaxResident: device, Context: 100})
+	c := openContainer(t, ctl, "a")
+	l := dial(t, c)
+	// Somebody else's process id in hello is not looked at.
+	l.hello(1)
+	cases := []struct {
+		name                string
+		contexts            uint32
+		allocated, resident uint64
+		want                gpu.Usage
+	}{
+		{"huge", 1, 1 << 60, 1 << 60, gpu.Usage{Allocated: most, Resident: device, Context: 100}},
+		{"negative", 0, math.MaxUint64, 1 << 63, gpu.Usage{Allocated: most, Resident: device}},
+		{"more resident than allocated", 0, 5, 9, gpu.Usage{Allocated: 5, Resident: 5}},
+		{"contexts", math.MaxUint32, 0, 0, gpu.Usage{Context: 1600}},
+	}
+	for _, tc := range cases {
+		l.usage(tc.contexts, tc.allocated, tc.resident)
+		e := rec.await(t, tc.name, func(e event) bool { return e.usage != nil })
+		if *e.usage != tc.want || e.pid != os.Getpid() {
+			t.Errorf("%s: %+v of process %d, want %+v of %d", tc.name, *e.usage, e.pid, tc.want, os.Getpid())
+		}
+	}
+}
+
+func TestLiesInAnswersAreCapped(t *testing.T) {
+	ctl, _ := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	l := dial(t, c)
+	l.hello(0)
+	l.hear(typeHello)
+	done := make(chan Done, 1)
+	go func() {
+		d, _ := c.Evict(context.Background(), 3)
+		done <- d
+	}()
+	l.hear(typeEvict)
+	// Answers to what was not asked change nothing.
+	l.send(encode(typeDone, 2, 0, 0, 7, 7, 7))
+	l.send(encode(typeDone, 4, 0, 0, 7, 7, 7))
+	l.send(encode(typeDone, 3, pair(4, 99), 0, math.MaxUint64, math.MaxUint64, math.MaxUint64))
+	d := <-done
+	if d.Moved != most || d.Resident != most || d.Took < 0 || d.Status != Failed || d.Processes != 1 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestNonsenseEndsTheTalk(t *testing.T) {
+	ctl, _ := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	cases := map[string][]byte{
+		"no hello":      encode(typeUsage, 0, 0, 0, 0, 0, 0, 0),
+		"no length":     make([]byte, 32),
+		"endless":       {255, 255, 255, 255, 1, 0, 0, 0},
+		"other version": encode(typeHello, 0, pair(2, 0), 0),
+		"short hello":   encode(typeHello, 0),
+	}
+	for name, b := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := dial(t, c)
+			l.send(b)
+			l.ended()
+		})
+	}
+	l := dial(t, c)
+	l.hello(0)
+	l.hear(typeHello)
+	l.send([]byte{20, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4})
+	l.ended()
+	if _, err := c.Report(limited(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFloodHurtsNobody: a process that talks without end is read at a bounded
+// rate, and its neighbour is served meanwhile.
+func TestFloodHurtsNobody(t *testing.T) {
+	ctl, _ := openControl(t, Settings{})
+	bad, good := openContainer(t, ctl, "bad"), openContainer(t, ctl, "good")
+	l := dial(t, bad)
+	l.hello(0)
+	flood := encode(typeUsage, 0, 0, 1, 1, 0, 0, 0)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if _, err := l.conn.Write(flood); err != nil {
+				return
+			}
+		}
+	}()
+	g := startGuest(t, good)
+	g.do("alloc %d", mib)
+	g.do("fill 0 1")
+	for epoch := uint64(1); epoch <= 20; epoch++ {
+		if _, err := good.Evict(limited(t), epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.do("check 0 1")
+	_ = l.conn.Close()
+	<-ended
+}
+
+func TestPaceIsBounded(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := pace{left: frameBurst, at: now}
+	for i := range frameBurst {
+		if wait := p.next(now); wait != 0 {
+			t.Fatalf("frame %d waits %v", i, wait)
+		}
+	}
+	if wait := p.next(now); wait != time.Second/framesPerSecond {
+		t.Errorf("beyond the burst a frame waits %v", wait)
+	}
+	if wait := p.next(now.Add(time.Hour)); wait != 0 {
+		t.Errorf("after a rest a frame waits %v", wait)
+	}
+}
+
+// TestSilence: who does not answer is told of, is waited for no longer than the
+// caller wants, and may come back.
+func TestSilence(t *testing.T) {
+	ctl, rec := openControl(t, Settings{Heartbeat: 5 * time.Millisecond, Silence: 30 * time.Millisecond})
+	c := openContainer(t, ctl, "a")
+	l := dial(t, c)
+	l.hello(0)
+	l.hear(typeHello)
+	rec.await(t, "silence", func(e event) bool { return e.silent != nil && *e.silent })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Evict(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an order to a silent process ended with %v", err)
+	}
+	l.send(encode(typePong, 0))
+	rec.await(t, "its end", func(e event) bool { return e.silent != nil && !*e.silent })
+}
+
+// TestHangUpIsNoExit: a process that only closes its connection still holds its
+// memory.
+func TestHangUpIsNoExit(t *testing.T) {
+	ctl, rec := openControl(t, Settings{Heartbeat: 5 * time.Millisecond})
+	c := openContainer(t, ctl, "a")
+	l := dial(t, c)
+	l.hello(0)
+	l.usage(0, 9, 9)
+	rec.awaitUsage(t, os.Getpid(), 9)
+	_ = l.conn.Close()
+	for adrift := false; !adrift; {
+		c.mu.Lock()
+		adrift = len(c.adrift) == 1
+		c.mu.Unlock()
+	}
+	again := dial(t, c)
+	again.hello(0)
+	again.usage(0, 10, 10)
+	rec.await(t, "usage after coming back, and no exit before", func(e event) bool {
+		if e.exited {
+			t.Error("a hang-up was taken for an exit")
+		}
+		return e.usage != nil && e.usage.Allocated == 10
+	})
+}
+
+func TestTooManyProcesses(t *testing.T) {
+	ctl, _ := openControl(t, Settings{Processes: 2})
+	c := openContainer(t, ctl, "a")
+	dial(t, c).hello(0)
+	second := dial(t, c)
+	second.hello(0)
+	second.hear(typeHello)
+	dial(t, c).ended()
+}
+
+func TestForeignProcessIsRefused(t *testing.T) {
+	ctl, _ := openControl(t, Settings{Owns: func(id string, pid int) bool {
+		return id == "mine" && pid == os.Getpid()
+	}})
+	mine, other := openContainer(t, ctl, "mine"), openContainer(t, ctl, "other")
+	l := dial(t, mine)
+	l.hello(0)
+	l.hear(typeHello)
+	dial(t, other).ended()
+}
+
+func TestDirectoriesArePrivate(t *testing.T) {
+	ctl, _ := openControl(t, Settings{})
+	c := openContainer(t, ctl, strings.Repeat("a long container name ", 20))
+	top, err := os.Stat(filepath.Dir(c.Dir()))
+	if err != nil || top.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of all: %v, %v", top.Mode(), err)
+	}
+	if _, err := ctl.Container(c.id); err == nil {
+		t.Error("a container was opened twice")
+	}
+	dir := c.Dir()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of a closed container: %v", err)
+	}
+	if _, err := c.Evict(limited(t), 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("an order to a closed container ended with %v", err)
+	}
+	again := openContainer(t, ctl, c.id)
+	if again.Dir() != dir {
+		t.Errorf("the same container got %s and then %s", dir, again.Dir())
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(file, Settings{MaxResident: 1}, newRecorder(), discard()); err == nil {
+		t.Error("a file was taken for a directory")
+	}
+	if _, err := Open(t.TempDir(), Settings{}, newRecorder(), discard()); err == nil {
+		t.Error("a device without memory was accepted")
+	}
+}
+
+func TestCloseEndsWhoWaits(t *testing.T) {
+	ctl, _ := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	l := dial(t, c)
+	l.hello(0)
+	l.hear(typeHello)
+	ended := make(chan error, 2)
+	go func() { _, err := c.Evict(context.Background(), 1); ended <- err }()
+	l.hear(typeEvict)
+	go func() { _, err := c.Report(context.Background()); ended <- err }()
+	l.hear(typeReport)
+	if err := ctl.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Errorf("ended with %v", err)
+		}
+	}
+}

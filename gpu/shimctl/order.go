@@ -1,0 +1,267 @@
+package shimctl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// Status is what came of an order; of several processes' the worst counts.
+type Status int
+
+// The words of shim/src/frame.h, and in this order the better before the worse
+// for a sum.
+const (
+	// OK: everything is where it was ordered to.
+	OK Status = iota
+	// Cancelled: a newer order or the begin of a run ended it.
+	Cancelled
+	// Stale: a process knows of a newer order.
+	Stale
+	// Failed: the driver refused a part; Done.Code is its answer.
+	Failed
+	// Partial: the budget or the deadline ended it.
+	Partial
+)
+
+// String returns the word for logs.
+func (s Status) String() string {
+	words := [...]string{"ok", "cancelled", "stale", "failed", "partial"}
+	if s >= 0 && int(s) < len(words) {
+		return words[s]
+	}
+	return fmt.Sprintf("status(%d)", int(s))
+}
+
+// Done is the outcome of an order, summed over the container's processes.
+type Done struct {
+	Epoch     uint64
+	Moved     int64         // bytes
+	Took      time.Duration // of the slowest process
+	Resident  int64         // bytes still on the device, or there again
+	Status    Status
+	Code      int // the driver's refusal, 0 if none
+	Processes int // that answered
+}
+
+// round is one question to several processes and their answers. The
+// container's mu guards it; ended is closed when nobody is waited for.
+type round struct {
+	epoch   uint64
+	waiting map[*process]struct{}
+	ended   chan struct{}
+	over    bool
+	err     error
+	done    Done
+	usage   map[int]gpu.Usage
+}
+
+func newRound(epoch uint64) *round {
+	return &round{
+		epoch: epoch, waiting: map[*process]struct{}{}, ended: make(chan struct{}),
+		done: Done{Epoch: epoch}, usage: map[int]gpu.Usage{},
+	}
+}
+
+// end lets the caller go on.
+func (r *round) end(err error) {
+	if r.over {
+		return
+	}
+	r.over, r.err = true, err
+	close(r.ended)
+}
+
+// leave stops waiting for a process. True: it was waited for.
+func (r *round) leave(p *process) bool {
+	if _, ok := r.waiting[p]; !ok {
+		return false
+	}
+	delete(r.waiting, p)
+	if len(r.waiting) == 0 {
+		r.end(nil)
+	}
+	return true
+}
+
+func (d *Done) add(f doneFrame) {
+	d.Processes++
+	d.Moved = min(d.Moved+capped(f.moved, most), most)
+	d.Resident = min(d.Resident+capped(f.still, most), most)
+	d.Took = max(d.Took, duration(f.nanoseconds))
+	status := Status(f.status)
+	if status < OK || status > Partial {
+		status = Failed
+	}
+	// A refusal says more than an early end.
+	if status == Failed || d.Status != Failed && status > d.Status {
+		d.Status = status
+	}
+	if d.Code == 0 {
+		d.Code = int(f.code)
+	}
+}
+
+// ask sends a frame to every process and makes them waited for. One that is
+// too far behind to be asked is waited for too: only the caller's context, its
+// end or a newer order ends that. The caller holds mu.
+func (c *Container) ask(r *round, b []byte) {
+	for _, p := range c.processes {
+		r.waiting[p] = struct{}{}
+		p.send(b)
+	}
+	if len(r.waiting) == 0 {
+		r.end(nil)
+	}
+}
+
+// Evict orders all memory of the container off the device and waits until
+// every process has answered, ended, or ctx does. An older order's caller gets
+// ErrReplaced. A container without processes has nothing to move.
+func (c *Container) Evict(ctx context.Context, epoch uint64) (Done, error) {
+	return c.move(ctx, epoch, encode(typeEvict, epoch, 0))
+}
+
+// Prefetch orders the container's memory onto the device, up to budget bytes a
+// process; 0 is all. What was never used is not brought into being. A deadline
+// of ctx is told to the processes as well.
+func (c *Container) Prefetch(ctx context.Context, epoch uint64, budget int64) (Done, error) {
+	var left time.Duration
+	if at, ok := ctx.Deadline(); ok {
+		left = max(time.Until(at), 1)
+	}
+	return c.move(ctx, epoch, encode(typePrefetch, epoch, uint64(max(budget, 0)), uint64(left)))
+}
+
+func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, error) {
+	r := newRound(epoch)
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return r.done, ErrClosed
+	}
+	if old := c.order; old != nil {
+		if old.epoch > epoch {
+			c.mu.Unlock()
+			return r.done, ErrReplaced
+		}
+		old.end(ErrReplaced)
+	}
+	c.order = r
+	c.ask(r, b)
+	c.mu.Unlock()
+	return c.await(ctx, r)
+}
+
+func (c *Container) await(ctx context.Context, r *round) (Done, error) {
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case r.over:
+		return r.done, r.err
+	default:
+		return r.done, fmt.Errorf("await %d of %d processes of %s: %w",
+			len(r.waiting), len(r.waiting)+r.done.Processes, c.id, ctx.Err())
+	}
+}
+
+// finished takes a process's answer to an order; false if it was not awaited.
+func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.order
+	if r == nil || r.epoch != epoch || r.over {
+		return false
+	}
+	if _, ok := r.waiting[p]; !ok {
+		return false
+	}
+	r.done.add(f)
+	return r.leave(p)
+}
+
+// Report asks every process what it holds and returns the answers by process
+// id, of those that answered until ctx ended. Events.Usage hears them as well.
+func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, ErrClosed
+	}
+	// Orders count their epochs from 1 up, reports from the other end.
+	c.token++
+	token := c.token | 1<<63
+	r := newRound(token)
+	c.reports[token] = r
+	c.ask(r, encode(typeReport, token))
+	c.mu.Unlock()
+	_, err := c.await(ctx, r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.reports, token)
+	out := make(map[int]gpu.Usage, len(r.usage))
+	for pid, u := range r.usage {
+		out[pid] = u
+	}
+	return out, err
+}
+
+// reported takes a process's answer to Report; false if it was not awaited.
+func (c *Container) reported(p *process, token uint64, u gpu.Usage) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.reports[token]
+	if r == nil || r.over {
+		return false
+	}
+	if _, ok := r.waiting[p]; !ok {
+		return false
+	}
+	r.usage[p.pid] = u
+	r.done.Processes++
+	return r.leave(p)
+}
+
+// Limit sets how many bytes of device memory each process of the container may
+// hold, also those that come later; 0 is no limit.
+func (c *Container) Limit(bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bytes = max(bytes, 0)
+	c.limit = &bytes
+	c.tell(encode(typeLimit, 0, uint64(bytes)))
+}
+
+// Running tells the processes that a run begins or has ended. A begin ends an
+// eviction under way. Memory that was moved out may come back with the run by
+// itself, so from here on it counts as resident until it is moved again.
+func (c *Container) Running(begins bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := uint64(0)
+	if begins {
+		word = 1
+	}
+	c.tell(encode(typeGate, 0, word))
+}
+
+// tell sends a frame to all. The caller holds mu.
+func (c *Container) tell(b []byte) {
+	for _, p := range c.processes {
+		p.send(b)
+	}
+}
+
+// Processes returns how many processes of the container are connected. 0 for a
+// container that runs GPU code means that its memory is not seen.
+func (c *Container) Processes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.processes)
+}

@@ -1,0 +1,157 @@
+package shimctl
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	// outQueue holds the frames to a process that does not read: a few orders
+	// and heartbeats. One that is further behind hears no more until it reads.
+	outQueue = 32
+	// writeTimeout: a process reads within this, or is not served any more.
+	writeTimeout = 5 * time.Second
+	// A shim says at most a hundred usages a second by itself. What comes
+	// faster is left in the socket's buffer, where it costs nobody anything.
+	framesPerSecond = 1000
+	frameBurst      = 2000
+	// endGrace: a process that dies closes its sockets a moment before it is
+	// dead.
+	endGrace = 500 * time.Millisecond
+)
+
+// process is one connection of a shim.
+type process struct {
+	pid       int
+	conn      *net.UnixConn
+	container *Container
+	life      *life
+	out       chan []byte
+	gone      chan struct{} // closed when reading has ended
+
+	// Guarded by container.mu.
+	heard  time.Time
+	silent bool
+	said   bool // hello
+}
+
+// send queues a frame. False: the process is too far behind.
+func (p *process) send(b []byte) bool {
+	select {
+	case p.out <- b:
+		return true
+	default:
+		return false
+	}
+}
+
+// hangUp ends the connection; its goroutines follow.
+func (p *process) hangUp() { _ = p.conn.Close() }
+
+func (p *process) write() {
+	defer p.container.work.Done()
+	for {
+		select {
+		case b := <-p.out:
+			_ = p.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+			if _, err := p.conn.Write(b); err != nil {
+				p.hangUp()
+				return
+			}
+		case <-p.gone:
+			return
+		}
+	}
+}
+
+func (p *process) read() {
+	c := p.container
+	defer c.work.Done()
+	err := p.converse()
+	p.hangUp()
+	close(p.gone)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		c.ctl.log.Warn("shim connection ended", "container", c.id, "pid", p.pid, "error", err)
+	}
+	c.left(p, p.life.ended(endGrace))
+}
+
+// converse hears a process until its connection ends or it says nonsense.
+func (p *process) converse() error {
+	r := bufio.NewReaderSize(p.conn, 4096)
+	buf := make([]byte, frameMax)
+	pace := pace{left: frameBurst, at: time.Now()}
+	_ = p.conn.SetReadDeadline(time.Now().Add(p.container.ctl.cfg.Silence))
+	for {
+		f, err := readFrame(r, buf)
+		if err != nil {
+			return err
+		}
+		awaited, err := p.take(f)
+		if err != nil {
+			return err
+		}
+		if awaited {
+			pace.refund()
+		}
+		if wait := pace.next(time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
+			return nil
+		}
+	}
+}
+
+// take acts on one frame, and tells whether it was the answer to a question of
+// ours. The first must be a hello of our version.
+func (p *process) take(f frame) (awaited bool, err error) {
+	c := p.container
+	if !p.said {
+		if f.kind != typeHello {
+			return false, fmt.Errorf("%w: type %d before hello", errFrame, f.kind)
+		}
+		// The shim is told our version also if it is another, so that it knows
+		// why it is left alone.
+		if f.hello.version != version {
+			_, _ = p.conn.Write(encode(typeHello, 0, version, 0))
+			return false, fmt.Errorf("shim of version %d, we speak %d", f.hello.version, version)
+		}
+		p.said = true
+		_ = p.conn.SetReadDeadline(time.Time{})
+		c.joined(p)
+		return false, nil
+	}
+	c.heard(p)
+	switch f.kind {
+	case typeUsage:
+		u := c.believe(f.usage)
+		c.ctl.events.Usage(c.id, p.pid, u)
+		return c.reported(p, f.epoch, u), nil
+	case typeDone:
+		return c.finished(p, f.epoch, f.done), nil
+	}
+	return false, nil
+}
+
+// pace bounds how fast frames are taken.
+type pace struct {
+	left float64
+	at   time.Time
+}
+
+// next takes one frame from the allowance and tells how long to wait.
+func (p *pace) next(now time.Time) time.Duration {
+	p.left = min(frameBurst, p.left+now.Sub(p.at).Seconds()*framesPerSecond)
+	p.at = now
+	p.left--
+	if p.left >= 0 {
+		return 0
+	}
+	return time.Duration(-p.left / framesPerSecond * float64(time.Second))
+}
+
+// refund gives back what an answer and the frames before it took: who is asked
+// often may answer often.
+func (p *pace) refund() { p.left = min(frameBurst, p.left+4) }

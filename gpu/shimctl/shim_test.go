@@ -1,0 +1,310 @@
+package shimctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// These tests run the real shim over the fake driver in a plain process.
+
+func TestMemoryGoesOutAndComesBack(t *testing.T) {
+	ctl, rec := openControl(t, Settings{Context: 7})
+	c := openContainer(t, ctl, "a")
+	g := startGuest(t, c)
+	block := g.do("alloc %d", 32*mib)
+	g.do("fill %d 1", block)
+	u := rec.awaitUsage(t, g.pid(), 32*mib)
+	if u.Resident != 32*mib || u.Context != 7 {
+		t.Errorf("usage %+v, want all resident and one context", u)
+	}
+
+	done, err := c.Evict(limited(t), 1)
+	if err != nil || done.Status != OK || done.Moved != 32*mib || done.Resident != 0 || done.Processes != 1 {
+		t.Fatalf("evict: %+v, %v", done, err)
+	}
+	if used := g.do("used"); used != 0 {
+		t.Errorf("%d bytes on the device after the eviction", used)
+	}
+	if u := rec.awaitUsage(t, g.pid(), 32*mib); u.Resident != 0 {
+		t.Errorf("usage after the eviction: %+v", u)
+	}
+
+	done, err = c.Prefetch(limited(t), 2, 0)
+	if err != nil || done.Status != OK || done.Moved != 32*mib || done.Resident != 32*mib {
+		t.Fatalf("prefetch: %+v, %v", done, err)
+	}
+	if used := g.do("used"); used != 32*mib {
+		t.Errorf("%d bytes on the device after the prefetch", used)
+	}
+	g.do("check %d 1", block)
+}
+
+func TestProcessesOfAContainerAreSummed(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	first, second := startGuest(t, c), startGuest(t, c)
+	for i, g := range []*guest{first, second} {
+		g.do("alloc %d", (i+1)*mib)
+		g.do("fill 0 %d", i)
+		rec.awaitUsage(t, g.pid(), int64(i+1)*mib)
+	}
+	done, err := c.Evict(limited(t), 1)
+	if err != nil || done.Processes != 2 || done.Moved != 3*mib {
+		t.Errorf("evict: %+v, %v", done, err)
+	}
+	usage, err := c.Report(limited(t))
+	want := map[int]gpu.Usage{
+		first.pid():  {Allocated: 1 * mib},
+		second.pid(): {Allocated: 2 * mib},
+	}
+	if err != nil || fmt.Sprint(usage) != fmt.Sprint(want) {
+		t.Errorf("report: %v, %v, want %v", usage, err, want)
+	}
+	first.kill()
+	rec.await(t, "the end of the first", func(e event) bool { return e.exited && e.pid == first.pid() })
+	if n := c.Processes(); n != 1 {
+		t.Errorf("%d processes, want 1", n)
+	}
+	second.do("check 0 1")
+}
+
+// slow lets a move last: some 200 ms for 64 MiB, in chunks of 4.
+func slow() []string {
+	return []string{"FAKE_CUDA_BANDWIDTH=320000000", "GPUWHISK_SHIM_CHUNK=4194304"}
+}
+
+func TestNewerOrderReplacesOlder(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	g := startGuest(t, c, slow()...)
+	g.do("alloc %d", 64*mib)
+	g.do("fill 0 5")
+	rec.awaitUsage(t, g.pid(), 64*mib)
+
+	evicted := make(chan error, 1)
+	go func() {
+		_, err := c.Evict(context.Background(), 1)
+		evicted <- err
+	}()
+	// The eviction is under way when the container waits for its answer.
+	for under := false; !under; runtime.Gosched() {
+		c.mu.Lock()
+		under = c.order != nil
+		c.mu.Unlock()
+	}
+	done, err := c.Prefetch(limited(t), 2, 0)
+	if err != nil || done.Status != OK || done.Epoch != 2 {
+		t.Errorf("prefetch: %+v, %v", done, err)
+	}
+	if err := <-evicted; !errors.Is(err, ErrReplaced) {
+		t.Errorf("the older order ended with %v", err)
+	}
+	if _, err := c.Evict(limited(t), 1); !errors.Is(err, ErrReplaced) {
+		t.Errorf("an order of an older epoch ended with %v", err)
+	}
+	if used := g.do("used"); used != 64*mib {
+		t.Errorf("%d bytes on the device", used)
+	}
+	g.do("check 0 5")
+}
+
+func TestRunBeginEndsAnEviction(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	g := startGuest(t, c, slow()...)
+	g.do("alloc %d", 64*mib)
+	g.do("fill 0 5")
+	rec.awaitUsage(t, g.pid(), 64*mib)
+	evicted := make(chan Done, 1)
+	go func() {
+		done, _ := c.Evict(context.Background(), 1)
+		evicted <- done
+	}()
+	for under := false; !under; runtime.Gosched() {
+		c.mu.Lock()
+		under = c.order != nil
+		c.mu.Unlock()
+	}
+	c.Running(true)
+	if done := <-evicted; done.Status != Cancelled || done.Moved >= 64*mib {
+		t.Errorf("eviction: %+v, want it cancelled", done)
+	}
+	g.do("check 0 5")
+	c.Running(false)
+	if done, err := c.Evict(limited(t), 2); err != nil || done.Status != OK || done.Resident != 0 {
+		t.Errorf("eviction after the run: %+v, %v", done, err)
+	}
+}
+
+func TestProcessKilledDuringSwap(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	g := startGuest(t, c, slow()...)
+	g.do("alloc %d", 64*mib)
+	g.do("fill 0 5")
+	rec.awaitUsage(t, g.pid(), 64*mib)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Evict(limited(t), 1)
+		ended <- err
+	}()
+	for under := false; !under; runtime.Gosched() {
+		c.mu.Lock()
+		under = c.order != nil
+		c.mu.Unlock()
+	}
+	g.kill()
+	if err := <-ended; err != nil {
+		t.Errorf("the order of a killed process ended with %v", err)
+	}
+	rec.await(t, "the end of the process", func(e event) bool { return e.exited && e.pid == g.pid() })
+	// Nothing is left to move, and the container takes a new process.
+	if done, err := c.Evict(limited(t), 2); err != nil || done.Processes != 0 {
+		t.Errorf("evict without processes: %+v, %v", done, err)
+	}
+	next := startGuest(t, c)
+	next.do("alloc %d", mib)
+	rec.awaitUsage(t, next.pid(), mib)
+}
+
+func TestDriverRefusalIsTold(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	g := startGuest(t, c, "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:1:2")
+	g.do("alloc %d", mib)
+	g.do("fill 0 1")
+	rec.awaitUsage(t, g.pid(), mib)
+	done, err := c.Evict(limited(t), 1)
+	if err != nil || done.Status != Failed || done.Code != 2 || done.Resident != mib {
+		t.Errorf("evict: %+v, %v, want the refusal 2 and all still resident", done, err)
+	}
+	if done, err = c.Evict(limited(t), 2); err != nil || done.Status != OK {
+		t.Errorf("the next eviction: %+v, %v", done, err)
+	}
+}
+
+// TestInvokerRestarts: processes that outlive an invoker are heard by the next.
+func TestInvokerRestarts(t *testing.T) {
+	dir := t.TempDir()
+	rec := newRecorder()
+	first, err := Open(dir, Settings{MaxResident: 1 << 30}, rec, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := openContainer(t, first, "wsk0_7_guest_infer")
+	g := startGuest(t, c)
+	g.do("alloc %d", 8*mib)
+	g.do("fill 0 3")
+	rec.awaitUsage(t, g.pid(), 8*mib)
+	if _, err := c.Evict(limited(t), 41); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rec = newRecorder()
+	second, err := Open(dir, Settings{MaxResident: 1 << 30}, rec, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	c = openContainer(t, second, "wsk0_7_guest_infer")
+	if u := rec.awaitUsage(t, g.pid(), 8*mib); u.Resident != 0 {
+		t.Errorf("usage %+v, want it as the first invoker left it", u)
+	}
+	if done, err := c.Prefetch(limited(t), 1, 0); err != nil || done.Moved != 8*mib {
+		t.Errorf("prefetch by the next invoker: %+v, %v", done, err)
+	}
+	g.do("check 0 3")
+}
+
+// TestLimitHoldsForLaterProcesses uses the driver's own refusal as evidence.
+func TestLimitHoldsForLaterProcesses(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	c.Limit(4 * mib)
+	g := startGuest(t, c)
+	if _, err := c.Report(limited(t)); err != nil { // the limit came before this
+		t.Fatal(err)
+	}
+	rec.awaitUsage(t, g.pid(), 0)
+	g.do("alloc %d", 4*mib)
+	if free := g.do("used"); free != 4*mib {
+		t.Errorf("the guest sees %d of its 4 MiB in use", free)
+	}
+}
+
+// TestManyContainers: 64 containers with 10,000 live allocations each take
+// less than 64 MB here.
+func TestManyContainers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("64 processes take some seconds")
+	}
+	shimDir(t)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	ctl, _ := openControl(t, Settings{})
+	var wg sync.WaitGroup
+	containers := make([]*Container, 64)
+	for i := range containers {
+		containers[i] = openContainer(t, ctl, fmt.Sprint("c", i))
+		g := startGuest(t, containers[i])
+		g.do("many 10000 4096")
+	}
+	for i, c := range containers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if done, err := c.Evict(limited(t), 1); err != nil || done.Status != OK {
+				t.Errorf("container %d: %+v, %v", i, done, err)
+			}
+			usage, err := c.Report(limited(t))
+			for _, u := range usage {
+				if u.Allocated != 10000*4096 {
+					t.Errorf("container %d holds %d bytes", i, u.Allocated)
+				}
+			}
+			if err != nil || len(usage) != 1 {
+				t.Errorf("container %d: %d reports, %v", i, len(usage), err)
+			}
+		}()
+	}
+	wg.Wait()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	grown := int64(after.HeapInuse+after.StackInuse) - int64(before.HeapInuse+before.StackInuse)
+	t.Logf("%d KiB for 64 containers", grown>>10)
+	if grown > 64<<20 {
+		t.Errorf("%d bytes for 64 containers, want less than 64 MB", grown)
+	}
+}
+
+func BenchmarkRoundTrip(b *testing.B) {
+	ctl, rec := openControl(b, Settings{})
+	c := openContainer(b, ctl, "a")
+	g := startGuest(b, c)
+	rec.await(b, "the first usage", func(e event) bool { return e.usage != nil && e.pid == g.pid() })
+	b.Run("report", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := c.Report(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	epoch := uint64(0)
+	b.Run("evict-nothing", func(b *testing.B) {
+		for b.Loop() {
+			epoch++
+			if _, err := c.Evict(b.Context(), epoch); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

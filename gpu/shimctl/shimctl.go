@@ -1,0 +1,224 @@
+// Package shimctl is the invoker's end of the shim's socket: one directory per
+// container, in which the processes of the container find a socket to connect
+// to, say what they hold of the GPU's memory and take orders to move it. It
+// decides nothing about memory (gpu does) and creates no containers.
+//
+// What it hears comes from user code's own process, so nothing of it is
+// trusted further than it can hurt that container: the process id is the
+// kernel's word, sizes are capped, frames and their rate are bounded, a silent
+// process is reported and never waited for beyond the caller's context.
+//
+// Its goroutines: one per Control for the heartbeat, one per container that
+// accepts, two per connection that read and write. Close ends and awaits them.
+package shimctl
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// SocketName is the socket's file in a container's directory.
+const SocketName = "shim.sock"
+
+// Errors that a caller may branch on.
+var (
+	// ErrReplaced means that a newer order of the container took the place of
+	// this one.
+	ErrReplaced = errors.New("replaced by a newer order")
+	// ErrClosed means that the container or the control was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// Settings bound what containers may say.
+type Settings struct {
+	// MaxResident is the memory of the device: no process holds more on it.
+	MaxResident int64
+	// Context is the overhead taken for each CUDA context of a process.
+	Context int64
+	// Processes is the most that may be connected for one container. 0 takes
+	// DefaultProcesses.
+	Processes int
+	// Heartbeat is the time between two questions whether a process still
+	// answers. 0 takes DefaultHeartbeat.
+	Heartbeat time.Duration
+	// Silence is how long a process may leave everything unanswered before
+	// Events.Silent tells of it. 0 takes DefaultSilence.
+	Silence time.Duration
+	// Threshold is the change of its memory that a process tells at once;
+	// smaller ones it tells within half a second. 0 takes DefaultThreshold.
+	Threshold int64
+	// Owns tells whether a process belongs to a container. Nil believes the
+	// directory's permissions alone.
+	Owns func(container string, pid int) bool
+}
+
+// Defaults of Settings.
+const (
+	DefaultProcesses = 32
+	DefaultHeartbeat = time.Second
+	DefaultSilence   = 5 * time.Second
+	DefaultThreshold = 16 << 20
+)
+
+// Events hears what processes say, by container. Calls come from several
+// goroutines, those about one process in order; they must not block and must
+// not call Close. Numbers are capped already.
+type Events interface {
+	// Usage tells what a process holds now.
+	Usage(container string, pid int, u gpu.Usage)
+	// Exited tells that a process has ended: what it held is free. A process
+	// that only hung up keeps its last usage until it comes back or ends.
+	Exited(container string, pid int)
+	// Silent tells that a process stopped answering (it may be frozen with its
+	// container), or that it answers again.
+	Silent(container string, pid int, silent bool)
+}
+
+// Control keeps the sockets of all containers. It is safe for concurrent use.
+type Control struct {
+	dir    string
+	cfg    Settings
+	events Events
+	log    *slog.Logger
+	stop   chan struct{}
+	work   sync.WaitGroup
+
+	mu         sync.Mutex
+	containers map[string]*Container
+	closed     bool
+}
+
+// Open makes the directory, for this user alone, and starts the heartbeat.
+func Open(dir string, cfg Settings, events Events, log *slog.Logger) (*Control, error) {
+	if cfg.MaxResident <= 0 {
+		return nil, fmt.Errorf("shim control: device memory of %d bytes: must be positive", cfg.MaxResident)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find socket directory: %w", err)
+	}
+	if err := makePrivate(dir); err != nil {
+		return nil, err
+	}
+	c := &Control{
+		dir: dir, cfg: cfg.withDefaults(), events: events, log: log,
+		stop: make(chan struct{}), containers: map[string]*Container{},
+	}
+	c.work.Add(1)
+	go c.beat()
+	return c, nil
+}
+
+func (s Settings) withDefaults() Settings {
+	if s.Processes <= 0 {
+		s.Processes = DefaultProcesses
+	}
+	if s.Heartbeat <= 0 {
+		s.Heartbeat = DefaultHeartbeat
+	}
+	if s.Silence <= 0 {
+		s.Silence = DefaultSilence
+	}
+	if s.Threshold <= 0 {
+		s.Threshold = DefaultThreshold
+	}
+	return s
+}
+
+// makePrivate makes a directory that only this user can pass. One that exists
+// must be ours: another user's could be swapped under us.
+func makePrivate(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make socket directory: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("look at socket directory: %w", err)
+	}
+	if !info.IsDir() || !ownedByUs(info) {
+		return fmt.Errorf("socket directory %s: not a directory of this user", dir)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("close socket directory to others: %w", err)
+	}
+	return nil
+}
+
+// Container makes the directory and the socket of a container and begins to
+// accept its processes. The same id always has the same directory, so that
+// processes which outlive an invoker find the next one; the directory itself
+// is kept when it exists, because it may be mounted.
+func (c *Control) Container(id string) (*Container, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("open shim socket of %s: %w", id, ErrClosed)
+	}
+	if _, exists := c.containers[id]; exists {
+		return nil, fmt.Errorf("open shim socket of %s: open already", id)
+	}
+	// A name of fixed length: a socket's path has room for 107 bytes only.
+	sum := sha256.Sum256([]byte(id))
+	ct, err := c.listen(id, filepath.Join(c.dir, hex.EncodeToString(sum[:8])))
+	if err != nil {
+		return nil, err
+	}
+	c.containers[id] = ct
+	return ct, nil
+}
+
+// all returns the open containers.
+func (c *Control) all() []*Container {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*Container, 0, len(c.containers))
+	for _, ct := range c.containers {
+		out = append(out, ct)
+	}
+	return out
+}
+
+// beat asks every process from time to time whether it is there.
+func (c *Control) beat() {
+	defer c.work.Done()
+	ticker := time.NewTicker(c.cfg.Heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.stop:
+			return
+		case now := <-ticker.C:
+			for _, ct := range c.all() {
+				ct.beat(now)
+			}
+		}
+	}
+}
+
+// Close closes every container and awaits all goroutines. Directories of
+// containers stay: running containers may have them mounted.
+func (c *Control) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	close(c.stop)
+	var errs []error
+	for _, ct := range c.all() {
+		errs = append(errs, ct.shut())
+	}
+	c.work.Wait()
+	return errors.Join(errs...)
+}
