@@ -40,6 +40,8 @@ var plan = map[string][]string{
 	"invoker/admin":     {},
 	"invoker/config":    {},
 	"invoker/container": {},
+	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu/nvml", "invoker/config",
+		"invoker/container", "invoker/docker", "invoker/proxy", "invoker/tlsstore", "invoker/zookeeper"},
 	"invoker/docker":    {"invoker/container", "invoker/logs"},
 	"invoker/logs":      {"invoker/container"},
 	"invoker/process":   {"invoker/container", "invoker/logs"},

@@ -22,6 +22,7 @@ type cli struct {
 	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
 	Demo       demoCmd       `cmd:"" help:"Show the main job end to end on embedded parts, about half a minute."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
+	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to mend it."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	NativeProxy nativeProxyCmd `cmd:"" hidden:"" help:"Be the action proxy of executables."`

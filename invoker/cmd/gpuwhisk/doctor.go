@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/doctor"
+)
+
+// doctorCmd looks at this host and at what its invoker talks to.
+type doctorCmd struct {
+	ID            string `name:"id" placeholder:"N" help:"As for gpuwhisk invoker."`
+	UniqueName    string `name:"uniqueName" placeholder:"NAME" help:"As for gpuwhisk invoker."`
+	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"As for gpuwhisk invoker."`
+	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"As for gpuwhisk invoker."`
+
+	JSON         bool          `name:"json" help:"Print one JSON object."`
+	Colour       string        `name:"color" enum:"auto,always,never" default:"auto" help:"Colour of the signs: ${enum}."`
+	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and ask whether it speaks the protocol of actions; may be given more than once."`
+	ProbeTimeout time.Duration `default:"30s" help:"Longest time for one probed image."`
+	Timeout      time.Duration `default:"3s" help:"Longest time for one question."`
+	Shim         string        `placeholder:"PATH" help:"The shim library; without it the usual places are looked at."`
+	NVML         string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
+}
+
+// Help is the longer text of gpuwhisk doctor --help.
+func (doctorCmd) Help() string {
+	return `Give it the environment and the arguments of the invoker; without them it looks at the host alone.
+It changes nothing. Each line is one finding: ok, warn or fail, what was found, and how to mend it.
+Exit status: 0 all well, 1 warnings, 2 something will fail. docs/doctor.md explains every check.`
+}
+
+// Run examines the host and ends the process with the report's status.
+func (c doctorCmd) Run() error {
+	cfg, problem := loadConfig(os.Environ(), c.args())
+	if cfg == nil { // not even the sources could be read
+		cfg = config.Default()
+	}
+	self, _ := os.Executable() // without it the shim is looked for elsewhere
+	m := doctor.Here(doctor.Options{
+		Config: cfg, ConfigErr: problem, Environ: os.Environ(), Self: self,
+		Shim: c.Shim, NVML: c.NVML, Probe: c.Probe, ProbeLimit: c.ProbeTimeout,
+	})
+	report := doctor.Examine(context.Background(), m, c.Timeout)
+	if err := c.print(report); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	os.Exit(report.ExitCode())
+	return nil
+}
+
+func (c doctorCmd) print(r doctor.Report) error {
+	if c.JSON {
+		return r.PrintJSON(os.Stdout)
+	}
+	colour := c.Colour == "always" ||
+		c.Colour == "auto" && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""
+	return r.Print(os.Stdout, colour)
+}
+
+func (c doctorCmd) args() []string {
+	return invokerCmd{ID: c.ID, UniqueName: c.UniqueName, DisplayedName: c.DisplayedName, OverwriteID: c.OverwriteID}.args()
+}

@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
+)
+
+func (r *real) broker(ctx context.Context, address string) (kafka.Survey, error) {
+	t, err := r.kafkaTLS()
+	if err != nil {
+		return kafka.Survey{}, err
+	}
+	c, err := kafka.New(kafka.Options{Brokers: []string{address}, TLS: t, ClientID: "gpuwhisk-doctor", Log: silent()})
+	if err != nil {
+		return kafka.Survey{}, err
+	}
+	return c.Survey(ctx)
+}
+
+func (r *real) kafkaTLS() (*tls.Config, error) {
+	k := r.Config.Kafka
+	if k.SecurityProtocol != "SSL" {
+		return nil, nil
+	}
+	t := k.TLS
+	c, err := tlsstore.Client(
+		tlsstore.File{Path: t.TruststoreLocation, Password: t.TruststorePassword},
+		tlsstore.File{Path: t.KeystoreLocation, Password: t.KeystorePassword, KeyPassword: t.KeyPassword},
+		t.EndpointIdentification != "")
+	if err != nil {
+		return nil, fmt.Errorf("open the key stores: %w", err)
+	}
+	return c, nil
+}
+
+func (r *real) couch(ctx context.Context) (couchdb.Survey, error) {
+	d := r.Config.CouchDB
+	return couchdb.Look(ctx, couchdb.Config{
+		URL:      d.Protocol + "://" + net.JoinHostPort(d.Host, strconv.Itoa(d.Port)),
+		Username: d.Username, Password: d.Password,
+		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
+	})
+}
+
+func (r *real) zooKeeper(ctx context.Context) (map[string]int, error) {
+	return zookeeper.Mapping(ctx, r.Config.Identity.ZooKeeperHosts)
+}
+
+func (r *real) dockerOptions() docker.Options {
+	o := docker.DefaultOptions()
+	o.Host, o.CertDir = r.Config.Docker.Host, r.Config.Docker.CertDir
+	o.Network = r.Config.Containers.Network
+	o.Logger = silent()
+	return o
+}
+
+func (r *real) docker(ctx context.Context) (docker.Survey, error) {
+	d, err := docker.Look(r.dockerOptions())
+	if err != nil {
+		return docker.Survey{}, err
+	}
+	s, err := d.Survey(ctx)
+	return s, errors.Join(err, d.Close())
+}
+
+func (r *real) image(ctx context.Context, reference string) (docker.Image, bool, error) {
+	d, err := docker.Look(r.dockerOptions())
+	if err != nil {
+		return docker.Image{}, false, err
+	}
+	i, there, err := d.Image(ctx, reference)
+	return i, there, errors.Join(err, d.Close())
+}
+
+// probeMemory is what a probed image may use, in MiB: OpenWhisk's default for
+// an action.
+const probeMemory = 256
+
+// probe runs an image as the invoker would and sends /init without code. A
+// proxy answers that something is missing; anything else answers 404, or not
+// at all.
+func (r *real) probe(ctx context.Context, reference string) (said string, err error) {
+	o := r.dockerOptions()
+	o.Prefix = "gpuwhisk-doctor"
+	e, err := docker.New(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	tag := make([]byte, 4)
+	_, _ = rand.Read(tag) // never fails
+	h, err := e.Create(ctx, container.Spec{
+		Name: o.Prefix + "_" + hex.EncodeToString(tag), Image: reference, MemoryMB: probeMemory, CPUShares: 256,
+	})
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+		defer cancel()
+		err = errors.Join(err, e.Remove(bye, h.ID))
+	}()
+	return talk(ctx, h.Addr)
+}
+
+// removeTime bounds the removal of a probed container.
+const removeTime = 10 * time.Second
+
+// talk waits for the proxy and says what it answered.
+func talk(ctx context.Context, address string) (string, error) {
+	const most = 64 << 10 // of an answer that is a line long
+	c := proxy.New(address, 1)
+	defer c.Close()
+	left := 10 * time.Second
+	if end, bounded := ctx.Deadline(); bounded {
+		left = time.Until(end) / 10 * 9
+	}
+	x := c.Init(ctx, []byte(`{"value":{}}`), left, proxy.Limit{Max: most, Truncation: most})
+	switch {
+	case x.Err != nil:
+		return "", fmt.Errorf("nothing answers on port 8080 after %v: %w", time.Since(x.Start).Round(time.Millisecond), x.Err)
+	case x.Status == 404 || x.Status == 405:
+		return "", fmt.Errorf("it answers /init with status %d", x.Status)
+	}
+	return fmt.Sprintf("answers /init after %v", cmp.Or(time.Since(x.Start).Round(time.Millisecond), time.Millisecond)), nil
+}

@@ -1,0 +1,191 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+// errNoManifest means that none was given.
+var errNoManifest = errors.New("no runtimes manifest is given")
+
+func readManifest(c *config.Config) answer[*activation.Manifest] {
+	r := c.Runtimes
+	if r.Manifest == "" {
+		return answer[*activation.Manifest]{err: errNoManifest}
+	}
+	m, err := activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
+		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
+		BypassPull: r.BypassPullForLocalImages, LocalPrefix: r.LocalImagePrefix,
+	})
+	return answer[*activation.Manifest]{m, err}
+}
+
+// references are the images of the manifest as the engine knows them.
+func (f *Facts) references() []string {
+	if f.manifest.err != nil {
+		return nil
+	}
+	var all []string
+	for _, r := range f.manifest.value.Runtimes() {
+		all = append(all, f.manifest.value.ManagedReference(r.Image))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func checkManifest(f *Facts) []Finding {
+	err := f.manifest.err
+	switch {
+	case errors.Is(err, errNoManifest):
+		return one(warn("not configured", "set RUNTIMES_MANIFEST to the deployment's runtimes manifest"))
+	case err != nil:
+		return one(fail(err.Error(), "mend RUNTIMES_MANIFEST; it must be what the controllers have"))
+	}
+	kinds := 0
+	gpu := []string{}
+	for _, r := range f.manifest.value.Runtimes() {
+		kinds++
+		if strings.Contains(r.Kind, "gpu") {
+			gpu = append(gpu, r.Kind)
+		}
+	}
+	text := fmt.Sprintf("%d kinds", kinds)
+	if len(gpu) > 0 {
+		text += ", for GPUs " + strings.Join(gpu, ", ")
+	} else if f.hasDriver() {
+		return one(warn(text+", none of them for GPUs: only actions with an image of their own can use CUDA",
+			"add a kind such as python:3-gpu whose image has Python and the CUDA libraries"))
+	}
+	return one(ok(text))
+}
+
+func checkImages(f *Facts) []Finding {
+	if !f.usesDocker() || f.docker.err != nil {
+		return nil
+	}
+	var all []Finding
+	var good []string
+	for _, ref := range f.references() {
+		switch x := judgeImage(ref, f.images[ref]); {
+		case x.Status == OK:
+			good = append(good, ref)
+		default:
+			all = append(all, x)
+		}
+	}
+	if len(good) > 0 {
+		all = append(all, ok("there and made for actions: "+strings.Join(good, ", ")))
+	}
+	return all
+}
+
+func judgeImage(ref string, a answer[image]) Finding {
+	switch {
+	case a.err != nil:
+		return warn(a.err.Error(), "docker image inspect "+ref)
+	case !a.value.there:
+		return warn(ref+" is not on this host: the first action of its kind waits for the pull, or fails where no registry has it",
+			"docker pull "+ref)
+	}
+	switch p := speaks(a.value); p.verdict {
+	case never:
+		return fail(fmt.Sprintf("%s has no /init and /run: %s", ref, p.why),
+			"build on an image that has an action proxy, or add one (docker build --build-arg BASE="+ref+" docker/runtimes/python3)")
+	case unknown:
+		return warn(fmt.Sprintf("%s may have no /init and /run: %s", ref, p.why), "gpuwhisk doctor --probe "+ref)
+	}
+	return ok(ref)
+}
+
+// verdict says whether an image has an action proxy, as far as its
+// configuration tells.
+type verdict uint8
+
+const (
+	unknown verdict = iota
+	proxied
+	never
+)
+
+type proxyGuess struct {
+	verdict verdict
+	why     string
+}
+
+// speaks guesses from what an image starts whether it serves /init and /run.
+// The stock CUDA images start a shell, and a shell without a terminal ends at
+// once: the action then fails with a time-out or a refused connection that
+// says nothing of the reason.
+func speaks(i image) proxyGuess {
+	argv := append(slices.Clone(i.Entrypoint), i.Cmd...)
+	line := strings.Join(argv, " ")
+	for _, sign := range []string{"/proxy/", "/bin/proxy", "actionProxy", "actionproxy", "app.js", "actionloop", "bin/exec", "proxy.jar", "javaAction", "prelauncher"} {
+		if strings.Contains(line, sign) {
+			return proxyGuess{verdict: proxied}
+		}
+	}
+	for _, kv := range i.Env {
+		if strings.HasPrefix(kv, "OW_EXECUTION_ENV=") || strings.HasPrefix(kv, "OW_COMPILER=") || strings.HasPrefix(kv, "FLASK_PROXY_PORT=") {
+			return proxyGuess{verdict: proxied}
+		}
+	}
+	if stock(i) && shellOrInterpreter(i.Cmd) {
+		return proxyGuess{never, "it is a stock CUDA image that starts " + quoted(argv)}
+	}
+	switch {
+	case len(argv) == 0:
+		return proxyGuess{never, "it starts nothing"}
+	case shellOrInterpreter(argv):
+		return proxyGuess{never, "it starts " + quoted(argv) + ", which listens on no port"}
+	}
+	return proxyGuess{unknown, "it starts " + quoted(argv) + ", which is not known to be an action proxy"}
+}
+
+// stock recognises NVIDIA's own images by what all of them carry.
+func stock(i image) bool {
+	if strings.Contains(i.Labels["maintainer"], "NVIDIA") {
+		return true
+	}
+	return slices.ContainsFunc(i.Entrypoint, func(s string) bool { return strings.Contains(s, "nvidia_entrypoint") })
+}
+
+// shellOrInterpreter: a program that waits for input and gets none.
+func shellOrInterpreter(argv []string) bool {
+	if len(argv) != 1 {
+		return len(argv) == 0
+	}
+	return slices.Contains([]string{"sh", "bash", "dash", "ash", "zsh", "python", "python3", "node", "irb", "jshell", "php"}, path.Base(argv[0]))
+}
+
+func quoted(argv []string) string {
+	return "\"" + strings.Join(argv, " ") + "\""
+}
+
+func checkProbes(f *Facts) []Finding {
+	var all []Finding
+	for _, ref := range slices.Sorted(maps.Keys(f.probes)) {
+		a := f.probes[ref]
+		if a.err != nil {
+			all = append(all, fail(ref+" does not speak the protocol of actions: "+a.err.Error(),
+				"see docker run --rm "+ref+" for what it does; an action image listens on port 8080 and answers /init and /run"))
+			continue
+		}
+		all = append(all, ok(ref+": "+a.value))
+	}
+	return all
+}
+
+// diskAt asks for the file system of a directory, within a command's time.
+func (f *Facts) diskAt(dir string) (Space, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	return f.Disk(ctx, dir)
+}

@@ -1,0 +1,119 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// colours of the signs on a terminal.
+var colours = map[Status]string{OK: "\x1b[32m", Warn: "\x1b[33m", Fail: "\x1b[31m"}
+
+const plain = "\x1b[0m"
+
+// Print writes a line for each result, and a last one that counts them.
+func (r Report) Print(w io.Writer, colour bool) error {
+	var out strings.Builder
+	group := ""
+	for _, x := range r {
+		if x.Group != group {
+			if group != "" {
+				out.WriteByte('\n')
+			}
+			group = x.Group
+			fmt.Fprintln(&out, group)
+		}
+		fmt.Fprintf(&out, "  %s  %-16s %s", sign(x.Status, colour), x.Check, oneLine(x.Found))
+		if x.Mend != "" {
+			fmt.Fprintf(&out, ". Mend: %s", oneLine(x.Mend))
+		}
+		out.WriteByte('\n')
+	}
+	fmt.Fprintf(&out, "\n%s\n", r.summary())
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func sign(s Status, colour bool) string {
+	text := fmt.Sprintf("%-4s", s)
+	if !colour {
+		return text
+	}
+	return colours[s] + text + plain
+}
+
+func (r Report) summary() string {
+	var n [3]int
+	for _, x := range r {
+		n[x.Status]++
+	}
+	verdict := "All is well"
+	switch {
+	case n[Fail] > 0:
+		verdict = "Something will fail"
+	case n[Warn] > 0:
+		verdict = "It works, with warnings"
+	}
+	return fmt.Sprintf("%s: %d ok, %d to look at, %d that fail.", verdict, n[OK], n[Warn], n[Fail])
+}
+
+// PrintJSON writes the report as one JSON object.
+func (r Report) PrintJSON(w io.Writer) error {
+	type line struct {
+		Group  string `json:"group"`
+		Check  string `json:"check"`
+		Status string `json:"status"`
+		Found  string `json:"found"`
+		Mend   string `json:"mend,omitempty"`
+	}
+	lines := make([]line, len(r))
+	for i, x := range r {
+		lines[i] = line{x.Group, x.Check, x.Status.String(), x.Found, x.Mend}
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Status string `json:"status"`
+		Checks []line `json:"checks"`
+	}{r.Worst().String(), lines})
+}
+
+// oneLine keeps what others said on its line, and within reason. Control
+// characters of others' texts do not reach the terminal.
+func oneLine(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, s)
+	s = strings.Join(strings.Fields(s), " ")
+	const most = 600
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}
+
+// masked takes every secret of the configuration out of a report, wherever a
+// peer's error may have put it.
+func (m *Machine) masked(r Report) Report {
+	c := m.Config
+	var pairs []string
+	for _, secret := range []string{
+		c.CouchDB.Password, c.Admin.Password, c.Admin.TLS.KeystorePassword,
+		c.Kafka.TLS.TruststorePassword, c.Kafka.TLS.KeystorePassword, c.Kafka.TLS.KeyPassword,
+	} {
+		const least = 4 // a shorter one would be found in ordinary words
+		if len(secret) >= least {
+			pairs = append(pairs, secret, "********")
+		}
+	}
+	mask := strings.NewReplacer(pairs...)
+	for i := range r {
+		r[i].Found, r[i].Mend = mask.Replace(r[i].Found), mask.Replace(r[i].Mend)
+	}
+	return r
+}

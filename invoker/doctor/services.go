@@ -1,0 +1,237 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+)
+
+func kafkaChecks() []check {
+	return []check{
+		{name: "brokers", find: checkBrokers},
+		{name: "addresses", find: checkAdvertised},
+		{name: "topics", find: checkTopics},
+	}
+}
+
+func checkBrokers(f *Facts) []Finding {
+	hosts := f.Config.Kafka.Hosts
+	if len(hosts) == 0 {
+		return one(warn("not configured", "set KAFKA_HOSTS to host:port of the brokers"))
+	}
+	with := "in plain text"
+	if f.Config.Kafka.SecurityProtocol == "SSL" {
+		with = "over TLS"
+	}
+	var good []string
+	var bad []Finding
+	for _, h := range hosts {
+		if err := f.brokers[h].err; err != nil {
+			bad = append(bad, fail(fmt.Sprintf("%s does not answer %s: %v", h, with, err), mendBroker(f, err)))
+		} else {
+			good = append(good, h)
+		}
+	}
+	if len(good) == 0 {
+		return bad
+	}
+	for i := range bad {
+		bad[i].Status = Warn // the others serve
+	}
+	return append(bad, ok(strings.Join(good, ", ")+" answers "+with))
+}
+
+func mendBroker(f *Facts, err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "x509"), strings.Contains(text, "certificate"), strings.Contains(text, "key store"):
+		return "check the trust and key store (CONFIG_whisk_kafka_common_ssl*) against the broker's certificate"
+	case strings.Contains(text, "first record does not look like a TLS handshake"):
+		return "this port speaks plain text: use the broker's TLS port, or CONFIG_whisk_kafka_common_securityProtocol=PLAINTEXT"
+	case f.Config.Kafka.SecurityProtocol != "SSL" && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")):
+		return "the port may speak TLS: set CONFIG_whisk_kafka_common_securityProtocol=SSL and the stores"
+	}
+	return "check KAFKA_HOSTS, the broker, and the firewall between"
+}
+
+func checkAdvertised(f *Facts) []Finding {
+	var bad []string
+	for _, at := range slices.Sorted(maps.Keys(f.told)) {
+		if err := f.told[at]; err != nil {
+			bad = append(bad, fmt.Sprintf("%s (%v)", at, err))
+		}
+	}
+	switch {
+	case len(f.told) == 0:
+		return nil
+	case len(bad) > 0:
+		return one(fail("the brokers tell clients to use addresses that cannot be reached from here: "+strings.Join(bad, ", "),
+			"set advertised.listeners of the brokers to addresses that this host can reach"))
+	}
+	return one(ok("the brokers' own addresses can be reached: " + strings.Join(slices.Sorted(maps.Keys(f.told)), ", ")))
+}
+
+// checkTopics: the controllers make all topics but the invoker's own. Those of
+// the scheduler exist only where controllers ran that an invoker of the
+// classic mode cannot serve.
+func checkTopics(f *Facts) []Finding {
+	topics, answered := f.topics()
+	if !answered {
+		return nil
+	}
+	prefix := f.Config.Kafka.TopicPrefix
+	var completed, scheduler []string
+	for name := range topics {
+		own, ours := strings.CutPrefix(name, prefix)
+		switch {
+		case !ours:
+		case strings.HasPrefix(own, "completed"):
+			completed = append(completed, name)
+		case strings.HasPrefix(own, "creationAck"), strings.HasPrefix(own, "scheduler"):
+			scheduler = append(scheduler, name)
+		}
+	}
+	slices.Sort(completed)
+	slices.Sort(scheduler)
+	var all []Finding
+	if _, there := topics[prefix+"health"]; !there || len(completed) == 0 {
+		all = append(all, warn(fmt.Sprintf("no topic %shealth or %scompleted*: no controller of this deployment ever ran here", prefix, prefix),
+			"start a controller first; check CONFIG_whisk_kafka_topics_prefix if one runs"))
+	} else {
+		all = append(all, ok("controllers were here: "+prefix+"health, "+strings.Join(completed, ", ")))
+	}
+	if len(scheduler) > 0 {
+		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", classicMend))
+	}
+	return append(all, f.ownTopic(topics)...)
+}
+
+func (f *Facts) topics() (map[string]int, bool) {
+	for _, host := range f.Config.Kafka.Hosts {
+		if a := f.brokers[host]; a.err == nil {
+			return a.value.Topics, true
+		}
+	}
+	return nil, false
+}
+
+func (f *Facts) ownTopic(topics map[string]int) []Finding {
+	id := f.Config.Identity.ID
+	if id == nil {
+		return nil
+	}
+	name := fmt.Sprintf("%sinvoker%d", f.Config.Kafka.TopicPrefix, *id)
+	switch n, there := topics[name]; {
+	case !there:
+		return one(ok(name + " does not exist yet; the invoker makes it"))
+	case n > 1:
+		return one(fail(fmt.Sprintf("%s has %d partitions, only the first is read", name, n), "delete the topic while nothing runs; the invoker makes it with one"))
+	}
+	return one(ok(name + " exists"))
+}
+
+func couchChecks() []check {
+	return []check{
+		{name: "server", find: checkCouch},
+		{name: "databases", find: checkDatabases},
+		{name: "views", find: checkViews},
+	}
+}
+
+func (f *Facts) couchAddress() string {
+	c := f.Config.CouchDB
+	return fmt.Sprintf("%s://%s:%d", c.Protocol, c.Host, c.Port)
+}
+
+func checkCouch(f *Facts) []Finding {
+	if f.Config.CouchDB.Host == "" {
+		return one(warn("not configured", "set the CONFIG_whisk_couchdb_* variables of the deployment"))
+	}
+	if err := f.couch.err; err != nil {
+		mend := "check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between"
+		if errors.Is(err, couchdb.ErrUnauthorized) || errors.Is(err, couchdb.ErrForbidden) {
+			mend = "check CONFIG_whisk_couchdb_username and _password"
+		}
+		return one(fail(f.couchAddress()+": "+err.Error(), mend))
+	}
+	return one(ok(f.couch.value.Server + " at " + f.couchAddress() + " knows user " + f.Config.CouchDB.Username))
+}
+
+func checkDatabases(f *Facts) []Finding {
+	if f.Config.CouchDB.Host == "" || f.couch.err != nil {
+		return nil
+	}
+	s := f.couch.value
+	var all []Finding
+	for _, d := range []struct {
+		couchdb.Database
+		key string
+	}{{s.Whisks, "WhiskEntity"}, {s.Subjects, "WhiskAuth"}, {s.Activations, "WhiskActivation"}} {
+		all = append(all, judgeDatabase(d.Database, "CONFIG_whisk_couchdb_databases_"+d.key))
+	}
+	if w := s.Activations.Write; w != nil && !f.Config.Records.Discard {
+		all = append(all, fail("records cannot be written to "+s.Activations.Name+": "+w.Error(),
+			"make the user a member with the right to write there (Ansible: initdb.yml and wipe.yml grant it)"))
+	} else if w == nil && s.Activations.Read == nil {
+		all = append(all, ok("records may be written to "+s.Activations.Name))
+	}
+	return all
+}
+
+func judgeDatabase(d couchdb.Database, key string) Finding {
+	switch {
+	case d.Read == nil:
+		return ok(fmt.Sprintf("%s, %d documents", d.Name, d.Documents))
+	case errors.Is(d.Read, couchdb.ErrNotFound):
+		return fail("database "+d.Name+" does not exist", "check "+key+", or create it (Ansible: initdb.yml)")
+	case errors.Is(d.Read, couchdb.ErrForbidden), errors.Is(d.Read, couchdb.ErrUnauthorized):
+		return fail("database "+d.Name+" may not be read: "+d.Read.Error(), "make the user a member of the database")
+	}
+	return fail("database "+d.Name+": "+d.Read.Error(), "see the server's log")
+}
+
+func checkViews(f *Facts) []Finding {
+	if f.Config.CouchDB.Host == "" || f.couch.err != nil {
+		return nil
+	}
+	var lacking []string
+	readable := false
+	for _, d := range []couchdb.Database{f.couch.value.Whisks, f.couch.value.Subjects, f.couch.value.Activations} {
+		readable = readable || d.Read == nil
+		for _, design := range d.Lacking {
+			lacking = append(lacking, d.Name+"/"+design)
+		}
+	}
+	switch {
+	case len(lacking) > 0:
+		return one(warn("design documents are missing: "+strings.Join(lacking, ", ")+"; lists and the blocking of namespaces need them",
+			"create them (Ansible: initdb.yml, recreateViews.yml)"))
+	case !readable:
+		return nil
+	}
+	return one(ok("all design documents of the deployment are there"))
+}
+
+func zooKeeperChecks() []check { return []check{{name: "numbers", find: checkZooKeeper}} }
+
+func checkZooKeeper(f *Facts) []Finding {
+	id := f.Config.Identity
+	switch {
+	case id.ID != nil:
+		return one(ok(fmt.Sprintf("not needed: --id %d is given", *id.ID)))
+	case id.UniqueName == "":
+		return one(warn("not configured: neither --id nor --uniqueName is given", "give this command the invoker's own arguments"))
+	case id.ZooKeeperHosts == "":
+		return one(fail("--uniqueName without --id needs ZooKeeper", "set ZOOKEEPER_HOSTS, or give --id"))
+	case f.zoo.err != nil:
+		return one(fail(id.ZooKeeperHosts+": "+f.zoo.err.Error(), "check ZOOKEEPER_HOSTS and the server, or give --id"))
+	}
+	if n, known := f.zoo.value[id.UniqueName]; known {
+		return one(ok(fmt.Sprintf("%s has the number %d", id.UniqueName, n)))
+	}
+	return one(ok(fmt.Sprintf("%s will get the next number; %d invoker(s) have one", id.UniqueName, len(f.zoo.value))))
+}
