@@ -77,8 +77,19 @@ type guest struct {
 // startGuest starts one in a container; env adds to its environment.
 func startGuest(t testing.TB, c *Container, env ...string) *guest {
 	t.Helper()
+	return startProgram(t, c, filepath.Join(shimDir(t), "guest"), env...)
+}
+
+// startProgram starts any program that answers a line with a number, with
+// arguments or, if the first is a NAME=VALUE, with an environment.
+func startProgram(t testing.TB, c *Container, path string, rest ...string) *guest {
+	t.Helper()
 	dir := shimDir(t)
-	cmd := exec.Command(filepath.Join(dir, "guest"))
+	args, env := rest, []string(nil)
+	if len(rest) > 0 && strings.Contains(rest[0], "=") {
+		args, env = nil, rest
+	}
+	cmd := exec.Command(path, args...)
 	cmd.Env = append([]string{
 		"LD_PRELOAD=" + filepath.Join(dir, "libgpuwhisk.so"),
 		"LD_LIBRARY_PATH=" + filepath.Join(dir, "fake12"),

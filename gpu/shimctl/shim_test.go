@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
 	"sync"
 	"testing"
@@ -283,6 +285,48 @@ func TestManyContainers(t *testing.T) {
 	t.Logf("%d KiB for 64 containers", grown>>10)
 	if grown > 64<<20 {
 		t.Errorf("%d bytes for 64 containers, want less than 64 MB", grown)
+	}
+}
+
+// TestPythonFunction: the example function finds its memory as it left it,
+// although it was moved out between two invocations.
+func TestPythonFunction(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal("python3 is needed to run the example function")
+		}
+		t.Skip("no python3 on this machine")
+	}
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	g := startProgram(t, c, python, "-B", "-c", `
+import sys
+sys.path.insert(0, "../../shim/examples")
+import gpufunc
+print(0, flush=True)
+for line in sys.stdin:
+    r = gpufunc.main({"bytes": 8 << 20})
+    print(r["runs"] if r["intact"] and r["correct"] else -1, flush=True)
+`)
+	if runs := g.do("run"); runs != 1 {
+		t.Fatalf("the first run answers %d", runs)
+	}
+	rec.awaitUsage(t, g.pid(), 8*mib+8)
+	if done, err := c.Evict(limited(t), 1); err != nil || done.Moved != 8*mib+8 || done.Resident != 0 {
+		t.Errorf("evict: %+v, %v", done, err)
+	}
+	if runs := g.do("run"); runs != 2 {
+		t.Errorf("after the eviction the second run answers %d", runs)
+	}
+	if _, err := c.Evict(limited(t), 2); err != nil {
+		t.Error(err)
+	}
+	if done, err := c.Prefetch(limited(t), 3, 0); err != nil || done.Moved != 8*mib+8 {
+		t.Errorf("prefetch: %+v, %v", done, err)
+	}
+	if runs := g.do("run"); runs != 3 {
+		t.Errorf("after the prefetch the third run answers %d", runs)
 	}
 }
 

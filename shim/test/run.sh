@@ -66,6 +66,22 @@ if command -v python3 >/dev/null; then
 	verdict "route of python's ctypes" $?
 fi
 
+# The functions that the examples show, the way a proxy runs them.
+if command -v python3 >/dev/null; then
+	under "$shim" A=1 -- python3 -c "
+import sys; sys.path.insert(0, '$here/../examples'); sys.dont_write_bytecode = True
+import gpufunc
+first, second = gpufunc.main({'bytes': 1 << 20}), gpufunc.main({'bytes': 1 << 20})
+assert first['cold'] and first['correct'], first
+assert not second['cold'] and second['intact'] and second['correct'], second
+assert 'error' in gpufunc.main({'bytes': 0})"
+	verdict "the function in python" $?
+fi
+under "$shim" A=1 -- "$dir/gpufunc"
+code=$?
+grep -q '"correct": true' "$work/out" || code=96
+verdict "the function in C" $code
+
 # Neighbours in LD_PRELOAD, on either side.
 for n in exports lookup middle early; do
 	program=$dir/shimtest route=dlsym
