@@ -39,9 +39,6 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.
 		o.LogDriver = "" // the daemon's own driver carries the logs away
 	}
 	o.CertDir, o.LogDirs = c.Docker.CertDir, c.Docker.LogDirs
-	if len(o.LogDirs) == 0 && isDir(mountedLogs) {
-		o.LogDirs = []string{mountedLogs}
-	}
 	o.CapDrop, o.CapAdd, o.PidsLimit = c.Docker.CapDrop, c.Docker.CapAdd, int64(c.Docker.PidsLimit)
 	t := c.Docker.Timeouts
 	o.Timeouts.Create, o.Timeouts.Inspect, o.Timeouts.List = finite(t.Run), finite(t.Inspect), finite(t.List)
@@ -53,15 +50,6 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.
 		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
 	}
 	return e, nil
-}
-
-// mountedLogs is where OpenWhisk's Ansible role mounts the engine's containers
-// directory into its invoker.
-const mountedLogs = "/containers"
-
-func isDir(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
 }
 
 // openProcesses serves the kinds for which there is an interpreter here. self

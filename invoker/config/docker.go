@@ -37,7 +37,7 @@ type Docker struct {
 	Host    string
 	CertDir string
 	// LogDirs are the places where the engine's containers directory may be
-	// mounted; empty means below the engine's own root.
+	// mounted; after them the one below the engine's own root is tried.
 	LogDirs []string
 	// ParallelRuns bounds container creations under way; 0 or less means no
 	// bound.
@@ -69,7 +69,7 @@ func dockerKeys(c *Config) []*Key {
 		{Name: "whisk.gpu.docker.cert-dir", Env: "DOCKER_CERT_PATH", value: text(&d.CertDir),
 			Doc: "directory with ca.pem, cert.pem and key.pem for an engine at a TCP address"},
 		{Name: "whisk.gpu.docker.log-dirs", Default: "/containers", value: list(&d.LogDirs),
-			Doc: "where the engine's containers directory may be mounted; log files are read there, else over the API"},
+			Doc: "where the engine's containers directory may be mounted; log files are read there, else below its own root, else over the API"},
 		{Name: "whisk.gpu.docker.cap-drop", Default: "NET_RAW,NET_ADMIN", value: list(&d.CapDrop),
 			Doc: "capabilities that action containers lose; ALL takes every one"},
 		{Name: "whisk.gpu.docker.cap-add", value: list(&d.CapAdd),

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,8 +91,9 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 	}
 }
 
-// greet asks the daemon what it is. Where no log directory is configured, it
-// is the one below the daemon's root.
+// greet asks the daemon what it is. The last place where logs are looked for
+// is the one below the daemon's root, which an invoker outside of a container
+// can read.
 func (e *Engine) greet(ctx context.Context) error {
 	ctx, cancel := limited(ctx, e.options.Timeouts.List)
 	defer cancel()
@@ -100,8 +102,8 @@ func (e *Engine) greet(ctx context.Context) error {
 		return fmt.Errorf("ask docker for its version: %w", err)
 	}
 	info := result.Info
-	if len(e.options.LogDirs) == 0 && info.DockerRootDir != "" {
-		e.options.LogDirs = []string{filepath.Join(info.DockerRootDir, "containers")}
+	if root := info.DockerRootDir; root != "" {
+		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
 	}
 	e.host.hideGPUs = info.DefaultRuntime == "nvidia"
 	e.log.Info("connected to docker", "version", info.ServerVersion,

@@ -41,8 +41,8 @@ type Options struct {
 	Timeouts        Timeouts
 
 	// LogDirs are the places where the daemon's container directories may be
-	// found, tried in order; empty means below the daemon's own root. Where no
-	// log file can be read, logs are read through the API.
+	// found, tried in order, and after them the one below the daemon's own
+	// root. Where no log file can be read, logs are read through the API.
 	LogDirs  []string
 	LogWaits logs.Waits
 
