@@ -29,10 +29,15 @@ demo: build ## Run the main job end to end on embedded parts, about a minute
 .PHONY: test
 test: ## Run all tests with the race detector; real peers are installed and started where that is possible
 	.ci/test $(PACKAGES)
+	$(MAKE) -C shim test
 
 .PHONY: unit
 unit: ## Run the tests that need nothing but Go
 	$(GO) test -race $(PACKAGES)
+
+.PHONY: shim
+shim: ## Build the CUDA interposition shim, build/shim/libgpuwhisk.so
+	$(MAKE) -C shim
 
 .PHONY: images
 images: build ## Build the action images for Docker, without a network
@@ -56,7 +61,7 @@ fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)
 	.ci/fuzz $(or $(FUZZTIME),30s)
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, golangci-lint, govulncheck
+lint: ## gofmt, vet, staticcheck, golangci-lint
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet $(PACKAGES)
 	$(GO) run $(STATICCHECK) $(PACKAGES)
