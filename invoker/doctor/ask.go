@@ -116,8 +116,20 @@ func (r *real) probe(ctx context.Context, reference string) (said string, err er
 		defer cancel()
 		err = errors.Join(err, e.Remove(bye, h.ID))
 	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { // ends with the engine, which closes the channel
+		for id := range e.Died() {
+			if id == h.ID {
+				cancel(errEnded)
+			}
+		}
+	}()
 	return talk(ctx, h.Addr)
 }
+
+// errEnded is a container that did not wait for /init.
+var errEnded = errors.New("its program ended by itself")
 
 // removeTime bounds the removal of a probed container.
 const removeTime = 10 * time.Second
@@ -133,6 +145,8 @@ func talk(ctx context.Context, address string) (string, error) {
 	}
 	x := c.Init(ctx, []byte(`{"value":{}}`), left, proxy.Limit{Max: most, Truncation: most})
 	switch {
+	case errors.Is(context.Cause(ctx), errEnded):
+		return "", errEnded
 	case x.Err != nil:
 		return "", fmt.Errorf("nothing answers on port 8080 after %v: %w", time.Since(x.Start).Round(time.Millisecond), x.Err)
 	case x.Status == 404 || x.Status == 405:
