@@ -69,6 +69,13 @@ static void read_config(void)
 		strcpy(gw_config.socket, path);
 }
 
+/* Before the program has threads; a constructor before ours may have been
+ * here already. */
+__attribute__((constructor)) static void read_early(void)
+{
+	gw_aside();
+}
+
 bool gw_aside(void)
 {
 	int seen = atomic_load_explicit(&progress, memory_order_acquire);

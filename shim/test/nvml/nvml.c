@@ -1,0 +1,453 @@
+/*
+ * A management library without a card, for monitors: what it says is read from
+ * a file at every call, so that a test can change it while the monitor runs.
+ *
+ *   FAKE_NVML_DEVICES  number of devices, 1
+ *   FAKE_NVML_MEMORY   bytes of each, 16 GiB
+ *   FAKE_NVML_SCRIPT   the file; without it the devices idle. A line each:
+ *
+ *     utilization DEVICE PERCENT
+ *     process DEVICE PID BYTES     memory of a process; sums up to used memory
+ *     mig DEVICE SLICES            MIG is on, with so many equal slices
+ *     mps DEVICE PID               a client of MPS
+ *     xid DEVICE CODE              one event for each change of this line
+ *     lost DEVICE                  fallen off the bus
+ *     unsupported FUNCTION         answers so, by its name without "nvml"
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+
+enum {
+	OK = 0,
+	INVALID_ARGUMENT = 2,
+	NOT_SUPPORTED = 3,
+	NOT_FOUND = 6,
+	INSUFFICIENT_SIZE = 7,
+	TIMEOUT = 10,
+	GPU_IS_LOST = 15,
+	DEVICES = 16,
+	SLICES = 8,
+	XID_EVENT = 8,
+};
+
+typedef struct unit {
+	int device, slice; /* slice -1: the whole device */
+} *unit;
+
+static struct unit whole[DEVICES], parts[DEVICES][SLICES];
+
+static long long number(const char *name, long long fallback)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? atoll(text) : fallback;
+}
+
+static int devices(void)
+{
+	long long n = number("FAKE_NVML_DEVICES", 1);
+
+	return n > DEVICES ? DEVICES : (int)n;
+}
+
+static uint64_t memory(void)
+{
+	return (uint64_t)number("FAKE_NVML_MEMORY", 16ll << 30);
+}
+
+/* Go through the script's lines with this word; the nth that is about the
+ * device (-1 for any) gives its numbers. False: there is none. */
+static bool line(const char *word, int device, int nth, long long *a, long long *b)
+{
+	const char *path = getenv("FAKE_NVML_SCRIPT");
+	FILE *f = path ? fopen(path, "r") : NULL;
+	char text[256], first[64];
+	bool found = false;
+
+	while (f && !found && fgets(text, sizeof text, f)) {
+		long long d = 0, x = 0, y = 0;
+		if (sscanf(text, "%63s %lld %lld %lld", first, &d, &x, &y) < 2 ||
+		    strcmp(first, word) || d != device || nth--)
+			continue;
+		*a = x;
+		*b = y;
+		found = true;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool unsupported(const char *function)
+{
+	const char *path = getenv("FAKE_NVML_SCRIPT");
+	FILE *f = path ? fopen(path, "r") : NULL;
+	char text[256], word[64], name[128];
+	bool found = false;
+
+	while (f && !found && fgets(text, sizeof text, f))
+		found = sscanf(text, "%63s %127s", word, name) == 2 &&
+			strcmp(word, "unsupported") == 0 && strcmp(name, function) == 0;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* What every call about a device begins with. */
+static int begin(unit u, const char *function)
+{
+	long long a, b;
+
+	if (!u)
+		return INVALID_ARGUMENT;
+	if (line("lost", u->device, 0, &a, &b))
+		return GPU_IS_LOST;
+	return unsupported(function) ? NOT_SUPPORTED : OK;
+}
+#define BEGIN(u, function)                         \
+	do {                                       \
+		int begun_ = begin(u, function);   \
+		if (begun_)                        \
+			return begun_;             \
+	} while (0)
+
+static int slices(int device)
+{
+	long long n = 0, unused;
+
+	if (!line("mig", device, 0, &n, &unused))
+		return 0;
+	return n > SLICES ? SLICES : (int)n;
+}
+
+static int put(char *out, unsigned room, const char *text)
+{
+	if (strlen(text) >= room)
+		return INSUFFICIENT_SIZE;
+	strcpy(out, text);
+	return OK;
+}
+
+API const char *nvmlErrorString(int code) { return code ? "error of the fake library" : "success"; }
+
+API int nvmlInit_v2(void)
+{
+	for (int d = 0; d < DEVICES; d++) {
+		whole[d] = (struct unit){d, -1};
+		for (int s = 0; s < SLICES; s++)
+			parts[d][s] = (struct unit){d, s};
+	}
+	return OK;
+}
+API int nvmlInit(void) { return nvmlInit_v2(); }
+API int nvmlInitWithFlags(unsigned flags) { return nvmlInit_v2(); }
+API int nvmlShutdown(void) { return OK; }
+
+API int nvmlSystemGetDriverVersion(char *out, unsigned n) { return put(out, n, "580.00"); }
+API int nvmlSystemGetNVMLVersion(char *out, unsigned n) { return put(out, n, "13.580.00"); }
+API int nvmlSystemGetCudaDriverVersion_v2(int *v)
+{
+	*v = 12080;
+	return OK;
+}
+API int nvmlSystemGetCudaDriverVersion(int *v) { return nvmlSystemGetCudaDriverVersion_v2(v); }
+
+API int nvmlDeviceGetCount_v2(unsigned *n)
+{
+	*n = (unsigned)devices();
+	return OK;
+}
+
+API int nvmlDeviceGetHandleByIndex_v2(unsigned i, unit *out)
+{
+	if (i >= (unsigned)devices())
+		return INVALID_ARGUMENT;
+	*out = &whole[i];
+	return OK;
+}
+
+static void name_of(unit u, char out[64])
+{
+	if (u->slice < 0)
+		snprintf(out, 64, "GPU-fa4e0000-0000-0000-0000-%012d", u->device);
+	else
+		snprintf(out, 64, "MIG-fa4e0000-0000-0000-%04d-%012d", u->slice + 1, u->device);
+}
+
+API int nvmlDeviceGetUUID(unit u, char *out, unsigned n)
+{
+	char text[64];
+
+	BEGIN(u, "DeviceGetUUID");
+	name_of(u, text);
+	return put(out, n, text);
+}
+
+API int nvmlDeviceGetHandleByUUID(const char *uuid, unit *out)
+{
+	char text[64];
+
+	for (int d = 0; d < devices(); d++)
+		for (int s = -1; s < slices(d); s++) {
+			unit u = s < 0 ? &whole[d] : &parts[d][s];
+			name_of(u, text);
+			if (strcmp(text, uuid) == 0) {
+				*out = u;
+				return OK;
+			}
+		}
+	return NOT_FOUND;
+}
+
+API int nvmlDeviceGetName(unit u, char *out, unsigned n)
+{
+	BEGIN(u, "DeviceGetName");
+	return put(out, n, "Fake GPU");
+}
+
+API int nvmlDeviceGetMinorNumber(unit u, unsigned *n)
+{
+	BEGIN(u, "DeviceGetMinorNumber");
+	*n = (unsigned)u->device;
+	return OK;
+}
+
+API int nvmlDeviceGetComputeMode(unit u, int *mode)
+{
+	BEGIN(u, "DeviceGetComputeMode");
+	*mode = 0;
+	return OK;
+}
+
+API int nvmlDeviceGetPersistenceMode(unit u, int *mode)
+{
+	BEGIN(u, "DeviceGetPersistenceMode");
+	*mode = 1;
+	return OK;
+}
+
+API int nvmlDeviceGetCudaComputeCapability(unit u, int *major, int *minor)
+{
+	BEGIN(u, "DeviceGetCudaComputeCapability");
+	*major = 9;
+	*minor = 0;
+	return OK;
+}
+
+API int nvmlDeviceGetEccMode(unit u, int *now, int *pending)
+{
+	BEGIN(u, "DeviceGetEccMode");
+	*now = *pending = 1;
+	return OK;
+}
+
+API int nvmlDeviceGetTotalEccErrors(unit u, int type, int counter, uint64_t *n)
+{
+	BEGIN(u, "DeviceGetTotalEccErrors");
+	*n = 0;
+	return OK;
+}
+
+/* nvmlPciInfo_t: a legacy name, five numbers, the name. */
+API int nvmlDeviceGetPciInfo_v3(unit u, char *pci)
+{
+	BEGIN(u, "DeviceGetPciInfo");
+	memset(pci, 0, 16 + 5 * 4 + 32);
+	snprintf(pci + 16 + 5 * 4, 32, "00000000:%02X:00.0", u->device + 1);
+	return OK;
+}
+
+static uint64_t used(unit u)
+{
+	long long pid, bytes;
+	uint64_t sum = 0;
+
+	for (int i = 0; line("process", u->device, i, &pid, &bytes); i++)
+		sum += (uint64_t)bytes;
+	return sum;
+}
+
+static uint64_t share(unit u)
+{
+	int n = slices(u->device);
+
+	return u->slice >= 0 && n ? memory() / (uint64_t)n : memory();
+}
+
+/* nvmlMemory_t: total, free, used. */
+API int nvmlDeviceGetMemoryInfo(unit u, uint64_t m[3])
+{
+	BEGIN(u, "DeviceGetMemoryInfo");
+	m[0] = share(u);
+	m[2] = used(u) < m[0] ? used(u) : m[0];
+	m[1] = m[0] - m[2];
+	return OK;
+}
+
+/* nvmlMemory_v2_t: version, total, reserved, free, used. */
+API int nvmlDeviceGetMemoryInfo_v2(unit u, uint64_t m[5])
+{
+	BEGIN(u, "DeviceGetMemoryInfo_v2");
+	m[1] = share(u);
+	m[2] = 0;
+	m[4] = used(u) < m[1] ? used(u) : m[1];
+	m[3] = m[1] - m[4];
+	return OK;
+}
+
+struct process {
+	unsigned pid;
+	uint64_t bytes;
+	unsigned gpu_instance, compute_instance;
+};
+
+static int processes(unit u, const char *word, unsigned *n, struct process *out)
+{
+	unsigned room = *n;
+	long long pid, bytes;
+
+	*n = 0;
+	for (int i = 0; line(word, u->device, i, &pid, &bytes); i++, ++*n)
+		if (*n < room && out)
+			out[i] = (struct process){(unsigned)pid, (uint64_t)bytes, ~0u, ~0u};
+	return *n > room ? INSUFFICIENT_SIZE : OK;
+}
+
+API int nvmlDeviceGetComputeRunningProcesses_v3(unit u, unsigned *n, struct process *out)
+{
+	BEGIN(u, "DeviceGetComputeRunningProcesses");
+	return processes(u, "process", n, out);
+}
+
+API int nvmlDeviceGetMPSComputeRunningProcesses_v3(unit u, unsigned *n, struct process *out)
+{
+	BEGIN(u, "DeviceGetMPSComputeRunningProcesses");
+	return processes(u, "mps", n, out);
+}
+
+/* nvmlUtilization_t: of the cores, of the memory's bus. */
+API int nvmlDeviceGetUtilizationRates(unit u, unsigned rates[2])
+{
+	long long percent = 0, unused;
+
+	BEGIN(u, "DeviceGetUtilizationRates");
+	if (slices(u->device))
+		return NOT_SUPPORTED; /* as with MIG on a real one */
+	line("utilization", u->device, 0, &percent, &unused);
+	rates[0] = rates[1] = (unsigned)percent;
+	return OK;
+}
+
+API int nvmlDeviceGetMigMode(unit u, unsigned *now, unsigned *pending)
+{
+	BEGIN(u, "DeviceGetMigMode");
+	*now = *pending = slices(u->device) > 0;
+	return OK;
+}
+
+API int nvmlDeviceGetMaxMigDeviceCount(unit u, unsigned *n)
+{
+	BEGIN(u, "DeviceGetMaxMigDeviceCount");
+	*n = SLICES;
+	return OK;
+}
+
+API int nvmlDeviceGetMigDeviceHandleByIndex(unit u, unsigned i, unit *out)
+{
+	BEGIN(u, "DeviceGetMigDeviceHandleByIndex");
+	if (i >= (unsigned)slices(u->device))
+		return NOT_FOUND;
+	*out = &parts[u->device][i];
+	return OK;
+}
+
+API int nvmlDeviceIsMigDeviceHandle(unit u, unsigned *is)
+{
+	BEGIN(u, "DeviceIsMigDeviceHandle");
+	*is = u->slice >= 0;
+	return OK;
+}
+
+API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(unit u, unit *out)
+{
+	BEGIN(u, "DeviceGetDeviceHandleFromMigDeviceHandle");
+	*out = &whole[u->device];
+	return OK;
+}
+
+API int nvmlDeviceGetGpuInstanceId(unit u, unsigned *id)
+{
+	BEGIN(u, "DeviceGetGpuInstanceId");
+	*id = (unsigned)u->slice;
+	return u->slice < 0 ? NOT_SUPPORTED : OK;
+}
+
+API int nvmlDeviceGetComputeInstanceId(unit u, unsigned *id)
+{
+	BEGIN(u, "DeviceGetComputeInstanceId");
+	*id = 0;
+	return u->slice < 0 ? NOT_SUPPORTED : OK;
+}
+
+API int nvmlDeviceGetSupportedEventTypes(unit u, uint64_t *types)
+{
+	BEGIN(u, "DeviceGetSupportedEventTypes");
+	*types = XID_EVENT;
+	return OK;
+}
+
+API int nvmlDeviceRegisterEvents(unit u, uint64_t types, void *set)
+{
+	BEGIN(u, "DeviceRegisterEvents");
+	return types & ~(uint64_t)XID_EVENT ? NOT_SUPPORTED : OK;
+}
+
+struct events {
+	long long told[DEVICES]; /* the code last told, -1 none */
+};
+
+API int nvmlEventSetCreate(struct events **set)
+{
+	*set = malloc(sizeof **set);
+	for (int d = 0; d < DEVICES; d++)
+		(*set)->told[d] = -1;
+	return OK;
+}
+
+API int nvmlEventSetFree(struct events *set)
+{
+	free(set);
+	return OK;
+}
+
+struct event {
+	unit device;
+	uint64_t type, data;
+	unsigned gpu_instance, compute_instance;
+};
+
+API int nvmlEventSetWait_v2(struct events *set, struct event *e, unsigned ms)
+{
+	for (unsigned waited = 0;; waited += 10) {
+		for (int d = 0; d < devices(); d++) {
+			long long code = -1, unused;
+			line("xid", d, 0, &code, &unused);
+			if (code == set->told[d])
+				continue;
+			set->told[d] = code;
+			if (code < 0)
+				continue;
+			*e = (struct event){&whole[d], XID_EVENT, (uint64_t)code, ~0u, ~0u};
+			return OK;
+		}
+		if (waited >= ms)
+			return TIMEOUT;
+		usleep(10000);
+	}
+}
