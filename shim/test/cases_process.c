@@ -221,7 +221,32 @@ static void capture(int argc, char **argv)
 	SAME(cu.cuStreamEndCapture(s, &graph), 901);
 }
 
+static void lies_in(const void *pointer, const char *name, const char *library)
+{
+	Dl_info info;
+
+	if (!pointer || !dladdr(pointer, &info) || !strstr(info.dli_fname, library)) {
+		fprintf(stderr, "%s is not in %s\n", name, library);
+		exit(1);
+	}
+}
+
+/* By every route, all of the table's hooks lead to us and nothing else does. */
+static void covered(int argc, char **argv)
+{
+	invoker_listen();
+	cuda_open(argv[0]);
+#define HOOK(base, export, version, flags, class, what, params, args) \
+	lies_in((void *)cu.export, #export, "libgpuwhisk");
+#define CALL(base, export, version, params, args) \
+	lies_in((void *)cu.export, #export, "libcuda");
+#define SERVE(base, export, version, params, args) \
+	lies_in((void *)cu.export, #export, "libcuda");
+#include "../abi.def"
+}
+
 const struct test_case cases_process[] = {
+	{"covered", covered},
 	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs}, {"held", held},
 	{"vforks", vforks}, {"closes", closes}, {"reset", reset},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},

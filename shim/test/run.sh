@@ -58,6 +58,9 @@ for split in 0 1; do
 	one route dlsym FAKE_CUDA_SPLIT=$split
 	one route gpa1 FAKE_CUDA_SPLIT=$split
 	one route gpa2 FAKE_CUDA_SPLIT=$split
+	one covered dlsym FAKE_CUDA_SPLIT=$split
+	one covered gpa1 FAKE_CUDA_SPLIT=$split
+	one covered gpa2 FAKE_CUDA_SPLIT=$split
 done
 under "$shim" A=1 -- "$dir/shimtest-linked" route linked
 verdict "route linked" $?
