@@ -246,13 +246,17 @@ func TestHangUpIsNoExit(t *testing.T) {
 }
 
 func TestTooManyProcesses(t *testing.T) {
-	ctl, _ := openControl(t, Settings{Processes: 2})
+	ctl, _ := openControl(t, Settings{Processes: 1})
 	c := openContainer(t, ctl, "a")
-	dial(t, c).hello(0)
-	second := dial(t, c)
-	second.hello(0)
-	second.hear(typeHello)
+	l := dial(t, c)
+	l.hello(0)
+	l.hear(typeHello)
 	dial(t, c).ended()
+	// The one that is served goes on.
+	l.send(encode(typePong, 0))
+	if n := c.Processes(); n != 1 {
+		t.Errorf("%d processes, want 1", n)
+	}
 }
 
 func TestForeignProcessIsRefused(t *testing.T) {
