@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -203,5 +205,21 @@ func TestFallsBackToSMI(t *testing.T) {
 	delete(f.said, "nvidia-smi")
 	if _, err := f.askSMI(t.Context()); err == nil {
 		t.Error("no nvidia-smi is no error")
+	}
+}
+
+// TestDocumentNamesEveryCheck: docs/doctor.md explains what the lines mean.
+func TestDocumentNamesEveryCheck(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "doctor.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks() {
+		if !strings.Contains(string(text), "\n### "+c.group+"\n") {
+			t.Errorf("group %s has no section", c.group)
+		}
+		if (c.group == "GPU" || c.group == "Containers") && !strings.Contains(string(text), "\n| "+c.name+" |") {
+			t.Errorf("check %s of group %s has no line", c.name, c.group)
+		}
 	}
 }

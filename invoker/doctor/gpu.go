@@ -52,16 +52,13 @@ func (f *Facts) hasDriver() bool {
 }
 
 func checkDriver(f *Facts) []Finding {
-	if v := f.driverVersion(); v != "" {
-		text := "NVIDIA driver " + v
+	if f.hasDriver() {
+		// A container may see the devices and not /proc/driver.
+		text := "NVIDIA driver " + cmp.Or(f.driverVersion(), f.gpu.value.Versions.Driver, "of unknown version")
 		if cuda := f.gpu.value.Versions.CUDA; cuda != "" {
 			text += ", CUDA up to " + cuda
 		}
 		return one(ok(text))
-	}
-	if f.hasDriver() { // a container may see the devices and not /proc/driver
-		v := f.gpu.value.Versions.Driver
-		return one(ok("NVIDIA driver " + cmp.Or(v, "of unknown version")))
 	}
 	hardware := f.nvidiaHardware()
 	switch {
@@ -147,7 +144,7 @@ func checkNVML(f *Facts) []Finding {
 		return nil
 	case errors.Is(err, nvml.ErrNotBuilt):
 		return one(warn("this build has no NVML, and nvidia-smi does not answer either: real devices cannot be used",
-			"use the build with NVML (make build-gpu)"))
+			"build with CGO_ENABLED=1 and -ldflags '-extldflags=-Wl,-z,lazy'"))
 	case errors.Is(err, nvml.ErrMismatch):
 		return one(fail(err.Error(), "restart the host, or unload and load the driver's modules, after its update"))
 	case errors.Is(err, nvml.ErrNoPermission):
