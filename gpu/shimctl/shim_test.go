@@ -232,10 +232,11 @@ func TestLimitHoldsForLaterProcesses(t *testing.T) {
 	c := openContainer(t, ctl, "a")
 	c.Limit(4 * mib)
 	g := startGuest(t, c)
-	if _, err := c.Report(limited(t)); err != nil { // the limit came before this
+	rec.awaitUsage(t, g.pid(), 0)
+	// It is connected, and reads the limit before this question.
+	if _, err := c.Report(limited(t)); err != nil {
 		t.Fatal(err)
 	}
-	rec.awaitUsage(t, g.pid(), 0)
 	g.do("alloc %d", 4*mib)
 	if free := g.do("used"); free != 4*mib {
 		t.Errorf("the guest sees %d of its 4 MiB in use", free)
