@@ -105,17 +105,17 @@ func (r *real) probe(ctx context.Context, reference string) (said string, err er
 	defer func() { err = errors.Join(err, e.Close()) }()
 	tag := make([]byte, 4)
 	_, _ = rand.Read(tag) // never fails
-	h, err := e.Create(ctx, container.Spec{
-		Name: o.Prefix + "_" + hex.EncodeToString(tag), Image: reference, MemoryMB: probeMemory, CPUShares: 256,
-	})
-	if err != nil {
-		return "", err
-	}
+	name := o.Prefix + "_" + hex.EncodeToString(tag)
+	// By name: a container that ended before it had an address is there, too.
 	defer func() {
 		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 		defer cancel()
-		err = errors.Join(err, e.Remove(bye, h.ID))
+		err = errors.Join(err, e.CleanUp(bye, name))
 	}()
+	h, err := e.Create(ctx, container.Spec{Name: name, Image: reference, MemoryMB: probeMemory, CPUShares: 256})
+	if err != nil {
+		return "", err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { // ends with the engine, which closes the channel
