@@ -29,6 +29,9 @@ const (
 // `docker run` reports by exit code 127.
 var errNotInImage = errors.New("executable file not found")
 
+// errEnded is a container whose program ended before it had an address.
+var errEnded = errors.New("container ended at once")
+
 // Create makes and starts a container. The error is a *container.CreateError
 // with the texts of OpenWhisk's DockerContainer.
 func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
@@ -47,6 +50,12 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 		return container.Handle{}, &container.CreateError{
 			Blame:   container.BlameDeveloper,
 			Message: "executable file not found in image " + spec.Image,
+			Err:     err,
+		}
+	case errors.Is(err, errEnded): // its author's doing, not the invoker's
+		return container.Handle{}, &container.CreateError{
+			Blame:   container.BlameDeveloper,
+			Message: "The action did not initialize and exited unexpectedly.",
 			Err:     err,
 		}
 	case pullErr != nil:
@@ -211,7 +220,11 @@ func address(c api.InspectResponse, network string) (string, error) {
 	if c.State != nil {
 		state = fmt.Sprintf("%s, exit code %d", c.State.Status, c.State.ExitCode)
 	}
-	return "", fmt.Errorf("container has no IP address in network %q (state: %s)", network, state)
+	err := fmt.Errorf("container has no IP address in network %q (state: %s)", network, state)
+	if c.State != nil && (c.State.Status == api.StateExited || c.State.Status == api.StateDead) {
+		return "", fmt.Errorf("%w: %w", errEnded, err)
+	}
+	return "", err
 }
 
 // discard removes what a failed or abandoned create has made, by id or by
