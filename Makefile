@@ -29,7 +29,6 @@ demo: build ## Run the main job end to end on embedded parts, about a minute
 .PHONY: test
 test: ## Run all tests with the race detector; real peers are installed and started where that is possible
 	.ci/test $(PACKAGES)
-	$(MAKE) -C shim test
 
 .PHONY: unit
 unit: ## Run the tests that need nothing but Go
@@ -38,6 +37,10 @@ unit: ## Run the tests that need nothing but Go
 .PHONY: shim
 shim: ## Build the CUDA interposition shim, build/shim/libgpuwhisk.so
 	$(MAKE) -C shim
+
+.PHONY: shim-test
+shim-test: ## Test the shim on its fake driver, also under sanitizers (about 3 minutes)
+	$(MAKE) -C shim test
 
 .PHONY: images
 images: build ## Build the action images for Docker, without a network
