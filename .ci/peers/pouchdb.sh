@@ -29,13 +29,13 @@ start() {
 	install
 	need curl
 	fresh "$dir"
-	mkdir -p "$dir/work"
+	mkdir -p "$dir/files"
 	[[ -f $dir/port ]] || free_port >"$dir/port"
 	# Its configuration file would land in the caller's folder.
-	cd "$dir/work"
+	cd "$dir/files"
 	daemon "$dir" node "$tree/node_modules/pouchdb-server/bin/pouchdb-server" \
 		--in-memory --host 127.0.0.1 --port "$(cat "$dir/port")" \
-		--no-stdout-logs --config "$dir/work/config.json"
+		--no-stdout-logs --config "$dir/files/config.json"
 	if ! await "$dir" 60 answers; then
 		tail_of "$dir/log"
 		end "$dir"

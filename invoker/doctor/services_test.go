@@ -204,7 +204,7 @@ func TestHostChecks(t *testing.T) {
 		{"", nil, "Host/disk", OK, "100 GiB of 200 GiB free at /var/lib/docker", ""},
 		{"low", func(f *fake) { f.space.Free = 4 << 30 }, "Host/disk", Warn, "4 GiB of", "prune"},
 		{"full", func(f *fake) { f.space.Free = 1 << 20 }, "Host/disk", Fail, "1 MiB of", "prune"},
-		{"processes", func(f *fake) { f.Config.Runtimes.Kind, f.Config.Process.Dir = "process", "/work/dir" }, "Host/disk", OK, "at /work/dir", ""},
+		{"processes", func(f *fake) { f.Config.Runtimes.Kind, f.Config.Process.Dir = "process", "/var/actions" }, "Host/disk", OK, "at /var/actions", ""},
 		{"elsewhere", func(f *fake) {
 			f.Disk = func(context.Context, string) (Space, error) { return Space{}, errors.New("no such directory") }
 		}, "Host/disk", Warn, "no such directory", "elsewhere"},
