@@ -19,6 +19,8 @@ type committer struct {
 	full   chan struct{} // so many that the commit should not wait
 	ended  chan struct{}
 	link   *link
+	calls  context.Context // of the link: outlives the feed's until stop gives up
+	cut    context.CancelFunc
 	held   time.Time // since when the group has a member; zero: it has none
 }
 
@@ -27,6 +29,7 @@ func (c *committer) start(f *Feed) {
 	c.dirty = make(chan struct{}, 1)
 	c.full = make(chan struct{}, 1)
 	c.ended = make(chan struct{})
+	c.calls, c.cut = context.WithCancel(context.Background())
 	go func() {
 		defer close(c.ended)
 		c.run(f)
@@ -67,21 +70,22 @@ func (c *committer) run(f *Feed) {
 		case <-c.full:
 		}
 		c.fresh.Store(0)
-		c.insist(f.ctx, f)
+		c.insist(f)
 	}
 }
 
-// insist commits until it succeeds or ctx ends, each time the newest position.
-func (c *committer) insist(ctx context.Context, f *Feed) {
+// insist commits until it succeeds or the feed ends, each time the newest
+// position.
+func (c *committer) insist(f *Feed) {
 	for {
-		err := c.once(ctx, f)
+		err := c.once(f)
 		if err == nil {
 			c.outage.over()
 			c.held = time.Time{}
 			return
 		}
 		c.watch(f, err)
-		if !c.outage.failed(ctx, err) {
+		if !c.outage.failed(f.ctx, err) {
 			return
 		}
 	}
@@ -101,7 +105,7 @@ func (c *committer) watch(f *Feed, err error) {
 	}
 }
 
-func (c *committer) once(ctx context.Context, f *Feed) error {
+func (c *committer) once(f *Feed) error {
 	position, epoch, ok := f.uncommitted()
 	if !ok {
 		return nil
@@ -110,7 +114,7 @@ func (c *committer) once(ctx context.Context, f *Feed) error {
 		c.drop()
 	}
 	if c.link == nil {
-		l, err := f.cluster.coordinator(ctx, f.cfg.Group)
+		l, err := f.cluster.coordinator(c.calls, f.cfg.Group)
 		if err != nil {
 			return err
 		}
@@ -129,14 +133,17 @@ func (c *committer) drop() {
 	c.link = nil
 }
 
-// stop waits for the goroutine and commits a last time.
+// stop waits for the goroutine and commits a last time, over the same link: a
+// commit that is under way must not be overtaken, or its older position would
+// be what the next process reads.
 func (c *committer) stop(ctx context.Context, f *Feed) error {
+	defer context.AfterFunc(ctx, c.cut)()
+	defer c.cut()
 	<-c.ended
-	c.drop() // it broke with the feed's context
 	defer c.drop()
 	pause := minPause
 	for {
-		err := c.once(ctx, f)
+		err := c.once(f)
 		if err == nil || !wait(ctx, pause) {
 			return err
 		}
