@@ -209,6 +209,11 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 
 // open creates a box's container. Called by workers.
 func (d *dispatcher) open(ctx context.Context, b *box, concurrency int) error {
+	if b.gpu != nil {
+		if err := d.prepare(b); err != nil {
+			return err
+		}
+	}
 	h, err := d.engine.Create(ctx, b.spec)
 	if err != nil {
 		return err
@@ -218,18 +223,35 @@ func (d *dispatcher) open(ctx context.Context, b *box, concurrency int) error {
 	return nil
 }
 
+// prepare adds to a GPU container's spec what its device memory needs.
+func (d *dispatcher) prepare(b *box) error {
+	needs, err := d.gpus.mover.Prepare(b.name, b.gpu.device.Device, b.gpu.shim)
+	if err != nil {
+		return &container.CreateError{
+			Blame:   container.BlameWhisk,
+			Message: "Failed to provision resources to run the action.",
+			Err:     fmt.Errorf("prepare %s for device %s: %w", b.name, b.gpu.device, err),
+		}
+	}
+	b.spec.GPU = &needs
+	return nil
+}
+
 // remove takes a box's container away and posts done when its memory is free.
 // A container that cannot be removed now is tried again for as long as work
 // may go on: its memory is taken all that time, which is the truth.
 func (d *dispatcher) remove(b *box, done event) {
-	if b == nil || b.handle.ID == "" {
-		d.goWork(func(context.Context) { d.post(done) })
-		return
+	if b != nil {
+		delete(d.alive, b.handle.ID)
 	}
-	delete(d.alive, b.handle.ID)
 	d.goWork(func(ctx context.Context) {
-		b.talk.Close()
-		d.removeUntilGone(ctx, b)
+		if b != nil && b.handle.ID != "" {
+			b.talk.Close()
+			d.removeUntilGone(ctx, b)
+		}
+		if b != nil && b.gpu != nil {
+			d.gpus.mover.Forget(b.name)
+		}
 		d.post(done)
 	})
 }

@@ -116,14 +116,10 @@ type gpuGone struct{ box *box }
 
 func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.box) }
 
-// used is what a process of a GPU container says it holds.
-type used struct {
-	box   *box
-	pid   int
-	usage gpu.Usage
-}
+// held is what a process of a GPU container says it holds.
+type held struct{ gpu.Held }
 
-func (e used) apply(d *dispatcher, now time.Duration) { d.gpus.used(now, e.box, e.pid, e.usage) }
+func (e held) apply(d *dispatcher, now time.Duration) { d.gpus.held(now, e.Held) }
 
 // moved says that an order to move device memory has been carried out.
 type moved struct {

@@ -49,6 +49,7 @@ type world struct {
 	moves  []gpu.Order
 
 	moveTime func() time.Duration
+	hear     func(gpu.Held)
 }
 
 func newWorld(t *testing.T) *world {
@@ -175,7 +176,23 @@ func (w *world) Logs(_ context.Context, _ container.ID, _ container.LogRequest) 
 func (w *world) CleanUp(context.Context, string) error { return nil }
 func (w *world) Died() <-chan container.ID             { return w.diedC }
 
-func (w *world) Move(ctx context.Context, _ gpu.Device, o gpu.Order, footprint int64, report func(int, gpu.Usage)) {
+func (w *world) Listen(hear func(gpu.Held)) { w.hear = hear }
+
+func (w *world) Prepare(_ string, device gpu.Device, _ string) (container.GPU, error) {
+	return container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated}, nil
+}
+
+func (w *world) Forget(string) {}
+func (w *world) Begin(string)  {}
+func (w *world) Faults() bool  { return false }
+
+func (w *world) End(_ context.Context, name string, need gpu.Need) {
+	w.hear(gpu.Held{Container: name, PID: 1, Usage: gpu.Usage{
+		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
+	}})
+}
+
+func (w *world) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 	w.mu.Lock()
 	w.moves = append(w.moves, o)
 	w.mu.Unlock()
@@ -183,14 +200,15 @@ func (w *world) Move(ctx context.Context, _ gpu.Device, o gpu.Order, footprint i
 		select {
 		case <-time.After(w.moveTime()):
 		case <-ctx.Done():
-			return
+			return 0, ctx.Err()
 		}
 	}
 	u := gpu.Usage{Allocated: footprint}
 	if o.Kind == gpu.Prefetch {
 		u.Resident = u.Allocated
 	}
-	report(1, u)
+	w.hear(gpu.Held{Container: o.Container, PID: 1, Usage: u})
+	return o.Bytes, nil
 }
 
 // talk is one container's proxy.

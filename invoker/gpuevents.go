@@ -47,21 +47,8 @@ func (l *gpuLane) retire(now time.Duration, b *box, keep bool) {
 		l.dispose(now, b)
 		return
 	}
-	if dev.Simulated {
-		l.simulateUsage(now, b)
-	}
 	active := l.policy.State(b.gpu.flow) == sched.Active
 	dev.ledger.SetEvictable(now, b.name, !active)
-}
-
-// simulateUsage tells the ledger what a run on a simulated device holds: what
-// its annotation promised, all of it resident.
-func (l *gpuLane) simulateUsage(now time.Duration, b *box) {
-	f := l.flows[b.gpu.flow]
-	if f == nil {
-		return
-	}
-	l.used(now, b, 1, gpu.Usage{Allocated: f.need.Bytes, Resident: f.need.Bytes, Context: f.need.Context})
 }
 
 // dispose gives a container up: it is removed, and its memory, on the device
@@ -118,13 +105,16 @@ func (l *gpuLane) touchMisfits(now time.Duration) {
 	clear(l.misfits)
 }
 
-// used takes what a process of a container says it holds.
-func (l *gpuLane) used(now time.Duration, b *box, pid int, u gpu.Usage) {
-	if l.boxes[b.name] != b {
+// held takes what a process of a container says it holds.
+func (l *gpuLane) held(now time.Duration, h gpu.Held) {
+	b := l.boxes[h.Container]
+	if b == nil {
 		return
 	}
 	dev := b.gpu.device
-	if err := dev.ledger.Report(now, b.name, pid, u); err != nil {
+	if h.Exited {
+		dev.ledger.Exited(now, b.name, h.PID)
+	} else if err := dev.ledger.Report(now, b.name, h.PID, h.Usage); err != nil {
 		l.d.log.Warn("gpu usage refused", keyContainer, b.name, "error", err)
 		return
 	}

@@ -57,6 +57,7 @@ type gpuBox struct {
 	device  *device
 	flow    sched.FlowID
 	key     string
+	shim    string             // the annotation's word
 	claimed int                // MiB of host memory
 	busy    bool               // a run holds it
 	doomed  bool               // being removed
@@ -279,10 +280,12 @@ func (l *gpuLane) container(now time.Duration, dev *device, j *job, f *flow) (*b
 	b := l.d.newBox(0, f.id.Namespace, j.action.Name, func(name string) container.Spec {
 		e := j.action.Exec
 		spec := l.d.settings.spec(name, e.Kind, e.Image, e.Pull, f.memoryMB)
-		spec.GPU = &container.GPU{Index: dev.Index, Device: dev.UUID, Simulated: dev.Simulated}
 		return spec
 	})
-	b.gpu = &gpuBox{device: dev, flow: f.id, key: j.key, claimed: f.memoryMB, busy: true, context: f.need.Context}
+	b.gpu = &gpuBox{
+		device: dev, flow: f.id, key: j.key, shim: j.gpu.Shim,
+		claimed: f.memoryMB, busy: true, context: f.need.Context,
+	}
 	dev.pool.Add(now, b.name, j.key)
 	l.boxes[b.name] = b
 	return b, kind

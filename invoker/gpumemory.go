@@ -68,8 +68,10 @@ func (l *gpuLane) move(dev *device, o gpu.Order) {
 	l.d.goWork(func(context.Context) {
 		defer replace()
 		began := l.d.clock()
-		l.mover.Move(current, dev.Device, o, footprint, func(pid int, u gpu.Usage) { l.d.post(used{b, pid, u}) })
-		l.d.post(moved{b, o.Epoch, l.d.clock() - began})
+		// Without an answer the order stays open: the ledger gives it again.
+		if _, err := l.mover.Move(current, o, footprint); err == nil {
+			l.d.post(moved{b, o.Epoch, l.d.clock() - began})
+		}
 	})
 }
 
@@ -77,7 +79,7 @@ func (l *gpuLane) move(dev *device, o gpu.Order) {
 // brings it: a real device faults pages in by itself, a simulated one cannot.
 func (l *gpuLane) launch(now time.Duration, r *run) {
 	b := r.box
-	if b.gpu.moving && r.grant.device.Simulated {
+	if b.gpu.moving && !l.mover.Faults() {
 		b.gpu.held = r
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -86,8 +87,11 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	if d.gpus, err = newGPULane(d, iv.settings.GPU, iv.ports.Mover); err != nil {
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
+	if d.gpus != nil {
+		iv.ports.Mover.Listen(func(h gpu.Held) { iv.tell(held{h}) })
+	}
 	w := &worker{
-		engine: iv.ports.Engine, open: d.open, post: d.post, desk: iv.desk,
+		engine: iv.ports.Engine, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk,
 		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
@@ -172,6 +176,15 @@ func (iv *Invoker) drain() {
 				"unfinished", cap(iv.slots)-taken, "deadline", iv.settings.Drain)
 			return
 		}
+	}
+}
+
+// tell hands the dispatcher news from outside of its workers, which it may not
+// outlive: once it has ended the news is of no use.
+func (iv *Invoker) tell(e event) {
+	select {
+	case iv.dispatch.events <- e:
+	case <-iv.ended:
 	}
 }
 

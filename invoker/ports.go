@@ -91,13 +91,35 @@ type Talk interface {
 	Close()
 }
 
-// Mover moves device memory of containers between device and host.
+// Mover keeps the device memory of GPU containers: it prepares a container so
+// that its memory can be seen, moves the memory on order, and tells what the
+// container's processes hold. Its calls may come from many goroutines; those
+// about one container come in the order of its life.
 type Mover interface {
-	// Move carries out one order and reports the usage of the container's
-	// processes as it changes; footprint is what they hold altogether by their
-	// last report. It returns when the order is done, or when a newer order of
-	// the container has replaced it.
-	Move(ctx context.Context, device gpu.Device, order gpu.Order, footprint int64, report func(pid int, u gpu.Usage))
+	// Listen is called once, before anything else. hear takes what a process
+	// of a container holds, each time that changes, from any goroutine; about
+	// one process in order. It does not block for long.
+	Listen(hear func(gpu.Held))
+	// Prepare is called before a container is created and tells what it needs
+	// on its device. shim is the word of the action's annotation. Forget is
+	// called when the container is gone, also if it never came to be.
+	Prepare(name string, device gpu.Device, shim string) (container.GPU, error)
+	Forget(name string)
+	// Begin tells that a run is about to begin in the container. End tells
+	// that one has ended, for which need was reserved; it returns when the
+	// container's processes have said what they hold now, or soon after if
+	// they do not answer.
+	Begin(name string)
+	End(ctx context.Context, name string, need gpu.Need)
+	// Move carries out one order and returns the bytes that moved; footprint
+	// is what the container's processes hold altogether by their last report.
+	// What they hold afterwards is heard before it returns. With an error the
+	// order is not carried out, or its fate is not known: a newer order took
+	// its place, or nobody answered until ctx ended.
+	Move(ctx context.Context, order gpu.Order, footprint int64) (moved int64, err error)
+	// Faults tells whether memory that is not on the device comes by itself
+	// when a run touches it. If not, a run waits until it is there.
+	Faults() bool
 }
 
 // Engine creates and removes containers. Docker and plain processes implement

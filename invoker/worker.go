@@ -28,6 +28,7 @@ type run struct {
 // in the run, and what came of it goes to the dispatcher and to the desk.
 type worker struct {
 	engine  Engine
+	mover   Mover // of the GPU lane
 	open    func(ctx context.Context, b *box, concurrency int) error
 	post    func(event)
 	desk    *desk
@@ -90,6 +91,10 @@ func (w *worker) abort(r *run) {
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
 	if err := w.reach(ctx, r); err != nil {
 		return activation.Response{}, err
+	}
+	if r.grant != nil {
+		w.mover.Begin(r.box.name)
+		defer w.mover.End(ctx, r.box.name, r.grant.need)
 	}
 	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
 	if err != nil {

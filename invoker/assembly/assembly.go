@@ -236,7 +236,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 	iv, err := invoker.New(s, invoker.Ports{
 		Feed: feed{a.feed}, Actions: actions{a.store}, Records: rec, Outbox: out,
 		Blacklist: a.store, Journal: journal.None{}, Engine: a.engine, Dial: dial,
-		Mover: simulated.Mover{Link: gpu.DefaultLink()},
+		Mover: simulated.NewMover(gpu.DefaultLink()),
 	}, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {
 		return nil, err

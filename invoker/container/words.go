@@ -29,12 +29,19 @@ type Spec struct {
 	GPU       *GPU     // nil: the container sees no device
 }
 
-// GPU says which device a container is created on.
+// GPU says which device a container is created on, and what its processes need
+// so that their device memory can be seen and moved.
 type GPU struct {
-	Index     int    // the scheduler's device index
-	Device    string // what the engine asks for: a CDI name, an index or a UUID
-	Simulated bool   // no hardware behind it; the engine passes no device on
+	Index     int      // the scheduler's device index
+	Device    string   // what the engine asks for: a CDI name, an index or a UUID
+	Simulated bool     // no hardware behind it; the engine passes no device on
+	Env       []string // K=V, over every other variable of that name
+	Mounts    []Mount  // an engine without a file system of its own ignores them
 }
+
+// Mount puts a file or directory of the host into a container, read-only and
+// private: nothing mounted later on the host appears in it.
+type Mount struct{ Source, Target string }
 
 // Handle is a container that its engine has created and started.
 type Handle struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
 // Devices makes n devices of so many bytes each.
@@ -20,25 +21,59 @@ func Devices(n int, memory int64) []gpu.Device {
 	return out
 }
 
-// Mover moves memory at the speed of its link.
-type Mover struct{ Link gpu.Link }
+// Mover moves memory at the speed of its link. A container is taken to hold
+// after a run what was reserved for the run, in one process.
+type Mover struct {
+	link gpu.Link
+	hear func(gpu.Held)
+}
+
+// NewMover makes a mover for a link.
+func NewMover(link gpu.Link) *Mover { return &Mover{link: link} }
 
 // process is the one process that a simulated container is taken to have.
 const process = 1
 
-// Move waits for as long as the transfer takes and then reports the memory
-// where it belongs. It ends early, without a report, with ctx.
-func (m Mover) Move(ctx context.Context, _ gpu.Device, o gpu.Order, footprint int64, report func(pid int, u gpu.Usage)) {
-	timer := time.NewTimer(m.Link.Transfer(o.Bytes))
+// Listen keeps who is told what containers hold.
+func (m *Mover) Listen(hear func(gpu.Held)) { m.hear = hear }
+
+// Prepare has nothing to add to a container.
+func (m *Mover) Prepare(_ string, device gpu.Device, _ string) (container.GPU, error) {
+	return container.GPU{Index: device.Index, Simulated: true}, nil
+}
+
+// Forget does nothing.
+func (m *Mover) Forget(string) {}
+
+// Begin does nothing.
+func (m *Mover) Begin(string) {}
+
+// End tells that the run's container holds what was reserved, all of it on the
+// device.
+func (m *Mover) End(_ context.Context, name string, need gpu.Need) {
+	m.hear(gpu.Held{Container: name, PID: process, Usage: gpu.Usage{
+		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
+	}})
+}
+
+// Faults is false: a run without its memory would pretend to be faster than
+// any GPU.
+func (m *Mover) Faults() bool { return false }
+
+// Move waits for as long as the transfer takes and then tells the memory where
+// it belongs. It ends early, without telling, with ctx.
+func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+	timer := time.NewTimer(m.link.Transfer(o.Bytes))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		return
+		return 0, ctx.Err()
 	}
 	u := gpu.Usage{Allocated: footprint}
 	if o.Kind == gpu.Prefetch {
 		u.Resident = footprint
 	}
-	report(process, u)
+	m.hear(gpu.Held{Container: o.Container, PID: process, Usage: u})
+	return o.Bytes, nil
 }

@@ -11,16 +11,19 @@ import (
 
 func TestMoveTakesTheLinksTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := Mover{Link: gpu.Link{BytesPerSecond: 1e9}}
+		m := NewMover(gpu.Link{BytesPerSecond: 1e9})
+		var got gpu.Held
+		m.Listen(func(h gpu.Held) { got = h })
 		began := time.Now()
-		var got gpu.Usage
-		m.Move(t.Context(), gpu.Device{}, gpu.Order{Kind: gpu.Evict, Bytes: 2e9}, 3e9, func(_ int, u gpu.Usage) { got = u })
-		if took := time.Since(began); took != 2*time.Second || got.Allocated != 3e9 || got.Resident != 0 {
-			t.Errorf("eviction took %s and left %+v", took, got)
+		moved, err := m.Move(t.Context(), gpu.Order{Kind: gpu.Evict, Container: "c", Bytes: 2e9}, 3e9)
+		if took := time.Since(began); took != 2*time.Second || moved != 2e9 || err != nil {
+			t.Errorf("eviction took %s and moved %d: %v", took, moved, err)
 		}
-		m.Move(t.Context(), gpu.Device{}, gpu.Order{Kind: gpu.Prefetch, Bytes: 3e9}, 3e9, func(_ int, u gpu.Usage) { got = u })
-		if got.Resident != 3e9 {
-			t.Errorf("prefetch left %+v", got)
+		if got.Container != "c" || got.Usage.Allocated != 3e9 || got.Usage.Resident != 0 {
+			t.Errorf("eviction left %+v", got)
+		}
+		if _, err := m.Move(t.Context(), gpu.Order{Kind: gpu.Prefetch, Container: "c", Bytes: 3e9}, 3e9); err != nil || got.Usage.Resident != 3e9 {
+			t.Errorf("prefetch left %+v: %v", got, err)
 		}
 	})
 }
@@ -28,9 +31,22 @@ func TestMoveTakesTheLinksTime(t *testing.T) {
 func TestMoveEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	Mover{Link: gpu.Link{BytesPerSecond: 1}}.Move(ctx, gpu.Device{}, gpu.Order{Bytes: 1 << 40}, 1, func(int, gpu.Usage) {
-		t.Error("an interrupted move was reported as done")
-	})
+	m := NewMover(gpu.Link{BytesPerSecond: 1})
+	m.Listen(func(gpu.Held) { t.Error("an interrupted move was told as done") })
+	if _, err := m.Move(ctx, gpu.Order{Bytes: 1 << 40}, 1); err == nil {
+		t.Error("an interrupted move has no error")
+	}
+}
+
+func TestRunLeavesWhatWasReserved(t *testing.T) {
+	m := NewMover(gpu.DefaultLink())
+	var got gpu.Held
+	m.Listen(func(h gpu.Held) { got = h })
+	m.End(t.Context(), "c", gpu.Need{Bytes: 5, Context: 7})
+	want := gpu.Usage{Allocated: 5, Resident: 5, Context: 7}
+	if got.Container != "c" || got.Usage != want {
+		t.Errorf("a run left %+v, want %+v", got, want)
+	}
 }
 
 func TestDevicesAreLabelled(t *testing.T) {

@@ -1,0 +1,21 @@
+package gpu
+
+// Held is what one process of a container holds of a device, as it says itself.
+type Held struct {
+	Container string
+	PID       int
+	Usage     Usage
+	// Exited is true when the process has ended and holds nothing any more.
+	Exited bool
+}
+
+// Reading is what a device showed at a moment.
+type Reading struct {
+	Device int // the index of the Device
+	// Utilization is the share of the last sampling period in which a kernel
+	// ran, 0 to 1; negative where the driver does not say, as on a MIG slice.
+	Utilization float64
+	// Used is the device memory in use by anybody, in bytes; negative where
+	// the driver does not say.
+	Used int64
+}
