@@ -22,8 +22,12 @@ help: ## List what can be made
 build: ## Build bin/gpuwhisk and the native action proxy
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./invoker/cmd/gpuwhisk ./docker/runtimes/native/cmd/gpuwhisk-native
 
+.PHONY: build-gpu
+build-gpu: ## Build bin/gpuwhisk with NVML, for hosts with a GPU (needs a C compiler)
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS) -extldflags=-Wl,-z,lazy' -o $(BIN)/ ./invoker/cmd/gpuwhisk
+
 .PHONY: demo
-demo: build ## Run the main job end to end on embedded parts, about a minute
+demo: build shim-if-possible ## Run the main job end to end on embedded parts, about a minute
 	$(BIN)/gpuwhisk demo
 
 .PHONY: test
@@ -41,6 +45,20 @@ shim: ## Build the CUDA interposition shim, build/shim/libgpuwhisk.so
 .PHONY: shim-test
 shim-test: ## Test the shim on its fake driver, also under sanitizers (about 3 minutes)
 	$(MAKE) -C shim test
+
+.PHONY: shim-fake
+shim-fake: ## Build the shim, its fake driver and what the tests run under them
+	$(MAKE) -C shim fake
+
+# What goes without the shim shall not fail for want of a C compiler.
+.PHONY: shim-if-possible
+shim-if-possible:
+	@if command -v $(CC) >/dev/null; then $(MAKE) -s -C shim fake; \
+	else echo "no C compiler: GPU functions run without the shim; on Debian: apt-get install gcc libc6-dev"; fi
+
+.PHONY: gpu-check
+gpu-check: shim build-gpu ## Try and measure the GPU of this machine, results in docs/results
+	$(BIN)/gpuwhisk gpu-check --out docs/results
 
 .PHONY: images
 images: build ## Build the action images for Docker, without a network

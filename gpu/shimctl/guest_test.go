@@ -3,6 +3,7 @@ package shimctl
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,51 +21,40 @@ import (
 
 const mib = 1 << 20
 
-// built holds the real shim, the fake driver and the program that runs under
-// them, made once for all tests by the shim's own Makefile.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "shimctl-test-")
-	if err != nil {
-		return "", err
-	}
-	targets := []string{"libgpuwhisk.so", "guest", "fake12/libcuda.so.1"}
-	args := []string{"-s", "-C", "../../shim", "OUT=" + dir}
-	for _, t := range targets {
-		args = append(args, filepath.Join(dir, t))
-	}
-	out, err := exec.Command("make", args...).CombinedOutput()
-	if err != nil {
-		return dir, fmt.Errorf("make %v: %w\n%s", targets, err, out)
-	}
-	return dir, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if _, err := exec.LookPath("make"); err == nil {
-		if dir, _ := built(); dir != "" {
-			_ = os.RemoveAll(dir)
-		}
-	}
-	os.Exit(code)
-}
-
+// shimDir is where the real shim, the fake driver and the program that runs
+// under them lie, which "make shim-fake" builds. What is older than its source
+// is not tested.
 func shimDir(t testing.TB) string {
 	t.Helper()
-	for _, tool := range []string{"make", "cc"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-				t.Fatalf("%s is needed to build the shim", tool)
-			}
-			t.Skipf("no %s on this machine: the shim cannot be built", tool)
-		}
-	}
-	dir, err := built()
+	dir, err := filepath.Abs("../../build/shim")
 	if err != nil {
 		t.Fatal(err)
 	}
+	lack := ""
+	for _, file := range []string{"libgpuwhisk.so", "guest", "fake12/libcuda.so.1"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			lack = err.Error()
+		}
+	}
+	if lack == "" && stale() {
+		lack = "build/shim is older than its source"
+	}
+	switch {
+	case lack == "":
+	case os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1":
+		t.Fatalf("%s: run make shim-fake", lack)
+	default:
+		t.Skipf("%s: run make shim-fake", lack)
+	}
 	return dir
 }
+
+// stale asks make, where there is one, whether there is anything to build.
+var stale = sync.OnceValue(func() bool {
+	var code *exec.ExitError
+	err := exec.Command("make", "-q", "-C", "../../shim", "fake").Run()
+	return errors.As(err, &code) && code.ExitCode() == 1
+})
 
 // guest is a program on the fake GPU, under the real shim.
 type guest struct {
