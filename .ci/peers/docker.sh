@@ -6,7 +6,12 @@
 
 dir=$peers/docker
 # A path of a unix socket holds 107 bytes; a deep checkout would be over that.
-run=${TMPDIR:-/tmp}/gpuwhisk-docker-$(echo -n "$dir" | cksum | cut -d' ' -f1)
+sum=$(echo -n "$dir" | cksum | cut -d' ' -f1)
+run=${TMPDIR:-/tmp}/gpuwhisk-docker-$sum
+# The daemon's own network: two daemons that share docker0 hand out the same
+# addresses.
+bridge=gw$sum
+options=() # further ones of dockerd
 
 answers() { curl -fsS -m 5 --unix-socket "$1" http://docker/_ping >/dev/null 2>&1; }
 
@@ -26,7 +31,7 @@ add_packages() {
 		mine=$policy
 	fi
 	DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
-		install --no-install-recommends docker.io iptables curl
+		install --no-install-recommends docker.io iptables iproute2 curl
 	local rc=$?
 	[[ -z $mine ]] || rm -f "$mine"
 	return $rc
@@ -49,7 +54,7 @@ launch() {
 	daemon "$dir" dockerd --host "unix://$run/docker.sock" \
 		--data-root "$dir/root" --exec-root "$run/exec" \
 		--pidfile "$run/docker.pid" --storage-driver "$driver" \
-		--group root --log-level warn
+		--group root --log-level warn "${options[@]}"
 	await "$dir" 60 answers "$run/docker.sock"
 }
 
@@ -66,6 +71,61 @@ legacy_tables() {
 	iptables -t nat -L -n >/dev/null 2>&1
 }
 
+# unused NET tells whether no address of this machine lies in a network and no
+# route leads to it or through a part of it. A default route leads anywhere.
+unused() {
+	[[ -z $(ip -4 -o addr show to "$1"; ip -4 route show table all root "$1"
+		ip -4 route show table all match "$1" | grep -v '^default') ]]
+}
+
+# own_network makes the bridge on a network that nobody uses here. Whoever
+# chooses holds a lock, for two that choose at once would choose the same. The
+# list begins where engines, which take the lowest free, come last.
+own_network() {
+	local net
+	ip link delete "$bridge" 2>/dev/null || true # of a daemon that was cut off
+	exec 7</tmp
+	flock 7
+	for net in 172.{31..18}.254 192.168.{254..240} 10.{254..240}.254; do
+		unused "$net.0/24" || continue
+		ip link add name "$bridge" type bridge &&
+			ip addr add "$net.1/24" brd + dev "$bridge" &&
+			ip link set "$bridge" up && return 0
+		break
+	done
+	ip link delete "$bridge" 2>/dev/null || true
+	return 1
+}
+
+# networking chooses what dockerd may use of this machine's network. What it
+# kept of the last time goes: it would put the old addresses on the new bridge.
+networking() {
+	rm -rf "$dir/root/network"
+	if ! legacy_tables; then
+		say "iptables has no nat table here: containers have no way out"
+		options+=(--iptables=false)
+	fi
+	# Its lock ends with the subshell.
+	if command -v ip >/dev/null && (own_network) >&2; then
+		options+=(--bridge "$bridge")
+	else
+		say "no network of our own can be made: containers share docker0 with any other daemon"
+	fi
+}
+
+# forget_network takes away the bridge and the rules that dockerd leaves about
+# it.
+forget_network() {
+	local table rule
+	[[ ! -d $dir/bin ]] || PATH=$dir/bin:$PATH
+	for table in nat filter; do
+		iptables -t "$table" -S 2>/dev/null | grep -w -- "$bridge" | while read -ra rule; do
+			iptables -t "$table" -D "${rule[@]:1}" || true
+		done || true
+	done
+	ip link delete "$bridge" 2>/dev/null || true
+}
+
 start() {
 	local found driver
 	if found=$(working) && [[ $found != unix://$run/docker.sock ]]; then
@@ -80,7 +140,7 @@ start() {
 	need curl dockerd containerd runc
 	[[ $(id -u) == 0 ]] || fail "no Docker engine answers, and only root can start dockerd"
 	mkdir -p "$dir" "$run"
-	legacy_tables || say "iptables has no nat table here: containers may lack a way out"
+	networking
 	for driver in overlay2 vfs; do
 		if launch "$driver"; then
 			env
@@ -91,6 +151,7 @@ start() {
 		tail_of "$dir/log"
 		rm -rf "$dir/root"
 	done
+	forget_network
 	fail "dockerd does not start; its log is $dir/log"
 }
 
@@ -108,6 +169,7 @@ stop() {
 		done
 	fi
 	end "$dir"
+	forget_network
 	rm -rf "$run"
 }
 
