@@ -100,6 +100,7 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 	if err != nil {
 		return activation.Response{}, err
 	}
+	call.GPU = r.grant != nil
 	if r.start != container.Warm {
 		response, ok := w.init(ctx, r, call)
 		if !ok {

@@ -15,6 +15,7 @@ import (
 type Invocation struct {
 	Message *activation.Message
 	APIKey  bool                // the action may have the caller's keys
+	GPU     bool                // it runs on a device: see steers
 	Env     []activation.Member // init arguments, for /init only
 	Value   json.RawMessage     // all other parameters
 }
@@ -68,7 +69,7 @@ func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
 	own := v.facts(deadline)
 	env := members{out: append(dst, '{')}
 	for _, p := range v.Env {
-		if !taken(own, p.Key) {
+		if !taken(own, p.Key) && !(v.GPU && steers(p.Key)) {
 			env.text(p.Key, envText(p.Value))
 		}
 	}
@@ -83,6 +84,19 @@ func taken(own []activation.Member, name string) bool {
 	return strings.HasPrefix(name, "__OW_") && slices.ContainsFunc(own, func(p activation.Member) bool {
 		return envName(p.Key) == name
 	})
+}
+
+// steers tells the variables by which the loader, the CUDA driver, NVIDIA's
+// container runtime and the shim are told what to do. An action on a device
+// gets them from the invoker only: an init argument must not take the shim off
+// or choose another device or MPS daemon.
+func steers(name string) bool {
+	for _, prefix := range []string{"NVIDIA_", "LD_", "CUDA_", "GPUWHISK_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // envName is the variable that a fact is told in.

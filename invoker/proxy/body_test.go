@@ -60,6 +60,40 @@ func TestInitArgumentsGoToInitOnly(t *testing.T) {
 	}
 }
 
+// An action on a device is not told by its init arguments how the loader, the
+// driver and the shim work. Without a device they pass, as in the original.
+func TestInitArgumentsThatSteerTheDriver(t *testing.T) {
+	content, names := `{"rest":1`, []string{}
+	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY",
+		"NVIDIA_VISIBLE_DEVICES", "GPUWHISK_SHIM"} {
+		content += `,"` + name + `":"x"`
+		names = append(names, name)
+	}
+	kept := []string{"MY_LD_PRELOAD", "cuda_visible_devices", "CUDAX", "PATH", "NVIDIA"}
+	for _, name := range kept {
+		content += `,"` + name + `":"x"`
+	}
+	all := append(append([]string{}, names...), kept...)
+	for _, onDevice := range []bool{false, true} {
+		v := invocation(t, message(content+"}", all...), false)
+		v.GPU = onDevice
+		env := initEnv(t, v)
+		for _, name := range names {
+			if _, there := env[name]; there == onDevice {
+				t.Errorf("on a device %v: %s is there: %v", onDevice, name, there)
+			}
+		}
+		for _, name := range kept {
+			if env[name] != "x" {
+				t.Errorf("on a device %v: %s is %q", onDevice, name, env[name])
+			}
+		}
+		if string(v.Value) != `{"rest":1}` {
+			t.Errorf("an init argument went to /run: %s", v.Value)
+		}
+	}
+}
+
 func TestEnvironmentTexts(t *testing.T) {
 	for value, want := range map[string]string{
 		`"as it is \"ü\" \u0041"`: `as it is "ü" A`,
