@@ -2,6 +2,7 @@ package invoker
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -29,16 +30,6 @@ type gpuLane struct {
 	misfits  map[sched.FlowID]bool // flows that could not be placed for room
 	short    int                   // MiB of host memory that a placement lacked
 	changes  []sched.Change
-}
-
-// device is one GPU with its books.
-type device struct {
-	gpu.Device
-	pool   *gpu.Pool
-	ledger *gpu.Ledger
-	busy   int
-	// leaving is the context memory of containers that are being removed.
-	leaving int64
 }
 
 // flow is what the lane knows of a function.
@@ -105,15 +96,12 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 		}
 	}
 	for _, word := range s.Devices {
-		dev := &device{Device: word}
-		if dev.pool, err = gpu.NewPool(s.Pool); err != nil {
-			return nil, err
-		}
-		if dev.ledger, err = gpu.NewLedger(gpu.LedgerConfig{Capacity: word.MemoryBytes}); err != nil {
-			return nil, err
+		dev, err := newDevice(word, s)
+		if err != nil {
+			return nil, fmt.Errorf("device %s: %w", word, err)
 		}
 		l.devices = append(l.devices, dev)
-		policy.AddDevice(0, word.Index, word.MaxTokens(s.Tokens))
+		policy.AddDevice(0, word.Index, dev.tokens.D())
 	}
 	return l, nil
 }

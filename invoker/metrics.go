@@ -14,6 +14,7 @@ const (
 	keyContainer  = "container"
 	keyAction     = "action"
 	keyFlow       = "flow"
+	keyDevice     = "device"
 )
 
 // Metrics is what the hallway counts.

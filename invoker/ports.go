@@ -105,17 +105,19 @@ type Mover interface {
 	// called when the container is gone, also if it never came to be.
 	Prepare(name string, device gpu.Device, shim string) (container.GPU, error)
 	Forget(name string)
-	// Begin tells that a run is about to begin in the container. End tells
-	// that one has ended, for which need was reserved; it returns when the
-	// container's processes have said what they hold now, or soon after if
-	// they do not answer.
+	// Begin tells that a run is about to begin in the container, before /init
+	// where there is one, else before /run. End tells that it has ended, for
+	// which need was reserved; it returns when the container's processes have
+	// said what they hold now, or soon after if they do not answer. Each Begin
+	// has its End; in a container that takes several runs at once they overlap.
 	Begin(name string)
 	End(ctx context.Context, name string, need gpu.Need)
 	// Move carries out one order and returns the bytes that moved; footprint
 	// is what the container's processes hold altogether by their last report.
 	// What they hold afterwards is heard before it returns. With an error the
 	// order is not carried out, or its fate is not known: a newer order took
-	// its place, or nobody answered until ctx ended.
+	// its place, or nobody answered until ctx ended. An order with Again set
+	// was given before under the same epoch: what is still under way goes on.
 	Move(ctx context.Context, order gpu.Order, footprint int64) (moved int64, err error)
 	// Faults tells whether memory that is not on the device comes by itself
 	// when a run touches it. If not, a run waits until it is there.

@@ -47,10 +47,17 @@ type Settings struct {
 // GPUSettings is the GPU part of Settings. Without devices no scheduler is
 // made.
 type GPUSettings struct {
-	Devices    []gpu.Device
-	Policy     string
-	Sched      sched.Config
-	Tokens     int
+	// Devices in the order of their indices, which count from 0.
+	Devices []gpu.Device
+	Policy  string
+	Sched   sched.Config
+	// Tokens is a fixed D. It counts where TokenConfig.Max is 0.
+	Tokens int
+	// TokenConfig says how D is found for each device.
+	TokenConfig gpu.TokensConfig
+	// AckTimeout is how long an order to move memory may go unanswered before
+	// it is given again; 0 takes the default.
+	AckTimeout time.Duration
 	Pool       gpu.PoolConfig
 	Weights    map[string]float64 // "namespace/path/action" or "namespace"
 	Prefetch   bool
@@ -69,12 +76,42 @@ func (s Settings) Validate() error {
 	case s.Drain < 0:
 		return fmt.Errorf("drain deadline of %s: must not be negative", s.Drain)
 	}
-	for _, d := range s.GPU.Devices {
+	return s.GPU.validate()
+}
+
+func (g GPUSettings) validate() error {
+	if g.AckTimeout < 0 {
+		return fmt.Errorf("acknowledgement timeout of %s: must not be negative", g.AckTimeout)
+	}
+	for i, d := range g.Devices {
 		if err := d.Validate(); err != nil {
 			return err
 		}
+		if d.Index != i {
+			return fmt.Errorf("device %s is listed as number %d: must be listed in the order of indices", d, i)
+		}
 	}
 	return nil
+}
+
+// defaultAckTimeout is several times what a whole device takes to be moved.
+const defaultAckTimeout = 10 * time.Second
+
+func (g GPUSettings) ackTimeout() time.Duration {
+	if g.AckTimeout == 0 {
+		return defaultAckTimeout
+	}
+	return g.AckTimeout
+}
+
+// tokens is how D is found for one device.
+func (g GPUSettings) tokens(d gpu.Device) gpu.TokensConfig {
+	c := g.TokenConfig
+	if c.Max == 0 {
+		c = gpu.TokensConfig{Max: g.Tokens}
+	}
+	c.Max = d.MaxTokens(c.Max)
+	return c
 }
 
 // StoreLevel says which responses are worth a record.
