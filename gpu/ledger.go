@@ -222,6 +222,14 @@ func (l *Ledger) Residency(id string) (resident, footprint int64) {
 	return 0, 0
 }
 
+// Overhead returns what the contexts of a container take, 0 if it is unknown.
+func (l *Ledger) Overhead(id string) int64 {
+	if a, ok := l.byID[id]; ok {
+		return a.context()
+	}
+	return 0
+}
+
 // Resident reports whether all of a container's memory lies on the device, so
 // that a run there is a gpu-warm start.
 func (l *Ledger) Resident(id string) bool {

@@ -39,14 +39,19 @@ type Pool struct {
 
 type pooled struct {
 	id, flow string
-	busy     bool
+	runs     int // in it now
+	limit    int // that it takes at once
 	lastUsed time.Duration
 }
 
-// shelf is the containers of one flow. Idle ones are used last in first out.
+// shelf is the containers of one flow. The last of each list is used first.
+//
+//	idle:   runs == 0 < limit
+//	shared: 0 < runs < limit
 type shelf struct {
-	idle  []*pooled
-	total int
+	idle   []*pooled
+	shared []*pooled
+	total  int
 }
 
 // FlowView is what a pool must know of a flow to judge its idle containers.
@@ -64,18 +69,19 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	return &Pool{cfg: cfg, byID: make(map[string]*pooled), byFlow: make(map[string]*shelf)}, nil
 }
 
-// Take gives an idle container of a flow to a run, the most recently used
-// first: its memory is the likeliest to lie on the device. Without one, kind
-// tells which cold start the caller is about to make.
+// Take gives a container of a flow to a run: one that runs already and takes
+// more at once, else an idle one, of either the most recently used: its memory
+// is the likeliest to lie on the device. Without one, kind tells which cold
+// start the caller is about to make.
 func (p *Pool) Take(now time.Duration, flow string) (id string, kind StartKind, ok bool) {
 	if id, kind, ok = p.Peek(flow); !ok {
 		return id, kind, ok
 	}
-	s := p.byFlow[flow]
-	c := s.idle[len(s.idle)-1]
-	s.idle = s.idle[:len(s.idle)-1]
-	c.busy, c.lastUsed = true, now
-	p.idle--
+	c := p.byID[id]
+	p.unshelve(c)
+	c.runs++
+	c.lastUsed = now
+	p.shelve(c)
 	return id, kind, true
 }
 
@@ -85,18 +91,21 @@ func (p *Pool) Peek(flow string) (id string, kind StartKind, ok bool) {
 	switch {
 	case s == nil || s.total == 0:
 		return "", Cold, false
-	case len(s.idle) == 0:
-		return "", BusyCold, false
+	case len(s.shared) > 0:
+		return s.shared[len(s.shared)-1].id, GPUWarm, true
+	case len(s.idle) > 0:
+		return s.idle[len(s.idle)-1].id, GPUWarm, true
 	}
-	return s.idle[len(s.idle)-1].id, GPUWarm, true
+	return "", BusyCold, false
 }
 
-// Add enters a new container, busy with its first run.
+// Add enters a new container, busy with its first run. It takes one run at a
+// time until Limit says otherwise.
 func (p *Pool) Add(now time.Duration, id, flow string) {
 	if _, ok := p.byID[id]; ok {
 		panic("gpu: container " + id + " added twice")
 	}
-	c := &pooled{id: id, flow: flow, busy: true, lastUsed: now}
+	c := &pooled{id: id, flow: flow, runs: 1, limit: 1, lastUsed: now}
 	p.byID[id] = c
 	p.list = append(p.list, c)
 	s := p.byFlow[flow]
@@ -107,18 +116,52 @@ func (p *Pool) Add(now time.Duration, id, flow string) {
 	s.total++
 }
 
-// Put takes a container back after a run. keep is false when the pool holds
-// more than its size: the caller removes the container then.
+// Limit sets how many runs a container takes at once; with 0 it takes no more.
+func (p *Pool) Limit(id string, runs int) {
+	c := p.must(id)
+	p.unshelve(c)
+	c.limit = max(runs, 0)
+	p.shelve(c)
+}
+
+// Put takes a container back from one run. keep is false when the pool holds
+// more than its size: the caller removes the container then, once it is idle.
 func (p *Pool) Put(now time.Duration, id string) (keep bool) {
 	c := p.must(id)
-	if !c.busy {
+	if c.runs == 0 {
 		panic("gpu: container " + id + " put back twice")
 	}
-	c.busy, c.lastUsed = false, now
-	s := p.byFlow[c.flow]
-	s.idle = append(s.idle, c)
-	p.idle++
+	p.unshelve(c)
+	c.runs--
+	c.lastUsed = now
+	p.shelve(c)
 	return len(p.list) <= p.cfg.Size
+}
+
+// shelve puts a container where Take finds it, unless it is full.
+func (p *Pool) shelve(c *pooled) {
+	s := p.byFlow[c.flow]
+	switch {
+	case c.limit == 0:
+	case c.runs == 0:
+		s.idle = append(s.idle, c)
+		p.idle++
+	case c.runs < c.limit:
+		s.shared = append(s.shared, c)
+	}
+}
+
+// unshelve takes a container from where shelve put it.
+func (p *Pool) unshelve(c *pooled) {
+	s := p.byFlow[c.flow]
+	switch {
+	case c.limit == 0:
+	case c.runs == 0:
+		s.idle = without(s.idle, c)
+		p.idle--
+	case c.runs < c.limit:
+		s.shared = without(s.shared, c)
+	}
 }
 
 // Remove strikes a container, busy or idle, whose life has ended.
@@ -126,12 +169,9 @@ func (p *Pool) Remove(id string) {
 	c := p.must(id)
 	delete(p.byID, id)
 	p.list = without(p.list, c)
+	p.unshelve(c)
 	s := p.byFlow[c.flow]
 	s.total--
-	if !c.busy {
-		s.idle = without(s.idle, c)
-		p.idle--
-	}
 	if s.total == 0 {
 		delete(p.byFlow, c.flow)
 	}
@@ -143,7 +183,7 @@ func (p *Pool) Remove(id string) {
 func (p *Pool) Victim(view func(flow string) FlowView) (id string, ok bool) {
 	p.cand = p.cand[:0]
 	for _, c := range p.list {
-		if c.busy {
+		if c.runs > 0 {
 			continue
 		}
 		v := view(c.flow)
@@ -192,8 +232,8 @@ func (p *Pool) Check() error {
 	idle := 0
 	for _, s := range p.byFlow {
 		idle += len(s.idle)
-		if len(s.idle) > s.total {
-			return fmt.Errorf("%d idle of %d containers of a flow", len(s.idle), s.total)
+		if len(s.idle)+len(s.shared) > s.total {
+			return fmt.Errorf("%d idle and %d shared of %d containers of a flow", len(s.idle), len(s.shared), s.total)
 		}
 	}
 	if idle != p.idle || len(p.list) != len(p.byID) {

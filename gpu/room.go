@@ -111,6 +111,36 @@ func (l *Ledger) Evictable() (marked, idle int64) {
 	return marked, idle
 }
 
+// Totals is what a ledger has charged, in bytes.
+type Totals struct {
+	Resident int64 // data of containers on the device
+	Reserved int64 // promised to runs and prefetches beyond that
+	Context  int64 // overhead of containers
+	Foreign  int64 // of nobody known
+}
+
+// Totals sums the ledger's lines.
+func (l *Ledger) Totals() Totals {
+	t := Totals{Foreign: l.foreign}
+	for _, a := range l.accounts {
+		t.Resident += a.resident
+		t.Context += a.context()
+		t.Reserved += a.charge() - a.context() - a.resident
+	}
+	return t
+}
+
+// Quiet reports whether nothing runs and nothing moves: what the device shows
+// as used is then what its containers hold, and what others do.
+func (l *Ledger) Quiet() bool {
+	for _, a := range l.accounts {
+		if a.runs > 0 || a.move != settled {
+			return false
+		}
+	}
+	return true
+}
+
 // Account is one container's line in a ledger, for metrics and /status.
 type Account struct {
 	Container string

@@ -1,0 +1,61 @@
+package gpu
+
+// Foreign finds the memory of a device that no container answers for:
+// allocations that escape the shim, the rest of a container that did not die
+// cleanly, or another user of the device. It compares what the device shows as
+// used with what is accounted for. The zero value has found nothing.
+type Foreign struct {
+	found int64
+	rests [foreignReadings]int64 // the last ones, of any kind
+	seen  int
+	calm  int // quiet readings in a row
+}
+
+const (
+	// foreignLeast is what goes unexplained on a healthy device: pages that
+	// are rounded up, and the driver's own bits for each process.
+	foreignLeast = 64 << 20
+	// foreignReadings is how many readings in a row must agree before more is
+	// believed. Device and containers do not speak at the same moment, so one
+	// alone may be of the time before what was just heard.
+	foreignReadings = 3
+)
+
+// Read takes what a device shows as used and what is accounted for of it, and
+// returns what is foreign. quiet means that nothing runs or moves: only then
+// are the two comparable, so only then does the answer grow, and it falls at
+// once. Otherwise what containers hold may exceed what they have said so far,
+// and only less than ever explains a low reading. A negative used is no
+// reading.
+func (f *Foreign) Read(used, accounted int64, quiet bool) int64 {
+	if used < 0 {
+		return f.found
+	}
+	rest := max(0, used-accounted)
+	if rest < foreignLeast {
+		rest = 0
+	}
+	f.rests[f.seen%foreignReadings] = rest
+	f.seen = (f.seen + 1) % (2 * foreignReadings)
+	if !quiet {
+		f.calm = 0
+		f.found = min(f.found, f.extreme(func(a, b int64) int64 { return max(a, b) }))
+		return f.found
+	}
+	f.calm++
+	if rest < f.found {
+		f.found = rest
+	} else if f.calm >= foreignReadings {
+		f.found = max(f.found, f.extreme(func(a, b int64) int64 { return min(a, b) }))
+	}
+	return f.found
+}
+
+// extreme joins the last readings.
+func (f *Foreign) extreme(join func(a, b int64) int64) int64 {
+	e := f.rests[0]
+	for _, rest := range f.rests[1:] {
+		e = join(e, rest)
+	}
+	return e
+}

@@ -1,0 +1,50 @@
+package gpu
+
+import "testing"
+
+// TestForeign reads scripts of what a device shows and what is accounted for.
+func TestForeign(t *testing.T) {
+	const mb, gb = int64(1 << 20), int64(1 << 30)
+	type reading struct {
+		used, accounted int64
+		quiet           bool
+		want            int64
+	}
+	quiet := func(used, accounted, want int64) reading { return reading{used, accounted, true, want} }
+	busy := func(used, accounted, want int64) reading { return reading{used, accounted, false, want} }
+	for name, script := range map[string][]reading{
+		"found after three readings, of which the least counts": {
+			quiet(5*gb, gb, 0), quiet(6*gb, gb, 0), quiet(5*gb, gb, 4*gb), quiet(5*gb, gb, 4*gb),
+		},
+		"little is not looked at": {quiet(63*mb, 0, 0), quiet(63*mb, 0, 0), quiet(63*mb, 0, 0), quiet(64*mb, 0, 0)},
+		"managed memory is not counted twice": {
+			quiet(8*gb, 8*gb, 0), quiet(8*gb, 8*gb, 0), quiet(8*gb, 8*gb, 0),
+			quiet(2*gb, 2*gb, 0), quiet(2*gb, 2*gb, 0), quiet(2*gb, 2*gb, 0),
+		},
+		"accounted for and not there is no debt": {quiet(gb, 4*gb, 0), quiet(gb, 4*gb, 0), quiet(gb, 4*gb, 0)},
+		"falls at once": {
+			quiet(gb, 0, 0), quiet(gb, 0, 0), quiet(gb, 0, gb), quiet(512*mb, 0, 512*mb), quiet(0, 0, 0),
+		},
+		"grows only in quiet": {
+			busy(gb, 0, 0), busy(gb, 0, 0), busy(gb, 0, 0), quiet(gb, 0, 0), quiet(gb, 0, 0), busy(gb, 0, 0),
+			quiet(gb, 0, 0), quiet(gb, 0, 0), quiet(gb, 0, gb),
+		},
+		"falls among runs when it is gone for good": {
+			quiet(gb, 0, 0), quiet(gb, 0, 0), quiet(gb, 0, gb),
+			busy(5*gb, 0, gb), busy(4*gb, 4*gb, gb), busy(4*gb, 4*gb, gb), busy(4*gb, 4*gb, 0),
+		},
+		"one late reading is no find": {
+			quiet(0, 0, 0), quiet(9*gb, 0, 0), quiet(0, 0, 0), quiet(9*gb, 0, 0), quiet(0, 0, 0),
+		},
+		"a driver that does not say": {
+			quiet(gb, 0, 0), quiet(gb, 0, 0), quiet(gb, 0, gb), quiet(-1, 0, gb),
+		},
+	} {
+		var f Foreign
+		for i, r := range script {
+			if got := f.Read(r.used, r.accounted, r.quiet); got != r.want {
+				t.Errorf("%s: reading %d: %d MiB, want %d", name, i, got>>20, r.want>>20)
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package gpu
+
+import "testing"
+
+// TestPoolSharesContainers: an initialised container takes as many runs at
+// once as it was allowed, and is idle when the last has left.
+func TestPoolSharesContainers(t *testing.T) {
+	p, err := NewPool(PoolConfig{Size: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(want string, kind StartKind) {
+		t.Helper()
+		id, got, _ := p.Take(1, "f")
+		if id != want || got != kind {
+			t.Errorf("took %q, %v; want %q, %v", id, got, want, kind)
+		}
+		if err := p.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	p.Add(0, "a", "f")
+	take("", BusyCold)
+	p.Limit("a", 3)
+	take("a", GPUWarm)
+	take("a", GPUWarm)
+	take("", BusyCold)
+	p.Add(0, "b", "f")
+	p.Put(1, "b")
+	take("b", GPUWarm) // a is full
+	p.Put(1, "b")
+	p.Put(1, "a")
+	take("a", GPUWarm) // rather than waking b
+	p.Limit("a", 0)
+	p.Put(2, "a")
+	take("b", GPUWarm)
+	if all, idle := p.Count("f"); all != 2 || idle != 0 {
+		t.Errorf("%d containers, %d idle", all, idle)
+	}
+	p.Put(2, "a")
+	p.Put(2, "a")
+	if all, idle := p.Count("f"); all != 2 || idle != 0 {
+		t.Errorf("%d containers, %d idle: one that takes no more is not idle", all, idle)
+	}
+	p.Remove("a")
+	p.Put(3, "b")
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+	if id, ok := p.Victim(func(string) FlowView { return FlowView{} }); id != "b" || !ok {
+		t.Errorf("victim %q, %t", id, ok)
+	}
+}
