@@ -32,6 +32,10 @@ var errNotInImage = errors.New("executable file not found")
 // errEnded is a container whose program ended before it had an address.
 var errEnded = errors.New("container ended at once")
 
+// errChanged is an image of whose environment too little was known: its name
+// means another image now.
+var errChanged = errors.New("image is not what it was")
+
 // Create makes and starts a container. The error is a *container.CreateError
 // with the texts of OpenWhisk's DockerContainer.
 func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
@@ -123,11 +127,21 @@ func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<-
 }
 
 // launch creates, starts and inspects a container, and leaves nothing behind
-// if that fails. The context says whether anybody still waits.
+// if that fails. The context says whether anybody still waits. It is done
+// again where the image turns out to be another than it was known to be.
 func (e *Engine) launch(ctx context.Context, spec container.Spec) (*known, string, error) {
 	work, cancel := e.outlive(ctx)
 	defer cancel()
-	id, err := e.createImageToo(work, spec)
+	known, addr, err := e.launchOnce(ctx, work, spec)
+	if errors.Is(err, errChanged) {
+		e.forgetImage(spec.Image)
+		known, addr, err = e.launchOnce(ctx, work, spec)
+	}
+	return known, addr, err
+}
+
+func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*known, string, error) {
+	id, env, err := e.createImageToo(work, spec)
 	if err != nil {
 		if work.Err() != nil || client.IsErrConnectionFailed(err) {
 			e.discard(spec.Name) // it may have been made all the same
@@ -135,12 +149,39 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (*known, strin
 		return nil, "", fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
 	known := e.remember(id, spec.Name)
-	addr, err := e.start(ctx, work, id)
+	inspected, err := e.start(ctx, work, id)
+	if spec.GPU != nil {
+		err = deviceError(err)
+	}
+	if err == nil && spec.GPU != nil {
+		err = e.unchanged(work, spec, inspected, env)
+	}
+	var addr string
+	if err == nil {
+		addr, err = address(inspected, e.options.Network)
+	}
 	if err != nil {
 		e.discard(string(id))
 		return nil, "", fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	return known, addr, nil
+}
+
+// unchanged holds the environment of a GPU container against what was asked
+// for. The name of one that must be made again is free when it returns.
+func (e *Engine) unchanged(ctx context.Context, spec container.Spec, c api.InspectResponse, asked []string) error {
+	if c.Config == nil {
+		return nil
+	}
+	name := intruder(c.Config.Env, asked)
+	if name == "" {
+		return nil
+	}
+	err := fmt.Errorf("%w: it sets %s", errChanged, name)
+	if removeErr := e.removeOnce(ctx, c.ID); removeErr != nil {
+		return errors.Join(errors.New("image "+spec.Image+" changed while it was used"), removeErr)
+	}
+	return err
 }
 
 // outlive gives a context that ends a while after the caller's does, or with
@@ -154,37 +195,61 @@ func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFu
 	return work, func() { stop(); cancel() }
 }
 
-// createImageToo creates a container. Like `docker run`, it pulls an image
-// that is not there.
-func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, error) {
-	request := e.host.request(spec)
-	made, err := e.api.ContainerCreate(ctx, request)
+// createImageToo creates a container and gives the environment that was asked
+// for it. Like `docker run`, it pulls an image that is not there.
+func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
+	id, env, err := e.createOnce(ctx, spec)
 	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {
 		if pullErr := e.pull(ctx, spec.Image); pullErr != nil {
-			return "", errors.Join(err, pullErr)
+			return "", nil, errors.Join(err, pullErr)
 		}
-		made, err = e.api.ContainerCreate(ctx, request)
+		id, env, err = e.createOnce(ctx, spec)
 	}
-	if err != nil {
-		return "", err
-	}
-	return container.ID(made.ID), nil
+	return id, env, err
 }
 
-func (e *Engine) start(ctx, work context.Context, id container.ID) (string, error) {
+func (e *Engine) createOnce(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
+	var names []string
+	var err error
+	if spec.GPU != nil {
+		if names, err = e.steering(ctx, spec.Image); err != nil {
+			return "", nil, err
+		}
+	}
+	request, err := e.host.request(spec, names)
+	if err != nil {
+		return "", nil, err
+	}
+	made, err := e.api.ContainerCreate(ctx, request)
+	if err != nil {
+		return "", nil, mountError(err)
+	}
+	return container.ID(made.ID), request.Config.Env, nil
+}
+
+// mountError says where the path is missing that the daemon complains of: it
+// looks on its own host, which an invoker in a container does not see.
+func mountError(err error) error {
+	if strings.Contains(err.Error(), "bind source path does not exist") {
+		return fmt.Errorf("mount into a GPU container, on the host of the Docker daemon: %w", err)
+	}
+	return err
+}
+
+func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectResponse, error) {
 	if err := ctx.Err(); err != nil {
-		return "", err // nobody waits any more: do not start it at all
+		return api.InspectResponse{}, err // nobody waits any more: do not start it at all
 	}
 	if _, err := e.api.ContainerStart(work, string(id), client.ContainerStartOptions{}); err != nil {
-		return "", startError(err)
+		return api.InspectResponse{}, startError(err)
 	}
 	work, cancel := limited(work, e.options.Timeouts.Inspect)
 	defer cancel()
 	result, err := e.api.ContainerInspect(work, string(id), client.ContainerInspectOptions{})
 	if err != nil {
-		return "", fmt.Errorf("inspect: %w", err)
+		return api.InspectResponse{}, fmt.Errorf("inspect: %w", err)
 	}
-	return address(result.Container, e.options.Network)
+	return result.Container, nil
 }
 
 // startError recognises a missing program by the words that the Docker CLI
@@ -194,6 +259,20 @@ func startError(err error) error {
 	for _, words := range []string{"executable file not found", "no such file or directory", "system cannot find the file specified"} {
 		if strings.Contains(text, words) {
 			return fmt.Errorf("%w: %w", errNotInImage, err)
+		}
+	}
+	return err
+}
+
+// deviceError takes the blame off a GPU container's author where the daemon
+// misses a file of the device or of a mount, and not the program.
+func deviceError(err error) error {
+	if !errors.Is(err, errNotInImage) {
+		return err
+	}
+	for _, words := range []string{"nvidia", "CDI", "error mounting"} {
+		if strings.Contains(err.Error(), words) {
+			return fmt.Errorf("give the container its device: %s", err)
 		}
 	}
 	return err

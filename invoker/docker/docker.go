@@ -7,6 +7,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type Engine struct {
 	mu     sync.Mutex
 	known  map[container.ID]*known // from create to Remove
 	doomed map[container.ID]bool   // Remove was asked for and failed
+	images map[string][]string     // see steering
 	closed bool
 }
 
@@ -87,7 +89,7 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 		api: api, options: options, host: host, log: log,
 		creates: semaphore.NewWeighted(limit), died: make(chan container.ID, maxDeaths),
 		base: base, cancel: cancel,
-		known: map[container.ID]*known{}, doomed: map[container.ID]bool{},
+		known: map[container.ID]*known{}, doomed: map[container.ID]bool{}, images: map[string][]string{},
 	}
 }
 
@@ -105,9 +107,24 @@ func (e *Engine) greet(ctx context.Context) error {
 	if root := info.DockerRootDir; root != "" {
 		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
 	}
-	e.host.hideGPUs = info.DefaultRuntime == "nvidia"
+	if err := e.learnDevices(survey(info, e.api.ClientVersion())); err != nil {
+		return err
+	}
 	e.log.Info("connected to docker", "version", info.ServerVersion,
 		"api", e.api.ClientVersion(), "storage", info.Driver, "cgroup", info.CgroupVersion)
+	return nil
+}
+
+// learnDevices finds out how containers get a GPU, and whether the others must
+// be kept from one.
+func (e *Engine) learnDevices(s Survey) (err error) {
+	own := e.host.host.Runtime
+	e.host.devices, err = s.Devices(e.options.Devices, own, e.options.Files)
+	if err != nil {
+		return err
+	}
+	used := cmp.Or(own, s.DefaultRuntime)
+	e.host.hideGPUs = used == nvidiaRuntime || slices.Contains(s.ShowingRuntimes, used)
 	return nil
 }
 

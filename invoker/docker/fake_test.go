@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,11 +37,14 @@ type daemon struct {
 	calls      []string
 	listeners  []chan string
 	noIP       bool
+	info       string              // of the daemon; empty: an old one
+	images     map[string][]string // environment, by reference
 }
 
 type fakeContainer struct {
 	name, state string
 	oom         bool
+	env         []string
 }
 
 func startDaemon(t testing.TB) *daemon {
@@ -80,13 +85,14 @@ func (d *daemon) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/_ping", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.41") })
 	mux.HandleFunc("GET /v1.41/info", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"ServerVersion":"20.10","DockerRootDir":"/nowhere"}`)
+		_, _ = io.WriteString(w, cmp.Or(d.info, `{"ServerVersion":"20.10","DockerRootDir":"/nowhere"}`))
 	})
 	mux.HandleFunc("POST /v1.41/containers/create", d.create)
 	mux.HandleFunc("POST /v1.41/containers/{id}/start", d.start)
 	mux.HandleFunc("GET /v1.41/containers/{id}/json", d.inspect)
 	mux.HandleFunc("DELETE /v1.41/containers/{id}", d.remove)
 	mux.HandleFunc("GET /v1.41/containers/json", d.list)
+	mux.HandleFunc("GET /v1.41/images/{name...}", d.inspectImage)
 	mux.HandleFunc("POST /v1.41/images/create", d.pull)
 	mux.HandleFunc("GET /v1.41/events", d.events)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,9 +119,34 @@ func (d *daemon) create(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bodies = append(d.bodies, body)
-	d.containers["id-"+name] = &fakeContainer{name: name, state: "created"}
+	d.containers["id-"+name] = &fakeContainer{name: name, state: "created", env: d.merged(body)}
 	w.WriteHeader(http.StatusCreated)
 	_, _ = fmt.Fprintf(w, `{"Id":"id-%s"}`, name)
+}
+
+// merged is the environment of a container as the daemon makes it: what was
+// asked for, and of the image's what was not named.
+func (d *daemon) merged(body api.CreateRequest) []string {
+	env := slices.Clone(body.Env)
+	for _, entry := range d.images[body.Image] {
+		name, _, _ := strings.Cut(entry, "=")
+		if !slices.ContainsFunc(body.Env, func(own string) bool { return own == name || strings.HasPrefix(own, name+"=") }) {
+			env = append(env, entry)
+		}
+	}
+	return env
+}
+
+func (d *daemon) inspectImage(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimSuffix(r.PathValue("name"), "/json")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	env, there := d.images[name]
+	if !there {
+		refuse(w, http.StatusNotFound, "No such image: "+name)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"Id": "sha256:0", "Config": map[string]any{"Env": env}})
 }
 
 func (d *daemon) start(w http.ResponseWriter, r *http.Request) {
@@ -147,8 +178,9 @@ func (d *daemon) inspect(w http.ResponseWriter, r *http.Request) {
 	if d.noIP {
 		ip = ""
 	}
-	_, _ = fmt.Fprintf(w, `{"State":{"Status":%q,"Running":%v,"OOMKilled":%v},"NetworkSettings":{"Networks":{"bridge":{"IPAddress":%q}}}}`,
-		c.state, c.state == "running", c.oom, ip)
+	env, _ := json.Marshal(c.env)
+	_, _ = fmt.Fprintf(w, `{"Id":%q,"State":{"Status":%q,"Running":%v,"OOMKilled":%v},"Config":{"Env":%s},"NetworkSettings":{"Networks":{"bridge":{"IPAddress":%q}}}}`,
+		r.PathValue("id"), c.state, c.state == "running", c.oom, env, ip)
 }
 
 func (d *daemon) remove(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -34,6 +35,12 @@ type Options struct {
 	CapAdd    []string
 	PidsLimit int64
 	LogDriver string // empty: the daemon's own; then Logs may find nothing
+
+	// Devices is how containers are given their GPU: one of the Devices
+	// constants, empty for DevicesAuto. Files is the host's file system from
+	// its root, where CDI specifications lie; nil is this process's own.
+	Devices string
+	Files   fs.FS
 
 	// ParallelCreates is how many creates may be under way at once, first come
 	// first served; 0 or less means no limit.

@@ -37,6 +37,7 @@ func (e *Engine) pullNow(image string) error {
 	if err := progress.Wait(ctx); err != nil {
 		return fmt.Errorf("pull image %s: %w", image, err)
 	}
+	e.forgetImage(image) // the name may mean another one now
 	return nil
 }
 

@@ -2,9 +2,10 @@ package docker
 
 import (
 	"math"
-	"strings"
+	"slices"
 
 	api "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
@@ -14,7 +15,8 @@ import (
 type hostPart struct {
 	config   api.Config
 	host     api.HostConfig
-	hideGPUs bool // the default runtime would show devices to every container
+	devices  *Devices
+	hideGPUs bool // the runtime would show devices to every container
 }
 
 // hostPart builds the shared part of a create request and names the option
@@ -48,36 +50,55 @@ func (o Options) hostPart() (hostPart, error) {
 }
 
 // request gives the create request for one container. Memory plus swap is
-// limited to the memory, so no container swaps.
-func (p hostPart) request(spec container.Spec) client.ContainerCreateOptions {
+// limited to the memory, so no container swaps. steering are the variables of
+// the image that a GPU container must not get.
+func (p hostPart) request(spec container.Spec, steering []string) (client.ContainerCreateOptions, error) {
 	config, host := p.config, p.host
 	config.Image = spec.Image
-	config.Env = append(append([]string(nil), spec.Env...), config.Env...)
 	host.Memory = int64(spec.MemoryMB) << 20
 	host.MemorySwap = host.Memory
 	host.CPUShares = int64(spec.CPUShares)
 	host.NanoCPUs = int64(math.Round(spec.CPUs * 1e9))
-	switch {
-	case spec.GPU != nil && !spec.GPU.Simulated:
-		host.DeviceRequests = append(host.DeviceRequests[:len(host.DeviceRequests):len(host.DeviceRequests)],
-			deviceRequest(spec.GPU.Device))
-		config.Env = append(config.Env, "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
-	case p.hideGPUs:
+	lists := [][]string{spec.Env, p.config.Env}
+	if p.hideGPUs {
 		// CUDA images ask for all devices in their own environment.
-		config.Env = append(config.Env, "NVIDIA_VISIBLE_DEVICES=void")
+		lists = append(lists, []string{"NVIDIA_VISIBLE_DEVICES=void"})
 	}
-	return client.ContainerCreateOptions{Name: spec.Name, Config: &config, HostConfig: &host}
+	if g := spec.GPU; g != nil {
+		grant, err := p.grant(g)
+		if err != nil {
+			return client.ContainerCreateOptions{}, err
+		}
+		if grant.Way != "" {
+			grant.apply(&host)
+			lists = append(lists, grant.env())
+		}
+		host.Mounts = append(slices.Clone(host.Mounts), binds(g.Mounts)...)
+		// A name without a value takes the variable out of the image's. What is
+		// set on purpose comes after it.
+		lists = append([][]string{steering}, append(lists, g.Env)...)
+	}
+	config.Env = environ(lists...)
+	return client.ContainerCreateOptions{Name: spec.Name, Config: &config, HostConfig: &host}, nil
 }
 
-// deviceRequest asks for one device, by its CDI name (vendor/class=name) or,
-// where there is no CDI, by index or UUID from NVIDIA's container runtime.
-func deviceRequest(device string) api.DeviceRequest {
-	if strings.Contains(device, "/") && strings.Contains(device, "=") {
-		return api.DeviceRequest{Driver: "cdi", DeviceIDs: []string{device}}
+// grant says how a container gets its device; a simulated one is none.
+func (p hostPart) grant(g *container.GPU) (Grant, error) {
+	if g.Simulated {
+		return Grant{}, nil
 	}
-	return api.DeviceRequest{
-		Driver:       "nvidia",
-		DeviceIDs:    []string{device},
-		Capabilities: [][]string{{"gpu", "compute", "utility"}},
+	return p.devices.Give(g.Device)
+}
+
+// binds mounts what a GPU container needs of the host, read-only. Private: what
+// is mounted on the host later, below the same path, does not appear in it.
+func binds(mounts []container.Mount) []mount.Mount {
+	var all []mount.Mount
+	for _, m := range mounts {
+		all = append(all, mount.Mount{
+			Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: true,
+			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate},
+		})
 	}
+	return all
 }

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +29,10 @@ func TestRequest(t *testing.T) {
 		o.Network, o.DNSServers, o.DNSSearch, o.DNSOptions = "whisk", []string{"10.0.0.53"}, []string{"example"}, []string{"ndots:1"}
 	})
 	spec := container.Spec{Name: "wsk00_7_guest_hello", Image: "a/b:1", MemoryMB: 256, CPUShares: 128, CPUs: 0.12345, Env: []string{"A=b"}}
-	got := part.request(spec)
+	got, err := part.request(spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	host := got.HostConfig
 	checks := map[string]bool{
 		"name":     got.Name == spec.Name && got.Config.Image == "a/b:1",
@@ -44,7 +46,7 @@ func TestRequest(t *testing.T) {
 		"ulimit":   len(host.Ulimits) == 1 && *host.Ulimits[0] == api.Ulimit{Name: "nofile", Soft: 1024, Hard: 1024},
 		"pids":     *host.PidsLimit == 1024,
 		"log":      host.LogConfig.Type == "json-file",
-		"devices":  host.DeviceRequests == nil,
+		"devices":  host.DeviceRequests == nil && host.Mounts == nil && host.Runtime == "",
 		"nothing else": !host.Privileged && !host.AutoRemove && host.Binds == nil && host.PortBindings == nil &&
 			got.Config.Labels == nil && got.Config.User == "" && host.MemoryReservation == 0,
 	}
@@ -52,48 +54,6 @@ func TestRequest(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: config %+v, host %+v", what, got.Config, host)
 		}
-	}
-}
-
-func TestRequestGPU(t *testing.T) {
-	cases := []struct {
-		name    string
-		gpu     *container.GPU
-		hide    bool
-		request string
-		env     string
-	}{
-		{"none", nil, false, `null`, ""},
-		{"none where the default runtime shows all", nil, true, `null`, "NVIDIA_VISIBLE_DEVICES=void"},
-		{"simulated", &container.GPU{Device: "0", Simulated: true}, false, `null`, ""},
-		{"CDI", &container.GPU{Device: "nvidia.com/gpu=0"}, false,
-			`[{"Driver":"cdi","Count":0,"DeviceIDs":["nvidia.com/gpu=0"],"Capabilities":null,"Options":null}]`, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"},
-		{"UUID", &container.GPU{Device: "GPU-1"}, true,
-			`[{"Driver":"nvidia","Count":0,"DeviceIDs":["GPU-1"],"Capabilities":[["gpu","compute","utility"]],"Options":null}]`, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			part := shared(t, nil)
-			part.hideGPUs = c.hide
-			got := part.request(container.Spec{GPU: c.gpu})
-			request, _ := json.Marshal(got.HostConfig.DeviceRequests)
-			if string(request) != c.request || strings.Join(got.Config.Env, " ") != c.env {
-				t.Errorf("got %s, %v\nwant %s, %s", request, got.Config.Env, c.request, c.env)
-			}
-		})
-	}
-}
-
-// Requests of different containers share no memory that one of them changes.
-func TestRequestsAreApart(t *testing.T) {
-	part := shared(t, func(o *Options) { o.ExtraArgs = map[string][]string{"env": {"X=y"}} })
-	a := part.request(container.Spec{Env: make([]string, 1, 8), GPU: &container.GPU{Device: "0"}})
-	b := part.request(container.Spec{Env: make([]string, 1, 8), GPU: &container.GPU{Device: "1"}})
-	if a.HostConfig.DeviceRequests[0].DeviceIDs[0] != "0" || b.HostConfig.DeviceRequests[0].DeviceIDs[0] != "1" {
-		t.Error("device requests are shared")
-	}
-	if len(part.config.Env) != 1 || len(part.host.DeviceRequests) != 0 {
-		t.Errorf("the shared part changed: %+v", part)
 	}
 }
 

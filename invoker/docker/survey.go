@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 )
 
@@ -20,7 +23,9 @@ type Survey struct {
 	Root            string // the daemon's directory, as the daemon sees it
 	Runtimes        []string
 	DefaultRuntime  string
+	ShowingRuntimes []string // those that are NVIDIA's, whatever their name
 	CDIDirs         []string // empty: the daemon does not know CDI
+	CDIDevices      []string // as the daemon lists them, which older ones do not
 	MemoryBytes     int64
 	CPUs            int
 	Architecture    string
@@ -59,14 +64,28 @@ func (d *Daemon) Survey(ctx context.Context) (Survey, error) {
 	if err != nil {
 		return Survey{}, fmt.Errorf("ask docker what it is: %w", err)
 	}
-	i := result.Info
-	return Survey{
-		Version: i.ServerVersion, API: d.api.ClientVersion(), Storage: i.Driver, LogDriver: i.LoggingDriver,
+	return survey(result.Info, d.api.ClientVersion()), nil
+}
+
+func survey(i system.Info, version string) Survey {
+	s := Survey{
+		Version: i.ServerVersion, API: version, Storage: i.Driver, LogDriver: i.LoggingDriver,
 		CgroupDriver: i.CgroupDriver, CgroupVersion: i.CgroupVersion, Root: i.DockerRootDir,
 		Runtimes: slices.Sorted(maps.Keys(i.Runtimes)), DefaultRuntime: i.DefaultRuntime,
 		CDIDirs: i.CDISpecDirs, MemoryBytes: i.MemTotal, CPUs: i.NCPU, Architecture: i.Architecture,
 		SecurityOptions: i.SecurityOptions,
-	}, nil
+	}
+	for _, name := range s.Runtimes {
+		if strings.Contains(path.Base(i.Runtimes[name].Path), "nvidia-container-runtime") {
+			s.ShowingRuntimes = append(s.ShowingRuntimes, name)
+		}
+	}
+	for _, d := range i.DiscoveredDevices {
+		if d.Source == "cdi" {
+			s.CDIDevices = append(s.CDIDevices, d.ID)
+		}
+	}
+	return s
 }
 
 // Image describes an image. The second value is false when the daemon has no

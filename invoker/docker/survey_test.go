@@ -25,7 +25,7 @@ func TestSurveyReadsTheDaemon(t *testing.T) {
 	mux.HandleFunc("/v1.47/info", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, `{"ServerVersion":"27.3","Driver":"overlay2","LoggingDriver":"journald","CgroupDriver":"systemd",
 			"CgroupVersion":"2","DockerRootDir":"/var/lib/docker","Runtimes":{"runc":{},"nvidia":{"path":"nvidia-container-runtime"}},
-			"DefaultRuntime":"runc","CDISpecDirs":["/etc/cdi"],"MemTotal":8,"NCPU":4,"Architecture":"x86_64","SecurityOptions":["name=rootless"]}`)
+			"DefaultRuntime":"runc","CDISpecDirs":["/etc/cdi"],"DiscoveredDevices":[{"Source":"cdi","ID":"nvidia.com/gpu=0"},{"Source":"x","ID":"y"}],"MemTotal":8,"NCPU":4,"Architecture":"x86_64","SecurityOptions":["name=rootless"]}`)
 	})
 	mux.HandleFunc("/v1.47/images/", func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -45,7 +45,8 @@ func TestSurveyReadsTheDaemon(t *testing.T) {
 	s, err := d.Survey(t.Context())
 	want := Survey{
 		Version: "27.3", API: "1.47", Storage: "overlay2", LogDriver: "journald", CgroupDriver: "systemd", CgroupVersion: "2",
-		Root: "/var/lib/docker", Runtimes: []string{"nvidia", "runc"}, DefaultRuntime: "runc", CDIDirs: []string{"/etc/cdi"},
+		Root: "/var/lib/docker", Runtimes: []string{"nvidia", "runc"}, DefaultRuntime: "runc", ShowingRuntimes: []string{"nvidia"},
+		CDIDirs: []string{"/etc/cdi"}, CDIDevices: []string{"nvidia.com/gpu=0"},
 		MemoryBytes: 8, CPUs: 4, Architecture: "x86_64", SecurityOptions: []string{"name=rootless"},
 	}
 	if err != nil || !reflect.DeepEqual(s, want) {
