@@ -36,6 +36,8 @@ type Docker struct {
 	// holds ca.pem, cert.pem and key.pem for a TCP address.
 	Host    string
 	CertDir string
+	// Devices is how containers are given their GPU.
+	Devices string
 	// LogDirs are the places where the engine's containers directory may be
 	// mounted; after them the one below the engine's own root is tried.
 	LogDirs []string
@@ -68,6 +70,8 @@ func dockerKeys(c *Config) []*Key {
 			Doc: "address of the Docker Engine; empty means its default socket"},
 		{Name: "whisk.gpu.docker.cert-dir", Env: "DOCKER_CERT_PATH", value: text(&d.CertDir),
 			Doc: "directory with ca.pem, cert.pem and key.pem for an engine at a TCP address"},
+		{Name: "whisk.gpu.docker.devices", Default: "auto", value: choice(&d.Devices, "auto", "cdi", "nvidia", "gpus"),
+			Doc: "how containers get their GPU: by CDI, by NVIDIA's container runtime, or as docker run --gpus does; auto takes the first of these that the engine has"},
 		{Name: "whisk.gpu.docker.log-dirs", Default: "/containers", value: list(&d.LogDirs),
 			Doc: "where the engine's containers directory may be mounted; log files are read there, else below its own root, else over the API"},
 		{Name: "whisk.gpu.docker.cap-drop", Default: "NET_RAW,NET_ADMIN", value: list(&d.CapDrop),

@@ -1,20 +1,33 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // GPU is the scheduling of GPU functions. The words are those of the
 // MQFQ-Sticky paper. A nil knob leaves the value that the policy itself has.
 type GPU struct {
+	// Devices says which real devices are used: "auto", "none", or a list.
+	Devices string
 	// SimulatedDevices is how many pretended devices there are, each with
-	// SimulatedMemory.
+	// SimulatedMemory; then no real one is used.
 	SimulatedDevices int
 	SimulatedMemory  Size
+	// FakeDriver is the directory of a driver under which functions of
+	// simulated devices run as on a GPU, empty for none.
+	FakeDriver string
+	// Shim is the library in the containers, and its sockets.
+	Shim GPUShim
 	// Policy orders the flows.
 	Policy string
 	// Overrun is T: how far a flow may run ahead of the global virtual time.
 	Overrun *time.Duration
-	// Tokens is D: invocations in flight per device.
-	Tokens int
+	// Tokens is D: invocations in flight per device; its upper bound when it
+	// is Dynamic, which keeps utilization below Threshold.
+	Tokens    int
+	Dynamic   bool
+	Threshold float64
 	// TTL is how long an empty flow stays active.
 	TTL GPUTTL
 	// Namespaces shares among namespaces first, then among their flows.
@@ -27,8 +40,10 @@ type GPU struct {
 	// goes when there are more; empty leaves it to the policy.
 	PoolSize  int
 	Retention string
-	// Prefetch moves memory to the device before a flow's turn.
-	Prefetch bool
+	// Prefetch moves memory to the device before a flow's turn. An order to
+	// move that is unanswered for AckTimeout is given again.
+	Prefetch   bool
+	AckTimeout time.Duration
 	// DefaultMemory is the footprint of an action that states none and was
 	// never measured; ContextMemory is what a container's context takes.
 	DefaultMemory Size
@@ -39,6 +54,14 @@ type GPU struct {
 	// ForwardTopic receives the gpu actions of an invoker without a device;
 	// empty means that they are answered with an error.
 	ForwardTopic string
+}
+
+// GPUShim is how containers get the shim.
+type GPUShim struct {
+	// Library is the path of libgpuwhisk.so, "none", or empty: looked for.
+	Library string
+	// Dir is below which the sockets lie; empty leaves it to the runtime.
+	Dir string
 }
 
 // GPUTTL bounds alpha x (mean time between arrivals).
@@ -70,7 +93,7 @@ func Policies() []string {
 func Retentions() []string { return []string{"lru", "flow-lru", "protect-lru", "demand"} }
 
 func gpuKeys(c *Config) []*Key {
-	return append(schedulingKeys(&c.GPU), deviceKeys(&c.GPU)...)
+	return slices.Concat(schedulingKeys(&c.GPU), deviceKeys(&c.GPU), memoryKeys(&c.GPU))
 }
 
 func schedulingKeys(g *GPU) []*Key {
@@ -81,7 +104,11 @@ func schedulingKeys(g *GPU) []*Key {
 		{Name: "whisk.gpu.overrun", value: optional(&g.Overrun, duration),
 			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; unset means 10 seconds, or 0 where the policy has no overrun"},
 		{Name: "whisk.gpu.tokens", Default: "2", value: integer(&g.Tokens, 1, 64),
-			Doc: "D: invocations in flight per device"},
+			Doc: "D: invocations in flight per device; its upper bound when it is dynamic"},
+		{Name: "whisk.gpu.dynamic-tokens", Default: "false", value: boolean(&g.Dynamic),
+			Doc: "let D move between 1 and its bound by the device's utilization and by how much runs slow each other down"},
+		{Name: "whisk.gpu.utilization-threshold", Default: "0.9", value: real(&g.Threshold, 0.01, 1),
+			Doc: "share of time in which a kernel runs, averaged, above which a dynamic D falls"},
 		{Name: "whisk.gpu.ttl.alpha", Default: "2", value: real(&g.TTL.Alpha, 0, 1000),
 			Doc: "an empty flow stays active for alpha times its mean time between arrivals"},
 		{Name: "whisk.gpu.ttl.min", Default: "100 ms", value: duration(&g.TTL.Min), Doc: "least such time"},
@@ -109,10 +136,27 @@ func schedulingKeys(g *GPU) []*Key {
 
 func deviceKeys(g *GPU) []*Key {
 	return []*Key{
+		{Name: "whisk.gpu.devices", Default: "auto", value: text(&g.Devices),
+			Doc: "auto: all GPUs that the driver has, none without a driver; none; or a comma-separated list of UUIDs and of indexes as nvidia-smi counts them, CARD:SLICE for a MIG slice"},
 		{Name: "whisk.gpu.simulated.devices", Default: "0", value: integer(&g.SimulatedDevices, 0, 64),
-			Doc: "number of simulated GPUs; everything shows them as simulated"},
+			Doc: "number of simulated GPUs, used in the place of real ones; everything shows them as simulated"},
 		{Name: "whisk.gpu.simulated.memory", Default: "16 GiB", value: size(&g.SimulatedMemory, int64(MiB)),
 			Doc: "memory of each simulated GPU"},
+		{Name: "whisk.gpu.fake-driver", value: text(&g.FakeDriver),
+			Doc: "directory of a fake libcuda.so.1, such as build/shim/fake12: functions of simulated GPUs run under it and the real shim (process runtime); empty means that such functions see no GPU"},
+		{Name: "whisk.gpu.forward-topic", value: topic(&g.ForwardTopic),
+			Doc: "topic that gets the GPU activations of an invoker without a GPU; empty answers them with an error"},
+	}
+}
+
+func memoryKeys(g *GPU) []*Key {
+	return []*Key{
+		{Name: "whisk.gpu.shim.library", value: text(&g.Shim.Library),
+			Doc: "path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk from there and in build/shim, and does without if there is none"},
+		{Name: "whisk.gpu.shim.dir", value: text(&g.Shim.Dir),
+			Doc: "directory below which the shim's sockets lie, on the host of the containers; empty means /var/run/gpuwhisk, and the process runtime's own directory"},
+		{Name: "whisk.gpu.ack-timeout", Default: "10 seconds", value: duration(&g.AckTimeout),
+			Doc: "an order to move device memory that is not answered in this time is given again; 0 means 10 seconds"},
 		{Name: "whisk.gpu.pool-size", Default: "32", value: integer(&g.PoolSize, 0, 100_000),
 			Doc: "GPU containers per device, busy ones included; 0 makes every run a cold start"},
 		{Name: "whisk.gpu.retention", value: choice(&g.Retention, append([]string{""}, Retentions()...)...),
@@ -123,7 +167,5 @@ func deviceKeys(g *GPU) []*Key {
 			Doc: "device memory of an action that states none and was never measured"},
 		{Name: "whisk.gpu.context-memory", Default: "400 MiB", value: size(&g.ContextMemory, 0),
 			Doc: "device memory that a container's context takes beside its own"},
-		{Name: "whisk.gpu.forward-topic", value: topic(&g.ForwardTopic),
-			Doc: "topic that gets the GPU activations of an invoker without a GPU; empty answers them with an error"},
 	}
 }

@@ -25,6 +25,8 @@ func validate(c *Config) []error {
 	ordered(&c.Limits, demand)
 	demand(c.GPU.TTL.Min <= c.GPU.TTL.Max, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
 		formatDuration(c.GPU.TTL.Min), formatDuration(c.GPU.TTL.Max))
+	demand(c.GPU.SimulatedDevices == 0 || c.GPU.Devices == "auto" || c.GPU.Devices == "none",
+		"whisk.gpu.devices names %q, but whisk.gpu.simulated.devices asks for simulated ones in their place", c.GPU.Devices)
 	demand(c.Admin.Protocol != "https" || c.Admin.TLS.KeystorePath != "",
 		"whisk.invoker.protocol is https, which needs whisk.invoker.https.keystore-path")
 	demand(c.Kafka.SecurityProtocol != "SSL" || c.Kafka.TLS.TruststoreLocation != "",

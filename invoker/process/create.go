@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,6 +117,9 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 	home := filepath.Join(c.dir, "home")
 	env := []string{"PATH=" + e.options.Path, "LANG=C.UTF-8"}
 	env = append(append(env, runtime.Env...), spec.Env...)
+	if spec.GPU != nil {
+		env = slices.DeleteFunc(env, steering)
+	}
 	env = append(env,
 		"HOME="+home,
 		"TMPDIR="+filepath.Join(c.dir, "tmp"),
@@ -124,6 +128,9 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 		markerVar+"="+string(c.id),
 		"CUDA_VISIBLE_DEVICES="+visible(spec.GPU),
 	)
+	if spec.GPU != nil {
+		env = append(env, spec.GPU.Env...) // the last of a name counts
+	}
 	return &exec.Cmd{
 		Path: path, Args: runtime.Argv, Env: env, Dir: home,
 		SysProcAttr: &syscall.SysProcAttr{
@@ -131,6 +138,17 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 			Pdeathsig: syscall.SIGKILL, // it dies with us, however we die
 		},
 	}, nil
+}
+
+// steering tells of a variable that would change which device or driver a GPU
+// process finds: that is the device's word alone.
+func steering(variable string) bool {
+	for _, prefix := range []string{"CUDA_", "NVIDIA_", "LD_", "GPUWHISK_SHIM"} {
+		if strings.HasPrefix(variable, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // visible gives the device that CUDA may see: a real one, or none.

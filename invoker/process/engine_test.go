@@ -228,6 +228,31 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
+// What a device says counts over all else, and nothing else steers the driver.
+func TestSurroundingsOfGPU(t *testing.T) {
+	f := start(t, nil)
+	spec := f.spec()
+	spec.Env = append(spec.Env, "LD_PRELOAD=/lib/other.so", "NVIDIA_VISIBLE_DEVICES=all", "CUDA_MODULE_LOADING=LAZY", "GPUWHISK_SHIM=off", "A=1")
+	spec.GPU = &container.GPU{Device: "GPU-8f6", Env: []string{"CUDA_VISIBLE_DEVICES=0", "LD_LIBRARY_PATH=/fake"}}
+	h, err := f.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range f.mustRun(h.Addr, wish{}).Environ {
+		if steering(v) || v == "A=1" {
+			got = append(got, v)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"A=1", "CUDA_VISIBLE_DEVICES=0", "LD_LIBRARY_PATH=/fake"}; !slices.Equal(got, want) {
+		t.Errorf("environment %q, want %q", got, want)
+	}
+	if err := f.Remove(t.Context(), h.ID); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestVisibleDevice(t *testing.T) {
 	for _, c := range []struct {
 		gpu  *container.GPU

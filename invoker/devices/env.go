@@ -1,0 +1,77 @@
+package devices
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// Where library and socket directory appear in containers with a file system
+// of their own.
+const (
+	libraryTarget = "/opt/gpuwhisk/" + LibraryName
+	socketTarget  = "/run/gpuwhisk"
+)
+
+// deviceEnv leads a process to its device. Containers with a file system of
+// their own see no other device.
+func (m *Mover) deviceEnv(device gpu.Device) []string {
+	switch {
+	case m.options.Mounted:
+		return nil
+	case !device.Simulated:
+		return []string{"CUDA_VISIBLE_DEVICES=" + device.UUID}
+	case m.options.Driver == "":
+		return nil
+	}
+	link := gpu.DefaultLink().BytesPerSecond
+	return []string{
+		"CUDA_VISIBLE_DEVICES=0",
+		"LD_LIBRARY_PATH=" + m.options.Driver,
+		"FAKE_CUDA_MEMORY=" + strconv.FormatInt(device.MemoryBytes, 10),
+		"FAKE_CUDA_BANDWIDTH=" + strconv.FormatInt(int64(link), 10),
+		// A page that a kernel faults in comes at half the speed of one that
+		// was fetched ahead.
+		"FAKE_CUDA_FAULT_NS=" + strconv.FormatInt(int64(2*faultUnit/link*1e9), 10),
+	}
+}
+
+// faultUnit is what the fake driver counts faults in.
+const faultUnit = 64 << 10
+
+// equip gives the container its socket and has its processes load the shim. One
+// that wants no shim has the socket's directory all the same: it tells whose
+// its processes are.
+func (m *Mover) equip(g *container.GPU, b *box, word string) {
+	library, socket := m.options.Library, b.shim.Socket()
+	if m.options.Mounted {
+		g.Mounts = []container.Mount{{Source: b.shim.Dir(), Target: socketTarget}}
+		if !b.off {
+			g.Mounts = append(g.Mounts, container.Mount{Source: library, Target: libraryTarget})
+		}
+		library, socket = libraryTarget, filepath.Join(socketTarget, shimctl.SocketName)
+	}
+	g.Env = append(g.Env, "GPUWHISK_SHIM="+backend(word), "GPUWHISK_SHIM_SOCKET="+socket)
+	if b.off {
+		return
+	}
+	g.Env = append(g.Env, "LD_PRELOAD="+library, "GPUWHISK_SHIM_LOG=2")
+	if most := b.device.MemoryBytes - m.options.Context; most > 0 {
+		// More could never lie on the device at once.
+		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_LIMIT=%d", most))
+	}
+}
+
+// backend is the shim's word for the annotation's.
+func backend(word string) string {
+	switch word {
+	case activation.ShimOff, activation.ShimCount:
+		return word
+	}
+	return activation.ShimManaged
+}

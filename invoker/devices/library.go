@@ -1,0 +1,152 @@
+package devices
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// LibraryName is the file name of the shim.
+const LibraryName = "libgpuwhisk.so"
+
+// driverName is the file by which programs know the driver.
+const driverName = "libcuda.so.1"
+
+// ErrUnfit means that a file cannot be preloaded as the shim.
+var ErrUnfit = errors.New("not a shim for this machine")
+
+// FindLibrary looks for the shim where an installation or a build puts it:
+// beside the program, below its lib directory, and in the build's directory.
+// It returns "" when there is none.
+func FindLibrary(self string) string {
+	dir := filepath.Dir(self)
+	for _, path := range []string{
+		filepath.Join(dir, LibraryName),
+		filepath.Join(dir, "..", "lib", "gpuwhisk", LibraryName),
+		filepath.Join("build", "shim", LibraryName),
+	} {
+		if path, err := filepath.Abs(path); err == nil && exists(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// CheckLibrary tells whether a file can be loaded into programs here: a shared
+// object for this processor and the GNU C library that takes the place of the
+// functions that the shim must.
+func CheckLibrary(path string) error {
+	file, err := elf.Open(path)
+	if err != nil {
+		if errors.As(err, new(*os.PathError)) {
+			return fmt.Errorf("open shim: %w", err)
+		}
+		return fmt.Errorf("%s: %w: not a shared object: %w", path, ErrUnfit, err)
+	}
+	defer file.Close()
+	if err := judge(file); err != nil {
+		return fmt.Errorf("%s: %w: %w", path, ErrUnfit, err)
+	}
+	return nil
+}
+
+// machine is this processor's name in a file.
+func machine() elf.Machine {
+	return map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+}
+
+func judge(file *elf.File) error {
+	if file.Type != elf.ET_DYN {
+		return fmt.Errorf("a file of type %v, not a shared object", file.Type)
+	}
+	if file.Machine != machine() {
+		return fmt.Errorf("built for %v, this machine is %s", file.Machine, runtime.GOARCH)
+	}
+	libraries, err := file.ImportedLibraries()
+	if err != nil {
+		return fmt.Errorf("read what it needs: %w", err)
+	}
+	for _, name := range libraries {
+		if strings.HasPrefix(name, "libc.musl") {
+			return errors.New("built for musl; programs of the GNU C library cannot load it")
+		}
+	}
+	return hooks(file)
+}
+
+// hooked are functions that every version of the shim has taken the place of.
+// A library without them is another one.
+func hooked() []string {
+	return []string{"dlsym", "dlvsym", "cuInit", "cuGetProcAddress_v2", "cuMemAlloc_v2", "cuMemFree_v2"}
+}
+
+func hooks(file *elf.File) error {
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return fmt.Errorf("read its symbols: %w", err)
+	}
+	has := map[string]bool{}
+	for _, s := range symbols {
+		has[s.Name] = has[s.Name] || s.Section != elf.SHN_UNDEF
+	}
+	for _, name := range hooked() {
+		if !has[name] {
+			return fmt.Errorf("it does not hook %s: another library, or another version", name)
+		}
+	}
+	return nil
+}
+
+// tryTime bounds the program that is started for a try.
+const tryTime = 10 * time.Second
+
+// TryLibrary starts a small program with the shim, as action processes of this
+// machine will be: the loader of another C library, or of an older one, ends
+// them or leaves the shim out, and says so. Where there is no such program
+// nothing is tried.
+func TryLibrary(ctx context.Context, path string) error {
+	program, err := exec.LookPath("true")
+	if err != nil {
+		return nil //nolint:nilerr // nothing to try it with
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = []string{"LD_PRELOAD=" + path}
+	out, err := cmd.CombinedOutput()
+	said := string(bytes.TrimSpace(out))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w: a program that loads it ends: %w: %s", path, ErrUnfit, err, said)
+	case said != "":
+		return fmt.Errorf("%s: %w: %s", path, ErrUnfit, said)
+	}
+	return nil
+}
+
+// CheckDriver tells whether a directory holds a driver that programs of this
+// machine can load in the place of the real one.
+func CheckDriver(dir string) error {
+	file, err := elf.Open(filepath.Join(dir, driverName))
+	if err != nil {
+		return fmt.Errorf("open driver: %w", err)
+	}
+	defer file.Close()
+	if file.Machine != machine() {
+		return fmt.Errorf("%s in %s is for %v, this machine is %s", driverName, dir, file.Machine, runtime.GOARCH)
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const (
+	// answerTime is how long the end of a run waits for the container to say
+	// what it holds. It lies on the way of every answer to a caller; a shim
+	// needs a tenth of a millisecond.
+	answerTime = 100 * time.Millisecond
+	// moveTime bounds one order. The largest device is swapped in half of it
+	// even by a slow link; a container that is frozen would take for ever.
+	moveTime = 30 * time.Second
+)
+
+// ErrUndone is the error of an order that ended before it was carried out,
+// because a run or a newer order came.
+var ErrUndone = errors.New("order was not carried out")
+
+// Options say how containers reach the shim.
+type Options struct {
+	// Dir is where the sockets lie, a directory for each container. It is
+	// made if it does not exist, and emptied of what an earlier process left.
+	Dir string
+	// Library is the path of libgpuwhisk.so. Empty means that containers run
+	// without it.
+	Library string
+	// Mounted is true where containers have a file system of their own, into
+	// which the library and the socket are mounted.
+	Mounted bool
+	// Driver is the directory of a driver that takes the real one's place, for
+	// simulated devices without Mounted; empty for none.
+	Driver string
+	// Devices are all that containers may be prepared for, Context what a CUDA
+	// context takes on them.
+	Devices []gpu.Device
+	Context int64
+	Log     *slog.Logger // nil: silent
+
+	proc string // for tests; empty: /proc
+}
+
+// Mover keeps the device memory of containers by the shim in their processes.
+// It may be used from many goroutines.
+type Mover struct {
+	options Options
+	log     *slog.Logger
+	control *shimctl.Control // nil without a library
+	hear    func(gpu.Held)
+	owners  map[int]string // containers of processes; only look uses it
+
+	mu       sync.Mutex
+	boxes    map[string]*box
+	warned   map[string]bool // actions whose containers were found un-hooked
+	unhooked uint64
+}
+
+// OpenMover makes the directory of the sockets and is ready for containers.
+// Close ends it.
+func OpenMover(o Options) (*Mover, error) {
+	m := &Mover{options: o, log: o.Log, owners: map[int]string{}, boxes: map[string]*box{}, warned: map[string]bool{}}
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Library == "" {
+		return m, nil
+	}
+	if err := clearSockets(o.Dir); err != nil {
+		return nil, err
+	}
+	var err error
+	m.control, err = shimctl.Open(o.Dir, shimctl.Settings{
+		MaxResident: largest(o.Devices), Context: o.Context, Owns: m.owns,
+	}, events{m}, m.log)
+	if err != nil {
+		return nil, fmt.Errorf("open shim sockets in %s: %w", o.Dir, err)
+	}
+	return m, nil
+}
+
+func largest(devices []gpu.Device) int64 {
+	most := int64(0)
+	for _, d := range devices {
+		most = max(most, d.MemoryBytes)
+	}
+	return most
+}
+
+// Listen keeps who is told what containers hold.
+func (m *Mover) Listen(hear func(gpu.Held)) { m.hear = hear }
+
+// Faults is true: the driver brings in what a kernel touches.
+func (m *Mover) Faults() bool { return true }
+
+// Prepare opens the container's socket and tells what the container needs.
+func (m *Mover) Prepare(name string, device gpu.Device, shim string) (container.GPU, error) {
+	b := newBox(name, device)
+	g := container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated, Env: m.deviceEnv(device)}
+	if m.control != nil {
+		var err error
+		if b.shim, err = m.control.Container(name); err != nil {
+			return container.GPU{}, err
+		}
+		b.off = shim == activation.ShimOff
+		m.equip(&g, b, shim)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boxes[name] = b
+	return g, nil
+}
+
+// Forget closes the container's socket and removes it.
+func (m *Mover) Forget(name string) {
+	m.mu.Lock()
+	b := m.boxes[name]
+	delete(m.boxes, name)
+	m.mu.Unlock()
+	if b == nil || b.shim == nil {
+		return
+	}
+	if err := b.shim.Close(); err != nil {
+		m.log.Warn("close shim socket", "container", name, "error", err)
+	}
+}
+
+func (m *Mover) box(name string) *box {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.boxes[name]
+}
+
+// Begin tells the container's processes that a run begins: an eviction that is
+// under way ends.
+func (m *Mover) Begin(name string) {
+	if b := m.box(name); b != nil && !b.deaf() {
+		b.shim.Running(true)
+	}
+}
+
+// End tells the container's processes that a run has ended and has them say
+// what they hold. One that nobody answers for is taken to hold what was
+// reserved.
+func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
+	b := m.box(name)
+	if b == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	switch {
+	case b.deaf():
+		m.assume(b, need)
+	case !b.connected(ctx):
+		m.noteUnhooked(b)
+		m.assume(b, need)
+	default:
+		b.shim.Running(false)
+		// Nothing is done about who does not answer: what it said last counts,
+		// and its silence is told by the heartbeat.
+		_, _ = b.shim.Report(ctx)
+	}
+}
+
+// Move carries out one order.
+func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
+	b := m.box(o.Container)
+	if b == nil || b.deaf() {
+		return 0, nil // nothing of it can be moved, and the ledger sees that
+	}
+	ctx, cancel := context.WithTimeout(ctx, moveTime)
+	defer cancel()
+	var done shimctl.Done
+	var err error
+	if o.Kind == gpu.Evict {
+		done, err = b.shim.Evict(ctx, o.Epoch)
+	} else {
+		done, err = b.shim.Prefetch(ctx, o.Epoch, 0)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s %s: %w", o.Kind, o.Container, err)
+	}
+	return m.judge(b, o, done)
+}
+
+// judge tells an order that was carried out from one that was not. What the
+// driver refused was carried out as far as it goes: what is where, the usage
+// says that came before.
+func (m *Mover) judge(b *box, o gpu.Order, done shimctl.Done) (int64, error) {
+	switch done.Status {
+	case shimctl.Cancelled, shimctl.Stale:
+		return 0, fmt.Errorf("%s %s: %w: %s", o.Kind, o.Container, ErrUndone, done.Status)
+	case shimctl.Failed, shimctl.Partial:
+		b.mu.Lock()
+		first := !b.complained
+		b.complained = true
+		b.mu.Unlock()
+		if first {
+			m.log.Warn("gpu memory could not be moved whole", "container", o.Container, "order", o.Kind.String(),
+				"outcome", done.Status.String(), "code", done.Code, "moved", done.Moved, "resident", done.Resident)
+		}
+	}
+	return done.Moved, nil
+}
+
+// Stats counts what goes on.
+type Stats struct {
+	Containers int    // prepared and not forgotten
+	Processes  int    // that are connected
+	Silent     int    // of them, that do not answer
+	Unhooked   uint64 // containers so far whose memory nobody told
+}
+
+// Stats returns the counts of this moment.
+func (m *Mover) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := Stats{Containers: len(m.boxes), Unhooked: m.unhooked}
+	for _, b := range m.boxes {
+		if b.shim != nil {
+			s.Processes += b.shim.Processes()
+		}
+		s.Silent += b.silent()
+	}
+	return s
+}
+
+// Close ends the talk with all containers, which are gone by now, and removes
+// their sockets.
+func (m *Mover) Close() error {
+	if m.control == nil {
+		return nil
+	}
+	m.mu.Lock()
+	names := make([]string, 0, len(m.boxes))
+	for name := range m.boxes {
+		names = append(names, name)
+	}
+	m.mu.Unlock()
+	for _, name := range names {
+		m.Forget(name)
+	}
+	err := m.control.Close()
+	_ = os.Remove(m.options.Dir) // if it is empty
+	return err
+}

@@ -1,0 +1,72 @@
+package devices
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+)
+
+// containerDir is the name of a container's directory, as shimctl makes it.
+var containerDir = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// longestDir is the path of a directory below which a container's socket still
+// has a name that the kernel takes: 107 bytes.
+const longestDir = 107 - len("/0123456789abcdef/"+shimctl.SocketName)
+
+// SocketDir chooses the directory of the sockets: the first of the places that
+// can be made and whose path is short enough. The last resort is the directory
+// for temporary files, under a name that stays the same for the same places.
+func SocketDir(places ...string) (string, error) {
+	var errs []error
+	for _, dir := range append(places, shortDir(places)) {
+		dir, err := filepath.Abs(dir)
+		if err == nil && len(dir) > longestDir {
+			err = fmt.Errorf("socket directory %s: longer than %d bytes", dir, longestDir)
+		}
+		if err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err == nil {
+			return dir, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+func shortDir(places []string) string {
+	sum := sha256.New()
+	for _, p := range places {
+		_, _ = sum.Write([]byte(p + "\x00")) // never fails, says its documentation
+	}
+	return filepath.Join(os.TempDir(), "gpuwhisk-"+hex.EncodeToString(sum.Sum(nil)[:6]))
+}
+
+// clearSockets removes what an earlier process left: its containers are
+// removed at the start, so their sockets are of no use. Nothing else in the
+// directory is touched.
+func clearSockets(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read socket directory: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !containerDir.MatchString(e.Name()) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove old shim socket: %w", err)
+		}
+	}
+	return nil
+}
