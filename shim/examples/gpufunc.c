@@ -4,7 +4,9 @@
  *
  *   cc -o exec gpufunc.c -ldl
  *
- * It prints a line of JSON, as an action's executable does. The kernels come
+ * Its argument is the JSON of its parameters, as an action's executable gets
+ * it: "bytes" of memory (64 MiB) and "ms" to stay there (0), which stand for the
+ * work that a real function does. It prints a line of JSON. The kernels come
  * with the file named by the environment variable PTX, or, on the fake driver,
  * by their names alone.
  */
@@ -12,6 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 static void *cuda;
 
@@ -42,10 +46,28 @@ static const char *kernels(void)
 	return text;
 }
 
-int main(void)
+/* number finds a key's whole number in JSON without nesting. */
+static uint64_t number(const char *json, const char *key, uint64_t otherwise)
 {
+	const char *at = strstr(json, key);
+
+	if (!at || !(at = strchr(at + strlen(key), ':')))
+		return otherwise;
+	return strtoull(at + 1, NULL, 10);
+}
+
+static void stay(uint64_t ms)
+{
+	struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
+
+	nanosleep(&t, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	const char *parameters = argc > 1 ? argv[1] : "{}";
 	void *context, *module, *fill;
-	uint64_t block, n = 64 << 20;
+	uint64_t block, n = number(parameters, "\"bytes\"", 64 << 20);
 	uint32_t value = 7;
 	unsigned char last = 0;
 	void *args[] = {&block, &n, &value};
@@ -63,6 +85,7 @@ int main(void)
 	     (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
 	      void *, void **, void **),
 	     fill, 256, 1, 1, 256, 1, 1, 0, NULL, args, NULL);
+	stay(number(parameters, "\"ms\"", 0));
 	CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), &last, block + n - 1, 1);
 	CALL(cuMemFree_v2, (uint64_t), block);
 	printf("{\"bytes\": %llu, \"correct\": %s}\n", (unsigned long long)n,
