@@ -28,6 +28,7 @@ type account struct {
 	runs      int       // standing reservations
 	claims    int       // standing or waiting reservations
 	evictable bool
+	leaving   bool // its container is being removed
 	lastUsed  time.Duration
 
 	move    moveState

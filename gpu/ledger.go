@@ -175,16 +175,19 @@ func (l *Ledger) Used() int64 { return l.used }
 func (l *Ledger) Waiting() int { return len(l.waiting) }
 
 // Shortfall returns the bytes that the oldest waiting reservation would still
-// lack if every idle container's memory were moved out. When it is positive,
-// only the end of a run or the removal of an idle container (which frees its
-// context) can help.
+// lack if every idle container's memory were moved out and those that leave
+// were gone. When it is positive, only the end of a run or the removal of
+// another idle container (which frees its context) can help.
 func (l *Ledger) Shortfall() int64 {
 	if len(l.waiting) == 0 {
 		return 0
 	}
 	lack := l.extra(l.waiting[0].a, l.waiting[0].need) - l.Free()
 	for _, a := range l.accounts {
-		if a.idle() {
+		switch {
+		case a.leaving:
+			lack -= a.charge()
+		case a.idle():
 			lack -= a.movable()
 		}
 	}

@@ -129,6 +129,27 @@ func (l *Ledger) Awaits(id string, epoch uint64) bool {
 	return ok && a.move != settled && a.epoch == epoch
 }
 
+// Leave takes the news that an idle container is being removed. What it holds
+// is charged until it is gone, and counts as room that comes; nothing of it is
+// moved any more, and an order under way is void.
+func (l *Ledger) Leave(now time.Duration, id string) {
+	a, ok := l.byID[id]
+	if !ok {
+		return
+	}
+	if !a.idle() {
+		panic("gpu: container " + id + " leaves while it runs")
+	}
+	a.leaving = true
+	if a.move != settled {
+		a.move = settled
+		a.epoch++
+	}
+	l.recharge(a, func() { a.coming = 0 })
+	l.orders = slices.DeleteFunc(l.orders, func(o Order) bool { return o.Container == id })
+	l.pump(now)
+}
+
 // Gone takes the end of a container: its memory, its context and its
 // reservations, standing or not, are void, and what was not yet read from Ready
 // about it is withdrawn. Unknown containers are ignored.
@@ -171,7 +192,7 @@ func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
 	if a.move == prefetching || (a.move == settled && a.resident >= a.footprint) {
 		return true
 	}
-	if !a.idle() || len(l.waiting) > 0 || l.over {
+	if !a.idle() || a.leaving || len(l.waiting) > 0 || l.over {
 		return false
 	}
 	lack := a.footprint - max(a.resident, a.coming) - l.Free()

@@ -36,7 +36,10 @@ func (l *Ledger) pump(now time.Duration) {
 // touched, nor is spare; what waits to run only when nothing else can help.
 func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly bool) {
 	for _, a := range l.accounts {
-		if a.move == evicting {
+		switch {
+		case a.leaving:
+			lack -= a.charge()
+		case a.move == evicting:
 			lack -= a.movable()
 		}
 	}
@@ -58,7 +61,7 @@ func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly
 func (l *Ledger) victim(spare *account, markedOnly bool) *account {
 	var best *account
 	for _, a := range l.accounts {
-		if a == spare || !a.idle() || a.move == evicting || a.movable() <= 0 || (markedOnly && !a.evictable) {
+		if a == spare || a.leaving || !a.idle() || a.move == evicting || a.movable() <= 0 || (markedOnly && !a.evictable) {
 			continue
 		}
 		if best == nil || before(a, best) {
@@ -100,7 +103,7 @@ func before(a, b *account) bool {
 // containers that are marked, and those of all idle containers.
 func (l *Ledger) Evictable() (marked, idle int64) {
 	for _, a := range l.accounts {
-		if !a.idle() {
+		if !a.idle() || a.leaving {
 			continue
 		}
 		idle += a.movable()
