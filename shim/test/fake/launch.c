@@ -6,6 +6,13 @@
  *   sum(ptr, n, out)          of n bytes, into a u64
  *   touch(ptr, n)             every page once
  *   spin(ns)                  keep the device busy
+ *
+ * and those of check/kernels.cu, on words of 32 bits:
+ *
+ *   pattern(ptr, words, m, b)       word i is i * m + b
+ *   pass(ptr, words, a, c)          word is word * a + c
+ *   compare(ptr, words, m, b, out)  add to a u64 how many are not i * m + b
+ *   gemm(a, b, c, rows)             only reaches its matrices
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,10 +63,64 @@ static CUresult spin(void **params, CUstream stream)
 	return CUDA_SUCCESS;
 }
 
+static uint32_t word(void **params, int i)
+{
+	return *(uint32_t *)params[i];
+}
+
+static CUresult pattern(void **params, CUstream stream)
+{
+	uint32_t *p = (uint32_t *)(uintptr_t)number(params, 0);
+	uint64_t n = number(params, 1);
+	CUresult r = fake_reach((uintptr_t)p, 4 * n, stream);
+
+	for (uint64_t i = 0; r == CUDA_SUCCESS && i < n; i++)
+		p[i] = (uint32_t)i * word(params, 2) + word(params, 3);
+	return r;
+}
+
+static CUresult pass(void **params, CUstream stream)
+{
+	uint32_t *p = (uint32_t *)(uintptr_t)number(params, 0);
+	uint64_t n = number(params, 1);
+	CUresult r = fake_reach((uintptr_t)p, 4 * n, stream);
+
+	for (uint64_t i = 0; r == CUDA_SUCCESS && i < n; i++)
+		p[i] = p[i] * word(params, 2) + word(params, 3);
+	return r;
+}
+
+static CUresult compare(void **params, CUstream stream)
+{
+	const uint32_t *p = (const uint32_t *)(uintptr_t)number(params, 0);
+	uint64_t n = number(params, 1), wrong = 0;
+	uint64_t *out = (uint64_t *)(uintptr_t)number(params, 4);
+	CUresult r = fake_reach((uintptr_t)p, 4 * n, stream);
+
+	if (r == CUDA_SUCCESS)
+		r = fake_reach((uintptr_t)out, sizeof *out, stream);
+	for (uint64_t i = 0; r == CUDA_SUCCESS && i < n; i++)
+		wrong += p[i] != (uint32_t)i * word(params, 2) + word(params, 3);
+	if (r == CUDA_SUCCESS)
+		*out += wrong;
+	return r;
+}
+
+static CUresult gemm(void **params, CUstream stream)
+{
+	uint64_t bytes = 4ull * word(params, 3) * word(params, 3);
+	CUresult r = CUDA_SUCCESS;
+
+	for (int i = 0; r == CUDA_SUCCESS && i < 3; i++)
+		r = fake_reach(number(params, i), bytes, stream);
+	return r;
+}
+
 static const struct kernel {
 	const char *name;
 	CUresult (*run)(void **params, CUstream stream);
-} kernels[] = {{"fill", fill}, {"sum", sum}, {"touch", touch}, {"spin", spin}};
+} kernels[] = {{"fill", fill}, {"sum", sum}, {"touch", touch}, {"spin", spin},
+	     {"pattern", pattern}, {"pass", pass}, {"compare", compare}, {"gemm", gemm}};
 
 CUresult fake_cuModuleLoadData(void **module, const void *image)
 {

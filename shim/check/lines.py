@@ -1,0 +1,126 @@
+"""What the workers in Python share: orders come a line at a time, answers go as
+lines of JSON, as with worker.c. Contents are words of 32 bits, i * m + b for
+the index i, so that every one of them can be checked after any number of
+passes."""
+
+import json
+import os
+import sys
+import time
+
+M, A, C = 2654435761, 1664525, 1013904223  # as in device.c
+SLICE = 1 << 24  # words looked at together: what a comparison needs beside
+MARGIN = 256 << 20  # bytes left free
+
+
+class Refused(Exception):
+    """An order that cannot be carried out."""
+
+
+def signed(v):
+    """The same 32 bits as a signed number."""
+    v &= 0xFFFFFFFF
+    return v - (1 << 32) if v >> 31 else v
+
+
+class Block:
+    """Words on the device, and what they must be."""
+
+    def __init__(self, array, words):
+        self.array, self.words, self.m, self.b = array, words, 0, 0
+
+    def seeded(self, seed):
+        self.m, self.b = M, seed
+
+    def passed(self):
+        self.m = self.m * A & 0xFFFFFFFF
+        self.b = self.b * A + C & 0xFFFFFFFF
+
+    def slices(self):
+        for start in range(0, self.words, SLICE):
+            yield start, min(start + SLICE, self.words)
+
+
+def room_for(size, free):
+    if size + MARGIN > free:
+        raise Refused("not enough free device memory: %d bytes wanted, %d free" % (size, free))
+
+
+def own_stdout():
+    """Keep the pipe for answers; what libraries print goes to standard error."""
+    pipe = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    return pipe
+
+
+class Worker:
+    """Carries out orders. A framework's worker gives memory(), make(bytes),
+    fill(block), compare(block), a_pass(block), sync() and its workloads."""
+
+    def __init__(self):
+        self.blocks = []
+
+    def info(self):
+        free, total = self.memory()
+        return {"free": free, "total": total}
+
+    def alloc(self, size):
+        room_for(size, self.memory()[0])
+        self.blocks.append(self.make(size))
+        self.sync()
+        return {"block": len(self.blocks) - 1}
+
+    def order_fill(self, block, seed):
+        self.blocks[block].seeded(seed)
+        self.fill(self.blocks[block])
+        return {}
+
+    def order_work(self, block, passes):
+        for _ in range(passes):
+            self.a_pass(self.blocks[block])
+            self.blocks[block].passed()
+        return {}
+
+    def order_check(self, block):
+        b = self.blocks[block]
+        return {"mismatches": int(self.compare(b)), "words": b.words}
+
+    def order_graph(self, block):
+        """Record a pass as a graph, once for each block."""
+        self.record(self.blocks[block])
+        return {}
+
+    def order_replay(self, block, times):
+        b = self.blocks[block]
+        for _ in range(times):
+            self.replay(b)
+            b.passed()
+        return {}
+
+    def obey(self, verb, numbers):
+        call = {"info": self.info, "alloc": self.alloc}.get(verb)
+        if call is None:
+            call = getattr(self, "order_" + verb, None)
+        if call is None:
+            raise Refused("unknown: " + verb)
+        began = time.monotonic_ns()
+        answer = call(*numbers)
+        self.sync()
+        answer.setdefault("ns", time.monotonic_ns() - began)
+        return answer
+
+
+def serve(pipe, hello, worker):
+    def say(what):
+        pipe.write(json.dumps(what) + "\n")
+        pipe.flush()
+
+    say(hello)
+    for line in sys.stdin:
+        words = line.split()
+        if not words:
+            continue
+        try:
+            say(worker.obey(words[0], [int(w) for w in words[1:]]))
+        except Exception as e:  # whatever a framework raises is the answer
+            say({"error": "%s: %s" % (type(e).__name__, str(e)[:400])})

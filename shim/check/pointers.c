@@ -1,0 +1,97 @@
+/*
+ * Whether the driver gives the same pointer for an entry point by dlsym as by
+ * cuGetProcAddress, and whose function it is. A line of JSON for each line of
+ * abi.def:
+ *
+ *   base, export, version, flags, hook   as in abi.def; hook: the shim has it
+ *   plain, plain_of                      by dlsym(export): pointer, its library
+ *   asked, asked_of, asked_name          by cuGetProcAddress(base, version, flags)
+ *   newest_name                          the same for the driver's own version,
+ *                                        by the name of its export; "?" where
+ *                                        the pointer is no export
+ *   newest_of
+ *
+ * Where the driver has none, the pointer is "" and so is the rest.
+ */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../src/abi.h"
+
+static void *driver;
+static fn_cuGetProcAddress *v1;
+static fn_cuGetProcAddress_v2 *v2;
+static int newest;
+
+static void *ask(const char *base, int version, int flags)
+{
+	void *p = NULL;
+	int status = 0;
+	CUresult r = CUDA_ERROR_NOT_FOUND;
+
+	if (v2)
+		r = v2(base, &p, version, (uint64_t)flags, &status);
+	else if (v1)
+		r = v1(base, &p, version, (uint64_t)flags);
+	return r == CUDA_SUCCESS ? p : NULL;
+}
+
+static const char *file_of(const Dl_info *i)
+{
+	const char *slash = i->dli_fname ? strrchr(i->dli_fname, '/') : NULL;
+
+	return slash ? slash + 1 : i->dli_fname ? i->dli_fname : "";
+}
+
+static void print(const char *what, void *p)
+{
+	Dl_info i = {0};
+	bool known = p && dladdr(p, &i);
+
+	if (p)
+		printf(", \"%s\": \"%p\", \"%s_of\": \"%s\", \"%s_name\": \"%s\"", what, p, what,
+		       known ? file_of(&i) : "?", what,
+		       known && i.dli_saddr == p ? i.dli_sname : "?");
+	else
+		printf(", \"%s\": \"\", \"%s_of\": \"\", \"%s_name\": \"\"", what, what, what);
+}
+
+static void line(const char *base, const char *export, int version, int flags, bool hook)
+{
+	printf("{\"base\": \"%s\", \"export\": \"%s\", \"version\": %d, \"flags\": %d, \"hook\": %s",
+	       base, export, version, flags, hook ? "true" : "false");
+	print("plain", dlsym(driver, export));
+	print("asked", ask(base, version, flags));
+	print("newest", ask(base, newest > version ? newest : version, flags));
+	printf("}\n");
+}
+
+static int refuse(const char *what)
+{
+	printf("{\"error\": \"%s\"}\n", what);
+	return 1;
+}
+
+int main(void)
+{
+	fn_cuInit *init;
+	fn_cuDriverGetVersion *version;
+
+	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!driver)
+		return refuse("libcuda.so.1 cannot be loaded");
+	init = (fn_cuInit *)dlsym(driver, "cuInit");
+	version = (fn_cuDriverGetVersion *)dlsym(driver, "cuDriverGetVersion");
+	v1 = (fn_cuGetProcAddress *)dlsym(driver, "cuGetProcAddress");
+	v2 = (fn_cuGetProcAddress_v2 *)dlsym(driver, "cuGetProcAddress_v2");
+	if (!init || init(0) != CUDA_SUCCESS || !version || version(&newest) != CUDA_SUCCESS)
+		return refuse("the driver does not start");
+#define HOOK(base, export, version, flags, class, what, params, args) \
+	line(#base, #export, version, flags, true);
+#define CALL(base, export, version, params, args) line(#base, #export, version, 0, false);
+#define SERVE(base, export, version, params, args) line(#base, #export, version, 0, false);
+#include "../abi.def"
+	return 0;
+}

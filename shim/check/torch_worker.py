@@ -1,0 +1,89 @@
+"""The worker on PyTorch. The allocator is chosen by PYTORCH_ALLOC_CONF."""
+
+import lines
+
+pipe = lines.own_stdout()
+
+import torch  # noqa: E402
+
+
+class Torch(lines.Worker):
+    def __init__(self):
+        super().__init__()
+        self.graphs, self.data = {}, {}
+
+    def memory(self):
+        return torch.cuda.mem_get_info()
+
+    def sync(self):
+        torch.cuda.synchronize()
+
+    def make(self, size):
+        words = size // 4
+        return lines.Block(torch.empty(words, dtype=torch.int32, device="cuda"), words)
+
+    def expected(self, b, start, end):
+        i = torch.arange(start, end, dtype=torch.int32, device="cuda")
+        return i.mul_(lines.signed(b.m)).add_(lines.signed(b.b))
+
+    def fill(self, b):
+        for start, end in b.slices():
+            b.array[start:end] = self.expected(b, start, end)
+
+    def compare(self, b):
+        return sum((b.array[s:e] != self.expected(b, s, e)).sum().item() for s, e in b.slices())
+
+    def a_pass(self, b):
+        b.array.mul_(lines.A).add_(lines.C)
+
+    def record(self, b):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # the kernels must be loaded before
+            self.a_pass(b)
+            b.passed()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.a_pass(b)
+        self.graphs[id(b)] = graph
+
+    def replay(self, b):
+        self.graphs[id(b)].replay()
+
+    def kept(self, name, make):
+        if name not in self.data:
+            self.data[name] = make()
+        return self.data[name]
+
+    def order_fft(self, size, times):
+        x = self.kept(("fft", size), lambda: torch.ones(size // 8, dtype=torch.complex64, device="cuda"))
+        for _ in range(times):
+            y = torch.fft.fft(x)
+        del y
+        return {}
+
+    def order_gemm(self, rows, times):
+        def make():
+            return [torch.ones(rows, rows, dtype=torch.float32, device="cuda") for _ in range(3)]
+
+        a, b, c = self.kept(("gemm", rows), make)
+        for _ in range(times):
+            torch.mm(a, b, out=c)
+        return {}
+
+    def order_loop(self, launches):
+        x = self.kept("loop", lambda: torch.zeros(1024, device="cuda"))
+        for _ in range(launches):
+            x.add_(1)
+        return {}
+
+
+torch.cuda.init()
+worker = Torch()
+free, total = worker.memory()
+lines.serve(pipe, {
+    "device": torch.cuda.get_device_name(0), "version": torch.__version__,
+    "cuda": torch.version.cuda, "allocator": torch.cuda.get_allocator_backend(),
+    "free": free, "total": total,
+}, worker)
