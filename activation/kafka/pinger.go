@@ -84,13 +84,16 @@ func (p *Pinger) Disable(ctx context.Context) error { return p.set(ctx, false) }
 
 func (p *Pinger) set(ctx context.Context, enabled bool) error {
 	p.mu.Lock()
-	if p.enabled != enabled {
+	changed := p.enabled != enabled
+	if changed {
 		p.enabled = enabled
 		p.told = make(chan struct{})
 	}
 	told := p.told
 	p.mu.Unlock()
-	signal(p.turn)
+	if changed { // else it is said, or about to be
+		signal(p.turn)
+	}
 	select {
 	case <-told:
 		return nil

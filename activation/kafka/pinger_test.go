@@ -60,8 +60,17 @@ func TestFirstPingDoesNotWait(t *testing.T) {
 	if err := p.Enable(b.ctx()); err != nil {
 		t.Fatal(err)
 	}
+	for range 3 { // what the broker knows is not said again
+		if err := p.Enable(b.ctx()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if s := p.Status(); !s.Enabled || s.Sent != 1 || time.Since(s.Last) > patience {
 		t.Errorf("status %+v", s)
+	}
+	p.Close()
+	if n := b.end(topic); n != 1 {
+		t.Errorf("%d pings, want 1", n)
 	}
 }
 
@@ -136,12 +145,15 @@ func TestPingsAreNotKept(t *testing.T) {
 // with another id is nobody's business.
 func TestTwinIsNoticed(t *testing.T) {
 	onEachBroker(t, func(b *bed) {
+		// A twin that is not heard for ten intervals counts as gone, so the
+		// interval must be one that a busy machine keeps ten times over.
+		const every = 200 * time.Millisecond
 		topic := b.topic()
-		first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
+		first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: every})
 		other := invoker0()
 		other.ID = 1
-		neighbour := b.pinger(PingerConfig{Topic: topic, Instance: other})
-		twin := b.cluster().NewPinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: 10 * time.Millisecond})
+		neighbour := b.pinger(PingerConfig{Topic: topic, Instance: other, Every: every})
+		twin := b.cluster().NewPinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: every})
 		b.await("both to notice", func() bool { return first.Status().Twin != "" && twin.Status().Twin != "" })
 		if got := first.Status().Twin; got != "invoker0/invoker0/invoker0" {
 			b.t.Errorf("the twin is called %q", got)
