@@ -53,7 +53,25 @@ func realBroker(t *testing.T) string {
 	if addr == "" {
 		missing(t, "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)")
 	}
+	coordinated(t, addr)
 	return addr
+}
+
+// coordinated waits until a broker keeps positions. One that was made just now
+// first makes the topic for them, when it is first asked for a coordinator,
+// and refuses meanwhile: an outage in the log of whatever test comes first.
+func coordinated(t *testing.T, addr string) {
+	t.Helper()
+	b := newBed(t, nil, addr)
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorKeys = "tests", []string{"tests"}
+	b.await("a coordinator", func() bool {
+		res, err := req.RequestWith(b.ctx(), b.peer)
+		if err != nil || res.ErrorCode != 0 {
+			return false
+		}
+		return !slices.ContainsFunc(res.Coordinators, func(c kmsg.FindCoordinatorResponseCoordinator) bool { return c.ErrorCode != 0 })
+	})
 }
 
 func missing(t *testing.T, what string) {

@@ -3,11 +3,13 @@ package kafka
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,15 +30,20 @@ func (b *bed) countRequests(key kmsg.Key) func() int64 {
 	return n.Load
 }
 
-// freePort is a port that nobody listens on.
+// freePort is a port that nobody listens on. It lies below those that Linux
+// gives to clients: a connection of anybody's could have one of these when the
+// broker comes back to it.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 10000 + rand.IntN(10000)
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
 
 // restartable is a broker that can go away and come back at the same address
@@ -335,7 +342,7 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 		topic := b.topic()
 		b.put(topic, messages(0, 3)...)
 		b.commit(topic, topic, 1)
-		b.joinAndDie(topic)
+		die := b.join(topic)
 		f := b.feed(topic)
 		b.next(f, 1).Done()
 		b.next(f, 2).Done()
@@ -343,6 +350,7 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 		if got := b.committed(topic, topic); got != 1 {
 			b.t.Errorf("committed %d while the dead member holds the group", got)
 		}
+		die()
 		b.put(topic, message(3))
 		b.next(f, 3).Done()
 		b.await("the commit after the session", func() bool { return b.committed(topic, topic) == 4 })
@@ -352,16 +360,17 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 	})
 }
 
-// joinAndDie makes a member of the group by the protocol of a real consumer
-// and never lets it speak again.
-func (b *bed) joinAndDie(group string) {
+// join makes a member of the group by the protocol of a real consumer. After
+// die it never speaks again; until then its session goes on, however long what
+// the test looks at takes.
+func (b *bed) join(group string) (die func()) {
 	b.t.Helper()
 	cl := b.client()
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Group, join.ProtocolType = group, "consumer"
 	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 6000, 6000
 	if b.fake != nil {
-		join.SessionTimeoutMillis = 400
+		join.SessionTimeoutMillis = 3000
 	}
 	proto := kmsg.NewJoinGroupRequestProtocol()
 	proto.Name = "range"
@@ -380,15 +389,33 @@ func (b *bed) joinAndDie(group string) {
 	if err != nil {
 		b.t.Fatalf("join group: %v", err)
 	}
-	sync := kmsg.NewPtrSyncGroupRequest()
-	sync.Group, sync.Generation, sync.MemberID = group, res.Generation, res.MemberID
-	sync.ProtocolType, sync.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
+	share := kmsg.NewPtrSyncGroupRequest()
+	share.Group, share.Generation, share.MemberID = group, res.Generation, res.MemberID
+	share.ProtocolType, share.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
 	assigned := kmsg.NewSyncGroupRequestGroupAssignment()
 	assigned.MemberID = res.MemberID
-	sync.GroupAssignment = append(sync.GroupAssignment, assigned)
-	if _, err := sync.RequestWith(b.ctx(), cl); err != nil {
+	share.GroupAssignment = append(share.GroupAssignment, assigned)
+	if _, err := share.RequestWith(b.ctx(), cl); err != nil {
 		b.t.Fatalf("sync group: %v", err)
 	}
+	beat := kmsg.NewPtrHeartbeatRequest()
+	beat.Group, beat.Generation, beat.MemberID = group, res.Generation, res.MemberID
+	return b.every(100*time.Millisecond, func(ctx context.Context) { _, _ = beat.RequestWith(ctx, cl) })
+}
+
+// every does something again and again until its end is asked for, or the
+// test's.
+func (b *bed) every(pause time.Duration, do func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	var turns sync.WaitGroup
+	turns.Go(func() {
+		for wait(ctx, pause) {
+			do(ctx)
+		}
+	})
+	end = func() { cancel(); turns.Wait() }
+	b.t.Cleanup(end)
+	return end
 }
 
 // The position that we commit is one that a stock consumer resumes at.

@@ -22,14 +22,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked waits a little for goroutines that are on their way out.
+// leaked waits for goroutines that are on their way out.
 func leaked() string {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	var left string
-	for range 100 {
+	for late := time.Now().Add(patience); time.Now().Before(late); <-tick.C {
 		if left = ours(); left == "" {
 			return ""
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return left
 }

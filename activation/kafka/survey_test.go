@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -26,12 +27,7 @@ func TestSurvey(t *testing.T) {
 
 // TestSurveyGoesOn: a broker that is away does not hide the next one.
 func TestSurveyGoesOn(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := l.Addr().String()
-	l.Close()
+	nobody := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 	b := newFakeBed(t)
 	c, err := New(Options{Brokers: append([]string{nobody}, b.addrs...)})
 	if err != nil {
