@@ -22,10 +22,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
 	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,6 +68,7 @@ type assembly struct {
 	ready    atomic.Bool
 	stage    atomic.Value // string: what the start is waiting for
 
+	gpus     gpus
 	engine   Engine
 	cluster  *kafka.Cluster
 	feed     *kafka.Feed
@@ -164,6 +163,9 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
 		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
 	})
+	if a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Self, a.Log); err != nil {
+		return err
+	}
 	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
 	if a.engine = a.Engine; a.engine != nil {
 		a.Log.Info("container engine is the caller's")
@@ -221,7 +223,7 @@ func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
 }
 
 func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, error) {
-	s, err := settings(a.c, a.instance, manifest)
+	s, err := settings(a.c, a.instance, manifest, a.gpus.devices)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +238,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 	iv, err := invoker.New(s, invoker.Ports{
 		Feed: feed{a.feed}, Actions: actions{a.store}, Records: rec, Outbox: out,
 		Blacklist: a.store, Journal: journal.None{}, Engine: a.engine, Dial: dial,
-		Mover: simulated.NewMover(gpu.DefaultLink()),
+		Mover: a.gpus.mover,
 	}, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {
 		return nil, err
@@ -258,6 +260,7 @@ func (a *assembly) greet(ctx context.Context) {
 			a.Log.Warn("tell controllers that this invoker stops", "error", err)
 		}
 	})
+	a.gpus.watch(a.invoker.Load(), a.Log)
 	a.stage.Store("")
 	a.ready.Store(true)
 	a.Log.Info("invoker is ready", "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
@@ -296,6 +299,7 @@ func (a *assembly) close() error {
 	if a.engine != nil {
 		errs = append(errs, a.engine.Close())
 	}
+	errs = append(errs, a.gpus.close())
 	return errors.Join(errs...)
 }
 

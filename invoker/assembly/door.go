@@ -186,6 +186,19 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	put(memory, float64(p.MemoryMB)*(1<<20), "limit")
 	put(memory, float64(p.ClaimedMB)*(1<<20), "claimed")
 	g.devices(s.Work, put)
+	g.shim(put)
+}
+
+// shim shows how many containers can be talked with.
+func (g gauges) shim(put func(*prometheus.Desc, float64, ...string)) {
+	if g.a.gpus.shim == nil {
+		return
+	}
+	s := g.a.gpus.shim.Stats()
+	put(desc("shim_containers", "Containers that are prepared for a GPU."), float64(s.Containers))
+	put(desc("shim_processes", "Processes of GPU containers that are connected by the shim."), float64(s.Processes))
+	put(desc("shim_silent_processes", "Connected processes that do not answer."), float64(s.Silent))
+	put(desc("shim_unhooked_containers", "GPU containers since the start of which no process connected."), float64(s.Unhooked))
 }
 
 func (g gauges) devices(w *invoker.Status, put func(*prometheus.Desc, float64, ...string)) {

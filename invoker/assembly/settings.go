@@ -10,7 +10,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -20,11 +19,11 @@ import (
 const overtake = 500 * time.Millisecond
 
 // settings translates the configuration into what the invoker wants to know.
-func settings(c *config.Config, id activation.Instance, m *activation.Manifest) (invoker.Settings, error) {
+func settings(c *config.Config, id activation.Instance, m *activation.Manifest, devices []gpu.Device) (invoker.Settings, error) {
 	s := invoker.Settings{
 		Instance:      id,
 		Prefix:        prefix(id),
-		InFlight:      c.MaxPeek() + gpuQueue(c),
+		InFlight:      c.MaxPeek() + gpuQueue(devices),
 		Bounds:        bounds(c.Limits),
 		Defaults:      namespaceDefaults(c.Limits.Namespace),
 		Keys:          activation.Keys{AES128: c.Actions.AES128, AES256: c.Actions.AES256},
@@ -42,18 +41,15 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest) 
 		LogUnstored: c.Records.UnstoredLogs,
 	}
 	var err error
-	s.GPU, err = gpuSettings(c)
+	s.GPU, err = gpuSettings(c, devices)
 	return s, err
 }
 
 // gpuQueue is how many activations may wait in flows beside what the pool
 // holds: fair queueing needs to see the queues.
-func gpuQueue(c *config.Config) int {
-	if c.GPU.SimulatedDevices == 0 {
-		return 0
-	}
+func gpuQueue(devices []gpu.Device) int {
 	const perDevice = 256
-	return perDevice * c.GPU.SimulatedDevices
+	return perDevice * len(devices)
 }
 
 // prefix is the head of this invoker's container names, as the original makes
@@ -149,17 +145,19 @@ func orNever(d time.Duration) time.Duration {
 // finite turns "no limit" into one that arithmetic with times can bear.
 func finite(d time.Duration) time.Duration { return min(d, math.MaxInt64/4) }
 
-func gpuSettings(c *config.Config) (invoker.GPUSettings, error) {
+func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, error) {
 	g := c.GPU
 	s := invoker.GPUSettings{
-		Devices:    simulated.Devices(g.SimulatedDevices, int64(g.SimulatedMemory)),
-		Policy:     g.Policy,
-		Tokens:     g.Tokens,
-		Weights:    g.Weights,
-		Prefetch:   g.Prefetch,
-		ForwardTo:  g.ForwardTopic,
-		ContextMem: int64(g.ContextMemory),
-		DefaultMem: int64(g.DefaultMemory),
+		Devices:     devices,
+		Policy:      g.Policy,
+		Tokens:      g.Tokens,
+		TokenConfig: tokens(g),
+		AckTimeout:  finite(g.AckTimeout),
+		Weights:     g.Weights,
+		Prefetch:    g.Prefetch,
+		ForwardTo:   g.ForwardTopic,
+		ContextMem:  int64(g.ContextMemory),
+		DefaultMem:  int64(g.DefaultMemory),
 	}
 	var ok bool
 	if s.Sched, ok = sched.Defaults(g.Policy); !ok {
@@ -169,6 +167,13 @@ func gpuSettings(c *config.Config) (invoker.GPUSettings, error) {
 	var err error
 	s.Pool, err = gpuPool(g)
 	return s, err
+}
+
+// tokens is a fixed D or the bounds of a dynamic one.
+func tokens(g config.GPU) gpu.TokensConfig {
+	t := gpu.DefaultTokens()
+	t.Max, t.Dynamic, t.Threshold = g.Tokens, g.Dynamic, g.Threshold
+	return t
 }
 
 // turnKnobs puts what the operator said over what the policy says.

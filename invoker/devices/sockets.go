@@ -21,11 +21,10 @@ var containerDir = regexp.MustCompile(`^[0-9a-f]{16}$`)
 const longestDir = 107 - len("/0123456789abcdef/"+shimctl.SocketName)
 
 // SocketDir chooses the directory of the sockets: the first of the places that
-// can be made and whose path is short enough. The last resort is the directory
-// for temporary files, under a name that stays the same for the same places.
+// can be made and whose path is short enough.
 func SocketDir(places ...string) (string, error) {
 	var errs []error
-	for _, dir := range append(places, shortDir(places)) {
+	for _, dir := range places {
 		dir, err := filepath.Abs(dir)
 		if err == nil && len(dir) > longestDir {
 			err = fmt.Errorf("socket directory %s: longer than %d bytes", dir, longestDir)
@@ -41,12 +40,11 @@ func SocketDir(places ...string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-func shortDir(places []string) string {
-	sum := sha256.New()
-	for _, p := range places {
-		_, _ = sum.Write([]byte(p + "\x00")) // never fails, says its documentation
-	}
-	return filepath.Join(os.TempDir(), "gpuwhisk-"+hex.EncodeToString(sum.Sum(nil)[:6]))
+// ShortDir is a place that takes another's where that is too long: one in the
+// directory for temporary files, the same for the same place.
+func ShortDir(place string) string {
+	sum := sha256.Sum256([]byte(place))
+	return filepath.Join(os.TempDir(), "gpuwhisk-"+hex.EncodeToString(sum[:6]))
 }
 
 // clearSockets removes what an earlier process left: its containers are
