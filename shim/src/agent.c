@@ -345,6 +345,12 @@ static bool start_thread(void)
 	return r == 0;
 }
 
+/* What pthread_atfork is since glibc 2.3. Newer ones link a part of it into us
+ * that would not load on musl; this reference is weak. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+#pragma weak __register_atfork
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
 /* Once per program, also across forks. */
 static void watch_process(void)
 {
@@ -352,7 +358,8 @@ static void watch_process(void)
 
 	if (atomic_exchange(&watched, true))
 		return;
-	pthread_atfork(NULL, NULL, forked);
+	if (__register_atfork)
+		__register_atfork(NULL, NULL, forked, &__dso_handle);
 	/* Handlers run last come first: ours before the driver's own end. */
 	atexit(gw_work_stop);
 }

@@ -4,6 +4,8 @@
 #ifndef GW_HOOKS_H
 #define GW_HOOKS_H
 
+#include <stdbool.h>
+
 #include "abi.h"
 
 #define GW_EXPORT __attribute__((visibility("default")))
@@ -35,6 +37,8 @@ void *gw_wrapper_of(void *pointer);
 
 /* dlsym as the next library in the search order has it. */
 void *gw_next_dlsym(void *handle, const char *name);
+/* False: the C library is none that we know, such as musl. */
+bool gw_at_home(void);
 /* The driver, held loaded, or NULL while nobody has loaded it. */
 void *gw_driver(void);
 

@@ -103,6 +103,24 @@ static void *find_in(const struct link_map *map, const char *name)
 }
 
 /*
+ * The libraries that are loaded. Both references are weak: the library must
+ * load into a program on musl too, which ends programs over a symbol that is
+ * missing. musl has the same list, under the other name.
+ */
+extern struct r_debug *_dl_debug_addr;
+#pragma weak _r_debug
+#pragma weak _dl_debug_addr
+
+static const struct link_map *libraries(void)
+{
+	if (&_r_debug)
+		return _r_debug.r_map;
+	return &_dl_debug_addr && _dl_debug_addr ? _dl_debug_addr->r_map : NULL;
+}
+
+static bool musl;
+
+/*
  * libc's own dlsym or dlvsym. We export both names, so no reference of ours
  * could mean libc's; its symbol table is read instead. Up to glibc 2.33 they
  * lie in libdl.
@@ -111,12 +129,25 @@ static void *find_in_libc(const char *name)
 {
 	void *found = NULL;
 
-	for (struct link_map *m = _r_debug.r_map; m && !found; m = m->l_next) {
+	for (const struct link_map *m = libraries(); m && !found; m = m->l_next) {
 		const char *file = file_of(m->l_name ? m->l_name : "");
-		if (begins(file, "libc.so.6") || begins(file, "libdl.so.2"))
+		bool other = begins(file, "ld-musl-") || begins(file, "libc.musl-");
+		if (other || begins(file, "libc.so.6") || begins(file, "libdl.so.2"))
 			found = find_in(m, name);
+		musl = found && other;
 	}
 	return found;
+}
+
+/* Where no dlsym is to be found, a lookup finds nothing. */
+static void *no_dlsym(void *handle, const char *name)
+{
+	return NULL;
+}
+
+static void *no_dlvsym(void *handle, const char *name, const char *version)
+{
+	return NULL;
 }
 
 /* The next dlsym after ours: another interposer's if there is one. Asked for
@@ -131,8 +162,10 @@ static void find_next(void)
 		vsym = (dlvsym_fn *)libc(RTLD_NEXT, "dlvsym");
 		sym = (dlsym_fn *)libc(RTLD_NEXT, "dlsym");
 	}
-	__atomic_store_n(&gw_dlvsym, vsym, __ATOMIC_RELEASE);
-	__atomic_store_n(&gw_dlsym, sym ? sym : libc, __ATOMIC_RELEASE);
+	if (!sym)
+		sym = libc ? libc : no_dlsym;
+	__atomic_store_n(&gw_dlvsym, vsym ? vsym : no_dlvsym, __ATOMIC_RELEASE);
+	__atomic_store_n(&gw_dlsym, sym, __ATOMIC_RELEASE);
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -141,11 +174,16 @@ __attribute__((constructor)) static void begin(void)
 		find_next();
 }
 
+bool gw_at_home(void)
+{
+	begin();
+	return !musl && __atomic_load_n(&gw_dlsym, __ATOMIC_ACQUIRE) != no_dlsym;
+}
+
 void *gw_next_dlsym(void *handle, const char *name)
 {
 	begin();
-	dlsym_fn *next = __atomic_load_n(&gw_dlsym, __ATOMIC_ACQUIRE);
-	return next ? next(handle, name) : NULL;
+	return __atomic_load_n(&gw_dlsym, __ATOMIC_ACQUIRE)(handle, name);
 }
 
 /*
@@ -232,7 +270,7 @@ static bool before_us(const void *caller)
 
 	if (!dladdr(caller, &asks) || !dladdr((void *)gw_pick, &us))
 		return false;
-	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next)
+	for (const struct link_map *m = libraries(); m; m = m->l_next)
 		if (m->l_addr == (ElfW(Addr))asks.dli_fbase)
 			return asks.dli_fbase != us.dli_fbase;
 		else if (m->l_addr == (ElfW(Addr))us.dli_fbase)

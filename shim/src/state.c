@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "hooks.h"
 
 enum { UNREAD, READING, READ };
 
@@ -26,12 +27,17 @@ static const uint64_t default_chunk = 64 << 20;
 static uint64_t number(const char *name, uint64_t fallback)
 {
 	const char *text = getenv(name);
-	char *end;
+	uint64_t v = 0;
 
-	if (!text || *text < '0' || *text > '9')
+	if (!text || !*text)
 		return fallback;
-	unsigned long long v = strtoull(text, &end, 10);
-	return *end ? fallback : v;
+	for (; *text; text++) {
+		unsigned digit = (unsigned)*text - '0';
+		if (digit > 9 || v > (UINT64_MAX - digit) / 10)
+			return fallback;
+		v = v * 10 + digit;
+	}
+	return v;
 }
 
 /* Keep our own copy of the descriptor: the program may close its own. */
@@ -61,7 +67,9 @@ static void read_config(void)
 		atomic_store(&aside, true);
 		return;
 	}
-	if (!gw_config.backend)
+	if (!gw_at_home())
+		gw_step_aside("the C library is not glibc");
+	else if (!gw_config.backend)
 		gw_step_aside("GPUWHISK_SHIM is none of managed, count, off");
 	else if (!path || !*path || strlen(path) >= sizeof gw_config.socket)
 		gw_step_aside("GPUWHISK_SHIM_SOCKET names no usable path");

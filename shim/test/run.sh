@@ -11,7 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
-export TSAN_OPTIONS=halt_on_error=0:exitcode=98:suppressions=$here/tsan.supp
+# At its end a program is given a while for races of the end, a second unless told.
+export TSAN_OPTIONS=atexit_sleep_ms=100:halt_on_error=0:exitcode=98:suppressions=$here/tsan.supp
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
 # verdict NAME CODE: count, and show the output of what failed.
@@ -148,6 +149,41 @@ one untouched GPUWHISK_SHIM=nonsense
 # A device without any managed call, and a driver that refuses our stream.
 one absent FAKE_CUDA_FAIL=cuStreamCreateWithPriority:0:2
 one absent FAKE_CUDA_FAIL=cuInit:2:3
+# Another version: said once.
+under "$shim" A=1 -- "$dir/shimtest" version
+code=$?
+[ $code -eq 0 ] && [ "$(grep -c 'speaks version' "$work/out")" -ne 1 ] && code=95
+verdict "version, said once" $code
+
+# A library that cannot be loaded leaves the program as it is; one that may not
+# be executed can.
+printf 'no library' >"$work/garbage.so"
+: >"$work/empty.so"
+cp "$shim" "$work/plain.so"
+chmod 444 "$work/plain.so"
+for lib in missing garbage empty; do
+	under "$work/$lib.so" A=1 -- "$dir/shimtest" untouched
+	verdict "a library that is $lib" $?
+done
+under "$work/plain.so" A=1 -- "$dir/shimtest" route
+verdict "a library without the right to execute" $?
+
+# Programs on musl, which ends a program over a preload that does not fit.
+if [ -n "$runtime" ]; then
+	: # a sanitizer's runtime does not fit
+elif command -v musl-gcc >/dev/null; then
+	for kind in dynamic static; do
+		musl-gcc $([ $kind = static ] && echo -static) -o "$work/musl" "$here/musl.c" &&
+			under "$shim" A=1 -- "$work/musl" $([ $kind = static ] && echo static)
+		verdict "a $kind program on musl" $?
+	done
+elif [ "${GPUWHISK_REQUIRE_PEERS:-}" = 1 ]; then
+	echo "musl-gcc is needed to try the shim on musl" >"$work/out"
+	verdict "programs on musl" 1
+else
+	echo "without musl-gcc: programs on musl are not tried (apt-get install musl-tools)"
+fi
+
 # A program that has nothing to do with CUDA.
 under "$shim" A=1 -- sh -c 'test "$(echo hello | tr a-z A-Z)" = HELLO'
 verdict "a program without CUDA" $?
