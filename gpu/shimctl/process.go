@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -74,10 +75,16 @@ func (p *process) read() {
 	err := p.converse()
 	p.hangUp()
 	close(p.gone)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+	if err != nil && !ended(err) {
 		c.ctl.log.Warn("shim connection ended", "container", c.id, "pid", p.pid, "error", err)
 	}
 	c.left(p, p.life.ended(endGrace))
+}
+
+// ended tells whether a connection broke as it does when a process ends, with
+// or without frames of ours unread.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // converse hears a process until its connection ends or it says nonsense.
