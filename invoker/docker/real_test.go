@@ -124,6 +124,7 @@ type real struct {
 	t      testing.TB
 	prefix string
 	made   int
+	images []string // to be removed when no container has them
 }
 
 func startReal(t testing.TB, change func(*Options)) *real {
@@ -152,6 +153,11 @@ func (r *real) end(goroutines int) {
 	}
 	if left, err := r.list(ctx, r.prefix); err != nil || len(left) > 0 {
 		r.t.Errorf("containers left: %v, %v", left, err)
+	}
+	for _, name := range r.images {
+		if _, err := r.api.ImageRemove(ctx, name, client.ImageRemoveOptions{Force: true, PruneChildren: true}); err != nil {
+			r.t.Error(err)
+		}
 	}
 	if err := r.Close(); err != nil {
 		r.t.Error(err)
@@ -199,6 +205,9 @@ type answer struct {
 	Started int      `json:"started"`
 	Env     string   `json:"env"`
 	Environ []string `json:"environ"`
+	Said    string   `json:"said"`
+	Written string   `json:"written"`
+	Heard   string   `json:"heard"`
 }
 
 // run has the proxy do something. It waits until the proxy listens.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +25,9 @@ type order struct {
 	Fork     int      `json:"fork"`     // children to start
 	Exit     int      `json:"exit"`     // exit code to end with, without an answer
 	Env      string   `json:"env"`      // variable to answer with
+	Read     string   `json:"read"`     // file to answer with
+	Write    string   `json:"write"`    // file to write to
+	Dial     string   `json:"dial"`     // unix socket to read from
 }
 
 func main() {
@@ -62,7 +66,47 @@ func run(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(os.Stdout, sentinel)
 		fmt.Fprintln(os.Stderr, sentinel)
 	}
-	answer(w, map[string]any{"started": started, "env": os.Getenv(o.Env), "environ": os.Environ(), "dir": dir()})
+	answer(w, map[string]any{"started": started, "env": os.Getenv(o.Env), "environ": os.Environ(), "dir": dir(),
+		"said": said(o.Read), "written": written(o.Write), "heard": heard(o.Dial)})
+}
+
+// said is the text of a file, or why there is none.
+func said(path string) string {
+	if path == "" {
+		return ""
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func written(path string) string {
+	if path == "" {
+		return ""
+	}
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		return err.Error()
+	}
+	return "done"
+}
+
+// heard is what somebody says at a socket.
+func heard(path string) string {
+	if path == "" {
+		return ""
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 func dir() string {

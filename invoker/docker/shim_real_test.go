@@ -1,0 +1,227 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// buildShim makes the shim and the fake driver that go into a container.
+func buildShim(t *testing.T) (library, driver string) {
+	t.Helper()
+	for _, tool := range []string{"make", "cc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(t, "no "+tool+" on this machine: the shim cannot be built")
+		}
+	}
+	dir := t.TempDir()
+	library, driver = filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
+	out, err := exec.Command("make", "-s", "-C", "../../shim", "OUT="+dir, library, filepath.Join(driver, "libcuda.so.1")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the shim: %v\n%s", err, out)
+	}
+	return library, driver
+}
+
+// pythonImage makes the image of the Python proxy from this machine's own
+// interpreter.
+func pythonImage(t *testing.T, r *real) string {
+	t.Helper()
+	for _, tool := range []string{"docker", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(t, "no "+tool+" on this machine: the image of the Python proxy cannot be built")
+		}
+	}
+	build := exec.Command("../../docker/runtimes/build.sh", "python3")
+	tag := strconv.Itoa(os.Getpid())
+	build.Env = append(os.Environ(), "PREFIX=gpuwhisk-test.invalid/", "TAG="+tag)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the image: %v\n%s", err, out)
+	}
+	name := "gpuwhisk-test.invalid/python3:" + tag
+	r.images = append(r.images, name)
+	return name
+}
+
+// deaf hears the shims' news and leaves it.
+type deaf struct{}
+
+func (deaf) Usage(string, int, gpu.Usage) {}
+func (deaf) Exited(string, int)           {}
+func (deaf) Silent(string, int, bool)     {}
+
+// shimmed is a container on a simulated device, under the shim and the fake
+// driver.
+type shimmed struct {
+	*shimctl.Container
+	container.Handle
+	talk *proxy.Client
+}
+
+func startShimmed(t *testing.T, r *real, image string) *shimmed {
+	t.Helper()
+	library, driver := buildShim(t)
+	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 16 << 30}, deaf{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { control.Close() })
+	spec := r.spec()
+	ends, err := control.Container(spec.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image != "" {
+		spec.Image = image
+	}
+	spec.GPU = &container.GPU{
+		Simulated: true,
+		Env: []string{"LD_PRELOAD=/opt/gpuwhisk/libgpuwhisk.so", "LD_LIBRARY_PATH=/opt/fake", "GPUWHISK_SHIM=managed",
+			"GPUWHISK_SHIM_SOCKET=/run/gpuwhisk/" + shimctl.SocketName, "GPUWHISK_SHIM_LOG=2"},
+		Mounts: []container.Mount{{Source: library, Target: "/opt/gpuwhisk/libgpuwhisk.so"}, {Source: driver, Target: "/opt/fake"},
+			{Source: ends.Dir(), Target: "/run/gpuwhisk"}},
+	}
+	h, err := r.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shimmed{ends, h, proxy.New(h.Addr, 1)}
+	t.Cleanup(s.talk.Close)
+	return s
+}
+
+// patience bounds calls to a container on a busy machine.
+const patience = time.Minute
+
+func (s *shimmed) init(t *testing.T, code string) {
+	t.Helper()
+	body, _ := json.Marshal(map[string]any{"value": map[string]any{"name": "f", "main": "main", "code": code, "binary": false}})
+	x := s.talk.Init(t.Context(), body, patience, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
+	if x.Err != nil || x.Status != 200 {
+		t.Fatalf("init: status %d, %v, %s", x.Status, x.Err, x.Body)
+	}
+}
+
+// result is what gpufunc.py answers.
+type result struct {
+	Device          string
+	Cold            bool
+	Bytes, Runs     int64
+	Intact, Correct bool
+	Error           string
+}
+
+func (s *shimmed) run(t *testing.T, bytes int64) result {
+	t.Helper()
+	s.Running(true)
+	defer s.Running(false)
+	body, _ := json.Marshal(map[string]any{"value": map[string]any{"bytes": bytes}})
+	x := s.talk.Run(t.Context(), body, patience, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
+	if x.Err != nil || x.Status != 200 {
+		t.Fatalf("run: status %d, %v, %s", x.Status, x.Err, x.Body)
+	}
+	var got result
+	if err := json.Unmarshal(x.Body, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// A function in a container of a glibc image, under the real shim and the fake
+// driver: its memory is seen, leaves the device on order, and is back and
+// whole for the next run, also after its container was frozen and thawed.
+func TestRealShim(t *testing.T) {
+	r := startReal(t, nil)
+	s := startShimmed(t, r, pythonImage(t, r))
+	code, err := os.ReadFile("../../shim/examples/gpufunc.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.init(t, string(code))
+	const size = 16 << 20
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	first := s.run(t, size)
+	if !first.Cold || !first.Intact || !first.Correct || first.Bytes != size || first.Error != "" {
+		t.Fatalf("first run: %+v", first)
+	}
+	s.connected(ctx, t)
+	for epoch := uint64(1); epoch <= 4; epoch += 2 {
+		out, err := s.Evict(ctx, epoch)
+		if err != nil || out.Status != shimctl.OK || out.Moved < size || out.Resident != 0 {
+			t.Fatalf("out: %+v, %v", out, err)
+		}
+		s.freeze(t, r)
+		back, err := s.Prefetch(ctx, epoch+1, 0)
+		if err != nil || back.Status != shimctl.OK || back.Moved < size || back.Resident < size {
+			t.Fatalf("back: %+v, %v", back, err)
+		}
+		if got := s.run(t, size); got.Cold || !got.Intact || !got.Correct {
+			t.Fatalf("after a swap: %+v", got)
+		}
+	}
+	// Out, and not fetched: the run itself brings it back.
+	if out, err := s.Evict(ctx, 9); err != nil || out.Moved < size {
+		t.Fatalf("out: %+v, %v", out, err)
+	}
+	if got := s.run(t, size); got.Cold || !got.Intact || !got.Correct || got.Runs != 4 {
+		t.Fatalf("by faults: %+v", got)
+	}
+}
+
+// connected waits until the function's process has said what it holds.
+func (s *shimmed) connected(ctx context.Context, t *testing.T) {
+	t.Helper()
+	until(t, "the shim connects", func() bool { return s.Processes() == 1 })
+	held, err := s.Report(ctx)
+	if err != nil || len(held) != 1 {
+		t.Fatalf("report: %+v, %v", held, err)
+	}
+	for pid, u := range held {
+		if pid <= 0 || u.Allocated < 16<<20 {
+			t.Errorf("process %d holds %+v", pid, u)
+		}
+	}
+}
+
+func (s *shimmed) freeze(t *testing.T, r *real) {
+	t.Helper()
+	if err := r.Pause(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Resume(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The loader's own way: a static program in an image with nothing else does
+// not load the shim and works as without it.
+func TestRealShimInStaticImage(t *testing.T) {
+	r := startReal(t, nil)
+	s := startShimmed(t, r, "")
+	a := mustRun(t, s.Addr, map[string]any{"env": "LD_PRELOAD"})
+	if a.Env != "/opt/gpuwhisk/libgpuwhisk.so" || s.Processes() != 0 {
+		t.Errorf("%d processes with LD_PRELOAD=%s", s.Processes(), a.Env)
+	}
+	got := r.Logs(t.Context(), s.ID, container.LogRequest{LimitBytes: 1 << 20, WaitForSentinel: true, Now: time.Now()})
+	if text := strings.Join(got.Lines, "\n"); got.Incomplete || strings.Contains(text, "ld.so") || strings.Contains(text, "gpuwhisk") {
+		t.Errorf("logs %+v", got)
+	}
+}
