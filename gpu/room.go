@@ -45,7 +45,7 @@ func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly
 	}
 	for lack > 0 {
 		v := l.victim(spare, markedOnly)
-		if v == nil && !markedOnly && !l.running() {
+		if v == nil && !markedOnly && !l.Running() {
 			v = l.later(spare)
 		}
 		if v == nil {
@@ -83,7 +83,8 @@ func (l *Ledger) later(spare *account) *account {
 	return nil
 }
 
-func (l *Ledger) running() bool {
+// Running reports whether any reservation stands.
+func (l *Ledger) Running() bool {
 	for _, a := range l.accounts {
 		if a.runs > 0 {
 			return true

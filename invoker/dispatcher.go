@@ -2,6 +2,7 @@ package invoker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -27,10 +28,16 @@ type box struct {
 	talk   Talk
 	gpu    *gpuBox         // nil in the CPU lane
 	life   context.Context // ends when the container has ended by itself
-	die    context.CancelFunc
+	die    context.CancelCauseFunc
 
 	logs sync.Mutex // one activation's logs are read at a time
 }
+
+// errDeviceLost ends the life of a container whose device is lost.
+var errDeviceLost = errors.New("device lost")
+
+// lost tells whether the container has lost its device.
+func (b *box) lost() bool { return context.Cause(b.life) == errDeviceLost }
 
 // dispatcher owns the cores: the container pool and the GPU lane. One
 // goroutine runs its loop; everything it touches is touched by nobody else.
@@ -60,6 +67,8 @@ type dispatcher struct {
 	named  int64
 	closed bool // nothing more is started
 	status chan chan Status
+
+	inspect func() // of tests: looks at the cores after every step
 }
 
 // Buffer of the event channel: workers that end together need not wait for
@@ -136,6 +145,9 @@ func (d *dispatcher) settle(now time.Duration) {
 		d.place(now, p)
 	}
 	d.gpus.settle(now)
+	if d.inspect != nil {
+		d.inspect()
+	}
 	for _, o := range d.pool.Orders() {
 		d.carryOut(o)
 	}
@@ -161,7 +173,7 @@ func (d *dispatcher) newBox(slot container.SlotID, prefix, suffix string, spec f
 	d.named++
 	name := containerName(d.settings.Prefix, d.named, prefix, suffix)
 	b := &box{slot: slot, name: name, spec: spec(name)}
-	b.life, b.die = context.WithCancel(context.Background())
+	b.life, b.die = context.WithCancelCause(context.Background())
 	if slot != 0 {
 		d.boxes[slot] = b
 	}

@@ -42,20 +42,28 @@ func (d *dispatcher) enliven(now time.Duration, b *box) {
 type warmed struct{ box *box }
 
 func (e warmed) apply(d *dispatcher, now time.Duration) {
-	if e.box.gpu == nil {
-		d.pool.Warmed(now, e.box.slot)
+	if e.box.gpu != nil {
+		d.gpus.warmed(now, e.box)
+		return
 	}
+	d.pool.Warmed(now, e.box.slot)
 }
 
 // left says that an activation has left its container. unused means that it
 // has not begun there, and will run elsewhere.
+// seen, where there is one, is closed when the dispatcher knows it, and with
+// it all that it was told before.
 type left struct {
 	run    *run
 	keep   bool
 	unused bool
+	seen   chan struct{}
 }
 
 func (e left) apply(d *dispatcher, now time.Duration) {
+	if e.seen != nil {
+		defer close(e.seen)
+	}
 	if e.run.grant != nil {
 		d.gpus.left(now, e)
 		return
@@ -103,7 +111,7 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	delete(d.alive, e.id)
-	b.die()
+	b.die(nil)
 	if b.gpu != nil {
 		d.gpus.died(now, b)
 		return
@@ -119,13 +127,14 @@ func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.bo
 // held is what a process of a GPU container says it holds.
 type held struct{ gpu.Held }
 
-func (e held) apply(d *dispatcher, now time.Duration) { d.gpus.held(now, e.Held) }
+func (e held) apply(d *dispatcher, now time.Duration) { d.gpus.heard(now, e.Held) }
 
-// moved says that an order to move device memory has been carried out.
+// moved says that the mover's work on an order has ended.
 type moved struct {
 	box   *box
-	epoch uint64
-	took  time.Duration
+	order gpu.Order
+	bytes int64
+	err   error // the order is not carried out, or nobody knows
 }
 
-func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e.box, e.epoch, e.took) }
+func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e) }

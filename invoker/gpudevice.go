@@ -1,6 +1,9 @@
 package invoker
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -9,18 +12,22 @@ import (
 // device is one GPU with its books.
 type device struct {
 	gpu.Device
-	pool   *gpu.Pool
-	ledger *gpu.Ledger
-	tokens *gpu.Tokens
-	busy   int
-	// leaving is the context memory of containers that are being removed.
-	leaving int64
-	d       int    // D as the policy knows it
-	lost    string // why the device cannot be used, empty when it can
+	pool    *gpu.Pool
+	ledger  *gpu.Ledger
+	tokens  *gpu.Tokens
+	foreign gpu.Foreign
+	d       int         // D as the policy knows it
+	lost    string      // why the device cannot be used, empty when it can
+	sampled bool        // its utilization is read
+	used    int64       // as last read, negative while nobody has said
+	orders  []gpu.Order // of the ledger, to be handed out
+
+	running []*grant      // launched and not left
+	counted time.Duration // their shared time is summed up to here
 }
 
 func newDevice(word gpu.Device, s GPUSettings) (dev *device, err error) {
-	dev = &device{Device: word}
+	dev = &device{Device: word, used: -1}
 	if dev.pool, err = gpu.NewPool(s.Pool); err != nil {
 		return nil, err
 	}
@@ -72,23 +79,18 @@ func (e deviceLost) apply(d *dispatcher, now time.Duration) {
 	if dev == nil || dev.lost != "" {
 		return
 	}
-	if dev.lost = e.why; dev.lost == "" {
-		dev.lost = "no reason given"
-	}
-	d.log.Error("device lost", keyDevice, dev.String(), "reason", dev.lost)
-	d.gpus.lose(now, dev)
+	why := cmp.Or(e.why, "no reason given")
+	d.log.Error("device lost", keyDevice, dev.String(), "reason", why)
+	d.gpus.lose(now, dev, why)
 }
 
 type deviceBack struct{ index int }
 
 func (e deviceBack) apply(d *dispatcher, now time.Duration) {
-	dev := d.gpus.known(e.index)
-	if dev == nil || dev.lost == "" {
-		return
+	if dev := d.gpus.known(e.index); dev != nil && dev.lost != "" {
+		d.log.Info("device is back", keyDevice, dev.String(), "was", dev.lost)
+		d.gpus.regain(now, dev)
 	}
-	d.log.Info("device is back", keyDevice, dev.String(), "was", dev.lost)
-	dev.lost = ""
-	d.gpus.policy.AddDevice(now, dev.Index, dev.d)
 }
 
 // known finds a device by its index, nil if there is none such.
@@ -101,27 +103,122 @@ func (l *gpuLane) known(index int) *device {
 
 // observe takes a reading of a device.
 func (l *gpuLane) observe(now time.Duration, dev *device, r gpu.Reading) {
+	dev.used = r.Used
 	if r.Utilization >= 0 {
+		dev.sampled = true
 		dev.tokens.Sample(now, r.Utilization)
+		l.d.metrics.gpuUtilization.WithLabelValues(dev.String()).Set(dev.tokens.Utilization())
+		l.adopt(now, dev)
 	}
-	l.adopt(now, dev)
+	t := dev.ledger.Totals()
+	if n := dev.foreign.Read(r.Used, t.Resident+t.Context, dev.ledger.Quiet()); n != t.Foreign {
+		dev.ledger.SetForeign(now, n)
+		l.touchMisfits(now)
+	}
 }
 
 // adopt lets the policy grant what D is now.
 func (l *gpuLane) adopt(now time.Duration, dev *device) {
-	if n := dev.tokens.D(); n != dev.d {
+	if n := dev.tokens.D(); n != dev.d && dev.lost == "" {
 		dev.d = n
 		l.policy.SetTokens(now, dev.Index, n)
 	}
 }
 
-// lose takes a device away: nothing more is granted there, and its containers
-// go.
-func (l *gpuLane) lose(now time.Duration, dev *device) {
+// lose takes a device away: nothing more is granted there, what was granted
+// and has not begun goes back to its queue, what runs is ended, and every
+// container goes.
+func (l *gpuLane) lose(now time.Duration, dev *device, why string) {
+	dev.lost = why
+	l.d.metrics.lost(dev, true)
 	l.policy.RemoveDevice(now, dev.Index)
-	for _, b := range l.idle() {
-		if b.gpu.device == dev {
+	var back []*run
+	boxes := l.on(dev)
+	for _, b := range boxes {
+		b.die(errDeviceLost)
+		l.shut(b)
+		back = append(back, b.gpu.unlaunched()...)
+	}
+	l.takeAllBack(now, back)
+	for _, b := range boxes {
+		if len(b.gpu.runs) == 0 && !b.gpu.doomed {
 			l.dispose(now, b)
 		}
+		b.gpu.errand.stop()
+	}
+	dev.foreign, dev.used = gpu.Foreign{}, -1
+	dev.ledger.SetForeign(now, 0)
+	l.touchMisfits(now)
+}
+
+// regain makes a lost device usable again. Its old containers are gone or on
+// their way out.
+func (l *gpuLane) regain(now time.Duration, dev *device) {
+	dev.lost, dev.d = "", dev.tokens.D()
+	l.d.metrics.lost(dev, false)
+	l.policy.AddDevice(now, dev.Index, dev.d)
+}
+
+// on lists the containers of a device by name.
+func (l *gpuLane) on(dev *device) (out []*box) {
+	for _, b := range l.boxes {
+		if b.gpu.device == dev {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b *box) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// yield gives idle containers up for a reservation that even moving all idle
+// memory out would not let stand: a context stays on the device as long as its
+// container lives. When that does not help either, and nothing runs or leaves,
+// the reservation waits for nothing that will come: the run goes back to its
+// queue, where a free device may serve it.
+//
+// It reports whether a run went back.
+func (l *gpuLane) yield(now time.Duration, dev *device) (back bool) {
+	for dev.ledger.Shortfall() > 0 && l.sacrifice(now, dev) {
+	}
+	if dev.ledger.Shortfall() == 0 || dev.ledger.Running() {
+		return false
+	}
+	var hopeless []*run
+	for _, b := range l.on(dev) {
+		hopeless = append(hopeless, b.gpu.waiting...)
+	}
+	l.takeAllBack(now, hopeless)
+	return len(hopeless) > 0
+}
+
+// enter takes a run among those that share the device.
+func (dev *device) enter(now time.Duration, g *grant) {
+	dev.count(now)
+	dev.running = append(dev.running, g)
+}
+
+// leave takes a run out of those that share the device.
+func (dev *device) leave(now time.Duration, g *grant) {
+	dev.count(now)
+	dev.running = slices.DeleteFunc(dev.running, func(other *grant) bool { return other == g })
+}
+
+func (dev *device) count(now time.Duration) {
+	elapsed := now - dev.counted
+	dev.counted = now
+	for _, g := range dev.running {
+		g.shared += elapsed * time.Duration(len(dev.running))
 	}
 }
+
+// company is among how many runs a run shared its device, itself included;
+// false if that changed for more than a moment.
+func (g *grant) company(now time.Duration) (k int, ok bool) {
+	mean := float64(g.shared) / float64(max(now-g.launched, 1))
+	whole := math.Round(mean)
+	return int(whole), math.Abs(mean-whole) < companyJitter
+}
+
+// companyJitter is by how much the mean company may differ from a number of
+// runs: one that ends while the next begins leaves a gap.
+const companyJitter = 0.1

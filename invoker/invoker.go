@@ -92,7 +92,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	}
 	w := &worker{
 		engine: iv.ports.Engine, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk,
-		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now,
+		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
 	d.fail = func(j *job, text string) {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -31,6 +33,9 @@ type Metrics struct {
 	gpuStarts      *prometheus.CounterVec
 	gpuSeconds     *prometheus.CounterVec
 	gpuMoved       *prometheus.CounterVec
+	gpuResident    *prometheus.GaugeVec
+	gpuUtilization *prometheus.GaugeVec
+	gpuLost        *prometheus.GaugeVec
 	gpuQueue       prometheus.Histogram
 }
 
@@ -43,6 +48,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gpuwhisk", Name: name, Help: help}, labels)
 		reg.MustRegister(c)
 		return c
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "gpuwhisk", Name: name, Help: help}, labels)
+		reg.MustRegister(g)
+		return g
 	}
 	histogram := func(name, help string) prometheus.Histogram {
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "gpuwhisk", Name: name, Help: help, Buckets: latency})
@@ -60,7 +70,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		logsIncomplete: counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),
 		gpuStarts:      counter("gpu_starts_total", "GPU runs by start kind.", "kind"),
 		gpuSeconds:     counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action"),
-		gpuMoved:       counter("gpu_moved_bytes_total", "Device memory moved, by direction.", "direction"),
+		gpuMoved:       counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction"),
+		gpuResident:    gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action.", "namespace", "action"),
+		gpuUtilization: gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", "device"),
+		gpuLost:        gauge("gpu_lost", "1 for a device that cannot be used.", "device"),
 		gpuQueue:       histogram("gpu_queue_seconds", "Time from acceptance to a GPU token."),
 	}
 	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -87,6 +100,35 @@ func (m *Metrics) stored(err error) { m.records.WithLabelValues(outcome(err)).In
 
 func (m *Metrics) completed(status int) {
 	m.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
+}
+
+// served counts what a run of a flow used of a device.
+func (m *Metrics) served(f sched.FlowID, service time.Duration) {
+	m.gpuSeconds.WithLabelValues(f.Namespace, f.Function).Add(max(0, service.Seconds()))
+}
+
+// moved counts memory that was moved.
+func (m *Metrics) moved(f sched.FlowID, kind gpu.OrderKind, bytes int64) {
+	if bytes > 0 {
+		m.gpuMoved.WithLabelValues(f.Namespace, f.Function, kind.String()).Add(float64(bytes))
+	}
+}
+
+func (m *Metrics) lost(d *device, lost bool) {
+	value := 0.0
+	if lost {
+		value = 1
+	}
+	m.gpuLost.WithLabelValues(d.String()).Set(value)
+}
+
+// forget drops the series of a flow that is no more: there may be very many
+// flows in an invoker's life.
+func (m *Metrics) forget(f sched.FlowID) {
+	of := prometheus.Labels{"namespace": f.Namespace, "action": f.Function}
+	m.gpuSeconds.DeletePartialMatch(of)
+	m.gpuMoved.DeletePartialMatch(of)
+	m.gpuResident.DeletePartialMatch(of)
 }
 
 func outcome(err error) string {

@@ -109,9 +109,18 @@ func containerKey(m *activation.Message, a *activation.Action) string {
 func (j *job) demand() container.Demand {
 	return container.Demand{
 		Item: j.item, Key: j.key, Kind: j.action.Exec.Kind,
-		MemoryMB: j.action.Limits.MemoryMB, Concurrency: max(j.action.Limits.Concurrency, 1),
+		MemoryMB: j.action.Limits.MemoryMB, Concurrency: j.concurrency(),
 		Prewarm: !j.action.Exec.Pull && j.action.Exec.Kind != "blackbox",
 	}
+}
+
+// concurrency is how many runs of the action one container takes at once: what
+// the gpu annotation says, else the action's limit.
+func (j *job) concurrency() int {
+	if j.gpu != nil && j.gpu.Concurrency > 0 {
+		return j.gpu.Concurrency
+	}
+	return max(j.action.Limits.Concurrency, 1)
 }
 
 func (j *job) timeout() time.Duration {

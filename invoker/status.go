@@ -38,8 +38,21 @@ type DeviceStatus struct {
 	Tokens     int    `json:"tokens"`
 	InFlight   int    `json:"inFlight"`
 	Containers int    `json:"containers"`
-	Memory     int64  `json:"memoryBytes"`
-	Used       int64  `json:"usedBytes"`
+	// Lost says why the device cannot be used, empty when it can.
+	Lost string `json:"lost,omitempty"`
+	// Utilization is the moving average of the readings, 0 to 1; absent where
+	// nobody reads the device.
+	Utilization *float64 `json:"utilization,omitempty"`
+
+	Memory   int64 `json:"memoryBytes"`
+	Used     int64 `json:"usedBytes"`     // charged, all kinds together
+	Resident int64 `json:"residentBytes"` // data of containers on the device
+	Reserved int64 `json:"reservedBytes"` // set aside for runs beyond that
+	Context  int64 `json:"contextBytes"`  // what containers take beside their data
+	Foreign  int64 `json:"foreignBytes"`  // found there, and of no container
+	// Measured is what the device itself shows as used by anybody; absent
+	// where nobody reads it.
+	Measured *int64 `json:"measuredBytes,omitempty"`
 }
 
 // FlowStatus is one function's queue, and what holds it.
@@ -89,14 +102,12 @@ func (l *gpuLane) snapshot(now time.Duration, s *Status) {
 	}
 	st := l.policy.Stats()
 	s.Policy = st.Policy
-	for i, dev := range l.devices {
-		all, _ := dev.pool.Len()
-		ds := DeviceStatus{
-			Device: dev.String(), Simulated: dev.Simulated, Containers: all,
-			Memory: dev.MemoryBytes, Used: dev.ledger.Used(),
-		}
-		if i < len(st.Devices) {
-			ds.Tokens, ds.InFlight = st.Devices[i].Tokens, st.Devices[i].InFlight
+	for _, dev := range l.devices {
+		ds := dev.status()
+		for _, figures := range st.Devices {
+			if figures.Device == dev.Index {
+				ds.InFlight = figures.InFlight
+			}
 		}
 		s.Devices = append(s.Devices, ds)
 	}
@@ -110,6 +121,27 @@ func (l *gpuLane) snapshot(now time.Duration, s *Status) {
 		s.Containers = append(s.Containers, b.status())
 	}
 	sort.Slice(s.Containers, func(i, j int) bool { return s.Containers[i].Name < s.Containers[j].Name })
+}
+
+func (dev *device) status() DeviceStatus {
+	all, _ := dev.pool.Len()
+	t := dev.ledger.Totals()
+	ds := DeviceStatus{
+		Device: dev.String(), Simulated: dev.Simulated, Containers: all, Lost: dev.lost,
+		Memory: dev.MemoryBytes, Used: dev.ledger.Used(),
+		Resident: t.Resident, Reserved: t.Reserved, Context: t.Context, Foreign: t.Foreign,
+	}
+	if dev.lost == "" {
+		ds.Tokens = dev.d
+	}
+	if dev.sampled {
+		u := dev.tokens.Utilization()
+		ds.Utilization = &u
+	}
+	if used := dev.used; used >= 0 {
+		ds.Measured = &used
+	}
+	return ds
 }
 
 func (l *gpuLane) flowStatus(now time.Duration, fs sched.FlowStats) FlowStatus {
@@ -127,8 +159,8 @@ func (b *box) status() ContainerStatus {
 	switch {
 	case b.gpu.doomed:
 		c.State = "removing"
-	case b.gpu.busy:
-		c.State, c.Active = "running", 1
+	case len(b.gpu.runs) > 0:
+		c.State, c.Active = "running", len(b.gpu.runs)
 	}
 	return c
 }

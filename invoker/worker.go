@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -21,6 +22,7 @@ type run struct {
 	resume bool
 	first  bool   // the container was idle, or is new
 	grant  *grant // nil in the CPU lane
+	begun  bool   // the mover knows of it
 	at     times
 }
 
@@ -36,6 +38,7 @@ type worker struct {
 	metrics *Metrics
 	log     *slog.Logger
 	wall    func() time.Time
+	clock   func() time.Duration // the dispatcher's
 }
 
 // errAgain is a container that was gone or unwell before the activation had
@@ -49,6 +52,7 @@ func (w *worker) do(ctx context.Context, r *run) {
 	gone, again := false, false
 	leave := func(e left) {
 		gone = true
+		w.end(ctx, r)
 		w.post(e)
 	}
 	defer func() {
@@ -92,15 +96,28 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 	if err := w.reach(ctx, r); err != nil {
 		return activation.Response{}, err
 	}
-	if r.grant != nil {
-		w.mover.Begin(r.box.name)
-		defer w.mover.End(ctx, r.box.name, r.grant.need)
+	if r.box.lost() {
+		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
 	}
+	w.begin(r)
 	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
 	if err != nil {
 		return activation.Response{}, err
 	}
 	call.GPU = r.grant != nil
+	response, err := w.exchange(ctx, r, call)
+	if err == nil && response.StatusCode != activation.StatusSuccess && r.box.lost() {
+		// The action, or its end, only shows what happened to the device.
+		response = activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
+	}
+	return response, err
+}
+
+// textDeviceLost answers an activation whose GPU failed under it.
+const textDeviceLost = "The GPU that the action ran on was lost."
+
+// exchange initialises the container if it is new, and runs the action.
+func (w *worker) exchange(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
 	if r.start != container.Warm {
 		response, ok := w.init(ctx, r, call)
 		if !ok {
@@ -109,6 +126,23 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 		w.post(warmed{r.box})
 	}
 	return w.run(ctx, r, call)
+}
+
+// begin tells the mover that the container's memory is about to be used.
+func (w *worker) begin(r *run) {
+	if r.grant != nil {
+		w.mover.Begin(r.box.name)
+		r.begun = true
+	}
+}
+
+// end tells the mover that the run is over, once. What the container holds now
+// is known afterwards.
+func (w *worker) end(ctx context.Context, r *run) {
+	if r.begun {
+		r.begun = false
+		w.mover.End(ctx, r.box.name, r.grant.need)
+	}
 }
 
 // reach creates or resumes the container if it must.
@@ -134,8 +168,6 @@ func (w *worker) create(ctx context.Context, r *run) error {
 	return nil
 }
 
-func (j *job) concurrency() int { return max(j.action.Limits.Concurrency, 1) }
-
 func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, bool) {
 	w.desk.journal.Started(r.ActivationID)
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
@@ -158,6 +190,10 @@ func unlessDead(ctx context.Context, b *box, grace time.Duration, call func(ctx 
 	living, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(b.life, func() {
+		if b.lost() {
+			end() // whatever it may still say, its device is gone
+			return
+		}
 		late := time.AfterFunc(grace, end)
 		context.AfterFunc(living, func() { late.Stop() })
 	})()
@@ -201,7 +237,7 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 // outOfMemory asks the engine only where the connection broke: a timeout is
 // answered as such at once.
 func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool {
-	if !x.Broken() || x.Elapsed() >= r.timeout() {
+	if !x.Broken() || x.Elapsed() >= r.timeout() || r.box.lost() {
 		return false
 	}
 	return w.engine.OOMKilled(ctx, r.box.handle.ID)
@@ -214,18 +250,47 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 		response = w.failure(r, err)
 	}
 	rec := runRecord(r.Message, r.action, response, r.at, w.wall())
-	if r.grant != nil {
-		rec.Annotations = append(rec.Annotations, r.grant.annotation(r.at))
-	}
 	keep := response.StatusCode < activation.StatusDeveloperError
-	if r.collect && err == nil {
+	switch {
+	case r.grant != nil:
+		rec = w.concludeGPU(ctx, r, rec, err, left{run: r, keep: keep}, leave)
+	case r.collect && err == nil:
 		w.desk.result(r.ticket, rec)
-		withLogs := *rec
-		withLogs.Logs = w.logs(ctx, r, !keep)
-		rec = &withLogs
+		rec = withLogs(rec, w.logs(ctx, r, !keep))
+		leave(left{run: r, keep: keep})
+	default:
+		leave(left{run: r, keep: keep})
 	}
-	leave(left{run: r, keep: keep})
 	w.desk.complete(r.ticket, ending{record: rec, whole: err != nil})
+}
+
+// concludeGPU does what comes before the completion of a run on a GPU. The
+// caller has the result before the container is asked what it holds now, and
+// the record tells what it answered.
+func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record, err error, e left, leave func(left)) *activation.Record {
+	if err == nil {
+		w.desk.result(r.ticket, withNote(rec, r.grant.annotation(r.at, w.clock())))
+		w.end(ctx, r)
+	}
+	if r.collect && err == nil {
+		rec = withLogs(rec, w.logs(ctx, r, !e.keep))
+	}
+	e.seen = make(chan struct{})
+	leave(e)
+	<-e.seen
+	return withNote(rec, r.grant.annotation(r.at, w.clock()))
+}
+
+func withLogs(rec *activation.Record, lines []string) *activation.Record {
+	more := *rec
+	more.Logs = lines
+	return &more
+}
+
+func withNote(rec *activation.Record, note activation.Annotation) *activation.Record {
+	more := *rec
+	more.Annotations = append(slices.Clip(rec.Annotations), note)
+	return &more
 }
 
 // failure is the answer to an activation that got no container.
@@ -254,7 +319,7 @@ func (w *worker) logs(ctx context.Context, r *run, failed bool) []string {
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
 		Now:             w.wall(),
 		Failed:          failed,
-		Alone:           r.grant != nil || r.concurrency() == 1,
+		Alone:           r.concurrency() == 1,
 	})
 	w.metrics.phase("logs", w.wall().Sub(began))
 	if got.Incomplete {
