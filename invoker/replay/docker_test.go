@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -37,28 +38,42 @@ func needDocker(t *testing.T) {
 
 // dockerImages gives the tag of the images of our proxies: those that
 // GPUWHISK_TEST_IMAGES_TAG names, else new ones from this machine's
-// interpreters. The image rawproxy is always made, from nothing but the program.
-func dockerImages(t *testing.T) (tag string) {
-	t.Helper()
+// interpreters. The image rawproxy is always made, from nothing but the
+// program. Tests share them, and they go when all have ended.
+var dockerImages = sync.OnceValues(func() (tag string, err error) {
 	if tag = os.Getenv("GPUWHISK_TEST_IMAGES_TAG"); tag == "" {
 		tag = fmt.Sprintf("replay-%d", os.Getpid())
 		build := exec.Command("../../docker/runtimes/build.sh")
 		build.Env = append(os.Environ(), "TAG="+tag)
 		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build images: %v: %s", err, out)
+			return "", fmt.Errorf("build images: %w: %s", err, out)
 		}
 		for _, name := range []string{"action-nodejs", "action-python3", "action-native"} {
-			t.Cleanup(func() { docker(t, "rmi", "-f", "gpuwhisk/"+name+":"+tag) })
+			removeAtExit("gpuwhisk/" + name + ":" + tag)
 		}
 	}
-	program := rawProxy(t)
-	layer := filepath.Join(t.TempDir(), "rawproxy.tar")
-	if out, err := exec.Command("tar", "-C", filepath.Dir(program), "-cf", layer, filepath.Base(program)).CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v: %s", err, out)
+	program, err := rawProxy()
+	if err != nil {
+		return "", err
 	}
-	docker(t, "import", "--change", `ENTRYPOINT ["/rawproxy"]`, layer, rawProxyImage())
-	t.Cleanup(func() { docker(t, "rmi", "-f", rawProxyImage()) })
-	return tag
+	layer := program + ".tar"
+	if out, err := exec.Command("tar", "-C", filepath.Dir(program), "-cf", layer, filepath.Base(program)).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("tar: %w: %s", err, out)
+	}
+	removeAtExit(rawProxyImage())
+	if out, err := exec.Command("docker", "import", "--change", `ENTRYPOINT ["/rawproxy"]`, layer, rawProxyImage()).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("import image rawproxy: %w: %s", err, out)
+	}
+	return tag, nil
+})
+
+func removeAtExit(image string) {
+	atExit(func() error {
+		if out, err := exec.Command("docker", "rmi", "-f", image).CombinedOutput(); err != nil {
+			return fmt.Errorf("remove image %s: %w: %s", image, err, out)
+		}
+		return nil
+	})
 }
 
 func rawProxyImage() string { return fmt.Sprintf("gpuwhisk/rawproxy:replay-%d", os.Getpid()) }
@@ -81,7 +96,11 @@ func dockerManifest(tag string) (manifestText string, images *strings.Replacer) 
 // dockerEngine runs everything in containers.
 func dockerEngine(t *testing.T) engine {
 	t.Helper()
-	manifestText, images := dockerManifest(dockerImages(t))
+	tag, err := dockerImages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifestText, images := dockerManifest(tag)
 	root := docker(t, "info", "--format", "{{.DockerRootDir}}")
 	var worlds atomic.Int64
 	return engine{"docker", func(w *world, _ scenario) string {
@@ -102,6 +121,7 @@ func dockerEngine(t *testing.T) engine {
 
 // TestReplayInDocker plays every captured scenario in containers.
 func TestReplayInDocker(t *testing.T) {
+	t.Parallel()
 	needDocker(t)
 	replayAll(t, dockerEngine(t))
 }

@@ -83,6 +83,7 @@ func (p *process) terminate() {
 // TestKillWithRunsInFlight: an invoker that is killed has lost nothing. What ran
 // is delivered to the next one, and the containers of the dead are gone.
 func TestKillWithRunsInFlight(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := newCrowd(w)
 	first := w.spawn()
@@ -103,6 +104,7 @@ func TestKillWithRunsInFlight(t *testing.T) {
 // TestKillAgainAndAgain: killed in the middle of any number of things, the
 // invokers together still lose nothing.
 func TestKillAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(newWorld(t))
 	c.gate.open() // runs end by themselves, the kill meets them anywhere
 	c.killAgainAndAgain()
@@ -111,6 +113,7 @@ func TestKillAgainAndAgain(t *testing.T) {
 // TestKillInDocker is the same with containers, which outlive their invoker and
 // are removed by the next.
 func TestKillInDocker(t *testing.T) {
+	t.Parallel()
 	needDocker(t)
 	w := newWorld(t)
 	dockerEngine(t).fit(w, scenario{})

@@ -157,6 +157,7 @@ func (w *world) noStrays() {
 // TestStopWithRunsInFlight: SIGTERM's way of ending lets every run finish, and
 // the next invoker begins where this one ended.
 func TestStopWithRunsInFlight(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := newCrowd(w)
 	first := w.start()
@@ -179,6 +180,7 @@ func TestStopWithRunsInFlight(t *testing.T) {
 // TestStopWithRunsQueued: what waits for a container when the stop comes is
 // run, too, or left for the next invoker.
 func TestStopWithRunsQueued(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.extra = append(w.extra, "CONFIG_whisk_concurrencyLimit_max=1", "CONFIG_whisk_containerPool_userMemory=256m")
 	c := newCrowd(w)
@@ -206,15 +208,15 @@ func TestStopWithRunsQueued(t *testing.T) {
 // TestBrokerRestart: what runs while the broker is away is acked when it is
 // back, and reading goes on.
 func TestBrokerRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := newCrowd(w)
 	invoker := w.start()
 	ids := c.invoke(inFlight)
 	c.gate.await(inFlight)
-	port := w.broker.Port()
 	w.broker.Close()
 	c.gate.open()
-	w.startBroker(port)
+	w.startBroker()
 	c.settled(ids)
 	c.settled(c.invoke(inFlight))
 	invoker.end()
@@ -227,6 +229,7 @@ func TestBrokerRestart(t *testing.T) {
 // TestStoreAway: acks do not wait for a database that is away, and the records
 // are written when it is back.
 func TestStoreAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := newCrowd(w)
 	invoker := w.start()
@@ -258,7 +261,8 @@ func TestStoreAway(t *testing.T) {
 	c.check()
 }
 
-// TestEndLeavesNothing: no goroutine of ours outlives an invoker.
+// TestEndLeavesNothing: no goroutine of ours outlives an invoker. It runs
+// beside no other test, whose goroutines it would find.
 func TestEndLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	c := newCrowd(w)
@@ -277,7 +281,9 @@ func TestEndLeavesNothing(t *testing.T) {
 // ourGoroutines gives the stacks of goroutines in the invoker's own rooms. One
 // that is ending may still show for a moment.
 func ourGoroutines() string {
-	for late := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.Now().Add(patience); ; <-tick.C {
 		buf := make([]byte, 4<<20)
 		buf = buf[:runtime.Stack(buf, true)]
 		var ours []string

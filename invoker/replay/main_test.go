@@ -2,9 +2,14 @@ package replay
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -23,7 +28,32 @@ func TestMain(m *testing.M) {
 			os.Exit(status(actInvoker(interrupted(), os.Args[2:])))
 		}
 	}
-	os.Exit(m.Run())
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(atOnce(runtime.GOMAXPROCS(0))))
+	code := m.Run()
+	for _, end := range slices.Backward(ends.all) {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// atOnce is how many tests run at once: twice as many as there are cores, for
+// most of what they do is to wait.
+func atOnce(cores int) int { return 2 * cores }
+
+// ends are what outlives single tests; the last goes first.
+var ends struct {
+	sync.Mutex
+	all []func() error
+}
+
+func atExit(end func() error) {
+	ends.Lock()
+	defer ends.Unlock()
+	ends.all = append(ends.all, end)
 }
 
 func interrupted() context.Context {

@@ -42,22 +42,30 @@ func actionOf(message string) string {
 }
 
 // rawProxy builds the program that stands for the image of the captured
-// actions rawproxy and rawproxynolog.
-func rawProxy(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "rawproxy")
+// actions rawproxy and rawproxynolog, once for all tests.
+var rawProxy = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gpuwhisk-replay-")
+	if err != nil {
+		return "", err
+	}
+	atExit(func() error { return os.RemoveAll(dir) })
+	path := filepath.Join(dir, "rawproxy")
 	build := exec.Command("go", "build", "-o", path, "./testdata/rawproxy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build rawproxy: %v: %s", err, out)
+		return "", fmt.Errorf("build rawproxy: %w: %s", err, out)
 	}
-	return path
-}
+	return path, nil
+})
 
 // TestReplayInProcesses plays every captured scenario that needs no image with
 // plain processes for containers.
 func TestReplayInProcesses(t *testing.T) {
-	raw := rawProxy(t)
+	t.Parallel()
+	raw, err := rawProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
 	replayAll(t, engine{"process", func(w *world, s scenario) string {
 		if s.name == "blackbox-image-missing" || s.name == "blackbox-pull-fails" {
 			return "there are no images to miss"

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,7 +59,7 @@ func newWorld(t *testing.T) *world {
 		manifest: manifest, images: strings.NewReplacer(),
 	}
 	w.left = w.processes
-	w.startBroker(0)
+	w.startBroker()
 	var err error
 	if w.bus, err = broker.Dial([]string{w.broker.Addr()}, w.log); err != nil {
 		t.Fatal(err)
@@ -79,16 +81,37 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) startBroker(port int) {
+// startBroker starts a broker, or starts it again with its data and its
+// address.
+func (w *world) startBroker() {
 	w.t.Helper()
-	b, err := broker.Start(filepath.Join(w.dir, "kafka"), port, w.log)
-	if err != nil {
+	start := func(port int) error {
+		b, err := broker.Start(filepath.Join(w.dir, "kafka"), port, w.log)
+		if err == nil {
+			w.broker = b
+		}
+		return err
+	}
+	if w.broker == nil {
+		onFreePort(w.t, start)
+		w.t.Cleanup(func() { w.broker.Close() }) // the last of them, whichever that is
+	} else if err := start(w.broker.Port()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.broker = b
-	if port == 0 { // the last of them is closed, whichever that is
-		w.t.Cleanup(func() { w.broker.Close() })
+}
+
+// onFreePort has listen take a port that can be taken again: one below those
+// that Linux gives to clients, whose connections to anywhere could have it
+// while nobody listens.
+func onFreePort(t *testing.T, listen func(port int) error) {
+	t.Helper()
+	var err error
+	for range 100 {
+		if err = listen(10000 + rand.IntN(10000)); err == nil {
+			return
+		}
 	}
+	t.Fatalf("no free port: %v", err)
 }
 
 // testLog prints what the invoker says when the test runs verbosely.
@@ -129,8 +152,11 @@ func newStoreServer(t *testing.T, path string) *storeServer {
 			t.Error(err)
 		}
 	})
-	s := &storeServer{t: t, store: st, addr: "127.0.0.1:0"}
-	s.open()
+	s := &storeServer{t: t, store: st}
+	onFreePort(t, func(port int) error {
+		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		return s.listen()
+	})
 	t.Cleanup(s.shut)
 	return s
 }
@@ -140,13 +166,19 @@ func (s *storeServer) url() string { return "http://" + s.addr }
 // open serves, at the address of the last time.
 func (s *storeServer) open() {
 	s.t.Helper()
-	ln, err := net.Listen("tcp", s.addr)
-	if err != nil {
+	if err := s.listen(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.addr = ln.Addr().String()
+}
+
+func (s *storeServer) listen() error {
+	ln, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return err
+	}
 	s.server = &http.Server{Handler: http.HandlerFunc(s.serve), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	go func(server *http.Server) { _ = server.Serve(ln) }(s.server)
+	return nil
 }
 
 // shut breaks every connection and takes no new one.
