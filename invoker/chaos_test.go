@@ -99,7 +99,7 @@ func (s *storm) failures() {
 		return nil
 	}
 	s.pause = s.resume
-	s.moveTime = func() time.Duration { return s.nap(3000) }
+	s.gpu.moveTime = func() time.Duration { return s.nap(3000) }
 }
 
 func (s *storm) answer(int, []byte) proxy.Exchange {

@@ -7,11 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,25 +36,26 @@ type world struct {
 	ackErr  error
 	putErr  error
 
-	create func(spec container.Spec) error
-	resume func() error
-	pause  func() error
-	run    func(n int, body []byte) proxy.Exchange
-	init   func(body []byte) proxy.Exchange
-	oom    bool
-	hang   bool                            // init never answers
-	stall  func(n int) (sent, stalls bool) // the nth run never answers
-	logs   container.LogResult
-	diedC  chan container.ID
-	moves  []gpu.Order
-
-	moveTime func() time.Duration
-	hear     func(gpu.Held)
+	create   func(spec container.Spec) error
+	resume   func() error
+	pause    func() error
+	run      func(n int, body []byte) proxy.Exchange
+	init     func(body []byte) proxy.Exchange
+	oom      bool
+	hang     bool                            // init never answers
+	stall    func(n int) (sent, stalls bool) // the nth run never answers
+	logs     container.LogResult
+	diedC    chan container.ID
+	gpu      fakeMover
+	asked    []container.LogRequest
+	dialled  []int
+	registry *prometheus.Registry
 }
 
 func newWorld(t *testing.T) *world {
 	return &world{
-		t: t, feed: make(chan Delivery, 1000), actions: map[string]*activation.Action{},
+		registry: prometheus.NewRegistry(),
+		t:        t, feed: make(chan Delivery, 1000), actions: map[string]*activation.Action{},
 		diedC: make(chan container.ID, 10),
 		run:   func(int, []byte) proxy.Exchange { return answer(200, `{"ok":true}`) },
 		init:  func([]byte) proxy.Exchange { return answer(200, `{}`) },
@@ -106,6 +107,7 @@ func (w *world) Ack(_ context.Context, controller string, ack activation.Ack, se
 	w.mu.Lock()
 	w.acks = append(w.acks, back)
 	w.mu.Unlock()
+	w.gpu.note(back.Kind.String())
 	sent(w.ackErr)
 	return nil
 }
@@ -169,55 +171,28 @@ func (w *world) Remove(context.Context, container.ID) error {
 
 func (w *world) OOMKilled(context.Context, container.ID) bool { return w.oom }
 
-func (w *world) Logs(_ context.Context, _ container.ID, _ container.LogRequest) container.LogResult {
+func (w *world) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, req)
 	return w.logs
 }
 
 func (w *world) CleanUp(context.Context, string) error { return nil }
 func (w *world) Died() <-chan container.ID             { return w.diedC }
 
-func (w *world) Listen(hear func(gpu.Held)) { w.hear = hear }
-
-func (w *world) Prepare(_ string, device gpu.Device, _ string) (container.GPU, error) {
-	return container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated}, nil
-}
-
-func (w *world) Forget(string) {}
-func (w *world) Begin(string)  {}
-func (w *world) Faults() bool  { return false }
-
-func (w *world) End(_ context.Context, name string, need gpu.Need) {
-	w.hear(gpu.Held{Container: name, PID: 1, Usage: gpu.Usage{
-		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
-	}})
-}
-
-func (w *world) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
-	w.mu.Lock()
-	w.moves = append(w.moves, o)
-	w.mu.Unlock()
-	if w.moveTime != nil {
-		select {
-		case <-time.After(w.moveTime()):
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	}
-	u := gpu.Usage{Allocated: footprint}
-	if o.Kind == gpu.Prefetch {
-		u.Resident = u.Allocated
-	}
-	w.hear(gpu.Held{Container: o.Container, PID: 1, Usage: u})
-	return o.Bytes, nil
-}
-
 // talk is one container's proxy.
 type talk struct {
 	w    *world
-	runs int
+	runs atomic.Int32
 }
 
-func (w *world) dial(string, int) Talk { return &talk{w: w} }
+func (w *world) dial(_ string, concurrency int) Talk {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dialled = append(w.dialled, concurrency)
+	return &talk{w: w}
+}
 
 func (k *talk) Init(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
 	if k.w.hang {
@@ -227,13 +202,13 @@ func (k *talk) Init(ctx context.Context, body []byte, _ time.Duration, _ proxy.L
 }
 
 func (k *talk) Run(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
-	k.runs++
+	n := int(k.runs.Add(1))
 	if k.w.stall != nil {
-		if sent, stalls := k.w.stall(k.runs); stalls {
+		if sent, stalls := k.w.stall(n); stalls {
 			return stamped(func() proxy.Exchange { <-ctx.Done(); return proxy.Exchange{Failure: proxy.Cancelled, Sent: sent} })
 		}
 	}
-	return stamped(func() proxy.Exchange { return k.w.run(k.runs, body) })
+	return stamped(func() proxy.Exchange { return k.w.run(n, body) })
 }
 
 func (k *talk) Close() {}
@@ -261,6 +236,8 @@ func (w *world) action(name string, change func(a *activation.Action)) {
 	if change != nil {
 		change(a)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.actions[a.ID] = a
 }
 
@@ -310,8 +287,8 @@ func (w *world) settings() Settings {
 func (w *world) start(s Settings) (iv *Invoker, stop func()) {
 	w.t.Helper()
 	iv, err := New(s, Ports{
-		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Engine: w, Dial: w.dial, Mover: w,
-	}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Engine: w, Dial: w.dial, Mover: &w.gpu,
+	}, NewMetrics(w.registry), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		w.t.Fatal(err)
 	}

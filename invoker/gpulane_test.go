@@ -90,7 +90,7 @@ func TestGPUMemoryIsSwapped(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		if n := gpuNote(t, w.record(id)); n.Start != "host-warm" {
-			t.Errorf("start %q, want host-warm after a swap; moves %v", n.Start, w.moves)
+			t.Errorf("start %q, want host-warm after a swap; moves %v", n.Start, w.gpu.orders())
 		}
 	})
 }
