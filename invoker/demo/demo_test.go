@@ -8,61 +8,128 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 )
 
-// real starts the invoker of this project as the command does.
-func real(ctx context.Context, environ, args []string) (func() error, error) {
+// real starts the invoker of this project as the command does, and keeps the
+// address of its admin door.
+type real struct{ admin atomic.Value }
+
+func (r *real) start(ctx context.Context, environ, args []string) (func() error, error) {
 	cfg, err := config.Load(config.Input{Environ: environ, Args: args})
 	if err != nil {
 		return nil, err
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- assembly.Run(ctx, assembly.Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Self: os.Args[0]})
+		ended <- assembly.Run(ctx, assembly.Options{
+			Config: cfg, Log: slog.New(slog.DiscardHandler), Self: os.Args[0], Host: "127.0.0.1",
+			Listening: func(addr string) { r.admin.Store(addr) },
+		})
 	}()
 	return func() error { return <-ended }, nil
 }
 
-func TestTheWholeDemoInShort(t *testing.T) {
-	functions := Catalogue()
-	if len(functions) == 0 {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("neither python3 nor node is on the PATH")
-		}
-		t.Skip("neither python3 nor node is on the PATH")
+// played runs a short demo on a machine and returns what it printed.
+func played(t *testing.T, m Machine, memory string, pick []string, extra ...string) string {
+	t.Helper()
+	functions, err := Catalogue(m)
+	if err != nil {
+		t.Fatal(err)
 	}
+	// Not all of them: starting their interpreters takes longer than the rest.
+	functions = slices.DeleteFunc(functions, func(f Function) bool { return !slices.Contains(pick, f.Name) })
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	var out bytes.Buffer
-	err := Run(t.Context(), Options{
-		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: DeviceMemory, Extra: Settings(), Invoker: real, Version: "test"},
-		// One CPU action and two GPU functions: starting the interpreters of all
-		// of them takes longer than the rest.
-		Functions: []Function{functions[0], functions[3], functions[6]},
-		Load:      time.Second, Seed: 7, Out: &out,
+	r := &real{}
+	err = Run(t.Context(), Options{
+		Standalone: standalone.Options{
+			Runtime: "process", GPUs: 1, GPUMemory: memory, Extra: append(m.Settings(), extra...), Invoker: r.start, Version: "test",
+		},
+		Machine: m, Functions: functions, Admin: func() string { return r.admin.Load().(string) },
+		Load: time.Second, Seed: 7, Out: &out,
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
-	}
-	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "ok ", "each one once"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the output lacks %q:\n%s", want, &out)
-		}
 	}
 	if strings.Contains(out.String(), "\x1b") {
 		t.Error("a pipe got terminal codes")
 	}
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+	return out.String()
+}
+
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+func TestTheWholeDemoInShort(t *testing.T) {
+	m := Here()
+	if !m.Python && !m.Node {
+		missing(t, "neither python3 nor node is on the PATH")
+	}
+	out := played(t, m, m.DeviceMemory(), []string{"hello", "roberta", "isoneural"})
+	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "ok ", "each one once"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "MB out") {
+		t.Errorf("memory moved that is not there:\n%s", out)
+	}
+}
+
+// Two functions whose memory does not fit the device together swap, whatever
+// the order of their calls.
+func TestTheWholeDemoUnderTheShim(t *testing.T) {
+	m := Here()
+	library, err := filepath.Abs("../../build/shim/libgpuwhisk.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := filepath.Join(filepath.Dir(library), "fake12")
+	if err := errors.Join(devices.CheckLibrary(library), devices.CheckDriver(driver)); err != nil {
+		missing(t, fmt.Sprintf("make shim-fake: %v", err))
+	}
+	if !m.Python {
+		missing(t, "python3 is not on the PATH")
+	}
+	m.Driver, m.Program = true, filepath.Join(filepath.Dir(library), "gpufunc")
+	out := played(t, m, "34 MiB", []string{"roberta", "isoneural", "ffmpeg"},
+		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver)
+	if !strings.Contains(out, "each one once") || !strings.Contains(out, "real shim on the fake driver") {
+		t.Errorf("output:\n%s", out)
+	}
+	row := regexp.MustCompile(`(?m)^(\w+) +\d+ +(\d+)  (?: +\d+){4} +\S+ +\S+ +\S+ +(\d+) +(\d+)`)
+	moved := 0
+	for _, cells := range row.FindAllStringSubmatch(out, -1) {
+		if cells[2] != "0" {
+			t.Errorf("%s: %s errors\n%s", cells[1], cells[2], out)
+		}
+		in, _ := strconv.Atoi(cells[4])
+		moved += in
+	}
+	if moved == 0 {
+		t.Errorf("nothing came back from the host:\n%s", out)
 	}
 }
 
@@ -84,7 +151,11 @@ func TestCatalogueFollowsTheMachine(t *testing.T) {
 	} {
 		var kinds []string
 		gpus := 0
-		for _, f := range catalogue(c.python, c.node) {
+		functions, err := Catalogue(Machine{Python: c.python, Node: c.node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range functions {
 			kinds = append(kinds, f.Kind)
 			if f.GPU != nil {
 				gpus++
@@ -204,8 +275,11 @@ func TestTableCountsFromRecords(t *testing.T) {
 		t.Errorf("GPU function %+v", l)
 	}
 	var out bytes.Buffer
-	printer{w: &out}.table(functions, calls, records)
+	printer{w: &out}.table(functions, calls, records, map[string]traffic{"one": {in: 3e6, out: 4e6}})
 	if !strings.Contains(out.String(), "90.0%") || !strings.Contains(out.String(), "10.0%") {
 		t.Errorf("shares:\n%s", &out)
+	}
+	if !regexp.MustCompile(`one .* 4 +3 `).MatchString(out.String()) {
+		t.Errorf("moved bytes:\n%s", &out)
 	}
 }

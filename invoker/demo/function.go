@@ -8,11 +8,12 @@ import (
 
 // Function is an action of the demo.
 type Function struct {
-	Name string
-	Kind string
-	Code string
-	GPU  any     // its gpu annotation, nil for a CPU action
-	Rate float64 // mean calls per second
+	Name       string
+	Kind       string
+	Code       string
+	Parameters map[string]any // that every call gets
+	GPU        any            // its gpu annotation, nil for a CPU action
+	Rate       float64        // mean calls per second
 }
 
 // scale divides the times of the paper, so that twenty seconds show what took
@@ -21,12 +22,30 @@ type Function struct {
 const scale = 20
 
 // DeviceMemory is the paper's GPU of 16 GB, scaled.
-const DeviceMemory = "819 MB"
+func (m Machine) DeviceMemory() string { return fmt.Sprintf("%d MiB", (16<<10)/m.memoryScale()) }
+
+// how says to a person how real the device is.
+func (m Machine) how() string {
+	if m.Driver {
+		return fmt.Sprintf("simulated: the real shim on the fake driver; times are the paper's by %d, memory by %d", scale, memoryScale)
+	}
+	return fmt.Sprintf("simulated; times and memory are the paper's by %d", scale)
+}
+
+func (m Machine) memoryScale() int {
+	if m.Driver {
+		return memoryScale
+	}
+	return scale
+}
 
 // Settings are the scheduler's, scaled too: the overrun of 10 s that the paper
 // found best, and the 400 MB that a container's CUDA context takes.
-func Settings() []string {
-	return []string{"CONFIG_whisk_gpu_overrun=500 ms", "CONFIG_whisk_gpu_contextMemory=20 m"}
+func (m Machine) Settings() []string {
+	return []string{
+		"CONFIG_whisk_gpu_overrun=500 ms",
+		fmt.Sprintf("CONFIG_whisk_gpu_contextMemory=%d m", 400/m.memoryScale()),
+	}
 }
 
 // timed is a function of the paper's Table 1: execution times on a V100, warm
@@ -51,22 +70,47 @@ func table1() []timed {
 	}
 }
 
+// Machine is what there is to run functions with.
+type Machine struct {
+	Python, Node bool
+	// Driver is true where GPU functions run under the shim on the fake
+	// driver. Program is then an executable that uses the GPU, or empty.
+	Driver  bool
+	Program string
+}
+
+// Here looks for the languages of this machine.
+func Here() Machine {
+	return Machine{Python: onPath("python3"), Node: onPath("node", "nodejs")}
+}
+
 // Catalogue is what the demo deploys on a machine: two CPU actions and six GPU
 // functions, in the languages that are there; nothing if there is none. It
 // offers the device seven tenths of what two invocations at a time can use.
-func Catalogue() []Function {
-	return catalogue(onPath("python3"), onPath("node", "nodejs"))
+func Catalogue(m Machine) ([]Function, error) {
+	if !m.Python && !m.Node {
+		return nil, nil
+	}
+	all := []Function{hello(m.Node), primes(m.Python)}
+	for _, t := range table1() {
+		f, err := t.on(m)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }
 
-func catalogue(python, node bool) []Function {
-	if !python && !node {
-		return nil
+// on picks the form in which a function runs on a machine.
+func (t timed) on(m Machine) (Function, error) {
+	switch {
+	case !m.Driver || !m.Python:
+		return t.function(m.Python), nil
+	case m.Program != "" && t.name == "ffmpeg":
+		return t.asProgram(m.Program)
 	}
-	all := []Function{hello(node), primes(python)}
-	for _, t := range table1() {
-		all = append(all, t.function(python))
-	}
-	return all
+	return t.onDriver(), nil
 }
 
 func onPath(names ...string) bool {
@@ -81,6 +125,8 @@ func onPath(names ...string) bool {
 const (
 	nodeKind   = "nodejs:20"
 	pythonKind = "python:3"
+	gpuKind    = "python:3-gpu"
+	nativeKind = "native:1"
 )
 
 func hello(node bool) Function {
@@ -109,7 +155,7 @@ func (t timed) function(python bool) Function {
 	load := time.Duration(t.cold-t.warm) * time.Millisecond / scale
 	f := Function{Name: t.name, GPU: map[string]any{"memory": fmt.Sprintf("%d MB", t.memory/scale)}, Rate: t.rate}
 	if python {
-		f.Kind = "python:3-gpu"
+		f.Kind = gpuKind
 		f.Code = fmt.Sprintf("import time\n\ntime.sleep(%g)  # loading\n\ndef main(args):\n    time.sleep(%g)\n    return {'function': '%s'}\n",
 			load.Seconds(), warm.Seconds(), t.name)
 		return f

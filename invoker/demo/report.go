@@ -114,6 +114,7 @@ type line struct {
 	p99     time.Duration
 	wait    float64 // mean, milliseconds
 	service int64   // GPU milliseconds
+	moved   traffic
 }
 
 func summarise(functions []Function, calls []call, records map[string]*activation.Record) []line {
@@ -163,25 +164,35 @@ func (l *line) add(r *activation.Record) {
 }
 
 // table shows what happened to each function, and how the device was shared.
-func (p printer) table(functions []Function, calls []call, records map[string]*activation.Record) {
+// moved is nil where no memory is really moved.
+func (p printer) table(functions []Function, calls []call, records map[string]*activation.Record, moved map[string]traffic) {
 	lines := summarise(functions, calls, records)
 	var total int64
-	for _, l := range lines {
+	for i, l := range lines {
 		total += l.service
+		lines[i].moved = moved[l.name]
 	}
-	p.say("%s", p.paint(bold, fmt.Sprintf("%-10s %5s %6s  %8s %9s %5s %9s %8s %8s %9s  %s",
-		"function", "runs", "errors", "gpu-warm", "host-warm", "cold", "busy-cold", "p50 ms", "p99 ms", "queue ms", "share of GPU service (simulated)")))
+	head := fmt.Sprintf("%-10s %5s %6s  %8s %9s %5s %9s %8s %8s %9s",
+		"function", "runs", "errors", "gpu-warm", "host-warm", "cold", "busy-cold", "p50 ms", "p99 ms", "queue ms")
+	if moved != nil {
+		head += fmt.Sprintf(" %7s %7s", "MB out", "MB in")
+	}
+	p.say("%s", p.paint(bold, head+"  share of GPU service (simulated)"))
 	for _, l := range lines {
-		p.say("%s", p.row(l, total))
+		p.say("%s", p.row(l, total, moved != nil))
 	}
-	p.say("%s\n", p.paint(dim, "queue: mean wait for a turn on the device; for CPU actions from the call to the start, and gpu-warm counts their warm runs"))
+	p.say("%s", p.paint(dim, "queue: mean wait for a turn on the device; for CPU actions from the call to the start, and gpu-warm counts their warm runs"))
+	if moved != nil {
+		p.say("%s", p.paint(dim, "MB out, MB in: device memory that the shim moved to the host while a function was idle, and back before its run"))
+	}
+	p.say("")
 }
 
-func (p printer) row(l line, total int64) string {
+func (p printer) row(l line, total int64, moved bool) string {
 	share := ""
 	if l.gpu && total > 0 {
 		part := float64(l.service) / float64(total)
-		share = fmt.Sprintf("%s %4.1f%%", p.paint(green, bar(part, 30, '█', '·')), 100*part)
+		share = fmt.Sprintf("%s %4.1f%%", p.paint(green, bar(part, 20, '█', '·')), 100*part)
 	}
 	errs := fmt.Sprintf("%6d", l.errors)
 	if l.errors > 0 {
@@ -195,9 +206,16 @@ func (p printer) row(l line, total int64) string {
 		}
 		cells = append(cells, n)
 	}
-	return fmt.Sprintf("%-10s %5d %s  ", l.name, l.runs, errs) +
+	row := fmt.Sprintf("%-10s %5d %s  ", l.name, l.runs, errs) +
 		fmt.Sprintf("%8d %9d %5d %9d", cells...) +
-		fmt.Sprintf(" %8.1f %8.1f %9.1f  %s", ms(l.p50), ms(l.p99), l.wait, share)
+		fmt.Sprintf(" %8.1f %8.1f %9.1f", ms(l.p50), ms(l.p99), l.wait)
+	switch {
+	case moved && l.gpu:
+		row += fmt.Sprintf(" %7.0f %7.0f", l.moved.out/1e6, l.moved.in/1e6)
+	case moved:
+		row += fmt.Sprintf(" %7s %7s", "", "")
+	}
+	return row + "  " + share
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -3,11 +3,14 @@ package main
 import (
 	"log/slog"
 	"os"
+	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/demo"
+	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 )
 
@@ -27,15 +30,55 @@ func (c demoCmd) Run() error {
 		level = slog.LevelInfo
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	machine, extra := c.machine()
+	functions, err := demo.Catalogue(machine)
+	if err != nil {
+		return err
+	}
+	runtime := c.Runtime
+	if machine.Driver {
+		runtime = "process" // in Docker there is no fake driver
+	}
+	admin := &door{}
 	terminal := term.IsTerminal(int(os.Stdout.Fd()))
 	_, plain := os.LookupEnv("NO_COLOR")
 	return demo.Run(interrupted(), demo.Options{
 		Standalone: standalone.Options{
-			Runtime: c.Runtime, GPUs: 1, GPUMemory: demo.DeviceMemory, Policy: c.Policy, Memory: "8192m",
-			Extra:  demo.Settings(),
-			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log), Log: log,
+			Runtime: runtime, GPUs: 1, GPUMemory: machine.DeviceMemory(), Policy: c.Policy, Memory: "8192m",
+			Extra:  append(machine.Settings(), extra...),
+			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Log: log,
 		},
-		Functions: demo.Catalogue(), Load: c.Load, Seed: c.Seed,
+		Machine: machine, Functions: functions, Admin: admin.addr, Load: c.Load, Seed: c.Seed,
 		Out: os.Stdout, Terminal: terminal, Colour: terminal && !plain,
 	})
+}
+
+// machine looks for what functions can run with, and gives the settings that
+// have GPU functions run under the shim on the fake driver where both are built.
+func (c demoCmd) machine() (demo.Machine, []string) {
+	m := demo.Here()
+	self, err := os.Executable()
+	if err != nil || c.Runtime == "docker" || !m.Python {
+		return m, nil
+	}
+	library := devices.FindLibrary(self)
+	driver, program := filepath.Join(filepath.Dir(library), "fake12"), filepath.Join(filepath.Dir(library), "gpufunc")
+	if library == "" || devices.CheckLibrary(library) != nil || devices.CheckDriver(driver) != nil {
+		return m, nil
+	}
+	m.Driver = true
+	if _, err := os.Stat(program); err == nil {
+		m.Program = program
+	}
+	return m, []string{"CONFIG_whisk_gpu_shim_library=" + library, "CONFIG_whisk_gpu_fakeDriver=" + driver}
+}
+
+// door is the invoker's admin door, whose address is known once it is open.
+type door struct{ at atomic.Value }
+
+func (d *door) opened(addr string) { d.at.Store(addr) }
+
+func (d *door) addr() string {
+	addr, _ := d.at.Load().(string)
+	return addr
 }

@@ -114,7 +114,7 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalo
 	o := standalone.Options{
 		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: c.GPUMemory, Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory, Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
-		Version: version, Invoker: inProcess(log), Log: log,
+		Version: version, Invoker: inProcess(log, nil), Log: log,
 	}
 	if c.Port != 0 && !standalone.Free(c.Port) {
 		return o, nil, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
@@ -155,8 +155,8 @@ func (c standaloneCmd) home() (string, error) {
 }
 
 // inProcess starts the invoker that this program also is, with an environment
-// made for it.
-func inProcess(log *slog.Logger) standalone.StartInvoker {
+// made for it. listening, when not nil, is told the address of its admin door.
+func inProcess(log *slog.Logger, listening func(addr string)) standalone.StartInvoker {
 	return func(ctx context.Context, environ, args []string) (func() error, error) {
 		cfg, err := config.Load(config.Input{Environ: environ, Args: args})
 		if err != nil {
@@ -170,6 +170,7 @@ func inProcess(log *slog.Logger) standalone.StartInvoker {
 		go func() {
 			ended <- assembly.Run(ctx, assembly.Options{
 				Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Host: "127.0.0.1",
+				Listening: listening,
 			})
 		}()
 		return func() error { return <-ended }, nil
