@@ -24,10 +24,14 @@ func (s *Standalone) Banner(w io.Writer) {
 	fmt.Fprintf(w, "OpenWhisk is ready at %s\n", i.APIHost)
 	fmt.Fprintf(w, "  actions run as  %s (%s)\n", i.Runtime, i.Why)
 	switch {
+	case s.opts.Devices != "":
+		fmt.Fprintf(w, "  GPUs            those of this machine (%s)\n", s.opts.Devices)
+	case i.GPUs > 0 && s.opts.FakeDriver != "":
+		fmt.Fprintf(w, "  GPUs            %d simulated, %s each, on the fake driver in %s\n", i.GPUs, orDefault(s.opts.GPUMemory, "16 GiB"), s.opts.FakeDriver)
 	case i.GPUs > 0:
 		fmt.Fprintf(w, "  GPUs            %d simulated, %s each\n", i.GPUs, orDefault(s.opts.GPUMemory, "16 GiB"))
 	default:
-		fmt.Fprintf(w, "  GPUs            none (--gpus N simulates some)\n")
+		fmt.Fprintf(w, "  GPUs            none (--devices auto uses those of this machine, --gpus N simulates some)\n")
 	}
 	fmt.Fprintf(w, "  data            %s\n", i.Data)
 	fmt.Fprintf(w, "  Kafka           %s%s\n", i.Kafka, embedded(s.opts.Kafka))

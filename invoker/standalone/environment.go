@@ -46,7 +46,17 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 		"CONFIG_whisk_containerPool_userMemory=" + orDefault(s.opts.Memory, "2048m"),
 		"CONFIG_whisk_gpu_runtime=" + s.info.Runtime,
 		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(s.opts.Data, "processes"),
-		"CONFIG_whisk_gpu_simulated_devices=" + strconv.Itoa(s.opts.GPUs),
+	}
+	if s.opts.Devices != "" {
+		env = append(env, "CONFIG_whisk_gpu_devices="+s.opts.Devices)
+	} else {
+		env = append(env, "CONFIG_whisk_gpu_devices=none", "CONFIG_whisk_gpu_simulated_devices="+strconv.Itoa(s.opts.GPUs))
+	}
+	if s.opts.FakeDriver != "" {
+		env = append(env, "CONFIG_whisk_gpu_fakeDriver="+s.opts.FakeDriver)
+	}
+	if s.opts.Shim != "" {
+		env = append(env, "CONFIG_whisk_gpu_shim_library="+s.opts.Shim)
 	}
 	if s.opts.GPUMemory != "" {
 		env = append(env, "CONFIG_whisk_gpu_simulated_memory="+s.opts.GPUMemory)

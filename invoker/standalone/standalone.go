@@ -39,11 +39,18 @@ type Options struct {
 	Data    string // directory of everything that survives; required
 	Runtime string // docker, process or auto; empty: auto
 
-	GPUs      int    // simulated devices
-	GPUMemory string // of each, such as "16 GiB"; empty: the invoker's default
-	Tokens    int    // runs that a device takes at once; 0: the invoker's default
-	Policy    string // of the scheduler; empty: the invoker's default
-	Memory    string // for all action containers, such as "2048m"; empty: 2048m
+	GPUs int // simulated devices
+	// Devices are real GPUs in place of simulated ones: "auto", or a list of
+	// UUIDs and indexes. FakeDriver is the directory of a driver under which
+	// functions of simulated ones run, Shim the shim's library; empty: none,
+	// and where it is usually found.
+	Devices    string
+	FakeDriver string
+	Shim       string
+	GPUMemory  string // of each, such as "16 GiB"; empty: the invoker's default
+	Tokens     int    // runs that a device takes at once; 0: the invoker's default
+	Policy     string // of the scheduler; empty: the invoker's default
+	Memory     string // for all action containers, such as "2048m"; empty: 2048m
 
 	Kafka    string // host:port of brokers elsewhere; empty: the embedded one
 	CouchDB  string // URL with user and password; empty: the embedded store

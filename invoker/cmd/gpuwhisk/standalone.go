@@ -29,7 +29,10 @@ type standaloneCmd struct {
 	Runtime   string   `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
 	GPUs      int      `name:"gpus" default:"1" help:"Number of simulated GPUs."`
 	GPUMemory string   `name:"gpu-memory" default:"16GB" help:"Memory of each simulated GPU."`
-	Tokens    int      `default:"2" help:"Runs that each simulated GPU takes at once (D)."`
+	Devices   string   `placeholder:"LIST" help:"GPUs of this machine instead of simulated ones: auto for all, or UUIDs and indexes. Needs a build with NVML (make build-gpu)."`
+	FakeGPU   string   `name:"fake-driver" placeholder:"DIR" type:"existingdir" help:"Run functions of simulated GPUs under the shim on the driver in DIR (make shim-fake: build/shim/fake12), so that their memory really moves. With --runtime process."`
+	Shim      string   `placeholder:"FILE" type:"existingfile" help:"The shim's library, when it is not beside this program or in build/shim."`
+	Tokens    int      `default:"2" help:"Runs that each GPU takes at once (D)."`
 	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`
 	Memory    string   `default:"4096m" help:"Memory for all action containers together."`
 	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
@@ -45,7 +48,7 @@ type standaloneCmd struct {
 func (standaloneCmd) Help() string {
 	return `One process with the REST API that wsk and the OpenWhisk client libraries use,
 an embedded Kafka broker and database, and the invoker. For development: one
-machine, no throttling, GPUs simulated.
+machine, no throttling, GPUs simulated unless --devices names real ones.
 
   gpuwhisk standalone
   wsk action create hello hello.js && wsk action invoke hello --result`
@@ -112,6 +115,7 @@ func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []stand
 
 func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalone.Namespace, error) {
 	o := standalone.Options{
+		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
 		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: c.GPUMemory, Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory, Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Invoker: inProcess(log, nil), Log: log,
