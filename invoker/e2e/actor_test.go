@@ -10,11 +10,10 @@ import (
 	"testing"
 )
 
-// actor is the program, built once.
-var actor struct {
-	sync.Once
-	program []byte
-	made    map[string]bool
+// actors are the images that were made from the actor, by name.
+var actors struct {
+	sync.Mutex
+	made map[string]bool
 }
 
 // actorImage is an image made from nothing but the actor, a proxy that
@@ -38,14 +37,19 @@ func variant(t testing.TB, image, suffix, change string) string {
 
 func importActor(t testing.TB, name, change string) {
 	t.Helper()
-	actor.Do(func() { actor.program, actor.made = built(t, "./testdata/actor"), map[string]bool{} })
-	if actor.made[name] {
+	actors.Lock()
+	defer actors.Unlock()
+	if actors.made[name] {
 		return
 	}
+	if actors.made == nil {
+		actors.made = map[string]bool{}
+	}
+	program := built(t, "./testdata/actor")
 	var root bytes.Buffer
 	w := tar.NewWriter(&root)
-	_ = w.WriteHeader(&tar.Header{Name: "actor", Mode: 0o755, Size: int64(len(actor.program))})
-	_, _ = w.Write(actor.program)
+	_ = w.WriteHeader(&tar.Header{Name: "actor", Mode: 0o755, Size: int64(len(program))})
+	_, _ = w.Write(program)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +58,8 @@ func importActor(t testing.TB, name, change string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("import image %s: %v: %s", name, err, out)
 	}
-	actor.made[name] = true
-	atExit = append(atExit, func() error {
+	actors.made[name] = true
+	atExit(func() error {
 		if out, err := exec.Command("docker", "rmi", "-f", name).CombinedOutput(); err != nil {
 			return fmt.Errorf("remove image %s: %w: %s", name, err, out)
 		}

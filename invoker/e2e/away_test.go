@@ -152,7 +152,11 @@ func TestDockerRestarts(t *testing.T) {
 	running := p.started("busy", nil, false)
 	p.inside(p.container("guest_busy", "running"))
 	g.shut()
-	p.call("idle", ada).want(t, 0, "hi Ada") // the containers live on for now
+	alone := p.call("idle", ada) // the containers live on for now
+	alone.want(t, 0, "hi Ada")
+	if got := alone.logged(); len(got) != 1 || got[0] != "stdout: hello Ada" {
+		t.Errorf("logs without a daemon: %q", got)
+	}
 	p.call("new", ada).want(t, activation.StatusWhiskError, "Failed to provision resources to run the action.")
 	for _, id := range strings.Fields(docker(t, "ps", "-q", "--filter", "name=^/?"+p.prefix())) {
 		docker(t, "kill", id)

@@ -2,9 +2,14 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -18,9 +23,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == assembly.NativeProxy {
 		os.Exit(proxyMain())
 	}
+	flag.Parse()
+	// Most of what the tests do is to wait.
+	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 	code := m.Run()
-	for i := len(atExit) - 1; i >= 0; i-- {
-		if err := atExit[i](); err != nil {
+	for _, end := range slices.Backward(ends.all) {
+		if err := end(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -28,8 +36,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// atExit ends what outlives single tests, the last first.
-var atExit []func() error
+// ends are what outlives single tests; the last goes first.
+var ends struct {
+	sync.Mutex
+	all []func() error
+}
+
+func atExit(end func() error) {
+	ends.Lock()
+	defer ends.Unlock()
+	ends.all = append(ends.all, end)
+}
 
 func proxyMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

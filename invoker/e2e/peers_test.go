@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -22,14 +23,26 @@ type world struct {
 	couch  string // URL with user and password; empty: the embedded store
 	docker string // DOCKER_HOST; empty: actions as processes
 	images string // tag of the action images
+
+	shared bool // another installation runs beside this one
 }
 
 func (w world) real() bool { return w.docker != "" }
 
-// eachWorld runs a test with our own parts and with real ones.
+// eachWorld runs a test with our own parts and with real ones, both at once.
+// Which of them a goroutine is of that was left cannot be told, so they are
+// counted when both have ended.
 func eachWorld(t *testing.T, test func(t *testing.T, w world)) {
-	t.Run("embedded", func(t *testing.T) { test(t, ownParts(t)) })
-	t.Run("real", func(t *testing.T) { test(t, realParts(t)) })
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() { noGoroutines(t, before) })
+	for name, parts := range map[string]func(testing.TB) world{"embedded": ownParts, "real": realParts} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := parts(t)
+			w.shared = true
+			test(t, w)
+		})
+	}
 }
 
 func ownParts(t testing.TB) world {
@@ -88,7 +101,7 @@ var kafkaOnce = sync.OnceValues(func() (*kafkaPeer, error) {
 		return nil, err
 	}
 	k := &kafkaPeer{env: []string{"GPUWHISK_KAFKA_DIR=" + dir, "GPUWHISK_KEEP=1"}}
-	atExit = append(atExit, func() error {
+	atExit(func() error {
 		_, err := peer(k.env[:1], "kafka", "stop")
 		return err
 	})
@@ -143,7 +156,7 @@ var pouchOnce = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	env := []string{"GPUWHISK_POUCHDB_DIR=" + dir}
-	atExit = append(atExit, func() error {
+	atExit(func() error {
 		_, err := peer(env, "pouchdb", "stop")
 		return err
 	})

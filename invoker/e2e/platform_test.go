@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,14 @@ type platform struct {
 
 // setup is what tests change of an installation.
 type setup struct {
-	env   map[string]string // of the invoker, over all else
-	store func(http.Handler) http.Handler
+	env    map[string]string // of the invoker, over all else
+	store  func(http.Handler) http.Handler
+	memory string // of all containers
 }
+
+// roomForAll is memory enough that no container makes way for another, so that
+// actions may run beside each other and each still finds its own warm.
+const roomForAll = "32768m"
 
 // start brings an installation up that ends, and is looked through, with the
 // test.
@@ -60,12 +66,14 @@ func start(t *testing.T, w world, with setup) *platform {
 	for name, value := range with.env {
 		p.outOf[name] = value
 	}
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() { noGoroutines(t, before) })
+	if !w.shared {
+		before := runtime.NumGoroutine()
+		t.Cleanup(func() { noGoroutines(t, before) })
+	}
 	log := testLog(t)
 	o := standalone.Options{
 		Data: p.dir, Runtime: "process", Kafka: w.kafka, CouchDB: w.couch, Version: "e2e",
-		DBPrefix: fmt.Sprintf("e2e_%d_%d_", os.Getpid(), n), Memory: "2048m", Log: log,
+		DBPrefix: fmt.Sprintf("e2e_%d_%d_", os.Getpid(), n), Memory: cmp.Or(with.memory, "2048m"), Log: log,
 		Invoker: func(ctx context.Context, environ, args []string) (func() error, error) {
 			return p.startInvoker(ctx, environ, log, with)
 		},

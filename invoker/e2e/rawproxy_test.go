@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/apache/openwhisk-client-go/whisk"
@@ -9,16 +10,16 @@ import (
 // TestRawProxies runs images whose proxy speaks HTTP badly or not at all. They
 // need Docker: a process is always started with a proxy of ours.
 func TestRawProxies(t *testing.T) {
-	p := start(t, realParts(t), setup{})
+	p := start(t, realParts(t), setup{memory: roomForAll})
 	image := actorImage(t, p.world)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		code, do string
 		limit    int
 		status   int
 		text     string
 	}{
-		{"", "hang", second, 2, "The action exceeded its time limits of 1000 milliseconds."},
-		{"", "late", second, 2, "The action exceeded its time limits of 1000 milliseconds."},
+		{"", "hang", brief, 2, "The action exceeded its time limits of 3000 milliseconds."},
+		{"", "late", brief, 2, "The action exceeded its time limits of 3000 milliseconds."},
 		{"", "exit", minutes, 2, textExited},
 		{"", "unwell", minutes, 2, textExited},
 		{"", "text", minutes, 2, textInvalid + ": no JSON at all"},
@@ -33,7 +34,7 @@ func TestRawProxies(t *testing.T) {
 		{"", "noise", minutes, 2, textExited},
 		{"", "half", minutes, 2, textExited},
 		{"", "endless-head", minutes, 2, textExited},
-		{"init:hang", "", second, 2, "The action exceeded its time limits of 1000 milliseconds during initialization."},
+		{"init:hang", "", brief, 2, "The action exceeded its time limits of 3000 milliseconds during initialization."},
 		{"init:exit", "", minutes, 2, textNotBegun},
 		{"init:unwell", "", minutes, 2, textNotBegun},
 		{"init:close", "", minutes, 2, textNotBegun},
@@ -43,26 +44,27 @@ func TestRawProxies(t *testing.T) {
 		{"init:odd", "", minutes, 2, `The action failed during initialization: {"nothing":1}`},
 	} {
 		t.Run(c.code+c.do, func(t *testing.T) {
-			p := p.at(t)
+			t.Parallel()
+			p, name := p.at(t), fmt.Sprint("raw", i)
 			exec := &whisk.Exec{Kind: "blackbox", Image: image}
 			if c.code != "" {
 				exec.Code = &c.code
 			}
-			p.insert(&whisk.Action{Name: "raw", Exec: exec, Limits: limits(c.limit, 128, 0)})
-			p.call("raw", map[string]any{"do": c.do}).want(t, c.status, c.text)
+			p.insert(&whisk.Action{Name: name, Exec: exec, Limits: limits(c.limit, 128, 0)})
+			p.call(name, map[string]any{"do": c.do}).want(t, c.status, c.text)
 		})
 	}
-	for _, c := range []struct{ name, image, text string }{
+	for i, c := range []struct{ name, image, text string }{
 		{"no program", variant(t, image, "nothing", `CMD ["/nothing"]`), "executable file not found in image "},
 		{"ends at once", variant(t, image, "exit", `CMD ["/actor","exit"]`), textNotBegun},
 		{"no image", "gpuwhisk-e2e.invalid/nothing:1", "Failed to pull container image 'gpuwhisk-e2e.invalid/nothing:1'."},
 		{"no registry", "gpuwhisk-e2e.invalid/nothing", "Failed to pull container image 'gpuwhisk-e2e.invalid/nothing'."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := p.at(t)
-			p.insert(&whisk.Action{Name: "raw", Exec: &whisk.Exec{Kind: "blackbox", Image: c.image}, Limits: limits(minutes, 128, 0)})
-			o := p.call("raw", nil)
-			o.want(t, 2, c.text)
+			t.Parallel()
+			p, name := p.at(t), fmt.Sprint("image", i)
+			p.insert(&whisk.Action{Name: name, Exec: &whisk.Exec{Kind: "blackbox", Image: c.image}, Limits: limits(minutes, 128, 0)})
+			p.call(name, nil).want(t, 2, c.text)
 		})
 	}
 }

@@ -31,8 +31,8 @@ type status struct {
 	Work *struct {
 		InFlight   int
 		Containers []struct {
-			Name, Kind, State string
-			MemoryMB, Active  int
+			Name, Kind, State, Device string
+			MemoryMB, Active          int
 		}
 		Pool struct {
 			Waiting, Active, Idle, Prewarm, Removing int
@@ -89,7 +89,9 @@ func (p *platform) atRest() {
 		f, w := s.Kafka.Feed, s.Work
 		memory := w.Pool.ClaimedMB
 		for _, c := range w.Containers {
-			memory += c.MemoryMB
+			if c.Device == "" { // those of a GPU are in what is claimed
+				memory += c.MemoryMB
+			}
 		}
 		switch {
 		case w.InFlight > 0 || f.Open > 0:
@@ -143,14 +145,14 @@ func (p *platform) processes() map[string]string {
 // noGoroutines waits until no more goroutines run than before.
 func noGoroutines(t *testing.T, before int) {
 	t.Helper()
-	late := time.Now().Add(10 * time.Second)
-	for runtime.NumGoroutine() > before {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.Now().Add(patience); runtime.NumGoroutine() > before; <-tick.C {
 		http.DefaultClient.CloseIdleConnections()
 		if time.Now().After(late) {
 			stacks := make([]byte, 1<<20)
 			t.Errorf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 			return
 		}
-		runtime.Gosched()
 	}
 }
