@@ -23,6 +23,7 @@ type cli struct {
 	Demo       demoCmd       `cmd:"" help:"Show the main job end to end on embedded parts, about half a minute."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to mend it."`
+	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write down what was seen."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	NativeProxy nativeProxyCmd `cmd:"" hidden:"" help:"Be the action proxy of executables."`

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/gpucheck"
+)
+
+// gpuCheckCmd tries and measures the shim on the GPU of this machine.
+type gpuCheckCmd struct {
+	Out        string        `default:"docs/results" type:"path" placeholder:"DIR" help:"Where the results are written, as Markdown and JSON."`
+	Shim       string        `default:"build/shim" type:"path" placeholder:"DIR" help:"Directory of libgpuwhisk.so and, in check/, of the programs (${default})."`
+	Source     string        `default:"shim" type:"path" placeholder:"DIR" help:"Source of the shim, to build the programs from where they are missing (${default})."`
+	FakeDriver string        `type:"path" placeholder:"DIR" help:"Directory of a fake libcuda.so.1: results are labelled as such."`
+	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
+	Python     string        `default:"python3" placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${default})."`
+	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once: pointers, swap, pair, prefetch, overhead, frameworks, symbols, end-to-end."`
+	Size       string        `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
+	Set        string        `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
+	Containers int           `placeholder:"N" help:"Containers that run in turns (16)."`
+	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (15)."`
+	Limit      time.Duration `default:"8m" help:"Longest time for all (${default})."`
+	RealGoals  bool          `help:"Hold a fake driver against the goals of a real one."`
+	JSON       bool          `name:"json" help:"Print the report as one JSON object, too."`
+}
+
+// Help is the longer text of gpuwhisk gpu-check --help.
+func (gpuCheckCmd) Help() string {
+	return `It needs a GPU with its driver and nothing else, and never takes more of the card than is free.
+MPS, MIG, clocks and the compute mode stay as they are. On a machine without a GPU:
+
+  make shim-fake && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
+
+Exit status: 0 all well, 1 something missed its goal or failed, 2 it could not run.
+docs/results/README.md tells how to read the results.`
+}
+
+// Run checks, and ends the process with the report's status.
+func (c gpuCheckCmd) Run() error {
+	ctx := interrupted()
+	s, err := c.settings()
+	if err != nil {
+		return c.cannot(err)
+	}
+	report, err := gpucheck.Run(ctx, s)
+	if err != nil {
+		return c.cannot(err)
+	}
+	files, err := report.Write(c.Out)
+	if err != nil {
+		return c.cannot(err)
+	}
+	fmt.Fprintf(os.Stderr, "%s in %.0f s, written to %s\n", report.Verdict, report.Seconds, strings.Join(files, " and "))
+	if c.JSON {
+		if err := report.PrintJSON(os.Stdout); err != nil {
+			return c.cannot(err)
+		}
+	}
+	os.Exit(report.ExitCode())
+	return nil
+}
+
+// cannot ends the process with the status of a check that did not take place.
+func (gpuCheckCmd) cannot(err error) error {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
+	os.Exit(2)
+	return nil
+}
+
+func (c gpuCheckCmd) settings() (gpucheck.Settings, error) {
+	s := gpucheck.Settings{
+		Shim: c.Shim, Source: c.Source, FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
+		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit,
+		Environ: os.Environ(), Progress: os.Stderr,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	s.Self, _ = os.Executable() // without it the end-to-end step says so
+	if c.RealGoals {
+		g := gpucheck.RealGoals()
+		s.Goals = &g
+	}
+	var err error
+	if s.Swap, err = bytesOf("--size", c.Size); err != nil {
+		return s, err
+	}
+	s.Set, err = bytesOf("--set", c.Set)
+	return s, err
+}
+
+// bytesOf reads a size; none is 0.
+func bytesOf(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := config.ParseSize(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", flag, err)
+	}
+	return int64(n), nil
+}

@@ -1,0 +1,220 @@
+package gpucheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// Settings say what is checked and how large.
+type Settings struct {
+	// Shim is the directory with libgpuwhisk.so and check/, as the shim's
+	// Makefile leaves it. Source is the shim's source, from which the programs
+	// are built where Shim lacks them; empty never builds.
+	Shim, Source string
+	// FakeDriver is the directory of a fake libcuda.so.1; empty takes the
+	// machine's driver.
+	FakeDriver string
+	// NVML is the path of libnvidia-ml.so.1; empty lets the loader find it.
+	NVML string
+	// Python runs the workers on frameworks.
+	Python string
+	// Self is this program, Version what it calls itself.
+	Self, Version string
+	// Steps are the names of those to run; empty runs all.
+	Steps []string
+	// Swap is the size of the block that is swapped, Set that of one
+	// container's working set, Containers how many of those there are. 0 takes
+	// the default, and all are cut to what the card and the host have free.
+	Swap, Set  int64
+	Containers int
+	// Rounds is how often each measurement is repeated; 0 takes the default.
+	Rounds int
+	// RunTime is how long a run of one container's function takes when its
+	// memory is there.
+	RunTime time.Duration
+	// Limit bounds the whole check.
+	Limit time.Duration
+	// Goals are what is judged against; nil takes those of the driver.
+	Goals *Goals
+	// Environ is what the programs inherit.
+	Environ []string
+	// Progress gets a line for each step; nil gets none.
+	Progress io.Writer
+	// Log gets what goes wrong beside the results.
+	Log *slog.Logger
+	// Now tells the time.
+	Now func() time.Time
+}
+
+// Goals are the bounds between well and below.
+type Goals struct {
+	// Swap is the least share of the bandwidth of pinned copies.
+	Swap float64 `json:"swap"`
+	// Overhead is the most that the shim may add to a workload.
+	Overhead float64 `json:"overhead"`
+	// Prefetch is the most that a run after a prefetch may take longer than
+	// one that was never swapped.
+	Prefetch float64 `json:"prefetch"`
+	// Left is the least share of an evicted block that must be free
+	// afterwards.
+	Left float64 `json:"left"`
+}
+
+// RealGoals are what the design promises on a card.
+func RealGoals() Goals { return Goals{Swap: 0.9, Overhead: 0.01, Prefetch: 0.05, Left: 0.95} }
+
+// fakeGoals leave out speed as far as that goes: the fake driver's is this
+// machine's, and says nothing about a card. Only what is slow beyond reason
+// falls below.
+func fakeGoals() Goals { return Goals{Swap: 0.002, Overhead: 100, Prefetch: 100, Left: 0.95} }
+
+// ErrCannotRun means that there is nothing to check here, or nothing to check
+// it with.
+var ErrCannotRun = errors.New("cannot run")
+
+// step is one part of the check.
+type step struct {
+	name, title string
+	limit       time.Duration
+	run         func(context.Context, *bed, *Result) error
+}
+
+// steps in the order of running: what is short and tells most comes first.
+func steps() []step {
+	return []step{
+		{"pointers", "Both ways of looking a function up", 30 * time.Second, checkPointers},
+		{"swap", "A block swapped out and in", 75 * time.Second, checkSwap},
+		{"pair", "Two processes on one device", 45 * time.Second, checkPair},
+		{"prefetch", "Prefetch against plain faulting", 110 * time.Second, checkPrefetch},
+		{"overhead", "What the shim costs a workload", 100 * time.Second, checkOverhead},
+		{"frameworks", "Swapping under frameworks", 120 * time.Second, checkFrameworks},
+		{"symbols", "What programs ask of the driver", 80 * time.Second, checkSymbols},
+	}
+}
+
+// Names are the steps' names, in order.
+func Names() []string {
+	var out []string
+	for _, s := range steps() {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+// Run carries out the check. The error wraps ErrCannotRun, or ctx's end; what
+// goes wrong within a step is in the report.
+func Run(ctx context.Context, s Settings) (*Report, error) {
+	s = s.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, s.Limit)
+	defer cancel()
+	chosen, err := choose(s.Steps)
+	if err != nil {
+		return nil, err
+	}
+	b, err := openBed(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	r := b.report()
+	for _, st := range chosen {
+		r.Steps = append(r.Steps, b.step(ctx, st))
+	}
+	r.Seconds = s.Now().Sub(r.Started).Seconds()
+	r.judge()
+	return r, nil
+}
+
+func choose(names []string) ([]step, error) {
+	all := steps()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var out []step
+	for _, s := range all {
+		for _, n := range names {
+			if n == s.name {
+				out = append(out, s)
+			}
+		}
+	}
+	if len(out) != len(names) {
+		return nil, fmt.Errorf("steps %v: known are %v: %w", names, Names(), ErrCannotRun)
+	}
+	return out, nil
+}
+
+// step runs one step within its bound and what is left of the whole time.
+func (b *bed) step(ctx context.Context, st step) Result {
+	r := Result{Name: st.name, Title: st.title}
+	b.progress("%-10s %s ...", st.name, st.title)
+	began := b.s.Now()
+	ctx, cancel := context.WithTimeout(ctx, st.limit)
+	defer cancel()
+	err := ctx.Err()
+	if err == nil {
+		err = st.run(ctx, b, &r)
+	}
+	b.release()
+	r.Seconds = b.s.Now().Sub(began).Seconds()
+	r.conclude(err)
+	b.progress("%-10s %s in %.1f s%s", st.name, r.Verdict, r.Seconds, because(r.Reason))
+	return r
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+func (b *bed) progress(format string, args ...any) {
+	if b.s.Progress != nil {
+		fmt.Fprintf(b.s.Progress, format+"\n", args...)
+	}
+}
+
+func (s Settings) withDefaults() Settings {
+	fake := s.FakeDriver != ""
+	pick := func(v *int64, real, small int64) {
+		if *v <= 0 {
+			*v = real
+			if fake {
+				*v = small
+			}
+		}
+	}
+	pick(&s.Swap, 8<<30, 32<<20)
+	pick(&s.Set, 1536<<20, 2<<20)
+	containers, rounds := int64(s.Containers), int64(s.Rounds)
+	run := int64(s.RunTime)
+	pick(&containers, 16, 16)
+	pick(&rounds, 15, 3)
+	pick(&run, int64(400*time.Millisecond), int64(5*time.Millisecond))
+	s.Containers, s.Rounds, s.RunTime = int(containers), int(rounds), time.Duration(run)
+	if s.Limit <= 0 {
+		s.Limit = 8 * time.Minute
+	}
+	if s.Goals == nil {
+		g := RealGoals()
+		if fake {
+			g = fakeGoals()
+		}
+		s.Goals = &g
+	}
+	if s.Python == "" {
+		s.Python = "python3"
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	return s
+}
