@@ -283,14 +283,18 @@ func (w *world) settings() Settings {
 	}
 }
 
-// start runs an invoker in this world; stop ends it and waits.
-func (w *world) start(s Settings) (iv *Invoker, stop func()) {
+// start runs an invoker in this world; stop ends it and waits. change is done
+// to the invoker before it runs.
+func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
 	w.t.Helper()
 	iv, err := New(s, Ports{
 		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Engine: w, Dial: w.dial, Mover: &w.gpu,
 	}, NewMetrics(w.registry), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	for _, f := range change {
+		f(iv)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

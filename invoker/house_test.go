@@ -46,6 +46,7 @@ var plan = map[string][]string{
 	"invoker/docker":    {"invoker/container", "invoker/logs"},
 	"invoker/gpucheck":  {"gpu", "gpu/nvml", "gpu/shimctl"},
 	"invoker/logs":      {"invoker/container"},
+	"invoker/mps":       {},
 	"invoker/process":   {"invoker/container", "invoker/logs"},
 	"invoker/proxy":     {"activation"},
 	"invoker/simulated": {"gpu", "invoker/container"},

@@ -1,0 +1,234 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// TestGPULaneHoldsAgainstEverything lets everything about GPU memory go wrong
+// at once: orders whose acknowledgements are lost or late, containers that lie
+// about what they hold or end at any moment, devices that fall off the bus and
+// come back, readings that make no sense. After every event the books are in
+// order; in the end every activation has completed exactly once and nothing is
+// held any more.
+func TestGPULaneHoldsAgainstEverything(t *testing.T) {
+	for seed := range uint64(24) {
+		synctest.Test(t, func(t *testing.T) { tempest(t, seed) })
+	}
+}
+
+// hail is a storm that is about GPUs alone.
+type hail struct {
+	*storm
+	iv      *Invoker
+	names   []string // of containers that were prepared
+	lost    [2]bool
+	devices int
+}
+
+func tempest(t *testing.T, seed uint64) {
+	h := &hail{storm: &storm{world: newWorld(t), r: rand.New(rand.NewPCG(seed, 11))}, devices: 2}
+	settings := h.gpuSettings(h.devices)
+	settings.GPU.Policy = []string{"mqfq-sticky", "sticky-plus", "fcfs"}[seed%3]
+	settings.GPU.AckTimeout = 2 * time.Second
+	settings.GPU.TokenConfig = gpu.DefaultTokens()
+	settings.GPU.TokenConfig.Max, settings.GPU.TokenConfig.Dynamic = 3, seed%2 == 0
+	settings.GPU.Pool.Size = 2 + int(seed%7)
+	settings.Pool.MemoryMB = 1024 << (seed % 3)
+	h.functions()
+	h.failures()
+	h.gpu.faults = seed%4 < 2
+	h.gpu.move, h.gpu.hold = h.moves, h.holds
+	h.gpu.prepare = h.prepared
+	iv, stop := h.start(settings, func(iv *Invoker) { iv.dispatch.inspect = func() { h.check(iv.dispatch.gpus, seed) } })
+	h.iv = iv
+	const n = 300
+	for range n {
+		h.call()
+		h.strike()
+	}
+	for i := range h.devices {
+		iv.DeviceBack(i)
+	}
+	for range 3 * 60 {
+		time.Sleep(time.Minute)
+		iv.Observe([]gpu.Reading{{Device: 0}, {Device: 1}})
+	}
+	status, err := iv.Status(t.Context())
+	if err != nil || status.InFlight != 0 {
+		t.Fatalf("seed %d: in flight %d, %v\n%+v\n%+v\n%+v", seed, status.InFlight, err, status.Devices, status.Flows, status.Containers)
+	}
+	for _, d := range status.Devices {
+		if d.Used != 0 || d.Containers != 0 || d.InFlight != 0 {
+			t.Errorf("seed %d: an idle device holds %+v", seed, d)
+		}
+	}
+	stop()
+	h.judge(seed, n)
+	for name, open := range h.gpu.open {
+		if open != 0 {
+			t.Errorf("seed %d: %d runs of %s have begun and not ended", seed, open, name)
+		}
+	}
+}
+
+func (h *hail) functions() {
+	notes := []string{
+		`{"memory":"6 GB"}`, `{"memory":"9 GB","concurrency":3}`, `{"memory":"2 GB","shim":"off"}`,
+		`{"memory":"1 GB","shim":"count","concurrency":2}`, `true`, `{"memory":"16 GB"}`,
+	}
+	for i, note := range notes {
+		h.action(fmt.Sprint("g", i), annotate(note))
+	}
+}
+
+// call invokes a function and waits a little.
+func (h *hail) call() {
+	name, blocking := fmt.Sprint("g", h.pick(6)), h.roll(2)
+	h.invoke(name, func(m *activation.Message) { m.Blocking = blocking })
+	time.Sleep(h.nap(200))
+	if h.roll(25) {
+		time.Sleep(h.nap(60_000))
+	}
+}
+
+func (h *hail) pick(n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.r.IntN(n)
+}
+
+// strike does something bad.
+func (h *hail) strike() {
+	switch h.pick(12) {
+	case 0:
+		h.mu.Lock()
+		id := container.ID(fmt.Sprint("id", 1+h.r.IntN(h.made+1)))
+		h.mu.Unlock()
+		h.diedC <- id
+	case 1:
+		i := h.pick(h.devices)
+		if h.lost[i] = !h.lost[i]; h.lost[i] {
+			h.iv.DeviceLost(i, "a test")
+		} else {
+			h.iv.DeviceBack(i)
+		}
+	case 2, 3:
+		seen := gpu.Reading{Device: h.pick(4) - 1, Utilization: float64(h.pick(150))/100 - 0.2, Used: int64(h.pick(20)-1) << 30}
+		for range h.pick(8) {
+			h.iv.Observe([]gpu.Reading{seen, {Device: 0, Utilization: -1, Used: -1}})
+		}
+	case 4:
+		h.mu.Lock()
+		names := h.names
+		h.mu.Unlock()
+		if len(names) > 0 {
+			h.lie(names[h.pick(len(names))])
+		}
+	}
+}
+
+func (h *hail) prepared(name, _ string) error {
+	h.mu.Lock()
+	h.names = append(h.names, name)
+	h.mu.Unlock()
+	if h.roll(30) {
+		return errors.New("no socket")
+	}
+	return nil
+}
+
+// holds tells what a container holds, mostly the truth.
+func (h *hail) holds(name string, need gpu.Need) {
+	if h.roll(6) {
+		h.lie(name)
+		return
+	}
+	h.gpu.holds(name, need.Bytes/2, need.Bytes/2, need.Context)
+}
+
+func (h *hail) lie(name string) {
+	sizes := []int64{0, 1, 1 << 30, 16 << 30, 17 << 30, 1 << 48, 1 << 60, 1<<63 - 1, -1, -1 << 63}
+	size := func() int64 { return sizes[h.pick(len(sizes))] }
+	h.gpu.hear(gpu.Held{
+		Container: name, PID: h.pick(3), Exited: h.roll(4),
+		Usage: gpu.Usage{Allocated: size(), Resident: size(), Context: size() >> h.pick(40)},
+	})
+}
+
+// moves carries orders out in all the ways in which it can go wrong.
+func (h *hail) moves(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+	switch h.pick(10) {
+	case 0:
+		return 0, errors.New("nobody there")
+	case 1: // the acknowledgement is lost
+		<-ctx.Done()
+		return 0, ctx.Err()
+	case 2: // it is late, whoever does not want it any more
+		time.Sleep(h.nap(9000))
+		h.gpu.holds(o.Container, footprint, 0, 0)
+		return o.Bytes, nil
+	case 3: // nothing moved, and nothing is said about it
+		return -5, nil
+	}
+	select {
+	case <-time.After(h.nap(2500)):
+	case <-ctx.Done():
+		return 1, ctx.Err()
+	}
+	return h.gpu.carryOut(ctx, o, footprint)
+}
+
+// check holds the lane's books against each other.
+func (h *hail) check(l *gpuLane, seed uint64) {
+	if h.t.Failed() {
+		return // once is enough
+	}
+	boxes := map[*device]int{}
+	launched := map[*device]int{}
+	for _, b := range l.boxes {
+		if !b.gpu.doomed {
+			boxes[b.gpu.device]++
+		}
+		for _, r := range b.gpu.runs {
+			if r.grant.begun {
+				launched[b.gpu.device]++
+			}
+		}
+		if len(b.gpu.waiting)+len(b.gpu.held) != len(b.gpu.unlaunched()) {
+			h.t.Errorf("seed %d: %s has %d runs, %d waiting, %d held", seed, b.name, len(b.gpu.runs), len(b.gpu.waiting), len(b.gpu.held))
+		}
+	}
+	stats := l.policy.Stats()
+	for _, dev := range l.devices {
+		if err := dev.ledger.Check(); err != nil {
+			h.t.Errorf("seed %d: device %d: %v", seed, dev.Index, err)
+		}
+		if err := dev.pool.Check(); err != nil {
+			h.t.Errorf("seed %d: device %d: %v", seed, dev.Index, err)
+		}
+		if all, _ := dev.pool.Len(); all != boxes[dev] || launched[dev] != len(dev.running) {
+			h.t.Errorf("seed %d: device %d: %d containers in the pool of %d, %d launched of %d",
+				seed, dev.Index, all, boxes[dev], len(dev.running), launched[dev])
+		}
+	}
+	if len(l.queued) != stats.Queued {
+		h.t.Errorf("seed %d: %d queued, the policy has %d", seed, len(l.queued), stats.Queued)
+	}
+	runs := 0
+	for _, b := range l.boxes {
+		runs += len(b.gpu.runs)
+	}
+	if runs != stats.InFlight {
+		h.t.Errorf("seed %d: %d runs, the policy has %d", seed, runs, stats.InFlight)
+	}
+}
