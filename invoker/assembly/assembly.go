@@ -172,6 +172,9 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	} else if a.engine, err = openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log); err != nil {
 		return err
 	}
+	if err := a.gpus.check(a.engine); err != nil {
+		return err
+	}
 	if a.store, err = couchdb.Open(couchConfig(a.c, a.Log), manifest); err != nil {
 		return err
 	}

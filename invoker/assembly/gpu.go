@@ -27,6 +27,7 @@ type gpus struct {
 	mover   invoker.Mover
 	host    *devices.Host  // nil with simulated devices
 	shim    *devices.Mover // nil where memory is only simulated
+	mps     *shared        // nil without MPS
 }
 
 // openGPUs finds the devices, or makes simulated ones, and what keeps their
@@ -64,6 +65,9 @@ func openGPUs(ctx context.Context, c *config.Config, prefix, self string, log *s
 		return gpus{}, errors.Join(err, g.close())
 	}
 	g.mover = g.shim
+	if err := g.shareMPS(ctx, c, prefix, log); err != nil {
+		return gpus{}, errors.Join(err, g.close())
+	}
 	return g, nil
 }
 
@@ -164,8 +168,29 @@ func processDir(c *config.Config, prefix string) (string, error) {
 	return dir, nil
 }
 
+// check asks the engine, if it can tell, whether it can give the devices to
+// containers.
+func (g gpus) check(e Engine) error {
+	giver, tells := e.(interface{ CheckDevices(...string) error })
+	if !tells {
+		return nil
+	}
+	for _, d := range g.devices {
+		if d.Simulated {
+			continue
+		}
+		if err := giver.CheckDevices(d.UUID); err != nil {
+			return fmt.Errorf("whisk.gpu.docker.devices: %w", err)
+		}
+	}
+	return nil
+}
+
 // watch begins to sample the devices for an invoker that works.
 func (g gpus) watch(iv *invoker.Invoker, log *slog.Logger) {
+	if g.mps != nil {
+		g.mps.invoker.Store(iv)
+	}
 	if g.host == nil || g.shim == nil {
 		return
 	}
@@ -184,6 +209,9 @@ func (g gpus) close() error {
 	}
 	if g.shim != nil {
 		errs = append(errs, g.shim.Close())
+	}
+	if g.mps != nil {
+		errs = append(errs, g.mps.daemons.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -17,6 +17,9 @@ type GPU struct {
 	// FakeDriver is the directory of a driver under which functions of
 	// simulated devices run as on a GPU, empty for none.
 	FakeDriver string
+	// MPS is "off", or "shared": all containers of a device are clients of
+	// one MPS daemon.
+	MPS string
 	// Shim is the library in the containers, and its sockets.
 	Shim GPUShim
 	// Policy orders the flows.
@@ -151,6 +154,8 @@ func deviceKeys(g *GPU) []*Key {
 
 func memoryKeys(g *GPU) []*Key {
 	return []*Key{
+		{Name: "whisk.gpu.mps", Default: "off", value: choice(&g.MPS, "off", "shared"),
+			Doc: "shared starts an MPS daemon for each whole GPU, by which functions of all namespaces run at once on it; a fault of one ends the work of all, and none is shielded from another"},
 		{Name: "whisk.gpu.shim.library", value: text(&g.Shim.Library),
 			Doc: "path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk from there and in build/shim, and does without if there is none"},
 		{Name: "whisk.gpu.shim.dir", value: text(&g.Shim.Dir),

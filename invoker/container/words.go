@@ -37,6 +37,7 @@ type GPU struct {
 	Simulated bool     // no hardware behind it; the engine passes no device on
 	Env       []string // K=V, over every other variable of that name
 	Mounts    []Mount  // an engine without a file system of its own ignores them
+	Shared    []Mount  // further ones that the container may write to
 }
 
 // Mount puts a file or directory of the host into a container, read-only and

@@ -85,6 +85,25 @@ func TestRealGPUMounts(t *testing.T) {
 	}
 }
 
+// What a container shares with others of its device it may write, its /dev/shm
+// among it.
+func TestRealSharedMounts(t *testing.T) {
+	r := startReal(t, nil)
+	shm := t.TempDir()
+	spec := r.spec()
+	spec.GPU = &container.GPU{Simulated: true, Shared: []container.Mount{{Source: shm, Target: "/dev/shm"}}}
+	h, err := r.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := mustRun(t, h.Addr, map[string]any{"write": "/dev/shm/cuda"}); a.Written != "done" {
+		t.Errorf("written: %q", a.Written)
+	}
+	if text, err := os.ReadFile(filepath.Join(shm, "cuda")); err != nil || string(text) != "x" {
+		t.Errorf("on the host: %q, %v", text, err)
+	}
+}
+
 // mountOptions gives a mount's options and its ties to other mounts
 // (proc_pid_mountinfo(5)).
 func mountOptions(mountinfo, target string) string {

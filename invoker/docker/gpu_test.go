@@ -136,17 +136,18 @@ func TestRequestEnvironment(t *testing.T) {
 		spec.Env = []string{"A=b", "GPUWHISK_SHIM=off"}
 		spec.GPU.Env = []string{"LD_PRELOAD=/shim.so", "GPUWHISK_SHIM=managed"}
 		spec.GPU.Mounts = []container.Mount{{Source: "/host/shim.so", Target: "/shim.so"}, {Source: "/run/x", Target: "/run/gpuwhisk"}}
+		spec.GPU.Shared = []container.Mount{{Source: "/run/y", Target: "/dev/shm"}}
 	}, "LD_AUDIT", "LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES")
 	want := []string{"LD_AUDIT", "LD_PRELOAD=/shim.so", "NVIDIA_VISIBLE_DEVICES=" + uuid, "A=b", "GPUWHISK_SHIM=managed", "X=y",
 		"NVIDIA_DRIVER_CAPABILITIES=compute,utility"}
 	if !slices.Equal(config.Env, want) {
 		t.Errorf("got  %v\nwant %v", config.Env, want)
 	}
-	if len(host.Mounts) != 2 {
+	if len(host.Mounts) != 3 {
 		t.Fatalf("mounts %+v", host.Mounts)
 	}
 	for i, m := range host.Mounts {
-		if m.Type != mount.TypeBind || !m.ReadOnly || m.BindOptions.Propagation != mount.PropagationRPrivate || m.Target == "" || m.Source == "" {
+		if m.Type != mount.TypeBind || m.ReadOnly != (m.Target != "/dev/shm") || m.BindOptions.Propagation != mount.PropagationRPrivate || m.Target == "" || m.Source == "" {
 			t.Errorf("mount %d: %+v", i, m)
 		}
 	}

@@ -73,7 +73,8 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 			grant.apply(&host)
 			lists = append(lists, grant.env())
 		}
-		host.Mounts = append(slices.Clone(host.Mounts), binds(g.Mounts)...)
+		host.Mounts = append(slices.Clone(host.Mounts), binds(g.Mounts, true)...)
+		host.Mounts = append(host.Mounts, binds(g.Shared, false)...)
 		// A name without a value takes the variable out of the image's. What is
 		// set on purpose comes after it.
 		lists = append([][]string{steering}, append(lists, g.Env)...)
@@ -90,13 +91,13 @@ func (p hostPart) grant(g *container.GPU) (Grant, error) {
 	return p.devices.Give(g.Device)
 }
 
-// binds mounts what a GPU container needs of the host, read-only. Private: what
-// is mounted on the host later, below the same path, does not appear in it.
-func binds(mounts []container.Mount) []mount.Mount {
+// binds mounts what a GPU container needs of the host. Private: what is mounted
+// on the host later, below the same path, does not appear in it.
+func binds(mounts []container.Mount, readOnly bool) []mount.Mount {
 	var all []mount.Mount
 	for _, m := range mounts {
 		all = append(all, mount.Mount{
-			Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: true,
+			Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: readOnly,
 			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate},
 		})
 	}

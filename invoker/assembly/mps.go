@@ -1,0 +1,97 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/mps"
+)
+
+// Where a container that joins an MPS daemon finds it.
+const (
+	mpsPipe = "/run/gpuwhisk-mps"
+	mpsShm  = "/dev/shm"
+)
+
+// shared has every GPU container join the MPS daemon of its device.
+type shared struct {
+	invoker.Mover
+	daemons *mps.Daemons
+	mounted bool // containers have a file system of their own
+	indexes map[string]int
+	invoker atomic.Pointer[invoker.Invoker] // nil while it does not work yet
+}
+
+// shareMPS starts a daemon for each whole GPU if the operator wants that. A
+// slice of a divided GPU takes one run at a time and has nothing to share.
+func (g *gpus) shareMPS(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) error {
+	if c.GPU.MPS == "off" {
+		return nil
+	}
+	s := &shared{Mover: g.mover, mounted: c.Runtimes.Kind != processRuntime, indexes: map[string]int{}}
+	o := mps.Options{Dir: mpsDir(c, prefix), Apart: s.mounted, Lost: s.lost, Back: s.back, Log: log}
+	g.devices = slices.Clone(g.devices)
+	for i, d := range g.devices {
+		if d.Sharing == gpu.Whole && !d.Simulated {
+			g.devices[i].Sharing = gpu.MPSShared
+			s.indexes[d.UUID] = d.Index
+			o.Devices = append(o.Devices, d.UUID)
+		}
+	}
+	if len(o.Devices) == 0 {
+		return nil
+	}
+	log.Warn("functions of all namespaces on a GPU share one MPS daemon: a fault of one ends the work of all (whisk.gpu.mps)")
+	var err error
+	if s.daemons, err = mps.Start(ctx, o); err != nil {
+		return fmt.Errorf("whisk.gpu.mps: %w", err)
+	}
+	g.mover, g.mps = s, s
+	return nil
+}
+
+// mpsDir is where the daemons' pipes lie, beside the shims' sockets.
+func mpsDir(c *config.Config, prefix string) string {
+	if c.GPU.Shim.Dir != "" {
+		return filepath.Join(c.GPU.Shim.Dir, prefix+"mps")
+	}
+	return filepath.Join("/var/run/gpuwhisk", prefix+"mps")
+}
+
+// Prepare adds what it takes to join.
+func (s *shared) Prepare(name string, device gpu.Device, shim string) (container.GPU, error) {
+	g, err := s.Mover.Prepare(name, device, shim)
+	joint, ok := s.daemons.Join(device.UUID)
+	if err != nil || !ok {
+		return g, err
+	}
+	pipe := joint.Pipe
+	if s.mounted {
+		pipe = mpsPipe
+		g.Shared = append(g.Shared, container.Mount{Source: joint.Pipe, Target: mpsPipe}, container.Mount{Source: joint.Shm, Target: mpsShm})
+	}
+	g.Env = append(g.Env, "CUDA_MPS_PIPE_DIRECTORY="+pipe)
+	return g, nil
+}
+
+// lost takes a device out of use while its daemon is away: its containers have
+// lost their contexts, and new ones would get none.
+func (s *shared) lost(device, why string) {
+	if iv := s.invoker.Load(); iv != nil {
+		iv.DeviceLost(s.indexes[device], why)
+	}
+}
+
+func (s *shared) back(device string) {
+	if iv := s.invoker.Load(); iv != nil {
+		iv.DeviceBack(s.indexes[device])
+	}
+}
