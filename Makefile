@@ -43,7 +43,7 @@ shim: ## Build the CUDA interposition shim, build/shim/libgpuwhisk.so
 	$(MAKE) -C shim
 
 .PHONY: shim-test
-shim-test: ## Test the shim on its fake driver, also under sanitizers (about 3 minutes)
+shim-test: ## Test the shim on its fake driver, also under sanitizers (about 2 minutes)
 	$(MAKE) -C shim test
 
 .PHONY: shim-fake

@@ -16,6 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__aarch64__)
+#define OLDEST "GLIBC_2.17"
+#else
+#define OLDEST "GLIBC_2.2.5"
+#endif
+
 typedef unsigned long long ptr;
 typedef int free_fn(ptr);
 
@@ -48,7 +54,7 @@ void *dlsym(void *handle, const char *name)
 	static void *(*real)(void *, const char *);
 
 	if (!real)
-		real = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+		real = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", OLDEST);
 	if (strcmp(name, "cuMemFree_v2") == 0 && handle != RTLD_NEXT) {
 		real_free = (free_fn *)real(handle, name);
 		return (void *)free_memory;
@@ -62,7 +68,7 @@ time_t time(time_t *out)
 {
 	time_t (*next)(time_t *) = (time_t(*)(time_t *))dlsym(RTLD_NEXT, "time");
 	time_t (*versioned)(time_t *) =
-		(time_t(*)(time_t *))dlvsym(RTLD_NEXT, "time", "GLIBC_2.2.5");
+		(time_t(*)(time_t *))dlvsym(RTLD_NEXT, "time", OLDEST);
 
 	calls++;
 	return versioned && versioned == time ? -1 : next(out);

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Runs every case under one build of the shim: run.sh DIRECTORY [PRELOAD-FIRST].
 # DIRECTORY holds libgpuwhisk.so, the programs, and fake10 to fake12 with the
-# drivers. PRELOAD-FIRST is a sanitizer's runtime. FULL=0 leaves the long cases
-# short. Prints what failed, and its last line is "N passed, N failed".
+# drivers. PRELOAD-FIRST is a sanitizer's runtime. EMULATOR runs programs of
+# another processor, like "qemu-aarch64 -L /usr/aarch64-linux-gnu"; what this
+# machine's own programs do is left out then. SHORT=1 tries only how programs and
+# neighbours reach the driver. Prints what failed, and the last line is "N
+# passed, N failed" with their names.
 set -u
 dir=$(cd "$1" && pwd)
 runtime=${2:-}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+passed=0 failed=() emulator=${EMULATOR:-}
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
 # At its end a program is given a while for races of the end, a second unless told.
 export TSAN_OPTIONS=atexit_sleep_ms=100:halt_on_error=0:exitcode=98:suppressions=$here/tsan.supp
@@ -20,7 +23,7 @@ verdict() {
 	if [ "$2" -eq 0 ]; then
 		passed=$((passed + 1))
 	else
-		failed=$((failed + 1))
+		failed+=("$1")
 		echo "FAILED ($2): $1"
 		sed 's/^/    /' "$work/out" | head -60
 	fi
@@ -34,9 +37,18 @@ under() {
 	while [ "$1" != -- ]; do vars+=("$1"); shift; done
 	shift
 	rm -f "$work/s"
-	env LD_PRELOAD="${runtime:+$runtime:}$preload" LD_LIBRARY_PATH="$dir/${fake:-fake12}" \
-		GPUWHISK_SHIM_SOCKET="$work/s" GPUWHISK_SHIM_LOG=2 "${vars[@]}" \
-		timeout 60 "$@" >"$work/out" 2>&1
+	local load=(LD_PRELOAD="${runtime:+$runtime:}$preload" LD_LIBRARY_PATH="$dir/${fake:-fake12}")
+	local run=(env "${load[@]}" GPUWHISK_SHIM_SOCKET="$work/s" GPUWHISK_SHIM_LOG=2 "${vars[@]}")
+	if [ -n "$emulator" ]; then
+		local setting=()
+		for v in "${load[@]}"; do setting+=(-E "$v"); done
+		# shellcheck disable=SC2206 # the emulator's own arguments
+		run=("${run[@]:3}" timeout 60 $emulator "${setting[@]}")
+		run=(env "${run[@]}")
+	else
+		run+=(timeout 60)
+	fi
+	"${run[@]}" "$@" >"$work/out" 2>&1
 }
 
 shim=$dir/libgpuwhisk.so
@@ -65,13 +77,13 @@ for split in 0 1; do
 done
 under "$shim" A=1 -- "$dir/shimtest-linked" route linked
 verdict "route linked" $?
-if command -v python3 >/dev/null; then
+if [ -z "$emulator" ] && command -v python3 >/dev/null; then
 	under "$shim" A=1 -- python3 "$here/route.py"
 	verdict "route of python's ctypes" $?
 fi
 
 # The functions that the examples show, the way a proxy runs them.
-if command -v python3 >/dev/null; then
+if [ -z "$emulator" ] && command -v python3 >/dev/null; then
 	under "$shim" A=1 -- python3 -c "
 import sys; sys.path.insert(0, '$here/../examples'); sys.dont_write_bytecode = True
 import gpufunc
@@ -100,6 +112,13 @@ for n in exports lookup middle early; do
 	done
 done
 
+summary() {
+	echo "$passed passed, ${#failed[@]} failed${failed[*]:+: }$(IFS=';'; echo "${failed[*]}")"
+	[ ${#failed[@]} -eq 0 ]
+	exit
+}
+[ -z "${SHORT:-}" ] || summary
+
 slow=FAKE_CUDA_BANDWIDTH=400000000 chunk=GPUWHISK_SHIM_CHUNK=4194304
 one fault
 one gate
@@ -127,8 +146,9 @@ one others
 one own_prefetch
 one forks
 one fork_first
-one execs
-one vforks
+# An emulated program starts others as this machine's.
+[ -n "$emulator" ] || one execs
+[ -n "$emulator" ] || one vforks
 one closes
 one reset
 one reset_race FAKE_CUDA_BANDWIDTH=4000000000 GPUWHISK_SHIM_CHUNK=65536
@@ -169,8 +189,8 @@ under "$work/plain.so" A=1 -- "$dir/shimtest" route
 verdict "a library without the right to execute" $?
 
 # Programs on musl, which ends a program over a preload that does not fit.
-if [ -n "$runtime" ]; then
-	: # a sanitizer's runtime does not fit
+if [ -n "$runtime$emulator" ]; then
+	: # neither fits
 elif command -v musl-gcc >/dev/null; then
 	for kind in dynamic static; do
 		musl-gcc $([ $kind = static ] && echo -static) -o "$work/musl" "$here/musl.c" &&
@@ -185,8 +205,9 @@ else
 fi
 
 # A program that has nothing to do with CUDA.
-under "$shim" A=1 -- sh -c 'test "$(echo hello | tr a-z A-Z)" = HELLO'
-verdict "a program without CUDA" $?
+if [ -z "$emulator" ]; then
+	under "$shim" A=1 -- sh -c 'test "$(echo hello | tr a-z A-Z)" = HELLO'
+	verdict "a program without CUDA" $?
+fi
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+summary
