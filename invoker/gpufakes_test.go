@@ -36,6 +36,13 @@ func (m *fakeMover) note(what string) {
 	m.tale = append(m.tale, what)
 }
 
+// will has orders carried out by f from here on.
+func (m *fakeMover) will(f func(ctx context.Context, o gpu.Order, footprint int64) (int64, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.move = f
+}
+
 func (m *fakeMover) orders() []gpu.Order {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,9 +95,10 @@ func (m *fakeMover) holds(name string, allocated, resident, context int64) {
 func (m *fakeMover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 	m.mu.Lock()
 	m.moves = append(m.moves, o)
+	move := m.move
 	m.mu.Unlock()
-	if m.move != nil {
-		return m.move(ctx, o, footprint)
+	if move != nil {
+		return move(ctx, o, footprint)
 	}
 	return m.carryOut(ctx, o, footprint)
 }

@@ -28,11 +28,11 @@ func (w *world) gpuSettings(devices int) Settings {
 }
 
 func gpuNote(t *testing.T, r *activation.Record) (n struct {
-	Device    string
-	Start     string
-	QueueTime int64
-	GPUTime   int64
-	Memory    int64
+	Device                  string
+	Start                   string
+	QueueTime, PrefetchTime int64
+	GPUTime                 int64
+	Memory                  int64
 }) {
 	t.Helper()
 	if r == nil {

@@ -1,0 +1,283 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// lasting makes every run take so long; it is called before the start.
+func (w *world) lasting(d time.Duration) *atomic.Int64 {
+	var lasts atomic.Int64
+	lasts.Store(int64(d))
+	w.run = func(int, []byte) proxy.Exchange {
+		w.gpu.note("run")
+		time.Sleep(time.Duration(lasts.Load()))
+		return answer(200, `{}`)
+	}
+	return &lasts
+}
+
+// large puts functions into the store of which the device holds only one.
+func (w *world) large(names ...string) {
+	for _, name := range names {
+		w.action(name, annotate(`{"memory":"10 GB"}`))
+	}
+}
+
+// TestRunStartsWhileItsMemoryComes: where memory comes by itself, a run does
+// not wait for the prefetch, and its record tells how long that took, or, when
+// the run was over sooner, had taken by then.
+func TestRunStartsWhileItsMemoryComes(t *testing.T) {
+	for _, c := range []struct {
+		faults       bool
+		runs         time.Duration
+		prefetch, ms int64 // prefetchTime, and the time from the call to the result
+	}{
+		{true, 500 * time.Millisecond, 500, 500},
+		{true, 3 * time.Second, 2000, 3000},
+		{false, 500 * time.Millisecond, 2000, 2500},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.large("f", "g")
+			w.gpu.faults = c.faults
+			lasts := w.lasting(0)
+			_, stop := w.start(w.gpuSettings(1))
+			w.invoke("f", nil)
+			time.Sleep(time.Minute)
+			w.invoke("g", nil) // moves f out
+			time.Sleep(time.Minute)
+			lasts.Store(int64(c.runs))
+			w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+				if o.Kind == gpu.Prefetch {
+					time.Sleep(2 * time.Second)
+				}
+				return w.gpu.carryOut(ctx, o, footprint)
+			})
+			began := time.Now()
+			id := w.invoke("f", nil)
+			for len(w.kinds(id)) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			took := time.Since(began).Milliseconds()
+			time.Sleep(time.Minute)
+			stop()
+			n := gpuNote(t, w.record(id))
+			if n.Start != "host-warm" || n.PrefetchTime != c.prefetch || took < c.ms || took > c.ms+1 || n.GPUTime != c.runs.Milliseconds() {
+				t.Errorf("%+v: answered after %d ms, %+v", c, took, n)
+			}
+		})
+	}
+}
+
+// TestTheCallerDoesNotWaitForTheBooks: what a container holds is asked when
+// the result is out and before the container is given to the next run.
+func TestTheCallerDoesNotWaitForTheBooks(t *testing.T) {
+	for _, logs := range []int{0, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("f", func(a *activation.Action) {
+				annotate("true")(a)
+				a.Limits.LogsMB = logs
+			})
+			w.lasting(time.Second)
+			w.init = func([]byte) proxy.Exchange { w.gpu.note("init"); return answer(200, `{}`) }
+			w.gpu.hold = func(name string, _ gpu.Need) {
+				time.Sleep(time.Second)
+				w.gpu.holds(name, 3<<30, 3<<30, 0)
+			}
+			s := w.gpuSettings(1)
+			s.GPU.Tokens = 1
+			_, stop := w.start(s)
+			first := w.invoke("f", nil)
+			w.invoke("f", nil)
+			time.Sleep(time.Minute)
+			stop()
+			// The completion may come before or after the next run begins.
+			want := "begin init run result end begin run result end"
+			if got := strings.ReplaceAll(strings.Join(w.gpu.tale, " "), " completion", ""); got != want {
+				t.Errorf("logs of %d MB: %s\nwant %s", logs, got, want)
+			}
+			if n := gpuNote(t, w.record(first)); n.Memory != 3<<30 {
+				t.Errorf("the record tells %d bytes, not what was said at the end", n.Memory)
+			}
+		})
+	}
+}
+
+// TestLostAcknowledgementIsAskedAgain: nothing is assumed about an order that
+// nobody answered; it is given again, and the run that needs the room waits.
+func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.large("f", "g")
+		s := w.gpuSettings(1)
+		s.GPU.AckTimeout = 5 * time.Second
+		lose := 2
+		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+			if lose--; lose >= 0 {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return w.gpu.carryOut(ctx, o, footprint)
+		})
+		_, stop := w.start(s)
+		w.invoke("f", nil)
+		time.Sleep(time.Second)
+		began := time.Now()
+		id := w.invoke("g", nil)
+		for len(w.kinds(id)) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("the run began %s after it was asked for", took)
+		}
+		stop()
+		orders := w.gpu.orders()
+		if len(orders) != 3 || orders[0].Again || !orders[1].Again || !orders[2].Again || orders[2].Epoch != orders[0].Epoch {
+			t.Errorf("orders %+v", orders)
+		}
+		if w.made != 2 {
+			t.Errorf("%d containers", w.made)
+		}
+	})
+}
+
+// TestWhoNeverAnswersIsGivenUp: a container that keeps the device and does not
+// answer does not keep it for ever.
+func TestWhoNeverAnswersIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.large("f", "g")
+		w.gpu.will(func(context.Context, gpu.Order, int64) (int64, error) { return 0, errors.New("nobody there") })
+		iv, stop := w.start(w.gpuSettings(1))
+		w.invoke("f", nil)
+		time.Sleep(time.Second)
+		id := w.invoke("g", nil)
+		time.Sleep(2 * maxAsked * defaultAckTimeout)
+		st, _ := iv.Status(t.Context())
+		stop()
+		if rec := w.record(id); rec == nil || rec.Response.StatusCode != 0 || len(w.gpu.orders()) != maxAsked {
+			t.Errorf("record %+v after orders %+v", rec, w.gpu.orders())
+		}
+		if w.removed != 1 || st.Devices[0].Containers != 1 {
+			t.Errorf("%d containers removed, %d left", w.removed, st.Devices[0].Containers)
+		}
+	})
+}
+
+// TestSilentPrefetchGoesElsewhere: a run that waits for memory which never
+// comes runs in another container.
+func TestSilentPrefetchGoesElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.large("f", "g")
+		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+			if o.Kind == gpu.Prefetch {
+				return 0, errors.New("nobody there")
+			}
+			return w.gpu.carryOut(ctx, o, footprint)
+		})
+		_, stop := w.start(w.gpuSettings(1))
+		w.invoke("f", nil)
+		time.Sleep(time.Second)
+		w.invoke("g", nil)
+		time.Sleep(time.Second)
+		id := w.invoke("f", nil)
+		time.Sleep(2 * maxAsked * defaultAckTimeout)
+		stop()
+		if n := gpuNote(t, w.record(id)); n.Start != "cold" || w.made != 3 || len(w.kinds(id)) != 2 {
+			t.Errorf("%+v in %d containers, acks %v", n, w.made, w.kinds(id))
+		}
+	})
+}
+
+// TestRunCancelsAnEvictionOfItsContainer: the mover's work on it ends, its late
+// answer changes nothing, and the memory is ordered back.
+func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("f", annotate(`{"memory":"6 GB"}`))
+		w.large("g")
+		w.gpu.faults = true
+		cancelled := false
+		var lane *gpuLane
+		s := w.gpuSettings(1)
+		iv, stop := w.start(s, func(iv *Invoker) { lane = iv.dispatch.gpus })
+		w.invoke("f", nil)
+		time.Sleep(time.Second)
+		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+			if o.Kind == gpu.Evict {
+				<-ctx.Done() // half of it had left by then
+				cancelled = true
+				w.gpu.holds(o.Container, footprint, footprint/2, 0)
+				return footprint / 2, nil
+			}
+			return w.gpu.carryOut(ctx, o, footprint)
+		})
+		// Somebody else takes the device, so memory must leave, and then not.
+		iv.dispatch.post(doing(func(now time.Duration) { lane.devices[0].ledger.SetForeign(now, 12<<30) }))
+		time.Sleep(time.Second)
+		iv.dispatch.post(doing(func(now time.Duration) { lane.devices[0].ledger.SetForeign(now, 0) }))
+		id := w.invoke("f", nil)
+		time.Sleep(time.Second)
+		st, _ := iv.Status(t.Context())
+		stop()
+		var kinds []string
+		for _, o := range w.gpu.orders() {
+			kinds = append(kinds, o.Kind.String())
+		}
+		if !cancelled || !slices.Equal(kinds, []string{"evict", "prefetch"}) {
+			t.Errorf("cancelled %t, orders %v", cancelled, kinds)
+		}
+		if rec := w.record(id); rec == nil || st.Devices[0].Resident != 6<<30 {
+			t.Errorf("record %+v, device %+v", rec, st.Devices[0])
+		}
+	})
+}
+
+// doing is an event of tests.
+type doing func(now time.Duration)
+
+func (f doing) apply(_ *dispatcher, now time.Duration) { f(now) }
+
+// TestProcessThatExitsFreesItsMemory.
+func TestProcessThatExitsFreesItsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.large("f", "g")
+		w.gpu.hold = func(name string, need gpu.Need) { // the work was done in a child
+			w.gpu.hear(gpu.Held{Container: name, PID: 7, Usage: gpu.Usage{Allocated: 10 << 30, Resident: 10 << 30}})
+			w.gpu.hear(gpu.Held{Container: name, PID: 7, Exited: true})
+		}
+		iv, stop := w.start(w.gpuSettings(1))
+		one := w.invoke("f", nil)
+		time.Sleep(time.Second)
+		if st, _ := iv.Status(t.Context()); st.Devices[0].Resident != 0 {
+			t.Errorf("device %+v", st.Devices[0])
+		}
+		two := w.invoke("g", nil)
+		time.Sleep(time.Second)
+		three := w.invoke("f", nil)
+		time.Sleep(time.Second)
+		stop()
+		for _, id := range []activation.ID{one, two, three} {
+			if n := gpuNote(t, w.record(id)); n.Memory != 10<<30 {
+				t.Errorf("%+v: the peak was more", n)
+			}
+		}
+		if len(w.gpu.orders()) != 0 {
+			t.Errorf("orders %v about memory that is not there", w.gpu.orders())
+		}
+	})
+}
