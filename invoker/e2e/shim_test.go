@@ -1,0 +1,362 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// These tests run GPU functions as processes under the real shim and a fake
+// driver: the whole way from scheduler to driver, with bytes that really move.
+
+const mib = 1 << 20
+
+// shimParts is where the shim and the fake driver lie, which "make shim-fake"
+// builds.
+func shimParts(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", "..", "build", "shim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"libgpuwhisk.so", filepath.Join("fake12", "libcuda.so.1")} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			missing(t, err.Error()+": run make shim-fake")
+		}
+	}
+	if shimStale() {
+		missing(t, "build/shim is older than its source: run make shim-fake")
+	}
+	return dir
+}
+
+// shimStale asks make, where there is one, whether there is anything to build.
+var shimStale = sync.OnceValue(func() bool {
+	var code *exec.ExitError
+	err := exec.Command("make", "-q", "-C", filepath.Join("..", "..", "shim"), "fake").Run()
+	return errors.As(err, &code) && code.ExitCode() == 1
+})
+
+// startGPU brings an installation up with one simulated device of so many MiB.
+func startGPU(t *testing.T, memory int, env map[string]string) *platform {
+	t.Helper()
+	dir := shimParts(t)
+	all := map[string]string{
+		"CONFIG_whisk_gpu_simulated_devices": "1",
+		"CONFIG_whisk_gpu_simulated_memory":  fmt.Sprint(memory, " MiB"),
+		"CONFIG_whisk_gpu_contextMemory":     "1 MiB",
+		"CONFIG_whisk_gpu_defaultMemory":     "16 MiB",
+		"CONFIG_whisk_gpu_shim_library":      filepath.Join(dir, "libgpuwhisk.so"),
+		"CONFIG_whisk_gpu_fakeDriver":        filepath.Join(dir, "fake12"),
+	}
+	for name, value := range env {
+		all[name] = value
+	}
+	return start(t, ownParts(t), setup{env: all})
+}
+
+// deployGPU deploys the example function under names.
+func (p *platform) deployGPU(annotation any, names ...string) {
+	p.t.Helper()
+	code, err := os.ReadFile(filepath.Join("..", "..", "shim", "examples", "gpufunc.py"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text := string(code)
+	for _, name := range names {
+		p.insert(&whisk.Action{
+			Name: name, Exec: &whisk.Exec{Kind: "python:3", Code: &text}, Limits: limits(minutes, 512, 1),
+			Annotations: whisk.KeyValueArr{{Key: "gpu", Value: annotation}},
+		})
+	}
+}
+
+// gpuAnswer is what the example function says of itself.
+type gpuAnswer struct {
+	Device          string
+	Cold            bool
+	Bytes, Runs     int64
+	Intact, Correct bool
+}
+
+// gpuCall invokes the example function and checks that it found its memory as
+// it had left it. It gives its answer and the kind of its start.
+func (p *platform) gpuCall(name string, bytes int) (gpuAnswer, string) {
+	p.t.Helper()
+	o := p.call(name, map[string]any{"bytes": bytes})
+	var a gpuAnswer
+	if err := json.Unmarshal(o.record.Response.Result, &a); err != nil || o.record.Response.StatusCode != activation.StatusSuccess {
+		p.t.Fatalf("%s: status %d: %s", name, o.record.Response.StatusCode, o.text())
+	}
+	if !a.Intact || !a.Correct {
+		p.t.Errorf("%s, run %d: intact %t, correct %t", name, a.Runs, a.Intact, a.Correct)
+	}
+	var run struct{ Device, Start string }
+	note, _ := o.record.Annotations.Get(activation.GPUAnnotation)
+	if err := json.Unmarshal(note, &run); err != nil {
+		p.t.Fatalf("%s: no word of the GPU in its record: %v", name, err)
+	}
+	if !strings.Contains(run.Device, "simulated") {
+		p.t.Errorf("%s ran on %q, which does not say that it is simulated", name, run.Device)
+	}
+	return a, run.Start
+}
+
+// door asks the invoker's admin door for a page.
+func (p *platform) door(path string) []byte {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.base+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	password, _ := p.login.Password()
+	req.SetBasicAuth(p.login.Username(), password)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		p.t.Fatalf("%s: status %d, %v", path, res.StatusCode, err)
+	}
+	return text
+}
+
+// metric sums a metric over its labels; part must be in the line.
+func (p *platform) metric(name, part string) (sum float64) {
+	p.t.Helper()
+	for line := range strings.Lines(string(p.door("/metrics"))) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || !strings.ContainsAny(rest[:1], " {") || !strings.Contains(rest, part) {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, " "):]), 64)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+// used is how much of its one device the invoker takes to be held or promised.
+func (p *platform) used() int64 {
+	p.t.Helper()
+	var s struct {
+		Work struct {
+			Devices []struct{ MemoryBytes, UsedBytes int64 }
+		}
+	}
+	if err := json.Unmarshal(p.door("/status"), &s); err != nil || len(s.Work.Devices) != 1 {
+		p.t.Fatalf("%d devices, %v", len(s.Work.Devices), err)
+	}
+	d := s.Work.Devices[0]
+	if d.UsedBytes > d.MemoryBytes {
+		p.t.Errorf("%d bytes of %d are given out", d.UsedBytes, d.MemoryBytes)
+	}
+	return d.UsedBytes
+}
+
+// uses waits until so much of the device is taken.
+func (p *platform) uses(want int64) {
+	p.t.Helper()
+	until(p.t, "device memory", func() string {
+		if got := p.used(); got != want {
+			return fmt.Sprintf("%d bytes are taken, want %d", got, want)
+		}
+		return ""
+	})
+}
+
+const (
+	block = 40 * mib  // what a function keeps
+	holds = block + 8 // and the place of its sum
+	ctx   = mib       // what its context takes
+)
+
+// TestGPUMemorySwaps runs three functions that keep 40 MiB each on a device of
+// 100: what is not in use is on the host meanwhile, and nobody notices.
+func TestGPUMemorySwaps(t *testing.T) {
+	p := startGPU(t, 100, nil)
+	names := []string{"alpha", "beta", "gamma"}
+	p.deployGPU(true, names...)
+	starts := map[string]int{}
+	for round := range 4 {
+		for _, name := range names {
+			for again := range 2 {
+				a, kind := p.gpuCall(name, block)
+				starts[kind]++
+				if want := int64(2*round + again + 1); a.Runs != want || a.Cold != (want == 1) {
+					t.Errorf("%s: run %d of its container, cold %t, want run %d", name, a.Runs, a.Cold, want)
+				}
+			}
+		}
+	}
+	if starts["cold"] != 3 || starts["gpu-warm"] == 0 || starts["host-warm"] == 0 || len(starts) != 3 {
+		t.Errorf("starts %v, want 3 cold ones and both kinds of warm ones", starts)
+	}
+	p.atRest()
+	for _, direction := range []string{"evict", "prefetch"} {
+		if moved := p.metric("gpuwhisk_gpu_moved_bytes_total", direction); moved < 3*block {
+			t.Errorf("%.0f bytes moved by %s in four rounds", moved, direction)
+		}
+	}
+	if n := p.metric("gpuwhisk_shim_processes", ""); n != 3 {
+		t.Errorf("%.0f processes are connected, want 3", n)
+	}
+	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
+		t.Errorf("%.0f containers are un-hooked", n)
+	}
+	// Two of the three fit, or one where memory was moved out ahead of need.
+	if used := p.used(); used != 2*holds+3*ctx && used != holds+3*ctx {
+		t.Errorf("%d bytes are taken at rest", used)
+	}
+	for _, name := range names {
+		p.kill(p.container("guest_"+name, "ready"))
+		p.gone("guest_" + name)
+	}
+	p.uses(0)
+	p.noSockets()
+}
+
+// noSockets looks for directories of containers that are gone.
+func (p *platform) noSockets() {
+	p.t.Helper()
+	until(p.t, "sockets of containers that are gone", func() string {
+		left, _ := filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "shim", "*"))
+		return strings.Join(left, ", ")
+	})
+}
+
+// TestKilledDuringSwap ends a container whose memory is on its way out, for
+// another function that waits for the room.
+func TestKilledDuringSwap(t *testing.T) {
+	p := startGPU(t, 60, nil)
+	p.deployGPU(true, "stuck", "waits")
+	p.gpuCall("stuck", block)
+	name := p.container("guest_stuck", "ready")
+	pid := p.leader(name)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	id := p.started("waits", map[string]any{"bytes": block}, false)
+	p.container("guest_waits", "running")
+	if held := p.used(); held < holds {
+		t.Errorf("%d bytes are taken: the memory that nobody has moved was given away", held)
+	}
+	p.kill(name)
+	p.finish(id).want(t, 0, `"intact":true`)
+	p.gone("guest_stuck")
+	p.uses(holds + ctx)
+	if a, kind := p.gpuCall("stuck", block); kind != "cold" || a.Runs != 1 {
+		t.Errorf("after its end: a %s start, run %d", kind, a.Runs)
+	}
+}
+
+// TestSocketRemoved takes a container's socket away before its function uses
+// the GPU: the function runs, and its memory counts as reserved.
+func TestSocketRemoved(t *testing.T) {
+	p := startGPU(t, 100, nil)
+	code, err := os.ReadFile(filepath.Join("..", "..", "shim", "examples", "gpufunc.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(code) + `
+import os
+ready = main
+def main(args):
+    while os.path.exists(os.environ["GPUWHISK_SHIM_SOCKET"]):
+        time.sleep(0.01)
+    return ready(args)
+`
+	p.insert(&whisk.Action{
+		Name: "deaf", Exec: &whisk.Exec{Kind: "python:3", Code: &text}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": "50 MB"}}},
+	})
+	id := p.started("deaf", map[string]any{"bytes": block}, false)
+	p.container("guest_deaf", "running")
+	var sockets []string
+	until(t, "a socket", func() string {
+		sockets, _ = filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "shim", "*", "shim.sock"))
+		if len(sockets) != 1 {
+			return fmt.Sprint("there are ", sockets)
+		}
+		return ""
+	})
+	if err := os.Remove(sockets[0]); err != nil {
+		t.Fatal(err)
+	}
+	p.finish(id).want(t, 0, `"intact":true`)
+	p.gpuCall("deaf", block)
+	p.atRest()
+	p.uses(50*mib + ctx)
+	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 1 {
+		t.Errorf("%.0f containers are un-hooked, want 1", n)
+	}
+	// Another function needs the room: who cannot be moved is given up.
+	p.deployGPU(map[string]any{"memory": "60 MB"}, "other")
+	p.gpuCall("other", block)
+	p.gone("guest_deaf")
+}
+
+// TestShimWords runs functions that want their memory counted only, or no shim
+// at all. Neither is moved, both are right.
+func TestShimWords(t *testing.T) {
+	for _, c := range []struct {
+		word      string
+		used      int64 // after the first run
+		processes float64
+	}{
+		{"count", holds + ctx, 1},
+		{"off", 45*mib + ctx, 0},
+	} {
+		t.Run(c.word, func(t *testing.T) {
+			p := startGPU(t, 100, nil)
+			p.deployGPU(map[string]any{"shim": c.word, "memory": "45 MB"}, "fixed")
+			p.deployGPU(true, "first", "second")
+			p.gpuCall("fixed", block)
+			p.atRest()
+			p.uses(c.used)
+			if n := p.metric("gpuwhisk_shim_processes", ""); n != c.processes {
+				t.Errorf("%.0f processes are connected, want %.0f", n, c.processes)
+			}
+			for range 2 {
+				p.gpuCall("first", block)
+				p.gpuCall("second", block)
+			}
+			if a, kind := p.gpuCall("fixed", block); a.Runs != 2 && kind != "cold" {
+				t.Errorf("fixed: run %d, a %s start", a.Runs, kind)
+			}
+			if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
+				t.Errorf("%.0f containers are un-hooked: none wanted to be hooked", n)
+			}
+		})
+	}
+}
+
+// TestGPULimit: a function that asks for more than the device has is told so by
+// the driver's own word, as on a device without us.
+func TestGPULimit(t *testing.T) {
+	p := startGPU(t, 60, nil)
+	p.deployGPU(true, "greedy")
+	o := p.call("greedy", map[string]any{"bytes": 80 * mib})
+	if o.record.Response.StatusCode == activation.StatusSuccess || !strings.Contains(string(o.record.Response.Result), "error") {
+		t.Errorf("status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	p.gpuCall("greedy", block)
+}
