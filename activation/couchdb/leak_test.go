@@ -33,7 +33,7 @@ func TestNoGoroutineStays(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 	f.Close()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -79,12 +80,7 @@ func pouchBinary(t testing.TB) string {
 func startPouchDB(t testing.TB) Config {
 	t.Helper()
 	binary := pouchBinary(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	_ = listener.Close()
+	port := freePort(t)
 	var out bytes.Buffer
 	cmd := exec.Command(binary, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &out, &out
@@ -99,10 +95,26 @@ func startPouchDB(t testing.TB) Config {
 	return databases(t, cfg)
 }
 
+// freePort is a port that nobody listens on. It lies below those that Linux
+// gives to clients: a connection of anybody's could have one of these before
+// the server listens.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 10000 + rand.IntN(10000)
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
 // waitFor polls an address until it answers.
 func waitFor(t testing.TB, address string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

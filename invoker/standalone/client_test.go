@@ -142,7 +142,7 @@ func TestInvocationsThroughTheClient(t *testing.T) {
 // callers already have their answers.
 func eventually[T any](t *testing.T, fn func() (T, error)) T {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -3,6 +3,7 @@ package standalone
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,12 +32,7 @@ func elsewhere(t *testing.T) *url.URL {
 		}
 		t.Skip(text)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := ln.Addr().(*net.TCPAddr).Port
-	_ = ln.Close()
+	port := freePort(t)
 	server := exec.Command(binary, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))
 	server.Dir = t.TempDir()
 	if err := server.Start(); err != nil {
@@ -57,6 +53,22 @@ func elsewhere(t *testing.T) *url.URL {
 		return res.StatusCode, res.Body.Close()
 	})
 	return u
+}
+
+// freePort is a port that nobody listens on. It lies below those that Linux
+// gives to clients: a connection of anybody's could have one of these before
+// the server listens.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 10000 + rand.IntN(10000)
+		if ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = ln.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
 }
 
 // TestDatabaseElsewhere runs on a database that is not ours: what we deploy

@@ -192,7 +192,7 @@ func begin(t *testing.T, f *fakeInvoker, change func(*Options)) *Standalone {
 	if change != nil {
 		change(&o)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := Start(ctx, o)
 	if err != nil {
@@ -206,7 +206,7 @@ func begin(t *testing.T, f *fakeInvoker, change func(*Options)) *Standalone {
 }
 
 func stop(t *testing.T, s *Standalone) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Errorf("stop: %v", err)

@@ -40,7 +40,7 @@ func TestChild(t *testing.T) {
 
 func TestKilledAndStartedAgain(t *testing.T) {
 	data := t.TempDir()
-	child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=60s")
+	child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=5m")
 	child.Env = append(os.Environ(), childData+"="+data)
 	out, err := child.StdoutPipe()
 	if err != nil {
@@ -148,7 +148,7 @@ func TestStopWaitsForWhatRuns(t *testing.T) {
 	<-started
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		stopped <- s.Stop(ctx)
 	}()

@@ -14,9 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func start(t *testing.T, dir string, port int) (*Broker, *Bus) {
+func start(t *testing.T, dir string) (*Broker, *Bus) {
 	t.Helper()
-	b, err := Start(dir, port, nil)
+	b, err := Start(dir, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func start(t *testing.T, dir string, port int) (*Broker, *Bus) {
 }
 
 func TestMessagesArriveInOrderFromNowOn(t *testing.T) {
-	b, bus := start(t, t.TempDir(), 0)
+	b, bus := start(t, t.TempDir())
 	defer b.Close()
 	defer bus.Close()
 	inOrder(t, bus, "acks")
@@ -49,7 +49,7 @@ func TestTheSameOnKafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bus.Close()
-	topic := fmt.Sprintf("standalone-%d", os.Getpid())
+	topic := fmt.Sprintf("standalone-%d-%d", os.Getpid(), time.Now().UnixNano())
 	t.Cleanup(func() { drop(t, addr, topic) })
 	inOrder(t, bus, topic)
 	if err := bus.Publish(t.Context(), topic, bytes.Repeat([]byte("x"), 1<<20)); err != nil {
@@ -76,7 +76,7 @@ func drop(t *testing.T, addr, topic string) {
 
 func inOrder(t *testing.T, bus *Bus, topic string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := bus.Deploy(ctx, []Topic{{Name: topic, Retention: time.Hour, Large: true}}); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func inOrder(t *testing.T, bus *Bus, topic string) {
 }
 
 func TestSizeLimit(t *testing.T) {
-	b, bus := start(t, t.TempDir(), 0)
+	b, bus := start(t, t.TempDir())
 	defer b.Close()
 	defer bus.Close()
 	if err := bus.Deploy(t.Context(), []Topic{{Name: "a", Retention: time.Hour, Large: true}}); err != nil {
@@ -124,7 +124,7 @@ func TestSizeLimit(t *testing.T) {
 }
 
 func TestDeployTwiceIsFine(t *testing.T) {
-	b, bus := start(t, t.TempDir(), 0)
+	b, bus := start(t, t.TempDir())
 	defer b.Close()
 	defer bus.Close()
 	for range 2 {
@@ -136,8 +136,7 @@ func TestDeployTwiceIsFine(t *testing.T) {
 
 func TestQueuedMessagesSurviveTheProcess(t *testing.T) {
 	dir := t.TempDir()
-	b, bus := start(t, dir, 0)
-	port := b.Port()
+	b, bus := start(t, dir)
 	if err := bus.Deploy(t.Context(), []Topic{{Name: "invoker0", Retention: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +146,7 @@ func TestQueuedMessagesSurviveTheProcess(t *testing.T) {
 	bus.Close()
 	b.Close()
 
-	b, bus = start(t, dir, port)
+	b, bus = start(t, dir)
 	defer b.Close()
 	defer bus.Close()
 	reader, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()),
@@ -156,7 +155,7 @@ func TestQueuedMessagesSurviveTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	records := reader.PollFetches(ctx).Records()
 	if len(records) != 1 || string(records[0].Value) != "queued" {
