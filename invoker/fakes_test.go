@@ -203,15 +203,31 @@ func (k *talk) Init(ctx context.Context, body []byte, _ time.Duration, _ proxy.L
 
 func (k *talk) Run(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
 	n := int(k.runs.Add(1))
-	if k.w.stall != nil {
-		if sent, stalls := k.w.stall(n); stalls {
+	k.w.mu.Lock()
+	stall, run := k.w.stall, k.w.run
+	k.w.mu.Unlock()
+	if stall != nil {
+		if sent, stalls := stall(n); stalls {
 			return stamped(func() proxy.Exchange { <-ctx.Done(); return proxy.Exchange{Failure: proxy.Cancelled, Sent: sent} })
 		}
 	}
-	return stamped(func() proxy.Exchange { return k.w.run(n, body) })
+	return stamped(func() proxy.Exchange { return run(n, body) })
 }
 
 func (k *talk) Close() {}
+
+// setRun changes what runs answer, setStall which do not, at any time.
+func (w *world) setRun(f func(n int, body []byte) proxy.Exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run = f
+}
+
+func (w *world) setStall(f func(n int) (sent, stalls bool)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stall = f
+}
 
 // stamped adds the times of an exchange, which tests do not care to write.
 func stamped(f func() proxy.Exchange) proxy.Exchange {

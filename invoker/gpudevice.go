@@ -216,7 +216,7 @@ func (dev *device) count(now time.Duration) {
 func (g *grant) company(now time.Duration) (k int, ok bool) {
 	mean := float64(g.shared) / float64(max(now-g.launched, 1))
 	whole := math.Round(mean)
-	return int(whole), math.Abs(mean-whole) < companyJitter
+	return int(whole), whole >= 1 && math.Abs(mean-whole) < companyJitter
 }
 
 // companyJitter is by how much the mean company may differ from a number of

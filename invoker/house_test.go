@@ -40,7 +40,7 @@ var plan = map[string][]string{
 	"invoker/admin":     {},
 	"invoker/config":    {},
 	"invoker/container": {},
-	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu/nvml", "invoker/config",
+	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"invoker/container", "invoker/docker", "invoker/proxy", "invoker/tlsstore", "invoker/zookeeper"},
 	"invoker/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
 	"invoker/docker":    {"invoker/container", "invoker/logs"},

@@ -1,0 +1,301 @@
+package invoker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+func (w *world) status(iv *Invoker) Status {
+	w.t.Helper()
+	st, err := iv.Status(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return st
+}
+
+// TestLostDeviceIsDrained: what runs there ends at once as the system's fault,
+// what waits runs on the other device, and nothing is left on the books.
+func TestLostDeviceIsDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for i := range 4 {
+			w.action(fmt.Sprint("f", i), annotate(`{"memory":"9 GB"}`))
+		}
+		w.stall = func(int) (bool, bool) { return true, true } // nobody ever answers
+		w.gpu.hold = func(name string, need gpu.Need) { w.gpu.holds(name, need.Bytes, need.Bytes, 0) }
+		iv, stop := w.start(w.gpuSettings(2))
+		var ids []activation.ID
+		for i := range 4 { // two run, two wait for memory or a token
+			ids = append(ids, w.invoke(fmt.Sprint("f", i), nil))
+			time.Sleep(time.Second)
+		}
+		lost := time.Now()
+		iv.DeviceLost(0, "Xid 79")
+		iv.DeviceLost(0, "again")
+		iv.DeviceLost(7, "never there")
+		time.Sleep(time.Millisecond)
+		st := w.status(iv)
+		if d := st.Devices[0]; d.Lost != "Xid 79" || d.Used != 0 || d.Containers != 0 || d.Tokens != 0 || d.InFlight != 0 {
+			t.Errorf("the lost device %+v", d)
+		}
+		if d := st.Devices[1]; d.Lost != "" || d.Containers == 0 {
+			t.Errorf("the other device %+v", d)
+		}
+		rec := w.record(ids[0])
+		if rec == nil || rec.Response.StatusCode != activation.StatusWhiskError || !strings.Contains(string(rec.Response.Result), textDeviceLost) {
+			t.Errorf("record %+v", rec)
+		}
+		if took := time.Since(lost); took > time.Second {
+			t.Errorf("it was written after %s", took)
+		}
+		iv.DeviceLost(1, "Xid 48") // ends the second, and nobody else may begin
+		time.Sleep(time.Minute)
+		waiting := 0
+		for _, f := range w.status(iv).Flows {
+			if f.Queued == 1 && strings.Contains(f.Why, "no device") {
+				waiting++
+			}
+		}
+		if waiting != 2 {
+			t.Errorf("%d wait for a device: %+v", waiting, w.status(iv).Flows)
+		}
+		w.setStall(nil)
+		iv.DeviceBack(0)
+		iv.DeviceBack(0)
+		time.Sleep(time.Minute)
+		if d := w.status(iv).Devices[0]; d.Lost != "" || d.Tokens != 2 || d.Containers == 0 {
+			t.Errorf("the device that came back %+v", d)
+		}
+		stop()
+		for _, id := range ids[2:] {
+			if n := gpuNote(t, w.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") || w.record(id).Response.StatusCode != 0 {
+				t.Errorf("%+v", n)
+			}
+		}
+		w.judge(0, len(ids))
+	})
+}
+
+// TestIdleDeviceIsLost: warm containers go with their device, and an
+// activation that was on its way into one runs elsewhere.
+func TestIdleDeviceIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("f", annotate("true"))
+		w.create = func(container.Spec) error { time.Sleep(time.Second); return nil }
+		iv, stop := w.start(w.gpuSettings(2))
+		w.invoke("f", nil)
+		time.Sleep(500 * time.Millisecond)
+		iv.DeviceLost(0, "gone while a container was made there")
+		time.Sleep(time.Minute)
+		iv.DeviceBack(0)
+		iv.DeviceLost(1, "gone with an idle container")
+		time.Sleep(time.Second)
+		id := w.invoke("f", nil)
+		time.Sleep(time.Minute)
+		stop()
+		if n := gpuNote(t, w.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") {
+			t.Errorf("%+v", n)
+		}
+		if w.made != 3 || w.removed != 2 {
+			t.Errorf("%d containers made, %d removed", w.made, w.removed)
+		}
+		w.judge(0, 2)
+	})
+}
+
+// TestAnswerOfALostDevice: a result that was given stays, and a failure that
+// the device's end explains is the system's, whatever the action called it.
+func TestAnswerOfALostDevice(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		want   int
+	}{
+		{200, `{"ok":true}`, activation.StatusSuccess},
+		{200, `{"error":"CUDA error 999"}`, activation.StatusWhiskError},
+		{502, `{"error":"CUDA error 999"}`, activation.StatusWhiskError},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("f", annotate("true"))
+			var iv *Invoker
+			w.run = func(int, []byte) proxy.Exchange {
+				iv.DeviceLost(0, "now")
+				time.Sleep(time.Millisecond)
+				return answer(c.status, c.body)
+			}
+			_, stop := w.start(w.gpuSettings(1), func(i *Invoker) { iv = i })
+			id := w.invoke("f", nil)
+			time.Sleep(time.Minute)
+			stop()
+			if rec := w.record(id); rec == nil || rec.Response.StatusCode != c.want {
+				t.Errorf("%+v: %+v", c, rec)
+			}
+		})
+	}
+}
+
+// TestDynamicTokens: D follows what the device shows; a MIG slice has one
+// token whatever is configured, and a fixed D stays.
+func TestDynamicTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.gpuSettings(2)
+		s.GPU.TokenConfig = gpu.DefaultTokens()
+		s.GPU.TokenConfig.Max, s.GPU.TokenConfig.Dynamic = 4, true
+		s.GPU.Devices[1].Sharing = gpu.MIGSlice
+		iv, stop := w.start(s)
+		see := func(u float64, want0, want1 int) {
+			t.Helper()
+			for range 60 {
+				iv.Observe([]gpu.Reading{{Device: 0, Utilization: u, Used: -1}, {Device: 1, Utilization: -1, Used: -1}, {Device: 9}})
+				time.Sleep(200 * time.Millisecond)
+			}
+			d := w.status(iv).Devices
+			if d[0].Tokens != want0 || d[1].Tokens != want1 || d[0].Utilization == nil || d[1].Utilization != nil || d[0].Measured != nil {
+				t.Errorf("utilization %v: %+v", u, d)
+			}
+		}
+		see(0.2, 4, 1)
+		see(1, 1, 1)
+		see(0.2, 4, 1)
+		iv.DeviceLost(0, "x")
+		see(1, 0, 1)
+		iv.DeviceBack(0)
+		see(1, 1, 1)
+		stop()
+	})
+}
+
+func TestFixedTokensStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		iv, stop := w.start(w.gpuSettings(1))
+		for range 60 {
+			iv.Observe([]gpu.Reading{{Utilization: 1, Used: -1}})
+			time.Sleep(200 * time.Millisecond)
+		}
+		if d := w.status(iv).Devices[0]; d.Tokens != 2 {
+			t.Errorf("%+v", d)
+		}
+		stop()
+		iv.Observe([]gpu.Reading{{Utilization: 1}}) // after the end nobody minds
+		iv.DeviceLost(0, "late")
+		iv.DeviceBack(0)
+	})
+}
+
+// TestCompany: a run counts for a number of runs at once only if it shared its
+// device with the same number throughout.
+func TestCompany(t *testing.T) {
+	const s = time.Second
+	type moment struct {
+		at    time.Duration
+		enter bool
+		run   int
+	}
+	for name, c := range map[string]struct {
+		tale []moment
+		want int // of run 0, 0 for none
+	}{
+		"alone":          {[]moment{{0, true, 0}, {s, false, 0}, {s, true, 1}}, 1},
+		"two throughout": {[]moment{{0, true, 1}, {s, true, 0}, {2 * s, false, 0}, {3 * s, false, 1}}, 2},
+		"half of it":     {[]moment{{0, true, 0}, {s, true, 1}, {2 * s, false, 0}}, 0},
+		"one after the other": {[]moment{
+			{0, true, 1}, {0, true, 0}, {s, false, 1}, {s + s/50, true, 2}, {2 * s, false, 0}}, 2},
+		"no time at all": {[]moment{{s, true, 1}, {s, true, 0}, {s, false, 0}}, 0},
+	} {
+		dev := &device{}
+		grants := [3]*grant{{}, {}, {}}
+		for _, m := range c.tale {
+			if g := grants[m.run]; m.enter {
+				g.launched = m.at
+				dev.enter(m.at, g)
+			} else {
+				dev.leave(m.at, g)
+				if k, ok := g.company(m.at); m.run == 0 && (ok != (c.want > 0) || ok && k != c.want) {
+					t.Errorf("%s: among %d, %t; want %d", name, k, ok, c.want)
+				}
+			}
+		}
+	}
+}
+
+// TestUnhookedMemoryIsCharged: what a device shows beyond what containers
+// answer for is set aside, never while something runs, and given back when it
+// is gone; what containers do hold is not counted twice.
+func TestUnhookedMemoryIsCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.large("f")
+		iv, stop := w.start(w.gpuSettings(1))
+		see := func(used, want int64) {
+			t.Helper()
+			for range 5 {
+				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
+				time.Sleep(200 * time.Millisecond)
+			}
+			if d := w.status(iv).Devices[0]; d.Foreign != want || d.Measured == nil || *d.Measured != used {
+				t.Errorf("with %d MiB used: %+v", used>>20, d)
+			}
+		}
+		const gb = int64(1 << 30)
+		see(63<<20, 0)
+		lasts := make(chan bool)
+		w.setRun(func(int, []byte) proxy.Exchange { <-lasts; return answer(200, `{}`) })
+		w.invoke("f", nil)
+		time.Sleep(time.Second)
+		see(11*gb, 0) // it runs: the container may have taken more than it said
+		close(lasts)
+		time.Sleep(time.Second)
+		held := 10*gb + 400<<20
+		see(held, 0)
+		see(held+3*gb, 3*gb)
+		w.large("g") // needs 10 GB of the 13 that are left, so f's memory goes
+		id := w.invoke("g", nil)
+		time.Sleep(time.Minute)
+		if w.record(id) == nil || len(w.gpu.orders()) != 1 {
+			t.Errorf("record %+v, orders %v", w.record(id), w.gpu.orders())
+		}
+		see(held+400<<20, 0)
+		stop()
+	})
+}
+
+// TestDeviceTakenByOthers: an activation waits, with a reason, while others
+// hold the memory that it needs, and runs when that is gone.
+func TestDeviceTakenByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.large("f")
+		iv, stop := w.start(w.gpuSettings(1))
+		see := func(used int64) {
+			for range 5 {
+				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
+				time.Sleep(200 * time.Millisecond)
+			}
+		}
+		see(12 << 30)
+		id := w.invoke("f", nil)
+		time.Sleep(time.Hour)
+		if f := w.status(iv).Flows; len(f) != 1 || !strings.Contains(f[0].Why, "does not fit") {
+			t.Errorf("%+v", f)
+		}
+		see(0)
+		time.Sleep(time.Second)
+		stop()
+		if rec := w.record(id); rec == nil || rec.Response.StatusCode != 0 {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
