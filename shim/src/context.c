@@ -71,15 +71,27 @@ static void drop(CUcontext ctx)
 	gw_agent_changed(0);
 }
 
+/* Where the driver would not say: the only context that there is. */
+static struct gw_here only_one(void)
+{
+	struct gw_here h = {NULL, 0};
+
+	pthread_mutex_lock(&known.mu);
+	if (known.n == 1)
+		h = (struct gw_here){known.at[0].ctx, known.at[0].device};
+	pthread_mutex_unlock(&known.mu);
+	return h;
+}
+
 struct gw_here gw_here(void)
 {
 	struct gw_here h = {NULL, 0};
 	fn_cuCtxGetCurrent *current = GW_REAL(cuCtxGetCurrent);
 	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
 
-	if (!current || !device || current(&h.ctx) != CUDA_SUCCESS || !h.ctx)
-		return (struct gw_here){NULL, 0};
-	device(&h.device);
+	if (!current || !device || current(&h.ctx) != CUDA_SUCCESS || !h.ctx ||
+	    device(&h.device) != CUDA_SUCCESS)
+		return only_one();
 	if (h.ctx != atomic_load_explicit(&noted, memory_order_relaxed))
 		note(h.ctx, h.device, false);
 	return h;
@@ -93,35 +105,38 @@ unsigned gw_contexts(void)
 	return n;
 }
 
-static CUstream make_stream(void)
+static CUresult make_stream(CUstream *out)
 {
 	fn_cuCtxGetStreamPriorityRange *range = GW_REAL(cuCtxGetStreamPriorityRange);
 	fn_cuStreamCreateWithPriority *create = GW_REAL(cuStreamCreateWithPriority);
 	int least = 0, greatest = 0;
-	CUstream s = NULL;
 
 	if (range)
 		range(&least, &greatest);
-	if (!create || create(&s, STREAM_NON_BLOCKING, least) != CUDA_SUCCESS)
-		return NULL;
-	return s;
+	if (!create)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return create(out, STREAM_NON_BLOCKING, least);
 }
 
-CUstream gw_stream(CUcontext ctx)
+CUresult gw_stream(CUcontext ctx, CUstream *out)
 {
 	pthread_mutex_lock(&known.mu);
 	int i = place_of(ctx);
-	CUstream s = i >= 0 ? known.at[i].stream : NULL;
+	*out = i >= 0 ? known.at[i].stream : NULL;
 	pthread_mutex_unlock(&known.mu);
-	if (i < 0 || s)
-		return s;
-	s = make_stream();
+	if (i < 0)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (*out)
+		return CUDA_SUCCESS;
+	CUresult r = make_stream(out);
+	if (r != CUDA_SUCCESS)
+		return r;
 	pthread_mutex_lock(&known.mu);
 	i = place_of(ctx);
 	if (i >= 0)
-		known.at[i].stream = s;
+		known.at[i].stream = *out;
 	pthread_mutex_unlock(&known.mu);
-	return s;
+	return CUDA_SUCCESS;
 }
 
 void gw_contexts_forget(void)

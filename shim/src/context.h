@@ -13,7 +13,8 @@ struct gw_here {
 	CUdevice device;
 };
 
-/* The calling thread's context and device; ctx is NULL if it has none. */
+/* The calling thread's context and device, or the process's only one where the
+ * driver would not say; ctx is NULL if there is none. */
 struct gw_here gw_here(void);
 unsigned gw_contexts(void);
 
@@ -23,8 +24,8 @@ void gw_work_lock(void);
 void gw_work_unlock(void);
 
 /* Our own stream in a context, made at first use with the context current.
- * NULL: it could not be made. The caller holds the work lock. */
-CUstream gw_stream(CUcontext ctx);
+ * Else the driver's refusal. The caller holds the work lock. */
+CUresult gw_stream(CUcontext ctx, CUstream *out);
 
 /* In a forked child: there are no contexts, and nobody holds the locks. */
 void gw_contexts_forget(void);

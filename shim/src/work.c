@@ -115,13 +115,13 @@ static bool in_context(struct gw_work *w, struct step *s, const struct gw_block 
 		refuse(w, r);
 		return false;
 	}
-	s->ctx = b->ctx;
-	s->stream = gw_stream(b->ctx);
-	if (s->stream)
+	r = gw_stream(b->ctx, &s->stream);
+	if (r == CUDA_SUCCESS) {
+		s->ctx = b->ctx;
 		return true;
+	}
 	leave();
-	s->ctx = NULL;
-	refuse(w, CUDA_ERROR_NOT_SUPPORTED);
+	refuse(w, r);
 	return false;
 }
 
@@ -158,8 +158,15 @@ static bool spent(const struct gw_work *w, uint64_t under_way)
 	return w->budget && w->moved + under_way >= w->budget;
 }
 
-/* Wait until the parts have arrived and note where they are. */
-static bool drain(struct gw_work *w, struct step *s)
+static void place(const struct step *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		gw_place(s->parts[i].base, s->parts[i].id, s->parts[i].resident);
+}
+
+/* Wait until the parts have arrived and note where they are. Where the wait
+ * fails, they may lie on either side: on the device, as far as we tell. */
+static void drain(struct gw_work *w, struct step *s)
 {
 	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
 	CUresult r = sync ? sync(s->stream) : CUDA_ERROR_NOT_SUPPORTED;
@@ -167,12 +174,12 @@ static bool drain(struct gw_work *w, struct step *s)
 	if (r != CUDA_SUCCESS) {
 		refuse(w, r);
 		w->next = w->n;
-		return false;
+		if (w->type == GW_PREFETCH)
+			place(s);
+		return;
 	}
-	for (unsigned i = 0; i < s->n; i++)
-		gw_place(s->parts[i].base, s->parts[i].id, s->parts[i].resident);
+	place(s);
 	w->moved += s->bytes;
-	return true;
 }
 
 static bool late(const struct gw_work *w)

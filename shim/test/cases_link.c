@@ -1,6 +1,7 @@
 /*
  * The talk with the invoker when it goes wrong, and what it costs.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -69,6 +70,53 @@ static void malformed(int argc, char **argv)
 	OK(cu.cuMemAlloc_v2(&p, MIB));
 	invoker_send(c, 999, 1, 2, 3); /* unknown, but a frame: passed over */
 	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], MIB);
+}
+
+/* An invoker that asks and never reads: the shim gives up on it, not the
+ * program, and comes again. */
+static void full(int argc, char **argv)
+{
+	static const uint8_t ping[16] = {16, 0, 0, 0, GW_PING};
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	pattern_write(p, MIB, 3);
+	/* Until our own side is full as well, or the shim has hung up. */
+	for (int quiet = 0; quiet < 20;) {
+		if (send(c, ping, sizeof ping, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+			continue;
+		if (errno != EAGAIN)
+			break;
+		quiet++;
+		usleep(1000);
+	}
+	pattern_check(p, MIB, 3);
+	int again = invoker_accept();
+	SAME(invoker_report(again).number[ALLOCATED], MIB);
+	SAME(invoker_move(again, GW_EVICT, 1).number[MOVED], MIB);
+	close(c);
+}
+
+/* A door with a queue that is full: the program works, the shim waits. */
+static void backlog(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int waiting[8];
+
+	invoker_listen();
+	int n = invoker_fill(waiting, 8);
+	cuda_open("dlsym");
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	pattern_write(p, MIB, 3);
+	pattern_check(p, MIB, 3);
+	while (n-- > 0) {
+		int c = invoker_accept_within(10000);
+		CHECK(c >= 0);
+		close(c);
+		close(waiting[n]);
+	}
+	SAME(invoker_report(invoker_accept()).number[ALLOCATED], MIB);
 }
 
 /* Frames of chance: read a seed, send what comes of it, live. */
@@ -253,6 +301,7 @@ static void bench(int argc, char **argv)
 
 const struct test_case cases_link[] = {
 	{"loss", loss}, {"torn", torn}, {"malformed", malformed}, {"noise", noise},
+	{"full", full}, {"backlog", backlog},
 	{"version", version}, {"heartbeat", heartbeat}, {"closes_all", closes_all},
 	{"absent", absent}, {"count", count}, {"untouched", untouched},
 	{"bench", bench}, {NULL, NULL},

@@ -11,17 +11,41 @@
 
 static int door = -1;
 
-void invoker_listen(void)
+static struct sockaddr_un address(void)
 {
 	const char *path = getenv("GPUWHISK_SHIM_SOCKET");
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 
 	CHECK(path && strlen(path) < sizeof a.sun_path);
 	strcpy(a.sun_path, path);
-	unlink(path);
+	return a;
+}
+
+void invoker_listen(void)
+{
+	struct sockaddr_un a = address();
+
+	unlink(a.sun_path);
 	door = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	SAME(bind(door, (struct sockaddr *)&a, sizeof a), 0);
 	SAME(listen(door, 16), 0);
+}
+
+int invoker_fill(int *waiting, int most)
+{
+	struct sockaddr_un a = address();
+	int n = 0;
+
+	SAME(listen(door, 1), 0);
+	for (; n < most; n++) {
+		waiting[n] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (connect(waiting[n], (struct sockaddr *)&a, sizeof a) == 0)
+			continue;
+		close(waiting[n]);
+		return n;
+	}
+	CHECK(!"a queue that is full");
+	return n;
 }
 
 void invoker_close_door(void)

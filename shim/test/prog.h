@@ -59,6 +59,8 @@ enum { COMMAND, STATUS, CODE };                          /* DONE, words */
 /* Listen where GPUWHISK_SHIM_SOCKET says, which is set. */
 void invoker_listen(void);
 void invoker_close_door(void);
+/* Connect to the door until its queue is full; how many connections that took. */
+int invoker_fill(int *waiting, int most);
 /* The next process that connects; a connection's number. */
 int invoker_accept(void);
 /* -1: nobody connects within the time. */
@@ -84,6 +86,7 @@ struct test_case {
 	const char *name;
 	void (*run)(int argc, char **argv);
 };
-extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_link[];
+extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_link[],
+	cases_fault[];
 
 #endif

@@ -1,0 +1,207 @@
+/*
+ * A driver whose calls fail: the program hears the driver's own word, orders
+ * are answered, and what is told of the memory is true.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "prog.h"
+
+enum { MIB = 1 << 20, BLOCKS_MAX = 4, LOST_DEVICE = 46, TRIES = 6 };
+
+/* One way to fail: the nth call, every one for 0. */
+struct fault {
+	const char *call;
+	int nth, code;
+};
+
+static struct held {
+	CUdeviceptr at[BLOCKS_MAX], pooled;
+	uint64_t bytes;
+} held;
+
+/* A call of the program's own fails as the driver says or not at all. */
+static bool went(CUresult r, const struct fault *f)
+{
+	if (r != CUDA_SUCCESS)
+		SAME(r, f->code);
+	return r == CUDA_SUCCESS;
+}
+
+static void allocate(const struct fault *f)
+{
+	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
+		held.at[i] = 0;
+		if (!went(cu.cuMemAlloc_v2(&held.at[i], MIB), f))
+			continue;
+		held.bytes += MIB;
+		pattern_write(held.at[i], MIB, i);
+	}
+	if (went(cu.cuMemAllocAsync(&held.pooled, MIB, NULL), f))
+		held.bytes += MIB;
+	else
+		held.pooled = 0;
+}
+
+/* The bytes on the device by its own account, once it tells. */
+static uint64_t on_device(void)
+{
+	size_t avail = 0, total = 0;
+
+	for (int i = 0; i < TRIES; i++)
+		if (cu.cuMemGetInfo_v2(&avail, &total) == CUDA_SUCCESS)
+			return total - avail;
+	return 0;
+}
+
+/* An order is answered, and no byte is on the device without being told of. */
+static unsigned move(int c, unsigned type, uint64_t epoch, const struct fault *f)
+{
+	struct said s = invoker_move(c, type, epoch);
+
+	CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_FAILED);
+	if (s.word[STATUS] == GW_FAILED)
+		CHECK(s.word[CODE] == (uint32_t)f->code);
+	CHECK(s.number[STILL_RESIDENT] >= on_device());
+	return s.word[STATUS];
+}
+
+static void check_contents(void)
+{
+	for (unsigned i = 0; i < BLOCKS_MAX; i++)
+		if (held.at[i])
+			pattern_check(held.at[i], MIB, i);
+}
+
+/* A fault that has passed leaves nothing behind: all goes out. */
+static void recover(int c, uint64_t epoch, const struct fault *f)
+{
+	int tries = 0;
+
+	while (move(c, GW_EVICT, epoch++, f) != GW_OK)
+		CHECK(++tries < TRIES);
+	SAME(on_device(), held.pooled ? MIB : 0);
+	SAME(invoker_report(c).number[RESIDENT], held.pooled ? MIB : 0);
+}
+
+static void give_back(const struct fault *f)
+{
+	for (int i = 0; i < BLOCKS_MAX; i++)
+		for (int t = 0; held.at[i] && t < TRIES; t++)
+			if (went(cu.cuMemFree_v2(held.at[i]), f)) {
+				held.at[i] = 0;
+				held.bytes -= MIB;
+			}
+	if (held.pooled && went(cu.cuMemFreeAsync(held.pooled, NULL), f)) {
+		held.pooled = 0;
+		held.bytes -= MIB;
+	}
+}
+
+static void live_through(const struct fault *f)
+{
+	uint64_t epoch = 1;
+
+	invoker_listen();
+	cuda_open("dlsym");
+	int c = invoker_accept();
+	allocate(f);
+	SAME(invoker_report(c).number[ALLOCATED], held.bytes);
+	for (; epoch <= 4; epoch++) {
+		move(c, epoch % 2 ? GW_EVICT : GW_PREFETCH, epoch, f);
+		check_contents();
+	}
+	if (f->nth)
+		recover(c, epoch, f);
+	check_contents();
+	give_back(f);
+	move(c, GW_EVICT, 100, f); /* has the pools give back */
+	uint64_t told = invoker_report(c).number[ALLOCATED];
+	/* What a pool keeps for later is told too, where it can be asked. */
+	CHECK(told == held.bytes || (f->nth == 0 && told == held.bytes + MIB));
+	if (f->nth && strcmp(f->call, "cuMemFreeAsync"))
+		SAME(held.bytes, 0);
+}
+
+/* Each in a process of its own; true if it ended well. */
+static bool survives(const struct fault *f)
+{
+	char rule[80];
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		snprintf(rule, sizeof rule, "%s:%d:%d", f->call, f->nth, f->code);
+		setenv("FAKE_CUDA_FAIL", rule, 1);
+		live_through(f);
+		exit(0);
+	}
+	waitpid(pid, &status, 0);
+	if (status)
+		fprintf(stderr, "%s fails by %d at call %d: status %x\n", f->call, f->code,
+			f->nth, (unsigned)status);
+	return status == 0;
+}
+
+/* Out of memory, invalid value, context destroyed, device lost: of every call
+ * that has to do with memory that moves. */
+static void failing(int argc, char **argv)
+{
+	static const char *const calls[] = {
+		"cuMemAllocManaged", "cuMemFree_v2", "cuMemPrefetchAsync_v2",
+		"cuStreamSynchronize", "cuStreamCreateWithPriority", "cuCtxPushCurrent_v2",
+		"cuMemGetInfo_v2", "cuCtxGetCurrent", "cuCtxGetDevice", "cuMemAllocAsync",
+		"cuMemFreeAsync", "cuMemPoolTrimTo", "cuMemPoolGetAttribute",
+	};
+	static const int codes[] = {
+		CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE, 709, LOST_DEVICE,
+	};
+	int most = argc ? atoi(argv[0]) : 3, failed = 0;
+
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+		for (int nth = 0; nth <= most; nth++)
+			for (size_t k = 0; k < sizeof codes / sizeof *codes; k++)
+				failed += !survives(&(struct fault){calls[i], nth, codes[k]});
+	SAME(failed, 0);
+}
+
+/* Two evictions and a prefetch at once with a run: each order is answered
+ * once, the run finds its memory. FAKE_CUDA_BANDWIDTH makes the moves last. */
+static void race(int argc, char **argv)
+{
+	CUdeviceptr p;
+	struct said s;
+
+	invoker_listen();
+	cuda_open("dlsym");
+	int c = invoker_accept();
+	OK(cu.cuMemAlloc_v2(&p, 16 * MIB));
+	pattern_write(p, 16 * MIB, 1);
+	for (uint64_t round = 0, epoch = 1; round < 10; round++, epoch += 3) {
+		invoker_send(c, GW_EVICT, epoch, 0, 0);
+		invoker_send(c, GW_EVICT, epoch + 1, 0, 0);
+		if (round % 2)
+			invoker_send(c, GW_GATE, 0, 1, 0);
+		invoker_send(c, GW_PREFETCH, epoch + 2, 0, 0);
+		if (round % 2 == 0)
+			invoker_send(c, GW_GATE, 0, 1, 0);
+		pattern_check(p, 16 * MIB, (unsigned)round + 1);
+		pattern_write(p, 16 * MIB, (unsigned)round + 2);
+		invoker_send(c, GW_GATE, 0, 0, 0);
+		for (uint64_t e = epoch; e < epoch + 3; e++) {
+			s = invoker_hear(c, GW_DONE);
+			SAME(s.epoch, e);
+			CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_CANCELLED);
+		}
+	}
+	SAME(invoker_move(c, GW_EVICT, 1000).word[STATUS], GW_OK);
+	SAME(on_device(), 0);
+	SAME(invoker_report(c).number[RESIDENT], 0);
+	pattern_check(p, 16 * MIB, 11);
+}
+
+const struct test_case cases_fault[] = {
+	{"failing", failing}, {"race", race}, {NULL, NULL},
+};
