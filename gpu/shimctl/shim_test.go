@@ -175,22 +175,6 @@ func TestProcessKilledDuringSwap(t *testing.T) {
 	rec.awaitUsage(t, next.pid(), mib)
 }
 
-func TestDriverRefusalIsTold(t *testing.T) {
-	ctl, rec := openControl(t, Settings{})
-	c := openContainer(t, ctl, "a")
-	g := startGuest(t, c, "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:1:2")
-	g.do("alloc %d", mib)
-	g.do("fill 0 1")
-	rec.awaitUsage(t, g.pid(), mib)
-	done, err := c.Evict(limited(t), 1)
-	if err != nil || done.Status != Failed || done.Code != 2 || done.Resident != mib {
-		t.Errorf("evict: %+v, %v, want the refusal 2 and all still resident", done, err)
-	}
-	if done, err = c.Evict(limited(t), 2); err != nil || done.Status != OK {
-		t.Errorf("the next eviction: %+v, %v", done, err)
-	}
-}
-
 // TestInvokerRestarts: processes that outlive an invoker are heard by the next.
 func TestInvokerRestarts(t *testing.T) {
 	dir := t.TempDir()

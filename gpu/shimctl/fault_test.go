@@ -1,0 +1,159 @@
+package shimctl
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+)
+
+// These tests let the driver, the talk or the order of things go wrong.
+
+// TestDriverRefusalIsTold: whatever call on the way refuses, the order says so
+// with the driver's own code, the usage is what is true, and the next order
+// finds nothing in its way.
+func TestDriverRefusalIsTold(t *testing.T) {
+	calls := []string{
+		"cuMemPrefetchAsync_v2:1", "cuStreamSynchronize:1",
+		"cuStreamCreateWithPriority:1", "cuCtxPushCurrent_v2:2",
+	}
+	codes := map[string]int{
+		"out of memory": 2, "invalid value": 1, "context destroyed": 709, "device lost": 46,
+	}
+	for _, call := range calls {
+		for name, code := range codes {
+			t.Run(call+" "+name, func(t *testing.T) {
+				ctl, rec := openControl(t, Settings{})
+				c := openContainer(t, ctl, "a")
+				g := startGuest(t, c, fmt.Sprintf("FAKE_CUDA_FAIL=%s:%d", call, code))
+				g.do("alloc %d", mib)
+				g.do("fill 0 1")
+				rec.awaitUsage(t, g.pid(), mib)
+				done, err := c.Evict(limited(t), 1)
+				if err != nil || done.Status != Failed || done.Code != code || done.Resident != mib {
+					t.Errorf("evict: %+v, %v, want the refusal %d and all still resident", done, err, code)
+				}
+				if u := rec.awaitUsage(t, g.pid(), mib); u.Resident != mib {
+					t.Errorf("after the refusal %+v, want all still resident", u)
+				}
+				if done, err = c.Evict(limited(t), 2); err != nil || done.Status != OK || g.do("used") != 0 {
+					t.Errorf("the next eviction: %+v, %v", done, err)
+				}
+				g.do("check 0 1")
+			})
+		}
+	}
+}
+
+// TestPrefetchWithoutRoom: the device is full of what cannot move. What came
+// is told as there, and so is the refusal.
+func TestPrefetchWithoutRoom(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	g := startGuest(t, c, "FAKE_CUDA_FAIL=cuStreamSynchronize:2:2")
+	g.do("alloc %d", mib)
+	g.do("fill 0 1")
+	rec.awaitUsage(t, g.pid(), mib)
+	if done, err := c.Evict(limited(t), 1); err != nil || done.Status != OK {
+		t.Fatalf("evict: %+v, %v", done, err)
+	}
+	done, err := c.Prefetch(limited(t), 2, 0)
+	if err != nil || done.Status != Failed || done.Code != 2 {
+		t.Errorf("prefetch: %+v, %v, want the refusal", done, err)
+	}
+	if used := g.do("used"); done.Resident < used {
+		t.Errorf("%d bytes told as resident, %d are", done.Resident, used)
+	}
+	g.do("check 0 1")
+}
+
+// TestOrdersRaceWithARun: two evictions and a prefetch at once with a run.
+// Each order ends, the run finds its memory, the usage is true at the end.
+func TestOrdersRaceWithARun(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	g := startGuest(t, c, "FAKE_CUDA_BANDWIDTH=2000000000", "GPUWHISK_SHIM_CHUNK=1048576")
+	g.do("alloc %d", 8*mib)
+	g.do("fill 0 0")
+	rec.awaitUsage(t, g.pid(), 8*mib)
+	const rounds = 15
+	for round := range uint64(rounds) {
+		var orders sync.WaitGroup
+		order := func(epoch uint64, move func(context.Context, uint64) (Done, error)) {
+			orders.Go(func() {
+				done, err := move(limited(t), epoch)
+				if err != nil && !errors.Is(err, ErrReplaced) {
+					t.Errorf("order %d: %+v, %v", epoch, done, err)
+				}
+			})
+		}
+		order(3*round+1, c.Evict)
+		order(3*round+2, c.Evict)
+		c.Running(true)
+		order(3*round+3, func(ctx context.Context, epoch uint64) (Done, error) {
+			return c.Prefetch(ctx, epoch, 0)
+		})
+		g.do("check 0 %d", round)
+		g.do("fill 0 %d", round+1)
+		c.Running(false)
+		orders.Wait()
+	}
+	if done, err := c.Evict(limited(t), 1000); err != nil || done.Status != OK || done.Resident != 0 {
+		t.Errorf("the last eviction: %+v, %v", done, err)
+	}
+	if used := g.do("used"); used != 0 {
+		t.Errorf("%d bytes on the device after the last eviction", used)
+	}
+	g.do("check 0 %d", rounds)
+}
+
+// TestTornFrame: a process that hangs up within a frame is waited for no
+// longer, and the next connection is heard.
+func TestTornFrame(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	l := dial(t, c)
+	l.hello(0)
+	l.hear(typeHello)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Evict(context.Background(), 1)
+		ended <- err
+	}()
+	l.hear(typeEvict)
+	l.send(encode(typeDone, 1, 0, 0, 0, 0, 0)[:headerSize+5])
+	_ = l.conn.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("the order ended with %v", err)
+	}
+	again := dial(t, c)
+	again.hello(0)
+	again.usage(0, 7, 7)
+	rec.awaitUsage(t, os.Getpid(), 7)
+}
+
+// TestOtherVersionIsToldOurs: a shim of another version learns why it is left
+// alone, nothing of it counts, and its neighbours are served.
+func TestOtherVersionIsToldOurs(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	for _, other := range []uint32{0, version + 1, 1 << 31} {
+		l := dial(t, c)
+		l.send(append(encode(typeHello, 0, pair(other, 0), 0), encode(typeUsage, 0, 0, 5, 5, 0, 0, 0)...))
+		if ours := binary.LittleEndian.Uint32(l.hear(typeHello)[headerSize:]); ours != version {
+			t.Errorf("version %d was told %d, want %d", other, ours, version)
+		}
+		l.ended()
+	}
+	g := startGuest(t, c)
+	e := rec.await(t, "the first usage", func(e event) bool { return e.usage != nil })
+	if e.pid != g.pid() {
+		t.Errorf("usage of process %d, want none but of %d", e.pid, g.pid())
+	}
+	if n := c.Processes(); n != 1 {
+		t.Errorf("%d processes, want 1", n)
+	}
+}
