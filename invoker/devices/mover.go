@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,8 @@ type Options struct {
 	Context int64
 	Log     *slog.Logger // nil: silent
 
-	proc string // for tests; empty: /proc
+	proc     string        // where processes are; empty: /proc
+	moveTime time.Duration // 0: the constant
 }
 
 // Mover keeps the device memory of containers by the shim in their processes.
@@ -71,6 +73,8 @@ type Mover struct {
 // Close ends it.
 func OpenMover(o Options) (*Mover, error) {
 	m := &Mover{options: o, log: o.Log, owners: map[int]string{}, boxes: map[string]*box{}, warned: map[string]bool{}}
+	m.options.proc = cmp.Or(o.proc, "/proc")
+	m.options.moveTime = cmp.Or(o.moveTime, moveTime)
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -180,7 +184,7 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 	if b == nil || b.deaf() {
 		return 0, nil // nothing of it can be moved, and the ledger sees that
 	}
-	ctx, cancel := context.WithTimeout(ctx, moveTime)
+	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime)
 	defer cancel()
 	var done shimctl.Done
 	var err error

@@ -20,34 +20,28 @@ import (
 // at another's socket. What cannot be read, as from a process namespace of our
 // own, is no reason to refuse.
 func (m *Mover) owns(name string, pid int) bool {
-	owner, ok := m.owner(pid)
-	return !ok || owner == name
+	named := m.named(pid)
+	return len(named) == 0 || slices.Contains(named, name)
 }
 
-// owner finds the container of a process; ok is false when that cannot be
-// told.
-func (m *Mover) owner(pid int) (name string, ok bool) {
+// named lists the containers whose directory a process shows.
+func (m *Mover) named(pid int) (names []string) {
 	file := "environ"
 	if m.options.Mounted {
 		file = "mountinfo"
 	}
-	text, err := os.ReadFile(filepath.Join(m.proc(), strconv.Itoa(pid), file))
+	text, err := os.ReadFile(filepath.Join(m.options.proc, strconv.Itoa(pid), file))
 	if err != nil {
-		return "", false
+		return nil
 	}
-	return m.named(text)
-}
-
-// named finds the container whose directory a text names.
-func (m *Mover) named(text []byte) (name string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.boxes {
 		if b.shim != nil && bytes.Contains(text, []byte("/"+filepath.Base(b.shim.Dir()))) {
-			return b.name, true
+			names = append(names, b.name)
 		}
 	}
-	return "", false
+	return names
 }
 
 // ownerOnce remembers the answer for as long as the process is listed. Only
@@ -56,7 +50,10 @@ func (m *Mover) ownerOnce(pid int) (name string, ok bool) {
 	if name, known := m.owners[pid]; known && (name == "" || m.box(name) != nil) {
 		return name, name != ""
 	}
-	name, _ = m.owner(pid)
+	name = ""
+	if named := m.named(pid); len(named) == 1 {
+		name = named[0]
+	}
 	m.owners[pid] = name
 	return name, name != ""
 }
@@ -70,11 +67,4 @@ func (m *Mover) forgetOwners(readings []nvml.Reading) {
 			delete(m.owners, pid)
 		}
 	}
-}
-
-func (m *Mover) proc() string {
-	if m.options.proc != "" {
-		return m.options.proc
-	}
-	return "/proc"
 }

@@ -1,0 +1,347 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const name = "wsk00_7_guest_infer"
+
+// loaded is a container with a process that holds 32 MiB.
+func (b *bed) loaded(env ...string) *guest {
+	b.t.Helper()
+	g := b.guest(b.prepare(name, "managed"), env...)
+	g.do("alloc %d", 32*mib)
+	g.do("fill 0 1")
+	b.awaitHeld(g.pid(), 32*mib)
+	return g
+}
+
+func evict(epoch uint64) gpu.Order {
+	return gpu.Order{Kind: gpu.Evict, Container: name, Epoch: epoch}
+}
+
+func prefetch(epoch uint64) gpu.Order {
+	return gpu.Order{Kind: gpu.Prefetch, Container: name, Epoch: epoch}
+}
+
+func TestOrdersMoveMemory(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded()
+	if n, err := b.Move(b.limited(), evict(1), 32*mib); n != 32*mib || err != nil {
+		t.Fatalf("evict: %d, %v", n, err)
+	}
+	// What is held afterwards was heard before the order's end.
+	if h := b.last(g.pid()); h.Usage != (gpu.Usage{Allocated: 32 * mib, Context: mib}) {
+		t.Errorf("after the eviction: %+v", h)
+	}
+	if n, err := b.Move(b.limited(), prefetch(2), 32*mib); n != 32*mib || err != nil {
+		t.Fatalf("prefetch: %d, %v", n, err)
+	}
+	if h := b.last(g.pid()); h.Usage.Resident != 32*mib {
+		t.Errorf("after the prefetch: %+v", h)
+	}
+	g.do("check 0 1")
+}
+
+// A run brings back what it touches, and its end tells of it.
+func TestEndTellsWhatIsHeld(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded()
+	if _, err := b.Move(b.limited(), evict(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	b.Begin(name)
+	g.do("check 0 1")
+	g.do("alloc %d", 8*mib)
+	g.do("fill 1 2")
+	b.End(b.limited(), name, gpu.Need{Bytes: 999})
+	if h := b.last(g.pid()); h.Usage.Allocated != 40*mib || h.Usage.Resident != 40*mib {
+		t.Errorf("after the run: %+v", h)
+	}
+}
+
+func slow() []string {
+	return []string{"FAKE_CUDA_BANDWIDTH=20000000", "GPUWHISK_SHIM_CHUNK=1048576"}
+}
+
+// underWay starts an order and waits until the shim has it: then it has said
+// nothing yet, but the next order finds it.
+func (b *bed) underWay(o gpu.Order) <-chan error {
+	ended := make(chan error, 1)
+	began := make(chan struct{})
+	go func() {
+		close(began)
+		_, err := b.Move(context.Background(), o, 0)
+		ended <- err
+	}()
+	<-began
+	return ended
+}
+
+func TestNewerOrderReplacesOlder(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded(slow()...)
+	// Whichever of the two comes first: the older one is not carried out.
+	ended := b.underWay(evict(1))
+	if _, err := b.Move(b.limited(), prefetch(2), 0); err != nil {
+		t.Errorf("the newer order: %v", err)
+	}
+	if err := <-ended; !errors.Is(err, shimctl.ErrReplaced) {
+		t.Errorf("the older order ended with %v", err)
+	}
+	g.do("check 0 1")
+}
+
+func TestRunEndsEviction(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded(slow()...) // the eviction takes more than a second
+	ended := b.underWay(evict(1))
+	for err := error(nil); ; b.Begin(name) {
+		select {
+		case err = <-ended:
+		default:
+			continue
+		}
+		if !errors.Is(err, ErrUndone) {
+			t.Errorf("the eviction ended with %v", err)
+		}
+		break
+	}
+	g.do("check 0 1")
+}
+
+// Nothing waits for a frozen container beyond its bound.
+func TestFrozenContainer(t *testing.T) {
+	b := open(t, func(o *Options) { o.moveTime = 50 * time.Millisecond })
+	g := b.loaded()
+	if err := g.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Move(b.limited(), evict(1), 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an order to a frozen container ended with %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := b.Move(ctx, evict(2), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("an order that nobody waits for ended with %v", err)
+	}
+	b.Begin(name)
+	b.End(b.limited(), name, gpu.Need{}) // its own bound ends it
+	if err := g.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	b.options.moveTime = patience // this machine may be busy
+	if _, err := b.Move(b.limited(), evict(3), 0); err != nil {
+		t.Errorf("after it was thawed: %v", err)
+	}
+	if h := b.last(g.pid()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
+		t.Errorf("held after that: %+v", h)
+	}
+}
+
+func TestRefusalIsToldOnce(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded("FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2")
+	for epoch := range 3 {
+		if n, err := b.Move(b.limited(), evict(uint64(epoch+1)), 0); n != 0 || err != nil {
+			t.Errorf("evict: %d, %v: what the driver refuses is not asked again at once", n, err)
+		}
+	}
+	if h := b.last(g.pid()); h.Usage.Resident != 32*mib {
+		t.Errorf("held after the refusal: %+v", h)
+	}
+	if n := b.log.count("could not be moved whole"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+}
+
+func TestKilledProcess(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded(slow()...)
+	ended := b.underWay(evict(1))
+	g.kill()
+	if err := <-ended; err != nil {
+		t.Errorf("the order of a killed process ended with %v", err)
+	}
+	b.await("the end of the process", func(h gpu.Held) bool { return h.PID == g.pid() && h.Exited })
+	if n, err := b.Move(b.limited(), evict(2), 0); n != 0 || err != nil {
+		t.Errorf("an order to nobody: %d, %v", n, err)
+	}
+}
+
+// TestUnhooked: a container that no shim speaks for holds what was reserved,
+// until one does.
+func TestUnhooked(t *testing.T) {
+	b := open(t, nil)
+	g := b.prepare(name, "managed")
+	need := gpu.Need{Bytes: 5 * mib, Context: mib}
+	for range 2 { // waited for once, said once
+		b.Begin(name)
+		b.End(b.limited(), name, need)
+		h := b.last(assumedPID)
+		if h.Container != name || h.Usage != (gpu.Usage{Allocated: 5 * mib, Resident: 5 * mib, Context: mib}) {
+			t.Errorf("held: %+v", h)
+		}
+	}
+	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
+		t.Errorf("evict: %d, %v", n, err)
+	}
+	other := "wsk00_8_guest_infer"
+	b.prepare(other, "managed")
+	b.End(b.limited(), other, need)
+	if n, s := b.log.count("no process of a GPU container"), b.Stats(); n != 1 || s.Unhooked != 2 || s.Containers != 2 {
+		t.Errorf("said %d times, %+v", n, s)
+	}
+	late := b.guest(g)
+	b.await("the end of what was assumed", func(h gpu.Held) bool {
+		return h.Container == name && h.PID == assumedPID && h.Exited
+	})
+	late.do("alloc %d", mib)
+	b.End(b.limited(), name, need)
+	b.awaitHeld(late.pid(), mib)
+}
+
+func TestWordOff(t *testing.T) {
+	b := open(t, nil)
+	g := b.prepare(name, "off")
+	for _, v := range g.Env {
+		if strings.HasPrefix(v, "LD_PRELOAD") {
+			t.Errorf("environment %q", g.Env)
+		}
+	}
+	x := b.guest(g) // it has the device all the same
+	x.do("alloc %d", mib)
+	b.Begin(name)
+	b.End(b.limited(), name, gpu.Need{Bytes: 7})
+	if h := b.last(assumedPID); h.Usage.Resident != 7 {
+		t.Errorf("held: %+v", h)
+	}
+	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
+		t.Errorf("evict: %d, %v", n, err)
+	}
+	if n := b.log.count("no process of a GPU container"); n != 0 {
+		t.Error("an action that wants no shim is called un-hooked")
+	}
+}
+
+func TestWordCount(t *testing.T) {
+	b := open(t, nil)
+	g := b.guest(b.prepare(name, "count"))
+	g.do("alloc %d", 4*mib)
+	b.End(b.limited(), name, gpu.Need{Bytes: 7})
+	if h := b.last(g.pid()); h.Usage.Resident != 4*mib {
+		t.Errorf("held: %+v", h)
+	}
+	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
+		t.Errorf("evict: %d, %v", n, err)
+	}
+	if h := b.last(g.pid()); h.Usage.Resident != 4*mib {
+		t.Errorf("held after the eviction: %+v", h)
+	}
+}
+
+// Without a library containers run all the same.
+func TestWithoutLibrary(t *testing.T) {
+	b := open(t, func(o *Options) { o.Library = "" })
+	g := b.prepare(name, "managed")
+	if len(g.Mounts) > 0 || slices.ContainsFunc(g.Env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD") }) {
+		t.Errorf("prepared %+v", g)
+	}
+	b.Begin(name)
+	b.End(b.limited(), name, gpu.Need{Bytes: 7})
+	if h := b.last(assumedPID); h.Usage.Resident != 7 {
+		t.Errorf("held: %+v", h)
+	}
+	b.Forget(name)
+	if s := b.Stats(); s != (Stats{}) {
+		t.Errorf("left: %+v", s)
+	}
+}
+
+// TestMounted: a container with a file system of its own sees its socket and
+// the library at fixed places, and nothing of another's.
+func TestMounted(t *testing.T) {
+	real := gpu.Device{Index: 1, UUID: "GPU-1", MemoryBytes: 4 * mib}
+	b := open(t, func(o *Options) { o.Mounted, o.Driver, o.Devices = true, "", []gpu.Device{real} })
+	g := b.prepare(name, "managed")
+	dir := b.box(name).shim.Dir()
+	want := container.GPU{
+		Index: 1, Device: "GPU-1",
+		Mounts: []container.Mount{
+			{Source: dir, Target: "/run/gpuwhisk"},
+			{Source: b.options.Library, Target: "/opt/gpuwhisk/libgpuwhisk.so"},
+		},
+		Env: []string{
+			"GPUWHISK_SHIM=managed", "GPUWHISK_SHIM_SOCKET=/run/gpuwhisk/shim.sock",
+			"LD_PRELOAD=/opt/gpuwhisk/libgpuwhisk.so", "GPUWHISK_SHIM_LOG=2", "GPUWHISK_SHIM_LIMIT=3145728",
+		},
+	}
+	if g.Index != want.Index || g.Device != want.Device || g.Simulated || !slices.Equal(g.Env, want.Env) || !slices.Equal(g.Mounts, want.Mounts) {
+		t.Errorf("prepared %+v\nwant %+v", g, want)
+	}
+}
+
+func TestRealDeviceOfProcess(t *testing.T) {
+	real := gpu.Device{Index: 1, UUID: "MIG-1", MemoryBytes: 4 * mib}
+	b := open(t, func(o *Options) { o.Driver, o.Devices = "", []gpu.Device{real} })
+	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "CUDA_VISIBLE_DEVICES=MIG-1") || len(g.Mounts) > 0 {
+		t.Errorf("prepared %+v", g)
+	}
+}
+
+func TestContainersAreForgotten(t *testing.T) {
+	b := open(t, nil)
+	b.prepare(name, "managed")
+	dir := b.box(name).shim.Dir()
+	if _, err := b.Prepare(name, simulatedDevice(), "managed"); err == nil {
+		t.Error("a container is prepared twice")
+	}
+	b.Forget(name)
+	b.Forget(name)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
+	}
+	b.Begin(name)
+	b.End(b.limited(), name, gpu.Need{})
+	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
+		t.Errorf("an order to a forgotten container: %d, %v", n, err)
+	}
+	b.prepare(name, "managed") // the name may come again; Close forgets it
+}
+
+// TestLeftovers: what an earlier invoker left goes, other files stay, and a
+// process of then does not disturb.
+func TestLeftovers(t *testing.T) {
+	base := t.TempDir()
+	old := filepath.Join(base, "0123456789abcdef")
+	for _, dir := range []string{old, filepath.Join(base, "0123456789abcdeg")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, shimctl.SocketName), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := clearSockets(base); err != nil {
+		t.Fatal(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(base, "*"))
+	if len(left) != 1 || filepath.Base(left[0]) != "0123456789abcdeg" {
+		t.Errorf("left: %v", left)
+	}
+	if err := clearSockets(filepath.Join(base, "none")); err != nil {
+		t.Errorf("no directory: %v", err)
+	}
+}

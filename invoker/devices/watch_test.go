@@ -1,0 +1,167 @@
+package devices
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+)
+
+// observer writes down what it is told.
+type observer struct{ told []string }
+
+func (o *observer) Observe(r []gpu.Reading) { o.told = append(o.told, fmt.Sprint(r)) }
+func (o *observer) DeviceLost(i int, why string) {
+	o.told = append(o.told, fmt.Sprintf("lost %d: %s", i, why))
+}
+func (o *observer) DeviceBack(i int) { o.told = append(o.told, fmt.Sprintf("back %d", i)) }
+
+func TestNewsOfDevices(t *testing.T) {
+	d := &fakeDriver{cards: cards()}
+	log := &safeBuffer{}
+	h, err := openHost("0,3", slog.New(slog.NewTextHandler(log, nil)), func() (driver, error) { return d, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &observer{}
+	if err := h.Watch(o, open(t, nil).Mover); err != nil {
+		t.Fatal(err)
+	}
+	if uuids(d.watch.Devices) != "GPU-a GPU-d" {
+		t.Errorf("watched: %v", d.watch.Devices)
+	}
+	d.watch.Readings([]nvml.Reading{
+		{Device: 0, Utilization: 0.5, Average: 0.4, Memory: nvml.Memory{Total: 9, Used: 7}},
+		{Device: 1, Lost: true, Utilization: -1},
+	})
+	for _, f := range []nvml.Fault{
+		{Device: 1, Kind: nvml.Lost, Severity: nvml.Fatal, Text: "off the bus"},
+		{Device: 1, Kind: nvml.Found, Severity: nvml.Degraded},
+		{Device: 0, Kind: nvml.XID, Severity: nvml.OfProcess, Number: 31},
+		{Device: 0, Kind: nvml.XID, Severity: nvml.Degraded, Number: 63},
+		{Device: 0, Kind: nvml.ECC, Severity: nvml.Fatal, Text: "memory error"},
+	} {
+		d.watch.Fault(f)
+	}
+	want := []string{"[{0 0.5 7}]", "lost 1: off the bus", "back 1", "lost 0: memory error"}
+	if !slices.Equal(o.told, want) {
+		t.Errorf("told %q, want %q", o.told, want)
+	}
+	for level, n := range map[string]int{"level=ERROR": 2, "level=WARN": 3, "brought an error on itself": 1} {
+		if got := log.count(level); got != n {
+			t.Errorf("%d lines of %s, want %d", got, level, n)
+		}
+	}
+}
+
+// processes makes a directory that shows processes as /proc does: the text of
+// a file of each.
+func processes(t *testing.T, file string, of map[int]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for pid, text := range of {
+		own := filepath.Join(dir, fmt.Sprint(pid))
+		if err := os.Mkdir(own, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestOwners(t *testing.T) {
+	for _, c := range []struct {
+		file    string
+		mounted bool
+		text    string // with the directory for %s
+	}{
+		{"environ", false, "A=1\x00GPUWHISK_SHIM_SOCKET=%s/shim.sock\x00B=2\x00"},
+		{"mountinfo", true, "36 35 98:0 %s /run/gpuwhisk ro,noatime - tmpfs tmpfs rw\n"},
+	} {
+		b := open(t, func(o *Options) { o.Mounted = c.mounted })
+		b.prepare("a", "managed")
+		b.prepare("b", "off")
+		show := func(name string) string { return fmt.Sprintf(c.text, b.box(name).shim.Dir()) }
+		b.options.proc = processes(t, c.file, map[int]string{
+			1: show("a"), 2: show("b"), 3: "A=1", 4: show("a") + show("b"),
+		})
+		for pid, want := range map[int]string{1: "a", 2: "b", 3: "any", 4: "ab", 5: "any"} {
+			for _, name := range []string{"a", "b"} {
+				if got := b.owns(name, pid); got != (want == "any" || strings.Contains(want, name)) {
+					t.Errorf("process %d by its %s: of %s is %t", pid, c.file, name, got)
+				}
+			}
+		}
+	}
+}
+
+// A process at another container's socket is sent away.
+func TestStrangerIsRefused(t *testing.T) {
+	b := open(t, nil)
+	a := b.prepare("a", "managed")
+	b.prepare("b", "managed")
+	x := b.guest(a)
+	b.await("the guest", func(h gpu.Held) bool { return h.PID == x.pid() })
+	b.options.proc = processes(t, "environ", map[int]string{x.pid(): b.box("b").shim.Dir()})
+	if b.owns("a", x.pid()) || !b.owns("b", x.pid()) {
+		t.Error("the process shows to be of b")
+	}
+}
+
+// TestUnheardProcesses: what NVML sees of a container's processes is charged
+// unless they say it themselves.
+func TestUnheardProcesses(t *testing.T) {
+	b := open(t, nil)
+	hooked := b.guest(b.prepare(name, "managed"))
+	b.prepare("static", "managed")
+	dir := b.box("static").shim.Dir()
+	b.options.proc = processes(t, "environ", map[int]string{
+		8: dir, 9: dir, 10: "of nobody", hooked.pid(): b.box(name).shim.Dir(),
+	})
+	b.awaitHeld(hooked.pid(), 0)
+	b.last(0)
+	read := func(of ...nvml.Process) { b.look([]nvml.Reading{{Told: true, Processes: of}}) }
+	expect := func(what string, want ...gpu.Held) {
+		t.Helper()
+		var got []gpu.Held
+		for len(b.news) > 0 {
+			if h := <-b.news; h.PID != hooked.pid() {
+				got = append(got, h)
+			}
+		}
+		slices.SortFunc(got, func(x, y gpu.Held) int { return x.PID - y.PID })
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: heard %+v, want %+v", what, got, want)
+		}
+	}
+	all := func(pid int, bytes int64) gpu.Held {
+		return gpu.Held{Container: "static", PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}}
+	}
+	b.assume(b.box("static"), gpu.Need{Bytes: 5})
+	expect("assumed", all(assumedPID, 5))
+	own := nvml.Process{PID: hooked.pid(), Bytes: 99 * mib}
+	read(own, nvml.Process{PID: 8, Bytes: 40 * mib}, nvml.Process{PID: 10, Bytes: 7 * mib}, nvml.Process{PID: 11, Bytes: 7 * mib})
+	expect("found", gpu.Held{Container: "static", PID: assumedPID, Exited: true}, all(8, 40*mib))
+	b.assume(b.box("static"), gpu.Need{Bytes: 5})
+	read(own, nvml.Process{PID: 8, Bytes: 41 * mib})
+	expect("a small change")
+	read(own, nvml.Process{PID: 8, Bytes: 80 * mib}, nvml.Process{PID: 9, Bytes: -1})
+	expect("a large one, and one without a number", all(8, 80*mib))
+	b.look([]nvml.Reading{{Told: false}})
+	expect("a driver that lists nobody")
+	b.look([]nvml.Reading{{Device: 1, Told: true, Processes: []nvml.Process{{PID: 8, Bytes: 80 * mib}}}})
+	expect("on a device that is not the container's", gpu.Held{Container: "static", PID: 8, Exited: true})
+	read(own)
+	expect("nobody is left")
+	if len(b.owners) != 1 {
+		t.Errorf("remembered: %v", b.owners)
+	}
+}
