@@ -15,6 +15,8 @@ type Settings struct {
 	// Makefile leaves it. Source is the shim's source, from which the programs
 	// are built where Shim lacks them; empty never builds.
 	Shim, Source string
+	// Compiler is the C compiler to build with, cc if empty.
+	Compiler string
 	// FakeDriver is the directory of a fake libcuda.so.1; empty takes the
 	// machine's driver.
 	FakeDriver string
@@ -93,6 +95,7 @@ func steps() []step {
 		{"overhead", "What the shim costs a workload", 100 * time.Second, checkOverhead},
 		{"frameworks", "Swapping under frameworks", 120 * time.Second, checkFrameworks},
 		{"symbols", "What programs ask of the driver", 80 * time.Second, checkSymbols},
+		{"end-to-end", "Functions through gpuwhisk standalone", 60 * time.Second, checkEndToEnd},
 	}
 }
 
@@ -206,6 +209,9 @@ func (s Settings) withDefaults() Settings {
 			g = fakeGoals()
 		}
 		s.Goals = &g
+	}
+	if s.Compiler == "" {
+		s.Compiler = "cc"
 	}
 	if s.Python == "" {
 		s.Python = "python3"

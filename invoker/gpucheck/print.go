@@ -138,10 +138,11 @@ func (s *Result) markdown(b *strings.Builder, fake bool) {
 		}
 		fmt.Fprintf(b, "\n%s%s\n\n| %s |\n|%s\n", t.Title, label, strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
 		for _, row := range t.Rows {
-			for i := range row {
-				row[i] = cell(row[i])
+			b.WriteByte('|')
+			for _, c := range row {
+				fmt.Fprintf(b, " %s |", cell(c))
 			}
-			fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+			b.WriteByte('\n')
 		}
 	}
 	for i, n := range s.Notes {

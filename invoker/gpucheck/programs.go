@@ -17,15 +17,15 @@ type programs struct {
 	how                     string // where they came from
 }
 
-// built says how one program is made from the shim's source.
-type built struct {
+// recipe says how one program is made from the shim's source.
+type recipe struct {
 	name  string
 	flags []string
 	files []string
 }
 
-func recipes() []built {
-	return []built{
+func recipes() []recipe {
+	return []recipe{
 		{"worker", nil, []string{"check/worker.c", "check/device.c"}},
 		{"pointers", nil, []string{"check/pointers.c"}},
 		{"libtrace.so", []string{"-fPIC", "-fvisibility=hidden", "-shared"}, []string{"check/trace.c"}},
@@ -50,7 +50,7 @@ func findPrograms(ctx context.Context, s Settings, dir string) (programs, error)
 	if s.Source == "" {
 		return p, fmt.Errorf("%s lacks the programs of the check; build them with make -C shim/check: %w", ready, ErrCannotRun)
 	}
-	if err := build(ctx, s.Source, dir); err != nil {
+	if err := build(ctx, s.Compiler, s.Source, dir); err != nil {
 		return p, err
 	}
 	return p.at(dir, "built now"), nil
@@ -71,11 +71,7 @@ func complete(dir string) bool {
 	return exists(filepath.Join(dir, "lines.py"))
 }
 
-func build(ctx context.Context, source, dir string) error {
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "cc"
-	}
+func build(ctx context.Context, cc, source, dir string) error {
 	if _, err := exec.LookPath(cc); err != nil {
 		return fmt.Errorf("no C compiler to build the programs of the check with, and none built beforehand: %w", ErrCannotRun)
 	}

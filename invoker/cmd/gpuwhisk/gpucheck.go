@@ -79,7 +79,7 @@ func (gpuCheckCmd) cannot(err error) error {
 
 func (c gpuCheckCmd) settings() (gpucheck.Settings, error) {
 	s := gpucheck.Settings{
-		Shim: c.Shim, Source: c.Source, FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
+		Shim: c.Shim, Source: c.Source, Compiler: os.Getenv("CC"), FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
 		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit,
 		Environ: os.Environ(), Progress: os.Stderr,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),

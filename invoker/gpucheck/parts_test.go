@@ -1,0 +1,250 @@
+package gpucheck
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script starts a shell program that speaks like a worker.
+func script(t *testing.T, ctx context.Context, text string, hello any) (*program, error) {
+	t.Helper()
+	need(t, "sh")
+	p, err := startProgram(ctx, "script", []string{"sh", "-c", text}, os.Environ(), hello)
+	if err == nil {
+		t.Cleanup(p.end)
+	}
+	return p, err
+}
+
+func TestProgramAnswers(t *testing.T) {
+	var hello struct{ Device string }
+	p, err := script(t, t.Context(), `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no room"}'; echo on stderr >&2; read l; exit 3`, &hello)
+	if err != nil || hello.Device != "D" {
+		t.Fatalf("hello %+v, %v", hello, err)
+	}
+	var a blockAnswer
+	if err := p.do(t.Context(), &a, "alloc %d", 7); err != nil || a.Block != 7 {
+		t.Errorf("answer %+v, %v", a, err)
+	}
+	if err := p.do(t.Context(), nil, "fill"); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("refusal came as %v", err)
+	}
+	if err := p.do(t.Context(), nil, "work"); err == nil || !strings.Contains(err.Error(), "ended") {
+		t.Errorf("end came as %v", err)
+	}
+}
+
+func TestProgramThatDoesNotAnswer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := script(t, ctx, `sleep 60 & wait`, nil); !errors.Is(err, context.DeadlineExceeded) && err == nil {
+		t.Error("a program that says nothing was taken as started")
+	}
+}
+
+func TestProgramThatTalksNonsense(t *testing.T) {
+	for _, text := range []string{`echo nonsense`, `echo '{"error": "no driver"}'`, `true`, `exit 1`} {
+		if _, err := script(t, t.Context(), text, &hello{}); err == nil {
+			t.Errorf("%q was taken as started", text)
+		}
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var x tail
+	_, _ = x.Write([]byte(strings.Repeat("a", 5000)))
+	_, _ = x.Write([]byte("the end"))
+	if len(x.text) != tailSize || !strings.Contains(x.said(), "the end") {
+		t.Errorf("%d bytes, %q", len(x.text), x.said())
+	}
+}
+
+func TestMemoryIsPromisedOnce(t *testing.T) {
+	b := &bed{free: 1000 << 20}
+	if err := b.take(800 << 20); err != nil {
+		t.Fatal(err)
+	}
+	var s errSkip
+	if err := b.take(200 << 20); !errors.As(err, &s) {
+		t.Errorf("more than nine tenths of what is free: %v", err)
+	}
+	if err := b.take(100 << 20); err != nil {
+		t.Errorf("up to nine tenths of what is free: %v", err)
+	}
+	b.release()
+	if err := b.take(900 << 20); err != nil {
+		t.Errorf("after release: %v", err)
+	}
+}
+
+func TestEnvironmentOfPrograms(t *testing.T) {
+	b := &bed{s: Settings{FakeDriver: "/fake", Environ: []string{
+		"HOME=/h", "LD_PRELOAD=/other.so", "LD_AUDIT=/a.so", "GPUWHISK_SHIM_LIMIT=5", "LD_LIBRARY_PATH=/lib1:/lib2",
+	}}}
+	got := b.env("X=1")
+	want := []string{"HOME=/h", "LD_LIBRARY_PATH=/fake:/lib1:/lib2", "X=1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("environment %q, want %q", got, want)
+	}
+	b.s.FakeDriver = ""
+	if got := b.env(); !slices.Equal(got, []string{"HOME=/h", "LD_LIBRARY_PATH=/lib1:/lib2"}) {
+		t.Errorf("environment on a card: %q", got)
+	}
+}
+
+func TestSameBus(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"00000000:1A:00.0", "0000:1a:00.0", true},
+		{"00000000:1A:00.0", "0000:1b:00.0", false},
+		{"00000001:1A:00.0", "0000:1a:00.0", false},
+		{"", "", false},
+		{"nonsense", "0000:1a:00.0", false},
+	} {
+		if got := sameBus(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q: %v", c.a, c.b, got)
+		}
+	}
+}
+
+func TestHookedFunctionPastTheShim(t *testing.T) {
+	bare := []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", Asked: "0x1", NewestName: "cuMemAlloc_v2"}}
+	for _, c := range []struct {
+		plainOf, askedOf string
+		want             Verdict
+	}{
+		{shimFile, shimFile, Well},
+		{shimFile, "libcuda.so.1", Failed},
+		{"libcuda.so.1", shimFile, Failed},
+	} {
+		hooked := []entry{bare[0]}
+		hooked[0].PlainOf, hooked[0].AskedOf = c.plainOf, c.askedOf
+		var r Result
+		judgeHooked(&r, bare, hooked)
+		r.conclude(nil)
+		if r.Verdict != c.want {
+			t.Errorf("dlsym from %s, cuGetProcAddress from %s: %s, want %s", c.plainOf, c.askedOf, r.Verdict, c.want)
+		}
+	}
+}
+
+func TestNewerABIIsTold(t *testing.T) {
+	bare := []entry{
+		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, NewestName: "cuMemAlloc_v3"},
+		{Base: "cuInit", Export: "cuInit", Hook: true, NewestName: "cuInit"},
+		{Base: "cuCtxSynchronize", Export: "cuCtxSynchronize", NewestName: "cuCtxSynchronize_v2"}, // not hooked
+	}
+	var r Result
+	judgeNewest(&r, bare)
+	r.conclude(nil)
+	if r.Verdict != Below || len(r.Tables[0].Rows) != 1 || r.Tables[0].Rows[0][1] != "cuMemAlloc_v3" {
+		t.Errorf("%s, %+v", r.Verdict, r.Tables[0].Rows)
+	}
+}
+
+func TestSymbolsThatTakeMemory(t *testing.T) {
+	for name, want := range map[string]bool{
+		"cuMemAlloc_v2": true, "cuMemAllocFromPoolAsync_ptsz": true, "cuMulticastCreate": true, "cuMemCreate": true,
+		"cuIpcOpenMemHandle_v2": true, "cuMemPoolImportPointer": true, "cuGraphAddMemAllocNode": true,
+		"cuCtxCreate_v4": false, "cuMemcpyHtoD_v2": false, "cuMemGetAllocationGranularity": false,
+		"cuMemAddressReserve": false, "cuStreamCreate": false, "cuMemFree_v2": false,
+	} {
+		if got := allocates(name); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+const trace = `object /usr/bin/python3
+dlsym cuInit
+linked cuMemAlloc_v2
+asked cuMemAlloc 12000 0 cuMemAlloc_v2
+asked cuMemAlloc 14000 0 cuMemAlloc_v3
+asked cuNoSuch 12000 0 -
+asked cuHidden 12000 2 ?
+`
+
+func TestTraceIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace")
+	if err := os.WriteFile(path, []byte(trace), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table := []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true}, {Base: "cuInit", Export: "cuInit", Hook: true}}
+	w, err := readTrace(path, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.all(); !slices.Equal(got, []string{"cuHidden", "cuInit", "cuMemAlloc_v2", "cuMemAlloc_v3"}) {
+		t.Errorf("heard of %v", got)
+	}
+	if got := sorted(w.newer); len(got) != 1 || !strings.Contains(got[0], "cuMemAlloc_v3") {
+		t.Errorf("newer: %v", got)
+	}
+	if !w.raw["cuHidden"] || w.known(table) != 2 {
+		t.Errorf("raw %v, known %d", w.raw, w.known(table))
+	}
+	var r Result
+	judgeSymbols(&r, []subject{{name: "P"}}, []*wanted{w}, table)
+	r.conclude(nil)
+	if r.Verdict != Below {
+		t.Errorf("a program that takes a newer ABI: %s", r.Verdict)
+	}
+}
+
+func TestTraceOfNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace")
+	if _, err := readTrace(path, nil); err == nil {
+		t.Error("a trace that is not there was read")
+	}
+	if err := os.WriteFile(path, []byte("object /bin/true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readTrace(path, nil); err == nil {
+		t.Error("a trace of nothing passed as one")
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	got := grouped([]string{"cuCtxCreate", "cuCtxDestroy", "cuInit", "cuMemAlloc_v2"})
+	want := [][2]string{{"cuCtx", "cuCtxCreate cuCtxDestroy"}, {"cuInit", "cuInit"}, {"cuMem", "cuMemAlloc_v2"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"block": 1}`))
+	f.Add([]byte(`{"error": "x"}`))
+	f.Add([]byte(`{"ns": -1, "in": [1]}`))
+	f.Add([]byte(`nonsense`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var a copyAnswer
+		var e entry
+		_ = decode(line, &a)
+		_ = decode(line, &e)
+		_ = decode(line, nil)
+	})
+}
+
+func FuzzTrace(f *testing.F) {
+	f.Add(trace)
+	f.Add("asked a b c d\nasked cuMemAlloc x 0 y\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(t.TempDir(), "trace")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := readTrace(path, []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true}})
+		if err == nil && len(w.looked)+len(w.linked) == 0 {
+			t.Error("nothing was heard, and that was well")
+		}
+	})
+}
