@@ -14,15 +14,22 @@ func (l *gpuLane) Facts(id sched.FlowID, index int) sched.Facts {
 	f, dev := l.flows[id], l.devices[index]
 	facts := sched.Facts{Setup: seconds(l.demand.Restart(f.name))}
 	own, kind, ok := dev.pool.Peek(f.key)
-	if ok && !dev.ledger.Resident(own) {
-		kind = gpu.HostWarm
+	if ok {
+		kind, facts.Setup = l.warmth(own), 0
 	}
 	facts.Start = startWord(kind)
-	if ok {
-		facts.Setup = 0
-	}
 	facts.Fits = l.fits(dev, own, f)
 	return facts
+}
+
+// warmth tells where the memory of a live container is: all of it on the
+// device, and staying there, or not.
+func (l *gpuLane) warmth(name string) gpu.StartKind {
+	b := l.boxes[name]
+	if b.gpu.errand.leaves() || !b.gpu.device.ledger.Resident(name) {
+		return gpu.HostWarm
+	}
+	return gpu.GPUWarm
 }
 
 // startWord is a start kind as the scheduler has it.

@@ -139,10 +139,7 @@ func (l *gpuLane) unqueue(f *flow, j *job) {
 func (l *gpuLane) container(now time.Duration, dev *device, j *job, f *flow) (*box, gpu.StartKind) {
 	name, kind, ok := dev.pool.Take(now, j.key)
 	if ok {
-		if !dev.ledger.Resident(name) {
-			kind = gpu.HostWarm
-		}
-		return l.boxes[name], kind
+		return l.boxes[name], l.warmth(name)
 	}
 	if !l.roomForOne(now, dev) || !l.d.pool.Claim(f.memoryMB) {
 		return nil, kind

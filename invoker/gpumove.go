@@ -13,7 +13,9 @@ type errand struct {
 	kind  gpu.OrderKind
 	epoch uint64
 	open  bool               // its acknowledgement is awaited
-	asked int                // how often it was given
+	asked int                // how often it was given since it last got on
+	bytes int64              // to be moved
+	mark  int64              // resident when it last got on
 	end   context.CancelFunc // ends the mover's work on it
 	// transfer is the prefetch that the next run of the container, or those in
 	// it now, have to thank for their memory.
@@ -57,6 +59,23 @@ func (e *errand) stopUnless(awaited bool) {
 // brings tells whether memory is on its way to the device.
 func (e *errand) brings() bool { return e.open && e.kind == gpu.Prefetch }
 
+// leaves tells whether memory is on its way off the device.
+func (e *errand) leaves() bool { return e.open && e.kind == gpu.Evict }
+
+// progress takes what is resident while the order is carried out. A part of it
+// that was done is as good as an answer, but a small part is not: nobody shall
+// keep the device by moving a page now and then.
+func (e *errand) progress(resident int64) {
+	const parts = 8
+	done := resident - e.mark
+	if e.kind == gpu.Evict {
+		done = -done
+	}
+	if e.open && done > 0 && done >= e.bytes/parts {
+		e.asked, e.mark = 1, resident
+	}
+}
+
 // served takes the end of a run: a transfer that has ended served it, and not
 // those after it.
 func (e *errand) served() {
@@ -98,8 +117,9 @@ const maxAsked = 4
 func (l *gpuLane) order(now time.Duration, dev *device, b *box, o gpu.Order) {
 	e := &b.gpu.errand
 	e.stop()
+	resident, footprint := dev.ledger.Residency(b.name)
 	if e.epoch != o.Epoch {
-		*e = errand{kind: o.Kind, epoch: o.Epoch}
+		*e = errand{kind: o.Kind, epoch: o.Epoch, bytes: o.Bytes, mark: resident}
 		if o.Kind == gpu.Prefetch {
 			e.transfer = &transfer{began: now}
 		}
@@ -109,7 +129,6 @@ func (l *gpuLane) order(now time.Duration, dev *device, b *box, o gpu.Order) {
 	}
 	e.open = true
 	e.asked = min(e.asked+1, maxAsked)
-	_, footprint := dev.ledger.Residency(b.name)
 	current, end := context.WithCancel(l.d.work)
 	e.end = end
 	l.d.goWork(func(context.Context) {
@@ -172,6 +191,8 @@ func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
 		return
 	}
 	b.gpu.heard = true
+	resident, _ := dev.ledger.Residency(b.name)
+	b.gpu.errand.progress(resident)
 	footprint := l.footprint(b)
 	for _, r := range b.gpu.runs {
 		r.grant.peak.Store(max(r.grant.peak.Load(), footprint))

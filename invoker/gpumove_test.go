@@ -176,6 +176,42 @@ func TestWhoNeverAnswersIsGivenUp(t *testing.T) {
 	})
 }
 
+// TestSlowMoveIsNoSilence: a transfer that takes longer than many
+// acknowledgements is waited for as long as it gets on.
+func TestSlowMoveIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.large("f", "g")
+		var left atomic.Int64
+		left.Store(10 << 30)
+		w.gpu.will(func(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
+			for left.Load() > 0 {
+				select {
+				case <-time.After(20 * time.Second):
+					w.gpu.holds(o.Container, 10<<30, left.Add(-2<<30), 0)
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			}
+			return o.Bytes, nil
+		})
+		s := w.gpuSettings(1)
+		s.GPU.AckTimeout = 21 * time.Second
+		_, stop := w.start(s)
+		w.invoke("f", nil)
+		time.Sleep(time.Second)
+		id := w.invoke("g", nil)
+		time.Sleep(5 * time.Minute)
+		w.mu.Lock()
+		removed := w.removed
+		w.mu.Unlock()
+		stop()
+		if w.record(id) == nil || removed != 0 || len(w.gpu.orders()) != 5 {
+			t.Errorf("record %+v, %d containers removed, orders %v", w.record(id), removed, w.gpu.orders())
+		}
+	})
+}
+
 // TestSilentPrefetchGoesElsewhere: a run that waits for memory which never
 // comes runs in another container.
 func TestSilentPrefetchGoesElsewhere(t *testing.T) {
@@ -236,6 +272,9 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 		var kinds []string
 		for _, o := range w.gpu.orders() {
 			kinds = append(kinds, o.Kind.String())
+		}
+		if n := gpuNote(t, w.record(id)); n.Start != "host-warm" {
+			t.Errorf("%+v: a part of the memory had left", n)
 		}
 		if !cancelled || !slices.Equal(kinds, []string{"evict", "prefetch"}) {
 			t.Errorf("cancelled %t, orders %v", cancelled, kinds)

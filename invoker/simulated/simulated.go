@@ -6,6 +6,7 @@ package simulated
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -26,10 +27,19 @@ func Devices(n int, memory int64) []gpu.Device {
 type Mover struct {
 	link gpu.Link
 	hear func(gpu.Held)
+
+	mu        sync.Mutex
+	transfers map[string]transfer // the newest of each container
+}
+
+// transfer is an order that began to be carried out.
+type transfer struct {
+	epoch uint64
+	ends  time.Time
 }
 
 // NewMover makes a mover for a link.
-func NewMover(link gpu.Link) *Mover { return &Mover{link: link} }
+func NewMover(link gpu.Link) *Mover { return &Mover{link: link, transfers: map[string]transfer{}} }
 
 // process is the one process that a simulated container is taken to have.
 const process = 1
@@ -42,8 +52,12 @@ func (m *Mover) Prepare(_ string, device gpu.Device, _ string) (container.GPU, e
 	return container.GPU{Index: device.Index, Simulated: true}, nil
 }
 
-// Forget does nothing.
-func (m *Mover) Forget(string) {}
+// Forget drops what is known of the container.
+func (m *Mover) Forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.transfers, name)
+}
 
 // Begin does nothing.
 func (m *Mover) Begin(string) {}
@@ -61,9 +75,10 @@ func (m *Mover) End(_ context.Context, name string, need gpu.Need) {
 func (m *Mover) Faults() bool { return false }
 
 // Move waits for as long as the transfer takes and then tells the memory where
-// it belongs. It ends early, without telling, with ctx.
+// it belongs. It ends early, without telling, with ctx; the transfer goes on
+// when the same order is given again, and is void when another one is.
 func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
-	timer := time.NewTimer(m.link.Transfer(o.Bytes))
+	timer := time.NewTimer(time.Until(m.begin(o)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -76,4 +91,16 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	}
 	m.hear(gpu.Held{Container: o.Container, PID: process, Usage: u})
 	return o.Bytes, nil
+}
+
+// begin tells when the transfer of an order ends.
+func (m *Mover) begin(o gpu.Order) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.transfers[o.Container]
+	if !ok || t.epoch != o.Epoch {
+		t = transfer{o.Epoch, time.Now().Add(m.link.Transfer(o.Bytes))}
+		m.transfers[o.Container] = t
+	}
+	return t.ends
 }

@@ -28,6 +28,35 @@ func TestMoveTakesTheLinksTime(t *testing.T) {
 	})
 }
 
+// TestMoveGoesOnWhenAskedAgain: who asks again for what takes long does not
+// start it over.
+func TestMoveGoesOnWhenAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMover(gpu.Link{BytesPerSecond: 1e9})
+		m.Listen(func(gpu.Held) {})
+		o := gpu.Order{Kind: gpu.Evict, Container: "c", Epoch: 1, Bytes: 10e9}
+		began := time.Now()
+		for again := 0; ; again++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			_, err := m.Move(ctx, o, 10e9)
+			cancel()
+			if err == nil {
+				break
+			}
+			o.Again = true
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("took %s", took)
+		}
+		o.Epoch++ // another order is another transfer
+		began = time.Now()
+		if _, err := m.Move(t.Context(), o, 10e9); err != nil || time.Since(began) != 10*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		m.Forget("c")
+	})
+}
+
 func TestMoveEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
