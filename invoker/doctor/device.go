@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
@@ -61,7 +62,7 @@ func checkComputeMode(f *Facts) []Finding {
 		switch {
 		case c.Mode == nvml.ModeProhibited:
 			return fail(label(c)+": Prohibited, no process may use it", fmt.Sprintf("nvidia-smi -i %d -c DEFAULT", c.Index))
-		case c.Mode == nvml.ModeExclusive && !c.MPS:
+		case c.Mode == nvml.ModeExclusive && !c.MPS && !f.sharesMPS():
 			return fail(label(c)+": Exclusive_Process, so a second container on it gets no context",
 				fmt.Sprintf("nvidia-smi -i %d -c DEFAULT, or run an MPS daemon on it", c.Index))
 		case c.Mode == nvml.ModeUnknown:
@@ -129,6 +130,9 @@ func checkMPS(f *Facts) []Finding {
 	if !f.hasDriver() {
 		return nil
 	}
+	if f.sharesMPS() {
+		return one(f.judgeMPS())
+	}
 	daemon := f.process("nvidia-cuda-mps")
 	clients := false
 	for _, c := range f.gpu.value.Cards {
@@ -143,6 +147,27 @@ func checkMPS(f *Facts) []Finding {
 			"remove /tmp/nvidia-mps"))
 	}
 	return one(ok("no MPS daemon; containers take turns"))
+}
+
+func (f *Facts) sharesMPS() bool { return f.Config.GPU.MPS == "shared" }
+
+// judgeMPS looks at what the invoker needs to keep daemons of its own.
+func (f *Facts) judgeMPS() Finding {
+	const program = "nvidia-cuda-mps-control"
+	path := f.variable("PATH")
+	if path == "" {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	there := slices.ContainsFunc(strings.Split(path, ":"), func(dir string) bool {
+		return strings.HasPrefix(dir, "/") && f.exists(strings.TrimPrefix(dir+"/"+program, "/"))
+	})
+	switch {
+	case !there:
+		return fail("whisk.gpu.mps is shared, but "+program+" is not in PATH", "install the driver's package with it (nvidia-compute-utils), or set CONFIG_whisk_gpu_mps=off")
+	case f.exists("tmp/nvidia-mps/control"):
+		return warn("another MPS daemon than the invoker's has /tmp/nvidia-mps: a device can have one only", "echo quit | "+program)
+	}
+	return ok("whisk.gpu.mps is shared: the invoker keeps a daemon per GPU; a fault of one function ends the work of all on it")
 }
 
 // process tells whether a program runs whose name begins so.

@@ -71,6 +71,8 @@ func TestNothingHangs(t *testing.T) {
 		f := healthy()
 		byName(f)
 		f.GPU = func(context.Context) (GPU, error) { <-release; return GPU{}, nil }
+		f.files["lib/libgpuwhisk.so"] = text("")
+		f.Hooks = func(context.Context, string, string) (Tried, error) { <-release; return Tried{}, nil }
 		f.Docker = func(context.Context) (docker.Survey, error) { <-release; return docker.Survey{}, nil }
 		f.Image = func(context.Context, string) (docker.Image, bool, error) {
 			<-release

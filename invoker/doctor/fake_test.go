@@ -34,7 +34,10 @@ type fake struct {
 	couch  couchdb.Survey
 	zoo    map[string]int
 	space  Space
-	said   map[string]string // what a program prints, by its name
+
+	tried    Tried
+	triedErr error
+	said     map[string]string // what a program prints, by its name
 }
 
 func text(s string) *fstest.MapFile {
@@ -61,7 +64,8 @@ func healthy() *fake {
 			"proc/meminfo":               text("MemTotal:       16777216 kB\nMemFree: 1 kB\n"),
 			"proc/1/comm":                text("systemd\n"),
 			"dev/nvidiactl":              node(), "dev/nvidia0": node(), "dev/nvidia-uvm": node(),
-			"etc/cdi/nvidia.yaml":            text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\nhostPath: /usr/lib/libcuda.so.580.95.05\n"),
+			"etc/cdi/nvidia.yaml": text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ncontainerEdits:\n  mounts:\n" +
+				"  - hostPath: /usr/lib/libcuda.so.580.95.05\ndevices:\n- name: GPU-0\n"),
 			"var/lib/docker/containers/.any": text(""),
 		},
 		cards: []nvml.Card{{
@@ -79,6 +83,7 @@ func healthy() *fake {
 		couch: couchdb.Survey{Server: "CouchDB 3.3.3", Whisks: couchdb.Database{Name: "whisks"},
 			Subjects: couchdb.Database{Name: "subjects"}, Activations: couchdb.Database{Name: "activations", Documents: 7}},
 		space: Space{Free: 100 << 30, Total: 200 << 30},
+		tried: Tried{Seen: 4 << 20, Out: 4 << 20, Back: 4 << 20},
 		said:  map[string]string{"nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: abc\n", "true": ""},
 	}
 	f.Machine = f.machine(c)
@@ -98,6 +103,7 @@ func (f *fake) machine(c *config.Config) *Machine {
 		GPU: func(context.Context) (GPU, error) {
 			return GPU{Versions: nvml.Versions{Driver: "580.95.05", CUDA: "13.0"}, Cards: f.cards, By: "NVML"}, nil
 		},
+		Hooks:  func(context.Context, string, string) (Tried, error) { return f.tried, f.triedErr },
 		Docker: func(context.Context) (docker.Survey, error) { return f.docker, nil },
 		Image: func(_ context.Context, ref string) (docker.Image, bool, error) {
 			i, ok := f.images[ref]

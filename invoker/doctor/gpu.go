@@ -28,6 +28,7 @@ func gpuChecks() []check {
 		{name: "Docker runtime", find: checkGPURuntime},
 		{name: "daemon-reload", find: checkReload},
 		{name: "shim", find: checkShim},
+		{name: "shim sockets", find: checkSockets},
 	}
 }
 

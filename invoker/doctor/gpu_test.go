@@ -55,6 +55,12 @@ func TestDriverChecks(t *testing.T) {
 	})
 }
 
+func shareMPS(f *fake) {
+	f.Config.GPU.MPS = "shared"
+	f.Environ = []string{"PATH=relative:/opt/mps"}
+	f.files["opt/mps/nvidia-cuda-mps-control"] = text("")
+}
+
 func card(change func(*nvml.Card)) func(*fake) { return func(f *fake) { change(&f.cards[0]) } }
 
 func TestDeviceChecks(t *testing.T) {
@@ -82,6 +88,14 @@ func TestDeviceChecks(t *testing.T) {
 		{"", nil, "GPU/MPS", OK, "no MPS daemon", ""},
 		{"daemon", func(f *fake) { f.files["proc/77/comm"] = text("nvidia-cuda-mps-control\n") }, "GPU/MPS", Warn, "a fault of one client", "echo quit"},
 		{"clients", card(func(c *nvml.Card) { c.MPS = true }), "GPU/MPS", Warn, "a fault of one client", "echo quit"},
+		{"shared", shareMPS, "GPU/MPS", OK, "a daemon per GPU", ""},
+		{"shared without the program", func(f *fake) { shareMPS(f); delete(f.files, "opt/mps/nvidia-cuda-mps-control") }, "GPU/MPS", Fail, "not in PATH", "CONFIG_whisk_gpu_mps"},
+		{"shared, usual places", func(f *fake) {
+			f.Config.GPU.MPS = "shared"
+			f.files["usr/bin/nvidia-cuda-mps-control"] = text("")
+		}, "GPU/MPS", OK, "a daemon per GPU", ""},
+		{"shared beside another", func(f *fake) { shareMPS(f); f.files["tmp/nvidia-mps/control"] = text("") }, "GPU/MPS", Warn, "one only", "echo quit"},
+		{"exclusive for shared MPS", func(f *fake) { shareMPS(f); f.cards[0].Mode = nvml.ModeExclusive }, "GPU/compute mode", OK, "Exclusive_Process", ""},
 		{"left over", func(f *fake) { f.files["tmp/nvidia-mps/control"] = text("") }, "GPU/MPS", Warn, "is left", "remove"},
 	})
 }
@@ -118,9 +132,21 @@ func TestToolkitChecks(t *testing.T) {
 		{"Docker without it", noCDI, "GPU/CDI", Warn, "Docker does not read", "daemon.json"},
 		{"driver unknown", func(f *fake) { delete(f.files, "proc/driver/nvidia/version") }, "GPU/CDI", OK, "2 day(s) old", ""},
 
-		{"", nil, "GPU/Docker runtime", OK, "devices by CDI; the nvidia runtime is there", ""},
-		{"CDI alone", func(f *fake) { f.docker.Runtimes = []string{"runc"} }, "GPU/Docker runtime", OK, "devices by CDI", ""},
-		{"runtime alone", noSpec, "GPU/Docker runtime", OK, "devices by the nvidia runtime", ""},
+		{"", nil, "GPU/Docker runtime", OK, "GPU-0 by cdi as nvidia.com/gpu=GPU-0", ""},
+		{"CDI alone", func(f *fake) { f.docker.Runtimes = []string{"runc"} }, "GPU/Docker runtime", OK, "GPU-0 by cdi", ""},
+		{"runtime alone", noSpec, "GPU/Docker runtime", OK, "GPU-0 by nvidia as GPU-0", ""},
+		{"runtime chosen", func(f *fake) { f.Config.Docker.Devices = "nvidia" }, "GPU/Docker runtime", OK, "GPU-0 by nvidia", ""},
+		{"requests chosen", func(f *fake) { f.Config.Docker.Devices = "gpus" }, "GPU/Docker runtime", OK, "GPU-0 by gpus", ""},
+		{"CDI chosen, not there", func(f *fake) { noSpec(f); f.Config.Docker.Devices = "cdi" }, "GPU/Docker runtime", Fail, "none for nvidia.com/gpu", "nvidia-ctk cdi"},
+		{"runtime chosen against another", func(f *fake) {
+			f.Config.Docker.Devices = "nvidia"
+			f.Config.Containers.ExtraArgs = map[string][]string{"runtime": {"runsc"}}
+		}, "GPU/Docker runtime", Fail, "the runtime runsc", "nvidia-ctk"},
+		{"a slice that is not named", func(f *fake) {
+			f.Config.Docker.Devices = "cdi"
+			f.cards[0].MIG, f.cards[0].Slices = nvml.On, []nvml.Slice{{UUID: "MIG-1", Memory: nvml.Memory{Total: 1 << 30}}}
+		}, "GPU/Docker runtime", Fail, "give GPU MIG-1", "--device-name-strategy=uuid"},
+		{"no such way", func(f *fake) { f.Config.Docker.Devices = "magic" }, "GPU/Docker runtime", Fail, "magic", "configuration.md"},
 		{"neither", func(f *fake) { noSpec(f); f.docker.Runtimes = []string{"runc"} }, "GPU/Docker runtime", Fail, "no GPU", "nvidia-ctk"},
 		{"default", func(f *fake) { f.docker.DefaultRuntime = "nvidia" }, "GPU/Docker runtime", Warn, "default runtime", "daemon.json"},
 

@@ -38,6 +38,9 @@ type Machine struct {
 	Command func(ctx context.Context, env []string, name string, args ...string) (string, error)
 	// GPU asks the driver.
 	GPU func(ctx context.Context) (GPU, error)
+	// Hooks runs a program that uses CUDA under the shim library. driver is
+	// the directory of a libcuda.so.1 to take, empty for the host's own.
+	Hooks func(ctx context.Context, library, driver string) (Tried, error)
 	// Docker, Image and Probe ask the container engine. Probe runs an image
 	// and asks whether it speaks OpenWhisk's protocol of actions.
 	Docker func(ctx context.Context) (docker.Survey, error)
@@ -58,7 +61,7 @@ type Machine struct {
 
 	// ProbeImages are images to run for a moment.
 	ProbeImages []string
-	// ProbeLimit bounds one of these runs.
+	// ProbeLimit bounds one of these runs, and that of Hooks.
 	ProbeLimit time.Duration
 }
 
@@ -89,6 +92,7 @@ type image struct {
 type Facts struct {
 	*Machine
 	gpu      answer[GPU]
+	hooks    answer[Tried]
 	manifest answer[*activation.Manifest]
 	docker   answer[docker.Survey]
 	images   map[string]answer[image]
@@ -133,6 +137,7 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) *Facts {
 	f.manifest = readManifest(m.Config)
 	var wg sync.WaitGroup
 	wg.Go(func() { f.gpu = ask(ctx, limit, m.GPU) })
+	wg.Go(func() { f.hooks = ask(ctx, max(limit, m.ProbeLimit), f.tryShim) })
 	if f.usesDocker() {
 		wg.Go(func() { f.docker = ask(ctx, limit, m.Docker) })
 		wg.Go(func() { f.images = askEach(ctx, limit, f.references(), f.inspect) })

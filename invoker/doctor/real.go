@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -45,7 +47,7 @@ func Here(o Options) *Machine {
 		Config: o.Config, ConfigErr: o.ConfigErr, Environ: o.Environ,
 		Shim: shimPlaces(o), Arch: runtime.GOARCH, Now: time.Now(),
 		Files: os.DirFS("/"), Command: command,
-		Docker: r.docker, Image: r.image, Probe: r.probe,
+		Hooks: tryHooks, Docker: r.docker, Image: r.image, Probe: r.probe,
 		Broker: r.broker, Reach: reach, Couch: r.couch, ZooKeeper: r.zooKeeper,
 		Listen: listen, Ping: ping, Disk: disk,
 		ProbeImages: o.Probe, ProbeLimit: o.ProbeLimit,
@@ -141,17 +143,17 @@ func disk(_ context.Context, path string) (Space, error) {
 	return Space{Free: int64(s.Bavail) * s.Bsize, Total: int64(s.Blocks) * s.Bsize}, nil
 }
 
-// shimPlaces are where an installation or a build puts the shim.
+// noShim is the setting by which the shim is done without.
+const noShim = "none"
+
+// shimPlaces are where the invoker looks for the shim.
 func shimPlaces(o Options) []string {
-	if o.Shim != "" {
-		return []string{absolute(o.Shim)}
+	if named := cmp.Or(o.Shim, o.Config.GPU.Shim.Library); named != "" && named != noShim {
+		return []string{absolute(named)}
 	}
 	const name = "libgpuwhisk.so"
-	var all []string
-	if i := strings.LastIndexByte(o.Self, '/'); i >= 0 {
-		all = append(all, o.Self[:i]+"/"+name)
-	}
-	return append(all, "/usr/local/lib/gpuwhisk/"+name, "/usr/lib/gpuwhisk/"+name, absolute("build/shim/"+name))
+	dir := filepath.Dir(o.Self)
+	return []string{absolute(filepath.Join(dir, name)), absolute(filepath.Join(dir, "../lib/gpuwhisk", name)), absolute("build/shim/" + name)}
 }
 
 func absolute(path string) string {

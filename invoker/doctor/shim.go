@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
@@ -24,16 +26,46 @@ func needed() []string {
 // loader leaves out a library that needs a newer one.
 var oldestGlibc = version{2, 17}
 
-func checkShim(f *Facts) []Finding {
-	at := ""
+// shimAt is where the library is, empty if it is nowhere.
+func (f *Facts) shimAt() string {
 	for _, name := range f.Shim {
 		if f.exists(strings.TrimPrefix(name, "/")) {
-			at = name
-			break
+			return name
 		}
 	}
+	return ""
+}
+
+// wantsShim tells whether GPU actions run with it here.
+func (f *Facts) wantsShim() bool {
+	return f.hasDriver() || f.Config.GPU.SimulatedDevices > 0
+}
+
+// tryShim has a program use CUDA under the library, on the host's own driver
+// or, where there is none, the fake one that is built beside the library.
+func (f *Facts) tryShim(ctx context.Context) (Tried, error) {
+	at := f.shimAt()
 	if at == "" {
-		if !f.hasDriver() && f.Config.GPU.SimulatedDevices == 0 {
+		return Tried{}, errNothingToTry
+	}
+	driver := ""
+	if f.driverVersion() == "" && !f.exists("dev/nvidiactl") {
+		driver = path.Join(path.Dir(at), "fake12")
+		if !f.exists(strings.TrimPrefix(driver, "/") + "/libcuda.so.1") {
+			return Tried{}, fmt.Errorf("%w: no CUDA driver here", errNothingToTry)
+		}
+	}
+	return f.Hooks(ctx, at, driver)
+}
+
+func checkShim(f *Facts) []Finding {
+	if f.Config.GPU.Shim.Library == noShim {
+		return one(warn("done without by whisk.gpu.shim.library: memory of GPU actions is neither measured nor swapped",
+			"unset it, or name the library in it"))
+	}
+	at := f.shimAt()
+	if at == "" {
+		if !f.wantsShim() {
 			return nil
 		}
 		return one(warn("libgpuwhisk.so is not there: memory of GPU actions is neither measured nor swapped",
@@ -92,12 +124,33 @@ func (f *Facts) preload(at string, lib *elf.File) Finding {
 	case strings.TrimSpace(said) != "":
 		return fail(at+" is not loaded: "+said, mend)
 	}
-	text := fmt.Sprintf("%s is loaded and hooks the driver", at)
+	text, err := f.hooked(at)
+	if err != nil {
+		return fail(fmt.Sprintf("%s: a program that uses CUDA under it: %v", at, err),
+			"see whether the program works without it (docs/shim.md); whisk.gpu.shim.library=none does without")
+	}
 	if v := glibc(lib); oldestGlibc.before(v) {
 		return warn(fmt.Sprintf("%s, but needs glibc %d.%d: in images with an older one functions run without it", text, v[0], v[1]),
 			"use the released library, which needs 2.17")
 	}
 	return ok(text)
+}
+
+// hooked says what came of the program that used CUDA under the library.
+func (f *Facts) hooked(at string) (string, error) {
+	t, err := f.hooks.value, f.hooks.err
+	switch {
+	case errors.Is(err, errNothingToTry) || err == nil && t.Seen == 0:
+		text := at + " is loaded and has the hooks, which were not tried"
+		if err != nil {
+			text += strings.TrimPrefix(err.Error(), errNothingToTry.Error())
+		}
+		return text, nil
+	case err != nil:
+		return "", err
+	}
+	return fmt.Sprintf("%s is loaded and hooks the driver: %s of a program were seen, %s moved off the device and %s back",
+		at, amount(t.Seen), amount(t.Out), amount(t.Back)), nil
 }
 
 // glibc is the newest version of the C library that a library needs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,12 +12,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// library builds a shared library that exports some functions.
-func library(t *testing.T, exports []string) []byte {
+// libraryOf builds a shared library that exports some functions.
+func libraryOf(t *testing.T, exports ...string) []byte {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -45,8 +48,8 @@ func library(t *testing.T, exports []string) []byte {
 }
 
 func TestShimChecks(t *testing.T) {
-	whole := library(t, needed())
-	part := library(t, needed()[1:])
+	whole := libraryOf(t, needed()...)
+	part := libraryOf(t, needed()[1:]...)
 	with := func(data []byte) func(*fake) {
 		return func(f *fake) {
 			f.Arch = runtime.GOARCH
@@ -64,8 +67,14 @@ func TestShimChecks(t *testing.T) {
 			}
 		}
 	}
+	tried := func(t Tried, err error) func(*fake) {
+		return func(f *fake) { with(whole)(f); f.tried, f.triedErr = t, err }
+	}
 	runTrials(t, []trial{
-		{"", with(whole), "GPU/shim", OK, "/lib/libgpuwhisk.so is loaded and hooks the driver", ""},
+		{"", with(whole), "GPU/shim", OK, "/lib/libgpuwhisk.so is loaded and hooks the driver: 4 MiB of a program were seen, 4 MiB moved off the device and 4 MiB back", ""},
+		{"not tried", tried(Tried{}, fmt.Errorf("%w: no python3 here", errNothingToTry)), "GPU/shim", OK, "which were not tried: no python3 here", ""},
+		{"not seen", tried(Tried{}, errors.New("the shim does not tell of its memory")), "GPU/shim", Fail, "uses CUDA under it: the shim does not tell", "docs/shim.md"},
+		{"done without", func(f *fake) { f.Config.GPU.Shim.Library = "none" }, "GPU/shim", Warn, "done without", "unset it"},
 		{"absent", nil, "GPU/shim", Warn, "is not there", "--shim"},
 		{"no library", with([]byte("#!/bin/sh\n")), "GPU/shim", Fail, "is not a library", "make shim"},
 		{"cut off", with(whole[:len(whole)/3]), "GPU/shim", Fail, "/lib/libgpuwhisk.so", "make shim"},
@@ -94,24 +103,138 @@ func TestNeededAreTheShimsOwn(t *testing.T) {
 	}
 }
 
-// TestRealShim: the library that this repository builds passes.
-func TestRealShim(t *testing.T) {
-	built := filepath.Join("..", "..", "build", "shim", "libgpuwhisk.so")
-	data, err := os.ReadFile(built)
+var madeAt atomic.Pointer[string] // where made was made, to be removed
+
+// made is the shim and the fake driver as the repository builds them, once for
+// all tests.
+var made = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "doctor-test-")
 	if err != nil {
-		t.Skip("the shim is not built: make -C shim")
+		return "", err
 	}
-	at, err := filepath.Abs(built)
+	madeAt.Store(&dir)
+	out, err := exec.Command("make", "-s", "-C", "../../shim", "OUT="+dir,
+		filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12", "libcuda.so.1")).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build the shim: %w\n%s", err, out)
+	}
+	return dir, err
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir := madeAt.Load(); dir != nil {
+		_ = os.RemoveAll(*dir)
+	}
+	os.Exit(code)
+}
+
+func built(t *testing.T) (library, driver string) {
+	t.Helper()
+	for _, tool := range []string{"make", "cc", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+				t.Fatalf("no %s in PATH", tool)
+			}
+			t.Skipf("no %s in PATH: the shim cannot be built and tried", tool)
+		}
+	}
+	dir, err := made()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
+}
+
+// TestRealShim: the library that this repository builds passes, and is tried
+// on the fake driver beside it.
+func TestRealShim(t *testing.T) {
+	at, driver := built(t)
+	data, err := os.ReadFile(at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := healthy()
-	f.Arch, f.Shim, f.Command = runtime.GOARCH, []string{at}, command
+	noGPU(f)
+	f.Arch, f.Shim, f.Command, f.Hooks = runtime.GOARCH, []string{at}, command, tryHooks
 	f.files[strings.TrimPrefix(at, "/")] = text(string(data))
+	f.files[strings.TrimPrefix(driver, "/")+"/libcuda.so.1"] = text("")
 	r := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "shim")
-	if len(r) != 1 || r[0].Status == Fail {
+	if len(r) != 1 || r[0].Status == Fail || !strings.Contains(r[0].Found, "4 MiB moved off the device and 4 MiB back") {
 		t.Errorf("%+v", r)
 	}
+}
+
+// TestTryHooks: what stands in the way of the try is said.
+func TestTryHooks(t *testing.T) {
+	library, driver := built(t)
+	empty := t.TempDir()
+	t.Run("a library that hooks nothing", func(t *testing.T) {
+		other := filepath.Join(empty, "other.so")
+		if err := os.WriteFile(other, libraryOf(t, "nothing"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tryHooks(t.Context(), other, driver); err == nil || !strings.Contains(err.Error(), "does not tell") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a driver that refuses", func(t *testing.T) {
+		t.Setenv("FAKE_CUDA_FAIL", "cuMemAllocManaged:0:2,cuMemAlloc_v2:0:2")
+		if _, err := tryHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "cuMemAlloc_v2 answers 2") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("an eviction that fails", func(t *testing.T) {
+		t.Setenv("FAKE_CUDA_FAIL", "cuMemPrefetchAsync_v2:0:1,cuMemPrefetchAsync:0:1")
+		if _, err := tryHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "move memory off the device") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no driver", func(t *testing.T) {
+		if _, err := exec.Command("python3", "-c", `import ctypes; ctypes.CDLL("libcuda.so.1")`).CombinedOutput(); err == nil {
+			t.Skip("this machine has a CUDA driver")
+		}
+		if _, err := tryHooks(t.Context(), library, ""); !errors.Is(err, errNothingToTry) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no Python", func(t *testing.T) {
+		t.Setenv("PATH", empty)
+		if _, err := tryHooks(t.Context(), library, driver); !errors.Is(err, errNothingToTry) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("given up", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := tryHooks(ctx, library, driver); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestSocketChecks(t *testing.T) {
+	with := func(change func(*fake)) func(*fake) {
+		return func(f *fake) {
+			f.files["lib/libgpuwhisk.so"] = text("")
+			change(f)
+		}
+	}
+	inside := func(mounts string) func(*fake) {
+		return with(func(f *fake) {
+			f.files[".dockerenv"] = text("")
+			f.files["proc/self/mountinfo"] = text("1 0 0:1 / / rw - overlay overlay rw\n" + mounts)
+		})
+	}
+	const library, sockets = "2 1 0:2 /x /lib/libgpuwhisk.so ro - ext4 /dev/a rw\n", "3 1 0:3 /y /run/gpuwhisk rw - tmpfs tmpfs rw\n"
+	runTrials(t, []trial{
+		{"", with(func(*fake) {}), "GPU/shim sockets", OK, "below /var/run/gpuwhisk, with paths of 50 of 107 bytes", ""},
+		{"too long", with(func(f *fake) { f.Config.GPU.Shim.Dir = "/" + strings.Repeat("x", 80) }), "GPU/shim sockets", Fail, "the kernel takes 107", "CONFIG_whisk_gpu_shim_dir"},
+		{"a long name", with(func(f *fake) { f.Config.Identity.UniqueName = strings.Repeat("x", 80) }), "GPU/shim sockets", Fail, "107", "shorter"},
+		{"in a container", inside(""), "GPU/shim sockets", Fail, "/var/run/gpuwhisk is this container's own", "--volume"},
+		{"in a container, without the library", inside(sockets), "GPU/shim sockets", Fail, "/lib/libgpuwhisk.so is this container's own", "--volume"},
+		{"in a container, mounted", inside(library + sockets), "GPU/shim sockets", OK, "below /var/run/gpuwhisk", ""},
+	})
 }
 
 func FuzzShim(f *testing.F) {

@@ -1,14 +1,13 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"time"
-
-	"context"
 )
 
 // toolkitVersion asks NVIDIA's container toolkit, by whichever of its programs
@@ -111,28 +110,6 @@ func age(d time.Duration) string {
 		return fmt.Sprintf("%d day(s)", days)
 	}
 	return max(d, 0).Round(time.Minute).String()
-}
-
-func checkGPURuntime(f *Facts) []Finding {
-	if !f.hasDriver() || !f.usesDocker() || f.docker.err != nil {
-		return nil
-	}
-	d := f.docker.value
-	byCDI := len(d.CDIDirs) > 0 && len(f.cdiSpecs()) > 0
-	legacy := slices.Contains(d.Runtimes, "nvidia")
-	switch {
-	case d.DefaultRuntime == "nvidia":
-		return one(warn("nvidia is Docker's default runtime: every CUDA image asks for all devices, GPU action or not",
-			"remove default-runtime from /etc/docker/daemon.json and restart Docker"))
-	case byCDI && legacy:
-		return one(ok("devices by CDI; the nvidia runtime is there, too"))
-	case byCDI:
-		return one(ok("devices by CDI"))
-	case legacy:
-		return one(ok("devices by the nvidia runtime"))
-	}
-	return one(fail("Docker can give no GPU to a container: neither CDI nor the nvidia runtime is set up",
-		"nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, or nvidia-ctk runtime configure --runtime=docker and systemctl restart docker"))
 }
 
 // checkReload looks for the trap that systemctl daemon-reload is for running
