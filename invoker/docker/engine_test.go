@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -82,7 +84,9 @@ func TestDaemonRestart(t *testing.T) {
 		t.Error("a daemon that is away answers")
 	}
 	d.set("id-wsk00_0_guest_hello", "exited")
-	d.listen(t, d.addr)
+	if err := d.listen(d.addr); err != nil {
+		t.Fatal(err)
+	}
 	if id := <-e.Died(); id != "id-wsk00_0_guest_hello" {
 		t.Errorf("died %s", id)
 	}
@@ -131,6 +135,41 @@ func TestOOMKilledByState(t *testing.T) {
 	d.tell("die", string(h.ID))
 	if !e.OOMKilled(t.Context(), h.ID) {
 		t.Error("the state was not read")
+	}
+}
+
+// A container whose processes did not freeze in time is tried again, for as
+// long as a pause may take; another refusal is an error at once.
+func TestPauseIsTriedAgain(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) { o.Timeouts.Pause = time.Minute })
+	refusal := "Cannot pause container x: OCI runtime pause failed: unable to freeze: unknown"
+	var tries, most atomic.Int32
+	most.Store(2)
+	d.onPause = func(w http.ResponseWriter, _ string) bool {
+		if tries.Add(1) > most.Load() {
+			return false
+		}
+		refuse(w, http.StatusInternalServerError, refusal)
+		return true
+	}
+	if err := e.Pause(t.Context(), "x"); err != nil || tries.Load() != 3 {
+		t.Errorf("%v after %d tries", err, tries.Load())
+	}
+	most.Store(1 << 30)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := e.Pause(ctx, "x"); err == nil || !strings.Contains(err.Error(), "unable to freeze") && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a container that never freezes: %v", err)
+	}
+	before := tries.Load()
+	d.onPause = func(w http.ResponseWriter, _ string) bool {
+		tries.Add(1)
+		refuse(w, http.StatusInternalServerError, "something else")
+		return true
+	}
+	if err := e.Pause(t.Context(), "x"); err == nil || tries.Load() != before+1 {
+		t.Errorf("%v after %d tries", err, tries.Load()-before)
 	}
 }
 

@@ -167,19 +167,21 @@ func TestDeviceErrors(t *testing.T) {
 		`CDI device injection failed: failed to stat CDI host device "/dev/nvidia3": no such file or directory`:         "start",
 		`error mounting "/run/x" to rootfs at "/run/gpuwhisk": no such file or directory`:                               "start",
 	} {
-		d := startDaemon(t)
-		d.images = map[string][]string{cudaImage: nil}
-		e := d.engine(t, nil)
-		refusal := func(w http.ResponseWriter, _ string) bool { refuse(w, http.StatusBadRequest, words); return true }
-		if message == "create" {
-			d.onCreate = refusal
-		} else {
-			d.onStart = refusal
-		}
-		_, err := e.Create(t.Context(), gpuSpec(1))
-		var failed *container.CreateError
-		if !errors.As(err, &failed) || failed.Blame != container.BlameWhisk || failed.Message != provisionText {
-			t.Errorf("%s: got %v", words, err)
-		}
+		t.Run(words, func(t *testing.T) {
+			d := startDaemon(t)
+			d.images = map[string][]string{cudaImage: nil}
+			e := d.engine(t, nil)
+			refusal := func(w http.ResponseWriter, _ string) bool { refuse(w, http.StatusBadRequest, words); return true }
+			if message == "create" {
+				d.onCreate = refusal
+			} else {
+				d.onStart = refusal
+			}
+			_, err := e.Create(t.Context(), gpuSpec(1))
+			var failed *container.CreateError
+			if !errors.As(err, &failed) || failed.Blame != container.BlameWhisk || failed.Message != provisionText {
+				t.Errorf("%s: got %v", words, err)
+			}
+		})
 	}
 }

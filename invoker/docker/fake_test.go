@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -27,6 +28,7 @@ type daemon struct {
 	onStart  func(w http.ResponseWriter, id string) bool
 	onPull   func(w http.ResponseWriter, image string) bool
 	onRemove func(w http.ResponseWriter, id string) bool
+	onPause  func(w http.ResponseWriter, id string) bool
 
 	server *httptest.Server
 	addr   string
@@ -50,23 +52,31 @@ type fakeContainer struct {
 func startDaemon(t testing.TB) *daemon {
 	t.Helper()
 	d := &daemon{containers: map[string]*fakeContainer{}}
-	d.listen(t, "127.0.0.1:0")
-	t.Cleanup(func() { d.down() })
-	return d
+	// Below the range that Linux gives to clients: a connection of anybody's
+	// could have the port when the daemon comes back to it.
+	var err error
+	for range 100 {
+		if err = d.listen(fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(10000))); err == nil {
+			t.Cleanup(d.down)
+			return d
+		}
+	}
+	t.Fatal(err)
+	return nil
 }
 
 // listen starts to serve, at first or after down.
-func (d *daemon) listen(t testing.TB, addr string) {
-	t.Helper()
+func (d *daemon) listen(addr string) error {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	d.addr = listener.Addr().String()
+	d.addr = addr
 	d.server = httptest.NewUnstartedServer(d.routes())
 	d.server.Listener.Close()
 	d.server.Listener = listener
 	d.server.Start()
+	return nil
 }
 
 // down breaks all connections.
@@ -89,6 +99,11 @@ func (d *daemon) routes() http.Handler {
 	})
 	mux.HandleFunc("POST /v1.41/containers/create", d.create)
 	mux.HandleFunc("POST /v1.41/containers/{id}/start", d.start)
+	mux.HandleFunc("POST /v1.41/containers/{id}/pause", func(w http.ResponseWriter, r *http.Request) {
+		if d.onPause == nil || !d.onPause(w, r.PathValue("id")) {
+			w.WriteHeader(http.StatusNoContent)
+		}
+	})
 	mux.HandleFunc("GET /v1.41/containers/{id}/json", d.inspect)
 	mux.HandleFunc("DELETE /v1.41/containers/{id}", d.remove)
 	mux.HandleFunc("GET /v1.41/containers/json", d.list)
@@ -305,9 +320,9 @@ func (d *daemon) heard() bool {
 
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 10 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }

@@ -199,24 +199,26 @@ func TestHiddenGPUs(t *testing.T) {
 		{`{"DefaultRuntime":"runc","Runtimes":{"runc":{},"nvidia":{}}}`, "nvidia", true},
 		{`{"DefaultRuntime":"nvidia","Runtimes":{"runc":{},"nvidia":{}}}`, "runc", false},
 	} {
-		d := startDaemon(t)
-		d.info = c.info
-		e := d.engine(t, func(o *Options) {
-			o.ExtraArgs = map[string][]string{"env": {"NVIDIA_VISIBLE_DEVICES=all"}}
-			if c.runtime != "" {
-				o.ExtraArgs["runtime"] = []string{c.runtime}
+		t.Run(c.info+c.runtime, func(t *testing.T) {
+			d := startDaemon(t)
+			d.info = c.info
+			e := d.engine(t, func(o *Options) {
+				o.ExtraArgs = map[string][]string{"env": {"NVIDIA_VISIBLE_DEVICES=all"}}
+				if c.runtime != "" {
+					o.ExtraArgs["runtime"] = []string{c.runtime}
+				}
+			})
+			if _, err := e.Create(t.Context(), fakeSpec(1)); err != nil {
+				t.Fatal(err)
+			}
+			want := "NVIDIA_VISIBLE_DEVICES=all"
+			if c.hidden {
+				want = "NVIDIA_VISIBLE_DEVICES=void"
+			}
+			if got := d.bodies[0].Env; !slices.Equal(got, []string{want}) {
+				t.Errorf("%s, runtime %q: environment %v", c.info, c.runtime, got)
 			}
 		})
-		if _, err := e.Create(t.Context(), fakeSpec(1)); err != nil {
-			t.Fatal(err)
-		}
-		want := "NVIDIA_VISIBLE_DEVICES=all"
-		if c.hidden {
-			want = "NVIDIA_VISIBLE_DEVICES=void"
-		}
-		if got := d.bodies[0].Env; !slices.Equal(got, []string{want}) {
-			t.Errorf("%s, runtime %q: environment %v", c.info, c.runtime, got)
-		}
 	}
 }
 

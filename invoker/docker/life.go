@@ -19,6 +19,8 @@ const (
 	// removalPoll is the pause between two looks at a removal that somebody
 	// else has begun.
 	removalPoll = 50 * time.Millisecond
+	// freezePoll is the pause between two tries to freeze a container.
+	freezePoll = 50 * time.Millisecond
 	// parallelCleanUp is how many containers CleanUp removes at once; the
 	// daemon does not get faster with more.
 	parallelCleanUp = 8
@@ -28,8 +30,19 @@ const (
 func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	ctx, cancel := limited(ctx, e.options.Timeouts.Pause)
 	defer cancel()
-	_, err := e.api.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
-	return lifeError("pause", id, err, "already paused")
+	for {
+		_, err := e.api.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
+		if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
+			return lifeError("pause", id, err, "already paused")
+		}
+		// runc thaws the container and gives up when its processes have not
+		// all frozen within some ten milliseconds, as on a busy machine.
+		select {
+		case <-time.After(freezePoll):
+		case <-ctx.Done():
+			return lifeError("pause", id, err, "already paused")
+		}
+	}
 }
 
 // Resume thaws a container. One that runs is no error.

@@ -29,7 +29,7 @@ func realHost(t testing.TB) string {
 	host := os.Getenv("DOCKER_HOST")
 	api, err := Options{Host: host}.connect()
 	if err == nil {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err = api.Ping(ctx, client.PingOptions{})
 		_ = api.Close()
@@ -169,7 +169,7 @@ func (r *real) end(goroutines int) {
 func sameGoroutines(t testing.TB, before int) {
 	t.Helper()
 	http.DefaultClient.CloseIdleConnections()
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
 			t.Errorf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
@@ -235,7 +235,7 @@ func mustRun(t testing.TB, addr string, value map[string]any) answer {
 
 func waitListening(t testing.TB, addr string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if err == nil {
 			conn.Close()
@@ -254,7 +254,7 @@ func (r *real) awaitDeath() container.ID {
 	select {
 	case id := <-r.Died():
 		return id
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Fatal("no death was told")
 		return ""
 	}
