@@ -60,21 +60,16 @@ func TestNewsOfDevices(t *testing.T) {
 	}
 }
 
-// processes makes a directory that shows processes as /proc does: the text of
-// a file of each.
-func processes(t *testing.T, file string, of map[int]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for pid, text := range of {
-		own := filepath.Join(dir, fmt.Sprint(pid))
-		if err := os.Mkdir(own, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+// shows has a process show a text as the kernel would in a file of it.
+func (b *bed) shows(pid int, file, text string) {
+	b.t.Helper()
+	own := filepath.Join(b.options.proc, fmt.Sprint(pid))
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		b.t.Fatal(err)
 	}
-	return dir
+	if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func TestOwners(t *testing.T) {
@@ -86,13 +81,13 @@ func TestOwners(t *testing.T) {
 		{"environ", false, "A=1\x00GPUWHISK_SHIM_SOCKET=%s/shim.sock\x00B=2\x00"},
 		{"mountinfo", true, "36 35 98:0 %s /run/gpuwhisk ro,noatime - tmpfs tmpfs rw\n"},
 	} {
-		b := open(t, func(o *Options) { o.Mounted = c.mounted })
+		b := open(t, func(o *Options) { o.Mounted, o.proc = c.mounted, t.TempDir() })
 		b.prepare("a", "managed")
 		b.prepare("b", "off")
 		show := func(name string) string { return fmt.Sprintf(c.text, b.box(name).shim.Dir()) }
-		b.options.proc = processes(t, c.file, map[int]string{
-			1: show("a"), 2: show("b"), 3: "A=1", 4: show("a") + show("b"),
-		})
+		for pid, text := range map[int]string{1: show("a"), 2: show("b"), 3: "A=1", 4: show("a") + show("b")} {
+			b.shows(pid, c.file, text)
+		}
 		for pid, want := range map[int]string{1: "a", 2: "b", 3: "any", 4: "ab", 5: "any"} {
 			for _, name := range []string{"a", "b"} {
 				if got := b.owns(name, pid); got != (want == "any" || strings.Contains(want, name)) {
@@ -103,29 +98,31 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// A process at another container's socket is sent away.
+// A process may not speak for another container than the one that it shows.
 func TestStrangerIsRefused(t *testing.T) {
 	b := open(t, nil)
 	a := b.prepare("a", "managed")
-	b.prepare("b", "managed")
-	x := b.guest(a)
-	b.await("the guest", func(h gpu.Held) bool { return h.PID == x.pid() })
-	b.options.proc = processes(t, "environ", map[int]string{x.pid(): b.box("b").shim.Dir()})
-	if b.owns("a", x.pid()) || !b.owns("b", x.pid()) {
-		t.Error("the process shows to be of b")
+	b.prepare("c", "managed")
+	own := b.guest(a)
+	b.await("the guest", func(h gpu.Held) bool { return h.PID == own.pid() })
+	if b.owns("c", own.pid()) || !b.owns("a", own.pid()) {
+		t.Error("a process of a may speak for c")
+	}
+	if !b.owns("a", os.Getpid()) {
+		t.Error("a process that shows nothing is refused")
 	}
 }
 
 // TestUnheardProcesses: what NVML sees of a container's processes is charged
 // unless they say it themselves.
 func TestUnheardProcesses(t *testing.T) {
-	b := open(t, nil)
+	b := open(t, func(o *Options) { o.proc = t.TempDir() })
 	hooked := b.guest(b.prepare(name, "managed"))
 	b.prepare("static", "managed")
 	dir := b.box("static").shim.Dir()
-	b.options.proc = processes(t, "environ", map[int]string{
-		8: dir, 9: dir, 10: "of nobody", hooked.pid(): b.box(name).shim.Dir(),
-	})
+	for pid, text := range map[int]string{8: dir, 9: dir, 10: "of nobody", hooked.pid(): b.box(name).shim.Dir()} {
+		b.shows(pid, "environ", text)
+	}
 	b.awaitHeld(hooked.pid(), 0)
 	b.last(0)
 	read := func(of ...nvml.Process) { b.look([]nvml.Reading{{Told: true, Processes: of}}) }

@@ -1,0 +1,215 @@
+package assembly
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
+)
+
+// shimParts is where "make shim-fake" builds the shim and the fake driver.
+func shimParts(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", "..", "build", "shim"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{devices.LibraryName, filepath.Join("fake12", "libcuda.so.1")} {
+		_, err := os.Stat(filepath.Join(dir, name))
+		switch {
+		case err == nil:
+		case os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1":
+			t.Fatalf("%v: run make shim-fake", err)
+		default:
+			t.Skipf("%v: run make shim-fake", err)
+		}
+	}
+	return dir
+}
+
+// simulatedGPUs is a configuration of the process runtime with two simulated
+// devices and the fake driver.
+func simulatedGPUs(t *testing.T) *config.Config {
+	t.Helper()
+	dir := shimParts(t)
+	c := config.Default()
+	c.Runtimes.Kind, c.Process.Dir = "process", t.TempDir()
+	c.GPU.SimulatedDevices, c.GPU.FakeDriver = 2, filepath.Join(dir, "fake12")
+	c.GPU.Shim.Library = filepath.Join(dir, devices.LibraryName)
+	return c
+}
+
+// opened opens the GPUs of a configuration; the text is what was logged.
+func opened(t *testing.T, c *config.Config, self string) (gpus, string, error) {
+	t.Helper()
+	var said bytes.Buffer
+	g, err := openGPUs(t.Context(), c, "wsk00_", self, slog.New(slog.NewTextHandler(&said, nil)))
+	if err == nil {
+		t.Cleanup(func() {
+			if err := g.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return g, said.String(), err
+}
+
+func TestSimulatedMemoryOrShim(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "bin", "gpuwhisk")
+	for _, c := range []struct {
+		name   string
+		change func(*config.Config)
+		shim   bool
+		says   string
+	}{
+		{"shim and fake driver", func(*config.Config) {}, true, ""},
+		{"no fake driver", func(c *config.Config) { c.GPU.FakeDriver = "" }, false, ""},
+		{"docker", func(c *config.Config) { c.Runtimes.Kind = "docker" }, false, "whisk.gpu.fake-driver has no effect"},
+		{"no library", func(c *config.Config) { c.GPU.Shim.Library = "none" }, true, "run without the shim"},
+		{"none found", func(c *config.Config) { c.GPU.Shim.Library = "" }, true, "no libgpuwhisk.so was found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := simulatedGPUs(t)
+			c.change(cfg)
+			g, said, err := opened(t, cfg, nowhere)
+			if err != nil || len(g.devices) != 2 || !g.devices[1].Simulated {
+				t.Fatalf("%+v, %v", g.devices, err)
+			}
+			if _, pretends := g.mover.(*simulated.Mover); pretends == c.shim {
+				t.Errorf("the mover is a %T", g.mover)
+			}
+			if !strings.Contains(said, c.says) || c.says == "" && said != "" {
+				t.Errorf("said %q, want %q", said, c.says)
+			}
+		})
+	}
+}
+
+// What the operator named must be fit; an error says which key named it.
+func TestUnfitParts(t *testing.T) {
+	text := filepath.Join(t.TempDir(), devices.LibraryName)
+	if err := os.WriteFile(text, []byte("no library\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	blocked := filepath.Join(text, "below")
+	for _, c := range []struct {
+		key    string
+		change func(*config.Config)
+	}{
+		{"whisk.gpu.shim.library", func(c *config.Config) { c.GPU.Shim.Library = text + ".none" }},
+		{"whisk.gpu.shim.library", func(c *config.Config) { c.GPU.Shim.Library = text }},
+		{"whisk.gpu.fake-driver", func(c *config.Config) { c.GPU.FakeDriver = filepath.Dir(text) }},
+		{"whisk.gpu.shim.dir", func(c *config.Config) { c.GPU.Shim.Dir = blocked }},
+		{"whisk.gpu.shim.dir", func(c *config.Config) { c.GPU.Shim.Dir = "/tmp/" + strings.Repeat("x", 100) }},
+	} {
+		cfg := simulatedGPUs(t)
+		c.change(cfg)
+		if _, _, err := opened(t, cfg, text); err == nil || !strings.Contains(err.Error(), c.key+": ") {
+			t.Errorf("%+v: %v, want an error that names %s", cfg.GPU, err, c.key)
+		}
+	}
+	// One that was only found is done without.
+	cfg := simulatedGPUs(t)
+	cfg.GPU.Shim.Library = ""
+	if _, said, err := opened(t, cfg, text); err != nil || !strings.Contains(said, "level=WARN") || !strings.Contains(said, "not a shared object") {
+		t.Errorf("said %q, %v", said, err)
+	}
+}
+
+// Where there is no driver, auto finds nothing, and who names devices is told.
+func TestDevicesOfThisHost(t *testing.T) {
+	c := config.Default()
+	for _, word := range []string{"auto", "none"} {
+		c.GPU.Devices = word
+		g, _, err := opened(t, c, "")
+		if err != nil || word == "none" && len(g.devices) != 0 {
+			t.Errorf("%s: %v, %v", word, g.devices, err)
+		}
+	}
+	c.GPU.Devices = "GPU-of-nobody"
+	if _, _, err := opened(t, c, ""); err == nil || !strings.Contains(err.Error(), "whisk.gpu.devices: ") {
+		t.Errorf("a device that is not there: %v", err)
+	}
+}
+
+func TestSocketDirs(t *testing.T) {
+	c := simulatedGPUs(t)
+	own := filepath.Join(c.Process.Dir, "wsk00_", "shim")
+	named := t.TempDir()
+	for _, x := range []struct{ dir, want string }{
+		{"", own}, {named, filepath.Join(named, "wsk00_")},
+	} {
+		c.GPU.Shim.Dir = x.dir
+		if got, err := socketDir(c, "wsk00_"); got != x.want || err != nil {
+			t.Errorf("%q: %s, %v; want %s", x.dir, got, err, x.want)
+		}
+	}
+	c.GPU.Shim.Dir, c.Process.Dir = "", filepath.Join(t.TempDir(), strings.Repeat("x", 90))
+	long, err := processDir(c, "wsk00_")
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := devices.ShortDir(filepath.Join(long, "shim"))
+	t.Cleanup(func() { _ = os.Remove(short) })
+	if got, err := socketDir(c, "wsk00_"); got != short || err != nil {
+		t.Errorf("where the path is too long: %s, %v; want %s", got, err, short)
+	}
+}
+
+// Settings count every device, however it was found.
+func TestGPUSettings(t *testing.T) {
+	c := config.Default()
+	c.GPU.Tokens, c.GPU.Dynamic, c.GPU.Threshold, c.GPU.AckTimeout = 3, true, 0.8, 7*time.Second
+	m, err := activation.ParseManifest([]byte(`{"runtimes":{},"blackboxes":[]}`), activation.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := settings(c, activation.Instance{}, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := settings(c, activation.Instance{}, m, simulated.Devices(2, 1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.GPU.Devices) != 2 || s.InFlight != without.InFlight+512 {
+		t.Errorf("%d devices, %d in flight, %d without", len(s.GPU.Devices), s.InFlight, without.InFlight)
+	}
+	if d := s.GPU.TokenConfig; d.Max != 3 || !d.Dynamic || d.Threshold != 0.8 || s.GPU.AckTimeout != 7*time.Second {
+		t.Errorf("tokens %+v, acknowledgements within %v", d, s.GPU.AckTimeout)
+	}
+	if err := s.GPU.TokenConfig.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestShimIsTried: a library that programs of this host cannot load is found
+// before the first function is.
+func TestShimIsTried(t *testing.T) {
+	if _, err := exec.LookPath("true"); err != nil {
+		t.Skip("no program to try it with")
+	}
+	c := simulatedGPUs(t)
+	data, err := os.ReadFile(c.GPU.Shim.Library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.GPU.Shim.Library = filepath.Join(t.TempDir(), devices.LibraryName)
+	data = bytes.ReplaceAll(data, []byte("libc.so.6"), []byte("libc.so.7"))
+	if err := os.WriteFile(c.GPU.Shim.Library, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := opened(t, c, ""); !errors.Is(err, devices.ErrUnfit) {
+		t.Errorf("a library for another C library: %v", err)
+	}
+}
