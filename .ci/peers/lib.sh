@@ -89,12 +89,15 @@ maven() {
 	return $rc
 }
 
-# free_port prints a port of the loopback that nobody listens on. It stays
-# below the ephemeral range, where a client's own socket could take it.
+# free_port prints a port of the loopback that nobody listens on. It stays off
+# the ephemeral range, where a client's own socket could take it, and off what
+# is below, where tests and action proxies look for theirs: a daemon may take
+# seconds until it listens.
 free_port() {
-	local p
+	local p low=61000
+	(($(awk '{print $2}' /proc/sys/net/ipv4/ip_local_port_range) < low)) || low=5000
 	while :; do
-		p=$((20000 + RANDOM % 12000))
+		p=$((low + RANDOM % 4500))
 		(exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || break
 	done
 	echo "$p"
