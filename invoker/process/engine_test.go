@@ -63,7 +63,7 @@ func (f *fixture) end(goroutines int) {
 		f.t.Errorf("processes left: %v", pids)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
 			f.t.Errorf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), goroutines, stacks[:runtime.Stack(stacks, true)])
@@ -108,7 +108,7 @@ func (f *fixture) run(addr string, v wish) (state, error) {
 	f.t.Helper()
 	f.listening(addr)
 	body, _ := json.Marshal(v)
-	client := http.Client{Timeout: 20 * time.Second}
+	client := http.Client{Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	resp, err := client.Post("http://"+addr+"/run", "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -130,7 +130,7 @@ func (f *fixture) mustRun(addr string, v wish) state {
 
 func (f *fixture) listening(addr string) {
 	f.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if err == nil {
 			conn.Close()
@@ -147,7 +147,7 @@ func (f *fixture) awaitDeath() container.ID {
 	select {
 	case id := <-f.Died():
 		return id
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		f.t.Fatal("no death was told")
 		return ""
 	}
