@@ -52,7 +52,7 @@ func (l *gpuLane) retire(now time.Duration, r *run, keep bool) {
 	b := r.box
 	b.gpu.runs = without(b.gpu.runs, r)
 	b.gpu.since = now
-	if !keep || b.gpu.device.lost != "" {
+	if !keep {
 		l.shut(b)
 	}
 	fits := b.gpu.device.pool.Put(now, b.name)

@@ -224,6 +224,11 @@ func (h *hail) check(l *gpuLane, seed uint64) {
 	if len(l.queued) != stats.Queued {
 		h.t.Errorf("seed %d: %d queued, the policy has %d", seed, len(l.queued), stats.Queued)
 	}
+	for id, f := range l.flows {
+		if st, ok := l.policy.Flow(id); f.queued != st.Queued || f.queued > 0 && !ok {
+			h.t.Errorf("seed %d: %s has %d queued, the policy %d", seed, f.name, f.queued, st.Queued)
+		}
+	}
 	runs := 0
 	for _, b := range l.boxes {
 		runs += len(b.gpu.runs)

@@ -3,6 +3,7 @@ package invoker
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,6 +176,49 @@ func TestDynamicTokens(t *testing.T) {
 		see(1, 1, 1)
 		stop()
 	})
+}
+
+// TestTokensLearnFromCompany: where two runs at once take longer than one
+// after the other, one at a time is what D becomes.
+func TestTokensLearnFromCompany(t *testing.T) {
+	for slowdown, want := range map[int]int{3: 1, 1: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("f", annotate("true"))
+			w.action("g", annotate("true"))
+			var at atomic.Int32
+			w.run = func(int, []byte) proxy.Exchange {
+				at.Add(1)
+				defer at.Add(-1)
+				time.Sleep(time.Millisecond) // until who comes too is there
+				takes := time.Second
+				if at.Load() > 1 {
+					takes *= time.Duration(slowdown)
+				}
+				time.Sleep(takes)
+				return answer(200, `{}`)
+			}
+			s := w.gpuSettings(1)
+			s.GPU.TokenConfig = gpu.DefaultTokens()
+			s.GPU.TokenConfig.Dynamic, s.GPU.TokenConfig.MinSamples = true, 3
+			iv, stop := w.start(s)
+			for range 3 {
+				w.invoke("f", nil)
+				time.Sleep(time.Minute)
+				w.invoke("g", nil)
+				time.Sleep(time.Minute)
+			}
+			for range 3 {
+				w.invoke("f", nil)
+				w.invoke("g", nil)
+				time.Sleep(time.Minute)
+			}
+			if d := w.status(iv).Devices[0]; d.Tokens != want {
+				t.Errorf("slowdown %d: D=%d, want %d", slowdown, d.Tokens, want)
+			}
+			stop()
+		})
+	}
 }
 
 func TestFixedTokensStay(t *testing.T) {
