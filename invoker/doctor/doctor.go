@@ -4,8 +4,9 @@
 // What it knows of the machine comes through a Machine: files, commands and
 // calls to the outside, each bounded in time. The checks themselves are
 // functions from those Facts to findings. It changes nothing, on the host or
-// elsewhere, except that a probe of an image runs a container of it for a
-// moment. It does not watch: it looks once.
+// elsewhere, except that for a moment a probe of an image runs a container of
+// it, and the try of the shim a program that takes a few MiB of the first GPU.
+// It does not watch: it looks once.
 //
 // Goroutines: one for each question while Examine runs. A question that gets
 // no answer in time is left behind and its goroutine with it; the process is

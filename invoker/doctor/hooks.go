@@ -49,11 +49,15 @@ call("cuMemFree_v2", memory)
 `
 
 // hookTime is how long the shim may take to tell what its program did.
-const hookTime = 2 * time.Second
+const hookTime = 5 * time.Second
 
 // tryHooks runs a program under the shim and has its memory moved. driver is
 // the directory of another libcuda.so.1 than the host's, empty for that.
-func tryHooks(ctx context.Context, library, driver string) (t Tried, err error) {
+func tryHooks(ctx context.Context, library, driver string) (Tried, error) {
+	return tryHooksFor(ctx, hookTime, library, driver)
+}
+
+func tryHooksFor(ctx context.Context, patience time.Duration, library, driver string) (t Tried, err error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		return t, fmt.Errorf("%w: no python3 here", errNothingToTry)
@@ -64,7 +68,7 @@ func tryHooks(ctx context.Context, library, driver string) (t Tried, err error) 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	seen := make(usage, 1)
-	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 1 << 40}, seen, silent())
+	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 1 << 40, Threshold: 1}, seen, silent())
 	if err != nil {
 		return t, err
 	}
@@ -78,11 +82,11 @@ func tryHooks(ctx context.Context, library, driver string) (t Tried, err error) 
 	if driver != "" {
 		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+driver)
 	}
-	return tryGuest(ctx, cmd, ends, seen)
+	return tryGuest(ctx, patience, cmd, ends, seen)
 }
 
 // tryGuest starts the program, follows it to its end and says what was seen.
-func tryGuest(ctx context.Context, cmd *exec.Cmd, ends *shimctl.Container, seen usage) (t Tried, err error) {
+func tryGuest(ctx context.Context, patience time.Duration, cmd *exec.Cmd, ends *shimctl.Container, seen usage) (t Tried, err error) {
 	var words capped
 	cmd.Stderr, cmd.WaitDelay = &words, time.Second
 	in, err := cmd.StdinPipe()
@@ -98,7 +102,7 @@ func tryGuest(ctx context.Context, cmd *exec.Cmd, ends *shimctl.Container, seen 
 	}
 	ready := bufio.NewScanner(out).Scan() // ends with the program or its context
 	if ready {
-		t, err = moveGuest(ctx, ends, seen)
+		t, err = moveGuest(ctx, patience, ends, seen)
 	}
 	_ = in.Close() // it goes on, if it still can
 	_, _ = io.Copy(io.Discard, out)
@@ -112,8 +116,8 @@ func tryGuest(ctx context.Context, cmd *exec.Cmd, ends *shimctl.Container, seen 
 }
 
 // moveGuest waits until the shim tells of the allocation, and moves it.
-func moveGuest(ctx context.Context, ends *shimctl.Container, seen usage) (t Tried, err error) {
-	timer := time.NewTimer(hookTime)
+func moveGuest(ctx context.Context, patience time.Duration, ends *shimctl.Container, seen usage) (t Tried, err error) {
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case t.Seen = <-seen:

@@ -156,13 +156,17 @@ func TestRealShim(t *testing.T) {
 	}
 	f := healthy()
 	noGPU(f)
-	f.Arch, f.Shim, f.Command, f.Hooks = runtime.GOARCH, []string{at}, command, tryHooks
+	f.Arch, f.Shim, f.Command, f.Hooks = runtime.GOARCH, []string{at}, command, patientHooks
 	f.files[strings.TrimPrefix(at, "/")] = text(string(data))
 	f.files[strings.TrimPrefix(driver, "/")+"/libcuda.so.1"] = text("")
 	r := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "shim")
 	if len(r) != 1 || r[0].Status == Fail || !strings.Contains(r[0].Found, "4 MiB moved off the device and 4 MiB back") {
 		t.Errorf("%+v", r)
 	}
+}
+
+func patientHooks(ctx context.Context, library, driver string) (Tried, error) {
+	return tryHooksFor(ctx, time.Minute, library, driver)
 }
 
 // TestTryHooks: what stands in the way of the try is said.
@@ -174,19 +178,19 @@ func TestTryHooks(t *testing.T) {
 		if err := os.WriteFile(other, libraryOf(t, "nothing"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tryHooks(t.Context(), other, driver); err == nil || !strings.Contains(err.Error(), "does not tell") {
+		if _, err := tryHooksFor(t.Context(), 300*time.Millisecond, other, driver); err == nil || !strings.Contains(err.Error(), "does not tell") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a driver that refuses", func(t *testing.T) {
 		t.Setenv("FAKE_CUDA_FAIL", "cuMemAllocManaged:0:2,cuMemAlloc_v2:0:2")
-		if _, err := tryHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "cuMemAlloc_v2 answers 2") {
+		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); err == nil || !strings.Contains(err.Error(), "cuMemAlloc_v2 answers 2") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an eviction that fails", func(t *testing.T) {
 		t.Setenv("FAKE_CUDA_FAIL", "cuMemPrefetchAsync_v2:0:1,cuMemPrefetchAsync:0:1")
-		if _, err := tryHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "move memory off the device") {
+		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); err == nil || !strings.Contains(err.Error(), "move memory off the device") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -200,7 +204,7 @@ func TestTryHooks(t *testing.T) {
 	})
 	t.Run("no Python", func(t *testing.T) {
 		t.Setenv("PATH", empty)
-		if _, err := tryHooks(t.Context(), library, driver); !errors.Is(err, errNothingToTry) {
+		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); !errors.Is(err, errNothingToTry) {
 			t.Errorf("got %v", err)
 		}
 	})
