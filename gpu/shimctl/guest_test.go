@@ -19,7 +19,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-const mib = 1 << 20
+const (
+	mib = 1 << 20
+	// hang ends a test that would wait for ever, also on a machine that has
+	// much else to do.
+	hang = 2 * time.Minute
+)
 
 // shimDir is where the real shim, the fake driver and the program that runs
 // under them lie, which "make shim-fake" builds. What is older than its source
@@ -164,7 +169,7 @@ func (r recorder) Silent(c string, pid int, s bool) {
 // await returns the first event that is wanted.
 func (r recorder) await(t testing.TB, what string, want func(event) bool) event {
 	t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(hang)
 	for {
 		select {
 		case e := <-r.ch:
@@ -220,7 +225,7 @@ func openContainer(t testing.TB, ctl *Control, id string) *Container {
 
 // limited is a context that ends a test that hangs.
 func limited(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	t.Cleanup(cancel)
 	return ctx
 }

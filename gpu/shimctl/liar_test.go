@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func dial(t testing.TB, c *Container) *liar {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(hang))
 	return &liar{t, conn}
 }
 
@@ -229,7 +230,7 @@ func TestHangUpIsNoExit(t *testing.T) {
 	l.usage(0, 9, 9)
 	rec.awaitUsage(t, os.Getpid(), 9)
 	_ = l.conn.Close()
-	for adrift := false; !adrift; {
+	for adrift := false; !adrift; runtime.Gosched() {
 		c.mu.Lock()
 		adrift = len(c.adrift) == 1
 		c.mu.Unlock()
