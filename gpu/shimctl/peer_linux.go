@@ -34,6 +34,23 @@ func peer(conn *net.UnixConn) (int, error) {
 	return int(cred.Pid), nil
 }
 
+// sendNow sends what the socket takes without waiting, and returns how much
+// that was. An error is found by whoever writes or reads next.
+func sendNow(conn *net.UnixConn, b []byte) int {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) {
+		n, _ = unix.SendmsgN(int(fd), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
 func ownedByUs(info os.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()

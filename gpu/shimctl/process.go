@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -32,6 +33,7 @@ type process struct {
 	container *Container
 	life      *life
 	out       chan []byte
+	queued    atomic.Int32  // frames in out or on their way from there
 	gone      chan struct{} // closed when reading has ended
 
 	// Guarded by container.mu.
@@ -40,10 +42,18 @@ type process struct {
 	said   bool // hello
 }
 
-// send queues a frame. False: the process is too far behind.
+// send sends a frame at once if the socket takes it, which spares the way over
+// another goroutine, else queues it. False: the process is too far behind. The
+// caller holds container.mu.
 func (p *process) send(b []byte) bool {
+	if p.queued.Load() == 0 {
+		if b = b[sendNow(p.conn, b):]; len(b) == 0 {
+			return true
+		}
+	}
 	select {
 	case p.out <- b:
+		p.queued.Add(1)
 		return true
 	default:
 		return false
@@ -63,6 +73,7 @@ func (p *process) write() {
 				p.hangUp()
 				return
 			}
+			p.queued.Add(-1)
 		case <-p.gone:
 			return
 		}

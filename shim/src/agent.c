@@ -227,16 +227,20 @@ static void unlink_invoker(void)
 	agent.newest = 0; /* another invoker counts its own epochs */
 }
 
-/* Wait for the invoker, for the bell, or for a while. */
-static void wait_for(int ms)
+/* Wait for the invoker, for the bell, or for a while. False: the invoker said
+ * nothing. After a while in which nothing came it is listened to anyway: our
+ * descriptor may be another's by now. */
+static bool wait_for(int ms)
 {
 	struct pollfd p[2] = {
 		{.fd = gw_ours(&bell[0]) ? bell[0].fd : -1, .events = POLLIN},
 		{.fd = agent.linked ? agent.link.fd.fd : -1, .events = POLLIN},
 	};
 
-	poll(p, agent.linked ? 2 : 1, ms);
-	hush();
+	int n = poll(p, agent.linked ? 2 : 1, ms);
+	if (n > 0 && p[0].revents)
+		hush();
+	return agent.linked && (n <= 0 || p[1].revents);
 }
 
 /* How long to listen before something else is to be done. */
@@ -259,15 +263,16 @@ static bool usage_due(void)
 
 static void converse(void)
 {
-	bool ok = true;
+	bool ok = !wait_for(patience()) || obey();
 
-	wait_for(patience());
-	ok = obey();
+	/* What takes a while is accepted before it is done. */
+	if (ok && gw_work_left(&agent.work))
+		ok = gw_link_flush(&agent.link);
 	if (ok && agent.work.type && !gw_work_step(&agent.work))
 		ok = finish(false);
 	if (ok && usage_due())
 		ok = say_usage(0);
-	if (!ok)
+	if (!ok || !gw_link_flush(&agent.link))
 		unlink_invoker();
 }
 
@@ -287,7 +292,7 @@ static void *run(void *arg)
 			continue;
 		}
 		agent.linked = gw_link_open(&agent.link, gw_config.socket);
-		if (agent.linked && say_hello() && say_usage(0)) {
+		if (agent.linked && say_hello() && say_usage(0) && gw_link_flush(&agent.link)) {
 			pause = FIRST_PAUSE_MS;
 			continue;
 		}

@@ -11,7 +11,7 @@ bool gw_link_open(struct gw_link *l, const char *path)
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	l->have = 0;
+	l->have = l->waiting = 0;
 	l->fd = gw_own(fd);
 	strncpy(to.sun_path, path, sizeof to.sun_path - 1);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
@@ -28,16 +28,16 @@ void gw_link_close(struct gw_link *l)
 /* An invoker that does not read for a second is none. */
 enum { PATIENCE_MS = 1000 };
 
-bool gw_link_send(struct gw_link *l, struct gw_frame *f)
+bool gw_link_flush(struct gw_link *l)
 {
-	size_t sent = 0;
+	size_t sent = 0, all = l->waiting;
 
-	gw_frame_end(f);
-	while (sent < f->len) {
+	l->waiting = 0;
+	while (sent < all) {
 		struct pollfd p = {.fd = l->fd.fd, .events = POLLOUT};
 		if (!gw_ours(&l->fd))
 			return false;
-		ssize_t n = send(l->fd.fd, f->buf + sent, f->len - sent,
+		ssize_t n = send(l->fd.fd, l->out + sent, all - sent,
 				 MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n > 0)
 			sent += (size_t)n;
@@ -46,6 +46,16 @@ bool gw_link_send(struct gw_link *l, struct gw_frame *f)
 		else if (errno != EAGAIN || poll(&p, 1, PATIENCE_MS) <= 0)
 			return false;
 	}
+	return true;
+}
+
+bool gw_link_send(struct gw_link *l, struct gw_frame *f)
+{
+	gw_frame_end(f);
+	if (l->waiting + f->len > sizeof l->out && !gw_link_flush(l))
+		return false;
+	memcpy(l->out + l->waiting, f->buf, f->len);
+	l->waiting += f->len;
 	return true;
 }
 

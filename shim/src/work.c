@@ -187,11 +187,16 @@ static bool late(const struct gw_work *w)
 	return w->deadline && gw_clock() >= w->deadline;
 }
 
+bool gw_work_left(const struct gw_work *w)
+{
+	return w->type && w->next < w->n && !spent(w, 0) && !late(w);
+}
+
 bool gw_work_step(struct gw_work *w)
 {
 	struct step s = {0};
 
-	if (w->next >= w->n || spent(w, 0) || late(w))
+	if (!gw_work_left(w))
 		return false;
 	gw_work_lock();
 	if (atomic_load(&stopped)) {

@@ -21,6 +21,8 @@ struct gw_work {
 
 /* gated: the invoker tells when runs begin and end. */
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated);
+/* True: a step would move something. */
+bool gw_work_left(const struct gw_work *w);
 /* Move a chunk. False: there is nothing more to do. */
 bool gw_work_step(struct gw_work *w);
 /* What came of it. The work is over then. */

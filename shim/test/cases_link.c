@@ -111,7 +111,7 @@ static void backlog(int argc, char **argv)
 	pattern_write(p, MIB, 3);
 	pattern_check(p, MIB, 3);
 	while (n-- > 0) {
-		int c = invoker_accept_within(10000);
+		int c = invoker_accept_within(HANG_MS);
 		CHECK(c >= 0);
 		close(c);
 		close(waiting[n]);
@@ -135,7 +135,7 @@ static void noise(int argc, char **argv)
 			buf[1] = buf[2] = buf[3] = 0, buf[4] = 2 + buf[4] % 6, buf[5] = 0;
 		if (send(c, buf, sizeof buf, MSG_NOSIGNAL) < 0 || round % 20 == 19) {
 			close(c);
-			while ((c = invoker_accept_within(10000)) < 0)
+			while ((c = invoker_accept_within(HANG_MS)) < 0)
 				;
 		}
 	}
@@ -154,7 +154,7 @@ static void version(int argc, char **argv)
 
 	invoker_listen();
 	cuda_open("dlsym");
-	int c = invoker_accept_within(10000);
+	int c = invoker_accept_within(HANG_MS);
 	invoker_hello(c, GW_VERSION + 1);
 	CHECK(!invoker_hear_or_end(c, GW_DONE, &s));
 	SAME(invoker_accept_within(300), -1);

@@ -86,7 +86,7 @@ static void execs(int argc, char **argv)
 		execl("/proc/self/exe", "shimtest", "held", (char *)NULL);
 		_exit(9);
 	}
-	int first = invoker_accept_within(10000);
+	int first = invoker_accept_within(HANG_MS);
 	SAME(write(go[1], &c, 1), 1);
 	CHECK(!invoker_hear_or_end(first, GW_DONE, &s));
 	int second = invoker_accept();

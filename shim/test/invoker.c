@@ -66,7 +66,7 @@ int invoker_accept_within(int ms)
 
 int invoker_accept(void)
 {
-	int c = invoker_accept_within(10000);
+	int c = invoker_accept_within(HANG_MS);
 
 	CHECK(c >= 0);
 	SAME(invoker_hear(c, GW_HELLO).word[0], GW_VERSION);
@@ -115,7 +115,7 @@ static bool read_all(int c, uint8_t *buf, size_t n)
 	struct pollfd p = {.fd = c, .events = POLLIN};
 
 	while (n) {
-		if (poll(&p, 1, 10000) != 1) {
+		if (poll(&p, 1, HANG_MS) != 1) {
 			fprintf(stderr, "the shim is silent\n");
 			exit(1);
 		}

@@ -56,6 +56,9 @@ enum { ALLOCATED, RESIDENT, FIXED, HOST, BLOCKS };       /* USAGE */
 enum { MOVED, NANOSECONDS, STILL_RESIDENT };             /* DONE */
 enum { COMMAND, STATUS, CODE };                          /* DONE, words */
 
+/* Whoever is silent for so long hangs, also on a machine that has much to do. */
+enum { HANG_MS = 60000 };
+
 /* Listen where GPUWHISK_SHIM_SOCKET says, which is set. */
 void invoker_listen(void);
 void invoker_close_door(void);
@@ -68,8 +71,8 @@ int invoker_accept_within(int ms);
 void invoker_hello(int c, uint32_t version);
 void invoker_send(int c, unsigned type, uint64_t epoch, uint64_t a, uint64_t b);
 void invoker_send_raw(int c, const void *bytes, size_t n);
-/* The next frame of this type; others are passed over. Fails the test after 10
- * seconds, or when the shim hangs up. */
+/* The next frame of this type; others are passed over. Fails the test after
+ * HANG_MS, or when the shim hangs up. */
 struct said invoker_hear(int c, unsigned type);
 /* False: the shim hung up. */
 bool invoker_hear_or_end(int c, unsigned type, struct said *out);

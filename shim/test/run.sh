@@ -43,10 +43,10 @@ under() {
 		local setting=()
 		for v in "${load[@]}"; do setting+=(-E "$v"); done
 		# shellcheck disable=SC2206 # the emulator's own arguments
-		run=("${run[@]:3}" timeout 60 $emulator "${setting[@]}")
+		run=("${run[@]:3}" timeout 300 $emulator "${setting[@]}")
 		run=(env "${run[@]}")
 	else
-		run+=(timeout 60)
+		run+=(timeout 300)
 	fi
 	"${run[@]}" "$@" >"$work/out" 2>&1
 }
