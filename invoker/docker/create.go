@@ -160,8 +160,13 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*kn
 	if err == nil {
 		addr, err = address(inspected, e.options.Network)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errChanged): // it is removed
+		e.forget(id)
+	case err != nil:
 		e.discard(string(id))
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	return known, addr, nil
