@@ -189,6 +189,17 @@ func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
 // Report asks every process what it holds and returns the answers by process
 // id, of those that answered until ctx ended. Events.Usage hears them as well.
 func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
+	return c.inquire(ctx, typeReport)
+}
+
+// Ended tells the processes that a run has ended, as Running does, and returns
+// what they hold after it, as Report does, in one question.
+func (c *Container) Ended(ctx context.Context) (map[int]gpu.Usage, error) {
+	return c.inquire(ctx, typeGate, 0)
+}
+
+// inquire asks every process something that it answers with its usage.
+func (c *Container) inquire(ctx context.Context, kind frameType, payload ...uint64) (map[int]gpu.Usage, error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -199,7 +210,7 @@ func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
 	token := c.token | 1<<63
 	r := newRound(token)
 	c.reports[token] = r
-	c.ask(r, encode(typeReport, token))
+	c.ask(r, encode(kind, token, payload...))
 	c.mu.Unlock()
 	_, err := c.await(ctx, r)
 	c.mu.Lock()

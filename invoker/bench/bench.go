@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -82,9 +83,13 @@ func (d *database) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// document is a small action.
+// document is a small action; one whose name begins with gpu wants a GPU.
 func document(name string) string {
-	return fmt.Sprintf(`{"_id":"guest/%s","_rev":"1-a","annotations":[],"entityType":"action",`+
+	notes := ""
+	if strings.HasPrefix(name, "gpu") {
+		notes = `{"key":"gpu","value":true}`
+	}
+	return fmt.Sprintf(`{"_id":"guest/%s","_rev":"1-a","annotations":[`+notes+`],"entityType":"action",`+
 		`"exec":{"kind":"nodejs:20","code":"function main(){return {ok:true}}","binary":false},`+
 		`"limits":{"concurrency":1,"logs":0,"memory":128,"timeout":60000},"name":"%s","namespace":"guest",`+
 		`"parameters":[],"publish":false,"updated":1,"version":"0.0.1"}`, name, name)

@@ -36,6 +36,7 @@ type rig struct {
 	client  *kgo.Client
 	mu      sync.Mutex
 	waiting map[activation.ID]chan struct{}
+	results map[activation.ID]time.Time // of the first ack of each, where it is not nil
 	next    int
 }
 
@@ -96,6 +97,9 @@ func (r *rig) listen(ctx context.Context) {
 				continue
 			}
 			r.mu.Lock()
+			if _, known := r.results[a.ActivationID]; r.results != nil && !known {
+				r.results[a.ActivationID] = time.Now()
+			}
 			if c := r.waiting[a.ActivationID]; c != nil && a.FreesSlot() {
 				close(c)
 				delete(r.waiting, a.ActivationID)

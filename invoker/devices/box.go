@@ -21,6 +21,7 @@ type box struct {
 	heard      bool          // came is closed
 	unhooked   bool          // a run has waited for the first process in vain
 	assumed    bool          // it is taken to hold what was reserved
+	moved      bool          // there was an order since the last run's end
 	complained bool          // of an order that was not carried out whole
 	talks      map[int]bool  // processes that say themselves what they hold; true: silent now
 	seen       map[int]int64 // bytes of those of which only NVML says it
@@ -28,6 +29,18 @@ type box struct {
 
 // deaf tells that no shim is loaded into the container's processes.
 func (b *box) deaf() bool { return b.shim == nil || b.off }
+
+func (b *box) stir(moved bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.moved = moved
+}
+
+func (b *box) stirred() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.moved
+}
 
 func newBox(name string, device gpu.Device) *box {
 	return &box{name: name, device: device, came: make(chan struct{}), talks: map[int]bool{}, seen: map[int]int64{}}

@@ -147,9 +147,10 @@ func (m *Mover) box(name string) *box {
 }
 
 // Begin tells the container's processes that a run begins: an eviction that is
-// under way ends.
+// under way ends, and what was moved out comes back with the run. Where nothing
+// was, there is nothing to tell, and a warm run is not delayed for it.
 func (m *Mover) Begin(name string) {
-	if b := m.box(name); b != nil && !b.deaf() {
+	if b := m.box(name); b != nil && !b.deaf() && b.stirred() {
 		b.shim.Running(true)
 	}
 }
@@ -171,10 +172,11 @@ func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 		m.noteUnhooked(b)
 		m.assume(b, need)
 	default:
-		b.shim.Running(false)
 		// Nothing is done about who does not answer: what it said last counts,
 		// and its silence is told by the heartbeat.
-		_, _ = b.shim.Report(ctx)
+		if _, err := b.shim.Ended(ctx); err == nil {
+			b.stir(false)
+		}
 	}
 }
 
@@ -186,6 +188,7 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime)
 	defer cancel()
+	b.stir(true)
 	var done shimctl.Done
 	var err error
 	if o.Kind == gpu.Evict {

@@ -347,3 +347,16 @@ func TestLeftovers(t *testing.T) {
 		t.Errorf("no directory: %v", err)
 	}
 }
+
+// BenchmarkEnd is what the begin and the end of a warm run cost: the container
+// says what it holds.
+func BenchmarkEnd(b *testing.B) {
+	x := open(b, nil)
+	x.loaded()
+	x.Listen(func(gpu.Held) {})
+	ctx := context.Background()
+	for b.Loop() {
+		x.Begin(name)
+		x.End(ctx, name, gpu.Need{})
+	}
+}
