@@ -259,6 +259,7 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 				w.gpu.holds(o.Container, footprint, footprint/2, 0)
 				return footprint / 2, nil
 			}
+			time.Sleep(100 * time.Millisecond) // a process speaks in order
 			return w.gpu.carryOut(ctx, o, footprint)
 		})
 		// Somebody else takes the device, so memory must leave, and then not.
