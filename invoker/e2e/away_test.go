@@ -163,6 +163,9 @@ func TestDockerRestarts(t *testing.T) {
 	}
 	p.finish(running).want(t, activation.StatusDeveloperError, textExited)
 	g.open()
+	// A connection that rested may have lost the word of its end with the
+	// container's network: the invoker must have heard of it from the daemon.
+	p.gone("guest_idle")
 	p.call("idle", ada).want(t, 0, "hi Ada")
 	p.call("new", ada).want(t, 0, "hi Ada")
 }
