@@ -4,14 +4,16 @@
  * abi.def:
  *
  *   base, export, version, flags, hook   as in abi.def; hook: the shim has it
- *   plain, plain_of                      by dlsym(export): pointer, its library
- *   asked, asked_of, asked_name          by cuGetProcAddress(base, version, flags)
- *   newest_name                          the same for the driver's own version,
- *                                        by the name of its export; "?" where
- *                                        the pointer is no export
- *   newest_of
+ *   plain, plain_of, plain_at            by dlsym(export): pointer, its library,
+ *                                        place in that
+ *   asked, asked_of, asked_at, asked_name
+ *                                        by cuGetProcAddress(base, version, flags);
+ *                                        the name of its export, "?" where the
+ *                                        pointer is none
+ *   newest, newest_of, newest_at, newest_name
+ *                                        the same for the driver's own version
  *
- * Where the driver has none, the pointer is "" and so is the rest.
+ * One function may have several names; its place says which it is. Where the driver has none, the pointer is "" and so is the rest.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -51,11 +53,13 @@ static void print(const char *what, void *p)
 	bool known = p && dladdr(p, &i);
 
 	if (p)
-		printf(", \"%s\": \"%p\", \"%s_of\": \"%s\", \"%s_name\": \"%s\"", what, p, what,
-		       known ? file_of(&i) : "?", what,
-		       known && i.dli_saddr == p ? i.dli_sname : "?");
+		printf(", \"%s\": \"%p\", \"%s_of\": \"%s\", \"%s_name\": \"%s\", \"%s_at\": %llu",
+		       what, p, what, known ? file_of(&i) : "?", what,
+		       known && i.dli_saddr == p ? i.dli_sname : "?", what,
+		       known ? (unsigned long long)((char *)p - (char *)i.dli_fbase) : 0ull);
 	else
-		printf(", \"%s\": \"\", \"%s_of\": \"\", \"%s_name\": \"\"", what, what, what);
+		printf(", \"%s\": \"\", \"%s_of\": \"\", \"%s_name\": \"\", \"%s_at\": 0", what, what,
+		       what, what);
 }
 
 static void line(const char *base, const char *export, int version, int flags, bool hook)

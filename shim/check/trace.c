@@ -7,8 +7,9 @@
  *   object PATH                       a file that the program loaded
  *   linked NAME                       a call bound by the loader
  *   dlsym NAME
- *   asked BASE VERSION FLAGS NAME     of the export whose pointer came back,
- *                                     "?" if it is no export, "-" if none came
+ *   asked BASE VERSION FLAGS NAME AT  of the export whose pointer came back,
+ *                                     "?" if it is no export, "-" if none came,
+ *                                     and its place in the driver's file
  *
  * An address that a linked program takes of a function is bound unheard: who
  * wants those looks into the objects.
@@ -65,13 +66,17 @@ static void end(struct line *l)
 		out = -1;
 }
 
-static const char *name_of(void *p)
+static const char *name_of(void *p, uint64_t *at)
 {
 	Dl_info i;
 
+	*at = 0;
 	if (!p)
 		return "-";
-	return dladdr(p, &i) && i.dli_saddr == p && i.dli_sname ? i.dli_sname : "?";
+	if (!dladdr(p, &i))
+		return "?";
+	*at = (uint64_t)((char *)p - (char *)i.dli_fbase);
+	return i.dli_saddr == p && i.dli_sname ? i.dli_sname : "?";
 }
 
 static CUresult first(const char *symbol, void **pfn, int version, uint64_t flags);
@@ -83,12 +88,15 @@ static void note(const char *symbol, void **pfn, int version, uint64_t flags, CU
 {
 	struct line l = {.n = 0};
 	void *got = r == CUDA_SUCCESS && pfn ? *pfn : NULL;
+	uint64_t at;
+	const char *name = name_of(got, &at);
 
 	word(&l, "asked");
 	word(&l, symbol ? symbol : "-");
 	number(&l, (uint64_t)version);
 	number(&l, flags);
-	word(&l, name_of(got));
+	word(&l, name);
+	number(&l, at);
 	end(&l);
 	if (!got || !symbol || strcmp(symbol, "cuGetProcAddress") != 0)
 		return;

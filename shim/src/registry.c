@@ -12,7 +12,8 @@ static struct {
 	uint64_t bytes[GW_KINDS];
 	uint64_t touched, resident; /* of movable blocks */
 	uint64_t promised;
-	uint64_t blocks, movable, last_id;
+	uint64_t blocks, movable;
+	uint32_t last_id;
 	bool stirred;
 } books = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -143,7 +144,7 @@ bool gw_refer(uint64_t handle, int change)
 	lock();
 	struct gw_node *n = exact(GW_HANDLE, handle);
 	if (n) {
-		n->b.refs += (unsigned)change;
+		n->b.refs += (uint32_t)change;
 		if (n->b.refs == 0)
 			take(GW_HANDLE, handle, &gone);
 	}
@@ -188,7 +189,7 @@ void gw_calm(bool all)
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-void gw_place(uint64_t base, uint64_t id, uint64_t resident)
+void gw_place(uint64_t base, uint32_t id, uint64_t resident)
 {
 	lock();
 	struct gw_node *n = exact(GW_ADDRESS, base);
@@ -201,7 +202,7 @@ void gw_place(uint64_t base, uint64_t id, uint64_t resident)
 	unlock();
 }
 
-void gw_untouched(uint64_t base, uint64_t id, uint64_t touched)
+void gw_untouched(uint64_t base, uint32_t id, uint64_t touched)
 {
 	lock();
 	struct gw_node *n = exact(GW_ADDRESS, base);

@@ -33,15 +33,21 @@ enum gw_kind {
 /* Arrays and physical memory are known by handles, which are no addresses. */
 enum gw_space { GW_ADDRESS, GW_HANDLE, GW_SPACES };
 
+/* Kept small: a program may have ten thousands. */
 struct gw_block {
-	uint64_t base, size, touched, resident;
-	uint64_t id;    /* tells blocks apart that had the same address */
-	uint64_t owner; /* of a mapping: its handle */
+	uint64_t base, size;
+	union {
+		struct { /* of a movable block */
+			uint64_t touched, resident;
+		};
+		uint64_t owner; /* of a mapping: its handle */
+	};
 	CUcontext ctx;
-	int device;
-	unsigned refs; /* of a handle: who keeps the memory */
-	enum gw_kind kind;
-	bool moved; /* was moved by us: touched is sure */
+	uint32_t id;   /* tells blocks apart that had the same address */
+	uint32_t refs; /* of a handle: who keeps the memory */
+	int16_t device;
+	uint8_t kind; /* enum gw_kind */
+	bool moved;   /* was moved by us: touched is sure */
 };
 
 struct gw_totals {
@@ -79,9 +85,9 @@ void gw_stir(void);
  * may have come back. */
 void gw_calm(bool all);
 /* The block's resident part grew or shrank to this, unless it is gone. */
-void gw_place(uint64_t base, uint64_t id, uint64_t resident);
+void gw_place(uint64_t base, uint32_t id, uint64_t resident);
 /* Its memory beyond this was never used. */
-void gw_untouched(uint64_t base, uint64_t id, uint64_t touched);
+void gw_untouched(uint64_t base, uint32_t id, uint64_t touched);
 
 struct gw_totals gw_sum(void);
 /* A copy of all movable blocks in pages of their own; free with gw_unlist. */

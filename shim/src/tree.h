@@ -11,7 +11,6 @@
 struct gw_node {
 	struct gw_block b;
 	struct gw_node *left, *right;
-	uint32_t rank;
 };
 
 struct gw_node *gw_node_new(void);

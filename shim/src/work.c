@@ -17,7 +17,8 @@ static atomic_bool stopped;
 
 /* A part that is on its way until the stream has drained. */
 struct part {
-	uint64_t base, id, resident;
+	uint64_t base, resident;
+	uint32_t id;
 };
 
 /* One step's parts: all of one context. */
