@@ -133,36 +133,6 @@ func TestCheckDriver(t *testing.T) {
 	}
 }
 
-func TestSocketDir(t *testing.T) {
-	base := t.TempDir()
-	file := filepath.Join(base, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	long := filepath.Join(base, strings.Repeat("x", longestDir))
-	blocked := filepath.Join(file, "below")
-	if _, err := SocketDir(long, blocked); err == nil || !strings.Contains(err.Error(), "longer than") {
-		t.Errorf("neither can be: %v", err)
-	}
-	short := ShortDir(long)
-	t.Cleanup(func() { _ = os.RemoveAll(short) })
-	if short != ShortDir(long) || short == ShortDir(blocked) || len(short) > longestDir {
-		t.Errorf("the short place is %s", short)
-	}
-	for _, c := range []struct {
-		want   string
-		places []string
-	}{
-		{filepath.Join(base, "a"), []string{filepath.Join(base, "a"), filepath.Join(base, "b")}},
-		{filepath.Join(base, "b"), []string{blocked, filepath.Join(base, "b")}},
-		{short, []string{long, short}},
-	} {
-		if got, err := SocketDir(c.places...); got != c.want || err != nil {
-			t.Errorf("%s, %v: want %s", got, err, c.want)
-		}
-	}
-}
-
 // A process of the guest's kind is what TryLibrary starts; without one there is
 // nothing to try.
 func TestTryLibraryWithoutProgram(t *testing.T) {

@@ -39,7 +39,8 @@ type Options struct {
 	// without it.
 	Library string
 	// Mounted is true where containers have a file system of their own, into
-	// which the library and the socket are mounted.
+	// which the socket and a copy of the library are mounted: Dir must have
+	// the same path on the containers' host.
 	Mounted bool
 	// Driver is the directory of a driver that takes the real one's place, for
 	// simulated devices without Mounted; empty for none.
@@ -90,6 +91,11 @@ func OpenMover(o Options) (*Mover, error) {
 	}, events{m}, m.log)
 	if err != nil {
 		return nil, fmt.Errorf("open shim sockets in %s: %w", o.Dir, err)
+	}
+	if o.Mounted {
+		if m.options.Library, err = install(o.Library, o.Dir); err != nil {
+			return nil, errors.Join(err, m.control.Close())
+		}
 	}
 	return m, nil
 }
@@ -260,6 +266,9 @@ func (m *Mover) Close() error {
 		m.Forget(name)
 	}
 	err := m.control.Close()
+	if m.options.Mounted {
+		err = errors.Join(err, os.Remove(m.options.Library))
+	}
 	_ = os.Remove(m.options.Dir) // if it is empty
 	return err
 }

@@ -279,11 +279,12 @@ func TestMounted(t *testing.T) {
 	b := open(t, func(o *Options) { o.Mounted, o.Driver, o.Devices = true, "", []gpu.Device{real} })
 	g := b.prepare(name, "managed")
 	dir := b.box(name).shim.Dir()
+	copied := filepath.Join(b.options.Dir, LibraryName)
 	want := container.GPU{
 		Index: 1, Device: "GPU-1",
 		Mounts: []container.Mount{
 			{Source: dir, Target: "/run/gpuwhisk"},
-			{Source: b.options.Library, Target: "/opt/gpuwhisk/libgpuwhisk.so"},
+			{Source: copied, Target: "/opt/gpuwhisk/libgpuwhisk.so"},
 		},
 		Env: []string{
 			"GPUWHISK_SHIM=managed", "GPUWHISK_SHIM_SOCKET=/run/gpuwhisk/shim.sock",
@@ -293,6 +294,12 @@ func TestMounted(t *testing.T) {
 	if g.Index != want.Index || g.Device != want.Device || g.Simulated || !slices.Equal(g.Env, want.Env) || !slices.Equal(g.Mounts, want.Mounts) {
 		t.Errorf("prepared %+v\nwant %+v", g, want)
 	}
+	if err := CheckLibrary(copied); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(copied); err != nil || info.Mode().Perm() != 0o555 {
+		t.Errorf("the copy: %v, %v", info, err)
+	}
 }
 
 func TestRealDeviceOfProcess(t *testing.T) {
@@ -300,51 +307,6 @@ func TestRealDeviceOfProcess(t *testing.T) {
 	b := open(t, func(o *Options) { o.Driver, o.Devices = "", []gpu.Device{real} })
 	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "CUDA_VISIBLE_DEVICES=MIG-1") || len(g.Mounts) > 0 {
 		t.Errorf("prepared %+v", g)
-	}
-}
-
-func TestContainersAreForgotten(t *testing.T) {
-	b := open(t, nil)
-	b.prepare(name, "managed")
-	dir := b.box(name).shim.Dir()
-	if _, err := b.Prepare(name, simulatedDevice(), "managed"); err == nil {
-		t.Error("a container is prepared twice")
-	}
-	b.Forget(name)
-	b.Forget(name)
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its directory is left: %v", err)
-	}
-	b.Begin(name)
-	b.End(b.limited(), name, gpu.Need{})
-	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
-		t.Errorf("an order to a forgotten container: %d, %v", n, err)
-	}
-	b.prepare(name, "managed") // the name may come again; Close forgets it
-}
-
-// TestLeftovers: what an earlier invoker left goes, other files stay, and a
-// process of then does not disturb.
-func TestLeftovers(t *testing.T) {
-	base := t.TempDir()
-	old := filepath.Join(base, "0123456789abcdef")
-	for _, dir := range []string{old, filepath.Join(base, "0123456789abcdeg")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, shimctl.SocketName), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := clearSockets(base); err != nil {
-		t.Fatal(err)
-	}
-	left, _ := filepath.Glob(filepath.Join(base, "*"))
-	if len(left) != 1 || filepath.Base(left[0]) != "0123456789abcdeg" {
-		t.Errorf("left: %v", left)
-	}
-	if err := clearSockets(filepath.Join(base, "none")); err != nil {
-		t.Errorf("no directory: %v", err)
 	}
 }
 

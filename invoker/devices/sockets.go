@@ -68,3 +68,26 @@ func clearSockets(dir string) error {
 	}
 	return nil
 }
+
+// install puts a copy of the library beside the sockets, for containers to
+// mount: their engine sees the host's files, which ours need not be where we
+// run in a container ourselves. The sockets' directory must be shared in any
+// case.
+func install(library, dir string) (string, error) {
+	data, err := os.ReadFile(library)
+	if err != nil {
+		return "", fmt.Errorf("read shim: %w", err)
+	}
+	path := filepath.Join(dir, LibraryName)
+	// Containers of before may have the old file mounted: it is not touched.
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return "", fmt.Errorf("copy shim: %w", err)
+	}
+	if err := os.Chmod(path+".new", 0o555); err != nil {
+		return "", fmt.Errorf("open shim to containers: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return "", fmt.Errorf("copy shim: %w", err)
+	}
+	return path, nil
+}
