@@ -179,6 +179,9 @@ func (b *bed) env(more ...string) []string {
 	if path != "" {
 		out = append(out, "LD_LIBRARY_PATH="+path)
 	}
+	if b.dir != "" { // CuPy keeps the kernels that it compiles: not in anybody's home
+		out = append(out, "CUPY_CACHE_DIR="+filepath.Join(b.dir, "cupy"))
+	}
 	return append(out, more...)
 }
 

@@ -38,6 +38,9 @@ type Settings struct {
 	// RunTime is how long a run of one container's function takes when its
 	// memory is there.
 	RunTime time.Duration
+	// Reclaim lets a program ask for more plain memory than the card says is
+	// free, where memory that was moved out still counts as used.
+	Reclaim bool
 	// Limit bounds the whole check.
 	Limit time.Duration
 	// Goals are what is judged against; nil takes those of the driver.
@@ -123,6 +126,9 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 		return nil, err
 	}
 	defer b.close()
+	if !b.fake {
+		defer b.warm(ctx)()
+	}
 	r := b.report()
 	for _, st := range chosen {
 		r.Steps = append(r.Steps, b.step(ctx, st))

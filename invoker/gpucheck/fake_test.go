@@ -20,6 +20,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	builtAt = dir
 	for _, args := range [][]string{
 		{"-s", "-C", "../../shim", "OUT=" + dir, filepath.Join(dir, "libgpuwhisk.so"),
 			filepath.Join(dir, "fake12/libcuda.so.1"), filepath.Join(dir, "nvml/libnvidia-ml.so.1")},
@@ -32,12 +33,13 @@ var built = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
+// builtAt is empty while no test has needed them.
+var builtAt string
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if _, err := exec.LookPath("make"); err == nil {
-		if dir, _ := built(); dir != "" {
-			_ = os.RemoveAll(dir)
-		}
+	if builtAt != "" {
+		_ = os.RemoveAll(builtAt)
 	}
 	os.Exit(code)
 }
@@ -236,7 +238,7 @@ func TestSlowDeviceIsBelow(t *testing.T) {
 // A driver that loses what it moved out is found out.
 func TestLostContentsAreFound(t *testing.T) {
 	dir := shimDir(t)
-	fake := forgetful(t)
+	fake := patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
 	for _, name := range []string{"swap", "pair", "prefetch"} {
 		s := small(t)
 		s.Shim, s.FakeDriver, s.Steps = dir, fake, []string{name}
@@ -247,39 +249,55 @@ func TestLostContentsAreFound(t *testing.T) {
 	}
 }
 
-// forgetful builds a fake driver whose memory comes back empty.
-func forgetful(t *testing.T) string {
-	t.Helper()
-	files, err := filepath.Glob("../../shim/test/fake/*.c")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no fake driver: %v", err)
+// A driver that keeps the places of what has left, and gives them to nobody,
+// is below: nobody has got the room.
+func TestKeptPlacesAreFound(t *testing.T) {
+	fake := patched(t, "if (m->page[i] == ON_DEVICE)\n\t\t\tfake.used[m->device] -= n;\n\t\tm->page[i] = ON_HOST;", "m->page[i] = ON_HOST;")
+	for _, ask := range []bool{false, true} {
+		s := small(t)
+		s.FakeDriver, s.Steps, s.Reclaim = fake, []string{"swap"}, ask
+		step := check(t, s).step(t, "swap")
+		if step.Verdict != Below || !strings.Contains(step.Reason, "free after an eviction") {
+			t.Errorf("asking %v: %s (%s), %+v", ask, step.Verdict, step.Reason, step.Findings)
+		}
+		if asked := strings.Contains(strings.Join(step.Notes, "\n"), "did not get plain memory"); asked != ask {
+			t.Errorf("asking %v: %q", ask, step.Notes)
+		}
 	}
-	const carry = "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);"
-	dir, found := t.TempDir(), false
-	args := []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wl,-Bsymbolic",
+}
+
+// patched builds a fake driver that does one thing in another way.
+func patched(t *testing.T, from, to string) string {
+	t.Helper()
+	source, err := filepath.Abs("../../shim/test/fake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(source, "*.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, found := t.TempDir(), 0
+	args := []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wl,-Bsymbolic", "-I" + source,
 		"-Wl,-soname,libcuda.so.1", "-o", filepath.Join(dir, "libcuda.so.1")}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), carry) {
-			found = true
-			path, err := filepath.Abs(filepath.Dir(f))
-			if err != nil {
-				t.Fatal(err)
-			}
-			source := strings.ReplaceAll(string(text), carry, "(void)m;")
+		if n := strings.Count(string(text), from); n > 0 {
+			found += n
 			f = filepath.Join(dir, "patched.c")
-			if err := os.WriteFile(f, []byte(source), 0o600); err != nil {
+			// Headers are named from where the file was.
+			changed := strings.ReplaceAll(strings.ReplaceAll(string(text), from, to), "../../", source+"/../../")
+			if err := os.WriteFile(f, []byte(changed), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args = append(args, "-I"+path)
 		}
 		args = append(args, f)
 	}
-	if !found {
-		t.Fatal("the fake driver carries memory in another way than this test knows")
+	if found != 1 {
+		t.Fatalf("the fake driver has %d places as this test knows them, want 1", found)
 	}
 	if out, err := exec.Command("cc", append(args, "-lpthread")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

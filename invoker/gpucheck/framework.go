@@ -37,7 +37,8 @@ func frameworks() []framework {
 		{"PyTorch, cudaMallocAsync", "torch", "torch_worker.py", torchConf("backend:cudaMallocAsync"), false, true},
 		cupyDefault(),
 		{"CuPy, asynchronous pool", "cupy", "cupy_worker.py", []string{"GPUWHISK_CHECK_POOL=async"}, false, true},
-		{"JAX", "jax", "jax_worker.py", []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, true, false},
+		// Its arena may be managed or not, by version.
+		{"JAX", "jax", "jax_worker.py", []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, false, false},
 	}
 }
 
@@ -49,6 +50,22 @@ func (b *bed) importable(ctx context.Context, module string) bool {
 	cmd := exec.CommandContext(ctx, b.s.Python, "-c", look, module)
 	cmd.Env = b.env()
 	return cmd.Run() == nil
+}
+
+// warm loads the frameworks once while other steps run, so that their files
+// lie in memory when they are waited for. It does not touch the device. The
+// returned function ends it and awaits it.
+func (b *bed) warm(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, module := range []string{"torch", "cupy", "jax"} {
+			cmd := execCommand(ctx, []string{b.s.Python, "-B", "-c", "import " + module}, b.env())
+			_ = cmd.Run() // what cannot be loaded is found out by the steps
+		}
+	}()
+	return func() { cancel(); <-ended }
 }
 
 // python is the command line of a worker. It leaves no compiled files behind.

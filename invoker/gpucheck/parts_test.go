@@ -3,6 +3,7 @@ package gpucheck
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,9 +139,10 @@ func TestHookedFunctionPastTheShim(t *testing.T) {
 
 func TestNewerABIIsTold(t *testing.T) {
 	bare := []entry{
-		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, NewestName: "cuMemAlloc_v3"},
-		{Base: "cuInit", Export: "cuInit", Hook: true, NewestName: "cuInit"},
-		{Base: "cuCtxSynchronize", Export: "cuCtxSynchronize", NewestName: "cuCtxSynchronize_v2"}, // not hooked
+		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", PlainAt: 1, Newest: "0x9", NewestAt: 9, NewestName: "cuMemAlloc_v3"},
+		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: "0x2", PlainAt: 2, Newest: "0x2", NewestAt: 2, NewestName: "cuInit_alias"},
+		{Base: "cuMemFree", Export: "cuMemFree_v2", Hook: true, Plain: "0x3", PlainAt: 3},                            // the driver has no newer one
+		{Base: "cuCtxSynchronize", Export: "cuCtxSynchronize", Plain: "0x4", PlainAt: 4, Newest: "0x8", NewestAt: 8}, // not hooked
 	}
 	var r Result
 	judgeNewest(&r, bare)
@@ -163,13 +165,38 @@ func TestSymbolsThatTakeMemory(t *testing.T) {
 	}
 }
 
+// Places that the driver keeps until somebody asks for them are no fault once
+// somebody got them.
+func TestKeptPlacesThatAreGivenAreWell(t *testing.T) {
+	goals := RealGoals()
+	b := &bed{s: Settings{Goals: &goals}, mon: &monitor{why: "no NVML"}}
+	for _, c := range []struct {
+		s    swapped
+		want Verdict
+	}{
+		{swapped{left: 1, leftNVML: 1}, Well},
+		{swapped{left: 1, leftNVML: 0}, Below},
+		{swapped{left: 0, leftNVML: 0}, Below},
+		{swapped{left: 0, leftNVML: math.Inf(1), asked: true}, Below},
+		{swapped{left: 0, leftNVML: 0, asked: true, given: true}, Well},
+	} {
+		var r Result
+		b.judgeLeft(&r, c.s)
+		r.conclude(nil)
+		if r.Verdict != c.want {
+			t.Errorf("%+v: %s, want %s", c.s, r.Verdict, c.want)
+		}
+	}
+}
+
 const trace = `object /usr/bin/python3
 dlsym cuInit
 linked cuMemAlloc_v2
-asked cuMemAlloc 12000 0 cuMemAlloc_v2
-asked cuMemAlloc 14000 0 cuMemAlloc_v3
-asked cuNoSuch 12000 0 -
-asked cuHidden 12000 2 ?
+asked cuMemAlloc 12000 0 cuMemAlloc_alias 160
+asked cuMemAlloc 14000 0 cuMemAlloc_v3 320
+asked cuNoSuch 12000 0 - 0
+asked cuHidden 12000 2 ? 480
+asked cuTorn 12000 0 cuTorn x
 `
 
 func TestTraceIsRead(t *testing.T) {
@@ -177,7 +204,10 @@ func TestTraceIsRead(t *testing.T) {
 	if err := os.WriteFile(path, []byte(trace), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	table := []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true}, {Base: "cuInit", Export: "cuInit", Hook: true}}
+	table := []entry{
+		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", PlainAt: 160},
+		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: "0x2", PlainAt: 16},
+	}
 	w, err := readTrace(path, table)
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +266,7 @@ func FuzzAnswer(f *testing.F) {
 
 func FuzzTrace(f *testing.F) {
 	f.Add(trace)
-	f.Add("asked a b c d\nasked cuMemAlloc x 0 y\n")
+	f.Add("asked a b c d 1\nasked cuMemAlloc x 0 y -1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(t.TempDir(), "trace")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

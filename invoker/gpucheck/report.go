@@ -156,6 +156,9 @@ func (r *Result) conclude(err error) {
 	for _, f := range r.Findings {
 		if f.Verdict.rank() > r.Verdict.rank() {
 			r.Verdict = f.Verdict
+			if err == nil {
+				r.Reason = fmt.Sprintf("%s: %s, goal %s", f.What, f.value(), f.Goal)
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // sample is about how long one measurement of a workload lasts: long against
@@ -104,25 +106,34 @@ func (b *bed) frameworkBench(ctx context.Context) (*bench, error) {
 		if !b.importable(ctx, f.module) {
 			continue
 		}
-		var version struct {
-			Version string `json:"version"`
-			CUDA    string `json:"cuda"`
-		}
-		bare, err := b.start(ctx, f.name, b.python(f.script), b.env(f.env...), &version)
-		if err != nil {
-			return nil, err
-		}
-		under, err := b.guest(ctx, f.name, b.python(f.script), nil, f.env...)
-		if err != nil {
-			return nil, err
-		}
-		return &bench{
-			name: f.module, bare: bare, shim: under, workloads: b.workloads(),
-			description: fmt.Sprintf("%s is %s for CUDA %s: its FFT, its product of matrices of 32-bit floats, its addition to a small array.",
-				f.module, version.Version, version.CUDA),
-		}, nil
+		return b.startPair(ctx, f)
 	}
 	return nil, skip("neither PyTorch nor CuPy is here")
+}
+
+// startPair starts a framework's worker without the shim and under it, both at
+// once: most of their time goes into loading libraries.
+func (b *bed) startPair(ctx context.Context, f framework) (*bench, error) {
+	var version struct {
+		Version string `json:"version"`
+		CUDA    string `json:"cuda"`
+	}
+	x := &bench{name: f.module, workloads: b.workloads()}
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		x.bare, err = b.start(ctx, f.name, b.python(f.script), b.env(f.env...), &version)
+		return err
+	})
+	g.Go(func() (err error) {
+		x.shim, err = b.guest(ctx, f.name, b.python(f.script), nil, f.env...)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	x.description = fmt.Sprintf("%s is %s for CUDA %s: its FFT, its product of matrices of 32-bit floats, its addition to a small array.",
+		f.module, version.Version, version.CUDA)
+	return x, nil
 }
 
 // compare measures one workload in turns, first the one, then the other

@@ -19,11 +19,31 @@ type entry struct {
 	Hook       bool   `json:"hook"`
 	Plain      string `json:"plain"`
 	PlainOf    string `json:"plain_of"`
+	PlainAt    uint64 `json:"plain_at"`
 	Asked      string `json:"asked"`
 	AskedOf    string `json:"asked_of"`
+	AskedAt    uint64 `json:"asked_at"`
 	AskedName  string `json:"asked_name"`
-	NewestOf   string `json:"newest_of"`
+	Newest     string `json:"newest"`
+	NewestAt   uint64 `json:"newest_at"`
 	NewestName string `json:"newest_name"`
+}
+
+// places are where the functions of the table lie in the driver's file. One
+// function may have several names, so that a name alone does not tell.
+func places(table []entry) map[uint64]string {
+	out := map[uint64]string{}
+	for _, e := range table {
+		if e.Asked != "" {
+			out[e.AskedAt] = e.Export
+		}
+	}
+	for _, e := range table { // what dlsym says is the name for sure
+		if e.Plain != "" {
+			out[e.PlainAt] = e.Export
+		}
+	}
+	return out
 }
 
 // shimFile is the object that a hooked function must come from.
@@ -139,17 +159,14 @@ func judgeHooked(r *Result, bare, hooked []entry) {
 // judgeNewest looks for ABIs of hooked functions that are newer than the
 // table: a program built for this driver's CUDA gets those past the shim.
 func judgeNewest(r *Result, bare []entry) {
-	known := map[string]bool{}
-	for _, e := range bare {
-		known[e.Export] = true
-	}
+	known := places(bare)
 	newer := r.table("ABIs of hooked functions that the table lacks", "asked for", "the driver's newest")
 	seen := map[string]bool{}
 	for _, e := range bare {
-		if !e.Hook || e.NewestName == "" || e.NewestName == "?" || known[e.NewestName] || seen[e.NewestName] {
+		if _, in := known[e.NewestAt]; !e.Hook || e.Newest == "" || in || seen[e.Newest] {
 			continue
 		}
-		seen[e.NewestName] = true
+		seen[e.Newest] = true
 		newer.row(e.Base, e.NewestName)
 	}
 	r.judge("ABIs of hooked functions that the table lacks", float64(len(newer.Rows)), "", "0", len(newer.Rows) == 0)

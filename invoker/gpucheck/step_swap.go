@@ -72,6 +72,7 @@ type swapped struct {
 	firstOut, firstIn    float64
 	faulted              float64 // GB/s of a kernel that faults all of it in
 	toHost, toHostAnswer bool
+	asked, given         bool // by another process, beyond what counted as free
 }
 
 // swap moves a block out and in, round after round.
@@ -96,7 +97,38 @@ func (b *bed) swap(ctx context.Context, t *Table, bytes int64, rounds int, env .
 			return s, err
 		}
 	}
+	if b.s.Reclaim && s.left < b.s.Goals.Left {
+		if err := b.reclaim(ctx, g, &s); err != nil {
+			return s, err
+		}
+	}
 	return s, b.faulted(ctx, t, g, block, &s)
+}
+
+// reclaim moves the block out and has another process ask for half of its
+// place beyond what counts as free.
+func (b *bed) reclaim(ctx context.Context, g *guest, s *swapped) error {
+	if _, err := b.evict(ctx, g.box); err != nil {
+		return err
+	}
+	p, err := b.plain(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	var m memoryAnswer
+	if err := p.do(ctx, &m, "info"); err != nil {
+		return err
+	}
+	var a struct {
+		Took int `json:"took"`
+	}
+	if err := p.do(ctx, &a, "take %d", m.Free+s.bytes/2); err != nil {
+		return err
+	}
+	s.asked, s.given = true, a.Took == 1
+	_, err = b.prefetch(ctx, g.box)
+	return err
 }
 
 func (b *bed) round(ctx context.Context, t *Table, g *guest, block, i int, s *swapped) error {
@@ -187,17 +219,7 @@ func (b *bed) faulted(ctx context.Context, t *Table, g *guest, block int, s *swa
 func (b *bed) judgeSwap(r *Result, s swapped, copies bandwidth) {
 	goals := b.s.Goals
 	r.must(fmt.Sprintf("wrong words after %d swaps of %s", s.rounds, size(s.bytes)), float64(s.wrong), "", "0", s.wrong == 0)
-	left := fmt.Sprintf("at least %s", percent(goals.Left))
-	r.judge("of the block free after an eviction, by cuMemGetInfo", s.left, "share", left, s.left >= goals.Left)
-	if math.IsInf(s.leftNVML, 1) {
-		r.note("NVML does not tell how full the card is (%s).", b.mon.says())
-	} else {
-		r.judge("of the block free after an eviction, by NVML", s.leftNVML, "share", left, s.leftNVML >= goals.Left)
-	}
-	if s.left < goals.Left && s.toHostAnswer && s.toHost {
-		r.note("The driver says that it last sent the block to the host, so it kept the emptied places: " +
-			"they are its own until somebody asks for the room. Then the room is there, but these numbers do not show it.")
-	}
+	b.judgeLeft(r, s)
 	goal := fmt.Sprintf("at least %s of pinned copies", percent(goals.Swap))
 	for _, way := range []struct {
 		name         string
@@ -209,6 +231,31 @@ func (b *bed) judgeSwap(r *Result, s swapped, copies bandwidth) {
 	}
 	r.note("The first round, in which the host's pages come to be, is not judged: %.1f GB/s out, %.1f GB/s in. A kernel that faulted everything in did so at %.1f GB/s.",
 		s.firstOut, s.firstIn, s.faulted)
+}
+
+// judgeLeft tells whether the block's room was there for others. The driver may
+// keep the emptied places for managed memory until somebody asks for the room,
+// and count them as used: then what counts is whether it gives them.
+func (b *bed) judgeLeft(r *Result, s swapped) {
+	least := b.s.Goals.Left
+	left := fmt.Sprintf("at least %s", percent(least))
+	if s.given {
+		left += ", or given to who asks"
+	}
+	r.judge("of the block free after an eviction, by cuMemGetInfo", s.left, "share", left, s.given || s.left >= least)
+	if math.IsInf(s.leftNVML, 1) {
+		r.note("NVML does not tell how full the card is (%s).", b.mon.says())
+	} else {
+		r.judge("of the block free after an eviction, by NVML", s.leftNVML, "share", left, s.given || s.leftNVML >= least)
+	}
+	switch {
+	case s.asked && s.given:
+		r.note("Another process got plain memory in the place of the block that had left, beyond what counted as free.")
+	case s.asked:
+		r.note("Another process did not get plain memory in the place of the block that had left.")
+	case s.left < least && s.toHostAnswer && s.toHost:
+		r.note("The driver says that it last sent the block to the host. It may have kept the emptied places until somebody asks for the room; --reclaim asks.")
+	}
 }
 
 // chunks looks for a better size of the shim's chunks. Nothing is judged.

@@ -55,14 +55,14 @@ func checkSymbols(ctx context.Context, b *bed, r *Result) error {
 	}
 	t := r.table("What each program got of the driver", "program", "linked", "dlsym", "cuGetProcAddress", "of them in abi.def")
 	for i, s := range subjects {
-		if failures[i] != nil {
-			return fmt.Errorf("%s: %w", s.name, failures[i])
+		if w := heard[i]; w != nil {
+			t.row(s.name, fmt.Sprint(len(w.linked)), fmt.Sprint(len(w.looked)), fmt.Sprint(len(w.asked)), fmt.Sprint(w.known(table)))
+		} else {
+			failures[i] = fmt.Errorf("%s: %w", s.name, failures[i])
 		}
-		w := heard[i]
-		t.row(s.name, fmt.Sprint(len(w.linked)), fmt.Sprint(len(w.looked)), fmt.Sprint(len(w.asked)), fmt.Sprint(w.known(table)))
 	}
 	judgeSymbols(r, subjects, heard, table)
-	return nil
+	return errors.Join(failures...)
 }
 
 func (b *bed) subjects(ctx context.Context) []subject {
@@ -132,9 +132,8 @@ func readTrace(path string, table []entry) (*wanted, error) {
 		return nil, fmt.Errorf("read trace: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
-	bases, exports := map[string]bool{}, map[string]bool{}
+	bases, known := map[string]bool{}, places(table)
 	for _, e := range table {
-		exports[e.Export] = true
 		if e.Hook {
 			bases[e.Base] = true
 		}
@@ -145,7 +144,7 @@ func readTrace(path string, table []entry) (*wanted, error) {
 	}
 	s := bufio.NewScanner(f)
 	for s.Scan() {
-		w.take(strings.Fields(s.Text()), bases, exports)
+		w.take(strings.Fields(s.Text()), bases, known)
 	}
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("read trace: %w", err)
@@ -156,7 +155,7 @@ func readTrace(path string, table []entry) (*wanted, error) {
 	return w, nil
 }
 
-func (w *wanted) take(words []string, bases, exports map[string]bool) {
+func (w *wanted) take(words []string, bases map[string]bool, known map[uint64]string) {
 	switch {
 	case len(words) == 2 && words[0] == "object":
 		w.objects = append(w.objects, words[1])
@@ -164,20 +163,29 @@ func (w *wanted) take(words []string, bases, exports map[string]bool) {
 		w.linked[words[1]] = true
 	case len(words) == 2 && words[0] == "dlsym":
 		w.looked[words[1]] = true
-	case len(words) == 5 && words[0] == "asked":
-		base, export := words[1], words[4]
-		if export == "-" {
-			return // the driver has none
-		}
-		if export == "?" {
-			w.raw[base] = true
-			export = base
-		} else if bases[base] && !exports[export] {
-			version, _ := strconv.Atoi(words[2])
-			w.newer[fmt.Sprintf("%s at %d.%d: %s", base, version/1000, version%1000/10, export)] = true
-		}
-		w.asked[export] = true
+	case len(words) == 6 && words[0] == "asked" && words[4] != "-": // the driver has it
+		w.answered(words[1], words[2], words[4], words[5], bases, known)
 	}
+}
+
+// answered notes what came of a question to cuGetProcAddress.
+func (w *wanted) answered(base, version, name, place string, bases map[string]bool, known map[uint64]string) {
+	at, err := strconv.ParseUint(place, 10, 64)
+	export, in := known[at]
+	switch {
+	case err != nil:
+		return // no line of ours
+	case in:
+		name = export
+	case bases[base]:
+		v, _ := strconv.Atoi(version) // 0 of what is none
+		w.newer[fmt.Sprintf("%s at %d.%d: %s", base, v/1000, v%1000/10, name)] = true
+	}
+	if name == "?" {
+		w.raw[base] = true
+		name = base
+	}
+	w.asked[name] = true
 }
 
 // addLinked adds what loaded objects take of the driver by their symbol

@@ -42,7 +42,12 @@ func judgeSymbols(r *Result, subjects []subject, heard []*wanted, table []entry)
 	newer := r.table("ABIs of hooked functions that the table lacks, and a program took", "program", "asked for, and got")
 	unknown := map[string][]string{}
 	all := map[string]bool{}
+	listened := 0
 	for i, w := range heard {
+		if w == nil {
+			continue // could not be listened to
+		}
+		listened++
 		for _, n := range sorted(w.newer) {
 			newer.row(subjects[i].name, n)
 		}
@@ -66,7 +71,7 @@ func judgeSymbols(r *Result, subjects []subject, heard []*wanted, table []entry)
 		t.row(n, strings.Join(unknown[n], "; "))
 	}
 	r.judge("ABIs of hooked functions that the table lacks, taken by a program", float64(len(newer.Rows)), "", "0", len(newer.Rows) == 0)
-	r.must("programs that were listened to", float64(len(heard)), "", fmt.Sprint(len(subjects)), len(heard) == len(subjects))
+	r.must("programs that were listened to", float64(listened), "", fmt.Sprint(len(subjects)), listened == len(subjects))
 	full := r.table("All functions that the programs got", "first letters", "functions")
 	for _, row := range grouped(sorted(all)) {
 		full.row(row[0], row[1])

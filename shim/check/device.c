@@ -180,6 +180,15 @@ bool block_free(struct block *b)
 	return true;
 }
 
+bool block_taken(uint64_t bytes)
+{
+	struct block b = {0};
+
+	CALL(cuMemAlloc_v2, &b.at, bytes);
+	CALL(cuMemFree_v2, b.at);
+	return true;
+}
+
 static bool launch(void *f, unsigned groups, unsigned side, void **args)
 {
 	CALL(cuLaunchKernel, f, groups, side > 1 ? groups : 1, 1, side > 1 ? side : THREADS,

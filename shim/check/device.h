@@ -37,6 +37,8 @@ struct block {
 /* Allocates after a look at what is free: never more than the device has. */
 bool block_make(struct block *out, uint64_t bytes);
 bool block_free(struct block *b);
+/* Whether the driver gives so much, whatever it says is free. */
+bool block_taken(uint64_t bytes);
 bool block_fill(struct block *b, uint32_t seed);
 /* Passes over the whole block; its contents stay known. */
 bool block_work(struct block *b, unsigned passes);

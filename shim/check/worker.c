@@ -12,6 +12,8 @@
  *   fft BYTES PASSES       {"ns": time} on a block of its own
  *   gemm ROWS TIMES        {"ns": time} on matrices of its own
  *   loop LAUNCHES          {"ns": time} of so many kernels of little work
+ *   take BYTES             {"took": 1} if the driver gives so much plain memory
+ *                          at once, which is given back; 0 if not
  *   copy BYTES ROUNDS      {"in": [ns], "out": [ns]} of copies of pinned memory
  *
  * Its first line, unasked, says what the device is.
@@ -181,6 +183,8 @@ static void obey(const char *verb, uint64_t a, uint64_t b)
 		make(a);
 	else if (is(verb, "info"))
 		info();
+	else if (is(verb, "take"))
+		answer("{\"took\": %d}", block_taken(a));
 	else if (is(verb, "copy"))
 		copy(a, (unsigned)b);
 	else if (is(verb, "fft") || is(verb, "gemm") || is(verb, "loop"))

@@ -27,6 +27,7 @@ type gpuCheckCmd struct {
 	Containers int           `placeholder:"N" help:"Containers that run in turns (16)."`
 	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (15)."`
 	Limit      time.Duration `default:"8m" help:"Longest time for all (${default})."`
+	Reclaim    bool          `help:"Where moved memory still counts as used, ask the driver for more plain memory than it says is free, to see whether it gives the room. It fills the card for a moment: not on a card that others use."`
 	RealGoals  bool          `help:"Hold a fake driver against the goals of a real one."`
 	JSON       bool          `name:"json" help:"Print the report as one JSON object, too."`
 }
@@ -80,7 +81,7 @@ func (gpuCheckCmd) cannot(err error) error {
 func (c gpuCheckCmd) settings() (gpucheck.Settings, error) {
 	s := gpucheck.Settings{
 		Shim: c.Shim, Source: c.Source, Compiler: os.Getenv("CC"), FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
-		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit,
+		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit, Reclaim: c.Reclaim,
 		Environ: os.Environ(), Progress: os.Stderr,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}

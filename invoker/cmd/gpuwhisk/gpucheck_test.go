@@ -20,13 +20,14 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	if _, err := exec.LookPath("make"); err == nil {
-		if dir, _ := shimBuilt(); dir != "" {
-			_ = os.RemoveAll(dir)
-		}
+	if shimAt != "" {
+		_ = os.RemoveAll(shimAt)
 	}
 	os.Exit(code)
 }
+
+// shimAt is where the shim was built, empty while no test has needed it.
+var shimAt string
 
 // shimBuilt makes the shim, its fake driver and the check's programs, once.
 var shimBuilt = sync.OnceValues(func() (string, error) {
@@ -34,6 +35,7 @@ var shimBuilt = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	shimAt = dir
 	for _, args := range [][]string{
 		{"-s", "-C", "../../../shim", "OUT=" + dir, filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12/libcuda.so.1")},
 		{"-s", "-C", "../../../shim/check", "OUT=" + dir},
