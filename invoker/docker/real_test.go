@@ -110,8 +110,13 @@ func importImage(name string, rootfs io.Reader, changes ...string) error {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if dir := shimAt.Load(); dir != nil {
+		_ = os.RemoveAll(*dir)
+	}
 	if api, err := (Options{Host: os.Getenv("DOCKER_HOST")}).connect(); err == nil {
-		_, _ = api.ImageRemove(context.Background(), imageName(), client.ImageRemoveOptions{Force: true})
+		for _, name := range []string{imageName(), pythonName()} {
+			_, _ = api.ImageRemove(context.Background(), name, client.ImageRemoveOptions{Force: true})
+		}
 		_ = api.Close()
 	}
 	os.Exit(code)

@@ -91,6 +91,8 @@ func TestExtraArgs(t *testing.T) {
 func TestBadOptionsAreNamed(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"priviledged", "true", `extra docker argument "priviledged" is not supported; known are add-host, `},
+		{"gpus", "all", `extra docker argument "gpus" is not supported`},
+		{"privileged", "true", `extra docker argument "privileged" is not supported`},
 		{"ulimit", "nofile", `extra docker argument "ulimit": "nofile" is not of the form name=soft[:hard]`},
 		{"pids-limit", "many", `extra docker argument "pids-limit": "many" is not a number`},
 		{"shm-size", "64q", `extra docker argument "shm-size": "64q" is not a size such as 64m`},

@@ -3,12 +3,15 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +21,23 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// buildShim makes the shim and the fake driver that go into a container.
+// shim is where the shim and the fake driver are, made once for all tests.
+var shim = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "docker-test-")
+	if err != nil {
+		return "", err
+	}
+	shimAt.Store(&dir)
+	out, err := exec.Command("make", "-s", "-C", "../../shim", "OUT="+dir,
+		filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12", "libcuda.so.1")).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build the shim: %w\n%s", err, out)
+	}
+	return dir, err
+})
+
+var shimAt atomic.Pointer[string] // where it was made, to be removed
+
 func buildShim(t *testing.T) (library, driver string) {
 	t.Helper()
 	for _, tool := range []string{"make", "cc"} {
@@ -26,32 +45,40 @@ func buildShim(t *testing.T) (library, driver string) {
 			missing(t, "no "+tool+" on this machine: the shim cannot be built")
 		}
 	}
-	dir := t.TempDir()
-	library, driver = filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
-	out, err := exec.Command("make", "-s", "-C", "../../shim", "OUT="+dir, library, filepath.Join(driver, "libcuda.so.1")).CombinedOutput()
+	dir, err := shim()
 	if err != nil {
-		t.Fatalf("build the shim: %v\n%s", err, out)
+		t.Fatal(err)
 	}
-	return library, driver
+	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
 }
 
-// pythonImage makes the image of the Python proxy from this machine's own
-// interpreter.
-func pythonImage(t *testing.T, r *real) string {
+// python is the image of the Python proxy, made once for all tests from this
+// machine's own interpreter.
+var python = sync.OnceValues(func() (string, error) {
+	build := exec.Command("../../docker/runtimes/build.sh", "python3")
+	build.Env = append(os.Environ(), "PREFIX="+pythonPrefix, "TAG="+strconv.Itoa(os.Getpid()))
+	out, err := build.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the image: %w\n%s", err, out)
+	}
+	return pythonName(), nil
+})
+
+const pythonPrefix = "gpuwhisk-test.invalid/"
+
+func pythonName() string { return pythonPrefix + "python3:" + strconv.Itoa(os.Getpid()) }
+
+func pythonImage(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"docker", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			missing(t, "no "+tool+" on this machine: the image of the Python proxy cannot be built")
 		}
 	}
-	build := exec.Command("../../docker/runtimes/build.sh", "python3")
-	tag := strconv.Itoa(os.Getpid())
-	build.Env = append(os.Environ(), "PREFIX=gpuwhisk-test.invalid/", "TAG="+tag)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the image: %v\n%s", err, out)
+	name, err := python()
+	if err != nil {
+		t.Fatal(err)
 	}
-	name := "gpuwhisk-test.invalid/python3:" + tag
-	r.images = append(r.images, name)
 	return name
 }
 
@@ -70,9 +97,14 @@ type shimmed struct {
 	talk *proxy.Client
 }
 
-func startShimmed(t *testing.T, r *real, image string) *shimmed {
+// startShimmed starts one of an image, empty for that of a static program, with
+// a library, empty for the shim.
+func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
 	t.Helper()
 	library, driver := buildShim(t)
+	if instead != "" {
+		library = instead
+	}
 	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +181,7 @@ func (s *shimmed) run(t *testing.T, bytes int64) result {
 // whole for the next run, also after its container was frozen and thawed.
 func TestRealShim(t *testing.T) {
 	r := startReal(t, nil)
-	s := startShimmed(t, r, pythonImage(t, r))
+	s := startShimmed(t, r, pythonImage(t), "")
 	code, err := os.ReadFile("../../shim/examples/gpufunc.py")
 	if err != nil {
 		t.Fatal(err)
@@ -211,11 +243,33 @@ func (s *shimmed) freeze(t *testing.T, r *real) {
 	}
 }
 
+// A library that is none is left out by the loader, which says so in the log.
+// The function runs all the same.
+func TestRealShimThatIsNone(t *testing.T) {
+	r := startReal(t, nil)
+	broken := filepath.Join(t.TempDir(), "libgpuwhisk.so")
+	if err := os.WriteFile(broken, []byte("no library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startShimmed(t, r, pythonImage(t), broken)
+	code, err := os.ReadFile("../../shim/examples/gpufunc.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.init(t, string(code))
+	if got := s.run(t, 1<<20); !got.Cold || !got.Correct || got.Error != "" {
+		t.Errorf("run: %+v", got)
+	}
+	if n := s.Processes(); n != 0 {
+		t.Errorf("%d processes are connected without a shim", n)
+	}
+}
+
 // The loader's own way: a static program in an image with nothing else does
 // not load the shim and works as without it.
 func TestRealShimInStaticImage(t *testing.T) {
 	r := startReal(t, nil)
-	s := startShimmed(t, r, "")
+	s := startShimmed(t, r, "", "")
 	a := mustRun(t, s.Addr, map[string]any{"env": "LD_PRELOAD"})
 	if a.Env != "/opt/gpuwhisk/libgpuwhisk.so" || s.Processes() != 0 {
 		t.Errorf("%d processes with LD_PRELOAD=%s", s.Processes(), a.Env)
