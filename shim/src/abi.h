@@ -34,6 +34,14 @@ struct gw_location {
 enum { LOCATION_DEVICE = 1, LOCATION_HOST = 2 };
 _Static_assert(sizeof(struct gw_location) == 8, "CUmemLocation");
 
+/* CUlaunchConfig. */
+struct gw_launch {
+	unsigned grid[3], block[3], shared;
+	CUstream stream;
+	void *attributes;
+	unsigned n;
+};
+
 /* CUmemAllocationProp, up to what is read. */
 struct gw_memprop {
 	int type;

@@ -145,8 +145,8 @@ static bool survives(const struct fault *f)
 	return status == 0;
 }
 
-/* Out of memory, invalid value, context destroyed, device lost: of every call
- * that has to do with memory that moves. */
+/* Out of memory, context destroyed, device lost, invalid value: of every call
+ * that has to do with memory that moves, up to the nth, so many sorts of them. */
 static void failing(int argc, char **argv)
 {
 	static const char *const calls[] = {
@@ -156,13 +156,14 @@ static void failing(int argc, char **argv)
 		"cuMemFreeAsync", "cuMemPoolTrimTo", "cuMemPoolGetAttribute",
 	};
 	static const int codes[] = {
-		CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE, 709, LOST_DEVICE,
+		CUDA_ERROR_OUT_OF_MEMORY, 709, LOST_DEVICE, CUDA_ERROR_INVALID_VALUE,
 	};
-	int most = argc ? atoi(argv[0]) : 3, failed = 0;
+	int most = argc > 0 ? atoi(argv[0]) : 3, failed = 0;
+	size_t sorts = argc > 1 ? (size_t)atoi(argv[1]) : sizeof codes / sizeof *codes;
 
 	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
 		for (int nth = 0; nth <= most; nth++)
-			for (size_t k = 0; k < sizeof codes / sizeof *codes; k++)
+			for (size_t k = 0; k < sorts; k++)
 				failed += !survives(&(struct fault){calls[i], nth, codes[k]});
 	SAME(failed, 0);
 }

@@ -245,8 +245,35 @@ static void covered(int argc, char **argv)
 #include "../abi.def"
 }
 
+/* The pointer is the very entry of the driver's by this name. */
+static void is_drivers(const void *pointer, const char *name)
+{
+	Dl_info info;
+
+	lies_in(pointer, name, "libcuda");
+	CHECK(dladdr(pointer, &info) && info.dli_saddr == pointer);
+	CHECK(info.dli_sname && strcmp(info.dli_sname, name) == 0);
+}
+
+/* Nothing of ours lies on the way of a launch, a copy or a wait. */
+static void launch_path(int argc, char **argv)
+{
+	invoker_listen();
+	cuda_open(argv[0]);
+#define DIRECT(export) is_drivers((void *)cu.export, #export)
+	DIRECT(cuLaunchKernel);
+	DIRECT(cuLaunchKernelEx);
+	DIRECT(cuLaunchCooperativeKernel);
+	DIRECT(cuGraphLaunch);
+	DIRECT(cuMemcpyHtoD_v2);
+	DIRECT(cuMemcpyDtoH_v2);
+	DIRECT(cuMemsetD8_v2);
+	DIRECT(cuStreamSynchronize);
+	DIRECT(cuCtxSynchronize);
+}
+
 const struct test_case cases_process[] = {
-	{"covered", covered},
+	{"covered", covered}, {"launch_path", launch_path},
 	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs}, {"held", held},
 	{"vforks", vforks}, {"closes", closes}, {"reset", reset},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},

@@ -77,6 +77,9 @@ for split in 0 1; do
 done
 under "$shim" A=1 -- "$dir/shimtest-linked" route linked
 verdict "route linked" $?
+for route in dlsym gpa1 gpa2; do one launch_path $route; done
+under "$shim" A=1 -- "$dir/shimtest-linked" launch_path linked
+verdict "launch_path linked" $?
 if [ -z "$emulator" ] && command -v python3 >/dev/null; then
 	under "$shim" A=1 -- python3 "$here/route.py"
 	verdict "route of python's ctypes" $?
@@ -130,7 +133,7 @@ one refused 2 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:1:2
 one refused 719 FAKE_CUDA_FAIL=cuStreamSynchronize:1:719
 one refused 709 FAKE_CUDA_FAIL=cuCtxPushCurrent_v2:2:709
 # Every sort of failure of every call; fewer of them where each takes long.
-one failing $([ -z "$runtime$emulator" ] && echo 2 || echo 1)
+one failing $([ -z "$runtime$emulator" ] && echo 2 4 || echo 1 2)
 one race $slow GPUWHISK_SHIM_CHUNK=1048576
 one storm "${STORM:-200}" GPUWHISK_SHIM_CHUNK=65536
 one many

@@ -163,3 +163,29 @@ CUresult fake_cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, uns
 	fake_unlock();
 	return r;
 }
+
+CUresult fake_cuLaunchKernelEx(const struct gw_launch *how, void *f, void **params, void **extra)
+{
+	if (!how)
+		return CUDA_ERROR_INVALID_VALUE;
+	return fake_cuLaunchKernel(f, how->grid[0], how->grid[1], how->grid[2], how->block[0],
+				   how->block[1], how->block[2], how->shared, how->stream,
+				   params, extra);
+}
+
+CUresult fake_cuLaunchCooperativeKernel(void *f, unsigned gx, unsigned gy, unsigned gz,
+					unsigned bx, unsigned by, unsigned bz, unsigned shared,
+					CUstream stream, void **params)
+{
+	return fake_cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
+}
+
+/* A graph here is the stream that it was captured on, and holds no kernels. */
+CUresult fake_cuGraphLaunch(void *graph, CUstream stream)
+{
+	CUresult why;
+
+	if (!fake_current(&why))
+		return why;
+	return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
