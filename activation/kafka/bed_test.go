@@ -161,11 +161,17 @@ func (b *bed) create(name string, config ...string) {
 	}
 	req.Topics = append(req.Topics, topic)
 	res, err := req.RequestWith(b.ctx(), b.peer)
+	b.accepted("create topic "+name, err, func() int16 { return res.Topics[0].ErrorCode })
+}
+
+// accepted fails the test unless a request was answered, and well.
+func (b *bed) accepted(what string, err error, code func() int16) {
+	b.t.Helper()
 	if err == nil {
-		err = kerr.ErrorForCode(res.Topics[0].ErrorCode)
+		err = kerr.ErrorForCode(code())
 	}
 	if err != nil {
-		b.t.Fatalf("create topic %s: %v", name, err)
+		b.t.Fatalf("%s: %v", what, err)
 	}
 }
 

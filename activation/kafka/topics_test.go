@@ -53,12 +53,7 @@ func (b *bed) configured(topic string) map[string]string {
 	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic
 	req.Resources = append(req.Resources, r)
 	res, err := req.RequestWith(b.ctx(), b.peer)
-	if err == nil {
-		err = kerr.ErrorForCode(res.Resources[0].ErrorCode)
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.accepted("describe topic "+topic, err, func() int16 { return res.Resources[0].ErrorCode })
 	config := map[string]string{}
 	for _, c := range res.Resources[0].Configs {
 		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil {
