@@ -65,7 +65,7 @@ images: build ## Build the action images for Docker, without a network
 	docker/runtimes/build.sh
 
 .PHONY: bench
-bench: ## Measure speed and memory, compare with the last kept run
+bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=1: also among real parts)
 	.ci/bench
 
 .PHONY: claims
