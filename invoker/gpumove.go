@@ -163,7 +163,7 @@ func (l *gpuLane) moved(now time.Duration, e moved) {
 	if l.boxes[b.name] != b {
 		return
 	}
-	l.d.metrics.moved(b.gpu.flow, e.order.Kind, e.bytes)
+	l.d.metrics.moved(b.gpu.flow, e.order.Kind, min(e.bytes, b.gpu.device.MemoryBytes))
 	if e.err != nil || !b.gpu.device.ledger.Moved(now, b.name, e.order.Epoch) {
 		return
 	}

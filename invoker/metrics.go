@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -44,37 +42,16 @@ var latency = prometheus.ExponentialBucketsRange(0.0005, 60, 18)
 
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gpuwhisk", Name: name, Help: help}, labels)
-		reg.MustRegister(c)
-		return c
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "gpuwhisk", Name: name, Help: help}, labels)
-		reg.MustRegister(g)
-		return g
-	}
-	histogram := func(name, help string) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "gpuwhisk", Name: name, Help: help, Buckets: latency})
-		reg.MustRegister(h)
-		return h
-	}
+	r := maker{reg}
 	m := &Metrics{
-		accepted:       counter("activations_accepted_total", "Activation messages taken from Kafka.").WithLabelValues(),
-		starts:         counter("container_starts_total", "Runs by the state of the container they got (warmed, prewarmed, cold).", "state"),
-		wait:           histogram("container_wait_seconds", "Time from acceptance to a container, CPU lane."),
-		acks:           counter("acks_total", "Acks by kind and outcome.", "kind", "outcome"),
-		records:        counter("records_total", "Activation records by outcome.", "outcome"),
-		completions:    counter("activations_completed_total", "Completed activations by status code.", "status"),
-		rescheduled:    counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
-		logsIncomplete: counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),
-		gpuStarts:      counter("gpu_starts_total", "GPU runs by start kind.", "kind"),
-		gpuSeconds:     counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action"),
-		gpuMoved:       counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction"),
-		gpuResident:    gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action.", "namespace", "action"),
-		gpuUtilization: gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", "device"),
-		gpuLost:        gauge("gpu_lost", "1 for a device that cannot be used.", "device"),
-		gpuQueue:       histogram("gpu_queue_seconds", "Time from acceptance to a GPU token."),
+		accepted:       r.counter("activations_accepted_total", "Activation messages taken from Kafka.").WithLabelValues(),
+		starts:         r.counter("container_starts_total", "Runs by the state of the container they got (warmed, prewarmed, cold).", "state"),
+		wait:           r.histogram("container_wait_seconds", "Time from acceptance to a container, CPU lane."),
+		acks:           r.counter("acks_total", "Acks by kind and outcome.", "kind", "outcome"),
+		records:        r.counter("records_total", "Activation records by outcome.", "outcome"),
+		completions:    r.counter("activations_completed_total", "Completed activations by status code.", "status"),
+		rescheduled:    r.counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
+		logsIncomplete: r.counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),
 	}
 	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "gpuwhisk", Name: "phase_seconds", Buckets: latency,
@@ -85,7 +62,29 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, p := range []string{"create", "init", "run", "logs"} {
 		m.phases[p] = phases.WithLabelValues(p)
 	}
+	m.gpus(r)
 	return m
+}
+
+// maker makes and registers metrics.
+type maker struct{ reg prometheus.Registerer }
+
+func (r maker) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gpuwhisk", Name: name, Help: help}, labels)
+	r.reg.MustRegister(c)
+	return c
+}
+
+func (r maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "gpuwhisk", Name: name, Help: help}, labels)
+	r.reg.MustRegister(g)
+	return g
+}
+
+func (r maker) histogram(name, help string) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "gpuwhisk", Name: name, Help: help, Buckets: latency})
+	r.reg.MustRegister(h)
+	return h
 }
 
 func (m *Metrics) started(state string)               { m.starts.WithLabelValues(state).Inc() }
@@ -100,35 +99,6 @@ func (m *Metrics) stored(err error) { m.records.WithLabelValues(outcome(err)).In
 
 func (m *Metrics) completed(status int) {
 	m.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
-}
-
-// served counts what a run of a flow used of a device.
-func (m *Metrics) served(f sched.FlowID, service time.Duration) {
-	m.gpuSeconds.WithLabelValues(f.Namespace, f.Function).Add(max(0, service.Seconds()))
-}
-
-// moved counts memory that was moved.
-func (m *Metrics) moved(f sched.FlowID, kind gpu.OrderKind, bytes int64) {
-	if bytes > 0 {
-		m.gpuMoved.WithLabelValues(f.Namespace, f.Function, kind.String()).Add(float64(bytes))
-	}
-}
-
-func (m *Metrics) lost(d *device, lost bool) {
-	value := 0.0
-	if lost {
-		value = 1
-	}
-	m.gpuLost.WithLabelValues(d.String()).Set(value)
-}
-
-// forget drops the series of a flow that is no more: there may be very many
-// flows in an invoker's life.
-func (m *Metrics) forget(f sched.FlowID) {
-	of := prometheus.Labels{"namespace": f.Namespace, "action": f.Function}
-	m.gpuSeconds.DeletePartialMatch(of)
-	m.gpuMoved.DeletePartialMatch(of)
-	m.gpuResident.DeletePartialMatch(of)
 }
 
 func outcome(err error) string {

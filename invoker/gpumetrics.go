@@ -1,0 +1,49 @@
+package invoker
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// gpus makes what the GPU lane counts.
+func (m *Metrics) gpus(r maker) {
+	m.gpuStarts = r.counter("gpu_starts_total", "GPU runs by start kind.", "kind")
+	m.gpuSeconds = r.counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action")
+	m.gpuMoved = r.counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction")
+	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action.", "namespace", "action")
+	m.gpuUtilization = r.gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", "device")
+	m.gpuLost = r.gauge("gpu_lost", "1 for a device that cannot be used.", "device")
+	m.gpuQueue = r.histogram("gpu_queue_seconds", "Time from acceptance to a GPU token.")
+}
+
+// served counts what a run of a flow used of a device.
+func (m *Metrics) served(f sched.FlowID, service time.Duration) {
+	m.gpuSeconds.WithLabelValues(f.Namespace, f.Function).Add(max(0, service.Seconds()))
+}
+
+// moved counts memory that was moved.
+func (m *Metrics) moved(f sched.FlowID, kind gpu.OrderKind, bytes int64) {
+	if bytes > 0 {
+		m.gpuMoved.WithLabelValues(f.Namespace, f.Function, kind.String()).Add(float64(bytes))
+	}
+}
+
+func (m *Metrics) lost(d *device, lost bool) {
+	value := 0.0
+	if lost {
+		value = 1
+	}
+	m.gpuLost.WithLabelValues(d.String()).Set(value)
+}
+
+// forget drops the series of a flow that is no more: there may be very many
+// flows in an invoker's life.
+func (m *Metrics) forget(f sched.FlowID) {
+	of := prometheus.Labels{"namespace": f.Namespace, "action": f.Function}
+	m.gpuSeconds.DeletePartialMatch(of)
+	m.gpuMoved.DeletePartialMatch(of)
+	m.gpuResident.DeletePartialMatch(of)
+}
