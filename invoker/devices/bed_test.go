@@ -85,6 +85,7 @@ func open(t testing.TB, change func(*Options)) *bed {
 	o := Options{
 		Dir: filepath.Join(short, "shim"), Library: filepath.Join(dir, LibraryName), Driver: filepath.Join(dir, "fake12"),
 		Devices: []gpu.Device{simulatedDevice()}, Context: mib, Log: slog.New(slog.NewTextHandler(b.log, nil)),
+		answerTime: patience, helloTime: patience, // this machine may be busy
 	}
 	if change != nil {
 		change(&o)

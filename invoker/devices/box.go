@@ -52,13 +52,15 @@ const assumedPID = 0
 // connected tells whether a process of the container ever spoke. After the
 // first run it waits: a program may have come to use the GPU just now, and its
 // shim connects a moment later.
-func (b *box) connected(ctx context.Context) bool {
+func (m *Mover) connected(ctx context.Context, b *box) bool {
 	b.mu.Lock()
 	heard, unhooked := b.heard, b.unhooked
 	b.mu.Unlock()
 	if heard || unhooked {
 		return heard
 	}
+	ctx, cancel := context.WithTimeout(ctx, m.options.helloTime)
+	defer cancel()
 	select {
 	case <-b.came:
 		return true

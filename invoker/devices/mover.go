@@ -21,6 +21,10 @@ const (
 	// what it holds. It lies on the way of every answer to a caller; a shim
 	// needs a tenth of a millisecond.
 	answerTime = 100 * time.Millisecond
+	// helloTime is how long the end of a container's first run waits for a
+	// process to connect at all: its program may have come to use the GPU just
+	// now. The caller has the result by then.
+	helloTime = time.Second
 	// moveTime bounds one order. The largest device is swapped in half of it
 	// even by a slow link; a container that is frozen would take for ever.
 	moveTime = 30 * time.Second
@@ -51,8 +55,8 @@ type Options struct {
 	Context int64
 	Log     *slog.Logger // nil: silent
 
-	proc     string        // where processes are; empty: /proc
-	moveTime time.Duration // 0: the constant
+	proc                            string        // where processes are; empty: /proc
+	moveTime, answerTime, helloTime time.Duration // 0: the constants
 }
 
 // Mover keeps the device memory of containers by the shim in their processes.
@@ -76,6 +80,8 @@ func OpenMover(o Options) (*Mover, error) {
 	m := &Mover{options: o, log: o.Log, owners: map[int]string{}, boxes: map[string]*box{}, warned: map[string]bool{}}
 	m.options.proc = cmp.Or(o.proc, "/proc")
 	m.options.moveTime = cmp.Or(o.moveTime, moveTime)
+	m.options.answerTime = cmp.Or(o.answerTime, answerTime)
+	m.options.helloTime = cmp.Or(o.helloTime, helloTime)
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -169,20 +175,24 @@ func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 	if b == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
 	switch {
 	case b.deaf():
 		m.assume(b, need)
-	case !b.connected(ctx):
+	case !m.connected(ctx, b):
 		m.noteUnhooked(b)
 		m.assume(b, need)
 	default:
-		// Nothing is done about who does not answer: what it said last counts,
-		// and its silence is told by the heartbeat.
-		if _, err := b.shim.Ended(ctx); err == nil {
-			b.stir(false)
-		}
+		m.ended(ctx, b)
+	}
+}
+
+// ended asks the processes. Nothing is done about who does not answer: what it
+// said last counts, and its silence is told by the heartbeat.
+func (m *Mover) ended(ctx context.Context, b *box) {
+	ctx, cancel := context.WithTimeout(ctx, m.options.answerTime)
+	defer cancel()
+	if _, err := b.shim.Ended(ctx); err == nil {
+		b.stir(false)
 	}
 }
 

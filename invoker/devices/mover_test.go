@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -124,9 +125,42 @@ func TestRunEndsEviction(t *testing.T) {
 	g.do("check 0 1")
 }
 
+// TestOrdersRaceWithRuns gives orders and begins runs all at once: nobody waits
+// for ever, what was in memory is there, and the last word is true.
+func TestOrdersRaceWithRuns(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded("GPUWHISK_SHIM_CHUNK=1048576")
+	var work sync.WaitGroup
+	for epoch := uint64(1); epoch <= 30; epoch += 3 {
+		for i, o := range []gpu.Order{evict(epoch), evict(epoch + 1), prefetch(epoch + 2)} {
+			work.Go(func() {
+				_, err := b.Move(b.limited(), o, 32*mib)
+				if err != nil && !errors.Is(err, ErrUndone) && !errors.Is(err, shimctl.ErrReplaced) {
+					t.Errorf("order %d of epoch %d: %v", i, o.Epoch, err)
+				}
+			})
+		}
+		b.Begin(name)
+		g.do("check 0 1")
+		b.End(b.limited(), name, gpu.Need{})
+	}
+	work.Wait()
+	if _, err := b.Move(b.limited(), evict(100), 32*mib); err != nil {
+		t.Fatal(err)
+	}
+	if h := b.last(g.pid()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
+		t.Errorf("held at the end: %+v", h)
+	}
+	g.do("check 0 1")
+	b.End(b.limited(), name, gpu.Need{})
+	if h := b.last(g.pid()); h.Usage.Resident != 32*mib {
+		t.Errorf("held after a last run: %+v", h)
+	}
+}
+
 // Nothing waits for a frozen container beyond its bound.
 func TestFrozenContainer(t *testing.T) {
-	b := open(t, func(o *Options) { o.moveTime = 50 * time.Millisecond })
+	b := open(t, func(o *Options) { o.moveTime, o.answerTime = 50*time.Millisecond, 50*time.Millisecond })
 	g := b.loaded()
 	if err := g.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -144,7 +178,7 @@ func TestFrozenContainer(t *testing.T) {
 	if err := g.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	b.options.moveTime = patience // this machine may be busy
+	b.options.moveTime = patience
 	if _, err := b.Move(b.limited(), evict(3), 0); err != nil {
 		t.Errorf("after it was thawed: %v", err)
 	}
@@ -186,7 +220,7 @@ func TestKilledProcess(t *testing.T) {
 // TestUnhooked: a container that no shim speaks for holds what was reserved,
 // until one does.
 func TestUnhooked(t *testing.T) {
-	b := open(t, nil)
+	b := open(t, func(o *Options) { o.helloTime = 50 * time.Millisecond })
 	g := b.prepare(name, "managed")
 	need := gpu.Need{Bytes: 5 * mib, Context: mib}
 	for range 2 { // waited for once, said once
