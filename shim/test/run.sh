@@ -133,7 +133,7 @@ one refused 2 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:1:2
 one refused 719 FAKE_CUDA_FAIL=cuStreamSynchronize:1:719
 one refused 709 FAKE_CUDA_FAIL=cuCtxPushCurrent_v2:2:709
 # Every sort of failure of every call; fewer of them where each takes long.
-one failing $([ -z "$runtime$emulator" ] && echo 2 4 || echo 1 2)
+one failing $([ -z "$runtime$emulator" ] && echo 2 4 || echo 1 1)
 one race $slow GPUWHISK_SHIM_CHUNK=1048576
 one storm "${STORM:-200}" GPUWHISK_SHIM_CHUNK=65536
 one many
