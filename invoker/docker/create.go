@@ -277,7 +277,7 @@ func deviceError(err error) error {
 	}
 	for _, words := range []string{"nvidia", "CDI", "error mounting"} {
 		if strings.Contains(err.Error(), words) {
-			return fmt.Errorf("give the container its device: %s", err)
+			return errors.New("give the container its device: " + err.Error()) // without errNotInImage
 		}
 	}
 	return err

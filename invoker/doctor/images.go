@@ -74,12 +74,12 @@ func checkImages(f *Facts) []Finding {
 	var all []Finding
 	var good []string
 	for _, ref := range f.references() {
-		switch x := judgeImage(ref, f.images[ref]); {
-		case x.Status == OK:
+		x := judgeImage(ref, f.images[ref])
+		if x.Status == OK {
 			good = append(good, ref)
-		default:
-			all = append(all, x)
+			continue
 		}
+		all = append(all, x)
 	}
 	if len(good) > 0 {
 		all = append(all, ok("there and made for actions: "+strings.Join(good, ", ")))

@@ -69,9 +69,10 @@ func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
 	own := v.facts(deadline)
 	env := members{out: append(dst, '{')}
 	for _, p := range v.Env {
-		if !taken(own, p.Key) && !(v.GPU && steers(p.Key)) {
-			env.text(p.Key, envText(p.Value))
+		if taken(own, p.Key) || v.GPU && steers(p.Key) {
+			continue
 		}
+		env.text(p.Key, envText(p.Value))
 	}
 	for _, p := range own {
 		env.text(envName(p.Key), envText(p.Value))
