@@ -44,8 +44,12 @@ func startWord(k gpu.StartKind) sched.Start {
 // container that would serve, empty for a new one.
 func (l *gpuLane) fits(dev *device, own string, f *flow) bool {
 	need := l.need(f, dev, own)
-	// What never fits is let through, to be refused with a reason.
-	ok := need.Bytes+need.Context > dev.MemoryBytes || dev.ledger.Possible(own, need)
+	ok := dev.ledger.Possible(own, need)
+	if all := need.Bytes + need.Context; all > dev.MemoryBytes {
+		// What fits no device at all is let through, to be refused with a
+		// reason.
+		ok = all > l.largest
+	}
 	if own == "" && ok {
 		_, idle := dev.pool.Len()
 		ok = !dev.pool.Full() || idle > 0

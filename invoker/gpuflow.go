@@ -78,9 +78,9 @@ func (l *gpuLane) need(f *flow, dev *device, own string) gpu.Need {
 		n.Bytes, n.Context = max(n.Bytes, footprint), max(n.Context, dev.ledger.Overhead(own))
 	}
 	if measured {
-		// Who held more than the device is served with all of it.
-		n.Context = min(n.Context, dev.MemoryBytes)
-		n.Bytes = min(n.Bytes, dev.MemoryBytes-n.Context)
+		// Who held more than any device is served with all of the largest.
+		n.Context = min(n.Context, l.largest)
+		n.Bytes = min(n.Bytes, l.largest-n.Context)
 	}
 	return n
 }

@@ -20,6 +20,7 @@ type gpuLane struct {
 	mover    Mover
 	policy   sched.Policy
 	devices  []*device
+	largest  int64       // bytes of the largest device, lost or not
 	demand   *gpu.Demand // by flow name
 	flows    map[sched.FlowID]*flow
 	queued   map[uint64]*job
@@ -58,6 +59,7 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 			return nil, fmt.Errorf("device %s: %w", word, err)
 		}
 		l.devices = append(l.devices, dev)
+		l.largest = max(l.largest, word.MemoryBytes)
 		policy.AddDevice(0, word.Index, dev.tokens.D())
 	}
 	return l, nil

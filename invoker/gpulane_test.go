@@ -135,6 +135,50 @@ func TestGPUActionTooLargeForTheDevice(t *testing.T) {
 	})
 }
 
+// TestDevicesOfSeveralSizes: an action goes where it fits, by what it asks for
+// and by what it was seen to need, and waits for that device when it is away.
+func TestDevicesOfSeveralSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("asks", annotate(`{"memory":"40 GB"}`))
+		w.action("takes", annotate(`{"memory":"1 GB"}`))
+		w.action("small", annotate(`{"memory":"1 GB"}`))
+		w.gpu.hold = func(name string, need gpu.Need) {
+			if strings.Contains(name, "takes") {
+				need.Bytes = 40 << 30
+			}
+			w.gpu.holds(name, need.Bytes, min(need.Bytes, 8<<30), need.Context)
+		}
+		s := w.gpuSettings(2)
+		s.GPU.Devices[0].MemoryBytes, s.GPU.Devices[1].MemoryBytes = 8<<30, 80<<30
+		iv, stop := w.start(s)
+		on := func(name, device string) {
+			t.Helper()
+			id := w.invoke(name, nil)
+			time.Sleep(time.Minute)
+			if n := gpuNote(t, w.record(id)); n.Device[:1] != device {
+				t.Errorf("%s ran on %s", name, n.Device)
+			}
+		}
+		on("asks", "1")
+		on("asks", "1")
+		iv.DeviceLost(1, "for now")
+		on("takes", "0") // nobody knows better yet
+		on("small", "0")
+		id := w.invoke("takes", nil)
+		time.Sleep(time.Minute)
+		if w.record(id) != nil {
+			t.Error("40 GB ran on 8")
+		}
+		iv.DeviceBack(1)
+		time.Sleep(time.Second)
+		stop()
+		if n := gpuNote(t, w.record(id)); n.Device[:1] != "1" {
+			t.Errorf("ran on %s", n.Device)
+		}
+	})
+}
+
 func TestForwardWithoutDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -78,7 +78,7 @@ func (l *gpuLane) refuse(now time.Duration, r *run, err error) {
 	l.retire(now, r, r.grant.kind.Warm())
 	text := fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory); "+
 		"the device has %s, of which the context of a container takes %s.",
-		activation.Size(r.grant.asked), activation.Size(r.grant.device.MemoryBytes), activation.Size(l.settings.ContextMem))
+		activation.Size(r.grant.asked), activation.Size(l.largest), activation.Size(l.settings.ContextMem))
 	if !errors.Is(err, gpu.ErrTooBig) {
 		text = textAborted
 	}
