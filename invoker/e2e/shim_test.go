@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -346,6 +347,27 @@ func TestShimWords(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGPUExecutable runs a program of its own for each activation: what it held
+// is free with its end.
+func TestGPUExecutable(t *testing.T) {
+	p := startGPU(t, 100, nil)
+	binary, err := os.ReadFile(filepath.Join(shimParts(t), "gpufunc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := base64.StdEncoding.EncodeToString(binary)
+	p.insert(&whisk.Action{
+		Name: "program", Exec: &whisk.Exec{Kind: "native:1", Code: &code}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": "64 MB"}}},
+	})
+	for range 3 {
+		p.call("program", nil).want(t, 0, `"correct":true`)
+	}
+	p.atRest()
+	// On a busy machine it may end before its shim has connected.
+	p.uses(ctx, 64*mib+ctx)
 }
 
 // TestGPULimit: a function that asks for more than the device has is told so by
