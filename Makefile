@@ -58,6 +58,7 @@ shim-if-possible:
 
 .PHONY: gpu-check
 gpu-check: shim build-gpu ## Try and measure the GPU of this machine, results in docs/results
+	$(MAKE) -s -C shim/check
 	$(BIN)/gpuwhisk gpu-check --out docs/results
 
 .PHONY: images
