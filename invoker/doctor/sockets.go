@@ -10,9 +10,9 @@ import (
 // closing zero).
 const longestSocket = 107
 
-// checkSockets looks at the place of the shims' sockets. Containers are given
-// it, and the library, by paths of the host: where the invoker runs in a
-// container itself, both must come from there.
+// checkSockets looks at the place of the shims' sockets and of the library's
+// copy for containers. They are given it by its path on the host: where the
+// invoker runs in a container itself, it must come from there.
 func checkSockets(f *Facts) []Finding {
 	g := f.Config.GPU
 	if !f.hasDriver() || !f.usesDocker() || g.Shim.Library == noShim || f.shimAt() == "" {
@@ -29,13 +29,9 @@ func checkSockets(f *Facts) []Finding {
 		return one(fail(fmt.Sprintf("a socket below %s has a path of %d bytes, the kernel takes %d", dir, len(socket), longestSocket),
 			"name a shorter directory in CONFIG_whisk_gpu_shim_dir"))
 	}
-	if f.contained() {
-		for _, at := range []string{dir, f.shimAt()} {
-			if !f.mounted(at) {
-				return one(fail(at+" is this container's own: GPU containers are given the host's, which is another or none",
-					fmt.Sprintf("mount it from the host under the same path (--volume %s:%s)", at, at)))
-			}
-		}
+	if f.contained() && !f.mounted(dir) {
+		return one(fail(dir+" is this container's own: GPU containers are given the host's, which is another or none",
+			fmt.Sprintf("mount it from the host under the same path (--volume %s:%s)", dir, dir)))
 	}
 	return one(ok(fmt.Sprintf("below %s, with paths of %d of %d bytes", dir, len(socket), longestSocket)))
 }
