@@ -33,8 +33,11 @@ func history(t *testing.T, seed uint64, steps int) {
 	for step := range steps {
 		now := time.Duration(step)
 		id := names[r.IntN(len(names))]
-		switch r.IntN(9) {
+		switch r.IntN(10) {
 		case 0, 1:
+			if a := l.byID[id]; a != nil && a.leaving {
+				continue // its container is on its way out
+			}
 			if size[id] == 0 {
 				size[id] = int64(r.IntN(400) + 1)
 			}
@@ -64,10 +67,16 @@ func history(t *testing.T, seed uint64, steps int) {
 			if r.IntN(6) == 0 {
 				l.Gone(now, id)
 				delete(runs, id)
+			} else if a := l.byID[id]; a != nil && a.idle() && r.IntN(6) == 0 {
+				l.Leave(now, id)
 			}
 		case 7:
 			l.Tick(now)
 		case 8:
+			if r.IntN(6) == 0 {
+				l.SetForeign(now, int64(r.IntN(1200))-100)
+			}
+		case 9:
 			if len(open) > 0 {
 				o := open[r.IntN(len(open))]
 				if l.Awaits(o.Container, o.Epoch) && r.IntN(4) > 0 {

@@ -37,7 +37,7 @@ func (l *gpuLane) shut(b *box) {
 	b.gpu.device.pool.Limit(b.name, 0)
 }
 
-// opened says that a container is initialised and takes more than its first
+// warmed says that a container is initialised and takes more than its first
 // run.
 func (l *gpuLane) warmed(now time.Duration, b *box) {
 	if b.gpu.failed || b.gpu.doomed || b.gpu.width == 1 {
