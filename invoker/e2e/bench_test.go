@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
+)
+
+const noop = "function main(p) { return p; }"
+
+// These benchmarks measure the invoker as a program of its own among real
+// parts; without them they are skipped.
+
+// BenchmarkWarm is a warm no-op on Node.js in Docker with Apache Kafka, one at
+// a time: from the message's publishing to its acks, beside the floor of two
+// Kafka hops.
+func BenchmarkWarm(b *testing.B) {
+	r := newRig(b)
+	r.action("nologs", "nodejs:20", noop, 60000, 0)
+	r.action("logs", "nodejs:20", noop, 60000, 10)
+	const runs = 1000
+	for b.Loop() {
+		first := r.run()
+		b.ReportMetric(float64(first.Milliseconds()), "first-ping-ms")
+		timer := time.NewTimer(10 * time.Second)
+		before := r.cpu()
+		<-timer.C
+		b.ReportMetric(100*(r.cpu()-before).Seconds()/10, "rest-cpu-%")
+		b.ReportMetric(r.rss(), "rest-MB")
+		r.quantiles("two-hops", r.hops(runs), 0.95)
+		r.series("nologs", 50)
+		before = r.cpu()
+		_, done := r.series("nologs", runs)
+		b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/runs, "cpu-ms/op")
+		r.quantiles("combined", done, 0.95)
+		r.series("logs", 50)
+		before = r.cpu()
+		results, done := r.series("logs", runs)
+		b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/runs, "logs-cpu-ms/op")
+		r.quantiles("result", results, 0.95)
+		r.quantiles("completion", done, 0.95)
+		r.stop(syscall.SIGTERM)
+	}
+}
+
+func (r *rig) series(action string, n int) (results, completions []time.Duration) {
+	for range n {
+		result, completion := r.once(action)
+		results, completions = append(results, result), append(completions, completion)
+	}
+	return results, completions
+}
+
+// hops are the times of a message to a topic and back by another, twice one
+// hop: what Kafka alone takes of an activation.
+func (r *rig) hops(n int) (all []time.Duration) {
+	for range n {
+		id := activation.ID(fmt.Sprintf("%032x", time.Now().UnixNano()))
+		t := &times{done: make(chan struct{})}
+		r.mu.Lock()
+		r.acks[id] = t
+		r.mu.Unlock()
+		ack := activation.NewCompletion(activation.NewTransID("x", 0, false), id, false, activation.Instance{UniqueName: "x"})
+		began := time.Now()
+		r.client.Produce(context.Background(), &kgo.Record{Topic: "completed0", Value: ack.Encode()}, nil)
+		r.await(t)
+		all = append(all, 2*t.completion.Sub(began))
+	}
+	return all
+}
+
+// BenchmarkThroughput keeps 16 and 64 no-ops in flight on at most 16
+// containers; each has its record in the database at the end.
+func BenchmarkThroughput(b *testing.B) {
+	r := newRig(b)
+	r.action("noop", "nodejs:20", noop, 60000, 0)
+	r.action("logs", "nodejs:20", noop, 60000, 10)
+	for b.Loop() {
+		r.run()
+		for _, c := range []struct {
+			action string
+			flight int
+		}{{"noop", 16}, {"noop", 64}, {"logs", 16}, {"logs", 64}} {
+			r.burst(c.action, c.flight, 200) // containers come to be
+			const calls = 4000
+			before, began := r.cpu(), time.Now()
+			r.burst(c.action, c.flight, calls)
+			acked := time.Since(began)
+			r.written()
+			stored := time.Since(began)
+			b.ReportMetric(calls/acked.Seconds(), fmt.Sprintf("%s-%d-acks/s", c.action, c.flight))
+			b.ReportMetric(calls/stored.Seconds(), fmt.Sprintf("%s-%d-records/s", c.action, c.flight))
+			b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/calls, fmt.Sprintf("%s-%d-cpu-ms/op", c.action, c.flight))
+			b.ReportMetric(r.rss(), fmt.Sprintf("%s-%d-MB", c.action, c.flight))
+		}
+		r.stop(syscall.SIGTERM)
+	}
+}
+
+// burst runs calls with so many in flight.
+func (r *rig) burst(action string, flight, calls int) {
+	todo := make(chan struct{}, calls)
+	for range calls {
+		todo <- struct{}{}
+	}
+	close(todo)
+	var wg sync.WaitGroup
+	for range flight {
+		wg.Go(func() {
+			for range todo {
+				r.once(action)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// written waits until the database has a record of every activation so far.
+func (r *rig) written() {
+	q := couchdb.Query{DB: r.db.Names().Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: "guest"}
+	until(r.b, "records", func() string {
+		n, err := r.db.Count(context.Background(), q)
+		if err != nil || n < r.ids {
+			return fmt.Sprintf("%d of %d, %v", n, r.ids, err)
+		}
+		return ""
+	})
+}
+
+// BenchmarkStarts are what a user waits for once in a while.
+func BenchmarkStarts(b *testing.B) {
+	r := newRig(b, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=50 ms")
+	r.action("noop", "nodejs:20", noop, 60000, 10)
+	r.action("hangs", "nodejs:20", "function main() { for (;;); }", 1000, 10)
+	r.action("sleeps", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", 1000, 10)
+	r.action("crashes", "nodejs:20", "function main() { process.exit(1); }", 60000, 10)
+	for i := range 20 {
+		r.action(fmt.Sprint("cold", i), "nodejs:20", noop, 60000, 10)
+	}
+	for b.Loop() {
+		r.run()
+		var cold, paused, over, crash []time.Duration
+		for i := range 20 {
+			result, _ := r.once(fmt.Sprint("cold", i))
+			cold = append(cold, result)
+		}
+		r.quantiles("cold", cold, 0.95)
+		r.once("noop")
+		for range 20 {
+			until(b, "paused", func() string {
+				if docker(b, "ps", "-q", "--filter", "status=running", "--filter", "name=wsk"+r.unique) != "" {
+					return "some run"
+				}
+				return ""
+			})
+			result, _ := r.once("noop")
+			paused = append(paused, result)
+		}
+		r.quantiles("paused", paused, 0.95)
+		for _, action := range []string{"hangs", "sleeps"} {
+			for range 5 {
+				over = append(over, r.afterEnd(action))
+			}
+		}
+		r.quantiles("limit-to-ack", over, 1)
+		for range 10 {
+			crash = append(crash, r.afterEnd("crashes"))
+		}
+		r.quantiles("crash-to-ack", crash, 1)
+		r.stop(syscall.SIGTERM)
+	}
+}
+
+// afterEnd runs an activation and tells how long after its end, which is when
+// its limit was reached or its container died, its result was heard.
+func (r *rig) afterEnd(action string) time.Duration {
+	_, id, t := r.send(action)
+	r.await(t)
+	var end int64
+	until(r.b, "record", func() string {
+		doc, err := r.db.Get(context.Background(), r.db.Names().Activations, "guest/"+string(id))
+		if err == nil {
+			var record *activation.Record
+			if record, err = activation.DecodeRecord(doc); err == nil {
+				end = record.End
+				return ""
+			}
+		}
+		return err.Error()
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.result.Sub(time.UnixMilli(end))
+}
+
+// BenchmarkRestart ends the invoker and starts it again at once: from the
+// start to the first ping, and to the ack of a message that waits. Then 50
+// are in flight when it is killed: how many have neither ack nor record.
+func BenchmarkRestart(b *testing.B) {
+	r := newRig(b)
+	r.action("noop", "nodejs:20", noop, 60000, 10)
+	r.action("slow", "nodejs:20", "const main = () => new Promise(done => setTimeout(() => done({}), 300))", 60000, 10)
+	for b.Loop() {
+		r.restarts("sigterm", syscall.SIGTERM)
+		r.restarts("kill", syscall.SIGKILL)
+	}
+}
+
+func (r *rig) restarts(name string, how syscall.Signal) {
+	var acks, pings []time.Duration
+	for range 5 {
+		r.run()
+		r.once("noop")
+		r.stop(how)
+		_, _, t := r.send("noop")
+		began := time.Now()
+		pings = append(pings, r.run())
+		r.await(t)
+		acks = append(acks, t.completion.Sub(began))
+		r.stop(how)
+	}
+	r.quantiles(name+"-first-ping", pings, 1)
+	r.quantiles(name+"-first-ack", acks, 1)
+	r.b.ReportMetric(float64(r.lost(how)), name+"-lost-of-50")
+}
+
+// lost ends the invoker with 50 in flight and counts those that never end.
+func (r *rig) lost(how syscall.Signal) (n int) {
+	r.run()
+	r.once("slow")
+	var flights []*times
+	for range 50 {
+		_, _, t := r.send("slow")
+		flights = append(flights, t)
+	}
+	r.stop(how)
+	r.run()
+	late := time.After(time.Minute)
+	for _, t := range flights {
+		select {
+		case <-t.done:
+		case <-late:
+			n++
+		}
+	}
+	r.stop(syscall.SIGTERM)
+	return n
+}

@@ -1,0 +1,247 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
+)
+
+// rig measures the invoker as a program of its own among real parts. It plays
+// the controller itself: it publishes messages and hears acks, so that no time
+// of a controller is in what it measures.
+type rig struct {
+	b         *testing.B
+	s         *standalone.Standalone // databases, topics and somebody who hears pings
+	db        *couchdb.Client
+	program   string
+	environ   []string
+	unique    string
+	cmd       *exec.Cmd
+	said      bytes.Buffer // by the invoker that runs, or ran last
+	client    *kgo.Client
+	ids       int
+	revisions map[string]string // of actions
+
+	mu    sync.Mutex
+	acks  map[activation.ID]*times
+	pings chan time.Time
+}
+
+// times are when an activation's acks came.
+type times struct {
+	result, completion time.Time
+	done               chan struct{} // closed by the slot-freeing ack
+}
+
+func newRig(b *testing.B, extra ...string) *rig {
+	b.Helper()
+	w := realParts(b)
+	r := &rig{b: b, unique: fmt.Sprintf("bench%d", os.Getpid()), acks: map[activation.ID]*times{}, revisions: map[string]string{}, pings: make(chan time.Time, 1)}
+	r.program = filepath.Join(b.TempDir(), "gpuwhisk")
+	err := os.WriteFile(r.program, built(b, "../cmd/gpuwhisk"), 0o700)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.s, err = standalone.Start(b.Context(), standalone.Options{
+		Data: b.TempDir(), Runtime: "docker", Kafka: w.kafka, CouchDB: w.couch, Docker: w.docker, Manifest: manifest(w.images),
+		DBPrefix: fmt.Sprintf("bench_%d_%d_", os.Getpid(), serial.Add(1)), Memory: "2048m", Extra: extra,
+		Invoker: func(_ context.Context, environ, _ []string) (func() error, error) {
+			r.environ = environ
+			return func() error { return nil }, nil
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = r.s.Stop(context.Background()) })
+	r.db = couchdb.New(r.s.Info().Database)
+	b.Cleanup(r.db.Close)
+	r.listen(w.kafka)
+	b.Cleanup(func() { r.stop(syscall.SIGTERM) })
+	return r
+}
+
+// listen takes the time of acks and pings.
+func (r *rig) listen(kafka string) {
+	var err error
+	from := kgo.NewOffset().AtEnd()
+	r.client, err = kgo.NewClient(kgo.SeedBrokers(kafka), kgo.FetchMaxWait(100*time.Millisecond), kgo.ProducerLinger(0),
+		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"completed0": {0: from}, "health": {0: from}}))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			fetches := r.client.PollFetches(ctx)
+			now := time.Now()
+			fetches.EachRecord(func(m *kgo.Record) { r.hear(m, now) })
+		}
+	}()
+	r.b.Cleanup(func() { cancel(); <-done; r.client.Close() })
+}
+
+func (r *rig) hear(m *kgo.Record, now time.Time) {
+	if m.Topic == "health" {
+		select {
+		case r.pings <- now:
+		default:
+		}
+		return
+	}
+	ack, err := activation.DecodeAck(m.Value)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.acks[ack.ActivationID]
+	if t == nil {
+		return
+	}
+	if ack.Kind != activation.Completion {
+		t.result = now
+	}
+	if ack.FreesSlot() && t.completion.IsZero() {
+		t.completion = now
+		close(t.done)
+	}
+}
+
+// run starts the invoker and tells how long its first ping took.
+func (r *rig) run() time.Duration {
+	r.b.Helper()
+	select {
+	case <-r.pings:
+	default:
+	}
+	r.cmd = exec.Command(r.program, "invoker", "--id", "0", "--uniqueName", r.unique)
+	r.cmd.Env = append(slices.Clone(r.environ), "PATH="+os.Getenv("PATH"))
+	r.said.Reset()
+	r.cmd.Stderr = &r.said
+	began := time.Now()
+	if err := r.cmd.Start(); err != nil {
+		r.b.Fatal(err)
+	}
+	select {
+	case first := <-r.pings:
+		return first.Sub(began)
+	case <-time.After(patience):
+	}
+	r.stop(syscall.SIGKILL)
+	r.b.Fatalf("the invoker does not ping; it says\n%s", r.said.String())
+	return 0
+}
+
+// stop ends the invoker and waits for its end.
+func (r *rig) stop(how syscall.Signal) {
+	if r.cmd == nil {
+		return
+	}
+	_ = r.cmd.Process.Signal(how)
+	_ = r.cmd.Wait()
+	r.cmd = nil
+}
+
+// action puts an action into the database, as a controller would.
+func (r *rig) action(name, kind, code string, timeout, logs int) {
+	r.b.Helper()
+	doc := fmt.Sprintf(`{"annotations":[{"key":"provide-api-key","value":false}],"entityType":"action",`+
+		`"exec":{"kind":%q,"code":%q,"binary":false},"limits":{"concurrency":1,"logs":%d,"memory":128,"timeout":%d},`+
+		`"name":%q,"namespace":"guest","parameters":[],"publish":false,"updated":1,"version":"0.0.1"}`, kind, code, logs, timeout, name)
+	var err error
+	if r.revisions[name], err = r.db.Put(context.Background(), r.db.Names().Whisks, "guest/"+name, []byte(doc)); err != nil {
+		r.b.Fatal(err)
+	}
+}
+
+// send publishes an activation and gives the time when it did.
+func (r *rig) send(action string) (time.Time, activation.ID, *times) {
+	r.b.Helper()
+	r.mu.Lock()
+	r.ids++
+	id := activation.ID(fmt.Sprintf("%032x", int(time.Now().UnixNano())+r.ids))
+	t := &times{done: make(chan struct{})}
+	r.acks[id] = t
+	r.mu.Unlock()
+	m := fmt.Sprintf(`{"action":{"name":%q,"path":"guest","version":"0.0.1"},"activationId":%q,"blocking":true,"content":{"name":"World"},`+
+		`"initArgs":[],"lockedArgs":{},"revision":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},`+
+		`"transid":["NAPOoc0yQbkKIpRdncnOKnV1paJVhDIX",%d],"user":{"authkey":{},"limits":{},"namespace":{"name":"guest",`+
+		`"uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502"},"rights":["READ","PUT","DELETE","ACTIVATE"],"subject":"guest"}}`,
+		action, id, r.revisions[action], time.Now().UnixMilli())
+	began := time.Now()
+	if err := r.client.ProduceSync(context.Background(), &kgo.Record{Topic: "invoker0", Value: []byte(m)}).FirstErr(); err != nil {
+		r.b.Fatal(err)
+	}
+	return began, id, t
+}
+
+// once runs an activation and gives the times until its result and until its
+// completion.
+func (r *rig) once(action string) (result, completion time.Duration) {
+	began, _, t := r.send(action)
+	r.await(t)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.result.Sub(began), t.completion.Sub(began)
+}
+
+// await waits for the ack that ends an activation.
+func (r *rig) await(t *times) {
+	select {
+	case <-t.done:
+	case <-time.After(2 * patience):
+		r.b.Error("an activation has no completion")
+	}
+}
+
+// cpu is the time that the invoker has spent on a core, in ticks of 10 ms.
+func (r *rig) cpu() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(after)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// rss is the invoker's resident memory in MB.
+func (r *rig) rss() float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	kb, _ := strconv.ParseFloat(strings.Fields(after)[0], 64)
+	return kb / 1024
+}
+
+// quantiles reports the median and another quantile in milliseconds.
+func (r *rig) quantiles(name string, all []time.Duration, q float64) {
+	slices.Sort(all)
+	at := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))].Microseconds()) / 1000 }
+	r.b.ReportMetric(at(0.5), name+"-p50-ms")
+	r.b.ReportMetric(at(q), fmt.Sprintf("%s-p%.0f-ms", name, 100*q))
+}
