@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -83,6 +84,32 @@ func TestLostDeviceIsDrained(t *testing.T) {
 			}
 		}
 		w.judge(0, len(ids))
+	})
+}
+
+// TestContainerThatCannotBeMadeOnALostDevice: the device explains it, so the
+// activation goes to another one.
+func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("f", annotate("true"))
+		w.create = func(s container.Spec) error {
+			time.Sleep(time.Second)
+			if s.GPU.Index == 0 {
+				return &container.CreateError{Message: "no such device", Err: errors.New("no such device")}
+			}
+			return nil
+		}
+		iv, stop := w.start(w.gpuSettings(2))
+		id := w.invoke("f", nil)
+		time.Sleep(500 * time.Millisecond)
+		iv.DeviceLost(0, "x")
+		time.Sleep(time.Minute)
+		stop()
+		if n := gpuNote(t, w.record(id)); n.Device[:1] != "1" || w.record(id).Response.StatusCode != 0 {
+			t.Errorf("%+v: %+v", n, w.record(id).Response)
+		}
+		w.judge(0, 1)
 	})
 }
 

@@ -93,11 +93,12 @@ func (w *worker) abort(r *run) {
 // steps gets the container ready and runs the action in it. A failed creation
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
-	if err := w.reach(ctx, r); err != nil {
-		return activation.Response{}, err
-	}
-	if r.box.lost() {
+	err := w.reach(ctx, r)
+	if r.box.lost() { // which also explains why there is no container
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
+	}
+	if err != nil {
+		return activation.Response{}, err
 	}
 	w.begin(r)
 	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
