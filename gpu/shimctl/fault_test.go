@@ -157,3 +157,60 @@ func TestOtherVersionIsToldOurs(t *testing.T) {
 		t.Errorf("%d processes, want 1", n)
 	}
 }
+
+// TestWhoDoesNotReadFallsBehind: more is said to a process than it reads. What
+// was said before it fell behind reaches it whole and in order, and when it
+// reads again it is served again.
+func TestWhoDoesNotReadFallsBehind(t *testing.T) {
+	ctl, _ := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	l := dial(t, c)
+	l.hello(0)
+	l.hear(typeHello)
+	const said = 5000
+	for i := range int64(said) {
+		c.Limit(i)
+	}
+	c.mu.Lock()
+	behind := len(c.processes[os.Getpid()].out) == outQueue
+	c.mu.Unlock()
+	if !behind {
+		t.Errorf("%d frames did not fill the socket and the queue", said)
+	}
+	asked := make(chan error, 1)
+	last := int64(-1)
+	for {
+		b := l.hearAny()
+		kind := frameType(binary.LittleEndian.Uint16(b[4:]))
+		if kind == typeReport {
+			break
+		}
+		if kind != typeLimit {
+			continue
+		}
+		value := int64(binary.LittleEndian.Uint64(b[headerSize:]))
+		if value != last+1 {
+			t.Fatalf("limit %d was heard after %d", value, last)
+		}
+		// The queue has come to its end: there is room for a question.
+		if last = value; last > 0 && c.caughtUp() && len(asked) == 0 {
+			asked <- nil
+			go func() { _, _ = c.Report(context.Background()) }()
+		}
+	}
+	if last <= outQueue || last >= said-1 {
+		t.Errorf("%d of %d frames were heard, want what fits the socket and the queue", last+1, said)
+	}
+}
+
+// caughtUp tells whether nothing waits for any process to read.
+func (c *Container) caughtUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.processes {
+		if p.queued.Load() != 0 {
+			return false
+		}
+	}
+	return true
+}

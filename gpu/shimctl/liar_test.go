@@ -58,18 +58,24 @@ func (l *liar) usage(contexts uint32, allocated, resident uint64) {
 func (l *liar) hear(kind frameType) []byte {
 	l.t.Helper()
 	for {
-		head := make([]byte, headerSize)
-		if _, err := io.ReadFull(l.conn, head); err != nil {
-			l.t.Fatal(err)
-		}
-		rest := make([]byte, binary.LittleEndian.Uint32(head)-headerSize)
-		if _, err := io.ReadFull(l.conn, rest); err != nil {
-			l.t.Fatal(err)
-		}
-		if frameType(binary.LittleEndian.Uint16(head[4:])) == kind {
-			return append(head, rest...)
+		b := l.hearAny()
+		if frameType(binary.LittleEndian.Uint16(b[4:])) == kind {
+			return b
 		}
 	}
+}
+
+func (l *liar) hearAny() []byte {
+	l.t.Helper()
+	head := make([]byte, headerSize)
+	if _, err := io.ReadFull(l.conn, head); err != nil {
+		l.t.Fatal(err)
+	}
+	rest := make([]byte, binary.LittleEndian.Uint32(head)-headerSize)
+	if _, err := io.ReadFull(l.conn, rest); err != nil {
+		l.t.Fatal(err)
+	}
+	return append(head, rest...)
 }
 
 // ended waits until the other side has hung up.
