@@ -18,8 +18,8 @@ import (
 
 const (
 	// answerTime is how long the end of a run waits for the container to say
-	// what it holds. It lies on the way of every answer to a caller; a shim
-	// needs a tenth of a millisecond.
+	// what it holds. The caller has the result by then, the container waits; a
+	// shim needs a tenth of a millisecond.
 	answerTime = 100 * time.Millisecond
 	// helloTime is how long the end of a container's first run waits for a
 	// process to connect at all: its program may have come to use the GPU just
