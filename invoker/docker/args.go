@@ -25,7 +25,7 @@ func settings() map[string]setting {
 		"cgroupns":           one(func(p *hostPart, v string) { p.host.CgroupnsMode = api.CgroupnsMode(v) }),
 		"cpuset-cpus":        one(func(p *hostPart, v string) { p.host.CpusetCpus = v }),
 		"cpuset-mems":        one(func(p *hostPart, v string) { p.host.CpusetMems = v }),
-		"device":             devices,
+		"device":             deviceMappings,
 		"dns-option":         list(func(p *hostPart) *[]string { return &p.host.DNSOptions }),
 		"dns-search":         list(func(p *hostPart) *[]string { return &p.host.DNSSearch }),
 		"env":                list(func(p *hostPart) *[]string { return &p.config.Env }),
@@ -170,7 +170,7 @@ func tmpfs(p *hostPart, values []string) error {
 	return nil
 }
 
-func devices(p *hostPart, values []string) error {
+func deviceMappings(p *hostPart, values []string) error {
 	p.host.Devices = nil
 	for _, v := range values {
 		parts := strings.Split(v, ":")

@@ -165,7 +165,11 @@ func (s *shimmed) run(t *testing.T, bytes int64) result {
 	s.Running(true)
 	defer s.Running(false)
 	body, _ := json.Marshal(map[string]any{"value": map[string]any{"bytes": bytes}})
-	x := s.talk.Run(t.Context(), body, patience, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
+	return s.answer(t, s.talk.Run(t.Context(), body, patience, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}))
+}
+
+func (s *shimmed) answer(t *testing.T, x proxy.Exchange) result {
+	t.Helper()
 	if x.Err != nil || x.Status != 200 {
 		t.Fatalf("run: status %d, %v, %s", x.Status, x.Err, x.Body)
 	}
