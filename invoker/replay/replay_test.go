@@ -222,12 +222,15 @@ func (w *world) delete(id string) {
 }
 
 // retimings make scenarios of a minute last seconds, and give a start of
-// Node.js on a busy machine more than a second: texts of the action's document
-// and of everything captured, and what is put for them.
+// Node.js on a busy machine ten of them: texts of the action's document and of
+// everything captured, and what is put for them.
 var retimings = map[string][]string{
 	"blocking-202-after-60s": {`setTimeout(()=>r({slept:p.ms}),p.ms)`, `setTimeout(()=>r({slept:p.ms}),p.ms/50)`},
-	"container-closes":       {`"timeout":20000`, `"timeout":3000`, `of 20000 milliseconds`, `of 3000 milliseconds`},
-	"timeout":                {`"timeout":1000`, `"timeout":3000`, `of 1000 milliseconds`, `of 3000 milliseconds`},
+	"container-closes":       {`"timeout":20000`, `"timeout":5000`, `of 20000 milliseconds`, `of 5000 milliseconds`},
+	"timeout": {
+		`"timeout":1000`, `"timeout":10000`, `of 1000 milliseconds`, `of 10000 milliseconds`,
+		`({slept:p.ms}),p.ms`, `({slept:p.ms}),4*p.ms`,
+	},
 }
 
 func (s scenario) retimed(text string) string {
