@@ -21,6 +21,8 @@ const (
 	// faster is left in the socket's buffer, where it costs nobody anything.
 	framesPerSecond = 1000
 	frameBurst      = 2000
+	// helloTimeout: who connects says at once who it is.
+	helloTimeout = 5 * time.Second
 	// endGrace: a process that dies closes its sockets a moment before it is
 	// dead.
 	endGrace = 500 * time.Millisecond
@@ -103,7 +105,7 @@ func (p *process) converse() error {
 	r := bufio.NewReaderSize(p.conn, 4096)
 	buf := make([]byte, frameMax)
 	pace := pace{left: frameBurst, at: time.Now()}
-	_ = p.conn.SetReadDeadline(time.Now().Add(p.container.ctl.cfg.Silence))
+	_ = p.conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	for {
 		f, err := readFrame(r, buf)
 		if err != nil {

@@ -82,13 +82,12 @@ static void full(int argc, char **argv)
 
 	OK(cu.cuMemAlloc_v2(&p, MIB));
 	pattern_write(p, MIB, 3);
-	/* Until our own side is full as well, or the shim has hung up. */
-	for (int quiet = 0; quiet < 20;) {
-		if (send(c, ping, sizeof ping, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
-			continue;
+	/* Both sides fill, and after a second without room it hangs up. */
+	for (int waits = 0; waits < HANG_MS; waits++) {
+		while (send(c, ping, sizeof ping, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+			;
 		if (errno != EAGAIN)
 			break;
-		quiet++;
 		usleep(1000);
 	}
 	pattern_check(p, MIB, 3);
