@@ -1,6 +1,7 @@
 package gpucheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,10 @@ type Settings struct {
 	// RunTime is how long a run of one container's function takes when its
 	// memory is there.
 	RunTime time.Duration
+	// HostMemory is what the host has free for memory that leaves the card; 0
+	// asks the kernel, which does not know of memory that a virtual machine
+	// gets only as it uses it.
+	HostMemory int64
 	// Reclaim lets a program ask for more plain memory than the card says is
 	// free, where memory that was moved out still counts as used.
 	Reclaim bool
@@ -53,6 +58,10 @@ type Settings struct {
 	Log *slog.Logger
 	// Now tells the time.
 	Now func() time.Time
+
+	// frameworks are tried on the fake driver as well: tests have workers that
+	// it serves.
+	frameworks bool
 }
 
 // Goals are the bounds between well and below.
@@ -126,7 +135,7 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 		return nil, err
 	}
 	defer b.close()
-	if !b.fake {
+	if b.frameworks() {
 		defer b.warm(ctx)()
 	}
 	r := b.report()
@@ -216,12 +225,7 @@ func (s Settings) withDefaults() Settings {
 		}
 		s.Goals = &g
 	}
-	if s.Compiler == "" {
-		s.Compiler = "cc"
-	}
-	if s.Python == "" {
-		s.Python = "python3"
-	}
+	s.Compiler, s.Python = cmp.Or(s.Compiler, "cc"), cmp.Or(s.Python, "python3")
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}

@@ -178,6 +178,36 @@ func TestDriverWithTwoPointersForOneFunction(t *testing.T) {
 	}
 }
 
+// The way with frameworks, on workers that the fake driver serves: started at
+// once, swapped one after the other, with and without a graph.
+func TestFrameworks(t *testing.T) {
+	need(t, "python3", "sh")
+	python, err := filepath.Abs("testdata/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := small(t)
+	s.Python, s.frameworks, s.Steps = python, true, []string{"frameworks", "overhead", "symbols"}
+	r := check(t, s)
+	for _, name := range s.Steps {
+		if step := r.step(t, name); step.Verdict != Well {
+			t.Errorf("%s: %s (%s), %+v", name, step.Verdict, step.Reason, step.Findings)
+		}
+	}
+	rows := r.step(t, "frameworks").Tables[0].Rows
+	if len(rows) != len(frameworks()) {
+		t.Errorf("%d frameworks of %d: %v", len(rows), len(frameworks()), rows)
+	}
+	for _, row := range rows {
+		if graph := row[len(row)-1]; graph != "0 wrong" && row[0] != "JAX" {
+			t.Errorf("%s with a graph: %s", row[0], graph)
+		}
+	}
+	if rows := r.step(t, "overhead").Tables[0].Rows; len(rows) != 6 {
+		t.Errorf("%d workloads, want three of our own and three of a framework: %v", len(rows), rows)
+	}
+}
+
 // A deliberately broken driver is never reported as well.
 func TestBrokenDriverIsReported(t *testing.T) {
 	for _, c := range []struct {

@@ -42,6 +42,10 @@ func frameworks() []framework {
 	}
 }
 
+// frameworks tells whether the driver serves them: they need more than the fake
+// one has.
+func (b *bed) frameworks() bool { return !b.fake || b.s.frameworks }
+
 // importable tells whether Python knows a module, without loading it.
 func (b *bed) importable(ctx context.Context, module string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

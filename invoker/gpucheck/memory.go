@@ -27,8 +27,11 @@ func (b *bed) take(bytes int64) error {
 
 // fit cuts a size to what the host can take in when it leaves the device, with
 // as much again for everything else.
-func fit(want int64) (int64, error) {
-	host, ok := hostFree()
+func (b *bed) fit(r *Result, want int64) (int64, error) {
+	host, ok := b.s.HostMemory, true
+	if host <= 0 {
+		host, ok = hostFree()
+	}
 	if !ok || want <= host/2 {
 		return want, nil
 	}
@@ -36,7 +39,9 @@ func fit(want int64) (int64, error) {
 	if host/2 < least {
 		return 0, skip("the host has %s free: too little to swap to", size(host))
 	}
-	return host / 2 &^ (1<<20 - 1), nil
+	cut := host / 2 &^ (1<<20 - 1)
+	r.note("Cut from %s to %s altogether, because the host has %s free (--host-memory says otherwise).", size(want), size(cut), size(host))
+	return cut, nil
 }
 
 // hostFree is the memory of the host that this process may still use; false

@@ -12,7 +12,7 @@ import (
 // checkFrameworks swaps an array of each framework and allocator that is
 // here, with and without a graph recorded before, and verifies its words.
 func checkFrameworks(ctx context.Context, b *bed, r *Result) error {
-	if b.fake {
+	if !b.frameworks() {
 		return skip("frameworks need more of a driver than the fake one has")
 	}
 	var here []framework
@@ -28,13 +28,13 @@ func checkFrameworks(ctx context.Context, b *bed, r *Result) error {
 	if len(here) == 0 {
 		return skip("%s imports none of PyTorch, CuPy and JAX", b.s.Python)
 	}
-	bytes, err := fit(min(1<<30, b.free/20))
+	bytes, err := b.fit(r, min(1<<30, b.free/20, b.s.Swap))
 	if err != nil {
 		return err
 	}
 	// A comparison needs as much again in the worst case, and libraries bring
 	// their own.
-	if err := b.take(int64(len(here)) * (2*bytes + 2*contextBytes)); err != nil {
+	if err := b.take(int64(len(here)) * 2 * (bytes + contextIf(b))); err != nil {
 		return err
 	}
 	return b.swapAll(ctx, r, here, bytes)

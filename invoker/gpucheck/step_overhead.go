@@ -99,7 +99,7 @@ func (b *bed) ownBench(ctx context.Context) (*bench, error) {
 
 // frameworkBench has a real FFT and GEMM, of the first framework that is here.
 func (b *bed) frameworkBench(ctx context.Context) (*bench, error) {
-	if b.fake {
+	if !b.frameworks() {
 		return nil, skip("frameworks need more of a driver than the fake one has")
 	}
 	for _, f := range []framework{torchDefault(), cupyDefault()} {

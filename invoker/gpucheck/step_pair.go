@@ -10,7 +10,7 @@ import (
 // checkPair runs two processes on one device (D=2): each runs while the
 // other's memory goes and comes, then both run at once.
 func checkPair(ctx context.Context, b *bed, r *Result) error {
-	bytes, err := fit(2 * min(b.s.Set, b.free/8))
+	bytes, err := b.fit(r, 2*min(b.s.Set, b.free/8))
 	if err != nil {
 		return err
 	}

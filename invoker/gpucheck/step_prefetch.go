@@ -25,7 +25,7 @@ const (
 // least recently used leave first: never swapped, with their memory brought in
 // ahead of their turn, and with it brought in by faults.
 func checkPrefetch(ctx context.Context, b *bed, r *Result) error {
-	set, err := b.setSize()
+	set, err := b.setSize(r)
 	if err != nil {
 		return err
 	}
@@ -65,10 +65,10 @@ func checkPrefetch(ctx context.Context, b *bed, r *Result) error {
 const slack = 1 << 16
 
 // setSize cuts the paper's working set to what is free.
-func (b *bed) setSize() (int64, error) {
+func (b *bed) setSize(r *Result) (int64, error) {
 	n := int64(b.s.Containers)
 	each := int64(useOfFree*float64(b.free))/n - contextIf(b)
-	total, err := fit(n * min(b.s.Set, each))
+	total, err := b.fit(r, n*min(b.s.Set, each))
 	if err != nil {
 		return 0, err
 	}

@@ -15,7 +15,7 @@ const swapRounds = 4
 // left, verifies every word, and holds its speed against copies of pinned
 // memory in the same minute.
 func checkSwap(ctx context.Context, b *bed, r *Result) error {
-	bytes, err := fit(min(b.s.Swap, b.free*4/10))
+	bytes, err := b.fit(r, min(b.s.Swap, b.free*4/10))
 	if err != nil {
 		return err
 	}

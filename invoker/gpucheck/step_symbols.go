@@ -71,7 +71,7 @@ func (b *bed) subjects(ctx context.Context) []subject {
 		out = append(out, subject{name: "Python, ctypes", args: []string{b.s.Python, "-B", "-c",
 			"import sys; sys.path.insert(0, sys.argv[1]); import gpufunc; print(gpufunc.main({'bytes': 1 << 20}))", b.progs.scripts}})
 	}
-	if b.fake {
+	if !b.frameworks() {
 		return out
 	}
 	seen := map[string]bool{}

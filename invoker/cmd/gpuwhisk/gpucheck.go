@@ -24,6 +24,7 @@ type gpuCheckCmd struct {
 	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once: pointers, swap, pair, prefetch, overhead, frameworks, symbols, end-to-end."`
 	Size       string        `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
 	Set        string        `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
+	HostMemory string        `placeholder:"SIZE" help:"What the host has free, where the kernel does not know, as in a virtual machine whose memory grows with use."`
 	Containers int           `placeholder:"N" help:"Containers that run in turns (16)."`
 	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (15)."`
 	Limit      time.Duration `default:"8m" help:"Longest time for all (${default})."`
@@ -94,7 +95,10 @@ func (c gpuCheckCmd) settings() (gpucheck.Settings, error) {
 	if s.Swap, err = bytesOf("--size", c.Size); err != nil {
 		return s, err
 	}
-	s.Set, err = bytesOf("--set", c.Set)
+	if s.Set, err = bytesOf("--set", c.Set); err != nil {
+		return s, err
+	}
+	s.HostMemory, err = bytesOf("--host-memory", c.HostMemory)
 	return s, err
 }
 
