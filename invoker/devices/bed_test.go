@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -170,7 +171,7 @@ type guest struct {
 func (b *bed) guest(g container.GPU, env ...string) *guest {
 	b.t.Helper()
 	cmd := exec.Command(filepath.Join(shimDir(b.t), "guest"))
-	cmd.Env = append(g.Env, env...)
+	cmd.Env = slices.Concat(g.Env, env)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -249,9 +249,9 @@ type Stats struct {
 // Stats returns the counts of this moment.
 func (m *Mover) Stats() Stats {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	s := Stats{Containers: len(m.boxes), Unhooked: m.unhooked}
-	for _, b := range m.boxes {
+	m.mu.Unlock()
+	for _, b := range m.all() {
 		if b.shim != nil {
 			s.Processes += b.shim.Processes()
 		}
