@@ -51,9 +51,10 @@ func (s specs) add(kind string, devices []cdiDevice) {
 	for _, d := range devices {
 		full := cdiKind + "=" + d.name
 		s.named[full] = true
-		// A name with several devices, such as "all", is none of them. Of two
-		// names for one node either will do; the same one each time is better.
-		if len(d.nodes) == 1 && (s.nodes[d.nodes[0]] == "" || full < s.nodes[d.nodes[0]]) {
+		// A name with several devices, such as "all", is none of them, and a
+		// slice has the node of its card. Of two names for one node either
+		// will do; the same one each time is better.
+		if len(d.nodes) == 1 && !d.slice() && (s.nodes[d.nodes[0]] == "" || full < s.nodes[d.nodes[0]]) {
 			s.nodes[d.nodes[0]] = full
 		}
 	}
@@ -144,6 +145,11 @@ func (d *cdiDevice) node(at string) {
 	if number, gpu := strings.CutPrefix(at, "/dev/nvidia"); gpu && number != "" && strings.Trim(number, "0123456789") == "" {
 		d.nodes = append(d.nodes, at)
 	}
+}
+
+// slice tells a MIG slice: named MIG-UUID, or CARD:SLICE.
+func (d cdiDevice) slice() bool {
+	return strings.HasPrefix(d.name, "MIG-") || strings.Contains(d.name, ":")
 }
 
 // yamlSpec follows the lines of a specification.
