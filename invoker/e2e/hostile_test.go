@@ -37,7 +37,7 @@ type hostile struct {
 const (
 	// An action's time limit, ms: the interpreter must have started within it,
 	// on a machine that has much else to do.
-	brief   = 3000
+	brief   = 5000
 	minutes = 120000 // one that no test reaches
 )
 
@@ -47,13 +47,13 @@ const pids = 64
 func hostiles() []hostile {
 	return []hostile{
 		{"never answers", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", limits(brief, 0, 0),
-			2, "The action exceeded its time limits of 3000 milliseconds.", nil},
+			2, "The action exceeded its time limits of 5000 milliseconds.", nil},
 		{"spins", "nodejs:20", "function main() { for (;;); }", limits(brief, 0, 0),
-			2, "The action exceeded its time limits of 3000 milliseconds.", nil},
+			2, "The action exceeded its time limits of 5000 milliseconds.", nil},
 		{"never begins", "python:3", "import time\ntime.sleep(100)\ndef main(p):\n    return p\n", limits(brief, 0, 0),
-			2, "The action exceeded its time limits of 3000 milliseconds during initialization.", nil},
-		{"answers late", "python:3", "import time\ndef main(p):\n    time.sleep(4)\n    return {'too': 'late'}\n", limits(brief, 0, 0),
-			2, "The action exceeded its time limits of 3000 milliseconds.", nil},
+			2, "The action exceeded its time limits of 5000 milliseconds during initialization.", nil},
+		{"answers late", "python:3", "import time\ndef main(p):\n    time.sleep(6)\n    return {'too': 'late'}\n", limits(brief, 0, 0),
+			2, "The action exceeded its time limits of 5000 milliseconds.", nil},
 		{"ends itself", "python:3", "import os\ndef main(p):\n    os._exit(0)\n", limits(minutes, 0, 0), 2, textExited, nil},
 		{"ends itself at once", "python:3", "import os\nos._exit(0)\ndef main(p):\n    return p\n", limits(minutes, 0, 0), 2, textNotBegun, nil},
 		{"kills its parent", "native:1", "#!/bin/bash\nkill -9 $PPID\n", limits(minutes, 0, 0), 2, "The action did not ", nil}, /* PID 1 of a container is immune */

@@ -18,8 +18,8 @@ func TestRawProxies(t *testing.T) {
 		status   int
 		text     string
 	}{
-		{"", "hang", brief, 2, "The action exceeded its time limits of 3000 milliseconds."},
-		{"", "late", brief, 2, "The action exceeded its time limits of 3000 milliseconds."},
+		{"", "hang", brief, 2, "The action exceeded its time limits of 5000 milliseconds."},
+		{"", "late", brief, 2, "The action exceeded its time limits of 5000 milliseconds."},
 		{"", "exit", minutes, 2, textExited},
 		{"", "unwell", minutes, 2, textExited},
 		{"", "text", minutes, 2, textInvalid + ": no JSON at all"},
@@ -34,7 +34,7 @@ func TestRawProxies(t *testing.T) {
 		{"", "noise", minutes, 2, textExited},
 		{"", "half", minutes, 2, textExited},
 		{"", "endless-head", minutes, 2, textExited},
-		{"init:hang", "", brief, 2, "The action exceeded its time limits of 3000 milliseconds during initialization."},
+		{"init:hang", "", brief, 2, "The action exceeded its time limits of 5000 milliseconds during initialization."},
 		{"init:exit", "", minutes, 2, textNotBegun},
 		{"init:unwell", "", minutes, 2, textNotBegun},
 		{"init:close", "", minutes, 2, textNotBegun},

@@ -56,7 +56,7 @@ func act(w http.ResponseWriter, do, echo string) {
 	case "hang":
 		select {}
 	case "late":
-		time.Sleep(4 * time.Second)
+		time.Sleep(6 * time.Second)
 		say(w, 200, echo)
 	case "exit":
 		os.Exit(7)
