@@ -33,7 +33,15 @@ start() {
 	env
 }
 
-env() { echo "GPUWHISK_TEST_IMAGES_TAG=$(digest)"; }
+env() {
+	local tag name
+	tag=$(digest)
+	for name in "${names[@]}"; do
+		docker image inspect "gpuwhisk/action-$name:$tag" >/dev/null 2>&1 ||
+			fail "no image gpuwhisk/action-$name:$tag is there"
+	done
+	echo "GPUWHISK_TEST_IMAGES_TAG=$tag"
+}
 
 stop() {
 	local tag name

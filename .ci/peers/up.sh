@@ -15,7 +15,7 @@ up() {
 	local peer lines
 	for peer in "$@"; do
 		echo "starting $peer ..." >&2
-		if { [[ $peer != images ]] && lines=$(.ci/peers/"$peer".sh env 2>/dev/null); } ||
+		if lines=$(.ci/peers/"$peer".sh env 2>/dev/null) ||
 			{ lines=$(.ci/peers/"$peer".sh start) && started+=("$peer"); }; then
 			while IFS= read -r line; do [[ -z $line ]] || export "${line?}"; done <<<"$lines"
 			continue
