@@ -103,10 +103,10 @@ func steps() []step {
 		{"pointers", "Both ways of looking a function up", 30 * time.Second, checkPointers},
 		{"swap", "A block swapped out and in", 75 * time.Second, checkSwap},
 		{"pair", "Two processes on one device", 45 * time.Second, checkPair},
-		{"prefetch", "Prefetch against plain faulting", 110 * time.Second, checkPrefetch},
-		{"overhead", "What the shim costs a workload", 100 * time.Second, checkOverhead},
-		{"frameworks", "Swapping under frameworks", 120 * time.Second, checkFrameworks},
-		{"symbols", "What programs ask of the driver", 80 * time.Second, checkSymbols},
+		{"prefetch", "Prefetch against plain faulting", 150 * time.Second, checkPrefetch},
+		{"overhead", "What the shim costs a workload", 120 * time.Second, checkOverhead},
+		{"frameworks", "Swapping under frameworks", 150 * time.Second, checkFrameworks},
+		{"symbols", "What programs ask of the driver", 90 * time.Second, checkSymbols},
 		{"end-to-end", "Functions through gpuwhisk standalone", 60 * time.Second, checkEndToEnd},
 	}
 }

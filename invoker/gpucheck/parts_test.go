@@ -13,7 +13,7 @@ import (
 )
 
 // script starts a shell program that speaks like a worker.
-func script(t *testing.T, ctx context.Context, text string, hello any) (*program, error) {
+func script(ctx context.Context, t *testing.T, text string, hello any) (*program, error) {
 	t.Helper()
 	need(t, "sh")
 	p, err := startProgram(ctx, "script", []string{"sh", "-c", text}, os.Environ(), hello)
@@ -25,7 +25,7 @@ func script(t *testing.T, ctx context.Context, text string, hello any) (*program
 
 func TestProgramAnswers(t *testing.T) {
 	var hello struct{ Device string }
-	p, err := script(t, t.Context(), `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no room"}'; echo on stderr >&2; read l; exit 3`, &hello)
+	p, err := script(t.Context(), t, `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no room"}'; echo on stderr >&2; read l; exit 3`, &hello)
 	if err != nil || hello.Device != "D" {
 		t.Fatalf("hello %+v, %v", hello, err)
 	}
@@ -44,14 +44,14 @@ func TestProgramAnswers(t *testing.T) {
 func TestProgramThatDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := script(t, ctx, `sleep 60 & wait`, nil); !errors.Is(err, context.DeadlineExceeded) && err == nil {
+	if _, err := script(ctx, t, `sleep 60 & wait`, nil); !errors.Is(err, context.DeadlineExceeded) && err == nil {
 		t.Error("a program that says nothing was taken as started")
 	}
 }
 
 func TestProgramThatTalksNonsense(t *testing.T) {
 	for _, text := range []string{`echo nonsense`, `echo '{"error": "no driver"}'`, `true`, `exit 1`} {
-		if _, err := script(t, t.Context(), text, &hello{}); err == nil {
+		if _, err := script(t.Context(), t, text, &hello{}); err == nil {
 			t.Errorf("%q was taken as started", text)
 		}
 	}
