@@ -108,7 +108,7 @@ func serverJars() []string {
 // raw is a session of the test's own.
 func raw(t *testing.T, at string) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect([]string{at}, sessionTimeout, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect([]string{at}, sessionTimeout, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(dial))
 	if err != nil {
 		t.Fatal(err)
 	}

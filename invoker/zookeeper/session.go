@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,6 +13,31 @@ import (
 // sessionTimeout is how long the server keeps a session of which it hears
 // nothing. We leave no ephemeral nodes, so it matters little.
 const sessionTimeout = 10 * time.Second
+
+// answerLimit is how long a server may be silent before another connection is
+// tried. One that is still starting takes connections, and may then never
+// answer on them; the library would wait ten times as long for a greeting, and
+// for the rest of one without end.
+const answerLimit = sessionTimeout * 2 / 3
+
+// impatient is a connection whose reads never wait longer than that.
+type impatient struct{ net.Conn }
+
+func dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return impatient{conn}, nil
+}
+
+// SetReadDeadline sets the deadline, or the latest that there may be.
+func (c impatient) SetReadDeadline(at time.Time) error {
+	if latest := time.Now().Add(answerLimit); at.IsZero() || at.After(latest) {
+		at = latest
+	}
+	return c.Conn.SetReadDeadline(at)
+}
 
 // unimplemented is the server's answer to an operation it does not know. The
 // library has no name for it.
@@ -34,7 +60,7 @@ func (silent) Printf(string, ...any) {}
 // connect starts a session. Calls wait for its first connection; the end of
 // ctx ends them.
 func connect(ctx context.Context, servers []string) (*session, error) {
-	conn, _, err := zk.Connect(servers, sessionTimeout, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect(servers, sessionTimeout, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(dial))
 	if err != nil {
 		// A name that does not resolve may do so later.
 		return nil, fmt.Errorf("connect to zookeeper: %w: %w", errAway, err)

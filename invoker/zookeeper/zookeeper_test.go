@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -29,6 +30,45 @@ func TestAssignRefusesBadRequests(t *testing.T) {
 		if _, err := Assign(t.Context(), tt.r); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.r, err, tt.want)
 		}
+	}
+}
+
+// A server that takes a connection while it starts may never answer on it:
+// another is made, long before an operator looks.
+func TestASilentServerIsAskedAgain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*answerLimit)
+	defer cancel()
+	again := make(chan struct{})
+	var server sync.WaitGroup
+	server.Go(func() {
+		for range 2 {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+		}
+		close(again)
+	})
+	defer server.Wait()
+	defer l.Close()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Assign(ctx, Request{Hosts: l.Addr().String(), Name: "a"})
+		done <- err
+	}()
+	select {
+	case <-again:
+		cancel()
+	case <-ctx.Done():
+		t.Error("no other connection was tried")
+	}
+	if err := <-done; ctx.Err() == nil || err == nil {
+		t.Errorf("got %v", err)
 	}
 }
 
