@@ -38,11 +38,25 @@ type GPU struct {
 	Env       []string // K=V, over every other variable of that name
 	Mounts    []Mount  // an engine without a file system of its own ignores them
 	Shared    []Mount  // further ones that the container may write to
+	// SpillMB is what the container's device memory may take of the host's
+	// while it lies there, MiB, beyond Spec.MemoryMB: the kernel charges pages
+	// that the driver moves to the host to the process that owns them, and a
+	// function must not be ended for having been swapped out.
+	SpillMB int
 }
 
 // Mount puts a file or directory of the host into a container, read-only and
 // private: nothing mounted later on the host appears in it.
 type Mount struct{ Source, Target string }
+
+// Limit is the most host memory that the container may use, in bytes.
+func (s Spec) Limit() int64 {
+	mb := s.MemoryMB
+	if s.GPU != nil {
+		mb += s.GPU.SpillMB
+	}
+	return int64(mb) << 20
+}
 
 // Handle is a container that its engine has created and started.
 type Handle struct {

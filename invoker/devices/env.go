@@ -60,6 +60,7 @@ func (m *Mover) equip(g *container.GPU, b *box, word string) {
 	if b.off {
 		return
 	}
+	g.SpillMB = int(b.device.MemoryBytes >> 20)
 	g.Env = append(g.Env, "LD_PRELOAD="+library, "GPUWHISK_SHIM_LOG=2")
 	if most := b.device.MemoryBytes - m.options.Context; most > 0 {
 		// More could never lie on the device at once.

@@ -257,6 +257,9 @@ func TestWordOff(t *testing.T) {
 			t.Errorf("environment %q", g.Env)
 		}
 	}
+	if g.SpillMB != 0 {
+		t.Errorf("memory that is never moved may spill %d MiB", g.SpillMB)
+	}
 	x := b.guest(g) // it has the device all the same
 	x.do("alloc %d", mib)
 	b.Begin(name)
@@ -315,7 +318,7 @@ func TestMounted(t *testing.T) {
 	dir := b.box(name).shim.Dir()
 	copied := filepath.Join(b.options.Dir, LibraryName)
 	want := container.GPU{
-		Index: 1, Device: "GPU-1",
+		Index: 1, Device: "GPU-1", SpillMB: 4,
 		Mounts: []container.Mount{
 			{Source: dir, Target: "/run/gpuwhisk"},
 			{Source: copied, Target: "/opt/gpuwhisk/libgpuwhisk.so"},
@@ -325,7 +328,7 @@ func TestMounted(t *testing.T) {
 			"LD_PRELOAD=/opt/gpuwhisk/libgpuwhisk.so", "GPUWHISK_SHIM_LOG=2", "GPUWHISK_SHIM_LIMIT=3145728",
 		},
 	}
-	if g.Index != want.Index || g.Device != want.Device || g.Simulated || !slices.Equal(g.Env, want.Env) || !slices.Equal(g.Mounts, want.Mounts) {
+	if g.Index != want.Index || g.Device != want.Device || g.Simulated || g.SpillMB != want.SpillMB || !slices.Equal(g.Env, want.Env) || !slices.Equal(g.Mounts, want.Mounts) {
 		t.Errorf("prepared %+v\nwant %+v", g, want)
 	}
 	if err := CheckLibrary(copied); err != nil {

@@ -55,7 +55,7 @@ func (o Options) hostPart() (hostPart, error) {
 func (p hostPart) request(spec container.Spec, steering []string) (client.ContainerCreateOptions, error) {
 	config, host := p.config, p.host
 	config.Image = spec.Image
-	host.Memory = int64(spec.MemoryMB) << 20
+	host.Memory = spec.Limit()
 	host.MemorySwap = host.Memory
 	host.CPUShares = int64(spec.CPUShares)
 	host.NanoCPUs = int64(math.Round(spec.CPUs * 1e9))

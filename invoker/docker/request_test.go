@@ -57,6 +57,18 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// What is swapped out counts against the container's own limit.
+func TestSwappedMemoryHasRoom(t *testing.T) {
+	spec := container.Spec{Name: "n", Image: "i", MemoryMB: 256, GPU: &container.GPU{Simulated: true, SpillMB: 1024}}
+	got, err := shared(t, nil).request(spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host := got.HostConfig; host.Memory != 1280<<20 || host.MemorySwap != host.Memory {
+		t.Errorf("limited to %d, with swap %d", host.Memory, host.MemorySwap)
+	}
+}
+
 func TestExtraArgs(t *testing.T) {
 	part := shared(t, func(o *Options) {
 		o.ExtraArgs = map[string][]string{

@@ -103,7 +103,7 @@ func (e *Engine) prepare(spec container.Spec) (*child, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &child{
 		ctx: ctx, cancel: cancel, id: container.ID(id), name: spec.Name, dir: dir, port: port,
-		limit: int64(spec.MemoryMB) << 20, ended: make(chan struct{}),
+		limit: spec.Limit(), ended: make(chan struct{}),
 	}, nil
 }
 
