@@ -243,6 +243,9 @@ func peerRecords(t *testing.T, cfg Config, activations *kivik.DB) {
 			t.Fatal(err)
 		}
 	}
+	if err := s.Flush(t.Context()); err != nil { // several requests are on their way at once
+		t.Fatal(err)
+	}
 	again := record(5, `{"other":true}`)
 	if err := s.Put(t.Context(), again.DocumentID(), again.Document(8)); err != nil {
 		t.Fatal(err)
