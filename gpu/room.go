@@ -118,6 +118,7 @@ func (l *Ledger) Evictable() (marked, idle int64) {
 // Totals is what a ledger has charged, in bytes.
 type Totals struct {
 	Resident int64 // data of containers on the device
+	Held     int64 // data of containers, on the device or on the host
 	Reserved int64 // promised to runs and prefetches beyond that
 	Context  int64 // overhead of containers
 	Foreign  int64 // of nobody known
@@ -128,6 +129,7 @@ func (l *Ledger) Totals() Totals {
 	t := Totals{Foreign: l.foreign}
 	for _, a := range l.accounts {
 		t.Resident += a.resident
+		t.Held += max(a.resident, a.footprint)
 		t.Context += a.context()
 		t.Reserved += a.charge() - a.context() - a.resident
 	}

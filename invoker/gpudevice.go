@@ -110,8 +110,11 @@ func (l *gpuLane) observe(now time.Duration, dev *device, r gpu.Reading) {
 		l.d.metrics.gpuUtilization.WithLabelValues(dev.String()).Set(dev.tokens.Utilization())
 		l.adopt(now, dev)
 	}
+	// A driver may show memory as used that it has moved to the host: it keeps
+	// the emptied places and gives them to whoever comes next. So what is on
+	// the host is accounted for, too.
 	t := dev.ledger.Totals()
-	if n := dev.foreign.Read(r.Used, t.Resident+t.Context, dev.ledger.Quiet()); n != t.Foreign {
+	if n := dev.foreign.Read(r.Used, t.Held+t.Context, dev.ledger.Quiet()); n != t.Foreign {
 		dev.ledger.SetForeign(now, n)
 		l.touchMisfits(now)
 	}
