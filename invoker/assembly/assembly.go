@@ -48,6 +48,10 @@ type Options struct {
 	// Path is the PATH of action processes (process runtime); empty means the
 	// usual one.
 	Path string
+	// LibraryPath is where the loader finds this machine's NVIDIA driver for
+	// GPU processes (process runtime), as in LD_LIBRARY_PATH; empty where it
+	// needs no help.
+	LibraryPath string
 	// Engine, when not nil, takes the place of the configured one; Run closes
 	// it.
 	Engine Engine
@@ -163,7 +167,7 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
 		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
 	})
-	if a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Self, a.Log); err != nil {
+	if a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options); err != nil {
 		return err
 	}
 	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")

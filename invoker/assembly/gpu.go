@@ -32,7 +32,8 @@ type gpus struct {
 
 // openGPUs finds the devices, or makes simulated ones, and what keeps their
 // memory.
-func openGPUs(ctx context.Context, c *config.Config, prefix, self string, log *slog.Logger) (gpus, error) {
+func openGPUs(ctx context.Context, c *config.Config, prefix string, of Options) (gpus, error) {
+	self, log := of.Self, of.Log
 	var g gpus
 	if n := c.GPU.SimulatedDevices; n > 0 {
 		g.devices = simulated.Devices(n, int64(c.GPU.SimulatedMemory))
@@ -54,6 +55,9 @@ func openGPUs(ctx context.Context, c *config.Config, prefix, self string, log *s
 	o := devices.Options{
 		Mounted: c.Runtimes.Kind != processRuntime, Driver: fake,
 		Devices: g.devices, Context: int64(c.GPU.ContextMemory), Log: log,
+	}
+	if fake == "" {
+		o.Driver = of.LibraryPath
 	}
 	if o.Library, err = shimLibrary(ctx, c, self, log); err == nil && o.Library != "" {
 		o.Dir, err = socketDir(c, prefix)

@@ -53,7 +53,7 @@ func simulatedGPUs(t *testing.T) *config.Config {
 func opened(t *testing.T, c *config.Config, self string) (gpus, string, error) {
 	t.Helper()
 	var said bytes.Buffer
-	g, err := openGPUs(t.Context(), c, "wsk00_", self, slog.New(slog.NewTextHandler(&said, nil)))
+	g, err := openGPUs(t.Context(), c, "wsk00_", Options{Self: self, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	if err == nil {
 		t.Cleanup(func() {
 			if err := g.close(); err != nil {

@@ -24,6 +24,8 @@ func (m *Mover) deviceEnv(device gpu.Device) []string {
 	switch {
 	case m.options.Mounted:
 		return nil
+	case !device.Simulated && m.options.Driver != "":
+		return []string{"CUDA_VISIBLE_DEVICES=" + device.UUID, "LD_LIBRARY_PATH=" + m.options.Driver}
 	case !device.Simulated:
 		return []string{"CUDA_VISIBLE_DEVICES=" + device.UUID}
 	case m.options.Driver == "":

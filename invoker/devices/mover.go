@@ -46,8 +46,9 @@ type Options struct {
 	// which the socket and a copy of the library are mounted: Dir must have
 	// the same path on the containers' host.
 	Mounted bool
-	// Driver is the directory of a driver that takes the real one's place, for
-	// simulated devices without Mounted; empty for none.
+	// Driver is, without Mounted, where processes find the driver: for simulated
+	// devices the directory of one that takes the real one's place, for real ones
+	// where the loader has to look beside its own places. Empty for none.
 	Driver string
 	// Devices are all that containers may be prepared for, Context what a CUDA
 	// context takes on them.

@@ -345,6 +345,10 @@ func TestRealDeviceOfProcess(t *testing.T) {
 	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "CUDA_VISIBLE_DEVICES=MIG-1") || len(g.Mounts) > 0 {
 		t.Errorf("prepared %+v", g)
 	}
+	b = open(t, func(o *Options) { o.Driver, o.Devices = "/driver/lib", []gpu.Device{real} })
+	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "LD_LIBRARY_PATH=/driver/lib") {
+		t.Errorf("prepared %+v", g)
+	}
 }
 
 // BenchmarkEnd is what the begin and the end of a warm run cost: the container

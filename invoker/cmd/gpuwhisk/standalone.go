@@ -173,7 +173,7 @@ func inProcess(log *slog.Logger, listening func(addr string)) standalone.StartIn
 		ended := make(chan error, 1)
 		go func() {
 			ended <- assembly.Run(ctx, assembly.Options{
-				Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Host: "127.0.0.1",
+				Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"), Host: "127.0.0.1",
 				Listening: listening,
 			})
 		}()
