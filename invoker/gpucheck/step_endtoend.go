@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -26,9 +24,6 @@ func checkEndToEnd(ctx context.Context, b *bed, r *Result) error {
 		bytes = 32 << 20
 	}
 	if err := b.take(2 * (bytes + contextIf(b))); err != nil {
-		return err
-	}
-	if err := b.driverIsFound(ctx); err != nil {
 		return err
 	}
 	w, err := b.startWhisk(ctx, b.devices(bytes)...)
@@ -56,22 +51,6 @@ func checkEndToEnd(ctx context.Context, b *bed, r *Result) error {
 	if !b.fake {
 		b.crowdOut(ctx, r, w, bytes)
 	}
-	return nil
-}
-
-// driverIsFound tells whether a function will find the driver: in process mode
-// it gets nothing of this environment, so the loader must know the way.
-func (b *bed) driverIsFound(ctx context.Context) error {
-	if b.fake {
-		return nil // the invoker leads them to it
-	}
-	env := slices.DeleteFunc(b.env(), func(v string) bool { return strings.HasPrefix(v, "LD_LIBRARY_PATH=") })
-	p, err := startProgram(ctx, "worker", []string{b.progs.worker}, env, nil)
-	if err != nil {
-		return fmt.Errorf("functions would not find the driver: the loader does so by LD_LIBRARY_PATH alone; "+
-			"put the directory of libcuda.so.1 into /etc/ld.so.conf.d and run ldconfig: %w", err)
-	}
-	p.leave()
 	return nil
 }
 
