@@ -55,6 +55,7 @@ func openGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	o := devices.Options{
 		Mounted: c.Runtimes.Kind != processRuntime, Driver: fake,
 		Devices: g.devices, Context: int64(c.GPU.ContextMemory), Log: log,
+		Outspoken: c.GPU.Shim.Log,
 	}
 	if fake == "" {
 		o.Driver = of.LibraryPath

@@ -65,6 +65,8 @@ type GPUShim struct {
 	Library string
 	// Dir is below which the sockets lie; empty leaves it to the runtime.
 	Dir string
+	// Log has the shim say in an action's own logs why it steps aside.
+	Log bool
 }
 
 // GPUTTL bounds alpha x (mean time between arrivals).
@@ -158,6 +160,8 @@ func memoryKeys(g *GPU) []*Key {
 			Doc: "shared starts an MPS daemon for each whole GPU, by which functions of all namespaces run at once on it; a fault of one ends the work of all, and none is shielded from another"},
 		{Name: "whisk.gpu.shim.library", value: text(&g.Shim.Library),
 			Doc: "path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk from there and in build/shim, and does without if there is none"},
+		{Name: "whisk.gpu.shim.log", Default: "false", value: boolean(&g.Shim.Log),
+			Doc: "have the shim say in an action's logs why it steps aside"},
 		{Name: "whisk.gpu.shim.dir", value: text(&g.Shim.Dir),
 			Doc: "directory below which the shim's sockets lie, on the host of the containers; empty means /var/run/gpuwhisk, and the process runtime's own directory"},
 		{Name: "whisk.gpu.ack-timeout", Default: "10 seconds", value: duration(&g.AckTimeout),

@@ -63,7 +63,10 @@ func (m *Mover) equip(g *container.GPU, b *box, word string) {
 		return
 	}
 	g.SpillMB = int(b.device.MemoryBytes >> 20)
-	g.Env = append(g.Env, "LD_PRELOAD="+library, "GPUWHISK_SHIM_LOG=2")
+	g.Env = append(g.Env, "LD_PRELOAD="+library)
+	if m.options.Outspoken {
+		g.Env = append(g.Env, "GPUWHISK_SHIM_LOG=2")
+	}
 	if most := b.device.MemoryBytes - m.options.Context; most > 0 {
 		// More could never lie on the device at once.
 		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_LIMIT=%d", most))

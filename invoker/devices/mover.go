@@ -42,6 +42,9 @@ type Options struct {
 	// Library is the path of libgpuwhisk.so. Empty means that containers run
 	// without it.
 	Library string
+	// Outspoken has the shim say on a process's stderr, which are the action's
+	// logs, why it steps aside.
+	Outspoken bool
 	// Mounted is true where containers have a file system of their own, into
 	// which the socket and a copy of the library are mounted: Dir must have
 	// the same path on the containers' host.

@@ -313,7 +313,7 @@ func TestWithoutLibrary(t *testing.T) {
 // the library at fixed places, and nothing of another's.
 func TestMounted(t *testing.T) {
 	real := gpu.Device{Index: 1, UUID: "GPU-1", MemoryBytes: 4 * mib}
-	b := open(t, func(o *Options) { o.Mounted, o.Driver, o.Devices = true, "", []gpu.Device{real} })
+	b := open(t, func(o *Options) { o.Mounted, o.Driver, o.Devices, o.Outspoken = true, "", []gpu.Device{real}, true })
 	g := b.prepare(name, "managed")
 	dir := b.box(name).shim.Dir()
 	copied := filepath.Join(b.options.Dir, LibraryName)
@@ -346,7 +346,7 @@ func TestRealDeviceOfProcess(t *testing.T) {
 		t.Errorf("prepared %+v", g)
 	}
 	b = open(t, func(o *Options) { o.Driver, o.Devices = "/driver/lib", []gpu.Device{real} })
-	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "LD_LIBRARY_PATH=/driver/lib") {
+	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "LD_LIBRARY_PATH=/driver/lib") || slices.Contains(g.Env, "GPUWHISK_SHIM_LOG=2") {
 		t.Errorf("prepared %+v", g)
 	}
 }
