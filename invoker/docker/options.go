@@ -66,7 +66,9 @@ type Timeouts struct {
 	List    time.Duration
 	Pull    time.Duration
 	// Settle is how long OOMKilled waits for a container to end, if it seems
-	// to run on. The daemon learns of the end some ten milliseconds late.
+	// to run on. The daemon learns of the end some ten milliseconds late, on a
+	// busy machine some hundred. Only who breaks a connection and lives on is
+	// answered as late as that.
 	Settle time.Duration
 }
 
@@ -84,7 +86,7 @@ func DefaultOptions() Options {
 			Create: time.Minute, Inspect: time.Minute,
 			Pause: 10 * time.Second, Unpause: 10 * time.Second,
 			Remove: time.Minute, List: time.Minute, Pull: 10 * time.Minute,
-			Settle: 150 * time.Millisecond,
+			Settle: time.Second,
 		},
 		LogWaits: logs.DefaultWaits(),
 	}
