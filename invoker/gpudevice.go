@@ -16,8 +16,9 @@ type device struct {
 	ledger  *gpu.Ledger
 	tokens  *gpu.Tokens
 	foreign gpu.Foreign
-	d       int         // D as the policy knows it
-	lost    string      // why the device cannot be used, empty when it can
+	d       int    // D as the policy knows it
+	lost    string // why the device cannot be used, empty when it can
+	losses  [losses]string
 	sampled bool        // its utilization is read
 	used    int64       // as last read, negative while nobody has said
 	orders  []gpu.Order // of the ledger, to be handed out
@@ -53,10 +54,27 @@ func (iv *Invoker) Observe(readings []gpu.Reading) {
 
 // DeviceLost tells that a device cannot be used any more and why. Its work is
 // ended, what is queued goes to other devices or waits.
-func (iv *Invoker) DeviceLost(index int, why string) { iv.tell(deviceLost{index, why}) }
+func (iv *Invoker) DeviceLost(index int, why string) { iv.tell(deviceLost{index, ofDevice, why}) }
 
 // DeviceBack tells that a lost device can be used again.
-func (iv *Invoker) DeviceBack(index int) { iv.tell(deviceBack{index}) }
+func (iv *Invoker) DeviceBack(index int) { iv.tell(deviceBack{index, ofDevice}) }
+
+// DaemonLost tells that the daemon by which containers share a device is away,
+// DaemonBack that it serves again. A device is used when both it and its daemon
+// are there.
+func (iv *Invoker) DaemonLost(index int, why string) { iv.tell(deviceLost{index, ofDaemon, why}) }
+
+// DaemonBack is the end of DaemonLost.
+func (iv *Invoker) DaemonBack(index int) { iv.tell(deviceBack{index, ofDaemon}) }
+
+// loss is what is missing of a lost device.
+type loss uint8
+
+const (
+	ofDevice loss = iota
+	ofDaemon
+	losses
+)
 
 // observed is what devices show at a moment.
 type observed struct{ readings []gpu.Reading }
@@ -71,26 +89,40 @@ func (e observed) apply(d *dispatcher, now time.Duration) {
 
 type deviceLost struct {
 	index int
+	of    loss
 	why   string
 }
 
 func (e deviceLost) apply(d *dispatcher, now time.Duration) {
 	dev := d.gpus.known(e.index)
-	if dev == nil || dev.lost != "" {
+	if dev == nil || dev.losses[e.of] != "" {
 		return
 	}
-	why := cmp.Or(e.why, "no reason given")
-	d.log.Error("device lost", keyDevice, dev.String(), "reason", why)
-	d.gpus.lose(now, dev, why)
+	dev.losses[e.of] = cmp.Or(e.why, "no reason given")
+	if dev.lost != "" {
+		return // by the other loss
+	}
+	d.log.Error("device lost", keyDevice, dev.String(), "reason", dev.losses[e.of])
+	d.gpus.lose(now, dev, dev.losses[e.of])
 }
 
-type deviceBack struct{ index int }
+type deviceBack struct {
+	index int
+	of    loss
+}
 
 func (e deviceBack) apply(d *dispatcher, now time.Duration) {
-	if dev := d.gpus.known(e.index); dev != nil && dev.lost != "" {
-		d.log.Info("device is back", keyDevice, dev.String(), "was", dev.lost)
-		d.gpus.regain(now, dev)
+	dev := d.gpus.known(e.index)
+	if dev == nil || dev.losses[e.of] == "" {
+		return
 	}
+	dev.losses[e.of] = ""
+	if why := cmp.Or(dev.losses[:]...); why != "" {
+		dev.lost = why
+		return
+	}
+	d.log.Info("device is back", keyDevice, dev.String(), "was", dev.lost)
+	d.gpus.regain(now, dev)
 }
 
 // known finds a device by its index, nil if there is none such.

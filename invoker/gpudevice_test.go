@@ -113,6 +113,33 @@ func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
 	})
 }
 
+// TestDeviceAndDaemonAreLostApart: a device whose daemon is back stays out
+// while it is lost itself, and the other way round.
+func TestDeviceAndDaemonAreLostApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		iv, stop := w.start(w.gpuSettings(1))
+		defer stop()
+		lost := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := w.status(iv).Devices[0].Lost; got != want {
+				t.Errorf("lost %q, want %q", got, want)
+			}
+		}
+		iv.DaemonLost(0, "daemon ended")
+		lost("daemon ended")
+		iv.DeviceLost(0, "Xid 79")
+		iv.DaemonBack(0)
+		lost("Xid 79")
+		iv.DaemonLost(0, "daemon ended")
+		iv.DeviceBack(0)
+		lost("daemon ended")
+		iv.DaemonBack(0)
+		lost("")
+	})
+}
+
 // TestIdleDeviceIsLost: warm containers go with their device, and an
 // activation that was on its way into one runs elsewhere.
 func TestIdleDeviceIsLost(t *testing.T) {

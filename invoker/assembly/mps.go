@@ -86,12 +86,12 @@ func (s *shared) Prepare(name string, device gpu.Device, shim string) (container
 // lost their contexts, and new ones would get none.
 func (s *shared) lost(device, why string) {
 	if iv := s.invoker.Load(); iv != nil {
-		iv.DeviceLost(s.indexes[device], why)
+		iv.DaemonLost(s.indexes[device], why)
 	}
 }
 
 func (s *shared) back(device string) {
 	if iv := s.invoker.Load(); iv != nil {
-		iv.DeviceBack(s.indexes[device])
+		iv.DaemonBack(s.indexes[device])
 	}
 }
