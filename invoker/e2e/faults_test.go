@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -217,10 +218,13 @@ func (p *platform) offsetWaits(f *faults) {
 		if s.Healthy || s.CouchDB.Writes.LastError == "" || !strings.Contains(strings.Join(s.Reasons, " "), "writing records") {
 			return strings.Join(s.Reasons, ", ")
 		}
+		if s.Work.InFlight != 0 { // its container may be on the way back
+			return fmt.Sprint(s.Work.InFlight, " in flight")
+		}
 		return ""
 	})
-	if s := p.status(); s.Kafka.Feed.Committed != before || s.Kafka.Feed.Open != 1 || s.Work.InFlight != 0 {
-		p.t.Errorf("before the record is safe: %+v, %d in flight", s.Kafka.Feed, s.Work.InFlight)
+	if s := p.status(); s.Kafka.Feed.Committed != before || s.Kafka.Feed.Open != 1 {
+		p.t.Errorf("before the record is safe: %+v", s.Kafka.Feed)
 	}
 	f.strike("", 0, nil)
 	p.finish(id).want(p.t, 0, "hi Ada")
