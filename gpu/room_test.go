@@ -21,7 +21,7 @@ func TestLeavingContainerIsRoomThatComes(t *testing.T) {
 	if len(w.ready) != 1 || w.ready[0] != "c" {
 		t.Errorf("standing %v after the room was there", w.ready)
 	}
-	if got, want := w.l.Totals(), (Totals{Resident: 400, Reserved: 450, Context: 100}); got != want {
+	if got, want := w.l.Totals(), (Totals{Resident: 400, Held: 400, Reserved: 450, Context: 100}); got != want {
 		t.Errorf("totals %+v, want %+v", got, want)
 	}
 }
