@@ -124,8 +124,6 @@ func Names() []string {
 // goes wrong within a step is in the report.
 func Run(ctx context.Context, s Settings) (*Report, error) {
 	s = s.withDefaults()
-	ctx, cancel := context.WithTimeout(ctx, s.Limit)
-	defer cancel()
 	chosen, err := choose(s.Steps)
 	if err != nil {
 		return nil, err
@@ -135,6 +133,8 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 		return nil, err
 	}
 	defer b.close()
+	ctx, cancel := context.WithTimeout(ctx, s.Limit)
+	defer cancel()
 	if b.frameworks() {
 		defer b.warm(ctx)()
 	}
@@ -176,6 +176,10 @@ func (b *bed) step(ctx context.Context, st step) Result {
 	err := ctx.Err()
 	if err == nil {
 		err = st.run(ctx, b, &r)
+	}
+	// Programs end with the time, and what they leave undone has other words.
+	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
+		err = fmt.Errorf("%w: %w", why, err)
 	}
 	b.release()
 	r.Seconds = b.s.Now().Sub(began).Seconds()
