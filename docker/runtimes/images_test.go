@@ -74,8 +74,28 @@ func runInImage(t *testing.T, d dialect, image string) {
 	if r := proxy.RunOutcome(x, time.Minute, false); string(r.Result) != `{"got":{"k":"v"}}` {
 		t.Errorf("run: %v %v %s", x.Failure, x.Err, x.Body)
 	}
-	logs := docker(t, "logs", id) // both streams
+	logs := logsOf(t, id)
 	if strings.Count(logs, runtimes.Sentinel) != 2 || !strings.Contains(logs, "hello") || !strings.Contains(logs, "oops") {
 		t.Errorf("logs %q", logs)
+	}
+}
+
+// logsOf reads both streams of a container once each has come to its sentinel:
+// the daemon writes lines down some time after the container did.
+func logsOf(t *testing.T, id string) string {
+	t.Helper()
+	late := time.After(time.Minute)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		logs := docker(t, "logs", id)
+		if strings.Count(logs, runtimes.Sentinel) >= 2 {
+			return logs
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			return logs
+		}
 	}
 }

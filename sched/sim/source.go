@@ -21,8 +21,9 @@ type once struct {
 // Source returns the source of a generated workload.
 func (s Spec) Source() *Source {
 	return &Source{spec: s, made: make(map[uint64]*once), build: func(seed uint64) (*Workload, error) {
-		s.Seed = seed
-		return s.Build()
+		mine := s // two seeds may be built at once
+		mine.Seed = seed
+		return mine.Build()
 	}}
 }
 

@@ -1,0 +1,84 @@
+package kafka
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestCoordinatorMoves(t *testing.T) {
+	b := newFakeBed(t, kfake.NumBrokers(3))
+	topic := b.topic()
+	f := b.feed(topic)
+	b.put(topic, messages(0, 2)...)
+	b.next(f, 0).Done()
+	b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		return refuseCommit(req, kerr.NotCoordinator.Code), nil, true
+	})
+	b.next(f, 1).Done()
+	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
+}
+
+// A commit that is under way when the feed closes must not reach the broker
+// behind the last one: its position is older.
+func TestCloseWaitsForTheCommitUnderWay(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	f := b.feed(topic)
+	b.put(topic, messages(0, 2)...)
+	came, another, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var commits atomic.Int32
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		switch commits.Add(1) {
+		case 1:
+			close(came)
+			b.fake.SleepControl(func() { <-release })
+		case 2:
+			close(another)
+		}
+		return nil, nil, false
+	})
+	first, second := b.next(f, 0), b.next(f, 1)
+	first.Done()
+	<-came
+	second.Done()
+	closed := make(chan error, 1)
+	go func() { closed <- f.Close(b.ctx()) }()
+	if _, err := f.Next(b.ctx()); !errors.Is(err, ErrClosed) {
+		t.Fatalf("next: %v, want closed", err)
+	}
+	select { // nothing comes while all is well: the time only gives a fault its chance
+	case <-another:
+		t.Error("a second commit went out before the first was answered")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if got := b.committed(topic, topic); got != 2 {
+		t.Errorf("committed %d, want 2", got)
+	}
+}
+
+func refuseCommit(req kmsg.Request, code int16) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+	for _, t := range req.(*kmsg.OffsetCommitRequest).Topics {
+		rt := kmsg.NewOffsetCommitResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewOffsetCommitResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		res.Topics = append(res.Topics, rt)
+	}
+	return res
+}
