@@ -31,6 +31,8 @@ var plan = map[string][]string{
 	"gpu":         {},
 	"gpu/nvml":    {"gpu"},
 	"gpu/shimctl": {"gpu"},
+	// Only tests import it.
+	"gpu/shimctl/shimtest": {},
 
 	"docker/runtimes":                            {},
 	"docker/runtimes/native":                     {},

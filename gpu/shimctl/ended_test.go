@@ -12,14 +12,14 @@ func TestEndOfRunIsAnswered(t *testing.T) {
 			t.Errorf("%s: nobody is there, and says %v, %v", backend, held, err)
 		}
 		g := startGuest(t, c, "GPUWHISK_SHIM="+backend)
-		rec.awaitUsage(t, g.pid(), 0)
+		rec.awaitUsage(t, g.PID(), 0)
 		c.Running(true)
-		g.do("alloc %d", 8*mib)
-		g.do("fill 0 1")
+		g.Do("alloc %d", 8*mib)
+		g.Do("fill 0 1")
 		held, err := c.Ended(limited(t))
-		if u := held[g.pid()]; err != nil || len(held) != 1 || u.Allocated != 8*mib || u.Resident != 8*mib {
+		if u := held[g.PID()]; err != nil || len(held) != 1 || u.Allocated != 8*mib || u.Resident != 8*mib {
 			t.Errorf("%s: %v, %v", backend, held, err)
 		}
-		g.kill()
+		g.Kill()
 	}
 }

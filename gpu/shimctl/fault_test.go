@@ -29,20 +29,20 @@ func TestDriverRefusalIsTold(t *testing.T) {
 				ctl, rec := openControl(t, Settings{})
 				c := openContainer(t, ctl, "a")
 				g := startGuest(t, c, fmt.Sprintf("FAKE_CUDA_FAIL=%s:%d", call, code))
-				g.do("alloc %d", mib)
-				g.do("fill 0 1")
-				rec.awaitUsage(t, g.pid(), mib)
+				g.Do("alloc %d", mib)
+				g.Do("fill 0 1")
+				rec.awaitUsage(t, g.PID(), mib)
 				done, err := c.Evict(limited(t), 1)
 				if err != nil || done.Status != Failed || done.Code != code || done.Resident != mib {
 					t.Errorf("evict: %+v, %v, want the refusal %d and all still resident", done, err, code)
 				}
-				if u := rec.awaitUsage(t, g.pid(), mib); u.Resident != mib {
+				if u := rec.awaitUsage(t, g.PID(), mib); u.Resident != mib {
 					t.Errorf("after the refusal %+v, want all still resident", u)
 				}
-				if done, err = c.Evict(limited(t), 2); err != nil || done.Status != OK || g.do("used") != 0 {
+				if done, err = c.Evict(limited(t), 2); err != nil || done.Status != OK || g.Do("used") != 0 {
 					t.Errorf("the next eviction: %+v, %v", done, err)
 				}
-				g.do("check 0 1")
+				g.Do("check 0 1")
 			})
 		}
 	}
@@ -54,9 +54,9 @@ func TestPrefetchWithoutRoom(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	g := startGuest(t, c, "FAKE_CUDA_FAIL=cuStreamSynchronize:2:2")
-	g.do("alloc %d", mib)
-	g.do("fill 0 1")
-	rec.awaitUsage(t, g.pid(), mib)
+	g.Do("alloc %d", mib)
+	g.Do("fill 0 1")
+	rec.awaitUsage(t, g.PID(), mib)
 	if done, err := c.Evict(limited(t), 1); err != nil || done.Status != OK {
 		t.Fatalf("evict: %+v, %v", done, err)
 	}
@@ -64,10 +64,10 @@ func TestPrefetchWithoutRoom(t *testing.T) {
 	if err != nil || done.Status != Failed || done.Code != 2 {
 		t.Errorf("prefetch: %+v, %v, want the refusal", done, err)
 	}
-	if used := g.do("used"); done.Resident < used {
+	if used := g.Do("used"); done.Resident < used {
 		t.Errorf("%d bytes told as resident, %d are", done.Resident, used)
 	}
-	g.do("check 0 1")
+	g.Do("check 0 1")
 }
 
 // TestOrdersRaceWithARun: two evictions and a prefetch at once with a run.
@@ -76,9 +76,9 @@ func TestOrdersRaceWithARun(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	g := startGuest(t, c, "FAKE_CUDA_BANDWIDTH=2000000000", "GPUWHISK_SHIM_CHUNK=1048576")
-	g.do("alloc %d", 8*mib)
-	g.do("fill 0 0")
-	rec.awaitUsage(t, g.pid(), 8*mib)
+	g.Do("alloc %d", 8*mib)
+	g.Do("fill 0 0")
+	rec.awaitUsage(t, g.PID(), 8*mib)
 	const rounds = 15
 	for round := range uint64(rounds) {
 		var orders sync.WaitGroup
@@ -96,18 +96,18 @@ func TestOrdersRaceWithARun(t *testing.T) {
 		order(3*round+3, func(ctx context.Context, epoch uint64) (Done, error) {
 			return c.Prefetch(ctx, epoch, 0)
 		})
-		g.do("check 0 %d", round)
-		g.do("fill 0 %d", round+1)
+		g.Do("check 0 %d", round)
+		g.Do("fill 0 %d", round+1)
 		c.Running(false)
 		orders.Wait()
 	}
 	if done, err := c.Evict(limited(t), 1000); err != nil || done.Status != OK || done.Resident != 0 {
 		t.Errorf("the last eviction: %+v, %v", done, err)
 	}
-	if used := g.do("used"); used != 0 {
+	if used := g.Do("used"); used != 0 {
 		t.Errorf("%d bytes on the device after the last eviction", used)
 	}
-	g.do("check 0 %d", rounds)
+	g.Do("check 0 %d", rounds)
 }
 
 // TestTornFrame: a process that hangs up within a frame is waited for no
@@ -150,8 +150,8 @@ func TestOtherVersionIsToldOurs(t *testing.T) {
 	}
 	g := startGuest(t, c)
 	e := rec.await(t, "the first usage", func(e event) bool { return e.usage != nil })
-	if e.pid != g.pid() {
-		t.Errorf("usage of process %d, want none but of %d", e.pid, g.pid())
+	if e.pid != g.PID() {
+		t.Errorf("usage of process %d, want none but of %d", e.pid, g.PID())
 	}
 	if n := c.Processes(); n != 1 {
 		t.Errorf("%d processes, want 1", n)

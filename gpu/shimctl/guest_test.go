@@ -1,22 +1,18 @@
 package shimctl
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
 
 const (
@@ -26,60 +22,17 @@ const (
 	hang = 2 * time.Minute
 )
 
-// shimDir is where the real shim, the fake driver and the program that runs
-// under them lie, which "make shim-fake" builds. What is older than its source
-// is not tested.
-func shimDir(t testing.TB) string {
-	t.Helper()
-	dir, err := filepath.Abs("../../build/shim")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lack := ""
-	for _, file := range []string{"libgpuwhisk.so", "guest", "fake12/libcuda.so.1"} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			lack = err.Error()
-		}
-	}
-	if lack == "" && stale() {
-		lack = "build/shim is older than its source"
-	}
-	switch {
-	case lack == "":
-	case os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1":
-		t.Fatalf("%s: run make shim-fake", lack)
-	default:
-		t.Skipf("%s: run make shim-fake", lack)
-	}
-	return dir
-}
-
-// stale asks make, where there is one, whether there is anything to build.
-var stale = sync.OnceValue(func() bool {
-	var code *exec.ExitError
-	err := exec.Command("make", "-q", "-C", "../../shim", "fake").Run()
-	return errors.As(err, &code) && code.ExitCode() == 1
-})
-
-// guest is a program on the fake GPU, under the real shim.
-type guest struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
 // startGuest starts one in a container; env adds to its environment.
-func startGuest(t testing.TB, c *Container, env ...string) *guest {
+func startGuest(t testing.TB, c *Container, env ...string) *shimtest.Guest {
 	t.Helper()
-	return startProgram(t, c, filepath.Join(shimDir(t), "guest"), env...)
+	return startProgram(t, c, filepath.Join(shimtest.Dir(t), "guest"), env...)
 }
 
 // startProgram starts any program that answers a line with a number, with
 // arguments or, if the first is a NAME=VALUE, with an environment.
-func startProgram(t testing.TB, c *Container, path string, rest ...string) *guest {
+func startProgram(t testing.TB, c *Container, path string, rest ...string) *shimtest.Guest {
 	t.Helper()
-	dir := shimDir(t)
+	dir := shimtest.Dir(t)
 	args, env := rest, []string(nil)
 	if len(rest) > 0 && strings.Contains(rest[0], "=") {
 		args, env = nil, rest
@@ -90,51 +43,7 @@ func startProgram(t testing.TB, c *Container, path string, rest ...string) *gues
 		"LD_LIBRARY_PATH=" + filepath.Join(dir, "fake12"),
 		"GPUWHISK_SHIM_SOCKET=" + c.Socket(),
 	}, env...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	g := &guest{t, cmd, in, bufio.NewScanner(out)}
-	t.Cleanup(g.kill)
-	g.answer("start")
-	return g
-}
-
-func (g *guest) pid() int { return g.cmd.Process.Pid }
-
-func (g *guest) kill() {
-	_ = g.cmd.Process.Kill()
-	_ = g.cmd.Wait()
-}
-
-// do has the guest carry out a line and returns its answer.
-func (g *guest) do(format string, args ...any) int64 {
-	g.t.Helper()
-	line := fmt.Sprintf(format, args...)
-	if _, err := fmt.Fprintln(g.in, line); err != nil {
-		g.t.Fatalf("%s: %v", line, err)
-	}
-	return g.answer(line)
-}
-
-func (g *guest) answer(to string) int64 {
-	g.t.Helper()
-	if !g.out.Scan() {
-		g.t.Fatalf("%s: the guest ended: %v", to, g.out.Err())
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(g.out.Text()), 10, 64)
-	if err != nil {
-		g.t.Fatalf("%s: %v", to, err)
-	}
-	return n
+	return shimtest.Start(t, cmd)
 }
 
 // event is one call of Events.

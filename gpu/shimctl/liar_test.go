@@ -180,14 +180,14 @@ func TestFloodHurtsNobody(t *testing.T) {
 		}
 	}()
 	g := startGuest(t, good)
-	g.do("alloc %d", mib)
-	g.do("fill 0 1")
+	g.Do("alloc %d", mib)
+	g.Do("fill 0 1")
 	for epoch := uint64(1); epoch <= 20; epoch++ {
 		if _, err := good.Evict(limited(t), epoch); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g.do("check 0 1")
+	g.Do("check 0 1")
 	_ = l.conn.Close()
 	<-ended
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
 
 // These tests run the real shim over the fake driver in a plain process.
@@ -21,9 +22,9 @@ func TestMemoryGoesOutAndComesBack(t *testing.T) {
 	ctl, rec := openControl(t, Settings{Context: 7})
 	c := openContainer(t, ctl, "a")
 	g := startGuest(t, c)
-	block := g.do("alloc %d", 32*mib)
-	g.do("fill %d 1", block)
-	u := rec.awaitUsage(t, g.pid(), 32*mib)
+	block := g.Do("alloc %d", 32*mib)
+	g.Do("fill %d 1", block)
+	u := rec.awaitUsage(t, g.PID(), 32*mib)
 	if u.Resident != 32*mib || u.Context != 7 {
 		t.Errorf("usage %+v, want all resident and one context", u)
 	}
@@ -32,32 +33,32 @@ func TestMemoryGoesOutAndComesBack(t *testing.T) {
 	if err != nil || done.Status != OK || done.Moved != 32*mib || done.Resident != 0 || done.Processes != 1 {
 		t.Fatalf("evict: %+v, %v", done, err)
 	}
-	if used := g.do("used"); used != 0 {
+	if used := g.Do("used"); used != 0 {
 		t.Errorf("%d bytes on the device after the eviction", used)
 	}
 	// What it told before may have been told twice.
 	rec.await(t, "usage after the eviction", func(e event) bool {
-		return e.usage != nil && e.pid == g.pid() && e.usage.Allocated == 32*mib && e.usage.Resident == 0
+		return e.usage != nil && e.pid == g.PID() && e.usage.Allocated == 32*mib && e.usage.Resident == 0
 	})
 
 	done, err = c.Prefetch(limited(t), 2, 0)
 	if err != nil || done.Status != OK || done.Moved != 32*mib || done.Resident != 32*mib {
 		t.Fatalf("prefetch: %+v, %v", done, err)
 	}
-	if used := g.do("used"); used != 32*mib {
+	if used := g.Do("used"); used != 32*mib {
 		t.Errorf("%d bytes on the device after the prefetch", used)
 	}
-	g.do("check %d 1", block)
+	g.Do("check %d 1", block)
 }
 
 func TestProcessesOfAContainerAreSummed(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	first, second := startGuest(t, c), startGuest(t, c)
-	for i, g := range []*guest{first, second} {
-		g.do("alloc %d", (i+1)*mib)
-		g.do("fill 0 %d", i)
-		rec.awaitUsage(t, g.pid(), int64(i+1)*mib)
+	for i, g := range []*shimtest.Guest{first, second} {
+		g.Do("alloc %d", (i+1)*mib)
+		g.Do("fill 0 %d", i)
+		rec.awaitUsage(t, g.PID(), int64(i+1)*mib)
 	}
 	done, err := c.Evict(limited(t), 1)
 	if err != nil || done.Processes != 2 || done.Moved != 3*mib {
@@ -65,18 +66,18 @@ func TestProcessesOfAContainerAreSummed(t *testing.T) {
 	}
 	usage, err := c.Report(limited(t))
 	want := map[int]gpu.Usage{
-		first.pid():  {Allocated: 1 * mib},
-		second.pid(): {Allocated: 2 * mib},
+		first.PID():  {Allocated: 1 * mib},
+		second.PID(): {Allocated: 2 * mib},
 	}
 	if err != nil || fmt.Sprint(usage) != fmt.Sprint(want) {
 		t.Errorf("report: %v, %v, want %v", usage, err, want)
 	}
-	first.kill()
-	rec.await(t, "the end of the first", func(e event) bool { return e.exited && e.pid == first.pid() })
+	first.Kill()
+	rec.await(t, "the end of the first", func(e event) bool { return e.exited && e.pid == first.PID() })
 	if n := c.Processes(); n != 1 {
 		t.Errorf("%d processes, want 1", n)
 	}
-	second.do("check 0 1")
+	second.Do("check 0 1")
 }
 
 // slow lets a move last: some two seconds for 64 MiB, in chunks of 4, so that
@@ -98,9 +99,9 @@ func TestNewerOrderReplacesOlder(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	g := startGuest(t, c, slow()...)
-	g.do("alloc %d", 64*mib)
-	g.do("fill 0 5")
-	rec.awaitUsage(t, g.pid(), 64*mib)
+	g.Do("alloc %d", 64*mib)
+	g.Do("fill 0 5")
+	rec.awaitUsage(t, g.PID(), 64*mib)
 
 	evicted := make(chan error, 1)
 	go func() {
@@ -118,19 +119,19 @@ func TestNewerOrderReplacesOlder(t *testing.T) {
 	if _, err := c.Evict(limited(t), 1); !errors.Is(err, ErrReplaced) {
 		t.Errorf("an order of an older epoch ended with %v", err)
 	}
-	if used := g.do("used"); used != 64*mib {
+	if used := g.Do("used"); used != 64*mib {
 		t.Errorf("%d bytes on the device", used)
 	}
-	g.do("check 0 5")
+	g.Do("check 0 5")
 }
 
 func TestRunBeginEndsAnEviction(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	g := startGuest(t, c, slow()...)
-	g.do("alloc %d", 64*mib)
-	g.do("fill 0 5")
-	rec.awaitUsage(t, g.pid(), 64*mib)
+	g.Do("alloc %d", 64*mib)
+	g.Do("fill 0 5")
+	rec.awaitUsage(t, g.PID(), 64*mib)
 	evicted := make(chan Done, 1)
 	go func() {
 		done, _ := c.Evict(context.Background(), 1)
@@ -141,7 +142,7 @@ func TestRunBeginEndsAnEviction(t *testing.T) {
 	if done := <-evicted; done.Status != Cancelled || done.Moved >= 64*mib {
 		t.Errorf("eviction: %+v, want it cancelled", done)
 	}
-	g.do("check 0 5")
+	g.Do("check 0 5")
 	c.Running(false)
 	if done, err := c.Evict(limited(t), 2); err != nil || done.Status != OK || done.Resident != 0 {
 		t.Errorf("eviction after the run: %+v, %v", done, err)
@@ -152,27 +153,27 @@ func TestProcessKilledDuringSwap(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	g := startGuest(t, c, slow()...)
-	g.do("alloc %d", 64*mib)
-	g.do("fill 0 5")
-	rec.awaitUsage(t, g.pid(), 64*mib)
+	g.Do("alloc %d", 64*mib)
+	g.Do("fill 0 5")
+	rec.awaitUsage(t, g.PID(), 64*mib)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Evict(limited(t), 1)
 		ended <- err
 	}()
 	underWay(c)
-	g.kill()
+	g.Kill()
 	if err := <-ended; err != nil {
 		t.Errorf("the order of a killed process ended with %v", err)
 	}
-	rec.await(t, "the end of the process", func(e event) bool { return e.exited && e.pid == g.pid() })
+	rec.await(t, "the end of the process", func(e event) bool { return e.exited && e.pid == g.PID() })
 	// Nothing is left to move, and the container takes a new process.
 	if done, err := c.Evict(limited(t), 2); err != nil || done.Processes != 0 {
 		t.Errorf("evict without processes: %+v, %v", done, err)
 	}
 	next := startGuest(t, c)
-	next.do("alloc %d", mib)
-	rec.awaitUsage(t, next.pid(), mib)
+	next.Do("alloc %d", mib)
+	rec.awaitUsage(t, next.PID(), mib)
 }
 
 // TestInvokerRestarts: processes that outlive an invoker are heard by the next.
@@ -185,9 +186,9 @@ func TestInvokerRestarts(t *testing.T) {
 	}
 	c := openContainer(t, first, "wsk0_7_guest_infer")
 	g := startGuest(t, c)
-	g.do("alloc %d", 8*mib)
-	g.do("fill 0 3")
-	rec.awaitUsage(t, g.pid(), 8*mib)
+	g.Do("alloc %d", 8*mib)
+	g.Do("fill 0 3")
+	rec.awaitUsage(t, g.PID(), 8*mib)
 	if _, err := c.Evict(limited(t), 41); err != nil {
 		t.Fatal(err)
 	}
@@ -201,13 +202,13 @@ func TestInvokerRestarts(t *testing.T) {
 	}
 	defer second.Close()
 	c = openContainer(t, second, "wsk0_7_guest_infer")
-	if u := rec.awaitUsage(t, g.pid(), 8*mib); u.Resident != 0 {
+	if u := rec.awaitUsage(t, g.PID(), 8*mib); u.Resident != 0 {
 		t.Errorf("usage %+v, want it as the first invoker left it", u)
 	}
 	if done, err := c.Prefetch(limited(t), 1, 0); err != nil || done.Moved != 8*mib {
 		t.Errorf("prefetch by the next invoker: %+v, %v", done, err)
 	}
-	g.do("check 0 3")
+	g.Do("check 0 3")
 }
 
 // TestLimitHoldsForLaterProcesses uses the driver's own refusal as evidence.
@@ -216,13 +217,13 @@ func TestLimitHoldsForLaterProcesses(t *testing.T) {
 	c := openContainer(t, ctl, "a")
 	c.Limit(4 * mib)
 	g := startGuest(t, c)
-	rec.awaitUsage(t, g.pid(), 0)
+	rec.awaitUsage(t, g.PID(), 0)
 	// It is connected, and reads the limit before this question.
 	if _, err := c.Report(limited(t)); err != nil {
 		t.Fatal(err)
 	}
-	g.do("alloc %d", 4*mib)
-	if free := g.do("used"); free != 4*mib {
+	g.Do("alloc %d", 4*mib)
+	if free := g.Do("used"); free != 4*mib {
 		t.Errorf("the guest sees %d of its 4 MiB in use", free)
 	}
 }
@@ -233,7 +234,7 @@ func TestManyContainers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("64 processes take some seconds")
 	}
-	shimDir(t)
+	shimtest.Dir(t)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -243,7 +244,7 @@ func TestManyContainers(t *testing.T) {
 	for i := range containers {
 		containers[i] = openContainer(t, ctl, fmt.Sprint("c", i))
 		g := startGuest(t, containers[i])
-		g.do("many 10000 4096")
+		g.Do("many 10000 4096")
 	}
 	for i, c := range containers {
 		wg.Add(1)
@@ -294,14 +295,14 @@ for line in sys.stdin:
     r = gpufunc.main({"bytes": 8 << 20})
     print(r["runs"] if r["intact"] and r["correct"] else -1, flush=True)
 `)
-	if runs := g.do("run"); runs != 1 {
+	if runs := g.Do("run"); runs != 1 {
 		t.Fatalf("the first run answers %d", runs)
 	}
-	rec.awaitUsage(t, g.pid(), 8*mib+8)
+	rec.awaitUsage(t, g.PID(), 8*mib+8)
 	if done, err := c.Evict(limited(t), 1); err != nil || done.Moved != 8*mib+8 || done.Resident != 0 {
 		t.Errorf("evict: %+v, %v", done, err)
 	}
-	if runs := g.do("run"); runs != 2 {
+	if runs := g.Do("run"); runs != 2 {
 		t.Errorf("after the eviction the second run answers %d", runs)
 	}
 	if _, err := c.Evict(limited(t), 2); err != nil {
@@ -310,7 +311,7 @@ for line in sys.stdin:
 	if done, err := c.Prefetch(limited(t), 3, 0); err != nil || done.Moved != 8*mib+8 {
 		t.Errorf("prefetch: %+v, %v", done, err)
 	}
-	if runs := g.do("run"); runs != 3 {
+	if runs := g.Do("run"); runs != 3 {
 		t.Errorf("after the prefetch the third run answers %d", runs)
 	}
 }
@@ -321,7 +322,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	ctl, rec := openControl(b, Settings{})
 	c := openContainer(b, ctl, "a")
 	g := startGuest(b, c)
-	rec.await(b, "the first usage", func(e event) bool { return e.usage != nil && e.pid == g.pid() })
+	rec.await(b, "the first usage", func(e event) bool { return e.usage != nil && e.pid == g.PID() })
 	epoch := uint64(0)
 	for _, question := range []struct {
 		name string

@@ -1,24 +1,22 @@
 package devices
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -26,40 +24,6 @@ const mib = 1 << 20
 
 // patience is how long a test waits for what should happen soon.
 const patience = 30 * time.Second
-
-// shimDir is where the real shim, the fake driver and the program that runs
-// under them lie, which "make shim-fake" builds.
-func shimDir(t testing.TB) string {
-	t.Helper()
-	dir, err := filepath.Abs("../../build/shim")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lack := ""
-	for _, file := range []string{LibraryName, "guest", "fake12/libcuda.so.1", "nvml/libnvidia-ml.so.1"} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			lack = err.Error()
-		}
-	}
-	if lack == "" && stale() {
-		lack = "build/shim is older than its source"
-	}
-	switch {
-	case lack == "":
-	case os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1":
-		t.Fatalf("%s: run make shim-fake", lack)
-	default:
-		t.Skipf("%s: run make shim-fake", lack)
-	}
-	return dir
-}
-
-// stale asks make, where there is one, whether there is anything to build.
-var stale = sync.OnceValue(func() bool {
-	var code *exec.ExitError
-	err := exec.Command("make", "-q", "-C", "../../shim", "fake").Run()
-	return errors.As(err, &code) && code.ExitCode() == 1
-})
 
 // simulatedDevice is the one that movers of tests serve.
 func simulatedDevice() gpu.Device {
@@ -76,7 +40,7 @@ type bed struct {
 
 func open(t testing.TB, change func(*Options)) *bed {
 	t.Helper()
-	dir := shimDir(t)
+	dir := shimtest.Dir(t)
 	b := &bed{t: t, news: make(chan gpu.Held, 1<<14), log: &safeBuffer{}}
 	short, err := os.MkdirTemp("", "devices-") // a socket's path is short
 	if err != nil {
@@ -160,63 +124,12 @@ func (b *bed) limited() context.Context {
 	return ctx
 }
 
-// guest is a program on the fake GPU in a container.
-type guest struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
-func (b *bed) guest(g container.GPU, env ...string) *guest {
+// guest starts a program on the fake GPU in a container.
+func (b *bed) guest(g container.GPU, env ...string) *shimtest.Guest {
 	b.t.Helper()
-	cmd := exec.Command(filepath.Join(shimDir(b.t), "guest"))
+	cmd := exec.Command(filepath.Join(shimtest.Dir(b.t), "guest"))
 	cmd.Env = slices.Concat(g.Env, env)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	x := &guest{b.t, cmd, in, bufio.NewScanner(out)}
-	b.t.Cleanup(x.kill)
-	x.answer("start")
-	return x
-}
-
-func (g *guest) pid() int { return g.cmd.Process.Pid }
-
-func (g *guest) kill() {
-	_ = g.cmd.Process.Kill()
-	_ = g.cmd.Wait()
-}
-
-// do has the guest carry out a line and returns its answer.
-func (g *guest) do(format string, args ...any) int64 {
-	g.t.Helper()
-	line := fmt.Sprintf(format, args...)
-	if _, err := fmt.Fprintln(g.in, line); err != nil {
-		g.t.Fatalf("%s: %v", line, err)
-	}
-	return g.answer(line)
-}
-
-func (g *guest) answer(to string) int64 {
-	g.t.Helper()
-	if !g.out.Scan() {
-		g.t.Fatalf("%s: the guest ended: %v", to, g.out.Err())
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(g.out.Text()), 10, 64)
-	if err != nil {
-		g.t.Fatalf("%s: %v", to, err)
-	}
-	return n
+	return shimtest.Start(b.t, cmd)
 }
 
 // safeBuffer is a log that many write to.

@@ -14,18 +14,19 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
 const name = "wsk00_7_guest_infer"
 
 // loaded is a container with a process that holds 32 MiB.
-func (b *bed) loaded(env ...string) *guest {
+func (b *bed) loaded(env ...string) *shimtest.Guest {
 	b.t.Helper()
 	g := b.guest(b.prepare(name, "managed"), env...)
-	g.do("alloc %d", 32*mib)
-	g.do("fill 0 1")
-	b.awaitHeld(g.pid(), 32*mib)
+	g.Do("alloc %d", 32*mib)
+	g.Do("fill 0 1")
+	b.awaitHeld(g.PID(), 32*mib)
 	return g
 }
 
@@ -44,16 +45,16 @@ func TestOrdersMoveMemory(t *testing.T) {
 		t.Fatalf("evict: %d, %v", n, err)
 	}
 	// What is held afterwards was heard before the order's end.
-	if h := b.last(g.pid()); h.Usage != (gpu.Usage{Allocated: 32 * mib, Context: mib}) {
+	if h := b.last(g.PID()); h.Usage != (gpu.Usage{Allocated: 32 * mib, Context: mib}) {
 		t.Errorf("after the eviction: %+v", h)
 	}
 	if n, err := b.Move(b.limited(), prefetch(2), 32*mib); n != 32*mib || err != nil {
 		t.Fatalf("prefetch: %d, %v", n, err)
 	}
-	if h := b.last(g.pid()); h.Usage.Resident != 32*mib {
+	if h := b.last(g.PID()); h.Usage.Resident != 32*mib {
 		t.Errorf("after the prefetch: %+v", h)
 	}
-	g.do("check 0 1")
+	g.Do("check 0 1")
 }
 
 // A run brings back what it touches, and its end tells of it.
@@ -64,11 +65,11 @@ func TestEndTellsWhatIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Begin(name)
-	g.do("check 0 1")
-	g.do("alloc %d", 8*mib)
-	g.do("fill 1 2")
+	g.Do("check 0 1")
+	g.Do("alloc %d", 8*mib)
+	g.Do("fill 1 2")
 	b.End(b.limited(), name, gpu.Need{Bytes: 999})
-	if h := b.last(g.pid()); h.Usage.Allocated != 40*mib || h.Usage.Resident != 40*mib {
+	if h := b.last(g.PID()); h.Usage.Allocated != 40*mib || h.Usage.Resident != 40*mib {
 		t.Errorf("after the run: %+v", h)
 	}
 }
@@ -102,7 +103,7 @@ func TestNewerOrderReplacesOlder(t *testing.T) {
 	if err := <-ended; !errors.Is(err, shimctl.ErrReplaced) {
 		t.Errorf("the older order ended with %v", err)
 	}
-	g.do("check 0 1")
+	g.Do("check 0 1")
 }
 
 func TestRunEndsEviction(t *testing.T) {
@@ -122,7 +123,7 @@ func TestRunEndsEviction(t *testing.T) {
 			b.Begin(name)
 		}
 	}
-	g.do("check 0 1")
+	g.Do("check 0 1")
 }
 
 // TestOrdersRaceWithRuns gives orders and begins runs all at once: nobody waits
@@ -141,19 +142,19 @@ func TestOrdersRaceWithRuns(t *testing.T) {
 			})
 		}
 		b.Begin(name)
-		g.do("check 0 1")
+		g.Do("check 0 1")
 		b.End(b.limited(), name, gpu.Need{})
 	}
 	work.Wait()
 	if _, err := b.Move(b.limited(), evict(100), 32*mib); err != nil {
 		t.Fatal(err)
 	}
-	if h := b.last(g.pid()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
+	if h := b.last(g.PID()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
 		t.Errorf("held at the end: %+v", h)
 	}
-	g.do("check 0 1")
+	g.Do("check 0 1")
 	b.End(b.limited(), name, gpu.Need{})
-	if h := b.last(g.pid()); h.Usage.Resident != 32*mib {
+	if h := b.last(g.PID()); h.Usage.Resident != 32*mib {
 		t.Errorf("held after a last run: %+v", h)
 	}
 }
@@ -162,7 +163,7 @@ func TestOrdersRaceWithRuns(t *testing.T) {
 func TestFrozenContainer(t *testing.T) {
 	b := open(t, func(o *Options) { o.moveTime, o.answerTime = 50*time.Millisecond, 50*time.Millisecond })
 	g := b.loaded()
-	if err := g.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := g.Process().Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Move(b.limited(), evict(1), 0); !errors.Is(err, context.DeadlineExceeded) {
@@ -175,14 +176,14 @@ func TestFrozenContainer(t *testing.T) {
 	}
 	b.Begin(name)
 	b.End(b.limited(), name, gpu.Need{}) // its own bound ends it
-	if err := g.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := g.Process().Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	b.options.moveTime = patience
 	if _, err := b.Move(b.limited(), evict(3), 0); err != nil {
 		t.Errorf("after it was thawed: %v", err)
 	}
-	if h := b.last(g.pid()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
+	if h := b.last(g.PID()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
 		t.Errorf("held after that: %+v", h)
 	}
 }
@@ -195,7 +196,7 @@ func TestRefusalIsToldOnce(t *testing.T) {
 			t.Errorf("evict: %d, %v: what the driver refuses is not asked again at once", n, err)
 		}
 	}
-	if h := b.last(g.pid()); h.Usage.Resident != 32*mib {
+	if h := b.last(g.PID()); h.Usage.Resident != 32*mib {
 		t.Errorf("held after the refusal: %+v", h)
 	}
 	if n := b.log.count("could not be moved whole"); n != 1 {
@@ -207,11 +208,11 @@ func TestKilledProcess(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded(slow()...)
 	ended := b.underWay(evict(1))
-	g.kill()
+	g.Kill()
 	if err := <-ended; err != nil {
 		t.Errorf("the order of a killed process ended with %v", err)
 	}
-	b.await("the end of the process", func(h gpu.Held) bool { return h.PID == g.pid() && h.Exited })
+	b.await("the end of the process", func(h gpu.Held) bool { return h.PID == g.PID() && h.Exited })
 	if n, err := b.Move(b.limited(), evict(2), 0); n != 0 || err != nil {
 		t.Errorf("an order to nobody: %d, %v", n, err)
 	}
@@ -244,9 +245,9 @@ func TestUnhooked(t *testing.T) {
 	b.await("the end of what was assumed", func(h gpu.Held) bool {
 		return h.Container == name && h.PID == assumedPID && h.Exited
 	})
-	late.do("alloc %d", mib)
+	late.Do("alloc %d", mib)
 	b.End(b.limited(), name, need)
-	b.awaitHeld(late.pid(), mib)
+	b.awaitHeld(late.PID(), mib)
 }
 
 func TestWordOff(t *testing.T) {
@@ -261,7 +262,7 @@ func TestWordOff(t *testing.T) {
 		t.Errorf("memory that is never moved may spill %d MiB", g.SpillMB)
 	}
 	x := b.guest(g) // it has the device all the same
-	x.do("alloc %d", mib)
+	x.Do("alloc %d", mib)
 	b.Begin(name)
 	b.End(b.limited(), name, gpu.Need{Bytes: 7})
 	if h := b.last(assumedPID); h.Usage.Resident != 7 {
@@ -278,15 +279,15 @@ func TestWordOff(t *testing.T) {
 func TestWordCount(t *testing.T) {
 	b := open(t, nil)
 	g := b.guest(b.prepare(name, "count"))
-	g.do("alloc %d", 4*mib)
+	g.Do("alloc %d", 4*mib)
 	b.End(b.limited(), name, gpu.Need{Bytes: 7})
-	if h := b.last(g.pid()); h.Usage.Resident != 4*mib {
+	if h := b.last(g.PID()); h.Usage.Resident != 4*mib {
 		t.Errorf("held: %+v", h)
 	}
 	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
 		t.Errorf("evict: %d, %v", n, err)
 	}
-	if h := b.last(g.pid()); h.Usage.Resident != 4*mib {
+	if h := b.last(g.PID()); h.Usage.Resident != 4*mib {
 		t.Errorf("held after the eviction: %+v", h)
 	}
 }

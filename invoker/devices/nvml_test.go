@@ -11,12 +11,13 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
 
 // TestFakeNVML finds and watches devices by the real binding to a library that
 // tells what a file says.
 func TestFakeNVML(t *testing.T) {
-	dir := shimDir(t)
+	dir := shimtest.Dir(t)
 	script := filepath.Join(t.TempDir(), "script")
 	say := func(text string) {
 		if err := os.WriteFile(script+".new", []byte(text), 0o600); err != nil {

@@ -46,15 +46,15 @@ func TestInvokerRestarts(t *testing.T) {
 	}
 	news := make(chan gpu.Held, 100)
 	next.Listen(func(h gpu.Held) { news <- h })
-	old.kill() // with its container, before there are others
+	old.Kill() // with its container, before there are others
 	g, err := next.Prepare(name, o.Devices[0], "managed")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.guest(g).do("alloc %d", mib)
+	b.guest(g).Do("alloc %d", mib)
 	next.End(b.limited(), name, gpu.Need{})
 	for len(news) > 0 {
-		if h := <-news; h.PID == old.pid() || h.PID == assumedPID {
+		if h := <-news; h.PID == old.PID() || h.PID == assumedPID {
 			t.Errorf("heard %+v", h)
 		}
 	}

@@ -104,8 +104,8 @@ func TestStrangerIsRefused(t *testing.T) {
 	a := b.prepare("a", "managed")
 	b.prepare("c", "managed")
 	own := b.guest(a)
-	b.await("the guest", func(h gpu.Held) bool { return h.PID == own.pid() })
-	if b.owns("c", own.pid()) || !b.owns("a", own.pid()) {
+	b.await("the guest", func(h gpu.Held) bool { return h.PID == own.PID() })
+	if b.owns("c", own.PID()) || !b.owns("a", own.PID()) {
 		t.Error("a process of a may speak for c")
 	}
 	if !b.owns("a", os.Getpid()) {
@@ -120,17 +120,17 @@ func TestUnheardProcesses(t *testing.T) {
 	hooked := b.guest(b.prepare(name, "managed"))
 	b.prepare("static", "managed")
 	dir := b.box("static").shim.Dir()
-	for pid, text := range map[int]string{8: dir, 9: dir, 10: "of nobody", hooked.pid(): b.box(name).shim.Dir()} {
+	for pid, text := range map[int]string{8: dir, 9: dir, 10: "of nobody", hooked.PID(): b.box(name).shim.Dir()} {
 		b.shows(pid, "environ", text)
 	}
-	b.awaitHeld(hooked.pid(), 0)
+	b.awaitHeld(hooked.PID(), 0)
 	b.last(0)
 	read := func(of ...nvml.Process) { b.look([]nvml.Reading{{Told: true, Processes: of}}) }
 	expect := func(what string, want ...gpu.Held) {
 		t.Helper()
 		var got []gpu.Held
 		for len(b.news) > 0 {
-			if h := <-b.news; h.PID != hooked.pid() {
+			if h := <-b.news; h.PID != hooked.PID() {
 				got = append(got, h)
 			}
 		}
@@ -144,7 +144,7 @@ func TestUnheardProcesses(t *testing.T) {
 	}
 	b.assume(b.box("static"), gpu.Need{Bytes: 5})
 	expect("assumed", all(assumedPID, 5))
-	own := nvml.Process{PID: hooked.pid(), Bytes: 99 * mib}
+	own := nvml.Process{PID: hooked.PID(), Bytes: 99 * mib}
 	read(own, nvml.Process{PID: 8, Bytes: 40 * mib}, nvml.Process{PID: 10, Bytes: 7 * mib}, nvml.Process{PID: 11, Bytes: 7 * mib})
 	expect("found", gpu.Held{Container: "static", PID: assumedPID, Exited: true}, all(8, 40*mib))
 	b.assume(b.box("static"), gpu.Need{Bytes: 5})

@@ -1,0 +1,118 @@
+// Package shimtest is for tests that run programs under the real shim on the
+// fake driver: where the build has put them, and a guest, which is a program
+// that allocates and moves memory as a test tells it. Only tests import it. It
+// starts no goroutine; a guest ends with its test.
+package shimtest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Dir is where the shim, the fake driver and the guest lie, which "make
+// shim-fake" builds, as seen from a room two below the top. A test that lacks
+// them is skipped, or fails where peers are required. What is older than its
+// source is not tested.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../build/shim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lack := ""
+	for _, file := range []string{"libgpuwhisk.so", "guest", "fake12/libcuda.so.1", "nvml/libnvidia-ml.so.1"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			lack = err.Error()
+		}
+	}
+	if lack == "" && stale() {
+		lack = "build/shim is older than its source"
+	}
+	switch {
+	case lack == "":
+	case os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1":
+		t.Fatalf("%s: run make shim-fake", lack)
+	default:
+		t.Skipf("%s: run make shim-fake", lack)
+	}
+	return dir
+}
+
+// stale asks make, where there is one, whether there is anything to build.
+var stale = sync.OnceValue(func() bool {
+	var code *exec.ExitError
+	err := exec.Command("make", "-q", "-C", "../../shim", "fake").Run()
+	return errors.As(err, &code) && code.ExitCode() == 1
+})
+
+// Guest is a program on the fake GPU that answers each line with a number.
+type Guest struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// Start starts a command as a guest and waits until it answers.
+func Start(t testing.TB, cmd *exec.Cmd) *Guest {
+	t.Helper()
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g := &Guest{t, cmd, in, bufio.NewScanner(out)}
+	t.Cleanup(g.Kill)
+	g.answer("start")
+	return g
+}
+
+// PID is the process's number.
+func (g *Guest) PID() int { return g.cmd.Process.Pid }
+
+// Process is the process itself.
+func (g *Guest) Process() *os.Process { return g.cmd.Process }
+
+// Kill ends the guest, if it has not ended, and waits for that.
+func (g *Guest) Kill() {
+	_ = g.cmd.Process.Kill()
+	_ = g.cmd.Wait()
+}
+
+// Do has the guest carry out a line and returns its answer.
+func (g *Guest) Do(format string, args ...any) int64 {
+	g.t.Helper()
+	line := fmt.Sprintf(format, args...)
+	if _, err := fmt.Fprintln(g.in, line); err != nil {
+		g.t.Fatalf("%s: %v", line, err)
+	}
+	return g.answer(line)
+}
+
+func (g *Guest) answer(to string) int64 {
+	g.t.Helper()
+	if !g.out.Scan() {
+		g.t.Fatalf("%s: the guest ended: %v", to, g.out.Err())
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(g.out.Text()), 10, 64)
+	if err != nil {
+		g.t.Fatalf("%s: %v", to, err)
+	}
+	return n
+}
