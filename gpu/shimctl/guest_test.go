@@ -22,17 +22,22 @@ const (
 	hang = 2 * time.Minute
 )
 
+func shimDir(t testing.TB) string {
+	t.Helper()
+	return shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+}
+
 // startGuest starts one in a container; env adds to its environment.
 func startGuest(t testing.TB, c *Container, env ...string) *shimtest.Guest {
 	t.Helper()
-	return startProgram(t, c, filepath.Join(shimtest.Dir(t), "guest"), env...)
+	return startProgram(t, c, filepath.Join(shimDir(t), "guest"), env...)
 }
 
 // startProgram starts any program that answers a line with a number, with
 // arguments or, if the first is a NAME=VALUE, with an environment.
 func startProgram(t testing.TB, c *Container, path string, rest ...string) *shimtest.Guest {
 	t.Helper()
-	dir := shimtest.Dir(t)
+	dir := shimDir(t)
 	args, env := rest, []string(nil)
 	if len(rest) > 0 && strings.Contains(rest[0], "=") {
 		args, env = nil, rest

@@ -234,7 +234,7 @@ func TestManyContainers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("64 processes take some seconds")
 	}
-	shimtest.Dir(t)
+	shimDir(t)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -25,6 +25,11 @@ const mib = 1 << 20
 // patience is how long a test waits for what should happen soon.
 const patience = 30 * time.Second
 
+func shimDir(t testing.TB) string {
+	t.Helper()
+	return shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+}
+
 // simulatedDevice is the one that movers of tests serve.
 func simulatedDevice() gpu.Device {
 	return gpu.Device{Name: "gpu", MemoryBytes: 256 * mib, Simulated: true}
@@ -40,7 +45,7 @@ type bed struct {
 
 func open(t testing.TB, change func(*Options)) *bed {
 	t.Helper()
-	dir := shimtest.Dir(t)
+	dir := shimDir(t)
 	b := &bed{t: t, news: make(chan gpu.Held, 1<<14), log: &safeBuffer{}}
 	short, err := os.MkdirTemp("", "devices-") // a socket's path is short
 	if err != nil {
@@ -127,7 +132,7 @@ func (b *bed) limited() context.Context {
 // guest starts a program on the fake GPU in a container.
 func (b *bed) guest(g container.GPU, env ...string) *shimtest.Guest {
 	b.t.Helper()
-	cmd := exec.Command(filepath.Join(shimtest.Dir(b.t), "guest"))
+	cmd := exec.Command(filepath.Join(shimDir(b.t), "guest"))
 	cmd.Env = slices.Concat(g.Env, env)
 	return shimtest.Start(b.t, cmd)
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
 
 // changed writes a copy of a file with one text for another of the same
@@ -31,7 +29,7 @@ func changed(t *testing.T, path, from, to string) string {
 }
 
 func TestCheckLibrary(t *testing.T) {
-	dir := shimtest.Dir(t)
+	dir := shimDir(t)
 	good := filepath.Join(dir, LibraryName)
 	// The processor is a number at byte 18 of the file.
 	other := changed(t, good, "", "")
@@ -76,7 +74,7 @@ func TestUnreadableLibrary(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("the superuser may read every file")
 	}
-	path := changed(t, filepath.Join(shimtest.Dir(t), LibraryName), "", "")
+	path := changed(t, filepath.Join(shimDir(t), LibraryName), "", "")
 	if err := os.Chmod(path, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +85,7 @@ func TestUnreadableLibrary(t *testing.T) {
 
 // The loader's own word counts: what it leaves out, and what ends a program.
 func TestTryLibrary(t *testing.T) {
-	dir := shimtest.Dir(t)
+	dir := shimDir(t)
 	if err := TryLibrary(t.Context(), filepath.Join(dir, LibraryName)); err != nil {
 		t.Error(err)
 	}
@@ -126,7 +124,7 @@ func TestFindLibrary(t *testing.T) {
 }
 
 func TestCheckDriver(t *testing.T) {
-	dir := shimtest.Dir(t)
+	dir := shimDir(t)
 	if err := CheckDriver(filepath.Join(dir, "fake12")); err != nil {
 		t.Error(err)
 	}

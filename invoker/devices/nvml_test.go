@@ -11,13 +11,12 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
-	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
 
 // TestFakeNVML finds and watches devices by the real binding to a library that
 // tells what a file says.
 func TestFakeNVML(t *testing.T) {
-	dir := shimtest.Dir(t)
+	dir := shimDir(t)
 	script := filepath.Join(t.TempDir(), "script")
 	say := func(text string) {
 		if err := os.WriteFile(script+".new", []byte(text), 0o600); err != nil {

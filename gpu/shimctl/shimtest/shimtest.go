@@ -20,9 +20,9 @@ import (
 
 // Dir is where the shim, the fake driver and the guest lie, which "make
 // shim-fake" builds, as seen from a room two below the top. A test that lacks
-// them is skipped, or fails where peers are required. What is older than its
+// them is skipped, or fails where they are required. What is older than its
 // source is not tested.
-func Dir(t testing.TB) string {
+func Dir(t testing.TB, required bool) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../build/shim")
 	if err != nil {
@@ -39,7 +39,7 @@ func Dir(t testing.TB) string {
 	}
 	switch {
 	case lack == "":
-	case os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1":
+	case required:
 		t.Fatalf("%s: run make shim-fake", lack)
 	default:
 		t.Skipf("%s: run make shim-fake", lack)
