@@ -57,6 +57,9 @@ func TestInterference(t *testing.T) {
 
 func TestLink(t *testing.T) {
 	l := Link{BytesPerSecond: 1e9, Overlap: 0.25}
+	if got := (Link{BytesPerSecond: 1}).Transfer(1 << 62); got != math.MaxInt64 {
+		t.Errorf("a transfer beyond what a duration holds takes %s", got)
+	}
 	if got := l.Transfer(5e8); got != 500*time.Millisecond {
 		t.Errorf("half a gigabyte at 1 GB/s takes %v", got)
 	}

@@ -64,12 +64,17 @@ type Link struct {
 // with no overlap.
 func DefaultLink() Link { return Link{BytesPerSecond: 12e9} }
 
-// Transfer returns how long a movement of so many bytes occupies the link.
+// Transfer returns how long a movement of so many bytes occupies the link, at
+// most the longest time that there is a number for.
 func (l Link) Transfer(bytes int64) time.Duration {
 	if bytes <= 0 {
 		return 0
 	}
-	return time.Duration(float64(bytes) / l.BytesPerSecond * float64(time.Second))
+	took := float64(bytes) / l.BytesPerSecond * float64(time.Second)
+	if took >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(took)
 }
 
 // Exposed returns the part of a run's own transfer that the run waits for.

@@ -83,7 +83,9 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		return 0, ctx.Err()
+	}
+	if err := ctx.Err(); err != nil { // also when both came at once
+		return 0, err
 	}
 	u := gpu.Usage{Allocated: footprint}
 	if o.Kind == gpu.Prefetch {
