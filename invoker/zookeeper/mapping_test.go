@@ -32,13 +32,9 @@ func TestMappingOfATree(t *testing.T) {
 
 func TestMappingOfARealServer(t *testing.T) {
 	at := realZooKeeper(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	id, err := Assign(ctx, Request{Hosts: at, Name: "mapped"}) // waits for the server
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := Mapping(ctx, at)
+	clean(t, at, raw(t, at)) // and what is written here is no other test's burden
+	id := assigned(t, at, "mapped", nil)
+	all, err := Mapping(t.Context(), at)
 	if got, ok := all["mapped"]; err != nil || !ok || got != id {
 		t.Errorf("mapping %v, error %v, want mapped: %d", all, err, id)
 	}
