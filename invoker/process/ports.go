@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -9,13 +10,15 @@ import (
 )
 
 // ports hands out free ports of the loopback interface. Between the choice
-// and the moment when the proxy listens, a port is free for the kernel, so one
-// that is handed out is not handed out again, and none is of the range from
-// which Linux serves whoever asks for any port (ip_local_port_range): a client
-// connection could take it in that moment.
+// and the moment when the proxy listens, a port is free for the kernel. So none
+// is of the range from which Linux serves whoever asks for any port
+// (ip_local_port_range), where a client connection could take it in that
+// moment, and one that is handed out is claimed until it is given back: no
+// engine of this machine hands it out again. Two proxies at one port would not
+// only cost one of them its life; its action would reach the other's proxy.
 type ports struct {
 	mu   sync.Mutex
-	used map[int]bool
+	used map[int]net.Listener
 }
 
 // The ports that are handed out.
@@ -24,7 +27,7 @@ const (
 	lastPort  = 32767
 )
 
-func newPorts() *ports { return &ports{used: map[int]bool{}} }
+func newPorts() *ports { return &ports{used: map[int]net.Listener{}} }
 
 func (p *ports) take() (int, error) {
 	p.mu.Lock()
@@ -33,22 +36,38 @@ func (p *ports) take() (int, error) {
 	span := lastPort - firstPort + 1
 	for i, start := 0, rand.IntN(span); i < span; i++ {
 		port := firstPort + (start+i)%span
-		if p.used[port] {
-			continue
-		}
-		listener, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+		claimed, err := claim(port)
 		if err != nil {
 			continue
 		}
-		_ = listener.Close()
-		p.used[port] = true
+		p.used[port] = claimed
 		return port, nil
 	}
 	return 0, fmt.Errorf("find a free port: none from %d to %d", firstPort, lastPort)
 }
 
+// claim takes a port that nobody listens on. What is held is a name without a
+// file, which the kernel gives to one process at a time and takes back with the
+// end of that (unix(7), abstract sockets); it belongs to the same network
+// namespace as the port.
+func claim(port int) (net.Listener, error) {
+	claimed, err := net.Listen("unix", "@gpuwhisk/port/"+strconv.Itoa(port))
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	if err != nil {
+		return nil, errors.Join(err, claimed.Close())
+	}
+	_ = listener.Close()
+	return claimed, nil
+}
+
 func (p *ports) free(port int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if claimed := p.used[port]; claimed != nil {
+		_ = claimed.Close()
+	}
 	delete(p.used, port)
 }
