@@ -55,7 +55,7 @@ launch() {
 		--data-root "$dir/root" --exec-root "$run/exec" \
 		--pidfile "$run/docker.pid" --storage-driver "$driver" \
 		--group root --log-level warn "${options[@]}"
-	await "$dir" 60 answers "$run/docker.sock"
+	await "$dir" 180 answers "$run/docker.sock"
 }
 
 # legacy_tables turns iptables to its older back end, which works on kernels

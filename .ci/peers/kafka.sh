@@ -24,7 +24,7 @@ configure() {
 	[[ ! -f $dir/server.properties ]] || return 0
 	local port quorum
 	port=$(free_port)
-	quorum=$(free_port)
+	until quorum=$(free_port) && [[ $quorum != "$port" ]]; do :; done
 	echo "$port" >"$dir/port"
 	cat >"$dir/server.properties" <<-CONF
 		process.roles=broker,controller
@@ -40,6 +40,7 @@ configure() {
 		transaction.state.log.min.isr=1
 		transaction.state.log.num.partitions=2
 		group.initial.rebalance.delay.ms=0
+		initial.broker.registration.timeout.ms=180000
 		auto.create.topics.enable=false
 	CONF
 	cat >"$dir/log4j.properties" <<-CONF
@@ -64,7 +65,7 @@ start() {
 	daemon "$dir" java -Xmx512m -Xms128m -XX:+UseSerialGC -cp "$libs/*" \
 		-Dlog4j.configuration="file:$dir/log4j.properties" \
 		kafka.Kafka "$dir/server.properties"
-	if ! await "$dir" 60 open_port "$(cat "$dir/port")"; then
+	if ! await "$dir" 180 open_port "$(cat "$dir/port")"; then
 		tail_of "$dir/log"
 		end "$dir"
 		fail "Kafka does not start; its log is $dir/log"

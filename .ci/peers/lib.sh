@@ -134,7 +134,8 @@ alive() {
 born() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; }
 
 # await DIR SECONDS COMMAND... waits until COMMAND succeeds while the daemon of
-# DIR lives, and notes when that daemon was born.
+# DIR lives, and notes when that daemon was born. A machine with much else to do
+# starts a Kafka in a minute that takes five seconds at rest.
 await() {
 	local dir=$1 ends=$((SECONDS + $2))
 	shift 2
@@ -147,6 +148,7 @@ await() {
 }
 
 # end DIR stops the daemon of DIR: politely, then after ten seconds for good.
+# When it returns, nobody writes to DIR any more.
 end() {
 	local dir=$1 pid i
 	alive "$dir" || { rm -f "$dir/pid"; return 0; }
@@ -157,6 +159,10 @@ end() {
 		sleep 0.1
 	done
 	kill -9 "$pid" 2>/dev/null || true
+	for ((i = 0; i < 100; i++)); do
+		alive "$dir" || break
+		sleep 0.1
+	done
 	rm -f "$dir/pid" "$dir/born"
 }
 

@@ -36,7 +36,7 @@ start() {
 	daemon "$dir" node "$tree/node_modules/pouchdb-server/bin/pouchdb-server" \
 		--in-memory --host 127.0.0.1 --port "$(cat "$dir/port")" \
 		--no-stdout-logs --config "$dir/files/config.json"
-	if ! await "$dir" 60 answers; then
+	if ! await "$dir" 180 answers; then
 		tail_of "$dir/log"
 		end "$dir"
 		fail "pouchdb-server does not start; its log is $dir/log"

@@ -54,7 +54,7 @@ start() {
 	configure
 	daemon "$dir" java -Xmx128m -cp "$libs/*" \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg"
-	if ! await "$dir" 60 answers; then
+	if ! await "$dir" 180 answers; then
 		tail_of "$dir/log"
 		end "$dir"
 		fail "ZooKeeper does not start; its log is $dir/log"
