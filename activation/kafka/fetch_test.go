@@ -61,11 +61,14 @@ func TestFeedPassesTransactionMarks(t *testing.T) {
 		for n := range 3 {
 			b.next(f, n).Done()
 		}
-		ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
-		defer cancel()
-		if _, err := f.Next(ctx); err == nil || f.tail.offset != 6 {
-			b.t.Errorf("the feed asks for offset %d behind three marks, want 6: %v", f.tail.offset, err)
-		}
+		b.await("the feed to pass the last mark", func() bool {
+			ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := f.Next(ctx); err == nil {
+				b.t.Error("a mark was delivered")
+			}
+			return f.tail.offset == 6
+		})
 		b.put(topic, message(3))
 		if d := b.next(f, 3); d.Offset != 6 {
 			b.t.Errorf("offset %d, want 6", d.Offset)
