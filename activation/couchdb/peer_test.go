@@ -97,11 +97,12 @@ func startPouchDB(t testing.TB) Config {
 
 // freePort is a port that nobody listens on. It lies below those that Linux
 // gives to clients: a connection of anybody's could have one of these before
-// the server listens.
+// the server listens. Packages are tested at once: each has a thousand ports
+// of its own.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
-		port := 10000 + rand.IntN(10000)
+		port := 10000 + rand.IntN(1000)
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			_ = l.Close()
 			return port

@@ -32,11 +32,12 @@ func (b *bed) countRequests(key kmsg.Key) func() int64 {
 
 // freePort is a port that nobody listens on. It lies below those that Linux
 // gives to clients: a connection of anybody's could have one of these when the
-// broker comes back to it.
+// broker comes back to it. Packages are tested at once: each has a thousand
+// ports of its own.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
-		port := 10000 + rand.IntN(10000)
+		port := 11000 + rand.IntN(1000)
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			_ = l.Close()
 			return port

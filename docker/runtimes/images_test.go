@@ -25,7 +25,7 @@ func docker(t *testing.T, args ...string) string {
 
 func needDocker(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Run(); err != nil {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
@@ -84,7 +84,7 @@ func runInImage(t *testing.T, d dialect, image string) {
 // the daemon writes lines down some time after the container did.
 func logsOf(t *testing.T, id string) string {
 	t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

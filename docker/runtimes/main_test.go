@@ -23,6 +23,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 )
 
+// patience is how long a test waits for what should happen soon, on a machine
+// that has much else to do.
+const patience = time.Minute
+
 // asNative makes the test binary the native proxy, so that a test needs no
 // other program built.
 const asNative = "GPUWHISK_TEST_NATIVE_PROXY"
@@ -69,7 +73,7 @@ func (s *stream) add(line string) {
 // until waits for n sentinels, then gives and forgets what was printed.
 func (s *stream) until(t testing.TB, n int) string {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(patience)
 	for {
 		s.mu.Lock()
 		text := s.text.String()
@@ -168,7 +172,7 @@ func (p *running) await() {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		c, err := net.Dial("tcp", p.addr)
 		if err == nil {
 			c.Close()
@@ -181,9 +185,10 @@ func (p *running) await() {
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	// Below the range that Linux takes ports for client connections from:
-	// one of those could get the port before the proxy listens.
+	// one of those could get the port before the proxy listens. Packages are
+	// tested at once: each has ports of its own.
 	for range 1000 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(10000))
+		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(2000))
 		if l, err := net.Listen("tcp", addr); err == nil {
 			_ = l.Close()
 			return addr

@@ -53,10 +53,11 @@ func startDaemon(t testing.TB) *daemon {
 	t.Helper()
 	d := &daemon{containers: map[string]*fakeContainer{}}
 	// Below the range that Linux gives to clients: a connection of anybody's
-	// could have the port when the daemon comes back to it.
+	// could have the port when the daemon comes back to it. Packages are tested
+	// at once: each has a thousand ports of its own.
 	var err error
 	for range 100 {
-		if err = d.listen(fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(10000))); err == nil {
+		if err = d.listen(fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(1000))); err == nil {
 			t.Cleanup(d.down)
 			return d
 		}

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +35,15 @@ func portOf(t *testing.T, address string) int {
 }
 
 func TestListenAndReach(t *testing.T) {
-	l, err := net.Listen("tcp", ":0")
+	// Below the ports that Linux gives to clients: one of theirs could have it,
+	// or the client that looks for nobody would reach itself.
+	var l net.Listener
+	err := errors.New("no port was tried")
+	for range 100 {
+		if l, err = net.Listen("tcp", fmt.Sprint(":", 19000+rand.IntN(1000))); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +185,7 @@ func dockerHost(t *testing.T) *config.Config {
 	c := config.Default()
 	c.Docker.Host = os.Getenv("DOCKER_HOST")
 	r := &real{Options{Config: c}}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := r.docker(ctx); err != nil {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
@@ -201,7 +211,7 @@ func main() {
 }
 `)
 	ends := importImage(t, c, "ends", "package main\n\nfunc main() {}\n")
-	m := Here(Options{Config: c, Probe: []string{good, ends, "gpuwhisk-test/absent:1"}, ProbeLimit: 20 * time.Second})
+	m := Here(Options{Config: c, Probe: []string{good, ends, "gpuwhisk-test/absent:1"}, ProbeLimit: time.Minute})
 	r := Examine(t.Context(), m, 5*time.Second).of("Containers", "probe")
 	verdicts := map[string]Result{}
 	for _, x := range r {

@@ -246,8 +246,10 @@ func TestCancelEndsACallAtOnce(t *testing.T) {
 // vacant is an address where nothing listens.
 func vacant(t *testing.T) string {
 	t.Helper()
-	for range 1000 { // below the ports that Linux gives to whoever asks for any
-		addr := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(10000))
+	// Below the ports that Linux gives to whoever asks for any, and among those
+	// that no other package, tested at the same time, looks at.
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 18000+rand.IntN(1000))
 		if l, err := net.Listen("tcp", addr); err == nil {
 			_ = l.Close()
 			return addr

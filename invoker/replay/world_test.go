@@ -107,7 +107,7 @@ func onFreePort(t *testing.T, listen func(port int) error) {
 	t.Helper()
 	var err error
 	for range 100 {
-		if err = listen(10000 + rand.IntN(10000)); err == nil {
+		if err = listen(16000 + rand.IntN(1000)); err == nil {
 			return
 		}
 	}

@@ -46,9 +46,10 @@ func realZooKeeper(t *testing.T) string {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	// Below the range that Linux gives to clients: a connection of anybody's
-	// could have the port before the server listens.
+	// could have the port before the server listens. Packages are tested at
+	// once: each has a thousand ports of its own.
 	for range 1000 {
-		at := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(10000))
+		at := fmt.Sprintf("127.0.0.1:%d", 14000+rand.IntN(1000))
 		if l, err := net.Listen("tcp", at); err == nil {
 			_ = l.Close()
 			return at
