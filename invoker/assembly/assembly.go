@@ -78,6 +78,7 @@ type assembly struct {
 	feed     *kafka.Feed
 	producer *kafka.Producer
 	pinger   atomic.Pointer[kafka.Pinger]
+	goodbye  func() // returns when controllers have heard that this invoker stops, or cannot be told
 	store    *couchdb.Store
 	invoker  atomic.Pointer[invoker.Invoker]
 	began    time.Time
@@ -260,13 +261,15 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 func (a *assembly) greet(ctx context.Context) {
 	p := a.cluster.NewPinger(kafka.PingerConfig{Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance})
 	a.pinger.Store(p)
-	context.AfterFunc(ctx, func() {
-		goodbye, cancel := context.WithTimeout(context.Background(), disableTime)
-		defer cancel()
-		if err := p.Disable(goodbye); err != nil {
-			a.Log.Warn("tell controllers that this invoker stops", "error", err)
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { a.disable(p); close(said) })
+	a.goodbye = func() {
+		if stop() { // the invoker ended by itself
+			a.disable(p)
+			return
 		}
-	})
+		<-said
+	}
 	a.gpus.watch(a.invoker.Load(), a.Log)
 	a.stage.Store("")
 	a.ready.Store(true)
@@ -274,6 +277,15 @@ func (a *assembly) greet(ctx context.Context) {
 		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "took", time.Since(a.began).Round(time.Millisecond))
 	if a.Ready != nil {
 		a.Ready()
+	}
+}
+
+// disable tells controllers to send nothing more.
+func (a *assembly) disable(p *kafka.Pinger) {
+	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
+	defer cancel()
+	if err := p.Disable(ctx); err != nil {
+		a.Log.Warn("tell controllers that this invoker stops", "error", err)
 	}
 }
 
@@ -298,6 +310,7 @@ func (a *assembly) close() error {
 		errs = append(errs, a.feed.Close(ctx))
 	}
 	if p := a.pinger.Load(); p != nil {
+		a.goodbye() // who had nothing to drain has not said it yet
 		p.Close()
 	}
 	if a.store != nil {
