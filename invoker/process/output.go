@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
@@ -18,7 +19,7 @@ import (
 type output struct {
 	path  string
 	limit int64 // size at which the file is rotated, 0 for none
-	ours  [2]*os.File
+	ours  [2]*pipe
 	their [2]*os.File
 	wg    sync.WaitGroup
 
@@ -28,8 +29,8 @@ type output struct {
 	line []byte
 }
 
-// lingering is how long the last words of a dead process may take from the
-// pipe to the file, when something it started still holds the pipe.
+// lingering is how long the pipe of a dead process is read when something that
+// it started still holds it.
 const lingering = 50 * time.Millisecond
 
 func openOutput(path string, limit int64) (*output, error) {
@@ -48,7 +49,7 @@ func (o *output) attach(cmd *exec.Cmd) error {
 			o.started()
 			return fmt.Errorf("make pipe: %w", err)
 		}
-		o.ours[i], o.their[i] = ours, their
+		o.ours[i], o.their[i] = &pipe{file: ours}, their
 	}
 	cmd.Stdout, cmd.Stderr = o.their[0], o.their[1]
 	return nil
@@ -70,7 +71,7 @@ func (o *output) started() {
 func (o *output) finish() {
 	for _, f := range o.ours {
 		if f != nil {
-			_ = f.SetReadDeadline(time.Now().Add(lingering))
+			_ = f.file.SetReadDeadline(time.Now().Add(lingering))
 		}
 	}
 	o.wg.Wait()
@@ -80,13 +81,44 @@ func (o *output) close() error {
 	o.finish()
 	for _, f := range o.ours {
 		if f != nil {
-			_ = f.Close()
+			_ = f.file.Close()
 		}
 	}
 	if err := o.file.Close(); err != nil {
 		return fmt.Errorf("close log file: %w", err)
 	}
 	return nil
+}
+
+// pipe is our end of one through which a process prints. What lies in it when
+// the time is over is still read: on a busy machine the last words of a process
+// may have waited for us all that time, and not for being printed.
+type pipe struct {
+	file *os.File
+	late int // bytes read after the time
+}
+
+// pipeRoom is more than a pipe holds (pipe(7): 64 KiB, and a MiB for whoever
+// asks). Whatever comes beyond it was printed later.
+const pipeRoom = 1 << 20
+
+// Read waits as the file does. When its time is over it only takes what is
+// there.
+func (p *pipe) Read(b []byte) (int, error) {
+	n, err := p.file.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || p.late > pipeRoom {
+		return n, err
+	}
+	raw, failed := p.file.SyscallConn()
+	if failed != nil {
+		return 0, err
+	}
+	failed = raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), b) })
+	if failed != nil || n <= 0 {
+		return 0, err
+	}
+	p.late += n
+	return n, nil
 }
 
 // copy cuts a stream into lines as Docker's copier does: a line longer than

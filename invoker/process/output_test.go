@@ -2,10 +2,12 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -94,6 +96,58 @@ func TestOutputRotates(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a dead process has printed is not lost because nobody came to read it in
+// time, though something that it started still holds the pipe.
+func TestLastWordsMayWait(t *testing.T) {
+	o, err := openOutput(filepath.Join(t.TempDir(), "log"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, their, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer their.Close()
+	o.ours[0] = &pipe{file: ours}
+	if _, err := their.WriteString("last words"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	o.copy("stdout", o.ours[0])
+	if err := o.close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readTexts(t, o.path); len(got) != 1 || got[0] != "last words\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Whoever goes on printing is not read for ever.
+func TestNobodyIsReadWithoutEnd(t *testing.T) {
+	ours, their, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	var flood sync.WaitGroup
+	flood.Go(func() {
+		for err := error(nil); err == nil; {
+			_, err = their.Write(make([]byte, 1<<16))
+		}
+	})
+	defer flood.Wait()
+	defer their.Close()
+	if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, &pipe{file: ours})
+	if n > 2*pipeRoom || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 
