@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,6 +131,20 @@ func TestTimedOutCreateLeavesNothing(t *testing.T) {
 	}
 }
 
+// queued counts the creates that wait for a place. The semaphore does not tell;
+// a goroutine that waits in it is in its queue.
+func queued() int {
+	stacks := make([]byte, 1<<20)
+	n := 0
+	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		head, rest, _ := strings.Cut(stack, "\n")
+		if strings.Contains(head, " [select") && strings.Contains(rest, "semaphore.(*Weighted).Acquire(") {
+			n++
+		}
+	}
+	return n
+}
+
 func TestCreatesAreLimitedAndFair(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, func(o *Options) { o.ParallelCreates = 2 })
@@ -161,8 +177,7 @@ func TestCreatesAreLimitedAndFair(t *testing.T) {
 		if i < 2 {
 			until(t, "a create", func() bool { return begun() == i+1 })
 		} else {
-			// The semaphore gives no sign of who waits; a moment later it does.
-			<-time.After(5 * time.Millisecond)
+			until(t, "a create in the queue", func() bool { return queued() == i-1 })
 		}
 	}
 	for i := range 6 {

@@ -90,8 +90,12 @@ func TestRealRemovePaused(t *testing.T) {
 	}
 }
 
+// awaitsEnds has the engine hear of each end before it says what it was: how
+// late a busy daemon tells of it is chance.
+func awaitsEnds(o *Options) { o.Timeouts.Settle = time.Minute }
+
 func TestRealOOM(t *testing.T) {
-	r := startReal(t, nil)
+	r := startReal(t, awaitsEnds)
 	h := r.create()
 	if _, err := run(t, h.Addr, map[string]any{"allocate": 400}); err == nil {
 		t.Fatal("400 MiB fit into 128")
@@ -107,7 +111,7 @@ func TestRealOOM(t *testing.T) {
 }
 
 func TestRealExit(t *testing.T) {
-	r := startReal(t, nil)
+	r := startReal(t, awaitsEnds)
 	h := r.create()
 	if _, err := run(t, h.Addr, map[string]any{"stdout": []string{"last words\n"}, "exit": 3}); err == nil {
 		t.Fatal("an answer from the dead")
