@@ -182,6 +182,11 @@ func (p *running) await() {
 	p.t.Fatalf("the proxy does not listen; it said %q", p.err.text.String())
 }
 
+// inUse are the addresses that running tests were given.
+var inUse sync.Map
+
+// freeAddr is an address that nobody listens on, and that no other test is
+// given before this one has ended: there would be two proxies for one.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	// Below the range that Linux takes ports for client connections from:
@@ -189,6 +194,10 @@ func freeAddr(t testing.TB) string {
 	// tested at once: each has ports of its own.
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(2000))
+		if _, taken := inUse.LoadOrStore(addr, true); taken {
+			continue
+		}
+		t.Cleanup(func() { inUse.Delete(addr) })
 		if l, err := net.Listen("tcp", addr); err == nil {
 			_ = l.Close()
 			return addr

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,14 +101,23 @@ func (w *world) startBroker() {
 	}
 }
 
+// inUse are the ports that running tests were given.
+var inUse sync.Map
+
 // onFreePort has listen take a port that can be taken again: one below those
 // that Linux gives to clients, whose connections to anywhere could have it
-// while nobody listens.
+// while nobody listens, and one that no other test is given before this one has
+// ended. Packages are tested at once: each has a thousand ports of its own.
 func onFreePort(t *testing.T, listen func(port int) error) {
 	t.Helper()
 	var err error
-	for range 100 {
-		if err = listen(16000 + rand.IntN(1000)); err == nil {
+	for range 1000 {
+		port := 16000 + rand.IntN(1000)
+		if _, taken := inUse.LoadOrStore(port, true); taken {
+			continue
+		}
+		t.Cleanup(func() { inUse.Delete(port) })
+		if err = listen(port); err == nil {
 			return
 		}
 	}
