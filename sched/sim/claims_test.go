@@ -241,6 +241,15 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+func TestBytesAsText(t *testing.T) {
+	for want, b := range map[string]Bytes{"16GB": 16 * gib, "1.5GB": 1536 * mib, "400MB": 400 * mib, "7B": 7, "0B": 0, "1TB": 1 << 40} {
+		var back Bytes
+		if err := back.UnmarshalText([]byte(b.String())); err != nil || b.String() != want || back != b {
+			t.Errorf("%d: %q, read again %d, %v; want %q", b, b, back, err, want)
+		}
+	}
+}
+
 func TestOverridesNameTheFlag(t *testing.T) {
 	word, none, nan := "fifo", 0, -1.0
 	for flag, o := range map[string]Overrides{

@@ -105,6 +105,9 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 	if err := p.fits(w); err != nil {
 		return nil, err
 	}
+	if n := len(w.Arrivals); n > 0 && w.Arrivals[n-1].At < p.Warmup {
+		return nil, fmt.Errorf("--warmup %v: nothing is left to measure, the last arrival is at %v", p.Warmup, w.Arrivals[n-1].At)
+	}
 	e := &engine{
 		p: p, w: w,
 		demand: gpu.NewDemand(0, 0),

@@ -16,6 +16,21 @@ type Bytes int64
 
 var _ encoding.TextUnmarshaler = (*Bytes)(nil)
 
+// maxBytes is more device memory than any server has.
+const maxBytes = 1 << 44
+
+// String writes the size with the unit that it comes to at least 1 of.
+func (b Bytes) String() string {
+	v, unit := float64(b), "B"
+	for _, u := range []string{"KB", "MB", "GB", "TB"} {
+		if v < 1<<10 && v > -(1<<10) {
+			break
+		}
+		v, unit = v/(1<<10), u
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64) + unit
+}
+
 // UnmarshalText parses a number with an optional unit.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	s := strings.ToUpper(strings.TrimSpace(string(text)))

@@ -107,12 +107,12 @@ func (p Params) Validate() error {
 	switch {
 	case p.Devices < 1 || p.Devices > 64:
 		return fmt.Errorf("--devices %d: must lie within 1 and 64", p.Devices)
-	case p.Memory <= 0 || p.Memory > 1<<44:
-		return fmt.Errorf("--gpu-memory %d: must be above 0 and at most %d", p.Memory, int64(1)<<44)
+	case p.Memory <= 0 || p.Memory > maxBytes:
+		return fmt.Errorf("--gpu-memory %s: must be above 0 and at most %s", Bytes(p.Memory), Bytes(maxBytes))
 	case p.Context < 0 || p.Context >= p.Memory:
-		return fmt.Errorf("--context %d: must lie within 0 and the device's %d", p.Context, p.Memory)
+		return fmt.Errorf("--context %s: must be at least 0 and below the device's %s", Bytes(p.Context), Bytes(p.Memory))
 	case p.Headroom < 0 || p.Headroom >= p.Memory:
-		return fmt.Errorf("--headroom %d: must lie within 0 and the device's %d", p.Headroom, p.Memory)
+		return fmt.Errorf("--headroom %s: must be at least 0 and below the device's %s", Bytes(p.Headroom), Bytes(p.Memory))
 	case p.Pool.Size > 100_000:
 		return fmt.Errorf("--pool %d: must be at most 100000", p.Pool.Size)
 	case p.ContainerStart < 0 || p.ContainerStart > maxCost:
@@ -130,6 +130,9 @@ func (p Params) Validate() error {
 }
 
 func (p Params) validateParts() error {
+	if !(p.Tokens.Threshold > 0 && p.Tokens.Threshold <= 1) {
+		return fmt.Errorf("--threshold %v: must be above 0 and at most 1", p.Tokens.Threshold)
+	}
 	if err := p.Tokens.Validate(); err != nil {
 		return fmt.Errorf("--tokens: %w", err)
 	}
@@ -149,8 +152,8 @@ func (p Params) validateParts() error {
 func (p Params) fits(w *Workload) error {
 	for _, f := range w.Functions {
 		if f.Memory+p.Context > p.Memory {
-			return fmt.Errorf("function %s: %d bytes and a context of %d do not fit --gpu-memory %d",
-				f.Name, f.Memory, p.Context, p.Memory)
+			return fmt.Errorf("function %s: its %s and a --context of %s do not fit --gpu-memory %s",
+				f.Name, Bytes(f.Memory), Bytes(p.Context), Bytes(p.Memory))
 		}
 	}
 	return nil

@@ -220,9 +220,12 @@ func (e *engine) perFunction(r *Result, per []tally) {
 	r.WithinVariance = share(r.WithinVariance, len(means))
 }
 
-// note says in words when the workload could not be served.
+// note says in words when the workload could not be served, or not in time.
 func note(r *Result) string {
 	switch {
+	case r.Offered > r.Capacity && r.Unfinished == 0:
+		return fmt.Sprintf("overloaded: %.2f was asked for where %.2f can be served, so latency grows for as long as that lasts; all was served by %.0f s",
+			r.Offered, r.Capacity, r.End)
 	case r.Offered > r.Capacity:
 		return fmt.Sprintf("cannot be served: the offered load %.2f exceeds the capacity %.2f; %d of %d activations were left at the end, %.0f s",
 			r.Offered, r.Capacity, r.Unfinished, r.Arrivals, r.End)

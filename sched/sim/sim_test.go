@@ -223,6 +223,10 @@ func TestOverloadEndsAtItsHorizonAndSaysSo(t *testing.T) {
 	if !strings.Contains(r.Note, "cannot be served") {
 		t.Errorf("note %q", r.Note)
 	}
+	p.Drain = 24 * time.Hour
+	if r := run(t, w, p); r.Unfinished != 0 || !strings.Contains(r.Note, "all was served") {
+		t.Errorf("%d left, note %q", r.Unfinished, r.Note)
+	}
 }
 
 func TestWarmupIsServedAndNotMeasured(t *testing.T) {
@@ -300,6 +304,8 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 		"--container-start": func(p *Params) { p.ContainerStart = -1 },
 		"--window":          func(p *Params) { p.Window = 0 },
 		"--warmup":          func(p *Params) { p.Warmup = -1 },
+		"--warmup 25h":      func(p *Params) { p.Warmup = 25 * time.Hour },
+		"--threshold":       func(p *Params) { p.Tokens.Threshold = nan },
 		"--drain":           func(p *Params) { p.Drain = -1 },
 		"--overrun":         func(p *Params) { p.Sched.Overrun = -1 },
 		"--ttl-alpha":       func(p *Params) { p.Sched.TTLAlpha = nan },

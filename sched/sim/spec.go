@@ -116,8 +116,8 @@ func (s Spec) validate() error {
 		return fmt.Errorf("capacity %v: must lie within 0 and 1e6", s.Capacity)
 	case math.IsNaN(s.Zipf) || s.Zipf < 0 || s.Zipf > 10:
 		return fmt.Errorf("--zipf %v: must lie within 0 and 10", s.Zipf)
-	case s.Footprint < 0 || s.Footprint > 1<<44:
-		return fmt.Errorf("--footprint %d: must lie within 0 and %d", s.Footprint, int64(1)<<44)
+	case s.Footprint < 0 || s.Footprint > maxBytes:
+		return fmt.Errorf("--footprint %s: must lie within 0 and %s", Bytes(s.Footprint), Bytes(maxBytes))
 	case s.Weight != 0 && !(s.Weight >= 0.001 && s.Weight <= 1000):
 		return fmt.Errorf("weight %v: must lie within 0.001 and 1000", s.Weight)
 	case !(s.WarmShare > 0 && s.WarmShare <= 1):

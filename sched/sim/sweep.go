@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -51,7 +52,9 @@ func knobs() []knob {
 		}},
 		{"weight", "weight of the first function", "0.5,1,2,4", func(_ *Overrides, s *Spec, v string) error {
 			f, err := strconv.ParseFloat(v, 64)
-			s.Weight = f
+			if s.Weight = f; f == 0 {
+				return errors.New("a weight is above 0")
+			}
 			return err
 		}},
 	}

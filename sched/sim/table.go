@@ -89,11 +89,7 @@ func (t *table) read() (bool, error) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		t.fields = strings.Split(line, ",")
-		for i := range t.fields {
-			t.fields[i] = strings.Trim(strings.TrimSpace(t.fields[i]), `"`)
-		}
-		return true, nil
+		return true, t.split(line)
 	}
 	if err := t.scan.Err(); err != nil {
 		t.line++
@@ -103,6 +99,23 @@ func (t *table) read() (bool, error) {
 		return false, fmt.Errorf("%s: read line %d: %w", t.name, t.line, err)
 	}
 	return false, nil
+}
+
+// split takes a line apart. A field may stand in quotes, but holds neither a
+// comma nor a quote: no form of trace has such names.
+func (t *table) split(line string) error {
+	t.fields = strings.Split(line, ",")
+	for i, f := range t.fields {
+		f = strings.TrimSpace(f)
+		if n := len(f); n > 1 && f[0] == '"' && f[n-1] == '"' {
+			f = f[1 : n-1]
+		}
+		if strings.Contains(f, `"`) {
+			return t.complain("field %d: a quote that is not closed, or around a comma", i+1)
+		}
+		t.fields[i] = f
+	}
+	return nil
 }
 
 // complain makes an error at the present line.

@@ -42,8 +42,8 @@ func (t Trace) Read() (*Workload, error) {
 	if t.ColdExtra < 0 || t.ColdExtra > maxCost {
 		return nil, fmt.Errorf("--cold-extra %v: must lie within 0 and %v", t.ColdExtra, maxCost)
 	}
-	if t.Memory < 0 || t.Memory > 1<<44 {
-		return nil, fmt.Errorf("--memory %d: must lie within 0 and %d", t.Memory, int64(1)<<44)
+	if t.Memory < 0 || t.Memory > maxBytes {
+		return nil, fmt.Errorf("--memory-each %s: must lie within 0 and %s", Bytes(t.Memory), Bytes(maxBytes))
 	}
 	b := &book{trace: t, index: make(map[string]int32)}
 	if t.Functions != nil {

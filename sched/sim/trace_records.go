@@ -81,10 +81,10 @@ func (b *book) eachRecord(data []byte, each func(*table, record) error) error {
 	for !array || d.More() {
 		var r record
 		err := d.Decode(&r)
-		at.line = 1 + bytes.Count(data[:min(int(d.InputOffset()), len(data))], []byte("\n"))
 		if err == io.EOF && !array {
 			return nil
 		}
+		at.line = lineOf(data, d, err)
 		if err != nil {
 			return at.complain("not an activation record: %v", err)
 		}
@@ -95,7 +95,22 @@ func (b *book) eachRecord(data []byte, each func(*table, record) error) error {
 	if _, err := d.Token(); err != nil {
 		return at.complain("the array of records is cut off")
 	}
+	if d.More() {
+		at.line = lineOf(data, d, io.ErrUnexpectedEOF)
+		return at.complain("more after the end of the array of records")
+	}
 	return nil
+}
+
+// lineOf is the line where the last document ended, or where the one begins
+// that could not be read.
+func lineOf(data []byte, d *json.Decoder, err error) int {
+	end := min(int(d.InputOffset()), len(data))
+	if err != nil {
+		rest := data[end:]
+		end += len(rest) - len(bytes.TrimLeft(rest, ", \t\r\n"))
+	}
+	return 1 + bytes.Count(data[:end], []byte("\n"))
 }
 
 // record enters one activation and returns its arrival in milliseconds.

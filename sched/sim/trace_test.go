@@ -66,6 +66,8 @@ func TestBadTraces(t *testing.T) {
 		"zero weight":      {"plain", "arrival_ms,function\n5,a\n", "function,warm_ms,cold_ms,memory_mb,weight\na,1,5,1,0\n", "f.csv:2: weight 0 is below"},
 		"negative memory":  {"plain", "arrival_ms,function\n5,a\n", "function,warm_ms,cold_ms,memory_mb\na,1,5,-1\n", "f.csv:2: memory_mb -1 is below 0"},
 		"endless line":     {"plain", "arrival_ms,function\n" + strings.Repeat("9", maxLine+1), someFunctions, "t.csv:2: longer than"},
+		"quote":            {"plain", "arrival_ms,function\n5,\"a\n", someFunctions, "t.csv:2: field 2: a quote that is not closed"},
+		"quoted comma":     {"plain", "arrival_ms,function\n5,\"a,b\"\n", someFunctions, "t.csv:2: field 2: a quote"},
 		"unknown form":     {"oracle", "x\n", someFunctions, "--trace-format"},
 
 		"2019 no functions": {"azure2019", "HashFunction,1\na,1\n", "", "--functions"},
@@ -80,12 +82,14 @@ func TestBadTraces(t *testing.T) {
 		"2021 negative": {"azure2021", "app,func,end_timestamp,duration\nx,y,5,-1\n", "", "t.csv:2: duration -1 is below 0"},
 		"2021 column":   {"azure2021", "app,func,end_timestamp\nx,y,5\n", "", "t.csv:1: no column duration"},
 
-		"records cut":      {"activations", `{"name":"a","start":1`, "", "t.csv:1: not an activation record"},
-		"records unnamed":  {"activations", "{\"name\":\"a\",\"start\":5,\"duration\":1}\n{\"start\":5}", "", "t.csv:2: a record without a name"},
-		"records no start": {"activations", `{"name":"a"}`, "", "t.csv:1: start 0 of a"},
-		"records array":    {"activations", `[{"name":"a","start":5,"duration":1}`, "", "t.csv:1: "},
-		"records wait":     {"activations", `{"name":"a","start":5,"annotations":[{"key":"waitTime","value":"x"}]}`, "", "t.csv:1: annotation waitTime"},
-		"records none":     {"activations", "", "", "t.csv: no arrivals"},
+		"records cut":       {"activations", `{"name":"a","start":1`, "", "t.csv:1: not an activation record"},
+		"records cut later": {"activations", "{\"name\":\"a\",\"start\":5}\n\n{\"name\":\"b\"", "", "t.csv:3: not an activation record"},
+		"records too many":  {"activations", "[{\"name\":\"a\",\"start\":5}]\n{}", "", "t.csv:2: more after the end"},
+		"records unnamed":   {"activations", "{\"name\":\"a\",\"start\":5,\"duration\":1}\n{\"start\":5}", "", "t.csv:2: a record without a name"},
+		"records no start":  {"activations", `{"name":"a"}`, "", "t.csv:1: start 0 of a"},
+		"records array":     {"activations", `[{"name":"a","start":5,"duration":1}`, "", "t.csv:1: "},
+		"records wait":      {"activations", `{"name":"a","start":5,"annotations":[{"key":"waitTime","value":"x"}]}`, "", "t.csv:1: annotation waitTime"},
+		"records none":      {"activations", "", "", "t.csv: no arrivals"},
 	} {
 		_, err := trace(c.format, c.data, c.functions)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -6,10 +6,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/demo"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -42,10 +45,13 @@ func main() {
 	k := kong.Parse(&c,
 		kong.Name("gpuwhisk"),
 		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
-		kong.UsageOnError(),
+		kong.ShortUsageOnError(),
 	)
 	if err := k.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
+		if errors.Is(err, errInterrupted) || errors.Is(err, demo.ErrInterrupted) {
+			os.Exit(130) // as a shell has it
+		}
 		os.Exit(1)
 	}
 }

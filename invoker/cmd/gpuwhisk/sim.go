@@ -67,13 +67,44 @@ func (f workloadFlags) spec() sim.Spec {
 	return s
 }
 
+// idle names a flag that says nothing here: arrivals come from a file or are
+// generated, never both.
+func (f workloadFlags) idle() error {
+	d, t := sim.DefaultSpec(), sim.DefaultTrace()
+	reads := f.Trace != ""
+	for _, c := range []struct {
+		flag  string
+		given bool
+		reads bool // is for a trace
+	}{
+		{"--workload", f.Workload != d.Kind, false},
+		{"--count", f.Count != d.Functions, false},
+		{"--load", f.Load != d.Load, false},
+		{"--zipf", f.Zipf != d.Zipf, false},
+		{"--trace-id", f.TraceID != d.Trace, false},
+		{"--warm-share", f.WarmShare != d.WarmShare, false},
+		{"--footprint", int64(f.Footprint) != d.Footprint, false},
+		{"--large", f.Large, false},
+		{"--duration", f.Duration != d.Duration, false},
+		{"--functions", f.Functions != "", true},
+		{"--trace-format", f.TraceFormat != t.Format, true},
+		{"--cold-extra", f.ColdExtra != t.ColdExtra, true},
+		{"--memory-each", int64(f.MemoryEach) != t.Memory, true},
+	} {
+		switch {
+		case c.given && c.reads && !reads:
+			return fmt.Errorf("%s: needs --trace", c.flag)
+		case c.given && !c.reads && reads:
+			return fmt.Errorf("%s: is for generated workloads, and --trace reads one", c.flag)
+		}
+	}
+	return nil
+}
+
 // trace reads the trace if one is given.
 func (f workloadFlags) trace() (*sim.Source, error) {
-	if f.Trace == "" {
-		if f.Functions != "" {
-			return nil, fmt.Errorf("--functions %s: needs --trace", f.Functions)
-		}
-		return nil, nil
+	if err := f.idle(); err != nil || f.Trace == "" {
+		return nil, err
 	}
 	t := sim.DefaultTrace()
 	t.Format, t.Name, t.Seed = f.TraceFormat, f.Trace, f.Seed

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -22,13 +24,33 @@ type simRunCmd struct {
 
 // Help is the longer text of gpuwhisk sim run --help.
 func (simRunCmd) Help() string {
-	return `Prints mean, p50 and p99 latency, starts by kind, the share of service and the gap
+	var b strings.Builder
+	b.WriteString(`Prints mean, p50 and p99 latency, starts by kind, the share of service and the gap
 between flows, over all and for each function, and the clairvoyant lower bound: the mean
-latency that no scheduler can beat on this server.`
+latency that no scheduler can beat on this server. Load counts devices: 1 keeps one device
+busy with warm runs one after another.
+
+Policies:
+
+`)
+	for _, p := range sched.Policies() {
+		fmt.Fprintf(&b, "  %-12s %s\n", p.Name, p.Text)
+	}
+	b.WriteString("\nWorkloads:\n\n")
+	names, texts := sim.Kinds()
+	for i := range names {
+		fmt.Fprintf(&b, "  %-12s %s\n", names[i], texts[i])
+	}
+	b.WriteString(`
+With --json the fields are those that docs/scheduling.md lists.`)
+	return b.String()
 }
 
 // Run simulates and prints.
 func (c simRunCmd) Run() error {
+	if c.Series && !c.JSON {
+		return fmt.Errorf("--series: needs --json")
+	}
 	fixed, err := c.trace()
 	if err != nil {
 		return err

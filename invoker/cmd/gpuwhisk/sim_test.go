@@ -145,14 +145,18 @@ func TestSimErrorsNameFileAndLineOrFlag(t *testing.T) {
 	write(t, bad, "arrival_ms,function\n0,a\nNaN,a\n")
 	write(t, table, "function,warm_ms,cold_ms,memory_mb\na,100,300,512\n")
 	for want, args := range map[string][]string{
-		"bad.csv:3":   {"run", "--trace", bad, "--functions", table},
-		"--trace":     {"run", "--trace", filepath.Join(dir, "absent.csv")},
-		"--functions": {"run", "--trace", bad},
-		"--load":      {"run", "--load", "NaN"},
-		"--overrun":   {"run", "--overrun", "25h"},
-		"--tokens":    {"run", "--tokens", "0"},
-		"--ttl-alpha": {"run", "--ttl-alpha", "NaN"},
-		"--ttl-max":   {"run", "--ttl-min", "20m"},
+		"bad.csv:3":                   {"run", "--trace", bad, "--functions", table},
+		"--trace":                     {"run", "--trace", filepath.Join(dir, "absent.csv")},
+		"--functions":                 {"run", "--trace", bad},
+		"--load":                      {"run", "--load", "NaN"},
+		"--overrun":                   {"run", "--overrun", "25h"},
+		"--tokens":                    {"run", "--tokens", "0"},
+		"--ttl-alpha":                 {"run", "--ttl-alpha", "NaN"},
+		"--ttl-max":                   {"run", "--ttl-min", "20m"},
+		"--series":                    {"run", "--series"},
+		"--load: is":                  {"run", "--trace", bad, "--functions", table, "--load", "0.5"},
+		"--duration":                  {"run", "--trace", bad, "--functions", table, "--duration", "1m"},
+		"--cold-extra: needs --trace": {"run", "--cold-extra", "1s"},
 	} {
 		c, err := parseSim(t, args...)
 		if err == nil {

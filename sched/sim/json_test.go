@@ -1,0 +1,52 @@
+package sim
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestJSONIsDocumented: programs read what --json prints, so every name in it
+// stands in the document, and a name that went would be missed there.
+func TestJSONIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "### Output for programs\n")
+	section, _, ends := strings.Cut(section, "\n## ")
+	if !found || !ends {
+		t.Fatal("docs/scheduling.md has no section on the output")
+	}
+	printed := map[string]bool{}
+	for _, v := range []any{Result{}, Figure{}, Finding{}} {
+		jsonNames(reflect.TypeOf(v), printed)
+	}
+	for name := range printed {
+		if !strings.Contains(section, "`"+name+"`") {
+			t.Errorf("docs/scheduling.md does not tell of %q", name)
+		}
+	}
+	words := strings.Split(section, "`")
+	for i := 1; i < len(words); i += 2 {
+		w := words[i]
+		if !printed[w] && !strings.HasPrefix(w, "--") && !strings.HasPrefix(w, "sim ") {
+			t.Errorf("docs/scheduling.md tells of %q, which is not printed", w)
+		}
+	}
+}
+
+// jsonNames gathers the names that a type has in JSON.
+func jsonNames(t reflect.Type, into map[string]bool) {
+	switch t.Kind() {
+	case reflect.Slice:
+		jsonNames(t.Elem(), into)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			into[name] = true
+			jsonNames(t.Field(i).Type, into)
+		}
+	}
+}
