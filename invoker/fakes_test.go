@@ -32,6 +32,8 @@ type world struct {
 	offset  int64
 	made    int
 	removed int
+	hungUp  int   // talks that were closed
+	cleaned []int // hungUp at each clean-up
 	created []container.Spec
 	ackErr  error
 	putErr  error
@@ -45,6 +47,7 @@ type world struct {
 	hang     bool                            // init never answers
 	stall    func(n int) (sent, stalls bool) // the nth run never answers
 	logs     container.LogResult
+	logging  func() // called before logs are handed over
 	diedC    chan container.ID
 	gpu      fakeMover
 	asked    []container.LogRequest
@@ -173,13 +176,25 @@ func (w *world) OOMKilled(context.Context, container.ID) bool { return w.oom }
 
 func (w *world) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
 	w.mu.Lock()
+	logging := w.logging
+	w.mu.Unlock()
+	if logging != nil {
+		logging()
+	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, req)
 	return w.logs
 }
 
-func (w *world) CleanUp(context.Context, string) error { return nil }
-func (w *world) Died() <-chan container.ID             { return w.diedC }
+func (w *world) CleanUp(context.Context, string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cleaned = append(w.cleaned, w.hungUp)
+	return nil
+}
+
+func (w *world) Died() <-chan container.ID { return w.diedC }
 
 // talk is one container's proxy.
 type talk struct {
@@ -214,7 +229,11 @@ func (k *talk) Run(ctx context.Context, body []byte, _ time.Duration, _ proxy.Li
 	return stamped(func() proxy.Exchange { return run(n, body) })
 }
 
-func (k *talk) Close() {}
+func (k *talk) Close() {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.w.hungUp++
+}
 
 // setRun changes what runs answer, setStall which do not, at any time.
 func (w *world) setRun(f func(n int, body []byte) proxy.Exchange) {

@@ -132,6 +132,7 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	iv.dispatch.workers.Wait()
 	close(idle)
 	<-iv.ended
+	iv.dispatch.hangUp()
 	return iv.cleanUp("own")
 }
 

@@ -274,6 +274,18 @@ func TestDrainDeadline(t *testing.T) {
 	})
 }
 
+// A connection that outlives its container keeps the container's address from
+// whoever gets it next.
+func TestTalksEndBeforeContainers(t *testing.T) {
+	w, _ := once(t, func(w *world) activation.ID {
+		w.action("a", nil)
+		return w.invoke("a", nil)
+	})
+	if len(w.cleaned) != 2 || w.cleaned[1] == 0 {
+		t.Errorf("talks ended when containers were removed at start and end: %v, want none and some", w.cleaned)
+	}
+}
+
 func TestStoreOff(t *testing.T) {
 	off := false
 	w, id := once(t, func(w *world) activation.ID {
