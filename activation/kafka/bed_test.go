@@ -162,6 +162,24 @@ func (b *bed) create(name string, config ...string) {
 	req.Topics = append(req.Topics, topic)
 	res, err := req.RequestWith(b.ctx(), b.peer)
 	b.accepted("create topic "+name, err, func() int16 { return res.Topics[0].ErrorCode })
+	if b.fake == nil { // a real broker hears of a new topic after its controller has answered
+		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
+	}
+}
+
+// knows tells whether the broker has a leader for a topic.
+func (b *bed) knows(name string) bool {
+	b.t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = kmsg.StringPtr(name)
+	req.Topics = append(req.Topics, topic)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	if err != nil {
+		b.t.Fatalf("ask for topic %s: %v", name, err)
+	}
+	known := res.Topics[0]
+	return known.ErrorCode == 0 && len(known.Partitions) > 0 && known.Partitions[0].ErrorCode == 0
 }
 
 // accepted fails the test unless a request was answered, and well.
