@@ -92,6 +92,12 @@ func (s *storm) failures() {
 		return answer(200, `{}`)
 	}
 	s.run = s.answer
+	s.logging = func() {
+		time.Sleep(s.nap(400))
+		if s.roll(50) {
+			panic("log bug")
+		}
+	}
 	s.resume = func() error {
 		if s.roll(5) {
 			return container.ErrGone

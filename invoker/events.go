@@ -51,24 +51,32 @@ func (e warmed) apply(d *dispatcher, now time.Duration) {
 
 // left says that an activation has left its container. unused means that it
 // has not begun there, and will run elsewhere.
-// seen, where there is one, is closed when the dispatcher knows it, and with
-// it all that it was told before.
 type left struct {
 	run    *run
 	keep   bool
 	unused bool
-	seen   chan struct{}
 }
 
 func (e left) apply(d *dispatcher, now time.Duration) {
-	if e.seen != nil {
-		defer close(e.seen)
-	}
 	if e.run.grant != nil {
 		d.gpus.left(now, e)
 		return
 	}
 	d.pool.Done(now, e.run.box.slot, e.keep)
+}
+
+// over says that a run's part on the GPU has ended and what its container holds
+// is known; the container is still busy with it until it has left. seen is
+// closed when the dispatcher knows it, and with it all that it was told before.
+type over struct {
+	run  *run
+	keep bool
+	seen chan struct{}
+}
+
+func (e over) apply(d *dispatcher, now time.Duration) {
+	defer close(e.seen)
+	d.gpus.over(now, left{run: e.run, keep: e.keep})
 }
 
 type prewarmedEvent struct{ box *box }

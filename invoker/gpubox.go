@@ -20,7 +20,7 @@ type gpuBox struct {
 	width   int    // runs that it takes at once
 	runs    []*run // granted there, in this order, and not left
 	waiting []*run // of them, whose reservation does not stand yet
-	held    []*run // of them, whose reservation stands and whose memory is coming
+	held    []*run // of them, whose reservation stands and whose memory or place is coming
 	heard   bool   // a process has said what it holds
 	doomed  bool   // being removed
 	failed  bool   // takes no more runs
@@ -35,6 +35,46 @@ func (l *gpuLane) shut(b *box) {
 	}
 	b.gpu.failed = true
 	b.gpu.device.pool.Limit(b.name, 0)
+}
+
+// vacating finds a container of a key that would take another run but for the
+// logs of one that is over, and that run, whose place in the pool the next may
+// have: it begins when the logs are read, which is sooner than a cold start.
+// Nil where the pool keeps no container, or there is none such.
+func (l *gpuLane) vacating(dev *device, key string) (at *box, place *run) {
+	if all, _ := dev.pool.Len(); all > l.settings.Pool.Size {
+		return nil, nil
+	}
+	for _, b := range l.boxes {
+		if b.gpu.device != dev || b.gpu.key != key || b.gpu.failed || b.gpu.doomed || (at != nil && at.name < b.name) {
+			continue
+		}
+		if i := slices.IndexFunc(b.gpu.runs, (*run).vacates); i >= 0 {
+			at, place = b, b.gpu.runs[i]
+		}
+	}
+	return at, place
+}
+
+// vacates tells whether a run is over and has its place in the pool still.
+func (r *run) vacates() bool { return r.grant.over && !r.grant.lent }
+
+// lender is a run that is over and whose place another one has, nil for none.
+func (b *gpuBox) lender() *run {
+	for _, r := range b.runs {
+		if r.grant.lent {
+			return r
+		}
+	}
+	return nil
+}
+
+// inside counts the runs that began in the container and have not left it.
+func (b *gpuBox) inside() int { return len(b.runs) - len(b.unlaunched()) }
+
+// rests tells whether no run in the container is more than its logs.
+func (b *gpuBox) rests() bool {
+	return !slices.ContainsFunc(b.runs, func(r *run) bool { return !r.grant.over })
 }
 
 // warmed says that a container is initialised and takes more than its first
@@ -55,7 +95,14 @@ func (l *gpuLane) retire(now time.Duration, r *run, keep bool) {
 	if !keep {
 		l.shut(b)
 	}
-	fits := b.gpu.device.pool.Put(now, b.name)
+	fits := true
+	switch owner := b.gpu.lender(); {
+	case r.grant.lent: // its place is another's
+	case owner != nil:
+		owner.grant.lent = false
+	default:
+		fits = b.gpu.device.pool.Put(now, b.name)
+	}
 	switch {
 	case len(b.gpu.runs) > 0:
 	case b.gpu.failed || !fits:

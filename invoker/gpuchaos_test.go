@@ -194,16 +194,22 @@ func (h *hail) check(l *gpuLane, seed uint64) {
 	if h.t.Failed() {
 		return // once is enough
 	}
-	boxes := map[*device]int{}
+	boxes, idle := map[*device]int{}, map[*device]int{}
 	launched := map[*device]int{}
 	for _, b := range l.boxes {
 		if !b.gpu.doomed {
 			boxes[b.gpu.device]++
+			if len(b.gpu.runs) == 0 && !b.gpu.failed {
+				idle[b.gpu.device]++
+			}
 		}
 		for _, r := range b.gpu.runs {
-			if r.grant.begun {
+			if r.grant.begun && !r.grant.over {
 				launched[b.gpu.device]++
 			}
+		}
+		if b.gpu.inside() > b.gpu.width {
+			h.t.Errorf("seed %d: %d runs in %s, which takes %d", seed, b.gpu.inside(), b.name, b.gpu.width)
 		}
 		if len(b.gpu.waiting)+len(b.gpu.held) != len(b.gpu.unlaunched()) {
 			h.t.Errorf("seed %d: %s has %d runs, %d waiting, %d held", seed, b.name, len(b.gpu.runs), len(b.gpu.waiting), len(b.gpu.held))
@@ -217,9 +223,9 @@ func (h *hail) check(l *gpuLane, seed uint64) {
 		if err := dev.pool.Check(); err != nil {
 			h.t.Errorf("seed %d: device %d: %v", seed, dev.Index, err)
 		}
-		if all, _ := dev.pool.Len(); all != boxes[dev] || launched[dev] != len(dev.running) {
-			h.t.Errorf("seed %d: device %d: %d containers in the pool of %d, %d launched of %d",
-				seed, dev.Index, all, boxes[dev], len(dev.running), launched[dev])
+		if all, free := dev.pool.Len(); all != boxes[dev] || free != idle[dev] || launched[dev] != len(dev.running) {
+			h.t.Errorf("seed %d: device %d: %d containers in the pool of %d, %d idle of %d, %d launched of %d",
+				seed, dev.Index, all, boxes[dev], free, idle[dev], len(dev.running), launched[dev])
 		}
 	}
 	if len(l.queued) != stats.Queued {
@@ -232,7 +238,11 @@ func (h *hail) check(l *gpuLane, seed uint64) {
 	}
 	runs := 0
 	for _, b := range l.boxes {
-		runs += len(b.gpu.runs)
+		for _, r := range b.gpu.runs {
+			if !r.grant.over {
+				runs++
+			}
+		}
 	}
 	if runs != stats.InFlight {
 		h.t.Errorf("seed %d: %d runs, the policy has %d", seed, runs, stats.InFlight)

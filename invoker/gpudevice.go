@@ -208,14 +208,14 @@ func (l *gpuLane) on(dev *device) (out []*box) {
 // yield gives idle containers up for a reservation that even moving all idle
 // memory out would not let stand: a context stays on the device as long as its
 // container lives. When that does not help either, and nothing runs or leaves,
-// the reservation waits for nothing that will come: the run goes back to its
-// queue, where a free device may serve it.
+// nor is a container about to be idle, the reservation waits for nothing that
+// will come: the run goes back to its queue, where a free device may serve it.
 //
 // It reports whether a run went back.
 func (l *gpuLane) yield(now time.Duration, dev *device) (back bool) {
 	for dev.ledger.Shortfall() > 0 && l.sacrifice(now, dev) {
 	}
-	if dev.ledger.Shortfall() == 0 || dev.ledger.Running() {
+	if dev.ledger.Shortfall() == 0 || dev.ledger.Running() || l.emptying(dev) {
 		return false
 	}
 	var hopeless []*run
@@ -224,6 +224,17 @@ func (l *gpuLane) yield(now time.Duration, dev *device) (back bool) {
 	}
 	l.takeAllBack(now, hopeless)
 	return len(hopeless) > 0
+}
+
+// emptying tells whether a container of the device will soon have nothing more
+// in it than it has now: logs are being read that no token is held for.
+func (l *gpuLane) emptying(dev *device) bool {
+	for _, b := range l.boxes {
+		if b.gpu.device == dev && b.gpu.inside() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // enter takes a run among those that share the device.

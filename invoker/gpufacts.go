@@ -14,6 +14,9 @@ func (l *gpuLane) Facts(id sched.FlowID, index int) sched.Facts {
 	f, dev := l.flows[id], l.devices[index]
 	facts := sched.Facts{Setup: seconds(l.demand.Restart(f.name))}
 	own, kind, ok := dev.pool.Peek(f.key)
+	if b, _ := l.vacating(dev, f.key); !ok && b != nil {
+		own, ok = b.name, true
+	}
 	if ok {
 		kind, facts.Setup = l.warmth(own), 0
 	}

@@ -117,7 +117,7 @@ func (l *gpuLane) grantNext(now time.Duration) bool {
 		return false
 	}
 	l.unqueue(f, j)
-	r := &run{job: j, box: b, start: container.Warm, first: len(b.gpu.runs) == 0}
+	r := &run{job: j, box: b, start: container.Warm, first: b.gpu.rests()}
 	if !kind.Warm() {
 		r.start = container.Cold
 	}
@@ -142,6 +142,10 @@ func (l *gpuLane) container(now time.Duration, dev *device, j *job, f *flow) (*b
 	name, kind, ok := dev.pool.Take(now, j.key)
 	if ok {
 		return l.boxes[name], l.warmth(name)
+	}
+	if b, r := l.vacating(dev, j.key); b != nil {
+		r.grant.lent = true
+		return b, l.warmth(b.name)
 	}
 	if !l.roomForOne(now, dev) || !l.d.pool.Claim(f.memoryMB) {
 		return nil, kind

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -75,41 +74,6 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 			n := gpuNote(t, w.record(id))
 			if n.Start != "host-warm" || n.PrefetchTime != c.prefetch || took < c.ms || took > c.ms+1 || n.GPUTime != c.runs.Milliseconds() {
 				t.Errorf("%+v: answered after %d ms, %+v", c, took, n)
-			}
-		})
-	}
-}
-
-// TestTheCallerDoesNotWaitForTheBooks: what a container holds is asked when
-// the result is out and before the container is given to the next run.
-func TestTheCallerDoesNotWaitForTheBooks(t *testing.T) {
-	for _, logs := range []int{0, 10} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.action("f", func(a *activation.Action) {
-				annotate("true")(a)
-				a.Limits.LogsMB = logs
-			})
-			w.lasting(time.Second)
-			w.init = func([]byte) proxy.Exchange { w.gpu.note("init"); return answer(200, `{}`) }
-			w.gpu.hold = func(name string, _ gpu.Need) {
-				time.Sleep(time.Second)
-				w.gpu.holds(name, 3<<30, 3<<30, 0)
-			}
-			s := w.gpuSettings(1)
-			s.GPU.Tokens = 1
-			_, stop := w.start(s)
-			first := w.invoke("f", nil)
-			w.invoke("f", nil)
-			time.Sleep(time.Minute)
-			stop()
-			// The completion may come before or after the next run begins.
-			want := "begin init run result end begin run result end"
-			if got := strings.ReplaceAll(strings.Join(w.gpu.tale, " "), " completion", ""); got != want {
-				t.Errorf("logs of %d MB: %s\nwant %s", logs, got, want)
-			}
-			if n := gpuNote(t, w.record(first)); n.Memory != 3<<30 {
-				t.Errorf("the record tells %d bytes, not what was said at the end", n.Memory)
 			}
 		})
 	}

@@ -23,6 +23,8 @@ type grant struct {
 	asked    int64         // bytes of data that were reserved
 	at       time.Duration // when the token was granted
 	begun    bool          // its worker was started
+	over     bool          // the token is given back; the container is not, yet
+	lent     bool          // over, and its place in the container is another run's
 	launched time.Duration // when
 	transfer *transfer     // that served the run, nil for none
 
@@ -87,9 +89,10 @@ func (l *gpuLane) refuse(now time.Duration, r *run, err error) {
 
 // launch starts the worker, unless memory is still coming and nobody but us
 // brings it: a real device faults pages in by itself, a simulated one cannot.
+// Nor does a run begin while its place is another's, whose logs are being read.
 func (l *gpuLane) launch(now time.Duration, r *run) {
 	b, g := r.box, r.grant
-	if b.gpu.errand.brings() && !l.mover.Faults() {
+	if (b.gpu.errand.brings() && !l.mover.Faults()) || b.gpu.inside() >= b.gpu.width {
 		b.gpu.held = append(b.gpu.held, r)
 		return
 	}
@@ -137,9 +140,10 @@ func (b *gpuBox) unlaunched() (out []*run) {
 	return out
 }
 
-// left takes a run out of its container and its token back.
-func (l *gpuLane) left(now time.Duration, e left) {
+// over takes a run's token back. Its container stays busy with it.
+func (l *gpuLane) over(now time.Duration, e left) {
 	r, g := e.run, e.run.grant
+	g.over = true
 	g.device.leave(now, g)
 	if e.unused {
 		l.policy.Abandon(now, r.item)
@@ -149,7 +153,21 @@ func (l *gpuLane) left(now time.Duration, e left) {
 	}
 	r.box.gpu.errand.served()
 	g.device.ledger.Release(now, r.box.name)
-	l.retire(now, r, e.keep)
+	if !e.keep {
+		l.shut(r.box)
+	}
+}
+
+// left takes a run out of its container, and its token back if that is not
+// done. Who waits for its place may begin.
+func (l *gpuLane) left(now time.Duration, e left) {
+	if !e.run.grant.over {
+		l.over(now, e)
+	}
+	l.retire(now, e.run, e.keep)
+	l.policy.Touch(now, e.run.box.gpu.flow)
+	l.starting = append(l.starting, e.run.box.gpu.held...)
+	e.run.box.gpu.held = nil
 }
 
 // usage is what a run took of its token: service is the time in which the

@@ -25,6 +25,8 @@ type ticket struct {
 
 	resulted  atomic.Bool
 	completed atomic.Bool
+	answered  *ending // by answer, for its worker; nil until then
+	filed     atomic.Bool
 	loose     atomic.Int32
 }
 
@@ -81,8 +83,22 @@ func (d *desk) complete(t *ticket, e ending) {
 	if !t.completed.CompareAndSwap(false, true) {
 		return
 	}
-	defer d.release()
-	defer t.settle()
+	defer d.file(t, e)
+	d.send(t, e)
+}
+
+// answer does the first half of complete: whoever waits hears how it ended. The
+// caller files the ticket afterwards, when the record is whole.
+func (d *desk) answer(t *ticket, e ending) {
+	if !t.completed.CompareAndSwap(false, true) {
+		return
+	}
+	t.answered = &e
+	d.send(t, e)
+}
+
+// send sends a ticket's completion and its event.
+func (d *desk) send(t *ticket, e ending) {
 	if !e.silent {
 		d.event(t, e.record)
 	}
@@ -91,6 +107,15 @@ func (d *desk) complete(t *ticket, e ending) {
 	if status := e.record.Response.StatusCode; d.logErrors[status] {
 		d.log.Warn("activation failed", keyTransID, t.TransID.ID(), keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "status", status)
 	}
+}
+
+// file stores a completed ticket's record and lets go of the ticket, once.
+func (d *desk) file(t *ticket, e ending) {
+	if t.filed.Swap(true) {
+		return
+	}
+	defer d.release()
+	defer t.settle()
 	d.keep(t, e)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -20,9 +19,10 @@ type run struct {
 	box    *box
 	start  container.Start
 	resume bool
-	first  bool   // the container was idle, or is new
-	grant  *grant // nil in the CPU lane
-	begun  bool   // the mover knows of it
+	first  bool          // the container was idle, or is new
+	grant  *grant        // nil in the CPU lane
+	begun  bool          // the mover knows of it
+	over   chan struct{} // closed when the dispatcher knows that the GPU part is over; nil before
 	at     times
 }
 
@@ -52,8 +52,7 @@ func (w *worker) do(ctx context.Context, r *run) {
 	gone, again := false, false
 	leave := func(e left) {
 		gone = true
-		w.end(ctx, r)
-		w.post(e)
+		w.leave(ctx, e)
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -80,10 +79,13 @@ func (w *worker) do(ctx context.Context, r *run) {
 	}
 }
 
-// abort completes a ticket that nobody else has completed. It does nothing to
-// one that was.
+// abort completes a ticket that nobody else has completed, and files one that
+// was answered and no more.
 func (w *worker) abort(r *run) {
 	if r.completed.Load() {
+		if r.answered != nil {
+			w.desk.file(r.ticket, *r.answered)
+		}
 		return
 	}
 	rec := runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())
@@ -127,23 +129,6 @@ func (w *worker) exchange(ctx context.Context, r *run, call proxy.Invocation) (a
 		w.post(warmed{r.box})
 	}
 	return w.run(ctx, r, call)
-}
-
-// begin tells the mover that the container's memory is about to be used.
-func (w *worker) begin(r *run) {
-	if r.grant != nil {
-		w.mover.Begin(r.box.name)
-		r.begun = true
-	}
-}
-
-// end tells the mover that the run is over, once. What the container holds now
-// is known afterwards.
-func (w *worker) end(ctx context.Context, r *run) {
-	if r.begun {
-		r.begun = false
-		w.mover.End(ctx, r.box.name, r.grant.need)
-	}
 }
 
 // reach creates or resumes the container if it must.
@@ -254,7 +239,8 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	keep := response.StatusCode < activation.StatusDeveloperError
 	switch {
 	case r.grant != nil:
-		rec = w.concludeGPU(ctx, r, rec, err, left{run: r, keep: keep}, leave)
+		w.concludeGPU(ctx, r, rec, err, keep, leave)
+		return
 	case r.collect && err == nil:
 		w.desk.result(r.ticket, rec)
 		rec = withLogs(rec, w.logs(ctx, r, !keep))
@@ -265,32 +251,9 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	w.desk.complete(r.ticket, ending{record: rec, whole: err != nil})
 }
 
-// concludeGPU does what comes before the completion of a run on a GPU. The
-// caller has the result before the container is asked what it holds now, and
-// the record tells what it answered.
-func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record, err error, e left, leave func(left)) *activation.Record {
-	if err == nil {
-		w.desk.result(r.ticket, withNote(rec, r.grant.annotation(r.at, w.clock())))
-		w.end(ctx, r)
-	}
-	if r.collect && err == nil {
-		rec = withLogs(rec, w.logs(ctx, r, !e.keep))
-	}
-	e.seen = make(chan struct{})
-	leave(e)
-	<-e.seen
-	return withNote(rec, r.grant.annotation(r.at, w.clock()))
-}
-
 func withLogs(rec *activation.Record, lines []string) *activation.Record {
 	more := *rec
 	more.Logs = lines
-	return &more
-}
-
-func withNote(rec *activation.Record, note activation.Annotation) *activation.Record {
-	more := *rec
-	more.Annotations = append(slices.Clip(rec.Annotations), note)
 	return &more
 }
 
@@ -313,8 +276,8 @@ func (w *worker) failure(r *run, err error) activation.Response {
 // missing is said in the last line.
 func (w *worker) logs(ctx context.Context, r *run, failed bool) []string {
 	began := w.wall()
-	r.box.logs.Lock()
-	defer r.box.logs.Unlock()
+	r.box.logs <- struct{}{}
+	defer func() { <-r.box.logs }()
 	got := w.engine.Logs(ctx, r.box.handle.ID, container.LogRequest{
 		WaitForSentinel: r.action.Exec.Sentinels && !failed,
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,

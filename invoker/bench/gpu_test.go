@@ -112,8 +112,9 @@ func (r *rig) gpuInvoker(id, guest string, more ...string) {
 // BenchmarkGPUWarm takes turns between an invoker that only pretends to keep
 // memory and one whose containers run under the shim on the fake driver. It
 // reports the time to the result, which is what a caller waits for, and to the
-// completion, which frees the place; with the shim the container says between
-// the two what it holds. Goal: the shim adds at most 200 us to a warm run.
+// completion, which frees the place at the controller; with the shim the
+// container says beside both what it holds. Goal: the shim adds at most 200 us
+// to a warm run.
 func BenchmarkGPUWarm(b *testing.B) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "build", "shim"))
 	if err != nil {

@@ -1,0 +1,76 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// begin tells the mover that the container's memory is about to be used.
+func (w *worker) begin(r *run) {
+	if r.grant != nil {
+		w.mover.Begin(r.box.name)
+		r.begun = true
+	}
+}
+
+// end tells the mover that the run is over, once. What the container holds now
+// is known afterwards.
+func (w *worker) end(ctx context.Context, r *run) {
+	if r.begun {
+		r.begun = false
+		w.mover.End(ctx, r.box.name, r.grant.need)
+	}
+}
+
+// finish has the container asked what it holds, beside the worker, and the
+// token given back when that is known: nobody needs the device while logs are
+// read and answers are sent. The worker waits for it before the run leaves.
+func (w *worker) finish(ctx context.Context, r *run, keep bool) {
+	r.over = make(chan struct{})
+	go func() {
+		defer w.post(over{run: r, keep: keep, seen: r.over})
+		defer func() {
+			if p := recover(); p != nil {
+				w.log.Error("end of a run panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			}
+		}()
+		w.end(ctx, r)
+	}()
+}
+
+// leave gives a run's container back, and its token, if it has that still.
+func (w *worker) leave(ctx context.Context, e left) {
+	if e.run.over != nil {
+		<-e.run.over
+	} else {
+		w.end(ctx, e.run)
+	}
+	w.post(e)
+}
+
+// concludeGPU completes a run on a GPU. Nobody who waits for its end waits for
+// the container to say what it holds now; only the record does.
+func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record, err error, keep bool, leave func(left)) {
+	whole := err != nil
+	if !whole {
+		w.finish(ctx, r, keep)
+	}
+	if r.collect && !whole {
+		w.desk.result(r.ticket, w.noted(r, rec))
+		rec = withLogs(rec, w.logs(ctx, r, !keep))
+	}
+	w.desk.answer(r.ticket, ending{record: w.noted(r, rec), whole: whole})
+	leave(left{run: r, keep: keep})
+	w.desk.file(r.ticket, ending{record: w.noted(r, rec), whole: whole})
+}
+
+// noted is a record with what the GPU did for the run, as far as it is known.
+func (w *worker) noted(r *run, rec *activation.Record) *activation.Record {
+	more := *rec
+	more.Annotations = append(slices.Clip(rec.Annotations), r.grant.annotation(r.at, w.clock()))
+	return &more
+}
