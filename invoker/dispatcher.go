@@ -30,7 +30,7 @@ type box struct {
 	life   context.Context // ends when the container has ended by itself
 	die    context.CancelCauseFunc
 
-	logs sync.Mutex // one activation's logs are read at a time
+	logs chan struct{} // holds one while an activation's logs are read
 }
 
 // errDeviceLost ends the life of a container whose device is lost.
@@ -172,7 +172,7 @@ func (d *dispatcher) place(now time.Duration, p container.Placement) {
 func (d *dispatcher) newBox(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *box {
 	d.named++
 	name := containerName(d.settings.Prefix, d.named, prefix, suffix)
-	b := &box{slot: slot, name: name, spec: spec(name)}
+	b := &box{slot: slot, name: name, spec: spec(name), logs: make(chan struct{}, 1)}
 	b.life, b.die = context.WithCancelCause(context.Background())
 	if slot != 0 {
 		d.boxes[slot] = b

@@ -47,6 +47,7 @@ type world struct {
 	hang     bool                            // init never answers
 	stall    func(n int) (sent, stalls bool) // the nth run never answers
 	logs     container.LogResult
+	logging  func() // called before logs are handed over
 	diedC    chan container.ID
 	gpu      fakeMover
 	asked    []container.LogRequest
@@ -174,6 +175,12 @@ func (w *world) Remove(context.Context, container.ID) error {
 func (w *world) OOMKilled(context.Context, container.ID) bool { return w.oom }
 
 func (w *world) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
+	w.mu.Lock()
+	logging := w.logging
+	w.mu.Unlock()
+	if logging != nil {
+		logging()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, req)
