@@ -81,7 +81,7 @@ func dockerKeys(c *Config) []*Key {
 		{Name: "whisk.gpu.docker.pids-limit", Default: "1024", value: integer(&d.PidsLimit, 1, 4_194_304),
 			Doc: "processes that an action container may have"},
 		{Name: "whisk.docker.client.parallel-runs", Default: "10", value: integer(&d.ParallelRuns, -1, 1000),
-			Doc: "container creations under way at once; 0 or less means no bound"},
+			Doc: "container creations under way at once, but no more than Docker's host has processors, or two; 0 or less means no bound"},
 		{Name: timeouts + "run", Default: "1 minute", value: duration(&t.Run), Doc: "limit of a container creation"},
 		{Name: timeouts + "rm", Default: "1 minute", value: duration(&t.Remove), Doc: "limit of a container removal"},
 		{Name: timeouts + "pull", Default: "10 minutes", value: duration(&t.Pull), Doc: "limit of an image pull"},

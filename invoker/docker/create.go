@@ -205,12 +205,21 @@ func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFu
 func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
 	id, env, err := e.createOnce(ctx, spec)
 	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {
-		if pullErr := e.pull(ctx, spec.Image); pullErr != nil {
+		if pullErr := e.pullAside(ctx, spec.Image); pullErr != nil {
 			return "", nil, errors.Join(err, pullErr)
 		}
 		id, env, err = e.createOnce(ctx, spec)
 	}
 	return id, env, err
+}
+
+// pullAside pulls an image for a create, whose place goes to others meanwhile.
+// The wait for another place ends: nobody keeps one for long.
+func (e *Engine) pullAside(ctx context.Context, image string) error {
+	e.creates.Release(1)
+	err := e.pull(ctx, image)
+	_ = e.creates.Acquire(context.WithoutCancel(ctx), 1) // fails with its context only
+	return err
 }
 
 func (e *Engine) createOnce(ctx context.Context, spec container.Spec) (container.ID, []string, error) {

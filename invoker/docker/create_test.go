@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +144,58 @@ func queued() int {
 		}
 	}
 	return n
+}
+
+func TestPlacesOfCreates(t *testing.T) {
+	for _, c := range []struct{ asked, processors, want int }{
+		{10, 2, 2}, {10, 1, 2}, {10, 4, 4}, {10, 64, 10}, {1, 4, 1}, {10, 0, 10}, {0, 2, maxCreates}, {-1, 2, maxCreates},
+	} {
+		if got := places(c.asked, c.processors); got != c.want {
+			t.Errorf("%d asked for on %d processors: %d places, want %d", c.asked, c.processors, got, c.want)
+		}
+	}
+	d := startDaemon(t)
+	d.info = `{"ServerVersion":"20.10","NCPU":3}`
+	if e := d.engine(t, nil); !e.creates.TryAcquire(3) || e.creates.TryAcquire(1) {
+		t.Error("a daemon with three processors has not got three places")
+	}
+}
+
+// An image that takes long to come must not hold up who needs none.
+func TestPullGivesItsPlaceToOthers(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) { o.ParallelCreates = 1 })
+	pulling, goOn := make(chan struct{}), make(chan struct{})
+	missing := fakeSpec(1)
+	missing.Image = "missing:1"
+	var here atomic.Bool
+	d.onCreate = func(w http.ResponseWriter, name string) bool {
+		if name != missing.Name || here.Load() {
+			return false
+		}
+		refuse(w, http.StatusNotFound, "No such image: "+missing.Image)
+		return true
+	}
+	d.onPull = func(http.ResponseWriter, string) bool {
+		close(pulling)
+		<-goOn
+		here.Store(true)
+		return false
+	}
+	made := make(chan error, 1)
+	go func() {
+		_, err := e.Create(t.Context(), missing)
+		made <- err
+	}()
+	<-pulling
+	if _, err := e.Create(t.Context(), fakeSpec(2)); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	if err := <-made; err != nil {
+		t.Error(err)
+	}
+	until(t, "the place is given back", func() bool { return e.creates.TryAcquire(1) })
 }
 
 func TestCreatesAreLimitedAndFair(t *testing.T) {

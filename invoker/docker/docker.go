@@ -32,7 +32,7 @@ type Engine struct {
 	host    hostPart // the part of a create request that all containers share
 	log     *slog.Logger
 
-	creates *semaphore.Weighted // nil: no limit
+	creates *semaphore.Weighted // places of creates, see places
 	pulls   singleflight.Group
 	died    chan container.ID
 
@@ -49,6 +49,22 @@ type Engine struct {
 
 // maxCreates stands for "no limit" in the semaphore.
 const maxCreates = 1 << 30
+
+// places is how many creates may be under way at once: as many as were asked
+// for, but no more than the daemon's host has processors. The start of a
+// container is nearly all computing, of the daemon and of half a dozen programs
+// that it runs: on two processors four at once take as long as two and two, but
+// the first two then are ready after half the time. Two are worth it even on one
+// processor, for while one writes to the disk another can go on.
+func places(asked, processors int) int {
+	switch {
+	case asked <= 0:
+		return maxCreates
+	case processors <= 0: // the daemon does not say
+		return asked
+	}
+	return min(asked, max(processors, 2))
+}
 
 // maxDeaths is more than the containers that a host can run: each dies once, so
 // only a reader that has stopped reading can let the channel fill up.
@@ -76,10 +92,6 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 }
 
 func newEngine(api *client.Client, options Options, host hostPart) *Engine {
-	limit := int64(options.ParallelCreates)
-	if limit <= 0 {
-		limit = maxCreates
-	}
 	log := options.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -87,7 +99,7 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 	base, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		api: api, options: options, host: host, log: log,
-		creates: semaphore.NewWeighted(limit), died: make(chan container.ID, maxDeaths),
+		died: make(chan container.ID, maxDeaths),
 		base: base, cancel: cancel,
 		known: map[container.ID]*known{}, doomed: map[container.ID]bool{}, images: map[string][]string{},
 	}
@@ -104,6 +116,8 @@ func (e *Engine) greet(ctx context.Context) error {
 		return fmt.Errorf("ask docker for its version: %w", err)
 	}
 	info := result.Info
+	e.options.ParallelCreates = places(e.options.ParallelCreates, info.NCPU)
+	e.creates = semaphore.NewWeighted(int64(e.options.ParallelCreates))
 	if root := info.DockerRootDir; root != "" {
 		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
 	}

@@ -42,8 +42,9 @@ type Options struct {
 	Devices string
 	Files   fs.FS
 
-	// ParallelCreates is how many creates may be under way at once, first come
-	// first served; 0 or less means no limit.
+	// ParallelCreates is how many creates may be under way at once at most,
+	// first come first served; never more than the daemon's host has
+	// processors, or two. 0 or less means no limit.
 	ParallelCreates int
 	Timeouts        Timeouts
 
