@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -31,6 +32,7 @@ type bed struct {
 
 	busy   atomic.Uint32 // percent, of all cards
 	errors atomic.Uint64 // uncorrected, of card 6
+	action atomic.Uint32 // of recovery, for all cards
 	later  atomic.Bool   // "GPU-new" is there, in the place of card 5
 }
 
@@ -108,6 +110,13 @@ func (b *bed) complete(d *dgxa100.Device) {
 		return b.errors.Load(), nvml.SUCCESS
 	}
 	m.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) { return heard, nvml.SUCCESS }
+	m.GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {
+		for i := range values {
+			values[i].NvmlReturn = uint32(b.ret("FieldValue"))
+			binary.NativeEndian.PutUint32(values[i].Value[:], b.action.Load())
+		}
+		return nvml.SUCCESS
+	}
 	m.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
 	b.breakable(m)
 }

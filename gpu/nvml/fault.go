@@ -16,7 +16,8 @@ const (
 	// Lost means that the device does not answer any more: it fell off the
 	// bus, must be reset, or its driver is gone.
 	Lost
-	// Found means that a lost device answers again.
+	// Found means that a lost device answers again, or that one that broke and
+	// went on answering has needed no recovery for a while, as the driver says.
 	Found
 )
 
@@ -45,7 +46,7 @@ const (
 	// Degraded is one after which the device goes on, but should be looked at.
 	Degraded
 	// Fatal is one after which nothing should be started on the device until
-	// it was reset.
+	// it is found again.
 	Fatal
 )
 

@@ -33,9 +33,9 @@ type WatchOptions struct {
 	// Window is the time that the moving average looks back; 0 means a second.
 	Window time.Duration
 	// Readings gets one Reading for each device, in the order of Devices,
-	// after every sample. Fault gets every fault once. Neither may block:
-	// they are called by the sampling and the waiting goroutine. Either may be
-	// nil.
+	// after every sample. Fault gets every fault once, one at a time. Neither
+	// may block: they are called by the sampling and the waiting goroutine.
+	// Either may be nil.
 	Readings func([]Reading)
 	Fault    func(Fault)
 }

@@ -21,10 +21,12 @@ type Watcher struct {
 	events  *events // nil where the driver has none
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
+
+	mu sync.Mutex // guards every probation, and the order of faults
 }
 
-// watched is one device that is sampled. Only the sampling goroutine uses it,
-// after Watch.
+// watched is one device that is sampled. Only the sampling goroutine uses it
+// after Watch, but for what says otherwise.
 type watched struct {
 	device  gpu.Device
 	handle  nvml.Device // nil while it cannot be found
@@ -32,6 +34,8 @@ type watched struct {
 	lost    bool
 	errors  uint64 // uncorrected so far
 	counted bool
+
+	probation probation // guarded by the watcher's mu
 }
 
 // Watch begins to sample devices. It takes the first sample at once. A device
@@ -45,7 +49,7 @@ func (d *Driver) Watch(o WatchOptions) (*Watcher, error) {
 	for _, device := range o.Devices {
 		w.devices = append(w.devices, &watched{device: device})
 	}
-	w.events = d.listen(w.devices, w.options.Fault)
+	w.events = d.listen(w.devices, w.tell)
 	w.wg.Go(func() { w.sample(ctx) })
 	if w.events != nil {
 		w.wg.Go(func() { w.events.run(ctx) })
@@ -99,6 +103,7 @@ func (w *Watcher) read(d *watched, now time.Time) Reading {
 		if !w.events.hears(d.device) {
 			w.countErrors(a, d, now)
 		}
+		w.acquit(a, d, now)
 	}
 	w.notice(a, d, now)
 	r.Lost = d.lost
@@ -135,7 +140,7 @@ func (w *Watcher) countErrors(a *asked, d *watched, now time.Time) {
 		return
 	}
 	if d.counted && n > d.errors {
-		w.options.Fault(eccFault(d.device.Index, now))
+		w.tell(eccFault(d.device.Index, now))
 	}
 	d.errors, d.counted = n, true
 }
@@ -155,5 +160,5 @@ func (w *Watcher) notice(a *asked, d *watched, now time.Time) {
 	if lost {
 		f.Kind, f.Severity, f.Text = Lost, Fatal, why(a.lost)
 	}
-	w.options.Fault(f)
+	w.tell(f)
 }

@@ -48,9 +48,9 @@ func translate(readings []nvml.Reading) []gpu.Reading {
 }
 
 // fault tells what went wrong on a device. After a fatal fault nothing more is
-// started there until the driver says that the device answers again; one that
-// never stopped answering stays out until the next start, because only a reset
-// mends it.
+// started there until the driver says that the device answers again, or, of one
+// that never stopped answering, that it needs no reset; where the driver cannot
+// say that, the device stays out until the next start.
 func (h *Host) fault(o Observer, f nvml.Fault) {
 	log := h.log.With("device", f.Device, "fault", f.Kind.String(), "severity", f.Severity.String(), "reason", f.Text)
 	switch {

@@ -42,6 +42,11 @@ int main(void)
 		uint64_t type, data;
 		unsigned a, b;
 	} event;
+	struct {
+		unsigned id, scope;
+		int64_t at, took;
+		unsigned type, code, value, rest;
+	} field = {.id = 230};
 
 	script("utilization 0 42\nprocess 0 7 1000\nprocess 0 8 500\n");
 	SAME(CALL(Init_v2, (void)), 0);
@@ -70,6 +75,12 @@ int main(void)
 	SAME(CALL(DeviceGetEccMode, (void *, unsigned *, unsigned *), gpu, &n, &pending), 3);
 	SAME(CALL(EventSetWait_v2, (void *, void *, unsigned), set, &event, 1000), 0);
 	SAME(event.data, 79);
+	SAME(CALL(DeviceGetFieldValues, (void *, int, void *), gpu, 1, &field), 0);
+	SAME(field.code, 3);
+	script("recovery 0 2\n");
+	SAME(CALL(DeviceGetFieldValues, (void *, int, void *), gpu, 1, &field), 0);
+	SAME(field.code, 0);
+	SAME(field.value, 2);
 	script("lost 0\n");
 	SAME(CALL(DeviceGetUtilizationRates, (void *, unsigned *), gpu, rates), 15);
 	SAME(CALL(EventSetFree, (void *), set), 0);

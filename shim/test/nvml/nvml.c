@@ -10,6 +10,8 @@
  *     process DEVICE PID BYTES     memory of a process; sums up to used memory
  *     mig DEVICE SLICES            MIG is on, with so many equal slices
  *     mps DEVICE PID               a client of MPS
+ *     recovery DEVICE ACTION       what the driver asks for after a fault, 0
+ *                                  for nothing; without it, it cannot tell
  *     xid DEVICE CODE              one event for each change of this line
  *     lost DEVICE                  fallen off the bus
  *     unsupported FUNCTION         answers so, by its name without "nvml"
@@ -406,6 +408,35 @@ API int nvmlDeviceRegisterEvents(unit u, uint64_t types, void *set)
 {
 	BEGIN(u, "DeviceRegisterEvents");
 	return types & ~(uint64_t)XID_EVENT ? NOT_SUPPORTED : OK;
+}
+
+/* nvmlFieldValue_t */
+struct field {
+	unsigned id, scope;
+	int64_t at, took;
+	unsigned type, code;
+	union {
+		unsigned word;
+		uint64_t whole;
+	} value;
+};
+
+API int nvmlDeviceGetFieldValues(unit u, int n, struct field *fields)
+{
+	enum { RECOVERY_ACTION = 230, UNSIGNED = 1 };
+	long long action, unused;
+
+	BEGIN(u, "DeviceGetFieldValues");
+	for (int i = 0; i < n; i++) {
+		fields[i].code = NOT_SUPPORTED;
+		if (fields[i].id != RECOVERY_ACTION ||
+		    !line("recovery", u->device, 0, &action, &unused))
+			continue;
+		fields[i].type = UNSIGNED;
+		fields[i].code = OK;
+		fields[i].value.word = (unsigned)action;
+	}
+	return OK;
 }
 
 struct events {

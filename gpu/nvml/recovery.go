@@ -1,0 +1,108 @@
+//go:build cgo && linux
+
+package nvml
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+const (
+	// A device that broke and still answers must be well for so long before it
+	// counts as found again: the first time, and at most. Each time takes twice
+	// as long as the one before, because who breaks again and again ends what
+	// runs there each time.
+	firstProbation   = 10 * time.Second
+	longestProbation = 10 * time.Minute
+)
+
+// probation is what becomes of a device that had a fatal fault and answers all
+// the same.
+type probation struct {
+	on    bool
+	well  time.Time     // the driver has needed nothing since; zero: it does
+	lasts time.Duration // how long it must need nothing
+}
+
+// tell passes a fault on. It is the only way to the options' Fault, so that
+// who hears that a device is found hears of every later fault after that.
+func (w *Watcher) tell(f Fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range w.devices {
+		if d.device.Index == f.Device {
+			d.probation.take(f)
+		}
+	}
+	w.options.Fault(f)
+}
+
+func (p *probation) take(f Fault) {
+	switch {
+	case f.Kind == Found:
+		p.on = false
+	case f.Severity != Fatal:
+	case f.Kind == Lost: // it is found when it answers again
+		p.well = time.Time{}
+	case p.on: // one fault seldom comes alone
+		p.well = time.Time{}
+	default:
+		*p = probation{on: true, lasts: min(max(2*p.lasts, firstProbation), longestProbation)}
+	}
+}
+
+// acquit tells that a device is found when it has been on probation for long
+// enough.
+func (w *Watcher) acquit(a *asked, d *watched, now time.Time) {
+	w.mu.Lock()
+	on := d.probation.on
+	w.mu.Unlock()
+	if !on || a.lost != nvml.SUCCESS {
+		return
+	}
+	well := w.driver.needsNothing(a, d)
+	if w.wellFor(d, well, now) {
+		w.tell(Fault{Device: d.device.Index, At: now, Kind: Found, Severity: Degraded, Text: "the driver asks for no recovery any more"})
+	}
+}
+
+// wellFor notes whether the driver needs nothing, and tells whether that has
+// lasted for as long as it must.
+func (w *Watcher) wellFor(d *watched, well bool, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := &d.probation
+	switch {
+	case !well:
+		p.well = time.Time{}
+	case p.well.IsZero():
+		p.well = now
+	}
+	return p.on && well && now.Sub(p.well) >= p.lasts
+}
+
+// needsNothing asks the driver whether a card may be used as it is: its
+// recovery action is none, not a reset or a restart of the host. A driver that
+// does not say (before 570) leaves the device out.
+func (dr *Driver) needsNothing(a *asked, d *watched) bool {
+	card := d.handle
+	if d.device.Sharing == gpu.MIGSlice {
+		h, ret := card.GetDeviceHandleFromMigDeviceHandle()
+		if !a.ok(ret) {
+			return false
+		}
+		card = h
+	}
+	if !dr.has("nvmlDeviceGetFieldValues") {
+		return false
+	}
+	action := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	if !a.ok(card.GetFieldValues(action)) || nvml.Return(action[0].NvmlReturn) != nvml.SUCCESS {
+		return false
+	}
+	return binary.NativeEndian.Uint32(action[0].Value[:]) == uint32(nvml.GPU_RECOVERY_ACTION_NONE)
+}
