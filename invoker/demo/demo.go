@@ -33,6 +33,9 @@ import (
 // ErrMismatch says that invocations, acks and records do not agree.
 var ErrMismatch = errors.New("invocations, acks and records do not agree")
 
+// ErrInterrupted says that somebody ended the demo before its time.
+var ErrInterrupted = errors.New("interrupted; nothing is left behind")
+
 // Options is what a demo is made of.
 type Options struct {
 	Standalone standalone.Options // without Data: a temporary directory is used
@@ -62,7 +65,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("create data directory: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	defer func() {
+		if err != nil && ctx.Err() != nil { // whatever was under way says so in its own words
+			err = ErrInterrupted
+		}
+		err = errors.Join(err, os.RemoveAll(data))
+	}()
 	o.Standalone.Data = data
 	began := time.Now()
 	start, cancel := context.WithTimeout(ctx, readyTime)

@@ -74,6 +74,43 @@ func played(t *testing.T, m Machine, memory string, pick []string, extra ...stri
 	return out.String()
 }
 
+// pauser ends the demo when a text has been printed.
+type pauser struct {
+	text string
+	end  context.CancelFunc
+	out  bytes.Buffer
+}
+
+func (p *pauser) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), p.text) {
+		p.end()
+	}
+	return p.out.Write(b)
+}
+
+// Who ends the demo half way is told so, in no words of Go's, and finds nothing
+// left behind.
+func TestInterrupted(t *testing.T) {
+	functions, err := Catalogue(Here())
+	if err != nil {
+		missing(t, err.Error())
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	ctx, end := context.WithCancel(t.Context())
+	r, out := &real{}, &pauser{text: "deployed", end: end}
+	err = Run(ctx, Options{
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: "1 GiB", Invoker: r.start, Version: "test"},
+		Functions:  functions[:1], Load: time.Hour, Seed: 7, Out: out,
+	})
+	if !errors.Is(err, ErrInterrupted) || err.Error() != ErrInterrupted.Error() {
+		t.Errorf("got %v, want %v", err, ErrInterrupted)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
@@ -98,8 +135,10 @@ func TestTheWholeDemoInShort(t *testing.T) {
 	}
 }
 
-// Two functions whose memory does not fit the device together swap, whatever
-// the order of their calls.
+// Two functions whose memory does not fit the device together swap when they
+// are served by turns. In arrival order they are; a fair scheduler may serve
+// all calls of one and then all of the other, where a slow machine lets them
+// queue up.
 func TestTheWholeDemoUnderTheShim(t *testing.T) {
 	m := Here()
 	library, err := filepath.Abs("../../build/shim/libgpuwhisk.so")
@@ -115,7 +154,7 @@ func TestTheWholeDemoUnderTheShim(t *testing.T) {
 	}
 	m.Driver, m.Program = true, filepath.Join(filepath.Dir(library), "gpufunc")
 	out := played(t, m, "34 MiB", []string{"roberta", "isoneural", "ffmpeg"},
-		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver)
+		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_policy=fcfs")
 	if !strings.Contains(out, "each one once") || !strings.Contains(out, "real shim on the fake driver") {
 		t.Errorf("output:\n%s", out)
 	}

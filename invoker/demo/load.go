@@ -60,7 +60,8 @@ func drive(ctx context.Context, client *whisk.Client, o Options, p printer) ([]c
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			stopped = fmt.Errorf("drive load: %w", ctx.Err())
+			stopped = ErrInterrupted
+			p.say("\nstopping: waiting for what runs; a second signal leaves at once")
 		}
 		if stopped != nil {
 			break

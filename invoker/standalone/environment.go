@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
 )
 
@@ -137,6 +138,10 @@ func ParseNamespace(s string) (Namespace, error) {
 	switch {
 	case parts[0] == "":
 		return Namespace{}, errors.New("--namespace: want NAME or NAME:UUID:KEY")
+	case !activation.ValidName(parts[0]):
+		return Namespace{}, fmt.Errorf("--namespace %q: a name has letters, digits, blanks and _@.&- only, 256 at most", parts[0])
+	case parts[0] == Guest().Name:
+		return Namespace{}, errors.New("--namespace guest: it is always there, with the key that everybody knows")
 	case len(parts) == 1:
 		return Namespace{parts[0], randomText(16), randomText(32)}, nil
 	case len(parts) != 3 || parts[1] == "" || parts[2] == "":

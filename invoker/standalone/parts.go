@@ -36,7 +36,8 @@ func (s *Standalone) openDatabase(ctx context.Context) error {
 	s.info.Database.Names = names
 	c := couchdb.New(s.info.Database)
 	defer c.Close()
-	return c.Deploy(ctx, subjects(append([]Namespace{Guest()}, s.opts.Namespaces...)))
+	err = c.Deploy(ctx, subjects(append([]Namespace{Guest()}, s.opts.Namespaces...)))
+	return s.elsewhere("--couchdb", s.opts.CouchDB, err)
 }
 
 func subjects(namespaces []Namespace) []couchdb.Subject {
@@ -104,6 +105,11 @@ func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, 
 
 func (s *Standalone) openBus() (*broker.Bus, error) {
 	s.info.Kafka = s.opts.Kafka
+	for _, host := range splitList(s.opts.Kafka) {
+		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
+			return nil, fmt.Errorf("--kafka %s: want HOST:PORT", host)
+		}
+	}
 	if s.info.Kafka == "" {
 		b, err := broker.Start(filepath.Join(s.opts.Data, "kafka"), 0, s.log)
 		if err != nil {

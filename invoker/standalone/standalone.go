@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -123,7 +124,10 @@ func (s *Standalone) start(ctx context.Context) error {
 	}
 	manifest, err := activation.ParseManifest(manifestText, activation.ManifestOptions{})
 	if err != nil {
-		return err
+		return fmt.Errorf("--runtimes: %w", err)
+	}
+	if err := os.MkdirAll(s.opts.Data, 0o700); err != nil {
+		return fmt.Errorf("--data: create data directory: %w", err)
 	}
 	if s.info.Runtime, s.info.Why, err = chooseRuntime(ctx, s.opts.Runtime, s.opts.Docker, manifest); err != nil {
 		return err
@@ -147,12 +151,21 @@ func (s *Standalone) start(ctx context.Context) error {
 	})
 	s.onStop("controller", func(ctx context.Context) error { s.controller.Close(ctx); return nil })
 	if err := s.controller.Start(ctx); err != nil {
-		return err
+		return s.elsewhere("--kafka", s.opts.Kafka, err)
 	}
 	if err := s.openDoor(cat, manifest); err != nil {
 		return err
 	}
 	return s.startInvoker(string(manifestText))
+}
+
+// elsewhere names the flag that points to a part outside of this process, when
+// the part that failed is one. The address is not said: it may hold a password.
+func (s *Standalone) elsewhere(flag, address string, err error) error {
+	if err == nil || address == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", flag, err)
 }
 
 func (s *Standalone) onStop(name string, close func(context.Context) error) {
@@ -208,7 +221,7 @@ func (s *Standalone) WaitReady(ctx context.Context) error {
 	case err := <-healthy:
 		return err
 	case err := <-s.ended:
-		s.ended <- err // for Ended and Stop
+		s.ended <- nil // for Stop: the reason is told here
 		return fmt.Errorf("the invoker ended before it was ready: %w", orEnded(err))
 	}
 }

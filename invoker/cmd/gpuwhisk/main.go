@@ -6,10 +6,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/demo"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -46,6 +49,9 @@ func main() {
 	)
 	if err := k.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
+		if errors.Is(err, errInterrupted) || errors.Is(err, demo.ErrInterrupted) {
+			os.Exit(130) // as a shell has it
+		}
 		os.Exit(1)
 	}
 }

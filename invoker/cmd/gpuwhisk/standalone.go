@@ -66,10 +66,10 @@ func (c standaloneCmd) Run() error {
 	defer cancel()
 	s, err := standalone.Start(ctx, o)
 	if err != nil {
-		return err
+		return orInterrupted(stopping, err)
 	}
 	if err := s.WaitReady(ctx); err != nil {
-		return errors.Join(err, drain(s))
+		return orInterrupted(stopping, errors.Join(err, drain(s)))
 	}
 	c.greet(os.Stdout, s, keys)
 	select {
@@ -79,6 +79,17 @@ func (c standaloneCmd) Run() error {
 	case err := <-s.Ended():
 		return errors.Join(fmt.Errorf("the invoker ended: %w", err), drain(s))
 	}
+}
+
+var errInterrupted = errors.New("interrupted before it was ready")
+
+// orInterrupted keeps it to one line that a start failed because somebody
+// ended it.
+func orInterrupted(stopping context.Context, err error) error {
+	if stopping.Err() != nil {
+		return errInterrupted
+	}
+	return err
 }
 
 func (c standaloneCmd) level() slog.Level {
@@ -119,6 +130,12 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalo
 		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: c.GPUMemory, Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory, Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Invoker: inProcess(log, nil), Log: log,
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		return o, nil, fmt.Errorf("--port %d: want 0 to 65535", c.Port)
+	}
+	if c.Tokens < 1 {
+		return o, nil, fmt.Errorf("--tokens %d: want at least 1", c.Tokens)
 	}
 	if c.Port != 0 && !standalone.Free(c.Port) {
 		return o, nil, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)

@@ -2,7 +2,6 @@ package entity
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -157,19 +156,6 @@ func DecodeActionPut(body []byte, home string, m *activation.Manifest) (*ActionP
 		}
 	}
 	return &put, nil
-}
-
-// decodeBody reads JSON from a user. Errors are for the user to read.
-func decodeBody(body []byte, into any) error {
-	err := json.Unmarshal(body, into)
-	if err == nil {
-		return nil
-	}
-	var bad *BadRequest
-	if errors.As(err, &bad) { // from an UnmarshalJSON of ours
-		return bad
-	}
-	return malformed("%v", err)
 }
 
 // Create makes the action that the PUT describes. bounds are those of its

@@ -114,7 +114,7 @@ func (r *Ref) UnmarshalJSON(b []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("decode entity name: %w", err)
+		return malformed("the name of an entity is text, or an object of path and name")
 	}
 	// The home namespace is not known here: "_" stays until Resolve.
 	ref, err := ParseRef(s, "_")

@@ -36,7 +36,7 @@ type execJSON struct {
 func (e *Exec) UnmarshalJSON(b []byte) error {
 	var j execJSON
 	if err := json.Unmarshal(b, &j); err != nil {
-		return malformed("exec malformed: %v", err)
+		return malformed("exec malformed: %s", plainly(err))
 	}
 	if j.Kind == nil {
 		return malformed("'kind' must be a string defined in 'exec'")

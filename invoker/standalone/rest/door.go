@@ -185,7 +185,7 @@ func (d *Door) namespaces(r *request, path []string) error {
 // fail turns an error into the answer that OpenWhisk would give.
 func (d *Door) fail(r *request, err error) {
 	answer := d.translate(err)
-	if answer.status >= 500 {
+	if answer.status >= 500 && answer.status != http.StatusNotImplemented {
 		d.log.Error("request failed", "transid", r.transID.ID(), "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	r.refuse(answer)
