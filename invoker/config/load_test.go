@@ -190,6 +190,8 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"CONFIG_whisk_gpuTokens=2":                                   `the nearest is whisk.gpu.tokens`,
 		"OPENWHISK_CONFIG=whisk.gpu.ttl.alfa = 2":                    `the nearest is whisk.gpu.ttl.alpha`,
 		"CONFIG_whisk_gpu_ttl_min=1 h":                               `whisk.gpu.ttl.min 1 h is above whisk.gpu.ttl.max 10 minutes`,
+		"CONFIG_whisk_containerPool_userMemory=100m":                 `whisk.container-pool.user-memory 100 MiB is below whisk.memory.min 128 MiB: no action would have room`,
+		"KAFKA_HOSTS=kafka":                                          `KAFKA_HOSTS names "kafka", which is not host:port`,
 		"CONFIG_whisk_memory_min=300m":                               `whisk.memory: min 300 MiB, std 256 MiB, max 512 MiB are out of order`,
 		"CONFIG_whisk_couchdb_port=https":                            `allowed: integer from 1 to 65535`,
 		"CONFIG_whisk_invoker_protocol=https":                        `needs whisk.invoker.https.keystore-path`,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"strings"
 )
 
@@ -22,7 +23,13 @@ func validate(c *Config) []error {
 		demand(zk != "" && !strings.HasPrefix(zk, ":") && !strings.HasSuffix(zk, ":"),
 			"--uniqueName %s without --id needs ZOOKEEPER_HOSTS (host:port), which is %q", id.UniqueName, zk)
 	}
+	for _, host := range c.Kafka.Hosts {
+		_, port, err := net.SplitHostPort(host)
+		demand(err == nil && port != "", "KAFKA_HOSTS names %q, which is not host:port (several are separated by commas)", host)
+	}
 	ordered(&c.Limits, demand)
+	demand(c.Pool.UserMemory >= c.Limits.Memory.Min,
+		"whisk.container-pool.user-memory %v is below whisk.memory.min %v: no action would have room", c.Pool.UserMemory, c.Limits.Memory.Min)
 	demand(c.GPU.TTL.Min <= c.GPU.TTL.Max, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
 		formatDuration(c.GPU.TTL.Min), formatDuration(c.GPU.TTL.Max))
 	demand(c.GPU.SimulatedDevices == 0 || c.GPU.Devices == "auto" || c.GPU.Devices == "none",
