@@ -70,6 +70,7 @@ type assembly struct {
 	instance activation.Instance
 	metrics  *prometheus.Registry
 	ready    atomic.Bool
+	stopping atomic.Bool  // the goodbye has begun
 	stage    atomic.Value // string: what the start is waiting for
 
 	gpus     gpus
@@ -262,13 +263,18 @@ func (a *assembly) greet(ctx context.Context) {
 	p := a.cluster.NewPinger(kafka.PingerConfig{Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance})
 	a.pinger.Store(p)
 	said := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { a.disable(p); close(said) })
+	stop := context.AfterFunc(ctx, func() {
+		a.stopping.Store(true)
+		a.disable(p)
+		close(said)
+	})
 	a.goodbye = func() {
-		if stop() { // the invoker ended by itself
-			a.disable(p)
-			return
+		if !stop() {
+			<-said
 		}
-		<-said
+		// Already said, unless the invoker ended by itself, or somebody
+		// enabled it again.
+		a.disable(p)
 	}
 	a.gpus.watch(a.invoker.Load(), a.Log)
 	a.stage.Store("")

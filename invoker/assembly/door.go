@@ -112,19 +112,22 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 		return s, err
 	}
 	s.Work = &work
-	s.Reasons = append(s.Reasons, s.reasons()...)
+	s.Reasons = append(s.Reasons, s.reasons(a.stopping.Load())...)
 	s.Healthy = len(s.Reasons) == 0
 	return s, nil
 }
 
 // reasons lists what keeps the invoker from being well.
-func (s *status) reasons() (why []string) {
+func (s *status) reasons(stopping bool) (why []string) {
 	say := func(what, reason string) {
 		if reason != "" {
 			why = append(why, what+": "+reason)
 		}
 	}
-	if !s.Kafka.Pings.Enabled {
+	switch {
+	case stopping:
+		say("stopping", "what runs is finished, nothing more is pulled")
+	case !s.Kafka.Pings.Enabled:
 		say("disabled", "POST /enable makes controllers send work again")
 	}
 	say("pings", s.Kafka.Pings.Interrupted)
