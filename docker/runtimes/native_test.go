@@ -32,6 +32,24 @@ func TestNativeWithoutCode(t *testing.T) {
 	}
 }
 
+// Where no image is, an action that is nothing but an image cannot run, and
+// says so; one with code can.
+func TestNativeOutsideOfImages(t *testing.T) {
+	p := start(t, runtimes.Native, "__OW_NO_IMAGE=true")
+	status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false}}`)
+	if status != 502 || !strings.Contains(failure(t, text), "is a Docker image") {
+		t.Errorf("%d %q", status, text)
+	}
+	p = start(t, runtimes.Native, "__OW_NO_IMAGE=true")
+	code := `#!/bin/sh\necho '{\"ran\":true}'\n`
+	if status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false,"code":"`+code+`"}}`); status != 200 {
+		t.Fatalf("%d %q", status, text)
+	}
+	if status, text := p.post("/run", runBody(`{}`)); status != 200 || !strings.Contains(text, "ran") {
+		t.Errorf("%d %q", status, text)
+	}
+}
+
 // An image may bring its executable along.
 func TestNativeFindsTheImagesOwnExecutable(t *testing.T) {
 	dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
@@ -94,6 +95,9 @@ func programs(ctx context.Context, proxies, self string, log *slog.Logger) map[s
 		if err != nil {
 			log.Warn("actions of a kind cannot run here", "kind", kind, "error", err)
 			continue
+		}
+		if kind == "blackbox" { // its image is not here: what can run is its code
+			argv = append(slices.Clip(argv), "--no-image")
 		}
 		all[kind] = process.Runtime{Argv: argv}
 	}

@@ -15,6 +15,7 @@ const maxBody = 256 << 20
 
 // Texts of the docker skeleton, which clients may know.
 const (
+	textNoImage  = "The action is a Docker image, which a plain process cannot run (gpuwhisk standalone --runtime docker can)."
 	textTwice    = "Cannot initialize the action more than once."
 	textNoBinary = "The action failed to generate or locate a binary. See logs for details."
 	textNoAction = "The action failed to locate a binary. See logs for details."
@@ -102,7 +103,12 @@ func (p *proxy) serveInit(body []byte, _ *http.Request) (int, []byte) {
 	if p.cfg.Loop || lookup(env, envLoop) == "true" {
 		return p.initLoop(env)
 	}
-	p.action = &skeleton{proxy: p, path: p.exec(), env: env, stub: req.Code == nil && !executable(p.exec())}
+	stub := req.Code == nil && !executable(p.exec())
+	if stub && p.cfg.NoImage {
+		p.mark()
+		return http.StatusBadGateway, failure(textNoImage)
+	}
+	p.action = &skeleton{proxy: p, path: p.exec(), env: env, stub: stub}
 	return http.StatusOK, []byte("OK")
 }
 

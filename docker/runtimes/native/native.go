@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -34,6 +35,7 @@ const (
 	envLoop     = "__OW_ACTION_LOOP"  // "true": the action loops
 	envAck      = "__OW_WAIT_FOR_ACK" // not empty: a looping action says when it is ready
 	envStockAck = "OW_WAIT_FOR_ACK"   // the same, as stock images set it
+	envNoImage  = "__OW_NO_IMAGE"     // not empty: this is a plain process, in no image
 )
 
 const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
@@ -44,6 +46,7 @@ type Config struct {
 	Env            []string // of the action, before what /init and /run add
 	Stdout, Stderr *os.File // logs
 	Loop           bool     // speak the action loop protocol
+	NoImage        bool     // an action without code has nothing to run
 }
 
 // FromEnv divides an environment into the address to listen on and what the
@@ -59,6 +62,9 @@ func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config
 				set[name] = value
 			}
 			continue
+		case envNoImage:
+			cfg.NoImage = value != ""
+			continue
 		case envLoop:
 			cfg.Loop = strings.EqualFold(value, "true")
 		}
@@ -66,6 +72,12 @@ func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config
 	}
 	cfg.Dir = set[envDir]
 	return net.JoinHostPort(set[envHost], set[envPort]), cfg
+}
+
+// WithoutImage is an environment that says that the proxy runs outside of any
+// image, so that an action which is an image cannot run.
+func WithoutImage(environ []string) []string {
+	return append(slices.Clip(environ), envNoImage+"=true")
 }
 
 // Run serves one action until the context ends. What the environment says is

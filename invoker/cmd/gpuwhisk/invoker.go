@@ -48,6 +48,7 @@ func (c invokerCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	shareProcessors(os.Environ())
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -101,13 +102,19 @@ func interrupted() context.Context {
 
 // nativeProxyCmd is this program as the action proxy of executables, started
 // by the process runtime and in the native image.
-type nativeProxyCmd struct{}
+type nativeProxyCmd struct {
+	NoImage bool `help:"The action's image, if it has one, is not there."`
+}
 
 // Run serves until a signal.
-func (nativeProxyCmd) Run() error {
+func (c nativeProxyCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := native.Run(ctx, os.Environ(), os.Stdout, os.Stderr); err != nil && !errors.Is(err, context.Canceled) {
+	environ := os.Environ()
+	if c.NoImage {
+		environ = native.WithoutImage(environ)
+	}
+	if err := native.Run(ctx, environ, os.Stdout, os.Stderr); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
