@@ -33,7 +33,8 @@ docs/configuration.md lists every key; --print-config shows what holds here.
 
 Admin endpoints on PORT (8080): /ping, /metrics, and with the credentials of
 CONFIG_whisk_invoker_username and _password /status, /enable, /disable.
-SIGTERM stops pulling, finishes what runs and leaves; a second signal leaves at once.`
+SIGTERM stops pulling, finishes what runs and leaves; a second signal leaves at once.
+It computes on half of the machine's processors, on four at most; GOMAXPROCS says otherwise.`
 }
 
 // Run loads the configuration and runs the invoker until a signal.
@@ -48,6 +49,7 @@ func (c invokerCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	shareProcessors(os.Environ())
 	shareProcessors(os.Environ())
 	self, err := os.Executable()
 	if err != nil {

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+)
+
+func TestProcessors(t *testing.T) {
+	for all, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 8: 4, 64: 4} {
+		if got := processors(all); got != want {
+			t.Errorf("of %d processors the invoker takes %d, want %d", all, got, want)
+		}
+	}
+}
+
+// What the operator says holds.
+func TestProcessorsOfTheEnvironment(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	runtime.GOMAXPROCS(3)
+	shareProcessors([]string{"PATH=/bin", "GOMAXPROCS=3"})
+	if got := runtime.GOMAXPROCS(0); got != 3 {
+		t.Errorf("with GOMAXPROCS in the environment there are %d processors, want 3", got)
+	}
+	shareProcessors([]string{"PATH=/bin"})
+	if got := runtime.GOMAXPROCS(0); got != 1 {
+		t.Errorf("without it there are %d of 3 processors, want 1", got)
+	}
+}
