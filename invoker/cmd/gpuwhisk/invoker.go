@@ -50,7 +50,6 @@ func (c invokerCmd) Run() error {
 		return err
 	}
 	shareProcessors(os.Environ())
-	shareProcessors(os.Environ())
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
