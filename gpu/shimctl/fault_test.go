@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 )
@@ -172,13 +173,19 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 		c.Limit(i)
 	}
 	c.mu.Lock()
-	behind := len(c.processes[os.Getpid()].out) == outQueue
+	behind := len(c.processes[os.Getpid()].out) >= outQueue-1 // one may be on its way
 	c.mu.Unlock()
 	if !behind {
 		t.Errorf("%d frames did not fill the socket and the queue", said)
 	}
-	asked := make(chan error, 1)
-	last := int64(-1)
+	// Once the queue has come to its end there is room for a question.
+	go func() {
+		for !c.caughtUp() {
+			runtime.Gosched()
+		}
+		_, _ = c.Report(context.Background())
+	}()
+	last, heard, whole := int64(-1), 0, 0
 	for {
 		b := l.hearAny()
 		kind := frameType(binary.LittleEndian.Uint16(b[4:]))
@@ -189,17 +196,18 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 			continue
 		}
 		value := int64(binary.LittleEndian.Uint64(b[headerSize:]))
-		if value != last+1 {
+		if value <= last {
 			t.Fatalf("limit %d was heard after %d", value, last)
 		}
-		// The queue has come to its end: there is room for a question.
-		if last = value; last > 0 && c.caughtUp() && len(asked) == 0 {
-			asked <- nil
-			go func() { _, _ = c.Report(context.Background()) }()
+		last = value
+		if heard++; value == int64(whole) {
+			whole++
 		}
 	}
-	if last <= outQueue || last >= said-1 {
-		t.Errorf("%d of %d frames were heard, want what fits the socket and the queue", last+1, said)
+	// Between those that were lost one more may fit: the kernel gives the room
+	// of what was read before back when it likes.
+	if whole <= outQueue || heard >= said {
+		t.Errorf("%d of %d frames were heard, the first %d whole, want what fits the socket and the queue", heard, said, whole)
 	}
 }
 
