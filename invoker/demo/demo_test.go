@@ -154,7 +154,7 @@ func TestTheWholeDemoUnderTheShim(t *testing.T) {
 	}
 	m.Driver, m.Program = true, filepath.Join(filepath.Dir(library), "gpufunc")
 	out := played(t, m, "34 MiB", []string{"roberta", "isoneural", "ffmpeg"},
-		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_policy=fcfs")
+		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_policy=fcfs", "CONFIG_whisk_gpu_tokens=1")
 	if !strings.Contains(out, "each one once") || !strings.Contains(out, "real shim on the fake driver") {
 		t.Errorf("output:\n%s", out)
 	}
