@@ -96,8 +96,12 @@ func Start(ctx context.Context, o Options) (*Daemons, error) {
 	return d, nil
 }
 
+// startLimit is long, for an invoker starts with its host, when everything
+// does. A daemon that cannot serve ends sooner, and is not waited for.
+const startLimit = 30 * time.Second
+
 func (o Options) withDefaults() Options {
-	o.StartLimit = cmp.Or(o.StartLimit, 10*time.Second)
+	o.StartLimit = cmp.Or(o.StartLimit, startLimit)
 	o.EndLimit = cmp.Or(o.EndLimit, 3*time.Second)
 	o.FirstPause = cmp.Or(o.FirstPause, time.Second)
 	o.LongestPause = cmp.Or(o.LongestPause, time.Minute)
