@@ -38,8 +38,9 @@ func (l *gpuLane) shut(b *box) {
 }
 
 // vacating finds a container of a key that would take another run but for the
-// logs of one that is over, and that run, whose place in the pool the next may
-// have: it begins when the logs are read, which is sooner than a cold start.
+// books and logs of one that has answered, and that run, whose place in the
+// pool the next may have: it begins when those are done, which is sooner than a
+// cold start. Who has an answer may call again before they are.
 // Nil where the pool keeps no container, or there is none such.
 func (l *gpuLane) vacating(dev *device, key string) (at *box, place *run) {
 	if all, _ := dev.pool.Len(); all > l.settings.Pool.Size {
@@ -56,10 +57,11 @@ func (l *gpuLane) vacating(dev *device, key string) (at *box, place *run) {
 	return at, place
 }
 
-// vacates tells whether a run is over and has its place in the pool still.
-func (r *run) vacates() bool { return r.grant.over && !r.grant.lent }
+// vacates tells whether a run has answered and has its place in the pool still.
+func (r *run) vacates() bool { return r.grant.closing.Load() && !r.grant.lent }
 
-// lender is a run that is over and whose place another one has, nil for none.
+// lender is a run that has answered and whose place another one has, nil for
+// none.
 func (b *gpuBox) lender() *run {
 	for _, r := range b.runs {
 		if r.grant.lent {
@@ -72,9 +74,9 @@ func (b *gpuBox) lender() *run {
 // inside counts the runs that began in the container and have not left it.
 func (b *gpuBox) inside() int { return len(b.runs) - len(b.unlaunched()) }
 
-// rests tells whether no run in the container is more than its logs.
+// rests tells whether every run in the container has answered.
 func (b *gpuBox) rests() bool {
-	return !slices.ContainsFunc(b.runs, func(r *run) bool { return !r.grant.over })
+	return !slices.ContainsFunc(b.runs, func(r *run) bool { return !r.grant.closing.Load() })
 }
 
 // warmed says that a container is initialised and takes more than its first

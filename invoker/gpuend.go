@@ -31,6 +31,7 @@ func (w *worker) end(ctx context.Context, r *run) {
 // read and answers are sent. The worker waits for it before the run leaves.
 func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 	r.over = make(chan struct{})
+	r.grant.closing.Store(keep)
 	go func() {
 		defer w.post(over{run: r, keep: keep, seen: r.over})
 		defer func() {

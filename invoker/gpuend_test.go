@@ -126,6 +126,31 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 	}
 }
 
+// TestCallerComesBackAtOnce: who has the answer may call again before the books
+// are done; that is no reason for another container.
+func TestCallerComesBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("f", annotate("true"))
+		w.gpu.hold = func(name string, need gpu.Need) {
+			time.Sleep(time.Second)
+			w.gpu.holds(name, need.Bytes, need.Bytes, need.Context)
+		}
+		_, stop := w.start(w.gpuSettings(1)) // of two tokens
+		for range 3 {
+			id := w.invoke("f", nil)
+			for len(w.kinds(id)) < 2 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if len(w.created) != 1 {
+			t.Errorf("%d containers", len(w.created))
+		}
+	})
+}
+
 // TestContainerDiesWhileItsLogsAreRead: who waited for its place runs elsewhere.
 func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

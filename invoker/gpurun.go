@@ -24,13 +24,16 @@ type grant struct {
 	at       time.Duration // when the token was granted
 	begun    bool          // its worker was started
 	over     bool          // the token is given back; the container is not, yet
-	lent     bool          // over, and its place in the container is another run's
+	lent     bool          // closing, and its place in the container is another run's
 	launched time.Duration // when
 	transfer *transfer     // that served the run, nil for none
 
 	// peak is the most that the container held since the grant, negative as
 	// long as it has not said.
 	peak atomic.Int64
+	// closing is set when the response is there and the container stays: what
+	// follows is the books and the logs.
+	closing atomic.Bool
 	// shared sums the time since the launch, times the runs on the device in
 	// it. The dispatcher's.
 	shared time.Duration
