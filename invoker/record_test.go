@@ -1,0 +1,124 @@
+package invoker
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// epoch is when the transaction of the messages of these tests began, and at
+// gives instants after it, with a fraction that a record does not show.
+const epoch = 1_700_000_000_000
+
+func at(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(epoch + ms).Add(700 * time.Microsecond)
+}
+
+// told is a message whose every word differs from those of its action.
+func told() *activation.Message {
+	return &activation.Message{
+		TransID:      activation.NewTransID("tid", epoch, false),
+		Action:       activation.ActionRef{Path: "provider/pkg", Name: "act", Version: "0.0.7"},
+		User:         activation.Identity{Subject: "someone", Namespace: activation.Namespace{Name: "caller", UUID: "u"}},
+		ActivationID: "0123456789abcdef0123456789abcdef",
+	}
+}
+
+func acted() *activation.Action {
+	a := &activation.Action{Namespace: "provider/pkg", Name: "act", Version: "0.0.9"}
+	a.Exec.Kind = "python:3"
+	a.Limits = activation.Limits{TimeoutMillis: 1000, MemoryMB: 256, LogsMB: 10, Concurrency: 1}
+	return a
+}
+
+const acceptedLimits = `{"concurrency":1,"logs":10,"memory":256,"timeout":1000}`
+
+// The whole document of a record, as the database gets it. Whose the record
+// is, is the caller's word; what ran, the action's.
+func TestRecordDocument(t *testing.T) {
+	success := activation.Response{Result: json.RawMessage(`{"a":1}`)}.WithSize(7)
+	caused := told()
+	caused.Cause, caused.Action.Binding = "fedcba9876543210fedcba9876543210", "caller/bound"
+	unversioned := told()
+	unversioned.Action.Version = ""
+	head := `{"_id":"caller/0123456789abcdef0123456789abcdef","activationId":"0123456789abcdef0123456789abcdef","annotations":[`
+	for name, c := range map[string]struct {
+		rec  *activation.Record
+		want string
+	}{
+		"plain": {
+			runRecord(told(), acted(), success, times{runStart: at(50), runEnd: at(60)}, at(99)),
+			head + `{"key":"path","value":"provider/pkg/act"},{"key":"waitTime","value":50},{"key":"kind","value":"python:3"},` +
+				`{"key":"timeout","value":false},{"key":"limits","value":` + acceptedLimits + `}],` +
+				`"duration":10,"end":1700000000060,"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,` +
+				`"response":{"result":{"a":1},"size":7,"statusCode":0},"start":1700000000050,"subject":"someone","updated":5,"version":"0.0.9"}`,
+		},
+		"in a sequence, by a binding": {
+			runRecord(caused, acted(), success, times{runStart: at(50), runEnd: at(60)}, at(99)),
+			head + `{"key":"causedBy","value":"sequence"},{"key":"binding","value":"caller/bound"},` +
+				`{"key":"path","value":"provider/pkg/act"},{"key":"waitTime","value":50},{"key":"kind","value":"python:3"},` +
+				`{"key":"timeout","value":false},{"key":"limits","value":` + acceptedLimits + `}],"cause":"fedcba9876543210fedcba9876543210",` +
+				`"duration":10,"end":1700000000060,"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,` +
+				`"response":{"result":{"a":1},"size":7,"statusCode":0},"start":1700000000050,"subject":"someone","updated":5,"version":"0.0.9"}`,
+		},
+		"fallback": {
+			fallbackRecord(caused, appError("no"), at(70)),
+			head + `{"key":"causedBy","value":"sequence"},{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],` +
+				`"cause":"fedcba9876543210fedcba9876543210","duration":0,"end":1700000000070,"entityType":"activation","logs":[],"name":"act",` +
+				`"namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},"start":1700000000070,` +
+				`"subject":"someone","updated":5,"version":"0.0.7"}`,
+		},
+		"fallback without a version": {
+			fallbackRecord(unversioned, appError("no"), at(70)),
+			head + `{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],"duration":0,"end":1700000000070,` +
+				`"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},` +
+				`"start":1700000000070,"subject":"someone","updated":5,"version":"0.0.1"}`,
+		},
+	} {
+		if got := string(c.rec.Document(5)); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// The times of a record: a run's own, or those of the init that failed, and
+// with both the init put before the run without the gap. A wait is counted to
+// the first exchange, and the limit holds for each exchange alone.
+func TestRecordTimes(t *testing.T) {
+	type want struct {
+		start, end, wait int64
+		init             int64 // -1: there was none
+		timeout          bool
+	}
+	for name, c := range map[string]struct {
+		at   times
+		want want
+	}{
+		"warm":                   {times{runStart: at(50), runEnd: at(60)}, want{50, 60, 50, -1, false}},
+		"cold":                   {times{initStart: at(20), initEnd: at(45), runStart: at(50), runEnd: at(60)}, want{25, 60, 20, 25, false}},
+		"failed init":            {times{initStart: at(20), initEnd: at(45)}, want{20, 45, 20, 25, false}},
+		"no container":           {times{}, want{90, 90, 90, -1, false}},
+		"at the limit":           {times{runStart: at(50), runEnd: at(1050)}, want{50, 1050, 50, -1, true}},
+		"below the limit":        {times{runStart: at(50), runEnd: at(1049)}, want{50, 1049, 50, -1, false}},
+		"init at the limit":      {times{initStart: at(20), initEnd: at(1020)}, want{20, 1020, 20, 1000, true}},
+		"only both over it":      {times{initStart: at(20), initEnd: at(720), runStart: at(730), runEnd: at(1430)}, want{30, 1430, 20, 700, false}},
+		"run over it, init none": {times{initStart: at(20), initEnd: at(21), runStart: at(30), runEnd: at(1040)}, want{29, 1040, 20, 1, true}},
+	} {
+		rec := runRecord(told(), acted(), activation.Response{}, c.at, at(90))
+		got := want{start: rec.Start - epoch, end: rec.End - epoch, init: -1}
+		got.wait, _ = rec.Annotations.Number("waitTime")
+		if ms, ok := rec.Annotations.Number("initTime"); ok {
+			got.init = ms
+		}
+		over, _ := rec.Annotations.Get("timeout")
+		got.timeout = string(over) == "true"
+		if got != c.want || *rec.Duration != rec.End-rec.Start {
+			t.Errorf("%s: got %+v lasting %d, want %+v", name, got, *rec.Duration, c.want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// clerk is a desk whose broker, store and journal do nothing until they are
+// told to.
+type clerk struct {
+	desk     *desk
+	acks     []activation.Ack
+	sent     []func(error)
+	docs     int
+	stored   []func(error)
+	noAcks   error // what the broker refuses with, and the store
+	noPuts   error
+	events   int
+	journal  int // activations that it was told to be complete
+	done     int
+	released int
+}
+
+func newClerk() *clerk {
+	c := &clerk{}
+	c.desk = &desk{
+		ctx: context.Background(), out: c, records: c, journal: c,
+		metrics: NewMetrics(prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func() { c.released++ },
+	}
+	return c
+}
+
+func (c *clerk) Ack(_ context.Context, _ string, ack activation.Ack, sent func(error)) error {
+	if c.noAcks != nil {
+		return c.noAcks
+	}
+	c.acks, c.sent = append(c.acks, ack), append(c.sent, sent)
+	return nil
+}
+
+func (c *clerk) Event(context.Context, activation.Event) error { c.events++; return nil }
+
+func (c *clerk) Forward(context.Context, string, []byte, func(error)) error { return nil }
+
+func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(error)) error {
+	if c.noPuts != nil {
+		return c.noPuts
+	}
+	c.docs, c.stored = c.docs+1, append(c.stored, stored)
+	return nil
+}
+
+func (c *clerk) Accepted(activation.ID, int64) {}
+func (c *clerk) Started(activation.ID)         {}
+func (c *clerk) Completed(activation.ID)       { c.journal++ }
+
+// ticket is a fresh one, and the record of its end.
+func (c *clerk) ticket(blocking bool) (*ticket, *activation.Record) {
+	m := told()
+	m.Blocking = blocking
+	t := newTicket(c.desk, Delivery{Message: m, Done: func() { c.done++ }}, 0)
+	return t, runRecord(m, acted(), activation.Response{}, times{}, at(1))
+}
+
+// Whoever completes a ticket a second time completes nothing.
+func TestTicketIsCompletedOnce(t *testing.T) {
+	c := newClerk()
+	tick, rec := c.ticket(true)
+	for range 3 {
+		c.desk.complete(tick, ending{record: rec})
+		c.desk.result(tick, rec)
+	}
+	c.desk.complete(tick, ending{record: rec, whole: true})
+	if free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() }); len(free) != 1 {
+		t.Errorf("%d acks free the slot: %+v", len(free), free)
+	}
+	if c.docs != 1 || c.events != 1 || c.released != 1 {
+		t.Errorf("%d records, %d events, %d places given back; want one of each", c.docs, c.events, c.released)
+	}
+}
+
+// A message is done when everything that left its ticket is safe, in whatever
+// order it gets there, and not before.
+func TestMessageIsDoneLast(t *testing.T) {
+	broken := errors.New("refused for good")
+	for _, answer := range []error{nil, broken} {
+		for last := range 3 {
+			c := newClerk()
+			tick, rec := c.ticket(true)
+			c.desk.result(tick, rec)
+			c.desk.complete(tick, ending{record: rec})
+			loose := append(slices.Clone(c.sent), c.stored...)
+			if len(loose) != 3 {
+				t.Fatalf("%d things left the ticket, want result, completion and record", len(loose))
+			}
+			loose[last], loose[2] = loose[2], loose[last]
+			for i, settle := range loose {
+				if c.done != 0 || c.journal != 0 {
+					t.Fatalf("done with %d things loose", len(loose)-i)
+				}
+				settle(answer)
+			}
+			if c.done != 1 || c.journal != 1 {
+				t.Errorf("done %d times, in the journal %d times, want once", c.done, c.journal)
+			}
+		}
+	}
+}
+
+// What the broker or the store did not take any more is not done: it comes
+// again after a restart.
+func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
+	closed := errors.New("closed")
+	for _, no := range [][2]error{{closed, nil}, {nil, closed}, {closed, closed}} {
+		c := newClerk()
+		c.noAcks, c.noPuts = no[0], no[1]
+		tick, rec := c.ticket(true)
+		c.desk.complete(tick, ending{record: rec})
+		for _, settle := range append(slices.Clone(c.sent), c.stored...) {
+			settle(nil)
+		}
+		if c.done != 0 || c.journal != 0 || c.released != 1 {
+			t.Errorf("%v: done %d, journal %d, released %d; want only the place back", no, c.done, c.journal, c.released)
+		}
+	}
+}
+
+// What never reached a container is answered by one combined ack, which holds
+// the record only where somebody waits for it and nobody is blocked.
+func TestShapeOfAcks(t *testing.T) {
+	for _, c := range []struct {
+		blocking, resulted, whole, silent bool
+		kind                              activation.AckKind
+		record                            bool
+	}{
+		{blocking: true, kind: activation.Combined, record: true},
+		{blocking: true, resulted: true, kind: activation.Completion},
+		{blocking: true, whole: true, kind: activation.Combined, record: true},
+		{blocking: true, whole: true, silent: true, kind: activation.Combined},
+		{kind: activation.Completion},
+		{whole: true, kind: activation.Combined},
+		{whole: true, silent: true, kind: activation.Combined},
+	} {
+		k := newClerk()
+		tick, rec := k.ticket(c.blocking)
+		tick.resulted.Store(c.resulted)
+		got := k.desk.shape(tick, ending{record: rec, whole: c.whole, silent: c.silent})
+		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != tick.ActivationID {
+			t.Errorf("%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
+		}
+	}
+}
