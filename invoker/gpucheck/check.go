@@ -84,7 +84,7 @@ func RealGoals() Goals { return Goals{Swap: 0.9, Overhead: 0.01, Prefetch: 0.05,
 // fakeGoals leave out speed as far as that goes: the fake driver's is this
 // machine's, and says nothing about a card. Only what is slow beyond reason
 // falls below.
-func fakeGoals() Goals { return Goals{Swap: 0.002, Overhead: 100, Prefetch: 100, Left: 0.95} }
+func fakeGoals() Goals { return Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 1000, Left: 0.95} }
 
 // ErrCannotRun means that there is nothing to check here, or nothing to check
 // it with.

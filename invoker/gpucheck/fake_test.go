@@ -73,7 +73,7 @@ func small(t testing.TB, env ...string) Settings {
 	return Settings{
 		Shim: dir, FakeDriver: filepath.Join(dir, "fake12"), Version: "test",
 		Swap: 2 << 20, Set: 1 << 20, Containers: 5, Rounds: 2, RunTime: time.Millisecond,
-		Limit: 2 * time.Minute, Environ: append(os.Environ(), env...),
+		Limit: 10 * time.Minute, Environ: append(os.Environ(), env...),
 	}
 }
 
