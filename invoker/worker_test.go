@@ -1,0 +1,109 @@
+package invoker
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// What the action answered decides how its log is read and whether its
+// container lives on: the end of the output is waited for where the action
+// answered and its runtime marks it, and what broke is not used again.
+func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		answer    proxy.Exchange
+		sentinels bool
+		wait      bool
+		failed    bool
+		removed   int
+	}{
+		{"success", answer(200, `{}`), true, true, false, 0},
+		{"application error", answer(200, `{"error":1}`), true, true, false, 0},
+		{"developer error", answer(502, `{"error":1}`), true, false, true, 1},
+		{"crash", proxy.Exchange{Failure: proxy.NoResponse}, true, false, true, 1},
+		{"a runtime without sentinels", answer(200, `{}`), false, false, false, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("a", func(a *activation.Action) { a.Limits.LogsMB, a.Exec.Sentinels = 3, c.sentinels })
+			w.setRun(func(int, []byte) proxy.Exchange { return c.answer })
+			_, stop := w.start(w.settings())
+			w.invoke("a", nil)
+			synctest.Wait()
+			removed := w.removed
+			stop()
+			if len(w.asked) != 1 || removed != c.removed {
+				t.Fatalf("%s: %d logs read, %d containers removed, want 1 and %d", c.name, len(w.asked), removed, c.removed)
+			}
+			got := w.asked[0]
+			want := container.LogRequest{WaitForSentinel: c.wait, LimitBytes: 3 << 20, Failed: c.failed, Alone: true, Now: got.Now}
+			if got != want {
+				t.Errorf("%s: asked for %+v, want %+v", c.name, got, want)
+			}
+		})
+	}
+}
+
+// A container that is unwell when it is woken costs nobody anything, however
+// that shows.
+func TestUnwellAfterRest(t *testing.T) {
+	for _, sick := range []proxy.Exchange{answer(503, ``), {Failure: proxy.Refused}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("a", nil)
+			w.setRun(func(n int, _ []byte) proxy.Exchange {
+				if n == 2 {
+					return sick
+				}
+				return answer(200, `{}`)
+			})
+			_, stop := w.start(w.settings())
+			w.invoke("a", nil)
+			synctest.Wait()
+			id := w.invoke("a", nil)
+			synctest.Wait()
+			stop()
+			if rec := w.record(id); rec == nil || rec.Response.StatusCode != activation.StatusSuccess || w.made != 2 || len(w.acks) != 4 {
+				t.Errorf("status %d, failure %s: record %+v, %d containers, %d acks", sick.Status, sick.Failure, rec, w.made, len(w.acks))
+			}
+		})
+	}
+}
+
+// A failed fetch is answered as the original answers it.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		text   string
+	}{
+		{fmt.Errorf("get guest/a: %w", ErrNotFound), activation.StatusApplicationError, "Action could not be found or may have been deleted."},
+		{fmt.Errorf("decode action: %w", activation.ErrIncompatible), activation.StatusWhiskError, "Action version is not compatible and cannot be invoked."},
+		{errors.New("connection refused"), activation.StatusWhiskError, "Action could not be fetched."},
+	} {
+		got := refuse(c.err)
+		if got.known || got.response.StatusCode != c.status || string(got.response.Result) != `{"error":"`+c.text+`"}` {
+			t.Errorf("%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
+		}
+	}
+}
+
+// The limits of the invoking namespace hold, not only those of the system.
+func TestLimitsOfTheNamespace(t *testing.T) {
+	most := 128
+	w, id := once(t, func(w *world) activation.ID {
+		w.action("a", nil)
+		return w.invoke("a", func(m *activation.Message) { m.User.Limits.MaxMemoryMB = &most })
+	})
+	rec := w.record(id)
+	const want = `{"error":"requirement failed: memory size 256 MB exceeds allowed threshold of 128 MB"}`
+	if rec == nil || rec.Response.StatusCode != activation.StatusApplicationError || string(rec.Response.Result) != want || w.made != 0 {
+		t.Errorf("record %+v, %d containers, want %s and none", rec, w.made, want)
+	}
+}
