@@ -42,3 +42,21 @@ func TestContainersAreSharedByWhatInitSaw(t *testing.T) {
 		}
 	}
 }
+
+// A prewarmed container is of a kind, and an image of a user's is of none.
+func TestPrewarmedAreForManagedKinds(t *testing.T) {
+	for _, c := range []struct {
+		exec activation.Exec
+		want bool
+	}{
+		{activation.Exec{Kind: "python:3"}, true},
+		{activation.Exec{Kind: "blackbox"}, false},
+		{activation.Exec{Kind: "blackbox", Pull: true}, false},
+		{activation.Exec{Kind: "python:3", Pull: true}, false},
+	} {
+		j := &job{action: &activation.Action{Exec: c.exec}}
+		if got := j.demand().Prewarm; got != c.want {
+			t.Errorf("%+v: a prewarmed container would do is %t", c.exec, got)
+		}
+	}
+}

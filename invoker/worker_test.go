@@ -107,3 +107,43 @@ func TestLimitsOfTheNamespace(t *testing.T) {
 		t.Errorf("record %+v, %d containers, want %s and none", rec, w.made, want)
 	}
 }
+
+// Where the logs go elsewhere nobody waits for them, and who waits for the
+// result hears everything at once.
+func TestLogsOutOfBand(t *testing.T) {
+	for blocking, want := range map[bool]string{true: "combined", false: "completion"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("a", nil)
+			s := w.settings()
+			s.LogsOutOfBand = true
+			_, stop := w.start(s)
+			id := w.invoke("a", func(m *activation.Message) { m.Blocking = blocking })
+			synctest.Wait()
+			stop()
+			if got := w.kinds(id); len(got) != 1 || got[0] != want || len(w.asked) != 0 {
+				t.Errorf("blocking %t: acks %v, %d logs read, want %s and none", blocking, got, len(w.asked), want)
+			}
+		})
+	}
+}
+
+// What a container gets follows the original: a share of the processor in
+// proportion to memory with a floor, and a limit only where one is configured.
+func TestContainerShares(t *testing.T) {
+	s := Settings{Pool: container.Config{MemoryMB: 2048}}
+	for memory, want := range map[int]int{128: 64, 256: 128, 512: 256, 2048: 1024, 4096: 1024, 1: 2} {
+		if got := s.spec("n", "k", "i", false, memory).CPUShares; got != want {
+			t.Errorf("%d MB: %d shares, want %d", memory, got, want)
+		}
+	}
+	s.UserCPUs = 2
+	for memory, want := range map[int]float64{256: 0.25, 100: 0.1, 1: 0.01} {
+		if got := s.spec("n", "k", "i", false, memory).CPUs; got != want {
+			t.Errorf("%d MB: %v processors, want %v", memory, got, want)
+		}
+	}
+	if got := containerName("wsk00_", 7, "guest", "a b.c-d_é"); got != "wsk00_7_guest_abcd_" {
+		t.Errorf("name %q", got)
+	}
+}
