@@ -76,6 +76,65 @@ func TestUnwellAfterRest(t *testing.T) {
 	}
 }
 
+// A container that has just run an action is not resting: what breaks then may
+// have begun, so it is answered and not run again.
+func TestUnwellBesideAnotherRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("a", func(a *activation.Action) { a.Limits.Concurrency = 2 })
+		held := make(chan struct{})
+		w.setRun(func(n int, _ []byte) proxy.Exchange {
+			switch n {
+			case 2:
+				<-held
+			case 3:
+				return proxy.Exchange{Failure: proxy.Refused}
+			}
+			return answer(200, `{}`)
+		})
+		s := w.settings()
+		s.Bounds.Concurrency.Max = 2
+		_, stop := w.start(s)
+		w.invoke("a", nil)
+		synctest.Wait()
+		w.invoke("a", nil)
+		synctest.Wait()
+		id := w.invoke("a", nil)
+		synctest.Wait()
+		close(held)
+		synctest.Wait()
+		stop()
+		if rec := w.record(id); rec == nil || rec.Response.StatusCode != activation.StatusDeveloperError || w.made != 1 {
+			t.Errorf("record %+v, %d containers, want a developer error in the first", rec, w.made)
+		}
+	})
+}
+
+// A container whose log is being read is not offered to another run: their
+// lines would mix.
+func TestContainerIsBusyUntilItsLogsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("a", nil)
+		read := make(chan struct{})
+		w.logging = func() { <-read }
+		_, stop := w.start(w.settings())
+		w.invoke("a", nil)
+		synctest.Wait()
+		w.invoke("a", nil)
+		synctest.Wait()
+		w.mu.Lock()
+		made := w.made
+		w.mu.Unlock()
+		close(read)
+		synctest.Wait()
+		stop()
+		if made != 2 || len(w.done) != 2 {
+			t.Errorf("%d containers while a log was read, want 2; done %v", made, w.done)
+		}
+	})
+}
+
 // A failed fetch is answered as the original answers it.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
