@@ -61,7 +61,7 @@ func TestRecordsSurviveFaults(t *testing.T) {
 		if err := s.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := f.docs["activations/"+r.DocumentID()]; !ok {
+		if !f.has("activations/" + r.DocumentID()) {
 			t.Errorf("lost with fault %d", broken)
 		}
 	}

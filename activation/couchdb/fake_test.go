@@ -58,6 +58,15 @@ func (f *fake) inject(faults ...fault) {
 	f.faults = faults
 }
 
+// has tells whether a document was stored. A request that was given up may
+// still be served.
+func (f *fake) has(path string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.docs[path]
+	return ok
+}
+
 func (f *fake) seen(prefix string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
