@@ -53,8 +53,10 @@ func signal(ch chan struct{}) {
 	}
 }
 
+// run commits at once after a rest, so that a crash makes run again what had
+// just ended and no more, and from then on at intervals.
 func (c *committer) run(f *Feed) {
-	timer := time.NewTimer(f.cfg.CommitEvery)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
@@ -62,13 +64,13 @@ func (c *committer) run(f *Feed) {
 			return
 		case <-c.dirty:
 		}
-		timer.Reset(f.cfg.CommitEvery)
 		select {
 		case <-f.ctx.Done():
 			return
 		case <-timer.C:
 		case <-c.full:
 		}
+		timer.Reset(f.cfg.CommitEvery)
 		c.fresh.Store(0)
 		c.insist(f)
 	}

@@ -25,6 +25,34 @@ func TestCoordinatorMoves(t *testing.T) {
 	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
 }
 
+// Who has rested does not wait to tell of an end: an invoker that is killed
+// right after each activation would run all of them again each time. What ends
+// soon after is told together.
+func TestFirstCommitGoesOutAtOnce(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
+	defer f.Close(b.ctx())
+	var commits atomic.Int32
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		commits.Add(1)
+		return nil, nil, false
+	})
+	b.put(topic, messages(0, 5)...)
+	b.next(f, 0).Done()
+	b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
+	for i := 1; i < 5; i++ {
+		b.next(f, i).Done()
+	}
+	if err := f.Close(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.committed(topic, topic); got != 5 || commits.Load() != 2 {
+		t.Errorf("position %d after %d commits, want 5 after 2", got, commits.Load())
+	}
+}
+
 // A commit that is under way when the feed closes must not reach the broker
 // behind the last one: its position is older.
 func TestCloseWaitsForTheCommitUnderWay(t *testing.T) {

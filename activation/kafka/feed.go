@@ -15,8 +15,9 @@ type FeedConfig struct {
 	// Group under whose name the position is committed; the topic's name when
 	// empty, as the original has it, so that both resume each other's position.
 	Group string
-	// A commit goes out so long after a completion (150 ms), or after so many
-	// completions (1000). It is the work that a crash makes run twice.
+	// Commits are so far apart (150 ms), or so many completions (1000): it is
+	// the work that a crash makes run twice. The first after a rest goes out at
+	// once.
 	CommitEvery time.Duration
 	CommitAfter int
 	// FetchBytes bounds one answer of the broker (1 MiB, as the original). One
