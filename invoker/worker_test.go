@@ -1,10 +1,13 @@
 package invoker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
@@ -133,6 +136,43 @@ func TestContainerIsBusyUntilItsLogsAreRead(t *testing.T) {
 			t.Errorf("%d containers while a log was read, want 2; done %v", made, w.done)
 		}
 	})
+}
+
+// hearing is a talk that tells the bounds of each answer.
+type hearing struct {
+	Talk
+	told map[string]proxy.Limit
+}
+
+func (h hearing) Init(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
+	h.told["init"] = limit
+	return h.Talk.Init(ctx, body, timeout, limit)
+}
+
+func (h hearing) Run(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
+	h.told["run"] = limit
+	return h.Talk.Run(ctx, body, timeout, limit)
+}
+
+// The answer to /run is bounded by what the namespace may send, the answer to
+// /init by the system.
+func TestAnswersAreBounded(t *testing.T) {
+	most, kept := activation.Size(2000), activation.Size(1000)
+	told := map[string]proxy.Limit{}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("a", nil)
+		_, stop := w.start(w.settings(), func(iv *Invoker) {
+			iv.dispatch.dial = func(addr string, concurrency int) Talk { return hearing{w.dial(addr, concurrency), told} }
+		})
+		w.invoke("a", func(m *activation.Message) { m.User.Limits.MaxPayload, m.User.Limits.Truncation = &most, &kept })
+		synctest.Wait()
+		stop()
+	})
+	want := map[string]proxy.Limit{"init": {Max: 1 << 20, Truncation: 1 << 20}, "run": {Max: 2000, Truncation: 1000}}
+	if !maps.Equal(told, want) {
+		t.Errorf("got %v, want %v", told, want)
+	}
 }
 
 // A failed fetch is answered as the original answers it.
