@@ -4,6 +4,7 @@
 #ifndef GW_AGENT_H
 #define GW_AGENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* After a successful cuInit; once per process. */
@@ -13,7 +14,10 @@ void gw_agent_changed(uint64_t bytes);
 
 /* pools.c: stream-ordered pools and memory owned by graphs. */
 void gw_pools_used(void);
-/* Bytes that pools and graphs hold beyond their live allocations. */
+/* The process has used any. */
+bool gw_pools_any(void);
+/* Bytes that pools and graphs of the current context's device hold beyond
+ * their live allocations. */
 uint64_t gw_pools_slack(uint64_t live);
 /* Give back what they hold for later. */
 void gw_pools_trim(void);

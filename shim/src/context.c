@@ -105,6 +105,14 @@ unsigned gw_contexts(void)
 	return n;
 }
 
+CUcontext gw_some_context(void)
+{
+	pthread_mutex_lock(&known.mu);
+	CUcontext ctx = known.n ? known.at[0].ctx : NULL;
+	pthread_mutex_unlock(&known.mu);
+	return ctx;
+}
+
 static CUresult make_stream(CUstream *out)
 {
 	fn_cuCtxGetStreamPriorityRange *range = GW_REAL(cuCtxGetStreamPriorityRange);

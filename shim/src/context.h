@@ -18,6 +18,10 @@ struct gw_here {
 struct gw_here gw_here(void);
 unsigned gw_contexts(void);
 
+/* A context of the process, NULL if none is known. It lives for as long as the
+ * caller holds the work lock. */
+CUcontext gw_some_context(void);
+
 /* Held by the agent while it calls the driver, and by whoever ends a context:
  * a context dies between two of our moves, never during one. */
 void gw_work_lock(void);

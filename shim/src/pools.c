@@ -136,6 +136,11 @@ static uint64_t in_graphs(void)
 	return bytes;
 }
 
+bool gw_pools_any(void)
+{
+	return atomic_load(&pools_used) || atomic_load(&graphs_used);
+}
+
 uint64_t gw_pools_slack(uint64_t live)
 {
 	uint64_t held = atomic_load(&pools_used) ? reserved() : 0;
@@ -152,8 +157,6 @@ void gw_pools_trim(void)
 	CUdevice dev;
 	unsigned n;
 
-	if (!atomic_load(&pools_used) && !atomic_load(&graphs_used))
-		return;
 	n = pools(list, &dev);
 	for (unsigned i = 0; trim && i < n; i++)
 		trim(list[i], 0);

@@ -57,6 +57,26 @@ static int larger(const void *a, const void *b)
 	return x->id < y->id ? 1 : -1;
 }
 
+/* Make a context current to ask pools and graphs in, where the process has
+ * any. The caller holds the work lock. */
+static bool enter_for_pools(void)
+{
+	return !atomic_load(&stopped) && gw_pools_any() &&
+	       enter(gw_some_context()) == CUDA_SUCCESS;
+}
+
+/* What pools and graphs keep for later would have to be made anew: it is given
+ * back for an eviction only. */
+static void trim(void)
+{
+	gw_work_lock();
+	if (enter_for_pools()) {
+		gw_pools_trim();
+		leave();
+	}
+	gw_work_unlock();
+}
+
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 {
 	*w = (struct gw_work){
@@ -65,6 +85,7 @@ void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 	if (c->ns && c->ns < INT64_MAX / 2)
 		w->deadline = w->began + (int64_t)c->ns;
 	if (c->type == GW_EVICT) {
+		trim();
 		gw_work_measure();
 		gw_calm(!gated);
 	}
@@ -237,7 +258,6 @@ static uint64_t in_use(CUcontext ctx)
 	if (enter(ctx) == CUDA_SUCCESS) {
 		if (info)
 			r = info(&avail, &total);
-		gw_pools_trim();
 		leave();
 	}
 	return r == CUDA_SUCCESS && total > avail ? total - avail : UINT64_MAX;
@@ -284,8 +304,10 @@ struct gw_totals gw_work_totals(void)
 	uint64_t slack = 0;
 
 	gw_work_lock();
-	if (!atomic_load(&stopped))
+	if (enter_for_pools()) {
 		slack = gw_pools_slack(t.pool);
+		leave();
+	}
 	gw_work_unlock();
 	t.allocated += slack;
 	t.fixed += slack;
