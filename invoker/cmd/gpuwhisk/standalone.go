@@ -84,10 +84,13 @@ func (c standaloneCmd) Run() error {
 var errInterrupted = errors.New("interrupted before it was ready")
 
 // orInterrupted keeps it to one line that a start failed because somebody
-// ended it.
+// ended it, and says of one that took too long where to look.
 func orInterrupted(stopping context.Context, err error) error {
-	if stopping.Err() != nil {
+	switch {
+	case stopping.Err() != nil:
 		return errInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("not ready within %s (--verbose logs what the invoker does): %w", readyTime, err)
 	}
 	return err
 }
