@@ -12,7 +12,7 @@ func allClaims(c *cells) []claim {
 	var out []claim
 	for _, part := range []func(*cells) []claim{
 		fairnessClaims, loadClaims, policyClaims, interferenceClaims, varianceClaims,
-		overrunClaims, ttlClaims, poolClaims, dispatchClaims, deviceClaims, lightClaims, ourClaims,
+		overrunClaims, ttlClaims, poolClaims, dispatchClaims, deviceClaims, lightClaims, lightTTLClaims, ourClaims,
 	} {
 		out = append(out, part(c)...)
 	}
@@ -221,27 +221,6 @@ func overrunClaims(c *cells) []claim {
 		{section, "tau", "charging every run 1.0 over charging its function's mean", "up to 2.7x", "x",
 			func(at reader) float64 { return over(at(flat), at(ten)) }, inRange(1.2, 4),
 			"a flat charge throttles the short and frequent, whose queues then grow, and lets the long run on"},
-	}
-}
-
-func ttlClaims(c *cells) []claim {
-	const section = "Keep-alive TTL, medium trace, swapped out as soon as inactive"
-	// The TTL acts through what becomes of an idle flow's memory, so this part
-	// takes the paper's words for it: out when inactive or throttled.
-	eager := []mod{retain("flow-lru"), headroom(15 * gib)}
-	at := func(m ...mod) int { return c.medium(mqfq, both(eager, m...)...) }
-	const recency = "recency keeps what a TTL would; a TTL also holds the memory of flows whose next call is far, and moving that out stands in the way of the next run"
-	none := at(ttlOf(0))
-	alpha2, short := at(alpha(2), leastTTL(0)), at(ttlOf(100*time.Millisecond))
-	global := at(alpha(2), leastTTL(0), globalTTL())
-	return []claim{
-		{section, "ttl-none", "alpha=0 over alpha=2", "1.5x", "x", func(at reader) float64 { return over(at(none), at(alpha2)) }, inRange(1.25, 2.25),
-			recency},
-		{section, "ttl-short", "one TTL of 0.1 s over none", "0.75x", "x", func(at reader) float64 { return over(at(short), at(none)) }, inRange(0.6, 0.9),
-			"few gaps are that short, and backlogged flows need no TTL"},
-		{section, "ttl-global", "one global inter-arrival time over each function's own", "1.15x", "x",
-			func(at reader) float64 { return over(at(global), at(alpha2)) }, inRange(1.05, 1.35),
-			"it shortens the TTL of the rare flows, and those are the ones not worth keeping"},
 	}
 }
 
