@@ -9,9 +9,10 @@ import (
 
 // CacheStats counts what the cache of actions did.
 type CacheStats struct {
-	Hits, Misses uint64
-	Entries      int
-	Bytes        int64
+	Hits    uint64 `json:"hits"`
+	Misses  uint64 `json:"misses"`
+	Entries int    `json:"entries"`
+	Bytes   int64  `json:"bytes"`
 }
 
 // cache keeps actions by id and revision, the least recently used last, within

@@ -7,15 +7,15 @@ import (
 
 // Health tells how the database does.
 type Health struct {
-	Reads     Condition // of actions
-	Writes    Condition // of records
-	Blacklist Condition
+	Reads     Condition `json:"reads"`  // of actions
+	Writes    Condition `json:"writes"` // of records
+	Blacklist Condition `json:"blacklist"`
 
-	BufferedDocs  int // records not yet written
-	BufferedBytes int
-	Spooling      bool // the spool may hold records
-	Records       RecordStats
-	Cache         CacheStats
+	BufferedDocs  int         `json:"bufferedDocs"` // records not yet written
+	BufferedBytes int         `json:"bufferedBytes"`
+	Spooling      bool        `json:"spooling"` // the spool may hold records
+	Records       RecordStats `json:"records"`
+	Cache         CacheStats  `json:"cache"`
 }
 
 // OK tells whether the last request of each kind succeeded.
@@ -23,8 +23,8 @@ func (h Health) OK() bool { return h.Reads.OK() && h.Writes.OK() && h.Blacklist.
 
 // Condition is the state of one kind of request.
 type Condition struct {
-	LastError string    // empty while it works
-	Since     time.Time // when it began to fail
+	LastError string    `json:"lastError,omitzero"` // empty while it works
+	Since     time.Time `json:"since,omitzero"`     // when it began to fail
 }
 
 // OK tells whether it works.

@@ -50,12 +50,12 @@ type waiting struct {
 
 // RecordStats counts what became of records since the start.
 type RecordStats struct {
-	Written   uint64 // documents that the database holds
-	Conflicts uint64 // of these, documents it held already
-	Rejected  uint64 // documents it will never take
-	Spooled   uint64 // documents that went to the spool
-	Requests  uint64 // requests that succeeded
-	Failures  uint64 // requests that failed and were repeated
+	Written   uint64 `json:"written"`   // documents that the database holds
+	Conflicts uint64 `json:"conflicts"` // of these, documents it held already
+	Rejected  uint64 `json:"rejected"`  // documents it will never take
+	Spooled   uint64 `json:"spooled"`   // documents that went to the spool
+	Requests  uint64 `json:"requests"`  // requests that succeeded
+	Failures  uint64 `json:"failures"`  // requests that failed and were repeated
 }
 
 func newRecords(cfg RecordsConfig, write writeBulk, log *slog.Logger) *records {

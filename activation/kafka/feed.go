@@ -61,15 +61,15 @@ type Feed struct {
 
 // FeedStats is a copy of what the feed knows, for metrics and status.
 type FeedStats struct {
-	Position      int64 // the offset that is read next
-	Committed     int64 // the broker's knowledge; -1 before the first commit
-	HighWatermark int64 // the end of the partition when last heard
-	Delivered     uint64
-	Undecodable   uint64
-	Open          int    // handed out and not completed
-	Lost          int64  // offsets that had expired before they were read
-	Interrupted   string // why reading does not work; empty when it does
-	CommitFailing string // why committing does not work; empty when it does
+	Position      int64  `json:"position"`      // the offset that is read next
+	Committed     int64  `json:"committed"`     // the broker's knowledge; -1 before the first commit
+	HighWatermark int64  `json:"highWatermark"` // the end of the partition when last heard
+	Delivered     uint64 `json:"delivered"`
+	Undecodable   uint64 `json:"undecodable"`
+	Open          int    `json:"open"`                   // handed out and not completed
+	Lost          int64  `json:"lost"`                   // offsets that had expired before they were read
+	Interrupted   string `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
+	CommitFailing string `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
 }
 
 // Lag is how many records wait in Kafka, zero before anything was read.

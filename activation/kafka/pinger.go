@@ -45,11 +45,11 @@ type Pinger struct {
 
 // PingStatus is a copy of what a pinger knows.
 type PingStatus struct {
-	Enabled     bool
-	Sent        uint64
-	Last        time.Time // when the broker last took a ping; zero: never
-	Interrupted string    // why pings fail; empty when they do not
-	Twin        string    // another process that pings with our id; empty: none
+	Enabled     bool      `json:"enabled"`
+	Sent        uint64    `json:"sent"`
+	Last        time.Time `json:"last,omitzero"`        // when the broker last took a ping; zero: never
+	Interrupted string    `json:"interrupted,omitzero"` // why pings fail; empty when they do not
+	Twin        string    `json:"twin,omitzero"`        // another process that pings with our id; empty: none
 }
 
 // pingTimeout is how long a ping may take before another is tried: well under

@@ -60,11 +60,11 @@ type Producer struct {
 
 // ProducerStats is a copy of a producer's counters.
 type ProducerStats struct {
-	Sent        int64    // accepted by the broker
-	Dropped     int64    // given up
-	Shrunk      int64    // sent without the result, which was too large
-	Waiting     int64    // given and neither sent nor dropped
-	Interrupted []string // per topic that cannot be sent to, why
+	Sent        int64    `json:"sent"`                 // accepted by the broker
+	Dropped     int64    `json:"dropped"`              // given up
+	Shrunk      int64    `json:"shrunk"`               // sent without the result, which was too large
+	Waiting     int64    `json:"waiting"`              // given and neither sent nor dropped
+	Interrupted []string `json:"interrupted,omitzero"` // per topic that cannot be sent to, why
 }
 
 // NewProducer makes a producer. It does not wait for a broker.

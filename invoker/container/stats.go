@@ -8,13 +8,18 @@ import (
 
 // Stats is a copy of the pool's figures for metrics and status.
 type Stats struct {
-	Waiting, WaitingMB int
-	Active, ActiveMB   int // somebody runs in them
-	Idle, IdleMB       int
-	Prewarm, PrewarmMB int // starting ones included
-	Removing           int
-	ClaimedMB          int
-	UsedMB, MemoryMB   int
+	Waiting   int `json:"waiting"`
+	WaitingMB int `json:"waitingMB"`
+	Active    int `json:"active"` // somebody runs in them
+	ActiveMB  int `json:"activeMB"`
+	Idle      int `json:"idle"`
+	IdleMB    int `json:"idleMB"`
+	Prewarm   int `json:"prewarm"` // starting ones included
+	PrewarmMB int `json:"prewarmMB"`
+	Removing  int `json:"removing"`
+	ClaimedMB int `json:"claimedMB"`
+	UsedMB    int `json:"usedMB"`
+	MemoryMB  int `json:"memoryMB"`
 }
 
 // Stats counts containers by what they do.
