@@ -67,14 +67,16 @@ func (l *load) fill() {
 	}
 }
 
-func (l *load) step() {
+func (l *load) step() { l.stepWith(l.flows[l.rng.IntN(len(l.flows))]) }
+
+func (l *load) stepWith(next FlowID) {
 	l.now += 10 * time.Millisecond
 	k := l.rng.IntN(len(l.running))
 	id := l.running[k]
 	l.running[k] = l.running[len(l.running)-1]
 	l.running = l.running[:len(l.running)-1]
 	l.s.Done(l.now, id, Usage{Service: time.Duration(1+l.rng.IntN(1999)) * time.Millisecond})
-	l.arrive(l.flows[l.rng.IntN(len(l.flows))])
+	l.arrive(next)
 	l.fill()
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -22,7 +23,7 @@ func TestOneShots(t *testing.T) {
 		now := time.Duration(0)
 		var buf []Change
 		n := 100_000
-		if testing.Short() {
+		if testing.Short() || raced {
 			n = 10_000
 		}
 		for i := range n {
@@ -109,10 +110,12 @@ func TestRebase(t *testing.T) {
 			for k := range 5000 {
 				a.step()
 				b.step()
-				if err := newChecker().check(b.s); err != nil {
-					t.Fatalf("%s step %d: %v", p, k, err)
+				if k%10 == 0 {
+					if err := newChecker().check(b.s); err != nil {
+						t.Fatalf("%s step %d: %v", p, k, err)
+					}
 				}
-				if fmt.Sprint(a.running) != fmt.Sprint(b.running) {
+				if !slices.Equal(a.running, b.running) {
 					t.Fatalf("%s step %d: %v, rebased %v", p, k, a.running, b.running)
 				}
 			}

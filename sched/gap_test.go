@@ -48,6 +48,9 @@ func (g *gaps) look(overrun time.Duration, tokens int) {
 				*p = span{d, d}
 				continue
 			}
+			if d >= p.least && d <= p.most {
+				continue // bounds only grow: what was seen stays the worst
+			}
 			p.least, p.most = min(p.least, d), max(p.most, d)
 			if bound := GapBound(overrun, tokens, a.largest, a.weight, b.largest, b.weight); bound > 0 {
 				g.worst = max(g.worst, (p.most-p.least)/float64(bound))
