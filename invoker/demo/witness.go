@@ -74,7 +74,7 @@ type account struct {
 // settleTime is how long nothing may happen before what is missing counts as
 // lost. Records are written in batches, behind the answers, and a call whose
 // caller gave up may still be queued.
-const settleTime = 10 * time.Second
+const settleTime = 30 * time.Second
 
 // account asks until there is an ack and a record for every call, or until no
 // more come.
