@@ -170,6 +170,8 @@ stop() {
 	fi
 	end "$dir"
 	forget_network
+	# A daemon that had to be killed leaves its networks mounted.
+	umount "$run"/exec/netns/* 2>/dev/null || true
 	rm -rf "$run"
 }
 
