@@ -124,13 +124,20 @@ func TestGPUActionTooLargeForTheDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.action("f", annotate(`{"memory":"64 GB"}`))
-		_, stop := w.start(w.gpuSettings(1))
+		s := w.gpuSettings(1)
+		s.GPU.Devices[0].MemoryBytes = 16e9
+		_, stop := w.start(s)
 		id := w.invoke("f", nil)
 		synctest.Wait()
 		stop()
 		rec := w.record(id)
-		if rec == nil || rec.Response.StatusCode != 1 || !strings.Contains(string(rec.Response.Result), "64") {
+		if rec == nil || rec.Response.StatusCode != 1 {
 			t.Fatalf("record %+v", rec)
+		}
+		const want = "The action asks for 64 GB of GPU memory (annotation gpu, key memory); " +
+			"the device has 15258 MB, of which the context of a container takes 400 MB."
+		if !strings.Contains(string(rec.Response.Result), want) {
+			t.Errorf("result %s, want %q in it", rec.Response.Result, want)
 		}
 	})
 }

@@ -77,13 +77,22 @@ func (l *gpuLane) reserve(now time.Duration, r *run) {
 	b.gpu.waiting = append(b.gpu.waiting, r)
 }
 
+// legible is a size in whole megabytes, less than one of them aside.
+func legible(bytes int64) activation.Size {
+	const megabyte = 1 << 20
+	if bytes > megabyte {
+		bytes -= bytes % megabyte
+	}
+	return activation.Size(bytes)
+}
+
 // refuse answers a run whose memory can never be had.
 func (l *gpuLane) refuse(now time.Duration, r *run, err error) {
 	l.policy.Abandon(now, r.item)
 	l.retire(now, r, r.grant.kind.Warm())
 	text := fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory); "+
 		"the device has %s, of which the context of a container takes %s.",
-		activation.Size(r.grant.asked), activation.Size(l.largest), activation.Size(l.settings.ContextMem))
+		activation.Size(r.grant.asked), legible(l.largest), legible(l.settings.ContextMem))
 	if !errors.Is(err, gpu.ErrTooBig) {
 		text = textAborted
 	}

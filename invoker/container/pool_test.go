@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -319,5 +320,12 @@ func BenchmarkWarmPlacement(b *testing.B) {
 			p.Warmed(0, pl.Slot)
 		}
 		p.Done(0, pl.Slot, true)
+	}
+}
+
+func TestCreateErrorReadsAsOneSentence(t *testing.T) {
+	e := &CreateError{Message: "Failed to provision resources to run the action.", Err: errors.New("no such image")}
+	if want := "Failed to provision resources to run the action: no such image"; e.Error() != want {
+		t.Errorf("%q, want %q", e, want)
 	}
 }

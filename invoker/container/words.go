@@ -9,6 +9,7 @@ package container
 
 import (
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func (e *CreateError) Error() string {
 	if e.Err == nil {
 		return e.Message
 	}
-	return e.Message + ": " + e.Err.Error()
+	return strings.TrimSuffix(e.Message, ".") + ": " + e.Err.Error()
 }
 
 // Unwrap gives the cause.
