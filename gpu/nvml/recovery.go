@@ -28,11 +28,16 @@ type probation struct {
 	lasts time.Duration // how long it must need nothing
 }
 
-// tell passes a fault on. It is the only way to the options' Fault, so that
-// who hears that a device is found hears of every later fault after that.
+// tell passes a fault on. With pass it is the only way to the options' Fault, so
+// that who hears that a device is found hears of every later fault after that.
 func (w *Watcher) tell(f Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.pass(f)
+}
+
+// pass is tell for who holds mu.
+func (w *Watcher) pass(f Fault) {
 	for _, d := range w.devices {
 		if d.device.Index == f.Device {
 			d.probation.take(f)
@@ -65,17 +70,16 @@ func (w *Watcher) acquit(a *asked, d *watched, now time.Time) {
 		return
 	}
 	well := w.driver.needsNothing(a, d)
-	if w.wellFor(d, well, now) {
-		w.tell(Fault{Device: d.device.Index, At: now, Kind: Found, Severity: Degraded, Text: "the driver asks for no recovery any more"})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.probation.servedBy(well, now) { // not if a fault came while the driver was asked
+		w.pass(Fault{Device: d.device.Index, At: now, Kind: Found, Severity: Degraded, Text: "the driver asks for no recovery any more"})
 	}
 }
 
-// wellFor notes whether the driver needs nothing, and tells whether that has
+// servedBy notes whether the driver needs nothing, and tells whether that has
 // lasted for as long as it must.
-func (w *Watcher) wellFor(d *watched, well bool, now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := &d.probation
+func (p *probation) servedBy(well bool, now time.Time) bool {
 	switch {
 	case !well:
 		p.well = time.Time{}

@@ -112,3 +112,20 @@ func TestSliceComesBackWithItsCard(t *testing.T) {
 		}
 	})
 }
+
+// TestFaultWhileTheDriverIsAsked: what it said before is no word about what came
+// since.
+func TestFaultWhileTheDriverIsAsked(t *testing.T) {
+	began := time.Now()
+	over := began.Add(firstProbation)
+	xid := Fault{Kind: XID, Severity: Fatal}
+	p := probation{}
+	p.take(xid)
+	if p.servedBy(true, began) || !p.servedBy(true, over) {
+		t.Fatalf("served too early, or not at all: %+v", p)
+	}
+	p.take(xid)
+	if p.servedBy(true, over) {
+		t.Error("served in spite of the fault that came meanwhile")
+	}
+}
