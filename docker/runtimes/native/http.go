@@ -103,12 +103,12 @@ func (p *proxy) serveInit(body []byte, _ *http.Request) (int, []byte) {
 	if p.cfg.Loop || lookup(env, envLoop) == "true" {
 		return p.initLoop(env)
 	}
-	stub := req.Code == nil && !executable(p.exec())
-	if stub && p.cfg.NoImage {
+	empty := req.Code == nil && !executable(p.exec())
+	if empty && p.cfg.NoImage {
 		p.mark()
 		return http.StatusBadGateway, failure(textNoImage)
 	}
-	p.action = &skeleton{proxy: p, path: p.exec(), env: env, stub: stub}
+	p.action = &skeleton{proxy: p, path: p.exec(), env: env, empty: empty}
 	return http.StatusOK, []byte("OK")
 }
 

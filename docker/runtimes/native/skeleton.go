@@ -25,22 +25,23 @@ const maxLine = 64 << 20
 // process that it left behind holds its output open.
 const lingerLimit = 500 * time.Millisecond
 
-// stubResult is what an image without any action answers.
-const stubResult = `{"error":"This is a stub action. Replace it with custom logic."}`
+// emptyResult is what an image without any action answers, to the letter of the
+// original's.
+const emptyResult = `{"error":"This is a stub action. Replace it with custom logic."}`
 
 // skeleton starts the executable for every activation.
 type skeleton struct {
 	proxy *proxy
 	path  string
 	env   []string
-	stub  bool
+	empty bool
 }
 
 func (s *skeleton) close() {}
 
 func (s *skeleton) run(ctx context.Context, req runRequest) (int, []byte) {
-	if s.stub {
-		return http.StatusOK, []byte(stubResult + "\n")
+	if s.empty {
+		return http.StatusOK, []byte(emptyResult + "\n")
 	}
 	if !executable(s.path) {
 		return http.StatusBadGateway, failure(textNoAction)
