@@ -110,10 +110,8 @@ func TestRebase(t *testing.T) {
 			for k := range 5000 {
 				a.step()
 				b.step()
-				if k%10 == 0 {
-					if err := newChecker().check(b.s); err != nil {
-						t.Fatalf("%s step %d: %v", p, k, err)
-					}
+				if err := newChecker().check(b.s); err != nil {
+					t.Fatalf("%s step %d: %v", p, k, err)
 				}
 				if !slices.Equal(a.running, b.running) {
 					t.Fatalf("%s step %d: %v, rebased %v", p, k, a.running, b.running)
