@@ -74,6 +74,25 @@ func BenchmarkCanonical(b *testing.B) {
 	}
 }
 
+// BenchmarkCanonicalDeep is the worst answer that fits into a message: a
+// megabyte below 990 objects, each of which must be rearranged.
+func BenchmarkCanonicalDeep(b *testing.B) {
+	data := deep(990, 1<<20)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Canonical(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// deep is a text of so many bytes below so many objects whose members are not
+// in order.
+func deep(levels, bytes int) []byte {
+	return []byte(strings.Repeat(`{"b":1,"a":`, levels) + `"` + strings.Repeat("x", bytes) + `"` + strings.Repeat("}", levels))
+}
+
 func BenchmarkDecodeAction(b *testing.B) {
 	m := manifest(b)
 	var doc []byte

@@ -16,17 +16,21 @@ import (
 // their way into acks and records.
 func Canonical(value []byte) (json.RawMessage, error) {
 	p := newParser(value)
-	out := p.canonical(make([]byte, 0, len(value)))
+	var late layout
+	out := p.canonical(make([]byte, 0, len(value)), &late)
 	if err := p.end(); err != nil {
 		return nil, fmt.Errorf("parse json: %w", err)
 	}
-	return out, nil
+	if !late.any {
+		return out, nil
+	}
+	return late.write(make([]byte, 0, len(out)), out, 0, len(out)), nil
 }
 
-func (p *parser) canonical(dst []byte) []byte {
+func (p *parser) canonical(dst []byte, late *layout) []byte {
 	switch c := p.peek(); {
 	case c == '{':
-		return p.canonicalObject(dst)
+		return p.canonicalObject(dst, late)
 	case c == '[':
 		dst = append(dst, '[')
 		first := true
@@ -35,7 +39,7 @@ func (p *parser) canonical(dst []byte) []byte {
 				dst = append(dst, ',')
 			}
 			first = false
-			dst = p.canonical(dst)
+			dst = p.canonical(dst, late)
 		})
 		return append(dst, ']')
 	case c == '"':
@@ -59,17 +63,11 @@ func (p *parser) canonicalNumber(dst []byte) []byte {
 	return d.append(dst)
 }
 
-// printed is one member of an object that is being printed: its key, and where
-// key and value stand in the output.
-type printed struct {
-	key      string
-	from, to int
-}
-
-func (p *parser) canonicalObject(dst []byte) []byte {
+func (p *parser) canonicalObject(dst []byte, late *layout) []byte {
+	start, mine := len(dst), len(late.objects)
+	late.objects = append(late.objects, placed{from: start})
 	dst = append(dst, '{')
-	start := len(dst)
-	members := make([]printed, 0, 8)
+	members := make([]place, 0, 8)
 	sorted := true
 	p.object(func(key string) {
 		if n := len(members); n > 0 {
@@ -78,31 +76,80 @@ func (p *parser) canonicalObject(dst []byte) []byte {
 		}
 		from := len(dst)
 		dst = append(AppendString(dst, key), ':')
-		dst = p.canonical(dst)
-		members = append(members, printed{key, from, len(dst)})
+		dst = p.canonical(dst, late)
+		members = append(members, place{key, from, len(dst)})
 	})
-	if !sorted && p.err == nil {
-		dst = rearrange(dst, start, members)
-	}
-	return append(dst, '}')
-}
-
-// rearrange puts printed members in the order of their keys; of equal keys the
-// last stays.
-func rearrange(dst []byte, start int, members []printed) []byte {
-	text := slices.Clone(dst[start:])
-	slices.SortStableFunc(members, func(a, b printed) int { return compareUTF16(a.key, b.key) })
-	dst = dst[:start]
-	for i, m := range members {
-		if i+1 < len(members) && members[i+1].key == m.key {
-			continue
-		}
-		if len(dst) > start {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, text[m.from-start:m.to-start]...)
+	dst = append(dst, '}')
+	switch {
+	case !sorted:
+		late.any = true
+		late.objects[mine].to, late.objects[mine].members = len(dst), inOrder(members)
+	case len(late.objects) == mine+1:
+		late.objects = late.objects[:mine] // nothing to move in it or below
 	}
 	return dst
+}
+
+// layout says which objects of an output must be rearranged. That is done at
+// the end, once for all levels: done level by level, each would copy all that
+// is below it.
+type layout struct {
+	any     bool
+	objects []placed // ordered by from
+}
+
+// placed is an object in the output. Its members are sorted, each key once;
+// none means that they stand as they should.
+type placed struct {
+	from, to int
+	members  []place
+}
+
+// place is one member of an object: its key, and where key and value stand in
+// the output.
+type place struct {
+	key      string
+	from, to int
+}
+
+// inOrder sorts members by key; of equal keys the last stays.
+func inOrder(members []place) []place {
+	slices.SortStableFunc(members, func(a, b place) int { return compareUTF16(a.key, b.key) })
+	kept := members[:0]
+	for i, m := range members {
+		if i+1 == len(members) || members[i+1].key != m.key {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// write appends text[from:to] with its objects rearranged.
+func (l *layout) write(dst, text []byte, from, to int) []byte {
+	for i := l.first(from); i < len(l.objects) && l.objects[i].from < to; {
+		o := l.objects[i]
+		if o.members == nil {
+			i++
+			continue
+		}
+		dst = append(append(dst, text[from:o.from]...), '{')
+		for j, m := range o.members {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			dst = l.write(dst, text, m.from, m.to)
+		}
+		dst = append(dst, '}')
+		from = o.to
+		i = l.first(from)
+	}
+	return append(dst, text[from:to]...)
+}
+
+// first finds the first object that does not begin before from.
+func (l *layout) first(from int) int {
+	i, _ := slices.BinarySearchFunc(l.objects, from, func(o placed, from int) int { return cmp.Compare(o.from, from) })
+	return i
 }
 
 // compareUTF16 orders strings by UTF-16 code units, as Java does. It differs

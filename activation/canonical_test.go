@@ -2,6 +2,11 @@ package activation
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,6 +66,75 @@ func TestParserRefuses(t *testing.T) {
 		if got, err := Canonical([]byte(bad)); err == nil {
 			t.Errorf("took %q as %q", bad, got)
 		}
+	}
+}
+
+// TestCanonicalOfAnyNesting prints random documents both in disorder, with keys
+// that come twice, and in order.
+func TestCanonicalOfAnyNesting(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		in, want := disorder(r, 6)
+		got, err := Canonical([]byte(in))
+		if err != nil || string(got) != want {
+			t.Fatalf("seed %d: %s\n got %s, %v\nwant %s", seed, in, got, err, want)
+		}
+	}
+}
+
+// disorder gives a random value as some program may print it, and as it is
+// printed in order.
+func disorder(r *rand.Rand, depth int) (in, want string) {
+	switch kind := r.IntN(4); {
+	case depth == 0 || kind == 0:
+		n := fmt.Sprint(r.IntN(100))
+		return n, n
+	case kind == 1:
+		var ins, wants []string
+		for range r.IntN(4) {
+			i, w := disorder(r, depth-1)
+			ins, wants = append(ins, i), append(wants, w)
+		}
+		return "[" + strings.Join(ins, " , ") + "]", "[" + strings.Join(wants, ",") + "]"
+	}
+	last := map[string]string{}
+	var ins, wants []string
+	for range r.IntN(6) {
+		key := string(rune('a' + r.IntN(5)))
+		i, w := disorder(r, depth-1)
+		ins, last[key] = append(ins, fmt.Sprintf("%q: %s", key, i)), w
+	}
+	for _, key := range slices.Sorted(maps.Keys(last)) {
+		wants = append(wants, fmt.Sprintf("%q:%s", key, last[key]))
+	}
+	return "{" + strings.Join(ins, ",") + "}", "{" + strings.Join(wants, ",") + "}"
+}
+
+// TestDeepIsLinear: what is allocated for a document does not grow with the
+// product of its size and its depth.
+func TestDeepIsLinear(t *testing.T) {
+	data := deep(990, 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := Canonical(data); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > uint64(16*len(data)) {
+		t.Errorf("%d bytes allocated for %d", got, len(data))
+	}
+}
+
+// TestErrorOfADeepDocumentIsShort: an error names the way to it, but not all of
+// a way that somebody made long.
+func TestErrorOfADeepDocumentIsShort(t *testing.T) {
+	key := strings.Repeat("k", 1000)
+	_, err := Canonical([]byte(strings.Repeat(`{"`+key+`":`, 900) + "?"))
+	if err == nil || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "want a value") {
+		t.Errorf("error of %d bytes", len(fmt.Sprint(err)))
+	}
+	if _, err := Canonical([]byte(`{"a":{"b":?}}`)); err == nil || err.Error() != "parse json: a: b: offset 10: want a value" {
+		t.Errorf("error %v", err)
 	}
 }
 

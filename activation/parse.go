@@ -129,7 +129,7 @@ func (p *parser) object(member func(key string)) {
 		member(key)
 		p.depth--
 		if p.err != nil {
-			p.err = fmt.Errorf("%s: %w", key, p.err)
+			p.err = &memberError{key, p.err}
 			return
 		}
 		if p.take(',') {
@@ -141,6 +141,41 @@ func (p *parser) object(member func(key string)) {
 		return
 	}
 }
+
+// memberError is an error in the value of a member of an object.
+type memberError struct {
+	key string
+	err error
+}
+
+// What an error tells of the way to it: enough for any document of ours, and
+// little of one that is a thousand objects deep.
+const (
+	toldKeys     = 16
+	toldKeyBytes = 64
+)
+
+// Error names the outermost keys and then what is wrong.
+func (e *memberError) Error() string {
+	var b strings.Builder
+	var err error = e
+	for n := 0; ; n++ {
+		m, ok := err.(*memberError)
+		if !ok {
+			return b.String() + err.Error()
+		}
+		switch {
+		case n < toldKeys:
+			b.WriteString(m.key[:min(len(m.key), toldKeyBytes)] + ": ")
+		case n == toldKeys:
+			b.WriteString("...: ")
+		}
+		err = m.err
+	}
+}
+
+// Unwrap gives what is wrong.
+func (e *memberError) Unwrap() error { return e.err }
 
 // array reads an array and calls element for each value, which it must
 // consume.
