@@ -27,8 +27,9 @@ var plan = map[string][]string{
 	"activation/kafka":   {"activation"},
 
 	"sched":       {},
-	"sched/sim":   {"sched", "gpu"},
+	"sched/sim":   {"gpu", "gpu/lane", "sched"},
 	"gpu":         {},
+	"gpu/lane":    {"gpu", "sched"},
 	"gpu/nvml":    {"gpu"},
 	"gpu/shimctl": {"gpu"},
 	// Only tests import it.
@@ -38,7 +39,7 @@ var plan = map[string][]string{
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
-	"invoker":           {"activation", "gpu", "invoker/container", "invoker/proxy", "sched"},
+	"invoker":           {"activation", "gpu", "gpu/lane", "invoker/container", "invoker/proxy", "sched"},
 	"invoker/admin":     {},
 	"invoker/config":    {},
 	"invoker/container": {},
@@ -90,7 +91,7 @@ var owners = map[string][]string{
 }
 
 // pure rooms decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "invoker/container"}
+var pure = []string{"activation", "sched", "gpu", "gpu/lane", "invoker/container"}
 
 // impure names what a pure room may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}

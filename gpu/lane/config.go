@@ -1,0 +1,102 @@
+package lane
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// Config is all that a lane is told at its start.
+type Config struct {
+	Policy string
+	Sched  sched.Config
+	// Weights are the operator's, by "namespace/path/action" or "namespace".
+	// They rule over what functions say of themselves.
+	Weights map[string]float64 `json:",omitempty"`
+
+	// Devices in the order of their indices, which count from 0.
+	Devices []gpu.Device
+	// Tokens says how each device's D is found; a MIG slice takes one.
+	Tokens gpu.TokensConfig
+	// Pool bounds the boxes of each device.
+	Pool gpu.PoolConfig
+	// Link is how fast memory moves until moves were measured; a zero one takes
+	// the default.
+	Link gpu.Link
+
+	// Context is the device memory that a box's CUDA context takes, Memory what
+	// a function is expected to need that says nothing.
+	Context int64
+	Memory  int64
+	// Headroom is device memory that is kept free ahead of need.
+	Headroom int64
+	// AckTimeout is how long a Move order may go unanswered before it is given
+	// again; 0 never asks.
+	AckTimeout time.Duration
+	// IdleTimeout is how long a box may be idle; 0 is for ever.
+	IdleTimeout time.Duration
+
+	// PrefetchActive brings in the memory of a flow that becomes active, where
+	// there is room. PrefetchNext brings in that of the flow whose turn is next,
+	// and makes room for it.
+	PrefetchActive bool
+	PrefetchNext   bool
+	// SwapEachRun moves a box's memory out after every run: the baselines of
+	// the paper do it.
+	SwapEachRun bool
+	// Faults says that memory comes by itself when a run touches it: a run need
+	// not wait for its prefetch.
+	Faults bool
+
+	// Patience is how long an item waits while no device is there that could
+	// serve it; 0 is for ever.
+	Patience time.Duration
+	// Ahead is how many items of a flow are near their turn: their bodies are
+	// asked for. 0 takes the default.
+	Ahead int
+
+	// NewPolicy takes the place of sched.NewPolicy where somebody measures or
+	// checks the policy's calls.
+	NewPolicy func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) `json:"-"`
+}
+
+// DefaultAhead is enough for a device to be busy while bodies are brought.
+const DefaultAhead = 4
+
+func (c *Config) complete() {
+	if c.Link == (gpu.Link{}) {
+		c.Link = gpu.DefaultLink()
+	}
+	if c.Ahead == 0 {
+		c.Ahead = DefaultAhead
+	}
+	if c.NewPolicy == nil {
+		c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) {
+			return sched.NewPolicy(name, cfg, view)
+		}
+	}
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Context < 0 || c.Memory < 0:
+		return fmt.Errorf("context of %d bytes and memory of %d: must not be negative", c.Context, c.Memory)
+	case c.IdleTimeout < 0:
+		return fmt.Errorf("idle timeout of %s: must not be negative", c.IdleTimeout)
+	case c.Patience < 0:
+		return fmt.Errorf("patience of %s: must not be negative", c.Patience)
+	case c.Ahead < 1:
+		return fmt.Errorf("%d items near their turn: must be at least 1", c.Ahead)
+	}
+	for i, d := range c.Devices {
+		if err := d.Validate(); err != nil {
+			return err
+		}
+		if d.Index != i {
+			return fmt.Errorf("device %s is listed as number %d: must be listed in the order of indices", d, i)
+		}
+	}
+	return c.Link.Validate()
+}
