@@ -45,6 +45,8 @@ type Options struct {
 	// Self is the path of this program; the process runtime starts it as the
 	// proxy of native actions.
 	Self string
+	// Version of this program, for its first and its last line.
+	Version string
 	// Path is the PATH of action processes (process runtime); empty means the
 	// usual one.
 	Path string
@@ -68,6 +70,7 @@ type assembly struct {
 	Options
 	c        *config.Config
 	instance activation.Instance
+	admin    string // address of the admin door
 	metrics  *prometheus.Registry
 	ready    atomic.Bool
 	stopping atomic.Bool  // the goodbye has begun
@@ -265,6 +268,8 @@ func (a *assembly) greet(ctx context.Context) {
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		a.stopping.Store(true)
+		a.Log.Info("invoker stops: nothing more is pulled, what runs is finished", "version", a.Version, "instance", a.instance.String(),
+			"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
 		a.disable(p)
 		close(said)
 	})
@@ -279,8 +284,9 @@ func (a *assembly) greet(ctx context.Context) {
 	a.gpus.watch(a.invoker.Load(), a.Log)
 	a.stage.Store("")
 	a.ready.Store(true)
-	a.Log.Info("invoker is ready", "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
-		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "took", time.Since(a.began).Round(time.Millisecond))
+	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
+		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
+		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
 	if a.Ready != nil {
 		a.Ready()
 	}
@@ -354,6 +360,7 @@ func (a *assembly) openDoor(ctx context.Context) (func(), error) {
 			a.Log.Error("admin port closed", "error", err)
 		}
 	}()
+	a.admin = listener.Addr().String()
 	if a.Listening != nil {
 		a.Listening(listener.Addr().String())
 	}

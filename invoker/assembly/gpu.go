@@ -204,6 +204,18 @@ func (g gpus) watch(iv *invoker.Invoker, log *slog.Logger) {
 	}
 }
 
+// describe says what devices there are, and how real they are.
+func (g gpus) describe() string {
+	if len(g.devices) == 0 {
+		return "none"
+	}
+	how := g.devices[0].Name
+	if g.devices[0].Simulated {
+		how = "simulated"
+	}
+	return fmt.Sprintf("%d (%s)", len(g.devices), how)
+}
+
 // close ends what openGPUs opened. The containers are gone.
 func (g gpus) close() error {
 	var errs []error

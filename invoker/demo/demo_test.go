@@ -43,7 +43,7 @@ func (r *real) start(ctx context.Context, environ, args []string) (func() error,
 }
 
 // played runs a short demo on a machine and returns what it printed.
-func played(t *testing.T, m Machine, memory string, pick []string, extra ...string) string {
+func played(t *testing.T, m Machine, memory activation.Size, pick []string, extra ...string) string {
 	t.Helper()
 	functions, err := Catalogue(m)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	r, out := &real{}, &pauser{text: "deployed", end: end}
 	err = Run(ctx, Options{
-		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: "1 GiB", Invoker: r.start, Version: "test"},
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Version: "test"},
 		Functions:  functions[:1], Load: time.Hour, Seed: 7, Out: out,
 	})
 	if !errors.Is(err, ErrInterrupted) || err.Error() != ErrInterrupted.Error() {
@@ -153,7 +153,7 @@ func TestTheWholeDemoUnderTheShim(t *testing.T) {
 		missing(t, "python3 is not on the PATH")
 	}
 	m.Driver, m.Program = true, filepath.Join(filepath.Dir(library), "gpufunc")
-	out := played(t, m, "34 MiB", []string{"roberta", "isoneural", "ffmpeg"},
+	out := played(t, m, 34*activation.MB, []string{"roberta", "isoneural", "ffmpeg"},
 		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_policy=fcfs", "CONFIG_whisk_gpu_tokens=1")
 	if !strings.Contains(out, "each one once") || !strings.Contains(out, "real shim on the fake driver") {
 		t.Errorf("output:\n%s", out)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
 // Function is an action of the demo.
@@ -22,7 +24,9 @@ type Function struct {
 const scale = 20
 
 // DeviceMemory is the paper's GPU of 16 GB, scaled.
-func (m Machine) DeviceMemory() string { return fmt.Sprintf("%d MiB", (16<<10)/m.memoryScale()) }
+func (m Machine) DeviceMemory() activation.Size {
+	return activation.Size((16<<10)/m.memoryScale()) * activation.MB
+}
 
 // how says to a person how real the device is.
 func (m Machine) how() string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
 )
 
@@ -21,23 +22,32 @@ type Info struct {
 // Banner tells a person what is running and what to type next.
 func (s *Standalone) Banner(w io.Writer) {
 	i := s.info
-	fmt.Fprintf(w, "OpenWhisk is ready at %s\n", i.APIHost)
+	fmt.Fprintf(w, "gpuwhisk %s: OpenWhisk is ready at %s\n", s.opts.Version, i.APIHost)
 	fmt.Fprintf(w, "  actions run as  %s (%s)\n", i.Runtime, i.Why)
 	switch {
 	case s.opts.Devices != "":
 		fmt.Fprintf(w, "  GPUs            those of this machine (%s)\n", s.opts.Devices)
 	case i.GPUs > 0 && s.opts.FakeDriver != "":
-		fmt.Fprintf(w, "  GPUs            %d simulated, %s each, on the fake driver in %s\n", i.GPUs, orDefault(s.opts.GPUMemory, "16 GiB"), s.opts.FakeDriver)
+		fmt.Fprintf(w, "  GPUs            %d simulated, %s each, on the fake driver in %s\n", i.GPUs, s.gpuMemory(), s.opts.FakeDriver)
 	case i.GPUs > 0:
-		fmt.Fprintf(w, "  GPUs            %d simulated, %s each\n", i.GPUs, orDefault(s.opts.GPUMemory, "16 GiB"))
+		fmt.Fprintf(w, "  GPUs            %d simulated, %s each\n", i.GPUs, s.gpuMemory())
 	default:
 		fmt.Fprintf(w, "  GPUs            none (--devices auto uses those of this machine, --gpus N simulates some)\n")
 	}
+	fmt.Fprintf(w, "  policy          %s\n", orDefault(s.opts.Policy, "mqfq-sticky"))
 	fmt.Fprintf(w, "  data            %s\n", i.Data)
 	fmt.Fprintf(w, "  Kafka           %s%s\n", i.Kafka, embedded(s.opts.Kafka))
 	fmt.Fprintf(w, "  database        %s%s\n", i.Database.URL, embedded(s.opts.CouchDB))
 	fmt.Fprintln(w)
 	s.SetCommand(w)
+}
+
+// gpuMemory is the memory of a simulated device.
+func (s *Standalone) gpuMemory() activation.Size {
+	if s.opts.GPUMemory != 0 {
+		return s.opts.GPUMemory
+	}
+	return 16 * activation.GB
 }
 
 // SetCommand tells the command that points wsk here.

@@ -176,9 +176,12 @@ func TestRefusals(t *testing.T) {
 		{d, "PUT", "/api/v1/namespaces/_/rules/r", `{"trigger":"/_/t"}`, 400, "rule requires a valid trigger and a valid action"},
 		{d, "PUT", "/api/v1/namespaces/_/rules/r", `{"trigger":"/_/t","action":"/_/none"}`, 400, "action /guest/none does not exist"},
 		{d, "PATCH", actions + "a", "", 405, "not allowed"},
-		{d, "GET", "/api/v1/namespaces/_/apis", "", 501, "is not served by gpuwhisk standalone."},
+		{d, "GET", "/api/v1/namespaces/_/apis", "", 501, "is not supported here, by gpuwhisk standalone."},
 		{d, "GET", "/api/v1/web", "", 404, "does not exist"},
-		{d, "GET", "/elsewhere", "", 501, "is not served by gpuwhisk standalone."},
+		{d, "GET", "/api/v1/web/whisk.system/apimgmt/getApi.http", "", 501, "wsk api) are not supported here"},
+		{d, "POST", "/api/v1/namespaces/whisk.system/actions/alarms/alarm", "{}", 501, "'/whisk.system/alarms' is not supported here"},
+		{d, "GET", "/docs", "", 501, "is not supported here"},
+		{d, "GET", "/elsewhere", "", 501, "is not supported here, by gpuwhisk standalone."},
 	}
 	for _, c := range cases {
 		got := c.who.do(c.method, c.path, c.body)

@@ -59,8 +59,11 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 	if s.opts.Shim != "" {
 		env = append(env, "CONFIG_whisk_gpu_shim_library="+s.opts.Shim)
 	}
-	if s.opts.GPUMemory != "" {
-		env = append(env, "CONFIG_whisk_gpu_simulated_memory="+s.opts.GPUMemory)
+	if s.opts.GPUMemory != 0 {
+		env = append(env, "CONFIG_whisk_gpu_simulated_memory="+strconv.FormatInt(int64(s.opts.GPUMemory), 10))
+	}
+	if s.opts.MemoryMax != 0 {
+		env = append(env, "CONFIG_whisk_memory_max="+strconv.FormatInt(int64(s.opts.MemoryMax), 10))
 	}
 	if s.opts.Docker != "" {
 		env = append(env, "DOCKER_HOST="+s.opts.Docker)

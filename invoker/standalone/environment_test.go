@@ -21,7 +21,7 @@ import (
 // that reads an operator's.
 func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	s := &Standalone{
-		opts: Options{Data: "/data", GPUs: 2, GPUMemory: "16GB", Policy: "fcfs", Tokens: 3, Memory: "4096m", Extra: []string{"CONFIG_whisk_gpu_prefetch=false"}},
+		opts: Options{Data: "/data", GPUs: 2, GPUMemory: 16 * activation.GB, MemoryMax: 2 * activation.GB, Policy: "fcfs", Tokens: 3, Memory: "4096m", Extra: []string{"CONFIG_whisk_gpu_prefetch=false"}},
 		info: Info{
 			APIHost: "http://127.0.0.1:3233", Kafka: "127.0.0.1:9092", Runtime: "process",
 			Database: couchdb.Config{URL: "http://127.0.0.1:5984", User: "u", Password: "p w", Names: couchdb.Names{Whisks: "w", Activations: "a", Subjects: "s"}},
@@ -36,7 +36,8 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.GPU.SimulatedDevices != 2 || c.GPU.Policy != "fcfs" || c.GPU.Tokens != 3 || c.GPU.Prefetch || c.CouchDB.Password != "p w" || c.CouchDB.Activations != "a" ||
-		c.Runtimes.Kind != "process" || len(c.Kafka.Hosts) != 1 || c.Pool.UserMemory != 4096<<20 {
+		c.Runtimes.Kind != "process" || len(c.Kafka.Hosts) != 1 || c.Pool.UserMemory != 4096<<20 ||
+		c.GPU.SimulatedMemory != 16<<30 || c.Limits.Memory.Max != 2<<30 {
 		t.Errorf("the invoker understood %+v", c)
 	}
 }
@@ -143,12 +144,17 @@ func TestRuntimeIsChosenAndExplained(t *testing.T) {
 		{"auto", all, "docker", "has the images"},
 		{"", some, "process", "lacks gpuwhisk/action-python3:latest, gpuwhisk/action-native:latest"},
 		{"auto", none, "process", "does not answer"},
-		{"docker", none, "docker", "as asked"},
+		{"docker", all, "docker", "as asked"},
 		{"process", all, "process", "as asked"},
 	} {
 		runtime, why, err := chooseRuntime(t.Context(), c.wanted, c.host, m)
 		if err != nil || runtime != c.runtime || !strings.Contains(why, c.why) {
 			t.Errorf("%q at %s: %s because %q, %v; want %s because %q", c.wanted, c.host, runtime, why, err, c.runtime, c.why)
+		}
+	}
+	for host, want := range map[string]string{none: "Docker does not answer", some: "make images builds it"} {
+		if _, _, err := chooseRuntime(t.Context(), "docker", host, m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("docker at %s: %v, want %q", host, err, want)
 		}
 	}
 	if _, _, err := chooseRuntime(t.Context(), "podman", none, m); err == nil {
@@ -157,10 +163,10 @@ func TestRuntimeIsChosenAndExplained(t *testing.T) {
 }
 
 func TestBanner(t *testing.T) {
-	s := begin(t, &fakeInvoker{}, func(o *Options) { o.GPUs, o.GPUMemory = 2, "8GB" })
+	s := begin(t, &fakeInvoker{}, func(o *Options) { o.GPUs, o.GPUMemory = 2, 8*activation.GB })
 	var b bytes.Buffer
 	s.Banner(&b)
-	for _, want := range []string{"2 simulated, 8GB each", "wsk property set --apihost " + s.Info().APIHost + " --auth " + Guest().AuthKey(), s.Info().Data, "(embedded)"} {
+	for _, want := range []string{"2 simulated, 8 GB each", "wsk property set --apihost " + s.Info().APIHost + " --auth " + Guest().AuthKey(), s.Info().Data, "(embedded)"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the banner lacks %q:\n%s", want, &b)
 		}
@@ -189,5 +195,48 @@ func TestAnInvokerThatCannotStart(t *testing.T) {
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v, which was told before", err)
+	}
+}
+
+// TestCallsWaitForTheInvokerThatStarts: from the first moment on nobody is
+// refused, and /ping tells when an action can run.
+func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
+	f := &fakeInvoker{run: echo, t: t}
+	hold := make(chan struct{})
+	o := Options{Data: t.TempDir(), Runtime: "process", Version: "test",
+		Invoker: func(ctx context.Context, environ, args []string) (func() error, error) {
+			started := make(chan error, 1)
+			var wait func() error
+			go func() {
+				<-hold
+				var err error
+				wait, err = f.start(ctx, environ, args)
+				started <- err
+			}()
+			return func() error {
+				if err := <-started; err != nil {
+					return err
+				}
+				return wait()
+			}, nil
+		}}
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	d := at(t, s)
+	if got := d.anonymous().do("GET", "/ping", ""); got.status != 503 || !strings.Contains(got.body, "starting") {
+		t.Errorf("ping before an action can run: %d %s", got.status, got.body)
+	}
+	d.put("actions/hello", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	answered := make(chan answer, 1)
+	go func() { answered <- d.do("POST", actions+"hello?blocking=true&result=true", `{"a":1}`) }()
+	close(hold)
+	if got := <-answered; got.status != 200 || got.body != `{"a":1}` {
+		t.Errorf("a call that came early: %d %s", got.status, got.body)
+	}
+	if got := d.anonymous().do("GET", "/ping", ""); got.status != 200 {
+		t.Errorf("ping afterwards: %d %s", got.status, got.body)
 	}
 }

@@ -66,7 +66,7 @@ func onPath(names ...string) bool {
 func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manifest) (runtime, why string, err error) {
 	switch wanted {
 	case runtimeDocker:
-		return runtimeDocker, "as asked", nil
+		return runtimeDocker, "as asked", dockerIsFit(ctx, host, m)
 	case runtimeProcess:
 		return runtimeProcess, "as asked; no isolation, for development only", nil
 	case "", runtimeAuto:
@@ -82,6 +82,25 @@ func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manif
 	}
 	return runtimeDocker, "Docker answers and has the images", nil
 }
+
+// dockerIsFit says at once what the first call would fail for: that no engine
+// answers, or that images are missing which no registry has. Those of another
+// manifest may be pulled.
+func dockerIsFit(ctx context.Context, host string, m *activation.Manifest) error {
+	lacking, err := lackingImages(ctx, host, m)
+	if err != nil {
+		return fmt.Errorf("--runtime docker: Docker does not answer (--runtime process does without): %w", err)
+	}
+	for _, image := range lacking {
+		if strings.HasPrefix(image, ownImages) {
+			return fmt.Errorf("--runtime docker: Docker has no image %s; make images builds it (--runtime process does without)", image)
+		}
+	}
+	return nil
+}
+
+// ownImages begins the names of the images that this project builds.
+const ownImages = "gpuwhisk/"
 
 // lackingImages asks the Docker Engine which of the default kinds' images it
 // has not got.

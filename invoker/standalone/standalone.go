@@ -8,7 +8,8 @@
 // addresses. It is not meant for users who do not trust each other: there is
 // one machine, no throttling and, with the process runtime, no isolation.
 //
-// Its own goroutines are two HTTP servers; Stop ends them and, in reverse
+// Its own goroutines are two HTTP servers, one that waits for the invoker's end
+// and one for its first sign of health; Stop ends them and, in reverse
 // order of starting, everything else.
 package standalone
 
@@ -48,10 +49,11 @@ type Options struct {
 	Devices    string
 	FakeDriver string
 	Shim       string
-	GPUMemory  string // of each, such as "16 GiB"; empty: the invoker's default
-	Tokens     int    // runs that a device takes at once; 0: the invoker's default
-	Policy     string // of the scheduler; empty: the invoker's default
-	Memory     string // for all action containers, such as "2048m"; empty: 2048m
+	GPUMemory  activation.Size // of each; 0: the invoker's default
+	Tokens     int             // runs that a device takes at once; 0: the invoker's default
+	Policy     string          // of the scheduler; empty: the invoker's default
+	Memory     string          // for all action containers, such as "2048m"; empty: 2048m
+	MemoryMax  activation.Size // that an action may ask for; 0: 512 MB, as a stock installation has it
 
 	Kafka    string // host:port of brokers elsewhere; empty: the embedded one
 	CouchDB  string // URL with user and password; empty: the embedded store
@@ -92,7 +94,8 @@ type Standalone struct {
 	door       *http.Server
 	controller *controller.Controller
 	endInvoker context.CancelFunc
-	ended      chan error // gets the invoker's end
+	ended      chan error    // gets the invoker's end
+	ready      chan struct{} // closed when our invoker was healthy for the first time
 }
 
 // closer is something that is open, and what to call it in a complaint.
@@ -107,7 +110,7 @@ func Start(ctx context.Context, o Options) (*Standalone, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Standalone{opts: o, log: o.Log, ended: make(chan error, 1)}
+	s := &Standalone{opts: o, log: o.Log, ended: make(chan error, 1), ready: make(chan struct{})}
 	s.info = Info{Data: o.Data, GPUs: o.GPUs}
 	if err := s.start(ctx); err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -146,9 +149,11 @@ func (s *Standalone) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.controller = controller.New(controller.Config{
-		ID: "0", Bus: bus, Catalog: cat, HealthKind: kind, HealthCode: code, Log: s.log,
-	})
+	c := controller.Config{ID: "0", Bus: bus, Catalog: cat, HealthKind: kind, HealthCode: code, Log: s.log}
+	if s.opts.Invoker != nil {
+		c.Ready = s.ready
+	}
+	s.controller = controller.New(c)
 	s.onStop("controller", func(ctx context.Context) error { s.controller.Close(ctx); return nil })
 	if err := s.controller.Start(ctx); err != nil {
 		return s.elsewhere("--kafka", s.opts.Kafka, err)
@@ -173,8 +178,12 @@ func (s *Standalone) onStop(name string, close func(context.Context) error) {
 }
 
 func (s *Standalone) openDoor(cat *catalog.Catalog, m *activation.Manifest) error {
+	bounds := activation.DefaultBounds()
+	if most := s.opts.MemoryMax; most > 0 {
+		bounds.MemoryMB.Max = max(bounds.MemoryMB.Min, int(most/activation.MB))
+	}
 	door := rest.New(rest.Config{
-		Controller: s.controller, Catalog: cat, Manifest: m, Bounds: activation.DefaultBounds(),
+		Controller: s.controller, Catalog: cat, Manifest: m, Bounds: bounds,
 		Build: s.opts.Version, Log: s.log,
 	})
 	addr, server, err := s.serve("door", s.opts.Port, door)
@@ -202,6 +211,11 @@ func (s *Standalone) startInvoker(manifest string) error {
 		return fmt.Errorf("start invoker: %w", err)
 	}
 	go func() { s.ended <- wait() }()
+	go func() {
+		if s.controller.WaitHealthy(ctx) == nil {
+			close(s.ready)
+		}
+	}()
 	// It stops before the controller, whose acks would have nobody to go to,
 	// but after the door, whose callers still wait for results: see Stop.
 	s.endInvoker = cancel

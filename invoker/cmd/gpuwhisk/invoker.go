@@ -55,7 +55,7 @@ func (c invokerCmd) Run() error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	return assembly.Run(interrupted(), assembly.Options{
-		Config: cfg, Log: newLogger(os.Stdout, cfg.Logs), Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
+		Config: cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
 	})
 }
 

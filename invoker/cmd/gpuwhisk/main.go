@@ -18,6 +18,10 @@ import (
 // version is set by the linker (-X main.version=...).
 var version = "dev"
 
+// exitUsage is the exit status of a command line that is wrong, as shells and
+// most programs have it.
+const exitUsage = 2
+
 // cli is the whole command line. Each command is a struct in a file of its
 // own whose Run method kong calls.
 type cli struct {
@@ -42,12 +46,11 @@ func (versionCmd) Run() error {
 
 func main() {
 	var c cli
-	k := kong.Parse(&c,
-		kong.Name("gpuwhisk"),
-		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
-		kong.ShortUsageOnError(),
-	)
-	if err := k.Run(); err != nil {
+	k, err := parse(&c, os.Args[1:], kong.Exit(func(code int) { os.Exit(exitStatus(code)) }))
+	if err == nil {
+		err = k.Run()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
 		if errors.Is(err, errInterrupted) || errors.Is(err, demo.ErrInterrupted) {
 			os.Exit(130) // as a shell has it

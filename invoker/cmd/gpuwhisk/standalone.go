@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 )
 
@@ -28,19 +31,20 @@ type standaloneCmd struct {
 	Data      string   `placeholder:"DIR" type:"path" help:"Where actions, records and queued work are kept (~/.gpuwhisk)."`
 	Runtime   string   `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
 	GPUs      int      `name:"gpus" default:"1" help:"Number of simulated GPUs."`
-	GPUMemory string   `name:"gpu-memory" default:"16GB" help:"Memory of each simulated GPU."`
+	GPUMemory size     `name:"gpu-memory" default:"16GB" help:"Memory of each simulated GPU."`
 	Devices   string   `placeholder:"LIST" help:"GPUs of this machine instead of simulated ones: auto for all, or UUIDs and indexes. Needs a build with NVML (make build-gpu)."`
 	FakeGPU   string   `name:"fake-driver" placeholder:"DIR" type:"existingdir" help:"Run functions of simulated GPUs under the shim on the driver in DIR (make shim-fake: build/shim/fake12), so that their memory really moves. With --runtime process."`
 	Shim      string   `placeholder:"FILE" type:"existingfile" help:"The shim's library, when it is not beside this program or in build/shim."`
 	Tokens    int      `default:"2" help:"Runs that each GPU takes at once (D)."`
 	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`
-	Memory    string   `default:"4096m" help:"Memory for all action containers together."`
+	Memory    size     `default:"4GB" help:"Memory for all action containers together."`
+	MemoryMax size     `name:"memory-max" default:"2GB" help:"The most that one action may ask for (wsk action create -m)."`
 	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
 	CouchDB   string   `name:"couchdb" placeholder:"URL" help:"Use this database, http://USER:PASSWORD@HOST:PORT, instead of the embedded one."`
 	DBPrefix  string   `name:"db-prefix" default:"whisk_local_" help:"Prefix of the databases' names."`
 	Namespace []string `placeholder:"NAME[:UUID:KEY]" help:"A further namespace beside guest; repeatable."`
 	Runtimes  string   `placeholder:"FILE" type:"existingfile" help:"Runtimes manifest instead of the built-in one."`
-	Quiet     bool     `short:"q" help:"Print nothing but the wsk line and errors."`
+	Quiet     bool     `short:"q" help:"Print nothing but the wsk line and errors: no warnings."`
 	Verbose   bool     `short:"v" help:"Log what the invoker does."`
 }
 
@@ -61,6 +65,9 @@ func (c standaloneCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkDevices(log); err != nil {
+		return err
+	}
 	stopping := interrupted()
 	ctx, cancel := context.WithTimeout(stopping, readyTime)
 	defer cancel()
@@ -74,8 +81,13 @@ func (c standaloneCmd) Run() error {
 	c.greet(os.Stdout, s, keys)
 	select {
 	case <-stopping.Done():
-		c.say("stopping: waiting for what runs (a second signal leaves at once)")
-		return drain(s)
+		began := time.Now()
+		c.say("stopping: nothing new is taken, what runs is finished (a second signal leaves at once)")
+		err := drain(s)
+		if err == nil {
+			c.say("stopped after " + time.Since(began).Round(time.Millisecond).String() + "; actions and records are kept in " + s.Info().Data)
+		}
+		return err
 	case err := <-s.Ended():
 		return errors.Join(fmt.Errorf("the invoker ended: %w", err), drain(s))
 	}
@@ -96,10 +108,55 @@ func orInterrupted(stopping context.Context, err error) error {
 }
 
 func (c standaloneCmd) level() slog.Level {
-	if c.Verbose {
+	switch {
+	case c.Verbose:
 		return slog.LevelInfo
+	case c.Quiet:
+		return slog.LevelError
 	}
 	return slog.LevelWarn
+}
+
+// Validate checks what flags alone can tell.
+func (c *standaloneCmd) Validate() error {
+	switch {
+	case c.Port < 0 || c.Port > 65535:
+		return fmt.Errorf("--port %d: want 0 to 65535", c.Port)
+	case c.Tokens < 1:
+		return fmt.Errorf("--tokens %d: want at least 1", c.Tokens)
+	case c.GPUs < 0 || c.GPUs > 64:
+		return fmt.Errorf("--gpus %d: want 0 to 64", c.GPUs)
+	case c.MemoryMax > c.Memory:
+		return fmt.Errorf("--memory-max %s: want at most --memory, which is %s", c.MemoryMax, c.Memory)
+	case c.Quiet && c.Verbose:
+		return errors.New("--quiet and --verbose: want one of them")
+	}
+	return nil
+}
+
+// checkDevices says before anything is started that there is no GPU to take:
+// the first call would be the first to know.
+func (c standaloneCmd) checkDevices(log *slog.Logger) error {
+	if c.Devices == "" || c.Devices == devices.None {
+		return nil
+	}
+	const instead = "; without --devices, GPUs are simulated (--gpus N)"
+	h, err := devices.OpenHost(c.Devices, nvml.Options{}, log)
+	if err != nil {
+		return fmt.Errorf("--devices: %w%s", err, instead)
+	}
+	found := len(h.Devices)
+	if err := h.Close(context.Background()); err != nil {
+		return fmt.Errorf("--devices: %w", err)
+	}
+	if found == 0 {
+		why := "this machine has no GPU that its NVIDIA driver shows"
+		if _, err := nvml.Open(nvml.Options{}); err != nil {
+			why = err.Error()
+		}
+		return fmt.Errorf("--devices %s: no GPU can be used: %s%s", c.Devices, why, instead)
+	}
+	return nil
 }
 
 func drain(s *standalone.Standalone) error {
@@ -130,15 +187,9 @@ func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []stand
 func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalone.Namespace, error) {
 	o := standalone.Options{
 		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
-		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: c.GPUMemory, Policy: c.Policy, Tokens: c.Tokens,
-		Memory: c.Memory, Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
+		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
+		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Invoker: inProcess(log, nil), Log: log,
-	}
-	if c.Port < 0 || c.Port > 65535 {
-		return o, nil, fmt.Errorf("--port %d: want 0 to 65535", c.Port)
-	}
-	if c.Tokens < 1 {
-		return o, nil, fmt.Errorf("--tokens %d: want at least 1", c.Tokens)
 	}
 	if c.Port != 0 && !standalone.Free(c.Port) {
 		return o, nil, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
@@ -193,7 +244,7 @@ func inProcess(log *slog.Logger, listening func(addr string)) standalone.StartIn
 		ended := make(chan error, 1)
 		go func() {
 			ended <- assembly.Run(ctx, assembly.Options{
-				Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"), Host: "127.0.0.1",
+				Config: cfg, Log: log, Version: version, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"), Host: "127.0.0.1",
 				Listening: listening,
 			})
 		}()

@@ -46,6 +46,8 @@ const (
 	componentGrace = time.Minute
 	// sequenceLimit is how many actions a sequence or composition may run.
 	sequenceLimit = 50
+	// startTime is how long a call waits for an invoker that is starting.
+	startTime = 30 * time.Second
 )
 
 // Config is what a controller works with.
@@ -55,7 +57,10 @@ type Config struct {
 	Catalog    *catalog.Catalog
 	HealthKind string // action kind of the health test
 	HealthCode string // its code: returns its parameters
-	Log        *slog.Logger
+	// Ready, when not nil, is closed when the invoker of this process is healthy
+	// for the first time; until then calls wait instead of being refused.
+	Ready <-chan struct{}
+	Log   *slog.Logger
 }
 
 // Controller is one running controller.

@@ -29,6 +29,7 @@ type Outcome struct {
 
 // Invoke runs an action, a sequence or a composition.
 func (c *Controller) Invoke(ctx context.Context, call Call) (Outcome, error) {
+	c.awaitInvoker(ctx)
 	switch {
 	case call.Action.Exec.IsSequence():
 		return c.background(ctx, call, c.runSequence)
@@ -36,6 +37,34 @@ func (c *Controller) Invoke(ctx context.Context, call Call) (Outcome, error) {
 		return c.background(ctx, call, c.runComposition)
 	}
 	return c.invoke(ctx, call, "")
+}
+
+// Starting tells that the invoker of this process has yet to become healthy.
+func (c *Controller) Starting() bool {
+	if c.cfg.Ready == nil {
+		return false
+	}
+	select {
+	case <-c.cfg.Ready:
+		return false
+	default:
+		return true
+	}
+}
+
+// awaitInvoker lets a call wait while the invoker starts.
+func (c *Controller) awaitInvoker(ctx context.Context) {
+	if !c.Starting() {
+		return
+	}
+	late := time.NewTimer(startTime)
+	defer late.Stop()
+	select {
+	case <-c.cfg.Ready:
+	case <-late.C:
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
 }
 
 // background runs what takes several activations. It goes on when the caller

@@ -45,7 +45,27 @@ func notAllowed() *refusal {
 
 // notServed says that a route exists elsewhere, perhaps, but not here.
 func notServed(path string) *refusal {
-	return &refusal{http.StatusNotImplemented, fmt.Sprintf("The resource '%s' is not served by gpuwhisk standalone.", path)}
+	return &refusal{http.StatusNotImplemented, fmt.Sprintf("The resource '%s' is not supported here, by gpuwhisk standalone.", path)}
+}
+
+// What a whole installation of OpenWhisk has beside the controller, and this
+// process has not.
+const (
+	systemNamespace = "whisk.system"
+	gatewayPackage  = "apimgmt"
+)
+
+// noGateway answers wsk api.
+func noGateway() *refusal {
+	return &refusal{http.StatusNotImplemented, "API gateway routes (wsk api) are not supported here, by gpuwhisk standalone; " +
+		"a web action has an address of its own (wsk action update NAME --web true, wsk action get NAME --url)."}
+}
+
+// noSystemPackage answers who asks for a package that comes with OpenWhisk,
+// such as a feed of alarms.
+func noSystemPackage(name string) *refusal {
+	return &refusal{http.StatusNotImplemented, fmt.Sprintf("The package '/%s/%s' is not supported here: gpuwhisk standalone has no catalogue of "+
+		"packages and no providers of feeds. A trigger without a feed can be fired by hand (wsk trigger fire) or by a cron job.", systemNamespace, name)}
 }
 
 // translate finds the answer to an error of any package behind the door.

@@ -96,8 +96,11 @@ func (d *Door) mayUse(r *request, ns, pkg string) error {
 	}
 	if pkg != "" {
 		p, err := d.cfg.Catalog.Package(r.Context(), entity.Ref{Path: ns, Name: pkg})
-		if err == nil && p.Publish {
+		switch {
+		case err == nil && p.Publish:
 			return nil
+		case ns == systemNamespace && errors.Is(err, couchdb.ErrNotFound):
+			return noSystemPackage(pkg)
 		}
 	}
 	return &refusal{http.StatusForbidden, fmt.Sprintf("The supplied authentication is not authorized to access '%s'.", ns)}

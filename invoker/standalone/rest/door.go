@@ -112,7 +112,7 @@ func (d *Door) route(r *request, path []string) error {
 		r.allow(adminMethods)
 		return d.root(r)
 	case "ping":
-		return r.text(http.StatusOK, "pong")
+		return d.ping(r)
 	case "invokers", "activation":
 		r.allow(adminMethods)
 		return d.admin(r, path)
@@ -122,6 +122,15 @@ func (d *Door) route(r *request, path []string) error {
 		}
 	}
 	return notServed(r.URL.Path)
+}
+
+// ping says whether an action can run.
+func (d *Door) ping(r *request) error {
+	if d.cfg.Controller.Starting() {
+		r.w.Header().Set("Retry-After", "1")
+		return r.text(http.StatusServiceUnavailable, "not ready: the invoker is starting")
+	}
+	return r.text(http.StatusOK, "pong")
 }
 
 func (d *Door) api(r *request, path []string) error {

@@ -70,6 +70,9 @@ func (d *Door) webAction(r *request, path []string) (*webCall, error) {
 	if len(path) < 3 {
 		return nil, missing()
 	}
+	if path[0] == systemNamespace && path[1] == gatewayPackage {
+		return nil, noGateway()
+	}
 	name, shape := cutShape(path[2])
 	for _, part := range []string{path[0], path[1], name} {
 		if !activation.ValidName(part) {

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// parse reads a command line. What is wrong with it is told with the usage of
+// the command that was meant, and kong.Exit is called.
+func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
+	k, err := kong.New(c, append(with,
+		kong.Name("gpuwhisk"),
+		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
+		kong.ShortUsageOnError(),
+	)...)
+	if err != nil {
+		return nil, err
+	}
+	ctx, err := k.Parse(plain(args))
+	k.FatalIfErrorf(err)
+	return ctx, nil
+}
+
+// exitStatus gives kong's status for wrong usage its usual number.
+func exitStatus(code int) int {
+	if code == kongUsage {
+		return exitUsage
+	}
+	return code
+}
+
+// kongUsage is kong's exit status for an argument that it does not take.
+const kongUsage = 80
+
+// negative is a number that looks like a flag.
+var negative = regexp.MustCompile(`^-[0-9]`)
+
+// plain puts a command line into the words that the parser takes: "help X" is
+// "X --help", and a negative number behind a flag is its value, so that the
+// flag's own limits are what a person reads.
+func plain(args []string) []string {
+	if len(args) > 0 && args[0] == "help" {
+		return append(append([]string{}, args[1:]...), "--help")
+	}
+	var out []string
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if a == "--" {
+			return append(out, args[i:]...)
+		}
+		if strings.HasPrefix(a, "--") && !strings.Contains(a, "=") && i+1 < len(args) && negative.MatchString(args[i+1]) {
+			i++
+			a += "=" + args[i]
+		}
+		out = append(out, a)
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+func TestPlainWords(t *testing.T) {
+	for in, want := range map[string]string{
+		"help":                      "--help",
+		"help sim run":              "sim run --help",
+		"standalone --tokens -3":    "standalone --tokens=-3",
+		"standalone --tokens=-3 -q": "standalone --tokens=-3 -q",
+		"standalone -q --port 0":    "standalone -q --port 0",
+		"x -- --tokens -3":          "x -- --tokens -3",
+	} {
+		if got := strings.Join(plain(strings.Fields(in)), " "); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+// outcome parses a command line as main does, and gives the exit status it
+// would end with (-1: none) and what a person reads.
+func outcome(t *testing.T, line string) (status int, text string) {
+	t.Helper()
+	type ended struct{}
+	status = -1
+	var out bytes.Buffer
+	defer func() {
+		if p := recover(); p != nil {
+			if _, ok := p.(ended); !ok {
+				panic(p)
+			}
+		}
+		text = out.String()
+	}()
+	exit := kong.Exit(func(code int) { status = exitStatus(code); panic(ended{}) })
+	var c cli
+	_, err := parse(&c, strings.Fields(line), exit, kong.Writers(&out, &out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, out.String()
+}
+
+func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                 "expected one of",
+		"nonsense":                         "nonsense",
+		"standalone --nonsense":            "--nonsense",
+		"standalone --tokens -3":           "--tokens -3: want at least 1",
+		"standalone --port 70000":          "--port 70000: want 0 to 65535",
+		"standalone --gpus -1":             "--gpus -1: want 0 to 64",
+		"standalone --gpu-memory lots":     `--gpu-memory: "lots" is no size`,
+		"standalone --memory-max 8GB":      "--memory-max 8 GB: want at most --memory, which is 4 GB",
+		"standalone -q -v":                 "want one of them",
+		"standalone --runtime elsewhere":   "--runtime",
+		"standalone --fake-driver /absent": "/absent",
+	} {
+		status, text := outcome(t, line)
+		if status != 2 || !strings.Contains(text, want) {
+			t.Errorf("%q: status %d, %q; want 2 and %q", line, status, text, want)
+		}
+	}
+	for _, line := range []string{"help", "help standalone", "standalone --help"} {
+		if status, text := outcome(t, line); status != 0 || !strings.Contains(text, "Usage: gpuwhisk") {
+			t.Errorf("%q: status %d, %q; want 0 and the usage", line, status, text)
+		}
+	}
+	if status, text := outcome(t, "standalone --gpu-memory 24GiB"); status != -1 {
+		t.Errorf("a good line ended with %d: %s", status, text)
+	}
+}
+
+func TestSizesHaveOneUnit(t *testing.T) {
+	var sizes []string
+	for _, text := range []string{"16GB", "16 GiB", "16g", "17179869184 B", "1536MB"} {
+		var s size
+		if err := s.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, s.String())
+	}
+	if want := []string{"16 GB", "16 GB", "16 GB", "16 GB", "1536 MB"}; !slices.Equal(sizes, want) {
+		t.Errorf("%q, want %q", sizes, want)
+	}
+	for _, text := range []string{"", "0", "0GB", "-1GB", "GB", "16", "1.5GB", "16XB", "99999999999GB"} {
+		var s size
+		if err := s.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q was taken for %s", text, s)
+		}
+	}
+}
