@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -269,15 +270,14 @@ func (d *dispatcher) remove(b *box, done event) {
 }
 
 func (d *dispatcher) removeUntilGone(ctx context.Context, b *box) {
-	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+	for pace := (outage.Pace{Min: time.Second, Max: time.Minute}); ; {
 		err := d.engine.Remove(ctx, b.handle.ID)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
+		wait := pace.Next()
 		d.log.Warn("remove container, will try again", keyContainer, b.name, "error", err, "again", wait)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !outage.Wait(ctx, wait) {
 			return
 		}
 	}

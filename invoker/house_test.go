@@ -22,16 +22,18 @@ const module = "github.com/gpuwhisk/gpuwhisk"
 // plan lists, for each room, the rooms that it may import.
 var plan = map[string][]string{
 	"activation":         {},
-	"activation/couchdb": {"activation"},
+	"activation/couchdb": {"activation", "activation/outage"},
 	"activation/journal": {"activation"},
-	"activation/kafka":   {"activation"},
+	"activation/kafka":   {"activation", "activation/outage"},
+	// Waiting and telling of what is away: whoever talks with a peer may.
+	"activation/outage": {},
 
 	"sched":       {},
 	"sched/sim":   {"gpu", "gpu/lane", "sched"},
 	"gpu":         {},
 	"gpu/lane":    {"gpu", "sched"},
-	"gpu/nvml":    {"gpu"},
-	"gpu/shimctl": {"gpu"},
+	"gpu/nvml":    {"gpu", "activation/outage"},
+	"gpu/shimctl": {"gpu", "activation/outage"},
 	// Only tests import it.
 	"gpu/shimctl/shimtest": {},
 
@@ -39,22 +41,22 @@ var plan = map[string][]string{
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
-	"invoker":           {"activation", "gpu", "gpu/lane", "invoker/container", "invoker/proxy", "sched"},
+	"invoker":           {"activation", "activation/outage", "gpu", "gpu/lane", "invoker/container", "invoker/proxy", "sched"},
 	"invoker/admin":     {},
 	"invoker/config":    {},
 	"invoker/container": {},
 	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"invoker/container", "invoker/docker", "invoker/proxy", "invoker/tlsstore", "invoker/zookeeper"},
 	"invoker/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
-	"invoker/docker":    {"invoker/container", "invoker/logs"},
+	"invoker/docker":    {"activation/outage", "invoker/container", "invoker/logs"},
 	"invoker/gpucheck":  {"gpu", "gpu/nvml", "gpu/shimctl"},
 	"invoker/logs":      {"invoker/container"},
-	"invoker/mps":       {},
+	"invoker/mps":       {"activation/outage"},
 	"invoker/process":   {"invoker/container", "invoker/logs"},
-	"invoker/proxy":     {"activation"},
+	"invoker/proxy":     {"activation", "invoker/container"},
 	"invoker/simulated": {"gpu", "invoker/container"},
 	"invoker/tlsstore":  {},
-	"invoker/zookeeper": {},
+	"invoker/zookeeper": {"activation/outage"},
 
 	"invoker/standalone": {"activation", "docker/runtimes", "invoker/standalone/broker", "invoker/standalone/catalog",
 		"invoker/standalone/controller", "invoker/standalone/couchdb", "invoker/standalone/rest", "invoker/standalone/store"},

@@ -17,6 +17,7 @@ import (
 	"github.com/go-kivik/kivik/v4/couchdb"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // ErrNotFound is an action, or the code of one, that the database has not.
@@ -206,11 +207,7 @@ func retried(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 		if err == nil || try == readTries || !passing(err) || ctx.Err() != nil {
 			return data, err
 		}
-		timer := time.NewTimer(time.Duration(try*try) * 50 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !outage.Wait(ctx, time.Duration(try*try)*50*time.Millisecond) {
 			return data, err
 		}
 	}

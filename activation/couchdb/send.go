@@ -10,6 +10,7 @@ import (
 	"github.com/go-kivik/kivik/v4"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // documentTries is how often a single document that the database refuses for
@@ -161,14 +162,7 @@ func (r *records) backOff(ctx context.Context, tries int) bool {
 		wait = min(r.cfg.BackoffMin<<max(tries, 0), r.cfg.BackoffMax)
 	}
 	wait = wait/2 + rand.N(wait/2+1)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return outage.Wait(ctx, wait)
 }
 
 // bulkDocs sends documents to a database. The body is what the original

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // A session of a dead member lasts 30 s in the original. A group that still has
@@ -13,7 +15,7 @@ const heldTooLong = time.Minute
 // committer tells the broker how far a feed's activations are completed, in a
 // goroutine of its own, so that a slow coordinator holds up no activation.
 type committer struct {
-	outage *outage
+	outage *outage.Outage
 	fresh  atomic.Int64  // completions since the last commit began
 	dirty  chan struct{} // the first of them; one signal is enough
 	full   chan struct{} // so many that the commit should not wait
@@ -25,7 +27,7 @@ type committer struct {
 }
 
 func (c *committer) start(f *Feed) {
-	c.outage = newOutage(f.log.With("group", f.cfg.Group), "committing of the position")
+	c.outage = outage.New(f.log.With("group", f.cfg.Group), "committing of the position")
 	c.dirty = make(chan struct{}, 1)
 	c.full = make(chan struct{}, 1)
 	c.ended = make(chan struct{})
@@ -82,12 +84,12 @@ func (c *committer) insist(f *Feed) {
 	for {
 		err := c.once(f)
 		if err == nil {
-			c.outage.over()
+			c.outage.Over()
 			c.held = time.Time{}
 			return
 		}
 		c.watch(f, err)
-		if !c.outage.failed(f.ctx, err) {
+		if !c.outage.Failed(f.ctx, err) {
 			return
 		}
 	}
@@ -143,12 +145,11 @@ func (c *committer) stop(ctx context.Context, f *Feed) error {
 	defer c.cut()
 	<-c.ended
 	defer c.drop()
-	pause := minPause
+	pace := outage.Pace{Min: outage.MinPause, Max: outage.MaxPause}
 	for {
 		err := c.once(f)
-		if err == nil || !wait(ctx, pause) {
+		if err == nil || !outage.Wait(ctx, pace.Next()) {
 			return err
 		}
-		pause = min(2*pause, maxPause)
 	}
 }

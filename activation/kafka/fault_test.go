@@ -18,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // countRequests counts the requests of one kind that reach the fake.
@@ -347,7 +349,7 @@ func (b *bed) every(pause time.Duration, do func(context.Context)) (end func()) 
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var turns sync.WaitGroup
 	turns.Go(func() {
-		for wait(ctx, pause) {
+		for outage.Wait(ctx, pause) {
 			do(ctx)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // FeedConfig says what a Feed reads. Only the topic has no default.
@@ -48,7 +49,7 @@ type Feed struct {
 
 	// Of the goroutine that calls Next.
 	tail    *tail
-	reading *outage
+	reading *outage.Outage
 	records []record // fetched and not yet handed out
 
 	mu    sync.Mutex
@@ -100,7 +101,7 @@ func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
 	f := &Feed{cluster: c, cfg: cfg, log: c.log.With("topic", cfg.Topic)}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.stats.Committed = -1
-	f.reading = newOutage(f.log, "reading of activations")
+	f.reading = outage.New(f.log, "reading of activations")
 	f.tail = newTail(c, cfg.Topic, 1, cfg.FetchBytes, fetchWait)
 	f.commits.start(f)
 	f.gauging.Go(f.gauge)

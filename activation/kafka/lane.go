@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // gather bounds what leaves together. A batch is one write to the broker's log
@@ -28,7 +30,7 @@ type lane struct {
 	topic    string
 	room     *semaphore.Weighted
 	wake     chan struct{} // there is something to do; one signal is enough
-	outage   *outage
+	outage   *outage.Outage
 	link     *link
 	gone     bool // the topic was given up and has not answered since
 
@@ -42,7 +44,7 @@ func newLane(p *Producer, topic string) *lane {
 		producer: p, topic: topic,
 		room:   semaphore.NewWeighted(p.cfg.QueueBytes),
 		wake:   make(chan struct{}, 1),
-		outage: newOutage(p.log.With("topic", topic), "sending of "+p.cfg.Name),
+		outage: outage.New(p.log.With("topic", topic), "sending of "+p.cfg.Name),
 	}
 }
 
@@ -130,7 +132,7 @@ func (l *lane) deliver(batch []parcel) {
 				return
 			}
 		}
-		l.outage.failed(l.producer.ctx, err)
+		l.outage.Failed(l.producer.ctx, err)
 	}
 }
 
@@ -181,7 +183,7 @@ func (l *lane) abandon(batch []parcel, err error) {
 
 func (l *lane) arrived(batch []parcel) {
 	l.gone = false
-	l.outage.over()
+	l.outage.Over()
 	l.producer.sent.Add(int64(len(batch)))
 	l.settle(batch, nil)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // PingerConfig says who pings where.
@@ -31,7 +32,7 @@ type Pinger struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
-	outage  *outage
+	outage  *outage.Outage
 	twin    *twin
 	link    *link // of the pinging goroutine
 	turn    chan struct{}
@@ -64,7 +65,7 @@ func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
 	p := &Pinger{
 		cluster: c, cfg: cfg, log: c.log, enabled: !cfg.Disabled,
 		turn: make(chan struct{}, 1), told: make(chan struct{}),
-		outage: newOutage(c.log.With("topic", cfg.Topic), "sending of pings"),
+		outage: outage.New(c.log.With("topic", cfg.Topic), "sending of pings"),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.twin = newTwin(c, cfg.Topic, cfg.Instance, cfg.Every)
@@ -136,11 +137,11 @@ func (p *Pinger) ping() bool {
 	err := p.send(activation.Ping{Instance: p.cfg.Instance, Enabled: enabled}.Encode())
 	if err != nil {
 		if p.ctx.Err() == nil {
-			p.outage.note(err)
+			p.outage.Note(err)
 		}
 		return true
 	}
-	p.outage.over()
+	p.outage.Over()
 	p.mu.Lock()
 	p.last = time.Now()
 	p.sent++

@@ -13,7 +13,7 @@ func (f *Feed) fill(ctx context.Context) {
 	records, err := f.fetch(ctx)
 	f.records = records
 	if err == nil {
-		f.reading.over()
+		f.reading.Over()
 		return
 	}
 	f.tail.drop()
@@ -23,7 +23,7 @@ func (f *Feed) fill(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.ctx, cancel)()
-	f.reading.failed(ctx, err)
+	f.reading.Failed(ctx, err)
 }
 
 func (f *Feed) fetch(ctx context.Context) ([]record, error) {

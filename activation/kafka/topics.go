@@ -12,6 +12,8 @@ import (
 	wire "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // TopicSpec says how a topic is made. Zero counts mean one.
@@ -49,13 +51,13 @@ const replicaTries = 10
 // While no broker answers, it retries for ever; what the cluster refuses for
 // good (a bad setting, no permission) is an error.
 func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec) error {
-	away := newOutage(c.log.With("topic", spec.Name), "creation of the topic")
+	away := outage.New(c.log.With("topic", spec.Name), "creation of the topic")
 	refused := 0
 	for {
 		err := c.ensureOnce(ctx, spec)
 		switch {
 		case err == nil:
-			away.over()
+			away.Over()
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -64,12 +66,12 @@ func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec) error {
 			if refused == replicaTries {
 				return err
 			}
-			away.note(err)
-			wait(ctx, maxPause)
+			away.Note(err)
+			outage.Wait(ctx, outage.MaxPause)
 		case final(err):
 			return err
 		default:
-			away.failed(ctx, err)
+			away.Failed(ctx, err)
 		}
 	}
 }

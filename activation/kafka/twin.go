@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // So many pings with our id that are not ours, within so long, mean a second
@@ -23,7 +24,7 @@ type twin struct {
 	tail     *tail
 	instance activation.Instance
 	window   time.Duration
-	outage   *outage
+	outage   *outage.Outage
 
 	mu      sync.Mutex
 	pending bool        // a ping of ours is on its way, its offset not known
@@ -46,7 +47,7 @@ func newTwin(c *Cluster, topic string, i activation.Instance, every time.Duratio
 		tail:     newTail(c, topic, 64<<10, 1<<20, 2*every),
 		instance: i,
 		window:   twinWindow * every,
-		outage:   newOutage(c.log.With("topic", topic), "watching for a second process"),
+		outage:   outage.New(c.log.With("topic", topic), "watching for a second process"),
 	}
 }
 
@@ -57,10 +58,10 @@ func (t *twin) run(ctx context.Context) {
 		err := t.poll(ctx, &located)
 		if err != nil {
 			t.tail.drop()
-			t.outage.failed(ctx, err)
+			t.outage.Failed(ctx, err)
 			continue
 		}
-		t.outage.over()
+		t.outage.Over()
 	}
 	t.tail.drop()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
@@ -116,7 +117,7 @@ func (e *events) run(ctx context.Context) {
 			e.tell(data, time.Now())
 		case nvml.ERROR_TIMEOUT:
 		default: // a lost device shows in the samples, which name it
-			pause(ctx, retryAfter)
+			outage.Wait(ctx, retryAfter)
 		}
 	}
 }
@@ -145,13 +146,4 @@ func (e *events) tell(data nvml.EventData, now time.Time) {
 func (o origin) concerned(card string, instance uint32) bool {
 	return (card == "" || card == o.card) &&
 		(instance == everywhere || o.instance == everywhere || instance == o.instance)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
@@ -90,14 +91,7 @@ func (c *Container) accept() {
 
 // pause waits; false when the control ends meanwhile.
 func (c *Control) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.stop:
-		return false
-	}
+	return outage.WaitFor(c.stop, d)
 }
 
 // admit starts a connection's goroutines, or refuses it.

@@ -12,6 +12,7 @@ import (
 	api "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -332,10 +333,7 @@ func (e *Engine) discard(idOrName string) {
 				return
 			}
 			e.log.Warn("remove container of a failed create", "container", idOrName, "err", err)
-			select {
-			case <-time.After(time.Second << try):
-			case <-e.base.Done():
-			}
+			outage.Wait(e.base, time.Second<<try)
 		}
 		e.doom(container.ID(idOrName))
 	})

@@ -7,23 +7,9 @@ import (
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
-)
 
-// steers tells the variables by which an image could choose another device or
-// MPS daemon for its GPU container, take the shim off, or put itself before
-// it. LD_LIBRARY_PATH is not among them: CUDA images find their libraries by
-// it. Neither is what an image says of the CUDA that it brings (CUDA_HOME,
-// CUDA_VERSION), nor NVIDIA_REQUIRE_*, which can only refuse to start.
-func steers(name string) bool {
-	switch {
-	case name == "LD_LIBRARY_PATH" || strings.HasPrefix(name, "NVIDIA_REQUIRE_"):
-		return false
-	case name == "CUDA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER" || name == "CUDA_DISABLE_UNIFIED_MEMORY":
-		return true
-	}
-	return slices.ContainsFunc([]string{"NVIDIA_", "LD_", "CUDA_MPS_", "CUDA_INJECTION", "CUDA_MANAGED_", "GPUWHISK_"},
-		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-}
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
 
 // environ joins lists of variables. Of several values for a name the last one
 // counts: a process that is given two may take either.
@@ -68,7 +54,7 @@ func (e *Engine) steering(ctx context.Context, image string) ([]string, error) {
 	}
 	if result.Config != nil {
 		for _, entry := range result.Config.Env {
-			if name, _, _ := strings.Cut(entry, "="); steers(name) {
+			if name, _, _ := strings.Cut(entry, "="); container.SteersFromImage(name) {
 				names = append(names, name)
 			}
 		}
@@ -94,7 +80,7 @@ func (e *Engine) forgetImage(image string) {
 func intruder(got, asked []string) string {
 	for _, entry := range got {
 		name, _, set := strings.Cut(entry, "=")
-		if set && steers(name) && !slices.Contains(asked, entry) {
+		if set && container.SteersFromImage(name) && !slices.Contains(asked, entry) {
 			return name
 		}
 	}

@@ -9,21 +9,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-func TestSteers(t *testing.T) {
-	for name, want := range map[string]bool{
-		"LD_PRELOAD": true, "LD_AUDIT": true, "LD_BIND_NOW": true, "LD_LIBRARY_PATH": false,
-		"CUDA_VISIBLE_DEVICES": true, "CUDA_MPS_PIPE_DIRECTORY": true, "CUDA_INJECTION64_PATH": true,
-		"CUDA_MANAGED_FORCE_DEVICE_ALLOC": true, "CUDA_HOME": false, "CUDA_VERSION": false, "CUDA_CACHE_PATH": false,
-		"NVIDIA_VISIBLE_DEVICES": true, "NVIDIA_DRIVER_CAPABILITIES": true, "NVIDIA_MIG_CONFIG_DEVICES": true,
-		"NVIDIA_DISABLE_REQUIRE": true, "NVIDIA_REQUIRE_CUDA": false, "NV_CUDA_LIB_VERSION": false,
-		"GPUWHISK_SHIM": true, "PATH": false, "": false, "MY_LD_PRELOAD": false,
-	} {
-		if got := steers(name); got != want {
-			t.Errorf("%q steers: %v", name, got)
-		}
-	}
-}
-
 func TestEnviron(t *testing.T) {
 	got := environ([]string{"A", "B=1"}, []string{"A=2", "C=3", "A=4"}, nil, []string{"B"})
 	if want := []string{"A=4", "B", "C=3"}; !slices.Equal(got, want) {

@@ -8,6 +8,7 @@ import (
 	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/client"
 
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -21,13 +22,14 @@ const (
 
 // watch follows the daemon's events until the engine is closed.
 func (e *Engine) watch() {
-	retry, away := firstRetry, false
+	pace, away := outage.Pace{Min: firstRetry, Max: slowRetry}, false
 	for e.base.Err() == nil {
 		err := e.follow(func() {
 			if away {
 				e.log.Info("docker is back")
 			}
-			retry, away = firstRetry, false
+			pace.Reset()
+			away = false
 		})
 		if e.base.Err() != nil {
 			return
@@ -36,11 +38,7 @@ func (e *Engine) watch() {
 			e.log.Warn("lost the event stream of docker", "err", err)
 		}
 		away = true
-		select {
-		case <-time.After(retry):
-		case <-e.base.Done():
-		}
-		retry = min(2*retry, slowRetry)
+		outage.Wait(e.base, pace.Next())
 	}
 }
 

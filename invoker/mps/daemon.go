@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // daemon is one device's. Only keep's goroutine starts and ends its processes.
@@ -129,14 +131,7 @@ func (d *daemon) launch() (*process, error) {
 
 // rest waits before another start; false when the end comes first.
 func (d *daemon) rest(pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-d.stop:
-		return false
-	}
+	return outage.WaitFor(d.stop, pause)
 }
 
 // process is a daemon that was started.

@@ -116,10 +116,11 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 	}
 	home := filepath.Join(c.dir, "home")
 	env := []string{"PATH=" + e.options.Path, "LANG=C.UTF-8"}
-	env = append(append(env, runtime.Env...), spec.Env...)
+	said := spec.Env
 	if spec.GPU != nil {
-		env = slices.DeleteFunc(env, steering)
+		said = slices.DeleteFunc(slices.Clone(said), steering)
 	}
+	env = append(append(env, runtime.Env...), said...)
 	env = append(env,
 		"HOME="+home,
 		"TMPDIR="+filepath.Join(c.dir, "tmp"),
@@ -143,12 +144,8 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 // steering tells of a variable that would change which device or driver a GPU
 // process finds: that is the device's word alone.
 func steering(variable string) bool {
-	for _, prefix := range []string{"CUDA_", "NVIDIA_", "LD_", "GPUWHISK_SHIM"} {
-		if strings.HasPrefix(variable, prefix) {
-			return true
-		}
-	}
-	return false
+	name, _, _ := strings.Cut(variable, "=")
+	return container.Steers(name)
 }
 
 // visible gives the device that CUDA may see: a real one, or none.

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
 // Invocation is one activation as its action is told of it.
 type Invocation struct {
 	Message *activation.Message
 	APIKey  bool                // the action may have the caller's keys
-	GPU     bool                // it runs on a device: see steers
+	GPU     bool                // it runs on a device: see container.Steers
 	Env     []activation.Member // init arguments, for /init only
 	Value   json.RawMessage     // all other parameters
 }
@@ -69,7 +70,7 @@ func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
 	own := v.facts(deadline)
 	env := members{out: append(dst, '{')}
 	for _, p := range v.Env {
-		if taken(own, p.Key) || v.GPU && steers(p.Key) {
+		if taken(own, p.Key) || v.GPU && container.Steers(p.Key) {
 			continue
 		}
 		env.text(p.Key, envText(p.Value))
@@ -85,19 +86,6 @@ func taken(own []activation.Member, name string) bool {
 	return strings.HasPrefix(name, "__OW_") && slices.ContainsFunc(own, func(p activation.Member) bool {
 		return envName(p.Key) == name
 	})
-}
-
-// steers tells the variables by which the loader, the CUDA driver, NVIDIA's
-// container runtime and the shim are told what to do. An action on a device
-// gets them from the invoker only: an init argument must not take the shim off
-// or choose another device or MPS daemon.
-func steers(name string) bool {
-	for _, prefix := range []string{"NVIDIA_", "LD_", "CUDA_", "GPUWHISK_"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // envName is the variable that a fact is told in.

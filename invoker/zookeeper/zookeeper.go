@@ -16,6 +16,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // retryAfter is the pause before ZooKeeper is asked again after a lost or
@@ -61,7 +63,7 @@ func Assign(ctx context.Context, r Request) (int, error) {
 		if !away {
 			log.Warn("zookeeper cannot be reached, trying again until it can", "hosts", r.Hosts, "error", err)
 		}
-		pause(ctx, retryAfter)
+		outage.Wait(ctx, retryAfter)
 	}
 }
 
@@ -103,13 +105,4 @@ func (a *assigner) visit(ctx context.Context, r Request) (int, error) {
 		return a.overwrite(ctx, s, *r.Overwrite)
 	}
 	return a.assign(ctx, s)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
