@@ -1,0 +1,120 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// Facts answers the policy's question what a start of a flow's next item on a
+// device would be. It changes nothing.
+func (l *Lane) Facts(id sched.FlowID, index int) sched.Facts {
+	f, dev := l.flows[id], l.devices[index]
+	if f == nil {
+		return sched.Facts{}
+	}
+	rev := l.next(f)
+	own, kind, _ := l.serving(dev, rev)
+	facts := sched.Facts{Start: startWord(kind), Fits: l.fits(dev, rev, own)}
+	switch kind {
+	case gpu.Cold, gpu.BusyCold:
+		facts.Setup = seconds(l.demand.Restart(f.name))
+	case gpu.HostWarm:
+		resident, footprint := dev.ledger.Residency(own.name)
+		facts.Setup = dev.pace.time(footprint - resident)
+	}
+	return facts
+}
+
+// serving finds the box that would take the next run of a revision on a device,
+// nil for a new one, and what start that is.
+func (l *Lane) serving(dev *device, rev *revision) (own *box, kind gpu.StartKind, promised *run) {
+	name, kind, ok := dev.pool.Peek(rev.shelf)
+	switch {
+	case ok:
+		own = l.named[name]
+	default:
+		own, promised = l.vacating(dev, rev)
+	}
+	if own != nil {
+		kind = warmth(own)
+	}
+	return own, kind, promised
+}
+
+// warmth tells where the memory of a live box is: all of it on the device, and
+// staying there, or not.
+func warmth(b *box) gpu.StartKind {
+	if b.errand.leaves() || !b.dev.ledger.Resident(b.name) {
+		return gpu.HostWarm
+	}
+	return gpu.GPUWarm
+}
+
+// startWord is a start kind as the policy has it.
+func startWord(k gpu.StartKind) sched.Start {
+	return [gpu.StartKinds]sched.Start{
+		gpu.GPUWarm: sched.GPUWarm, gpu.HostWarm: sched.HostWarm, gpu.Cold: sched.Cold, gpu.BusyCold: sched.BusyCold,
+	}[k]
+}
+
+// fits tells whether box, host memory and device memory can be had now, counting
+// what idle boxes hold as room that can be made. own is nil for a new box.
+func (l *Lane) fits(dev *device, rev *revision, own *box) bool {
+	if !l.holds(dev, rev, own) {
+		return false
+	}
+	return own != nil || l.place(dev) && l.affords(rev)
+}
+
+// holds tells whether the device has the memory for a run.
+func (l *Lane) holds(dev *device, rev *revision, own *box) bool {
+	need := l.need(dev, rev, own)
+	if all := need.Bytes + need.Context; all > dev.MemoryBytes {
+		// What fits no device at all is let through, to be refused with a
+		// reason.
+		return all > l.largest
+	}
+	if own == nil {
+		return dev.ledger.Possible("", need)
+	}
+	return dev.ledger.Possible(own.name, need)
+}
+
+// place tells whether the device's pool has a place for a new box or can get
+// one.
+func (l *Lane) place(dev *device) bool {
+	_, idle := dev.pool.Len()
+	return l.cfg.Pool.Size == 0 || !dev.pool.Full() || idle > 0
+}
+
+// affords tells whether host memory is there for a new box of a revision.
+func (l *Lane) affords(rev *revision) bool { return !l.limited || rev.hostMB <= l.host.Free }
+
+// need is what a run asks of a device, in the box own or, when that is nil, in a
+// new one. The hint counts until a run was measured. Memory that is not seen
+// stays as long as its box lives, and nobody can move it: just like a context.
+func (l *Lane) need(dev *device, rev *revision, own *box) gpu.Need {
+	size, measured := rev.measured.Bytes()
+	if !measured {
+		size = rev.hint
+	}
+	n := gpu.Need{Bytes: size, Context: l.cfg.Context}
+	if rev.unseen {
+		n = gpu.Need{Context: size + l.cfg.Context}
+	}
+	if own != nil {
+		_, footprint := dev.ledger.Residency(own.name)
+		measured = measured || footprint > n.Bytes
+		n.Bytes, n.Context = max(n.Bytes, footprint), max(n.Context, dev.ledger.Overhead(own.name))
+	}
+	if measured {
+		// Who held more than any device is served with all of the largest.
+		n.Context = min(n.Context, l.largest)
+		n.Bytes = min(n.Bytes, l.largest-n.Context)
+	}
+	return n
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

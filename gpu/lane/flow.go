@@ -1,0 +1,268 @@
+package lane
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// flow is what the lane knows of a function, as one namespace invokes it.
+type flow struct {
+	id       sched.FlowID
+	name     string      // the id as text
+	revs     []*revision // the newest last
+	weight   float64
+	head     int32 // of its queue
+	tail     int32
+	queued   int
+	runs     int   // granted and not left
+	boxes    int   // not gone
+	resident int64 // bytes that they hold on devices
+
+	before *flow // in the backlog
+	after  *flow
+}
+
+// revision is one revision of a function: what may share a box.
+type revision struct {
+	flow     *flow
+	key      string
+	shelf    string // its name in the pools
+	hostMB   int
+	width    int
+	unseen   bool
+	hint     int64 // the memory to reserve before a run was measured
+	measured gpu.Footprint
+	boxes    []*box // not gone, in the order of their making
+	items    int    // queued and running
+}
+
+// namespace lists its flows in the order of their coming.
+type namespace struct{ flows []*flow }
+
+// backlog lists the flows that have something queued, in the order in which
+// that began.
+type backlog struct{ first, last *flow }
+
+func (g *backlog) push(f *flow) {
+	f.before, f.after = g.last, nil
+	if g.last != nil {
+		g.last.after = f
+	} else {
+		g.first = f
+	}
+	g.last = f
+}
+
+func (g *backlog) remove(f *flow) {
+	if f.before != nil {
+		f.before.after = f.after
+	} else {
+		g.first = f.after
+	}
+	if f.after != nil {
+		f.after.before = f.before
+	} else {
+		g.last = f.before
+	}
+	f.before, f.after = nil, nil
+}
+
+// submit puts an item into its flow.
+func (l *Lane) submit(e Event) {
+	if _, known := l.queue.byID[e.Item]; known || e.Function == nil {
+		return
+	}
+	f := l.flow(e.Function.Flow)
+	rev := l.revision(f, e.Function)
+	l.weigh(f, e.Function.Weight)
+	i := l.queue.add(item{id: e.Item, at: l.now, due: e.Due, rev: rev, parked: e.Parked})
+	rev.items++
+	l.enqueue(f, i)
+	l.demand.Arrived(l.now, f.name)
+	l.policy.Enqueue(l.now, sched.Item{ID: e.Item, Flow: f.id})
+	l.awaitDue(i)
+	if f.queued <= l.cfg.Ahead {
+		l.bring(f)
+	}
+}
+
+// flow finds or makes a flow.
+func (l *Lane) flow(id sched.FlowID) *flow {
+	if f := l.flows[id]; f != nil {
+		return f
+	}
+	f := &flow{id: id, name: id.String(), weight: 1, head: none, tail: none}
+	l.flows[id] = f
+	ns := l.namespaces[id.Namespace]
+	if ns == nil {
+		ns = &namespace{}
+		l.namespaces[id.Namespace] = ns
+	}
+	ns.flows = append(ns.flows, f)
+	return f
+}
+
+// revision finds or makes a revision of a flow, and makes it the newest.
+func (l *Lane) revision(f *flow, fn *Function) *revision {
+	n := len(f.revs)
+	at := n - 1
+	for at >= 0 && f.revs[at].key != fn.Key {
+		at--
+	}
+	var rev *revision
+	switch {
+	case at >= 0 && at == n-1:
+		rev = f.revs[at]
+	case at >= 0:
+		rev = f.revs[at]
+		f.revs = append(slices.Delete(f.revs, at, at+1), rev)
+	default:
+		l.revisions++
+		rev = &revision{flow: f, key: fn.Key, shelf: strconv.Itoa(l.revisions), unseen: fn.Unseen, hint: fn.Memory}
+		if rev.hint <= 0 {
+			rev.hint = l.cfg.Memory
+		}
+		f.revs = append(f.revs, rev)
+		l.shelves[rev.shelf] = rev
+		if n > 0 {
+			l.prune(f.revs[n-1])
+		}
+	}
+	rev.hostMB, rev.width = fn.HostMB, max(fn.Width, 1)
+	l.largestHost = max(l.largestHost, fn.HostMB)
+	return rev
+}
+
+// newest is the revision seen last.
+func (f *flow) newest() *revision { return f.revs[len(f.revs)-1] }
+
+// next is the revision of the item that would run next.
+func (l *Lane) next(f *flow) *revision {
+	if f.head != none {
+		return l.queue.all[f.head].rev
+	}
+	return f.newest()
+}
+
+// prune drops a revision of which nothing is left, if there is a newer one.
+func (l *Lane) prune(rev *revision) {
+	f := rev.flow
+	if rev.items > 0 || len(rev.boxes) > 0 || rev == f.newest() {
+		return
+	}
+	f.revs = slices.DeleteFunc(f.revs, func(other *revision) bool { return other == rev })
+	delete(l.shelves, rev.shelf)
+}
+
+// weigh sets a flow's weight: the operator's word counts over the function's.
+func (l *Lane) weigh(f *flow, w float64) {
+	if set, ok := l.cfg.Weights[f.name]; ok {
+		w = set
+	}
+	if w <= 0 {
+		w = 1
+	}
+	if w == f.weight || l.policy.SetWeight(l.now, f.id, w) != nil {
+		return
+	}
+	f.weight = w
+}
+
+// enqueue puts an item into its flow's queue.
+func (l *Lane) enqueue(f *flow, i int32) {
+	if f.queued == 0 {
+		l.backlog.push(f)
+	}
+	l.queue.line(f, i)
+}
+
+// dequeue takes an item out of its flow's queue.
+func (l *Lane) dequeue(f *flow, i int32) {
+	l.queue.unline(f, i)
+	if f.queued == 0 {
+		l.backlog.remove(f)
+	}
+}
+
+// settled drops an item that has ended.
+func (l *Lane) settled(i int32) {
+	rev := l.queue.all[i].rev
+	rev.items--
+	l.queue.drop(i)
+	l.prune(rev)
+}
+
+// withdraw ends an item that has not started.
+func (l *Lane) withdraw(id uint64) { l.refuseItem(id, WasWithdrawn) }
+
+// refuseItem ends an item that has not started, for a reason.
+func (l *Lane) refuseItem(id uint64, why Reason) {
+	i, ok := l.queue.byID[id]
+	if !ok {
+		return
+	}
+	if r := l.queue.all[i].run; r != nil {
+		if r.begun {
+			return
+		}
+		l.takeBack(r)
+	}
+	it := &l.queue.all[i]
+	f := it.rev.flow
+	l.policy.Cancel(l.now, id)
+	l.order(Order{Do: Refuse, Item: id, Flow: f.id, Reason: why, Memory: it.rev.hint, Most: l.largest, Waited: l.now - it.at})
+	l.dequeue(f, i)
+	l.settled(i)
+	l.touch(f)
+	l.forget(f)
+}
+
+// bring asks for the bodies of the items whose turn is near.
+func (l *Lane) bring(f *flow) {
+	i := f.head
+	for n := 0; n < l.cfg.Ahead && i != none; n++ {
+		it := &l.queue.all[i]
+		if it.parked {
+			it.parked = false
+			l.order(Order{Do: Bring, Item: it.id, Flow: f.id})
+		}
+		i = it.next
+	}
+}
+
+// Far tells whether an item of a flow would be far from its turn if it were
+// submitted now, so that its body need not be at hand.
+func (l *Lane) Far(id sched.FlowID) bool {
+	f := l.flows[id]
+	return f != nil && f.queued >= l.cfg.Ahead
+}
+
+// touch says that a flow's facts have changed.
+func (l *Lane) touch(f *flow) { l.policy.Touch(l.now, f.id) }
+
+// forget drops what is known of a flow that has neither work nor boxes.
+func (l *Lane) forget(f *flow) {
+	if f.queued > 0 || f.runs > 0 || f.boxes > 0 || l.flows[f.id] != f || l.policy.State(f.id) != sched.Inactive {
+		return
+	}
+	l.demand.Forget(f.name)
+	for _, dev := range l.devices {
+		dev.tokens.Forget(f.name)
+	}
+	if f.weight != 1 {
+		_ = l.policy.SetWeight(l.now, f.id, 1) // 1 is a weight
+	}
+	for _, rev := range f.revs {
+		delete(l.shelves, rev.shelf)
+	}
+	delete(l.flows, f.id)
+	ns := l.namespaces[f.id.Namespace]
+	ns.flows = slices.DeleteFunc(ns.flows, func(other *flow) bool { return other == f })
+	if len(ns.flows) == 0 {
+		delete(l.namespaces, f.id.Namespace)
+	}
+	l.order(Order{Do: Forget, Flow: f.id})
+}

@@ -1,0 +1,70 @@
+package lane
+
+import "github.com/gpuwhisk/gpuwhisk/sched"
+
+// follow lets memory follow the flows: an active flow's idle boxes are brought
+// in ahead where there is room, those of a throttled or inactive one may be
+// moved out.
+func (l *Lane) follow() {
+	l.changes = l.policy.Changes(l.changes[:0])
+	for _, c := range l.changes {
+		if c.Flow.Function == "" {
+			l.followNamespace(c)
+			continue
+		}
+		f := l.flows[c.Flow]
+		if f == nil {
+			continue
+		}
+		l.followFlow(f, c.To)
+		if c.To == sched.Inactive {
+			l.forget(f)
+		}
+	}
+}
+
+// followNamespace takes a change of all backlogged flows of a namespace.
+func (l *Lane) followNamespace(c sched.Change) {
+	ns := l.namespaces[c.Flow.Namespace]
+	if ns == nil {
+		return
+	}
+	for _, f := range ns.flows {
+		if f.queued > 0 {
+			l.followFlow(f, c.To)
+		}
+	}
+}
+
+func (l *Lane) followFlow(f *flow, to sched.State) {
+	if l.cfg.SwapEachRun {
+		return // everything goes after its run, whatever its flow does
+	}
+	for _, rev := range f.revs {
+		for i := len(rev.boxes) - 1; i >= 0; i-- {
+			b := rev.boxes[i]
+			if !b.listed {
+				continue
+			}
+			b.dev.ledger.SetEvictable(l.now, b.name, to != sched.Active)
+			if to == sched.Active && l.cfg.PrefetchActive {
+				b.dev.ledger.Prefetch(l.now, b.name, false)
+			}
+		}
+	}
+}
+
+// prefetchNext brings in the memory of the flow whose turn is next, during the
+// current runs.
+func (l *Lane) prefetchNext() {
+	id, index, ok := l.policy.Likely(l.now)
+	f := l.flows[id]
+	if !ok || f == nil || !l.cfg.PrefetchNext {
+		return
+	}
+	dev := l.devices[index]
+	dev.pool.Idle(l.next(f).shelf, func(name string) bool {
+		dev.ledger.Prefetch(l.now, name, true)
+		return false
+	})
+}

@@ -1,0 +1,123 @@
+package lane
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// Stats is a copy of a lane's figures.
+type Stats struct {
+	Policy  string
+	Queued  int // items
+	Flows   int // known
+	Boxes   int // not gone
+	Leaving int // MiB of host memory of boxes on their way out
+	// Misjudged counts grants for which there was no place after all. It stays
+	// 0 where Facts tells the truth.
+	Misjudged uint64
+	Sched     sched.Stats
+	Devices   []DeviceStats // by index
+}
+
+// DeviceStats is a copy of one device's figures.
+type DeviceStats struct {
+	Device      gpu.Device
+	Lost        string // why it cannot be used, empty when it can
+	Tokens      int    // 0 for a lost one
+	InFlight    int
+	Containers  int
+	Idle        int
+	Sampled     bool // Utilization is read
+	Utilization float64
+	Measured    int64 // bytes used by anybody as last read, negative for unknown
+	Used        int64 // charged, all kinds together
+	Memory      gpu.Totals
+	Waiting     int // reservations that do not stand yet
+}
+
+// BoxStats is a copy of one box's figures.
+type BoxStats struct {
+	Box      Box
+	Device   int
+	Flow     sched.FlowID
+	Runs     int
+	Made     bool // its container exists
+	Leaving  bool // it is being removed
+	Resident int64
+}
+
+// Stats copies the figures of the whole.
+func (l *Lane) Stats() Stats {
+	s := Stats{
+		Sched: l.policy.Stats(), Queued: l.queue.queued, Flows: len(l.flows), Boxes: len(l.boxes),
+		Leaving: l.leaving, Misjudged: l.misjudged,
+	}
+	s.Policy = s.Sched.Policy
+	for _, dev := range l.devices {
+		all, idle := dev.pool.Len()
+		d := DeviceStats{
+			Device: dev.Device, Lost: dev.lost, InFlight: dev.inFlight, Containers: all, Idle: idle,
+			Sampled: dev.sampled, Utilization: dev.tokens.Utilization(), Measured: dev.used,
+			Used: dev.ledger.Used(), Memory: dev.ledger.Totals(), Waiting: dev.ledger.Waiting(),
+		}
+		if dev.lost == "" {
+			d.Tokens = dev.d
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return s
+}
+
+// Boxes appends the figures of all boxes, in the order of their making.
+func (l *Lane) Boxes(buf []BoxStats) []BoxStats {
+	start := len(buf)
+	for _, b := range l.boxes {
+		buf = append(buf, BoxStats{
+			Box: b.id, Device: b.dev.Index, Flow: b.rev.flow.id, Runs: len(b.runs),
+			Made: b.made, Leaving: b.doomed, Resident: b.resident,
+		})
+	}
+	slices.SortFunc(buf[start:], func(a, b BoxStats) int { return int(a.Box) - int(b.Box) })
+	return buf
+}
+
+// Flow copies one flow's figures; false if it is not known.
+func (l *Lane) Flow(id sched.FlowID) (sched.FlowStats, bool) { return l.policy.Flow(id) }
+
+// Flows lists the flows that the lane knows, in the order of their names.
+func (l *Lane) Flows() []sched.FlowID {
+	out := make([]sched.FlowID, 0, len(l.flows))
+	for id := range l.flows {
+		out = append(out, id)
+	}
+	slices.SortFunc(out, func(a, b sched.FlowID) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// Explain says what holds a flow, or which rule chose it last.
+func (l *Lane) Explain(id sched.FlowID) sched.Reason { return l.policy.Explain(l.now, id) }
+
+// Resident is what a flow's boxes hold on devices, in bytes.
+func (l *Lane) Resident(id sched.FlowID) int64 {
+	if f := l.flows[id]; f != nil {
+		return f.resident
+	}
+	return 0
+}
+
+// Memory is the most that an item's box held while the item had its token, or,
+// of a box that has not said, what was set aside; false if it has none.
+func (l *Lane) Memory(item uint64) (int64, bool) {
+	r := l.queue.run(item)
+	if r == nil {
+		return 0, false
+	}
+	return r.memory(), true
+}
+
+// Now is the time of the latest event.
+func (l *Lane) Now() time.Duration { return l.now }
