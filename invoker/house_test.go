@@ -23,10 +23,11 @@ const module = "github.com/gpuwhisk/gpuwhisk"
 var plan = map[string][]string{
 	"activation":         {},
 	"activation/couchdb": {"activation", "activation/outage"},
-	"activation/journal": {"activation"},
+	"activation/journal": {"activation", "activation/wal"},
 	"activation/kafka":   {"activation", "activation/outage"},
 	// Waiting and telling of what is away: whoever talks with a peer may.
 	"activation/outage": {},
+	"activation/wal":    {"activation/outage"},
 
 	"sched":       {},
 	"sched/sim":   {"gpu", "gpu/lane", "sched"},

@@ -1,40 +1,365 @@
 // Package journal is the account of what became of each activation: accepted,
-// started, completed. What was written there before a crash tells afterwards
-// which of the activations that Kafka delivers again never ran, which were
-// running, and which only need their acks sent again.
+// parked with its message, started, completed. What was written there before a
+// crash tells afterwards which of the activations that Kafka delivers again
+// never ran, which were running and how often, and which only need to be
+// passed over; and it has the messages of those that Kafka has forgotten.
 //
-// It has no opinion on what to do with that knowledge, and owns no goroutine.
-// None is the journal that keeps nothing: with it a crash has every activation
-// run again that was not completed.
+// It has no opinion on what to do with that knowledge. On disk it is a log of
+// package wal; None keeps nothing.
+//
+// A Journal owns one goroutine, the keeper, which deletes files that no longer
+// matter, and its log's two.
 package journal
 
-import "github.com/gpuwhisk/gpuwhisk/activation"
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
 
-// Journal is told each step of an activation's way, in this order, from any
-// goroutine. A call returns when the step is kept; the activation waits for
-// that, so a call must be short.
-type Journal interface {
-	// Accepted comes after the message was decoded and before anything is done
-	// for it. Offset is its place on the invoker's topic.
-	Accepted(id activation.ID, offset int64)
-	// Started comes before the action can have any effect: before /run, and
-	// before an /init that runs code of the user.
-	Started(id activation.ID)
-	// Completed comes when the last ack is with the broker and the record with
-	// the database, before the offset may be committed.
-	Completed(id activation.ID)
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+)
+
+// Config says where a journal lies. Zero values of all but Dir are defaults.
+type Config struct {
+	Dir  string
+	Sync wal.Sync
+	// Bytes bounds the files, about: beyond it nothing is parked; 1 GiB.
+	Bytes int64
+	// SegmentBytes is the size of a file; 8 MiB.
+	SegmentBytes int
+	Log          *slog.Logger // nil: nothing is logged
 }
 
-// None keeps nothing.
-type None struct{}
+func (c Config) withDefaults() Config {
+	c.Bytes = cmp.Or(c.Bytes, 1<<30)
+	c.SegmentBytes = cmp.Or(c.SegmentBytes, 8<<20)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
 
-// Accepted does nothing.
-func (None) Accepted(activation.ID, int64) {}
+// State is how far an activation has come.
+type State uint8
 
-// Started does nothing.
-func (None) Started(activation.ID) {}
+// The states, in order.
+const (
+	Unknown State = iota
+	Accepted
+	Started
+	Completed
+)
 
-// Completed does nothing.
-func (None) Completed(activation.ID) {}
+// String is the word that logs use.
+func (s State) String() string {
+	return [...]string{"unknown", "accepted", "started", "completed"}[s]
+}
 
-var _ Journal = None{}
+// Past is what a journal knows of an activation.
+type Past struct {
+	State State
+	// Starts is in how many lives of the invoker the action began to run.
+	Starts int
+	// Parked: the journal has the message.
+	Parked bool
+}
+
+// Left is an activation that a former process left unfinished and whose
+// message the journal has.
+type Left struct {
+	ID        activation.ID
+	Partition int
+	Offset    int64
+	Past      Past
+}
+
+var (
+	// ErrFull is what Parked answers when the journal has its share of the disk.
+	ErrFull = errors.New("journal is full")
+	// ErrNotParked is what Message answers for an activation whose message was
+	// not parked.
+	ErrNotParked = errors.New("message is not parked")
+)
+
+// Journal keeps the account on disk. It is safe for use by many goroutines.
+type Journal struct {
+	cfg  Config
+	log  *wal.Log
+	wake chan struct{} // capacity 1: the keeper may have something to do
+	quit chan struct{}
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	known  map[key]*entry
+	refs   map[wal.Segment]int // entries and parked messages that a file is needed for
+	live   int64               // bytes of what is needed
+	done   map[int][]key       // completed, by partition, not yet covered by Kafka
+	parked int
+	closed bool
+}
+
+// key is an activation id in half its size.
+type key [16]byte
+
+// entry is what memory holds of an activation.
+type entry struct {
+	offset    int64
+	partition int32
+	at        wal.Segment // of the newest step
+	message   wal.Place   // size 0: not parked
+	state     State
+	starts    uint8
+	now       bool // started in this life
+}
+
+// Open reads a journal, or makes an empty one.
+func Open(cfg Config) (*Journal, error) {
+	cfg = cfg.withDefaults()
+	j := &Journal{
+		cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}),
+		known: map[key]*entry{}, refs: map[wal.Segment]int{}, done: map[int][]key{},
+	}
+	var err error
+	j.log, err = wal.Open(wal.Config{Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, Sync: cfg.Sync, Log: cfg.Log}, j.replay)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	for k, e := range j.known {
+		if e.state == Completed {
+			j.done[int(e.partition)] = append(j.done[int(e.partition)], k)
+		}
+	}
+	j.wg.Go(j.keep)
+	j.nudge()
+	return j, nil
+}
+
+// Past tells what is known of an activation.
+func (j *Journal) Past(id activation.ID) Past {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.known[keyOf(id)]
+	if e == nil {
+		return Past{}
+	}
+	return e.past()
+}
+
+func (e *entry) past() Past {
+	return Past{State: e.state, Starts: int(e.starts), Parked: e.message.Size > 0}
+}
+
+// Left lists what a former process left unfinished with its message, in the
+// order of the places on the topic. It is asked once, before anything is
+// written.
+func (j *Journal) Left() []Left {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []Left
+	for k, e := range j.known {
+		if e.message.Size > 0 && e.state != Completed {
+			all = append(all, Left{k.id(), int(e.partition), e.offset, e.past()})
+		}
+	}
+	slices.SortFunc(all, func(a, b Left) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// Accepted comes after the message was decoded and before anything is done for
+// it. Partition and offset are its place on the invoker's topic. What is known
+// already stays as it is.
+func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	k := keyOf(id)
+	if j.known[k] != nil {
+		return
+	}
+	e := &entry{state: Accepted, partition: int32(partition), offset: offset}
+	j.known[k] = e
+	j.step(k, e)
+}
+
+// Parked stores the message of an accepted activation, so that it need not be
+// in memory and outlives Kafka's copy. With an error it is not stored, and
+// whoever called keeps it: the journal is full, or its disk does not take it.
+func (j *Journal) Parked(id activation.ID, message []byte) error {
+	if _, err := j.log.Trouble(); err != nil {
+		return fmt.Errorf("park message: %w", err)
+	}
+	k := keyOf(id)
+	j.mu.Lock()
+	e := j.known[k]
+	switch {
+	case e == nil || e.state == Completed || len(message) == 0:
+		j.mu.Unlock()
+		return fmt.Errorf("park message of %s: it is not being worked on", id)
+	case e.message.Size > 0:
+		j.mu.Unlock()
+		return nil
+	case (j.live+int64(len(message)))*slackFactor > j.cfg.Bytes:
+		j.mu.Unlock()
+		return fmt.Errorf("park message: %w: %d bytes", ErrFull, j.cfg.Bytes)
+	}
+	r := j.keepMessage(k, e, message)
+	j.mu.Unlock()
+	if err := r.Kept(); err != nil {
+		return fmt.Errorf("park message: %w", err)
+	}
+	return nil
+}
+
+// Message reads the message of a parked activation.
+func (j *Journal) Message(id activation.ID) ([]byte, error) {
+	k := keyOf(id)
+	for {
+		j.mu.Lock()
+		var at wal.Place
+		if e := j.known[k]; e != nil {
+			at = e.message
+		}
+		j.mu.Unlock()
+		if at.Size == 0 {
+			return nil, fmt.Errorf("message of %s: %w", id, ErrNotParked)
+		}
+		payload, err := j.log.Read(at)
+		if err == nil {
+			_, _, message, ok := decode(payload)
+			if ok && message != nil {
+				return message, nil
+			}
+			err = wal.ErrDamaged
+		}
+		if j.moved(k, at) {
+			continue // the keeper has written it anew meanwhile
+		}
+		return nil, fmt.Errorf("message of %s: %w", id, err)
+	}
+}
+
+func (j *Journal) moved(k key, at wal.Place) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.known[k]
+	return e != nil && e.message.Size > 0 && e.message != at
+}
+
+// Started comes before the action can have any effect: before /run, and before
+// an /init that runs code of the user. It returns when that is kept, or when
+// the disk does not take it: then what runs goes on, and Health tells.
+func (j *Journal) Started(id activation.ID) {
+	k := keyOf(id)
+	j.mu.Lock()
+	e := j.known[k]
+	if e == nil || e.now || e.state == Completed {
+		j.mu.Unlock()
+		return
+	}
+	e.now, e.state = true, Started
+	if e.starts < maxStarts {
+		e.starts++
+	}
+	r := j.step(k, e)
+	j.mu.Unlock()
+	_ = r.Kept()
+}
+
+// maxStarts is as far as starts are counted.
+const maxStarts = 255
+
+// Completed comes when the last ack is with the broker and the record with the
+// database, before the offset may be committed. A parked message is forgotten;
+// that the activation is completed is known until Covered.
+func (j *Journal) Completed(id activation.ID) {
+	k := keyOf(id)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.known[k]
+	if e == nil || e.state == Completed {
+		return
+	}
+	e.state = Completed
+	j.step(k, e)
+	j.dropMessage(e)
+	j.done[int(e.partition)] = append(j.done[int(e.partition)], k)
+}
+
+// Covered tells which offsets of a partition Kafka will not deliver again,
+// because a position says so that is committed. What is completed there is
+// forgotten. It must be called now and then, or the journal grows.
+func (j *Journal) Covered(partition int, covers func(offset int64) bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	kept := j.done[partition][:0]
+	for _, k := range j.done[partition] {
+		if e := j.known[k]; covers(e.offset) {
+			j.release(e.at, stepBytes)
+			delete(j.known, k)
+			continue
+		}
+		kept = append(kept, k)
+	}
+	if len(kept) == 0 {
+		delete(j.done, partition)
+	} else {
+		j.done[partition] = kept
+	}
+	j.nudge()
+}
+
+// Ready waits until the disk takes what is written. Whoever takes in more work
+// waits for it first.
+func (j *Journal) Ready(ctx context.Context) error { return j.log.Well(ctx) }
+
+// Close writes what was told and ends.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	closed := j.closed
+	j.closed = true
+	j.mu.Unlock()
+	if closed {
+		return nil
+	}
+	close(j.quit)
+	j.wg.Wait()
+	return j.log.Close()
+}
+
+// Health is what /status shows of a journal.
+type Health struct {
+	Dir      string    `json:"dir"`
+	Sync     string    `json:"fsync"`
+	Known    int       `json:"activations"` // that something is known of
+	Parked   int       `json:"parked"`
+	Bytes    int64     `json:"bytes"`
+	Segments int       `json:"segments"`
+	Damaged  int64     `json:"damagedBytes"` // found at the start
+	Trouble  string    `json:"trouble,omitzero"`
+	Since    time.Time `json:"since,omitzero"`
+}
+
+// OK tells whether the disk takes what is written.
+func (h Health) OK() bool { return h.Trouble == "" }
+
+// Health returns a snapshot.
+func (j *Journal) Health() Health {
+	h := Health{
+		Dir: j.cfg.Dir, Sync: j.cfg.Sync.String(),
+		Bytes: j.log.Bytes(), Segments: j.log.Segments(), Damaged: j.log.Damaged(),
+	}
+	if since, err := j.log.Trouble(); err != nil {
+		h.Trouble, h.Since = err.Error(), since
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.Known, h.Parked = len(j.known), j.parked
+	return h
+}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
-	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
@@ -249,7 +248,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 	}
 	iv, err := invoker.New(s, invoker.Ports{
 		Feed: feed{a.feed}, Actions: actions{a.store}, Records: rec, Outbox: out,
-		Blacklist: a.store, Journal: journal.None{}, Engine: a.engine, Dial: dial,
+		Blacklist: a.store, Journal: account{}, Engine: a.engine, Dial: dial,
 		Mover: a.gpus.mover,
 	}, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {

@@ -1,0 +1,82 @@
+package journal
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+)
+
+// BenchmarkActivation takes activations through all steps, 64 at a time, as
+// the invoker does, and tells the processor time of one beside the elapsed.
+func BenchmarkActivation(b *testing.B) {
+	for s := range wal.Syncs() {
+		b.Run(wal.Sync(s).String(), func(b *testing.B) {
+			j := open(b, Config{Dir: b.TempDir(), Sync: wal.Sync(s)})
+			ids := make([]activation.ID, 1<<16)
+			for i := range ids {
+				ids[i] = id(i)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := processor()
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			for range 64 {
+				wg.Go(func() {
+					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+						id := ids[i%int64(len(ids))]
+						j.Accepted(id, 0, i)
+						j.Started(id)
+						j.Completed(id)
+						if i%1000 == 0 {
+							j.Covered(0, func(offset int64) bool { return offset <= i })
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(processor()-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// processor is the processor time that this process has used, in ns.
+func processor() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// BenchmarkParked parks messages of 1 KiB and tells what the memory of each is.
+func BenchmarkParked(b *testing.B) {
+	const n = 100_000
+	text := make([]byte, 1024)
+	for b.Loop() {
+		before := heap()
+		j := open(b, Config{Dir: b.TempDir()})
+		for i := range n {
+			j.Accepted(id(i), 0, int64(i))
+			if err := j.Parked(id(i), text); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(heap()-before)/(1<<20), fmt.Sprintf("MiB/%d", n))
+		runtime.KeepAlive(j)
+		if err := j.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

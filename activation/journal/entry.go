@@ -1,0 +1,164 @@
+package journal
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+)
+
+// An entry of the log says all there is to know of its activation, so that the
+// newest is enough:
+//
+//	state                1 byte, parkedBit set where the message follows
+//	activation id        16 bytes
+//	starts               1 byte
+//	partition, offset    varints
+//	message              the rest
+const (
+	parkedBit = 0x80
+	// stepBytes is about what an entry without a message takes on disk.
+	stepBytes = 40
+)
+
+func encode(dst []byte, k key, e *entry, message bool) []byte {
+	head := byte(e.state)
+	if message {
+		head |= parkedBit
+	}
+	dst = append(append(append(dst, head), k[:]...), e.starts)
+	dst = binary.AppendUvarint(dst, uint64(e.partition))
+	return binary.AppendVarint(dst, e.offset)
+}
+
+// decode reads an entry. message is not nil where there is one.
+func decode(data []byte) (k key, e entry, message []byte, ok bool) {
+	if len(data) < 1+len(k)+1 {
+		return k, e, nil, false
+	}
+	e.state = State(data[0] &^ parkedBit)
+	if e.state < Accepted || e.state > Completed {
+		return k, e, nil, false
+	}
+	copy(k[:], data[1:])
+	e.starts = data[1+len(k)]
+	rest := data[2+len(k):]
+	partition, n := binary.Uvarint(rest)
+	if n <= 0 || partition > 1<<31-1 {
+		return k, e, nil, false
+	}
+	e.partition = int32(partition)
+	rest = rest[n:]
+	if e.offset, n = binary.Varint(rest); n <= 0 {
+		return k, e, nil, false
+	}
+	rest = rest[n:]
+	parked := data[0]&parkedBit != 0
+	if parked != (len(rest) > 0) {
+		return k, e, nil, false
+	}
+	if parked {
+		message = rest
+	}
+	return k, e, message, true
+}
+
+// keyOf packs an id. One that is no id has the zero key, which stands for none.
+func keyOf(id activation.ID) (k key) {
+	if len(id) != hex.EncodedLen(len(k)) {
+		return key{}
+	}
+	for i := range k {
+		k[i] = digit(id[2*i])<<4 | digit(id[2*i+1])
+	}
+	return k
+}
+
+func digit(c byte) byte {
+	if c >= 'a' {
+		return c - 'a' + 10
+	}
+	return c - '0'
+}
+
+func (k key) id() activation.ID { return activation.ID(hex.EncodeToString(k[:])) }
+
+// replay takes one entry of a former process.
+func (j *Journal) replay(at wal.Place, payload []byte) {
+	k, read, message, ok := decode(payload)
+	if !ok {
+		j.cfg.Log.Error("an entry of the journal says nothing", "segment", at.Segment, "at", at.At, "bytes", len(payload))
+		return
+	}
+	e := j.known[k]
+	if e == nil {
+		e = &entry{}
+		j.known[k] = e
+	}
+	// An entry may come twice, when a file was written anew and not deleted;
+	// the states only ever go up.
+	e.offset, e.partition = read.offset, read.partition
+	e.state, e.starts = max(e.state, read.state), max(e.starts, read.starts)
+	j.hold(e, at.Segment)
+	switch {
+	case e.state == Completed:
+		j.dropMessage(e)
+	case message != nil:
+		j.dropMessage(e)
+		j.setMessage(e, at)
+	}
+}
+
+// step writes the present state of an activation. The caller holds the lock,
+// so that the entries of one are in order.
+func (j *Journal) step(k key, e *entry) wal.Receipt {
+	var buf [40]byte
+	r := j.log.Append(encode(buf[:0], k, e, false), nil)
+	j.hold(e, r.Place.Segment)
+	return r
+}
+
+// keepMessage writes the present state with the message.
+func (j *Journal) keepMessage(k key, e *entry, message []byte) wal.Receipt {
+	var buf [40]byte
+	r := j.log.Append(encode(buf[:0], k, e, true), message)
+	j.hold(e, r.Place.Segment)
+	j.setMessage(e, r.Place)
+	return r
+}
+
+// hold has the newest step of an activation be in a file.
+func (j *Journal) hold(e *entry, at wal.Segment) {
+	if e.at != 0 {
+		j.release(e.at, stepBytes)
+	}
+	e.at = at
+	j.refs[at]++
+	j.live += stepBytes
+}
+
+func (j *Journal) setMessage(e *entry, at wal.Place) {
+	e.message = at
+	j.refs[at.Segment]++
+	j.live += int64(at.Size)
+	j.parked++
+}
+
+func (j *Journal) dropMessage(e *entry) {
+	if e.message.Size == 0 {
+		return
+	}
+	j.release(e.message.Segment, int64(e.message.Size))
+	e.message = wal.Place{}
+	j.parked--
+}
+
+// release counts one thing less that a file is needed for.
+func (j *Journal) release(at wal.Segment, bytes int64) {
+	j.live -= bytes
+	if j.refs[at]--; j.refs[at] == 0 {
+		delete(j.refs, at)
+		j.nudge()
+	}
+}

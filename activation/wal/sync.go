@@ -1,0 +1,82 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+)
+
+// dirty notes that a file has something to sync.
+func (l *Log) dirty(f *os.File) {
+	l.mu.Lock()
+	if !slices.Contains(l.unsynced, f) {
+		l.unsynced = append(l.unsynced, f)
+	}
+	l.mu.Unlock()
+	signal(l.stale)
+}
+
+// keepSynced is the syncer.
+func (l *Log) keepSynced() {
+	for {
+		select {
+		case <-l.stale:
+		case <-l.quit:
+			return
+		}
+		if !outage.WaitFor(l.quit, l.cfg.SyncEvery) {
+			return
+		}
+		for l.sync() != nil {
+			if !outage.WaitFor(l.quit, l.cfg.Retry) {
+				return
+			}
+		}
+	}
+}
+
+// sync syncs what was written and closes files that are no longer written.
+func (l *Log) sync() error {
+	l.mu.Lock()
+	unsynced, left := l.unsynced, l.left
+	l.unsynced, l.left = nil, nil
+	l.mu.Unlock()
+	for i, f := range unsynced {
+		if err := l.do(syncing, f.Sync); err != nil {
+			l.mu.Lock()
+			l.unsynced = append(unsynced[i:], l.unsynced...)
+			l.left = append(left, l.left...)
+			l.mu.Unlock()
+			return err
+		}
+	}
+	var errs []error
+	for _, f := range left {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Sync has everything that is written survive a loss of power, except with
+// None.
+func (l *Log) Sync() error {
+	if l.cfg.Sync == None {
+		return nil
+	}
+	return l.sync()
+}
+
+// syncDir makes the names of new files survive a loss of power.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync directory of log: %w", err)
+	}
+	return nil
+}

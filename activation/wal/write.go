@@ -1,0 +1,209 @@
+package wal
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+)
+
+// batch is what one turn of the writer takes.
+type batch struct {
+	chunks []chunk
+	done   chan struct{} // closed when it is written, or the log has ended
+	err    error         // set before done is closed
+}
+
+// chunk is a part of a batch that goes to one file.
+type chunk struct {
+	segment Segment
+	file    *segment
+	data    []byte
+}
+
+// Receipt is for one appended entry.
+type Receipt struct {
+	Place Place
+	batch *batch
+	log   *Log
+}
+
+// Append appends an entry, whose payload is head and then body. It does not
+// wait for the disk; Receipt.Kept does.
+func (l *Log) Append(head, body []byte) Receipt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return Receipt{batch: closedBatch(), log: l}
+	}
+	if l.next == nil {
+		l.next = &batch{done: make(chan struct{})}
+		signal(l.wake)
+	}
+	if l.headSize > 0 && l.headSize+headerBytes+len(head)+len(body) > l.cfg.SegmentBytes {
+		l.roll()
+	}
+	b, file := l.next, l.files[l.head]
+	if n := len(b.chunks); n == 0 || b.chunks[n-1].segment != l.head {
+		b.chunks = append(b.chunks, chunk{segment: l.head, file: file, data: l.spare[:0]})
+		l.spare = nil
+	}
+	c := &b.chunks[len(b.chunks)-1]
+	p := Place{l.head, uint32(l.headSize), uint32(len(head) + len(body))}
+	before := len(c.data)
+	c.data = appendFrame(c.data, file.salt, head, body)
+	grown := len(c.data) - before
+	l.headSize += grown
+	file.size += int64(grown)
+	l.total += int64(grown)
+	return Receipt{p, b, l}
+}
+
+func closedBatch() *batch {
+	b := &batch{done: make(chan struct{}), err: ErrClosed}
+	close(b.done)
+	return b
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Kept waits until the entry is written, with Each also synced. It does not
+// wait out trouble: then it returns that, and the entry is written later.
+func (r Receipt) Kept() error {
+	for {
+		r.log.mu.Lock()
+		trouble, changed := r.log.troubled(), r.log.changed
+		r.log.mu.Unlock()
+		select {
+		case <-r.batch.done:
+			return r.batch.err
+		default:
+		}
+		if trouble != nil {
+			return trouble
+		}
+		select {
+		case <-r.batch.done:
+			return r.batch.err
+		case <-changed:
+		}
+	}
+}
+
+// write is the writer.
+func (l *Log) write() {
+	w := writer{log: l}
+	defer w.close()
+	for {
+		select {
+		case <-l.wake:
+		case <-l.quit:
+			l.turn(&w, true)
+			return
+		}
+		l.turn(&w, false)
+	}
+}
+
+// turn writes what was appended since the last turn.
+func (l *Log) turn(w *writer, last bool) {
+	l.mu.Lock()
+	b := l.next
+	l.next = nil
+	l.mu.Unlock()
+	if b == nil {
+		return
+	}
+	b.err = w.insist(b, last)
+	close(b.done)
+	if spare := b.chunks[len(b.chunks)-1].data; cap(spare) <= maxSpare {
+		l.mu.Lock()
+		l.spare = spare
+		l.mu.Unlock()
+	}
+}
+
+// maxSpare is the largest buffer that is kept for the next batch.
+const maxSpare = 1 << 20
+
+// writer has the file that is being written.
+type writer struct {
+	log     *Log
+	segment Segment
+	file    *os.File
+	size    int64
+}
+
+// insist writes a batch, as often as it takes, but once when the log closes.
+func (w *writer) insist(b *batch, last bool) error {
+	for i := 0; i < len(b.chunks); {
+		err := w.log.do(writing, func() error { return w.chunk(b.chunks[i]) })
+		switch {
+		case err == nil:
+			i++
+		case last || !outage.WaitFor(w.log.quit, w.log.cfg.Retry):
+			return err
+		}
+	}
+	return nil
+}
+
+// chunk writes one chunk whole, or leaves the file as it was.
+func (w *writer) chunk(c chunk) error {
+	if w.file == nil || w.segment != c.segment {
+		if err := w.open(c); err != nil {
+			return err
+		}
+	}
+	n, err := w.file.WriteAt(c.data, w.size)
+	if err != nil {
+		if n > 0 {
+			err = errors.Join(err, w.file.Truncate(w.size))
+		}
+		return err
+	}
+	w.size += int64(n)
+	switch w.log.cfg.Sync {
+	case Each:
+		return w.file.Sync()
+	case Batch:
+		w.log.dirty(w.file)
+	}
+	return nil
+}
+
+func (w *writer) open(c chunk) error {
+	f, err := os.OpenFile(filepath.Join(w.log.cfg.Dir, c.file.name), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w.close()
+	w.file, w.segment, w.size = f, c.segment, 0
+	if w.log.cfg.Sync == None {
+		return nil
+	}
+	return syncDir(w.log.cfg.Dir)
+}
+
+// close ends the work on a file; the syncer, where there is one, may be at it
+// and closes it.
+func (w *writer) close() {
+	if w.file == nil {
+		return
+	}
+	if w.log.cfg.Sync == Batch {
+		w.log.mu.Lock()
+		w.log.left = append(w.log.left, w.file)
+		w.log.mu.Unlock()
+		signal(w.log.stale)
+	} else {
+		_ = w.file.Close()
+	}
+	w.file = nil
+}
