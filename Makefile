@@ -59,7 +59,7 @@ shim-if-possible:
 .PHONY: gpu-check
 gpu-check: shim build-gpu ## Try and measure the GPU of this machine, results in docs/results
 	$(MAKE) -s -C shim/check
-	$(BIN)/gpuwhisk gpu-check --out docs/results
+	$(BIN)/gpuwhisk gpu-check --reclaim --out docs/results
 
 .PHONY: images
 images: build ## Build the action images for Docker, without a network

@@ -19,7 +19,7 @@ import (
 func TestDriverRefusalIsTold(t *testing.T) {
 	calls := []string{
 		"cuMemPrefetchAsync_v2:1", "cuStreamSynchronize:1",
-		"cuStreamCreateWithPriority:1", "cuCtxPushCurrent_v2:2",
+		"cuStreamCreateWithPriority:1",
 	}
 	codes := map[string]int{
 		"out of memory": 2, "invalid value": 1, "context destroyed": 709, "device lost": 46,

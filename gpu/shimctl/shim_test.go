@@ -223,7 +223,7 @@ func TestLimitHoldsForLaterProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Do("alloc %d", 4*mib)
-	if free := g.Do("used"); free != 4*mib {
+	if free := g.Do("counts"); free != 4*mib {
 		t.Errorf("the guest sees %d of its 4 MiB in use", free)
 	}
 }
@@ -238,13 +238,14 @@ func TestManyContainers(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	ctl, _ := openControl(t, Settings{})
+	ctl, rec := openControl(t, Settings{})
 	var wg sync.WaitGroup
 	containers := make([]*Container, 64)
 	for i := range containers {
 		containers[i] = openContainer(t, ctl, fmt.Sprint("c", i))
 		g := startGuest(t, containers[i])
 		g.Do("many 10000 4096")
+		rec.awaitUsage(t, g.PID(), 10000*4096)
 	}
 	for i, c := range containers {
 		wg.Add(1)

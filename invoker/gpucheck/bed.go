@@ -181,6 +181,9 @@ func (b *bed) env(more ...string) []string {
 	}
 	if b.dir != "" { // CuPy keeps the kernels that it compiles: not in anybody's home
 		out = append(out, "CUPY_CACHE_DIR="+filepath.Join(b.dir, "cupy"))
+		if b.s.FakeDriver != "" { // one device for all programs, as a card is
+			out = append(out, "FAKE_CUDA_STATE="+filepath.Join(b.dir, "device"))
+		}
 	}
 	return append(out, more...)
 }

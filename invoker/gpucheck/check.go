@@ -219,6 +219,7 @@ func (s Settings) withDefaults() Settings {
 	pick(&rounds, 15, 3)
 	pick(&run, int64(400*time.Millisecond), int64(5*time.Millisecond))
 	s.Containers, s.Rounds, s.RunTime = int(containers), int(rounds), time.Duration(run)
+	s.Reclaim = s.Reclaim || fake // nobody else uses that device
 	if s.Limit <= 0 {
 		s.Limit = 8 * time.Minute
 	}

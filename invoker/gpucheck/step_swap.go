@@ -105,8 +105,8 @@ func (b *bed) swap(ctx context.Context, t *Table, bytes int64, rounds int, env .
 	return s, b.faulted(ctx, t, g, block, &s)
 }
 
-// reclaim moves the block out and has another process ask for half of its
-// place beyond what counts as free.
+// reclaim moves the block out and has another process ask for its place beyond
+// what counts as free: it gets that only if nothing of the block is left there.
 func (b *bed) reclaim(ctx context.Context, g *guest, s *swapped) error {
 	if _, err := b.evict(ctx, g.box); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (b *bed) reclaim(ctx context.Context, g *guest, s *swapped) error {
 	var a struct {
 		Took int `json:"took"`
 	}
-	if err := p.do(ctx, &a, "take %d", m.Free+s.bytes/2); err != nil {
+	if err := p.do(ctx, &a, "take %d", m.Free+s.bytes-s.bytes/20); err != nil {
 		return err
 	}
 	s.asked, s.given = true, a.Took == 1

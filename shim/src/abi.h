@@ -31,7 +31,12 @@ struct gw_location {
 	int type;
 	int id;
 };
-enum { LOCATION_DEVICE = 1, LOCATION_HOST = 2 };
+enum {
+	LOCATION_DEVICE = 1,
+	LOCATION_HOST = 2,
+	LOCATION_HOST_NUMA = 3,
+	LOCATION_HOST_NUMA_CURRENT = 4,
+};
 _Static_assert(sizeof(struct gw_location) == 8, "CUmemLocation");
 
 /* CUlaunchConfig. */

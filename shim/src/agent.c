@@ -66,13 +66,14 @@ static bool say_hello(void)
 	return gw_link_send(&agent.link, &f);
 }
 
-static bool say_usage(uint64_t epoch)
+static bool say_usage(uint64_t epoch, bool at_rest)
 {
 	struct gw_frame f;
 
 	atomic_store(&changed, 0);
 	agent.told = gw_clock();
-	struct gw_totals t = gw_work_totals();
+	/* Between orders and runs' ends the program may be using any of it. */
+	struct gw_totals t = gw_work_totals(at_rest);
 	gw_frame_begin(&f, GW_USAGE, epoch);
 	gw_frame_u32(&f, gw_contexts());
 	gw_frame_u32(&f, 0);
@@ -104,7 +105,7 @@ static bool say_done(const struct gw_work *w, enum gw_type type, enum gw_status 
 	gw_frame_u32(&f, 0);
 	gw_frame_u64(&f, w->moved);
 	gw_frame_u64(&f, (uint64_t)(gw_clock() - w->began));
-	gw_frame_u64(&f, gw_work_totals().resident);
+	gw_frame_u64(&f, gw_work_totals(true).resident);
 	return gw_link_send(&agent.link, &f);
 }
 
@@ -120,7 +121,7 @@ static bool finish(bool cancelled)
 	status = gw_work_end(&agent.work);
 	if (cancelled && status != GW_FAILED)
 		status = GW_CANCELLED;
-	return say_usage(agent.work.epoch) && say_done(&agent.work, type, status);
+	return say_usage(agent.work.epoch, true) && say_done(&agent.work, type, status);
 }
 
 static bool command_move(const struct gw_command *c)
@@ -148,9 +149,7 @@ static bool command_gate(const struct gw_command *c)
 		ok = finish(true);
 	agent.gated = true;
 	gw_stir();
-	if (!c->word && !agent.work.type)
-		gw_work_measure();
-	return ok && (c->word || say_usage(c->epoch));
+	return ok && (c->word || say_usage(c->epoch, true));
 }
 
 static bool command_hello(const struct gw_command *c)
@@ -180,9 +179,7 @@ static bool command(const struct gw_command *c)
 	case GW_EVICT:
 		return command_move(c);
 	case GW_REPORT:
-		if (!agent.work.type)
-			gw_work_measure();
-		return say_usage(c->epoch);
+		return say_usage(c->epoch, true);
 	case GW_GATE:
 		return command_gate(c);
 	case GW_PING:
@@ -271,7 +268,7 @@ static void converse(void)
 	if (ok && agent.work.type && !gw_work_step(&agent.work))
 		ok = finish(false);
 	if (ok && usage_due())
-		ok = say_usage(0);
+		ok = say_usage(0, false);
 	if (!ok || !gw_link_flush(&agent.link))
 		unlink_invoker();
 }
@@ -292,7 +289,7 @@ static void *run(void *arg)
 			continue;
 		}
 		agent.linked = gw_link_open(&agent.link, gw_config.socket);
-		if (agent.linked && say_hello() && say_usage(0) && gw_link_flush(&agent.link)) {
+		if (agent.linked && say_hello() && say_usage(0, false) && gw_link_flush(&agent.link)) {
 			pause = FIRST_PAUSE_MS;
 			continue;
 		}

@@ -113,6 +113,17 @@ CUcontext gw_some_context(void)
 	return ctx;
 }
 
+CUcontext gw_lone_context(void)
+{
+	pthread_mutex_lock(&known.mu);
+	CUcontext ctx = known.n ? known.at[0].ctx : NULL;
+	for (unsigned i = 1; i < known.n; i++)
+		if (known.at[i].device != known.at[0].device)
+			ctx = NULL;
+	pthread_mutex_unlock(&known.mu);
+	return ctx;
+}
+
 static CUresult make_stream(CUstream *out)
 {
 	fn_cuCtxGetStreamPriorityRange *range = GW_REAL(cuCtxGetStreamPriorityRange);

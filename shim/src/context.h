@@ -21,6 +21,8 @@ unsigned gw_contexts(void);
 /* A context of the process, NULL if none is known. It lives for as long as the
  * caller holds the work lock. */
 CUcontext gw_some_context(void);
+/* The same, but NULL where contexts lie on several devices. */
+CUcontext gw_lone_context(void);
 
 /* Held by the agent while it calls the driver, and by whoever ends a context:
  * a context dies between two of our moves, never during one. */

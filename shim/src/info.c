@@ -84,18 +84,15 @@ CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr 
 	return r;
 }
 
-/* A range that begins or ends a block's resident part moves its border. */
-static void went(CUdeviceptr ptr, size_t bytes, bool to_device)
+/* What the program itself fetches is on the device from now on, as far as we
+ * tell. What it sends away leaves in its own time, so it counts as there until
+ * an order of ours has moved it. */
+static void fetched(CUdeviceptr ptr, size_t bytes)
 {
 	struct gw_block b;
 
-	if (!gw_find(GW_ADDRESS, ptr, &b) || !gw_movable(&b))
-		return;
-	uint64_t from = ptr - b.base, to = from + bytes;
-	if (to_device && from <= b.resident && to > b.resident)
-		gw_place(b.base, b.id, to);
-	else if (!to_device && from < b.resident && to >= b.resident)
-		gw_place(b.base, b.id, from);
+	if (gw_find(GW_ADDRESS, ptr, &b) && gw_movable(&b))
+		gw_came_in(b.base, b.id, ptr - b.base, ptr - b.base + bytes);
 }
 
 CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t bytes,
@@ -103,8 +100,8 @@ CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t byt
 {
 	CUresult r = real(ptr, bytes, dev, stream);
 
-	if (r == CUDA_SUCCESS)
-		went(ptr, bytes, dev != CPU_DEVICE);
+	if (dev != CPU_DEVICE)
+		fetched(ptr, bytes);
 	return r;
 }
 
@@ -114,7 +111,19 @@ CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr
 {
 	CUresult r = real(ptr, bytes, to, flags, stream);
 
-	if (r == CUDA_SUCCESS)
-		went(ptr, bytes, to.type == LOCATION_DEVICE);
+	if (to.type == LOCATION_DEVICE)
+		fetched(ptr, bytes);
+	return r;
+}
+
+/* Wherever its ranges go, some may be on the device now. */
+CUresult gw_on_prefetch_batch(fn_cuMemPrefetchBatchAsync *real, CUdeviceptr *ptr,
+			      size_t *bytes, size_t n, struct gw_location *to, size_t *first,
+			      size_t places, unsigned long long flags, CUstream stream)
+{
+	CUresult r = real(ptr, bytes, n, to, first, places, flags, stream);
+
+	for (size_t i = 0; ptr && bytes && i < n; i++)
+		fetched(ptr[i], bytes[i]);
 	return r;
 }

@@ -10,7 +10,7 @@ static struct {
 	pthread_mutex_t mu; /* guards all below, and the nodes of tree.c */
 	struct gw_node *root[GW_SPACES];
 	uint64_t bytes[GW_KINDS];
-	uint64_t touched, resident; /* of movable blocks */
+	uint64_t out; /* of movable blocks */
 	uint64_t promised;
 	uint64_t blocks, movable;
 	uint32_t last_id;
@@ -41,8 +41,7 @@ static void count(const struct gw_block *b, bool in)
 	books.bytes[b->kind] += sign * b->size;
 	if (gw_movable(b)) {
 		books.movable += sign;
-		books.touched += sign * b->touched;
-		books.resident += sign * b->resident;
+		books.out += sign * gw_out(b);
 	}
 }
 
@@ -67,15 +66,6 @@ void gw_settle(uint64_t bytes)
 	unlock();
 }
 
-/* A managed block counts as on the device from its birth: what else could be
- * promised to others? */
-static void newborn(struct gw_block *b)
-{
-	b->id = ++books.last_id;
-	if (gw_movable(b) && !b->moved)
-		b->touched = b->resident = b->size;
-}
-
 bool gw_add(enum gw_space space, const struct gw_block *b)
 {
 	struct gw_node *n;
@@ -90,7 +80,9 @@ bool gw_add(enum gw_space space, const struct gw_block *b)
 	n = gw_node_new();
 	if (n) {
 		n->b = *b;
-		newborn(&n->b);
+		n->b.id = ++books.last_id;
+		if (gw_movable(b))
+			n->b.out_from = n->b.out_to = 0;
 		gw_tree_insert(&books.root[space], n);
 		count(&n->b, true);
 	}
@@ -169,50 +161,84 @@ static void each(struct gw_node *n, void (*f)(struct gw_node *, void *), void *a
 	}
 }
 
-static void all_resident(struct gw_node *n, void *arg)
+static void forget_out(struct gw_node *n, void *arg)
 {
 	(void)arg;
 	if (gw_movable(&n->b))
-		n->b.resident = n->b.touched;
+		n->b.out_from = n->b.out_to = 0;
 }
 
 void gw_calm(bool all)
 {
 	lock();
 	if (books.stirred || all) {
-		each(books.root[GW_ADDRESS], all_resident, NULL);
-		books.resident = books.touched;
+		each(books.root[GW_ADDRESS], forget_out, NULL);
+		books.out = 0;
 	}
 	books.stirred = false;
 	unlock();
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+/* A movable block that is still the one that was meant. The caller holds the
+ * lock. */
+static struct gw_block *same(uint64_t base, uint32_t id)
+{
+	struct gw_node *n = exact(GW_ADDRESS, base);
 
-void gw_place(uint64_t base, uint32_t id, uint64_t resident)
+	return n && n->b.id == id && gw_movable(&n->b) ? &n->b : NULL;
+}
+
+/* What is known to be out is now this. */
+static void set_out(struct gw_block *b, uint64_t from, uint64_t to)
+{
+	books.out -= gw_out(b);
+	b->out_from = from < to ? from : 0;
+	b->out_to = from < to ? to : 0;
+	books.out += gw_out(b);
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+void gw_went_out(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
 {
 	lock();
-	struct gw_node *n = exact(GW_ADDRESS, base);
-	if (n && n->b.id == id && gw_movable(&n->b)) {
-		resident = least(resident, n->b.touched);
-		books.resident += resident - n->b.resident;
-		n->b.resident = resident;
-		n->b.moved = true;
+	struct gw_block *b = same(base, id);
+	if (b) {
+		to = least(to, b->size);
+		if (gw_out(b) && from <= b->out_to && to >= b->out_from)
+			set_out(b, least(from, b->out_from), most(to, b->out_to));
+		else if (from < to && to - from > gw_out(b))
+			set_out(b, from, to);
 	}
 	unlock();
 }
 
-void gw_untouched(uint64_t base, uint32_t id, uint64_t touched)
+void gw_came_in(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
 {
 	lock();
-	struct gw_node *n = exact(GW_ADDRESS, base);
-	if (n && n->b.id == id && gw_movable(&n->b) && touched < n->b.touched) {
-		uint64_t resident = least(n->b.resident, touched);
-		books.touched -= n->b.touched - touched;
-		books.resident -= n->b.resident - resident;
-		n->b.touched = touched;
-		n->b.resident = resident;
+	struct gw_block *b = same(base, id);
+	/* The driver moves whole pages. */
+	uint64_t lead = (base + from) % GW_PAGE;
+	from -= least(lead, from);
+	to += (GW_PAGE - (base + to) % GW_PAGE) % GW_PAGE;
+	if (b && from < b->out_to && to > b->out_from) {
+		uint64_t before = from > b->out_from ? from - b->out_from : 0;
+		uint64_t after = to < b->out_to ? b->out_to - to : 0;
+		if (before > after)
+			set_out(b, b->out_from, from);
+		else
+			set_out(b, b->out_to - after, b->out_to);
 	}
+	unlock();
+}
+
+void gw_spare(uint64_t base, uint32_t id, uint64_t bytes)
+{
+	lock();
+	struct gw_block *b = same(base, id);
+	if (b)
+		b->spare = (uint32_t)(bytes >> 20);
 	unlock();
 }
 
@@ -223,7 +249,7 @@ struct gw_totals gw_sum(void)
 	lock();
 	t.fixed = fixed_bytes();
 	t.allocated = device_bytes();
-	t.resident = t.fixed + (books.stirred ? books.touched : books.resident);
+	t.resident = t.allocated - (books.stirred ? 0 : books.out);
 	t.pool = books.bytes[GW_POOL];
 	t.host = books.bytes[GW_HOST];
 	t.blocks = books.blocks;
@@ -310,7 +336,7 @@ void gw_forget_all(void)
 		books.root[space] = NULL;
 	for (int kind = 0; kind < GW_KINDS; kind++)
 		books.bytes[kind] = 0;
-	books.touched = books.resident = books.promised = 0;
+	books.out = books.promised = 0;
 	books.blocks = books.movable = 0;
 	books.stirred = false;
 	gw_nodes_drop();

@@ -2,11 +2,10 @@
  * The books: every allocation that lives, found by its base or by any address
  * within it. Nothing here calls the driver.
  *
- *   resident <= touched <= size, for each block
- *
- * touched is the part from the start that may ever have been used: only that
- * much is moved, since moving an untouched managed page would create it.
- * resident is the part from the start that lies on the device by our moves.
+ * The driver does not tell where managed memory lies. What is known of a block
+ * is one part that our moves have brought to the host and nobody has used
+ * since; all the rest must be taken to lie on the device. The part may begin
+ * and end anywhere. Where two would be needed the smaller one is forgotten.
  */
 #ifndef GW_REGISTRY_H
 #define GW_REGISTRY_H
@@ -30,6 +29,9 @@ enum gw_kind {
 	GW_KINDS
 };
 
+/* The largest page by which a driver moves managed memory. */
+enum { GW_PAGE = 1 << 16 };
+
 /* Arrays and physical memory are known by handles, which are no addresses. */
 enum gw_space { GW_ADDRESS, GW_HANDLE, GW_SPACES };
 
@@ -37,27 +39,35 @@ enum gw_space { GW_ADDRESS, GW_HANDLE, GW_SPACES };
 struct gw_block {
 	uint64_t base, size;
 	union {
-		struct { /* of a movable block */
-			uint64_t touched, resident;
+		struct { /* of a movable block: what is known to be out, if any */
+			uint64_t out_from, out_to;
 		};
 		uint64_t owner; /* of a mapping: its handle */
 	};
 	CUcontext ctx;
 	uint32_t id;   /* tells blocks apart that had the same address */
-	uint32_t refs; /* of a handle: who keeps the memory */
+	union {
+		uint32_t refs;  /* of a handle: who keeps the memory */
+		uint32_t spare; /* of a movable block: MiB that were likely never used.
+				 * A guide for what to bring in, and no more. */
+	};
 	int16_t device;
 	uint8_t kind; /* enum gw_kind */
-	bool moved;   /* was moved by us: touched is sure */
 };
 
 struct gw_totals {
 	uint64_t allocated; /* device bytes, wherever they lie */
-	uint64_t resident;  /* of them, what must be assumed on the device */
+	uint64_t resident;  /* of them, what must be taken to be on the device */
 	uint64_t fixed;     /* of them, what can never be moved */
 	uint64_t pool;      /* of fixed, stream-ordered */
 	uint64_t host;      /* pinned host bytes */
 	uint64_t blocks;
 };
+
+static inline uint64_t gw_out(const struct gw_block *b)
+{
+	return b->out_to - b->out_from;
+}
 
 static inline bool gw_movable(const struct gw_block *b)
 {
@@ -80,14 +90,15 @@ bool gw_refer(uint64_t handle, int change);
 
 /* A run began or ended: the program may have used all of its memory again. */
 void gw_stir(void);
-/* Begin an eviction: what may have come back counts as resident, and from here
- * on resident is what we believe. all: nobody tells us of runs, so anything
- * may have come back. */
+/* Begin an eviction: what may have come back is known no more. all: nobody
+ * tells us of runs, so anything may have come back. */
 void gw_calm(bool all);
-/* The block's resident part grew or shrank to this, unless it is gone. */
-void gw_place(uint64_t base, uint32_t id, uint64_t resident);
-/* Its memory beyond this was never used. */
-void gw_untouched(uint64_t base, uint32_t id, uint64_t touched);
+/* A part of the block has arrived on the host, or may have come to the device;
+ * to counts from the block's start. Nothing happens if the block is gone. */
+void gw_went_out(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
+void gw_came_in(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
+/* So much of it was likely never used. */
+void gw_spare(uint64_t base, uint32_t id, uint64_t bytes);
 
 struct gw_totals gw_sum(void);
 /* A copy of all movable blocks in pages of their own; free with gw_unlist. */

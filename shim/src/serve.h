@@ -94,5 +94,8 @@ CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t byt
 CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr,
 				 size_t bytes, struct gw_location to, unsigned flags,
 				 CUstream stream);
+CUresult gw_on_prefetch_batch(fn_cuMemPrefetchBatchAsync *real, CUdeviceptr *ptr,
+			      size_t *bytes, size_t n, struct gw_location *to, size_t *first,
+			      size_t places, unsigned long long flags, CUstream stream);
 
 #endif

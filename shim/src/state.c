@@ -59,7 +59,7 @@ static void read_config(void)
 
 	open_log();
 	gw_config.chunk = number("GPUWHISK_SHIM_CHUNK", default_chunk);
-	if (gw_config.chunk < 4096)
+	if (gw_config.chunk < 1 << 16) /* a page of the driver's */
 		gw_config.chunk = default_chunk;
 	atomic_store(&gw_limit, number("GPUWHISK_SHIM_LIMIT", 0));
 	gw_config.backend = gw_backend_named(word ? word : "managed");

@@ -15,9 +15,12 @@ enum { CALLS = 64 };
 
 static atomic_bool stopped;
 
+static void guess_spare(void);
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
 /* A part that is on its way until the stream has drained. */
 struct part {
-	uint64_t base, resident;
+	uint64_t base, from, to;
 	uint32_t id;
 };
 
@@ -52,8 +55,8 @@ static int larger(const void *a, const void *b)
 {
 	const struct gw_block *x = a, *y = b;
 
-	if (x->touched != y->touched)
-		return x->touched < y->touched ? 1 : -1;
+	if (x->size != y->size)
+		return x->size < y->size ? 1 : -1;
 	return x->id < y->id ? 1 : -1;
 }
 
@@ -86,8 +89,8 @@ void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 		w->deadline = w->began + (int64_t)c->ns;
 	if (c->type == GW_EVICT) {
 		trim();
-		gw_work_measure();
 		gw_calm(!gated);
+		guess_spare();
 	}
 	if (gw_config.backend->move)
 		w->list = gw_list(&w->n);
@@ -95,27 +98,66 @@ void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 		qsort(w->list, w->n, sizeof *w->list, larger);
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-/* The bytes of a block that are still to be moved. An eviction goes from the
- * end to the start and a prefetch back, so that what is resident is always one
- * part from the start. */
-static uint64_t rest(const struct gw_work *w, const struct gw_block *b)
+/* What of a block is likely worth bringing in: all but what was never used. */
+static uint64_t worth(const struct gw_block *b)
 {
-	return w->type == GW_EVICT ? b->resident : b->touched - b->resident;
+	uint64_t spare = (uint64_t)b->spare << 20;
+
+	return spare < b->size ? b->size - spare : 0;
 }
 
-static CUresult move(const struct gw_work *w, const struct gw_block *b, uint64_t bytes,
-		     CUstream stream, struct part *p)
+/* The next part of a block that is to be moved: all that is not known to be
+ * out, or of what is out the part that is worth it. What is known to be out
+ * stays one part by it. False: there is none. */
+static bool next_part(const struct gw_work *w, const struct gw_block *b, uint64_t *from,
+		      uint64_t *to)
 {
-	bool out = w->type == GW_EVICT;
-	uint64_t from = out ? b->resident - bytes : b->resident;
+	if (w->type == GW_PREFETCH) {
+		*from = b->out_from;
+		*to = least(b->out_to, worth(b));
+	} else if (b->out_to < b->size) {
+		*from = b->out_to;
+		*to = b->size;
+	} else {
+		*from = 0;
+		*to = b->out_from;
+	}
+	return *from < *to;
+}
 
-	p->base = b->base;
-	p->id = b->id;
-	p->resident = out ? from : from + bytes;
-	return gw_config.backend->move(b->base + from, bytes, out ? CPU_DEVICE : b->device,
-				       stream);
+/* A part ends with a page of the driver's. */
+static uint64_t whole_pages(const struct gw_block *b, uint64_t from, uint64_t bytes)
+{
+	uint64_t over = (b->base + from + bytes) % GW_PAGE;
+
+	return over < bytes ? bytes - over : bytes;
+}
+
+/* Cut a part to so many bytes, at the side that is not next to what is out. */
+static void cut(const struct gw_work *w, const struct gw_block *b, uint64_t bytes,
+		uint64_t *from, uint64_t *to)
+{
+	if (bytes >= *to - *from)
+		return;
+	if (w->type == GW_EVICT && *to == b->out_from) {
+		uint64_t at = *to - bytes, over = (b->base + at) % GW_PAGE;
+		*from = over && at + GW_PAGE - over < *to ? at + GW_PAGE - over : at;
+		return;
+	}
+	*to = *from + whole_pages(b, *from, bytes);
+}
+
+static CUresult move(const struct gw_work *w, const struct gw_block *b, const struct part *p,
+		     CUstream stream)
+{
+	return gw_config.backend->move(b->base + p->from, p->to - p->from,
+				       w->type == GW_EVICT ? CPU_DEVICE : b->device, stream);
+}
+
+/* A part that is under way to the device may be there, whatever comes of it. */
+static void note_in(const struct part *p)
+{
+	gw_came_in(p->base, p->id, p->from, p->to);
 }
 
 static void refuse(struct gw_work *w, CUresult r)
@@ -151,28 +193,35 @@ static bool in_context(struct gw_work *w, struct step *s, const struct gw_block 
 static bool order(struct gw_work *w, struct step *s)
 {
 	struct gw_block *old = &w->list[w->next], b;
-	uint64_t room = gw_config.chunk - s->bytes, left;
+	struct part *p = &s->parts[s->n];
+	uint64_t room = gw_config.chunk - s->bytes, from, to;
 
-	if (!gw_find(GW_ADDRESS, old->base, &b) || b.id != old->id || !rest(w, &b)) {
+	if (!gw_find(GW_ADDRESS, old->base, &b) || b.id != old->id || !next_part(w, &b, &from, &to)) {
 		w->next++; /* freed, or there already */
 		return true;
 	}
 	if (!in_context(w, s, &b))
 		return s->ctx == NULL;
-	left = rest(w, &b);
-	uint64_t bytes = least(left, room);
+	/* The block whose next part is not its last comes again in the next step. */
+	bool last = w->type == GW_PREFETCH || from == 0;
+	uint64_t all = to - from;
 	if (w->budget)
-		bytes = least(bytes, w->budget - w->moved - s->bytes);
-	CUresult r = move(w, &b, bytes, s->stream, &s->parts[s->n]);
+		room = least(room, w->budget - w->moved - s->bytes);
+	cut(w, &b, room, &from, &to);
+	last = last && to - from == all;
+	*p = (struct part){b.base, from, to, b.id};
+	if (w->type == GW_PREFETCH)
+		note_in(p);
+	CUresult r = move(w, &b, p, s->stream);
 	if (r != CUDA_SUCCESS) {
 		refuse(w, r);
 		return true;
 	}
 	s->n++;
-	s->bytes += bytes;
-	if (bytes == left)
+	s->bytes += to - from;
+	if (last)
 		w->next++;
-	return bytes == left;
+	return last;
 }
 
 static bool spent(const struct gw_work *w, uint64_t under_way)
@@ -180,14 +229,8 @@ static bool spent(const struct gw_work *w, uint64_t under_way)
 	return w->budget && w->moved + under_way >= w->budget;
 }
 
-static void place(const struct step *s)
-{
-	for (unsigned i = 0; i < s->n; i++)
-		gw_place(s->parts[i].base, s->parts[i].id, s->parts[i].resident);
-}
-
-/* Wait until the parts have arrived and note where they are. Where the wait
- * fails, they may lie on either side: on the device, as far as we tell. */
+/* Wait until the parts have arrived. What was on its way to the host when the
+ * wait failed may lie on either side: on the device, as far as we tell. */
 static void drain(struct gw_work *w, struct step *s)
 {
 	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
@@ -196,11 +239,12 @@ static void drain(struct gw_work *w, struct step *s)
 	if (r != CUDA_SUCCESS) {
 		refuse(w, r);
 		w->next = w->n;
-		if (w->type == GW_PREFETCH)
-			place(s);
 		return;
 	}
-	place(s);
+	if (w->type == GW_EVICT)
+		for (unsigned i = 0; i < s->n; i++)
+			gw_went_out(s->parts[i].base, s->parts[i].id, s->parts[i].from,
+				    s->parts[i].to);
 	w->moved += s->bytes;
 }
 
@@ -248,70 +292,70 @@ enum gw_status gw_work_end(struct gw_work *w)
 	return whole ? GW_OK : GW_PARTIAL;
 }
 
-/* Any movable block's context serves to ask a device; 0 if none. */
-static uint64_t in_use(CUcontext ctx)
+/* What the bytes on the device cannot exceed: what is in use there by anybody.
+ * No bound is known where the driver does not answer, or where the process has
+ * contexts on several devices. The caller holds the work lock. */
+static uint64_t bound(void)
 {
 	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
 	size_t avail = 0, total = 0;
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
-	if (enter(ctx) == CUDA_SUCCESS) {
+	if (!atomic_load(&stopped) && enter(gw_lone_context()) == CUDA_SUCCESS) {
 		if (info)
 			r = info(&avail, &total);
 		leave();
 	}
-	return r == CUDA_SUCCESS && total > avail ? total - avail : UINT64_MAX;
+	return r == CUDA_SUCCESS && total >= avail ? total - avail : UINT64_MAX;
 }
 
 /*
- * A block that was never moved by us may be an arena of which little was ever
- * used. All such blocks together hold no more than the device has in use; what
- * goes beyond is taken off the largest, from the end.
+ * More memory than the device has in use was never used in part: an arena, of
+ * which a library gives out pieces. The surplus is taken off the largest
+ * blocks. Which part of them was used nobody tells; arenas are mostly used from
+ * their start, so that is what a prefetch brings in, and a kernel that needs
+ * other parts fetches them itself. An eviction does not depend on the guess.
  */
-static void cut(struct gw_block *list, size_t n, uint64_t used)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < n; i++)
-		sum += list[i].moved ? 0 : list[i].touched;
-	for (size_t i = 0; i < n && sum > used; i++) {
-		uint64_t off = least(list[i].touched, sum - used);
-		if (list[i].moved)
-			continue;
-		gw_untouched(list[i].base, list[i].id, list[i].touched - off);
-		sum -= off;
-	}
-}
-
-void gw_work_measure(void)
+static void guess_spare(void)
 {
 	size_t n;
 	struct gw_block *list = gw_list(&n);
+	uint64_t sum = 0;
 
 	if (!list)
 		return;
-	qsort(list, n, sizeof *list, larger);
 	gw_work_lock();
-	if (!atomic_load(&stopped))
-		cut(list, n, in_use(list[0].ctx));
+	uint64_t used = bound();
 	gw_work_unlock();
+	for (size_t i = 0; i < n; i++)
+		sum += list[i].size - gw_out(&list[i]);
+	qsort(list, n, sizeof *list, larger);
+	/* No surplus says nothing: others may use the rest of the device. */
+	uint64_t surplus = sum > used ? sum - used : 0;
+	for (size_t i = 0; i < n && sum > used; i++) {
+		uint64_t off = least(list[i].size - gw_out(&list[i]), surplus);
+		gw_spare(list[i].base, list[i].id, off);
+		surplus -= off;
+	}
 	gw_unlist(list, n);
 }
 
-struct gw_totals gw_work_totals(void)
+struct gw_totals gw_work_totals(bool at_rest)
 {
 	struct gw_totals t = gw_sum();
-	uint64_t slack = 0;
+	uint64_t slack = 0, used = UINT64_MAX;
 
 	gw_work_lock();
 	if (enter_for_pools()) {
 		slack = gw_pools_slack(t.pool);
 		leave();
 	}
+	if (at_rest && t.resident > t.fixed)
+		used = bound();
 	gw_work_unlock();
+	t.resident = t.fixed + least(t.resident - t.fixed, used) + slack;
 	t.allocated += slack;
 	t.fixed += slack;
-	t.resident += slack;
 	return t;
 }
 

@@ -28,11 +28,9 @@ bool gw_work_step(struct gw_work *w);
 /* What came of it. The work is over then. */
 enum gw_status gw_work_end(struct gw_work *w);
 
-/* Find out how much of the memory was never used, from what the devices say
- * is in use; called with no work going on. */
-void gw_work_measure(void);
-/* What this process holds, with what its pools keep. */
-struct gw_totals gw_work_totals(void);
+/* What this process holds, with what its pools keep. at_rest: no more of it is
+ * on the device than the device has in use. */
+struct gw_totals gw_work_totals(bool at_rest);
 /* No call of the driver is made after this returns. */
 void gw_work_stop(void);
 

@@ -45,17 +45,6 @@ static void allocate(const struct fault *f)
 		held.pooled = 0;
 }
 
-/* The bytes on the device by its own account, once it tells. */
-static uint64_t on_device(void)
-{
-	size_t avail = 0, total = 0;
-
-	for (int i = 0; i < TRIES; i++)
-		if (cu.cuMemGetInfo_v2(&avail, &total) == CUDA_SUCCESS)
-			return total - avail;
-	return 0;
-}
-
 /* An order is answered, and no byte is on the device without being told of. */
 static unsigned move(int c, unsigned type, uint64_t epoch, const struct fault *f)
 {
@@ -64,7 +53,7 @@ static unsigned move(int c, unsigned type, uint64_t epoch, const struct fault *f
 	CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_FAILED);
 	if (s.word[STATUS] == GW_FAILED)
 		CHECK(s.word[CODE] == (uint32_t)f->code);
-	CHECK(s.number[STILL_RESIDENT] >= on_device());
+	CHECK(s.number[STILL_RESIDENT] >= in_use());
 	return s.word[STATUS];
 }
 
@@ -82,7 +71,7 @@ static void recover(int c, uint64_t epoch, const struct fault *f)
 
 	while (move(c, GW_EVICT, epoch++, f) != GW_OK)
 		CHECK(++tries < TRIES);
-	SAME(on_device(), held.pooled ? MIB : 0);
+	SAME(in_use(), held.pooled ? MIB : 0);
 	SAME(invoker_report(c).number[RESIDENT], held.pooled ? MIB : 0);
 }
 
@@ -198,7 +187,7 @@ static void race(int argc, char **argv)
 		}
 	}
 	SAME(invoker_move(c, GW_EVICT, 1000).word[STATUS], GW_OK);
-	SAME(on_device(), 0);
+	SAME(in_use(), 0);
 	SAME(invoker_report(c).number[RESIDENT], 0);
 	pattern_check(p, 16 * MIB, 11);
 }

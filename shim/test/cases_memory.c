@@ -199,26 +199,9 @@ static void others(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
-/* The program's own prefetches are followed. */
-static void own_prefetch(int argc, char **argv)
-{
-	struct gw_location host = {LOCATION_HOST, 0};
-	CUdeviceptr p;
-	int c = begin();
-
-	OK(cu.cuMemAllocManaged(&p, 8 * MIB, ATTACH_GLOBAL));
-	OK(cu.cuMemPrefetchAsync(p, 8 * MIB, 0, NULL));
-	SAME(invoker_report(c).number[RESIDENT], 8 * MIB);
-	OK(cu.cuMemPrefetchAsync_v2(p + 2 * MIB, 6 * MIB, host, 0, NULL));
-	SAME(invoker_report(c).number[RESIDENT], 2 * MIB);
-	OK(cu.cuMemPrefetchAsync(p, 8 * MIB, CPU_DEVICE, NULL));
-	SAME(invoker_report(c).number[RESIDENT], 0);
-	SAME(invoker_move(c, GW_PREFETCH, 1).number[MOVED], 8 * MIB);
-}
-
 const struct test_case cases_memory[] = {
 	{"disguise", disguise}, {"limit", limit}, {"pitch", pitch},
 	{"wrong_free", wrong_free}, {"refused_free", refused_free},
 	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},
-	{"others", others}, {"own_prefetch", own_prefetch}, {NULL, NULL},
+	{"others", others}, {NULL, NULL},
 };

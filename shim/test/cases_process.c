@@ -210,6 +210,7 @@ static void capture(int argc, char **argv)
 	int c = begin();
 
 	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	pattern_write(p, 4 * MIB, 1);
 	OK(cu.cuStreamCreate(&s, 0));
 	OK(cu.cuStreamBeginCapture_v2(s, 0));
 	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], 4 * MIB);

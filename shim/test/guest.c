@@ -7,7 +7,8 @@
  *   fill BLOCK SEED    write its contents
  *   check BLOCK SEED   see that they are the same
  *   free BLOCK
- *   used               bytes in use on the device
+ *   used               its bytes on the device, to the page
+ *   counts             bytes that count as used there, of anybody
  */
 #include <string.h>
 
@@ -37,8 +38,6 @@ static void many(unsigned long count, unsigned long bytes)
 
 static unsigned long long obey(const char *verb, unsigned long a, unsigned long b)
 {
-	size_t avail, total;
-
 	if (strcmp(verb, "alloc") == 0) {
 		CHECK(blocks < BLOCKS_MAX);
 		OK(cu.cuMemAlloc_v2(&block[blocks].at, a));
@@ -48,8 +47,9 @@ static unsigned long long obey(const char *verb, unsigned long a, unsigned long 
 	if (strcmp(verb, "many") == 0) {
 		many(a, b);
 	} else if (strcmp(verb, "used") == 0) {
-		OK(cu.cuMemGetInfo_v2(&avail, &total));
-		return total - avail;
+		return in_use();
+	} else if (strcmp(verb, "counts") == 0) {
+		return counts_as_used();
 	} else {
 		CHECK(a < (unsigned long)blocks);
 		if (strcmp(verb, "fill") == 0)

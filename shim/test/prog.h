@@ -26,6 +26,14 @@ extern struct cuda cu;
  * context of device 0 current. */
 void cuda_open(const char *route);
 void cuda_begin(void);
+/* What really lies on device 0 of this process's memory, to the page, by the
+ * fake driver's own books; and of a range. Programs of the real world cannot
+ * ask that. */
+size_t in_use(void);
+size_t lies_there(CUdeviceptr ptr, size_t bytes);
+/* In use on device 0 by anybody, as cuMemGetInfo tells, so with what was
+ * emptied and is kept. */
+size_t counts_as_used(void);
 
 #define CHECK(what)                                                             \
 	do {                                                                    \
@@ -90,6 +98,6 @@ struct test_case {
 	void (*run)(int argc, char **argv);
 };
 extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_link[],
-	cases_fault[];
+	cases_fault[], cases_truth[];
 
 #endif

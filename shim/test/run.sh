@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every case under one build of the shim: run.sh DIRECTORY [PRELOAD-FIRST].
-# DIRECTORY holds libgpuwhisk.so, the programs, and fake10 to fake12 with the
+# DIRECTORY holds libgpuwhisk.so, the programs, and fake10 to fake13 with the
 # drivers. PRELOAD-FIRST is a sanitizer's runtime. EMULATOR runs programs of
 # another processor, like "qemu-aarch64 -L /usr/aarch64-linux-gnu"; what this
 # machine's own programs do is left out then. SHORT=1 tries only how programs and
@@ -37,7 +37,7 @@ under() {
 	while [ "$1" != -- ]; do vars+=("$1"); shift; done
 	shift
 	rm -f "$work/s"
-	local load=(LD_PRELOAD="${runtime:+$runtime:}$preload" LD_LIBRARY_PATH="$dir/${fake:-fake12}")
+	local load=(LD_PRELOAD="${runtime:+$runtime:}$preload" LD_LIBRARY_PATH="$dir/${fake:-fake13}")
 	local run=(env "${load[@]}" GPUWHISK_SHIM_SOCKET="$work/s" GPUWHISK_SHIM_LOG=2 "${vars[@]}")
 	if [ -n "$emulator" ]; then
 		local setting=()
@@ -67,6 +67,8 @@ one() {
 fake=fake10 one route dlsym
 fake=fake11 one route gpa1
 fake=fake11 one route dlsym
+fake=fake12 one route gpa2
+fake=fake12 one route dlsym
 for split in 0 1; do
 	one route dlsym FAKE_CUDA_SPLIT=$split
 	one route gpa1 FAKE_CUDA_SPLIT=$split
@@ -126,12 +128,17 @@ slow=FAKE_CUDA_BANDWIDTH=400000000 chunk=GPUWHISK_SHIM_CHUNK=4194304
 one fault
 one gate
 one arena
+one grows
+one tail
+one truth $([ -z "$runtime$emulator" ] && echo 30 || echo 5)
+one kept FAKE_CUDA_MEMORY=67108864
+one strict
+[ -n "$emulator" ] || one neighbours FAKE_CUDA_MEMORY=67108864 FAKE_CUDA_STATE="$work/state"
 one cancel $slow $chunk
 one partial $slow $chunk
 one refused 1 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:2:1
 one refused 2 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:1:2
 one refused 719 FAKE_CUDA_FAIL=cuStreamSynchronize:1:719
-one refused 709 FAKE_CUDA_FAIL=cuCtxPushCurrent_v2:2:709
 # Every sort of failure of every call; fewer of them where each takes long.
 one failing $([ -z "$runtime$emulator" ] && echo 2 4 || echo 1 1)
 one race $slow GPUWHISK_SHIM_CHUNK=1048576

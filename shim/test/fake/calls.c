@@ -96,44 +96,97 @@ CUresult fake_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
 	return release(ptr, true);
 }
 
-static CUresult prefetch(CUdeviceptr ptr, size_t bytes, bool to_device, CUstream stream)
+/* dev is CPU_DEVICE for the host. */
+static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream stream)
 {
 	CUresult r;
 	uint64_t moved = 0;
+	struct fake_context *c = fake_current(&r);
 
-	if (!fake_current(&r))
+	if (!c)
 		return r;
+	if (dev != CPU_DEVICE && (dev < 0 || dev >= fake.devices))
+		return ERROR_INVALID_DEVICE;
 	fake_lock();
 	struct fake_memory *m = fake_find(ptr);
-	if (!m || m->kind != FAKE_MANAGED || !bytes || ptr + bytes > m->base + m->size)
+	r = fake_stream_fits(stream, c);
+	if (r == CUDA_SUCCESS &&
+	    (!m || m->kind != FAKE_MANAGED || !bytes || ptr + bytes > m->base + m->size))
 		r = CUDA_ERROR_INVALID_VALUE;
-	else if (to_device)
+	if (r == CUDA_SUCCESS && dev != CPU_DEVICE)
 		moved = fake_bring(m, ptr - m->base, bytes, &r);
-	else
+	else if (r == CUDA_SUCCESS)
 		moved = fake_send(m, ptr - m->base, bytes);
-	if (fake.bandwidth)
-		fake_occupy(stream, (int64_t)((double)moved / (double)fake.bandwidth * 1e9));
+	if (fake.bandwidth && moved)
+		fake_transfer(stream, m->device, dev != CPU_DEVICE,
+			      (int64_t)((double)moved / (double)fake.bandwidth * 1e9));
 	fake_unlock();
 	return r;
 }
 
 CUresult fake_cuMemPrefetchAsync(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s)
 {
-	return prefetch(ptr, bytes, dev != CPU_DEVICE, s);
+	return prefetch(ptr, bytes, dev, s);
 }
 CUresult fake_cuMemPrefetchAsync_ptsz(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s)
 {
-	return prefetch(ptr, bytes, dev != CPU_DEVICE, s);
+	return prefetch(ptr, bytes, dev, s);
 }
+
+static CUresult prefetch_location(CUdeviceptr ptr, size_t bytes, struct gw_location to,
+				  uint64_t flags, CUstream s)
+{
+	if (flags || to.type < LOCATION_DEVICE || to.type > LOCATION_HOST_NUMA_CURRENT ||
+	    (to.type == LOCATION_DEVICE && to.id < 0))
+		return CUDA_ERROR_INVALID_VALUE;
+	return prefetch(ptr, bytes, to.type == LOCATION_DEVICE ? to.id : CPU_DEVICE, s);
+}
+
 CUresult fake_cuMemPrefetchAsync_v2(CUdeviceptr ptr, size_t bytes, struct gw_location to,
 				    unsigned flags, CUstream s)
 {
-	return prefetch(ptr, bytes, to.type == LOCATION_DEVICE, s);
+	return prefetch_location(ptr, bytes, to, flags, s);
 }
 CUresult fake_cuMemPrefetchAsync_v2_ptsz(CUdeviceptr ptr, size_t bytes, struct gw_location to,
 					 unsigned flags, CUstream s)
 {
-	return prefetch(ptr, bytes, to.type == LOCATION_DEVICE, s);
+	return prefetch_location(ptr, bytes, to, flags, s);
+}
+
+/* Range i goes to the place whose index is the last not above i. */
+CUresult fake_cuMemPrefetchBatchAsync(CUdeviceptr *ptr, size_t *bytes, size_t n,
+				      struct gw_location *to, size_t *first, size_t places,
+				      unsigned long long flags, CUstream s)
+{
+	CUresult r = ptr && bytes && n && to && first && places && first[0] == 0 ?
+			     CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+	for (size_t i = 0, at = 0; r == CUDA_SUCCESS && i < n; i++) {
+		while (at + 1 < places && first[at + 1] <= i)
+			at++;
+		r = prefetch_location(ptr[i], bytes[i], to[at], flags, s);
+	}
+	return r;
+}
+CUresult fake_cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *ptr, size_t *bytes, size_t n,
+					   struct gw_location *to, size_t *first, size_t places,
+					   unsigned long long flags, CUstream s)
+{
+	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
+}
+
+CUresult fake_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptr, size_t *bytes, size_t n,
+						struct gw_location *to, size_t *first,
+						size_t places, unsigned long long flags, CUstream s)
+{
+	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
+}
+CUresult fake_cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptr, size_t *bytes, size_t n,
+						     struct gw_location *to, size_t *first,
+						     size_t places, unsigned long long flags,
+						     CUstream s)
+{
+	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
 }
 
 /* The place of a copy's device side, with its pages brought in. */

@@ -34,11 +34,20 @@ void fake_configure(void)
 	fake.capacity = number("FAKE_CUDA_MEMORY", 16ull << 30);
 	fake.bandwidth = number("FAKE_CUDA_BANDWIDTH", 0);
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
+	fake_room_open();
 }
+
+/* CUDA is of no use to a child of a process that has begun with it. */
+static bool forked;
+static void note_fork(void) { forked = true; }
 
 CUresult fake_cuInit(unsigned flags)
 {
+	if (forked)
+		return ERROR_NOT_INITIALIZED;
 	fake_lock();
+	if (!fake.initialized)
+		pthread_atfork(NULL, NULL, note_fork);
 	if (!fake.initialized)
 		fake_configure();
 	fake.initialized = true;
@@ -51,7 +60,7 @@ struct fake_context *fake_current(CUresult *why)
 	struct fake_context *c = depth ? stack[depth - 1] : NULL;
 
 	*why = CUDA_SUCCESS;
-	if (!fake.initialized)
+	if (!fake.initialized || forked)
 		*why = ERROR_NOT_INITIALIZED;
 	else if (!c)
 		*why = ERROR_INVALID_CONTEXT;
@@ -227,7 +236,7 @@ CUresult fake_cuCtxGetDevice(CUdevice *dev)
 
 CUresult fake_cuDriverGetVersion(int *version)
 {
-	*version = FAKE_GENERATION * 1000 + 80;
+	*version = FAKE_GENERATION * 1000 + (FAKE_GENERATION < 13 ? 80 : 0);
 	return CUDA_SUCCESS;
 }
 
@@ -282,7 +291,8 @@ CUresult fake_cuMemGetInfo_v2(size_t *avail, size_t *total)
 		return why;
 	fake_lock();
 	*total = fake.capacity;
-	*avail = fake.capacity - fake.used[c->device];
+	uint64_t used = fake_in_use(c->device);
+	*avail = used < fake.capacity ? fake.capacity - used : 0;
 	fake_unlock();
 	return CUDA_SUCCESS;
 }

@@ -6,6 +6,9 @@
  * Environment:
  *   FAKE_CUDA_DEVICES    number of devices, 1
  *   FAKE_CUDA_MEMORY     bytes of each, 16 GiB
+ *   FAKE_CUDA_STATE      file that all processes of the devices share, so that one
+ *                        cannot have what another holds; it is made. Without it
+ *                        each process has devices of its own
  *   FAKE_CUDA_BANDWIDTH  bytes per second of a prefetch, 0 is as fast as it goes
  *   FAKE_CUDA_FAULT_NS   time for a page that a kernel finds missing, 0
  *   FAKE_CUDA_FAIL       name:n:code,... the nth call fails; n of 0 is every one
@@ -28,6 +31,7 @@
 enum {
 	DEVICES = 8,
 	PAGE = 1 << 16,
+	CHUNK = 2 << 20, /* by which managed memory takes room on a device */
 	ERROR_DEINITIALIZED = 4,
 	ERROR_NOT_INITIALIZED = 3,
 	ERROR_INVALID_DEVICE = 101,
@@ -62,6 +66,10 @@ struct fake_memory {
 	int device;
 	struct fake_context *ctx;
 	uint8_t *page;  /* of managed memory: where each page lies */
+	struct fake_chunk {
+		uint8_t pages; /* that lie on the device */
+		bool kept;     /* emptied, and its room not asked for since */
+	} *chunk;
 	uint8_t *stage; /* the bytes of pages that lie on the host */
 };
 
@@ -71,7 +79,7 @@ extern struct fake {
 	bool initialized;
 	int devices;
 	uint64_t capacity, bandwidth, fault_ns;
-	uint64_t used[DEVICES];
+	uint64_t used[DEVICES];   /* bytes that lie there, to the page */
 	uint64_t pooled[DEVICES]; /* live stream-ordered bytes */
 	uint64_t pool[DEVICES];   /* what the pool keeps, at least those */
 	int captures;           /* in global mode */
@@ -91,8 +99,25 @@ struct fake_context *fake_current(CUresult *why);
 /* stream.c: the caller holds the lock. */
 CUresult fake_unsafe(void);
 void fake_occupy(CUstream stream, int64_t ns);
+void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns);
+/* The stream can be used in this context. */
+CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx);
+
+/* room.c: what is taken of the devices, by all processes. The caller holds the
+ * lock. Room that is kept counts as in use, and is given to who asks. */
+void fake_room_open(void);
+bool fake_take(int device, uint64_t bytes);
+void fake_give(int device, uint64_t bytes);
+void fake_keep(int device, uint64_t bytes);
+/* False: somebody asked for the room meanwhile. */
+bool fake_keep_end(int device, uint64_t bytes, bool take);
+uint64_t fake_in_use(int device);
+/* When a transfer of so many nanoseconds ends: one at a time each way. */
+int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns);
 
 /* memory.c: the caller holds the lock. */
+/* Take room, if need be that of other managed memory of this process. */
+bool fake_make_room(int device, uint64_t bytes, const struct fake_memory *except);
 struct fake_memory *fake_find(uint64_t address);
 CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 		  uint64_t *out);

@@ -101,15 +101,26 @@ static uint64_t extent(const struct fake_memory *m, uint64_t i)
 	return rest < PAGE ? rest : PAGE;
 }
 
-/* Make room by sending out other managed pages. */
-static bool make_room(int device, uint64_t bytes, const struct fake_memory *except)
+bool fake_make_room(int device, uint64_t bytes, const struct fake_memory *except)
 {
-	for (size_t i = 0; i < known.n && fake.used[device] + bytes > fake.capacity; i++) {
+	for (size_t i = 0; !fake_take(device, bytes); i++) {
+		if (i == known.n)
+			return false;
 		struct fake_memory *m = known.at[i];
 		if (m != except && m->kind == FAKE_MANAGED && m->device == device)
 			fake_send(m, 0, m->size);
 	}
-	return fake.used[device] + bytes <= fake.capacity;
+	return true;
+}
+
+static uint64_t chunks(uint64_t bytes) { return (bytes + CHUNK - 1) / CHUNK; }
+
+/* The bytes of chunk i that belong to the block. */
+static uint64_t chunk_bytes(const struct fake_memory *m, uint64_t i)
+{
+	uint64_t rest = m->size - i * CHUNK;
+
+	return rest < CHUNK ? rest : CHUNK;
 }
 
 CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
@@ -121,16 +132,24 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Emptying a place works by whole pages of the machine. */
 	slot = (slot + 4095) / 4096 * 4096;
-	if (bytes > span || (kind != FAKE_MANAGED && !make_room(ctx->device, bytes, NULL)))
+	bool plain = kind == FAKE_DEVICE || kind == FAKE_POOLED;
+	if (bytes > span || (plain && !fake_make_room(ctx->device, bytes, NULL)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t base = take_place(slot);
-	if (!base)
+	if (!base) {
+		if (plain)
+			fake_give(ctx->device, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	struct fake_memory *m = calloc(1, sizeof *m);
-	*m = (struct fake_memory){base, bytes, slot, kind, ctx->device, ctx, NULL, NULL};
-	if (kind == FAKE_MANAGED)
+	*m = (struct fake_memory){
+		.base = base, .size = bytes, .slot = slot, .kind = kind, .device = ctx->device, .ctx = ctx,
+	};
+	if (kind == FAKE_MANAGED) {
 		m->page = calloc(pages(bytes), 1);
-	else if (kind != FAKE_VIEW)
+		m->chunk = calloc(chunks(bytes), sizeof *m->chunk);
+	}
+	if (plain)
 		fake.used[ctx->device] += bytes;
 	enter(m);
 	*out = base;
@@ -139,13 +158,20 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 
 static void uncount(struct fake_memory *m)
 {
-	if (m->kind == FAKE_DEVICE || m->kind == FAKE_POOLED)
+	if (m->kind == FAKE_DEVICE || m->kind == FAKE_POOLED) {
 		fake.used[m->device] -= m->size;
+		fake_give(m->device, m->size);
+	}
 	if (m->kind == FAKE_POOLED)
 		fake.pooled[m->device] -= m->size;
 	for (uint64_t i = 0; m->page && i < pages(m->size); i++)
 		if (m->page[i] == ON_DEVICE)
 			fake.used[m->device] -= extent(m, i);
+	for (uint64_t i = 0; m->chunk && i < chunks(m->size); i++)
+		if (m->chunk[i].pages)
+			fake_give(m->device, chunk_bytes(m, i));
+		else if (m->chunk[i].kept)
+			fake_keep_end(m->device, chunk_bytes(m, i), false);
 }
 
 void fake_delete(struct fake_memory *m)
@@ -159,6 +185,7 @@ void fake_delete(struct fake_memory *m)
 		munmap(m->stage, m->slot);
 	give_place(m->base, m->slot);
 	free(m->page);
+	free(m->chunk);
 	free(m);
 }
 
@@ -194,6 +221,31 @@ static void to_device(struct fake_memory *m, uint64_t i)
 	madvise(stage_of(m) + i * PAGE, (n + 4095) / 4096 * 4096, MADV_DONTNEED);
 }
 
+/* Room for one more page of the chunk that it lies in. */
+static bool page_in(struct fake_memory *m, uint64_t page)
+{
+	uint64_t i = page * PAGE / CHUNK, n = chunk_bytes(m, i);
+	struct fake_chunk *c = &m->chunk[i];
+
+	if (!c->pages && !(c->kept && fake_keep_end(m->device, n, true)) &&
+	    !fake_make_room(m->device, n, m))
+		return false;
+	c->kept = false;
+	c->pages++;
+	return true;
+}
+
+static void page_out(struct fake_memory *m, uint64_t page)
+{
+	uint64_t i = page * PAGE / CHUNK;
+	struct fake_chunk *c = &m->chunk[i];
+
+	if (--c->pages)
+		return;
+	c->kept = true;
+	fake_keep(m->device, chunk_bytes(m, i));
+}
+
 uint64_t fake_bring(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why)
 {
 	uint64_t moved = 0, last = bytes ? (from + bytes - 1) / PAGE : 0;
@@ -205,7 +257,7 @@ uint64_t fake_bring(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresu
 		uint64_t n = extent(m, i);
 		if (m->page[i] == ON_DEVICE)
 			continue;
-		if (!make_room(m->device, n, m)) {
+		if (!page_in(m, i)) {
 			*why = CUDA_ERROR_OUT_OF_MEMORY;
 			break;
 		}
@@ -219,7 +271,7 @@ uint64_t fake_bring(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresu
 }
 
 /* An untouched page that is sent comes to exist on the host, as on a real
- * machine. */
+ * machine; there is nothing in it to be carried. */
 uint64_t fake_send(struct fake_memory *m, uint64_t from, uint64_t bytes)
 {
 	uint64_t moved = 0, last = bytes ? (from + bytes - 1) / PAGE : 0;
@@ -230,11 +282,42 @@ uint64_t fake_send(struct fake_memory *m, uint64_t from, uint64_t bytes)
 		uint64_t n = extent(m, i);
 		if (m->page[i] == ON_HOST)
 			continue;
-		to_host(m, i);
-		if (m->page[i] == ON_DEVICE)
+		if (m->page[i] == ON_DEVICE) {
+			to_host(m, i);
 			fake.used[m->device] -= n;
+			page_out(m, i);
+		} else {
+			stage_of(m);
+		}
 		m->page[i] = ON_HOST;
 		moved += n;
 	}
 	return moved;
+}
+
+/* For tests, by dlsym: what really lies on a device, to the page, of this
+ * process's memory, or of a range of it. */
+#define TELL __attribute__((visibility("default")))
+TELL unsigned long long fake_tell_used(int device);
+TELL unsigned long long fake_tell_range(CUdeviceptr ptr, size_t bytes);
+
+unsigned long long fake_tell_used(int device)
+{
+	fake_lock();
+	uint64_t n = fake.used[device];
+	fake_unlock();
+	return n;
+}
+
+unsigned long long fake_tell_range(CUdeviceptr ptr, size_t bytes)
+{
+	uint64_t n = 0;
+
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	for (uint64_t i = m ? (ptr - m->base) / PAGE : 0;
+	     m && m->page && i * PAGE < ptr - m->base + bytes && i < pages(m->size); i++)
+		n += m->page[i] == ON_DEVICE ? extent(m, i) : 0;
+	fake_unlock();
+	return n;
 }

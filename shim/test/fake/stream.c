@@ -43,6 +43,21 @@ void fake_occupy(CUstream stream, int64_t ns)
 	s->busy_until = (s->busy_until > now ? s->busy_until : now) + ns;
 }
 
+void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns)
+{
+	struct fake_stream *s = stream_of(stream);
+	int64_t now = fake_now();
+
+	s->busy_until = fake_link(device, to_device, s->busy_until > now ? s->busy_until : now, ns);
+}
+
+CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx)
+{
+	if (!exists(stream) || (stream && stream_of(stream)->ctx != ctx))
+		return ERROR_INVALID_HANDLE;
+	return stream && stream_of(stream)->capturing ? ERROR_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
 static void sleep_until(int64_t at)
 {
 	struct timespec t = {at / 1000000000, at % 1000000000};
