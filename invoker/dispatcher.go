@@ -99,7 +99,7 @@ func (d *dispatcher) loop(idle <-chan struct{}) {
 			d.gpus.tick(now)
 			d.settle(now)
 		case reply := <-d.status:
-			reply <- d.snapshot(d.clock())
+			reply <- d.snapshot()
 		case <-idle:
 			return
 		}
@@ -238,7 +238,7 @@ func (d *dispatcher) open(ctx context.Context, b *box, concurrency int) error {
 
 // prepare adds to a GPU container's spec what its device memory needs.
 func (d *dispatcher) prepare(b *box) error {
-	needs, err := d.gpus.mover.Prepare(b.name, b.gpu.device.Device, b.gpu.shim)
+	needs, err := d.gpus.mover.Prepare(b.name, b.gpu.device, b.gpu.shim)
 	if err != nil {
 		return &container.CreateError{
 			Blame:   container.BlameWhisk,

@@ -3,7 +3,7 @@ package invoker
 import (
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -15,7 +15,7 @@ func (e arrived) apply(d *dispatcher, now time.Duration) {
 	d.next++
 	e.job.item, e.job.queued = d.next, now
 	if e.job.gpu != nil {
-		d.gpus.enqueue(now, e.job)
+		d.gpus.submit(now, e.job)
 		return
 	}
 	d.jobs[e.job.item] = e.job
@@ -25,7 +25,12 @@ func (e arrived) apply(d *dispatcher, now time.Duration) {
 // opened says that a container exists; deaths of it are known from here on.
 type opened struct{ box *box }
 
-func (e opened) apply(d *dispatcher, now time.Duration) { d.enliven(now, e.box) }
+func (e opened) apply(d *dispatcher, now time.Duration) {
+	if e.box.gpu != nil {
+		d.gpus.take(now, lane.Event{Kind: lane.Made, Box: e.box.gpu.id})
+	}
+	d.enliven(now, e.box)
+}
 
 // enliven watches over a new container. Its death may have been told before
 // its creation was.
@@ -43,7 +48,7 @@ type warmed struct{ box *box }
 
 func (e warmed) apply(d *dispatcher, now time.Duration) {
 	if e.box.gpu != nil {
-		d.gpus.warmed(now, e.box)
+		d.gpus.take(now, lane.Event{Kind: lane.Warmed, Box: e.box.gpu.id})
 		return
 	}
 	d.pool.Warmed(now, e.box.slot)
@@ -63,20 +68,6 @@ func (e left) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.pool.Done(now, e.run.box.slot, e.keep)
-}
-
-// over says that a run's part on the GPU has ended and what its container holds
-// is known; the container is still busy with it until it has left. seen is
-// closed when the dispatcher knows it, and with it all that it was told before.
-type over struct {
-	run  *run
-	keep bool
-	seen chan struct{}
-}
-
-func (e over) apply(d *dispatcher, now time.Duration) {
-	defer close(e.seen)
-	d.gpus.over(now, left{run: e.run, keep: e.keep})
 }
 
 type prewarmedEvent struct{ box *box }
@@ -121,28 +112,8 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 	delete(d.alive, e.id)
 	b.die(nil)
 	if b.gpu != nil {
-		d.gpus.died(now, b)
+		d.gpus.take(now, lane.Event{Kind: lane.Died, Box: b.gpu.id})
 		return
 	}
 	d.pool.Failed(b.slot)
 }
-
-// gpuGone says that a GPU container is removed and its memory free.
-type gpuGone struct{ box *box }
-
-func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.box) }
-
-// held is what a process of a GPU container says it holds.
-type held struct{ gpu.Held }
-
-func (e held) apply(d *dispatcher, now time.Duration) { d.gpus.heard(now, e.Held) }
-
-// moved says that the mover's work on an order has ended.
-type moved struct {
-	box   *box
-	order gpu.Order
-	bytes int64
-	err   error // the order is not carried out, or nobody knows
-}
-
-func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e) }

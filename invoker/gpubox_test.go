@@ -1,7 +1,6 @@
 package invoker
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -267,34 +266,4 @@ func (w *world) series() (out []string) {
 		}
 	}
 	return out
-}
-
-// TestOrphanedWait: a reservation that can stand no more, because others took
-// the device meanwhile, does not hold its token until they leave: the run goes
-// back and is served by the other device.
-func TestOrphanedWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f", "g")
-		var lane *gpuLane
-		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
-			lane.d.post(doing(func(now time.Duration) { lane.devices[0].ledger.SetForeign(now, 14<<30) }))
-			return w.gpu.carryOut(ctx, o, footprint)
-		})
-		iv, stop := w.start(w.gpuSettings(2), func(iv *Invoker) { lane = iv.dispatch.gpus })
-		iv.DeviceLost(1, "for now")
-		w.invoke("f", nil)
-		time.Sleep(time.Second)
-		id := w.invoke("g", nil) // moves f out, and meanwhile others come
-		time.Sleep(time.Second)
-		if d := w.status(iv).Devices[0]; d.InFlight != 0 || d.Reserved != 0 {
-			t.Errorf("a token is held for nothing: %+v", d)
-		}
-		iv.DeviceBack(1)
-		time.Sleep(time.Second)
-		stop()
-		if n := gpuNote(t, w.record(id)); n.Device[:1] != "1" || n.Start != "cold" {
-			t.Errorf("%+v", n)
-		}
-	})
 }

@@ -189,62 +189,23 @@ func (h *hail) moves(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	return h.gpu.carryOut(ctx, o, footprint)
 }
 
-// check holds the lane's books against each other.
+// check holds the lane to its books, and what is kept beside it to the lane's.
 func (h *hail) check(l *gpuLane, seed uint64) {
 	if h.t.Failed() {
 		return // once is enough
 	}
-	boxes, idle := map[*device]int{}, map[*device]int{}
-	launched := map[*device]int{}
-	for _, b := range l.boxes {
-		if !b.gpu.doomed {
-			boxes[b.gpu.device]++
-			if len(b.gpu.runs) == 0 && !b.gpu.failed {
-				idle[b.gpu.device]++
-			}
-		}
-		for _, r := range b.gpu.runs {
-			if r.grant.begun && !r.grant.over {
-				launched[b.gpu.device]++
-			}
-		}
-		if b.gpu.inside() > b.gpu.width {
-			h.t.Errorf("seed %d: %d runs in %s, which takes %d", seed, b.gpu.inside(), b.name, b.gpu.width)
-		}
-		if len(b.gpu.waiting)+len(b.gpu.held) != len(b.gpu.unlaunched()) {
-			h.t.Errorf("seed %d: %s has %d runs, %d waiting, %d held", seed, b.name, len(b.gpu.runs), len(b.gpu.waiting), len(b.gpu.held))
-		}
+	if err := l.lane.Check(); err != nil {
+		h.t.Errorf("seed %d: %v", seed, err)
 	}
-	stats := l.policy.Stats()
-	for _, dev := range l.devices {
-		if err := dev.ledger.Check(); err != nil {
-			h.t.Errorf("seed %d: device %d: %v", seed, dev.Index, err)
-		}
-		if err := dev.pool.Check(); err != nil {
-			h.t.Errorf("seed %d: device %d: %v", seed, dev.Index, err)
-		}
-		if all, free := dev.pool.Len(); all != boxes[dev] || free != idle[dev] || launched[dev] != len(dev.running) {
-			h.t.Errorf("seed %d: device %d: %d containers in the pool of %d, %d idle of %d, %d launched of %d",
-				seed, dev.Index, all, boxes[dev], free, idle[dev], len(dev.running), launched[dev])
-		}
-	}
-	if len(l.queued) != stats.Queued {
-		h.t.Errorf("seed %d: %d queued, the policy has %d", seed, len(l.queued), stats.Queued)
-	}
-	for id, f := range l.flows {
-		if st, ok := l.policy.Flow(id); f.queued != st.Queued || f.queued > 0 && !ok {
-			h.t.Errorf("seed %d: %s has %d queued, the policy %d", seed, f.name, f.queued, st.Queued)
-		}
+	st := l.lane.Stats()
+	if st.Boxes != len(l.boxes) || len(l.boxes) != len(l.named) {
+		h.t.Errorf("seed %d: the lane has %d boxes, the invoker %d, %d by name", seed, st.Boxes, len(l.boxes), len(l.named))
 	}
 	runs := 0
 	for _, b := range l.boxes {
-		for _, r := range b.gpu.runs {
-			if !r.grant.over {
-				runs++
-			}
-		}
+		runs += len(b.gpu.runs)
 	}
-	if runs != stats.InFlight {
-		h.t.Errorf("seed %d: %d runs, the policy has %d", seed, runs, stats.InFlight)
+	if runs != len(l.runs) {
+		h.t.Errorf("seed %d: %d runs in boxes, %d known", seed, runs, len(l.runs))
 	}
 }

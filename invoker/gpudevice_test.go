@@ -293,42 +293,6 @@ func TestFixedTokensStay(t *testing.T) {
 	})
 }
 
-// TestCompany: a run counts for a number of runs at once only if it shared its
-// device with the same number throughout.
-func TestCompany(t *testing.T) {
-	const s = time.Second
-	type moment struct {
-		at    time.Duration
-		enter bool
-		run   int
-	}
-	for name, c := range map[string]struct {
-		tale []moment
-		want int // of run 0, 0 for none
-	}{
-		"alone":          {[]moment{{0, true, 0}, {s, false, 0}, {s, true, 1}}, 1},
-		"two throughout": {[]moment{{0, true, 1}, {s, true, 0}, {2 * s, false, 0}, {3 * s, false, 1}}, 2},
-		"half of it":     {[]moment{{0, true, 0}, {s, true, 1}, {2 * s, false, 0}}, 0},
-		"one after the other": {[]moment{
-			{0, true, 1}, {0, true, 0}, {s, false, 1}, {s + s/50, true, 2}, {2 * s, false, 0}}, 2},
-		"no time at all": {[]moment{{s, true, 1}, {s, true, 0}, {s, false, 0}}, 0},
-	} {
-		dev := &device{}
-		grants := [3]*grant{{}, {}, {}}
-		for _, m := range c.tale {
-			if g := grants[m.run]; m.enter {
-				g.launched = m.at
-				dev.enter(m.at, g)
-			} else {
-				dev.leave(m.at, g)
-				if k, ok := g.company(m.at); m.run == 0 && (ok != (c.want > 0) || ok && k != c.want) {
-					t.Errorf("%s: among %d, %t; want %d", name, k, ok, c.want)
-				}
-			}
-		}
-	}
-}
-
 // TestUnhookedMemoryIsCharged: what a device shows beyond what containers
 // answer for is set aside, never while something runs, and given back when it
 // is gone; what containers do hold is not counted twice.

@@ -5,9 +5,55 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
+
+// grant is the token that a run holds, as its worker sees it. After the start
+// nothing of it changes but what is atomic.
+type grant struct {
+	device   string
+	kind     gpu.StartKind
+	need     gpu.Need
+	waited   time.Duration // for the token
+	memory   atomic.Int64  // that the run needs as far as is known, in bytes
+	transfer *transfer     // that served the run, nil for none
+}
+
+// transfer is a prefetch as the runs see it that it serves.
+type transfer struct {
+	epoch uint64
+	began time.Duration
+	took  atomic.Int64 // 0 while it is under way
+}
+
+// time is how long a transfer took, or has taken until now. A nil one took
+// none.
+func (t *transfer) time(now time.Duration) time.Duration {
+	if t == nil {
+		return 0
+	}
+	if took := t.took.Load(); took > 0 {
+		return time.Duration(took)
+	}
+	return max(0, now-t.began)
+}
+
+// annotation tells the activation's record what the GPU did for it. Workers
+// call it.
+func (g *grant) annotation(at times, now time.Duration) activation.Annotation {
+	run := activation.GPURun{
+		Device: g.device, Start: g.kind.String(), QueueTime: g.waited.Milliseconds(),
+		PrefetchTime: g.transfer.time(now).Milliseconds(), Memory: g.memory.Load(),
+	}
+	if !at.runStart.IsZero() {
+		run.GPUTime = at.runEnd.Sub(at.runStart).Milliseconds()
+	}
+	return run.Annotation()
+}
 
 // begin tells the mover that the container's memory is about to be used.
 func (w *worker) begin(r *run) {
@@ -31,7 +77,9 @@ func (w *worker) end(ctx context.Context, r *run) {
 // read and answers are sent. The worker waits for it before the run leaves.
 func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 	r.over = make(chan struct{})
-	r.grant.closing.Store(keep)
+	if keep {
+		w.post(answered{r})
+	}
 	go func() {
 		defer w.post(over{run: r, keep: keep, seen: r.over})
 		defer func() {

@@ -31,7 +31,7 @@ func (m *Metrics) moved(f sched.FlowID, kind gpu.OrderKind, bytes int64) {
 	}
 }
 
-func (m *Metrics) lost(d *device, lost bool) {
+func (m *Metrics) lost(d gpu.Device, lost bool) {
 	value := 0.0
 	if lost {
 		value = 1

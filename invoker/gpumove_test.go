@@ -117,6 +117,9 @@ func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 	})
 }
 
+// maxAsked is how often an order is given before its container is given up.
+const maxAsked = 4
+
 // TestWhoNeverAnswersIsGivenUp: a container that keeps the device and does not
 // answer does not keep it for ever.
 func TestWhoNeverAnswersIsGivenUp(t *testing.T) {
@@ -211,9 +214,13 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 		w.large("g")
 		w.gpu.faults = true
 		cancelled := false
-		var lane *gpuLane
-		s := w.gpuSettings(1)
-		iv, stop := w.start(s, func(iv *Invoker) { lane = iv.dispatch.gpus })
+		iv, stop := w.start(w.gpuSettings(1))
+		see := func(used int64) {
+			for range 4 {
+				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
 		w.invoke("f", nil)
 		time.Sleep(time.Second)
 		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
@@ -227,9 +234,8 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 			return w.gpu.carryOut(ctx, o, footprint)
 		})
 		// Somebody else takes the device, so memory must leave, and then not.
-		iv.dispatch.post(doing(func(now time.Duration) { lane.devices[0].ledger.SetForeign(now, 12<<30) }))
-		time.Sleep(time.Second)
-		iv.dispatch.post(doing(func(now time.Duration) { lane.devices[0].ledger.SetForeign(now, 0) }))
+		see(6<<30 + 400<<20 + 12<<30)
+		see(6<<30 + 400<<20)
 		id := w.invoke("f", nil)
 		time.Sleep(time.Second)
 		st, _ := iv.Status(t.Context())
@@ -249,11 +255,6 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 		}
 	})
 }
-
-// doing is an event of tests.
-type doing func(now time.Duration)
-
-func (f doing) apply(_ *dispatcher, now time.Duration) { f(now) }
 
 // TestProcessThatExitsFreesItsMemory.
 func TestProcessThatExitsFreesItsMemory(t *testing.T) {

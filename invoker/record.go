@@ -31,6 +31,7 @@ func fallbackRecord(m *activation.Message, r activation.Response, now time.Time)
 // times are the instants of a run. The zero time stands for what did not
 // happen.
 type times struct {
+	begun              time.Time // the worker
 	initStart, initEnd time.Time
 	runStart, runEnd   time.Time
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
@@ -64,6 +65,9 @@ type GPUSettings struct {
 	ForwardTo  string // topic for gpu actions when there is no device
 	ContextMem int64  // device memory that a container's CUDA context takes
 	DefaultMem int64  // footprint of an action that says nothing
+	// Patience is how long an activation waits while no device is there that
+	// could run it; 0 is for ever.
+	Patience time.Duration
 }
 
 // Validate names what cannot be.
@@ -104,13 +108,19 @@ func (g GPUSettings) ackTimeout() time.Duration {
 	return g.AckTimeout
 }
 
-// tokens is how D is found for one device.
-func (g GPUSettings) tokens(d gpu.Device) gpu.TokensConfig {
-	c := g.TokenConfig
-	if c.Max == 0 {
-		c = gpu.TokensConfig{Max: g.Tokens}
+// lane is what the lane is told of it.
+func (g GPUSettings) lane(pool container.Config, faults bool) lane.Config {
+	c := lane.Config{
+		Policy: g.Policy, Sched: g.Sched, Weights: g.Weights, Devices: g.Devices, Tokens: g.TokenConfig, Pool: g.Pool,
+		Context: g.ContextMem, Memory: g.DefaultMem, AckTimeout: g.ackTimeout(), Patience: g.Patience,
+		PrefetchActive: g.Prefetch, PrefetchNext: g.Prefetch, Faults: faults,
 	}
-	c.Max = d.MaxTokens(c.Max)
+	if c.Tokens.Max == 0 {
+		c.Tokens = gpu.TokensConfig{Max: g.Tokens}
+	}
+	if pool.IdleTimeout >= 0 {
+		c.IdleTimeout = max(pool.IdleTimeout+max(pool.PauseGrace, 0), 1)
+	}
 	return c
 }
 

@@ -3,8 +3,8 @@ package invoker
 import (
 	"context"
 	"sort"
-	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
@@ -81,7 +81,7 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-func (d *dispatcher) snapshot(now time.Duration) Status {
+func (d *dispatcher) snapshot() Status {
 	s := Status{Pool: d.pool.Stats()}
 	for _, v := range d.pool.Views() {
 		name := ""
@@ -92,75 +92,62 @@ func (d *dispatcher) snapshot(now time.Duration) Status {
 			Name: name, Kind: v.Kind, State: v.State, MemoryMB: v.MemoryMB, Active: v.Active,
 		})
 	}
-	d.gpus.snapshot(now, &s)
+	d.gpus.snapshot(&s)
 	return s
 }
 
-func (l *gpuLane) snapshot(now time.Duration, s *Status) {
+func (l *gpuLane) snapshot(s *Status) {
 	if l == nil {
 		return
 	}
-	st := l.policy.Stats()
+	st := l.lane.Stats()
 	s.Policy = st.Policy
-	for _, dev := range l.devices {
-		ds := dev.status()
-		for _, figures := range st.Devices {
-			if figures.Device == dev.Index {
-				ds.InFlight = figures.InFlight
-			}
-		}
-		s.Devices = append(s.Devices, ds)
+	for _, d := range st.Devices {
+		s.Devices = append(s.Devices, deviceStatus(d))
 	}
-	for id := range l.flows {
-		if fs, ok := l.policy.Flow(id); ok {
-			s.Flows = append(s.Flows, l.flowStatus(now, fs))
+	for _, id := range l.lane.Flows() {
+		if fs, ok := l.lane.Flow(id); ok {
+			s.Flows = append(s.Flows, l.flowStatus(fs))
 		}
 	}
-	sort.Slice(s.Flows, func(i, j int) bool { return s.Flows[i].Flow < s.Flows[j].Flow })
-	for _, b := range l.boxes {
-		s.Containers = append(s.Containers, b.status())
+	for _, b := range l.lane.Boxes(nil) {
+		s.Containers = append(s.Containers, l.boxes[b.Box].status(b))
 	}
 	sort.Slice(s.Containers, func(i, j int) bool { return s.Containers[i].Name < s.Containers[j].Name })
 }
 
-func (dev *device) status() DeviceStatus {
-	all, _ := dev.pool.Len()
-	t := dev.ledger.Totals()
+func deviceStatus(d lane.DeviceStats) DeviceStatus {
 	ds := DeviceStatus{
-		Device: dev.String(), Simulated: dev.Simulated, Containers: all, Lost: dev.lost,
-		Memory: dev.MemoryBytes, Used: dev.ledger.Used(),
-		Resident: t.Resident, Reserved: t.Reserved, Context: t.Context, Foreign: t.Foreign,
+		Device: d.Device.String(), Simulated: d.Device.Simulated, Containers: d.Containers, Lost: d.Lost,
+		Tokens: d.Tokens, InFlight: d.InFlight, Memory: d.Device.MemoryBytes, Used: d.Used,
+		Resident: d.Memory.Resident, Reserved: d.Memory.Reserved, Context: d.Memory.Context, Foreign: d.Memory.Foreign,
 	}
-	if dev.lost == "" {
-		ds.Tokens = dev.d
+	if d.Sampled {
+		ds.Utilization = &d.Utilization
 	}
-	if dev.sampled {
-		u := dev.tokens.Utilization()
-		ds.Utilization = &u
-	}
-	if used := dev.used; used >= 0 {
-		ds.Measured = &used
+	if d.Measured >= 0 {
+		ds.Measured = &d.Measured
 	}
 	return ds
 }
 
-func (l *gpuLane) flowStatus(now time.Duration, fs sched.FlowStats) FlowStatus {
+func (l *gpuLane) flowStatus(fs sched.FlowStats) FlowStatus {
 	return FlowStatus{
 		Flow: fs.Flow.String(), State: fs.State.String(), Queued: fs.Queued, InFlight: fs.InFlight,
-		Weight: fs.Weight, LeadMs: fs.Lead.Milliseconds(), Why: l.policy.Explain(now, fs.Flow).String(),
+		Weight: fs.Weight, LeadMs: fs.Lead.Milliseconds(), Why: l.lane.Explain(fs.Flow).String(),
 	}
 }
 
-func (b *box) status() ContainerStatus {
+func (b *box) status(s lane.BoxStats) ContainerStatus {
 	c := ContainerStatus{
 		Name: b.name, Kind: b.spec.Kind, MemoryMB: b.spec.MemoryMB, State: "ready",
 		Device: b.gpu.device.String(),
 	}
 	switch {
-	case b.gpu.doomed:
+	case s.Leaving:
 		c.State = "removing"
-	case len(b.gpu.runs) > 0:
-		c.State, c.Active = "running", len(b.gpu.runs)
+	case s.Runs > 0:
+		c.State, c.Active = "running", s.Runs
 	}
 	return c
 }

@@ -95,6 +95,7 @@ func (w *worker) abort(r *run) {
 // steps gets the container ready and runs the action in it. A failed creation
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
+	r.at.begun = w.wall()
 	err := w.reach(ctx, r)
 	if r.box.lost() { // which also explains why there is no container
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)

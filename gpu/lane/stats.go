@@ -58,18 +58,24 @@ func (l *Lane) Stats() Stats {
 	}
 	s.Policy = s.Sched.Policy
 	for _, dev := range l.devices {
-		all, idle := dev.pool.Len()
-		d := DeviceStats{
-			Device: dev.Device, Lost: dev.lost, InFlight: dev.inFlight, Containers: all, Idle: idle,
-			Sampled: dev.sampled, Utilization: dev.tokens.Utilization(), Measured: dev.used,
-			Used: dev.ledger.Used(), Memory: dev.ledger.Totals(), Waiting: dev.ledger.Waiting(),
-		}
-		if dev.lost == "" {
-			d.Tokens = dev.d
-		}
-		s.Devices = append(s.Devices, d)
+		s.Devices = append(s.Devices, l.Device(dev.Index))
 	}
 	return s
+}
+
+// Device copies one device's figures.
+func (l *Lane) Device(index int) DeviceStats {
+	dev := l.devices[index]
+	all, idle := dev.pool.Len()
+	d := DeviceStats{
+		Device: dev.Device, Lost: dev.lost, InFlight: dev.inFlight, Containers: all, Idle: idle,
+		Sampled: dev.sampled, Utilization: dev.tokens.Utilization(), Measured: dev.used,
+		Used: dev.ledger.Used(), Memory: dev.ledger.Totals(), Waiting: dev.ledger.Waiting(),
+	}
+	if dev.lost == "" {
+		d.Tokens = dev.d
+	}
+	return d
 }
 
 // Boxes appends the figures of all boxes, in the order of their making.
@@ -101,12 +107,13 @@ func (l *Lane) Flows() []sched.FlowID {
 // Explain says what holds a flow, or which rule chose it last.
 func (l *Lane) Explain(id sched.FlowID) sched.Reason { return l.policy.Explain(l.now, id) }
 
-// Resident is what a flow's boxes hold on devices, in bytes.
-func (l *Lane) Resident(id sched.FlowID) int64 {
+// Resident is what a flow's boxes hold on devices, in bytes; false if the flow
+// is not known.
+func (l *Lane) Resident(id sched.FlowID) (int64, bool) {
 	if f := l.flows[id]; f != nil {
-		return f.resident
+		return f.resident, true
 	}
-	return 0
+	return 0, false
 }
 
 // Memory is the most that an item's box held while the item had its token, or,

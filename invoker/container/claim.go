@@ -58,3 +58,18 @@ func (p *Pool) Room(memoryMB int) bool {
 	p.makeRoom(memoryMB)
 	return p.used-p.freeing+memoryMB <= p.cfg.MemoryMB
 }
+
+// Left is the memory that a claim can have now, and what idle containers hold
+// that could be claimed when they are gone, in MiB. While an activation waits
+// for memory there is nothing to claim: it comes first, and what is spare is not
+// known before it has its place.
+func (p *Pool) Left() (free, spare int) {
+	if w := p.queue.front; w != nil && w.blocked {
+		return 0, p.cfg.MemoryMB
+	}
+	spare = p.freeing + p.idle.memoryMB + p.paused.memoryMB
+	for _, c := range p.cells {
+		spare += c.started.memoryMB
+	}
+	return p.Free(), spare
+}

@@ -1,0 +1,370 @@
+package invoker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// gpuLane turns the lane's orders into work and the world's news into the
+// lane's events. It decides nothing. All methods are called by the dispatcher's
+// goroutine; a nil one has nothing to do, which is how an invoker without
+// devices runs.
+type gpuLane struct {
+	d        *dispatcher
+	settings GPUSettings
+	mover    Mover
+	lane     *lane.Lane
+	jobs     map[uint64]*job // submitted, and not started
+	runs     map[uint64]*run // started, and not left
+	boxes    map[lane.Box]*box
+	named    map[string]*box // the same by the containers' names
+	host     lane.HostMemory // as told last, less what was taken since
+	told     bool
+}
+
+// gpuBox is what a box of the lane has beside its container.
+type gpuBox struct {
+	id       lane.Box
+	device   gpu.Device
+	shim     string // the annotation's word
+	flow     sched.FlowID
+	claimed  int                // MiB of host memory
+	runs     []*run             // started there, and not left
+	cease    context.CancelFunc // ends the mover's work on the newest order
+	transfer *transfer          // the newest prefetch
+}
+
+func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
+	if len(s.Devices) == 0 {
+		return nil, nil
+	}
+	core, err := lane.New(s.lane(d.settings.Pool, mover.Faults()))
+	if err != nil {
+		return nil, err
+	}
+	return &gpuLane{
+		d: d, settings: s, mover: mover, lane: core,
+		jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
+	}, nil
+}
+
+// take tells the lane an event.
+func (l *gpuLane) take(now time.Duration, e lane.Event) {
+	e.At = now
+	l.lane.Take(e)
+}
+
+// settle has the lane decide and carries out what it orders.
+func (l *gpuLane) settle(now time.Duration) {
+	if l == nil {
+		return
+	}
+	l.tellHost(now)
+	for _, o := range l.lane.Ready() {
+		l.carryOut(now, o)
+	}
+}
+
+// tellHost tells the lane what host memory is left, where that has changed.
+func (l *gpuLane) tellHost(now time.Duration) {
+	free, spare := l.d.pool.Left()
+	h := lane.HostMemory{Free: free, Spare: spare, Lacking: l.d.pool.Lacking()}
+	if l.told && h == l.host {
+		return
+	}
+	l.host, l.told = h, true
+	l.take(now, lane.Event{Kind: lane.Host, Host: h})
+}
+
+func (l *gpuLane) tick(now time.Duration) {
+	if l != nil {
+		l.take(now, lane.Event{Kind: lane.Tick})
+	}
+}
+
+func (l *gpuLane) deadline() (time.Duration, bool) {
+	if l == nil {
+		return 0, false
+	}
+	return l.lane.Deadline()
+}
+
+// submit puts a job into its flow: the function as the invoking namespace sees
+// it.
+func (l *gpuLane) submit(now time.Duration, j *job) {
+	l.jobs[j.item] = j
+	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Function: &lane.Function{
+		Flow: sched.FlowID{Namespace: j.User.Namespace.Name, Function: j.action.FQN()},
+		Key:  j.key, HostMB: j.action.Limits.MemoryMB, Memory: int64(j.gpu.Memory),
+		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,
+	}})
+}
+
+// carryOut does one order of the lane.
+func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
+	b := l.boxes[o.Box]
+	switch o.Do {
+	case lane.Make:
+		l.make(o)
+	case lane.Start:
+		l.start(o, b)
+	case lane.Move:
+		l.move(now, o, b)
+	case lane.Void:
+		b.gpu.cease()
+	case lane.Remove:
+		if b.gpu.cease != nil {
+			b.gpu.cease()
+		}
+		l.d.remove(b, gpuGone{b})
+	case lane.Refuse:
+		l.refuse(o)
+	case lane.Room:
+		l.d.pool.Room(o.HostMB)
+	case lane.Served:
+		l.served(o)
+	case lane.Forget:
+		l.d.metrics.forget(o.Flow)
+	case lane.Mute:
+		l.d.log.Warn("container does not answer about its device memory, given up", keyContainer, b.name, "order", o.Move.String())
+	}
+}
+
+// make takes a place for a container, which its first run creates.
+func (l *gpuLane) make(o lane.Order) {
+	j := l.jobs[o.Item]
+	b := l.d.newBox(0, o.Flow.Namespace, j.action.Name, func(name string) container.Spec {
+		e := j.action.Exec
+		return l.d.settings.spec(name, e.Kind, e.Image, e.Pull, o.HostMB)
+	})
+	b.gpu = &gpuBox{id: o.Box, device: l.settings.Devices[o.Device], shim: j.gpu.Shim, flow: o.Flow}
+	l.boxes[o.Box], l.named[b.name] = b, b
+	if !l.d.pool.Claim(o.HostMB) {
+		l.d.log.Error("host memory that was left is not there", keyContainer, b.name, "megabytes", o.HostMB)
+		return
+	}
+	b.gpu.claimed = o.HostMB
+	l.host.Free -= o.HostMB
+}
+
+// start starts a run's worker.
+func (l *gpuLane) start(o lane.Order, b *box) {
+	j := l.jobs[o.Item]
+	delete(l.jobs, o.Item)
+	r := &run{job: j, box: b, start: container.Warm, first: o.Rested}
+	if !o.Start.Warm() {
+		r.start = container.Cold
+	}
+	r.grant = &grant{device: b.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited}
+	r.grant.memory.Store(o.Memory)
+	if t := b.gpu.transfer; t != nil && t.epoch == o.Transfer {
+		r.grant.transfer = t
+	}
+	l.runs[o.Item] = r
+	b.gpu.runs = append(b.gpu.runs, r)
+	l.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
+	l.d.metrics.gpuQueue.Observe(o.Waited.Seconds())
+	l.d.run(r)
+}
+
+// move has the mover carry out an order, for as long as the next one has not
+// come.
+func (l *gpuLane) move(now time.Duration, o lane.Order, b *box) {
+	if b.gpu.cease != nil {
+		b.gpu.cease()
+	}
+	if t := b.gpu.transfer; o.Move == gpu.Prefetch && (t == nil || t.epoch != o.Epoch) {
+		b.gpu.transfer = &transfer{epoch: o.Epoch, began: now}
+	}
+	current, end := context.WithCancel(l.d.work)
+	b.gpu.cease = end
+	order := gpu.Order{Kind: o.Move, Container: b.name, Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again}
+	l.d.goWork(func(context.Context) {
+		defer end()
+		bytes, err := l.mover.Move(current, order, o.Footprint)
+		l.d.post(moved{b, order, bytes, err})
+	})
+}
+
+// legible is a size in whole megabytes, less than one of them aside.
+func legible(bytes int64) activation.Size {
+	const megabyte = 1 << 20
+	if bytes > megabyte {
+		bytes -= bytes % megabyte
+	}
+	return activation.Size(bytes)
+}
+
+// refuse answers an activation that will never run here.
+func (l *gpuLane) refuse(o lane.Order) {
+	j := l.jobs[o.Item]
+	delete(l.jobs, o.Item)
+	text := textAborted
+	switch o.Reason {
+	case lane.TooBig:
+		text = fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory); "+
+			"the device has %s, of which the context of a container takes %s.",
+			activation.Size(o.Memory), legible(o.Most), legible(l.settings.ContextMem))
+	case lane.NoDevice:
+		text = fmt.Sprintf("The action waited %s for a GPU and there was none that could run it (%s); "+
+			"it waits no longer than %s (whisk.gpu.device-patience).",
+			o.Waited.Round(time.Second), l.missing(), l.settings.Patience)
+	case lane.Overdue:
+		text = fmt.Sprintf("The action waited %s for a GPU, longer than anybody waits for its answer (whisk.gpu.overdue).", o.Waited.Round(time.Second))
+	}
+	l.d.fail(j, text)
+}
+
+// missing says which devices are away and why.
+func (l *gpuLane) missing() string {
+	var why []string
+	for i := range l.settings.Devices {
+		if d := l.lane.Device(i); d.Lost != "" {
+			why = append(why, fmt.Sprintf("device %s is lost: %s", d.Device, d.Lost))
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// served takes what a run used of its device.
+func (l *gpuLane) served(o lane.Order) {
+	l.d.metrics.served(o.Flow, o.Service)
+	if r := l.runs[o.Item]; r != nil {
+		r.grant.memory.Store(o.Memory)
+	}
+}
+
+// ended is what the lane hears of the end of a run. The making and initialising
+// of a container is not the device's time.
+func (l *gpuLane) ended(kind lane.EventKind, e left) lane.Event {
+	r := e.run
+	out := lane.Event{Kind: kind, Item: r.item, Keep: e.keep, Unused: e.unused}
+	switch at := r.at; {
+	case !at.runStart.IsZero():
+		out.Ran = at.runEnd.Sub(at.runStart)
+		if r.start != container.Warm {
+			out.Setup = at.runStart.Sub(at.begun)
+		}
+	case r.start != container.Warm && !at.begun.IsZero():
+		out.Setup = time.Since(at.begun)
+	}
+	return out
+}
+
+// over takes the end of a run's need for its token.
+func (l *gpuLane) over(now time.Duration, e left) { l.take(now, l.ended(lane.Over, e)) }
+
+// left takes a run's leaving of its container.
+func (l *gpuLane) left(now time.Duration, e left) {
+	l.take(now, l.ended(lane.Left, e))
+	delete(l.runs, e.run.item)
+	b := e.run.box
+	b.gpu.runs = slices.DeleteFunc(b.gpu.runs, func(r *run) bool { return r == e.run })
+}
+
+// gone frees what a removed container held.
+func (l *gpuLane) gone(now time.Duration, b *box) {
+	delete(l.boxes, b.gpu.id)
+	delete(l.named, b.name)
+	l.d.pool.Unclaim(now, b.gpu.claimed)
+	l.take(now, lane.Event{Kind: lane.Gone, Box: b.gpu.id})
+	l.showResident(b.gpu.flow)
+}
+
+// heard takes what a process of a container says it holds.
+func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
+	b := l.named[h.Container]
+	if b == nil {
+		return
+	}
+	if u := h.Usage; !h.Exited && (u.Allocated < 0 || u.Resident < 0 || u.Context < 0) {
+		l.d.log.Warn("gpu usage refused: a size is negative", keyContainer, b.name, "pid", h.PID)
+		return
+	}
+	l.take(now, lane.Event{Kind: lane.Held, Box: b.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
+	for _, r := range b.gpu.runs {
+		if n, ok := l.lane.Memory(r.item); ok {
+			r.grant.memory.Store(n)
+		}
+	}
+	l.showResident(b.gpu.flow)
+}
+
+// moved takes the end of the mover's work on an order.
+func (l *gpuLane) moved(now time.Duration, e moved) {
+	b := e.box
+	if l.boxes[b.gpu.id] != b {
+		return
+	}
+	l.d.metrics.moved(b.gpu.flow, e.order.Kind, min(e.bytes, b.gpu.device.MemoryBytes))
+	if t := b.gpu.transfer; e.err == nil && t != nil && t.epoch == e.order.Epoch {
+		t.took.CompareAndSwap(0, int64(max(now-t.began, 1)))
+	}
+	l.take(now, lane.Event{Kind: lane.Moved, Box: b.gpu.id, Epoch: e.order.Epoch, Bytes: e.bytes, OK: e.err == nil})
+}
+
+// observe takes what devices show.
+func (l *gpuLane) observe(now time.Duration, readings []gpu.Reading) {
+	if l == nil {
+		return
+	}
+	for _, r := range readings {
+		if r.Device < 0 || r.Device >= len(l.settings.Devices) {
+			continue
+		}
+		l.take(now, lane.Event{Kind: lane.Observed, Device: r.Device, Utilization: r.Utilization, Used: r.Used})
+		if d := l.lane.Device(r.Device); d.Sampled && d.Lost == "" {
+			l.d.metrics.gpuUtilization.WithLabelValues(d.Device.String()).Set(d.Utilization)
+		}
+	}
+}
+
+// lose ends what runs on a device, regain lets it be used again.
+func (l *gpuLane) lose(now time.Duration, index int, of lane.Loss, why string) {
+	if l == nil || index < 0 || index >= len(l.settings.Devices) {
+		return
+	}
+	before := l.lane.Device(index).Lost
+	l.take(now, lane.Event{Kind: lane.Lost, Device: index, Of: of, Why: cmp.Or(why, "no reason given")})
+	d := l.lane.Device(index)
+	if before != "" || d.Lost == "" {
+		return
+	}
+	l.d.log.Error("device lost", keyDevice, d.Device.String(), "reason", d.Lost)
+	l.d.metrics.lost(d.Device, true)
+	for _, b := range l.boxes {
+		if b.gpu.device.Index == index {
+			b.die(errDeviceLost)
+		}
+	}
+}
+
+func (l *gpuLane) regain(now time.Duration, index int, of lane.Loss) {
+	if l == nil || index < 0 || index >= len(l.settings.Devices) {
+		return
+	}
+	before := l.lane.Device(index).Lost
+	l.take(now, lane.Event{Kind: lane.Back, Device: index, Of: of})
+	if d := l.lane.Device(index); before != "" && d.Lost == "" {
+		l.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
+		l.d.metrics.lost(d.Device, false)
+	}
+}
+
+// showResident brings the gauge of what a flow's containers hold on devices up
+// to date.
+func (l *gpuLane) showResident(id sched.FlowID) {
+	if n, ok := l.lane.Resident(id); ok {
+		l.d.metrics.gpuResident.WithLabelValues(id.Namespace, id.Function).Set(float64(n))
+	}
+}
