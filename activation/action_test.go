@@ -30,6 +30,7 @@ func TestExec(t *testing.T) {
 		{"string that is base64", `{"kind":"nodejs:20","binary":false,"code":" UEsD "}`, Exec{Kind: "nodejs:20", Image: node, Sentinels: true, HasCode: true, Binary: true, Code: " UEsD "}},
 		{"binary flag is ignored for a string", `{"kind":"nodejs:20","binary":true,"code":"x"}`, Exec{Kind: "nodejs:20", Image: node, Sentinels: true, HasCode: true, Code: "x"}},
 		{"in the name", at("mem:aGk-", text, ""), Exec{Kind: "nodejs:20", Image: node, Sentinels: true, HasCode: true, Code: "hi>"}},
+		{"nothing in the name", at("mem://", text, ""), Exec{Kind: "nodejs:20", Image: node, Sentinels: true, HasCode: true}},
 		{"binary in the name", at("mem:aGk-", zip, `,"binary":true`), Exec{Kind: "nodejs:20", Image: node, Sentinels: true, HasCode: true, Binary: true, Code: "aGk+"}},
 		{"legacy jar", `{"kind":"java:8","main":"M","jar":"UEsD"}`, Exec{Kind: "java:8", Main: "M", Image: "java8action", HasCode: true, Binary: true, Code: "UEsD"}},
 		{"no attachments", `{"kind":"plain:1","code":"x"}`, Exec{Kind: "plain:1", Image: "reg:5000/plain", Sentinels: true, HasCode: true, Code: "x"}},

@@ -201,7 +201,8 @@ func (f attachmentFields) resolve() (*Attachment, error) {
 	case scheme == "couch" && rest != "":
 		a.Scheme, a.Name = InDocument, rest
 	case scheme == "mem":
-		data, err := base64.URLEncoding.DecodeString(rest)
+		// Code of no bytes has no path in its URI, and an authority instead.
+		data, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(rest, "//"))
 		if err != nil {
 			return nil, fmt.Errorf("%w: code in the attachment's name is no base64", ErrUnfetchable)
 		}

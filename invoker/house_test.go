@@ -22,7 +22,7 @@ const module = "github.com/gpuwhisk/gpuwhisk"
 // plan lists, for each room, the rooms that it may import.
 var plan = map[string][]string{
 	"activation":         {},
-	"activation/couchdb": {"activation", "activation/outage"},
+	"activation/couchdb": {"activation", "activation/outage", "activation/wal"},
 	"activation/journal": {"activation", "activation/wal"},
 	"activation/kafka":   {"activation", "activation/outage"},
 	// Waiting and telling of what is away: whoever talks with a peer may.

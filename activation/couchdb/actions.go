@@ -23,6 +23,10 @@ import (
 // ErrNotFound is an action, or the code of one, that the database has not.
 var ErrNotFound = errors.New("action not found")
 
+// ErrAway means that the database does not answer, or not as it should: later
+// the same may succeed.
+var ErrAway = errors.New("the database is away")
+
 // actions reads actions, keeps them by id and revision, and lets concurrent
 // readers of one share a request.
 type actions struct {
@@ -38,7 +42,20 @@ type actions struct {
 	flights   map[key]*flight
 	closed    bool
 	condition condition
+	replaced  map[key]replacement
+	back      chan struct{} // not nil while it is asked whether reads work; then closed
 }
+
+// replacement is the revision that took the place of another, remembered for a
+// moment: as long as messages that name the old one keep coming, each would
+// have the action read again.
+type replacement struct {
+	rev   string
+	until time.Time
+}
+
+// replacedFor is how late an update may be noticed that follows on another.
+const replacedFor = 5 * time.Second
 
 // key names one version of an action for ever: a cached one is never stale.
 type key struct{ id, rev string }
@@ -54,7 +71,7 @@ func newActions(ctx context.Context, db *kivik.DB, m *activation.Manifest, cfg C
 	return &actions{
 		db: db, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, ctx: ctx,
 		cache:   newCache(cfg.CacheBytes, cfg.CacheIdle),
-		flights: map[key]*flight{},
+		flights: map[key]*flight{}, replaced: map[key]replacement{},
 	}
 }
 
@@ -75,7 +92,30 @@ func (a *actions) get(ctx context.Context, id, rev string) (*activation.Action, 
 func (a *actions) cached(id, rev string) (*activation.Action, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.cache.get(key{id, rev}, time.Now())
+	now := time.Now()
+	return a.cache.get(a.current(key{id, rev}, now), now)
+}
+
+// current is the key of what is known to have taken the place of k, or k. The
+// caller holds the lock.
+func (a *actions) current(k key, now time.Time) key {
+	if r, ok := a.replaced[k]; ok {
+		if now.Before(r.until) {
+			return key{k.id, r.rev}
+		}
+		delete(a.replaced, k)
+	}
+	return k
+}
+
+// replace remembers what took the place of k. The caller holds the lock.
+func (a *actions) replace(k key, rev string, now time.Time) {
+	for old, r := range a.replaced {
+		if !now.Before(r.until) {
+			delete(a.replaced, old)
+		}
+	}
+	a.replaced[k] = replacement{rev, now.Add(replacedFor)}
 }
 
 // join answers from the cache, joins the flight of a key, or starts it. An
@@ -88,7 +128,8 @@ func (a *actions) join(k key) (*flight, error) {
 		return nil, fmt.Errorf("%w: %w", activation.ErrUnfetchable, ErrClosed)
 	}
 	if k.rev != "" {
-		if action, ok := a.cache.get(k, time.Now()); ok {
+		now := time.Now()
+		if action, ok := a.cache.get(a.current(k, now), now); ok {
 			f := &flight{done: make(chan struct{}), action: action}
 			close(f.done)
 			return f, nil
@@ -117,8 +158,12 @@ func (a *actions) fly(k key, f *flight) {
 	if err == nil {
 		// Kept under its own revision: after a mismatch that is not the one
 		// that was asked for.
-		a.cache.put(key{k.id, action.Rev}, action, size, time.Now())
-		a.condition.ok(a.log, "actions are read again")
+		now := time.Now()
+		a.cache.put(key{k.id, action.Rev}, action, size, now)
+		if k.rev != "" && action.Rev != k.rev {
+			a.replace(k, action.Rev, now)
+		}
+		a.answered()
 	}
 }
 
@@ -179,7 +224,62 @@ func (a *actions) failed(id string, err error) error {
 	if a.ctx.Err() == nil {
 		a.condition.fail(a.log, "actions cannot be read", err)
 	}
-	return fmt.Errorf("fetch action %s: %w: %w", id, activation.ErrUnfetchable, err)
+	return fmt.Errorf("fetch action %s: %w: %w: %w", id, activation.ErrUnfetchable, ErrAway, err)
+}
+
+// answered notes that reads work. The caller holds the lock.
+func (a *actions) answered() {
+	a.condition.ok(a.log, "actions are read again")
+	if a.back != nil {
+		close(a.back)
+		a.back = nil
+	}
+}
+
+// await waits until reads work. The first who waits has the database asked.
+func (a *actions) await(ctx context.Context) error {
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return ErrClosed
+	}
+	if !a.condition.failing() {
+		a.mu.Unlock()
+		return nil
+	}
+	if a.back == nil {
+		a.back = make(chan struct{})
+		a.wg.Go(a.ask)
+	}
+	back := a.back
+	a.mu.Unlock()
+	select {
+	case <-back:
+		return nil
+	case <-a.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the database: %w", ctx.Err())
+	}
+}
+
+// ask asks for the database of actions until it answers, or a read did.
+func (a *actions) ask() {
+	pace := outage.Pace{Min: 100 * time.Millisecond, Max: 2 * time.Second}
+	for outage.Wait(a.ctx, pace.Next()) {
+		ctx, cancel := context.WithTimeout(a.ctx, a.timeout)
+		_, err := a.db.Stats(ctx)
+		cancel()
+		a.mu.Lock()
+		if err == nil {
+			a.answered()
+		}
+		done := a.back == nil
+		a.mu.Unlock()
+		if done {
+			return
+		}
+	}
 }
 
 func (a *actions) close() {

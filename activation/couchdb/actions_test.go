@@ -99,6 +99,52 @@ func TestActionErrors(t *testing.T) {
 	}
 }
 
+// TestAwayIsNotMissing: who asks can tell a database that is away, for which
+// one may wait, from an action that is not there.
+func TestAwayIsNotMissing(t *testing.T) {
+	f := newFake(t)
+	f.docs["whisks/guest%2Fok"] = action("ok", "1-a", inlineExec("c"))
+	f.docs["whisks"] = `{"db_name":"whisks"}`
+	s := open(t, f.config())
+	if _, err := s.Action(t.Context(), "guest/none", ""); errors.Is(err, ErrAway) || !errors.Is(err, ErrNotFound) {
+		t.Errorf("missing: %v", err)
+	}
+	if err := s.AwaitReads(t.Context()); err != nil {
+		t.Errorf("wait for a database that is there: %v", err)
+	}
+	for _, broken := range []fault{401, 503, 500} {
+		f.inject(broken, broken, broken)
+		if _, err := s.Action(t.Context(), "guest/ok", ""); !errors.Is(err, ErrAway) || errors.Is(err, ErrNotFound) {
+			t.Errorf("fault %d: %v", broken, err)
+		}
+		f.inject(503, 503)
+		var wg sync.WaitGroup
+		asked := f.seen("GET /whisks")
+		for range 50 {
+			wg.Go(func() {
+				if err := s.AwaitReads(t.Context()); err != nil {
+					t.Errorf("fault %d: wait: %v", broken, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := f.seen("GET /whisks") - asked; n != 3 {
+			t.Errorf("fault %d: %d requests for 50 who wait, want 3", broken, n)
+		}
+		if !s.Health().Reads.OK() {
+			t.Errorf("fault %d: reads still called bad", broken)
+		}
+	}
+	f.inject(503, 503, 503)
+	_, _ = s.Action(t.Context(), "guest/ok", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.inject(503)
+	if err := s.AwaitReads(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("wait without time: %v", err)
+	}
+}
+
 func TestHangingDatabase(t *testing.T) {
 	f := newFake(t)
 	cfg := f.config()
@@ -135,8 +181,18 @@ func TestRevision(t *testing.T) {
 	}
 	get("1-a", "2-b", 1) // mismatch: the latest
 	get("2-b", "2-b", 0) // and that is cached
-	get("1-a", "2-b", 1) // but not under the other name
-	get("", "2-b", 1)    // no revision: always asked
+	get("1-a", "2-b", 0) // for a moment also under the name that it replaced
+	if a, ok := s.Cached("guest/a", "1-a"); !ok || a.Rev != "2-b" {
+		t.Error("what replaced a revision is not at hand")
+	}
+	s.actions.mu.Lock()
+	s.actions.replaced[key{"guest/a", "1-a"}] = replacement{"2-b", time.Now()} // the moment is over
+	s.actions.mu.Unlock()
+	get("1-a", "2-b", 1)
+	s.actions.mu.Lock()
+	clear(s.actions.replaced)
+	s.actions.mu.Unlock()
+	get("", "2-b", 1) // no revision: always asked
 	f.mu.Lock()
 	f.docs["whisks/guest%2Fa"] = action("a", "3-c", inlineExec("three"))
 	f.mu.Unlock()

@@ -55,6 +55,11 @@ type RecordsConfig struct {
 	BackoffMin  time.Duration // after a failed request; 100 ms
 	BackoffMax  time.Duration // between failing requests; 5 s
 	Spool       Spool         // takes records that the buffer cannot; may be nil
+	// Dead takes records that the database does not take; may be nil. A record
+	// is one when writing it alone failed for DeadAfter, 5 minutes, while
+	// others were written, or at once when the database refuses it.
+	Dead      Dead
+	DeadAfter time.Duration
 	// Rejected is told of each record that the database will never take; may
 	// be nil. It must not block.
 	Rejected func(id string, err error)
@@ -70,6 +75,12 @@ type Spool interface {
 	Peek(n, bytes int) ([]Document, error)
 	// Remove forgets the n oldest documents.
 	Remove(n int) error
+}
+
+// Dead keeps what the database does not take, for a person to look at.
+// Implementations are safe for use by many goroutines.
+type Dead interface {
+	Bury(doc Document, reason error) error
 }
 
 // Document is a record on its way into the database.
@@ -95,6 +106,7 @@ type Store struct {
 	actions   *actions
 	records   *records
 	blacklist *blacklist
+	visitor   visitor
 	client    *kivik.Client
 	transport *http.Transport
 	stop      context.CancelFunc
@@ -118,11 +130,13 @@ func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store{client: client, transport: transport, stop: stop}
 	s.actions = newActions(ctx, whisks, manifest, cfg)
-	s.records = newRecords(cfg.Records, bulkDocs(activations, cfg.Records.Timeout), cfg.Log)
+	s.visitor = visitor{cfg: cfg, client: &http.Client{Transport: transport}}
+	s.records = newRecords(cfg.Records, bulkDocs(activations, cfg.Records.Timeout, s.visitor.write), cfg.Log)
 	s.blacklist = newBlacklist(client.DB(cfg.Subjects), cfg)
 	for range cfg.Records.Requests {
 		s.wg.Go(func() { s.records.run(ctx) })
 	}
+	s.wg.Go(func() { s.records.clear(ctx) })
 	s.wg.Go(func() { s.blacklist.run(ctx) })
 	return s, nil
 }
@@ -162,7 +176,8 @@ func newTransport() *http.Transport {
 // callers must not change it.
 //
 // The error is, or wraps, ErrNotFound, activation.ErrIncompatible or
-// activation.ErrUnfetchable.
+// activation.ErrUnfetchable, the latter with ErrAway where the database, not the
+// action, is the reason.
 func (s *Store) Action(ctx context.Context, id, rev string) (*activation.Action, error) {
 	return s.actions.get(ctx, id, rev)
 }
@@ -196,6 +211,16 @@ func (s *Store) Blocked(namespace string) bool { return s.blacklist.blocked(name
 
 // RefreshBlacklist polls the blacklist now.
 func (s *Store) RefreshBlacklist(ctx context.Context) error { return s.blacklist.refresh(ctx) }
+
+// Probe asks whether an invoker can work with the database: the credentials are
+// accepted, the three databases are there, and records may be written. The error
+// names the database and wraps ErrUnauthorized, ErrForbidden or ErrNotFound
+// where that is it.
+func (s *Store) Probe(ctx context.Context) error { return s.visitor.probe(ctx) }
+
+// AwaitReads waits until the database answers reads again, after Action told
+// ErrAway. Any number may wait; one asks for all.
+func (s *Store) AwaitReads(ctx context.Context) error { return s.actions.await(ctx) }
 
 // Close ends every goroutine of the store. Records that are not written go to
 // the spool; without one they are lost and counted in the error. Call Flush

@@ -19,6 +19,7 @@ type database struct {
 	batches []int           // sizes of requests that succeeded
 	busy    time.Duration   // time that a request takes
 	down    error           // answer to every request
+	full    bool            // the request of nothing succeeds, none else
 	poison  map[string]int  // id -> HTTP status for a request that holds it
 	bad     map[string]bool // id -> error for this document alone
 	tooBig  int             // bytes of a document from which it is refused with 413
@@ -50,6 +51,12 @@ func (d *database) write(ctx context.Context, docs []Document) ([]error, error) 
 	defer d.mu.Unlock()
 	if d.down != nil {
 		return nil, d.down
+	}
+	if len(docs) == 0 {
+		return nil, nil
+	}
+	if d.full {
+		return nil, status(http.StatusInternalServerError)
 	}
 	for _, doc := range docs {
 		if s := d.poison[doc.ID]; s != 0 {
@@ -146,11 +153,12 @@ func bubble(t *testing.T, cfg RecordsConfig, d *database, test func(t *testing.T
 		for range cfg.Requests {
 			wg.Go(func() { r.run(ctx) })
 		}
+		wg.Go(func() { r.clear(ctx) })
 		test(t, r)
 		r.shut()
 		stop()
 		wg.Wait()
-		if len(r.queue) == 0 && (r.held != 0 || r.heldBytes != 0 || r.queued != 0) {
+		if len(r.queue) == 0 && len(r.suspects) == 0 && (r.held != 0 || r.heldBytes != 0 || r.queued != 0) {
 			t.Errorf("left behind: held %d, %d bytes, %d queued", r.held, r.heldBytes, r.queued)
 		}
 	})

@@ -29,6 +29,7 @@ func (c RecordsConfig) withDefaults() RecordsConfig {
 	c.BufferBytes = cmp.Or(c.BufferBytes, 32<<20)
 	c.Linger = cmp.Or(c.Linger, 50*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	c.DeadAfter = cmp.Or(c.DeadAfter, 5*time.Minute)
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)
 	return c

@@ -11,15 +11,30 @@ type Health struct {
 	Writes    Condition `json:"writes"` // of records
 	Blacklist Condition `json:"blacklist"`
 
-	BufferedDocs  int         `json:"bufferedDocs"` // records not yet written
-	BufferedBytes int         `json:"bufferedBytes"`
-	Spooling      bool        `json:"spooling"` // the spool may hold records
-	Records       RecordStats `json:"records"`
-	Cache         CacheStats  `json:"cache"`
+	BufferedDocs  int       `json:"bufferedDocs"` // records not yet written
+	BufferedBytes int       `json:"bufferedBytes"`
+	Spooling      bool      `json:"spooling"` // the spool may hold records
+	Spool         Condition `json:"spool"`    // of its disk
+	// Suspects are records that make the requests fail that they are in.
+	Suspects []Suspect   `json:"suspects,omitempty"`
+	Records  RecordStats `json:"records"`
+	Cache    CacheStats  `json:"cache"`
 }
 
 // OK tells whether the last request of each kind succeeded.
-func (h Health) OK() bool { return h.Reads.OK() && h.Writes.OK() && h.Blacklist.OK() }
+func (h Health) OK() bool {
+	return h.Reads.OK() && h.Writes.OK() && h.Blacklist.OK() && h.Spool.OK()
+}
+
+// Suspect is a record that the database may never take.
+type Suspect struct {
+	Document string    `json:"document"`
+	Since    time.Time `json:"since"`
+	Error    string    `json:"error"`
+}
+
+// toldSuspects bounds how many of them are told.
+const toldSuspects = 10
 
 // Condition is the state of one kind of request.
 type Condition struct {
@@ -64,6 +79,10 @@ func (r *records) health(h *Health) {
 	defer r.mu.Unlock()
 	h.Writes = r.condition.now
 	h.BufferedDocs, h.BufferedBytes = r.held, r.heldBytes
+	h.Spool = r.spoolCondition.now
+	for _, s := range r.suspects[:min(len(r.suspects), toldSuspects)] {
+		h.Suspects = append(h.Suspects, Suspect{s.doc.ID, s.since, s.err.Error()})
+	}
 	h.Spooling = r.cfg.Spool != nil && r.spooled
 	h.Records = r.stats
 }

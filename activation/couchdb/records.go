@@ -26,6 +26,7 @@ type records struct {
 	log    *slog.Logger
 	leader chan struct{} // capacity 1: holds the token of the leader
 	wake   chan struct{} // capacity 1: a document came or a flush began
+	doubt  chan struct{} // capacity 1: a document came under suspicion
 
 	mu        sync.Mutex
 	queue     []waiting
@@ -40,6 +41,9 @@ type records struct {
 	pace      pace
 	condition condition
 	stats     RecordStats
+	suspects  []*suspect
+	// spoolCondition is that of the disk that the spool is on.
+	spoolCondition condition
 }
 
 // waiting is a document in the queue.
@@ -56,6 +60,7 @@ type RecordStats struct {
 	Spooled   uint64 `json:"spooled"`   // documents that went to the spool
 	Requests  uint64 `json:"requests"`  // requests that succeeded
 	Failures  uint64 `json:"failures"`  // requests that failed and were repeated
+	Buried    uint64 `json:"buried"`    // documents that went to the dead letters
 }
 
 func newRecords(cfg RecordsConfig, write writeBulk, log *slog.Logger) *records {
@@ -63,6 +68,7 @@ func newRecords(cfg RecordsConfig, write writeBulk, log *slog.Logger) *records {
 		cfg: cfg, write: write, log: log,
 		leader:  make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
+		doubt:   make(chan struct{}, 1),
 		changed: make(chan struct{}),
 		pace:    pace{max: cfg.Linger},
 		spooled: cfg.Spool != nil, // a former process may have left some
@@ -84,20 +90,27 @@ func (r *records) put(ctx context.Context, doc Document) error {
 			r.enqueue(doc)
 		}
 		r.mu.Unlock()
-		if spool {
-			return r.spool([]Document{doc})
-		}
-		if fits {
+		switch {
+		case spool:
+			if err := r.spool([]Document{doc}); err == nil {
+				return nil
+			}
+		case fits:
 			r.nudge()
 			return nil
 		}
+		// A spool that takes nothing is pressure, as a full buffer is.
 		select {
 		case <-changed:
+		case <-time.After(spoolRetry):
 		case <-ctx.Done():
 			return fmt.Errorf("put record %s: %w", doc.ID, ctx.Err())
 		}
 	}
 }
+
+// spoolRetry is how long a put that waits for space leaves the spool alone.
+const spoolRetry = time.Second
 
 // fits tells whether the buffer takes size more bytes. An empty buffer takes
 // any one document.
@@ -108,7 +121,7 @@ func (r *records) fits(size int) bool {
 func (r *records) full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.fits(0)
+	return !r.fits(0) || r.cfg.Spool != nil && r.spoolCondition.failing()
 }
 
 func (r *records) enqueue(doc Document) {
@@ -233,6 +246,10 @@ func (r *records) close() error {
 	for i, w := range r.queue {
 		left[i] = w.doc
 	}
+	for _, s := range r.suspects {
+		left = append(left, s.doc)
+	}
+	r.suspects = nil
 	r.queue, r.queued, r.held, r.heldBytes = nil, 0, 0, 0
 	r.mu.Unlock()
 	switch {

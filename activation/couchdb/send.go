@@ -35,12 +35,57 @@ func (r *records) deliver(ctx context.Context, batch []Document) (left []Documen
 			return r.split(ctx, batch, err)
 		default:
 			failures++
+			if failures >= batchTries && r.alive(ctx) {
+				return r.isolate(ctx, batch, err)
+			}
 		}
 		if len(batch) > 0 && !r.backOff(ctx, answers+failures) {
 			return batch
 		}
 	}
 	return nil
+}
+
+// batchTries is how often a batch that fails for no reason of its own is sent
+// before its documents are suspected.
+const batchTries = 3
+
+// alive tells whether the database takes writes at all: a batch of nothing.
+func (r *records) alive(ctx context.Context) bool {
+	_, err := r.write(ctx, nil)
+	return err == nil
+}
+
+// isolate deals with a batch that fails although the database is there: it is
+// halved until the documents that make it fail are alone. Those are set aside,
+// so that they hold up no other.
+func (r *records) isolate(ctx context.Context, batch []Document, err error) []Document {
+	if len(batch) == 1 {
+		r.suspect(batch[0], err)
+		return nil
+	}
+	half := len(batch) / 2
+	left := r.isolateHalf(ctx, batch[:half:half])
+	return append(left, r.isolateHalf(ctx, batch[half:])...)
+}
+
+// isolateHalf sends a part of a batch once before it is halved again.
+func (r *records) isolateHalf(ctx context.Context, batch []Document) []Document {
+	results, err := r.request(ctx, batch)
+	switch {
+	case err == nil:
+		if again := r.settle(batch, results, 1); len(again) > 0 {
+			return r.deliver(ctx, again)
+		}
+		return nil
+	case refused(err):
+		return r.split(ctx, batch, err)
+	case !outage.Wait(ctx, r.cfg.BackoffMin): // a sick database is not hammered
+		return batch
+	case len(batch) > 1 && !r.alive(ctx):
+		return r.deliver(ctx, batch) // it is the database after all
+	}
+	return r.isolate(ctx, batch, err)
 }
 
 // split deals with a batch that was refused whole: one bad document is enough
@@ -142,8 +187,17 @@ func (r *records) resize(delta int) {
 	r.heldBytes += delta
 }
 
+// reject gives a document up that the database will never take: it goes to the
+// dead letters where there are any. While they take none, it is tried again.
 func (r *records) reject(doc Document, err error) {
-	r.log.Error("couchdb does not take an activation record", "document", doc.ID, "error", err)
+	if r.cfg.Dead != nil {
+		if failed := r.cfg.Dead.Bury(doc, err); failed != nil {
+			r.log.Error("an activation record that couchdb does not take cannot be put aside", "document", doc.ID, "error", failed)
+			r.suspect(doc, err)
+			return
+		}
+	}
+	r.log.Error("couchdb does not take an activation record", "document", doc.ID, "error", err, "kept", r.cfg.Dead != nil)
 	if r.cfg.Rejected != nil {
 		r.cfg.Rejected(doc.ID, err)
 	}
@@ -151,6 +205,9 @@ func (r *records) reject(doc Document, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Rejected++
+	if r.cfg.Dead != nil {
+		r.stats.Buried++
+	}
 	r.release(doc)
 }
 
@@ -167,10 +224,14 @@ func (r *records) backOff(ctx context.Context, tries int) bool {
 
 // bulkDocs sends documents to a database. The body is what the original
 // sends: every document as it stands, even if there is but one.
-func bulkDocs(db *kivik.DB, timeout time.Duration) writeBulk {
+// none asks with a batch of nothing, which the library does not send.
+func bulkDocs(db *kivik.DB, timeout time.Duration, none func(context.Context) error) writeBulk {
 	return func(ctx context.Context, docs []Document) ([]error, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
+		if len(docs) == 0 {
+			return nil, none(ctx)
+		}
 		bodies := make([]any, len(docs))
 		for i, d := range docs {
 			bodies[i] = raw(d.Body)

@@ -7,10 +7,15 @@ import (
 
 // spool hands documents to the disk spool.
 func (r *records) spool(docs []Document) error {
-	if err := r.cfg.Spool.Append(docs); err != nil {
+	err := r.cfg.Spool.Append(docs)
+	r.mu.Lock()
+	if err != nil {
+		r.spoolCondition.fail(r.log, "activation records cannot be spooled", err)
+		r.spooled = true // part of them may be there all the same
+		r.mu.Unlock()
 		return fmt.Errorf("spool %d records: %w", len(docs), err)
 	}
-	r.mu.Lock()
+	r.spoolCondition.ok(r.log, "activation records are spooled again")
 	r.spooled = true
 	r.stats.Spooled += uint64(len(docs))
 	r.mu.Unlock()
@@ -74,6 +79,9 @@ func (r *records) drainBatch(ctx context.Context) (more bool, err error) {
 	if err := r.cfg.Spool.Remove(len(docs)); err != nil {
 		return true, fmt.Errorf("shorten spool: %w", err)
 	}
+	r.mu.Lock()
+	r.announce() // there is space for those who wait to spool
+	r.mu.Unlock()
 	return true, nil
 }
 

@@ -68,7 +68,7 @@ func Look(ctx context.Context, cfg Config) (Survey, error) {
 	s.Subjects = v.database(ctx, cfg.Subjects, identitiesDesign, blockedDesign)
 	s.Activations = v.database(ctx, cfg.Activations, whisksDesign, filtersDesign)
 	if s.Activations.Read == nil {
-		s.Activations.Write = v.call(ctx, http.MethodPost, url.PathEscape(cfg.Activations)+"/_bulk_docs", `{"docs":[]}`, nil)
+		s.Activations.Write = v.write(ctx)
 	}
 	return s, nil
 }
@@ -76,6 +76,23 @@ func Look(ctx context.Context, cfg Config) (Survey, error) {
 type visitor struct {
 	cfg    Config
 	client *http.Client
+}
+
+// write asks whether records may be written, by a batch of none.
+func (v visitor) write(ctx context.Context) error {
+	return v.call(ctx, http.MethodPost, url.PathEscape(v.cfg.Activations)+"/_bulk_docs", `{"docs":[]}`, nil)
+}
+
+func (v visitor) probe(ctx context.Context) error {
+	for _, name := range []string{v.cfg.Whisks, v.cfg.Subjects, v.cfg.Activations} {
+		if err := v.call(ctx, http.MethodGet, url.PathEscape(name), "", nil); err != nil {
+			return fmt.Errorf("probe database %s: %w", name, err)
+		}
+	}
+	if err := v.write(ctx); err != nil {
+		return fmt.Errorf("probe database %s for writing: %w", v.cfg.Activations, err)
+	}
+	return nil
 }
 
 func (v visitor) server(ctx context.Context) (string, error) {

@@ -272,3 +272,6 @@ func (l *Log) Close() error {
 	l.wg.Wait()
 	return errors.Join(l.sync(), l.lock.Close())
 }
+
+// End is where the entry ends in its file.
+func (p Place) End() int64 { return int64(p.At) + headerBytes + int64(p.Size) }

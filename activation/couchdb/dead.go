@@ -1,0 +1,82 @@
+package couchdb
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// DeadLetters keeps documents as files in a directory, one each, which is made
+// with the first of them.
+type DeadLetters struct{ Dir string }
+
+// letter is the content of a file.
+type letter struct {
+	ID     string    `json:"id"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+	// Document is the record as it was to be written; Text has it when it is
+	// no JSON.
+	Document json.RawMessage `json:"document,omitempty"`
+	Text     []byte          `json:"text,omitempty"`
+}
+
+// Bury writes a document and the reason to a file. A document that is there
+// already takes the other's place.
+func (d DeadLetters) Bury(doc Document, reason error) error {
+	l := letter{ID: doc.ID, Reason: reason.Error(), At: time.Now().UTC(), Document: doc.Body}
+	if !json.Valid(doc.Body) || !utf8.Valid(doc.Body) {
+		l.Document, l.Text = nil, doc.Body
+	}
+	data, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write dead letter: %w", err)
+	}
+	if err := os.MkdirAll(d.Dir, 0o700); err != nil {
+		return fmt.Errorf("write dead letter: %w", err)
+	}
+	if err := writeWhole(d.Dir, deadName(doc.ID), data); err != nil {
+		return fmt.Errorf("write dead letter: %w", err)
+	}
+	return nil
+}
+
+// Count is how many there are.
+func (d DeadLetters) Count() int {
+	names, _ := filepath.Glob(filepath.Join(d.Dir, "*.json"))
+	return len(names)
+}
+
+// deadName is the activation id, which is what follows the namespace.
+func deadName(id string) string {
+	tail := id[strings.LastIndexByte(id, '/')+1:]
+	safe := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, tail)
+	return safe[:min(len(safe), 64)] + ".json"
+}
+
+// writeWhole writes a file that is there whole or not at all.
+func writeWhole(dir, name string, data []byte) error {
+	f, err := os.CreateTemp(dir, name+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package couchdb
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+)
+
+// ErrSpoolFull is what a spool answers that has its share of the disk.
+var ErrSpoolFull = errors.New("spool is full")
+
+// SpoolConfig says where a spool lies. Zero values below Dir are defaults.
+type SpoolConfig struct {
+	Dir          string
+	Bytes        int64 // at most on disk, about; 1 GiB
+	SegmentBytes int   // of a file; 8 MiB
+	Sync         wal.Sync
+	Log          *slog.Logger
+}
+
+// DiskSpool is a Spool in files. It holds nothing of the documents in memory.
+// What was sent and not yet removed when the process ended is sent again by the
+// next, which the database answers with a conflict.
+type DiskSpool struct {
+	cfg SpoolConfig
+	log *wal.Log
+
+	mu    sync.Mutex
+	docs  int         // Append counts them before they are there
+	busy  int         // calls of Append
+	at    wal.Segment // of the oldest document
+	from  int64       // where it begins
+	marks []mark      // what the last Peek showed
+}
+
+// mark is the place after a document.
+type mark struct {
+	at   wal.Segment
+	from int64
+}
+
+// OpenSpool opens a spool with what a former process left in it.
+func OpenSpool(cfg SpoolConfig) (*DiskSpool, error) {
+	if cfg.Bytes == 0 {
+		cfg.Bytes = 1 << 30
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &DiskSpool{cfg: cfg}
+	var err error
+	s.log, err = wal.Open(wal.Config{Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, Sync: cfg.Sync, Log: cfg.Log},
+		func(wal.Place, []byte) { s.docs++ })
+	if err != nil {
+		return nil, fmt.Errorf("open spool: %w", err)
+	}
+	s.at = s.log.Oldest()
+	return s, nil
+}
+
+// Append stores documents.
+func (s *DiskSpool) Append(docs []Document) error {
+	if _, err := s.log.Trouble(); err != nil {
+		return err
+	}
+	size := int64(0)
+	for _, doc := range docs {
+		size += int64(len(doc.ID) + len(doc.Body))
+	}
+	if held := s.log.Bytes(); held > 0 && held+size > s.cfg.Bytes {
+		return fmt.Errorf("%w: %d bytes of %d", ErrSpoolFull, held, s.cfg.Bytes)
+	}
+	s.mu.Lock()
+	s.docs += len(docs)
+	s.busy++
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.busy--
+		s.mu.Unlock()
+	}()
+	var last wal.Receipt
+	for _, doc := range docs {
+		head := append(binary.AppendUvarint(nil, uint64(len(doc.ID))), doc.ID...)
+		last = s.log.Append(head, doc.Body)
+	}
+	return last.Kept()
+}
+
+// Peek reads the oldest documents.
+func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks = s.marks[:0]
+	var docs []Document
+	if s.docs == 0 {
+		return nil, nil
+	}
+	for at, from := s.at, s.from; ; at, from = at+1, 0 {
+		if at == s.log.Head() && (len(docs) > 0 || s.log.Roll() == at) {
+			break // only what is no longer appended to is read
+		}
+		_, end, err := s.log.Each(at, from, func(p wal.Place, payload []byte) bool {
+			doc, ok := decodeSpooled(payload)
+			if !ok {
+				s.cfg.Log.Error("a spooled record says nothing", "segment", p.Segment, "at", p.At)
+				return true
+			}
+			if bytes -= len(doc.Body); len(docs) == n || len(docs) > 0 && bytes < 0 {
+				return false
+			}
+			docs = append(docs, doc)
+			s.marks = append(s.marks, mark{at, p.End()})
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !end {
+			return docs, nil
+		}
+		if len(docs) == 0 {
+			s.pass(at + 1)
+		}
+	}
+	if len(docs) == 0 && s.busy == 0 && s.at == s.log.Head() {
+		s.docs = 0 // less was readable than was counted
+	}
+	return docs, nil
+}
+
+// pass forgets all files before one.
+func (s *DiskSpool) pass(next wal.Segment) {
+	for ; s.at < next; s.at++ {
+		if err := s.log.Drop(s.at); err != nil {
+			s.cfg.Log.Error("a file of the spool stays", "error", err)
+		}
+	}
+	s.from = 0
+}
+
+// Remove forgets the oldest documents, which Peek has just shown.
+func (s *DiskSpool) Remove(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > len(s.marks) {
+		return fmt.Errorf("remove %d documents from a spool that showed %d", n, len(s.marks))
+	}
+	if n == 0 {
+		return nil
+	}
+	last := s.marks[n-1]
+	s.pass(last.at)
+	s.from = last.from
+	s.docs -= n
+	s.marks = s.marks[:copy(s.marks, s.marks[n:])]
+	if s.docs <= 0 {
+		s.docs = 0
+		s.pass(s.log.Head())
+	}
+	return nil
+}
+
+// Trouble is what keeps the spool from writing; nil when all is well.
+func (s *DiskSpool) Trouble() error {
+	_, err := s.log.Trouble()
+	return err
+}
+
+// Documents and Bytes are what it holds.
+func (s *DiskSpool) Documents() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.docs
+}
+
+// Bytes is what it takes on disk.
+func (s *DiskSpool) Bytes() int64 { return s.log.Bytes() }
+
+// Close closes the files.
+func (s *DiskSpool) Close() error { return s.log.Close() }
+
+func decodeSpooled(payload []byte) (Document, bool) {
+	n, size := binary.Uvarint(payload)
+	if size <= 0 || n > uint64(len(payload)-size) {
+		return Document{}, false
+	}
+	id := payload[size : size+int(n)]
+	return Document{ID: string(id), Body: append([]byte(nil), payload[size+int(n):]...)}, true
+}

@@ -1,0 +1,88 @@
+package couchdb
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+)
+
+// suspect is a document that makes the requests fail that it is in, while the
+// database is there. It is tried alone now and then.
+type suspect struct {
+	doc     Document
+	err     error
+	since   time.Time
+	written uint64 // of the store, when the suspicion began
+	tries   int
+}
+
+// suspect sets a document aside. It stays among those that are held.
+func (r *records) suspect(doc Document, err error) {
+	r.mu.Lock()
+	r.suspects = append(r.suspects, &suspect{doc: doc, err: err, since: time.Now(), written: r.stats.Written})
+	r.mu.Unlock()
+	select {
+	case r.doubt <- struct{}{}:
+	default:
+	}
+}
+
+// clear tries suspects until ctx ends, all of them between two pauses, as long
+// as there are any.
+func (r *records) clear(ctx context.Context) {
+	for {
+		select {
+		case <-r.doubt:
+		case <-ctx.Done():
+			return
+		}
+		pace := outage.Pace{Min: r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
+		for len(r.suspected()) > 0 {
+			if !outage.Wait(ctx, pace.Next()) {
+				return
+			}
+			for _, s := range r.suspected() {
+				r.try(ctx, s)
+			}
+		}
+	}
+}
+
+func (r *records) suspected() []*suspect {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.suspects)
+}
+
+// try sends one suspect alone.
+func (r *records) try(ctx context.Context, s *suspect) {
+	results, err := r.request(ctx, []Document{s.doc})
+	if err == nil {
+		r.acquit(s)
+		if again := r.settle([]Document{s.doc}, results, documentTries); len(again) > 0 {
+			r.suspect(s.doc, results[0])
+		}
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.tries++
+	r.mu.Lock()
+	s.err = err
+	// Others were written meanwhile: it is the document, not the database.
+	guilty := refused(err) || time.Since(s.since) >= r.cfg.DeadAfter && r.stats.Written > s.written
+	r.mu.Unlock()
+	if guilty {
+		r.acquit(s)
+		r.reject(s.doc, err)
+	}
+}
+
+func (r *records) acquit(s *suspect) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.suspects = slices.DeleteFunc(r.suspects, func(have *suspect) bool { return have == s })
+}

@@ -1,0 +1,215 @@
+package couchdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// graves is a Dead in memory.
+type graves struct {
+	mu   sync.Mutex
+	ids  []string
+	full bool
+}
+
+func (g *graves) Bury(doc Document, _ error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.full {
+		return errors.New("no space left on device")
+	}
+	g.ids = append(g.ids, doc.ID)
+	return nil
+}
+
+func (g *graves) list() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(slices.Values(g.ids))
+}
+
+// TestGuiltyDocumentsLeaveTheOthersAlone: documents that make each request fail
+// that they are in are found, and put aside when they have had their time.
+func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
+	for _, fault := range []int{http.StatusInternalServerError, http.StatusGatewayTimeout} {
+		d := newDatabase()
+		guilty := []int{3, 40, 41, 96}
+		var want []string
+		for _, i := range guilty {
+			d.poison[doc(i).ID] = fault
+			want = append(want, doc(i).ID)
+		}
+		dead := &graves{}
+		bubble(t, RecordsConfig{Requests: 1, Dead: dead}, d, func(t *testing.T, r *records) {
+			for i := range 100 {
+				put(t, r, doc(i))
+			}
+			time.Sleep(time.Minute)
+			if d.count() != 96 {
+				t.Errorf("status %d: %d documents written after a minute", fault, d.count())
+			}
+			if len(dead.list()) != 0 {
+				t.Errorf("status %d: put aside within a minute", fault)
+			}
+			var h Health
+			r.health(&h)
+			if len(h.Suspects) != 4 || h.BufferedDocs != 4 || h.Suspects[0].Error == "" {
+				t.Errorf("status %d: health %+v", fault, h)
+			}
+			time.Sleep(5 * time.Minute)
+			put(t, r, doc(200)) // nothing is held up meanwhile
+			flush(t, r)
+			if got := dead.list(); !slices.Equal(got, want) || r.stats.Buried != 4 || d.count() != 97 {
+				t.Errorf("status %d: put aside %v, %+v", fault, got, r.stats)
+			}
+		})
+	}
+}
+
+// TestSuspectsAreClearedWhenTheDatabaseRecovers: while it takes nothing from
+// anybody no document is guilty, however long that lasts.
+func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
+	d := newDatabase()
+	d.full = true
+	dead := &graves{}
+	bubble(t, RecordsConfig{Dead: dead}, d, func(t *testing.T, r *records) {
+		for i := range 50 {
+			put(t, r, doc(i))
+		}
+		time.Sleep(time.Hour)
+		d.set(func() { d.full = false })
+		flush(t, r)
+		if d.count() != 50 || len(dead.list()) != 0 {
+			t.Errorf("%d documents, %d put aside", d.count(), len(dead.list()))
+		}
+	})
+}
+
+// TestDeadLettersThatCannotBeWritten: the document stays until they can.
+func TestDeadLettersThatCannotBeWritten(t *testing.T) {
+	d := newDatabase()
+	d.poison[doc(1).ID] = http.StatusBadRequest
+	dead := &graves{full: true}
+	bubble(t, RecordsConfig{Dead: dead}, d, func(t *testing.T, r *records) {
+		put(t, r, doc(0), doc(1))
+		time.Sleep(time.Hour)
+		if d.count() != 1 || r.stats.Rejected != 0 {
+			t.Errorf("%d documents, %+v", d.count(), r.stats)
+		}
+		dead.mu.Lock()
+		dead.full = false
+		dead.mu.Unlock()
+		flush(t, r)
+		if got := dead.list(); len(got) != 1 || r.stats.Rejected != 1 {
+			t.Errorf("put aside %v, %+v", got, r.stats)
+		}
+	})
+}
+
+func TestDeadLettersAreFiles(t *testing.T) {
+	d := DeadLetters{Dir: filepath.Join(t.TempDir(), "dead")}
+	if d.Count() != 0 {
+		t.Error("dead letters in a directory that is not there")
+	}
+	body := `{"_id":"guest/../../x","n":1E+400}`
+	for _, doc := range []Document{{ID: "guest/../../x", Body: []byte(body)}, {ID: strings.Repeat("y", 500), Body: []byte("{\xff")}} {
+		if err := d.Bury(doc, errors.New("too bad")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, _ := os.ReadDir(d.Dir)
+	if d.Count() != 2 || len(files) != 2 {
+		t.Fatalf("%d letters, %d files", d.Count(), len(files))
+	}
+	data, err := os.ReadFile(filepath.Join(d.Dir, "x.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l struct {
+		ID, Reason string
+		Document   json.RawMessage
+	}
+	if err := json.Unmarshal(data, &l); err != nil || l.ID != "guest/../../x" || l.Reason != "too bad" || !strings.Contains(string(l.Document), "1E+400") {
+		t.Errorf("letter %s, %v", data, err)
+	}
+}
+
+// TestFullSpoolIsPressure: whoever puts waits, loses nothing, and goes on when
+// there is space again.
+func TestFullSpoolIsPressure(t *testing.T) {
+	d := newDatabase()
+	d.down = errors.New("connection refused")
+	spool := &boundedSpool{most: 10}
+	bubble(t, RecordsConfig{Spool: spool}, d, func(t *testing.T, r *records) {
+		put(t, r, doc(0))
+		time.Sleep(time.Second) // the database is known to be away
+		for i := range 10 {
+			put(t, r, doc(1+i))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.put(ctx, doc(11)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("put into a full spool: %v", err)
+		}
+		var h Health
+		if r.health(&h); h.Spool.OK() || !r.full() {
+			t.Errorf("health %+v", h)
+		}
+		waits := make(chan error)
+		go func() { waits <- r.put(t.Context(), doc(12)) }()
+		synctest.Wait()
+		d.set(func() { d.down = nil })
+		if err := <-waits; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		flush(t, r)
+		if d.count() != 12 || spool.size() != 0 {
+			t.Errorf("%d documents, %d in the spool", d.count(), spool.size())
+		}
+	})
+}
+
+type boundedSpool struct {
+	memorySpool
+	most int
+}
+
+func (b *boundedSpool) Append(docs []Document) error {
+	if b.size()+len(docs) > b.most {
+		return ErrSpoolFull
+	}
+	return b.memorySpool.Append(docs)
+}
+
+func TestProbe(t *testing.T) {
+	cfg := surveyed(t, whole())
+	if err := open(t, cfg).Probe(t.Context()); err != nil {
+		t.Errorf("everything in its place: %v", err)
+	}
+	for request, status := range map[string]int{
+		"GET /whisks": http.StatusNotFound, "GET /subjects": http.StatusForbidden,
+		"GET /activations": http.StatusInternalServerError, "POST /activations/_bulk_docs": http.StatusForbidden,
+	} {
+		answers := whole()
+		answers[request] = status
+		name := strings.Split(request, "/")[1]
+		if err := open(t, surveyed(t, answers)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "database "+name) {
+			t.Errorf("%s answers %d: %v", request, status, err)
+		}
+	}
+	cfg.Password = "wrong"
+	if err := open(t, cfg).Probe(t.Context()); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("wrong password: %v", err)
+	}
+}
