@@ -27,11 +27,18 @@ type Feed interface {
 
 // Delivery is one message. Done is called once, when nothing of the activation
 // can be lost any more: its acks are at the broker and its record is stored.
-// Until then a crash delivers the message again.
+// Until then a crash delivers the message again. Begin, when not nil, is called
+// when the activation begins to run, each time if it does so more than once.
 type Delivery struct {
 	Message *activation.Message
 	Offset  int64
+	Begin   func()
 	Done    func()
+	// Begun tells that an earlier process had begun to run it and did not end
+	// it, Attempts how often it was running when a process died of whatever it
+	// was: a process that stopped in order does not count.
+	Begun    bool
+	Attempts int
 }
 
 // Actions fetches actions with their code.

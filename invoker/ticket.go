@@ -28,12 +28,22 @@ type ticket struct {
 	answered  *ending // by answer, for its worker; nil until then
 	filed     atomic.Bool
 	loose     atomic.Int32
+	begin     func() // nil: nobody asks
 }
 
 func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
 	t := &ticket{Message: del.Message, offset: del.Offset, accepted: now, done: del.Done, desk: d}
 	t.loose.Store(1)
+	t.begin = del.Begin
 	return t
+}
+
+// started tells the feed and the journal that the activation begins to run.
+func (t *ticket) started() {
+	t.desk.journal.Started(t.ActivationID)
+	if t.begin != nil {
+		t.begin()
+	}
 }
 
 // settle takes one loose thing off; after the last one the feed may forget the

@@ -156,7 +156,7 @@ func (w *worker) create(ctx context.Context, r *run) error {
 }
 
 func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, bool) {
-	w.desk.journal.Started(r.ActivationID)
+	r.ticket.started()
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
 	x := unlessDead(ctx, r.box, 0, func(ctx context.Context) proxy.Exchange {
@@ -204,7 +204,7 @@ const lastWords = time.Second
 const textNotInitialised = "The action did not initialize and exited unexpectedly."
 
 func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
-	w.desk.journal.Started(r.ActivationID)
+	r.ticket.started()
 	body := call.RunBody(w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
 	x := unlessDead(ctx, r.box, lastWords, func(ctx context.Context) proxy.Exchange {

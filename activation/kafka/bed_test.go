@@ -147,12 +147,15 @@ func (b *bed) topic(config ...string) string {
 
 func freshName() string { return fmt.Sprintf("t%d-%d", time.Now().UnixNano(), topics.Add(1)) }
 
-func (b *bed) create(name string, config ...string) {
+func (b *bed) create(name string, config ...string) { b.createWide(name, 1, config...) }
+
+// createWide makes a topic with so many partitions.
+func (b *bed) createWide(name string, partitions int32, config ...string) {
 	b.t.Helper()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 10000
 	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, 1
 	for _, kv := range config {
 		c := kmsg.NewCreateTopicsRequestTopicConfig()
 		key, value, _ := strings.Cut(kv, "=")
@@ -244,6 +247,12 @@ func (b *bed) end(topic string) int64 {
 
 // committed is a group's position in a topic, -1 when it has none.
 func (b *bed) committed(group, topic string) int64 {
+	offset, _ := b.noted(group, topic)
+	return offset
+}
+
+// noted is a group's position in a topic and what is committed beside it.
+func (b *bed) noted(group, topic string) (int64, string) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = group
@@ -262,10 +271,14 @@ func (b *bed) committed(group, topic string) int64 {
 	}
 	for _, g := range res.Groups {
 		for _, t := range g.Topics {
-			return t.Partitions[0].Offset
+			note := ""
+			if m := t.Partitions[0].Metadata; m != nil {
+				note = *m
+			}
+			return t.Partitions[0].Offset, note
 		}
 	}
-	return -1
+	return -1, ""
 }
 
 // await polls until what is so. It is for what a peer tells only when asked;

@@ -2,8 +2,12 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	wire "github.com/segmentio/kafka-go"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
@@ -16,7 +20,8 @@ const heldTooLong = time.Minute
 // goroutine of its own, so that a slow coordinator holds up no activation.
 type committer struct {
 	outage *outage.Outage
-	fresh  atomic.Int64  // completions since the last commit began
+	fresh  atomic.Int64  // changes since the last commit began
+	ends   atomic.Bool   // one of them is a completion
 	dirty  chan struct{} // the first of them; one signal is enough
 	full   chan struct{} // so many that the commit should not wait
 	ended  chan struct{}
@@ -24,6 +29,7 @@ type committer struct {
 	calls  context.Context // of the link: outlives the feed's until stop gives up
 	cut    context.CancelFunc
 	held   time.Time // since when the group has a member; zero: it has none
+	partly bool      // the last commit could not tell all
 }
 
 func (c *committer) start(f *Feed) {
@@ -38,12 +44,19 @@ func (c *committer) start(f *Feed) {
 	}()
 }
 
-// completed notes that the position has moved.
+// completed notes that a completion is to be told.
 func (c *committer) completed(after int) {
-	switch c.fresh.Add(1) {
-	case 1:
+	c.ends.Store(true)
+	c.changed(after, false)
+}
+
+// changed notes that there is something to tell, at once where it is urgent.
+func (c *committer) changed(after int, urgent bool) {
+	n := c.fresh.Add(1)
+	if n == 1 || urgent {
 		signal(c.dirty)
-	case int64(after):
+	}
+	if n == int64(after) || urgent {
 		signal(c.full)
 	}
 }
@@ -72,7 +85,11 @@ func (c *committer) run(f *Feed) {
 		case <-timer.C:
 		case <-c.full:
 		}
-		timer.Reset(f.cfg.CommitEvery)
+		pause := f.cfg.CommitEvery
+		if !c.ends.Swap(false) {
+			pause /= 16 // what has only begun may end soon, and nobody told of an end yet
+		}
+		timer.Reset(pause)
 		c.fresh.Store(0)
 		c.insist(f)
 	}
@@ -82,7 +99,7 @@ func (c *committer) run(f *Feed) {
 // position.
 func (c *committer) insist(f *Feed) {
 	for {
-		err := c.once(f)
+		err := c.once(f, false)
 		if err == nil {
 			c.outage.Over()
 			c.held = time.Time{}
@@ -109,9 +126,9 @@ func (c *committer) watch(f *Feed, err error) {
 	}
 }
 
-func (c *committer) once(f *Feed) error {
-	position, epoch, ok := f.uncommitted()
-	if !ok {
+func (c *committer) once(f *Feed, closing bool) error {
+	all := f.unsaved(closing)
+	if len(all) == 0 {
 		return nil
 	}
 	if c.link != nil && c.link.rested() {
@@ -124,12 +141,28 @@ func (c *committer) once(f *Feed) error {
 		}
 		c.link = l
 	}
-	if err := commitOffset(c.link, f.cfg.Group, f.cfg.Topic, position); err != nil {
+	err := commitOffsets(c.link, f.cfg.Group, f.cfg.Topic, all)
+	if errors.Is(err, wire.OffsetMetadataTooLarge) && f.shorten() {
+		return c.once(f, closing)
+	}
+	if err != nil {
 		c.drop()
 		return err
 	}
-	f.committed(position, epoch)
+	f.saved(all)
+	c.tell(f, all)
 	return nil
+}
+
+// tell says it once when a position could not say all that is completed, and
+// once when it can again.
+func (c *committer) tell(f *Feed, all []standing) {
+	partly := slices.ContainsFunc(all, func(s standing) bool { return !s.whole })
+	if partly && !c.partly {
+		f.log.Warn("too much is open for the position to tell all that is completed above it: a crash now would run some of that again",
+			"group", f.cfg.Group, "open", f.Stats().Open)
+	}
+	c.partly = partly
 }
 
 func (c *committer) drop() {
@@ -145,9 +178,10 @@ func (c *committer) stop(ctx context.Context, f *Feed) error {
 	defer c.cut()
 	<-c.ended
 	defer c.drop()
+	f.closing()
 	pace := outage.Pace{Min: outage.MinPause, Max: outage.MaxPause}
 	for {
-		err := c.once(f)
+		err := c.once(f, true)
 		if err == nil || !outage.Wait(ctx, pace.Next()) {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // FeedConfig says what a Feed reads. Only the topic has no default.
@@ -31,13 +30,14 @@ type FeedConfig struct {
 	Delay func(time.Duration)
 }
 
-// Feed hands out the activations of one topic in order, and commits the
-// position up to which they are completed.
+// Feed hands out the activations of one topic, those of a partition in order,
+// and commits how far they are completed: the offset below which all are, and
+// beside it which above are, so that no start hands those out again.
 //
-// It reads partition 0 by assignment and never joins the group, so it starts at
-// once even while a dead member still holds it. It asks the broker only when
-// its last answer is used up, and only while somebody waits in Next: who has no
-// room does not call, and so does not pull.
+// It reads all partitions by assignment and never joins the group, so it starts
+// at once even while a dead member still holds it. A partition is fetched from
+// only when its last answer is used up, and only when somebody calls Next: who
+// has no room does not call, and so does not pull.
 type Feed struct {
 	cluster *Cluster
 	cfg     FeedConfig
@@ -45,66 +45,85 @@ type Feed struct {
 	ctx     context.Context // ends with the feed
 	cancel  context.CancelFunc
 	commits committer
-	gauging sync.WaitGroup
+	owned   sync.WaitGroup // a goroutine per partition, and the lag gauge
+	came    chan fetched
+	settled chan struct{} // something is completed; one signal is enough
 
-	// Of the goroutine that calls Next.
-	tail    *tail
-	reading *outage.Outage
-	records []record // fetched and not yet handed out
-
-	mu    sync.Mutex
-	marks *Watermark // nil until the position is known
-	epoch int        // rises when the position jumps back
-	ended bool
-	stats FeedStats
-	heard time.Time // when the end of the partition was last told
+	mu         sync.Mutex
+	partitions []*partition
+	ended      bool
+	noteChars  int // what the broker takes beside a position
+	stats      FeedStats
 }
 
-// FeedStats is a copy of what the feed knows, for metrics and status.
+// FeedStats is a copy of what the feed knows, for metrics and status. Of a
+// topic with more than one partition, what is said of the position is that of
+// the first, and Partitions says it of each.
 type FeedStats struct {
-	Position      int64  `json:"position"`      // the offset that is read next
-	Committed     int64  `json:"committed"`     // the broker's knowledge; -1 before the first commit
-	HighWatermark int64  `json:"highWatermark"` // the end of the partition when last heard
-	Delivered     uint64 `json:"delivered"`
-	Undecodable   uint64 `json:"undecodable"`
-	Open          int    `json:"open"`                   // handed out and not completed
-	Lost          int64  `json:"lost"`                   // offsets that had expired before they were read
-	Interrupted   string `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
-	CommitFailing string `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
+	Position      int64            `json:"position"`      // the offset that is read next
+	Committed     int64            `json:"committed"`     // the broker's knowledge; -1 before the first commit
+	HighWatermark int64            `json:"highWatermark"` // the end of the partition when last heard
+	Delivered     uint64           `json:"delivered"`
+	Undecodable   uint64           `json:"undecodable"`
+	Finished      uint64           `json:"finished"`               // not delivered, since an earlier process had completed them
+	Open          int              `json:"open"`                   // handed out and not completed
+	Lost          int64            `json:"lost"`                   // offsets that had expired before they were read
+	Narrowed      bool             `json:"narrowed,omitzero"`      // nothing is read until more is completed: the position would not say it all
+	Interrupted   string           `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
+	CommitFailing string           `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
+	Partitions    []PartitionStats `json:"partitions,omitzero"`    // only of a topic with more than one
+
+	lag int64
+}
+
+// PartitionStats is what a feed knows of one partition.
+type PartitionStats struct {
+	Partition     int32  `json:"partition"`
+	Position      int64  `json:"position"`
+	Committed     int64  `json:"committed"`
+	HighWatermark int64  `json:"highWatermark"`
+	Open          int    `json:"open"`
+	Interrupted   string `json:"interrupted,omitzero"`
 }
 
 // Lag is how many records wait in Kafka, zero before anything was read.
-func (s FeedStats) Lag() int64 {
-	if s.Delivered+s.Undecodable == 0 {
-		return 0
-	}
-	return max(0, s.HighWatermark-s.Position)
-}
+func (s FeedStats) Lag() int64 { return s.lag }
 
 // Delivery is one activation that the feed handed out.
 type Delivery struct {
 	Message   *activation.Message
+	Partition int32
 	Offset    int64
 	Timestamp time.Time // when the controller sent it
+	// Begun tells that an earlier process had begun to run the activation and
+	// did not end it, Attempts how often it was running when a process ended
+	// without closing its feed. Both are known as far as Begin was called and
+	// committed in time.
+	Begun    bool
+	Attempts int
 
-	feed  *Feed
-	epoch int
+	partition *partition
+	epoch     int
 }
+
+// Begin says that the activation begins to run. It does not wait for anything.
+func (d Delivery) Begin() { d.partition.begin(d.epoch, d.Offset) }
 
 // Done says that the activation is completed: its acks are with the broker, so
 // that a crash need not run it again. Calling it again does nothing.
-func (d Delivery) Done() { d.feed.finish(d.epoch, d.Offset) }
+func (d Delivery) Done() { d.partition.finish(d.epoch, d.Offset) }
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
 	cfg.setDefaults()
-	f := &Feed{cluster: c, cfg: cfg, log: c.log.With("topic", cfg.Topic)}
+	f := &Feed{
+		cluster: c, cfg: cfg, log: c.log.With("topic", cfg.Topic), noteChars: noteChars,
+		came: make(chan fetched), settled: make(chan struct{}, 1),
+	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	f.stats.Committed = -1
-	f.reading = outage.New(f.log, "reading of activations")
-	f.tail = newTail(c, cfg.Topic, 1, cfg.FetchBytes, fetchWait)
 	f.commits.start(f)
-	f.gauging.Go(f.gauge)
+	f.grow(1) // the first one tells how many there are
+	f.owned.Go(f.gauge)
 	return f
 }
 
@@ -126,6 +145,24 @@ func (c *FeedConfig) setDefaults() {
 	}
 }
 
+// grow reads partitions that were not read before. A topic never has fewer
+// than it had, unless it was made anew.
+func (f *Feed) grow(partitions int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
+	for i := len(f.partitions); i < partitions; i++ {
+		p := newPartition(f, int32(i))
+		f.partitions = append(f.partitions, p)
+		f.owned.Go(p.run)
+		if i > 0 {
+			signal(p.want) // whoever is in Next waits for it as well
+		}
+	}
+}
+
 // Next waits for the next activation. Records that cannot be decoded are
 // counted, logged without their content, and skipped. Its error is that of ctx
 // or ErrClosed; a broker that is away only makes it wait. One goroutine at a
@@ -135,15 +172,18 @@ func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 		if err := f.over(ctx); err != nil {
 			return Delivery{}, err
 		}
-		for len(f.records) > 0 {
-			r := f.records[0]
-			f.records[0] = record{}
-			f.records = f.records[1:]
-			if d, ok := f.deliver(r); ok {
-				return d, nil
-			}
+		if f.narrow() {
+			f.await(ctx, nil)
+			continue
 		}
-		f.fill(ctx)
+		p, r, ok := f.oldest()
+		if !ok {
+			f.await(ctx, f.came)
+			continue
+		}
+		if d, ok := p.deliver(r); ok {
+			return d, nil
+		}
 	}
 }
 
@@ -154,52 +194,89 @@ func (f *Feed) over(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// deliver makes a delivery of a record. What cannot be decoded is finished
-// with, or it would hold back the position for ever.
-func (f *Feed) deliver(r record) (Delivery, bool) {
-	if f.cfg.Delay != nil {
-		f.cfg.Delay(max(0, time.Since(r.time)))
+// await waits for records, for a completion where none may be read, or for an
+// end.
+func (f *Feed) await(ctx context.Context, came chan fetched) {
+	settled := f.settled
+	if came != nil {
+		settled = nil
 	}
-	m, err := activation.DecodeMessage(r.value)
-	f.mu.Lock()
-	f.marks.Begin(r.offset)
-	f.stats.Position = r.offset + 1
-	epoch := f.epoch
-	if err == nil {
-		f.stats.Delivered++
-	} else {
-		f.stats.Undecodable++
+	select {
+	case <-ctx.Done():
+	case <-f.ctx.Done():
+	case <-settled:
+	case got := <-came:
+		f.take(got)
 	}
-	f.mu.Unlock()
-	if err != nil {
-		f.log.Error("activation message cannot be decoded, skipped",
-			"offset", r.offset, "bytes", len(r.value), "error", err)
-		f.finish(epoch, r.offset)
-		return Delivery{}, false
-	}
-	return Delivery{Message: m, Offset: r.offset, Timestamp: r.time, feed: f, epoch: epoch}, true
 }
 
-// finish moves the position when the offset was the oldest open one.
-func (f *Feed) finish(epoch int, offset int64) {
+func (f *Feed) take(got fetched) {
 	f.mu.Lock()
-	moved := epoch == f.epoch && f.marks.Finish(offset)
-	f.mu.Unlock()
-	if moved {
-		f.commits.completed(f.cfg.CommitAfter)
+	defer f.mu.Unlock()
+	got.from.records, got.from.asked = got.records, false
+}
+
+// oldest takes the record that was sent first among those at hand, and has
+// records fetched where there are none.
+func (f *Feed) oldest() (from *partition, r record, ok bool) {
+	select {
+	case got := <-f.came:
+		f.take(got)
+	default:
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.partitions {
+		switch {
+		case len(p.records) == 0 && !p.asked:
+			p.asked = true
+			signal(p.want)
+		case len(p.records) > 0 && (from == nil || p.records[0].time.Before(from.records[0].time)):
+			from = p
+		}
+	}
+	if from == nil {
+		return nil, record{}, false
+	}
+	r, from.records[0] = from.records[0], record{}
+	from.records = from.records[1:]
+	return from, r, true
+}
+
+// narrow tells whether nothing more may be handed out, since what is open
+// would be too much for the note beside the position to name.
+func (f *Feed) narrow() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stats.Narrowed = false
+	for _, p := range f.partitions {
+		if !p.roomy(f.noteChars) {
+			f.stats.Narrowed = true
+		}
+	}
+	return f.stats.Narrowed
 }
 
 // Stats copies what the feed knows.
 func (f *Feed) Stats() FeedStats {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	s := f.stats
-	if f.marks != nil {
-		s.Open = f.marks.Open()
-	}
-	f.mu.Unlock()
-	s.Interrupted = f.reading.Reason()
 	s.CommitFailing = f.commits.outage.Reason()
+	for i, p := range f.partitions {
+		one := p.stats()
+		s.Open += one.Open
+		s.lag += p.lag()
+		if s.Interrupted == "" {
+			s.Interrupted = one.Interrupted
+		}
+		if i == 0 {
+			s.Position, s.Committed, s.HighWatermark = one.Position, one.Committed, one.HighWatermark
+		}
+		if len(f.partitions) > 1 {
+			s.Partitions = append(s.Partitions, one)
+		}
+	}
 	return s
 }
 
@@ -214,6 +291,6 @@ func (f *Feed) Close(ctx context.Context) error {
 	if !first {
 		return nil
 	}
-	f.gauging.Wait()
+	f.owned.Wait()
 	return f.commits.stop(ctx, f)
 }

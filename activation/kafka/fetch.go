@@ -25,20 +25,21 @@ type record struct {
 	value  []byte
 }
 
-// tail reads partition 0 of a topic from an offset on. One goroutine at a time
+// tail reads one partition of a topic from an offset on. One goroutine at a time
 // uses it; it has none itself.
 type tail struct {
-	cluster *Cluster
-	topic   string
-	link    *link
-	release context.CancelFunc // breaks the link
-	offset  int64              // fetched next
-	end     int64              // of the partition, when last heard
-	req     fetch.Request
+	cluster    *Cluster
+	topic      string
+	partition  int32
+	partitions int // that the topic had when the link was made
+	link       *link
+	offset     int64 // fetched next
+	end        int64 // of the partition, when last heard
+	req        fetch.Request
 }
 
-func newTail(c *Cluster, topic string, minBytes, maxBytes int, wait time.Duration) *tail {
-	t := &tail{cluster: c, topic: topic, release: func() {}}
+func newTail(c *Cluster, topic string, partition int32, minBytes, maxBytes int, wait time.Duration) *tail {
+	t := &tail{cluster: c, topic: topic, partition: partition}
 	t.req = fetch.Request{
 		ReplicaID:    -1,
 		MaxWaitTime:  int32(wait / time.Millisecond),
@@ -48,50 +49,40 @@ func newTail(c *Cluster, topic string, minBytes, maxBytes int, wait time.Duratio
 		Topics: []fetch.RequestTopic{{
 			Topic: topic,
 			Partitions: []fetch.RequestPartition{{
-				CurrentLeaderEpoch: -1, LogStartOffset: -1, PartitionMaxBytes: int32(maxBytes),
+				Partition: partition, CurrentLeaderEpoch: -1, LogStartOffset: -1, PartitionMaxBytes: int32(maxBytes),
 			}},
 		}},
 	}
 	return t
 }
 
-// connect links the tail to the partition's leader until life ends. It gives up
-// when ctx ends.
-func (t *tail) connect(ctx, life context.Context) error {
+// connect links the tail to the partition's leader until ctx ends. It tells
+// whether the link is a new one.
+func (t *tail) connect(ctx context.Context) (fresh bool, err error) {
 	if t.link != nil {
-		return nil
+		return false, nil
 	}
-	life, t.release = context.WithCancel(life)
-	stop := context.AfterFunc(ctx, t.release)
-	l, err := t.cluster.leader(life, t.topic)
-	t.link = l
-	if !stop() {
-		err = ctx.Err()
-	}
+	l, partitions, err := t.cluster.leader(ctx, t.topic, t.partition)
 	if err != nil {
-		t.drop()
+		return false, err
 	}
-	return err
+	t.link, t.partitions = l, partitions
+	return true, nil
 }
 
 // drop ends the link; the next connect makes another.
 func (t *tail) drop() {
 	t.link.close()
-	t.release()
 	t.link = nil
 }
 
-// fetch asks once for records from the offset on and moves it behind them. When
-// ctx ends the link breaks, for an answer that nobody waits for would come in
-// the way of the next one.
-func (t *tail) fetch(ctx context.Context) ([]record, error) {
-	stop := context.AfterFunc(ctx, t.release)
-	t.req.Topics[0].Partitions[0].FetchOffset = t.offset
-	limit := callTimeout + time.Duration(t.req.MaxWaitTime)*time.Millisecond
-	answer, err := t.link.call(&t.req, limit)
-	if !stop() {
-		t.drop()
-	}
+// fetch asks once for records from the offset on and moves it behind them.
+func (t *tail) fetch() ([]record, error) { return t.ask(t.req) }
+
+func (t *tail) ask(req fetch.Request) ([]record, error) {
+	req.Topics[0].Partitions[0].FetchOffset = t.offset
+	limit := callTimeout + time.Duration(req.MaxWaitTime)*time.Millisecond
+	answer, err := t.link.call(&req, limit)
 	if err != nil {
 		return nil, fmt.Errorf("fetch from topic %s: %w", t.topic, err)
 	}
@@ -105,6 +96,32 @@ func (t *tail) fetch(ctx context.Context) ([]record, error) {
 		}
 	}
 	return nil, fmt.Errorf("fetch from topic %s: the broker left the topic out", t.topic)
+}
+
+// has tells whether the log still has the record that was marked, or may have
+// had it: what has expired is not held against it.
+func (t *tail) has(m mark) (bool, error) {
+	back := t.offset
+	defer func() { t.offset = back }()
+	req := t.req
+	req.MaxWaitTime = 0
+	for range 3 {
+		t.offset = m.offset
+		records, err := t.ask(req)
+		if errors.Is(err, wire.OffsetOutOfRange) {
+			start, err := t.edge(logStart)
+			return start > m.offset, err
+		}
+		if err != nil || len(records) > 0 {
+			return err == nil && records[0].offset == m.offset && sumOf(records[0].value) == m.sum, err
+		}
+		// A new leader may not know yet how far its log is safe. It says so
+		// when asked for the end, and the caller tries again.
+		if end, err := t.edge(logEnd); err != nil || end <= t.offset {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 func (t *tail) read(p *fetch.ResponsePartition) ([]record, error) {
@@ -173,14 +190,15 @@ const (
 	logEnd   = -1
 )
 
-// edge asks for the first offset of the log, or the one after its last.
+// edge asks for the first offset of the log, the one after its last, or the
+// first of a record that is as young as a time in Unix ms, -1 when there is none.
 func (t *tail) edge(which int64) (int64, error) {
 	req := &listoffsets.Request{
 		ReplicaID: -1,
 		Topics: []listoffsets.RequestTopic{{
 			Topic: t.topic,
 			Partitions: []listoffsets.RequestPartition{{
-				CurrentLeaderEpoch: -1, Timestamp: which,
+				Partition: t.partition, CurrentLeaderEpoch: -1, Timestamp: which,
 			}},
 		}},
 	}

@@ -1,11 +1,9 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -61,14 +59,6 @@ func TestFeedPassesTransactionMarks(t *testing.T) {
 		for n := range 3 {
 			b.next(f, n).Done()
 		}
-		b.await("the feed to pass the last mark", func() bool {
-			ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
-			defer cancel()
-			if _, err := f.Next(ctx); err == nil {
-				b.t.Error("a mark was delivered")
-			}
-			return f.tail.offset == 6
-		})
 		b.put(topic, message(3))
 		if d := b.next(f, 3); d.Offset != 6 {
 			b.t.Errorf("offset %d, want 6", d.Offset)

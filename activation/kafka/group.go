@@ -43,54 +43,62 @@ func findCoordinator(l *link, group string) (string, error) {
 	return net.JoinHostPort(res.Host, strconv.Itoa(int(res.Port))), nil
 }
 
-// committedOffset reads a group's position in partition 0 of a topic; ok is
-// false when it has none.
-func committedOffset(l *link, group, topic string) (offset int64, ok bool, err error) {
+// committedOffset reads a group's position in a partition of a topic and what
+// was committed beside it; ok is false when it has none.
+func committedOffset(l *link, group, topic string, partition int32) (offset int64, note string, ok bool, err error) {
 	req := &offsetfetch.Request{
 		GroupID: group,
-		Topics:  []offsetfetch.RequestTopic{{Name: topic, PartitionIndexes: []int32{0}}},
+		Topics:  []offsetfetch.RequestTopic{{Name: topic, PartitionIndexes: []int32{partition}}},
 	}
 	answer, err := l.call(req, callTimeout)
 	if err != nil {
-		return 0, false, fmt.Errorf("read the position of group %s: %w", group, err)
+		return 0, "", false, fmt.Errorf("read the position of group %s: %w", group, err)
 	}
-	res := answer.(*offsetfetch.Response)
-	offset, err = offsetIn(res)
+	offset, note, err = offsetIn(answer.(*offsetfetch.Response))
 	if code(err) == wire.GroupIdNotFound {
-		return 0, false, nil
+		return 0, "", false, nil
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("read the position of group %s: %w", group, err)
+		return 0, "", false, fmt.Errorf("read the position of group %s: %w", group, err)
 	}
-	return offset, offset >= 0, nil
+	return offset, note, offset >= 0, nil
 }
 
 // offsetIn is the one offset in an answer, -1 when it has none.
-func offsetIn(res *offsetfetch.Response) (int64, error) {
+func offsetIn(res *offsetfetch.Response) (offset int64, note string, err error) {
 	if err := codeError(res.ErrorCode); err != nil {
-		return -1, err
+		return -1, "", err
 	}
 	for _, t := range res.Topics {
 		for _, p := range t.Partitions {
-			return p.CommittedOffset, codeError(p.ErrorCode)
+			return p.CommittedOffset, p.Metadata, codeError(p.ErrorCode)
 		}
 	}
-	return -1, nil
+	return -1, "", nil
 }
 
-// commitOffset writes a group's position from outside the group: generation -1
-// and no member. A broker takes that only while the group has no member.
-func commitOffset(l *link, group, topic string, offset int64) error {
+// standing is what a commit says of one partition.
+type standing struct {
+	from      *partition
+	partition int32
+	offset    int64
+	note      string
+	whole     bool   // the note says all that there is to say
+	changes   uint64 // of the partition that this tells
+}
+
+// commitOffsets writes a group's positions from outside the group: generation
+// -1 and no member. A broker takes that only while the group has no member.
+func commitOffsets(l *link, group, topic string, all []standing) error {
+	t := offsetcommit.RequestTopic{Name: topic}
+	for _, s := range all {
+		t.Partitions = append(t.Partitions, offsetcommit.RequestPartition{
+			PartitionIndex: s.partition, CommittedOffset: s.offset, CommittedMetadata: s.note,
+			CommitTimestamp: -1, CommittedLeaderEpoch: -1,
+		})
+	}
 	req := &offsetcommit.Request{
-		GroupID:         group,
-		GenerationID:    -1,
-		RetentionTimeMs: -1,
-		Topics: []offsetcommit.RequestTopic{{
-			Name: topic,
-			Partitions: []offsetcommit.RequestPartition{{
-				CommittedOffset: offset, CommitTimestamp: -1, CommittedLeaderEpoch: -1,
-			}},
-		}},
+		GroupID: group, GenerationID: -1, RetentionTimeMs: -1, Topics: []offsetcommit.RequestTopic{t},
 	}
 	answer, err := l.call(req, callTimeout)
 	if err != nil {

@@ -5,10 +5,10 @@
 // and not the reader and writer: those would join a group, where a member that
 // died keeps its partition for 30 s, and would sit out a linger when idle. It
 // decides nothing about activations, and keeps nothing over a restart but the
-// committed offset.
+// committed offset and the note beside it.
 //
 // Goroutines, each waited for by the Close of its owner: a Feed has one that
-// commits and one that asks for the lag (the caller of Next does the fetching),
+// commits, one that asks for the lag and one per partition that fetches,
 // a Producer has one per topic it sends to, a Pinger has one that pings and one
 // that watches for a second process with its id.
 //

@@ -138,7 +138,7 @@ func (l *lane) deliver(batch []parcel) {
 
 func (l *lane) attempt(batch []parcel) error {
 	if l.link == nil {
-		link, err := l.producer.cluster.leader(l.producer.ctx, l.topic)
+		link, _, err := l.producer.cluster.leader(l.producer.ctx, l.topic, 0)
 		if err != nil {
 			return err
 		}

@@ -121,18 +121,20 @@ func (c *Cluster) anyBroker(ctx context.Context, topic string) (*link, *metadata
 	return nil, nil, failure
 }
 
-// leader connects to the broker that leads partition 0 of a topic.
-func (c *Cluster) leader(ctx context.Context, topic string) (*link, error) {
+// leader connects to the broker that leads a partition of a topic, and tells
+// how many partitions that has.
+func (c *Cluster) leader(ctx context.Context, topic string, partition int32) (*link, int, error) {
 	l, res, err := c.anyBroker(ctx, topic)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	id, err := leaderOf(res, topic)
+	id, partitions, err := leaderOf(res, topic, partition)
 	if err != nil {
 		l.close()
-		return nil, err
+		return nil, 0, err
 	}
-	return c.moveTo(ctx, l, brokerAddr(res, id))
+	l, err = c.moveTo(ctx, l, brokerAddr(res, id))
+	return l, partitions, err
 }
 
 // moveTo keeps the link when it leads where it should, or makes one that does.
@@ -144,22 +146,22 @@ func (c *Cluster) moveTo(ctx context.Context, l *link, addr string) (*link, erro
 	return c.dial(ctx, addr)
 }
 
-func leaderOf(res *metadata.Response, topic string) (int32, error) {
+func leaderOf(res *metadata.Response, topic string, partition int32) (id int32, partitions int, err error) {
 	for _, t := range res.Topics {
 		if t.Name != topic {
 			continue
 		}
 		if err := codeError(t.ErrorCode); err != nil {
-			return 0, fmt.Errorf("find topic %s: %w", topic, err)
+			return 0, 0, fmt.Errorf("find topic %s: %w", topic, err)
 		}
 		for _, p := range t.Partitions {
-			if p.PartitionIndex == 0 && p.LeaderID >= 0 {
-				return p.LeaderID, nil
+			if p.PartitionIndex == partition && p.LeaderID >= 0 {
+				return p.LeaderID, len(t.Partitions), nil
 			}
 		}
-		return 0, fmt.Errorf("find the leader of topic %s: %w", topic, wire.LeaderNotAvailable)
+		return 0, 0, fmt.Errorf("find the leader of topic %s: %w", topic, wire.LeaderNotAvailable)
 	}
-	return 0, fmt.Errorf("find topic %s: %w", topic, wire.UnknownTopicOrPartition)
+	return 0, 0, fmt.Errorf("find topic %s: %w", topic, wire.UnknownTopicOrPartition)
 }
 
 func brokerAddr(res *metadata.Response, id int32) string {

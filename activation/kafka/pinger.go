@@ -163,7 +163,7 @@ func isClosed(ch chan struct{}) bool {
 
 func (p *Pinger) send(value []byte) error {
 	if p.link == nil {
-		l, err := p.cluster.leader(p.ctx, p.cfg.Topic)
+		l, _, err := p.cluster.leader(p.ctx, p.cfg.Topic, 0)
 		if err != nil {
 			return err
 		}

@@ -3,129 +3,234 @@ package kafka
 import (
 	"context"
 	"errors"
+	"maps"
+	"time"
 
 	wire "github.com/segmentio/kafka-go"
 )
 
-// fill asks the broker once for more records, or waits a little after a
-// failure.
-func (f *Feed) fill(ctx context.Context) {
-	records, err := f.fetch(ctx)
-	f.records = records
-	if err == nil {
-		f.reading.Over()
-		return
-	}
-	f.tail.drop()
-	if f.over(ctx) != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(f.ctx, cancel)()
-	f.reading.Failed(ctx, err)
-}
-
-func (f *Feed) fetch(ctx context.Context) ([]record, error) {
-	if err := f.tail.connect(ctx, f.ctx); err != nil {
+// fetch asks the broker once for more records.
+func (p *partition) fetch(ctx context.Context) ([]record, error) {
+	f := p.feed
+	fresh, err := p.tail.connect(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if f.marks == nil {
-		if err := f.locate(ctx); err != nil {
+	if p.marks == nil { // only this goroutine sets it
+		if err := p.locate(ctx); err != nil {
 			return nil, err
 		}
 	}
-	records, err := f.tail.fetch(ctx)
+	if fresh {
+		f.grow(p.tail.partitions)
+		if err := p.verify(); err != nil {
+			return nil, err
+		}
+	}
+	records, err := p.tail.fetch()
 	if errors.Is(err, wire.OffsetOutOfRange) {
-		return nil, f.reposition()
+		return nil, p.reposition()
 	}
 	if err == nil {
-		f.hear(f.tail.end)
+		p.hear(p.tail.end)
 	}
 	return records, err
+}
+
+// hear notes the end of the partition.
+func (p *partition) hear(end int64) {
+	p.feed.mu.Lock()
+	defer p.feed.mu.Unlock()
+	p.end = end
+	p.heard = time.Now()
 }
 
 // locate finds where to begin: at the group's committed position, or at the
 // beginning of the log when it has none (auto.offset.reset=earliest of the
 // original).
-func (f *Feed) locate(ctx context.Context) error {
-	life, cancel := context.WithCancel(f.ctx)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	l, err := f.cluster.coordinator(life, f.cfg.Group)
+func (p *partition) locate(ctx context.Context) error {
+	f := p.feed
+	l, err := f.cluster.coordinator(ctx, f.cfg.Group)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	offset, ok, err := committedOffset(l, f.cfg.Group, f.cfg.Topic)
+	offset, text, ok, err := committedOffset(l, f.cfg.Group, f.cfg.Topic, p.index)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		offset, err = f.tail.edge(logStart)
+		offset, err = p.tail.edge(logStart)
 		if err != nil {
 			return err
 		}
-		f.log.Info("group has no position, reading from the beginning", "group", f.cfg.Group, "offset", offset)
+		f.log.Info("group has no position, reading from the beginning",
+			"group", f.cfg.Group, "partition", p.index, "offset", offset)
 	}
-	f.jump(offset, ok)
+	n, err := decodeNote(text, offset)
+	if err != nil {
+		f.log.Warn("what is committed beside the position cannot be used: activations behind the position run again though some may have ended",
+			"group", f.cfg.Group, "partition", p.index, "offset", offset, "bytes", len(text), "error", err)
+	}
+	p.start(offset, ok, n)
 	return nil
 }
 
-// jump starts reading at an offset, with no memory of what was read before.
-func (f *Feed) jump(offset int64, committed bool) {
-	f.tail.offset = offset
+// start begins at an offset with what is known beside it.
+func (p *partition) start(offset int64, committed bool, n note) {
+	f := p.feed
+	p.tail.offset = offset
+	marks := NewWatermark(offset)
+	marks.Restore(n.done)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.marks = NewWatermark(offset)
-	f.epoch++
-	f.stats.Position = offset
-	f.stats.Committed = -1
+	p.marks, p.last, p.position = marks, n.last, offset
+	for _, t := range n.tried {
+		if !marks.Finished(t.offset) {
+			p.tried[t.offset] = t
+		}
+	}
 	if committed {
-		f.stats.Committed = offset
+		p.safe = offset
+	}
+	if len(n.done)+len(n.tried) > 0 {
+		f.log.Info("resuming between activations that have ended",
+			"partition", p.index, "offset", offset, "upTo", n.last.offset, "begun", len(n.tried))
 	}
 }
 
-// reposition goes to the beginning of the log when the position is outside it:
-// what was to be read next has expired, or the log was made anew.
-func (f *Feed) reposition() error {
-	start, err := f.tail.edge(logStart)
+// verify makes sure that the log is still the one that was read: that its last
+// record of those is there. A broker that lost power, or a leader that knew
+// less, may have forgotten some, and given their offsets to others since.
+func (p *partition) verify() error {
+	p.feed.mu.Lock()
+	last := p.last
+	p.feed.mu.Unlock()
+	if !last.ok {
+		return nil
+	}
+	same, err := p.tail.has(last)
+	if err != nil || same {
+		return err
+	}
+	return p.diverge(last.newest)
+}
+
+// diverge goes on at the first record that is not one of those that were read:
+// the first that is younger than all of them.
+func (p *partition) diverge(newest int64) error {
+	cut, err := p.tail.edge(newest + 1)
+	if err == nil && cut < 0 { // none is
+		cut, err = p.tail.edge(logEnd)
+	}
 	if err != nil {
 		return err
 	}
-	if start < f.tail.offset {
-		f.log.Error("log ends before the position: the topic was truncated or made anew; reading it from the beginning",
-			"position", f.tail.offset, "offset", start)
-		f.jump(start, false)
-		return nil
-	}
-	lost := start - f.tail.offset
-	f.log.Error("activations expired before they were read",
-		"position", f.tail.offset, "offset", start, "lost", lost)
-	f.tail.offset = start
+	p.cut(cut)
+	return nil
+}
+
+// cut forgets what was known of offsets from one on, and reads them as new.
+func (p *partition) cut(offset int64) {
+	f := p.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stats.Position = start
+	read := max(p.position, p.marks.Position(), p.last.offset+1)
+	offset = min(offset, read)
+	f.log.Error("log was truncated or made anew below what was read: going on at the first activation that was not",
+		"partition", p.index, "read", read, "offset", offset)
+	p.cuts = append(p.cuts, offset)
+	p.marks.Cut(offset)
+	p.last = mark{newest: p.last.newest}
+	maps.DeleteFunc(p.tried, func(o int64, _ try) bool { return o >= offset })
+	p.position = min(p.position, offset)
+	p.tail.offset = p.position
+	p.changes++
+	f.commits.changed(f.cfg.CommitAfter, true)
+}
+
+// reposition goes where the log is when the position is outside of it: what
+// was to be read next has expired, or is not there yet, since the log was
+// truncated.
+func (p *partition) reposition() error {
+	start, err := p.tail.edge(logStart)
+	if err != nil {
+		return err
+	}
+	f := p.feed
+	f.mu.Lock()
+	newest := p.last.newest
+	f.mu.Unlock()
+	switch {
+	case start <= p.tail.offset && newest > 0:
+		return p.diverge(newest)
+	case start <= p.tail.offset: // nothing tells what was read of it
+		p.cut(start)
+		return nil
+	}
+	lost := start - p.tail.offset
+	f.log.Error("activations expired before they were read",
+		"partition", p.index, "position", p.tail.offset, "offset", start, "lost", lost)
+	p.tail.offset = start
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.position = start
 	f.stats.Lost += lost
 	return nil
 }
 
-// uncommitted is the position that the broker should know and does not.
-func (f *Feed) uncommitted() (position int64, epoch int, ok bool) {
+// closing has the last commit say that what runs did not end the process.
+func (f *Feed) closing() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.marks == nil {
-		return 0, 0, false
+	for _, p := range f.partitions {
+		for _, t := range p.tried {
+			if t.here {
+				p.changes++
+				break
+			}
+		}
 	}
-	position = f.marks.Position()
-	return position, f.epoch, position != f.stats.Committed
 }
 
-// committed notes what the broker knows by now.
-func (f *Feed) committed(position int64, epoch int) {
+// unsaved is what the broker should know of each partition and does not.
+func (f *Feed) unsaved(closing bool) []standing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if epoch == f.epoch {
-		f.stats.Committed = position
+	var all []standing
+	for _, p := range f.partitions {
+		if p.marks == nil || p.told == p.changes {
+			continue
+		}
+		s := standing{from: p, partition: p.index, offset: p.marks.Position(), changes: p.changes}
+		s.note, s.whole = p.note(closing).encode(s.offset, f.noteChars)
+		all = append(all, s)
 	}
+	return all
+}
+
+// saved notes what the broker knows by now.
+func (f *Feed) saved(all []standing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range all {
+		s.from.safe, s.from.told = s.offset, s.changes
+	}
+}
+
+// shorten makes do with half of what the broker was thought to take beside a
+// position. It tells whether there is anything left to leave out.
+func (f *Feed) shorten() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noteChars == 0 {
+		return false
+	}
+	f.noteChars /= 2
+	if f.noteChars < 64 {
+		f.noteChars = 0
+	}
+	f.log.Warn("broker takes less beside a position than it does by default (offset.metadata.max.bytes): fewer activations can be open at a time",
+		"group", f.cfg.Group, "characters", f.noteChars)
+	return true
 }

@@ -98,10 +98,6 @@ func (c *Cluster) visible(res *metadata.Response, spec TopicSpec) bool {
 		if t.Name != spec.Name || t.ErrorCode == int16(wire.UnknownTopicOrPartition) {
 			continue
 		}
-		if n := len(t.Partitions); n > 1 {
-			c.log.Error("topic has more than one partition, only the first is read",
-				"topic", spec.Name, "partitions", n)
-		}
 		return t.ErrorCode == 0 || t.ErrorCode == int16(wire.LeaderNotAvailable)
 	}
 	return false

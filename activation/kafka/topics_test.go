@@ -159,16 +159,6 @@ func TestTopicThatIsRefusedIsAnError(t *testing.T) {
 	})
 }
 
-func TestTopicWithMorePartitionsIsNamed(t *testing.T) {
-	b := newFakeBed(t, kfake.SeedTopics(2, "wide"))
-	if err := b.cluster().EnsureTopic(b.ctx(), InvokerTopic("wide", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
-	if b.log.count("ERROR", "more than one partition") != 1 {
-		t.Errorf("log:\n%s", b.log)
-	}
-}
-
 func TestOptionsAreChecked(t *testing.T) {
 	for _, brokers := range [][]string{nil, {""}, {"host"}, {"host:1", "other"}} {
 		if _, err := New(Options{Brokers: brokers}); err == nil {

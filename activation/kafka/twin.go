@@ -44,7 +44,7 @@ type stray struct {
 func newTwin(c *Cluster, topic string, i activation.Instance, every time.Duration) *twin {
 	// Many invokers ping: rather than wake for each, let the broker gather.
 	return &twin{
-		tail:     newTail(c, topic, 64<<10, 1<<20, 2*every),
+		tail:     newTail(c, topic, 0, 64<<10, 1<<20, 2*every),
 		instance: i,
 		window:   twinWindow * every,
 		outage:   outage.New(c.log.With("topic", topic), "watching for a second process"),
@@ -67,7 +67,7 @@ func (t *twin) run(ctx context.Context) {
 }
 
 func (t *twin) poll(ctx context.Context, located *bool) error {
-	if err := t.tail.connect(ctx, ctx); err != nil {
+	if _, err := t.tail.connect(ctx); err != nil {
 		return err
 	}
 	if !*located {
@@ -78,7 +78,7 @@ func (t *twin) poll(ctx context.Context, located *bool) error {
 		t.tail.offset = end
 		*located = true
 	}
-	records, err := t.tail.fetch(ctx)
+	records, err := t.tail.fetch()
 	if err != nil {
 		*located = code(err) == 0
 		return err

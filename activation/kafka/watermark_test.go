@@ -137,3 +137,47 @@ func BenchmarkWatermark(b *testing.B) {
 		}
 	}
 }
+
+func TestWatermarkTellsWhatIsDoneAboveThePosition(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		w, done := NewWatermark(10), map[int64]bool{}
+		next := int64(10)
+		for range 300 {
+			if r.IntN(2) == 0 {
+				w.Begin(next)
+				next++
+			} else if next > 10 {
+				o := 10 + r.Int64N(next-10)
+				w.Finish(o)
+				done[o] = true
+			}
+		}
+		if r.IntN(2) == 0 {
+			next = 10 + r.Int64N(next-9)
+			w.Cut(next)
+		}
+		// What a note brings to the next start is what this one knows.
+		copied := NewWatermark(w.Position())
+		copied.Restore(collect(w))
+		for _, m := range []*Watermark{w, copied} {
+			open := 0
+			for o := int64(10); o < next; o++ {
+				if m.Finished(o) != done[o] {
+					t.Fatalf("seed %d: offset %d finished %v", seed, o, m.Finished(o))
+				}
+				if !done[o] {
+					open++
+				}
+			}
+			if m == w && w.Open() != open {
+				t.Fatalf("seed %d: %d open, want %d", seed, w.Open(), open)
+			}
+			for o := next; o < next+200; o++ {
+				if m.Finished(o) {
+					t.Fatalf("seed %d: offset %d beyond the end is finished", seed, o)
+				}
+			}
+		}
+	}
+}

@@ -21,7 +21,10 @@ func (f feed) Next(ctx context.Context) (invoker.Delivery, error) {
 	if err != nil {
 		return invoker.Delivery{}, err
 	}
-	return invoker.Delivery{Message: d.Message, Offset: d.Offset, Done: d.Done}, nil
+	return invoker.Delivery{
+		Message: d.Message, Offset: d.Offset, Begin: d.Begin, Done: d.Done,
+		Begun: d.Begun, Attempts: d.Attempts,
+	}, nil
 }
 
 // outbox sends to controllers and to whoever reads user events.

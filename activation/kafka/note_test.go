@@ -1,0 +1,276 @@
+package kafka
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// sample is a note of random content, and the position that it stands beside.
+func sample(r *rand.Rand, items int) (int64, note) {
+	position := r.Int64N(1 << 40)
+	n := note{last: mark{offset: position + r.Int64N(1<<20), sum: r.Uint32(), newest: r.Int64N(1 << 42), ok: true}}
+	at := position
+	for range items {
+		if r.IntN(3) == 0 {
+			n.tried = append(n.tried, try{offset: at, attempts: r.IntN(4), begun: r.IntN(2) == 0})
+		}
+		s := span{from: at + 1 + r.Int64N(1<<r.IntN(8))}
+		s.end = s.from + 1 + r.Int64N(1<<r.IntN(12))
+		n.done = append(n.done, s)
+		at = s.end
+	}
+	return position, n
+}
+
+func TestNoteIsReadAsItWasWritten(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		position, n := sample(r, r.IntN(60))
+		if seed%7 == 0 {
+			n.last = mark{}
+		}
+		text, whole := n.encode(position, noteChars)
+		got, err := decodeNote(text, position)
+		if err != nil || !whole || !reflect.DeepEqual(got, n) {
+			t.Fatalf("seed %d: %v, whole %v\nwrote %+v\nread  %+v", seed, err, whole, n, got)
+		}
+	}
+}
+
+// What does not fit is left out from the end; what is there is true.
+func TestNoteKeepsToTheLimit(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		position, n := sample(r, 3000)
+		chars := 64 + r.IntN(noteChars-64)
+		text, whole := n.encode(position, chars)
+		if whole || len(text) > chars || len(text) < chars-80 {
+			t.Fatalf("seed %d: %d characters of %d, whole %v", seed, len(text), chars, whole)
+		}
+		got, err := decodeNote(text, position)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !reflect.DeepEqual(got.done, n.done[:len(got.done):len(got.done)]) && len(got.done) > 0 {
+			t.Fatalf("seed %d: runs that were not written", seed)
+		}
+		if !reflect.DeepEqual(got.tried, n.tried[:len(got.tried):len(got.tried)]) && len(got.tried) > 0 {
+			t.Fatalf("seed %d: tries that were not written", seed)
+		}
+	}
+	if text, whole := (&note{}).encode(7, 4); text != "" || whole {
+		t.Errorf("%q written into 4 characters", text)
+	}
+}
+
+// One activation open and thousands behind it take a handful of bytes; so does
+// the usual state under load.
+func TestNoteIsShort(t *testing.T) {
+	n := note{last: mark{offset: 6000, sum: 1 << 31, newest: 1 << 41, ok: true}, done: []span{{1001, 6001}}, tried: []try{{offset: 1000, here: true}}}
+	if text, _ := n.encode(1000, noteChars); len(text) > 40 {
+		t.Errorf("%d characters for one open activation", len(text))
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	w := NewWatermark(0)
+	for o := range int64(100_000) {
+		w.Begin(o)
+		if r.IntN(500) > 0 {
+			w.Finish(o)
+		}
+	}
+	for o := range w.Done {
+		n.done = append(n.done, o)
+	}
+	n = note{done: collect(w)}
+	text, whole := n.encode(w.Position(), noteChars)
+	if !whole || len(text) > 1000 {
+		t.Errorf("%d characters for %d open among 100,000, whole %v", len(text), w.Open(), whole)
+	}
+}
+
+func collect(w *Watermark) (all []span) {
+	for s := range w.Done {
+		all = append(all, s)
+	}
+	return all
+}
+
+// noteFits promises that whatever is open can be named, however it ends.
+func TestNoteFitsWhatItPromises(t *testing.T) {
+	held := 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		chars := 200 + r.IntN(noteChars-200)
+		open := 1 + r.Int64N(2000)
+		window := open + r.Int64N(1<<(2+r.IntN(20)))
+		if !noteFits(open, window, noteBits(chars)) {
+			continue
+		}
+		held++
+		// The worst cases: the open ones spread evenly, in pairs, at random.
+		for shape := range 3 {
+			n := note{last: mark{offset: window, sum: 1 << 31, newest: 1 << 41, ok: true}}
+			w := NewWatermark(0)
+			var left int64
+			for o := range window {
+				w.Begin(o)
+			}
+			for o := range window {
+				var stays bool
+				switch shape {
+				case 0:
+					stays = o*open/window != (o-1)*open/window || o == 0
+				case 1:
+					stays = (o/2)*open/window != (o/2-1)*open/window && left < open
+				case 2:
+					stays = r.Int64N(window) < open
+				}
+				if stays && left < open {
+					left++
+					n.tried = append(n.tried, try{offset: o, attempts: 3, begun: true})
+					continue
+				}
+				w.Finish(o)
+			}
+			n.done = collect(w)
+			if _, whole := n.encode(w.Position(), chars); !whole && w.Position() == n.first() {
+				t.Fatalf("seed %d shape %d: %d open of %d do not fit into %d characters", seed, shape, left, window, chars)
+			}
+		}
+	}
+	if held < 20 {
+		t.Errorf("only %d of 300 were tried", held)
+	}
+	if !noteFits(1, 5000, noteBits(noteChars)) || !noteFits(500, 50_000, noteBits(noteChars)) || noteFits(20_000, 50_000, noteBits(noteChars)) {
+		t.Error("the default limit takes other numbers than a deployment has")
+	}
+}
+
+func (n *note) first() int64 {
+	if len(n.tried) == 0 {
+		return -1
+	}
+	return n.tried[0].offset
+}
+
+// Metadata that is damaged anywhere, cut anywhere, of another position, of
+// another program or of a newer version says so; the position then counts
+// alone.
+func TestNoteRefusesWhatIsNotItsOwn(t *testing.T) {
+	position, n := sample(rand.New(rand.NewPCG(1, 7)), 40)
+	text, _ := n.encode(position, noteChars)
+	for i := range len(text) {
+		for _, c := range []byte{'A', 'z', '_', ' ', 0xff} {
+			if text[i] == c {
+				continue
+			}
+			damaged := text[:i] + string(c) + text[i+1:]
+			if got, err := decodeNote(damaged, position); err == nil {
+				// The last character has bits that mean nothing.
+				if i != len(text)-1 || !reflect.DeepEqual(got, n) {
+					t.Fatalf("byte %d changed to %q: taken", i, c)
+				}
+			}
+		}
+		if _, err := decodeNote(text[:i], position); i > 0 && err == nil {
+			t.Fatalf("cut after %d characters: taken", i)
+		}
+	}
+	if _, err := decodeNote(text, position+1); !errors.Is(err, errNoteForeign) {
+		t.Errorf("beside another position: %v", err)
+	}
+	for _, foreign := range []string{"x", "consumer-1", "{}", "AAAA", strings.Repeat("A", 5000), "\x00"} {
+		if _, err := decodeNote(foreign, position); !errors.Is(err, errNoteForeign) {
+			t.Errorf("%.20q: %v", foreign, err)
+		}
+	}
+	if got, err := decodeNote("", position); err != nil || len(got.done) > 0 || got.last.ok {
+		t.Errorf("nothing: %+v, %v", got, err)
+	}
+	newer := renumber(text, position, noteVersion+1)
+	if _, err := decodeNote(newer, position); !errors.Is(err, errNoteNewer) || !strings.Contains(fmt.Sprint(err), "format 2") {
+		t.Errorf("of a newer version: %v", err)
+	}
+}
+
+// FuzzNote holds that no text makes decodeNote panic or take much, and that
+// what it reads it can write and read again. Half of the texts are given a
+// right check sum, or hardly any would get past that.
+func FuzzNote(f *testing.F) {
+	for seed := range uint64(20) {
+		position, n := sample(rand.New(rand.NewPCG(seed, 8)), int(seed))
+		text, _ := n.encode(position, noteChars)
+		f.Add(text, position, seed%2 == 0)
+	}
+	f.Add("", int64(0), false)
+	f.Add("AQAAAAD_____", int64(1), true)
+	f.Fuzz(func(t *testing.T, text string, position int64, seal bool) {
+		if seal {
+			text = renumber(text, position, noteVersion)
+		}
+		n, err := decodeNote(text, position)
+		if err != nil {
+			return
+		}
+		at := position
+		for _, s := range n.done {
+			if s.from <= at || s.end <= s.from || s.end > position+maxWindow {
+				t.Fatalf("run %+v after %d", s, at)
+			}
+			at = s.end
+		}
+		w := NewWatermark(position)
+		w.Restore(n.done)
+		again, whole := n.encode(position, 2*len(text)+200)
+		if got, err := decodeNote(again, position); whole && (err != nil || !reflect.DeepEqual(got, n)) {
+			t.Fatalf("read %+v, wrote, read %+v, %v", n, got, err)
+		}
+	})
+}
+
+// renumber gives a text another version and the check sum that belongs to it.
+func renumber(text string, position int64, version byte) string {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(b) < noteHead {
+		return text
+	}
+	b[0] = version
+	binary.BigEndian.PutUint32(b[1:], noteSum(b, position))
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// BenchmarkNote is what a commit adds: the state of 64 in flight, one of which
+// has been open for long. A commit is for many activations.
+func BenchmarkNote(b *testing.B) {
+	p := &partition{marks: NewWatermark(0), tried: map[int64]try{}, last: mark{ok: true}}
+	r := rand.New(rand.NewPCG(1, 1))
+	const window = 10_000
+	for o := range int64(window) {
+		p.marks.Begin(o)
+		if o > 0 && (o < window-64 || r.IntN(2) == 0) {
+			p.marks.Finish(o)
+		} else {
+			p.tried[o] = try{offset: o, here: true}
+		}
+	}
+	b.ReportAllocs()
+	var text string
+	for b.Loop() {
+		text, _ = p.note(false).encode(p.marks.Position(), noteChars)
+	}
+	b.ReportMetric(float64(len(text)), "chars")
+}
+
+func TestNoteIsWordsThatABrokerTakes(t *testing.T) {
+	_, n := sample(rand.New(rand.NewPCG(3, 14)), 500)
+	text, _ := n.encode(0, noteChars)
+	if strings.ContainsFunc(text, func(r rune) bool { return r < '-' || r > 'z' }) {
+		t.Errorf("%.60s", text)
+	}
+}

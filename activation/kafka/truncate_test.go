@@ -1,0 +1,150 @@
+package kafka
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// recreate makes a topic anew with the first records of the old one, each of
+// the same time: what a broker that lost the rest has.
+func (b *bed) recreate(topic string, keep int) {
+	b.t.Helper()
+	var kept = b.take(topic, max(keep, 1))[:keep]
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TimeoutMillis = 10000
+	req.TopicNames = []string{topic}
+	one := kmsg.NewDeleteTopicsRequestTopic()
+	one.Topic = &topic
+	req.Topics = append(req.Topics, one)
+	if _, err := req.RequestWith(b.ctx(), b.peer); err != nil {
+		b.t.Fatal(err)
+	}
+	if b.fake == nil { // a real broker says first and does afterwards
+		b.await("the broker to forget topic "+topic, func() bool { return !b.knows(topic) })
+	}
+	b.create(topic)
+	b.peer = b.client() // the other one remembers the old topic
+	for _, r := range slices.Clone(kept) {
+		again := *r
+		again.Offset = 0
+		if err := b.peer.ProduceSync(b.ctx(), &again).FirstErr(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// A log that ends below what was read, or that has other records there by now,
+// is read on from where it became another one: nothing that ended runs again,
+// nothing new is missed.
+func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
+	for name, more := range map[string]int{"ends below": 1, "has grown past": 9} {
+		t.Run(name, func(t *testing.T) {
+			onEachBroker(t, func(b *bed) {
+				topic := b.topic()
+				b.put(topic, messages(0, 10)...)
+				f := b.feed(topic)
+				for n := range 10 {
+					if d := b.next(f, n); n != 3 {
+						d.Done()
+					}
+				}
+				if err := f.Close(b.ctx()); err != nil {
+					b.t.Fatal(err)
+				}
+				offset, text := b.noted(topic, topic)
+				b.recreate(topic, 6)
+				b.commit(topic, topic, offset, text) // a broker forgets positions in topics that are deleted
+				b.later(topic, messages(100, 100+more)...)
+				f = b.feed(topic)
+				b.next(f, 3).Done()
+				for n := 100; n < 100+more; n++ {
+					b.next(f, n).Done()
+				}
+				b.await("the new position", func() bool { return b.committed(topic, topic) == int64(6+more) })
+				if n := b.log.count("ERROR", "truncated or made anew"); n != 1 {
+					b.t.Errorf("%d lines about it, want 1:\n%s", n, b.log)
+				}
+			})
+		})
+	}
+}
+
+// later writes values that are younger than all before, as they are when a
+// broker that lost its power is back.
+func (b *bed) later(topic string, values ...string) {
+	b.t.Helper()
+	for _, v := range values {
+		r := &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: time.Now().Add(time.Second)}
+		if err := b.peer.ProduceSync(b.ctx(), r).FirstErr(); err != nil {
+			b.t.Fatalf("produce to %s: %v", topic, err)
+		}
+	}
+}
+
+// The same while the feed is at work: what is running goes on, and its end
+// finishes nothing of the new log.
+func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	b.put(topic, messages(0, 10)...)
+	f := b.feed(topic)
+	var all []Delivery
+	for n := range 10 {
+		all = append(all, b.next(f, n))
+	}
+	for n, d := range all {
+		if n < 8 && n != 2 {
+			d.Done()
+		}
+	}
+	b.saved(f)
+	offset, text := b.noted(topic, topic)
+	b.recreate(topic, 6)
+	b.commit(topic, topic, offset, text)
+	f.partitions[0].tail.drop() // the broker was away meanwhile
+	b.later(topic, messages(100, 104)...)
+	var fresh []Delivery
+	for n := 100; n < 104; n++ {
+		fresh = append(fresh, b.next(f, n))
+	}
+	for _, d := range all { // 2 is there still, 8 and 9 are not
+		d.Done()
+	}
+	b.await("position 6", func() bool { return b.committed(topic, topic) == 6 })
+	if s := f.Stats(); s.Open != 4 {
+		t.Errorf("%d open, want the four new ones", s.Open)
+	}
+	for _, d := range fresh {
+		d.Done()
+	}
+	b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
+}
+
+// Who cannot see the last record that was read is not always before a
+// truncated log: it may have expired.
+func TestExpiredRecordsAreNoTruncation(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 10)...)
+		f := b.feed(topic)
+		for n := range 5 {
+			b.next(f, n).Done()
+		}
+		if err := f.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		b.deleteBefore(topic, 7)
+		f = b.feed(topic)
+		b.next(f, 7)
+		if s := f.Stats(); s.Lost != 2 {
+			b.t.Errorf("%d lost, want 2", s.Lost)
+		}
+		if b.log.count("truncated") > 0 {
+			b.t.Errorf("taken for a truncated log:\n%s", b.log)
+		}
+	})
+}
