@@ -197,7 +197,7 @@ func TestBrokerAwayAtStart(t *testing.T) {
 	topic := freshName()
 	c := b.cluster()
 	// The topic is made some time after the broker is back.
-	f, p := b.feed(topic), b.producer(ProducerConfig{RefusedTries: 1 << 30})
+	f, p := b.feed(topic), b.producer()
 	ensured := make(chan error)
 	go func() { ensured <- c.EnsureTopic(b.ctx(), InvokerTopic(topic, 1, nil)) }()
 	got := make(chan int)

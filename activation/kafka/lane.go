@@ -109,10 +109,14 @@ func (l *lane) retire() bool {
 	return true
 }
 
+// closingTries is how often a closing producer tries a topic that refuses its
+// messages, well within a second.
+const closingTries = 5
+
 // deliver returns when every message of the batch is sent or given up.
 func (l *lane) deliver(batch []parcel) {
 	refusals := 0
-	for {
+	for len(batch) > 0 {
 		err := l.attempt(batch)
 		switch {
 		case err == nil:
@@ -126,14 +130,30 @@ func (l *lane) deliver(batch []parcel) {
 			l.split(batch, err)
 			return
 		case refused(err):
+			l.outage.Note(err)
 			refusals++
-			if l.gone || refusals == l.producer.cfg.RefusedTries {
-				l.abandon(batch, err)
-				return
+			late := l.late(batch)
+			if l.producer.closing() && (l.gone || refusals >= closingTries) {
+				late = len(batch)
 			}
+			l.abandon(batch[:late], err)
+			batch = batch[late:]
 		}
-		l.outage.Failed(l.producer.ctx, err)
+		if len(batch) > 0 {
+			l.outage.Failed(l.producer.ctx, err)
+		}
 	}
+}
+
+// late is how many messages of a batch have been tried for long enough. Each
+// has its own time, from when it was given: a topic that comes back takes what
+// was given since.
+func (l *lane) late(batch []parcel) int {
+	n := 0
+	for n < len(batch) && time.Since(batch[n].time) >= l.producer.cfg.RefusedFor {
+		n++
+	}
+	return n
 }
 
 func (l *lane) attempt(batch []parcel) error {
@@ -173,9 +193,12 @@ func (l *lane) split(batch []parcel, err error) {
 // abandon drops messages that their topic refuses. It says so once, until the
 // topic takes one again.
 func (l *lane) abandon(batch []parcel, err error) {
+	if len(batch) == 0 {
+		return
+	}
 	if !l.gone {
 		l.producer.log.Error("topic takes no messages, dropping what is for it",
-			"topic", l.topic, "messages", l.producer.cfg.Name, "error", err)
+			"topic", l.topic, "messages", l.producer.cfg.Name, "tried", l.producer.cfg.RefusedFor, "error", err)
 	}
 	l.gone = true
 	l.giveUp(batch, err)

@@ -26,9 +26,11 @@ type ProducerConfig struct {
 	// MessageBytes is the largest message, counted as the broker does, with
 	// all that is around it; MaxMessageBytes.
 	MessageBytes int
-	// RefusedTries is how often a topic that does not exist (or refuses us) is
-	// tried, 5, before its messages are dropped: its controller is gone.
-	RefusedTries int
+	// RefusedFor is how long a message for a topic that does not exist, or that
+	// refuses us, is tried, a minute (max.block.ms of the original), before it
+	// is dropped: its controller is gone, or the broker had forgotten it for a
+	// moment.
+	RefusedFor time.Duration
 	// IdleAfter is when the goroutine and the link of a topic that nothing is
 	// sent to end, 3 minutes: controllers come and go, and brokers and what is
 	// between drop links that rest, which the next message would pay for.
@@ -85,8 +87,8 @@ func (c *ProducerConfig) setDefaults() {
 	if c.MessageBytes == 0 {
 		c.MessageBytes = MaxMessageBytes
 	}
-	if c.RefusedTries == 0 {
-		c.RefusedTries = 5
+	if c.RefusedFor == 0 {
+		c.RefusedFor = time.Minute
 	}
 	if c.IdleAfter == 0 {
 		c.IdleAfter = restLimit
@@ -182,6 +184,13 @@ func (p *Producer) enter(topic string) (*lane, error) {
 	return l, nil
 }
 
+// closing tells whether Close was called.
+func (p *Producer) closing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
 // leave undoes enter for a message that is not in the queue any more.
 func (p *Producer) leave(l *lane) {
 	p.mu.Lock()
@@ -217,7 +226,8 @@ func (p *Producer) Stats() ProducerStats {
 
 // Close takes no more messages and sends those it has, for as long as ctx
 // lets it. What is left then is dropped, and the error says how much. A topic
-// that is not there is no error: its controller is gone.
+// that is not there is tried a few times more and is no error: its controller
+// is gone.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true

@@ -186,7 +186,7 @@ func refuseProduce(req kmsg.Request, code int16) kmsg.Response {
 func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 	onEachBroker(t, func(b *bed) {
 		gone, here := freshName(), b.topic()
-		p := b.producer()
+		p := b.producer(ProducerConfig{RefusedFor: time.Nanosecond})
 		lost := make(chan error, 3)
 		for range 3 {
 			if err := p.Send(b.ctx(), gone, []byte("x"), func(err error) { lost <- err }); err != nil {
@@ -225,11 +225,71 @@ func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 	})
 }
 
+// A broker that forgets a topic for a moment, or who may write to it, loses no
+// message, and other topics do not wait for that.
+func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
+	for _, code := range []int16{kerr.UnknownTopicOrPartition.Code, kerr.TopicAuthorizationFailed.Code} {
+		t.Run(kerr.ErrorForCode(code).Error()[:20], func(t *testing.T) {
+			t.Parallel()
+			b := newFakeBed(t)
+			forgotten, here := b.topic(), b.topic()
+			var refusals atomic.Int64
+			b.fake.ControlKey(kmsg.Metadata.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				b.fake.KeepControl()
+				topics := req.(*kmsg.MetadataRequest).Topics
+				if len(topics) != 1 || topics[0].Topic == nil || *topics[0].Topic != forgotten || refusals.Add(1) > 7 {
+					return nil, nil, false
+				}
+				res := req.ResponseKind().(*kmsg.MetadataResponse)
+				rt := kmsg.NewMetadataResponseTopic()
+				rt.Topic, rt.ErrorCode = &forgotten, code
+				res.Topics = append(res.Topics, rt)
+				return res, nil, true
+			})
+			p := b.producer()
+			told := make(chan error, 2)
+			for _, v := range []string{"0", "1"} {
+				if err := p.Send(b.ctx(), forgotten, []byte(v), func(err error) { told <- err }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.fate(p, here, "y"); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := <-told; err != nil {
+					t.Errorf("dropped after %d refusals: %v", refusals.Load(), err)
+				}
+			}
+			for n, r := range b.take(forgotten, 2) {
+				if string(r.Value) != fmt.Sprint(n) {
+					t.Errorf("record %d is %s", n, r.Value)
+				}
+			}
+			if refusals.Load() <= 7 {
+				t.Errorf("refused %d times only", refusals.Load())
+			}
+		})
+	}
+}
+
+// Each message has a minute of its own: what was given since the topic came
+// back is not dropped with what waited too long.
+func TestProducerDropsByTheAgeOfAMessage(t *testing.T) {
+	p := &Producer{cfg: ProducerConfig{RefusedFor: time.Minute}}
+	l := &lane{producer: p}
+	now := time.Now()
+	batch := []parcel{{time: now.Add(-2 * time.Minute)}, {time: now.Add(-61 * time.Second)}, {time: now}}
+	if n := l.late(batch); n != 2 {
+		t.Errorf("%d of 3 are late, want 2", n)
+	}
+}
+
 // A topic that is tried for ever does not hold up the others.
 func TestProducerTopicsDoNotWaitForOneAnother(t *testing.T) {
 	onEachBroker(t, func(b *bed) {
 		gone, here := freshName(), b.topic()
-		p := b.producer(ProducerConfig{RefusedTries: 1 << 30})
+		p := b.producer()
 		b.give(p, gone, "x")
 		b.await("the missing topic to fail", func() bool { return len(p.Stats().Interrupted) == 1 })
 		if err := b.fate(p, here, "y"); err != nil {
@@ -328,7 +388,7 @@ func TestProducerCloseTellsWhatItCouldNotSend(t *testing.T) {
 // not there: that was told when its messages were dropped.
 func TestCloseWithATopicThatIsNotThere(t *testing.T) {
 	onEachBroker(t, func(b *bed) {
-		p := b.cluster().NewProducer(ProducerConfig{RefusedTries: 1})
+		p := b.cluster().NewProducer(ProducerConfig{})
 		told := make(chan error, 1)
 		if err := p.Send(b.ctx(), freshName(), []byte("x"), func(err error) { told <- err }); err != nil {
 			b.t.Fatal(err)
