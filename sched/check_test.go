@@ -111,7 +111,7 @@ func checkHeap(what string, h *heap) error {
 	return nil
 }
 
-// checkLevel: gvt is the least backlogged VT; eligible <= T ahead, throttled
+// checkLevel: gvt is the least backlogged VT, or the floor; eligible <= T ahead, throttled
 // more; something backlogged implies something eligible.
 func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, standing)) error {
 	if err := checkHeap(what+" eligible", &l.eligible); err != nil {
@@ -123,8 +123,8 @@ func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, sta
 	if l.throttled.len() > 0 && l.eligible.len() == 0 {
 		return fmt.Errorf("%s: backlogged, and nothing is eligible", what)
 	}
-	if !l.empty() && l.eligible.top().k1 != l.gvt {
-		return fmt.Errorf("%s: gvt %d, least VT %d", what, l.gvt, l.eligible.top().k1)
+	if !l.empty() && max(l.floor, l.eligible.top().k1) != l.gvt {
+		return fmt.Errorf("%s: gvt %d, floor %d, least VT %d", what, l.gvt, l.floor, l.eligible.top().k1)
 	}
 	for _, e := range l.eligible.e {
 		if v, st := vt(e.slot); v != e.k1 || st != eligible || v-l.gvt > overrun {
@@ -171,8 +171,11 @@ func checkOrder(s *Scheduler) error {
 		if f == nil {
 			continue
 		}
-		if f.ordered != (f.standing == eligible) {
-			return fmt.Errorf("flow %s: ordered %t, standing %d", f.id, f.ordered, f.standing)
+		if (f.ordered || f.passed) != (f.standing == eligible) || f.ordered && f.passed {
+			return fmt.Errorf("flow %s: ordered %t, passed %t, standing %d", f.id, f.ordered, f.passed, f.standing)
+		}
+		if f.beyond || f.credit < 0 || f.credit > 0 && f.standing == out {
+			return fmt.Errorf("flow %s: beyond %t, credit %d, standing %d", f.id, f.beyond, f.credit, f.standing)
 		}
 		if !f.ordered {
 			continue

@@ -13,7 +13,8 @@ type Config struct {
 	// time. Ignored by the policies without a window.
 	Overrun time.Duration
 	// Namespaces adds a level of fair queueing above the flows: namespaces
-	// share by their weight first, then the flows of each.
+	// share by their weight first, then the flows of each. Without it a
+	// tenant's weight for a flow counts against everybody's.
 	Namespaces bool
 
 	// TTLAlpha times the flow's inter-arrival time, clamped to TTLMin and
@@ -36,7 +37,8 @@ type Config struct {
 	FixedCharge time.Duration
 	// CountSetup makes container creation part of the service charged.
 	CountSetup bool
-	// Correct settles the charge with what was used, at completion.
+	// Correct settles the charge with what was used, at completion. Without
+	// it no bound on service holds: estimates may be wrong for ever.
 	Correct bool
 
 	// Wait lets a flow that is in flight wait for its own container when
@@ -48,9 +50,6 @@ type Config struct {
 	// Aged chooses by response ratio inside the window, setup cost included,
 	// instead of by the paper's order.
 	Aged bool
-	// Patience makes the flow of least virtual time go first once its head
-	// has waited longer; 0 is off.
-	Patience time.Duration
 
 	// DeficitLimit is the deficit, in dispatches, past which paella prefers
 	// a function over shorter ones.
@@ -73,6 +72,8 @@ func Defaults(policy string) (Config, bool) {
 		TTLMax:       10 * time.Minute,
 		Smoothing:    0.2,
 		DeficitLimit: 4,
+		Correct:      true,
+		Namespaces:   true,
 		KeepInactive: time.Hour,
 		MaxFlows:     100_000,
 	}
@@ -105,7 +106,6 @@ func (c Config) validate() error {
 		{"TTLMax", c.TTLMax, c.TTLMin, limit},
 		{"InitialCharge", c.InitialCharge, 0, limit},
 		{"FixedCharge", c.FixedCharge, 0, limit},
-		{"Patience", c.Patience, 0, limit},
 		{"KeepInactive", c.KeepInactive, 0, 365 * limit},
 	} {
 		if d.value < d.min || d.value > d.max {

@@ -23,7 +23,6 @@ func TestBadConfig(t *testing.T) {
 		{func(c *Config) { c.Smoothing = 1.5 }, []string{"Smoothing", "1.5"}},
 		{func(c *Config) { c.InitialCharge = -1 }, []string{"InitialCharge", "-1ns"}},
 		{func(c *Config) { c.FixedCharge = -1 }, []string{"FixedCharge", "-1ns"}},
-		{func(c *Config) { c.Patience = -1 }, []string{"Patience", "-1ns"}},
 		{func(c *Config) { c.DeficitLimit = 0 }, []string{"DeficitLimit", "=0"}},
 		{func(c *Config) { c.DeficitLimit = math.Inf(1) }, []string{"DeficitLimit", "+Inf"}},
 		{func(c *Config) { c.KeepInactive = -1 }, []string{"KeepInactive", "-1ns"}},
@@ -77,6 +76,8 @@ func TestBadWeights(t *testing.T) {
 			t.Errorf("weight %v: %v", w, err)
 		}
 	}
+	cfg.Namespaces = false
+	s, _ = New(cfg, nil)
 	if err := s.SetNamespaceWeight(0, "ns", 2); err == nil || !strings.Contains(err.Error(), "Namespaces") {
 		t.Errorf("namespace weight without namespaces: %v", err)
 	}

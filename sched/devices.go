@@ -14,7 +14,9 @@ type device struct {
 	tokens   int
 	reserved int
 	leaving  bool
-	items    list // in flight
+	// openUntil is until when work beyond the window may run here.
+	openUntil int64
+	items     list // in flight
 }
 
 func (d *device) free() int {
@@ -120,6 +122,7 @@ func (s *Scheduler) Release(now time.Duration, index int) {
 	if d, ok := s.device(index); ok && d.reserved > 0 {
 		d.reserved--
 		s.recount()
+		s.changedRoom()
 	}
 }
 
@@ -145,6 +148,7 @@ func (s *Scheduler) changedTokens() {
 		}
 	}
 	s.recount()
+	s.changedRoom()
 	if single != (s.tokens == 1) {
 		s.reorderAll()
 	}

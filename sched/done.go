@@ -17,7 +17,7 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 		}
 		s.correct(f, s.items.flightOf(i), service)
 	}
-	s.items.land(i)
+	s.items.land(f, i)
 	s.items.release(i)
 	s.rest(f)
 	s.settle(f)
@@ -28,7 +28,7 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 func (s *Scheduler) Undo(now time.Duration, id uint64) {
 	i, f := s.end(now, id)
 	s.refund(f, s.items.flightOf(i))
-	s.items.land(i)
+	s.items.land(f, i)
 	s.items.putBack(&f.queue, i)
 	s.queued++
 	s.gained(f)
@@ -38,7 +38,7 @@ func (s *Scheduler) Undo(now time.Duration, id uint64) {
 func (s *Scheduler) Abandon(now time.Duration, id uint64) {
 	i, f := s.end(now, id)
 	s.refund(f, s.items.flightOf(i))
-	s.items.land(i)
+	s.items.land(f, i)
 	s.items.release(i)
 	s.rest(f)
 	s.settle(f)
@@ -59,6 +59,7 @@ func (s *Scheduler) end(now time.Duration, id uint64) (int32, *flow) {
 		s.drop(d)
 	}
 	s.recount()
+	s.changedRoom()
 	s.markStale(f)
 	return i, f
 }
@@ -76,15 +77,10 @@ func (s *Scheduler) learn(f *flow, service int64) {
 // leastEstimate keeps a function of no measurable service from being free.
 const leastEstimate = int64(time.Microsecond)
 
-// correct charges what was used instead of what was expected. Virtual time
-// does not fall below global virtual time by it, or what is backlogged would
-// move that back, and the lead does not grow beyond T by it.
+// correct charges what was used instead of what was expected.
 func (s *Scheduler) correct(f *flow, fl *flight, service int64) {
 	ratio := float64(service) / float64(fl.basis)
-	g := f.group
-	f.vt = s.clamp(f.vt, scaled(fl.charge, ratio)-fl.charge, g.level.gvt)
-	g.vt = s.clamp(g.vt, scaled(fl.above, ratio)-fl.above, s.root.gvt)
-	s.moved(f)
+	s.amend(f, scaled(fl.charge, ratio)-fl.charge, scaled(fl.above, ratio)-fl.above)
 }
 
 func scaled(charge int64, ratio float64) int64 {
@@ -93,16 +89,14 @@ func scaled(charge int64, ratio float64) int64 {
 
 // refund takes the charge of a flight back.
 func (s *Scheduler) refund(f *flow, fl *flight) {
-	g := f.group
-	f.vt = s.clamp(f.vt, -fl.charge, g.level.gvt)
-	g.vt = s.clamp(g.vt, -fl.above, s.root.gvt)
+	s.amend(f, -fl.charge, -fl.above)
 	s.rules.undone(s, f)
-	s.moved(f)
 }
 
-func (s *Scheduler) clamp(vt, by, gvt int64) int64 {
-	if by < 0 {
-		return max(vt+by, min(vt, gvt))
-	}
-	return min(vt+by, max(vt, gvt+s.overrun))
+// amend charges more after the fact, or less, with nothing cut off.
+func (s *Scheduler) amend(f *flow, own, above int64) {
+	g := f.group
+	f.adjust(own, g.level.gvt, f.standing != out)
+	g.adjust(above, s.root.gvt, g.standing != out)
+	s.moved(f)
 }

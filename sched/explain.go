@@ -12,7 +12,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	}
 	r := Reason{
 		Flow: id, State: s.State(id), Last: f.last, LastAt: time.Duration(f.lastAt),
-		Lead: time.Duration(f.vt - f.group.level.gvt), Level: "function",
+		Lead: time.Duration(max(0, f.vt-f.group.level.gvt)), Level: "function",
 	}
 	if s.rules.window() {
 		r.Overrun = time.Duration(s.overrun)

@@ -11,10 +11,10 @@ func (s *Scheduler) enter(f *flow) {
 	g := f.group
 	s.backlogged++
 	if g.level.empty() {
-		g.vt = max(g.vt, s.root.gvt)
+		g.lift(s.root.gvt)
 		s.setGroup(g, s.place(&s.root, g.slot, g.vt, g.serial))
 	}
-	f.vt = max(f.vt, g.level.gvt)
+	f.lift(g.level.gvt)
 	f.standing = s.place(&g.level, f.slot, f.vt, f.serial)
 }
 
@@ -31,14 +31,16 @@ func (s *Scheduler) place(l *level, slot int32, vt, serial int64) standing {
 // leave takes a flow without queued items out of the backlog, and its group
 // when it was the last.
 func (s *Scheduler) leave(f *flow) {
-	s.order.remove(f)
+	s.unorder(f)
 	s.backlogged--
 	g := f.group
 	g.level.heapOf(f.standing).remove(f.slot)
 	f.standing = out
+	f.leave()
 	if g.level.empty() {
 		s.root.heapOf(g.standing).remove(g.slot)
 		s.setGroup(g, out)
+		g.leave()
 	}
 }
 
@@ -49,11 +51,14 @@ func (l *level) heapOf(st standing) *heap {
 	return &l.eligible
 }
 
-// charge adds to a flow's virtual time and to its group's, each over its
-// weight; settle must follow.
+// charge adds to the virtual time of a flow and of its group, both backlogged,
+// each over its weight; settle must follow.
 func (s *Scheduler) charge(f *flow, own, above int64) {
-	f.vt += own
-	f.group.vt += above
+	g := f.group
+	f.lift(g.level.gvt)
+	f.charge(own)
+	g.lift(s.root.gvt)
+	g.charge(above)
 	s.moved(f)
 }
 
@@ -138,11 +143,18 @@ func (s *Scheduler) setGroup(g *group, st standing) {
 // reorder brings a flow's place in the policy's order up to date.
 func (s *Scheduler) reorder(f *flow) {
 	if f.standing != eligible {
-		s.order.remove(f)
+		s.unorder(f)
 		return
 	}
+	s.unpass(f)
 	class, k1 := s.rules.key(s, f)
 	s.order.put(f, class, k1, s.head(f).seq)
+}
+
+// unorder takes a flow out of those to be asked, and of those asked in vain.
+func (s *Scheduler) unorder(f *flow) {
+	s.order.remove(f)
+	s.unpass(f)
 }
 
 // reorderAll is for the rare event that changes every key.

@@ -14,9 +14,9 @@ const (
 // flow is everything known of one flow. It takes three cache lines; what every
 // event needs lies in the first two.
 type flow struct {
-	id     FlowID
-	group  *group
-	vt     int64
+	id    FlowID
+	group *group
+	account
 	serial int64 // order of creation: breaks ties of virtual time
 	slot   int32
 	class  int32 // in the order index
@@ -25,12 +25,15 @@ type flow struct {
 	inFlight int32
 	standing standing
 	ordered  bool // is in the order index
+	passed   bool // is in the list of those that fit nowhere
+	beyond   bool // is being granted although it is throttled
 	arrived  bool
-	idle     bool // empty, nothing in flight: in the ttl or the inactive heap
-	expired  bool // idle for longer than its TTL
-	stale    bool // setup is to be asked again
-	holding  bool // its head waits for a container
-	dirty    bool // to be looked at by Changes
+	idle     bool  // empty, nothing in flight: in the ttl or the inactive heap
+	expired  bool  // idle for longer than its TTL
+	flying   int32 // its newest flight, none without
+	stale    bool  // setup is to be asked again
+	holding  bool  // its head waits for a container
+	dirty    bool  // to be looked at by Changes
 	reported State
 	last     Rule
 	batch    int32 // batch: how many more of its queue belong to the batch
@@ -46,6 +49,8 @@ type flow struct {
 	lastAt    int64 // last grant
 	heldSince int64 // when waiting began for the present head
 	deficit   int64 // paella: its offset from what all earned; when not queued the deficit
+	before    int32 // in the list of those that fit nowhere, by slot
+	after     int32
 }
 
 // state is the flow's own standing, without its namespace's.
@@ -62,10 +67,10 @@ func (f *flow) state() State {
 // group is the flows of one namespace; without namespace fairness there is one
 // group for all flows.
 type group struct {
-	name     string
-	slot     int32
-	serial   int64
-	vt       int64
+	name   string
+	slot   int32
+	serial int64
+	account
 	weight   float64
 	level    level // its flows
 	standing standing
@@ -79,19 +84,22 @@ type group struct {
 // level is one level of fair queueing: siblings that compete. What is in it is
 // backlogged; eligible and throttled are told apart by virtual time.
 //
-//	gvt == min VT of what is backlogged, and its last value when nothing is
+//	gvt == max(floor, min VT of what is backlogged), its last value when nothing is
 //	VT - gvt <= T for eligible, > T for throttled
+//
+// A member whose stored VT is below gvt counts as at gvt: it was lifted, and
+// learns of it with its next charge.
 type level struct {
 	gvt       int64
-	eligible  heap // by VT
-	throttled heap // by VT
+	floor     int64 // where gvt was last raised past those that fit nowhere
+	eligible  heap  // by VT
+	throttled heap  // by VT
 }
 
 func (l *level) empty() bool { return l.eligible.len()+l.throttled.len() == 0 }
 
 // advance moves gvt up to the least virtual time that is backlogged. It never
-// goes back: the lift on enqueue and the clamp of corrections keep every
-// backlogged virtual time at or above it.
+// goes back: whoever is backlogged counts from it at least.
 func (l *level) advance() {
 	least := int64(math.MaxInt64)
 	if l.eligible.len() > 0 {

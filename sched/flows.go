@@ -15,10 +15,7 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 	}
 	f := s.newFlow()
 	s.serial++
-	f.id, f.serial, f.weight, f.queue, f.iat = id, s.serial, 1, emptyList(), -1
-	if w, ok := s.weights[id]; ok {
-		f.weight = w
-	}
+	f.id, f.serial, f.weight, f.queue, f.iat, f.flying = id, s.serial, 1, emptyList(), -1, none
 	f.group = s.groupOf(id.Namespace)
 	f.group.flows++
 	s.flows[f.slot] = f

@@ -261,7 +261,7 @@ func (h *history) compare() error {
 	}
 	for _, want := range h.w.flows {
 		f := h.s.byID[want.id]
-		if f == nil || f.vt != want.vt || f.group.vt != want.space.vt || f.group.level.gvt != want.space.gvt {
+		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.space.gvt {
 			return fmt.Errorf("flow %s: got %+v, want %+v", want.id, f, want)
 		}
 		if got, want := h.s.State(want.id), h.w.State(want.id); got != want {
@@ -313,12 +313,12 @@ func (h *history) follow() error {
 func variants() map[string]func(*Config) {
 	return map[string]func(*Config){
 		"": func(*Config) {},
-		"/namespaces": func(c *Config) {
-			c.Namespaces, c.Overrun = true, 3*time.Second
+		"/flat": func(c *Config) {
+			c.Namespaces, c.Overrun = false, 3*time.Second
 		},
 		"/knobs": func(c *Config) {
 			c.Correct, c.Wait, c.Locality, c.CountSetup, c.TTLGlobal = true, true, true, true, true
-			c.Patience, c.MaxFlows, c.InitialCharge = 7*time.Second, 9, time.Second
+			c.MaxFlows, c.InitialCharge = 9, time.Second
 		},
 	}
 }

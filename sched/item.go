@@ -23,6 +23,8 @@ type flight struct {
 	basis    int64 // service that the charge stands for
 	charge   int64 // to the flow
 	above    int64 // to its namespace
+	before   int32 // flights of the same flow
+	after    int32
 }
 
 const none int32 = -1
@@ -57,16 +59,32 @@ func (s *items) add(it Item, seq, now int64, flow int32) int32 {
 	return i
 }
 
-// depart gives item i a flight.
-func (s *items) depart(i int32) *flight {
+// depart gives item i of f a flight.
+func (s *items) depart(f *flow, i int32) *flight {
 	k := take(&s.flights, &s.spareAway)
 	s.all[i].flight = k
-	return &s.flights[k]
+	fl := &s.flights[k]
+	fl.before, fl.after = none, f.flying
+	if f.flying != none {
+		s.flights[f.flying].before = k
+	}
+	f.flying = k
+	return fl
 }
 
-// land ends the flight of item i.
-func (s *items) land(i int32) {
-	s.spareAway = append(s.spareAway, s.all[i].flight)
+// land ends the flight of item i of f.
+func (s *items) land(f *flow, i int32) {
+	k := s.all[i].flight
+	fl := &s.flights[k]
+	if fl.before != none {
+		s.flights[fl.before].after = fl.after
+	} else {
+		f.flying = fl.after
+	}
+	if fl.after != none {
+		s.flights[fl.after].before = fl.before
+	}
+	s.spareAway = append(s.spareAway, k)
 	s.all[i].flight = none
 }
 

@@ -11,10 +11,7 @@ func (s *Scheduler) Likely(now time.Duration) (FlowID, int, bool) {
 		return FlowID{}, 0, false
 	}
 	s.refresh()
-	f, ok := s.impatient()
-	if !ok {
-		f, ok = s.rules.first(s, s.now)
-	}
+	f, ok := s.rules.first(s, s.now)
 	if !ok {
 		return FlowID{}, 0, false
 	}

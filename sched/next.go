@@ -6,62 +6,69 @@ import "time"
 // those that may run and fit; false if there is none.
 func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 	s.clock(now)
-	s.holdUntil = never
+	s.holdUntil, s.askAt = never, never
 	if s.free == 0 || s.backlogged == 0 {
 		return Choice{}, false
 	}
 	s.refresh()
-	if f, ok := s.impatient(); ok {
-		if d, facts, ok := s.fit(f); ok {
-			return s.grant(f, d, facts, true), true
-		}
-	}
 	return s.search()
 }
 
+// maxAsked is how many flows that do not fit one call of Next asks View about,
+// and maxLooks how many answers it takes for them: with very many that fit
+// nowhere a call must not take longer than with few. Those asked in vain are
+// set aside, and the next call goes on behind them.
+const (
+	maxAsked = 16
+	maxLooks = 256
+)
+
 // search goes through the order until a flow fits. Those passed by are set
 // aside meanwhile and keep their place.
-func (s *Scheduler) search() (c Choice, ok bool) {
-	for {
+func (s *Scheduler) search() (Choice, bool) {
+	few := s.passedN == 0
+	s.askPassed()
+	looks := maxLooks
+	for asked := 0; ; asked++ {
 		f, some := s.rules.first(s, s.now)
 		if !some {
 			break
 		}
-		if d, facts, fits := s.fit(f); fits {
-			s.restore()
-			return s.grant(f, d, facts, false), true
+		if asked == maxAsked || looks <= 0 {
+			s.askAt = s.now + pace
+			return Choice{}, false
 		}
-		s.order.remove(f)
-		s.aside = append(s.aside, f)
+		looks -= len(s.devices)
+		if d, facts, fits := s.fit(f, false); fits {
+			s.restore(few)
+			return s.grant(f, d, facts), true
+		}
+		s.pass(f)
 	}
-	s.restore()
-	return c, false
+	if s.toAsk > 0 {
+		s.askAt = s.now + pace
+		return Choice{}, false
+	}
+	c, ok := s.reach()
+	s.restore(few)
+	return c, ok
 }
 
-func (s *Scheduler) restore() {
-	for _, f := range s.aside {
-		s.reorder(f)
+// restore gives those that this call set aside their place again, unless they
+// are so many that the next call shall go on behind them.
+func (s *Scheduler) restore(few bool) {
+	for few && s.passedN > 0 {
+		s.reorder(s.flows[s.passedHead])
 	}
-	s.aside = s.aside[:0]
-}
-
-// impatient is the flow of least virtual time, if its head has waited for
-// longer than Patience.
-func (s *Scheduler) impatient() (*flow, bool) {
-	if s.cfg.Patience == 0 {
-		return nil, false
-	}
-	g := s.groups[s.root.eligible.top().slot]
-	f := s.flows[g.level.eligible.top().slot]
-	return f, s.now-s.head(f).arrival > int64(s.cfg.Patience)
 }
 
 // fit chooses the device with a free token where the flow starts soonest; among
 // equals the one with most tokens free, then the first. Flow, token and
-// container are thus always of one device.
-func (s *Scheduler) fit(f *flow) (best *device, facts Facts, ok bool) {
+// container are thus always of one device. With open only devices that nothing
+// inside the window can use are looked at.
+func (s *Scheduler) fit(f *flow, open bool) (best *device, facts Facts, ok bool) {
 	for _, d := range s.devices {
-		if d.free() == 0 {
+		if d.free() == 0 || open && !s.isOpen(d) {
 			continue
 		}
 		a := s.look(f, d)
@@ -99,10 +106,10 @@ func (s *Scheduler) look(f *flow, d *device) Facts {
 }
 
 // grant takes the head of f, charges it and brings f to its new place.
-func (s *Scheduler) grant(f *flow, d *device, facts Facts, impatient bool) Choice {
+func (s *Scheduler) grant(f *flow, d *device, facts Facts) Choice {
 	i := f.queue.head
 	s.items.unlink(&f.queue, i)
-	it, fl := &s.items.all[i], s.items.depart(i)
+	it, fl := &s.items.all[i], s.items.depart(f, i)
 	s.price(fl, f, it.cost, facts)
 	fl.device, fl.granted = d.key, s.now
 	f.inFlight++
@@ -113,8 +120,8 @@ func (s *Scheduler) grant(f *flow, d *device, facts Facts, impatient bool) Choic
 	s.inFlight++
 	s.recount()
 	f.last, f.lastAt = s.rules.granted(s, f), s.now
-	if impatient {
-		f.last = RulePatience
+	if f.beyond {
+		f.beyond, f.last = false, RuleSpare
 	}
 	s.chosen[f.last]++
 	s.charge(f, fl.charge, fl.above)
@@ -187,10 +194,15 @@ func (s *Scheduler) leastSetup(f *flow) int64 {
 	return least
 }
 
-// Touch says that View would answer differently for a flow now.
+// Touch says that View would answer differently for a flow now. What one flow
+// gave up may make another fit.
 func (s *Scheduler) Touch(now time.Duration, id FlowID) {
 	s.clock(now)
+	s.changedRoom()
 	if f, ok := s.byID[id]; ok {
 		s.markStale(f)
+		if f.passed {
+			s.reorder(f)
+		}
 	}
 }

@@ -58,6 +58,5 @@ func names() string {
 
 // stickyPlus turns on what chooses or waits better than the paper's order.
 func stickyPlus(c *Config) {
-	c.Correct, c.Wait, c.Locality, c.Aged = true, true, true, true
-	c.Patience = 10 * c.Overrun
+	c.Wait, c.Locality, c.Aged = true, true, true
 }

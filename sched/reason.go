@@ -11,11 +11,11 @@ type Rule uint8
 
 // The rules that choose, then those that hold.
 const (
-	RuleNone     Rule = iota
-	RuleOrder         // first in the policy's order among those that may run
-	RulePatience      // least virtual time, and its head waited too long
-	RuleDeficit       // its deficit passed the limit (paella)
-	RuleBatch         // the rest of the queue being drained (batch)
+	RuleNone    Rule = iota
+	RuleOrder        // first in the policy's order among those that may run
+	RuleSpare        // beyond the window, on a device that nothing inside it fits
+	RuleDeficit      // its deficit passed the limit (paella)
+	RuleBatch        // the rest of the queue being drained (batch)
 
 	RuleEmpty    // nothing is queued
 	RuleThrottle // more than T ahead
@@ -29,7 +29,7 @@ const (
 )
 
 var ruleNames = [Rules]string{
-	"none", "order", "patience", "deficit", "batch", "empty", "throttled",
+	"none", "order", "spare", "deficit", "batch", "empty", "throttled",
 	"no device", "no token", "does not fit", "waits for its container", "behind",
 }
 

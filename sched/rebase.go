@@ -32,6 +32,7 @@ func (s *Scheduler) lowered(vt, by int64) int64 { return max(vt-by, -s.rebaseAt)
 // lower keeps the heaps in order: all keys move by the same.
 func (l *level) lower(by int64) {
 	l.gvt -= by
+	l.floor -= by
 	for i := range l.eligible.e {
 		l.eligible.e[i].k1 -= by
 	}

@@ -34,7 +34,14 @@ type Scheduler struct {
 	byName     map[string]*group
 	root       level
 	order      order
-	aside      []*flow // taken out of the order during one Next
+
+	passedHead int32 // flows that fit nowhere and are out of the order, by slot
+	passedTail int32
+	passedN    int
+	toAsk      int      // of them not asked since something changed for all
+	probed     int      // namespaces looked at since then
+	reached    []*group // scratch
+	askAt      int64    // when Next goes on with those it did not come to
 
 	expiry   heap // idle flows by the end of their TTL
 	inactive heap // inactive flows by when they are forgotten
@@ -52,7 +59,6 @@ type Scheduler struct {
 	holdUntil  int64 // earliest end of a wait seen by Next
 	rebaseAt   int64
 
-	weights   map[FlowID]float64
 	nsWeights map[string]float64
 	serial    int64
 
@@ -93,9 +99,10 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		name: name, cfg: cfg, view: view, rules: r,
-		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, holdUntil: never,
+		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, holdUntil: never, askAt: never,
+		passedHead: none, passedTail: none,
 		byID: map[FlowID]*flow{}, byName: map[string]*group{},
-		weights: map[FlowID]float64{}, nsWeights: map[string]float64{},
+		nsWeights: map[string]float64{},
 	}
 	if r.window() {
 		s.overrun = int64(cfg.Overrun)

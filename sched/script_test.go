@@ -191,8 +191,6 @@ func (s *script) create(t *testing.T, d *datadriven.TestData) {
 			cfg.InitialCharge = duration(v)
 		case "fixed":
 			cfg.FixedCharge = duration(v)
-		case "patience":
-			cfg.Patience = duration(v)
 		case "limit":
 			cfg.DeficitLimit, _ = strconv.ParseFloat(v, 64)
 		case "correct":

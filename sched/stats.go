@@ -80,6 +80,8 @@ func (s *Scheduler) figures(f *flow) FlowStats {
 		Served: f.served, Service: time.Duration(f.service), Waited: time.Duration(f.waited),
 	}
 	if f.queue.n > 0 {
+		st.VT = time.Duration(max(f.vt, f.group.level.gvt))
+		st.Lead = max(st.Lead, 0)
 		st.Oldest = time.Duration(s.head(f).arrival)
 	}
 	return st

@@ -4,7 +4,7 @@ import "time"
 
 // Deadline says when Tick would change something; false for never.
 func (s *Scheduler) Deadline() (time.Duration, bool) {
-	at := s.holdUntil
+	at := min(s.holdUntil, s.askAt)
 	if s.expiry.len() > 0 {
 		at = min(at, s.expiry.top().k1)
 	}
@@ -15,8 +15,8 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 }
 
 // Tick lets time pass: empty flows whose TTL is over become inactive, flows
-// inactive for long are forgotten, and a wait that is over ends, so that Next
-// is worth a call.
+// inactive for long are forgotten, and a wait that is over ends, or a rest of
+// Next, so that it is worth a call.
 func (s *Scheduler) Tick(now time.Duration) {
 	t := s.clock(now)
 	for s.expiry.len() > 0 && s.expiry.top().k1 <= t {
@@ -32,5 +32,8 @@ func (s *Scheduler) Tick(now time.Duration) {
 	}
 	if s.holdUntil <= t {
 		s.holdUntil = never
+	}
+	if s.askAt <= t {
+		s.askAt = never
 	}
 }

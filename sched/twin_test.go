@@ -22,10 +22,11 @@ type twin struct {
 	spaces    []*twinSpace
 	devices   []*twinDevice // by index, leaving ones included
 	rootGVT   int64
+	rootFloor int64
+	askAt     int64 // when Next is to be called again
 	iat       int64
 	iatSeen   bool
 	holdUntil int64
-	weights   map[FlowID]float64
 	nsWeights map[string]float64
 }
 
@@ -41,6 +42,7 @@ type twinFlow struct {
 	id        FlowID
 	space     *twinSpace
 	vt        int64
+	credit    int64
 	weight    float64
 	queue     []*twinItem
 	flight    []*twinItem
@@ -59,19 +61,22 @@ type twinFlow struct {
 type twinSpace struct {
 	name   string
 	vt     int64
+	credit int64
 	gvt    int64
+	floor  int64
 	weight float64
 }
 
 type twinDevice struct {
 	index, tokens, reserved, flying int
 	leaving                         bool
+	openUntil                       int64
 }
 
 func newTwin(policy string, cfg Config, view View) *twin {
 	w := &twin{
-		policy: policy, cfg: cfg, view: view, overrun: math.MaxInt64 / 4, holdUntil: math.MaxInt64,
-		weights: map[FlowID]float64{}, nsWeights: map[string]float64{},
+		policy: policy, cfg: cfg, view: view, overrun: math.MaxInt64 / 4, holdUntil: math.MaxInt64, askAt: math.MaxInt64,
+		nsWeights: map[string]float64{},
 	}
 	switch policy {
 	case "mqfq-sticky", "sticky-plus", "mqfq":
@@ -119,9 +124,6 @@ func (w *twin) flow(id FlowID) *twinFlow {
 		name = id.Namespace
 	}
 	f := &twinFlow{id: id, weight: 1, iat: -1}
-	if x, ok := w.weights[id]; ok {
-		f.weight = x
-	}
 	for _, s := range w.spaces {
 		if s.name == name {
 			f.space = s
@@ -173,14 +175,14 @@ func (w *twin) update() {
 			}
 		}
 		if least != math.MaxInt64 {
-			s.gvt = least
+			s.gvt = max(s.floor, least)
 		}
 		if w.backlogged(s) {
 			root = min(root, s.vt)
 		}
 	}
 	if root != math.MaxInt64 {
-		w.rootGVT = root
+		w.rootGVT = max(w.rootFloor, root)
 	}
 }
 
@@ -265,12 +267,24 @@ func (w *twin) Cancel(now time.Duration, id uint64) bool {
 			}
 			f.queue = slices.Delete(f.queue, i, i+1)
 			f.batch = min(f.batch, len(f.queue))
+			w.emptied(f)
 			w.rest(f)
 			w.update()
 			return true
 		}
 	}
 	return false
+}
+
+// emptied drops the credit of who is backlogged no more.
+func (w *twin) emptied(f *twinFlow) {
+	if len(f.queue) > 0 {
+		return
+	}
+	f.vt, f.credit = f.vt-f.credit, 0
+	if s := f.space; !w.backlogged(s) {
+		s.vt, s.credit = s.vt-s.credit, 0
+	}
 }
 
 // rest starts the TTL of a flow that became idle.
@@ -303,10 +317,13 @@ func (w *twin) Tick(now time.Duration) {
 	if w.holdUntil <= w.now {
 		w.holdUntil = math.MaxInt64
 	}
+	if w.askAt <= w.now {
+		w.askAt = math.MaxInt64
+	}
 }
 
 func (w *twin) Deadline() (time.Duration, bool) {
-	at := w.holdUntil
+	at := min(w.holdUntil, w.askAt)
 	for _, f := range w.flows {
 		if len(f.queue) == 0 && len(f.flight) == 0 {
 			at = min(at, f.deadline)

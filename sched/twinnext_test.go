@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -8,20 +9,15 @@ import (
 
 func (w *twin) Next(now time.Duration) (Choice, bool) {
 	w.clock(now)
-	w.holdUntil = math.MaxInt64
+	w.holdUntil, w.askAt = math.MaxInt64, math.MaxInt64
 	var list []*twinFlow
 	for _, f := range w.flows {
 		if w.eligible(f) {
 			list = append(list, f)
 		}
 	}
-	if !slices.ContainsFunc(w.devices, func(d *twinDevice) bool { return d.free() > 0 }) || len(list) == 0 {
+	if !slices.ContainsFunc(w.devices, func(d *twinDevice) bool { return d.free() > 0 }) || !slices.ContainsFunc(w.spaces, w.backlogged) {
 		return Choice{}, false
-	}
-	if f := w.impatient(list); f != nil {
-		if d, facts, ok := w.fit(f); ok {
-			return w.grant(f, d, facts, RulePatience), true
-		}
 	}
 	slices.SortFunc(list, func(a, b *twinFlow) int {
 		switch {
@@ -46,36 +42,78 @@ func (w *twin) Next(now time.Duration) (Choice, bool) {
 			return w.grant(f, d, facts, RuleOrder), true
 		}
 	}
+	return w.spare()
+}
+
+// spare grants to the throttled flow of least virtual time that fits on a device
+// that would idle, and raises global virtual time with it.
+func (w *twin) spare() (Choice, bool) {
+	open := func(d *twinDevice) bool { return d.free() > 0 && (d.flying == 0 || w.now < d.openUntil) }
+	if w.overrun == math.MaxInt64/4 || w.holdUntil != math.MaxInt64 || !slices.ContainsFunc(w.devices, open) {
+		return Choice{}, false
+	}
+	var held []*twinFlow // by namespace, then by virtual time
+	var spaces []*twinSpace
+	for _, s := range w.spaces {
+		if w.backlogged(s) && w.within(s.vt, w.rootGVT) {
+			spaces = append(spaces, s)
+		}
+	}
+	slices.SortStableFunc(spaces, func(a, b *twinSpace) int { return cmp.Compare(a.vt, b.vt) })
+	for _, s := range spaces {
+		var mine []*twinFlow
+		for _, f := range w.flows {
+			if f.space == s && len(f.queue) > 0 && !w.within(f.vt, s.gvt) {
+				mine = append(mine, f)
+			}
+		}
+		slices.SortStableFunc(mine, func(a, b *twinFlow) int { return cmp.Compare(a.vt, b.vt) })
+		held = append(held, mine...)
+	}
+	for _, f := range held {
+		if d, facts, ok := w.fitOn(f, open); ok {
+			w.raise(f)
+			if d.flying == 0 {
+				d.openUntil = w.now + openFor
+			}
+			return w.grant(f, d, facts, RuleSpare), true
+		}
+	}
+	if len(held) > 0 {
+		w.raise(held[0])
+		w.askAt = w.now
+		return Choice{}, false
+	}
+	least := int64(math.MaxInt64)
+	for _, s := range w.spaces {
+		if w.backlogged(s) && !w.within(s.vt, w.rootGVT) {
+			least = min(least, s.vt)
+		}
+	}
+	if least < math.MaxInt64 {
+		w.rootGVT = max(w.rootGVT, least-w.overrun)
+		w.rootFloor = w.rootGVT
+		w.askAt = w.now
+	}
 	return Choice{}, false
 }
 
-// impatient is the flow of least virtual time in the namespace of least virtual
-// time, if its head waited too long.
-func (w *twin) impatient(list []*twinFlow) *twinFlow {
-	if w.cfg.Patience == 0 {
-		return nil
-	}
-	var best *twinFlow
-	for _, f := range list {
-		// Ties go to what was created first, which is the order of both lists.
-		older := best != nil && slices.Index(w.spaces, f.space) < slices.Index(w.spaces, best.space)
-		if best == nil || f.space.vt < best.space.vt || f.space.vt == best.space.vt && older ||
-			f.space == best.space && f.vt < best.vt {
-			best = f
-		}
-	}
-	if w.now-best.queue[0].arrival > int64(w.cfg.Patience) {
-		return best
-	}
-	return nil
+func (w *twin) raise(f *twinFlow) {
+	s := f.space
+	s.gvt = max(s.gvt, f.vt-w.overrun)
+	s.floor = s.gvt
 }
 
 func (w *twin) fit(f *twinFlow) (*twinDevice, Facts, bool) {
+	return w.fitOn(f, func(d *twinDevice) bool { return d.free() > 0 })
+}
+
+func (w *twin) fitOn(f *twinFlow, use func(*twinDevice) bool) (*twinDevice, Facts, bool) {
 	var best *twinDevice
 	var facts Facts
 	for _, d := range w.devices {
 		a := w.look(f, d)
-		if d.free() == 0 || !a.Fits {
+		if !use(d) || !a.Fits {
 			continue
 		}
 		better := best != nil && (a.Setup < facts.Setup || a.Setup == facts.Setup &&
@@ -91,26 +129,31 @@ func (w *twin) fit(f *twinFlow) (*twinDevice, Facts, bool) {
 }
 
 func (w *twin) waits(f *twinFlow, facts Facts) bool {
-	worth := false
+	sooner, many := int64(math.MaxInt64), 0
 	if w.cfg.Wait && facts.Start >= Cold {
 		for _, it := range f.flight {
-			worth = worth || w.left(it) < int64(facts.Setup)
+			sooner = min(sooner, w.left(it))
+			many++
 		}
 	}
 	if w.cfg.Locality {
 		for _, d := range w.devices {
 			a := w.look(f, d)
-			if d.leaving || d.free() > 0 || a.Start > HostWarm || !a.Fits {
+			if d.leaving || d.free() > 0 || d.flying == 0 || a.Start > HostWarm || !a.Fits {
 				continue
 			}
+			many++
 			for _, g := range w.flows {
 				for _, it := range g.flight {
-					worth = worth || it.device == d.index && w.left(it)+int64(a.Setup) < int64(facts.Setup)
+					if it.device == d.index {
+						sooner = min(sooner, w.left(it)+int64(a.Setup))
+					}
 				}
 			}
 		}
 	}
-	if !worth {
+	behind := float64(len(f.queue)-1) * float64(w.usual(f)) / float64(many)
+	if facts.Setup <= 0 || many == 0 || float64(sooner)+behind >= float64(facts.Setup) {
 		return false
 	}
 	if !f.holding {
@@ -157,8 +200,9 @@ func (w *twin) grant(f *twinFlow, d *twinDevice, facts Facts, rule Rule) Choice 
 	f.flight = append(f.flight, it)
 	f.holding = false
 	d.flying++
-	f.vt += it.charge
-	f.space.vt += it.aboveSpace
+	w.pay(&f.vt, &f.credit, it.charge, f.space.gvt)
+	w.pay(&f.space.vt, &f.space.credit, it.aboveSpace, w.rootGVT)
+	w.emptied(f)
 	w.update()
 	return Choice{
 		Item: it.id, Flow: f.id, Device: d.index, Facts: facts,
@@ -223,28 +267,41 @@ func (w *twin) Done(now time.Duration, id uint64, used Usage) {
 		}
 		ratio := float64(service) / float64(it.basis)
 		settled := func(charge int64) int64 { return int64(math.Round(float64(charge)*ratio)) - charge }
-		f.vt = w.shift(f.vt, settled(it.charge), f.space.gvt)
-		f.space.vt = w.shift(f.space.vt, settled(it.aboveSpace), w.rootGVT)
+		w.amend(f, settled(it.charge), settled(it.aboveSpace))
 	}
 	w.rest(f)
 	w.update()
 }
 
-// shift corrects a virtual time: down to gvt at most, up to T ahead at most.
-func (w *twin) shift(vt, by, gvt int64) int64 {
-	to := vt + by
-	if by < 0 && to < gvt {
-		to = min(vt, gvt)
+// pay charges who is backlogged, credit first.
+func (w *twin) pay(vt, owed *int64, by, gvt int64) {
+	*vt = max(*vt, gvt)
+	*vt += by - min(by, *owed)
+	*owed -= min(by, *owed)
+}
+
+// amend charges more or less after the fact. Nothing is cut off: what a refund
+// would take below global virtual time is owed.
+func (w *twin) amend(f *twinFlow, own, above int64) {
+	change := func(vt, owed *int64, by, gvt int64, backlogged bool) {
+		switch {
+		case !backlogged:
+			*vt += by
+		case by >= 0:
+			w.pay(vt, owed, by, gvt)
+		default:
+			to := max(*vt, gvt) + by
+			*owed += max(0, gvt-to)
+			*vt = max(to, gvt)
+		}
 	}
-	if by > 0 && to > gvt+w.overrun {
-		to = max(vt, gvt+w.overrun)
-	}
-	return to
+	s := f.space
+	change(&f.vt, &f.credit, own, s.gvt, len(f.queue) > 0)
+	change(&s.vt, &s.credit, above, w.rootGVT, w.backlogged(s))
 }
 
 func (w *twin) refund(f *twinFlow, it *twinItem) {
-	f.vt = w.shift(f.vt, -it.charge, f.space.gvt)
-	f.space.vt = w.shift(f.space.vt, -it.aboveSpace, w.rootGVT)
+	w.amend(f, -it.charge, -it.aboveSpace)
 	if w.policy == "paella" {
 		f.deficit += credit
 	}
@@ -328,8 +385,12 @@ func (w *twin) Release(now time.Duration, index int) {
 
 func (w *twin) SetWeight(now time.Duration, id FlowID, weight float64) error {
 	w.clock(now)
-	w.weights[id] = weight
-	if f := w.find(id); f != nil {
+	f := w.find(id)
+	if f == nil && weight != 1 {
+		f = w.flow(id)
+		f.expired, f.deadline = true, w.now+int64(w.cfg.KeepInactive)
+	}
+	if f != nil {
 		f.weight = weight
 	}
 	return nil

@@ -1,7 +1,12 @@
 package sched
 
-// waits says that a flow had better not start now, although it could: a
-// container of its own is expected free sooner than a new one starts.
+// waits says that a flow had better not start now, although it could: the
+// containers it has serve its whole queue sooner than a new one starts.
+//
+// With m containers, the first of them free in r, the last of q queued items
+// begins at about r + (q-1) x tau/m. A container that starts later than that
+// helps none of them. One that starts sooner makes the sum of the waits less, so
+// a hot function gets it.
 //
 // Expectations may be wrong, so a head waits at most as long as the start it
 // avoids would take: then both choices cost about the same, and it goes.
@@ -21,36 +26,42 @@ func (s *Scheduler) waits(f *flow, facts Facts) bool {
 }
 
 func (s *Scheduler) worthWaiting(f *flow, facts Facts) bool {
-	if s.cfg.Wait && f.inFlight > 0 && facts.Start >= Cold &&
-		s.remaining(f) < int64(facts.Setup) {
-		return true
+	sooner, many := int64(never), int64(0)
+	if s.cfg.Wait && facts.Start >= Cold {
+		sooner, many = s.ownBusy(f)
 	}
-	return s.cfg.Locality && s.nearIdle(f, facts)
+	if s.cfg.Locality {
+		at, n := s.nearIdle(f)
+		sooner, many = min(sooner, at), many+n
+	}
+	if many == 0 {
+		return false
+	}
+	behind := float64(f.queue.n-1) * float64(s.usual(f)) / float64(many)
+	return float64(sooner)+behind < float64(facts.Setup)
 }
 
-// remaining is the expected time until an item in flight of f ends.
-func (s *Scheduler) remaining(f *flow) int64 {
-	least := int64(never)
-	for _, d := range s.devices {
-		for i := d.items.head; i != none; i = s.items.all[i].next {
-			if s.items.all[i].flow == f.slot {
-				least = min(least, s.left(i))
-			}
-		}
+// ownBusy is when the first of the flow's items in flight is expected to end,
+// and how many they are.
+func (s *Scheduler) ownBusy(f *flow) (sooner, many int64) {
+	sooner = never
+	for k := f.flying; k != none; k = s.items.flights[k].after {
+		sooner = min(sooner, s.left(&s.items.flights[k]))
+		many++
 	}
-	return least
+	return sooner, many
 }
 
-// left is the expected time until an item in flight ends, 0 when it is late.
-func (s *Scheduler) left(i int32) int64 {
-	fl := s.items.flightOf(i)
+// left is the expected time until a flight ends, 0 when it is late.
+func (s *Scheduler) left(fl *flight) int64 {
 	return max(0, fl.granted+fl.setup+fl.estimate-s.now)
 }
 
-// nearIdle says that an idle container of f waits on a full device, and that
-// the token to come there with the start there is expected sooner than the
-// start here.
-func (s *Scheduler) nearIdle(f *flow, facts Facts) bool {
+// nearIdle is when the flow is expected to start in an idle container of its
+// own on a full device, token and start there included, and how many devices
+// have one.
+func (s *Scheduler) nearIdle(f *flow) (sooner, many int64) {
+	sooner = never
 	for _, d := range s.devices {
 		if d.leaving || d.free() > 0 || d.items.n == 0 {
 			continue
@@ -61,11 +72,10 @@ func (s *Scheduler) nearIdle(f *flow, facts Facts) bool {
 		}
 		token := int64(never)
 		for i := d.items.head; i != none; i = s.items.all[i].next {
-			token = min(token, s.left(i))
+			token = min(token, s.left(s.items.flightOf(i)))
 		}
-		if token+int64(a.Setup) < int64(facts.Setup) {
-			return true
-		}
+		sooner = min(sooner, token+int64(a.Setup))
+		many++
 	}
-	return false
+	return sooner, many
 }

@@ -5,20 +5,23 @@ import (
 	"time"
 )
 
-// SetWeight sets a flow's weight, known yet or not. What was charged before
-// stays as it was.
+// SetWeight sets a flow's weight, and makes it known if it is not. The weight is
+// forgotten with the flow. What was charged before stays as it was.
 func (s *Scheduler) SetWeight(now time.Duration, id FlowID, weight float64) error {
 	if err := checkWeight("flow "+id.String(), weight); err != nil {
 		return err
 	}
 	s.clock(now)
-	s.weights[id] = weight
-	if weight == 1 {
-		delete(s.weights, id)
+	f, known := s.byID[id]
+	if !known {
+		if weight == 1 {
+			return nil
+		}
+		f = s.flowOf(id)
+		f.idle, f.expired = true, true
+		s.inactive.push(f.slot, s.now+int64(s.cfg.KeepInactive), f.serial)
 	}
-	if f, ok := s.byID[id]; ok {
-		f.weight = weight
-	}
+	f.weight = weight
 	return nil
 }
 

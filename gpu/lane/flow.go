@@ -157,15 +157,18 @@ func (l *Lane) prune(rev *revision) {
 	delete(l.shelves, rev.shelf)
 }
 
-// weigh sets a flow's weight: the operator's word counts over the function's.
+// weigh sets a flow's weight: the operator's word counts over the function's,
+// and the function's own counts inside its namespace alone. The policy forgets a
+// weight with its flow, so it is told again each time.
 func (l *Lane) weigh(f *flow, w float64) {
-	if set, ok := l.cfg.Weights[f.name]; ok {
+	set, ok := l.cfg.Weights[f.name]
+	switch {
+	case ok:
 		w = set
-	}
-	if w <= 0 {
+	case w <= 0 || !l.cfg.Sched.Namespaces:
 		w = 1
 	}
-	if w == f.weight || l.policy.SetWeight(l.now, f.id, w) != nil {
+	if w == 1 && f.weight == 1 || l.policy.SetWeight(l.now, f.id, w) != nil {
 		return
 	}
 	f.weight = w

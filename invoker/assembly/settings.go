@@ -186,7 +186,6 @@ func turnKnobs(s *sched.Config, g config.GPU) {
 	override(&s.Wait, g.Knobs.Wait)
 	override(&s.Locality, g.Knobs.Locality)
 	override(&s.Aged, g.Knobs.Aged)
-	override(&s.Patience, g.Knobs.Patience)
 }
 
 func override[T any](value *T, said *T) {

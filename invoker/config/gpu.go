@@ -82,11 +82,10 @@ type GPUKnobs struct {
 	// CountSetup charges the creation of a container as service.
 	CountSetup *bool
 	// Wait, Locality and Aged are choices inside the window of eligible
-	// flows, Patience the wait that ends them.
+	// flows.
 	Wait     *bool
 	Locality *bool
 	Aged     *bool
-	Patience *time.Duration
 }
 
 // Policies are the scheduling policies by name.
@@ -118,14 +117,14 @@ func schedulingKeys(g *GPU) []*Key {
 			Doc: "an empty flow stays active for alpha times its mean time between arrivals"},
 		{Name: "whisk.gpu.ttl.min", Default: "100 ms", value: duration(&g.TTL.Min), Doc: "least such time"},
 		{Name: "whisk.gpu.ttl.max", Default: "10 minutes", value: duration(&g.TTL.Max), Doc: "longest such time"},
-		{Name: "whisk.gpu.namespaces", Default: "false", value: boolean(&g.Namespaces),
-			Doc: "share among namespaces first, then among the functions of each"},
+		{Name: "whisk.gpu.namespaces", Default: "true", value: boolean(&g.Namespaces),
+			Doc: "share among namespaces first, then among the functions of each, so that the weight of an annotation orders its own namespace's functions only; false shares among all functions alike, and only whisk.gpu.weights sets weights"},
 		{Name: "whisk.gpu.weights", value: weights(&g.Weights),
-			Doc: "comma-separated namespace/action=weight or namespace=weight; 1 where nothing is said"},
+			Doc: "comma-separated namespace/action=weight or namespace=weight, which rule over annotations; 1 where nothing is said"},
 		{Name: "whisk.gpu.initial-charge", Default: "0 seconds", value: duration(&g.InitialCharge),
 			Doc: "estimated service of a function that never finished; 0 means a tenth of the overrun"},
 		{Name: "whisk.gpu.charge.correct", value: optional(&g.Knobs.Correct, boolean),
-			Doc: "settle a flow's charge with what was used, at completion" + policy},
+			Doc: "settle a flow's charge with what was used, at completion; without it no bound on service holds" + policy},
 		{Name: "whisk.gpu.charge.setup", value: optional(&g.Knobs.CountSetup, boolean),
 			Doc: "charge the creation of a container as GPU service" + policy},
 		{Name: "whisk.gpu.wait", value: optional(&g.Knobs.Wait, boolean),
@@ -134,8 +133,6 @@ func schedulingKeys(g *GPU) []*Key {
 			Doc: "wait for the device that has the container where that is sooner than starting elsewhere" + policy},
 		{Name: "whisk.gpu.aged", value: optional(&g.Knobs.Aged, boolean),
 			Doc: "choose by waiting time over set-up cost among flows that may go" + policy},
-		{Name: "whisk.gpu.patience", value: optional(&g.Knobs.Patience, duration),
-			Doc: "a flow that waited longer goes first; 0 switches that off" + policy},
 	}
 }
 

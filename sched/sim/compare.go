@@ -28,7 +28,6 @@ var byFlag = strings.NewReplacer(
 	"sched config Smoothing=", "--smoothing ",
 	"sched config InitialCharge=", "--initial-charge ",
 	"sched config FixedCharge=", "--fixed-charge ",
-	"sched config Patience=", "--patience ",
 	"sched config DeficitLimit=", "--deficit-limit ",
 	"sched config Aged=", "--aged=",
 )

@@ -94,13 +94,11 @@ func ablationParts(c *cells) (labels []string, list []int) {
 	part("-wait", plus, flag(func(o *Overrides) **bool { return &o.Wait }, &no))
 	part("-correct", plus, flag(func(o *Overrides) **bool { return &o.Correct }, &no))
 	part("±aged", plus, flipAged())
-	part("-patience", plus, patience(0))
 	part("-next", plus, prefetching("active"))
 	return labels, list
 }
 
-func prefetching(word string) mod  { return func(o *Overrides, _ *Spec) { o.Prefetch = &word } }
-func patience(d time.Duration) mod { return func(o *Overrides, _ *Spec) { o.Patience = &d } }
+func prefetching(word string) mod { return func(o *Overrides, _ *Spec) { o.Prefetch = &word } }
 
 // flipAged turns the response-ratio choice to what sticky-plus has not.
 func flipAged() mod {

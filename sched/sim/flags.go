@@ -83,7 +83,6 @@ type Overrides struct {
 	Wait        *bool
 	Locality    *bool
 	Aged        *bool
-	Patience    *time.Duration
 	Deficit     *float64
 	Namespaces  *bool
 
@@ -177,7 +176,6 @@ func (o Overrides) policy(p *Params) {
 	set(&c.Wait, o.Wait)
 	set(&c.Locality, o.Locality)
 	set(&c.Aged, o.Aged)
-	set(&c.Patience, o.Patience)
 	set(&c.DeficitLimit, o.Deficit)
 	set(&c.Namespaces, o.Namespaces)
 	set(&p.Window, o.Window)

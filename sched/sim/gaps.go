@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
 
 // gaps measures fairness: in each window the difference between the most and
 // the least device time that flows received over their weights. The bound
@@ -120,14 +124,13 @@ func (e *engine) busyShare() float64 {
 }
 
 // bound returns the derived limit on the gap of two backlogged flows in
-// seconds, 2T + (D+1)(ci/wi + cj/wj) with the two largest charged or used
-// costs, D summed over devices and at its maximum.
+// seconds, for the two largest costs charged or used over their weights.
 func (e *engine) bound() float64 {
-	a, b := 0.0, 0.0
+	a, b := time.Duration(0), time.Duration(0)
 	for i := range e.fns {
-		c := max(e.gaps.costs[i], e.fns[i].largest).Seconds()
+		c := max(e.gaps.costs[i], e.fns[i].largest)
 		if w := e.fns[i].spec.Weight; w > 0 {
-			c /= w
+			c = time.Duration(float64(c) / w)
 		}
 		if c > a {
 			a, b = c, a
@@ -135,6 +138,5 @@ func (e *engine) bound() float64 {
 			b = c
 		}
 	}
-	d := float64(e.p.Tokens.Max * e.p.Devices)
-	return 2*e.p.Sched.Overrun.Seconds() + (d+1)*(a+b)
+	return sched.GapBound(e.p.Sched.Overrun, e.p.Tokens.Max*e.p.Devices, a, 1, b, 1).Seconds()
 }

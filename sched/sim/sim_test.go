@@ -312,7 +312,6 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 		"--ttl-min":         func(p *Params) { p.Sched.TTLMin = -1 },
 		"--ttl-max":         func(p *Params) { p.Sched.TTLMax = -1 },
 		"--smoothing":       func(p *Params) { p.Sched.Smoothing = 2 },
-		"--patience":        func(p *Params) { p.Sched.Patience = -1 },
 		"--initial-charge":  func(p *Params) { p.Sched.InitialCharge = -1 },
 		"--fixed-charge":    func(p *Params) { p.Sched.FixedCharge = -1 },
 		"--deficit-limit":   func(p *Params) { p.Sched.DeficitLimit = nan },

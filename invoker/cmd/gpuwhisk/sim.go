@@ -165,7 +165,7 @@ type serverFlags struct {
 	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
 	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
 	Aged          *bool          `negatable:"" group:"Policy" help:"Choose by response ratio, setup included."`
-	Patience      *time.Duration `group:"Policy" help:"Least virtual time first once its head waited so long. 0s is off."`
+	Patience      *time.Duration `hidden:"" help:"Has no effect: measurements showed that it brought nothing."`
 	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
 	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 
@@ -184,7 +184,7 @@ func (f serverFlags) overrides() sim.Overrides {
 		Overrun: f.Overrun, Alpha: f.TTLAlpha, TTLMin: f.TTLMin, TTLMax: f.TTLMax,
 		TTLGlobal: f.TTLGlobal, Smoothing: f.Smoothing, Initial: f.InitialCharge,
 		FixedCharge: f.FixedCharge, CountSetup: f.CountSetup, Correct: f.Correct, Wait: f.Wait,
-		Locality: f.Locality, Aged: f.Aged, Patience: f.Patience, Deficit: f.DeficitLimit,
+		Locality: f.Locality, Aged: f.Aged, Deficit: f.DeficitLimit,
 		Namespaces: f.Namespaces, Window: f.Window, Warmup: f.Warmup, Drain: f.Drain,
 	}
 }

@@ -1,0 +1,161 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// picky is a View in which flows fit only where they are said to.
+type picky struct {
+	fits func(f FlowID, device int) bool
+}
+
+func (p picky) Facts(f FlowID, device int) Facts { return Facts{Fits: p.fits(f, device)} }
+
+// TestMisfitHoldsNobodyUp: a function that fits on no device that is left holds
+// global virtual time for ever, and all others run as if it were not there; the
+// share of two of them beside it is as fair as ever.
+func TestMisfitHoldsNobodyUp(t *testing.T) {
+	for _, policy := range bounded() {
+		for _, namespaces := range []bool{false, true} {
+			cfg, _ := Defaults(policy)
+			cfg.Namespaces = namespaces
+			s, err := NewPolicy(policy, cfg, picky{func(f FlowID, _ int) bool { return f.Function != "big" }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.AddDevice(0, 0, 2)
+			id := uint64(0)
+			enqueue := func(n int, f FlowID) {
+				for range n {
+					id++
+					s.Enqueue(0, Item{ID: id, Flow: f})
+				}
+			}
+			enqueue(3, FlowID{"ns0", "big"})
+			enqueue(200, FlowID{"ns1", "a"})
+			enqueue(200, FlowID{"ns2", "b"})
+			runs := map[FlowID]int{}
+			now := time.Duration(0)
+			var flying []Choice
+			for range 2000 {
+				for {
+					c, ok := s.Next(now)
+					if !ok {
+						break
+					}
+					runs[c.Flow]++
+					flying = append(flying, c)
+				}
+				if d := runs[FlowID{"ns1", "a"}] - runs[FlowID{"ns2", "b"}]; d > 30 || d < -30 {
+					t.Fatalf("%s: a ran %d times more than b", policy, d)
+				}
+				if len(flying) > 0 {
+					now += time.Second
+					s.Done(now, flying[0].Item, Usage{Service: time.Second})
+					flying = flying[1:]
+					continue
+				}
+				at, ok := s.Deadline()
+				if !ok || at > now+time.Second {
+					break
+				}
+				now = at
+				s.Tick(now)
+			}
+			if st := s.Stats(); st.Queued != 3 {
+				t.Errorf("%s, namespaces %t: %d still wait beside the 3 that fit nowhere, after %s", policy, namespaces, st.Queued-3, now)
+			}
+		}
+	}
+}
+
+// TestMisfitKeepsItsClaim: a function that fits on one of two devices alone gets
+// its share of it against one that fits on both, and what the other has of its
+// own device costs nobody anything.
+func TestMisfitKeepsItsClaim(t *testing.T) {
+	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {
+		cfg, _ := Defaults(policy)
+		s, err := NewPolicy(policy, cfg, picky{func(f FlowID, d int) bool { return f.Function != "big" || d == 0 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.AddDevice(0, 0, 2)
+		s.AddDevice(0, 1, 2)
+		id, now, used := uint64(0), time.Duration(0), map[string]int{}
+		next := map[int]time.Duration{}
+		var flying []Choice
+		for now < 2000*time.Second {
+			for _, f := range []string{"big", "hot"} {
+				for st, _ := s.Flow(FlowID{"ns", f}); st.Queued < 20; st.Queued++ {
+					id++
+					s.Enqueue(now, Item{ID: id, Flow: FlowID{"ns", f}})
+				}
+			}
+			for {
+				c, ok := s.Next(now)
+				if !ok {
+					break
+				}
+				flying = append(flying, c)
+				used[fmt.Sprint(c.Flow.Function, " on ", c.Device)]++
+				next[c.Device]++
+			}
+			now += 500 * time.Millisecond
+			s.Done(now, flying[0].Item, Usage{Service: time.Second})
+			flying = flying[1:]
+		}
+		t.Logf("%s: %v", policy, used)
+		if used["big on 0"] < 3*used["hot on 0"] {
+			t.Errorf("%s: %v: the flow that fits on device 0 alone is kept from it", policy, used)
+		}
+		if used["hot on 1"] < 1000 {
+			t.Errorf("%s: %v: device 1 idles", policy, used)
+		}
+	}
+}
+
+// TestMisfitsAreNotForgotten: behind very many flows that fit nowhere the one
+// that does is found, and one that comes to fit as well.
+func TestMisfitsAreNotForgotten(t *testing.T) {
+	for _, policy := range Policies() {
+		cfg, _ := Defaults(policy.Name)
+		cfg.Overrun = time.Hour
+		fitting := "f1900"
+		s, err := NewPolicy(policy.Name, cfg, picky{func(f FlowID, _ int) bool { return f.Function == fitting }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.AddDevice(0, 0, 1)
+		for i := range 2000 {
+			s.Enqueue(0, Item{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i%7), fmt.Sprint("f", i)}})
+		}
+		now := time.Duration(0)
+		grant := func(want string) Choice {
+			for range 3000 {
+				if c, ok := s.Next(now); ok {
+					if c.Flow.Function != want {
+						t.Fatalf("%s: granted %s, which does not fit", policy.Name, c.Flow)
+					}
+					return c
+				}
+				at, ok := s.Deadline()
+				if !ok || at > now+time.Second {
+					t.Fatalf("%s: at %s nothing is to come, deadline %s %t", policy.Name, now, at, ok)
+				}
+				now = max(now, at)
+				s.Tick(now)
+			}
+			t.Fatalf("%s: %s is not found", policy.Name, want)
+			return Choice{}
+		}
+		c := grant("f1900")
+		fitting = "f3"
+		s.Done(now, c.Item, Usage{Service: time.Second})
+		grant("f3")
+		if err := newChecker().check(s); err != nil {
+			t.Error(err)
+		}
+	}
+}
