@@ -90,13 +90,12 @@ func TestUserDefinedStatusCode(t *testing.T) {
 	}
 }
 
-func TestEventNeedsPathAndKind(t *testing.T) {
+func TestEventNeedsFacts(t *testing.T) {
 	r := &Record{Response: Response{StatusCode: 3}}
-	r.Annotations.AddText("path", "guest/a")
 	if _, ok := NewEvent(r, "invoker0", "u", 1); ok {
-		t.Error("made an event without a kind")
+		t.Error("made an event of a record that was read")
 	}
-	r.Annotations.AddText("kind", "unknown")
+	r.Facts = Facts{Path: "guest/a", Kind: "unknown"}
 	e, ok := NewEvent(r, "invoker0", "u", 1)
 	if !ok || e.Body.MemoryMB != 0 || e.Body.WaitTime != 0 || e.Body.Size != nil {
 		t.Errorf("%+v", e)

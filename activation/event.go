@@ -31,12 +31,18 @@ type EventBody struct {
 	UserDefinedStatusCode *int
 }
 
-// NewEvent makes the event of a record. A record that lacks its path or its
-// kind makes none.
+// Facts are what the annotations of a run's record say, before they are
+// printed.
+type Facts struct {
+	Path, Kind, CausedBy         string
+	WaitTime, InitTime, MemoryMB int64
+	Conductor                    bool
+}
+
+// NewEvent makes the event of a record that tells its facts; another one makes
+// none.
 func NewEvent(r *Record, source, userID string, timestamp int64) (Event, bool) {
-	name, named := r.Annotations.Text("path")
-	kind, known := r.Annotations.Text("kind")
-	if !named || !known {
+	if r.Facts.Kind == "" {
 		return Event{}, false
 	}
 	e := Event{
@@ -44,34 +50,16 @@ func NewEvent(r *Record, source, userID string, timestamp int64) (Event, bool) {
 		UserID: userID, Timestamp: timestamp,
 	}
 	e.Body = EventBody{
-		Name: name, ActivationID: r.ActivationID, Kind: kind,
+		Name: r.Facts.Path, ActivationID: r.ActivationID, Kind: r.Facts.Kind,
 		StatusCode: r.Response.StatusCode, Size: r.Response.Size,
-		MemoryMB:              memoryOf(r.Annotations),
+		WaitTime: r.Facts.WaitTime, InitTime: r.Facts.InitTime,
+		Conductor: r.Facts.Conductor, CausedBy: r.Facts.CausedBy, MemoryMB: r.Facts.MemoryMB,
 		UserDefinedStatusCode: userStatus(r.Response.Result),
 	}
 	if r.Duration != nil {
 		e.Body.Duration = *r.Duration
 	}
-	e.Body.WaitTime, _ = r.Annotations.Number("waitTime")
-	e.Body.InitTime, _ = r.Annotations.Number("initTime")
-	e.Body.CausedBy, _ = r.Annotations.Text("causedBy")
-	conductor, _ := r.Annotations.Get("conductor")
-	e.Body.Conductor = string(conductor) == "true"
 	return e, true
-}
-
-func memoryOf(a Annotations) int64 {
-	limits, ok := a.Get("limits")
-	if !ok {
-		return 0
-	}
-	memory, _ := member(limits, "memory")
-	p := newParser(memory)
-	n := p.integer()
-	if p.err != nil {
-		return 0
-	}
-	return n
 }
 
 // member finds one member of a JSON value that may be an object.

@@ -127,6 +127,7 @@ func TestCapturedEvents(t *testing.T) {
 		if r == nil {
 			continue
 		}
+		r.Facts = factsOf(r.Annotations)
 		made, ok := NewEvent(r, e.Source, e.UserID, e.Timestamp)
 		if !ok {
 			t.Errorf("%s: no event", c.scenario)
@@ -138,6 +139,22 @@ func TestCapturedEvents(t *testing.T) {
 	if compared < 50 {
 		t.Errorf("compared only %d events", compared)
 	}
+}
+
+// factsOf reads what the annotations of a captured record say.
+func factsOf(a Annotations) (f Facts) {
+	f.Path, _ = a.Text("path")
+	f.Kind, _ = a.Text("kind")
+	f.CausedBy, _ = a.Text("causedBy")
+	conductor, _ := a.Get("conductor")
+	f.Conductor = string(conductor) == "true"
+	f.WaitTime, _ = a.Number("waitTime")
+	f.InitTime, _ = a.Number("initTime")
+	if limits, ok := a.Get("limits"); ok {
+		memory, _ := member(limits, "memory")
+		f.MemoryMB = newParser(memory).integer()
+	}
+	return f
 }
 
 // TestCapturedDocuments reads every stored record and writes it again.

@@ -34,6 +34,17 @@ type Message struct {
 	LockedArgs   []LockedArg     // parameters that are encrypted
 	Cause        ID              // empty unless part of a sequence or composition
 	TraceContext json.RawMessage // nil when absent
+	Forwarded    *Forwarded      // nil: it comes from a controller
+}
+
+// Forwarded is what an invoker adds to a message that it passes on to another.
+// No original invoker or controller reads it.
+type Forwarded struct {
+	// Instance is the invoker that the controller sent the message to: its
+	// slot is the one that the acks must free.
+	Instance Instance
+	// Hops is how often the message was passed on.
+	Hops int
 }
 
 // LockedArg names an encrypted parameter and its algorithm.
@@ -116,6 +127,8 @@ func (m *Message) optional(p *parser, key string) {
 		m.Cause = p.id()
 	case "traceContext":
 		m.TraceContext = p.rawObject()
+	case "forwarded":
+		m.Forwarded = p.forwarded()
 	default:
 		p.skip()
 	}
@@ -212,6 +225,23 @@ func (p *parser) controller() string {
 	return id
 }
 
+func (p *parser) forwarded() *Forwarded {
+	f := &Forwarded{}
+	var hops, instance bool
+	p.object(func(key string) {
+		switch key {
+		case "hops":
+			f.Hops, hops = int(p.integer()), true
+		case "instance":
+			f.Instance, instance = p.instance(), true
+		default:
+			p.skip()
+		}
+	})
+	p.require(hops && instance, "hops and instance")
+	return f
+}
+
 func (p *parser) lockedArgs() []LockedArg {
 	var locked []LockedArg
 	p.object(func(key string) {
@@ -242,6 +272,14 @@ func (m *Message) Encode() []byte {
 	o.optional("cause", string(m.Cause))
 	if m.Content != nil {
 		o.raw("content", m.Content)
+	}
+	if f := m.Forwarded; f != nil {
+		o.key("forwarded")
+		way := newObject(o.out)
+		way.int("hops", int64(f.Hops))
+		way.key("instance")
+		way.out = f.Instance.append(way.out)
+		o.out = way.end()
 	}
 	o.strs("initArgs", m.InitArgs)
 	o.key("lockedArgs")

@@ -17,6 +17,7 @@ type Record struct {
 	Response     Response
 	Logs         []string
 	Annotations  Annotations
+	Facts        Facts // zero in a record that was read
 }
 
 // DocumentID is the id of the record in the database.

@@ -86,7 +86,7 @@ func (iv *Invoker) resolved(t *ticket, a *activation.Action) {
 	case no != nil:
 		go iv.guard(t, func() { iv.turnAway(t, &job{action: a}, *no) })
 	case j.gpu != nil && iv.router.devices == 0:
-		go iv.guard(t, func() { iv.forward(t) })
+		go iv.guard(t, func() { iv.forward(j) })
 	default:
 		iv.dispatch.post(arrived{j})
 	}
@@ -100,23 +100,4 @@ func (iv *Invoker) turnAway(t *ticket, j *job, r refusal) {
 		rec = runRecord(t.Message, j.action, r.response, times{}, time.Now())
 	}
 	iv.desk.complete(t, ending{record: rec, whole: true})
-}
-
-// forward passes an activation on to invokers that have a GPU. They answer it:
-// from here nothing is acked and no record is written.
-func (iv *Invoker) forward(t *ticket) {
-	if !t.completed.CompareAndSwap(false, true) {
-		return
-	}
-	defer iv.release()
-	topic := iv.settings.GPU.ForwardTo
-	err := iv.ports.Outbox.Forward(iv.desk.ctx, topic, t.Encode(), func(err error) {
-		if err != nil {
-			iv.log.Error("forward activation", keyActivation, t.ActivationID, "topic", topic, "error", err)
-		}
-		t.settle()
-	})
-	if err != nil {
-		iv.log.Error("forward activation", keyActivation, t.ActivationID, "topic", topic, "error", err)
-	}
 }

@@ -38,6 +38,10 @@ type world struct {
 	ackErr  error
 	putErr  error
 
+	forwarded  []forwarded
+	forwardErr error
+	logsAtOnce bool // nothing is waited for when logs are read
+
 	create   func(spec container.Spec) error
 	resume   func() error
 	pause    func() error
@@ -122,12 +126,18 @@ func (w *world) Event(_ context.Context, e activation.Event) error {
 	return nil
 }
 
-func (w *world) Forward(_ context.Context, topic string, _ []byte, sent func(error)) error {
+func (w *world) Forward(_ context.Context, topic string, message []byte, sent func(error)) error {
 	w.mu.Lock()
-	w.created = append(w.created, container.Spec{Name: "forwarded to " + topic})
+	w.forwarded = append(w.forwarded, forwarded{topic, message})
 	w.mu.Unlock()
-	sent(nil)
+	sent(w.forwardErr)
 	return nil
+}
+
+// forwarded is a message that was passed on.
+type forwarded struct {
+	topic   string
+	message []byte
 }
 
 func (w *world) Blocked(namespace string) bool { return namespace == "blocked" }
@@ -175,6 +185,9 @@ func (w *world) Remove(context.Context, container.ID) error {
 func (w *world) OOMKilled(context.Context, container.ID) bool { return w.oom }
 
 func (w *world) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
+	if !w.logsAtOnce {
+		req.Wait()
+	}
 	w.mu.Lock()
 	logging := w.logging
 	w.mu.Unlock()
@@ -183,6 +196,7 @@ func (w *world) Logs(_ context.Context, _ container.ID, req container.LogRequest
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	req.Waits = nil
 	w.asked = append(w.asked, req)
 	return w.logs
 }
@@ -315,6 +329,7 @@ func (w *world) settings() Settings {
 		Pool:   container.Config{MemoryMB: 2048, PauseGrace: 10 * time.Second, IdleTimeout: 10 * time.Minute, Overtake: 500 * time.Millisecond},
 		Images: func(string) (string, bool) { return "node", true },
 		Drain:  time.Minute,
+		Events: true,
 	}
 }
 

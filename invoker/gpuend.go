@@ -109,8 +109,8 @@ func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record
 		w.finish(ctx, r, keep)
 	}
 	if r.collect && !whole {
-		w.desk.result(r.ticket, w.noted(r, rec))
-		rec = withLogs(rec, w.logs(ctx, r, !keep))
+		lines := w.logs(ctx, r, !keep, func() { w.desk.result(r.ticket, w.noted(r, rec)) })
+		rec = withLogs(rec, lines)
 	}
 	w.desk.answer(r.ticket, ending{record: w.noted(r, rec), whole: whole})
 	leave(left{run: r, keep: keep})

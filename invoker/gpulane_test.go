@@ -185,19 +185,3 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 		}
 	})
 }
-
-func TestForwardWithoutDevice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.action("f", annotate("true"))
-		s := w.settings()
-		s.GPU.ForwardTo = "gpus"
-		_, stop := w.start(s)
-		w.invoke("f", nil)
-		synctest.Wait()
-		stop()
-		if len(w.created) != 1 || w.created[0].Name != "forwarded to gpus" || len(w.acks) != 0 || len(w.done) != 1 {
-			t.Fatalf("%+v, %d acks, done %v", w.created, len(w.acks), w.done)
-		}
-	})
-}

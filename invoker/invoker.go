@@ -61,7 +61,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	}
 	iv.desk = &desk{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
-		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored,
+		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
 		metrics: m, log: log, wall: time.Now, release: iv.release,
 	}
 	d, err := iv.newDispatcher(clock)

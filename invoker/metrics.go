@@ -27,6 +27,7 @@ type Metrics struct {
 	records        *prometheus.CounterVec
 	completions    *prometheus.CounterVec
 	rescheduled    prometheus.Counter
+	forwarded      prometheus.Counter
 	logsIncomplete prometheus.Counter
 	gpuStarts      *prometheus.CounterVec
 	gpuSeconds     *prometheus.CounterVec
@@ -51,6 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		records:        r.counter("records_total", "Activation records by outcome.", "outcome"),
 		completions:    r.counter("activations_completed_total", "Completed activations by status code.", "status"),
 		rescheduled:    r.counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
+		forwarded:      r.counter("activations_forwarded_total", "Activations that were passed on to invokers with a GPU.").WithLabelValues(),
 		logsIncomplete: r.counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),
 	}
 	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{

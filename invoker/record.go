@@ -16,15 +16,22 @@ const (
 	textAborted      = "The action did not produce a valid response and exited unexpectedly."
 )
 
+// Words of annotations.
+const (
+	unknownKind   = "unknown"
+	causeSequence = "sequence"
+)
+
 // fallbackRecord is the account of an activation of whose action nothing is
 // known: no limits, no wait time, kind "unknown", no duration.
 func fallbackRecord(m *activation.Message, r activation.Response, now time.Time) *activation.Record {
 	rec := newRecord(m, m.Version(), r, now, now)
 	if m.CausedBySequence() {
-		rec.Annotations.AddText("causedBy", "sequence")
+		rec.Annotations.AddText("causedBy", causeSequence)
 	}
 	rec.Annotations.AddText("path", m.Action.FQN())
-	rec.Annotations.AddText("kind", "unknown")
+	rec.Annotations.AddText("kind", unknownKind)
+	rec.Facts.Path, rec.Facts.Kind = m.Action.FQN(), unknownKind
 	return rec
 }
 
@@ -61,24 +68,27 @@ func millis(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 func runRecord(m *activation.Message, a *activation.Action, r activation.Response, at times, now time.Time) *activation.Record {
 	start, end := at.span(now)
 	rec := newRecord(m, a.Version, r, start, end)
-	notes := &rec.Annotations
+	notes, facts := &rec.Annotations, &rec.Facts
+	facts.Path, facts.Kind, facts.MemoryMB = a.FQN(), a.Exec.Kind, int64(a.Limits.MemoryMB)
 	if m.CausedBySequence() {
-		notes.AddText("causedBy", "sequence")
+		notes.AddText("causedBy", causeSequence)
 	}
 	if m.Action.Binding != "" {
 		notes.AddText("binding", m.Action.Binding)
 	}
-	notes.AddText("path", a.FQN())
+	notes.AddText("path", facts.Path)
 	waited := start
 	if !at.initStart.IsZero() {
 		waited = at.initStart
 	}
-	notes.AddNumber("waitTime", waited.UnixMilli()-m.TransID.StartMillis())
+	facts.WaitTime = waited.UnixMilli() - m.TransID.StartMillis()
+	notes.AddNumber("waitTime", facts.WaitTime)
 	notes.AddText("kind", a.Exec.Kind)
 	notes.AddBool("timeout", timedOut(a, at))
 	*notes = append(*notes, activation.Annotation{Key: "limits", Value: a.Limits.JSON()})
 	if !at.initStart.IsZero() {
-		notes.AddNumber("initTime", at.initTime().Milliseconds())
+		facts.InitTime = at.initTime().Milliseconds()
+		notes.AddNumber("initTime", facts.InitTime)
 	}
 	return rec
 }
@@ -94,7 +104,12 @@ func timedOut(a *activation.Action, at times) bool {
 
 func newRecord(m *activation.Message, version string, r activation.Response, start, end time.Time) *activation.Record {
 	duration := end.UnixMilli() - start.UnixMilli()
+	var facts activation.Facts
+	if m.CausedBySequence() {
+		facts.CausedBy = causeSequence
+	}
 	return &activation.Record{
+		Facts:        facts,
 		ActivationID: m.ActivationID,
 		Namespace:    m.User.Namespace.Name,
 		Name:         m.Action.Name,

@@ -41,6 +41,8 @@ type Settings struct {
 	// LogUnstored has a line written for each record that is not kept.
 	LogErrors   [activation.StatusWhiskError + 1]bool
 	LogUnstored bool
+	// Events says that somebody reads user events; without it none are made.
+	Events bool
 	// Drain bounds how long work may go on after the stop was asked for.
 	Drain time.Duration
 }

@@ -3,6 +3,7 @@ package invoker
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,8 +11,9 @@ import (
 )
 
 // ticket stands for one accepted activation. Exactly one completion leaves it,
-// whatever fails: complete works once, and whoever holds a ticket either hands
-// it on or completes it (see Invoker.guard). An early result may go before.
+// whatever fails: its stage allows each thing once (see moves), and whoever
+// holds a ticket either hands it on or completes it (see Invoker.guard). An
+// early result may go before.
 //
 // The message is done at the feed when everything that left the ticket is
 // safe: each ack at the broker, the record in the store. The count of what is
@@ -20,21 +22,76 @@ type ticket struct {
 	*activation.Message
 	offset   int64
 	accepted time.Duration
+	begin    func() // nil: nobody asks
 	done     func()
 	desk     *desk
+	loose    atomic.Int32
 
-	resulted  atomic.Bool
-	completed atomic.Bool
-	answered  *ending // by answer, for its worker; nil until then
-	filed     atomic.Bool
-	loose     atomic.Int32
-	begin     func() // nil: nobody asks
+	mu     sync.Mutex
+	stage  stage
+	ending ending // from isAnswered on
+}
+
+// stage is how far a ticket has come.
+type stage uint8
+
+const (
+	nowhere    stage = iota // where a move that is not allowed leads
+	isAccepted              // nothing has left it
+	isResulted              // who waits has the result
+	isAnswered              // controllers know how it ended and that its slot is free
+	isFiled                 // the record is handed on and the place at the feed given back: the end
+	isPassing               // it is on its way to another invoker
+	isPassed                // another invoker has it and answers: the end
+)
+
+// move is what may happen to a ticket.
+type move uint8
+
+const (
+	sendResult     move = iota // to a caller that waits
+	sendCompletion             // to the controller
+	sendRecord                 // hand the record on, give the place back
+	sendOn                     // to another invoker
+	sentOn                     // the broker has it for the other invoker
+	sentBack                   // the broker will not have it
+	nMoves
+)
+
+// moves is where each move leads from each stage. What is not here does
+// nothing: that is how an activation is completed once, whoever tries.
+var moves = [...][nMoves]stage{
+	isAccepted: {sendResult: isResulted, sendCompletion: isAnswered, sendOn: isPassing},
+	isResulted: {sendCompletion: isAnswered},
+	isAnswered: {sendRecord: isFiled},
+	isFiled:    {},
+	isPassing:  {sentOn: isPassed, sentBack: isAccepted},
+	isPassed:   {},
+}
+
+// take makes a move, and tells whether it was allowed and from where it went.
+func (t *ticket) take(m move) (from stage, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.step(m)
+}
+
+func (t *ticket) step(m move) (from stage, ok bool) {
+	from = t.stage
+	to := moves[from][m]
+	if to == nowhere {
+		return from, false
+	}
+	t.stage = to
+	return from, true
 }
 
 func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
-	t := &ticket{Message: del.Message, offset: del.Offset, accepted: now, done: del.Done, desk: d}
+	t := &ticket{
+		Message: del.Message, offset: del.Offset, accepted: now, begin: del.Begin, done: del.Done,
+		desk: d, stage: isAccepted,
+	}
 	t.loose.Store(1)
-	t.begin = del.Begin
 	return t
 }
 
@@ -72,6 +129,7 @@ type desk struct {
 	store     StorePolicy
 	logErrors [activation.StatusWhiskError + 1]bool
 	unstored  bool // a line for each record that is not kept
+	events    bool // somebody reads user events
 	metrics   *Metrics
 	log       *slog.Logger
 	wall      func() time.Time
@@ -81,52 +139,62 @@ type desk struct {
 // result sends an early result to a caller that waits while logs are still
 // being collected (MessagingActiveAck: the result goes before the completion).
 func (d *desk) result(t *ticket, r *activation.Record) {
-	if !t.Blocking || !t.resulted.CompareAndSwap(false, true) {
+	if !t.Blocking {
 		return
 	}
-	d.ack(t, activation.NewResult(t.TransID, r))
+	if _, ok := t.take(sendResult); ok {
+		d.ack(t, activation.NewResult(t.TransID, r))
+	}
 }
 
 // complete sends the one completion of a ticket, its event and its record. It
-// does nothing when the ticket was completed before.
+// does nothing when the ticket was answered before.
 func (d *desk) complete(t *ticket, e ending) {
-	if !t.completed.CompareAndSwap(false, true) {
-		return
+	if d.answer(t, e) {
+		d.file(t, e)
 	}
-	defer d.file(t, e)
-	d.send(t, e)
 }
 
 // answer does the first half of complete: whoever waits hears how it ended. The
 // caller files the ticket afterwards, when the record is whole.
-func (d *desk) answer(t *ticket, e ending) {
-	if !t.completed.CompareAndSwap(false, true) {
-		return
+func (d *desk) answer(t *ticket, e ending) bool {
+	t.mu.Lock()
+	from, ok := t.step(sendCompletion)
+	if ok {
+		t.ending = e
 	}
-	t.answered = &e
-	d.send(t, e)
-}
-
-// send sends a ticket's completion and its event.
-func (d *desk) send(t *ticket, e ending) {
-	if !e.silent {
+	t.mu.Unlock()
+	if !ok {
+		return false
+	}
+	if d.events && !e.silent {
 		d.event(t, e.record)
 	}
-	d.ack(t, d.shape(t, e))
+	d.ack(t, d.shape(t, e, from == isResulted))
 	d.metrics.completed(e.record.Response.StatusCode)
 	if status := e.record.Response.StatusCode; d.logErrors[status] {
 		d.log.Warn("activation failed", keyTransID, t.TransID.ID(), keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "status", status)
 	}
+	return true
 }
 
-// file stores a completed ticket's record and lets go of the ticket, once.
+// file stores an answered ticket's record and lets go of the ticket, once.
 func (d *desk) file(t *ticket, e ending) {
-	if t.filed.Swap(true) {
+	if _, ok := t.take(sendRecord); !ok {
 		return
 	}
 	defer d.release()
 	defer t.settle()
 	d.keep(t, e)
+}
+
+// fileAsAnswered files a ticket whose worker has answered it and did not come
+// to write its record.
+func (d *desk) fileAsAnswered(t *ticket) {
+	t.mu.Lock()
+	e := t.ending
+	t.mu.Unlock()
+	d.file(t, e)
 }
 
 // keep stores the record unless the store policy has it otherwise.
@@ -144,15 +212,24 @@ func (d *desk) keep(t *ticket, e ending) {
 // completion after a result or for a caller that does not wait, else both in
 // one. What never reached a container is always one combined ack, by id for a
 // caller that does not wait.
-func (d *desk) shape(t *ticket, e ending) activation.Ack {
-	if t.resulted.Load() || (!t.Blocking && !e.whole) {
-		return activation.NewCompletion(t.TransID, t.ActivationID, e.record.Response.SystemError(), d.instance)
+func (d *desk) shape(t *ticket, e ending, resulted bool) activation.Ack {
+	if resulted || (!t.Blocking && !e.whole) {
+		return activation.NewCompletion(t.TransID, t.ActivationID, e.record.Response.SystemError(), d.sentTo(t))
 	}
-	ack := activation.NewCombined(t.TransID, e.record, d.instance)
+	ack := activation.NewCombined(t.TransID, e.record, d.sentTo(t))
 	if !t.Blocking || e.silent {
 		return ack.Shrink()
 	}
 	return ack
+}
+
+// sentTo is the invoker that the controller sent a ticket's message to: this
+// one, unless another passed it on. Its slot is what the acks free.
+func (d *desk) sentTo(t *ticket) activation.Instance {
+	if t.Forwarded != nil {
+		return t.Forwarded.Instance
+	}
+	return d.instance
 }
 
 func (d *desk) ack(t *ticket, ack activation.Ack) {

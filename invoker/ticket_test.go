@@ -32,7 +32,7 @@ type clerk struct {
 func newClerk() *clerk {
 	c := &clerk{}
 	c.desk = &desk{
-		ctx: context.Background(), out: c, records: c, journal: c,
+		ctx: context.Background(), events: true, out: c, records: c, journal: c,
 		metrics: NewMetrics(prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func() { c.released++ },
 	}
@@ -152,8 +152,7 @@ func TestShapeOfAcks(t *testing.T) {
 	} {
 		k := newClerk()
 		tick, rec := k.ticket(c.blocking)
-		tick.resulted.Store(c.resulted)
-		got := k.desk.shape(tick, ending{record: rec, whole: c.whole, silent: c.silent})
+		got := k.desk.shape(tick, ending{record: rec, whole: c.whole, silent: c.silent}, c.resulted)
 		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != tick.ActivationID {
 			t.Errorf("%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
 		}

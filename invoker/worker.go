@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -82,12 +83,7 @@ func (w *worker) do(ctx context.Context, r *run) {
 // abort completes a ticket that nobody else has completed, and files one that
 // was answered and no more.
 func (w *worker) abort(r *run) {
-	if r.completed.Load() {
-		if r.answered != nil {
-			w.desk.file(r.ticket, *r.answered)
-		}
-		return
-	}
+	w.desk.fileAsAnswered(r.ticket)
 	rec := runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())
 	w.desk.complete(r.ticket, ending{record: rec})
 }
@@ -243,8 +239,8 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 		w.concludeGPU(ctx, r, rec, err, keep, leave)
 		return
 	case r.collect && err == nil:
-		w.desk.result(r.ticket, rec)
-		rec = withLogs(rec, w.logs(ctx, r, !keep))
+		lines := w.logs(ctx, r, !keep, func() { w.desk.result(r.ticket, rec) })
+		rec = withLogs(rec, lines)
 		leave(left{run: r, keep: keep})
 	default:
 		leave(left{run: r, keep: keep})
@@ -274,10 +270,18 @@ func (w *worker) failure(r *run, err error) activation.Response {
 }
 
 // logs reads the lines that belong to the run. It always answers: what is
-// missing is said in the last line.
-func (w *worker) logs(ctx context.Context, r *run, failed bool) []string {
+// missing is said in the last line. waits is called once if they are not all
+// there at the first look; where they are, the result and the completion may
+// go in one.
+func (w *worker) logs(ctx context.Context, r *run, failed bool, waits func()) []string {
 	began := w.wall()
-	r.box.logs <- struct{}{}
+	waits = sync.OnceFunc(waits)
+	select {
+	case r.box.logs <- struct{}{}:
+	default:
+		waits()
+		r.box.logs <- struct{}{}
+	}
 	defer func() { <-r.box.logs }()
 	got := w.engine.Logs(ctx, r.box.handle.ID, container.LogRequest{
 		WaitForSentinel: r.action.Exec.Sentinels && !failed,
@@ -285,6 +289,7 @@ func (w *worker) logs(ctx context.Context, r *run, failed bool) []string {
 		Now:             w.wall(),
 		Failed:          failed,
 		Alone:           r.concurrency() == 1,
+		Waits:           waits,
 	})
 	w.metrics.phase("logs", w.wall().Sub(began))
 	if got.Incomplete {

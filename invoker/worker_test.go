@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,7 +48,7 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 			}
 			got := w.asked[0]
 			want := container.LogRequest{WaitForSentinel: c.wait, LimitBytes: 3 << 20, Failed: c.failed, Alone: true, Now: got.Now}
-			if got != want {
+			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: asked for %+v, want %+v", c.name, got, want)
 			}
 		})
@@ -245,4 +247,31 @@ func TestContainerShares(t *testing.T) {
 	if got := containerName("wsk00_", 7, "guest", "a b.c-d_é"); got != "wsk00_7_guest_abcd_" {
 		t.Errorf("name %q", got)
 	}
+}
+
+// Logs that are all there at the first look need no early result: it and the
+// completion go in one ack, and the record has the lines all the same.
+func TestLogsThatAreThereAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for atOnce, want := range map[bool][]string{true: {"combined"}, false: {"result", "completion"}} {
+			w := newWorld(t)
+			w.logsAtOnce = atOnce
+			w.logs = container.LogResult{Lines: []string{"a line"}}
+			w.action("f", nil)
+			_, stop := w.start(w.settings())
+			id := w.invoke("f", nil)
+			quiet := w.invoke("f", func(m *activation.Message) { m.Blocking = false })
+			synctest.Wait()
+			stop()
+			if got := w.kinds(id); !slices.Equal(got, want) {
+				t.Errorf("at once %t: acks %v, want %v", atOnce, got, want)
+			}
+			if got := w.kinds(quiet); !slices.Equal(got, []string{"completion"}) {
+				t.Errorf("at once %t: acks %v for who does not wait", atOnce, got)
+			}
+			if rec := w.record(id); rec == nil || len(rec.Logs) != 1 {
+				t.Errorf("at once %t: record %+v", atOnce, rec)
+			}
+		}
+	})
 }

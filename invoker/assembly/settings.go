@@ -39,6 +39,7 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		Drain:       finite(c.Drain.Deadline),
 		LogErrors:   [4]bool{1: c.Proxy.LogErrors.Application, 2: c.Proxy.LogErrors.Developer, 3: c.Proxy.LogErrors.Whisk},
 		LogUnstored: c.Records.UnstoredLogs,
+		Events:      c.Events.Enabled,
 	}
 	var err error
 	s.GPU, err = gpuSettings(c, devices)

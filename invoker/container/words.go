@@ -105,6 +105,16 @@ type LogRequest struct {
 	Now             time.Time // stamps the lines that the collector appends
 	Failed          bool      // status 2: the closing line about missing data is added
 	Alone           bool      // nothing else runs in the container until Logs returns
+	// Waits, when not nil, is called before anything is waited for: the lines
+	// are not all there yet. It may be called again and does not block.
+	Waits func()
+}
+
+// Wait tells the caller that lines are being waited for.
+func (r LogRequest) Wait() {
+	if r.Waits != nil {
+		r.Waits()
+	}
 }
 
 // LogResult is what was read. Lines are ready for the activation record.

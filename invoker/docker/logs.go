@@ -19,6 +19,9 @@ func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogReq
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(k.ctx, cancel)()
+	if tail.Remote() { // even the first look takes a while
+		req.Wait()
+	}
 	return tail.Collect(ctx, req)
 }
 

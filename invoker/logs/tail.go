@@ -89,6 +89,12 @@ type Tail struct {
 	buf []byte // read from the source, not yet part of any result
 }
 
+// Remote tells whether the source is further away than a file.
+func (t *Tail) Remote() bool {
+	_, file := t.source.(*File)
+	return !file
+}
+
 // NewTail starts at the source's beginning. The Tail owns the source.
 func NewTail(source Source, waits Waits) *Tail {
 	return &Tail{source: source, waits: waits}
@@ -105,7 +111,10 @@ func (t *Tail) Close() error {
 // Collect reads the output of one activation. It always gives a result; what
 // was missing is said there.
 func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.LogResult {
-	t.mu.Lock()
+	if !t.mu.TryLock() {
+		req.Wait()
+		t.mu.Lock()
+	}
 	defer t.mu.Unlock()
 	began := time.Now()
 	if err := t.source.Begin(ctx, req.WaitForSentinel); err != nil {
@@ -277,6 +286,7 @@ func (r *reading) giveUp() {
 }
 
 func (r *reading) pause(ctx context.Context, left time.Duration) bool {
+	r.req.Wait()
 	timer := time.NewTimer(min(r.poll, left))
 	defer timer.Stop()
 	r.poll = min(r.poll+r.poll/2, slowPoll)

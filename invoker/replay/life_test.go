@@ -113,12 +113,12 @@ func (c *crowd) settled(ids []string) {
 }
 
 // check demands, of an invoker that has ended, that nothing was lost: for every
-// activation a result and a completion in this order and a record that says
-// the same, and no message left to be read.
+// activation a result and a completion in this order, or both in one, and a
+// record that says the same, and no message left to be read.
 func (c *crowd) check() {
 	c.w.t.Helper()
 	acks := map[string][]string{}
-	for _, r := range c.w.tape.rewound() {
+	for _, r := range unfolded(c.w.tape.rewound()) {
 		if r.isAck() {
 			id := r.activationID()
 			acks[id] = append(acks[id], r.shape())
