@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
@@ -33,7 +34,8 @@ docs/configuration.md lists every key; --print-config shows what holds here.
 
 Admin endpoints on PORT (8080): /ping, /metrics, and with the credentials of
 CONFIG_whisk_invoker_username and _password /status, /enable, /disable.
-SIGTERM stops pulling, finishes what runs and leaves; a second signal leaves at once.
+SIGTERM stops pulling, finishes what runs and leaves; a second signal, two seconds
+later or more, leaves at once.
 It computes on half of the machine's processors, on four at most; GOMAXPROCS says otherwise.`
 }
 
@@ -85,18 +87,34 @@ func loadConfig(environ, args []string) (*config.Config, error) {
 	return config.Load(in)
 }
 
+// secondSignal is how long after the first signal a second one is taken for
+// the same: GNU timeout, a shell and a service manager may each pass one on.
+const secondSignal = 2 * time.Second
+
 // interrupted is a context that ends with the first SIGTERM or interrupt. A
-// second one ends the process at once.
+// second one ends the process at once, unless it comes so soon that it is the
+// same one from somebody else.
 func interrupted() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return untilSignalled(signals, func() {
+		fmt.Fprintln(os.Stderr, "gpuwhisk: second signal, leaving at once")
+		os.Exit(130)
+	})
+}
+
+func untilSignalled(signals <-chan os.Signal, leave func()) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		<-signals
 		cancel()
-		<-signals
-		fmt.Fprintln(os.Stderr, "gpuwhisk: second signal, leaving at once")
-		os.Exit(130)
+		for first := time.Now(); ; {
+			<-signals
+			if time.Since(first) >= secondSignal {
+				leave()
+				return
+			}
+		}
 	}()
 	return ctx
 }

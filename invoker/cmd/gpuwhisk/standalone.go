@@ -82,7 +82,7 @@ func (c standaloneCmd) Run() error {
 	select {
 	case <-stopping.Done():
 		began := time.Now()
-		c.say("stopping: nothing new is taken, what runs is finished (a second signal leaves at once)")
+		c.say("stopping: nothing new is taken, what runs is finished (a second signal after two seconds leaves at once)")
 		err := drain(s)
 		if err == nil {
 			c.say("stopped after " + time.Since(began).Round(time.Millisecond).String() + "; actions and records are kept in " + s.Info().Data)
