@@ -85,8 +85,8 @@ func fakeDriver(c *config.Config, log *slog.Logger) (string, error) {
 	if dir == "" {
 		return "", nil
 	}
-	if c.GPU.SimulatedDevices == 0 || c.Runtimes.Kind != processRuntime {
-		log.Warn("whisk.gpu.fake-driver has no effect: it is for simulated GPUs and the process runtime")
+	if c.GPU.SimulatedDevices == 0 {
+		log.Warn("whisk.gpu.fake-driver has no effect: it is for simulated GPUs (whisk.gpu.simulated.devices)")
 		return "", nil
 	}
 	dir, err := filepath.Abs(dir)

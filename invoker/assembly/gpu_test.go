@@ -74,7 +74,7 @@ func TestSimulatedMemoryOrShim(t *testing.T) {
 	}{
 		{"shim and fake driver", func(*config.Config) {}, true, ""},
 		{"no fake driver", func(c *config.Config) { c.GPU.FakeDriver = "" }, false, ""},
-		{"docker", func(c *config.Config) { c.Runtimes.Kind = "docker" }, false, "whisk.gpu.fake-driver has no effect"},
+		{"docker", func(c *config.Config) { c.Runtimes.Kind, c.GPU.Shim.Dir = "docker", t.TempDir() }, true, ""},
 		{"no library", func(c *config.Config) { c.GPU.Shim.Library = "none" }, true, "run without the shim"},
 		{"none found", func(c *config.Config) { c.GPU.Shim.Library = "" }, true, "no libgpuwhisk.so was found"},
 	} {

@@ -145,7 +145,7 @@ func deviceKeys(g *GPU) []*Key {
 		{Name: "whisk.gpu.simulated.memory", Default: "16 GiB", value: size(&g.SimulatedMemory, int64(MiB)),
 			Doc: "memory of each simulated GPU"},
 		{Name: "whisk.gpu.fake-driver", value: text(&g.FakeDriver),
-			Doc: "directory of a fake libcuda.so.1, such as build/shim/fake12: functions of simulated GPUs run under it and the real shim (process runtime); empty means that such functions see no GPU"},
+			Doc: "directory of a fake libcuda.so.1, such as build/shim/fake12: functions of simulated GPUs run under it and the real shim, as processes or in Docker containers; empty means that such functions see no GPU"},
 		{Name: "whisk.gpu.forward-topic", value: topic(&g.ForwardTopic),
 			Doc: "topic that gets the GPU activations of an invoker without a GPU; empty answers them with an error"},
 	}

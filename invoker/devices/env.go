@@ -3,7 +3,6 @@ package devices
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -18,33 +17,17 @@ const (
 	socketTarget  = "/run/gpuwhisk"
 )
 
-// deviceEnv leads a process to its device. Containers with a file system of
-// their own see no other device.
+// deviceEnv leads a process to its real device. Containers with a file system
+// of their own see no other device.
 func (m *Mover) deviceEnv(device gpu.Device) []string {
 	switch {
-	case m.options.Mounted:
+	case m.options.Mounted || device.Simulated:
 		return nil
-	case !device.Simulated && m.options.Driver != "":
+	case m.options.Driver != "":
 		return []string{"CUDA_VISIBLE_DEVICES=" + device.UUID, "LD_LIBRARY_PATH=" + m.options.Driver}
-	case !device.Simulated:
-		return []string{"CUDA_VISIBLE_DEVICES=" + device.UUID}
-	case m.options.Driver == "":
-		return nil
 	}
-	link := gpu.DefaultLink().BytesPerSecond
-	return []string{
-		"CUDA_VISIBLE_DEVICES=0",
-		"LD_LIBRARY_PATH=" + m.options.Driver,
-		"FAKE_CUDA_MEMORY=" + strconv.FormatInt(device.MemoryBytes, 10),
-		"FAKE_CUDA_BANDWIDTH=" + strconv.FormatInt(int64(link), 10),
-		// A page that a kernel faults in comes at half the speed of one that
-		// was fetched ahead.
-		"FAKE_CUDA_FAULT_NS=" + strconv.FormatInt(int64(2*faultUnit/link*1e9), 10),
-	}
+	return []string{"CUDA_VISIBLE_DEVICES=" + device.UUID}
 }
-
-// faultUnit is what the fake driver counts faults in.
-const faultUnit = 64 << 10
 
 // equip gives the container its socket and has its processes load the shim. One
 // that wants no shim has the socket's directory all the same: it tells whose
@@ -52,7 +35,7 @@ const faultUnit = 64 << 10
 func (m *Mover) equip(g *container.GPU, b *box, word string) {
 	library, socket := m.options.Library, b.shim.Socket()
 	if m.options.Mounted {
-		g.Mounts = []container.Mount{{Source: b.shim.Dir(), Target: socketTarget}}
+		g.Mounts = append(g.Mounts, container.Mount{Source: b.shim.Dir(), Target: socketTarget})
 		if !b.off {
 			g.Mounts = append(g.Mounts, container.Mount{Source: library, Target: libraryTarget})
 		}

@@ -49,9 +49,9 @@ type Options struct {
 	// which the socket and a copy of the library are mounted: Dir must have
 	// the same path on the containers' host.
 	Mounted bool
-	// Driver is, without Mounted, where processes find the driver: for simulated
-	// devices the directory of one that takes the real one's place, for real ones
-	// where the loader has to look beside its own places. Empty for none.
+	// Driver is where processes find the driver: for simulated devices the
+	// directory of one that takes the real one's place, for real ones, without
+	// Mounted, where the loader has to look beside its own places. Empty for none.
 	Driver string
 	// Devices are all that containers may be prepared for, Context what a CUDA
 	// context takes on them.
@@ -103,7 +103,11 @@ func OpenMover(o Options) (*Mover, error) {
 		return nil, fmt.Errorf("open shim sockets in %s: %w", o.Dir, err)
 	}
 	if o.Mounted {
-		if m.options.Library, err = install(o.Library, o.Dir); err != nil {
+		m.options.Library, err = install(o.Library, o.Dir)
+		if err == nil {
+			err = m.placeDriver()
+		}
+		if err != nil {
 			return nil, errors.Join(err, m.control.Close())
 		}
 	}
@@ -128,6 +132,9 @@ func (m *Mover) Faults() bool { return true }
 func (m *Mover) Prepare(name string, device gpu.Device, shim string) (container.GPU, error) {
 	b := newBox(name, device)
 	g := container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated, Env: m.deviceEnv(device)}
+	if err := m.simulate(&g, device); err != nil {
+		return container.GPU{}, err
+	}
 	if m.control != nil {
 		var err error
 		if b.shim, err = m.control.Container(name); err != nil {
@@ -283,6 +290,7 @@ func (m *Mover) Close() error {
 	if m.options.Mounted {
 		err = errors.Join(err, os.Remove(m.options.Library))
 	}
+	err = errors.Join(err, m.clearSimulated())
 	_ = os.Remove(m.options.Dir) // if it is empty
 	return err
 }

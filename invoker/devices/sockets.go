@@ -74,20 +74,23 @@ func clearSockets(dir string) error {
 // run in a container ourselves. The sockets' directory must be shared in any
 // case.
 func install(library, dir string) (string, error) {
-	data, err := os.ReadFile(library)
+	return installFile(library, filepath.Join(dir, LibraryName))
+}
+
+func installFile(from, to string) (string, error) {
+	data, err := os.ReadFile(from)
 	if err != nil {
-		return "", fmt.Errorf("read shim: %w", err)
+		return "", fmt.Errorf("read %s for containers: %w", filepath.Base(from), err)
 	}
-	path := filepath.Join(dir, LibraryName)
 	// Containers of before may have the old file mounted: it is not touched.
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return "", fmt.Errorf("copy shim: %w", err)
+	if err := os.WriteFile(to+".new", data, 0o600); err != nil {
+		return "", fmt.Errorf("copy %s for containers: %w", filepath.Base(from), err)
 	}
-	if err := os.Chmod(path+".new", 0o555); err != nil {
-		return "", fmt.Errorf("open shim to containers: %w", err)
+	if err := os.Chmod(to+".new", 0o555); err != nil {
+		return "", fmt.Errorf("open %s to containers: %w", to, err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return "", fmt.Errorf("copy shim: %w", err)
+	if err := os.Rename(to+".new", to); err != nil {
+		return "", fmt.Errorf("copy %s for containers: %w", filepath.Base(from), err)
 	}
-	return path, nil
+	return to, nil
 }

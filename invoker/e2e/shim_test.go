@@ -53,10 +53,26 @@ var shimStale = sync.OnceValue(func() bool {
 	return errors.As(err, &code) && code.ExitCode() == 1
 })
 
-// startGPU brings an installation up with one simulated device of so many MiB.
+// startGPU brings an installation up with one simulated device of so many MiB,
+// for functions that run as processes.
 func startGPU(t *testing.T, memory int, env map[string]string) *platform {
 	t.Helper()
+	return startGPUIn(t, ownParts(t), memory, env)
+}
+
+// startGPUIn is startGPU in a world.
+func startGPUIn(t *testing.T, w world, memory int, env map[string]string) *platform {
+	t.Helper()
 	dir := shimParts(t)
+	sockets, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(sockets); err != nil {
+			t.Error(err)
+		}
+	})
 	all := map[string]string{
 		"CONFIG_whisk_gpu_simulated_devices": "1",
 		"CONFIG_whisk_gpu_simulated_memory":  fmt.Sprint(memory, " MiB"),
@@ -64,11 +80,12 @@ func startGPU(t *testing.T, memory int, env map[string]string) *platform {
 		"CONFIG_whisk_gpu_defaultMemory":     "16 MiB",
 		"CONFIG_whisk_gpu_shim_library":      filepath.Join(dir, "libgpuwhisk.so"),
 		"CONFIG_whisk_gpu_fakeDriver":        filepath.Join(dir, "fake12"),
+		"CONFIG_whisk_gpu_shim_dir":          sockets,
 	}
 	for name, value := range env {
 		all[name] = value
 	}
-	return start(t, ownParts(t), setup{env: all})
+	return start(t, w, setup{env: all, memory: roomForAll})
 }
 
 // deployGPU deploys the example function under names.
@@ -192,9 +209,22 @@ const (
 )
 
 // TestGPUMemorySwaps runs three functions that keep 40 MiB each on a device of
-// 100: what is not in use is on the host meanwhile, and nobody notices.
+// 100, as processes and in Docker containers: what is not in use is on the host
+// meanwhile, and nobody notices.
 func TestGPUMemorySwaps(t *testing.T) {
-	p := startGPU(t, 100, nil)
+	eachGPUWorld(t, gpuMemorySwaps)
+}
+
+// eachGPUWorld runs a test with functions as processes on embedded parts, and
+// in containers among real ones. One after the other: they look for processes
+// that were left.
+func eachGPUWorld(t *testing.T, test func(t *testing.T, w world)) {
+	t.Run("processes", func(t *testing.T) { test(t, ownParts(t)) })
+	t.Run("containers", func(t *testing.T) { test(t, realParts(t)) })
+}
+
+func gpuMemorySwaps(t *testing.T, w world) {
+	p := startGPUIn(t, w, 100, nil)
 	names := []string{"alpha", "beta", "gamma"}
 	p.deployGPU(true, names...)
 	starts := map[string]int{}
@@ -238,15 +268,24 @@ func TestGPUMemorySwaps(t *testing.T) {
 func (p *platform) noSockets() {
 	p.t.Helper()
 	until(p.t, "sockets of containers that are gone", func() string {
-		left, _ := filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "shim", "*"))
+		left, _ := filepath.Glob(p.socketOf("*"))
 		return strings.Join(left, ", ")
 	})
+}
+
+// socketOf is the path of a container's socket, by its directory's name.
+func (p *platform) socketOf(name string) string {
+	return filepath.Join(p.outOf["CONFIG_whisk_gpu_shim_dir"], p.prefix(), name, "shim.sock")
 }
 
 // TestKilledDuringSwap ends a container whose memory is on its way out, for
 // another function that waits for the room.
 func TestKilledDuringSwap(t *testing.T) {
-	p := startGPU(t, 60, nil)
+	eachGPUWorld(t, killedDuringSwap)
+}
+
+func killedDuringSwap(t *testing.T, w world) {
+	p := startGPUIn(t, w, 60, nil)
 	p.deployGPU(true, "stuck", "waits")
 	p.gpuCall("stuck", block)
 	name := p.container("guest_stuck", "ready")
@@ -292,7 +331,7 @@ def main(args):
 	p.container("guest_deaf", "running")
 	var sockets []string
 	until(t, "a socket", func() string {
-		sockets, _ = filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "shim", "*", "shim.sock"))
+		sockets, _ = filepath.Glob(p.socketOf("*"))
 		if len(sockets) != 1 {
 			return fmt.Sprint("there are ", sockets)
 		}

@@ -309,7 +309,7 @@ static void neighbours(int argc, char **argv)
 	CUdeviceptr p;
 
 	invoker_listen();
-	struct taker first = taker(40 * MIB), second = taker(24 * MIB);
+	struct taker first = taker(40 * MIB), second = taker(24 * MIB), third = taker(56 * MIB);
 	take(first);
 	cuda_open("dlsym");
 	SAME(counts_as_used(), 40 * MIB);
@@ -329,6 +329,13 @@ static void neighbours(int argc, char **argv)
 	SAME(counts_as_used(), 48 * MIB);
 	end(second);
 	SAME(counts_as_used(), 24 * MIB);
+	/* Managed memory gives way to another process, whatever its own is doing. */
+	take(third);
+	SAME(counts_as_used(), 64 * MIB);
+	SAME(in_use(), 8 * MIB);
+	end(third);
+	pattern_check(p, 24 * MIB, 1);
+	SAME(in_use(), 24 * MIB);
 }
 
 const struct test_case cases_truth[] = {

@@ -36,8 +36,8 @@ func (c demoCmd) Run() error {
 		return err
 	}
 	runtime := c.Runtime
-	if machine.Driver {
-		runtime = "process" // in Docker there is no fake driver
+	if machine.Driver && runtime == "auto" {
+		runtime = "process" // also an executable can be shown there
 	}
 	admin := &door{}
 	terminal := term.IsTerminal(int(os.Stdout.Fd()))
@@ -58,7 +58,7 @@ func (c demoCmd) Run() error {
 func (c demoCmd) machine() (demo.Machine, []string) {
 	m := demo.Here()
 	self, err := os.Executable()
-	if err != nil || c.Runtime == "docker" || !m.Python {
+	if err != nil || !m.Python {
 		return m, nil
 	}
 	library := devices.FindLibrary(self)
@@ -67,7 +67,7 @@ func (c demoCmd) machine() (demo.Machine, []string) {
 		return m, nil
 	}
 	m.Driver = true
-	if _, err := os.Stat(program); err == nil {
+	if _, err := os.Stat(program); err == nil && c.Runtime != "docker" {
 		m.Program = program
 	}
 	return m, []string{"CONFIG_whisk_gpu_shim_library=" + library, "CONFIG_whisk_gpu_fakeDriver=" + driver}

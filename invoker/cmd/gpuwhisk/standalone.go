@@ -33,7 +33,7 @@ type standaloneCmd struct {
 	GPUs      int      `name:"gpus" default:"1" help:"Number of simulated GPUs."`
 	GPUMemory size     `name:"gpu-memory" default:"16GB" help:"Memory of each simulated GPU."`
 	Devices   string   `placeholder:"LIST" help:"GPUs of this machine instead of simulated ones: auto for all, or UUIDs and indexes. Needs a build with NVML (make build-gpu)."`
-	FakeGPU   string   `name:"fake-driver" placeholder:"DIR" type:"existingdir" help:"Run functions of simulated GPUs under the shim on the driver in DIR (make shim-fake: build/shim/fake12), so that their memory really moves. With --runtime process."`
+	FakeGPU   string   `name:"fake-driver" placeholder:"DIR" type:"existingdir" help:"Run functions of simulated GPUs under the shim on the driver in DIR (make shim-fake: build/shim/fake12), so that their memory really moves."`
 	Shim      string   `placeholder:"FILE" type:"existingfile" help:"The shim's library, when it is not beside this program or in build/shim."`
 	Tokens    int      `default:"2" help:"Runs that each GPU takes at once (D)."`
 	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`

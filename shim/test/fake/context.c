@@ -16,7 +16,14 @@ enum { DEPTH = 32 };
 static __thread struct fake_context *stack[DEPTH];
 static __thread int depth;
 
-void fake_lock(void) { pthread_mutex_lock(&fake.mu); }
+void fake_lock(void)
+{
+	pthread_mutex_lock(&fake.mu);
+	for (int i = 0; i < fake.devices; i++)
+		if (fake_stolen(i))
+			fake_make_good();
+}
+
 void fake_unlock(void) { pthread_mutex_unlock(&fake.mu); }
 
 static uint64_t number(const char *name, uint64_t fallback)

@@ -104,20 +104,26 @@ void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns);
 CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx);
 
 /* room.c: what is taken of the devices, by all processes. The caller holds the
- * lock. Room that is kept counts as in use, and is given to who asks. */
+ * lock. Room that is kept counts as in use, and is given to who asks; so is that
+ * of other processes' managed memory, if nothing else is left. */
 void fake_room_open(void);
-bool fake_take(int device, uint64_t bytes);
-void fake_give(int device, uint64_t bytes);
+bool fake_take(int device, uint64_t bytes, bool managed);
+void fake_give(int device, uint64_t bytes, bool managed);
 void fake_keep(int device, uint64_t bytes);
 /* False: somebody asked for the room meanwhile. */
 bool fake_keep_end(int device, uint64_t bytes, bool take);
 uint64_t fake_in_use(int device);
+/* Bytes of this process's managed memory whose room is another's by now. */
+uint64_t fake_stolen(int device);
+void fake_stolen_out(int device, uint64_t bytes);
 /* When a transfer of so many nanoseconds ends: one at a time each way. */
 int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns);
 
 /* memory.c: the caller holds the lock. */
 /* Take room, if need be that of other managed memory of this process. */
-bool fake_make_room(int device, uint64_t bytes, const struct fake_memory *except);
+bool fake_make_room(int device, uint64_t bytes, bool managed, const struct fake_memory *except);
+/* Send out what another process has the room of. */
+void fake_make_good(void);
 struct fake_memory *fake_find(uint64_t address);
 CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 		  uint64_t *out);

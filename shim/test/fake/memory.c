@@ -101,9 +101,9 @@ static uint64_t extent(const struct fake_memory *m, uint64_t i)
 	return rest < PAGE ? rest : PAGE;
 }
 
-bool fake_make_room(int device, uint64_t bytes, const struct fake_memory *except)
+bool fake_make_room(int device, uint64_t bytes, bool managed, const struct fake_memory *except)
 {
-	for (size_t i = 0; !fake_take(device, bytes); i++) {
+	for (size_t i = 0; !fake_take(device, bytes, managed); i++) {
 		if (i == known.n)
 			return false;
 		struct fake_memory *m = known.at[i];
@@ -133,12 +133,12 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 	/* Emptying a place works by whole pages of the machine. */
 	slot = (slot + 4095) / 4096 * 4096;
 	bool plain = kind == FAKE_DEVICE || kind == FAKE_POOLED;
-	if (bytes > span || (plain && !fake_make_room(ctx->device, bytes, NULL)))
+	if (bytes > span || (plain && !fake_make_room(ctx->device, bytes, false, NULL)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t base = take_place(slot);
 	if (!base) {
 		if (plain)
-			fake_give(ctx->device, bytes);
+			fake_give(ctx->device, bytes, false);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	struct fake_memory *m = calloc(1, sizeof *m);
@@ -160,7 +160,7 @@ static void uncount(struct fake_memory *m)
 {
 	if (m->kind == FAKE_DEVICE || m->kind == FAKE_POOLED) {
 		fake.used[m->device] -= m->size;
-		fake_give(m->device, m->size);
+		fake_give(m->device, m->size, false);
 	}
 	if (m->kind == FAKE_POOLED)
 		fake.pooled[m->device] -= m->size;
@@ -169,7 +169,7 @@ static void uncount(struct fake_memory *m)
 			fake.used[m->device] -= extent(m, i);
 	for (uint64_t i = 0; m->chunk && i < chunks(m->size); i++)
 		if (m->chunk[i].pages)
-			fake_give(m->device, chunk_bytes(m, i));
+			fake_give(m->device, chunk_bytes(m, i), true);
 		else if (m->chunk[i].kept)
 			fake_keep_end(m->device, chunk_bytes(m, i), false);
 }
@@ -228,7 +228,7 @@ static bool page_in(struct fake_memory *m, uint64_t page)
 	struct fake_chunk *c = &m->chunk[i];
 
 	if (!c->pages && !(c->kept && fake_keep_end(m->device, n, true)) &&
-	    !fake_make_room(m->device, n, m))
+	    !fake_make_room(m->device, n, true, m))
 		return false;
 	c->kept = false;
 	c->pages++;
@@ -293,6 +293,32 @@ uint64_t fake_send(struct fake_memory *m, uint64_t from, uint64_t bytes)
 		moved += n;
 	}
 	return moved;
+}
+
+/* The chunk leaves, and its room is another's already. */
+static void chunk_lost(struct fake_memory *m, uint64_t i)
+{
+	uint64_t from = i * CHUNK / PAGE, to = from + CHUNK / PAGE;
+
+	for (uint64_t p = from; p < to && p < pages(m->size); p++) {
+		if (m->page[p] != ON_DEVICE)
+			continue;
+		to_host(m, p);
+		fake.used[m->device] -= extent(m, p);
+		m->page[p] = ON_HOST;
+	}
+	m->chunk[i].pages = 0;
+	fake_stolen_out(m->device, chunk_bytes(m, i));
+}
+
+void fake_make_good(void)
+{
+	for (size_t k = 0; k < known.n; k++) {
+		struct fake_memory *m = known.at[k];
+		for (uint64_t i = 0; m->chunk && i < chunks(m->size) && fake_stolen(m->device); i++)
+			if (m->chunk[i].pages)
+				chunk_lost(m, i);
+	}
 }
 
 /* For tests, by dlsym: what really lies on a device, to the page, of this

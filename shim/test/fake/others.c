@@ -69,7 +69,7 @@ CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_mem
 	if (dev < 0 || dev >= fake.devices)
 		return ERROR_INVALID_DEVICE;
 	fake_lock();
-	bool ok = fake_make_room(dev, bytes, NULL);
+	bool ok = fake_make_room(dev, bytes, false, NULL);
 	if (ok) {
 		struct physical *p = calloc(1, sizeof *p);
 		*p = (struct physical){bytes, dev, 1};
@@ -85,7 +85,7 @@ static void drop(struct physical *p)
 	if (--p->users)
 		return;
 	fake.used[p->device] -= p->size;
-	fake_give(p->device, p->size);
+	fake_give(p->device, p->size, false);
 	free(p);
 }
 

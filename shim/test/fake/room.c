@@ -132,42 +132,88 @@ static uint64_t in_use(int device)
 			continue;
 		if (i != mine && shared() && !held(1 + i))
 			memset(s, 0, sizeof *s);
-		sum += s->taken[device] + s->kept[device];
+		sum += s->plain[device] + s->managed[device] + s->kept[device];
 	}
 	return sum;
 }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-bool fake_take(int device, uint64_t bytes)
+/* Free others' room of so many bytes: what is kept, and then managed memory. */
+static uint64_t ask_others(int device, uint64_t lack)
 {
-	enter();
-	uint64_t used = in_use(device);
-	uint64_t lack = used + bytes > fake.capacity ? used + bytes - fake.capacity : 0;
 	for (int i = 0; i < ROOM_SLOTS && lack; i++) {
 		uint64_t *kept = &room->slot[i].kept[device];
 		uint64_t some = least(*kept, lack);
 		*kept -= some;
 		lack -= some;
 	}
-	if (!lack)
-		room->slot[mine].taken[device] += bytes;
-	leave();
-	return !lack;
+	for (int i = 0; i < ROOM_SLOTS && lack; i++) {
+		struct room_slot *s = &room->slot[i];
+		uint64_t some = i == mine ? 0 : least(s->managed[device], (lack + CHUNK - 1) / CHUNK * CHUNK);
+		s->managed[device] -= some;
+		s->stolen[device] += some;
+		lack -= least(some, lack);
+	}
+	return lack;
 }
 
-void fake_give(int device, uint64_t bytes)
+bool fake_take(int device, uint64_t bytes, bool managed)
+{
+	struct room_slot *s = &room->slot[mine];
+
+	enter();
+	uint64_t used = in_use(device);
+	bool ok = used + bytes <= fake.capacity ||
+		  (bytes <= fake.capacity && !ask_others(device, used + bytes - fake.capacity));
+	if (ok)
+		(managed ? s->managed : s->plain)[device] += bytes;
+	leave();
+	return ok;
+}
+
+/* Managed room goes; what of it was stolen meanwhile is nobody's debt now. The
+ * rest is returned. The caller is within enter and leave. */
+static uint64_t drop_managed(int device, uint64_t bytes)
+{
+	struct room_slot *s = &room->slot[mine];
+	uint64_t some = least(bytes, s->managed[device]);
+
+	s->managed[device] -= some;
+	s->stolen[device] -= least(bytes - some, s->stolen[device]);
+	return some;
+}
+
+void fake_give(int device, uint64_t bytes, bool managed)
 {
 	enter();
-	room->slot[mine].taken[device] -= bytes;
+	if (managed)
+		drop_managed(device, bytes);
+	else
+		room->slot[mine].plain[device] -= bytes;
 	leave();
 }
 
 void fake_keep(int device, uint64_t bytes)
 {
 	enter();
-	room->slot[mine].taken[device] -= bytes;
-	room->slot[mine].kept[device] += bytes;
+	room->slot[mine].kept[device] += drop_managed(device, bytes);
+	leave();
+}
+
+uint64_t fake_stolen(int device)
+{
+	return __atomic_load_n(&room->slot[mine].stolen[device], __ATOMIC_RELAXED);
+}
+
+void fake_stolen_out(int device, uint64_t bytes)
+{
+	struct room_slot *s = &room->slot[mine];
+
+	enter();
+	uint64_t some = least(bytes, s->stolen[device]);
+	s->stolen[device] -= some;
+	s->managed[device] -= least(bytes - some, s->managed[device]);
 	leave();
 }
 
@@ -179,7 +225,7 @@ bool fake_keep_end(int device, uint64_t bytes, bool take)
 	bool ok = s->kept[device] >= bytes;
 	if (ok) {
 		s->kept[device] -= bytes;
-		s->taken[device] += take ? bytes : 0;
+		s->managed[device] += take ? bytes : 0;
 	}
 	leave();
 	return ok;

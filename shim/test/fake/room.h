@@ -20,7 +20,12 @@ struct room {
 		uint32_t pid;   /* as its own name space has it */
 		uint32_t in_use;
 		uint64_t space; /* inode of that name space */
-		uint64_t taken[ROOM_DEVICES], kept[ROOM_DEVICES];
+		uint64_t plain[ROOM_DEVICES];   /* bytes that nobody can move */
+		uint64_t managed[ROOM_DEVICES]; /* of managed memory */
+		uint64_t kept[ROOM_DEVICES];    /* emptied, for the asking */
+		/* Managed bytes whose room another process was given. Their owner,
+		 * which may be frozen, sends them out when it next does anything. */
+		uint64_t stolen[ROOM_DEVICES];
 	} slot[ROOM_SLOTS];
 };
 
