@@ -81,6 +81,7 @@ var owners = map[string][]string{
 	"github.com/segmentio/kafka-go":           {"activation/kafka"},
 	"github.com/go-kivik/kivik":               {"activation/couchdb"},
 	"github.com/moby/moby":                    {"invoker/docker"},
+	"oras.land/oras-go":                       {"invoker/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
 	"github.com/go-zookeeper/zk":              {"invoker/zookeeper"},
 	"github.com/twmb/franz-go":                {"invoker/standalone/broker", "invoker/bench"},

@@ -39,6 +39,7 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.
 	if c.Logs.OutOfBand {
 		o.LogDriver = "" // the daemon's own driver carries the logs away
 	}
+	o.Registries, o.Logins = c.Docker.Registries, c.Docker.Logins
 	o.CertDir, o.LogDirs, o.Devices = c.Docker.CertDir, c.Docker.LogDirs, c.Docker.Devices
 	o.CapDrop, o.CapAdd, o.PidsLimit = c.Docker.CapDrop, c.Docker.CapAdd, int64(c.Docker.PidsLimit)
 	t := c.Docker.Timeouts

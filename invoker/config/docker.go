@@ -36,6 +36,10 @@ type Docker struct {
 	// holds ca.pem, cert.pem and key.pem for a TCP address.
 	Host    string
 	CertDir string
+	// Registries are the hosts that images may be pulled from, empty for any.
+	// Logins is the directory of the config.json that docker login writes.
+	Registries []string
+	Logins     string
 	// Devices is how containers are given their GPU.
 	Devices string
 	// LogDirs are the places where the engine's containers directory may be
@@ -70,6 +74,10 @@ func dockerKeys(c *Config) []*Key {
 			Doc: "address of the Docker Engine; empty means its default socket"},
 		{Name: "whisk.gpu.docker.cert-dir", Env: "DOCKER_CERT_PATH", value: text(&d.CertDir),
 			Doc: "directory with ca.pem, cert.pem and key.pem for an engine at a TCP address"},
+		{Name: "whisk.gpu.docker.logins", Env: "DOCKER_CONFIG", Default: "/root/.docker", value: text(&d.Logins),
+			Doc: "directory with the config.json of docker login: names, tokens and helper programs for the registries that images are pulled from"},
+		{Name: "whisk.gpu.docker.registries", value: list(&d.Registries),
+			Doc: "registries that images may be pulled from, such as docker.io,registry.example.org:5000; empty means any"},
 		{Name: "whisk.gpu.docker.devices", Default: "auto", value: choice(&d.Devices, "auto", "cdi", "nvidia", "gpus"),
 			Doc: "how containers get their GPU: by CDI, by NVIDIA's container runtime, or as docker run --gpus does; auto takes the first of these that the engine has"},
 		{Name: "whisk.gpu.docker.log-dirs", Default: "/containers", value: list(&d.LogDirs),

@@ -74,9 +74,13 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 }
 
 func pullFailed(image string, err error) error {
+	text := "Failed to pull container image '" + image + "'."
+	if errors.Is(err, errRegistry) {
+		text += " Images from this registry are not allowed here."
+	}
 	return &container.CreateError{
 		Blame:   container.BlameDeveloper,
-		Message: "Failed to pull container image '" + image + "'.",
+		Message: text,
 		Err:     err,
 	}
 }

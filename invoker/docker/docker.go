@@ -32,6 +32,8 @@ type Engine struct {
 	host    hostPart // the part of a create request that all containers share
 	log     *slog.Logger
 
+	registries registries
+
 	creates *semaphore.Weighted // places of creates, see places
 	pulls   singleflight.Group
 	died    chan container.ID
@@ -77,11 +79,16 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	known, err := newRegistries(options.Logins, options.Registries)
+	if err != nil {
+		return nil, err
+	}
 	api, err := options.connect()
 	if err != nil {
 		return nil, fmt.Errorf("connect to docker: %w", err)
 	}
 	e := newEngine(api, options, host)
+	e.registries = known
 	if err := e.greet(ctx); err != nil {
 		e.cancel()
 		_ = api.Close()

@@ -42,6 +42,12 @@ type Options struct {
 	Devices string
 	Files   fs.FS
 
+	// Registries are the hosts that images may be pulled from, such as
+	// docker.io; empty: any. Logins is a directory with the config.json that
+	// docker login writes; empty: pulls are anonymous.
+	Registries []string
+	Logins     string
+
 	// ParallelCreates is how many creates may be under way at once at most,
 	// first come first served; never more than the daemon's host has
 	// processors, or two. 0 or less means no limit.

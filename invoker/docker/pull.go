@@ -30,7 +30,11 @@ func (e *Engine) pullNow(image string) error {
 	ctx, cancel := limited(e.base, e.options.Timeouts.Pull)
 	defer cancel()
 	e.log.Info("pull image", "image", image)
-	progress, err := e.api.ImagePull(ctx, image, client.ImagePullOptions{})
+	login, err := e.registries.login(ctx, image)
+	if err != nil {
+		return fmt.Errorf("pull image %s: %w", image, err)
+	}
+	progress, err := e.api.ImagePull(ctx, image, client.ImagePullOptions{RegistryAuth: login})
 	if err != nil {
 		return fmt.Errorf("pull image %s: %w", image, err)
 	}

@@ -1,0 +1,73 @@
+#!/bin/bash
+# A registry of images that asks for a login: Debian's docker-registry, on a
+# free port of the loopback, which Docker speaks to without TLS.
+. "$(dirname "$0")/lib.sh"
+
+dir=${GPUWHISK_REGISTRY_DIR:-$peers/registry}
+
+# add_package installs the registry. Debian's package would start a daemon of
+# its own; policy-rc.d forbids that for the while.
+add_package() {
+	local policy=/usr/sbin/policy-rc.d mine=
+	if [[ ! -e $policy ]]; then
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod +x "$policy"
+		mine=$policy
+	fi
+	DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+		install --no-install-recommends docker-registry curl
+	local rc=$?
+	[[ -z $mine ]] || rm -f "$mine"
+	return $rc
+}
+
+install() {
+	if command -v docker-registry >/dev/null; then return 0; fi
+	[[ $(id -u) == 0 ]] || fail "docker-registry is not installed, and only root can install it"
+	need apt-get
+	retry 3 apt-get -q update || fail "apt-get update"
+	retry 3 add_package || fail "apt-get install docker-registry"
+}
+
+# It asks for the login, and says 401 before.
+answers() { [[ $(curl -s -m 5 -o /dev/null -w '%{http_code}' "http://127.0.0.1:$(cat "$dir/port")/v2/") == 401 ]]; }
+
+start() {
+	if alive "$dir"; then
+		env
+		return 0
+	fi
+	install
+	need curl
+	fresh "$dir"
+	[[ -f $dir/port ]] || free_port >"$dir/port"
+	# bcrypt of the password that env tells.
+	echo 'pull:$2a$05$BTSuYmVJdpeyvU.58MBYResBVned1PRgunEcH055sWT0yoxcmx3O.' >"$dir/htpasswd"
+	cat >"$dir/config.yml" <<-CONF
+		version: 0.1
+		log: {level: warn}
+		storage: {filesystem: {rootdirectory: $dir/data}}
+		http: {addr: 127.0.0.1:$(cat "$dir/port")}
+		auth: {htpasswd: {realm: test, path: $dir/htpasswd}}
+	CONF
+	daemon "$dir" docker-registry serve "$dir/config.yml"
+	if ! await "$dir" 180 answers; then
+		tail_of "$dir/log"
+		end "$dir"
+		fail "docker-registry does not start; its log is $dir/log"
+	fi
+	env
+}
+
+env() {
+	alive "$dir" || fail "no registry of ours is running"
+	echo "GPUWHISK_TEST_REGISTRY=127.0.0.1:$(cat "$dir/port")"
+	echo "GPUWHISK_TEST_REGISTRY_LOGIN=pull:of a test"
+}
+
+stop() {
+	end "$dir"
+	[[ ${GPUWHISK_KEEP:-} == 1 ]] || rm -rf "$dir"
+}
+
+command_of "$@"

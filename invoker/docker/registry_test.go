@@ -1,0 +1,177 @@
+package docker
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/api/pkg/authconfig"
+	"github.com/moby/moby/api/types/registry"
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// logins writes a config.json as docker login does.
+func logins(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func basic(login string) string { return base64.StdEncoding.EncodeToString([]byte(login)) }
+
+// Each registry sees its own login and no other one.
+func TestLogins(t *testing.T) {
+	dir := logins(t, `{"auths": {
+		"https://index.docker.io/v1/": {"auth": "`+basic("hub:one")+`"},
+		"registry.example.org:5000": {"auth": "`+basic("own:two")+`"}}}`)
+	r, err := newRegistries(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for image, want := range map[string]string{
+		"openwhisk/python":                     "hub:one",
+		"python:3":                             "hub:one",
+		"registry.example.org:5000/a/b:1":      "own:two",
+		"registry.example.org:5000/a/b@" + sha: "own:two",
+		"registry.example.org/a/b":             "",
+		"elsewhere.example.org/python":         "",
+	} {
+		header, err := r.login(t.Context(), image)
+		if err != nil {
+			t.Errorf("%s: %v", image, err)
+			continue
+		}
+		got := ""
+		if header != "" {
+			a, err := authconfig.Decode(header)
+			if err != nil {
+				t.Errorf("%s: %v", image, err)
+				continue
+			}
+			got = a.Username + ":" + a.Password
+		}
+		if got != want {
+			t.Errorf("%s is pulled as %q, want %q", image, got, want)
+		}
+	}
+}
+
+const sha = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestNoLogins(t *testing.T) {
+	r, err := newRegistries(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header, err := r.login(t.Context(), "a/b"); header != "" || err != nil {
+		t.Errorf("login %q, %v without a file", header, err)
+	}
+}
+
+// A file that nobody can read stops the start and does not show its content.
+func TestLoginsUnreadable(t *testing.T) {
+	dir := logins(t, `{"auths": {"a": {"auth": "c2VjcmV0`)
+	_, err := newRegistries(dir, nil)
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "config.json")) || strings.Contains(err.Error(), "c2VjcmV0") {
+		t.Errorf("error %v, want one that names the file and tells nothing of it", err)
+	}
+}
+
+// An image of another registry than those allowed is refused with words that
+// its author understands, and never asked for.
+func TestRegistryNotAllowed(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) { o.Registries = []string{"registry.example.org"} })
+	d.onPull = func(_ http.ResponseWriter, image string) bool {
+		t.Errorf("pulled %s", image)
+		return false
+	}
+	spec := fakeSpec(1)
+	spec.Image, spec.Pull = "a/b", true
+	_, err := e.Create(t.Context(), spec)
+	var failed *container.CreateError
+	if !errors.As(err, &failed) || failed.Blame != container.BlameDeveloper || !strings.Contains(failed.Message, "not allowed here") {
+		t.Errorf("error %v, want the developer's", err)
+	}
+	if !strings.Contains(err.Error(), "docker.io") {
+		t.Errorf("error %v does not name the registry", err)
+	}
+}
+
+// A real registry that asks for a login gives the image to who has one.
+func TestRegistryWithLogin(t *testing.T) {
+	host, login := os.Getenv("GPUWHISK_TEST_REGISTRY"), os.Getenv("GPUWHISK_TEST_REGISTRY_LOGIN")
+	if host == "" {
+		missing(t, "no registry to test with: GPUWHISK_TEST_REGISTRY is not set")
+	}
+	reference := host + "/" + strings.ReplaceAll(imageName(), "gpuwhisk-test.invalid/", "")
+	for _, c := range []struct {
+		name, login string
+		well        bool
+	}{{"with the login", login, true}, {"with none", "", false}, {"with a wrong one", "pull:wrong", false}} {
+		dir := t.TempDir()
+		if c.login != "" {
+			dir = logins(t, `{"auths": {"`+host+`": {"auth": "`+basic(c.login)+`"}}}`)
+		}
+		r := startReal(t, func(o *Options) { o.Logins = dir })
+		if c.well {
+			r.publish(reference, login)
+		}
+		spec := r.spec()
+		spec.Image, spec.Pull = reference, true
+		h, err := r.Create(t.Context(), spec)
+		if c.well {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+				continue
+			}
+			mustRun(t, h.Addr, nil)
+			if err := r.Remove(t.Context(), h.ID); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.api.ImageRemove(t.Context(), reference, client.ImageRemoveOptions{Force: true}); err != nil {
+				t.Error(err)
+			}
+		} else if err == nil || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: error %v, want a refusal without the password", c.name, err)
+		}
+	}
+}
+
+// publish puts the test's image into a registry and forgets it here.
+func (r *real) publish(reference, login string) {
+	r.t.Helper()
+	local, err := image()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx := context.Background()
+	if _, err := r.api.ImageTag(ctx, client.ImageTagOptions{Source: local, Target: reference}); err != nil {
+		r.t.Fatal(err)
+	}
+	user, password, _ := strings.Cut(login, ":")
+	auth, err := authconfig.Encode(registry.AuthConfig{Username: user, Password: password})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	progress, err := r.api.ImagePush(ctx, reference, client.ImagePushOptions{RegistryAuth: auth})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := progress.Wait(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.api.ImageRemove(ctx, reference, client.ImageRemoveOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
