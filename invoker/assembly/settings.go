@@ -13,11 +13,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// overtake is how long warm runs may pass an activation that waits for
-// memory: about the time of a cold start, so that nobody waits noticeably
-// longer than without.
-const overtake = 500 * time.Millisecond
-
 // settings translates the configuration into what the invoker wants to know.
 func settings(c *config.Config, id activation.Instance, m *activation.Manifest, devices []gpu.Device) (invoker.Settings, error) {
 	s := invoker.Settings{
@@ -111,7 +106,7 @@ func pool(c *config.Config, m *activation.Manifest) container.Config {
 		MemoryMB:    mib(c.Pool.UserMemory),
 		PauseGrace:  orNever(c.Proxy.PauseGrace),
 		IdleTimeout: orNever(c.Proxy.IdleContainer),
-		Overtake:    overtake,
+		Overtake:    finite(c.Pool.Overtake),
 		Expiry: container.Expiry{
 			InitDelay: c.Pool.PrewarmExpiration.InitDelay,
 			Interval:  c.Pool.PrewarmExpiration.Interval,
