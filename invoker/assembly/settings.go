@@ -3,6 +3,7 @@ package assembly
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -163,6 +164,26 @@ func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, e
 	var err error
 	s.Pool, err = gpuPool(g)
 	return s, err
+}
+
+// Derive completes what a configuration shows of itself by what the policy
+// chooses for settings that nobody gave a value.
+func Derive(c *config.Config) error {
+	g, err := gpuSettings(c, nil)
+	if err != nil {
+		return err
+	}
+	s := g.Sched
+	c.Derive(map[string]string{
+		"whisk.gpu.overrun":        s.Overrun.String(),
+		"whisk.gpu.charge.correct": strconv.FormatBool(s.Correct),
+		"whisk.gpu.charge.setup":   strconv.FormatBool(s.CountSetup),
+		"whisk.gpu.wait":           strconv.FormatBool(s.Wait),
+		"whisk.gpu.locality":       strconv.FormatBool(s.Locality),
+		"whisk.gpu.aged":           strconv.FormatBool(s.Aged),
+		"whisk.gpu.retention":      g.Pool.Rule.String(),
+	}, "policy "+c.GPU.Policy)
+	return nil
 }
 
 // tokens is a fixed D or the bounds of a dynamic one.

@@ -79,6 +79,7 @@ func TestServiceProviders(t *testing.T) {
 		"InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer":                                       "LocalEntitlementProvider",
 		"ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.kubernetes.KubernetesContainerFactoryProvider": "Kubernetes",
 		"ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider":  "Elasticsearch",
+		"AttachmentStoreProvider=org.apache.openwhisk.core.database.s3.S3AttachmentStoreProvider":                        "keep attachments in CouchDB",
 		"LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.SplunkLogStoreProvider":                        "Splunk",
 		"ArtifactStoreProvider=org.apache.openwhisk.core.database.mongodb.MongoDBArtifactStoreProvider":                  "MongoDB",
 		"MessagingProvider=org.apache.openwhisk.connector.lean.LeanMessagingProvider":                                    "standalone",

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -246,6 +247,9 @@ func TestPrintMasksSecrets(t *testing.T) {
 	if err := c.Print(&b); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.PrintJSON(&b); err != nil {
+		t.Fatal(err)
+	}
 	got := b.String()
 	if strings.Contains(got, "very-secret") || strings.Contains(got, key) {
 		t.Errorf("a secret is shown:\n%s", got)
@@ -321,5 +325,32 @@ func TestFindProperties(t *testing.T) {
 	root["a/b/whisk.properties"] = &fstest.MapFile{Mode: 0o755 | 1<<31} // a directory
 	if _, _, err := FindProperties(root, "a/b"); err == nil {
 		t.Error("a directory was read")
+	}
+}
+
+func TestPrintJSON(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_gpu_overrun=3s", "CONFIG_whisk_unknown_thing=1")
+	c.Derive(map[string]string{"whisk.gpu.overrun": "9s", "whisk.gpu.retention": "lru"}, "policy x")
+	var b bytes.Buffer
+	if err := c.PrintJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var all []struct{ Key, Variable, Value, Source, Ignored string }
+	if err := json.Unmarshal(b.Bytes(), &all); err != nil {
+		t.Fatalf("%v in %s", err, b.String())
+	}
+	found := map[string]string{}
+	for _, s := range all {
+		found[s.Key] = s.Value + "|" + s.Source + "|" + s.Ignored
+	}
+	for key, want := range map[string]string{
+		"whisk.gpu.overrun":   "3 seconds|CONFIG_whisk_gpu_overrun|",
+		"whisk.gpu.retention": "lru|policy x|",
+		"whisk.unknown.thing": "|CONFIG_whisk_unknown_thing|not a setting of this invoker",
+		"--id":                "0|command line|",
+	} {
+		if found[key] != want {
+			t.Errorf("%s is %q, want %q", key, found[key], want)
+		}
 	}
 }

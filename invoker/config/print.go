@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -30,6 +31,17 @@ func (c *Config) Settings() []Setting { return slices.Clone(c.settings) }
 // values given are not repeated: Value says why they have no effect.
 func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 
+// Derive shows what holds where a setting without a value leaves the choice to
+// another one: values by key, source says what chose them.
+func (c *Config) Derive(values map[string]string, source string) {
+	for i := range c.settings {
+		s := &c.settings[i]
+		if v, ok := values[s.Name]; ok && s.Value == "" {
+			s.Value, s.Source = v, source
+		}
+	}
+}
+
 // Print writes every setting with its source, then what was ignored.
 func (c *Config) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -41,6 +53,31 @@ func (c *Config) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\tignored: %s\t%s\n", s.Name, s.Value, s.Source)
 	}
 	return t.Flush()
+}
+
+// printed is a setting as JSON has it.
+type printed struct {
+	Key      string `json:"key"`
+	Variable string `json:"variable,omitempty"`
+	Value    string `json:"value"`
+	Source   string `json:"source"`
+	// Ignored is why the setting has no effect; then Value is not repeated.
+	Ignored string `json:"ignored,omitempty"`
+}
+
+// PrintJSON writes what Print writes as a JSON array, values whole.
+func (c *Config) PrintJSON(w io.Writer) error {
+	all := []printed{}
+	for _, s := range append(c.Identity.settings(), c.settings...) {
+		all = append(all, printed{Key: s.Name, Variable: s.Variable, Value: s.Value, Source: s.Source})
+	}
+	for _, s := range c.ignored {
+		all = append(all, printed{Key: s.Name, Variable: s.Variable, Ignored: s.Value, Source: s.Source})
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(all)
 }
 
 // settings shows the identity arguments, which have no keys.

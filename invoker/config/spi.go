@@ -46,6 +46,11 @@ func spis(c *Config) []spi {
 				"MongoDBArtifactStoreProvider":  "MongoDB is not served; use CouchDB",
 				"CosmosDBArtifactStoreProvider": "Cosmos DB is not served; use CouchDB",
 				"MemoryArtifactStoreProvider":   "for one process without a database use gpuwhisk standalone"}, choose: ignore},
+		{name: "AttachmentStoreProvider", doc: "store of actions' code beside the database; none is served, code is read from the database", served: []string{""},
+			refused: map[string]string{
+				"S3AttachmentStoreProvider":        "code in S3 cannot be read; keep attachments in CouchDB",
+				"AzureBlobAttachmentStoreProvider": "code in Azure cannot be read; keep attachments in CouchDB",
+				"MemoryAttachmentStoreProvider":    "code in another process's memory cannot be read; keep attachments in CouchDB"}, choose: ignore},
 		{name: "ActivationStoreProvider", doc: "store of activation records; the Noop one drops them",
 			served: []string{"ArtifactActivationStoreProvider", "NoopActivationStoreProvider"},
 			refused: map[string]string{
@@ -73,6 +78,9 @@ type spiValue struct {
 func (v *spiValue) String() string { return v.class }
 
 func (v *spiValue) allowed() string {
+	if v.served[0] == "" {
+		return "nothing"
+	}
 	return "class name ending in " + strings.Join(v.served, " | ")
 }
 

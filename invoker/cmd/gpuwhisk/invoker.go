@@ -22,6 +22,7 @@ type invokerCmd struct {
 	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"Name shown to operators."`
 	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"Take this number in ZooKeeper, whoever had it."`
 	PrintConfig   bool   `help:"Print every setting with its value and where it comes from, secrets masked, and exit."`
+	JSON          bool   `name:"json" help:"With --print-config: print JSON."`
 }
 
 // Help is the longer text of gpuwhisk invoker --help.
@@ -46,7 +47,7 @@ func (c invokerCmd) Run() error {
 		if cfg == nil {
 			return err
 		}
-		return errors.Join(cfg.Print(os.Stdout), err)
+		return errors.Join(c.print(cfg), err)
 	}
 	if err != nil {
 		return err
@@ -59,6 +60,14 @@ func (c invokerCmd) Run() error {
 	return assembly.Run(interrupted(), assembly.Options{
 		Config: cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
 	})
+}
+
+func (c invokerCmd) print(cfg *config.Config) error {
+	derived := assembly.Derive(cfg)
+	if c.JSON {
+		return errors.Join(cfg.PrintJSON(os.Stdout), derived)
+	}
+	return errors.Join(cfg.Print(os.Stdout), derived)
 }
 
 // args are the identity arguments as the original's command line has them.
