@@ -71,6 +71,16 @@ func (a Annotations) ProvidesAPIKey() bool {
 	return !ok || truthy(v)
 }
 
+// Rerun tells whether an activation of an action may run again when an invoker
+// ended while it ran: what the annotation rerun says, or else otherwise.
+func (a Annotations) Rerun(otherwise bool) bool {
+	v, ok := a.Get("rerun")
+	if !ok {
+		return otherwise
+	}
+	return truthy(v)
+}
+
 // truthy follows WhiskAction's notion: false, zero, the empty string and null
 // are not, anything else is.
 func truthy(v json.RawMessage) bool {

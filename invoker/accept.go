@@ -29,7 +29,12 @@ func (iv *Invoker) accept(ctx context.Context) {
 		iv.taken.Add(1)
 		iv.metrics.accepted.Inc()
 		iv.ports.Journal.Accepted(del.Message.ActivationID, del.Offset)
-		iv.admit(newTicket(iv.desk, del, iv.dispatch.clock()))
+		t := newTicket(iv.desk, del, iv.dispatch.clock())
+		if del.Completed {
+			iv.pass(t)
+			continue
+		}
+		iv.admit(t)
 	}
 }
 
@@ -82,6 +87,9 @@ func (iv *Invoker) fetch(t *ticket) {
 // resolved routes a ticket whose action is known.
 func (iv *Invoker) resolved(t *ticket, a *activation.Action) {
 	j, no := iv.router.route(t, a)
+	if no == nil {
+		no = iv.interrupted(t, a)
+	}
 	switch {
 	case no != nil:
 		go iv.guard(t, func() { iv.turnAway(t, &job{action: a}, *no) })
@@ -99,5 +107,5 @@ func (iv *Invoker) turnAway(t *ticket, j *job, r refusal) {
 	if r.known && j != nil {
 		rec = runRecord(t.Message, j.action, r.response, times{}, time.Now())
 	}
-	iv.desk.complete(t, ending{record: rec, whole: true})
+	iv.desk.complete(t, ending{record: rec, whole: true, former: r.former})
 }

@@ -38,6 +38,7 @@ type world struct {
 	ackErr  error
 	putErr  error
 
+	history    func(d *Delivery) // what an earlier process left of each delivery
 	forwarded  []forwarded
 	forwardErr error
 	logsAtOnce bool // nothing is waited for when logs are read
@@ -314,11 +315,15 @@ func (w *world) invoke(name string, change func(m *activation.Message)) activati
 	if change != nil {
 		change(m)
 	}
-	w.feed <- Delivery{Message: m, Offset: offset, Done: func() {
+	d := Delivery{Message: m, Offset: offset, Done: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.done = append(w.done, offset)
 	}}
+	if w.history != nil {
+		w.history(&d)
+	}
+	w.feed <- d
 	return m.ActivationID
 }
 

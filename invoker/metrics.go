@@ -28,6 +28,7 @@ type Metrics struct {
 	completions    *prometheus.CounterVec
 	rescheduled    prometheus.Counter
 	forwarded      prometheus.Counter
+	interrupted    *prometheus.CounterVec
 	logsIncomplete prometheus.Counter
 	gpuStarts      *prometheus.CounterVec
 	gpuSeconds     *prometheus.CounterVec
@@ -53,6 +54,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		completions:    r.counter("activations_completed_total", "Completed activations by status code.", "status"),
 		rescheduled:    r.counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
 		forwarded:      r.counter("activations_forwarded_total", "Activations that were passed on to invokers with a GPU.").WithLabelValues(),
+		interrupted:    r.counter("activations_interrupted_total", "Activations that an earlier process had accepted and not let go of: run again, answered with an error, or found completed.", "how"),
 		logsIncomplete: r.counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),
 	}
 	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{

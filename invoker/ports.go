@@ -39,6 +39,9 @@ type Delivery struct {
 	// was: a process that stopped in order does not count.
 	Begun    bool
 	Attempts int
+	// Completed tells that an earlier process had completed it: nothing is left
+	// to do.
+	Completed bool
 }
 
 // Actions fetches actions with their code.

@@ -18,6 +18,7 @@ var ErrNotFound = errors.New("action not found")
 type refusal struct {
 	response activation.Response
 	known    bool // the action is known: the record shows its kind and limits
+	former   bool // an earlier process is to blame
 }
 
 // refuse maps a failed fetch to the original's answer (contract table of the

@@ -43,6 +43,9 @@ type Settings struct {
 	LogUnstored bool
 	// Events says that somebody reads user events; without it none are made.
 	Events bool
+	// Rerun runs again what was running when an earlier process ended, where
+	// the action does not say otherwise.
+	Rerun bool
 	// Drain bounds how long work may go on after the stop was asked for.
 	Drain time.Duration
 }

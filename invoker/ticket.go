@@ -23,6 +23,8 @@ type ticket struct {
 	offset   int64
 	accepted time.Duration
 	begin    func() // nil: nobody asks
+	begun    bool   // in an earlier process, which did not end it
+	attempts int    // processes that died while it ran
 	done     func()
 	desk     *desk
 	loose    atomic.Int32
@@ -89,7 +91,7 @@ func (t *ticket) step(m move) (from stage, ok bool) {
 func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
 	t := &ticket{
 		Message: del.Message, offset: del.Offset, accepted: now, begin: del.Begin, done: del.Done,
-		desk: d, stage: isAccepted,
+		begun: del.Begun, attempts: del.Attempts, desk: d, stage: isAccepted,
 	}
 	t.loose.Store(1)
 	return t
@@ -117,6 +119,7 @@ type ending struct {
 	record *activation.Record
 	whole  bool // one combined ack, for what never reached a container
 	silent bool // a blocked namespace: no record, no event, the shortest ack
+	former bool // an earlier process failed it, which says nothing of this one
 }
 
 // desk completes tickets: it writes acks, events and records.
@@ -213,10 +216,12 @@ func (d *desk) keep(t *ticket, e ending) {
 // one. What never reached a container is always one combined ack, by id for a
 // caller that does not wait.
 func (d *desk) shape(t *ticket, e ending, resulted bool) activation.Ack {
+	failed := e.record.Response.SystemError() && !e.former
 	if resulted || (!t.Blocking && !e.whole) {
-		return activation.NewCompletion(t.TransID, t.ActivationID, e.record.Response.SystemError(), d.sentTo(t))
+		return activation.NewCompletion(t.TransID, t.ActivationID, failed, d.sentTo(t))
 	}
 	ack := activation.NewCombined(t.TransID, e.record, d.sentTo(t))
+	ack.SystemError = failed
 	if !t.Blocking || e.silent {
 		return ack.Shrink()
 	}

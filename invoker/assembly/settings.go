@@ -32,6 +32,7 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 			r, ok := m.Runtime(kind)
 			return m.ManagedReference(r.Image), ok
 		},
+		Rerun:       c.Drain.Rerun,
 		Drain:       finite(c.Drain.Deadline),
 		LogErrors:   [4]bool{1: c.Proxy.LogErrors.Application, 2: c.Proxy.LogErrors.Developer, 3: c.Proxy.LogErrors.Whisk},
 		LogUnstored: c.Records.UnstoredLogs,

@@ -65,6 +65,8 @@ type Drain struct {
 	// signal, Flush how long sending and storing may take after that.
 	Deadline time.Duration
 	Flush    time.Duration
+	// Rerun runs again what was running at the end.
+	Rerun bool
 }
 
 func drainKeys(c *Config) []*Key {
@@ -73,5 +75,7 @@ func drainKeys(c *Config) []*Key {
 			Doc: "how long running activations may take to finish after SIGTERM"},
 		{Name: "whisk.gpu.flush-deadline", Default: "10 seconds", value: duration(&c.Drain.Flush),
 			Doc: "how long acks and records may take to leave after that"},
+		{Name: "whisk.invoker.rerun", Default: "false", value: boolean(&c.Drain.Rerun),
+			Doc: "run an activation again that was running when the invoker ended, up to three times; false answers it with an error; an action's annotation rerun, true or false, counts before it"},
 	}
 }

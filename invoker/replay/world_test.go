@@ -235,6 +235,7 @@ func (w *world) environment() []string {
 		"CONFIG_whisk_gpu_runtime=process",
 		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(w.dir, "processes"),
 		// Nothing may be lost to a machine that has much else to do.
+		"CONFIG_whisk_invoker_rerun=true", // the crowd's actions may run twice
 		"CONFIG_whisk_gpu_flushDeadline=1 minute",
 	}, w.extra...)
 }
