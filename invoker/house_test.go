@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,6 +220,32 @@ func TestPlanIsOfThisHouse(t *testing.T) {
 	for room := range plan {
 		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(room))); err != nil {
 			t.Errorf("the plan names a room that does not exist: %s", room)
+		}
+	}
+}
+
+// The page of dependencies names every module that the project itself asks for.
+func TestPlanNamesEveryDependency(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "docs", "dependencies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`/v[0-9]+$`)
+	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllSubmatch(mod, -1)
+	if len(direct) < 10 {
+		t.Fatalf("%d modules in go.mod, which is not read right", len(direct))
+	}
+	for _, m := range direct {
+		name := version.ReplaceAllString(string(m[1]), "")
+		for _, host := range []string{"github.com/", "go.", "golang.org/", "software."} {
+			name = strings.TrimPrefix(name, host)
+		}
+		if short := name[strings.LastIndexByte(name, '/')+1:]; !strings.Contains(string(page), name) && !strings.Contains(string(page), short+"`") {
+			t.Errorf("docs/dependencies.md does not tell what %s is for", m[1])
 		}
 	}
 }
