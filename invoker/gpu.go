@@ -24,6 +24,7 @@ type gpuLane struct {
 	settings GPUSettings
 	mover    Mover
 	lane     *lane.Lane
+	record   *recorder
 	jobs     map[uint64]*job // submitted, and not started
 	runs     map[uint64]*run // started, and not left
 	boxes    map[lane.Box]*box
@@ -48,12 +49,17 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 	if len(s.Devices) == 0 {
 		return nil, nil
 	}
-	core, err := lane.New(s.lane(d.settings.Pool, mover.Faults()))
+	cfg := s.lane(d.settings.Pool, mover.Faults())
+	core, err := lane.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	record, err := newRecorder(s.Record, cfg)
 	if err != nil {
 		return nil, err
 	}
 	return &gpuLane{
-		d: d, settings: s, mover: mover, lane: core,
+		d: d, settings: s, mover: mover, lane: core, record: record,
 		jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
 	}, nil
 }
@@ -61,6 +67,7 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 // take tells the lane an event.
 func (l *gpuLane) take(now time.Duration, e lane.Event) {
 	e.At = now
+	l.record.event(e)
 	l.lane.Take(e)
 }
 
@@ -70,7 +77,9 @@ func (l *gpuLane) settle(now time.Duration) {
 		return
 	}
 	l.tellHost(now)
-	for _, o := range l.lane.Ready() {
+	orders := l.lane.Ready()
+	l.record.orders(orders)
+	for _, o := range orders {
 		l.carryOut(now, o)
 	}
 }
@@ -322,7 +331,10 @@ func (l *gpuLane) observe(now time.Duration, readings []gpu.Reading) {
 		if r.Device < 0 || r.Device >= len(l.settings.Devices) {
 			continue
 		}
-		l.take(now, lane.Event{Kind: lane.Observed, Device: r.Device, Utilization: r.Utilization, Used: r.Used})
+		if !(r.Utilization >= 0) { // no number, too
+			r.Utilization = -1
+		}
+		l.take(now, lane.Event{Kind: lane.Observed, Device: r.Device, Utilization: min(r.Utilization, 1), Used: r.Used})
 		if d := l.lane.Device(r.Device); d.Sampled && d.Lost == "" {
 			l.d.metrics.gpuUtilization.WithLabelValues(d.Device.String()).Set(d.Utilization)
 		}

@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -50,6 +52,10 @@ func tempest(t *testing.T, seed uint64) {
 	h.gpu.faults = seed%4 < 2
 	h.gpu.move, h.gpu.hold = h.moves, h.holds
 	h.gpu.prepare = h.prepared
+	var log bytes.Buffer
+	if seed%4 == 0 {
+		settings.GPU.Record = &log
+	}
 	iv, stop := h.start(settings, func(iv *Invoker) { iv.dispatch.inspect = func() { h.check(iv.dispatch.gpus, seed) } })
 	h.iv = iv
 	const n = 300
@@ -75,10 +81,27 @@ func tempest(t *testing.T, seed uint64) {
 	}
 	stop()
 	h.judge(seed, n)
+	if seed%4 == 0 {
+		replay(t, log.Bytes(), n)
+	}
 	for name, open := range h.gpu.open {
 		if open != 0 {
 			t.Errorf("seed %d: %d runs of %s have begun and not ended", seed, open, name)
 		}
+	}
+}
+
+// replay feeds the lane's log to a lane again, which must order the same.
+func replay(t *testing.T, log []byte, least int) {
+	t.Helper()
+	again := &lane.Replay{}
+	for line := range bytes.Lines(log) {
+		if err := again.Line(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again.Events < least || again.Orders < least {
+		t.Errorf("%d events gave %d orders", again.Events, again.Orders)
 	}
 }
 

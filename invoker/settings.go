@@ -2,6 +2,7 @@ package invoker
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -73,6 +74,9 @@ type GPUSettings struct {
 	// Patience is how long an activation waits while no device is there that
 	// could run it; 0 is for ever.
 	Patience time.Duration
+	// Record, when not nil, gets the lane's log, a line at a time. It does not
+	// block; after its first error it is left alone.
+	Record io.Writer
 }
 
 // Validate names what cannot be.

@@ -62,6 +62,13 @@ type Config struct {
 	NewPolicy func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) `json:"-"`
 }
 
+// maxBytes is more than any device has, and no sum of a few overflows;
+// maxDevices is far beyond what one machine holds.
+const (
+	maxBytes   = int64(1) << 50
+	maxDevices = 1024
+)
+
 // DefaultAhead is enough for a device to be busy while bodies are brought.
 const DefaultAhead = 4
 
@@ -81,18 +88,25 @@ func (c *Config) complete() {
 
 func (c *Config) validate() error {
 	switch {
-	case c.Context < 0 || c.Memory < 0:
-		return fmt.Errorf("context of %d bytes and memory of %d: must not be negative", c.Context, c.Memory)
-	case c.IdleTimeout < 0:
-		return fmt.Errorf("idle timeout of %s: must not be negative", c.IdleTimeout)
-	case c.Patience < 0:
-		return fmt.Errorf("patience of %s: must not be negative", c.Patience)
+	case c.Context < 0 || c.Memory < 0 || max(c.Context, c.Memory) > maxBytes:
+		return fmt.Errorf("context of %d bytes and memory of %d: must lie within 0 and %d", c.Context, c.Memory, maxBytes)
+	case c.IdleTimeout < 0 || c.IdleTimeout > maxLogTime:
+		return fmt.Errorf("idle timeout of %s: must lie within 0 and %s", c.IdleTimeout, maxLogTime)
+	case c.AckTimeout < 0 || c.AckTimeout > maxLogTime:
+		return fmt.Errorf("acknowledgement timeout of %s: must lie within 0 and %s", c.AckTimeout, maxLogTime)
+	case c.Patience < 0 || c.Patience > maxLogTime:
+		return fmt.Errorf("patience of %s: must lie within 0 and %s", c.Patience, maxLogTime)
+	case len(c.Devices) > maxDevices:
+		return fmt.Errorf("%d devices: must be at most %d", len(c.Devices), maxDevices)
 	case c.Ahead < 1:
 		return fmt.Errorf("%d items near their turn: must be at least 1", c.Ahead)
 	}
 	for i, d := range c.Devices {
 		if err := d.Validate(); err != nil {
 			return err
+		}
+		if d.MemoryBytes > maxBytes {
+			return fmt.Errorf("device %s: memory of %d bytes: must be at most %d", d, d.MemoryBytes, maxBytes)
 		}
 		if d.Index != i {
 			return fmt.Errorf("device %s is listed as number %d: must be listed in the order of indices", d, i)

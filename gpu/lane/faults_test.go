@@ -14,7 +14,7 @@ import (
 
 // events is how many events each seed of TestLaneHoldsAgainstEverything sees;
 // `make long` asks for a million.
-var events = flag.Int("events", 6000, "events per seed of the simulation with faults")
+var events = flag.Int("events", 3000, "events per seed of the simulation with faults")
 
 // TestLaneHoldsAgainstEverything lets everything go wrong that a world can do
 // to a lane: containers that die, never come, answer late or never; liars about
@@ -74,7 +74,7 @@ type storm struct {
 	lost      [3]bool
 	functions []Function
 	ended     map[Reason]int
-	log       []string
+	tell      func(e *Event, orders []Order) // hears all that goes in and out
 }
 
 func newStorm(t *testing.T, seed uint64) *storm {
@@ -217,7 +217,12 @@ func (s *storm) take(e Event) {
 	}
 	s.l.Take(e)
 	s.check(e)
-	for _, o := range s.l.Ready() {
+	orders := s.l.Ready()
+	if s.tell != nil {
+		s.tell(&e, nil)
+		s.tell(nil, orders)
+	}
+	for _, o := range orders {
 		s.obey(o)
 	}
 	s.check(e)

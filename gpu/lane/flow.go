@@ -121,7 +121,7 @@ func (l *Lane) revision(f *flow, fn *Function) *revision {
 		f.revs = append(slices.Delete(f.revs, at, at+1), rev)
 	default:
 		l.revisions++
-		rev = &revision{flow: f, key: fn.Key, shelf: strconv.Itoa(l.revisions), unseen: fn.Unseen, hint: fn.Memory}
+		rev = &revision{flow: f, key: fn.Key, shelf: strconv.Itoa(l.revisions), unseen: fn.Unseen, hint: min(fn.Memory, maxBytes)}
 		if rev.hint <= 0 {
 			rev.hint = l.cfg.Memory
 		}
@@ -131,8 +131,8 @@ func (l *Lane) revision(f *flow, fn *Function) *revision {
 			l.prune(f.revs[n-1])
 		}
 	}
-	rev.hostMB, rev.width = fn.HostMB, max(fn.Width, 1)
-	l.largestHost = max(l.largestHost, fn.HostMB)
+	rev.hostMB, rev.width = max(fn.HostMB, 0), max(fn.Width, 1)
+	l.largestHost = max(l.largestHost, rev.hostMB)
 	return rev
 }
 

@@ -76,6 +76,7 @@ type assembly struct {
 	stage    atomic.Value // string: what the start is waiting for
 
 	gpus     gpus
+	laneLog  *laneLog // nil without whisk.gpu.record
 	engine   Engine
 	cluster  *kafka.Cluster
 	feed     *kafka.Feed
@@ -246,6 +247,12 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 	if a.c.Records.Discard {
 		rec = discard{}
 	}
+	if a.c.GPU.Record != "" && len(a.gpus.devices) > 0 {
+		if a.laneLog, err = openLaneLog(a.c.GPU.Record, int64(a.c.GPU.RecordSize), a.Log); err != nil {
+			return nil, err
+		}
+		s.GPU.Record = a.laneLog
+	}
 	iv, err := invoker.New(s, invoker.Ports{
 		Feed: feed{a.feed}, Actions: actions{a.store}, Records: rec, Outbox: out,
 		Blacklist: a.store, Journal: account{}, Engine: a.engine, Dial: dial,
@@ -331,6 +338,9 @@ func (a *assembly) close() error {
 		errs = append(errs, a.engine.Close())
 	}
 	errs = append(errs, a.gpus.close())
+	if a.laneLog != nil {
+		errs = append(errs, a.laneLog.Close())
+	}
 	return errors.Join(errs...)
 }
 

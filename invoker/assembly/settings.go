@@ -156,6 +156,7 @@ func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, e
 		ForwardTo:   g.ForwardTopic,
 		ContextMem:  int64(g.ContextMemory),
 		DefaultMem:  int64(g.DefaultMemory),
+		Patience:    finite(g.DevicePatience),
 	}
 	var ok bool
 	if s.Sched, ok = sched.Defaults(g.Policy); !ok {

@@ -54,6 +54,13 @@ type GPU struct {
 	// Weights of flows ("namespace/path/action") and namespaces
 	// ("namespace"); 1 where nothing is said.
 	Weights map[string]float64
+	// DevicePatience is how long an activation waits while no device is there
+	// that could run it; 0 is for ever.
+	DevicePatience time.Duration
+	// Record is the file that gets what the GPU lane hears and orders, at most
+	// RecordSize of it; empty for none.
+	Record     string
+	RecordSize Size
 	// ForwardTopic receives the gpu actions of an invoker without a device;
 	// empty means that they are answered with an error.
 	ForwardTopic string
@@ -146,6 +153,12 @@ func deviceKeys(g *GPU) []*Key {
 			Doc: "memory of each simulated GPU"},
 		{Name: "whisk.gpu.fake-driver", value: text(&g.FakeDriver),
 			Doc: "directory of a fake libcuda.so.1, such as build/shim/fake12: functions of simulated GPUs run under it and the real shim, as processes or in Docker containers; empty means that such functions see no GPU"},
+		{Name: "whisk.gpu.device-patience", Default: "5 minutes", value: duration(&g.DevicePatience),
+			Doc: "an activation that waits so long while no GPU is there that could run it ends with an error that says so; 0 waits for ever"},
+		{Name: "whisk.gpu.record", value: text(&g.Record),
+			Doc: "file that gets every event and order of GPU scheduling, for gpuwhisk sim replay; an older one is kept as FILE.old; empty records nothing"},
+		{Name: "whisk.gpu.record-size", Default: "256 MiB", value: size(&g.RecordSize, int64(MiB)),
+			Doc: "the recording ends when its file has this size"},
 		{Name: "whisk.gpu.forward-topic", value: topic(&g.ForwardTopic),
 			Doc: "topic that gets the GPU activations of an invoker without a GPU; empty answers them with an error"},
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 )
 
 // These tests run GPU functions as processes under the real shim and a fake
@@ -224,7 +226,8 @@ func eachGPUWorld(t *testing.T, test func(t *testing.T, w world)) {
 }
 
 func gpuMemorySwaps(t *testing.T, w world) {
-	p := startGPUIn(t, w, 100, nil)
+	log := filepath.Join(t.TempDir(), "lane.log")
+	p := startGPUIn(t, w, 100, map[string]string{"CONFIG_whisk_gpu_record": log})
 	names := []string{"alpha", "beta", "gamma"}
 	p.deployGPU(true, names...)
 	starts := map[string]int{}
@@ -262,6 +265,34 @@ func gpuMemorySwaps(t *testing.T, w world) {
 	}
 	p.uses(0)
 	p.noSockets()
+	replayed(t, log)
+}
+
+// replayed feeds what the GPU lane heard until now to a lane again, which must
+// order the same.
+func replayed(t *testing.T, file string) {
+	t.Helper()
+	var again *lane.Replay
+	until(t, "a log of the GPU lane that tells of all", func() string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again = &lane.Replay{Check: true}
+		for line := range bytes.Lines(text) {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break // it is being written
+			}
+			if err := again.Line(line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if again.Events < 100 || again.Orders < 100 {
+			return fmt.Sprintf("%d events, %d orders", again.Events, again.Orders)
+		}
+		return ""
+	})
+	t.Logf("%d events of the lane gave the same %d orders again", again.Events, again.Orders)
 }
 
 // noSockets looks for directories of containers that are gone.

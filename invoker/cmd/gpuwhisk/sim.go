@@ -23,6 +23,7 @@ type simCmd struct {
 	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
 	Claims  simClaimsCmd  `cmd:"" help:"Reproduce the paper's results, claim by claim, with a verdict on each."`
 	Figures simFiguresCmd `cmd:"" help:"Draw the paper's figures again, and those beyond it, as SVG."`
+	Replay  simReplayCmd  `cmd:"" help:"Feed what an invoker's GPU lane heard to a lane again and compare its orders."`
 }
 
 // Help is the longer text of gpuwhisk sim --help.
@@ -35,6 +36,7 @@ devices. Nothing of it needs a GPU, and the same seed always gives the same numb
   gpuwhisk sim compare --workload azure --seeds 20
   gpuwhisk sim sweep --over overrun --policies mqfq-sticky,sticky-plus
   gpuwhisk sim claims --seeds 20
+  gpuwhisk sim replay lane.log
 
 docs/scheduling.md explains the model and every parameter.`
 }

@@ -1,0 +1,94 @@
+package assembly
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+)
+
+// laneLog writes what the GPU lane hears and orders to a file, for
+// gpuwhisk sim replay. A log with a gap gives nothing again, so it ends for good
+// where the file is full or the disk does not follow, and says so; the invoker
+// goes on. One goroutine writes; it ends with Close.
+type laneLog struct {
+	path  string
+	file  *os.File
+	log   *slog.Logger
+	lines chan []byte
+	left  int64 // bytes that may be written; the caller's
+	ended bool  // the caller's
+	done  chan struct{}
+	err   error // the goroutine's, then Close's
+}
+
+// laneLogLines is how many lines may wait for the disk: seconds of a busy lane.
+const laneLogLines = 65536
+
+// openLaneLog begins a file of at most so many bytes. A file that is there is
+// kept as path.old.
+func openLaneLog(path string, size int64, log *slog.Logger) (*laneLog, error) {
+	if err := os.Rename(path, path+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("keep the last log of the GPU lane (whisk.gpu.record): %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of the GPU lane (whisk.gpu.record): %w", err)
+	}
+	l := &laneLog{path: path, file: f, log: log, left: size, lines: make(chan []byte, laneLogLines), done: make(chan struct{})}
+	go l.write()
+	return l, nil
+}
+
+// errLaneLogEnded is a line that comes after the log's end.
+var errLaneLogEnded = errors.New("the log of the GPU lane has ended")
+
+// Write takes one line. It is called by one goroutine, and does not block.
+func (l *laneLog) Write(line []byte) (int, error) {
+	if l.ended {
+		return 0, errLaneLogEnded
+	}
+	if l.left -= int64(len(line)); l.left < 0 {
+		l.end("it has the size of whisk.gpu.record-size")
+		return 0, errLaneLogEnded
+	}
+	select {
+	case l.lines <- append([]byte(nil), line...):
+		return len(line), nil
+	default:
+		l.end("the disk does not follow")
+		return 0, errLaneLogEnded
+	}
+}
+
+func (l *laneLog) end(why string) {
+	l.ended = true
+	l.log.Warn("log of the GPU lane ends here", "file", l.path, "reason", why)
+}
+
+// write writes lines until there are no more. It flushes when none waits.
+func (l *laneLog) write() {
+	defer close(l.done)
+	w := bufio.NewWriter(l.file)
+	for line := range l.lines {
+		_, err := w.Write(line)
+		if len(l.lines) == 0 && err == nil {
+			err = w.Flush()
+		}
+		if err != nil && l.err == nil {
+			l.err = err
+			l.log.Error("write the log of the GPU lane", "file", l.path, "error", err)
+		}
+	}
+	if err := errors.Join(w.Flush(), l.file.Close()); l.err == nil {
+		l.err = err
+	}
+}
+
+// Close writes what is left. Nothing may be written after it.
+func (l *laneLog) Close() error {
+	close(l.lines)
+	<-l.done
+	return l.err
+}

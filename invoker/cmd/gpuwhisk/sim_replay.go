@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+)
+
+// simReplayCmd feeds a recorded log to a lane.
+type simReplayCmd struct {
+	File  string `arg:"" type:"existingfile" help:"Log that an invoker wrote (whisk.gpu.record)."`
+	Check bool   `help:"Look at all books after every event."`
+}
+
+// Help is the longer text of gpuwhisk sim replay --help.
+func (simReplayCmd) Help() string {
+	return `An invoker with CONFIG_whisk_gpu_record=FILE writes every event that its GPU lane
+heard and every order that it gave. This command feeds the events to a lane again and holds
+its orders against the file, byte for byte. A file that gives the same orders shows all that
+led to a strange decision: send it with a report. One that differs shows what this version
+decides otherwise.
+
+  gpuwhisk sim replay /var/lib/gpuwhisk/lane.log
+
+The file holds names of namespaces and actions, sizes and times. It holds no parameters, no
+code and no keys.`
+}
+
+// Run replays the file.
+func (c simReplayCmd) Run() error {
+	f, err := os.Open(c.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return c.replay(f, os.Stdout)
+}
+
+func (c simReplayCmd) replay(log io.Reader, out io.Writer) error {
+	r := &lane.Replay{Check: c.Check}
+	in := bufio.NewReaderSize(log, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		switch {
+		case errors.Is(err, io.EOF) && r.Lane() == nil && len(line) == 0:
+			return fmt.Errorf("%s: empty", c.File)
+		case errors.Is(err, io.EOF):
+			if len(line) > 0 {
+				fmt.Fprintf(out, "the last line is not whole and was left out\n")
+			}
+			s := r.Lane().Stats()
+			fmt.Fprintf(out, "the same orders: %d events gave %d orders on %d devices under %s, in %s of the invoker's time\n",
+				r.Events, r.Orders, len(s.Devices), s.Policy, r.Lane().Now())
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := r.Line(line); err != nil {
+			return fmt.Errorf("%s: %w", c.File, err)
+		}
+	}
+}
