@@ -2,7 +2,7 @@
 
 GO       ?= go
 BIN      := bin
-VERSION  ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 PACKAGES := ./...
 
@@ -64,6 +64,10 @@ gpu-check: shim build-gpu ## Try and measure the GPU of this machine, results in
 .PHONY: images
 images: build ## Build the action images for Docker, without a network
 	docker/runtimes/build.sh
+
+.PHONY: image
+image: ## Build the image gpuwhisk/invoker for Docker, without pulling one
+	docker/invoker/build.sh
 
 .PHONY: bench
 bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=1: also among real parts)

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Builds the invoker's image from this machine's own files, without pulling
+# anything: the program, the shim, the C library that NVML needs, a static
+# busybox, certificates and time zones.
+#
+#   build.sh [amd64|arm64]     this machine's processor without an argument
+#
+# IMAGE      name and tag (default gpuwhisk/invoker:VERSION, and :latest)
+# VERSION    version on the labels (default: as git describes it)
+# DOCKER     the docker command; DOCKER_HOST is heeded by it
+# PROGRAMS   a folder with gpuwhisk and libgpuwhisk.so that are built already
+# FOREIGN    a folder with Debian's busybox-static and libc6 for the other
+#            processor (apt-get download busybox-static:arm64 libc6:arm64)
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+DOCKER=${DOCKER:-docker}
+own=$(go env GOHOSTARCH)
+arch=${1:-$own}
+VERSION=${VERSION:-$(git -C "$top" describe --tags --always --dirty 2>/dev/null || echo dev)}
+export VERSION
+named=${IMAGE:-}
+IMAGE=${IMAGE:-gpuwhisk/invoker:$VERSION}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+	echo "build.sh: $*" >&2
+	exit 1
+}
+
+case $arch in
+amd64) gnu=x86_64-linux-gnu loader=lib64/ld-linux-x86-64.so.2 ;;
+arm64) gnu=aarch64-linux-gnu loader=lib/ld-linux-aarch64.so.1 ;;
+*) fail "no processor called $arch: amd64 or arm64" ;;
+esac
+
+# from is where the C library and busybox are taken from.
+from=/
+if [[ $arch != "$own" ]]; then
+	from=$work/foreign
+	mkdir -p "$from"
+	for name in libc6 busybox-static; do
+		package=$(find "${FOREIGN:-$top/build/debian-$arch}" -name "${name}_*_$arch.deb" 2>/dev/null | head -n 1)
+		[[ $package ]] || fail "no ${name}_*_$arch.deb in ${FOREIGN:-build/debian-$arch}: dpkg --add-architecture $arch, apt-get update, and there apt-get download $name:$arch"
+		dpkg-deb -x "$package" "$from"
+	done
+fi
+[[ -x $from/bin/busybox ]] || fail "no /bin/busybox; on Debian: apt-get install busybox-static"
+! ldd "$from/bin/busybox" >/dev/null 2>&1 || fail "/bin/busybox is not static; on Debian: apt-get install busybox-static"
+[[ -s /etc/ssl/certs/ca-certificates.crt ]] || fail "no certificates; on Debian: apt-get install ca-certificates"
+[[ -d /usr/share/zoneinfo/Etc ]] || fail "no time zones; on Debian: apt-get install tzdata"
+
+programs=${PROGRAMS:-$work/programs}
+[[ ${PROGRAMS:-} ]] || "$top/invoker/package/programs.sh" "$arch" "$programs"
+
+root=$work/root
+mkdir -p "$root"/{bin,etc/ssl/certs,lib/$gnu,"${loader%/*}",usr/bin,usr/lib/gpuwhisk,usr/share/zoneinfo,tmp,root,proc,sys,dev,run,var/lib,logs,conf,containers}
+chmod 1777 "$root/tmp"
+ln -s ../run "$root/var/run"
+
+cp "$from/bin/busybox" "$root/bin/"
+# Its tools by name: what init.sh, the health check and a person who looks
+# inside want. No server, nothing that changes a host.
+for tool in sh ash awk basename cat chmod cp cut date df dirname du env expr false find free grep head hostname id ip \
+	kill less ln ls mkdir mktemp mount more mv nc nslookup od ping ps pwd readlink rm rmdir sed sha256sum sleep sort \
+	stat tail tar tee test time timeout top touch tr true uname uniq vi wc wget which xargs; do
+	ln -s busybox "$root/bin/$tool"
+done
+# OpenWhisk's chart starts by /bin/bash what any shell understands.
+printf '#!/bin/sh\nexec /bin/sh "$@"\n' >"$root/bin/bash"
+chmod 755 "$root/bin/bash"
+
+# The C library: what the program is linked with, and what NVML's library wants
+# of it.
+for lib in libc.so.6 libdl.so.2 libpthread.so.0 libm.so.6 librt.so.1 libresolv.so.2; do
+	file=$(find -L "$from/lib/$gnu" "$from/usr/lib/$gnu" -maxdepth 1 -name "$lib" 2>/dev/null | head -n 1)
+	[[ $file ]] || fail "no $lib for $arch in $from"
+	cp -L "$file" "$root/lib/$gnu/"
+done
+cp -L "$(find -L "$from/lib/$gnu" "$from/usr/lib/$gnu" -maxdepth 1 -name "${loader##*/}" | head -n 1)" "$root/$loader"
+# Where NVIDIA's container runtime, or a person, puts the driver's libraries.
+printf '%s\n' /lib/$gnu /usr/lib/$gnu /usr/lib64 /usr/local/nvidia/lib64 >"$root/etc/ld.so.conf"
+echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
+echo 'root:x:0:0:root:/root:/bin/sh
+nobody:x:65534:65534:nobody:/nonexistent:/bin/false' >"$root/etc/passwd"
+echo 'root:x:0:
+nogroup:x:65534:' >"$root/etc/group"
+
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+tar -C /usr/share/zoneinfo --exclude=./posix --exclude=./right --exclude='./*.zi' --exclude='./*.tab' --exclude=./leap* -cf - . |
+	tar -C "$root/usr/share/zoneinfo" -xf -
+
+cp "$programs/gpuwhisk" "$root/usr/bin/gpuwhisk"
+cp "$programs/libgpuwhisk.so" "$root/usr/lib/gpuwhisk/"
+cp "$here/init.sh" "$root/init.sh"
+cp "$here/healthy.sh" "$root/usr/bin/healthy"
+cp "$here/entrypoint.sh" "$root/usr/bin/entrypoint"
+cp "$top/LICENSE" "$top/NOTICE" "$root/usr/lib/gpuwhisk/"
+chmod 755 "$root/init.sh" "$root/usr/bin/"{healthy,entrypoint,gpuwhisk}
+
+tar -C "$root" --sort=name --numeric-owner --owner=0 --group=0 --mtime="@${SOURCE_DATE_EPOCH:-0}" -cf "$work/root.tar" .
+label=org.opencontainers.image
+"$DOCKER" import --platform "linux/$arch" \
+	--change 'ENV PATH=/usr/bin:/bin' \
+	--change "ENV LD_LIBRARY_PATH=/usr/lib/$gnu:/usr/lib64:/usr/local/nvidia/lib64" \
+	--change 'EXPOSE 8080' --change 'WORKDIR /' \
+	--change 'ENTRYPOINT ["/usr/bin/entrypoint"]' --change 'CMD ["--help"]' \
+	--change 'HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/usr/bin/healthy"]' \
+	--change "LABEL $label.title=gpuwhisk/invoker $label.description=\"OpenWhisk invoker with fair, warm GPU functions\"" \
+	--change "LABEL $label.version=$VERSION $label.licenses=Apache-2.0" \
+	--change "LABEL $label.revision=$(git -C "$top" rev-parse HEAD 2>/dev/null || echo unknown)" \
+	--change "LABEL $label.source=https://github.com/gpuwhisk/gpuwhisk" \
+	"$work/root.tar" "$IMAGE" >/dev/null
+[[ $named ]] || "$DOCKER" tag "$IMAGE" "${IMAGE%:*}:latest"
+size=$("$DOCKER" image inspect --format '{{.Size}}' "$IMAGE")
+most=60000000
+((size <= most)) || fail "$IMAGE has $size bytes, more than $most"
+echo "$IMAGE linux/$arch, $((size / 1000000)) MB"

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Builds what is shipped for one processor: the program with NVML in it and the
+# shim library.
+#
+#   programs.sh amd64|arm64 DIR      writes DIR/gpuwhisk and DIR/libgpuwhisk.so
+#
+# VERSION   what `gpuwhisk version` prints (default: as git describes it)
+# ZIG       command of a zig compiler, for a shim that needs no more than glibc
+#           2.17; without it one from PyPI is put into build/ (needs a network
+#           once), and where that fails this machine's C compiler is taken
+#
+# The program for the other processor takes a cross compiler: on Debian,
+# gcc-aarch64-linux-gnu and libc6-dev-arm64-cross (or the -amd64 ones).
+set -euo pipefail
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+ZIGLANG=0.15.2
+
+fail() {
+	echo "programs.sh: $*" >&2
+	exit 1
+}
+
+[[ $# == 2 ]] || fail "usage: programs.sh amd64|arm64 DIR"
+arch=$1
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+version=${VERSION:-$(git -C "$top" describe --tags --always --dirty 2>/dev/null || echo dev)}
+own=$(go env GOHOSTARCH)
+
+case $arch in
+amd64) gnu=x86_64-linux-gnu shim=x86_64 ;;
+arm64) gnu=aarch64-linux-gnu shim=arm64 ;;
+*) fail "no processor called $arch: amd64 or arm64" ;;
+esac
+
+compiler=${CC:-cc}
+[[ $arch == "$own" ]] || compiler=$gnu-gcc
+command -v "$compiler" >/dev/null || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6-dev-$arch-cross"
+
+# Nothing of the place or the time of the build is left in what is built. NVML
+# is looked for when it is asked for, not at the start: -z lazy.
+(cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false \
+	-ldflags "-s -w -buildid= -X main.version=$version -extldflags=-Wl,-z,lazy,--build-id=none" \
+	-o "$out/gpuwhisk" ./invoker/cmd/gpuwhisk)
+
+# zig prints the command of a compiler for old C libraries.
+zig() {
+	local venv=$top/build/zig-$ZIGLANG
+	if [[ -n ${ZIG:-} ]]; then
+		echo "$ZIG"
+		return
+	fi
+	if [[ ! -x $venv/bin/python-zig ]]; then
+		rm -rf "$venv"
+		python3 -m venv "$venv" >&2 && "$venv/bin/pip" install -q --retries 4 --disable-pip-version-check "ziglang==$ZIGLANG" >&2 || return 1
+	fi
+	echo "$venv/bin/python -m ziglang"
+}
+
+if compile=$(zig); then
+	make -s -C "$top/shim" ZIG="$compile" CFLAGS=-O2 "../build/shim/$shim/libgpuwhisk.so"
+	cp "$top/build/shim/$shim/libgpuwhisk.so" "$out/"
+elif [[ $arch == "$own" ]]; then
+	echo "programs.sh: no zig: the shim needs this machine's C library or a newer one" >&2
+	make -s -C "$top/shim" CFLAGS=-O2
+	cp "$top/build/shim/libgpuwhisk.so" "$out/"
+	strip "$out/libgpuwhisk.so"
+else
+	fail "no zig to build the shim for $arch with: python3 -m pip install ziglang==$ZIGLANG, and ZIG='python3 -m ziglang'"
+fi
+chmod 755 "$out/gpuwhisk"
+chmod 644 "$out/libgpuwhisk.so"
