@@ -52,6 +52,7 @@ var plan = map[string][]string{
 	"invoker/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
 	"invoker/docker":    {"activation/outage", "invoker/container", "invoker/logs"},
 	"invoker/gpucheck":  {"gpu", "gpu/nvml", "gpu/shimctl"},
+	"invoker/handover":  {"activation", "activation/kafka"},
 	"invoker/logs":      {"invoker/container"},
 	"invoker/mps":       {"activation/outage"},
 	"invoker/process":   {"invoker/container", "invoker/logs"},

@@ -4,7 +4,8 @@
 // command `gpuwhisk invoker` and the one-process standalone both use it, so
 // that what is tried on a laptop is what runs in production.
 //
-// Its own goroutines: the HTTP server. All others belong to what it opens.
+// Its own goroutines: the HTTP server, and the caller's Beat, which ends with
+// the context. All others belong to what it opens.
 package assembly
 
 import (
@@ -62,6 +63,9 @@ type Options struct {
 	Listening func(addr string)
 	// Ready, when not nil, is called when activations are being accepted.
 	Ready func()
+	// Beat, when not nil, runs in a goroutine of its own from then on until the
+	// goodbye begins; alive answers when the dispatcher does.
+	Beat func(ctx context.Context, alive func(context.Context) error)
 }
 
 // assembly is everything that is open.
@@ -154,13 +158,9 @@ func (a *assembly) identify(ctx context.Context) error {
 // open opens Kafka, the engine and the store, in the original's order.
 func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) error {
 	k := a.c.Kafka
-	tls, err := kafkaTLS(k)
-	if err != nil {
-		return err
-	}
 	topic := k.TopicPrefix + a.instance.Topic()
-	a.cluster, err = kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, ClientID: "consumer-" + topic, Log: a.Log})
-	if err != nil {
+	var err error
+	if a.cluster, err = OpenKafka(k, "consumer-"+topic, a.Log); err != nil {
 		return err
 	}
 	a.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)
@@ -199,6 +199,15 @@ func (a *assembly) refuseBlocked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, blockedTime)
 	defer cancel()
 	_ = a.store.RefreshBlacklist(ctx) // told in its health, and asked again
+}
+
+// OpenKafka is the cluster that a configuration names, for all who talk to it.
+func OpenKafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluster, error) {
+	tls, err := kafkaTLS(k)
+	if err != nil {
+		return nil, err
+	}
+	return kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, ClientID: clientID, Log: log})
 }
 
 func kafkaTLS(k config.Kafka) (*tlsConfig, error) {
@@ -295,6 +304,12 @@ func (a *assembly) greet(ctx context.Context) {
 		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
 	if a.Ready != nil {
 		a.Ready()
+	}
+	if a.Beat != nil {
+		go a.Beat(ctx, func(ctx context.Context) error {
+			_, err := a.invoker.Load().Status(ctx)
+			return err
+		})
 	}
 }
 

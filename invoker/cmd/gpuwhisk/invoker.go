@@ -42,7 +42,11 @@ It computes on half of the machine's processors, on four at most; GOMAXPROCS say
 
 // Run loads the configuration and runs the invoker until a signal.
 func (c invokerCmd) Run() error {
-	cfg, err := loadConfig(os.Environ(), c.args())
+	environ, err := withCredentials(os.Environ())
+	if err != nil {
+		return err
+	}
+	cfg, err := loadConfig(environ, c.args())
 	if c.PrintConfig {
 		if cfg == nil {
 			return err
@@ -57,9 +61,18 @@ func (c invokerCmd) Run() error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	return assembly.Run(interrupted(), assembly.Options{
-		Config: cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
-	})
+	manager := serviceOf(environ)
+	ctx := interrupted()
+	context.AfterFunc(ctx, func() { manager.tell("STOPPING=1") })
+	o := assembly.Options{
+		Config: cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version,
+		Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
+		Ready: func() { manager.tell("READY=1") },
+	}
+	if every := watchdog(environ, os.Getpid()); every > 0 {
+		o.Beat = func(ctx context.Context, alive func(context.Context) error) { manager.beat(ctx, every, alive) }
+	}
+	return assembly.Run(ctx, o)
 }
 
 func (c invokerCmd) print(cfg *config.Config) error {

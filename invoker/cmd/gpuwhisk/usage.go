@@ -10,17 +10,23 @@ import (
 // parse reads a command line. What is wrong with it is told with the usage of
 // the command that was meant, and kong.Exit is called.
 func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
-	k, err := kong.New(c, append(with,
-		kong.Name("gpuwhisk"),
-		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
-		kong.ShortUsageOnError(),
-	)...)
+	k, err := parser(c, with...)
 	if err != nil {
 		return nil, err
 	}
 	ctx, err := k.Parse(plain(args))
 	k.FatalIfErrorf(err)
 	return ctx, nil
+}
+
+// parser knows the command line, whose words also make the manual.
+func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(with,
+		kong.Name("gpuwhisk"),
+		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
+		kong.ShortUsageOnError(),
+		kong.Vars{"version": "gpuwhisk " + version},
+	)...)
 }
 
 // exitStatus gives kong's status for wrong usage its usual number.

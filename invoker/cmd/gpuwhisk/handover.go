@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
+)
+
+// drainedCmd waits until an invoker has answered everything.
+type drainedCmd struct {
+	ID      int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
+	Wait    time.Duration `default:"6m" help:"Longest time to wait."`
+	Longest time.Duration `default:"6m" help:"Longest time that an activation may take; what is older and was never answered is taken for lost."`
+}
+
+// Help is the longer text of gpuwhisk drained --help.
+func (drainedCmd) Help() string {
+	return `Compares what controllers sent to the invoker with the acks that came back; works with
+any OpenWhisk invoker. Disable the invoker first (POST /disable), or new work keeps coming.
+Reads Kafka's settings from the invoker's environment. Exit status 1 when time is up.`
+}
+
+// Run waits.
+func (c drainedCmd) Run() error {
+	i, err := kafkaOf(c.ID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(interrupted(), c.Wait, fmt.Errorf("not answered within %v", c.Wait))
+	defer cancel()
+	last := ""
+	err = i.Drained(ctx, c.Longest, func(waiting, running int) {
+		if now := fmt.Sprintf("invoker%d: %d wait, %d run", c.ID, waiting, running); now != last {
+			fmt.Println(now)
+			last = now
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("wait for invoker%d to be drained: %w", c.ID, err)
+	}
+	return nil
+}
+
+// probeCmd runs one activation through an invoker.
+type probeCmd struct {
+	ID     int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
+	Action string        `placeholder:"NAMESPACE/NAME" help:"Action to run without parameters; without it the one by which controllers test invokers."`
+	Wait   time.Duration `default:"60s" help:"Longest time to wait."`
+}
+
+// Help is the longer text of gpuwhisk probe --help.
+func (probeCmd) Help() string {
+	return `Sends an activation to the invoker as a controller would and waits for its ack; works with
+any OpenWhisk invoker, also a disabled one. For a GPU name an action that is annotated with gpu.
+Reads Kafka's settings from the invoker's environment. The record stays in the database.`
+}
+
+// Run probes.
+func (c probeCmd) Run() error {
+	i, err := kafkaOf(c.ID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(interrupted(), c.Wait, fmt.Errorf("no ack within %v", c.Wait))
+	defer cancel()
+	took, err := i.Probe(ctx, c.Action)
+	if err != nil {
+		return fmt.Errorf("probe invoker%d: %w", c.ID, err)
+	}
+	fmt.Printf("invoker%d: answered after %v\n", c.ID, took.Round(time.Millisecond))
+	return nil
+}
+
+// kafkaOf needs nothing of the environment but what concerns Kafka.
+func kafkaOf(id int) (handover.Invoker, error) {
+	cfg, problem := loadConfig(os.Environ(), nil)
+	if cfg == nil {
+		return handover.Invoker{}, problem
+	}
+	if len(cfg.Kafka.Hosts) == 0 {
+		return handover.Invoker{}, errors.New("KAFKA_HOSTS is not set: it names the brokers, host:port")
+	}
+	cluster, err := assembly.OpenKafka(cfg.Kafka, "gpuwhisk-handover", slog.New(slog.DiscardHandler))
+	return handover.Invoker{Cluster: cluster, Prefix: cfg.Kafka.TopicPrefix, ID: id}, err
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// completionCmd prints what makes a shell complete this command line.
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+// Help is the longer text of gpuwhisk completion --help.
+func (completionCmd) Help() string {
+	return `  source <(gpuwhisk completion bash)
+  gpuwhisk completion fish > ~/.config/fish/completions/gpuwhisk.fish`
+}
+
+// Run prints the script.
+func (c completionCmd) Run(k *kong.Context) error {
+	return complete(os.Stdout, c.Shell, k.Model.Node)
+}
+
+// manCmd writes the manual's pages, for packages.
+type manCmd struct {
+	Dir string `arg:"" help:"Folder for the pages."`
+}
+
+// Run writes gpuwhisk.1 and a page for each command.
+func (c manCmd) Run(k *kong.Context) error {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder of the pages: %w", err)
+	}
+	for _, n := range append(commands(k.Model.Node), k.Model.Node) {
+		path := filepath.Join(c.Dir, strings.ReplaceAll(n.FullPath(), " ", "-")+".1")
+		if err := os.WriteFile(path, []byte(page(n)), 0o644); err != nil {
+			return fmt.Errorf("write a page of the manual: %w", err)
+		}
+	}
+	return nil
+}
+
+// commands are those below a node that a person may use, in order.
+func commands(n *kong.Node) []*kong.Node {
+	var all []*kong.Node
+	for _, c := range n.Children {
+		if !c.Hidden && c.Type == kong.CommandNode {
+			all = append(append(all, c), commands(c)...)
+		}
+	}
+	return all
+}
+
+// flags are those of a command itself.
+func flags(n *kong.Node) []*kong.Flag {
+	var all []*kong.Flag
+	for _, f := range n.Flags {
+		if !f.Hidden {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// page is a command's page in roff's man macros.
+func page(n *kong.Node) string {
+	name := strings.ReplaceAll(n.FullPath(), " ", "-")
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"GPU Whisk %s\" \"GPU Whisk\"\n", strings.ToUpper(roff(name)), roff(version))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(strings.TrimSuffix(n.Help, ".")))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(n.Summary()))
+	if n.Detail != "" {
+		fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", roff(n.Detail))
+	}
+	if len(flags(n)) > 0 {
+		b.WriteString(".SH OPTIONS\n")
+	}
+	for _, f := range flags(n) {
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(f.String()), roff(f.Help))
+		if f.HasDefault && f.Default != "" {
+			fmt.Fprintf(&b, "Default: %s.\n", roff(f.Default))
+		}
+	}
+	if below := commands(n); len(below) > 0 {
+		b.WriteString(".SH COMMANDS\n")
+		for _, c := range below {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(c.FullPath()), roff(c.Help))
+		}
+	}
+	if n.Type == kong.ApplicationNode {
+		b.WriteString(".SH FILES\n.TP\n.B /etc/gpuwhisk/invoker.env\nSettings of the invokers of gpuwhisk@.service.\n")
+	} else {
+		b.WriteString(".SH SEE ALSO\n.BR gpuwhisk (1)\n")
+	}
+	return b.String()
+}
+
+// roff keeps signs that mean something to roff from doing so.
+func roff(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	var lines []string
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			line = `\&` + line
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// complete writes a shell's script: the commands, and the flags of each.
+func complete(w io.Writer, shell string, root *kong.Node) error {
+	var b strings.Builder
+	if shell == "fish" {
+		completeFish(&b, root)
+	} else {
+		completeBash(&b, shell, root)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func completeBash(b *strings.Builder, shell string, root *kong.Node) {
+	if shell == "zsh" {
+		b.WriteString("#compdef gpuwhisk\nautoload -U +X bashcompinit && bashcompinit\n")
+	}
+	b.WriteString("_gpuwhisk() {\n\tlocal word path=gpuwhisk words=\n")
+	b.WriteString("\tfor word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n\t\tcase $word in -*) ;; *) path=\"$path $word\" ;; esac\n\tdone\n\tcase $path in\n")
+	for _, n := range append([]*kong.Node{root}, commands(root)...) {
+		var words []string
+		for _, c := range n.Children {
+			if !c.Hidden && c.Type == kong.CommandNode {
+				words = append(words, c.Name)
+			}
+		}
+		for _, f := range flags(n) {
+			words = append(words, "--"+f.Name)
+		}
+		pattern := "'" + n.FullPath() + "'"
+		if len(n.Children) == 0 {
+			pattern += "*" // a flag's value is no command
+		}
+		fmt.Fprintf(b, "\t%s) words='%s' ;;\n", pattern, strings.Join(words, " "))
+	}
+	b.WriteString("\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _gpuwhisk gpuwhisk\n")
+}
+
+func completeFish(b *strings.Builder, root *kong.Node) {
+	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
+	for _, n := range commands(root) {
+		above := "__fish_use_subcommand"
+		if n.Parent != root {
+			above = "__fish_seen_subcommand_from " + n.Parent.Name
+		}
+		fmt.Fprintf(b, "complete -c gpuwhisk -f -n %s -a %s -d %s\n", quote(above), n.Name, quote(n.Help))
+		for _, f := range flags(n) {
+			fmt.Fprintf(b, "complete -c gpuwhisk -n %s -l %s -d %s\n", quote("__fish_seen_subcommand_from "+n.Name), f.Name, quote(f.Help))
+		}
+	}
+}

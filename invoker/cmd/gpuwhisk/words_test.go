@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+func model(t *testing.T) *kong.Kong {
+	t.Helper()
+	k, err := parser(&cli{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestEveryCommandHasAPage(t *testing.T) {
+	k := model(t)
+	dir := t.TempDir()
+	if err := (manCmd{Dir: dir}).Run(&kong.Context{Kong: k}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"gpuwhisk", "gpuwhisk-invoker", "gpuwhisk-doctor", "gpuwhisk-sim-run"} {
+		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, want := range []string{".TH ", ".SH NAME", ".SH SYNOPSIS"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s.1 has no %s", name, want)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "gpuwhisk-native-proxy.1")); err == nil {
+		t.Error("a hidden command has a page")
+	}
+}
+
+// TestBashCompletes asks bash itself.
+func TestBashCompletes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	var script strings.Builder
+	if err := complete(&script, "bash", model(t).Model.Node); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ words, want string }{
+		{"gpuwhisk inv", "invoker"},
+		{"gpuwhisk invoker --uniq", "--uniqueName"},
+		{"gpuwhisk invoker --id 0 --uniq", "--uniqueName"},
+		{"gpuwhisk sim comp", "compare"},
+		{"gpuwhisk native", ""},
+	} {
+		fields := strings.Fields(c.words)
+		ask := script.String() + "\nCOMP_WORDS=(" + c.words + ")\nCOMP_CWORD=" + string(rune('0'+len(fields)-1)) + "\n_gpuwhisk\necho \"${COMPREPLY[*]}\"\n"
+		out, err := exec.Command(bash, "-c", ask).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
+			t.Errorf("%q completes to %q, want %q (%v)", c.words, got, c.want, err)
+		}
+	}
+}
