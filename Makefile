@@ -69,6 +69,18 @@ images: build ## Build the action images for Docker, without a network
 image: ## Build the image gpuwhisk/invoker for Docker, without pulling one
 	docker/invoker/build.sh
 
+.PHONY: packages
+packages: ## Build deb and rpm packages for amd64 and arm64 into dist (ARCHS=amd64 for one)
+	invoker/package/packages.sh $(ARCHS)
+
+.PHONY: release
+release: ## Build packages, tarballs, collection, bill of materials and checksums into dist
+	RELEASE=1 invoker/package/packages.sh $(ARCHS)
+
+.PHONY: swap-test
+swap-test: ## Test the Ansible collection: three invokers swapped under load and back (minutes, needs Docker)
+	.ci/ansible
+
 .PHONY: bench
 bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=1: also among real parts)
 	.ci/bench

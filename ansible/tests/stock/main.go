@@ -1,0 +1,173 @@
+// Command stock stands in for OpenWhisk's own invoker where that cannot be had:
+// it speaks the same protocol towards controllers and operators, and ends the
+// same way. It pings each second, takes messages as a member of the group of
+// its topic and commits them before they run, answers after a while with a
+// result, a completion and a record, and serves /ping, /enable and /disable. On
+// SIGTERM it leaves at once, without a word to the controllers or the group,
+// and what it was running is lost.
+//
+// It runs no containers and takes no care: it is for tests.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// runTime is how long an activation takes here.
+const runTime = 300 * time.Millisecond
+
+type stock struct {
+	self    activation.Instance
+	client  *kgo.Client
+	enabled atomic.Bool
+}
+
+func main() {
+	id := flag.Int("id", 0, "")
+	name := flag.String("uniqueName", "", "")
+	flag.Parse()
+	s := &stock{self: activation.Instance{ID: *id, UniqueName: *name, UserMemory: 2 << 30}}
+	s.enabled.Store(true)
+	if os.Getenv("STOCK_BROKEN") != "" {
+		log.Fatal("this stand-in was told not to start")
+	}
+	var err error
+	s.client, err = kgo.NewClient(kgo.SeedBrokers(os.Getenv("KAFKA_HOSTS")), kgo.ConsumerGroup(s.self.Topic()),
+		kgo.ConsumeTopics(s.self.Topic()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		kgo.Balancers(kgo.RangeBalancer()), kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.SessionTimeout(10*time.Second), kgo.UnknownTopicRetries(20))
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.makeTopic()
+	go s.ping()
+	go s.serve()
+	for {
+		fetches := s.client.PollFetches(context.Background())
+		fetches.EachError(func(topic string, _ int32, err error) { log.Print(topic, ": ", err) })
+		records := fetches.Records()
+		if err := s.client.CommitRecords(context.Background(), records...); err != nil {
+			log.Print("commit: ", err)
+		}
+		for _, r := range records {
+			go s.run(r.Value)
+		}
+	}
+}
+
+// makeTopic makes the invoker's topic, which nobody else does.
+func (s *stock) makeTopic() {
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = s.self.Topic(), 1, 1
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 30_000
+	res, err := req.RequestWith(context.Background(), s.client)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(res.Topics[0].ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		log.Fatal(err)
+	}
+}
+
+func (s *stock) send(topic string, value []byte) {
+	if err := s.client.ProduceSync(context.Background(), &kgo.Record{Topic: topic, Value: value}).FirstErr(); err != nil {
+		log.Print(topic, ": ", err)
+	}
+}
+
+func (s *stock) ping() {
+	for {
+		if s.enabled.Load() {
+			s.send("health", activation.Ping{Instance: s.self, Enabled: true}.Encode())
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func (s *stock) run(value []byte) {
+	m, err := activation.DecodeMessage(value)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	began := time.Now()
+	time.Sleep(runTime)
+	log.Print("ran ", m.ActivationID)
+	r := &activation.Record{
+		Namespace: m.User.Namespace.Name, Name: m.Action.Name, Subject: m.User.Subject, Version: "0.0.1",
+		ActivationID: m.ActivationID, Start: began.UnixMilli(), End: time.Now().UnixMilli(),
+		Response: activation.Response{Result: json.RawMessage(`{"by":"stock"}`)},
+	}
+	if err := store(r); err != nil {
+		log.Print("store: ", err)
+	}
+	topic := "completed" + m.Controller
+	if m.Blocking {
+		s.send(topic, activation.NewResult(m.TransID, r).Encode())
+	}
+	s.send(topic, activation.NewCompletion(m.TransID, m.ActivationID, false, s.self).Encode())
+}
+
+// store writes a record as one document.
+func store(r *activation.Record) error {
+	get := func(key string) string { return os.Getenv("CONFIG_whisk_couchdb_" + key) }
+	url := fmt.Sprintf("%s://%s:%s/%s", get("protocol"), get("host"), get("port"), get("databases_WhiskActivation"))
+	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(r.Document(time.Now().UnixMilli())))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.SetBasicAuth(get("username"), get("password"))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("the database answers %s", res.Status)
+	}
+	return nil
+}
+
+func (s *stock) serve() {
+	guarded := func(w http.ResponseWriter, r *http.Request) bool {
+		user, password, _ := r.BasicAuth()
+		if user == os.Getenv("CONFIG_whisk_invoker_username") && password == os.Getenv("CONFIG_whisk_invoker_password") {
+			return true
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return false
+	}
+	http.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "pong") })
+	http.HandleFunc("POST /enable", func(w http.ResponseWriter, r *http.Request) {
+		if guarded(w, r) {
+			s.enabled.Store(true)
+			fmt.Fprintf(w, "%s is now enabled.", s.self)
+		}
+	})
+	http.HandleFunc("POST /disable", func(w http.ResponseWriter, r *http.Request) {
+		if guarded(w, r) {
+			s.enabled.Store(false)
+			s.send("health", activation.Ping{Instance: s.self}.Encode())
+			fmt.Fprintf(w, "%s is now disabled.", s.self)
+		}
+	})
+	log.Fatal(http.ListenAndServe(":8080", nil))
+}

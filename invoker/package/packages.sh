@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Makes deb and rpm packages, and with RELEASE=1 what a release has besides:
+# tarballs, the Ansible collection, a bill of materials and checksums. Two runs
+# on one commit give the same bytes: every time in them is the commit's.
+#
+#   packages.sh [amd64] [arm64]      both without arguments, into dist/
+#
+# VERSION    as git describes it: v1.2.3, or v1.2.3-4-gabcdef between tags
+# DIST       where to (default dist)
+# PACKAGERS  deb and rpm
+# PROGRAMS   a folder with amd64/ and arm64/ that are built already
+set -euo pipefail
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$top"
+NFPM=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.1
+VERSION=${VERSION:-$(git describe --tags --always --dirty)}
+MTIME=$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+# A package's version begins with a digit; what follows a tag sorts after it.
+PACKAGE_VERSION=$(sed -E 's/^v//; s/-([0-9]+)-g/+\1.g/; s/-dirty$/+dirty/; /^[0-9]+\./!s/^/0.0.0+g/' <<<"$VERSION")
+export VERSION MTIME SOURCE_DATE_EPOCH PACKAGE_VERSION
+dist=${DIST:-dist}
+mkdir -p "$dist"
+dist=$(cd "$dist" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[[ $# -gt 0 ]] || set -- amd64 arm64
+
+# archive DIR FILE packs a folder with nothing of this machine in it.
+archive() {
+	(cd "$(dirname "$1")" && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+		--mode=u+rw,go+r-w -cf - "$(basename "$1")") | gzip -9n >"$2"
+}
+
+# words DIR puts down what is the same for all processors: manual, completions,
+# documents. They are the program's own words, so this machine's is built.
+words() {
+	mkdir -p "$1/doc"
+	local program=$work/own/gpuwhisk
+	mkdir -p "$work/own"
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X main.version=$VERSION" -o "$program" ./invoker/cmd/gpuwhisk
+	"$program" man "$1/man"
+	find "$1/man" -name '*.1' -exec gzip -9n {} +
+	local shell
+	for shell in bash zsh fish; do "$program" completion "$shell" >"$1/gpuwhisk.$shell"; done
+	cp README.md CHANGELOG.md NOTICE docs/*.md "$1/doc/"
+	cp LICENSE "$1/doc/copyright"
+}
+
+words "$work/words"
+for arch; do
+	programs=${PROGRAMS:+$PROGRAMS/$arch}
+	if [[ ! $programs ]]; then
+		programs=$work/$arch
+		invoker/package/programs.sh "$arch" "$programs"
+	fi
+	WORDS=$work/words
+	sed "s|\${PROGRAMS}|$programs|; s|\${WORDS}|$WORDS|; s|\${ARCH}|$arch|; s|\${PACKAGE_VERSION}|$PACKAGE_VERSION|; s|\${MTIME}|$MTIME|" \
+		invoker/package/nfpm.yaml >"$work/nfpm.yaml"
+	for packager in ${PACKAGERS:-deb rpm}; do
+		GOFLAGS='' go run "$NFPM" package --config "$work/nfpm.yaml" --packager "$packager" --target "$dist/"
+	done
+	[[ ${RELEASE:-} ]] || continue
+	tree=$work/gpuwhisk-$VERSION-linux-$arch
+	mkdir -p "$tree"/{bin,lib/gpuwhisk,share,etc}
+	cp "$programs/gpuwhisk" "$tree/bin/"
+	cp "$programs/libgpuwhisk.so" "$tree/lib/gpuwhisk/"
+	cp -r "$work/words/." "$tree/share/"
+	cp invoker/package/files/{gpuwhisk@.service,invoker.env,tmpfiles.conf} "$tree/etc/"
+	cp LICENSE NOTICE README.md CHANGELOG.md "$tree/"
+	archive "$tree" "$dist/gpuwhisk-$VERSION-linux-$arch.tar.gz"
+	go run ./invoker/package/sbom --version "$VERSION" --created "$MTIME" "$programs/gpuwhisk" >"$dist/gpuwhisk-$VERSION-linux-$arch.spdx.json"
+done
+if [[ ${RELEASE:-} ]]; then
+	tree=$work/gpuwhisk-openwhisk
+	cp -r ansible "$tree"
+	rm -rf "$tree/tests" "$tree/.ansible"
+	archive "$tree" "$dist/gpuwhisk-ansible-$VERSION.tar.gz"
+	(cd "$dist" && LC_ALL=C && rm -f SHA256SUMS && sha256sum -- *.deb *.rpm *.tar.gz *.json >SHA256SUMS)
+fi
+ls -l "$dist"
