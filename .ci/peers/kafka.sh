@@ -8,6 +8,8 @@ version=3.9.1
 libs=$peers/kafka-$version
 # A test may run a broker of its own beside the shared one, to restart it.
 dir=${GPUWHISK_KAFKA_DIR:-$peers/kafka}
+# Containers reach it at another address of this machine than the loopback.
+host=${GPUWHISK_KAFKA_HOST:-127.0.0.1}
 
 # The logging back end is what makes the broker say why it stops.
 fetch() {
@@ -30,7 +32,7 @@ configure() {
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$quorum
-		listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$quorum
+		listeners=PLAINTEXT://$host:$port,CONTROLLER://127.0.0.1:$quorum
 		controller.listener.names=CONTROLLER
 		listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 		log.dirs=$dir/data
@@ -65,7 +67,7 @@ start() {
 	daemon "$dir" java -Xmx512m -Xms128m -XX:+UseSerialGC -cp "$libs/*" \
 		-Dlog4j.configuration="file:$dir/log4j.properties" \
 		kafka.Kafka "$dir/server.properties"
-	if ! await "$dir" 180 open_port "$(cat "$dir/port")"; then
+	if ! await "$dir" 180 open_port "$(cat "$dir/port")" "$host"; then
 		tail_of "$dir/log"
 		end "$dir"
 		fail "Kafka does not start; its log is $dir/log"
@@ -75,7 +77,7 @@ start() {
 
 env() {
 	alive "$dir" || fail "no Kafka of ours is running"
-	echo "GPUWHISK_TEST_KAFKA=127.0.0.1:$(cat "$dir/port")"
+	echo "GPUWHISK_TEST_KAFKA=$host:$(cat "$dir/port")"
 }
 
 # stop also forgets the data, unless GPUWHISK_KEEP=1 asks for a restart.

@@ -103,8 +103,8 @@ free_port() {
 	echo "$p"
 }
 
-# open_port PORT tells whether somebody listens there.
-open_port() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+# open_port PORT [HOST] tells whether somebody listens there.
+open_port() { (exec 3<>"/dev/tcp/${2:-127.0.0.1}/$1") 2>/dev/null; }
 
 # daemon DIR COMMAND... starts COMMAND detached from the caller's terminal and
 # process group, with its pid in DIR/pid and what it prints in DIR/log. It gets

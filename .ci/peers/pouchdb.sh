@@ -6,6 +6,8 @@
 version=4.2.0
 tree=$peers/pouchdb-server-$version
 dir=${GPUWHISK_POUCHDB_DIR:-$peers/pouchdb}
+# Containers reach it at another address of this machine than the loopback.
+host=${GPUWHISK_POUCHDB_HOST:-127.0.0.1}
 
 # fetch leaves out install scripts: they would build or download stores on
 # disk, which a server in memory never opens.
@@ -19,7 +21,7 @@ install() {
 	once "$tree" fetch || fail "download of pouchdb-server $version by npm"
 }
 
-answers() { curl -fsS -m 5 "http://127.0.0.1:$(cat "$dir/port")/" >/dev/null; }
+answers() { curl -fsS -m 5 "http://$host:$(cat "$dir/port")/" >/dev/null; }
 
 start() {
 	if alive "$dir"; then
@@ -34,7 +36,7 @@ start() {
 	# Its configuration file would land in the caller's folder.
 	cd "$dir/files"
 	daemon "$dir" node "$tree/node_modules/pouchdb-server/bin/pouchdb-server" \
-		--in-memory --host 127.0.0.1 --port "$(cat "$dir/port")" \
+		--in-memory --host "$host" --port "$(cat "$dir/port")" \
 		--no-stdout-logs --config "$dir/files/config.json"
 	if ! await "$dir" 180 answers; then
 		tail_of "$dir/log"
@@ -46,7 +48,7 @@ start() {
 
 env() {
 	alive "$dir" || fail "no pouchdb-server of ours is running"
-	echo "GPUWHISK_TEST_COUCHDB=http://127.0.0.1:$(cat "$dir/port")"
+	echo "GPUWHISK_TEST_COUCHDB=http://$host:$(cat "$dir/port")"
 	echo "GPUWHISK_TEST_POUCHDB=$tree" # for tests that start their own
 }
 

@@ -1,0 +1,127 @@
+//go:build ansible
+
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+)
+
+// load calls actions through the door, blocking, and keeps account.
+type load struct {
+	w    *world
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu       sync.Mutex
+	sent     int
+	answered map[string]string // activation id: who ran it
+	wrong    []string
+}
+
+// The actions are spread over the invokers by their names.
+const actions = 8
+
+func (w *world) call(method, path, body string) (int, []byte, error) {
+	req, err := http.NewRequest(method, w.door.Info().APIHost+"/api/v1/namespaces/_/"+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	user, password, _ := strings.Cut(standalone.Guest().AuthKey(), ":")
+	req.SetBasicAuth(user, password)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return res.StatusCode, text, err
+}
+
+func (w *world) startLoad() *load {
+	w.t.Helper()
+	l := &load{w: w, stop: make(chan struct{}), answered: map[string]string{}}
+	const code = `function main() { return new Promise(r => setTimeout(() => r({by: 'gpuwhisk'}), 300)) }`
+	body, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": code}, "limits": map[string]any{"memory": 128}})
+	for n := range actions {
+		if status, text, err := w.call("PUT", fmt.Sprintf("actions/a%d?overwrite=true", n), string(body)); err != nil || status != 200 {
+			w.t.Fatalf("create action: %v %d %s", err, status, text)
+		}
+		l.done.Go(func() { l.run(fmt.Sprintf("actions/a%d?blocking=true", n)) })
+	}
+	return l
+}
+
+func (l *load) run(path string) {
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		l.mu.Lock()
+		l.sent++
+		l.mu.Unlock()
+		status, text, err := l.w.call("POST", path, "{}")
+		var answer struct {
+			ID       string `json:"activationId"`
+			Response struct {
+				Result struct{ By string }
+			}
+		}
+		if err == nil {
+			err = json.NewDecoder(bytes.NewReader(text)).Decode(&answer)
+		}
+		l.mu.Lock()
+		if err != nil || status != 200 || answer.Response.Result.By == "" {
+			l.wrong = append(l.wrong, fmt.Sprintf("%v %d %s", err, status, text))
+		} else {
+			l.answered[answer.ID] = answer.Response.Result.By
+		}
+		l.mu.Unlock()
+	}
+}
+
+// end stops the load and holds that everything sent was answered and recorded.
+func (l *load) end(t *testing.T) {
+	t.Helper()
+	close(l.stop)
+	l.done.Wait()
+	by := map[string]int{}
+	for _, who := range l.answered {
+		by[who]++
+	}
+	recorded := 0
+	late := time.Now().Add(patience)
+	for id := range l.answered {
+		for {
+			status, text, err := l.w.call("GET", "activations/"+id, "")
+			if err == nil && status == 200 {
+				recorded++
+				break
+			}
+			if time.Now().After(late) {
+				t.Errorf("activation %s has no record: %v %d %s", id, err, status, text)
+				break
+			}
+			time.Sleep(100 * time.Millisecond) // records are written a moment after the ack
+		}
+	}
+	t.Logf("sent %d, acked %d (%d by the original, %d by ours), recorded %d", l.sent, len(l.answered), by["stock"], by["gpuwhisk"], recorded)
+	if len(l.wrong) > 0 {
+		t.Errorf("%d calls failed, the first: %s\n%s", len(l.wrong), l.wrong[0], l.w.logs())
+	}
+	if l.sent == 0 || l.sent != len(l.answered) || recorded != len(l.answered) || by["stock"] == 0 || by["gpuwhisk"] == 0 {
+		t.Errorf("sent %d, acked %d, recorded %d, ran by %v", l.sent, len(l.answered), recorded, by)
+	}
+}

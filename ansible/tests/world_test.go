@@ -1,0 +1,349 @@
+//go:build ansible
+
+// Package tests runs the collection as an operator does: ansible-playbook with
+// an inventory of three hosts, against invokers that OpenWhisk's role would
+// have started, among a real Kafka, a CouchDB API and a Docker engine, with a
+// controller that sends them work. The hosts share this machine's Docker: they
+// differ by the numbers of their invokers.
+//
+//	.ci/ansible     builds what is needed and runs it
+package tests
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 2 * time.Minute
+
+// hosts of the inventory, which are the invokers' numbers.
+const hosts = 3
+
+// world is a deployment of OpenWhisk with an operator's files.
+type world struct {
+	t       *testing.T
+	dir     string
+	ansible string // where Ansible is installed
+	door    *standalone.Standalone
+	kafka   string
+	vars    map[string]any // group_vars of all
+	hosts   map[int]string // further variables of a host in the inventory
+	port    int            // of invoker 0
+}
+
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, name, args...)
+	c.Env = append(os.Environ(), env...)
+	var out, diag bytes.Buffer
+	c.Stdout, c.Stderr = &out, &diag
+	if err := c.Run(); err != nil {
+		t.Fatalf("%s %v: %v\n%s%s", name, args, err, out.String(), diag.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	return run(t, nil, "docker", args...)
+}
+
+// peer starts one of .ci/peers and ends it with the test.
+func peer(t *testing.T, name string, env ...string) map[string]string {
+	t.Helper()
+	script := filepath.Join("..", "..", ".ci", "peers", name+".sh")
+	said := map[string]string{}
+	t.Cleanup(func() { run(t, env, script, "stop") })
+	for line := range strings.Lines(run(t, env, script, "start")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			said[name] = value
+		}
+	}
+	return said
+}
+
+const (
+	stockImage = "whisk-test/invoker:stock"
+	ownTag     = "GPUWHISK_TEST_INVOKER_TAG" // of gpuwhisk/invoker; .ci/ansible builds it
+)
+
+// newWorld starts all but the invokers.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	for _, name := range []string{ownTag, "GPUWHISK_TEST_IMAGES_TAG", "GPUWHISK_TEST_ANSIBLE"} {
+		if os.Getenv(name) == "" {
+			t.Fatal(name + " is not set: .ci/ansible sets it")
+		}
+	}
+	own := "gpuwhisk/invoker:" + os.Getenv(ownTag)
+	w := &world{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), hosts: map[int]string{}}
+	importStock(t)
+	// The address under which containers reach this machine.
+	fields := strings.Fields(docker(t, "run", "--rm", own, "ip", "route", "show", "default"))
+	at := slices.Index(fields, "via")
+	if at < 0 {
+		t.Fatalf("no way out of a container: %v", fields)
+	}
+	gateway := fields[at+1]
+	w.kafka = peer(t, "kafka", "GPUWHISK_KAFKA_DIR="+filepath.Join(w.dir, "kafka"), "GPUWHISK_KAFKA_HOST="+gateway)["GPUWHISK_TEST_KAFKA"]
+	couch := peer(t, "pouchdb", "GPUWHISK_POUCHDB_DIR="+filepath.Join(w.dir, "pouchdb"), "GPUWHISK_POUCHDB_HOST="+gateway)["GPUWHISK_TEST_COUCHDB"]
+
+	admin, err := http.NewRequest(http.MethodPut, couch+"/_config/admins/whisk", strings.NewReader(`"secret"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(admin)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("make a user at the database: %v %v", err, res)
+	}
+	res.Body.Close()
+	var environ []string
+	w.door, err = standalone.Start(t.Context(), standalone.Options{
+		Data: t.TempDir(), Runtime: "docker", Kafka: w.kafka, CouchDB: strings.Replace(couch, "://", "://whisk:secret@", 1), Docker: os.Getenv("DOCKER_HOST"),
+		Manifest: manifest(), Memory: "1024m",
+		Invoker: func(_ context.Context, env, _ []string) (func() error, error) {
+			environ = env
+			return func() error { return nil }, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = w.door.Stop(ctx)
+	})
+	w.writeInventory(environ)
+	t.Cleanup(w.removeContainers)
+	return w
+}
+
+func manifest() []byte {
+	return []byte(`{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"gpuwhisk","name":"action-nodejs","tag":"` +
+		os.Getenv("GPUWHISK_TEST_IMAGES_TAG") + `"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},"blackboxes":[]}`)
+}
+
+// importStock builds the stand-in's image: its program in the place of
+// /init.sh, and a shell.
+func importStock(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "init.sh")
+	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, "./stock")
+	var image bytes.Buffer
+	tw := tar.NewWriter(&image)
+	for at, from := range map[string]string{"init.sh": program, "bin/sh": "/bin/busybox"} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = tw.WriteHeader(&tar.Header{Name: at, Mode: 0o755, Size: int64(len(data))})
+		_, _ = tw.Write(data)
+	}
+	_ = tw.Close()
+	c := exec.Command("docker", "import", "-", stockImage)
+	c.Stdin = &image
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("import the stand-in: %v %s", err, out)
+	}
+}
+
+// writeInventory makes the files that an operator has.
+func (w *world) writeInventory(environ []string) {
+	w.t.Helper()
+	env := map[string]string{}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	delete(env, "DOCKER_HOST") // its socket is mounted in the usual place
+	delete(env, "PATH")
+	maps.Copy(env, map[string]string{
+		"PORT": "8080", "CONFIG_whisk_gpu_devices": "none",
+		"CONFIG_whisk_invoker_username": "invoker.user", "CONFIG_whisk_invoker_password": "invoker.pass",
+		"CONFIG_whisk_invoker_resource_tags": " '' ", "CONFIG_whisk_userEvents_enabled": "false",
+		"CONFIG_whisk_gpu_simulated_devices": "0",
+	})
+	delete(env, "CONFIG_whisk_gpu_simulated_devices")
+	w.port = freePorts(w.t, hosts)
+	w.vars = map[string]any{
+		"docker_image_prefix": "whisk-test", "docker_image_tag": "stock",
+		"whisk_logs_dir":   filepath.Join(w.dir, "logs"),
+		"invoker":          map[string]any{"port": w.port, "protocol": "http", "confdir": filepath.Join(w.dir, "conf")},
+		"test_env":         env,
+		"test_privileged":  w.privileged(),
+		"test_docker_root": docker(w.t, "info", "--format", "{{.DockerRootDir}}"), "test_docker_socket": strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://"),
+		"gpuwhisk_version": os.Getenv(ownTag), "gpuwhisk_image_pull": "never",
+		"gpuwhisk_controller_url": w.door.Info().APIHost, "gpuwhisk_settle": 1,
+	}
+	w.save()
+}
+
+// privileged tells whether this machine may run privileged containers, as
+// OpenWhisk's role does. A machine that is a container itself may not.
+func (w *world) privileged() bool {
+	err := exec.Command("docker", "run", "--rm", "--privileged", "gpuwhisk/invoker:"+os.Getenv(ownTag), "true").Run()
+	if err != nil {
+		w.t.Log("no privileged containers here: invokers run without")
+	}
+	return err == nil
+}
+
+func (w *world) save() {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Join(w.dir, "group_vars"), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	text, _ := json.Marshal(w.vars)
+	var inventory strings.Builder
+	inventory.WriteString("[invokers]\n")
+	for n := range hosts {
+		fmt.Fprintf(&inventory, "host%d ansible_host=127.0.0.1 ansible_connection=local ansible_python_interpreter=%s/venv/bin/python3 %s\n",
+			n, w.ansible, w.hosts[n])
+	}
+	for name, data := range map[string][]byte{"group_vars/all.json": text, "hosts": []byte(inventory.String())} {
+		if err := os.WriteFile(filepath.Join(w.dir, name), data, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// freePorts finds neighbouring ports that nobody listens on.
+func freePorts(t *testing.T, n int) int {
+	for base := 21000 + os.Getpid()%8000; base < 32000; base += n {
+		free := 0
+		for i := range n {
+			l, err := net.Listen("tcp", fmt.Sprintf(":%d", base+i))
+			if err == nil {
+				l.Close()
+				free++
+			}
+		}
+		if free == n {
+			return base
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// removeContainers leaves none of this test's behind, those of actions too.
+func (w *world) removeContainers() {
+	for n := range hosts {
+		for _, suffix := range []string{"", "-stock", "-next", "-old", "-doctor", "-probe", "-drained"} {
+			_ = exec.Command("docker", "rm", "-f", fmt.Sprintf("invoker%d%s", n, suffix)).Run()
+		}
+		out, _ := exec.Command("docker", "ps", "-aq", "--filter", fmt.Sprintf("name=^/wsk%d%d_", n, n)).Output()
+		if ids := strings.Fields(string(out)); len(ids) > 0 {
+			_ = exec.Command("docker", append([]string{"rm", "-f"}, ids...)...).Run()
+		}
+	}
+}
+
+// play runs a playbook and gives what it printed, and whether it succeeded.
+func (w *world) play(book string, args ...string) (string, bool) {
+	w.t.Helper()
+	if strings.HasSuffix(book, ".yml") {
+		book, _ = filepath.Abs(book)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, filepath.Join(w.ansible, "venv/bin/ansible-playbook"), append([]string{"-i", filepath.Join(w.dir, "hosts"), book}, args...)...)
+	c.Dir = w.dir
+	c.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATH="+w.collections(), "ANSIBLE_NOCOWS=1", "ANSIBLE_NOCOLOR=1",
+		"ANSIBLE_LOCALHOST_WARNING=false", "ANSIBLE_HOME="+filepath.Join(w.dir, ".ansible"), "ANSIBLE_PIPELINING=1",
+		"PATH="+filepath.Join(w.ansible, "venv/bin")+":"+os.Getenv("PATH"))
+	out, err := c.CombinedOutput()
+	return string(out), err == nil
+}
+
+// collections is a folder in which this checkout has the place of the
+// installed collection, beside the one that carries the Docker modules.
+func (w *world) collections() string {
+	own := filepath.Join(w.dir, "collections")
+	at := filepath.Join(own, "ansible_collections", "gpuwhisk")
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	here, _ := filepath.Abs("..")
+	_ = os.Symlink(here, filepath.Join(at, "openwhisk"))
+	return own + ":" + filepath.Join(w.ansible, "collections")
+}
+
+// must runs a playbook that has to succeed.
+func (w *world) must(book string, args ...string) string {
+	w.t.Helper()
+	began := time.Now()
+	out, ok := w.play(book, args...)
+	if !ok {
+		w.t.Fatalf("%s failed:\n%s\n%s", book, out, w.logs())
+	}
+	w.t.Logf("%s: %v", book, time.Since(began).Round(time.Second))
+	return out
+}
+
+// logs are the ends of the invokers' logs.
+func (w *world) logs() string {
+	var all strings.Builder
+	for n := range hosts {
+		data, _ := os.ReadFile(fmt.Sprintf("%s/logs/invoker%d/invoker%d_logs.log", w.dir, n, n))
+		fmt.Fprintf(&all, "invoker%d: %s\n", n, data[max(0, len(data)-1500):])
+	}
+	return all.String()
+}
+
+// unchanged tells whether a second run found nothing to do.
+func unchanged(out string) bool {
+	recap := out[strings.LastIndex(out, "PLAY RECAP"):]
+	return strings.Count(recap, "changed=0 ") == hosts
+}
+
+// image is that of the container under an invoker's name.
+func (w *world) image(n int) string {
+	w.t.Helper()
+	return docker(w.t, "inspect", "--format", "{{.Config.Image}}", fmt.Sprintf("invoker%d", n))
+}
+
+// healthy waits until the controller has work for all invokers.
+func (w *world) healthy() {
+	w.t.Helper()
+	late := time.After(patience)
+	for {
+		var standing map[string]string
+		if res, err := http.Get(w.door.Info().APIHost + "/invokers"); err == nil {
+			_ = json.NewDecoder(res.Body).Decode(&standing)
+			res.Body.Close()
+		}
+		up := 0
+		for _, state := range standing {
+			if state == "up" {
+				up++
+			}
+		}
+		if up == hosts {
+			return
+		}
+		select {
+		case <-late:
+			w.t.Fatalf("not all invokers are up: %v\n%s", standing, w.logs())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
