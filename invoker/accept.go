@@ -12,7 +12,7 @@ import (
 // accept pulls messages while there is room, and only then: that is how the
 // pressure of slow containers or a slow store reaches Kafka.
 func (iv *Invoker) accept(ctx context.Context) {
-	for {
+	for iv.health.await(ctx) {
 		select {
 		case iv.slots <- struct{}{}:
 		case <-ctx.Done():

@@ -363,6 +363,13 @@ func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop f
 	}
 }
 
+// acked counts the acks so far.
+func (w *world) acked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.acks)
+}
+
 // kinds lists the acks of an activation by their kind, in order.
 func (w *world) kinds(id activation.ID) (out []string) {
 	w.mu.Lock()

@@ -23,6 +23,9 @@ type Ports struct {
 	Engine    Engine
 	Dial      Dialer
 	Mover     Mover
+	// Away, when not nil, hears why nothing can be done for now, and "" when
+	// it can again. It must not block.
+	Away func(reason string)
 }
 
 // Invoker runs the activations of one Kafka topic.
@@ -36,6 +39,7 @@ type Invoker struct {
 	flush    context.CancelFunc
 	dispatch *dispatcher
 	router   router
+	health   *engineHealth
 
 	slots chan struct{} // one for each accepted activation, and for the next
 	taken atomic.Int64  // accepted and not completed
@@ -59,6 +63,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		router: router{settings: s, devices: len(s.GPU.Devices)},
 		slots:  make(chan struct{}, s.InFlight), ended: make(chan struct{}),
 	}
+	iv.health = newEngineHealth(p.Engine, log, p.Away)
 	iv.desk = &desk{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
@@ -91,7 +96,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		iv.ports.Mover.Listen(func(h gpu.Held) { iv.tell(held{h}) })
 	}
 	w := &worker{
-		engine: iv.ports.Engine, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk,
+		engine: iv.ports.Engine, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health,
 		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
@@ -121,6 +126,7 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	}()
 	var listeners sync.WaitGroup
 	listeners.Go(func() { iv.listen(work) })
+	listeners.Go(func() { iv.health.watch(work) })
 
 	iv.accept(ctx)
 	iv.drain()

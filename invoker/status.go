@@ -12,6 +12,8 @@ import (
 // Status is what the invoker is doing, for the status page and for gauges. All
 // of it is copied.
 type Status struct {
+	// Engine says why the container engine is away; absent when it is there.
+	Engine     string            `json:"engine,omitempty"`
 	InFlight   int               `json:"inFlight"`
 	Capacity   int               `json:"capacity"`
 	Pool       container.Stats   `json:"pool"`
@@ -78,6 +80,7 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 	}
 	s := <-reply
 	s.InFlight, s.Capacity = iv.InFlight(), iv.settings.InFlight
+	s.Engine = iv.health.Reason()
 	return s, nil
 }
 

@@ -35,6 +35,7 @@ type worker struct {
 	open    func(ctx context.Context, b *box, concurrency int) error
 	post    func(event)
 	desk    *desk
+	health  *engineHealth
 	bounds  activation.Bounds // of the system: they hold for /init
 	metrics *Metrics
 	log     *slog.Logger
@@ -143,7 +144,7 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 
 func (w *worker) create(ctx context.Context, r *run) error {
 	began := w.wall()
-	if err := w.open(ctx, r.box, r.concurrency()); err != nil {
+	if err := w.createPatiently(ctx, r); err != nil {
 		return err
 	}
 	w.metrics.phase("create", w.wall().Sub(began))

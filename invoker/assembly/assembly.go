@@ -78,6 +78,8 @@ type assembly struct {
 	ready    atomic.Bool
 	stopping atomic.Bool  // the goodbye has begun
 	stage    atomic.Value // string: what the start is waiting for
+	unable   atomic.Value // string: why nothing can be done for now
+	silenced silence
 
 	gpus     gpus
 	laneLog  *laneLog // nil without whisk.gpu.record
@@ -265,7 +267,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 	iv, err := invoker.New(s, invoker.Ports{
 		Feed: feed{a.feed}, Actions: actions{a.store}, Records: rec, Outbox: out,
 		Blacklist: a.store, Journal: account{}, Engine: a.engine, Dial: dial,
-		Mover: a.gpus.mover,
+		Mover: a.gpus.mover, Away: a.setUnable,
 	}, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {
 		return nil, err

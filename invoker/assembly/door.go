@@ -38,6 +38,11 @@ func (a *assembly) door() http.Handler {
 			http.Error(w, "not ready: "+a.waiting(), http.StatusServiceUnavailable)
 			return
 		}
+		if why, _ := a.unable.Load().(string); why != "" && r.URL.Path == "/ping" {
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, "cannot work: container engine: "+why, http.StatusServiceUnavailable)
+			return
+		}
 		open.ServeHTTP(w, r)
 	})
 }
@@ -129,6 +134,9 @@ func (s *status) reasons(stopping bool) (why []string) {
 		say("stopping", "what runs is finished, nothing more is pulled")
 	case !s.Kafka.Pings.Enabled:
 		say("disabled", "POST /enable makes controllers send work again")
+	}
+	if s.Work != nil {
+		say("container engine", s.Work.Engine)
 	}
 	say("pings", s.Kafka.Pings.Interrupted)
 	say("another process pings with this id", s.Kafka.Pings.Twin)

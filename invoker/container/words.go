@@ -95,6 +95,10 @@ func (e *CreateError) Error() string {
 // Unwrap gives the cause.
 func (e *CreateError) Unwrap() error { return e.Err }
 
+// ErrAway is an engine that does not answer: nothing is wrong with what was
+// asked for, and it may work later.
+var ErrAway = errors.New("container engine is away")
+
 // ErrGone is what an engine answers for a container that no longer exists.
 var ErrGone = errors.New("container is gone")
 

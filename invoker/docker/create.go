@@ -43,6 +43,11 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	var pullErr error
 	if spec.Pull {
 		pullErr = e.pull(ctx, spec.Image)
+		if client.IsErrConnectionFailed(pullErr) {
+			return container.Handle{}, &container.CreateError{
+				Blame: container.BlameWhisk, Message: "Failed to provision resources to run the action.", Err: e.away(ctx, pullErr),
+			}
+		}
 		if pullErr != nil && movesOn(spec.Image) {
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
 		}
@@ -69,8 +74,21 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	return container.Handle{}, &container.CreateError{
 		Blame:   container.BlameWhisk,
 		Message: "Failed to provision resources to run the action.",
-		Err:     err,
+		Err:     e.away(ctx, err),
 	}
+}
+
+// away marks an error that comes of a daemon that is not there: one that could
+// not be reached, or that did not answer in time and does not answer a ping.
+func (e *Engine) away(ctx context.Context, err error) error {
+	gone := client.IsErrConnectionFailed(err)
+	if !gone && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		gone = e.Ping(ctx) != nil
+	}
+	if !gone {
+		return err
+	}
+	return fmt.Errorf("%w: %w", container.ErrAway, err)
 }
 
 func pullFailed(image string, err error) error {

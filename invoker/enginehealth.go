@@ -1,0 +1,196 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const (
+	// enginePatience is how much longer than its own time limit an activation
+	// waits for an engine that is away: about as long as its controller does.
+	enginePatience = time.Minute
+	// Bounds of the pause between two trials of an engine that is away.
+	firstTrial = 250 * time.Millisecond
+	slowTrial  = 5 * time.Second
+	// askEvery is how often an engine is asked whether it is there while no
+	// container is made, and askTime how long it may take to answer.
+	askEvery = 5 * time.Second
+	askTime  = 10 * time.Second
+)
+
+// textEngineAway answers an activation that waited for the engine in vain.
+const textEngineAway = "The container engine of the invoker is away, and the activation waited for it for longer than its time limit."
+
+// engineHealth knows whether the container engine is there. While it is away
+// nothing is pulled, and what needs a container waits; it counts as back when
+// a container could be made. Any goroutine may ask and tell.
+type engineHealth struct {
+	engine Engine
+	log    *slog.Logger
+	tell   func(reason string) // of each change; "" is back
+
+	mu    sync.Mutex
+	away  string        // why it is away; empty: it is there
+	back  chan struct{} // closed when it is there
+	trial container.Spec
+	since time.Time
+	wake  chan struct{} // capacity 1: the engine was found away
+}
+
+func newEngineHealth(e Engine, log *slog.Logger, tell func(string)) *engineHealth {
+	h := &engineHealth{engine: e, log: log, tell: tell, back: make(chan struct{}), wake: make(chan struct{}, 1)}
+	close(h.back)
+	if h.tell == nil {
+		h.tell = func(string) {}
+	}
+	return h
+}
+
+// lost notes that the engine did not answer. spec, when not nil, is what it
+// was to make: something like it is tried until it can be made.
+func (h *engineHealth) lost(err error, spec *container.Spec) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if spec != nil {
+		h.trial = *spec
+		h.trial.Name += "_trial"
+		h.trial.GPU = nil
+	}
+	if h.away != "" {
+		return
+	}
+	h.away, h.back, h.since = err.Error(), make(chan struct{}), time.Now()
+	h.log.Error("container engine is away: nothing is pulled, activations wait", "error", err)
+	h.tell(h.away)
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (h *engineHealth) found() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log.Info("container engine is back", "after", time.Since(h.since).Round(time.Millisecond))
+	h.away = ""
+	close(h.back)
+	h.tell("")
+}
+
+// Reason is why the engine is away, empty when it is there.
+func (h *engineHealth) Reason() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.away
+}
+
+// await waits until the engine is there. It tells whether it is.
+func (h *engineHealth) await(ctx context.Context) bool {
+	h.mu.Lock()
+	back := h.back
+	h.mu.Unlock()
+	select {
+	case <-back:
+		return true
+	default:
+	}
+	select {
+	case <-back:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// watch asks an engine that can be asked now and then, and tries one that is
+// away until it is back.
+func (h *engineHealth) watch(ctx context.Context) {
+	asked, asks := h.engine.(interface{ Ping(context.Context) error })
+	for ctx.Err() == nil {
+		var tick <-chan time.Time
+		if asks {
+			tick = time.After(askEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.wake:
+			h.retry(ctx)
+		case <-tick:
+			within, cancel := context.WithTimeout(ctx, askTime)
+			err := asked.Ping(within)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				h.lost(err, nil)
+			}
+		}
+	}
+}
+
+func (h *engineHealth) retry(ctx context.Context) {
+	pace := outage.Pace{Min: firstTrial, Max: slowTrial}
+	for outage.Wait(ctx, pace.Next()) {
+		if err := h.try(ctx); err == nil {
+			h.found()
+			return
+		}
+	}
+}
+
+// try makes a container and removes it. An engine that refuses this container
+// is there; nothing is tried before one was wanted, since nobody knows what
+// image there is.
+func (h *engineHealth) try(ctx context.Context) error {
+	if asked, ok := h.engine.(interface{ Ping(context.Context) error }); ok {
+		within, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		if err := asked.Ping(within); err != nil {
+			return err
+		}
+	}
+	h.mu.Lock()
+	spec := h.trial
+	h.mu.Unlock()
+	if spec.Name == "" {
+		return nil
+	}
+	made, err := h.engine.Create(ctx, spec)
+	switch {
+	case errors.Is(err, container.ErrAway):
+		return err
+	case err != nil:
+		return ctx.Err()
+	}
+	if err := h.engine.Remove(ctx, made.ID); err != nil {
+		h.log.Warn("remove trial container", keyContainer, spec.Name, "error", err)
+	}
+	return nil
+}
+
+// createPatiently makes a run's container. While the engine is away it waits,
+// for as long as the activation may.
+func (w *worker) createPatiently(ctx context.Context, r *run) error {
+	waiting, cancel := context.WithTimeout(ctx, max(0, r.accepted+r.timeout()+enginePatience-w.clock()))
+	defer cancel()
+	for {
+		err := w.open(ctx, r.box, r.concurrency())
+		if !errors.Is(err, container.ErrAway) || ctx.Err() != nil {
+			return err
+		}
+		w.health.lost(err, &r.box.spec)
+		if r.box.gpu != nil {
+			w.mover.Forget(r.box.name) // it is prepared again
+			r.box.spec.GPU = nil
+		}
+		if !w.health.await(waiting) {
+			return &container.CreateError{Blame: container.BlameWhisk, Message: textEngineAway, Err: fmt.Errorf("waited in vain: %w", err)}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// vanishing is an engine that can be away, and what was told of it.
+type vanishing struct {
+	mu   sync.Mutex
+	away bool
+	told []string
+}
+
+func (v *vanishing) set(away bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.away = away
+}
+
+func (v *vanishing) create(container.Spec) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.away {
+		return nil
+	}
+	return &container.CreateError{Blame: container.BlameWhisk, Message: "no", Err: fmt.Errorf("%w: connection refused", container.ErrAway)}
+}
+
+func (v *vanishing) hear(reason string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.told = append(v.told, reason)
+}
+
+func (v *vanishing) heard() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.told)
+}
+
+func vanishingWorld(t *testing.T) (*world, *vanishing, func(iv *Invoker)) {
+	w, v := newWorld(t), &vanishing{}
+	w.create = v.create
+	w.action("f", func(a *activation.Action) { a.Limits.TimeoutMillis = 60000 })
+	return w, v, func(iv *Invoker) { iv.health.tell = v.hear }
+}
+
+// While the engine is away activations wait and nothing more is pulled; when a
+// container can be made again all of them run, and nobody hears of an error.
+func TestEngineAwayForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, v, listen := vanishingWorld(t)
+		s := w.settings()
+		s.InFlight = 10
+		v.set(true)
+		iv, stop := w.start(s, listen)
+		for range 100 {
+			w.invoke("f", nil)
+		}
+		time.Sleep(38 * time.Second)
+		synctest.Wait()
+		if st, err := iv.Status(context.Background()); err != nil || !strings.Contains(st.Engine, "connection refused") {
+			t.Errorf("status says %q, %v", st.Engine, err)
+		}
+		if n := len(w.feed); n < 100-s.InFlight-1 {
+			t.Errorf("%d of 100 were pulled while nothing could be done", 100-n)
+		}
+		if n := w.acked(); n != 0 {
+			t.Errorf("%d acks while the engine is away", n)
+		}
+		v.set(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		stop()
+		if len(w.records) != 100 {
+			t.Fatalf("%d records of 100", len(w.records))
+		}
+		for _, rec := range w.records {
+			if rec.Response.StatusCode != activation.StatusSuccess {
+				t.Fatalf("status %d: %s", rec.Response.StatusCode, rec.Response.Result)
+			}
+		}
+		if told := v.heard(); len(told) != 2 || told[0] == "" || told[1] != "" {
+			t.Errorf("told %q, want why it is away and that it is back", told)
+		}
+		if st, err := iv.Status(context.Background()); err != nil || st.Engine != "" {
+			t.Errorf("status says %q, %v", st.Engine, err)
+		}
+	})
+}
+
+// An activation waits for its own time limit and a minute, and no longer.
+func TestEngineThatDoesNotComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, v, listen := vanishingWorld(t)
+		v.set(true)
+		_, stop := w.start(w.settings(), listen)
+		id := w.invoke("f", nil)
+		time.Sleep(time.Minute + enginePatience - time.Second)
+		synctest.Wait()
+		if w.acked() != 0 {
+			t.Error("answered before its time")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		rec := w.record(id)
+		if rec == nil || rec.Response.StatusCode != activation.StatusWhiskError || !strings.Contains(string(rec.Response.Result), "container engine") {
+			t.Fatalf("record %+v", rec)
+		}
+		stop() // also while it is away
+		if len(w.done) != 1 {
+			t.Errorf("done %v", w.done)
+		}
+	})
+}
+
+// An engine that was found away by its own word, before anybody needed it, is
+// asked until it answers.
+func TestEngineThatIsAskedNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, v, _ := vanishingWorld(t)
+		var mu sync.Mutex
+		gone := false
+		ask := func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if gone {
+				return errors.New("no daemon")
+			}
+			return nil
+		}
+		set := func(to bool) { mu.Lock(); gone = to; mu.Unlock() }
+		_, stop := w.start(w.settings(), func(iv *Invoker) {
+			iv.health.tell = v.hear
+			iv.health.engine = asked{w, ask}
+		})
+		time.Sleep(time.Minute)
+		set(true)
+		time.Sleep(2 * askEvery)
+		if told := v.heard(); len(told) != 1 || told[0] != "no daemon" {
+			t.Fatalf("told %q", told)
+		}
+		set(false)
+		time.Sleep(2 * slowTrial)
+		if told := v.heard(); len(told) != 2 || told[1] != "" {
+			t.Fatalf("told %q", told)
+		}
+		stop()
+	})
+}
+
+// asked is an engine that can be asked whether it is there.
+type asked struct {
+	Engine
+	ping func() error
+}
+
+func (a asked) Ping(context.Context) error { return a.ping() }
