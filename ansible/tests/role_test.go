@@ -1,0 +1,160 @@
+//go:build ansible
+
+package tests
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
+)
+
+// TestRole: the steps of OpenWhisk's own role deploy our image when its name is
+// all that is changed, over http and over https with client certificates; an
+// action runs; docker stop finishes what runs.
+func TestRole(t *testing.T) {
+	w := newWorld(t)
+	w.vars["docker_image_prefix"], w.vars["docker_image_tag"] = "gpuwhisk", os.Getenv(ownTag)
+	w.save()
+
+	w.must("deploy.yml", "--limit", "host0")
+	w.usable()
+	w.stopDrains()
+	docker(t, "rm", "-f", "invoker0")
+
+	w.secure()
+	w.must("deploy.yml", "--limit", "host0")
+	if _, err := http.Get(fmt.Sprintf("https://127.0.0.1:%d/ping", w.port)); err == nil {
+		t.Error("who has no certificate is let in")
+	}
+	w.usable()
+	w.stopDrains()
+}
+
+// usable runs an action.
+func (w *world) usable() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.door.WaitReady(ctx); err != nil {
+		w.t.Fatalf("no invoker becomes healthy: %v\n%s", err, w.logs())
+	}
+	w.create("hello", `function main(p) { console.log('said'); return {by: 'gpuwhisk', greeting: 'hello ' + p.name} }`)
+	status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"role"}`)
+	if err != nil || status != 200 || !strings.Contains(string(text), "hello role") {
+		w.t.Fatalf("invoke: %v %d %s\n%s", err, status, text, w.logs())
+	}
+}
+
+func (w *world) create(name, code string) {
+	w.t.Helper()
+	body, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": code}, "limits": map[string]any{"memory": 128}})
+	if status, text, err := w.call("PUT", "actions/"+name+"?overwrite=true", string(body)); err != nil || status != 200 {
+		w.t.Fatalf("create action %s: %v %d %s", name, err, status, text)
+	}
+}
+
+// stopDrains stops the invoker while an action runs.
+func (w *world) stopDrains() {
+	w.t.Helper()
+	w.create("slow", `function main() { console.log('begun'); return new Promise(r => setTimeout(() => r({late: true}), 4000)) }`)
+	answer := make(chan string, 1)
+	go func() {
+		status, text, err := w.call("POST", "actions/slow?blocking=true", "{}")
+		answer <- fmt.Sprintf("%v %d %s", err, status, text)
+	}()
+	late := time.After(patience)
+	for !w.says("begun") {
+		select {
+		case <-late:
+			w.t.Fatalf("the action does not begin\n%s", w.logs())
+		case said := <-answer:
+			w.t.Fatalf("it ended too early: %s", said)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	docker(w.t, "stop", "--time", "60", "invoker0")
+	if said := <-answer; !strings.Contains(said, `"late":true`) {
+		w.t.Errorf("what ran when the invoker was stopped: %s\n%s", said, w.logs())
+	}
+	if left := docker(w.t, "ps", "-q", "--filter", "name=^/wsk00_"); left != "" {
+		w.t.Errorf("containers are left: %s", left)
+	}
+}
+
+// says tells whether an action's container has printed something.
+func (w *world) says(text string) bool {
+	w.t.Helper()
+	for id := range strings.FieldsSeq(docker(w.t, "ps", "-q", "--filter", "name=^/wsk00_")) {
+		if strings.Contains(docker(w.t, "logs", id), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// secure makes the key store and the certificates that OpenWhisk's role copies,
+// and its settings for https.
+func (w *world) secure() {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "invoker"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cert, _ := x509.ParseCertificate(der)
+	store, err := pkcs12.Modern.Encode(key, cert, nil, "openwhisk")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
+	var paths []string
+	for name, data := range map[string][]byte{
+		"invoker-openwhisk-keystore.p12":    store,
+		"invoker-openwhisk-server-cert.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		"invoker-openwhisk-server-key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	} {
+		path := filepath.Join(w.dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	w.vars["test_keys"] = paths
+	maps.Copy(w.vars["invoker"].(map[string]any), map[string]any{
+		"protocol": "https", "ssl": map[string]any{"cert": "invoker-openwhisk-server-cert.pem", "key": "invoker-openwhisk-server-key.pem"},
+	})
+	maps.Copy(w.vars["test_env"].(map[string]string), map[string]string{
+		"CONFIG_whisk_invoker_protocol": "https", "CONFIG_whisk_invoker_https_clientAuth": "true",
+		"CONFIG_whisk_invoker_https_keystorePath": "/conf/invoker-openwhisk-keystore.p12", "CONFIG_whisk_invoker_https_keystorePassword": "openwhisk",
+		"CONFIG_whisk_invoker_https_keystoreFlavor": "PKCS12",
+	})
+	w.save()
+	http.DefaultTransport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // who has no certificate of its own
+}
