@@ -2,11 +2,13 @@ package kafka
 
 import (
 	"context"
+	"math"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSurvey(t *testing.T) {
@@ -68,5 +70,24 @@ func TestSurveyEnds(t *testing.T) {
 	}
 	if _, err := c.Survey(ctx); err == nil {
 		t.Error("a silent peer was surveyed")
+	}
+}
+
+func TestRetention(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		name := b.topic("retention.ms=300000")
+		b.await("the topic to be led", func() bool { return b.knows(name) })
+		kept, err := b.cluster().Retention(b.ctx(), name)
+		if err != nil || kept != 5*time.Minute {
+			b.t.Errorf("kept for %v, %v", kept, err)
+		}
+	})
+	for text, want := range map[string]time.Duration{"-1": math.MaxInt64, "9223372036854775807": math.MaxInt64, "1": time.Millisecond} {
+		if got, err := retention(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	if _, err := retention("soon"); err == nil {
+		t.Error("nonsense is a retention")
 	}
 }

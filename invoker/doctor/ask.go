@@ -30,7 +30,17 @@ func (r *real) broker(ctx context.Context, address string) (kafka.Survey, error)
 	if err != nil {
 		return kafka.Survey{}, err
 	}
-	return c.Survey(ctx)
+	s, err := c.Survey(ctx)
+	if id := r.Config.Identity.ID; err == nil && id != nil {
+		own := fmt.Sprintf("%sinvoker%d", r.Config.Kafka.TopicPrefix, *id)
+		if _, there := s.Topics[own]; there {
+			// Who may not read a topic's settings looks at the rest.
+			if kept, err := c.Retention(ctx, own); err == nil {
+				s.Retention = map[string]time.Duration{own: kept}
+			}
+		}
+	}
+	return s, err
 }
 
 func (r *real) kafkaTLS() (*tls.Config, error) {

@@ -29,6 +29,9 @@ const (
 	Warn
 	// Fail means that something will not work.
 	Fail
+	// Skip means that nothing was looked at, since it is not configured. It is
+	// no worse than OK.
+	Skip
 )
 
 // String returns the sign that stands before a line.
@@ -38,6 +41,8 @@ func (s Status) String() string {
 		return "warn"
 	case Fail:
 		return "fail"
+	case Skip:
+		return "skipped"
 	}
 	return "ok"
 }
@@ -63,7 +68,9 @@ type Report []Result
 func (r Report) Worst() Status {
 	worst := OK
 	for _, x := range r {
-		worst = max(worst, x.Status)
+		if x.Status != Skip {
+			worst = max(worst, x.Status)
+		}
 	}
 	return worst
 }
@@ -134,5 +141,7 @@ func judge(ctx context.Context, c check, f *Facts, limit time.Duration) []Findin
 func ok(found string) Finding         { return Finding{OK, found, ""} }
 func warn(found, mend string) Finding { return Finding{Warn, found, mend} }
 func fail(found, mend string) Finding { return Finding{Fail, found, mend} }
+
+func skip(found, mend string) Finding { return Finding{Skip, found, mend} }
 
 func one(f Finding) []Finding { return []Finding{f} }

@@ -31,7 +31,7 @@ func TestHealthyHost(t *testing.T) {
 	}
 }
 
-// TestNothingConfigured: the groups of a deployment say so, as warnings.
+// TestNothingConfigured: the groups of a deployment are skipped, and say so.
 func TestNothingConfigured(t *testing.T) {
 	r := Examine(t.Context(), bare().Machine, time.Minute)
 	if r.ExitCode() != 1 {
@@ -40,7 +40,7 @@ func TestNothingConfigured(t *testing.T) {
 	for _, group := range []string{"Settings", "Kafka", "CouchDB", "ZooKeeper"} {
 		said := false
 		for _, x := range r {
-			said = said || x.Group == group && x.Status == Warn && strings.HasPrefix(x.Found, "not configured")
+			said = said || x.Group == group && x.Status == Skip && strings.HasPrefix(x.Found, "not configured")
 		}
 		if !said {
 			t.Errorf("%s does not say that it is not configured", group)
@@ -52,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 	for _, tt := range []struct {
 		found []Status
 		want  int
-	}{{nil, 0}, {[]Status{OK, OK}, 0}, {[]Status{OK, Warn, OK}, 1}, {[]Status{Fail, Warn}, 2}} {
+	}{{nil, 0}, {[]Status{OK, OK}, 0}, {[]Status{OK, Skip}, 0}, {[]Status{Skip, Warn}, 1}, {[]Status{OK, Warn, OK}, 1}, {[]Status{Fail, Warn}, 2}} {
 		var r Report
 		for _, s := range tt.found {
 			r = append(r, Result{Finding: Finding{Status: s}})
@@ -119,7 +119,7 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 	r := Examine(t.Context(), f.Machine, time.Minute)
 	var text, object bytes.Buffer
-	if err := errors.Join(r.Print(&text, true), r.PrintJSON(&object)); err != nil {
+	if err := errors.Join(r.Print(&text, true, 0), r.PrintJSON(&object)); err != nil {
 		t.Fatal(err)
 	}
 	for _, out := range []string{text.String(), object.String()} {
@@ -142,7 +142,7 @@ func report() Report {
 
 func TestPrint(t *testing.T) {
 	var out bytes.Buffer
-	if err := report().Print(&out, false); err != nil {
+	if err := report().Print(&out, false, 0); err != nil {
 		t.Fatal(err)
 	}
 	want := `GPU
@@ -158,7 +158,7 @@ Something will fail: 1 ok, 1 to look at, 1 that fail.
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 	out.Reset()
-	if err := report().Print(&out, true); err != nil || !strings.Contains(out.String(), "\x1b[31mfail\x1b[0m") {
+	if err := report().Print(&out, true, 0); err != nil || !strings.Contains(out.String(), "\x1b[31mfail\x1b[0m") {
 		t.Errorf("in colour: %q, %v", out.String(), err)
 	}
 }
@@ -223,5 +223,23 @@ func TestDocumentNamesEveryCheck(t *testing.T) {
 		if (c.group == "GPU" || c.group == "Containers") && !strings.Contains(string(text), "\n| "+c.name+" |") {
 			t.Errorf("check %s of group %s has no line", c.name, c.group)
 		}
+	}
+}
+
+// TestLinesEndAtTheWidth: broken between words, below the text they belong to.
+func TestLinesEndAtTheWidth(t *testing.T) {
+	r := Report{{"Kafka", "topics", warn(strings.Repeat("word ", 40), "do this")}}
+	var out strings.Builder
+	if err := r.Print(&out, false, 70); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i, line := range lines {
+		if len(line) > 70 {
+			t.Errorf("line %d has %d columns: %q", i, len(line), line)
+		}
+	}
+	if !strings.HasPrefix(lines[2], strings.Repeat(" ", margin)+"word") {
+		t.Errorf("second line %q", lines[2])
 	}
 }

@@ -45,7 +45,7 @@ func checkManifest(f *Facts) []Finding {
 	err := f.manifest.err
 	switch {
 	case errors.Is(err, errNoManifest):
-		return one(warn("not configured", "set RUNTIMES_MANIFEST to the deployment's runtimes manifest"))
+		return one(skip("not configured", "set RUNTIMES_MANIFEST to the deployment's runtimes manifest"))
 	case err != nil:
 		return one(fail(err.Error(), "mend RUNTIMES_MANIFEST; it must be what the controllers have"))
 	}

@@ -25,6 +25,8 @@ type Machine struct {
 	Config    *config.Config
 	ConfigErr error
 	Environ   []string
+	// Source is the file that the settings come from; empty: the environment.
+	Source string
 	// Shim are the places where the shim library may be, the first that
 	// exists counts.
 	Shim []string

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // colours of the signs on a terminal.
-var colours = map[Status]string{OK: "\x1b[32m", Warn: "\x1b[33m", Fail: "\x1b[31m"}
+var colours = map[Status]string{OK: "\x1b[32m", Warn: "\x1b[33m", Fail: "\x1b[31m", Skip: "\x1b[2m"}
 
 const plain = "\x1b[0m"
 
-// Print writes a line for each result, and a last one that counts them.
-func (r Report) Print(w io.Writer, colour bool) error {
+// Print writes a line for each result, and a last one that counts them. Lines
+// are broken at the width, if there is one.
+func (r Report) Print(w io.Writer, colour bool, width int) error {
 	var out strings.Builder
 	group := ""
 	for _, x := range r {
@@ -24,19 +26,53 @@ func (r Report) Print(w io.Writer, colour bool) error {
 			group = x.Group
 			fmt.Fprintln(&out, group)
 		}
-		fmt.Fprintf(&out, "  %s  %-16s %s", sign(x.Status, colour), x.Check, oneLine(x.Found))
+		text := oneLine(x.Found)
 		if x.Mend != "" {
-			fmt.Fprintf(&out, ". Mend: %s", oneLine(x.Mend))
+			text += ". Mend: " + oneLine(x.Mend)
 		}
-		out.WriteByte('\n')
+		fmt.Fprintf(&out, "  %s  %-16s %s\n", sign(x.Status, colour), x.Check, wrap(text, width))
 	}
 	fmt.Fprintf(&out, "\n%s\n", r.summary())
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
+// margin is the column at which the text of a line begins.
+const margin = 2 + 4 + 2 + 16 + 1
+
+// wrap breaks a text between words so that it ends at a width and begins at
+// the margin.
+func wrap(text string, width int) string {
+	room := width - margin
+	const least = 30 // less is worse to read than what the terminal makes of it
+	if room < least {
+		return text
+	}
+	var out strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at == 0:
+		case at+1+n > room:
+			out.WriteString("\n" + strings.Repeat(" ", margin))
+			at = 0
+		default:
+			out.WriteByte(' ')
+			at++
+		}
+		out.WriteString(word)
+		at += n
+	}
+	return out.String()
+}
+
 func sign(s Status, colour bool) string {
-	text := fmt.Sprintf("%-4s", s)
+	word := s.String()
+	if s == Skip {
+		word = "skip"
+	}
+	text := fmt.Sprintf("%-4s", word)
 	if !colour {
 		return text
 	}
@@ -44,7 +80,7 @@ func sign(s Status, colour bool) string {
 }
 
 func (r Report) summary() string {
-	var n [3]int
+	var n [4]int
 	for _, x := range r {
 		n[x.Status]++
 	}
@@ -55,7 +91,11 @@ func (r Report) summary() string {
 	case n[Warn] > 0:
 		verdict = "It works, with warnings"
 	}
-	return fmt.Sprintf("%s: %d ok, %d to look at, %d that fail.", verdict, n[OK], n[Warn], n[Fail])
+	text := fmt.Sprintf("%s: %d ok, %d to look at, %d that fail", verdict, n[OK], n[Warn], n[Fail])
+	if n[Skip] > 0 {
+		text += fmt.Sprintf(", %d skipped since nothing is configured for them", n[Skip])
+	}
+	return text + "."
 }
 
 // PrintJSON writes the report as one JSON object.

@@ -27,7 +27,9 @@ import (
 type Options struct {
 	Config    *config.Config
 	ConfigErr error
-	Environ   []string
+	// Source is the file that the settings come from; empty: the environment.
+	Source  string
+	Environ []string
 	// Shim is the path of the shim library; empty means the usual places.
 	Shim string
 	// Self is the path of this program; the shim may lie beside it.
@@ -44,7 +46,7 @@ type Options struct {
 func Here(o Options) *Machine {
 	r := &real{o}
 	m := &Machine{
-		Config: o.Config, ConfigErr: o.ConfigErr, Environ: o.Environ,
+		Config: o.Config, ConfigErr: o.ConfigErr, Source: o.Source, Environ: o.Environ,
 		Shim: shimPlaces(o), Arch: runtime.GOARCH, Now: time.Now(),
 		Files: os.DirFS("/"), Command: command,
 		Hooks: tryHooks, Docker: r.docker, Image: r.image, Probe: r.probe,

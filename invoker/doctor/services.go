@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 )
@@ -21,7 +22,7 @@ func kafkaChecks() []check {
 func checkBrokers(f *Facts) []Finding {
 	hosts := f.Config.Kafka.Hosts
 	if len(hosts) == 0 {
-		return one(warn("not configured", "set KAFKA_HOSTS to host:port of the brokers"))
+		return one(skip("not configured", "set KAFKA_HOSTS to host:port of the brokers"))
 	}
 	with := "in plain text"
 	if f.Config.Kafka.SecurityProtocol == "SSL" {
@@ -107,7 +108,23 @@ func checkTopics(f *Facts) []Finding {
 	if len(scheduler) > 0 {
 		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", classicMend))
 	}
-	return append(all, f.ownTopic(topics)...)
+	all = append(all, f.ownTopic(topics)...)
+	return append(all, f.forwardTopic(topics)...)
+}
+
+// forwardTopic: GPU activations of a host without a GPU go there, and somebody
+// must take them from it.
+func (f *Facts) forwardTopic(topics map[string]int) []Finding {
+	name := f.Config.GPU.ForwardTopic
+	if name == "" {
+		return nil
+	}
+	name = f.Config.Kafka.TopicPrefix + name
+	if _, there := topics[name]; !there {
+		return one(fail(name+", to which GPU activations are forwarded, does not exist",
+			"start the invoker whose topic it is, or correct CONFIG_whisk_gpu_forwardTopic"))
+	}
+	return one(ok(name + " takes GPU activations that are forwarded"))
 }
 
 func (f *Facts) topics() (map[string]int, bool) {
@@ -131,7 +148,28 @@ func (f *Facts) ownTopic(topics map[string]int) []Finding {
 	case n > 1:
 		return one(fail(fmt.Sprintf("%s has %d partitions, only the first is read", name, n), "delete the topic while nothing runs; the invoker makes it with one"))
 	}
-	return one(ok(name + " exists"))
+	kept, known := f.retention(name)
+	longest := f.Config.Limits.Time.Max
+	switch {
+	case !known:
+		return one(ok(name + " exists"))
+	case kept < longest:
+		return one(warn(fmt.Sprintf("%s keeps messages for %v, less than the longest action may run (%v): one that waits for so long is lost", name, kept, longest),
+			"raise the topic's retention.ms (kafka-configs.sh --alter --entity-type topics --entity-name "+name+
+				"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is made"))
+	}
+	return one(ok(fmt.Sprintf("%s exists and keeps messages for %v", name, kept)))
+}
+
+// retention is how long a topic keeps its messages, if a broker told.
+func (f *Facts) retention(topic string) (time.Duration, bool) {
+	for _, host := range f.Config.Kafka.Hosts {
+		if a := f.brokers[host]; a.err == nil {
+			kept, known := a.value.Retention[topic]
+			return kept, known
+		}
+	}
+	return 0, false
 }
 
 func couchChecks() []check {
@@ -149,7 +187,7 @@ func (f *Facts) couchAddress() string {
 
 func checkCouch(f *Facts) []Finding {
 	if f.Config.CouchDB.Host == "" {
-		return one(warn("not configured", "set the CONFIG_whisk_couchdb_* variables of the deployment"))
+		return one(skip("not configured", "set the CONFIG_whisk_couchdb_* variables of the deployment"))
 	}
 	if err := f.couch.err; err != nil {
 		mend := "check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between"
@@ -224,7 +262,7 @@ func checkZooKeeper(f *Facts) []Finding {
 	case id.ID != nil:
 		return one(ok(fmt.Sprintf("not needed: --id %d is given", *id.ID)))
 	case id.UniqueName == "":
-		return one(warn("not configured: neither --id nor --uniqueName is given", "give this command the invoker's own arguments"))
+		return one(skip("not configured: neither --id nor --uniqueName is given", "give this command the invoker's own arguments"))
 	case id.ZooKeeperHosts == "":
 		return one(fail("--uniqueName without --id needs ZooKeeper", "set ZOOKEEPER_HOSTS, or give --id"))
 	case f.zoo.err != nil:

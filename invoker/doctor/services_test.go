@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
@@ -28,9 +29,17 @@ func TestKafkaChecks(t *testing.T) {
 		}
 	}
 	runTrials(t, []trial{
+		{"short memory", func(f *fake) {
+			f.kafka.Topics["invoker0"], f.kafka.Retention = 1, map[string]time.Duration{"invoker0": time.Minute}
+		}, "Kafka/topics", Warn, "keeps messages for 1m0s, less than", "retention.ms"},
+		{"long memory", func(f *fake) {
+			f.kafka.Topics["invoker0"], f.kafka.Retention = 1, map[string]time.Duration{"invoker0": time.Hour}
+		}, "Kafka/topics", OK, "keeps messages for 1h0m0s", ""},
+		{"forwarding to nobody", func(f *fake) { f.Config.GPU.ForwardTopic = "invoker9" }, "Kafka/topics", Fail, "invoker9, to which", "CONFIG_whisk_gpu_forwardTopic"},
+		{"forwarding", func(f *fake) { f.Config.GPU.ForwardTopic = "health" }, "Kafka/topics", OK, "health takes", ""},
 		{"", nil, "Kafka/brokers", OK, "kafka:9092 answers in plain text", ""},
 		{"TLS", func(f *fake) { f.Config.Kafka.SecurityProtocol = "SSL" }, "Kafka/brokers", OK, "over TLS", ""},
-		{"none given", func(f *fake) { f.Config.Kafka.Hosts = nil }, "Kafka/brokers", Warn, "not configured", "KAFKA_HOSTS"},
+		{"none given", func(f *fake) { f.Config.Kafka.Hosts = nil }, "Kafka/brokers", Skip, "not configured", "KAFKA_HOSTS"},
 		{"away", brokerFails("connection refused"), "Kafka/brokers", Fail, "connection refused", "firewall"},
 		{"plain to TLS", brokerFails("read: EOF"), "Kafka/brokers", Fail, "EOF", "=SSL"},
 		{"certificate", brokerFails("x509: unknown authority"), "Kafka/brokers", Fail, "x509", "trust and key store"},
@@ -69,7 +78,7 @@ func couchFails(err error) func(*fake) {
 func TestCouchChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", nil, "CouchDB/server", OK, "CouchDB 3.3.3 at http://db:5984 knows user whisk", ""},
-		{"none given", func(f *fake) { f.Config.CouchDB.Host = "" }, "CouchDB/server", Warn, "not configured", "CONFIG_whisk_couchdb"},
+		{"none given", func(f *fake) { f.Config.CouchDB.Host = "" }, "CouchDB/server", Skip, "not configured", "CONFIG_whisk_couchdb"},
 		{"away", couchFails(errors.New("refused")), "CouchDB/server", Fail, "refused", "_host"},
 		{"password", couchFails(couchdb.ErrUnauthorized), "CouchDB/server", Fail, "not accepted", "_password"},
 
@@ -94,7 +103,7 @@ func byName(f *fake) {
 func TestZooKeeperChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", nil, "ZooKeeper/numbers", OK, "not needed: --id 0", ""},
-		{"nobody", func(f *fake) { f.Config.Identity.ID = nil }, "ZooKeeper/numbers", Warn, "neither --id nor --uniqueName", "arguments"},
+		{"nobody", func(f *fake) { f.Config.Identity.ID = nil }, "ZooKeeper/numbers", Skip, "neither --id nor --uniqueName", "arguments"},
 		{"no hosts", func(f *fake) { byName(f); f.Config.Identity.ZooKeeperHosts = "" }, "ZooKeeper/numbers", Fail, "needs ZooKeeper", "ZOOKEEPER_HOSTS"},
 		{"known", func(f *fake) { byName(f); f.zoo = map[string]int{"mine": 4} }, "ZooKeeper/numbers", OK, "mine has the number 4", ""},
 		{"new", func(f *fake) { byName(f); f.zoo = map[string]int{"other": 0} }, "ZooKeeper/numbers", OK, "1 invoker(s) have one", ""},
@@ -144,7 +153,7 @@ func TestContainerChecks(t *testing.T) {
 		{"elsewhere", func(f *fake) { f.Config.Logs.OutOfBand = true }, "Containers/logs", OK, "left to Docker's driver", ""},
 
 		{"", nil, "Containers/runtimes", OK, "for GPUs python:3-gpu", ""},
-		{"none given", func(f *fake) { f.Config.Runtimes.Manifest = "" }, "Containers/runtimes", Warn, "not configured", "RUNTIMES_MANIFEST"},
+		{"none given", func(f *fake) { f.Config.Runtimes.Manifest = "" }, "Containers/runtimes", Skip, "not configured", "RUNTIMES_MANIFEST"},
 		{"broken", func(f *fake) { f.Config.Runtimes.Manifest = "{" }, "Containers/runtimes", Fail, "parse runtimes manifest", "controllers"},
 		{"no GPU kinds", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{"a":[{"kind":"a:1","image":{"name":"a"}}]}}` }, "Containers/runtimes", Warn, "none of them for GPUs", "python:3-gpu"},
 

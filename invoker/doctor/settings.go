@@ -19,12 +19,19 @@ func settingChecks() []check {
 	}
 }
 
+// SettingsFile is where a host keeps its invokers' settings when they run as
+// services; see the package's unit.
+const SettingsFile = "/etc/gpuwhisk/invoker.env"
+
 func checkConfiguration(f *Facts) []Finding {
 	if !f.configured() {
-		return one(warn("not configured: none of the settings of an OpenWhisk deployment is given",
-			"run this with the environment and the arguments of the invoker"))
+		return one(skip("not configured: none of the settings of an OpenWhisk deployment is given",
+			"run this with the environment and the arguments of the invoker, or put its settings into "+SettingsFile))
 	}
 	if f.ConfigErr == nil {
+		if f.Source != "" {
+			return one(ok("complete, from " + f.Source))
+		}
 		return one(ok("complete"))
 	}
 	var all []Finding

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -19,6 +23,7 @@ type doctorCmd struct {
 	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"As for gpuwhisk invoker."`
 	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"As for gpuwhisk invoker."`
 
+	EnvFile      string        `name:"env-file" placeholder:"PATH" help:"Settings as systemd reads them; without it, and without KAFKA_HOSTS here, /etc/gpuwhisk/invoker.env if it is there."`
 	JSON         bool          `name:"json" help:"Print one JSON object."`
 	Colour       string        `name:"color" enum:"auto,always,never" default:"auto" help:"Colour of the signs: ${enum}."`
 	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and ask whether it speaks the protocol of actions; may be given more than once."`
@@ -30,20 +35,25 @@ type doctorCmd struct {
 
 // Help is the longer text of gpuwhisk doctor --help.
 func (doctorCmd) Help() string {
-	return `Give it the environment and the arguments of the invoker; without them it looks at the host alone.
-It changes nothing. Each line is one finding: ok, warn or fail, what was found, and how to mend it.
+	return `Give it the environment and the arguments of the invoker; without them it reads
+/etc/gpuwhisk/invoker.env, and where there is none it looks at the host alone. It changes nothing.
+Each line is one finding: ok, warn, fail, or skip for what is not configured; what was found, and how to mend it.
 Exit status: 0 all well, 1 warnings, 2 something will fail. docs/doctor.md explains every check.`
 }
 
 // Run examines the host and ends the process with the report's status.
 func (c doctorCmd) Run() error {
-	cfg, problem := loadConfig(os.Environ(), c.args())
+	environ, source, err := c.environ()
+	if err != nil {
+		return err
+	}
+	cfg, problem := loadConfig(environ, c.args())
 	if cfg == nil { // not even the sources could be read
 		cfg = config.Default()
 	}
 	self, _ := os.Executable() // without it the shim is looked for elsewhere
 	m := doctor.Here(doctor.Options{
-		Config: cfg, ConfigErr: problem, Environ: os.Environ(), Self: self,
+		Config: cfg, ConfigErr: problem, Source: source, Environ: environ, Self: self,
 		Shim: c.Shim, NVML: c.NVML, Probe: c.Probe, ProbeLimit: c.ProbeTimeout,
 	})
 	report := doctor.Examine(context.Background(), m, c.Timeout)
@@ -60,7 +70,40 @@ func (c doctorCmd) print(r doctor.Report) error {
 	}
 	colour := c.Colour == "always" ||
 		c.Colour == "auto" && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""
-	return r.Print(os.Stdout, colour)
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		width = 0 // no terminal: lines are as long as they are
+	}
+	return r.Print(os.Stdout, colour, width)
+}
+
+// environ is what the invoker gets: this environment, or the file that its
+// service reads where this has nothing of a deployment, and its number's own.
+func (c doctorCmd) environ() (environ []string, source string, err error) {
+	environ = os.Environ()
+	if c.EnvFile == "" && lookup(environ, "KAFKA_HOSTS") != "" {
+		return environ, "", nil
+	}
+	path := cmp.Or(c.EnvFile, doctor.SettingsFile)
+	files := []string{path}
+	if c.ID != "" {
+		files = append(files, strings.TrimSuffix(path, ".env")+c.ID+".env")
+	}
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) && (i > 0 || c.EnvFile == "") {
+			continue
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("read settings: %w", err)
+		}
+		more, err := parseEnvFile(string(text))
+		if err != nil {
+			return nil, "", fmt.Errorf("read settings of %s: %w", file, err)
+		}
+		environ, source = append(environ, more...), path
+	}
+	return environ, source, nil
 }
 
 func (c doctorCmd) args() []string {
