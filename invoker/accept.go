@@ -71,6 +71,7 @@ func (iv *Invoker) guard(t *ticket, f func()) {
 func (iv *Invoker) block(t *ticket) {
 	r := appError(textBlocked)
 	iv.log.Info("namespace is blocked", keyActivation, t.ActivationID, "namespace", t.User.Namespace.Name)
+	t.refused(r)
 	iv.desk.complete(t, ending{record: fallbackRecord(t.Message, r, time.Now()), whole: true, silent: true})
 }
 
@@ -103,6 +104,7 @@ func (iv *Invoker) resolved(t *ticket, a *activation.Action) {
 // turnAway completes a ticket that never reaches a container. j is nil when
 // nothing is known of the action.
 func (iv *Invoker) turnAway(t *ticket, j *job, r refusal) {
+	t.refused(r.response)
 	rec := fallbackRecord(t.Message, r.response, time.Now())
 	if r.known && j != nil {
 		rec = runRecord(t.Message, j.action, r.response, times{}, time.Now())

@@ -165,6 +165,7 @@ func (d *dispatcher) place(now time.Duration, p container.Placement) {
 			return d.settings.spec(name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
 		})
 	}
+	j.placed(now, p.Start.String(), b.name)
 	d.metrics.started(p.Start.String())
 	d.metrics.waited(now - j.queued)
 	d.run(&run{job: j, box: b, start: p.Start, resume: p.Resume, first: p.First})

@@ -14,6 +14,7 @@ type arrived struct{ job *job }
 func (e arrived) apply(d *dispatcher, now time.Duration) {
 	d.next++
 	e.job.item, e.job.queued = d.next, now
+	e.job.stood(now)
 	if e.job.gpu != nil {
 		d.gpus.submit(now, e.job)
 		return

@@ -31,6 +31,7 @@ type gpuLane struct {
 	named    map[string]*box // the same by the containers' names
 	host     lane.HostMemory // as told last, less what was taken since
 	told     bool
+	past     history
 }
 
 // gpuBox is what a box of the lane has beside its container.
@@ -61,6 +62,7 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 	return &gpuLane{
 		d: d, settings: s, mover: mover, lane: core, record: record,
 		jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
+		past: history{flows: map[sched.FlowID]*past{}},
 	}, nil
 }
 
@@ -82,6 +84,7 @@ func (l *gpuLane) settle(now time.Duration) {
 	for _, o := range orders {
 		l.carryOut(now, o)
 	}
+	l.hold(now)
 }
 
 // tellHost tells the lane what host memory is left, where that has changed.
@@ -113,10 +116,11 @@ func (l *gpuLane) deadline() (time.Duration, bool) {
 func (l *gpuLane) submit(now time.Duration, j *job) {
 	l.jobs[j.item] = j
 	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Function: &lane.Function{
-		Flow: sched.FlowID{Namespace: j.User.Namespace.Name, Function: j.action.FQN()},
+		Flow: flowOf(j),
 		Key:  j.key, HostMB: j.action.Limits.MemoryMB, Memory: int64(j.gpu.Memory),
 		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,
 	}})
+	l.stands(j)
 }
 
 // carryOut does one order of the lane.
@@ -126,7 +130,7 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 	case lane.Make:
 		l.make(o)
 	case lane.Start:
-		l.start(o, b)
+		l.start(now, o, b)
 	case lane.Move:
 		l.move(now, o, b)
 	case lane.Void:
@@ -144,6 +148,7 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 		l.served(o)
 	case lane.Forget:
 		l.d.metrics.forget(o.Flow)
+		l.past.forget(o.Flow)
 	case lane.Mute:
 		l.d.log.Warn("container does not answer about its device memory, given up", keyContainer, b.name, "order", o.Move.String())
 	}
@@ -167,7 +172,7 @@ func (l *gpuLane) make(o lane.Order) {
 }
 
 // start starts a run's worker.
-func (l *gpuLane) start(o lane.Order, b *box) {
+func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
 	j := l.jobs[o.Item]
 	delete(l.jobs, o.Item)
 	r := &run{job: j, box: b, start: container.Warm, first: o.Rested}
@@ -179,6 +184,7 @@ func (l *gpuLane) start(o lane.Order, b *box) {
 	if t := b.gpu.transfer; t != nil && t.epoch == o.Transfer {
 		r.grant.transfer = t
 	}
+	l.started(now, r, o)
 	l.runs[o.Item] = r
 	b.gpu.runs = append(b.gpu.runs, r)
 	l.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
@@ -248,6 +254,7 @@ func (l *gpuLane) missing() string {
 // served takes what a run used of its device.
 func (l *gpuLane) served(o lane.Order) {
 	l.d.metrics.served(o.Flow, o.Service)
+	l.past.touched = append(l.past.touched, o.Flow)
 	if r := l.runs[o.Item]; r != nil {
 		r.grant.memory.Store(o.Memory)
 	}

@@ -114,6 +114,7 @@ func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record
 	}
 	w.desk.answer(r.ticket, ending{record: w.noted(r, rec), whole: whole})
 	leave(left{run: r, keep: keep})
+	r.ran(w.clock())
 	w.desk.file(r.ticket, ending{record: w.noted(r, rec), whole: whole})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
 )
 
 // Ports are the walls' openings: what an invoker needs of the world.
@@ -68,6 +69,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
 		metrics: m, log: log, wall: time.Now, release: iv.release,
+		explain: explain.NewLog(s.Explain), at: epoch.Add,
 	}
 	d, err := iv.newDispatcher(clock)
 	if err != nil {

@@ -46,6 +46,9 @@ type job struct {
 	collect bool                   // logs are read before the completion
 	gpu     *activation.GPURequest // nil: the CPU lane
 	queued  time.Duration
+
+	came     mark      // for its account
+	obstacle *obstacle // what held it when it came; nil if nothing did
 }
 
 // router turns messages with their actions into jobs. It is pure.

@@ -42,6 +42,8 @@ type Settings struct {
 	// LogUnstored has a line written for each record that is not kept.
 	LogErrors   [activation.StatusWhiskError + 1]bool
 	LogUnstored bool
+	// Explain is of how many activations accounts are kept; 0 for none.
+	Explain int
 	// Events says that somebody reads user events; without it none are made.
 	Events bool
 	// Rerun runs again what was running when an earlier process ended, where

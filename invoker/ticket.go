@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
 )
 
 // ticket stands for one accepted activation. Exactly one completion leaves it,
@@ -27,6 +28,7 @@ type ticket struct {
 	attempts int    // processes that died while it ran
 	done     func()
 	desk     *desk
+	account  *explain.Account // nil where none is kept
 	loose    atomic.Int32
 
 	mu     sync.Mutex
@@ -94,6 +96,7 @@ func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
 		begun: del.Begun, attempts: del.Attempts, desk: d, stage: isAccepted,
 	}
 	t.loose.Store(1)
+	d.open(t)
 	return t
 }
 
@@ -109,6 +112,7 @@ func (t *ticket) started() {
 // message.
 func (t *ticket) settle() {
 	if t.loose.Add(-1) == 0 {
+		t.desk.shut(t)
 		t.desk.journal.Completed(t.ActivationID)
 		t.done()
 	}
@@ -137,6 +141,8 @@ type desk struct {
 	log       *slog.Logger
 	wall      func() time.Time
 	release   func() // gives the ticket's place at the feed back
+	explain   *explain.Log
+	at        func(time.Duration) time.Time // an instant of the dispatcher's clock
 }
 
 // result sends an early result to a caller that waits while logs are still
@@ -170,6 +176,7 @@ func (d *desk) answer(t *ticket, e ending) bool {
 	if !ok {
 		return false
 	}
+	d.answered(t, e)
 	if d.events && !e.silent {
 		d.event(t, e.record)
 	}

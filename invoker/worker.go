@@ -74,6 +74,9 @@ func (w *worker) do(ctx context.Context, r *run) {
 		w.log.Info("activation goes to another container", keyActivation, r.ActivationID, keyContainer, r.box.name, "reason", err)
 		w.metrics.rescheduled.Inc()
 		again = true
+		if r.account != nil {
+			r.account.Again++
+		}
 		leave(left{run: r, unused: true})
 		w.post(arrived{r.job})
 	default:
@@ -147,7 +150,11 @@ func (w *worker) create(ctx context.Context, r *run) error {
 	if err := w.createPatiently(ctx, r); err != nil {
 		return err
 	}
-	w.metrics.phase("create", w.wall().Sub(began))
+	took := w.wall().Sub(began)
+	w.metrics.phase("create", took)
+	if r.account != nil {
+		r.account.Create = took
+	}
 	w.post(opened{r.box})
 	return nil
 }
@@ -246,6 +253,7 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	default:
 		leave(left{run: r, keep: keep})
 	}
+	r.ran(w.clock())
 	w.desk.complete(r.ticket, ending{record: rec, whole: err != nil})
 }
 
@@ -292,7 +300,11 @@ func (w *worker) logs(ctx context.Context, r *run, failed bool, waits func()) []
 		Alone:           r.concurrency() == 1,
 		Waits:           waits,
 	})
-	w.metrics.phase("logs", w.wall().Sub(began))
+	took := w.wall().Sub(began)
+	w.metrics.phase("logs", took)
+	if r.account != nil {
+		r.account.Logs = took
+	}
 	if got.Incomplete {
 		w.metrics.logsIncomplete.Inc()
 	}

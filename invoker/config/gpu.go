@@ -61,6 +61,8 @@ type GPU struct {
 	// RecordSize of it; empty for none.
 	Record     string
 	RecordSize Size
+	// Explain is how many activations are kept to be explained.
+	Explain int
 	// ForwardTopic receives the gpu actions of an invoker without a device;
 	// empty means that they are answered with an error.
 	ForwardTopic string
@@ -124,6 +126,8 @@ func schedulingKeys(g *GPU) []*Key {
 			Doc: "an empty flow stays active for alpha times its mean time between arrivals"},
 		{Name: "whisk.gpu.ttl.min", Default: "100 ms", value: duration(&g.TTL.Min), Doc: "least such time"},
 		{Name: "whisk.gpu.ttl.max", Default: "10 minutes", value: duration(&g.TTL.Max), Doc: "longest such time"},
+		{Name: "whisk.gpu.explain", Default: "10000", value: integer(&g.Explain, 0, 1_000_000),
+			Doc: "of how many of the last activations it is remembered what became of them, for the console and gpuwhisk explain; a thousand take about a megabyte"},
 		{Name: "whisk.gpu.namespaces", Default: "true", value: boolean(&g.Namespaces),
 			Doc: "share among namespaces first, then among the functions of each, so that the weight of an annotation orders its own namespace's functions only; false shares among all functions alike, and only whisk.gpu.weights sets weights"},
 		{Name: "whisk.gpu.weights", value: weights(&g.Weights),

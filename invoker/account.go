@@ -1,0 +1,228 @@
+package invoker
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// An activation's account (package explain) lies in its ticket, and whoever has
+// the ticket writes to it. It is nil where none is kept.
+
+// Explain gives the accounts of the last activations, nil when none are kept.
+func (iv *Invoker) Explain() *explain.Log { return iv.desk.explain }
+
+// open begins the account of an accepted activation.
+func (d *desk) open(t *ticket) {
+	if d.explain == nil {
+		return
+	}
+	t.account = &explain.Account{
+		ID: string(t.ActivationID), Namespace: t.User.Namespace.Name, Action: t.Action.FQN(), Accepted: d.at(t.accepted),
+	}
+	if ms := t.TransID.StartMillis(); ms > 0 {
+		t.account.Sent = time.UnixMilli(ms)
+	}
+}
+
+// shut ends an account: everything that left the ticket is safe.
+func (d *desk) shut(t *ticket) {
+	if t.account != nil {
+		t.account.Filed = d.wall()
+		d.explain.Add(t.account)
+	}
+}
+
+// answered notes how a ticket was completed.
+func (d *desk) answered(t *ticket, e ending) {
+	a := t.account
+	if a == nil {
+		return
+	}
+	a.Answered, a.Status = d.wall(), e.record.Response.StatusCode
+	a.Recorded = !e.silent && d.store.keeps(t.Message, e.record.Response)
+}
+
+// refused notes why an activation never reached a container.
+func (t *ticket) refused(r activation.Response) {
+	if t.account == nil {
+		return
+	}
+	var text struct {
+		Error string `json:"error"`
+	}
+	if t.account.Refused = "it was refused."; json.Unmarshal(r.Result, &text) == nil && text.Error != "" {
+		t.account.Refused = text.Error
+	}
+}
+
+// stood notes that a job stands in a queue, the first time.
+func (j *job) stood(now time.Duration) {
+	if a := j.account; a != nil && a.Queued.IsZero() {
+		a.Queued, a.Kind = j.desk.at(now), j.action.Exec.Kind
+	}
+}
+
+// placed notes that a job has its container, or its token.
+func (j *job) placed(now time.Duration, start, container string) {
+	if a := j.account; a != nil {
+		a.Granted, a.Start, a.Container = j.desk.at(now), start, container
+	}
+}
+
+// ran notes what a worker saw of a run.
+func (r *run) ran(now time.Duration) {
+	a := r.account
+	if a == nil {
+		return
+	}
+	a.InitStart, a.InitEnd = r.at.initStart, r.at.initEnd
+	a.RunStart, a.RunEnd = r.at.runStart, r.at.runEnd
+	a.TimedOut = timedOut(r.action, r.at)
+	if g := r.grant; g != nil && a.GPU != nil {
+		a.GPU.Moved, a.GPU.Memory = g.transfer.time(now), g.memory.Load()
+	}
+}
+
+// history is what the accounts of a lane's runs need beside the lane.
+type history struct {
+	granted int            // runs, ever
+	fresh   []*job         // came since the lane settled
+	touched []sched.FlowID // had a run started or charged since
+	flows   map[sched.FlowID]*past
+}
+
+// past is what was seen of a flow.
+type past struct {
+	granted   int
+	throttled *obstacle // when it was last
+}
+
+// mark is how many runs had been granted when a job came: of all functions, and
+// of its own.
+type mark struct{ all, own int }
+
+// obstacle is what holds a flow, and how many runs of the flow that goes before
+// it had been granted then.
+type obstacle struct {
+	since  time.Duration
+	why    sched.Reason
+	behind *past
+	by     int
+}
+
+func (h *history) flow(id sched.FlowID) *past {
+	p := h.flows[id]
+	if p == nil {
+		p = &past{}
+		h.flows[id] = p
+	}
+	return p
+}
+
+// forget drops what is known of a flow, and of its namespace with the last.
+func (h *history) forget(id sched.FlowID) {
+	delete(h.flows, id)
+	for other := range h.flows {
+		if other.Namespace == id.Namespace && other.Function != "" {
+			return
+		}
+	}
+	delete(h.flows, sched.FlowID{Namespace: id.Namespace})
+}
+
+// nameOf names a function, or a namespace.
+func nameOf(id sched.FlowID) string {
+	if id.Function == "" {
+		return id.Namespace
+	}
+	return id.String()
+}
+
+func flowOf(j *job) sched.FlowID {
+	return sched.FlowID{Namespace: j.User.Namespace.Name, Function: j.action.FQN()}
+}
+
+// obstacle asks what holds a flow. It is called when the lane has settled: then
+// it disturbs no decision.
+func (l *gpuLane) obstacle(now time.Duration, id sched.FlowID) *obstacle {
+	o := &obstacle{since: now, why: l.lane.Explain(id)}
+	if by := o.why.Behind; by.Namespace != "" && by != id {
+		o.behind = l.past.flow(by)
+		o.by = o.behind.granted
+	}
+	return o
+}
+
+// stands begins the GPU part of the account of a job that was submitted.
+func (l *gpuLane) stands(j *job) {
+	if j.account == nil {
+		return
+	}
+	id := flowOf(j)
+	j.account.GPU = &explain.GPU{}
+	if f, ok := l.lane.Flow(id); ok {
+		j.account.GPU.Own = max(0, f.Queued-1)
+	}
+	j.came = mark{l.past.granted, l.past.flow(id).granted}
+	l.past.fresh = append(l.past.fresh, j)
+}
+
+// hold notes what holds those that came and must wait, and the flows that were
+// throttled since, which a start or a charge brings about. Who went at once
+// needs no reason.
+func (l *gpuLane) hold(now time.Duration) {
+	h := &l.past
+	for _, j := range h.fresh {
+		if l.jobs[j.item] == j {
+			j.obstacle = l.obstacle(now, flowOf(j))
+		}
+	}
+	for _, id := range h.touched {
+		if f, ok := l.lane.Flow(id); !ok || f.Queued == 0 || f.State != sched.Throttled {
+			continue
+		}
+		if o := l.obstacle(now, id); o.why.Rule == sched.RuleThrottle {
+			h.flow(id).throttled = o
+		}
+	}
+	clear(h.fresh)
+	h.fresh, h.touched = h.fresh[:0], h.touched[:0]
+}
+
+// started notes that a run begins on its device: what went before it, and in
+// what company it is. Having been throttled tells more than what held it at
+// first.
+func (l *gpuLane) started(now time.Duration, r *run, o lane.Order) {
+	h := &l.past
+	f := h.flow(o.Flow)
+	if a := r.account; a != nil && a.GPU != nil {
+		r.placed(r.queued+o.Waited, o.Start.String(), r.box.name)
+		g := a.GPU
+		a.Launched, g.Device, g.Simulated = r.desk.at(now), r.grant.device, r.box.gpu.device.Simulated
+		for _, other := range l.runs {
+			if other.box.gpu.device.Index == r.box.gpu.device.Index {
+				g.Beside++
+			}
+		}
+		g.Passed = h.granted - r.came.all - (f.granted - r.came.own)
+		held := r.obstacle
+		if f.throttled != nil && f.throttled.since >= r.queued {
+			held = f.throttled
+		}
+		if held != nil {
+			g.Hold, g.Lead, g.Overrun, g.Level = held.why.Rule.String(), held.why.Lead, held.why.Overrun, held.why.Level
+			if held.behind != nil {
+				g.Behind, g.PassedBy = nameOf(held.why.Behind), min(held.behind.granted-held.by, g.Passed)
+			}
+		}
+	}
+	f.granted++
+	h.flow(sched.FlowID{Namespace: o.Flow.Namespace}).granted++
+	h.granted++
+	h.touched = append(h.touched, o.Flow)
+}

@@ -1,0 +1,83 @@
+// Package explain keeps an account of what became of each of the last
+// activations, and tells it in plain sentences: why it waited, how it started,
+// what it did and how it ended. It also says what the functions' waiting and
+// running times have been of late.
+//
+// It decides nothing and starts no goroutine. The invoker adds an account when
+// an activation has left it; the console and the admin door read.
+package explain
+
+import "time"
+
+// Account is what one activation went through. Times are instants of this
+// machine's clock; the zero time, duration and text stand for what did not
+// happen or is not known.
+type Account struct {
+	ID        string `json:"activationId"`
+	Namespace string `json:"namespace"`
+	Action    string `json:"action"` // namespace/name or namespace/package/name
+	Kind      string `json:"kind,omitzero"`
+	Status    int    `json:"status"`
+
+	Sent     time.Time `json:"sent,omitzero"` // by the controller
+	Accepted time.Time `json:"accepted,omitzero"`
+	Queued   time.Time `json:"queued,omitzero"` // its action was known and it stood in a queue
+	Granted  time.Time `json:"granted,omitzero"`
+	Launched time.Time `json:"launched,omitzero"`
+	Answered time.Time `json:"answered,omitzero"`
+	Filed    time.Time `json:"filed,omitzero"` // acks and record are safe
+
+	Start     string        `json:"start,omitzero"` // gpu-warm, host-warm, cold, busy-cold; warmed, prewarmed, cold
+	Container string        `json:"container,omitzero"`
+	Create    time.Duration `json:"createNs,omitzero"`
+	InitStart time.Time     `json:"initStart,omitzero"`
+	InitEnd   time.Time     `json:"initEnd,omitzero"`
+	RunStart  time.Time     `json:"runStart,omitzero"`
+	RunEnd    time.Time     `json:"runEnd,omitzero"`
+	Logs      time.Duration `json:"logsNs,omitzero"`
+	Again     int           `json:"again,omitzero"` // containers that were gone when it came
+	TimedOut  bool          `json:"timedOut,omitzero"`
+	Recorded  bool          `json:"recorded,omitzero"`
+	Refused   string        `json:"refused,omitzero"` // why it never reached a container
+
+	GPU *GPU `json:"gpu,omitzero"` // nil: the CPU lane
+}
+
+// GPU is the part of an account that only GPU runs have.
+type GPU struct {
+	Device    string        `json:"device,omitzero"`
+	Simulated bool          `json:"simulated,omitzero"`
+	Moved     time.Duration `json:"movedNs,omitzero"`   // bringing its memory back
+	Memory    int64         `json:"memoryBytes"`        // the most that its container held
+	Beside    int           `json:"beside,omitzero"`    // other runs on the device when it began
+	Hold      string        `json:"hold,omitzero"`      // what held its flow when it came
+	Lead      time.Duration `json:"leadNs,omitzero"`    // how far its flow was ahead then
+	Overrun   time.Duration `json:"overrunNs,omitzero"` // how far it might be
+	Level     string        `json:"level,omitzero"`     // whose lead it was: the function's or its namespace's
+	Behind    string        `json:"behind,omitzero"`    // the flow that went first
+	Own       int           `json:"own,omitzero"`       // of its own function, queued before it
+	Passed    int           `json:"passed,omitzero"`    // of others, granted while it waited
+	PassedBy  int           `json:"passedBy,omitzero"`  // of them, of Behind
+}
+
+// Wait is how long it stood in a queue.
+func (a *Account) Wait() time.Duration { return span(a.Queued, a.Granted) }
+
+// Latency is the time from the controller's sending to the answer, or from the
+// acceptance where the sending is not known.
+func (a *Account) Latency() time.Duration {
+	if a.Sent.IsZero() {
+		return span(a.Accepted, a.Answered)
+	}
+	return span(a.Sent, a.Answered)
+}
+
+// Function names what ran as its caller sees it.
+func (a *Account) Function() string { return a.Namespace + "/" + a.Action }
+
+func span(from, to time.Time) time.Duration {
+	if from.IsZero() || to.IsZero() {
+		return 0
+	}
+	return max(0, to.Sub(from))
+}

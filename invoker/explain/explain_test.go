@@ -1,0 +1,154 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+
+func text(a Account) string {
+	var all []string
+	for _, s := range Tell(&a) {
+		all = append(all, s.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestTell(t *testing.T) {
+	whole := Account{
+		ID: "1", Namespace: "guest", Action: "guest/f", Sent: at(0), Accepted: at(3), Queued: at(4), Granted: at(2104), Launched: at(2105),
+		Start: "host-warm", RunStart: at(2106), RunEnd: at(2906), Answered: at(2908), Filed: at(2920), Recorded: true,
+		GPU: &GPU{Device: "0 (A100)", Moved: 140 * time.Millisecond, Memory: 1288490189, Beside: 1, Hold: "throttled",
+			Lead: 10 * time.Second, Overrun: 5 * time.Second, Behind: "guest/b", Own: 1, Passed: 15, PassedBy: 14},
+	}
+	want := `Accepted, 3.0 ms after the controller made it.
+Waited 2.10 s behind 1 call of its own function and behind 14 of guest/b and 1 of other functions, because its lead over the others was 10.0 s where 5.00 s is allowed.
+Started host-warm on 0 (A100): the container was there, its memory not on the device, or not all of it.
+Its memory was brought to the device in 140 ms.
+Ran 800 ms beside 1 other run; its container held 1.2 GB of device memory.
+Answered with success, 2.91 s after it was sent.
+Its record and its acks were safe 12 ms later.`
+	if got := text(whole); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for hold, want := range map[string]string{
+		"no token": "as many runs as it may", "does not fit": "neither device memory", "no device": "no device",
+		"waits for its container": "sooner than a cold start", "behind": "policy's order",
+	} {
+		a := whole
+		g := *whole.GPU
+		g.Hold = hold
+		a.GPU = &g
+		if got := text(a); !strings.Contains(got, want) {
+			t.Errorf("%s: no %q in\n%s", hold, want, got)
+		}
+	}
+	if got := text(Account{Accepted: at(0), Answered: at(1), Refused: "no such thing", Filed: at(2)}); !strings.Contains(got, "Did not run: no such thing") ||
+		!strings.Contains(got, "no record is kept") {
+		t.Errorf("refused:\n%s", got)
+	}
+	if got := text(Account{}); got != "Accepted." {
+		t.Errorf("an empty account: %q", got)
+	}
+}
+
+func TestLogKeepsTheLast(t *testing.T) {
+	l := NewLog(3)
+	for i := range 5 {
+		g := &GPU{Own: i}
+		l.Add(&Account{ID: fmt.Sprint(i), GPU: g})
+		g.Own = -1 // the log has a copy
+	}
+	for i := range 5 {
+		a, ok := l.Find(fmt.Sprint(i))
+		if ok != (i >= 2) || ok && a.GPU.Own != i {
+			t.Errorf("account %d: %+v, %t", i, a, ok)
+		}
+	}
+	recent, seen := l.Recent(2)
+	if len(recent) != 2 || recent[0].ID != "4" || recent[1].ID != "3" || seen != 5 {
+		t.Errorf("recent %v of %d", recent, seen)
+	}
+	if len(l.at) != 3 {
+		t.Errorf("%d ids are known, 3 accounts are", len(l.at))
+	}
+	// An id that comes again, as after a restart of a broker, is found as it
+	// was last.
+	l.Add(&Account{ID: "4", Status: 2})
+	l.Add(&Account{ID: "6"})
+	l.Add(&Account{ID: "7"})
+	if a, ok := l.Find("4"); !ok || a.Status != 2 {
+		t.Errorf("the newer account of 4 went with the older: %+v, %t", a, ok)
+	}
+	var none *Log
+	none.Add(&Account{})
+	if _, ok := none.Find(""); ok || none.Functions(epoch) != nil {
+		t.Error("a nil log keeps something")
+	}
+}
+
+func TestFunctions(t *testing.T) {
+	l := NewLog(1000)
+	for i := range 101 {
+		l.Add(&Account{ID: fmt.Sprint("a", i), Namespace: "guest", Action: "guest/f", Start: "warmed", Accepted: at(0), Queued: at(0),
+			Granted: at(i), Answered: at(10 * i), Status: i % 2})
+	}
+	l.Add(&Account{ID: "old", Namespace: "guest", Action: "guest/g", Start: "cold", Answered: at(-1)})
+	l.Add(&Account{ID: "b", Namespace: "guest", Action: "guest/h", Refused: "no", Accepted: at(0), Answered: at(7)})
+	got := l.Functions(at(0))
+	if len(got) != 2 || got[0].Function != "guest/guest/f" || got[1].Function != "guest/guest/h" {
+		t.Fatalf("functions %+v", got)
+	}
+	f := got[0]
+	if f.Count != 101 || f.Failed != 50 || f.Starts["warmed"] != 101 || f.Wait != (Quantiles{50, 95, 99}) || f.Latency != (Quantiles{500, 950, 990}) {
+		t.Errorf("f: %+v", f)
+	}
+	if h := got[1]; h.Latency.P50 != 7 || len(h.Starts) != 0 {
+		t.Errorf("h: %+v", h)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 s", 999: "0 s", 1500: "1 µs", 1500 * time.Microsecond: "1.5 ms", 999 * time.Millisecond: "999 ms",
+		2100 * time.Millisecond: "2.10 s", 61 * time.Second: "1 min 1 s", 59900 * time.Millisecond: "59.9 s", time.Hour: "1h0m0s",
+	} {
+		if got := Short(d); got != want {
+			t.Errorf("%d: %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KB", 400 << 20: "400 MB", 16 << 30: "16 GB", 2048 << 30: "2048 GB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+// BenchmarkAdd is what keeping an account costs beside filling it in.
+func BenchmarkAdd(b *testing.B) {
+	l := NewLog(10_000)
+	ids := make([]string, 20_000)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%032x", i)
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		l.Add(&Account{ID: ids[i%len(ids)], Namespace: "guest", Action: "guest/f", GPU: &GPU{Own: i}})
+	}
+}
+
+// BenchmarkFunctions is what the console asks for once a second.
+func BenchmarkFunctions(b *testing.B) {
+	l := NewLog(10_000)
+	for i := range 10_000 {
+		l.Add(&Account{ID: fmt.Sprint(i), Namespace: "guest", Action: fmt.Sprint("guest/f", i%1000), Start: "cold", Accepted: at(i), Answered: at(2 * i)})
+	}
+	for b.Loop() {
+		l.Functions(epoch)
+	}
+}
