@@ -52,6 +52,7 @@ var plan = map[string][]string{
 	"invoker/container": {},
 	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"invoker/container", "invoker/docker", "invoker/proxy", "invoker/tlsstore", "invoker/zookeeper"},
+	"invoker/console":   {},
 	"invoker/explain":   {},
 	"invoker/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
 	"invoker/docker":    {"activation/outage", "invoker/container", "invoker/logs"},

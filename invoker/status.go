@@ -31,6 +31,12 @@ type ContainerStatus struct {
 	MemoryMB int    `json:"memoryMB"`
 	Active   int    `json:"active"`
 	Device   string `json:"device,omitempty"`
+	// Flow is the function that a GPU container is of; the sizes are what it
+	// has of its device.
+	Flow     string `json:"flow,omitempty"`
+	Resident int64  `json:"residentBytes,omitempty"`
+	Coming   int64  `json:"comingBytes,omitempty"` // on its way to the device
+	Context  int64  `json:"contextBytes,omitempty"`
 }
 
 // DeviceStatus is one device with its tokens and memory.
@@ -65,7 +71,10 @@ type FlowStatus struct {
 	InFlight int     `json:"inFlight"`
 	Weight   float64 `json:"weight"`
 	LeadMs   int64   `json:"leadMs"`
-	Why      string  `json:"why"`
+	// OverrunMs is how far a flow may lead, 0 where the policy has no window.
+	OverrunMs int64  `json:"overrunMs,omitempty"`
+	VirtualMs int64  `json:"virtualMs"`
+	Why       string `json:"why"`
 }
 
 // Status asks the dispatcher for a snapshot.
@@ -135,16 +144,18 @@ func deviceStatus(d lane.DeviceStats) DeviceStatus {
 }
 
 func (l *gpuLane) flowStatus(fs sched.FlowStats) FlowStatus {
+	why := l.lane.Explain(fs.Flow)
 	return FlowStatus{
 		Flow: fs.Flow.String(), State: fs.State.String(), Queued: fs.Queued, InFlight: fs.InFlight,
-		Weight: fs.Weight, LeadMs: fs.Lead.Milliseconds(), Why: l.lane.Explain(fs.Flow).String(),
+		Weight: fs.Weight, LeadMs: fs.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
+		VirtualMs: fs.VT.Milliseconds(), Why: why.String(),
 	}
 }
 
 func (b *box) status(s lane.BoxStats) ContainerStatus {
 	c := ContainerStatus{
 		Name: b.name, Kind: b.spec.Kind, MemoryMB: b.spec.MemoryMB, State: "ready",
-		Device: b.gpu.device.String(),
+		Device: b.gpu.device.String(), Flow: s.Flow.String(), Resident: s.Resident, Coming: s.Coming, Context: s.Context,
 	}
 	switch {
 	case s.Leaving:

@@ -48,6 +48,8 @@ type BoxStats struct {
 	Made     bool // its container exists
 	Leaving  bool // it is being removed
 	Resident int64
+	Coming   int64 // on its way to the device
+	Context  int64
 }
 
 // Stats copies the figures of the whole.
@@ -82,7 +84,13 @@ func (l *Lane) Device(index int) DeviceStats {
 func (l *Lane) Boxes(buf []BoxStats) []BoxStats {
 	start := len(buf)
 	for _, b := range l.boxes {
+		coming := int64(0)
+		if b.errand.brings() {
+			_, footprint := b.dev.ledger.Residency(b.name)
+			coming = max(0, footprint-b.resident)
+		}
 		buf = append(buf, BoxStats{
+			Coming: coming, Context: b.dev.ledger.Overhead(b.name),
 			Box: b.id, Device: b.dev.Index, Flow: b.rev.flow.id, Runs: len(b.runs),
 			Made: b.made, Leaving: b.doomed, Resident: b.resident,
 		})

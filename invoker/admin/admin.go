@@ -1,6 +1,6 @@
 // Package admin is the invoker's own HTTP door: /ping, /metrics, /enable,
-// /disable and /isEnabled as the original answers them, and /status, which
-// says why the invoker is healthy or not. It decides nothing; what it shows
+// /disable and /isEnabled as the original answers them, /status, which says why
+// the invoker is healthy or not, and the console for people. It decides nothing; what it shows
 // comes from the functions it is given. It starts no goroutine.
 package admin
 
@@ -21,6 +21,7 @@ type Options struct {
 	Metrics            http.Handler
 	Pings              Pings
 	Status             func(ctx context.Context) (any, error) // nil: not served
+	Console            http.Handler                           // below /console/; nil: not served
 }
 
 // Pings is the part that tells controllers to send work. Enable and Disable
@@ -40,6 +41,10 @@ func New(o Options) http.Handler {
 	guarded.HandleFunc("POST /disable", d.disable)
 	if o.Status != nil {
 		guarded.HandleFunc("GET /status", d.status)
+	}
+	if o.Console != nil {
+		guarded.Handle("/console/", http.StripPrefix("/console", o.Console))
+		guarded.Handle("GET /{$}", http.RedirectHandler("console/", http.StatusSeeOther))
 	}
 	guarded.HandleFunc("/", d.notFound)
 

@@ -76,9 +76,10 @@ type assembly struct {
 	admin    string // address of the admin door
 	metrics  *prometheus.Registry
 	ready    atomic.Bool
-	stopping atomic.Bool  // the goodbye has begun
-	stage    atomic.Value // string: what the start is waiting for
-	unable   atomic.Value // string: why nothing can be done for now
+	closing  chan struct{} // the admin door is
+	stopping atomic.Bool   // the goodbye has begun
+	stage    atomic.Value  // string: what the start is waiting for
+	unable   atomic.Value  // string: why nothing can be done for now
 	silenced silence
 
 	gpus     gpus
@@ -97,7 +98,7 @@ type assembly struct {
 // Run is one invoker's whole life. It ends when ctx does, after draining, or
 // when the start fails.
 func Run(ctx context.Context, o Options) (err error) {
-	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), began: time.Now()}
+	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), closing: make(chan struct{}), began: time.Now()}
 	a.stage.Store("starting")
 	manifest, err := a.manifest()
 	if err != nil {
@@ -369,6 +370,7 @@ func (a *assembly) openDoor(ctx context.Context) (func(), error) {
 		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
 	}
 	server := &http.Server{Handler: a.door(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	server.RegisterOnShutdown(func() { close(a.closing) })
 	done := make(chan struct{})
 	serve := func() error { return server.Serve(listener) }
 	if a.c.Admin.Protocol == "https" {

@@ -25,11 +25,15 @@ func (a *assembly) door() http.Handler {
 		Header: a.c.Admin.TransactionHeader, Pings: pings{a},
 	}
 	if a.c.Metrics.Served() {
-		a.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
-		o.Metrics = promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{})
+		// What is looked up when it is asked for is apart from what is counted:
+		// the console reads the counters once a second.
+		live := prometheus.NewRegistry()
+		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
+		o.Metrics = promhttp.HandlerFor(prometheus.Gatherers{a.metrics, live}, promhttp.HandlerOpts{})
 	}
 	if a.c.Admin.Status {
 		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }
+		o.Console = a.console()
 	}
 	open := admin.New(o)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,6 +23,9 @@ type Info struct {
 func (s *Standalone) Banner(w io.Writer) {
 	i := s.info
 	fmt.Fprintf(w, "gpuwhisk %s: OpenWhisk is ready at %s\n", s.opts.Version, i.APIHost)
+	if c := s.Console(); c != "" {
+		fmt.Fprintf(w, "  console         %s\n", c)
+	}
 	fmt.Fprintf(w, "  actions run as  %s (%s)\n", i.Runtime, i.Why)
 	switch {
 	case s.opts.Devices != "":

@@ -48,6 +48,9 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 		"CONFIG_whisk_gpu_runtime=" + s.info.Runtime,
 		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(s.opts.Data, "processes"),
 	}
+	if s.opts.Admin != nil {
+		env = append(env, "CONFIG_whisk_invoker_username="+adminUser, "CONFIG_whisk_invoker_password="+s.adminPassword)
+	}
 	if s.opts.Devices != "" {
 		env = append(env, "CONFIG_whisk_gpu_devices="+s.opts.Devices)
 	} else {

@@ -64,6 +64,10 @@ type Options struct {
 	Manifest   []byte      // runtimes manifest; nil: the one for our own proxies
 	Extra      []string    // further environment of the invoker, NAME=value
 
+	// Admin gives the address of the admin door of the invoker that is started,
+	// empty before it is open; nil: there is no console at the REST door.
+	Admin func() string
+
 	Version string
 	Invoker StartInvoker
 	Log     *slog.Logger
@@ -91,8 +95,12 @@ type Standalone struct {
 	info    Info
 	closers []closer // in the order of opening
 
-	door       *http.Server
-	controller *controller.Controller
+	door          *http.Server
+	controller    *controller.Controller
+	adminPassword string          // of the invoker's own door
+	closing       context.Context // ends when the door closes
+	endConsole    context.CancelFunc
+
 	endInvoker context.CancelFunc
 	ended      chan error    // gets the invoker's end
 	ready      chan struct{} // closed when our invoker was healthy for the first time
@@ -110,7 +118,8 @@ func Start(ctx context.Context, o Options) (*Standalone, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Standalone{opts: o, log: o.Log, ended: make(chan error, 1), ready: make(chan struct{})}
+	s := &Standalone{adminPassword: randomText(32), opts: o, log: o.Log, ended: make(chan error, 1), ready: make(chan struct{})}
+	s.closing, s.endConsole = context.WithCancel(context.Background())
 	s.info = Info{Data: o.Data, GPUs: o.GPUs}
 	if err := s.start(ctx); err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -186,10 +195,11 @@ func (s *Standalone) openDoor(cat *catalog.Catalog, m *activation.Manifest) erro
 		Controller: s.controller, Catalog: cat, Manifest: m, Bounds: bounds,
 		Build: s.opts.Version, Log: s.log,
 	})
-	addr, server, err := s.serve("door", s.opts.Port, door)
+	addr, server, err := s.serve("door", s.opts.Port, s.withConsole(door))
 	if err != nil {
 		return err
 	}
+	server.RegisterOnShutdown(s.endConsole) // its streams never end by themselves
 	s.door = server
 	s.info.APIHost = "http://" + addr
 	return nil

@@ -46,7 +46,7 @@ func (c demoCmd) Run() error {
 		Standalone: standalone.Options{
 			Runtime: runtime, GPUs: 1, GPUMemory: machine.DeviceMemory(), Policy: c.Policy, Memory: "8192m",
 			Extra:  append(machine.Settings(), extra...),
-			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Log: log,
+			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Admin: admin.addr, Log: log,
 		},
 		Machine: machine, Functions: functions, Admin: admin.addr, Load: c.Load, Seed: c.Seed,
 		Out: os.Stdout, Terminal: terminal, Colour: terminal && !plain,

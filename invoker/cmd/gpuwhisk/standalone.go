@@ -189,8 +189,10 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalo
 		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
 		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
-		Version: version, Invoker: inProcess(log, nil), Log: log,
+		Version: version, Log: log,
 	}
+	admin := &door{}
+	o.Admin, o.Invoker = admin.addr, inProcess(log, admin.opened)
 	if c.Port != 0 && !standalone.Free(c.Port) {
 		return o, nil, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
 	}

@@ -1,0 +1,88 @@
+// Small things that every part of the page uses.
+
+export const $ = (id) => document.getElementById(id);
+
+// el makes an element: el("td", {class: "n"}, "text").
+export function el(tag, attrs = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(attrs)) if (v !== undefined) e.setAttribute(k, v);
+  e.append(...children);
+  return e;
+}
+
+// put sets a text only where it changes: the browser then lays out nothing anew.
+export function put(node, text) {
+  text = String(text);
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function cls(node, name) {
+  if (node.className !== name) node.className = name;
+}
+
+// keyed keeps one child of a parent per item, in their order, and brings each up
+// to date; children stay themselves, and with them focus and selection.
+export function keyed(parent, items, key, make, update) {
+  const old = parent.kept || new Map();
+  const now = new Map(), wanted = new Set(items.map(key));
+  for (const [k, node] of old) if (!wanted.has(k)) node.remove();
+  let at = parent.firstElementChild;
+  for (const item of items) {
+    const k = key(item);
+    let node = old.get(k);
+    if (!node || now.has(k)) node = make(item);
+    now.set(k, node);
+    update(node, item);
+    if (node === at) at = at.nextElementSibling;
+    else parent.insertBefore(node, at);
+  }
+  parent.kept = now;
+}
+
+export function ms(x) {
+  if (x === undefined || x === null) return "";
+  if (x < 1) return x === 0 ? "0" : "<1 ms";
+  if (x < 1000) return Math.round(x) + " ms";
+  if (x < 10000) return (x / 1000).toFixed(2) + " s";
+  if (x < 600000) return (x / 1000).toFixed(1) + " s";
+  return Math.round(x / 60000) + " min";
+}
+
+export function bytes(n) {
+  const units = ["B", "KB", "MB", "GB"];
+  let i = 0;
+  while (n >= 1024 && i < 3) { n /= 1024; i++; }
+  return (n < 10 && i > 0 ? n.toFixed(1) : Math.round(n)) + " " + units[i];
+}
+
+// Colours that people tell apart, the colour-blind too, on light and on dark.
+const palette = ["#0b84a5", "#e07b00", "#6f4e9c", "#2e9e5b", "#d1495b", "#8d6e4a", "#4472ca", "#c2a300", "#b0569a", "#5b8c85", "#7a8b2c", "#9c5151"];
+const given = new Map();
+export function colour(name) {
+  if (!given.has(name)) given.set(name, palette[given.size % palette.length]);
+  return given.get(name);
+}
+
+// short names a function without its namespace where that is its path's too.
+export function short(name) {
+  const parts = name.split("/");
+  return parts.length > 2 && parts[0] === parts[1] ? parts.slice(1).join("/") : name;
+}
+
+export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// startColours are of start kinds, from cheap to dear.
+export const startColours = {
+  "gpu-warm": "#2e9e5b", "warmed": "#2e9e5b", "host-warm": "#0b84a5", "prewarmed": "#0b84a5", "busy-cold": "#e07b00", "cold": "#d1495b",
+};
+
+// parts draws a bar of shares: [[colour, share 0..1, title, class], ...].
+export function parts(bar, list) {
+  keyed(bar, list.map((p, i) => [...p.slice(0, 4), i]), (p) => p[4], () => el("i"), (i, p) => {
+    const w = (100 * p[1]).toFixed(2) + "%";
+    if (i.style.width !== w) i.style.width = w;
+    i.style.backgroundColor = p[0];
+    if (i.title !== p[2]) i.title = p[2];
+    cls(i, p[3] || "");
+  });
+}
