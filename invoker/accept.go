@@ -76,7 +76,9 @@ func (iv *Invoker) block(t *ticket) {
 }
 
 func (iv *Invoker) fetch(t *ticket) {
-	a, err := iv.ports.Actions.Action(iv.desk.ctx, t.Action.FQN(), t.Revision)
+	ctx, cancel := context.WithTimeout(iv.desk.ctx, iv.settings.fetchTime())
+	defer cancel()
+	a, err := iv.ports.Actions.Action(ctx, t.Action.FQN(), t.Revision)
 	if err != nil {
 		iv.log.Warn("fetch action", keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "error", err)
 		iv.turnAway(t, nil, refuse(err))

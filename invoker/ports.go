@@ -48,7 +48,8 @@ type Delivery struct {
 type Actions interface {
 	// Action gives the action of a revision, or the newest when revision is
 	// empty or no longer there. Errors wrap ErrNotFound,
-	// activation.ErrIncompatible or are any other failure to fetch.
+	// activation.ErrIncompatible or are any other failure to fetch. It waits
+	// for a store that is away until ctx ends.
 	Action(ctx context.Context, id, revision string) (*activation.Action, error)
 }
 

@@ -81,6 +81,12 @@ type GPUSettings struct {
 	Record io.Writer
 }
 
+// fetchTime is how long an activation waits for its action: as long as a run
+// may take, which is not known of this one before its action is, and a minute.
+func (s Settings) fetchTime() time.Duration {
+	return time.Duration(s.Bounds.TimeoutMillis.Max)*time.Millisecond + time.Minute
+}
+
 // Validate names what cannot be.
 func (s Settings) Validate() error {
 	switch {

@@ -53,11 +53,23 @@ func (o outbox) Forward(ctx context.Context, topic string, message []byte, sent 
 	return o.producer.Send(ctx, o.prefix+topic, message, sent)
 }
 
-// actions translates the store's errors into the invoker's.
+// readTries is how often an action is asked for while the database answers in
+// between.
+const readTries = 4
+
+// actions translates the store's errors into the invoker's, and waits for a
+// store that is away.
 type actions struct{ *couchdb.Store }
 
 func (a actions) Action(ctx context.Context, id, revision string) (*activation.Action, error) {
 	found, err := a.Store.Action(ctx, id, revision)
+	// A database that answers, but not for this action, is not away.
+	for try := 1; try < readTries && errors.Is(err, couchdb.ErrAway); try++ {
+		if gone := a.Store.AwaitReads(ctx); gone != nil {
+			return nil, fmt.Errorf("%w (%w)", err, gone)
+		}
+		found, err = a.Store.Action(ctx, id, revision)
+	}
 	if errors.Is(err, couchdb.ErrNotFound) {
 		return nil, fmt.Errorf("%w: %w", invoker.ErrNotFound, err)
 	}

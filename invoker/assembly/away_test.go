@@ -1,0 +1,95 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+)
+
+// storeWith opens a store on a database that answers as the test says.
+func storeWith(t *testing.T, serve http.HandlerFunc) actions {
+	t.Helper()
+	web := httptest.NewServer(serve)
+	t.Cleanup(web.Close)
+	m, err := activation.ParseManifest([]byte(`{"runtimes":{},"blackboxes":[]}`), activation.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := couchdb.Open(couchdb.Config{
+		URL: web.URL, Username: "u", Password: "p", Whisks: "whisks", Subjects: "subjects", Activations: "activations",
+		BlacklistInterval: time.Hour, Log: slog.New(slog.DiscardHandler),
+	}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return actions{s}
+}
+
+// An action is waited for while the database is away, and not where only this
+// one action cannot be read.
+func TestActionWaitsForTheDatabase(t *testing.T) {
+	var away atomic.Bool
+	asked := make(chan struct{}, 1000)
+	a := storeWith(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case away.Load():
+			http.Error(w, `{"error":"away","reason":"x"}`, http.StatusServiceUnavailable)
+		case strings.Contains(r.URL.Path, "sick"):
+			http.Error(w, `{"error":"sick","reason":"x"}`, http.StatusInternalServerError)
+		case strings.Contains(r.URL.Path, "guest"):
+			http.Error(w, `{"error":"not_found","reason":"missing"}`, http.StatusNotFound)
+		default:
+			_, _ = w.Write([]byte(`{"db_name":"whisks","total_rows":0,"offset":0,"rows":[]}`))
+		}
+	})
+	if _, err := a.Action(t.Context(), "guest/sick", "1-a"); !errors.Is(err, activation.ErrUnfetchable) {
+		t.Errorf("one sick document: %v", err)
+	}
+	away.Store(true)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := a.Action(t.Context(), "guest/none", "1-a")
+		ended <- err
+	}()
+	for range 20 { // it goes on asking
+		<-asked
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("answered while the database is away: %v", err)
+	default:
+	}
+	away.Store(false)
+	if err := <-ended; !errors.Is(err, invoker.ErrNotFound) {
+		t.Errorf("when it is back: %v", err)
+	}
+	away.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := a.Action(ctx, "guest/other", "1-a")
+		ended <- err
+	}()
+	for range 5 {
+		<-asked
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("an action of nowhere")
+	}
+}
