@@ -91,6 +91,7 @@ type assembly struct {
 	pinger   atomic.Pointer[kafka.Pinger]
 	goodbye  func() // returns when controllers have heard that this invoker stops, or cannot be told
 	store    *couchdb.Store
+	state    state
 	invoker  atomic.Pointer[invoker.Invoker]
 	began    time.Time
 }
@@ -187,7 +188,12 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	if err := a.gpus.check(a.engine); err != nil {
 		return err
 	}
-	if a.store, err = couchdb.Open(couchConfig(a.c, a.Log), manifest); err != nil {
+	if err := a.openState(); err != nil {
+		return err
+	}
+	store := couchConfig(a.c, a.Log)
+	a.state.into(&store.Records)
+	if a.store, err = couchdb.Open(store, manifest); err != nil {
 		return err
 	}
 	a.refuseBlocked(ctx)
@@ -266,8 +272,8 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 		s.GPU.Record = a.laneLog
 	}
 	iv, err := invoker.New(s, invoker.Ports{
-		Feed: feed{a.feed}, Actions: actions{a.store}, Records: rec, Outbox: out,
-		Blacklist: a.store, Journal: account{}, Engine: a.engine, Dial: dial,
+		Feed: feed{a.feed, a.state.journal}, Actions: actions{a.store}, Records: rec, Outbox: out,
+		Blacklist: a.store, Journal: a.account(), Engine: a.engine, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable,
 	}, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {
@@ -352,6 +358,7 @@ func (a *assembly) close() error {
 	if a.store != nil {
 		errs = append(errs, a.store.Close())
 	}
+	errs = append(errs, a.state.close())
 	if a.engine != nil {
 		errs = append(errs, a.engine.Close())
 	}

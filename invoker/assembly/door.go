@@ -97,6 +97,7 @@ type status struct {
 	Uptime   string          `json:"uptime"`
 	Kafka    kafkaStatus     `json:"kafka"`
 	CouchDB  couchdb.Health  `json:"couchdb"`
+	State    stateStatus     `json:"state"`
 	Work     *invoker.Status `json:"work,omitempty"`
 }
 
@@ -116,6 +117,7 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 	s.Kafka = kafkaStatus{Pings: a.pinger.Load().Status(), Feed: a.feed.Stats(), Sends: a.producer.Stats()}
 	s.Kafka.Lag = s.Kafka.Feed.Lag()
 	s.CouchDB = a.store.Health()
+	s.State = a.state.status()
 	work, err := a.invoker.Load().Status(ctx)
 	if err != nil {
 		return s, err
@@ -151,6 +153,10 @@ func (s *status) reasons(stopping bool) (why []string) {
 	}
 	say("reading actions", s.CouchDB.Reads.LastError)
 	say("writing records", s.CouchDB.Writes.LastError)
+	say("spooling records", s.CouchDB.Spool.LastError)
+	if j := s.State.Journal; j != nil {
+		say("writing the journal", j.Trouble)
+	}
 	say("reading the blacklist", s.CouchDB.Blacklist.LastError)
 	return why
 }

@@ -61,6 +61,7 @@ func deployment(t *testing.T) (*broker.Bus, []string) {
 		"CONFIG_whisk_couchdb_username=u", "CONFIG_whisk_couchdb_password=p",
 		"CONFIG_whisk_couchdb_databases_WhiskAuth=subjects", "CONFIG_whisk_couchdb_databases_WhiskEntity=whisks",
 		"CONFIG_whisk_couchdb_databases_WhiskActivation=activations", "CONFIG_whisk_gpu_devices=none",
+		"CONFIG_whisk_gpu_state=" + t.TempDir(),
 	}
 }
 

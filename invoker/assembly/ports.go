@@ -13,10 +13,19 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// feed lets the invoker pull from Kafka.
-type feed struct{ *kafka.Feed }
+// feed lets the invoker pull from Kafka, while the journal's disk takes what is
+// pulled.
+type feed struct {
+	*kafka.Feed
+	journal *journal.Journal // nil: there is none
+}
 
 func (f feed) Next(ctx context.Context) (invoker.Delivery, error) {
+	if f.journal != nil {
+		if err := f.journal.Ready(ctx); err != nil {
+			return invoker.Delivery{}, err
+		}
+	}
 	d, err := f.Feed.Next(ctx)
 	if err != nil {
 		return invoker.Delivery{}, err
@@ -90,10 +99,5 @@ func (discard) Put(_ context.Context, _ string, _ []byte, stored func(error)) er
 	stored(nil)
 	return nil
 }
-
-// account tells the journal. The invoker reads one partition.
-type account struct{ journal.None }
-
-func (a account) Accepted(id activation.ID, offset int64) { a.None.Accepted(id, 0, offset) }
 
 func dial(addr string, concurrency int) invoker.Talk { return proxy.New(addr, concurrency) }

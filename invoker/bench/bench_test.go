@@ -199,6 +199,7 @@ func (r *rig) environment() []string {
 		"CONFIG_whisk_couchdb_username=u", "CONFIG_whisk_couchdb_password=p", "CONFIG_whisk_couchdb_databases_WhiskAuth=subjects",
 		"CONFIG_whisk_couchdb_databases_WhiskEntity=whisks", "CONFIG_whisk_couchdb_databases_WhiskActivation=activations",
 		"CONFIG_whisk_containerPool_userMemory=16384m",
+		"CONFIG_whisk_gpu_state=" + r.b.TempDir(),
 	}
 }
 

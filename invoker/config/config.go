@@ -48,6 +48,7 @@ type Config struct {
 	Blacklist  Blacklist
 	Metrics    Metrics
 	GPU        GPU
+	State      State
 	Drain      Drain
 
 	settings []Setting
@@ -112,6 +113,7 @@ func keys(c *Config) []*Key {
 		{"Blacklist", blacklistKeys},
 		{"Metrics", metricKeys},
 		{"GPU", gpuKeys},
+		{"State on disk", stateKeys},
 		{"Shutdown", drainKeys},
 		{"Service providers", spiKeys},
 	} {

@@ -234,6 +234,7 @@ func (w *world) environment() []string {
 		"CONFIG_whisk_runtimes_bypassPullForLocalImages=true",
 		"CONFIG_whisk_gpu_runtime=process",
 		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(w.dir, "processes"),
+		"CONFIG_whisk_gpu_state=" + filepath.Join(w.dir, "state"),
 		// Nothing may be lost to a machine that has much else to do.
 		"CONFIG_whisk_invoker_rerun=true", // the crowd's actions may run twice
 		"CONFIG_whisk_gpu_flushDeadline=1 minute",

@@ -47,6 +47,7 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 		"CONFIG_whisk_containerPool_userMemory=" + orDefault(s.opts.Memory, "2048m"),
 		"CONFIG_whisk_gpu_runtime=" + s.info.Runtime,
 		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(s.opts.Data, "processes"),
+		"CONFIG_whisk_gpu_state=" + filepath.Join(s.opts.Data, "state"),
 	}
 	if s.opts.Admin != nil {
 		env = append(env, "CONFIG_whisk_invoker_username="+adminUser, "CONFIG_whisk_invoker_password="+s.adminPassword)

@@ -1,0 +1,82 @@
+package assembly
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+func withState(s config.State) *assembly {
+	if s.JournalSync == "" {
+		s.JournalSync = "batch"
+	}
+	return &assembly{
+		Options: Options{Log: slog.New(slog.DiscardHandler)}, c: &config.Config{State: s},
+		instance: activation.Instance{ID: 7},
+	}
+}
+
+func TestStateOnDisk(t *testing.T) {
+	dir, own := t.TempDir(), t.TempDir()
+	for _, c := range []struct {
+		state config.State
+		want  []string // directories that are made
+		close bool
+	}{
+		{config.State{Dir: dir}, []string{dir + "/invoker7/journal", dir + "/invoker7/records"}, true},
+		{config.State{Dir: "none"}, nil, true},
+		{config.State{Dir: "none", Journal: own}, []string{own + "/invoker7"}, true},
+		{config.State{Dir: dir, Journal: "none", Spool: "none", DeadLetters: "none"}, nil, true},
+	} {
+		a := withState(c.state)
+		if err := a.openState(); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range c.want {
+			if _, err := os.Stat(d); err != nil {
+				t.Errorf("%+v: %v", c.state, err)
+			}
+		}
+		var r couchdb.RecordsConfig
+		a.state.into(&r)
+		st := a.state.status()
+		if (st.Journal != nil) != (a.state.journal != nil) || (r.Spool != nil) != (st.Spool != nil) || (r.Dead != nil) != (st.DeadLetters != nil) {
+			t.Errorf("%+v: status %+v", c.state, st)
+		}
+		if len(c.want) == 0 && (st.Journal != nil || st.Spool != nil || st.DeadLetters != nil) {
+			t.Errorf("%+v: status %+v of what is switched off", c.state, st)
+		}
+		if err := a.state.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestStateErrorsNameTheWayOut: a start that fails for its directories says
+// which key to change.
+func TestStateErrorsNameTheWayOut(t *testing.T) {
+	dir := t.TempDir()
+	first := withState(config.State{Dir: dir})
+	if err := first.openState(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.state.close() }()
+	second := withState(config.State{Dir: dir})
+	if err := second.openState(); err == nil || !strings.Contains(err.Error(), "same id") || !strings.Contains(err.Error(), "whisk.gpu.state") {
+		t.Errorf("directory in use: %v", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	third := withState(config.State{Dir: filepath.Join(file, "below")})
+	if err := third.openState(); err == nil || !strings.Contains(err.Error(), "whisk.gpu.state") {
+		t.Errorf("no directory: %v", err)
+	}
+}

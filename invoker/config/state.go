@@ -1,0 +1,64 @@
+package config
+
+import "path/filepath"
+
+// None switches off what is kept in a directory.
+const None = "none"
+
+// State is what outlives the process, on disk.
+type State struct {
+	// Dir is where the others lie that name no directory of their own.
+	Dir string
+	// Journal is the account of activations, Spool has records that wait for
+	// CouchDB, DeadLetters those that CouchDB does not take. Each is a
+	// directory, None, or empty: one in Dir.
+	Journal     string
+	JournalSync string // batch, each or none
+	JournalSize Size
+	Spool       string
+	SpoolSize   Size
+	DeadLetters string
+}
+
+func stateKeys(c *Config) []*Key {
+	s := &c.State
+	const where = "; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"
+	return []*Key{
+		{Name: "whisk.gpu.state", Default: "/var/lib/gpuwhisk", value: text(&s.Dir),
+			Doc: "directory for what outlives the process; none switches off all that names no directory of its own"},
+		{Name: "whisk.gpu.journal", value: text(&s.Journal),
+			Doc: "directory of the journal, which tells after a crash what had begun and what had ended, or none" + where},
+		{Name: "whisk.gpu.journal-fsync", Default: "batch", value: choice(&s.JournalSync, "batch", "each", "none"),
+			Doc: "when the journal survives a loss of power: batch within about 20 ms, each before an action runs, none when the system sees fit; the end of the process it survives in any case"},
+		{Name: "whisk.gpu.journal-size", Default: "1 GiB", value: size(&s.JournalSize, int64(16*MiB)),
+			Doc: "disk for the journal; beyond it no messages are parked there"},
+		{Name: "whisk.gpu.records.spool", value: text(&s.Spool),
+			Doc: "directory of records that wait for CouchDB, or none" + where},
+		{Name: "whisk.gpu.records.spool-size", Default: "1 GiB", value: size(&s.SpoolSize, int64(16*MiB)),
+			Doc: "disk for records that wait for CouchDB; beyond it nothing more is pulled"},
+		{Name: "whisk.gpu.records.dead-letters", value: text(&s.DeadLetters),
+			Doc: "directory of records that CouchDB does not take, a file each with the reason, or none: they are dropped with a line in the log" + where},
+	}
+}
+
+// JournalDir, SpoolDir and DeadLetterDir are the directories of one invoker,
+// empty for none.
+func (s State) JournalDir(invoker string) string { return s.dir(s.Journal, "journal", invoker) }
+
+// SpoolDir is the directory of waiting records.
+func (s State) SpoolDir(invoker string) string { return s.dir(s.Spool, "records", invoker) }
+
+// DeadLetterDir is the directory of dead letters.
+func (s State) DeadLetterDir(invoker string) string {
+	return s.dir(s.DeadLetters, "dead-letters", invoker)
+}
+
+func (s State) dir(own, name, invoker string) string {
+	switch {
+	case own == None, own == "" && (s.Dir == None || s.Dir == ""):
+		return ""
+	case own == "":
+		return filepath.Join(s.Dir, invoker, name)
+	}
+	return filepath.Join(own, invoker)
+}
