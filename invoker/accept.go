@@ -28,7 +28,6 @@ func (iv *Invoker) accept(ctx context.Context) {
 		}
 		iv.taken.Add(1)
 		iv.metrics.accepted.Inc()
-		iv.ports.Journal.Accepted(del.Message.ActivationID, 0, del.Offset)
 		t := newTicket(iv.desk, del, iv.dispatch.clock())
 		if del.Completed {
 			iv.pass(t)

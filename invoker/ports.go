@@ -84,7 +84,6 @@ type Blacklist interface {
 // Journal is told where an activation stands, so that a restart can tell what
 // had begun from what had not.
 type Journal interface {
-	Accepted(id activation.ID, partition int, offset int64)
 	Started(id activation.ID)
 	Completed(id activation.ID)
 }

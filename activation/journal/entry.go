@@ -13,7 +13,7 @@ import (
 //
 //	state                1 byte, parkedBit set where the message follows
 //	activation id        16 bytes
-//	starts               1 byte
+//	starts               1 byte: lives that it runs or ran in, orderly ends aside
 //	partition, offset    varints
 //	message              the rest
 const (
@@ -97,9 +97,9 @@ func (j *Journal) replay(at wal.Place, payload []byte) {
 		j.known[k] = e
 	}
 	// An entry may come twice, when a file was written anew and not deleted;
-	// the states only ever go up.
-	e.offset, e.partition = read.offset, read.partition
-	e.state, e.starts = max(e.state, read.state), max(e.starts, read.starts)
+	// a state only ever goes up.
+	e.offset, e.partition, e.starts = read.offset, read.partition, read.starts
+	e.state = max(e.state, read.state)
 	j.hold(e, at.Segment)
 	switch {
 	case e.state == Completed:

@@ -64,8 +64,9 @@ func (s State) String() string {
 // Past is what a journal knows of an activation.
 type Past struct {
 	State State
-	// Starts is in how many lives of the invoker the action began to run.
-	Starts int
+	// Crashes is how often the action was running when a process ended that
+	// did not close its journal. It says Started also where that is zero.
+	Crashes int
 	// Parked: the journal has the message.
 	Parked bool
 }
@@ -152,7 +153,11 @@ func (j *Journal) Past(id activation.ID) Past {
 }
 
 func (e *entry) past() Past {
-	return Past{State: e.state, Starts: int(e.starts), Parked: e.message.Size > 0}
+	p := Past{State: e.state, Crashes: int(e.starts), Parked: e.message.Size > 0}
+	if e.now {
+		p.Crashes-- // it may yet end well
+	}
+	return p
 }
 
 // Left lists what a former process left unfinished with its message, in the
@@ -264,16 +269,14 @@ func (j *Journal) Started(id activation.ID) {
 		return
 	}
 	e.now, e.state = true, Started
-	if e.starts < maxStarts {
-		e.starts++
-	}
+	e.starts = min(e.starts+1, maxStarts)
 	r := j.step(k, e)
 	j.mu.Unlock()
 	_ = r.Kept()
 }
 
 // maxStarts is as far as starts are counted.
-const maxStarts = 255
+const maxStarts = 250
 
 // Completed comes when the last ack is with the broker and the record with the
 // database, before the offset may be committed. A parked message is forgotten;
@@ -286,7 +289,10 @@ func (j *Journal) Completed(id activation.ID) {
 	if e == nil || e.state == Completed {
 		return
 	}
-	e.state = Completed
+	if e.state = Completed; e.now {
+		e.now = false
+		e.starts--
+	}
 	j.step(k, e)
 	j.dropMessage(e)
 	j.done[int(e.partition)] = append(j.done[int(e.partition)], k)
@@ -319,11 +325,19 @@ func (j *Journal) Covered(partition int, covers func(offset int64) bool) {
 // waits for it first.
 func (j *Journal) Ready(ctx context.Context) error { return j.log.Well(ctx) }
 
-// Close writes what was told and ends.
+// Close writes what was told and ends. What runs now is not counted as running
+// when a process crashed.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	closed := j.closed
 	j.closed = true
+	for k, e := range j.known {
+		if !closed && e.now {
+			e.now = false
+			e.starts--
+			j.step(k, e)
+		}
+	}
 	j.mu.Unlock()
 	if closed {
 		return nil

@@ -53,10 +53,10 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	}
 	park(t, j, 1)
 	j.Started(id(2))
-	j.Started(id(2)) // before /init and before /run: one start
+	j.Started(id(2)) // before /init and before /run
 	j.Started(id(3))
 	j.Completed(id(3))
-	want := []Past{{Accepted, 0, false}, {Accepted, 0, true}, {Started, 1, false}, {Completed, 1, false}, {}}
+	want := []Past{{Accepted, 0, false}, {Accepted, 0, true}, {Started, 0, false}, {Completed, 0, false}, {}}
 	check := func() {
 		t.Helper()
 		for i, w := range want {
@@ -68,11 +68,16 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	check()
 	j = again(t, j)
 	check()
-	// Started once in each life.
+	// It was running when a process ended, this time without closing.
 	j.Accepted(id(2), 2, 102)
 	j.Started(id(2))
-	want[2].Starts = 2
-	j = again(t, j)
+	check()
+	j = open(t, Config{Dir: killed(t, j)})
+	want[2].Crashes = 1
+	check()
+	j.Started(id(2))
+	j = open(t, Config{Dir: killed(t, j)})
+	want[2].Crashes = 2
 	check()
 	left := j.Left()
 	if len(left) != 1 || left[0].ID != id(1) || left[0].Offset != 101 || left[0].Partition != 2 || left[0].Past != want[1] {
@@ -176,6 +181,7 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 	next := 0
 	for life := range 5 {
 		j := open(t, Config{Dir: dir, SegmentBytes: 300, Sync: wal.None})
+		started := map[int]bool{} // and not completed
 		for i := range next {
 			got := j.Past(id(i))
 			if told[i] == (Past{}) && got.State == Completed {
@@ -185,7 +191,6 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 				t.Fatalf("seed %d, life %d, activation %d: %+v, told %+v", seed, life, i, got, told[i])
 			}
 		}
-		started := map[int]bool{}
 		for range 200 {
 			i := r.IntN(next + 1)
 			if i == next {
@@ -208,7 +213,12 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 				}
 			}
 		}
-		dir = killed(t, j, dir)
+		dir = killed(t, j)
+		for i := range started {
+			p := told[i]
+			p.Crashes++
+			told[i] = p
+		}
 	}
 }
 
@@ -221,30 +231,38 @@ func step(t *testing.T, r *rand.Rand, j *Journal, i int, told map[int]Past, star
 		p.Parked = true
 	case what == 1:
 		j.Started(id(i))
-		if p.State = Started; !started[i] {
-			p.Starts++
-		}
+		p.State = Started
 		started[i] = true
 	default:
 		j.Completed(id(i))
 		p.State, p.Parked = Completed, false
+		delete(started, i)
 	}
 	told[i] = p
 }
 
-// killed gives a copy of a journal's files as they are with the system.
-func killed(t *testing.T, j *Journal, dir string) string {
+// killed gives a copy of a journal's files as they are with the system, as a
+// kill would leave them.
+func killed(t *testing.T, j *Journal) string {
 	t.Helper()
-	j.Accepted(id(1<<20), 0, 1<<40)
-	j.Started(id(1 << 20)) // what came before is written with it
-	copied := t.TempDir()
-	if err := j.Close(); err != nil { // the keeper must not delete meanwhile
-		t.Fatal(err)
+	last := 1 << 20
+	for j.Past(id(last)).State != Unknown {
+		last++
 	}
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
+	j.Accepted(id(last), 0, 1<<40)
+	j.Started(id(last)) // what came before is written with it
+	j.Completed(id(last))
+	for {
+		copied := t.TempDir()
+		err := os.CopyFS(copied, os.DirFS(j.cfg.Dir))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the keeper deleted a file meanwhile
+		}
+		if err := errors.Join(err, j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return copied
 	}
-	return copied
 }
 
 // TestCutAndFlippedAnywhere: however the file is damaged, the journal opens,

@@ -111,6 +111,8 @@ type Log struct {
 	quit  chan struct{} // closed by Close
 	wg    sync.WaitGroup
 
+	dropping sync.Mutex
+
 	mu       sync.Mutex
 	closed   bool
 	head     Segment // appended to
@@ -247,6 +249,15 @@ func (l *Log) Drop(n Segment) error {
 	l.mu.Lock()
 	s := l.files[n]
 	if s == nil || n == l.head {
+		l.mu.Unlock()
+		return nil
+	}
+	l.mu.Unlock()
+	// One after the other, in the order asked for, also where two ask.
+	l.dropping.Lock()
+	defer l.dropping.Unlock()
+	l.mu.Lock()
+	if l.files[n] == nil {
 		l.mu.Unlock()
 		return nil
 	}

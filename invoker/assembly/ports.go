@@ -14,7 +14,7 @@ import (
 )
 
 // feed lets the invoker pull from Kafka, while the journal's disk takes what is
-// pulled.
+// pulled, and adds what the journal knows.
 type feed struct {
 	*kafka.Feed
 	journal *journal.Journal // nil: there is none
@@ -30,10 +30,24 @@ func (f feed) Next(ctx context.Context) (invoker.Delivery, error) {
 	if err != nil {
 		return invoker.Delivery{}, err
 	}
-	return invoker.Delivery{
+	out := invoker.Delivery{
 		Message: d.Message, Offset: d.Offset, Begin: d.Begin, Done: d.Done,
 		Begun: d.Begun, Attempts: d.Attempts,
-	}, nil
+	}
+	if f.journal != nil {
+		recall(f.journal, int(d.Partition), &out)
+	}
+	return out, nil
+}
+
+// recall adds what the journal knows of an activation to what Kafka does, and
+// tells the journal that it is accepted.
+func recall(j *journal.Journal, partition int, d *invoker.Delivery) {
+	past := j.Past(d.Message.ActivationID)
+	j.Accepted(d.Message.ActivationID, partition, d.Offset)
+	d.Completed = past.State == journal.Completed
+	d.Begun = d.Begun || past.State == journal.Started
+	d.Attempts = max(d.Attempts, past.Crashes)
 }
 
 // outbox sends to controllers and to whoever reads user events.

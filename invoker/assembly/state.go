@@ -136,7 +136,9 @@ const forgetEvery = 1000
 func (a *account) Completed(id activation.ID) {
 	a.Journal.Completed(id)
 	if a.completed.Add(1)%forgetEvery == 0 {
-		committed := a.feed.Stats().Committed
-		a.Covered(0, func(offset int64) bool { return offset < committed })
+		stats := a.feed.Stats()
+		for _, p := range append(stats.Partitions, kafka.PartitionStats{Committed: stats.Committed}) {
+			a.Covered(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
+		}
 	}
 }

@@ -1,0 +1,55 @@
+package assembly
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+)
+
+// TestJournalAndKafkaTogether: what either knows of an activation counts.
+func TestJournalAndKafkaTogether(t *testing.T) {
+	cfg := journal.Config{Dir: t.TempDir()}
+	j, err := journal.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := func(c string) activation.ID { return activation.ID(strings.Repeat(c, 32)) }
+	for i, c := range []string{"a", "b", "c"} {
+		j.Accepted(id(c), 0, int64(i))
+	}
+	j.Started(id("b"))
+	j.Started(id("c"))
+	j.Completed(id("c"))
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = journal.Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close() }()
+	for _, c := range []struct {
+		id       string
+		begun    bool // what Kafka knows
+		attempts int
+		want     invoker.Delivery
+	}{
+		{"a", false, 0, invoker.Delivery{}},
+		{"a", true, 2, invoker.Delivery{Begun: true, Attempts: 2}},
+		{"b", false, 0, invoker.Delivery{Begun: true}},
+		{"b", false, 1, invoker.Delivery{Begun: true, Attempts: 1}},
+		{"c", false, 0, invoker.Delivery{Completed: true}},
+		{"d", false, 0, invoker.Delivery{}}, // new
+	} {
+		d := invoker.Delivery{Message: &activation.Message{ActivationID: id(c.id)}, Begun: c.begun, Attempts: c.attempts}
+		recall(j, 0, &d)
+		if d.Completed != c.want.Completed || d.Begun != c.want.Begun || d.Attempts != c.want.Attempts {
+			t.Errorf("%+v: completed %v, begun %v, attempts %d", c, d.Completed, d.Begun, d.Attempts)
+		}
+	}
+	if got := j.Past(id("d")).State; got != journal.Accepted {
+		t.Errorf("a new activation is %v", got)
+	}
+}
