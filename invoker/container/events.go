@@ -14,6 +14,10 @@ func (p *Pool) Started(now time.Duration, id SlotID) {
 	s.state, s.since = started, now
 	c := p.cellOf(s)
 	c.starting--
+	c.failed = false
+	if !c.missing {
+		c.pause = 0
+	}
 	if s.doomed {
 		p.remove(s)
 		return
@@ -171,6 +175,11 @@ func (p *Pool) Deadline() (time.Duration, bool) {
 	}
 	if t, ok := p.prewarm.deadline(); ok {
 		sooner(t)
+	}
+	for _, c := range p.cells {
+		if c.missing {
+			sooner(c.again)
+		}
 	}
 	return at, any
 }

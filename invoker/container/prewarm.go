@@ -46,7 +46,31 @@ type cell struct {
 	starting int
 	cold     int // cold starts that it could have served, since the last pass
 	seeded   bool
+	// What is missing is made at once, as a rule. After a failure, or when it
+	// may not be made now, it is tried at again, and pause is the last wait.
+	missing bool
+	failed  bool
+	again   time.Duration
+	pause   time.Duration
 }
+
+// Bounds of the pause before missing containers are tried again: it doubles
+// from the first to the last, so that an image that cannot be started costs a
+// container a minute.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// wait puts off what is missing.
+func (c *cell) wait(now time.Duration) {
+	c.pause = min(max(2*c.pause, firstPause), lastPause)
+	c.missing, c.again = true, now+c.pause
+}
+
+// barred tells whether nothing may be made now, because that failed just
+// before.
+func (c *cell) barred(now time.Duration) bool { return c.failed && now < c.again }
 
 // prewarmClock says when the next pass over reactive stem cells is due.
 type prewarmClock struct {
@@ -80,6 +104,8 @@ func (p *Pool) takePrewarm(now time.Duration, d Demand) (Placement, bool) {
 		p.adopt(s, now, d)
 		if p.queue.len() <= 1 { // else memory goes to those who wait
 			p.fill(now, c, c.want())
+		} else if !c.missing {
+			c.wait(now)
 		}
 		return Placement{Item: d.Item, Slot: s.id, Start: Prewarmed, First: true}, true
 	}
@@ -97,9 +123,13 @@ func (c *cell) want() int {
 // Waiting activations come first: memory is not taken from under them.
 func (p *Pool) refill(now time.Duration, gone *slot) {
 	for _, c := range p.cells {
-		if gone != nil && gone.state == starting && gone.kind == c.Kind && gone.memoryMB == c.MemoryMB {
-			c.starting--
-			continue // a creation that failed is not repeated at once
+		if gone != nil && gone.key == "" && gone.kind == c.Kind && gone.memoryMB == c.MemoryMB && (gone.state == starting || gone.doomed) {
+			if gone.state == starting {
+				c.starting--
+			}
+			c.failed = true // it is not repeated at once
+			c.wait(now)
+			continue
 		}
 		if p.queue.front == nil {
 			p.fill(now, c, c.want())
@@ -109,12 +139,32 @@ func (p *Pool) refill(now time.Duration, gone *slot) {
 }
 
 // fill orders prewarmed containers up to want, as far as memory allows.
-func (p *Pool) fill(_ time.Duration, c *cell, want int) {
+func (p *Pool) fill(now time.Duration, c *cell, want int) {
+	if c.barred(now) {
+		return
+	}
 	for c.started.len+c.starting < want && p.used+c.MemoryMB <= p.cfg.MemoryMB {
 		s := p.add(c.MemoryMB)
 		s.kind, s.state = c.Kind, starting
 		c.starting++
 		p.orders = append(p.orders, Order{Do: CreatePrewarm, Slot: s.id, Kind: c.Kind, MemoryMB: c.MemoryMB})
+	}
+	c.missing = false
+}
+
+// retry makes what is missing when its pause is over, as far as nobody waits
+// for the memory, and pauses anew for the rest.
+func (p *Pool) retry(now time.Duration) {
+	for _, c := range p.cells {
+		if !c.missing || now < c.again {
+			continue
+		}
+		if p.queue.front == nil {
+			p.fill(now, c, c.want())
+		}
+		if c.started.len+c.starting < c.want() {
+			c.wait(now)
+		}
 	}
 }
 
@@ -142,6 +192,7 @@ func (p *Pool) countCold(d Demand) {
 // prewarmTick is the periodic pass: old ones out, then as many as the cold
 // starts since the last pass ask for.
 func (p *Pool) prewarmTick(now time.Duration) {
+	p.retry(now)
 	if !p.prewarm.on || now < p.prewarm.next {
 		return
 	}

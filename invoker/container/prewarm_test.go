@@ -1,0 +1,92 @@
+package container
+
+import (
+	"testing"
+	"time"
+)
+
+// TestFailedPrewarmIsMadeAgain with a pause that grows from a second to a
+// minute, and begins anew after a success.
+func TestFailedPrewarmIsMadeAgain(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 1024, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 1}}})
+	made := b.orders(CreatePrewarm)
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		pause *= time.Second
+		b.p.Gone(b.now, made[0].Slot)
+		b.ok()
+		if b.p.Claim(128) {
+			b.p.Unclaim(b.now, 128) // what happens meanwhile does not hurry it
+		}
+		b.noPrewarm()
+		if at, ok := b.p.Deadline(); !ok || at > b.now+pause {
+			t.Fatalf("deadline %v, %v; failed at %v", at, ok, b.now)
+		}
+		b.now += pause - time.Millisecond
+		b.p.Tick(b.now)
+		b.noPrewarm()
+		b.now += time.Millisecond
+		b.p.Tick(b.now)
+		made = b.prewarms(1)
+	}
+	b.p.Started(b.now, made[0].Slot)
+	// One that dies soon after its start is a failure too, the first of a new row.
+	b.p.Failed(made[0].Slot)
+	b.p.Gone(b.now, made[0].Slot)
+	b.noPrewarm()
+	b.now += time.Second
+	b.p.Tick(b.now)
+	b.prewarms(1)
+}
+
+// TestBurstGivesPrewarmedContainersBack: those that a burst took are made again
+// when nobody waits for the memory any more.
+func TestBurstGivesPrewarmedContainersBack(t *testing.T) {
+	b := newBox(t, Config{MemoryMB: 1280, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 2}}})
+	for _, o := range b.orders(CreatePrewarm, CreatePrewarm) {
+		b.p.Started(b.now, o.Slot)
+	}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		b.ask(key, 256, 1)
+	}
+	starts := map[Start]int{}
+	for range 4 {
+		starts[b.placed().Start]++
+	}
+	if starts[Prewarmed] != 2 || starts[Cold] != 2 {
+		t.Fatalf("starts %v", starts)
+	}
+	b.noPrewarm()
+	at, ok := b.p.Deadline()
+	if !ok || at > time.Second {
+		t.Fatalf("deadline %v, %v", at, ok)
+	}
+	b.now = time.Second
+	b.p.Tick(b.now)
+	b.prewarms(1) // there is memory for one only
+	b.now = time.Hour
+	b.p.Tick(b.now)
+	b.noPrewarm()
+	if at, ok := b.p.Deadline(); !ok || at > b.now+lastPause {
+		t.Fatalf("deadline %v, %v: the other is forgotten", at, ok)
+	}
+}
+
+// prewarms takes the orders, n of which must be to create a prewarmed container.
+func (b *box) prewarms(n int) (made []Order) {
+	b.t.Helper()
+	b.ok()
+	for _, o := range b.p.Orders() {
+		if o.Do == CreatePrewarm {
+			made = append(made, o)
+		}
+	}
+	if len(made) != n {
+		b.t.Fatalf("%d prewarmed containers ordered, want %d", len(made), n)
+	}
+	return made
+}
+
+func (b *box) noPrewarm() {
+	b.t.Helper()
+	b.prewarms(0)
+}
