@@ -195,6 +195,9 @@ func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
 	if !a.idle() || a.leaving || len(l.waiting) > 0 || l.over {
 		return false
 	}
+	if a.evictable && a.move == evicting && l.cfg.Headroom > 0 {
+		return false // the headroom would have it moved out again at once, for ever
+	}
 	lack := a.footprint - max(a.resident, a.coming) - l.Free()
 	if lack > 0 {
 		if makeRoom {

@@ -2,34 +2,8 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"strings"
-
-	"github.com/gpuwhisk/gpuwhisk/sched"
-)
-
-// newPolicy builds the policy and names a bad parameter by its flag.
-func newPolicy(p Params, view sched.View) (sched.Policy, error) {
-	policy, err := sched.NewPolicy(p.Policy, p.Sched, view)
-	if err != nil {
-		return nil, errors.New(byFlag.Replace(err.Error()))
-	}
-	return policy, nil
-}
-
-// byFlag turns the names of sched's parameters into those of the flags.
-var byFlag = strings.NewReplacer(
-	"sched config Overrun=", "--overrun ",
-	"sched config TTLAlpha=", "--ttl-alpha ",
-	"sched config TTLMin=", "--ttl-min ",
-	"sched config TTLMax=", "--ttl-max ",
-	"sched config Smoothing=", "--smoothing ",
-	"sched config InitialCharge=", "--initial-charge ",
-	"sched config FixedCharge=", "--fixed-charge ",
-	"sched config DeficitLimit=", "--deficit-limit ",
-	"sched config Aged=", "--aged=",
 )
 
 // Figure is a policy's results over seeds, in seconds where times are meant.

@@ -3,21 +3,15 @@ package sim
 import (
 	"math/bits"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
 // fixed is the scale of slowdowns: progress is computed in integers, so that a
 // run gives the same numbers on every machine.
 const fixed = 10_000
 
-// device is one simulated GPU: the cores that decide about it and the world
-// that happens on it.
+// device is the world of one simulated GPU.
 type device struct {
-	pool   *gpu.Pool
-	ledger *gpu.Ledger
-	tokens *gpu.Tokens
-
+	live    int     // containers
 	running []int32 // jobs that use the device's cores, in order of start
 	last    time.Duration
 	up      time.Duration // when the link to the device is free
@@ -26,27 +20,6 @@ type device struct {
 	active    time.Duration // time with at least one run, in all
 	sampledAt time.Duration // last utilization sample
 	kernel    float64       // seconds with a kernel running since then
-	d         int           // tokens, as the policy knows them
-}
-
-func newDevice(p Params) (*device, error) {
-	pool, err := gpu.NewPool(p.Pool)
-	if err != nil {
-		return nil, err
-	}
-	headroom := p.Headroom
-	if p.SwapEachRun {
-		headroom = p.Memory // nothing that is marked stays
-	}
-	ledger, err := gpu.NewLedger(gpu.LedgerConfig{Capacity: p.Memory, Headroom: headroom})
-	if err != nil {
-		return nil, err
-	}
-	tokens, err := gpu.NewTokens(p.Tokens)
-	if err != nil {
-		return nil, err
-	}
-	return &device{pool: pool, ledger: ledger, tokens: tokens, d: tokens.D()}, nil
 }
 
 // slowdown returns s(k) in fixed point.
@@ -69,9 +42,6 @@ func (e *engine) advance(d *device) {
 	for _, j := range d.running {
 		job := &e.jobs[j]
 		job.remaining -= work
-		if job.phase == running {
-			job.shared += int64(k) * int64(dt)
-		}
 		if job.phase == running || e.p.Sched.CountSetup {
 			e.fns[job.fn].service += dt
 		}

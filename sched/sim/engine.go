@@ -2,35 +2,34 @@ package sim
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// engine is one run: the policy, the devices and the events between them.
+// engine is one run: the lane that the invoker runs, and the world around it.
+// Who goes, stays or moves is the lane's to say; the world lets functions call,
+// containers start, memory move over links and runs take their time.
 type engine struct {
 	p       Params
 	w       *Workload
-	policy  sched.Policy
+	lane    *lane.Lane
 	devices []*device
-	demand  *gpu.Demand
 	fns     []function
 	byFlow  map[sched.FlowID]int32
-	byKey   map[string]int32
-	jobs    []job // by arrival
-	conts   map[string]*container
-	born    int
+	jobs    []job       // by arrival; an item's number is one more
+	boxes   []container // by box
 
 	now     time.Duration
 	timers  timers
 	arrived int // arrivals taken
 	done    int
-	changes []sched.Change
 	slow    []int64 // fixed-point slowdown by concurrency
 	gaps    gaps
 	cost    cost
+	checks  int
 	fault   error
 }
 
@@ -38,29 +37,26 @@ type engine struct {
 type function struct {
 	spec    Function
 	flow    sched.FlowID
-	key     string // the flow's name for gpu
-	need    gpu.Need
+	told    lane.Function
 	queued  int
 	backlog time.Duration // since when something is queued
 	service time.Duration // device time received, in all
 	largest time.Duration // the largest service of one run
-	conts   []*container  // in order of creation
 }
 
-// container is a live container of the simulated server.
+// container is one container of the simulated server.
 type container struct {
-	id      string
 	fn      int32
 	dev     int32
-	job     int32         // the job that holds it, or -1
-	arrives time.Duration // when the transfer of its newest prefetch ends
+	moving  bool          // the lane awaits the end of its newest transfer
+	epoch   uint64        // of that
+	arrives time.Duration // when the newest transfer to the device ends
 }
 
 type phase uint8
 
 const (
 	queued     phase = iota
-	noRoom           // granted, and its reservation does not stand yet
 	starting         // its container is being started
 	initing          // its container initializes
 	swappingIn       // waits for its container's memory
@@ -74,12 +70,11 @@ type job struct {
 	dev       int32
 	phase     phase
 	kind      gpu.StartKind
-	cont      *container
+	box       lane.Box
 	granted   time.Duration
 	ran       time.Duration // when its run proper began
 	ended     time.Duration
 	remaining int64 // ns of undisturbed work left in this phase
-	shared    int64 // integral of concurrency over its running time
 }
 
 // Run simulates a workload under parameters to its end: when all is served, or
@@ -110,22 +105,23 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 	}
 	e := &engine{
 		p: p, w: w,
-		demand: gpu.NewDemand(0, 0),
 		byFlow: make(map[sched.FlowID]int32, len(w.Functions)),
-		byKey:  make(map[string]int32, len(w.Functions)),
 		jobs:   make([]job, len(w.Arrivals)),
-		conts:  make(map[string]*container),
+		boxes:  make([]container, 1), // boxes count from 1
 	}
-	policy, err := newPolicy(p, e)
+	core, err := newLane(p, &e.cost)
 	if err != nil {
 		return nil, err
 	}
-	e.policy = policy
-	e.gaps.init(len(w.Functions), p)
-	if err := e.addFunctions(); err != nil {
-		return nil, err
+	e.lane = core
+	for i := range p.Devices {
+		e.devices = append(e.devices, &device{})
+		if p.Tokens.Dynamic {
+			e.timers.push(timer{at: sampleEvery, kind: sampled, dev: int32(i)})
+		}
 	}
-	return e, e.addDevices()
+	e.gaps.init(len(w.Functions), p)
+	return e, e.addFunctions()
 }
 
 func (e *engine) addFunctions() error {
@@ -136,30 +132,9 @@ func (e *engine) addFunctions() error {
 			return fmt.Errorf("workload %s: function %s twice", e.w.Name, flow)
 		}
 		e.byFlow[flow] = int32(i)
-		e.byKey[flow.String()] = int32(i)
 		e.fns[i] = function{
-			spec: f, flow: flow, key: flow.String(),
-			need: gpu.Need{Bytes: f.Memory, Context: e.p.Context},
-		}
-		if f.Weight > 0 && f.Weight != 1 {
-			if err := e.policy.SetWeight(0, flow, f.Weight); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (e *engine) addDevices() error {
-	for i := range e.p.Devices {
-		d, err := newDevice(e.p)
-		if err != nil {
-			return err
-		}
-		e.devices = append(e.devices, d)
-		e.policy.AddDevice(0, i, d.d)
-		if e.p.Tokens.Dynamic {
-			e.timers.push(timer{at: sampleEvery, kind: sampled, dev: int32(i)})
+			spec: f, flow: flow,
+			told: lane.Function{Flow: flow, Key: flow.String(), Memory: f.Memory, Width: 1, Weight: f.Weight},
 		}
 	}
 	return nil
@@ -183,7 +158,10 @@ func (e *engine) loop() error {
 		e.windows(at)
 		e.now = at
 		e.take()
-		e.settle()
+		for _, o := range e.lane.Ready() {
+			e.obey(o)
+		}
+		e.check()
 		if e.fault != nil {
 			return fmt.Errorf("simulate %s under %s at %v: %w", e.w.Name, e.p.Policy, e.now, e.fault)
 		}
@@ -207,7 +185,7 @@ func (e *engine) next() (at time.Duration, ok bool) {
 	if at, set := e.timers.next(); set && (e.timers.heap[0].kind != sampled || e.busy()) {
 		earlier(at, true)
 	}
-	if at, set := e.policy.Deadline(); set && e.busy() {
+	if at, set := e.lane.Deadline(); set && e.busy() {
 		earlier(at, true)
 	}
 	return max(at, e.now), ok
@@ -219,12 +197,18 @@ func (e *engine) busy() bool {
 	return e.arrived < len(e.w.Arrivals) || e.done < e.arrived
 }
 
+// tell brings the lane an event of the present time.
+func (e *engine) tell(v lane.Event) {
+	v.At = e.now
+	e.lane.Take(v)
+}
+
 // take handles every event of the present time, runs that end before those
 // that arrive, as an invoker hears of completions.
 func (e *engine) take() {
-	for i, d := range e.devices {
+	for _, d := range e.devices {
 		e.advance(d)
-		e.completions(i, d)
+		e.completions(d)
 	}
 	for {
 		at, ok := e.timers.next()
@@ -237,8 +221,8 @@ func (e *engine) take() {
 		e.arrive(int32(e.arrived))
 		e.arrived++
 	}
-	if at, ok := e.policy.Deadline(); ok && at <= e.now {
-		e.policy.Tick(e.now)
+	if at, ok := e.lane.Deadline(); ok && at <= e.now {
+		e.tell(lane.Event{Kind: lane.Tick})
 	}
 }
 
@@ -250,32 +234,36 @@ func (e *engine) arrive(j int32) {
 	}
 	f.queued++
 	e.jobs[j].fn = fn
-	e.demand.Arrived(e.now, f.key)
-	e.cost.begin(e.p.Clock)
-	e.policy.Enqueue(e.now, sched.Item{ID: uint64(j), Flow: f.flow})
-	e.cost.end(e.p.Clock)
+	e.tell(lane.Event{Kind: lane.Submitted, Item: uint64(j) + 1, Function: &f.told})
 }
 
-// newContainer enters a container of a function on a device.
-func (e *engine) newContainer(fn, dev int32) *container {
-	e.born++
-	c := &container{id: e.fns[fn].spec.Name + "#" + strconv.Itoa(e.born), fn: fn, dev: dev, job: -1}
-	e.conts[c.id] = c
-	e.fns[fn].conts = append(e.fns[fn].conts, c)
-	return c
+func (e *engine) fail(err error) {
+	if err != nil && e.fault == nil {
+		e.fault = err
+	}
 }
 
-// remove ends a container's life and tells who accounted for it.
-func (e *engine) remove(c *container) {
-	d := e.devices[c.dev]
-	delete(e.conts, c.id)
-	f := &e.fns[c.fn]
-	for i := range f.conts {
-		if f.conts[i] == c {
-			f.conts = append(f.conts[:i], f.conts[i+1:]...)
-			break
+// checkEvery is how many times of events pass between checks: each looks at all
+// that the lane knows.
+const checkEvery = 20
+
+// check asserts the lane's books, and that they agree with the world.
+func (e *engine) check() {
+	e.checks++
+	if !e.p.Verify || e.checks%checkEvery != 0 {
+		return
+	}
+	e.fail(e.lane.Check())
+	for i, d := range e.devices {
+		st := e.lane.Device(i)
+		if e.p.Pool.Size > 0 && st.Containers > e.p.Pool.Size {
+			e.fail(fmt.Errorf("device %d: %d containers in a pool of %d", i, st.Containers, e.p.Pool.Size))
+		}
+		if !e.p.Tokens.Dynamic && st.InFlight > e.p.Tokens.Max {
+			e.fail(fmt.Errorf("device %d: %d runs with %d tokens", i, st.InFlight, e.p.Tokens.Max))
+		}
+		if d.live != st.Containers {
+			e.fail(fmt.Errorf("device %d: %d containers live, %d by the lane", i, d.live, st.Containers))
 		}
 	}
-	d.pool.Remove(c.id)
-	d.ledger.Gone(e.now, c.id)
 }

@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+)
 
 // timerKind is what a timer ends.
 type timerKind uint8
@@ -8,7 +12,8 @@ type timerKind uint8
 const (
 	containerStarted timerKind = iota // of a job's new container
 	initialized                       // of a job's new container
-	transferred                       // an order of the ledger is carried out
+	transferred                       // a container's memory has moved
+	removed                           // a container is gone
 	overlapped                        // a job need not wait longer for its transfer
 	sampled                           // utilization is read
 )
@@ -21,8 +26,9 @@ type timer struct {
 	kind  timerKind
 	job   int32
 	dev   int32
-	cont  *container
+	box   lane.Box
 	epoch uint64
+	bytes int64
 	evict bool
 }
 

@@ -66,7 +66,7 @@ func DefaultParams(policy string) (Params, error) {
 		Pool: gpu.PoolConfig{Size: 32, Rule: gpu.LRU}, Context: 400 * mib,
 		ContainerStart: 1500 * time.Millisecond, InitInterferes: true,
 		Interference: gpu.DefaultInterference(), Link: gpu.DefaultLink(),
-		PrefetchActive: true, KernelShare: 0.6,
+		PrefetchActive: true, PrefetchNext: true, KernelShare: 0.6,
 		Window: 30 * time.Second, Drain: time.Hour,
 	}
 	info := policyInfo(policy)
@@ -75,7 +75,6 @@ func DefaultParams(policy string) (Params, error) {
 	}
 	if info.Demand {
 		p.Pool.Rule = gpu.DemandAware
-		p.PrefetchNext = true
 	}
 	if policy == "sfq" {
 		p.Tokens.Max = 1 // start-time fair queueing serves one at a time

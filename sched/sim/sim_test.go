@@ -182,7 +182,7 @@ func TestSameSeedSameNumbers(t *testing.T) {
 func TestInvariants(t *testing.T) {
 	names, _ := Kinds()
 	for _, kind := range names {
-		w := generate(t, kind, func(s *Spec) { s.Duration = 3 * time.Minute })
+		w := generate(t, kind, func(s *Spec) { s.Duration = 2 * time.Minute })
 		for _, policy := range PolicyNames() {
 			for name, change := range map[string]func(*Params){
 				"default":   func(*Params) {},
