@@ -14,19 +14,19 @@ import (
 func (iv *Invoker) accept(ctx context.Context) {
 	for iv.health.await(ctx) {
 		select {
-		case iv.slots <- struct{}{}:
+		case iv.places.common <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		del, err := iv.ports.Feed.Next(ctx)
 		if err != nil {
-			<-iv.slots
+			<-iv.places.common
 			if ctx.Err() == nil {
 				iv.log.Error("feed ended", "error", err)
 			}
 			return
 		}
-		iv.taken.Add(1)
+		iv.places.taken.Add(1)
 		iv.metrics.accepted.Inc()
 		t := newTicket(iv.desk, del, iv.dispatch.clock())
 		if del.Completed {
@@ -98,6 +98,9 @@ func (iv *Invoker) resolved(t *ticket, a *activation.Action) {
 	case j.gpu != nil && iv.router.devices == 0:
 		go iv.guard(t, func() { iv.forward(j) })
 	default:
+		if j.gpu != nil {
+			iv.places.setApart(&t.place, size(t.Message))
+		}
 		iv.dispatch.post(arrived{j})
 	}
 }
@@ -111,4 +114,10 @@ func (iv *Invoker) turnAway(t *ticket, j *job, r refusal) {
 		rec = runRecord(t.Message, j.action, r.response, times{}, time.Now())
 	}
 	iv.desk.complete(t, ending{record: rec, whole: true, former: r.former})
+}
+
+// size is about what a message holds in memory.
+func size(m *activation.Message) int64 {
+	const rest = 1 << 10
+	return rest + int64(len(m.Content))
 }

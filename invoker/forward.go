@@ -43,11 +43,11 @@ func (iv *Invoker) forward(j *job) {
 		}
 		t.take(sentOn)
 		iv.metrics.forwarded.Inc()
-		iv.release()
+		iv.places.release(t.place)
 		t.settle()
 	})
 	if err != nil { // flushing is over: the message comes again after a restart
 		iv.log.Error("forward activation", keyActivation, t.ActivationID, "topic", topic, "error", err)
-		iv.release()
+		iv.places.release(t.place)
 	}
 }

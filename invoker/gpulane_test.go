@@ -19,7 +19,7 @@ func (w *world) gpuSettings(devices int) Settings {
 	cfg, _ := sched.Defaults("mqfq-sticky")
 	s.GPU = GPUSettings{
 		Policy: "mqfq-sticky", Sched: cfg, Tokens: 2, Pool: gpu.PoolConfig{Size: 32}, Prefetch: true,
-		DefaultMem: 1 << 30, ContextMem: 400 << 20,
+		DefaultMem: 1 << 30, ContextMem: 400 << 20, Backlog: Backlog{1000, 1 << 20},
 	}
 	for i := range devices {
 		s.GPU.Devices = append(s.GPU.Devices, gpu.Device{Index: i, Name: "test", MemoryBytes: 16 << 30, Simulated: true})

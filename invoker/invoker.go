@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -42,9 +41,8 @@ type Invoker struct {
 	router   router
 	health   *engineHealth
 
-	slots chan struct{} // one for each accepted activation, and for the next
-	taken atomic.Int64  // accepted and not completed
-	ended chan struct{} // closed when the dispatcher has ended
+	places *places
+	ended  chan struct{} // closed when the dispatcher has ended
 }
 
 // cleanUpTime bounds the removal of leftover containers at start and end; the
@@ -62,13 +60,13 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	iv := &Invoker{
 		settings: s, ports: p, metrics: m, log: log, flush: flush,
 		router: router{settings: s, devices: len(s.GPU.Devices)},
-		slots:  make(chan struct{}, s.InFlight), ended: make(chan struct{}),
+		places: newPlaces(s.InFlight, s.GPU.Backlog), ended: make(chan struct{}),
 	}
 	iv.health = newEngineHealth(p.Engine, log, p.Away)
 	iv.desk = &desk{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		metrics: m, log: log, wall: time.Now, release: iv.release,
+		metrics: m, log: log, wall: time.Now, release: func(t *ticket) { iv.places.release(t.place) },
 		explain: explain.NewLog(s.Explain), at: epoch.Add,
 	}
 	d, err := iv.newDispatcher(clock)
@@ -172,19 +170,14 @@ func (iv *Invoker) listen(ctx context.Context) {
 	}
 }
 
-// drain waits until every accepted activation is completed, which is when all
-// places at the feed can be taken, or until the time is up.
+// drain waits until every accepted activation is completed, or until the time is
+// up.
 func (iv *Invoker) drain() {
 	late := time.NewTimer(iv.settings.Drain)
 	defer late.Stop()
-	for taken := range cap(iv.slots) {
-		select {
-		case iv.slots <- struct{}{}:
-		case <-late.C:
-			iv.log.Warn("drain deadline passed, unfinished activations will be delivered again",
-				"unfinished", cap(iv.slots)-taken, "deadline", iv.settings.Drain)
-			return
-		}
+	if n := iv.places.drain(late.C); n > 0 {
+		iv.log.Warn("drain deadline passed, unfinished activations will be delivered again",
+			"unfinished", n, "deadline", iv.settings.Drain)
 	}
 }
 
@@ -206,10 +199,4 @@ func (e shut) apply(d *dispatcher, _ time.Duration) {
 }
 
 // InFlight is how many activations are accepted and not completed.
-func (iv *Invoker) InFlight() int { return int(iv.taken.Load()) }
-
-// release gives an activation's place back.
-func (iv *Invoker) release() {
-	iv.taken.Add(-1)
-	<-iv.slots
-}
+func (iv *Invoker) InFlight() int { return int(iv.places.taken.Load()) }

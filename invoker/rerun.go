@@ -48,5 +48,5 @@ func (iv *Invoker) interrupted(t *ticket, a *activation.Action) *refusal {
 func (iv *Invoker) pass(t *ticket) {
 	iv.metrics.interrupted.WithLabelValues("completed").Inc()
 	t.settle()
-	iv.release()
+	iv.places.release(t.place)
 }

@@ -18,7 +18,8 @@ type Settings struct {
 	Instance activation.Instance
 	// Prefix starts the name of every container, such as "wsk00_".
 	Prefix string
-	// InFlight bounds the activations that are accepted and not completed.
+	// InFlight bounds the activations that are accepted and not completed, those
+	// of GPUs left out: GPU.Backlog bounds them.
 	InFlight int
 	// Bounds are the system's limits, Defaults those of a namespace that has
 	// none of its own.
@@ -76,6 +77,8 @@ type GPUSettings struct {
 	// Patience is how long an activation waits while no device is there that
 	// could run it; 0 is for ever.
 	Patience time.Duration
+	// Backlog bounds the activations that wait for a device.
+	Backlog Backlog
 	// Record, when not nil, gets the lane's log, a line at a time. It does not
 	// block; after its first error it is left alone.
 	Record io.Writer
@@ -101,6 +104,9 @@ func (s Settings) Validate() error {
 }
 
 func (g GPUSettings) validate() error {
+	if len(g.Devices) > 0 && (g.Backlog.Activations < 1 || g.Backlog.Bytes < 1) {
+		return fmt.Errorf("GPU backlog of %d activations and %d bytes: must be at least 1", g.Backlog.Activations, g.Backlog.Bytes)
+	}
 	if g.AckTimeout < 0 {
 		return fmt.Errorf("acknowledgement timeout of %s: must not be negative", g.AckTimeout)
 	}

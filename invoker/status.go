@@ -83,15 +83,18 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 	select {
 	case iv.dispatch.status <- reply:
 	case <-iv.ended:
-		return Status{Capacity: iv.settings.InFlight}, nil
+		return Status{Capacity: iv.capacity()}, nil
 	case <-ctx.Done():
 		return Status{}, ctx.Err()
 	}
 	s := <-reply
-	s.InFlight, s.Capacity = iv.InFlight(), iv.settings.InFlight
+	s.InFlight, s.Capacity = iv.InFlight(), iv.capacity()
 	s.Engine = iv.health.Reason()
 	return s, nil
 }
+
+// capacity is how many activations may be accepted and not completed.
+func (iv *Invoker) capacity() int { return cap(iv.places.common) + cap(iv.places.gpu) }
 
 func (d *dispatcher) snapshot() Status {
 	s := Status{Pool: d.pool.Stats()}

@@ -29,6 +29,7 @@ type ticket struct {
 	done     func()
 	desk     *desk
 	account  *explain.Account // nil where none is kept
+	place    claim
 	loose    atomic.Int32
 
 	mu     sync.Mutex
@@ -140,7 +141,7 @@ type desk struct {
 	metrics   *Metrics
 	log       *slog.Logger
 	wall      func() time.Time
-	release   func() // gives the ticket's place at the feed back
+	release   func(*ticket) // gives the ticket's place at the feed back
 	explain   *explain.Log
 	at        func(time.Duration) time.Time // an instant of the dispatcher's clock
 }
@@ -193,7 +194,7 @@ func (d *desk) file(t *ticket, e ending) {
 	if _, ok := t.take(sendRecord); !ok {
 		return
 	}
-	defer d.release()
+	defer d.release(t)
 	defer t.settle()
 	d.keep(t, e)
 }

@@ -34,7 +34,7 @@ func newClerk() *clerk {
 	c.desk = &desk{
 		ctx: context.Background(), events: true, out: c, records: c, journal: c,
 		metrics: NewMetrics(prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func() { c.released++ },
+		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func(*ticket) { c.released++ },
 	}
 	return c
 }

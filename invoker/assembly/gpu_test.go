@@ -182,7 +182,7 @@ func TestGPUSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.GPU.Devices) != 2 || s.InFlight != without.InFlight+512 {
+	if len(s.GPU.Devices) != 2 || s.InFlight != without.InFlight || s.GPU.Backlog.Activations != c.GPU.Backlog {
 		t.Errorf("%d devices, %d in flight, %d without", len(s.GPU.Devices), s.InFlight, without.InFlight)
 	}
 	if d := s.GPU.TokenConfig; d.Max != 3 || !d.Dynamic || d.Threshold != 0.8 || s.GPU.AckTimeout != 7*time.Second {

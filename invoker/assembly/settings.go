@@ -19,7 +19,7 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 	s := invoker.Settings{
 		Instance:      id,
 		Prefix:        prefix(id),
-		InFlight:      c.MaxPeek() + gpuQueue(devices),
+		InFlight:      c.MaxPeek(),
 		Bounds:        bounds(c.Limits),
 		Defaults:      namespaceDefaults(c.Limits.Namespace),
 		Keys:          activation.Keys{AES128: c.Actions.AES128, AES256: c.Actions.AES256},
@@ -42,13 +42,6 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 	var err error
 	s.GPU, err = gpuSettings(c, devices)
 	return s, err
-}
-
-// gpuQueue is how many activations may wait in flows beside what the pool
-// holds: fair queueing needs to see the queues.
-func gpuQueue(devices []gpu.Device) int {
-	const perDevice = 256
-	return perDevice * len(devices)
 }
 
 // prefix is the head of this invoker's container names, as the original makes
@@ -158,6 +151,7 @@ func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, e
 		ContextMem:  int64(g.ContextMemory),
 		DefaultMem:  int64(g.DefaultMemory),
 		Patience:    finite(g.DevicePatience),
+		Backlog:     invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
 	}
 	var ok bool
 	if s.Sched, ok = sched.Defaults(g.Policy); !ok {

@@ -57,6 +57,10 @@ type GPU struct {
 	// DevicePatience is how long an activation waits while no device is there
 	// that could run it; 0 is for ever.
 	DevicePatience time.Duration
+	// Backlog and BacklogSize bound the activations that wait for a GPU and
+	// their messages.
+	Backlog     int
+	BacklogSize Size
 	// Record is the file that gets what the GPU lane hears and orders, at most
 	// RecordSize of it; empty for none.
 	Record     string
@@ -159,6 +163,10 @@ func deviceKeys(g *GPU) []*Key {
 			Doc: "directory of a fake libcuda.so.1, such as build/shim/fake12: functions of simulated GPUs run under it and the real shim, as processes or in Docker containers; empty means that such functions see no GPU"},
 		{Name: "whisk.gpu.device-patience", Default: "5 minutes", value: duration(&g.DevicePatience),
 			Doc: "an activation that waits so long while no GPU is there that could run it ends with an error that says so; 0 waits for ever"},
+		{Name: "whisk.gpu.backlog", Default: "100000", value: integer(&g.Backlog, 1, 10_000_000),
+			Doc: "GPU activations that may wait beside all others; CPU activations are taken whatever waits there; when it is full, GPU activations count as any other and the invoker takes less"},
+		{Name: "whisk.gpu.backlog-size", Default: "256 MiB", value: size(&g.BacklogSize, int64(MiB)),
+			Doc: "memory that the messages of waiting GPU activations may take; beyond it as when the backlog is full"},
 		{Name: "whisk.gpu.record", value: text(&g.Record),
 			Doc: "file that gets every event and order of GPU scheduling, for gpuwhisk sim replay; an older one is kept as FILE.old; empty records nothing"},
 		{Name: "whisk.gpu.record-size", Default: "256 MiB", value: size(&g.RecordSize, int64(MiB)),

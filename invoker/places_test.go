@@ -1,0 +1,98 @@
+package invoker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// TestBacklogOfALostDeviceStopsNobody: with a device lost and many times as many
+// GPU activations as there are places, CPU actions run at once; the GPU ones
+// end with a reason when their patience is over, or run when the device is back.
+func TestBacklogOfALostDeviceStopsNobody(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("cpu", nil)
+			w.action("gpu", annotate("true"))
+			s := w.gpuSettings(1)
+			s.InFlight, s.GPU.Patience = 8, 5*time.Minute
+			iv, stop := w.start(s)
+			iv.DeviceLost(0, "Xid 79")
+			const n = 300
+			var ids []activation.ID
+			for range n {
+				ids = append(ids, w.invoke("gpu", nil))
+			}
+			time.Sleep(time.Minute)
+			began := time.Now()
+			cpu := w.invoke("cpu", nil)
+			synctest.Wait()
+			if rec := w.record(cpu); rec == nil || time.Since(began) > 0 {
+				t.Errorf("a CPU action waits for a GPU: %+v after %s", rec, time.Since(began))
+			}
+			if got := iv.InFlight(); got != n {
+				t.Errorf("%d in flight, want the %d of the backlog", got, n)
+			}
+			if back {
+				iv.DeviceBack(0)
+			}
+			time.Sleep(5 * time.Minute)
+			stop()
+			want := "waited 5m0s for a GPU and there was none that could run it (device 0 (test, simulated) is lost: Xid 79)"
+			for i, id := range ids {
+				rec := w.record(id)
+				switch {
+				case rec == nil:
+					t.Fatalf("activation %d of the backlog never ended", i)
+				case back && rec.Response.StatusCode != 0:
+					t.Fatalf("activation %d: %+v", i, rec.Response)
+				case !back && (rec.Response.StatusCode != activation.StatusApplicationError || !strings.Contains(string(rec.Response.Result), want)):
+					t.Fatalf("activation %d: %s, want %q", i, rec.Response.Result, want)
+				}
+			}
+			w.judge(0, n+1)
+		})
+	}
+}
+
+// TestFullBacklogPressesBack: what finds no GPU place keeps its common one, so
+// that no more is pulled than is allowed, and everything ends all the same.
+func TestFullBacklogPressesBack(t *testing.T) {
+	for name, b := range map[string]Backlog{"activations": {10, 1 << 30}, "bytes": {1000, 10 * (1<<10 + 2000)}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.action("gpu", annotate("true"))
+			w.run = func(int, []byte) proxy.Exchange { time.Sleep(time.Second); return answer(200, `{}`) }
+			s := w.gpuSettings(1)
+			s.InFlight, s.GPU.Backlog = 4, b
+			iv, stop := w.start(s)
+			var ids []activation.ID
+			for range 40 {
+				ids = append(ids, w.invoke("gpu", func(m *activation.Message) {
+					m.Content = json.RawMessage(fmt.Sprintf(`"%01998d"`, 0))
+				}))
+			}
+			time.Sleep(time.Millisecond)
+			if got := iv.InFlight(); got != 14 {
+				t.Errorf("%s: %d in flight, want 10 of the backlog and 4", name, got)
+			}
+			time.Sleep(5 * time.Minute)
+			if got, held := iv.InFlight(), iv.places.bytes.Load(); got != 0 || held != 0 {
+				t.Errorf("%s: %d in flight and %d bytes at the end", name, got, held)
+			}
+			stop()
+			for _, id := range ids {
+				if w.record(id) == nil {
+					t.Errorf("%s: an activation never ended", name)
+				}
+			}
+		})
+	}
+}
