@@ -22,6 +22,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
@@ -196,9 +197,33 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	if a.store, err = couchdb.Open(store, manifest); err != nil {
 		return err
 	}
+	if err := a.awaitDatabase(ctx); err != nil {
+		return err
+	}
 	a.refuseBlocked(ctx)
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
 	return nil
+}
+
+// awaitDatabase waits until the database takes the credentials, has the three
+// databases, and takes records: before that no activation could be served, and
+// no controller should hear that it can.
+func (a *assembly) awaitDatabase(ctx context.Context) error {
+	if a.c.Records.Discard { // then there may be no database of records
+		return nil
+	}
+	away := outage.New(a.Log, "start, which needs the database,")
+	for {
+		err := a.store.Probe(ctx)
+		if err == nil {
+			away.Over()
+			return nil
+		}
+		a.stage.Store("waiting for CouchDB: " + err.Error())
+		if !away.Failed(ctx, err) {
+			return fmt.Errorf("wait for the database: %w", err)
+		}
+	}
 }
 
 // refuseBlocked reads which namespaces are blocked before the first activation
