@@ -49,6 +49,7 @@ var plan = map[string][]string{
 	"invoker":           {"activation", "activation/outage", "gpu", "gpu/lane", "invoker/container", "invoker/explain", "invoker/proxy", "sched"},
 	"invoker/admin":     {},
 	"invoker/config":    {},
+	"invoker/kamon":     {},
 	"invoker/container": {},
 	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"invoker/container", "invoker/docker", "invoker/proxy", "invoker/tlsstore", "invoker/zookeeper"},
@@ -100,7 +101,7 @@ var owners = map[string][]string{
 	"github.com/apache/openwhisk-client-go":   {"invoker/demo"},
 	"gonum.org/v1/plot":                       {"sched/sim"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk"},
-	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly"},
+	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/kamon"},
 }
 
 // pure rooms decide: no IO, no goroutines, no clock, no chance.

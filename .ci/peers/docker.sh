@@ -21,29 +21,11 @@ working() {
 	[[ $sock == unix://* ]] && answers "${sock#unix://}" && echo "$sock"
 }
 
-# add_packages installs the engine. Debian's package would start a daemon of
-# its own on the default socket; policy-rc.d forbids that for the while.
-add_packages() {
-	local policy=/usr/sbin/policy-rc.d mine=
-	if [[ ! -e $policy ]]; then
-		printf '#!/bin/sh\nexit 101\n' >"$policy"
-		chmod +x "$policy"
-		mine=$policy
-	fi
-	DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
-		install --no-install-recommends docker.io iptables iproute2 curl
-	local rc=$?
-	[[ -z $mine ]] || rm -f "$mine"
-	return $rc
-}
-
 install() {
 	if working >/dev/null; then return 0; fi
 	if command -v dockerd >/dev/null && command -v iptables >/dev/null; then return 0; fi
 	[[ $(id -u) == 0 ]] || fail "no Docker engine answers, and only root can install one"
-	need apt-get
-	retry 3 apt-get -q update || fail "apt-get update"
-	retry 3 add_packages || fail "apt-get install docker.io"
+	debian docker.io iptables iproute2 curl
 }
 
 # launch starts dockerd with a storage driver and says whether it came up.

@@ -5,28 +5,9 @@
 
 dir=${GPUWHISK_REGISTRY_DIR:-$peers/registry}
 
-# add_package installs the registry. Debian's package would start a daemon of
-# its own; policy-rc.d forbids that for the while.
-add_package() {
-	local policy=/usr/sbin/policy-rc.d mine=
-	if [[ ! -e $policy ]]; then
-		printf '#!/bin/sh\nexit 101\n' >"$policy"
-		chmod +x "$policy"
-		mine=$policy
-	fi
-	DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
-		install --no-install-recommends docker-registry curl
-	local rc=$?
-	[[ -z $mine ]] || rm -f "$mine"
-	return $rc
-}
-
 install() {
 	if command -v docker-registry >/dev/null; then return 0; fi
-	[[ $(id -u) == 0 ]] || fail "docker-registry is not installed, and only root can install it"
-	need apt-get
-	retry 3 apt-get -q update || fail "apt-get update"
-	retry 3 add_package || fail "apt-get install docker-registry"
+	debian docker-registry curl
 }
 
 # It asks for the login, and says 401 before.

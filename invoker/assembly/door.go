@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/admin"
+	"github.com/gpuwhisk/gpuwhisk/invoker/kamon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,7 +31,7 @@ func (a *assembly) door() http.Handler {
 		// the console reads the counters once a second.
 		live := prometheus.NewRegistry()
 		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
-		o.Metrics = promhttp.HandlerFor(prometheus.Gatherers{a.metrics, live}, promhttp.HandlerOpts{})
+		o.Metrics = promhttp.HandlerFor(a.named(prometheus.Gatherers{a.metrics, live}), promhttp.HandlerOpts{})
 	}
 	if a.c.Admin.Status {
 		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }
@@ -49,6 +51,14 @@ func (a *assembly) door() http.Handler {
 		}
 		open.ServeHTTP(w, r)
 	})
+}
+
+// named adds the names of OpenWhisk's invoker where they are asked for.
+func (a *assembly) named(metrics prometheus.Gatherer) prometheus.Gatherer {
+	if !a.c.Metrics.Names() {
+		return metrics
+	}
+	return kamon.Gatherer{Of: metrics, Topic: a.instance.Topic(), Tags: a.c.Metrics.Tags}
 }
 
 func (a *assembly) waiting() string {
@@ -206,6 +216,19 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	put(memory, float64(p.MemoryMB)*(1<<20), "limit")
 	put(memory, float64(p.ClaimedMB)*(1<<20), "claimed")
+	count := func(d *prometheus.Desc, v int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	missed := desc("prewarm_missed_total", "Cold starts that a prewarmed container could have served.", "kind", "memory")
+	expired := desc("prewarm_expired_total", "Prewarmed containers that were removed unused.", "kind", "memory")
+	for _, c := range p.Prewarms {
+		at := []string{c.Kind, strconv.Itoa(c.MemoryMB) + " MB"}
+		count(missed, c.Missed, at...)
+		count(expired, c.Expired, at...)
+	}
+	cached := desc("couchdb_cache_total", "Actions that were asked for, by whether they were at hand.", "outcome")
+	count(cached, int(s.CouchDB.Cache.Hits), "hit")
+	count(cached, int(s.CouchDB.Cache.Misses), "miss")
 	g.devices(s.Work, put)
 	g.shim(put)
 }

@@ -42,7 +42,12 @@ type Metrics struct {
 	Prometheus bool
 	// Endpoint serves /metrics whatever Kamon and Prometheus say.
 	Endpoint bool
+	// Tags makes labels of what is part of Kamon's names otherwise.
+	Tags bool
 }
+
+// Names reports whether /metrics shows Kamon's names beside ours.
+func (m Metrics) Names() bool { return m.Kamon }
 
 // Served reports whether /metrics answers.
 func (m Metrics) Served() bool { return m.Endpoint || m.Kamon && m.Prometheus }
@@ -51,7 +56,9 @@ func metricKeys(c *Config) []*Key {
 	m := &c.Metrics
 	return []*Key{
 		{Name: "whisk.metrics.kamon-enabled", Env: "METRICS_KAMON", Default: "false", value: boolean(&m.Kamon),
-			Doc: "with prometheus-enabled, serve /metrics"},
+			Doc: "with prometheus-enabled, serve /metrics; show what is measured under the names of OpenWhisk's invoker too, for its boards and alerts"},
+		{Name: "whisk.metrics.kamon-tags-enabled", Env: "METRICS_KAMON_TAGS", Default: "false", value: boolean(&m.Tags),
+			Doc: "states and topics are labels of those names instead of parts, as OpenWhisk's Grafana boards expect"},
 		{Name: "whisk.metrics.prometheus-enabled", Default: "false", value: boolean(&m.Prometheus),
 			Doc: "with kamon-enabled, serve /metrics"},
 		{Name: "whisk.gpu.metrics.enabled", Default: "true", value: boolean(&m.Endpoint),

@@ -40,7 +40,6 @@ var without = []struct{ name, why string }{
 	{"whisk.kafka.common.", "not a property of this Kafka client"},
 	{"whisk.kafka.producer.", "acks and timeouts are as OpenWhisk ships them"},
 	{"whisk.kafka.consumer.", "the invoker's partition is read by assignment, without a group session"},
-	{"whisk.metrics.kamon-tags-enabled", "metrics always carry labels"},
 	{"whisk.container-proxy.action-health-check.", "a container that fails is replaced when it is used"},
 	{"whisk.db.", "the invoker asks no views of those design documents"},
 	{"whisk.scheduler.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},

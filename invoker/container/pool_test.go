@@ -279,6 +279,9 @@ func TestReactivePrewarmFollowsColdStarts(t *testing.T) {
 	if creates == 0 {
 		t.Fatal("cold starts of the last minute brought no prewarmed container")
 	}
+	if got := b.p.Stats().Prewarms; len(got) != 1 || got[0].Kind != "k" || got[0].Missed != 3 {
+		t.Errorf("prewarms %+v, want three cold starts that they missed", got)
+	}
 }
 
 func TestClaimSharesTheBudget(t *testing.T) {

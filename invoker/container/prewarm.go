@@ -52,6 +52,8 @@ type cell struct {
 	failed  bool
 	again   time.Duration
 	pause   time.Duration
+	missed  int // cold starts that it could have served, since the start
+	expired int // removed unused, since the start
 }
 
 // Bounds of the pause before missing containers are tried again: it doubles
@@ -185,6 +187,7 @@ func (p *Pool) countCold(d Demand) {
 	for _, c := range p.cells {
 		if c.Kind == d.Kind && c.MemoryMB == d.MemoryMB {
 			c.cold++
+			c.missed++
 		}
 	}
 }
@@ -212,6 +215,7 @@ func (p *Pool) prewarmTick(now time.Duration) {
 func (p *Pool) expire(now time.Duration, c *cell, left int) int {
 	for s := c.started.front; s != nil && left > 0 && now-s.since >= c.Reactive.TTL; s = c.started.front {
 		p.remove(s)
+		c.expired++
 		left--
 	}
 	return left

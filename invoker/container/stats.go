@@ -2,6 +2,7 @@ package container
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 )
@@ -20,6 +21,16 @@ type Stats struct {
 	ClaimedMB int `json:"claimedMB"`
 	UsedMB    int `json:"usedMB"`
 	MemoryMB  int `json:"memoryMB"`
+	// Prewarms tells for each stem cell how it went since the start.
+	Prewarms []PrewarmStats `json:"prewarms,omitempty"`
+}
+
+// PrewarmStats counts what became of a stem cell's containers.
+type PrewarmStats struct {
+	Kind     string `json:"kind"`
+	MemoryMB int    `json:"memoryMB"`
+	Missed   int    `json:"missed"`  // cold starts that one could have served
+	Expired  int    `json:"expired"` // removed unused
 }
 
 // Stats counts containers by what they do.
@@ -27,6 +38,14 @@ func (p *Pool) Stats() Stats {
 	st := Stats{
 		Waiting: p.queue.len(), WaitingMB: p.queue.memoryMB,
 		ClaimedMB: p.claimed, UsedMB: p.used, MemoryMB: p.cfg.MemoryMB,
+	}
+	for _, c := range p.cells {
+		same := func(s PrewarmStats) bool { return s.Kind == c.Kind && s.MemoryMB == c.MemoryMB }
+		if i := slices.IndexFunc(st.Prewarms, same); i >= 0 { // listed twice: both count the same misses
+			st.Prewarms[i].Expired += c.expired
+			continue
+		}
+		st.Prewarms = append(st.Prewarms, PrewarmStats{Kind: c.Kind, MemoryMB: c.MemoryMB, Missed: c.missed, Expired: c.expired})
 	}
 	for _, s := range p.slots {
 		switch {

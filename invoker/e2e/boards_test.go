@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// boards are the queries that OpenWhisk's own Grafana boards ask of an invoker,
+// by the title of their panel.
+var boards = map[string]string{
+	"Active Container Counts":                    `gauge_containerPool_activeCount_counter`,
+	"Prewarm Container Counts":                   `gauge_containerPool_prewarmCount_counter`,
+	"Expired Prewarms":                           `sum by (kind, memory) (increase(counter_containerPool_prewarmExpired_counter_total[5m]))`,
+	"Prewarm Coldstarts":                         `sum by (kind, memory) (increase(counter_containerPool_prewarmColdstart_counter_total[5m]))`,
+	"Warm container starts":                      `sum(increase(counter_invoker_containerStart_counter_total{containerState="warmed"}[5m])) by (containerState)`,
+	"Non-warm container starts":                  `sum(increase(counter_invoker_containerStart_counter_total{containerState!="warmed"}[5m])) by (containerState)`,
+	"the same with the boards' variables at All": `counter_invoker_containerStart_counter_total{containerState=~".*", namespace=~".*", action=~".*", initiator=~".*"}`,
+	"lag":      `gauge_kafka_topic_counter{topic="invoker0"}`,
+	"run time": `histogram_quantile(0.95, sum by (le) (histogram_invoker_activationRun_finish_seconds_bucket))`,
+}
+
+// prewarming is a manifest with a stem cell, whose figures two panels show.
+const prewarming = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"name":"nodejs"},
+"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],"python":[{"kind":"python:3","default":true,"image":{"name":"python"},
+"attached":{"attachmentName":"codefile","attachmentType":"text/plain"},"stemCells":[{"initialCount":1,"memory":"128 MB"}]}]},"blackboxes":[]}`
+
+// Each panel of the boards that an OpenWhisk deployment has finds data of this
+// invoker in a real Prometheus.
+func TestBoardsFindTheirData(t *testing.T) {
+	program := os.Getenv("GPUWHISK_TEST_PROMETHEUS")
+	if program == "" {
+		missing(t, "no Prometheus to test with: GPUWHISK_TEST_PROMETHEUS is not set")
+	}
+	p := start(t, ownParts(t), setup{env: map[string]string{
+		"METRICS_KAMON": "true", "METRICS_KAMON_TAGS": "true", "RUNTIMES_MANIFEST": prewarming,
+	}})
+	p.create("shown", "python:3", "def main(p):\n    return {}\n", nil)
+	p.call("shown", nil)
+	p.call("shown", nil)
+	at := prometheus(t, program, strings.TrimPrefix(p.base, "http://"))
+	for title, query := range boards {
+		until(t, title, func() string { return ask(at, query) })
+	}
+}
+
+// ask says why a query has no data, empty when it has.
+func ask(at, query string) string {
+	res, err := http.Get(at + "/api/v1/query?query=" + url.QueryEscape(query))
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          struct{ Result []json.RawMessage }
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return err.Error()
+	}
+	if answer.Status != "success" || len(answer.Data.Result) == 0 {
+		return fmt.Sprintf("%s: status %q %s, %d results", query, answer.Status, answer.Error, len(answer.Data.Result))
+	}
+	return ""
+}
+
+// prometheus starts one that asks a target each second, and gives its address.
+func prometheus(t *testing.T, program, target string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "prometheus.yml")
+	text := fmt.Sprintf("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: invoker\n  static_configs:\n  - targets: [%q]\n", target)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.Addr().String()
+	free.Close()
+	out, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		out.Close()
+		if said, err := os.ReadFile(out.Name()); err == nil && t.Failed() {
+			t.Logf("Prometheus said:\n%s", said)
+		}
+	})
+	return "http://" + at
+}
