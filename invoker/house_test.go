@@ -55,6 +55,7 @@ var plan = map[string][]string{
 		"invoker/container", "invoker/docker", "invoker/proxy", "invoker/tlsstore", "invoker/zookeeper"},
 	"invoker/console":   {},
 	"invoker/explain":   {},
+	"invoker/top":       {"invoker/explain"},
 	"invoker/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
 	"invoker/docker":    {"activation/outage", "invoker/container", "invoker/logs"},
 	"invoker/gpucheck":  {"gpu", "gpu/nvml", "gpu/shimctl"},
@@ -100,6 +101,8 @@ var owners = map[string][]string{
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/tlsstore"},
 	"github.com/apache/openwhisk-client-go":   {"invoker/demo"},
 	"gonum.org/v1/plot":                       {"sched/sim"},
+	"github.com/rivo/tview":                   {"invoker/top"},
+	"github.com/gdamore/tcell":                {"invoker/top"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk"},
 	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/kamon"},
 }

@@ -40,6 +40,9 @@ type Account struct {
 	Recorded  bool          `json:"recorded,omitzero"`
 	Refused   string        `json:"refused,omitzero"` // why it never reached a container
 
+	// FromRecord says that nothing but the record is known.
+	FromRecord bool `json:"fromRecord,omitzero"`
+
 	GPU *GPU `json:"gpu,omitzero"` // nil: the CPU lane
 }
 
@@ -53,6 +56,7 @@ type GPU struct {
 	Hold      string        `json:"hold,omitzero"`      // what held its flow when it came
 	Lead      time.Duration `json:"leadNs,omitzero"`    // how far its flow was ahead then
 	Overrun   time.Duration `json:"overrunNs,omitzero"` // how far it might be
+	Alone     bool          `json:"-"`                  // nothing is known of other runs
 	Level     string        `json:"level,omitzero"`     // whose lead it was: the function's or its namespace's
 	Behind    string        `json:"behind,omitzero"`    // the flow that went first
 	Own       int           `json:"own,omitzero"`       // of its own function, queued before it

@@ -152,3 +152,39 @@ func BenchmarkFunctions(b *testing.B) {
 		l.Functions(epoch)
 	}
 }
+
+func TestFromRecord(t *testing.T) {
+	a, err := FromRecord([]byte(`{"activationId":"a1","namespace":"guest","name":"f","start":10000,"end":10900,"response":{"status":"success"},
+		"annotations":[{"key":"path","value":"guest/pkg/f"},{"key":"waitTime","value":2200},{"key":"timeout","value":false},
+		{"key":"gpu","value":{"device":"0 (A100)","start":"host-warm","queueTime":2100,"prefetchTime":140,"gpuTime":900,"memory":1073741824}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `Sent by the controller.
+Waited 2.10 s.
+Started host-warm on 0 (A100): the container was there, its memory not on the device, or not all of it.
+Its memory was brought to the device in 140 ms.
+Ran 900 ms; its container held 1.0 GB of device memory.
+Answered with success, 3.10 s after it was sent.`
+	if got := text(*a); got != want || a.Action != "guest/pkg/f" {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	a, err = FromRecord([]byte(`{"activationId":"a2","start":10000,"end":10500,"response":{"statusCode":2},"annotations":[{"key":"initTime","value":300}]}`))
+	if got := text(*a); err != nil || !strings.Contains(got, "initialised in 300 ms") || !strings.Contains(got, "Ran 200 ms") || !strings.Contains(got, "developer error") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	for _, bad := range []string{"", "[]", "{}", `{"activationId":"x"}`, `{"activationId":"x","start":"y"}`} {
+		if _, err := FromRecord([]byte(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func FuzzFromRecord(f *testing.F) {
+	f.Add([]byte(`{"activationId":"a","start":1,"end":-5,"annotations":[{"key":"gpu","value":{"queueTime":-1}}]}`))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		if a, err := FromRecord(b); err == nil {
+			Tell(a)
+		}
+	})
+}

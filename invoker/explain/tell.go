@@ -36,6 +36,12 @@ func (t *teller) say(at time.Time, format string, args ...any) {
 }
 
 func (t *teller) arrival(a *Account) {
+	if a.FromRecord {
+		if !a.Sent.IsZero() {
+			t.say(a.Sent, "Sent by the controller.")
+		}
+		return
+	}
 	on := ""
 	if d := span(a.Sent, a.Accepted); d > 0 {
 		on = fmt.Sprintf(", %s after the controller made it", Short(d))
@@ -166,7 +172,9 @@ func (t *teller) run(a *Account) {
 	}
 	beside := ""
 	if a.GPU != nil {
-		beside = " alone on the device"
+		if !a.GPU.Alone {
+			beside = " alone on the device"
+		}
 		if n := a.GPU.Beside; n > 0 {
 			beside = " beside " + many(n, "other run")
 		}
@@ -200,6 +208,7 @@ func (t *teller) ending(a *Account) {
 	}
 	d := span(a.Answered, a.Filed)
 	switch {
+	case a.FromRecord:
 	case a.Filed.IsZero():
 		t.say(time.Time{}, "Its record is not written yet.")
 	case a.Recorded:

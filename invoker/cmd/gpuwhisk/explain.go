@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
+)
+
+// explainCmd tells what became of an activation.
+type explainCmd struct {
+	Activation string `arg:"" help:"Its id, as wsk activation list shows it."`
+	JSON       bool   `name:"json" help:"Print the account as JSON."`
+	remote
+	whisk
+}
+
+// Help is the longer text of gpuwhisk explain --help.
+func (explainCmd) Help() string {
+	return `Asks the invoker, which remembers its last 10,000 activations (whisk.gpu.explain):
+why it waited and behind whom, how it started, what it ran beside, when its record
+was safe. What the invoker does not know is told from the activation's record, as
+far as that goes.
+
+  gpuwhisk explain $(wsk activation list --limit 1 | awk 'NR==2 {print $3}')`
+}
+
+var activationID = regexp.MustCompile(`^[0-9a-fA-F]{32}$`)
+
+// Validate checks the id.
+func (c *explainCmd) Validate() error {
+	if !activationID.MatchString(c.Activation) {
+		return fmt.Errorf("%q is no activation id: want 32 hexadecimal digits", c.Activation)
+	}
+	return nil
+}
+
+// told is the invoker's answer.
+type told struct {
+	Account   *explain.Account   `json:"account"`
+	Sentences []explain.Sentence `json:"sentences"`
+}
+
+// Run prints the account.
+func (c explainCmd) Run() error {
+	ctx := interrupted()
+	var t told
+	err := c.remote.get(ctx, "explain/"+c.Activation, &t)
+	if err != nil {
+		var fallback error
+		if t, fallback = c.fromRecord(ctx); fallback != nil {
+			return errors.Join(err, fallback)
+		}
+	}
+	return c.print(os.Stdout, t)
+}
+
+func (c explainCmd) fromRecord(ctx context.Context) (told, error) {
+	w := c.whisk
+	if home, err := os.UserHomeDir(); err == nil {
+		w = w.complete(filepath.Join(home, ".wskprops"))
+	}
+	b, err := w.record(ctx, c.Activation)
+	if err != nil {
+		return told{}, err
+	}
+	a, err := explain.FromRecord(b)
+	if err != nil {
+		return told{}, err
+	}
+	return told{a, explain.Tell(a)}, nil
+}
+
+func (c explainCmd) print(w io.Writer, t told) error {
+	if c.JSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(t)
+	}
+	from := ""
+	if t.Account.FromRecord {
+		from = ", from its record alone"
+	}
+	fmt.Fprintf(w, "%s of %s%s\n\n", t.Account.ID, t.Account.Function(), from)
+	for _, s := range t.Sentences {
+		at := "            "
+		if !s.At.IsZero() {
+			at = s.At.Local().Format("15:04:05.000")
+		}
+		if _, err := fmt.Fprintf(w, "%s  %s\n", at, s.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// remote is an invoker that is asked over its admin port, or over the REST port
+// of gpuwhisk standalone.
+type remote struct {
+	Host     string `placeholder:"URL" env:"GPUWHISK_HOST" help:"Admin address of the invoker, http://HOST:PORT; without it standalone (3233) and an invoker (8080) on this machine are tried."`
+	User     string `env:"CONFIG_whisk_invoker_username" default:"invoker.user" help:"User of the admin port."`
+	Password string `env:"CONFIG_whisk_invoker_password" default:"invoker.pass" help:"Password of the admin port; better given as CONFIG_whisk_invoker_password."`
+}
+
+// usual are the addresses on one's own machine.
+var usual = []string{"http://127.0.0.1:3233", "http://127.0.0.1:8080"}
+
+// errUnknown says that the invoker knows nothing of what was asked for.
+var errUnknown = errors.New("not known")
+
+// get asks for a path below the console's.
+func (r remote) get(ctx context.Context, path string, into any) error {
+	hosts := usual
+	if r.Host != "" {
+		hosts = []string{strings.TrimSuffix(r.Host, "/")}
+		if !strings.Contains(r.Host, "://") {
+			hosts[0] = "http://" + hosts[0]
+		}
+	}
+	var tried []error
+	for _, host := range hosts {
+		b, err := fetch(ctx, host+"/console/"+path, r.User, r.Password)
+		if err == nil {
+			if err := json.Unmarshal(b, into); err != nil {
+				return fmt.Errorf("%s does not answer as an invoker of ours: %w", host, err)
+			}
+			return nil
+		}
+		if errors.Is(err, errUnknown) {
+			return err
+		}
+		tried = append(tried, err)
+	}
+	if r.Host == "" {
+		return fmt.Errorf("no invoker answers on this machine (--host names one): %w", errors.Join(tried...))
+	}
+	return errors.Join(tried...)
+}
+
+// fetch does one request.
+func fetch(ctx context.Context, url, user, password string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.SetBasicAuth(user, password)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", url, err)
+	case res.StatusCode == http.StatusOK:
+		return b, nil
+	}
+	var said struct{ Error string }
+	_ = json.Unmarshal(b, &said) // what is no JSON is left out
+	if res.StatusCode == http.StatusNotFound && said.Error != "" {
+		return nil, fmt.Errorf("%w: %s", errUnknown, said.Error)
+	}
+	if res.StatusCode == http.StatusUnauthorized {
+		said.Error = "--user and --password are not those of its admin port (CONFIG_whisk_invoker_username, CONFIG_whisk_invoker_password)"
+	}
+	return nil, fmt.Errorf("%s: %s %s", url, res.Status, said.Error)
+}
+
+// whisk is where activation records are asked for: as wsk has it.
+type whisk struct {
+	APIHost string `name:"apihost" placeholder:"URL" env:"APIHOST" help:"OpenWhisk's REST API; without it that of ~/.wskprops."`
+	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; without it that of ~/.wskprops."`
+}
+
+// complete adds what wsk's own file says.
+func (w whisk) complete(props string) whisk {
+	b, err := os.ReadFile(props)
+	if err != nil {
+		return w
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch key {
+		case "APIHOST":
+			w.APIHost = cmp.Or(w.APIHost, value)
+		case "AUTH":
+			w.Auth = cmp.Or(w.Auth, value)
+		}
+	}
+	return w
+}
+
+// record asks for an activation's record.
+func (w whisk) record(ctx context.Context, id string) ([]byte, error) {
+	if w.APIHost == "" || w.Auth == "" {
+		return nil, errors.New("no OpenWhisk to ask for its record: --apihost and --auth, or wsk property set, name one")
+	}
+	host := strings.TrimSuffix(w.APIHost, "/")
+	if !strings.Contains(host, "://") {
+		host = "https://" + host
+	}
+	user, key, _ := strings.Cut(w.Auth, ":")
+	return fetch(ctx, host+"/api/v1/namespaces/_/activations/"+id, user, key)
+}
