@@ -57,6 +57,14 @@ func (w *world) usable() {
 		w.t.Fatalf("no invoker becomes healthy: %v\n%s", err, w.logs())
 	}
 	w.create("hello", `function main(p) { console.log('said'); return {by: 'gpuwhisk', greeting: 'hello ' + p.name} }`)
+	late := time.After(patience)
+	for docker(w.t, "inspect", "--format", "{{.State.Health.Status}}", "invoker0") != "healthy" {
+		select {
+		case <-late:
+			w.t.Fatalf("the image's health check: %s", docker(w.t, "inspect", "--format", "{{json .State.Health}}", "invoker0"))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 	status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"role"}`)
 	if err != nil || status != 200 || !strings.Contains(string(text), "hello role") {
 		w.t.Fatalf("invoke: %v %d %s\n%s", err, status, text, w.logs())

@@ -33,6 +33,7 @@ type cli struct {
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to mend it."`
 	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write down what was seen."`
+	Ping       pingCmd       `cmd:"" help:"Ask the invoker of this host whether it takes work."`
 	Drained    drainedCmd    `cmd:"" help:"Wait until an invoker has answered all that was sent to it."`
 	Probe      probeCmd      `cmd:"" help:"Run one activation through an invoker and wait for its ack."`
 	Completion completionCmd `cmd:"" help:"Print what makes a shell complete this command line."`

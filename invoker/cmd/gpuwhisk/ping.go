@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
+)
+
+// pingCmd asks the invoker of this host whether it takes work: the health
+// check of the image.
+type pingCmd struct {
+	Timeout time.Duration `default:"4s" help:"Longest time to wait."`
+}
+
+// Help is the longer text of gpuwhisk ping --help.
+func (pingCmd) Help() string {
+	return `Asks /ping on PORT of this host, over https with the invoker's own key store where the
+environment says so. Exit status 1, and what the invoker waits for, when it takes no work.`
+}
+
+// Run asks once.
+func (c pingCmd) Run() error {
+	cfg, err := loadConfig(os.Environ(), nil)
+	if cfg == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	return ping(ctx, cfg.Admin)
+}
+
+func ping(ctx context.Context, a config.Admin) error {
+	client := &http.Client{}
+	if a.Protocol == "https" {
+		own, err := tlsstore.Server(tlsstore.File{Path: a.TLS.KeystorePath, Password: a.TLS.KeystorePassword}, false)
+		if err != nil {
+			return fmt.Errorf("open the key store: %w", err)
+		}
+		// It talks with itself on the loopback, whatever names it was given.
+		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{Certificates: own.Certificates, InsecureSkipVerify: true}}
+	}
+	url := a.Protocol + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port)) + "/ping"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the invoker: %w", err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, 1000))
+	if err != nil {
+		return fmt.Errorf("ask the invoker: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the invoker takes no work: %s", strings.TrimSpace(string(text)))
+	}
+	fmt.Println(strings.TrimSpace(string(text)))
+	return nil
+}
