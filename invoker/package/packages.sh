@@ -17,8 +17,9 @@ NFPM=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.1
 VERSION=${VERSION:-$(git describe --tags --always --dirty)}
 MTIME=$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-# A package's version begins with a digit; what follows a tag sorts after it.
-PACKAGE_VERSION=$(sed -E 's/^v//; s/-([0-9]+)-g/+\1.g/; s/-dirty$/+dirty/; /^[0-9]+\./!s/^/0.0.0+g/' <<<"$VERSION")
+# A package's version begins with a digit; what follows a tag sorts after it,
+# and a candidate (v1.2.0-rc1) before its release.
+PACKAGE_VERSION=$(sed -E 's/^v//; s/-([0-9]+)-g/+\1.g/; s/-dirty$/+dirty/; s/-/~/g; /^[0-9]+\./!s/^/0.0.0+g/' <<<"$VERSION")
 export VERSION MTIME SOURCE_DATE_EPOCH PACKAGE_VERSION
 dist=${DIST:-dist}
 mkdir -p "$dist"
