@@ -12,6 +12,11 @@ type Config struct {
 	// Overrun is T: how far a flow's virtual time may lead global virtual
 	// time. Ignored by the policies without a window.
 	Overrun time.Duration
+	// Gap lets T follow what a setup costs, as far as measured: who paid for a
+	// container, or made another pay, holds its place for long enough to make
+	// that worth it. Two flows get no further apart by it than Gap, so T rises
+	// to Gap/2 at most; it is Overrun at least. 0 keeps T at Overrun.
+	Gap time.Duration
 	// Namespaces adds a level of fair queueing above the flows: namespaces
 	// share by their weight first, then the flows of each. Without it a
 	// tenant's weight for a flow counts against everybody's.
@@ -102,6 +107,7 @@ func (c Config) validate() error {
 		min, max time.Duration
 	}{
 		{"Overrun", c.Overrun, 0, limit},
+		{"Gap", c.Gap, 0, limit},
 		{"TTLMin", c.TTLMin, 0, limit},
 		{"TTLMax", c.TTLMax, c.TTLMin, limit},
 		{"InitialCharge", c.InitialCharge, 0, limit},
@@ -128,6 +134,9 @@ func (c Config) validate() error {
 	}
 	return nil
 }
+
+// MaxOverrun is the most that T can become, which bounds are stated for.
+func (c Config) MaxOverrun() time.Duration { return max(c.Overrun, c.Gap/2) }
 
 func checkWeight(what string, w float64) error {
 	if math.IsNaN(w) || w < minWeight || w > maxWeight {

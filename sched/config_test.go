@@ -13,6 +13,7 @@ func TestBadConfig(t *testing.T) {
 		spoil func(*Config)
 		want  []string
 	}{
+		{func(c *Config) { c.Gap = -1 }, []string{"Gap", "-1ns"}},
 		{func(c *Config) { c.Overrun = -1 }, []string{"Overrun", "-1ns"}},
 		{func(c *Config) { c.Overrun = 25 * time.Hour }, []string{"Overrun", "25h"}},
 		{func(c *Config) { c.TTLAlpha = math.NaN() }, []string{"TTLAlpha", "NaN"}},

@@ -188,8 +188,8 @@ func (c contest) play(t *testing.T) result {
 			flows.members[i].backlogged = queued[i] > 0
 			spaces.members[space(i)].backlogged = spaces.members[space(i)].backlogged || queued[i] > 0
 		}
-		flows.look(cfg.Overrun, tokens)
-		spaces.look(cfg.Overrun, tokens)
+		flows.look(cfg.MaxOverrun(), tokens)
+		spaces.look(cfg.MaxOverrun(), tokens)
 	}
 	for now < c.span && (c.whole || item < runsOf()) {
 		for i, p := range c.patterns {
@@ -237,7 +237,7 @@ func (c contest) play(t *testing.T) result {
 		}
 		f := flying[first]
 		flying = append(flying[:first], flying[first+1:]...)
-		s.Done(now, f.Item, Usage{Service: f.to - f.from})
+		s.Done(now, f.Item, Usage{Service: f.to - f.from, Setup: time.Duration(item%20) * time.Second})
 		if c.spoil != nil {
 			c.spoil(s, s.byID[f.Flow])
 		}

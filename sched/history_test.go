@@ -318,7 +318,7 @@ func variants() map[string]func(*Config) {
 		},
 		"/knobs": func(c *Config) {
 			c.Correct, c.Wait, c.Locality, c.CountSetup, c.TTLGlobal = true, true, true, true, true
-			c.MaxFlows, c.InitialCharge = 9, time.Second
+			c.MaxFlows, c.InitialCharge, c.Gap = 9, time.Second, time.Minute
 		},
 	}
 }

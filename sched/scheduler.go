@@ -15,6 +15,7 @@ type Scheduler struct {
 	rules rules
 	// overrun is T, or endless for the policies without a window.
 	overrun int64
+	setup   int64 // smoothed over all that had one, for Gap
 	// maxTokens caps each device's D: start-time fair queueing has one.
 	maxTokens int
 

@@ -15,6 +15,7 @@ type twin struct {
 	cfg     Config
 	view    View
 	overrun int64
+	setup   int64
 	printed string
 
 	now, seq  int64

@@ -195,6 +195,7 @@ func turnKnobs(s *sched.Config, g config.GPU) {
 	s.TTLAlpha, s.TTLMin, s.TTLMax = g.TTL.Alpha, g.TTL.Min, g.TTL.Max
 	s.Namespaces, s.InitialCharge = g.Namespaces, g.InitialCharge
 	override(&s.Overrun, g.Overrun)
+	override(&s.Gap, g.Gap)
 	override(&s.Correct, g.Knobs.Correct)
 	override(&s.CountSetup, g.Knobs.CountSetup)
 	override(&s.Wait, g.Knobs.Wait)

@@ -26,6 +26,8 @@ type GPU struct {
 	Policy string
 	// Overrun is T: how far a flow may run ahead of the global virtual time.
 	Overrun *time.Duration
+	// Gap bounds by how much T may follow the cost of a setup.
+	Gap *time.Duration
 	// Tokens is D: invocations in flight per device; its upper bound when it
 	// is Dynamic, which keeps utilization below Threshold.
 	Tokens    int
@@ -120,6 +122,8 @@ func schedulingKeys(g *GPU) []*Key {
 			Doc: "which queued GPU invocation goes next"},
 		{Name: "whisk.gpu.overrun", value: optional(&g.Overrun, duration),
 			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; unset means 10 seconds, or 0 where the policy has no overrun"},
+		{Name: "whisk.gpu.gap", value: optional(&g.Gap, duration),
+			Doc: "T follows the measured cost of a container's start up to half of this, so that scarce containers are held long enough to pay for it: it is how much more device time one function may get by it than another that also waits; 0 keeps T at the overrun" + policy},
 		{Name: "whisk.gpu.tokens", Default: "2", value: integer(&g.Tokens, 1, 64),
 			Doc: "D: invocations in flight per device; its upper bound when it is dynamic"},
 		{Name: "whisk.gpu.dynamic-tokens", Default: "false", value: boolean(&g.Dynamic),

@@ -39,6 +39,7 @@ func newLane(p Params, c *cost) (*lane.Lane, error) {
 // byFlag turns the names of sched's parameters into those of the flags.
 var byFlag = strings.NewReplacer(
 	"sched config Overrun=", "--overrun ",
+	"sched config Gap=", "--gap ",
 	"sched config TTLAlpha=", "--ttl-alpha ",
 	"sched config TTLMin=", "--ttl-min ",
 	"sched config TTLMax=", "--ttl-max ",

@@ -71,6 +71,7 @@ type Overrides struct {
 	KernelShare   *float64
 
 	Overrun     *time.Duration
+	Gap         *time.Duration
 	Alpha       *float64
 	TTLMin      *time.Duration
 	TTLMax      *time.Duration
@@ -164,6 +165,7 @@ func (o Overrides) words(p *Params) error {
 func (o Overrides) policy(p *Params) {
 	c := &p.Sched
 	set(&c.Overrun, o.Overrun)
+	set(&c.Gap, o.Gap)
 	set(&c.TTLAlpha, o.Alpha)
 	set(&c.TTLMin, o.TTLMin)
 	set(&c.TTLMax, o.TTLMax)

@@ -138,5 +138,5 @@ func (e *engine) bound() float64 {
 			b = c
 		}
 	}
-	return sched.GapBound(e.p.Sched.Overrun, e.p.Tokens.Max*e.p.Devices, a, 1, b, 1).Seconds()
+	return sched.GapBound(e.p.Sched.MaxOverrun(), e.p.Tokens.Max*e.p.Devices, a, 1, b, 1).Seconds()
 }

@@ -155,6 +155,7 @@ type serverFlags struct {
 	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
 
 	Overrun       *time.Duration `group:"Policy" short:"T" placeholder:"10s" help:"T: how far a flow may run ahead."`
+	Gap           *time.Duration `group:"Policy" placeholder:"policy" help:"T follows the measured cost of a setup up to half of this; 0s keeps T fixed. sticky-plus: 2m."`
 	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow over its inter-arrival time."`
 	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
 	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
@@ -183,7 +184,7 @@ func (f serverFlags) overrides() sim.Overrides {
 		Start: f.Start, Interference: f.Interference, InitAlone: f.InitAlone,
 		SwapBandwidth: f.SwapBandwidth, SwapOverlap: f.SwapOverlap, Headroom: f.Headroom, SwapEachRun: f.SwapEachRun,
 		Prefetch: f.Prefetch, KernelShare: f.KernelShare,
-		Overrun: f.Overrun, Alpha: f.TTLAlpha, TTLMin: f.TTLMin, TTLMax: f.TTLMax,
+		Overrun: f.Overrun, Gap: f.Gap, Alpha: f.TTLAlpha, TTLMin: f.TTLMin, TTLMax: f.TTLMax,
 		TTLGlobal: f.TTLGlobal, Smoothing: f.Smoothing, Initial: f.InitialCharge,
 		FixedCharge: f.FixedCharge, CountSetup: f.CountSetup, Correct: f.Correct, Wait: f.Wait,
 		Locality: f.Locality, Aged: f.Aged, Deficit: f.DeficitLimit,
