@@ -315,6 +315,7 @@ static void forked(void)
 	atomic_store(&rung, false);
 	gw_contexts_forget();
 	gw_forget_all();
+	gw_physical_forget();
 	atomic_store(&started, false);
 }
 

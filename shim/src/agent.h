@@ -12,6 +12,9 @@ void gw_agent_start(void);
 /* Tell it that so many bytes came or went. Cheap; from any thread. */
 void gw_agent_changed(uint64_t bytes);
 
+/* physical.c: in a forked child, where nobody holds its lock. */
+void gw_physical_forget(void);
+
 /* pools.c: stream-ordered pools and memory owned by graphs. */
 void gw_pools_used(void);
 /* The process has used any. */

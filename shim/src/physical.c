@@ -1,13 +1,28 @@
 /*
  * Physical memory by handle. It lives as long as somebody holds the handle or
  * a mapping of it, so both are counted.
+ *
+ * A handle that ends may be given out again at once, to another thread. So the
+ * driver's word on a handle and ours are one step, under a lock: these calls
+ * are rare and long.
  */
+#include <pthread.h>
+
 #include "agent.h"
 #include "context.h"
 #include "hooks.h"
 #include "registry.h"
 #include "serve.h"
 #include "state.h"
+
+static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER;
+
+void gw_physical_forget(void)
+{
+	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	handles = fresh;
+}
 
 CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
 			       const struct gw_memprop *prop, uint64_t flags)
@@ -18,6 +33,7 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 		return real(handle, bytes, prop, flags);
 	if (!gw_promise(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, bytes, prop, flags);
 	if (r == CUDA_SUCCESS) {
 		struct gw_block b = {
@@ -26,17 +42,20 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 		};
 		if (!gw_add(GW_HANDLE, &b))
 			gw_step_aside("no memory for the books");
-		gw_agent_changed(bytes);
 	}
+	pthread_mutex_unlock(&handles);
 	gw_settle(bytes);
+	gw_agent_changed(r == CUDA_SUCCESS ? bytes : 0);
 	return r;
 }
 
 CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
 {
+	pthread_mutex_lock(&handles);
 	CUresult r = real(handle);
-
-	if (r == CUDA_SUCCESS && gw_refer(handle, -1))
+	bool known = r == CUDA_SUCCESS && gw_refer(handle, -1);
+	pthread_mutex_unlock(&handles);
+	if (known)
 		gw_agent_changed(0);
 	return r;
 }
@@ -44,38 +63,44 @@ CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
 CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 			       CUmemHandle *handle, void *addr)
 {
+	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, addr);
-
 	if (r == CUDA_SUCCESS && handle)
 		gw_refer(*handle, 1);
+	pthread_mutex_unlock(&handles);
 	return r;
 }
 
 CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
 			    size_t offset, CUmemHandle handle, uint64_t flags)
 {
-	CUresult r = real(ptr, bytes, offset, handle, flags);
 	struct gw_block b = {
 		.base = ptr, .size = bytes, .kind = GW_MAPPED, .owner = handle,
 	};
 
+	pthread_mutex_lock(&handles);
+	CUresult r = real(ptr, bytes, offset, handle, flags);
 	if (r == CUDA_SUCCESS && gw_refer(handle, 1) && !gw_add(GW_ADDRESS, &b))
 		gw_step_aside("no memory for the books");
+	pthread_mutex_unlock(&handles);
 	return r;
 }
 
 /* One call may end several mappings that lie side by side. */
 CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes)
 {
-	CUresult r = real(ptr, bytes);
 	struct gw_block b;
 	CUdeviceptr at = ptr;
+
+	pthread_mutex_lock(&handles);
+	CUresult r = real(ptr, bytes);
 
 	while (r == CUDA_SUCCESS && at < ptr + bytes && gw_find(GW_ADDRESS, at, &b) &&
 	       b.kind == GW_MAPPED && gw_take(GW_ADDRESS, b.base, &b)) {
 		gw_refer(b.owner, -1);
 		at = b.base + b.size;
 	}
+	pthread_mutex_unlock(&handles);
 	if (r == CUDA_SUCCESS)
 		gw_agent_changed(0);
 	return r;

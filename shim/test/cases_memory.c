@@ -1,6 +1,7 @@
 /*
  * What the program sees of its memory, and what is counted.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include "prog.h"
@@ -166,6 +167,41 @@ static void physical(int argc, char **argv)
 	SAME(invoker_report(c).number[BLOCKS], 0);
 }
 
+enum { HANDLES = 32, ROUNDS = 10000 };
+
+/* Handles end and are given out again among threads. */
+static void *make_and_end(void *arg)
+{
+	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	CUmemHandle *own = arg;
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		CUmemHandle *h = &own[rand_r(&seed) % HANDLES];
+		if (*h)
+			OK(cu.cuMemRelease(*h));
+		OK(cu.cuMemCreate(h, 4096, &prop, 0));
+	}
+	return NULL;
+}
+
+static void handles(int argc, char **argv)
+{
+	static CUmemHandle own[4][HANDLES];
+	pthread_t t[4];
+	uint64_t live = 0;
+	int c = begin();
+
+	for (int i = 0; i < 4; i++)
+		SAME(pthread_create(&t[i], NULL, make_and_end, own[i]), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	for (int i = 0; i < 4 * HANDLES; i++)
+		live += own[i / HANDLES][i % HANDLES] != 0;
+	SAME(invoker_report(c).number[BLOCKS], live);
+	SAME(invoker_report(c).number[FIXED], live * 4096);
+}
+
 static void others(int argc, char **argv)
 {
 	struct gw_array2d flat = {256, 128, 0x20, 4};
@@ -203,5 +239,5 @@ const struct test_case cases_memory[] = {
 	{"disguise", disguise}, {"limit", limit}, {"pitch", pitch},
 	{"wrong_free", wrong_free}, {"refused_free", refused_free},
 	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},
-	{"others", others}, {NULL, NULL},
+	{"others", others}, {"handles", handles}, {NULL, NULL},
 };

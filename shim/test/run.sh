@@ -155,6 +155,7 @@ one alloc_fails 709 FAKE_CUDA_FAIL=cuMemAllocManaged:1:709
 one alloc_fails 801 FAKE_CUDA_FAIL=cuMemAllocManaged:0:801
 one pools
 one physical
+one handles
 one others
 one own_prefetch
 one forks

@@ -2,6 +2,7 @@
  * Pools, physical memory, arrays, graphs, pinned memory: as much as books can
  * be kept about.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,9 @@ CUresult fake_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *valu
 struct physical {
 	uint64_t size;
 	int device, users;
+	struct physical *next; /* of those that ended: the last is given out first */
 };
+static struct physical *ended;
 
 CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_memprop *prop,
 			  uint64_t flags)
@@ -71,8 +74,12 @@ CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_mem
 	fake_lock();
 	bool ok = fake_make_room(dev, bytes, false, NULL);
 	if (ok) {
-		struct physical *p = calloc(1, sizeof *p);
-		*p = (struct physical){bytes, dev, 1};
+		struct physical *p = ended;
+		if (p)
+			ended = p->next;
+		else
+			p = calloc(1, sizeof *p);
+		*p = (struct physical){bytes, dev, 1, NULL};
 		fake.used[dev] += bytes;
 		*handle = (uintptr_t)p;
 	}
@@ -86,7 +93,8 @@ static void drop(struct physical *p)
 		return;
 	fake.used[p->device] -= p->size;
 	fake_give(p->device, p->size, false);
-	free(p);
+	p->next = ended;
+	ended = p;
 }
 
 CUresult fake_cuMemRelease(CUmemHandle handle)
@@ -94,6 +102,7 @@ CUresult fake_cuMemRelease(CUmemHandle handle)
 	fake_lock();
 	drop((struct physical *)(uintptr_t)handle);
 	fake_unlock();
+	sched_yield(); /* another thread may have the handle before this one is back */
 	return CUDA_SUCCESS;
 }
 
