@@ -31,6 +31,9 @@ type Container struct {
 	token     uint64 // of the last report asked for
 	limit     *int64
 	closed    bool
+
+	knocks  pace // only accept uses it
+	refused refusals
 }
 
 func (c *Control) listen(id, dir string) (*Container, error) {
@@ -56,6 +59,7 @@ func (c *Control) listen(id, dir string) (*Container, error) {
 	ct := &Container{
 		id: id, dir: dir, ctl: c, door: door, processes: map[int]*process{},
 		adrift: map[int]*life{}, reports: map[uint64]*round{},
+		knocks: pace{left: knockBurst, at: time.Now(), perSecond: knocksPerSecond, burst: knockBurst},
 	}
 	ct.work.Add(1)
 	go ct.accept()
@@ -86,7 +90,40 @@ func (c *Container) accept() {
 			continue
 		}
 		c.admit(conn)
+		// A container's few processes come with pauses. Who comes faster waits in
+		// the socket's queue, where it costs nobody anything, and in nobody's way:
+		// each container has a door of its own.
+		if wait := c.knocks.next(time.Now()); wait > 0 && !c.ctl.pause(wait) {
+			return
+		}
 	}
+}
+
+// A shim that is away tries again after 20 ms at first, and later every two
+// seconds. The burst is for a program that starts many processes at once.
+const (
+	knocksPerSecond = 20
+	knockBurst      = 2 * DefaultProcesses
+)
+
+// refusals are counted, and told of once in a while.
+type refusals struct {
+	since time.Time
+	n     int
+}
+
+// refusalPause is how often a container's refused connections are told of.
+const refusalPause = time.Minute
+
+// refuse tells of a connection that was not taken, or counts it. The caller
+// holds mu.
+func (c *Container) refuse(err error, now time.Time) {
+	c.refused.n++
+	if !c.refused.since.IsZero() && now.Sub(c.refused.since) < refusalPause {
+		return
+	}
+	c.ctl.log.Warn("shim connection refused", "container", c.id, "error", err, "refused", c.refused.n)
+	c.refused = refusals{since: now}
 }
 
 // pause waits; false when the control ends meanwhile.
@@ -97,17 +134,18 @@ func (c *Control) pause(d time.Duration) bool {
 // admit starts a connection's goroutines, or refuses it.
 func (c *Container) admit(conn *net.UnixConn) {
 	pid, err := peer(conn)
+	// Looking at a process costs more than turning it away.
+	if err == nil && c.full() {
+		err = fmt.Errorf("more than %d processes", c.ctl.cfg.Processes)
+	}
 	if err == nil && c.ctl.cfg.Owns != nil && !c.ctl.cfg.Owns(c.id, pid) {
 		err = fmt.Errorf("process %d is not of this container", pid)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil && c.conns >= c.ctl.cfg.Processes {
-		err = fmt.Errorf("more than %d processes", c.ctl.cfg.Processes)
-	}
 	if err != nil || c.closed {
-		if err != nil {
-			c.ctl.log.Warn("shim connection refused", "container", c.id, "error", err)
+		if err != nil && !c.closed {
+			c.refuse(err, time.Now())
 		}
 		_ = conn.Close()
 		return
@@ -120,6 +158,12 @@ func (c *Container) admit(conn *net.UnixConn) {
 	c.work.Add(2)
 	go p.read()
 	go p.write()
+}
+
+func (c *Container) full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conns >= c.ctl.cfg.Processes
 }
 
 // joined makes a process that said hello one of the container's. One of the

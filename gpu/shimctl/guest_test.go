@@ -106,6 +106,11 @@ func (r recorder) awaitUsage(t testing.TB, pid int, allocated int64) gpu.Usage {
 
 func openControl(t testing.TB, s Settings) (*Control, recorder) {
 	t.Helper()
+	return openControlLogged(t, s, slog.New(slog.DiscardHandler))
+}
+
+func openControlLogged(t testing.TB, s Settings, log *slog.Logger) (*Control, recorder) {
+	t.Helper()
 	if s.MaxResident == 0 {
 		s.MaxResident = 16 << 30
 	}
@@ -115,7 +120,7 @@ func openControl(t testing.TB, s Settings) (*Control, recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl, err := Open(filepath.Join(dir, "s"), s, rec, slog.New(slog.DiscardHandler))
+	ctl, err := Open(filepath.Join(dir, "s"), s, rec, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,7 +195,7 @@ func TestFloodHurtsNobody(t *testing.T) {
 
 func TestPaceIsBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := pace{left: frameBurst, at: now}
+	p := pace{left: frameBurst, at: now, perSecond: framesPerSecond, burst: frameBurst}
 	for i := range frameBurst {
 		if wait := p.next(now); wait != 0 {
 			t.Fatalf("frame %d waits %v", i, wait)
@@ -206,6 +207,48 @@ func TestPaceIsBounded(t *testing.T) {
 	if wait := p.next(now.Add(time.Hour)); wait != 0 {
 		t.Errorf("after a rest a frame waits %v", wait)
 	}
+}
+
+// TestDoorIsNotFlooded: who connects in a loop is taken at a bounded rate and
+// told of in one line, and its neighbour is served meanwhile.
+func TestDoorIsNotFlooded(t *testing.T) {
+	looked := make(chan struct{}, 1<<16)
+	var lines countLines
+	ctl, _ := openControlLogged(t, Settings{Owns: func(id string, _ int) bool {
+		if id == "bad" {
+			looked <- struct{}{}
+		}
+		return id != "bad"
+	}}, slog.New(slog.NewTextHandler(&lines, nil)))
+	bad, good := openContainer(t, ctl, "bad"), openContainer(t, ctl, "good")
+	began := time.Now()
+	for range 3 * knockBurst {
+		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: bad.Socket(), Net: "unix"})
+		if err != nil {
+			break // its queue is full: that is the point
+		}
+		defer conn.Close()
+	}
+	l := dial(t, good)
+	l.hello(0)
+	l.hear(typeHello)
+	if most := knockBurst + int(time.Since(began).Seconds()*knocksPerSecond) + 1; len(looked) > most {
+		t.Errorf("%d connections were looked at, want %d at most", len(looked), most)
+	}
+	if err := ctl.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := lines.n.Load(); n > 1+int32(time.Since(began)/refusalPause) {
+		t.Errorf("%d lines in the log, want one a minute", n)
+	}
+}
+
+// countLines counts what is written, a line at a time.
+type countLines struct{ n atomic.Int32 }
+
+func (c *countLines) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return len(p), nil
 }
 
 // TestSilence: who does not answer is told of, is waited for no longer than the

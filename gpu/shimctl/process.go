@@ -89,7 +89,9 @@ func (p *process) read() {
 	p.hangUp()
 	close(p.gone)
 	if err != nil && !ended(err) {
-		c.ctl.log.Warn("shim connection ended", "container", c.id, "pid", p.pid, "error", err)
+		c.mu.Lock()
+		c.refuse(fmt.Errorf("process %d: %w", p.pid, err), time.Now())
+		c.mu.Unlock()
 	}
 	c.left(p, p.life.ended(endGrace))
 }
@@ -104,7 +106,7 @@ func ended(err error) bool {
 func (p *process) converse() error {
 	r := bufio.NewReaderSize(p.conn, 4096)
 	buf := make([]byte, frameMax)
-	pace := pace{left: frameBurst, at: time.Now()}
+	pace := pace{left: frameBurst, at: time.Now(), perSecond: framesPerSecond, burst: frameBurst}
 	_ = p.conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	for {
 		f, err := readFrame(r, buf)
@@ -155,23 +157,24 @@ func (p *process) take(f frame) (awaited bool, err error) {
 	return false, nil
 }
 
-// pace bounds how fast frames are taken.
+// pace bounds how fast frames, or connections, are taken.
 type pace struct {
-	left float64
-	at   time.Time
+	left             float64
+	at               time.Time
+	perSecond, burst float64
 }
 
-// next takes one frame from the allowance and tells how long to wait.
+// next takes one from the allowance and tells how long to wait.
 func (p *pace) next(now time.Time) time.Duration {
-	p.left = min(frameBurst, p.left+now.Sub(p.at).Seconds()*framesPerSecond)
+	p.left = min(p.burst, p.left+now.Sub(p.at).Seconds()*p.perSecond)
 	p.at = now
 	p.left--
 	if p.left >= 0 {
 		return 0
 	}
-	return time.Duration(-p.left / framesPerSecond * float64(time.Second))
+	return time.Duration(-p.left / p.perSecond * float64(time.Second))
 }
 
 // refund gives back what an answer and the frames before it took: who is asked
 // often may answer often.
-func (p *pace) refund() { p.left = min(frameBurst, p.left+4) }
+func (p *pace) refund() { p.left = min(p.burst, p.left+4) }

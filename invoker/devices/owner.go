@@ -34,9 +34,7 @@ func (m *Mover) named(pid int) (names []string) {
 	if err != nil {
 		return nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, b := range m.boxes {
+	for _, b := range m.all() {
 		if b.shim != nil && bytes.Contains(text, []byte("/"+filepath.Base(b.shim.Dir()))) {
 			names = append(names, b.name)
 		}
