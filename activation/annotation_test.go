@@ -46,18 +46,19 @@ func TestGPUAnnotation(t *testing.T) {
 
 func TestMalformedGPUAnnotation(t *testing.T) {
 	for _, c := range []struct{ value, want string }{
-		{`1`, "annotation gpu: given 1, allowed is true, false, or an object with the keys memory, weight, shim, concurrency"},
+		{`1`, "annotation gpu: given 1, allowed is true, false, or an object with the keys memory, weight, shim, limit, concurrency"},
 		{`null`, "annotation gpu: given null, allowed is"},
 		{`"yes"`, `annotation gpu: given "yes", allowed is`},
 		{`{"memory":4}`, `annotation gpu: key memory: given 4, allowed is a size above zero such as "4 GB"`},
 		{`{"memory":"0 B"}`, `annotation gpu: key memory: given "0 B", allowed`},
+		{`{"limit":"none"}`, `annotation gpu: key limit: given "none", allowed is a size above zero`},
 		{`{"weight":0}`, "annotation gpu: key weight: given 0, allowed is a number above 0, at most 1000"},
 		{`{"weight":"2"}`, `annotation gpu: key weight: given "2", allowed`},
 		{`{"weight":1e400}`, "annotation gpu: key weight: given 1e400, allowed"},
 		{`{"shim":"maybe"}`, `annotation gpu: key shim: given "maybe", allowed is managed, count, off`},
 		{`{"concurrency":1.5}`, "annotation gpu: key concurrency: given 1.5, allowed is a whole number from 1 to 500"},
 		{`{"concurrency":0}`, "annotation gpu: key concurrency: given 0, allowed"},
-		{`{"cores":1}`, `annotation gpu: key "cores": given 1, allowed is only the keys memory, weight, shim, concurrency`},
+		{`{"cores":1}`, `annotation gpu: key "cores": given 1, allowed is only the keys memory, weight, shim, limit, concurrency`},
 		{`{"shim":"` + strings.Repeat("x", 500) + `"}`, "xxx..., allowed is managed"},
 	} {
 		_, err := (Annotations{{GPUAnnotation, json.RawMessage(c.value)}}).GPU()

@@ -23,7 +23,8 @@ type GPURequest struct {
 	Memory      Size    // hint for the first run, zero for none
 	Weight      float64 // share of service against other functions
 	Shim        string
-	Concurrency int // runs in one container at a time; zero: the action's limit
+	Limit       Size // most device memory that a container may hold, zero for no word
+	Concurrency int  // runs in one container at a time; zero: the action's limit
 }
 
 // DefaultGPURequest is what the plain annotation true asks for.
@@ -47,7 +48,7 @@ func (e *GPUError) Error() string {
 	return fmt.Sprintf("%s: given %s, allowed is %s", what, e.Given, e.Allowed)
 }
 
-const gpuKeys = "true, false, or an object with the keys memory, weight, shim, concurrency"
+const gpuKeys = "true, false, or an object with the keys memory, weight, shim, limit, concurrency"
 
 // GPU reads the gpu annotation of an action: nil when there is none or it is
 // false. The error is a *GPUError.
@@ -87,6 +88,10 @@ func (g *GPURequest) set(m Member) error {
 		allowed = `a size above zero such as "4 GB"`
 		g.Memory = p.size()
 		ok = g.Memory > 0
+	case "limit":
+		allowed = `a size above zero such as "4 GB"`
+		g.Limit = p.size()
+		ok = g.Limit > 0
 	case "weight":
 		allowed = "a number above 0, at most 1000"
 		g.Weight, ok = p.weight()
@@ -100,7 +105,7 @@ func (g *GPURequest) set(m Member) error {
 		g.Concurrency = p.wholeInt()
 		ok = g.Concurrency >= 1 && g.Concurrency <= 500
 	default:
-		return &GPUError{Key: quoted(m.Key), Given: given(m.Value), Allowed: "only the keys memory, weight, shim, concurrency"}
+		return &GPUError{Key: quoted(m.Key), Given: given(m.Value), Allowed: "only the keys memory, weight, shim, limit, concurrency"}
 	}
 	if p.err != nil || !ok {
 		return &GPUError{Key: m.Key, Given: given(m.Value), Allowed: allowed}

@@ -7,6 +7,9 @@ type Held struct {
 	Usage     Usage
 	// Exited is true when the process has ended and holds nothing any more.
 	Exited bool
+	// Over says that the container holds more than it may and must be ended. It
+	// is a sentence for the action's author and names the limit; mostly empty.
+	Over string
 }
 
 // Reading is what a device showed at a moment.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
@@ -37,8 +38,26 @@ type box struct {
 // errDeviceLost ends the life of a container whose device is lost.
 var errDeviceLost = errors.New("device lost")
 
-// lost tells whether the container has lost its device.
-func (b *box) lost() bool { return context.Cause(b.life) == errDeviceLost }
+// overLimit ends the life of a container that holds more device memory than it
+// may. Its text is for the action's author.
+type overLimit struct{ text string }
+
+func (e *overLimit) Error() string { return e.text }
+
+// lost tells whether the container has lost its device, or the right to it.
+func (b *box) lost() bool {
+	cause := context.Cause(b.life)
+	return cause == errDeviceLost || errors.As(cause, new(*overLimit))
+}
+
+// farewell answers a run whose container was lost under it.
+func (b *box) farewell() activation.Response {
+	var over *overLimit
+	if errors.As(context.Cause(b.life), &over) {
+		return activation.ErrorResponse(activation.StatusDeveloperError, over.text)
+	}
+	return activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
+}
 
 // dispatcher owns the cores: the container pool and the GPU lane. One
 // goroutine runs its loop; everything it touches is touched by nobody else.
@@ -239,7 +258,7 @@ func (d *dispatcher) open(ctx context.Context, b *box, concurrency int) error {
 
 // prepare adds to a GPU container's spec what its device memory needs.
 func (d *dispatcher) prepare(b *box) error {
-	needs, err := d.gpus.mover.Prepare(b.name, b.gpu.device, b.gpu.shim)
+	needs, err := d.gpus.mover.Prepare(b.name, b.gpu.device, b.gpu.wish)
 	if err != nil {
 		return &container.CreateError{
 			Blame:   container.BlameWhisk,

@@ -38,7 +38,7 @@ type gpuLane struct {
 type gpuBox struct {
 	id       lane.Box
 	device   gpu.Device
-	shim     string // the annotation's word
+	wish     container.GPUWish
 	flow     sched.FlowID
 	claimed  int                // MiB of host memory
 	runs     []*run             // started there, and not left
@@ -117,7 +117,7 @@ func (l *gpuLane) submit(now time.Duration, j *job) {
 	l.jobs[j.item] = j
 	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Function: &lane.Function{
 		Flow: flowOf(j),
-		Key:  j.key, HostMB: j.action.Limits.MemoryMB, Memory: int64(j.gpu.Memory),
+		Key:  j.key, HostMB: j.hostMB(), Memory: int64(j.gpu.Memory),
 		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,
 	}})
 	l.stands(j)
@@ -159,9 +159,10 @@ func (l *gpuLane) make(o lane.Order) {
 	j := l.jobs[o.Item]
 	b := l.d.newBox(0, o.Flow.Namespace, j.action.Name, func(name string) container.Spec {
 		e := j.action.Exec
-		return l.d.settings.spec(name, e.Kind, e.Image, e.Pull, o.HostMB)
+		return l.d.settings.spec(name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
 	})
-	b.gpu = &gpuBox{id: o.Box, device: l.settings.Devices[o.Device], shim: j.gpu.Shim, flow: o.Flow}
+	b.gpu = &gpuBox{id: o.Box, device: l.settings.Devices[o.Device], flow: o.Flow,
+		wish: container.GPUWish{Shim: j.gpu.Shim, Limit: int64(j.gpu.Limit)}}
 	l.boxes[o.Box], l.named[b.name] = b, b
 	if !l.d.pool.Claim(o.HostMB) {
 		l.d.log.Error("host memory that was left is not there", keyContainer, b.name, "megabytes", o.HostMB)
@@ -306,6 +307,11 @@ func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
 	if u := h.Usage; !h.Exited && (u.Allocated < 0 || u.Resident < 0 || u.Context < 0) {
 		l.d.log.Warn("gpu usage refused: a size is negative", keyContainer, b.name, "pid", h.PID)
 		return
+	}
+	if h.Over != "" && b.life.Err() == nil {
+		l.d.log.Warn("gpu container ended", keyContainer, b.name, "pid", h.PID, "reason", h.Over)
+		b.die(&overLimit{h.Over})
+		l.take(now, lane.Event{Kind: lane.Failed, Box: b.gpu.id})
 	}
 	l.take(now, lane.Event{Kind: lane.Held, Box: b.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
 	for _, r := range b.gpu.runs {

@@ -53,7 +53,8 @@ func (m *fakeMover) Listen(hear func(gpu.Held)) { m.hear = hear }
 func (m *fakeMover) Faults() bool               { return m.faults }
 func (m *fakeMover) Forget(string)              {}
 
-func (m *fakeMover) Prepare(name string, device gpu.Device, shim string) (container.GPU, error) {
+func (m *fakeMover) Prepare(name string, device gpu.Device, wish container.GPUWish) (container.GPU, error) {
+	shim := wish.Shim
 	m.mu.Lock()
 	m.shims = append(m.shims, shim)
 	m.mu.Unlock()

@@ -111,9 +111,9 @@ type Mover interface {
 	// one process in order. It does not block for long.
 	Listen(hear func(gpu.Held))
 	// Prepare is called before a container is created and tells what it needs
-	// on its device. shim is the word of the action's annotation. Forget is
+	// on its device, and for what the action asks. Forget is
 	// called when the container is gone, also if it never came to be.
-	Prepare(name string, device gpu.Device, shim string) (container.GPU, error)
+	Prepare(name string, device gpu.Device, wish container.GPUWish) (container.GPU, error)
 	Forget(name string)
 	// Begin tells that a run is about to begin in the container, before /init
 	// where there is one, else before /run. End tells that it has ended, for

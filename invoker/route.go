@@ -73,6 +73,11 @@ func (r router) route(t *ticket, a *activation.Action) (*job, *refusal) {
 	if err != nil {
 		return nil, &refusal{known: true, response: appError(err.Error())}
 	}
+	if wish != nil {
+		if refused := r.settings.GPU.judge(wish, t.User.Namespace.Name, a); refused != "" {
+			return nil, &refusal{known: true, response: appError(refused)}
+		}
+	}
 	content, err := activation.Unlock(t.Content, t.LockedArgs, r.settings.Keys)
 	if err != nil {
 		return nil, &refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)}

@@ -70,6 +70,11 @@ type GPUSettings struct {
 	AckTimeout time.Duration
 	Pool       gpu.PoolConfig
 	Weights    map[string]float64 // "namespace/path/action" or "namespace"
+	// Limits is the most device memory of a container, in bytes, by
+	// "namespace/path/action", "namespace" or "*". Modes are the words on the
+	// shim that actions may say; none is all.
+	Limits     map[string]int64
+	Modes      []string
 	Prefetch   bool
 	ForwardTo  string // topic for gpu actions when there is no device
 	ContextMem int64  // device memory that a container's CUDA context takes

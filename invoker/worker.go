@@ -111,8 +111,8 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 	call.GPU = r.grant != nil
 	response, err := w.exchange(ctx, r, call)
 	if err == nil && response.StatusCode != activation.StatusSuccess && r.box.lost() {
-		// The action, or its end, only shows what happened to the device.
-		response = activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
+		// The action, or its end, only shows what happened to its device.
+		response = r.box.farewell()
 	}
 	return response, err
 }

@@ -181,9 +181,8 @@ func (c *Container) joined(p *process) {
 	}
 	c.processes[p.pid] = p
 	p.send(encode(typeHello, 0, version, uint64(c.ctl.cfg.Threshold)))
-	if c.limit != nil {
-		p.send(encode(typeLimit, 0, uint64(*c.limit)))
-	}
+	p.limit = -1
+	c.share()
 }
 
 // left takes a connection's end. ended: so has the process.
@@ -194,6 +193,7 @@ func (c *Container) left(p *process, ended bool) {
 	if current {
 		delete(c.processes, p.pid)
 		c.excuse(p)
+		c.share()
 	}
 	closed := c.closed
 	keep := current && !ended && !closed

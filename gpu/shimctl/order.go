@@ -239,14 +239,47 @@ func (c *Container) reported(p *process, token uint64, u gpu.Usage) bool {
 	return r.leave(p)
 }
 
-// Limit sets how many bytes of device memory each process of the container may
-// hold, also those that come later; 0 is no limit.
+// Limit sets how many bytes of device memory the container's processes may hold
+// together, also those that come later; 0 is no limit. Each is told what the
+// others leave of it.
 func (c *Container) Limit(bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	bytes = max(bytes, 0)
 	c.limit = &bytes
-	c.tell(encode(typeLimit, 0, uint64(bytes)))
+	c.share()
+}
+
+// share tells every process whose part of the limit has changed. The caller
+// holds mu.
+func (c *Container) share() {
+	if c.limit == nil {
+		return
+	}
+	sum := int64(0)
+	for _, p := range c.processes {
+		sum = min(sum+p.holding, most)
+	}
+	for _, p := range c.processes {
+		part := *c.limit
+		if part > 0 { // 0 would be none
+			part = max(part-(sum-p.holding), 1)
+		}
+		if part != p.limit {
+			p.limit = part
+			p.send(encode(typeLimit, 0, uint64(part)))
+		}
+	}
+}
+
+// holds takes what a process says it holds.
+func (c *Container) holds(p *process, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.holding = bytes
+	if len(c.processes) > 1 {
+		c.share()
+	}
 }
 
 // Running tells the processes that a run begins or has ended. A begin ends an

@@ -39,9 +39,11 @@ type process struct {
 	gone      chan struct{} // closed when reading has ended
 
 	// Guarded by container.mu.
-	heard  time.Time
-	silent bool
-	said   bool // hello
+	heard   time.Time
+	silent  bool
+	said    bool  // hello
+	holding int64 // bytes, by its last usage
+	limit   int64 // as told last, -1 never
 }
 
 // send sends a frame at once if the socket takes it, which spares the way over
@@ -149,6 +151,7 @@ func (p *process) take(f frame) (awaited bool, err error) {
 	switch f.kind {
 	case typeUsage:
 		u := c.believe(f.usage)
+		c.holds(p, u.Allocated)
 		c.ctl.events.Usage(c.id, p.pid, u)
 		return c.reported(p, f.epoch, u), nil
 	case typeDone:

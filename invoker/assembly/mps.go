@@ -67,8 +67,8 @@ func mpsDir(c *config.Config, prefix string) string {
 }
 
 // Prepare adds what it takes to join.
-func (s *shared) Prepare(name string, device gpu.Device, shim string) (container.GPU, error) {
-	g, err := s.Mover.Prepare(name, device, shim)
+func (s *shared) Prepare(name string, device gpu.Device, wish container.GPUWish) (container.GPU, error) {
+	g, err := s.Mover.Prepare(name, device, wish)
 	joint, ok := s.daemons.Join(device.UUID)
 	if err != nil || !ok {
 		return g, err

@@ -63,7 +63,7 @@ func TestMPSIsJoined(t *testing.T) {
 	}
 	pipe := filepath.Join(c.GPU.Shim.Dir, "wsk0_mps", "GPU-a", "pipe")
 	for i, want := range [][]string{{"CUDA_MPS_PIPE_DIRECTORY=" + pipe}, nil, nil} {
-		got, err := g.mover.Prepare("c", g.devices[i], "")
+		got, err := g.mover.Prepare("c", g.devices[i], container.GPUWish{})
 		if err != nil || !slices.Equal(got.Env, want) || got.Shared != nil {
 			t.Errorf("device %d: %+v, %v", i, got, err)
 		}
@@ -84,7 +84,7 @@ func TestMPSInContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := g.mover.Prepare("c", g.devices[0], "")
+	got, err := g.mover.Prepare("c", g.devices[0], container.GPUWish{})
 	own := filepath.Join(c.GPU.Shim.Dir, "wsk0_mps", "GPU-a")
 	want := []container.Mount{{Source: filepath.Join(own, "pipe"), Target: "/run/gpuwhisk-mps"}, {Source: filepath.Join(own, "shm"), Target: "/dev/shm"}}
 	if err != nil || !slices.Equal(got.Shared, want) || !slices.Equal(got.Env, []string{"CUDA_MPS_PIPE_DIRECTORY=/run/gpuwhisk-mps"}) {

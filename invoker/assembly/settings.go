@@ -137,6 +137,14 @@ func orNever(d time.Duration) time.Duration {
 // finite turns "no limit" into one that arithmetic with times can bear.
 func finite(d time.Duration) time.Duration { return min(d, math.MaxInt64/4) }
 
+func limits(rules map[string]config.Size) map[string]int64 {
+	out := make(map[string]int64, len(rules))
+	for name, n := range rules {
+		out[name] = int64(n)
+	}
+	return out
+}
+
 func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, error) {
 	g := c.GPU
 	s := invoker.GPUSettings{
@@ -146,6 +154,8 @@ func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, e
 		TokenConfig: tokens(g),
 		AckTimeout:  finite(g.AckTimeout),
 		Weights:     g.Weights,
+		Limits:      limits(g.Limits),
+		Modes:       g.Shim.Modes,
 		Prefetch:    g.Prefetch,
 		ForwardTo:   g.ForwardTopic,
 		ContextMem:  int64(g.ContextMemory),

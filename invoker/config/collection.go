@@ -188,3 +188,66 @@ func joinPairs(m map[string]string) string {
 	}
 	return b.String()
 }
+
+// limitsValue maps functions and namespaces to sizes.
+type limitsValue struct{ at *map[string]Size }
+
+func limits(at *map[string]Size) value { return limitsValue{at} }
+
+func (v limitsValue) allowed() string {
+	return "comma-separated namespace/path/action=size, namespace=size or *=size, such as guest=4 GB"
+}
+
+func (v limitsValue) String() string {
+	m := make(map[string]string, len(*v.at))
+	for name, n := range *v.at {
+		m[name] = n.String()
+	}
+	return joinPairs(m)
+}
+
+func (v limitsValue) set(s string) error {
+	m := map[string]Size{}
+	for _, one := range splitCommas(s) {
+		name, text, ok := strings.Cut(one, "=")
+		var n Size
+		if name = strings.TrimSpace(name); !ok || name == "" || size(&n, int64(MiB)).set(strings.TrimSpace(text)) != nil {
+			return errBad
+		}
+		m[name] = n
+	}
+	*v.at = m
+	return nil
+}
+
+func (v limitsValue) setBelow(below []entry) error {
+	items, err := numbered(below)
+	if err != nil {
+		return err
+	}
+	return v.set(strings.Join(items, ","))
+}
+
+// modesValue is a set of the words on the shim.
+type modesValue struct{ at *[]string }
+
+func shimModes(at *[]string) value { return modesValue{at} }
+
+func (v modesValue) allowed() string {
+	return "comma-separated, of managed, count and off; managed is among them"
+}
+func (v modesValue) String() string { return strings.Join(*v.at, ",") }
+
+func (v modesValue) set(s string) error {
+	all := splitCommas(s)
+	for _, word := range all {
+		if !slices.Contains([]string{"managed", "count", "off"}, word) {
+			return errBad
+		}
+	}
+	if !slices.Contains(all, "managed") {
+		return errBad
+	}
+	*v.at = all
+	return nil
+}

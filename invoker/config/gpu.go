@@ -56,6 +56,9 @@ type GPU struct {
 	// Weights of flows ("namespace/path/action") and namespaces
 	// ("namespace"); 1 where nothing is said.
 	Weights map[string]float64
+	// Limits is the most device memory of a container, by
+	// "namespace/path/action", "namespace" or "*".
+	Limits map[string]Size
 	// DevicePatience is how long an activation waits while no device is there
 	// that could run it; 0 is for ever.
 	DevicePatience time.Duration
@@ -80,6 +83,8 @@ type GPUShim struct {
 	Library string
 	// Dir is below which the sockets lie; empty leaves it to the runtime.
 	Dir string
+	// Modes are the words on the shim that actions may say: managed, count, off.
+	Modes []string
 	// Log has the shim say in an action's own logs why it steps aside.
 	Log bool
 }
@@ -138,6 +143,8 @@ func schedulingKeys(g *GPU) []*Key {
 			Doc: "of how many of the last activations it is remembered what became of them, for the console and gpuwhisk explain; a thousand take about a megabyte"},
 		{Name: "whisk.gpu.namespaces", Default: "true", value: boolean(&g.Namespaces),
 			Doc: "share among namespaces first, then among the functions of each, so that the weight of an annotation orders its own namespace's functions only; false shares among all functions alike, and only whisk.gpu.weights sets weights"},
+		{Name: "whisk.gpu.limits", value: limits(&g.Limits),
+			Doc: "most device memory that a container may hold, its processes together: the closest of namespace/path/action, namespace and * counts, and an annotation's own limit where that is less; a CUDA program hears out of memory beyond it, and one that holds more all the same is ended. A limit counts against user-memory beside the action's memory, for it is what the container takes of the host while it is swapped out. Empty sets none: then the device is the limit, and nothing is counted"},
 		{Name: "whisk.gpu.weights", value: weights(&g.Weights),
 			Doc: "comma-separated namespace/action=weight or namespace=weight, which rule over annotations; 1 where nothing is said"},
 		{Name: "whisk.gpu.initial-charge", Default: "0 seconds", value: duration(&g.InitialCharge),
@@ -186,6 +193,8 @@ func memoryKeys(g *GPU) []*Key {
 			Doc: "shared starts an MPS daemon for each whole GPU, by which functions of all namespaces run at once on it; a fault of one ends the work of all, and none is shielded from another"},
 		{Name: "whisk.gpu.shim.library", value: text(&g.Shim.Library),
 			Doc: "path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk from there and in build/shim, and does without if there is none"},
+		{Name: "whisk.gpu.shim.modes", Default: "managed,count,off", value: shimModes(&g.Shim.Modes),
+			Doc: "what actions may ask of the shim in their annotations; an action that asks for another is refused. Memory of count cannot be moved, that of off is seen by NVML alone"},
 		{Name: "whisk.gpu.shim.log", Default: "false", value: boolean(&g.Shim.Log),
 			Doc: "have the shim say in an action's logs why it steps aside"},
 		{Name: "whisk.gpu.shim.dir", value: text(&g.Shim.Dir),

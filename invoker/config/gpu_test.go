@@ -37,7 +37,20 @@ func TestGPUDevices(t *testing.T) {
 func TestGPUMemoryKeys(t *testing.T) {
 	g := loaded(t, "CONFIG_whisk_gpu_shim_library=/opt/l.so", "CONFIG_whisk_gpu_shim_dir=/run/x", "CONFIG_whisk_gpu_fakeDriver=/fake",
 		"CONFIG_whisk_gpu_dynamicTokens=true", "CONFIG_whisk_gpu_ackTimeout=3 s").GPU
-	if g.Shim != (GPUShim{Library: "/opt/l.so", Dir: "/run/x"}) || g.FakeDriver != "/fake" || !g.Dynamic || g.Threshold != 0.9 || g.AckTimeout != 3*time.Second {
+	if g.Shim.Library != "/opt/l.so" || g.Shim.Dir != "/run/x" || g.Shim.Log || strings.Join(g.Shim.Modes, " ") != "managed count off" || g.FakeDriver != "/fake" || !g.Dynamic || g.Threshold != 0.9 || g.AckTimeout != 3*time.Second {
 		t.Errorf("read %+v", g)
+	}
+}
+
+func TestGPULimits(t *testing.T) {
+	g := loaded(t, "CONFIG_whisk_gpu_limits=guest/pkg/f=4 GiB, guest=2 GiB,*=1 GiB", "CONFIG_whisk_gpu_shim_modes=managed, count").GPU
+	if len(g.Limits) != 3 || g.Limits["guest/pkg/f"] != 4<<30 || g.Limits["*"] != 1<<30 || strings.Join(g.Shim.Modes, " ") != "managed count" {
+		t.Errorf("read %v, %v", g.Limits, g.Shim.Modes)
+	}
+	for _, wrong := range []string{"limits=guest", "limits==1 GB", "limits=guest=much", "shim_modes=count", "shim_modes=managed,vmm"} {
+		_, err := Load(Input{Environ: full("CONFIG_whisk_gpu_" + wrong), Args: []string{"--id", "0"}})
+		if err == nil || !strings.Contains(err.Error(), strings.SplitN(strings.ReplaceAll(wrong, "_", "."), "=", 2)[0]) {
+			t.Errorf("%s: %v, want an error that names the key", wrong, err)
+		}
 	}
 }

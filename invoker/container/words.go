@@ -46,6 +46,12 @@ type GPU struct {
 	SpillMB int
 }
 
+// GPUWish is what an action asks of its container's device memory.
+type GPUWish struct {
+	Shim  string // the word of its annotation
+	Limit int64  // bytes that the container may hold altogether; 0 for what the device has
+}
+
 // Mount puts a file or directory of the host into a container, read-only and
 // private: nothing mounted later on the host appears in it.
 type Mount struct{ Source, Target string }

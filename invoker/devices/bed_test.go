@@ -78,7 +78,7 @@ func open(t testing.TB, change func(*Options)) *bed {
 // prepare makes a container.
 func (b *bed) prepare(name, word string) container.GPU {
 	b.t.Helper()
-	g, err := b.Prepare(name, b.options.Devices[0], word)
+	g, err := b.Prepare(name, b.options.Devices[0], container.GPUWish{Shim: word})
 	if err != nil {
 		b.t.Fatal(err)
 	}

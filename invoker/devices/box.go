@@ -15,16 +15,19 @@ type box struct {
 	device gpu.Device
 	shim   *shimctl.Container // nil where there is no library
 	off    bool               // the container wants no shim
+	limit  int64              // bytes that it may hold altogether; 0: no word
 	came   chan struct{}      // closed when the first process says something
 
 	mu         sync.Mutex
-	heard      bool          // came is closed
-	unhooked   bool          // a run has waited for the first process in vain
-	assumed    bool          // it is taken to hold what was reserved
-	moved      bool          // there was an order since the last run's end
-	complained bool          // of an order that was not carried out whole
-	talks      map[int]bool  // processes that say themselves what they hold; true: silent now
-	seen       map[int]int64 // bytes of those of which only NVML says it
+	heard      bool              // came is closed
+	unhooked   bool              // a run has waited for the first process in vain
+	assumed    bool              // it is taken to hold what was reserved
+	moved      bool              // there was an order since the last run's end
+	complained bool              // of an order that was not carried out whole
+	holds      map[int]gpu.Usage // of processes that talk
+	over       bool              // it was told that it holds too much
+	talks      map[int]bool      // processes that say themselves what they hold; true: silent now
+	seen       map[int]int64     // bytes of those of which only NVML says it
 }
 
 // deaf tells that no shim is loaded into the container's processes.
@@ -43,7 +46,7 @@ func (b *box) stirred() bool {
 }
 
 func newBox(name string, device gpu.Device) *box {
-	return &box{name: name, device: device, came: make(chan struct{}), talks: map[int]bool{}, seen: map[int]int64{}}
+	return &box{name: name, device: device, came: make(chan struct{}), talks: map[int]bool{}, holds: map[int]gpu.Usage{}, seen: map[int]int64{}}
 }
 
 // assumedPID stands for the processes of a container that cannot be asked.
@@ -158,7 +161,8 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 	e.m.known(b)
 	delete(b.seen, pid)
 	b.talks[pid] = false
-	e.m.hear(gpu.Held{Container: name, PID: pid, Usage: u})
+	b.holds[pid] = u
+	e.m.hear(gpu.Held{Container: name, PID: pid, Usage: u, Over: b.overByWord()})
 }
 
 // Exited passes on that a process holds nothing any more.
@@ -170,6 +174,7 @@ func (e events) Exited(name string, pid int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.talks, pid)
+	delete(b.holds, pid)
 	e.m.hear(gpu.Held{Container: name, PID: pid, Exited: true})
 }
 

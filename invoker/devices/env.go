@@ -45,13 +45,20 @@ func (m *Mover) equip(g *container.GPU, b *box, word string) {
 	if b.off {
 		return
 	}
+	most := b.device.MemoryBytes - m.options.Context // more could never lie there at once
+	if b.limit > 0 {
+		most = min(most, b.limit)
+	}
 	g.SpillMB = int(b.device.MemoryBytes >> 20)
+	if b.limit > 0 {
+		g.SpillMB = min(g.SpillMB, int((b.limit+1<<20-1)>>20))
+	}
 	g.Env = append(g.Env, "LD_PRELOAD="+library)
 	if m.options.Outspoken {
 		g.Env = append(g.Env, "GPUWHISK_SHIM_LOG=2")
 	}
-	if most := b.device.MemoryBytes - m.options.Context; most > 0 {
-		// More could never lie on the device at once.
+	if most > 0 {
+		b.shim.Limit(most)
 		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_LIMIT=%d", most))
 	}
 }

@@ -129,8 +129,9 @@ func (m *Mover) Listen(hear func(gpu.Held)) { m.hear = hear }
 func (m *Mover) Faults() bool { return true }
 
 // Prepare opens the container's socket and tells what the container needs.
-func (m *Mover) Prepare(name string, device gpu.Device, shim string) (container.GPU, error) {
+func (m *Mover) Prepare(name string, device gpu.Device, wish container.GPUWish) (container.GPU, error) {
 	b := newBox(name, device)
+	b.limit = wish.Limit
 	g := container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated, Env: m.deviceEnv(device)}
 	if err := m.simulate(&g, device); err != nil {
 		return container.GPU{}, err
@@ -140,8 +141,8 @@ func (m *Mover) Prepare(name string, device gpu.Device, shim string) (container.
 		if b.shim, err = m.control.Container(name); err != nil {
 			return container.GPU{}, err
 		}
-		b.off = shim == activation.ShimOff
-		m.equip(&g, b, shim)
+		b.off = wish.Shim == activation.ShimOff
+		m.equip(&g, b, wish.Shim)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,13 +9,14 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
 func TestContainersAreForgotten(t *testing.T) {
 	b := open(t, nil)
 	b.prepare(name, "managed")
 	dir := b.box(name).shim.Dir()
-	if _, err := b.Prepare(name, simulatedDevice(), "managed"); err == nil {
+	if _, err := b.Prepare(name, simulatedDevice(), container.GPUWish{Shim: "managed"}); err == nil {
 		t.Error("a container is prepared twice")
 	}
 	b.Forget(name)
@@ -47,7 +48,7 @@ func TestInvokerRestarts(t *testing.T) {
 	news := make(chan gpu.Held, 100)
 	next.Listen(func(h gpu.Held) { news <- h })
 	old.Kill() // with its container, before there are others
-	g, err := next.Prepare(name, o.Devices[0], "managed")
+	g, err := next.Prepare(name, o.Devices[0], container.GPUWish{Shim: "managed"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,18 +116,22 @@ func (m *Mover) charge(b *box, found map[int]int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for pid, bytes := range found {
-		if _, talks := b.talks[pid]; talks {
-			continue
+		if _, talks := b.talks[pid]; !talks {
+			m.known(b)
+			m.charged(b, pid, bytes)
+		} else if extra := b.hidden(pid, bytes, m.options.Context); extra > 0 {
+			m.charged(b, hiddenPID(pid), extra)
 		}
-		if before, known := b.seen[pid]; known && max(before-bytes, bytes-before) < shown {
-			continue
-		}
-		m.known(b)
-		b.seen[pid] = bytes
-		m.hear(gpu.Held{Container: b.name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}})
+	}
+	if over := b.overBySight(found, m.options.Context); over != "" {
+		m.hear(gpu.Held{Container: b.name, PID: assumedPID, Over: over})
 	}
 	for pid := range b.seen {
-		if _, still := found[pid]; !still {
+		bytes, still := found[max(pid, -pid)]
+		if _, talks := b.talks[-pid]; pid < 0 {
+			still = still && talks && b.hidden(-pid, bytes, m.options.Context) > 0
+		}
+		if !still {
 			delete(b.seen, pid)
 			m.hear(gpu.Held{Container: b.name, PID: pid, Exited: true})
 		}

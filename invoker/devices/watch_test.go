@@ -144,7 +144,7 @@ func TestUnheardProcesses(t *testing.T) {
 	}
 	b.assume(b.box("static"), gpu.Need{Bytes: 5})
 	expect("assumed", all(assumedPID, 5))
-	own := nvml.Process{PID: hooked.PID(), Bytes: 99 * mib}
+	own := nvml.Process{PID: hooked.PID(), Bytes: 60 * mib}
 	read(own, nvml.Process{PID: 8, Bytes: 40 * mib}, nvml.Process{PID: 10, Bytes: 7 * mib}, nvml.Process{PID: 11, Bytes: 7 * mib})
 	expect("found", gpu.Held{Container: "static", PID: assumedPID, Exited: true}, all(8, 40*mib))
 	b.assume(b.box("static"), gpu.Need{Bytes: 5})
@@ -158,6 +158,22 @@ func TestUnheardProcesses(t *testing.T) {
 	expect("on a device that is not the container's", gpu.Held{Container: "static", PID: 8, Exited: true})
 	read(own)
 	expect("nobody is left")
+	// More than it says, with what a context and the driver's own bits take.
+	own.Bytes = 200 * mib
+	read(own)
+	expect("hidden", gpu.Held{Container: name, PID: -own.PID, Usage: gpu.Usage{Allocated: 135 * mib, Resident: 135 * mib}})
+	own.Bytes = 60 * mib
+	read(own)
+	expect("hidden no more", gpu.Held{Container: name, PID: -own.PID, Exited: true})
+	b.box("static").limit = 10 * mib
+	read(own, nvml.Process{PID: 8, Bytes: 70 * mib})
+	expect("beyond its limit, but for the driver's bits", all(8, 70*mib))
+	read(own, nvml.Process{PID: 8, Bytes: 90 * mib})
+	if got := b.last(assumedPID); !strings.Contains(got.Over, "limit of 10 MB") {
+		t.Errorf("beyond its limit: %+v", got)
+	}
+	b.box("static").limit = 0
+	read(own)
 	if len(b.owners) != 1 {
 		t.Errorf("remembered: %v", b.owners)
 	}

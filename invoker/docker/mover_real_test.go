@@ -90,7 +90,7 @@ func TestRealMover(t *testing.T) {
 	for i := range 2 {
 		spec := r.spec()
 		spec.Image = image
-		given, err := mover.Prepare(spec.Name, device, "")
+		given, err := mover.Prepare(spec.Name, device, container.GPUWish{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -338,6 +338,55 @@ func killedDuringSwap(t *testing.T, w world) {
 	}
 }
 
+// liar is a function that tells the invoker of 80 GB and waits to be answered.
+const liar = `
+import os, socket, struct, time
+def main(args):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(os.environ["GPUWHISK_SHIM_SOCKET"])
+    s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 1, os.getpid(), 0, 0))
+    s.sendall(struct.pack("<IHHQIIQQQQQ", 64, 18, 0, 0, 80, 0, 80 << 30, 80 << 30, 0, 0, 1))
+    time.sleep(600)
+`
+
+// TestAboveTheLimit runs functions that want more device memory than they may
+// have: one is refused by its own CUDA calls, one that says it has it is ended,
+// and what its neighbour is promised stands.
+func TestAboveTheLimit(t *testing.T) {
+	eachGPUWorld(t, aboveTheLimit)
+}
+
+func aboveTheLimit(t *testing.T, w world) {
+	p := startGPUIn(t, w, 100, map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_shim_modes": "managed,count"})
+	p.deployGPU(map[string]any{"limit": "20 MB"}, "small")
+	p.deployGPU(map[string]any{"limit": "90 MB"}, "honest")
+	p.deployGPU(map[string]any{"shim": "off"}, "loose")
+	o := p.call("small", map[string]any{"bytes": block})
+	if o.record.Response.StatusCode != activation.StatusApplicationError || !strings.Contains(string(o.record.Response.Result), "CUDA_ERROR") {
+		t.Errorf("beyond its limit: status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	o = p.call("loose", map[string]any{"bytes": block})
+	if !strings.Contains(string(o.record.Response.Result), "whisk.gpu.shim.modes") {
+		t.Errorf("without the shim: %s", o.text())
+	}
+	p.gpuCall("honest", block)
+	code := liar
+	p.insert(&whisk.Action{
+		Name: "liar", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
+	})
+	o = p.call("liar", nil)
+	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
+		!strings.Contains(text, "limit of 48 MB") || !strings.Contains(text, "whisk.gpu.limits") {
+		t.Errorf("who says it holds 80 GB: status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	p.gone("guest_liar")
+	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
+		t.Errorf("the neighbour's run %d, want its second", a.Runs)
+	}
+	p.uses(holds+ctx, holds+2*ctx)
+}
+
 // TestSocketRemoved takes a container's socket away before its function uses
 // the GPU: the function runs, and its memory counts as reserved.
 func TestSocketRemoved(t *testing.T) {

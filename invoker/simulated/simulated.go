@@ -48,7 +48,7 @@ const process = 1
 func (m *Mover) Listen(hear func(gpu.Held)) { m.hear = hear }
 
 // Prepare has nothing to add to a container.
-func (m *Mover) Prepare(_ string, device gpu.Device, _ string) (container.GPU, error) {
+func (m *Mover) Prepare(_ string, device gpu.Device, _ container.GPUWish) (container.GPU, error) {
 	return container.GPU{Index: device.Index, Simulated: true}, nil
 }
 

@@ -3,6 +3,7 @@
  * each with "ok", or a number, or ends with what went wrong.
  *
  *   alloc BYTES        a block; its number
+ *   try BYTES          a block without a number; the driver's word on it
  *   many COUNT BYTES   so many blocks without a number
  *   fill BLOCK SEED    write its contents
  *   check BLOCK SEED   see that they are the same
@@ -43,6 +44,10 @@ static unsigned long long obey(const char *verb, unsigned long a, unsigned long 
 		OK(cu.cuMemAlloc_v2(&block[blocks].at, a));
 		block[blocks].bytes = a;
 		return (unsigned long long)blocks++;
+	}
+	if (strcmp(verb, "try") == 0) {
+		CUdeviceptr p;
+		return (unsigned long long)cu.cuMemAlloc_v2(&p, a);
 	}
 	if (strcmp(verb, "many") == 0) {
 		many(a, b);
