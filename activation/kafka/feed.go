@@ -102,16 +102,22 @@ type Delivery struct {
 	Begun    bool
 	Attempts int
 
-	partition *partition
-	epoch     int
+	holder holder
+	epoch  int
+}
+
+// holder keeps the account of what it handed out.
+type holder interface {
+	begin(epoch int, offset int64)
+	finish(epoch int, offset int64)
 }
 
 // Begin says that the activation begins to run. It does not wait for anything.
-func (d Delivery) Begin() { d.partition.begin(d.epoch, d.Offset) }
+func (d Delivery) Begin() { d.holder.begin(d.epoch, d.Offset) }
 
 // Done says that the activation is completed: its acks are with the broker, so
 // that a crash need not run it again. Calling it again does nothing.
-func (d Delivery) Done() { d.partition.finish(d.epoch, d.Offset) }
+func (d Delivery) Done() { d.holder.finish(d.epoch, d.Offset) }
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {

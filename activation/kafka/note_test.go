@@ -248,7 +248,7 @@ func renumber(text string, position int64, version byte) string {
 // BenchmarkNote is what a commit adds: the state of 64 in flight, one of which
 // has been open for long. A commit is for many activations.
 func BenchmarkNote(b *testing.B) {
-	p := &partition{marks: NewWatermark(0), tried: map[int64]try{}, last: mark{ok: true}}
+	p := &account{marks: NewWatermark(0), tried: map[int64]try{}, last: mark{ok: true}}
 	r := rand.New(rand.NewPCG(1, 1))
 	const window = 10_000
 	for o := range int64(window) {

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
@@ -41,7 +40,7 @@ func (p *partition) fetch(ctx context.Context) ([]record, error) {
 func (p *partition) hear(end int64) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
-	p.end = end
+	p.edge = end
 	p.heard = time.Now()
 }
 
@@ -72,30 +71,24 @@ func (p *partition) locate(ctx context.Context) error {
 		f.log.Warn("what is committed beside the position cannot be used: activations behind the position run again though some may have ended",
 			"group", f.cfg.Group, "partition", p.index, "offset", offset, "bytes", len(text), "error", err)
 	}
-	p.start(offset, ok, n)
+	p.begins(offset, ok, n)
 	return nil
 }
 
-// start begins at an offset with what is known beside it.
-func (p *partition) start(offset int64, committed bool, n note) {
+// begins starts at an offset with what is known beside it.
+func (p *partition) begins(offset int64, committed bool, n note) {
 	f := p.feed
 	p.tail.offset = offset
-	marks := NewWatermark(offset)
-	marks.Restore(n.done)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p.marks, p.last, p.position = marks, n.last, offset
-	for _, t := range n.tried {
-		if !marks.Finished(t.offset) {
-			p.tried[t.offset] = t
-		}
-	}
+	p.open(offset, n)
+	p.position = offset
 	if committed {
 		p.safe = offset
 	}
 	if len(n.done)+len(n.tried) > 0 {
 		f.log.Info("resuming between activations that have ended",
-			"partition", p.index, "offset", offset, "upTo", n.last.offset, "begun", len(n.tried))
+			"partition", p.index, "offset", offset, "upTo", n.last.offset, "begun", len(p.tried))
 	}
 }
 
@@ -126,12 +119,12 @@ func (p *partition) diverge(newest int64) error {
 	if err != nil {
 		return err
 	}
-	p.cut(cut)
+	p.cutAt(cut)
 	return nil
 }
 
-// cut forgets what was known of offsets from one on, and reads them as new.
-func (p *partition) cut(offset int64) {
+// cutAt forgets what was known of offsets from one on, and reads them as new.
+func (p *partition) cutAt(offset int64) {
 	f := p.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,13 +132,9 @@ func (p *partition) cut(offset int64) {
 	offset = min(offset, read)
 	f.log.Error("log was truncated or made anew below what was read: going on at the first activation that was not",
 		"partition", p.index, "read", read, "offset", offset)
-	p.cuts = append(p.cuts, offset)
-	p.marks.Cut(offset)
-	p.last = mark{newest: p.last.newest}
-	maps.DeleteFunc(p.tried, func(o int64, _ try) bool { return o >= offset })
+	p.cut(offset)
 	p.position = min(p.position, offset)
 	p.tail.offset = p.position
-	p.changes++
 	f.commits.changed(f.cfg.CommitAfter, true)
 }
 
@@ -165,7 +154,7 @@ func (p *partition) reposition() error {
 	case start <= p.tail.offset && newest > 0:
 		return p.diverge(newest)
 	case start <= p.tail.offset: // nothing tells what was read of it
-		p.cut(start)
+		p.cutAt(start)
 		return nil
 	}
 	lost := start - p.tail.offset
@@ -184,11 +173,8 @@ func (f *Feed) closing() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.partitions {
-		for _, t := range p.tried {
-			if t.here {
-				p.changes++
-				break
-			}
+		if p.running() {
+			p.changes++
 		}
 	}
 }
@@ -199,12 +185,10 @@ func (f *Feed) unsaved(closing bool) []standing {
 	defer f.mu.Unlock()
 	var all []standing
 	for _, p := range f.partitions {
-		if p.marks == nil || p.told == p.changes {
-			continue
+		if s, news := p.account.unsaved(closing, f.noteChars); news {
+			s.from, s.partition = p, p.index
+			all = append(all, s)
 		}
-		s := standing{from: p, partition: p.index, offset: p.marks.Position(), changes: p.changes}
-		s.note, s.whole = p.note(closing).encode(s.offset, f.noteChars)
-		all = append(all, s)
 	}
 	return all
 }
