@@ -95,7 +95,7 @@ var owners = map[string][]string{
 	"oras.land/oras-go":                       {"invoker/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
 	"github.com/go-zookeeper/zk":              {"invoker/zookeeper"},
-	"github.com/twmb/franz-go":                {"invoker/standalone/broker", "invoker/bench", "ansible/tests/stock"},
+	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/standalone/broker", "invoker/bench", "ansible/tests/stock"},
 	"go.etcd.io/bbolt":                        {"invoker/standalone/store"},
 	"software.sslmate.com/src/go-pkcs12":      {"invoker/tlsstore"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/tlsstore"},

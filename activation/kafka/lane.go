@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	wire "github.com/segmentio/kafka-go"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
@@ -16,6 +18,7 @@ const gather = 256 << 10
 
 // parcel is a message on its way.
 type parcel struct {
+	key     []byte // chooses the partition; nil: the first
 	value   []byte
 	time    time.Time
 	shorter func() []byte // nil: it has no shorter form
@@ -24,15 +27,17 @@ type parcel struct {
 }
 
 // lane sends to one topic, in order, in a goroutine of its own: one request at
-// a time, so that a failure cannot let a later message overtake.
+// a time, so that a failure cannot let a later message overtake one of the same
+// partition.
 type lane struct {
 	producer *Producer
 	topic    string
 	room     *semaphore.Weighted
 	wake     chan struct{} // there is something to do; one signal is enough
 	outage   *outage.Outage
-	link     *link
-	gone     bool // the topic was given up and has not answered since
+	links    map[int32]*link // by partition
+	width    int             // how many partitions the topic has, when last heard
+	gone     bool            // the topic was given up and has not answered since
 
 	// Guarded by the producer's mu.
 	queue []parcel
@@ -41,7 +46,7 @@ type lane struct {
 
 func newLane(p *Producer, topic string) *lane {
 	return &lane{
-		producer: p, topic: topic,
+		producer: p, topic: topic, links: map[int32]*link{},
 		room:   semaphore.NewWeighted(p.cfg.QueueBytes),
 		wake:   make(chan struct{}, 1),
 		outage: outage.New(p.log.With("topic", topic), "sending of "+p.cfg.Name),
@@ -56,7 +61,7 @@ func (l *lane) weigh(m *parcel) int64 {
 }
 
 func (l *lane) run() {
-	defer func() { l.link.close() }()
+	defer l.hangUp()
 	idle := time.NewTimer(l.producer.cfg.IdleAfter)
 	defer idle.Stop()
 	for {
@@ -117,18 +122,20 @@ const closingTries = 5
 func (l *lane) deliver(batch []parcel) {
 	refusals := 0
 	for len(batch) > 0 {
-		err := l.attempt(batch)
+		n, err := l.attempt(batch)
 		switch {
 		case err == nil:
-			l.arrived(batch)
-			return
+			l.arrived(batch[:n])
+			batch = batch[n:]
+			continue
 		case l.producer.ctx.Err() != nil:
 			l.producer.unsent.Add(int64(len(batch)))
 			l.giveUp(batch, ErrClosed)
 			return
 		case tooLarge(err):
-			l.split(batch, err)
-			return
+			l.split(batch[:n], err)
+			batch = batch[n:]
+			continue
 		case refused(err):
 			l.outage.Note(err)
 			refusals++
@@ -156,20 +163,76 @@ func (l *lane) late(batch []parcel) int {
 	return n
 }
 
-func (l *lane) attempt(batch []parcel) error {
-	if l.link == nil {
-		link, _, err := l.producer.cluster.leader(l.producer.ctx, l.topic, 0)
-		if err != nil {
-			return err
-		}
-		l.link = link
+// attempt sends the first messages of a batch, as far as they are for one
+// partition, and tells how many these are.
+func (l *lane) attempt(batch []parcel) (n int, err error) {
+	partition, n, err := l.sort(batch)
+	if err != nil {
+		return n, err
 	}
-	_, err := send(l.link, l.topic, batch, callTimeout)
+	link, err := l.connect(partition)
+	if err != nil {
+		return n, err
+	}
+	_, err = send(link, l.topic, partition, batch[:n], callTimeout)
 	if err != nil && !tooLarge(err) {
-		l.link.close()
-		l.link = nil
+		l.hangUp()
 	}
-	return err
+	return n, err
+}
+
+// sort brings together what is for one partition, each in order, and tells
+// which the first is and how many messages are for it.
+func (l *lane) sort(batch []parcel) (partition int32, n int, err error) {
+	if !slices.ContainsFunc(batch, func(m parcel) bool { return m.key != nil }) {
+		return 0, len(batch), nil
+	}
+	if l.width == 0 {
+		if _, err := l.connect(0); err != nil {
+			return 0, len(batch), err
+		}
+	}
+	slices.SortStableFunc(batch, func(a, b parcel) int { return int(l.home(&a) - l.home(&b)) })
+	partition = l.home(&batch[0])
+	for n < len(batch) && l.home(&batch[n]) == partition {
+		n++
+	}
+	return partition, n, nil
+}
+
+// home is the partition that a message belongs to, by its key as the Java
+// client has it.
+func (l *lane) home(m *parcel) int32 {
+	if m.key == nil {
+		return 0
+	}
+	all := make([]int, l.width)
+	for i := range all {
+		all[i] = i
+	}
+	return int32(wire.Murmur2Balancer{Consistent: true}.Balance(wire.Message{Key: m.key}, all...))
+}
+
+// connect links the lane to the leader of a partition.
+func (l *lane) connect(partition int32) (*link, error) {
+	if link := l.links[partition]; link != nil {
+		return link, nil
+	}
+	link, width, err := l.producer.cluster.leader(l.producer.ctx, l.topic, partition)
+	if err != nil {
+		return nil, err
+	}
+	l.links[partition], l.width = link, width
+	return link, nil
+}
+
+// hangUp drops the links: one that fails says that the others may.
+func (l *lane) hangUp() {
+	for _, link := range l.links {
+		link.close()
+	}
+	clear(l.links)
+	l.width = 0
 }
 
 // split sends the messages of a batch that is too large one by one, and one

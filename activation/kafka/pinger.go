@@ -170,7 +170,7 @@ func (p *Pinger) send(value []byte) error {
 		p.link = l
 	}
 	p.twin.sending()
-	offset, err := send(p.link, p.cfg.Topic, []parcel{{value: value, time: time.Now()}}, pingTimeout)
+	offset, err := send(p.link, p.cfg.Topic, 0, []parcel{{value: value, time: time.Now()}}, pingTimeout)
 	if err != nil {
 		p.twin.missed()
 		p.link.close()

@@ -26,15 +26,16 @@ func varintBytes(n int) int {
 	return (bits.Len64(uint64(n)<<1|1) + 6) / 7
 }
 
-// send writes messages to partition 0 of a topic and returns the offset of the
+// send writes messages to a partition of a topic and returns the offset of the
 // first. It waits for the leader's ack alone, as the original does.
-func send(l *link, topic string, batch []parcel, limit time.Duration) (int64, error) {
+func send(l *link, topic string, partition int32, batch []parcel, limit time.Duration) (int64, error) {
 	req := &produce.Request{
 		Acks:    1,
 		Timeout: int32(callTimeout / time.Millisecond),
 		Topics: []produce.RequestTopic{{
 			Topic: topic,
 			Partitions: []produce.RequestPartition{{
+				Partition: partition,
 				RecordSet: protocol.RecordSet{Records: &parcels{left: batch}},
 			}},
 		}},
@@ -69,6 +70,9 @@ func (p *parcels) ReadRecord() (*protocol.Record, error) {
 	}
 	p.value.bytes = p.left[0].value
 	p.record = protocol.Record{Time: p.left[0].time, Value: &p.value}
+	if p.left[0].key != nil {
+		p.record.Key = protocol.NewBytes(p.left[0].key)
+	}
 	p.left = p.left[1:]
 	return &p.record, nil
 }

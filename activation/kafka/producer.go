@@ -37,8 +37,8 @@ type ProducerConfig struct {
 	IdleAfter time.Duration
 }
 
-// Producer sends messages without a key to partition 0 of any topic. Messages
-// of one topic arrive in the order they were given, topics do not wait for one
+// Producer sends messages to any topic: without a key to its partition 0, with
+// one to the partition that the key says. Messages of one partition arrive in the order they were given, topics do not wait for one
 // another. A message leaves at once when its topic is idle; while an answer is
 // awaited, those that come meanwhile gather and leave together.
 //
@@ -104,6 +104,15 @@ func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent fu
 		return fmt.Errorf("send %d bytes to topic %s: %w", len(value), topic, ErrTooLarge)
 	}
 	return p.enqueue(ctx, topic, parcel{value: value, sent: sent})
+}
+
+// SendKeyed is Send with a key: messages of one key arrive in order at one
+// partition, the one that the Java client would choose.
+func (p *Producer) SendKeyed(ctx context.Context, topic, key string, value []byte, sent func(error)) error {
+	if batchBytes(len(key)+len(value)+5) > p.cfg.MessageBytes {
+		return fmt.Errorf("send %d bytes to topic %s: %w", len(value), topic, ErrTooLarge)
+	}
+	return p.enqueue(ctx, topic, parcel{key: []byte(key), value: value, sent: sent})
 }
 
 // SendAck gives an ack to a controller's topic. One that is too large goes

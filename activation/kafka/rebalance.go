@@ -1,0 +1,272 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+)
+
+// assigned takes partitions over, with what is committed beside their
+// positions. The client reads nothing of them before it returns.
+func (s *Share) assigned(ctx context.Context, client *kgo.Client, all map[string][]int32) {
+	partitions := all[s.cfg.Topic]
+	if len(partitions) == 0 {
+		return
+	}
+	var held map[int32]*claim
+	for {
+		var err error
+		if held, err = s.positions(ctx, client, partitions); err == nil {
+			s.committing.Over()
+			break
+		}
+		if !s.committing.Failed(ctx, err) {
+			return
+		}
+	}
+	s.mu.Lock()
+	for i, c := range held {
+		s.claims[i] = c
+	}
+	s.mu.Unlock()
+	s.log.Info("partitions taken", "partitions", partitions)
+}
+
+// positions reads where to begin in partitions.
+func (s *Share) positions(ctx context.Context, client *kgo.Client, partitions []int32) (map[int32]*claim, error) {
+	held := map[int32]*claim{}
+	for _, i := range partitions {
+		held[i] = &claim{share: s, index: i, account: account{tried: map[int64]try{}}}
+	}
+	res, err := s.request(partitions).RequestWith(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("read the positions of group %s: %w", s.cfg.Group, err)
+	}
+	for _, g := range res.Groups {
+		if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
+			return nil, fmt.Errorf("read the positions of group %s: %w", s.cfg.Group, err)
+		}
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return nil, fmt.Errorf("read the position of group %s in partition %d: %w", s.cfg.Group, p.Partition, err)
+				}
+				if c := held[p.Partition]; c != nil && p.Offset >= 0 {
+					c.resume(p.Offset, p.Metadata)
+				}
+			}
+		}
+	}
+	return held, nil
+}
+
+// request asks for the positions as old and as new brokers want to be asked;
+// the client sends and answers what fits.
+func (s *Share) request(partitions []int32) *kmsg.OffsetFetchRequest {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = s.cfg.Group
+	t := kmsg.NewOffsetFetchRequestGroupTopic()
+	t.Topic, t.Partitions = s.cfg.Topic, partitions
+	g.Topics = append(g.Topics, t)
+	req.Groups = append(req.Groups, g)
+	return req
+}
+
+func (c *claim) resume(offset int64, text *string) {
+	var n note
+	if text != nil {
+		var err error
+		if n, err = decodeNote(*text, offset); err != nil {
+			c.share.log.Warn("what is committed beside the position cannot be used: activations behind the position run again though some may have ended",
+				"partition", c.index, "offset", offset, "bytes", len(*text), "error", err)
+		}
+	}
+	c.open(offset, n)
+	c.next = offset
+}
+
+// revoked gives partitions up, when what was taken from them is completed: it
+// would run twice otherwise. The others go on reading theirs meanwhile.
+func (s *Share) revoked(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
+	partitions := all[s.cfg.Topic]
+	if len(partitions) == 0 {
+		return
+	}
+	limit, cancel := context.WithTimeout(ctx, s.cfg.HandOver)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	s.giveUp(true)
+	defer s.giveUp(false)
+	open := s.drain(limit, partitions)
+	if s.ctx.Err() == nil { // else Close has committed
+		pace := outage.Pace{Min: outage.MinPause, Max: outage.MaxPause}
+		for s.commit(limit, partitions, true) != nil && outage.Wait(limit, pace.Next()) {
+		}
+	}
+	s.forget(partitions)
+	s.log.Info("partitions given up", "partitions", partitions, "open", open)
+}
+
+func (s *Share) giveUp(leaving bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = leaving
+}
+
+// drain waits until nothing of the partitions is open, and tells how much is.
+func (s *Share) drain(ctx context.Context, partitions []int32) (open int) {
+	for {
+		s.mu.Lock()
+		open = 0
+		for _, i := range partitions {
+			if c := s.claims[i]; c != nil && c.marks != nil {
+				open += c.marks.Open()
+			}
+		}
+		settled := s.settled
+		s.mu.Unlock()
+		if open == 0 {
+			return 0
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return open
+		}
+	}
+}
+
+// lost hears that partitions went to others without a word: we were silent for
+// too long. What is open runs there, too.
+func (s *Share) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	if partitions := all[s.cfg.Topic]; len(partitions) > 0 {
+		s.forget(partitions)
+		s.log.Error("partitions went to others while nothing was heard of us: what was running may run there, too",
+			"partitions", partitions)
+	}
+}
+
+func (s *Share) forget(partitions []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range partitions {
+		if c := s.claims[i]; c != nil {
+			c.gone = true
+			delete(s.claims, i)
+		}
+	}
+}
+
+// commitAll commits at once after a rest and then at intervals, until Close.
+func (s *Share) commitAll() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.dirty:
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(s.cfg.CommitEvery)
+		for {
+			err := s.commit(s.ctx, nil, false)
+			if err == nil {
+				s.committing.Over()
+				break
+			}
+			if !s.committing.Failed(s.ctx, err) {
+				return
+			}
+		}
+	}
+}
+
+// commit tells the broker what is new of partitions, of all when nil.
+func (s *Share) commit(ctx context.Context, partitions []int32, closing bool) error {
+	news := s.news(partitions, closing)
+	if len(news) == 0 {
+		return nil
+	}
+	offsets := map[int32]kgo.EpochOffset{}
+	for c, n := range news {
+		offsets[c.index] = kgo.EpochOffset{Epoch: -1, Offset: n.offset}
+	}
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for i := range req.Topics {
+			for j := range req.Topics[i].Partitions {
+				p := &req.Topics[i].Partitions[j]
+				for c, n := range news {
+					if c.index == p.Partition {
+						p.Metadata = &n.note
+					}
+				}
+			}
+		}
+		return nil
+	})
+	var failure error
+	s.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.cfg.Topic: offsets},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, err error) {
+			failure = answered(res, err)
+		})
+	if failure != nil {
+		return fmt.Errorf("commit the positions of group %s: %w", s.cfg.Group, failure)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c, n := range news {
+		c.told = n.changes
+	}
+	return nil
+}
+
+func answered(res *kmsg.OffsetCommitResponse, err error) error {
+	if err != nil || res == nil {
+		return err
+	}
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// news is what the broker should know and does not.
+func (s *Share) news(partitions []int32, closing bool) map[*claim]standing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if partitions == nil {
+		for i := range s.claims {
+			partitions = append(partitions, i)
+		}
+	}
+	news := map[*claim]standing{}
+	for _, i := range partitions {
+		c := s.claims[i]
+		if c == nil {
+			continue
+		}
+		if closing && c.running() {
+			c.changes++
+		}
+		if n, ok := c.unsaved(closing, noteChars); ok {
+			news[c] = n
+		}
+	}
+	return news
+}

@@ -1,0 +1,265 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+)
+
+// ShareConfig says which topic is shared. Only the topic has no default.
+type ShareConfig struct {
+	Topic string
+	// Group is the name under which the topic is shared, its own name with
+	// "-takers" behind it when empty: an invoker's feed of a topic and a share
+	// of it must not meet in one group.
+	Group string
+	// Session is how long a member may be silent, 10 s, before its partitions
+	// go to the others. Brokers take no less than 6 s by default.
+	Session time.Duration
+	// HandOver is how long a member that shall give up a partition may go on
+	// with what it has taken from it, 5 minutes. What is open after that runs
+	// elsewhere, too.
+	HandOver time.Duration
+	// CommitEvery is the time between commits, 150 ms.
+	CommitEvery time.Duration
+}
+
+// Share hands out the activations of a topic that several invokers take from.
+// Kafka's group protocol gives each of them some of the partitions, and lets it
+// keep these as long as it lives (cooperative-sticky assignment): what has one
+// key stays with one invoker, where it is warm. Partitions of a member that
+// died go to the others when its session has ended. Which of their records are
+// completed is committed as a Feed does.
+//
+// It is the one part that joins a group, and the only one made on franz-go:
+// rebalancing is where the other client has known defects.
+type Share struct {
+	cfg    ShareConfig
+	log    *slog.Logger
+	client *kgo.Client
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	dirty  chan struct{} // there is something to commit; one signal is enough
+	owned  sync.WaitGroup
+
+	reading, committing *outage.Outage
+
+	mu      sync.Mutex
+	claims  map[int32]*claim
+	settled chan struct{} // closed and made anew when something is completed
+	leaving bool          // partitions shall be given up, and something of them is open
+	stats   ShareStats
+}
+
+// ShareStats is a copy of what a share knows.
+type ShareStats struct {
+	Partitions    []int32 `json:"partitions"` // that are ours now
+	Delivered     uint64  `json:"delivered"`
+	Undecodable   uint64  `json:"undecodable"`
+	Finished      uint64  `json:"finished"`               // not delivered, since somebody had completed them
+	Open          int     `json:"open"`                   // handed out and not completed
+	Leaving       bool    `json:"leaving,omitzero"`       // partitions shall be given up when what is open of them is completed
+	Waiting       int64   `json:"waiting"`                // on our partitions, when last heard
+	Interrupted   string  `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
+	CommitFailing string  `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
+}
+
+// claim is a partition that is ours for now.
+type claim struct {
+	account
+	share *Share
+	index int32
+	next  int64 // the offset that is read next
+	edge  int64 // of the partition, when last heard
+	gone  bool  // ours no more: nothing of it is told
+}
+
+// NewShare starts to take part. It does not wait for a broker.
+func (c *Cluster) NewShare(cfg ShareConfig) (*Share, error) {
+	cfg.setDefaults()
+	s := &Share{
+		cfg: cfg, log: c.log.With("topic", cfg.Topic, "group", cfg.Group),
+		dirty: make(chan struct{}, 1), settled: make(chan struct{}), claims: map[int32]*claim{},
+	}
+	s.reading = outage.New(s.log, "reading of shared activations")
+	s.committing = outage.New(s.log, "committing of shared positions")
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.brokers...), kgo.ClientID(c.clientID),
+		kgo.ConsumerGroup(cfg.Group), kgo.ConsumeTopics(cfg.Topic),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		kgo.SessionTimeout(cfg.Session), kgo.HeartbeatInterval(cfg.Session / 4),
+		kgo.RebalanceTimeout(cfg.HandOver + cfg.Session),
+		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(1 << 20),
+		kgo.OnPartitionsAssigned(s.assigned), kgo.OnPartitionsRevoked(s.revoked), kgo.OnPartitionsLost(s.lost),
+	}
+	if c.tls != nil {
+		opts = append(opts, kgo.DialTLSConfig(c.tls.Clone()))
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("share topic %s: %w", cfg.Topic, err)
+	}
+	s.client = client
+	s.owned.Go(s.commitAll)
+	return s, nil
+}
+
+func (c *ShareConfig) setDefaults() {
+	c.Group = cmp.Or(c.Group, c.Topic+"-takers")
+	c.Session = cmp.Or(c.Session, 10*time.Second)
+	c.HandOver = cmp.Or(c.HandOver, 5*time.Minute)
+	c.CommitEvery = cmp.Or(c.CommitEvery, 150*time.Millisecond)
+}
+
+// Next waits for the next activation of the partitions that are ours; those of
+// one partition come in order. Its error is that of ctx or ErrClosed; a broker
+// that is away only makes it wait. One goroutine at a time may call it.
+func (s *Share) Next(ctx context.Context) (Delivery, error) {
+	poll, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	for {
+		got := s.client.PollRecords(poll, 1)
+		switch {
+		case s.ctx.Err() != nil || got.IsClientClosed():
+			return Delivery{}, ErrClosed
+		case ctx.Err() != nil && got.NumRecords() == 0:
+			return Delivery{}, ctx.Err()
+		}
+		s.hear(got)
+		for _, r := range got.Records() {
+			s.reading.Over()
+			if d, ok := s.deliver(r); ok {
+				return d, nil
+			}
+		}
+		if err := got.Err(); err != nil && got.NumRecords() == 0 {
+			s.reading.Failed(poll, err)
+		}
+	}
+}
+
+// hear notes the ends of partitions.
+func (s *Share) hear(got kgo.Fetches) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got.EachPartition(func(p kgo.FetchTopicPartition) {
+		if c := s.claims[p.Partition]; c != nil {
+			c.edge = p.HighWatermark
+		}
+	})
+}
+
+// deliver makes a delivery of a record, unless it is completed, or its
+// partition went to somebody else meanwhile, who reads it again.
+func (s *Share) deliver(got *kgo.Record) (Delivery, bool) {
+	r := record{offset: got.Offset, time: got.Timestamp, value: got.Value}
+	m, err := activation.DecodeMessage(r.value)
+	s.mu.Lock()
+	c := s.claims[got.Partition]
+	if c == nil || !c.take(r) {
+		s.mu.Unlock()
+		return Delivery{}, false
+	}
+	d := c.hand(r)
+	d.Message, d.Partition, d.holder = m, c.index, c
+	if err == nil {
+		s.stats.Delivered++
+	} else {
+		s.stats.Undecodable++
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.log.Error("activation message cannot be decoded, skipped",
+			"partition", got.Partition, "offset", r.offset, "bytes", len(r.value), "error", err)
+		d.Done()
+		return Delivery{}, false
+	}
+	return d, true
+}
+
+// take notes that a record was read, and tells whether it is to be handed out.
+func (c *claim) take(r record) bool {
+	switch {
+	case c.marks == nil: // the group had no position
+		c.open(r.offset, note{})
+	case r.offset < c.next: // the client went back: the log was truncated
+		c.cut(r.offset)
+	}
+	c.next = r.offset + 1
+	if !c.meet(r) {
+		c.share.stats.Finished++
+		return false
+	}
+	return true
+}
+
+func (c *claim) begin(epoch int, offset int64) {
+	c.share.mu.Lock()
+	defer c.share.mu.Unlock()
+	if c.gone {
+		return
+	}
+	if news, _ := c.start(epoch, offset); news {
+		signal(c.share.dirty)
+	}
+}
+
+func (c *claim) finish(epoch int, offset int64) {
+	s := c.share
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.gone && c.end(epoch, offset) {
+		close(s.settled)
+		s.settled = make(chan struct{})
+		signal(s.dirty)
+	}
+}
+
+// Stats copies what the share knows.
+func (s *Share) Stats() ShareStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.stats
+	all.Leaving = s.leaving
+	all.Interrupted, all.CommitFailing = s.reading.Reason(), s.committing.Reason()
+	all.Partitions = []int32{}
+	for i, c := range s.claims {
+		all.Partitions = append(all.Partitions, i)
+		if c.marks != nil {
+			all.Open += c.marks.Open()
+			all.Waiting += max(0, c.edge-c.next)
+		}
+	}
+	slices.Sort(all.Partitions)
+	return all
+}
+
+// Close stops reading, commits what is completed by now and leaves the group,
+// for as long as ctx lets it try: the partitions go to the others at once, with
+// what is not done.
+func (s *Share) Close(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	s.cancel()
+	s.owned.Wait()
+	err := s.commit(ctx, nil, true)
+	if left := s.client.LeaveGroupContext(ctx); left != nil && !errors.Is(left, context.Canceled) {
+		err = errors.Join(err, fmt.Errorf("leave group %s: %w", s.cfg.Group, left))
+	}
+	s.client.Close()
+	return err
+}

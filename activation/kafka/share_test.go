@@ -1,0 +1,313 @@
+package kafka
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// session is how soon a member that was killed is noticed: the least that
+// brokers take by default.
+const session = 6 * time.Second
+
+// share takes part in sharing a topic until the test ends.
+func (b *bed) share(topic string) *Share {
+	b.t.Helper()
+	s, err := b.cluster().NewShare(ShareConfig{Topic: topic, Session: session, CommitEvery: 5 * time.Millisecond})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.Close(ctx)
+	})
+	return s
+}
+
+// took is what the members of a test were handed.
+type took struct {
+	mu    sync.Mutex
+	times map[int]int
+	who   map[string]map[int]bool // by key, the members that had it
+}
+
+// drink has a member take and complete all that comes, until the test ends.
+func (b *bed) drink(s *Share, name int, all *took) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var turns sync.WaitGroup
+	turns.Go(func() {
+		for {
+			d, err := s.Next(ctx)
+			if err != nil {
+				return
+			}
+			all.mu.Lock()
+			all.times[number(d)]++
+			key := flowOf(number(d))
+			if all.who[key] == nil {
+				all.who[key] = map[int]bool{}
+			}
+			all.who[key][name] = true
+			all.mu.Unlock()
+			d.Begin()
+			d.Done()
+		}
+	})
+	b.t.Cleanup(func() { cancel(); turns.Wait() })
+}
+
+func (t *took) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.times)
+}
+
+// flowOf is the key that the tests give to a message.
+func flowOf(n int) string { return fmt.Sprintf("guest/function%d", n%17) }
+
+// Messages go to the partition that the Java client chooses for their key, in
+// order.
+func TestKeyChoosesThePartition(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := freshName()
+		b.createWide(topic, 5)
+		p := b.producer()
+		for n := range 200 {
+			if err := p.SendKeyed(b.ctx(), topic, flowOf(n), []byte(message(n)), nil); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		if err := p.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		cl := b.client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		defer cl.Close()
+		home := kgo.StickyKeyPartitioner(nil).ForTopic(topic)
+		last := map[string]int64{}
+		for range 200 {
+			for _, r := range cl.PollRecords(b.ctx(), 1).Records() {
+				if want := home.Partition(r, 5); int(r.Partition) != want {
+					b.t.Fatalf("key %s is in partition %d, want %d", r.Key, r.Partition, want)
+				}
+				if r.Offset < last[string(r.Key)] {
+					b.t.Fatalf("key %s went back", r.Key)
+				}
+				last[string(r.Key)] = r.Offset
+			}
+		}
+		if len(last) != 17 {
+			b.t.Errorf("%d keys came, want 17", len(last))
+		}
+	})
+}
+
+// Members share the partitions, each message goes to one of them, all of one
+// key to the same.
+func TestShareDividesTheTopic(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := freshName()
+		b.createWide(topic, 6)
+		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		var members []*Share
+		for n := range 3 {
+			s := b.share(topic)
+			b.drink(s, n, all)
+			members = append(members, s)
+		}
+		b.await("each member to have two partitions", func() bool {
+			return !slices.ContainsFunc(members, func(s *Share) bool { return len(s.Stats().Partitions) != 2 })
+		})
+		p := b.producer()
+		const many = 300
+		for n := range many {
+			if err := p.SendKeyed(b.ctx(), topic, flowOf(n), []byte(message(n)), nil); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		b.await("all messages", func() bool { return all.count() == many })
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if b.log.count("went to others") > 0 {
+			return // this machine stood still for longer than a session
+		}
+		for n, times := range all.times {
+			if times != 1 {
+				b.t.Errorf("message %d came %d times", n, times)
+			}
+		}
+		for key, who := range all.who {
+			if len(who) != 1 {
+				b.t.Errorf("%s ran at %v", key, slices.Sorted(maps.Keys(who)))
+			}
+		}
+	})
+}
+
+// A member that shall give up a partition first completes what it has of it:
+// nothing runs at both.
+func TestShareHandsOverWhenWhatItHasIsCompleted(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := freshName()
+		b.createWide(topic, 2)
+		first := b.share(topic)
+		b.putTo(topic, 0, message(0))
+		b.putTo(topic, 1, message(1))
+		var open []Delivery
+		for range 2 {
+			d, err := first.Next(b.ctx())
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			open = append(open, d)
+		}
+		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		second := b.share(topic)
+		b.drink(second, 2, all)
+		b.drink(first, 1, all)
+		b.await("the first to be asked for a partition", func() bool { return len(second.Stats().Partitions) > 0 || first.Stats().Leaving })
+		if n := len(second.Stats().Partitions); n > 0 {
+			b.t.Errorf("the second has %d partitions while all is open at the first", n)
+		}
+		for _, d := range open {
+			d.Done()
+		}
+		b.await("a partition for each", func() bool {
+			return len(first.Stats().Partitions) == 1 && len(second.Stats().Partitions) == 1
+		})
+		b.putTo(topic, 0, message(2))
+		b.putTo(topic, 1, message(3))
+		b.await("the new messages", func() bool { return all.count() >= 2 })
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if all.times[0]+all.times[1] > 0 && b.log.count("went to others") == 0 {
+			b.t.Errorf("what the first had came again: %v", all.times)
+		}
+	})
+}
+
+// Of three members one is killed. What it had completed does not run again,
+// what it had not goes to the others, and nothing is lost.
+func TestShareOutlivesAMember(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := freshName()
+		b.createWide(topic, 6)
+		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		one, two := b.share(topic), b.share(topic)
+		b.drink(one, 1, all)
+		b.drink(two, 2, all)
+		child := exec.CommandContext(b.ctx(), os.Args[0])
+		child.Env = append(os.Environ(), "GPUWHISK_TEST_SHARE="+topic, "GPUWHISK_TEST_SHARE_BROKER="+b.addrs[0])
+		child.Stderr = os.Stderr
+		out, err := child.StdoutPipe()
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			b.t.Fatal(err)
+		}
+		defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+		b.await("two partitions for each", func() bool {
+			return len(one.Stats().Partitions) == 2 && len(two.Stats().Partitions) == 2
+		})
+		const many = 60
+		for n := range many {
+			b.putTo(topic, int32(n%6), message(n))
+		}
+		// The child says what it has completed, and then that this is committed.
+		done := map[int]bool{}
+		lines := bufio.NewScanner(out)
+		for lines.Scan() && lines.Text() != "committed" {
+			var n int
+			if _, err := fmt.Sscanf(lines.Text(), "done %d", &n); err == nil {
+				done[n] = true
+			}
+		}
+		if len(done) != childCompletes {
+			b.t.Fatalf("the child completed %v: %v", done, lines.Err())
+		}
+		if err := child.Process.Kill(); err != nil {
+			b.t.Fatal(err)
+		}
+		b.await("everything that the killed one had not completed", func() bool { return all.count() >= many-len(done) })
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		for n := range many {
+			if !done[n] && all.times[n] == 0 {
+				b.t.Errorf("message %d is lost", n)
+			}
+			if done[n] && all.times[n] > 0 {
+				b.t.Errorf("message %d had been completed and ran again", n)
+			}
+		}
+	})
+}
+
+const childTakes, childCompletes = 10, 5
+
+// beShared is the child of TestShareOutlivesAMember: it takes some messages,
+// completes a part, says so, and waits for its end.
+func beShared(topic, broker string) {
+	c, err := New(Options{Brokers: []string{broker}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	s, err := c.NewShare(ShareConfig{Topic: topic, Session: session})
+	if err != nil {
+		panic(err)
+	}
+	for n := range childTakes {
+		d, err := s.Next(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		d.Begin()
+		if n%2 == 0 {
+			d.Done()
+			fmt.Println("done", number(d))
+		}
+	}
+	for tick := time.Tick(time.Millisecond); len(s.news(nil, false)) > 0; {
+		<-tick
+	}
+	fmt.Println("committed")
+	select {}
+}
+
+func TestShareNamesWhatIsWrong(t *testing.T) {
+	b := newFakeBed(t)
+	topic := freshName()
+	b.createWide(topic, 1)
+	s := b.share(topic)
+	b.putTo(topic, 0, "{", message(1))
+	d, err := s.Next(b.ctx())
+	if err != nil || number(d) != 1 {
+		t.Fatalf("%v, %v", d, err)
+	}
+	d.Done()
+	if got := s.Stats(); got.Undecodable != 1 || got.Delivered != 1 || b.log.count("ERROR", "cannot be decoded") != 1 {
+		t.Errorf("stats %+v\n%s", got, b.log)
+	}
+	if err := s.Close(b.ctx()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Next(b.ctx()); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Next of a closed share: %v", err)
+	}
+	again := b.share(topic)
+	b.putTo(topic, 0, message(2))
+	if d, err := again.Next(b.ctx()); err != nil || number(d) != 2 {
+		t.Errorf("%v, %v, want message 2", d, err)
+	}
+}
