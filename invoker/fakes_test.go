@@ -127,7 +127,7 @@ func (w *world) Event(_ context.Context, e activation.Event) error {
 	return nil
 }
 
-func (w *world) Forward(_ context.Context, topic string, message []byte, sent func(error)) error {
+func (w *world) Forward(_ context.Context, topic, _ string, message []byte, sent func(error)) error {
 	w.mu.Lock()
 	w.forwarded = append(w.forwarded, forwarded{topic, message})
 	w.mu.Unlock()

@@ -35,7 +35,10 @@ func (iv *Invoker) forward(j *job) {
 	}
 	m := *t.Message
 	m.Forwarded = &way
-	err := iv.ports.Outbox.Forward(iv.desk.ctx, topic, m.Encode(), func(err error) {
+	// A function stays with one of the invokers that share the topic: where it
+	// is warm.
+	key := t.User.Namespace.Name + " " + j.action.FQN()
+	err := iv.ports.Outbox.Forward(iv.desk.ctx, topic, key, m.Encode(), func(err error) {
 		if err != nil {
 			t.take(sentBack)
 			refuse(fmt.Sprintf("the topic %s does not take it: %s", topic, err))

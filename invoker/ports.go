@@ -72,8 +72,9 @@ type Records interface {
 type Outbox interface {
 	Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error
 	Event(ctx context.Context, event activation.Event) error
-	// Forward passes a message on to another topic as it came.
-	Forward(ctx context.Context, topic string, message []byte, sent func(error)) error
+	// Forward passes a message on to another topic. Those of one key arrive in
+	// order at one taker.
+	Forward(ctx context.Context, topic, key string, message []byte, sent func(error)) error
 }
 
 // Blacklist knows the namespaces that may not invoke anything.

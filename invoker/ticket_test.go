@@ -49,7 +49,7 @@ func (c *clerk) Ack(_ context.Context, _ string, ack activation.Ack, sent func(e
 
 func (c *clerk) Event(context.Context, activation.Event) error { c.events++; return nil }
 
-func (c *clerk) Forward(context.Context, string, []byte, func(error)) error { return nil }
+func (c *clerk) Forward(context.Context, string, string, []byte, func(error)) error { return nil }
 
 func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(error)) error {
 	if c.noPuts != nil {

@@ -88,6 +88,8 @@ type assembly struct {
 	engine   Engine
 	cluster  *kafka.Cluster
 	feed     *kafka.Feed
+	share    *kafka.Share // nil: nothing is taken that others passed on
+	from     *sources
 	producer *kafka.Producer
 	pinger   atomic.Pointer[kafka.Pinger]
 	goodbye  func() // returns when controllers have heard that this invoker stops, or cannot be told
@@ -201,8 +203,7 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 		return err
 	}
 	a.refuseBlocked(ctx)
-	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
-	return nil
+	return a.openSources(ctx, topic)
 }
 
 // awaitDatabase waits until the database takes the credentials, has the three
@@ -297,7 +298,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 		s.GPU.Record = a.laneLog
 	}
 	iv, err := invoker.New(s, invoker.Ports{
-		Feed: feed{a.feed, a.state.journal}, Actions: actions{a.store}, Records: rec, Outbox: out,
+		Feed: a.from, Actions: actions{a.store}, Records: rec, Outbox: out,
 		Blacklist: a.store, Journal: a.account(), Engine: a.engine, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable,
 	}, invoker.NewMetrics(a.metrics), a.Log)
@@ -373,8 +374,8 @@ func (a *assembly) close() error {
 	if iv := a.invoker.Load(); iv != nil {
 		iv.Close()
 	}
-	if a.feed != nil {
-		errs = append(errs, a.feed.Close(ctx))
+	if a.from != nil {
+		errs = append(errs, a.from.close(ctx))
 	}
 	if p := a.pinger.Load(); p != nil {
 		a.goodbye() // who had nothing to drain has not said it yet

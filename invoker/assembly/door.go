@@ -114,6 +114,7 @@ type status struct {
 type kafkaStatus struct {
 	Pings kafka.PingStatus    `json:"pings"`
 	Feed  kafka.FeedStats     `json:"feed"`
+	Share *kafka.ShareStats   `json:"share,omitempty"` // of the forward topic, where this invoker takes from it
 	Lag   int64               `json:"lag"`
 	Sends kafka.ProducerStats `json:"sends"`
 }
@@ -126,6 +127,11 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 	}
 	s.Kafka = kafkaStatus{Pings: a.pinger.Load().Status(), Feed: a.feed.Stats(), Sends: a.producer.Stats()}
 	s.Kafka.Lag = s.Kafka.Feed.Lag()
+	if a.share != nil {
+		shared := a.share.Stats()
+		s.Kafka.Share = &shared
+		s.Kafka.Lag += shared.Waiting
+	}
 	s.CouchDB = a.store.Health()
 	s.State = a.state.status()
 	work, err := a.invoker.Load().Status(ctx)
@@ -158,6 +164,10 @@ func (s *status) reasons(stopping bool) (why []string) {
 	say("another process pings with this id", s.Kafka.Pings.Twin)
 	say("reading activations", s.Kafka.Feed.Interrupted)
 	say("committing offsets", s.Kafka.Feed.CommitFailing)
+	if s.Kafka.Share != nil {
+		say("reading of the forward topic", s.Kafka.Share.Interrupted)
+		say("committing of the forward topic", s.Kafka.Share.CommitFailing)
+	}
 	for _, topic := range s.Kafka.Sends.Interrupted {
 		say("sending", topic)
 	}

@@ -13,33 +13,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// feed lets the invoker pull from Kafka, while the journal's disk takes what is
-// pulled, and adds what the journal knows.
-type feed struct {
-	*kafka.Feed
-	journal *journal.Journal // nil: there is none
-}
-
-func (f feed) Next(ctx context.Context) (invoker.Delivery, error) {
-	if f.journal != nil {
-		if err := f.journal.Ready(ctx); err != nil {
-			return invoker.Delivery{}, err
-		}
-	}
-	d, err := f.Feed.Next(ctx)
-	if err != nil {
-		return invoker.Delivery{}, err
-	}
-	out := invoker.Delivery{
-		Message: d.Message, Offset: d.Offset, Begin: d.Begin, Done: d.Done,
-		Begun: d.Begun, Attempts: d.Attempts,
-	}
-	if f.journal != nil {
-		recall(f.journal, int(d.Partition), &out)
-	}
-	return out, nil
-}
-
 // recall adds what the journal knows of an activation to what Kafka does, and
 // tells the journal that it is accepted.
 func recall(j *journal.Journal, partition int, d *invoker.Delivery) {
@@ -72,8 +45,8 @@ func (o outbox) Event(_ context.Context, e activation.Event) error {
 	return nil
 }
 
-func (o outbox) Forward(ctx context.Context, topic string, message []byte, sent func(error)) error {
-	return o.producer.Send(ctx, o.prefix+topic, message, sent)
+func (o outbox) Forward(ctx context.Context, topic, key string, message []byte, sent func(error)) error {
+	return o.producer.SendKeyed(ctx, o.prefix+topic, key, message, sent)
 }
 
 // readTries is how often an action is asked for while the database answers in

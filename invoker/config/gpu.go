@@ -75,6 +75,8 @@ type GPU struct {
 	// ForwardTopic receives the gpu actions of an invoker without a device;
 	// empty means that they are answered with an error.
 	ForwardTopic string
+	// ForwardPartitions is how many partitions that topic is made with.
+	ForwardPartitions int
 }
 
 // GPUShim is how containers get the shim.
@@ -183,7 +185,9 @@ func deviceKeys(g *GPU) []*Key {
 		{Name: "whisk.gpu.record-size", Default: "256 MiB", value: size(&g.RecordSize, int64(MiB)),
 			Doc: "the recording ends when its file has this size"},
 		{Name: "whisk.gpu.forward-topic", value: topic(&g.ForwardTopic),
-			Doc: "topic that gets the GPU activations of an invoker without a GPU; empty answers them with an error"},
+			Doc: "topic that gets the GPU activations of an invoker without a GPU; empty answers them with an error. Invokers with a GPU and the same setting share its partitions, each function staying with one of them; a topic such as invoker9 is taken from by that invoker alone"},
+		{Name: "whisk.gpu.forward-partitions", Default: "12", value: integer(&g.ForwardPartitions, 1, 1000),
+			Doc: "partitions that an invoker with a GPU makes the forward topic with; no more invokers than that share it"},
 	}
 }
 
