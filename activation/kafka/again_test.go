@@ -14,10 +14,14 @@ import (
 // kill ends a feed as a crash does: without a last commit.
 func (b *bed) kill(f *Feed) {
 	b.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.cancel()
+	f.owned.Wait()
+	<-f.commits.ended
 	f.commits.cut()
-	f.Close(ctx)
+	f.commits.link.close()
 }
 
 // saved waits until the broker knows all that is completed and begun.
