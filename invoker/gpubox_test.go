@@ -14,15 +14,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// TestContainerTakesSeveralRuns: as many at once as the annotation says, or
-// else the action's limit; each holds a token, and the proxy and the logs know.
+// TestContainerTakesSeveralRuns: as many at once as the annotation says, and
+// never more than the action's limit; each holds a token, and the proxy and the logs know.
 func TestContainerTakesSeveralRuns(t *testing.T) {
 	for _, c := range []struct {
 		note  string
 		limit int
 		width int
 	}{
-		{"true", 1, 1}, {"true", 3, 3}, {`{"concurrency":2}`, 1, 2}, {`{"concurrency":1}`, 3, 1},
+		{"true", 1, 1}, {"true", 3, 3}, {`{"concurrency":2}`, 3, 2}, {`{"concurrency":1}`, 3, 1}, {`{"concurrency":2}`, 1, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -78,8 +78,12 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 func TestSharedContainerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.action("f", annotate(`{"concurrency":3}`))
+		w.action("f", func(a *activation.Action) {
+			annotate(`{"concurrency":3}`)(a)
+			a.Limits.Concurrency = 3
+		})
 		s := w.gpuSettings(1)
+		s.Bounds.Concurrency.Max = 3
 		s.GPU.Tokens = 4
 		w.run = func(n int, _ []byte) proxy.Exchange {
 			time.Sleep(time.Duration(n) * time.Second)

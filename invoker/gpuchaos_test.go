@@ -47,6 +47,7 @@ func tempest(t *testing.T, seed uint64) {
 	settings.GPU.Devices[1].MemoryBytes += int64(seed%5) << 31
 	settings.GPU.Pool.Size = 2 + int(seed%7)
 	settings.Pool.MemoryMB = 1024 << (seed % 3)
+	settings.Bounds.Concurrency.Max = 3
 	h.functions()
 	h.failures()
 	h.gpu.faults = seed%4 < 2
@@ -111,7 +112,10 @@ func (h *hail) functions() {
 		`{"memory":"1 GB","shim":"count","concurrency":2}`, `true`, `{"memory":"16 GB"}`,
 	}
 	for i, note := range notes {
-		h.action(fmt.Sprint("g", i), annotate(note))
+		h.action(fmt.Sprint("g", i), func(a *activation.Action) {
+			annotate(note)(a)
+			a.Limits.Concurrency = 3
+		})
 	}
 }
 

@@ -123,13 +123,15 @@ func (j *job) demand() container.Demand {
 	}
 }
 
-// concurrency is how many runs of the action one container takes at once: what
-// the gpu annotation says, else the action's limit.
+// concurrency is how many runs of the action one container takes at once: the
+// action's limit, which the system bounds, or less where the gpu annotation says
+// so.
 func (j *job) concurrency() int {
+	limit := max(j.action.Limits.Concurrency, 1)
 	if j.gpu != nil && j.gpu.Concurrency > 0 {
-		return j.gpu.Concurrency
+		return min(j.gpu.Concurrency, limit)
 	}
-	return max(j.action.Limits.Concurrency, 1)
+	return limit
 }
 
 func (j *job) timeout() time.Duration {
