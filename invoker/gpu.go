@@ -189,7 +189,7 @@ func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
 	l.runs[o.Item] = r
 	b.gpu.runs = append(b.gpu.runs, r)
 	l.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
-	l.d.metrics.gpuQueue.Observe(o.Waited.Seconds())
+	l.d.metrics.queued(o.Flow, o.Waited)
 	l.d.run(r)
 }
 

@@ -17,6 +17,29 @@ func (m *Metrics) gpus(r maker) {
 	m.gpuUtilization = r.gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", "device")
 	m.gpuLost = r.gauge("gpu_lost", "1 for a device that cannot be used.", "device")
 	m.gpuQueue = r.histogram("gpu_queue_seconds", "Time from acceptance to a GPU token.")
+	m.waiters = map[sched.FlowID]bool{}
+	m.gpuWaits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "gpuwhisk", Name: "gpu_function_queue_seconds", Buckets: Latency(),
+		Help: "The same by namespace and action, of at most 200 functions at a time; action other is of all further ones.",
+	}, []string{"namespace", "action"})
+	r.reg.MustRegister(m.gpuWaits)
+}
+
+// maxWaiters bounds the functions that have a histogram of their own: each has
+// some twenty series.
+const maxWaiters = 200
+
+// queued counts how long a run waited for its token.
+func (m *Metrics) queued(f sched.FlowID, d time.Duration) {
+	m.gpuQueue.Observe(d.Seconds())
+	if !m.waiters[f] {
+		if len(m.waiters) >= maxWaiters {
+			f = sched.FlowID{Function: "other"}
+		} else {
+			m.waiters[f] = true
+		}
+	}
+	m.gpuWaits.WithLabelValues(f.Namespace, f.Function).Observe(d.Seconds())
 }
 
 // served counts what a run of a flow used of a device.
@@ -46,4 +69,6 @@ func (m *Metrics) forget(f sched.FlowID) {
 	m.gpuSeconds.DeletePartialMatch(of)
 	m.gpuMoved.DeletePartialMatch(of)
 	m.gpuResident.DeletePartialMatch(of)
+	m.gpuWaits.DeletePartialMatch(of)
+	delete(m.waiters, f)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -37,10 +38,24 @@ type Metrics struct {
 	gpuUtilization *prometheus.GaugeVec
 	gpuLost        *prometheus.GaugeVec
 	gpuQueue       prometheus.Histogram
+	gpuWaits       *prometheus.HistogramVec
+	waiters        map[sched.FlowID]bool // that gpuWaits has a series of; the dispatcher's
 }
 
-// latency is the buckets of all times: from half a millisecond to a minute.
-var latency = prometheus.ExponentialBucketsRange(0.0005, 60, 18)
+// Latency is the buckets of all times: from a millisecond to the longest that an
+// action may be given.
+func Latency() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+}
+
+// native makes a histogram a native one too, for whoever asks for that. Its
+// error is a tenth at most.
+func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
+	o.Namespace, o.Buckets = "gpuwhisk", Latency()
+	o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber = 1.1, 100
+	o.NativeHistogramMinResetDuration = time.Hour
+	return o
+}
 
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -57,10 +72,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		interrupted:    r.counter("activations_interrupted_total", "Activations that an earlier process had accepted and not let go of: run again, answered with an error, or found completed.", "how"),
 		logsIncomplete: r.counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),
 	}
-	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "gpuwhisk", Name: "phase_seconds", Buckets: latency,
-		Help: "Time of each phase of a run: create, init, run, logs.",
-	}, []string{"phase"})
+	phases := prometheus.NewHistogramVec(native(prometheus.HistogramOpts{
+		Name: "phase_seconds", Help: "Time of each phase of a run: create, init, run, logs.",
+	}), []string{"phase"})
 	reg.MustRegister(phases)
 	m.phases = map[string]prometheus.Observer{}
 	for _, p := range []string{"create", "init", "run", "logs"} {
@@ -86,7 +100,7 @@ func (r maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 func (r maker) histogram(name, help string) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "gpuwhisk", Name: name, Help: help, Buckets: latency})
+	h := prometheus.NewHistogram(native(prometheus.HistogramOpts{Name: name, Help: help}))
 	r.reg.MustRegister(h)
 	return h
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -239,6 +240,11 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	cached := desc("couchdb_cache_total", "Actions that were asked for, by whether they were at hand.", "outcome")
 	count(cached, int(s.CouchDB.Cache.Hits), "hit")
 	count(cached, int(s.CouchDB.Cache.Misses), "miss")
+	put(desc("build_info", "The version that runs; always 1.", "version", "goversion"), 1, g.a.Version, runtime.Version())
+	for _, d := range g.a.gpus.devices {
+		put(desc("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", "device", "gpu", "UUID", "modelName", "simulated"),
+			1, d.String(), strconv.Itoa(d.Index), d.UUID, d.Name, strconv.FormatBool(d.Simulated))
+	}
 	g.devices(s.Work, put)
 	g.shim(put)
 }
@@ -277,7 +283,7 @@ func (g gauges) devices(w *invoker.Status, put func(*prometheus.Desc, float64, .
 func (a *assembly) observeDelay() func(time.Duration) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "gpuwhisk", Name: "kafka_delay_seconds", Help: "Time that an activation message spent in Kafka.",
-		Buckets: prometheus.ExponentialBucketsRange(0.0005, 60, 18),
+		Buckets: invoker.Latency(),
 	})
 	a.metrics.MustRegister(h)
 	return func(d time.Duration) { h.Observe(d.Seconds()) }

@@ -1,0 +1,67 @@
+package assembly
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const monitoring = "../../docs/monitoring"
+
+// TestBoardsAskForMetricsThatAre: what a board or an alert asks for is what the
+// invoker's sources register.
+func TestBoardsAskForMetricsThatAre(t *testing.T) {
+	var sources strings.Builder
+	for _, pattern := range []string{"*.go", "../*.go"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if b, err := os.ReadFile(name); err == nil && !strings.HasSuffix(name, "_test.go") {
+				sources.Write(b)
+			}
+		}
+	}
+	asked := map[string]bool{}
+	files, err := filepath.Glob(monitoring + "/*")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, ".json") && !json.Valid(b) {
+			t.Errorf("%s is no JSON", file)
+		}
+		for _, m := range regexp.MustCompile(`gpuwhisk_([a-z_]+)`).FindAllStringSubmatch(string(b), -1) {
+			asked[strings.TrimSuffix(m[1], "_bucket")] = true
+		}
+	}
+	if len(asked) < 20 {
+		t.Errorf("only %d metrics are asked for: the test looks in the wrong place", len(asked))
+	}
+	for name := range asked {
+		if !strings.Contains(sources.String(), `"`+name+`"`) {
+			t.Errorf("gpuwhisk_%s is asked for and never made", name)
+		}
+	}
+}
+
+// TestAlerts has Prometheus' own tool test the rules, where it is.
+func TestAlerts(t *testing.T) {
+	if _, err := exec.LookPath("promtool"); err != nil {
+		t.Skip("no promtool: on Debian, apt-get install prometheus")
+	}
+	tool := exec.CommandContext(t.Context(), "promtool", "test", "rules", "alerts_test.yml")
+	tool.Dir = monitoring
+	if out, err := tool.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
