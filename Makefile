@@ -39,8 +39,9 @@ unit: ## Run the tests that need nothing but Go
 	$(GO) test -race $(PACKAGES)
 
 .PHONY: shim
-shim: ## Build the CUDA interposition shim, build/shim/libgpuwhisk.so
+shim: ## Build the CUDA interposition shim, build/shim/libgpuwhisk.so, for glibc 2.17 where zig cc is there
 	$(MAKE) -C shim
+	$(MAKE) -s -C shim fit
 
 .PHONY: shim-test
 shim-test: ## Test the shim on its fake driver, also under sanitizers (about 2 minutes)

@@ -123,6 +123,10 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	if err == nil && c.Runtimes.Kind == processRuntime {
 		err = devices.TryLibrary(ctx, path)
 	}
+	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && c.Runtimes.Kind != processRuntime && devices.Newer(needs) {
+		log.Info("the shim needs glibc of this version: containers of images with an older one run without it",
+			"version", needs, "library", path, "mend", "make shim with zig cc (pip install ziglang) gives one for "+devices.Everywhere)
+	}
 	switch {
 	case err == nil:
 		return path, nil

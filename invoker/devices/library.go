@@ -93,6 +93,41 @@ func hooked() []string {
 	return []string{"dlsym", "dlvsym", "cuInit", "cuGetProcAddress_v2", "cuMemAlloc_v2", "cuMemFree_v2"}
 }
 
+// Needs tells the newest version of the GNU C library that a shim asks for, such
+// as "2.17"; an image with an older one runs without it, and its loader says so
+// in the action's log. Empty where the file asks for none.
+func Needs(path string) (string, error) {
+	file, err := elf.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("open shim: %w", err)
+	}
+	defer file.Close()
+	needs, err := file.DynamicVersionNeeds()
+	if err != nil {
+		return "", fmt.Errorf("read what %s needs: %w", path, err)
+	}
+	newest, text := 0, ""
+	for _, lib := range needs {
+		for _, dep := range lib.Needs {
+			var major, minor int
+			if n, _ := fmt.Sscanf(dep.Dep, "GLIBC_%d.%d", &major, &minor); n == 2 && major*1000+minor > newest {
+				newest, text = major*1000+minor, fmt.Sprintf("%d.%d", major, minor)
+			}
+		}
+	}
+	return text, nil
+}
+
+// Everywhere is the version that images of the last ten years have.
+const Everywhere = "2.17"
+
+// Newer tells whether a version of the C library is newer than that.
+func Newer(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return n == 2 && (major > 2 || major == 2 && minor > 17)
+}
+
 func hooks(file *elf.File) error {
 	symbols, err := file.DynamicSymbols()
 	if err != nil {
