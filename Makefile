@@ -78,6 +78,10 @@ packages: ## Build deb and rpm packages for amd64 and arm64 into dist (ARCHS=amd
 release: ## Build packages, tarballs, collection, bill of materials and checksums into dist
 	RELEASE=1 invoker/package/packages.sh $(ARCHS)
 
+.PHONY: packages-test
+packages-test: ## Install, upgrade, remove and purge the Debian package in a container (needs Docker, debootstrap)
+	.ci/packages
+
 .PHONY: swap-test
 swap-test: ## Test the Ansible collection: three invokers swapped under load and back (minutes, needs Docker)
 	.ci/ansible
