@@ -86,6 +86,10 @@ packages-test: ## Install, upgrade, remove and purge the Debian package in a con
 swap-test: ## Test the Ansible collection: three invokers swapped under load and back (minutes, needs Docker)
 	.ci/ansible
 
+.PHONY: chaos
+chaos: ## End invokers by the dozen, at moments that a seed picks, and look for what is lost or ran twice (CHAOS_ROUNDS=50)
+	GPUWHISK_CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),50) go test -count=1 -timeout 60m -v -run 'TestChaos$$' ./invoker/replay
+
 .PHONY: bench
 bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=1: also among real parts)
 	.ci/bench

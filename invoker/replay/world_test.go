@@ -45,6 +45,7 @@ type world struct {
 	db     *couchdb.Client
 	store  *storeServer
 	extra  []string        // further environment
+	once   bool            // what was running when an invoker ended is not run again
 	left   func() []string // containers that are still there
 
 	manifest string
@@ -235,8 +236,8 @@ func (w *world) environment() []string {
 		"CONFIG_whisk_gpu_runtime=process",
 		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(w.dir, "processes"),
 		"CONFIG_whisk_gpu_state=" + filepath.Join(w.dir, "state"),
+		"CONFIG_whisk_invoker_rerun=" + strconv.FormatBool(!w.once),
 		// Nothing may be lost to a machine that has much else to do.
-		"CONFIG_whisk_invoker_rerun=true", // the crowd's actions may run twice
 		"CONFIG_whisk_gpu_flushDeadline=1 minute",
 	}, w.extra...)
 }
