@@ -41,6 +41,7 @@ type Options struct {
 	Standalone standalone.Options // without Data: a temporary directory is used
 	Machine    Machine            // what runs the functions
 	Functions  []Function         // what is deployed and called
+	Keep       bool               // stay when the report is printed, until ctx ends
 	Admin      func() string      // the address of the invoker's admin door, once it is ready
 	Load       time.Duration      // how long calls are made
 	Seed       uint64             // of the arrivals
@@ -90,7 +91,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	p := printer{o.Out, o.Terminal, o.Colour}
 	p.say("OpenWhisk in one process, ready after %.1f s at %s", time.Since(began).Seconds(), s.Info().APIHost)
 	p.say("actions run as %s (%s), %d GPU of %s, %s", s.Info().Runtime, s.Info().Why, o.Standalone.GPUs, o.Standalone.GPUMemory, o.Machine.how())
-	return show(ctx, o, p, s)
+	if c := s.Console(); c != "" {
+		p.say("watch it at %s", c)
+	}
+	if err := show(ctx, o, p, s); err != nil || !o.Keep {
+		return err
+	}
+	p.say("\nkept: the console is at %s, wsk goes to %s; Ctrl-C ends it and removes everything", s.Console(), s.Info().APIHost)
+	<-ctx.Done()
+	return nil
 }
 
 // show deploys, drives, accounts and reports.

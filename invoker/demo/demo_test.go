@@ -88,6 +88,30 @@ func (p *pauser) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
+// TestKept: who asks for it can look at the console after the report, and ends
+// the demo without being told that it was interrupted.
+func TestKept(t *testing.T) {
+	functions, err := Catalogue(Here())
+	if err != nil || len(functions) == 0 {
+		missing(t, "neither python3 nor node")
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	ctx, end := context.WithCancel(t.Context())
+	r, out := &real{}, &pauser{text: "kept: the console is at http://127.0.0.1:", end: end}
+	admin := func() string { addr, _ := r.admin.Load().(string); return addr }
+	err = Run(ctx, Options{
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Admin: admin, Version: "test"},
+		Functions:  functions[:1], Admin: admin, Keep: true, Load: time.Second, Seed: 7, Out: out,
+	})
+	if err != nil || ctx.Err() == nil {
+		t.Errorf("%v; ended by the one who looked: %t\n%s", err, ctx.Err() != nil, &out.out)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // Who ends the demo half way is told so, in no words of Go's, and finds nothing
 // left behind.
 func TestInterrupted(t *testing.T) {

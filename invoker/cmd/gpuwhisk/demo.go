@@ -20,6 +20,7 @@ type demoCmd struct {
 	Seed    uint64        `default:"1" help:"Seed of the arrivals."`
 	Runtime string        `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
 	Policy  string        `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`
+	Keep    bool          `help:"Stay when the report is printed, so that the console can be looked at; Ctrl-C ends it."`
 	Verbose bool          `short:"v" help:"Log what the invoker does."`
 }
 
@@ -48,7 +49,7 @@ func (c demoCmd) Run() error {
 			Extra:  append(machine.Settings(), extra...),
 			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Admin: admin.addr, Log: log,
 		},
-		Machine: machine, Functions: functions, Admin: admin.addr, Load: c.Load, Seed: c.Seed,
+		Machine: machine, Functions: functions, Admin: admin.addr, Load: c.Load, Seed: c.Seed, Keep: c.Keep,
 		Out: os.Stdout, Terminal: terminal, Colour: terminal && !plain,
 	})
 }
