@@ -115,7 +115,11 @@ func (l *gpuLane) deadline() (time.Duration, bool) {
 // it.
 func (l *gpuLane) submit(now time.Duration, j *job) {
 	l.jobs[j.item] = j
-	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Function: &lane.Function{
+	due := time.Duration(0)
+	if l.settings.Overdue > 0 {
+		due = j.accepted + l.settings.Overdue
+	}
+	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Function: &lane.Function{
 		Flow: flowOf(j),
 		Key:  j.key, HostMB: j.hostMB(), Memory: int64(j.gpu.Memory),
 		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,

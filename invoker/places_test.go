@@ -96,3 +96,29 @@ func TestFullBacklogPressesBack(t *testing.T) {
 		})
 	}
 }
+
+// TestOverdueActivationsEnd: where the operator says so, what has not begun in
+// time ends with a reason, and what has goes on.
+func TestOverdueActivationsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.action("gpu", annotate("true"))
+		w.run = func(int, []byte) proxy.Exchange { time.Sleep(3 * time.Minute); return answer(200, `{}`) }
+		s := w.gpuSettings(1)
+		s.GPU.Tokens, s.GPU.Overdue = 1, 2*time.Minute
+		_, stop := w.start(s)
+		first := w.invoke("gpu", nil)
+		time.Sleep(time.Second)
+		second := w.invoke("gpu", nil)
+		time.Sleep(2*time.Minute + time.Second)
+		if rec := w.record(second); rec == nil || !strings.Contains(string(rec.Response.Result), "waited 2m0s for a GPU, longer than anybody waits") {
+			t.Errorf("%+v", rec)
+		}
+		time.Sleep(2 * time.Minute)
+		stop()
+		if rec := w.record(first); rec == nil || rec.Response.StatusCode != 0 {
+			t.Errorf("the one that ran: %+v", rec)
+		}
+		w.judge(0, 2)
+	})
+}

@@ -82,6 +82,9 @@ type GPUSettings struct {
 	// Patience is how long an activation waits while no device is there that
 	// could run it; 0 is for ever.
 	Patience time.Duration
+	// Overdue is after how long an activation that has not begun is of no use to
+	// anybody; 0 is never.
+	Overdue time.Duration
 	// Backlog bounds the activations that wait for a device.
 	Backlog Backlog
 	// Record, when not nil, gets the lane's log, a line at a time. It does not

@@ -161,6 +161,7 @@ func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, e
 		ContextMem:  int64(g.ContextMemory),
 		DefaultMem:  int64(g.DefaultMemory),
 		Patience:    finite(g.DevicePatience),
+		Overdue:     finite(g.Overdue),
 		Backlog:     invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
 	}
 	var ok bool

@@ -62,6 +62,9 @@ type GPU struct {
 	// DevicePatience is how long an activation waits while no device is there
 	// that could run it; 0 is for ever.
 	DevicePatience time.Duration
+	// Overdue is after how long an activation that has not begun is of no use
+	// to anybody; 0 is never.
+	Overdue time.Duration
 	// Backlog and BacklogSize bound the activations that wait for a GPU and
 	// their messages.
 	Backlog     int
@@ -176,6 +179,8 @@ func deviceKeys(g *GPU) []*Key {
 			Doc: "directory of a fake libcuda.so.1, such as build/shim/fake12: functions of simulated GPUs run under it and the real shim, as processes or in Docker containers; empty means that such functions see no GPU"},
 		{Name: "whisk.gpu.device-patience", Default: "5 minutes", value: duration(&g.DevicePatience),
 			Doc: "an activation that waits so long while no GPU is there that could run it ends with an error that says so; 0 waits for ever"},
+		{Name: "whisk.gpu.overdue", Default: "0 seconds", value: duration(&g.Overdue),
+			Doc: "a GPU activation that has not begun so long after it was accepted ends with an error, for nobody waits for its answer any more; 0 never ends one"},
 		{Name: "whisk.gpu.backlog", Default: "100000", value: integer(&g.Backlog, 1, 10_000_000),
 			Doc: "GPU activations that may wait beside all others; CPU activations are taken whatever waits there; when it is full, GPU activations count as any other and the invoker takes less"},
 		{Name: "whisk.gpu.backlog-size", Default: "256 MiB", value: size(&g.BacklogSize, int64(MiB)),
