@@ -97,6 +97,7 @@ bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=
 .PHONY: claims
 claims: build ## Measure the paper's claims again and redraw docs/scheduling.md and docs/figures (minutes)
 	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling.md
+	$(BIN)/gpuwhisk sim grid --seeds 3 --into docs/scheduling.md
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long

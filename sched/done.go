@@ -12,7 +12,7 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 	setup := int64(min(max(used.Setup, 0), limit))
 	s.learn(f, service)
 	s.learnSetup(setup)
-	if s.cfg.Correct {
+	if s.cfg.Correct && s.cfg.FixedCharge == 0 {
 		if s.cfg.CountSetup {
 			service += setup
 		}

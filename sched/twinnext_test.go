@@ -262,7 +262,7 @@ func (w *twin) Done(now time.Duration, id uint64, used Usage) {
 	f.est += int64(max(1/float64(f.served), w.cfg.Smoothing) * float64(service-f.est))
 	f.est = max(f.est, int64(time.Microsecond))
 	w.follow(int64(used.Setup))
-	if w.cfg.Correct {
+	if w.cfg.Correct && w.cfg.FixedCharge == 0 {
 		if w.cfg.CountSetup {
 			service += int64(used.Setup)
 		}

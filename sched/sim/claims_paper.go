@@ -74,7 +74,7 @@ func fairnessClaims(c *cells) []claim {
 				}
 				return worst
 			}, always(1),
-			"the bound 2T + (D+1)(ci/wi + cj/wj) holds in every run; the printed one is 0 at D=1"},
+			"the bound 2T + 2D(ci/wi + cj/wj) holds in every run; the printed one is 0 at D=1"},
 	)
 }
 

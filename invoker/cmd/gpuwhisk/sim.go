@@ -20,6 +20,7 @@ import (
 type simCmd struct {
 	Run     simRunCmd     `cmd:"" help:"Simulate one workload under one policy."`
 	Compare simCompareCmd `cmd:"" help:"Simulate one workload under every policy, over several seeds."`
+	Grid    simGridCmd    `cmd:"" help:"Compare sticky-plus with every policy over a grid of servers and workloads."`
 	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
 	Claims  simClaimsCmd  `cmd:"" help:"Reproduce the paper's results, claim by claim, with a verdict on each."`
 	Figures simFiguresCmd `cmd:"" help:"Draw the paper's figures again, and those beyond it, as SVG."`

@@ -1,0 +1,38 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+)
+
+// BenchmarkNothingFits is one call of Next when no flow fits on any device.
+func BenchmarkNothingFits(b *testing.B) {
+	for _, policy := range []string{"mqfq-sticky", "sticky-plus"} {
+		for _, flows := range []int{10_000, 100_000} {
+			for _, devices := range []int{8, 64} {
+				b.Run(fmt.Sprintf("%s/%d/%d", policy, flows, devices), func(b *testing.B) {
+					cfg, _ := Defaults(policy)
+					cfg.MaxFlows = 2 * flows
+					s, err := NewPolicy(policy, cfg, picky{func(FlowID, int) bool { return false }})
+					if err != nil {
+						b.Fatal(err)
+					}
+					for d := range devices {
+						s.AddDevice(0, d, 2)
+					}
+					for i := range flows {
+						s.Enqueue(0, Item{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i%100), fmt.Sprint("f", i)}})
+					}
+					s.Next(0)
+					b.ReportAllocs()
+					b.ResetTimer()
+					for range b.N {
+						if _, ok := s.Next(0); ok {
+							b.Fatal("granted what fits nowhere")
+						}
+					}
+				})
+			}
+		}
+	}
+}
