@@ -39,11 +39,27 @@ func (r *records) deliver(ctx context.Context, batch []Document) (left []Documen
 				return r.isolate(ctx, batch, err)
 			}
 		}
+		if len(batch) > 0 && r.leave(batch) {
+			return nil
+		}
 		if len(batch) > 0 && !r.backOff(ctx, answers+failures) {
 			return batch
 		}
 	}
 	return nil
+}
+
+// leave hands a batch to the spool, where somebody waits for all documents to
+// be safe and the database is away.
+func (r *records) leave(batch []Document) bool {
+	r.mu.Lock()
+	leave := r.cfg.Spool != nil && r.flushing > 0 && r.condition.failing()
+	r.mu.Unlock()
+	if !leave || r.spool(batch) != nil {
+		return false
+	}
+	r.disown(batch)
+	return true
 }
 
 // batchTries is how often a batch that fails for no reason of its own is sent

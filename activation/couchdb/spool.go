@@ -29,16 +29,23 @@ func (r *records) spool(docs []Document) error {
 // sender does it, the others go on with what comes in.
 func (r *records) drainSpool(ctx context.Context) {
 	for r.claimSpool() {
-		more, err := r.drainBatch(ctx)
+		drained, more, err := r.drainBatch(ctx)
 		r.leaveSpool(more)
 		if err != nil {
 			r.log.Error("spooled activation records stay where they are", "error", err)
 			return
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || drained == 0 {
 			return
 		}
 	}
+}
+
+// holds tells whether a spool that shows nothing has something all the same:
+// the disk is still at it.
+func (r *records) holds() bool {
+	s, ok := r.cfg.Spool.(interface{ Documents() int })
+	return ok && s.Documents() > 0
 }
 
 // claimSpool tells whether this sender is to drain: the database is well, there
@@ -63,26 +70,26 @@ func (r *records) leaveSpool(more bool) {
 // drainBatch sends the oldest documents of the spool and then removes them. If
 // it does not come that far they are sent again, which the database answers
 // with a conflict and which counts as written.
-func (r *records) drainBatch(ctx context.Context) (more bool, err error) {
+func (r *records) drainBatch(ctx context.Context) (drained int, more bool, err error) {
 	docs, err := r.cfg.Spool.Peek(r.cfg.BatchDocs, r.cfg.BatchBytes)
 	if err != nil {
-		return true, fmt.Errorf("read spool: %w", err)
+		return 0, true, fmt.Errorf("read spool: %w", err)
 	}
 	if len(docs) == 0 {
-		return false, nil
+		return 0, r.holds(), nil
 	}
 	r.adopt(docs)
 	if left := r.deliver(ctx, docs); len(left) > 0 {
 		r.disown(left)
-		return true, nil
+		return 0, true, nil
 	}
 	if err := r.cfg.Spool.Remove(len(docs)); err != nil {
-		return true, fmt.Errorf("shorten spool: %w", err)
+		return 0, true, fmt.Errorf("shorten spool: %w", err)
 	}
 	r.mu.Lock()
 	r.announce() // there is space for those who wait to spool
 	r.mu.Unlock()
-	return true, nil
+	return len(docs), true, nil
 }
 
 // adopt counts documents of the spool as held while they are being sent.

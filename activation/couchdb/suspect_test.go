@@ -180,6 +180,26 @@ func TestFullSpoolIsPressure(t *testing.T) {
 	})
 }
 
+// TestFlushGoesToTheSpoolOfADatabaseThatIsAway: a stop does not wait for it.
+func TestFlushGoesToTheSpoolOfADatabaseThatIsAway(t *testing.T) {
+	d := newDatabase()
+	d.down = errors.New("connection refused")
+	spool := &memorySpool{}
+	bubble(t, RecordsConfig{Spool: spool}, d, func(t *testing.T, r *records) {
+		for i := range 10 {
+			put(t, r, doc(i))
+		}
+		began := time.Now()
+		flush(t, r)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("flushed after %v", took)
+		}
+		if spool.size() != 10 || r.held != 0 {
+			t.Errorf("%d documents in the spool, %d held", spool.size(), r.held)
+		}
+	})
+}
+
 type boundedSpool struct {
 	memorySpool
 	most int
