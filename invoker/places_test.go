@@ -103,18 +103,18 @@ func TestOverdueActivationsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.action("gpu", annotate("true"))
-		w.run = func(int, []byte) proxy.Exchange { time.Sleep(3 * time.Minute); return answer(200, `{}`) }
+		w.run = func(int, []byte) proxy.Exchange { time.Sleep(50 * time.Second); return answer(200, `{}`) }
 		s := w.gpuSettings(1)
-		s.GPU.Tokens, s.GPU.Overdue = 1, 2*time.Minute
+		s.GPU.Tokens, s.GPU.Overdue = 1, 30*time.Second
 		_, stop := w.start(s)
 		first := w.invoke("gpu", nil)
 		time.Sleep(time.Second)
 		second := w.invoke("gpu", nil)
-		time.Sleep(2*time.Minute + time.Second)
-		if rec := w.record(second); rec == nil || !strings.Contains(string(rec.Response.Result), "waited 2m0s for a GPU, longer than anybody waits") {
+		time.Sleep(31 * time.Second)
+		if rec := w.record(second); rec == nil || !strings.Contains(string(rec.Response.Result), "waited 30s for a GPU, longer than anybody waits") {
 			t.Errorf("%+v", rec)
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(time.Minute)
 		stop()
 		if rec := w.record(first); rec == nil || rec.Response.StatusCode != 0 {
 			t.Errorf("the one that ran: %+v", rec)
