@@ -25,6 +25,7 @@ type account struct {
 	want      int64     // promised to the runs in flight
 	coming    int64     // promised to a prefetch ahead of a run
 	pinned    int64     // what an eviction could not move, until the next run
+	bound     int64     // of resident and context, what is believed; see Ledger.believed
 	runs      int       // standing reservations
 	claims    int       // standing or waiting reservations
 	evictable bool
@@ -67,6 +68,8 @@ func (a *account) sum() {
 		a.footprint += p.usage.Allocated
 		a.reported += p.usage.Context
 	}
+	a.reported = min(a.reported, a.bound)
+	a.resident = min(a.resident, max(0, a.bound-a.context()))
 }
 
 // recharge applies a change to an account and carries it into the total.

@@ -28,7 +28,8 @@ type LedgerConfig struct {
 //	resident + reserved + context overhead + foreign <= capacity
 //
 // unless a container reported more than it was promised, in which case the
-// ledger grants nothing and evicts until it holds again. A run may start only
+// ledger grants nothing and evicts until it holds again. No report takes what
+// others were promised: beyond that a container is not believed. A run may start only
 // when its reservation stands. Memory is accounted per container, summed over
 // its processes, because a container may do its GPU work in children.
 //
@@ -254,7 +255,7 @@ func (l *Ledger) open(id string) *account {
 	if a, ok := l.byID[id]; ok {
 		return a
 	}
-	a := &account{id: id}
+	a := &account{id: id, bound: l.cfg.Capacity}
 	l.byID[id] = a
 	l.accounts = append(l.accounts, a)
 	return a

@@ -332,3 +332,32 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 	w.tick()
 	w.only(Prefetch, "a")
 }
+
+// What one container says of itself takes nothing from what others were
+// promised, whatever number of contexts and bytes it claims.
+func TestLedgerNoReportTakesPromises(t *testing.T) {
+	w := newWorld(t, LedgerConfig{Capacity: 100})
+	if ok, err := w.l.Reserve(w.now, "honest", Need{Bytes: 30, Context: 10}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	w.resident("liar", 5, 1)
+	for pid := range 80 {
+		if err := w.l.Report(w.now, "liar", pid, Usage{Allocated: 100, Resident: 100, Context: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if free := w.l.Free(); free < 0 {
+			t.Fatalf("%d bytes free after %d reports: others' promises are taken", free, pid+1)
+		}
+	}
+	w.report("honest", 1, 30, 10)
+	if free := w.l.Free(); free < 0 {
+		t.Fatalf("%d bytes free once the honest one holds what it was promised", free)
+	}
+	for pid := range 80 {
+		w.l.Exited(w.now, "liar", pid)
+	}
+	w.l.Exited(w.now, "liar", 1)
+	if resident, _ := w.l.Residency("liar"); resident != 0 {
+		t.Errorf("%d bytes resident after the end of all processes", resident)
+	}
+}

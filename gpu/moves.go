@@ -69,10 +69,28 @@ func (l *Ledger) Report(now time.Duration, id string, pid int, u Usage) error {
 	u.Allocated = min(u.Allocated, most)
 	u.Resident = min(u.Resident, u.Allocated, l.cfg.Capacity)
 	u.Context = min(u.Context, l.cfg.Capacity)
-	l.recharge(a, func() { a.put(pid, u) })
+	bound := l.believed(a)
+	l.recharge(a, func() {
+		a.bound = bound
+		a.put(pid, u)
+	})
 	l.over = l.used > l.cfg.Capacity
 	l.pump(now)
 	return nil
+}
+
+// believed is what an account may be believed to have on the device: what is there
+// less what others were promised for their runs and contexts, but its own
+// promises in any case. Whoever says more is wrong, or has pushed idle memory of
+// others out, which those will say themselves; it must not take from promises.
+func (l *Ledger) believed(a *account) int64 {
+	most := l.cfg.Capacity - l.foreign
+	for _, b := range l.accounts {
+		if b != a {
+			most -= b.context() + b.want
+		}
+	}
+	return max(most, a.promised+a.want, 0)
 }
 
 func (a *account) put(pid int, u Usage) {
