@@ -175,6 +175,7 @@ func (w *world) writeInventory(environ []string) {
 	}
 	delete(env, "DOCKER_HOST") // its socket is mounted in the usual place
 	delete(env, "PATH")
+	delete(env, "CONFIG_whisk_gpu_state") // the container's own, or what the collection mounts
 	maps.Copy(env, map[string]string{
 		"PORT": "8080", "CONFIG_whisk_gpu_devices": "none",
 		"CONFIG_whisk_invoker_username": "invoker.user", "CONFIG_whisk_invoker_password": "invoker.pass",
@@ -189,6 +190,7 @@ func (w *world) writeInventory(environ []string) {
 		"invoker":          map[string]any{"port": w.port, "protocol": "http", "confdir": filepath.Join(w.dir, "conf")},
 		"test_env":         env,
 		"test_privileged":  w.privileged(),
+		"gpuwhisk_state":   filepath.Join(w.dir, "state"),
 		"test_docker_root": docker(w.t, "info", "--format", "{{.DockerRootDir}}"), "test_docker_socket": strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://"),
 		"gpuwhisk_version": os.Getenv(ownTag), "gpuwhisk_image_pull": "never",
 		"gpuwhisk_controller_url": w.door.Info().APIHost, "gpuwhisk_settle": 1,
