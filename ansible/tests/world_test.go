@@ -119,9 +119,9 @@ func newWorld(t *testing.T) *world {
 	w.door, err = standalone.Start(t.Context(), standalone.Options{
 		Data: t.TempDir(), Runtime: "docker", Kafka: w.kafka, CouchDB: strings.Replace(couch, "://", "://whisk:secret@", 1), Docker: os.Getenv("DOCKER_HOST"),
 		Manifest: manifest(), Memory: "1024m",
-		Invoker: func(_ context.Context, env, _ []string) (func() error, error) {
+		Invoker: func(ctx context.Context, env, _ []string) (func() error, error) {
 			environ = env
-			return func() error { return nil }, nil
+			return func() error { <-ctx.Done(); return nil }, nil
 		},
 	})
 	if err != nil {
