@@ -3,6 +3,7 @@ package lane
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
@@ -94,6 +95,8 @@ func (l *Lane) flow(id sched.FlowID) *flow {
 	if f := l.flows[id]; f != nil {
 		return f
 	}
+	// The id may be a part of a message, which would stay as long as the flow.
+	id = sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}
 	f := &flow{id: id, name: id.String(), weight: 1, head: none, tail: none}
 	l.flows[id] = f
 	ns := l.namespaces[id.Namespace]

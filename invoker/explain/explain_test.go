@@ -2,9 +2,12 @@ package explain
 
 import (
 	"fmt"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -187,4 +190,31 @@ func FuzzFromRecord(f *testing.F) {
 			Tell(a)
 		}
 	})
+}
+
+// What is kept of an activation does not keep its message, which may be a
+// megabyte of parameters.
+func TestLogKeepsNoMessage(t *testing.T) {
+	message := strings.Repeat("x", 1<<16)
+	from := uintptr(unsafe.Pointer(unsafe.StringData(message)))
+	l := NewLog(2)
+	l.Add(&Account{
+		ID: message[:32], Namespace: message[32:40], Action: message[40:60], Kind: message[60:70],
+		Container: message[70:80], Refused: message[80:90],
+	})
+	a, ok := l.Find(message[:32])
+	if !ok {
+		t.Fatal("the account is not found")
+	}
+	v := reflect.ValueOf(a)
+	for i := range v.NumField() {
+		if v.Field(i).Kind() != reflect.String || v.Field(i).Len() == 0 {
+			continue
+		}
+		at := uintptr(unsafe.Pointer(unsafe.StringData(v.Field(i).String())))
+		if at >= from && at < from+uintptr(len(message)) {
+			t.Errorf("%s is a part of the message", v.Type().Field(i).Name)
+		}
+	}
+	runtime.KeepAlive(message)
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -40,14 +41,24 @@ func (l *Log) Add(a *Account) {
 		delete(l.at, l.ring[i].ID)
 	}
 	l.ring[i] = *a
+	l.ring[i].own()
 	if a.GPU != nil {
 		l.gpus[i] = *a.GPU
 		l.ring[i].GPU = &l.gpus[i]
 	}
-	l.at[a.ID] = i
+	l.at[l.ring[i].ID] = i
 	l.seen++
 	if l.next++; l.next == len(l.ring) {
 		l.next, l.full = 0, true
+	}
+}
+
+// own gives an account texts of its own. They are parts of the message that it
+// is about, which would stay in memory, parameters and all, as long as one of
+// them does.
+func (a *Account) own() {
+	for _, text := range []*string{&a.ID, &a.Namespace, &a.Action, &a.Kind, &a.Container, &a.Refused} {
+		*text = strings.Clone(*text)
 	}
 }
 
