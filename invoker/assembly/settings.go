@@ -184,6 +184,7 @@ func Derive(c *config.Config) error {
 	s := g.Sched
 	c.Derive(map[string]string{
 		"whisk.gpu.overrun":        s.Overrun.String(),
+		"whisk.gpu.gap":            s.Gap.String(),
 		"whisk.gpu.charge.correct": strconv.FormatBool(s.Correct),
 		"whisk.gpu.charge.setup":   strconv.FormatBool(s.CountSetup),
 		"whisk.gpu.wait":           strconv.FormatBool(s.Wait),

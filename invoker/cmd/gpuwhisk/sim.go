@@ -152,11 +152,11 @@ type serverFlags struct {
 	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that is hidden."`
 	Headroom      *sim.Bytes     `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out what throttled and inactive flows hold."`
 	SwapEachRun   *bool          `negatable:"" group:"Server" help:"Move a container's memory out after every run."`
-	Prefetch      *string        `group:"Server" placeholder:"active" help:"Bring memory in ahead for flows that become active, for the likely next, both, or none. sticky-plus: both."`
+	Prefetch      *string        `group:"Server" placeholder:"both" help:"Bring memory in ahead for flows that become active, for the likely next, both, or none."`
 	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
 
 	Overrun       *time.Duration `group:"Policy" short:"T" placeholder:"10s" help:"T: how far a flow may run ahead."`
-	Gap           *time.Duration `group:"Policy" placeholder:"policy" help:"T follows the measured cost of a setup up to half of this; 0s keeps T fixed. sticky-plus: 2m."`
+	Gap           *time.Duration `group:"Policy" placeholder:"0s" help:"T follows the measured cost of a setup up to half of this; 0s keeps T fixed. sticky-plus: 2m."`
 	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow over its inter-arrival time."`
 	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
 	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
