@@ -108,7 +108,7 @@ func (r *records) isolateHalf(ctx context.Context, batch []Document) []Document 
 // for that, so it is halved until that one is alone.
 func (r *records) split(ctx context.Context, batch []Document, err error) []Document {
 	if len(batch) == 1 {
-		return r.deliver(ctx, r.mend(batch[0], err))
+		return r.deliver(ctx, r.fix(batch[0], err))
 	}
 	half := len(batch) / 2
 	left := r.deliver(ctx, batch[:half:half])
@@ -179,9 +179,9 @@ func (r *records) written(doc Document, conflict bool) {
 	r.release(doc)
 }
 
-// mend returns a document that the database refused on its own in a form that
+// fix returns a document that the database refused on its own in a form that
 // it may take, or rejects it.
-func (r *records) mend(doc Document, err error) []Document {
+func (r *records) fix(doc Document, err error) []Document {
 	if kivik.HTTPStatus(err) == http.StatusRequestEntityTooLarge {
 		keep := keptLogBytes
 		if len(doc.Body) <= 2*keptLogBytes {

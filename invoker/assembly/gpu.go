@@ -113,7 +113,7 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 		path = named
 	}
 	if path == "" {
-		log.Warn(without, "reason", "no "+devices.LibraryName+" was found", "mend", "make shim, or name it in whisk.gpu.shim.library")
+		log.Warn(without, "reason", "no "+devices.LibraryName+" was found", "fix", "make shim, or name it in whisk.gpu.shim.library")
 		return "", nil
 	}
 	path, err := filepath.Abs(path)
@@ -125,7 +125,7 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	}
 	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && c.Runtimes.Kind != processRuntime && devices.Newer(needs) {
 		log.Info("the shim needs glibc of this version: containers of images with an older one run without it",
-			"version", needs, "library", path, "mend", "make shim with zig cc (pip install ziglang) gives one for "+devices.Everywhere)
+			"version", needs, "library", path, "fix", "make shim with zig cc (pip install ziglang) gives one for "+devices.Everywhere)
 	}
 	switch {
 	case err == nil:
@@ -133,7 +133,7 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	case named != "":
 		return "", fmt.Errorf("whisk.gpu.shim.library: %w", err)
 	}
-	log.Warn(without, "reason", err, "mend", "make shim, or name another in whisk.gpu.shim.library")
+	log.Warn(without, "reason", err, "fix", "make shim, or name another in whisk.gpu.shim.library")
 	return "", nil
 }
 

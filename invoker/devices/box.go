@@ -129,7 +129,7 @@ func (m *Mover) noteUnhooked(b *box) {
 	}
 	m.warned[action] = true
 	m.log.Warn("no process of a GPU container is connected by the shim: its memory cannot be moved and counts as reserved",
-		"container", b.name, "mend", "a static program or an image with musl cannot load it, and one of another version is not heard; "+
+		"container", b.name, "fix", "a static program or an image with musl cannot load it, and one of another version is not heard; "+
 			"an action that does without says so in its annotation gpu: {\"shim\": \"off\"}")
 }
 

@@ -148,7 +148,7 @@ func (e *Engine) CheckDevices(devices ...string) error {
 		}
 		if g.Way == DevicesRequest && e.host.devices.want == DevicesAuto {
 			e.log.Warn("containers get a GPU by a device request, which the daemon may refuse", "device", device,
-				"found", e.host.devices.Found(), "mend", "nvidia-ctk cdi generate, or nvidia-ctk runtime configure --runtime=docker")
+				"found", e.host.devices.Found(), "fix", "nvidia-ctk cdi generate, or nvidia-ctk runtime configure --runtime=docker")
 			continue
 		}
 		e.log.Info("containers get a GPU", "device", device, "way", g.Way, "name", g.Name)

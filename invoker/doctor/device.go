@@ -102,12 +102,12 @@ func checkFreeMemory(f *Facts) []Finding {
 		if n := len(c.Processes); n > 0 {
 			text += fmt.Sprintf(", %d process(es) hold contexts", n)
 		}
-		const mend = "see nvidia-smi for who holds it; only this invoker should use the device"
+		const fix = "see nvidia-smi for who holds it; only this invoker should use the device"
 		switch {
 		case m.Free < least:
-			return fail(fmt.Sprintf("%s, less than one function and its context take (%s)", text, amount(least)), mend)
+			return fail(fmt.Sprintf("%s, less than one function and its context take (%s)", text, amount(least)), fix)
 		case m.Free < m.Total/10*9:
-			return warn(text, mend)
+			return warn(text, fix)
 		}
 		return ok(text)
 	})

@@ -15,7 +15,7 @@ func checkGPURuntime(f *Facts) []Finding {
 	if !f.hasDriver() || !f.usesDocker() || f.docker.err != nil {
 		return nil
 	}
-	const mend = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml, or nvidia-ctk runtime configure --runtime=docker and systemctl restart docker"
+	const fix = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml, or nvidia-ctk runtime configure --runtime=docker and systemctl restart docker"
 	ways, err := f.docker.value.Devices(f.Config.Docker.Devices, f.extraRuntime(), f.Files)
 	if err != nil {
 		return one(fail(err.Error(), "docs/configuration.md describes whisk.gpu.docker.devices"))
@@ -26,9 +26,9 @@ func checkGPURuntime(f *Facts) []Finding {
 		grant, err := ways.Give(name)
 		switch {
 		case err != nil:
-			all = append(all, fail(err.Error(), mend))
+			all = append(all, fail(err.Error(), fix))
 		case grant.Way == docker.DevicesRequest && f.Config.Docker.Devices == docker.DevicesAuto:
-			all = append(all, fail("Docker can give no GPU to a container, unless its device requests work, which it does not tell: "+ways.Found(), mend))
+			all = append(all, fail("Docker can give no GPU to a container, unless its device requests work, which it does not tell: "+ways.Found(), fix))
 		default:
 			good = append(good, fmt.Sprintf("%s by %s as %s", name, grant.Way, grant.Name))
 		}

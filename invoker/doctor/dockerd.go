@@ -134,12 +134,12 @@ func checkDisk(f *Facts) []Finding {
 		return one(warn(dir+": "+err.Error(), "Docker seems to run elsewhere: look at the disk there"))
 	}
 	text := fmt.Sprintf("%s of %s free at %s", amount(space.Free), amount(space.Total), dir)
-	const mend = "docker image prune, or a larger disk"
+	const fix = "docker image prune, or a larger disk"
 	switch {
 	case space.Free < int64(config.GiB):
-		return one(fail(text, mend))
+		return one(fail(text, fix))
 	case space.Free < 5*int64(config.GiB) || space.Free < space.Total/20:
-		return one(warn(text, mend))
+		return one(warn(text, fix))
 	}
 	return one(ok(text))
 }

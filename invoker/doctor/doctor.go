@@ -1,5 +1,5 @@
 // Package doctor looks at a host and at what its invoker is configured to talk
-// to, and says in one line each what is well, what is not, and how to mend it.
+// to, and says in one line each what is well, what is not, and how to fix it.
 //
 // What it knows of the machine comes through a Machine: files, commands and
 // calls to the outside, each bounded in time. The checks themselves are
@@ -48,11 +48,11 @@ func (s Status) String() string {
 }
 
 // Finding is one thing that a check found, and, where it is not well, how to
-// mend it.
+// fix it.
 type Finding struct {
 	Status Status
 	Found  string
-	Mend   string
+	Fix    string
 }
 
 // Result is a finding with the check that made it.
@@ -138,10 +138,10 @@ func judge(ctx context.Context, c check, f *Facts, limit time.Duration) []Findin
 	return a.value
 }
 
-func ok(found string) Finding         { return Finding{OK, found, ""} }
-func warn(found, mend string) Finding { return Finding{Warn, found, mend} }
-func fail(found, mend string) Finding { return Finding{Fail, found, mend} }
+func ok(found string) Finding        { return Finding{OK, found, ""} }
+func warn(found, fix string) Finding { return Finding{Warn, found, fix} }
+func fail(found, fix string) Finding { return Finding{Fail, found, fix} }
 
-func skip(found, mend string) Finding { return Finding{Skip, found, mend} }
+func skip(found, fix string) Finding { return Finding{Skip, found, fix} }
 
 func one(f Finding) []Finding { return []Finding{f} }

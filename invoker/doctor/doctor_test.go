@@ -147,10 +147,10 @@ func TestPrint(t *testing.T) {
 	}
 	want := `GPU
   ok    driver           NVIDIA driver 1
-  warn  MIG              pending [31m reset. Mend: nvidia-smi -r
+  warn  MIG              pending [31m reset. Fix: nvidia-smi -r
 
 Kafka
-  fail  brokers          away. Mend: start <it>
+  fail  brokers          away. Fix: start <it>
 
 Something will fail: 1 ok, 1 to look at, 1 that fail.
 `
@@ -170,12 +170,12 @@ func TestPrintJSON(t *testing.T) {
 	}
 	var got struct {
 		Status string
-		Checks []struct{ Group, Check, Status, Found, Mend string }
+		Checks []struct{ Group, Check, Status, Found, Fix string }
 	}
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Status != "fail" || len(got.Checks) != 3 || got.Checks[2].Mend != "start <it>" || got.Checks[0].Status != "ok" {
+	if got.Status != "fail" || len(got.Checks) != 3 || got.Checks[2].Fix != "start <it>" || got.Checks[0].Status != "ok" {
 		t.Errorf("got %+v", got)
 	}
 	if !strings.Contains(out.String(), "start <it>") {

@@ -150,7 +150,7 @@ type trial struct {
 	check  string // group/name
 	status Status
 	found  string
-	mend   string
+	fix    string
 }
 
 func runTrials(t *testing.T, trials []trial) {
@@ -164,14 +164,14 @@ func runTrials(t *testing.T, trials []trial) {
 			group, name, _ := strings.Cut(tt.check, "/")
 			some := Examine(t.Context(), f.Machine, time.Minute).of(group, name)
 			for _, x := range some {
-				if x.Status == tt.status && strings.Contains(x.Found, tt.found) && strings.Contains(x.Mend, tt.mend) {
-					if (x.Mend == "") != (x.Status == OK) {
-						t.Errorf("status %v with the mend %q", x.Status, x.Mend)
+				if x.Status == tt.status && strings.Contains(x.Found, tt.found) && strings.Contains(x.Fix, tt.fix) {
+					if (x.Fix == "") != (x.Status == OK) {
+						t.Errorf("status %v with the fix %q", x.Status, x.Fix)
 					}
 					return
 				}
 			}
-			t.Errorf("no %v with %q and the mend %q in %+v", tt.status, tt.found, tt.mend, some)
+			t.Errorf("no %v with %q and the fix %q in %+v", tt.status, tt.found, tt.fix, some)
 		})
 	}
 }

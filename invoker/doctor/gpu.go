@@ -93,9 +93,9 @@ func checkNodes(f *Facts) []Finding {
 	if !f.hasDriver() {
 		return nil
 	}
-	const mend = "run nvidia-smi or nvidia-modprobe -c 0 as root once, and start nvidia-persistenced at boot"
+	const fix = "run nvidia-smi or nvidia-modprobe -c 0 as root once, and start nvidia-persistenced at boot"
 	if !f.exists("dev/nvidiactl") {
-		return one(fail("/dev/nvidiactl is missing", mend))
+		return one(fail("/dev/nvidiactl is missing", fix))
 	}
 	var there, missing []string
 	for _, c := range f.gpu.value.Cards {
@@ -111,13 +111,13 @@ func checkNodes(f *Facts) []Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return one(fail("missing: "+strings.Join(missing, ", "), mend))
+		return one(fail("missing: "+strings.Join(missing, ", "), fix))
 	case len(there) > 0:
 		return one(ok("/dev/nvidiactl, " + strings.Join(there, ", ")))
 	}
 	there = slices.DeleteFunc(f.glob("dev/nvidia[0-9]*"), func(n string) bool { return strings.Contains(n, "-") })
 	if len(there) == 0 {
-		return one(fail("no /dev/nvidia0: the driver has no device", mend))
+		return one(fail("no /dev/nvidia0: the driver has no device", fix))
 	}
 	return one(ok(fmt.Sprintf("/dev/nvidiactl and %d device(s)", len(there))))
 }
@@ -126,12 +126,12 @@ func checkUVM(f *Facts) []Finding {
 	if !f.hasDriver() {
 		return nil
 	}
-	const mend = "run nvidia-modprobe -u -c 0 as root, and load nvidia-uvm at boot (/etc/modules-load.d)"
+	const fix = "run nvidia-modprobe -u -c 0 as root, and load nvidia-uvm at boot (/etc/modules-load.d)"
 	switch {
 	case !f.exists("dev/nvidia-uvm"):
-		return one(fail("/dev/nvidia-uvm is missing: managed memory, and with it swapping, cannot work", mend))
+		return one(fail("/dev/nvidia-uvm is missing: managed memory, and with it swapping, cannot work", fix))
 	case f.exists("proc/modules") && !strings.Contains(f.read("proc/modules"), "nvidia_uvm "):
-		return one(fail("the module nvidia_uvm is not loaded", mend))
+		return one(fail("the module nvidia_uvm is not loaded", fix))
 	}
 	return one(ok("managed memory is available"))
 }

@@ -223,8 +223,8 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%q is %v, %v", tt.text, v, ok)
 		}
 	}
-	if names, mended := (version{1, 17, 4}).open(); len(names) != 2 || mended != (version{1, 17, 8}) {
-		t.Errorf("1.17.4 has %v, mended by %v", names, mended)
+	if names, fixed := (version{1, 17, 4}).open(); len(names) != 2 || fixed != (version{1, 17, 8}) {
+		t.Errorf("1.17.4 has %v, fixed by %v", names, fixed)
 	}
 	if names, _ := (version{2, 0, 0}).open(); len(names) != 0 {
 		t.Errorf("2.0.0 has %v", names)

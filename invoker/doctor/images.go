@@ -47,7 +47,7 @@ func checkManifest(f *Facts) []Finding {
 	case errors.Is(err, errNoManifest):
 		return one(skip("not configured", "set RUNTIMES_MANIFEST to the deployment's runtimes manifest"))
 	case err != nil:
-		return one(fail(err.Error(), "mend RUNTIMES_MANIFEST; it must be what the controllers have"))
+		return one(fail(err.Error(), "fix RUNTIMES_MANIFEST; it must be what the controllers have"))
 	}
 	kinds := 0
 	gpu := []string{}

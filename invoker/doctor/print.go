@@ -27,8 +27,8 @@ func (r Report) Print(w io.Writer, colour bool, width int) error {
 			fmt.Fprintln(&out, group)
 		}
 		text := oneLine(x.Found)
-		if x.Mend != "" {
-			text += ". Mend: " + oneLine(x.Mend)
+		if x.Fix != "" {
+			text += ". Fix: " + oneLine(x.Fix)
 		}
 		fmt.Fprintf(&out, "  %s  %-16s %s\n", sign(x.Status, colour), x.Check, wrap(text, width))
 	}
@@ -105,11 +105,11 @@ func (r Report) PrintJSON(w io.Writer) error {
 		Check  string `json:"check"`
 		Status string `json:"status"`
 		Found  string `json:"found"`
-		Mend   string `json:"mend,omitempty"`
+		Fix    string `json:"fix,omitempty"`
 	}
 	lines := make([]line, len(r))
 	for i, x := range r {
-		lines[i] = line{x.Group, x.Check, x.Status.String(), x.Found, x.Mend}
+		lines[i] = line{x.Group, x.Check, x.Status.String(), x.Found, x.Fix}
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -153,7 +153,7 @@ func (m *Machine) masked(r Report) Report {
 	}
 	mask := strings.NewReplacer(pairs...)
 	for i := range r {
-		r[i].Found, r[i].Mend = mask.Replace(r[i].Found), mask.Replace(r[i].Mend)
+		r[i].Found, r[i].Fix = mask.Replace(r[i].Found), mask.Replace(r[i].Fix)
 	}
 	return r
 }

@@ -173,7 +173,7 @@ func TestMissingStore(t *testing.T) {
 	c.Kafka.TLS.TruststoreLocation = filepath.Join(t.TempDir(), "trust.jks")
 	c.Kafka.TLS.TruststorePassword = "changeit-now"
 	r := Examine(t.Context(), Here(Options{Config: c}), 3*time.Second).of("Kafka", "brokers")
-	if len(r) != 1 || r[0].Status != Fail || !strings.Contains(r[0].Found, "trust.jks") || !strings.Contains(r[0].Mend, "key store") ||
+	if len(r) != 1 || r[0].Status != Fail || !strings.Contains(r[0].Found, "trust.jks") || !strings.Contains(r[0].Fix, "key store") ||
 		strings.Contains(r[0].Found, "changeit-now") {
 		t.Errorf("%+v", r)
 	}

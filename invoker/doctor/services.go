@@ -190,11 +190,11 @@ func checkCouch(f *Facts) []Finding {
 		return one(skip("not configured", "set the CONFIG_whisk_couchdb_* variables of the deployment"))
 	}
 	if err := f.couch.err; err != nil {
-		mend := "check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between"
+		fix := "check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between"
 		if errors.Is(err, couchdb.ErrUnauthorized) || errors.Is(err, couchdb.ErrForbidden) {
-			mend = "check CONFIG_whisk_couchdb_username and _password"
+			fix = "check CONFIG_whisk_couchdb_username and _password"
 		}
-		return one(fail(f.couchAddress()+": "+err.Error(), mend))
+		return one(fail(f.couchAddress()+": "+err.Error(), fix))
 	}
 	return one(ok(f.couch.value.Server + " at " + f.couchAddress() + " knows user " + f.Config.CouchDB.Username))
 }

@@ -117,12 +117,12 @@ func (f *Facts) preload(at string, lib *elf.File) Finding {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	defer cancel()
 	said, err := f.Command(ctx, []string{"LD_PRELOAD=" + at}, "true")
-	const mend = "use the released library, or build it on this host with make shim"
+	const fix = "use the released library, or build it on this host with make shim"
 	switch {
 	case err != nil:
-		return fail(at+": a program that it is loaded into ends: "+err.Error()+" "+said, mend)
+		return fail(at+": a program that it is loaded into ends: "+err.Error()+" "+said, fix)
 	case strings.TrimSpace(said) != "":
-		return fail(at+" is not loaded: "+said, mend)
+		return fail(at+" is not loaded: "+said, fix)
 	}
 	text, err := f.hooked(at)
 	if err != nil {

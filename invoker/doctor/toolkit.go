@@ -40,10 +40,10 @@ func checkToolkit(f *Facts) []Finding {
 		return one(fail("NVIDIA's container toolkit is not installed: containers cannot be given a GPU",
 			"install the package nvidia-container-toolkit"))
 	}
-	holes, mended := v.open()
+	holes, fixed := v.open()
 	if len(holes) > 0 {
 		return one(warn(fmt.Sprintf("version %v has known holes by which a container may get at the host: %s", v, strings.Join(holes, ", ")),
-			fmt.Sprintf("update nvidia-container-toolkit to %v or later", mended)))
+			fmt.Sprintf("update nvidia-container-toolkit to %v or later", fixed)))
 	}
 	return one(ok(fmt.Sprintf("version %v, none of the known holes up to mid 2025", v)))
 }
@@ -71,14 +71,14 @@ func checkCDI(f *Facts) []Finding {
 	if !f.hasDriver() || !f.usesDocker() {
 		return nil
 	}
-	const mend = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, after every update of the driver"
+	const fix = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, after every update of the driver"
 	specs := f.cdiSpecs()
 	if len(specs) == 0 {
-		return one(warn("no CDI specification of NVIDIA's devices; the older NVIDIA runtime is used where Docker has it", mend))
+		return one(warn("no CDI specification of NVIDIA's devices; the older NVIDIA runtime is used where Docker has it", fix))
 	}
 	var all []Finding
 	for _, name := range specs {
-		all = append(all, f.judgeSpec(name, mend))
+		all = append(all, f.judgeSpec(name, fix))
 	}
 	if f.docker.err == nil && len(f.docker.value.CDIDirs) == 0 {
 		all = append(all, warn("Docker does not read CDI specifications",
@@ -90,7 +90,7 @@ func checkCDI(f *Facts) []Finding {
 // judgeSpec: a specification names the driver's libraries by their version.
 // After an update of the driver it names files that are gone, and no container
 // with a GPU starts any more.
-func (f *Facts) judgeSpec(name, mend string) Finding {
+func (f *Facts) judgeSpec(name, fix string) Finding {
 	text := "/" + name
 	if info, err := fs.Stat(f.Files, name); err == nil {
 		text += ", " + age(f.Now.Sub(info.ModTime())) + " old"
@@ -102,7 +102,7 @@ func (f *Facts) judgeSpec(name, mend string) Finding {
 	case strings.Contains(f.read(name), ".so."+v):
 		return ok(text + ", made for driver " + v)
 	}
-	return fail(fmt.Sprintf("%s, was not made for driver %s: containers with a GPU will not start", text, v), mend)
+	return fail(fmt.Sprintf("%s, was not made for driver %s: containers with a GPU will not start", text, v), fix)
 }
 
 func age(d time.Duration) string {

@@ -58,15 +58,15 @@ func holes() []hole {
 }
 
 // open lists the holes of a version, and the version that has none of them.
-func (v version) open() (names []string, mended version) {
+func (v version) open() (names []string, fixed version) {
 	for _, h := range holes() {
 		if v.before(h.fixed) {
 			names = append(names, h.name)
-			if mended.before(h.fixed) {
-				mended = h.fixed
+			if fixed.before(h.fixed) {
+				fixed = h.fixed
 			}
 		}
 	}
 	slices.SortFunc(names, cmp.Compare[string])
-	return names, mended
+	return names, fixed
 }

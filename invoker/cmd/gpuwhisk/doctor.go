@@ -37,7 +37,7 @@ type doctorCmd struct {
 func (doctorCmd) Help() string {
 	return `Give it the environment and the arguments of the invoker; without them it reads
 /etc/gpuwhisk/invoker.env, and where there is none it looks at the host alone. It changes nothing.
-Each line is one finding: ok, warn, fail, or skip for what is not configured; what was found, and how to mend it.
+Each line is one finding: ok, warn, fail, or skip for what is not configured; what was found, and how to fix it.
 Exit status: 0 all well, 1 warnings, 2 something will fail. docs/doctor.md explains every check.`
 }
 

@@ -31,7 +31,7 @@ type cli struct {
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
 	Explain    explainCmd    `cmd:"" help:"Tell what became of an activation: why it waited, how it started, how it ended."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
-	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to mend it."`
+	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to fix it."`
 	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write down what was seen."`
 	Ping       pingCmd       `cmd:"" help:"Ask the invoker of this host whether it takes work."`
 	Drained    drainedCmd    `cmd:"" help:"Wait until an invoker has answered all that was sent to it."`
