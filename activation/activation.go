@@ -4,7 +4,7 @@
 // its JSON as OpenWhisk writes it.
 //
 // The package is pure. It reads no clock, opens nothing, starts no goroutine
-// and keeps no state. It moves no message: rooms below it do (kafka, couchdb,
+// and keeps no state. It moves no message: packages below it do (kafka, couchdb,
 // journal), and the invoker decides what becomes of an activation.
 //
 // Values that belong to users (parameters, results, annotations) stay raw JSON

@@ -15,12 +15,12 @@ import (
 	"testing"
 )
 
-// This test is the plan of the house: which room may know which. A package
+// This test is the plan of the imports: which package may know which. A package
 // that is not in the plan fails it. ARCHITECTURE.md says why the plan is so.
 
 const module = "github.com/gpuwhisk/gpuwhisk"
 
-// plan lists, for each room, the rooms that it may import.
+// plan lists, for each package, the packages that it may import.
 var plan = map[string][]string{
 	// The stand-in for the original invoker, for tests of the collection.
 	"ansible/tests/stock": {"activation"},
@@ -107,10 +107,10 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/kamon"},
 }
 
-// pure rooms decide: no IO, no goroutines, no clock, no chance.
+// pure packages decide: no IO, no goroutines, no clock, no chance.
 var pure = []string{"activation", "sched", "gpu", "gpu/lane", "invoker/container"}
 
-// impure names what a pure room may not import.
+// impure names what a pure package may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}
 
 // clocks are the functions of package time that read or wait for a clock.

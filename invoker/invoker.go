@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
 )
 
-// Ports are the walls' openings: what an invoker needs of the world.
+// Ports are what an invoker needs of the world.
 type Ports struct {
 	Feed      Feed
 	Actions   Actions

@@ -18,7 +18,7 @@ const (
 	keyDevice     = "device"
 )
 
-// Metrics is what the hallway counts.
+// Metrics is what the invoker counts.
 type Metrics struct {
 	accepted       prometheus.Counter
 	starts         *prometheus.CounterVec

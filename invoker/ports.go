@@ -1,4 +1,4 @@
-// Package invoker is the hallway between Kafka, the pure cores and the
+// Package invoker is what stands between Kafka, the pure cores and the
 // containers: it routes an activation, dispatches it, has it run and completes
 // it exactly once. It declares the ports it needs and imports no adapter.
 //

@@ -1,6 +1,6 @@
 // Package couchdb is the invoker's way to its database: it reads actions with
 // their code, writes activation records, and watches which namespaces are
-// blocked. It speaks CouchDB's HTTP through kivik and is the only room that
+// blocked. It speaks CouchDB's HTTP through kivik and is the only package that
 // imports that library; what it returns are words of package activation.
 //
 // It decides nothing about activations, and it never writes to the databases

@@ -27,7 +27,7 @@ const (
 	GiB Size = 1 << 30
 )
 
-// Config is every setting of the invoker, by the room that uses it. Load or
+// Config is every setting of the invoker, by the package that uses it. Load or
 // Default makes one; afterwards nothing changes it.
 type Config struct {
 	Identity   Identity

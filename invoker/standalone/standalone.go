@@ -3,7 +3,7 @@
 // embedded Kafka broker, an embedded database, and the invoker itself, started
 // with the very environment that an operator would give it in production.
 //
-// The rooms below it do the work: rest, controller, catalog with entity and
+// The packages below it do the work: rest, controller, catalog with entity and
 // couchdb, broker and store. This package only wires them and decides
 // addresses. It is not meant for users who do not trust each other: there is
 // one machine, no throttling and, with the process runtime, no isolation.

@@ -1,6 +1,6 @@
 // Command gpuwhisk is the one binary of GPU Whisk: the invoker that joins an
 // Apache OpenWhisk cluster, a one-process OpenWhisk for development, and the
-// scheduling simulator. It only wires rooms together: every decision lives in
+// scheduling simulator. It only wires packages together: every decision lives in
 // a package of its own. It is the only place, with its files in this
 // directory, that reads the environment or exits the process.
 package main
