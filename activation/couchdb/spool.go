@@ -13,12 +13,14 @@ func (r *records) spool(docs []Document) error {
 		r.spoolCondition.fail(r.log, "activation records cannot be spooled", err)
 		r.spooled = true // part of them may be there all the same
 		r.mu.Unlock()
+		r.remind()
 		return fmt.Errorf("spool %d records: %w", len(docs), err)
 	}
 	r.spoolCondition.ok(r.log, "activation records are spooled again")
 	r.spooled = true
 	r.stats.Spooled += uint64(len(docs))
 	r.mu.Unlock()
+	r.remind()
 	for _, doc := range docs {
 		doc.settled(nil)
 	}

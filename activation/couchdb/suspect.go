@@ -23,6 +23,11 @@ func (r *records) suspect(doc Document, err error) {
 	r.mu.Lock()
 	r.suspects = append(r.suspects, &suspect{doc: doc, err: err, since: time.Now(), written: r.stats.Written})
 	r.mu.Unlock()
+	r.remind()
+}
+
+// remind has clear look at what is unsettled.
+func (r *records) remind() {
 	select {
 	case r.doubt <- struct{}{}:
 	default:
@@ -30,7 +35,8 @@ func (r *records) suspect(doc Document, err error) {
 }
 
 // clear tries suspects until ctx ends, all of them between two pauses, as long
-// as there are any.
+// as there are any, and sees to it that what is spooled does not wait for the
+// next record once the database is well.
 func (r *records) clear(ctx context.Context) {
 	for {
 		select {
@@ -39,15 +45,23 @@ func (r *records) clear(ctx context.Context) {
 			return
 		}
 		pace := outage.Pace{Min: r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
-		for len(r.suspected()) > 0 {
+		for r.unsettled() {
 			if !outage.Wait(ctx, pace.Next()) {
 				return
 			}
 			for _, s := range r.suspected() {
 				r.try(ctx, s)
 			}
+			r.drainSpool(ctx)
 		}
 	}
+}
+
+// unsettled tells whether something waits that no sender works on.
+func (r *records) unsettled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.suspects) > 0 || r.spooled
 }
 
 func (r *records) suspected() []*suspect {

@@ -233,3 +233,23 @@ func TestProbe(t *testing.T) {
 		t.Errorf("wrong password: %v", err)
 	}
 }
+
+// TestSpoolIsDrainedWithoutAnotherRecord: what went to the spool while the
+// database failed is written when it is well again, also if it is a suspect's
+// turn that finds that out and nothing else comes.
+func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
+	d := newDatabase()
+	d.poison[doc(0).ID] = http.StatusInternalServerError
+	spool := &boundedSpool{most: 10}
+	bubble(t, RecordsConfig{Spool: spool, Dead: &graves{}}, d, func(t *testing.T, r *records) {
+		put(t, r, doc(0))
+		time.Sleep(10 * time.Second) // it is a suspect now
+		put(t, r, doc(1))
+		time.Sleep(10 * time.Second)
+		d.set(func() { delete(d.poison, doc(0).ID) })
+		time.Sleep(10 * time.Minute)
+		if d.count() != 2 {
+			t.Errorf("%d documents written ten minutes after the database was well, want 2: %+v", d.count(), r.stats)
+		}
+	})
+}
