@@ -20,15 +20,22 @@ help: ## List what can be made
 
 .PHONY: build
 build: ## Build bin/gpuwhisk and the native action proxy
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./invoker/cmd/gpuwhisk ./docker/runtimes/native/cmd/gpuwhisk-native
+	CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./invoker/cmd/gpuwhisk ./docker/runtimes/native/cmd/gpuwhisk-native
 
 .PHONY: build-gpu
 build-gpu: ## Build bin/gpuwhisk with NVML, for hosts with a GPU (needs a C compiler)
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS) -extldflags=-Wl,-z,lazy' -o $(BIN)/ ./invoker/cmd/gpuwhisk
 
 .PHONY: demo
-demo: build shim-if-possible ## Run the main job end to end on embedded parts, about a minute
-	$(BIN)/gpuwhisk demo
+demo: ## Show fcfs and fair queueing side by side on a simulated GPU, about a minute
+	@echo "Building bin/gpuwhisk (Go), and the shim with its fake driver (C)."
+	@echo "The first time takes a minute or two on a small machine, later seconds."
+	@{ $(MAKE) -s --no-print-directory GO='$(GO)' BUILDFLAGS=-v build 2>&1 || echo "build: failed"; } | awk ' \
+		/^[a-z0-9][^ ]*$$/ && !/:/ { if (++n % 25 == 0) { print "  " n " packages compiled"; fflush() }; next } \
+		{ print; fflush() } /^build: failed$$/ { bad = 1 } END { exit bad }'
+	@$(MAKE) --no-print-directory shim-if-possible
+	@echo
+	@$(BIN)/gpuwhisk demo
 
 .PHONY: test
 test: ## Run all tests with the race detector; real peers are installed and started where that is possible

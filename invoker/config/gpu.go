@@ -113,6 +113,9 @@ type GPUKnobs struct {
 	Aged     *bool
 }
 
+// DefaultPolicy is the scheduling policy where none is named.
+const DefaultPolicy = "mqfq-sticky"
+
 // Policies are the scheduling policies by name.
 func Policies() []string {
 	return []string{"mqfq-sticky", "sticky-plus", "mqfq", "sfq", "fcfs", "batch", "paella", "sjf", "eevdf", "naive"}
@@ -128,7 +131,7 @@ func gpuKeys(c *Config) []*Key {
 func schedulingKeys(g *GPU) []*Key {
 	const policy = "; unset means as the policy has it"
 	return []*Key{
-		{Name: "whisk.gpu.policy", Default: "mqfq-sticky", value: choice(&g.Policy, Policies()...),
+		{Name: "whisk.gpu.policy", Default: DefaultPolicy, value: choice(&g.Policy, Policies()...),
 			Doc: "which queued GPU invocation goes next"},
 		{Name: "whisk.gpu.overrun", value: optional(&g.Overrun, duration),
 			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; unset means 10 seconds, or 0 where the policy has no overrun"},

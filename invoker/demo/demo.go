@@ -1,8 +1,9 @@
-// Package demo shows the main job end to end: it starts a standalone
-// OpenWhisk, deploys CPU actions and GPU functions through OpenWhisk's own
-// client library, drives load at them for a while, tells what happened to
-// each, and checks with Kafka and with the database themselves that nothing
-// was lost and nothing was done twice.
+// Package demo shows the main job end to end, and what the scheduler is good
+// for: under each of two policies it starts a standalone OpenWhisk, deploys CPU
+// actions and GPU functions through OpenWhisk's own client library, drives the
+// same calls at them, and checks with Kafka and with the database themselves
+// that nothing was lost and nothing was done twice. Then it shows side by side
+// what became of each function.
 //
 // GPUs are simulated and the functions only take time: the times that the
 // MQFQ-Sticky paper measured (Table 1), divided by twenty. Where the shim and
@@ -27,6 +28,7 @@ import (
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 )
 
@@ -41,13 +43,16 @@ type Options struct {
 	Standalone standalone.Options // without Data: a temporary directory is used
 	Machine    Machine            // what runs the functions
 	Functions  []Function         // what is deployed and called
-	Keep       bool               // stay when the report is printed, until ctx ends
-	Admin      func() string      // the address of the invoker's admin door, once it is ready
-	Load       time.Duration      // how long calls are made
-	Seed       uint64             // of the arrivals
-	Out        io.Writer
-	Terminal   bool // Out is one: progress may rewrite its line
-	Colour     bool
+	// Policies are compared: under each in turn a fresh installation gets the
+	// same calls. The last is the one that the demo is about.
+	Policies []string
+	Keep     bool          // stay when the report is printed, until ctx ends
+	Admin    func() string // the address of the invoker's admin port, once it is ready
+	Load     time.Duration // how long calls are made, under each policy
+	Seed     uint64        // of the arrivals
+	Out      io.Writer
+	Terminal bool // Out is one: progress may rewrite its line
+	Colour   bool
 }
 
 // readyTime bounds the start, drainTime the answers after the last call and
@@ -58,10 +63,34 @@ const (
 )
 
 // Run is the whole demo. Whatever happens, nothing stays behind.
-func Run(ctx context.Context, o Options) (err error) {
+func Run(ctx context.Context, o Options) error {
 	if len(o.Functions) == 0 {
 		return errors.New("no functions to show: neither python3 nor node is on the PATH")
 	}
+	p := printer{o.Out, o.Terminal, o.Colour}
+	p.introduce(o)
+	var rounds []round
+	for i, policy := range o.Policies {
+		o.Standalone.Policy = policy
+		last := i == len(o.Policies)-1
+		err := install(ctx, o, p, last, func(s *standalone.Standalone) error {
+			r, err := play(ctx, o, p, s)
+			rounds = append(rounds, r)
+			if err != nil || !last {
+				return err
+			}
+			return p.report(o, rounds)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install runs a whole OpenWhisk for as long as use takes, and longer where
+// that is the last and is to be kept.
+func install(ctx context.Context, o Options, p printer, last bool, use func(*standalone.Standalone) error) (err error) {
 	data, err := os.MkdirTemp("", "gpuwhisk-demo-")
 	if err != nil {
 		return fmt.Errorf("create data directory: %w", err)
@@ -88,57 +117,59 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := s.WaitReady(start); err != nil {
 		return err
 	}
-	p := printer{o.Out, o.Terminal, o.Colour}
-	p.say("OpenWhisk in one process, ready after %.1f s at %s", time.Since(began).Seconds(), s.Info().APIHost)
-	p.say("actions run as %s (%s), %d GPU of %s, %s", s.Info().Runtime, s.Info().Why, o.Standalone.GPUs, o.Standalone.GPUMemory, o.Machine.how())
-	if c := s.Console(); c != "" {
-		p.say("watch it at %s", c)
-	}
-	if err := show(ctx, o, p, s); err != nil || !o.Keep {
+	p.started(s, o.Standalone.Policy, time.Since(began))
+	if err := use(s); err != nil || !last {
 		return err
 	}
-	p.say("\nkept: the console is at %s, wsk goes to %s; Ctrl-C ends it and removes everything", s.Console(), s.Info().APIHost)
+	if !o.Keep {
+		p.say("gpuwhisk demo --keep stays at this point, with a console in the browser.")
+		return nil
+	}
+	p.say("Kept. The console is at %s\nwsk goes to %s; Ctrl-C ends it and removes everything.", s.Console(), s.Info().APIHost)
 	<-ctx.Done()
 	return nil
 }
 
-// show deploys, drives, accounts and reports.
-func show(ctx context.Context, o Options, p printer, s *standalone.Standalone) error {
+// round is what happened under one policy.
+type round struct {
+	policy  string
+	calls   []call
+	records map[string]*activation.Record
+	moved   traffic
+}
+
+// play deploys, drives and accounts.
+func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (round, error) {
+	r := round{policy: o.Standalone.Policy}
 	client, done, err := dial(s)
 	if err != nil {
-		return err
+		return r, err
 	}
 	defer done()
 	witness, err := listen(ctx, s.Info())
 	if err != nil {
-		return err
+		return r, err
 	}
 	defer witness.close()
 	for _, f := range o.Functions {
 		if err := deploy(client, f); err != nil {
-			return err
+			return r, err
 		}
 	}
-	p.say("deployed %s\n", names(o.Functions))
-	calls, err := drive(ctx, client, o, p)
-	if err != nil {
-		return err
+	if r.calls, err = drive(ctx, client, o, p); err != nil {
+		return r, err
 	}
-	account, err := witness.account(ctx, calls)
+	account, err := witness.account(ctx, r.calls)
 	if err != nil {
-		return err
+		return r, err
 	}
-	moved := map[string]traffic(nil)
+	r.records = account.records
 	if o.Machine.Driver {
-		if moved, err = measure(ctx, o.Admin(), o.Functions); err != nil {
-			return err
+		if r.moved, err = measure(ctx, o.Admin()); err != nil {
+			return r, err
 		}
 	}
-	p.table(o.Functions, calls, account.records, moved)
-	if err := p.record(s.Info(), account.records); err != nil {
-		return err
-	}
-	return p.check(calls, account)
+	return r, p.check(r.calls, account)
 }
 
 // dial makes the client that any user of OpenWhisk would make.
@@ -165,18 +196,4 @@ func deploy(client *whisk.Client, f Function) error {
 		return fmt.Errorf("deploy %s: %w", f.Name, err)
 	}
 	return nil
-}
-
-func names(functions []Function) string {
-	text := ""
-	for i, f := range functions {
-		if i > 0 {
-			text += ", "
-		}
-		text += f.Name
-		if f.GPU != nil {
-			text += " (gpu)"
-		}
-	}
-	return text
 }

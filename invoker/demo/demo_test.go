@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
@@ -43,7 +43,7 @@ func (r *real) start(ctx context.Context, environ, args []string) (func() error,
 }
 
 // played runs a short demo on a machine and returns what it printed.
-func played(t *testing.T, m Machine, memory activation.Size, pick []string, extra ...string) string {
+func played(t *testing.T, m Machine, memory activation.Size, policies, pick []string, extra ...string) string {
 	t.Helper()
 	functions, err := Catalogue(m)
 	if err != nil {
@@ -59,7 +59,7 @@ func played(t *testing.T, m Machine, memory activation.Size, pick []string, extr
 		Standalone: standalone.Options{
 			Runtime: "process", GPUs: 1, GPUMemory: memory, Extra: append(m.Settings(), extra...), Invoker: r.start, Version: "test",
 		},
-		Machine: m, Functions: functions, Admin: func() string { return r.admin.Load().(string) },
+		Machine: m, Functions: functions, Policies: policies, Admin: func() string { return r.admin.Load().(string) },
 		Load: time.Second, Seed: 7, Out: &out,
 	})
 	if err != nil {
@@ -70,6 +70,11 @@ func played(t *testing.T, m Machine, memory activation.Size, pick []string, extr
 	}
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
 	}
 	return out.String()
 }
@@ -98,11 +103,11 @@ func TestKept(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, end := context.WithCancel(t.Context())
-	r, out := &real{}, &pauser{text: "kept: the console is at http://127.0.0.1:", end: end}
+	r, out := &real{}, &pauser{text: "Kept. The console is at http://127.0.0.1:", end: end}
 	admin := func() string { addr, _ := r.admin.Load().(string); return addr }
 	err = Run(ctx, Options{
 		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Admin: admin, Version: "test"},
-		Functions:  functions[:1], Admin: admin, Keep: true, Load: time.Second, Seed: 7, Out: out,
+		Functions:  functions[:1], Policies: []string{"fcfs"}, Admin: admin, Keep: true, Load: time.Second, Seed: 7, Out: out,
 	})
 	if err != nil || ctx.Err() == nil {
 		t.Errorf("%v; ended by the one who looked: %t\n%s", err, ctx.Err() != nil, &out.out)
@@ -122,10 +127,10 @@ func TestInterrupted(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, end := context.WithCancel(t.Context())
-	r, out := &real{}, &pauser{text: "deployed", end: end}
+	r, out := &real{}, &pauser{text: "ready in", end: end}
 	err = Run(ctx, Options{
 		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Version: "test"},
-		Functions:  functions[:1], Load: time.Hour, Seed: 7, Out: out,
+		Functions:  functions[:1], Policies: []string{"fcfs", "mqfq"}, Load: time.Hour, Seed: 7, Out: out,
 	})
 	if !errors.Is(err, ErrInterrupted) || err.Error() != ErrInterrupted.Error() {
 		t.Errorf("got %v, want %v", err, ErrInterrupted)
@@ -148,13 +153,16 @@ func TestTheWholeDemoInShort(t *testing.T) {
 	if !m.Python && !m.Node {
 		missing(t, "neither python3 nor node is on the PATH")
 	}
-	out := played(t, m, m.DeviceMemory(), []string{"hello", "roberta", "isoneural"})
-	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "ok ", "each one once"} {
-		if !strings.Contains(out, want) {
+	out := played(t, m, m.DeviceMemory(), []string{"fcfs", config.DefaultPolicy}, []string{"hello", "roberta", "isoneural"})
+	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "with mqfq-sticky instead of fcfs"} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
 	}
-	if strings.Contains(out, "MB out") {
+	if n := strings.Count(out, ": each once"); n != 2 {
+		t.Errorf("%d of two rounds were found whole:\n%s", n, out)
+	}
+	if strings.Contains(out, "moved out") {
 		t.Errorf("memory moved that is not there:\n%s", out)
 	}
 }
@@ -165,35 +173,36 @@ func TestTheWholeDemoInShort(t *testing.T) {
 // queue up.
 func TestTheWholeDemoUnderTheShim(t *testing.T) {
 	m := Here()
+	library, driver := shim(t, m)
+	m.Driver, m.Program = true, filepath.Join(filepath.Dir(library), "gpufunc")
+	out := played(t, m, 34*activation.MB, []string{"fcfs"}, []string{"roberta", "isoneural", "ffmpeg"},
+		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_tokens=1")
+	if !strings.Contains(out, ": each once") || !strings.Contains(out, "real shim moves memory on a fake driver") {
+		t.Errorf("output:\n%s", out)
+	}
+	if !regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
+		t.Errorf("errors:\n%s", out)
+	}
+	if !regexp.MustCompile(`(?m)^moved out/in +\d+ / [1-9]\d* MB$`).MatchString(out) {
+		t.Errorf("nothing came back from the host:\n%s", out)
+	}
+}
+
+// shim gives the shim's library and the fake driver's directory.
+func shim(t *testing.T, m Machine) (library, driver string) {
+	t.Helper()
 	library, err := filepath.Abs("../../build/shim/libgpuwhisk.so")
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver := filepath.Join(filepath.Dir(library), "fake12")
+	driver = filepath.Join(filepath.Dir(library), "fake12")
 	if err := errors.Join(devices.CheckLibrary(library), devices.CheckDriver(driver)); err != nil {
 		missing(t, fmt.Sprintf("make shim-fake: %v", err))
 	}
 	if !m.Python {
 		missing(t, "python3 is not on the PATH")
 	}
-	m.Driver, m.Program = true, filepath.Join(filepath.Dir(library), "gpufunc")
-	out := played(t, m, 34*activation.MB, []string{"roberta", "isoneural", "ffmpeg"},
-		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_policy=fcfs", "CONFIG_whisk_gpu_tokens=1")
-	if !strings.Contains(out, "each one once") || !strings.Contains(out, "real shim on the fake driver") {
-		t.Errorf("output:\n%s", out)
-	}
-	row := regexp.MustCompile(`(?m)^(\w+) +\d+ +(\d+)  (?: +\d+){4} +\S+ +\S+ +\S+ +(\d+) +(\d+)`)
-	moved := 0
-	for _, cells := range row.FindAllStringSubmatch(out, -1) {
-		if cells[2] != "0" {
-			t.Errorf("%s: %s errors\n%s", cells[1], cells[2], out)
-		}
-		in, _ := strconv.Atoi(cells[4])
-		moved += in
-	}
-	if moved == 0 {
-		t.Errorf("nothing came back from the host:\n%s", out)
-	}
+	return library, driver
 }
 
 func TestWithoutInterpreters(t *testing.T) {
@@ -308,41 +317,5 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("got %v\n%s", err, &out)
 			}
 		})
-	}
-}
-
-func TestTableCountsFromRecords(t *testing.T) {
-	record := func(annotations string) *activation.Record {
-		doc := fmt.Sprintf(`{"namespace":"guest","name":"f","subject":"guest","activationId":"%s","start":1,"end":2,"response":{"statusCode":0},"logs":[],"version":"0.0.1","publish":false,"annotations":[%s]}`,
-			strings.Repeat("a", 32), annotations)
-		r, err := activation.DecodeRecord([]byte(doc))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	gpu := func(start string, queue, service int) *activation.Record {
-		return record(fmt.Sprintf(`{"key":"gpu","value":{"start":"%s","queueTime":%d,"gpuTime":%d}}`, start, queue, service))
-	}
-	functions := []Function{{Name: "cpu"}, {Name: "one", GPU: true}, {Name: "two", GPU: true}}
-	calls := []call{{function: 0, id: "a"}, {function: 0, id: "b"}, {function: 1, id: "c"}, {function: 1, id: "d", err: errors.New("x")}, {function: 2, id: "e"}}
-	records := map[string]*activation.Record{
-		"a": record(`{"key":"waitTime","value":4},{"key":"initTime","value":9}`), "b": record(`{"key":"waitTime","value":2}`),
-		"c": gpu("cold", 10, 60), "d": gpu("host-warm", 30, 30), "e": gpu("gpu-warm", 0, 10),
-	}
-	lines := summarise(functions, calls, records)
-	if l := lines[0]; l.starts["cold"] != 1 || l.starts["warm"] != 1 || l.wait != 3 {
-		t.Errorf("CPU action %+v", l)
-	}
-	if l := lines[1]; l.runs != 2 || l.errors != 1 || l.starts["cold"] != 1 || l.starts["host-warm"] != 1 || l.wait != 20 || l.service != 90 {
-		t.Errorf("GPU function %+v", l)
-	}
-	var out bytes.Buffer
-	printer{w: &out}.table(functions, calls, records, map[string]traffic{"one": {in: 3e6, out: 4e6}})
-	if !strings.Contains(out.String(), "90.0%") || !strings.Contains(out.String(), "10.0%") {
-		t.Errorf("shares:\n%s", &out)
-	}
-	if !regexp.MustCompile(`one .* 4 +3 `).MatchString(out.String()) {
-		t.Errorf("moved bytes:\n%s", &out)
 	}
 }

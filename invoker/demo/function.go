@@ -16,6 +16,7 @@ type Function struct {
 	Parameters map[string]any // that every call gets
 	GPU        any            // its gpu annotation, nil for a CPU action
 	Rate       float64        // mean calls per second
+	Warm       time.Duration  // what a run alone takes when nothing is to be loaded; 0: nobody said
 }
 
 // scale divides the times of the paper, so that twenty seconds show what took
@@ -31,9 +32,11 @@ func (m Machine) DeviceMemory() activation.Size {
 // how says to a person how real the device is.
 func (m Machine) how() string {
 	if m.Driver {
-		return fmt.Sprintf("simulated: the real shim on the fake driver; times are the paper's by %d, memory by %d", scale, memoryScale)
+		return fmt.Sprintf("The GPU is simulated: the real shim moves memory on a fake driver, and runs\n"+
+			"take the MQFQ-Sticky paper's times / %d with its memory / %d.", scale, memoryScale)
 	}
-	return fmt.Sprintf("simulated; times and memory are the paper's by %d", scale)
+	return fmt.Sprintf("The GPU is simulated: functions only sleep, for the MQFQ-Sticky paper's\n"+
+		"times / %d, and no memory moves (the shim is not built here).", scale)
 }
 
 func (m Machine) memoryScale() int {
@@ -101,6 +104,7 @@ func Catalogue(m Machine) ([]Function, error) {
 		if err != nil {
 			return nil, err
 		}
+		f.Warm = time.Duration(t.warm) * time.Millisecond / scale
 		all = append(all, f)
 	}
 	return all, nil

@@ -49,7 +49,7 @@ type call struct {
 func drive(ctx context.Context, client *whisk.Client, o Options, p printer) ([]call, error) {
 	plan := arrivals(o.Functions, o.Load, o.Seed)
 	calls := make([]call, len(plan))
-	progress := p.progress(len(plan), o.Load)
+	progress := p.progress(o.Standalone.Policy, o.Load)
 	var running sync.WaitGroup
 	begin := time.Now()
 	timer := time.NewTimer(0)

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/demo"
 	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
@@ -16,10 +21,10 @@ import (
 
 // demoCmd shows the main job end to end and cleans up after itself.
 type demoCmd struct {
-	Load    time.Duration `default:"20s" help:"How long calls are made."`
+	Load    time.Duration `default:"15s" help:"How long calls are made, under each policy."`
 	Seed    uint64        `default:"1" help:"Seed of the arrivals."`
 	Runtime string        `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
-	Policy  string        `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`
+	Policy  string        `placeholder:"NAME" help:"Scheduling policy that is shown beside fcfs (mqfq-sticky)."`
 	Keep    bool          `help:"Stay when the report is printed, so that the console can be looked at; Ctrl-C ends it."`
 	Verbose bool          `short:"v" help:"Log what the invoker does."`
 }
@@ -45,13 +50,36 @@ func (c demoCmd) Run() error {
 	_, plain := os.LookupEnv("NO_COLOR")
 	return demo.Run(interrupted(), demo.Options{
 		Standalone: standalone.Options{
-			Runtime: runtime, GPUs: 1, GPUMemory: machine.DeviceMemory(), Policy: c.Policy, Memory: "8192m",
+			Runtime: runtime, GPUs: 1, GPUMemory: machine.DeviceMemory(), Memory: "8192m",
 			Extra:  append(machine.Settings(), extra...),
 			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Admin: admin.addr, Log: log,
 		},
-		Machine: machine, Functions: functions, Admin: admin.addr, Load: c.Load, Seed: c.Seed, Keep: c.Keep,
+		Machine: machine, Functions: functions, Policies: c.policies(), Admin: admin.addr, Load: c.Load, Seed: c.Seed, Keep: c.Keep,
 		Out: os.Stdout, Terminal: terminal, Colour: terminal && !plain,
 	})
+}
+
+// fcfs serves in the order of arrival, as a queue does that knows nothing.
+const fcfs = "fcfs"
+
+// policies are those that are compared, or the one that there is nothing to
+// compare with.
+func (c demoCmd) policies() []string {
+	if c.Policy == fcfs {
+		return []string{fcfs}
+	}
+	return []string{fcfs, cmp.Or(c.Policy, config.DefaultPolicy)}
+}
+
+// Validate checks what flags alone can tell, before anything is started.
+func (c demoCmd) Validate() error {
+	switch {
+	case c.Policy != "" && !slices.Contains(config.Policies(), c.Policy):
+		return fmt.Errorf("--policy %s: want one of %s", c.Policy, strings.Join(config.Policies(), ", "))
+	case c.Load <= 0:
+		return fmt.Errorf("--load %s: want a time above 0, such as 20s", c.Load)
+	}
+	return nil
 }
 
 // machine looks for what functions can run with, and gives the settings that
@@ -74,7 +102,7 @@ func (c demoCmd) machine() (demo.Machine, []string) {
 	return m, []string{"CONFIG_whisk_gpu_shim_library=" + library, "CONFIG_whisk_gpu_fakeDriver=" + driver}
 }
 
-// door is the invoker's admin door, whose address is known once it is open.
+// door is the invoker's admin port, whose address is known once it is open.
 type door struct{ at atomic.Value }
 
 func (d *door) opened(addr string) { d.at.Store(addr) }

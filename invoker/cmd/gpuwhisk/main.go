@@ -27,7 +27,7 @@ const exitUsage = 2
 type cli struct {
 	Invoker    invokerCmd    `cmd:"" help:"Join an OpenWhisk cluster in the place of its own invoker."`
 	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
-	Demo       demoCmd       `cmd:"" help:"Show the main job end to end on embedded parts, about half a minute."`
+	Demo       demoCmd       `cmd:"" help:"Show fcfs and fair queueing side by side on a simulated GPU, about a minute."`
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
 	Explain    explainCmd    `cmd:"" help:"Tell what became of an activation: why it waited, how it started, how it ended."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
