@@ -1,6 +1,7 @@
 #!/bin/bash
 # One broker of Apache Kafka in KRaft mode, without ZooKeeper, from its Maven
-# artifacts, on free ports of the loopback. Topics are not created by use, as
+# artifacts, on free ports of the loopback: one in plain text, and with a login
+# by SASL one in plain text and one over TLS. Topics are not created by use, as
 # OpenWhisk's own deployment has it.
 . "$(dirname "$0")/lib.sh"
 
@@ -21,20 +22,65 @@ install() {
 	once "$libs" fetch || fail "download of Apache Kafka $version by mvn"
 }
 
+# The login, which env tells the tests, and the password of the stores.
+user=whisk
+password='of a test'
+store=changeit
+
+# other_port PORT... is a free port that is none of those.
+other_port() {
+	local p
+	until p=$(free_port) && [[ " $* " != *" $p "* ]]; do :; done
+	echo "$p"
+}
+
+# certificate makes the broker's key and the store that vouches for it.
+certificate() {
+	keytool -genkeypair -alias kafka -keyalg EC -groupname secp256r1 -validity 3650 \
+		-dname CN=kafka -ext "san=ip:$host,ip:127.0.0.1" \
+		-storetype PKCS12 -keystore "$dir/kafka.p12" -storepass "$store" >&2 &&
+		keytool -exportcert -alias kafka -keystore "$dir/kafka.p12" -storepass "$store" -file "$dir/kafka.crt" >&2 &&
+		keytool -importcert -noprompt -alias kafka -file "$dir/kafka.crt" \
+			-storetype JKS -keystore "$dir/trust.jks" -storepass "$store" >&2
+}
+
+# listener NAME writes the settings of a listener with a login. Logins by
+# SCRAM-SHA-256 end soon, so that tests see them being renewed.
+listener() {
+	local key=listener.name.$1 module=org.apache.kafka.common.security
+	cat <<-CONF
+		$key.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+		$key.plain.sasl.jaas.config=$module.plain.PlainLoginModule required user_$user="$password";
+		$key.scram-sha-256.sasl.jaas.config=$module.scram.ScramLoginModule required;
+		$key.scram-sha-512.sasl.jaas.config=$module.scram.ScramLoginModule required;
+		$key.scram-sha-256.connections.max.reauth.ms=2000
+	CONF
+}
+
 # configure writes the broker's settings, unless a broker ran here before.
 configure() {
 	[[ ! -f $dir/server.properties ]] || return 0
-	local port quorum
+	local port quorum login secure
 	port=$(free_port)
-	until quorum=$(free_port) && [[ $quorum != "$port" ]]; do :; done
+	quorum=$(other_port "$port")
+	login=$(other_port "$port" "$quorum")
+	secure=$(other_port "$port" "$quorum" "$login")
 	echo "$port" >"$dir/port"
+	echo "$login" >"$dir/port.sasl"
+	echo "$secure" >"$dir/port.sasl-tls"
+	certificate || fail "make a certificate by keytool"
 	cat >"$dir/server.properties" <<-CONF
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$quorum
-		listeners=PLAINTEXT://$host:$port,CONTROLLER://127.0.0.1:$quorum
+		listeners=PLAINTEXT://$host:$port,CONTROLLER://127.0.0.1:$quorum,LOGIN://$host:$login,SECURE://$host:$secure
 		controller.listener.names=CONTROLLER
-		listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+		listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,SECURE:SASL_SSL
+		$(listener login)
+		$(listener secure)
+		ssl.keystore.type=PKCS12
+		ssl.keystore.location=$dir/kafka.p12
+		ssl.keystore.password=$store
 		log.dirs=$dir/data
 		offsets.topic.replication.factor=1
 		offsets.topic.num.partitions=4
@@ -53,6 +99,7 @@ configure() {
 	CONF
 	java -cp "$libs/*" -Dlog4j.configuration="file:$dir/log4j.properties" \
 		kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg \
+		-S "SCRAM-SHA-256=[name=$user,password=$password]" -S "SCRAM-SHA-512=[name=$user,password=$password]" \
 		-c "$dir/server.properties" >&2 || fail "format the storage of Kafka"
 }
 
@@ -78,6 +125,11 @@ start() {
 env() {
 	alive "$dir" || fail "no Kafka of ours is running"
 	echo "GPUWHISK_TEST_KAFKA=$host:$(cat "$dir/port")"
+	[[ -f $dir/port.sasl ]] || return 0 # one that an older copy of this script began
+	echo "GPUWHISK_TEST_KAFKA_SASL=$host:$(cat "$dir/port.sasl")"
+	echo "GPUWHISK_TEST_KAFKA_SASL_TLS=$host:$(cat "$dir/port.sasl-tls")"
+	echo "GPUWHISK_TEST_KAFKA_LOGIN=$user:$password"
+	echo "GPUWHISK_TEST_KAFKA_TRUST=$dir/trust.jks:$store"
 }
 
 # stop also forgets the data, unless GPUWHISK_KEEP=1 asks for a restart.

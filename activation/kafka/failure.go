@@ -18,7 +18,7 @@ func final(err error) bool {
 	case wire.InvalidConfiguration, wire.InvalidPartitionNumber, wire.InvalidTopic,
 		wire.InvalidReplicaAssignment, wire.PolicyViolation, wire.InvalidRequest,
 		wire.TopicAuthorizationFailed, wire.ClusterAuthorizationFailed,
-		wire.UnsupportedVersion:
+		wire.UnsupportedVersion, wire.SASLAuthenticationFailed, wire.UnsupportedSASLMechanism, wire.IllegalSASLState:
 		return true
 	}
 	return false

@@ -106,8 +106,11 @@ func realRestartable(t *testing.T) *restartable {
 		return string(out)
 	}
 	r.start = func() {
-		_, addr, _ := strings.Cut(strings.TrimSpace(run("start")), "=")
-		r.addr = addr
+		for line := range strings.Lines(run("start")) {
+			if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); name == "GPUWHISK_TEST_KAFKA" {
+				r.addr = value
+			}
+		}
 	}
 	r.stop = func() { run("stop") }
 	t.Cleanup(r.stop)

@@ -33,6 +33,7 @@ var ErrClosed = errors.New("kafka: closed")
 type Options struct {
 	Brokers  []string     // host:port of the brokers to ask first
 	TLS      *tls.Config  // nil: plain text
+	Login    *Login       // nil: none is asked for
 	ClientID string       // shown in the broker's logs; "gpuwhisk" when empty
 	Log      *slog.Logger // slog.Default() when nil
 }
@@ -49,6 +50,7 @@ const (
 type Cluster struct {
 	brokers  []string
 	tls      *tls.Config
+	login    *login
 	clientID string
 	log      *slog.Logger
 }
@@ -64,6 +66,12 @@ func New(o Options) (*Cluster, error) {
 		}
 	}
 	c := &Cluster{brokers: slices.Clone(o.Brokers), tls: o.TLS, clientID: o.ClientID, log: o.Log}
+	if o.Login != nil {
+		var err error
+		if c.login, err = newLogin(*o.Login); err != nil {
+			return nil, err
+		}
+	}
 	if c.clientID == "" {
 		c.clientID = "gpuwhisk"
 	}

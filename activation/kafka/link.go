@@ -22,6 +22,9 @@ type link struct {
 	addr string
 	used time.Time // when the last call began
 	stop func() bool
+
+	login *login    // nil: none
+	renew time.Time // from when on the broker is to be told again; zero: never
 }
 
 // restLimit is how long a link may rest and still be trusted. Brokers drop
@@ -31,8 +34,8 @@ const restLimit = 3 * time.Minute
 // rested tells whether a link was without use for too long.
 func (l *link) rested() bool { return time.Since(l.used) > restLimit }
 
-// dial connects and agrees on the versions of the protocol. The link breaks
-// when ctx ends, also in the middle of a call.
+// dial connects, agrees on the versions of the protocol and logs in. The link
+// breaks when ctx ends, also in the middle of a call.
 func (c *Cluster) dial(ctx context.Context, addr string) (*link, error) {
 	limited, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -40,11 +43,17 @@ func (c *Cluster) dial(ctx context.Context, addr string) (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to broker %s: %w", addr, err)
 	}
-	l := &link{conn: protocol.NewConn(conn, c.clientID), addr: addr}
+	l := &link{conn: protocol.NewConn(conn, c.clientID), addr: addr, login: c.login}
 	l.stop = context.AfterFunc(ctx, func() { conn.Close() })
 	if err := l.negotiate(); err != nil {
 		l.close()
 		return nil, fmt.Errorf("agree on versions with broker %s: %w", addr, err)
+	}
+	if l.login != nil {
+		if err := l.logIn(ctx); err != nil {
+			l.close()
+			return nil, err
+		}
 	}
 	return l, nil
 }
@@ -67,7 +76,7 @@ func (c *Cluster) connect(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 func (l *link) negotiate() error {
-	answer, err := l.call(&apiversions.Request{}, dialTimeout)
+	answer, err := l.exchange(&apiversions.Request{}, dialTimeout)
 	if err != nil {
 		return err
 	}
@@ -81,11 +90,24 @@ func (l *link) negotiate() error {
 		versions[key] = key.SelectVersion(r.MinVersion, r.MaxVersion)
 	}
 	l.conn.SetVersions(versions)
+	if at := versions[protocol.SaslHandshake]; at < 1 && l.login != nil {
+		return fmt.Errorf("it is older than Kafka 1.0: SaslHandshake version %d, want 1", at)
+	}
 	return nil
 }
 
-// call sends a request and waits for its answer.
+// call sends a request and waits for its answer, after a new login where the
+// broker is due one.
 func (l *link) call(req protocol.Message, limit time.Duration) (protocol.Message, error) {
+	if !l.renew.IsZero() && time.Now().After(l.renew) {
+		if err := l.logIn(context.Background()); err != nil { // the link ends with its own context
+			return nil, err
+		}
+	}
+	return l.exchange(req, limit)
+}
+
+func (l *link) exchange(req protocol.Message, limit time.Duration) (protocol.Message, error) {
 	l.used = time.Now()
 	if err := l.conn.SetDeadline(l.used.Add(limit)); err != nil {
 		return nil, err

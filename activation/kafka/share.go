@@ -107,6 +107,9 @@ func (c *Cluster) NewShare(cfg ShareConfig) (*Share, error) {
 	if c.tls != nil {
 		opts = append(opts, kgo.DialTLSConfig(c.tls.Clone()))
 	}
+	if c.login != nil {
+		opts = append(opts, kgo.SASL(c.login.mechanism))
+	}
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("share topic %s: %w", cfg.Topic, err)

@@ -242,11 +242,15 @@ func OpenKafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluste
 	if err != nil {
 		return nil, err
 	}
-	return kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, ClientID: clientID, Log: log})
+	login, err := k.Login()
+	if err != nil {
+		return nil, err
+	}
+	return kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, Login: (*kafka.Login)(login), ClientID: clientID, Log: log})
 }
 
 func kafkaTLS(k config.Kafka) (*tlsConfig, error) {
-	if k.SecurityProtocol != "SSL" {
+	if !k.Encrypted() {
 		return nil, nil
 	}
 	t := k.TLS

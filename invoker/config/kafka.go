@@ -15,10 +15,18 @@ type Kafka struct {
 	// TopicConfig is the configuration of the invoker's own topic as Kafka
 	// names it (dots), max.message.bytes included. It is used at creation.
 	TopicConfig map[string]string
-	// SecurityProtocol is "PLAINTEXT" or "SSL".
+	// SecurityProtocol is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
 	SecurityProtocol string
-	// TLS matters only with SSL.
+	// TLS matters only with SSL and SASL_SSL.
 	TLS KafkaTLS
+	// SASL matters only with SASL_PLAINTEXT and SASL_SSL. Login reads it.
+	SASL KafkaSASL
+}
+
+// KafkaSASL is the login at the brokers as the keys have it.
+type KafkaSASL struct {
+	Mechanism string
+	JAAS      string
 }
 
 // KafkaTLS names the stores of a TLS connection to the brokers.
@@ -51,18 +59,22 @@ func kafkaKeys(c *Config) []*Key {
 		{Name: "whisk.kafka.topics.invoker.*", value: properties(&k.TopicConfig),
 			defaults: map[string]string{"segment.bytes": "536870912", "retention.bytes": "1073741824", "retention.ms": "172800000"},
 			Doc:      "configuration of the invoker's topic when it has to be created; dashes become dots"},
-		{Name: "whisk.kafka.common.security-protocol", Default: "PLAINTEXT", value: choice(&k.SecurityProtocol, "PLAINTEXT", "SSL"),
-			Doc: "transport to the brokers"},
+		{Name: "whisk.kafka.common.security-protocol", Default: "PLAINTEXT", value: choice(&k.SecurityProtocol, "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+			Doc: "transport to the brokers, those with SASL after a login"},
+		{Name: mechanismKey, value: choice(&k.SASL.Mechanism, "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+			Doc: "how the login is done; must be given with SASL_PLAINTEXT and SASL_SSL"},
+		{Name: jaasKey, Secret: true, value: exact(&k.SASL.JAAS),
+			Doc: `user and password of the login as Java clients write them: CLASS required username="..." password="...";`},
 		{Name: "whisk.kafka.common.ssl-endpoint-identification-algorithm", value: choice(&k.TLS.EndpointIdentification, "", "https"),
 			Doc: "empty: host names in broker certificates are not checked; https: they are"},
 		{Name: "whisk.kafka.common.ssl-truststore-location", value: text(&k.TLS.TruststoreLocation),
-			Doc: "store of trusted certificates, used with SSL"},
+			Doc: "store of trusted certificates, used with SSL and SASL_SSL; with host names checked (https) it may be left out: then the authorities of the system are trusted"},
 		{Name: "whisk.kafka.common.ssl-truststore-password", Secret: true, value: exact(&k.TLS.TruststorePassword),
 			Doc: "password of the trust store"},
 		{Name: "whisk.kafka.common.ssl-truststore-type", Default: "JKS", value: choice(&k.TLS.TruststoreType, "JKS", "PKCS12"),
 			Doc: "declared format of the trust store; the real one is recognised from its first bytes"},
 		{Name: "whisk.kafka.common.ssl-keystore-location", value: text(&k.TLS.KeystoreLocation),
-			Doc: "store of the client's key, used with SSL"},
+			Doc: "store of the client's key, used with SSL and SASL_SSL"},
 		{Name: "whisk.kafka.common.ssl-keystore-password", Secret: true, value: exact(&k.TLS.KeystorePassword),
 			Doc: "password of the key store"},
 		{Name: "whisk.kafka.common.ssl-keystore-type", Default: "JKS", value: choice(&k.TLS.KeystoreType, "JKS", "PKCS12"),

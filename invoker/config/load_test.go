@@ -197,7 +197,10 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"CONFIG_whisk_couchdb_port=https":                            `allowed: integer from 1 to 65535`,
 		"CONFIG_whisk_invoker_protocol=https":                        `needs whisk.invoker.https.keystore-path`,
 		"CONFIG_whisk_kafka_common_securityProtocol=SSL":             `needs whisk.kafka.common.ssl-truststore-location`,
-		"CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL":        `allowed: PLAINTEXT | SSL`,
+		"CONFIG_whisk_kafka_common_securityProtocol=SASL":            `allowed: PLAINTEXT | SSL | SASL_PLAINTEXT | SASL_SSL`,
+		"CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL":        `SASL_SSL, which needs whisk.kafka.common.ssl-truststore-location`,
+		"CONFIG_whisk_kafka_common_securityProtocol=SASL_PLAINTEXT":  `needs whisk.kafka.common.sasl-mechanism: PLAIN`,
+		"CONFIG_whisk_kafka_common_saslMechanism=GSSAPI":             `allowed: (empty) | PLAIN | SCRAM-SHA-256 | SCRAM-SHA-512`,
 		"CONFIG_whisk_containerFactory_containerArgs_dnsServers_x=1": `"x=1"`,
 		"CONFIG_whisk_gpu_weights=a=0":                               `weights above 0`,
 		"CONFIG_whisk_gpu_forwardTopic=a b":                          `topic name`,
@@ -242,7 +245,8 @@ func TestIdentityNeedsZooKeeperWithoutID(t *testing.T) {
 func TestPrintMasksSecrets(t *testing.T) {
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))
 	c := loaded(t, "CONFIG_whisk_parameterStorage_aes256="+key, "CONFIG_whisk_invoker_password=very-secret-2", "CONFIG_whisk_unknown_password=very-secret-3",
-		"CONFIG_whisk_kafka_common_sslKeystorePassword=very-secret-4")
+		"CONFIG_whisk_kafka_common_sslKeystorePassword=very-secret-4", "CONFIG_whisk_kafka_common_securityProtocol=SASL_PLAINTEXT",
+		"CONFIG_whisk_kafka_common_saslMechanism=PLAIN", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
 	var b bytes.Buffer
 	if err := c.Print(&b); err != nil {
 		t.Fatal(err)

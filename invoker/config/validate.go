@@ -36,8 +36,12 @@ func validate(c *Config) []error {
 		"whisk.gpu.devices names %q, but whisk.gpu.simulated.devices asks for simulated ones in their place", c.GPU.Devices)
 	demand(c.Admin.Protocol != "https" || c.Admin.TLS.KeystorePath != "",
 		"whisk.invoker.protocol is https, which needs whisk.invoker.https.keystore-path")
-	demand(c.Kafka.SecurityProtocol != "SSL" || c.Kafka.TLS.TruststoreLocation != "",
-		"whisk.kafka.common.security-protocol is SSL, which needs whisk.kafka.common.ssl-truststore-location")
+	demand(!c.Kafka.Encrypted() || c.Kafka.TLS.TruststoreLocation != "" || c.Kafka.TLS.EndpointIdentification != "",
+		"whisk.kafka.common.security-protocol is %s, which needs whisk.kafka.common.ssl-truststore-location "+
+			"(or ssl-endpoint-identification-algorithm https, to trust the authorities of the system)", c.Kafka.SecurityProtocol)
+	if _, err := c.Kafka.Login(); err != nil {
+		problems = append(problems, err)
+	}
 	return problems
 }
 

@@ -337,6 +337,16 @@ func TestSettingsRefuse(t *testing.T) {
 	}
 }
 
+// The authorities of the system vouch only for servers whose name is checked.
+func TestTrustOfTheSystem(t *testing.T) {
+	if c, err := Client(File{}, File{}, true); err != nil || c.RootCAs != nil || c.InsecureSkipVerify {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := Client(File{}, File{}, false); err == nil {
+		t.Error("any server with any certificate would be trusted")
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	one := newParty(f, "one", nil)
 	f.Add(jks(f, pass, one.key, []*x509.Certificate{one.cert}, []*x509.Certificate{one.cert}))

@@ -1,0 +1,194 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	wire "github.com/segmentio/kafka-go"
+)
+
+var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+
+// guarded is a real broker's listener that asks for a login, with one that it
+// takes. Its logins by SCRAM-SHA-256 last for two seconds.
+func guarded(t *testing.T, mechanism string) (*bed, Login) {
+	t.Helper()
+	plain := realBroker(t)
+	addr, as := os.Getenv("GPUWHISK_TEST_KAFKA_SASL"), os.Getenv("GPUWHISK_TEST_KAFKA_LOGIN")
+	if addr == "" {
+		missing(t, "no Kafka that asks for a login: GPUWHISK_TEST_KAFKA_SASL=host:port is not set (.ci/peers/kafka.sh start)")
+	}
+	user, password, _ := strings.Cut(as, ":")
+	b := newBed(t, nil, plain) // the peer needs no login
+	b.addrs = []string{addr}
+	return b, Login{mechanism, user, password}
+}
+
+func guardedFake(t *testing.T, mechanism string) (*bed, Login) {
+	t.Helper()
+	l := Login{mechanism, "whisk, a=b", "of a test"}
+	fake := startFake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, l.Username, l.Password))
+	prepared, err := newLogin(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{t: t, addrs: fake.ListenAddrs(), fake: fake, log: &logbook{}}
+	b.peer = b.client(kgo.SASL(prepared.mechanism))
+	return b, l
+}
+
+// clusterAs is what is under test, with a login.
+func (b *bed) clusterAs(l Login) *Cluster {
+	b.t.Helper()
+	c, err := New(Options{Brokers: b.addrs, Login: &l, Log: slog.New(b.log)})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c
+}
+
+// Every connection there is works after a login: what makes topics, sends,
+// pings, feeds, shares and surveys.
+func TestEverythingLogsIn(t *testing.T) {
+	for _, mechanism := range mechanisms {
+		for where, open := range map[string]func(*testing.T, string) (*bed, Login){"kfake": guardedFake, "kafka": guarded} {
+			t.Run(where+"/"+mechanism, func(t *testing.T) {
+				t.Parallel()
+				b, l := open(t, mechanism)
+				b.useAll(b.clusterAs(l))
+			})
+		}
+	}
+}
+
+func (b *bed) useAll(c *Cluster) {
+	b.t.Helper()
+	ctx := b.ctx()
+	topic, health := freshName(), freshName()
+	for _, name := range []string{topic, health} {
+		if err := c.EnsureTopic(ctx, TopicSpec{Name: name}); err != nil {
+			b.t.Fatal(err)
+		}
+		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
+	}
+	if s, err := c.Survey(ctx); err != nil || s.Topics[topic] != 1 {
+		b.t.Fatalf("survey %+v, %v", s, err)
+	}
+
+	p := c.NewPinger(PingerConfig{Topic: health, Instance: invoker0(), Every: 10 * time.Millisecond})
+	defer p.Close()
+	b.await("two pings", func() bool { return b.end(health) >= 2 })
+
+	producer := c.NewProducer(ProducerConfig{})
+	defer producer.Close(ctx)
+	sent := make(chan error, 1)
+	if err := producer.Send(ctx, topic, []byte(message(0)), func(err error) { sent <- err }); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		b.t.Fatal(err)
+	}
+
+	f := c.NewFeed(FeedConfig{Topic: topic, CommitEvery: 5 * time.Millisecond})
+	b.next(f, 0).Done()
+	if err := f.Close(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+	if got := b.committed(topic, topic); got != 1 {
+		b.t.Errorf("committed %d, want 1", got)
+	}
+
+	s, err := c.NewShare(ShareConfig{Topic: topic, Session: session, CommitEvery: 5 * time.Millisecond})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer s.Close(ctx)
+	d, err := s.Next(ctx)
+	if err != nil || number(d) != 0 {
+		b.t.Fatalf("share: %v, %v\nlog:\n%s", d, err, b.log)
+	}
+	d.Done()
+}
+
+// A login that the broker lets expire is renewed on the same link: without, the
+// broker would close it and a ping fail.
+func TestLoginIsRenewed(t *testing.T) {
+	t.Parallel()
+	b, l := guarded(t, "SCRAM-SHA-256")
+	health := b.topic()
+	p := b.clusterAs(l).NewPinger(PingerConfig{Topic: health, Instance: invoker0(), Every: 100 * time.Millisecond})
+	defer p.Close()
+	b.await("pings for longer than three logins last", func() bool { return p.Status().Sent > 60 })
+	if b.log.count("EOF")+b.log.count("reset") > 0 { // a slow machine may see other failures
+		t.Errorf("the log has\n%s", b.log)
+	}
+}
+
+// A login that the broker refuses ends the wait for a topic: it stays wrong.
+// What the error and the log say has no password.
+func TestLoginRefused(t *testing.T) {
+	for _, mechanism := range mechanisms {
+		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel()
+			b, l := guarded(t, mechanism)
+			l.Password = "very-secret"
+			c := b.clusterAs(l)
+			err := c.EnsureTopic(b.ctx(), TopicSpec{Name: freshName()})
+			if !errors.Is(err, wire.SASLAuthenticationFailed) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range []string{b.addrs[0], `"whisk"`, mechanism, "whisk.kafka.common.sasl-jaas-config"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v does not name %s", err, want)
+				}
+			}
+			p := c.NewPinger(PingerConfig{Topic: freshName(), Instance: invoker0()})
+			defer p.Close()
+			b.await("the pinger to say why", func() bool { return strings.Contains(p.Status().Interrupted, "sasl-jaas-config") })
+			if text := fmt.Sprint(err, b.log, p.Status(), l); strings.Contains(text, "very-secret") {
+				t.Errorf("the password is in\n%s", text)
+			}
+		})
+	}
+}
+
+// A listener without any login, and one without ours, are told from a wrong
+// password.
+func TestLoginNotKnown(t *testing.T) {
+	l := Login{"PLAIN", "whisk", "of a test"}
+	real := newBed(t, nil, realBroker(t))
+	err := real.clusterAs(l).EnsureTopic(real.ctx(), TopicSpec{Name: freshName()})
+	if !errors.Is(err, wire.IllegalSASLState) || !strings.Contains(err.Error(), "security-protocol") {
+		t.Errorf("got %v", err)
+	}
+
+	fake := newFakeBed(t)
+	fake.fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		res := r.ResponseKind().(*kmsg.SASLHandshakeResponse)
+		res.ErrorCode, res.SupportedMechanisms = 33, []string{"GSSAPI", "OAUTHBEARER"}
+		return res, nil, true
+	})
+	err = fake.clusterAs(l).EnsureTopic(fake.ctx(), TopicSpec{Name: freshName()})
+	if !errors.Is(err, wire.UnsupportedSASLMechanism) || !strings.Contains(err.Error(), "it has GSSAPI, OAUTHBEARER") ||
+		!strings.Contains(err.Error(), "sasl-mechanism") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoginNeedsItsParts(t *testing.T) {
+	for _, l := range []Login{{"PLAIN", "", "very-secret"}, {"PLAIN", "a", ""}, {"GSSAPI", "a", "very-secret"}, {"", "a", "very-secret"}} {
+		_, err := New(Options{Brokers: []string{"a:1"}, Login: &l})
+		if err == nil || strings.Contains(err.Error(), "very-secret") {
+			t.Errorf("%v: %v", l, err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const scramEntry = scramModule + ` required username="invoker" password="very-secret-9";`
+
+func TestJAAS(t *testing.T) {
+	const entry = plainModule + " required "
+	for text, want := range map[string]string{ // password behind user, by a space
+		entry + `username="a" password="b";`:                                         "a b",
+		entry + "username='a'\n\tpassword='b' ;  ":                                   "a b",
+		entry + `username=a password=b-1_2.3$ß;`:                                     "a b-1_2.3$ß",
+		"/* one\ntwo */ " + entry + "username=a // rest\n password=b;//":             "a b",
+		entry + `password="b" "username"="a" serviceName="x";`:                       "a b",
+		entry + `username = "a" password = "b;=\"'\\//";`:                            `a b;="'\//`,
+		entry + `username="a" password="\101\60\1012\u\t\400\377";`:                  "a A0A2u\t 0ÿ",
+		entry + `username="a" password="x" password="b";`:                            "a b",
+		strings.Replace(entry, "required", "OPTIONAL", 1) + `username=a password=b;`: "a b",
+		scramModule + ` required username=a password="x" tokenauth=false;`:           "a x",
+	} {
+		k := Kafka{SecurityProtocol: "SASL_SSL", SASL: KafkaSASL{"PLAIN", text}}
+		l, err := k.Login()
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if got := l.Username + " " + l.Password; got != want || l.Mechanism != "PLAIN" {
+			t.Errorf("%s: %q by %s, want %q", text, got, l.Mechanism, want)
+		}
+	}
+}
+
+func TestJAASRefuses(t *testing.T) {
+	const entry = scramModule + " required "
+	for text, want := range map[string]string{
+		"s3cret":    "it ends where there should be required",
+		" ; ":       "at character 2 there should be the class",
+		`"";`:       "should be required",
+		"// none":   "it ends where there should be the class",
+		"/* s3cret": "the comment at character 1 is not closed",
+		scramModule + ` username="a" password="s3cret";`:           `"required" does not follow`,
+		`com.sun.security.auth.module.Krb5LoginModule required;`:   "login module is neither",
+		plainModule + ` required username="a" password="s3cret";`:  "does not serve whisk.kafka.common.sasl-mechanism SCRAM-SHA-512",
+		entry + `username="a" password="s3cret"`:                   "it ends where there should be the name of an option, or a semicolon",
+		entry + `username="a" password="s3cret;`:                   "the quote at character 88 is not closed",
+		entry + "username=\"a\" password=\"s3\ncret\";":            "is not closed on its line",
+		entry + `username="a" password=;`:                          "there should be a value",
+		entry + `username="a" password "s3cret";`:                  "there should be = and a value",
+		entry + `username="a" password=1s3cret;`:                   "character 88 is not the beginning of a word: put the text in double quotes",
+		entry + `username="a" password=s3cret+s3cret;`:             "is not the beginning of a word",
+		entry + `username="a" password=s3cret s3cret;`:             "there should be = and a value",
+		entry + `username="a" password=s3cret=s3cret;`:             "the name of an option",
+		entry + `username="a" password="s3cret"; ` + entry + `;`:   "one login module",
+		entry + `password="s3cret";`:                               "it has no username",
+		entry + `username="a" password="";`:                        "it has no password",
+		entry + `username="a" password="s3cret" tokenauth="true";`: "tokenauth is not supported",
+	} {
+		_, err := Load(Input{Args: []string{"--id", "0"}, Environ: full("CONFIG_whisk_kafka_common_securityProtocol=SASL_PLAINTEXT",
+			"CONFIG_whisk_kafka_common_saslMechanism=scram-sha-512", "CONFIG_whisk_kafka_common_saslJaasConfig="+text)})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "whisk.kafka.common.sasl-jaas-config") ||
+			strings.Contains(err.Error(), "s3") {
+			t.Errorf("%s: %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func TestLoginAtTheBrokers(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL", "CONFIG_whisk_kafka_common_sslTruststoreLocation=/t",
+		"CONFIG_whisk_kafka_common_saslMechanism=SCRAM-SHA-256", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
+	l, err := c.Kafka.Login()
+	if err != nil || *l != (Login{"SCRAM-SHA-256", "invoker", "very-secret-9"}) || !c.Kafka.Encrypted() {
+		t.Errorf("login %+v, %v", l, err)
+	}
+	// Without SASL nobody asks what the keys say.
+	c = loaded(t, "CONFIG_whisk_kafka_common_saslJaasConfig=nonsense")
+	if l, err := c.Kafka.Login(); l != nil || err != nil || c.Kafka.Encrypted() {
+		t.Errorf("login %+v, %v", l, err)
+	}
+	// The stores of the system do, when host names are checked.
+	loaded(t, "CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL", "CONFIG_whisk_kafka_common_sslEndpointIdentificationAlgorithm=https",
+		"CONFIG_whisk_kafka_common_saslMechanism=PLAIN", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
+}
+
+// No input makes the parser panic or accept a login without its parts, and no
+// error repeats what stood in the key. What is written with all quoted comes
+// back as it was.
+func FuzzJAAS(f *testing.F) {
+	f.Add(scramEntry, "a", "b")
+	f.Add(plainModule+` required username=a password='\101\377' /* c */; // d`, `"`, "\\\n")
+	f.Add("a optional b=c", "\x00", "ß")
+	f.Fuzz(func(t *testing.T, text, user, password string) {
+		const hidden = "xyzzy-Quux"
+		for _, s := range []string{text, text + hidden, strings.ReplaceAll(text, "a", hidden)} {
+			k := Kafka{SecurityProtocol: "SASL_SSL", SASL: KafkaSASL{"PLAIN", s}}
+			l, err := k.Login()
+			switch {
+			case err == nil && (l.Username == "" || l.Password == ""):
+				t.Fatalf("%q: accepted %+v", s, l)
+			case err != nil && strings.Contains(err.Error(), hidden):
+				t.Fatalf("%q: %v", s, err)
+			}
+		}
+		if user == "" || password == "" || !utf8.ValidString(user+password) {
+			return
+		}
+		quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`)
+		k := Kafka{SecurityProtocol: "SASL_SSL", SASL: KafkaSASL{"PLAIN",
+			plainModule + ` required username="` + quote.Replace(user) + `" password="` + quote.Replace(password) + `";`}}
+		if l, err := k.Login(); err != nil || l.Username != user || l.Password != password {
+			t.Fatalf("%q, %q: %+v, %v", user, password, l, err)
+		}
+	})
+}
