@@ -26,7 +26,11 @@ func (r *real) broker(ctx context.Context, address string) (kafka.Survey, error)
 	if err != nil {
 		return kafka.Survey{}, err
 	}
-	c, err := kafka.New(kafka.Options{Brokers: []string{address}, TLS: t, ClientID: "gpuwhisk-doctor", Log: silent()})
+	login, err := r.Config.Kafka.Login()
+	if err != nil {
+		return kafka.Survey{}, err
+	}
+	c, err := kafka.New(kafka.Options{Brokers: []string{address}, TLS: t, Login: (*kafka.Login)(login), ClientID: "gpuwhisk-doctor", Log: silent()})
 	if err != nil {
 		return kafka.Survey{}, err
 	}
@@ -45,7 +49,7 @@ func (r *real) broker(ctx context.Context, address string) (kafka.Survey, error)
 
 func (r *real) kafkaTLS() (*tls.Config, error) {
 	k := r.Config.Kafka
-	if k.SecurityProtocol != "SSL" {
+	if !k.Encrypted() {
 		return nil, nil
 	}
 	t := k.TLS

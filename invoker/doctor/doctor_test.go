@@ -111,11 +111,12 @@ func TestNothingHangs(t *testing.T) {
 func TestSecretsStayInside(t *testing.T) {
 	f := healthy()
 	f.Config.Kafka.TLS.KeystorePassword = "key-st0re"
+	logIn(f, "SASL_PLAINTEXT")
 	f.Couch = func(context.Context) (couchdb.Survey, error) {
 		return couchdb.Survey{}, errors.New("http://whisk:some_passw0rd@db:5984: refused")
 	}
 	f.Broker = func(context.Context, string) (kafka.Survey, error) {
-		return kafka.Survey{}, errors.New("store does not open with key-st0re")
+		return kafka.Survey{}, errors.New("store does not open with key-st0re, nor broker with jaas-s3cret")
 	}
 	r := Examine(t.Context(), f.Machine, time.Minute)
 	var text, object bytes.Buffer
@@ -123,10 +124,10 @@ func TestSecretsStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, out := range []string{text.String(), object.String()} {
-		if strings.Contains(out, "some_passw0rd") || strings.Contains(out, "key-st0re") {
+		if strings.Contains(out, "some_passw0rd") || strings.Contains(out, "key-st0re") || strings.Contains(out, "jaas-s3cret") {
 			t.Errorf("a secret is in\n%s", out)
 		}
-		if strings.Count(out, "********") < 2 {
+		if strings.Count(out, "********") < 3 {
 			t.Errorf("masks are missing in\n%s", out)
 		}
 	}

@@ -145,6 +145,7 @@ func (m *Machine) masked(r Report) Report {
 	for _, secret := range []string{
 		c.CouchDB.Password, c.Admin.Password, c.Admin.TLS.KeystorePassword,
 		c.Kafka.TLS.TruststorePassword, c.Kafka.TLS.KeystorePassword, c.Kafka.TLS.KeyPassword,
+		c.Kafka.SASL.JAAS, m.kafkaPassword(),
 	} {
 		const least = 4 // a shorter one would be found in ordinary words
 		if len(secret) >= least {
@@ -156,4 +157,11 @@ func (m *Machine) masked(r Report) Report {
 		r[i].Found, r[i].Fix = mask.Replace(r[i].Found), mask.Replace(r[i].Fix)
 	}
 	return r
+}
+
+func (m *Machine) kafkaPassword() string {
+	if login, err := m.Config.Kafka.Login(); err == nil && login != nil {
+		return login.Password
+	}
+	return ""
 }

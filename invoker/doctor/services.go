@@ -25,8 +25,11 @@ func checkBrokers(f *Facts) []Finding {
 		return one(skip("not configured", "set KAFKA_HOSTS to host:port of the brokers"))
 	}
 	with := "in plain text"
-	if f.Config.Kafka.SecurityProtocol == "SSL" {
+	if f.Config.Kafka.Encrypted() {
 		with = "over TLS"
+	}
+	if login, err := f.Config.Kafka.Login(); err == nil && login != nil {
+		with += fmt.Sprintf(", as user %s by %s", login.Username, login.Mechanism)
 	}
 	var good []string
 	var bad []Finding
@@ -53,8 +56,10 @@ func mendBroker(f *Facts, err error) string {
 		return "check the trust and key store (CONFIG_whisk_kafka_common_ssl*) against the broker's certificate"
 	case strings.Contains(text, "first record does not look like a TLS handshake"):
 		return "this port speaks plain text: use the broker's TLS port, or CONFIG_whisk_kafka_common_securityProtocol=PLAINTEXT"
-	case f.Config.Kafka.SecurityProtocol != "SSL" && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")):
-		return "the port may speak TLS: set CONFIG_whisk_kafka_common_securityProtocol=SSL and the stores"
+	case strings.Contains(text, "log in to broker"), strings.Contains(text, "sasl-"):
+		return "check CONFIG_whisk_kafka_common_saslJaasConfig and _saslMechanism against the broker's users, and _securityProtocol against its listener"
+	case !f.Config.Kafka.Encrypted() && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")):
+		return "the port may speak TLS, or want a login: set CONFIG_whisk_kafka_common_securityProtocol=SSL and the stores, or SASL_PLAINTEXT or SASL_SSL and the login"
 	}
 	return "check KAFKA_HOSTS, the broker, and the firewall between"
 }

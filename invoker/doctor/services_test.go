@@ -39,6 +39,12 @@ func TestKafkaChecks(t *testing.T) {
 		{"forwarding", func(f *fake) { f.Config.GPU.ForwardTopic = "health" }, "Kafka/topics", OK, "health takes", ""},
 		{"", nil, "Kafka/brokers", OK, "kafka:9092 answers in plain text", ""},
 		{"TLS", func(f *fake) { f.Config.Kafka.SecurityProtocol = "SSL" }, "Kafka/brokers", OK, "over TLS", ""},
+		{"login", func(f *fake) { logIn(f, "SASL_SSL") }, "Kafka/brokers", OK, "over TLS, as user whisk by SCRAM-SHA-512", ""},
+		{"login in plain text", func(f *fake) { logIn(f, "SASL_PLAINTEXT") }, "Kafka/brokers", OK, "in plain text, as user whisk by SCRAM-SHA-512", ""},
+		{"wrong login", func(f *fake) {
+			logIn(f, "SASL_SSL")
+			brokerFails("log in to broker kafka:9092 as \"whisk\": EOF")(f)
+		}, "Kafka/brokers", Fail, "log in to broker", "_saslJaasConfig"},
 		{"none given", func(f *fake) { f.Config.Kafka.Hosts = nil }, "Kafka/brokers", Skip, "not configured", "KAFKA_HOSTS"},
 		{"away", brokerFails("connection refused"), "Kafka/brokers", Fail, "connection refused", "firewall"},
 		{"plain to TLS", brokerFails("read: EOF"), "Kafka/brokers", Fail, "EOF", "=SSL"},
@@ -69,6 +75,12 @@ func TestKafkaChecks(t *testing.T) {
 	})
 }
 
+// logIn asks for a login at the brokers.
+func logIn(f *fake, protocol string) {
+	f.Config.Kafka.SecurityProtocol, f.Config.Kafka.SASL.Mechanism = protocol, "SCRAM-SHA-512"
+	f.Config.Kafka.SASL.JAAS = `org.apache.kafka.common.security.scram.ScramLoginModule required username=whisk password="jaas-s3cret";`
+}
+
 func couchFails(err error) func(*fake) {
 	return func(f *fake) {
 		f.Couch = func(context.Context) (couchdb.Survey, error) { return couchdb.Survey{}, err }
@@ -78,6 +90,12 @@ func couchFails(err error) func(*fake) {
 func TestCouchChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", nil, "CouchDB/server", OK, "CouchDB 3.3.3 at http://db:5984 knows user whisk", ""},
+		{"login", func(f *fake) { logIn(f, "SASL_SSL") }, "Kafka/brokers", OK, "over TLS, as user whisk by SCRAM-SHA-512", ""},
+		{"login in plain text", func(f *fake) { logIn(f, "SASL_PLAINTEXT") }, "Kafka/brokers", OK, "in plain text, as user whisk by SCRAM-SHA-512", ""},
+		{"wrong login", func(f *fake) {
+			logIn(f, "SASL_SSL")
+			brokerFails("log in to broker kafka:9092 as \"whisk\": EOF")(f)
+		}, "Kafka/brokers", Fail, "log in to broker", "_saslJaasConfig"},
 		{"none given", func(f *fake) { f.Config.CouchDB.Host = "" }, "CouchDB/server", Skip, "not configured", "CONFIG_whisk_couchdb"},
 		{"away", couchFails(errors.New("refused")), "CouchDB/server", Fail, "refused", "_host"},
 		{"password", couchFails(couchdb.ErrUnauthorized), "CouchDB/server", Fail, "not accepted", "_password"},
@@ -153,6 +171,12 @@ func TestContainerChecks(t *testing.T) {
 		{"elsewhere", func(f *fake) { f.Config.Logs.OutOfBand = true }, "Containers/logs", OK, "left to Docker's driver", ""},
 
 		{"", nil, "Containers/runtimes", OK, "for GPUs python:3-gpu", ""},
+		{"login", func(f *fake) { logIn(f, "SASL_SSL") }, "Kafka/brokers", OK, "over TLS, as user whisk by SCRAM-SHA-512", ""},
+		{"login in plain text", func(f *fake) { logIn(f, "SASL_PLAINTEXT") }, "Kafka/brokers", OK, "in plain text, as user whisk by SCRAM-SHA-512", ""},
+		{"wrong login", func(f *fake) {
+			logIn(f, "SASL_SSL")
+			brokerFails("log in to broker kafka:9092 as \"whisk\": EOF")(f)
+		}, "Kafka/brokers", Fail, "log in to broker", "_saslJaasConfig"},
 		{"none given", func(f *fake) { f.Config.Runtimes.Manifest = "" }, "Containers/runtimes", Skip, "not configured", "RUNTIMES_MANIFEST"},
 		{"broken", func(f *fake) { f.Config.Runtimes.Manifest = "{" }, "Containers/runtimes", Fail, "parse runtimes manifest", "controllers"},
 		{"no GPU kinds", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{"a":[{"kind":"a:1","image":{"name":"a"}}]}}` }, "Containers/runtimes", Warn, "none of them for GPUs", "python:3-gpu"},
