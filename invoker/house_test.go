@@ -60,6 +60,7 @@ var plan = map[string][]string{
 	"invoker/docker":    {"activation/outage", "invoker/container", "invoker/logs"},
 	"invoker/gpucheck":  {"gpu", "gpu/nvml", "gpu/shimctl"},
 	"invoker/handover":  {"activation", "activation/kafka"},
+	"invoker/load":      {},
 	"invoker/logs":      {"invoker/container"},
 	"invoker/mps":       {"activation/outage"},
 	"invoker/process":   {"invoker/container", "invoker/logs"},

@@ -18,6 +18,9 @@ type Trace struct {
 	// it where it has the function.
 	FunctionsName string
 	Functions     io.Reader
+	// NamesOnly takes a plain trace without the table: who wants only the
+	// names and the times needs no costs.
+	NamesOnly bool
 	// Defaults are the costs of what a trace does not tell: cold start beyond
 	// the warm time, memory.
 	ColdExtra time.Duration
@@ -199,7 +202,7 @@ func (b *book) function(t *table) (Function, error) {
 // readPlain reads `arrival_ms,function`, in order of time, against the table
 // of functions.
 func (b *book) readPlain() error {
-	if b.trace.Functions == nil {
+	if b.trace.Functions == nil && !b.trace.NamesOnly {
 		return fmt.Errorf("--functions: a plain trace needs the table function,warm_ms,cold_ms,memory_mb[,weight]")
 	}
 	t, err := newTable(b.trace.Name, b.trace.Data, map[string][]string{
@@ -227,7 +230,11 @@ func (b *book) readPlain() error {
 			return err
 		}
 		fn, ok := b.index[name]
-		if !ok {
+		if !ok && b.trace.NamesOnly {
+			if fn, err = b.add(t, Function{Name: name, Warm: time.Microsecond, Cold: time.Microsecond, Memory: b.trace.Memory}); err != nil {
+				return err
+			}
+		} else if !ok {
 			return t.complain("function %s is not in %s", name, b.trace.FunctionsName)
 		}
 		if err := b.arrive(t, Arrival{At: ms(at), Function: fn}); err != nil {

@@ -44,6 +44,23 @@ func TestPlainTraceKnowsOtherSpellings(t *testing.T) {
 	}
 }
 
+// Who wants only names and times gives no table of functions.
+func TestPlainTraceOfNamesOnly(t *testing.T) {
+	r := DefaultTrace()
+	r.Name, r.Data, r.NamesOnly = "t.csv", strings.NewReader("arrival_ms,function\n0,b\n1,a\n2,b\n"), true
+	w, err := r.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.Functions) != 2 || w.Functions[0].Name != "b" || w.Functions[1].Name != "a" {
+		t.Errorf("functions %+v", w.Functions)
+	}
+	want := []Arrival{{At: 0, Function: 0}, {At: time.Millisecond, Function: 1}, {At: 2 * time.Millisecond, Function: 0}}
+	if fmt.Sprint(w.Arrivals) != fmt.Sprint(want) {
+		t.Errorf("arrivals %v, want %v", w.Arrivals, want)
+	}
+}
+
 // TestBadTraces: every complaint names file and line, or the flag.
 func TestBadTraces(t *testing.T) {
 	for name, c := range map[string]struct{ format, data, functions, want string }{

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
@@ -62,11 +61,7 @@ func (c explainCmd) Run() error {
 }
 
 func (c explainCmd) fromRecord(ctx context.Context) (told, error) {
-	w := c.whisk
-	if home, err := os.UserHomeDir(); err == nil {
-		w = w.complete(filepath.Join(home, ".wskprops"))
-	}
-	b, err := w.record(ctx, c.Activation)
+	b, err := c.whisk.orOwn().record(ctx, c.Activation)
 	if err != nil {
 		return told{}, err
 	}

@@ -30,6 +30,7 @@ type cli struct {
 	Demo       demoCmd       `cmd:"" help:"Show fcfs and fair queueing side by side on a simulated GPU, about a minute."`
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
 	Explain    explainCmd    `cmd:"" help:"Tell what became of an activation: why it waited, how it started, how it ended."`
+	Load       loadCmd       `cmd:"" help:"Call actions of a live OpenWhisk at a rate or from a trace, and tell the latencies."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to fix it."`
 	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write down what was seen."`
@@ -61,7 +62,7 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
-		if errors.Is(err, errInterrupted) || errors.Is(err, demo.ErrInterrupted) {
+		if errors.Is(err, errInterrupted) || errors.Is(err, errLoadInterrupted) || errors.Is(err, demo.ErrInterrupted) {
 			os.Exit(130) // as a shell has it
 		}
 		os.Exit(1)

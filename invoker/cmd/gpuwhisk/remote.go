@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -108,6 +109,14 @@ func (w whisk) complete(props string) whisk {
 		case "AUTH":
 			w.Auth = cmp.Or(w.Auth, value)
 		}
+	}
+	return w
+}
+
+// orOwn adds what the file of the person's own wsk says.
+func (w whisk) orOwn() whisk {
+	if home, err := os.UserHomeDir(); err == nil {
+		return w.complete(filepath.Join(home, ".wskprops"))
 	}
 	return w
 }

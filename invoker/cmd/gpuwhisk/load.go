@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/load"
+	"github.com/gpuwhisk/gpuwhisk/sched/sim"
+)
+
+// loadCmd calls actions of a live OpenWhisk.
+type loadCmd struct {
+	Actions []string `arg:"" optional:"" help:"Actions to call, the most popular first: NAME, PACKAGE/NAME or /NAMESPACE/[PACKAGE/]NAME."`
+
+	Rate        float64       `default:"10" help:"Calls a second, of all actions together; their distances are Poisson's."`
+	Zipf        float64       `default:"1" help:"Popularity: the n-th action is called in proportion to n to the power of minus this; 0 calls all alike."`
+	Seed        uint64        `default:"1" help:"Seed of the arrivals; the same seed makes the same calls at the same times."`
+	Trace       string        `placeholder:"FILE" type:"existingfile" help:"Take the arrivals from a trace instead. Its functions are the actions of these names, or those given, one after the other."`
+	TraceFormat string        `default:"plain" enum:"plain,azure2021,activations" help:"Form of the trace (${enum}); plain has the columns arrival_ms,function."`
+	Speed       float64       `default:"1" help:"Play a trace so many times as fast."`
+	Duration    time.Duration `short:"d" default:"30s" help:"Send nothing after this."`
+	Count       int           `short:"n" default:"10000" help:"Send at most so many calls (up to 1000000)."`
+	InFlight    int           `default:"500" help:"Have at most so many calls under way; the rest waits, and that shows in its latency."`
+	Wait        time.Duration `default:"5m" help:"How long one answer is waited for."`
+
+	ParamFile string `short:"P" placeholder:"FILE" type:"existingfile" help:"JSON object with the parameters of each call."`
+	NoRecords bool   `help:"Fetch no records afterwards: how a call started is then known only where its answer says so."`
+	Insecure  bool   `short:"i" help:"Take any certificate of the API, as wsk -i does."`
+	JSON      bool   `name:"json" help:"Print the report as JSON."`
+	Quiet     bool   `short:"q" help:"Say nothing before the report."`
+	whisk
+}
+
+// Help is the longer text of gpuwhisk load --help.
+func (loadCmd) Help() string {
+	return `This loads a REAL system: the calls run, fill its queues, count against the
+limits of the namespace and may cost money. Begin with a low --rate.
+
+The load is open: a call is sent when its time has come, whatever became of the
+others, and its latency counts from that time. Calls are blocking; how each
+started (gpu-warm, host-warm, cold ...) is read from its record afterwards.
+Any OpenWhisk will do, with our invokers or others. Ctrl-C prints what there is.
+
+  gpuwhisk load infer                          # 10 calls a second for 30 s
+  gpuwhisk load infer fft resnet --rate 50 --zipf 1.2 -d 5m -n 100000
+  gpuwhisk load --trace calls.csv --speed 10 --json > report.json`
+}
+
+// errLoadInterrupted follows a report that is cut short.
+var errLoadInterrupted = errors.New("interrupted")
+
+// mostCalls is what fits into memory with room to spare.
+const mostCalls = 1_000_000
+
+// Validate checks what flags alone can tell.
+func (c *loadCmd) Validate() error {
+	switch {
+	case len(c.Actions) == 0 && c.Trace == "":
+		return errors.New("want at least one action to call, or --trace")
+	case c.Count < 1 || c.Count > mostCalls:
+		return fmt.Errorf("--count %d: want 1 to %d", c.Count, mostCalls)
+	case c.Duration <= 0 || c.Duration > 24*time.Hour:
+		return fmt.Errorf("--duration %v: want more than 0 and at most 24h", c.Duration)
+	case c.InFlight < 1 || c.InFlight > 20_000:
+		return fmt.Errorf("--in-flight %d: want 1 to 20000", c.InFlight)
+	case c.Wait <= 0 || c.Wait > 24*time.Hour:
+		return fmt.Errorf("--wait %v: want more than 0 and at most 24h", c.Wait)
+	case !(c.Speed > 0 && c.Speed <= 1e6):
+		return fmt.Errorf("--speed %v: want more than 0 and at most 1000000", c.Speed)
+	case c.Trace != "":
+		return nil
+	}
+	return c.mix().Validate()
+}
+
+func (c *loadCmd) mix() load.Mix {
+	return load.Mix{Actions: len(c.Actions), Rate: c.Rate, Zipf: c.Zipf, Count: c.Count, Seed: c.Seed}
+}
+
+// Run loads until the time or the calls are up, or a signal comes.
+func (c *loadCmd) Run() error {
+	ctx := interrupted()
+	w := c.whisk.orOwn()
+	if w.APIHost == "" || w.Auth == "" {
+		return errors.New("no OpenWhisk to load: --apihost and --auth, or wsk property set, name one")
+	}
+	access := load.Access{APIHost: w.APIHost, Auth: w.Auth, Insecure: c.Insecure, InFlight: c.InFlight}
+	if c.ParamFile != "" {
+		b, err := os.ReadFile(c.ParamFile)
+		if err != nil {
+			return fmt.Errorf("--param-file: %w", err)
+		}
+		access.Parameters = b
+	}
+	client, err := load.NewClient(access)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	actions, arrivals, words, err := c.arrivals()
+	if err != nil {
+		return err
+	}
+	if err := client.Check(ctx, actions); err != nil {
+		return err
+	}
+	return c.load(ctx, client, load.Options{
+		Actions: actions, Arrivals: arrivals, Duration: c.Duration, InFlight: c.InFlight, Wait: c.Wait,
+	}, load.Report{APIHost: w.APIHost, Load: words}, os.Stdout, os.Stderr)
+}
+
+// load does it, with the words of the report that are known before.
+func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, head load.Report, out, aside io.Writer) error {
+	line := c.progress(aside)
+	line.say("loading " + head.APIHost + ": " + head.Load)
+	o.Progress = func(p load.Progress) { line.show(p.String(), p.At) }
+	result := load.Run(ctx, o, system)
+	if !c.NoRecords && ctx.Err() == nil {
+		begin := time.Now()
+		load.Starts(ctx, result, system, 10*time.Second, func(missing int) {
+			line.show(fmt.Sprintf("fetching records: %d left", missing), time.Since(begin))
+		})
+	}
+	line.end()
+	report := load.Summarise(result, o.Actions)
+	report.APIHost, report.Load = head.APIHost, head.Load
+	var err error
+	if c.JSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		err = e.Encode(report)
+	} else {
+		err = report.Print(out)
+	}
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return errLoadInterrupted
+	case report.Ran == 0:
+		return errors.New("no call ran")
+	}
+	return nil
+}
+
+// arrivals are those of the mix or of the trace, with the actions that they
+// count through.
+func (c *loadCmd) arrivals() ([]string, iter.Seq[load.Arrival], string, error) {
+	if c.Trace == "" {
+		words := fmt.Sprintf("%d actions, Poisson %v/s, Zipf %v, seed %d, %v, at most %d calls",
+			len(c.Actions), c.Rate, c.Zipf, c.Seed, c.Duration, c.Count)
+		return c.Actions, c.mix().Arrivals(), words, nil
+	}
+	f, err := os.Open(c.Trace)
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("--trace: %w", err)
+	}
+	defer f.Close()
+	t := sim.DefaultTrace()
+	t.Format, t.Name, t.Data, t.NamesOnly = c.TraceFormat, c.Trace, f, true
+	w, err := t.Read()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	actions := c.Actions
+	if len(actions) == 0 {
+		for _, function := range w.Functions {
+			name := function.Name
+			if c.TraceFormat == "activations" && strings.Contains(name, "/") {
+				name = "/" + name // records have the namespace first
+			}
+			actions = append(actions, name)
+		}
+	}
+	words := fmt.Sprintf("trace %s at %v times its speed, %d functions, %v, at most %d calls",
+		c.Trace, c.Speed, len(w.Functions), c.Duration, c.Count)
+	return actions, func(yield func(load.Arrival) bool) {
+		for i, a := range w.Arrivals {
+			at := time.Duration(min(float64(a.At)/c.Speed, float64(48*time.Hour)))
+			if i >= c.Count || !yield(load.Arrival{At: at, Action: int(a.Function) % len(actions)}) {
+				return
+			}
+		}
+	}, words, nil
+}
+
+// progressLine shows how a long job goes: on a terminal in place, elsewhere a
+// line now and then.
+type progressLine struct {
+	w        io.Writer // nil: it is silent
+	terminal bool
+	shown    bool
+	last     time.Duration
+}
+
+func (c *loadCmd) progress(w io.Writer) *progressLine {
+	if c.Quiet {
+		return &progressLine{}
+	}
+	f, ok := w.(*os.File)
+	return &progressLine{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
+}
+
+func (l *progressLine) say(text string) {
+	if l.w != nil {
+		fmt.Fprintln(l.w, text)
+	}
+}
+
+// apart is how far two lines lie apart where they do not replace each other.
+const apart = 10 * time.Second
+
+func (l *progressLine) show(text string, at time.Duration) {
+	switch {
+	case l.w == nil:
+	case l.terminal:
+		if len(text) > 79 {
+			text = text[:79]
+		}
+		fmt.Fprintf(l.w, "\r\x1b[K%s", text)
+		l.shown = true
+	case at-l.last >= apart || at < l.last:
+		l.last = at
+		l.say(text)
+	}
+}
+
+// end clears the line for what follows.
+func (l *progressLine) end() {
+	if l.shown {
+		fmt.Fprint(l.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/load"
+)
+
+func TestLoadNamesTheWrongFlag(t *testing.T) {
+	for line, want := range map[string]string{
+		"load":                         "at least one action",
+		"load a --rate 0":              "--rate 0: want more than 0",
+		"load a --rate -1":             "--rate -1: want more than 0",
+		"load a --zipf 11":             "--zipf 11: want 0",
+		"load a --count 0":             "--count 0: want 1 to",
+		"load a -n 2000000":            "--count 2000000: want 1 to",
+		"load a --duration 0s":         "--duration 0s: want more than 0",
+		"load a --in-flight 0":         "--in-flight 0: want 1 to",
+		"load a --wait 0s":             "--wait 0s: want more than 0",
+		"load a --speed 0":             "--speed 0: want more than 0",
+		"load --trace /absent":         "/absent",
+		"load a --trace-format oracle": "--trace-format",
+	} {
+		if status, text := outcome(t, line); status != 2 || !strings.Contains(text, want) {
+			t.Errorf("%q: status %d, %q; want 2 and %q", line, status, text, want)
+		}
+	}
+	if status, text := outcome(t, "load --help"); status != 0 || !strings.Contains(text, "REAL system") {
+		t.Errorf("help: %d, %q", status, text)
+	}
+}
+
+// A trace's functions are actions by their names, or stand for those given.
+func TestLoadTakesATrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.csv")
+	if err := os.WriteFile(file, []byte("arrival_ms,function\n0,x\n100,y\n200,z\n300,x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{
+		"": "x@0s y@50ms z@100ms", "a": "a@0s a@50ms a@100ms", "a,b": "a@0s b@50ms a@100ms",
+	} {
+		c := loadCmd{Trace: file, TraceFormat: "plain", Speed: 2, Count: 3}
+		if given != "" {
+			c.Actions = strings.Split(given, ",")
+		}
+		actions, arrivals, _, err := c.arrivals()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for a := range arrivals {
+			got = append(got, actions[a.Action]+"@"+a.At.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, want %s", given, got, want)
+		}
+	}
+	records := `{"namespace":"ns","name":"a","start":1000,"end":1001,"duration":1}`
+	if err := os.WriteFile(file, []byte(records), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := loadCmd{Trace: file, TraceFormat: "activations", Speed: 1, Count: 3}
+	if actions, _, _, err := c.arrivals(); err != nil || strings.Join(actions, " ") != "/ns/a" {
+		t.Errorf("%q, %v", actions, err)
+	}
+	c.TraceFormat = "plain"
+	if _, _, _, err := c.arrivals(); err == nil || !strings.Contains(err.Error(), "t.csv:1: field 1") {
+		t.Errorf("a file that is no trace: %v", err)
+	}
+}
+
+// instant answers at once, and has every record.
+type instant struct{}
+
+func (instant) Invoke(context.Context, string) load.Answer { return load.Answer{ID: "x", Ran: true} }
+
+func (instant) Start(context.Context, string) (string, bool) { return "warm", true }
+
+// A load that is interrupted prints what there is, and says how it ended; beside
+// the report there is a line every ten seconds where no terminal is.
+func TestLoadReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := loadCmd{Actions: []string{"a"}, Rate: 2, Count: 1000, JSON: true}
+		o := load.Options{Actions: c.Actions, Arrivals: c.mix().Arrivals(), Duration: time.Minute, InFlight: 5, Wait: time.Minute}
+		var out, aside bytes.Buffer
+		if err := c.load(t.Context(), instant{}, o, load.Report{APIHost: "h", Load: "w"}, &out, &aside); err != nil {
+			t.Fatal(err)
+		}
+		var r load.Report
+		if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.APIHost != "h" || r.Ran == 0 || r.Ran != r.Sent || len(r.Starts) != 1 || r.Starts[0].Name != "warm" {
+			t.Errorf("%v: %s", err, &out)
+		}
+		if n := strings.Count(aside.String(), "under way"); n < 4 || n > 6 || strings.Contains(aside.String(), "\x1b") {
+			t.Errorf("%d lines of progress in a minute:\n%s", n, &aside)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		out.Reset()
+		aside.Reset()
+		c.JSON, c.Quiet = false, true
+		err := c.load(ctx, instant{}, o, load.Report{APIHost: "h", Load: "w"}, &out, &aside)
+		if !errors.Is(err, errLoadInterrupted) || !strings.Contains(out.String(), "interrupted: this is what there was") || !strings.Contains(out.String(), "START") {
+			t.Errorf("%v:\n%s", err, &out)
+		}
+		if aside.Len() > 0 {
+			t.Errorf("--quiet says %s", &aside)
+		}
+		o.Arrivals = func(func(load.Arrival) bool) {}
+		if err := c.load(t.Context(), instant{}, o, load.Report{}, &out, &aside); err == nil || errors.Is(err, errLoadInterrupted) {
+			t.Errorf("a load without a call: %v", err)
+		}
+	})
+}
