@@ -2,50 +2,120 @@ package sim
 
 import (
 	"container/heap"
-	"time"
+	"math"
 )
 
-// LowerBound returns a mean latency in milliseconds that no scheduler can beat
-// on this server. It knows the future, finds everything warm and may preempt:
-// shortest remaining work first on one server as fast as the devices together
-// at their best concurrency, which is the optimum of that relaxed problem; and
-// since no run goes faster than it does alone, the mean work if that is more.
-// Arrivals within the warm-up are served and not counted.
+// LowerBound returns a mean latency in milliseconds that no scheduler of this
+// server can beat, though it knew the future. It is the largest of three, each
+// the optimum of an easier problem or a bound on it: devices that are shared
+// without loss (sharing), places that are fewer than functions (scarcity), and,
+// for a handful of arrivals, both at once but for interference and memory
+// (exactly). Arrivals within the warm-up are left out: what they leave behind is
+// free, what they take is not counted. It holds for runs that serve everything,
+// and for schedulers that serve a function's calls in order of arrival, as
+// all of ours do; where a function's calls cost the same, any order is the same.
 func LowerBound(w *Workload, p Params) float64 {
-	speed := Capacity(p)
+	b := newBounded(w, p)
+	best := max(b.sharing(), b.work+b.scarcity())
+	if least, ok := b.exactly(); ok {
+		best = max(best, least)
+	}
+	return 1000 * share(best, len(b.calls))
+}
+
+// bounded is a workload and a server as the bounds see them, in seconds.
+type bounded struct {
+	calls   []call // measured ones, by arrival
+	fns     []startable
+	places  int // containers on all devices; 0 keeps none
+	tokens  int // runs on all devices
+	speed   float64
+	begin   float64 // of what is measured
+	horizon float64 // the last call
+	work    float64 // of all calls
+}
+
+// call is one measured activation.
+type call struct {
+	at, work float64
+	fn       int
+}
+
+// startable is a function as the bounds see it.
+type startable struct {
+	start  float64 // from the token of a cold run to the run itself
+	init   float64 // the part of it that loads the device's cores
+	before bool    // called within the warm-up: it may have a container
+	even   bool    // its calls cost the same
+	calls  []call
+}
+
+func newBounded(w *Workload, p Params) *bounded {
+	b := &bounded{
+		places: p.Pool.Size * p.Devices, tokens: p.Tokens.Max * p.Devices, speed: Capacity(p),
+		begin: p.Warmup.Seconds(), fns: make([]startable, len(w.Functions)),
+	}
+	for i, f := range w.Functions {
+		s := startable{start: (p.ContainerStart + f.Cold - f.Warm).Seconds(), even: true}
+		if p.InitInterferes {
+			s.init = (f.Cold - f.Warm).Seconds()
+		}
+		b.fns[i] = s
+	}
+	for _, a := range w.Arrivals {
+		f := &b.fns[a.Function]
+		if a.At < p.Warmup {
+			f.before = true
+			continue
+		}
+		c := call{at: a.At.Seconds(), work: w.Work(a).Seconds(), fn: int(a.Function)}
+		f.even = f.even && (len(f.calls) == 0 || f.calls[0].work == c.work)
+		f.calls = append(f.calls, c)
+		b.calls = append(b.calls, c)
+		b.work += c.work
+		b.horizon = c.at
+	}
+	return b
+}
+
+// sharing returns the least sum of latencies of one server that is as fast as
+// the devices together at their best concurrency and may preempt: shortest
+// remaining work first is its optimum. A function's first container must be
+// initialized whenever that is; where its calls cost the same, the first one
+// may as well bring that work with it, for among equal calls the first to
+// be served can be named the first to have come.
+func (b *bounded) sharing() float64 {
 	var (
-		queue     shortest
-		now       float64 // seconds
-		sum, work float64
-		n         int
+		queue shortest
+		now   float64
+		sum   float64
 	)
 	serve := func(until float64) {
 		for len(queue) > 0 && now < until {
 			top := &queue[0]
-			need := top.remaining / speed
+			need := top.remaining / b.speed
 			if now+need > until {
-				top.remaining -= (until - now) * speed
+				top.remaining -= (until - now) * b.speed
 				break
 			}
 			now += need
-			if top.at >= p.Warmup.Seconds() {
-				sum += now - top.at
-			}
+			sum += now - top.at
 			heap.Pop(&queue)
 		}
 		now = until
 	}
-	for _, a := range w.Arrivals {
-		serve(a.At.Seconds())
-		size := w.Work(a).Seconds()
-		heap.Push(&queue, remaining{at: a.At.Seconds(), remaining: size})
-		if a.At >= p.Warmup {
-			work += size
-			n++
+	seen := make([]bool, len(b.fns))
+	for _, c := range b.calls {
+		serve(c.at)
+		f, size := &b.fns[c.fn], c.work
+		if b.places == 0 || !seen[c.fn] && f.even && !f.before {
+			size += f.init
 		}
+		seen[c.fn] = true
+		heap.Push(&queue, remaining{at: c.at, remaining: size})
 	}
-	serve(w.Horizon.Seconds() + (maxTime + time.Hour).Seconds())
-	return 1000 * share(max(sum, work), n)
+	serve(math.MaxFloat64)
+	return sum
 }
 
 // remaining is one activation of the bound's server.

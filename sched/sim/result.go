@@ -107,8 +107,8 @@ type Result struct {
 	GapAll        Gap     `json:"gapAll"`
 	GapBound      float64 `json:"gapBound"` // seconds
 
-	// LowerBound is the mean latency that no scheduler can beat: everything
-	// warm, the future known, shortest remaining work first.
+	// LowerBound is a mean latency that no scheduler of the server can beat,
+	// cold starts that its places force included. See the function.
 	LowerBound float64 `json:"lowerBound"`
 
 	Decisions    int     `json:"decisions"`

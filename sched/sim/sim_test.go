@@ -258,22 +258,6 @@ func TestWeightsShareTheDevice(t *testing.T) {
 	}
 }
 
-func TestLowerBoundOfKnownCases(t *testing.T) {
-	f := []Function{{Name: "a", Warm: 4 * second, Cold: 4 * second}, {Name: "b", Warm: second, Cold: second}}
-	p := params(t, mqfq)
-	p.Tokens.Max = 1
-	w := calls(f, map[string][]float64{"a": {0}, "b": {1}})
-	// b goes before the rest of a: (5 + 1) / 2.
-	if got := LowerBound(w, p); !near(got, 3) {
-		t.Errorf("%v ms, want 3000", got)
-	}
-	// Nobody runs faster than alone, however many devices there are.
-	p.Devices = 8
-	if got := LowerBound(w, p); !near(got, 2.5) {
-		t.Errorf("%v ms, want the mean work of 2500", got)
-	}
-}
-
 func TestGapBoundHoldsForWindowPolicies(t *testing.T) {
 	for _, policy := range []string{mqfq, plus, "mqfq"} {
 		for seed := uint64(1); seed <= 5; seed++ {
