@@ -7,31 +7,28 @@ import (
 	"time"
 )
 
-// Verdict says how a result of the paper fared here.
-type Verdict string
-
-// The verdicts on a claim.
-const (
-	Reproduced    Verdict = "reproduced"
-	SameDirection Verdict = "same direction"
-	Not           Verdict = "not"
-
-	// Met and Missed judge goals of our own.
-	Met    Verdict = "met"
-	Missed Verdict = "missed"
-)
-
 // Finding is one claim with what came out.
 type Finding struct {
-	Section string  `json:"section"`
-	Name    string  `json:"name"`
-	Claim   string  `json:"claim"`
-	Paper   string  `json:"paper"`
-	Unit    string  `json:"unit,omitempty"`
-	Value   Spread  `json:"value"`
-	Largest float64 `json:"largest"` // over seeds
-	Verdict Verdict `json:"verdict"`
-	Why     string  `json:"why"`
+	Section string `json:"section"`
+	Name    string `json:"name"`
+	Claim   string `json:"claim"`
+	Paper   string `json:"paper"`
+	Unit    string `json:"unit,omitempty"`
+	Value   Spread `json:"value"`
+	// Interval holds the median of all seeds with 95% confidence. It is nil
+	// where there are too few seeds for one.
+	Interval *Interval `json:"interval,omitempty"`
+	Largest  float64   `json:"largest"` // over seeds
+	Verdict  Verdict   `json:"verdict"`
+	Why      string    `json:"why"`
+}
+
+// Between writes the interval of the median.
+func (f Finding) Between() string {
+	if f.Interval == nil {
+		return "too few seeds"
+	}
+	return number(f.Interval.Low) + " to " + number(f.Interval.High)
 }
 
 // Ours writes the finding's figure: median, quantiles and unit.
@@ -54,7 +51,7 @@ func number(v float64) string {
 type claim struct {
 	section, name, text, paper, unit string
 	value                            func(at reader) float64
-	judge                            func(s Spread, largest float64) Verdict
+	judge                            rule
 	why                              string
 }
 
@@ -144,66 +141,6 @@ func mean(r *Result) float64          { return r.Latency.Mean / 1000 }
 func over(a, b *Result) float64       { return ratio(a.Latency.Mean, b.Latency.Mean) }
 func both(m []mod, more ...mod) []mod { return append(append([]mod(nil), m...), more...) }
 
-// inRange judges a ratio against the paper's: reproduced when it lies between
-// lo and hi, same direction when it is at least on the paper's side of 1.
-func inRange(lo, hi float64) func(Spread, float64) Verdict {
-	return func(s Spread, _ float64) Verdict {
-		switch {
-		case s.Median >= lo && s.Median <= hi:
-			return Reproduced
-		case (lo+hi)/2 > 1 && s.Median > 1.02, (lo+hi)/2 < 1 && s.Median < 0.98:
-			return SameDirection
-		}
-		return Not
-	}
-}
-
-// atLeast is reproduced from lo on, same direction above 1.
-func atLeast(lo float64) func(Spread, float64) Verdict {
-	return func(s Spread, _ float64) Verdict {
-		switch {
-		case s.Median >= lo:
-			return Reproduced
-		case s.Median > 1.02:
-			return SameDirection
-		}
-		return Not
-	}
-}
-
-// atMost is reproduced up to hi, same direction up to soft.
-func atMost(hi, soft float64) func(Spread, float64) Verdict {
-	return func(s Spread, _ float64) Verdict {
-		switch {
-		case s.Median <= hi:
-			return Reproduced
-		case s.Median <= soft:
-			return SameDirection
-		}
-		return Not
-	}
-}
-
-// goal is met up to hi.
-func goal(hi float64) func(Spread, float64) Verdict {
-	return func(s Spread, _ float64) Verdict {
-		if s.Median <= hi {
-			return Met
-		}
-		return Missed
-	}
-}
-
-// always is reproduced when no seed exceeds hi.
-func always(hi float64) func(Spread, float64) Verdict {
-	return func(_ Spread, largest float64) Verdict {
-		if largest <= hi {
-			return Reproduced
-		}
-		return Not
-	}
-}
-
 // Claims makes the runs of every claim whose name begins with one of only, or
 // of all, on seeds 1 to seeds, and judges them.
 func Claims(ctx context.Context, only []string, seeds, parallel int, progress Progress) ([]Finding, error) {
@@ -229,9 +166,10 @@ func Claims(ctx context.Context, only []string, seeds, parallel int, progress Pr
 			largest = max(largest, v[s])
 		}
 		spread := SpreadOf(v)
+		interval := IntervalOf(v)
 		found = append(found, Finding{
-			Section: k.section, Name: k.name, Claim: k.text, Paper: k.paper, Unit: k.unit,
-			Value: spread, Largest: largest, Verdict: k.judge(spread, largest), Why: k.why,
+			Section: k.section, Name: k.name, Claim: k.text, Paper: k.paper, Unit: k.unit, Why: k.why,
+			Value: spread, Interval: interval, Largest: largest, Verdict: k.judge.of(spread.Median, interval, largest),
 		})
 	}
 	return found, nil

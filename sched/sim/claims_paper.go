@@ -104,15 +104,6 @@ func policyClaims(c *cells) []claim {
 		span := math.Log(ratio(high.Latency.Mean, low.Latency.Mean))
 		return ratio(math.Log(ratio(x.Latency.Mean, low.Latency.Mean)), span)
 	}
-	between := func(s Spread, _ float64) Verdict {
-		switch {
-		case s.Median > 0 && s.Median < 1:
-			return Reproduced
-		case s.Median > 0:
-			return SameDirection
-		}
-		return Not
-	}
 	ratioOf := func(a, b int) func(reader) float64 {
 		return func(at reader) float64 { return over(at(a), at(b)) }
 	}
@@ -127,10 +118,10 @@ func policyClaims(c *cells) []claim {
 		{section, "paella-d2", "Paella over MQFQ at D=2", "8-20x", "x", ratioOf(p2, m2), inRange(4, 40),
 			"as at D=1"},
 		{section, "batch-d1", "Batch lies between MQFQ (0) and FCFS (1) at D=1, on a log scale", "between", "",
-			func(at reader) float64 { return place(at(m1), at(b1), at(f1)) }, between,
+			func(at reader) float64 { return place(at(m1), at(b1), at(f1)) }, between(),
 			"draining whole queues changes function least of all, which wins where swaps dominate and fairness is not asked for"},
 		{section, "batch-d2", "the same at D=2", "between", "",
-			func(at reader) float64 { return place(at(m2), at(b2), at(f2)) }, between,
+			func(at reader) float64 { return place(at(m2), at(b2), at(f2)) }, between(),
 			"with two tokens a batch runs beside itself and starts cold containers of its own function"},
 		{section, "naive", "no pool and no memory management over MQFQ", "300x", "x", ratioOf(n2, m2), inRange(150, 600),
 			"every run is a cold start, the queue grows for ever; the ratio then grows with the length of the trace"},
@@ -237,15 +228,15 @@ func poolClaims(c *cells) []claim {
 	return append(out,
 		claim{section, "pool-fcfs-4", "FCFS, cold starts with 4 containers", "50%", "%",
 			func(at reader) float64 { return 100 * at(f4).ColdShare },
-			func(s Spread, _ float64) Verdict {
+			rule{judge: func(v float64) Verdict {
 				switch {
-				case s.Median >= 35 && s.Median <= 65:
+				case v >= 35 && v <= 65:
 					return Reproduced
-				case s.Median > 12:
+				case v > 12:
 					return SameDirection
 				}
 				return Not
-			}, "the next run is mostly of a function that is not among the last four"},
+			}}, "the next run is mostly of a function that is not among the last four"},
 		claim{section, "pool-parity", "FCFS less MQFQ, points of cold starts with 32 containers", "parity", "",
 			func(at reader) float64 { return 100 * (at(f32).ColdShare - at(m32).ColdShare) }, atMost(2, 5),
 			"every function keeps its container"})

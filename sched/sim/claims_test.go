@@ -20,7 +20,7 @@ var golden = []string{"copies", "gap-bound", "load-70", "fcfs-d", "t0", "pool-fc
 
 // TestGoldenClaims holds a few of the claims to their exact numbers: they are a
 // function of code and seed alone, so a change of theirs is a change of a
-// rule. Run with -rewrite and read the diff.
+// rule. Two seeds allow no verdict. Run with -rewrite and read the diff.
 func TestGoldenClaims(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the golden numbers are of amd64: other processors may fuse floating-point operations")
@@ -32,10 +32,9 @@ func TestGoldenClaims(t *testing.T) {
 	var got bytes.Buffer
 	for _, f := range found {
 		line, err := json.Marshal(struct {
-			Name    string
-			Value   Spread
-			Verdict Verdict
-		}{f.Name, f.Value, f.Verdict})
+			Name  string
+			Value Spread
+		}{f.Name, f.Value})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +77,7 @@ func TestClaimsAreWellFormed(t *testing.T) {
 	c := &cells{index: make(map[string]int)}
 	seen := map[string]bool{}
 	for _, k := range allClaims(c) {
-		if k.name == "" || k.text == "" || k.section == "" || k.value == nil || k.judge == nil {
+		if k.name == "" || k.text == "" || k.section == "" || k.value == nil || k.judge.judge == nil {
 			t.Errorf("claim %q is incomplete", k.name)
 		}
 		if seen[k.name] {
@@ -97,34 +96,13 @@ func TestClaimsAreWellFormed(t *testing.T) {
 	}
 }
 
-func TestVerdicts(t *testing.T) {
-	at := func(v float64) Spread { return Spread{Median: v} }
-	for _, c := range []struct {
-		judge func(Spread, float64) Verdict
-		value float64
-		want  Verdict
-	}{
-		{inRange(2, 4), 3, Reproduced}, {inRange(2, 4), 9, SameDirection}, {inRange(2, 4), 1.5, SameDirection}, {inRange(2, 4), 0.9, Not},
-		{inRange(0.5, 0.8), 0.7, Reproduced}, {inRange(0.5, 0.8), 0.9, SameDirection}, {inRange(0.5, 0.8), 1, Not},
-		{atLeast(2), 2, Reproduced}, {atLeast(2), 1.5, SameDirection}, {atLeast(2), 1, Not},
-		{atMost(1, 2), 1, Reproduced}, {atMost(1, 2), 2, SameDirection}, {atMost(1, 2), 3, Not},
-	} {
-		if got := c.judge(at(c.value), c.value); got != c.want {
-			t.Errorf("%v is judged %s, want %s", c.value, got, c.want)
-		}
-	}
-	if always(1)(at(0.5), 1.1) != Not || always(1)(at(0.5), 0.9) != Reproduced {
-		t.Error("always looks at something else than the largest")
-	}
-}
-
 func TestFindingsAsMarkdown(t *testing.T) {
 	var b strings.Builder
-	f := Finding{Section: "S", Name: "n", Claim: "c", Paper: "p", Unit: "x", Value: Spread{1.234, 1, 22.22, 3}, Verdict: Not, Why: "w"}
+	f := Finding{Section: "S", Name: "n", Claim: "c", Paper: "p", Unit: "x", Value: Spread{1.234, 1, 22.22, 3}, Interval: &Interval{1.1, 2.3}, Verdict: Not, Why: "w"}
 	if err := WriteMarkdown(&b, []Finding{f}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "| c | p | 1.23x [1.00, 22.2] | not | w |"; !strings.Contains(b.String(), want) {
+	if want := "| c | p | 1.23x [1.00, 22.2] | 1.10 to 2.30 | not | w |"; !strings.Contains(b.String(), want) {
 		t.Errorf("%q lacks %q", b.String(), want)
 	}
 }

@@ -40,7 +40,7 @@ func TestJSONIsDocumented(t *testing.T) {
 // jsonNames gathers the names that a type has in JSON.
 func jsonNames(t reflect.Type, into map[string]bool) {
 	switch t.Kind() {
-	case reflect.Slice:
+	case reflect.Slice, reflect.Pointer:
 		jsonNames(t.Elem(), into)
 	case reflect.Struct:
 		for i := range t.NumField() {

@@ -19,9 +19,9 @@ func WriteMarkdown(to io.Writer, found []Finding) error {
 		}
 		if f.Section != section {
 			section = f.Section
-			fmt.Fprintf(&b, "\n### %s\n\n| claim | paper | here, median [q10, q90] | verdict | why |\n|---|---|---|---|---|\n", section)
+			fmt.Fprintf(&b, "\n### %s\n\n| claim | paper | here, median [q10, q90] | 95%% interval of the median | verdict | why |\n|---|---|---|---|---|---|\n", section)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", f.Claim, f.Paper, f.Ours(), f.Verdict, f.Why)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", f.Claim, f.Paper, f.Ours(), f.Between(), f.Verdict, f.Why)
 	}
 	if len(grid) > 0 {
 		writeGrid(&b, grid)
@@ -34,12 +34,15 @@ func WriteMarkdown(to io.Writer, found []Finding) error {
 // column for each load.
 func writeGrid(b *strings.Builder, grid []Finding) {
 	median := make(map[string]float64, len(grid))
+	counts := make(map[Verdict]int)
 	worst := 0.0
 	for _, f := range grid {
 		median[f.Name] = f.Value.Median
 		worst = max(worst, f.Value.Median)
+		counts[f.Verdict]++
 	}
-	fmt.Fprintf(b, "\nMedian ratios of mean latency over the grid; the largest is %s.\n\n| pool | D |", number(worst))
+	fmt.Fprintf(b, "\nMedian ratios of mean latency over the grid, goal <= %s: met in %d cells, missed in %d, unclear in %d; the largest is %s.\n\n| pool | D |",
+		number(gridGoal), counts[Met], counts[Missed], counts[Unclear], number(worst))
 	for _, l := range gridLoads() {
 		fmt.Fprintf(b, " load %.2f |", l)
 	}

@@ -174,7 +174,7 @@ func TestSimErrorsNameFileAndLineOrFlag(t *testing.T) {
 func TestSimClaimsWritesIntoADocument(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "doc.md")
 	write(t, file, "top\n<!-- claims: written by gpuwhisk sim claims --into -->\n<!-- end of claims -->\nend\n")
-	c, err := parseSim(t, "claims", "--only", "copies", "--seeds", "1", "--into", file)
+	c, err := parseSim(t, "claims", "--only", "copies", "--seeds", "6", "--into", file)
 	if err != nil {
 		t.Fatal(err)
 	}
