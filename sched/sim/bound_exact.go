@@ -30,14 +30,14 @@ func (b *bounded) exactly() (float64, bool) {
 	}
 	// More places than calls, and more tokens than places, change nothing.
 	for range min(places, len(b.calls)) {
-		s.boxes = append(s.boxes, place{fn: -1})
+		s.boxes = append(s.boxes, spot{fn: -1})
 	}
 	s.grant(0, 0, 0)
 	return s.best, s.steps <= exactSteps
 }
 
-// place is a place for a container: whose it is, and when its run ends.
-type place struct {
+// spot is a place for a container: whose it is, and when its run ends.
+type spot struct {
 	fn   int
 	free float64
 }
@@ -45,7 +45,7 @@ type place struct {
 // search is a plan under way.
 type search struct {
 	*bounded
-	boxes  []place
+	boxes  []spot
 	served []bool
 	best   float64
 	steps  int
@@ -79,7 +79,7 @@ func (s *search) grant(granted int, now, sum float64) {
 			if old.fn != c.fn || s.places == 0 {
 				end += s.fns[c.fn].start
 			}
-			s.boxes[k] = place{fn: c.fn, free: end}
+			s.boxes[k] = spot{fn: c.fn, free: end}
 			s.grant(granted+1, begin, sum+end-c.at)
 			s.boxes[k] = old
 		}
@@ -93,7 +93,7 @@ func (s *search) token() float64 {
 		return 0
 	}
 	byEnd := slices.Clone(s.boxes)
-	slices.SortFunc(byEnd, func(a, b place) int { return cmp.Compare(b.free, a.free) })
+	slices.SortFunc(byEnd, func(a, b spot) int { return cmp.Compare(b.free, a.free) })
 	return byEnd[s.tokens-1].free
 }
 

@@ -141,7 +141,7 @@ func TestExactlyAgreesWithBruteForce(t *testing.T) {
 		p.Warmup = 0
 		b := newBounded(w, p)
 		got, ok := b.exactly()
-		want := everyPlan(b, nil, make([]place, min(p.Pool.Size*p.Devices, 4)), 0)
+		want := everyPlan(b, nil, make([]spot, min(p.Pool.Size*p.Devices, 4)), 0)
 		if !ok || math.Abs(got-want) > 1e-6 {
 			t.Fatalf("seed %d: %v (%v), brute force %v", seed, got, ok, want)
 		}
@@ -157,7 +157,7 @@ func TestExactlyAgreesWithBruteForce(t *testing.T) {
 
 // everyPlan returns the least sum of latencies over all plans that go on from
 // what was granted: fn of a box counts from 1, and 0 is none.
-func everyPlan(b *bounded, granted []int, boxes []place, now float64) float64 {
+func everyPlan(b *bounded, granted []int, boxes []spot, now float64) float64 {
 	best := math.Inf(1)
 	for i, c := range b.calls {
 		if slices.Contains(granted, i) {
@@ -173,7 +173,7 @@ func everyPlan(b *bounded, granted []int, boxes []place, now float64) float64 {
 				end += b.fns[c.fn].start
 			}
 			after := slices.Clone(boxes)
-			after[k] = place{fn: c.fn + 1, free: end}
+			after[k] = spot{fn: c.fn + 1, free: end}
 			rest := 0.0
 			if len(granted)+1 < len(b.calls) {
 				rest = everyPlan(b, append(slices.Clone(granted), i), after, begin)
@@ -184,7 +184,7 @@ func everyPlan(b *bounded, granted []int, boxes []place, now float64) float64 {
 	return best
 }
 
-func busy(boxes []place, at float64) (n int) {
+func busy(boxes []spot, at float64) (n int) {
 	for _, x := range boxes {
 		if x.free > at {
 			n++
@@ -193,7 +193,7 @@ func busy(boxes []place, at float64) (n int) {
 	return n
 }
 
-func nextEnd(boxes []place, at float64) float64 {
+func nextEnd(boxes []spot, at float64) float64 {
 	next := math.Inf(1)
 	for _, x := range boxes {
 		if x.free > at {

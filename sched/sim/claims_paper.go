@@ -12,7 +12,7 @@ func allClaims(c *cells) []claim {
 	var out []claim
 	for _, part := range []func(*cells) []claim{
 		fairnessClaims, loadClaims, policyClaims, interferenceClaims, varianceClaims,
-		overrunClaims, ttlClaims, poolClaims, dispatchClaims, deviceClaims, lightClaims, lightTTLClaims, ourClaims,
+		overrunClaims, ttlClaims, poolClaims, dispatchClaims, deviceClaims, lightClaims, lightTTLClaims, rareClaims, ourClaims,
 	} {
 		out = append(out, part(c)...)
 	}
@@ -100,10 +100,6 @@ func policyClaims(c *cells) []claim {
 	at2 := func(policy string) int { return c.medium(policy) }
 	m1, f1, p1, b1 := at1(mqfq), at1("fcfs"), at1("paella"), at1("batch")
 	m2, f2, p2, b2, n2 := at2(mqfq), at2("fcfs"), at2("paella"), at2("batch"), at2("naive")
-	place := func(low, x, high *Result) float64 {
-		span := math.Log(ratio(high.Latency.Mean, low.Latency.Mean))
-		return ratio(math.Log(ratio(x.Latency.Mean, low.Latency.Mean)), span)
-	}
 	ratioOf := func(a, b int) func(reader) float64 {
 		return func(at reader) float64 { return over(at(a), at(b)) }
 	}
@@ -288,7 +284,7 @@ func lightClaims(c *cells) []claim {
 	m1, f1 := c.medium(mqfq, light, tokens(1)), c.medium("fcfs", light, tokens(1))
 	swapping := c.medium("fcfs", light, tokens(1), with(func(o *Overrides) { yes := true; o.SwapEachRun = &yes }))
 	m2, f2, zero, plain := c.medium(mqfq, light), c.medium("fcfs", light), c.medium(mqfq, light, overrun(0)), c.medium("mqfq", light)
-	two := c.medium(mqfq, light, tokens(1), devices(2))
+	two, b1 := c.medium(mqfq, light, tokens(1), devices(2)), c.medium("batch", light, tokens(1))
 	return []claim{
 		{section, "light-fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", func(at reader) float64 { return over(at(f1), at(m1)) }, inRange(2.2, 8.8),
 			"with little to swap, at D=1 FCFS loses only what bursts cost the others"},
@@ -296,6 +292,11 @@ func lightClaims(c *cells) []claim {
 			"the paper's public code moves a baseline's memory out before every warm run; that alone makes such a gap"},
 		{section, "light-fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", func(at reader) float64 { return over(at(f2), at(m2)) }, inRange(2, 10),
 			"concurrent runs of one function start cold under FCFS"},
+		{section, "light-batch-d1", "Batch over MQFQ at D=1", "> 1x", "x", func(at reader) float64 { return over(at(b1), at(m1)) }, atLeast(1.02),
+			"with little to swap, changing function least wins less than it loses to bursts of long runs"},
+		{section, "light-batch-place", "Batch lies between MQFQ (0) and FCFS (1) at D=1, on a log scale", "between", "",
+			func(at reader) float64 { return place(at(m1), at(b1), at(f1)) }, between(),
+			"as above"},
 		{section, "light-t0", "T=0 over T=10", "2.5x", "x", func(at reader) float64 { return over(at(zero), at(m2)) }, inRange(1.25, 5),
 			"the size of the effect is the size of the footprints"},
 		{section, "light-preferential", "least virtual time over longest queue", "1.01-1.30x", "x", func(at reader) float64 { return over(at(plain), at(m2)) }, inRange(1.01, 1.4),
@@ -303,4 +304,10 @@ func lightClaims(c *cells) []claim {
 		{section, "light-gpus", "one GPU over two, D=1", "2.3x", "x", func(at reader) float64 { return over(at(m1), at(two)) }, inRange(1.15, 4.6),
 			"as above"},
 	}
+}
+
+// place says where x lies between low (0) and high (1), on a log scale.
+func place(low, x, high *Result) float64 {
+	span := math.Log(ratio(high.Latency.Mean, low.Latency.Mean))
+	return ratio(math.Log(ratio(x.Latency.Mean, low.Latency.Mean)), span)
 }

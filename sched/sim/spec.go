@@ -56,6 +56,7 @@ func kinds() []kind {
 		{"copies", "four copies of one function, two of them from the middle on", fourCopies},
 		{"burst", "the zipf class at half the load, and bursts of one function after another", burst},
 		{"diurnal", "the zipf class with the load swinging between 0.2x and 1.8x", diurnal},
+		{"rare", "a hundred functions of one rate, and one that is called once a minute", rare},
 		{"hog", "adversary: one function asks for the whole device over the zipf class", hog},
 		{"tiny", "adversary: a thousand rare, short functions over eight common ones", tiny},
 		{"liar", "adversary: a function whose cost is small until it is trusted, then large", liar},

@@ -44,7 +44,7 @@ docs/scheduling.md explains the model and every parameter.`
 
 // workloadFlags choose what arrives.
 type workloadFlags struct {
-	Workload  string        `default:"zipf" enum:"zipf,azure,copies,burst,diurnal,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
+	Workload  string        `default:"zipf" enum:"zipf,azure,copies,burst,diurnal,rare,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
 	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and what builds on it."`
 	Load      float64       `default:"0.7" group:"Workload" help:"Share of the server's capacity that is asked for, everything warm. Above 1 it cannot be served."`
 	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
