@@ -59,6 +59,9 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, device := range s.Devices {
+		d.metrics.lost(device, false)
+	}
 	return &gpuLane{
 		d: d, settings: s, mover: mover, lane: core, record: record,
 		jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},

@@ -80,6 +80,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, p := range []string{"create", "init", "run", "logs"} {
 		m.phases[p] = phases.WithLabelValues(p)
 	}
+	// What counts as an error when it grows is there before the first one: from
+	// nothing to one is no growth to Prometheus.
+	for _, o := range []string{"ok", "error"} {
+		m.records.WithLabelValues(o)
+		for _, k := range []activation.AckKind{activation.Result, activation.Completion, activation.Combined} {
+			m.acks.WithLabelValues(k.String(), o)
+		}
+	}
 	m.gpus(r)
 	return m
 }
