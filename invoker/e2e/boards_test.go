@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -104,4 +105,76 @@ func prometheus(t *testing.T, program, target string) string {
 		}
 	})
 	return "http://" + at
+}
+
+// Each panel of our own boards finds data, too: of an invoker with a GPU, which
+// is simulated, and whose functions move each other's memory out.
+func TestOurBoardsFindTheirData(t *testing.T) {
+	program := os.Getenv("GPUWHISK_TEST_PROMETHEUS")
+	if program == "" {
+		missing(t, "no Prometheus to test with: GPUWHISK_TEST_PROMETHEUS is not set")
+	}
+	// Nobody measures how busy a simulated device is.
+	asked := slices.DeleteFunc(queries(t), func(q query) bool { return strings.HasPrefix(q.text, "gpuwhisk_gpu_utilization{") })
+	p := startGPU(t, 64, nil)
+	p.create("beside", "python:3", "def main(p):\n    return {}\n", nil)
+	p.deployGPU(true, "first", "second")
+	at := prometheus(t, program, strings.TrimPrefix(p.base, "http://"))
+	for range 2 {
+		p.call("beside", nil)
+		p.gpuCall("first", 40<<20)
+		p.gpuCall("second", 40<<20)
+	}
+	until(t, "panels without data", func() string {
+		asked = slices.DeleteFunc(asked, func(q query) bool { return ask(at, q.text) == "" })
+		var why []string
+		for _, q := range asked {
+			why = append(why, q.panel+": "+ask(at, q.text))
+		}
+		return strings.Join(why, "\n")
+	})
+}
+
+// query is what a panel asks.
+type query struct{ panel, text string }
+
+// queries are those of the boards that we ship, with what Grafana would put
+// into the place of its variables.
+func queries(t *testing.T) []query {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "monitoring", "*.json"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("boards: %v, %v", files, err)
+	}
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
+	var all []query
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board struct {
+			Panels []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		if err := json.Unmarshal(b, &board); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		before := len(all)
+		for _, panel := range board.Panels {
+			for _, target := range panel.Targets {
+				q := query{filepath.Base(file) + ", " + panel.Title, variables.Replace(target.Expr)}
+				if strings.Contains(q.text, "$") || q.text == "" {
+					t.Fatalf("%s: a variable that this test does not know: %s", q.panel, q.text)
+				}
+				all = append(all, q)
+			}
+		}
+		if len(all) == before {
+			t.Errorf("%s: no panel asks for anything", file)
+		}
+	}
+	return all
 }
