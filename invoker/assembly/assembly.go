@@ -13,19 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -182,10 +177,7 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	if a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options); err != nil {
 		return err
 	}
-	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
-	if a.engine = a.Engine; a.engine != nil {
-		a.Log.Info("container engine is the caller's")
-	} else if a.engine, err = openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log); err != nil {
+	if err := a.awaitEngine(ctx); err != nil {
 		return err
 	}
 	if err := a.gpus.check(a.engine); err != nil {
@@ -204,82 +196,6 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	}
 	a.refuseBlocked(ctx)
 	return a.openSources(ctx, topic)
-}
-
-// awaitDatabase waits until the database takes the credentials, has the three
-// databases, and takes records: before that no activation could be served, and
-// no controller should hear that it can.
-func (a *assembly) awaitDatabase(ctx context.Context) error {
-	if a.c.Records.Discard { // then there may be no database of records
-		return nil
-	}
-	away := outage.New(a.Log, "start, which needs the database,")
-	for {
-		err := a.store.Probe(ctx)
-		if err == nil {
-			away.Over()
-			return nil
-		}
-		a.stage.Store("waiting for CouchDB: " + err.Error())
-		if !away.Failed(ctx, err) {
-			return fmt.Errorf("wait for the database: %w", err)
-		}
-	}
-}
-
-// refuseBlocked reads which namespaces are blocked before the first activation
-// is: one of theirs must not slip through while the store is still asking. A
-// database that does not answer delays the start no longer than blockedTime.
-func (a *assembly) refuseBlocked(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, blockedTime)
-	defer cancel()
-	_ = a.store.RefreshBlacklist(ctx) // told in its health, and asked again
-}
-
-// OpenKafka is the cluster that a configuration names, for all who talk to it.
-func OpenKafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluster, error) {
-	tls, err := kafkaTLS(k)
-	if err != nil {
-		return nil, err
-	}
-	login, err := k.Login()
-	if err != nil {
-		return nil, err
-	}
-	return kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, Login: (*kafka.Login)(login), ClientID: clientID, Log: log})
-}
-
-func kafkaTLS(k config.Kafka) (*tlsConfig, error) {
-	if !k.Encrypted() {
-		return nil, nil
-	}
-	t := k.TLS
-	c, err := tlsstore.Client(
-		tlsstore.File{Path: t.TruststoreLocation, Password: t.TruststorePassword},
-		tlsstore.File{Path: t.KeystoreLocation, Password: t.KeystorePassword, KeyPassword: t.KeyPassword},
-		t.EndpointIdentification != "")
-	if err != nil {
-		return nil, fmt.Errorf("open Kafka's key stores: %w", err)
-	}
-	return c, nil
-}
-
-func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
-	d := c.CouchDB
-	return couchdb.Config{
-		URL:      d.Protocol + "://" + net.JoinHostPort(d.Host, strconv.Itoa(d.Port)),
-		Username: d.Username, Password: d.Password,
-		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
-		BlacklistInterval: c.Blacklist.PollInterval,
-		CacheBytes:        int64(c.Actions.CacheBytes), CacheIdle: c.Actions.CacheTTL,
-		Records: couchdb.RecordsConfig{
-			Requests:  c.Records.Requests,
-			BatchDocs: c.Records.Batch, BatchBytes: int(c.Records.BatchSize),
-			BufferDocs: c.Records.Buffer, BufferBytes: int(c.Records.BufferSize),
-			Linger: c.Records.Linger,
-		},
-		Log: log,
-	}
 }
 
 func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, error) {
@@ -312,53 +228,6 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 	a.invoker.Store(iv)
 	a.stage.Store("removing containers that a former process left")
 	return iv, nil
-}
-
-// greet tells the world that work is welcome, and prepares the goodbye: when
-// ctx ends, controllers hear it before the drain begins.
-func (a *assembly) greet(ctx context.Context) {
-	p := a.cluster.NewPinger(kafka.PingerConfig{Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance})
-	a.pinger.Store(p)
-	said := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		a.stopping.Store(true)
-		a.Log.Info("invoker stops: nothing more is pulled, what runs is finished", "version", a.Version, "instance", a.instance.String(),
-			"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
-		a.disable(p)
-		close(said)
-	})
-	a.goodbye = func() {
-		if !stop() {
-			<-said
-		}
-		// Already said, unless the invoker ended by itself, or somebody
-		// enabled it again.
-		a.disable(p)
-	}
-	a.gpus.watch(a.invoker.Load(), a.Log)
-	a.stage.Store("")
-	a.ready.Store(true)
-	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
-		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
-		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
-	if a.Ready != nil {
-		a.Ready()
-	}
-	if a.Beat != nil {
-		go a.Beat(ctx, func(ctx context.Context) error {
-			_, err := a.invoker.Load().Status(ctx)
-			return err
-		})
-	}
-}
-
-// disable tells controllers to send nothing more.
-func (a *assembly) disable(p *kafka.Pinger) {
-	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
-	defer cancel()
-	if err := p.Disable(ctx); err != nil {
-		a.Log.Warn("tell controllers that this invoker stops", "error", err)
-	}
 }
 
 // close flushes and closes what is open, in the reverse order of opening. The
@@ -397,42 +266,4 @@ func (a *assembly) close() error {
 		errs = append(errs, a.laneLog.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// openDoor serves the admin endpoints from the start on, so that /status can
-// say what the start is waiting for.
-func (a *assembly) openDoor(ctx context.Context) (func(), error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
-	if err != nil {
-		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
-	}
-	server := &http.Server{Handler: a.door(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	server.RegisterOnShutdown(func() { close(a.closing) })
-	done := make(chan struct{})
-	serve := func() error { return server.Serve(listener) }
-	if a.c.Admin.Protocol == "https" {
-		t := a.c.Admin.TLS
-		server.TLSConfig, err = tlsstore.Server(tlsstore.File{Path: t.KeystorePath, Password: t.KeystorePassword}, t.ClientAuth)
-		if err != nil {
-			_ = listener.Close()
-			return nil, fmt.Errorf("open the key store of the admin port: %w", err)
-		}
-		serve = func() error { return server.ServeTLS(listener, "", "") }
-	}
-	go func() {
-		defer close(done)
-		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
-			a.Log.Error("admin port closed", "error", err)
-		}
-	}()
-	a.admin = listener.Addr().String()
-	if a.Listening != nil {
-		a.Listening(listener.Addr().String())
-	}
-	return func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
-		defer cancel()
-		_ = server.Shutdown(stop)
-		<-done
-	}, nil
 }

@@ -72,8 +72,9 @@ func places(asked, processors int) int {
 // only a reader that has stopped reading can let the channel fill up.
 const maxDeaths = 4096
 
-// New connects to the daemon and agrees with it on an API version. The daemon
-// must answer: an invoker without one is of no use.
+// New connects to the daemon and agrees with it on an API version. Where the
+// daemon does not answer as it should the error is container.ErrAway: it is
+// worth another try. Any other error is for good.
 func New(ctx context.Context, options Options) (*Engine, error) {
 	host, err := options.hostPart()
 	if err != nil {
@@ -120,7 +121,7 @@ func (e *Engine) greet(ctx context.Context) error {
 	defer cancel()
 	result, err := e.api.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return fmt.Errorf("ask docker for its version: %w", err)
+		return fmt.Errorf("ask docker for its version: %w: %w", container.ErrAway, err)
 	}
 	info := result.Info
 	e.options.ParallelCreates = places(e.options.ParallelCreates, info.NCPU)

@@ -235,8 +235,8 @@ func TestCleanUp(t *testing.T) {
 func TestNewNeedsADaemon(t *testing.T) {
 	options := DefaultOptions()
 	options.Host = "unix://" + t.TempDir() + "/none.sock"
-	if _, err := New(t.Context(), options); err == nil {
-		t.Error("an engine without a daemon")
+	if _, err := New(t.Context(), options); !errors.Is(err, container.ErrAway) {
+		t.Errorf("an engine without a daemon: %v", err)
 	}
 }
 

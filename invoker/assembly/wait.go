@@ -1,0 +1,67 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// awaitEngine opens the container engine. One that does not answer is waited
+// for, like the database: without it nothing could run. What an engine that
+// answers will not do, and a setting that is wrong, ends the start.
+func (a *assembly) awaitEngine(ctx context.Context) error {
+	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
+	if a.engine = a.Engine; a.engine != nil {
+		a.Log.Info("container engine is the caller's")
+		return nil
+	}
+	away := outage.New(a.Log, "start, which needs the container engine,")
+	for {
+		engine, err := openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log)
+		if err == nil {
+			a.engine = engine
+			away.Over()
+			return nil
+		}
+		if !errors.Is(err, container.ErrAway) {
+			return err
+		}
+		a.stage.Store("waiting for the container engine: " + err.Error())
+		if !away.Failed(ctx, err) {
+			return fmt.Errorf("wait for the container engine: %w", err)
+		}
+	}
+}
+
+// awaitDatabase waits until the database takes the credentials, has the three
+// databases, and takes records: before that no activation could be served, and
+// no controller should hear that it can.
+func (a *assembly) awaitDatabase(ctx context.Context) error {
+	if a.c.Records.Discard { // then there may be no database of records
+		return nil
+	}
+	away := outage.New(a.Log, "start, which needs the database,")
+	for {
+		err := a.store.Probe(ctx)
+		if err == nil {
+			away.Over()
+			return nil
+		}
+		a.stage.Store("waiting for CouchDB: " + err.Error())
+		if !away.Failed(ctx, err) {
+			return fmt.Errorf("wait for the database: %w", err)
+		}
+	}
+}
+
+// refuseBlocked reads which namespaces are blocked before the first activation
+// is: one of theirs must not slip through while the store is still asking. A
+// database that does not answer delays the start no longer than blockedTime.
+func (a *assembly) refuseBlocked(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, blockedTime)
+	defer cancel()
+	_ = a.store.RefreshBlacklist(ctx) // told in its health, and asked again
+}
