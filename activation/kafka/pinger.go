@@ -20,6 +20,8 @@ type PingerConfig struct {
 	Every time.Duration
 	// Disabled starts the pinger silent: it says once that it is disabled.
 	Disabled bool
+	// Taken, when not nil, is told the offset of each ping that the broker took.
+	Taken func(offset int64)
 }
 
 // Pinger tells controllers that the invoker lives. It pings at once and then
@@ -178,6 +180,9 @@ func (p *Pinger) send(value []byte) error {
 		return err
 	}
 	p.twin.sent(offset)
+	if p.cfg.Taken != nil {
+		p.cfg.Taken(offset)
+	}
 	return nil
 }
 

@@ -62,6 +62,10 @@ type Options struct {
 	// Beat, when not nil, runs in a goroutine of its own from then on until the
 	// goodbye begins; alive answers when the dispatcher does.
 	Beat func(ctx context.Context, alive func(context.Context) error)
+
+	// How long another process with this id may be silent and counts as alive;
+	// zero is the usual. Tests on a slow machine take longer.
+	lull time.Duration
 }
 
 // assembly is everything that is open.
@@ -174,6 +178,9 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
 		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
 	})
+	if err := a.awaitElder(ctx); err != nil {
+		return err
+	}
 	if a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options); err != nil {
 		return err
 	}
@@ -181,9 +188,6 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 		return err
 	}
 	if err := a.gpus.check(a.engine); err != nil {
-		return err
-	}
-	if err := a.openState(); err != nil {
 		return err
 	}
 	store := couchConfig(a.c, a.Log)
@@ -257,7 +261,6 @@ func (a *assembly) close() error {
 	if a.store != nil {
 		errs = append(errs, a.store.Close())
 	}
-	errs = append(errs, a.state.close())
 	if a.engine != nil {
 		errs = append(errs, a.engine.Close())
 	}
@@ -265,5 +268,7 @@ func (a *assembly) close() error {
 	if a.laneLog != nil {
 		errs = append(errs, a.laneLog.Close())
 	}
+	// Last: who waits for its lock starts at once, and must find nothing of ours.
+	errs = append(errs, a.state.close())
 	return errors.Join(errs...)
 }

@@ -10,7 +10,9 @@ import (
 // greet tells the world that work is welcome, and prepares the goodbye: when
 // ctx ends, controllers hear it before the drain begins.
 func (a *assembly) greet(ctx context.Context) {
-	p := a.cluster.NewPinger(kafka.PingerConfig{Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance})
+	p := a.cluster.NewPinger(kafka.PingerConfig{
+		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Taken: a.state.pinged.taken,
+	})
 	a.pinger.Store(p)
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -18,6 +18,7 @@ type state struct {
 	journal *journal.Journal
 	spool   *couchdb.DiskSpool
 	dead    *couchdb.DeadLetters
+	pinged  pinged
 }
 
 // openState opens the directories that the configuration names.
@@ -52,7 +53,7 @@ func (a *assembly) openState() (err error) {
 // stateError names the way out.
 func stateError(err error, key string) error {
 	if errors.Is(err, wal.ErrInUse) {
-		return fmt.Errorf("%w (does an invoker with the same id run on this host? whisk.gpu.state names another directory)", err)
+		return fmt.Errorf("%w (an invoker with the same id runs on this host; if that is meant, whisk.gpu.state names another directory)", err)
 	}
 	return fmt.Errorf("%w (set whisk.gpu.state to a directory that may be written, or %s to none)", err, key)
 }
@@ -68,7 +69,7 @@ func (s state) into(r *couchdb.RecordsConfig) {
 }
 
 func (s state) close() error {
-	var errs []error
+	errs := []error{s.pinged.close()}
 	if s.journal != nil {
 		errs = append(errs, s.journal.Close())
 	}

@@ -1,0 +1,106 @@
+package assembly
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+)
+
+// lockPause is how often the directories are asked for that an elder has open:
+// an upgrade is over so much later than it could be.
+const lockPause = 100 * time.Millisecond
+
+// awaitElder returns when this is the only process with its id, and has what
+// outlives a process open. An elder on this host has the journal locked until it
+// has removed its containers; one on another host pings.
+func (a *assembly) awaitElder(ctx context.Context) error {
+	if err := a.awaitState(ctx); err != nil {
+		return err
+	}
+	if err := a.openPinged(); err != nil {
+		return err
+	}
+	topic := a.c.Kafka.TopicPrefix + "health"
+	a.stage.Store("looking at topic " + topic + " for another process with this id")
+	return a.cluster.AwaitElder(ctx, kafka.ElderConfig{
+		Topic: topic, Instance: a.instance, Past: a.state.pinged.past, Fresh: a.lull, Silence: a.lull,
+		Seen: func(name string) {
+			a.stage.Store("waiting for another process with the same id to end: " + name + " pings on topic " + topic + " (give one of them another id)")
+		},
+	})
+}
+
+// awaitState opens the state, and waits for it while another process has it.
+func (a *assembly) awaitState(ctx context.Context) error {
+	began, told := time.Now(), false
+	for {
+		err := a.openState()
+		switch {
+		case err == nil:
+			if told {
+				a.Log.Info("the other process on this host has ended", "waited", time.Since(began).Round(time.Millisecond))
+			}
+			return nil
+		case !errors.Is(err, wal.ErrInUse):
+			return err
+		}
+		err = errors.Join(err, a.state.close()) // what it opened before
+		a.state = state{}
+		if !told {
+			told = true
+			a.Log.Warn("another process on this host has the state of this invoker open: waiting until it ends", "invoker", a.instance.String(), "error", err)
+			a.stage.Store("waiting for another process on this host to end: " + err.Error())
+		}
+		if !outage.Wait(ctx, lockPause) {
+			return fmt.Errorf("wait for another process: %w", err)
+		}
+	}
+}
+
+// pinged remembers on disk which ping of this host's was the last. Whoever has
+// the journal's lock knows by it that fresh pings are those of a process that
+// is dead, and need not wait for them to grow old.
+type pinged struct {
+	file *os.File // nil: there is no journal, whose lock it needs
+	past int64    // the offset after the last ping of the process before
+}
+
+func (a *assembly) openPinged() error {
+	if a.state.journal == nil {
+		return nil
+	}
+	path := filepath.Join(a.c.State.JournalDir(a.instance.Topic()), "pinged")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return stateError(err, "whisk.gpu.journal")
+	}
+	a.state.pinged.file = f
+	var last [8]byte
+	if n, _ := f.ReadAt(last[:], 0); n == len(last) {
+		a.state.pinged.past = max(0, int64(binary.BigEndian.Uint64(last[:])))
+	}
+	return nil
+}
+
+// taken notes a ping. It is read only where it matters little: one that is
+// missing costs the next start two seconds.
+func (p pinged) taken(offset int64) {
+	if p.file != nil {
+		_, _ = p.file.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(offset+1)), 0)
+	}
+}
+
+func (p pinged) close() error {
+	if p.file == nil {
+		return nil
+	}
+	return p.file.Close()
+}

@@ -1,0 +1,126 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+// running is an invoker that a test started.
+type running struct {
+	door  string
+	ready chan struct{}
+	ended chan error
+	end   context.CancelFunc
+}
+
+func start(t *testing.T, environ []string) running {
+	t.Helper()
+	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := running{ready: make(chan struct{}), ended: make(chan error, 1)}
+	var ctx context.Context
+	ctx, r.end = context.WithCancel(t.Context())
+	t.Cleanup(r.end)
+	addr := make(chan string, 1)
+	go func() {
+		r.ended <- Run(ctx, Options{
+			Config: cfg, Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Engine: idleEngine{}, lull: time.Minute,
+			Listening: func(a string) { addr <- a }, Ready: func() { close(r.ready) },
+		})
+	}()
+	r.door = "http://" + <-addr
+	return r
+}
+
+// The younger of two processes with one id waits until the elder has ended and
+// says so at /ping: on the same host for the elder's lock, on another for its
+// pings.
+func TestYoungerWaitsForTheElder(t *testing.T) {
+	for _, host := range []struct{ name, says string }{
+		{"same", "another process on this host"}, {"other", "waiting for another process with the same id"},
+	} {
+		t.Run(host.name, func(t *testing.T) {
+			bus, environ := deployment(t)
+			pings := make(chan []byte, 1024)
+			hears, heard := make(chan struct{}), make(chan struct{})
+			hearing, stop := context.WithCancel(t.Context())
+			go func() {
+				defer close(heard)
+				_ = bus.Consume(hearing, "health", func() { close(hears) }, func(m []byte) { pings <- m })
+			}()
+			defer func() { stop(); <-heard }()
+			<-hears
+			elder := start(t, environ)
+			<-elder.ready
+			await(t, pings, `"isEnabled":true`)
+			if host.name == "other" {
+				environ = append(environ, "CONFIG_whisk_gpu_state="+t.TempDir())
+			}
+			younger := start(t, environ)
+			untilSays(t, younger.door+"/ping", http.StatusServiceUnavailable, host.says)
+			select {
+			case <-younger.ready:
+				t.Error("started beside the elder")
+			case err := <-younger.ended:
+				t.Fatalf("ended beside the elder: %v", err)
+			default:
+			}
+			elder.end()
+			if err := <-elder.ended; err != nil {
+				t.Error(err)
+			}
+			<-younger.ready
+			younger.end()
+			if err := <-younger.ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What a dead process on this host pinged last is known to the next one, so
+// that it need not wait for those pings to grow old.
+func TestLastPingIsRemembered(t *testing.T) {
+	dir := t.TempDir()
+	for _, step := range []struct {
+		past, taken int64
+	}{{0, 41}, {42, 42}, {43, 43}} {
+		a := withState(config.State{Dir: dir})
+		if err := a.awaitState(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.openPinged(); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.state.pinged.past; got != step.past {
+			t.Errorf("remembers %d, want %d", got, step.past)
+		}
+		a.state.pinged.taken(step.taken)
+		if err := a.state.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	path := config.State{Dir: dir}.JournalDir("invoker7") + "/pinged"
+	if err := os.WriteFile(path, []byte(strings.Repeat("\xff", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := withState(config.State{Dir: dir})
+	if err := a.awaitState(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.openPinged(); err != nil || a.state.pinged.past != 0 {
+		t.Errorf("damaged: %d %v", a.state.pinged.past, err)
+	}
+	if err := a.state.close(); err != nil {
+		t.Error(err)
+	}
+}
