@@ -169,7 +169,7 @@ func TestBrokerRestart(t *testing.T) {
 		b.await("all to notice", func() bool {
 			return b.log.count("reading", "interrupted") == read+1 && b.log.count("sending", "interrupted") == sent+1
 		})
-		if s := f.Stats(); s.Interrupted == "" {
+		if s := f.Stats(); s.Interrupted == "" || s.Since.IsZero() {
 			t.Error("the feed does not say that it is interrupted")
 		}
 		r.start()
@@ -188,7 +188,7 @@ func TestBrokerRestart(t *testing.T) {
 		if b.log.count("reading", "resumed") != read+1 || b.log.count("sending", "resumed") != sent+1 || b.log.count("WARN", "interrupted") > began+3 {
 			t.Errorf("not one line per change of state:\n%s", b.log)
 		}
-		if s := f.Stats(); s.Interrupted != "" {
+		if s := f.Stats(); s.Interrupted != "" || !s.Since.IsZero() {
 			t.Errorf("the feed works and says %q", s.Interrupted)
 		}
 	})

@@ -70,6 +70,7 @@ type FeedStats struct {
 	Lost          int64            `json:"lost"`                   // offsets that had expired before they were read
 	Narrowed      bool             `json:"narrowed,omitzero"`      // nothing is read until more is completed: the position would not say it all
 	Interrupted   string           `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
+	Since         time.Time        `json:"since,omitzero"`         // when no partition could be read any more; zero: some can
 	CommitFailing string           `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
 	Partitions    []PartitionStats `json:"partitions,omitzero"`    // only of a topic with more than one
 
@@ -275,6 +276,12 @@ func (f *Feed) Stats() FeedStats {
 		s.lag += p.lag()
 		if s.Interrupted == "" {
 			s.Interrupted = one.Interrupted
+		}
+		switch since := p.reading.Since(); {
+		case i == 0, since.IsZero():
+			s.Since = since
+		case !s.Since.IsZero() && since.After(s.Since):
+			s.Since = since
 		}
 		if i == 0 {
 			s.Position, s.Committed, s.HighWatermark = one.Position, one.Committed, one.HighWatermark

@@ -52,6 +52,7 @@ type PingStatus struct {
 	Sent        uint64    `json:"sent"`
 	Last        time.Time `json:"last,omitzero"`        // when the broker last took a ping; zero: never
 	Interrupted string    `json:"interrupted,omitzero"` // why pings fail; empty when they do not
+	Since       time.Time `json:"since,omitzero"`       // when they began to fail
 	Twin        string    `json:"twin,omitzero"`        // another process that pings with our id; empty: none
 }
 
@@ -191,7 +192,7 @@ func (p *Pinger) Status() PingStatus {
 	p.mu.Lock()
 	s := PingStatus{Enabled: p.enabled, Sent: p.sent, Last: p.last}
 	p.mu.Unlock()
-	s.Interrupted = p.outage.Reason()
+	s.Interrupted, s.Since = p.outage.Reason(), p.outage.Since()
 	s.Twin = p.twin.name()
 	return s
 }

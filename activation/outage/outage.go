@@ -113,3 +113,10 @@ func (o *Outage) Reason() string {
 	defer o.mu.Unlock()
 	return o.reason
 }
+
+// Since is when the outage began, zero while there is none.
+func (o *Outage) Since() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.since
+}

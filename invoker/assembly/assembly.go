@@ -63,8 +63,9 @@ type Options struct {
 	// goodbye begins; alive answers when the dispatcher does.
 	Beat func(ctx context.Context, alive func(context.Context) error)
 
-	// How long another process with this id may be silent and counts as alive;
-	// zero is the usual. Tests on a slow machine take longer.
+	// How long another process with this id may be silent and counts as alive,
+	// and how long Kafka may be away before /ping fails; zero is the usual. Tests
+	// have others.
 	lull time.Duration
 }
 

@@ -45,13 +45,26 @@ func (a *assembly) door() http.Handler {
 			http.Error(w, "not ready: "+a.waiting(), http.StatusServiceUnavailable)
 			return
 		}
-		if why, _ := a.unable.Load().(string); why != "" && r.URL.Path == "/ping" {
-			w.Header().Set("Retry-After", "5")
-			http.Error(w, "cannot work: container engine: "+why, http.StatusServiceUnavailable)
-			return
+		if r.URL.Path == "/ping" {
+			if why := a.cannot(); why != "" {
+				w.Header().Set("Retry-After", "5")
+				http.Error(w, "cannot work: "+why, http.StatusServiceUnavailable)
+				return
+			}
 		}
 		open.ServeHTTP(w, r)
 	})
+}
+
+// cannot is why no work can be done though the invoker is ready; empty: it can.
+func (a *assembly) cannot() string {
+	if why, _ := a.unable.Load().(string); why != "" {
+		return "container engine: " + why
+	}
+	if why := a.kafkaAway(); why != "" {
+		return "Kafka: " + why
+	}
+	return ""
 }
 
 // named adds the names of OpenWhisk's invoker where they are asked for.
@@ -140,6 +153,9 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 		return s, err
 	}
 	s.Work = &work
+	if why := a.kafkaAway(); why != "" {
+		s.Reasons = append(s.Reasons, "cannot work: Kafka: "+why)
+	}
 	s.Reasons = append(s.Reasons, s.reasons(a.stopping.Load())...)
 	s.Healthy = len(s.Reasons) == 0
 	return s, nil

@@ -3,8 +3,10 @@ package assembly
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,9 @@ type running struct {
 	end   context.CancelFunc
 }
 
-func start(t *testing.T, environ []string) running {
+func start(t *testing.T, environ []string) running { return startWith(t, environ, time.Minute) }
+
+func startWith(t *testing.T, environ []string, lull time.Duration) running {
 	t.Helper()
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
 	if err != nil {
@@ -33,7 +37,7 @@ func start(t *testing.T, environ []string) running {
 	addr := make(chan string, 1)
 	go func() {
 		r.ended <- Run(ctx, Options{
-			Config: cfg, Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Engine: idleEngine{}, lull: time.Minute,
+			Config: cfg, Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Engine: idleEngine{}, lull: lull,
 			Listening: func(a string) { addr <- a }, Ready: func() { close(r.ready) },
 		})
 	}()
@@ -123,4 +127,17 @@ func TestLastPingIsRemembered(t *testing.T) {
 	if err := a.state.close(); err != nil {
 		t.Error(err)
 	}
+}
+
+func port(t *testing.T, addr string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -1,0 +1,66 @@
+package assembly
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+)
+
+// While Kafka is away nobody should take the invoker for one that works; when
+// it is back /ping says so without anybody's help.
+func TestPingFailsWhileKafkaIsAway(t *testing.T) {
+	data := t.TempDir()
+	b, err := broker.Start(data, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus, err := broker.Dial([]string{b.Addr()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	if err := bus.Deploy(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	_, environ := deployment(t)
+	r := startWith(t, append(environ, "KAFKA_HOSTS="+b.Addr()), time.Millisecond)
+	<-r.ready
+	untilSays(t, r.door+"/ping", http.StatusOK, "pong")
+	b.Close()
+	untilSays(t, r.door+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: ")
+	b, err = broker.Start(data, port(t, b.Addr()), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	untilSays(t, r.door+"/ping", http.StatusOK, "pong")
+	r.end()
+	if err := <-r.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKafkaIsAwayAfterAWhile(t *testing.T) {
+	now := time.Now()
+	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
+	for _, c := range []struct {
+		pings kafka.PingStatus
+		feed  kafka.FeedStats
+		want  string
+	}{
+		{want: ""},
+		{pings: kafka.PingStatus{Since: at(9 * time.Second), Interrupted: "x"}, feed: kafka.FeedStats{Since: at(time.Second), Interrupted: "y"}},
+		{pings: kafka.PingStatus{Since: at(10 * time.Second), Interrupted: "x"}, want: ": x"},
+		{feed: kafka.FeedStats{Since: at(time.Hour), Interrupted: "y"}, want: ": y"},
+	} {
+		got := kafkaAway(c.pings, c.feed, now, kafkaPatience)
+		if (got == "") != (c.want == "") || !strings.HasSuffix(got, c.want) {
+			t.Errorf("%+v %+v: %q, want %q", c.pings, c.feed, got, c.want)
+		}
+	}
+}
