@@ -93,7 +93,7 @@ func (j *Journal) replay(at wal.Place, payload []byte) {
 	}
 	e := j.known[k]
 	if e == nil {
-		e = &entry{}
+		e = &entry{former: true}
 		j.known[k] = e
 	}
 	// An entry may come twice, when a file was written anew and not deleted;

@@ -117,6 +117,7 @@ type entry struct {
 	state     State
 	starts    uint8
 	now       bool // started in this life
+	former    bool // of a former process, and not delivered in this life
 }
 
 // Open reads a journal, or makes an empty one.
@@ -149,6 +150,20 @@ func (j *Journal) Past(id activation.ID) Past {
 	if e == nil {
 		return Past{}
 	}
+	return e.past()
+}
+
+// Delivered tells what is known of an activation that Kafka delivers: what a
+// former process left, once, and what is known of the very same message. Another
+// message with the same id is another activation.
+func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.known[keyOf(id)]
+	if e == nil || !e.former && (int(e.partition) != partition || e.offset != offset) {
+		return Past{}
+	}
+	e.former = false
 	return e.past()
 }
 

@@ -424,3 +424,41 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A former process's word on an activation counts wherever it is delivered, and
+// once: a second message with its id is another one.
+func TestDeliveredOnce(t *testing.T) {
+	dir := t.TempDir()
+	id, other := activation.ID(strings.Repeat("a", 32)), activation.ID(strings.Repeat("b", 32))
+	j, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []activation.ID{id, other} {
+		j.Accepted(a, 0, 7)
+		j.Started(a)
+	}
+	j.Completed(id)
+	if got := j.Delivered(id, 0, 8); got != (Past{}) {
+		t.Errorf("another message with the id: %+v, want nothing known", got)
+	}
+	if got := j.Delivered(id, 0, 7); got.State != Completed {
+		t.Errorf("the same message: %+v, want completed", got)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = Open(Config{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if got := j.Delivered(id, 0, 9); got.State != Completed { // the log was made anew
+		t.Errorf("delivered again: %+v, want completed", got)
+	}
+	if got := j.Delivered(id, 0, 10); got != (Past{}) {
+		t.Errorf("another message with the id: %+v, want nothing known", got)
+	}
+	if got := j.Delivered(other, 0, 7); got.State != Started {
+		t.Errorf("delivered again: %+v, want started", got)
+	}
+}

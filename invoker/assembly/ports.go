@@ -16,7 +16,7 @@ import (
 // recall adds what the journal knows of an activation to what Kafka does, and
 // tells the journal that it is accepted.
 func recall(j *journal.Journal, partition int, d *invoker.Delivery) {
-	past := j.Past(d.Message.ActivationID)
+	past := j.Delivered(d.Message.ActivationID, partition, d.Offset)
 	j.Accepted(d.Message.ActivationID, partition, d.Offset)
 	d.Completed = past.State == journal.Completed
 	d.Begun = d.Begun || past.State == journal.Started

@@ -43,7 +43,9 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 		{"c", false, 0, invoker.Delivery{Completed: true}},
 		{"d", false, 0, invoker.Delivery{}}, // new
 	} {
-		d := invoker.Delivery{Message: &activation.Message{ActivationID: id(c.id)}, Begun: c.begun, Attempts: c.attempts}
+		d := invoker.Delivery{
+			Message: &activation.Message{ActivationID: id(c.id)}, Offset: int64(c.id[0] - 'a'), Begun: c.begun, Attempts: c.attempts,
+		}
 		recall(j, 0, &d)
 		if d.Completed != c.want.Completed || d.Begun != c.want.Begun || d.Attempts != c.want.Attempts {
 			t.Errorf("%+v: completed %v, begun %v, attempts %d", c, d.Completed, d.Begun, d.Attempts)
