@@ -350,6 +350,9 @@ func (e *Engine) discard(idOrName string) {
 	e.forget(container.ID(idOrName))
 	e.spawn(func() {
 		for try := range removeTries {
+			if e.named(idOrName) {
+				return // a later create has the name: there was nothing to remove
+			}
 			err := e.removeOnce(e.base, idOrName)
 			if err == nil || e.base.Err() != nil {
 				return
@@ -359,4 +362,16 @@ func (e *Engine) discard(idOrName string) {
 		}
 		e.doom(container.ID(idOrName))
 	})
+}
+
+// named tells whether a container of that name is known.
+func (e *Engine) named(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, k := range e.known {
+		if k.name == name {
+			return true
+		}
+	}
+	return false
 }
