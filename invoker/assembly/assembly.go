@@ -116,15 +116,20 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeDoor()
-	if err := a.open(ctx, manifest); err != nil {
-		return errors.Join(err, a.close())
+	p := parts{all: a.parts(manifest)}
+	if err := p.open(ctx); err != nil {
+		return errors.Join(err, a.close(&p))
 	}
-	iv, err := a.newInvoker(manifest)
-	if err != nil {
-		return errors.Join(err, a.close())
-	}
-	err = iv.Run(ctx, func() { a.greet(ctx) })
-	return errors.Join(err, a.close())
+	err = a.invoker.Load().Run(ctx, func() { a.greet(ctx) })
+	return errors.Join(err, a.close(&p))
+}
+
+// close ends what is open, within the time that the last acks and records have.
+func (a *assembly) close(p *parts) error {
+	a.ready.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), finite(a.c.Drain.Flush))
+	defer cancel()
+	return p.close(ctx)
 }
 
 func (a *assembly) manifest() (*activation.Manifest, error) {
@@ -162,11 +167,35 @@ func (a *assembly) identify(ctx context.Context) error {
 	return nil
 }
 
-// open opens Kafka, the engine and the store, in the original's order.
-func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) error {
+// parts lists what the invoker stands on, in the original's order: Kafka, the
+// container engine, the database. Each may use those before it.
+func (a *assembly) parts(manifest *activation.Manifest) []part {
+	topic := a.c.Kafka.TopicPrefix + a.instance.Topic()
+	return []part{
+		{name: "Kafka", open: func(ctx context.Context) error { return a.openKafka(ctx, topic) }},
+		// Closed last: who waits for its lock starts at once, and must find
+		// nothing of ours.
+		{name: "state", open: a.awaitElder, close: func(context.Context) error { return a.state.close() }},
+		{name: "GPUs", open: func(ctx context.Context) (err error) {
+			a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options)
+			return err
+		}, close: func(context.Context) error { return a.gpus.close() }},
+		{name: "log of the GPU lane", open: a.openLaneLog, close: a.closeLaneLog},
+		{name: "engine", open: a.openEngine, close: a.closeEngine},
+		{name: "database", open: func(ctx context.Context) error { return a.openStore(ctx, manifest) }, flush: a.flushStore, close: a.closeStore},
+		// They begin when the invoker is ready, and end after the last commit:
+		// who waits for them to fall silent reads it.
+		{name: "pings", close: a.closePings},
+		// The last commit of all that touches messages: only then is it true
+		// that acks and records are safe.
+		{name: "activations", open: func(ctx context.Context) error { return a.openSources(ctx, topic) }, close: a.closeSources},
+		{name: "acks", open: a.openProducer, flush: a.closeProducer},
+		{name: "invoker", open: func(context.Context) error { return a.newInvoker(manifest) }, close: a.closeInvoker},
+	}
+}
+
+func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
 	k := a.c.Kafka
-	topic := k.TopicPrefix + a.instance.Topic()
-	var err error
 	if a.cluster, err = OpenKafka(k, "consumer-"+topic, a.Log); err != nil {
 		return err
 	}
@@ -176,37 +205,30 @@ func (a *assembly) open(ctx context.Context, manifest *activation.Manifest) erro
 	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
 		return fmt.Errorf("create topic %s: %w", topic, err)
 	}
+	return nil
+}
+
+func (a *assembly) openProducer(context.Context) error {
 	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
 		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
 	})
-	if err := a.awaitElder(ctx); err != nil {
-		return err
-	}
-	if a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options); err != nil {
-		return err
-	}
-	if err := a.awaitEngine(ctx); err != nil {
-		return err
-	}
-	if err := a.gpus.check(a.engine); err != nil {
-		return err
-	}
-	store := couchConfig(a.c, a.Log)
-	a.state.into(&store.Records)
-	if a.store, err = couchdb.Open(store, manifest); err != nil {
-		return err
-	}
-	if err := a.awaitDatabase(ctx); err != nil {
-		return err
-	}
-	a.refuseBlocked(ctx)
-	return a.openSources(ctx, topic)
+	return nil
 }
 
-func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, error) {
+func (a *assembly) closeProducer(ctx context.Context) error {
+	if a.producer == nil {
+		return nil
+	}
+	return a.producer.Close(ctx)
+}
+
+func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	s, err := settings(a.c, a.instance, manifest, a.gpus.devices)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if a.laneLog != nil {
+		s.GPU.Record = a.laneLog
 	}
 	out := outbox{producer: a.producer, prefix: a.c.Kafka.TopicPrefix}
 	if a.c.Events.Enabled {
@@ -216,60 +238,23 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (*invoker.Invoker, 
 	if a.c.Records.Discard {
 		rec = discard{}
 	}
-	if a.c.GPU.Record != "" && len(a.gpus.devices) > 0 {
-		if a.laneLog, err = openLaneLog(a.c.GPU.Record, int64(a.c.GPU.RecordSize), a.Log); err != nil {
-			return nil, err
-		}
-		s.GPU.Record = a.laneLog
-	}
 	iv, err := invoker.New(s, invoker.Ports{
 		Feed: a.from, Actions: actions{a.store}, Records: rec, Outbox: out,
 		Blacklist: a.store, Journal: a.account(), Engine: a.engine, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable,
 	}, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.invoker.Store(iv)
 	a.stage.Store("removing containers that a former process left")
-	return iv, nil
+	return nil
 }
 
-// close flushes and closes what is open, in the reverse order of opening. The
-// feed commits last of all that touches messages: only then is it true that
-// acks and records are safe.
-func (a *assembly) close() error {
-	a.ready.Store(false)
-	ctx, cancel := context.WithTimeout(context.Background(), finite(a.c.Drain.Flush))
-	defer cancel()
-	var errs []error
-	if a.store != nil {
-		errs = append(errs, a.store.Flush(ctx))
-	}
-	if a.producer != nil {
-		errs = append(errs, a.producer.Close(ctx))
-	}
+// closeInvoker lets nothing more out; what it had to say is flushed.
+func (a *assembly) closeInvoker(context.Context) error {
 	if iv := a.invoker.Load(); iv != nil {
 		iv.Close()
 	}
-	if a.from != nil {
-		errs = append(errs, a.from.close(ctx))
-	}
-	if p := a.pinger.Load(); p != nil {
-		a.goodbye() // who had nothing to drain has not said it yet
-		p.Close()
-	}
-	if a.store != nil {
-		errs = append(errs, a.store.Close())
-	}
-	if a.engine != nil {
-		errs = append(errs, a.engine.Close())
-	}
-	errs = append(errs, a.gpus.close())
-	if a.laneLog != nil {
-		errs = append(errs, a.laneLog.Close())
-	}
-	// Last: who waits for its lock starts at once, and must find nothing of ours.
-	errs = append(errs, a.state.close())
-	return errors.Join(errs...)
+	return nil
 }

@@ -21,7 +21,7 @@ type Engine interface {
 	Close() error
 }
 
-func openEngine(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (Engine, error) {
+func newEngine(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (Engine, error) {
 	if c.Runtimes.Kind == "process" {
 		return openProcesses(ctx, c, prefix, self, path, log)
 	}

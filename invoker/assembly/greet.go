@@ -47,6 +47,15 @@ func (a *assembly) greet(ctx context.Context) {
 	}
 }
 
+// closePings ends the pings; controllers have heard the goodbye.
+func (a *assembly) closePings(context.Context) error {
+	if p := a.pinger.Load(); p != nil {
+		a.goodbye() // who had nothing to drain has not said it yet
+		p.Close()
+	}
+	return nil
+}
+
 // disable tells controllers to send nothing more.
 func (a *assembly) disable(p *kafka.Pinger) {
 	ctx, cancel := context.WithTimeout(context.Background(), disableTime)

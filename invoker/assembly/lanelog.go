@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,9 +27,9 @@ type laneLog struct {
 // laneLogLines is how many lines may wait for the disk: seconds of a busy lane.
 const laneLogLines = 65536
 
-// openLaneLog begins a file of at most so many bytes. A file that is there is
+// newLaneLog begins a file of at most so many bytes. A file that is there is
 // kept as path.old.
-func openLaneLog(path string, size int64, log *slog.Logger) (*laneLog, error) {
+func newLaneLog(path string, size int64, log *slog.Logger) (*laneLog, error) {
 	if err := os.Rename(path, path+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("keep the last log of the GPU lane (whisk.gpu.record): %w", err)
 	}
@@ -39,6 +40,20 @@ func openLaneLog(path string, size int64, log *slog.Logger) (*laneLog, error) {
 	l := &laneLog{path: path, file: f, log: log, left: size, lines: make(chan []byte, laneLogLines), done: make(chan struct{})}
 	go l.write()
 	return l, nil
+}
+
+func (a *assembly) openLaneLog(context.Context) (err error) {
+	if g := a.c.GPU; g.Record != "" && len(a.gpus.devices) > 0 {
+		a.laneLog, err = newLaneLog(g.Record, int64(g.RecordSize), a.Log)
+	}
+	return err
+}
+
+func (a *assembly) closeLaneLog(context.Context) error {
+	if a.laneLog == nil {
+		return nil
+	}
+	return a.laneLog.Close()
 }
 
 // errLaneLogEnded is a line that comes after the log's end.

@@ -18,7 +18,7 @@ func TestLaneLogIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	l, err := openLaneLog(path, 25, slog.New(slog.NewTextHandler(&said, nil)))
+	l, err := newLaneLog(path, 25, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestLaneLogIsBounded(t *testing.T) {
 	if n := strings.Count(said.String(), "whisk.gpu.record-size"); n != 1 {
 		t.Errorf("told %d times: %s", n, said.String())
 	}
-	if _, err := openLaneLog(filepath.Join(path, "no"), 1, slog.Default()); err == nil || !strings.Contains(err.Error(), "whisk.gpu.record") {
+	if _, err := newLaneLog(filepath.Join(path, "no"), 1, slog.Default()); err == nil || !strings.Contains(err.Error(), "whisk.gpu.record") {
 		t.Errorf("a file that cannot be: %v", err)
 	}
 }

@@ -142,3 +142,10 @@ func (a *assembly) openSources(ctx context.Context, topic string) error {
 	a.from = newSources(a.state.journal, a.feed, a.share)
 	return nil
 }
+
+func (a *assembly) closeSources(ctx context.Context) error {
+	if a.from == nil {
+		return nil
+	}
+	return a.from.close(ctx)
+}

@@ -12,6 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
+var stateOff = config.State{Dir: "none"}
+
 func withState(s config.State) *assembly {
 	if s.JournalSync == "" {
 		s.JournalSync = "batch"

@@ -5,9 +5,27 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
+
+// openEngine opens the container engine, which must be able to give the devices
+// to containers.
+func (a *assembly) openEngine(ctx context.Context) error {
+	if err := a.awaitEngine(ctx); err != nil {
+		return err
+	}
+	return a.gpus.check(a.engine)
+}
+
+func (a *assembly) closeEngine(context.Context) error {
+	if a.engine == nil {
+		return nil
+	}
+	return a.engine.Close()
+}
 
 // awaitEngine opens the container engine. One that does not answer is waited
 // for, like the database: without it nothing could run. What an engine that
@@ -20,7 +38,7 @@ func (a *assembly) awaitEngine(ctx context.Context) error {
 	}
 	away := outage.New(a.Log, "start, which needs the container engine,")
 	for {
-		engine, err := openEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log)
+		engine, err := newEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.Log)
 		if err == nil {
 			a.engine = engine
 			away.Over()
@@ -34,6 +52,34 @@ func (a *assembly) awaitEngine(ctx context.Context) error {
 			return fmt.Errorf("wait for the container engine: %w", err)
 		}
 	}
+}
+
+// openStore opens the database, and reads from it who is blocked.
+func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest) (err error) {
+	store := couchConfig(a.c, a.Log)
+	a.state.into(&store.Records)
+	if a.store, err = couchdb.Open(store, manifest); err != nil {
+		return err
+	}
+	if err := a.awaitDatabase(ctx); err != nil {
+		return err
+	}
+	a.refuseBlocked(ctx)
+	return nil
+}
+
+func (a *assembly) flushStore(ctx context.Context) error {
+	if a.store == nil {
+		return nil
+	}
+	return a.store.Flush(ctx)
+}
+
+func (a *assembly) closeStore(context.Context) error {
+	if a.store == nil {
+		return nil
+	}
+	return a.store.Close()
 }
 
 // awaitDatabase waits until the database takes the credentials, has the three
