@@ -40,6 +40,7 @@ type engineHealth struct {
 	away  string        // why it is away; empty: it is there
 	back  chan struct{} // closed when it is there
 	trial container.Spec
+	tries int // trials so far: each has a name of its own
 	since time.Time
 	wake  chan struct{} // capacity 1: the engine was found away
 }
@@ -60,7 +61,6 @@ func (h *engineHealth) lost(err error, spec *container.Spec) {
 	defer h.mu.Unlock()
 	if spec != nil {
 		h.trial = *spec
-		h.trial.Name += "_trial"
 		h.trial.GPU = nil
 	}
 	if h.away != "" {
@@ -157,10 +157,13 @@ func (h *engineHealth) try(ctx context.Context) error {
 	}
 	h.mu.Lock()
 	spec := h.trial
+	h.tries++
+	number := h.tries
 	h.mu.Unlock()
 	if spec.Name == "" {
 		return nil
 	}
+	spec.Name = fmt.Sprintf("%s_trial%d", spec.Name, number)
 	made, err := h.engine.Create(ctx, spec)
 	switch {
 	case errors.Is(err, container.ErrAway):
@@ -175,22 +178,19 @@ func (h *engineHealth) try(ctx context.Context) error {
 }
 
 // createPatiently makes a run's container. While the engine is away it waits,
-// for as long as the activation may.
+// for as long as the activation may, and then the activation goes to another
+// container: an engine that vanished may have made this one all the same, and
+// removes it by its name when it is back.
 func (w *worker) createPatiently(ctx context.Context, r *run) error {
+	err := w.open(ctx, r.box, r.concurrency())
+	if !errors.Is(err, container.ErrAway) || ctx.Err() != nil {
+		return err
+	}
+	w.health.lost(err, &r.box.spec)
 	waiting, cancel := context.WithTimeout(ctx, max(0, r.accepted+r.timeout()+enginePatience-w.clock()))
 	defer cancel()
-	for {
-		err := w.open(ctx, r.box, r.concurrency())
-		if !errors.Is(err, container.ErrAway) || ctx.Err() != nil {
-			return err
-		}
-		w.health.lost(err, &r.box.spec)
-		if r.box.gpu != nil {
-			w.mover.Forget(r.box.name) // it is prepared again
-			r.box.spec.GPU = nil
-		}
-		if !w.health.await(waiting) {
-			return &container.CreateError{Blame: container.BlameWhisk, Message: textEngineAway, Err: fmt.Errorf("waited in vain: %w", err)}
-		}
+	if !w.health.await(waiting) {
+		return &container.CreateError{Blame: container.BlameWhisk, Message: textEngineAway, Err: fmt.Errorf("waited in vain: %w", err)}
 	}
+	return fmt.Errorf("%w: the engine was away: %w", errAgain, err)
 }

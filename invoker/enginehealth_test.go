@@ -20,6 +20,7 @@ type vanishing struct {
 	mu   sync.Mutex
 	away bool
 	told []string
+	made []string // names of all containers that were asked for
 }
 
 func (v *vanishing) set(away bool) {
@@ -28,9 +29,10 @@ func (v *vanishing) set(away bool) {
 	v.away = away
 }
 
-func (v *vanishing) create(container.Spec) error {
+func (v *vanishing) create(spec container.Spec) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.made = append(v.made, spec.Name)
 	if !v.away {
 		return nil
 	}
@@ -96,6 +98,28 @@ func TestEngineAwayForAWhile(t *testing.T) {
 		}
 		if st, err := iv.Status(context.Background()); err != nil || st.Engine != "" {
 			t.Errorf("status says %q, %v", st.Engine, err)
+		}
+	})
+}
+
+// No name is given twice: what an engine that vanished has made all the same is
+// removed by its name, perhaps when the next try has succeeded.
+func TestEngineAwayNamesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, v, listen := vanishingWorld(t)
+		v.set(true)
+		_, stop := w.start(w.settings(), listen)
+		id := w.invoke("f", nil)
+		time.Sleep(20 * time.Second)
+		v.set(false)
+		time.Sleep(10 * time.Second)
+		stop()
+		if w.record(id) == nil {
+			t.Error("no record")
+		}
+		slices.Sort(v.made)
+		if n := len(v.made); n < 4 || len(slices.Compact(slices.Clone(v.made))) != n {
+			t.Errorf("names: %q", v.made)
 		}
 	})
 }

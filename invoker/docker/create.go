@@ -171,7 +171,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*kn
 		}
 		return nil, "", fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
-	known := e.remember(id, spec.Name)
+	known := e.remember(id)
 	inspected, err := e.start(ctx, work, id)
 	if spec.GPU != nil {
 		err = deviceError(err)
@@ -345,14 +345,11 @@ func address(c api.InspectResponse, network string) (string, error) {
 
 // discard removes what a failed or abandoned create has made, by id or by
 // name, while the caller goes on. It tries for a while: the daemon may be busy
-// or restarting.
+// or restarting. No later create may have the same name.
 func (e *Engine) discard(idOrName string) {
 	e.forget(container.ID(idOrName))
 	e.spawn(func() {
 		for try := range removeTries {
-			if e.named(idOrName) {
-				return // a later create has the name: there was nothing to remove
-			}
 			err := e.removeOnce(e.base, idOrName)
 			if err == nil || e.base.Err() != nil {
 				return
@@ -362,16 +359,4 @@ func (e *Engine) discard(idOrName string) {
 		}
 		e.doom(container.ID(idOrName))
 	})
-}
-
-// named tells whether a container of that name is known.
-func (e *Engine) named(name string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, k := range e.known {
-		if k.name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -13,7 +13,6 @@ import (
 // are guarded by the engine's mu.
 type known struct {
 	id     container.ID
-	name   string
 	ctx    context.Context // ends with Remove
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the container was seen to end
@@ -25,8 +24,8 @@ type known struct {
 	tail      *logs.Tail
 }
 
-func (e *Engine) remember(id container.ID, name string) *known {
-	k := &known{id: id, name: name, ended: make(chan struct{}), oomed: make(chan struct{})}
+func (e *Engine) remember(id container.ID) *known {
+	k := &known{id: id, ended: make(chan struct{}), oomed: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancel(e.base)
 	e.mu.Lock()
 	defer e.mu.Unlock()
