@@ -26,12 +26,13 @@ var plan = map[string][]string{
 	"ansible/tests/stock": {"activation"},
 
 	"activation":         {},
-	"activation/couchdb": {"activation", "activation/outage", "activation/wal"},
+	"activation/couchdb": {"activation", "activation/outage", "activation/records"},
 	"activation/journal": {"activation", "activation/wal"},
 	"activation/kafka":   {"activation", "activation/outage"},
 	// Waiting and telling of what is away: whoever talks with a peer may.
-	"activation/outage": {},
-	"activation/wal":    {"activation/outage"},
+	"activation/outage":  {},
+	"activation/records": {"activation", "activation/outage", "activation/wal"},
+	"activation/wal":     {"activation/outage"},
 
 	"sched":       {},
 	"sched/sim":   {"gpu", "gpu/lane", "sched"},

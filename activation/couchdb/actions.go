@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
 // ErrNotFound is an action, or the code of one, that the database has not.
@@ -41,7 +42,7 @@ type actions struct {
 	cache     *cache
 	flights   map[key]*flight
 	closed    bool
-	condition condition
+	condition outage.Condition
 	replaced  map[key]replacement
 	back      chan struct{} // not nil while it is asked whether reads work; then closed
 }
@@ -125,7 +126,7 @@ func (a *actions) join(k key) (*flight, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		return nil, fmt.Errorf("%w: %w", activation.ErrUnfetchable, ErrClosed)
+		return nil, fmt.Errorf("%w: %w", activation.ErrUnfetchable, records.ErrClosed)
 	}
 	if k.rev != "" {
 		now := time.Now()
@@ -222,14 +223,14 @@ func (a *actions) failed(id string, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx.Err() == nil {
-		a.condition.fail(a.log, "actions cannot be read", err)
+		a.condition.Fail(a.log, "actions cannot be read", err)
 	}
 	return fmt.Errorf("fetch action %s: %w: %w: %w", id, activation.ErrUnfetchable, ErrAway, err)
 }
 
 // answered notes that reads work. The caller holds the lock.
 func (a *actions) answered() {
-	a.condition.ok(a.log, "actions are read again")
+	a.condition.Works(a.log, "actions are read again")
 	if a.back != nil {
 		close(a.back)
 		a.back = nil
@@ -241,9 +242,9 @@ func (a *actions) await(ctx context.Context) error {
 	a.mu.Lock()
 	if a.closed {
 		a.mu.Unlock()
-		return ErrClosed
+		return records.ErrClosed
 	}
-	if !a.condition.failing() {
+	if a.condition.OK() {
 		a.mu.Unlock()
 		return nil
 	}
@@ -257,7 +258,7 @@ func (a *actions) await(ctx context.Context) error {
 	case <-back:
 		return nil
 	case <-a.ctx.Done():
-		return ErrClosed
+		return records.ErrClosed
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the database: %w", ctx.Err())
 	}
@@ -292,7 +293,7 @@ func (a *actions) close() {
 func (a *actions) health(h *Health) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h.Reads = a.condition.now
+	h.Reads = a.condition
 	h.Cache = a.cache.stats
 }
 

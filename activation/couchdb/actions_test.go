@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
 func TestCodeFromEveryPlace(t *testing.T) {
@@ -295,10 +296,10 @@ func TestClosedStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Action(t.Context(), "guest/a", "1-a"); !errors.Is(err, ErrClosed) {
+	if _, err := s.Action(t.Context(), "guest/a", "1-a"); !errors.Is(err, records.ErrClosed) {
 		t.Errorf("action: %v", err)
 	}
-	if err := s.Put(t.Context(), "guest/1", []byte(`{}`)); !errors.Is(err, ErrClosed) {
+	if err := s.Put(t.Context(), "guest/1", []byte(`{}`)); !errors.Is(err, records.ErrClosed) {
 		t.Errorf("put: %v", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-kivik/kivik/v4"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // blacklist is the set of namespaces whose activations are refused. A poll
@@ -21,7 +23,7 @@ type blacklist struct {
 	set      atomic.Pointer[map[string]struct{}]
 
 	mu        sync.Mutex
-	condition condition
+	condition outage.Condition
 }
 
 func newBlacklist(db *kivik.DB, cfg Config) *blacklist {
@@ -55,11 +57,11 @@ func (b *blacklist) refresh(ctx context.Context) error {
 	defer b.mu.Unlock()
 	if err != nil {
 		if ctx.Err() == nil {
-			b.condition.fail(b.log, "the list of blocked namespaces cannot be read", err)
+			b.condition.Fail(b.log, "the list of blocked namespaces cannot be read", err)
 		}
 		return fmt.Errorf("poll blocked namespaces: %w", err)
 	}
-	b.condition.ok(b.log, "the list of blocked namespaces is read again")
+	b.condition.Works(b.log, "the list of blocked namespaces is read again")
 	b.set.Store(&set)
 	return nil
 }
@@ -82,8 +84,8 @@ func (b *blacklist) poll(ctx context.Context) (map[string]struct{}, error) {
 	return set, rows.Err()
 }
 
-func (b *blacklist) health() Condition {
+func (b *blacklist) health() outage.Condition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.condition.now
+	return b.condition
 }

@@ -3,11 +3,14 @@ package couchdb
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
 func record(i int, result string) *activation.Record {
@@ -95,5 +98,51 @@ func TestRefusedNumber(t *testing.T) {
 	}
 	if len(f.docs) != 19 || len(rejected) != 1 || rejected[0] != record(7, "").DocumentID() {
 		t.Errorf("%d stored, rejected %v", len(f.docs), rejected)
+	}
+}
+
+// TestDiskSpoolBehindTheStore: the records of an outage arrive, each once.
+func TestDiskSpoolBehindTheStore(t *testing.T) {
+	f := newFake(t)
+	f.docs["activations"] = `{}`
+	cfg := f.config()
+	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), SegmentBytes: 2000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = spool.Close() })
+	cfg.Records.Spool = spool
+	s := open(t, cfg)
+	f.inject(slices.Repeat([]fault{503}, 100_000)...)
+	for i := range 200 {
+		r := record(i, `{}`)
+		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+			t.Fatal(err)
+		}
+		for i == 0 && s.Health().Writes.OK() {
+			runtime.Gosched() // until the outage is known
+		}
+	}
+	f.inject()
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The spool is drained when the senders come to it.
+	for i := 200; spool.Documents() > 0; i++ {
+		r := record(i, `{}`)
+		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 200 {
+		if !f.has("activations/" + record(i, "").DocumentID()) {
+			t.Errorf("record %d is lost", i)
+		}
+	}
+	if h := s.Health(); h.Records.Spooled == 0 {
+		t.Errorf("health %+v", h.Records)
 	}
 }

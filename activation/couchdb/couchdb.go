@@ -24,6 +24,7 @@ import (
 	"github.com/go-kivik/kivik/v4/couchdb"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
 // Config says where the databases are and how hard they may be worked. Zero
@@ -38,73 +39,15 @@ type Config struct {
 	CacheBytes        int64         // of actions with their code; 64 MiB
 	CacheIdle         time.Duration // after which an action is dropped; 5 minutes
 
-	Records RecordsConfig
+	Records records.Config
 	Log     *slog.Logger // nil: nothing is logged
-}
-
-// RecordsConfig says how records are batched and what happens when the
-// database is slow or away.
-type RecordsConfig struct {
-	Requests    int           // at a time; 4
-	BatchDocs   int           // at most in a request; 500
-	BatchBytes  int           // at most in a request, one document aside; 4 MiB
-	BufferDocs  int           // at most not yet written; 20,000
-	BufferBytes int           // at most not yet written; 32 MiB
-	Linger      time.Duration // longest wait for a fuller batch; 50 ms
-	Timeout     time.Duration // of one request; 30 s
-	BackoffMin  time.Duration // after a failed request; 100 ms
-	BackoffMax  time.Duration // between failing requests; 5 s
-	Spool       Spool         // takes records that the buffer cannot; may be nil
-	// Dead takes records that the database does not take; may be nil. A record
-	// is one when writing it alone failed for DeadAfter, 5 minutes, while
-	// others were written, or at once when the database refuses it.
-	Dead      Dead
-	DeadAfter time.Duration
-	// Rejected is told of each record that the database will never take; may
-	// be nil. It must not block.
-	Rejected func(id string, err error)
-}
-
-// Spool keeps records while the database is away. Implementations are safe for
-// use by many goroutines.
-type Spool interface {
-	// Append stores documents; when it returns nil they survive a crash.
-	Append(docs []Document) error
-	// Peek returns the oldest documents without removing them: at most n, and
-	// at most so many bytes unless the first alone has more.
-	Peek(n, bytes int) ([]Document, error)
-	// Remove forgets the n oldest documents.
-	Remove(n int) error
-}
-
-// Dead keeps what the database does not take, for a person to look at.
-// Implementations are safe for use by many goroutines.
-type Dead interface {
-	Bury(doc Document, reason error) error
-}
-
-// Document is a record on its way into the database.
-type Document struct {
-	ID   string
-	Body []byte // JSON, with the id in it
-	// Stored, when not nil, is called once: with nil when the database or the
-	// spool has the document, else with why the database never will. It is not
-	// called for a document that Close leaves behind. It must not block.
-	Stored func(error)
-}
-
-// settled calls Stored.
-func (d Document) settled(err error) {
-	if d.Stored != nil {
-		d.Stored(err)
-	}
 }
 
 // Store is the database as the invoker sees it. It is safe for use by many
 // goroutines.
 type Store struct {
 	actions   *actions
-	records   *records
+	records   *records.Queue
 	blacklist *blacklist
 	visitor   visitor
 	client    *kivik.Client
@@ -131,12 +74,8 @@ func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	s := &Store{client: client, transport: transport, stop: stop}
 	s.actions = newActions(ctx, whisks, manifest, cfg)
 	s.visitor = visitor{cfg: cfg, client: &http.Client{Transport: transport}}
-	s.records = newRecords(cfg.Records, bulkDocs(activations, cfg.Records.Timeout, s.visitor.write), cfg.Log)
+	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(activations, s.visitor.write), cfg.Log)
 	s.blacklist = newBlacklist(client.DB(cfg.Subjects), cfg)
-	for range cfg.Records.Requests {
-		s.wg.Go(func() { s.records.run(ctx) })
-	}
-	s.wg.Go(func() { s.records.clear(ctx) })
 	s.wg.Go(func() { s.blacklist.run(ctx) })
 	return s, nil
 }
@@ -186,13 +125,13 @@ func (s *Store) Action(ctx context.Context, id, rev string) (*activation.Action,
 // and there is no spool; then the caller should take on no more work. The
 // error is the context's, the spool's, or ErrClosed.
 func (s *Store) Put(ctx context.Context, id string, doc []byte) error {
-	return s.records.put(ctx, Document{ID: id, Body: doc})
+	return s.records.Put(ctx, records.Document{ID: id, Body: doc})
 }
 
 // PutDocument is Put for a caller that wants to know what became of the
 // document.
-func (s *Store) PutDocument(ctx context.Context, doc Document) error {
-	return s.records.put(ctx, doc)
+func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
+	return s.records.Put(ctx, doc)
 }
 
 // Cached returns the action of a revision if it is at hand; it never waits for
@@ -200,10 +139,10 @@ func (s *Store) PutDocument(ctx context.Context, doc Document) error {
 func (s *Store) Cached(id, rev string) (*activation.Action, bool) { return s.actions.cached(id, rev) }
 
 // Full tells whether Put would block or spool now.
-func (s *Store) Full() bool { return s.records.full() }
+func (s *Store) Full() bool { return s.records.Full() }
 
 // Flush waits until every record that was put is written or spooled.
-func (s *Store) Flush(ctx context.Context) error { return s.records.flush(ctx) }
+func (s *Store) Flush(ctx context.Context) error { return s.records.Flush(ctx) }
 
 // Blocked tells whether activations of a namespace are refused. Before the
 // first poll succeeds none is.
@@ -226,11 +165,10 @@ func (s *Store) AwaitReads(ctx context.Context) error { return s.actions.await(c
 // the spool; without one they are lost and counted in the error. Call Flush
 // before.
 func (s *Store) Close() error {
-	s.records.shut()
 	s.stop()
 	s.actions.close()
+	err := s.records.Close()
 	s.wg.Wait()
-	err := s.records.close()
 	s.transport.CloseIdleConnections()
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
 // fake is a CouchDB of a few requests, with the manners that the captured
@@ -206,7 +207,7 @@ func (f *fake) config() Config {
 	return Config{
 		URL: f.URL, Username: fakeUser, Password: fakePass,
 		Whisks: "whisks", Subjects: "subjects", Activations: "activations",
-		Records: RecordsConfig{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
+		Records: records.Config{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
 // TestNoGoroutineStays works a store through faults, closes it in the middle
@@ -14,7 +16,11 @@ func TestNoGoroutineStays(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fa"] = action("a", "1-a", inlineExec("x"))
 	cfg := f.config()
-	cfg.Records.Spool = &memorySpool{}
+	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Records.Spool = spool
 	s, err := Open(cfg, manifest(t))
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +37,9 @@ func TestNoGoroutineStays(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
+	}
+	if err := spool.Close(); err != nil {
+		t.Errorf("close spool: %v", err)
 	}
 	f.Close()
 	deadline := time.After(time.Minute)
@@ -59,7 +68,7 @@ func ours() string {
 		if strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "testing.(*") {
 			continue
 		}
-		if strings.Contains(stack, "activation/couchdb") || strings.Contains(stack, "go-kivik") {
+		if strings.Contains(stack, "activation/couchdb") || strings.Contains(stack, "activation/records") || strings.Contains(stack, "go-kivik") {
 			left = append(left, stack)
 		}
 	}

@@ -130,3 +130,25 @@ func TestLookAtPeers(t *testing.T) {
 		})
 	}
 }
+
+func TestProbe(t *testing.T) {
+	cfg := surveyed(t, whole())
+	if err := open(t, cfg).Probe(t.Context()); err != nil {
+		t.Errorf("everything in its place: %v", err)
+	}
+	for request, status := range map[string]int{
+		"GET /whisks": http.StatusNotFound, "GET /subjects": http.StatusForbidden,
+		"GET /activations": http.StatusInternalServerError, "POST /activations/_bulk_docs": http.StatusForbidden,
+	} {
+		answers := whole()
+		answers[request] = status
+		name := strings.Split(request, "/")[1]
+		if err := open(t, surveyed(t, answers)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "database "+name) {
+			t.Errorf("%s answers %d: %v", request, status, err)
+		}
+	}
+	cfg.Password = "wrong"
+	if err := open(t, cfg).Probe(t.Context()); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("wrong password: %v", err)
+	}
+}

@@ -234,7 +234,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	if a.c.Events.Enabled {
 		out.events = a.c.Kafka.UserEventPrefix + "events"
 	}
-	var rec invoker.Records = records{a.store}
+	var rec invoker.Records = sink{a.store}
 	if a.c.Records.Discard {
 		rec = discard{}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
 )
@@ -48,7 +49,7 @@ func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
 		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
 		BlacklistInterval: c.Blacklist.PollInterval,
 		CacheBytes:        int64(c.Actions.CacheBytes), CacheIdle: c.Actions.CacheTTL,
-		Records: couchdb.RecordsConfig{
+		Records: records.Config{
 			Requests:  c.Records.Requests,
 			BatchDocs: c.Records.Batch, BatchBytes: int(c.Records.BatchSize),
 			BufferDocs: c.Records.Buffer, BufferBytes: int(c.Records.BufferSize),

@@ -9,6 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
@@ -72,11 +73,15 @@ func (a actions) Action(ctx context.Context, id, revision string) (*activation.A
 	return found, err
 }
 
-// records writes to the store.
-type records struct{ *couchdb.Store }
+// sink writes records to a store.
+type sink struct {
+	to interface {
+		PutDocument(ctx context.Context, doc records.Document) error
+	}
+}
 
-func (r records) Put(ctx context.Context, id string, doc []byte, stored func(error)) error {
-	return r.PutDocument(ctx, couchdb.Document{ID: id, Body: doc, Stored: stored})
+func (s sink) Put(ctx context.Context, id string, doc []byte, stored func(error)) error {
+	return s.to.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: stored})
 }
 
 // discard is the store of a deployment that wants no records.

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/activation/wal"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 )
@@ -16,8 +16,8 @@ import (
 // state is what outlives the process. What is switched off is nil.
 type state struct {
 	journal *journal.Journal
-	spool   *couchdb.DiskSpool
-	dead    *couchdb.DeadLetters
+	spool   *records.DiskSpool
+	dead    *records.DeadLetters
 	pinged  pinged
 }
 
@@ -39,13 +39,13 @@ func (a *assembly) openState() (err error) {
 		if sync != wal.None {
 			sync = wal.Each
 		}
-		a.state.spool, err = couchdb.OpenSpool(couchdb.SpoolConfig{Dir: dir, Bytes: int64(c.SpoolSize), Sync: sync, Log: a.Log})
+		a.state.spool, err = records.OpenSpool(records.SpoolConfig{Dir: dir, Bytes: int64(c.SpoolSize), Sync: sync, Log: a.Log})
 		if err != nil {
 			return stateError(err, "whisk.gpu.records.spool")
 		}
 	}
 	if dir := c.DeadLetterDir(name); dir != "" {
-		a.state.dead = &couchdb.DeadLetters{Dir: dir}
+		a.state.dead = &records.DeadLetters{Dir: dir}
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func stateError(err error, key string) error {
 }
 
 // into has the store use what is open.
-func (s state) into(r *couchdb.RecordsConfig) {
+func (s state) into(r *records.Config) {
 	if s.spool != nil {
 		r.Spool = s.spool
 	}

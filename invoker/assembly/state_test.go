@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
@@ -45,7 +45,7 @@ func TestStateOnDisk(t *testing.T) {
 				t.Errorf("%+v: %v", c.state, err)
 			}
 		}
-		var r couchdb.RecordsConfig
+		var r records.Config
 		a.state.into(&r)
 		st := a.state.status()
 		if (st.Journal != nil) != (a.state.journal != nil) || (r.Spool != nil) != (st.Spool != nil) || (r.Dead != nil) != (st.DeadLetters != nil) {

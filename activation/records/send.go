@@ -1,13 +1,10 @@
-package couchdb
+package records
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
-	"time"
-
-	"github.com/go-kivik/kivik/v4"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
@@ -23,7 +20,7 @@ const keptLogBytes = 4 << 20
 
 // deliver sends a batch until each of its documents is written or rejected. It
 // returns what is left when ctx ends.
-func (r *records) deliver(ctx context.Context, batch []Document) (left []Document) {
+func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document) {
 	answers, failures := 0, 0
 	for len(batch) > 0 {
 		results, err := r.request(ctx, batch)
@@ -51,9 +48,9 @@ func (r *records) deliver(ctx context.Context, batch []Document) (left []Documen
 
 // leave hands a batch to the spool, where somebody waits for all documents to
 // be safe and the database is away.
-func (r *records) leave(batch []Document) bool {
+func (r *Queue) leave(batch []Document) bool {
 	r.mu.Lock()
-	leave := r.cfg.Spool != nil && r.flushing > 0 && r.condition.failing()
+	leave := r.cfg.Spool != nil && r.flushing > 0 && !r.condition.OK()
 	r.mu.Unlock()
 	if !leave || r.spool(batch) != nil {
 		return false
@@ -67,7 +64,7 @@ func (r *records) leave(batch []Document) bool {
 const batchTries = 3
 
 // alive tells whether the database takes writes at all: a batch of nothing.
-func (r *records) alive(ctx context.Context) bool {
+func (r *Queue) alive(ctx context.Context) bool {
 	_, err := r.write(ctx, nil)
 	return err == nil
 }
@@ -75,7 +72,7 @@ func (r *records) alive(ctx context.Context) bool {
 // isolate deals with a batch that fails although the database is there: it is
 // halved until the documents that make it fail are alone. Those are set aside,
 // so that they hold up no other.
-func (r *records) isolate(ctx context.Context, batch []Document, err error) []Document {
+func (r *Queue) isolate(ctx context.Context, batch []Document, err error) []Document {
 	if len(batch) == 1 {
 		r.suspect(batch[0], err)
 		return nil
@@ -86,7 +83,7 @@ func (r *records) isolate(ctx context.Context, batch []Document, err error) []Do
 }
 
 // isolateHalf sends a part of a batch once before it is halved again.
-func (r *records) isolateHalf(ctx context.Context, batch []Document) []Document {
+func (r *Queue) isolateHalf(ctx context.Context, batch []Document) []Document {
 	results, err := r.request(ctx, batch)
 	switch {
 	case err == nil:
@@ -106,7 +103,7 @@ func (r *records) isolateHalf(ctx context.Context, batch []Document) []Document 
 
 // split deals with a batch that was refused whole: one bad document is enough
 // for that, so it is halved until that one is alone.
-func (r *records) split(ctx context.Context, batch []Document, err error) []Document {
+func (r *Queue) split(ctx context.Context, batch []Document, err error) []Document {
 	if len(batch) == 1 {
 		return r.deliver(ctx, r.fix(batch[0], err))
 	}
@@ -115,48 +112,58 @@ func (r *records) split(ctx context.Context, batch []Document, err error) []Docu
 	return append(left, r.deliver(ctx, batch[half:])...)
 }
 
-func (r *records) request(ctx context.Context, batch []Document) ([]error, error) {
+func (r *Queue) request(ctx context.Context, batch []Document) ([]error, error) {
 	results, err := r.write(ctx, batch)
 	if err == nil && len(results) != len(batch) {
 		err = errShortAnswer
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
+	failed := cmp.Or(err, away(results))
+	if failed == nil {
 		r.stats.Requests++
 	} else {
 		r.stats.Failures++
 	}
 	switch {
-	case err == nil || refused(err): // the database is there and answers
-		r.condition.ok(r.log, "activation records are written again")
+	case failed == nil || refused(err): // the database is there and answers
+		r.condition.Works(r.log, "activation records are written again")
 	case ctx.Err() == nil:
-		r.condition.fail(r.log, "activation records cannot be written", err)
+		r.condition.Fail(r.log, "activation records cannot be written", failed)
 	}
 	return results, err
 }
 
-var errShortAnswer = errors.New("couchdb answered for another number of documents")
+// away is the first of the answers that say that a document's part of the store
+// is away.
+func away(results []error) error {
+	for _, err := range results {
+		if errors.Is(err, ErrAway) {
+			return err
+		}
+	}
+	return nil
+}
+
+var errShortAnswer = errors.New("the store answered for another number of documents")
 
 // refused tells whether a request failed for what is in it: to repeat it as
 // it is would be no use.
-func refused(err error) bool {
-	switch kivik.HTTPStatus(err) {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-		return true
-	}
-	return false
-}
+func refused(err error) bool { return errors.Is(err, ErrRefused) || errors.Is(err, ErrTooLarge) }
 
 // settle sorts out a request that succeeded and returns the documents that are
 // to be sent again. tries is how many requests with them succeeded.
-func (r *records) settle(batch []Document, results []error, tries int) []Document {
+func (r *Queue) settle(batch []Document, results []error, tries int) []Document {
 	var again []Document
 	for i, doc := range batch {
 		err := results[i]
 		switch {
-		case err == nil || kivik.HTTPStatus(err) == http.StatusConflict:
+		case err == nil || errors.Is(err, ErrHeld):
 			r.written(doc, err != nil)
+		case refused(err):
+			again = append(again, r.fix(doc, err)...)
+		case errors.Is(err, ErrAway):
+			again = append(again, doc)
 		case tries >= documentTries:
 			r.reject(doc, err)
 		default:
@@ -168,7 +175,7 @@ func (r *records) settle(batch []Document, results []error, tries int) []Documen
 
 // written counts a document as stored. A conflict means that the database has
 // the record already: ids are never used twice.
-func (r *records) written(doc Document, conflict bool) {
+func (r *Queue) written(doc Document, conflict bool) {
 	doc.settled(nil) // before Flush can see that nothing is left
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +188,8 @@ func (r *records) written(doc Document, conflict bool) {
 
 // fix returns a document that the database refused on its own in a form that
 // it may take, or rejects it.
-func (r *records) fix(doc Document, err error) []Document {
-	if kivik.HTTPStatus(err) == http.StatusRequestEntityTooLarge {
+func (r *Queue) fix(doc Document, err error) []Document {
+	if errors.Is(err, ErrTooLarge) {
 		keep := keptLogBytes
 		if len(doc.Body) <= 2*keptLogBytes {
 			keep = 0
@@ -197,7 +204,7 @@ func (r *records) fix(doc Document, err error) []Document {
 	return nil
 }
 
-func (r *records) resize(delta int) {
+func (r *Queue) resize(delta int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heldBytes += delta
@@ -205,15 +212,15 @@ func (r *records) resize(delta int) {
 
 // reject gives a document up that the database will never take: it goes to the
 // dead letters where there are any. While they take none, it is tried again.
-func (r *records) reject(doc Document, err error) {
+func (r *Queue) reject(doc Document, err error) {
 	if r.cfg.Dead != nil {
 		if failed := r.cfg.Dead.Bury(doc, err); failed != nil {
-			r.log.Error("an activation record that couchdb does not take cannot be put aside", "document", doc.ID, "error", failed)
+			r.log.Error("an activation record that "+r.name+" does not take cannot be put aside", "document", doc.ID, "error", failed)
 			r.suspect(doc, err)
 			return
 		}
 	}
-	r.log.Error("couchdb does not take an activation record", "document", doc.ID, "error", err, "kept", r.cfg.Dead != nil)
+	r.log.Error(r.name+" does not take an activation record", "document", doc.ID, "error", err, "kept", r.cfg.Dead != nil)
 	if r.cfg.Rejected != nil {
 		r.cfg.Rejected(doc.ID, err)
 	}
@@ -229,7 +236,7 @@ func (r *records) reject(doc Document, err error) {
 
 // backOff waits before the next try, longer each time and with a random part
 // so that senders do not march in step. It tells whether to go on.
-func (r *records) backOff(ctx context.Context, tries int) bool {
+func (r *Queue) backOff(ctx context.Context, tries int) bool {
 	wait := r.cfg.BackoffMax
 	if tries < 16 {
 		wait = min(r.cfg.BackoffMin<<max(tries, 0), r.cfg.BackoffMax)
@@ -237,36 +244,3 @@ func (r *records) backOff(ctx context.Context, tries int) bool {
 	wait = wait/2 + rand.N(wait/2+1)
 	return outage.Wait(ctx, wait)
 }
-
-// bulkDocs sends documents to a database. The body is what the original
-// sends: every document as it stands, even if there is but one.
-// none asks with a batch of nothing, which the library does not send.
-func bulkDocs(db *kivik.DB, timeout time.Duration, none func(context.Context) error) writeBulk {
-	return func(ctx context.Context, docs []Document) ([]error, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		if len(docs) == 0 {
-			return nil, none(ctx)
-		}
-		bodies := make([]any, len(docs))
-		for i, d := range docs {
-			bodies[i] = raw(d.Body)
-		}
-		answers, err := db.BulkDocs(ctx, bodies)
-		if err != nil {
-			return nil, err
-		}
-		results := make([]error, len(answers))
-		for i, a := range answers {
-			results[i] = a.Error
-		}
-		return results, nil
-	}
-}
-
-// raw is JSON that the library must leave alone: it would turn numbers into
-// floats.
-type raw []byte
-
-// MarshalJSON returns the text.
-func (r raw) MarshalJSON() ([]byte, error) { return r, nil }

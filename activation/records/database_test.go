@@ -1,4 +1,4 @@
-package couchdb
+package records
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// database is a fake behind writeBulk that keeps documents and fails on
+// database is a fake behind Write that keeps documents and fails on
 // request.
 type database struct {
 	mu      sync.Mutex
@@ -31,11 +31,16 @@ func newDatabase() *database {
 	return &database{docs: map[string]string{}, poison: map[string]int{}, bad: map[string]bool{}}
 }
 
-// status is an error with an HTTP status, as the library's are.
+// status is an error with an HTTP status, and with what that means.
 type status int
 
-func (s status) Error() string   { return http.StatusText(int(s)) }
-func (s status) HTTPStatus() int { return int(s) }
+func (s status) Error() string { return http.StatusText(int(s)) }
+
+func (s status) Is(meaning error) bool {
+	return map[int]error{
+		http.StatusConflict: ErrHeld, http.StatusBadRequest: ErrRefused, http.StatusRequestEntityTooLarge: ErrTooLarge,
+	}[int(s)] == meaning
+}
 
 func (d *database) write(ctx context.Context, docs []Document) ([]error, error) {
 	d.enter()
@@ -144,11 +149,11 @@ func (m *memorySpool) size() int {
 }
 
 // bubble runs a test with senders in a synctest bubble.
-func bubble(t *testing.T, cfg RecordsConfig, d *database, test func(t *testing.T, r *records)) {
+func bubble(t *testing.T, cfg Config, d *database, test func(t *testing.T, r *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		cfg := cfg.withDefaults()
-		r := newRecords(cfg, d.write, slog.New(slog.DiscardHandler))
+		cfg := cfg.WithDefaults()
+		r := newQueue(cfg, "store", d.write, slog.New(slog.DiscardHandler))
 		var wg sync.WaitGroup
 		for range cfg.Requests {
 			wg.Go(func() { r.run(ctx) })
@@ -169,18 +174,18 @@ func doc(i int) Document {
 	return Document{ID: id, Body: fmt.Appendf(nil, `{"_id":%q,"logs":[]}`, id)}
 }
 
-func put(t *testing.T, r *records, docs ...Document) {
+func put(t *testing.T, r *Queue, docs ...Document) {
 	t.Helper()
 	for _, d := range docs {
-		if err := r.put(t.Context(), d); err != nil {
+		if err := r.Put(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func flush(t *testing.T, r *records) {
+func flush(t *testing.T, r *Queue) {
 	t.Helper()
-	if err := r.flush(t.Context()); err != nil {
+	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package couchdb
+package records
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 func TestIdleRecordGoesAtOnce(t *testing.T) {
 	d := newDatabase()
-	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		for i := range 5 {
 			start := time.Now()
 			put(t, r, doc(i))
@@ -32,7 +32,7 @@ func TestIdleRecordGoesAtOnce(t *testing.T) {
 func TestLoadFillsBatches(t *testing.T) {
 	d := newDatabase()
 	d.busy = 5 * time.Millisecond
-	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		for i := range 2000 {
 			put(t, r, doc(i))
 			time.Sleep(time.Millisecond)
@@ -49,7 +49,7 @@ func TestLoadFillsBatches(t *testing.T) {
 
 func TestLingerIsBounded(t *testing.T) {
 	d := newDatabase()
-	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		for i := range 100 {
 			put(t, r, doc(i))
 			time.Sleep(2 * time.Millisecond)
@@ -65,8 +65,8 @@ func TestLingerIsBounded(t *testing.T) {
 func TestBatchLimits(t *testing.T) {
 	d := newDatabase()
 	d.busy = 100 * time.Millisecond
-	cfg := RecordsConfig{Requests: 2, BatchDocs: 10, BatchBytes: 400}
-	bubble(t, cfg, d, func(t *testing.T, r *records) {
+	cfg := Config{Requests: 2, BatchDocs: 10, BatchBytes: 400}
+	bubble(t, cfg, d, func(t *testing.T, r *Queue) {
 		big := doc(1000)
 		big.Body = []byte(`{"_id":"` + big.ID + `","x":"` + strings.Repeat("x", 1000) + `"}`)
 		for i := range 50 {
@@ -88,14 +88,14 @@ func TestBatchLimits(t *testing.T) {
 func TestFullBufferBlocks(t *testing.T) {
 	d := newDatabase()
 	d.down = status(http.StatusServiceUnavailable)
-	bubble(t, RecordsConfig{BufferDocs: 3}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{BufferDocs: 3}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1), doc(2))
-		if !r.full() {
+		if !r.Full() {
 			t.Error("not full")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.put(ctx, doc(3)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := r.Put(ctx, doc(3)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
 		}
 		d.set(func() { d.down = nil })
@@ -115,11 +115,10 @@ func TestRetryUntilItWorks(t *testing.T) {
 		t.Run(down.Error(), func(t *testing.T) {
 			d := newDatabase()
 			d.down = down
-			bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+			bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 				put(t, r, doc(0), doc(1))
 				time.Sleep(time.Minute)
-				var h Health
-				r.health(&h)
+				h := r.Health()
 				if h.Writes.LastError != down.Error() || time.Since(h.Writes.Since) < 59*time.Second {
 					t.Errorf("health %+v", h.Writes)
 				}
@@ -128,7 +127,7 @@ func TestRetryUntilItWorks(t *testing.T) {
 				}
 				d.set(func() { d.down = nil })
 				flush(t, r)
-				r.health(&h)
+				h = r.Health()
 				if !h.Writes.OK() || h.Records.Written != 2 || h.BufferedDocs != 0 {
 					t.Errorf("health %+v", h)
 				}
@@ -140,7 +139,7 @@ func TestRetryUntilItWorks(t *testing.T) {
 func TestConflictCountsAsWritten(t *testing.T) {
 	d := newDatabase()
 	d.docs[doc(1).ID] = "there already"
-	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1), doc(2))
 		flush(t, r)
 		if r.stats.Written != 3 || r.stats.Conflicts != 1 || d.docs[doc(1).ID] != "there already" {
@@ -157,8 +156,8 @@ func TestBadDocumentLosesNoNeighbour(t *testing.T) {
 		d.poison[doc(37).ID] = code
 		d.busy = 10 * time.Millisecond
 		var lost []string
-		cfg := RecordsConfig{Requests: 1, Rejected: func(id string, err error) { lost = append(lost, id) }}
-		bubble(t, cfg, d, func(t *testing.T, r *records) {
+		cfg := Config{Requests: 1, Rejected: func(id string, err error) { lost = append(lost, id) }}
+		bubble(t, cfg, d, func(t *testing.T, r *Queue) {
 			for i := range 100 {
 				put(t, r, doc(i))
 			}
@@ -173,7 +172,7 @@ func TestBadDocumentLosesNoNeighbour(t *testing.T) {
 func TestTooLargeRecordKeepsItsResult(t *testing.T) {
 	d := newDatabase()
 	d.tooBig = 5 << 20
-	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		line := strings.Repeat("l", 1<<20)
 		big := doc(1)
 		big.Body = fmt.Appendf(nil, `{"_id":%q,"logs":[%q,%q,%q,%q,%q,%q,%q,%q,%q],"response":{"result":{"n":1E+3}}}`,
@@ -191,8 +190,8 @@ func TestDocumentErrorIsTriedAgain(t *testing.T) {
 	d := newDatabase()
 	d.bad[doc(1).ID] = true
 	rejected := 0
-	cfg := RecordsConfig{Rejected: func(string, error) { rejected++ }}
-	bubble(t, cfg, d, func(t *testing.T, r *records) {
+	cfg := Config{Rejected: func(string, error) { rejected++ }}
+	bubble(t, cfg, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1), doc(2))
 		flush(t, r)
 		if d.count() != 2 || rejected != 1 || r.stats.Requests < documentTries {
@@ -206,7 +205,7 @@ func TestSpoolTakesOverAndDrains(t *testing.T) {
 	d.down = errors.New("connection refused")
 	spool := &memorySpool{}
 	spool.docs = []Document{doc(1000), doc(1001)} // left by a former process
-	bubble(t, RecordsConfig{BufferDocs: 10, Spool: spool, BatchDocs: 7}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{BufferDocs: 10, Spool: spool, BatchDocs: 7}, d, func(t *testing.T, r *Queue) {
 		for i := range 40 {
 			put(t, r, doc(i)) // never blocks
 			time.Sleep(time.Second)
@@ -232,13 +231,13 @@ func TestCloseSavesWhatIsLeft(t *testing.T) {
 	for _, spool := range []*memorySpool{nil, {}} {
 		d := newDatabase()
 		d.down = errors.New("connection refused")
-		cfg := RecordsConfig{}
+		cfg := Config{}
 		if spool != nil {
 			cfg.Spool = spool
 		}
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
-			r := newRecords(cfg.withDefaults(), d.write, slog.New(slog.DiscardHandler))
+			r := newQueue(cfg.WithDefaults(), "store", d.write, slog.New(slog.DiscardHandler))
 			var wg sync.WaitGroup
 			wg.Go(func() { r.run(ctx) })
 			put(t, r, doc(0), doc(1))
@@ -253,7 +252,7 @@ func TestCloseSavesWhatIsLeft(t *testing.T) {
 			if spool != nil && (err != nil || spool.size() != 2) {
 				t.Errorf("%v, %d in the spool", err, spool.size())
 			}
-			if err := r.put(ctx, doc(3)); !errors.Is(err, ErrClosed) {
+			if err := r.Put(ctx, doc(3)); !errors.Is(err, ErrClosed) {
 				t.Errorf("put after close: %v", err)
 			}
 		})
@@ -263,11 +262,11 @@ func TestCloseSavesWhatIsLeft(t *testing.T) {
 func TestFlushEndsWithItsContext(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
-	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := r.flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := r.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -280,7 +279,7 @@ func TestStored(t *testing.T) {
 	d.poison[doc(3).ID] = http.StatusBadRequest
 	d.docs[doc(4).ID] = "there already"
 	d.bad[doc(5).ID] = true
-	bubble(t, RecordsConfig{}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		told := map[string][]error{}
 		var mu sync.Mutex
 		for i := range 8 {

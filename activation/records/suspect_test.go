@@ -1,4 +1,4 @@
-package couchdb
+package records
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 			want = append(want, doc(i).ID)
 		}
 		dead := &graves{}
-		bubble(t, RecordsConfig{Requests: 1, Dead: dead}, d, func(t *testing.T, r *records) {
+		bubble(t, Config{Requests: 1, Dead: dead}, d, func(t *testing.T, r *Queue) {
 			for i := range 100 {
 				put(t, r, doc(i))
 			}
@@ -61,8 +61,7 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 			if len(dead.list()) != 0 {
 				t.Errorf("status %d: put aside within a minute", fault)
 			}
-			var h Health
-			r.health(&h)
+			h := r.Health()
 			if len(h.Suspects) != 4 || h.BufferedDocs != 4 || h.Suspects[0].Error == "" {
 				t.Errorf("status %d: health %+v", fault, h)
 			}
@@ -82,7 +81,7 @@ func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 	d := newDatabase()
 	d.full = true
 	dead := &graves{}
-	bubble(t, RecordsConfig{Dead: dead}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{Dead: dead}, d, func(t *testing.T, r *Queue) {
 		for i := range 50 {
 			put(t, r, doc(i))
 		}
@@ -100,7 +99,7 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(1).ID] = http.StatusBadRequest
 	dead := &graves{full: true}
-	bubble(t, RecordsConfig{Dead: dead}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{Dead: dead}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1))
 		time.Sleep(time.Hour)
 		if d.count() != 1 || r.stats.Rejected != 0 {
@@ -150,7 +149,7 @@ func TestFullSpoolIsPressure(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
 	spool := &boundedSpool{most: 10}
-	bubble(t, RecordsConfig{Spool: spool}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{Spool: spool}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0))
 		time.Sleep(time.Second) // the database is known to be away
 		for i := range 10 {
@@ -158,15 +157,15 @@ func TestFullSpoolIsPressure(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := r.put(ctx, doc(11)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := r.Put(ctx, doc(11)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("put into a full spool: %v", err)
 		}
 		var h Health
-		if r.health(&h); h.Spool.OK() || !r.full() {
+		if h = r.Health(); h.Spool.OK() || !r.Full() {
 			t.Errorf("health %+v", h)
 		}
 		waits := make(chan error)
-		go func() { waits <- r.put(t.Context(), doc(12)) }()
+		go func() { waits <- r.Put(t.Context(), doc(12)) }()
 		synctest.Wait()
 		d.set(func() { d.down = nil })
 		if err := <-waits; err != nil {
@@ -185,7 +184,7 @@ func TestFlushGoesToTheSpoolOfADatabaseThatIsAway(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
 	spool := &memorySpool{}
-	bubble(t, RecordsConfig{Spool: spool}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{Spool: spool}, d, func(t *testing.T, r *Queue) {
 		for i := range 10 {
 			put(t, r, doc(i))
 		}
@@ -212,28 +211,6 @@ func (b *boundedSpool) Append(docs []Document) error {
 	return b.memorySpool.Append(docs)
 }
 
-func TestProbe(t *testing.T) {
-	cfg := surveyed(t, whole())
-	if err := open(t, cfg).Probe(t.Context()); err != nil {
-		t.Errorf("everything in its place: %v", err)
-	}
-	for request, status := range map[string]int{
-		"GET /whisks": http.StatusNotFound, "GET /subjects": http.StatusForbidden,
-		"GET /activations": http.StatusInternalServerError, "POST /activations/_bulk_docs": http.StatusForbidden,
-	} {
-		answers := whole()
-		answers[request] = status
-		name := strings.Split(request, "/")[1]
-		if err := open(t, surveyed(t, answers)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "database "+name) {
-			t.Errorf("%s answers %d: %v", request, status, err)
-		}
-	}
-	cfg.Password = "wrong"
-	if err := open(t, cfg).Probe(t.Context()); !errors.Is(err, ErrUnauthorized) {
-		t.Errorf("wrong password: %v", err)
-	}
-}
-
 // TestSpoolIsDrainedWithoutAnotherRecord: what went to the spool while the
 // database failed is written when it is well again, also if it is a suspect's
 // turn that finds that out and nothing else comes.
@@ -241,7 +218,7 @@ func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(0).ID] = http.StatusInternalServerError
 	spool := &boundedSpool{most: 10}
-	bubble(t, RecordsConfig{Spool: spool, Dead: &graves{}}, d, func(t *testing.T, r *records) {
+	bubble(t, Config{Spool: spool, Dead: &graves{}}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0))
 		time.Sleep(10 * time.Second) // it is a suspect now
 		put(t, r, doc(1))

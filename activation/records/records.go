@@ -1,4 +1,11 @@
-package couchdb
+// Package records brings activation records to a store that may be slow or away:
+// it gathers them in batches, repeats what fails, keeps on disk what waits, and
+// puts aside what the store will never take. How a batch is written, and what a
+// failure means, an adapter says.
+//
+// A Queue owns its goroutines: the senders and the one that tries suspects start
+// in Open and end in Close.
+package records
 
 import (
 	"context"
@@ -7,26 +14,55 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
 
 // ErrClosed is what Put answers after Close.
 var ErrClosed = errors.New("store is closed")
 
-// writeBulk sends documents in one request. It answers one error per document,
-// nil for one that is written, or one error for the request.
-type writeBulk func(ctx context.Context, docs []Document) ([]error, error)
+// What an error of a Write means, where it is not simply a failure: a request
+// that fails is repeated, a document that fails is sent a few times.
+var (
+	// ErrHeld: the store has the document already; ids are never used twice.
+	ErrHeld = errors.New("held already")
+	// ErrTooLarge: the document, or the request, is too large.
+	ErrTooLarge = errors.New("too large")
+	// ErrRefused: to send it again as it is would be no use.
+	ErrRefused = errors.New("refused")
+	// ErrAway, of a document: the part of the store that it belongs to is away.
+	// It is sent until that is back.
+	ErrAway = errors.New("away")
+)
 
-// records buffers documents and sends them in batches. Several senders run
+// Mark gives an error one of the meanings above and leaves its text alone.
+func Mark(err, meaning error) error { return marked{err, meaning} }
+
+type marked struct{ err, meaning error }
+
+func (m marked) Error() string   { return m.err.Error() }
+func (m marked) Unwrap() []error { return []error{m.err, m.meaning} }
+
+// Write sends documents in one request. It answers one error per document,
+// nil for one that is written, or one error for the request. Of no documents it
+// tells whether the store takes any.
+type Write func(ctx context.Context, docs []Document) ([]error, error)
+
+// Queue buffers documents and sends them in batches. Several senders run
 // side by side; one of them at a time, the leader, waits for the next batch.
 //
 // Invariant: held == queued + in requests, for documents and bytes.
-type records struct {
-	cfg    RecordsConfig
-	write  writeBulk
+type Queue struct {
+	cfg    Config
+	write  Write
 	log    *slog.Logger
 	leader chan struct{} // capacity 1: holds the token of the leader
 	wake   chan struct{} // capacity 1: a document came or a flush began
 	doubt  chan struct{} // capacity 1: a document came under suspicion
+
+	name string // of the store, for the log
+	stop context.CancelFunc
+	wg   sync.WaitGroup
 
 	mu        sync.Mutex
 	queue     []waiting
@@ -39,11 +75,11 @@ type records struct {
 	closed    bool
 	changed   chan struct{} // closed and replaced when held shrinks
 	pace      pace
-	condition condition
-	stats     RecordStats
+	condition outage.Condition
+	stats     Stats
 	suspects  []*suspect
 	// spoolCondition is that of the disk that the spool is on.
-	spoolCondition condition
+	spoolCondition outage.Condition
 }
 
 // waiting is a document in the queue.
@@ -52,8 +88,8 @@ type waiting struct {
 	since time.Time
 }
 
-// RecordStats counts what became of records since the start.
-type RecordStats struct {
+// Stats counts what became of records since the start.
+type Stats struct {
 	Written   uint64 `json:"written"`   // documents that the database holds
 	Conflicts uint64 `json:"conflicts"` // of these, documents it held already
 	Rejected  uint64 `json:"rejected"`  // documents it will never take
@@ -63,9 +99,30 @@ type RecordStats struct {
 	Buried    uint64 `json:"buried"`    // documents that went to the dead letters
 }
 
-func newRecords(cfg RecordsConfig, write writeBulk, log *slog.Logger) *records {
-	r := &records{
-		cfg: cfg, write: write, log: log,
+// Open starts a queue to a store of that name. No Write takes longer than the
+// configured timeout. A nil log discards.
+func Open(cfg Config, name string, write Write, log *slog.Logger) *Queue {
+	cfg = cfg.WithDefaults()
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	r := newQueue(cfg, name, func(ctx context.Context, docs []Document) ([]error, error) {
+		ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+		defer cancel()
+		return write(ctx, docs)
+	}, log)
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	for range cfg.Requests {
+		r.wg.Go(func() { r.run(ctx) })
+	}
+	r.wg.Go(func() { r.clear(ctx) })
+	return r
+}
+
+func newQueue(cfg Config, name string, write Write, log *slog.Logger) *Queue {
+	r := &Queue{
+		cfg: cfg, name: name, write: write, log: log,
 		leader:  make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		doubt:   make(chan struct{}, 1),
@@ -77,7 +134,10 @@ func newRecords(cfg RecordsConfig, write writeBulk, log *slog.Logger) *records {
 	return r
 }
 
-func (r *records) put(ctx context.Context, doc Document) error {
+// Put hands over a document. It blocks while the buffer is full and there is no
+// spool; then the caller should take on no more work. The error is the
+// context's, the spool's, or ErrClosed.
+func (r *Queue) Put(ctx context.Context, doc Document) error {
 	for {
 		r.mu.Lock()
 		if r.closed {
@@ -85,7 +145,7 @@ func (r *records) put(ctx context.Context, doc Document) error {
 			return ErrClosed
 		}
 		fits, changed := r.fits(len(doc.Body)), r.changed
-		spool := r.cfg.Spool != nil && (!fits || r.condition.failing())
+		spool := r.cfg.Spool != nil && (!fits || !r.condition.OK())
 		if fits && !spool {
 			r.enqueue(doc)
 		}
@@ -114,17 +174,18 @@ const spoolRetry = time.Second
 
 // fits tells whether the buffer takes size more bytes. An empty buffer takes
 // any one document.
-func (r *records) fits(size int) bool {
+func (r *Queue) fits(size int) bool {
 	return r.held == 0 || r.held < r.cfg.BufferDocs && r.heldBytes+size <= r.cfg.BufferBytes
 }
 
-func (r *records) full() bool {
+// Full tells whether Put would block or spool now.
+func (r *Queue) Full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.fits(0) || r.cfg.Spool != nil && r.spoolCondition.failing()
+	return !r.fits(0) || r.cfg.Spool != nil && !r.spoolCondition.OK()
 }
 
-func (r *records) enqueue(doc Document) {
+func (r *Queue) enqueue(doc Document) {
 	now := time.Now()
 	r.pace.arrive(now)
 	r.queue = append(r.queue, waiting{doc, now})
@@ -134,7 +195,7 @@ func (r *records) enqueue(doc Document) {
 }
 
 // nudge lets the leader look at the queue again.
-func (r *records) nudge() {
+func (r *Queue) nudge() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -142,7 +203,7 @@ func (r *records) nudge() {
 }
 
 // run sends batches until ctx ends.
-func (r *records) run(ctx context.Context) {
+func (r *Queue) run(ctx context.Context) {
 	for {
 		r.drainSpool(ctx)
 		batch := r.next(ctx)
@@ -154,7 +215,7 @@ func (r *records) run(ctx context.Context) {
 }
 
 // requeue puts documents back that could not be sent before the end.
-func (r *records) requeue(batch []Document) {
+func (r *Queue) requeue(batch []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, doc := range batch {
@@ -165,7 +226,7 @@ func (r *records) requeue(batch []Document) {
 
 // next waits, as the leader, until a batch is due. It returns nil when ctx
 // ends.
-func (r *records) next(ctx context.Context) []Document {
+func (r *Queue) next(ctx context.Context) []Document {
 	select {
 	case <-r.leader:
 	case <-ctx.Done():
@@ -193,7 +254,7 @@ func (r *records) next(ctx context.Context) []Document {
 const idleWait = time.Hour
 
 // due cuts a batch off the queue if it is time, else tells how long to wait.
-func (r *records) due() ([]Document, time.Duration) {
+func (r *Queue) due() ([]Document, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
@@ -210,7 +271,7 @@ func (r *records) due() ([]Document, time.Duration) {
 }
 
 // cut takes the oldest documents that fit into one request, at least one.
-func (r *records) cut() []Document {
+func (r *Queue) cut() []Document {
 	n, bytes := 0, 0
 	for n < len(r.queue) && n < r.cfg.BatchDocs {
 		bytes += len(r.queue[n].doc.Body)
@@ -232,15 +293,24 @@ func (r *records) cut() []Document {
 }
 
 // shut refuses further documents and frees whoever waits to put one.
-func (r *records) shut() {
+func (r *Queue) shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
 	r.announce()
 }
 
+// Close ends the goroutines. Documents that are not written go to the spool;
+// without one they are lost and counted in the error. Call Flush before.
+func (r *Queue) Close() error {
+	r.shut()
+	r.stop()
+	r.wg.Wait()
+	return r.close()
+}
+
 // close, after the senders have ended, saves what they left.
-func (r *records) close() error {
+func (r *Queue) close() error {
 	r.mu.Lock()
 	left := make([]Document, len(r.queue))
 	for i, w := range r.queue {
@@ -263,20 +333,21 @@ func (r *records) close() error {
 
 // announce tells waiters that held, or closed, has changed. The caller holds
 // the lock.
-func (r *records) announce() {
+func (r *Queue) announce() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
 // release takes a document out of the buffer for good. The caller holds the
 // lock.
-func (r *records) release(doc Document) {
+func (r *Queue) release(doc Document) {
 	r.held--
 	r.heldBytes -= len(doc.Body)
 	r.announce()
 }
 
-func (r *records) flush(ctx context.Context) error {
+// Flush waits until every document that was put is written or spooled.
+func (r *Queue) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	r.flushing++
 	r.mu.Unlock()

@@ -1,4 +1,4 @@
-package couchdb
+package records
 
 import (
 	"context"
@@ -6,17 +6,17 @@ import (
 )
 
 // spool hands documents to the disk spool.
-func (r *records) spool(docs []Document) error {
+func (r *Queue) spool(docs []Document) error {
 	err := r.cfg.Spool.Append(docs)
 	r.mu.Lock()
 	if err != nil {
-		r.spoolCondition.fail(r.log, "activation records cannot be spooled", err)
+		r.spoolCondition.Fail(r.log, "activation records cannot be spooled", err)
 		r.spooled = true // part of them may be there all the same
 		r.mu.Unlock()
 		r.remind()
 		return fmt.Errorf("spool %d records: %w", len(docs), err)
 	}
-	r.spoolCondition.ok(r.log, "activation records are spooled again")
+	r.spoolCondition.Works(r.log, "activation records are spooled again")
 	r.spooled = true
 	r.stats.Spooled += uint64(len(docs))
 	r.mu.Unlock()
@@ -29,7 +29,7 @@ func (r *records) spool(docs []Document) error {
 
 // drainSpool writes what the spool holds, once the database takes records. One
 // sender does it, the others go on with what comes in.
-func (r *records) drainSpool(ctx context.Context) {
+func (r *Queue) drainSpool(ctx context.Context) {
 	for r.claimSpool() {
 		drained, more, err := r.drainBatch(ctx)
 		r.leaveSpool(more)
@@ -45,24 +45,24 @@ func (r *records) drainSpool(ctx context.Context) {
 
 // holds tells whether a spool that shows nothing has something all the same:
 // the disk is still at it.
-func (r *records) holds() bool {
+func (r *Queue) holds() bool {
 	s, ok := r.cfg.Spool.(interface{ Documents() int })
 	return ok && s.Documents() > 0
 }
 
 // claimSpool tells whether this sender is to drain: the database is well, there
 // may be something, and nobody else is at it.
-func (r *records) claimSpool() bool {
+func (r *Queue) claimSpool() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.spooled || r.draining || r.condition.failing() {
+	if !r.spooled || r.draining || !r.condition.OK() {
 		return false
 	}
 	r.spooled, r.draining = false, true
 	return true
 }
 
-func (r *records) leaveSpool(more bool) {
+func (r *Queue) leaveSpool(more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.draining = false
@@ -72,7 +72,7 @@ func (r *records) leaveSpool(more bool) {
 // drainBatch sends the oldest documents of the spool and then removes them. If
 // it does not come that far they are sent again, which the database answers
 // with a conflict and which counts as written.
-func (r *records) drainBatch(ctx context.Context) (drained int, more bool, err error) {
+func (r *Queue) drainBatch(ctx context.Context) (drained int, more bool, err error) {
 	docs, err := r.cfg.Spool.Peek(r.cfg.BatchDocs, r.cfg.BatchBytes)
 	if err != nil {
 		return 0, true, fmt.Errorf("read spool: %w", err)
@@ -95,7 +95,7 @@ func (r *records) drainBatch(ctx context.Context) (drained int, more bool, err e
 }
 
 // adopt counts documents of the spool as held while they are being sent.
-func (r *records) adopt(docs []Document) {
+func (r *Queue) adopt(docs []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, doc := range docs {
@@ -105,7 +105,7 @@ func (r *records) adopt(docs []Document) {
 }
 
 // disown takes documents back out that stay in the spool.
-func (r *records) disown(docs []Document) {
+func (r *Queue) disown(docs []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, doc := range docs {

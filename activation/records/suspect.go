@@ -1,4 +1,4 @@
-package couchdb
+package records
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type suspect struct {
 }
 
 // suspect sets a document aside. It stays among those that are held.
-func (r *records) suspect(doc Document, err error) {
+func (r *Queue) suspect(doc Document, err error) {
 	r.mu.Lock()
 	r.suspects = append(r.suspects, &suspect{doc: doc, err: err, since: time.Now(), written: r.stats.Written})
 	r.mu.Unlock()
@@ -27,7 +27,7 @@ func (r *records) suspect(doc Document, err error) {
 }
 
 // remind has clear look at what is unsettled.
-func (r *records) remind() {
+func (r *Queue) remind() {
 	select {
 	case r.doubt <- struct{}{}:
 	default:
@@ -37,7 +37,7 @@ func (r *records) remind() {
 // clear tries suspects until ctx ends, all of them between two pauses, as long
 // as there are any, and sees to it that what is spooled does not wait for the
 // next record once the database is well.
-func (r *records) clear(ctx context.Context) {
+func (r *Queue) clear(ctx context.Context) {
 	for {
 		select {
 		case <-r.doubt:
@@ -58,20 +58,20 @@ func (r *records) clear(ctx context.Context) {
 }
 
 // unsettled tells whether something waits that no sender works on.
-func (r *records) unsettled() bool {
+func (r *Queue) unsettled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.suspects) > 0 || r.spooled
 }
 
-func (r *records) suspected() []*suspect {
+func (r *Queue) suspected() []*suspect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.suspects)
 }
 
 // try sends one suspect alone.
-func (r *records) try(ctx context.Context, s *suspect) {
+func (r *Queue) try(ctx context.Context, s *suspect) {
 	results, err := r.request(ctx, []Document{s.doc})
 	if err == nil {
 		r.acquit(s)
@@ -95,7 +95,7 @@ func (r *records) try(ctx context.Context, s *suspect) {
 	}
 }
 
-func (r *records) acquit(s *suspect) {
+func (r *Queue) acquit(s *suspect) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.suspects = slices.DeleteFunc(r.suspects, func(have *suspect) bool { return have == s })

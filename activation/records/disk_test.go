@@ -1,4 +1,4 @@
-package couchdb
+package records
 
 import (
 	"errors"
@@ -220,48 +220,6 @@ func TestSpoolCutAndFlippedAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-// TestDiskSpoolBehindTheStore: the records of an outage arrive, each once.
-func TestDiskSpoolBehindTheStore(t *testing.T) {
-	f := newFake(t)
-	f.docs["activations"] = `{}`
-	cfg := f.config()
-	spool := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 2000})
-	cfg.Records.Spool = spool
-	s := open(t, cfg)
-	f.inject(slices.Repeat([]fault{503}, 100_000)...)
-	for i := range 200 {
-		r := record(i, `{}`)
-		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
-			t.Fatal(err)
-		}
-		for i == 0 && s.Health().Writes.OK() {
-			runtime.Gosched() // until the outage is known
-		}
-	}
-	f.inject()
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// The spool is drained when the senders come to it.
-	for i := 200; spool.Documents() > 0; i++ {
-		r := record(i, `{}`)
-		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 200 {
-		if !f.has("activations/" + record(i, "").DocumentID()) {
-			t.Errorf("record %d is lost", i)
-		}
-	}
-	if h := s.Health(); h.Records.Spooled == 0 {
-		t.Errorf("health %+v", h.Records)
 	}
 }
 

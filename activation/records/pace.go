@@ -1,4 +1,4 @@
-package couchdb
+package records
 
 import "time"
 
