@@ -32,7 +32,7 @@ import (
 type Config struct {
 	URL                           string // "http://host:5984", without credentials
 	Username, Password            string
-	Whisks, Subjects, Activations string // names of the databases
+	Whisks, Subjects, Activations string // names of the databases; records go elsewhere without Activations
 
 	BlacklistInterval time.Duration // between two polls; 5 minutes
 	ReadTimeout       time.Duration // of one read; 30 s

@@ -66,6 +66,9 @@ func Look(ctx context.Context, cfg Config) (Survey, error) {
 	}
 	s.Whisks = v.database(ctx, cfg.Whisks, whisksDesign)
 	s.Subjects = v.database(ctx, cfg.Subjects, identitiesDesign, blockedDesign)
+	if cfg.Activations == "" {
+		return s, nil // records go elsewhere
+	}
 	s.Activations = v.database(ctx, cfg.Activations, whisksDesign, filtersDesign)
 	if s.Activations.Read == nil {
 		s.Activations.Write = v.write(ctx)
@@ -85,6 +88,9 @@ func (v visitor) write(ctx context.Context) error {
 
 func (v visitor) probe(ctx context.Context) error {
 	for _, name := range []string{v.cfg.Whisks, v.cfg.Subjects, v.cfg.Activations} {
+		if name == "" {
+			return nil // records go elsewhere
+		}
 		if err := v.call(ctx, http.MethodGet, url.PathEscape(name), "", nil); err != nil {
 			return fmt.Errorf("probe database %s: %w", name, err)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -94,9 +95,11 @@ type assembly struct {
 	pinger   atomic.Pointer[kafka.Pinger]
 	goodbye  func() // returns when controllers have heard that this invoker stops, or cannot be told
 	store    *couchdb.Store
-	state    state
-	invoker  atomic.Pointer[invoker.Invoker]
-	began    time.Time
+	// elsewhere takes the records where CouchDB does not; nil where it does.
+	elsewhere recordstore.Store
+	state     state
+	invoker   atomic.Pointer[invoker.Invoker]
+	began     time.Time
 }
 
 // Run is one invoker's whole life. It ends when ctx does, after draining, or
@@ -182,6 +185,7 @@ func (a *assembly) parts(manifest *activation.Manifest) []part {
 		}, close: func(context.Context) error { return a.gpus.close() }},
 		{name: "log of the GPU lane", open: a.openLaneLog, close: a.closeLaneLog},
 		{name: "engine", open: a.openEngine, close: a.closeEngine},
+		{name: "store of records", open: a.openElsewhere, flush: a.flushElsewhere, close: a.closeElsewhere},
 		{name: "database", open: func(ctx context.Context) error { return a.openStore(ctx, manifest) }, flush: a.flushStore, close: a.closeStore},
 		// They begin when the invoker is ready, and end after the last commit:
 		// who waits for them to fall silent reads it.
@@ -234,12 +238,8 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	if a.c.Events.Enabled {
 		out.events = a.c.Kafka.UserEventPrefix + "events"
 	}
-	var rec invoker.Records = sink{a.store}
-	if a.c.Records.Discard {
-		rec = discard{}
-	}
 	iv, err := invoker.New(s, invoker.Ports{
-		Feed: a.from, Actions: actions{a.store}, Records: rec, Outbox: out,
+		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
 		Blacklist: a.store, Journal: a.account(), Engine: a.engine, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable,
 	}, invoker.NewMetrics(a.metrics), a.Log)

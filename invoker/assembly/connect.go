@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
 )
@@ -49,12 +48,6 @@ func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
 		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
 		BlacklistInterval: c.Blacklist.PollInterval,
 		CacheBytes:        int64(c.Actions.CacheBytes), CacheIdle: c.Actions.CacheTTL,
-		Records: records.Config{
-			Requests:  c.Records.Requests,
-			BatchDocs: c.Records.Batch, BatchBytes: int(c.Records.BatchSize),
-			BufferDocs: c.Records.Buffer, BufferBytes: int(c.Records.BufferSize),
-			Linger: c.Records.Linger,
-		},
 		Log: log,
 	}
 }

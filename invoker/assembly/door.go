@@ -115,14 +115,16 @@ func (p pings) set(on bool) bool {
 
 // status is everything that tells how the invoker is and why.
 type status struct {
-	Instance string          `json:"instance"`
-	Healthy  bool            `json:"healthy"`
-	Reasons  []string        `json:"reasons"`
-	Uptime   string          `json:"uptime"`
-	Kafka    kafkaStatus     `json:"kafka"`
-	CouchDB  couchdb.Health  `json:"couchdb"`
-	State    stateStatus     `json:"state"`
-	Work     *invoker.Status `json:"work,omitempty"`
+	Instance string         `json:"instance"`
+	Healthy  bool           `json:"healthy"`
+	Reasons  []string       `json:"reasons"`
+	Uptime   string         `json:"uptime"`
+	Kafka    kafkaStatus    `json:"kafka"`
+	CouchDB  couchdb.Health `json:"couchdb"`
+	// Records is there where they do not go to CouchDB.
+	Records *recordsStatus  `json:"records,omitempty"`
+	State   stateStatus     `json:"state"`
+	Work    *invoker.Status `json:"work,omitempty"`
 }
 
 type kafkaStatus struct {
@@ -147,6 +149,9 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 		s.Kafka.Lag += shared.Waiting
 	}
 	s.CouchDB = a.store.Health()
+	if a.elsewhere != nil {
+		s.Records = &recordsStatus{a.c.Records.Store, a.elsewhere.Health()}
+	}
 	s.State = a.state.status()
 	work, err := a.invoker.Load().Status(ctx)
 	if err != nil {
@@ -191,6 +196,10 @@ func (s *status) reasons(stopping bool) (why []string) {
 	say("reading actions", s.CouchDB.Reads.LastError)
 	say("writing records", s.CouchDB.Writes.LastError)
 	say("spooling records", s.CouchDB.Spool.LastError)
+	if s.Records != nil {
+		say("writing records", s.Records.Writes.LastError)
+		say("spooling records", s.Records.Spool.LastError)
+	}
 	if j := s.State.Journal; j != nil {
 		say("writing the journal", j.Trouble)
 	}

@@ -56,9 +56,7 @@ func (a *assembly) awaitEngine(ctx context.Context) error {
 
 // openStore opens the database, and reads from it who is blocked.
 func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest) (err error) {
-	store := couchConfig(a.c, a.Log)
-	a.state.into(&store.Records)
-	if a.store, err = couchdb.Open(store, manifest); err != nil {
+	if a.store, err = couchdb.Open(a.databaseConfig(), manifest); err != nil {
 		return err
 	}
 	if err := a.awaitDatabase(ctx); err != nil {
@@ -89,14 +87,19 @@ func (a *assembly) awaitDatabase(ctx context.Context) error {
 	if a.c.Records.Discard { // then there may be no database of records
 		return nil
 	}
+	return a.await(ctx, "CouchDB", a.store.Probe)
+}
+
+// await asks a store until it says that all is well.
+func (a *assembly) await(ctx context.Context, name string, probe func(context.Context) error) error {
 	away := outage.New(a.Log, "start, which needs the database,")
 	for {
-		err := a.store.Probe(ctx)
+		err := probe(ctx)
 		if err == nil {
 			away.Over()
 			return nil
 		}
-		a.stage.Store("waiting for CouchDB: " + err.Error())
+		a.stage.Store("waiting for " + name + ": " + err.Error())
 		if !away.Failed(ctx, err) {
 			return fmt.Errorf("wait for the database: %w", err)
 		}

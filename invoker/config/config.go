@@ -34,6 +34,7 @@ type Config struct {
 	Admin      Admin
 	Kafka      Kafka
 	CouchDB    CouchDB
+	Couchbase  Couchbase
 	Records    Records
 	Actions    Actions
 	Pool       Pool
@@ -99,6 +100,7 @@ func keys(c *Config) []*Key {
 		{"HTTP endpoints", adminKeys},
 		{"Kafka", kafkaKeys},
 		{"CouchDB", couchdbKeys},
+		{"Couchbase", couchbaseKeys},
 		{"Activation records", recordKeys},
 		{"Actions", actionKeys},
 		{"Container pool", poolKeys},

@@ -42,6 +42,8 @@ func couchdbKeys(c *Config) []*Key {
 type Records struct {
 	// Discard drops all records (the Noop activation store).
 	Discard bool
+	// Store is where records go: CouchDB or Couchbase.
+	Store string
 	// BlockingLevel and NonBlockingLevel say which outcomes are stored:
 	// STORE_ALWAYS, STORE_FAILURES or STORE_FAILURES_NOT_APPLICATION_ERRORS.
 	BlockingLevel    string
@@ -70,6 +72,8 @@ func recordKeys(c *Config) []*Key {
 			Doc: "which non-blocking activations leave a record"},
 		{Name: "whisk.activation.unstored-logs-enabled", Default: "false", value: boolean(&r.UnstoredLogs),
 			Doc: "write a log line for each record that is not stored"},
+		{Name: "whisk.gpu.records.store", Default: StoreCouchDB, value: choice(&r.Store, StoreCouchDB, StoreCouchbase),
+			Doc: "where records go: couchdb, or couchbase by whisk.gpu.couchbase; actions are read from CouchDB in any case"},
 		{Name: "whisk.gpu.records.requests", Default: "4", value: integer(&r.Requests, 1, 128),
 			Doc: "record writes under way at once"},
 		{Name: "whisk.gpu.records.batch", Default: "500", value: integer(&r.Batch, 1, 10_000),
@@ -79,9 +83,9 @@ func recordKeys(c *Config) []*Key {
 		{Name: "whisk.gpu.records.linger", Default: "50 ms", value: duration(&r.Linger),
 			Doc: "longest wait for a batch to fill while others are under way; nothing waits when idle"},
 		{Name: "whisk.gpu.records.buffer", Default: "20000", value: integer(&r.Buffer, 1, 10_000_000),
-			Doc: "records that may wait for CouchDB"},
+			Doc: "records that may wait for the store"},
 		{Name: "whisk.gpu.records.buffer-size", Default: "32 MiB", value: size(&r.BufferSize, int64(KiB)),
-			Doc: "bytes of records that may wait for CouchDB"},
+			Doc: "bytes of records that may wait for the store"},
 	}
 }
 

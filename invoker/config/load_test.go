@@ -196,6 +196,7 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"CONFIG_whisk_memory_min=300m":                               `whisk.memory: min 300 MiB, std 256 MiB, max 512 MiB are out of order`,
 		"CONFIG_whisk_couchdb_port=https":                            `allowed: integer from 1 to 65535`,
 		"CONFIG_whisk_invoker_protocol=https":                        `needs whisk.invoker.https.keystore-path`,
+		"CONFIG_whisk_gpu_records_store=couchbase":                   `needs whisk.gpu.couchbase.connection`,
 		"CONFIG_whisk_kafka_common_securityProtocol=SSL":             `needs whisk.kafka.common.ssl-truststore-location`,
 		"CONFIG_whisk_kafka_common_securityProtocol=SASL":            `allowed: PLAINTEXT | SSL | SASL_PLAINTEXT | SASL_SSL`,
 		"CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL":        `SASL_SSL, which needs whisk.kafka.common.ssl-truststore-location`,

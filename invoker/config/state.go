@@ -10,7 +10,7 @@ type State struct {
 	// Dir is where the others lie that name no directory of their own.
 	Dir string
 	// Journal is the account of activations, Spool has records that wait for
-	// CouchDB, DeadLetters those that CouchDB does not take. Each is a
+	// their store, DeadLetters those that it does not take. Each is a
 	// directory, None, or empty: one in Dir.
 	Journal     string
 	JournalSync string // batch, each or none
@@ -33,11 +33,11 @@ func stateKeys(c *Config) []*Key {
 		{Name: "whisk.gpu.journal-size", Default: "1 GiB", value: size(&s.JournalSize, int64(16*MiB)),
 			Doc: "disk for the journal; beyond it no messages are parked there"},
 		{Name: "whisk.gpu.records.spool", value: text(&s.Spool),
-			Doc: "directory of records that wait for CouchDB, or none" + where},
+			Doc: "directory of records that wait for their store, or none" + where},
 		{Name: "whisk.gpu.records.spool-size", Default: "1 GiB", value: size(&s.SpoolSize, int64(16*MiB)),
-			Doc: "disk for records that wait for CouchDB; beyond it nothing more is pulled"},
+			Doc: "disk for records that wait for their store; beyond it nothing more is pulled"},
 		{Name: "whisk.gpu.records.dead-letters", value: text(&s.DeadLetters),
-			Doc: "directory of records that CouchDB does not take, a file each with the reason, or none: they are dropped with a line in the log" + where},
+			Doc: "directory of records that the store does not take, a file each with the reason, or none: they are dropped with a line in the log" + where},
 	}
 }
 

@@ -42,6 +42,14 @@ func validate(c *Config) []error {
 	if _, err := c.Kafka.Login(); err != nil {
 		problems = append(problems, err)
 	}
+	if c.Records.Store == StoreCouchbase {
+		d := c.Couchbase
+		for _, k := range []struct{ name, value string }{
+			{"connection", d.Connection}, {"username", d.Username}, {"password", d.Password}, {"bucket", d.Bucket},
+		} {
+			demand(k.value != "", "whisk.gpu.records.store is couchbase, which needs whisk.gpu.couchbase.%s", k.name)
+		}
+	}
 	return problems
 }
 

@@ -14,9 +14,11 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
 	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 )
@@ -65,11 +67,23 @@ func (r *real) kafkaTLS() (*tls.Config, error) {
 
 func (r *real) couch(ctx context.Context) (couchdb.Survey, error) {
 	d := r.Config.CouchDB
+	if r.Config.RecordsElsewhere() {
+		d.Activations = ""
+	}
 	return couchdb.Look(ctx, couchdb.Config{
 		URL:      d.Protocol + "://" + net.JoinHostPort(d.Host, strconv.Itoa(d.Port)),
 		Username: d.Username, Password: d.Password,
 		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
 	})
+}
+
+// records asks the store of records that is not CouchDB.
+func (r *real) records(ctx context.Context) error {
+	s, err := recordstore.Open(r.Config, records.Config{}, silent())
+	if err != nil || s == nil {
+		return err
+	}
+	return errors.Join(s.Probe(ctx), s.Close())
 }
 
 func (r *real) zooKeeper(ctx context.Context) (map[string]int, error) {

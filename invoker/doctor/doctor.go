@@ -98,6 +98,7 @@ func checks() []check {
 		{"Settings", settingChecks()},
 		{"Kafka", kafkaChecks()},
 		{"CouchDB", couchChecks()},
+		{"Records", recordChecks()},
 		{"ZooKeeper", zooKeeperChecks()},
 	} {
 		for _, c := range group.checks {

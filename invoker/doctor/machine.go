@@ -53,7 +53,9 @@ type Machine struct {
 	Broker func(ctx context.Context, address string) (kafka.Survey, error)
 	Reach  func(ctx context.Context, address string) error
 	// Couch asks the database server, ZooKeeper for the invokers' numbers.
-	Couch     func(ctx context.Context) (couchdb.Survey, error)
+	Couch func(ctx context.Context) (couchdb.Survey, error)
+	// Records asks the store of records, where that is not CouchDB.
+	Records   func(ctx context.Context) error
 	ZooKeeper func(ctx context.Context) (map[string]int, error)
 	// Listen tells whether a port is free; Ping what an invoker on it says.
 	Listen func(ctx context.Context, port int) error
@@ -102,6 +104,7 @@ type Facts struct {
 	brokers  map[string]answer[kafka.Survey]
 	told     map[string]error // brokers' addresses as the cluster tells them
 	couch    answer[couchdb.Survey]
+	records  error
 	zoo      answer[map[string]int]
 	port     answer[struct{}]
 	pinged   error
@@ -148,6 +151,11 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) *Facts {
 	wg.Go(func() { f.askKafka(ctx, limit) })
 	if m.Config.CouchDB.Host != "" {
 		wg.Go(func() { f.couch = ask(ctx, limit, m.Couch) })
+	}
+	if m.Config.RecordsElsewhere() {
+		wg.Go(func() {
+			f.records = ask(ctx, limit, func(ctx context.Context) (struct{}, error) { return struct{}{}, m.Records(ctx) }).err
+		})
 	}
 	if f.usesZooKeeper() {
 		wg.Go(func() { f.zoo = ask(ctx, limit, m.ZooKeeper) })

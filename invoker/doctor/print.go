@@ -143,7 +143,7 @@ func (m *Machine) masked(r Report) Report {
 	c := m.Config
 	var pairs []string
 	for _, secret := range []string{
-		c.CouchDB.Password, c.Admin.Password, c.Admin.TLS.KeystorePassword,
+		c.CouchDB.Password, c.Couchbase.Password, c.Admin.Password, c.Admin.TLS.KeystorePassword,
 		c.Kafka.TLS.TruststorePassword, c.Kafka.TLS.KeystorePassword, c.Kafka.TLS.KeyPassword,
 		c.Kafka.SASL.JAAS, m.kafkaPassword(),
 	} {

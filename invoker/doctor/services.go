@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
 func kafkaChecks() []check {
@@ -214,7 +215,13 @@ func checkDatabases(f *Facts) []Finding {
 		couchdb.Database
 		key string
 	}{{s.Whisks, "WhiskEntity"}, {s.Subjects, "WhiskAuth"}, {s.Activations, "WhiskActivation"}} {
+		if d.Name == "" {
+			continue // records go elsewhere
+		}
 		all = append(all, judgeDatabase(d.Database, "CONFIG_whisk_couchdb_databases_"+d.key))
+	}
+	if f.Config.RecordsElsewhere() {
+		return all
 	}
 	if w := s.Activations.Write; w != nil && !f.Config.Records.Discard {
 		all = append(all, fail("records cannot be written to "+s.Activations.Name+": "+w.Error(),
@@ -257,6 +264,25 @@ func checkViews(f *Facts) []Finding {
 		return nil
 	}
 	return one(ok("all design documents of the deployment are there"))
+}
+
+func recordChecks() []check { return []check{{name: "store", find: checkRecords}} }
+
+// checkRecords looks at the store of records where that is not CouchDB.
+func checkRecords(f *Facts) []Finding {
+	if !f.Config.RecordsElsewhere() {
+		return nil
+	}
+	store := f.Config.Records.Store
+	if f.records != nil {
+		return one(fail("no records can be written to "+store+": "+f.records.Error(), recordFixes[store]))
+	}
+	return one(ok(store + " takes records"))
+}
+
+// recordFixes says for each store where its settings are.
+var recordFixes = map[string]string{
+	config.StoreCouchbase: "check CONFIG_whisk_gpu_couchbase_connection, _username, _password, _bucket, _scope and _collection, and that the user may write there",
 }
 
 func zooKeeperChecks() []check { return []check{{name: "numbers", find: checkZooKeeper}} }

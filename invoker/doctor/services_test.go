@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/docker"
 )
 
@@ -73,6 +74,30 @@ func TestKafkaChecks(t *testing.T) {
 		{"partitions", func(f *fake) { f.kafka.Topics["invoker0"] = 3 }, "Kafka/topics", Fail, "3 partitions", "delete"},
 		{"scheduler", func(f *fake) { f.kafka.Topics["creationAck0"] = 1 }, "Kafka/topics", Warn, "creationAck0", "scheduler_enable=false"},
 	})
+}
+
+// elsewhere sends records to Couchbase, which answers so.
+func elsewhere(err error) func(*fake) {
+	return func(f *fake) {
+		f.Config.Records.Store = config.StoreCouchbase
+		f.couch.Activations = couchdb.Database{}
+		f.Records = func(context.Context) error { return err }
+	}
+}
+
+func TestRecordStoreChecks(t *testing.T) {
+	runTrials(t, []trial{
+		{"well", elsewhere(nil), "Records/store", OK, "couchbase takes records", ""},
+		{"not well", elsewhere(errors.New("reach bucket whisk: refused")), "Records/store", Fail, "reach bucket whisk", "CONFIG_whisk_gpu_couchbase_connection"},
+		{"no database of records", elsewhere(nil), "CouchDB/databases", OK, "subjects", ""},
+	})
+	f := healthy()
+	elsewhere(nil)(f)
+	for _, r := range Examine(t.Context(), f.Machine, time.Minute) {
+		if r.Group == "CouchDB" && r.Status != OK {
+			t.Errorf("%s %s: %s", r.Group, r.Check, r.Found)
+		}
+	}
 }
 
 // logIn asks for a login at the brokers.

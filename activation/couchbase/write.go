@@ -1,0 +1,59 @@
+package couchbase
+
+import (
+	"context"
+	"errors"
+
+	"github.com/couchbase/gocb/v2"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
+)
+
+// write inserts documents side by side. Each has an answer of its own, since
+// each may lie on another node.
+func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, error) {
+	if len(docs) == 0 {
+		return nil, s.Probe(ctx)
+	}
+	inserts := make([]*gocb.InsertOp, len(docs))
+	ops := make([]gocb.BulkOp, len(docs))
+	for i, doc := range docs {
+		inserts[i] = &gocb.InsertOp{ID: doc.ID, Value: doc.Body}
+		ops[i] = inserts[i]
+	}
+	// The library's bulk operation has no other end than its timeout.
+	done := make(chan error, 1)
+	s.asks.Go(func() {
+		done <- s.collection.Do(ops, &gocb.BulkOpOptions{Timeout: operationTime, Transcoder: gocb.NewRawJSONTranscoder()})
+	})
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	results := make([]error, len(docs))
+	for i, op := range inserts {
+		results[i] = meaning(op.Err)
+	}
+	return results, nil
+}
+
+// meaning tells what the answer to one document means. What is not known to be
+// about the document passes: the library retries what it can by itself, and what
+// it then gives up, a node that is away or an operator's change, is not for ever.
+func meaning(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, gocb.ErrDocumentExists), errors.Is(err, gocb.ErrDocumentLocked):
+		return records.Mark(err, records.ErrHeld)
+	case errors.Is(err, gocb.ErrValueTooLarge):
+		return records.Mark(err, records.ErrTooLarge)
+	case errors.Is(err, gocb.ErrInvalidArgument), errors.Is(err, gocb.ErrEncodingFailure):
+		return records.Mark(err, records.ErrRefused)
+	}
+	return records.Mark(err, records.ErrAway)
+}

@@ -1,0 +1,56 @@
+package assembly
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
+)
+
+// Records go to another store where that is chosen, with what is open on disk,
+// and CouchDB is asked for no database of records; what is wrong shows in
+// /status.
+func TestRecordsGoElsewhere(t *testing.T) {
+	a := withState(config.State{Dir: t.TempDir()})
+	if err := a.openState(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.state.close() }()
+	a.c.CouchDB.Activations = "activations"
+	a.c.Records.Store = config.StoreCouchDB
+	if err := a.openElsewhere(t.Context()); err != nil || a.elsewhere != nil {
+		t.Errorf("without a choice: %v, %v", err, a.elsewhere)
+	}
+	if cfg := a.databaseConfig(); cfg.Records.Spool == nil || cfg.Activations == "" {
+		t.Errorf("without a choice: %+v", cfg)
+	}
+	a.c.Records.Store = config.StoreCouchbase
+	a.c.Couchbase = config.Couchbase{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "p", Bucket: "b"}
+	var err error
+	if a.elsewhere, err = recordstore.Open(a.c, a.recordsConfig(), slog.New(slog.DiscardHandler)); err != nil || a.elsewhere == nil {
+		t.Fatalf("with couchbase: %v, %v", a.elsewhere, err)
+	}
+	if cfg := a.databaseConfig(); cfg.Records.Spool != nil || cfg.Activations != "" {
+		t.Errorf("with couchbase: %+v", cfg)
+	}
+	if err := a.recordStore().Put(t.Context(), "guest/1", []byte(`{}`), func(error) {}); err != nil {
+		t.Error(err)
+	}
+	if err := a.closeElsewhere(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := a.state.spool.Documents(); n != 1 {
+		t.Errorf("%d records in the spool of a cluster that never came, want 1", n)
+	}
+	s := status{Records: &recordsStatus{"couchbase", a.elsewhere.Health()}}
+	s.Records.Writes.LastError = "away"
+	if why := strings.Join(s.reasons(false), "; "); !strings.Contains(why, "writing records: away") {
+		t.Errorf("reasons %s", why)
+	}
+	a.c.Records.Discard = true
+	if s, err := recordstore.Open(a.c, a.recordsConfig(), nil); s != nil || err != nil {
+		t.Errorf("where records are dropped: %v, %v", s, err)
+	}
+}
