@@ -60,11 +60,20 @@ func BenchmarkParked(b *testing.B) {
 	for b.Loop() {
 		before := heap()
 		j := open(b, Config{Dir: b.TempDir()})
+		const together = 250 // as many as come while the disk is at the ones before
+		var ids []activation.ID
+		var texts [][]byte
 		for i := range n {
 			j.Accepted(id(i), 0, int64(i))
-			if err := j.Parked(id(i), text); err != nil {
-				b.Fatal(err)
+			if ids, texts = append(ids, id(i)), append(texts, text); len(ids) < together {
+				continue
 			}
+			for _, err := range j.Park(ids, texts) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			ids, texts = ids[:0], texts[:0]
 		}
 		b.ReportMetric(float64(heap()-before)/(1<<20), fmt.Sprintf("MiB/%d", n))
 		runtime.KeepAlive(j)

@@ -142,6 +142,7 @@ func (j *Journal) setMessage(e *entry, at wal.Place) {
 	e.message = at
 	j.refs[at.Segment]++
 	j.live += int64(at.Size)
+	j.bodies += int64(at.Size)
 	j.parked++
 }
 
@@ -150,6 +151,7 @@ func (j *Journal) dropMessage(e *entry) {
 		return
 	}
 	j.release(e.message.Segment, int64(e.message.Size))
+	j.bodies -= int64(e.message.Size)
 	e.message = wal.Place{}
 	j.parked--
 }

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,20 +68,20 @@ type Past struct {
 	Crashes int
 	// Parked: the journal has the message.
 	Parked bool
-}
-
-// Left is an activation that a former process left unfinished and whose
-// message the journal has.
-type Left struct {
-	ID        activation.ID
-	Partition int
-	Offset    int64
-	Past      Past
+	// Taken: what is being worked on, or was, is the journal's copy of the
+	// message. Kafka's is of no use.
+	Taken bool
+	// Other: the journal knows another message under this id, and keeps nothing
+	// of this one.
+	Other bool
 }
 
 var (
-	// ErrFull is what Parked answers when the journal has its share of the disk.
+	// ErrFull is what Park answers when the journal has its share of the disk.
 	ErrFull = errors.New("journal is full")
+	// ErrNotOpen is what Park answers for an activation that is completed, or
+	// was never accepted.
+	ErrNotOpen = errors.New("it is not being worked on")
 	// ErrNotParked is what Message answers for an activation whose message was
 	// not parked.
 	ErrNotParked = errors.New("message is not parked")
@@ -102,6 +101,7 @@ type Journal struct {
 	live   int64               // bytes of what is needed
 	done   map[int][]key       // completed, by partition, not yet covered by Kafka
 	parked int
+	bodies int64 // bytes of what is parked
 	closed bool
 }
 
@@ -118,6 +118,7 @@ type entry struct {
 	starts    uint8
 	now       bool // started in this life
 	former    bool // of a former process, and not delivered in this life
+	taken     bool // the message is the journal's alone: Take, or Park, gave it that
 }
 
 // Open reads a journal, or makes an empty one.
@@ -155,42 +156,27 @@ func (j *Journal) Past(id activation.ID) Past {
 
 // Delivered tells what is known of an activation that Kafka delivers: what a
 // former process left, once, and what is known of the very same message. Another
-// message with the same id is another activation.
+// message with the same id is another activation, of which nothing is kept.
 func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.known[keyOf(id)]
-	if e == nil || !e.former && (int(e.partition) != partition || e.offset != offset) {
+	switch {
+	case e == nil:
 		return Past{}
+	case !e.former && (int(e.partition) != partition || e.offset != offset):
+		return Past{Other: true}
 	}
 	e.former = false
 	return e.past()
 }
 
 func (e *entry) past() Past {
-	p := Past{State: e.state, Crashes: int(e.starts), Parked: e.message.Size > 0}
+	p := Past{State: e.state, Crashes: int(e.starts), Parked: e.message.Size > 0, Taken: e.taken}
 	if e.now {
 		p.Crashes-- // it may yet end well
 	}
 	return p
-}
-
-// Left lists what a former process left unfinished with its message, in the
-// order of the places on the topic. It is asked once, before anything is
-// written.
-func (j *Journal) Left() []Left {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var all []Left
-	for k, e := range j.known {
-		if e.message.Size > 0 && e.state != Completed {
-			all = append(all, Left{k.id(), int(e.partition), e.offset, e.past()})
-		}
-	}
-	slices.SortFunc(all, func(a, b Left) int {
-		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.ID, b.ID))
-	})
-	return all
 }
 
 // Accepted comes after the message was decoded and before anything is done for
@@ -206,70 +192,6 @@ func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
 	e := &entry{state: Accepted, partition: int32(partition), offset: offset}
 	j.known[k] = e
 	j.step(k, e)
-}
-
-// Parked stores the message of an accepted activation, so that it need not be
-// in memory and outlives Kafka's copy. With an error it is not stored, and
-// whoever called keeps it: the journal is full, or its disk does not take it.
-func (j *Journal) Parked(id activation.ID, message []byte) error {
-	if _, err := j.log.Trouble(); err != nil {
-		return fmt.Errorf("park message: %w", err)
-	}
-	k := keyOf(id)
-	j.mu.Lock()
-	e := j.known[k]
-	switch {
-	case e == nil || e.state == Completed || len(message) == 0:
-		j.mu.Unlock()
-		return fmt.Errorf("park message of %s: it is not being worked on", id)
-	case e.message.Size > 0:
-		j.mu.Unlock()
-		return nil
-	case (j.live+int64(len(message)))*slackFactor > j.cfg.Bytes:
-		j.mu.Unlock()
-		return fmt.Errorf("park message: %w: %d bytes", ErrFull, j.cfg.Bytes)
-	}
-	r := j.keepMessage(k, e, message)
-	j.mu.Unlock()
-	if err := r.Kept(); err != nil {
-		return fmt.Errorf("park message: %w", err)
-	}
-	return nil
-}
-
-// Message reads the message of a parked activation.
-func (j *Journal) Message(id activation.ID) ([]byte, error) {
-	k := keyOf(id)
-	for {
-		j.mu.Lock()
-		var at wal.Place
-		if e := j.known[k]; e != nil {
-			at = e.message
-		}
-		j.mu.Unlock()
-		if at.Size == 0 {
-			return nil, fmt.Errorf("message of %s: %w", id, ErrNotParked)
-		}
-		payload, err := j.log.Read(at)
-		if err == nil {
-			_, _, message, ok := decode(payload)
-			if ok && message != nil {
-				return message, nil
-			}
-			err = wal.ErrDamaged
-		}
-		if j.moved(k, at) {
-			continue // the keeper has written it anew meanwhile
-		}
-		return nil, fmt.Errorf("message of %s: %w", id, err)
-	}
-}
-
-func (j *Journal) moved(k key, at wal.Place) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	e := j.known[k]
-	return e != nil && e.message.Size > 0 && e.message != at
 }
 
 // Started comes before the action can have any effect: before /run, and before
@@ -367,7 +289,8 @@ type Health struct {
 	Dir      string    `json:"dir"`
 	Sync     string    `json:"fsync"`
 	Known    int       `json:"activations"` // that something is known of
-	Parked   int       `json:"parked"`
+	Parked   int       `json:"parked"`      // messages, of what runs too
+	Bodies   int64     `json:"parkedBytes"` // of them
 	Bytes    int64     `json:"bytes"`
 	Segments int       `json:"segments"`
 	Damaged  int64     `json:"damagedBytes"` // found at the start
@@ -389,6 +312,6 @@ func (j *Journal) Health() Health {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.Known, h.Parked = len(j.known), j.parked
+	h.Known, h.Parked, h.Bodies = len(j.known), j.parked, j.bodies
 	return h
 }

@@ -41,9 +41,13 @@ func again(t testing.TB, j *Journal) *Journal {
 
 func park(t testing.TB, j *Journal, i int) {
 	t.Helper()
-	if err := j.Parked(id(i), message(i)); err != nil {
+	if err := parkOne(j, id(i), message(i)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func parkOne(j *Journal, id activation.ID, message []byte) error {
+	return j.Park([]activation.ID{id}, [][]byte{message})[0]
 }
 
 func TestNextLifeKnowsEachStep(t *testing.T) {
@@ -56,7 +60,7 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	j.Started(id(2)) // before /init and before /run
 	j.Started(id(3))
 	j.Completed(id(3))
-	want := []Past{{Accepted, 0, false}, {Accepted, 0, true}, {Started, 0, false}, {Completed, 0, false}, {}}
+	want := []Past{{State: Accepted}, {State: Accepted, Parked: true, Taken: true}, {State: Started}, {State: Completed}, {}}
 	check := func() {
 		t.Helper()
 		for i, w := range want {
@@ -67,6 +71,7 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	}
 	check()
 	j = again(t, j)
+	want[1].Taken = false // nobody has it in this life yet
 	check()
 	// It was running when a process ended, this time without closing.
 	j.Accepted(id(2), 2, 102)
@@ -142,7 +147,7 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	if got, err := j.Message(id(0)); err != nil || string(got) != string(message(0)) {
 		t.Errorf("message %q, %v", got, err)
 	}
-	if got := j.Past(id(0)); got != (Past{Accepted, 0, true}) {
+	if got := j.Past(id(0)); got != (Past{State: Accepted, Parked: true}) {
 		t.Errorf("past %+v", got)
 	}
 }
@@ -151,14 +156,14 @@ func TestFullJournalRefusesToPark(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), Bytes: 10_000})
 	for i := range 200 {
 		j.Accepted(id(i), 0, int64(i))
-		if err := j.Parked(id(i), make([]byte, 100)); err != nil {
+		if err := parkOne(j, id(i), make([]byte, 100)); err != nil {
 			if !errors.Is(err, ErrFull) || i < 20 {
 				t.Fatalf("park %d: %v", i, err)
 			}
 			j.Completed(id(0))
 			j.Completed(id(1))
 			j.Covered(0, func(int64) bool { return true })
-			if err := j.Parked(id(i), make([]byte, 100)); err != nil {
+			if err := parkOne(j, id(i), make([]byte, 100)); err != nil {
 				t.Errorf("park when there is space again: %v", err)
 			}
 			return
@@ -352,7 +357,7 @@ func TestSurvivesAKill(t *testing.T) {
 	}
 	j := open(t, Config{Dir: dir})
 	for i := range said {
-		if got := j.Past(id(i)); got != (Past{Started, 1, true}) {
+		if got := j.Past(id(i)); got != (Past{State: Started, Crashes: 1, Parked: true}) {
 			t.Fatalf("activation %d: %+v", i, got)
 		}
 		if got, err := j.Message(id(i)); err != nil || string(got) != string(message(i)) {
@@ -369,7 +374,7 @@ func victim(dir string) {
 	}
 	for i := 0; ; i++ {
 		j.Accepted(id(i), 0, int64(i))
-		if err := j.Parked(id(i), message(i)); err != nil {
+		if err := parkOne(j, id(i), message(i)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -391,7 +396,7 @@ func TestDiskThatRefusesHoldsUpNoRun(t *testing.T) {
 	j.Accepted(id(1), 0, 1)
 	j.Started(id(1))
 	j.Completed(id(0))
-	if err := j.Parked(id(1), message(1)); err == nil {
+	if err := parkOne(j, id(1), message(1)); err == nil {
 		t.Error("parked on a disk that is not there")
 	}
 	if h := j.Health(); h.OK() || h.Since.IsZero() {
@@ -439,7 +444,7 @@ func TestDeliveredOnce(t *testing.T) {
 		j.Started(a)
 	}
 	j.Completed(id)
-	if got := j.Delivered(id, 0, 8); got != (Past{}) {
+	if got := j.Delivered(id, 0, 8); got != (Past{Other: true}) {
 		t.Errorf("another message with the id: %+v, want nothing known", got)
 	}
 	if got := j.Delivered(id, 0, 7); got.State != Completed {
@@ -455,7 +460,7 @@ func TestDeliveredOnce(t *testing.T) {
 	if got := j.Delivered(id, 0, 9); got.State != Completed { // the log was made anew
 		t.Errorf("delivered again: %+v, want completed", got)
 	}
-	if got := j.Delivered(id, 0, 10); got != (Past{}) {
+	if got := j.Delivered(id, 0, 10); got != (Past{Other: true}) {
 		t.Errorf("another message with the id: %+v, want nothing known", got)
 	}
 	if got := j.Delivered(other, 0, 7); got.State != Started {

@@ -38,8 +38,11 @@ func (l *Log) keepSynced() {
 	}
 }
 
-// sync syncs what was written and closes files that are no longer written.
+// sync syncs what was written and closes files that are no longer written. Of
+// two at a time the second waits for what the first has begun.
 func (l *Log) sync() error {
+	l.syncs.Lock()
+	defer l.syncs.Unlock()
 	l.mu.Lock()
 	unsynced, left := l.unsynced, l.left
 	l.unsynced, l.left = nil, nil

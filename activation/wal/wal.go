@@ -112,6 +112,7 @@ type Log struct {
 	wg    sync.WaitGroup
 
 	dropping sync.Mutex
+	syncs    sync.Mutex
 
 	mu       sync.Mutex
 	closed   bool
