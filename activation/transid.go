@@ -1,6 +1,9 @@
 package activation
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // UnknownTransID is the id of a transaction whose shape says nothing.
 const UnknownTransID = "sid_unknown"
@@ -57,6 +60,16 @@ func (t TransID) JSON() json.RawMessage {
 		return json.RawMessage(`["` + UnknownTransID + `",0]`)
 	}
 	return t.raw
+}
+
+// ParseTransID reads a transaction as JSON gives it.
+func ParseTransID(json []byte) (TransID, error) {
+	p := newParser(json)
+	t := p.transID()
+	if err := p.end(); err != nil {
+		return TransID{}, fmt.Errorf("read transaction: %w", err)
+	}
+	return t, nil
 }
 
 // transID reads [id, start], then optionally a flag, then optionally the

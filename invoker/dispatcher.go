@@ -70,8 +70,8 @@ type dispatcher struct {
 	metrics  *Metrics
 	log      *slog.Logger
 	clock    func() time.Duration
-	run      func(r *run) // starts a worker
-	fail     func(j *job, text string)
+	run      func(r *run)                       // starts a worker
+	turnAway func(t *ticket, j *job, r refusal) // answers; j is nil where nothing is known of the action
 
 	events  chan event
 	work    context.Context // ends when running work must stop

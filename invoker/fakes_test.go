@@ -55,6 +55,7 @@ type world struct {
 	logging  func() // called before logs are handed over
 	diedC    chan container.ID
 	gpu      fakeMover
+	shelf    Shelf
 	asked    []container.LogRequest
 	dialled  []int
 	registry *prometheus.Registry
@@ -342,7 +343,7 @@ func (w *world) settings() Settings {
 func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
 	w.t.Helper()
 	iv, err := New(s, Ports{
-		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Engine: w, Dial: w.dial, Mover: &w.gpu,
+		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Shelf: w.shelf, Engine: w, Dial: w.dial, Mover: &w.gpu,
 	}, NewMetrics(w.registry), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		w.t.Fatal(err)

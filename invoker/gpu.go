@@ -3,9 +3,8 @@ package invoker
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -32,18 +31,20 @@ type gpuLane struct {
 	host     lane.HostMemory // as told last, less what was taken since
 	told     bool
 	past     history
+	backlog  *backlog
 }
 
 // gpuBox is what a box of the lane has beside its container.
 type gpuBox struct {
-	id       lane.Box
-	device   gpu.Device
-	wish     container.GPUWish
-	flow     sched.FlowID
-	claimed  int                // MiB of host memory
-	runs     []*run             // started there, and not left
-	cease    context.CancelFunc // ends the mover's work on the newest order
-	transfer *transfer          // the newest prefetch
+	id        lane.Box
+	device    gpu.Device
+	wish      container.GPUWish
+	furnished bool // spec and wish are known
+	flow      sched.FlowID
+	claimed   int                // MiB of host memory
+	runs      []*run             // started there, and not left
+	cease     context.CancelFunc // ends the mover's work on the newest order
+	transfer  *transfer          // the newest prefetch
 }
 
 func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
@@ -118,16 +119,20 @@ func (l *gpuLane) deadline() (time.Duration, bool) {
 // it.
 func (l *gpuLane) submit(now time.Duration, j *job) {
 	l.jobs[j.item] = j
+	park := l.parks(j)
 	due := time.Duration(0)
 	if l.settings.Overdue > 0 {
 		due = j.accepted + l.settings.Overdue
 	}
-	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Function: &lane.Function{
+	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Parked: park, Function: &lane.Function{
 		Flow: flowOf(j),
 		Key:  j.key, HostMB: j.hostMB(), Memory: int64(j.gpu.Memory),
 		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,
 	}})
 	l.stands(j)
+	if park {
+		l.backlog.parker.add(j)
+	}
 }
 
 // carryOut does one order of the lane.
@@ -149,6 +154,8 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 		l.d.remove(b, gpuGone{b})
 	case lane.Refuse:
 		l.refuse(o)
+	case lane.Bring:
+		l.bring(o.Item)
 	case lane.Room:
 		l.d.pool.Room(o.HostMB)
 	case lane.Served:
@@ -163,13 +170,13 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 
 // make takes a place for a container, which its first run creates.
 func (l *gpuLane) make(o lane.Order) {
-	j := l.jobs[o.Item]
-	b := l.d.newBox(0, o.Flow.Namespace, j.action.Name, func(name string) container.Spec {
-		e := j.action.Exec
-		return l.d.settings.spec(name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
+	b := l.d.newBox(0, o.Flow.Namespace, path.Base(o.Flow.Function), func(name string) container.Spec {
+		return container.Spec{Name: name, MemoryMB: o.HostMB}
 	})
-	b.gpu = &gpuBox{id: o.Box, device: l.settings.Devices[o.Device], flow: o.Flow,
-		wish: container.GPUWish{Shim: j.gpu.Shim, Limit: int64(j.gpu.Limit)}}
+	b.gpu = &gpuBox{id: o.Box, device: l.settings.Devices[o.Device], flow: o.Flow}
+	if j := l.jobs[o.Item]; j != nil {
+		l.furnish(b, j)
+	}
 	l.boxes[o.Box], l.named[b.name] = b, b
 	if !l.d.pool.Claim(o.HostMB) {
 		l.d.log.Error("host memory that was left is not there", keyContainer, b.name, "megabytes", o.HostMB)
@@ -179,10 +186,25 @@ func (l *gpuLane) make(o lane.Order) {
 	l.host.Free -= o.HostMB
 }
 
-// start starts a run's worker.
+// furnish says what container a box is, once it is known.
+func (l *gpuLane) furnish(b *box, j *job) {
+	if b.gpu.furnished {
+		return
+	}
+	e := j.action.Exec
+	b.gpu.furnished = true
+	b.spec = l.d.settings.spec(b.name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
+	b.gpu.wish = container.GPUWish{Shim: j.gpu.Shim, Limit: int64(j.gpu.Limit)}
+}
+
+// start starts a run's worker, when its message is at hand.
 func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
+	if l.await(o, b) {
+		return
+	}
 	j := l.jobs[o.Item]
 	delete(l.jobs, o.Item)
+	l.furnish(b, j)
 	r := &run{job: j, box: b, start: container.Warm, first: o.Rested}
 	if !o.Start.Warm() {
 		r.start = container.Cold
@@ -217,46 +239,6 @@ func (l *gpuLane) move(now time.Duration, o lane.Order, b *box) {
 		bytes, err := l.mover.Move(current, order, o.Footprint)
 		l.d.post(moved{b, order, bytes, err})
 	})
-}
-
-// legible is a size in whole megabytes, less than one of them aside.
-func legible(bytes int64) activation.Size {
-	const megabyte = 1 << 20
-	if bytes > megabyte {
-		bytes -= bytes % megabyte
-	}
-	return activation.Size(bytes)
-}
-
-// refuse answers an activation that will never run here.
-func (l *gpuLane) refuse(o lane.Order) {
-	j := l.jobs[o.Item]
-	delete(l.jobs, o.Item)
-	text := textAborted
-	switch o.Reason {
-	case lane.TooBig:
-		text = fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory); "+
-			"the device has %s, of which the context of a container takes %s.",
-			activation.Size(o.Memory), legible(o.Most), legible(l.settings.ContextMem))
-	case lane.NoDevice:
-		text = fmt.Sprintf("The action waited %s for a GPU and there was none that could run it (%s); "+
-			"it waits no longer than %s (whisk.gpu.device-patience).",
-			o.Waited.Round(time.Second), l.missing(), l.settings.Patience)
-	case lane.Overdue:
-		text = fmt.Sprintf("The action waited %s for a GPU, longer than anybody waits for its answer (whisk.gpu.overdue).", o.Waited.Round(time.Second))
-	}
-	l.d.fail(j, text)
-}
-
-// missing says which devices are away and why.
-func (l *gpuLane) missing() string {
-	var why []string
-	for i := range l.settings.Devices {
-		if d := l.lane.Device(i); d.Lost != "" {
-			why = append(why, fmt.Sprintf("device %s is lost: %s", d.Device, d.Lost))
-		}
-	}
-	return strings.Join(why, "; ")
 }
 
 // served takes what a run used of its device.

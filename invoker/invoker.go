@@ -20,6 +20,7 @@ type Ports struct {
 	Outbox    Outbox
 	Blacklist Blacklist
 	Journal   Journal
+	Shelf     Shelf // nil: nothing is parked
 	Engine    Engine
 	Dial      Dialer
 	Mover     Mover
@@ -93,6 +94,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
 	if d.gpus != nil {
+		d.gpus.backlog = iv.newBacklog(d)
 		iv.ports.Mover.Listen(func(h gpu.Held) { iv.tell(held{h}) })
 	}
 	w := &worker{
@@ -100,8 +102,8 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
-	d.fail = func(j *job, text string) {
-		d.goWork(func(context.Context) { iv.turnAway(j.ticket, j, refusal{response: appError(text), known: true}) })
+	d.turnAway = func(t *ticket, j *job, r refusal) {
+		d.goWork(func(context.Context) { iv.turnAway(t, j, r) })
 	}
 	return d, nil
 }
@@ -129,6 +131,7 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	listeners.Go(func() { iv.health.watch(work) })
 
 	iv.accept(ctx)
+	iv.dispatch.post(draining{})
 	iv.drain()
 	shutting := shut{make(chan struct{})}
 	iv.dispatch.post(shutting)
@@ -198,5 +201,6 @@ func (e shut) apply(d *dispatcher, _ time.Duration) {
 	close(e.done)
 }
 
-// InFlight is how many activations are accepted and not completed.
-func (iv *Invoker) InFlight() int { return int(iv.places.taken.Load()) }
+// InFlight is how many activations are accepted and not completed, those that
+// are parked included.
+func (iv *Invoker) InFlight() int { return int(iv.places.taken.Load() + iv.places.parked.Load()) }

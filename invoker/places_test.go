@@ -84,8 +84,8 @@ func TestFullBacklogPressesBack(t *testing.T) {
 				t.Errorf("%s: %d in flight, want 10 of the backlog and 4", name, got)
 			}
 			time.Sleep(5 * time.Minute)
-			if got, held := iv.InFlight(), iv.places.bytes.Load(); got != 0 || held != 0 {
-				t.Errorf("%s: %d in flight and %d bytes at the end", name, got, held)
+			if n, held := iv.places.held(); iv.InFlight() != 0 || n != 0 || held != 0 {
+				t.Errorf("%s: %d in flight, %d in memory and %d bytes at the end", name, iv.InFlight(), n, held)
 			}
 			stop()
 			for _, id := range ids {

@@ -42,6 +42,8 @@ type Delivery struct {
 	// Completed tells that an earlier process had completed it: nothing is left
 	// to do.
 	Completed bool
+	// Unlisted tells that the journal keeps nothing of it: it cannot be parked.
+	Unlisted bool
 }
 
 // Actions fetches actions with their code.
@@ -87,6 +89,16 @@ type Blacklist interface {
 type Journal interface {
 	Started(id activation.ID)
 	Completed(id activation.ID)
+}
+
+// Shelf keeps the messages of activations that wait for long, so that they need
+// not be in memory and do not depend on the feed. Both calls wait for a disk.
+type Shelf interface {
+	// Park stores messages, and tells of each whether it is safe: then a next
+	// process is given it, and Done may be called.
+	Park(ids []activation.ID, messages [][]byte) []error
+	// Message reads a message that was parked.
+	Message(id activation.ID) ([]byte, error)
 }
 
 // Dialer opens the talk with the action proxy at addr. Nothing is sent yet.

@@ -46,6 +46,7 @@ type job struct {
 	collect bool                   // logs are read before the completion
 	gpu     *activation.GPURequest // nil: the CPU lane
 	queued  time.Duration
+	near    bool // the lane wants its message in memory
 
 	came     mark      // for its account
 	obstacle *obstacle // what held it when it came; nil if nothing did

@@ -19,8 +19,20 @@ type Status struct {
 	Pool       container.Stats   `json:"pool"`
 	Containers []ContainerStatus `json:"containers"`
 	Policy     string            `json:"policy,omitempty"`
+	Backlog    *BacklogStatus    `json:"backlog,omitempty"`
 	Devices    []DeviceStatus    `json:"devices,omitempty"`
 	Flows      []FlowStatus      `json:"flows,omitempty"`
+}
+
+// BacklogStatus is where the messages of GPU activations are that are accepted
+// and not completed. Only of an invoker with devices.
+type BacklogStatus struct {
+	InMemory int   `json:"inMemory"`
+	Bytes    int64 `json:"inMemoryBytes"`
+	Parked   int   `json:"parked"` // on disk alone
+	// Off says why nothing is parked, Trouble why the last could not be.
+	Off     string `json:"off,omitempty"`
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // ContainerStatus is one container.
@@ -94,7 +106,7 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 }
 
 // capacity is how many activations may be accepted and not completed.
-func (iv *Invoker) capacity() int { return cap(iv.places.common) + cap(iv.places.gpu) }
+func (iv *Invoker) capacity() int { return cap(iv.places.common) + iv.places.most.Activations }
 
 func (d *dispatcher) snapshot() Status {
 	s := Status{Pool: d.pool.Stats()}
@@ -117,6 +129,7 @@ func (l *gpuLane) snapshot(s *Status) {
 	}
 	st := l.lane.Stats()
 	s.Policy = st.Policy
+	s.Backlog = l.backlog.status()
 	for _, d := range st.Devices {
 		s.Devices = append(s.Devices, deviceStatus(d))
 	}

@@ -27,6 +27,7 @@ type ticket struct {
 	begun    bool   // in an earlier process, which did not end it
 	attempts int    // processes that died while it ran
 	done     func()
+	unlisted bool // the journal keeps nothing of it
 	desk     *desk
 	account  *explain.Account // nil where none is kept
 	place    claim
@@ -48,6 +49,7 @@ const (
 	isFiled                 // the record is handed on and the place at the feed given back: the end
 	isPassing               // it is on its way to another invoker
 	isPassed                // another invoker has it and answers: the end
+	isParked                // the shelf has it, and a new ticket follows: the end
 )
 
 // move is what may happen to a ticket.
@@ -60,18 +62,20 @@ const (
 	sendOn                     // to another invoker
 	sentOn                     // the broker has it for the other invoker
 	sentBack                   // the broker will not have it
+	setAside                   // the shelf has the message
 	nMoves
 )
 
 // moves is where each move leads from each stage. What is not here does
 // nothing: that is how an activation is completed once, whoever tries.
 var moves = [...][nMoves]stage{
-	isAccepted: {sendResult: isResulted, sendCompletion: isAnswered, sendOn: isPassing},
+	isAccepted: {sendResult: isResulted, sendCompletion: isAnswered, sendOn: isPassing, setAside: isParked},
 	isResulted: {sendCompletion: isAnswered},
 	isAnswered: {sendRecord: isFiled},
 	isFiled:    {},
 	isPassing:  {sentOn: isPassed, sentBack: isAccepted},
 	isPassed:   {},
+	isParked:   {},
 }
 
 // take makes a move, and tells whether it was allowed and from where it went.
@@ -91,10 +95,17 @@ func (t *ticket) step(m move) (from stage, ok bool) {
 	return from, true
 }
 
+// open tells whether nothing has left the ticket.
+func (t *ticket) open() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stage == isAccepted
+}
+
 func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
 	t := &ticket{
 		Message: del.Message, offset: del.Offset, accepted: now, begin: del.Begin, done: del.Done,
-		begun: del.Begun, attempts: del.Attempts, desk: d, stage: isAccepted,
+		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, desk: d, stage: isAccepted,
 	}
 	t.loose.Store(1)
 	d.open(t)
@@ -103,7 +114,9 @@ func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
 
 // started tells the feed and the journal that the activation begins to run.
 func (t *ticket) started() {
-	t.desk.journal.Started(t.ActivationID)
+	if !t.unlisted {
+		t.desk.journal.Started(t.ActivationID)
+	}
 	if t.begin != nil {
 		t.begin()
 	}
@@ -114,7 +127,9 @@ func (t *ticket) started() {
 func (t *ticket) settle() {
 	if t.loose.Add(-1) == 0 {
 		t.desk.shut(t)
-		t.desk.journal.Completed(t.ActivationID)
+		if !t.unlisted {
+			t.desk.journal.Completed(t.ActivationID)
+		}
 		t.done()
 	}
 }

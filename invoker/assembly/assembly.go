@@ -240,7 +240,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	}
 	iv, err := invoker.New(s, invoker.Ports{
 		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
-		Blacklist: a.store, Journal: a.account(), Engine: a.engine, Dial: dial,
+		Blacklist: a.store, Journal: a.account(), Shelf: a.shelf(), Engine: a.engine, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable,
 	}, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {

@@ -181,6 +181,9 @@ func (s *status) reasons(stopping bool) (why []string) {
 	}
 	if s.Work != nil {
 		say("container engine", s.Work.Engine)
+		if b := s.Work.Backlog; b != nil {
+			say("parking GPU activations", b.Trouble)
+		}
 	}
 	say("pings", s.Kafka.Pings.Interrupted)
 	say("another process pings with this id", s.Kafka.Pings.Twin)
@@ -270,6 +273,10 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 		put(desc("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", "device", "gpu", "UUID", "modelName", "simulated"),
 			1, d.String(), strconv.Itoa(d.Index), d.UUID, d.Name, strconv.FormatBool(d.Simulated))
 	}
+	if j := s.State.Journal; j != nil {
+		put(desc("journal_bytes", "Size of the journal's files."), float64(j.Bytes))
+		put(desc("journal_parked_bytes", "Messages in the journal that wait or run."), float64(j.Bodies))
+	}
 	g.devices(s.Work, put)
 	g.shim(put)
 }
@@ -290,6 +297,11 @@ func (g gauges) devices(w *invoker.Status, put func(*prometheus.Desc, float64, .
 	queue := desc("gpu_queue_depth", "Activations that wait in a flow.", "flow")
 	for _, f := range w.Flows {
 		put(queue, float64(f.Queued), f.Flow)
+	}
+	if b := w.Backlog; b != nil {
+		backlog := desc("gpu_backlog", "GPU activations that are accepted and not completed, by where their messages are: memory, or disk alone.", "where")
+		put(backlog, float64(b.InMemory), "memory")
+		put(backlog, float64(b.Parked), "disk")
 	}
 	tokens := desc("gpu_tokens", "D: runs that a device may take at once.", "device")
 	flight := desc("gpu_runs_in_flight", "Runs that hold a token.", "device")

@@ -15,13 +15,35 @@ import (
 )
 
 // recall adds what the journal knows of an activation to what Kafka does, and
-// tells the journal that it is accepted.
-func recall(j *journal.Journal, partition int, d *invoker.Delivery) {
+// tells the journal that it is accepted. It tells whether the message is of any
+// use: not if the journal's copy of it is being worked on.
+func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	past := j.Delivered(d.Message.ActivationID, partition, d.Offset)
-	j.Accepted(d.Message.ActivationID, partition, d.Offset)
+	if past.Taken && past.State != journal.Completed {
+		return false
+	}
+	if d.Unlisted = past.Other; !past.Other {
+		j.Accepted(d.Message.ActivationID, partition, d.Offset)
+	}
 	d.Completed = past.State == journal.Completed
 	d.Begun = d.Begun || past.State == journal.Started
 	d.Attempts = max(d.Attempts, past.Crashes)
+	return true
+}
+
+// resumed is what a former process left in the journal.
+func resumed(j *journal.Journal, l journal.Left) (invoker.Delivery, error) {
+	text, past, err := j.Take(l.ID)
+	if err != nil {
+		return invoker.Delivery{}, err
+	}
+	m, err := activation.DecodeMessage(text)
+	if err != nil {
+		return invoker.Delivery{}, err
+	}
+	return invoker.Delivery{
+		Message: m, Offset: l.Offset, Done: func() {}, Begun: past.State == journal.Started, Attempts: past.Crashes,
+	}, nil
 }
 
 // outbox sends to controllers and to whoever reads user events.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"sync"
 
@@ -18,13 +19,16 @@ type source interface {
 	Close(ctx context.Context) error
 }
 
-// sources lets the invoker pull from its own topic and, where it takes what
-// others pass on, from the shared one, while the journal's disk takes what is
-// pulled. With one source the caller pulls itself; with two, a goroutine for
-// each pulls one activation ahead.
+// sources lets the invoker pull from its own topic, from what a former process
+// left in the journal and, where it takes what others pass on, from the shared
+// topic, while the journal's disk takes what is pulled. With one source the
+// caller pulls itself; with more, a goroutine for each pulls one activation
+// ahead.
 type sources struct {
 	journal *journal.Journal // of the first source, nil: there is none
+	log     *slog.Logger
 	all     []source
+	left    []journal.Left // by a former process
 	once    sync.Once
 	came    chan pulled
 	life    context.Context
@@ -33,14 +37,19 @@ type sources struct {
 }
 
 type pulled struct {
-	own bool // from the first source
-	d   kafka.Delivery
+	d   invoker.Delivery
 	err error
 }
 
-func newSources(j *journal.Journal, all ...source) *sources {
-	s := &sources{journal: j, all: all, came: make(chan pulled)}
+func newSources(j *journal.Journal, log *slog.Logger, all ...source) *sources {
+	s := &sources{journal: j, log: log, all: all, came: make(chan pulled)}
 	s.life, s.end = context.WithCancel(context.Background())
+	if j == nil {
+		return s
+	}
+	if s.left = j.Left(); len(s.left) > 0 {
+		log.Info("activations of a former process wait in the journal", "activations", len(s.left))
+	}
 	return s
 }
 
@@ -51,51 +60,74 @@ func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
 			return invoker.Delivery{}, err
 		}
 	}
-	if len(s.all) == 1 {
-		d, err := s.all[0].Next(ctx)
-		return s.deliver(pulled{true, d, err})
+	if len(s.all) == 1 && len(s.left) == 0 {
+		return s.from(ctx, 0)
 	}
 	s.once.Do(func() {
-		for i, from := range s.all {
-			s.pull.Go(func() { s.run(from, i == 0) })
+		for i := range s.all {
+			s.pull.Go(func() { s.run(i) })
 		}
+		s.pull.Go(s.resume)
 	})
 	select {
 	case p := <-s.came:
-		return s.deliver(p)
+		return p.d, p.err
 	case <-ctx.Done():
 		return invoker.Delivery{}, ctx.Err()
 	}
 }
 
-func (s *sources) run(from source, own bool) {
+// run hands out what comes from one source.
+func (s *sources) run(i int) {
 	for {
-		d, err := from.Next(s.life)
-		select {
-		case s.came <- pulled{own, d, err}:
-		case <-s.life.Done():
-			return
-		}
-		if err != nil {
+		d, err := s.from(s.life, i)
+		if !s.hand(pulled{d, err}) || err != nil {
 			return
 		}
 	}
 }
 
-// deliver adds what the journal knows. Of the shared topic it keeps nothing:
-// the next taker may be another host.
-func (s *sources) deliver(p pulled) (invoker.Delivery, error) {
-	if p.err != nil {
-		return invoker.Delivery{}, p.err
+// resume hands out what a former process left in the journal.
+func (s *sources) resume() {
+	for _, l := range s.left {
+		d, err := resumed(s.journal, l)
+		switch {
+		case errors.Is(err, journal.ErrNotParked): // Kafka's copy came first
+		case err != nil:
+			s.log.Error("an activation of a former process cannot be read from the journal, and is lost unless Kafka has it",
+				"activation", l.ID, "partition", l.Partition, "offset", l.Offset, "error", err)
+		case !s.hand(pulled{d: d}):
+			return
+		}
 	}
-	d := invoker.Delivery{
-		Message: p.d.Message, Offset: p.d.Offset, Begin: p.d.Begin, Done: p.d.Done,
-		Begun: p.d.Begun, Attempts: p.d.Attempts,
+}
+
+func (s *sources) hand(p pulled) bool {
+	select {
+	case s.came <- p:
+		return true
+	case <-s.life.Done():
+		return false
 	}
-	if p.own && s.journal != nil {
-		recall(s.journal, int(p.d.Partition), &d)
+}
+
+// from pulls from one source and adds what the journal knows. Of the shared
+// topic it keeps nothing: the next taker may be another host.
+func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
+	for {
+		k, err := s.all[i].Next(ctx)
+		if err != nil {
+			return invoker.Delivery{}, err
+		}
+		d := invoker.Delivery{
+			Message: k.Message, Offset: k.Offset, Begin: k.Begin, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
+			Unlisted: i > 0,
+		}
+		if i > 0 || s.journal == nil || recall(s.journal, int(k.Partition), &d) {
+			return d, nil
+		}
+		k.Done()
 	}
-	return d, nil
 }
 
 // close ends the pulling and commits what is completed.
@@ -123,7 +155,7 @@ func (a *assembly) takes() bool {
 // openSources opens what activations come from.
 func (a *assembly) openSources(ctx context.Context, topic string) error {
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
-	a.from = newSources(a.state.journal, a.feed)
+	a.from = newSources(a.state.journal, a.Log, a.feed)
 	if !a.takes() {
 		return nil
 	}
@@ -139,7 +171,7 @@ func (a *assembly) openSources(ctx context.Context, topic string) error {
 	if a.share, err = a.cluster.NewShare(kafka.ShareConfig{Topic: shared}); err != nil {
 		return err
 	}
-	a.from = newSources(a.state.journal, a.feed, a.share)
+	a.from = newSources(a.state.journal, a.Log, a.feed, a.share)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
@@ -34,7 +35,7 @@ func (s *spring) Close(context.Context) error {
 // each of them is closed.
 func TestSourcesPullFromBoth(t *testing.T) {
 	own, shared := &spring{has: make(chan int64)}, &spring{has: make(chan int64)}
-	s := newSources(nil, own, shared)
+	s := newSources(nil, slog.New(slog.DiscardHandler), own, shared)
 	go func() { own.has <- 1; shared.has <- 2; shared.has <- 3; own.has <- 4 }()
 	seen := map[int64]bool{}
 	for range 4 {

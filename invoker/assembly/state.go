@@ -121,6 +121,15 @@ func (a *assembly) account() invoker.Journal {
 	return &account{Journal: a.state.journal, feed: a.feed}
 }
 
+// shelf is where messages wait that need not be in memory; nil without a
+// journal.
+func (a *assembly) shelf() invoker.Shelf {
+	if a.state.journal == nil {
+		return nil
+	}
+	return a.state.journal
+}
+
 // account tells the journal, and has it forget what Kafka will not deliver
 // again.
 type account struct {

@@ -1,0 +1,105 @@
+package assembly
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+)
+
+// TestLeftoversAndKafka: what a former process left in the journal is handed
+// out once, whether Kafka has it still, and Kafka is told of both copies.
+func TestLeftoversAndKafka(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	b, err := broker.Start(t.TempDir(), 0, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	cluster, err := kafka.New(kafka.Options{Brokers: []string{b.Addr()}, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.EnsureTopic(t.Context(), kafka.InvokerTopic("invoker0", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	const n = 40
+	id := func(i int) activation.ID { return activation.ID(fmt.Sprintf("%032x", i+1)) }
+	text := func(i int) []byte {
+		m := activation.Message{
+			TransID: activation.NewTransID("t", 1, false), ActivationID: id(i), Controller: "0",
+			Action: activation.ActionRef{Path: "guest", Name: "a", Version: "0.0.1"},
+			User:   activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s"), Rights: []string{"ACTIVATE"}},
+		}
+		return m.Encode()
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.DisableIdempotentWrite())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	cfg := journal.Config{Dir: t.TempDir()}
+	j, err := journal.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(i)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if j.Accepted(id(i), 0, int64(i)); i%2 == 0 {
+			if err := j.Park([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Two more are left whose records have expired.
+	for i := n; i < n+2; i++ {
+		j.Accepted(id(i), 0, int64(-i))
+		if err := j.Park([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = journal.Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close() }()
+	feed := cluster.NewFeed(kafka.FeedConfig{Topic: "invoker0"})
+	s := newSources(j, quiet, feed)
+	// One more, after which nothing else comes.
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(n + 2)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	run := map[activation.ID]int{}
+	for len(run) < n+3 || run[id(n+2)] == 0 {
+		d, err := s.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Completed { // what is, is passed over
+			run[d.Message.ActivationID]++
+		}
+		j.Completed(d.Message.ActivationID)
+		d.Done()
+	}
+	for i := range n + 3 {
+		if run[id(i)] != 1 {
+			t.Errorf("activation %d was handed out %d times", i, run[id(i)])
+		}
+	}
+	if err := s.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if f := feed.Stats(); f.Open != 0 || f.Committed != n+1 {
+		t.Errorf("feed %+v", f)
+	}
+}

@@ -1,0 +1,141 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// textUnreadable answers an activation whose message was parked and is lost.
+const textUnreadable = "The activation waited for a GPU, and the invoker cannot read its message back from its disk."
+
+// fetcher reads parked messages back beside the dispatcher, and makes tickets
+// and jobs of them. What a run waits for is read at once; the rest, at most
+// fetchTogether at a time.
+type fetcher struct {
+	iv     *Invoker
+	goWork func(func(ctx context.Context))
+
+	mu      sync.Mutex
+	waiting []fetch
+	busy    int
+}
+
+// fetchTogether keeps an action store busy, and few messages in memory.
+const fetchTogether = 16
+
+// fetch is one activation to be read back, and answered if there is a why.
+type fetch struct {
+	item   uint64
+	parked *parked
+	why    string
+}
+
+// now reads one back that a run waits for.
+func (f *fetcher) now(x fetch) { f.goWork(func(ctx context.Context) { f.do(ctx, x) }) }
+
+// add reads one back in its turn.
+func (f *fetcher) add(x fetch) {
+	f.mu.Lock()
+	f.waiting = append(f.waiting, x)
+	start := f.busy < fetchTogether
+	if start {
+		f.busy++
+	}
+	f.mu.Unlock()
+	if start {
+		f.goWork(f.work)
+	}
+}
+
+func (f *fetcher) work(ctx context.Context) {
+	for {
+		f.mu.Lock()
+		if len(f.waiting) == 0 || ctx.Err() != nil {
+			f.busy--
+			f.mu.Unlock()
+			return
+		}
+		x := f.waiting[0]
+		f.waiting = f.waiting[1:]
+		f.mu.Unlock()
+		f.do(ctx, x)
+	}
+}
+
+// do reads one back. Whoever is to be answered is answered here, others go to
+// the dispatcher.
+func (f *fetcher) do(ctx context.Context, x fetch) {
+	b := broughtBack{item: x.item}
+	b.ticket, b.job, b.no = f.read(ctx, x.parked)
+	switch {
+	case ctx.Err() != nil: // the shelf has it for the next process
+		f.iv.places.release(b.ticket.place)
+		return
+	case x.why != "":
+		f.iv.turnAway(b.ticket, b.job, refusal{response: appError(x.why), known: true})
+	default:
+		f.iv.dispatch.post(b)
+	}
+}
+
+// read makes a ticket of a parked activation, and a job, or the reason why it
+// cannot run.
+func (f *fetcher) read(ctx context.Context, p *parked) (t *ticket, j *job, no *refusal) {
+	iv := f.iv
+	m, err := f.message(p)
+	t = newTicket(iv.desk, Delivery{Message: m, Done: func() {}}, p.accepted)
+	iv.places.bring(&t.place, size(m))
+	aborted := func(text string) *refusal {
+		return &refusal{response: activation.ErrorResponse(activation.StatusWhiskError, text)}
+	}
+	defer func() {
+		if e := recover(); e != nil {
+			iv.log.Error("reading a parked activation panicked", keyActivation, m.ActivationID, "panic", fmt.Sprint(e), "stack", string(debug.Stack()))
+			j, no = nil, aborted(textAborted)
+		}
+		if j != nil {
+			j.resume(p)
+		}
+	}()
+	if err != nil {
+		iv.log.Error("parked activation cannot be read back", keyActivation, m.ActivationID, keyAction, m.Action.FQN(), "error", err)
+		return t, nil, aborted(textUnreadable)
+	}
+	a, err := f.action(ctx, t)
+	if err != nil {
+		r := refuse(err)
+		return t, nil, &r
+	}
+	if j, no = iv.router.route(t, a); no != nil {
+		return t, nil, no
+	}
+	return t, j, nil
+}
+
+// message is the whole message, or with an error what memory has of it.
+func (f *fetcher) message(p *parked) (*activation.Message, error) {
+	text, err := f.iv.ports.Shelf.Message(p.activation())
+	if err != nil {
+		return p.message(), err
+	}
+	m, err := activation.DecodeMessage(text)
+	if err != nil {
+		return p.message(), err
+	}
+	return m, nil
+}
+
+func (f *fetcher) action(ctx context.Context, t *ticket) (*activation.Action, error) {
+	if c, ok := f.iv.ports.Actions.(CachedActions); ok && t.Revision != "" {
+		if a, ok := c.Cached(t.Action.FQN(), t.Revision); ok {
+			return a, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.iv.settings.fetchTime())
+	defer cancel()
+	return f.iv.ports.Actions.Action(ctx, t.Action.FQN(), t.Revision)
+}

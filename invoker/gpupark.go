@@ -1,0 +1,208 @@
+package invoker
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
+)
+
+// backlog is the part of the lane's queue whose messages are on the shelf. They
+// go there when their turn is far, or when many messages are in memory, and come
+// back when the lane says that their turn is near, or at the latest when it is
+// there: a run waits for its message, and nobody else does. The dispatcher owns
+// it.
+type backlog struct {
+	shelved
+	parker  *parker // nil: nothing is parked
+	fetcher *fetcher
+	places  *places
+	coming  map[uint64]*coming
+	trouble string // why the last could not be parked, empty when it could
+	closing bool
+}
+
+// coming is one whose message is being read back.
+type coming struct {
+	key   string
+	order *lane.Order // the run that waits for it; nil: none yet
+	box   *box
+	why   string // it is refused, with this text
+}
+
+func (iv *Invoker) newBacklog(d *dispatcher) *backlog {
+	b := &backlog{shelved: newShelved(), places: iv.places, coming: map[uint64]*coming{}}
+	if iv.ports.Shelf != nil {
+		b.parker = &parker{shelf: iv.ports.Shelf, post: d.post, goWork: d.goWork}
+		b.fetcher = &fetcher{iv: iv, goWork: d.goWork}
+	}
+	return b
+}
+
+func (b *backlog) status() *BacklogStatus {
+	s := &BacklogStatus{Parked: len(b.items) + len(b.coming), Trouble: b.trouble}
+	s.InMemory, s.Bytes = b.places.held()
+	if b.parker == nil {
+		s.Off = "there is no journal (whisk.gpu.journal): all messages stay in memory"
+	}
+	return s
+}
+
+// parks tells whether a job that is submitted now shall be parked.
+func (l *gpuLane) parks(j *job) bool {
+	b := l.backlog
+	return b.parker != nil && !j.unlisted && (l.lane.Far(flowOf(j)) || !b.places.near())
+}
+
+// shelvedNews says which messages are parked, and why others are not.
+type shelvedNews struct {
+	jobs []*job
+	err  error
+}
+
+func (e shelvedNews) apply(d *dispatcher, now time.Duration) {
+	l := d.gpus
+	b := l.backlog
+	b.trouble = ""
+	if e.err != nil {
+		b.trouble = e.err.Error()
+	}
+	for _, j := range e.jobs {
+		if l.jobs[j.item] != j || j.near {
+			continue // its turn came meanwhile
+		}
+		if _, ok := j.take(setAside); !ok {
+			continue
+		}
+		delete(l.jobs, j.item)
+		b.put(j)
+		b.places.park(j.place)
+		j.done()
+		if b.closing {
+			l.take(now, lane.Event{Kind: lane.Withdrawn, Item: j.item})
+		}
+	}
+}
+
+// bring reads a message back whose turn is near, if there is room for it.
+func (l *gpuLane) bring(item uint64) {
+	if j := l.jobs[item]; j != nil {
+		j.near = true
+		return
+	}
+	b := l.backlog
+	if b.closing || b.items[item] == nil || !b.places.near() {
+		return
+	}
+	if p := b.come(item, &coming{}); p != nil {
+		b.fetcher.add(fetch{item: item, parked: p})
+	}
+}
+
+// come notes that a message is being read back.
+func (b *backlog) come(item uint64, c *coming) *parked {
+	p := b.take(item)
+	if p != nil {
+		c.key = p.caller.key
+		b.coming[item] = c
+	}
+	return p
+}
+
+// await has a run wait for its message, and tells whether it must.
+func (l *gpuLane) await(o lane.Order, box *box) bool {
+	if l.jobs[o.Item] != nil {
+		return false
+	}
+	b := l.backlog
+	if c := b.coming[o.Item]; c != nil {
+		c.order, c.box = &o, box
+	} else if p := b.come(o.Item, &coming{order: &o, box: box}); p != nil {
+		b.fetcher.now(fetch{item: o.Item, parked: p})
+	}
+	return true
+}
+
+// refuseParked answers an activation whose message is not at hand.
+func (l *gpuLane) refuseParked(item uint64, reason lane.Reason, text string) {
+	b := l.backlog
+	if c := b.coming[item]; c != nil {
+		c.why = text
+		return
+	}
+	p := b.take(item)
+	if p == nil {
+		return
+	}
+	if reason == lane.WasWithdrawn { // by draining: the shelf has it for the next process
+		b.places.parked.Add(-1)
+		return
+	}
+	b.fetcher.add(fetch{item: item, parked: p, why: text})
+}
+
+// broughtBack is a parked activation that was read back: a job, or the reason
+// why it cannot run.
+type broughtBack struct {
+	item   uint64
+	ticket *ticket
+	job    *job
+	no     *refusal
+}
+
+func (e broughtBack) apply(d *dispatcher, now time.Duration) {
+	l := d.gpus
+	c := l.backlog.coming[e.item]
+	delete(l.backlog.coming, e.item)
+	switch {
+	case c.why != "":
+		d.turnAway(e.ticket, e.job, refusal{response: appError(c.why), known: true})
+	case e.no != nil:
+		l.unwanted(now, e.item, c)
+		d.turnAway(e.ticket, nil, *e.no)
+	case e.job.key != c.key: // another revision runs by now, in containers of its own
+		l.unwanted(now, e.item, c)
+		arrived{e.job}.apply(d, now)
+	case c.order != nil:
+		e.job.item = e.item
+		l.jobs[e.item] = e.job
+		l.start(now, *c.order, c.box)
+	default:
+		e.job.item, e.job.near = e.item, true
+		l.jobs[e.item] = e.job
+	}
+}
+
+// unwanted tells the lane that an item does not run, whether it waits or has its
+// token.
+func (l *gpuLane) unwanted(now time.Duration, item uint64, c *coming) {
+	if c.order == nil {
+		l.take(now, lane.Event{Kind: lane.Withdrawn, Item: item})
+		return
+	}
+	l.take(now, lane.Event{Kind: lane.Left, Item: item, Unused: true, Keep: c.order.Start.Warm()})
+}
+
+// draining has what is parked stay there: the next process runs it.
+type draining struct{}
+
+func (draining) apply(d *dispatcher, now time.Duration) {
+	if d.gpus == nil {
+		return
+	}
+	d.gpus.backlog.closing = true
+	for _, item := range slices.Sorted(maps.Keys(d.gpus.backlog.items)) {
+		d.gpus.take(now, lane.Event{Kind: lane.Withdrawn, Item: item})
+	}
+}
+
+// resume has a job go on where it was when it was parked.
+func (j *job) resume(p *parked) {
+	j.queued, j.came = p.queued, p.came
+	if a := j.account; a != nil {
+		a.Queued, a.Kind = j.desk.at(j.queued), j.action.Exec.Kind
+		a.GPU = &explain.GPU{}
+	}
+}
