@@ -18,7 +18,7 @@ func (iv *Invoker) Explain() *explain.Log { return iv.desk.explain }
 
 // open begins the account of an accepted activation.
 func (d *desk) open(t *ticket) {
-	if d.explain == nil {
+	if d.explain == nil && d.tracer == nil {
 		return
 	}
 	t.account = &explain.Account{
@@ -34,6 +34,9 @@ func (d *desk) shut(t *ticket) {
 	if t.account != nil {
 		t.account.Filed = d.wall()
 		d.explain.Add(t.account)
+		if d.tracer != nil {
+			d.tracer.Ended(t.account, t.TraceContext)
+		}
 	}
 }
 
@@ -45,6 +48,21 @@ func (d *desk) answered(t *ticket, e ending) {
 	}
 	a.Answered, a.Status = d.wall(), e.record.Response.StatusCode
 	a.Recorded = !e.silent && d.store.keeps(t.Message, e.record.Response)
+}
+
+// acked notes that the broker has the last ack of a ticket, stored that the store
+// has its record, which is one of a batch. Each is called once, before the ticket
+// is settled.
+func (d *desk) acked(t *ticket, kind activation.AckKind) {
+	if t.account != nil && kind != activation.Result {
+		t.account.Acked = d.wall()
+	}
+}
+
+func (d *desk) stored(t *ticket) {
+	if t.account != nil {
+		t.account.Stored = d.wall()
+	}
 }
 
 // refused notes why an activation never reached a container.
@@ -85,6 +103,9 @@ func (r *run) ran(now time.Duration) {
 	a.TimedOut = timedOut(r.action, r.at)
 	if g := r.grant; g != nil && a.GPU != nil {
 		a.GPU.Moved, a.GPU.Memory = g.transfer.time(now), g.memory.Load()
+		if g.transfer != nil {
+			a.GPU.MoveStart = r.desk.at(g.transfer.began)
+		}
 	}
 }
 

@@ -71,6 +71,7 @@ var plan = map[string][]string{
 	"invoker/recordstore": {"activation/couchbase", "activation/records", "invoker/config"},
 	"invoker/simulated":   {"gpu", "invoker/container"},
 	"invoker/tlsstore":    {},
+	"invoker/trace":       {"invoker/explain"},
 	"invoker/zookeeper":   {"activation/outage"},
 	// Makes the bill of materials of a release.
 	"invoker/package/sbom": {},
@@ -111,6 +112,7 @@ var owners = map[string][]string{
 	"github.com/gdamore/tcell":                {"invoker/top"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk"},
 	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/kamon"},
+	"go.opentelemetry.io":                     {"invoker/trace"},
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.

@@ -24,6 +24,7 @@ type Ports struct {
 	Engine    Engine
 	Dial      Dialer
 	Mover     Mover
+	Tracer    Tracer // nil: nobody asks
 	// Away, when not nil, hears why nothing can be done for now, and "" when
 	// it can again. It must not block.
 	Away func(reason string)
@@ -68,7 +69,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
 		metrics: m, log: log, wall: time.Now, release: func(t *ticket) { iv.places.release(t.place) },
-		explain: explain.NewLog(s.Explain), at: epoch.Add,
+		explain: explain.NewLog(s.Explain), tracer: p.Tracer, at: epoch.Add,
 	}
 	d, err := iv.newDispatcher(clock)
 	if err != nil {

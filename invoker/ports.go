@@ -10,11 +10,13 @@ package invoker
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
@@ -99,6 +101,12 @@ type Shelf interface {
 	Park(ids []activation.ID, messages [][]byte) []error
 	// Message reads a message that was parked.
 	Message(id activation.ID) ([]byte, error)
+}
+
+// Tracer hears of each activation that is over, with its account and the trace
+// context of its message. It must not block, and copies what it keeps.
+type Tracer interface {
+	Ended(a *explain.Account, context json.RawMessage)
 }
 
 // Dialer opens the talk with the action proxy at addr. Nothing is sent yet.

@@ -158,6 +158,7 @@ type desk struct {
 	wall      func() time.Time
 	release   func(*ticket) // gives the ticket's place at the feed back
 	explain   *explain.Log
+	tracer    Tracer                        // nil: nobody asks
 	at        func(time.Duration) time.Time // an instant of the dispatcher's clock
 }
 
@@ -264,6 +265,7 @@ func (d *desk) ack(t *ticket, ack activation.Ack) {
 	t.loose.Add(1)
 	err := d.out.Ack(d.ctx, t.Controller, ack, func(err error) {
 		d.metrics.acked(ack.Kind, err)
+		d.acked(t, ack.Kind)
 		if err != nil {
 			d.log.Warn("ack not delivered", keyActivation, t.ActivationID, "kind", ack.Kind.String(), "error", err)
 		}
@@ -288,6 +290,7 @@ func (d *desk) put(t *ticket, r *activation.Record) {
 	t.loose.Add(1)
 	err := d.records.Put(d.ctx, r.DocumentID(), r.Document(d.wall().UnixMilli()), func(err error) {
 		d.metrics.stored(err)
+		d.stored(t)
 		if err != nil {
 			d.log.Error("record refused by the store", keyActivation, t.ActivationID, "error", err)
 		}

@@ -153,7 +153,7 @@ func (w *worker) create(ctx context.Context, r *run) error {
 	took := w.wall().Sub(began)
 	w.metrics.phase("create", took)
 	if r.account != nil {
-		r.account.Create = took
+		r.account.CreateStart, r.account.Create = began, took
 	}
 	w.post(opened{r.box})
 	return nil
@@ -303,7 +303,7 @@ func (w *worker) logs(ctx context.Context, r *run, failed bool, waits func()) []
 	took := w.wall().Sub(began)
 	w.metrics.phase("logs", took)
 	if r.account != nil {
-		r.account.Logs = took
+		r.account.LogsStart, r.account.Logs = began, took
 	}
 	if got.Incomplete {
 		w.metrics.logsIncomplete.Inc()

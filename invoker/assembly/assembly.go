@@ -22,6 +22,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/trace"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -85,7 +86,8 @@ type assembly struct {
 	silenced silence
 
 	gpus     gpus
-	laneLog  *laneLog // nil without whisk.gpu.record
+	laneLog  *laneLog      // nil without whisk.gpu.record
+	tracer   *trace.Tracer // nil: traces are off
 	engine   Engine
 	cluster  *kafka.Cluster
 	feed     *kafka.Feed
@@ -176,8 +178,10 @@ func (a *assembly) parts(manifest *activation.Manifest) []part {
 	topic := a.c.Kafka.TopicPrefix + a.instance.Topic()
 	return []part{
 		{name: "Kafka", open: func(ctx context.Context) error { return a.openKafka(ctx, topic) }},
-		// Closed last: who waits for its lock starts at once, and must find
-		// nothing of ours.
+		// Of the last activations, too; nobody waits for it.
+		{name: "traces", open: a.openTracer, close: a.closeTracer},
+		// Closed last of what others meet: who waits for its lock starts at
+		// once, and must find nothing of ours.
 		{name: "state", open: a.awaitElder, close: func(context.Context) error { return a.state.close() }},
 		{name: "GPUs", open: func(ctx context.Context) (err error) {
 			a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options)
@@ -238,11 +242,15 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	if a.c.Events.Enabled {
 		out.events = a.c.Kafka.UserEventPrefix + "events"
 	}
-	iv, err := invoker.New(s, invoker.Ports{
+	ports := invoker.Ports{
 		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
 		Blacklist: a.store, Journal: a.account(), Shelf: a.shelf(), Engine: a.engine, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable,
-	}, invoker.NewMetrics(a.metrics), a.Log)
+	}
+	if a.tracer != nil {
+		ports.Tracer = a.tracer
+	}
+	iv, err := invoker.New(s, ports, invoker.NewMetrics(a.metrics), a.Log)
 	if err != nil {
 		return err
 	}

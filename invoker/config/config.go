@@ -48,6 +48,7 @@ type Config struct {
 	Events     Events
 	Blacklist  Blacklist
 	Metrics    Metrics
+	Traces     Traces
 	GPU        GPU
 	State      State
 	Drain      Drain
@@ -114,6 +115,7 @@ func keys(c *Config) []*Key {
 		{"User events", eventKeys},
 		{"Blacklist", blacklistKeys},
 		{"Metrics", metricKeys},
+		{"Traces", traceKeys},
 		{"GPU", gpuKeys},
 		{"State on disk", stateKeys},
 		{"Shutdown", drainKeys},

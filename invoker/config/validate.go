@@ -50,6 +50,9 @@ func validate(c *Config) []error {
 			demand(k.value != "", "whisk.gpu.records.store is couchbase, which needs whisk.gpu.couchbase.%s", k.name)
 		}
 	}
+	if err := c.Traces.validate(); err != nil {
+		problems = append(problems, err)
+	}
 	return problems
 }
 

@@ -27,18 +27,24 @@ type Account struct {
 	Answered time.Time `json:"answered,omitzero"`
 	Filed    time.Time `json:"filed,omitzero"` // acks and record are safe
 
-	Start     string        `json:"start,omitzero"` // gpu-warm, host-warm, cold, busy-cold; warmed, prewarmed, cold
-	Container string        `json:"container,omitzero"`
-	Create    time.Duration `json:"createNs,omitzero"`
-	InitStart time.Time     `json:"initStart,omitzero"`
-	InitEnd   time.Time     `json:"initEnd,omitzero"`
-	RunStart  time.Time     `json:"runStart,omitzero"`
-	RunEnd    time.Time     `json:"runEnd,omitzero"`
-	Logs      time.Duration `json:"logsNs,omitzero"`
-	Again     int           `json:"again,omitzero"` // containers that were gone when it came
-	TimedOut  bool          `json:"timedOut,omitzero"`
-	Recorded  bool          `json:"recorded,omitzero"`
-	Refused   string        `json:"refused,omitzero"` // why it never reached a container
+	Acked  time.Time `json:"acked,omitzero"`  // the broker had the last ack
+	Stored time.Time `json:"stored,omitzero"` // the store had the record
+	Batch  int       `json:"batch,omitzero"`  // records that were written with it, itself included
+
+	Start       string        `json:"start,omitzero"` // gpu-warm, host-warm, cold, busy-cold; warmed, prewarmed, cold
+	Container   string        `json:"container,omitzero"`
+	CreateStart time.Time     `json:"createStart,omitzero"`
+	Create      time.Duration `json:"createNs,omitzero"`
+	InitStart   time.Time     `json:"initStart,omitzero"`
+	InitEnd     time.Time     `json:"initEnd,omitzero"`
+	RunStart    time.Time     `json:"runStart,omitzero"`
+	RunEnd      time.Time     `json:"runEnd,omitzero"`
+	LogsStart   time.Time     `json:"logsStart,omitzero"`
+	Logs        time.Duration `json:"logsNs,omitzero"`
+	Again       int           `json:"again,omitzero"` // containers that were gone when it came
+	TimedOut    bool          `json:"timedOut,omitzero"`
+	Recorded    bool          `json:"recorded,omitzero"`
+	Refused     string        `json:"refused,omitzero"` // why it never reached a container
 
 	// FromRecord says that nothing but the record is known.
 	FromRecord bool `json:"fromRecord,omitzero"`
@@ -50,6 +56,7 @@ type Account struct {
 type GPU struct {
 	Device    string        `json:"device,omitzero"`
 	Simulated bool          `json:"simulated,omitzero"`
+	MoveStart time.Time     `json:"moveStart,omitzero"`
 	Moved     time.Duration `json:"movedNs,omitzero"`   // bringing its memory back
 	Memory    int64         `json:"memoryBytes"`        // the most that its container held
 	Beside    int           `json:"beside,omitzero"`    // other runs on the device when it began
@@ -78,6 +85,23 @@ func (a *Account) Latency() time.Duration {
 
 // Function names what ran as its caller sees it.
 func (a *Account) Function() string { return a.Namespace + "/" + a.Action }
+
+// Cold tells whether its container was made for it.
+func (a *Account) Cold() bool { return a.Start == "cold" || a.Start == "busy-cold" }
+
+// Outcome is OpenWhisk's word for its status code.
+func (a *Account) Outcome() string { return outcomes[a.Status&3] }
+
+// Copy is an account that shares nothing with this one.
+func (a *Account) Copy() Account {
+	c := *a
+	c.own()
+	if a.GPU != nil {
+		g := *a.GPU
+		c.GPU = &g
+	}
+	return c
+}
 
 func span(from, to time.Time) time.Duration {
 	if from.IsZero() || to.IsZero() {

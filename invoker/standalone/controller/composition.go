@@ -110,7 +110,7 @@ func (s *composition) conductorCall(payload json.RawMessage) Call {
 	if s.state != nil {
 		payload, _ = merge(fields(payload), s.state) // an object since boxed
 	}
-	return Call{User: s.call.User, Action: s.call.Action, Payload: payload}
+	return Call{User: s.call.User, Action: s.call.Action, Payload: payload, Trace: s.call.Trace}
 }
 
 // fields reads an object's members as parameters; what is no object has none.
@@ -188,7 +188,7 @@ func (s *composition) component(ctx context.Context, t turn) (json.RawMessage, *
 		return complain("Failed to resolve action with name '%s' during composition.", ref)
 	}
 	s.count.components++
-	r, failure := s.step(ctx, Call{User: s.call.User, Action: a, Payload: t.params})
+	r, failure := s.step(ctx, Call{User: s.call.User, Action: a, Payload: t.params, Trace: s.call.Trace})
 	if failure != nil {
 		return nil, failure
 	}

@@ -18,6 +18,7 @@ type Call struct {
 	Action  *catalog.Resolved
 	Payload json.RawMessage // an object or an array; nil for none
 	Wait    time.Duration   // 0: do not wait for the result
+	Trace   json.RawMessage // the caller's trace context; nil for none
 }
 
 // Outcome is what the caller gets: the record, or only an id when there is no
@@ -121,6 +122,7 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 		InitArgs:     initArgs(a.Parameters),
 		LockedArgs:   lockedArgs(a.Parameters, call.Payload),
 		Cause:        cause,
+		TraceContext: call.Trace,
 	}
 	f := c.flights.add(id, invoker, call.Wait > 0, forcedAfter(a), func() { c.giveUp(id) })
 	if err := c.cfg.Bus.Publish(ctx, activation.Instance{ID: invoker}.Topic(), m.Encode()); err != nil {

@@ -81,7 +81,8 @@ func (s *sequence) component(ctx context.Context, name string, payload json.RawM
 	}
 	call := Call{
 		User: s.call.User, TransID: s.call.TransID.Child(NewTransID(), now()), Action: a, Payload: payload,
-		Wait: time.Duration(a.Limits.TimeoutMillis)*time.Millisecond + componentGrace,
+		Wait:  time.Duration(a.Limits.TimeoutMillis)*time.Millisecond + componentGrace,
+		Trace: s.call.Trace,
 	}
 	out, err := s.c.runInside(ctx, call, s.id, s.atoms)
 	if err != nil {

@@ -39,11 +39,30 @@ func (d *Door) invokeAction(r *request, ref entity.Ref) error {
 	}
 	out, err := d.cfg.Controller.Invoke(r.Context(), controller.Call{
 		User: *r.user, TransID: r.transID, Action: a, Payload: payload, Wait: how.wait,
+		Trace: traceContext(r.Header),
 	})
 	if err != nil {
 		return err
 	}
 	return r.outcome(out, how.resultOnly)
+}
+
+// traceHeaders are the names that W3C and Zipkin give a caller's trace.
+var traceHeaders = []string{"traceparent", "tracestate", "X-B3-TraceId", "X-B3-SpanId", "X-B3-Sampled"}
+
+// traceContext is a caller's trace as a message has it, nil where it names none.
+func traceContext(h http.Header) json.RawMessage {
+	all := map[string]string{}
+	for _, name := range traceHeaders {
+		if v := h.Get(name); v != "" {
+			all[name] = v
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(all) // texts alone
+	return text
 }
 
 // callOptions are the query parameters of an invocation.

@@ -49,6 +49,7 @@ func (d *Door) web(r *request, path []string) error {
 	}
 	out, err := d.cfg.Controller.Invoke(r.Context(), controller.Call{
 		User: *call.owner, TransID: r.transID, Action: call.action, Payload: args, Wait: controller.MaxWait,
+		Trace: traceContext(r.Header),
 	})
 	if err != nil {
 		return err

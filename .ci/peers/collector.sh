@@ -1,0 +1,28 @@
+#!/bin/bash
+# The OTLP receiver of OpenTelemetry's Collector, built of its Go modules, for
+# tests that start one of their own: they read what arrives there.
+. "$(dirname "$0")/lib.sh"
+
+version=0.150.0
+dir=$peers/collector-$version
+
+install() { once "$dir" build; }
+
+build() {
+	need go
+	(cd "$here/collector" && retry 4 go mod download && go build -trimpath -o "$1/collector" .) >&2
+}
+
+start() {
+	install || fail "the collector could not be built"
+	env
+}
+
+env() {
+	[[ -x $dir/collector ]] || fail "the collector is not built"
+	echo "GPUWHISK_TEST_COLLECTOR=$dir/collector"
+}
+
+stop() { :; }
+
+command_of "$@"
