@@ -11,10 +11,9 @@ import "time"
 // Service is device time really used, that of runs under way included; c is the
 // longest run of a flow, or the most that was charged for one before it was
 // known, and D the tokens of all devices together, or the most there were if D
-// changed. It takes the place of the paper's equation 1, which gives 0 for
-// D = 1. Where T follows the cost of a setup it is the most that T can become,
-// Config.MaxOverrun. Namespaces keep it one level up, with the longest run of any of their
-// flows.
+// changed. T is Config.MaxOverrun. It takes the place of the paper's equation 1,
+// which gives 0 for D = 1. Namespaces keep it one level up, with the longest run
+// of any of their flows.
 //
 // Why: let G be global virtual time and S what a flow has used, over its weight
 // and from where it was lifted last. At its last grant the flow led by at most T

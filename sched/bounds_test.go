@@ -3,8 +3,6 @@ package sched
 import (
 	"fmt"
 	"math"
-	"math/big"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
@@ -124,27 +122,22 @@ func TestRebase(t *testing.T) {
 	}
 }
 
-// TestAgedClass: S is rounded down by less than a third, and ratios compare
-// exactly.
-func TestAgedClass(t *testing.T) {
-	for size := int64(1 << agedShift); size < int64(2*limit); size += size / 7 {
-		c := agedClass(size)
-		if low := agedSize(int(c)); low > size || float64(size) >= 1.5*float64(low)+1 {
-			t.Errorf("size %d is of class %d, which stands for %d", size, c, low)
+// TestSizeRank: what takes longer never ranks before what is shorter, and alike
+// are only those within half of each other.
+func TestSizeRank(t *testing.T) {
+	least := int64(0)
+	for size := int64(1); size < 1<<48; size += size/100 + 1 {
+		rank := sizeRank(size)
+		switch {
+		case rank < sizeRank(least):
+			t.Fatalf("%d ranks before %d", size, least)
+		case rank > sizeRank(least):
+			least = size
+		case rank > 0 && size >= least+least/2+least/50:
+			t.Fatalf("%d ranks with %d", size, least)
 		}
 	}
-	if agedClass(0) != 0 || agedClass(math.MaxInt64) != agedClasses-1 {
-		t.Error("sizes out of range leave the classes")
-	}
-	rng := rand.New(rand.NewPCG(5, 5))
-	for range 10_000 {
-		wa, sa, wb, sb := rng.Int64N(1<<50), 1+rng.Int64N(1<<48), rng.Int64N(1<<50), 1+rng.Int64N(1<<48)
-		want := new(big.Rat).SetFrac64(wa, sa).Cmp(new(big.Rat).SetFrac64(wb, sb)) > 0
-		if got := ratioAbove(wa, sa, 1, wb, sb, 2); got != want {
-			t.Fatalf("%d/%d above %d/%d: %t", wa, sa, wb, sb, got)
-		}
-	}
-	if !ratioAbove(2, 4, 1, 1, 2, 2) || ratioAbove(2, 4, 2, 1, 2, 1) {
-		t.Error("equal ratios do not go by age")
+	if sizeRank(0) != 0 || sizeRank(math.MaxInt64) != 2*sizeOctaves {
+		t.Error("sizes out of range have ranks of their own")
 	}
 }

@@ -12,11 +12,15 @@ type Config struct {
 	// Overrun is T: how far a flow's virtual time may lead global virtual
 	// time. Ignored by the policies without a window.
 	Overrun time.Duration
-	// Gap lets T follow what a setup costs, as far as measured: who paid for a
-	// container, or made another pay, holds its place for long enough to make
-	// that worth it. Two flows get no further apart by it than Gap, so T rises
-	// to Gap/2 at most; it is Overrun at least. 0 keeps T at Overrun.
+	// Gap is by how much two flows may get apart on account of the window: T
+	// is half of it where that is more than Overrun. 0 keeps T at Overrun.
 	Gap time.Duration
+	// Slowdown ends the wait of whom the order leaves behind: a head that
+	// waited so many times what it takes, setup included, of a flow that is
+	// among those served least, goes first under the sticky policies, inside
+	// the window as ever. 0 is off. Patience is the least that it waits first.
+	Slowdown float64
+	Patience time.Duration
 	// Namespaces adds a level of fair queueing above the flows: namespaces
 	// share by their weight first, then the flows of each. Without it a
 	// tenant's weight for a flow counts against everybody's.
@@ -35,7 +39,7 @@ type Config struct {
 	// and inter-arrival times, once there are enough of them.
 	Smoothing float64
 	// InitialCharge is the estimate of a function never seen to finish; 0
-	// means a tenth of Overrun. It is never below 1 ms.
+	// means a tenth of T. It is never below 1 ms.
 	InitialCharge time.Duration
 	// FixedCharge charges every dispatch the same instead of the function's
 	// estimate (the paper's ablation "1.0"); 0 is off.
@@ -52,9 +56,9 @@ type Config struct {
 	// Locality lets a flow with an idle container on a full device wait for
 	// that device when that is expected sooner than starting elsewhere.
 	Locality bool
-	// Aged chooses by response ratio inside the window, setup cost included,
-	// instead of by the paper's order.
-	Aged bool
+	// Shortest takes the least expected time first inside the window, setup
+	// included, instead of the paper's order.
+	Shortest bool
 
 	// DeficitLimit is the deficit, in dispatches, past which paella prefers
 	// a function over shorter ones.
@@ -75,6 +79,7 @@ func Defaults(policy string) (Config, bool) {
 		TTLAlpha:     2,
 		TTLMin:       100 * time.Millisecond,
 		TTLMax:       10 * time.Minute,
+		Slowdown:     40,
 		Smoothing:    0.2,
 		DeficitLimit: 4,
 		Correct:      true,
@@ -108,6 +113,7 @@ func (c Config) validate() error {
 	}{
 		{"Overrun", c.Overrun, 0, limit},
 		{"Gap", c.Gap, 0, limit},
+		{"Patience", c.Patience, 0, limit},
 		{"TTLMin", c.TTLMin, 0, limit},
 		{"TTLMax", c.TTLMax, c.TTLMin, limit},
 		{"InitialCharge", c.InitialCharge, 0, limit},
@@ -123,6 +129,7 @@ func (c Config) validate() error {
 		value    float64
 		min, max float64
 	}{
+		{"Slowdown", c.Slowdown, 0, 1e6},
 		{"TTLAlpha", c.TTLAlpha, 0, 1000},
 		{"Smoothing", c.Smoothing, 0.001, 1},
 		{"DeficitLimit", c.DeficitLimit, 0.001, 1e6},
@@ -135,7 +142,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// MaxOverrun is the most that T can become, which bounds are stated for.
+// MaxOverrun is T as the policies with a window use it, which bounds are stated
+// for.
 func (c Config) MaxOverrun() time.Duration { return max(c.Overrun, c.Gap/2) }
 
 func checkWeight(what string, w float64) error {

@@ -13,6 +13,8 @@ func TestBadConfig(t *testing.T) {
 		spoil func(*Config)
 		want  []string
 	}{
+		{func(c *Config) { c.Slowdown = -1 }, []string{"Slowdown", "-1"}},
+		{func(c *Config) { c.Patience = -1 }, []string{"Patience", "-1ns"}},
 		{func(c *Config) { c.Gap = -1 }, []string{"Gap", "-1ns"}},
 		{func(c *Config) { c.Overrun = -1 }, []string{"Overrun", "-1ns"}},
 		{func(c *Config) { c.Overrun = 25 * time.Hour }, []string{"Overrun", "25h"}},
@@ -63,9 +65,9 @@ func TestPoliciesByName(t *testing.T) {
 		t.Errorf("unknown policy: %v", err)
 	}
 	cfg, _ := Defaults("sjf")
-	cfg.Aged = true
-	if _, err := NewPolicy("sjf", cfg, nil); err == nil || !strings.Contains(err.Error(), "Aged") {
-		t.Errorf("aged sjf: %v", err)
+	cfg.Shortest = true
+	if _, err := NewPolicy("sjf", cfg, nil); err == nil || !strings.Contains(err.Error(), "Shortest") {
+		t.Errorf("shortest sjf: %v", err)
 	}
 }
 

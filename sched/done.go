@@ -11,7 +11,6 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 	service := int64(min(max(used.Service, 0), limit))
 	setup := int64(min(max(used.Setup, 0), limit))
 	s.learn(f, service)
-	s.learnSetup(setup)
 	if s.cfg.Correct && s.cfg.FixedCharge == 0 {
 		if s.cfg.CountSetup {
 			service += setup

@@ -118,7 +118,7 @@ func (s *Scheduler) ttl(f *flow) int64 {
 	if s.cfg.TTLGlobal {
 		iat, known = s.iat, s.iatSeen
 	}
-	t := float64(s.cfg.Overrun)
+	t := float64(s.cfg.MaxOverrun())
 	if known {
 		t = s.cfg.TTLAlpha * float64(iat)
 	}

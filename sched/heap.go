@@ -23,6 +23,38 @@ func (h *heap) len() int { return len(h.e) }
 // top is the least entry; the heap must not be empty.
 func (h *heap) top() entry { return h.e[0] }
 
+// least copies the first entries in their order into a buffer, as many as there
+// are places for, and says how many there were.
+func (h *heap) least(buf []entry) (n int) {
+	// Each that is taken brings its children to those that may be next.
+	var next [4*maxLeast + 1]int32
+	open := 0
+	if len(h.e) > 0 {
+		open = 1
+	}
+	for n < len(buf) && open > 0 {
+		best := 0
+		for k := 1; k < open; k++ {
+			if h.e[next[k]].before(h.e[next[best]]) {
+				best = k
+			}
+		}
+		i := int(next[best])
+		open--
+		next[best] = next[open]
+		buf[n] = h.e[i]
+		n++
+		for c := 4*i + 1; c <= 4*i+4 && c < len(h.e) && n < len(buf); c++ {
+			next[open] = int32(c)
+			open++
+		}
+	}
+	return n
+}
+
+// maxLeast bounds the buffer of least.
+const maxLeast = 8
+
 func (h *heap) push(slot int32, k1, k2 int64) {
 	h.e = append(h.e, entry{k1, k2, slot})
 	h.up(len(h.e) - 1)

@@ -318,7 +318,7 @@ func variants() map[string]func(*Config) {
 		},
 		"/knobs": func(c *Config) {
 			c.Correct, c.Wait, c.Locality, c.CountSetup, c.TTLGlobal = true, true, true, true, true
-			c.MaxFlows, c.InitialCharge, c.Gap = 9, time.Second, time.Minute
+			c.MaxFlows, c.InitialCharge, c.Gap, c.Slowdown = 9, time.Second, time.Minute, 2
 		},
 	}
 }

@@ -23,7 +23,7 @@ type Info struct {
 func Policies() []Info {
 	return []Info{
 		{Name: "mqfq-sticky", Text: "fair queueing with an overrun window, longest queue first inside it"},
-		{Name: "sticky-plus", Text: "mqfq-sticky that avoids cold starts, and whose T follows what they cost", Demand: true, adjust: stickyPlus},
+		{Name: "sticky-plus", Text: "fair queueing with a wide window, shortest first inside it, which avoids cold starts", Demand: true, adjust: stickyPlus},
 		{Name: "mqfq", Text: "fair queueing with an overrun window, least virtual time first"},
 		{Name: "sfq", Text: "start-time fair queueing: no overrun, one token a device", adjust: func(c *Config) { c.Overrun = 0 }},
 		{Name: "fcfs", Text: "arrival order"},
@@ -61,6 +61,6 @@ func names() string {
 
 // stickyPlus turns on what chooses or waits better than the paper's order.
 func stickyPlus(c *Config) {
-	c.Wait, c.Locality, c.Aged = true, true, true
+	c.Wait, c.Locality, c.Shortest = true, true, true
 	c.Gap = 2 * time.Minute
 }

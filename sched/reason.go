@@ -16,6 +16,7 @@ const (
 	RuleSpare        // beyond the window, on a device that nothing inside it fits
 	RuleDeficit      // its deficit passed the limit (paella)
 	RuleBatch        // the rest of the queue being drained (batch)
+	RuleOverdue      // its head waited for many times what it takes (sticky policies)
 
 	RuleEmpty    // nothing is queued
 	RuleThrottle // more than T ahead
@@ -29,7 +30,7 @@ const (
 )
 
 var ruleNames = [Rules]string{
-	"none", "order", "spare", "deficit", "batch", "empty", "throttled",
+	"none", "order", "spare", "deficit", "batch", "overdue", "empty", "throttled",
 	"no device", "no token", "does not fit", "waits for its container", "behind",
 }
 

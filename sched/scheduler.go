@@ -15,7 +15,6 @@ type Scheduler struct {
 	rules rules
 	// overrun is T, or endless for the policies without a window.
 	overrun int64
-	setup   int64 // smoothed over all that had one, for Gap
 	// maxTokens caps each device's D: start-time fair queueing has one.
 	maxTokens int
 
@@ -57,6 +56,7 @@ type Scheduler struct {
 	backlogged int       // flows
 	queued     int
 	inFlight   int
+	lagging    *flow // whom the last look for overdue ones found
 	holdUntil  int64 // earliest end of a wait seen by Next
 	rebaseAt   int64
 
@@ -82,7 +82,8 @@ const endless = math.MaxInt64 / 4
 // moved down together, which changes no difference.
 const rebaseAt = math.MaxInt64 / 4
 
-// New returns MQFQ-Sticky, or with cfg.Aged its response-ratio variant. A nil
+// New returns MQFQ-Sticky, or with cfg.Shortest its variant that
+// takes the shortest first. A nil
 // view means that every item fits everywhere and starts at once.
 func New(cfg Config, view View) (*Scheduler, error) {
 	return NewPolicy("mqfq-sticky", cfg, view)
@@ -106,7 +107,7 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 		nsWeights: map[string]float64{},
 	}
 	if r.window() {
-		s.overrun = int64(cfg.Overrun)
+		s.overrun = int64(cfg.MaxOverrun())
 	}
 	if name == "sfq" {
 		s.overrun, s.maxTokens = 0, 1
@@ -119,13 +120,13 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 
 func rulesOf(name string, cfg Config) (rules, error) {
 	family := name == "mqfq-sticky" || name == "sticky-plus"
-	if cfg.Aged && !family {
-		return nil, fmt.Errorf("sched config Aged=true: policy %s has an order of its own", name)
+	if cfg.Shortest && !family {
+		return nil, fmt.Errorf("sched config Shortest=true: policy %s has an order of its own", name)
 	}
 	switch name {
 	case "mqfq-sticky", "sticky-plus":
-		if cfg.Aged {
-			return aged{}, nil
+		if cfg.Shortest {
+			return shortest{}, nil
 		}
 		return sticky{}, nil
 	case "mqfq", "sfq":
@@ -228,5 +229,5 @@ func (s *Scheduler) initial() int64 {
 	if s.cfg.InitialCharge > 0 {
 		return max(int64(s.cfg.InitialCharge), leastInitial)
 	}
-	return max(int64(s.cfg.Overrun)/10, leastInitial)
+	return max(int64(s.cfg.MaxOverrun())/10, leastInitial)
 }

@@ -199,8 +199,14 @@ func (s *script) create(t *testing.T, d *datadriven.TestData) {
 			cfg.Wait = v != "off"
 		case "locality":
 			cfg.Locality = v != "off"
-		case "aged":
-			cfg.Aged = v != "off"
+		case "gap":
+			cfg.Gap = duration(v)
+		case "slowdown":
+			cfg.Slowdown, _ = strconv.ParseFloat(v, 64)
+		case "patience":
+			cfg.Patience = duration(v)
+		case "shortest":
+			cfg.Shortest = v != "off"
 		case "setup":
 			cfg.CountSetup = v != "off"
 		case "namespaces":

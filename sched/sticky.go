@@ -6,6 +6,18 @@ package sched
 type sticky struct{ plain }
 
 func (sticky) window() bool { return true }
+func (sticky) facts() bool  { return true }
+
+// first is who is overdue, for the printed order leaves the shortest queue last
+// however long it waits.
+func (sticky) first(s *Scheduler, now int64) (*flow, bool) {
+	if f, ok := s.overdue(now); ok {
+		return f, true
+	}
+	return plain{}.first(s, now)
+}
+
+func (sticky) granted(s *Scheduler, f *flow) Rule { return s.byLag(f) }
 
 // key leaves what is in flight out when there is a single token: then nothing
 // is in flight whenever a choice is made.

@@ -15,7 +15,6 @@ type twin struct {
 	cfg     Config
 	view    View
 	overrun int64
-	setup   int64
 	printed string
 
 	now, seq  int64
@@ -81,7 +80,7 @@ func newTwin(policy string, cfg Config, view View) *twin {
 	}
 	switch policy {
 	case "mqfq-sticky", "sticky-plus", "mqfq":
-		w.overrun = int64(cfg.Overrun)
+		w.overrun = int64(max(cfg.Overrun, cfg.Gap/2))
 	case "sfq":
 		w.overrun = 0
 	}
@@ -297,7 +296,7 @@ func (w *twin) rest(f *twinFlow) {
 	if w.cfg.TTLGlobal {
 		iat, known = w.iat, w.iatSeen
 	}
-	ttl := float64(w.cfg.Overrun)
+	ttl := float64(max(w.cfg.Overrun, w.cfg.Gap/2))
 	if known {
 		ttl = w.cfg.TTLAlpha * float64(iat)
 	}
@@ -340,7 +339,7 @@ func (w *twin) usual(f *twinFlow) int64 {
 	case w.cfg.InitialCharge > 0:
 		return max(int64(w.cfg.InitialCharge), int64(time.Millisecond))
 	}
-	return max(int64(w.cfg.Overrun)/10, int64(time.Millisecond))
+	return max(int64(max(w.cfg.Overrun, w.cfg.Gap/2))/10, int64(time.Millisecond))
 }
 
 func (w *twin) expected(f *twinFlow) int64 {

@@ -31,7 +31,6 @@ func (w *twin) Done(now time.Duration, id uint64, used Usage) {
 	f.served++
 	f.est += int64(max(1/float64(f.served), w.cfg.Smoothing) * float64(service-f.est))
 	f.est = max(f.est, int64(time.Microsecond))
-	w.follow(int64(used.Setup))
 	if w.cfg.Correct && w.cfg.FixedCharge == 0 {
 		if w.cfg.CountSetup {
 			service += int64(used.Setup)
@@ -42,21 +41,6 @@ func (w *twin) Done(now time.Duration, id uint64, used Usage) {
 	}
 	w.rest(f)
 	w.update()
-}
-
-// follow lets T follow the cost of a setup.
-func (w *twin) follow(setup int64) {
-	if setup <= 0 || w.cfg.Gap == 0 || w.overrun == math.MaxInt64/4 {
-		return
-	}
-	if w.setup == 0 {
-		w.setup = setup
-	}
-	w.setup += int64(w.cfg.Smoothing * float64(setup-w.setup))
-	want := min(max(5*w.setup, int64(w.cfg.Overrun)), int64(max(w.cfg.Overrun, w.cfg.Gap/2)))
-	if d := want - w.overrun; d > w.overrun/4 || -d > w.overrun/4 {
-		w.overrun = want
-	}
 }
 
 // pay charges who is backlogged, credit first.

@@ -28,6 +28,11 @@ func (w *twin) Next(now time.Duration) (Choice, bool) {
 		}
 		return 0
 	})
+	for _, f := range w.overdue() {
+		if d, facts, ok := w.fit(f); ok {
+			return w.grant(f, d, facts, RuleOverdue), true
+		}
+	}
 	for _, f := range list {
 		if w.printed == "token after the queue" {
 			// The queue is chosen without a look at devices, and the token is

@@ -1,7 +1,7 @@
 package sched
 
 import (
-	"math/bits"
+	"cmp"
 	"slices"
 )
 
@@ -38,8 +38,8 @@ func (w *twin) prefers(a, b *twinFlow) bool {
 		}
 		return 0, 0
 	}
-	if w.cfg.Aged {
-		return w.older(a, b)
+	if w.cfg.Shortest {
+		return w.shorter(a, b)
 	}
 	nested := w.policy == "mqfq" || w.policy == "sfq"
 	if nested && a.space != b.space {
@@ -59,8 +59,9 @@ func (w *twin) prefers(a, b *twinFlow) bool {
 	return a.queue[0].seq < b.queue[0].seq
 }
 
-// older compares what is in flight, then response ratios with S rounded down to its class.
-func (w *twin) older(a, b *twinFlow) bool {
+// shorter compares what is in flight, then what the next item takes, rounded
+// down to a power of two or one and a half times that, in units of 2^19 ns.
+func (w *twin) shorter(a, b *twinFlow) bool {
 	flying := func(f *twinFlow) int {
 		if w.tokens() == 1 {
 			return 0
@@ -70,13 +71,49 @@ func (w *twin) older(a, b *twinFlow) bool {
 	if flying(a) != flying(b) {
 		return flying(a) < flying(b)
 	}
-	size := func(f *twinFlow) uint64 {
-		return uint64(agedSize(int(agedClass(w.leastSetup(f)/int64(len(f.queue)) + w.expected(f)))))
+	size := func(f *twinFlow) (low int64) {
+		takes := w.leastSetup(f) + w.expected(f)
+		for k := int64(1) << 20; k <= takes && k < 1<<48; k *= 2 {
+			if low = k; k+k/2 <= takes {
+				low = k + k/2
+			}
+		}
+		return low
 	}
-	hiA, loA := bits.Mul64(uint64(w.now-a.queue[0].arrival), size(b))
-	hiB, loB := bits.Mul64(uint64(w.now-b.queue[0].arrival), size(a))
-	if hiA != hiB || loA != loB {
-		return hiA > hiB || hiA == hiB && loA > loB
+	if sa, sb := size(a), size(b); sa != sb {
+		return sa < sb
 	}
 	return a.queue[0].seq < b.queue[0].seq
+}
+
+// overdue lists the flows that go before the policy's order: of the four
+// namespaces served least, and of each the four flows served least, those with
+// nothing in flight whose head waited beyond its limit.
+func (w *twin) overdue() (late []*twinFlow) {
+	if w.cfg.Slowdown == 0 || w.policy != "mqfq-sticky" && w.policy != "sticky-plus" {
+		return nil
+	}
+	var spaces []*twinSpace
+	for _, s := range w.spaces {
+		if w.backlogged(s) && w.within(s.vt, w.rootGVT) {
+			spaces = append(spaces, s)
+		}
+	}
+	slices.SortStableFunc(spaces, func(a, b *twinSpace) int { return cmp.Compare(a.vt, b.vt) })
+	for _, s := range spaces[:min(4, len(spaces))] {
+		var mine []*twinFlow
+		for _, f := range w.flows {
+			if f.space == s && w.eligible(f) {
+				mine = append(mine, f)
+			}
+		}
+		slices.SortStableFunc(mine, func(a, b *twinFlow) int { return cmp.Compare(a.vt, b.vt) })
+		for _, f := range mine[:min(4, len(mine))] {
+			waited := w.now - f.queue[0].arrival
+			if len(f.flight) == 0 && waited >= int64(w.cfg.Patience) && float64(waited) >= w.cfg.Slowdown*float64(w.leastSetup(f)+w.expected(f)) {
+				late = append(late, f)
+			}
+		}
+	}
+	return late
 }

@@ -189,7 +189,7 @@ func Derive(c *config.Config) error {
 		"whisk.gpu.charge.setup":   strconv.FormatBool(s.CountSetup),
 		"whisk.gpu.wait":           strconv.FormatBool(s.Wait),
 		"whisk.gpu.locality":       strconv.FormatBool(s.Locality),
-		"whisk.gpu.aged":           strconv.FormatBool(s.Aged),
+		"whisk.gpu.shortest":       strconv.FormatBool(s.Shortest),
 		"whisk.gpu.retention":      g.Pool.Rule.String(),
 	}, "policy "+c.GPU.Policy)
 	return nil
@@ -205,14 +205,14 @@ func tokens(g config.GPU) gpu.TokensConfig {
 // turnKnobs puts what the operator said over what the policy says.
 func turnKnobs(s *sched.Config, g config.GPU) {
 	s.TTLAlpha, s.TTLMin, s.TTLMax = g.TTL.Alpha, g.TTL.Min, g.TTL.Max
-	s.Namespaces, s.InitialCharge = g.Namespaces, g.InitialCharge
+	s.Namespaces, s.InitialCharge, s.Slowdown = g.Namespaces, g.InitialCharge, g.Slowdown
 	override(&s.Overrun, g.Overrun)
 	override(&s.Gap, g.Gap)
 	override(&s.Correct, g.Knobs.Correct)
 	override(&s.CountSetup, g.Knobs.CountSetup)
 	override(&s.Wait, g.Knobs.Wait)
 	override(&s.Locality, g.Knobs.Locality)
-	override(&s.Aged, g.Knobs.Aged)
+	override(&s.Shortest, g.Knobs.Shortest)
 }
 
 func override[T any](value *T, said *T) {

@@ -26,8 +26,10 @@ type GPU struct {
 	Policy string
 	// Overrun is T: how far a flow may run ahead of the global virtual time.
 	Overrun *time.Duration
-	// Gap bounds by how much T may follow the cost of a setup.
+	// Gap raises T to half of it.
 	Gap *time.Duration
+	// Slowdown ends the wait of whom the order leaves behind.
+	Slowdown float64
 	// Tokens is D: invocations in flight per device; its upper bound when it
 	// is Dynamic, which keeps utilization below Threshold.
 	Tokens    int
@@ -106,11 +108,11 @@ type GPUKnobs struct {
 	Correct *bool
 	// CountSetup charges the creation of a container as service.
 	CountSetup *bool
-	// Wait, Locality and Aged are choices inside the window of eligible
+	// Wait, Locality and Shortest are choices inside the window of eligible
 	// flows.
 	Wait     *bool
 	Locality *bool
-	Aged     *bool
+	Shortest *bool
 }
 
 // DefaultPolicy is the scheduling policy where none is named.
@@ -134,9 +136,9 @@ func schedulingKeys(g *GPU) []*Key {
 		{Name: "whisk.gpu.policy", Default: DefaultPolicy, value: choice(&g.Policy, Policies()...),
 			Doc: "which queued GPU invocation goes next"},
 		{Name: "whisk.gpu.overrun", value: optional(&g.Overrun, duration),
-			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; unset means 10 seconds, or 0 where the policy has no overrun"},
+			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; unset means 10 seconds, or 0 where the policy has no overrun; half of the gap is T where that is more"},
 		{Name: "whisk.gpu.gap", value: optional(&g.Gap, duration),
-			Doc: "T follows the measured cost of a container's start up to half of this, so that scarce containers are held long enough to pay for it: it is how much more device time one function may get by it than another that also waits; 0 keeps T at the overrun" + policy},
+			Doc: "how much more device time one function may get on account of the window than another that also waits: T is half of it, where that is more than the overrun; more of it is faster on the mean and less fair; 0 keeps T at the overrun" + policy},
 		{Name: "whisk.gpu.tokens", Default: "2", value: integer(&g.Tokens, 1, 64),
 			Doc: "D: invocations in flight per device; its upper bound when it is dynamic"},
 		{Name: "whisk.gpu.dynamic-tokens", Default: "false", value: boolean(&g.Dynamic),
@@ -165,8 +167,10 @@ func schedulingKeys(g *GPU) []*Key {
 			Doc: "wait for a busy container where that is sooner than a cold start" + policy},
 		{Name: "whisk.gpu.locality", value: optional(&g.Knobs.Locality, boolean),
 			Doc: "wait for the device that has the container where that is sooner than starting elsewhere" + policy},
-		{Name: "whisk.gpu.aged", value: optional(&g.Knobs.Aged, boolean),
-			Doc: "choose by waiting time over set-up cost among flows that may go" + policy},
+		{Name: "whisk.gpu.shortest", value: optional(&g.Knobs.Shortest, boolean),
+			Doc: "take what is expected to end soonest, set-up included, among flows that may go; for the sticky policies only" + policy},
+		{Name: "whisk.gpu.slowdown", Default: "40", value: real(&g.Slowdown, 0, 1_000_000),
+			Doc: "under the sticky policies an activation that has waited so many times what it takes, set-up included, goes before the policy's order if its function is among those served least: so a rare call does not wait behind a crowd; 0 never"},
 	}
 }
 

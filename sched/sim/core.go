@@ -47,7 +47,9 @@ var byFlag = strings.NewReplacer(
 	"sched config InitialCharge=", "--initial-charge ",
 	"sched config FixedCharge=", "--fixed-charge ",
 	"sched config DeficitLimit=", "--deficit-limit ",
-	"sched config Aged=", "--aged=",
+	"sched config Slowdown=", "--slowdown ",
+	"sched config Patience=", "--patience ",
+	"sched config Shortest=", "--shortest=",
 )
 
 // cost is what the policy's decisions take, when a clock is given.

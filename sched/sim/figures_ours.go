@@ -87,25 +87,18 @@ func ablationParts(c *cells) (labels []string, list []int) {
 	part("+demand", mqfq, retain("demand"))
 	part("+wait", mqfq, flag(func(o *Overrides) **bool { return &o.Wait }, &yes))
 	part("+correct", mqfq, flag(func(o *Overrides) **bool { return &o.Correct }, &yes))
-	part("+aged", mqfq, flag(func(o *Overrides) **bool { return &o.Aged }, &yes))
+	part("+shortest", mqfq, flag(func(o *Overrides) **bool { return &o.Shortest }, &yes))
 	part("+next", mqfq, prefetching("both"))
 	part("sticky-plus", plus)
 	part("-demand", plus, retain("lru"))
 	part("-wait", plus, flag(func(o *Overrides) **bool { return &o.Wait }, &no))
 	part("-correct", plus, flag(func(o *Overrides) **bool { return &o.Correct }, &no))
-	part("±aged", plus, flipAged())
+	part("-shortest", plus, flag(func(o *Overrides) **bool { return &o.Shortest }, &no))
 	part("-next", plus, prefetching("active"))
 	return labels, list
 }
 
 func prefetching(word string) mod { return func(o *Overrides, _ *Spec) { o.Prefetch = &word } }
-
-// flipAged turns the response-ratio choice to what sticky-plus has not.
-func flipAged() mod {
-	cfg, _ := sched.Defaults(plus)
-	flipped := !cfg.Aged
-	return func(o *Overrides, _ *Spec) { o.Aged = &flipped }
-}
 
 func ablationDrawing(c *cells) drawing {
 	labels, list := ablationParts(c)

@@ -83,7 +83,9 @@ type Overrides struct {
 	Correct     *bool
 	Wait        *bool
 	Locality    *bool
-	Aged        *bool
+	Shortest    *bool
+	Slowdown    *float64
+	Patience    *time.Duration
 	Deficit     *float64
 	Namespaces  *bool
 
@@ -177,7 +179,9 @@ func (o Overrides) policy(p *Params) {
 	set(&c.Correct, o.Correct)
 	set(&c.Wait, o.Wait)
 	set(&c.Locality, o.Locality)
-	set(&c.Aged, o.Aged)
+	set(&c.Shortest, o.Shortest)
+	set(&c.Slowdown, o.Slowdown)
+	set(&c.Patience, o.Patience)
 	set(&c.DeficitLimit, o.Deficit)
 	set(&c.Namespaces, o.Namespaces)
 	set(&p.Window, o.Window)

@@ -132,7 +132,7 @@ func Entries(policies []string, o Overrides, spec Spec, fixed *Source) ([]Entry,
 	for _, policy := range policies {
 		mine := o
 		if policy != "mqfq-sticky" && policy != "sticky-plus" && len(policies) > 1 {
-			mine.Aged = nil // the others have an order of their own
+			mine.Shortest = nil // the others have an order of their own
 		}
 		p, err := mine.Apply(policy)
 		if err != nil {

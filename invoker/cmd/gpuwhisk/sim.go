@@ -156,7 +156,7 @@ type serverFlags struct {
 	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
 
 	Overrun       *time.Duration `group:"Policy" short:"T" placeholder:"10s" help:"T: how far a flow may run ahead."`
-	Gap           *time.Duration `group:"Policy" placeholder:"0s" help:"T follows the measured cost of a setup up to half of this; 0s keeps T fixed. sticky-plus: 2m."`
+	Gap           *time.Duration `group:"Policy" placeholder:"0s" help:"How far two flows may get apart by the window: T is half of it, where that is more. sticky-plus: 2m."`
 	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow over its inter-arrival time."`
 	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
 	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
@@ -168,8 +168,9 @@ type serverFlags struct {
 	Correct       *bool          `negatable:"" group:"Policy" help:"Settle the charge at completion. sticky-plus: yes."`
 	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
 	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
-	Aged          *bool          `negatable:"" group:"Policy" help:"Choose by response ratio, setup included."`
-	Patience      *time.Duration `hidden:"" help:"Has no effect: measurements showed that it brought nothing."`
+	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose what is expected to take least, setup included. sticky-plus: yes."`
+	Slowdown      *float64       `group:"Policy" placeholder:"40" help:"A head of a flow served least goes first once it has waited so many times what it takes; 0 never."`
+	Patience      *time.Duration `group:"Policy" placeholder:"0s" help:"The least that such a head waits."`
 	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
 	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 
@@ -188,7 +189,8 @@ func (f serverFlags) overrides() sim.Overrides {
 		Overrun: f.Overrun, Gap: f.Gap, Alpha: f.TTLAlpha, TTLMin: f.TTLMin, TTLMax: f.TTLMax,
 		TTLGlobal: f.TTLGlobal, Smoothing: f.Smoothing, Initial: f.InitialCharge,
 		FixedCharge: f.FixedCharge, CountSetup: f.CountSetup, Correct: f.Correct, Wait: f.Wait,
-		Locality: f.Locality, Aged: f.Aged, Deficit: f.DeficitLimit,
+		Locality: f.Locality, Shortest: f.Shortest,
+		Slowdown: f.Slowdown, Patience: f.Patience, Deficit: f.DeficitLimit,
 		Namespaces: f.Namespaces, Window: f.Window, Warmup: f.Warmup, Drain: f.Drain,
 	}
 }
