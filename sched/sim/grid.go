@@ -2,9 +2,8 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -30,8 +29,18 @@ func QuickGrid() GridSize {
 func FullGrid() GridSize {
 	return GridSize{
 		Devices: []int{1, 2, 4, 8}, Tokens: []int{1, 2, 4}, Places: []float64{0.5, 2.0 / 3, 1, 2}, Loads: []float64{0.3, 0.5, 0.7, 0.85, 0.95},
-		Kinds: []string{"burst", "diurnal", "hog", "tiny", "liar", "onoff"}, Duration: 30 * time.Minute,
+		Kinds: []string{"burst", "diurnal", "hog", "tiny", "liar", "onoff"}, Duration: 10 * time.Minute,
 	}
+}
+
+// Over is a ratio of mean latencies, sticky-plus's to another's, over seeds.
+type Over struct {
+	Policy string `json:"policy"`
+	Spread
+	// Interval holds the median of all seeds with 95% confidence; nil where
+	// there are too few seeds for one.
+	Interval *Interval `json:"interval,omitempty"`
+	Worst    float64   `json:"worst"` // the largest of a seed
 }
 
 // GridCell is one server under one workload: how sticky-plus does there against
@@ -42,14 +51,21 @@ type GridCell struct {
 	Tokens   int     `json:"tokens"`
 	Places   int     `json:"places"` // containers of the whole server
 	Load     float64 `json:"load"`
-	Best     string  `json:"best"` // of the others, by median
-	// OverBest is the ratio to Best, OverSticky to mqfq-sticky, seed by seed.
-	OverBest   Spread  `json:"overBest"`
-	OverSticky Spread  `json:"overSticky"`
-	WorstSeed  float64 `json:"worstSeed"` // the largest ratio to mqfq-sticky
+	Seeds    int     `json:"seeds"`
+	// OverSticky is against mqfq-sticky, OverBest against whoever is best of
+	// all others, OverGreedy against the best of those without a bound on
+	// fairness that look at size, age or queue, OverBounded against the best
+	// of those that have one.
+	OverSticky  Over `json:"overSticky"`
+	OverBest    Over `json:"overBest"`
+	OverGreedy  Over `json:"overGreedy"`
+	OverBounded Over `json:"overBounded"`
 	// GapOfBound is the largest gap in service as a share of the bound.
 	GapOfBound float64 `json:"gapOfBound"`
 }
+
+// scarce tells whether the cell has fewer containers than functions.
+func (c GridCell) scarce() bool { return c.Places < gridFunctions }
 
 // gridRivals are the policies of a grid; the first is sticky-plus.
 func gridRivals() []string {
@@ -79,9 +95,15 @@ func (g GridSize) cells() (list []GridCell) {
 	return list
 }
 
-// Grid runs every policy in every cell of a grid over seeds.
-func Grid(ctx context.Context, g GridSize, seeds, parallel int, progress Progress) ([]GridCell, error) {
-	cells := g.cells()
+// Grid runs every policy in every cell of a grid over seeds. Of several shards it
+// does the cells of one, counted from 0: every so many of them.
+func Grid(ctx context.Context, g GridSize, shard, shards, seeds, parallel int, progress Progress) ([]GridCell, error) {
+	var cells []GridCell
+	for i, c := range g.cells() {
+		if i%max(shards, 1) == shard {
+			cells = append(cells, c)
+		}
+	}
 	var tasks []Task
 	for i := range cells {
 		mine, err := cells[i].tasks(g.Duration, seeds)
@@ -125,60 +147,30 @@ func (c *GridCell) tasks(duration time.Duration, seeds int) (list []Task, err er
 
 // judge compares the policies of a cell.
 func (c *GridCell) judge(results []*Result, seeds int) {
+	c.Seeds = seeds
 	mean := func(policy, seed int) float64 { return results[policy*seeds+seed].Latency.Mean }
-	over := func(policy int) []float64 {
+	for policy, name := range gridRivals() {
+		if name == plus {
+			continue
+		}
 		v := make([]float64, seeds)
 		for s := range v {
 			v[s] = ratio(mean(0, s), mean(policy, s))
 		}
-		return v
-	}
-	c.OverSticky = SpreadOf(over(1))
-	for _, v := range over(1) {
-		c.WorstSeed = max(c.WorstSeed, v)
-	}
-	for policy, name := range gridRivals() {
-		if policy == 0 {
-			continue
+		over := Over{Policy: name, Spread: SpreadOf(v), Worst: slices.Max(v)}
+		over.Interval = IntervalOf(v) // SpreadOf has sorted them
+		closest := func(to *Over, when bool) {
+			if when && (to.Policy == "" || over.Median > to.Median) {
+				*to = over
+			}
 		}
-		if s := SpreadOf(over(policy)); c.Best == "" || s.Median > c.OverBest.Median {
-			c.Best, c.OverBest = name, s
-		}
+		closest(&c.OverSticky, name == mqfq)
+		closest(&c.OverBest, true)
+		closest(&c.OverGreedy, name == "batch" || name == "sjf" || name == "eevdf")
+		closest(&c.OverBounded, name == mqfq || name == "mqfq")
 	}
 	for s := range seeds {
 		r := results[s]
 		c.GapOfBound = max(c.GapOfBound, ratio(r.GapBacklogged.Max, r.GapBound))
 	}
-}
-
-// GridTable writes a grid as Markdown: what holds, then every cell.
-func GridTable(cells []GridCell) string {
-	var b strings.Builder
-	best, sticky, seed, bound := 0, 0, 0, 0
-	for _, c := range cells {
-		best += count(c.OverBest.Median <= 1.05)
-		sticky += count(c.OverSticky.Median <= 1)
-		seed += count(c.WorstSeed <= 1.2)
-		bound += count(c.GapOfBound <= 1)
-	}
-	n := len(cells)
-	fmt.Fprintf(&b, "| sticky-plus | cells |\n|---|---|\n")
-	fmt.Fprintf(&b, "| median mean latency at most 1.05 x the best of all others | %d of %d |\n", best, n)
-	fmt.Fprintf(&b, "| median mean latency at most mqfq-sticky's | %d of %d |\n", sticky, n)
-	fmt.Fprintf(&b, "| no seed above 1.2 x mqfq-sticky | %d of %d |\n", seed, n)
-	fmt.Fprintf(&b, "| gap in service within the bound | %d of %d |\n\n", bound, n)
-	b.WriteString("| workload | devices | D | containers | load | over mqfq-sticky | worst seed | best other | over it |\n|---|---|---|---|---|---|---|---|---|\n")
-	for _, c := range cells {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.2f | %.2f [%.2f, %.2f] | %.2f | %s | %.2f [%.2f, %.2f] |\n",
-			c.Workload, c.Devices, c.Tokens, c.Places, c.Load, c.OverSticky.Median, c.OverSticky.Q10, c.OverSticky.Q90,
-			c.WorstSeed, c.Best, c.OverBest.Median, c.OverBest.Q10, c.OverBest.Q90)
-	}
-	return b.String()
-}
-
-func count(ok bool) int {
-	if ok {
-		return 1
-	}
-	return 0
 }

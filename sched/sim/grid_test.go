@@ -13,7 +13,7 @@ func TestGridComparesPolicies(t *testing.T) {
 		Devices: []int{2}, Tokens: []int{1}, Places: []float64{0.5}, Loads: []float64{0.7},
 		Kinds: []string{"burst"}, Duration: 2 * time.Minute,
 	}
-	cells, err := Grid(context.Background(), g, 2, 0, nil)
+	cells, err := Grid(context.Background(), g, 0, 1, 2, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,14 +21,21 @@ func TestGridComparesPolicies(t *testing.T) {
 		t.Fatalf("cells %+v", cells)
 	}
 	for _, c := range cells {
-		if c.Best == "" || c.Best == plus || c.OverSticky.N != 2 || c.OverBest.Median < c.OverSticky.Median || c.GapOfBound > 1 {
+		if c.OverBest.Policy == "" || c.OverBest.Policy == plus || c.OverSticky.Policy != mqfq || c.OverSticky.N != 2 ||
+			c.OverBest.Median < c.OverSticky.Median || c.OverBest.Median < c.OverGreedy.Median || c.OverBounded.Worst < c.OverBounded.Q90 || c.GapOfBound > 1 {
 			t.Errorf("cell %+v", c)
 		}
 	}
-	table := GridTable(cells)
-	for _, want := range []string{" of 2 |", "| zipf | 2 | 1 | 12 | 0.70 |", "| burst | 2 | 1 | 12 | 0.70 |"} {
+	table := GridSummary(cells) + GridTable(cells)
+	for _, want := range []string{"| 2 | - | - | 2 |", "| zipf | 2 | 1 | 12 | 0.70 |", "| burst | 2 | 1 | 12 | 0.70 |"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
+		}
+	}
+	for shard, want := range cells {
+		part, err := Grid(context.Background(), g, shard, 2, 2, 0, nil)
+		if err != nil || len(part) != 1 || part[0].Workload != want.Workload || part[0].OverBest.Median != want.OverBest.Median {
+			t.Errorf("shard %d: %+v, want %+v, %v", shard, part, want, err)
 		}
 	}
 	if n := len(FullGrid().cells()); n != 4*3*4*(5+6) {
