@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -39,6 +40,11 @@ func (iv *Invoker) forward(j *job) {
 	// is warm.
 	key := t.User.Namespace.Name + " " + j.action.FQN()
 	err := iv.ports.Outbox.Forward(iv.desk.ctx, topic, key, m.Encode(), func(err error) {
+		if errors.Is(err, ErrUnsent) { // the message comes again after a restart
+			iv.log.Warn("forward activation", keyActivation, t.ActivationID, "topic", topic, "error", err)
+			iv.places.release(t.place)
+			return
+		}
 		if err != nil {
 			t.take(sentBack)
 			refuse(fmt.Sprintf("the topic %s does not take it: %s", topic, err))

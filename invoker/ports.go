@@ -11,6 +11,7 @@ package invoker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -69,10 +70,15 @@ type Records interface {
 	Put(ctx context.Context, id string, doc []byte, stored func(error)) error
 }
 
+// ErrUnsent is what an Outbox tells of a message that was still waiting when it
+// closed. Nobody has it, so what it is for is not done: it is delivered again
+// after a restart.
+var ErrUnsent = errors.New("not sent before the end")
+
 // Outbox sends what controllers and others hear from an invoker. Messages to
 // one controller arrive in the order of the calls. sent is called once, from
-// any goroutine, when the broker has the message or it cannot be delivered
-// for good. The calls block while the outbox is full.
+// any goroutine, when the broker has the message, when it cannot be delivered
+// for good, or with ErrUnsent. The calls block while the outbox is full.
 type Outbox interface {
 	Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error
 	Event(ctx context.Context, event activation.Event) error

@@ -2,6 +2,7 @@ package invoker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -264,6 +265,10 @@ func (d *desk) sentTo(t *ticket) activation.Instance {
 func (d *desk) ack(t *ticket, ack activation.Ack) {
 	t.loose.Add(1)
 	err := d.out.Ack(d.ctx, t.Controller, ack, func(err error) {
+		if errors.Is(err, ErrUnsent) {
+			d.log.Warn("ack not sent, its activation is delivered again after a restart", keyActivation, t.ActivationID, "kind", ack.Kind.String(), "error", err)
+			return
+		}
 		d.metrics.acked(ack.Kind, err)
 		d.acked(t, ack.Kind)
 		if err != nil {

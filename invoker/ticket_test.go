@@ -3,6 +3,7 @@ package invoker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -129,6 +130,30 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 		}
 		if c.done != 0 || c.journal != 0 || c.released != 1 {
 			t.Errorf("%v: done %d, journal %d, released %d; want only the place back", no, c.done, c.journal, c.released)
+		}
+	}
+}
+
+// An ack that was still waiting when the outbox closed is owed: the activation is
+// not done, whatever else became of it, and is delivered again.
+func TestAckThatWasNotSentIsOwed(t *testing.T) {
+	for unsent := range 2 {
+		c := newClerk()
+		tick, rec := c.ticket(true)
+		c.desk.result(tick, rec)
+		c.desk.complete(tick, ending{record: rec})
+		for i, sent := range c.sent {
+			if i == unsent {
+				sent(fmt.Errorf("%w: closed", ErrUnsent))
+				continue
+			}
+			sent(nil)
+		}
+		for _, stored := range c.stored {
+			stored(nil)
+		}
+		if c.done != 0 || c.journal != 0 {
+			t.Errorf("without ack %d: done %d, journal %d; want neither", unsent, c.done, c.journal)
 		}
 	}
 }

@@ -129,8 +129,7 @@ func (l *lane) deliver(batch []parcel) {
 			batch = batch[n:]
 			continue
 		case l.producer.ctx.Err() != nil:
-			l.producer.unsent.Add(int64(len(batch)))
-			l.giveUp(batch, ErrClosed)
+			l.leave(batch)
 			return
 		case tooLarge(err):
 			l.split(batch[:n], err)
@@ -140,8 +139,15 @@ func (l *lane) deliver(batch []parcel) {
 			l.outage.Note(err)
 			refusals++
 			late := l.late(batch)
-			if l.producer.closing() && (l.gone || refusals >= closingTries) {
+			switch {
+			case !l.producer.closing():
+			case l.gone:
 				late = len(batch)
+			case refusals >= closingTries: // whoever is started next has the time for it
+				l.producer.log.Error("topic takes no messages, and this process ends: what is for it is left to the next",
+					"topic", l.topic, "messages", l.producer.cfg.Name, "left", len(batch), "error", err)
+				l.giveUp(batch, ErrClosed)
+				return
 			}
 			l.abandon(batch[:late], err)
 			batch = batch[late:]
@@ -272,6 +278,12 @@ func (l *lane) arrived(batch []parcel) {
 	l.outage.Over()
 	l.producer.sent.Add(int64(len(batch)))
 	l.settle(batch, nil)
+}
+
+// leave is for messages that nobody has when the producer ends.
+func (l *lane) leave(batch []parcel) {
+	l.producer.unsent.Add(int64(len(batch)))
+	l.giveUp(batch, ErrClosed)
 }
 
 func (l *lane) giveUp(batch []parcel, err error) {

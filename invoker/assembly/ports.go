@@ -54,7 +54,18 @@ type outbox struct {
 }
 
 func (o outbox) Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error {
-	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, sent)
+	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, owing(sent))
+}
+
+// owing has the invoker hear by its own word of what was not sent before the
+// producer closed: that was not given up, it is owed.
+func owing(sent func(error)) func(error) {
+	return func(err error) {
+		if errors.Is(err, kafka.ErrClosed) {
+			err = fmt.Errorf("%w: %w", invoker.ErrUnsent, err)
+		}
+		sent(err)
+	}
 }
 
 // Event never makes anybody wait: the original sends and forgets, too.
@@ -69,7 +80,7 @@ func (o outbox) Event(_ context.Context, e activation.Event) error {
 }
 
 func (o outbox) Forward(ctx context.Context, topic, key string, message []byte, sent func(error)) error {
-	return o.producer.SendKeyed(ctx, o.prefix+topic, key, message, sent)
+	return o.producer.SendKeyed(ctx, o.prefix+topic, key, message, owing(sent))
 }
 
 // readTries is how often an action is asked for while the database answers in
