@@ -1,11 +1,17 @@
 package replay
 
 import (
-	"encoding/json"
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,80 +21,36 @@ import (
 )
 
 // shortChaos is how many invokers end in the short form; GPUWHISK_CHAOS_ROUNDS
-// says another number, GPUWHISK_CHAOS_SEED which ends they meet.
-const shortChaos = 3
+// says another number, GPUWHISK_CHAOS_SEED which ends and faults they meet.
+const shortChaos = 4
 
-// TestChaos ends one invoker after the other at moments and in ways that the
-// seed picks: killed, told to stop, or stopped in the midst of its work and
-// killed then. Nothing may run twice here, and nothing may be lost: each
-// activation has an ack that frees its slot and one record, of its answer or of
-// what interrupted it, and its action ran once at most.
+// TestChaos ends one invoker after the other, at moments and in ways that the
+// seed picks, while something that an invoker lives on fails or its clock is
+// stepped. Nothing may be lost and nothing may run twice that is not marked for
+// it: each activation has an ack and one record, of its answer or of what
+// interrupted it; what had ended at a checkpoint never runs again; and a
+// checkpoint finds no container, no process and no byte that waits.
+//
+// The short form has our own broker and database, and processes. With
+// GPUWHISK_CHAOS_REAL=1 there are two worlds, one with processes and one with
+// Docker, each with an Apache Kafka and a pouchdb-server of its own.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	rounds, seed := number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos), number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
-	t.Logf("seed %d, %d rounds (GPUWHISK_CHAOS_SEED, GPUWHISK_CHAOS_ROUNDS)", seed, rounds)
-	r := rand.New(rand.NewPCG(uint64(seed), 1))
-	w := newWorld(t)
-	w.once = true
-	runs := newTally(t)
-	c := newCrowd(w)
-	c.gate.server.Close()
-	c.gate.server = runs.server
-	ends := map[string]int{}
-	for range rounds {
-		p := w.spawn()
-		ids := c.invoke(inFlight)
-		c.settled(ids[:1+r.IntN(5)])
-		switch r.IntN(3) {
-		case 0:
-			ends["killed"]++
-			p.kill()
-		case 1:
-			ends["told to stop"]++
-			p.terminate()
-		case 2:
-			ends["stood still, then killed"]++
-			if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			c.invoke(r.IntN(inFlight)) // nobody hears of these before the next
-			p.kill()
-		}
+	seed := number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
+	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" {
+		chaosInOwnParts(t).run(seed, number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
+		return
 	}
-	last := w.spawn()
-	c.settled(c.ids)
-	last.terminate()
-	answered, interrupted := 0, 0
-	for i, id := range c.ids {
-		var rec struct {
-			Response struct {
-				StatusCode int
-				Result     struct {
-					N     int
-					Error string
-				}
-			}
-		}
-		if err := json.Unmarshal(w.record(id), &rec); err != nil {
-			t.Errorf("activation %d: %v", i+1, err)
+	rounds := number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
+	for i, name := range []string{"process", "docker"} {
+		if only := os.Getenv("GPUWHISK_CHAOS_ENGINE"); only != "" && only != name {
 			continue
 		}
-		switch n := runs.of("/" + id); {
-		case n > 1:
-			t.Errorf("activation %d ran %d times", i+1, n)
-		case rec.Response.StatusCode == 0 && rec.Response.Result.N == i+1 && n == 1:
-			answered++
-		case strings.HasPrefix(rec.Response.Result.Error, "The invoker ended while the action ran."):
-			interrupted++
-		default:
-			t.Errorf("activation %d ran %d times and has the record %s", i+1, n, w.record(id))
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chaosInRealParts(t, name == "docker").run(seed+i, rounds)
+		})
 	}
-	t.Logf("ends: %v; %d activations: %d answered, %d interrupted, 0 ran twice unless said above", ends, len(c.ids), answered, interrupted)
-	if got, end := w.tape.committed(), w.tape.end("invoker0"); got != end {
-		t.Errorf("the position is %d of %d", got, end)
-	}
-	w.noStrays()
 }
 
 func number(t *testing.T, variable string, otherwise int) int {
@@ -104,31 +66,326 @@ func number(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// tally counts the runs of each activation, whichever invoker they belong to.
-type tally struct {
-	server *httptest.Server
-	mu     sync.Mutex
-	runs   map[string]int
+// chaos is a world, what can fail in it, and what was seen.
+type chaos struct {
+	*mix
+	t       *testing.T
+	r       *rand.Rand
+	bus     bus
+	front   *front
+	disk    *disk // nil: none can be filled here
+	clock   clock // nil: it cannot be stepped here
+	real    bool
+	p       *victim
+	failing func() // ends the fault that lasts; nil: there is none
+	acked   map[string]bool
+	read    int // of the tape
+	table   map[string]int
+	ends    int
+	checks  int
+	verdict verdict
 }
 
-func newTally(t *testing.T) *tally {
-	a := &tally{runs: map[string]int{}}
-	a.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		a.runs[r.URL.Path]++
-		work := time.Duration(len(a.runs)%5) * 200 * time.Millisecond
-		a.mu.Unlock()
-		select { // so long the action works
-		case <-time.After(work):
-		case <-r.Context().Done():
+func chaosInOwnParts(t *testing.T) *chaos {
+	w := emptyWorld(t)
+	w.startBroker()
+	w.startStore()
+	return newChaos(w, ownBus{w}, newTally(t, "127.0.0.1"), true)
+}
+
+func chaosInRealParts(t *testing.T, inDocker bool) *chaos {
+	w := emptyWorld(t)
+	host := "127.0.0.1"
+	if inDocker {
+		needDocker(t)
+		dockerEngine(t).fit(w, scenario{})
+		host = docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
+	}
+	b, addr := newApacheBus(t)
+	w.kafka, w.couch = addr, newPouch(t)
+	c := newChaos(w, b, newTally(t, host), !inDocker)
+	c.real = true
+	return c
+}
+
+func newChaos(w *world, b bus, tally *tally, gpu bool) *chaos {
+	t := w.t
+	t.Helper()
+	w.once = true
+	w.deploy()
+	c := &chaos{
+		t: t, bus: b, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{},
+		mix: newMix(w, tally, gpu && shimIsThere(t)),
+	}
+	w.couch = c.front.url
+	w.extra = append(w.extra, "CONFIG_whisk_gpu_flushDeadline=5 s")
+	var err error
+	if c.disk, err = newDisk(t, filepath.Join(w.dir, "state")); err != nil {
+		t.Logf("the disk is never full: %v (that takes root)", err)
+	}
+	path := filepath.Join(w.dir, "clock")
+	if clock, err := openClock(path); err != nil {
+		t.Fatal(err)
+	} else {
+		t.Cleanup(clock.close)
+		if said, ok := c.tryClock(path); ok {
+			c.clock = clock
+			w.extra = append(w.extra, clockVariable+"="+path)
+		} else {
+			t.Logf("the clock is never stepped: %s", said)
 		}
-	}))
-	t.Cleanup(a.server.Close)
-	return a
+	}
+	return c
 }
 
-func (a *tally) of(path string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.runs[path]
+// shimIsThere tells whether GPU functions can be had. Where peers must be, so
+// must the shim.
+func shimIsThere(t *testing.T) bool {
+	t.Helper()
+	_, err := os.Stat(filepath.Join("..", "..", "build", "shim", "libgpuwhisk.so"))
+	if err != nil && os.Getenv("GPUWHISK_REQUIRE_PEERS") != "1" {
+		t.Logf("without GPU functions: %v (make shim-fake)", err)
+		return false
+	}
+	return true
+}
+
+// tryClock has a process try whether its clock can be stepped.
+func (c *chaos) tryClock(path string) (said string, ok bool) {
+	out, err := exec.Command(c.w.program(), roleClock, path).CombinedOutput()
+	return string(bytes.TrimSpace(out)), err == nil
+}
+
+// victim is an invoker that will be ended.
+type victim struct {
+	cmd   *exec.Cmd
+	ready chan struct{} // closed when it takes activations
+	ended chan struct{} // closed when it has ended
+	err   error         // how, afterwards
+	mu    sync.Mutex
+	said  bytes.Buffer
+}
+
+func (v *victim) Write(p []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.said.Write(p)
+}
+
+func (v *victim) last() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	text := v.said.String()
+	return text[max(0, len(text)-4000):]
+}
+
+// launch starts an invoker and does not wait for it.
+func (c *chaos) launch() {
+	c.t.Helper()
+	v := &victim{ready: make(chan struct{}), ended: make(chan struct{})}
+	v.cmd = exec.Command(c.w.program(), append([]string{roleInvoker}, c.w.args()...)...)
+	v.cmd.Env = append(c.w.environment(), "PATH="+os.Getenv("PATH"))
+	var log io.Writer = v
+	if dir := os.Getenv("GPUWHISK_CHAOS_LOGS"); dir != "" {
+		f, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(c.t.Name(), "/", "-")+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		defer f.Close()
+		fmt.Fprintf(f, "== invoker %d\n", c.ends+1)
+		log = io.MultiWriter(v, f)
+		v.cmd.Stderr = f
+	}
+	if v.cmd.Stderr == nil {
+		v.cmd.Stderr = log
+	}
+	out, err := v.cmd.StdoutPipe()
+	if err == nil {
+		err = v.cmd.Start()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = v.cmd.Process.Kill() })
+	go func() {
+		defer close(v.ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if lines.Text() == saysReady {
+				close(v.ready)
+			}
+		}
+		v.err = v.cmd.Wait()
+	}()
+	c.p = v
+}
+
+// alive returns when the invoker takes activations. One that cannot start on a
+// full disk ends, as a service manager would have it, and is started anew.
+func (c *chaos) alive() {
+	c.t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case <-c.p.ready:
+			return
+		case <-c.p.ended:
+			if c.p.err == nil || c.failing == nil {
+				c.t.Fatalf("the invoker ended at its start: %v\n%s", c.p.err, c.p.last())
+			}
+			c.table["did not start, began again"]++
+			c.well()
+			c.launch()
+		case <-late:
+			c.t.Fatalf("the invoker is not ready\n%s", c.p.last())
+		}
+	}
+}
+
+// well ends the fault that lasts.
+func (c *chaos) well() {
+	if c.failing != nil {
+		c.failing()
+		c.failing = nil
+	}
+}
+
+// run ends so many invokers and then looks a last time.
+func (c *chaos) run(seed, rounds int) {
+	t := c.t
+	t.Logf("seed %d, %d rounds (GPUWHISK_CHAOS_SEED, GPUWHISK_CHAOS_ROUNDS)", seed, rounds)
+	defer c.print(seed)
+	c.r = rand.New(rand.NewPCG(uint64(seed), 1))
+	c.launch()
+	c.alive()
+	const every = 5
+	first, deck := c.r.IntN(len(c.faults())), slices.Clone(ways)
+	for i := range rounds {
+		if i%len(ways) == 0 {
+			c.r.Shuffle(len(ways), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
+		}
+		c.round(c.draw(first+i, deck[i%len(deck)]))
+		if i%every == every-1 && i+1 < rounds {
+			c.checkpoint()
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	c.checkpoint()
+	c.judge(&c.verdict) // the one that was started last ran nothing again
+	if err := c.p.stop(); err != nil {
+		t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
+	}
+}
+
+// print says what happened.
+func (c *chaos) print(seed int) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d ends of invokers, %d checkpoints\n", seed, c.ends, c.checks)
+	for _, k := range slices.Sorted(maps.Keys(c.table)) {
+		fmt.Fprintf(&b, "  %5d  %s\n", c.table[k], k)
+	}
+	v := c.verdict
+	fmt.Fprintf(&b, "%d activations: %d answered, %d of them by a later run; %d interrupted, %d given up after three runs\n",
+		len(c.calls), v.answered, v.again, v.interrupted, v.givenUp)
+	lost, twice := "0", "0"
+	if c.t.Failed() {
+		lost, twice = "see above", "see above"
+	}
+	fmt.Fprintf(&b, "lost: %s, ran twice without leave: %s, requests that met a sick database: %d", lost, twice, c.front.struck.Load())
+	c.t.Log(b.String())
+}
+
+// checkpoint has everything settle, ends the invoker as an operator does, and
+// demands that all is accounted for and nothing is left. Another one is started.
+func (c *chaos) checkpoint() {
+	t := c.t
+	t.Helper()
+	c.well()
+	c.alive()
+	c.settled(c.calls)
+	for _, one := range c.calls {
+		if !one.sealed {
+			c.recorded(one)
+		}
+	}
+	if err := c.p.stop(); err != nil {
+		t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
+	}
+	c.ends++
+	c.table["told to stop at a checkpoint"]++
+	c.judge(&c.verdict)
+	if got, end := c.w.tape.committed(), c.w.tape.end("invoker0"); got != end {
+		t.Errorf("the position is %d of %d", got, end)
+	}
+	if bytes, dead := c.w.spooled(); bytes > 0 || dead > 0 {
+		t.Errorf("%d bytes of records wait, %d records are dead letters", bytes, dead)
+	}
+	c.w.noStrays()
+	c.checks++
+	c.launch()
+	c.alive()
+}
+
+// settled waits for the completions of activations.
+func (c *chaos) settled(calls []*call) {
+	c.t.Helper()
+	late := time.After(2 * patience)
+	for _, one := range calls {
+		for !c.hasAck(one.id) {
+			_, more := c.w.tape.all()
+			if c.hasAck(one.id) {
+				break
+			}
+			select {
+			case <-more:
+			case <-late:
+				c.t.Fatalf("activation %d of %s has no ack; it ran %d times, its record is %q\n%s",
+					one.n, one.action, c.tally.of("/"+one.id), c.w.record(one.id), c.p.last())
+			}
+		}
+	}
+}
+
+func (c *chaos) hasAck(id string) bool {
+	records, _ := c.w.tape.all()
+	for ; c.read < len(records); c.read++ {
+		if r := records[c.read]; r.isAck() && r.shape() != "result" {
+			c.acked[r.activationID()] = true
+		}
+	}
+	return c.acked[id]
+}
+
+// recorded waits for the record of an activation that has its ack.
+func (c *chaos) recorded(one *call) {
+	c.t.Helper()
+	late := time.After(2 * patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for c.w.record(one.id) == nil {
+		select {
+		case <-tick.C:
+		case <-late:
+			c.t.Fatalf("activation %d of %s has an ack and no record\n%s", one.n, one.action, c.p.last())
+		}
+	}
+}
+
+func (v *victim) kill() {
+	_ = v.cmd.Process.Kill()
+	<-v.ended
+}
+
+// stop asks the invoker to end and waits for that.
+func (v *victim) stop() error {
+	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-v.ended:
+		return v.err
+	case <-time.After(patience):
+		return cmp.Or(v.cmd.Process.Kill(), fmt.Errorf("not ended by SIGTERM in %s", patience))
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -18,9 +19,18 @@ import (
 // roleInvoker is the word by which the test's program is an invoker.
 const roleInvoker = "replay-invoker"
 
+// roleClock is the word by which it tries whether its clock can be stepped.
+const roleClock = "replay-clock"
+
 // actInvoker is `gpuwhisk invoker` as far as a test needs it: configured by its
-// environment and arguments, ended by SIGTERM. It says when it is ready.
+// environment and arguments, ended by SIGTERM. It says where its admin door is,
+// and when it is ready.
 func actInvoker(ctx context.Context, args []string) error {
+	if path := os.Getenv(clockVariable); path != "" {
+		if err := followClock(path); err != nil {
+			return err
+		}
+	}
 	cfg, err := config.Load(config.Input{Environ: os.Environ(), Args: args})
 	if err != nil {
 		return err
@@ -31,21 +41,29 @@ func actInvoker(ctx context.Context, args []string) error {
 	}
 	return assembly.Run(ctx, assembly.Options{
 		Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
-		Ready: func() { fmt.Println("ready") },
+		Listening: func(addr string) { fmt.Println(addr) },
+		Ready:     func() { fmt.Println(saysReady) },
 	})
 }
 
+// saysReady is the line by which an invoker says that it is ready.
+const saysReady = "ready"
+
 // process is an invoker in a process of its own.
 type process struct {
-	t   *testing.T
-	cmd *exec.Cmd
+	t    *testing.T
+	cmd  *exec.Cmd
+	door string // of its administration
 }
 
-// spawn starts an invoker and returns when it is ready.
-func (w *world) spawn() *process {
+// spawn starts the invoker and returns when it is ready.
+func (w *world) spawn() *process { return w.spawnAs(0) }
+
+// spawnAs starts an invoker with another number and further environment.
+func (w *world) spawnAs(id int, extra ...string) *process {
 	w.t.Helper()
-	p := &process{w.t, exec.Command(w.program(), append([]string{roleInvoker}, w.args()...)...)}
-	p.cmd.Env = append(w.environment(), "PATH="+os.Getenv("PATH"))
+	p := &process{t: w.t, cmd: exec.Command(w.program(), roleInvoker, "--id", strconv.Itoa(id), "--uniqueName", w.unique)}
+	p.cmd.Env = append(append(w.environment(), "PATH="+os.Getenv("PATH")), extra...)
 	if testing.Verbose() {
 		p.cmd.Stderr = os.Stderr
 	}
@@ -57,8 +75,12 @@ func (w *world) spawn() *process {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		w.t.Fatalf("the invoker did not start: %q, %v", line, err)
+	lines := bufio.NewScanner(out)
+	if lines.Scan() {
+		p.door = lines.Text()
+	}
+	if !lines.Scan() || lines.Text() != saysReady {
+		w.t.Fatalf("the invoker did not start: %q, %v", lines.Text(), lines.Err())
 	}
 	return p
 }

@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case assembly.NativeProxy:
 			os.Exit(status(native.Run(interrupted(), os.Environ(), os.Stdout, os.Stderr)))
+		case roleClock:
+			os.Exit(status(tryClock(os.Args[2])))
 		case roleInvoker:
 			os.Exit(status(actInvoker(interrupted(), os.Args[2:])))
 		}

@@ -39,6 +39,8 @@ type world struct {
 	t      *testing.T
 	dir    string
 	unique string // the invoker's --uniqueName
+	kafka  string // where the broker is
+	couch  string // where the invoker finds the database
 	broker *broker.Broker
 	bus    *broker.Bus
 	tape   *tape
@@ -56,14 +58,29 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := emptyWorld(t)
+	w.startBroker()
+	w.startStore()
+	w.deploy()
+	return w
+}
+
+// emptyWorld has neither a broker nor a database.
+func emptyWorld(t *testing.T) *world {
 	w := &world{
 		t: t, dir: t.TempDir(), unique: "0", log: testLog(t),
 		manifest: manifest, images: strings.NewReplacer(),
 	}
 	w.left = w.processes
-	w.startBroker()
+	return w
+}
+
+// deploy puts into the broker and the database what a deployment does.
+func (w *world) deploy() {
+	t := w.t
+	t.Helper()
 	var err error
-	if w.bus, err = broker.Dial([]string{w.broker.Addr()}, w.log); err != nil {
+	if w.bus, err = broker.Dial([]string{w.kafka}, w.log); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.bus.Close)
@@ -73,14 +90,18 @@ func newWorld(t *testing.T) *world {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.tape = newTape(t, w.broker.Addr())
-	w.store = newStoreServer(t, filepath.Join(w.dir, "store.db"))
-	w.db = couchdb.New(couchdb.Config{URL: w.store.url(), User: storeUser, Password: storePassword, Names: names})
+	w.tape = newTape(t, w.kafka)
+	w.db = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names})
 	t.Cleanup(w.db.Close)
 	if err := w.db.Deploy(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	return w
+}
+
+func (w *world) startStore() {
+	w.t.Helper()
+	w.store = newStoreServer(w.t, filepath.Join(w.dir, "store.db"))
+	w.couch = w.store.url()
 }
 
 // startBroker starts a broker, or starts it again with its data and its
@@ -96,6 +117,7 @@ func (w *world) startBroker() {
 	}
 	if w.broker == nil {
 		onFreePort(w.t, start)
+		w.kafka = w.broker.Addr()
 		w.t.Cleanup(func() { w.broker.Close() }) // the last of them, whichever that is
 	} else if err := start(w.broker.Port()); err != nil {
 		w.t.Fatal(err)
@@ -212,10 +234,10 @@ const manifest = `{"runtimes":{
 // environment is what the captured invoker was started with, as far as it
 // matters here.
 func (w *world) environment() []string {
-	db, _ := url.Parse(w.store.url())
+	db, _ := url.Parse(w.couch)
 	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	return append([]string{
-		"KAFKA_HOSTS=" + w.broker.Addr(),
+		"KAFKA_HOSTS=" + w.kafka,
 		"RUNTIMES_MANIFEST=" + w.manifest,
 		"WHISK_API_HOST_PROTO=http", "WHISK_API_HOST_NAME=127.0.0.1", "WHISK_API_HOST_PORT=10001",
 		"PORT=0",

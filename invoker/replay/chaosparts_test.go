@@ -1,0 +1,236 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bus is a broker of a test's own that can be lost and got back.
+type bus interface {
+	lose()
+	back()
+}
+
+// ownBus is the embedded broker.
+type ownBus struct{ w *world }
+
+func (b ownBus) lose() { b.w.broker.Close() }
+func (b ownBus) back() { b.w.startBroker() }
+
+// apacheBus is an Apache Kafka. It is lost as a machine is: killed.
+type apacheBus struct {
+	t   *testing.T
+	dir string
+}
+
+func newApacheBus(t *testing.T) (b apacheBus, addr string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gpuwhisk-chaos-kafka-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = apacheBus{t, dir}
+	t.Cleanup(func() {
+		_, _ = peerScript("kafka", "stop", b.environ())
+		_ = os.RemoveAll(dir)
+	})
+	said, err := peerScript("kafka", "start", b.environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, said["GPUWHISK_TEST_KAFKA"]
+}
+
+func (b apacheBus) environ() []string {
+	return []string{"GPUWHISK_KAFKA_DIR=" + b.dir, "GPUWHISK_KEEP=1"}
+}
+
+func (b apacheBus) lose() {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.dir, "pid"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		b.t.Fatalf("kill Kafka: %v", err)
+	}
+	if _, err := peerScript("kafka", "stop", b.environ()); err != nil { // waits for its end
+		b.t.Fatal(err)
+	}
+}
+
+func (b apacheBus) back() {
+	b.t.Helper()
+	if _, err := peerScript("kafka", "start", b.environ()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// peerScript runs a script of .ci/peers and gives the NAME=VALUE lines that it
+// prints.
+func peerScript(name, command string, env []string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join("..", "..", ".ci", "peers", name+".sh"), command)
+	var out, diag bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), &out, &diag
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", name, command, err, diag.String())
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			said[key] = value
+		}
+	}
+	return said, nil
+}
+
+// newPouch starts a server of the CouchDB API that is not ours.
+func newPouch(t *testing.T) (address string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gpuwhisk-chaos-pouchdb-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"GPUWHISK_POUCHDB_DIR=" + dir}
+	t.Cleanup(func() { _, _ = peerScript("pouchdb", "stop", env) })
+	said, err := peerScript("pouchdb", "start", env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = said["GPUWHISK_TEST_COUCHDB"]
+	admin, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address+"/_config/admins/"+storeUser, strings.NewReader(`"`+storePassword+`"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return address
+}
+
+// moods of a database.
+const (
+	wellMood int32 = iota
+	failingMood
+	slowMood
+	goneMood
+)
+
+// front stands before the database, for invokers alone.
+type front struct {
+	server *http.Server
+	url    string
+	mood   atomic.Int32
+	struck atomic.Int64 // requests that met another mood than well
+}
+
+// slowness is what each request takes of a database that is slow.
+const slowness = 3 * time.Second
+
+func newFront(t *testing.T, database string) *front {
+	t.Helper()
+	target, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.ErrorLog, forward.Transport = slog.NewLogLogger(slog.DiscardHandler, 0), transport
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{url: "http://" + listener.Addr().String()}
+	f.server = &http.Server{ErrorLog: forward.ErrorLog, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mood := f.mood.Load()
+		if mood != wellMood {
+			f.struck.Add(1)
+		}
+		switch mood {
+		case failingMood:
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, `{"error":"internal_server_error","reason":"chaos"}`)
+			return
+		case slowMood:
+			select {
+			case <-time.After(slowness):
+			case <-r.Context().Done():
+			}
+		case goneMood:
+			panic(http.ErrAbortHandler) // hangs up
+		}
+		forward.ServeHTTP(w, r)
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = f.server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = f.server.Close()
+		<-done
+		transport.CloseIdleConnections()
+	})
+	return f
+}
+
+// disk is the state directory of a world, on a file system of a few MiB.
+type disk struct{ dir string }
+
+// newDisk mounts one, which takes root.
+func newDisk(t *testing.T, dir string) (*disk, error) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=700"); err != nil {
+		return nil, fmt.Errorf("no file system of a bounded size: %w", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return &disk{dir}, nil
+}
+
+func (d *disk) ballast() string { return filepath.Join(d.dir, "ballast") }
+
+// fill leaves not a byte.
+func (d *disk) fill() error {
+	f, err := os.Create(d.ballast())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<16); len(block) > 0; {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block = block[:len(block)/2]
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *disk) free() error { return os.Remove(d.ballast()) }
