@@ -147,12 +147,18 @@ type GPURun struct {
 	PrefetchTime int64
 	GPUTime      int64
 	Memory       int64
+	// Fallback is why the memory is only counted though the action lets it be
+	// moved; mostly empty.
+	Fallback string
 }
 
 // Annotation writes the run as the annotation of its record.
 func (g GPURun) Annotation() Annotation {
 	o := newObject(nil)
 	o.str("device", g.Device)
+	if g.Fallback != "" {
+		o.str("fallback", g.Fallback)
+	}
 	o.int("gpuTime", g.GPUTime)
 	o.int("memory", g.Memory)
 	o.int("prefetchTime", g.PrefetchTime)

@@ -10,6 +10,9 @@ type Held struct {
 	// Over says that the container holds more than it may and must be ended. It
 	// is a sentence for the action's author and names the limit; mostly empty.
 	Over string
+	// Unfit says why the container's function cannot do with memory that is moved.
+	// News that say it say nothing else; mostly empty.
+	Unfit string
 }
 
 // Reading is what a device showed at a moment.

@@ -39,7 +39,9 @@ type gpuBox struct {
 	id        lane.Box
 	device    gpu.Device
 	wish      container.GPUWish
-	furnished bool // spec and wish are known
+	action    string
+	fallback  string // why its memory is only counted, where the action did not ask for that
+	furnished bool   // spec and wish are known
 	flow      sched.FlowID
 	claimed   int                // MiB of host memory
 	runs      []*run             // started there, and not left
@@ -120,6 +122,7 @@ func (l *gpuLane) deadline() (time.Duration, bool) {
 func (l *gpuLane) submit(now time.Duration, j *job) {
 	l.jobs[j.item] = j
 	park := l.parks(j)
+	l.mode(j)
 	due := time.Duration(0)
 	if l.settings.Overdue > 0 {
 		due = j.accepted + l.settings.Overdue
@@ -192,7 +195,8 @@ func (l *gpuLane) furnish(b *box, j *job) {
 		return
 	}
 	e := j.action.Exec
-	b.gpu.furnished = true
+	l.mode(j) // it may have fallen back while the job waited
+	b.gpu.furnished, b.gpu.action, b.gpu.fallback = true, j.action.FQN(), j.fallback
 	b.spec = l.d.settings.spec(b.name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
 	b.gpu.wish = container.GPUWish{Shim: j.gpu.Shim, Limit: int64(j.gpu.Limit)}
 }
@@ -209,7 +213,7 @@ func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
 	if !o.Start.Warm() {
 		r.start = container.Cold
 	}
-	r.grant = &grant{device: b.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited}
+	r.grant = &grant{device: b.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited, fallback: b.gpu.fallback}
 	r.grant.memory.Store(o.Memory)
 	if t := b.gpu.transfer; t != nil && t.epoch == o.Transfer {
 		r.grant.transfer = t
@@ -284,30 +288,6 @@ func (l *gpuLane) gone(now time.Duration, b *box) {
 	delete(l.named, b.name)
 	l.d.pool.Unclaim(now, b.gpu.claimed)
 	l.take(now, lane.Event{Kind: lane.Gone, Box: b.gpu.id})
-	l.showResident(b.gpu.flow)
-}
-
-// heard takes what a process of a container says it holds.
-func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
-	b := l.named[h.Container]
-	if b == nil {
-		return
-	}
-	if u := h.Usage; !h.Exited && (u.Allocated < 0 || u.Resident < 0 || u.Context < 0) {
-		l.d.log.Warn("gpu usage refused: a size is negative", keyContainer, b.name, "pid", h.PID)
-		return
-	}
-	if h.Over != "" && b.life.Err() == nil {
-		l.d.log.Warn("gpu container ended", keyContainer, b.name, "pid", h.PID, "reason", h.Over)
-		b.die(&overLimit{h.Over})
-		l.take(now, lane.Event{Kind: lane.Failed, Box: b.gpu.id})
-	}
-	l.take(now, lane.Event{Kind: lane.Held, Box: b.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
-	for _, r := range b.gpu.runs {
-		if n, ok := l.lane.Memory(r.item); ok {
-			r.grant.memory.Store(n)
-		}
-	}
 	l.showResident(b.gpu.flow)
 }
 

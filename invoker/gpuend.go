@@ -21,6 +21,7 @@ type grant struct {
 	waited   time.Duration // for the token
 	memory   atomic.Int64  // that the run needs as far as is known, in bytes
 	transfer *transfer     // that served the run, nil for none
+	fallback string        // why its memory is only counted, empty where that is as its action says
 }
 
 // transfer is a prefetch as the runs see it that it serves.
@@ -47,7 +48,7 @@ func (t *transfer) time(now time.Duration) time.Duration {
 func (g *grant) annotation(at times, now time.Duration) activation.Annotation {
 	run := activation.GPURun{
 		Device: g.device, Start: g.kind.String(), QueueTime: g.waited.Milliseconds(),
-		PrefetchTime: g.transfer.time(now).Milliseconds(), Memory: g.memory.Load(),
+		PrefetchTime: g.transfer.time(now).Milliseconds(), Memory: g.memory.Load(), Fallback: g.fallback,
 	}
 	if !at.runStart.IsZero() {
 		run.GPUTime = at.runEnd.Sub(at.runStart).Milliseconds()

@@ -33,6 +33,7 @@ func gpuNote(t *testing.T, r *activation.Record) (n struct {
 	QueueTime, PrefetchTime int64
 	GPUTime                 int64
 	Memory                  int64
+	Fallback                string
 }) {
 	t.Helper()
 	if r == nil {

@@ -54,7 +54,7 @@ var plan = map[string][]string{
 	"invoker/kamon":     {},
 	"invoker/container": {},
 	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
-		"activation/records", "invoker/container", "invoker/docker", "invoker/proxy", "invoker/recordstore", "invoker/tlsstore", "invoker/zookeeper"},
+		"activation/records", "invoker/container", "invoker/devices", "invoker/docker", "invoker/proxy", "invoker/recordstore", "invoker/tlsstore", "invoker/zookeeper"},
 	"invoker/console":  {},
 	"invoker/explain":  {},
 	"invoker/top":      {"invoker/explain"},

@@ -47,6 +47,8 @@ type job struct {
 	gpu     *activation.GPURequest // nil: the CPU lane
 	queued  time.Duration
 	near    bool // the lane wants its message in memory
+	// fallback is why its memory is only counted, where the action lets it be moved.
+	fallback string
 
 	came     mark      // for its account
 	obstacle *obstacle // what held it when it came; nil if nothing did

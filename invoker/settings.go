@@ -73,8 +73,10 @@ type GPUSettings struct {
 	// Limits is the most device memory of a container, in bytes, by
 	// "namespace/path/action", "namespace" or "*". Modes are the words on the
 	// shim that actions may say; none is all.
-	Limits     map[string]int64
-	Modes      []string
+	Limits map[string]int64
+	Modes  []string
+	// Fallbacks remembers whose memory cannot be moved; nil: nobody falls back.
+	Fallbacks  Fallbacks
 	Prefetch   bool
 	ForwardTo  string // topic for gpu actions when there is no device
 	ContextMem int64  // device memory that a container's CUDA context takes

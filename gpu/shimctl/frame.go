@@ -30,6 +30,7 @@ const (
 	typeDone     frameType = 17
 	typeUsage    frameType = 18
 	typePong     frameType = 19
+	typeRefused  frameType = 20
 )
 
 var errFrame = errors.New("malformed frame")
@@ -42,6 +43,8 @@ type frame struct {
 	hello helloFrame
 	done  doneFrame
 	usage usageFrame
+	// refused is a sign that managed memory is not borne.
+	refused Refusal
 }
 
 type helloFrame struct{ version, pid, backend, hooks uint32 }
@@ -95,6 +98,8 @@ func decode(b []byte) (frame, error) {
 		p.u32()
 		f.usage.allocated, f.usage.resident = p.u64(), p.u64()
 		f.usage.fixed, f.usage.pinned, f.usage.blocks = p.u64(), p.u64(), p.u64()
+	case typeRefused:
+		f.refused = Refusal{Sign: Sign(p.u32()), Code: int(int32(p.u32()))}
 	}
 	if p.short {
 		return frame{}, fmt.Errorf("%w: type %d with %d bytes", errFrame, f.kind, len(b))

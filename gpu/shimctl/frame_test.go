@@ -32,6 +32,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add(encode(typeHello, 0, pair(1, 2), pair(0, 56)))
 	f.Add(encode(typeDone, 9, pair(4, 3), pair(2, 0), 100, 200, 300))
 	f.Add(encode(typeUsage, 1, pair(2, 0), 3, 4, 5, 6, 7))
+	f.Add(encode(typeRefused, 0, pair(2, 719)))
 	f.Add([]byte{255, 255, 255, 255})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)

@@ -58,6 +58,7 @@ type event struct {
 	usage     *gpu.Usage
 	exited    bool
 	silent    *bool
+	refused   *Refusal
 }
 
 // recorder hands events on to a test.
@@ -74,6 +75,9 @@ func (r recorder) put(e event) {
 
 func (r recorder) Usage(c string, pid int, u gpu.Usage) {
 	r.put(event{container: c, pid: pid, usage: &u})
+}
+func (r recorder) Refused(c string, pid int, why Refusal) {
+	r.put(event{container: c, pid: pid, refused: &why})
 }
 func (r recorder) Exited(c string, pid int) { r.put(event{container: c, pid: pid, exited: true}) }
 func (r recorder) Silent(c string, pid int, s bool) {

@@ -154,6 +154,8 @@ func (p *process) take(f frame) (awaited bool, err error) {
 		c.holds(p, u.Allocated)
 		c.ctl.events.Usage(c.id, p.pid, u)
 		return c.reported(p, f.epoch, u), nil
+	case typeRefused:
+		c.ctl.events.Refused(c.id, p.pid, f.refused)
 	case typeDone:
 		return c.finished(p, f.epoch, f.done), nil
 	}

@@ -81,6 +81,9 @@ type Events interface {
 	// Silent tells that a process stopped answering (it may be frozen with its
 	// container), or that it answers again.
 	Silent(container string, pid int, silent bool)
+	// Refused tells that a process's libraries do not bear managed memory. It may
+	// come again for the same process.
+	Refused(container string, pid int, r Refusal)
 }
 
 // Control keeps the sockets of all containers. It is safe for concurrent use.

@@ -22,6 +22,14 @@ type Options struct {
 	Pings              Pings
 	Status             func(ctx context.Context) (any, error) // nil: not served
 	Console            http.Handler                           // below /console/; nil: not served
+	Fallbacks          Fallbacks                              // nil: not served
+}
+
+// Fallbacks are the actions whose GPU memory is only counted. Clear forgets one,
+// or all for an empty name, and tells how many.
+type Fallbacks interface {
+	List() any
+	Clear(action string) int
 }
 
 // Pings is the part that tells controllers to send work. Enable and Disable
@@ -41,6 +49,10 @@ func New(o Options) http.Handler {
 	guarded.HandleFunc("POST /disable", d.disable)
 	if o.Status != nil {
 		guarded.HandleFunc("GET /status", d.status)
+	}
+	if o.Fallbacks != nil {
+		guarded.HandleFunc("GET /fallbacks", d.fallbacks)
+		guarded.HandleFunc("DELETE /fallbacks", d.clearFallbacks)
 	}
 	if o.Console != nil {
 		guarded.Handle("/console/", http.StripPrefix("/console", o.Console))
@@ -116,10 +128,32 @@ func (d *door) status(w http.ResponseWriter, r *http.Request) {
 		d.refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
+	document(w, s)
+}
+
+func document(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(s) // the caller has gone if this fails
+	_ = e.Encode(v) // the caller has gone if this fails
+}
+
+func (d *door) fallbacks(w http.ResponseWriter, _ *http.Request) { document(w, d.Fallbacks.List()) }
+
+// clearFallbacks forgets the action that the query names, or, where it says all,
+// every one.
+func (d *door) clearFallbacks(w http.ResponseWriter, r *http.Request) {
+	action, all := r.URL.Query().Get("action"), r.URL.Query().Get("all") == "true"
+	if (action == "") != all {
+		d.refuse(w, http.StatusBadRequest, "Say which: ?action=NAMESPACE/PACKAGE/ACTION, or ?all=true for every one.")
+		return
+	}
+	n := d.Fallbacks.Clear(action)
+	if n == 0 && !all {
+		d.refuse(w, http.StatusNotFound, "The action "+action+" has not fallen back.")
+		return
+	}
+	document(w, map[string]int{"cleared": n})
 }
 
 func (d *door) notFound(w http.ResponseWriter, _ *http.Request) {

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,6 +16,19 @@ type pings struct{ on bool }
 func (p *pings) Enabled() bool { return p.on }
 func (p *pings) Enable() bool  { was := p.on; p.on = true; return !was }
 func (p *pings) Disable() bool { was := p.on; p.on = false; return was }
+
+// fallen are actions that fell back.
+type fallen map[string]bool
+
+func (f *fallen) List() any { return slices.AppendSeq([]string{}, maps.Keys(*f)) }
+func (f *fallen) Clear(action string) int {
+	before := len(*f)
+	if action == "" {
+		clear(*f)
+	}
+	delete(*f, action)
+	return before - len(*f)
+}
 
 func ask(t *testing.T, h http.Handler, method, path, user string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -34,8 +49,8 @@ func TestDoor(t *testing.T) {
 	h := New(Options{
 		Instance: "invoker0/0", Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID",
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, "metrics") }),
-		Pings:   &pings{on: true},
-		Status:  func(context.Context) (any, error) { return map[string]int{"inFlight": 3}, statusErr },
+		Pings:   &pings{on: true}, Fallbacks: &fallen{"guest/f": true, "guest/g": true},
+		Status: func(context.Context) (any, error) { return map[string]int{"inFlight": 3}, statusErr },
 	})
 	for _, c := range []struct {
 		method, path, user string
@@ -55,6 +70,16 @@ func TestDoor(t *testing.T) {
 		{"POST", "/enable", "invoker.user", 200, "invoker0/0 is now enabled."},
 		{"GET", "/pool/count", "invoker.user", 404, "The requested resource could not be found."},
 		{"GET", "/status", "", 401, "error"},
+		{"GET", "/fallbacks", "", 401, "error"},
+		{"DELETE", "/fallbacks?all=true", "", 401, "error"},
+		{"GET", "/fallbacks", "invoker.user", 200, `"guest/f"`},
+		{"DELETE", "/fallbacks", "invoker.user", 400, "?action="},
+		{"DELETE", "/fallbacks?action=guest/f&all=true", "invoker.user", 400, "?action="},
+		{"DELETE", "/fallbacks?action=guest/h", "invoker.user", 404, "guest/h has not fallen back"},
+		{"DELETE", "/fallbacks?action=guest/f", "invoker.user", 200, `"cleared": 1`},
+		{"DELETE", "/fallbacks?action=guest/f", "invoker.user", 404, "has not fallen back"},
+		{"DELETE", "/fallbacks?all=true", "invoker.user", 200, `"cleared": 1`},
+		{"GET", "/fallbacks", "invoker.user", 200, `[]`},
 		{"GET", "/status", "invoker.user", 200, `"inFlight": 3`},
 	} {
 		w := ask(t, h, c.method, c.path, c.user)

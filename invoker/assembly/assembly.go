@@ -184,7 +184,9 @@ func (a *assembly) parts(manifest *activation.Manifest) []part {
 		// once, and must find nothing of ours.
 		{name: "state", open: a.awaitElder, close: func(context.Context) error { return a.state.close() }},
 		{name: "GPUs", open: func(ctx context.Context) (err error) {
-			a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options)
+			if a.gpus, err = openGPUs(ctx, a.c, prefix(a.instance), a.Options); err == nil {
+				a.openFallbacks()
+			}
 			return err
 		}, close: func(context.Context) error { return a.gpus.close() }},
 		{name: "log of the GPU lane", open: a.openLaneLog, close: a.closeLaneLog},
@@ -237,6 +239,9 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	}
 	if a.laneLog != nil {
 		s.GPU.Record = a.laneLog
+	}
+	if a.gpus.fallbacks != nil {
+		s.GPU.Fallbacks = a.gpus.fallbacks
 	}
 	out := outbox{producer: a.producer, prefix: a.c.Kafka.TopicPrefix}
 	if a.c.Events.Enabled {

@@ -12,6 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/admin"
+	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/kamon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -25,7 +26,7 @@ type tlsConfig = tls.Config
 func (a *assembly) door() http.Handler {
 	o := admin.Options{
 		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
-		Header: a.c.Admin.TransactionHeader, Pings: pings{a},
+		Header: a.c.Admin.TransactionHeader, Pings: pings{a}, Fallbacks: fallbackDoor{a},
 	}
 	if a.c.Metrics.Served() {
 		// What is looked up when it is asked for is apart from what is counted:
@@ -125,6 +126,9 @@ type status struct {
 	Records *recordsStatus  `json:"records,omitempty"`
 	State   stateStatus     `json:"state"`
 	Work    *invoker.Status `json:"work,omitempty"`
+	// Fallbacks are the actions whose GPU memory is only counted, because their
+	// libraries do not bear that it is moved.
+	Fallbacks []devices.Fallback `json:"fallbacks,omitempty"`
 }
 
 type kafkaStatus struct {
@@ -158,6 +162,7 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 		return s, err
 	}
 	s.Work = &work
+	s.Fallbacks = fallbackDoor{a}.all()
 	if why := a.kafkaAway(); why != "" {
 		s.Reasons = append(s.Reasons, "cannot work: Kafka: "+why)
 	}
@@ -287,6 +292,7 @@ func (g gauges) shim(put func(*prometheus.Desc, float64, ...string)) {
 		return
 	}
 	s := g.a.gpus.shim.Stats()
+	put(desc("shim_fallbacks", "Actions whose GPU memory is only counted, because their libraries do not bear that it is moved."), float64(len(g.a.gpus.fallbacks.List())))
 	put(desc("shim_containers", "Containers that are prepared for a GPU."), float64(s.Containers))
 	put(desc("shim_processes", "Processes of GPU containers that are connected by the shim."), float64(s.Processes))
 	put(desc("shim_silent_processes", "Connected processes that do not answer."), float64(s.Silent))

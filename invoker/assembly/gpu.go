@@ -28,6 +28,8 @@ type gpus struct {
 	host    *devices.Host  // nil with simulated devices
 	shim    *devices.Mover // nil where memory is only simulated
 	mps     *shared        // nil without MPS
+	// fallbacks are the actions whose memory cannot be moved; nil without a shim.
+	fallbacks *devices.Fallbacks
 }
 
 // openGPUs finds the devices, or makes simulated ones, and what keeps their

@@ -53,6 +53,10 @@ func (s State) DeadLetterDir(invoker string) string {
 	return s.dir(s.DeadLetters, "dead-letters", invoker)
 }
 
+// FallbackFile has the actions whose GPU memory cannot be moved; empty where
+// nothing outlives the process.
+func (s State) FallbackFile(invoker string) string { return s.dir("", "gpu-fallbacks.json", invoker) }
+
 func (s State) dir(own, name, invoker string) string {
 	switch {
 	case own == None, own == "" && (s.Dir == None || s.Dir == ""):

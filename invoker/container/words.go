@@ -48,7 +48,7 @@ type GPU struct {
 
 // GPUWish is what an action asks of its container's device memory.
 type GPUWish struct {
-	Shim  string // the word of its annotation
+	Shim  string // the word of its annotation, or what took its place
 	Limit int64  // bytes that the container may hold altogether; 0 for what the device has
 }
 

@@ -15,8 +15,10 @@ type box struct {
 	device gpu.Device
 	shim   *shimctl.Container // nil where there is no library
 	off    bool               // the container wants no shim
-	limit  int64              // bytes that it may hold altogether; 0: no word
-	came   chan struct{}      // closed when the first process says something
+	// managed tells that its memory can be moved.
+	managed bool
+	limit   int64         // bytes that it may hold altogether; 0: no word
+	came    chan struct{} // closed when the first process says something
 
 	mu         sync.Mutex
 	heard      bool              // came is closed
@@ -176,6 +178,14 @@ func (e events) Exited(name string, pid int) {
 	delete(b.talks, pid)
 	delete(b.holds, pid)
 	e.m.hear(gpu.Held{Container: name, PID: pid, Exited: true})
+}
+
+// Refused passes on that a container's function does not bear memory that moves.
+// Where nothing of it is moved there is nothing to change.
+func (e events) Refused(name string, pid int, r shimctl.Refusal) {
+	if b := e.m.box(name); b != nil && b.managed {
+		e.m.hear(gpu.Held{Container: name, PID: pid, Unfit: r.String()})
+	}
 }
 
 // Silent notes who does not answer. A frozen container is expected not to.

@@ -142,6 +142,7 @@ func (m *Mover) Prepare(name string, device gpu.Device, wish container.GPUWish) 
 			return container.GPU{}, err
 		}
 		b.off = wish.Shim == activation.ShimOff
+		b.managed = backend(wish.Shim) == activation.ShimManaged
 		m.equip(&g, b, wish.Shim)
 	}
 	m.mu.Lock()

@@ -89,6 +89,8 @@ func (deaf) Usage(string, int, gpu.Usage) {}
 func (deaf) Exited(string, int)           {}
 func (deaf) Silent(string, int, bool)     {}
 
+func (deaf) Refused(string, int, shimctl.Refusal) {}
+
 // shimmed is a container on a simulated device, under the shim and the fake
 // driver.
 type shimmed struct {

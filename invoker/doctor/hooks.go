@@ -165,5 +165,8 @@ func (u usage) Usage(_ string, _ int, got gpu.Usage) {
 // Exited is of no interest: the program's own end is waited for.
 func (usage) Exited(string, int) {}
 
+// Refused is of no interest: the driver itself is tried.
+func (usage) Refused(string, int, shimctl.Refusal) {}
+
 // Silent is of no interest: every order is bounded in time.
 func (usage) Silent(string, int, bool) {}

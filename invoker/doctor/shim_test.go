@@ -239,6 +239,21 @@ func TestSocketChecks(t *testing.T) {
 	})
 }
 
+func TestFallbacks(t *testing.T) {
+	remember := func(said string) func(*fake) {
+		return func(f *fake) {
+			f.Config.State.Dir = "/var/lib/gpuwhisk"
+			f.files["var/lib/gpuwhisk/invoker0/gpu-fallbacks.json"] = text(said)
+		}
+	}
+	six := "[" + strings.TrimSuffix(strings.Repeat(`{"action":"guest/f","reason":"why"},`, 6), ",") + "]"
+	runTrials(t, []trial{
+		{"one", remember(`[{"action":"guest/f","reason":"a kernel failed"}]`), "GPU/fallbacks", Warn, "1 actions is counted and not moved: guest/f (a kernel failed)", "--clear"},
+		{"many", remember(six), "GPU/fallbacks", Warn, "6 actions", "--clear"},
+		{"broken", remember(`{`), "GPU/fallbacks", Warn, "gpu-fallbacks.json", "read it"},
+	})
+}
+
 func FuzzShim(f *testing.F) {
 	f.Add([]byte("\x7fELF"))
 	f.Add([]byte(elf.ELFMAG + "\x02\x01\x01" + strings.Repeat("\x00", 60)))

@@ -118,15 +118,20 @@ type gpuAnswer struct {
 // it had left it. It gives its answer and the kind of its start.
 func (p *platform) gpuCall(name string, bytes int) (gpuAnswer, string) {
 	p.t.Helper()
+	a, run := p.gpuRun(name, bytes)
+	return a, run.Start
+}
+
+// gpuRun is gpuCall with all that the record tells of the GPU.
+func (p *platform) gpuRun(name string, bytes int) (a gpuAnswer, run gpuNote) {
+	p.t.Helper()
 	o := p.call(name, map[string]any{"bytes": bytes})
-	var a gpuAnswer
 	if err := json.Unmarshal(o.record.Response.Result, &a); err != nil || o.record.Response.StatusCode != activation.StatusSuccess {
 		p.t.Fatalf("%s: status %d: %s", name, o.record.Response.StatusCode, o.text())
 	}
 	if !a.Intact || !a.Correct {
 		p.t.Errorf("%s, run %d: intact %t, correct %t", name, a.Runs, a.Intact, a.Correct)
 	}
-	var run struct{ Device, Start string }
 	note, _ := o.record.Annotations.Get(activation.GPUAnnotation)
 	if err := json.Unmarshal(note, &run); err != nil {
 		p.t.Fatalf("%s: no word of the GPU in its record: %v", name, err)
@@ -134,8 +139,11 @@ func (p *platform) gpuCall(name string, bytes int) (gpuAnswer, string) {
 	if !strings.Contains(run.Device, "simulated") {
 		p.t.Errorf("%s ran on %q, which does not say that it is simulated", name, run.Device)
 	}
-	return a, run.Start
+	return a, run
 }
+
+// gpuNote is what a record tells of the GPU.
+type gpuNote struct{ Device, Start, Fallback string }
 
 // door asks the invoker's admin door for a page.
 func (p *platform) door(path string) []byte {

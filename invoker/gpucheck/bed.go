@@ -59,6 +59,8 @@ func (silent) Usage(string, int, gpu.Usage) {}
 func (silent) Exited(string, int)           {}
 func (silent) Silent(string, int, bool)     {}
 
+func (silent) Refused(string, int, shimctl.Refusal) {}
+
 // openBed looks whether there is a device and everything to try it with.
 func openBed(ctx context.Context, s Settings) (_ *bed, err error) {
 	// A short path: a socket's name has room for 107 bytes.

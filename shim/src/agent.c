@@ -16,6 +16,7 @@
 #include "context.h"
 #include "hooks.h"
 #include "link.h"
+#include "refusal.h"
 #include "work.h"
 
 enum {
@@ -32,7 +33,7 @@ static atomic_bool started;
 static struct gw_fd bell[2] = {{.fd = -1}, {.fd = -1}};
 static _Atomic uint64_t changed;              /* bytes since the last USAGE */
 static _Atomic uint64_t threshold = 16 << 20; /* that are worth one at once */
-static atomic_bool rung;
+static atomic_bool rung, linked;
 
 /* Owned by the agent's thread. */
 static struct {
@@ -48,11 +49,17 @@ void gw_agent_changed(uint64_t bytes)
 {
 	if (!atomic_load_explicit(&started, memory_order_relaxed))
 		return;
-	if (atomic_fetch_add(&changed, bytes + 1) + bytes < atomic_load(&threshold))
-		return;
+	if (atomic_fetch_add(&changed, bytes + 1) + bytes >= atomic_load(&threshold))
+		gw_agent_ring();
+}
+
+void gw_agent_ring(void)
+{
 	if (!atomic_exchange(&rung, true) && gw_ours(&bell[1]))
 		send(bell[1].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
+
+bool gw_agent_linked(void) { return atomic_load(&linked); }
 
 static bool say_hello(void)
 {
@@ -83,6 +90,24 @@ static bool say_usage(uint64_t epoch, bool at_rest)
 	gw_frame_u64(&f, t.host);
 	gw_frame_u64(&f, t.blocks);
 	return gw_link_send(&agent.link, &f);
+}
+
+/* Said once to each invoker. */
+static bool say_refused(void)
+{
+	CUresult code;
+	enum gw_sign sign = gw_untold(&code);
+	struct gw_frame f;
+
+	if (sign == GW_NO_SIGN)
+		return true;
+	gw_frame_begin(&f, GW_REFUSED, 0);
+	gw_frame_u32(&f, sign);
+	gw_frame_u32(&f, (uint32_t)code);
+	if (!gw_link_send(&agent.link, &f) || !gw_link_flush(&agent.link))
+		return false;
+	gw_told();
+	return true;
 }
 
 static bool say_accepted(const struct gw_command *c)
@@ -149,7 +174,10 @@ static bool command_gate(const struct gw_command *c)
 		ok = finish(true);
 	agent.gated = true;
 	gw_stir();
-	return ok && (c->word || say_usage(c->epoch, true));
+	if (c->word)
+		return ok;
+	gw_work_probe();
+	return ok && say_refused() && say_usage(c->epoch, true);
 }
 
 static bool command_hello(const struct gw_command *c)
@@ -221,6 +249,8 @@ static void unlink_invoker(void)
 	if (agent.work.type)
 		gw_work_end(&agent.work);
 	agent.linked = agent.gated = false;
+	atomic_store(&linked, false);
+	gw_tell_again();
 	agent.newest = 0; /* another invoker counts its own epochs */
 }
 
@@ -267,6 +297,8 @@ static void converse(void)
 		ok = gw_link_flush(&agent.link);
 	if (ok && agent.work.type && !gw_work_step(&agent.work))
 		ok = finish(false);
+	if (ok)
+		ok = say_refused();
 	if (ok && usage_due())
 		ok = say_usage(0, false);
 	if (!ok || !gw_link_flush(&agent.link))
@@ -290,6 +322,7 @@ static void *run(void *arg)
 		}
 		agent.linked = gw_link_open(&agent.link, gw_config.socket);
 		if (agent.linked && say_hello() && say_usage(0, false) && gw_link_flush(&agent.link)) {
+			atomic_store(&linked, true);
 			pause = FIRST_PAUSE_MS;
 			continue;
 		}
@@ -313,6 +346,8 @@ static void forked(void)
 	agent.work = (struct gw_work){0};
 	atomic_store(&changed, 0);
 	atomic_store(&rung, false);
+	atomic_store(&linked, false);
+	gw_refusal_forget();
 	gw_contexts_forget();
 	gw_forget_all();
 	gw_physical_forget();
@@ -354,6 +389,14 @@ extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), voi
 #pragma weak __register_atfork
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
+/* A program may end of the very error that is to be told. */
+static void last_words(void)
+{
+	gw_work_probe();
+	gw_await_told();
+	gw_work_stop();
+}
+
 /* Once per program, also across forks. */
 static void watch_process(void)
 {
@@ -364,7 +407,7 @@ static void watch_process(void)
 	if (__register_atfork)
 		__register_atfork(NULL, NULL, forked, &__dso_handle);
 	/* Handlers run last come first: ours before the driver's own end. */
-	atexit(gw_work_stop);
+	atexit(last_words);
 }
 
 void gw_agent_start(void)

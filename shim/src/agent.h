@@ -11,6 +11,10 @@
 void gw_agent_start(void);
 /* Tell it that so many bytes came or went. Cheap; from any thread. */
 void gw_agent_changed(uint64_t bytes);
+/* Wake it. */
+void gw_agent_ring(void);
+/* An invoker hears it. */
+bool gw_agent_linked(void);
 
 /* physical.c: in a forked child, where nobody holds its lock. */
 void gw_physical_forget(void);

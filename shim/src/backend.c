@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "hooks.h"
+#include "refusal.h"
 #include "state.h"
 
 /* Rows of managed memory begin where those of device memory would. */
@@ -35,16 +36,38 @@ static bool unsupported(CUresult r)
 	return true;
 }
 
+/* Some libraries' ways of asking for memory have managed memory refused. Where
+ * plain memory is given then, that is what the function needs. Out of memory is
+ * no refusal. */
+static bool refused(CUresult r, CUresult of_plain)
+{
+	if (of_plain != CUDA_SUCCESS)
+		return false;
+	gw_refused(GW_SIGN_ALLOC, r);
+	return true;
+}
+
+static bool bears(CUresult r)
+{
+	return r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult managed(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
 			enum gw_kind *kind)
 {
 	fn_cuMemAllocManaged *alloc = GW_REAL(cuMemAllocManaged);
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
+	if (gw_refused_before())
+		return plain(real, out, bytes, kind);
 	*kind = GW_MANAGED;
 	if (alloc)
 		r = alloc(out, bytes, ATTACH_GLOBAL);
-	return unsupported(r) ? plain(real, out, bytes, kind) : r;
+	if (unsupported(r))
+		return plain(real, out, bytes, kind);
+	if (!bears(r) && refused(r, plain(real, out, bytes, kind)))
+		return CUDA_SUCCESS;
+	return r;
 }
 
 static CUresult managed_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
@@ -55,6 +78,8 @@ static CUresult managed_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 	size_t row = (width + PITCH - 1) / PITCH * PITCH;
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
+	if (gw_refused_before())
+		return plain_pitch(real, out, pitch, width, height, element, kind);
 	*kind = GW_MANAGED;
 	/* What the driver would refuse, it shall refuse itself. */
 	if (!pitch || !width || !height || row < width || height > SIZE_MAX / row ||
@@ -64,6 +89,9 @@ static CUresult managed_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 		r = alloc(out, row * height, ATTACH_GLOBAL);
 	if (unsupported(r))
 		return plain_pitch(real, out, pitch, width, height, element, kind);
+	if (!bears(r) &&
+	    refused(r, plain_pitch(real, out, pitch, width, height, element, kind)))
+		return CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
 		*pitch = row;
 	return r;

@@ -28,6 +28,9 @@
  *            u64 pinned host bytes
  *            u64 blocks
  *   PONG
+ *   REFUSED  u32 sign: 1 managed memory was refused where plain was given,
+ *                2 a kernel's fault after a move, 3 memory cannot be shared
+ *            i32 driver's code
  */
 #ifndef GW_FRAME_H
 #define GW_FRAME_H
@@ -50,6 +53,7 @@ enum gw_type {
 	GW_DONE = 17,
 	GW_USAGE = 18,
 	GW_PONG = 19,
+	GW_REFUSED = 20,
 };
 
 enum gw_status {

@@ -3,24 +3,50 @@
  * device memory it asked for; and what its own prefetches tell us.
  */
 #include "hooks.h"
+#include "refusal.h"
 #include "registry.h"
 #include "serve.h"
 #include "state.h"
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
+/* The sizes of the devices never change. */
+enum { DEVICES = 64 };
+static _Atomic uint64_t whole[DEVICES];
+
+static _Atomic uint64_t *whole_here(void)
+{
+	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
+	CUdevice dev;
+
+	if (!device || device(&dev) != CUDA_SUCCESS || dev < 0 || dev >= DEVICES)
+		return NULL;
+	return &whole[dev];
+}
+
+/*
+ * Below a limit what is free is told from our own count: what is free on the
+ * device now is not the bound, because others move out. So the driver, which
+ * asks the kernel, is asked once for each device and never again.
+ */
 CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 {
-	CUresult r = real(avail, total);
 	uint64_t limit = atomic_load(&gw_limit);
+	_Atomic uint64_t *here = limit && avail && total ? whole_here() : NULL;
+	uint64_t all = here ? atomic_load(here) : 0;
 
-	if (r != CUDA_SUCCESS || !limit || !avail || !total)
-		return r;
-	uint64_t used = gw_sum().allocated;
-	*total = least(*total, limit);
-	/* What is free on the device now is not the bound: others move out. */
+	if (!all) {
+		CUresult r = real(avail, total);
+		if (r != CUDA_SUCCESS || !limit || !avail || !total)
+			return r;
+		all = *total;
+		if (here)
+			atomic_store(here, all);
+	}
+	uint64_t used = gw_allocated();
+	*total = least(all, limit);
 	*avail = used < *total ? *total - used : 0;
-	return r;
+	return CUDA_SUCCESS;
 }
 
 CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice dev)
@@ -73,15 +99,25 @@ CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
 	return r;
 }
 
+/* Another process, or another device, shall have the memory: a driver gives out
+ * no managed memory. What the program asks for after this is plain. */
+static CUresult shared(CUresult r, CUdeviceptr ptr)
+{
+	if (r != CUDA_SUCCESS && substituted(ptr))
+		gw_refused(GW_SIGN_SHARE, r);
+	return r;
+}
+
 CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr)
 {
-	static atomic_bool said;
-	CUresult r = real(handle, ptr);
+	return shared(real(handle, ptr), ptr);
+}
 
-	if (r != CUDA_SUCCESS && substituted(ptr) && !atomic_exchange(&said, true))
-		gw_say("managed memory cannot be shared between processes: "
-		       "this function needs the shim as count");
-	return r;
+CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle,
+			    CUdeviceptr ptr, size_t bytes, int type,
+			    unsigned long long flags)
+{
+	return shared(real(handle, ptr, bytes, type, flags), ptr);
 }
 
 /* What the program itself fetches is on the device from now on, as far as we

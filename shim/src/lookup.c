@@ -11,7 +11,7 @@
 
 /* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that
  * of an interposer behind us. A power of two, less than half full. */
-enum { PLACES = 512 };
+enum { PLACES = 1024 };
 _Static_assert(PLACES > 6 * GW_HOOKS, "the map of pointers is too small");
 
 static struct {

@@ -17,6 +17,8 @@ static struct {
 	bool stirred;
 } books = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
+static _Atomic uint64_t allocated; /* what device_bytes gives */
+
 static void lock(void) { pthread_mutex_lock(&books.mu); }
 static void unlock(void) { pthread_mutex_unlock(&books.mu); }
 
@@ -43,6 +45,12 @@ static void count(const struct gw_block *b, bool in)
 		books.movable += sign;
 		books.out += sign * gw_out(b);
 	}
+	atomic_store_explicit(&allocated, device_bytes(), memory_order_relaxed);
+}
+
+uint64_t gw_allocated(void)
+{
+	return atomic_load_explicit(&allocated, memory_order_relaxed);
 }
 
 bool gw_promise(uint64_t bytes)
@@ -337,6 +345,7 @@ void gw_forget_all(void)
 	for (int kind = 0; kind < GW_KINDS; kind++)
 		books.bytes[kind] = 0;
 	books.out = books.promised = 0;
+	atomic_store(&allocated, 0);
 	books.blocks = books.movable = 0;
 	books.stirred = false;
 	gw_nodes_drop();

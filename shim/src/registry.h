@@ -101,6 +101,8 @@ void gw_came_in(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
 void gw_spare(uint64_t base, uint32_t id, uint64_t bytes);
 
 struct gw_totals gw_sum(void);
+/* The allocated bytes alone, without a lock. */
+uint64_t gw_allocated(void);
 /* A copy of all movable blocks in pages of their own; free with gw_unlist. */
 struct gw_block *gw_list(size_t *n);
 void gw_unlist(struct gw_block *list, size_t n);

@@ -89,6 +89,9 @@ CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
 				  int *attributes, void **data, CUdeviceptr ptr);
 CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr);
+CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle,
+			    CUdeviceptr ptr, size_t bytes, int type,
+			    unsigned long long flags);
 CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t bytes,
 			CUdevice dev, CUstream stream);
 CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr,
@@ -97,5 +100,8 @@ CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr
 CUresult gw_on_prefetch_batch(fn_cuMemPrefetchBatchAsync *real, CUdeviceptr *ptr,
 			      size_t *bytes, size_t n, struct gw_location *to, size_t *first,
 			      size_t places, unsigned long long flags, CUstream stream);
+
+/* refusal.c */
+CUresult gw_on_error_text(fn_cuGetErrorString *real, int code, const char **text);
 
 #endif

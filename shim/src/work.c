@@ -7,6 +7,7 @@
 #include "backend.h"
 #include "context.h"
 #include "hooks.h"
+#include "refusal.h"
 #include "state.h"
 
 /* Small blocks: so many calls between two looks at the socket. A call takes
@@ -162,6 +163,7 @@ static void note_in(const struct part *p)
 
 static void refuse(struct gw_work *w, CUresult r)
 {
+	gw_judge(r);
 	if (w->code == CUDA_SUCCESS)
 		w->code = r;
 	w->next++;
@@ -212,6 +214,7 @@ static bool order(struct gw_work *w, struct step *s)
 	*p = (struct part){b.base, from, to, b.id};
 	if (w->type == GW_PREFETCH)
 		note_in(p);
+	gw_note_move(); /* a kernel may fail of it before it is done */
 	CUresult r = move(w, &b, p, s->stream);
 	if (r != CUDA_SUCCESS) {
 		refuse(w, r);
@@ -357,6 +360,24 @@ struct gw_totals gw_work_totals(bool at_rest)
 	t.allocated += slack;
 	t.fixed += slack;
 	return t;
+}
+
+void gw_work_probe(void)
+{
+	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
+	CUcontext ctx = gw_some_context();
+	CUstream stream;
+
+	if (!query)
+		return;
+	gw_work_lock();
+	if (gw_moved_before() && !atomic_load(&stopped) && ctx == gw_some_context() && enter(ctx) == CUDA_SUCCESS) {
+		/* The program's own streams may be captured: ours is not. */
+		if (gw_stream(ctx, &stream) == CUDA_SUCCESS)
+			gw_judge(query(stream));
+		leave();
+	}
+	gw_work_unlock();
 }
 
 void gw_work_stop(void)

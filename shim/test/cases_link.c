@@ -295,6 +295,16 @@ static void bench(int argc, char **argv)
 		double took = (now() - from) / ROUNDS;
 		best = took < best ? took : best;
 	}
+	double info = 1e18;
+	for (int pass = 0; pass < 200; pass++) {
+		size_t avail, total;
+		double from = now();
+		for (int i = 0; i < ROUNDS; i++)
+			OK(cu.cuMemGetInfo_v2(&avail, &total));
+		double took = (now() - from) / ROUNDS;
+		info = took < info ? took : info;
+	}
+	printf("{\"mem_info_ns\":%.0f}\n", info);
 	printf("{\"shim\":%s,\"alloc_and_free_ns\":%.0f,\"idle_kib\":%ld,\"with_%d_kib\":%ld}\n",
 	       shim ? "true" : "false", best, idle, LIVE, private_kib());
 }

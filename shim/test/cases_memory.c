@@ -60,6 +60,30 @@ static void limit(int argc, char **argv)
 	SAME(cu.cuMemAlloc_v2(&q, (size_t)-1), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* Below a limit the driver is asked for its size once; FAKE_CUDA_FAIL fails the
+ * second question. Without a context there is no answer. */
+static void limit_told(int argc, char **argv)
+{
+	size_t avail, total;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 8 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, 8 * MIB);
+	OK(cu.cuMemAlloc_v2(&p, 3 * MIB));
+	OK(cu.cuMemAllocAsync(&q, MIB, NULL));
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(total, 8 * MIB);
+	SAME(avail, 4 * MIB);
+	OK(cu.cuMemFree_v2(p));
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, 7 * MIB);
+	OK(cu.cuCtxSetCurrent(NULL));
+	CHECK(cu.cuMemGetInfo_v2(&avail, &total) != CUDA_SUCCESS);
+}
+
 static void pitch(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -104,7 +128,7 @@ static void refused_free(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
-/* A driver that fails is heard unchanged; one without managed memory serves. */
+/* A driver out of memory is heard unchanged; one without managed memory serves. */
 static void alloc_fails(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -236,7 +260,7 @@ static void others(int argc, char **argv)
 }
 
 const struct test_case cases_memory[] = {
-	{"disguise", disguise}, {"limit", limit}, {"pitch", pitch},
+	{"disguise", disguise}, {"limit", limit}, {"limit_told", limit_told}, {"pitch", pitch},
 	{"wrong_free", wrong_free}, {"refused_free", refused_free},
 	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},
 	{"others", others}, {"handles", handles}, {NULL, NULL},

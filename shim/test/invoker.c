@@ -128,7 +128,7 @@ static bool read_all(int c, uint8_t *buf, size_t n)
 	return true;
 }
 
-static bool hear_any(int c, struct said *s)
+bool invoker_hear_any(int c, struct said *s)
 {
 	uint8_t f[GW_FRAME_MAX];
 	size_t at;
@@ -152,7 +152,7 @@ static bool hear_any(int c, struct said *s)
 
 bool invoker_hear_or_end(int c, unsigned type, struct said *out)
 {
-	while (hear_any(c, out))
+	while (invoker_hear_any(c, out))
 		if (out->type == type)
 			return true;
 	return false;

@@ -82,6 +82,8 @@ void invoker_send_raw(int c, const void *bytes, size_t n);
 /* The next frame of this type; others are passed over. Fails the test after
  * HANG_MS, or when the shim hangs up. */
 struct said invoker_hear(int c, unsigned type);
+/* The next frame of any type. False: the shim hung up. */
+bool invoker_hear_any(int c, struct said *out);
 /* False: the shim hung up. */
 bool invoker_hear_or_end(int c, unsigned type, struct said *out);
 /* REPORT, and the answer to it. */
@@ -98,6 +100,6 @@ struct test_case {
 	void (*run)(int argc, char **argv);
 };
 extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_link[],
-	cases_fault[], cases_truth[];
+	cases_fault[], cases_truth[], cases_refusal[];
 
 #endif

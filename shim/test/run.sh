@@ -146,13 +146,24 @@ one storm "${STORM:-200}" GPUWHISK_SHIM_CHUNK=65536
 one many
 one disguise
 one limit
+one limit_told FAKE_CUDA_FAIL=cuMemGetInfo_v2:2:1,cuMemGetInfo_v2:3:1
 one pitch
 one wrong_free
 one refused_free FAKE_CUDA_FAIL=cuMemFree_v2:1:719
 one alloc_fails 2 FAKE_CUDA_FAIL=cuMemAllocManaged:1:2
-one alloc_fails 1 FAKE_CUDA_FAIL=cuMemAllocManaged:1:1
-one alloc_fails 709 FAKE_CUDA_FAIL=cuMemAllocManaged:1:709
 one alloc_fails 801 FAKE_CUDA_FAIL=cuMemAllocManaged:0:801
+one refuses_alloc 1 FAKE_CUDA_FAIL=cuMemAllocManaged:1:1
+one refuses_alloc 999 FAKE_CUDA_FAIL=cuMemAllocManaged:0:999
+one refuses_alloc 719 pitch FAKE_CUDA_FAIL=cuMemAllocManaged:1:719
+one refuses_nothing 2 FAKE_CUDA_FAIL=cuMemAllocManaged:1:2
+one refuses_nothing 801 FAKE_CUDA_FAIL=cuMemAllocManaged:0:801
+one refuses_again FAKE_CUDA_FAIL=cuMemAllocManaged:0:1
+one refuses_share
+one refuses_share range
+for code in 700 719 999; do
+	for way in name text end move; do one refuses_moved $code $way FAKE_CUDA_MOVED=$code; done
+	one refuses_exit $code FAKE_CUDA_MOVED=$code
+done
 one pools
 one physical
 one handles

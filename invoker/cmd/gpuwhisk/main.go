@@ -29,6 +29,7 @@ type cli struct {
 	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
 	Demo       demoCmd       `cmd:"" help:"Show fcfs and fair queueing side by side on a simulated GPU, about a minute."`
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
+	Fallbacks  fallbacksCmd  `cmd:"" help:"List the actions whose GPU memory an invoker only counts because their libraries do not bear that it is moved, or let them try again."`
 	Explain    explainCmd    `cmd:"" help:"Tell what became of an activation: why it waited, how it started, how it ended."`
 	Load       loadCmd       `cmd:"" help:"Call actions of a live OpenWhisk at a rate or from a trace, and tell the latencies."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`

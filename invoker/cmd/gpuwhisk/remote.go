@@ -30,6 +30,11 @@ var errUnknown = errors.New("not known")
 
 // get asks for a path below the console's.
 func (r remote) get(ctx context.Context, path string, into any) error {
+	return r.ask(ctx, http.MethodGet, "console/"+path, into)
+}
+
+// ask makes one request of the admin port.
+func (r remote) ask(ctx context.Context, method, path string, into any) error {
 	hosts := usual
 	if r.Host != "" {
 		hosts = []string{strings.TrimSuffix(r.Host, "/")}
@@ -39,7 +44,7 @@ func (r remote) get(ctx context.Context, path string, into any) error {
 	}
 	var tried []error
 	for _, host := range hosts {
-		b, err := fetch(ctx, host+"/console/"+path, r.User, r.Password)
+		b, err := fetch(ctx, method, host+"/"+path, r.User, r.Password)
 		if err == nil {
 			if err := json.Unmarshal(b, into); err != nil {
 				return fmt.Errorf("%s does not answer as an invoker of ours: %w", host, err)
@@ -58,10 +63,10 @@ func (r remote) get(ctx context.Context, path string, into any) error {
 }
 
 // fetch does one request.
-func fetch(ctx context.Context, url, user, password string) ([]byte, error) {
+func fetch(ctx context.Context, method, url, user, password string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -131,5 +136,5 @@ func (w whisk) record(ctx context.Context, id string) ([]byte, error) {
 		host = "https://" + host
 	}
 	user, key, _ := strings.Cut(w.Auth, ":")
-	return fetch(ctx, host+"/api/v1/namespaces/_/activations/"+id, user, key)
+	return fetch(ctx, http.MethodGet, host+"/api/v1/namespaces/_/activations/"+id, user, key)
 }

@@ -115,8 +115,10 @@ static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS && dev != CPU_DEVICE)
 		moved = fake_bring(m, ptr - m->base, bytes, &r);
-	else if (r == CUDA_SUCCESS)
+	else if (r == CUDA_SUCCESS) {
 		moved = fake_send(m, ptr - m->base, bytes);
+		m->moved = true;
+	}
 	if (fake.bandwidth && moved)
 		fake_transfer(stream, m->device, dev != CPU_DEVICE,
 			      (int64_t)((double)moved / (double)fake.bandwidth * 1e9));
@@ -207,6 +209,12 @@ static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
 CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 {
+	CUresult r;
+	struct fake_memory *m = fake_find(ptr);
+	struct fake_context *c = fake_current(&r);
+
+	if (c && m && m->moved && fake.moved_fault)
+		return c->fault = fake.moved_fault;
 	return reach(ptr, bytes, stream);
 }
 
@@ -274,12 +282,24 @@ CUresult fake_cuPointerGetAttributes(unsigned n, int *what, void **data, CUdevic
 	return r;
 }
 
-CUresult fake_cuIpcGetMemHandle(void *handle, CUdeviceptr ptr)
+static bool is_plain(CUdeviceptr ptr)
 {
 	fake_lock();
 	struct fake_memory *m = fake_find(ptr);
 	bool ok = m && m->kind == FAKE_DEVICE;
 	fake_unlock();
+	return ok;
+}
+
+CUresult fake_cuIpcGetMemHandle(void *handle, CUdeviceptr ptr)
+{
 	memset(handle, 0, 64);
-	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return is_plain(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t bytes, int type,
+					    unsigned long long flags)
+{
+	*(int *)handle = -1;
+	return is_plain(ptr) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }

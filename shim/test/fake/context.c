@@ -41,6 +41,7 @@ void fake_configure(void)
 	fake.capacity = number("FAKE_CUDA_MEMORY", 16ull << 30);
 	fake.bandwidth = number("FAKE_CUDA_BANDWIDTH", 0);
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
+	fake.moved_fault = (CUresult)number("FAKE_CUDA_MOVED", 0);
 	fake_room_open();
 }
 
@@ -73,6 +74,8 @@ struct fake_context *fake_current(CUresult *why)
 		*why = ERROR_INVALID_CONTEXT;
 	else if (!c->alive)
 		*why = ERROR_CONTEXT_DESTROYED;
+	else
+		*why = c->fault;
 	return *why ? NULL : c;
 }
 

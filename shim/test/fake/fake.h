@@ -11,6 +11,10 @@
  *                        each process has devices of its own
  *   FAKE_CUDA_BANDWIDTH  bytes per second of a prefetch, 0 is as fast as it goes
  *   FAKE_CUDA_FAULT_NS   time for a page that a kernel finds missing, 0
+ *   FAKE_CUDA_MOVED      code: a kernel that meets managed memory which was once
+ *                        prefetched to the host fails with it, and so does all that
+ *                        follows in its context. A kernel's fault (700 to 719) shows
+ *                        only there, any other code in the launch, too
  *   FAKE_CUDA_FAIL       name:n:code,... the nth call fails; n of 0 is every one
  *   FAKE_CUDA_SPLIT      1: cuGetProcAddress gives other pointers than dlsym
  *   FAKE_CUDA_LOG        file for a JSON line per call
@@ -37,7 +41,10 @@ enum {
 	ERROR_INVALID_DEVICE = 101,
 	ERROR_INVALID_CONTEXT = 201,
 	ERROR_INVALID_HANDLE = 400,
+	ERROR_ILLEGAL_ADDRESS = 700,
 	ERROR_CONTEXT_DESTROYED = 709,
+	ERROR_LAUNCH_FAILED = 719,
+	ERROR_NOT_READY = 600,
 	ERROR_CAPTURE_UNSUPPORTED = 900,
 	ERROR_CAPTURE_INVALIDATED = 901,
 };
@@ -45,6 +52,7 @@ enum {
 struct fake_context {
 	int device;
 	bool alive, primary;
+	CUresult fault; /* of a kernel: every call gives it from then on */
 	int refs;
 	struct fake_context *next;
 };
@@ -70,6 +78,7 @@ struct fake_memory {
 		uint8_t pages; /* that lie on the device */
 		bool kept;     /* emptied, and its room not asked for since */
 	} *chunk;
+	bool moved;     /* it was prefetched to the host */
 	uint8_t *stage; /* the bytes of pages that lie on the host */
 };
 
@@ -83,6 +92,7 @@ extern struct fake {
 	uint64_t pooled[DEVICES]; /* live stream-ordered bytes */
 	uint64_t pool[DEVICES];   /* what the pool keeps, at least those */
 	int captures;           /* in global mode */
+	CUresult moved_fault;   /* FAKE_CUDA_MOVED */
 } fake;
 
 void fake_lock(void);

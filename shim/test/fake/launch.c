@@ -161,7 +161,8 @@ CUresult fake_cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, uns
 	fake_lock();
 	CUresult r = k->run(params, stream);
 	fake_unlock();
-	return r;
+	/* A kernel's fault is found when it runs, after the launch. */
+	return r >= ERROR_ILLEGAL_ADDRESS && r <= ERROR_LAUNCH_FAILED ? CUDA_SUCCESS : r;
 }
 
 CUresult fake_cuLaunchKernelEx(const struct gw_launch *how, void *f, void **params, void **extra)

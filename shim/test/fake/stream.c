@@ -123,6 +123,19 @@ CUresult fake_cuStreamSynchronize(CUstream stream)
 	return r;
 }
 
+CUresult fake_cuStreamQuery(CUstream stream)
+{
+	CUresult r;
+
+	if (!fake_current(&r))
+		return r;
+	fake_lock();
+	bool ok = exists(stream);
+	bool busy = ok && stream_of(stream)->busy_until > fake_now();
+	fake_unlock();
+	return !ok ? ERROR_INVALID_HANDLE : busy ? ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
 CUresult fake_cuCtxSynchronize(void)
 {
 	CUresult why;

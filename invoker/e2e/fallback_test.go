@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+)
+
+// TestFallsBackToCount runs a function whose driver refuses it managed memory:
+// its run is served all the same, the next container only counts, and records,
+// /status and the log say so until an operator clears it.
+func TestFallsBackToCount(t *testing.T) {
+	eachGPUWorld(t, fallsBackToCount)
+}
+
+func fallsBackToCount(t *testing.T, w world) {
+	p := startGPUIn(t, w, 200, nil)
+	code, err := os.ReadFile(filepath.Join("..", "..", "shim", "examples", "gpufunc.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The fake driver reads this when the function first uses it.
+	text := "import os\nos.environ['FAKE_CUDA_FAIL'] = 'cuMemAllocManaged:0:1'\n" + string(code)
+	p.insert(&whisk.Action{
+		Name: "refuses", Exec: &whisk.Exec{Kind: "python:3", Code: &text}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
+	})
+	p.deployGPU(true, "bears")
+	p.gpuCall("bears", block)
+	for i, want := range []struct {
+		cold   bool
+		start  string
+		counts bool
+	}{
+		{true, "cold", false},
+		{true, "cold", true}, // the container that showed it takes no second run
+		{false, "gpu-warm", true},
+	} {
+		a, run := p.gpuRun("refuses", block)
+		if a.Cold != want.cold || run.Start != want.start || (run.Fallback != "") != want.counts {
+			t.Errorf("run %d: %+v, %+v, want %+v", i, a, run, want)
+		}
+	}
+	if a, run := p.gpuRun("bears", block); a.Cold || run.Fallback != "" {
+		t.Errorf("a function that bears it: %+v, %+v", a, run)
+	}
+	listed := func() (all []struct{ Action, Reason string }) {
+		if err := json.Unmarshal(p.door("/fallbacks"), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if all := listed(); len(all) != 1 || all[0].Action != "guest/refuses" || all[0].Reason == "" {
+		t.Errorf("/fallbacks lists %+v", all)
+	}
+	var status struct{ Fallbacks []struct{ Action string } }
+	if err := json.Unmarshal(p.door("/status"), &status); err != nil || len(status.Fallbacks) != 1 {
+		t.Errorf("/status lists %+v, %v", status, err)
+	}
+	if n := p.metric("gpuwhisk_shim_fallbacks", ""); n != 1 {
+		t.Errorf("%.0f actions in the metrics", n)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.base+"/fallbacks?action=guest/refuses", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := p.login.Password()
+	req.SetBasicAuth(p.login.Username(), password)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK || len(listed()) != 0 {
+		t.Errorf("cleared with %s, and %+v are left", res.Status, listed())
+	}
+}

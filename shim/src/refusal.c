@@ -1,0 +1,96 @@
+#include "refusal.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+
+#include "agent.h"
+#include "hooks.h"
+#include "serve.h"
+#include "state.h"
+
+/* The agent wakes and sends within a fraction of a millisecond; where the machine
+ * is overloaded it is waited for this long, once in the life of a process. */
+enum { WAITS = 2000, WAIT_MS = 1 };
+
+static _Atomic int noted; /* enum gw_sign */
+static _Atomic int noted_code;
+static atomic_bool told, moved;
+
+bool gw_refused_before(void)
+{
+	return atomic_load_explicit(&noted, memory_order_relaxed) != GW_NO_SIGN;
+}
+
+void gw_note_move(void) { atomic_store(&moved, true); }
+bool gw_moved_before(void) { return atomic_load(&moved); }
+
+/* True: it is the first. */
+static bool note(enum gw_sign sign, CUresult code)
+{
+	int none = GW_NO_SIGN;
+
+	/* The code first: who sees the sign reads it. Of two that come at once
+	 * one's code may stand with the other's sign; both are true. */
+	if (!gw_refused_before())
+		atomic_store(&noted_code, code);
+	if (!atomic_compare_exchange_strong(&noted, &none, sign))
+		return false;
+	gw_say("this function does not bear managed memory (sign %d, driver's code %d): "
+	       "it should run with the shim as count", sign, code);
+	return true;
+}
+
+void gw_await_told(void)
+{
+	CUresult code;
+
+	if (gw_untold(&code) == GW_NO_SIGN)
+		return;
+	gw_agent_ring();
+	for (int i = 0; i < WAITS && gw_agent_linked() && !atomic_load(&told); i++)
+		poll(NULL, 0, WAIT_MS);
+}
+
+void gw_refused(enum gw_sign sign, CUresult code)
+{
+	if (note(sign, code))
+		gw_await_told();
+}
+
+/* Errors of a kernel that met memory that it did not expect: 700 is an illegal
+ * address, 714 to 719 the other faults of a kernel, 999 is unknown. */
+static bool is_fault(CUresult r)
+{
+	return r == 700 || (r >= 714 && r <= 719) || r == 999;
+}
+
+bool gw_judge(CUresult r)
+{
+	return is_fault(r) && gw_moved_before() && note(GW_SIGN_FAULT, r);
+}
+
+enum gw_sign gw_untold(CUresult *code)
+{
+	enum gw_sign sign = (enum gw_sign)atomic_load(&noted);
+
+	*code = atomic_load(&noted_code);
+	return atomic_load(&told) ? GW_NO_SIGN : sign;
+}
+
+void gw_told(void) { atomic_store(&told, true); }
+void gw_tell_again(void) { atomic_store(&told, false); }
+
+void gw_refusal_forget(void)
+{
+	atomic_store(&noted, GW_NO_SIGN);
+	atomic_store(&told, false);
+	atomic_store(&moved, false);
+}
+
+/* Who has an error explained has met it. */
+CUresult gw_on_error_text(fn_cuGetErrorString *real, int code, const char **text)
+{
+	if (is_fault(code) && gw_moved_before())
+		gw_refused(GW_SIGN_FAULT, code);
+	return real(code, text);
+}

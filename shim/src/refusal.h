@@ -1,0 +1,45 @@
+/*
+ * Signs that a program's libraries do not bear managed memory. The invoker is
+ * told of the first one, and runs the function without managed memory from its
+ * next process on. A launch is not on our path: its failure is read from what
+ * the driver says of a context afterwards, and from what the program asks the
+ * driver to explain.
+ */
+#ifndef GW_REFUSAL_H
+#define GW_REFUSAL_H
+
+#include <stdbool.h>
+
+#include "abi.h"
+
+enum gw_sign {
+	GW_NO_SIGN,
+	GW_SIGN_ALLOC = 1, /* managed memory was refused, plain memory was given */
+	GW_SIGN_FAULT = 2, /* an illegal or unknown error after a move */
+	GW_SIGN_SHARE = 3, /* managed memory cannot be given to another process */
+};
+
+/* Note a sign, and wait a moment until the invoker has been told: the program
+ * may end of it. */
+void gw_refused(enum gw_sign sign, CUresult code);
+/* Wait that moment, where a sign is noted and not told. */
+void gw_await_told(void);
+/* There was one: memory that is asked for now is plain. */
+bool gw_refused_before(void);
+
+/* An order has moved memory of this process. */
+void gw_note_move(void);
+bool gw_moved_before(void);
+/* Some call gave this. True: it is a sign, which is noted. For the agent, which
+ * does not wait for itself. */
+bool gw_judge(CUresult r);
+
+/* What is to be told, if anything is; gw_told ends it. */
+enum gw_sign gw_untold(CUresult *code);
+void gw_told(void);
+/* Another invoker has to be told again. */
+void gw_tell_again(void);
+/* Forget all, in a forked child. */
+void gw_refusal_forget(void);
+
+#endif
