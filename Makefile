@@ -73,6 +73,10 @@ gpu-check: shim build-gpu ## Try and measure the GPU of this machine, results in
 images: build ## Build the action images for Docker, without a network
 	docker/runtimes/build.sh
 
+.PHONY: images-gpu
+images-gpu: ## Build the image of python:3-gpu with CuPy and the CUDA libraries (pip fetches 1.1 GB)
+	docker/runtimes/build.sh python3-gpu
+
 .PHONY: image
 image: ## Build the image gpuwhisk/invoker for Docker, without pulling one
 	docker/invoker/build.sh

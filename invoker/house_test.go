@@ -44,6 +44,9 @@ var plan = map[string][]string{
 	// Only tests import it.
 	"gpu/shimctl/shimtest": {},
 
+	// Functions to start from.
+	"examples": {},
+
 	"docker/runtimes":                            {},
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},

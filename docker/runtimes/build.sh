@@ -4,6 +4,8 @@
 # is linked with, a shell and little else, imported as an image.
 #
 #   build.sh [python3] [nodejs] [native]      all three without arguments
+#   build.sh python3-gpu                      with CuPy and the CUDA libraries:
+#                                             pip fetches 1.1 GB from PyPI
 #
 # PYTHON, NODE   interpreters to take (default: /usr/bin/python3 or the first
 #                on PATH, and the first node on PATH)
@@ -74,23 +76,24 @@ nogroup:x:65534:' >"$root/etc/group"
 	put_linked /bin/sh
 }
 
-# end NAME COMMAND: imports the root as an image that starts with COMMAND
+# end NAME COMMAND [ENV]: imports the root as an image that starts with COMMAND
 end() {
 	tar -C "$root" --numeric-owner --owner=0 --group=0 -cf "$work/root.tar" .
 	"$DOCKER" import \
-		--change 'ENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8' \
+		--change "ENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 ${3:-}" \
 		--change 'EXPOSE 8080' --change 'WORKDIR /' --change "ENTRYPOINT $2" \
 		"$work/root.tar" "$PREFIX$1:$TAG" >/dev/null
 	rm -rf "$root" "$work/root.tar"
 	echo "$PREFIX$1:$TAG"
 }
 
-python3_image() {
+# python3_root NAME: a root with Python and its proxy
+python3_root() {
 	python=${PYTHON:-/usr/bin/python3}
 	[ -x "$python" ] || python=$(command -v python3) || fail "no python3 found"
 	program=$("$python" -c 'import os, sys; print(os.path.realpath(sys.executable))')
 	library=$("$python" -c 'import os; print(os.path.dirname(os.__file__))')
-	begin python3
+	begin "$1"
 	put_linked "$program"
 	mkdir -p "$root$library"
 	# Tests, editors and installers are most of the library and no use here.
@@ -107,7 +110,34 @@ python3_image() {
 		[ "$program" = "/usr/bin/$name" ] || ln -sf "$program" "$root/usr/bin/$name"
 	done
 	cp "$here/python3/proxy.py" "$root/proxy/"
+}
+
+python3_image() {
+	python3_root python3
 	end python3 '["/usr/bin/python3", "/proxy/proxy.py"]'
+}
+
+# pip is any Python's: it fetches for the interpreter of the image.
+python3_gpu_image() {
+	python3_root python3-gpu
+	version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	packages=/usr/local/lib/gpu-packages
+	python3 -m pip --version >/dev/null 2>&1 || fail "python3-gpu needs pip: on Debian, apt-get install python3-pip"
+	python3 -m pip install --disable-pip-version-check --no-warn-conflicts --retries 5 \
+		--only-binary=:all: --python-version "$version" --implementation cp \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
+		--platform manylinux_2_17_x86_64 --platform manylinux_2_12_x86_64 --platform manylinux2010_x86_64 \
+		--target "$root$packages" -r "$here/python3-gpu/requirements.txt" >&2 ||
+		fail "python3-gpu: pip could not install what is listed in $here/python3-gpu/requirements.txt"
+	# What the wheels take for granted on any Linux.
+	for name in libstdc++.so.6 libgcc_s.so.1 librt.so.1 libdl.so.2 libpthread.so.0 libm.so.6; do
+		library=$(/sbin/ldconfig -p | sed -n "s/^[[:space:]]*$name (.*x86-64.*=> //p" | head -n 1)
+		[ -n "$library" ] || fail "python3-gpu: this machine has no $name"
+		put_linked "$library"
+	done
+	(cd "$root" && ls -d ".$packages"/nvidia/*/lib) | sed 's/^\.//' >"$root/etc/ld.so.conf"
+	/sbin/ldconfig -r "$root"
+	end python3-gpu '["/usr/bin/python3", "/proxy/proxy.py"]' "PYTHONPATH=$packages"
 }
 
 nodejs_image() {
@@ -139,6 +169,7 @@ native_image() {
 for name; do
 	case $name in
 	python3 | nodejs | native) "${name}_image" ;;
-	*) fail "no image called $name: python3, nodejs or native" ;;
+	python3-gpu) python3_gpu_image ;;
+	*) fail "no image called $name: python3, nodejs, native or python3-gpu" ;;
 	esac
 done

@@ -27,7 +27,7 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 			Database: couchdb.Config{URL: "http://127.0.0.1:5984", User: "u", Password: "p w", Names: couchdb.Names{Whisks: "w", Activations: "a", Subjects: "s"}},
 		},
 	}
-	env, err := s.environment(string(defaultManifest()))
+	env, err := s.environment(string(defaultManifest(plainImage)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func engineWith(t *testing.T, images ...string) string {
 }
 
 func TestRuntimeIsChosenAndExplained(t *testing.T) {
-	m, err := activation.ParseManifest(defaultManifest(), activation.ManifestOptions{})
+	m, err := activation.ParseManifest(defaultManifest(plainImage), activation.ManifestOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +159,26 @@ func TestRuntimeIsChosenAndExplained(t *testing.T) {
 	}
 	if _, _, err := chooseRuntime(t.Context(), "podman", none, m); err == nil {
 		t.Error("podman was taken")
+	}
+}
+
+// TestPythonForGPUs: python:3-gpu is the image with the CUDA libraries where
+// Docker has it.
+func TestPythonForGPUs(t *testing.T) {
+	with := engineWith(t, "gpuwhisk/action-python3-gpu:latest")
+	if !hasImage(t.Context(), with, gpuImage) || hasImage(t.Context(), engineWith(t), gpuImage) ||
+		hasImage(t.Context(), "unix://"+filepath.Join(t.TempDir(), "none.sock"), gpuImage) {
+		t.Error("the image is not seen where it is, or is where it is not")
+	}
+	m, err := activation.ParseManifest(defaultManifest(gpuImage), activation.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{"python:3-gpu": "gpuwhisk/action-python3-gpu:latest", "python:3": "gpuwhisk/action-python3:latest"} {
+		r, ok := m.Runtime(kind)
+		if got := m.ManagedReference(r.Image); !ok || got != want {
+			t.Errorf("%s is %s, want %s", kind, got, want)
+		}
 	}
 }
 

@@ -22,9 +22,17 @@ const (
 	runtimeProcess = "process"
 )
 
+// The images of python:3-gpu: with the CUDA libraries, and the one in its place
+// where nobody has built that, which has Python alone.
+const (
+	gpuImage   = "action-python3-gpu"
+	plainImage = "action-python3"
+)
+
 // defaultManifest offers the kinds that our own proxies serve. The images are
-// those that the build of this project makes.
-func defaultManifest() []byte {
+// those that the build of this project makes; python3GPU is that of
+// python:3-gpu.
+func defaultManifest(python3GPU string) []byte {
 	return []byte(`{"runtimes":{
 "nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"gpuwhisk","name":"action-nodejs","tag":"latest"},
  "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
@@ -32,7 +40,7 @@ func defaultManifest() []byte {
  "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}},
  {"kind":"python:3.11","image":{"prefix":"gpuwhisk","name":"action-python3","tag":"latest"},
  "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}},
- {"kind":"python:3-gpu","image":{"prefix":"gpuwhisk","name":"action-python3","tag":"latest"},
+ {"kind":"python:3-gpu","image":{"prefix":"gpuwhisk","name":"` + python3GPU + `","tag":"latest"},
  "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
 "native":[{"kind":"native:1","default":true,"image":{"prefix":"gpuwhisk","name":"action-native","tag":"latest"},
  "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},
@@ -97,6 +105,19 @@ func dockerIsFit(ctx context.Context, host string, m *activation.Manifest) error
 		}
 	}
 	return nil
+}
+
+// hasImage tells whether the Docker Engine has one of our images.
+func hasImage(ctx context.Context, host, name string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	client, base, err := dockerClient(host)
+	if err != nil {
+		return false
+	}
+	defer client.CloseIdleConnections()
+	has, err := answers(ctx, client, base+"/images/"+url.PathEscape(ownImages+name+":latest")+"/json")
+	return err == nil && has
 }
 
 // ownImages begins the names of the images that this project builds.

@@ -132,7 +132,7 @@ func Start(ctx context.Context, o Options) (*Standalone, error) {
 func (s *Standalone) start(ctx context.Context) error {
 	manifestText := s.opts.Manifest
 	if manifestText == nil {
-		manifestText = defaultManifest()
+		manifestText = defaultManifest(plainImage)
 	}
 	manifest, err := activation.ParseManifest(manifestText, activation.ManifestOptions{})
 	if err != nil {
@@ -143,6 +143,13 @@ func (s *Standalone) start(ctx context.Context) error {
 	}
 	if s.info.Runtime, s.info.Why, err = chooseRuntime(ctx, s.opts.Runtime, s.opts.Docker, manifest); err != nil {
 		return err
+	}
+	if s.opts.Manifest == nil && s.info.Runtime == runtimeDocker && hasImage(ctx, s.opts.Docker, gpuImage) {
+		manifestText = defaultManifest(gpuImage)
+		if manifest, err = activation.ParseManifest(manifestText, activation.ManifestOptions{}); err != nil {
+			return err
+		}
+		s.info.Why += "; python:3-gpu with CuPy and the CUDA libraries"
 	}
 	if err := s.openDatabase(ctx); err != nil {
 		return err

@@ -32,6 +32,7 @@ type cli struct {
 	Fallbacks  fallbacksCmd  `cmd:"" help:"List the actions whose GPU memory an invoker only counts because their libraries do not bear that it is moved, or let them try again."`
 	Explain    explainCmd    `cmd:"" help:"Tell what became of an activation: why it waited, how it started, how it ended."`
 	Load       loadCmd       `cmd:"" help:"Call actions of a live OpenWhisk at a rate or from a trace, and tell the latencies."`
+	New        newCmd        `cmd:"" help:"Write a GPU function to start from, with its test, and say what to do next."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to fix it."`
 	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write down what was seen."`

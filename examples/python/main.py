@@ -1,0 +1,32 @@
+"""A function on the GPU.
+
+    wsk action create NAME main.py --kind python:3-gpu -a gpu true
+    wsk action invoke NAME -r -p numbers '[3, 4]'
+
+What is made outside of main stays between runs: load a model here, once for each
+container. While the function is idle, GPU Whisk may move its device memory out,
+and has it back before the next run. Where no GPU can be used it runs on the CPU.
+"""
+
+import math
+
+try:
+    import cupy
+    cupy.zeros(1)  # the first use of the driver
+    device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+except Exception as error:  # no CuPy, no driver, no device
+    print("on the CPU:", error)
+    cupy, device = None, "cpu"
+
+
+def norm(numbers):
+    if cupy is None:
+        return math.sqrt(sum(x * x for x in numbers))
+    return float(cupy.linalg.norm(cupy.asarray(numbers, dtype="f8")))
+
+
+def main(args):
+    numbers = args.get("numbers", [3, 4])
+    if not isinstance(numbers, list) or not all(isinstance(x, (int, float)) for x in numbers):
+        return {"error": "numbers: want a list of numbers"}
+    return {"device": device, "norm": norm(numbers)}
