@@ -73,7 +73,7 @@ var plan = map[string][]string{
 	// Opens the store of records that is not CouchDB.
 	"invoker/recordstore": {"activation/couchbase", "activation/records", "invoker/config"},
 	"invoker/simulated":   {"gpu", "invoker/container"},
-	"invoker/tlsstore":    {},
+	"invoker/tlsstore":    {"invoker/config"},
 	"invoker/trace":       {"invoker/explain"},
 	"invoker/zookeeper":   {"activation/outage"},
 	// Makes the bill of materials of a release.

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 
 // OpenKafka is the cluster that a configuration names, for all who talk to it.
 func OpenKafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluster, error) {
-	tls, err := kafkaTLS(k)
+	tls, err := tlsstore.Kafka(k)
 	if err != nil {
 		return nil, err
 	}
@@ -23,21 +22,6 @@ func OpenKafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluste
 		return nil, err
 	}
 	return kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, Login: (*kafka.Login)(login), ClientID: clientID, Log: log})
-}
-
-func kafkaTLS(k config.Kafka) (*tlsConfig, error) {
-	if !k.Encrypted() {
-		return nil, nil
-	}
-	t := k.TLS
-	c, err := tlsstore.Client(
-		tlsstore.File{Path: t.TruststoreLocation, Password: t.TruststorePassword},
-		tlsstore.File{Path: t.KeystoreLocation, Password: t.KeystorePassword, KeyPassword: t.KeyPassword},
-		t.EndpointIdentification != "")
-	if err != nil {
-		return nil, fmt.Errorf("open Kafka's key stores: %w", err)
-	}
-	return c, nil
 }
 
 func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {

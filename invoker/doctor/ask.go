@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ import (
 )
 
 func (r *real) broker(ctx context.Context, address string) (kafka.Survey, error) {
-	t, err := r.kafkaTLS()
+	t, err := tlsstore.Kafka(r.Config.Kafka)
 	if err != nil {
 		return kafka.Survey{}, err
 	}
@@ -47,22 +46,6 @@ func (r *real) broker(ctx context.Context, address string) (kafka.Survey, error)
 		}
 	}
 	return s, err
-}
-
-func (r *real) kafkaTLS() (*tls.Config, error) {
-	k := r.Config.Kafka
-	if !k.Encrypted() {
-		return nil, nil
-	}
-	t := k.TLS
-	c, err := tlsstore.Client(
-		tlsstore.File{Path: t.TruststoreLocation, Password: t.TruststorePassword},
-		tlsstore.File{Path: t.KeystoreLocation, Password: t.KeystorePassword, KeyPassword: t.KeyPassword},
-		t.EndpointIdentification != "")
-	if err != nil {
-		return nil, fmt.Errorf("open the key stores: %w", err)
-	}
-	return c, nil
 }
 
 func (r *real) couch(ctx context.Context) (couchdb.Survey, error) {
