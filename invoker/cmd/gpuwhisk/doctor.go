@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -23,7 +19,7 @@ type doctorCmd struct {
 	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"As for gpuwhisk invoker."`
 	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"As for gpuwhisk invoker."`
 
-	EnvFile      string        `name:"env-file" placeholder:"PATH" help:"Settings as systemd reads them; without it, and without KAFKA_HOSTS here, /etc/gpuwhisk/invoker.env if it is there."`
+	EnvFile      string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 	JSON         bool          `name:"json" help:"Print one JSON object."`
 	Colour       string        `name:"color" enum:"auto,always,never" default:"auto" help:"Colour of the signs: ${enum}."`
 	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and ask whether it speaks the protocol of actions; may be given more than once."`
@@ -43,7 +39,7 @@ Exit status: 0 all well, 1 warnings, 2 something will fail. docs/doctor.md expla
 
 // Run examines the host and ends the process with the report's status.
 func (c doctorCmd) Run() error {
-	environ, source, err := c.environ()
+	environ, source, err := settings(c.EnvFile, c.ID)
 	if err != nil {
 		return err
 	}
@@ -75,35 +71,6 @@ func (c doctorCmd) print(r doctor.Report) error {
 		width = 0 // no terminal: lines are as long as they are
 	}
 	return r.Print(os.Stdout, colour, width)
-}
-
-// environ is what the invoker gets: this environment, or the file that its
-// service reads where this has nothing of a deployment, and its number's own.
-func (c doctorCmd) environ() (environ []string, source string, err error) {
-	environ = os.Environ()
-	if c.EnvFile == "" && lookup(environ, "KAFKA_HOSTS") != "" {
-		return environ, "", nil
-	}
-	path := cmp.Or(c.EnvFile, doctor.SettingsFile)
-	files := []string{path}
-	if c.ID != "" {
-		files = append(files, strings.TrimSuffix(path, ".env")+c.ID+".env")
-	}
-	for i, file := range files {
-		text, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) && (i > 0 || c.EnvFile == "") {
-			continue
-		}
-		if err != nil {
-			return nil, "", fmt.Errorf("read settings: %w", err)
-		}
-		more, err := parseEnvFile(string(text))
-		if err != nil {
-			return nil, "", fmt.Errorf("read settings of %s: %w", file, err)
-		}
-		environ, source = append(environ, more...), path
-	}
-	return environ, source, nil
 }
 
 func (c doctorCmd) args() []string {

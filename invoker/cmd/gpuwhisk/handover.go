@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
@@ -17,18 +17,19 @@ type drainedCmd struct {
 	ID      int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
 	Wait    time.Duration `default:"6m" help:"Longest time to wait."`
 	Longest time.Duration `default:"6m" help:"Longest time that an activation may take; what is older and was never answered is taken for lost."`
+	EnvFile string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
 
 // Help is the longer text of gpuwhisk drained --help.
 func (drainedCmd) Help() string {
 	return `Compares what controllers sent to the invoker with the acks that came back; works with
 any OpenWhisk invoker. Disable the invoker first (POST /disable), or new work keeps coming.
-Reads Kafka's settings from the invoker's environment. Exit status 1 when time is up.`
+Reads Kafka's settings from the invoker's environment, or as doctor does. Exit status 1 when time is up.`
 }
 
 // Run waits.
 func (c drainedCmd) Run() error {
-	i, err := kafkaOf(c.ID)
+	i, err := kafkaOf(c.EnvFile, c.ID)
 	if err != nil {
 		return err
 	}
@@ -52,18 +53,20 @@ type probeCmd struct {
 	ID     int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
 	Action string        `placeholder:"NAMESPACE/NAME" help:"Action to run without parameters; without it the one by which controllers test invokers."`
 	Wait   time.Duration `default:"60s" help:"Longest time to wait."`
+
+	EnvFile string `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
 
 // Help is the longer text of gpuwhisk probe --help.
 func (probeCmd) Help() string {
 	return `Sends an activation to the invoker as a controller would and waits for its ack; works with
 any OpenWhisk invoker, also a disabled one. For a GPU name an action that is annotated with gpu.
-Reads Kafka's settings from the invoker's environment. The record stays in the database.`
+Reads Kafka's settings from the invoker's environment, or as doctor does. The record stays in the database.`
 }
 
 // Run probes.
 func (c probeCmd) Run() error {
-	i, err := kafkaOf(c.ID)
+	i, err := kafkaOf(c.EnvFile, c.ID)
 	if err != nil {
 		return err
 	}
@@ -78,8 +81,12 @@ func (c probeCmd) Run() error {
 }
 
 // kafkaOf needs nothing of the environment but what concerns Kafka.
-func kafkaOf(id int) (handover.Invoker, error) {
-	cfg, problem := loadConfig(os.Environ(), nil)
+func kafkaOf(envFile string, id int) (handover.Invoker, error) {
+	environ, _, err := settings(envFile, strconv.Itoa(id))
+	if err != nil {
+		return handover.Invoker{}, err
+	}
+	cfg, problem := loadConfig(environ, nil)
 	if cfg == nil {
 		return handover.Invoker{}, problem
 	}

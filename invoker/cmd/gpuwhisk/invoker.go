@@ -42,7 +42,7 @@ It computes on half of the machine's processors, on four at most; GOMAXPROCS say
 
 // Run loads the configuration and runs the invoker until a signal.
 func (c invokerCmd) Run() error {
-	environ, err := withCredentials(os.Environ())
+	environ, _, err := withOwnCredentials(os.Environ())
 	if err != nil {
 		return err
 	}

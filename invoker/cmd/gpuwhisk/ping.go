@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +18,9 @@ import (
 // pingCmd asks the invoker of this host whether it takes work: the health
 // check of the image.
 type pingCmd struct {
+	ID      string        `name:"id" placeholder:"N" help:"As for gpuwhisk invoker."`
 	Timeout time.Duration `default:"4s" help:"Longest time to wait."`
+	EnvFile string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
 
 // Help is the longer text of gpuwhisk ping --help.
@@ -30,7 +31,11 @@ environment says so. Exit status 1, and what the invoker waits for, when it take
 
 // Run asks once.
 func (c pingCmd) Run() error {
-	cfg, err := loadConfig(os.Environ(), nil)
+	environ, _, err := settings(c.EnvFile, c.ID)
+	if err != nil {
+		return err
+	}
+	cfg, err := loadConfig(environ, nil)
 	if cfg == nil {
 		return err
 	}

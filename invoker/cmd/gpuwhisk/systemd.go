@@ -82,11 +82,11 @@ func lookup(environ []string, name string) string {
 	return value
 }
 
-// withCredentials adds what systemd keeps for this service alone: a credential
-// whose name is that of a variable is its value, without the newline at its
-// end. So passwords need not stand in an environment.
-func withCredentials(environ []string) ([]string, error) {
-	dir := lookup(environ, "CREDENTIALS_DIRECTORY")
+// withCredentials adds what lies in a folder, the one that systemd keeps for
+// this service alone or the one it is filled from: a credential whose name is
+// that of a variable is its value, without the newline at its end. So passwords
+// need not stand in an environment.
+func withCredentials(environ []string, dir string) ([]string, error) {
 	if dir == "" {
 		return environ, nil
 	}

@@ -90,14 +90,14 @@ func TestCredentialsTakeTheirVariablesPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := withCredentials([]string{"CONFIG_whisk_couchdb_password=old", "CREDENTIALS_DIRECTORY=" + dir})
+	got, err := withCredentials([]string{"CONFIG_whisk_couchdb_password=old"}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if last := got[len(got)-1]; last != "CONFIG_whisk_couchdb_password=secret" || slices.Contains(got, "other=x") {
 		t.Errorf("environment %q", got)
 	}
-	if _, err := withCredentials([]string{"CREDENTIALS_DIRECTORY=" + dir + "/none"}); err == nil {
+	if _, err := withCredentials(nil, dir+"/none"); err == nil {
 		t.Error("a folder that is not there is no error")
 	}
 }

@@ -25,7 +25,10 @@ func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
 		kong.Name("gpuwhisk"),
 		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
 		kong.ShortUsageOnError(),
-		kong.Vars{"version": "gpuwhisk " + version},
+		kong.Vars{
+			"version":  "gpuwhisk " + version,
+			"env_file": "Settings as systemd reads them; without it, and without KAFKA_HOSTS here, /etc/gpuwhisk/invoker.env if it is there.",
+		},
 	)...)
 }
 
