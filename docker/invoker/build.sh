@@ -100,19 +100,35 @@ cp "$here/entrypoint.sh" "$root/usr/bin/entrypoint"
 cp "$top/LICENSE" "$top/NOTICE" "$root/usr/lib/gpuwhisk/"
 chmod 755 "$root/init.sh" "$root/usr/bin/"{entrypoint,gpuwhisk}
 
-tar -C "$root" --sort=name --numeric-owner --owner=0 --group=0 --mtime="@${SOURCE_DATE_EPOCH:-0}" -cf "$work/root.tar" .
+# The image is put together as an archive that any engine loads: `docker import`
+# of older engines calls every image one for its own processor.
+tar -C "$root" --sort=name --numeric-owner --owner=0 --group=0 --mtime="@${SOURCE_DATE_EPOCH:-0}" -cf "$work/layer.tar" .
 label=org.opencontainers.image
-"$DOCKER" import --platform "linux/$arch" \
-	--change 'ENV PATH=/usr/bin:/bin' \
-	--change "ENV LD_LIBRARY_PATH=/usr/lib/$gnu:/usr/lib64:/usr/local/nvidia/lib64" \
-	--change 'EXPOSE 8080' --change 'WORKDIR /' \
-	--change 'ENTRYPOINT ["/usr/bin/entrypoint"]' --change 'CMD ["--help"]' \
-	--change 'HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/usr/bin/gpuwhisk", "ping"]' \
-	--change "LABEL $label.title=gpuwhisk/invoker $label.description=\"OpenWhisk invoker with fair, warm GPU functions\"" \
-	--change "LABEL $label.version=$VERSION $label.licenses=Apache-2.0" \
-	--change "LABEL $label.revision=$(git -C "$top" rev-parse HEAD 2>/dev/null || echo unknown)" \
-	--change "LABEL $label.source=https://github.com/gpuwhisk/gpuwhisk" \
-	"$work/root.tar" "$IMAGE" >/dev/null
+created=$(date -u -d "@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)
+second=1000000000
+cat >"$work/config.json" <<END
+{
+  "architecture": "$arch", "os": "linux", "created": "$created",
+  "config": {
+    "Env": ["PATH=/usr/bin:/bin", "LD_LIBRARY_PATH=/usr/lib/$gnu:/usr/lib64:/usr/local/nvidia/lib64"],
+    "ExposedPorts": {"8080/tcp": {}}, "WorkingDir": "/",
+    "Entrypoint": ["/usr/bin/entrypoint"], "Cmd": ["--help"],
+    "Healthcheck": {"Test": ["CMD", "/usr/bin/gpuwhisk", "ping"], "Interval": $((10 * second)), "Timeout": $((5 * second)),
+      "StartPeriod": $((60 * second)), "Retries": 3},
+    "Labels": {
+      "$label.title": "gpuwhisk/invoker", "$label.description": "OpenWhisk invoker with fair, warm GPU functions",
+      "$label.version": "$VERSION", "$label.licenses": "Apache-2.0",
+      "$label.revision": "$(git -C "$top" rev-parse HEAD 2>/dev/null || echo unknown)",
+      "$label.source": "https://github.com/gpuwhisk/gpuwhisk"
+    }
+  },
+  "rootfs": {"type": "layers", "diff_ids": ["sha256:$(sha256sum "$work/layer.tar" | cut -d' ' -f1)"]},
+  "history": [{"created": "$created", "created_by": "docker/invoker/build.sh $arch"}]
+}
+END
+echo "[{\"Config\": \"config.json\", \"RepoTags\": [\"$IMAGE\"], \"Layers\": [\"layer.tar\"]}]" >"$work/manifest.json"
+tar -C "$work" --sort=name --numeric-owner --owner=0 --group=0 --mtime="@${SOURCE_DATE_EPOCH:-0}" -cf "$work/image.tar" manifest.json config.json layer.tar
+"$DOCKER" load --quiet --input "$work/image.tar" >/dev/null
 [[ $named ]] || "$DOCKER" tag "$IMAGE" "${IMAGE%:*}:latest"
 size=$("$DOCKER" image inspect --format '{{.Size}}' "$IMAGE")
 most=60000000
