@@ -1,0 +1,36 @@
+package assembly
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every reason that /status can name has a row of its own symptom in the
+// operator's table.
+func TestReasonsAreExplained(t *testing.T) {
+	source, err := os.ReadFile("door.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for line := range strings.Lines(string(page)) {
+		if symptom, ok := strings.CutPrefix(line, "| `/status`: "); ok {
+			rows = append(rows, strings.Split(symptom, " | ")[0])
+		}
+	}
+	found := regexp.MustCompile(`(?:say\(|Reasons, )"([^":]+)`).FindAllStringSubmatch(string(source), -1)
+	if len(found) < 15 {
+		t.Fatalf("only %d reasons are found in door.go: does it say them another way now?", len(found))
+	}
+	for _, m := range found {
+		if !strings.Contains(strings.Join(rows, "\n"), m[1]) {
+			t.Errorf("docs/operating.md does not say what to do when /status says %q", m[1])
+		}
+	}
+}
