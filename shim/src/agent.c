@@ -17,6 +17,7 @@
 #include "hooks.h"
 #include "link.h"
 #include "refusal.h"
+#include "say.h"
 #include "work.h"
 
 enum {
@@ -61,18 +62,6 @@ void gw_agent_ring(void)
 
 bool gw_agent_linked(void) { return atomic_load(&linked); }
 
-static bool say_hello(void)
-{
-	struct gw_frame f;
-
-	gw_frame_begin(&f, GW_HELLO, 0);
-	gw_frame_u32(&f, GW_VERSION);
-	gw_frame_u32(&f, (uint32_t)getpid());
-	gw_frame_u32(&f, gw_config.backend->code);
-	gw_frame_u32(&f, GW_HOOKS);
-	return gw_link_send(&agent.link, &f);
-}
-
 static bool say_usage(uint64_t epoch, bool at_rest)
 {
 	struct gw_frame f;
@@ -92,48 +81,6 @@ static bool say_usage(uint64_t epoch, bool at_rest)
 	return gw_link_send(&agent.link, &f);
 }
 
-/* Said once to each invoker. */
-static bool say_refused(void)
-{
-	CUresult code;
-	enum gw_sign sign = gw_untold(&code);
-	struct gw_frame f;
-
-	if (sign == GW_NO_SIGN)
-		return true;
-	gw_frame_begin(&f, GW_REFUSED, 0);
-	gw_frame_u32(&f, sign);
-	gw_frame_u32(&f, (uint32_t)code);
-	if (!gw_link_send(&agent.link, &f) || !gw_link_flush(&agent.link))
-		return false;
-	gw_told();
-	return true;
-}
-
-static bool say_accepted(const struct gw_command *c)
-{
-	struct gw_frame f;
-
-	gw_frame_begin(&f, GW_ACCEPTED, c->epoch);
-	gw_frame_u32(&f, c->type);
-	return gw_link_send(&agent.link, &f);
-}
-
-static bool say_done(const struct gw_work *w, enum gw_type type, enum gw_status status)
-{
-	struct gw_frame f;
-
-	gw_frame_begin(&f, GW_DONE, w->epoch);
-	gw_frame_u32(&f, type);
-	gw_frame_u32(&f, status);
-	gw_frame_u32(&f, (uint32_t)w->code);
-	gw_frame_u32(&f, 0);
-	gw_frame_u64(&f, w->moved);
-	gw_frame_u64(&f, (uint64_t)(gw_clock() - w->began));
-	gw_frame_u64(&f, gw_work_totals(true).resident);
-	return gw_link_send(&agent.link, &f);
-}
-
 /* The work is over: the usage first, then the answer, so that whoever hears
  * the answer knows the usage. */
 static bool finish(bool cancelled)
@@ -146,7 +93,7 @@ static bool finish(bool cancelled)
 	status = gw_work_end(&agent.work);
 	if (cancelled && status != GW_FAILED)
 		status = GW_CANCELLED;
-	return say_usage(agent.work.epoch, true) && say_done(&agent.work, type, status);
+	return say_usage(agent.work.epoch, true) && gw_say_done(&agent.link, &agent.work, type, status);
 }
 
 static bool command_move(const struct gw_command *c)
@@ -154,11 +101,11 @@ static bool command_move(const struct gw_command *c)
 	struct gw_work stale = {.epoch = c->epoch, .began = gw_clock()};
 
 	if (c->epoch < agent.newest)
-		return say_done(&stale, c->type, GW_STALE);
+		return gw_say_done(&agent.link, &stale, c->type, GW_STALE);
 	if (agent.work.type == c->type && agent.work.epoch == c->epoch)
-		return say_accepted(c); /* asked again */
+		return gw_say_accepted(&agent.link, c); /* asked again */
 	agent.newest = c->epoch;
-	if (!finish(true) || !say_accepted(c))
+	if (!finish(true) || !gw_say_accepted(&agent.link, c))
 		return false;
 	gw_work_begin(&agent.work, c, agent.gated);
 	return true;
@@ -177,7 +124,7 @@ static bool command_gate(const struct gw_command *c)
 	if (c->word)
 		return ok;
 	gw_work_probe();
-	return ok && say_refused() && say_usage(c->epoch, true);
+	return ok && gw_say_refused(&agent.link) && say_usage(c->epoch, true);
 }
 
 static bool command_hello(const struct gw_command *c)
@@ -288,6 +235,14 @@ static bool usage_due(void)
 	return since >= (bytes >= atomic_load(&threshold) ? USAGE_MS : QUIET_MS) * 1000000ll;
 }
 
+/* While memory moves: something came, or somebody waits for the move's end. */
+static bool wanted(void)
+{
+	struct pollfd p = {.fd = agent.link.fd.fd, .events = POLLIN};
+
+	return gw_work_wanted() || poll(&p, 1, 0) > 0;
+}
+
 static void converse(void)
 {
 	bool ok = !wait_for(patience()) || obey();
@@ -295,10 +250,10 @@ static void converse(void)
 	/* What takes a while is accepted before it is done. */
 	if (ok && gw_work_left(&agent.work))
 		ok = gw_link_flush(&agent.link);
-	if (ok && agent.work.type && !gw_work_step(&agent.work))
+	if (ok && agent.work.type && !gw_work_step(&agent.work, wanted))
 		ok = finish(false);
 	if (ok)
-		ok = say_refused();
+		ok = gw_say_refused(&agent.link);
 	if (ok && usage_due())
 		ok = say_usage(0, false);
 	if (!ok || !gw_link_flush(&agent.link))
@@ -321,7 +276,7 @@ static void *run(void *arg)
 			continue;
 		}
 		agent.linked = gw_link_open(&agent.link, gw_config.socket);
-		if (agent.linked && say_hello() && say_usage(0, false) && gw_link_flush(&agent.link)) {
+		if (agent.linked && gw_say_hello(&agent.link) && say_usage(0, false) && gw_link_flush(&agent.link)) {
 			atomic_store(&linked, true);
 			pause = FIRST_PAUSE_MS;
 			continue;

@@ -19,7 +19,7 @@ static struct {
 	struct {
 		CUcontext ctx;
 		CUdevice device;
-		CUstream stream;
+		CUstream stream[GW_STREAMS];
 		bool primary;
 	} at[CONTEXTS];
 	unsigned n;
@@ -28,7 +28,16 @@ static struct {
 /* The context noted last: most threads of a program share one. */
 static _Atomic(CUcontext) noted;
 
-void gw_work_lock(void) { pthread_mutex_lock(&work); }
+static atomic_uint waiting;
+
+void gw_work_lock(void)
+{
+	atomic_fetch_add(&waiting, 1);
+	pthread_mutex_lock(&work);
+	atomic_fetch_sub(&waiting, 1);
+}
+
+bool gw_work_wanted(void) { return atomic_load(&waiting) > 0; }
 void gw_work_unlock(void) { pthread_mutex_unlock(&work); }
 
 /* The caller holds known.mu. */
@@ -50,7 +59,8 @@ static void note(CUcontext ctx, CUdevice device, bool primary)
 		i = (int)known.n++;
 		known.at[i].ctx = ctx;
 		known.at[i].device = device;
-		known.at[i].stream = NULL;
+		for (int k = 0; k < GW_STREAMS; k++)
+			known.at[i].stream[k] = NULL;
 		known.at[i].primary = false;
 	}
 	if (i >= 0 && primary)
@@ -124,6 +134,22 @@ CUcontext gw_lone_context(void)
 	return ctx;
 }
 
+CUresult gw_enter(CUcontext ctx)
+{
+	fn_cuCtxPushCurrent_v2 *push = GW_REAL(cuCtxPushCurrent_v2);
+
+	return push && ctx ? push(ctx) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void gw_leave(void)
+{
+	fn_cuCtxPopCurrent_v2 *pop = GW_REAL(cuCtxPopCurrent_v2);
+	CUcontext ctx;
+
+	if (pop)
+		pop(&ctx);
+}
+
 static CUresult make_stream(CUstream *out)
 {
 	fn_cuCtxGetStreamPriorityRange *range = GW_REAL(cuCtxGetStreamPriorityRange);
@@ -137,11 +163,11 @@ static CUresult make_stream(CUstream *out)
 	return create(out, STREAM_NON_BLOCKING, least);
 }
 
-CUresult gw_stream(CUcontext ctx, CUstream *out)
+CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)
 {
 	pthread_mutex_lock(&known.mu);
 	int i = place_of(ctx);
-	*out = i >= 0 ? known.at[i].stream : NULL;
+	*out = i >= 0 ? known.at[i].stream[which] : NULL;
 	pthread_mutex_unlock(&known.mu);
 	if (i < 0)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -153,7 +179,7 @@ CUresult gw_stream(CUcontext ctx, CUstream *out)
 	pthread_mutex_lock(&known.mu);
 	i = place_of(ctx);
 	if (i >= 0)
-		known.at[i].stream = *out;
+		known.at[i].stream[which] = *out;
 	pthread_mutex_unlock(&known.mu);
 	return CUDA_SUCCESS;
 }
@@ -163,6 +189,7 @@ void gw_contexts_forget(void)
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
 	work = fresh;
+	atomic_store(&waiting, 0);
 	known.mu = fresh;
 	known.n = 0;
 	atomic_store(&noted, NULL);

@@ -24,14 +24,22 @@ CUcontext gw_some_context(void);
 /* The same, but NULL where contexts lie on several devices. */
 CUcontext gw_lone_context(void);
 
+/* Make a context current, and what was before. */
+CUresult gw_enter(CUcontext ctx);
+void gw_leave(void);
+
 /* Held by the agent while it calls the driver, and by whoever ends a context:
  * a context dies between two of our moves, never during one. */
 void gw_work_lock(void);
 void gw_work_unlock(void);
+/* Somebody waits for the lock: the agent shall give it back soon. */
+bool gw_work_wanted(void);
 
-/* Our own stream in a context, made at first use with the context current.
- * Else the driver's refusal. The caller holds the work lock. */
-CUresult gw_stream(CUcontext ctx, CUstream *out);
+/* Moves go by two streams, so that one chunk follows the other without a gap. */
+enum { GW_STREAMS = 2 };
+/* One of our own streams in a context, made at first use with the context
+ * current. Else the driver's refusal. The caller holds the work lock. */
+CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out);
 
 /* In a forked child: there are no contexts, and nobody holds the locks. */
 void gw_contexts_forget(void);

@@ -14,9 +14,13 @@
  * some 10 us. */
 enum { CALLS = 64 };
 
+/* So many chunks before the lock is given back, whoever wants it. */
+enum { CHUNKS = 64 };
+
 static atomic_bool stopped;
 
-static void guess_spare(void);
+bool gw_work_stopped(void) { return atomic_load(&stopped); }
+
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* A part that is on its way until the stream has drained. */
@@ -25,61 +29,15 @@ struct part {
 	uint32_t id;
 };
 
-/* One step's parts: all of one context. */
-struct step {
+/* What is ordered at once, on one of the streams: all of one context. */
+struct chunk {
 	CUcontext ctx;
 	CUstream stream;
+	unsigned which; /* of the streams */
 	struct part parts[CALLS];
 	unsigned n;
 	uint64_t bytes;
 };
-
-static CUresult enter(CUcontext ctx)
-{
-	fn_cuCtxPushCurrent_v2 *push = GW_REAL(cuCtxPushCurrent_v2);
-
-	return push && ctx ? push(ctx) : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-static void leave(void)
-{
-	fn_cuCtxPopCurrent_v2 *pop = GW_REAL(cuCtxPopCurrent_v2);
-	CUcontext ctx;
-
-	if (pop)
-		pop(&ctx);
-}
-
-/* Largest first, of equal ones the youngest: what is young is likely in use
- * by the function itself and not by its libraries. */
-static int larger(const void *a, const void *b)
-{
-	const struct gw_block *x = a, *y = b;
-
-	if (x->size != y->size)
-		return x->size < y->size ? 1 : -1;
-	return x->id < y->id ? 1 : -1;
-}
-
-/* Make a context current to ask pools and graphs in, where the process has
- * any. The caller holds the work lock. */
-static bool enter_for_pools(void)
-{
-	return !atomic_load(&stopped) && gw_pools_any() &&
-	       enter(gw_some_context()) == CUDA_SUCCESS;
-}
-
-/* What pools and graphs keep for later would have to be made anew: it is given
- * back for an eviction only. */
-static void trim(void)
-{
-	gw_work_lock();
-	if (enter_for_pools()) {
-		gw_pools_trim();
-		leave();
-	}
-	gw_work_unlock();
-}
 
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 {
@@ -89,14 +47,14 @@ void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 	if (c->ns && c->ns < INT64_MAX / 2)
 		w->deadline = w->began + (int64_t)c->ns;
 	if (c->type == GW_EVICT) {
-		trim();
+		gw_trim();
 		gw_calm(!gated);
-		guess_spare();
+		gw_guess_spare();
 	}
 	if (gw_config.backend->move)
 		w->list = gw_list(&w->n);
 	if (w->list)
-		qsort(w->list, w->n, sizeof *w->list, larger);
+		qsort(w->list, w->n, sizeof *w->list, gw_larger);
 }
 
 /* What of a block is likely worth bringing in: all but what was never used. */
@@ -169,46 +127,77 @@ static void refuse(struct gw_work *w, CUresult r)
 	w->next++;
 }
 
-/* Make the block's context this step's. False: not in this step, or never. */
-static bool in_context(struct gw_work *w, struct step *s, const struct gw_block *b)
+/* Make the block's context this chunk's. False: not in this one, or never. */
+static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block *b)
 {
 	CUresult r;
 
 	if (s->ctx)
 		return s->ctx == b->ctx;
-	r = enter(b->ctx);
+	r = gw_enter(b->ctx);
 	if (r != CUDA_SUCCESS) {
 		refuse(w, r);
 		return false;
 	}
-	r = gw_stream(b->ctx, &s->stream);
+	r = gw_stream(b->ctx, s->which, &s->stream);
 	if (r == CUDA_SUCCESS) {
 		s->ctx = b->ctx;
 		return true;
 	}
-	leave();
+	gw_leave();
 	refuse(w, r);
 	return false;
 }
 
-/* Order one part of the next block. False: the step is full. */
-static bool order(struct gw_work *w, struct step *s)
+/* What is still on its way out counts as out for the choice of the next part:
+ * it lies next to what is out. */
+static void look_ahead(const struct chunk *ahead, struct gw_block *b)
 {
-	struct gw_block *old = &w->list[w->next], b;
+	for (unsigned i = 0; i < ahead->n; i++) {
+		const struct part *p = &ahead->parts[i];
+		if (p->id != b->id)
+			continue;
+		if (!gw_out(b)) {
+			b->out_from = p->from;
+			b->out_to = p->to;
+		} else if (p->from == b->out_to) {
+			b->out_to = p->to;
+		} else if (p->to == b->out_from) {
+			b->out_from = p->from;
+		}
+	}
+}
+
+/* The block as it is now. False: it is gone. */
+static bool refind(const struct gw_work *w, const struct chunk *ahead, struct gw_block *b)
+{
+	const struct gw_block *old = &w->list[w->next];
+
+	if (!gw_find(GW_ADDRESS, old->base, b) || b->id != old->id)
+		return false;
+	if (w->type == GW_EVICT)
+		look_ahead(ahead, b);
+	return true;
+}
+
+/* Order one part of the next block. False: the chunk is full. */
+static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
+{
+	struct gw_block b;
 	struct part *p = &s->parts[s->n];
 	uint64_t room = gw_config.chunk - s->bytes, from, to;
 
-	if (!gw_find(GW_ADDRESS, old->base, &b) || b.id != old->id || !next_part(w, &b, &from, &to)) {
+	if (!refind(w, ahead, &b) || !next_part(w, &b, &from, &to)) {
 		w->next++; /* freed, or there already */
 		return true;
 	}
 	if (!in_context(w, s, &b))
 		return s->ctx == NULL;
-	/* The block whose next part is not its last comes again in the next step. */
+	/* The block whose next part is not its last comes again in the next chunk. */
 	bool last = w->type == GW_PREFETCH || from == 0;
 	uint64_t all = to - from;
 	if (w->budget)
-		room = least(room, w->budget - w->moved - s->bytes);
+		room = least(room, w->budget - w->moved - s->bytes - ahead->bytes);
 	cut(w, &b, room, &from, &to);
 	last = last && to - from == all;
 	*p = (struct part){b.base, from, to, b.id};
@@ -234,11 +223,15 @@ static bool spent(const struct gw_work *w, uint64_t under_way)
 
 /* Wait until the parts have arrived. What was on its way to the host when the
  * wait failed may lie on either side: on the device, as far as we tell. */
-static void drain(struct gw_work *w, struct step *s)
+static void drain(struct gw_work *w, const struct chunk *s)
 {
 	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
-	CUresult r = sync ? sync(s->stream) : CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = gw_enter(s->ctx);
 
+	if (r == CUDA_SUCCESS) {
+		r = sync ? sync(s->stream) : CUDA_ERROR_NOT_SUPPORTED;
+		gw_leave();
+	}
 	if (r != CUDA_SUCCESS) {
 		refuse(w, r);
 		w->next = w->n;
@@ -261,9 +254,21 @@ bool gw_work_left(const struct gw_work *w)
 	return w->type && w->next < w->n && !spent(w, 0) && !late(w);
 }
 
-bool gw_work_step(struct gw_work *w)
+/* Order a chunk behind the one that is under way. */
+static void fill(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 {
-	struct step s = {0};
+	*s = (struct chunk){.which = !ahead->which};
+	while (gw_work_left(w) && s->n < CALLS && s->bytes < gw_config.chunk &&
+	       !spent(w, s->bytes + ahead->bytes) && order(w, s, ahead))
+		;
+	if (s->ctx)
+		gw_leave();
+}
+
+bool gw_work_step(struct gw_work *w, bool (*wanted)(void))
+{
+	struct chunk s[2] = {{.which = 1}, {.which = 0}};
+	unsigned now = 1;
 
 	if (!gw_work_left(w))
 		return false;
@@ -272,13 +277,14 @@ bool gw_work_step(struct gw_work *w)
 		gw_work_unlock();
 		return false;
 	}
-	while (w->next < w->n && s.n < CALLS && s.bytes < gw_config.chunk &&
-	       !spent(w, s.bytes) && order(w, &s))
-		;
-	if (s.n)
-		drain(w, &s);
-	if (s.ctx)
-		leave();
+	fill(w, &s[now], &s[!now]);
+	for (int i = 1; s[now].n; i++, now = !now) {
+		s[!now].n = 0;
+		s[!now].bytes = 0;
+		if (i < CHUNKS && !wanted())
+			fill(w, &s[!now], &s[now]);
+		drain(w, &s[now]);
+	}
 	gw_work_unlock();
 	return true;
 }
@@ -293,91 +299,6 @@ enum gw_status gw_work_end(struct gw_work *w)
 	if (w->code != CUDA_SUCCESS)
 		return GW_FAILED;
 	return whole ? GW_OK : GW_PARTIAL;
-}
-
-/* What the bytes on the device cannot exceed: what is in use there by anybody.
- * No bound is known where the driver does not answer, or where the process has
- * contexts on several devices. The caller holds the work lock. */
-static uint64_t bound(void)
-{
-	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
-	size_t avail = 0, total = 0;
-	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
-
-	if (!atomic_load(&stopped) && enter(gw_lone_context()) == CUDA_SUCCESS) {
-		if (info)
-			r = info(&avail, &total);
-		leave();
-	}
-	return r == CUDA_SUCCESS && total >= avail ? total - avail : UINT64_MAX;
-}
-
-/*
- * More memory than the device has in use was never used in part: an arena, of
- * which a library gives out pieces. The surplus is taken off the largest
- * blocks. Which part of them was used nobody tells; arenas are mostly used from
- * their start, so that is what a prefetch brings in, and a kernel that needs
- * other parts fetches them itself. An eviction does not depend on the guess.
- */
-static void guess_spare(void)
-{
-	size_t n;
-	struct gw_block *list = gw_list(&n);
-	uint64_t sum = 0;
-
-	if (!list)
-		return;
-	gw_work_lock();
-	uint64_t used = bound();
-	gw_work_unlock();
-	for (size_t i = 0; i < n; i++)
-		sum += list[i].size - gw_out(&list[i]);
-	qsort(list, n, sizeof *list, larger);
-	/* No surplus says nothing: others may use the rest of the device. */
-	uint64_t surplus = sum > used ? sum - used : 0;
-	for (size_t i = 0; i < n && sum > used; i++) {
-		uint64_t off = least(list[i].size - gw_out(&list[i]), surplus);
-		gw_spare(list[i].base, list[i].id, off);
-		surplus -= off;
-	}
-	gw_unlist(list, n);
-}
-
-struct gw_totals gw_work_totals(bool at_rest)
-{
-	struct gw_totals t = gw_sum();
-	uint64_t slack = 0, used = UINT64_MAX;
-
-	gw_work_lock();
-	if (enter_for_pools()) {
-		slack = gw_pools_slack(t.pool);
-		leave();
-	}
-	if (at_rest && t.resident > t.fixed)
-		used = bound();
-	gw_work_unlock();
-	t.resident = t.fixed + least(t.resident - t.fixed, used) + slack;
-	t.allocated += slack;
-	t.fixed += slack;
-	return t;
-}
-
-void gw_work_probe(void)
-{
-	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
-	CUcontext ctx = gw_some_context();
-	CUstream stream;
-
-	if (!query)
-		return;
-	gw_work_lock();
-	if (gw_moved_before() && !atomic_load(&stopped) && ctx == gw_some_context() && enter(ctx) == CUDA_SUCCESS) {
-		/* The program's own streams may be captured: ours is not. */
-		if (gw_stream(ctx, &stream) == CUDA_SUCCESS)
-			gw_judge(query(stream));
-		leave();
-	}
-	gw_work_unlock();
 }
 
 void gw_work_stop(void)

@@ -1,6 +1,7 @@
 /*
- * One order to move memory, carried out in steps: between two of them the
- * agent looks at the socket, so that a newer order ends an older one.
+ * One order to move memory, carried out in steps of some chunks: between two
+ * chunks the agent looks whether something came by the socket, so that a newer
+ * order ends an older one.
  */
 #ifndef GW_WORK_H
 #define GW_WORK_H
@@ -23,11 +24,23 @@ struct gw_work {
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated);
 /* True: a step would move something. */
 bool gw_work_left(const struct gw_work *w);
-/* Move a chunk. False: there is nothing more to do. */
-bool gw_work_step(struct gw_work *w);
+/* Move some chunks, each ordered while the one before it is under way, until
+ * wanted says that there is something else to do. All have arrived when it
+ * returns. False: there is nothing more to do. */
+bool gw_work_step(struct gw_work *w, bool (*wanted)(void));
 /* What came of it. The work is over then. */
 enum gw_status gw_work_end(struct gw_work *w);
 
+/* True: no call of the driver may be made any more. */
+bool gw_work_stopped(void);
+
+/* measure.c */
+/* For sorting blocks: the largest first, of equal ones the youngest. */
+int gw_larger(const void *a, const void *b);
+/* Give back what pools and graphs keep for later. */
+void gw_trim(void);
+/* Note how much of each block was likely never used. */
+void gw_guess_spare(void);
 /* What this process holds, with what its pools keep. at_rest: no more of it is
  * on the device than the device has in use. */
 struct gw_totals gw_work_totals(bool at_rest);

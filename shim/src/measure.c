@@ -1,0 +1,129 @@
+/*
+ * What the driver can be asked about memory, for what is told and for the
+ * choice of what is moved.
+ */
+#include <stdlib.h>
+
+#include "agent.h"
+#include "context.h"
+#include "hooks.h"
+#include "refusal.h"
+#include "work.h"
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Largest first, of equal ones the youngest: what is young is likely in use
+ * by the function itself and not by its libraries. */
+int gw_larger(const void *a, const void *b)
+{
+	const struct gw_block *x = a, *y = b;
+
+	if (x->size != y->size)
+		return x->size < y->size ? 1 : -1;
+	return x->id < y->id ? 1 : -1;
+}
+
+/* Make a context current to ask pools and graphs in, where the process has
+ * any. The caller holds the work lock. */
+static bool enter_for_pools(void)
+{
+	return !gw_work_stopped() && gw_pools_any() &&
+	       gw_enter(gw_some_context()) == CUDA_SUCCESS;
+}
+
+/* What pools and graphs keep for later would have to be made anew: it is given
+ * back for an eviction only. */
+void gw_trim(void)
+{
+	gw_work_lock();
+	if (enter_for_pools()) {
+		gw_pools_trim();
+		gw_leave();
+	}
+	gw_work_unlock();
+}
+
+/* What the bytes on the device cannot exceed: what is in use there by anybody.
+ * No bound is known where the driver does not answer, or where the process has
+ * contexts on several devices. The caller holds the work lock. */
+static uint64_t bound(void)
+{
+	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
+	size_t avail = 0, total = 0;
+	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (!gw_work_stopped() && gw_enter(gw_lone_context()) == CUDA_SUCCESS) {
+		if (info)
+			r = info(&avail, &total);
+		gw_leave();
+	}
+	return r == CUDA_SUCCESS && total >= avail ? total - avail : UINT64_MAX;
+}
+
+/*
+ * More memory than the device has in use was never used in part: an arena, of
+ * which a library gives out pieces. The surplus is taken off the largest
+ * blocks. Which part of them was used nobody tells; arenas are mostly used from
+ * their start, so that is what a prefetch brings in, and a kernel that needs
+ * other parts fetches them itself. An eviction does not depend on the guess.
+ */
+void gw_guess_spare(void)
+{
+	size_t n;
+	struct gw_block *list = gw_list(&n);
+	uint64_t sum = 0;
+
+	if (!list)
+		return;
+	gw_work_lock();
+	uint64_t used = bound();
+	gw_work_unlock();
+	for (size_t i = 0; i < n; i++)
+		sum += list[i].size - gw_out(&list[i]);
+	qsort(list, n, sizeof *list, gw_larger);
+	/* No surplus says nothing: others may use the rest of the device. */
+	uint64_t surplus = sum > used ? sum - used : 0;
+	for (size_t i = 0; i < n && sum > used; i++) {
+		uint64_t off = least(list[i].size - gw_out(&list[i]), surplus);
+		gw_spare(list[i].base, list[i].id, off);
+		surplus -= off;
+	}
+	gw_unlist(list, n);
+}
+
+struct gw_totals gw_work_totals(bool at_rest)
+{
+	struct gw_totals t = gw_sum();
+	uint64_t slack = 0, used = UINT64_MAX;
+
+	gw_work_lock();
+	if (enter_for_pools()) {
+		slack = gw_pools_slack(t.pool);
+		gw_leave();
+	}
+	if (at_rest && t.resident > t.fixed)
+		used = bound();
+	gw_work_unlock();
+	t.resident = t.fixed + least(t.resident - t.fixed, used) + slack;
+	t.allocated += slack;
+	t.fixed += slack;
+	return t;
+}
+
+void gw_work_probe(void)
+{
+	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
+	CUcontext ctx = gw_some_context();
+	CUstream stream;
+
+	if (!query)
+		return;
+	gw_work_lock();
+	if (gw_moved_before() && !gw_work_stopped() && ctx == gw_some_context() && gw_enter(ctx) == CUDA_SUCCESS) {
+		/* The program's own streams may be captured: ours is not. */
+		if (gw_stream(ctx, 0, &stream) == CUDA_SUCCESS)
+			gw_judge(query(stream));
+		gw_leave();
+	}
+	gw_work_unlock();
+}
