@@ -112,9 +112,10 @@ claims: build ## Measure the paper's claims again and redraw docs/scheduling.md 
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long
-long: ## The scheduler's and the lane's random histories at a million events each (minutes)
+long: ## The scheduler's and the lane's random histories at a million events each, and a backlog of 100,000 (an hour)
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run Histories ./sched
 	$(GO) test -timeout 60m -run LaneHolds ./gpu/lane -args -events 1000000
+	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run ParkedOutlive ./invoker/replay
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)

@@ -33,6 +33,7 @@ func (iv *Invoker) accept(ctx context.Context) {
 			iv.pass(t)
 			continue
 		}
+		iv.desk.old.add(t)
 		iv.admit(t)
 	}
 }

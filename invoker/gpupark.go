@@ -79,7 +79,8 @@ func (e shelvedNews) apply(d *dispatcher, now time.Duration) {
 		delete(l.jobs, j.item)
 		b.put(j)
 		b.places.park(j.place)
-		j.done()
+		j.desk.old.remove(j.ticket)
+		j.letGo()
 		if b.closing {
 			l.take(now, lane.Event{Kind: lane.Withdrawn, Item: j.item})
 		}

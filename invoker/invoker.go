@@ -69,7 +69,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
 		metrics: m, log: log, wall: time.Now, release: func(t *ticket) { iv.places.release(t.place) },
-		explain: explain.NewLog(s.Explain), tracer: p.Tracer, at: epoch.Add,
+		explain: explain.NewLog(s.Explain), tracer: p.Tracer, at: epoch.Add, old: newOld(s, p.Shelf, clock),
 	}
 	d, err := iv.newDispatcher(clock)
 	if err != nil {
@@ -130,6 +130,7 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	var listeners sync.WaitGroup
 	listeners.Go(func() { iv.listen(work) })
 	listeners.Go(func() { iv.health.watch(work) })
+	listeners.Go(func() { iv.desk.old.watch(work) })
 
 	iv.accept(ctx)
 	iv.dispatch.post(draining{})

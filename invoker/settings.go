@@ -21,6 +21,8 @@ type Settings struct {
 	// InFlight bounds the activations that are accepted and not completed, those
 	// of GPUs left out: GPU.Backlog bounds them.
 	InFlight int
+	// Retention is the feed's topic's: what gets half as old is parked.
+	Retention Retention
 	// Bounds are the system's limits, Defaults those of a namespace that has
 	// none of its own.
 	Bounds   activation.Bounds

@@ -32,7 +32,9 @@ type ticket struct {
 	desk     *desk
 	account  *explain.Account // nil where none is kept
 	place    claim
+	age      aged // guarded by desk.old
 	loose    atomic.Int32
+	gone     atomic.Bool // the feed has let go of it
 
 	mu     sync.Mutex
 	stage  stage
@@ -131,6 +133,14 @@ func (t *ticket) settle() {
 		if !t.unlisted {
 			t.desk.journal.Completed(t.ActivationID)
 		}
+		t.desk.old.remove(t)
+		t.letGo()
+	}
+}
+
+// letGo has the feed forget the message, once.
+func (t *ticket) letGo() {
+	if !t.gone.Swap(true) {
 		t.done()
 	}
 }
@@ -157,6 +167,7 @@ type desk struct {
 	metrics   *Metrics
 	log       *slog.Logger
 	wall      func() time.Time
+	old       *old          // nil: nothing grows old
 	release   func(*ticket) // gives the ticket's place at the feed back
 	explain   *explain.Log
 	tracer    Tracer                        // nil: nobody asks

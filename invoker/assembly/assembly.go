@@ -85,18 +85,19 @@ type assembly struct {
 	unable   atomic.Value  // string: why nothing can be done for now
 	silenced silence
 
-	gpus     gpus
-	laneLog  *laneLog      // nil without whisk.gpu.record
-	tracer   *trace.Tracer // nil: traces are off
-	engine   Engine
-	cluster  *kafka.Cluster
-	feed     *kafka.Feed
-	share    *kafka.Share // nil: nothing is taken that others passed on
-	from     *sources
-	producer *kafka.Producer
-	pinger   atomic.Pointer[kafka.Pinger]
-	goodbye  func() // returns when controllers have heard that this invoker stops, or cannot be told
-	store    *couchdb.Store
+	gpus      gpus
+	laneLog   *laneLog      // nil without whisk.gpu.record
+	tracer    *trace.Tracer // nil: traces are off
+	engine    Engine
+	cluster   *kafka.Cluster
+	feed      *kafka.Feed
+	share     *kafka.Share // nil: nothing is taken that others passed on
+	from      *sources
+	retention invoker.Retention // of the invoker's topic
+	producer  *kafka.Producer
+	pinger    atomic.Pointer[kafka.Pinger]
+	goodbye   func() // returns when controllers have heard that this invoker stops, or cannot be told
+	store     *couchdb.Store
 	// elsewhere takes the records where CouchDB does not; nil where it does.
 	elsewhere recordstore.Store
 	state     state
@@ -243,6 +244,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	if a.gpus.fallbacks != nil {
 		s.GPU.Fallbacks = a.gpus.fallbacks
 	}
+	s.Retention = a.retention
 	out := outbox{producer: a.producer, prefix: a.c.Kafka.TopicPrefix}
 	if a.c.Events.Enabled {
 		out.events = a.c.Kafka.UserEventPrefix + "events"

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
@@ -154,6 +156,7 @@ func (a *assembly) takes() bool {
 
 // openSources opens what activations come from.
 func (a *assembly) openSources(ctx context.Context, topic string) error {
+	a.retention = a.keeps(ctx, topic)
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
 	a.from = newSources(a.state.journal, a.Log, a.feed)
 	if !a.takes() {
@@ -174,6 +177,31 @@ func (a *assembly) openSources(ctx context.Context, topic string) error {
 	a.from = newSources(a.state.journal, a.Log, a.feed, a.share)
 	return nil
 }
+
+// keeps is for how long a topic keeps its messages: what the broker says of it,
+// or what it was to be made with. Of the bytes only the latter is known.
+func (a *assembly) keeps(ctx context.Context, topic string) invoker.Retention {
+	said := func(key string) int64 {
+		n, err := strconv.ParseInt(a.c.Kafka.TopicConfig[key], 10, 64)
+		if err != nil || n < 0 {
+			return 0
+		}
+		return n
+	}
+	r := invoker.Retention{Bytes: said("retention.bytes")}
+	kept, err := a.cluster.Retention(ctx, topic)
+	if err != nil {
+		kept = time.Duration(min(said("retention.ms"), int64(forever/time.Millisecond))) * time.Millisecond
+		a.Log.Warn("broker does not say how long a topic keeps messages: taking what the configuration says", "topic", topic, "keeps", kept, "error", err)
+	}
+	if kept < forever {
+		r.Time = kept
+	}
+	return r
+}
+
+// forever is a retention that no activation outlives, and that can be doubled.
+const forever = 10 * 365 * 24 * time.Hour
 
 func (a *assembly) closeSources(ctx context.Context) error {
 	if a.from == nil {

@@ -76,6 +76,11 @@ func (p *tape) all() ([]captured, <-chan struct{}) {
 // wait returns when what came satisfies want, and fails the test otherwise.
 func (p *tape) wait(what string, want func([]captured) bool) {
 	p.t.Helper()
+	p.waitFor(patience, what, want)
+}
+
+func (p *tape) waitFor(patience time.Duration, what string, want func([]captured) bool) {
+	p.t.Helper()
 	late := time.After(patience)
 	for {
 		records, more := p.all()

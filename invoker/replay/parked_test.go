@@ -1,0 +1,178 @@
+package replay
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// shortBacklog is how many activations wait in the short form;
+// GPUWHISK_BACKLOG says another number.
+const shortBacklog = 2000
+
+// TestParkedOutliveTheTopic: a backlog whose messages have all expired from
+// Kafka when its invoker is killed is served by the next one, each activation
+// once and with one record; what ran is said to have been interrupted.
+func TestParkedOutliveTheTopic(t *testing.T) {
+	t.Parallel()
+	n := number(t, "GPUWHISK_BACKLOG", shortBacklog)
+	w := newWorld(t)
+	w.once = true
+	w.extra = append(w.extra,
+		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_shim_library=none",
+		// What runs and what is near its turn is parked when it is half as old.
+		"CONFIG_whisk_kafka_topics_invoker_retentionMs="+strconv.Itoa(20_000+10*n),
+	)
+	c := newCrowd(w)
+	c.wantGPU()
+	c.gate.begun = make(chan string, n+100)
+	first := w.spawn()
+	c.invoke(n)
+	c.gate.await(2) // the default D
+	running := 2
+	first.await(t, "everything is parked", func(s parkedStatus) bool {
+		return s.State.Journal.Parked == n && s.Work.Backlog.Parked > n-20
+	})
+	first.kill()
+	w.expire("invoker0")
+	c.gate.open()
+	second := w.spawn()
+	w.freed(c.ids)
+	second.await(t, "nothing is parked", func(s parkedStatus) bool { return s.State.Journal.Parked == 0 && s.Work.InFlight == 0 })
+	second.terminate()
+	interrupted := 0
+	for i, id := range c.ids {
+		var rec struct {
+			Response struct {
+				Result struct {
+					N     int
+					Error string
+				}
+			}
+		}
+		if err := json.Unmarshal(w.record(id), &rec); err != nil {
+			t.Fatalf("activation %d: %v", i+1, err)
+		}
+		switch r := rec.Response.Result; {
+		case r.N == i+1:
+		case strings.HasPrefix(r.Error, "The invoker ended while the action ran."):
+			interrupted++
+		default:
+			t.Errorf("activation %d: record %s", i+1, w.record(id))
+		}
+	}
+	if runs := int(c.gate.runs.Load()); interrupted != running || runs != n {
+		t.Errorf("%d runs, %d interrupted; want %d and %d", runs, interrupted, n, running)
+	}
+	for id, times := range w.freed(c.ids) {
+		if times != 1 {
+			t.Errorf("activation %s freed its slot %d times", id, times)
+		}
+	}
+	if got, end := w.tape.committed(), w.tape.end("invoker0"); got != end {
+		t.Errorf("the position is %d of %d", got, end)
+	}
+	w.noStrays()
+}
+
+// freed waits until all activations have freed their slots, and tells how often
+// each did. It looks at each record once: there are many.
+func (w *world) freed(ids []string) map[string]int {
+	w.t.Helper()
+	times, seen := map[string]int{}, 0
+	w.tape.waitFor(patience+time.Duration(len(ids))*100*time.Millisecond, "the completions", func(records []captured) bool {
+		for ; seen < len(records); seen++ {
+			if r := records[seen]; r.isAck() && r.shape() != "result" {
+				times[r.activationID()]++
+			}
+		}
+		for _, id := range ids {
+			if times[id] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	return times
+}
+
+// wantGPU has caller ask for a GPU.
+func (c *crowd) wantGPU() {
+	c.w.t.Helper()
+	doc := strings.Replace(caller, `"annotations":[`, `"annotations":[{"key":"gpu","value":true},`, 1)
+	rev, err := c.w.db.Put(c.w.t.Context(), names.Whisks, "guest/caller", []byte(strings.Replace(doc, `{`, `{"_rev":"`+c.rev+`",`, 1)))
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	c.rev = rev
+}
+
+// expire deletes all records of a topic, as its retention does.
+func (w *world) expire(topic string) {
+	w.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.Addr()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer client.Close()
+	end := w.tape.end(topic)
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	of := kmsg.NewDeleteRecordsRequestTopic()
+	of.Topic = topic
+	all := kmsg.NewDeleteRecordsRequestTopicPartition()
+	all.Offset = end
+	of.Partitions = append(of.Partitions, all)
+	req.Topics, req.TimeoutMillis = append(req.Topics, of), 30_000
+	answer, err := req.RequestWith(w.t.Context(), client)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if p := answer.Topics[0].Partitions[0]; p.ErrorCode != 0 || p.LowWatermark != end {
+		w.t.Fatalf("delete the records of %s: %+v", topic, p)
+	}
+}
+
+// parkedStatus is what a test reads of /status.
+type parkedStatus struct {
+	State struct {
+		Journal struct {
+			Parked int
+		}
+	}
+	Work struct {
+		InFlight int
+		Backlog  struct{ InMemory, Parked int }
+	}
+}
+
+// await asks an invoker for its status until it is as wanted.
+func (p *process) await(t *testing.T, what string, want func(parkedStatus) bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	_, port, _ := net.SplitHostPort(p.door)
+	var s parkedStatus
+	for late := time.Now().Add(patience + time.Duration(number(t, "GPUWHISK_BACKLOG", shortBacklog))*10*time.Millisecond); time.Now().Before(late); <-tick.C {
+		resp, err := http.Get("http://invoker.user:invoker.pass@127.0.0.1:" + port + "/status")
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", err, resp)
+		}
+		s = parkedStatus{}
+		err = json.NewDecoder(resp.Body).Decode(&s)
+		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want(s) {
+			return
+		}
+	}
+	t.Fatalf("waited for %s: %+v", what, s)
+}
