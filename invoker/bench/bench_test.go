@@ -117,12 +117,7 @@ func (r *rig) invoke(topic, action string) time.Duration {
 	arrived := make(chan struct{})
 	r.waiting[id] = arrived
 	r.mu.Unlock()
-	m := activation.Message{
-		TransID: activation.NewTransID("t", time.Now().UnixMilli(), false), Revision: "1-a",
-		Action:       activation.ActionRef{Path: "guest", Name: action, Version: "0.0.1"},
-		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s"), Rights: []string{"ACTIVATE"}},
-		ActivationID: id, Controller: "0", Blocking: true, Content: []byte(`{"name":"` + strings.Repeat("x", 400) + `"}`),
-	}
+	m := message(action, id)
 	if topic == "invoker1" {
 		m.Controller = "floor"
 	}
@@ -134,6 +129,15 @@ func (r *rig) invoke(topic, action string) time.Duration {
 	})
 	<-arrived
 	return time.Since(began)
+}
+
+func message(action string, id activation.ID) activation.Message {
+	return activation.Message{
+		TransID: activation.NewTransID("t", time.Now().UnixMilli(), false), Revision: "1-a",
+		Action:       activation.ActionRef{Path: "guest", Name: action, Version: "0.0.1"},
+		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s"), Rights: []string{"ACTIVATE"}},
+		ActivationID: id, Controller: "0", Blocking: true, Content: []byte(`{"name":"` + strings.Repeat("x", 400) + `"}`),
+	}
 }
 
 // floor moves activations by the same hops and exchanges, and does nothing
@@ -205,13 +209,13 @@ func (r *rig) environment() []string {
 
 // serve runs the whole production assembly, with containers that all are the
 // action at addr, until ctx ends.
-func serve(ctx context.Context, environ []string, addr string, ready func()) error {
-	cfg, err := config.Load(config.Input{Args: []string{"--id", "0", "--uniqueName", "0"}, Environ: environ})
+func serve(ctx context.Context, id string, environ []string, addr string, listening func(addr string), ready func()) error {
+	cfg, err := config.Load(config.Input{Args: []string{"--id", id, "--uniqueName", id}, Environ: environ})
 	if err != nil {
 		return err
 	}
 	return assembly.Run(ctx, assembly.Options{
-		Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Ready: ready,
+		Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Listening: listening, Ready: ready,
 		Engine: &engine{addr: addr, died: make(chan container.ID)},
 	})
 }
@@ -219,7 +223,7 @@ func serve(ctx context.Context, environ []string, addr string, ready func()) err
 func (r *rig) invoker() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- serve(ctx, r.environment(), r.action, func() { close(ready) }) }()
+	go func() { ended <- serve(ctx, "0", r.environment(), r.action, nil, func() { close(ready) }) }()
 	r.b.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

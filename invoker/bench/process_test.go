@@ -2,11 +2,13 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,10 +24,24 @@ import (
 // the address of the action.
 const asInvoker = "GPUWHISK_BENCH_INVOKER"
 
+// invokerID is which invoker that is.
+const invokerID = "GPUWHISK_BENCH_INVOKER_ID"
+
+// sweep gives memory that is not in use back to the system, on SIGUSR1.
+func sweep() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	for range asked {
+		debug.FreeOSMemory()
+		fmt.Println("swept")
+	}
+}
+
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(asInvoker); addr != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		err := serve(ctx, os.Environ(), addr, nil)
+		go sweep()
+		err := serve(ctx, cmp.Or(os.Getenv(invokerID), "0"), os.Environ(), addr, func(door string) { fmt.Println(door) }, nil)
 		stop()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
