@@ -6,6 +6,9 @@
 version=3.8.4
 libs=$peers/zookeeper-$version
 dir=${GPUWHISK_ZOOKEEPER_DIR:-$peers/zookeeper}
+# GPUWHISK_ZOOKEEPER_HOST is the address at which it listens: that of a bridge
+# where containers are the clients.
+host=${GPUWHISK_ZOOKEEPER_HOST:-127.0.0.1}
 
 # The pom leaves out what the server needs to count and to compress.
 fetch() {
@@ -28,7 +31,7 @@ configure() {
 		tickTime=500
 		dataDir=$dir/data
 		clientPort=$port
-		clientPortAddress=127.0.0.1
+		clientPortAddress=$host
 		admin.enableServer=false
 		4lw.commands.whitelist=ruok
 	CONF
@@ -37,7 +40,7 @@ configure() {
 # answers asks the server whether it serves, which comes after it listens.
 answers() {
 	local reply
-	exec 3<>"/dev/tcp/127.0.0.1/$(cat "$dir/port")" || return 1
+	exec 3<>"/dev/tcp/$host/$(cat "$dir/port")" || return 1
 	echo -n ruok >&3
 	read -r -t 5 -n 4 reply <&3 || true
 	exec 3>&-
@@ -64,7 +67,7 @@ start() {
 
 env() {
 	alive "$dir" || fail "no ZooKeeper of ours is running"
-	echo "GPUWHISK_TEST_ZOOKEEPER=127.0.0.1:$(cat "$dir/port")"
+	echo "GPUWHISK_TEST_ZOOKEEPER=$host:$(cat "$dir/port")"
 	echo "GPUWHISK_ZOOKEEPER_JARS=$libs" # for tests that start their own
 }
 

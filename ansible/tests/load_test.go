@@ -28,6 +28,10 @@ type load struct {
 	wrong    []string
 }
 
+// pause between two calls of an action, so that what is sent can be looked at
+// one by one in the end.
+const pause = 400 * time.Millisecond
+
 // The actions are spread over the invokers by their names.
 const actions = 8
 
@@ -67,7 +71,7 @@ func (l *load) run(path string) {
 		select {
 		case <-l.stop:
 			return
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(pause):
 		}
 		l.mu.Lock()
 		l.sent++

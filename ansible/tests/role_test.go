@@ -38,6 +38,22 @@ func TestRole(t *testing.T) {
 	w.usable()
 	w.stopDrains()
 	docker(t, "rm", "-f", "invoker0")
+	if short {
+		return
+	}
+
+	// Without --id, as OpenWhisk's chart starts it, ZooKeeper gives the number.
+	zookeeper := peer(t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
+	w.vars["test_args"] = "--uniqueName node-of-a-cluster"
+	w.vars["test_env"].(map[string]string)["ZOOKEEPER_HOSTS"] = zookeeper
+	w.save()
+	w.must("deploy.yml", "--limit", "host0")
+	w.usable()
+	if log := w.logs(); !strings.Contains(log, "invoker0/node-of-a-cluster") {
+		t.Errorf("the number is not that of ZooKeeper:\n%s", log)
+	}
+	docker(t, "rm", "-f", "invoker0")
+	delete(w.vars, "test_args")
 
 	w.secure()
 	w.must("deploy.yml", "--limit", "host0")
@@ -82,22 +98,7 @@ func (w *world) create(name, code string) {
 // stopDrains stops the invoker while an action runs.
 func (w *world) stopDrains() {
 	w.t.Helper()
-	w.create("slow", `function main() { console.log('begun'); return new Promise(r => setTimeout(() => r({late: true}), 4000)) }`)
-	answer := make(chan string, 1)
-	go func() {
-		status, text, err := w.call("POST", "actions/slow?blocking=true", "{}")
-		answer <- fmt.Sprintf("%v %d %s", err, status, text)
-	}()
-	late := time.After(patience)
-	for !w.says("begun") {
-		select {
-		case <-late:
-			w.t.Fatalf("the action does not begin\n%s", w.logs())
-		case said := <-answer:
-			w.t.Fatalf("it ended too early: %s", said)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	answer := w.startSlow()
 	docker(w.t, "stop", "--time", "60", "invoker0")
 	if said := <-answer; !strings.Contains(said, `"late":true`) {
 		w.t.Errorf("what ran when the invoker was stopped: %s\n%s", said, w.logs())

@@ -3,75 +3,154 @@
 package tests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
 
-// TestSwap swaps three invokers under load and back again.
+// unitHost is the host whose invoker becomes a unit of systemd.
+var unitHost = hosts - 1
+
+// original tells whether the original serves on a host.
+func (w *world) original(n int) bool {
+	w.t.Helper()
+	name := fmt.Sprintf("invoker%d", n)
+	return w.exists(name) && w.image(n) == stockImage && docker(w.t, "inspect", "--format", "{{.State.Running}}", name) == "true"
+}
+
+// TestSwap swaps three invokers under load and back again: two as containers,
+// one as a unit of systemd.
 func TestSwap(t *testing.T) {
 	w := newWorld(t)
+	w.giveSystemd(unitHost)
+	w.mixFleet()
 	w.must("deploy.yml")
 	w.healthy()
-	load := w.startLoad()
-
-	out := w.must("gpuwhisk.openwhisk.swap", "--check")
-	for n := range hosts {
-		if image := w.image(n); image != stockImage {
-			t.Fatalf("--check changed invoker%d to %s:\n%s", n, image, out)
-		}
+	acks, load := w.watchAcks(), w.startLoad()
+	if !short {
+		w.wantUntouched(t)
 	}
-	if unchanged(out) {
-		t.Errorf("--check tells of no change:\n%s", out)
-	}
-
+	w.tellYardstick(t)
 	w.must("gpuwhisk.openwhisk.swap")
-	for n := range hosts {
+	w.tellYardstick(t)
+	for n := range unitHost {
 		if image := w.image(n); !strings.HasPrefix(image, "gpuwhisk/invoker:") {
 			t.Errorf("after the swap invoker%d is %s", n, image)
 		}
 	}
-	if out := w.must("gpuwhisk.openwhisk.swap"); !unchanged(out) {
-		t.Errorf("a second swap changed something:\n%s", out)
+	w.wantUnit(unitHost)
+	for n := range hosts {
+		w.tellGap(t, acks, n)
 	}
-	out = w.must("gpuwhisk.openwhisk.status")
-	if strings.Count(out, " healthy ") != hosts {
+	w.wantForwarded(t)
+	if !short {
+		if out := w.must("gpuwhisk.openwhisk.swap"); !unchanged(out) {
+			t.Errorf("a second swap changed something:\n%s", out)
+		}
+	}
+	out := w.must("gpuwhisk.openwhisk.status")
+	if strings.Count(out, " healthy ") != hosts || !strings.Contains(out, " unit ") {
 		t.Errorf("status does not show %d healthy invokers:\n%s", hosts, out)
 	}
 	t.Log(out[strings.Index(out, "HOST"):])
 
 	w.must("gpuwhisk.openwhisk.swap_back")
 	for n := range hosts {
-		if image := w.image(n); image != stockImage {
-			t.Errorf("after the way back invoker%d is %s", n, image)
+		if !w.original(n) {
+			t.Errorf("after the way back invoker%d is not the original:\n%s", n, w.logs())
 		}
 	}
-	if out := w.must("gpuwhisk.openwhisk.swap_back"); !unchanged(out) {
-		t.Errorf("a second swap back changed something:\n%s", out)
+	w.wantNoUnit(unitHost)
+	if !short {
+		if out := w.must("gpuwhisk.openwhisk.swap_back"); !unchanged(out) {
+			t.Errorf("a second swap back changed something:\n%s", out)
+		}
 	}
 	load.end(t)
+}
+
+// wantUntouched runs the check mode, which tells what it would do.
+func (w *world) wantUntouched(t *testing.T) {
+	t.Helper()
+	out := w.must("gpuwhisk.openwhisk.swap", "--check")
+	for n := range hosts {
+		if !w.original(n) {
+			t.Fatalf("--check changed invoker%d:\n%s", n, out)
+		}
+	}
+	if left := w.on(unitHost, "sh", "-c", "ls -d /etc/gpuwhisk /usr/bin/gpuwhisk /var/cache/gpuwhisk 2>/dev/null || true"); left != "" || unchanged(out) {
+		t.Errorf("--check made %s, or tells of no change:\n%s", left, out)
+	}
 }
 
 // TestRollback: a host where ours does not start gets its invoker back, those
 // after it are left alone, and nothing is lost.
 func TestRollback(t *testing.T) {
+	long(t)
 	w := newWorld(t)
 	w.hosts[1] = `gpuwhisk_env='{"CONFIG_whisk_gpu_policy": "no-such-policy"}' gpuwhisk_doctor=never gpuwhisk_ready_wait=5`
 	w.save()
 	w.must("deploy.yml")
 	w.healthy()
 	load := w.startLoad()
-	out, ok := w.play("gpuwhisk.openwhisk.swap")
-	if ok {
-		t.Fatalf("a swap that cannot work is called a success:\n%s", out)
-	}
-	if !strings.Contains(out, "no-such-policy") || !strings.Contains(out, "before serves again") {
-		t.Errorf("the reason is not shown:\n%s", out)
-	}
+	out := w.mustNot("gpuwhisk.openwhisk.swap")
 	for n, ours := range []bool{true, false, false} {
-		if image := w.image(n); strings.HasPrefix(image, "gpuwhisk/") != ours {
-			t.Errorf("after the failure on host1 invoker%d is %s:\n%s", n, image, out)
+		if w.original(n) == ours {
+			t.Errorf("after the failure on host1 invoker%d is %s:\n%s", n, w.image(n), out)
 		}
 	}
 	w.healthy()
 	load.end(t)
+}
+
+// TestUnitRollback: where a unit does not start the original serves again; and
+// where one runs already, it runs again with the settings that it had.
+func TestUnitRollback(t *testing.T) {
+	long(t)
+	w := newWorld(t)
+	w.giveSystemd(unitHost)
+	w.must("deploy.yml")
+	w.healthy()
+	load := w.startLoad()
+	good := w.hosts[unitHost]
+	limit := []string{"--limit", fmt.Sprintf("host%d", unitHost)}
+
+	w.hosts[unitHost] = good + ` gpuwhisk_env='{"CONFIG_whisk_gpu_policy": "no-such-policy"}' gpuwhisk_doctor=never gpuwhisk_ready_wait=5`
+	w.save()
+	out := w.mustNot("gpuwhisk.openwhisk.swap", limit...)
+	if !w.original(unitHost) || w.unit(unitHost) == "active" {
+		t.Errorf("after the failure the original does not serve:\n%s", out)
+	}
+	w.healthy()
+
+	broken := w.hosts[unitHost]
+	w.hosts[unitHost] = good
+	w.save()
+	w.must("gpuwhisk.openwhisk.swap", limit...)
+	w.wantUnit(unitHost)
+
+	w.hosts[unitHost] = broken
+	w.save()
+	w.mustNot("gpuwhisk.openwhisk.swap", limit...)
+	w.wantUnit(unitHost)
+	w.healthy()
+	w.hosts[unitHost] = good
+	w.save()
+	if out := w.must("gpuwhisk.openwhisk.swap", limit...); !strings.Contains(out, "changed=0 ") {
+		t.Errorf("the settings of before are not those that were put back:\n%s", out)
+	}
+	load.end(t)
+}
+
+// mustNot runs a playbook that cannot succeed and has to say why.
+func (w *world) mustNot(book string, args ...string) string {
+	w.t.Helper()
+	out, ok := w.play(book, args...)
+	if ok {
+		w.t.Fatalf("a swap that cannot work is called a success:\n%s", out)
+	}
+	if !strings.Contains(out, "no-such-policy") || !strings.Contains(out, "before serves again") {
+		w.t.Errorf("the reason is not shown:\n%s", out)
+	}
+	return out
 }

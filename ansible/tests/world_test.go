@@ -4,7 +4,7 @@
 // an inventory of three hosts, against invokers that OpenWhisk's role would
 // have started, among a real Kafka, a CouchDB API and a Docker engine, with a
 // controller that sends them work. The hosts share this machine's Docker: they
-// differ by the numbers of their invokers.
+// differ by the numbers of their invokers. One is a machine with systemd.
 //
 //	.ci/ansible     builds what is needed and runs it
 package tests
@@ -32,8 +32,20 @@ import (
 // patience is how long a test waits for what must come.
 const patience = 2 * time.Minute
 
+// short is what continuous integration has the time for: two hosts, each way
+// once. What it leaves out is in make swap-test.
+var short = os.Getenv("GPUWHISK_SHORT") == "1"
+
 // hosts of the inventory, which are the invokers' numbers.
-const hosts = 3
+var hosts = map[bool]int{false: 3, true: 2}[short]
+
+// long skips a test that is not part of the short form.
+func long(t *testing.T) {
+	t.Helper()
+	if short {
+		t.Skip("not in the short form: make swap-test runs it")
+	}
+}
 
 // world is a deployment of OpenWhisk with an operator's files.
 type world struct {
@@ -42,9 +54,13 @@ type world struct {
 	ansible string // where Ansible is installed
 	door    *standalone.Standalone
 	kafka   string
+	gateway string         // this machine's address for containers
 	vars    map[string]any // group_vars of all
 	hosts   map[int]string // further variables of a host in the inventory
-	port    int            // of invoker 0
+	groups  string         // further groups of the inventory
+
+	machines map[int]string // containers that are hosts with a systemd of their own
+	port     int            // of invoker 0
 }
 
 func run(t *testing.T, env []string, name string, args ...string) string {
@@ -94,7 +110,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	own := "gpuwhisk/invoker:" + os.Getenv(ownTag)
-	w := &world{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), hosts: map[int]string{}}
+	w := &world{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), hosts: map[int]string{}, machines: map[int]string{}}
 	importStock(t)
 	// The address under which containers reach this machine.
 	fields := strings.Fields(docker(t, "run", "--rm", own, "ip", "route", "show", "default"))
@@ -102,9 +118,9 @@ func newWorld(t *testing.T) *world {
 	if at < 0 {
 		t.Fatalf("no way out of a container: %v", fields)
 	}
-	gateway := fields[at+1]
-	w.kafka = peer(t, "kafka", "GPUWHISK_KAFKA_DIR="+filepath.Join(w.dir, "kafka"), "GPUWHISK_KAFKA_HOST="+gateway)["GPUWHISK_TEST_KAFKA"]
-	couch := peer(t, "pouchdb", "GPUWHISK_POUCHDB_DIR="+filepath.Join(w.dir, "pouchdb"), "GPUWHISK_POUCHDB_HOST="+gateway)["GPUWHISK_TEST_COUCHDB"]
+	w.gateway = fields[at+1]
+	w.kafka = peer(t, "kafka", "GPUWHISK_KAFKA_DIR="+filepath.Join(w.dir, "kafka"), "GPUWHISK_KAFKA_HOST="+w.gateway)["GPUWHISK_TEST_KAFKA"]
+	couch := peer(t, "pouchdb", "GPUWHISK_POUCHDB_DIR="+filepath.Join(w.dir, "pouchdb"), "GPUWHISK_POUCHDB_HOST="+w.gateway)["GPUWHISK_TEST_COUCHDB"]
 
 	admin, err := http.NewRequest(http.MethodPut, couch+"/_config/admins/whisk", strings.NewReader(`"secret"`))
 	if err != nil {
@@ -217,9 +233,13 @@ func (w *world) save() {
 	var inventory strings.Builder
 	inventory.WriteString("[invokers]\n")
 	for n := range hosts {
-		fmt.Fprintf(&inventory, "host%d ansible_host=127.0.0.1 ansible_connection=local ansible_python_interpreter=%s/venv/bin/python3 %s\n",
-			n, w.ansible, w.hosts[n])
+		reached := "ansible_connection=local ansible_python_interpreter=" + w.ansible + "/venv/bin/python3"
+		if name, ok := w.machines[n]; ok {
+			reached = "ansible_connection=community.docker.docker ansible_docker_host=" + name + " ansible_python_interpreter=/usr/bin/python3"
+		}
+		fmt.Fprintf(&inventory, "host%d ansible_host=127.0.0.1 %s %s\n", n, reached, w.hosts[n])
 	}
+	inventory.WriteString(w.groups)
 	for name, data := range map[string][]byte{"group_vars/all.json": text, "hosts": []byte(inventory.String())} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), data, 0o600); err != nil {
 			w.t.Fatal(err)

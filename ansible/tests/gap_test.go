@@ -1,0 +1,95 @@
+//go:build ansible
+
+package tests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// acks notes when each invoker answered what, by the brokers' topics.
+type acks struct {
+	mu sync.Mutex
+	at map[int][]time.Time
+}
+
+// watchAcks reads all topics of acks from now until the test ends.
+func (w *world) watchAcks() *acks {
+	w.t.Helper()
+	a := &acks{at: map[int][]time.Time{}}
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka), kgo.ConsumeRegex(), kgo.ConsumeTopics("^completed.*"),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(300*time.Millisecond))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+				if ack, err := activation.DecodeAck(r.Value); err == nil && ack.FreesSlot() {
+					a.mu.Lock()
+					a.at[ack.Instance.ID] = append(a.at[ack.Instance.ID], r.Timestamp)
+					a.mu.Unlock()
+				}
+			})
+		}
+	}()
+	w.t.Cleanup(func() { cancel(); <-done; client.Close() })
+	return a
+}
+
+// after is the first answer of an invoker since a moment.
+func (a *acks) after(n int, since time.Time) (first time.Time, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, at := range a.at[n] {
+		if !at.Before(since) && (!ok || at.Before(first)) {
+			first, ok = at, true
+		}
+	}
+	return first, ok
+}
+
+// tellYardstick prints how long this machine takes for a container that does
+// nothing, which a gap has at least one of.
+func (w *world) tellYardstick(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	docker(t, "run", "--rm", "gpuwhisk/invoker:"+os.Getenv(ownTag), "true")
+	t.Logf("a container that does nothing takes %v here", time.Since(began).Round(time.Millisecond))
+}
+
+// tellGap prints how long nobody served what was for an invoker: from the last
+// breath of the original to the first answer of ours. How long that is says
+// much of the machine, so it is told and not judged; that there is an answer is.
+func (w *world) tellGap(t *testing.T, a *acks, n int) {
+	t.Helper()
+	said := docker(t, "inspect", "--format", "{{.State.FinishedAt}}", fmt.Sprintf("invoker%d-stock", n))
+	stopped, err := time.Parse(time.RFC3339Nano, said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped = stopped.Truncate(time.Millisecond) // as Kafka's times are
+	late := time.After(patience)
+	for {
+		if first, ok := a.after(n, stopped); ok {
+			t.Logf("gap of invoker%d: %v from the stop to the first ack", n, first.Sub(stopped).Round(time.Millisecond))
+			return
+		}
+		select {
+		case <-late:
+			t.Fatalf("invoker%d answers nothing after the swap:\n%s", n, w.logs())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
