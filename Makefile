@@ -90,11 +90,11 @@ release: ## Build packages, tarballs, collection, bill of materials and checksum
 	RELEASE=1 invoker/package/packages.sh $(ARCHS)
 
 .PHONY: packages-test
-packages-test: ## Install, upgrade, remove and purge the Debian package in a container (needs Docker, debootstrap)
-	.ci/packages
+packages-test: ## Live through a deb's and an rpm's life on a host with systemd, upgrade with running work included (needs Docker, debootstrap)
+	RUN=TestPackage .ci/ansible
 
 .PHONY: swap-test
-swap-test: ## Test the Ansible collection: three invokers swapped under load and back (minutes, needs Docker)
+swap-test: ## Test image, packages and collection: three invokers swapped under load and back (ten minutes, needs Docker)
 	.ci/ansible
 
 .PHONY: chaos

@@ -32,8 +32,8 @@ import (
 // patience is how long a test waits for what must come.
 const patience = 2 * time.Minute
 
-// short is what continuous integration has the time for: two hosts, each way
-// once. What it leaves out is in make swap-test.
+// short is for who has little time: two hosts, each way once. What it leaves out
+// is in make swap-test.
 var short = os.Getenv("GPUWHISK_SHORT") == "1"
 
 // hosts of the inventory, which are the invokers' numbers.

@@ -8,6 +8,7 @@
 # VERSION    as git describes it: v1.2.3, or v1.2.3-4-gabcdef between tags
 # DIST       where to (default dist)
 # PACKAGERS  deb and rpm
+# COMPRESSION  xz, or gzip where it must be quick
 # PROGRAMS   a folder with amd64/ and arm64/ that are built already
 set -euo pipefail
 
@@ -57,7 +58,7 @@ for arch; do
 		invoker/package/programs.sh "$arch" "$programs"
 	fi
 	WORDS=$work/words
-	sed "s|\${PROGRAMS}|$programs|; s|\${WORDS}|$WORDS|; s|\${ARCH}|$arch|; s|\${PACKAGE_VERSION}|$PACKAGE_VERSION|; s|\${MTIME}|$MTIME|" \
+	sed "s|\${PROGRAMS}|$programs|; s|\${WORDS}|$WORDS|; s|\${ARCH}|$arch|; s|\${PACKAGE_VERSION}|$PACKAGE_VERSION|; s|\${MTIME}|$MTIME|; s|\${COMPRESSION}|${COMPRESSION:-xz}|" \
 		invoker/package/nfpm.yaml >"$work/nfpm.yaml"
 	for packager in ${PACKAGERS:-deb rpm}; do
 		GOFLAGS='' go run "$NFPM" package --config "$work/nfpm.yaml" --packager "$packager" --target "$dist/"

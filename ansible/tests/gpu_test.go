@@ -1,0 +1,94 @@
+//go:build ansible
+
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Stand-ins for NVIDIA's programs and Docker's service: they keep in files what
+// they were told, as the real ones do.
+var fakes = map[string]string{
+	"nvidia-smi": `#!/bin/sh
+[ "$1" != -pm ] || exec touch /run/persistent
+on=Disabled; [ ! -e /run/persistent ] || on=Enabled
+echo "$(cat /run/driver), NVIDIA A100-SXM4-40GB, $on"
+`,
+	"nvidia-ctk": `#!/bin/sh
+case "$1 $2" in
+--version*) echo "NVIDIA Container Toolkit CLI version 1.17.4" ;;
+"cdi generate")
+	[ ! -e /run/no-libraries ] || { echo "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND" >&2; exit 1; }
+	echo "libcuda.so.$(cat /run/driver)" >"${3#--output=}" ;;
+"runtime configure") touch /run/runtime ;;
+esac
+`,
+	"docker": `#!/bin/sh
+[ ! -e /run/no-docker ] || { echo "Cannot connect to the Docker daemon" >&2; exit 1; }
+echo io.containerd.runc.v2 runc; [ ! -e /run/runtime ] || echo nvidia
+`,
+}
+
+// TestGPU prepares a host with stand-ins for NVIDIA's programs, and holds what
+// is said where something is missing. No GPU is involved.
+func TestGPU(t *testing.T) {
+	long(t)
+	w := &world{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), vars: map[string]any{}, hosts: map[int]string{}, machines: map[int]string{}}
+	w.giveSystemd(0)
+	sh := func(script string) string { t.Helper(); return w.on(0, "sh", "-euc", script) }
+	const book = "gpuwhisk.openwhisk.gpu"
+	args := []string{"-e", "gpu_hosts=host0"}
+	says := func(want ...string) {
+		t.Helper()
+		out, ok := w.play(book, args...)
+		for _, text := range want {
+			if ok || !strings.Contains(strings.Join(strings.Fields(out), " "), text) {
+				t.Fatalf("it does not fail with %q:\n%s", text, out)
+			}
+		}
+	}
+	put := func(name string) {
+		t.Helper()
+		sh(fmt.Sprintf("cat >/usr/local/bin/%s <<'END'\n%sEND\nchmod +x /usr/local/bin/%s", name, fakes[name], name))
+	}
+	changes := func(n int, more ...string) {
+		t.Helper()
+		if out := w.must(book, append(args, more...)...); !strings.Contains(out, fmt.Sprintf("changed=%d ", n)) {
+			t.Fatalf("want %d changes:\n%s", n, out)
+		}
+	}
+
+	says("nvidia-smi finds no GPU here", "Install NVIDIA's driver")
+	put("nvidia-smi")
+	sh("echo 450.80.02 >/run/driver")
+	says("Driver 450.80.02 is older than 470")
+	sh("echo 550.54.15 >/run/driver")
+	says("nvidia-ctk is not on this host", "package nvidia-container-toolkit cannot be installed", "Add NVIDIA's repository")
+	put("nvidia-ctk")
+	sh("touch /run/no-libraries")
+	says("writes no /etc/cdi/nvidia.yaml: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND")
+	sh("rm /run/no-libraries; touch /run/no-docker")
+	put("docker")
+	says("docker info does not answer: Cannot connect to the Docker daemon", "gpu_docker_runtime")
+	sh(`rm -rf /run/no-docker /run/persistent /etc/cdi
+		printf '[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/touch /run/reloaded\n' >/etc/systemd/system/docker.service
+		systemctl daemon-reload; systemctl start docker`)
+
+	w.must(book, append(args, "--check")...)
+	if made := sh("ls -d /etc/cdi /run/persistent /run/runtime 2>/dev/null || true"); made != "" {
+		t.Errorf("--check made %s", made)
+	}
+	w.must(book, args...)
+	sh("grep -q 550.54.15 /etc/cdi/nvidia.yaml; test -e /run/persistent; test -e /run/runtime; test -e /run/reloaded")
+	changes(0)
+	sh("echo 560.35.03 >/run/driver")
+	changes(1)
+	sh("grep -q 560.35.03 /etc/cdi/nvidia.yaml")
+	says2, ok := w.play(book, append(args, "-e", "gpu_mps=true")...)
+	if ok || !strings.Contains(says2, "nvidia-cuda-mps-control is not on this host") {
+		t.Errorf("without MPS's program:\n%s", says2)
+	}
+}

@@ -1,0 +1,161 @@
+//go:build ansible
+
+package tests
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// packages are the ways in which a host gets one: the commands, with the file
+// as the last argument of those that take one.
+var packages = map[string]struct{ install, upgrade, remove, purge []string }{
+	"deb": {
+		[]string{"apt-get", "install", "-y", "--no-install-recommends"}, []string{"apt-get", "install", "-y", "--no-install-recommends"},
+		[]string{"apt-get", "remove", "-y", "gpuwhisk"}, []string{"apt-get", "purge", "-y", "gpuwhisk"},
+	},
+	"rpm": { // by the tool alone: Debian knows no package names of rpm's
+		[]string{"rpm", "-i", "--nodeps", "--force-debian"}, []string{"rpm", "-U", "--nodeps", "--force-debian"},
+		[]string{"rpm", "-e", "--force-debian", "gpuwhisk"}, nil,
+	},
+}
+
+// TestPackage lives through a package's life on a fresh host with systemd:
+// installed, given settings, a first action, upgraded while an action runs,
+// removed and purged.
+func TestPackage(t *testing.T) {
+	dir := os.Getenv("GPUWHISK_TEST_PACKAGES") // old/ and new/, with one of each kind in both
+	if dir == "" {
+		t.Fatal("GPUWHISK_TEST_PACKAGES is not set: .ci/ansible sets it")
+	}
+	w := newWorld(t)
+	for _, kind := range slices.Sorted(maps.Keys(packages)) {
+		if short && kind != "deb" {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) { w.packageLives(t, kind, dir) })
+	}
+}
+
+func (w *world) packageLives(t *testing.T, kind, dir string) {
+	outer := w.t
+	w.t = t
+	defer func() { w.t = outer }()
+	file := func(age string) string {
+		found, _ := filepath.Glob(filepath.Join(dir, age, "*."+kind))
+		if len(found) != 1 {
+			t.Fatalf("no one %s package in %s/%s: %v", kind, dir, age, found)
+		}
+		docker(t, "cp", found[0], w.machines[0]+":/root/"+age+"."+kind)
+		return "/root/" + age + "." + kind
+	}
+	w.giveSystemd(0)
+	p := packages[kind]
+	on := func(args ...string) string { t.Helper(); return w.on(0, args...) }
+
+	on(append(p.install, file("old"))...)
+	t.Logf("%s: %s", kind, on("gpuwhisk", "--version"))
+	if mode := on("stat", "--format", "%a", "/etc/gpuwhisk/invoker.env"); mode != "600" {
+		t.Errorf("the settings have mode %s", mode)
+	}
+	if page := on("zcat", "/usr/share/man/man1/gpuwhisk-invoker.1.gz"); !strings.Contains(page, ".SH SYNOPSIS") {
+		t.Errorf("no manual:\n%.200s", page)
+	}
+	if said := on("sh", "-c", "gpuwhisk doctor; true"); !strings.Contains(said, "skip  brokers") {
+		t.Errorf("doctor on a bare host:\n%s", said)
+	}
+	on("systemd-analyze", "verify", "--man=no", "gpuwhisk@0.service")
+	w.settings(0)
+	on("systemctl", "enable", "--now", "--no-block", "gpuwhisk@0")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.door.WaitReady(ctx); err != nil {
+		t.Fatalf("the unit does not become healthy: %v\n%s", err, on("journalctl", "--no-pager", "-u", "gpuwhisk@0"))
+	}
+	w.create("hello", `function main(p) { return {greeting: 'hello ' + p.name} }`)
+	if status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"package"}`); err != nil || status != 200 || !strings.Contains(string(text), "hello package") {
+		t.Fatalf("invoke: %v %d %s\n%s", err, status, text, on("journalctl", "--no-pager", "-u", "gpuwhisk@0"))
+	}
+
+	pid := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0")
+	answer := w.startSlow()
+	on(append(p.upgrade, file("new"))...)
+	if said := <-answer; !strings.Contains(said, `"late":true`) {
+		t.Errorf("what ran when the package was upgraded: %s", said)
+	}
+	if now := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0"); now == pid || w.unit(0) != "active" {
+		t.Errorf("the upgrade did not restart the unit: process %s before, %s now, %s", pid, now, w.unit(0))
+	}
+	if settings := on("cat", "/etc/gpuwhisk/invoker.env"); !strings.Contains(settings, "KAFKA_HOSTS=\""+w.kafka) {
+		t.Error("the upgrade changed the settings")
+	}
+	if err := w.door.WaitReady(ctx); err != nil {
+		t.Fatalf("after the upgrade: %v", err)
+	}
+
+	on(p.remove...)
+	if w.unit(0) == "active" || on("sh", "-c", "ls /usr/bin/gpuwhisk 2>/dev/null || true") != "" {
+		t.Error("removed, it still runs or is there")
+	}
+	if on("sh", "-c", "ls /etc/gpuwhisk/") == "" || on("ls", "/var/lib/gpuwhisk") == "" {
+		t.Error("removing took settings or state")
+	}
+	if p.purge == nil {
+		return
+	}
+	on(p.purge...)
+	if left := on("sh", "-c", "ls -d /etc/gpuwhisk /var/lib/gpuwhisk 2>/dev/null || true"); left != "" {
+		t.Errorf("purged, there still is %s", left)
+	}
+}
+
+// settings writes the service's settings by hand, as an operator does.
+func (w *world) settings(n int) {
+	w.t.Helper()
+	var text strings.Builder
+	env := maps.Clone(w.vars["test_env"].(map[string]string))
+	env["PORT"] = fmt.Sprint(w.port + n)
+	env["DOCKER_HOST"] = os.Getenv("DOCKER_HOST")
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(env[name])
+		fmt.Fprintf(&text, "%s=\"%s\"\n", name, value)
+	}
+	path := filepath.Join(w.dir, "settings")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.on(n, "cp", path, "/etc/gpuwhisk/invoker.env")
+	socket := filepath.Dir(strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://"))
+	w.on(n, "sh", "-euc", `mkdir -p /etc/systemd/system/gpuwhisk@.service.d
+		printf '[Service]\nBindReadOnlyPaths=%s\n' "$1" >/etc/systemd/system/gpuwhisk@.service.d/docker.conf
+		systemctl daemon-reload`, "sh", socket)
+}
+
+// startSlow runs an action that takes a while, and returns when it has begun.
+func (w *world) startSlow() <-chan string {
+	w.t.Helper()
+	w.create("slow", `function main() { console.log('begun'); return new Promise(r => setTimeout(() => r({late: true}), 4000)) }`)
+	answer := make(chan string, 1)
+	go func() {
+		status, text, err := w.call("POST", "actions/slow?blocking=true", "{}")
+		answer <- fmt.Sprintf("%v %d %s", err, status, text)
+	}()
+	late := time.After(patience)
+	for !w.says("begun") {
+		select {
+		case <-late:
+			w.t.Fatalf("the action does not begin\n%s", w.logs())
+		case said := <-answer:
+			w.t.Fatalf("it ended too early: %s", said)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return answer
+}
