@@ -79,6 +79,9 @@ func (iv *Invoker) fetch(t *ticket) {
 	ctx, cancel := context.WithTimeout(iv.desk.ctx, iv.settings.fetchTime())
 	defer cancel()
 	a, err := iv.ports.Actions.Action(ctx, t.Action.FQN(), t.Revision)
+	if err != nil && iv.desk.ctx.Err() != nil {
+		return // this process ends: its activation is delivered again to the next
+	}
 	if err != nil {
 		iv.log.Warn("fetch action", keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "error", err)
 		iv.turnAway(t, nil, refuse(err))

@@ -275,6 +275,9 @@ func (d *desk) sentTo(t *ticket) activation.Instance {
 
 func (d *desk) ack(t *ticket, ack activation.Ack) {
 	t.loose.Add(1)
+	if d.ctx.Err() != nil {
+		return // what comes after the end is not the truth
+	}
 	err := d.out.Ack(d.ctx, t.Controller, ack, func(err error) {
 		if errors.Is(err, ErrUnsent) {
 			d.log.Warn("ack not sent, its activation is delivered again after a restart", keyActivation, t.ActivationID, "kind", ack.Kind.String(), "error", err)
@@ -304,6 +307,9 @@ func (d *desk) event(t *ticket, r *activation.Record) {
 
 func (d *desk) put(t *ticket, r *activation.Record) {
 	t.loose.Add(1)
+	if d.ctx.Err() != nil {
+		return
+	}
 	err := d.records.Put(d.ctx, r.DocumentID(), r.Document(d.wall().UnixMilli()), func(err error) {
 		d.metrics.stored(err)
 		d.stored(t)

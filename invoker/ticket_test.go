@@ -134,6 +134,21 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 	}
 }
 
+// Nothing leaves after the end: what a cancelled piece of work says of its
+// activation would contradict the process that runs it next.
+func TestNothingLeavesAfterTheEnd(t *testing.T) {
+	c := newClerk()
+	ended, end := context.WithCancel(context.Background())
+	end()
+	c.desk.ctx = ended
+	tick, rec := c.ticket(true)
+	c.desk.result(tick, rec)
+	c.desk.complete(tick, ending{record: rec})
+	if len(c.acks) > 0 || c.docs > 0 || c.done > 0 || c.journal > 0 || c.released != 1 {
+		t.Errorf("%d acks, %d records, done %d, journal %d, released %d; want only the place back", len(c.acks), c.docs, c.done, c.journal, c.released)
+	}
+}
+
 // An ack that was still waiting when the outbox closed is owed: the activation is
 // not done, whatever else became of it, and is delivered again.
 func TestAckThatWasNotSentIsOwed(t *testing.T) {
