@@ -112,10 +112,12 @@ claims: build ## Measure the paper's claims again and redraw docs/scheduling.md 
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long
-long: ## The scheduler's and the lane's random histories at a million events each, and a backlog of 100,000 (an hour)
+long: ## Random histories of a million events each, a million hostile messages, a backlog of 100,000, and a soak of SOAK=1h (hours)
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run Histories ./sched
 	$(GO) test -timeout 60m -run LaneHolds ./gpu/lane -args -events 1000000
+	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
 	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run ParkedOutlive ./invoker/replay
+	GPUWHISK_SOAK=$(or $(SOAK),1h) $(GO) test -count=1 -timeout 24h -v -run 'TestSoak$$' ./invoker/replay | grep -v 'level='
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)

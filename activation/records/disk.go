@@ -85,8 +85,7 @@ func (s *DiskSpool) Append(docs []Document) error {
 	}()
 	var last wal.Receipt
 	for _, doc := range docs {
-		head := append(binary.AppendUvarint(nil, uint64(len(doc.ID))), doc.ID...)
-		last = s.log.Append(head, doc.Body)
+		last = s.log.Append(spooledHead(doc.ID), doc.Body)
 	}
 	return last.Kept()
 }
@@ -183,6 +182,11 @@ func (s *DiskSpool) Bytes() int64 { return s.log.Bytes() }
 
 // Close closes the files.
 func (s *DiskSpool) Close() error { return s.log.Close() }
+
+// spooledHead is what stands before a document's body.
+func spooledHead(id string) []byte {
+	return append(binary.AppendUvarint(nil, uint64(len(id))), id...)
+}
 
 func decodeSpooled(payload []byte) (Document, bool) {
 	n, size := binary.Uvarint(payload)

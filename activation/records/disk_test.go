@@ -257,3 +257,19 @@ func BenchmarkSpoolHour(b *testing.B) {
 		}
 	}
 }
+
+// FuzzSpooled holds that no entry makes decodeSpooled panic, and that what was
+// spooled comes back.
+func FuzzSpooled(f *testing.F) {
+	f.Add([]byte{}, "guest/x", []byte(`{}`))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'a'}, "", []byte{})
+	f.Fuzz(func(t *testing.T, noise []byte, id string, body []byte) {
+		if doc, ok := decodeSpooled(noise); ok && len(doc.ID)+len(doc.Body) >= len(noise) {
+			t.Fatalf("%d bytes of %d", len(doc.ID)+len(doc.Body), len(noise))
+		}
+		doc, ok := decodeSpooled(append(spooledHead(id), body...))
+		if !ok || doc.ID != id || string(doc.Body) != string(body) {
+			t.Fatalf("read %q %q %v, want %q %q", doc.ID, doc.Body, ok, id, body)
+		}
+	})
+}

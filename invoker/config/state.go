@@ -34,8 +34,8 @@ func stateKeys(c *Config) []*Key {
 			Doc: "disk for the journal; when half of it has messages that wait for a GPU, no more are parked there, and the invoker takes less when whisk.gpu.backlog-size is used up too"},
 		{Name: "whisk.gpu.records.spool", value: text(&s.Spool),
 			Doc: "directory of records that wait for their store, or none" + where},
-		{Name: "whisk.gpu.records.spool-size", Default: "1 GiB", value: size(&s.SpoolSize, int64(16*MiB)),
-			Doc: "disk for records that wait for their store; beyond it nothing more is pulled"},
+		{Name: "whisk.gpu.records.spool-size", Default: "12 GiB", value: size(&s.SpoolSize, int64(16*MiB)),
+			Doc: "disk for records that wait for their store, at most; a day of a hundred a second takes some 10 GiB, and beyond it nothing more is pulled"},
 		{Name: "whisk.gpu.records.dead-letters", value: text(&s.DeadLetters),
 			Doc: "directory of records that the store does not take, a file each with the reason, or none: they are dropped with a line in the log" + where},
 	}
