@@ -30,7 +30,7 @@ const fetchTogether = 16
 // fetch is one activation to be read back, and answered if there is a why.
 type fetch struct {
 	item   uint64
-	parked *parked
+	parked parked
 	why    string
 }
 
@@ -84,10 +84,10 @@ func (f *fetcher) do(ctx context.Context, x fetch) {
 
 // read makes a ticket of a parked activation, and a job, or the reason why it
 // cannot run.
-func (f *fetcher) read(ctx context.Context, p *parked) (t *ticket, j *job, no *refusal) {
+func (f *fetcher) read(ctx context.Context, p parked) (t *ticket, j *job, no *refusal) {
 	iv := f.iv
 	m, err := f.message(p)
-	t = newTicket(iv.desk, Delivery{Message: m, Done: func() {}}, p.accepted)
+	t = newTicket(iv.desk, Delivery{Message: m, Done: func() {}}, p.queued)
 	iv.places.bring(&t.place, size(m))
 	aborted := func(text string) *refusal {
 		return &refusal{response: activation.ErrorResponse(activation.StatusWhiskError, text)}
@@ -117,7 +117,7 @@ func (f *fetcher) read(ctx context.Context, p *parked) (t *ticket, j *job, no *r
 }
 
 // message is the whole message, or with an error what memory has of it.
-func (f *fetcher) message(p *parked) (*activation.Message, error) {
+func (f *fetcher) message(p parked) (*activation.Message, error) {
 	text, err := f.iv.ports.Shelf.Message(p.activation())
 	if err != nil {
 		return p.message(), err

@@ -97,19 +97,18 @@ func (l *gpuLane) bring(item uint64) {
 	if b.closing || b.items[item] == nil || !b.places.near() {
 		return
 	}
-	if p := b.come(item, &coming{}); p != nil {
+	if p, ok := b.come(item, &coming{}); ok {
 		b.fetcher.add(fetch{item: item, parked: p})
 	}
 }
 
 // come notes that a message is being read back.
-func (b *backlog) come(item uint64, c *coming) *parked {
-	p := b.take(item)
-	if p != nil {
+func (b *backlog) come(item uint64, c *coming) (p parked, ok bool) {
+	if p, ok = b.take(item); ok {
 		c.key = p.caller.key
 		b.coming[item] = c
 	}
-	return p
+	return p, ok
 }
 
 // await has a run wait for its message, and tells whether it must.
@@ -120,7 +119,7 @@ func (l *gpuLane) await(o lane.Order, box *box) bool {
 	b := l.backlog
 	if c := b.coming[o.Item]; c != nil {
 		c.order, c.box = &o, box
-	} else if p := b.come(o.Item, &coming{order: &o, box: box}); p != nil {
+	} else if p, ok := b.come(o.Item, &coming{order: &o, box: box}); ok {
 		b.fetcher.now(fetch{item: o.Item, parked: p})
 	}
 	return true
@@ -133,8 +132,8 @@ func (l *gpuLane) refuseParked(item uint64, reason lane.Reason, text string) {
 		c.why = text
 		return
 	}
-	p := b.take(item)
-	if p == nil {
+	p, ok := b.take(item)
+	if !ok {
 		return
 	}
 	if reason == lane.WasWithdrawn { // by draining: the shelf has it for the next process
@@ -200,7 +199,7 @@ func (draining) apply(d *dispatcher, now time.Duration) {
 }
 
 // resume has a job go on where it was when it was parked.
-func (j *job) resume(p *parked) {
+func (j *job) resume(p parked) {
 	j.queued, j.came = p.queued, p.came
 	if a := j.account; a != nil {
 		a.Queued, a.Kind = j.desk.at(j.queued), j.action.Exec.Kind

@@ -358,3 +358,40 @@ func TestParkedForAnotherRevision(t *testing.T) {
 		}
 	})
 }
+
+// TestParkedKeepsWhatAnAnswerNeeds: what memory has of a parked activation is
+// enough to answer it, whatever its transaction looks like.
+func TestParkedKeepsWhatAnAnswerNeeds(t *testing.T) {
+	w := newWorld(t)
+	no := false
+	long := activation.NewTransID("t", 5, true)
+	for range 3 {
+		long = long.Child(strings.Repeat("a", 32), 6)
+	}
+	s := newShelved()
+	for i, tid := range []activation.TransID{
+		activation.NewTransID("sid_"+strings.Repeat("b", 40), 1, false), activation.NewTransID(strings.Repeat("b", 32), 1700000000000, true), long, {},
+	} {
+		for _, cause := range []activation.ID{"", activation.ID(strings.Repeat("c", 32))} {
+			id := w.invoke("gpu", func(m *activation.Message) {
+				m.TransID, m.Cause, m.Blocking = tid, cause, i%2 == 0
+				m.User.Limits.StoreActivations = &no
+			})
+			want := (<-w.feed).Message
+			s.put(&job{ticket: &ticket{Message: want}, item: 7, key: "k"})
+			p, ok := s.take(7)
+			if !ok {
+				t.Fatal("it is not there")
+			}
+			got := p.message()
+			if got.ActivationID != id || string(got.TransID.JSON()) != string(tid.JSON()) || got.TransID.StartMillis() != tid.StartMillis() ||
+				got.Cause != cause || got.Controller != "0" || got.Blocking != want.Blocking || got.Action != want.Action ||
+				got.User.Subject != "guest" || got.User.Namespace != want.User.Namespace || *got.User.Limits.StoreActivations {
+				t.Errorf("%+v\nwant %+v", got, want)
+			}
+		}
+	}
+	if len(s.callers) != 0 {
+		t.Errorf("%d callers are left", len(s.callers))
+	}
+}

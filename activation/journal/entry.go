@@ -93,7 +93,8 @@ func (j *Journal) replay(at wal.Place, payload []byte) {
 	}
 	e := j.known[k]
 	if e == nil {
-		e = &entry{former: true}
+		e = j.place()
+		e.former = true
 		j.known[k] = e
 	}
 	// An entry may come twice, when a file was written anew and not deleted;

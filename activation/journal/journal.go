@@ -97,6 +97,7 @@ type Journal struct {
 
 	mu     sync.Mutex
 	known  map[key]*entry
+	spare  []*entry
 	refs   map[wal.Segment]int // entries and parked messages that a file is needed for
 	live   int64               // bytes of what is needed
 	done   map[int][]key       // completed, by partition, not yet covered by Kafka
@@ -141,6 +142,24 @@ func Open(cfg Config) (*Journal, error) {
 	j.wg.Go(j.keep)
 	j.nudge()
 	return j, nil
+}
+
+// slabEntries is how many entries lie in one slab. There may be very many, and
+// each alone would lie among garbage, and hold on to several times its size.
+const slabEntries = 256
+
+// place finds room for an entry. The caller holds the lock.
+func (j *Journal) place() *entry {
+	if len(j.spare) == 0 {
+		slab := make([]entry, slabEntries)
+		for i := range slab {
+			j.spare = append(j.spare, &slab[i])
+		}
+	}
+	n := len(j.spare) - 1
+	e := j.spare[n]
+	j.spare = j.spare[:n]
+	return e
 }
 
 // Past tells what is known of an activation.
@@ -189,7 +208,8 @@ func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
 	if j.known[k] != nil {
 		return
 	}
-	e := &entry{state: Accepted, partition: int32(partition), offset: offset}
+	e := j.place()
+	e.state, e.partition, e.offset = Accepted, int32(partition), offset
 	j.known[k] = e
 	j.step(k, e)
 }
@@ -246,6 +266,8 @@ func (j *Journal) Covered(partition int, covers func(offset int64) bool) {
 		if e := j.known[k]; covers(e.offset) {
 			j.release(e.at, stepBytes)
 			delete(j.known, k)
+			*e = entry{}
+			j.spare = append(j.spare, e)
 			continue
 		}
 		kept = append(kept, k)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -27,13 +28,16 @@ const asInvoker = "GPUWHISK_BENCH_INVOKER"
 // invokerID is which invoker that is.
 const invokerID = "GPUWHISK_BENCH_INVOKER_ID"
 
-// sweep gives memory that is not in use back to the system, on SIGUSR1.
+// sweep gives memory that is not in use back to the system, on SIGUSR1, and
+// says how many bytes are.
 func sweep() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	for range asked {
 		debug.FreeOSMemory()
-		fmt.Println("swept")
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		fmt.Println(m.HeapAlloc)
 	}
 }
 

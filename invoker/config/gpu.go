@@ -189,7 +189,7 @@ func deviceKeys(g *GPU) []*Key {
 		{Name: "whisk.gpu.overdue", Default: "0 seconds", value: duration(&g.Overdue),
 			Doc: "a GPU activation that has not begun so long after it was accepted ends with an error, for nobody waits for its answer any more; 0 never ends one"},
 		{Name: "whisk.gpu.backlog", Default: "1000000", value: integer(&g.Backlog, 1, 10_000_000),
-			Doc: "GPU activations that may wait beside all others, each of which takes some 300 bytes of memory while its message is parked in the journal; CPU activations are taken whatever waits there; when it is full, GPU activations count as any other and the invoker takes less"},
+			Doc: "GPU activations that may wait beside all others, each of which takes some 400 bytes of memory while its message is parked in the journal; CPU activations are taken whatever waits there; when it is full, GPU activations count as any other and the invoker takes less"},
 		{Name: "whisk.gpu.backlog-size", Default: "256 MiB", value: size(&g.BacklogSize, int64(MiB)),
 			Doc: "memory that the messages of waiting GPU activations may take where they cannot be parked: there is no journal, or it is full; beyond it as when the backlog is full. Where they can, at most 2,000 messages or 16 MiB are kept in memory, those whose turn is near"},
 		{Name: "whisk.gpu.record", value: text(&g.Record),
