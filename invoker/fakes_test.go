@@ -144,8 +144,8 @@ type forwarded struct {
 
 func (w *world) Blocked(namespace string) bool { return namespace == "blocked" }
 
-func (w *world) Started(activation.ID)   {}
-func (w *world) Completed(activation.ID) {}
+func (w *world) Begin(context.Context, activation.ID) error { return nil }
+func (w *world) Completed(activation.ID)                    {}
 
 func (w *world) Create(_ context.Context, spec container.Spec) (container.Handle, error) {
 	w.mu.Lock()

@@ -93,9 +93,11 @@ type Blacklist interface {
 }
 
 // Journal is told where an activation stands, so that a restart can tell what
-// had begun from what had not.
+// had begun from what had not. Begin comes before an action can have any effect.
+// It may wait for a disk, and answers an error when ctx has ended: the activation
+// must not run then.
 type Journal interface {
-	Started(id activation.ID)
+	Begin(ctx context.Context, id activation.ID) error
 	Completed(id activation.ID)
 }
 

@@ -115,14 +115,18 @@ func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
 	return t
 }
 
-// started tells the feed and the journal that the activation begins to run.
-func (t *ticket) started() {
+// started tells the feed and the journal that the activation begins to run. With
+// an error it must not: ctx has ended.
+func (t *ticket) started(ctx context.Context) error {
 	if !t.unlisted {
-		t.desk.journal.Started(t.ActivationID)
+		if err := t.desk.journal.Begin(ctx, t.ActivationID); err != nil {
+			return err
+		}
 	}
 	if t.begin != nil {
 		t.begin()
 	}
+	return nil
 }
 
 // settle takes one loose thing off; after the last one the feed may forget the

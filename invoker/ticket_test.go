@@ -60,8 +60,8 @@ func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(error)) e
 	return nil
 }
 
-func (c *clerk) Started(activation.ID)   {}
-func (c *clerk) Completed(activation.ID) { c.journal++ }
+func (c *clerk) Begin(context.Context, activation.ID) error { return nil }
+func (c *clerk) Completed(activation.ID)                    { c.journal++ }
 
 // ticket is a fresh one, and the record of its end.
 func (c *clerk) ticket(blocking bool) (*ticket, *activation.Record) {

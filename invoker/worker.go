@@ -160,7 +160,9 @@ func (w *worker) create(ctx context.Context, r *run) error {
 }
 
 func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, bool) {
-	r.ticket.started()
+	if r.ticket.started(ctx) != nil {
+		return activation.Response{}, false // ctx has ended, nobody hears of this
+	}
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
 	x := unlessDead(ctx, r.box, 0, func(ctx context.Context) proxy.Exchange {
@@ -208,7 +210,9 @@ const lastWords = time.Second
 const textNotInitialised = "The action did not initialize and exited unexpectedly."
 
 func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
-	r.ticket.started()
+	if err := r.ticket.started(ctx); err != nil {
+		return activation.Response{}, err
+	}
 	body := call.RunBody(w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
 	x := unlessDead(ctx, r.box, lastWords, func(ctx context.Context) proxy.Exchange {

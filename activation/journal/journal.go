@@ -218,18 +218,46 @@ func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
 // an /init that runs code of the user. It returns when that is kept, or when
 // the disk does not take it: then what runs goes on, and Health tells.
 func (j *Journal) Started(id activation.ID) {
+	if r, news := j.start(id); news {
+		_ = r.Kept()
+	}
+}
+
+// Begin is Started for whoever can wait. An activation that is parked waits for
+// the disk, until ctx ends: nobody but the journal knows of it, so it would be
+// handed out again as if it had never run.
+func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
+	parked := j.Past(id).Parked
+	if parked {
+		if err := j.log.Well(ctx); err != nil {
+			return fmt.Errorf("begin parked activation %s: %w", id, err)
+		}
+	}
+	r, news := j.start(id)
+	for news && r.Kept() != nil && parked { // trouble came between
+		if err := j.log.Well(ctx); err != nil {
+			return fmt.Errorf("begin parked activation %s: %w", id, err)
+		}
+		j.mu.Lock()
+		k := keyOf(id)
+		r = j.step(k, j.known[k])
+		j.mu.Unlock()
+	}
+	return nil
+}
+
+// start writes that an activation begins, where that is news.
+func (j *Journal) start(id activation.ID) (r wal.Receipt, news bool) {
 	k := keyOf(id)
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	e := j.known[k]
 	if e == nil || e.now || e.state == Completed {
-		j.mu.Unlock()
-		return
+		return r, false
 	}
 	e.now, e.state = true, Started
 	e.starts = min(e.starts+1, maxStarts)
-	r := j.step(k, e)
-	j.mu.Unlock()
-	_ = r.Kept()
+	return j.step(k, e), true
 }
 
 // maxStarts is as far as starts are counted.

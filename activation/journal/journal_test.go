@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -411,6 +412,42 @@ func TestDiskThatRefusesHoldsUpNoRun(t *testing.T) {
 	j = again(t, j)
 	if a, b := j.Past(id(0)), j.Past(id(1)); a.State != Completed || b.State != Started {
 		t.Errorf("past %+v, %+v", a, b)
+	}
+}
+
+// TestParkedWaitsForTheDisk: of a parked activation nobody else knows, so it does
+// not begin before that is kept; one that is not parked does.
+func TestParkedWaitsForTheDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j := open(t, Config{Dir: dir, SegmentBytes: 1})
+	for i := range 2 {
+		j.Accepted(id(i), 0, int64(i))
+	}
+	if err := parkOne(j, id(0), message(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+"x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Begin(t.Context(), id(1)); err != nil {
+		t.Errorf("not parked: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := j.Begin(ended, id(0)); !errors.Is(err, context.Canceled) {
+		t.Errorf("parked, on a disk that is not there: %v", err)
+	}
+	if p := j.Past(id(0)); p.State != Accepted {
+		t.Errorf("it did not begin: %+v", p)
+	}
+	if err := os.Rename(dir+"x", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Begin(t.Context(), id(0)); err != nil {
+		t.Error(err)
+	}
+	if p := again(t, j).Past(id(0)); p.State != Started {
+		t.Errorf("past %+v", p)
 	}
 }
 
