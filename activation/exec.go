@@ -40,12 +40,13 @@ type AttachmentScheme uint8
 const (
 	InName     AttachmentScheme = iota // in the name itself, as base64
 	InDocument                         // attached to the action's document
+	InS3                               // in a bucket beside the database
 )
 
 // Attachment is code kept apart from the action's document.
 type Attachment struct {
 	Scheme AttachmentScheme
-	Name   string // of the document's attachment
+	Name   string // of the document's attachment, or of that in the bucket
 	Type   string // media type
 	inline []byte
 }
@@ -200,6 +201,8 @@ func (f attachmentFields) resolve() (*Attachment, error) {
 		a.Scheme, a.Name = InDocument, f.name
 	case scheme == "couch" && rest != "":
 		a.Scheme, a.Name = InDocument, rest
+	case scheme == "s3" && rest != "":
+		a.Scheme, a.Name = InS3, rest
 	case scheme == "mem":
 		// Code of no bytes has no path in its URI, and an authority instead.
 		data, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(rest, "//"))

@@ -25,14 +25,16 @@ var plan = map[string][]string{
 	// The stand-in for the original invoker, for tests of the collection.
 	"ansible/tests/stock": {"activation"},
 
-	"activation":           {},
-	"activation/couchbase": {"activation/records"},
-	"activation/couchdb":   {"activation", "activation/outage", "activation/records"},
-	"activation/journal":   {"activation", "activation/wal"},
-	"activation/kafka":     {"activation", "activation/outage"},
+	"activation":               {},
+	"activation/couchbase":     {"activation/records"},
+	"activation/elasticsearch": {"activation/records"},
+	"activation/couchdb":       {"activation", "activation/outage", "activation/records"},
+	"activation/journal":       {"activation", "activation/wal"},
+	"activation/kafka":         {"activation", "activation/outage"},
 	// Waiting and telling of what is away: whoever talks with a peer may.
 	"activation/outage":  {},
 	"activation/records": {"activation", "activation/outage", "activation/wal"},
+	"activation/s3":      {},
 	"activation/wal":     {"activation/outage"},
 
 	"sched":       {},
@@ -57,7 +59,7 @@ var plan = map[string][]string{
 	"invoker/kamon":     {},
 	"invoker/container": {},
 	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
-		"activation/records", "invoker/container", "invoker/devices", "invoker/docker", "invoker/proxy", "invoker/recordstore", "invoker/tlsstore", "invoker/zookeeper"},
+		"activation/records", "invoker/container", "invoker/devices", "invoker/docker", "invoker/proxy", "invoker/stores", "invoker/tlsstore", "invoker/zookeeper"},
 	"invoker/console":  {},
 	"invoker/explain":  {},
 	"invoker/top":      {"invoker/explain"},
@@ -70,12 +72,12 @@ var plan = map[string][]string{
 	"invoker/mps":      {"activation/outage"},
 	"invoker/process":  {"invoker/container", "invoker/logs"},
 	"invoker/proxy":    {"activation", "invoker/container"},
-	// Opens the store of records that is not CouchDB.
-	"invoker/recordstore": {"activation/couchbase", "activation/records", "invoker/config"},
-	"invoker/simulated":   {"gpu", "invoker/container"},
-	"invoker/tlsstore":    {"invoker/config"},
-	"invoker/trace":       {"invoker/explain"},
-	"invoker/zookeeper":   {"activation/outage"},
+	// Opens the stores beside CouchDB.
+	"invoker/stores":    {"activation/couchbase", "activation/elasticsearch", "activation/records", "activation/s3", "invoker/config"},
+	"invoker/simulated": {"gpu", "invoker/container"},
+	"invoker/tlsstore":  {"invoker/config"},
+	"invoker/trace":     {"invoker/explain"},
+	"invoker/zookeeper": {"activation/outage"},
 	// Makes the bill of materials of a release.
 	"invoker/package/sbom": {},
 
@@ -101,6 +103,8 @@ var owners = map[string][]string{
 	"github.com/segmentio/kafka-go":           {"activation/kafka"},
 	"github.com/couchbase/gocb":               {"activation/couchbase"},
 	"github.com/go-kivik/kivik":               {"activation/couchdb"},
+	"github.com/elastic/go-elasticsearch":     {"activation/elasticsearch"},
+	"github.com/minio/minio-go":               {"activation/s3"},
 	"github.com/moby/moby":                    {"invoker/docker"},
 	"oras.land/oras-go":                       {"invoker/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},

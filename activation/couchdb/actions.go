@@ -28,10 +28,14 @@ var ErrNotFound = errors.New("action not found")
 // the same may succeed.
 var ErrAway = errors.New("the database is away")
 
+// errNoCode is code that is not in the bucket.
+var errNoCode = errors.New("its code is not in the bucket")
+
 // actions reads actions, keeps them by id and revision, and lets concurrent
 // readers of one share a request.
 type actions struct {
 	db       *kivik.DB
+	bucket   Bucket
 	manifest *activation.Manifest
 	timeout  time.Duration
 	log      *slog.Logger
@@ -70,7 +74,7 @@ type flight struct {
 
 func newActions(ctx context.Context, db *kivik.DB, m *activation.Manifest, cfg Config) *actions {
 	return &actions{
-		db: db, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, ctx: ctx,
+		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, ctx: ctx,
 		cache:   newCache(cfg.CacheBytes, cfg.CacheIdle),
 		flights: map[key]*flight{}, replaced: map[key]replacement{},
 	}
@@ -185,7 +189,11 @@ func (a *actions) fetch(k key) (*activation.Action, int64, error) {
 			"action", k.id, "wanted", k.rev, "found", action.Rev)
 	}
 	if at := action.Exec.Attachment; at != nil {
-		code, err := retried(ctx, func() ([]byte, error) { return a.attachment(ctx, k.id, at.Name) })
+		if at.Scheme == activation.InS3 && a.bucket == nil {
+			return nil, 0, fmt.Errorf("fetch action %s: %w: its code is in S3, which is not configured "+
+				"(whisk.spi.AttachmentStoreProvider)", k.id, activation.ErrUnfetchable)
+		}
+		code, err := retried(ctx, func() ([]byte, error) { return a.attachment(ctx, k.id, at) })
 		if err != nil {
 			return nil, 0, a.failed(k.id, err)
 		}
@@ -200,8 +208,15 @@ func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
 	return doc, err
 }
 
-func (a *actions) attachment(ctx context.Context, id, name string) ([]byte, error) {
-	escaped := strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
+func (a *actions) attachment(ctx context.Context, id string, from *activation.Attachment) ([]byte, error) {
+	if from.Scheme == activation.InS3 {
+		data, found, err := a.bucket.Read(ctx, id, from.Name)
+		if err == nil && !found {
+			err = errNoCode
+		}
+		return data, err
+	}
+	escaped := strings.ReplaceAll(url.QueryEscape(from.Name), "+", "%20")
 	at, err := a.db.GetAttachment(ctx, id, escaped)
 	if err != nil {
 		return nil, err
@@ -217,7 +232,7 @@ func (a *actions) attachment(ctx context.Context, id, name string) ([]byte, erro
 // failed turns an error of the database into one of ours. A missing document
 // says nothing about the database's health.
 func (a *actions) failed(id string, err error) error {
-	if kivik.HTTPStatus(err) == http.StatusNotFound {
+	if kivik.HTTPStatus(err) == http.StatusNotFound || errors.Is(err, errNoCode) {
 		return fmt.Errorf("fetch action %s: %w: %w", id, ErrNotFound, err)
 	}
 	a.mu.Lock()
@@ -317,6 +332,9 @@ func retried(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 // passing tells whether an error may go away by itself. Connection errors come
 // from the library as 502.
 func passing(err error) bool {
+	if errors.Is(err, errNoCode) {
+		return false
+	}
 	switch kivik.HTTPStatus(err) {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusInternalServerError:
 		return true

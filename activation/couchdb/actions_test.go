@@ -22,12 +22,19 @@ func TestCodeFromEveryPlace(t *testing.T) {
 	f.docs["whisks/guest%2Fmem"] = action("mem", "1-a", attached("mem:ZnVuY3Rpb24oKXt9", "text/plain", "false"))
 	f.docs["whisks/guest%2Fcouch"] = action("couch", "1-a", attached("couch:1e612179-e2a0", "text/plain", "false"))
 	f.files["whisks/guest%2Fcouch/1e612179-e2a0"] = "function main() {}"
+	f.docs["whisks/guest%2Fs3"] = action("s3", "1-a", attached("s3:9f1c-4a11", "text/plain", "false"))
+	f.docs["whisks/guest%2Fs3gone"] = action("s3gone", "1-a", attached("s3:gone", "text/plain", "false"))
 	f.docs["whisks/guest%2Fzip"] = action("zip", "1-a", attached("couch:77", "application/octet-stream", "true"))
 	f.files["whisks/guest%2Fzip/77"] = "PK\x00\xff"
 	f.docs["whisks/guest%2Flegacy"] = action("legacy", "1-a", attached("code%20file", "text/plain", "false"))
 	f.files["whisks/guest%2Flegacy/code%2520file"] = "old"
 	f.docs["whisks/guest%2Fhas%20blank%40"] = action("has blank@", "1-a", inlineExec("x y"))
-	s := open(t, f.config())
+	cfg := f.config()
+	cfg.Bucket = bucket{"guest/s3 9f1c-4a11": "code of a bucket"}
+	s := open(t, cfg)
+	if _, err := s.Action(t.Context(), "guest/s3gone", "1-a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("code that is not in the bucket: %v", err)
+	}
 	for _, c := range []struct {
 		id, code string
 		binary   bool
@@ -35,6 +42,7 @@ func TestCodeFromEveryPlace(t *testing.T) {
 		{"guest/string", "function main(){}", false},
 		{"guest/mem", "function(){}", false},
 		{"guest/couch", "function main() {}", false},
+		{"guest/s3", "code of a bucket", false},
 		{"guest/zip", "UEsA/w==", true},
 		{"guest/legacy", "old", false},
 		{"guest/has blank@", "x y", false},
@@ -48,6 +56,14 @@ func TestCodeFromEveryPlace(t *testing.T) {
 			t.Errorf("%s: %+v", c.id, a.Exec)
 		}
 	}
+}
+
+// bucket has code by document and name.
+type bucket map[string]string
+
+func (b bucket) Read(_ context.Context, document, name string) ([]byte, bool, error) {
+	code, ok := b[document+" "+name]
+	return []byte(code), ok, nil
 }
 
 func TestActionErrors(t *testing.T) {

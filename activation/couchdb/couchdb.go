@@ -39,8 +39,17 @@ type Config struct {
 	CacheBytes        int64         // of actions with their code; 64 MiB
 	CacheIdle         time.Duration // after which an action is dropped; 5 minutes
 
+	// Bucket reads the code of actions that is kept in S3; nil: none is.
+	Bucket Bucket
+
 	Records records.Config
 	Log     *slog.Logger // nil: nothing is logged
+}
+
+// Bucket has code that is not in the database.
+type Bucket interface {
+	// Read returns the attachment of a document, or that there is none.
+	Read(ctx context.Context, document, name string) (data []byte, found bool, err error)
 }
 
 // Store is the database as the invoker sees it. It is safe for use by many

@@ -19,9 +19,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/s3"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/stores"
 	"github.com/gpuwhisk/gpuwhisk/invoker/trace"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,7 +100,8 @@ type assembly struct {
 	goodbye   func() // returns when controllers have heard that this invoker stops, or cannot be told
 	store     *couchdb.Store
 	// elsewhere takes the records where CouchDB does not; nil where it does.
-	elsewhere recordstore.Store
+	elsewhere stores.Store
+	bucket    *s3.Store // nil: no code is in S3
 	state     state
 	invoker   atomic.Pointer[invoker.Invoker]
 	began     time.Time
@@ -192,6 +194,7 @@ func (a *assembly) parts(manifest *activation.Manifest) []part {
 		}, close: func(context.Context) error { return a.gpus.close() }},
 		{name: "log of the GPU lane", open: a.openLaneLog, close: a.closeLaneLog},
 		{name: "engine", open: a.openEngine, close: a.closeEngine},
+		{name: "bucket of code", open: a.openBucket, close: a.closeBucket},
 		{name: "store of records", open: a.openElsewhere, flush: a.flushElsewhere, close: a.closeElsewhere},
 		{name: "database", open: func(ctx context.Context) error { return a.openStore(ctx, manifest) }, flush: a.flushStore, close: a.closeStore},
 		// They begin when the invoker is ready, and end after the last commit:

@@ -6,7 +6,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/stores"
 )
 
 // recordsStatus is what /status shows of a store of records that is not CouchDB.
@@ -18,7 +18,7 @@ type recordsStatus struct {
 // openElsewhere opens the store of records where that is not CouchDB, and waits
 // for it.
 func (a *assembly) openElsewhere(ctx context.Context) (err error) {
-	if a.elsewhere, err = recordstore.Open(a.c, a.recordsConfig(), a.Log); err != nil || a.elsewhere == nil {
+	if a.elsewhere, err = stores.Records(a.c, a.recordsConfig(), a.Log); err != nil || a.elsewhere == nil {
 		return err
 	}
 	return a.await(ctx, a.c.Records.Store, a.elsewhere.Probe)
@@ -55,6 +55,9 @@ func (a *assembly) recordsConfig() records.Config {
 // them, and nothing of theirs on disk.
 func (a *assembly) databaseConfig() couchdb.Config {
 	cfg := couchConfig(a.c, a.Log)
+	if a.bucket != nil {
+		cfg.Bucket = a.bucket
+	}
 	if a.elsewhere != nil {
 		cfg.Activations = ""
 		return cfg

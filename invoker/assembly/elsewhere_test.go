@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/stores"
 )
 
 // Records go to another store where that is chosen, with what is open on disk,
@@ -29,7 +29,7 @@ func TestRecordsGoElsewhere(t *testing.T) {
 	a.c.Records.Store = config.StoreCouchbase
 	a.c.Couchbase = config.Couchbase{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "p", Bucket: "b"}
 	var err error
-	if a.elsewhere, err = recordstore.Open(a.c, a.recordsConfig(), slog.New(slog.DiscardHandler)); err != nil || a.elsewhere == nil {
+	if a.elsewhere, err = stores.Records(a.c, a.recordsConfig(), slog.New(slog.DiscardHandler)); err != nil || a.elsewhere == nil {
 		t.Fatalf("with couchbase: %v, %v", a.elsewhere, err)
 	}
 	if cfg := a.databaseConfig(); cfg.Records.Spool != nil || cfg.Activations != "" {
@@ -50,7 +50,7 @@ func TestRecordsGoElsewhere(t *testing.T) {
 		t.Errorf("reasons %s", why)
 	}
 	a.c.Records.Discard = true
-	if s, err := recordstore.Open(a.c, a.recordsConfig(), nil); s != nil || err != nil {
+	if s, err := stores.Records(a.c, a.recordsConfig(), nil); s != nil || err != nil {
 		t.Errorf("where records are dropped: %v, %v", s, err)
 	}
 }

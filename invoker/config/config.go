@@ -30,28 +30,30 @@ const (
 // Config is every setting of the invoker, by the package that uses it. Load or
 // Default makes one; afterwards nothing changes it.
 type Config struct {
-	Identity   Identity
-	Admin      Admin
-	Kafka      Kafka
-	CouchDB    CouchDB
-	Couchbase  Couchbase
-	Records    Records
-	Actions    Actions
-	Pool       Pool
-	Proxy      Proxy
-	Containers Containers
-	Docker     Docker
-	Process    Process
-	Runtimes   Runtimes
-	Limits     Limits
-	Logs       Logs
-	Events     Events
-	Blacklist  Blacklist
-	Metrics    Metrics
-	Traces     Traces
-	GPU        GPU
-	State      State
-	Drain      Drain
+	Identity      Identity
+	Admin         Admin
+	Kafka         Kafka
+	CouchDB       CouchDB
+	Couchbase     Couchbase
+	Elasticsearch Elasticsearch
+	S3            S3
+	Records       Records
+	Actions       Actions
+	Pool          Pool
+	Proxy         Proxy
+	Containers    Containers
+	Docker        Docker
+	Process       Process
+	Runtimes      Runtimes
+	Limits        Limits
+	Logs          Logs
+	Events        Events
+	Blacklist     Blacklist
+	Metrics       Metrics
+	Traces        Traces
+	GPU           GPU
+	State         State
+	Drain         Drain
 
 	settings []Setting
 	ignored  []Setting
@@ -102,6 +104,8 @@ func keys(c *Config) []*Key {
 		{"Kafka", kafkaKeys},
 		{"CouchDB", couchdbKeys},
 		{"Couchbase", couchbaseKeys},
+		{"Elasticsearch", elasticsearchKeys},
+		{"Code in S3", s3Keys},
 		{"Activation records", recordKeys},
 		{"Actions", actionKeys},
 		{"Container pool", poolKeys},

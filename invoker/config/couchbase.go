@@ -2,8 +2,9 @@ package config
 
 // Values of whisk.gpu.records.store.
 const (
-	StoreCouchDB   = "couchdb"
-	StoreCouchbase = "couchbase"
+	StoreCouchDB       = "couchdb"
+	StoreCouchbase     = "couchbase"
+	StoreElasticsearch = "elasticsearch"
 )
 
 // Couchbase is where records go that do not go to CouchDB.
@@ -19,7 +20,7 @@ type Couchbase struct {
 
 // RecordsElsewhere tells whether records go to another store than CouchDB.
 func (c *Config) RecordsElsewhere() bool {
-	return !c.Records.Discard && c.Records.Store != StoreCouchDB
+	return !c.Records.Discard && c.Records.Store != "" && c.Records.Store != StoreCouchDB
 }
 
 func couchbaseKeys(c *Config) []*Key {

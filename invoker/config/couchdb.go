@@ -42,8 +42,10 @@ func couchdbKeys(c *Config) []*Key {
 type Records struct {
 	// Discard drops all records (the Noop activation store).
 	Discard bool
-	// Store is where records go: CouchDB or Couchbase.
-	Store string
+	// Store is where records go: one of the stores. provided is what the
+	// service provider of OpenWhisk says of it.
+	Store    string
+	provided string
 	// BlockingLevel and NonBlockingLevel say which outcomes are stored:
 	// STORE_ALWAYS, STORE_FAILURES or STORE_FAILURES_NOT_APPLICATION_ERRORS.
 	BlockingLevel    string
@@ -72,8 +74,8 @@ func recordKeys(c *Config) []*Key {
 			Doc: "which non-blocking activations leave a record"},
 		{Name: "whisk.activation.unstored-logs-enabled", Default: "false", value: boolean(&r.UnstoredLogs),
 			Doc: "write a log line for each record that is not stored"},
-		{Name: "whisk.gpu.records.store", Default: StoreCouchDB, value: choice(&r.Store, StoreCouchDB, StoreCouchbase),
-			Doc: "where records go: couchdb, or couchbase by whisk.gpu.couchbase; actions are read from CouchDB in any case"},
+		{Name: "whisk.gpu.records.store", value: choice(&r.Store, StoreCouchDB, StoreCouchbase, StoreElasticsearch),
+			Doc: "where records go: couchdb, couchbase by whisk.gpu.couchbase, or elasticsearch by whisk.activation-store.elasticsearch; actions are read from CouchDB in any case; empty means as whisk.spi.ActivationStoreProvider says"},
 		{Name: "whisk.gpu.records.requests", Default: "4", value: integer(&r.Requests, 1, 128),
 			Doc: "record writes under way at once"},
 		{Name: "whisk.gpu.records.batch", Default: "500", value: integer(&r.Batch, 1, 10_000),

@@ -78,8 +78,8 @@ func TestServiceProviders(t *testing.T) {
 		"InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive":                                           "ShardingContainerPoolBalancer",
 		"InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer":                                       "LocalEntitlementProvider",
 		"ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.kubernetes.KubernetesContainerFactoryProvider": "Kubernetes",
-		"ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider":  "Elasticsearch",
-		"AttachmentStoreProvider=org.apache.openwhisk.core.database.s3.S3AttachmentStoreProvider":                        "keep attachments in CouchDB",
+		"ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider":  "needs whisk.activation-store.elasticsearch.hosts",
+		"AttachmentStoreProvider=org.apache.openwhisk.core.database.s3.S3AttachmentStoreProvider":                        "needs whisk.s3.bucket",
 		"LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.SplunkLogStoreProvider":                        "Splunk",
 		"ArtifactStoreProvider=org.apache.openwhisk.core.database.mongodb.MongoDBArtifactStoreProvider":                  "MongoDB",
 		"MessagingProvider=org.apache.openwhisk.connector.lean.LeanMessagingProvider":                                    "standalone",
@@ -88,6 +88,73 @@ func TestServiceProviders(t *testing.T) {
 		_, err := Load(Input{Environ: full("CONFIG_whisk_spi_" + setting), Args: []string{"--id", "0"}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", setting, err, want)
+		}
+	}
+}
+
+// The role's settings for Elasticsearch are enough, and our own key has the last
+// word about where records go.
+func TestElasticsearchAsTheRoleSetsIt(t *testing.T) {
+	role := []string{
+		"CONFIG_whisk_activationStore_elasticsearch_protocol=http",
+		"CONFIG_whisk_activationStore_elasticsearch_hosts=172.17.0.1:9200,172.17.0.2:9201",
+		"CONFIG_whisk_activationStore_elasticsearch_indexPattern=openwhisk-%s",
+		"CONFIG_whisk_activationStore_elasticsearch_username=admin",
+		"CONFIG_whisk_activationStore_elasticsearch_password=of a test",
+		"CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider",
+	}
+	c := loaded(t, role...)
+	if e := c.Elasticsearch; c.Records.Store != StoreElasticsearch || !c.RecordsElsewhere() || len(e.Hosts) != 2 ||
+		e.Index != "openwhisk-%s" || e.Username != "admin" || e.Password != "of a test" {
+		t.Errorf("store %s, %+v", c.Records.Store, e)
+	}
+	if !slices.Contains(c.Secrets(), "of a test") {
+		t.Errorf("the password is none of the secrets")
+	}
+	var shown strings.Builder
+	if err := c.Print(&shown); err != nil || strings.Contains(shown.String(), "of a test") {
+		t.Errorf("%v, or the password is printed", err)
+	}
+	if c := loaded(t, append(role, "CONFIG_whisk_gpu_records_store=couchdb")...); c.RecordsElsewhere() {
+		t.Error("whisk.gpu.records.store does not count before the service provider")
+	}
+	if c := loaded(t); c.Records.Store != StoreCouchDB || c.RecordsElsewhere() {
+		t.Errorf("without a choice records go to %s", c.Records.Store)
+	}
+}
+
+// Code in S3 is read with the keys that the original has, of this release or of
+// the one before; what is not served is refused.
+func TestS3AsTheOriginalHasIt(t *testing.T) {
+	for _, library := range []string{"pekkoConnectors", "alpakka"} {
+		given := []string{
+			"CONFIG_whisk_spi_AttachmentStoreProvider=org.apache.openwhisk.core.database.s3.S3AttachmentStoreProvider",
+			"CONFIG_whisk_s3_bucket=code", "CONFIG_whisk_s3_prefix=dev",
+			"CONFIG_whisk_s3_" + library + "_endpointUrl=http://minio:9000",
+			"CONFIG_whisk_s3_" + library + "_aws_credentials_provider=static",
+			"CONFIG_whisk_s3_" + library + "_aws_credentials_accessKeyId=AKIDEXAMPLE",
+			"CONFIG_whisk_s3_" + library + "_aws_credentials_secretAccessKey=of a test",
+			"CONFIG_whisk_s3_" + library + "_aws_region_defaultRegion=eu-west-1",
+			"CONFIG_whisk_s3_" + library + "_buffer=disk",
+		}
+		c := loaded(t, given...)
+		want := S3{Enabled: true, Bucket: "code", Prefix: "dev", Endpoint: "http://minio:9000", PathStyle: true,
+			Credentials: "static", AccessKey: "AKIDEXAMPLE", SecretKey: "of a test", Region: "eu-west-1"}
+		if c.S3 != want {
+			t.Errorf("%s: %+v, want %+v", library, c.S3, want)
+		}
+		var shown strings.Builder
+		if err := c.PrintJSON(&shown); err != nil || strings.Contains(shown.String(), "of a test") || strings.Contains(shown.String(), "AKIDEXAMPLE") {
+			t.Errorf("%v, or a secret is printed", err)
+		}
+		for setting, want := range map[string]string{
+			"CONFIG_whisk_s3_cloudFrontConfig_domainName=x.cloudfront.net":     "read from the bucket itself",
+			"CONFIG_whisk_s3_" + library + "_aws_credentials_secretAccessKey=": "needs access-key-id and secret-access-key",
+			"CONFIG_whisk_s3_bucket=": "needs whisk.s3.bucket",
+		} {
+			if _, err := Load(Input{Environ: full(append(slices.Clone(given), setting)...), Args: []string{"--id", "0"}}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", setting, err, want)
+			}
 		}
 	}
 }

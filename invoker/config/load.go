@@ -92,8 +92,8 @@ func setOpen(all []*Key, s *sources) []error {
 	return problems
 }
 
-// inherit resolves the keys whose default is another key's value, and the
-// message size that follows from the payload limit.
+// inherit resolves the keys whose default is another key's value, the store of
+// records that the service provider names, and the message size that follows from the payload limit.
 func inherit(c *Config, all []*Key) {
 	byName := map[string]*Key{}
 	for _, k := range all {
@@ -105,6 +105,10 @@ func inherit(c *Config, all []*Key) {
 			_ = k.value.set(byName[k.like].value.String())
 			k.source = "as " + k.like
 		}
+	}
+	if store := byName["whisk.gpu.records.store"]; c.Records.Store == "" {
+		c.Records.Store = c.Records.provided
+		store.source = "as whisk.spi.ActivationStoreProvider"
 	}
 	const size = "max.message.bytes"
 	if _, given := c.Kafka.TopicConfig[size]; !given {

@@ -31,6 +31,17 @@ func (c *Config) Settings() []Setting { return slices.Clone(c.settings) }
 // values given are not repeated: Value says why they have no effect.
 func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 
+// Secrets are the values that must not be shown, wherever they turn up.
+func (c *Config) Secrets() []string {
+	var values []string
+	for _, k := range keys(c) {
+		if v := k.value.String(); k.Secret && v != "" {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
 // Derive shows what holds where a setting without a value leaves the choice to
 // another one: values by key, source says what chose them.
 func (c *Config) Derive(values map[string]string, source string) {

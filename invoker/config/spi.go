@@ -46,17 +46,23 @@ func spis(c *Config) []spi {
 				"MongoDBArtifactStoreProvider":  "MongoDB is not served; use CouchDB",
 				"CosmosDBArtifactStoreProvider": "Cosmos DB is not served; use CouchDB",
 				"MemoryArtifactStoreProvider":   "for one process without a database use gpuwhisk standalone"}, choose: ignore},
-		{name: "AttachmentStoreProvider", doc: "store of actions' code beside the database; none is served, code is read from the database", served: []string{""},
+		{name: "AttachmentStoreProvider", doc: "store of actions' code beside the database: S3AttachmentStoreProvider reads it from whisk.s3; empty: all code is in the database",
+			served: []string{"", "S3AttachmentStoreProvider"},
 			refused: map[string]string{
-				"S3AttachmentStoreProvider":        "code in S3 cannot be read; keep attachments in CouchDB",
-				"AzureBlobAttachmentStoreProvider": "code in Azure cannot be read; keep attachments in CouchDB",
-				"MemoryAttachmentStoreProvider":    "code in another process's memory cannot be read; keep attachments in CouchDB"}, choose: ignore},
-		{name: "ActivationStoreProvider", doc: "store of activation records; the Noop one drops them",
-			served: []string{"ArtifactActivationStoreProvider", "NoopActivationStoreProvider"},
+				"AzureBlobAttachmentStoreProvider": "code in Azure cannot be read; keep attachments in CouchDB or S3",
+				"MemoryAttachmentStoreProvider":    "code in another process's memory cannot be read; keep attachments in CouchDB or S3"},
+			choose: func(class string) { c.S3.Enabled = class == "S3AttachmentStoreProvider" }},
+		{name: "ActivationStoreProvider", doc: "store of activation records: CouchDB, or Elasticsearch; the Noop one drops them",
+			served: []string{"ArtifactActivationStoreProvider", "NoopActivationStoreProvider", "ElasticSearchActivationStoreProvider"},
 			refused: map[string]string{
-				"ElasticSearchActivationStoreProvider":           "Elasticsearch is not served; records go to CouchDB",
 				"ArtifactWithFileStorageActivationStoreProvider": "records are not written to files; they go to CouchDB"},
-			choose: func(class string) { c.Records.Discard = class == "NoopActivationStoreProvider" }},
+			choose: func(class string) {
+				c.Records.Discard = class == "NoopActivationStoreProvider"
+				c.Records.provided = StoreCouchDB
+				if class == "ElasticSearchActivationStoreProvider" {
+					c.Records.provided = StoreElasticsearch
+				}
+			}},
 		{name: "LogStoreProvider", doc: "where action logs go; LogDriverLogStoreProvider leaves them to the container engine",
 			served: []string{"DockerToActivationLogStoreProvider", "LogDriverLogStoreProvider"},
 			refused: map[string]string{
@@ -78,10 +84,7 @@ type spiValue struct {
 func (v *spiValue) String() string { return v.class }
 
 func (v *spiValue) allowed() string {
-	if v.served[0] == "" {
-		return "nothing"
-	}
-	return "class name ending in " + strings.Join(v.served, " | ")
+	return "class name ending in " + strings.TrimPrefix(strings.Join(v.served, " | "), " | ")
 }
 
 // set compares simple class names: packages moved between releases.

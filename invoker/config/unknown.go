@@ -37,6 +37,8 @@ var without = []struct{ name, why string }{
 	{"whisk.container-pool.prewarm-expiration-check-interval-variance", "checks cost too little to be spread"},
 	{"whisk.activation.disable-store-result", "it only mattered where no store level was given, and one always is"},
 	{"whisk.activation-store.retry-config.max-tries", "a record that was not written is written again until it is"},
+	{"whisk.s3.pekko-connectors.", "there is one S3 client, which only reads, directly and in memory"},
+	{"whisk.s3.alpakka.", "there is one S3 client, which only reads, directly and in memory"},
 	{"whisk.kafka.common.", "not a property of this Kafka client"},
 	{"whisk.kafka.producer.", "acks and timeouts are as OpenWhisk ships them"},
 	{"whisk.kafka.consumer.", "the invoker's partition is read by assignment, without a group session"},

@@ -42,6 +42,12 @@ func validate(c *Config) []error {
 	if _, err := c.Kafka.Login(); err != nil {
 		problems = append(problems, err)
 	}
+	if c.S3.Enabled {
+		c.S3.check(demand)
+	}
+	if c.Records.Store == StoreElasticsearch && !c.Records.Discard {
+		c.Elasticsearch.check(demand)
+	}
 	if c.Records.Store == StoreCouchbase {
 		d := c.Couchbase
 		for _, k := range []struct{ name, value string }{

@@ -17,7 +17,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
-	"github.com/gpuwhisk/gpuwhisk/invoker/recordstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/stores"
 	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 )
@@ -62,11 +62,21 @@ func (r *real) couch(ctx context.Context) (couchdb.Survey, error) {
 
 // records asks the store of records that is not CouchDB.
 func (r *real) records(ctx context.Context) error {
-	s, err := recordstore.Open(r.Config, records.Config{}, silent())
+	s, err := stores.Records(r.Config, records.Config{}, silent())
 	if err != nil || s == nil {
 		return err
 	}
 	return errors.Join(s.Probe(ctx), s.Close())
+}
+
+// bucket asks the bucket of code.
+func (r *real) bucket(ctx context.Context) error {
+	s, err := stores.Bucket(r.Config)
+	if err != nil || s == nil {
+		return err
+	}
+	defer s.Close()
+	return s.Probe(ctx)
 }
 
 func (r *real) zooKeeper(ctx context.Context) (map[string]int, error) {

@@ -98,7 +98,7 @@ func checks() []check {
 		{"Settings", settingChecks()},
 		{"Kafka", kafkaChecks()},
 		{"CouchDB", couchChecks()},
-		{"Records", recordChecks()},
+		{"Stores", storeChecks()},
 		{"ZooKeeper", zooKeeperChecks()},
 	} {
 		for _, c := range group.checks {

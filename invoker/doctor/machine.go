@@ -54,6 +54,8 @@ type Machine struct {
 	Reach  func(ctx context.Context, address string) error
 	// Couch asks the database server, ZooKeeper for the invokers' numbers.
 	Couch func(ctx context.Context) (couchdb.Survey, error)
+	// Bucket asks the bucket of code, where there is one.
+	Bucket func(ctx context.Context) error
 	// Records asks the store of records, where that is not CouchDB.
 	Records   func(ctx context.Context) error
 	ZooKeeper func(ctx context.Context) (map[string]int, error)
@@ -105,6 +107,7 @@ type Facts struct {
 	told     map[string]error // brokers' addresses as the cluster tells them
 	couch    answer[couchdb.Survey]
 	records  error
+	bucket   error
 	zoo      answer[map[string]int]
 	port     answer[struct{}]
 	pinged   error
@@ -151,6 +154,11 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) *Facts {
 	wg.Go(func() { f.askKafka(ctx, limit) })
 	if m.Config.CouchDB.Host != "" {
 		wg.Go(func() { f.couch = ask(ctx, limit, m.Couch) })
+	}
+	if m.Config.S3.Enabled {
+		wg.Go(func() {
+			f.bucket = ask(ctx, limit, func(ctx context.Context) (struct{}, error) { return struct{}{}, m.Bucket(ctx) }).err
+		})
 	}
 	if m.Config.RecordsElsewhere() {
 		wg.Go(func() {

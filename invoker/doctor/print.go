@@ -140,13 +140,8 @@ func oneLine(s string) string {
 // masked takes every secret of the configuration out of a report, wherever a
 // peer's error may have put it.
 func (m *Machine) masked(r Report) Report {
-	c := m.Config
 	var pairs []string
-	for _, secret := range []string{
-		c.CouchDB.Password, c.Couchbase.Password, c.Admin.Password, c.Admin.TLS.KeystorePassword,
-		c.Kafka.TLS.TruststorePassword, c.Kafka.TLS.KeystorePassword, c.Kafka.TLS.KeyPassword,
-		c.Kafka.SASL.JAAS, m.kafkaPassword(),
-	} {
+	for _, secret := range append(m.Config.Secrets(), m.kafkaPassword()) {
 		const least = 4 // a shorter one would be found in ordinary words
 		if len(secret) >= least {
 			pairs = append(pairs, secret, "********")

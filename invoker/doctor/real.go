@@ -50,7 +50,7 @@ func Here(o Options) *Machine {
 		Shim: shimPlaces(o), Arch: runtime.GOARCH, Now: time.Now(),
 		Files: os.DirFS("/"), Command: command,
 		Hooks: tryHooks, Docker: r.docker, Image: r.image, Probe: r.probe,
-		Broker: r.broker, Reach: reach, Couch: r.couch, Records: r.records, ZooKeeper: r.zooKeeper,
+		Broker: r.broker, Reach: reach, Couch: r.couch, Records: r.records, Bucket: r.bucket, ZooKeeper: r.zooKeeper,
 		Listen: listen, Ping: ping, Disk: disk,
 		ProbeImages: o.Probe, ProbeLimit: o.ProbeLimit,
 	}

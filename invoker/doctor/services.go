@@ -266,7 +266,22 @@ func checkViews(f *Facts) []Finding {
 	return one(ok("all design documents of the deployment are there"))
 }
 
-func recordChecks() []check { return []check{{name: "store", find: checkRecords}} }
+func storeChecks() []check {
+	return []check{{name: "records", find: checkRecords}, {name: "code", find: checkBucket}}
+}
+
+// checkBucket looks at the bucket where code is kept in S3.
+func checkBucket(f *Facts) []Finding {
+	d := f.Config.S3
+	if !d.Enabled {
+		return nil
+	}
+	if f.bucket != nil {
+		return one(fail("no code can be read from S3: "+f.bucket.Error(),
+			"check CONFIG_whisk_s3_bucket and CONFIG_whisk_s3_pekkoConnectors_*, and that the user may read and list the bucket"))
+	}
+	return one(ok("bucket " + d.Bucket + " can be read"))
+}
 
 // checkRecords looks at the store of records where that is not CouchDB.
 func checkRecords(f *Facts) []Finding {
@@ -282,7 +297,8 @@ func checkRecords(f *Facts) []Finding {
 
 // recordFixes says for each store where its settings are.
 var recordFixes = map[string]string{
-	config.StoreCouchbase: "check CONFIG_whisk_gpu_couchbase_connection, _username, _password, _bucket, _scope and _collection, and that the user may write there",
+	config.StoreElasticsearch: "check CONFIG_whisk_activationStore_elasticsearch_protocol, _hosts, _username and _password",
+	config.StoreCouchbase:     "check CONFIG_whisk_gpu_couchbase_connection, _username, _password, _bucket, _scope and _collection, and that the user may write there",
 }
 
 func zooKeeperChecks() []check { return []check{{name: "numbers", find: checkZooKeeper}} }

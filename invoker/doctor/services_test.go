@@ -85,10 +85,20 @@ func elsewhere(err error) func(*fake) {
 	}
 }
 
-func TestRecordStoreChecks(t *testing.T) {
+// bucket keeps code in S3, which answers so.
+func bucket(err error) func(*fake) {
+	return func(f *fake) {
+		f.Config.S3 = config.S3{Enabled: true, Bucket: "whisk-code"}
+		f.Bucket = func(context.Context) error { return err }
+	}
+}
+
+func TestStoreChecks(t *testing.T) {
 	runTrials(t, []trial{
-		{"well", elsewhere(nil), "Records/store", OK, "couchbase takes records", ""},
-		{"not well", elsewhere(errors.New("reach bucket whisk: refused")), "Records/store", Fail, "reach bucket whisk", "CONFIG_whisk_gpu_couchbase_connection"},
+		{"well", elsewhere(nil), "Stores/records", OK, "couchbase takes records", ""},
+		{"not well", elsewhere(errors.New("reach bucket whisk: refused")), "Stores/records", Fail, "reach bucket whisk", "CONFIG_whisk_gpu_couchbase_connection"},
+		{"bucket", bucket(nil), "Stores/code", OK, "bucket whisk-code", ""},
+		{"no bucket", bucket(errors.New("Access Denied")), "Stores/code", Fail, "Access Denied", "CONFIG_whisk_s3_bucket"},
 		{"no database of records", elsewhere(nil), "CouchDB/databases", OK, "subjects", ""},
 	})
 	f := healthy()

@@ -1,0 +1,378 @@
+package elasticsearch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
+)
+
+func open(t testing.TB, cfg Config) *Store {
+	t.Helper()
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// record is an activation of guest, whose result is what every action has of its
+// own.
+func record(i int, result string) *activation.Record {
+	n := int64(17)
+	return &activation.Record{
+		ActivationID: activation.ID(fmt.Sprintf("%032x", i)), Namespace: "guest", Name: "hello", Subject: "guest", Version: "0.0.1",
+		Start: 1718000000250, End: 1718000000267, Duration: &n,
+		Response: activation.Response{StatusCode: 0, Result: []byte(result)},
+		Logs:     []string{"2024-06-10T06:13:20.25Z        stdout: <hi> & bye"},
+		Annotations: activation.Annotations{
+			{Key: "path", Value: []byte(`"guest/tools/hello"`)}, {Key: "kind", Value: []byte(`"python:3"`)},
+			{Key: "limits", Value: []byte(`{"memory":256}`)}, {Key: "waitTime", Value: []byte("5")},
+		},
+	}
+}
+
+func doc(i int, result string) records.Document {
+	r := record(i, result)
+	return records.Document{ID: r.DocumentID(), Body: r.Document(1718000000300)}
+}
+
+// put hands over documents and waits until nothing of them is under way.
+func put(t testing.TB, s *Store, docs ...records.Document) (stored int) {
+	t.Helper()
+	var good atomic.Int32
+	for _, d := range docs {
+		d.Stored = func(err error) {
+			if err == nil {
+				good.Add(1)
+			}
+		}
+		if err := s.PutDocument(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return int(good.Load())
+}
+
+// TestDocumentIsTheOriginals: field by field what OpenWhisk's own store indexes.
+func TestDocumentIsTheOriginals(t *testing.T) {
+	got, err := source(doc(0x1f, `{"n":1.0, "big":12345678901234567890,"text":"a\u2028<b>"}`).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"@timestamp":"2024-06-10T06:13:20.250Z","activationId":"0000000000000000000000000000001f",` +
+		`"annotations":{"kind":"python:3","limits":{"memory":256},"path":"guest/tools/hello","waitTime":5},` +
+		`"duration":17,"end":1718000000267,"entityType":"activation","logs":["2024-06-10T06:13:20.25Z        stdout: <hi> & bye"],` +
+		`"name":"hello","namespace":"guest","path":"guest/tools/hello","publish":false,` +
+		`"response":{"result":"{\"n\":1.0,\"big\":12345678901234567890,\"text\":\"a\\u2028<b>\"}","statusCode":0},` +
+		`"start":1718000000250,"subject":"guest","updated":1718000000300,"version":"0.0.1"}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestDocumentDetails(t *testing.T) {
+	of := func(change func(*activation.Record)) string {
+		r := record(1, `{}`)
+		change(r)
+		got, err := source(r.Document(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	for name, c := range map[string]struct {
+		change func(*activation.Record)
+		want   string
+	}{
+		"bound package": {func(r *activation.Record) {
+			r.Annotations = append(r.Annotations, activation.Annotation{Key: "binding", Value: []byte(`"guest/bound"`)})
+		}, `"path":"guest/bound/hello"`},
+		"no path":            {func(r *activation.Record) { r.Annotations = nil }, `"path":"guest/hello"`},
+		"a path of no text":  {func(r *activation.Record) { r.Annotations[0].Value = []byte("7") }, `"path":"guest/hello","publish"`},
+		"no annotations":     {func(r *activation.Record) { r.Annotations = nil }, `"annotations":{}`},
+		"no result":          {func(r *activation.Record) { r.Response.Result = nil }, `"response":{"result":"null",`},
+		"result is an array": {func(r *activation.Record) { r.Response.Result = []byte(`[1,{"a":2}]`) }, `"result":"[1,{\"a\":2}]"`},
+		"a whole second":     {func(r *activation.Record) { r.Start = 1718000000000 }, `"@timestamp":"2024-06-10T06:13:20Z"`},
+		"a tenth":            {func(r *activation.Record) { r.Start = 1718000000100 }, `"@timestamp":"2024-06-10T06:13:20.100Z"`},
+		"no id":              {func(*activation.Record) {}, `{"@timestamp"`},
+	} {
+		if got := of(c.change); !strings.Contains(got, c.want) || strings.Contains(got, `"_id"`) {
+			t.Errorf("%s: %s has no %s", name, got, c.want)
+		}
+	}
+	for _, bad := range []string{``, `[]`, `{}`, `{"response":7}`, `{"response":{},"annotations":{}}`} {
+		if got, err := source([]byte(bad)); err == nil {
+			t.Errorf("%q became %s", bad, got)
+		}
+	}
+}
+
+func FuzzSource(f *testing.F) {
+	f.Add(string(doc(1, `{"a":[1,2,{"b":null}]}`).Body))
+	f.Add(`{"response":{"result":"x\ny"},"annotations":[{"key":"path","value":"a"}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		if got, err := source([]byte(body)); err == nil && strings.Contains(string(got), "\n") {
+			t.Errorf("%q has more than one line", got) // the protocol is one of lines
+		}
+	})
+}
+
+func TestPattern(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"openwhisk-%s": "openwhisk-whisk.system", "openwhisk": "openwhisk", "/a%1$s%%-b": "awhisk.system%-b",
+		"%s": "whisk.system", "//x": "x",
+	} {
+		p, err := ParsePattern(pattern)
+		if got := p.Index("Whisk.System"); err != nil || got != want {
+			t.Errorf("%s names %q, %v, want %q", pattern, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "/", "%d", "%", "a%s%s", "%2$s", "50%"} {
+		if p, err := ParsePattern(bad); err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("%q became %+v, %v", bad, p, err)
+		}
+	}
+}
+
+// TestRecordsArrive: each once, also when it is sent again, and where OpenWhisk's
+// controllers look for them.
+func TestRecordsArrive(t *testing.T) {
+	w := startServer(t)
+	s := open(t, w.config())
+	if err := s.Probe(t.Context()); err != nil {
+		t.Fatalf("probe: %v", err)
+	}
+	var docs []records.Document
+	for i := range 300 {
+		// Two actions do not agree what "a" is, which must not matter.
+		docs = append(docs, doc(i, []string{`{"a":1}`, `{"a":{"b":"text"}}`, `{"a":"text"}`}[i%3]))
+	}
+	if n := put(t, s, docs...); n != 300 {
+		t.Errorf("%d of 300 stored: %+v", n, s.Health())
+	}
+	if n := put(t, s, docs[250:]...); n != 50 {
+		t.Errorf("%d of 50 stored again: %+v", n, s.Health())
+	}
+	if h := s.Health(); !h.OK() || h.Records.Written != 350 || h.Records.Rejected != 0 {
+		t.Errorf("health %+v", h)
+	}
+	want, _ := source(docs[1].Body)
+	if got, ok := w.read(docs[1].ID); !ok || string(got) != string(want) {
+		t.Errorf("kept %s\nsent %s", got, want)
+	}
+	// The controller's questions: by id, by path, by namespace and time.
+	index := "/" + w.name + "-guest"
+	w.ask(http.MethodPost, index+"/_refresh", "", new(any))
+	var found struct{ Hits struct{ Total int } }
+	for question, want := range map[string]int{
+		`{"query":{"term":{"_id":"` + docs[7].ID + `"}}}`:                                                                                    1,
+		`{"query":{"match_phrase":{"path":"guest/tools/hello"}}}`:                                                                            300,
+		`{"query":{"bool":{"must":[{"match_phrase":{"namespace":"guest"}},{"range":{"start":{"gte":1718000000250,"lte":1718000000250}}}]}}}`: 300,
+		`{"query":{"match_phrase":{"path":"guest/tools/bye"}}}`:                                                                              0,
+	} {
+		if w.ask(http.MethodPost, index+"/_search", question, &found); found.Hits.Total != want {
+			t.Errorf("%s finds %d, want %d", question, found.Hits.Total, want)
+		}
+	}
+}
+
+// TestOneBadRecord: what the index cannot take is put aside with its reason, and
+// holds up no other.
+func TestOneBadRecord(t *testing.T) {
+	w := startServer(t)
+	cfg := w.config()
+	dir := t.TempDir()
+	cfg.Records.Dead = records.DeadLetters{Dir: dir}
+	s := open(t, cfg)
+	put(t, s, doc(0, `{}`))
+	bad := record(1, `{}`)
+	bad.Annotations[2].Value = []byte(`"limits are an object elsewhere"`)
+	if n := put(t, s, doc(2, `{}`), records.Document{ID: bad.DocumentID(), Body: bad.Document(1)}, doc(3, `{}`)); n != 2 {
+		t.Errorf("%d stored, want 2", n)
+	}
+	letters, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+	if len(letters) != 1 {
+		t.Fatalf("dead letters %v: %+v", letters, s.Health())
+	}
+	if text, _ := os.ReadFile(letters[0]); !strings.Contains(string(text), "mapper_parsing_exception") {
+		t.Errorf("dead letter %s", text)
+	}
+	if h := s.Health(); !h.OK() || h.Records.Buried != 1 {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// TestFullForAWhile: what is not about a record passes, and nothing is lost
+// meanwhile, by waiting.
+func TestFullForAWhile(t *testing.T) {
+	w := startServer(t)
+	for name, c := range map[string]struct {
+		status int
+		body   string
+	}{
+		"disk is full":  {200, `{"items":[{"index":{"status":403,"error":{"type":"cluster_block_exception","reason":"blocked by: [FORBIDDEN/12/index read-only]"}}}]}`},
+		"too many":      {200, `{"items":[{"index":{"status":429,"error":{"type":"es_rejected_execution_exception","reason":"queue"}}}]}`},
+		"all too many":  {429, `{"error":{"type":"circuit_breaking_exception","reason":"Data too large"},"status":429}`},
+		"no rights":     {403, `{"error":{"type":"security_exception","reason":"action [indices:data/write/bulk] is unauthorized"},"status":403}`},
+		"proxy":         {502, `<html>bad gateway</html>`},
+		"other answer":  {200, `{"items":[]}`},
+		"no answer":     {200, `x`},
+		"endless":       {200, strings.Repeat(" ", mostAnswer+mostPerRecord+1) + `{"items":[{"index":{"status":200}}]}`},
+		"unknown shape": {200, `{"items":[{"create":{"status":201}}]}`},
+	} {
+		s := open(t, w.config())
+		w.answer(c.status, c.body)
+		done := make(chan error, 1)
+		d := doc(len(name), `{}`)
+		d.Stored = func(err error) { done <- err }
+		if err := s.PutDocument(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		for s.Health().Writes.OK() {
+			runtime.Gosched()
+		}
+		if h := s.Health(); len(done) > 0 || h.Records.Rejected != 0 || h.Writes.LastError == "" {
+			t.Errorf("%s: %d settled, health %+v", name, len(done), h)
+		}
+		w.answer(0, "")
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, ok := w.read(d.ID); !ok {
+			t.Errorf("%s: a record is lost", name)
+		}
+	}
+}
+
+// TestNothing: a batch of none tells whether records are taken.
+func TestNothing(t *testing.T) {
+	w := startServer(t)
+	s := open(t, w.config())
+	if err := s.nothing(t.Context()); err != nil {
+		t.Errorf("a server that takes records: %v", err)
+	}
+	w.answer(http.StatusForbidden, `{"error":{"type":"security_exception","reason":"unauthorized"},"status":403}`)
+	if err := s.nothing(t.Context()); err == nil || !strings.Contains(err.Error(), "security_exception") {
+		t.Errorf("a server that takes none: %v", err)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	w := startServer(t)
+	s := open(t, w.config())
+	put(t, s, doc(0, `{}`))
+	w.answer(http.StatusRequestEntityTooLarge, `{"error":{"type":"x","reason":"too large"},"status":413}`)
+	w.mu.Lock()
+	refuse := w.instead
+	w.instead = func(rw http.ResponseWriter, r *http.Request) bool {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return bytes.Contains(body, []byte("<hi>")) && refuse(rw, r)
+	}
+	w.mu.Unlock()
+	if n := put(t, s, doc(1, `{}`)); n != 1 {
+		t.Fatalf("%d stored: %+v", n, s.Health())
+	}
+	if got, ok := w.read(doc(1, "").ID); !ok || strings.Contains(string(got), "<hi>") {
+		t.Errorf("a record that is too large keeps its logs: %s", got)
+	}
+}
+
+// TestProbeSaysWhatIsWrong: and never the password.
+func TestProbeSaysWhatIsWrong(t *testing.T) {
+	w := startServer(t)
+	wrong := w.config()
+	wrong.Password = "another secret"
+	if err := open(t, wrong).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "user or password not accepted") ||
+		strings.Contains(err.Error(), wrong.Password) {
+		t.Errorf("wrong password: %v", err)
+	}
+	away := w.config()
+	away.Hosts = []string{"127.0.0.1:1"}
+	if err := open(t, away).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), password) {
+		t.Errorf("nobody there: %v", err)
+	}
+	one := w.config()
+	one.Hosts = append([]string{"127.0.0.1:1"}, one.Hosts...)
+	if s := open(t, one); put(t, s, doc(0, `{}`)) != 1 {
+		t.Errorf("one of two hosts is away: %+v", s.Health())
+	}
+}
+
+// TestTypesByVersion: servers from version 7 on are told no type.
+func TestTypesByVersion(t *testing.T) {
+	for number, want := range map[string]bool{
+		`"number":"6.7.2"`: true, `"number":"7.0.0"`: false, `"number":"8.19.1"`: false,
+		`"distribution":"opensearch","number":"2.11.0"`: false,
+	} {
+		s := open(t, fake(t, `{"version":{`+number+`}}`))
+		if got, err := s.needsType(t.Context()); err != nil || got != want {
+			t.Errorf("%s: type %t, %v, want %t", number, got, err, want)
+		}
+	}
+	for _, other := range []string{`{}`, `pong`, `{"version":{"number":"latest"}}`, `{"version":7}`} {
+		if err := open(t, fake(t, other)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "something else") {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+// TestReasonsTellNoValues: a later version's reason shows the value that it could
+// not take.
+func TestReasonsTellNoValues(t *testing.T) {
+	err := item{Status: 400, Error: &failure{"document_parsing_exception",
+		"[1:9] failed to parse field [limits] of type [long] in document with id 'a'. Preview of field's value: 'my secret'"}}.meaning()
+	if !errors.Is(err, records.ErrRefused) || strings.Contains(err.Error(), "my secret") || !strings.Contains(err.Error(), "[limits]") {
+		t.Errorf("got %v", err)
+	}
+	long := item{Status: 400, Error: &failure{"x", strings.Repeat("ä", 5000)}}.meaning()
+	if len(long.Error()) > 400 {
+		t.Errorf("a reason has %d bytes", len(long.Error()))
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(empty, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, cfg := range map[string]Config{
+		"no hosts": {Index: "x"}, "index pattern": {Hosts: []string{"h:1"}, Index: "%d"},
+		"PEM form":     {Hosts: []string{"h:1"}, Index: "x", Certificate: empty},
+		"no such file": {Hosts: []string{"h:1"}, Index: "x", Certificate: empty + "x"},
+	} {
+		if s, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s, got %v", want, err)
+			if err == nil {
+				_ = s.Close()
+			}
+		}
+	}
+}
+
+// fake answers everything with a text.
+func fake(t *testing.T, text string) Config {
+	t.Helper()
+	door := httptestServer(t, text)
+	return Config{Protocol: "http", Hosts: []string{door}, Index: "x", Records: records.Config{BackoffMax: time.Millisecond}}
+}

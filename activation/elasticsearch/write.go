@@ -1,0 +1,185 @@
+package elasticsearch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/elastic/go-elasticsearch/v7/esapi"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
+)
+
+// documentType is what servers before version 7 want to know of a document.
+const documentType = "_doc"
+
+// action is the line before a document.
+type action struct {
+	Index target `json:"index"`
+}
+
+type target struct {
+	Index string `json:"_index"`
+	Type  string `json:"_type,omitempty"`
+	ID    string `json:"_id"`
+}
+
+// write indexes documents in one request. One that was indexed before is
+// replaced by itself. Of no documents it tells whether a server takes any.
+func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, error) {
+	if len(docs) == 0 {
+		return nil, s.nothing(ctx)
+	}
+	typed, err := s.needsType(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]error, len(docs))
+	var body bytes.Buffer
+	var sent []int
+	for i, doc := range docs {
+		text, err := source(doc.Body)
+		if err != nil {
+			results[i] = records.Mark(err, records.ErrRefused)
+			continue
+		}
+		head := action{target{Index: s.index.Index(namespace(doc.ID)), ID: doc.ID}}
+		if typed {
+			head.Index.Type = documentType
+		}
+		body.Write(encode(head))
+		body.WriteByte('\n')
+		body.Write(text)
+		body.WriteByte('\n')
+		sent = append(sent, i)
+	}
+	if len(sent) == 0 {
+		return results, nil
+	}
+	answers, err := s.bulk(ctx, &body, len(sent))
+	if err != nil {
+		return nil, err
+	}
+	for i, at := range sent {
+		results[at] = answers[i].meaning()
+	}
+	return results, nil
+}
+
+// nothing sends a batch without documents. That it has none is then all that a
+// server should find wrong with it.
+func (s *Store) nothing(ctx context.Context) error {
+	_, err := s.bulk(ctx, strings.NewReader("\n"), 0)
+	if errors.Is(err, records.ErrRefused) {
+		return nil
+	}
+	return err
+}
+
+// What an answer may have: some hundred bytes per document, and a reason where
+// one failed.
+const (
+	mostAnswer    = 64 << 10
+	mostPerRecord = 8 << 10
+)
+
+// asked is what of an answer is sent at all.
+var asked = []string{"items.*.status", "items.*.error.type", "items.*.error.reason"}
+
+// bulk sends a body of so many documents, and returns an answer for each.
+func (s *Store) bulk(ctx context.Context, body io.Reader, n int) ([]item, error) {
+	res, err := esapi.BulkRequest{Body: body, FilterPath: asked}.Do(ctx, s.client)
+	if err != nil {
+		return nil, fmt.Errorf("write to Elasticsearch: %w", err)
+	}
+	defer res.Body.Close()
+	most := mostAnswer + n*mostPerRecord
+	answer, err := io.ReadAll(io.LimitReader(res.Body, int64(most)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read Elasticsearch's answer: %w", err)
+	case len(answer) > most:
+		return nil, fmt.Errorf("read Elasticsearch's answer: more than %d bytes for %d records", most, n)
+	}
+	if err := refusal(res.StatusCode, answer); err != nil {
+		return nil, err
+	}
+	var read struct{ Items []map[string]item }
+	if err := json.Unmarshal(answer, &read); err != nil {
+		return nil, fmt.Errorf("read Elasticsearch's answer: %w", err)
+	}
+	if len(read.Items) != n {
+		return nil, fmt.Errorf("read Elasticsearch's answer: it is about %d records, sent were %d", len(read.Items), n)
+	}
+	items := make([]item, n)
+	for i, it := range read.Items {
+		items[i] = it["index"]
+	}
+	return items, nil
+}
+
+// item is the answer to one document.
+type item struct {
+	Status int
+	Error  *failure
+}
+
+type failure struct{ Type, Reason string }
+
+// meaning tells what an answer means for its document. Only what is about the
+// document itself is for ever: a full disk, an index that is closed, a right
+// that is lacking or too many writes at once will pass.
+func (i item) meaning() error {
+	if i.Status == http.StatusOK || i.Status == http.StatusCreated {
+		return nil
+	}
+	err := errors.New(words(i.Status, i.Error))
+	switch i.Status {
+	case http.StatusBadRequest:
+		return records.Mark(err, records.ErrRefused)
+	case http.StatusRequestEntityTooLarge:
+		return records.Mark(err, records.ErrTooLarge)
+	}
+	return records.Mark(err, records.ErrAway)
+}
+
+// refusal tells what the failure of a request means for the documents in it.
+func refusal(status int, body []byte) error {
+	if status >= 200 && status < 300 {
+		return nil
+	}
+	var read struct{ Error json.RawMessage }
+	var f *failure
+	if json.Unmarshal(body, &read) == nil {
+		_ = json.Unmarshal(read.Error, &f) // or it is a text, and the status says enough
+	}
+	err := errors.New(words(status, f))
+	switch status {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("user or password not accepted: %w", err)
+	case http.StatusBadRequest:
+		return records.Mark(err, records.ErrRefused)
+	case http.StatusRequestEntityTooLarge:
+		return records.Mark(err, records.ErrTooLarge)
+	}
+	return err
+}
+
+// words tells a failure. Later versions end a reason with a preview of the
+// field's value, which is a user's and goes nowhere.
+func words(status int, f *failure) string {
+	if f == nil || f.Type == "" {
+		return fmt.Sprintf("Elasticsearch answers status %d", status)
+	}
+	const most = 300
+	reason, _, _ := strings.Cut(f.Reason, "Preview of field's value")
+	if reason = strings.TrimRight(reason, " ."); len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "") + "..."
+	}
+	return fmt.Sprintf("Elasticsearch answers status %d, %s: %s", status, f.Type, reason)
+}

@@ -1,0 +1,143 @@
+// Package s3 reads the code of actions that OpenWhisk's controllers keep in S3
+// (OpenWhisk: S3AttachmentStore). It writes nothing. It is the only room that
+// imports the S3 client.
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// Config says where the bucket is.
+type Config struct {
+	Bucket string
+	Prefix string // folder in the bucket, may be empty
+	// Endpoint is a URL without a path; empty means AWS.
+	Endpoint string
+	Region   string // empty: the server is asked
+	// PathStyle names the bucket in the path and not in the host.
+	PathStyle bool
+	// Anonymous sends no credentials. Without AccessKey and it, they come from
+	// where AWS's own programs look: the environment, ~/.aws/credentials, the
+	// machine's role.
+	Anonymous                   bool
+	AccessKey, SecretKey, Token string
+}
+
+// Store is a bucket. It is safe for use by many goroutines and owns none.
+type Store struct {
+	client *minio.Client
+	pool   *http.Transport
+	bucket string
+	folder string
+}
+
+// Folder is below the prefix: the original's name for what holds actions, in
+// lower case.
+const folder = "whiskentity"
+
+const amazon = "https://s3.amazonaws.com"
+
+// Open prepares a store. It asks nothing of the server.
+func Open(cfg Config) (*Store, error) {
+	at := cfg.Endpoint
+	if at == "" {
+		at = amazon
+	}
+	u, err := url.Parse(at)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil ||
+		u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+		return nil, errors.New("open S3: the endpoint is not http://host:port or https://host:port, without a path")
+	}
+	pool, err := minio.DefaultTransport(u.Scheme == "https")
+	if err != nil {
+		return nil, fmt.Errorf("open S3: %w", err)
+	}
+	lookup := minio.BucketLookupDNS
+	if cfg.PathStyle {
+		lookup = minio.BucketLookupPath
+	}
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds: login(cfg), Secure: u.Scheme == "https", Region: cfg.Region,
+		BucketLookup: lookup, Transport: pool, MaxRetries: tries,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open S3: %w", err)
+	}
+	s := &Store{client: client, pool: pool, bucket: cfg.Bucket, folder: folder}
+	if cfg.Prefix != "" {
+		s.folder = cfg.Prefix + "/" + folder
+	}
+	return s, nil
+}
+
+// tries is how often the library asks by itself.
+const tries = 3
+
+func login(cfg Config) *credentials.Credentials {
+	switch {
+	case cfg.Anonymous:
+		return credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
+	case cfg.AccessKey != "":
+		return credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, cfg.Token)
+	}
+	return credentials.NewChainCredentials([]credentials.Provider{
+		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
+		&credentials.IAM{Client: &http.Client{Timeout: 10 * time.Second}},
+	})
+}
+
+// Close lets go of idle connections.
+func (s *Store) Close() { s.pool.CloseIdleConnections() }
+
+// key is where the attachment of a document lies.
+func (s *Store) key(document, name string) string { return s.folder + "/" + document + "/" + name }
+
+// mostCode bounds what an attachment may have: more than any controller takes,
+// whose own limit (whisk.exec-size-limit) is 48 MB as shipped.
+const mostCode = 256 << 20
+
+// Read returns the attachment of a document, or that there is none.
+func (s *Store) Read(ctx context.Context, document, name string) (data []byte, found bool, err error) {
+	return s.read(ctx, s.key(document, name), mostCode)
+}
+
+func (s *Store) read(ctx context.Context, key string, most int64) ([]byte, bool, error) {
+	object, err := s.client.GetObject(ctx, s.bucket, key, minio.GetObjectOptions{})
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s of bucket %s: %w", key, s.bucket, err)
+	}
+	defer func() { _ = object.Close() }()
+	data, err := io.ReadAll(io.LimitReader(object, most+1))
+	switch {
+	case missing(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("read %s of bucket %s: %w", key, s.bucket, err)
+	case int64(len(data)) > most:
+		return nil, false, fmt.Errorf("read %s of bucket %s: it has more than %d MiB", key, s.bucket, most>>20)
+	}
+	return data, true, nil
+}
+
+func missing(err error) bool {
+	return err != nil && minio.ToErrorResponse(err).Code == "NoSuchKey"
+}
+
+// probeKey is one that no attachment has.
+const probeKey = "gpuwhisk-probe"
+
+// Probe asks for an object that is not there: the bucket exists, and this login
+// may read it. Who may read but not list is told that it is forbidden.
+func (s *Store) Probe(ctx context.Context) error {
+	_, _, err := s.read(ctx, s.folder+"/"+probeKey, 1<<20)
+	return err
+}
