@@ -70,8 +70,8 @@ func TestMalformedGPUAnnotation(t *testing.T) {
 }
 
 func TestGPURun(t *testing.T) {
-	a := GPURun{Device: "0 (simulated)", Start: "host-warm", QueueTime: 1, PrefetchTime: 2, GPUTime: 3, Memory: 4}.Annotation()
-	want := `{"device":"0 (simulated)","gpuTime":3,"memory":4,"prefetchTime":2,"queueTime":1,"start":"host-warm"}`
+	a := GPURun{Device: "0 (simulated)", Start: "host-warm", QueueTime: 1, PrefetchTime: 2, GPUTime: 3, Memory: 4, Measured: true}.Annotation()
+	want := `{"device":"0 (simulated)","gpuTime":3,"memory":4,"memoryMeasured":true,"prefetchTime":2,"queueTime":1,"start":"host-warm"}`
 	if a.Key != "gpu" || string(a.Value) != want {
 		t.Errorf("%s: %s", a.Key, a.Value)
 	}

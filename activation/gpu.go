@@ -147,6 +147,9 @@ type GPURun struct {
 	PrefetchTime int64
 	GPUTime      int64
 	Memory       int64
+	// Measured tells that somebody saw the memory; else it is what was set aside
+	// for the run.
+	Measured bool
 	// Fallback is why the memory is only counted though the action lets it be
 	// moved; mostly empty.
 	Fallback string
@@ -161,6 +164,7 @@ func (g GPURun) Annotation() Annotation {
 	}
 	o.int("gpuTime", g.GPUTime)
 	o.int("memory", g.Memory)
+	o.bool("memoryMeasured", g.Measured)
 	o.int("prefetchTime", g.PrefetchTime)
 	o.int("queueTime", g.QueueTime)
 	o.str("start", g.Start)

@@ -7,6 +7,8 @@ type Held struct {
 	Usage     Usage
 	// Exited is true when the process has ended and holds nothing any more.
 	Exited bool
+	// Assumed tells that nobody saw what is said: it is what was reserved.
+	Assumed bool
 	// Over says that the container holds more than it may and must be ended. It
 	// is a sentence for the action's author and names the limit; mostly empty.
 	Over string

@@ -40,6 +40,7 @@ type gpuBox struct {
 	device    gpu.Device
 	wish      container.GPUWish
 	action    string
+	measured  bool   // somebody sees what its processes hold
 	fallback  string // why its memory is only counted, where the action did not ask for that
 	furnished bool   // spec and wish are known
 	flow      sched.FlowID
@@ -215,6 +216,7 @@ func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
 	}
 	r.grant = &grant{device: b.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited, fallback: b.gpu.fallback}
 	r.grant.memory.Store(o.Memory)
+	r.grant.measured.Store(b.gpu.measured)
 	if t := b.gpu.transfer; t != nil && t.epoch == o.Transfer {
 		r.grant.transfer = t
 	}

@@ -20,6 +20,7 @@ type grant struct {
 	need     gpu.Need
 	waited   time.Duration // for the token
 	memory   atomic.Int64  // that the run needs as far as is known, in bytes
+	measured atomic.Bool   // somebody saw it
 	transfer *transfer     // that served the run, nil for none
 	fallback string        // why its memory is only counted, empty where that is as its action says
 }
@@ -48,7 +49,7 @@ func (t *transfer) time(now time.Duration) time.Duration {
 func (g *grant) annotation(at times, now time.Duration) activation.Annotation {
 	run := activation.GPURun{
 		Device: g.device, Start: g.kind.String(), QueueTime: g.waited.Milliseconds(),
-		PrefetchTime: g.transfer.time(now).Milliseconds(), Memory: g.memory.Load(), Fallback: g.fallback,
+		PrefetchTime: g.transfer.time(now).Milliseconds(), Memory: g.memory.Load(), Measured: g.measured.Load(), Fallback: g.fallback,
 	}
 	if !at.runStart.IsZero() {
 		run.GPUTime = at.runEnd.Sub(at.runStart).Milliseconds()

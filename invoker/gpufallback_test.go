@@ -100,6 +100,9 @@ func TestFallsBack(t *testing.T) {
 			if c.record != (n.Fallback == "it shares its memory") {
 				t.Errorf("%v: the record says %+v", c.modes, n)
 			}
+			if !n.MemoryMeasured {
+				t.Errorf("a process said what it holds, and the record does not: %+v", n)
+			}
 			if rec := w.record(after); rec.Response.StatusCode != activation.StatusSuccess {
 				t.Errorf("the run after it: %+v", rec.Response)
 			}

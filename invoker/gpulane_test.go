@@ -34,6 +34,7 @@ func gpuNote(t *testing.T, r *activation.Record) (n struct {
 	GPUTime                 int64
 	Memory                  int64
 	Fallback                string
+	MemoryMeasured          bool
 }) {
 	t.Helper()
 	if r == nil {

@@ -95,7 +95,7 @@ func (m *Mover) assume(b *box, need gpu.Need) {
 		return // NVML says what it holds
 	}
 	b.assumed = true
-	m.hear(gpu.Held{Container: b.name, PID: assumedPID, Usage: gpu.Usage{
+	m.hear(gpu.Held{Container: b.name, PID: assumedPID, Assumed: true, Usage: gpu.Usage{
 		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
 	}})
 }

@@ -68,6 +68,11 @@ struct gw_array3d {
 _Static_assert(sizeof(struct gw_array2d) == 24, "CUDA_ARRAY_DESCRIPTOR");
 _Static_assert(sizeof(struct gw_array3d) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
 
+/* CUipcMemHandle. */
+struct gw_ipc {
+	char reserved[64];
+};
+
 /* CUDA_EXTERNAL_MEMORY_BUFFER_DESC, up to what is read. */
 struct gw_external {
 	unsigned long long offset, size;

@@ -297,6 +297,12 @@ CUresult fake_cuIpcGetMemHandle(void *handle, CUdeviceptr ptr)
 	return is_plain(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Its processes share no memory, only the room for it. */
+CUresult fake_cuIpcOpenMemHandle(CUdeviceptr *ptr, struct gw_ipc handle, unsigned flags)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult fake_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t bytes, int type,
 					    unsigned long long flags)
 {

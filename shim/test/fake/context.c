@@ -12,6 +12,9 @@ struct fake fake = {.mu = PTHREAD_MUTEX_INITIALIZER};
 static struct fake_context *contexts;
 static struct fake_context *primary[DEVICES];
 
+/* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*: libraries ask for at least 3.5. */
+enum { COMPUTE_MAJOR = 75, COMPUTE_MINOR = 76 };
+
 enum { DEPTH = 32 };
 static __thread struct fake_context *stack[DEPTH];
 static __thread int depth;
@@ -282,8 +285,22 @@ CUresult fake_cuDeviceGetName(char *name, int n, CUdevice dev)
 
 CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 {
-	*value = 1;
+	*value = attribute == COMPUTE_MAJOR ? 8 : attribute == COMPUTE_MINOR ? 0 : 1;
 	return device_ok(dev) ? CUDA_SUCCESS : ERROR_INVALID_DEVICE;
+}
+
+CUresult fake_cuDeviceGetUuid(void *uuid, CUdevice dev)
+{
+	if (!device_ok(dev))
+		return ERROR_INVALID_DEVICE;
+	memset(uuid, 0, 16);
+	*(unsigned char *)uuid = (unsigned char)dev;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuDeviceGetUuid_v2(void *uuid, CUdevice dev)
+{
+	return fake_cuDeviceGetUuid(uuid, dev);
 }
 
 CUresult fake_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
