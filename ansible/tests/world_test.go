@@ -285,7 +285,7 @@ func (w *world) play(book string, args ...string) (string, bool) {
 	if strings.HasSuffix(book, ".yml") {
 		book, _ = filepath.Abs(book)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // a busy machine
 	defer cancel()
 	c := exec.CommandContext(ctx, filepath.Join(w.ansible, "venv/bin/ansible-playbook"), append([]string{"-i", filepath.Join(w.dir, "hosts"), book}, args...)...)
 	c.Dir = w.dir
