@@ -108,12 +108,12 @@ bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=
 .PHONY: claims
 claims: build ## Measure the paper's claims again and redraw docs/scheduling.md and docs/figures (minutes)
 	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling.md
-	$(BIN)/gpuwhisk sim grid --seeds 3 --into docs/scheduling.md
+	$(BIN)/gpuwhisk sim grid --seeds 20 --into docs/scheduling.md
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long
-long: ## Random histories of a million events each, a million hostile messages, a backlog of 100,000, and a soak of SOAK=1h (hours)
-	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run Histories ./sched
+long: ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, and a soak of SOAK=1h (hours)
+	GPUWHISK_LONG=1 $(GO) test -timeout 60m -run 'Histories|MillionSeconds' ./sched
 	$(GO) test -timeout 60m -run LaneHolds ./gpu/lane -args -events 1000000
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
 	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run ParkedOutlive ./invoker/replay

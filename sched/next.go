@@ -20,7 +20,7 @@ func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 // set aside, and the next call goes on behind them.
 const (
 	maxAsked = 16
-	maxLooks = 256
+	maxLooks = 128
 )
 
 // search goes through the order until a flow fits. Those passed by are set

@@ -51,7 +51,7 @@ func (s *Scheduler) unpass(f *flow) {
 // askPassed asks the first of the list again. Who fits by now comes back to its
 // place in the order, who does not goes to the end.
 func (s *Scheduler) askPassed() {
-	for range min(askedAgain, s.passedN) {
+	for range min(askedAgain, max(1, maxLooks/max(1, len(s.devices))), s.passedN) {
 		f := s.flows[s.passedHead]
 		s.unpass(f)
 		if _, _, fits := s.fit(f, false); fits {
