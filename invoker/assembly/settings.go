@@ -207,6 +207,9 @@ func turnKnobs(s *sched.Config, g config.GPU) {
 	s.TTLAlpha, s.TTLMin, s.TTLMax = g.TTL.Alpha, g.TTL.Min, g.TTL.Max
 	s.Namespaces, s.InitialCharge, s.Slowdown = g.Namespaces, g.InitialCharge, g.Slowdown
 	override(&s.Overrun, g.Overrun)
+	if g.Overrun != nil {
+		s.Gap = 0 // a T that is asked for is T, unless a gap is asked for too
+	}
 	override(&s.Gap, g.Gap)
 	override(&s.Correct, g.Knobs.Correct)
 	override(&s.CountSetup, g.Knobs.CountSetup)

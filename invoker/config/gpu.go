@@ -116,7 +116,7 @@ type GPUKnobs struct {
 }
 
 // DefaultPolicy is the scheduling policy where none is named.
-const DefaultPolicy = "mqfq-sticky"
+const DefaultPolicy = "sticky-plus"
 
 // Policies are the scheduling policies by name.
 func Policies() []string {
@@ -138,7 +138,7 @@ func schedulingKeys(g *GPU) []*Key {
 		{Name: "whisk.gpu.overrun", value: optional(&g.Overrun, duration),
 			Doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; unset means 10 seconds, or 0 where the policy has no overrun; half of the gap is T where that is more"},
 		{Name: "whisk.gpu.gap", value: optional(&g.Gap, duration),
-			Doc: "how much more device time one function may get on account of the window than another that also waits: T is half of it, where that is more than the overrun; more of it is faster on the mean and less fair; 0 keeps T at the overrun" + policy},
+			Doc: "how much more device time one function may get on account of the window than another that also waits: T is half of it, where that is more than the overrun; more of it is faster on the mean and less fair; 0 keeps T at the overrun; unset means as the policy has it, or 0 where the overrun is set"},
 		{Name: "whisk.gpu.tokens", Default: "2", value: integer(&g.Tokens, 1, 64),
 			Doc: "D: invocations in flight per device; its upper bound when it is dynamic"},
 		{Name: "whisk.gpu.dynamic-tokens", Default: "false", value: boolean(&g.Dynamic),

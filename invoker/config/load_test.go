@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 		"whisk.time-limit.max":                         "5 minutes",
 		"whisk.log-limit.min":                          "0 B",
 		"whisk.namespace-default-limit.time-limit.min": "100 ms",
-		"whisk.gpu.policy":                             "mqfq-sticky",
+		"whisk.gpu.policy":                             "sticky-plus",
 		"whisk.gpu.tokens":                             "2",
 		"whisk.gpu.overrun":                            "",
 		"whisk.transactions.header":                    "X-Request-ID",

@@ -37,7 +37,7 @@ func (s *Standalone) Banner(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "  GPUs            none (--devices auto uses those of this machine, --gpus N simulates some)\n")
 	}
-	fmt.Fprintf(w, "  policy          %s\n", orDefault(s.opts.Policy, "mqfq-sticky"))
+	fmt.Fprintf(w, "  policy          %s\n", orDefault(s.opts.Policy, "sticky-plus"))
 	fmt.Fprintf(w, "  data            %s\n", i.Data)
 	fmt.Fprintf(w, "  Kafka           %s%s\n", i.Kafka, embedded(s.opts.Kafka))
 	fmt.Fprintf(w, "  database        %s%s\n", i.Database.URL, embedded(s.opts.CouchDB))

@@ -167,6 +167,9 @@ func (o Overrides) words(p *Params) error {
 func (o Overrides) policy(p *Params) {
 	c := &p.Sched
 	set(&c.Overrun, o.Overrun)
+	if o.Overrun != nil {
+		c.Gap = 0 // a T that is asked for is T, unless a gap is asked for too
+	}
 	set(&c.Gap, o.Gap)
 	set(&c.TTLAlpha, o.Alpha)
 	set(&c.TTLMin, o.TTLMin)

@@ -24,7 +24,7 @@ type demoCmd struct {
 	Load    time.Duration `default:"15s" help:"How long calls are made, under each policy."`
 	Seed    uint64        `default:"1" help:"Seed of the arrivals."`
 	Runtime string        `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
-	Policy  string        `placeholder:"NAME" help:"Scheduling policy that is shown beside fcfs (mqfq-sticky)."`
+	Policy  string        `placeholder:"NAME" help:"Scheduling policy that is shown beside fcfs (sticky-plus)."`
 	Keep    bool          `help:"Stay when the report is printed, so that the console can be looked at; Ctrl-C ends it."`
 	Verbose bool          `short:"v" help:"Log what the invoker does."`
 }

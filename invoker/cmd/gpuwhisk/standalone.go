@@ -36,7 +36,7 @@ type standaloneCmd struct {
 	FakeGPU   string   `name:"fake-driver" placeholder:"DIR" type:"existingdir" help:"Run functions of simulated GPUs under the shim on the driver in DIR (make shim-fake: build/shim/fake12), so that their memory really moves."`
 	Shim      string   `placeholder:"FILE" type:"existingfile" help:"The shim's library, when it is not beside this program or in build/shim."`
 	Tokens    int      `default:"2" help:"Runs that each GPU takes at once (D)."`
-	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (mqfq-sticky)."`
+	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (sticky-plus)."`
 	Memory    size     `default:"4GB" help:"Memory for all action containers together."`
 	MemoryMax size     `name:"memory-max" default:"2GB" help:"The most that one action may ask for (wsk action create -m)."`
 	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
