@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"image/color"
@@ -39,15 +40,11 @@ func (p *page) save(file string) error {
 	side := p.legend.Rectangle(dc).Size().X + vg.Points(12)
 	p.legend.Draw(dc)
 	p.Draw(draw.Crop(dc, 0, -side, vg.Points(4), -vg.Points(2)))
-	f, err := os.Create(file)
-	if err != nil {
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
 		return err
 	}
-	if _, err := canvas.WriteTo(f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return os.WriteFile(file, titled(b.Bytes(), p.Title.Text), 0o644)
 }
 
 // seedReader gives a cell's results over the seeds.
@@ -143,15 +140,6 @@ var sketch = &Result{
 	Series: [][]float64{{1, 2, 3, 4}, {1, 2, 3, 4}}, Busy: []float64{0.5, 0.5},
 }
 
-// palette is Okabe and Ito's, which colour-blind readers can tell apart.
-func palette(i int) color.Color {
-	colors := [...]color.RGBA{
-		{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
-		{230, 159, 0, 255}, {86, 180, 233, 255}, {90, 90, 90, 255}, {160, 120, 40, 255}, {0, 0, 0, 255},
-	}
-	return colors[i%len(colors)]
-}
-
 // chart starts a figure.
 func chart(title, x, y string) *page {
 	p := &page{Plot: plot.New(), legend: plot.NewLegend()}
@@ -162,6 +150,7 @@ func chart(title, x, y string) *page {
 	p.legend.Top, p.legend.Padding = true, vg.Points(3)
 	p.legend.YOffs = -vg.Points(24)
 	p.legend.TextStyle.Font.Size = vg.Points(9)
+	p.X.Tick.Marker, p.Y.Tick.Marker = even{}, even{}
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{220}, color.Gray{220}
 	p.Add(grid)
@@ -171,7 +160,7 @@ func chart(title, x, y string) *page {
 // logY makes the y axis logarithmic.
 func logY(p *page) {
 	p.Y.Scale = plot.LogScale{}
-	p.Y.Tick.Marker = plot.LogTicks{Prec: -1}
+	p.Y.Tick.Marker = decades{}
 }
 
 // curve is a line of medians with bars from q10 to q90.
@@ -184,17 +173,51 @@ type curve struct {
 	loose  bool // without a line
 }
 
-// add draws curves in the order of the palette.
+// add draws curves, each in the colour of its policy. Of several of one policy
+// each has dashes of its own.
 func add(p *page, curves ...curve) error {
+	drawn := map[color.Color]int{}
 	for i, c := range curves {
-		if err := addCurve(p, c, palette(i)); err != nil {
+		of := tint(c.name, i)
+		if err := addCurve(p, c, of, drawn[of]); err != nil {
 			return err
+		}
+		drawn[of]++
+	}
+	return nil
+}
+
+// dodged sets dots of several curves beside each other, where they would stand
+// at one place of a category.
+func dodged(curves []curve) []curve {
+	for i := range curves {
+		x := make([]float64, len(curves[i].x))
+		for k, v := range curves[i].x {
+			x[k] = v + 0.08*(float64(i)-float64(len(curves)-1)/2)
+		}
+		curves[i].x, curves[i].loose = x, true
+	}
+	return curves
+}
+
+// level draws a bound as a short dash at each place of a category.
+func level(p *page, c curve) error {
+	for i, x := range c.x {
+		y := positive(p, c.y[i].Median)
+		line, err := plotter.NewLine(plotter.XYs{{X: x - 0.4, Y: y}, {X: x + 0.4, Y: y}})
+		if err != nil {
+			return err
+		}
+		line.Color, line.Dashes = boundTint, dashes(1)
+		p.Add(line)
+		if i == 0 {
+			p.legend.Add(c.name, line)
 		}
 	}
 	return nil
 }
 
-func addCurve(p *page, c curve, tint color.Color) error {
+func addCurve(p *page, c curve, tint color.Color, nth int) error {
 	points := make(plotter.XYs, len(c.x))
 	bars := make(plotter.YErrors, len(c.x))
 	for i := range c.x {
@@ -207,8 +230,8 @@ func addCurve(p *page, c curve, tint color.Color) error {
 		return err
 	}
 	line.Color, dots.Color = tint, tint
-	line.Width = vg.Points(1.5)
-	dots.Shape, dots.Radius = draw.CircleGlyph{}, vg.Points(2)
+	line.Width, line.Dashes = vg.Points(1.5), dashes(nth)
+	dots.Shape, dots.Radius = draw.CircleGlyph{}, vg.Points(2.5)
 	if c.dashed {
 		line.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 	}

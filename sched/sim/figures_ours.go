@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"image/color"
+	"slices"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -24,9 +25,9 @@ func frontierDrawing(c *cells) drawing {
 		return out
 	}
 	a, b := track(mqfq), track(plus)
-	others := []string{"fcfs", "batch", "paella", "sjf", "eevdf"}
+	rivals := []string{"fcfs", "batch", "paella", "sjf", "eevdf"}
 	var points []int
-	for _, policy := range others {
+	for _, policy := range rivals {
 		points = append(points, c.zipf(policy, pool(16)))
 	}
 	return drawing{"frontier", func(at seedReader) (*page, error) {
@@ -36,17 +37,17 @@ func frontierDrawing(c *cells) drawing {
 			name  string
 			cells []int
 		}{{mqfq, a}, {plus, b}} {
-			if err := trail(p, at, l.name, l.cells, palette(i)); err != nil {
+			if err := trail(p, at, l.name, l.cells, tint(l.name, i)); err != nil {
 				return nil, err
 			}
 		}
-		for i, policy := range others {
-			if err := trail(p, at, policy, points[i:i+1], palette(i+2)); err != nil {
+		for i, policy := range rivals {
+			if err := trail(p, at, policy, points[i:i+1], tint(policy, i)); err != nil {
 				return nil, err
 			}
 		}
 		low := plotter.NewFunction(func(float64) float64 { return positive(p, spread(at(a[4]), bound).Median) })
-		low.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+		low.Color, low.Dashes = boundTint, dashes(1)
 		p.Add(low)
 		p.legend.Add("lower bound", low)
 		p.Y.Min = 1
@@ -118,15 +119,47 @@ func ablationDrawing(c *cells) drawing {
 		for s := range base {
 			low[s] = ratio(base[s].LowerBound, base[s].Latency.Mean)
 		}
-		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.7, draw.XRight, draw.YCenter
-		if err := bars(p, labels, []string{"ratio"}, [][]float64{v}); err != nil {
+		slanted(p)
+		colors := make([]color.Color, len(labels))
+		for i := range colors {
+			colors[i] = tints[mqfq]
+			if i >= slices.Index(labels, plus) {
+				colors[i] = tints[plus]
+			}
+		}
+		if err := bars(p, labels, v, colors); err != nil {
 			return nil, err
 		}
 		line := plotter.NewFunction(func(float64) float64 { return SpreadOf(low).Median })
-		line.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+		line.Color, line.Dashes = boundTint, dashes(1)
 		p.Add(line)
 		p.legend.Add("lower bound", line)
 		return p, nil
+	}}
+}
+
+// slanted writes the labels of an axis aslant, where they are long.
+func slanted(p *page) {
+	p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.7, draw.XRight, draw.YCenter
+}
+
+// rareDrawing is what a rare call waits for behind a crowd, under each policy.
+func rareDrawing(c *cells) drawing {
+	var policies []string
+	var list []int
+	for _, policy := range PolicyNames() {
+		if !policyInfo(policy).NoPool {
+			policies, list = append(policies, policy), append(list, rareCell(c, policy))
+		}
+	}
+	return drawing{"rare", func(at seedReader) (*page, error) {
+		p := chart("A call a minute behind a hundred busy functions, cold starts of all included", "", "its mean latency, s")
+		v, colors := make([]float64, len(list)), make([]color.Color, len(list))
+		for i, cell := range list {
+			v[i], colors[i] = spread(at(cell), ofTheRare).Median, tints[policies[i]]
+		}
+		slanted(p)
+		return p, bars(p, policies, v, colors)
 	}}
 }
 
@@ -145,16 +178,16 @@ func adversaryDrawing(c *cells) drawing {
 		logY(p)
 		var curves []curve
 		for i, policy := range policies {
-			cv := curve{name: policy, loose: true}
+			cv := curve{name: policy}
 			for x, cell := range rows[i] {
-				cv.x = append(cv.x, float64(x)+0.06*(float64(i)-1.5))
+				cv.x = append(cv.x, float64(x))
 				cv.y = append(cv.y, spread(at(cell), honest))
 			}
 			curves = append(curves, cv)
 		}
 		p.X.Min, p.X.Max = -0.5, float64(len(attacks))-0.5
 		p.NominalX(attacks...)
-		return p, add(p, curves...)
+		return p, add(p, dodged(curves)...)
 	}}
 }
 
@@ -179,7 +212,7 @@ const costFigure = "cost"
 func costDrawing(clock func() time.Duration) drawing {
 	return drawing{costFigure, func(seedReader) (*page, error) {
 		p := chart("Cost of enqueue, next and done of one activation, where this was drawn", "backlogged flows", "microseconds")
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
 		x := []float64{10, 100, 1000, 10_000, 100_000}
 		var curves []curve
 		for _, policy := range []string{mqfq, plus, "fcfs", "paella"} {

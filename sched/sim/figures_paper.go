@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"image/color"
 	"slices"
 	"sort"
 	"time"
@@ -17,7 +19,7 @@ func allDrawings(c *cells, clock func() time.Duration) []drawing {
 	out = append(out, fairnessDrawings(c)...)
 	out = append(out, loadDrawing(c), policyDrawing(c), functionDrawing(c), utilizationDrawing(c), traceDrawing(c))
 	out = append(out, gpuDrawing(c), overrunDrawing(c), ttlDrawing(c), poolDrawing(c))
-	return append(out, frontierDrawing(c), ablationDrawing(c), adversaryDrawing(c), costDrawing(clock))
+	return append(out, frontierDrawing(c), ablationDrawing(c), rareDrawing(c), adversaryDrawing(c), costDrawing(clock))
 }
 
 // fairnessDrawings are the service of four copies over time, and the gap
@@ -84,7 +86,7 @@ func loadDrawing(c *cells) drawing {
 
 func policyDrawing(c *cells) drawing {
 	x := []float64{1, 2, 3}
-	policies := []string{mqfq, "fcfs", plus, "batch", "paella", "eevdf", "mqfq", "naive"}
+	policies := []string{mqfq, plus, "fcfs", "batch", "sjf", "eevdf", "paella", "mqfq", "naive"}
 	var rows [][]int
 	for _, policy := range policies {
 		var r []int
@@ -96,12 +98,15 @@ func policyDrawing(c *cells) drawing {
 	return drawing{"policies", func(at seedReader) (*page, error) {
 		p := chart("Policies on the medium trace", "D, runs in flight", "mean latency, s")
 		logY(p)
-		p.X.Tick.Marker = whole(x)
+		p.X.Tick.Marker, p.X.Min, p.X.Max = whole(x), 0.5, 3.5
 		var curves []curve
 		for i, policy := range policies {
 			curves = append(curves, row(at, policy, x, rows[i], mean))
 		}
-		return p, add(p, append(curves, least(at, x, rows[0]))...)
+		if err := add(p, dodged(curves)...); err != nil {
+			return nil, err
+		}
+		return p, level(p, least(at, x, rows[0]))
 	}}
 }
 
@@ -135,13 +140,13 @@ func functionDrawing(c *cells) drawing {
 			cv := curve{name: policy}
 			for x, fn := range rank {
 				l := at(list[i])[0].Functions[fn].Latency
-				cv.x = append(cv.x, float64(x+1)+0.1*float64(i))
+				cv.x = append(cv.x, float64(x+1))
 				m, d := l.Mean/1000, l.Std/1000
 				cv.y = append(cv.y, Spread{Median: m, Q10: max(0, m-d), Q90: m + d})
 			}
 			curves = append(curves, cv)
 		}
-		return p, add(p, curves...)
+		return p, add(p, dodged(curves)...)
 	}}
 }
 
@@ -179,13 +184,15 @@ func traceDrawing(c *cells) drawing {
 	return drawing{"traces", func(at seedReader) (*page, error) {
 		p := chart("The nine samples, mean latency over that of mqfq-sticky", "sample", "ratio")
 		logY(p)
+		p.X.Tick.Marker, p.X.Min, p.X.Max = whole(x), -0.5, 8.5
 		var curves []curve
 		for i, policy := range policies[1:] {
 			curves = append(curves, normalized(at, policy, x, rows[i+1], rows[0], mean))
 		}
-		low := normalized(at, "lower bound", x, rows[0], rows[0], bound)
-		low.dashed, low.bare = true, true
-		return p, add(p, append(curves, low)...)
+		if err := add(p, dodged(curves)...); err != nil {
+			return nil, err
+		}
+		return p, level(p, normalized(at, "lower bound", x, rows[0], rows[0], bound))
 	}}
 }
 
@@ -213,12 +220,13 @@ func gpuDrawing(c *cells) drawing {
 	return drawing{"gpus", func(at seedReader) (*page, error) {
 		p := chart("One and two GPUs, high-load trace, mqfq-sticky", "D, runs in flight per device", "mean latency, s")
 		logY(p)
-		p.X.Tick.Marker = whole(x)
-		low := least(at, x, one)
-		low.name = "lower bound, one GPU"
-		low2 := least(at, x, two)
-		low2.name = "lower bound, two GPUs"
-		return p, add(p, row(at, "one GPU", x, one, mean), row(at, "two GPUs", x, two, mean), low, low2)
+		p.X.Tick.Marker, p.X.Min, p.X.Max = whole(x), 0.5, 3.5
+		if err := add(p, dodged([]curve{row(at, "one GPU", x, one, mean), row(at, "two GPUs", x, two, mean)})...); err != nil {
+			return nil, err
+		}
+		low, low2 := least(at, x, one), least(at, x, two)
+		low.name, low2.name = "lower bound, one GPU", "lower bound, two GPUs"
+		return p, errors.Join(level(p, low), level(p, low2))
 	}}
 }
 
@@ -234,7 +242,7 @@ func overrunDrawing(c *cells) drawing {
 	return drawing{"overrun", func(at seedReader) (*page, error) {
 		p := chart("Overrun T, medium trace", "T, s", "mean latency, s")
 		logY(p)
-		return p, add(p, row(at, "mqfq-sticky, mean charged", x, own, mean),
+		return p, add(p, row(at, "mqfq-sticky", x, own, mean),
 			row(at, "mqfq-sticky, 1.0 charged", x, flat, mean),
 			row(at, plus, x, better, mean), least(at, x, own))
 	}}
@@ -282,21 +290,17 @@ func poolDrawing(c *cells) drawing {
 	}}
 }
 
-// bars draws one group of bars for each series, labelled below.
-func bars(p *page, labels []string, names []string, values [][]float64) error {
-	width := vg.Points(float64(300) / float64(len(labels)*max(1, len(names))))
-	for i, name := range names {
-		b, err := plotter.NewBarChart(plotter.Values(values[i]), width)
+// bars draws one bar for each label, each in a colour of its own.
+func bars(p *page, labels []string, values []float64, tints []color.Color) error {
+	for i := range labels {
+		b, err := plotter.NewBarChart(plotter.Values{values[i]}, vg.Points(float64(270)/float64(len(labels))))
 		if err != nil {
 			return err
 		}
-		b.Color, b.LineStyle.Width = palette(i), 0
-		b.Offset = width * vg.Length(float64(i)-float64(len(names)-1)/2)
+		b.XMin, b.Color, b.LineStyle.Width = float64(i), tints[i], 0
 		p.Add(b)
-		if len(names) > 1 {
-			p.legend.Add(name, b)
-		}
 	}
+	p.X.Min, p.X.Max = -0.5, float64(len(labels))-0.5
 	p.NominalX(labels...)
 	return nil
 }
