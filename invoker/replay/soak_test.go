@@ -19,8 +19,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// soakRate is how many activations a soak sends in a second.
-const soakRate = 200
+// soakRate is how many activations a soak sends in a second, after a first crowd
+// that has pools of connections reach their size.
+const (
+	soakRate  = 200
+	soakCrowd = 2000
+)
 
 // TestSoak sends activations at a rate for as long as GPUWHISK_SOAK says (an
 // hour in make long) and demands that what the invoker holds does not grow: its
@@ -97,6 +101,9 @@ type window struct {
 
 func newSoak(w *world) *soak {
 	w.t.Helper()
+	// One container: how many there are follows the bursts of a busy machine,
+	// and stays for minutes.
+	w.extra = append(w.extra, "CONFIG_whisk_containerPool_userMemory=256m")
 	rev, err := w.db.Put(w.t.Context(), names.Whisks, "guest/caller", []byte(caller))
 	if err != nil {
 		w.t.Fatal(err)
@@ -123,7 +130,7 @@ func (s *soak) send(ctx context.Context) {
 		case <-trim.C:
 			s.trim()
 		case <-tick.C:
-			for due := int64(time.Since(s.began).Seconds() * soakRate); s.sent.Load() < due; {
+			for due := soakCrowd + int64(time.Since(s.began).Seconds()*soakRate); s.sent.Load() < due; {
 				s.one(s.sent.Add(1))
 			}
 		}
