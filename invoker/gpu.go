@@ -122,13 +122,13 @@ func (l *gpuLane) deadline() (time.Duration, bool) {
 // it.
 func (l *gpuLane) submit(now time.Duration, j *job) {
 	l.jobs[j.item] = j
-	park := l.parks(j)
+	park, far := l.parks(j)
 	l.mode(j)
 	due := time.Duration(0)
 	if l.settings.Overdue > 0 {
 		due = j.accepted + l.settings.Overdue
 	}
-	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Parked: park, Function: &lane.Function{
+	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Parked: far, Function: &lane.Function{
 		Flow: flowOf(j),
 		Key:  j.key, HostMB: j.hostMB(), Memory: int64(j.gpu.Memory),
 		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,

@@ -50,10 +50,16 @@ func (b *backlog) status() *BacklogStatus {
 	return s
 }
 
-// parks tells whether a job that is submitted now shall be parked.
-func (l *gpuLane) parks(j *job) bool {
+// parks tells whether a job that is submitted now shall be parked, because its
+// turn is far, or because of what is in memory already. Of the latter the lane is
+// not told: it would ask for the message at once, for its turn may be near.
+func (l *gpuLane) parks(j *job) (park, far bool) {
 	b := l.backlog
-	return b.parker != nil && !j.unlisted && (l.lane.Far(flowOf(j)) || !b.places.near())
+	if b.parker == nil || j.unlisted {
+		return false, false
+	}
+	far = l.lane.Far(flowOf(j))
+	return far || !j.place.gpu || !b.places.near(), far
 }
 
 // shelvedNews says which messages are parked, and why others are not.

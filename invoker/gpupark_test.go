@@ -145,6 +145,9 @@ func TestManyFunctionsAreParked(t *testing.T) {
 		if n, bytes := iv.places.held(); n > 40 || bytes > 40<<10 {
 			t.Errorf("%d messages of %d bytes in memory", n, bytes)
 		}
+		if got := iv.InFlight(); got != n {
+			t.Errorf("%d are taken, want all %d", got, n)
+		}
 		time.Sleep((n + 10) * time.Second)
 		stop()
 		w.judge(0, n)
