@@ -32,8 +32,8 @@ func real(ctx context.Context, environ, args []string) (func() error, error) {
 }
 
 // openWhisk is a whole one on this machine with a simulated GPU; it gives its
-// address.
-func openWhisk(t *testing.T) string {
+// addresses.
+func openWhisk(t *testing.T) standalone.Info {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
@@ -57,7 +57,7 @@ func openWhisk(t *testing.T) string {
 	if err := s.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s.Info().APIHost
+	return s.Info()
 }
 
 func create(t *testing.T, host, name, code string, gpu bool) {
@@ -89,7 +89,7 @@ func create(t *testing.T, host, name, code string, gpu bool) {
 // A load on a real installation: every call has one outcome, its record says
 // how it started, and what fails is told by its kind.
 func TestAgainstStandalone(t *testing.T) {
-	host := openWhisk(t)
+	host := openWhisk(t).APIHost
 	create(t, host, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
 	create(t, host, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
 	create(t, host, "bad", "def main(p):\n    return {'error': 'no'}\n", false)

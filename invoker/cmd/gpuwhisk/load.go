@@ -32,6 +32,7 @@ type loadCmd struct {
 	InFlight    int           `default:"500" help:"Have at most so many calls under way; the rest waits, and that shows in its latency."`
 	Wait        time.Duration `default:"5m" help:"How long one answer is waited for."`
 
+	Invoker   *int   `placeholder:"N" help:"Write to the topic of this invoker instead, past all controllers. Kafka's settings are those of the invoker's environment (KAFKA_HOSTS); actions are NAMESPACE/[PACKAGE/]NAME."`
 	ParamFile string `short:"P" placeholder:"FILE" type:"existingfile" help:"JSON object with the parameters of each call."`
 	NoRecords bool   `help:"Fetch no records afterwards: how a call started is then known only where its answer says so."`
 	Insecure  bool   `short:"i" help:"Take any certificate of the API, as wsk -i does."`
@@ -50,9 +51,14 @@ others, and its latency counts from that time. Calls are blocking; how each
 started (gpu-warm, host-warm, cold ...) is read from its record afterwards.
 Any OpenWhisk will do, with our invokers or others. Ctrl-C prints what there is.
 
+With --invoker N the calls go straight to the topic of one invoker and their acks
+come back on a topic that is made for them, which shows what controllers add: no
+limit of a namespace holds then, and records are kept as of any call.
+
   gpuwhisk load infer                          # 10 calls a second for 30 s
   gpuwhisk load infer fft resnet --rate 50 --zipf 1.2 -d 5m -n 100000
-  gpuwhisk load --trace calls.csv --speed 10 --json > report.json`
+  gpuwhisk load --trace calls.csv --speed 10 --json > report.json
+  KAFKA_HOSTS=kafka:9092 gpuwhisk load guest/infer --invoker 0 --rate 5`
 }
 
 // errLoadInterrupted follows a report that is cut short.
@@ -66,6 +72,8 @@ func (c *loadCmd) Validate() error {
 	switch {
 	case len(c.Actions) == 0 && c.Trace == "":
 		return errors.New("want at least one action to call, or --trace")
+	case c.Invoker != nil && *c.Invoker < 0:
+		return fmt.Errorf("--invoker %d: want the number of an invoker, from 0", *c.Invoker)
 	case c.Count < 1 || c.Count > mostCalls:
 		return fmt.Errorf("--count %d: want 1 to %d", c.Count, mostCalls)
 	case c.Duration <= 0 || c.Duration > 24*time.Hour:
@@ -89,6 +97,9 @@ func (c *loadCmd) mix() load.Mix {
 // Run loads until the time or the calls are up, or a signal comes.
 func (c *loadCmd) Run() error {
 	ctx := interrupted()
+	if c.Invoker != nil {
+		return c.loadInvoker(ctx)
+	}
 	w := c.whisk.orOwn()
 	if w.APIHost == "" || w.Auth == "" {
 		return errors.New("no OpenWhisk to load: --apihost and --auth, or wsk property set, name one")

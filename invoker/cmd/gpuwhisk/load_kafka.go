@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
+	"github.com/gpuwhisk/gpuwhisk/invoker/load"
+)
+
+// pastControllers warns of what --invoker does.
+const pastControllers = "WARNING: this writes to the topic of invoker%d, past all controllers: no limit of a namespace holds,\n" +
+	"and controllers do not know of the slots that these calls take. Ctrl-C ends it; what is sent runs on.\n"
+
+// loadInvoker loads one invoker through Kafka.
+func (c *loadCmd) loadInvoker(ctx context.Context) (err error) {
+	i, err := kafkaOf(*c.Invoker)
+	if err != nil {
+		return err
+	}
+	var parameters []byte
+	if c.ParamFile != "" {
+		if parameters, err = os.ReadFile(c.ParamFile); err != nil {
+			return fmt.Errorf("--param-file: %w", err)
+		}
+	}
+	actions, arrivals, words, err := c.arrivals()
+	if err != nil {
+		return err
+	}
+	for _, a := range actions {
+		if _, _, err := handover.SplitAction(a); err != nil {
+			return err
+		}
+	}
+	if !c.Quiet {
+		fmt.Fprintf(os.Stderr, pastControllers, *c.Invoker)
+	}
+	l, err := i.Load(ctx, parameters)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close(context.WithoutCancel(ctx))) }()
+	return c.load(ctx, direct{l}, load.Options{
+		Actions: actions, Arrivals: arrivals, Duration: c.Duration, InFlight: c.InFlight, Wait: c.Wait,
+	}, load.Report{APIHost: fmt.Sprintf("invoker%d", *c.Invoker), Load: words}, os.Stdout, os.Stderr)
+}
+
+// direct is an invoker as a system to load.
+type direct struct{ loader *handover.Loader }
+
+// statuses are OpenWhisk's words for how an activation ended.
+var statuses = [...]string{"", "application error", "action developer error", "whisk internal error"}
+
+// Invoke calls an action and waits for its result.
+func (d direct) Invoke(ctx context.Context, action string) load.Answer {
+	e, err := d.loader.Call(ctx, action)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return load.Answer{ID: e.ID, Failure: "no answer within --wait"}
+	case err != nil:
+		return load.Answer{ID: e.ID, Failure: "not sent", Detail: err.Error()}
+	case e.Start == "": // an ack without its record tells no more
+		e.Start = load.Unknown
+	}
+	a := load.Answer{ID: e.ID, Start: e.Start, Ran: true, Failure: statuses[e.Status&3]}
+	if a.Failure != "" {
+		a.Detail = "activation " + e.ID
+	}
+	return a
+}
+
+// Start has nothing to add: the ack has told.
+func (direct) Start(context.Context, string) (string, bool) { return "", false }
