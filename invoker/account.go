@@ -215,6 +215,23 @@ func (l *gpuLane) hold(now time.Duration) {
 	h.fresh, h.touched = h.fresh[:0], h.touched[:0]
 }
 
+// company notes what else runs on a run's device, by the function that has most
+// of it.
+func (l *gpuLane) company(r *run, g *explain.GPU) {
+	by := map[sched.FlowID]int{}
+	for _, other := range l.runs {
+		if other.box.gpu.device.Index == r.box.gpu.device.Index {
+			g.Beside++
+			by[flowOf(other.job)]++
+		}
+	}
+	for id, n := range by {
+		if name := id.String(); n > g.CompanyRuns || n == g.CompanyRuns && name < g.Company {
+			g.Company, g.CompanyRuns = name, n
+		}
+	}
+}
+
 // started notes that a run begins on its device: what went before it, and in
 // what company it is. Having been throttled tells more than what held it at
 // first.
@@ -225,11 +242,7 @@ func (l *gpuLane) started(now time.Duration, r *run, o lane.Order) {
 		r.placed(r.queued+o.Waited, o.Start.String(), r.box.name)
 		g := a.GPU
 		a.Launched, g.Device, g.Simulated = r.desk.at(now), r.grant.device, r.box.gpu.device.Simulated
-		for _, other := range l.runs {
-			if other.box.gpu.device.Index == r.box.gpu.device.Index {
-				g.Beside++
-			}
-		}
+		l.company(r, g)
 		g.Passed = h.granted - r.came.all - (f.granted - r.came.own)
 		held := r.obstacle
 		if f.throttled != nil && f.throttled.since >= r.queued {

@@ -7,7 +7,10 @@
 // an activation has left it; the console and the admin door read.
 package explain
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Account is what one activation went through. Times are instants of this
 // machine's clock; the zero time, duration and text stand for what did not
@@ -29,7 +32,6 @@ type Account struct {
 
 	Acked  time.Time `json:"acked,omitzero"`  // the broker had the last ack
 	Stored time.Time `json:"stored,omitzero"` // the store had the record
-	Batch  int       `json:"batch,omitzero"`  // records that were written with it, itself included
 
 	Start       string        `json:"start,omitzero"` // gpu-warm, host-warm, cold, busy-cold; warmed, prewarmed, cold
 	Container   string        `json:"container,omitzero"`
@@ -54,21 +56,23 @@ type Account struct {
 
 // GPU is the part of an account that only GPU runs have.
 type GPU struct {
-	Device    string        `json:"device,omitzero"`
-	Simulated bool          `json:"simulated,omitzero"`
-	MoveStart time.Time     `json:"moveStart,omitzero"`
-	Moved     time.Duration `json:"movedNs,omitzero"`   // bringing its memory back
-	Memory    int64         `json:"memoryBytes"`        // the most that its container held
-	Beside    int           `json:"beside,omitzero"`    // other runs on the device when it began
-	Hold      string        `json:"hold,omitzero"`      // what held its flow when it came
-	Lead      time.Duration `json:"leadNs,omitzero"`    // how far its flow was ahead then
-	Overrun   time.Duration `json:"overrunNs,omitzero"` // how far it might be
-	Alone     bool          `json:"-"`                  // nothing is known of other runs
-	Level     string        `json:"level,omitzero"`     // whose lead it was: the function's or its namespace's
-	Behind    string        `json:"behind,omitzero"`    // the flow that went first
-	Own       int           `json:"own,omitzero"`       // of its own function, queued before it
-	Passed    int           `json:"passed,omitzero"`    // of others, granted while it waited
-	PassedBy  int           `json:"passedBy,omitzero"`  // of them, of Behind
+	Device      string        `json:"device,omitzero"`
+	Simulated   bool          `json:"simulated,omitzero"`
+	MoveStart   time.Time     `json:"moveStart,omitzero"`
+	Moved       time.Duration `json:"movedNs,omitzero"`     // bringing its memory back
+	Memory      int64         `json:"memoryBytes"`          // the most that its container held
+	Beside      int           `json:"beside,omitzero"`      // other runs on the device when it began
+	Company     string        `json:"company,omitzero"`     // the function with the most of those runs
+	CompanyRuns int           `json:"companyRuns,omitzero"` // that many of them
+	Hold        string        `json:"hold,omitzero"`        // what held its flow when it came
+	Lead        time.Duration `json:"leadNs,omitzero"`      // how far its flow was ahead then
+	Overrun     time.Duration `json:"overrunNs,omitzero"`   // how far it might be
+	Alone       bool          `json:"-"`                    // nothing is known of other runs
+	Level       string        `json:"level,omitzero"`       // whose lead it was: the function's or its namespace's
+	Behind      string        `json:"behind,omitzero"`      // the flow that went first
+	Own         int           `json:"own,omitzero"`         // of its own function, queued before it
+	Passed      int           `json:"passed,omitzero"`      // of others, granted while it waited
+	PassedBy    int           `json:"passedBy,omitzero"`    // of them, of Behind
 }
 
 // Wait is how long it stood in a queue.
@@ -101,6 +105,15 @@ func (a *Account) Copy() Account {
 		c.GPU = &g
 	}
 	return c
+}
+
+// own gives an account texts of its own. They are parts of the message that it
+// is about, which would stay in memory, parameters and all, as long as one of
+// them does.
+func (a *Account) own() {
+	for _, text := range []*string{&a.ID, &a.Namespace, &a.Action, &a.Kind, &a.Container, &a.Refused} {
+		*text = strings.Clone(*text)
+	}
 }
 
 func span(from, to time.Time) time.Duration {

@@ -39,6 +39,13 @@ Its record and its acks were safe 12 ms later.`
 	if got := text(whole); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
+	for runs, want := range map[int]string{1: "beside 1 run of guest/b and 2 other runs", 3: "beside 3 runs of guest/b;"} {
+		a, g := whole, *whole.GPU
+		g.Beside, g.Company, g.CompanyRuns, a.GPU = 3, "guest/b", runs, &g
+		if got := text(a); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 	for hold, want := range map[string]string{
 		"no token": "as many runs as it may", "does not fit": "neither device memory", "no device": "no device",
 		"waits for its container": "sooner than a cold start", "behind": "policy's order",
@@ -77,9 +84,6 @@ func TestLogKeepsTheLast(t *testing.T) {
 	if len(recent) != 2 || recent[0].ID != "4" || recent[1].ID != "3" || seen != 5 {
 		t.Errorf("recent %v of %d", recent, seen)
 	}
-	if len(l.at) != 3 {
-		t.Errorf("%d ids are known, 3 accounts are", len(l.at))
-	}
 	// An id that comes again, as after a restart of a broker, is found as it
 	// was last.
 	l.Add(&Account{ID: "4", Status: 2})
@@ -92,6 +96,52 @@ func TestLogKeepsTheLast(t *testing.T) {
 	none.Add(&Account{})
 	if _, ok := none.Find(""); ok || none.Functions(epoch) != nil {
 		t.Error("a nil log keeps something")
+	}
+}
+
+// TestLogKeepsEverything: an account comes out as it went in, to the
+// microsecond, whatever it holds.
+func TestLogKeepsEverything(t *testing.T) {
+	var a Account
+	var g GPU
+	n := 0
+	fill := func(v reflect.Value) {
+		for i := range v.NumField() {
+			n++
+			switch f := v.Field(i); f.Interface().(type) {
+			case string:
+				f.SetString(fmt.Sprint("text", n))
+			case int, int64:
+				f.SetInt(int64(n))
+			case bool:
+				f.SetBool(true)
+			case time.Duration:
+				f.SetInt(int64(n) * 1000)
+			case time.Time:
+				f.Set(reflect.ValueOf(time.UnixMicro(1_790_000_000_000_000 + int64(n*n)*(1-2*int64(n%2)))))
+			case *GPU:
+			default:
+				t.Fatalf("a field of type %s, which is not packed", f.Type())
+			}
+		}
+	}
+	fill(reflect.ValueOf(&a).Elem())
+	fill(reflect.ValueOf(&g).Elem())
+	for _, gpu := range []*GPU{nil, &g, {}} {
+		for _, id := range []string{"", "short", "0123456789abcdef0123456789abcdef", "0123456789ABCDEF0123456789abcdef"} {
+			want := a
+			want.ID, want.GPU = id, gpu
+			l := NewLog(1)
+			l.Add(&want)
+			if got, ok := l.Find(id); !ok || !reflect.DeepEqual(got, want) {
+				t.Errorf("%q: %t\n got %+v %+v\nwant %+v %+v", id, ok, got, got.GPU, want, want.GPU)
+			}
+		}
+	}
+	l := NewLog(1)
+	l.Add(&Account{ID: "x"})
+	if got, _ := l.Find("x"); !reflect.DeepEqual(got, Account{ID: "x"}) {
+		t.Errorf("an empty account: %+v", got)
 	}
 }
 
@@ -134,15 +184,29 @@ func TestUnits(t *testing.T) {
 
 // BenchmarkAdd is what keeping an account costs beside filling it in.
 func BenchmarkAdd(b *testing.B) {
-	l := NewLog(10_000)
 	ids := make([]string, 20_000)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%032x", i)
 	}
 	b.ReportAllocs()
-	for i := range b.N {
-		l.Add(&Account{ID: ids[i%len(ids)], Namespace: "guest", Action: "guest/f", GPU: &GPU{Own: i}})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what the first one has let go of
+	runtime.ReadMemStats(&before)
+	l := NewLog(10_000)
+	for i := 0; b.Loop(); i++ {
+		l.Add(&Account{
+			ID: ids[i%len(ids)], Namespace: "guest", Action: "guest/f", Kind: "python:3", Sent: at(i), Accepted: at(i + 1), Queued: at(i + 1),
+			Granted: at(i + 90), Launched: at(i + 91), Start: "host-warm", Container: "wsk00_12_guest_f", RunStart: at(i + 92), RunEnd: at(i + 500),
+			LogsStart: at(i + 500), Logs: time.Millisecond, Answered: at(i + 502), Acked: at(i + 503), Stored: at(i + 510), Filed: at(i + 510), Recorded: true,
+			GPU: &GPU{Own: i % 10, Device: "0 (A100)", Hold: "throttled", Lead: 3 * time.Second, Overrun: time.Second, Memory: 1 << 30, Behind: "guest/g"},
+		})
 	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/10_000, "B/account")
+	runtime.KeepAlive(l)
+	runtime.KeepAlive(ids) // they are not the accounts
 }
 
 // BenchmarkFunctions is what the console asks for once a second.

@@ -6,15 +6,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 )
 
 // Log keeps the last accounts. It may be used from many goroutines; a nil one
 // keeps nothing.
 type Log struct {
 	mu   sync.Mutex
-	ring []Account
-	gpus []GPU // of the accounts, by their place
-	at   map[string]int
+	ring []entry
 	next int
 	full bool
 	seen uint64
@@ -26,64 +25,42 @@ func NewLog(n int) *Log {
 	if n <= 0 {
 		return nil
 	}
-	return &Log{ring: make([]Account, n), gpus: make([]GPU, n), at: make(map[string]int, n)}
+	return &Log{ring: make([]entry, n)}
 }
 
-// Add keeps a copy of an account; the oldest gives way.
+// Add keeps what an account says; the oldest gives way. No text of it is kept:
+// those are parts of the message that it is about, which would stay in memory,
+// parameters and all.
 func (l *Log) Add(a *Account) {
 	if l == nil {
 		return
 	}
+	e := newEntry(a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := l.next
-	if l.full && l.at[l.ring[i].ID] == i {
-		delete(l.at, l.ring[i].ID)
-	}
-	l.ring[i] = *a
-	l.ring[i].own()
-	if a.GPU != nil {
-		l.gpus[i] = *a.GPU
-		l.ring[i].GPU = &l.gpus[i]
-	}
-	l.at[l.ring[i].ID] = i
+	l.ring[l.next] = e
 	l.seen++
 	if l.next++; l.next == len(l.ring) {
 		l.next, l.full = 0, true
 	}
 }
 
-// own gives an account texts of its own. They are parts of the message that it
-// is about, which would stay in memory, parameters and all, as long as one of
-// them does.
-func (a *Account) own() {
-	for _, text := range []*string{&a.ID, &a.Namespace, &a.Action, &a.Kind, &a.Container, &a.Refused} {
-		*text = strings.Clone(*text)
-	}
-}
-
-// Find gives the account of an activation.
-func (l *Log) Find(id string) (Account, bool) {
+// Find gives the newest account of an activation. It looks through all of them:
+// that is asked for by a person.
+func (l *Log) Find(id string) (a Account, ok bool) {
 	if l == nil {
 		return Account{}, false
 	}
+	key := string(packID(nil, id))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i, ok := l.at[id]
-	if !ok {
-		return Account{}, false
-	}
-	return l.copied(i), true
-}
-
-// copied is an account that nobody writes to.
-func (l *Log) copied(i int) Account {
-	a := l.ring[i]
-	if a.GPU != nil {
-		g := *a.GPU
-		a.GPU = &g
-	}
-	return a
+	l.back(func(i int) bool {
+		if ok = strings.HasPrefix(l.ring[i].packed, key); ok {
+			a = l.ring[i].account()
+		}
+		return !ok
+	})
+	return a, ok
 }
 
 // Recent gives the newest n accounts, the newest first, and how many there ever
@@ -98,7 +75,7 @@ func (l *Log) Recent(n int) (out []Account, seen uint64) {
 		if len(out) == n {
 			return false
 		}
-		out = append(out, l.copied(i))
+		out = append(out, l.ring[i].account())
 		return true
 	})
 	return out, l.seen
@@ -150,36 +127,37 @@ type times struct {
 }
 
 // times collects by function under the lock; sorting is done without it.
-func (l *Log) times(since time.Time) map[[2]string]*times {
+func (l *Log) times(since time.Time) map[unique.Handle[what]]*times {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	by := map[[2]string]*times{}
+	from := instant(since)
+	by := map[unique.Handle[what]]*times{}
 	l.back(func(i int) bool {
-		a := &l.ring[i]
-		if a.Answered.Before(since) {
+		e := &l.ring[i]
+		if e.answered < from {
 			return true
 		}
-		key := [2]string{a.Namespace, a.Action}
-		t := by[key]
+		t := by[e.what]
 		if t == nil {
-			t = &times{Function: Function{Function: a.Function(), Starts: map[string]int{}}}
-			by[key] = t
+			w := e.what.Value()
+			t = &times{Function: Function{Function: w.namespace + "/" + w.action, Starts: map[string]int{}}}
+			by[e.what] = t
 		}
 		t.Count++
-		if a.Status != 0 {
+		if e.failed {
 			t.Failed++
 		}
-		if a.Start != "" {
-			t.Starts[a.Start]++
-			t.waits = append(t.waits, a.Wait())
+		if start := e.how.Value().start; start != "" {
+			t.Starts[start]++
+			t.waits = append(t.waits, e.wait)
 		}
-		t.latencies = append(t.latencies, a.Latency())
+		t.latencies = append(t.latencies, e.latency)
 		return true
 	})
 	return by
 }
 
-func sum(by map[[2]string]*times) []Function {
+func sum(by map[unique.Handle[what]]*times) []Function {
 	out := make([]Function, 0, len(by))
 	for _, t := range by {
 		t.Wait, t.Latency = quantiles(t.waits), quantiles(t.latencies)

@@ -175,8 +175,8 @@ func (t *teller) run(a *Account) {
 		if !a.GPU.Alone {
 			beside = " alone on the device"
 		}
-		if n := a.GPU.Beside; n > 0 {
-			beside = " beside " + many(n, "other run")
+		if a.GPU.Beside > 0 {
+			beside = " beside " + a.GPU.company()
 		}
 	}
 	limit := ""
@@ -188,6 +188,17 @@ func (t *teller) run(a *Account) {
 		held = fmt.Sprintf("; its container held %s of device memory", Bytes(a.GPU.Memory))
 	}
 	t.say(a.RunEnd, "Ran %s%s%s%s.", Short(span(a.RunStart, a.RunEnd)), beside, limit, held)
+}
+
+// company says what else ran on the device.
+func (g *GPU) company() string {
+	switch others := g.Beside - g.CompanyRuns; {
+	case g.CompanyRuns == 0:
+		return many(g.Beside, "other run")
+	case others > 0:
+		return fmt.Sprintf("%s of %s and %s", many(g.CompanyRuns, "run"), g.Company, many(others, "other run"))
+	}
+	return fmt.Sprintf("%s of %s", many(g.CompanyRuns, "run"), g.Company)
 }
 
 // outcomes are OpenWhisk's words for a response's status code.
