@@ -34,7 +34,8 @@ def signal(args):
     if not 1 <= rate <= 10_000_000:
         raise ValueError("rate: want 1 to 10000000 Hz, got %d" % rate)
     if "samples" in args:
-        return numpy.frombuffer(base64.b64decode(args["samples"]), dtype="<f4")[:MOST], rate
+        raw = base64.b64decode(args["samples"])
+        return numpy.frombuffer(raw[:len(raw) // 4 * 4], dtype="<f4")[:MOST], rate
     tones = [float(hz) for hz in args.get("tones", [440])][:100]
     at = numpy.arange(min(10 * rate, MOST), dtype=numpy.float64) / rate
     return sum(numpy.sin(2 * numpy.pi * hz * at) / (i + 1) for i, hz in enumerate(tones)).astype("f4"), rate

@@ -5,7 +5,7 @@
 
 The image is 32 by 32 points of grey: "pixels" (base64, 1024 bytes), or one that
 the function draws itself ("draw": circle, square, triangle or stripes, with a
-"seed"). The network learns these four in a few seconds when the container
+"seed"). The network learns these four in some seconds when the container
 starts: that takes the place of a download of weights. A real one would load a
 file here.
 """
@@ -49,13 +49,13 @@ def learn():
     torch.manual_seed(1)
     rng = random.Random(1)
     net = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 16, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-        torch.nn.Conv2d(16, 32, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-        torch.nn.Flatten(), torch.nn.Linear(32 * 8 * 8, len(CLASSES))).to(device)
-    labels = [i % len(CLASSES) for i in range(400)]
+        torch.nn.Conv2d(1, 8, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(8, 16, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(), torch.nn.Linear(16 * 8 * 8, len(CLASSES))).to(device)
+    labels = [i % len(CLASSES) for i in range(320)]
     images, wanted = tensor([draw(CLASSES[k], rng) for k in labels]), torch.tensor(labels, device=device)
-    step = torch.optim.Adam(net.parameters(), lr=2e-3)
-    for _ in range(30):
+    step = torch.optim.Adam(net.parameters(), lr=3e-3)
+    for _ in range(100):
         step.zero_grad()
         loss = torch.nn.functional.cross_entropy(net(images), wanted)
         loss.backward()
