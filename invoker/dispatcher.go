@@ -25,6 +25,7 @@ type event interface {
 type box struct {
 	slot   container.SlotID // in the CPU pool, 0 for a GPU container
 	name   string
+	key    string // what its runs share it under, as its note has it
 	spec   container.Spec
 	handle container.Handle
 	talk   Talk
@@ -33,6 +34,7 @@ type box struct {
 	die    context.CancelCauseFunc
 
 	logs chan struct{} // holds one while an activation's logs are read
+	tab  tab
 }
 
 // errDeviceLost ends the life of a container whose device is lost.
@@ -66,6 +68,7 @@ func (b *box) farewell() activation.Response {
 type dispatcher struct {
 	settings Settings
 	engine   Engine
+	notes    Notes // nil: nothing outlives the process
 	dial     Dialer
 	metrics  *Metrics
 	log      *slog.Logger
@@ -192,12 +195,16 @@ func (d *dispatcher) place(now time.Duration, p container.Placement) {
 
 func (d *dispatcher) newBox(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *box {
 	d.named++
-	name := containerName(d.settings.Prefix, d.named, prefix, suffix)
-	b := &box{slot: slot, name: name, spec: spec(name), logs: make(chan struct{}, 1)}
-	b.life, b.die = context.WithCancelCause(context.Background())
-	if slot != 0 {
+	b := d.ownBox(spec(containerName(d.settings.Prefix, d.named, prefix, suffix)))
+	if b.slot = slot; slot != 0 {
 		d.boxes[slot] = b
 	}
+	return b
+}
+
+func (d *dispatcher) ownBox(spec container.Spec) *box {
+	b := &box{name: spec.Name, spec: spec, logs: make(chan struct{}, 1)}
+	b.life, b.die = context.WithCancelCause(context.Background())
 	return b
 }
 
@@ -210,9 +217,13 @@ func (d *dispatcher) carryOut(o container.Order) {
 		b := d.boxes[o.Slot]
 		d.goWork(func(ctx context.Context) {
 			b.talk.Close() // nobody answers while it is paused
+			d.mark(b, container.Pausing)
 			err := d.engine.Pause(ctx, b.handle.ID)
 			if err != nil && ctx.Err() == nil {
 				d.log.Warn("pause container", keyContainer, b.name, "error", err)
+			}
+			if err == nil {
+				d.mark(b, container.Resting)
 			}
 			d.post(pausedEvent{o.Slot, err == nil})
 		})
@@ -236,6 +247,7 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 			d.post(goneEvent{o.Slot})
 			return
 		}
+		d.notePrewarmed(b)
 		d.post(prewarmedEvent{b})
 	})
 }
@@ -278,6 +290,7 @@ func (d *dispatcher) remove(b *box, done event) {
 		delete(d.alive, b.handle.ID)
 	}
 	d.goWork(func(ctx context.Context) {
+		d.dropNote(b)
 		if b != nil && b.handle.ID != "" {
 			b.talk.Close()
 			d.removeUntilGone(ctx, b)

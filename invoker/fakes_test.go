@@ -59,6 +59,9 @@ type world struct {
 	asked    []container.LogRequest
 	dialled  []int
 	registry *prometheus.Registry
+	engine   Engine // in the world's place
+	notes    Notes
+	follows  bool // a process is to follow
 }
 
 func newWorld(t *testing.T) *world {
@@ -342,8 +345,13 @@ func (w *world) settings() Settings {
 // to the invoker before it runs.
 func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
 	w.t.Helper()
+	engine := w.engine
+	if engine == nil {
+		engine = w
+	}
 	iv, err := New(s, Ports{
-		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Shelf: w.shelf, Engine: w, Dial: w.dial, Mover: &w.gpu,
+		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Shelf: w.shelf, Engine: engine, Dial: w.dial, Mover: &w.gpu,
+		Notes: w.notes, Successor: func() bool { return w.follows },
 	}, NewMetrics(w.registry), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		w.t.Fatal(err)

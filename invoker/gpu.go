@@ -5,6 +5,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -24,8 +25,9 @@ type gpuLane struct {
 	mover    Mover
 	lane     *lane.Lane
 	record   *recorder
-	jobs     map[uint64]*job // submitted, and not started
-	runs     map[uint64]*run // started, and not left
+	jobs     map[uint64]*job     // submitted, and not started
+	runs     map[uint64]*run     // started, and not left
+	heirs    map[uint64]*gpuHeir // to be given their boxes
 	boxes    map[lane.Box]*box
 	named    map[string]*box // the same by the containers' names
 	host     lane.HostMemory // as told last, less what was taken since
@@ -48,6 +50,8 @@ type gpuBox struct {
 	runs      []*run             // started there, and not left
 	cease     context.CancelFunc // ends the mover's work on the newest order
 	transfer  *transfer          // the newest prefetch
+	usage     map[int]gpu.Usage  // of its processes
+	held      atomic.Pointer[container.Holds]
 }
 
 func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
@@ -68,7 +72,7 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 	}
 	return &gpuLane{
 		d: d, settings: s, mover: mover, lane: core, record: record,
-		jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
+		heirs: map[uint64]*gpuHeir{}, jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
 		past: history{flows: map[sched.FlowID]*past{}},
 	}, nil
 }
@@ -174,6 +178,10 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 
 // make takes a place for a container, which its first run creates.
 func (l *gpuLane) make(o lane.Order) {
+	if h := l.heirs[o.Item]; h != nil {
+		l.makeHeir(o, h)
+		return
+	}
 	b := l.d.newBox(0, o.Flow.Namespace, path.Base(o.Flow.Function), func(name string) container.Spec {
 		return container.Spec{Name: name, MemoryMB: o.HostMB}
 	})

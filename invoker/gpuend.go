@@ -100,6 +100,9 @@ func (w *worker) leave(ctx context.Context, e left) {
 	} else {
 		w.end(ctx, e.run)
 	}
+	if e.keep {
+		w.settle(e.run)
+	}
 	w.post(e)
 }
 

@@ -90,6 +90,7 @@ func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
 		b.die(&overLimit{h.Over})
 		l.take(now, lane.Event{Kind: lane.Failed, Box: b.gpu.id})
 	}
+	b.gpu.learn(h)
 	l.take(now, lane.Event{Kind: lane.Held, Box: b.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
 	if !h.Exited {
 		b.gpu.measured = !h.Assumed

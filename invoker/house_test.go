@@ -77,6 +77,7 @@ var plan = map[string][]string{
 	"invoker/simulated": {"gpu", "invoker/container"},
 	"invoker/tlsstore":  {"invoker/config"},
 	"invoker/trace":     {"invoker/explain"},
+	"invoker/warmth":    {"invoker/container"},
 	"invoker/zookeeper": {"activation/outage"},
 	// Makes the bill of materials of a release.
 	"invoker/package/sbom": {},

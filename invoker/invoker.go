@@ -22,12 +22,16 @@ type Ports struct {
 	Journal   Journal
 	Shelf     Shelf // nil: nothing is parked
 	Engine    Engine
+	Notes     Notes // nil: nothing outlives the process
 	Dial      Dialer
 	Mover     Mover
 	Tracer    Tracer // nil: nobody asks
 	// Away, when not nil, hears why nothing can be done for now, and "" when
 	// it can again. It must not block.
 	Away func(reason string)
+	// Successor, when not nil, tells at the stop whether a process is to follow
+	// that takes over the containers that rest.
+	Successor func() bool
 }
 
 // Invoker runs the activations of one Kafka topic.
@@ -81,7 +85,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 
 func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error) {
 	d := &dispatcher{
-		settings: iv.settings, engine: iv.ports.Engine, dial: iv.ports.Dial,
+		settings: iv.settings, engine: iv.ports.Engine, notes: iv.ports.Notes, dial: iv.ports.Dial,
 		metrics: iv.metrics, log: iv.log, clock: clock,
 		events: make(chan event, eventBuffer), status: make(chan chan Status),
 		jobs: map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{}, early: map[container.ID]bool{},
@@ -99,7 +103,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		iv.ports.Mover.Listen(func(h gpu.Held) { iv.tell(held{h}) })
 	}
 	w := &worker{
-		engine: iv.ports.Engine, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health,
+		engine: iv.ports.Engine, notes: iv.ports.Notes, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health,
 		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
@@ -109,19 +113,19 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	return d, nil
 }
 
-// Run removes leftover containers, calls ready, and works until ctx ends. Then
-// it drains: nothing more is pulled, what was
-// accepted is finished within Settings.Drain, and containers are removed. What
-// was not finished by then is delivered again to the next process. The desk
-// goes on sending until Close.
+// Run takes over or removes containers of an earlier process, calls ready, and
+// works until ctx ends. Then it drains: nothing more is pulled, what was
+// accepted is finished within Settings.Drain, and containers are removed, or
+// left to the process that follows. What was not finished by then is delivered
+// again to that one. The desk goes on sending until Close.
 func (iv *Invoker) Run(ctx context.Context, ready func()) error {
-	if err := iv.cleanUp("leftover"); err != nil {
-		return err
-	}
-	ready()
 	work, stopWork := context.WithCancel(context.Background())
 	defer stopWork()
 	iv.dispatch.work = work
+	if err := iv.begin(); err != nil {
+		return err
+	}
+	ready()
 	idle := make(chan struct{})
 	go func() {
 		defer close(iv.ended)
@@ -144,7 +148,19 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	close(idle)
 	<-iv.ended
 	iv.dispatch.hangUp()
-	return iv.cleanUp("own")
+	return iv.leave()
+}
+
+// begin takes over or removes what an earlier process left.
+func (iv *Invoker) begin() error {
+	if keeper, ok := iv.ports.Engine.(Keeper); ok {
+		return iv.inherit(keeper)
+	}
+	if err := iv.cleanUp("leftover"); err != nil {
+		return err
+	}
+	iv.dispatch.gpus.settleHeirs(iv.dispatch.clock())
+	return nil
 }
 
 // Close lets no more acks and records out. It is called after the outbox and

@@ -28,6 +28,8 @@ type Metrics struct {
 	records        *prometheus.CounterVec
 	completions    *prometheus.CounterVec
 	rescheduled    prometheus.Counter
+	inherited      prometheus.Counter
+	discarded      prometheus.Counter
 	forwarded      prometheus.Counter
 	interrupted    *prometheus.CounterVec
 	logsIncomplete prometheus.Counter
@@ -68,6 +70,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		records:        r.counter("records_total", "Activation records by outcome.", "outcome"),
 		completions:    r.counter("activations_completed_total", "Completed activations by status code.", "status"),
 		rescheduled:    r.counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
+		inherited:      r.counter("containers_adopted_total", "Containers of an earlier process that were taken over.").WithLabelValues(),
+		discarded:      r.counter("containers_discarded_total", "Containers of an earlier process that could not be taken over and were removed.").WithLabelValues(),
 		forwarded:      r.counter("activations_forwarded_total", "Activations that were passed on to invokers with a GPU.").WithLabelValues(),
 		interrupted:    r.counter("activations_interrupted_total", "Activations that an earlier process had accepted and not let go of: run again, answered with an error, or found completed.", "how"),
 		logsIncomplete: r.counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),

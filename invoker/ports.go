@@ -163,6 +163,28 @@ type Mover interface {
 	Faults() bool
 }
 
+// Notes keep on disk what the next process must know of each container to take
+// it over. Calls about one container come one after the other. What cannot be
+// written is the same as what was never known: the container is removed then.
+type Notes interface {
+	// Write puts all down that is to be known of a container. Mark changes what
+	// it is doing; it is cheap.
+	Write(n container.Note)
+	Mark(name string, is container.Rest, since time.Time, holds container.Holds)
+	Drop(name string)
+	// Read gives what an earlier process wrote. It is called before all others.
+	Read() []container.Note
+}
+
+// Keeper is an Engine whose containers outlive the process.
+type Keeper interface {
+	// Left lists every container whose name starts with prefix.
+	Left(ctx context.Context, prefix string) ([]container.Left, error)
+	// Adopt takes containers over as if Create had made each by its spec. It
+	// gives the reason for each with which that cannot be.
+	Adopt(ctx context.Context, lefts []container.Left, specs []container.Spec) []error
+}
+
 // Engine creates and removes containers. Docker and plain processes implement
 // it. Every call may block and ends with its context. An engine may be called
 // from many goroutines at once.

@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (r router) route(t *ticket, a *activation.Action) (*job, *refusal) {
 	}
 	j := &job{
 		ticket: t, action: a, bounds: bounds, content: content, gpu: wish,
-		key:     containerKey(t.Message, a),
+		key:     containerKey(t.Message, a, wish),
 		collect: a.Limits.LogsMB != 0 && !r.settings.LogsOutOfBand,
 	}
 	if wish != nil && r.devices == 0 && r.settings.GPU.ForwardTo == "" {
@@ -105,8 +106,10 @@ func appError(text string) activation.Response {
 // share a container: the invoking namespace, the action and its revision, and
 // what /init saw of the caller: its key, where the action gets one, and the
 // binding, where its parameters become variables. Containers are never shared
-// by namespaces.
-func containerKey(m *activation.Message, a *activation.Action) string {
+// by namespaces. What this host's settings make of the action is in it, too,
+// since containers outlive a process. It is a digest: it holds a key of the
+// user's and lies on disk.
+func containerKey(m *activation.Message, a *activation.Action, wish *activation.GPURequest) string {
 	var binding, key string
 	if len(m.InitArgs) > 0 {
 		binding = m.Action.Binding
@@ -114,7 +117,14 @@ func containerKey(m *activation.Message, a *activation.Action) string {
 	if a.Annotations.ProvidesAPIKey() {
 		key = string(m.User.AuthKey.JSON())
 	}
-	return strings.Join([]string{m.User.Namespace.Name, a.FQN(), a.Rev, a.Version, binding, key}, "\x00")
+	device := ""
+	if wish != nil {
+		device = fmt.Sprint(wish.Shim, wish.Limit)
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		m.User.Namespace.Name, a.FQN(), a.Rev, a.Version, binding, key, a.Exec.Kind, a.Exec.Image, device,
+	}, "\x00")))
+	return string(sum[:])
 }
 
 // demand is what the pool has to find for a job of the CPU lane.

@@ -103,8 +103,11 @@ func (w *world) stopDrains() {
 	if said := <-answer; !strings.Contains(said, `"late":true`) {
 		w.t.Errorf("what ran when the invoker was stopped: %s\n%s", said, w.logs())
 	}
-	if left := docker(w.t, "ps", "-q", "--filter", "name=^/wsk00_"); left != "" {
-		w.t.Errorf("containers are left: %s", left)
+	// What rests stays for the next process, and an operator finds it by its
+	// label.
+	left := docker(w.t, "ps", "-aq", "--filter", "name=^/wsk00_")
+	if found := docker(w.t, "ps", "-aq", "--filter", "label=org.gpuwhisk.invoker=wsk00"); left == "" || found != left {
+		w.t.Errorf("containers that are left: %q, by their label: %q", left, found)
 	}
 }
 

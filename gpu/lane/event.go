@@ -53,6 +53,11 @@ const (
 	Back
 	// Host is the host memory that is left over for boxes: Host.
 	Host
+	// Adopted brings a container of a function that an earlier process made on a
+	// device and that rests. A Make with the same item gives it its box, which is
+	// made and initialised; a Remove follows where there is no place for it. What
+	// it holds is told by Held: Item, Device, Function, Idle.
+	Adopted
 	// Tick lets time pass.
 	Tick
 
@@ -62,7 +67,7 @@ const (
 
 var eventWords = [EventKinds]string{
 	"submitted", "withdrawn", "made", "failed", "warmed", "answered", "over", "left", "died", "gone",
-	"held", "moved", "observed", "lost", "back", "host", "tick",
+	"held", "moved", "observed", "lost", "back", "host", "adopted", "tick",
 }
 
 // String returns the event's word in logs and records.
@@ -127,6 +132,7 @@ type Event struct {
 	Function *Function     // read, not kept
 	Parked   bool          // the item's body is elsewhere: Bring asks for it
 	Due      time.Duration // when nobody waits for the item any more; 0 for never
+	Idle     time.Duration // for how long a box has rested
 
 	Keep   bool          // the box can be used again
 	Unused bool          // the run has not begun and comes again or never

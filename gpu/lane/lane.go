@@ -131,6 +131,8 @@ func (l *Lane) Take(e Event) {
 		l.takeDevice(e)
 	case Host:
 		l.host, l.limited, l.asked = e.Host, true, false
+	case Adopted:
+		l.inherit(e)
 	case Tick:
 		l.tick()
 	}

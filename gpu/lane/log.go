@@ -56,6 +56,7 @@ type logEvent struct {
 	Function *logFunction  `json:"of,omitempty"`
 	Parked   bool          `json:"parked,omitempty"`
 	Due      time.Duration `json:"due,omitempty"`
+	Idle     time.Duration `json:"idle,omitempty"`
 
 	Keep   bool          `json:"keep,omitempty"`
 	Unused bool          `json:"unused,omitempty"`
@@ -114,7 +115,7 @@ func AppendConfig(b []byte, c Config) ([]byte, error) {
 // log can hold.
 func AppendEvent(b []byte, e Event) ([]byte, error) {
 	line := logEvent{
-		At: e.At, Event: e.Kind.String(), Item: e.Item, Box: e.Box, Device: e.Device, Parked: e.Parked, Due: e.Due,
+		At: e.At, Event: e.Kind.String(), Item: e.Item, Box: e.Box, Device: e.Device, Parked: e.Parked, Due: e.Due, Idle: e.Idle,
 		Keep: e.Keep, Unused: e.Unused, Setup: e.Setup, Ran: e.Ran, PID: e.PID, Exited: e.Exited,
 		Epoch: e.Epoch, Bytes: e.Bytes, OK: e.OK, Utilization: e.Utilization, Used: e.Used, Loss: e.Of, Why: e.Why,
 	}
@@ -258,11 +259,11 @@ func parseEvent(text []byte) (Event, error) {
 	switch {
 	case kind < 0:
 		return Event{}, fmt.Errorf("event %.40q: not one of %v", line.Event, eventWords)
-	case max(line.At, line.Due, line.Setup, line.Ran) > maxLogTime || min(line.At, line.Due, line.Setup, line.Ran) < -maxLogTime:
+	case max(line.At, line.Due, line.Idle, line.Setup, line.Ran) > maxLogTime || min(line.At, line.Due, line.Idle, line.Setup, line.Ran) < -maxLogTime:
 		return Event{}, fmt.Errorf("a time beyond %s", maxLogTime)
 	}
 	e := Event{
-		At: line.At, Kind: EventKind(kind), Item: line.Item, Box: line.Box, Device: line.Device, Parked: line.Parked, Due: line.Due,
+		At: line.At, Kind: EventKind(kind), Item: line.Item, Box: line.Box, Device: line.Device, Parked: line.Parked, Due: line.Due, Idle: line.Idle,
 		Keep: line.Keep, Unused: line.Unused, Setup: line.Setup, Ran: line.Ran, PID: line.PID, Exited: line.Exited,
 		Epoch: line.Epoch, Bytes: line.Bytes, OK: line.OK, Utilization: line.Utilization, Used: line.Used, Of: line.Loss, Why: line.Why,
 	}

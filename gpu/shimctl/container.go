@@ -277,13 +277,19 @@ func (c *Container) believe(f usageFrame) gpu.Usage {
 // Close ends the talk with the container and removes its directory: the
 // container is gone. Its processes' usage is void; no event tells of it.
 func (c *Container) Close() error {
+	return errors.Join(c.Leave(), os.RemoveAll(c.dir))
+}
+
+// Leave ends the talk with the container and leaves its directory: its processes
+// find the next Control there.
+func (c *Container) Leave() error {
 	err := c.shut()
 	c.ctl.mu.Lock()
 	if c.ctl.containers[c.id] == c {
 		delete(c.ctl.containers, c.id)
 	}
 	c.ctl.mu.Unlock()
-	return errors.Join(err, os.RemoveAll(c.dir))
+	return err
 }
 
 // shut ends everything but leaves the directory.

@@ -56,6 +56,9 @@ type Options struct {
 	// Engine, when not nil, takes the place of the configured one; Run closes
 	// it.
 	Engine Engine
+	// Terminated, when not nil, tells once the context has ended whether a
+	// process is to follow, as after SIGTERM, and not after Ctrl-C.
+	Terminated func() bool
 	// Host is the interface of the admin door; empty means all.
 	Host string
 	// Listening, when not nil, is told the address of the admin door.
@@ -85,6 +88,7 @@ type assembly struct {
 	stage    atomic.Value  // string: what the start is waiting for
 	unable   atomic.Value  // string: why nothing can be done for now
 	silenced silence
+	retired  atomic.Bool // an operator disabled it
 
 	gpus      gpus
 	laneLog   *laneLog      // nil without whisk.gpu.record
@@ -255,7 +259,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	ports := invoker.Ports{
 		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
 		Blacklist: a.store, Journal: a.account(), Shelf: a.shelf(), Engine: a.engine, Dial: dial,
-		Mover: a.gpus.mover, Away: a.setUnable,
+		Mover: a.gpus.mover, Away: a.setUnable, Notes: a.notes(), Successor: a.successor,
 	}
 	if a.tracer != nil {
 		ports.Tracer = a.tracer
@@ -265,7 +269,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 		return err
 	}
 	a.invoker.Store(iv)
-	a.stage.Store("removing containers that a former process left")
+	a.stage.Store("looking after containers that a former process left")
 	return nil
 }
 

@@ -101,6 +101,7 @@ func (p pings) set(on bool) bool {
 	if k == nil {
 		return false
 	}
+	p.a.retired.Store(!on)
 	was := k.Status().Enabled
 	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
 	defer cancel()

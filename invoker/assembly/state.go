@@ -11,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/activation/wal"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/warmth"
 )
 
 // state is what outlives the process. What is switched off is nil.
@@ -19,6 +20,7 @@ type state struct {
 	spool   *records.DiskSpool
 	dead    *records.DeadLetters
 	pinged  pinged
+	warm    *warmth.Dir
 }
 
 // openState opens the directories that the configuration names.
@@ -31,6 +33,11 @@ func (a *assembly) openState() (err error) {
 	if dir := c.JournalDir(name); dir != "" {
 		a.state.journal, err = journal.Open(journal.Config{Dir: dir, Sync: sync, Bytes: int64(c.JournalSize), Log: a.Log})
 		if err != nil {
+			return stateError(err, "whisk.gpu.journal")
+		}
+	}
+	if dir := c.WarmDir(name); dir != "" {
+		if a.state.warm, err = warmth.Open(dir, a.Log); err != nil {
 			return stateError(err, "whisk.gpu.journal")
 		}
 	}
@@ -70,6 +77,9 @@ func (s state) into(r *records.Config) {
 
 func (s state) close() error {
 	errs := []error{s.pinged.close()}
+	if s.warm != nil {
+		errs = append(errs, s.warm.Close())
+	}
 	if s.journal != nil {
 		errs = append(errs, s.journal.Close())
 	}

@@ -72,6 +72,8 @@ type Drain struct {
 	// signal, Flush how long sending and storing may take after that.
 	Deadline time.Duration
 	Flush    time.Duration
+	// Handover leaves warm containers to the next process.
+	Handover bool
 	// Rerun runs again what was running at the end.
 	Rerun bool
 }
@@ -82,6 +84,8 @@ func drainKeys(c *Config) []*Key {
 			Doc: "how long running activations may take to finish after SIGTERM"},
 		{Name: "whisk.gpu.flush-deadline", Default: "10 seconds", value: duration(&c.Drain.Flush),
 			Doc: "how long acks and records may take to leave after that"},
+		{Name: "whisk.gpu.handover", Default: "true", value: boolean(&c.Drain.Handover),
+			Doc: "take over warm containers of the process before, and leave one's own to the next at SIGTERM, unless the invoker was disabled before (POST /disable) or was interrupted (Ctrl-C); false removes all, as OpenWhisk's invoker does; gpuwhisk clean removes what was left; needs whisk.gpu.journal"},
 		{Name: "whisk.invoker.rerun", Default: "false", value: boolean(&c.Drain.Rerun),
 			Doc: "run an activation again that was running when the invoker ended, up to three times; false answers it with an error; an action's annotation rerun, true or false, counts before it"},
 	}

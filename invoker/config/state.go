@@ -45,6 +45,15 @@ func stateKeys(c *Config) []*Key {
 // empty for none.
 func (s State) JournalDir(invoker string) string { return s.dir(s.Journal, "journal", invoker) }
 
+// WarmDir is where the notes about containers lie: beside the journal, whose lock
+// they need.
+func (s State) WarmDir(invoker string) string {
+	if dir := s.JournalDir(invoker); dir != "" {
+		return filepath.Join(dir, "containers")
+	}
+	return ""
+}
+
 // SpoolDir is the directory of waiting records.
 func (s State) SpoolDir(invoker string) string { return s.dir(s.Spool, "records", invoker) }
 

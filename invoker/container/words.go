@@ -39,6 +39,7 @@ type GPU struct {
 	Env       []string // K=V, over every other variable of that name
 	Mounts    []Mount  // an engine without a file system of its own ignores them
 	Shared    []Mount  // further ones that the container may write to
+	Build     string   // tells one version of what is mounted from another
 	// SpillMB is what the container's device memory may take of the host's
 	// while it lies there, MiB, beyond Spec.MemoryMB: the kernel charges pages
 	// that the driver moves to the host to the process that owns them, and a

@@ -38,6 +38,7 @@ func (m *Mover) equip(g *container.GPU, b *box, word string) {
 		g.Mounts = append(g.Mounts, container.Mount{Source: b.shim.Dir(), Target: socketTarget})
 		if !b.off {
 			g.Mounts = append(g.Mounts, container.Mount{Source: library, Target: libraryTarget})
+			g.Build = m.build
 		}
 		library, socket = libraryTarget, filepath.Join(socketTarget, shimctl.SocketName)
 	}

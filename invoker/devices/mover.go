@@ -37,7 +37,7 @@ var ErrUndone = errors.New("order was not carried out")
 // Options say how containers reach the shim.
 type Options struct {
 	// Dir is where the sockets lie, a directory for each container. It is
-	// made if it does not exist, and emptied of what an earlier process left.
+	// made if it does not exist; Sweep empties it of what nobody needs any more.
 	Dir string
 	// Library is the path of libgpuwhisk.so. Empty means that containers run
 	// without it.
@@ -71,9 +71,11 @@ type Mover struct {
 	control *shimctl.Control // nil without a library
 	hear    func(gpu.Held)
 	owners  map[int]string // containers of processes; only look uses it
+	build   string         // tells this library from others
 
 	mu       sync.Mutex
 	boxes    map[string]*box
+	kept     bool            // some containers are left to the next process
 	warned   map[string]bool // actions whose containers were found un-hooked
 	unhooked uint64
 }
@@ -92,9 +94,6 @@ func OpenMover(o Options) (*Mover, error) {
 	if o.Library == "" {
 		return m, nil
 	}
-	if err := clearSockets(o.Dir); err != nil {
-		return nil, err
-	}
 	var err error
 	m.control, err = shimctl.Open(o.Dir, shimctl.Settings{
 		MaxResident: largest(o.Devices), Context: o.Context, Owns: m.owns,
@@ -103,7 +102,7 @@ func OpenMover(o Options) (*Mover, error) {
 		return nil, fmt.Errorf("open shim sockets in %s: %w", o.Dir, err)
 	}
 	if o.Mounted {
-		m.options.Library, err = install(o.Library, o.Dir)
+		m.options.Library, m.build, err = install(o.Library, o.Dir)
 		if err == nil {
 			err = m.placeDriver()
 		}
@@ -273,8 +272,8 @@ func (m *Mover) Stats() Stats {
 	return s
 }
 
-// Close ends the talk with all containers, which are gone by now, and removes
-// their sockets.
+// Close ends the talk with all containers and removes the sockets of those that
+// were not released, which are gone by now.
 func (m *Mover) Close() error {
 	if m.control == nil {
 		return nil
@@ -289,6 +288,9 @@ func (m *Mover) Close() error {
 		m.Forget(name)
 	}
 	err := m.control.Close()
+	if m.kept {
+		return err // the next process puts its files over ours
+	}
 	if m.options.Mounted {
 		err = errors.Join(err, os.Remove(m.options.Library))
 	}

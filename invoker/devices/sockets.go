@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
@@ -47,10 +48,22 @@ func ShortDir(place string) string {
 	return filepath.Join(os.TempDir(), "gpuwhisk-"+hex.EncodeToString(sum[:6]))
 }
 
-// clearSockets removes what an earlier process left: its containers are
-// removed at the start, so their sockets are of no use. Nothing else in the
-// directory is touched.
-func clearSockets(dir string) error {
+// Sweep removes the sockets that an earlier process left, but for those of
+// containers that are prepared. Nothing else in the directory is touched.
+func (m *Mover) Sweep() error {
+	if m.control == nil {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, b := range m.all() {
+		if b.shim != nil {
+			used[filepath.Base(b.shim.Dir())] = true
+		}
+	}
+	return clearSockets(m.options.Dir, used)
+}
+
+func clearSockets(dir string, used map[string]bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -59,7 +72,7 @@ func clearSockets(dir string) error {
 		return fmt.Errorf("read socket directory: %w", err)
 	}
 	for _, e := range entries {
-		if !e.IsDir() || !containerDir.MatchString(e.Name()) {
+		if !e.IsDir() || !containerDir.MatchString(e.Name()) || used[e.Name()] {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
@@ -69,12 +82,52 @@ func clearSockets(dir string) error {
 	return nil
 }
 
+// Assume has a prepared container, which another process made, count as holding
+// so much until its own processes say what they hold. They look for the socket
+// by themselves. It gives what to take as said, if nobody has spoken yet.
+func (m *Mover) Assume(name string, u gpu.Usage) (gpu.Held, bool) {
+	b := m.box(name)
+	if b == nil {
+		return gpu.Held{}, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.moved = true // what the process before ordered last is not known
+	if b.heard || len(b.seen) > 0 {
+		return gpu.Held{}, false // somebody was faster
+	}
+	b.assumed = true
+	return gpu.Held{Container: name, PID: assumedPID, Usage: u}, true
+}
+
+// Release ends the talk with a container that lives on: its socket's place stays
+// for the next process.
+func (m *Mover) Release(name string) {
+	m.mu.Lock()
+	b := m.boxes[name]
+	delete(m.boxes, name)
+	m.kept = true
+	m.mu.Unlock()
+	if b == nil || b.shim == nil {
+		return
+	}
+	if err := b.shim.Leave(); err != nil {
+		m.log.Warn("close shim socket", "container", name, "error", err)
+	}
+}
+
 // install puts a copy of the library beside the sockets, for containers to
 // mount: their engine sees the host's files, which ours need not be where we
 // run in a container ourselves. The sockets' directory must be shared in any
 // case.
-func install(library, dir string) (string, error) {
-	return installFile(library, filepath.Join(dir, LibraryName))
+func install(library, dir string) (path, build string, err error) {
+	text, err := os.ReadFile(library)
+	if err != nil {
+		return "", "", fmt.Errorf("read %s for containers: %w", filepath.Base(library), err)
+	}
+	sum := sha256.Sum256(text)
+	path, err = installFile(library, filepath.Join(dir, LibraryName))
+	return path, hex.EncodeToString(sum[:8]), err
 }
 
 func installFile(from, to string) (string, error) {

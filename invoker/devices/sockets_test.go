@@ -77,14 +77,14 @@ func TestLeftovers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := clearSockets(base); err != nil {
+	if err := clearSockets(base, nil); err != nil {
 		t.Fatal(err)
 	}
 	left, _ := filepath.Glob(filepath.Join(base, "*"))
 	if len(left) != 1 || filepath.Base(left[0]) != "0123456789abcdeg" {
 		t.Errorf("left: %v", left)
 	}
-	if err := clearSockets(filepath.Join(base, "none")); err != nil {
+	if err := clearSockets(filepath.Join(base, "none"), nil); err != nil {
 		t.Errorf("no directory: %v", err)
 	}
 }

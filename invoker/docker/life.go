@@ -130,23 +130,19 @@ func (e *Engine) list(ctx context.Context, prefix string) ([]container.ID, error
 	return ids, nil
 }
 
-// summaries gives those containers with whether they run. The daemon's name
-// filter is a pattern that may match in the middle, so it is checked again.
+// summaries gives those containers with whether they run.
 func (e *Engine) summaries(ctx context.Context, prefix string) (map[container.ID]bool, error) {
-	ctx, cancel := limited(ctx, e.options.Timeouts.List)
-	defer cancel()
-	filters := client.Filters{}.Add("name", "^/?"+regexp.QuoteMeta(prefix))
-	result, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
+	all, err := e.search(ctx, prefix)
 	if err != nil {
-		return nil, fmt.Errorf("list containers %s*: %w", prefix, err)
+		return nil, err
 	}
 	found := map[container.ID]bool{}
-	for _, c := range result.Items {
-		for _, name := range c.Names {
-			if strings.HasPrefix(strings.TrimPrefix(name, "/"), prefix) {
-				found[container.ID(c.ID)] = c.State == "running" || c.State == "paused"
-			}
-		}
+	for _, c := range all {
+		found[container.ID(c.ID)] = alive(c)
 	}
 	return found, nil
+}
+
+func named(prefix string) client.Filters {
+	return client.Filters{}.Add("name", "^/?"+regexp.QuoteMeta(prefix))
 }

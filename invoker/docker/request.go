@@ -3,6 +3,7 @@ package docker
 import (
 	"math"
 	"slices"
+	"strings"
 
 	api "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
@@ -17,6 +18,7 @@ type hostPart struct {
 	host     api.HostConfig
 	devices  *Devices
 	hideGPUs bool // the runtime would show devices to every container
+	whose    string
 }
 
 // hostPart builds the shared part of a create request and names the option
@@ -26,7 +28,7 @@ func (o Options) hostPart() (hostPart, error) {
 	if err != nil {
 		return hostPart{}, err
 	}
-	shared := hostPart{host: api.HostConfig{
+	shared := hostPart{whose: strings.TrimSuffix(o.Prefix, "_"), host: api.HostConfig{
 		NetworkMode: api.NetworkMode(o.Network),
 		DNS:         dns,
 		DNSSearch:   o.DNSSearch,
@@ -80,6 +82,9 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 		lists = append([][]string{steering}, append(lists, g.Env)...)
 	}
 	config.Env = environ(lists...)
+	if err := p.label(&config, host, spec); err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
 	return client.ContainerCreateOptions{Name: spec.Name, Config: &config, HostConfig: &host}, nil
 }
 

@@ -48,7 +48,7 @@ func TestRequest(t *testing.T) {
 		"log":      host.LogConfig.Type == "json-file",
 		"devices":  host.DeviceRequests == nil && host.Mounts == nil && host.Runtime == "",
 		"nothing else": !host.Privileged && !host.AutoRemove && host.Binds == nil && host.PortBindings == nil &&
-			got.Config.Labels == nil && got.Config.User == "" && host.MemoryReservation == 0,
+			len(got.Config.Labels) == 3 && got.Config.User == "" && host.MemoryReservation == 0,
 	}
 	for what, ok := range checks {
 		if !ok {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,6 +61,33 @@ func (s *stream) Begin(ctx context.Context, follow bool) error {
 	s.pump = startPump(body, cancel, s.last, s.passed)
 	s.follow = follow
 	return nil
+}
+
+// lastLines is how many lines Skip asks for: more than have one and the same
+// time, to the nanosecond.
+const lastLines = 64
+
+// Skip goes to the end of the log: to the time of its last line, and behind as
+// many lines as have that time.
+func (s *stream) Skip(ctx context.Context) error {
+	body, err := s.api.ContainerLogs(ctx, s.id, client.ContainerLogsOptions{
+		ShowStdout: true, ShowStderr: true, Timestamps: true, Tail: strconv.Itoa(lastLines),
+	})
+	if err != nil {
+		return fmt.Errorf("read logs of container %s: %w", s.id, err)
+	}
+	defer body.Close()
+	for in := bufio.NewReader(body); ; {
+		e, err := readEntry(in)
+		if errors.Is(err, io.EOF) {
+			s.rest = nil
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read logs of container %s: %w", s.id, err)
+		}
+		s.advance(e)
+	}
 }
 
 // Read gives bytes of lines that have arrived. Where it does not follow, the

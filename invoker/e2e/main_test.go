@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == assembly.NativeProxy {
 		os.Exit(proxyMain())
 	}
+	if len(os.Args) > 1 && os.Args[1] == roleInvoker {
+		os.Exit(invokerMain(os.Args[2:]))
+	}
 	flag.Parse()
 	// Most of what the tests do is to wait.
 	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))

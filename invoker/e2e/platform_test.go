@@ -44,6 +44,7 @@ type platform struct {
 	login  *url.Userinfo
 
 	outOf map[string]string // further environment of the invoker
+	child *child            // with setup.child
 }
 
 // setup is what tests change of an installation.
@@ -51,6 +52,7 @@ type setup struct {
 	env    map[string]string // of the invoker, over all else
 	store  func(http.Handler) http.Handler
 	memory string // of all containers
+	child  bool   // the invoker is a process of its own
 }
 
 // roomForAll is memory enough that no container makes way for another, so that
@@ -123,6 +125,9 @@ func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog
 	}
 	for name, value := range p.outOf {
 		environ = append(environ, name+"="+value) // the last word counts
+	}
+	if with.child {
+		return p.startChild(ctx, environ)
 	}
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0", "--uniqueName", p.unique}})
 	if err != nil {

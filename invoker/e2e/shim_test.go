@@ -87,7 +87,9 @@ func startGPUIn(t *testing.T, w world, memory int, env map[string]string) *platf
 	for name, value := range env {
 		all[name] = value
 	}
-	return start(t, w, setup{env: all, memory: roomForAll})
+	with := setup{env: all, memory: roomForAll, child: all["child"] != ""}
+	delete(all, "child")
+	return start(t, w, with)
 }
 
 // deployGPU deploys the example function under names.

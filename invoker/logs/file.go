@@ -40,6 +40,19 @@ func (f *File) Begin(context.Context, bool) error {
 	return nil
 }
 
+// Skip goes to the end of the file.
+func (f *File) Skip(ctx context.Context) error {
+	if err := f.Begin(ctx, false); err != nil {
+		return err
+	}
+	info, err := f.file.Stat()
+	if err != nil {
+		return fmt.Errorf("inspect log file: %w", err)
+	}
+	f.offset = info.Size()
+	return nil
+}
+
 // Read gives the next bytes of the file, and of the one that took its place.
 func (f *File) Read(p []byte) (int, error) {
 	n, err := f.readAt(p)

@@ -23,6 +23,8 @@ type Source interface {
 	// printed: 0 and nil means nothing for now, io.EOF nothing any more,
 	// ErrLost that something is missing before what comes next.
 	Read(p []byte) (int, error)
+	// Skip goes to where the log stands now. It is called before all others.
+	Skip(ctx context.Context) error
 	// End is called when a collection is over, Close when the container is.
 	End()
 	Close() error
@@ -106,6 +108,15 @@ func (t *Tail) Close() error {
 	defer t.mu.Unlock()
 	t.buf = nil
 	return t.source.Close()
+}
+
+// Skip goes to where the log stands now: what is there already belongs to nobody
+// who will ask.
+func (t *Tail) Skip(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = nil
+	return t.source.Skip(ctx)
 }
 
 // Collect reads the output of one activation. It always gives a result; what

@@ -29,8 +29,10 @@ type part struct {
 }
 
 func (s *script) Begin(context.Context, bool) error { s.open++; return s.err }
-func (s *script) End()                              { s.open-- }
-func (s *script) Close() error                      { return nil }
+func (s *script) Skip(context.Context) error        { return nil }
+
+func (s *script) End()         { s.open-- }
+func (s *script) Close() error { return nil }
 
 func (s *script) Read(p []byte) (int, error) {
 	n := 0
@@ -198,6 +200,8 @@ func TestTailEndsAFlood(t *testing.T) {
 
 // flood is a source with always one more line; each look takes a while.
 type flood struct{}
+
+func (flood) Skip(context.Context) error { return nil }
 
 func (flood) Begin(context.Context, bool) error { return nil }
 func (flood) End()                              {}

@@ -35,8 +35,10 @@ docs/configuration.md lists every key; --print-config shows what holds here.
 
 Admin endpoints on PORT (8080): /ping, /metrics, and with the credentials of
 CONFIG_whisk_invoker_username and _password /status, /enable, /disable.
-SIGTERM stops pulling, finishes what runs and leaves; a second signal, two seconds
-later or more, leaves at once.
+SIGTERM stops pulling, finishes what runs and leaves; warm containers stay for the next
+process with this id (whisk.gpu.handover). Ctrl-C, or SIGTERM after POST /disable, removes
+them. A second signal, two seconds later or more, leaves at once. What an invoker has left
+that never comes back, gpuwhisk clean removes.
 It computes on half of the machine's processors, on four at most; GOMAXPROCS says otherwise.`
 }
 
@@ -65,7 +67,8 @@ func (c invokerCmd) Run() error {
 	ctx := interrupted()
 	context.AfterFunc(ctx, func() { manager.tell("STOPPING=1") })
 	o := assembly.Options{
-		Config: cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version,
+		Terminated: func() bool { return errors.Is(context.Cause(ctx), errTerminated) },
+		Config:     cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version,
 		Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
 		Ready: func() { manager.tell("READY=1") },
 	}
@@ -125,11 +128,16 @@ func interrupted() context.Context {
 	})
 }
 
+// errTerminated is the cause of a context that SIGTERM has ended.
+var errTerminated = errors.New("terminated")
+
 func untilSignalled(signals <-chan os.Signal, leave func()) context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
-		<-signals
-		cancel()
+		if <-signals == syscall.SIGTERM {
+			cancel(errTerminated)
+		}
+		cancel(nil)
 		for first := time.Now(); ; {
 			<-signals
 			if time.Since(first) >= secondSignal {

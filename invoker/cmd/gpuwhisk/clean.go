@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+)
+
+// cleanCmd removes what an invoker left behind.
+type cleanCmd struct {
+	ID         *int   `name:"id" placeholder:"N" help:"Number of the invoker, which must not run."`
+	UniqueName string `name:"uniqueName" placeholder:"NAME" help:"Name that it was started with."`
+	All        bool   `help:"Of every invoker that this host's Docker has containers of, those that run included."`
+}
+
+// Help is the longer text of gpuwhisk clean --help.
+func (cleanCmd) Help() string {
+	return `An invoker that is stopped by SIGTERM, or killed, leaves its action containers to the next
+process with its id. If none is to come, this removes them. Give --id and --uniqueName as
+the invoker had them. The same by hand:
+
+  docker rm -f $(docker ps -aq --filter label=org.gpuwhisk.invoker=wsk00)
+
+where wsk00 is wsk, the unique name and the number; without = and it, all invokers'.`
+}
+
+// Run removes them.
+func (c cleanCmd) Run() error {
+	if (c.ID == nil) == !c.All {
+		return errors.New("say whose containers: --id N (and --uniqueName NAME), or --all")
+	}
+	environ, err := withCredentials(os.Environ())
+	if err != nil {
+		return err
+	}
+	cfg, err := loadConfig(environ, nil)
+	if cfg == nil {
+		return err
+	}
+	id := activation.Instance{UniqueName: c.UniqueName}
+	if c.ID != nil {
+		id.ID = *c.ID
+	}
+	n, err := assembly.Clean(interrupted(), cfg, id, c.All, newLogger(os.Stderr, cfg.Logs))
+	fmt.Println("removed", n, "containers")
+	return err
+}

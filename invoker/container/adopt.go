@@ -1,0 +1,99 @@
+package container
+
+import "time"
+
+// Heirloom is a container of an earlier process that is taken over.
+type Heirloom struct {
+	Key         string // "" is a prewarmed one, which no action has used
+	Kind        string
+	MemoryMB    int
+	Concurrency int
+	Paused      bool
+	Idle        time.Duration // for how long it has rested
+}
+
+// Adopt takes a container over that another process has made and that rests
+// now, as if this pool had made it. False means that there is no place for it.
+// It is called before the first Enqueue, those that have rested longest first.
+func (p *Pool) Adopt(now time.Duration, h Heirloom) (SlotID, bool) {
+	if h.Key == "" {
+		return p.adoptPrewarmed(now, h)
+	}
+	if h.MemoryMB <= 0 || h.Concurrency < 1 || p.used+h.MemoryMB > p.cfg.MemoryMB && !p.giveUpPrewarm(h.MemoryMB) {
+		return 0, false
+	}
+	s := p.add(h.MemoryMB)
+	p.adopt(s, now, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency})
+	s.active, s.lastUsed = 0, now-h.Idle
+	s.since = s.lastUsed
+	s.state = ready
+	list := &p.idle
+	if h.Paused {
+		s.state, list = paused, &p.paused
+	}
+	list.push(s)
+	return s.id, true
+}
+
+// adoptPrewarmed has a container take the place of one that is to be made.
+func (p *Pool) adoptPrewarmed(now time.Duration, h Heirloom) (SlotID, bool) {
+	if h.Paused {
+		return 0, false // nobody pauses them
+	}
+	for i, o := range p.orders {
+		if o.Do != CreatePrewarm || o.Kind != h.Kind || o.MemoryMB != h.MemoryMB {
+			continue
+		}
+		p.orders = append(p.orders[:i:i], p.orders[i+1:]...)
+		p.Started(now, o.Slot)
+		return o.Slot, true
+	}
+	return 0, false
+}
+
+// giveUpPrewarm takes back orders for prewarmed containers until there is room
+// for memory of so many MiB: what is warm already is worth more.
+func (p *Pool) giveUpPrewarm(memoryMB int) bool {
+	for i := len(p.orders) - 1; i >= 0 && p.used+memoryMB > p.cfg.MemoryMB; i-- {
+		o := p.orders[i]
+		if o.Do != CreatePrewarm {
+			continue
+		}
+		s := p.slot(o.Slot)
+		c := p.cellOf(s)
+		p.orders = append(p.orders[:i:i], p.orders[i+1:]...)
+		c.starting--
+		c.missing = true // it is made when nobody needs the memory
+		p.used -= s.memoryMB
+		delete(p.slots, s.id)
+	}
+	return p.used+memoryMB <= p.cfg.MemoryMB
+}
+
+// Leaving counts the memory of a container that another process left and that
+// is being removed; Gone follows. Of one that fits no more, as much counts as
+// there is.
+func (p *Pool) Leaving(memoryMB int) SlotID {
+	p.giveUpPrewarm(memoryMB)
+	s := p.add(min(max(memoryMB, 0), p.cfg.MemoryMB-p.used))
+	s.state, s.doomed = removing, true
+	p.freeing += s.memoryMB
+	return s.id
+}
+
+// Resting lists the containers that the next process may take over: nobody
+// runs in them, and they were not given up.
+func (p *Pool) Resting() []SlotID {
+	var ids []SlotID
+	for _, l := range []*list{&p.idle, &p.paused} {
+		for s := l.front; s != nil; s = s.after {
+			ids = append(ids, s.id)
+		}
+	}
+	for _, c := range p.cells {
+		for s := c.started.front; s != nil; s = s.after {
+			ids = append(ids, s.id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,58 @@
+package container
+
+import "time"
+
+// Left is a container that an earlier process left, as its engine sees it.
+type Left struct {
+	ID       ID
+	Name     string
+	Addr     string // of its action proxy
+	Image    string // what the engine calls it now
+	Alive    bool
+	Paused   bool
+	MemoryMB int    // as its maker had it; 0 if that is not known
+	Seal     string // of all that it was made with
+}
+
+// Rest is what a container is doing as far as the next process must know.
+type Rest byte
+
+// What a note says of its container.
+const (
+	Busy    Rest = 'b' // somebody runs in it, or something was begun with it
+	Resting Rest = 'r'
+	Pausing Rest = 'p' // its pause was begun
+)
+
+// Note is what must be known of a container to take it over. It lies on disk
+// and outlives the process.
+type Note struct {
+	ID          ID        `json:"id"`
+	Name        string    `json:"name"`
+	Key         string    `json:"key,omitempty"` // hex digits; empty: prewarmed
+	Kind        string    `json:"kind"`
+	Image       string    `json:"image"`
+	Pull        bool      `json:"pull,omitempty"`
+	MemoryMB    int       `json:"memoryMB"`
+	Concurrency int       `json:"concurrency"`
+	GPU         *GPUNote  `json:"gpu,omitempty"`
+	Rest        Rest      `json:"-"`
+	Since       time.Time `json:"-"` // it rests
+	Holds       Holds     `json:"-"`
+}
+
+// GPUNote is what must be known further of a container with a device.
+type GPUNote struct {
+	Device    string  `json:"device"` // its name in records and metrics
+	Namespace string  `json:"namespace"`
+	Function  string  `json:"function"`
+	Memory    int64   `json:"memory,omitempty"`
+	Unseen    bool    `json:"unseen,omitempty"`
+	HostMB    int     `json:"hostMB"`
+	Weight    float64 `json:"weight,omitempty"`
+	Shim      string  `json:"shim,omitempty"`
+	Limit     int64   `json:"limit,omitempty"`
+}
+
+// Holds is the device memory of a container, in bytes.
+type Holds struct{ Allocated, Resident, Context int64 }

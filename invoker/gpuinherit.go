@@ -1,0 +1,169 @@
+package invoker
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// Inheritor is a Mover whose containers may outlive the process.
+type Inheritor interface {
+	// Assume has a container that is prepared anew count as holding so much
+	// until it says so itself. It gives what to take as said, if nothing was.
+	Assume(name string, holds gpu.Usage) (gpu.Held, bool)
+	// Release ends the talk with a container that lives on.
+	Release(name string)
+	// Sweep removes what belonged to containers that are not prepared.
+	Sweep() error
+}
+
+// gpuHeir is what a container with a device needs to be taken over.
+type gpuHeir struct {
+	device  gpu.Device
+	assumed *gpu.Held
+	box     *box
+}
+
+// prepareHeir readies a container's device memory. Those without a device need
+// nothing.
+func (l *gpuLane) prepareHeir(h *heir) error {
+	n := h.note.GPU
+	if n == nil {
+		return nil
+	}
+	if l == nil || h.left.Paused || h.note.Rest != container.Resting {
+		return errNoDevice
+	}
+	mover, ok := l.mover.(Inheritor)
+	if !ok {
+		return errNoDevice
+	}
+	for _, device := range l.settings.Devices {
+		if identity(device) != n.Device || device.Sharing == gpu.MPSShared { // MPS ends with its process
+			continue
+		}
+		needs, err := l.mover.Prepare(h.note.Name, device, container.GPUWish{Shim: n.Shim, Limit: n.Limit})
+		if err != nil {
+			return err
+		}
+		h.spec.GPU = &needs
+		h.gpu = &gpuHeir{device: device}
+		u := gpu.Usage{Allocated: h.note.Holds.Allocated, Resident: h.note.Holds.Resident, Context: h.note.Holds.Context}
+		if held, assumed := mover.Assume(h.note.Name, u); assumed {
+			h.gpu.assumed = &held
+		}
+		return nil
+	}
+	return errNoDevice
+}
+
+// disown gives up what prepareHeir did.
+func (l *gpuLane) disown(h heir) {
+	if h.gpu != nil {
+		l.mover.Forget(h.note.Name)
+	}
+}
+
+// inherit tells the lane of a container. False means that there is no host
+// memory for it.
+func (l *gpuLane) inherit(now time.Duration, h heir, b *box) bool {
+	n := h.note.GPU
+	if !l.d.pool.Claim(n.HostMB) {
+		l.disown(h)
+		return false
+	}
+	l.d.next++
+	h.gpu.box = b
+	b.gpu = &gpuBox{
+		device: h.gpu.device, wish: container.GPUWish{Shim: n.Shim, Limit: n.Limit}, furnished: true, claimed: n.HostMB,
+		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function},
+	}
+	l.heirs[l.d.next] = h.gpu
+	l.take(now, lane.Event{
+		Kind: lane.Adopted, Item: l.d.next, Device: h.gpu.device.Index, Idle: max(time.Since(h.note.Since), 0),
+		Function: &lane.Function{
+			Flow: b.gpu.flow, Key: h.key, HostMB: n.HostMB, Memory: n.Memory, Unseen: n.Unseen,
+			Width: max(h.note.Concurrency, 1), Weight: n.Weight,
+		},
+	})
+	return true
+}
+
+// settleHeirs gives the containers that were taken over their boxes, and lets go
+// of what belonged to others.
+func (l *gpuLane) settleHeirs(now time.Duration) {
+	if l == nil {
+		return
+	}
+	heirs := l.heirs
+	l.settle(now)
+	for _, h := range heirs {
+		if h.assumed != nil {
+			l.heard(now, *h.assumed)
+		}
+	}
+	l.heirs = map[uint64]*gpuHeir{}
+	if mover, ok := l.mover.(Inheritor); ok {
+		if err := mover.Sweep(); err != nil {
+			l.d.log.Warn("remove what earlier GPU containers left", "error", err)
+		}
+	}
+}
+
+// makeHeir gives a container that was taken over its box.
+func (l *gpuLane) makeHeir(o lane.Order, h *gpuHeir) {
+	h.box.gpu.id = o.Box
+	l.boxes[o.Box], l.named[h.box.name] = h.box, h.box
+}
+
+// bequeath calls keep for the containers that rest, and ends the talk with all
+// that it takes.
+func (l *gpuLane) bequeath(keep func(*box) bool) {
+	if l == nil {
+		return
+	}
+	mover, ok := l.mover.(Inheritor)
+	if !ok {
+		return
+	}
+	for _, s := range l.lane.Boxes(nil) {
+		b := l.boxes[s.Box]
+		if s.Runs > 0 || s.Leaving || b.gpu.device.Sharing == gpu.MPSShared {
+			continue
+		}
+		if keep(b) {
+			mover.Release(b.name)
+		}
+	}
+}
+
+// holds is what a container's processes have said last, all together.
+func (b *gpuBox) holds() container.Holds {
+	if b == nil {
+		return container.Holds{}
+	}
+	if h := b.held.Load(); h != nil {
+		return *h
+	}
+	return container.Holds{}
+}
+
+// learn keeps what a process says.
+func (b *gpuBox) learn(h gpu.Held) {
+	if b.usage == nil {
+		b.usage = map[int]gpu.Usage{}
+	}
+	if b.usage[h.PID] = h.Usage; h.Exited {
+		delete(b.usage, h.PID)
+	}
+	var sum container.Holds
+	for _, u := range b.usage {
+		sum.Allocated += u.Allocated
+		sum.Resident += u.Resident
+		sum.Context += u.Context
+	}
+	b.held.Store(&sum)
+}

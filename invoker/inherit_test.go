@@ -1,0 +1,282 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// estate is what outlives an invoker: its containers, and the notes about them.
+type estate struct {
+	*world
+
+	mu       sync.Mutex
+	lefts    map[container.ID]container.Left
+	noted    map[string]container.Note
+	refuse   map[container.ID]error // by Adopt
+	removals []container.ID
+}
+
+func newEstate(t *testing.T) *estate {
+	e := &estate{world: newWorld(t), lefts: map[container.ID]container.Left{}, noted: map[string]container.Note{}, refuse: map[container.ID]error{}}
+	e.engine, e.notes = e, e
+	return e
+}
+
+// process is another process's world, with what this one left.
+func (e *estate) process() *estate {
+	next := newEstate(e.t)
+	next.actions = e.actions
+	next.lefts, next.noted = maps.Clone(e.lefts), maps.Clone(e.noted)
+	return next
+}
+
+func (e *estate) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	h, err := e.world.Create(ctx, spec)
+	h.ID = container.ID("id of " + spec.Name)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, twice := e.lefts[h.ID]; twice {
+		e.t.Errorf("container %s is made twice", spec.Name)
+	}
+	e.lefts[h.ID] = container.Left{ID: h.ID, Name: spec.Name, Addr: h.Addr, Alive: true, MemoryMB: spec.MemoryMB, Seal: "s"}
+	return h, err
+}
+
+func (e *estate) Remove(_ context.Context, id container.ID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.lefts, id)
+	e.removals = append(e.removals, id)
+	return nil
+}
+
+func (e *estate) CleanUp(context.Context, string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.lefts)
+	return nil
+}
+
+func (e *estate) Left(context.Context, string) ([]container.Left, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.lefts)), nil
+}
+
+func (e *estate) Adopt(_ context.Context, lefts []container.Left, _ []container.Spec) []error {
+	errs := make([]error, len(lefts))
+	for i, l := range lefts {
+		errs[i] = e.refuse[l.ID]
+	}
+	return errs
+}
+
+func (e *estate) Write(n container.Note) { e.change(n.Name, func(old *container.Note) { *old = n }) }
+func (e *estate) Mark(name string, is container.Rest, since time.Time, h container.Holds) {
+	e.change(name, func(n *container.Note) { n.Rest, n.Since, n.Holds = is, since, h })
+}
+
+func (e *estate) change(name string, how func(*container.Note)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.noted[name]
+	how(&n)
+	e.noted[name] = n
+}
+
+func (e *estate) Drop(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.noted, name)
+}
+
+func (e *estate) Read() []container.Note {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.noted))
+}
+
+// resting counts the notes that say so.
+func (e *estate) resting() (n int) {
+	for _, note := range e.Read() {
+		if note.Rest == container.Resting {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *estate) ok(id activation.ID) {
+	e.t.Helper()
+	if r := e.record(id); r == nil || r.Response.StatusCode != activation.StatusSuccess {
+		e.t.Errorf("record of %s: %+v", id, r)
+	}
+}
+
+// TestNextProcessTakesOver: containers that rest at an orderly stop serve the
+// next process, prewarmed ones too; names go on where they ended.
+func TestNextProcessTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.follows = true
+		e.action("f", nil)
+		s := e.settings()
+		s.Pool.StemCells = []container.StemCell{{Kind: "nodejs:20", MemoryMB: 128, Count: 1}}
+		_, stop := e.start(s)
+		e.invoke("f", nil)
+		synctest.Wait()
+		stop()
+		if e.made != 2 || len(e.lefts) != 2 || e.resting() != 2 {
+			t.Fatalf("%d made, left %v, %d rest", e.made, e.lefts, e.resting())
+		}
+		next := e.process()
+		iv, stop := next.start(s)
+		next.ok(next.warm(t, "f"))
+		next.invoke("g", nil)
+		next.action("g", nil)
+		next.warm(t, "g")
+		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 128+256+256 {
+			t.Errorf("pool %+v, %v", st.Pool, err)
+		}
+		next.mu.Lock()
+		for _, spec := range next.created {
+			if !strings.HasPrefix(spec.Name, s.Prefix+"3_") {
+				t.Errorf("a new container is named %s", spec.Name)
+			}
+		}
+		next.mu.Unlock()
+		stop() // for good
+		if len(next.lefts)+len(next.noted) > 0 {
+			t.Errorf("left: %v, %v", next.lefts, next.noted)
+		}
+	})
+}
+
+// warm invokes an action and waits for its end.
+func (e *estate) warm(t *testing.T, name string) activation.ID {
+	id := e.invoke(name, nil)
+	time.Sleep(time.Second)
+	synctest.Wait()
+	return id
+}
+
+// TestNotesNeverPromiseWhatRuns: whenever something runs in a container, however
+// many do at once, its note does not say that it rests; when all have left, it
+// does.
+func TestNotesNeverPromiseWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.action("f", func(a *activation.Action) { a.Limits.Concurrency = 4 })
+		e.run = func(int, []byte) proxy.Exchange {
+			if n := e.resting(); n > 0 {
+				t.Errorf("%d rest while one runs", n)
+			}
+			time.Sleep(time.Second)
+			return answer(200, `{}`)
+		}
+		s := e.settings()
+		s.Bounds.Concurrency.Max = 4
+		s.Pool.MemoryMB = 256 // one container
+		_, stop := e.start(s)
+		for i := range 40 {
+			e.invoke("f", nil)
+			time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := e.resting(); n != 1 {
+			t.Errorf("%d rest at the end", n)
+		}
+		stop()
+	})
+}
+
+// TestWhoIsInDoubtGoes: a container is taken over only if all that is known of it
+// says that it may be.
+func TestWhoIsInDoubtGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.follows = true
+		cases := map[string]func(*container.Left, *container.Note){
+			"fit":     func(*container.Left, *container.Note) {},
+			"pausing": func(_ *container.Left, n *container.Note) { n.Rest = container.Pausing },
+			"busy":    func(_ *container.Left, n *container.Note) { n.Rest = container.Busy },
+			"odd":     func(_ *container.Left, n *container.Note) { n.Rest = '?' },
+			"ended":   func(l *container.Left, _ *container.Note) { l.Alive = false },
+			"lost":    func(l *container.Left, _ *container.Note) { l.Addr = "" },
+			"another": func(l *container.Left, n *container.Note) { n.ID = "x" },
+			"renamed": func(_ *container.Left, n *container.Note) { n.Name = "y" },
+			"garbled": func(_ *container.Left, n *container.Note) { n.Key = "zz" },
+			"older":   func(l *container.Left, _ *container.Note) { l.Seal = "" },
+			"remade":  func(_ *container.Left, n *container.Note) { n.Image = "other" },
+			"refused": func(l *container.Left, _ *container.Note) { e.refuse[l.ID] = errors.New("no") },
+			"device":  func(_ *container.Left, n *container.Note) { n.GPU = &container.GPUNote{Device: "d"} },
+		}
+		s := e.settings()
+		s.Images = func(string) (string, bool) { return "node", true }
+		s.Pool.MemoryMB = 256 * len(cases)
+		_, stop := e.start(s)
+		for name := range cases {
+			e.action(name, nil)
+			e.warm(t, name)
+		}
+		stop()
+		next := e.process()
+		next.refuse = e.refuse
+		for id, l := range next.lefts {
+			for name, spoil := range cases {
+				if strings.HasSuffix(l.Name, "_"+name) {
+					n := next.noted[l.Name]
+					spoil(&l, &n)
+					next.lefts[id], next.noted[l.Name] = l, n
+				}
+			}
+		}
+		_, stop = next.start(s)
+		for name := range cases {
+			next.ok(next.warm(t, name))
+		}
+		if want := len(cases) - 2; next.made != want || len(next.removals) != want {
+			t.Errorf("%d made anew and %d removed, want %d", next.made, len(next.removals), want)
+		}
+		for _, id := range next.removals {
+			if strings.HasSuffix(string(id), "_fit") || strings.HasSuffix(string(id), "_pausing") {
+				t.Error("removed: ", id)
+			}
+		}
+		stop()
+	})
+}
+
+// TestLeftoversCountUntilTheyAreGone: containers that are removed beside the work
+// hold their memory until then, and none of it is lost.
+func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		for i := range 8 {
+			id := container.ID(fmt.Sprint("old", i))
+			e.lefts[id] = container.Left{ID: id, Name: fmt.Sprint(e.settings().Prefix, i, "_a_b"), MemoryMB: 256, Alive: true}
+		}
+		e.action("f", nil)
+		s := e.settings()
+		s.Pool.MemoryMB = 4 * 256 // less than what was left
+		iv, stop := e.start(s)
+		e.ok(e.warm(t, "f"))
+		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 256 || st.Pool.Removing != 0 || len(e.removals) != 8 {
+			t.Errorf("pool %+v, %v, %d removed", st.Pool, err, len(e.removals))
+		}
+		stop()
+	})
+}
