@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -345,12 +346,8 @@ func (w *world) settings() Settings {
 // to the invoker before it runs.
 func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
 	w.t.Helper()
-	engine := w.engine
-	if engine == nil {
-		engine = w
-	}
 	iv, err := New(s, Ports{
-		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Shelf: w.shelf, Engine: engine, Dial: w.dial, Mover: &w.gpu,
+		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Shelf: w.shelf, Engine: cmp.Or[Engine](w.engine, w), Dial: w.dial, Mover: &w.gpu,
 		Notes: w.notes, Successor: func() bool { return w.follows },
 	}, NewMetrics(w.registry), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {

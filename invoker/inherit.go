@@ -49,7 +49,7 @@ func (iv *Invoker) inherit(keeper Keeper) error {
 	heirs = d.claim(ctx, keeper, heirs, unfit)
 	now := d.clock()
 	taken := 0
-	for _, h := range heirs {
+	for _, h := range d.affordable(heirs, unfit) {
 		if why := d.adopt(ctx, now, h); why != nil {
 			unfit[h.left.ID] = why
 			continue
@@ -144,6 +144,27 @@ func (d *dispatcher) claim(ctx context.Context, keeper Keeper, heirs []heir, unf
 		d.gpus.disown(h)
 	}
 	return kept
+}
+
+// affordable gives the containers that there is memory for, those that were used
+// last if not for all.
+func (d *dispatcher) affordable(heirs []heir, unfit map[container.ID]error) []heir {
+	left := d.settings.Pool.MemoryMB
+	for i := len(heirs) - 1; i >= 0; i-- {
+		h := heirs[i]
+		need := h.note.MemoryMB
+		if h.note.GPU != nil {
+			need = h.note.GPU.HostMB
+		}
+		if left -= need; left < 0 {
+			for _, h := range heirs[:i+1] {
+				unfit[h.left.ID] = errNoPlace
+				d.gpus.disown(h)
+			}
+			return heirs[i+1:]
+		}
+	}
+	return heirs
 }
 
 // adopt gives a container its place. The error says why there is none.

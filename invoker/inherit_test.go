@@ -280,3 +280,32 @@ func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 		stop()
 	})
 }
+
+// TestLastUsedStayWhereMemoryIsShort: of more than there is memory for, what was
+// used last is taken over, and the pool counts it.
+func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.follows = true
+		s := e.settings()
+		_, stop := e.start(s)
+		for i := range 4 {
+			e.action(fmt.Sprint("f", i), nil)
+			e.warm(t, fmt.Sprint("f", i))
+		}
+		stop()
+		next := e.process()
+		s.Pool.MemoryMB = 2 * 256
+		iv, stop := next.start(s)
+		synctest.Wait()
+		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 2*256 || st.Pool.Idle != 2 {
+			t.Errorf("pool %+v, %v", st.Pool, err)
+		}
+		for i := range next.removals {
+			if id := next.removals[i]; strings.HasSuffix(string(id), "_f2") || strings.HasSuffix(string(id), "_f3") {
+				t.Error("removed: ", id)
+			}
+		}
+		stop()
+	})
+}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -47,7 +48,7 @@ func BenchmarkWarm(b *testing.B) {
 		b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/runs, "logs-cpu-ms/op")
 		r.quantiles("result", results, 0.95)
 		r.quantiles("completion", done, 0.95)
-		r.stop(syscall.SIGTERM)
+		r.stop(syscall.SIGINT)
 	}
 }
 
@@ -101,7 +102,7 @@ func BenchmarkThroughput(b *testing.B) {
 			b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/calls, fmt.Sprintf("%s-%d-cpu-ms/op", c.action, c.flight))
 			b.ReportMetric(r.rss(), fmt.Sprintf("%s-%d-MB", c.action, c.flight))
 		}
-		r.stop(syscall.SIGTERM)
+		r.stop(syscall.SIGINT)
 	}
 }
 
@@ -166,6 +167,55 @@ func (r *rig) restarts(name string, how syscall.Signal) {
 	r.b.ReportMetric(float64(r.lost(how)), name+"-lost-of-50")
 }
 
+// leftovers is how many warm containers an invoker leaves, and how often.
+const (
+	leftovers = 50
+	restarts  = 20
+)
+
+// BenchmarkLeftovers ends the invoker with 50 warm containers and starts it again
+// at once: from the start to the ack of a message that waits, which one of the
+// containers serves warm, and how many did not.
+func BenchmarkLeftovers(b *testing.B) {
+	r := newRig(b, "CONFIG_whisk_containerPool_userMemory=16384m")
+	for b.Loop() {
+		r.run()
+		for i := range leftovers {
+			r.action(fmt.Sprint("left", i), "nodejs:20", noop, 60000, 10)
+			r.once(fmt.Sprint("left", i))
+		}
+		before := docker(b, "ps", "-q", "--filter", "name=wsk"+r.unique)
+		r.inherits("sigterm-50", syscall.SIGTERM)
+		r.inherits("kill-50", syscall.SIGKILL)
+		after := docker(b, "ps", "-q", "--filter", "name=wsk"+r.unique)
+		b.ReportMetric(float64(gone(before, after)), "lost-containers")
+		r.stop(syscall.SIGINT)
+	}
+}
+
+func (r *rig) inherits(name string, how syscall.Signal) {
+	var acks []time.Duration
+	for n := range restarts {
+		r.stop(how)
+		_, _, t := r.send(fmt.Sprint("left", n%leftovers))
+		began := time.Now()
+		r.run()
+		r.await(t)
+		acks = append(acks, t.completion.Sub(began))
+	}
+	r.quantiles(name+"-first-ack", acks, 0.95)
+}
+
+// gone counts the words that are in the first text and not in the second.
+func gone(before, after string) (n int) {
+	for word := range strings.FieldsSeq(before) {
+		if !strings.Contains(after, word) {
+			n++
+		}
+	}
+	return n
+}
+
 // lost ends the invoker with 50 in flight and counts those that never end.
 func (r *rig) lost(how syscall.Signal) (n int) {
 	r.run()
@@ -185,6 +235,6 @@ func (r *rig) lost(how syscall.Signal) (n int) {
 			n++
 		}
 	}
-	r.stop(syscall.SIGTERM)
+	r.stop(syscall.SIGINT)
 	return n
 }

@@ -73,7 +73,7 @@ func newRig(b *testing.B, extra ...string) *rig {
 	r.db = couchdb.New(r.s.Info().Database)
 	b.Cleanup(r.db.Close)
 	r.listen(w.kafka)
-	b.Cleanup(func() { r.stop(syscall.SIGTERM) })
+	b.Cleanup(func() { r.stop(syscall.SIGINT) })
 	return r
 }
 

@@ -29,13 +29,13 @@ func BenchmarkStarts(b *testing.B) {
 	for b.Loop() {
 		r.run()
 		r.colds(bare)
-		r.stop(syscall.SIGTERM)
+		r.stop(syscall.SIGINT)
 		// Later settings of a name win.
 		r.environ = append(r.environ, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=50 ms")
 		r.run()
 		r.pauses(bare)
 		r.failures()
-		r.stop(syscall.SIGTERM)
+		r.stop(syscall.SIGINT)
 	}
 }
 
