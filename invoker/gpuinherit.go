@@ -78,7 +78,7 @@ func (l *gpuLane) inherit(now time.Duration, h heir, b *box) bool {
 	l.d.next++
 	h.gpu.box = b
 	b.gpu = &gpuBox{
-		device: h.gpu.device, wish: container.GPUWish{Shim: n.Shim, Limit: n.Limit}, furnished: true, claimed: n.HostMB,
+		device: h.gpu.device, wish: container.GPUWish{Shim: n.Shim, Limit: n.Limit}, furnished: true, action: n.Action, fallback: n.Fallback, claimed: n.HostMB,
 		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function},
 	}
 	l.heirs[l.d.next] = h.gpu

@@ -66,7 +66,7 @@ func (r *run) note(now time.Time) container.Note {
 		n.GPU = &container.GPUNote{
 			Device: identity(g.device), Namespace: g.flow.Namespace, Function: g.flow.Function,
 			Memory: int64(r.gpu.Memory), Unseen: r.gpu.Shim == activation.ShimOff, HostMB: r.hostMB(), Weight: r.gpu.Weight,
-			Shim: g.wish.Shim, Limit: g.wish.Limit,
+			Action: g.action, Fallback: g.fallback, Shim: g.wish.Shim, Limit: g.wish.Limit,
 		}
 	}
 	return n

@@ -50,7 +50,9 @@ type GPUNote struct {
 	Unseen    bool    `json:"unseen,omitempty"`
 	HostMB    int     `json:"hostMB"`
 	Weight    float64 `json:"weight,omitempty"`
+	Action    string  `json:"action"` // its full name
 	Shim      string  `json:"shim,omitempty"`
+	Fallback  string  `json:"fallback,omitempty"` // why its memory is only counted
 	Limit     int64   `json:"limit,omitempty"`
 }
 

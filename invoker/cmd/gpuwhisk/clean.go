@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
@@ -13,6 +14,7 @@ import (
 type cleanCmd struct {
 	ID         *int   `name:"id" placeholder:"N" help:"Number of the invoker, which must not run."`
 	UniqueName string `name:"uniqueName" placeholder:"NAME" help:"Name that it was started with."`
+	EnvFile    string `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 	All        bool   `help:"Of every invoker that this host's Docker has containers of, those that run included."`
 }
 
@@ -32,7 +34,11 @@ func (c cleanCmd) Run() error {
 	if (c.ID == nil) == !c.All {
 		return errors.New("say whose containers: --id N (and --uniqueName NAME), or --all")
 	}
-	environ, err := withCredentials(os.Environ())
+	number := ""
+	if c.ID != nil {
+		number = strconv.Itoa(*c.ID)
+	}
+	environ, _, err := settings(c.EnvFile, number)
 	if err != nil {
 		return err
 	}
