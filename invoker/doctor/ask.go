@@ -109,6 +109,16 @@ func (r *real) image(ctx context.Context, reference string) (docker.Image, bool,
 	return i, there, errors.Join(err, d.Close())
 }
 
+// libc looks at an image's C library.
+func (r *real) libc(ctx context.Context, reference string) (docker.Libc, error) {
+	d, err := docker.Look(r.dockerOptions())
+	if err != nil {
+		return docker.Libc{}, err
+	}
+	l, err := d.Libc(ctx, reference)
+	return l, errors.Join(err, d.Close())
+}
+
 // probeMemory is what a probed image may use, in MiB: OpenWhisk's default for
 // an action.
 const probeMemory = 256

@@ -29,6 +29,7 @@ func gpuChecks() []check {
 		{name: "daemon-reload", find: checkReload},
 		{name: "shim", find: checkShim},
 		{name: "shim sockets", find: checkSockets},
+		{name: "shim in image", find: checkImageLibc},
 		{name: "fallbacks", find: checkFallbacks},
 	}
 }

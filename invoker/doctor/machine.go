@@ -48,6 +48,8 @@ type Machine struct {
 	Docker func(ctx context.Context) (docker.Survey, error)
 	Image  func(ctx context.Context, reference string) (docker.Image, bool, error)
 	Probe  func(ctx context.Context, reference string) (string, error)
+	// Libc looks at an image's C library.
+	Libc func(ctx context.Context, reference string) (docker.Libc, error)
 	// Broker asks one Kafka broker, Reach whether an address takes
 	// connections.
 	Broker func(ctx context.Context, address string) (kafka.Survey, error)
@@ -65,8 +67,9 @@ type Machine struct {
 	// Disk tells the bytes free and in all of the file system of a path.
 	Disk func(ctx context.Context, path string) (Space, error)
 
-	// ProbeImages are images to run for a moment.
-	ProbeImages []string
+	// ProbeImages are images to run for a moment, LibcImages those whose C
+	// library is looked at.
+	ProbeImages, LibcImages []string
 	// ProbeLimit bounds one of these runs, and that of Hooks.
 	ProbeLimit time.Duration
 }
@@ -103,6 +106,7 @@ type Facts struct {
 	docker   answer[docker.Survey]
 	images   map[string]answer[image]
 	probes   map[string]answer[string]
+	libcs    map[string]answer[docker.Libc]
 	brokers  map[string]answer[kafka.Survey]
 	told     map[string]error // brokers' addresses as the cluster tells them
 	couch    answer[couchdb.Survey]
@@ -149,6 +153,7 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) *Facts {
 	if f.usesDocker() {
 		wg.Go(func() { f.docker = ask(ctx, limit, m.Docker) })
 		wg.Go(func() { f.images = askEach(ctx, limit, f.references(), f.inspect) })
+		wg.Go(func() { f.libcs = askEach(ctx, m.ProbeLimit, m.LibcImages, m.Libc) })
 		wg.Go(func() { f.probes = askEach(ctx, m.ProbeLimit, m.ProbeImages, m.Probe) })
 	}
 	wg.Go(func() { f.askKafka(ctx, limit) })

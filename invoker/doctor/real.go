@@ -38,7 +38,9 @@ type Options struct {
 	// loader find it.
 	NVML string
 	// Probe are images to run for a moment, each for at most ProbeLimit.
-	Probe      []string
+	Probe []string
+	// Images are GPU actions' own: does the shim fit them?
+	Images     []string
 	ProbeLimit time.Duration
 }
 
@@ -49,7 +51,7 @@ func Here(o Options) *Machine {
 		Config: o.Config, ConfigErr: o.ConfigErr, Source: o.Source, Environ: o.Environ,
 		Shim: shimPlaces(o), Arch: runtime.GOARCH, Now: time.Now(),
 		Files: os.DirFS("/"), Command: command,
-		Hooks: tryHooks, Docker: r.docker, Image: r.image, Probe: r.probe,
+		Hooks: tryHooks, Docker: r.docker, Image: r.image, Probe: r.probe, Libc: r.libc, LibcImages: o.Images,
 		Broker: r.broker, Reach: reach, Couch: r.couch, Records: r.records, Bucket: r.bucket, ZooKeeper: r.zooKeeper,
 		Listen: listen, Ping: ping, Disk: disk,
 		ProbeImages: o.Probe, ProbeLimit: o.ProbeLimit,

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/docker"
 )
 
 // libraryOf builds a shared library that exports some functions.
@@ -237,6 +239,25 @@ func TestSocketChecks(t *testing.T) {
 		{"in a container", inside(""), "GPU/shim sockets", Fail, "/var/run/gpuwhisk is this container's own", "--volume"},
 		{"in a container, mounted", inside("3 1 0:3 /y /run/gpuwhisk rw - tmpfs tmpfs rw\n"), "GPU/shim sockets", OK, "below /var/run/gpuwhisk", ""},
 	})
+}
+
+func TestJudgeLibc(t *testing.T) {
+	needs := version{2, 34}
+	for _, c := range []struct {
+		has  docker.Libc
+		want Status
+		text string
+	}{
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 36}, OK, "glibc 2.36, the shim needs 2.34"},
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 34}, OK, "2.34"},
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 28}, Warn, "has glibc 2.28 and the shim needs 2.34"},
+		{docker.Libc{Name: "musl"}, Warn, "has musl"},
+		{docker.Libc{}, Warn, "static programs"},
+	} {
+		if x := judgeLibc("i:1", c.has, needs); x.Status != c.want || !strings.Contains(x.Found, c.text) {
+			t.Errorf("%+v: %+v", c.has, x)
+		}
+	}
 }
 
 func TestFallbacks(t *testing.T) {

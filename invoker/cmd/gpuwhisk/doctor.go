@@ -23,6 +23,7 @@ type doctorCmd struct {
 	JSON         bool          `name:"json" help:"Print one JSON object."`
 	Colour       string        `name:"color" enum:"auto,always,never" default:"auto" help:"Colour of the signs: ${enum}."`
 	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and ask whether it speaks the protocol of actions; may be given more than once."`
+	Image        []string      `placeholder:"IMAGE" help:"Tell whether the shim fits the C library of this image; may be given more than once. The image must be on this host; nothing of it runs."`
 	ProbeTimeout time.Duration `default:"30s" help:"Longest time for one probed image."`
 	Timeout      time.Duration `default:"3s" help:"Longest time for one question."`
 	Shim         string        `placeholder:"PATH" help:"The shim library; without it the usual places are looked at."`
@@ -50,7 +51,7 @@ func (c doctorCmd) Run() error {
 	self, _ := os.Executable() // without it the shim is looked for elsewhere
 	m := doctor.Here(doctor.Options{
 		Config: cfg, ConfigErr: problem, Source: source, Environ: environ, Self: self,
-		Shim: c.Shim, NVML: c.NVML, Probe: c.Probe, ProbeLimit: c.ProbeTimeout,
+		Shim: c.Shim, NVML: c.NVML, Probe: c.Probe, Images: c.Image, ProbeLimit: c.ProbeTimeout,
 	})
 	report := doctor.Examine(context.Background(), m, c.Timeout)
 	if err := c.print(report); err != nil {

@@ -1,0 +1,128 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	containertypes "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+)
+
+// Libc is the C library of an image.
+type Libc struct {
+	// Name is glibc, musl, or empty where neither is found.
+	Name string
+	// Major and Minor are glibc's version.
+	Major, Minor int
+}
+
+// libcPlaces are where distributions put the library or its loader.
+var libcPlaces = []struct{ name, path string }{
+	{"glibc", "/lib/x86_64-linux-gnu/libc.so.6"},
+	{"glibc", "/lib/aarch64-linux-gnu/libc.so.6"},
+	{"glibc", "/lib64/libc.so.6"},
+	{"glibc", "/usr/lib/libc.so.6"},
+	{"musl", "/lib/ld-musl-x86_64.so.1"},
+	{"musl", "/lib/ld-musl-aarch64.so.1"},
+}
+
+// Libc looks at the C library in an image that is there. For that a container is
+// made, which is not started, and removed.
+func (d *Daemon) Libc(ctx context.Context, reference string) (found Libc, err error) {
+	made, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+		Config: &containertypes.Config{Image: reference, Cmd: []string{"/nothing"}},
+	})
+	if err != nil {
+		return Libc{}, fmt.Errorf("look into image %s: %w", reference, err)
+	}
+	defer func() {
+		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), libcTime)
+		defer cancel()
+		_, rerr := d.api.ContainerRemove(bye, made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		err = errors.Join(err, rerr)
+	}()
+	for _, place := range libcPlaces {
+		data, err := d.file(ctx, made.ID, place.path)
+		switch {
+		case cerrdefs.IsNotFound(err):
+			continue
+		case err != nil:
+			return Libc{}, fmt.Errorf("read %s of image %s: %w", place.path, reference, err)
+		case place.name == "musl":
+			return Libc{Name: "musl"}, nil
+		}
+		return glibc(data)
+	}
+	return Libc{}, nil
+}
+
+// libcTime bounds the removal of the container that was looked into.
+const libcTime = 10 * time.Second
+
+// maxLibc is more than any C library has, maxLinks more than lie before one.
+const (
+	maxLibc  = 64 << 20
+	maxLinks = 8
+)
+
+// file reads a file of a container, through links.
+func (d *Daemon) file(ctx context.Context, id, name string) ([]byte, error) {
+	for range maxLinks {
+		data, link, err := d.entry(ctx, id, name)
+		if err != nil || link == "" {
+			return data, err
+		}
+		if !path.IsAbs(link) {
+			link = path.Join(path.Dir(name), link)
+		}
+		name = link
+	}
+	return nil, fmt.Errorf("more than %d links", maxLinks)
+}
+
+// entry reads one file, or where a link leads.
+func (d *Daemon) entry(ctx context.Context, id, name string) (data []byte, link string, err error) {
+	got, err := d.api.CopyFromContainer(ctx, id, client.CopyFromContainerOptions{SourcePath: name})
+	if err != nil {
+		return nil, "", err
+	}
+	defer got.Content.Close()
+	archive := tar.NewReader(got.Content)
+	h, err := archive.Next()
+	if err != nil {
+		return nil, "", err
+	}
+	if h.Typeflag == tar.TypeSymlink {
+		return nil, h.Linkname, nil
+	}
+	data, err = io.ReadAll(io.LimitReader(archive, maxLibc))
+	return data, "", err
+}
+
+// glibc finds the version by the newest that the library defines for programs.
+func glibc(data []byte) (Libc, error) {
+	file, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return Libc{}, fmt.Errorf("read libc.so.6: %w", err)
+	}
+	versions, err := file.DynamicVersions()
+	if err != nil {
+		return Libc{}, fmt.Errorf("read the versions of libc.so.6: %w", err)
+	}
+	found := Libc{Name: "glibc"}
+	for _, v := range versions {
+		var major, minor int
+		if n, _ := fmt.Sscanf(v.Name, "GLIBC_%d.%d", &major, &minor); n == 2 && major*1000+minor > found.Major*1000+found.Minor {
+			found.Major, found.Minor = major, minor
+		}
+	}
+	return found, nil
+}
