@@ -39,8 +39,9 @@ compiler=${CC:-cc}
 command -v "$compiler" >/dev/null || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6-dev-$arch-cross"
 
 # Nothing of the place or the time of the build is left in what is built. NVML
-# is looked for when it is asked for, not at the start: -z lazy.
-(cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false \
+# is looked for when it is asked for, not at the start: -z lazy. What draws the
+# documents' figures stays out, with its six megabytes of fonts.
+(cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false -tags nofigures \
 	-ldflags "-s -w -buildid= -X main.version=$version -extldflags=-Wl,-z,lazy,--build-id=none" \
 	-o "$out/gpuwhisk" ./invoker/cmd/gpuwhisk)
 
