@@ -59,7 +59,8 @@ func TestExecErrors(t *testing.T) {
 		want       error
 	}{
 		{"sequence", `{"kind":"sequence","components":["/guest/a"]}`, ErrUnfetchable},
-		{"other store", at("s3:x"), ErrUnfetchable},
+		{"other store", at("gcs:x"), ErrUnfetchable},
+		{"no name in the bucket", at("s3:"), ErrUnfetchable},
 		{"empty name", at(""), ErrUnfetchable},
 		{"empty scheme", at("couch:"), ErrUnfetchable},
 		{"broken name", at("mem:%%%"), ErrUnfetchable},
@@ -110,6 +111,16 @@ func TestAttachmentOfTheDocument(t *testing.T) {
 		if got := a.Exec.WithCode([]byte("PK")); got.Code != "UEs=" || got.Attachment != nil {
 			t.Errorf("%s: %+v", c.name, got)
 		}
+	}
+}
+
+func TestAttachmentInBucket(t *testing.T) {
+	a, err := decode(t, `{"kind":"nodejs:20","binary":true,"code":{"attachmentName":"s3:1e61-2179","attachmentType":"t"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := a.Exec.Attachment; at == nil || at.Scheme != InS3 || at.Name != "1e61-2179" {
+		t.Errorf("%+v", at)
 	}
 }
 
