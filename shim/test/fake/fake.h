@@ -52,7 +52,7 @@ enum {
 struct fake_context {
 	int device;
 	bool alive, primary;
-	CUresult fault; /* of a kernel: every call gives it from then on */
+	_Atomic CUresult fault; /* of a kernel: every call gives it from then on */
 	int refs;
 	struct fake_context *next;
 };
