@@ -144,7 +144,6 @@ func TestNextProcessTakesOver(t *testing.T) {
 		next := e.process()
 		iv, stop := next.start(s)
 		next.ok(next.warm(t, "f"))
-		next.invoke("g", nil)
 		next.action("g", nil)
 		next.warm(t, "g")
 		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 128+256+256 {

@@ -143,7 +143,9 @@ func TestUnheardProcesses(t *testing.T) {
 		return gpu.Held{Container: "static", PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}}
 	}
 	b.assume(b.box("static"), gpu.Need{Bytes: 5})
-	expect("assumed", all(assumedPID, 5))
+	reserved := all(assumedPID, 5)
+	reserved.Assumed = true
+	expect("assumed", reserved)
 	own := nvml.Process{PID: hooked.PID(), Bytes: 60 * mib}
 	read(own, nvml.Process{PID: 8, Bytes: 40 * mib}, nvml.Process{PID: 10, Bytes: 7 * mib}, nvml.Process{PID: 11, Bytes: 7 * mib})
 	expect("found", gpu.Held{Container: "static", PID: assumedPID, Exited: true}, all(8, 40*mib))
