@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -286,22 +287,31 @@ func TestNeverBlocks(t *testing.T) {
 	}
 }
 
+// BenchmarkEnded measures what the trace of an activation costs from its account
+// to the receiver (sent), and what one costs where the queue is full (full).
 func BenchmarkEnded(b *testing.B) {
-	web := httptest.NewServer(newReceiverFor(b))
-	defer web.Close()
-	tr, err := New(b.Context(), Config{Protocol: HTTP, Endpoint: web.URL}, quiet())
-	if err != nil {
-		b.Fatal(err)
-	}
 	a, c := sample(), json.RawMessage(`{"X-B3-Sampled":"1","X-B3-SpanId":"f5f1cf0a2dfd1a40","X-B3-TraceId":"f5f1cf0a2dfd1a40"}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		tr.Ended(a, c)
+	for _, kind := range []string{"sent", "full"} {
+		b.Run(kind, func(b *testing.B) {
+			web := httptest.NewServer(newReceiverFor(b))
+			defer web.Close()
+			tr, err := New(b.Context(), Config{Protocol: HTTP, Endpoint: web.URL}, quiet())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for kind == "sent" && len(tr.queue) == cap(tr.queue) {
+					runtime.Gosched()
+				}
+				tr.Ended(a, c)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			_ = tr.Close(ctx)
+			b.ReportMetric(float64(tr.Stats().Dropped)/float64(b.N), "dropped/op")
+		})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	_ = tr.Close(ctx)
-	b.ReportMetric(float64(tr.Stats().Dropped)/float64(b.N), "dropped/op")
 }
 
 func newReceiverFor(b *testing.B) http.Handler {
