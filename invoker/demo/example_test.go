@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -93,6 +94,28 @@ func compiled(name string) func(t *testing.T) string {
 			t.Fatal(err)
 		}
 		return base64.StdEncoding.EncodeToString(code)
+	}
+}
+
+// TestReadmeShowsWhatInferAnswers: README.md calls infer with the text that
+// TestExamples sends, and shows that answer.
+func TestReadmeShowsWhatInferAnswers(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := all[0].calls[0]
+	line := fmt.Sprintf("wsk action invoke infer --result -p text %q\n", call.args["text"])
+	_, after, found := strings.Cut(string(page), line)
+	if !found {
+		t.Fatalf("README.md has no line %q", line)
+	}
+	var answer map[string]any
+	if err := json.NewDecoder(strings.NewReader(after)).Decode(&answer); err != nil {
+		t.Fatalf("what follows that line: %v", err)
+	}
+	if got := fmt.Sprint(answer); got != call.want[0] {
+		t.Errorf("README.md shows %s, infer answers %s", got, call.want[0])
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +76,28 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 	}
 	if status, text := outcome(t, "standalone --gpu-memory 24GiB"); status != -1 {
 		t.Errorf("a good line ended with %d: %s", status, text)
+	}
+}
+
+// TestReadmeLinesParse: each gpuwhisk that a block of README.md runs is a good
+// command line.
+func TestReadmeLinesParse(t *testing.T) {
+	page, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("build/shim/fake12", 0o700); err != nil { // make shim-fake
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?m)^(?:bin/)?gpuwhisk (.+?)(?: +#.*)?$").FindAllStringSubmatch(string(page), -1)
+	if len(found) < 2 {
+		t.Fatalf("README.md runs gpuwhisk %d times: %q", len(found), found)
+	}
+	for _, m := range found {
+		if status, text := outcome(t, m[1]); status != -1 {
+			t.Errorf("gpuwhisk %s: status %d, %s", m[1], status, text)
+		}
 	}
 }
 
