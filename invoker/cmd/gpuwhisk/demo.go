@@ -73,11 +73,17 @@ func (c demoCmd) policies() []string {
 
 // Validate checks what flags alone can tell, before anything is started.
 func (c demoCmd) Validate() error {
-	switch {
-	case c.Policy != "" && !slices.Contains(config.Policies(), c.Policy):
-		return fmt.Errorf("--policy %s: want one of %s", c.Policy, strings.Join(config.Policies(), ", "))
-	case c.Load <= 0:
+	if c.Load <= 0 {
 		return fmt.Errorf("--load %s: want a time above 0, such as 20s", c.Load)
+	}
+	return checkPolicy(c.Policy)
+}
+
+// checkPolicy names the flag where a policy that was given is none; empty is the
+// default one.
+func checkPolicy(name string) error {
+	if name != "" && !slices.Contains(config.Policies(), name) {
+		return fmt.Errorf("--policy %s: want one of %s", name, strings.Join(config.Policies(), ", "))
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (c *standaloneCmd) Validate() error {
 	case c.Quiet && c.Verbose:
 		return errors.New("--quiet and --verbose: want one of them")
 	}
-	return nil
+	return checkPolicy(c.Policy)
 }
 
 // checkDevices says before anything is started that there is no GPU to take:

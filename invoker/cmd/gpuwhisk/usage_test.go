@@ -57,6 +57,8 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"standalone --nonsense":            "--nonsense",
 		"standalone --tokens -3":           "--tokens -3: want at least 1",
 		"standalone --port 70000":          "--port 70000: want 0 to 65535",
+		"standalone --policy fastest":      "--policy fastest: want one of mqfq-sticky, sticky-plus,",
+		"demo --policy fastest":            "--policy fastest: want one of mqfq-sticky, sticky-plus,",
 		"standalone --gpus -1":             "--gpus -1: want 0 to 64",
 		"standalone --gpu-memory lots":     `--gpu-memory: "lots" is no size`,
 		"standalone --memory-max 8GB":      "--memory-max 8 GB: want at most --memory, which is 4 GB",
