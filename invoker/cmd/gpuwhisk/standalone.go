@@ -25,6 +25,9 @@ const (
 	drainTime = 75 * time.Second // a blocking call waits a minute
 )
 
+// leastMax is the default memory of an action.
+const leastMax = size(256 << 20)
+
 // standaloneCmd is a whole OpenWhisk in one process.
 type standaloneCmd struct {
 	Port      int      `default:"3233" help:"Port of the REST API on the loopback interface; 0 takes a free one."`
@@ -122,10 +125,12 @@ func (c *standaloneCmd) Validate() error {
 	switch {
 	case c.Port < 0 || c.Port > 65535:
 		return fmt.Errorf("--port %d: want 0 to 65535", c.Port)
-	case c.Tokens < 1:
-		return fmt.Errorf("--tokens %d: want at least 1", c.Tokens)
+	case c.Tokens < 1 || c.Tokens > 64:
+		return fmt.Errorf("--tokens %d: want 1 to 64", c.Tokens)
 	case c.GPUs < 0 || c.GPUs > 64:
 		return fmt.Errorf("--gpus %d: want 0 to 64", c.GPUs)
+	case c.MemoryMax < leastMax:
+		return fmt.Errorf("--memory-max %s: want at least %s, which an action has that asks for none", c.MemoryMax, leastMax)
 	case c.MemoryMax > c.Memory:
 		return fmt.Errorf("--memory-max %s: want at most --memory, which is %s", c.MemoryMax, c.Memory)
 	case c.Quiet && c.Verbose:
@@ -134,9 +139,20 @@ func (c *standaloneCmd) Validate() error {
 	return checkPolicy(c.Policy)
 }
 
-// checkDevices says before anything is started that there is no GPU to take:
-// the first call would be the first to know.
+// checkDevices says before anything is started that a library is not what its
+// flag wants, or that there is no GPU to take: the first call would be the first
+// to know.
 func (c standaloneCmd) checkDevices(log *slog.Logger) error {
+	if c.FakeGPU != "" {
+		if err := devices.CheckDriver(c.FakeGPU); err != nil {
+			return fmt.Errorf("--fake-driver: %w (make shim-fake builds one in build/shim/fake12)", err)
+		}
+	}
+	if c.Shim != "" {
+		if err := devices.CheckLibrary(c.Shim); err != nil {
+			return fmt.Errorf("--shim: %w (make shim-fake builds it in build/shim)", err)
+		}
+	}
 	if c.Devices == "" || c.Devices == devices.None {
 		return nil
 	}

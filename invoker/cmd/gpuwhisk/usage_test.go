@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,7 +57,9 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"":                                 "expected one of",
 		"nonsense":                         "nonsense",
 		"standalone --nonsense":            "--nonsense",
-		"standalone --tokens -3":           "--tokens -3: want at least 1",
+		"standalone --tokens -3":           "--tokens -3: want 1 to 64",
+		"standalone --tokens 65":           "--tokens 65: want 1 to 64",
+		"standalone --memory-max 200MB":    "--memory-max 200 MB: want at least 256 MB",
 		"standalone --port 70000":          "--port 70000: want 0 to 65535",
 		"standalone --policy fastest":      "--policy fastest: want one of mqfq-sticky, sticky-plus,",
 		"demo --policy fastest":            "--policy fastest: want one of mqfq-sticky, sticky-plus,",
@@ -119,6 +123,25 @@ func TestSizesHaveOneUnit(t *testing.T) {
 		var s size
 		if err := s.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q was taken for %s", text, s)
+		}
+	}
+}
+
+// TestLibrariesAreLookedAtFirst: a file that cannot be loaded is told with its
+// flag, before anything is started.
+func TestLibrariesAreLookedAtFirst(t *testing.T) {
+	empty := t.TempDir()
+	text := filepath.Join(empty, "text")
+	if err := os.WriteFile(text, []byte("no library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]standaloneCmd{
+		"--fake-driver: open driver": {FakeGPU: empty},
+		"--shim: " + text:            {Shim: text},
+	} {
+		err := c.checkDevices(slog.New(slog.DiscardHandler))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "make shim-fake") {
+			t.Errorf("%v; want %s and how to build it", err, want)
 		}
 	}
 }
