@@ -58,7 +58,7 @@ type Waits struct {
 func DefaultWaits() Waits {
 	return Waits{
 		Idle:        2 * time.Second,
-		Quiet:       2 * time.Millisecond,
+		Quiet:       10 * time.Millisecond,
 		QuietFailed: 100 * time.Millisecond,
 		OtherStream: 100 * time.Millisecond,
 	}

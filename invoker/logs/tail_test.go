@@ -105,7 +105,7 @@ func TestTail(t *testing.T) {
 			[]string{"a"}, false, 3800 * time.Millisecond},
 		{"silent for too long", waiting, []part{say(0, out("a\n")), say(2100*time.Millisecond, bothEnds...)},
 			[]string{"a", failedText}, true, 2 * time.Second},
-		{"not waiting", reading1, []part{say(0, out("a\n")), say(time.Second, out("b\n"))}, []string{"a"}, false, 2 * time.Millisecond},
+		{"not waiting", reading1, []part{say(0, out("a\n")), say(time.Second, out("b\n"))}, []string{"a"}, false, 10 * time.Millisecond},
 		{"failed, last words on their way", failing, []part{say(15*time.Millisecond, out("a\n"))},
 			[]string{"a", brokenText}, false, 115 * time.Millisecond},
 		{"cut-off last line", reading1, []part{{raw: `{"log":"a`}}, []string{failedText}, true, 100 * time.Millisecond},
