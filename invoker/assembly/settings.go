@@ -3,6 +3,7 @@ package assembly
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -103,11 +104,7 @@ func pool(c *config.Config, m *activation.Manifest) container.Config {
 		PauseGrace:  orNever(c.Proxy.PauseGrace),
 		IdleTimeout: orNever(c.Proxy.IdleContainer),
 		Overtake:    finite(c.Pool.Overtake),
-		Expiry: container.Expiry{
-			InitDelay: c.Pool.PrewarmExpiration.InitDelay,
-			Interval:  c.Pool.PrewarmExpiration.Interval,
-			Limit:     c.Pool.PrewarmExpiration.Limit,
-		},
+		Expiry:      expiry(c.Pool.PrewarmExpiration, rand.N[time.Duration]),
 	}
 	for _, r := range m.Runtimes() {
 		for _, cell := range r.StemCells {
@@ -115,6 +112,17 @@ func pool(c *config.Config, m *activation.Manifest) container.Config {
 		}
 	}
 	return p
+}
+
+// expiry fixes the time between checks for the whole run: below gives a random
+// time from 0 up to its argument, without it. Invokers that start together then
+// drift apart, and do not remove and create containers all at once.
+func expiry(e config.PrewarmExpiration, below func(time.Duration) time.Duration) container.Expiry {
+	x := container.Expiry{InitDelay: finite(e.InitDelay), Interval: finite(e.Interval), Limit: e.Limit}
+	if x.Interval > 0 && e.Variance > 0 {
+		x.Interval += below(finite(e.Variance))
+	}
+	return x
 }
 
 func stemCell(kind string, s activation.StemCell) container.StemCell {

@@ -22,6 +22,8 @@ type Pool struct {
 type PrewarmExpiration struct {
 	InitDelay time.Duration
 	Interval  time.Duration
+	// Variance bounds what an invoker adds to its interval by chance.
+	Variance time.Duration
 	// Limit is how many may be removed in one check.
 	Limit int
 }
@@ -39,6 +41,8 @@ func poolKeys(c *Config) []*Key {
 			Doc: "first check for unused prewarmed containers after this"},
 		{Name: "whisk.container-pool.prewarm-expiration-check-interval", Default: "10 minutes", value: duration(&p.PrewarmExpiration.Interval),
 			Doc: "time between such checks"},
+		{Name: "whisk.container-pool.prewarm-expiration-check-interval-variance", Default: "10 seconds", value: duration(&p.PrewarmExpiration.Variance),
+			Doc: "each invoker adds a random part of this to its time between checks, once at its start, so that a fleet does not check at once; 0 adds nothing"},
 		{Name: "whisk.container-pool.prewarm-expiration-limit", Default: "100", value: integer(&p.PrewarmExpiration.Limit, 1, 1_000_000),
 			Doc: "most prewarmed containers removed in one check"},
 		{Name: "whisk.gpu.overtake", Default: "500 ms", value: duration(&p.Overtake),

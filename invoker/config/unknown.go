@@ -34,7 +34,6 @@ var without = []struct{ name, why string }{
 	{"whisk.docker.client.timeouts.version", "no docker program is started"},
 	{"whisk.container-pool.pekko-client", "there is one HTTP client, which has the limits of both"},
 	{"whisk.container-pool.akka-client", "there is one HTTP client, which has the limits of both"},
-	{"whisk.container-pool.prewarm-expiration-check-interval-variance", "checks cost too little to be spread"},
 	{"whisk.activation.disable-store-result", "it only mattered where no store level was given, and one always is"},
 	{"whisk.activation-store.retry-config.max-tries", "a record that was not written is written again until it is"},
 	{"whisk.s3.pekko-connectors.", "there is one S3 client, which only reads, directly and in memory"},
