@@ -22,6 +22,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/s3"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/kamon"
 	"github.com/gpuwhisk/gpuwhisk/invoker/stores"
 	"github.com/gpuwhisk/gpuwhisk/invoker/trace"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
@@ -93,6 +94,7 @@ type assembly struct {
 	gpus      gpus
 	laneLog   *laneLog      // nil without whisk.gpu.record
 	tracer    *trace.Tracer // nil: traces are off
+	statsd    *kamon.StatsD // nil: nothing is sent there
 	engine    Engine
 	cluster   *kafka.Cluster
 	feed      *kafka.Feed
@@ -187,6 +189,7 @@ func (a *assembly) parts(manifest *activation.Manifest) []part {
 		{name: "Kafka", open: func(ctx context.Context) error { return a.openKafka(ctx, topic) }},
 		// Of the last activations, too; nobody waits for it.
 		{name: "traces", open: a.openTracer, close: a.closeTracer},
+		{name: "StatsD", open: a.openStatsD, close: a.closeStatsD},
 		// Closed last of what others meet: who waits for its lock starts at
 		// once, and must find nothing of ours.
 		{name: "state", open: a.awaitElder, close: func(context.Context) error { return a.state.close() }},

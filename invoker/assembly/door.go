@@ -13,7 +13,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/admin"
 	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
-	"github.com/gpuwhisk/gpuwhisk/invoker/kamon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -73,7 +72,7 @@ func (a *assembly) named(metrics prometheus.Gatherer) prometheus.Gatherer {
 	if !a.c.Metrics.Names() {
 		return metrics
 	}
-	return kamon.Gatherer{Of: metrics, Topic: a.instance.Topic(), Tags: a.c.Metrics.Tags}
+	return a.kamon(metrics)
 }
 
 func (a *assembly) waiting() string {

@@ -40,11 +40,14 @@ func TestAnsibleEnvironment(t *testing.T) {
 	if !c.Admin.TLS.ClientAuth || c.Admin.TLS.KeystorePassword != "openwhisk" {
 		t.Errorf("admin %+v", c.Admin)
 	}
+	if c.Metrics.Sent() {
+		t.Error("metrics are sent to a StatsD without a name")
+	}
 	ignored := map[string]string{}
 	for _, s := range c.Ignored() {
 		ignored[s.Name] = s.Value
 	}
-	for _, name := range []string{"whisk.kakfa.topics.invoker.segment-bytes", "whisk.docker.container-factory.use-runc", "kamon.statsd.port", "config.file"} {
+	for _, name := range []string{"whisk.kakfa.topics.invoker.segment-bytes", "whisk.docker.container-factory.use-runc", "config.file"} {
 		if ignored[name] == "" {
 			t.Errorf("%s is not listed as ignored: %v", name, ignored)
 		}

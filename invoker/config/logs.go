@@ -44,6 +44,8 @@ type Metrics struct {
 	Endpoint bool
 	// Tags makes labels of what is part of Kamon's names otherwise.
 	Tags bool
+	// StatsD gets what is measured under Kamon's names.
+	StatsD StatsD
 }
 
 // Names reports whether /metrics shows Kamon's names beside ours.
@@ -54,7 +56,7 @@ func (m Metrics) Served() bool { return m.Endpoint || m.Kamon && m.Prometheus }
 
 func metricKeys(c *Config) []*Key {
 	m := &c.Metrics
-	return []*Key{
+	return append([]*Key{
 		{Name: "whisk.metrics.kamon-enabled", Env: "METRICS_KAMON", Default: "false", value: boolean(&m.Kamon),
 			Doc: "with prometheus-enabled, serve /metrics; show what is measured under the names of OpenWhisk's invoker too, for its boards and alerts"},
 		{Name: "whisk.metrics.kamon-tags-enabled", Env: "METRICS_KAMON_TAGS", Default: "false", value: boolean(&m.Tags),
@@ -63,7 +65,7 @@ func metricKeys(c *Config) []*Key {
 			Doc: "with kamon-enabled, serve /metrics"},
 		{Name: "whisk.gpu.metrics.enabled", Default: "true", value: boolean(&m.Endpoint),
 			Doc: "serve /metrics whatever the two keys above say"},
-	}
+	}, statsdKeys(&m.StatsD)...)
 }
 
 // Drain is how the invoker leaves.

@@ -56,6 +56,9 @@ func validate(c *Config) []error {
 			demand(k.value != "", "whisk.gpu.records.store is couchbase, which needs whisk.gpu.couchbase.%s", k.name)
 		}
 	}
+	if c.Metrics.Sent() {
+		c.Metrics.StatsD.check(demand)
+	}
 	if err := c.Traces.validate(); err != nil {
 		problems = append(problems, err)
 	}

@@ -1,7 +1,8 @@
 // Package kamon shows an invoker's metrics once more under the names that
 // OpenWhisk's own invoker gives them, which Kamon makes. Boards and alerts of an
 // existing deployment ask for those. The names are made when somebody asks, from
-// what has been measured anyway; nothing is measured twice.
+// what has been measured anyway; nothing is measured twice. StatsD sends the same
+// to a StatsD agent, as Kamon's reporter does.
 //
 // Two families of the original have no counterpart here: those of the JVM, and
 // those of programs (docker, runc, kubectl) that this invoker does not start.
@@ -9,6 +10,7 @@ package kamon
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,7 +31,13 @@ type Gatherer struct {
 // Gather implements prometheus.Gatherer. Families come sorted by name.
 func (g Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	ours, err := g.Of.Gather()
-	all := ours
+	all := append(ours, g.translate(ours)...)
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return all, err
+}
+
+// translate gives what ours hold under Kamon's names alone.
+func (g Gatherer) translate(ours []*dto.MetricFamily) []*dto.MetricFamily {
 	made := map[string]*dto.MetricFamily{}
 	for _, f := range ours {
 		for _, r := range rules[f.GetName()] {
@@ -40,11 +48,7 @@ func (g Gatherer) Gather() ([]*dto.MetricFamily, error) {
 			}
 		}
 	}
-	for _, f := range made {
-		all = append(all, f)
-	}
-	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	return all, err
+	return slices.Collect(maps.Values(made))
 }
 
 // add translates one metric. What a name holds for several states is a family

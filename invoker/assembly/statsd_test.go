@@ -1,0 +1,49 @@
+package assembly
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestStatsDGetsWhatIsMeasured where the configuration names an agent, under the
+// invoker's number, and nothing is opened where it names none.
+func TestStatsDGetsWhatIsMeasured(t *testing.T) {
+	agent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = agent.Close() }()
+	c := config.Default()
+	a := &assembly{c: c, instance: activation.Instance{ID: 3}, metrics: prometheus.NewRegistry(),
+		Options: Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+	invoker.NewMetrics(a.metrics)
+	if err := a.openStatsD(t.Context()); err != nil || a.statsd != nil {
+		t.Fatalf("%v, or it is open without being asked for", err)
+	}
+	c.Metrics.Kamon = true
+	c.Metrics.StatsD.Hostname, c.Metrics.StatsD.Interval = "127.0.0.1", time.Hour
+	c.Metrics.StatsD.Port = agent.LocalAddr().(*net.UDPAddr).Port
+	if err := a.openStatsD(t.Context()); err != nil || a.statsd == nil {
+		t.Fatal(err)
+	}
+	if err := a.closeStatsD(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<16)
+	n, _, err := agent.ReadFrom(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(buf[:n]); !strings.Contains(got, "openwhisk-statsd.invoker3.counter_invoker_activation_start:0|c\n") {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Metrics go to StatsD where Kamon is on and the agent has a name; the keys are
+// those of the role and of Kamon, and nonsense is refused.
+func TestStatsD(t *testing.T) {
+	c := loaded(t, "METRICS_KAMON=true", "CONFIG_kamon_statsd_hostname=statsd.example", "CONFIG_kamon_statsd_port=9125")
+	want := StatsD{Hostname: "statsd.example", Port: 9125, Interval: time.Second, Packet: 1024, Service: "openwhisk-statsd"}
+	if c.Metrics.StatsD != want || !c.Metrics.Sent() || want.Address() != "statsd.example:9125" {
+		t.Errorf("%+v, sent %t", c.Metrics.StatsD, c.Metrics.Sent())
+	}
+	for _, off := range [][]string{{"METRICS_KAMON=true"}, {"CONFIG_kamon_statsd_hostname=statsd.example"}} {
+		if c := loaded(t, off...); c.Metrics.Sent() {
+			t.Errorf("sent with %v alone", off)
+		}
+	}
+	older := loaded(t, "CONFIG_kamon_statsd_flushInterval=10 seconds")
+	both := loaded(t, "CONFIG_kamon_statsd_flushInterval=10 seconds", "CONFIG_kamon_metric_tickInterval=3 seconds")
+	if older.Metrics.StatsD.Interval != 10*time.Second || both.Metrics.StatsD.Interval != 3*time.Second {
+		t.Errorf("intervals %v and %v", older.Metrics.StatsD.Interval, both.Metrics.StatsD.Interval)
+	}
+	for setting, want := range map[string]string{
+		"CONFIG_kamon_metric_tickInterval=0":           "kamon.metric.tick-interval",
+		"CONFIG_kamon_metric_tickInterval=Inf":         "kamon.metric.tick-interval",
+		"CONFIG_kamon_statsd_maxPacketSize=1 m":        "kamon.statsd.max-packet-size",
+		"CONFIG_kamon_statsd_maxPacketSize=1":          "kamon.statsd.max-packet-size",
+		"CONFIG_kamon_statsd_port=65536":               "kamon.statsd.port",
+		"CONFIG_kamon_environment_service=open whisk:": "kamon.environment.service",
+	} {
+		_, err := Load(Input{Environ: full("METRICS_KAMON=true", "CONFIG_kamon_statsd_hostname=statsd.example", setting), Args: []string{"--id", "0"}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error about %s", setting, err, want)
+		}
+	}
+}
