@@ -24,8 +24,14 @@ type load struct {
 
 	mu       sync.Mutex
 	sent     int
-	answered map[string]string // activation id: who ran it
+	answered map[string]answer // by activation id
 	wrong    []string
+}
+
+// answer tells who ran an activation, and when that was known.
+type answer struct {
+	by string
+	at time.Time
 }
 
 // pause between two calls of an action, so that what is sent can be looked at
@@ -54,7 +60,7 @@ func (w *world) call(method, path, body string) (int, []byte, error) {
 
 func (w *world) startLoad() *load {
 	w.t.Helper()
-	l := &load{w: w, stop: make(chan struct{}), answered: map[string]string{}}
+	l := &load{w: w, stop: make(chan struct{}), answered: map[string]answer{}}
 	const code = `function main() { return new Promise(r => setTimeout(() => r({by: 'gpuwhisk'}), 300)) }`
 	body, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": code}, "limits": map[string]any{"memory": 128}})
 	for n := range actions {
@@ -77,20 +83,20 @@ func (l *load) run(path string) {
 		l.sent++
 		l.mu.Unlock()
 		status, text, err := l.w.call("POST", path, "{}")
-		var answer struct {
+		var got struct {
 			ID       string `json:"activationId"`
 			Response struct {
 				Result struct{ By string }
 			}
 		}
 		if err == nil {
-			err = json.NewDecoder(bytes.NewReader(text)).Decode(&answer)
+			err = json.NewDecoder(bytes.NewReader(text)).Decode(&got)
 		}
 		l.mu.Lock()
-		if err != nil || status != 200 || answer.Response.Result.By == "" {
+		if err != nil || status != 200 || got.Response.Result.By == "" {
 			l.wrong = append(l.wrong, fmt.Sprintf("%v %d %s", err, status, text))
 		} else {
-			l.answered[answer.ID] = answer.Response.Result.By
+			l.answered[got.ID] = answer{got.Response.Result.By, time.Now()}
 		}
 		l.mu.Unlock()
 	}
@@ -102,8 +108,8 @@ func (l *load) end(t *testing.T) {
 	close(l.stop)
 	l.done.Wait()
 	by := map[string]int{}
-	for _, who := range l.answered {
-		by[who]++
+	for _, a := range l.answered {
+		by[a.by]++
 	}
 	recorded := l.recorded(t)
 	t.Logf("sent %d, acked %d (%d by the original, %d by ours), recorded %d", l.sent, len(l.answered), by["stock"], by["gpuwhisk"], recorded)
@@ -122,14 +128,14 @@ func (l *load) recorded(t *testing.T) int {
 	for late := time.Now().Add(patience); ; time.Sleep(time.Second) { // records are written a moment after the ack
 		found := l.w.records(t)
 		var missing []string
-		for id := range l.answered {
+		for id, a := range l.answered {
 			if !found["guest/"+id] {
-				missing = append(missing, id)
+				missing = append(missing, fmt.Sprintf("%s by %s at %s", id, a.by, a.at.UTC().Format(time.RFC3339Nano)))
 			}
 		}
 		if len(missing) == 0 || time.Now().After(late) {
 			if len(missing) > 0 {
-				t.Errorf("%d activations have no record, among them %q", len(missing), missing[:min(3, len(missing))])
+				t.Errorf("%d activations have no record, among them %q:\n%s", len(missing), missing[:min(3, len(missing))], l.w.logs())
 			}
 			return len(l.answered) - len(missing)
 		}
