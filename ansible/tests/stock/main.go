@@ -115,8 +115,9 @@ func (s *stock) run(value []byte) {
 		ActivationID: m.ActivationID, Start: began.UnixMilli(), End: time.Now().UnixMilli(),
 		Response: activation.Response{Result: json.RawMessage(`{"by":"stock"}`)},
 	}
-	if err := store(r); err != nil {
+	for err := store(r); err != nil; err = store(r) { // a server may close the connection just then
 		log.Print("store: ", err)
+		time.Sleep(100 * time.Millisecond)
 	}
 	topic := "completed" + m.Controller
 	if m.Blocking {
@@ -140,7 +141,7 @@ func store(r *activation.Record) error {
 		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode/100 != 2 {
+	if res.StatusCode/100 != 2 && res.StatusCode != http.StatusConflict { // a try before was heard
 		return fmt.Errorf("the database answers %s", res.Status)
 	}
 	return nil
