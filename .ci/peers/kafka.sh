@@ -9,6 +9,7 @@ version=3.9.1
 libs=$peers/kafka-$version
 # A test may run a broker of its own beside the shared one, to restart it.
 dir=${GPUWHISK_KAFKA_DIR:-$peers/kafka}
+# It may want further settings of such a one (GPUWHISK_KAFKA_MORE, lines).
 # Containers reach it at another address of this machine than the loopback.
 host=${GPUWHISK_KAFKA_HOST:-127.0.0.1}
 
@@ -90,6 +91,7 @@ configure() {
 		group.initial.rebalance.delay.ms=0
 		initial.broker.registration.timeout.ms=180000
 		auto.create.topics.enable=false
+		${GPUWHISK_KAFKA_MORE:-}
 	CONF
 	cat >"$dir/log4j.properties" <<-CONF
 		log4j.rootLogger=WARN, out

@@ -10,7 +10,8 @@
 # DOCKER     the docker command; DOCKER_HOST is heeded by it
 # PROGRAMS   a folder with gpuwhisk and libgpuwhisk.so that are built already
 # FOREIGN    a folder with Debian's busybox-static and libc6 for the other
-#            processor (apt-get download busybox-static:arm64 libc6:arm64)
+#            processor (default build/debian-arm64, filled by apt-get where it
+#            is empty)
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,14 +37,35 @@ arm64) gnu=aarch64-linux-gnu loader=lib/ld-linux-aarch64.so.1 ;;
 *) fail "no processor called $arch: amd64 or arm64" ;;
 esac
 
+# packages DIR NAME... downloads Debian's packages for the other processor, with
+# lists of its own: this machine need not know that processor.
+packages() {
+	local dir=$1 i
+	shift
+	mkdir -p "$dir" "$work"/apt/{lists,cache}/partial
+	local apt=(apt-get -q -o "APT::Architecture=$arch" -o "APT::Architectures::=$arch" -o "Dir::State::Lists=$work/apt/lists"
+		-o Dir::State::status=/dev/null -o "Dir::Cache=$work/apt/cache" -o APT::Sandbox::User=root)
+	for i in 1 2 3; do
+		"${apt[@]}" update >&2 && (cd "$dir" && "${apt[@]}" download "$@" >&2) && return 0
+		sleep $((i * 3))
+	done
+	return 1
+}
+
 # from is where the C library and busybox are taken from.
 from=/
 if [[ $arch != "$own" ]]; then
 	from=$work/foreign
-	mkdir -p "$from"
+	foreign=${FOREIGN:-$top/build/debian-$arch}
+	mkdir -p "$from" "$foreign"
 	for name in libc6 busybox-static; do
-		package=$(find "${FOREIGN:-$top/build/debian-$arch}" -name "${name}_*_$arch.deb" 2>/dev/null | head -n 1)
-		[[ $package ]] || fail "no ${name}_*_$arch.deb in ${FOREIGN:-build/debian-$arch}: dpkg --add-architecture $arch, apt-get update, and there apt-get download $name:$arch"
+		find_package() { find "$foreign" -name "${name}_*_$arch.deb" 2>/dev/null | head -n 1; }
+		package=$(find_package)
+		if [[ ! $package ]] && command -v apt-get >/dev/null; then
+			packages "$foreign" "$name" || true
+			package=$(find_package)
+		fi
+		[[ $package ]] || fail "no ${name}_*_$arch.deb in $foreign: on a Debian with that processor, apt-get download $name"
 		dpkg-deb -x "$package" "$from"
 	done
 fi

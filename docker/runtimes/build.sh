@@ -53,6 +53,15 @@ put_linked() {
 	done <"$work/libraries"
 }
 
+# put_libraries NAME...: copies libraries of this machine by their names
+put_libraries() {
+	for name; do
+		found=$(/sbin/ldconfig -p | sed -n "s/^[[:space:]]*$name (.*\(x86-64\|AArch64\).*=> //p" | head -n 1)
+		[ -n "$found" ] || fail "this machine has no $name"
+		put_linked "$found"
+	done
+}
+
 # begin NAME: an empty root with the links of a merged /usr where the host has
 # them, so that each path means the same in the image as here
 begin() {
@@ -74,6 +83,9 @@ nogroup:x:65534:' >"$root/etc/group"
 		[ ! -e "$file" ] || put "$file"
 	done
 	put_linked /bin/sh
+	# Parts of the C library that newer ones have within: what is built for old
+	# ones, the shim of the packages too, still asks for them by name.
+	put_libraries libpthread.so.0 libdl.so.2 librt.so.1 libm.so.6
 }
 
 # end NAME COMMAND [ENV]: imports the root as an image that starts with COMMAND
@@ -129,12 +141,8 @@ python3_gpu_image() {
 		--platform manylinux_2_17_x86_64 --platform manylinux_2_12_x86_64 --platform manylinux2010_x86_64 \
 		--target "$root$packages" -r "$here/python3-gpu/requirements.txt" >&2 ||
 		fail "python3-gpu: pip could not install what is listed in $here/python3-gpu/requirements.txt"
-	# What the wheels take for granted on any Linux.
-	for name in libstdc++.so.6 libgcc_s.so.1 librt.so.1 libdl.so.2 libpthread.so.0 libm.so.6; do
-		library=$(/sbin/ldconfig -p | sed -n "s/^[[:space:]]*$name (.*x86-64.*=> //p" | head -n 1)
-		[ -n "$library" ] || fail "python3-gpu: this machine has no $name"
-		put_linked "$library"
-	done
+	# What the wheels take for granted on any Linux, beside what begin puts there.
+	put_libraries libstdc++.so.6 libgcc_s.so.1
 	(cd "$root" && ls -d ".$packages"/nvidia/*/lib) | sed 's/^\.//' >"$root/etc/ld.so.conf"
 	/sbin/ldconfig -r "$root"
 	end python3-gpu '["/usr/bin/python3", "/proxy/proxy.py"]' "PYTHONPATH=$packages"

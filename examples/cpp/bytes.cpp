@@ -2,7 +2,8 @@
 // toolkit is needed to compile it, and no library but the driver's to run it.
 //
 //   g++ -O2 -std=c++17 -static-libstdc++ -static-libgcc -o exec bytes.cpp -ldl
-//   wsk action create bytes exec --native -a gpu true
+//   zip exec.zip exec
+//   wsk action create bytes exec.zip --native -a gpu true
 //   wsk action invoke bytes -r -p text hello
 //
 // Its argument is the JSON of its parameters, and its last line of output the

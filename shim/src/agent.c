@@ -149,6 +149,7 @@ static bool command(const struct gw_command *c)
 		return command_hello(c);
 	case GW_LIMIT:
 		atomic_store(&gw_limit, c->bytes);
+		atomic_store(&gw_host_limit, c->host);
 		return true;
 	case GW_PREFETCH:
 	case GW_EVICT:

@@ -34,7 +34,7 @@ static int least_payload(unsigned type)
 	return -1;
 }
 
-static void read_payload(const uint8_t *p, struct gw_command *out)
+static void read_payload(const uint8_t *p, size_t len, struct gw_command *out)
 {
 	switch (out->type) {
 	case GW_HELLO:
@@ -49,6 +49,9 @@ static void read_payload(const uint8_t *p, struct gw_command *out)
 		out->bytes = number(p, 8);
 		break;
 	case GW_LIMIT:
+		out->bytes = number(p, 8);
+		out->host = len < 16 ? 0 : number(p + 8, 8);
+		break;
 	case GW_EVICT:
 		out->bytes = number(p, 8);
 		break;
@@ -75,7 +78,7 @@ int gw_frame_read(const uint8_t *buf, size_t len, struct gw_command *out)
 		return -1;
 	out->type = type;
 	out->epoch = number(buf + 8, 8);
-	read_payload(buf + GW_HEADER, out);
+	read_payload(buf + GW_HEADER, (size_t)frame - GW_HEADER, out);
 	return (int)frame;
 }
 

@@ -12,14 +12,14 @@
  *            u32 pid                         u32 reserved
  *            u32 backend                     u64 bytes of change worth a USAGE
  *            u32 hooks              LIMIT    u64 bytes, 0 is none
- *   ACCEPTED u32 command            PREFETCH u64 budget, 0 is all
- *   DONE     u32 command                     u64 nanoseconds, 0 is no deadline
- *            i32 status             EVICT    u64 bytes, 0 is all
- *            i32 driver's code      REPORT
- *            u32 reserved           GATE     u32 1 a run begins, 0 it ended
- *            u64 bytes moved        PING
- *            u64 nanoseconds
- *            u64 bytes resident
+ *   ACCEPTED u32 command                     u64 pinned host bytes, 0 is none;
+ *   DONE     u32 command                         may be left out
+ *            i32 status             PREFETCH u64 budget, 0 is all
+ *            i32 driver's code               u64 nanoseconds, 0 is no deadline
+ *            u32 reserved           EVICT    u64 bytes, 0 is all
+ *            u64 bytes moved        REPORT
+ *            u64 nanoseconds        GATE     u32 1 a run begins, 0 it ended
+ *            u64 bytes resident     PING
  *   USAGE    u32 contexts
  *            u32 reserved
  *            u64 allocated
@@ -69,6 +69,7 @@ struct gw_command {
 	enum gw_type type;
 	uint64_t epoch;
 	uint64_t bytes; /* LIMIT, PREFETCH, EVICT; threshold of HELLO */
+	uint64_t host;  /* LIMIT */
 	uint64_t ns;    /* PREFETCH */
 	uint32_t word;  /* version of HELLO, GATE */
 };

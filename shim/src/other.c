@@ -1,5 +1,5 @@
 /*
- * Arrays and pinned host memory: counted, never moved.
+ * Arrays and pinned host memory: counted and limited, never moved.
  */
 #include "agent.h"
 #include "context.h"
@@ -47,40 +47,46 @@ static uint64_t array_bytes(const struct gw_array3d *d)
 	return n * (d->height ? d->height : 1) * (d->depth ? d->depth : 1);
 }
 
+/* The end of an array that was promised. */
+static CUresult settle_array(CUresult r, CUarray *array, uint64_t bytes)
+{
+	if (r == CUDA_SUCCESS)
+		enter(GW_HANDLE, *array, bytes, GW_ARRAY);
+	gw_settle(bytes);
+	return r;
+}
+
 CUresult gw_on_array_create(fn_cuArrayCreate_v2 *real, CUarray *array,
 			    const struct gw_array2d *desc)
 {
-	CUresult r = real(array, desc);
-
-	if (r == CUDA_SUCCESS && array && desc) {
-		struct gw_array3d d = {desc->width, desc->height, 0, desc->format,
-				       desc->channels, 0};
-		enter(GW_HANDLE, *array, array_bytes(&d), GW_ARRAY);
-	}
-	return r;
+	if (!array || !desc)
+		return real(array, desc);
+	struct gw_array3d d = {desc->width, desc->height, 0, desc->format, desc->channels, 0};
+	if (!gw_promise(array_bytes(&d)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return settle_array(real(array, desc), array, array_bytes(&d));
 }
 
 CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
 			      const struct gw_array3d *desc)
 {
-	CUresult r = real(array, desc);
-
-	if (r == CUDA_SUCCESS && array && desc)
-		enter(GW_HANDLE, *array, array_bytes(desc), GW_ARRAY);
-	return r;
+	if (!array || !desc)
+		return real(array, desc);
+	if (!gw_promise(array_bytes(desc)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return settle_array(real(array, desc), array, array_bytes(desc));
 }
 
 /* The levels of a mipmap together take a third more than the first. */
 CUresult gw_on_mipmap_create(fn_cuMipmappedArrayCreate *real, CUarray *array,
 			     const struct gw_array3d *desc, unsigned levels)
 {
-	CUresult r = real(array, desc, levels);
-
-	if (r == CUDA_SUCCESS && array && desc) {
-		uint64_t first = array_bytes(desc);
-		enter(GW_HANDLE, *array, levels > 1 ? first + first / 3 : first, GW_ARRAY);
-	}
-	return r;
+	if (!array || !desc)
+		return real(array, desc, levels);
+	uint64_t first = array_bytes(desc), all = levels > 1 ? first + first / 3 : first;
+	if (!gw_promise(all))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return settle_array(real(array, desc, levels), array, all);
 }
 
 CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)
@@ -96,33 +102,42 @@ CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)
 	return r;
 }
 
+/* The end of pinned memory that was promised. */
+static CUresult settle_host(CUresult r, void *base, size_t bytes)
+{
+	if (r == CUDA_SUCCESS)
+		enter(GW_ADDRESS, base, bytes, GW_HOST);
+	gw_settle_host(bytes);
+	return r;
+}
+
 CUresult gw_on_host_alloc(fn_cuMemHostAlloc *real, void **out, size_t bytes,
 			  unsigned flags)
 {
+	if (!out)
+		return real(out, bytes, flags);
+	if (!gw_promise_host(bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes, flags);
-
-	if (r == CUDA_SUCCESS && out)
-		enter(GW_ADDRESS, *out, bytes, GW_HOST);
-	return r;
+	return settle_host(r, *out, bytes);
 }
 
 CUresult gw_on_host_alloc_plain(fn_cuMemAllocHost_v2 *real, void **out, size_t bytes)
 {
+	if (!out)
+		return real(out, bytes);
+	if (!gw_promise_host(bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes);
-
-	if (r == CUDA_SUCCESS && out)
-		enter(GW_ADDRESS, *out, bytes, GW_HOST);
-	return r;
+	return settle_host(r, *out, bytes);
 }
 
 CUresult gw_on_host_register(fn_cuMemHostRegister *real, void *ptr, size_t bytes,
 			     unsigned flags)
 {
-	CUresult r = real(ptr, bytes, flags);
-
-	if (r == CUDA_SUCCESS)
-		enter(GW_ADDRESS, ptr, bytes, GW_HOST);
-	return r;
+	if (!gw_promise_host(bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return settle_host(real(ptr, bytes, flags), ptr, bytes);
 }
 
 CUresult gw_on_host_free(fn_cuMemFreeHost *real, void *ptr)
@@ -133,5 +148,7 @@ CUresult gw_on_host_free(fn_cuMemFreeHost *real, void *ptr)
 
 	if (known && r != CUDA_SUCCESS)
 		gw_add(GW_ADDRESS, &b);
+	if (known)
+		gw_agent_changed(b.size);
 	return r;
 }

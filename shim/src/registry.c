@@ -11,7 +11,7 @@ static struct {
 	struct gw_node *root[GW_SPACES];
 	uint64_t bytes[GW_KINDS];
 	uint64_t out; /* of movable blocks */
-	uint64_t promised;
+	uint64_t promised, host_promised;
 	uint64_t blocks, movable;
 	uint32_t last_id;
 	bool stirred;
@@ -53,16 +53,29 @@ uint64_t gw_allocated(void)
 	return atomic_load_explicit(&allocated, memory_order_relaxed);
 }
 
+/* The caller holds the lock. */
+static bool promise(uint64_t limit, uint64_t held, uint64_t *promised, uint64_t bytes)
+{
+	bool ok = !limit || (bytes <= limit && held + *promised <= limit - bytes);
+
+	if (ok)
+		*promised += bytes;
+	return ok;
+}
+
 bool gw_promise(uint64_t bytes)
 {
-	uint64_t limit = atomic_load(&gw_limit);
-	bool ok;
-
 	lock();
-	uint64_t used = device_bytes() + books.promised;
-	ok = !limit || (bytes <= limit && used <= limit - bytes);
-	if (ok)
-		books.promised += bytes;
+	bool ok = promise(atomic_load(&gw_limit), device_bytes(), &books.promised, bytes);
+	unlock();
+	return ok;
+}
+
+bool gw_promise_host(uint64_t bytes)
+{
+	lock();
+	bool ok = promise(atomic_load(&gw_host_limit), books.bytes[GW_HOST],
+			  &books.host_promised, bytes);
 	unlock();
 	return ok;
 }
@@ -71,6 +84,13 @@ void gw_settle(uint64_t bytes)
 {
 	lock();
 	books.promised -= bytes;
+	unlock();
+}
+
+void gw_settle_host(uint64_t bytes)
+{
+	lock();
+	books.host_promised -= bytes;
 	unlock();
 }
 
@@ -344,7 +364,7 @@ void gw_forget_all(void)
 		books.root[space] = NULL;
 	for (int kind = 0; kind < GW_KINDS; kind++)
 		books.bytes[kind] = 0;
-	books.out = books.promised = 0;
+	books.out = books.promised = books.host_promised = 0;
 	atomic_store(&allocated, 0);
 	books.blocks = books.movable = 0;
 	books.stirred = false;

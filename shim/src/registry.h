@@ -78,6 +78,9 @@ static inline bool gw_movable(const struct gw_block *b)
  * limit is reached. Every true is ended by one gw_settle. */
 bool gw_promise(uint64_t bytes);
 void gw_settle(uint64_t bytes);
+/* The same of pinned host memory. */
+bool gw_promise_host(uint64_t bytes);
+void gw_settle_host(uint64_t bytes);
 
 /* False: no memory for the books; the block is not known then. */
 bool gw_add(enum gw_space space, const struct gw_block *b);

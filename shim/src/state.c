@@ -15,6 +15,7 @@ enum { UNREAD, READING, READ };
 
 struct gw_config gw_config;
 _Atomic uint64_t gw_limit;
+_Atomic uint64_t gw_host_limit;
 
 static atomic_int progress = UNREAD;
 static atomic_bool aside;
@@ -62,6 +63,7 @@ static void read_config(void)
 	if (gw_config.chunk < 1 << 16) /* a page of the driver's */
 		gw_config.chunk = default_chunk;
 	atomic_store(&gw_limit, number("GPUWHISK_SHIM_LIMIT", 0));
+	atomic_store(&gw_host_limit, number("GPUWHISK_SHIM_HOST_LIMIT", 0));
 	gw_config.backend = gw_backend_named(word ? word : "managed");
 	if (word && strcmp(word, "off") == 0) {
 		atomic_store(&aside, true);

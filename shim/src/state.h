@@ -34,6 +34,8 @@ void gw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Bytes a process may hold; 0 is no limit. */
 extern _Atomic uint64_t gw_limit;
+/* The same of pinned host memory, which no cgroup may count. */
+extern _Atomic uint64_t gw_host_limit;
 
 /*
  * A program may close descriptors that are not its own and open others under

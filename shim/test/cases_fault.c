@@ -140,7 +140,9 @@ static bool survives(const struct fault *f)
 }
 
 /* Out of memory, context destroyed, device lost, invalid value: of every call
- * that has to do with memory that moves, up to the nth, so many sorts of them. */
+ * that has to do with memory that moves, up to the nth, so many sorts of them;
+ * or of one call, by its place in the list, which bounds the work where each
+ * process takes long. */
 static void failing(int argc, char **argv)
 {
 	static const char *const calls[] = {
@@ -155,7 +157,12 @@ static void failing(int argc, char **argv)
 	int most = argc > 0 ? atoi(argv[0]) : 3, failed = 0;
 	size_t sorts = argc > 1 ? (size_t)atoi(argv[1]) : sizeof codes / sizeof *codes;
 
-	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+	size_t only = argc > 2 ? (size_t)atoi(argv[2]) : 0, last = sizeof calls / sizeof *calls;
+
+	CHECK(only < last);
+	if (argc > 2)
+		last = only + 1;
+	for (size_t i = only; i < last; i++)
 		for (int nth = 0; nth <= most; nth++)
 			for (size_t k = 0; k < sorts; k++)
 				failed += !survives(&(struct fault){calls[i], nth, codes[k]});

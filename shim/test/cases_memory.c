@@ -84,6 +84,49 @@ static void limit_told(int argc, char **argv)
 	CHECK(cu.cuMemGetInfo_v2(&avail, &total) != CUDA_SUCCESS);
 }
 
+/* Pinned host memory has a limit of its own, by whatever call it is asked for. */
+static void limit_host(int argc, char **argv)
+{
+	static char own[2 * MIB];
+	void *p, *q;
+	CUdeviceptr d;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 4 * MIB);
+	invoker_report(c);
+	OK(cu.cuMemHostAlloc(&p, 3 * MIB, 0));
+	SAME(cu.cuMemAllocHost_v2(&q, 2 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(cu.cuMemHostAlloc(&q, 2 * MIB, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(cu.cuMemHostRegister_v2(own, sizeof own, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemAllocHost_v2(&q, MIB));
+	SAME(invoker_report(c).number[HOST], 4 * MIB);
+	OK(cu.cuMemAlloc_v2(&d, 64 * MIB)); /* device memory is another matter */
+	OK(cu.cuMemFreeHost(p));
+	OK(cu.cuMemHostRegister_v2(own, sizeof own, 0));
+	SAME(cu.cuMemHostAlloc(&p, 2 * MIB, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemHostUnregister(own));
+	OK(cu.cuMemHostAlloc(&p, 2 * MIB, 0));
+	SAME(invoker_report(c).number[HOST], 3 * MIB);
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuMemHostAlloc(&q, 32 * MIB, 0));
+}
+
+/* Arrays, too, are below the limit. */
+static void limit_array(int argc, char **argv)
+{
+	struct gw_array2d flat = {1024, 1024, 0x01, 4}; /* 4 MiB */
+	CUarray a, b;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 6 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuArrayCreate_v2(&a, &flat));
+	SAME(cu.cuArrayCreate_v2(&b, &flat), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuArrayDestroy(a));
+	OK(cu.cuArrayCreate_v2(&b, &flat));
+}
+
 static void pitch(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -260,7 +303,8 @@ static void others(int argc, char **argv)
 }
 
 const struct test_case cases_memory[] = {
-	{"disguise", disguise}, {"limit", limit}, {"limit_told", limit_told}, {"pitch", pitch},
+	{"disguise", disguise}, {"limit", limit}, {"limit_told", limit_told},
+	{"limit_host", limit_host}, {"limit_array", limit_array}, {"pitch", pitch},
 	{"wrong_free", wrong_free}, {"refused_free", refused_free},
 	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},
 	{"others", others}, {"handles", handles}, {NULL, NULL},

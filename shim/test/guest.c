@@ -4,6 +4,7 @@
  *
  *   alloc BYTES        a block; its number
  *   try BYTES          a block without a number; the driver's word on it
+ *   pin BYTES          pinned host memory; the driver's word on it
  *   many COUNT BYTES   so many blocks without a number
  *   fill BLOCK SEED    write its contents
  *   check BLOCK SEED   see that they are the same
@@ -48,6 +49,10 @@ static unsigned long long obey(const char *verb, unsigned long a, unsigned long 
 	if (strcmp(verb, "try") == 0) {
 		CUdeviceptr p;
 		return (unsigned long long)cu.cuMemAlloc_v2(&p, a);
+	}
+	if (strcmp(verb, "pin") == 0) {
+		void *p;
+		return (unsigned long long)cu.cuMemHostAlloc(&p, a, 0);
 	}
 	if (strcmp(verb, "many") == 0) {
 		many(a, b);

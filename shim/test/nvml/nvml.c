@@ -4,10 +4,13 @@
  *
  *   FAKE_NVML_DEVICES  number of devices, 1
  *   FAKE_NVML_MEMORY   bytes of each, 16 GiB
+ *   FAKE_CUDA_STATE    state that processes on the fake driver share: what they
+ *                      have there is told as a driver does, whatever they say
  *   FAKE_NVML_SCRIPT   the file; without it the devices idle. A line each:
  *
  *     utilization DEVICE PERCENT
- *     process DEVICE PID BYTES     memory of a process; sums up to used memory
+ *     process DEVICE PID BYTES     memory of a process; sums up to used memory,
+ *                                  beside what FAKE_CUDA_STATE tells
  *     mig DEVICE SLICES            MIG is on, with so many equal slices
  *     mps DEVICE PID               a client of MPS
  *     recovery DEVICE ACTION       what the driver asks for after a fault, 0
@@ -22,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "state.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -272,7 +277,7 @@ static uint64_t used(unit u)
 
 	for (int i = 0; line("process", u->device, i, &pid, &bytes); i++)
 		sum += (uint64_t)bytes;
-	return sum;
+	return sum + state_used(u->device);
 }
 
 static uint64_t share(unit u)
@@ -318,6 +323,10 @@ static int processes(unit u, const char *word, unsigned *n, struct process *out)
 	for (int i = 0; line(word, u->device, i, &pid, &bytes); i++, ++*n)
 		if (*n < room && out)
 			out[i] = (struct process){(unsigned)pid, (uint64_t)bytes, ~0u, ~0u};
+	struct state_process real;
+	for (int i = 0; strcmp(word, "process") == 0 && state_nth(u->device, i, &real); i++, ++*n)
+		if (*n < room && out)
+			out[*n] = (struct process){real.pid, real.bytes, ~0u, ~0u};
 	return *n > room ? INSUFFICIENT_SIZE : OK;
 }
 
