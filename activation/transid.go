@@ -17,6 +17,7 @@ type TransID struct {
 	id    string
 	start int64
 	extra bool
+	above json.RawMessage // the transaction that this one is a part of, nil for none
 }
 
 // NewTransID makes a transaction without parents. start is in epoch
@@ -35,6 +36,7 @@ func (t TransID) Child(id string, start int64) TransID {
 	c := NewTransID(id, start, t.extra)
 	c.raw[len(c.raw)-1] = ','
 	c.raw = append(append(c.raw, t.JSON()...), ']')
+	c.above = t.JSON()
 	return c
 }
 
@@ -53,6 +55,19 @@ func (t TransID) StartMillis() int64 { return t.start }
 // ExtraLogging tells whether the caller asked for extra logging; the record of
 // such an activation is stored whatever the store level says.
 func (t TransID) ExtraLogging() bool { return t.extra }
+
+// Root is the name of the transaction that this one is a part of, at last: its
+// own where it is a part of none.
+func (t TransID) Root() string {
+	for t.above != nil {
+		parent, err := ParseTransID(t.above)
+		if err != nil {
+			break
+		}
+		t = parent
+	}
+	return t.ID()
+}
 
 // JSON is the transaction as it was read, or made. Callers must not change it.
 func (t TransID) JSON() json.RawMessage {
@@ -108,7 +123,9 @@ func (p *parser) transIDParts(t *TransID) bool {
 		case n == 2 && (c == 't' || c == 'f'):
 			t.extra = p.bool()
 		case (n == 2 || n == 3) && c == '[' && !parent:
+			from := p.at
 			p.skip()
+			t.above = p.data[from:p.at:p.at]
 			parent = true
 		default:
 			p.skip()

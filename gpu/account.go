@@ -68,18 +68,40 @@ func (a *account) sum() {
 		a.footprint += p.usage.Allocated
 		a.reported += p.usage.Context
 	}
-	a.reported = min(a.reported, a.bound)
+	a.reported = min(a.reported, max(0, a.bound-a.want))
 	a.resident = min(a.resident, max(0, a.bound-a.context()))
+}
+
+// firm is what of an account's memory nobody can move now: its contexts, and of
+// one that runs all of its data, of an idle one what an eviction has left.
+func (a *account) firm() int64 {
+	if a.runs > 0 {
+		return a.charge()
+	}
+	return a.context() + min(a.pinned, a.resident)
 }
 
 // recharge applies a change to an account and carries it into the total.
 func (l *Ledger) recharge(a *account, change func()) {
-	before := a.charge()
+	l.counted = false
+	before, firm := a.charge(), a.firm()
 	change()
 	l.used += a.charge() - before
+	l.firm += a.firm() - firm
 	if l.used <= l.cfg.Capacity {
 		l.over = false
 	}
+}
+
+// turn changes what an account's memory is doing.
+func (l *Ledger) turn(a *account, to moveState) {
+	if a.move != settled {
+		l.moving--
+	}
+	if to != settled {
+		l.moving++
+	}
+	a.move = to
 }
 
 // extra is what granting a need would add to the total.
@@ -122,7 +144,7 @@ func (l *Ledger) cancelEviction(a *account) {
 	if a.move != evicting {
 		return
 	}
-	a.move = settled
+	l.turn(a, settled)
 	a.epoch++
 	a.unsure = true
 }

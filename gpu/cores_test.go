@@ -75,11 +75,11 @@ func TestLink(t *testing.T) {
 
 func TestRuleOrders(t *testing.T) {
 	cands := []Candidate{
-		{Container: "backlogged", State: Backlogged, LastUsed: 1, Siblings: 1, Rate: 1, Restart: 1},
-		{Container: "throttled", State: Throttled, LastUsed: 2, Siblings: 1, Rate: 1, Restart: 1},
-		{Container: "inactive", State: Inactive, LastUsed: 5, Siblings: 1, Rate: 9, Restart: 9},
-		{Container: "rare", State: Active, LastUsed: 9, Siblings: 1, Rate: 0.1, Restart: 1},
-		{Container: "second", State: Active, LastUsed: 8, Siblings: 4, Rate: 1, Restart: 1},
+		{Container: "backlogged", State: Backlogged, LastUsed: 1, Siblings: 1, Demand: 1},
+		{Container: "throttled", State: Throttled, LastUsed: 2, Siblings: 1, Demand: 1},
+		{Container: "inactive", State: Inactive, LastUsed: 5, Siblings: 1, Demand: 81},
+		{Container: "rare", State: Active, LastUsed: 9, Siblings: 1, Demand: 0.1},
+		{Container: "second", State: Active, LastUsed: 8, Siblings: 4, Demand: 1},
 	}
 	for _, c := range []struct {
 		rule Rule
@@ -92,18 +92,19 @@ func TestRuleOrders(t *testing.T) {
 	} {
 		left := slices.Clone(cands)
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+		slices.SortFunc(left, func(a, b Candidate) int {
+			if c.rule.sooner(&a, &b) {
+				return -1
+			}
+			return 1
+		})
 		var got []string
-		for len(left) > 0 {
-			i := c.rule.Victim(left)
-			got = append(got, left[i].Container)
-			left = slices.Delete(left, i, i+1)
+		for _, of := range left {
+			got = append(got, of.Container)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%v gives up %v, want %v", c.rule, got, c.want)
 		}
-	}
-	if LRU.Victim(nil) != -1 {
-		t.Error("found a victim among none")
 	}
 	for r := LRU; r <= DemandAware; r++ {
 		if back, err := ParseRule(r.String()); back != r || err != nil {
@@ -113,7 +114,7 @@ func TestRuleOrders(t *testing.T) {
 }
 
 func TestPoolTakesTheMostRecentlyUsed(t *testing.T) {
-	p, err := NewPool(PoolConfig{Size: 3})
+	p, err := NewPool[string](PoolConfig{Size: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,14 +137,14 @@ func TestPoolTakesTheMostRecentlyUsed(t *testing.T) {
 }
 
 func TestPoolGivesUpOnlyIdleContainers(t *testing.T) {
-	p, _ := NewPool(PoolConfig{Size: 2})
+	p, _ := NewPool[string](PoolConfig{Size: 2})
 	p.Add(0, "busy", "f")
 	p.Add(0, "idle", "g")
-	if _, ok := p.Victim(func(string) FlowView { return FlowView{} }); ok {
+	if _, ok := p.Victim(nil); ok {
 		t.Fatal("gave up a busy container")
 	}
 	p.Put(1, "idle")
-	if id, ok := p.Victim(func(string) FlowView { return FlowView{} }); !ok || id != "idle" {
+	if id, ok := p.Victim(nil); !ok || id != "idle" {
 		t.Fatalf("gave up %q", id)
 	}
 	if !p.Full() {
@@ -156,7 +157,7 @@ func TestPoolGivesUpOnlyIdleContainers(t *testing.T) {
 }
 
 func TestPoolOfNoneKeepsNothing(t *testing.T) {
-	p, _ := NewPool(PoolConfig{})
+	p, _ := NewPool[string](PoolConfig{})
 	p.Add(0, "a", "f")
 	if p.Put(1, "a") {
 		t.Error("kept a container in a pool of none")
@@ -164,29 +165,30 @@ func TestPoolOfNoneKeepsNothing(t *testing.T) {
 }
 
 func TestDemandFollowsRates(t *testing.T) {
-	d := NewDemand(0, time.Minute)
+	c := NewClock(0, time.Minute)
+	var often, rare, never Demand
 	now := time.Duration(0)
 	for range 600 {
 		now += 500 * time.Millisecond
-		d.Arrived(now, "often")
+		c.Arrived(now, &often)
 		if now%(10*time.Second) == 0 {
-			d.Arrived(now, "rare")
+			c.Arrived(now, &rare)
 		}
 	}
-	if got := d.Rate(now, "often"); math.Abs(got-2) > 0.1 {
+	if got := c.Rate(now, &often); math.Abs(got-2) > 0.1 {
 		t.Errorf("rate %v, want 2 per second", got)
 	}
-	if got := d.Rate(now, "rare"); math.Abs(got-0.1) > 0.02 {
+	if got := c.Rate(now, &rare); math.Abs(got-0.1) > 0.02 {
 		t.Errorf("rate %v, want 0.1 per second", got)
 	}
-	if got := d.Rate(now+10*time.Minute, "often"); got > 0.01 {
+	if got := c.Rate(now+10*time.Minute, &often); got > 0.01 {
 		t.Errorf("rate %v after ten minutes of silence", got)
 	}
-	if got := d.Rate(now, "never"); got != 0 {
-		t.Errorf("rate %v of an unknown flow", got)
+	if got := c.Rate(now, &never); got != 0 {
+		t.Errorf("rate %v of a flow that was never asked for", got)
 	}
-	d.Started("often", 3*time.Second)
-	if got := d.Restart("often"); got != 3 {
+	often.Started(3 * time.Second)
+	if got := often.Restart(); got != 3 {
 		t.Errorf("restart %v, want 3", got)
 	}
 }

@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// Demand learns, for each flow, how often it is asked for and what giving up
-// its container costs. Rates are counts that fade over Window, which follows
-// a change of popularity without the jitter of a single interval.
-type Demand struct {
-	// Window is the time over which an arrival fades to 1/e of its weight.
-	window time.Duration
+// Clock is what all demand is measured by. Rates are counts that fade over a
+// window, which follows a change of popularity without the jitter of a single
+// interval.
+type Clock struct {
+	window time.Duration // over which an arrival fades to 1/e of its weight
 	start  time.Duration
-	flows  map[string]*demand
+	now    time.Duration // for which seen is known
+	seen   float64       // what one arrival a second would have counted to by then
 }
 
-type demand struct {
+// Demand learns how often a flow is asked for and what giving up its container
+// costs. The zero value knows nothing.
+type Demand struct {
 	count float64
 	at    time.Duration // count is as of this time
 	setup mean          // seconds from token to running of its cold starts
@@ -25,64 +27,44 @@ type demand struct {
 // keeps a rate, and short against the day.
 const DefaultDemandWindow = 10 * time.Minute
 
-// NewDemand returns an empty estimate that starts now; a window of 0 or less
-// takes the default.
-func NewDemand(now, window time.Duration) *Demand {
+// NewClock returns a clock whose measure starts now; a window of 0 or less takes
+// the default.
+func NewClock(now, window time.Duration) *Clock {
 	if window <= 0 {
 		window = DefaultDemandWindow
 	}
-	return &Demand{window: window, start: now, flows: make(map[string]*demand)}
+	return &Clock{window: window, start: now, now: now}
 }
 
 // Arrived counts one activation of a flow.
-func (d *Demand) Arrived(now time.Duration, flow string) {
-	f := d.of(flow)
-	f.count = f.count*d.fade(now-f.at) + 1
-	f.at = now
+func (c *Clock) Arrived(now time.Duration, d *Demand) {
+	d.count = d.count*c.fade(now-d.at) + 1
+	d.at = now
 }
 
 // Started learns from a cold start how long it took from the token to the
 // run: container creation and initialization.
-func (d *Demand) Started(flow string, setup time.Duration) {
-	d.of(flow).setup.add(setup.Seconds())
-}
+func (d *Demand) Started(setup time.Duration) { d.setup.add(setup.Seconds()) }
 
 // Rate returns arrivals per second of a flow.
-func (d *Demand) Rate(now time.Duration, flow string) float64 {
-	f, ok := d.flows[flow]
-	if !ok {
-		return 0
+func (c *Clock) Rate(now time.Duration, d *Demand) float64 {
+	if now != c.now || c.seen == 0 {
+		// The integral of the fading weight since the start: what one arrival
+		// per second would have counted to by now.
+		c.now, c.seen = now, max(1, c.window.Seconds()*(1-c.fade(now-c.start)))
 	}
-	// The integral of the fading weight since the start: what one arrival per
-	// second would have counted to by now.
-	seen := d.window.Seconds() * (1 - d.fade(now-d.start))
-	if seen < 1 {
-		seen = 1
-	}
-	return f.count * d.fade(now-f.at) / seen
+	return d.count * c.fade(now-d.at) / c.seen
 }
 
 // Restart returns the seconds that a cold start is expected to take. A flow
 // that never had one is taken to cost a second.
-func (d *Demand) Restart(flow string) float64 {
-	if f, ok := d.flows[flow]; ok && f.setup.n > 0 {
-		return f.setup.value
+func (d *Demand) Restart() float64 {
+	if d.setup.n > 0 {
+		return d.setup.value
 	}
 	return 1
 }
 
-// Forget drops a flow that is no more.
-func (d *Demand) Forget(flow string) { delete(d.flows, flow) }
-
-func (d *Demand) of(flow string) *demand {
-	f, ok := d.flows[flow]
-	if !ok {
-		f = new(demand)
-		d.flows[flow] = f
-	}
-	return f
-}
-
-func (d *Demand) fade(elapsed time.Duration) float64 {
-	return math.Exp(-elapsed.Seconds() / d.window.Seconds())
+func (c *Clock) fade(elapsed time.Duration) float64 {
+	return math.Exp(-elapsed.Seconds() / c.window.Seconds())
 }

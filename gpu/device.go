@@ -45,6 +45,8 @@ type Device struct {
 	// Index is the device's place in the invoker's list; schedulers and
 	// ledgers speak of it by this number.
 	Index int
+	// Card is the driver's number of the GPU that it is, or is a slice of.
+	Card int
 	// UUID names the device to the container runtime ("GPU-..." or "MIG-...").
 	// It is empty for a simulated one.
 	UUID string
@@ -69,6 +71,18 @@ func (d Device) String() string {
 		return fmt.Sprintf("%d (%s, simulated)", d.Index, name)
 	}
 	return fmt.Sprintf("%d (%s)", d.Index, name)
+}
+
+// Model is the model for people, with the word simulated where it is one.
+func (d Device) Model() string {
+	name := d.Name
+	if name == "" {
+		name = "gpu"
+	}
+	if d.Simulated {
+		return name + " (simulated)"
+	}
+	return name
 }
 
 // MaxTokens bounds the runs in flight for a configured D: a MIG slice takes

@@ -42,8 +42,12 @@ type Ledger struct {
 	byID     map[string]*account
 	waiting  []wait // oldest first
 	used     int64  // sum of account charges, plus foreign
+	firm     int64  // sum of what of the accounts cannot be moved
+	moving   int    // accounts whose order is not answered
 	foreign  int64
 	over     bool // a report, not a grant, took used beyond the capacity
+	counted  bool // room is known
+	room     int64
 	orders   []Order
 	standing []string
 }
@@ -126,12 +130,13 @@ func (l *Ledger) Release(now time.Duration, id string) {
 	if a.runs == 0 {
 		panic("gpu: release of " + id + " without a standing reservation")
 	}
-	a.runs--
 	a.claims--
 	a.lastUsed = now
-	if a.runs == 0 {
-		l.recharge(a, func() { a.want = 0 })
-	}
+	l.recharge(a, func() {
+		if a.runs--; a.runs == 0 {
+			a.want = 0
+		}
+	})
 	l.pump(now)
 }
 
@@ -200,21 +205,39 @@ func (l *Ledger) Shortfall() int64 {
 // moved out or, if need be, given up. Who dispatches only what is possible
 // never has runs wait for each other's memory.
 func (l *Ledger) Possible(id string, need Need) bool {
-	lack := need.Bytes + need.Context
 	own, ok := l.byID[id]
-	if ok {
-		lack = l.extra(own, need)
+	if !ok {
+		return need.Bytes+need.Context <= l.Room()
 	}
-	lack -= l.Free()
+	lack := l.extra(own, need)
+	if len(l.waiting) == 0 && lack <= l.Free() {
+		return true
+	}
+	return lack <= l.roomWith(own)
+}
+
+// Room returns how much a new container could be promised without waiting for a
+// run to end, in the sense of Possible; negative where that is nothing.
+func (l *Ledger) Room() int64 {
+	if !l.counted {
+		l.counted, l.room = true, l.roomWith(nil)
+	}
+	return l.room
+}
+
+// roomWith counts what is free, less what those that wait already will take,
+// and what idle containers other than own hold.
+func (l *Ledger) roomWith(own *account) int64 {
+	room := l.Free()
 	for _, w := range l.waiting {
-		lack += l.extra(w.a, w.need)
+		room -= l.extra(w.a, w.need)
 	}
-	for i := 0; lack > 0 && i < len(l.accounts); i++ {
-		if a := l.accounts[i]; a != own && a.idle() {
-			lack -= a.charge()
+	for _, a := range l.accounts {
+		if a != own && a.idle() {
+			room += a.charge()
 		}
 	}
-	return lack <= 0
+	return room
 }
 
 // Residency returns what a container holds on the device and what it holds
@@ -224,6 +247,15 @@ func (l *Ledger) Residency(id string) (resident, footprint int64) {
 		return a.resident, a.footprint
 	}
 	return 0, 0
+}
+
+// Data returns what a container has on the device, is promised there or is being
+// brought there, whichever is most, contexts aside; 0 if it is unknown.
+func (l *Ledger) Data(id string) int64 {
+	if a, ok := l.byID[id]; ok {
+		return max(a.resident, a.want, a.coming)
+	}
+	return 0
 }
 
 // Overhead returns what the contexts of a container take, 0 if it is unknown.

@@ -40,6 +40,7 @@ type Usage struct {
 	Allocated int64 // held altogether, on the device or swapped to the host
 	Resident  int64 // of it, on the device
 	Context   int64 // the overhead of its CUDA context
+	Pinned    int64 // host memory that it has pinned; no ledger of a device counts it
 }
 
 // Ready returns what the outside must do, oldest first, and the containers
@@ -80,16 +81,11 @@ func (l *Ledger) Report(now time.Duration, id string, pid int, u Usage) error {
 }
 
 // believed is what an account may be believed to have on the device: what is there
-// less what others were promised for their runs and contexts, but its own
-// promises in any case. Whoever says more is wrong, or has pushed idle memory of
-// others out, which those will say themselves; it must not take from promises.
+// less what others have that run, or that cannot be moved, and their contexts, but
+// its own promises in any case. Whoever says more is wrong, or has pushed idle memory
+// of others out, which those will say themselves; it must not take from promises.
 func (l *Ledger) believed(a *account) int64 {
-	most := l.cfg.Capacity - l.foreign
-	for _, b := range l.accounts {
-		if b != a {
-			most -= b.context() + b.want
-		}
-	}
+	most := l.cfg.Capacity - l.foreign - (l.firm - a.firm())
 	return max(most, a.promised+a.want, 0)
 }
 
@@ -112,10 +108,13 @@ func (l *Ledger) Exited(now time.Duration, id string, pid int) {
 	}
 	for i := range a.processes {
 		if a.processes[i].pid == pid {
+			bound := min(a.bound, l.believed(a))
 			l.recharge(a, func() {
 				a.processes = append(a.processes[:i], a.processes[i+1:]...)
+				a.bound = bound
 				a.sum()
 			})
+			l.over = l.used > l.cfg.Capacity
 			break
 		}
 	}
@@ -130,13 +129,17 @@ func (l *Ledger) Moved(now time.Duration, id string, epoch uint64) bool {
 	if !ok || a.move == settled || a.epoch != epoch {
 		return false
 	}
+	bound := min(a.bound, l.believed(a))
 	l.recharge(a, func() {
 		if a.move == evicting {
 			a.pinned = a.resident
+			a.bound = bound
+			a.sum()
 		}
 		a.coming = 0
-		a.move = settled
+		l.turn(a, settled)
 	})
+	l.over = l.used > l.cfg.Capacity
 	l.pump(now)
 	return true
 }
@@ -160,7 +163,7 @@ func (l *Ledger) Leave(now time.Duration, id string) {
 	}
 	a.leaving = true
 	if a.move != settled {
-		a.move = settled
+		l.turn(a, settled)
 		a.epoch++
 	}
 	l.recharge(a, func() { a.coming = 0 })
@@ -185,7 +188,9 @@ func (l *Ledger) Gone(now time.Duration, id string) {
 	l.waiting = kept
 	l.orders = slices.DeleteFunc(l.orders, func(o Order) bool { return o.Container == id })
 	l.standing = slices.DeleteFunc(l.standing, func(s string) bool { return s == id })
+	l.turn(a, settled)
 	l.used -= a.charge()
+	l.firm -= a.firm()
 	l.over = l.used > l.cfg.Capacity
 	delete(l.byID, id)
 	for i := range l.accounts {
@@ -229,10 +234,26 @@ func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
 	return true
 }
 
+// Expel has an idle container's memory moved out whatever room there is. False:
+// none of it can be moved.
+func (l *Ledger) Expel(now time.Duration, id string) bool {
+	a, ok := l.byID[id]
+	switch {
+	case !ok || !a.idle() || a.leaving:
+		return false
+	case a.move == evicting:
+		return true
+	case a.movable() == 0:
+		return false
+	}
+	l.order(now, a, evicting)
+	return true
+}
+
 // Deadline returns when Tick would give an overdue order again; ok is false
 // when nothing is awaited.
 func (l *Ledger) Deadline() (at time.Duration, ok bool) {
-	if l.cfg.AckTimeout == 0 {
+	if l.cfg.AckTimeout == 0 || l.moving == 0 {
 		return 0, false
 	}
 	for _, a := range l.accounts {
@@ -245,7 +266,7 @@ func (l *Ledger) Deadline() (at time.Duration, ok bool) {
 
 // Tick repeats the orders whose acknowledgement is overdue.
 func (l *Ledger) Tick(now time.Duration) {
-	if l.cfg.AckTimeout == 0 {
+	if l.cfg.AckTimeout == 0 || l.moving == 0 {
 		return
 	}
 	for _, a := range l.accounts {
@@ -258,7 +279,7 @@ func (l *Ledger) Tick(now time.Duration) {
 
 // order starts a movement under a new epoch.
 func (l *Ledger) order(now time.Duration, a *account, m moveState) {
-	a.move = m
+	l.turn(a, m)
 	a.epoch++
 	a.ordered = now
 	l.orders = append(l.orders, a.asOrder(false))

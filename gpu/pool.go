@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -27,53 +28,58 @@ func (c PoolConfig) Validate() error {
 }
 
 // Pool keeps the books of one device's containers: which are idle, which are
-// busy, which is given up. It creates and removes nothing.
-type Pool struct {
+// busy, which is given up. It creates and removes nothing. F is what the owner
+// knows a flow by.
+type Pool[F comparable] struct {
 	cfg    PoolConfig
-	byID   map[string]*pooled
-	byFlow map[string]*shelf
-	list   []*pooled // in order of creation
+	byID   map[string]*pooled[F]
+	byFlow map[F]*shelf[F]
+	list   []*pooled[F] // in order of creation
 	idle   int
-	cand   []Candidate // scratch of Victim
 }
 
-type pooled struct {
-	id, flow string
-	runs     int // in it now
-	limit    int // that it takes at once
+type pooled[F comparable] struct {
+	id       string
+	flow     F
+	shelf    *shelf[F]
 	lastUsed time.Duration
+	runs     int32 // in it now
+	limit    int32 // that it takes at once
 }
 
 // shelf is the containers of one flow. The last of each list is used first.
 //
 //	idle:   runs == 0 < limit
 //	shared: 0 < runs < limit
-type shelf struct {
-	idle   []*pooled
-	shared []*pooled
+type shelf[F comparable] struct {
+	idle   []*pooled[F]
+	shared []*pooled[F]
 	total  int
 }
 
-// FlowView is what a pool must know of a flow to judge its idle containers.
-type FlowView struct {
-	State   FlowState
-	Rate    float64
-	Restart float64
+// Flows tells a pool about the flows of idle containers, as far as its rule asks.
+type Flows[F comparable] interface {
+	// Standing says what the scheduler has of a flow.
+	Standing(flow F) FlowState
+	// Waits says whether that is a state in which work waits.
+	Waits(flow F) bool
+	// Demand is arrivals a second, times the seconds of a cold start.
+	Demand(flow F) float64
 }
 
 // NewPool returns the empty pool of one device.
-func NewPool(cfg PoolConfig) (*Pool, error) {
+func NewPool[F comparable](cfg PoolConfig) (*Pool[F], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Pool{cfg: cfg, byID: make(map[string]*pooled), byFlow: make(map[string]*shelf)}, nil
+	return &Pool[F]{cfg: cfg, byID: make(map[string]*pooled[F]), byFlow: make(map[F]*shelf[F])}, nil
 }
 
 // Take gives a container of a flow to a run: one that runs already and takes
 // more at once, else an idle one, of either the most recently used: its memory
 // is the likeliest to lie on the device. Without one, kind tells which cold
 // start the caller is about to make.
-func (p *Pool) Take(now time.Duration, flow string) (id string, kind StartKind, ok bool) {
+func (p *Pool[F]) Take(now time.Duration, flow F) (id string, kind StartKind, ok bool) {
 	if id, kind, ok = p.Peek(flow); !ok {
 		return id, kind, ok
 	}
@@ -86,7 +92,7 @@ func (p *Pool) Take(now time.Duration, flow string) (id string, kind StartKind, 
 }
 
 // Peek tells what Take would answer, and changes nothing.
-func (p *Pool) Peek(flow string) (id string, kind StartKind, ok bool) {
+func (p *Pool[F]) Peek(flow F) (id string, kind StartKind, ok bool) {
 	s := p.byFlow[flow]
 	switch {
 	case s == nil || s.total == 0:
@@ -101,32 +107,32 @@ func (p *Pool) Peek(flow string) (id string, kind StartKind, ok bool) {
 
 // Add enters a new container, busy with its first run. It takes one run at a
 // time until Limit says otherwise.
-func (p *Pool) Add(now time.Duration, id, flow string) {
+func (p *Pool[F]) Add(now time.Duration, id string, flow F) {
 	if _, ok := p.byID[id]; ok {
 		panic("gpu: container " + id + " added twice")
 	}
-	c := &pooled{id: id, flow: flow, runs: 1, limit: 1, lastUsed: now}
-	p.byID[id] = c
-	p.list = append(p.list, c)
 	s := p.byFlow[flow]
 	if s == nil {
-		s = new(shelf)
+		s = new(shelf[F])
 		p.byFlow[flow] = s
 	}
 	s.total++
+	c := &pooled[F]{id: id, flow: flow, shelf: s, runs: 1, limit: 1, lastUsed: now}
+	p.byID[id] = c
+	p.list = append(p.list, c)
 }
 
 // Limit sets how many runs a container takes at once; with 0 it takes no more.
-func (p *Pool) Limit(id string, runs int) {
+func (p *Pool[F]) Limit(id string, runs int) {
 	c := p.must(id)
 	p.unshelve(c)
-	c.limit = max(runs, 0)
+	c.limit = int32(min(max(runs, 0), math.MaxInt32))
 	p.shelve(c)
 }
 
 // Put takes a container back from one run. keep is false when the pool holds
 // more than its size: the caller removes the container then, once it is idle.
-func (p *Pool) Put(now time.Duration, id string) (keep bool) {
+func (p *Pool[F]) Put(now time.Duration, id string) (keep bool) {
 	c := p.must(id)
 	if c.runs == 0 {
 		panic("gpu: container " + id + " put back twice")
@@ -139,8 +145,8 @@ func (p *Pool) Put(now time.Duration, id string) (keep bool) {
 }
 
 // shelve puts a container where Take finds it, unless it is full.
-func (p *Pool) shelve(c *pooled) {
-	s := p.byFlow[c.flow]
+func (p *Pool[F]) shelve(c *pooled[F]) {
+	s := c.shelf
 	switch {
 	case c.limit == 0:
 	case c.runs == 0:
@@ -152,8 +158,8 @@ func (p *Pool) shelve(c *pooled) {
 }
 
 // unshelve takes a container from where shelve put it.
-func (p *Pool) unshelve(c *pooled) {
-	s := p.byFlow[c.flow]
+func (p *Pool[F]) unshelve(c *pooled[F]) {
+	s := c.shelf
 	switch {
 	case c.limit == 0:
 	case c.runs == 0:
@@ -165,48 +171,62 @@ func (p *Pool) unshelve(c *pooled) {
 }
 
 // Remove strikes a container, busy or idle, whose life has ended.
-func (p *Pool) Remove(id string) {
+func (p *Pool[F]) Remove(id string) {
 	c := p.must(id)
 	delete(p.byID, id)
 	p.list = without(p.list, c)
 	p.unshelve(c)
-	s := p.byFlow[c.flow]
+	s := c.shelf
 	s.total--
 	if s.total == 0 {
 		delete(p.byFlow, c.flow)
 	}
 }
 
-// Victim returns the idle container to give up for a new one, by the rule.
-// view tells about the flows of idle containers. ok is false when all are
-// busy or there are none.
-func (p *Pool) Victim(view func(flow string) FlowView) (id string, ok bool) {
-	p.cand = p.cand[:0]
+// Victim returns the idle container to give up for a new one, by the rule. ok is
+// false when all are busy or there are none.
+func (p *Pool[F]) Victim(flows Flows[F]) (id string, ok bool) {
+	var best *pooled[F]
+	var least Candidate
 	for _, c := range p.list {
 		if c.runs > 0 {
 			continue
 		}
-		v := view(c.flow)
-		p.cand = append(p.cand, Candidate{
-			Container: c.id, Flow: c.flow, LastUsed: c.lastUsed, State: v.State,
-			Rate: v.Rate, Restart: v.Restart, Siblings: p.byFlow[c.flow].total,
-		})
+		if worth := p.judge(c, flows); best == nil || p.cfg.Rule.sooner(&worth, &least) {
+			best, least = c, worth
+		}
 	}
-	i := p.cfg.Rule.Victim(p.cand)
-	if i < 0 {
+	if best == nil {
 		return "", false
 	}
-	return p.cand[i].Container, true
+	return best.id, true
+}
+
+// judge asks about a container what the rule orders by, and no more.
+func (p *Pool[F]) judge(c *pooled[F], flows Flows[F]) Candidate {
+	worth := Candidate{Container: c.id, LastUsed: c.lastUsed}
+	switch p.cfg.Rule {
+	case FlowLRU:
+		worth.State = flows.Standing(c.flow)
+	case ProtectLRU, DemandAware:
+		if flows.Waits(c.flow) {
+			worth.State = Backlogged
+		}
+	}
+	if p.cfg.Rule == DemandAware {
+		worth.Siblings, worth.Demand = c.shelf.total, flows.Demand(c.flow)
+	}
+	return worth
 }
 
 // Full reports whether a new container needs an old one to go.
-func (p *Pool) Full() bool { return len(p.list) >= p.cfg.Size }
+func (p *Pool[F]) Full() bool { return len(p.list) >= p.cfg.Size }
 
 // Len returns how many containers exist, and how many of them are idle.
-func (p *Pool) Len() (all, idle int) { return len(p.list), p.idle }
+func (p *Pool[F]) Len() (all, idle int) { return len(p.list), p.idle }
 
 // Count returns a flow's containers, and how many of them are idle.
-func (p *Pool) Count(flow string) (all, idle int) {
+func (p *Pool[F]) Count(flow F) (all, idle int) {
 	if s := p.byFlow[flow]; s != nil {
 		return s.total, len(s.idle)
 	}
@@ -215,7 +235,7 @@ func (p *Pool) Count(flow string) (all, idle int) {
 
 // Idle calls yield with each idle container of a flow, the most recently used
 // first, until it returns false.
-func (p *Pool) Idle(flow string, yield func(id string) bool) {
+func (p *Pool[F]) Idle(flow F, yield func(id string) bool) {
 	s := p.byFlow[flow]
 	if s == nil {
 		return
@@ -228,7 +248,7 @@ func (p *Pool) Idle(flow string, yield func(id string) bool) {
 }
 
 // Check returns an error that names the first broken invariant.
-func (p *Pool) Check() error {
+func (p *Pool[F]) Check() error {
 	idle := 0
 	for _, s := range p.byFlow {
 		idle += len(s.idle)
@@ -242,7 +262,7 @@ func (p *Pool) Check() error {
 	return nil
 }
 
-func (p *Pool) must(id string) *pooled {
+func (p *Pool[F]) must(id string) *pooled[F] {
 	c, ok := p.byID[id]
 	if !ok {
 		panic("gpu: unknown container " + id)
@@ -250,7 +270,7 @@ func (p *Pool) must(id string) *pooled {
 	return c
 }
 
-func without(list []*pooled, c *pooled) []*pooled {
+func without[F comparable](list []*pooled[F], c *pooled[F]) []*pooled[F] {
 	for i := range list {
 		if list[i] == c {
 			return append(list[:i], list[i+1:]...)

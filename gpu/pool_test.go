@@ -5,7 +5,7 @@ import "testing"
 // TestPoolSharesContainers: an initialised container takes as many runs at
 // once as it was allowed, and is idle when the last has left.
 func TestPoolSharesContainers(t *testing.T) {
-	p, err := NewPool(PoolConfig{Size: 4})
+	p, err := NewPool[string](PoolConfig{Size: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestPoolSharesContainers(t *testing.T) {
 	if err := p.Check(); err != nil {
 		t.Error(err)
 	}
-	if id, ok := p.Victim(func(string) FlowView { return FlowView{} }); id != "b" || !ok {
+	if id, ok := p.Victim(nil); id != "b" || !ok {
 		t.Errorf("victim %q, %t", id, ok)
 	}
 }

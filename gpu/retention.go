@@ -26,12 +26,10 @@ func (s FlowState) Waiting() bool { return s == Throttled || s == Backlogged }
 // Candidate is one idle container that could be given up.
 type Candidate struct {
 	Container string
-	Flow      string
 	State     FlowState
 	LastUsed  time.Duration
 	Siblings  int     // containers of the flow on the device, this one included
-	Rate      float64 // arrivals per second
-	Restart   float64 // seconds that a cold start adds to a run
+	Demand    float64 // arrivals per second x seconds that a cold start adds to a run
 }
 
 // Rule orders idle containers by how readily they are given up. Giving up a
@@ -74,20 +72,9 @@ func ParseRule(word string) (Rule, error) {
 	return 0, fmt.Errorf("retention %q: not one of lru, flow-lru, protect-lru, demand", word)
 }
 
-// Victim returns the index of the container to give up, or -1 when there is
-// no candidate. Ties go to the earlier used, then to the smaller container id,
-// so the answer does not depend on the order of candidates.
-func (r Rule) Victim(candidates []Candidate) int {
-	best := -1
-	for i := range candidates {
-		if best < 0 || r.sooner(&candidates[i], &candidates[best]) {
-			best = i
-		}
-	}
-	return best
-}
-
-// sooner reports whether a is given up before b.
+// sooner reports whether a is given up before b. Ties go to the earlier used, then
+// to the smaller container id, so the answer does not depend on the order of
+// candidates.
 func (r Rule) sooner(a, b *Candidate) bool {
 	if ca, cb := r.class(a), r.class(b); ca != cb {
 		return ca < cb
@@ -118,5 +105,5 @@ func (r Rule) class(c *Candidate) int {
 
 func (c *Candidate) value() float64 {
 	n := float64(max(c.Siblings, 1))
-	return c.Rate * c.Restart / (n * n)
+	return c.Demand / (n * n)
 }

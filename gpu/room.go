@@ -9,6 +9,7 @@ import (
 // reservation is not starved by small ones, and makes room for the first that
 // cannot. Called at the end of every event.
 func (l *Ledger) pump(now time.Duration) {
+	l.counted = false
 	granted := 0
 	for _, w := range l.waiting {
 		if !l.fits(w.a, w.need) {
@@ -35,6 +36,9 @@ func (l *Ledger) pump(now time.Duration) {
 // then among the memory of idle containers of active flows. What runs is never
 // touched, nor is spare; what waits to run only when nothing else can help.
 func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly bool) {
+	if lack <= 0 {
+		return
+	}
 	for _, a := range l.accounts {
 		switch {
 		case a.leaving:
@@ -175,13 +179,22 @@ func (l *Ledger) Accounts() []Account {
 // after every event.
 func (l *Ledger) Check() error {
 	sum := l.foreign
+	firm, moving := int64(0), 0
 	for _, a := range l.accounts {
 		sum += a.charge()
+		firm += a.firm()
+		if a.move != settled {
+			moving++
+		}
 		if err := a.check(); err != nil {
 			return err
 		}
 	}
-	switch {
+	switch counted, room := l.counted, l.room; {
+	case counted && room != l.roomWith(nil):
+		return fmt.Errorf("room for %d bytes, counted %d", l.roomWith(nil), room)
+	case firm != l.firm || moving != l.moving:
+		return fmt.Errorf("%d cannot be moved, counted %d; %d move, counted %d", firm, l.firm, moving, l.moving)
 	case sum != l.used:
 		return fmt.Errorf("used %d, sum of charges %d", l.used, sum)
 	case l.used > l.cfg.Capacity && !l.over:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
 // accept pulls messages while there is room, and only then: that is how the
@@ -33,7 +34,12 @@ func (iv *Invoker) accept(ctx context.Context) {
 			iv.pass(t)
 			continue
 		}
+		iv.marks.accepted(t)
 		iv.desk.old.add(t)
+		if del.Ended != nil {
+			go iv.guard(t, func() { iv.tellAgain(t, del.Ended) })
+			continue
+		}
 		iv.admit(t)
 	}
 }
@@ -47,10 +53,12 @@ func (iv *Invoker) admit(t *ticket) {
 	}
 	if c, ok := iv.ports.Actions.(CachedActions); ok && t.Revision != "" {
 		if a, ok := c.Cached(t.Action.FQN(), t.Revision); ok {
+			iv.marks.fetched(t, true)
 			iv.guard(t, func() { iv.resolved(t, a) })
 			return
 		}
 	}
+	iv.marks.fetched(t, false)
 	go iv.guard(t, func() { iv.fetch(t) })
 }
 
@@ -70,7 +78,8 @@ func (iv *Invoker) guard(t *ticket, f func()) {
 // record and no event (InvokerReactive.handleActivationMessage).
 func (iv *Invoker) block(t *ticket) {
 	r := appError(textBlocked)
-	iv.log.Info("namespace is blocked", keyActivation, t.ActivationID, "namespace", t.User.Namespace.Name)
+	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", t.User.Namespace.Name), // as the original says it
+		keyTransID, t.TransID.Root(), keyClass, ofReactive, keyActivation, t.ActivationID)
 	t.refused(r)
 	iv.desk.complete(t, ending{record: fallbackRecord(t.Message, r, time.Now()), whole: true, silent: true})
 }
@@ -78,7 +87,7 @@ func (iv *Invoker) block(t *ticket) {
 func (iv *Invoker) fetch(t *ticket) {
 	ctx, cancel := context.WithTimeout(iv.desk.ctx, iv.settings.fetchTime())
 	defer cancel()
-	a, err := iv.ports.Actions.Action(ctx, t.Action.FQN(), t.Revision)
+	a, err := iv.ports.Actions.Action(steps.With(ctx, t.TransID), t.Action.FQN(), t.Revision)
 	if err != nil && iv.desk.ctx.Err() != nil {
 		return // this process ends: its activation is delivered again to the next
 	}

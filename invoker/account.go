@@ -51,7 +51,7 @@ func (d *desk) answered(t *ticket, e ending) {
 }
 
 // acked notes that the broker has the last ack of a ticket, stored that the store
-// has its record, which is one of a batch. Each is called once, before the ticket
+// has its record, which is one of a batch, or refused it. Each is called once, before the ticket
 // is settled.
 func (d *desk) acked(t *ticket, kind activation.AckKind) {
 	if t.account != nil && kind != activation.Result {
@@ -59,9 +59,12 @@ func (d *desk) acked(t *ticket, kind activation.AckKind) {
 	}
 }
 
-func (d *desk) stored(t *ticket) {
-	if t.account != nil {
-		t.account.Stored = d.wall()
+func (d *desk) stored(t *ticket, batch int, err error) {
+	if a := t.account; a != nil {
+		a.Stored, a.Batch = d.wall(), batch
+		if err != nil {
+			a.Batch = explain.NoBatch
+		}
 	}
 }
 
@@ -121,11 +124,13 @@ type history struct {
 type past struct {
 	granted   int
 	throttled *obstacle // when it was last
+	held      *obstacle // when somebody last came
 }
 
 // mark is how many runs had been granted when a job came: of all functions, and
-// of its own.
-type mark struct{ all, own int }
+// of its own; and how many of its own were queued before it. There may be very
+// many marks, so they are small; what counts are differences.
+type mark struct{ all, own, ahead uint32 }
 
 // obstacle is what holds a flow, and how many runs of the flow that goes before
 // it had been granted then.
@@ -179,17 +184,30 @@ func (l *gpuLane) obstacle(now time.Duration, id sched.FlowID) *obstacle {
 	return o
 }
 
+// alike is how long the same hold on a flow is one for all who come to it: a
+// crowd may wait, and each keeps what held it.
+const alike = 100 * time.Millisecond
+
+// held is what holds a flow.
+func (l *gpuLane) held(now time.Duration, id sched.FlowID) *obstacle {
+	p, o := l.past.flow(id), l.obstacle(now, id)
+	if h := p.held; h == nil || now-h.since > alike || h.why.Rule != o.why.Rule || h.why.Behind != o.why.Behind {
+		p.held = o
+	}
+	return p.held
+}
+
 // stands begins the GPU part of the account of a job that was submitted.
 func (l *gpuLane) stands(j *job) {
 	if j.account == nil {
 		return
 	}
 	id := flowOf(j)
-	j.account.GPU = &explain.GPU{}
+	j.came = mark{all: uint32(l.past.granted), own: uint32(l.past.flow(id).granted)}
 	if f, ok := l.lane.Flow(id); ok {
-		j.account.GPU.Own = max(0, f.Queued-1)
+		j.came.ahead = uint32(max(0, f.Queued-1))
 	}
-	j.came = mark{l.past.granted, l.past.flow(id).granted}
+	j.account.GPU = &explain.GPU{Own: int(j.came.ahead)}
 	l.past.fresh = append(l.past.fresh, j)
 }
 
@@ -200,7 +218,7 @@ func (l *gpuLane) hold(now time.Duration) {
 	h := &l.past
 	for _, j := range h.fresh {
 		if l.jobs[j.item] == j {
-			j.obstacle = l.obstacle(now, flowOf(j))
+			j.obstacle = l.held(now, flowOf(j))
 		}
 	}
 	for _, id := range h.touched {
@@ -243,7 +261,7 @@ func (l *gpuLane) started(now time.Duration, r *run, o lane.Order) {
 		g := a.GPU
 		a.Launched, g.Device, g.Simulated = r.desk.at(now), r.grant.device, r.box.gpu.device.Simulated
 		l.company(r, g)
-		g.Passed = h.granted - r.came.all - (f.granted - r.came.own)
+		g.Passed = int(uint32(h.granted) - r.came.all - (uint32(f.granted) - r.came.own))
 		held := r.obstacle
 		if f.throttled != nil && f.throttled.since >= r.queued {
 			held = f.throttled

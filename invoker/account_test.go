@@ -63,7 +63,7 @@ func TestAccountsOfGPURuns(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		stop()
 		holds(t, toldOf(t, iv, cold), "Accepted", "Did not wait", "Started cold on 0 (test, simulated)",
-			"Ran 200 ms alone on the device", "held 10 GB", "Answered with success", "Its record and its acks were safe")
+			"Ran 200 ms alone on the device", "held 10 GB", "Answered with success", "Its record, written in a batch of 12, and its acks were safe")
 		holds(t, toldOf(t, iv, warm), "Started host-warm")
 		// Its container is busy, and there is no memory for a second one.
 		holds(t, toldOf(t, iv, behind), "Waited 199 ms, because neither device memory nor a container could be had")
@@ -95,6 +95,31 @@ func TestAccountOfAThrottledRun(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		holds(t, toldOf(t, iv, last), "Waited", "calls of its own function", "of guest/guest/modest", "lead over the others was", "1.00 s is allowed")
+	})
+}
+
+// TestAccountOfAParkedRun: what held an activation when it came is told although
+// its message went to the shelf meanwhile.
+func TestAccountOfAParkedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.shelf = newShelf()
+		w.action("gpu", annotate("true"))
+		s := w.aSecond()
+		s.Explain = 100
+		iv, stop := w.start(s)
+		var last activation.ID
+		for range 20 {
+			last = w.invoke("gpu", nil)
+			synctest.Wait()
+		}
+		time.Sleep(500 * time.Millisecond)
+		if st, err := iv.Status(t.Context()); err != nil || st.Backlog.Parked == 0 {
+			t.Fatalf("nothing is parked: %+v, %v", st.Backlog, err)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		holds(t, toldOf(t, iv, last), "Accepted", "Waited 19", "behind 18 calls of its own function", "because every device had as many runs as it may", "Ran 1.00 s")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -35,6 +36,8 @@ type box struct {
 
 	logs chan struct{} // holds one while an activation's logs are read
 	tab  tab
+
+	marked atomic.Int32 // runs in it, as marks count them
 }
 
 // errDeviceLost ends the life of a container whose device is lost.
@@ -61,10 +64,9 @@ func (b *box) farewell() activation.Response {
 	return activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
 }
 
-// dispatcher owns the cores: the container pool and the GPU lane. One
-// goroutine runs its loop; everything it touches is touched by nobody else.
-// It never blocks: what is slow goes to a goroutine that answers with an
-// event.
+// dispatcher owns the cores: the container pool and the GPU lane. What it
+// touches is touched by whoever has its turn (turns) and by nobody else. It
+// never blocks: what is slow goes to a goroutine that answers with an event.
 type dispatcher struct {
 	settings Settings
 	engine   Engine
@@ -72,13 +74,15 @@ type dispatcher struct {
 	dial     Dialer
 	metrics  *Metrics
 	log      *slog.Logger
+	marks    *marks
 	clock    func() time.Duration
 	run      func(r *run)                       // starts a worker
 	turnAway func(t *ticket, j *job, r refusal) // answers; j is nil where nothing is known of the action
 
-	events  chan event
+	turns   turns
 	work    context.Context // ends when running work must stop
-	workers sync.WaitGroup
+	workers sync.WaitGroup  // of which some rest
+	hands   hands
 
 	pool   *container.Pool
 	gpus   *gpuLane // nil without devices
@@ -88,70 +92,10 @@ type dispatcher struct {
 	early  map[container.ID]bool // died before we heard that they exist
 	next   uint64
 	named  int64
-	closed bool // nothing more is started
-	status chan chan Status
+	told   time.Duration // before that nobody who waits is told of
+	closed bool          // nothing more is started
 
 	inspect func() // of tests: looks at the cores after every step
-}
-
-// Buffer of the event channel: workers that end together need not wait for
-// each other while the dispatcher is at work.
-const eventBuffer = 256
-
-// post hands an event to the dispatcher. It is called by workers, which the
-// dispatcher outlives.
-func (d *dispatcher) post(e event) { d.events <- e }
-
-// loop runs until stop is closed and nobody works any more.
-func (d *dispatcher) loop(idle <-chan struct{}) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	d.settle(d.clock())
-	for {
-		d.arm(timer)
-		select {
-		case e := <-d.events:
-			now := d.clock()
-			e.apply(d, now)
-			d.drainEvents(now)
-			d.settle(now)
-		case <-timer.C:
-			now := d.clock()
-			d.pool.Tick(now)
-			d.gpus.tick(now)
-			d.settle(now)
-		case reply := <-d.status:
-			reply <- d.snapshot()
-		case <-idle:
-			return
-		}
-	}
-}
-
-// drainEvents applies what has arrived meanwhile, so that one pass over the
-// cores serves a burst.
-func (d *dispatcher) drainEvents(now time.Duration) {
-	for range eventBuffer {
-		select {
-		case e := <-d.events:
-			e.apply(d, now)
-		default:
-			return
-		}
-	}
-}
-
-// arm sets the timer to the cores' next deadline.
-func (d *dispatcher) arm(timer *time.Timer) {
-	wait := time.Hour
-	now := d.clock()
-	if at, ok := d.pool.Deadline(); ok {
-		wait = min(wait, at-now)
-	}
-	if at, ok := d.gpus.deadline(); ok {
-		wait = min(wait, at-now)
-	}
-	timer.Reset(max(wait, 0))
 }
 
 // settle lets the cores decide until nothing more can go on, and hands out
@@ -167,6 +111,7 @@ func (d *dispatcher) settle(now time.Duration) {
 		}
 		d.place(now, p)
 	}
+	d.waiting(now)
 	d.gpus.settle(now)
 	if d.inspect != nil {
 		d.inspect()
@@ -218,7 +163,9 @@ func (d *dispatcher) carryOut(o container.Order) {
 		d.goWork(func(ctx context.Context) {
 			b.talk.Close() // nobody answers while it is paused
 			d.mark(b, container.Pausing)
+			ended := d.marks.nanny("pause", b)
 			err := d.engine.Pause(ctx, b.handle.ID)
+			ended(err)
 			if err != nil && ctx.Err() == nil {
 				d.log.Warn("pause container", keyContainer, b.name, "error", err)
 			}
@@ -242,7 +189,9 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 		return d.settings.spec(name, o.Kind, image, false, o.MemoryMB)
 	})
 	d.goWork(func(ctx context.Context) {
-		if err := d.open(ctx, b, 1); err != nil {
+		ended := d.marks.warmup(b)
+		err := d.open(ctx, b, 1)
+		if ended(err); err != nil {
 			d.log.Warn("create prewarmed container", keyContainer, b.name, "kind", o.Kind, "error", err)
 			d.post(goneEvent{o.Slot})
 			return
@@ -304,8 +253,9 @@ func (d *dispatcher) remove(b *box, done event) {
 
 func (d *dispatcher) removeUntilGone(ctx context.Context, b *box) {
 	for pace := (outage.Pace{Min: time.Second, Max: time.Minute}); ; {
+		ended := d.marks.nanny("rm", b)
 		err := d.engine.Remove(ctx, b.handle.ID)
-		if err == nil || ctx.Err() != nil {
+		if ended(err); err == nil || ctx.Err() != nil {
 			return
 		}
 		wait := pace.Next()
@@ -338,11 +288,7 @@ func (d *dispatcher) goWork(f func(ctx context.Context)) {
 	if d.closed {
 		return
 	}
-	d.workers.Add(1)
-	go func() {
-		defer d.workers.Done()
-		f(d.work)
-	}()
+	d.hands.do(d.work, &d.workers, f)
 }
 
 // String names a box for logs.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -21,7 +20,7 @@ import (
 // world is everything around an invoker: a topic, a store, an engine whose
 // containers answer as the test says, and what came out of it all.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	feed chan Delivery
 
 	mu      sync.Mutex
@@ -62,10 +61,12 @@ type world struct {
 	registry *prometheus.Registry
 	engine   Engine // in the world's place
 	notes    Notes
-	follows  bool // a process is to follow
+	userLogs UserLogs
+	log      *slog.Logger // nil: nobody reads it
+	follows  bool         // a process is to follow
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	return &world{
 		registry: prometheus.NewRegistry(),
 		t:        t, feed: make(chan Delivery, 1000), actions: map[string]*activation.Action{},
@@ -97,7 +98,7 @@ func (w *world) Action(_ context.Context, id, _ string) (*activation.Action, err
 	return nil, fmt.Errorf("get %s: %w", id, ErrNotFound)
 }
 
-func (w *world) Put(_ context.Context, _ string, doc []byte, stored func(error)) error {
+func (w *world) Put(_ context.Context, _ string, doc []byte, stored func(batch int, err error)) error {
 	rec, err := activation.DecodeRecord(doc)
 	if err != nil {
 		w.t.Errorf("record %s: %v", doc, err)
@@ -105,7 +106,7 @@ func (w *world) Put(_ context.Context, _ string, doc []byte, stored func(error))
 	w.mu.Lock()
 	w.records = append(w.records, rec)
 	w.mu.Unlock()
-	stored(w.putErr)
+	stored(12, w.putErr)
 	return nil
 }
 
@@ -150,6 +151,15 @@ func (w *world) Blocked(namespace string) bool { return namespace == "blocked" }
 
 func (w *world) Begin(context.Context, activation.ID) error { return nil }
 func (w *world) Completed(activation.ID)                    {}
+func (w *world) Owe(ids []activation.ID, records [][]byte) []error {
+	for i, id := range ids {
+		rec, err := activation.DecodeRecord(records[i])
+		if err != nil || rec.ActivationID != id {
+			w.t.Errorf("owed for %s: %s, %v", id, records[i], err)
+		}
+	}
+	return make([]error, len(ids))
+}
 
 func (w *world) Create(_ context.Context, spec container.Spec) (container.Handle, error) {
 	w.mu.Lock()
@@ -348,8 +358,8 @@ func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop f
 	w.t.Helper()
 	iv, err := New(s, Ports{
 		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Shelf: w.shelf, Engine: cmp.Or[Engine](w.engine, w), Dial: w.dial, Mover: &w.gpu,
-		Notes: w.notes, Successor: func() bool { return w.follows },
-	}, NewMetrics(w.registry), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		Notes: w.notes, UserLogs: w.userLogs, Successor: func() bool { return w.follows },
+	}, NewMetrics(w.registry, w.registry), cmp.Or(w.log, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -29,11 +29,13 @@ type gpuLane struct {
 	runs     map[uint64]*run     // started, and not left
 	heirs    map[uint64]*gpuHeir // to be given their boxes
 	boxes    map[lane.Box]*box
-	named    map[string]*box // the same by the containers' names
-	host     lane.HostMemory // as told last, less what was taken since
+	named    map[string]*box        // the same by the containers' names
+	assumed  map[sched.FlowID]int64 // bytes on devices that nobody saw, where there are any
+	host     lane.HostMemory        // as told last, less what was taken since
 	told     bool
 	past     history
 	backlog  *backlog
+	shown    shown
 }
 
 // gpuBox is what a box of the lane has beside its container.
@@ -47,11 +49,14 @@ type gpuBox struct {
 	furnished bool   // spec and wish are known
 	flow      sched.FlowID
 	claimed   int                // MiB of host memory
+	spill     int                // of it, for what is swapped out, as it was last allowed
 	runs      []*run             // started there, and not left
 	cease     context.CancelFunc // ends the mover's work on the newest order
 	transfer  *transfer          // the newest prefetch
 	usage     map[int]gpu.Usage  // of its processes
 	held      atomic.Pointer[container.Holds]
+	assumed   int64            // resident bytes that nobody saw
+	shown     *ContainerStatus // as it was last
 }
 
 func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
@@ -72,7 +77,7 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 	}
 	return &gpuLane{
 		d: d, settings: s, mover: mover, lane: core, record: record,
-		heirs: map[uint64]*gpuHeir{}, jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
+		heirs: map[uint64]*gpuHeir{}, jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{}, assumed: map[sched.FlowID]int64{},
 		past: history{flows: map[sched.FlowID]*past{}},
 	}, nil
 }
@@ -132,9 +137,10 @@ func (l *gpuLane) submit(now time.Duration, j *job) {
 	if l.settings.Overdue > 0 {
 		due = j.accepted + l.settings.Overdue
 	}
+	j.host = l.hostOf(j)
 	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Parked: far, Function: &lane.Function{
 		Flow: flowOf(j),
-		Key:  j.key, HostMB: j.hostMB(), Memory: int64(j.gpu.Memory),
+		Key:  j.key, HostMB: j.host, Memory: int64(j.gpu.Memory),
 		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,
 	}})
 	l.stands(j)
@@ -171,6 +177,7 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 	case lane.Forget:
 		l.d.metrics.forget(o.Flow)
 		l.past.forget(o.Flow)
+		l.shown.stale = true
 	case lane.Mute:
 		l.d.log.Warn("container does not answer about its device memory, given up", keyContainer, b.name, "order", o.Move.String())
 	}
@@ -190,6 +197,7 @@ func (l *gpuLane) make(o lane.Order) {
 		l.furnish(b, j)
 	}
 	l.boxes[o.Box], l.named[b.name] = b, b
+	l.shown.enter(b)
 	if !l.d.pool.Claim(o.HostMB) {
 		l.d.log.Error("host memory that was left is not there", keyContainer, b.name, "megabytes", o.HostMB)
 		return
@@ -207,7 +215,10 @@ func (l *gpuLane) furnish(b *box, j *job) {
 	l.mode(j) // it may have fallen back while the job waited
 	b.gpu.furnished, b.gpu.action, b.gpu.fallback = true, j.action.FQN(), j.fallback
 	b.spec = l.d.settings.spec(b.name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
-	b.gpu.wish = container.GPUWish{Shim: j.gpu.Shim, Limit: int64(j.gpu.Limit)}
+	b.gpu.wish = container.GPUWish{
+		Shim: j.gpu.Shim, Limit: int64(j.gpu.Limit), Host: int64(b.spec.MemoryMB) << 20, Memory: int64(j.gpu.Memory),
+		Namespace: b.gpu.flow.Namespace, NamespaceLimit: l.settings.tenant(b.gpu.flow.Namespace),
+	}
 }
 
 // start starts a run's worker, when its message is at hand.
@@ -248,9 +259,13 @@ func (l *gpuLane) move(now time.Duration, o lane.Order, b *box) {
 	current, end := context.WithCancel(l.d.work)
 	b.gpu.cease = end
 	order := gpu.Order{Kind: o.Move, Container: b.name, Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again}
+	size := l.outgrows(b, o)
 	l.d.goWork(func(context.Context) {
 		defer end()
-		bytes, err := l.mover.Move(current, order, o.Footprint)
+		bytes, err := int64(0), l.d.resize(current, b, size)
+		if err == nil {
+			bytes, err = l.mover.Move(current, order, o.Footprint)
+		}
 		l.d.post(moved{b, order, bytes, err})
 	})
 }
@@ -296,8 +311,10 @@ func (l *gpuLane) left(now time.Duration, e left) {
 func (l *gpuLane) gone(now time.Duration, b *box) {
 	delete(l.boxes, b.gpu.id)
 	delete(l.named, b.name)
+	l.shown.leave(b)
 	l.d.pool.Unclaim(now, b.gpu.claimed)
 	l.take(now, lane.Event{Kind: lane.Gone, Box: b.gpu.id})
+	l.assume(b, 0)
 	l.showResident(b.gpu.flow)
 }
 
@@ -306,6 +323,9 @@ func (l *gpuLane) moved(now time.Duration, e moved) {
 	b := e.box
 	if l.boxes[b.gpu.id] != b {
 		return
+	}
+	if e.err != nil {
+		b.gpu.spill = 0 // whether it was resized is not known
 	}
 	l.d.metrics.moved(b.gpu.flow, e.order.Kind, min(e.bytes, b.gpu.device.MemoryBytes))
 	if t := b.gpu.transfer; e.err == nil && t != nil && t.epoch == e.order.Epoch {
@@ -328,7 +348,7 @@ func (l *gpuLane) observe(now time.Duration, readings []gpu.Reading) {
 		}
 		l.take(now, lane.Event{Kind: lane.Observed, Device: r.Device, Utilization: min(r.Utilization, 1), Used: r.Used})
 		if d := l.lane.Device(r.Device); d.Sampled && d.Lost == "" {
-			l.d.metrics.gpuUtilization.WithLabelValues(d.Device.String()).Set(d.Utilization)
+			l.d.metrics.gpuUtilization.WithLabelValues(DeviceValues(d.Device)...).Set(d.Utilization)
 		}
 	}
 }
@@ -362,13 +382,5 @@ func (l *gpuLane) regain(now time.Duration, index int, of lane.Loss) {
 	if d := l.lane.Device(index); before != "" && d.Lost == "" {
 		l.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
 		l.d.metrics.lost(d.Device, false)
-	}
-}
-
-// showResident brings the gauge of what a flow's containers hold on devices up
-// to date.
-func (l *gpuLane) showResident(id sched.FlowID) {
-	if n, ok := l.lane.Resident(id); ok {
-		l.d.metrics.gpuResident.WithLabelValues(id.Namespace, id.Function).Set(float64(n))
 	}
 }

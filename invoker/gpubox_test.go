@@ -231,10 +231,10 @@ func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
 		for _, want := range []string{
 			`gpuwhisk_gpu_moved_bytes_total{action="guest/f",direction="evict",namespace="guest"} 2.147483648e+10`,
 			`gpuwhisk_gpu_moved_bytes_total{action="guest/f",direction="prefetch",namespace="guest"} 1.073741824e+10`,
-			`gpuwhisk_gpu_resident_bytes{action="guest/f",namespace="guest"} 0`,
-			`gpuwhisk_gpu_resident_bytes{action="guest/g",namespace="guest"} 1.073741824e+10`,
+			`gpuwhisk_gpu_resident_bytes{action="guest/f",namespace="guest",source="measured"} 0`,
+			`gpuwhisk_gpu_resident_bytes{action="guest/g",namespace="guest",source="measured"} 1.073741824e+10`,
 			`gpuwhisk_gpu_seconds_total{action="guest/g",namespace="guest"} 0`,
-			`gpuwhisk_gpu_utilization{device="0 (test, simulated)"} 0.5`,
+			`gpuwhisk_gpu_utilization{UUID="",gpu="0",modelName="test (simulated)"} 0.5`,
 		} {
 			if got := w.series(); !slices.Contains(got, want) {
 				t.Errorf("no %s in %v", want, got)
@@ -244,7 +244,7 @@ func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
 		iv.DeviceLost(0, "x")
 		time.Sleep(time.Second)
 		stop()
-		want := []string{`gpuwhisk_gpu_lost{device="0 (test, simulated)"} 1`, `gpuwhisk_gpu_utilization{device="0 (test, simulated)"} 0.5`}
+		want := []string{`gpuwhisk_gpu_lost{UUID="",gpu="0",modelName="test (simulated)"} 1`, `gpuwhisk_gpu_utilization{UUID="",gpu="0",modelName="test (simulated)"} 0.5`}
 		if got := w.series(); !slices.Equal(got, want) {
 			t.Errorf("after all are forgotten: %v", got)
 		}
@@ -264,7 +264,7 @@ func (w *world) series() (out []string) {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
 			text := fmt.Sprintf("%s{%s} %v", f.GetName(), strings.Join(labels, ","), m.GetCounter().GetValue()+m.GetGauge().GetValue())
-			if strings.Contains(text, "action=") || strings.Contains(text, "device=") {
+			if strings.Contains(text, "action=") || strings.Contains(text, "modelName=") {
 				out = append(out, text)
 			}
 		}

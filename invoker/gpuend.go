@@ -60,7 +60,7 @@ func (g *grant) annotation(at times, now time.Duration) activation.Annotation {
 // begin tells the mover that the container's memory is about to be used.
 func (w *worker) begin(r *run) {
 	if r.grant != nil {
-		w.mover.Begin(r.box.name)
+		w.mover.Begin(r.box.name, r.grant.need)
 		r.begun = true
 	}
 }
@@ -114,7 +114,7 @@ func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record
 		w.finish(ctx, r, keep)
 	}
 	if r.collect && !whole {
-		lines := w.logs(ctx, r, !keep, func() { w.desk.result(r.ticket, w.noted(r, rec)) })
+		lines := w.logs(ctx, r, w.noted(r, rec), !keep, func() { w.desk.result(r.ticket, w.noted(r, rec)) })
 		rec = withLogs(rec, lines)
 	}
 	w.desk.answer(r.ticket, ending{record: w.noted(r, rec), whole: whole})

@@ -66,7 +66,7 @@ func (m *fakeMover) Prepare(name string, device gpu.Device, wish container.GPUWi
 	return container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated}, nil
 }
 
-func (m *fakeMover) Begin(name string) {
+func (m *fakeMover) Begin(name string, _ gpu.Need) {
 	m.note("begin")
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -91,9 +91,11 @@ func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
 		l.take(now, lane.Event{Kind: lane.Failed, Box: b.gpu.id})
 	}
 	b.gpu.learn(h)
+	l.grow(now, b, h)
 	l.take(now, lane.Event{Kind: lane.Held, Box: b.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
 	if !h.Exited {
 		b.gpu.measured = !h.Assumed
+		l.assume(b, b.gpu.unseen())
 	}
 	for _, r := range b.gpu.runs {
 		r.grant.measured.Store(b.gpu.measured)

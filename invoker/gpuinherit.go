@@ -45,7 +45,7 @@ func (l *gpuLane) prepareHeir(h *heir) error {
 		if identity(device) != n.Device || device.Sharing == gpu.MPSShared { // MPS ends with its process
 			continue
 		}
-		needs, err := l.mover.Prepare(h.note.Name, device, container.GPUWish{Shim: n.Shim, Limit: n.Limit})
+		needs, err := l.mover.Prepare(h.note.Name, device, l.settings.wishOf(h.note))
 		if err != nil {
 			return err
 		}
@@ -58,6 +58,14 @@ func (l *gpuLane) prepareHeir(h *heir) error {
 		return nil
 	}
 	return errNoDevice
+}
+
+// wishOf is what a container was made with.
+func (g GPUSettings) wishOf(n container.Note) container.GPUWish {
+	return container.GPUWish{
+		Shim: n.GPU.Shim, Limit: n.GPU.Limit, Host: int64(n.MemoryMB) << 20, Memory: n.GPU.Memory,
+		Namespace: n.GPU.Namespace, NamespaceLimit: g.tenant(n.GPU.Namespace),
+	}
 }
 
 // disown gives up what prepareHeir did.
@@ -78,7 +86,7 @@ func (l *gpuLane) inherit(now time.Duration, h heir, b *box) bool {
 	l.d.next++
 	h.gpu.box = b
 	b.gpu = &gpuBox{
-		device: h.gpu.device, wish: container.GPUWish{Shim: n.Shim, Limit: n.Limit}, furnished: true, action: n.Action, fallback: n.Fallback, claimed: n.HostMB,
+		device: h.gpu.device, wish: l.settings.wishOf(h.note), furnished: true, action: n.Action, fallback: n.Fallback, claimed: n.HostMB,
 		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function},
 	}
 	l.heirs[l.d.next] = h.gpu
@@ -117,6 +125,7 @@ func (l *gpuLane) settleHeirs(now time.Duration) {
 func (l *gpuLane) makeHeir(o lane.Order, h *gpuHeir) {
 	h.box.gpu.id = o.Box
 	l.boxes[o.Box], l.named[h.box.name] = h.box, h.box
+	l.shown.enter(h.box)
 }
 
 // bequeath calls keep for the containers that rest, and ends the talk with all
@@ -166,4 +175,12 @@ func (b *gpuBox) learn(h gpu.Held) {
 		sum.Context += u.Context
 	}
 	b.held.Store(&sum)
+}
+
+// unseen is what its processes hold on the device where nobody saw it.
+func (b *gpuBox) unseen() int64 {
+	if b.measured {
+		return 0
+	}
+	return b.held.Load().Resident
 }

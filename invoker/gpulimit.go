@@ -23,7 +23,19 @@ func (g GPUSettings) judge(wish *activation.GPURequest, namespace string, a *act
 		return fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory), but its limit is %s (%s).",
 			wish.Memory, wish.Limit, limitSource(wish.Limit == own))
 	}
+	if most := g.tenant(namespace); most > 0 && int64(wish.Memory) > most {
+		return fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory), but its namespace may have %s on a device (whisk.gpu.namespace-limits).",
+			wish.Memory, activation.Size(most))
+	}
 	return ""
+}
+
+// tenant is what all containers of a namespace may have on a device, 0 for no limit.
+func (g GPUSettings) tenant(namespace string) int64 {
+	if n, ok := g.NamespaceLimits[namespace]; ok {
+		return n
+	}
+	return g.NamespaceLimits["*"]
 }
 
 // limit is the operator's rule for a function: the closest one that there is.
@@ -41,14 +53,4 @@ func limitSource(own bool) string {
 		return "annotation gpu, key limit"
 	}
 	return "whisk.gpu.limits"
-}
-
-// hostMB is the host memory that a container of the job takes: the action's,
-// and where a limit is said, what its device memory may take while it is out.
-func (j *job) hostMB() int {
-	mb := j.action.Limits.MemoryMB
-	if j.gpu.Shim == activation.ShimManaged {
-		mb += int(j.gpu.Limit >> 20)
-	}
-	return mb
 }

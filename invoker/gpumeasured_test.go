@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +19,19 @@ func TestRecordSaysWhetherMemoryIsMeasured(t *testing.T) {
 			w.gpu.hold = func(name string, need gpu.Need) {
 				w.gpu.hear(gpu.Held{Container: name, Assumed: assumed, Usage: gpu.Usage{Allocated: need.Bytes, Resident: need.Bytes}})
 			}
+			source := map[bool]string{true: "assumed", false: "measured"}
 			_, stop := w.start(w.gpuSettings(1))
 			for range 2 {
 				id := w.invoke("f", nil)
 				time.Sleep(time.Second)
 				if n := gpuNote(t, w.record(id)); n.MemoryMeasured == assumed {
 					t.Errorf("assumed %t: %+v", assumed, n)
+				}
+			}
+			for source, want := range map[string]bool{source[assumed]: true, source[!assumed]: false} {
+				series := `gpuwhisk_gpu_resident_bytes{action="guest/f",namespace="guest",source="` + source + `"} 0`
+				if zero := slices.Contains(w.series(), series); zero == want {
+					t.Errorf("assumed %t: %s is zero %t, want %t", assumed, source, zero, !want)
 				}
 			}
 			stop()

@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -8,15 +9,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// DeviceLabels name a device in metrics, as dcgm-exporter does: its number, its
+// UUID (of a MIG slice the slice's own) and its model.
+var DeviceLabels = []string{"gpu", "UUID", "modelName"}
+
+// DeviceValues are the values of DeviceLabels. A simulated device has no UUID,
+// and its model says what it is.
+func DeviceValues(d gpu.Device) []string {
+	return []string{strconv.Itoa(d.Card), d.UUID, d.Model()}
+}
+
 // gpus makes what the GPU lane counts.
 func (m *Metrics) gpus(r maker) {
 	m.gpuStarts = r.counter("gpu_starts_total", "GPU runs by start kind.", "kind")
+	m.gpuUtilization = r.gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", DeviceLabels...)
+	m.gpuLost = r.gauge("gpu_lost", "1 for a device that cannot be used.", DeviceLabels...)
+	m.gpuQueue = r.histogram("gpu_queue_seconds", "Time from acceptance to a GPU token.")
+}
+
+// functions makes what is counted of each GPU function.
+func (m *Metrics) functions(r maker) {
 	m.gpuSeconds = r.counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action")
 	m.gpuMoved = r.counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction")
-	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action.", "namespace", "action")
-	m.gpuUtilization = r.gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", "device")
-	m.gpuLost = r.gauge("gpu_lost", "1 for a device that cannot be used.", "device")
-	m.gpuQueue = r.histogram("gpu_queue_seconds", "Time from acceptance to a GPU token.")
+	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action; source says whether it was measured or assumed.", "namespace", "action", "source")
 	m.waiters = map[sched.FlowID]bool{}
 	m.gpuWaits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "gpuwhisk", Name: "gpu_function_queue_seconds", Buckets: Latency(),
@@ -59,7 +74,7 @@ func (m *Metrics) lost(d gpu.Device, lost bool) {
 	if lost {
 		value = 1
 	}
-	m.gpuLost.WithLabelValues(d.String()).Set(value)
+	m.gpuLost.WithLabelValues(DeviceValues(d)...).Set(value)
 }
 
 // forget drops the series of a flow that is no more: there may be very many
@@ -71,4 +86,26 @@ func (m *Metrics) forget(f sched.FlowID) {
 	m.gpuResident.DeletePartialMatch(of)
 	m.gpuWaits.DeletePartialMatch(of)
 	delete(m.waiters, f)
+}
+
+// assume notes how much of what a box holds on its device nobody saw.
+func (l *gpuLane) assume(b *box, bytes int64) {
+	id := b.gpu.flow
+	l.assumed[id] += bytes - b.gpu.assumed
+	if b.gpu.assumed = bytes; l.assumed[id] == 0 {
+		delete(l.assumed, id)
+	}
+}
+
+// showResident brings the gauges of what a flow's containers hold on devices up
+// to date.
+func (l *gpuLane) showResident(id sched.FlowID) {
+	all, ok := l.lane.Resident(id)
+	if !ok {
+		return
+	}
+	assumed := min(l.assumed[id], all)
+	for source, n := range map[string]int64{"assumed": assumed, "measured": all - assumed} {
+		l.d.metrics.gpuResident.WithLabelValues(id.Namespace, id.Function, source).Set(float64(n))
+	}
 }

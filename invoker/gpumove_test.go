@@ -51,7 +51,9 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 			w.large("f", "g")
 			w.gpu.faults = c.faults
 			lasts := w.lasting(0)
-			_, stop := w.start(w.gpuSettings(1))
+			s := w.gpuSettings(1)
+			s.Pool.MemoryMB = 64 << 10 // what is moved out lies in the host's memory
+			_, stop := w.start(s)
 			w.invoke("f", nil)
 			time.Sleep(time.Minute)
 			w.invoke("g", nil) // moves f out

@@ -11,9 +11,8 @@ import (
 // not block: a reading that comes while the dispatcher has too much to do is
 // dropped, for a newer one follows.
 func (iv *Invoker) Observe(readings []gpu.Reading) {
-	select {
-	case iv.dispatch.events <- observed{readings}:
-	default:
+	if !iv.dispatch.crowded() {
+		iv.tell(observed{readings})
 	}
 }
 

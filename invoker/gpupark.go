@@ -206,9 +206,9 @@ func (draining) apply(d *dispatcher, now time.Duration) {
 
 // resume has a job go on where it was when it was parked.
 func (j *job) resume(p parked) {
-	j.queued, j.came = p.queued, p.came
+	j.queued, j.came, j.obstacle = p.queued, p.came, p.held
 	if a := j.account; a != nil {
 		a.Queued, a.Kind = j.desk.at(j.queued), j.action.Exec.Kind
-		a.GPU = &explain.GPU{}
+		a.GPU = &explain.GPU{Own: int(p.came.ahead)}
 	}
 }

@@ -373,6 +373,7 @@ func TestParkedKeepsWhatAnAnswerNeeds(t *testing.T) {
 	}
 	s := newShelved()
 	for i, tid := range []activation.TransID{
+		activation.NewTransID(strings.Repeat("b", 32), 1700000000000, false), activation.NewTransID("t\x00", 1, false),
 		activation.NewTransID("sid_"+strings.Repeat("b", 40), 1, false), activation.NewTransID(strings.Repeat("b", 32), 1700000000000, true), long, {},
 	} {
 		for _, cause := range []activation.ID{"", activation.ID(strings.Repeat("c", 32))} {

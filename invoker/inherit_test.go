@@ -28,7 +28,7 @@ type estate struct {
 	removals []container.ID
 }
 
-func newEstate(t *testing.T) *estate {
+func newEstate(t testing.TB) *estate {
 	e := &estate{world: newWorld(t), lefts: map[container.ID]container.Left{}, noted: map[string]container.Note{}, refuse: map[container.ID]error{}}
 	e.engine, e.notes = e, e
 	return e

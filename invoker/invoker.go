@@ -25,7 +25,8 @@ type Ports struct {
 	Notes     Notes // nil: nothing outlives the process
 	Dial      Dialer
 	Mover     Mover
-	Tracer    Tracer // nil: nobody asks
+	Tracer    Tracer   // nil: nobody asks
+	UserLogs  UserLogs // nil: logs go into records alone
 	// Away, when not nil, hears why nothing can be done for now, and "" when
 	// it can again. It must not block.
 	Away func(reason string)
@@ -40,6 +41,7 @@ type Invoker struct {
 	ports    Ports
 	metrics  *Metrics
 	log      *slog.Logger
+	marks    *marks
 
 	desk     *desk
 	flush    context.CancelFunc
@@ -49,6 +51,7 @@ type Invoker struct {
 
 	places *places
 	ended  chan struct{} // closed when the dispatcher has ended
+	owing  sync.WaitGroup
 }
 
 // cleanUpTime bounds the removal of leftover containers at start and end; the
@@ -68,11 +71,12 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		router: router{settings: s, devices: len(s.GPU.Devices)},
 		places: newPlaces(s.InFlight, s.GPU.Backlog), ended: make(chan struct{}),
 	}
+	iv.marks = newMarks(s, log)
 	iv.health = newEngineHealth(p.Engine, log, p.Away)
 	iv.desk = &desk{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		metrics: m, log: log, wall: time.Now, release: func(t *ticket) { iv.places.release(t.place) },
+		metrics: m, log: log, marks: iv.marks, wall: time.Now, release: func(t *ticket) { iv.places.release(t.place) },
 		explain: explain.NewLog(s.Explain), tracer: p.Tracer, at: epoch.Add, old: newOld(s, p.Shelf, clock),
 	}
 	d, err := iv.newDispatcher(clock)
@@ -86,9 +90,9 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error) {
 	d := &dispatcher{
 		settings: iv.settings, engine: iv.ports.Engine, notes: iv.ports.Notes, dial: iv.ports.Dial,
-		metrics: iv.metrics, log: iv.log, clock: clock,
-		events: make(chan event, eventBuffer), status: make(chan chan Status),
-		jobs: map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{}, early: map[container.ID]bool{},
+		metrics: iv.metrics, log: iv.log, marks: iv.marks, clock: clock,
+		turns: newTurns(),
+		jobs:  map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{}, early: map[container.ID]bool{},
 	}
 	pool, err := container.New(iv.settings.Pool, clock())
 	if err != nil {
@@ -103,8 +107,8 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		iv.ports.Mover.Listen(func(h gpu.Held) { iv.tell(held{h}) })
 	}
 	w := &worker{
-		engine: iv.ports.Engine, notes: iv.ports.Notes, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health,
-		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, wall: time.Now, clock: clock,
+		engine: iv.ports.Engine, notes: iv.ports.Notes, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health, userLogs: iv.ports.UserLogs,
+		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, marks: iv.marks, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
 	d.turnAway = func(t *ticket, j *job, r refusal) {
@@ -135,6 +139,7 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	listeners.Go(func() { iv.listen(work) })
 	listeners.Go(func() { iv.health.watch(work) })
 	listeners.Go(func() { iv.desk.old.watch(work) })
+	iv.owing.Go(func() { iv.desk.watchOwed(iv.desk.ctx) })
 
 	iv.accept(ctx)
 	iv.dispatch.post(draining{})
@@ -163,9 +168,14 @@ func (iv *Invoker) begin() error {
 	return nil
 }
 
-// Close lets no more acks and records out. It is called after the outbox and
-// the store have been flushed.
-func (iv *Invoker) Close() { iv.flush() }
+// Close lets no more acks and records out, and has the journal keep what is owed.
+// It is called after the outbox and the store have been flushed, and before the
+// journal is closed.
+func (iv *Invoker) Close() {
+	iv.flush()
+	iv.owing.Wait()
+	iv.desk.keepOwed()
+}
 
 func (iv *Invoker) cleanUp(whose string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
@@ -204,12 +214,7 @@ func (iv *Invoker) drain() {
 
 // tell hands the dispatcher news from outside of its workers, which it may not
 // outlive: once it has ended the news is of no use.
-func (iv *Invoker) tell(e event) {
-	select {
-	case iv.dispatch.events <- e:
-	case <-iv.ended:
-	}
-}
+func (iv *Invoker) tell(e event) { iv.dispatch.tell(e) }
 
 // shut makes the dispatcher start nothing more, from the closing of done on.
 type shut struct{ done chan struct{} }

@@ -16,6 +16,8 @@ const (
 	keyAction     = "action"
 	keyFlow       = "flow"
 	keyDevice     = "device"
+	keyChild      = "child" // a transaction below another, which keyTransID has then
+	keyClass      = "class" // of OpenWhisk that says the same
 )
 
 // Metrics is what the invoker counts.
@@ -59,8 +61,9 @@ func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
 	return o
 }
 
-// NewMetrics registers the metrics.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// NewMetrics registers the metrics: those of each function, of which there may be
+// thousands, apart from the others, which somebody may want to read often.
+func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 	r := maker{reg}
 	m := &Metrics{
 		accepted:       r.counter("activations_accepted_total", "Activation messages taken from Kafka.").WithLabelValues(),
@@ -93,6 +96,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}
 	}
 	m.gpus(r)
+	m.functions(maker{functions})
 	return m
 }
 

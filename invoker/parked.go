@@ -7,33 +7,30 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/slab"
 )
 
 // parked is what memory holds of an activation whose message is on the shelf:
-// what tells it from others of its caller. There may be very many, so they lie in
-// slabs: each alone, among the garbage of the messages that came with it, would
-// hold on to several times its size.
+// what tells it from others of its caller. There may be very many, so it is small.
 type parked struct {
-	id      [16]byte
-	caller  *caller
-	queued  time.Duration
-	came    mark               // for its account
-	transID [transIDBytes]byte // as JSON, followed by zeros
-	rest    *rest              // of few
+	id     [16]byte
+	caller *caller
+	queued time.Duration
+	came   mark // for its account, as is what held it
+	held   *obstacle
+	trans  [transBytes]byte // the name of its transaction, followed by zeros
+	began  int64            // the transaction, in epoch milliseconds
+	rest   *rest            // of few
 }
 
-// transIDBytes is enough for a transaction that a controller makes: 32
-// characters and a time.
-const transIDBytes = 56
+// transBytes is the name of a transaction that a controller makes.
+const transBytes = 32
 
 // rest is what few have.
 type rest struct {
-	transID string // one that is longer
+	transID string // as JSON, where it is more than a short name and a time
 	cause   activation.ID
 }
-
-// slabParked is how many lie in one slab.
-const slabParked = 256
 
 // caller is what the parked activations of a function have in common that are
 // invoked by the same subject in the same way. It is enough to answer one
@@ -95,7 +92,7 @@ func (t traits) clone() traits {
 type shelved struct {
 	items   map[uint64]*parked
 	callers map[traits]*caller
-	spare   []*parked
+	slab    slab.Slab[parked]
 }
 
 func newShelved() shelved {
@@ -112,14 +109,13 @@ func (s *shelved) put(j *job) {
 		s.callers[t] = c
 	}
 	c.parked++
-	p := s.place()
-	p.caller, p.queued, p.came = c, j.queued, j.came
+	p := s.slab.Take()
+	p.caller, p.queued, p.came, p.held = c, j.queued, j.came, j.obstacle
 	_, _ = hex.Decode(p.id[:], []byte(j.ActivationID)) // an ID is that
+	copy(p.trans[:], j.TransID.ID())
+	p.began = j.TransID.StartMillis()
 	text := j.TransID.JSON()
-	long := len(text) > len(p.transID)
-	if !long {
-		copy(p.transID[:], text)
-	}
+	long := !bytes.Equal(text, p.transID().JSON())
 	if long || j.Cause != "" {
 		p.rest = &rest{cause: activation.ID(strings.Clone(string(j.Cause)))}
 		if long {
@@ -129,18 +125,9 @@ func (s *shelved) put(j *job) {
 	s.items[j.item] = p
 }
 
-// place finds room for one.
-func (s *shelved) place() *parked {
-	if len(s.spare) == 0 {
-		slab := make([]parked, slabParked)
-		for i := range slab {
-			s.spare = append(s.spare, &slab[i])
-		}
-	}
-	n := len(s.spare) - 1
-	p := s.spare[n]
-	s.spare = s.spare[:n]
-	return p
+// transID is the transaction, as far as its name and its time say it.
+func (p *parked) transID() activation.TransID {
+	return activation.NewTransID(string(bytes.TrimRight(p.trans[:], "\x00")), p.began, false)
 }
 
 // take takes one off the list; false when it is not there.
@@ -149,10 +136,10 @@ func (s *shelved) take(item uint64) (p parked, ok bool) {
 	if at == nil {
 		return p, false
 	}
-	p, *at = *at, parked{}
+	p = *at
 	delete(s.items, item)
-	if s.spare = append(s.spare, at); len(s.items) == 0 {
-		s.items, s.spare = map[uint64]*parked{}, nil // neither shrinks by itself
+	if s.slab.Give(at); len(s.items) == 0 {
+		s.items, s.slab = map[uint64]*parked{}, slab.Slab[parked]{} // neither shrinks by itself
 	}
 	if p.caller.parked--; p.caller.parked == 0 {
 		delete(s.callers, p.caller.traits)
@@ -165,16 +152,15 @@ func (p parked) activation() activation.ID { return activation.ID(hex.EncodeToSt
 // message is as much of a parked message as memory has: enough to answer it.
 func (p parked) message() *activation.Message {
 	c := p.caller
-	text, cause := bytes.TrimRight(p.transID[:], "\x00"), activation.ID("")
+	trans, cause := p.transID(), activation.ID("")
 	if p.rest != nil {
 		cause = p.rest.cause
 		if p.rest.transID != "" {
-			text = []byte(p.rest.transID)
+			trans, _ = activation.ParseTransID([]byte(p.rest.transID)) // it was read before
 		}
 	}
-	id, _ := activation.ParseTransID(bytes.Clone(text)) // it was read before
 	m := &activation.Message{
-		TransID: id, Action: c.action, Revision: c.revision, ActivationID: p.activation(),
+		TransID: trans, Action: c.action, Revision: c.revision, ActivationID: p.activation(),
 		User:       activation.Identity{Subject: c.subject, Namespace: c.namespace},
 		Controller: c.controller, Blocking: c.blocking, Cause: cause,
 	}

@@ -45,6 +45,9 @@ type Delivery struct {
 	// Completed tells that an earlier process had completed it: nothing is left
 	// to do.
 	Completed bool
+	// Ended is what an earlier process had it end with and could not tell
+	// everybody; nil: nothing is known of that.
+	Ended *activation.Record
 	// Unlisted tells that the journal keeps nothing of it: it cannot be parked.
 	Unlisted bool
 }
@@ -64,10 +67,11 @@ type CachedActions interface {
 }
 
 // Records stores activation records. Put keeps the document until it is stored or
-// refused for good, then calls stored once, from any goroutine. It blocks while
-// its buffer is full.
+// refused for good, then calls stored once, from any goroutine, with how many
+// records were written in one request with it, 0 where that is not known. It
+// blocks while its buffer is full.
 type Records interface {
-	Put(ctx context.Context, id string, doc []byte, stored func(error)) error
+	Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error
 }
 
 // ErrUnsent is what an Outbox tells of a message that was still waiting when it
@@ -95,10 +99,14 @@ type Blacklist interface {
 // Journal is told where an activation stands, so that a restart can tell what
 // had begun from what had not. Begin comes before an action can have any effect.
 // It may wait for a disk, and answers an error when ctx has ended: the activation
-// must not run then.
+// must not run then. Owe keeps the records of activations whose acks or whose
+// records are not safe, so that the next process tells of them what this one
+// would have, should this one end. It waits for a disk, and tells of each whether
+// it is kept.
 type Journal interface {
 	Begin(ctx context.Context, id activation.ID) error
 	Completed(id activation.ID)
+	Owe(ids []activation.ID, records [][]byte) []error
 }
 
 // Shelf keeps the messages of activations that wait for long, so that they need
@@ -149,7 +157,7 @@ type Mover interface {
 	// which need was reserved; it returns when the container's processes have
 	// said what they hold now, or soon after if they do not answer. Each Begin
 	// has its End; in a container that takes several runs at once they overlap.
-	Begin(name string)
+	Begin(name string, need gpu.Need)
 	End(ctx context.Context, name string, need gpu.Need)
 	// Move carries out one order and returns the bytes that moved; footprint
 	// is what the container's processes hold altogether by their last report.

@@ -48,6 +48,7 @@ type job struct {
 	gpu     *activation.GPURequest // nil: the CPU lane
 	queued  time.Duration
 	near    bool // the lane wants its message in memory
+	host    int  // MiB of host memory that its container takes, as it was submitted
 	// fallback is why its memory is only counted, where the action lets it be moved.
 	fallback string
 

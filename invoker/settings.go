@@ -45,6 +45,8 @@ type Settings struct {
 	// LogUnstored has a line written for each record that is not kept.
 	LogErrors   [activation.StatusWhiskError + 1]bool
 	LogUnstored bool
+	// Marks has the lines written that OpenWhisk's invoker writes of each step.
+	Marks bool
 	// Explain is of how many activations accounts are kept; 0 for none.
 	Explain int
 	// Events says that somebody reads user events; without it none are made.
@@ -76,7 +78,10 @@ type GPUSettings struct {
 	// "namespace/path/action", "namespace" or "*". Modes are the words on the
 	// shim that actions may say; none is all.
 	Limits map[string]int64
-	Modes  []string
+	// NamespaceLimits is the most that a namespace's containers have on one
+	// device, by namespace or "*".
+	NamespaceLimits map[string]int64
+	Modes           []string
 	// Fallbacks remembers whose memory cannot be moved; nil: nobody falls back.
 	Fallbacks  Fallbacks
 	Prefetch   bool
@@ -146,7 +151,7 @@ func (g GPUSettings) ackTimeout() time.Duration {
 // lane is what the lane is told of it.
 func (g GPUSettings) lane(pool container.Config, faults bool) lane.Config {
 	c := lane.Config{
-		Policy: g.Policy, Sched: g.Sched, Weights: g.Weights, Devices: g.Devices, Tokens: g.TokenConfig, Pool: g.Pool,
+		Policy: g.Policy, Sched: g.Sched, Weights: g.Weights, NamespaceLimits: g.NamespaceLimits, Devices: g.Devices, Tokens: g.TokenConfig, Pool: g.Pool,
 		Context: g.ContextMem, Memory: g.DefaultMem, AckTimeout: g.ackTimeout(), Patience: g.Patience,
 		PrefetchActive: g.Prefetch, PrefetchNext: g.Prefetch, Faults: faults,
 	}

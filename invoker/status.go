@@ -2,26 +2,28 @@ package invoker
 
 import (
 	"context"
-	"sort"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Status is what the invoker is doing, for the status page and for gauges. All
-// of it is copied.
+// of it is copied. What is as it was when somebody asked before may be the same
+// item, which therefore nobody changes.
 type Status struct {
 	// Engine says why the container engine is away; absent when it is there.
-	Engine     string            `json:"engine,omitempty"`
-	InFlight   int               `json:"inFlight"`
-	Capacity   int               `json:"capacity"`
-	Pool       container.Stats   `json:"pool"`
-	Containers []ContainerStatus `json:"containers"`
-	Policy     string            `json:"policy,omitempty"`
-	Backlog    *BacklogStatus    `json:"backlog,omitempty"`
-	Devices    []DeviceStatus    `json:"devices,omitempty"`
-	Flows      []FlowStatus      `json:"flows,omitempty"`
+	Engine     string             `json:"engine,omitempty"`
+	InFlight   int                `json:"inFlight"`
+	Capacity   int                `json:"capacity"`
+	Pool       container.Stats    `json:"pool"`
+	Containers []*ContainerStatus `json:"containers"`
+	Policy     string             `json:"policy,omitempty"`
+	Backlog    *BacklogStatus     `json:"backlog,omitempty"`
+	Devices    []DeviceStatus     `json:"devices,omitempty"`
+	Flows      []*FlowStatus      `json:"flows,omitempty"`
 }
 
 // BacklogStatus is where the messages of GPU activations are that are accepted
@@ -37,7 +39,7 @@ type BacklogStatus struct {
 
 // ContainerStatus is one container.
 type ContainerStatus struct {
-	Name     string `json:"name"`
+	Name     string `json:"name" delta:"key"`
 	Kind     string `json:"kind"`
 	State    string `json:"state"`
 	MemoryMB int    `json:"memoryMB"`
@@ -53,11 +55,13 @@ type ContainerStatus struct {
 
 // DeviceStatus is one device with its tokens and memory.
 type DeviceStatus struct {
-	Device     string `json:"device"`
-	Simulated  bool   `json:"simulated"`
-	Tokens     int    `json:"tokens"`
-	InFlight   int    `json:"inFlight"`
-	Containers int    `json:"containers"`
+	Device string `json:"device" delta:"key"`
+	// Names are the values of DeviceLabels, as metrics have them.
+	Names      []string `json:"-"`
+	Simulated  bool     `json:"simulated"`
+	Tokens     int      `json:"tokens"`
+	InFlight   int      `json:"inFlight"`
+	Containers int      `json:"containers"`
 	// Lost says why the device cannot be used, empty when it can.
 	Lost string `json:"lost,omitempty"`
 	// Utilization is the moving average of the readings, 0 to 1; absent where
@@ -77,7 +81,7 @@ type DeviceStatus struct {
 
 // FlowStatus is one function's queue, and what holds it.
 type FlowStatus struct {
-	Flow     string  `json:"flow"`
+	Flow     string  `json:"flow" delta:"key"`
 	State    string  `json:"state"`
 	Queued   int     `json:"queued"`
 	InFlight int     `json:"inFlight"`
@@ -92,18 +96,24 @@ type FlowStatus struct {
 // Status asks the dispatcher for a snapshot.
 func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 	reply := make(chan Status, 1)
+	iv.tell(question{reply})
+	var s Status
 	select {
-	case iv.dispatch.status <- reply:
+	case s = <-reply:
 	case <-iv.ended:
 		return Status{Capacity: iv.capacity()}, nil
 	case <-ctx.Done():
 		return Status{}, ctx.Err()
 	}
-	s := <-reply
 	s.InFlight, s.Capacity = iv.InFlight(), iv.capacity()
 	s.Engine = iv.health.Reason()
 	return s, nil
 }
+
+// question is somebody's question for a snapshot; reply has room for it.
+type question struct{ reply chan Status }
+
+func (e question) apply(d *dispatcher, _ time.Duration) { e.reply <- d.snapshot() }
 
 // capacity is how many activations may be accepted and not completed.
 func (iv *Invoker) capacity() int { return cap(iv.places.common) + iv.places.most.Activations }
@@ -115,11 +125,12 @@ func (d *dispatcher) snapshot() Status {
 		if b := d.boxes[v.Slot]; b != nil {
 			name = b.name
 		}
-		s.Containers = append(s.Containers, ContainerStatus{
+		s.Containers = append(s.Containers, &ContainerStatus{
 			Name: name, Kind: v.Kind, State: v.State, MemoryMB: v.MemoryMB, Active: v.Active,
 		})
 	}
 	d.gpus.snapshot(&s)
+	slices.SortFunc(s.Containers, func(a, b *ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 
@@ -133,20 +144,18 @@ func (l *gpuLane) snapshot(s *Status) {
 	for _, d := range st.Devices {
 		s.Devices = append(s.Devices, deviceStatus(d))
 	}
-	for _, id := range l.lane.Flows() {
-		if fs, ok := l.lane.Flow(id); ok {
-			s.Flows = append(s.Flows, l.flowStatus(fs))
+	s.Flows = l.shown.flowList(l.lane, st.Flows)
+	s.Containers = slices.Grow(s.Containers, len(l.shown.boxes))
+	for _, b := range l.shown.boxes {
+		if bs, ok := l.lane.Box(b.gpu.id); ok {
+			s.Containers = append(s.Containers, b.status(bs))
 		}
 	}
-	for _, b := range l.lane.Boxes(nil) {
-		s.Containers = append(s.Containers, l.boxes[b.Box].status(b))
-	}
-	sort.Slice(s.Containers, func(i, j int) bool { return s.Containers[i].Name < s.Containers[j].Name })
 }
 
 func deviceStatus(d lane.DeviceStats) DeviceStatus {
 	ds := DeviceStatus{
-		Device: d.Device.String(), Simulated: d.Device.Simulated, Containers: d.Containers, Lost: d.Lost,
+		Device: d.Device.String(), Names: DeviceValues(d.Device), Simulated: d.Device.Simulated, Containers: d.Containers, Lost: d.Lost,
 		Tokens: d.Tokens, InFlight: d.InFlight, Memory: d.Device.MemoryBytes, Used: d.Used,
 		Resident: d.Memory.Resident, Reserved: d.Memory.Reserved, Context: d.Memory.Context, Foreign: d.Memory.Foreign,
 	}
@@ -157,27 +166,4 @@ func deviceStatus(d lane.DeviceStats) DeviceStatus {
 		ds.Measured = &d.Measured
 	}
 	return ds
-}
-
-func (l *gpuLane) flowStatus(fs sched.FlowStats) FlowStatus {
-	why := l.lane.Explain(fs.Flow)
-	return FlowStatus{
-		Flow: fs.Flow.String(), State: fs.State.String(), Queued: fs.Queued, InFlight: fs.InFlight,
-		Weight: fs.Weight, LeadMs: fs.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
-		VirtualMs: fs.VT.Milliseconds(), Why: why.String(),
-	}
-}
-
-func (b *box) status(s lane.BoxStats) ContainerStatus {
-	c := ContainerStatus{
-		Name: b.name, Kind: b.spec.Kind, MemoryMB: b.spec.MemoryMB, State: "ready",
-		Device: b.gpu.device.String(), Flow: s.Flow.String(), Resident: s.Resident, Coming: s.Coming, Context: s.Context,
-	}
-	switch {
-	case s.Leaving:
-		c.State = "removing"
-	case s.Runs > 0:
-		c.State, c.Active = "running", s.Runs
-	}
-	return c
 }

@@ -65,7 +65,7 @@ func (r *run) note(now time.Time) container.Note {
 	if g := r.box.gpu; g != nil {
 		n.GPU = &container.GPUNote{
 			Device: identity(g.device), Namespace: g.flow.Namespace, Function: g.flow.Function,
-			Memory: int64(r.gpu.Memory), Unseen: r.gpu.Shim == activation.ShimOff, HostMB: r.hostMB(), Weight: r.gpu.Weight,
+			Memory: int64(r.gpu.Memory), Unseen: r.gpu.Shim == activation.ShimOff, HostMB: r.host, Weight: r.gpu.Weight,
 			Action: g.action, Fallback: g.fallback, Shim: g.wish.Shim, Limit: g.wish.Limit,
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
 )
 
@@ -34,7 +35,8 @@ type ticket struct {
 	place    claim
 	age      aged // guarded by desk.old
 	loose    atomic.Int32
-	gone     atomic.Bool // the feed has let go of it
+	unsent   atomic.Int32 // acks among what is loose
+	gone     atomic.Bool  // the feed has let go of it
 
 	mu     sync.Mutex
 	stage  stage
@@ -105,6 +107,13 @@ func (t *ticket) open() bool {
 	return t.stage == isAccepted
 }
 
+// filed tells whether the ticket has come to its end here.
+func (t *ticket) filed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stage == isFiled
+}
+
 func newTicket(d *desk, del Delivery, now time.Duration) *ticket {
 	t := &ticket{
 		Message: del.Message, offset: del.Offset, accepted: now, begin: del.Begin, done: del.Done,
@@ -133,6 +142,7 @@ func (t *ticket) started(ctx context.Context) error {
 // message.
 func (t *ticket) settle() {
 	if t.loose.Add(-1) == 0 {
+		t.desk.owed.remove(t)
 		t.desk.shut(t)
 		if !t.unlisted {
 			t.desk.journal.Completed(t.ActivationID)
@@ -155,6 +165,7 @@ type ending struct {
 	whole  bool // one combined ack, for what never reached a container
 	silent bool // a blocked namespace: no record, no event, the shortest ack
 	former bool // an earlier process failed it, which says nothing of this one
+	again  bool // an earlier process had it end so, and sent its event
 }
 
 // desk completes tickets: it writes acks, events and records.
@@ -170,8 +181,10 @@ type desk struct {
 	events    bool // somebody reads user events
 	metrics   *Metrics
 	log       *slog.Logger
+	marks     *marks
 	wall      func() time.Time
-	old       *old          // nil: nothing grows old
+	old       *old // nil: nothing grows old
+	owed      owed
 	release   func(*ticket) // gives the ticket's place at the feed back
 	explain   *explain.Log
 	tracer    Tracer                        // nil: nobody asks
@@ -209,8 +222,9 @@ func (d *desk) answer(t *ticket, e ending) bool {
 	if !ok {
 		return false
 	}
+	d.owed.add(t, e)
 	d.answered(t, e)
-	if d.events && !e.silent {
+	if d.events && !e.silent && !e.again {
 		d.event(t, e.record)
 	}
 	d.ack(t, d.shape(t, e, from == isResulted))
@@ -223,7 +237,13 @@ func (d *desk) answer(t *ticket, e ending) bool {
 
 // file stores an answered ticket's record and lets go of the ticket, once.
 func (d *desk) file(t *ticket, e ending) {
-	if _, ok := t.take(sendRecord); !ok {
+	t.mu.Lock()
+	_, ok := t.step(sendRecord)
+	if ok {
+		t.ending = e
+	}
+	t.mu.Unlock()
+	if !ok {
 		return
 	}
 	defer d.release(t)
@@ -279,6 +299,7 @@ func (d *desk) sentTo(t *ticket) activation.Instance {
 
 func (d *desk) ack(t *ticket, ack activation.Ack) {
 	t.loose.Add(1)
+	t.unsent.Add(1)
 	if d.ctx.Err() != nil {
 		return // what comes after the end is not the truth
 	}
@@ -291,7 +312,10 @@ func (d *desk) ack(t *ticket, ack activation.Ack) {
 		d.acked(t, ack.Kind)
 		if err != nil {
 			d.log.Warn("ack not delivered", keyActivation, t.ActivationID, "kind", ack.Kind.String(), "error", err)
+		} else {
+			d.marks.posted(t, ack.Kind)
 		}
+		t.unsent.Add(-1)
 		t.settle()
 	})
 	if err != nil { // flushing is over: the message comes again after a restart
@@ -314,9 +338,9 @@ func (d *desk) put(t *ticket, r *activation.Record) {
 	if d.ctx.Err() != nil {
 		return
 	}
-	err := d.records.Put(d.ctx, r.DocumentID(), r.Document(d.wall().UnixMilli()), func(err error) {
+	err := d.records.Put(steps.With(d.ctx, t.TransID), r.DocumentID(), r.Document(d.wall().UnixMilli()), func(batch int, err error) {
 		d.metrics.stored(err)
-		d.stored(t)
+		d.stored(t, batch, err)
 		if err != nil {
 			d.log.Error("record refused by the store", keyActivation, t.ActivationID, "error", err)
 		}

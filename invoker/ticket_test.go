@@ -26,6 +26,7 @@ type clerk struct {
 	noPuts   error
 	events   int
 	journal  int // activations that it was told to be complete
+	owed     []string
 	done     int
 	released int
 }
@@ -34,7 +35,7 @@ func newClerk() *clerk {
 	c := &clerk{}
 	c.desk = &desk{
 		ctx: context.Background(), events: true, out: c, records: c, journal: c,
-		metrics: NewMetrics(prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		metrics: NewMetrics(prometheus.NewRegistry(), prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func(*ticket) { c.released++ },
 	}
 	return c
@@ -52,16 +53,22 @@ func (c *clerk) Event(context.Context, activation.Event) error { c.events++; ret
 
 func (c *clerk) Forward(context.Context, string, string, []byte, func(error)) error { return nil }
 
-func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(error)) error {
+func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(batch int, err error)) error {
 	if c.noPuts != nil {
 		return c.noPuts
 	}
-	c.docs, c.stored = c.docs+1, append(c.stored, stored)
+	c.docs, c.stored = c.docs+1, append(c.stored, func(err error) { stored(1, err) })
 	return nil
 }
 
 func (c *clerk) Begin(context.Context, activation.ID) error { return nil }
 func (c *clerk) Completed(activation.ID)                    { c.journal++ }
+func (c *clerk) Owe(ids []activation.ID, records [][]byte) []error {
+	for _, record := range records {
+		c.owed = append(c.owed, string(record))
+	}
+	return make([]error, len(ids))
+}
 
 // ticket is a fresh one, and the record of its end.
 func (c *clerk) ticket(blocking bool) (*ticket, *activation.Record) {
@@ -169,6 +176,10 @@ func TestAckThatWasNotSentIsOwed(t *testing.T) {
 		}
 		if c.done != 0 || c.journal != 0 {
 			t.Errorf("without ack %d: done %d, journal %d; want neither", unsent, c.done, c.journal)
+		}
+		c.desk.keepOwed()
+		if want := string(rec.Document(epoch)); len(c.owed) != 1 || c.owed[0] != want {
+			t.Errorf("without ack %d: %q is kept for the next process, want the record", unsent, c.owed)
 		}
 	}
 }

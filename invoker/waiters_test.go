@@ -14,7 +14,7 @@ import (
 // histogram of their own, and what is forgotten makes a place.
 func TestFunctionsHaveBoundedSeries(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	m := NewMetrics(reg)
+	m := NewMetrics(prometheus.NewRegistry(), reg)
 	id := func(i int) sched.FlowID { return sched.FlowID{Namespace: "ns", Function: fmt.Sprint("ns/f", i)} }
 	for i := range maxWaiters + 50 {
 		m.queued(id(i), time.Second)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
@@ -24,24 +25,29 @@ type run struct {
 	grant  *grant        // nil in the CPU lane
 	begun  bool          // the mover knows of it
 	over   chan struct{} // closed when the dispatcher knows that the GPU part is over; nil before
-	at     times
+	// answered tells that /run has brought an answer, whatever that says.
+	answered bool
+	at       times
 }
 
 // worker carries runs out. It has no state of its own: what a run needs lies
 // in the run, and what came of it goes to the dispatcher and to the desk.
 type worker struct {
-	engine  Engine
-	notes   Notes // nil: nothing outlives the process
-	mover   Mover // of the GPU lane
-	open    func(ctx context.Context, b *box, concurrency int) error
-	post    func(event)
-	desk    *desk
-	health  *engineHealth
-	bounds  activation.Bounds // of the system: they hold for /init
-	metrics *Metrics
-	log     *slog.Logger
-	wall    func() time.Time
-	clock   func() time.Duration // the dispatcher's
+	engine Engine
+	notes  Notes // nil: nothing outlives the process
+	mover  Mover // of the GPU lane
+	open   func(ctx context.Context, b *box, concurrency int) error
+	post   func(event)
+	desk   *desk
+	// userLogs gets what is read beside the record; nil: nobody wants it.
+	userLogs UserLogs
+	health   *engineHealth
+	bounds   activation.Bounds // of the system: they hold for /init
+	metrics  *Metrics
+	log      *slog.Logger
+	marks    *marks
+	wall     func() time.Time
+	clock    func() time.Duration // the dispatcher's
 }
 
 // errAgain is a container that was gone or unwell before the activation had
@@ -55,6 +61,7 @@ func (w *worker) do(ctx context.Context, r *run) {
 	gone, again := false, false
 	leave := func(e left) {
 		gone = true
+		w.marks.left(r)
 		w.leave(ctx, e)
 	}
 	defer func() {
@@ -88,6 +95,9 @@ func (w *worker) do(ctx context.Context, r *run) {
 // abort completes a ticket that nobody else has completed, and files one that
 // was answered and no more.
 func (w *worker) abort(r *run) {
+	if r.ticket.filed() {
+		return // as nearly always
+	}
 	w.desk.fileAsAnswered(r.ticket)
 	rec := runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())
 	w.desk.complete(r.ticket, ending{record: rec})
@@ -97,6 +107,7 @@ func (w *worker) abort(r *run) {
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
 	r.at.begun = w.wall()
+	w.marks.placed(r)
 	err := w.reach(ctx, r)
 	if r.box.lost() { // which also explains why there is no container
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
@@ -140,7 +151,9 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 	case r.start == container.Cold:
 		return w.create(ctx, r)
 	case r.resume:
-		if err := w.engine.Resume(ctx, r.box.handle.ID); err != nil {
+		ended := w.marks.docker(r.TransID, "unpause", string(r.box.handle.ID))
+		err := w.engine.Resume(ctx, r.box.handle.ID)
+		if ended(err); err != nil {
 			return fmt.Errorf("%w: resume: %w", errAgain, err)
 		}
 	}
@@ -149,7 +162,9 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 
 func (w *worker) create(ctx context.Context, r *run) error {
 	began := w.wall()
-	if err := w.createPatiently(ctx, r); err != nil {
+	ended := w.marks.docker(r.TransID, "run", r.box.name)
+	err := w.createPatiently(steps.With(ctx, r.TransID), r)
+	if ended(err); err != nil {
 		return err
 	}
 	took := w.wall().Sub(began)
@@ -167,11 +182,13 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	}
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
+	w.marks.initBegins(r)
 	x := unlessDead(ctx, r.box, 0, func(ctx context.Context) proxy.Exchange {
 		return r.box.talk.Init(ctx, body, r.timeout(), limit)
 	})
 	r.at.initStart, r.at.initEnd = x.Start, x.End
 	w.metrics.phase("init", x.Elapsed())
+	w.marks.initEnds(r, x)
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, textNotInitialised), false
 	}
@@ -217,12 +234,15 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	}
 	body := call.RunBody(w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
+	w.marks.runBegins(r)
 	x := unlessDead(ctx, r.box, lastWords, func(ctx context.Context) proxy.Exchange {
 		return r.box.talk.Run(ctx, body, r.timeout(), limit)
 	})
 	if r.first && r.start == container.Warm && (x.Failure == proxy.Refused || x.Unhealthy()) {
 		return activation.Response{}, fmt.Errorf("%w: first run after a rest: %s, status %d", errAgain, x.Failure, x.Status)
 	}
+	r.answered = x.Status != 0 && x.Failure == proxy.None
+	w.marks.runEnds(r, x)
 	r.at.runStart, r.at.runEnd = x.Start, x.End
 	w.metrics.phase("run", x.Elapsed())
 	if x.Unhealthy() {
@@ -253,7 +273,7 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 		w.concludeGPU(ctx, r, rec, err, keep, leave)
 		return
 	case r.collect && err == nil:
-		lines := w.logs(ctx, r, !keep, func() { w.desk.result(r.ticket, rec) })
+		lines := w.logs(ctx, r, rec, !keep, func() { w.desk.result(r.ticket, rec) })
 		rec = withLogs(rec, lines)
 		leave(left{run: r, keep: keep})
 	default:
@@ -288,8 +308,9 @@ func (w *worker) failure(r *run, err error) activation.Response {
 // missing is said in the last line. waits is called once if they are not all
 // there at the first look; where they are, the result and the completion may
 // go in one.
-func (w *worker) logs(ctx context.Context, r *run, failed bool, waits func()) []string {
+func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, failed bool, waits func()) []string {
 	began := w.wall()
+	w.marks.logsBegin(r)
 	waits = sync.OnceFunc(waits)
 	select {
 	case r.box.logs <- struct{}{}:
@@ -303,16 +324,22 @@ func (w *worker) logs(ctx context.Context, r *run, failed bool, waits func()) []
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
 		Now:             w.wall(),
 		Failed:          failed,
+		Answered:        r.action.Exec.Sentinels && failed && r.answered,
 		Alone:           r.concurrency() == 1,
+		Raw:             w.userLogs != nil,
 		Waits:           waits,
 	})
 	took := w.wall().Sub(began)
 	w.metrics.phase("logs", took)
+	w.marks.logsEnd(r, took, got)
 	if r.account != nil {
 		r.account.LogsStart, r.account.Logs = began, took
 	}
 	if got.Incomplete {
 		w.metrics.logsIncomplete.Inc()
+	}
+	if w.userLogs != nil {
+		w.userLogs.Write(userLog(r.Message, r.action, rec, got.Raw))
 	}
 	return got.Lines
 }

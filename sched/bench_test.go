@@ -25,6 +25,8 @@ func (spread) Facts(f FlowID, _ int) Facts {
 	return Facts{Setup: time.Duration(len(f.Function)*len(f.Function)) * time.Millisecond, Fits: true}
 }
 
+func (v spread) Near(f FlowID, _ []int) ([]int, Facts) { return nil, v.Facts(f, 0) }
+
 func newLoad(tb testing.TB, policy string, flows, queued int) *load {
 	cfg, _ := Defaults(policy)
 	cfg.MaxFlows = 10 * flows
@@ -32,14 +34,19 @@ func newLoad(tb testing.TB, policy string, flows, queued int) *load {
 }
 
 func newLoadWith(tb testing.TB, policy string, cfg Config, flows, queued int) *load {
+	return newLoadOn(tb, policy, cfg, spread{}, 2, flows, queued)
+}
+
+func newLoadOn(tb testing.TB, policy string, cfg Config, view View, devices, flows, queued int) *load {
 	l := &load{rng: rand.New(rand.NewPCG(1, 2))}
-	s, err := NewPolicy(policy, cfg, spread{})
+	s, err := NewPolicy(policy, cfg, view)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	l.s = s
-	s.AddDevice(0, 0, 2)
-	s.AddDevice(0, 1, 2)
+	for d := range devices {
+		s.AddDevice(0, d, 2)
+	}
 	for i := range flows {
 		f := FlowID{fmt.Sprintf("namespace-%d", i%100), fmt.Sprintf("package/function-%d", i)}
 		l.flows = append(l.flows, f)
@@ -70,13 +77,30 @@ func (l *load) fill() {
 func (l *load) step() { l.stepWith(l.flows[l.rng.IntN(len(l.flows))]) }
 
 func (l *load) stepWith(next FlowID) {
+	l.end()
+	l.arrive(next)
+	l.fill()
+}
+
+// end has one of those that run end.
+func (l *load) end() {
 	l.now += 10 * time.Millisecond
+	if len(l.running) == 0 {
+		return
+	}
 	k := l.rng.IntN(len(l.running))
 	id := l.running[k]
 	l.running[k] = l.running[len(l.running)-1]
 	l.running = l.running[:len(l.running)-1]
 	l.s.Done(l.now, id, Usage{Service: time.Duration(1+l.rng.IntN(1999)) * time.Millisecond})
-	l.arrive(next)
+}
+
+// tick lets the time pass until something changes.
+func (l *load) tick() {
+	if at, ok := l.s.Deadline(); ok {
+		l.now = max(l.now, at)
+	}
+	l.s.Tick(l.now)
 	l.fill()
 }
 

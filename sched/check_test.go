@@ -1,6 +1,9 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // checker asserts the invariants of a Scheduler after each step. It remembers
 // the last global virtual times, which must never go back.
@@ -50,7 +53,9 @@ func checkTokens(s *Scheduler) error {
 		if d.leaving && (d.free() != 0 || n == 0) {
 			return fmt.Errorf("device %d leaving: free %d, in flight %d", d.index, d.free(), n)
 		}
-		free += d.free()
+		if free += d.free(); (d.free() > 0) != slices.Contains(s.open, d) || d.counted != d.free() {
+			return fmt.Errorf("device %d: %d free, counted %d, among the %d open ones %t", d.index, d.free(), d.counted, len(s.open), slices.Contains(s.open, d))
+		}
 		flying += n
 		if !d.leaving {
 			tokens += d.tokens
@@ -100,6 +105,10 @@ func checkCounts(s *Scheduler) error {
 }
 
 func checkHeap(what string, h *heap) error {
+	var first [keptLeast]entry
+	if n := h.first(first[:]); n < h.n || !slices.Equal(first[:h.n], h.few[:h.n]) {
+		return fmt.Errorf("%s: the first are %v, known as %v", what, first[:n], h.few[:h.n])
+	}
 	for i, e := range h.e {
 		if int((*h.at)[e.slot]) != i+1 {
 			return fmt.Errorf("%s: slot %d at %d, table says %d", what, e.slot, i, (*h.at)[e.slot]-1)
@@ -218,7 +227,7 @@ func checkOrder(s *Scheduler) error {
 }
 
 func checkIdle(s *Scheduler) error {
-	idle := 0
+	listed := 0
 	for _, f := range s.flows {
 		if f == nil {
 			continue
@@ -226,17 +235,26 @@ func checkIdle(s *Scheduler) error {
 		if want := f.queue.n == 0 && f.inFlight == 0; f.idle != want || f.expired && !f.idle {
 			return fmt.Errorf("flow %s: idle %t, expired %t", f.id, f.idle, f.expired)
 		}
+		at := int(s.idleAt[f.slot])
+		if at != 0 {
+			listed++
+		}
 		if !f.idle {
 			continue
 		}
-		idle++
-		h := s.idleHeap(f)
-		if at := int(s.idleAt[f.slot]); at == 0 || at > h.len() || h.e[at-1].slot != f.slot {
+		h := &s.expiry
+		if f.expired {
+			h = &s.inactive
+		}
+		if at == 0 || at > h.len() || h.e[at-1].slot != f.slot {
 			return fmt.Errorf("flow %s: not in its idle heap", f.id)
 		}
+		if k := h.e[at-1].k1; k > f.idleUntil || f.expired && k != f.idleUntil {
+			return fmt.Errorf("flow %s: listed for %d, idle until %d", f.id, k, f.idleUntil)
+		}
 	}
-	if idle != s.expiry.len()+s.inactive.len() {
-		return fmt.Errorf("%d idle, %d in heaps", idle, s.expiry.len()+s.inactive.len())
+	if listed != s.expiry.len()+s.inactive.len() {
+		return fmt.Errorf("%d listed, %d in heaps", listed, s.expiry.len()+s.inactive.len())
 	}
 	if err := checkHeap("expiry", &s.expiry); err != nil {
 		return err

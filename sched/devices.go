@@ -17,6 +17,7 @@ type device struct {
 	// openUntil is until when work beyond the window may run here.
 	openUntil int64
 	items     list // in flight
+	counted   int  // of free, as the whole has it
 }
 
 func (d *device) free() int {
@@ -55,7 +56,10 @@ func (s *Scheduler) newDevice(index int) *device {
 }
 
 func (s *Scheduler) find(index int) (int, bool) {
-	return slices.BinarySearchFunc(s.devices, index, func(d *device, i int) int { return d.index - i })
+	if index >= 0 && index < len(s.devices) && s.devices[index].index == index {
+		return index, true // none is missing, as mostly
+	}
+	return slices.BinarySearchFunc(s.devices, index, byIndex)
 }
 
 func (s *Scheduler) device(index int) (*device, bool) {
@@ -83,6 +87,7 @@ func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	s.clock(now)
 	d := s.present(index)
 	d.leaving, d.reserved = true, 0
+	s.recount(d)
 	if d.items.n == 0 {
 		s.drop(d)
 	}
@@ -111,7 +116,7 @@ func (s *Scheduler) Reserve(now time.Duration, index int) bool {
 		return false
 	}
 	d.reserved++
-	s.recount()
+	s.recount(d)
 	return true
 }
 
@@ -121,7 +126,7 @@ func (s *Scheduler) Release(now time.Duration, index int) {
 	s.clock(now)
 	if d, ok := s.device(index); ok && d.reserved > 0 {
 		d.reserved--
-		s.recount()
+		s.recount(d)
 		s.changedRoom()
 	}
 }
@@ -141,22 +146,36 @@ func (s *Scheduler) changedDevices() {
 // one changes the order of flows.
 func (s *Scheduler) changedTokens() {
 	single := s.tokens == 1
-	s.tokens = 0
+	s.tokens, s.here = 0, 0
 	for _, d := range s.devices {
 		if !d.leaving {
 			s.tokens += d.tokens
+			s.here++
 		}
+		s.recount(d)
 	}
-	s.recount()
 	s.changedRoom()
 	if single != (s.tokens == 1) {
 		s.reorderAll()
 	}
 }
 
-func (s *Scheduler) recount() {
-	s.free = 0
-	for _, d := range s.devices {
-		s.free += d.free()
+// recount follows a change of a device's free tokens.
+func (s *Scheduler) recount(d *device) {
+	was, now := d.counted, d.free()
+	if was == now {
+		return
+	}
+	d.counted = now
+	s.free += now - was
+	switch {
+	case was == 0:
+		at, _ := slices.BinarySearchFunc(s.open, d.index, byIndex)
+		s.open = slices.Insert(s.open, at, d)
+	case now == 0:
+		at, _ := slices.BinarySearchFunc(s.open, d.index, byIndex)
+		s.open = slices.Delete(s.open, at, at+1)
 	}
 }
+
+func byIndex(d *device, index int) int { return d.index - index }

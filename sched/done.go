@@ -58,7 +58,7 @@ func (s *Scheduler) end(now time.Duration, id uint64) (int32, *flow) {
 	if d.leaving && d.items.n == 0 {
 		s.drop(d)
 	}
-	s.recount()
+	s.recount(d)
 	s.changedRoom()
 	s.markStale(f)
 	return i, f

@@ -21,7 +21,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	case f.standing == out:
 		r.Rule = RuleEmpty
 		if f.idle {
-			r.Until = time.Duration(s.idleHeap(f).e[s.idleAt[f.slot]-1].k1)
+			r.Until = time.Duration(f.idleUntil)
 		}
 	case f.group.standing == throttled:
 		r.Rule, r.Level = RuleThrottle, "namespace"
@@ -38,24 +38,34 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 
 // explainEligible tells why a flow that may run does not, or that it is next.
 func (s *Scheduler) explainEligible(f *flow, r *Reason) {
-	s.refresh()
-	fits := false
 	for _, d := range s.devices {
 		if d.leaving {
 			continue
 		}
-		a := s.look(f, d)
-		r.Devices = append(r.Devices, DeviceReason{
-			Device: d.index, Tokens: d.tokens, InFlight: int(d.items.n), Free: d.free(), Facts: a,
-		})
-		fits = fits || a.Fits && d.free() > 0
+		r.Devices++
+		r.InFlight += int(d.items.n)
+		r.Tokens += d.tokens
 	}
+	switch {
+	case r.Devices == 0:
+		r.Rule = RuleNoDevice
+		return
+	case s.free == 0: // what the devices have for it does not matter
+		r.Rule = RuleNoToken
+		return
+	}
+	s.refresh()
+	fits := false
+	for _, d := range s.devices {
+		if d.leaving || d.free() == 0 {
+			continue
+		}
+		r.Free++
+		fits = fits || s.look(f, d).Fits
+	}
+	s.settled = false
 	first, _ := s.rules.first(s, s.now)
 	switch {
-	case len(r.Devices) == 0:
-		r.Rule = RuleNoDevice
-	case s.free == 0:
-		r.Rule = RuleNoToken
 	case !fits:
 		r.Rule = RuleNoFit
 	case f.holding && s.now < s.waitEnd(f):

@@ -38,7 +38,7 @@ func TestExplain(t *testing.T) {
 			enqueue(s, a, 3)
 			s.Next(0)
 			s.Next(0)
-		}, RuleNoToken, "device 0: 2 of 2 in flight, gpu-warm, fits true"},
+		}, RuleNoToken, "no token, 2 of 2 runs in flight on 1 device"},
 		{"no device", func(s *Scheduler, _ answers) {
 			s.RemoveDevice(0, 0)
 			enqueue(s, a, 1)
@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 		{"no fit", func(s *Scheduler, v answers) {
 			v["a 0"] = Facts{Start: Cold, Setup: time.Second}
 			enqueue(s, a, 1)
-		}, RuleNoFit, "cold, fits false"},
+		}, RuleNoFit, "does not fit: no memory or no container for it on 1 device"},
 		{"wait", func(s *Scheduler, v answers) {
 			enqueue(s, a, 2)
 			s.Next(0)

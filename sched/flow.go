@@ -28,7 +28,7 @@ type flow struct {
 	passed   bool // is in the list of those that fit nowhere
 	beyond   bool // is being granted although it is throttled
 	arrived  bool
-	idle     bool  // empty, nothing in flight: in the ttl or the inactive heap
+	idle     bool  // empty, nothing in flight: among the expiring, or the inactive ones
 	expired  bool  // idle for longer than its TTL
 	flying   int32 // its newest flight, none without
 	stale    bool  // setup is to be asked again
@@ -41,6 +41,8 @@ type flow struct {
 	lastSeen int64 // last arrival
 	iat      int64 // smoothed, below 0 before the second arrival
 	setup    int64 // least setup on any device, as last asked
+
+	idleUntil int64 // when its TTL ends, or, of an expired one, when it is forgotten
 
 	weight    float64
 	served    uint64

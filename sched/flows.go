@@ -67,7 +67,7 @@ func (s *Scheduler) groupOf(name string) *group {
 // forget drops an inactive flow with all that was learnt of it. Its debt goes
 // too: it is at most T and a charge old, and nobody waits behind it.
 func (s *Scheduler) forget(f *flow) {
-	s.idleHeap(f).remove(f.slot)
+	s.inactive.remove(f.slot)
 	s.forgotten++
 	if f.dirty {
 		f.dirty = false
@@ -130,21 +130,38 @@ func (s *Scheduler) rest(f *flow) {
 	if f.queue.n > 0 || f.inFlight > 0 || f.idle {
 		return
 	}
-	f.idle, f.expired = true, false
-	s.expiry.push(f.slot, s.now+s.ttl(f), f.serial)
+	f.idle, f.expired, f.idleUntil = true, false, s.now+s.ttl(f)
+	switch at := s.idleAt[f.slot]; {
+	case at == 0:
+		s.expiry.push(f.slot, f.idleUntil, f.serial)
+	case s.expiry.e[at-1].k1 > f.idleUntil:
+		s.expiry.fix(f.slot, f.idleUntil, f.serial)
+	}
 }
 
-// wake ends a flow's idleness.
+// wake ends a flow's idleness. Most flows are back before their TTL ends, again
+// and again, so its entry stays among the expiring until it comes to the front.
+//
+//	key of an entry <= idleUntil of its flow, which is what counts
 func (s *Scheduler) wake(f *flow) {
-	if f.idle {
-		s.idleHeap(f).remove(f.slot)
-		f.idle, f.expired = false, false
+	if f.idle && f.expired {
+		s.inactive.remove(f.slot)
 	}
+	f.idle, f.expired = false, false
 }
 
-func (s *Scheduler) idleHeap(f *flow) *heap {
-	if f.expired {
-		return &s.inactive
+// expiring is the end of the first TTL; never without an idle flow.
+func (s *Scheduler) expiring() int64 {
+	for s.expiry.len() > 0 {
+		e := s.expiry.top()
+		switch f := s.flows[e.slot]; {
+		case !f.idle:
+			s.expiry.remove(e.slot)
+		case f.idleUntil > e.k1:
+			s.expiry.fix(e.slot, f.idleUntil, f.serial)
+		default:
+			return e.k1
+		}
 	}
-	return &s.expiry
+	return never
 }

@@ -16,18 +16,64 @@ func (a entry) before(b entry) bool {
 type heap struct {
 	e  []entry
 	at *[]int32 // slot -> index+1, 0 when absent
+
+	few [keptLeast]entry // the first n of all, in their order
+	n   int
 }
+
+// maxLeast is how many first entries are asked for at once.
+const maxLeast = 4
+
+// keptLeast is how many first entries are kept: several may go before they must
+// be looked for again.
+const keptLeast = 2 * maxLeast
 
 func (h *heap) len() int { return len(h.e) }
 
 // top is the least entry; the heap must not be empty.
 func (h *heap) top() entry { return h.e[0] }
 
-// least copies the first entries in their order into a buffer, as many as there
+// least is the first few entries in their order, valid until the heap changes.
+func (h *heap) least() []entry {
+	if h.n < min(maxLeast, len(h.e)) {
+		h.n = h.first(h.few[:])
+	}
+	return h.few[:min(h.n, maxLeast)]
+}
+
+// came keeps the first entries when one comes to so many others.
+func (h *heap) came(e entry, others int) {
+	if h.n == 0 || h.n < others && !e.before(h.few[h.n-1]) {
+		return // it may be one of the first, but nobody knows
+	}
+	at := h.n
+	for at > 0 && e.before(h.few[at-1]) {
+		at--
+	}
+	if at == keptLeast {
+		return
+	}
+	h.n = min(h.n+1, keptLeast)
+	copy(h.few[at+1:h.n], h.few[at:])
+	h.few[at] = e
+}
+
+// goes keeps them when one goes.
+func (h *heap) goes(e entry) {
+	for i := range h.few[:h.n] {
+		if h.few[i] == e {
+			copy(h.few[i:], h.few[i+1:h.n])
+			h.n--
+			return
+		}
+	}
+}
+
+// first copies the first entries in their order into a buffer, as many as there
 // are places for, and says how many there were.
-func (h *heap) least(buf []entry) (n int) {
+func (h *heap) first(buf []entry) (n int) {
 	// Each that is taken brings its children to those that may be next.
-	var next [4*maxLeast + 1]int32
+	var next [4*keptLeast + 1]int32
 	open := 0
 	if len(h.e) > 0 {
 		open = 1
@@ -52,11 +98,10 @@ func (h *heap) least(buf []entry) (n int) {
 	return n
 }
 
-// maxLeast bounds the buffer of least.
-const maxLeast = 8
-
 func (h *heap) push(slot int32, k1, k2 int64) {
-	h.e = append(h.e, entry{k1, k2, slot})
+	e := entry{k1, k2, slot}
+	h.came(e, len(h.e))
+	h.e = append(h.e, e)
 	h.up(len(h.e) - 1)
 }
 
@@ -64,6 +109,7 @@ func (h *heap) push(slot int32, k1, k2 int64) {
 func (h *heap) remove(slot int32) {
 	i := int((*h.at)[slot]) - 1
 	(*h.at)[slot] = 0
+	h.goes(h.e[i])
 	last := len(h.e) - 1
 	moved := h.e[last]
 	h.e = h.e[:last]
@@ -82,7 +128,9 @@ func (h *heap) fix(slot int32, k1, k2 int64) {
 	if h.e[i].k1 == k1 && h.e[i].k2 == k2 {
 		return
 	}
+	h.goes(h.e[i])
 	h.e[i].k1, h.e[i].k2 = k1, k2
+	h.came(h.e[i], len(h.e)-1)
 	if !h.up(i) {
 		h.down(i)
 	}

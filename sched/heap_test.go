@@ -27,6 +27,9 @@ func TestHeap(t *testing.T) {
 			h.remove(slot)
 			delete(list, slot)
 		}
+		if rng.IntN(2) == 0 {
+			h.least()
+		}
 		if err := checkHeap("heap", h); err != nil {
 			t.Fatal(err)
 		}

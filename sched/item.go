@@ -6,7 +6,6 @@ type item struct {
 	id      uint64
 	seq     int64 // order of Enqueue: the older head is the smaller seq
 	arrival int64
-	cost    int64 // the caller's expectation, 0 if none
 	flow    int32 // slot
 	prev    int32 // in its flow's queue, or among those in flight on its device
 	next    int32
@@ -40,6 +39,7 @@ type items struct {
 	spare     []int32
 	flights   []flight
 	spareAway []int32
+	costs     map[int32]int64 // what the caller expects, of those of which it does
 	byID      ids
 }
 
@@ -51,9 +51,12 @@ func (s *items) add(it Item, seq, now int64, flow int32) int32 {
 	}
 	i := take(&s.all, &s.spare)
 	cost := min(max(it.Cost, 0), limit)
-	s.all[i] = item{
-		id: it.ID, seq: seq, arrival: now, cost: int64(cost),
-		flow: flow, prev: none, next: none, flight: none,
+	s.all[i] = item{id: it.ID, seq: seq, arrival: now, flow: flow, prev: none, next: none, flight: none}
+	if cost > 0 {
+		if s.costs == nil {
+			s.costs = map[int32]int64{}
+		}
+		s.costs[i] = int64(cost)
 	}
 	s.byID.put(it.ID, i)
 	return i
@@ -92,6 +95,7 @@ func (s *items) flightOf(i int32) *flight { return &s.flights[s.all[i].flight] }
 
 func (s *items) release(i int32) {
 	s.byID.drop(s.all[i].id, i)
+	delete(s.costs, i)
 	s.spare = append(s.spare, i)
 }
 

@@ -11,24 +11,11 @@ func (s *Scheduler) Likely(now time.Duration) (FlowID, int, bool) {
 		return FlowID{}, 0, false
 	}
 	s.refresh()
+	s.settled = false
 	f, ok := s.rules.first(s, s.now)
 	if !ok {
 		return FlowID{}, 0, false
 	}
 	d := s.soonest(f)
 	return f.id, d.index, true
-}
-
-// soonest is the device with tokens where the flow starts soonest.
-func (s *Scheduler) soonest(f *flow) (best *device) {
-	var facts Facts
-	for _, d := range s.devices {
-		if d.leaving || d.tokens == 0 {
-			continue
-		}
-		if a := s.look(f, d); best == nil || sooner(a, d, facts, best) {
-			best, facts = d, a
-		}
-	}
-	return best
 }

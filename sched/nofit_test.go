@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // BenchmarkNothingFits is one call of Next when no flow fits on any device.
@@ -25,12 +26,16 @@ func BenchmarkNothingFits(b *testing.B) {
 					}
 					s.Next(0)
 					b.ReportAllocs()
-					b.ResetTimer()
-					for range b.N {
-						if _, ok := s.Next(0); ok {
+					var took []time.Duration
+					for b.Loop() {
+						began := time.Now()
+						_, ok := s.Next(0)
+						took = append(took, time.Since(began))
+						if ok {
 							b.Fatal("granted what fits nowhere")
 						}
 					}
+					reportQuantiles(b, took)
 				})
 			}
 		}

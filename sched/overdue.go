@@ -15,7 +15,7 @@ package sched
 
 // leastServed is how many flows, and namespaces, of least virtual time may be
 // overdue: one that takes long must not hide those beside it.
-const leastServed = 4
+const leastServed = maxLeast
 
 // takes is what the next item of a flow is expected to take, setup included.
 func (s *Scheduler) takes(f *flow) int64 { return f.setup + s.expected(f) }
@@ -33,19 +33,18 @@ func (s *Scheduler) isOverdue(f *flow, now int64) bool {
 // few served least of the namespaces served least.
 func (s *Scheduler) overdue(now int64) (*flow, bool) {
 	s.lagging = nil
-	if s.cfg.Slowdown == 0 {
+	if s.cfg.Slowdown == 0 || s.settled {
 		return nil, false
 	}
-	var groups, flows [leastServed]entry
-	for _, g := range groups[:s.root.eligible.least(groups[:])] {
-		level := &s.groups[g.slot].level
-		for _, e := range flows[:level.eligible.least(flows[:])] {
+	for _, g := range s.root.eligible.least() {
+		for _, e := range s.groups[g.slot].level.eligible.least() {
 			if f := s.flows[e.slot]; s.isOverdue(f, now) {
 				s.lagging = f
 				return f, true
 			}
 		}
 	}
+	s.settled = true
 	return nil, false
 }
 

@@ -42,15 +42,6 @@ func (r Rule) String() string {
 	return ruleNames[r]
 }
 
-// DeviceReason is one device's part of a Reason.
-type DeviceReason struct {
-	Device   int
-	Tokens   int
-	InFlight int
-	Free     int
-	Facts    Facts
-}
-
 // Reason says what holds a flow now and which rule chose it last.
 type Reason struct {
 	Flow    FlowID
@@ -63,13 +54,28 @@ type Reason struct {
 	Level   string        // "function" or "namespace": which level throttles
 	Behind  FlowID        // who goes first, or sets global virtual time
 	Until   time.Duration // when a wait or an empty flow's TTL ends
-	Devices []DeviceReason
+	Lack    string        // what it lacks where it does not fit, by who asks; may be empty
+
+	// Of a flow that may go: the devices, how many of them have a free token (not
+	// asked where none has), and runs and tokens of all together.
+	Devices, Free    int
+	InFlight, Tokens int
+}
+
+func devices(n int) string {
+	if n == 1 {
+		return "1 device"
+	}
+	return fmt.Sprintf("%d devices", n)
 }
 
 // String writes the reason as one line for a person.
 func (r Reason) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: %s", r.Flow, r.State, r.Rule)
+	// An open console asks for this of every flow, once a second.
+	for _, part := range []string{r.Flow.Namespace, "/", r.Flow.Function, " ", r.State.String(), ": ", r.Rule.String()} {
+		b.WriteString(part)
+	}
 	switch r.Rule {
 	case RuleThrottle:
 		fmt.Fprintf(&b, ", %s leads by %s where %s is allowed, behind %s",
@@ -78,14 +84,18 @@ func (r Reason) String() string {
 		fmt.Fprintf(&b, " %s", r.Behind)
 	case RuleWait:
 		fmt.Fprintf(&b, " until %s", r.Until)
-	case RuleNoToken, RuleNoFit:
-		for _, d := range r.Devices {
-			fmt.Fprintf(&b, ", device %d: %d of %d in flight, %s, fits %t",
-				d.Device, d.InFlight, d.Tokens, d.Facts.Start, d.Facts.Fits)
+	case RuleNoToken:
+		fmt.Fprintf(&b, ", %d of %d runs in flight on %s", r.InFlight, r.Tokens, devices(r.Devices))
+	case RuleNoFit:
+		fmt.Fprintf(&b, ": no memory or no container for it on %s with a free token", devices(r.Free))
+		if r.Lack != "" {
+			b.WriteString(": " + r.Lack)
 		}
 	}
 	if r.Last != RuleNone {
-		fmt.Fprintf(&b, "; last chosen by %s at %s", r.Last, r.LastAt)
+		for _, part := range []string{"; last chosen by ", r.Last.String(), " at ", r.LastAt.String()} {
+			b.WriteString(part)
+		}
 	}
 	return b.String()
 }

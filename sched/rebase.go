@@ -33,10 +33,15 @@ func (s *Scheduler) lowered(vt, by int64) int64 { return max(vt-by, -s.rebaseAt)
 func (l *level) lower(by int64) {
 	l.gvt -= by
 	l.floor -= by
-	for i := range l.eligible.e {
-		l.eligible.e[i].k1 -= by
+	l.eligible.lower(by)
+	l.throttled.lower(by)
+}
+
+func (h *heap) lower(by int64) {
+	for i := range h.e {
+		h.e[i].k1 -= by
 	}
-	for i := range l.throttled.e {
-		l.throttled.e[i].k1 -= by
+	for i := range h.few[:h.n] {
+		h.few[i].k1 -= by
 	}
 }

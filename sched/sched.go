@@ -58,12 +58,20 @@ type Facts struct {
 // calls it from inside Next, Likely and Explain; it must answer from memory
 // and must not call back.
 //
+// Near is there so that with many devices few are asked: it lists, in their
+// order, devices on which a start of the flow may differ from one where the flow
+// has nothing, and says what that would be. Everywhere else Facts must answer the
+// same, but for Fits, which is false in elsewhere only where it is false on all
+// of them.
+//
 // Fits=false makes Next pass the flow by for this call; the flow keeps its
 // place. When facts of a flow change for a reason other than the Next, Done,
 // Undo and Abandon of its own items (a container evicted, created ahead or
 // swapped), the owner calls Touch.
 type View interface {
 	Facts(flow FlowID, device int) Facts
+	// Near appends to buf.
+	Near(flow FlowID, buf []int) (near []int, elsewhere Facts)
 }
 
 // Choice is a granted token: this item, on this device.

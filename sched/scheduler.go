@@ -51,12 +51,17 @@ type Scheduler struct {
 
 	devices    []*device // by index
 	keys       []*device // by position key, nil when free
+	open       []*device // of them, with a free token
+	here       int       // of them, not leaving
 	tokens     int       // sum of D of the devices present
 	free       int       // tokens to grant
+	near       []int     // scratch of nearby
+	looked     int       // questions to View in this call of Next
 	backlogged int       // flows
 	queued     int
 	inFlight   int
 	lagging    *flow // whom the last look for overdue ones found
+	settled    bool  // in this call nobody is overdue any more who was not passed by
 	holdUntil  int64 // earliest end of a wait seen by Next
 	rebaseAt   int64
 
@@ -208,8 +213,10 @@ func (s *Scheduler) head(f *flow) *item { return &s.items.all[f.queue.head] }
 
 // expected is the service that the flow's next item is expected to use.
 func (s *Scheduler) expected(f *flow) int64 {
-	if f.queue.n > 0 && s.head(f).cost > 0 {
-		return s.head(f).cost
+	if f.queue.n > 0 && len(s.items.costs) > 0 {
+		if cost := s.items.costs[f.queue.head]; cost > 0 {
+			return cost
+		}
 	}
 	return s.usual(f)
 }

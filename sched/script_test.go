@@ -60,6 +60,16 @@ func (a answers) Facts(f FlowID, device int) Facts {
 	return Facts{Fits: true}
 }
 
+// Near lists the devices of which something was said.
+func (a answers) Near(f FlowID, buf []int) ([]int, Facts) {
+	for device := range 16 {
+		if _, ok := a[fmt.Sprintf("%s %d", f.Function, device)]; ok {
+			buf = append(buf, device)
+		}
+	}
+	return buf, Facts{Fits: true}
+}
+
 // script is one subject with what the commands of a file said to it.
 type script struct {
 	subject

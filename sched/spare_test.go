@@ -13,6 +13,8 @@ type picky struct {
 
 func (p picky) Facts(f FlowID, device int) Facts { return Facts{Fits: p.fits(f, device)} }
 
+func (p picky) Near(FlowID, []int) ([]int, Facts) { return nil, Facts{Fits: true} }
+
 // TestMisfitHoldsNobodyUp: a function that fits on no device that is left holds
 // global virtual time for ever, and all others run as if it were not there; the
 // share of two of them beside it is as fair as ever.

@@ -4,10 +4,7 @@ import "time"
 
 // Deadline says when Tick would change something; false for never.
 func (s *Scheduler) Deadline() (time.Duration, bool) {
-	at := min(s.holdUntil, s.askAt)
-	if s.expiry.len() > 0 {
-		at = min(at, s.expiry.top().k1)
-	}
+	at := min(s.holdUntil, s.askAt, s.expiring())
 	if s.inactive.len() > 0 {
 		at = min(at, s.inactive.top().k1)
 	}
@@ -19,12 +16,12 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 // Next, so that it is worth a call.
 func (s *Scheduler) Tick(now time.Duration) {
 	t := s.clock(now)
-	for s.expiry.len() > 0 && s.expiry.top().k1 <= t {
+	for s.expiring() <= t {
 		e := s.expiry.top()
 		f := s.flows[e.slot]
 		s.expiry.remove(e.slot)
-		f.expired = true
-		s.inactive.push(e.slot, e.k1+int64(s.cfg.KeepInactive), f.serial)
+		f.expired, f.idleUntil = true, e.k1+int64(s.cfg.KeepInactive)
+		s.inactive.push(e.slot, f.idleUntil, f.serial)
 		s.mark(f)
 	}
 	for s.inactive.len() > 0 && s.inactive.top().k1 <= t {

@@ -62,8 +62,10 @@ func (s *Scheduler) left(fl *flight) int64 {
 // have one.
 func (s *Scheduler) nearIdle(f *flow) (sooner, many int64) {
 	sooner = never
-	for _, d := range s.devices {
-		if d.leaving || d.free() > 0 || d.items.n == 0 {
+	near, _ := s.nearby(f)
+	for _, i := range near {
+		d, there := s.device(i)
+		if !there || d.leaving || d.free() > 0 || d.items.n == 0 {
 			continue
 		}
 		a := s.look(f, d)

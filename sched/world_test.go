@@ -49,6 +49,18 @@ func (w *world) Facts(id FlowID, d int) Facts {
 	return f
 }
 
+func (w *world) Near(id FlowID, buf []int) ([]int, Facts) {
+	i, fits := w.index[id], false
+	for d := range w.devices {
+		if w.idle[i][d]+w.busy[i][d] > 0 {
+			buf = append(buf, d)
+			continue
+		}
+		fits = fits || !w.full[i][d]
+	}
+	return buf, Facts{Start: Cold, Setup: w.cold[i], Fits: fits}
+}
+
 func (w *world) granted(c Choice) {
 	i := w.index[c.Flow]
 	if w.idle[i][c.Device] > 0 {

@@ -6,6 +6,7 @@ package couchbase
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Config struct {
 
 // Store is the sink. It is safe for use by many goroutines.
 type Store struct {
+	at         string      // connection string
+	trust      *tls.Config // of its certificates
 	cluster    *gocb.Cluster
 	bucket     *gocb.Bucket
 	collection *gocb.Collection
@@ -56,18 +59,18 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Certificate != "" {
 		pem, err := os.ReadFile(cfg.Certificate)
 		if err != nil {
-			return nil, fmt.Errorf("read Couchbase's certificates: %w", err)
+			return nil, fmt.Errorf("read Couchbase's certificates (whisk.gpu.couchbase.certificate): %w", err)
 		}
 		options.SecurityConfig.TLSRootCAs = x509.NewCertPool()
 		if !options.SecurityConfig.TLSRootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read Couchbase's certificates: %s holds none in PEM form", cfg.Certificate)
+			return nil, fmt.Errorf("read Couchbase's certificates (whisk.gpu.couchbase.certificate): %s holds none in PEM form", cfg.Certificate)
 		}
 	}
 	cluster, err := gocb.Connect(cfg.Connection, options)
 	if err != nil {
 		return nil, fmt.Errorf("open Couchbase client for %q: %w", cfg.Connection, err)
 	}
-	s := &Store{cluster: cluster, bucket: cluster.Bucket(cfg.Bucket)}
+	s := &Store{at: cfg.Connection, trust: &tls.Config{RootCAs: options.SecurityConfig.TLSRootCAs}, cluster: cluster, bucket: cluster.Bucket(cfg.Bucket)}
 	s.collection = s.bucket.Scope(name(cfg.Scope)).Collection(name(cfg.Collection))
 	s.queue = records.Open(cfg.Records, "couchbase", s.write, cfg.Log)
 	return s, nil
@@ -115,11 +118,11 @@ func (s *Store) Probe(ctx context.Context) error {
 		ServiceTypes: []gocb.ServiceType{gocb.ServiceTypeKeyValue}, Context: ctx, RetryStrategy: once{},
 	})
 	if err != nil {
-		return fmt.Errorf("reach bucket %s: %w", s.bucket.Name(), err)
+		return fmt.Errorf("reach bucket %s: %w%s", s.bucket.Name(), err, s.settings(ctx, err))
 	}
 	_, err = s.collection.Remove(probeID, &gocb.RemoveOptions{Timeout: operationTime, Context: ctx})
 	if err != nil && !errors.Is(err, gocb.ErrDocumentNotFound) {
-		return fmt.Errorf("probe bucket %s, collection %s.%s: %w", s.bucket.Name(), s.collection.ScopeName(), s.collection.Name(), err)
+		return fmt.Errorf("probe bucket %s, collection %s.%s: %w%s", s.bucket.Name(), s.collection.ScopeName(), s.collection.Name(), err, s.settings(ctx, err))
 	}
 	return nil
 }

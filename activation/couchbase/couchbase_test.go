@@ -2,8 +2,11 @@ package couchbase
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,7 +48,7 @@ func put(t testing.TB, s *Store, from, to int) (stored *atomic.Int32) {
 	stored = new(atomic.Int32)
 	for i := from; i < to; i++ {
 		d := doc(i)
-		d.Stored = func(err error) {
+		d.Stored = func(_ int, err error) {
 			if err == nil {
 				stored.Add(1)
 			}
@@ -66,7 +69,7 @@ func flush(t testing.TB, s *Store) {
 
 func diskSpool(t testing.TB, dir string) *records.DiskSpool {
 	t.Helper()
-	spool, err := records.OpenSpool(records.SpoolConfig{Dir: dir})
+	spool, err := records.OpenSpool(records.SpoolConfig{Dir: dir, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,15 +210,42 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// TestProbeSaysWhatIsWrong: the bucket of a cluster that is away is named.
-// Credentials cannot be tried: the mock takes any password.
+// TestProbeSaysWhatIsWrong, and which setting to look at. The mock takes any
+// password; that a user may not write is its answer.
 func TestProbeSaysWhatIsWrong(t *testing.T) {
-	cfg := Config{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "p", Bucket: mockBucket}
-	away := open(t, cfg)
-	defer shut(t, away)
-	if err := away.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), mockBucket) {
-		t.Errorf("nobody there: %v", err)
+	cfg := Config{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "of a test", Bucket: mockBucket}
+	says := func(s *Store, want ...string) {
+		t.Helper()
+		defer shut(t, s)
+		err := s.Probe(t.Context())
+		for _, text := range want {
+			if err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), cfg.Password) {
+				t.Errorf("want %q, got %v", text, err)
+			}
+		}
 	}
+	says(open(t, cfg), mockBucket, "whisk.gpu.couchbase.connection")
+
+	m := startMock(t)
+	good := m.config()
+	good.Bucket = "another"
+	says(open(t, good), "another", "whisk.gpu.couchbase.username, password, or bucket")
+	good.Bucket = mockBucket
+	s := open(t, good)
+	m.fail(mayNot, -1)
+	says(s, "authentication", "whisk.gpu.couchbase.username")
+
+	// A certificate of nobody's: before anything of Couchbase's is said.
+	door := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(door.Close)
+	cfg.Connection = "couchbases://" + door.Listener.Addr().String()
+	says(open(t, cfg), "certificate signed by unknown authority", "whisk.gpu.couchbase.certificate")
+	cfg.Certificate = filepath.Join(t.TempDir(), "ca.pem")
+	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: door.Certificate().Raw})
+	if err := os.WriteFile(cfg.Certificate, trusted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	says(open(t, cfg), "whisk.gpu.couchbase.connection") // trusted, and nothing of Couchbase's
 }
 
 func TestOpenRefuses(t *testing.T) {

@@ -109,6 +109,7 @@ const (
 	success   = 0x00
 	tooBig    = 0x03
 	invalid   = 0x04
+	mayNot    = 0x24
 	temporary = 0x86
 )
 

@@ -3,6 +3,7 @@ package couchbase
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/couchbase/gocb/v2"
 
@@ -37,6 +38,9 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	results := make([]error, len(docs))
 	for i, op := range inserts {
 		results[i] = meaning(op.Err)
+		if named := about(op.Err); named != "" {
+			results[i] = fmt.Errorf("%w%s", results[i], named)
+		}
 	}
 	return results, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
 // ErrNotFound is an action, or the code of one, that the database has not.
@@ -39,6 +40,7 @@ type actions struct {
 	manifest *activation.Manifest
 	timeout  time.Duration
 	log      *slog.Logger
+	steps    steps.Listener
 	ctx      context.Context // ends with the store; fetches outlive their first caller
 	wg       sync.WaitGroup
 
@@ -74,14 +76,14 @@ type flight struct {
 
 func newActions(ctx context.Context, db *kivik.DB, m *activation.Manifest, cfg Config) *actions {
 	return &actions{
-		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, ctx: ctx,
+		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps, ctx: ctx,
 		cache:   newCache(cfg.CacheBytes, cfg.CacheIdle),
 		flights: map[key]*flight{}, replaced: map[key]replacement{},
 	}
 }
 
 func (a *actions) get(ctx context.Context, id, rev string) (*activation.Action, error) {
-	f, err := a.join(key{id, rev})
+	f, err := a.join(ctx, key{id, rev})
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +127,8 @@ func (a *actions) replace(k key, rev string, now time.Time) {
 
 // join answers from the cache, joins the flight of a key, or starts it. An
 // empty revision is always a flight of its own: it means what the database
-// has now.
-func (a *actions) join(k key) (*flight, error) {
+// has now. A flight is told of as its first caller's.
+func (a *actions) join(caller context.Context, k key) (*flight, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -147,12 +149,12 @@ func (a *actions) join(k key) (*flight, error) {
 	if k.rev != "" {
 		a.flights[k] = f
 	}
-	a.wg.Go(func() { a.fly(k, f) })
+	a.wg.Go(func() { a.fly(steps.Carry(a.ctx, caller), k, f) })
 	return f, nil
 }
 
-func (a *actions) fly(k key, f *flight) {
-	action, size, err := a.fetch(k)
+func (a *actions) fly(ctx context.Context, k key, f *flight) {
+	action, size, err := a.fetch(ctx, k)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f.action, f.err = action, err
@@ -173,8 +175,8 @@ func (a *actions) fly(k key, f *flight) {
 }
 
 // fetch reads the document, whatever its revision, and its code.
-func (a *actions) fetch(k key) (*activation.Action, int64, error) {
-	ctx, cancel := context.WithTimeout(a.ctx, a.timeout)
+func (a *actions) fetch(ctx context.Context, k key) (*activation.Action, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	doc, err := retried(ctx, func() ([]byte, error) { return a.document(ctx, k.id) })
 	if err != nil {
@@ -203,12 +205,24 @@ func (a *actions) fetch(k key) (*activation.Action, int64, error) {
 }
 
 func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
+	ended := steps.Begin(ctx, a.steps, finding(a.db.Name(), id))
 	var doc json.RawMessage
 	err := a.db.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
+	if kivik.HTTPStatus(err) == http.StatusNotFound { // an answer like another
+		ended(fmt.Sprintf("[GET] '%s', document: 'id: %s, rev: null'; not found.", a.db.Name(), id), nil)
+		return doc, err
+	}
+	ended(fmt.Sprintf("[GET] '%s' completed: found document 'id: %s, rev: null'", a.db.Name(), id), err)
 	return doc, err
 }
 
-func (a *actions) attachment(ctx context.Context, id string, from *activation.Attachment) ([]byte, error) {
+func (a *actions) attachment(ctx context.Context, id string, from *activation.Attachment) (data []byte, err error) {
+	if from.Scheme != activation.InS3 {
+		ended := steps.Begin(ctx, a.steps, attaching(a.db.Name(), id, from.Name))
+		defer func() {
+			ended(fmt.Sprintf("[ATT_GET] '%s' completed: found attachment '%s' of document 'id: %s, rev: null'", a.db.Name(), from.Name, id), err)
+		}()
+	}
 	if from.Scheme == activation.InS3 {
 		data, found, err := a.bucket.Read(ctx, id, from.Name)
 		if err == nil && !found {
@@ -222,7 +236,7 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 		return nil, err
 	}
 	defer func() { _ = at.Content.Close() }()
-	data, err := io.ReadAll(at.Content)
+	data, err = io.ReadAll(at.Content)
 	if err == nil && at.Size >= 0 && int64(len(data)) != at.Size {
 		err = io.ErrUnexpectedEOF
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-kivik/kivik/v4"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
 // blacklist is the set of namespaces whose activations are refused. A poll
@@ -20,14 +22,16 @@ type blacklist struct {
 	interval time.Duration
 	timeout  time.Duration
 	log      *slog.Logger
+	steps    steps.Listener
 	set      atomic.Pointer[map[string]struct{}]
 
 	mu        sync.Mutex
 	condition outage.Condition
+	read      bool // once at least
 }
 
 func newBlacklist(db *kivik.DB, cfg Config) *blacklist {
-	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log}
+	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps}
 	b.set.Store(&map[string]struct{}{})
 	return b
 }
@@ -62,18 +66,23 @@ func (b *blacklist) refresh(ctx context.Context) error {
 		return fmt.Errorf("poll blocked namespaces: %w", err)
 	}
 	b.condition.Works(b.log, "the list of blocked namespaces is read again")
-	b.set.Store(&set)
+	if before := b.set.Swap(&set); !b.read || !maps.Equal(*before, set) {
+		b.log.Info(fmt.Sprintf("updated blacklist to %d entries", len(set))) // as the original says it
+	}
+	b.read = true
 	return nil
 }
 
 // poll reads the view that the original reads, with its parameters.
-func (b *blacklist) poll(ctx context.Context) (map[string]struct{}, error) {
+func (b *blacklist) poll(ctx context.Context) (set map[string]struct{}, err error) {
+	ended := steps.Begin(ctx, b.steps, searching(b.db.Name(), "namespaceThrottlings/blockedNamespaces"))
+	defer func() { ended(fmt.Sprintf("[QUERY] '%s' completed: matched %d", b.db.Name(), len(set)), err) }()
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	rows := b.db.Query(ctx, "namespaceThrottlings", "blockedNamespaces",
 		kivik.Param("stale", "update_after"), kivik.Param("descending", true), kivik.Param("reduce", false))
 	defer func() { _ = rows.Close() }()
-	set := map[string]struct{}{}
+	set = map[string]struct{}{}
 	for rows.Next() {
 		var namespace string
 		if err := rows.ScanKey(&namespace); err != nil {

@@ -2,17 +2,19 @@ package couchdb
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/go-kivik/kivik/v4"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
 // bulkDocs sends documents to a database. The body is what the original
 // sends: every document as it stands, even if there is but one.
 // none asks with a batch of nothing, which the library does not send.
-func bulkDocs(db *kivik.DB, none func(context.Context) error) records.Write {
+func bulkDocs(db *kivik.DB, listener steps.Listener, none func(context.Context) error) records.Write {
 	return func(ctx context.Context, docs []records.Document) ([]error, error) {
 		if len(docs) == 0 {
 			return nil, none(ctx)
@@ -21,7 +23,9 @@ func bulkDocs(db *kivik.DB, none func(context.Context) error) records.Write {
 		for i, d := range docs {
 			bodies[i] = raw(d.Body)
 		}
+		ended := steps.Begin(ctx, listener, saving(db.Name(), len(docs)))
 		answers, err := db.BulkDocs(ctx, bodies)
+		ended(fmt.Sprintf("'%s' completed %d documents", db.Name(), len(docs)), err)
 		if err != nil {
 			return nil, mark(err)
 		}

@@ -1,6 +1,7 @@
 package couchdb
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -103,10 +104,13 @@ func TestRefusedNumber(t *testing.T) {
 
 // TestDiskSpoolBehindTheStore: the records of an outage arrive, each once.
 func TestDiskSpoolBehindTheStore(t *testing.T) {
+	// A disk may be as slow as it likes, for two minutes.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	f := newFake(t)
 	f.docs["activations"] = `{}`
 	cfg := f.config()
-	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), SegmentBytes: 2000})
+	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), SegmentBytes: 2000, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,24 +120,31 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 	f.inject(slices.Repeat([]fault{503}, 100_000)...)
 	for i := range 200 {
 		r := record(i, `{}`)
-		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+		if err := s.Put(ctx, r.DocumentID(), r.Document(1)); err != nil {
 			t.Fatal(err)
 		}
-		for i == 0 && s.Health().Writes.OK() {
+		for i == 0 && s.Health().Writes.OK() && ctx.Err() == nil {
 			runtime.Gosched() // until the outage is known
 		}
 	}
 	f.inject()
-	if err := s.Flush(t.Context()); err != nil {
+	if err := s.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
 	// The spool is drained when the senders come to it.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	for i := 200; spool.Documents() > 0; i++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%d records are in the spool, its trouble is %v", spool.Documents(), spool.Trouble())
+		}
 		r := record(i, `{}`)
-		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+		if err := s.Put(ctx, r.DocumentID(), r.Document(1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Flush(t.Context()); err != nil {
+		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -25,6 +25,8 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/activation/socket"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
 // Config says where the databases are and how hard they may be worked. Zero
@@ -43,7 +45,8 @@ type Config struct {
 	Bucket Bucket
 
 	Records records.Config
-	Log     *slog.Logger // nil: nothing is logged
+	Log     *slog.Logger   // nil: nothing is logged
+	Steps   steps.Listener // nil: nobody hears of requests
 }
 
 // Bucket has code that is not in the database.
@@ -83,7 +86,7 @@ func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	s := &Store{client: client, transport: transport, stop: stop}
 	s.actions = newActions(ctx, whisks, manifest, cfg)
 	s.visitor = visitor{cfg: cfg, client: &http.Client{Transport: transport}}
-	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(activations, s.visitor.write), cfg.Log)
+	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(activations, cfg.Steps, s.visitor.write), cfg.Log)
 	s.blacklist = newBlacklist(client.DB(cfg.Subjects), cfg)
 	s.wg.Go(func() { s.blacklist.run(ctx) })
 	return s, nil
@@ -109,7 +112,13 @@ func dial(cfg Config, transport http.RoundTripper) (*kivik.Client, error) {
 func newTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
-		DialContext:         dialer.DialContext,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return socket.Quick(c), nil
+		},
 		MaxConnsPerHost:     maxConnections,
 		MaxIdleConnsPerHost: maxConnections,
 		IdleConnTimeout:     90 * time.Second,

@@ -99,11 +99,11 @@ func transport(cfg Config) (*http.Transport, error) {
 	}
 	pem, err := os.ReadFile(cfg.Certificate)
 	if err != nil {
-		return nil, fmt.Errorf("read Elasticsearch's certificates: %w", err)
+		return nil, fmt.Errorf("read Elasticsearch's certificates (whisk.gpu.elasticsearch.certificate): %w", err)
 	}
 	t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
 	if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read Elasticsearch's certificates: %s holds none in PEM form", cfg.Certificate)
+		return nil, fmt.Errorf("read Elasticsearch's certificates (whisk.gpu.elasticsearch.certificate): %s holds none in PEM form", cfg.Certificate)
 	}
 	return t, nil
 }
@@ -137,7 +137,7 @@ const mostInfo = 64 << 10
 func (s *Store) Probe(ctx context.Context) error {
 	res, err := esapi.InfoRequest{}.Do(ctx, s.client)
 	if err != nil {
-		return fmt.Errorf("reach Elasticsearch: %w", err)
+		return fmt.Errorf("reach Elasticsearch: %w%s", err, settings(err))
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, mostInfo))

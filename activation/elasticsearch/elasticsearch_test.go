@@ -2,10 +2,12 @@ package elasticsearch
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,7 +60,7 @@ func put(t testing.TB, s *Store, docs ...records.Document) (stored int) {
 	t.Helper()
 	var good atomic.Int32
 	for _, d := range docs {
-		d.Stored = func(err error) {
+		d.Stored = func(_ int, err error) {
 			if err == nil {
 				good.Add(1)
 			}
@@ -244,7 +246,7 @@ func TestFullForAWhile(t *testing.T) {
 		w.answer(c.status, c.body)
 		done := make(chan error, 1)
 		d := doc(len(name), `{}`)
-		d.Stored = func(err error) { done <- err }
+		d.Stored = func(_ int, err error) { done <- err }
 		if err := s.PutDocument(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
@@ -298,19 +300,37 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestProbeSaysWhatIsWrong: and never the password.
+// TestProbeSaysWhatIsWrong, and which setting to look at; and never the password.
 func TestProbeSaysWhatIsWrong(t *testing.T) {
 	w := startServer(t)
+	const under = "whisk.activation-store.elasticsearch."
 	wrong := w.config()
 	wrong.Password = "another secret"
-	if err := open(t, wrong).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "user or password not accepted") ||
+	if err := open(t, wrong).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "user or password not accepted ("+under+"username, "+under+"password)") ||
 		strings.Contains(err.Error(), wrong.Password) {
 		t.Errorf("wrong password: %v", err)
 	}
 	away := w.config()
 	away.Hosts = []string{"127.0.0.1:1"}
-	if err := open(t, away).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), password) {
+	if err := open(t, away).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), password) ||
+		!strings.Contains(err.Error(), under+"hosts") {
 		t.Errorf("nobody there: %v", err)
+	}
+	secure := httptest.NewTLSServer(w.door.Config.Handler)
+	t.Cleanup(secure.Close)
+	own := w.config()
+	own.Protocol, own.Hosts = "https", []string{secure.Listener.Addr().String()}
+	if err := open(t, own).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "unknown authority") ||
+		!strings.Contains(err.Error(), "whisk.gpu.elasticsearch.certificate") {
+		t.Errorf("an authority that is not trusted: %v", err)
+	}
+	own.Certificate = filepath.Join(t.TempDir(), "ca.pem")
+	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	if err := os.WriteFile(own.Certificate, trusted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := open(t, own); put(t, s, doc(7, `{}`)) != 1 {
+		t.Errorf("an authority of the operator's own: %+v", s.Health())
 	}
 	one := w.config()
 	one.Hosts = append([]string{"127.0.0.1:1"}, one.Hosts...)

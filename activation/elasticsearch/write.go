@@ -3,6 +3,7 @@ package elasticsearch
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ var asked = []string{"items.*.status", "items.*.error.type", "items.*.error.reas
 func (s *Store) bulk(ctx context.Context, body io.Reader, n int) ([]item, error) {
 	res, err := esapi.BulkRequest{Body: body, FilterPath: asked}.Do(ctx, s.client)
 	if err != nil {
-		return nil, fmt.Errorf("write to Elasticsearch: %w", err)
+		return nil, fmt.Errorf("write to Elasticsearch: %w%s", err, settings(err))
 	}
 	defer res.Body.Close()
 	most := mostAnswer + n*mostPerRecord
@@ -161,13 +162,27 @@ func refusal(status int, body []byte) error {
 	err := errors.New(words(status, f))
 	switch status {
 	case http.StatusUnauthorized:
-		return fmt.Errorf("user or password not accepted: %w", err)
+		return fmt.Errorf("user or password not accepted (%susername, %[1]spassword): %w", keys, err)
+	case http.StatusForbidden:
+		return fmt.Errorf("the user may not do this (%susername): %w", keys, err)
 	case http.StatusBadRequest:
 		return records.Mark(err, records.ErrRefused)
 	case http.StatusRequestEntityTooLarge:
 		return records.Mark(err, records.ErrTooLarge)
 	}
 	return err
+}
+
+// keys is what the names of Elasticsearch's settings begin with.
+const keys = "whisk.activation-store.elasticsearch."
+
+// settings names the key that an operator looks at when no server could be asked.
+func settings(err error) string {
+	var cert *tls.CertificateVerificationError
+	if errors.As(err, &cert) {
+		return " (whisk.gpu.elasticsearch.certificate)"
+	}
+	return " (" + keys + "hosts)"
 }
 
 // words tells a failure. Later versions end a reason with a preview of the

@@ -11,33 +11,32 @@ import (
 // An entry of the log says all there is to know of its activation, so that the
 // newest is enough:
 //
-//	state                1 byte, parkedBit set where the message follows
+//	state                1 byte, with parkedBit where the message follows, and
+//	                     with owedBit where what it ended with does
 //	activation id        16 bytes
 //	starts               1 byte: lives that it runs or ran in, orderly ends aside
 //	partition, offset    varints
-//	message              the rest
+//	message, or ending   the rest
 const (
 	parkedBit = 0x80
+	owedBit   = 0x40
 	// stepBytes is about what an entry without a message takes on disk.
 	stepBytes = 40
 )
 
-func encode(dst []byte, k key, e *entry, message bool) []byte {
-	head := byte(e.state)
-	if message {
-		head |= parkedBit
-	}
-	dst = append(append(append(dst, head), k[:]...), e.starts)
+func encode(dst []byte, k key, e *entry, follows byte) []byte {
+	dst = append(append(append(dst, byte(e.state)|follows), k[:]...), e.starts)
 	dst = binary.AppendUvarint(dst, uint64(e.partition))
 	return binary.AppendVarint(dst, e.offset)
 }
 
-// decode reads an entry. message is not nil where there is one.
-func decode(data []byte) (k key, e entry, message []byte, ok bool) {
+// decode reads an entry. body is not nil where there is a message, or an ending
+// if the entry owes one.
+func decode(data []byte) (k key, e entry, body []byte, ok bool) {
 	if len(data) < 1+len(k)+1 {
 		return k, e, nil, false
 	}
-	e.state = State(data[0] &^ parkedBit)
+	e.state = State(data[0] &^ (parkedBit | owedBit))
 	if e.state < Accepted || e.state > Completed {
 		return k, e, nil, false
 	}
@@ -55,13 +54,14 @@ func decode(data []byte) (k key, e entry, message []byte, ok bool) {
 	}
 	rest = rest[n:]
 	parked := data[0]&parkedBit != 0
-	if parked != (len(rest) > 0) {
+	e.owes = data[0]&owedBit != 0
+	switch {
+	case parked && e.owes, (parked || e.owes) != (len(rest) > 0):
 		return k, e, nil, false
+	case len(rest) > 0:
+		body = rest
 	}
-	if parked {
-		message = rest
-	}
-	return k, e, message, true
+	return k, e, body, true
 }
 
 // keyOf packs an id. One that is no id has the zero key, which stands for none.
@@ -86,14 +86,14 @@ func (k key) id() activation.ID { return activation.ID(hex.EncodeToString(k[:]))
 
 // replay takes one entry of a former process.
 func (j *Journal) replay(at wal.Place, payload []byte) {
-	k, read, message, ok := decode(payload)
+	k, read, body, ok := decode(payload)
 	if !ok {
 		j.cfg.Log.Error("an entry of the journal says nothing", "segment", at.Segment, "at", at.At, "bytes", len(payload))
 		return
 	}
 	e := j.known[k]
 	if e == nil {
-		e = j.place()
+		e = j.slab.Take()
 		e.former = true
 		j.known[k] = e
 	}
@@ -105,7 +105,11 @@ func (j *Journal) replay(at wal.Place, payload []byte) {
 	switch {
 	case e.state == Completed:
 		j.dropMessage(e)
-	case message != nil:
+		j.dropEnding(k, e)
+	case read.owes:
+		j.dropEnding(k, e)
+		j.setEnding(k, e, at)
+	case body != nil:
 		j.dropMessage(e)
 		j.setMessage(e, at)
 	}
@@ -115,7 +119,7 @@ func (j *Journal) replay(at wal.Place, payload []byte) {
 // so that the entries of one are in order.
 func (j *Journal) step(k key, e *entry) wal.Receipt {
 	var buf [40]byte
-	r := j.log.Append(encode(buf[:0], k, e, false), nil)
+	r := j.log.Append(encode(buf[:0], k, e, 0), nil)
 	j.hold(e, r.Place.Segment)
 	return r
 }
@@ -123,7 +127,7 @@ func (j *Journal) step(k key, e *entry) wal.Receipt {
 // keepMessage writes the present state with the message.
 func (j *Journal) keepMessage(k key, e *entry, message []byte) wal.Receipt {
 	var buf [40]byte
-	r := j.log.Append(encode(buf[:0], k, e, true), message)
+	r := j.log.Append(encode(buf[:0], k, e, parkedBit), message)
 	j.hold(e, r.Place.Segment)
 	j.setMessage(e, r.Place)
 	return r

@@ -20,12 +20,16 @@ import (
 // and what is whole in it is known.
 func TestCutAndFlippedAnywhere(t *testing.T) {
 	dir := t.TempDir()
+	ending := []byte(`{"response":{}}`)
 	j := open(t, Config{Dir: dir, Sync: wal.None})
 	for i := range 6 {
 		j.Accepted(id(i), 0, int64(i))
 		park(t, j, i)
 	}
 	j.Started(id(1))
+	if err := owe(j, id(1), ending); err != nil {
+		t.Fatal(err)
+	}
 	j.Completed(id(2))
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -54,6 +58,11 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 					}
 				} else if i != 2 {
 					lost++
+				}
+			}
+			if j.Past(id(1)).Owed {
+				if got, err := j.Owed(id(1)); err != nil || string(got) != string(ending) {
+					t.Fatalf("at %d: ending %q, %v", at, got, err)
 				}
 			}
 			if len(data) == len(whole) && lost > 1 {
@@ -113,7 +122,7 @@ func TestSurvivesAKill(t *testing.T) {
 }
 
 func victim(dir string) {
-	j, err := Open(Config{Dir: dir, SegmentBytes: 50_000})
+	j, err := Open(Config{Dir: dir, SegmentBytes: 200_000})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -197,14 +206,22 @@ func TestParkedWaitsForTheDisk(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(encode(nil, keyOf(id(7)), &entry{state: Started, partition: 3, offset: 1 << 40, starts: 2}, false))
-	f.Add(append(encode(nil, keyOf(id(7)), &entry{state: Accepted, offset: -1}, true), "message"...))
+	f.Add(encode(nil, keyOf(id(7)), &entry{state: Started, partition: 3, offset: 1 << 40, starts: 2}, 0))
+	f.Add(append(encode(nil, keyOf(id(7)), &entry{state: Started, offset: 5}, owedBit), `{"ended":1}`...))
+	f.Add(append(encode(nil, keyOf(id(7)), &entry{state: Accepted, offset: -1}, parkedBit), "message"...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		k, e, message, ok := decode(data)
 		if !ok {
 			return
 		}
-		back := append(encode(nil, k, &e, message != nil), message...)
+		follows := byte(0)
+		switch {
+		case e.owes:
+			follows = owedBit
+		case message != nil:
+			follows = parkedBit
+		}
+		back := append(encode(nil, k, &e, follows), message...)
 		k2, e2, message2, ok := decode(back)
 		if !ok || k2 != k || e2 != e || string(message2) != string(message) {
 			t.Fatalf("%x: %+v became %+v", data, e, e2)

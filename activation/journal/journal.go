@@ -2,7 +2,8 @@
 // parked with its message, started, completed. What was written there before a
 // crash tells afterwards which of the activations that Kafka delivers again
 // never ran, which were running and how often, and which only need to be
-// passed over; and it has the messages of those that Kafka has forgotten.
+// passed over; and it has the messages of those that Kafka has forgotten, and
+// what those ended with whose end could not be told.
 //
 // It has no opinion on what to do with that knowledge. On disk it is a log of
 // package wal; None keeps nothing.
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/slab"
 	"github.com/gpuwhisk/gpuwhisk/activation/wal"
 )
 
@@ -71,20 +73,24 @@ type Past struct {
 	// Taken: what is being worked on, or was, is the journal's copy of the
 	// message. Kafka's is of no use.
 	Taken bool
+	// Owed: the journal has what it ended with, which not everybody was told.
+	Owed bool
 	// Other: the journal knows another message under this id, and keeps nothing
 	// of this one.
 	Other bool
 }
 
 var (
-	// ErrFull is what Park answers when the journal has its share of the disk.
+	// ErrFull is what Park and Owe answer when the journal has its share of the disk.
 	ErrFull = errors.New("journal is full")
-	// ErrNotOpen is what Park answers for an activation that is completed, or
-	// was never accepted.
+	// ErrNotOpen is what Park and Owe answer for an activation that is completed,
+	// or was never accepted.
 	ErrNotOpen = errors.New("it is not being worked on")
 	// ErrNotParked is what Message answers for an activation whose message was
 	// not parked.
 	ErrNotParked = errors.New("message is not parked")
+	// ErrNotOwed is what Owed answers where nothing is owed.
+	ErrNotOwed = errors.New("nothing is owed")
 )
 
 // Journal keeps the account on disk. It is safe for use by many goroutines.
@@ -97,10 +103,11 @@ type Journal struct {
 
 	mu     sync.Mutex
 	known  map[key]*entry
-	spare  []*entry
+	slab   slab.Slab[entry]
 	refs   map[wal.Segment]int // entries and parked messages that a file is needed for
 	live   int64               // bytes of what is needed
 	done   map[int][]key       // completed, by partition, not yet covered by Kafka
+	owed   map[key]wal.Place   // what entries ended with that owe it
 	parked int
 	bodies int64 // bytes of what is parked
 	closed bool
@@ -119,6 +126,7 @@ type entry struct {
 	starts    uint8
 	now       bool // started in this life
 	former    bool // of a former process, and not delivered in this life
+	owes      bool // owed has what it ended with
 	taken     bool // the message is the journal's alone: Take, or Park, gave it that
 }
 
@@ -128,6 +136,7 @@ func Open(cfg Config) (*Journal, error) {
 	j := &Journal{
 		cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}),
 		known: map[key]*entry{}, refs: map[wal.Segment]int{}, done: map[int][]key{},
+		owed: map[key]wal.Place{},
 	}
 	var err error
 	j.log, err = wal.Open(wal.Config{Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, Sync: cfg.Sync, Log: cfg.Log}, j.replay)
@@ -142,24 +151,6 @@ func Open(cfg Config) (*Journal, error) {
 	j.wg.Go(j.keep)
 	j.nudge()
 	return j, nil
-}
-
-// slabEntries is how many entries lie in one slab. There may be very many, and
-// each alone would lie among garbage, and hold on to several times its size.
-const slabEntries = 256
-
-// place finds room for an entry. The caller holds the lock.
-func (j *Journal) place() *entry {
-	if len(j.spare) == 0 {
-		slab := make([]entry, slabEntries)
-		for i := range slab {
-			j.spare = append(j.spare, &slab[i])
-		}
-	}
-	n := len(j.spare) - 1
-	e := j.spare[n]
-	j.spare = j.spare[:n]
-	return e
 }
 
 // Past tells what is known of an activation.
@@ -191,7 +182,7 @@ func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past 
 }
 
 func (e *entry) past() Past {
-	p := Past{State: e.state, Crashes: int(e.starts), Parked: e.message.Size > 0, Taken: e.taken}
+	p := Past{State: e.state, Crashes: int(e.starts), Parked: e.message.Size > 0, Taken: e.taken, Owed: e.owes}
 	if e.now {
 		p.Crashes-- // it may yet end well
 	}
@@ -208,7 +199,7 @@ func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
 	if j.known[k] != nil {
 		return
 	}
-	e := j.place()
+	e := j.slab.Take()
 	e.state, e.partition, e.offset = Accepted, int32(partition), offset
 	j.known[k] = e
 	j.step(k, e)
@@ -280,6 +271,7 @@ func (j *Journal) Completed(id activation.ID) {
 	}
 	j.step(k, e)
 	j.dropMessage(e)
+	j.dropEnding(k, e)
 	j.done[int(e.partition)] = append(j.done[int(e.partition)], k)
 }
 
@@ -294,8 +286,7 @@ func (j *Journal) Covered(partition int, covers func(offset int64) bool) {
 		if e := j.known[k]; covers(e.offset) {
 			j.release(e.at, stepBytes)
 			delete(j.known, k)
-			*e = entry{}
-			j.spare = append(j.spare, e)
+			j.slab.Give(e)
 			continue
 		}
 		kept = append(kept, k)
@@ -341,6 +332,7 @@ type Health struct {
 	Known    int       `json:"activations"` // that something is known of
 	Parked   int       `json:"parked"`      // messages, of what runs too
 	Bodies   int64     `json:"parkedBytes"` // of them
+	Owed     int       `json:"owed"`        // answered, and not everybody has heard it
 	Bytes    int64     `json:"bytes"`
 	Segments int       `json:"segments"`
 	Damaged  int64     `json:"damagedBytes"` // found at the start
@@ -362,6 +354,6 @@ func (j *Journal) Health() Health {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.Known, h.Parked, h.Bodies = len(j.known), j.parked, j.bodies
+	h.Known, h.Parked, h.Bodies, h.Owed = len(j.known), j.parked, j.bodies, len(j.owed)
 	return h
 }

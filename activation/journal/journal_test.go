@@ -38,7 +38,11 @@ func again(t testing.TB, j *Journal) *Journal {
 
 func park(t testing.TB, j *Journal, i int) {
 	t.Helper()
-	if err := parkOne(j, id(i), message(i)); err != nil {
+	err := parkOne(j, id(i), message(i))
+	for err != nil && j.log.Well(t.Context()) == nil && !errors.Is(err, ErrFull) { // a disk that is slow for a moment
+		err = parkOne(j, id(i), message(i))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -85,7 +85,7 @@ func (j *Journal) neededOf(n wal.Segment) []key {
 	defer j.mu.Unlock()
 	var keys []key
 	for k, e := range j.known {
-		if e.at == n || e.message.Segment == n {
+		if e.at == n || e.message.Segment == n || e.owes && j.owed[k].Segment == n {
 			keys = append(keys, k)
 		}
 	}
@@ -94,6 +94,9 @@ func (j *Journal) neededOf(n wal.Segment) []key {
 
 // copyForward writes one activation anew unless it has left the file by itself.
 func (j *Journal) copyForward(k key, n wal.Segment) (r wal.Receipt, wrote bool) {
+	if r, wrote = j.copyEnding(k, n); wrote {
+		return r, true
+	}
 	j.mu.Lock()
 	var at wal.Place
 	if e := j.known[k]; e != nil && e.message.Segment == n {

@@ -15,3 +15,6 @@ func (None) Begin(context.Context, activation.ID) error { return nil }
 
 // Completed does nothing.
 func (None) Completed(activation.ID) {}
+
+// Owe does nothing.
+func (None) Owe(ids []activation.ID, _ [][]byte) []error { return make([]error, len(ids)) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -87,5 +88,55 @@ func TestParkTellsOfEach(t *testing.T) {
 	}
 	if h := j.Health(); h.Parked != 1 || h.Bodies < int64(len(message(0))) {
 		t.Errorf("health %+v", h)
+	}
+}
+
+// TestParkingOnAFullDisk: on a file system that is full a message is not parked,
+// and whoever called keeps it; what was parked before is there, and when there is
+// room again the next one is taken.
+func TestParkingOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("no file system of a bounded size: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 128<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := open(t, Config{Dir: filepath.Join(dir, "journal")})
+	text := make([]byte, 10<<10)
+	n, refused := 0, error(nil)
+	for ; refused == nil; n++ {
+		if n > 100 {
+			t.Fatal("a full disk took everything")
+		}
+		j.Accepted(id(n), 0, int64(n))
+		refused = parkOne(j, id(n), text)
+	}
+	if !errors.Is(refused, syscall.ENOSPC) {
+		t.Fatalf("parked on a full disk: %v", refused)
+	}
+	last := n - 1
+	if past := j.Past(id(last)); past.Taken {
+		t.Errorf("what was refused: %+v", past)
+	}
+	for i := range last {
+		if got, err := j.Message(id(i)); err != nil || len(got) != len(text) {
+			t.Fatalf("message %d: %d bytes, %v", i, len(got), err)
+		}
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := parkOne(j, id(last), text); err != nil {
+		t.Fatalf("with room again: %v", err)
+	}
+	j = again(t, j)
+	if left := j.Left(); len(left) != n {
+		t.Errorf("%d messages are left, want %d", len(left), n)
 	}
 }

@@ -266,6 +266,36 @@ func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 	})
 }
 
+// TestFeedPositionFollowsWhatExpired: where all has expired that was to be read,
+// and nothing comes after it, the position says so: the next start does not count
+// it as lost again.
+func TestFeedPositionFollowsWhatExpired(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := b.topic()
+		b.put(topic, messages(0, 10)...)
+		f := b.feed(topic)
+		b.next(f, 0).Done()
+		b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
+		if err := f.Close(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		b.deleteBefore(topic, 10)
+		again := b.feed(topic)
+		ctx, cancel := context.WithCancel(b.ctx())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _, _ = again.Next(ctx) }()
+		b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
+		cancel()
+		<-ended
+		if s := again.Stats(); s.Lost != 9 {
+			b.t.Errorf("%d lost, want 9", s.Lost)
+		}
+		b.put(topic, message(10))
+		b.next(again, 10).Done()
+		b.await("position 11", func() bool { return b.committed(topic, topic) == 11 })
+	})
+}
+
 func (b *bed) deleteBefore(topic string, offset int64) {
 	b.t.Helper()
 	req := kmsg.NewPtrDeleteRecordsRequest()

@@ -12,6 +12,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
 	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/socket"
 )
 
 // link is one connection to one broker, used by one goroutine at a time: a
@@ -60,8 +62,11 @@ func (c *Cluster) dial(ctx context.Context, addr string) (*link, error) {
 
 func (c *Cluster) connect(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil || c.tls == nil {
-		return conn, err
+	if err != nil {
+		return nil, err
+	}
+	if conn = socket.Quick(conn); c.tls == nil {
+		return conn, nil
 	}
 	config := c.tls.Clone()
 	if config.ServerName == "" {

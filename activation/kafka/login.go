@@ -1,14 +1,18 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -39,14 +43,44 @@ func newLogin(l Login) (*login, error) {
 	case "PLAIN":
 		prepared.mechanism = plain.Auth{User: l.Username, Pass: l.Password}.AsMechanism()
 	case "SCRAM-SHA-256":
-		prepared.mechanism = scram.Auth{User: l.Username, Pass: l.Password}.AsSha256Mechanism()
+		prepared.mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha256Mechanism()}
 	case "SCRAM-SHA-512":
-		prepared.mechanism = scram.Auth{User: l.Username, Pass: l.Password}.AsSha512Mechanism()
+		prepared.mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha512Mechanism()}
 	default:
 		return nil, fmt.Errorf("kafka: login %v: the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", l)
 	}
 	return prepared, nil
 }
+
+// maxRounds is how often a broker may have a password hashed. Kafka's own bound
+// for what it stores is 16,384; each million takes about a second of a processor.
+const maxRounds = 1_000_000
+
+// bounded is SCRAM with a broker that may not ask for any amount of computing.
+type bounded struct{ sasl.Mechanism }
+
+// Authenticate begins a login.
+func (m bounded) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	session, first, err := m.Mechanism.Authenticate(ctx, host)
+	return boundedSession{session}, first, err
+}
+
+type boundedSession struct{ sasl.Session }
+
+// Challenge answers what the broker says.
+func (s boundedSession) Challenge(text []byte) (done bool, answer []byte, err error) {
+	for word := range bytes.SplitSeq(text, []byte{','}) {
+		if rounds, ok := bytes.CutPrefix(word, []byte("i=")); ok {
+			n, err := strconv.Atoi(string(rounds))
+			if n > maxRounds || errors.Is(err, strconv.ErrRange) {
+				return false, nil, fmt.Errorf("%w: the broker wants the password hashed %.20s times, %d is the most there is", errHostileLogin, rounds, maxRounds)
+			}
+		}
+	}
+	return s.Session.Challenge(text)
+}
+
+var errHostileLogin = errors.New("login refused")
 
 // logIn tells the broker who we are. A broker that lets a login expire is told
 // again on the same link.
@@ -101,12 +135,12 @@ func (l *link) authenticate(ctx context.Context) (lifetime time.Duration, err er
 
 // advice names the setting behind a refusal.
 func advice(err error) string {
-	switch code(err) {
-	case wire.SASLAuthenticationFailed:
+	switch {
+	case errors.Is(err, kerr.SaslAuthenticationFailed), code(err) == wire.SASLAuthenticationFailed:
 		return " (check username and password in whisk.kafka.common.sasl-jaas-config)"
-	case wire.UnsupportedSASLMechanism:
+	case errors.Is(err, kerr.UnsupportedSaslMechanism), code(err) == wire.UnsupportedSASLMechanism:
 		return " (check whisk.kafka.common.sasl-mechanism)"
-	case wire.IllegalSASLState:
+	case errors.Is(err, kerr.IllegalSaslState), code(err) == wire.IllegalSASLState:
 		return " (this listener knows no login: check KAFKA_HOSTS and whisk.kafka.common.security-protocol)"
 	}
 	return ""

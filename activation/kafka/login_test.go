@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -189,6 +190,61 @@ func TestLoginNeedsItsParts(t *testing.T) {
 		_, err := New(Options{Brokers: []string{"a:1"}, Login: &l})
 		if err == nil || strings.Contains(err.Error(), "very-secret") {
 			t.Errorf("%v: %v", l, err)
+		}
+	}
+}
+
+// A share whose login is refused says so, and what to look at, without the
+// password.
+func TestShareLoginRefused(t *testing.T) {
+	for _, mechanism := range mechanisms {
+		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel()
+			b, l := guarded(t, mechanism)
+			l.Password = "very-secret"
+			s, err := b.clusterAs(l).NewShare(ShareConfig{Topic: freshName(), Session: session})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(b.ctx())
+			asked := make(chan struct{})
+			go func() {
+				defer close(asked)
+				_, _ = s.Next(ctx)
+			}()
+			b.await("the share to say why", func() bool { return strings.Contains(s.Stats().Interrupted, "sasl-jaas-config") })
+			if text := fmt.Sprint(b.log, s.Stats()); strings.Contains(text, "very-secret") {
+				t.Errorf("the password is in\n%s", text)
+			}
+			cancel()
+			<-asked
+			short, cut := context.WithTimeout(b.ctx(), 100*time.Millisecond)
+			defer cut()
+			_ = s.Close(short)
+		})
+	}
+}
+
+// TestHostileLoginIsRefused: a broker cannot have us compute for hours.
+func TestHostileLoginIsRefused(t *testing.T) {
+	for _, mechanism := range mechanisms[1:] {
+		prepared, err := newLogin(Login{mechanism, "whisk", "of a test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rounds, refused := range map[string]bool{"4096": false, "1000000": false, "1000001": true, "2147483647": true, "99999999999999999999999": true} {
+			if rounds == "1000000" && testing.Short() {
+				continue
+			}
+			session, first, err := prepared.mechanism.Authenticate(t.Context(), "broker")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, nonce, _ := strings.Cut(string(first), "r=")
+			_, _, err = session.Challenge([]byte("r=" + nonce + "more,s=c2FsdA==,i=" + rounds))
+			if refused != errors.Is(err, errHostileLogin) || !refused && err != nil {
+				t.Errorf("%s, %s rounds: %v", mechanism, rounds, err)
+			}
 		}
 	}
 }

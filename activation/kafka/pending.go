@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -17,6 +18,7 @@ type Pending struct {
 	cluster  *Cluster
 	sent     *tail
 	group    string
+	replies  string // what the names of the controllers' topics begin with
 	longest  time.Duration
 	acks     map[string]*tail
 	open     map[activation.ID]sending
@@ -27,6 +29,7 @@ type Pending struct {
 type sending struct {
 	offset int64
 	at     time.Time
+	reply  string // the topic on which its controller hears
 }
 
 // NewPending looks at a topic of an invoker, without the deployment's prefix.
@@ -34,7 +37,7 @@ type sending struct {
 // counts as lost, not as pending.
 func (c *Cluster) NewPending(prefix, topic string, longest time.Duration) *Pending {
 	return &Pending{
-		cluster: c, sent: pendingTail(c, prefix+topic), group: prefix + topic, longest: longest,
+		cluster: c, sent: pendingTail(c, prefix+topic), group: prefix + topic, replies: prefix + "completed", longest: longest,
 		acks: map[string]*tail{}, open: map[activation.ID]sending{}, answered: map[activation.ID]bool{},
 	}
 }
@@ -47,7 +50,9 @@ func pendingTail(c *Cluster, topic string) *tail {
 }
 
 // Look reads all topics to their ends and counts: waiting was sent and not
-// taken by the invoker, running was taken and not answered.
+// taken by the invoker, running was taken and not answered. completed are the
+// controllers' topics that there are: what was taken of a controller that has
+// none any more, as of a probe that has ended, is nobody's, and not counted.
 func (p *Pending) Look(ctx context.Context, completed []string) (waiting, running int, err error) {
 	// First what was sent, then the acks: an activation that is answered in
 	// between counts as open for one look more, never as answered too early.
@@ -56,7 +61,7 @@ func (p *Pending) Look(ctx context.Context, completed []string) (waiting, runnin
 		if err != nil || p.answered[m.ActivationID] {
 			return // who cannot read it answers nothing
 		}
-		p.open[m.ActivationID] = sending{r.offset, r.time}
+		p.open[m.ActivationID] = sending{r.offset, r.time, p.replies + m.Controller}
 	})
 	if err != nil {
 		return 0, 0, err
@@ -79,7 +84,9 @@ func (p *Pending) Look(ctx context.Context, completed []string) (waiting, runnin
 		case s.offset >= p.next:
 			waiting++
 		case time.Since(s.at) < p.longest:
-			running++
+			if slices.Contains(completed, s.reply) {
+				running++
+			}
 		default:
 			delete(p.open, id)
 		}

@@ -10,14 +10,23 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-func activationMessage(t *testing.T, id activation.ID) string {
+func activationMessage(t *testing.T, id activation.ID, controller string) string {
 	t.Helper()
 	m := activation.Message{
-		TransID: activation.NewTransID("t", 1, false), ActivationID: id, Controller: "0",
+		TransID: activation.NewTransID("t", 1, false), ActivationID: id, Controller: controller,
 		Action: activation.ActionRef{Path: "guest", Name: "a", Version: "0.0.1"},
 		User:   activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, Rights: []string{}},
 	}
 	return string(m.Encode())
+}
+
+// deployment makes an invoker's topic and that of controller 0.
+func (b *bed) deployment() (prefix, topic, completed string) {
+	prefix = freshName()
+	topic, completed = prefix+"invoker", prefix+"completed0"
+	b.create(topic)
+	b.create(completed)
+	return prefix, topic, completed
 }
 
 func ack(id activation.ID) string {
@@ -28,9 +37,9 @@ func ack(id activation.ID) string {
 // and a result alone is no answer.
 func TestPending(t *testing.T) {
 	onEachBroker(t, func(b *bed) {
-		topic, completed := b.topic(), b.topic()
+		prefix, topic, completed := b.deployment()
 		c := b.cluster()
-		p := c.NewPending("", topic, time.Hour)
+		p := c.NewPending(prefix, "invoker", time.Hour)
 		defer p.Close()
 		look := func(waiting, running int) {
 			b.t.Helper()
@@ -42,7 +51,7 @@ func TestPending(t *testing.T) {
 		look(0, 0)
 		id := func(n int) activation.ID { return activation.ID(fmt.Sprintf("%032x", n)) }
 		for n := range 3 {
-			b.put(topic, activationMessage(t, id(n)))
+			b.put(topic, activationMessage(t, id(n), "0"))
 		}
 		b.put(topic, "not a message")
 		look(3, 0)
@@ -67,7 +76,7 @@ func TestPending(t *testing.T) {
 		b.put(completed, ack(id(2)))
 		look(0, 0)
 		// One that begins now comes to the same.
-		late := c.NewPending("", topic, time.Hour)
+		late := c.NewPending(prefix, "invoker", time.Hour)
 		defer late.Close()
 		if w, r, err := late.Look(b.ctx(), []string{completed}); err != nil || w != 0 || r != 0 {
 			b.t.Errorf("who looks later sees %d waiting, %d running, %v", w, r, err)
@@ -75,13 +84,46 @@ func TestPending(t *testing.T) {
 	})
 }
 
+// TestPendingOfNobody: who has no topic any more waits for no answer. A probe
+// that gave up leaves such an activation, and the next swap need not wait for it.
+// What the invoker has not taken is there all the same, and will run.
+func TestPendingOfNobody(t *testing.T) {
+	b := newFakeBed(t)
+	prefix, topic, completed := b.deployment()
+	probe := prefix + "completedprobe-1"
+	b.create(probe)
+	c := b.cluster()
+	b.put(topic, activationMessage(t, "00000000000000000000000000000001", "0"), activationMessage(t, "00000000000000000000000000000002", "probe-1"))
+	p := c.NewPending(prefix, "invoker", time.Hour)
+	defer p.Close()
+	look := func(when string, waiting, running int, topics ...string) {
+		t.Helper()
+		if w, r, err := p.Look(b.ctx(), topics); err != nil || w != waiting || r != running {
+			t.Errorf("%s: %d wait, %d run, %v; want %d and %d", when, w, r, err, waiting, running)
+		}
+	}
+	look("not taken, the probe's topic is gone", 2, 0, completed)
+	l, err := c.coordinator(b.ctx(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if err := commitOffsets(l, topic, topic, []standing{{offset: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	look("taken, the probe waits", 0, 2, completed, probe)
+	look("taken, the probe's topic is gone", 0, 1, completed)
+	b.put(completed, ack("00000000000000000000000000000001"))
+	look("what counts is answered", 0, 0, completed)
+}
+
 // TestPendingGivesUpWhatIsLost: taken longer ago than anything may run.
 func TestPendingGivesUpWhatIsLost(t *testing.T) {
 	b := newFakeBed(t)
-	topic, completed := b.topic(), b.topic()
+	prefix, topic, completed := b.deployment()
 	c := b.cluster()
-	b.put(topic, activationMessage(t, "00000000000000000000000000000001"))
-	p := c.NewPending("", topic, time.Nanosecond)
+	b.put(topic, activationMessage(t, "00000000000000000000000000000001", "0"))
+	p := c.NewPending(prefix, "invoker", time.Nanosecond)
 	defer p.Close()
 	if w, r, err := p.Look(b.ctx(), []string{completed}); err != nil || w != 1 || r != 0 {
 		t.Errorf("not taken, however old: %d wait, %d run, %v", w, r, err)

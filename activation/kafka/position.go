@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
@@ -158,13 +159,19 @@ func (p *partition) reposition() error {
 		return nil
 	}
 	lost := start - p.tail.offset
-	f.log.Error("activations expired before they were read",
+	f.log.Error("activations expired before they were read: those that the journal has aside they are lost",
 		"partition", p.index, "position", p.tail.offset, "offset", start, "lost", lost)
 	p.tail.offset = start
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.position = start
 	f.stats.Lost += lost
+	if p.marks.Open() == 0 && p.marks.Position() < start { // else the position follows what is open
+		p.marks.forget(start)
+		p.marks.advance()
+		p.changes++
+		f.commits.changed(f.cfg.CommitAfter, true)
+	}
 	return nil
 }
 
@@ -210,11 +217,17 @@ func (f *Feed) shorten() bool {
 	if f.noteChars == 0 {
 		return false
 	}
-	f.noteChars /= 2
-	if f.noteChars < 64 {
-		f.noteChars = 0
-	}
-	f.log.Warn("broker takes less beside a position than it does by default (offset.metadata.max.bytes): fewer activations can be open at a time",
-		"group", f.cfg.Group, "characters", f.noteChars)
+	f.noteChars = shorter(f.noteChars, f.log, f.cfg.Group)
 	return true
+}
+
+// shorter is half of what a broker was thought to take beside a position, or
+// nothing.
+func shorter(chars int, log *slog.Logger, group string) int {
+	if chars /= 2; chars < 64 {
+		chars = 0
+	}
+	log.Warn("broker takes less beside a position than it does by default (offset.metadata.max.bytes): fewer activations can be open at a time",
+		"group", group, "characters", chars)
+	return chars
 }

@@ -2,7 +2,10 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -33,6 +36,11 @@ func (s *Share) assigned(ctx context.Context, client *kgo.Client, all map[string
 	s.mu.Lock()
 	for i, c := range held {
 		s.claims[i] = c
+		if c.awaits != "" {
+			s.followLater(c)
+		} else {
+			s.client.ResumeFetchPartitions(map[string][]int32{s.cfg.Topic: {i}})
+		}
 	}
 	s.mu.Unlock()
 	s.log.Info("partitions taken", "partitions", partitions)
@@ -82,8 +90,10 @@ func (s *Share) request(partitions []int32) *kmsg.OffsetFetchRequest {
 func (c *claim) resume(offset int64, text *string) {
 	var n note
 	if text != nil {
+		words, sign, _ := strings.Cut(*text, signMark)
+		c.awaits = sign
 		var err error
-		if n, err = decodeNote(*text, offset); err != nil {
+		if n, err = decodeNote(words, offset); err != nil {
 			c.share.log.Warn("what is committed beside the position cannot be used: activations behind the position run again though some may have ended",
 				"partition", c.index, "offset", offset, "bytes", len(*text), "error", err)
 		}
@@ -92,55 +102,28 @@ func (c *claim) resume(offset int64, text *string) {
 	c.next = offset
 }
 
-// revoked gives partitions up, when what was taken from them is completed: it
-// would run twice otherwise. The others go on reading theirs meanwhile.
+// revoked gives partitions up. Of what was taken from them and is not completed
+// a sign stands beside the position, so that who has the partition next does not
+// run it a second time; nobody else has to wait for that.
 func (s *Share) revoked(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
 	partitions := all[s.cfg.Topic]
 	if len(partitions) == 0 {
 		return
 	}
-	limit, cancel := context.WithTimeout(ctx, s.cfg.HandOver)
+	limit, cancel := context.WithTimeout(ctx, s.cfg.Session)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	s.giveUp(true)
-	defer s.giveUp(false)
-	open := s.drain(limit, partitions)
+	leaving := s.leave(partitions)
 	if s.ctx.Err() == nil { // else Close has committed
 		pace := outage.Pace{Min: outage.MinPause, Max: outage.MaxPause}
-		for s.commit(limit, partitions, true) != nil && outage.Wait(limit, pace.Next()) {
+		for s.commit(limit, append(s.held(partitions), leaving...), true) != nil && outage.Wait(limit, pace.Next()) {
 		}
 	}
 	s.forget(partitions)
-	s.log.Info("partitions given up", "partitions", partitions, "open", open)
-}
-
-func (s *Share) giveUp(leaving bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.leaving = leaving
-}
-
-// drain waits until nothing of the partitions is open, and tells how much is.
-func (s *Share) drain(ctx context.Context, partitions []int32) (open int) {
-	for {
-		s.mu.Lock()
-		open = 0
-		for _, i := range partitions {
-			if c := s.claims[i]; c != nil && c.marks != nil {
-				open += c.marks.Open()
-			}
-		}
-		settled := s.settled
-		s.mu.Unlock()
-		if open == 0 {
-			return 0
-		}
-		select {
-		case <-settled:
-		case <-ctx.Done():
-			return open
-		}
+	for _, c := range leaving {
+		s.owned.Go(func() { s.finishLeaving(c) })
 	}
+	s.log.Info("partitions given up", "partitions", partitions, "withRunsOpen", len(leaving))
 }
 
 // lost hears that partitions went to others without a word: we were silent for
@@ -159,9 +142,29 @@ func (s *Share) forget(partitions []int32) {
 	for _, i := range partitions {
 		if c := s.claims[i]; c != nil {
 			c.gone = true
+			if c.follow != nil {
+				c.follow()
+			}
 			delete(s.claims, i)
 		}
 	}
+}
+
+// held lists the claims on partitions, on all when nil.
+func (s *Share) held(partitions []int32) (all []*claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range s.claims {
+		if partitions == nil || slices.Contains(partitions, i) {
+			all = append(all, c)
+		}
+	}
+	if partitions == nil {
+		for c := range s.leaving {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // commitAll commits at once after a rest and then at intervals, until Close.
@@ -181,7 +184,7 @@ func (s *Share) commitAll() {
 		}
 		timer.Reset(s.cfg.CommitEvery)
 		for {
-			err := s.commit(s.ctx, nil, false)
+			err := s.commit(s.ctx, s.keeping(), false)
 			if err == nil {
 				s.committing.Over()
 				break
@@ -193,9 +196,9 @@ func (s *Share) commitAll() {
 	}
 }
 
-// commit tells the broker what is new of partitions, of all when nil.
-func (s *Share) commit(ctx context.Context, partitions []int32, closing bool) error {
-	news := s.news(partitions, closing)
+// commit tells the broker what is new of claims.
+func (s *Share) commit(ctx context.Context, all []*claim, closing bool) error {
+	news := s.news(all, closing)
 	if len(news) == 0 {
 		return nil
 	}
@@ -221,6 +224,9 @@ func (s *Share) commit(ctx context.Context, partitions []int32, closing bool) er
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, err error) {
 			failure = answered(res, err)
 		})
+	if errors.Is(failure, kerr.OffsetMetadataTooLarge) && s.shorten() {
+		return s.commit(ctx, all, closing)
+	}
 	if failure != nil {
 		return fmt.Errorf("commit the positions of group %s: %w", s.cfg.Group, failure)
 	}
@@ -230,6 +236,18 @@ func (s *Share) commit(ctx context.Context, partitions []int32, closing bool) er
 		c.told = n.changes
 	}
 	return nil
+}
+
+// shorten makes do with half of what the broker was thought to take beside a
+// position. It tells whether there is anything left to leave out.
+func (s *Share) shorten() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.noteChars == 0 {
+		return false
+	}
+	s.noteChars = shorter(s.noteChars, s.log, s.cfg.Group)
+	return true
 }
 
 func answered(res *kmsg.OffsetCommitResponse, err error) error {
@@ -247,24 +265,20 @@ func answered(res *kmsg.OffsetCommitResponse, err error) error {
 }
 
 // news is what the broker should know and does not.
-func (s *Share) news(partitions []int32, closing bool) map[*claim]standing {
+func (s *Share) news(all []*claim, closing bool) map[*claim]standing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if partitions == nil {
-		for i := range s.claims {
-			partitions = append(partitions, i)
-		}
-	}
 	news := map[*claim]standing{}
-	for _, i := range partitions {
-		c := s.claims[i]
-		if c == nil {
+	for _, c := range all {
+		if c.gone || c.awaits != "" {
 			continue
 		}
 		if closing && c.running() {
 			c.changes++
 		}
-		if n, ok := c.unsaved(closing, noteChars); ok {
+		sign := c.shownSign()
+		if n, ok := c.unsaved(closing, max(0, s.noteChars-len(sign))); ok {
+			n.note += sign
 			news[c] = n
 		}
 	}

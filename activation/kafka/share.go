@@ -26,9 +26,9 @@ type ShareConfig struct {
 	// Session is how long a member may be silent, 10 s, before its partitions
 	// go to the others. Brokers take no less than 6 s by default.
 	Session time.Duration
-	// HandOver is how long a member that shall give up a partition may go on
-	// with what it has taken from it, 5 minutes. What is open after that runs
-	// elsewhere, too.
+	// HandOver is how long a member that gave up a partition may go on with
+	// what it has taken from it, 5 minutes, before the next one reads there.
+	// What is open after that counts as interrupted elsewhere.
 	HandOver time.Duration
 	// CommitEvery is the time between commits, 150 ms.
 	CommitEvery time.Duration
@@ -53,12 +53,15 @@ type Share struct {
 	owned  sync.WaitGroup
 
 	reading, committing *outage.Outage
+	greeted             bool // Next's: a broker has let us in
 
 	mu      sync.Mutex
 	claims  map[int32]*claim
-	settled chan struct{} // closed and made anew when something is completed
-	leaving bool          // partitions shall be given up, and something of them is open
+	leaving map[*claim]struct{} // of partitions that were given up, and something of them is open
 	stats   ShareStats
+
+	noteChars int           // what the broker takes beside a position
+	settled   chan struct{} // closed and made anew when something is completed
 }
 
 // ShareStats is a copy of what a share knows.
@@ -68,7 +71,9 @@ type ShareStats struct {
 	Undecodable   uint64  `json:"undecodable"`
 	Finished      uint64  `json:"finished"`               // not delivered, since somebody had completed them
 	Open          int     `json:"open"`                   // handed out and not completed
-	Leaving       bool    `json:"leaving,omitzero"`       // partitions shall be given up when what is open of them is completed
+	Leaving       bool    `json:"leaving,omitzero"`       // something is open of partitions that were given up
+	Following     int     `json:"following,omitzero"`     // of our partitions, those that are read when another member has completed what it has of them
+	Narrowed      bool    `json:"narrowed,omitzero"`      // nothing is read until more is completed: a position would not say it all
 	Waiting       int64   `json:"waiting"`                // on our partitions, when last heard
 	Interrupted   string  `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
 	CommitFailing string  `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
@@ -82,6 +87,13 @@ type claim struct {
 	next  int64 // the offset that is read next
 	edge  int64 // of the partition, when last heard
 	gone  bool  // ours no more: nothing of it is told
+
+	// Of a handing over, see handover.go.
+	awaits  string             // the sign of life of the member that is still at it
+	follow  context.CancelFunc // ends the waiting for that member
+	skip    span               // completed by that member after we were given the partition
+	sign    int64              // the newest sign of life of ours, 0: we are not leaving
+	settled chan struct{}      // while we are leaving: something is completed
 }
 
 // NewShare starts to take part. It does not wait for a broker.
@@ -89,7 +101,8 @@ func (c *Cluster) NewShare(cfg ShareConfig) (*Share, error) {
 	cfg.setDefaults()
 	s := &Share{
 		cfg: cfg, log: c.log.With("topic", cfg.Topic, "group", cfg.Group),
-		dirty: make(chan struct{}, 1), settled: make(chan struct{}), claims: map[int32]*claim{},
+		dirty: make(chan struct{}, 1), claims: map[int32]*claim{}, leaving: map[*claim]struct{}{},
+		noteChars: noteChars, settled: make(chan struct{}),
 	}
 	s.reading = outage.New(s.log, "reading of shared activations")
 	s.committing = outage.New(s.log, "committing of shared positions")
@@ -100,7 +113,7 @@ func (c *Cluster) NewShare(cfg ShareConfig) (*Share, error) {
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(cfg.Session), kgo.HeartbeatInterval(cfg.Session / 4),
-		kgo.RebalanceTimeout(cfg.HandOver + cfg.Session),
+		kgo.RebalanceTimeout(2 * cfg.Session), kgo.MaxVersions(versions()),
 		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(1 << 20),
 		kgo.OnPartitionsAssigned(s.assigned), kgo.OnPartitionsRevoked(s.revoked), kgo.OnPartitionsLost(s.lost),
 	}
@@ -110,6 +123,8 @@ func (c *Cluster) NewShare(cfg ShareConfig) (*Share, error) {
 	if c.login != nil {
 		opts = append(opts, kgo.SASL(c.login.mechanism))
 	}
+	s.mu.Lock() // which the client's calls take before they use it
+	defer s.mu.Unlock()
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, fmt.Errorf("share topic %s: %w", cfg.Topic, err)
@@ -133,7 +148,11 @@ func (s *Share) Next(ctx context.Context) (Delivery, error) {
 	poll, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	if err := s.greet(poll); err != nil {
+		return Delivery{}, err
+	}
 	for {
+		s.untilRoomy(poll)
 		got := s.client.PollRecords(poll, 1)
 		switch {
 		case s.ctx.Err() != nil || got.IsClientClosed():
@@ -149,7 +168,49 @@ func (s *Share) Next(ctx context.Context) (Delivery, error) {
 			}
 		}
 		if err := got.Err(); err != nil && got.NumRecords() == 0 {
-			s.reading.Failed(poll, err)
+			s.reading.Failed(poll, fmt.Errorf("%w%s", err, advice(err)))
+		}
+	}
+}
+
+// greet waits until a broker lets us in, once: of one that does not the client
+// says nothing when it is polled.
+func (s *Share) greet(ctx context.Context) error {
+	for !s.greeted {
+		err := s.client.Ping(ctx)
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w%s", err, advice(err))
+		}
+		switch {
+		case err == nil:
+			s.reading.Over()
+			s.greeted = true
+		case s.ctx.Err() != nil:
+			return ErrClosed
+		case ctx.Err() != nil || !s.reading.Failed(ctx, err):
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// untilRoomy waits until one more can be open, and the positions still say it
+// all.
+func (s *Share) untilRoomy(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		s.stats.Narrowed = false
+		for _, c := range s.claims {
+			s.stats.Narrowed = s.stats.Narrowed || !c.roomy(s.noteChars-signRoom)
+		}
+		narrowed, settled := s.stats.Narrowed, s.settled
+		s.mu.Unlock()
+		if !narrowed {
+			return
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
 		}
 	}
 }
@@ -198,10 +259,12 @@ func (c *claim) take(r record) bool {
 	switch {
 	case c.marks == nil: // the group had no position
 		c.open(r.offset, note{})
+	case r.offset >= c.skip.from && r.offset < c.skip.end: // the client was told of an older position
+		return false
 	case r.offset < c.next: // the client went back: the log was truncated
 		c.cut(r.offset)
 	}
-	c.next = r.offset + 1
+	c.next, c.skip = r.offset+1, span{}
 	if !c.meet(r) {
 		c.share.stats.Finished++
 		return false
@@ -224,9 +287,15 @@ func (c *claim) finish(epoch int, offset int64) {
 	s := c.share
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.gone && c.end(epoch, offset) {
-		close(s.settled)
-		s.settled = make(chan struct{})
+	if c.gone || !c.end(epoch, offset) {
+		return
+	}
+	close(s.settled)
+	s.settled = make(chan struct{})
+	switch {
+	case c.sign != 0:
+		signal(c.settled)
+	default:
 		signal(s.dirty)
 	}
 }
@@ -236,11 +305,17 @@ func (s *Share) Stats() ShareStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.stats
-	all.Leaving = s.leaving
+	all.Leaving = len(s.leaving) > 0
 	all.Interrupted, all.CommitFailing = s.reading.Reason(), s.committing.Reason()
 	all.Partitions = []int32{}
+	for c := range s.leaving {
+		all.Open += c.marks.Open()
+	}
 	for i, c := range s.claims {
 		all.Partitions = append(all.Partitions, i)
+		if c.awaits != "" {
+			all.Following++
+		}
 		if c.marks != nil {
 			all.Open += c.marks.Open()
 			all.Waiting += max(0, c.edge-c.next)
@@ -259,7 +334,7 @@ func (s *Share) Close(ctx context.Context) error {
 	}
 	s.cancel()
 	s.owned.Wait()
-	err := s.commit(ctx, nil, true)
+	err := s.commit(ctx, s.held(nil), true)
 	if left := s.client.LeaveGroupContext(ctx); left != nil && !errors.Is(left, context.Canceled) {
 		err = errors.Join(err, fmt.Errorf("leave group %s: %w", s.cfg.Group, left))
 	}

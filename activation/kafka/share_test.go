@@ -1,13 +1,10 @@
 package kafka
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -155,48 +152,6 @@ func TestShareDividesTheTopic(t *testing.T) {
 	})
 }
 
-// A member that shall give up a partition first completes what it has of it:
-// nothing runs at both.
-func TestShareHandsOverWhenWhatItHasIsCompleted(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
-		topic := freshName()
-		b.createWide(topic, 2)
-		first := b.share(topic)
-		b.putTo(topic, 0, message(0))
-		b.putTo(topic, 1, message(1))
-		var open []Delivery
-		for range 2 {
-			d, err := first.Next(b.ctx())
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			open = append(open, d)
-		}
-		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
-		second := b.share(topic)
-		b.drink(second, 2, all)
-		b.drink(first, 1, all)
-		b.await("the first to be asked for a partition", func() bool { return len(second.Stats().Partitions) > 0 || first.Stats().Leaving })
-		if n := len(second.Stats().Partitions); n > 0 {
-			b.t.Errorf("the second has %d partitions while all is open at the first", n)
-		}
-		for _, d := range open {
-			d.Done()
-		}
-		b.await("a partition for each", func() bool {
-			return len(first.Stats().Partitions) == 1 && len(second.Stats().Partitions) == 1
-		})
-		b.putTo(topic, 0, message(2))
-		b.putTo(topic, 1, message(3))
-		b.await("the new messages", func() bool { return all.count() >= 2 })
-		all.mu.Lock()
-		defer all.mu.Unlock()
-		if all.times[0]+all.times[1] > 0 && b.log.count("went to others") == 0 {
-			b.t.Errorf("what the first had came again: %v", all.times)
-		}
-	})
-}
-
 // Of three members one is killed. What it had completed does not run again,
 // what it had not goes to the others, and nothing is lost.
 func TestShareOutlivesAMember(t *testing.T) {
@@ -207,17 +162,7 @@ func TestShareOutlivesAMember(t *testing.T) {
 		one, two := b.share(topic), b.share(topic)
 		b.drink(one, 1, all)
 		b.drink(two, 2, all)
-		child := exec.CommandContext(b.ctx(), os.Args[0])
-		child.Env = append(os.Environ(), "GPUWHISK_TEST_SHARE="+topic, "GPUWHISK_TEST_SHARE_BROKER="+b.addrs[0])
-		child.Stderr = os.Stderr
-		out, err := child.StdoutPipe()
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			b.t.Fatal(err)
-		}
-		defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+		child, out := b.childShare(topic)
 		b.await("two partitions for each", func() bool {
 			return len(one.Stats().Partitions) == 2 && len(two.Stats().Partitions) == 2
 		})
@@ -225,18 +170,7 @@ func TestShareOutlivesAMember(t *testing.T) {
 		for n := range many {
 			b.putTo(topic, int32(n%6), message(n))
 		}
-		// The child says what it has completed, and then that this is committed.
-		done := map[int]bool{}
-		lines := bufio.NewScanner(out)
-		for lines.Scan() && lines.Text() != "committed" {
-			var n int
-			if _, err := fmt.Sscanf(lines.Text(), "done %d", &n); err == nil {
-				done[n] = true
-			}
-		}
-		if len(done) != childCompletes {
-			b.t.Fatalf("the child completed %v: %v", done, lines.Err())
-		}
+		done := childDone(b, out)
 		if err := child.Process.Kill(); err != nil {
 			b.t.Fatal(err)
 		}
@@ -256,7 +190,7 @@ func TestShareOutlivesAMember(t *testing.T) {
 
 const childTakes, childCompletes = 10, 5
 
-// beShared is the child of TestShareOutlivesAMember: it takes some messages,
+// beShared is the child of tests (childShare): it takes some messages,
 // completes a part, says so, and waits for its end.
 func beShared(topic, broker string) {
 	c, err := New(Options{Brokers: []string{broker}, Log: slog.New(slog.DiscardHandler)})
@@ -278,7 +212,7 @@ func beShared(topic, broker string) {
 			fmt.Println("done", number(d))
 		}
 	}
-	for tick := time.Tick(time.Millisecond); len(s.news(nil, false)) > 0; {
+	for tick := time.Tick(time.Millisecond); len(s.news(s.keeping(), false)) > 0; {
 		<-tick
 	}
 	fmt.Println("committed")

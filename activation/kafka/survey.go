@@ -65,42 +65,63 @@ func (c *Cluster) surveyBy(ctx context.Context, addr string) (Survey, error) {
 	return s, nil
 }
 
-// Retention asks how long a topic keeps its messages. One that keeps them for
-// ever has the longest duration there is.
-func (c *Cluster) Retention(ctx context.Context, topic string) (time.Duration, error) {
-	l, _, err := c.anyBroker(ctx, topic)
-	if err != nil {
-		return 0, err
-	}
-	defer l.close()
-	const key, resourceTopic = "retention.ms", 2
-	answer, err := l.call(&describeconfigs.Request{Resources: []describeconfigs.RequestResource{{
-		ResourceType: resourceTopic, ResourceName: topic, ConfigNames: []string{key},
-	}}}, callTimeout)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
-	}
-	for _, r := range answer.(*describeconfigs.Response).Resources {
-		if err := codeError(r.ErrorCode); err != nil {
-			return 0, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
-		}
-		for _, e := range r.ConfigEntries {
-			if e.ConfigName == key {
-				return retention(e.ConfigValue)
-			}
-		}
-	}
-	return 0, fmt.Errorf("ask for the settings of topic %s: the broker left %s out", topic, key)
+// Kept is for how long a topic keeps its messages: until they have an age, and
+// until so many bytes of their partition came after them. For ever is the largest
+// number there is.
+type Kept struct {
+	Time  time.Duration
+	Bytes int64
 }
 
-func retention(ms string) (time.Duration, error) {
-	n, err := strconv.ParseInt(ms, 10, 64)
+// Retention asks how long a topic keeps its messages.
+func (c *Cluster) Retention(ctx context.Context, topic string) (Kept, error) {
+	l, _, err := c.anyBroker(ctx, topic)
 	if err != nil {
-		return 0, fmt.Errorf("retention.ms is %q: %w", ms, err)
+		return Kept{}, err
 	}
-	const most = int64(math.MaxInt64 / time.Millisecond)
-	if n < 0 || n > most {
+	defer l.close()
+	const byTime, byBytes, resourceTopic = "retention.ms", "retention.bytes", 2
+	answer, err := l.call(&describeconfigs.Request{Resources: []describeconfigs.RequestResource{{
+		ResourceType: resourceTopic, ResourceName: topic, ConfigNames: []string{byTime, byBytes},
+	}}}, callTimeout)
+	if err != nil {
+		return Kept{}, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
+	}
+	said := map[string]string{}
+	for _, r := range answer.(*describeconfigs.Response).Resources {
+		if err := codeError(r.ErrorCode); err != nil {
+			return Kept{}, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
+		}
+		for _, e := range r.ConfigEntries {
+			said[e.ConfigName] = e.ConfigValue
+		}
+	}
+	ms, err := limit(said, byTime)
+	if err != nil {
+		return Kept{}, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
+	}
+	k := Kept{Time: math.MaxInt64}
+	if ms <= int64(math.MaxInt64/time.Millisecond) {
+		k.Time = time.Duration(ms) * time.Millisecond
+	}
+	if k.Bytes, err = limit(said, byBytes); err != nil {
+		return Kept{}, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
+	}
+	return k, nil
+}
+
+// limit reads a limit, where a number below zero is none.
+func limit(said map[string]string, key string) (int64, error) {
+	text, ok := said[key]
+	if !ok {
+		return 0, fmt.Errorf("the broker left %s out", key)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is %q: %w", key, text, err)
+	}
+	if n < 0 {
 		return math.MaxInt64, nil
 	}
-	return time.Duration(n) * time.Millisecond, nil
+	return n, nil
 }

@@ -75,19 +75,25 @@ func TestSurveyEnds(t *testing.T) {
 
 func TestRetention(t *testing.T) {
 	onEachBroker(t, func(b *bed) {
-		name := b.topic("retention.ms=300000")
-		b.await("the topic to be led", func() bool { return b.knows(name) })
-		kept, err := b.cluster().Retention(b.ctx(), name)
-		if err != nil || kept != 5*time.Minute {
-			b.t.Errorf("kept for %v, %v", kept, err)
+		for name, want := range map[string]Kept{
+			b.topic("retention.ms=300000", "retention.bytes=104857600"): {5 * time.Minute, 100 << 20},
+			b.topic("retention.ms=-1", "retention.bytes=-1"):            {math.MaxInt64, math.MaxInt64},
+		} {
+			b.await("the topic to be led", func() bool { return b.knows(name) })
+			if kept, err := b.cluster().Retention(b.ctx(), name); err != nil || kept != want {
+				b.t.Errorf("kept for %+v, %v, want %+v", kept, err, want)
+			}
 		}
 	})
-	for text, want := range map[string]time.Duration{"-1": math.MaxInt64, "9223372036854775807": math.MaxInt64, "1": time.Millisecond} {
-		if got, err := retention(text); err != nil || got != want {
+	const key = "retention.ms"
+	for text, want := range map[string]int64{"-1": math.MaxInt64, "9223372036854775807": math.MaxInt64, "1": 1} {
+		if got, err := limit(map[string]string{key: text}, key); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	if _, err := retention("soon"); err == nil {
-		t.Error("nonsense is a retention")
+	for _, said := range []map[string]string{{key: "soon"}, {}} {
+		if _, err := limit(said, key); err == nil {
+			t.Errorf("%v is a limit", said)
+		}
 	}
 }

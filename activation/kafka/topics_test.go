@@ -72,6 +72,7 @@ func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		}
+		b.await("the topic to be known", func() bool { return b.knows(name) })
 		want := capturedConfig(b.t)
 		if len(want) != 4 {
 			b.t.Fatalf("the captured topic has %d settings", len(want))

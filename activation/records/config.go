@@ -51,15 +51,16 @@ type Document struct {
 	ID   string
 	Body []byte // JSON, with the id in it
 	// Stored, when not nil, is called once: with nil when the database or the
-	// spool has the document, else with why the database never will. It is not
-	// called for a document that Close leaves behind. It must not block.
-	Stored func(error)
+	// spool has the document, else with why the database never will; batch is how
+	// many documents were in the request that wrote it, 0 where none did. It is
+	// not called for a document that Close leaves behind. It must not block.
+	Stored func(batch int, err error)
 }
 
 // settled calls Stored.
-func (d Document) settled(err error) {
+func (d Document) settled(batch int, err error) {
 	if d.Stored != nil {
-		d.Stored(err)
+		d.Stored(batch, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/wal"
 )
@@ -19,6 +20,7 @@ type SpoolConfig struct {
 	Bytes        int64 // at most on disk, about; 1 GiB
 	SegmentBytes int   // of a file; 8 MiB
 	Sync         wal.Sync
+	Patience     time.Duration // how long the disk may take; 1 s
 	Log          *slog.Logger
 }
 
@@ -53,7 +55,7 @@ func OpenSpool(cfg SpoolConfig) (*DiskSpool, error) {
 	}
 	s := &DiskSpool{cfg: cfg}
 	var err error
-	s.log, err = wal.Open(wal.Config{Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, Sync: cfg.Sync, Log: cfg.Log},
+	s.log, err = wal.Open(wal.Config{Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, Sync: cfg.Sync, Patience: cfg.Patience, Log: cfg.Log},
 		func(wal.Place, []byte) { s.docs++ })
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)

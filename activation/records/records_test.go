@@ -284,10 +284,13 @@ func TestStored(t *testing.T) {
 		var mu sync.Mutex
 		for i := range 8 {
 			doc := doc(i)
-			doc.Stored = func(err error) {
+			doc.Stored = func(batch int, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				told[doc.ID] = append(told[doc.ID], err)
+				if (batch == 0) != (err != nil) {
+					t.Errorf("document %d: one of a batch of %d, %v", i, batch, err)
+				}
 			}
 			put(t, r, doc)
 		}
@@ -300,6 +303,39 @@ func TestStored(t *testing.T) {
 			if len(ends) != 1 || (ends[0] != nil) != refused {
 				t.Errorf("document %d: %v", i, ends)
 			}
+		}
+	})
+}
+
+// TestBatchIsTold: each document hears how many were in the request that wrote
+// it, so those that hear a number are a multiple of it.
+func TestBatchIsTold(t *testing.T) {
+	d := newDatabase()
+	d.busy = time.Second // all are there before the first request ends
+	bubble(t, Config{Requests: 1, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
+		var mu sync.Mutex
+		heard := map[int]int{}
+		for i := range 12 {
+			doc := doc(i)
+			doc.Stored = func(batch int, _ error) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[batch]++
+			}
+			put(t, r, doc)
+		}
+		flush(t, r)
+		mu.Lock()
+		defer mu.Unlock()
+		all := 0
+		for batch, n := range heard {
+			if batch < 1 || batch > 5 || n%batch != 0 {
+				t.Errorf("%d documents heard of a batch of %d", n, batch)
+			}
+			all += n
+		}
+		if all != 12 || heard[5] == 0 {
+			t.Errorf("heard of %v, want 12 and full batches", heard)
 		}
 	})
 }

@@ -159,7 +159,7 @@ func (r *Queue) settle(batch []Document, results []error, tries int) []Document 
 		err := results[i]
 		switch {
 		case err == nil || errors.Is(err, ErrHeld):
-			r.written(doc, err != nil)
+			r.written(doc, len(batch), err != nil)
 		case refused(err):
 			again = append(again, r.fix(doc, err)...)
 		case errors.Is(err, ErrAway):
@@ -175,8 +175,8 @@ func (r *Queue) settle(batch []Document, results []error, tries int) []Document 
 
 // written counts a document as stored. A conflict means that the database has
 // the record already: ids are never used twice.
-func (r *Queue) written(doc Document, conflict bool) {
-	doc.settled(nil) // before Flush can see that nothing is left
+func (r *Queue) written(doc Document, batch int, conflict bool) {
+	doc.settled(batch, nil) // before Flush can see that nothing is left
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Written++
@@ -224,7 +224,7 @@ func (r *Queue) reject(doc Document, err error) {
 	if r.cfg.Rejected != nil {
 		r.cfg.Rejected(doc.ID, err)
 	}
-	doc.settled(err)
+	doc.settled(0, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Rejected++

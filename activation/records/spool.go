@@ -22,7 +22,7 @@ func (r *Queue) spool(docs []Document) error {
 	r.mu.Unlock()
 	r.remind()
 	for _, doc := range docs {
-		doc.settled(nil)
+		doc.settled(0, nil)
 	}
 	return nil
 }

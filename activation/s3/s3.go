@@ -5,11 +5,15 @@ package s3
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -30,6 +34,9 @@ type Config struct {
 	// machine's role.
 	Anonymous                   bool
 	AccessKey, SecretKey, Token string
+	// Certificate is a PEM file of the authorities that sign the server's
+	// certificate; empty means the system's.
+	Certificate string
 }
 
 // Store is a bucket. It is safe for use by many goroutines and owns none.
@@ -57,7 +64,7 @@ func Open(cfg Config) (*Store, error) {
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" {
 		return nil, errors.New("open S3: the endpoint is not http://host:port or https://host:port, without a path")
 	}
-	pool, err := minio.DefaultTransport(u.Scheme == "https")
+	pool, err := transport(u.Scheme == "https", cfg.Certificate)
 	if err != nil {
 		return nil, fmt.Errorf("open S3: %w", err)
 	}
@@ -77,6 +84,22 @@ func Open(cfg Config) (*Store, error) {
 		s.folder = cfg.Prefix + "/" + folder
 	}
 	return s, nil
+}
+
+func transport(secure bool, certificate string) (*http.Transport, error) {
+	t, err := minio.DefaultTransport(secure)
+	if err != nil || certificate == "" || !secure {
+		return t, err
+	}
+	pem, err := os.ReadFile(certificate)
+	if err != nil {
+		return nil, fmt.Errorf("read S3's certificates (whisk.gpu.s3.certificate): %w", err)
+	}
+	t.TLSClientConfig.RootCAs = x509.NewCertPool()
+	if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("read S3's certificates (whisk.gpu.s3.certificate): %s holds none in PEM form", certificate)
+	}
+	return t, nil
 }
 
 // tries is how often the library asks by itself.
@@ -121,7 +144,7 @@ func (s *Store) read(ctx context.Context, key string, most int64) ([]byte, bool,
 	case missing(err):
 		return nil, false, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("read %s of bucket %s: %w", key, s.bucket, err)
+		return nil, false, fmt.Errorf("read %s of bucket %s: %w%s", key, s.bucket, err, settings(err))
 	case int64(len(data)) > most:
 		return nil, false, fmt.Errorf("read %s of bucket %s: it has more than %d MiB", key, s.bucket, most>>20)
 	}
@@ -131,6 +154,29 @@ func (s *Store) read(ctx context.Context, key string, most int64) ([]byte, bool,
 func missing(err error) bool {
 	return err != nil && minio.ToErrorResponse(err).Code == "NoSuchKey"
 }
+
+// settings names the keys that an operator looks at after an error.
+func settings(err error) string {
+	var cert *tls.CertificateVerificationError
+	var call *net.OpError
+	switch code := minio.ToErrorResponse(err).Code; {
+	case code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch" || code == "InvalidToken" || code == "ExpiredToken":
+		return " (whisk.s3.pekko-connectors.aws.credentials)"
+	case code == "NoSuchBucket":
+		return " (whisk.s3.bucket)"
+	case code == "AccessDenied":
+		return " (whisk.s3.pekko-connectors.aws.credentials: who may not list the bucket is told this of what is not there, too)"
+	case errors.As(err, &cert):
+		return " (whisk.gpu.s3.certificate)"
+	case errors.As(err, &call):
+		return " (whisk.s3.pekko-connectors.endpoint-url)"
+	}
+	return ""
+}
+
+// Denied tells whether the server refused for want of a right: after a probe that
+// may mean only that this login may not list.
+func Denied(err error) bool { return err != nil && minio.ToErrorResponse(err).Code == "AccessDenied" }
 
 // probeKey is one that no attachment has.
 const probeKey = "gpuwhisk-probe"

@@ -3,6 +3,14 @@ package s3
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,26 +56,73 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadSaysWhatIsWrong: and never a secret.
+// TestReadSaysWhatIsWrong, and which setting to look at; and never a secret.
 func TestReadSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	cfg := startServer(t)
 	keep(t, open(t, cfg), "whiskentity/guest/hello/x", []byte("code"))
-	for want, change := range map[string]func(*Config){
-		"Access Key":     func(c *Config) { c.AccessKey = "somebody" },
-		"does not exist": func(c *Config) { c.Bucket = "another-bucket" },
-		"refused":        func(c *Config) { c.Endpoint = "http://127.0.0.1:1" },
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code><Message>The request signature does not match</Message></Error>`)
+	}))
+	t.Cleanup(refuses.Close)
+	for want, c := range map[string]struct {
+		key    string
+		change func(*Config)
+	}{
+		"Access Key":     {"aws.credentials", func(c *Config) { c.AccessKey = "somebody" }},
+		"signature":      {"aws.credentials", func(c *Config) { c.Endpoint, c.Region = refuses.URL, "us-east-1" }},
+		"does not exist": {"whisk.s3.bucket", func(c *Config) { c.Bucket = "another-bucket" }},
+		"refused":        {"endpoint-url", func(c *Config) { c.Endpoint = "http://127.0.0.1:1" }},
 	} {
 		wrong := cfg
-		wrong.SecretKey = "not the secret" // which this server does not find out
-		change(&wrong)
+		wrong.SecretKey = "not the secret" // which s3rver does not find out
+		c.change(&wrong)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, found, err := open(t, wrong).Read(ctx, "guest/hello", "x")
 		cancel()
-		if err == nil || found || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), wrong.Bucket) ||
+		if err == nil || found || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.key) || !strings.Contains(err.Error(), wrong.Bucket) ||
 			strings.Contains(err.Error(), "not the secret") {
+			t.Errorf("want %q and %q, got %v", want, c.key, err)
+		}
+	}
+}
+
+// TestCertificate: a server whose authority is a file's is read from with that
+// file, and without it the setting is named.
+func TestCertificate(t *testing.T) {
+	t.Parallel()
+	cfg := startServer(t)
+	keep(t, open(t, cfg), "whiskentity/guest/hello/x", []byte("code"))
+	to, err := url.Parse(cfg.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
+	t.Cleanup(door.Close)
+	cfg.Endpoint = door.URL
+	if _, _, err := open(t, cfg).Read(t.Context(), "guest/hello", "x"); err == nil ||
+		!strings.Contains(err.Error(), "unknown authority") || !strings.Contains(err.Error(), "whisk.gpu.s3.certificate") {
+		t.Errorf("without the authority: %v", err)
+	}
+	cfg.Certificate = filepath.Join(t.TempDir(), "ca.pem")
+	for text, want := range map[string]string{"": "no such file", "none": "PEM form"} {
+		if text != "" {
+			if err := os.WriteFile(cfg.Certificate, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "whisk.gpu.s3.certificate") {
 			t.Errorf("want %q, got %v", want, err)
 		}
+		_ = os.Remove(cfg.Certificate)
+	}
+	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: door.Certificate().Raw})
+	if err := os.WriteFile(cfg.Certificate, trusted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, found, err := open(t, cfg).Read(t.Context(), "guest/hello", "x"); string(got) != "code" || !found || err != nil {
+		t.Errorf("with the authority: %q, %t, %v", got, found, err)
 	}
 }
 

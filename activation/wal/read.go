@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -71,12 +72,17 @@ func (l *Log) loadFile(n Segment, last bool, each func(Place, []byte)) error {
 		each(Place{n, uint32(at), uint32(len(payload))}, payload)
 	})
 	s.size = int64(len(data))
-	if k := len(gaps) - 1; last && k >= 0 && gaps[k].to == len(data) {
-		if err := os.Truncate(path, int64(gaps[k].from)); err != nil {
-			return fmt.Errorf("cut torn end of log: %w", err)
+	if k := len(gaps) - 1; k >= 0 && gaps[k].to == len(data) {
+		torn := len(bytes.TrimRight(data[gaps[k].from:], "\x00"))
+		if last || torn == 0 { // zeros are room that was taken and not used
+			if err := os.Truncate(path, int64(gaps[k].from)); err != nil {
+				return fmt.Errorf("cut torn end of log: %w", err)
+			}
+			if torn > 0 {
+				l.cfg.Log.Info("cut the torn end of a log", "file", path, "from", gaps[k].from, "bytes", torn)
+			}
+			s.size, gaps = int64(gaps[k].from), gaps[:k]
 		}
-		l.cfg.Log.Info("cut the torn end of a log", "file", path, "from", gaps[k].from, "bytes", gaps[k].to-gaps[k].from)
-		s.size, gaps = int64(gaps[k].from), gaps[:k]
 	}
 	for _, g := range gaps {
 		l.damaged += int64(g.to - g.from)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 )
@@ -12,11 +13,16 @@ import (
 // dirty notes that a file has something to sync.
 func (l *Log) dirty(f *os.File) {
 	l.mu.Lock()
-	if !slices.Contains(l.unsynced, f) {
+	defer l.mu.Unlock()
+	l.stains(f)
+}
+
+// stains is dirty for who holds the lock.
+func (l *Log) stains(f *os.File) {
+	if l.cfg.Sync == Batch && !slices.Contains(l.unsynced, f) {
 		l.unsynced = append(l.unsynced, f)
+		signal(l.stale)
 	}
-	l.mu.Unlock()
-	signal(l.stale)
 }
 
 // keepSynced is the syncer.
@@ -48,7 +54,7 @@ func (l *Log) sync() error {
 	l.unsynced, l.left = nil, nil
 	l.mu.Unlock()
 	for i, f := range unsynced {
-		if err := l.do(syncing, f.Sync); err != nil {
+		if err := l.do(syncing, func() error { return syscall.Fdatasync(int(f.Fd())) }); err != nil {
 			l.mu.Lock()
 			l.unsynced = append(unsynced[i:], l.unsynced...)
 			l.left = append(left, l.left...)

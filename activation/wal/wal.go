@@ -2,9 +2,10 @@
 // a log in segment files, whose oldest files its user drops when nothing in
 // them matters any more. It knows nothing of what the entries say.
 //
-// An appended entry is with the operating system as soon as the writer has had
-// its turn, and then survives the end of this process; when it survives a loss
-// of power is Config.Sync's. Many goroutines share one write.
+// An appended entry is with the operating system when it was copied into memory
+// that is shared with the file (window), or as soon as the writer has had its
+// turn, of which many goroutines share one. From then on it survives the end of
+// this process; when it survives a loss of power is Config.Sync's.
 //
 // A file that was cut short or damaged is read as far as it is whole: every
 // entry has a check sum, a torn end is cut off, and what is damaged in the
@@ -124,9 +125,12 @@ type Log struct {
 	spare    []byte // a buffer that was written, for the next batch
 	unsynced []*os.File
 	left     []*os.File // written to the end; the syncer closes them
+	window   *window    // entries are copied there; nil: they wait for the writer
 	tasks    [2]task
 	changed  chan struct{} // closed and replaced when trouble comes or goes
 	damaged  int64
+
+	shutWindows []*window // not used any more
 }
 
 // segment is one file.
@@ -190,6 +194,7 @@ func takeLock(dir string) (*os.File, error) {
 func (l *Log) roll() {
 	var salt [4]byte
 	_, _ = rand.Read(salt[:]) // never fails
+	l.shut()
 	l.head++
 	l.headSize = 0
 	s := &segment{salt: binary.LittleEndian.Uint32(salt[:])}
@@ -279,6 +284,7 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.closed = true
+	l.shut()
 	l.mu.Unlock()
 	close(l.quit)
 	l.wg.Wait()

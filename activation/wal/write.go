@@ -19,13 +19,14 @@ type batch struct {
 type chunk struct {
 	segment Segment
 	file    *segment
+	at      int64 // in the file
 	data    []byte
 }
 
 // Receipt is for one appended entry.
 type Receipt struct {
 	Place Place
-	batch *batch
+	batch *batch // nil: it is with the system
 	log   *Log
 }
 
@@ -37,27 +38,39 @@ func (l *Log) Append(head, body []byte) Receipt {
 	if l.closed {
 		return Receipt{batch: closedBatch(), log: l}
 	}
+	size := headerBytes + len(head) + len(body)
+	if l.headSize > 0 && l.headSize+size > l.cfg.SegmentBytes {
+		l.roll()
+	}
+	file := l.files[l.head]
+	p := Place{l.head, uint32(l.headSize), uint32(len(head) + len(body))}
+	var b *batch
+	if w := l.window; w != nil && w.put(l.headSize, file.salt, head, body) {
+		l.stains(w.file)
+	} else {
+		l.shut()
+		b = l.queue(file, head, body)
+	}
+	l.headSize += size
+	file.size += int64(size)
+	l.total += int64(size)
+	return Receipt{p, b, l}
+}
+
+// queue gives an entry to the writer.
+func (l *Log) queue(file *segment, head, body []byte) *batch {
 	if l.next == nil {
 		l.next = &batch{done: make(chan struct{})}
 		signal(l.wake)
 	}
-	if l.headSize > 0 && l.headSize+headerBytes+len(head)+len(body) > l.cfg.SegmentBytes {
-		l.roll()
-	}
-	b, file := l.next, l.files[l.head]
+	b := l.next
 	if n := len(b.chunks); n == 0 || b.chunks[n-1].segment != l.head {
-		b.chunks = append(b.chunks, chunk{segment: l.head, file: file, data: l.spare[:0]})
+		b.chunks = append(b.chunks, chunk{segment: l.head, file: file, at: int64(l.headSize), data: l.spare[:0]})
 		l.spare = nil
 	}
 	c := &b.chunks[len(b.chunks)-1]
-	p := Place{l.head, uint32(l.headSize), uint32(len(head) + len(body))}
-	before := len(c.data)
 	c.data = appendFrame(c.data, file.salt, head, body)
-	grown := len(c.data) - before
-	l.headSize += grown
-	file.size += int64(grown)
-	l.total += int64(grown)
-	return Receipt{p, b, l}
+	return b
 }
 
 func closedBatch() *batch {
@@ -76,6 +89,9 @@ func signal(ch chan struct{}) {
 // Kept waits until the entry is written, with Each also synced. It does not
 // wait out trouble: then it returns that, and the entry is written later.
 func (r Receipt) Kept() error {
+	if r.batch == nil {
+		return nil
+	}
 	for {
 		r.log.mu.Lock()
 		trouble, changed := r.log.troubled(), r.log.changed
@@ -120,8 +136,10 @@ func (l *Log) turn(w *writer, last bool) {
 	if b == nil {
 		return
 	}
+	w.giveBack() // what they had is before this batch
 	b.err = w.insist(b, last)
 	close(b.done)
+	w.look()
 	if spare := b.chunks[len(b.chunks)-1].data; cap(spare) <= maxSpare {
 		l.mu.Lock()
 		l.spare = spare
@@ -137,7 +155,9 @@ type writer struct {
 	log     *Log
 	segment Segment
 	file    *os.File
-	size    int64
+	size    int64   // written to the file, as far as the writer knows
+	taken   int64   // room of the file that was taken for a window
+	blind   Segment // the file that had no window
 }
 
 // insist writes a batch, as often as it takes, but once when the log closes.
@@ -161,14 +181,14 @@ func (w *writer) chunk(c chunk) error {
 			return err
 		}
 	}
-	n, err := w.file.WriteAt(c.data, w.size)
+	n, err := w.file.WriteAt(c.data, c.at)
 	if err != nil {
 		if n > 0 {
-			err = errors.Join(err, w.file.Truncate(w.size))
+			err = errors.Join(err, w.file.Truncate(c.at))
 		}
 		return err
 	}
-	w.size += int64(n)
+	w.size = c.at + int64(n)
 	switch w.log.cfg.Sync {
 	case Each:
 		return w.file.Sync()
@@ -179,16 +199,30 @@ func (w *writer) chunk(c chunk) error {
 }
 
 func (w *writer) open(c chunk) error {
-	f, err := os.OpenFile(filepath.Join(w.log.cfg.Dir, c.file.name), os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(w.log.cfg.Dir, c.file.name), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	w.close()
-	w.file, w.segment, w.size = f, c.segment, 0
+	w.file, w.segment, w.size, w.taken = f, c.segment, 0, 0
 	if w.log.cfg.Sync == None {
 		return nil
 	}
 	return syncDir(w.log.cfg.Dir)
+}
+
+// cut gives back what was taken for a window and is not used.
+func (w *writer) cut() {
+	w.giveBack()
+	if w.taken == 0 {
+		return
+	}
+	w.log.mu.Lock()
+	file := w.log.files[w.segment]
+	w.log.mu.Unlock()
+	if file != nil && file.size < w.taken { // nothing is appended to it any more
+		_ = w.file.Truncate(file.size) // or it is done at the next start
+	}
 }
 
 // close ends the work on a file; the syncer, where there is one, may be at it
@@ -197,6 +231,7 @@ func (w *writer) close() {
 	if w.file == nil {
 		return
 	}
+	w.cut()
 	if w.log.cfg.Sync == Batch {
 		w.log.mu.Lock()
 		w.log.left = append(w.log.left, w.file)

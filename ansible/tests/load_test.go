@@ -4,10 +4,12 @@ package tests
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -122,50 +124,59 @@ func (l *load) end(t *testing.T) {
 }
 
 // recorded counts the answered activations that the database has a record of.
-// All are asked for at once: one by one, thousands take longer than the load.
+// Records are written a moment after the ack: the database tells of each.
 func (l *load) recorded(t *testing.T) int {
 	t.Helper()
-	for late := time.Now().Add(patience); ; time.Sleep(time.Second) { // records are written a moment after the ack
-		found := l.w.records(t)
-		var missing []string
-		for id, a := range l.answered {
-			if !found["guest/"+id] {
-				missing = append(missing, fmt.Sprintf("%s by %s at %s", id, a.by, a.at.UTC().Format(time.RFC3339Nano)))
-			}
-		}
-		if len(missing) == 0 || time.Now().After(late) {
-			if len(missing) > 0 {
-				t.Errorf("%d activations have no record, among them %q:\n%s", len(missing), missing[:min(3, len(missing))], l.w.logs())
-			}
-			return len(l.answered) - len(missing)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	missing := make(map[string]answer, len(l.answered))
+	for id, a := range l.answered {
+		missing["guest/"+id] = a
 	}
+	for since := "0"; len(missing) > 0; {
+		found, now, err := l.w.changes(ctx, since)
+		if err != nil {
+			var some []string
+			for id, a := range missing {
+				some = append(some, fmt.Sprintf("%s by %s at %s", id, a.by, a.at.UTC().Format(time.RFC3339Nano)))
+			}
+			t.Errorf("%d activations have no record, among them %q: %v\n%s", len(missing), some[:min(3, len(some))], err, l.w.logs())
+			break
+		}
+		for _, id := range found {
+			delete(missing, id)
+		}
+		since = now
+	}
+	return len(l.answered) - len(missing)
 }
 
-// records are the names of all documents in the database of activations.
-func (w *world) records(t *testing.T) map[string]bool {
-	t.Helper()
+// changes waits for documents in the database of activations that came since a
+// place in its history, and gives their names and the place after them.
+func (w *world) changes(ctx context.Context, since string) (ids []string, now string, err error) {
 	env := w.vars["test_env"].(map[string]string)
 	get := func(key string) string { return env["CONFIG_whisk_couchdb_"+key] }
-	req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("%s://%s:%s/%s/_all_docs", get("protocol"), get("host"), get("port"), get("databases_WhiskActivation")), nil)
+	at := fmt.Sprintf("%s://%s:%s/%s/_changes?feed=longpoll&timeout=30000&since=%s",
+		get("protocol"), get("host"), get("port"), get("databases_WhiskActivation"), url.QueryEscape(since))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		t.Fatal(err)
+		return nil, "", err
 	}
 	req.SetBasicAuth(get("username"), get("password"))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return nil, "", err
 	}
 	defer res.Body.Close()
-	var all struct {
-		Rows []struct{ ID string }
+	var said struct {
+		Results []struct{ ID string }
+		Last    json.RawMessage `json:"last_seq"` // a number, or with CouchDB a text
 	}
-	if err := json.NewDecoder(res.Body).Decode(&all); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("list the records: %s %v", res.Status, err)
+	if err := json.NewDecoder(res.Body).Decode(&said); err != nil || res.StatusCode != http.StatusOK {
+		return nil, "", fmt.Errorf("changes of the database: %s %w", res.Status, err)
 	}
-	found := make(map[string]bool, len(all.Rows))
-	for _, row := range all.Rows {
-		found[row.ID] = true
+	for _, doc := range said.Results {
+		ids = append(ids, doc.ID)
 	}
-	return found
+	return ids, strings.Trim(string(said.Last), `"`), nil
 }

@@ -38,22 +38,9 @@ func TestRole(t *testing.T) {
 	w.usable()
 	w.stopDrains()
 	docker(t, "rm", "-f", "invoker0")
-	if short {
-		return
+	if !short {
+		w.numbered()
 	}
-
-	// Without --id, as OpenWhisk's chart starts it, ZooKeeper gives the number.
-	zookeeper := peer(t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
-	w.vars["test_args"] = "--uniqueName node-of-a-cluster"
-	w.vars["test_env"].(map[string]string)["ZOOKEEPER_HOSTS"] = zookeeper
-	w.save()
-	w.must("deploy.yml", "--limit", "host0")
-	w.usable()
-	if log := w.logs(); !strings.Contains(log, "invoker0/node-of-a-cluster") {
-		t.Errorf("the number is not that of ZooKeeper:\n%s", log)
-	}
-	docker(t, "rm", "-f", "invoker0")
-	delete(w.vars, "test_args")
 
 	w.secure()
 	w.must("deploy.yml", "--limit", "host0")
@@ -61,7 +48,26 @@ func TestRole(t *testing.T) {
 		t.Error("who has no certificate is let in")
 	}
 	w.usable()
-	w.stopDrains()
+	if !short {
+		w.stopDrains()
+	}
+}
+
+// numbered starts it as OpenWhisk's chart does, without --id: ZooKeeper gives the
+// number.
+func (w *world) numbered() {
+	w.t.Helper()
+	zookeeper := peer(w.t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
+	w.vars["test_args"] = "--uniqueName node-of-a-cluster"
+	w.vars["test_env"].(map[string]string)["ZOOKEEPER_HOSTS"] = zookeeper
+	w.save()
+	w.must("deploy.yml", "--limit", "host0")
+	w.usable()
+	if log := w.logs(); !strings.Contains(log, "invoker0/node-of-a-cluster") {
+		w.t.Errorf("the number is not that of ZooKeeper:\n%s", log)
+	}
+	docker(w.t, "rm", "-f", "invoker0")
+	delete(w.vars, "test_args")
 }
 
 // usable runs an action.

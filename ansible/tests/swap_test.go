@@ -24,8 +24,7 @@ func TestSwap(t *testing.T) {
 	w := newWorld(t)
 	w.giveSystemd(unitHost)
 	w.mixFleet()
-	w.must("deploy.yml")
-	w.healthy()
+	w.deployOriginal()
 	acks, load := w.watchAcks(), w.startLoad()
 	if !short {
 		w.wantUntouched(t)
@@ -90,8 +89,7 @@ func TestRollback(t *testing.T) {
 	w := newWorld(t)
 	w.hosts[1] = `gpuwhisk_env='{"CONFIG_whisk_gpu_policy": "no-such-policy"}' gpuwhisk_doctor=never gpuwhisk_ready_wait=5`
 	w.save()
-	w.must("deploy.yml")
-	w.healthy()
+	w.deployOriginal()
 	load := w.startLoad()
 	out := w.mustNot("gpuwhisk.openwhisk.swap")
 	for n, ours := range []bool{true, false, false} {
@@ -109,8 +107,7 @@ func TestUnitRollback(t *testing.T) {
 	long(t)
 	w := newWorld(t)
 	w.giveSystemd(unitHost)
-	w.must("deploy.yml")
-	w.healthy()
+	w.deployOriginal()
 	load := w.startLoad()
 	good := w.hosts[unitHost]
 	limit := []string{"--limit", fmt.Sprintf("host%d", unitHost)}

@@ -1,12 +1,5 @@
 //go:build ansible
 
-// Package tests runs the collection as an operator does: ansible-playbook with
-// an inventory of three hosts, against invokers that OpenWhisk's role would
-// have started, among a real Kafka, a CouchDB API and a Docker engine, with a
-// controller that sends them work. The hosts share this machine's Docker: they
-// differ by the numbers of their invokers. One is a machine with systemd.
-//
-//	.ci/ansible     builds what is needed and runs it
 package tests
 
 import (
@@ -26,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 )
 
@@ -85,13 +79,14 @@ func docker(t *testing.T, args ...string) string {
 // peer starts one of .ci/peers and ends it with the test.
 func peer(t *testing.T, name string, env ...string) map[string]string {
 	t.Helper()
-	script := filepath.Join("..", "..", ".ci", "peers", name+".sh")
-	said := map[string]string{}
-	t.Cleanup(func() { run(t, env, script, "stop") })
-	for line := range strings.Lines(run(t, env, script, "start")) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			said[name] = value
+	t.Cleanup(func() {
+		if _, err := peertest.Script(env, name, "stop"); err != nil {
+			t.Error(err)
 		}
+	})
+	said, err := peertest.Script(env, name, "start")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return said
 }
@@ -111,7 +106,6 @@ func newWorld(t *testing.T) *world {
 	}
 	own := "gpuwhisk/invoker:" + os.Getenv(ownTag)
 	w := &world{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), hosts: map[int]string{}, machines: map[int]string{}}
-	importStock(t)
 	// The address under which containers reach this machine.
 	fields := strings.Fields(docker(t, "run", "--rm", own, "ip", "route", "show", "default"))
 	at := slices.Index(fields, "via")
@@ -158,11 +152,20 @@ func manifest() []byte {
 		os.Getenv("GPUWHISK_TEST_IMAGES_TAG") + `"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},"blackboxes":[]}`)
 }
 
+// deployOriginal starts the stand-in of the original on all hosts, as OpenWhisk's
+// role does.
+func (w *world) deployOriginal() {
+	w.t.Helper()
+	importStock(w.t)
+	w.must("deploy.yml")
+	w.healthy()
+}
+
 // importStock builds the stand-in's image: its program in the place of
 // /init.sh, and a shell.
 func importStock(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "init.sh")
-	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, "./stock")
+	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", program, "./stock")
 	var image bytes.Buffer
 	tw := tar.NewWriter(&image)
 	for at, from := range map[string]string{"init.sh": program, "bin/sh": "/bin/busybox"} {

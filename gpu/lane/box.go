@@ -1,7 +1,6 @@
 package lane
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -74,17 +73,25 @@ func (l *Lane) stale(b *box) time.Duration {
 // newBox takes a place for a box of a revision.
 func (l *Lane) newBox(dev *device, rev *revision, item uint64) *box {
 	l.made++
-	b := &box{id: l.made, name: fmt.Sprintf("%012d", l.made), dev: dev, rev: rev, hostMB: rev.hostMB, width: rev.width}
+	b := &box{id: l.made, name: l.made.name(), dev: dev, rev: rev, hostMB: rev.hostMB, width: rev.width}
 	l.boxes[b.id], l.named[b.name] = b, b
 	dev.boxes = append(dev.boxes, b)
-	rev.boxes = append(rev.boxes, b)
-	rev.flow.boxes++
-	dev.pool.Add(l.now, b.name, rev.shelf)
+	rev.gain(b, len(l.devices))
+	dev.pool.Add(l.now, b.name, rev)
 	if l.limited {
 		l.host.Free -= b.hostMB
 	}
 	l.order(Order{Do: Make, Item: item, Box: b.id, Device: dev.Index, Flow: rev.flow.id, HostMB: b.hostMB})
 	return b
+}
+
+// name is the box's in pools and ledgers; names are in the order of the ids.
+func (b Box) name() string {
+	digits := [...]byte{'0', '0', '0', '0', '0', '0', '0', '0', '0', '0', '0', '0'}
+	for i := len(digits) - 1; i >= 0 && b > 0; i, b = i-1, b/10 {
+		digits[i] += byte(b % 10)
+	}
+	return string(digits[:])
 }
 
 // shut lets a box take no more runs; it goes when the last has left.
@@ -179,13 +186,24 @@ func (l *Lane) gone(b *box) {
 	delete(l.boxes, b.id)
 	delete(l.named, b.name)
 	b.dev.boxes = slices.DeleteFunc(b.dev.boxes, func(other *box) bool { return other == b })
-	b.rev.boxes = slices.DeleteFunc(b.rev.boxes, func(other *box) bool { return other == b })
+	b.rev.lose(b)
 	b.dev.ledger.Gone(l.now, b.name)
 	l.leaving -= b.hostMB
-	f.boxes--
 	f.resident -= b.resident
 	l.prune(b.rev)
 	l.forget(f)
+}
+
+// grown takes what a box takes of the host now.
+func (l *Lane) grown(b *box, e Event) {
+	more := int(min(e.Bytes, maxBytes)) - b.hostMB
+	if more <= 0 {
+		return
+	}
+	b.hostMB += more
+	if b.doomed {
+		l.leaving += more
+	}
 }
 
 func without(runs []*run, r *run) []*run {

@@ -1,6 +1,9 @@
 package lane
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Check returns an error that names the first broken invariant. Tests call it
 // after every event.
@@ -127,6 +130,9 @@ func (l *Lane) checkFlows() error {
 		for _, rev := range f.revs {
 			items += rev.items
 			of += len(rev.boxes)
+			if n := len(slices.Concat(rev.by...)); n != len(rev.boxes) || n == 0 && rev.by != nil {
+				return fmt.Errorf("flow %s: %d boxes by device, %d altogether", f.name, n, len(rev.boxes))
+			}
 			for _, b := range rev.boxes {
 				resident += b.resident
 			}

@@ -15,6 +15,9 @@ type Config struct {
 	// Weights are the operator's, by "namespace/path/action" or "namespace".
 	// They rule over what functions say of themselves.
 	Weights map[string]float64 `json:",omitempty"`
+	// NamespaceLimits is the most device memory that the boxes of a namespace have on
+	// one device, by namespace, or "*" for each that is not named.
+	NamespaceLimits map[string]int64 `json:",omitempty"`
 
 	// Devices in the order of their indices, which count from 0.
 	Devices []gpu.Device

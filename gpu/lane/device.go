@@ -12,7 +12,7 @@ import (
 // device is one GPU with its books.
 type device struct {
 	gpu.Device
-	pool    *gpu.Pool
+	pool    *gpu.Pool[*revision]
 	ledger  *gpu.Ledger
 	tokens  *gpu.Tokens
 	foreign gpu.Foreign
@@ -33,7 +33,7 @@ type device struct {
 
 func newDevice(word gpu.Device, cfg *Config) (dev *device, err error) {
 	dev = &device{Device: word, used: -1, pace: pace{link: cfg.Link, told: cfg.Link.BytesPerSecond}}
-	if dev.pool, err = gpu.NewPool(cfg.Pool); err != nil {
+	if dev.pool, err = gpu.NewPool[*revision](cfg.Pool); err != nil {
 		return nil, err
 	}
 	headroom := cfg.Headroom

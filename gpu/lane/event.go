@@ -58,6 +58,9 @@ const (
 	// made and initialised; a Remove follows where there is no place for it. What
 	// it holds is told by Held: Item, Device, Function, Idle.
 	Adopted
+	// Grown says that a box takes so many MiB of host memory now, in Bytes: more
+	// than it was made with. What is left over is told by Host.
+	Grown
 	// Tick lets time pass.
 	Tick
 
@@ -67,7 +70,7 @@ const (
 
 var eventWords = [EventKinds]string{
 	"submitted", "withdrawn", "made", "failed", "warmed", "answered", "over", "left", "died", "gone",
-	"held", "moved", "observed", "lost", "back", "host", "adopted", "tick",
+	"held", "moved", "observed", "lost", "back", "host", "adopted", "grown", "tick",
 }
 
 // String returns the event's word in logs and records.

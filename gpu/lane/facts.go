@@ -10,7 +10,7 @@ import (
 // Facts answers the policy's question what a start of a flow's next item on a
 // device would be. It changes nothing.
 func (l *Lane) Facts(id sched.FlowID, index int) sched.Facts {
-	f, dev := l.flows[id], l.devices[index]
+	f, dev := l.known(id), l.devices[index]
 	if f == nil {
 		return sched.Facts{}
 	}
@@ -19,7 +19,7 @@ func (l *Lane) Facts(id sched.FlowID, index int) sched.Facts {
 	facts := sched.Facts{Start: startWord(kind), Fits: l.fits(dev, rev, own)}
 	switch kind {
 	case gpu.Cold, gpu.BusyCold:
-		facts.Setup = seconds(l.demand.Restart(f.name))
+		facts.Setup = seconds(f.demand.Restart())
 	case gpu.HostWarm:
 		resident, footprint := dev.ledger.Residency(own.name)
 		facts.Setup = dev.pace.time(footprint - resident)
@@ -27,10 +27,48 @@ func (l *Lane) Facts(id sched.FlowID, index int) sched.Facts {
 	return facts
 }
 
+// Near lists the devices on which a flow's next item might find a box, and says
+// what its start would be on all others: in a new box, which fits none of them
+// where the host's memory does not suffice.
+func (l *Lane) Near(id sched.FlowID, buf []int) ([]int, sched.Facts) {
+	f := l.known(id)
+	if f == nil {
+		return buf, sched.Facts{}
+	}
+	rev := l.next(f)
+	buf = rev.devices(buf)
+	return buf, sched.Facts{Start: sched.Cold, Setup: seconds(f.demand.Restart()), Fits: l.affords(rev)}
+}
+
+// devices appends those that have a box of the revision, in their order.
+func (rev *revision) devices(buf []int) []int {
+	if len(rev.boxes) == 1 {
+		return append(buf, rev.boxes[0].dev.Index)
+	}
+	for i, boxes := range rev.by {
+		if len(boxes) > 0 {
+			buf = append(buf, i)
+		}
+	}
+	return buf
+}
+
+// known finds a flow, nil for none. The policy asks about the same one several
+// times in a row.
+func (l *Lane) known(id sched.FlowID) *flow {
+	if l.last == nil || l.last.id != id {
+		l.last = l.flows[id]
+	}
+	return l.last
+}
+
 // serving finds the box that would take the next run of a revision on a device,
 // nil for a new one, and what start that is.
 func (l *Lane) serving(dev *device, rev *revision) (own *box, kind gpu.StartKind, promised *run) {
-	name, kind, ok := dev.pool.Peek(rev.shelf)
+	if len(rev.on(dev)) == 0 {
+		return nil, gpu.Cold, nil
+	}
+	name, kind, ok := dev.pool.Peek(rev)
 	switch {
 	case ok:
 		own = l.named[name]
@@ -76,8 +114,11 @@ func (l *Lane) holds(dev *device, rev *revision, own *box) bool {
 		// reason.
 		return all > l.largest
 	}
+	if !l.permits(dev, rev, own, need.Bytes) {
+		return false
+	}
 	if own == nil {
-		return dev.ledger.Possible("", need)
+		return need.Bytes+need.Context <= dev.ledger.Room()
 	}
 	return dev.ledger.Possible(own.name, need)
 }
@@ -108,6 +149,9 @@ func (l *Lane) need(dev *device, rev *revision, own *box) gpu.Need {
 		_, footprint := dev.ledger.Residency(own.name)
 		measured = measured || footprint > n.Bytes
 		n.Bytes, n.Context = max(n.Bytes, footprint), max(n.Context, dev.ledger.Overhead(own.name))
+	}
+	if most := l.most(rev.flow.id.Namespace); most > 0 {
+		n.Bytes = min(n.Bytes, most) // more it is not given
 	}
 	if measured {
 		// Who held more than any device is served with all of the largest.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,9 +94,15 @@ func newStorm(t *testing.T, seed uint64) *storm {
 		Patience: 5 * time.Minute, Headroom: int64(seed%2) << 30,
 		Weights: map[string]float64{"b/f1": 3},
 	}
+	if seed%5 == 1 {
+		c.NamespaceLimits = map[string]int64{"a": 6 << 30, "*": 3 << 30}
+	}
 	c.Tokens.Max, c.Tokens.Dynamic = 1+int(seed%4), seed%2 == 1
 	for i := range 1 + int(seed%3) {
 		c.Devices = append(c.Devices, gpu.Device{Index: i, MemoryBytes: int64(8+8*((int(seed)+i)%2)) << 30})
+	}
+	c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) {
+		return sched.NewPolicy(name, cfg, audited{view, t, len(c.Devices)})
 	}
 	l, err := New(c)
 	if err != nil {
@@ -109,6 +116,30 @@ func newStorm(t *testing.T, seed uint64) *storm {
 		})
 	}
 	return s
+}
+
+// audited holds what a View says of all devices at once to what it says of each.
+type audited struct {
+	sched.View
+	t       *testing.T
+	devices int
+}
+
+func (a audited) Near(id sched.FlowID, buf []int) ([]int, sched.Facts) {
+	near, elsewhere := a.View.Near(id, buf)
+	if !slices.IsSorted(near) {
+		a.t.Errorf("%s: near are %v, out of order", id, near)
+	}
+	for d := range a.devices {
+		if slices.Contains(near, d) {
+			continue
+		}
+		f := a.Facts(id, d)
+		if f.Start != elsewhere.Start || f.Setup != elsewhere.Setup || f.Fits && !elsewhere.Fits {
+			a.t.Errorf("%s on device %d: %+v, everywhere else %+v", id, d, f, elsewhere)
+		}
+	}
+	return near, elsewhere
 }
 
 func (s *storm) roll(n int) bool { return !s.calm && s.r.IntN(n) == 0 }

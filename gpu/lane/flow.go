@@ -2,23 +2,26 @@ package lane
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// flow is what the lane knows of a function, as one namespace invokes it.
+// flow is what the lane knows of a function, as one namespace invokes it. What
+// is asked of all whose boxes could be given up comes first, in one cache line.
 type flow struct {
+	queued int
+	demand gpu.Demand
+	head   int32 // of its queue
+	tail   int32
+	runs   int // granted and not left
+
 	id       sched.FlowID
-	name     string      // the id as text
+	name     string // the id as text
+	space    *namespace
 	revs     []*revision // the newest last
 	weight   float64
-	head     int32 // of its queue
-	tail     int32
-	queued   int
-	runs     int   // granted and not left
 	boxes    int   // not gone
 	resident int64 // bytes that they hold on devices
 
@@ -30,18 +33,55 @@ type flow struct {
 type revision struct {
 	flow     *flow
 	key      string
-	shelf    string // its name in the pools
 	hostMB   int
 	width    int
 	unseen   bool
 	hint     int64 // the memory to reserve before a run was measured
 	measured gpu.Footprint
-	boxes    []*box // not gone, in the order of their making
-	items    int    // queued and running
+	boxes    []*box   // not gone, in the order of their making
+	by       [][]*box // the same by device; nil without any
+	items    int      // queued and running
 }
 
-// namespace lists its flows in the order of their coming.
-type namespace struct{ flows []*flow }
+// gain enters a box of the revision.
+func (rev *revision) gain(b *box, devices int) {
+	if rev.by == nil {
+		rev.by = make([][]*box, devices)
+	}
+	rev.boxes, rev.by[b.dev.Index] = append(rev.boxes, b), append(rev.by[b.dev.Index], b)
+	f := rev.flow
+	if f.boxes++; f.boxes == 1 {
+		f.space.boxed = append(f.space.boxed, f)
+	}
+}
+
+// lose strikes one.
+func (rev *revision) lose(b *box) {
+	other := func(of *box) bool { return of == b }
+	rev.boxes = slices.DeleteFunc(rev.boxes, other)
+	rev.by[b.dev.Index] = slices.DeleteFunc(rev.by[b.dev.Index], other)
+	if len(rev.boxes) == 0 {
+		rev.by = nil
+	}
+	f := rev.flow
+	if f.boxes--; f.boxes == 0 {
+		f.space.boxed = slices.DeleteFunc(f.space.boxed, func(of *flow) bool { return of == f })
+	}
+}
+
+// on is what the revision has on a device.
+func (rev *revision) on(dev *device) []*box {
+	if rev.by == nil {
+		return nil
+	}
+	return rev.by[dev.Index]
+}
+
+// namespace lists its flows.
+type namespace struct {
+	flows int     // all of them, counted
+	boxed []*flow // those with boxes, in the order in which they came to them
+}
 
 // backlog lists the flows that have something queued, in the order in which
 // that began.
@@ -79,12 +119,15 @@ func (l *Lane) submit(e Event) {
 	f := l.flow(e.Function.Flow)
 	rev := l.revision(f, e.Function)
 	l.weigh(f, e.Function.Weight)
-	i := l.queue.add(item{id: e.Item, at: l.now, due: e.Due, rev: rev, parked: e.Parked})
+	i := l.queue.add(item{id: e.Item, at: l.now, rev: rev})
+	if e.Parked {
+		l.queue.park(i)
+	}
 	rev.items++
 	l.enqueue(f, i)
-	l.demand.Arrived(l.now, f.name)
+	l.demand.Arrived(l.now, &f.demand)
 	l.policy.Enqueue(l.now, sched.Item{ID: e.Item, Flow: f.id})
-	l.awaitDue(i)
+	l.awaitDue(i, e.Due)
 	if f.queued <= l.cfg.Ahead {
 		l.bring(f)
 	}
@@ -97,14 +140,14 @@ func (l *Lane) flow(id sched.FlowID) *flow {
 	}
 	// The id may be a part of a message, which would stay as long as the flow.
 	id = sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}
-	f := &flow{id: id, name: id.String(), weight: 1, head: none, tail: none}
-	l.flows[id] = f
 	ns := l.namespaces[id.Namespace]
 	if ns == nil {
 		ns = &namespace{}
 		l.namespaces[id.Namespace] = ns
 	}
-	ns.flows = append(ns.flows, f)
+	ns.flows++
+	f := &flow{id: id, name: id.String(), space: ns, weight: 1, head: none, tail: none}
+	l.flows[id] = f
 	return f
 }
 
@@ -123,13 +166,11 @@ func (l *Lane) revision(f *flow, fn *Function) *revision {
 		rev = f.revs[at]
 		f.revs = append(slices.Delete(f.revs, at, at+1), rev)
 	default:
-		l.revisions++
-		rev = &revision{flow: f, key: fn.Key, shelf: strconv.Itoa(l.revisions), unseen: fn.Unseen, hint: min(fn.Memory, maxBytes)}
+		rev = &revision{flow: f, key: fn.Key, unseen: fn.Unseen, hint: min(fn.Memory, maxBytes)}
 		if rev.hint <= 0 {
 			rev.hint = l.cfg.Memory
 		}
 		f.revs = append(f.revs, rev)
-		l.shelves[rev.shelf] = rev
 		if n > 0 {
 			l.prune(f.revs[n-1])
 		}
@@ -157,7 +198,6 @@ func (l *Lane) prune(rev *revision) {
 		return
 	}
 	f.revs = slices.DeleteFunc(f.revs, func(other *revision) bool { return other == rev })
-	delete(l.shelves, rev.shelf)
 }
 
 // weigh sets a flow's weight: the operator's word counts over the function's,
@@ -231,8 +271,7 @@ func (l *Lane) bring(f *flow) {
 	i := f.head
 	for n := 0; n < l.cfg.Ahead && i != none; n++ {
 		it := &l.queue.all[i]
-		if it.parked {
-			it.parked = false
+		if l.queue.fetch(i) {
 			l.order(Order{Do: Bring, Item: it.id, Flow: f.id})
 		}
 		i = it.next
@@ -254,20 +293,15 @@ func (l *Lane) forget(f *flow) {
 	if f.queued > 0 || f.runs > 0 || f.boxes > 0 || l.flows[f.id] != f || l.policy.State(f.id) != sched.Inactive {
 		return
 	}
-	l.demand.Forget(f.name)
 	for _, dev := range l.devices {
 		dev.tokens.Forget(f.name)
 	}
 	if f.weight != 1 {
 		_ = l.policy.SetWeight(l.now, f.id, 1) // 1 is a weight
 	}
-	for _, rev := range f.revs {
-		delete(l.shelves, rev.shelf)
-	}
 	delete(l.flows, f.id)
-	ns := l.namespaces[f.id.Namespace]
-	ns.flows = slices.DeleteFunc(ns.flows, func(other *flow) bool { return other == f })
-	if len(ns.flows) == 0 {
+	l.last = nil
+	if f.space.flows--; f.space.flows == 0 {
 		delete(l.namespaces, f.id.Namespace)
 	}
 	l.order(Order{Do: Forget, Flow: f.id})

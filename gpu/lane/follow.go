@@ -29,7 +29,7 @@ func (l *Lane) followNamespace(c sched.Change) {
 	if ns == nil {
 		return
 	}
-	for _, f := range ns.flows {
+	for _, f := range ns.boxed {
 		if f.queued > 0 {
 			l.followFlow(f, c.To)
 		}
@@ -46,8 +46,9 @@ func (l *Lane) followFlow(f *flow, to sched.State) {
 			if !b.listed {
 				continue
 			}
-			b.dev.ledger.SetEvictable(l.now, b.name, to != sched.Active)
-			if to == sched.Active && l.cfg.PrefetchActive {
+			stays := to == sched.Active && l.leaves(b)
+			b.dev.ledger.SetEvictable(l.now, b.name, !stays)
+			if stays && l.cfg.PrefetchActive {
 				b.dev.ledger.Prefetch(l.now, b.name, false)
 			}
 		}
@@ -57,14 +58,19 @@ func (l *Lane) followFlow(f *flow, to sched.State) {
 // prefetchNext brings in the memory of the flow whose turn is next, during the
 // current runs.
 func (l *Lane) prefetchNext() {
+	if !l.cfg.PrefetchNext {
+		return
+	}
 	id, index, ok := l.policy.Likely(l.now)
-	f := l.flows[id]
-	if !ok || f == nil || !l.cfg.PrefetchNext {
+	f := l.known(id)
+	if !ok || f == nil {
 		return
 	}
 	dev := l.devices[index]
-	dev.pool.Idle(l.next(f).shelf, func(name string) bool {
-		dev.ledger.Prefetch(l.now, name, true)
+	dev.pool.Idle(l.next(f), func(name string) bool {
+		if l.leaves(l.named[name]) {
+			dev.ledger.Prefetch(l.now, name, true)
+		}
 		return false
 	})
 }

@@ -5,15 +5,13 @@ import "time"
 // item is one that was submitted and has not left. Those queued lie in their
 // flow's list; there may be very many, so they are small and lie in one slice.
 type item struct {
-	id     uint64
-	seq    uint64 // order of submission
-	at     time.Duration
-	due    time.Duration // 0 for never
-	rev    *revision
-	run    *run // nil while it is queued
-	prev   int32
-	next   int32
-	parked bool
+	id   uint64
+	seq  uint64 // order of submission
+	at   time.Duration
+	rev  *revision
+	run  *run // nil while it is queued
+	prev int32
+	next int32
 }
 
 // none ends a list of items.
@@ -22,6 +20,7 @@ const none int32 = -1
 // queue is the store of all items.
 type queue struct {
 	all    []item
+	parked []uint64 // one bit for each of all: its body is not at hand
 	free   []int32
 	byID   map[uint64]int32
 	seq    uint64
@@ -43,10 +42,29 @@ func (q *queue) add(it item) int32 {
 	return i
 }
 
+// park notes that an item's body is not at hand.
+func (q *queue) park(i int32) {
+	for len(q.parked) <= int(i/64) {
+		q.parked = append(q.parked, 0)
+	}
+	q.parked[i/64] |= 1 << (i % 64)
+}
+
+// fetch tells whether an item's body is not at hand, and that it will be.
+func (q *queue) fetch(i int32) bool {
+	word, bit := int(i/64), uint64(1)<<(i%64)
+	if word >= len(q.parked) || q.parked[word]&bit == 0 {
+		return false
+	}
+	q.parked[word] &^= bit
+	return true
+}
+
 // drop forgets an item, which is in no list.
 func (q *queue) drop(i int32) {
 	delete(q.byID, q.all[i].id)
 	q.all[i] = item{}
+	q.fetch(i)
 	q.free = append(q.free, i)
 }
 

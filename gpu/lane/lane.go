@@ -30,16 +30,15 @@ type Lane struct {
 	cfg     Config
 	now     time.Duration
 	policy  sched.Policy
-	demand  *gpu.Demand // by flow name
+	demand  *gpu.Clock // of all flows
 	devices []*device
 	largest int64 // bytes of the largest device, lost or not
 
 	queue      queue
 	flows      map[sched.FlowID]*flow
 	namespaces map[string]*namespace
-	shelves    map[string]*revision // by the name that the pools know
-	revisions  int                  // counted, for their names
 	backlog    backlog
+	last       *flow // that was asked about last
 
 	boxes map[Box]*box
 	named map[string]*box // by the name that pools and ledgers know
@@ -73,8 +72,8 @@ func New(cfg Config) (*Lane, error) {
 		return nil, err
 	}
 	l := &Lane{
-		cfg: cfg, demand: gpu.NewDemand(0, 0), queue: queue{byID: map[uint64]int32{}},
-		flows: map[sched.FlowID]*flow{}, namespaces: map[string]*namespace{}, shelves: map[string]*revision{},
+		cfg: cfg, demand: gpu.NewClock(0, 0), queue: queue{byID: map[uint64]int32{}},
+		flows: map[sched.FlowID]*flow{}, namespaces: map[string]*namespace{},
 		boxes: map[Box]*box{}, named: map[string]*box{},
 	}
 	policy, err := cfg.NewPolicy(cfg.Policy, cfg.Sched, l)
@@ -125,7 +124,7 @@ func (l *Lane) Take(e Event) {
 		l.withdraw(e.Item)
 	case Answered, Over, Left:
 		l.takeRun(e)
-	case Made, Failed, Warmed, Died, Gone, Held, Moved:
+	case Made, Failed, Warmed, Died, Gone, Held, Moved, Grown:
 		l.takeBox(e)
 	case Observed, Lost, Back:
 		l.takeDevice(e)
@@ -175,6 +174,8 @@ func (l *Lane) takeBox(e Event) {
 		l.heard(b, e)
 	case Moved:
 		l.moved(b, e)
+	case Grown:
+		l.grown(b, e)
 	}
 }
 

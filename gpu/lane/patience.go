@@ -6,6 +6,7 @@ import "time"
 type due struct {
 	at   time.Duration
 	item uint64
+	own  bool // the item's own time, whatever the devices do
 }
 
 // dues is a heap of them, the earliest first. Those of items that have run
@@ -21,7 +22,10 @@ func (d *dues) next() (time.Duration, bool) {
 
 func (d *dues) sooner(i, j int) bool {
 	a, b := d.heap[i], d.heap[j]
-	return a.at < b.at || a.at == b.at && a.item < b.item
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return a.item < b.item || a.item == b.item && a.own && !b.own
 }
 
 func (d *dues) push(e due) {
@@ -55,11 +59,10 @@ func (d *dues) pop() due {
 	}
 }
 
-// awaitDue notes when an item that was queued has waited too long.
-func (l *Lane) awaitDue(i int32) {
-	it := &l.queue.all[i]
-	if it.due > 0 {
-		l.dues.push(due{it.due, it.id})
+// awaitDue notes when an item that was queued has waited too long; 0 is never.
+func (l *Lane) awaitDue(i int32, at time.Duration) {
+	if at > 0 {
+		l.dues.push(due{at, l.queue.all[i].id, true})
 	}
 	l.awaitDevice(i)
 }
@@ -67,7 +70,7 @@ func (l *Lane) awaitDue(i int32) {
 // awaitDevice notes when a queued item has waited too long for a lost device.
 func (l *Lane) awaitDevice(i int32) {
 	if l.lost > 0 && l.cfg.Patience > 0 {
-		l.dues.push(due{l.patienceEnd(&l.queue.all[i]), l.queue.all[i].id})
+		l.dues.push(due{l.patienceEnd(&l.queue.all[i]), l.queue.all[i].id, false})
 	}
 }
 
@@ -98,13 +101,13 @@ func (l *Lane) impatient() {
 		}
 		it := &l.queue.all[i]
 		switch {
-		case it.due > 0 && it.due <= l.now:
+		case d.own:
 			l.refuseItem(it.id, Overdue)
 		case l.lost == 0 || l.patienceEnd(it) > l.now: // or there is a later one
 		case l.stranded(it.rev):
 			l.refuseItem(it.id, NoDevice)
 		default: // it can be served as far as is known now
-			l.dues.push(due{l.now + l.cfg.Patience, it.id})
+			l.dues.push(due{l.now + l.cfg.Patience, it.id, false})
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (l *Lane) take(dev *device, rev *revision, item uint64) (*box, gpu.StartKin
 	case own != nil && promised != nil:
 		return own, kind, promised
 	case own != nil:
-		dev.pool.Take(l.now, rev.shelf)
+		dev.pool.Take(l.now, rev)
 		return own, kind, nil
 	case !l.place(dev) || !l.affords(rev):
 		return nil, kind, nil
@@ -141,6 +141,7 @@ func (l *Lane) reserve(r *run) {
 		l.refuseRun(r, err)
 		return
 	}
+	l.crowd(r)
 	if b.errand.open && !b.dev.ledger.Awaits(b.name, b.errand.epoch) {
 		l.void(b)
 	}
@@ -265,7 +266,7 @@ func (l *Lane) serve(r *run, e Event) {
 	setup := min(max(e.Setup, 0), held)
 	f, b := r.rev.flow, r.box
 	if !r.kind.Warm() && setup > 0 {
-		l.demand.Started(f.name, setup)
+		f.demand.Started(setup)
 	}
 	l.policy.Done(l.now, r.id, sched.Usage{Service: held - setup, Setup: setup})
 	l.order(Order{

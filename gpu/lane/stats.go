@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -84,19 +85,32 @@ func (l *Lane) Device(index int) DeviceStats {
 func (l *Lane) Boxes(buf []BoxStats) []BoxStats {
 	start := len(buf)
 	for _, b := range l.boxes {
-		coming := int64(0)
-		if b.errand.brings() {
-			_, footprint := b.dev.ledger.Residency(b.name)
-			coming = max(0, footprint-b.resident)
-		}
-		buf = append(buf, BoxStats{
-			Coming: coming, Context: b.dev.ledger.Overhead(b.name),
-			Box: b.id, Device: b.dev.Index, Flow: b.rev.flow.id, Runs: len(b.runs),
-			Made: b.made, Leaving: b.doomed, Resident: b.resident,
-		})
+		buf = append(buf, b.stats())
 	}
 	slices.SortFunc(buf[start:], func(a, b BoxStats) int { return int(a.Box) - int(b.Box) })
 	return buf
+}
+
+// Box copies one box's figures; false if it is not known.
+func (l *Lane) Box(id Box) (BoxStats, bool) {
+	b := l.boxes[id]
+	if b == nil {
+		return BoxStats{}, false
+	}
+	return b.stats(), true
+}
+
+func (b *box) stats() BoxStats {
+	coming := int64(0)
+	if b.errand.brings() {
+		_, footprint := b.dev.ledger.Residency(b.name)
+		coming = max(0, footprint-b.resident)
+	}
+	return BoxStats{
+		Coming: coming, Context: b.dev.ledger.Overhead(b.name),
+		Box: b.id, Device: b.dev.Index, Flow: b.rev.flow.id, Runs: len(b.runs),
+		Made: b.made, Leaving: b.doomed, Resident: b.resident,
+	}
 }
 
 // Flow copies one flow's figures; false if it is not known.
@@ -108,12 +122,11 @@ func (l *Lane) Flows() []sched.FlowID {
 	for id := range l.flows {
 		out = append(out, id)
 	}
-	slices.SortFunc(out, func(a, b sched.FlowID) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(out, func(a, b sched.FlowID) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Function, b.Function))
+	})
 	return out
 }
-
-// Explain says what holds a flow, or which rule chose it last.
-func (l *Lane) Explain(id sched.FlowID) sched.Reason { return l.policy.Explain(l.now, id) }
 
 // Resident is what a flow's boxes hold on devices, in bytes; false if the flow
 // is not known.
@@ -132,6 +145,21 @@ func (l *Lane) Memory(item uint64) (int64, bool) {
 		return 0, false
 	}
 	return r.memory(), true
+}
+
+// Footprint returns what runs of a revision of a flow have held of a device, on it
+// or swapped out; 0 while that is not known.
+func (l *Lane) Footprint(id sched.FlowID, key string) int64 {
+	f := l.flows[id]
+	if f == nil {
+		return 0
+	}
+	at := slices.IndexFunc(f.revs, func(r *revision) bool { return r.key == key })
+	if at < 0 {
+		return 0
+	}
+	n, _ := f.revs[at].measured.Bytes()
+	return n
 }
 
 // Now is the time of the latest event.

@@ -9,8 +9,8 @@ func (l *Lane) vacating(dev *device, rev *revision) (at *box, place *run) {
 	if all, _ := dev.pool.Len(); all > l.cfg.Pool.Size {
 		return nil, nil
 	}
-	for _, b := range rev.boxes {
-		if b.dev != dev || b.failed || b.doomed {
+	for _, b := range rev.on(dev) {
+		if b.failed || b.doomed {
 			continue
 		}
 		for _, r := range b.runs {

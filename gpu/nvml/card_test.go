@@ -124,6 +124,9 @@ func TestHandleRefused(t *testing.T) {
 	if cards[2].Lost == "" || cards[1].Lost != "" {
 		t.Errorf("cards %+v", cards[1:3])
 	}
+	if d := Devices(cards)[2]; d.Card != 3 {
+		t.Errorf("card 3 is named %d beside a lost one", d.Card)
+	}
 	var uuids []string
 	for i, d := range Devices(cards) {
 		if d.Index != i {
@@ -150,7 +153,7 @@ func TestMIGSlicesTakeTheCardsPlace(t *testing.T) {
 	}
 	devices := Devices(cards)
 	if len(devices) != 8 || devices[1].UUID != "MIG-1-0" || devices[1].Sharing != gpu.MIGSlice || devices[2].UUID != "MIG-1-1" ||
-		devices[1].MemoryBytes != 5*giB || devices[3].UUID != "GPU-3" || devices[3].Sharing != gpu.Whole {
+		devices[1].MemoryBytes != 5*giB || devices[3].UUID != "GPU-3" || devices[3].Sharing != gpu.Whole || devices[2].Card != 1 || devices[3].Card != 3 {
 		t.Errorf("devices %+v", devices)
 	}
 }

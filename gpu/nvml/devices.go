@@ -8,8 +8,8 @@ import "github.com/gpuwhisk/gpuwhisk/gpu"
 // slices, so that a host has the same indexes after a restart.
 func Devices(cards []Card) []gpu.Device {
 	var out []gpu.Device
-	add := func(uuid, name string, m Memory, s gpu.Sharing) {
-		d := gpu.Device{Index: len(out), UUID: uuid, Name: name, MemoryBytes: m.Total, Sharing: s}
+	add := func(card int, uuid, name string, m Memory, s gpu.Sharing) {
+		d := gpu.Device{Index: len(out), Card: card, UUID: uuid, Name: name, MemoryBytes: m.Total, Sharing: s}
 		if uuid != "" && d.Validate() == nil {
 			out = append(out, d)
 		}
@@ -19,10 +19,10 @@ func Devices(cards []Card) []gpu.Device {
 		case c.Lost != "" || c.Mode == ModeProhibited:
 		case c.MIG == On:
 			for _, s := range c.Slices {
-				add(s.UUID, s.Name, s.Memory, gpu.MIGSlice)
+				add(c.Index, s.UUID, s.Name, s.Memory, gpu.MIGSlice)
 			}
 		default:
-			add(c.UUID, c.Name, c.Memory, gpu.Whole)
+			add(c.Index, c.UUID, c.Name, c.Memory, gpu.Whole)
 		}
 	}
 	return out

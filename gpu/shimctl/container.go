@@ -29,7 +29,7 @@ type Container struct {
 	order     *round           // the order under way
 	reports   map[uint64]*round
 	token     uint64 // of the last report asked for
-	limit     *int64
+	limit     *parts
 	closed    bool
 
 	knocks  pace // only accept uses it
@@ -138,7 +138,7 @@ func (c *Container) admit(conn *net.UnixConn) {
 	if err == nil && c.full() {
 		err = fmt.Errorf("more than %d processes", c.ctl.cfg.Processes)
 	}
-	if err == nil && c.ctl.cfg.Owns != nil && !c.ctl.cfg.Owns(c.id, pid) {
+	if err == nil && pid > 0 && c.ctl.cfg.Owns != nil && !c.ctl.cfg.Owns(c.id, pid) {
 		err = fmt.Errorf("process %d is not of this container", pid)
 	}
 	c.mu.Lock()
@@ -152,7 +152,7 @@ func (c *Container) admit(conn *net.UnixConn) {
 	}
 	c.conns++
 	p := &process{
-		pid: pid, conn: conn, container: c, life: watch(pid),
+		pid: pid, conn: conn, container: c, life: watch(conn, pid),
 		out: make(chan []byte, outQueue), heard: time.Now(), gone: make(chan struct{}),
 	}
 	c.work.Add(2)
@@ -181,7 +181,7 @@ func (c *Container) joined(p *process) {
 	}
 	c.processes[p.pid] = p
 	p.send(encode(typeHello, 0, version, uint64(c.ctl.cfg.Threshold)))
-	p.limit = -1
+	p.limit = parts{-1, -1}
 	c.share()
 }
 
@@ -268,6 +268,7 @@ const most = 1 << 48
 // believe turns what a process says into what it can be.
 func (c *Container) believe(f usageFrame) gpu.Usage {
 	u := gpu.Usage{Allocated: capped(f.allocated, most)}
+	u.Pinned = capped(f.pinned, most)
 	u.Resident = min(capped(f.resident, c.ctl.cfg.MaxResident), u.Allocated)
 	// A device has few contexts of one process.
 	u.Context = int64(min(f.contexts, 16)) * c.ctl.cfg.Context

@@ -170,7 +170,7 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 	l.hear(typeHello)
 	const said = 5000
 	for i := range int64(said) {
-		c.Limit(i)
+		c.Limit(i, i)
 	}
 	c.mu.Lock()
 	behind := len(c.processes[os.Getpid()].out) >= outQueue-1 // one may be on its way

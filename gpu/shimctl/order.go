@@ -239,14 +239,16 @@ func (c *Container) reported(p *process, token uint64, u gpu.Usage) bool {
 	return r.leave(p)
 }
 
+// parts are limits in bytes: of device memory, and of pinned host memory.
+type parts struct{ device, host int64 }
+
 // Limit sets how many bytes of device memory the container's processes may hold
-// together, also those that come later; 0 is no limit. Each is told what the
-// others leave of it.
-func (c *Container) Limit(bytes int64) {
+// together, and how many of pinned host memory, also those that come later; 0 is
+// no limit. Each is told what the others leave of it.
+func (c *Container) Limit(device, host int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	bytes = max(bytes, 0)
-	c.limit = &bytes
+	c.limit = &parts{max(device, 0), max(host, 0)}
 	c.share()
 }
 
@@ -256,27 +258,32 @@ func (c *Container) share() {
 	if c.limit == nil {
 		return
 	}
-	sum := int64(0)
+	var sum parts
 	for _, p := range c.processes {
-		sum = min(sum+p.holding, most)
+		sum.device, sum.host = min(sum.device+p.holding, most), min(sum.host+p.pinning, most)
 	}
 	for _, p := range c.processes {
-		part := *c.limit
-		if part > 0 { // 0 would be none
-			part = max(part-(sum-p.holding), 1)
-		}
+		part := parts{left(c.limit.device, sum.device-p.holding), left(c.limit.host, sum.host-p.pinning)}
 		if part != p.limit {
 			p.limit = part
-			p.send(encode(typeLimit, 0, uint64(part)))
+			p.send(encode(typeLimit, 0, uint64(part.device), uint64(part.host)))
 		}
 	}
 }
 
+// left is what others leave of a limit, where there is one: 0 would be none.
+func left(limit, others int64) int64 {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit-others, 1)
+}
+
 // holds takes what a process says it holds.
-func (c *Container) holds(p *process, bytes int64) {
+func (c *Container) holds(p *process, u gpu.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.holding = bytes
+	p.holding, p.pinning = u.Allocated, u.Pinned
 	if len(c.processes) > 1 {
 		c.share()
 	}

@@ -1,6 +1,7 @@
 package shimctl
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +12,8 @@ import (
 )
 
 // peer asks the kernel which process is on the other side. The number is of
-// our process namespace, whatever the process itself believes.
+// our process namespace, whatever the process itself believes; 0 for one that
+// this does not show, as where we run in a container without the host's.
 func peer(conn *net.UnixConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -27,9 +29,6 @@ func peer(conn *net.UnixConn) (int, error) {
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ask for the peer: %w", err)
-	}
-	if cred.Pid <= 0 {
-		return 0, fmt.Errorf("the peer is in a process namespace that we do not see")
 	}
 	return int(cred.Pid), nil
 }
@@ -60,8 +59,16 @@ func ownedByUs(info os.FileInfo) bool {
 // another process may get it.
 type life struct{ fd int }
 
-func watch(pid int) *life {
-	fd, err := unix.PidfdOpen(pid, 0)
+// watch begins to watch the process on the other side.
+func watch(conn *net.UnixConn, pid int) *life {
+	fd, err := -1, error(nil)
+	if pid > 0 {
+		fd, err = unix.PidfdOpen(pid, 0)
+	} else if raw, e := conn.SyscallConn(); e == nil {
+		// By the connection, where the kernel can (Linux 6.5).
+		e = raw.Control(func(at uintptr) { fd, err = unix.GetsockoptInt(int(at), unix.SOL_SOCKET, unix.SO_PEERPIDFD) })
+		err = errors.Join(err, e)
+	}
 	if err != nil {
 		fd = -1 // it is gone, or the kernel cannot tell: a hang-up is its end
 	}

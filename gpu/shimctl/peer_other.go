@@ -18,7 +18,7 @@ func ownedByUs(os.FileInfo) bool { return true }
 
 type life struct{}
 
-func watch(int) *life { return &life{} }
+func watch(*net.UnixConn, int) *life { return &life{} }
 
 func (l *life) ended(time.Duration) bool { return true }
 

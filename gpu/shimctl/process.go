@@ -28,9 +28,17 @@ const (
 	endGrace = 500 * time.Millisecond
 )
 
+// Outside is below the numbers of processes that our process namespace does not
+// show. Those have the numbers that they have in their own, which they say
+// themselves: it tells a container's processes apart, and nothing else.
+const Outside = 1 << 30
+
+// mostPID is above all numbers that Linux gives to processes.
+const mostPID = 1 << 22
+
 // process is one connection of a shim.
 type process struct {
-	pid       int
+	pid       int // 0: outside, and has not said which
 	conn      *net.UnixConn
 	container *Container
 	life      *life
@@ -43,7 +51,8 @@ type process struct {
 	silent  bool
 	said    bool  // hello
 	holding int64 // bytes, by its last usage
-	limit   int64 // as told last, -1 never
+	pinning int64 // bytes of host memory, the same
+	limit   parts // as told last, -1 never
 }
 
 // send sends a frame at once if the socket takes it, which spares the way over
@@ -143,6 +152,9 @@ func (p *process) take(f frame) (awaited bool, err error) {
 			return false, fmt.Errorf("shim of version %d, we speak %d", f.hello.version, version)
 		}
 		p.said = true
+		if p.pid == 0 {
+			p.pid = Outside + 1 + int(f.hello.pid%mostPID)
+		}
 		_ = p.conn.SetReadDeadline(time.Time{})
 		c.joined(p)
 		return false, nil
@@ -151,7 +163,7 @@ func (p *process) take(f frame) (awaited bool, err error) {
 	switch f.kind {
 	case typeUsage:
 		u := c.believe(f.usage)
-		c.holds(p, u.Allocated)
+		c.holds(p, u)
 		c.ctl.events.Usage(c.id, p.pid, u)
 		return c.reported(p, f.epoch, u), nil
 	case typeRefused:

@@ -215,7 +215,7 @@ func TestInvokerRestarts(t *testing.T) {
 func TestLimitHoldsForLaterProcesses(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
-	c.Limit(4 * mib)
+	c.Limit(4*mib, 0)
 	g := startGuest(t, c)
 	rec.awaitUsage(t, g.PID(), 0)
 	// It is connected, and reads the limit before this question.

@@ -5,7 +5,7 @@
 //
 // What it hears comes from user code's own process, so nothing of it is
 // trusted further than it can hurt that container: the process id is the
-// kernel's word, sizes are capped, frames and their rate are bounded, a silent
+// kernel's word where that shows it (see Outside), sizes are capped, frames and their rate are bounded, a silent
 // process is reported and never waited for beyond the caller's context.
 //
 // Its goroutines: one per Control for the heartbeat, one per container that

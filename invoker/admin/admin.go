@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Options is what the door shows and who may see it.
@@ -23,6 +24,8 @@ type Options struct {
 	Status             func(ctx context.Context) (any, error) // nil: not served
 	Console            http.Handler                           // below /console/; nil: not served
 	Fallbacks          Fallbacks                              // nil: not served
+	// Answered is told of each request; nil: nobody is.
+	Answered func(method, path string, status int, id string, took time.Duration)
 }
 
 // Fallbacks are the actions whose GPU memory is only counted. Clear forgets one,
@@ -80,9 +83,30 @@ func (d *door) transaction(next http.Handler) http.Handler {
 			id = rand.Text()
 		}
 		w.Header().Set(d.Header, id)
-		next.ServeHTTP(w, r)
+		if d.Answered == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		began, heard := time.Now(), &heard{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(heard, r)
+		d.Answered(r.Method, r.URL.Path, heard.status, id, time.Since(began))
 	})
 }
+
+// heard is an answer of which the status is known.
+type heard struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (h *heard) WriteHeader(status int) {
+	h.status = status
+	h.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach what it needs.
+func (h *heard) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 func (d *door) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,12 +3,14 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 type pings struct{ on bool }
@@ -103,5 +105,21 @@ func TestTransactionIDs(t *testing.T) {
 	}
 	if got := ask(t, h, "GET", "/ping", "", "sid_fake").Header().Get("X-Request-ID"); strings.HasPrefix(got, "sid_") {
 		t.Errorf("id %q of the system was taken from a caller", got)
+	}
+}
+
+// TestRequestsAreToldOf: with what was answered, under the id that the caller
+// gave.
+func TestRequestsAreToldOf(t *testing.T) {
+	var told []string
+	h := New(Options{Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID", Pings: &pings{},
+		Answered: func(method, path string, status int, id string, _ time.Duration) {
+			told = append(told, fmt.Sprint(method, path, " ", status, " ", id))
+		}})
+	ask(t, h, "GET", "/ping", "", "a")
+	ask(t, h, "POST", "/enable", "", "b")
+	ask(t, h, "POST", "/enable", "invoker.user", "c")
+	if want := []string{"GET/ping 200 a", "POST/enable 401 b", "POST/enable 200 c"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/activation/s3"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/kamon"
 	"github.com/gpuwhisk/gpuwhisk/invoker/stores"
 	"github.com/gpuwhisk/gpuwhisk/invoker/trace"
+	"github.com/gpuwhisk/gpuwhisk/invoker/userlogs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -83,18 +83,23 @@ type assembly struct {
 	instance activation.Instance
 	admin    string // address of the admin door
 	metrics  *prometheus.Registry
-	ready    atomic.Bool
-	closing  chan struct{} // the admin door is
-	stopping atomic.Bool   // the goodbye has begun
-	stage    atomic.Value  // string: what the start is waiting for
-	unable   atomic.Value  // string: why nothing can be done for now
-	silenced silence
-	retired  atomic.Bool // an operator disabled it
+	// functions are the metrics of each GPU function, apart from the others: the
+	// console reads those once a second.
+	functions *prometheus.Registry
+	steps     *invoker.Steps // what adapters do
+	ready     atomic.Bool
+	closing   chan struct{} // the admin door is
+	stopping  atomic.Bool   // the goodbye has begun
+	stage     atomic.Value  // string: what the start is waiting for
+	unable    atomic.Value  // string: why nothing can be done for now
+	silenced  silence
+	retired   atomic.Bool // an operator disabled it
 
 	gpus      gpus
-	laneLog   *laneLog      // nil without whisk.gpu.record
-	tracer    *trace.Tracer // nil: traces are off
-	statsd    *kamon.StatsD // nil: nothing is sent there
+	laneLog   *laneLog        // nil without whisk.gpu.record
+	tracer    *trace.Tracer   // nil: traces are off
+	statsd    *kamon.StatsD   // nil: nothing is sent there
+	userLogs  *userlogs.Files // nil: logs go into records alone
 	engine    Engine
 	cluster   *kafka.Cluster
 	feed      *kafka.Feed
@@ -107,7 +112,7 @@ type assembly struct {
 	store     *couchdb.Store
 	// elsewhere takes the records where CouchDB does not; nil where it does.
 	elsewhere stores.Store
-	bucket    *s3.Store // nil: no code is in S3
+	bucket    *bucket // nil: no code is in S3
 	state     state
 	invoker   atomic.Pointer[invoker.Invoker]
 	began     time.Time
@@ -116,8 +121,9 @@ type assembly struct {
 // Run is one invoker's whole life. It ends when ctx does, after draining, or
 // when the start fails.
 func Run(ctx context.Context, o Options) (err error) {
-	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), closing: make(chan struct{}), began: time.Now()}
+	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(), closing: make(chan struct{}), began: time.Now()}
 	a.stage.Store("starting")
+	a.steps = invoker.NewSteps(o.Config.Metrics.Log, a.metrics, o.Log)
 	manifest, err := a.manifest()
 	if err != nil {
 		return err
@@ -190,6 +196,7 @@ func (a *assembly) parts(manifest *activation.Manifest) []part {
 		// Of the last activations, too; nobody waits for it.
 		{name: "traces", open: a.openTracer, close: a.closeTracer},
 		{name: "StatsD", open: a.openStatsD, close: a.closeStatsD},
+		{name: "log files", open: a.openUserLogs, close: a.closeUserLogs},
 		// Closed last of what others meet: who waits for its lock starts at
 		// once, and must find nothing of ours.
 		{name: "state", open: a.awaitElder, close: func(context.Context) error { return a.state.close() }},
@@ -267,7 +274,10 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	if a.tracer != nil {
 		ports.Tracer = a.tracer
 	}
-	iv, err := invoker.New(s, ports, invoker.NewMetrics(a.metrics), a.Log)
+	if a.userLogs != nil {
+		ports.UserLogs = a.userLogs
+	}
+	iv, err := invoker.New(s, ports, invoker.NewMetrics(a.metrics, a.functions), a.Log)
 	if err != nil {
 		return err
 	}

@@ -19,18 +19,18 @@ const (
 
 // view is all that the console and gpuwhisk top show.
 type view struct {
-	At        int64              `json:"at"` // ms since 1970
-	Version   string             `json:"version"`
-	Status    status             `json:"status"`
-	Functions []explain.Function `json:"functions"`
-	Recent    []recent           `json:"recent"`
-	Explained uint64             `json:"explained"` // accounts, ever
-	Counters  map[string]float64 `json:"counters"`
+	At        int64               `json:"at"` // ms since 1970
+	Version   string              `json:"version"`
+	Status    status              `json:"status"`
+	Functions []*explain.Function `json:"functions"`
+	Recent    []recent            `json:"recent"`
+	Explained uint64              `json:"explained"` // accounts, ever
+	Counters  map[string]float64  `json:"counters"`
 }
 
 // recent is one line of the last activations.
 type recent struct {
-	ID       string  `json:"id"`
+	ID       string  `json:"id" delta:"key"`
 	At       int64   `json:"at"` // answered, ms since 1970
 	Function string  `json:"function"`
 	Start    string  `json:"start"`

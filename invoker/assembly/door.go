@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,14 +26,14 @@ type tlsConfig = tls.Config
 func (a *assembly) door() http.Handler {
 	o := admin.Options{
 		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
-		Header: a.c.Admin.TransactionHeader, Pings: pings{a}, Fallbacks: fallbackDoor{a},
+		Header: a.c.Admin.TransactionHeader, Pings: pings{a}, Fallbacks: fallbackDoor{a}, Answered: a.steps.Answered,
 	}
 	if a.c.Metrics.Served() {
 		// What is looked up when it is asked for is apart from what is counted:
 		// the console reads the counters once a second.
 		live := prometheus.NewRegistry()
 		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
-		o.Metrics = promhttp.HandlerFor(a.named(prometheus.Gatherers{a.metrics, live}), promhttp.HandlerOpts{})
+		o.Metrics = promhttp.HandlerFor(a.named(prometheus.Gatherers{a.metrics, a.functions, live}), promhttp.HandlerOpts{})
 	}
 	if a.c.Admin.Status {
 		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }
@@ -123,9 +124,12 @@ type status struct {
 	Kafka    kafkaStatus    `json:"kafka"`
 	CouchDB  couchdb.Health `json:"couchdb"`
 	// Records is there where they do not go to CouchDB.
-	Records *recordsStatus  `json:"records,omitempty"`
-	State   stateStatus     `json:"state"`
-	Work    *invoker.Status `json:"work,omitempty"`
+	Records  *recordsStatus  `json:"records,omitempty"`
+	State    stateStatus     `json:"state"`
+	LogFiles *logFilesStatus `json:"logFiles,omitempty"`
+	// Bucket is what is wrong with code in S3.
+	Bucket string          `json:"bucket,omitempty"`
+	Work   *invoker.Status `json:"work,omitempty"`
 	// Fallbacks are the actions whose GPU memory is only counted, because their
 	// libraries do not bear that it is moved.
 	Fallbacks []devices.Fallback `json:"fallbacks,omitempty"`
@@ -157,6 +161,8 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 		s.Records = &recordsStatus{a.c.Records.Store, a.elsewhere.Health()}
 	}
 	s.State = a.state.status()
+	s.LogFiles = a.logFilesStatus()
+	s.Bucket = a.bucket.why()
 	work, err := a.invoker.Load().Status(ctx)
 	if err != nil {
 		return s, err
@@ -202,6 +208,7 @@ func (s *status) reasons(stopping bool) (why []string) {
 		say("sending", topic)
 	}
 	say("reading actions", s.CouchDB.Reads.LastError)
+	say("reading code from S3", s.Bucket)
 	say("writing records", s.CouchDB.Writes.LastError)
 	say("spooling records", s.CouchDB.Spool.LastError)
 	if s.Records != nil {
@@ -210,6 +217,9 @@ func (s *status) reasons(stopping bool) (why []string) {
 	}
 	if j := s.State.Journal; j != nil {
 		say("writing the journal", j.Trouble)
+	}
+	if s.LogFiles != nil {
+		say("writing log files", s.LogFiles.Trouble)
 	}
 	say("reading the blacklist", s.CouchDB.Blacklist.LastError)
 	return why
@@ -270,13 +280,16 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 		count(missed, c.Missed, at...)
 		count(expired, c.Expired, at...)
 	}
+	if s.LogFiles != nil {
+		count(desc("log_files_dropped_total", "Activations whose log lines are in no file, because the disk did not keep up."), int(s.LogFiles.Dropped))
+	}
 	cached := desc("couchdb_cache_total", "Actions that were asked for, by whether they were at hand.", "outcome")
 	count(cached, int(s.CouchDB.Cache.Hits), "hit")
 	count(cached, int(s.CouchDB.Cache.Misses), "miss")
 	put(desc("build_info", "The version that runs; always 1.", "version", "goversion"), 1, g.a.Version, runtime.Version())
 	for _, d := range g.a.gpus.devices {
-		put(desc("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", "device", "gpu", "UUID", "modelName", "simulated"),
-			1, d.String(), strconv.Itoa(d.Index), d.UUID, d.Name, strconv.FormatBool(d.Simulated))
+		put(desc("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", of("sharing", "simulated")...),
+			1, append(invoker.DeviceValues(d), d.Sharing.String(), strconv.FormatBool(d.Simulated))...)
 	}
 	if j := s.State.Journal; j != nil {
 		put(desc("journal_bytes", "Size of the journal's files."), float64(j.Bytes))
@@ -299,6 +312,9 @@ func (g gauges) shim(put func(*prometheus.Desc, float64, ...string)) {
 	put(desc("shim_unhooked_containers", "GPU containers since the start of which no process connected."), float64(s.Unhooked))
 }
 
+// of is the labels of a device, and more.
+func of(more ...string) []string { return append(slices.Clip(invoker.DeviceLabels), more...) }
+
 func (g gauges) devices(w *invoker.Status, put func(*prometheus.Desc, float64, ...string)) {
 	queue := desc("gpu_queue_depth", "Activations that wait in a flow.", "flow")
 	for _, f := range w.Flows {
@@ -309,16 +325,20 @@ func (g gauges) devices(w *invoker.Status, put func(*prometheus.Desc, float64, .
 		put(backlog, float64(b.InMemory), "memory")
 		put(backlog, float64(b.Parked), "disk")
 	}
-	tokens := desc("gpu_tokens", "D: runs that a device may take at once.", "device")
-	flight := desc("gpu_runs_in_flight", "Runs that hold a token.", "device")
-	memory := desc("gpu_memory_bytes", "Device memory by state.", "device", "state")
-	containers := desc("gpu_containers", "Containers of a device.", "device")
+	tokens := desc("gpu_tokens", "D: runs that a device may take at once.", of()...)
+	flight := desc("gpu_runs_in_flight", "Runs that hold a token.", of()...)
+	memory := desc("gpu_memory_bytes", "Device memory by state: used is what is charged, measured what the device itself shows, capacity all there is.", of("state")...)
+	containers := desc("gpu_containers", "Containers of a device.", of()...)
 	for _, d := range w.Devices {
-		put(tokens, float64(d.Tokens), d.Device)
-		put(flight, float64(d.InFlight), d.Device)
-		put(containers, float64(d.Containers), d.Device)
-		put(memory, float64(d.Used), d.Device, "used")
-		put(memory, float64(d.Memory), d.Device, "capacity")
+		put(tokens, float64(d.Tokens), d.Names...)
+		put(flight, float64(d.InFlight), d.Names...)
+		put(containers, float64(d.Containers), d.Names...)
+		in := func(state string, bytes int64) { put(memory, float64(bytes), append(slices.Clip(d.Names), state)...) }
+		in("used", d.Used)
+		in("capacity", d.Memory)
+		if d.Measured != nil {
+			in("measured", *d.Measured)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -83,18 +85,32 @@ func (a *assembly) openPinged() error {
 		return stateError(err, "whisk.gpu.journal")
 	}
 	a.state.pinged.file = f
-	var last [8]byte
-	if n, _ := f.ReadAt(last[:], 0); n == len(last) {
-		a.state.pinged.past = max(0, int64(binary.BigEndian.Uint64(last[:])))
-	}
+	a.state.pinged.past = readPinged(f)
 	return nil
 }
 
-// taken notes a ping. It is read only where it matters little: one that is
-// missing costs the next start two seconds.
+// pingedBytes is an offset and its check sum.
+const pingedBytes = 12
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// readPinged reads what taken wrote. What is not whole says nothing, which costs
+// a start two seconds; a number that is too high would have it pass over the
+// pings of another host's living process.
+func readPinged(from io.ReaderAt) int64 {
+	var b [pingedBytes + 1]byte
+	n, err := from.ReadAt(b[:], 0)
+	if n != pingedBytes || !errors.Is(err, io.EOF) || crc32.Checksum(b[:8], castagnoli) != binary.BigEndian.Uint32(b[8:]) {
+		return 0
+	}
+	return max(0, int64(binary.BigEndian.Uint64(b[:])))
+}
+
+// taken notes a ping.
 func (p pinged) taken(offset int64) {
 	if p.file != nil {
-		_, _ = p.file.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(offset+1)), 0)
+		b := binary.BigEndian.AppendUint64(make([]byte, 0, pingedBytes), uint64(offset+1))
+		_, _ = p.file.WriteAt(binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), 0)
 	}
 }
 

@@ -1,11 +1,15 @@
 package assembly
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -140,4 +144,43 @@ func port(t *testing.T, addr string) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestPingedCutAndFlippedAnywhere: however the note of the last ping is damaged,
+// it says what was written or nothing.
+func TestPingedCutAndFlippedAnywhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pinged")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const last = 0x123456
+	pinged{file: f}.taken(last)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readPinged(bytes.NewReader(whole)); got != last+1 {
+		t.Fatalf("whole: %d", got)
+	}
+	bad := [][]byte{append(slices.Clone(whole), 0), binary.BigEndian.AppendUint64(nil, 1<<40)}
+	for at := range whole {
+		bad = append(bad, whole[:at])
+		for bit := range 8 {
+			flipped := slices.Clone(whole)
+			flipped[at] ^= 1 << bit
+			bad = append(bad, flipped)
+		}
+		torn := slices.Clone(whole) // a part of a later one
+		copy(torn[:at], bytes.Repeat([]byte{0x7f}, at))
+		if at > 0 {
+			bad = append(bad, torn)
+		}
+	}
+	for _, b := range bad {
+		if got := readPinged(bytes.NewReader(b)); got != 0 {
+			t.Errorf("%x is %d", b, got)
+		}
+	}
 }

@@ -55,6 +55,7 @@ func (a *assembly) recordsConfig() records.Config {
 // them, and nothing of theirs on disk.
 func (a *assembly) databaseConfig() couchdb.Config {
 	cfg := couchConfig(a.c, a.Log)
+	cfg.Steps = a.steps
 	if a.bucket != nil {
 		cfg.Bucket = a.bucket
 	}
@@ -72,7 +73,7 @@ func (a *assembly) recordStore() invoker.Records {
 	case a.c.Records.Discard:
 		return discard{}
 	case a.elsewhere != nil:
-		return sink{a.elsewhere}
+		return sink{a.elsewhere, a.steps, a.c.Records.Store}
 	}
-	return sink{a.store}
+	return sink{a.store, a.steps, a.c.CouchDB.Activations}
 }

@@ -35,7 +35,7 @@ func TestRecordsGoElsewhere(t *testing.T) {
 	if cfg := a.databaseConfig(); cfg.Records.Spool != nil || cfg.Activations != "" {
 		t.Errorf("with couchbase: %+v", cfg)
 	}
-	if err := a.recordStore().Put(t.Context(), "guest/1", []byte(`{}`), func(error) {}); err != nil {
+	if err := a.recordStore().Put(t.Context(), "guest/1", []byte(`{}`), func(int, error) {}); err != nil {
 		t.Error(err)
 	}
 	if err := a.closeElsewhere(t.Context()); err != nil {

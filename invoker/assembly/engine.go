@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
@@ -21,14 +22,14 @@ type Engine interface {
 	Close() error
 }
 
-func newEngine(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (Engine, error) {
+func newEngine(ctx context.Context, c *config.Config, prefix, self, path string, listener steps.Listener, log *slog.Logger) (Engine, error) {
 	if c.Runtimes.Kind == "process" {
 		return openProcesses(ctx, c, prefix, self, path, log)
 	}
-	return openDocker(ctx, c, prefix, log)
+	return openDocker(ctx, c, prefix, listener, log)
 }
 
-func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) (Engine, error) {
+func openDocker(ctx context.Context, c *config.Config, prefix string, listener steps.Listener, log *slog.Logger) (Engine, error) {
 	o := docker.DefaultOptions()
 	o.Host = c.Docker.Host
 	o.Prefix = prefix
@@ -40,13 +41,13 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, log *slog.
 		o.LogDriver = "" // the daemon's own driver carries the logs away
 	}
 	o.Registries, o.Logins = c.Docker.Registries, c.Docker.Logins
-	o.CertDir, o.LogDirs, o.Devices = c.Docker.CertDir, c.Docker.LogDirs, c.Docker.Devices
+	o.CertDir, o.LogDirs, o.Devices, o.SELinux = c.Docker.CertDir, c.Docker.LogDirs, c.Docker.Devices, c.Docker.SELinux
 	o.CapDrop, o.CapAdd, o.PidsLimit = c.Docker.CapDrop, c.Docker.CapAdd, int64(c.Docker.PidsLimit)
 	t := c.Docker.Timeouts
 	o.Timeouts.Create, o.Timeouts.Inspect, o.Timeouts.List = finite(t.Run), finite(t.Inspect), finite(t.List)
 	o.Timeouts.Pause, o.Timeouts.Unpause = finite(t.Pause), finite(t.Resume)
 	o.Timeouts.Remove, o.Timeouts.Pull = finite(t.Remove), finite(t.Pull)
-	o.Logger = log
+	o.Logger, o.Steps = log, listener
 	e, err := docker.New(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)

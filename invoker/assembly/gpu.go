@@ -197,12 +197,23 @@ func (g gpus) check(e Engine) error {
 	return nil
 }
 
-// watch begins to sample the devices for an invoker that works.
-func (g gpus) watch(iv *invoker.Invoker, log *slog.Logger) {
+// watch begins to sample the devices for an invoker that works. An engine that
+// can is asked for processes that we do not see.
+func (g gpus) watch(iv *invoker.Invoker, e Engine, log *slog.Logger) {
 	if g.mps != nil {
 		g.mps.invoker.Store(iv)
 	}
-	if g.host == nil || g.shim == nil {
+	if g.shim == nil {
+		return
+	}
+	type teller interface {
+		Processes(ctx context.Context, name string) (pids []int, space uint64, err error)
+	}
+	if engine, tells := e.(teller); tells {
+		g.shim.Ask(engine.Processes)
+	}
+	if g.host == nil {
+		g.shim.WatchSimulated(iv)
 		return
 	}
 	if err := g.host.Watch(iv, g.shim); err != nil {

@@ -30,7 +30,7 @@ func (a *assembly) greet(ctx context.Context) {
 		// enabled it again.
 		a.disable(p)
 	}
-	a.gpus.watch(a.invoker.Load(), a.Log)
+	a.gpus.watch(a.invoker.Load(), a.engine, a.Log)
 	a.stage.Store("")
 	a.ready.Store(true)
 	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
@@ -28,7 +29,25 @@ func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	d.Completed = past.State == journal.Completed
 	d.Begun = d.Begun || past.State == journal.Started
 	d.Attempts = max(d.Attempts, past.Crashes)
+	d.Ended = ended(j, d.Message.ActivationID, past)
 	return true
+}
+
+// ended is what a former process had an activation end with and could not tell
+// everybody, nil where it is not known.
+func ended(j *journal.Journal, id activation.ID, past journal.Past) *activation.Record {
+	if !past.Owed || past.State == journal.Completed {
+		return nil
+	}
+	text, err := j.Owed(id)
+	if err != nil {
+		return nil // it counts as what was running
+	}
+	r, err := activation.DecodeRecord(text)
+	if err != nil {
+		return nil
+	}
+	return r
 }
 
 // resumed is what a former process left in the journal.
@@ -43,6 +62,7 @@ func resumed(j *journal.Journal, l journal.Left) (invoker.Delivery, error) {
 	}
 	return invoker.Delivery{
 		Message: m, Offset: l.Offset, Done: func() {}, Begun: past.State == journal.Started, Attempts: past.Crashes,
+		Ended: ended(j, l.ID, past),
 	}, nil
 }
 
@@ -111,17 +131,24 @@ type sink struct {
 	to interface {
 		PutDocument(ctx context.Context, doc records.Document) error
 	}
+	steps *invoker.Steps
+	name  string
 }
 
-func (s sink) Put(ctx context.Context, id string, doc []byte, stored func(error)) error {
-	return s.to.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: stored})
+func (s sink) Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error {
+	step, done := invoker.Saves(s.name, id)
+	ended := steps.Begin(ctx, s.steps, step)
+	return s.to.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: func(batch int, err error) {
+		ended(done, err)
+		stored(batch, err)
+	}})
 }
 
 // discard is the store of a deployment that wants no records.
 type discard struct{}
 
-func (discard) Put(_ context.Context, _ string, _ []byte, stored func(error)) error {
-	stored(nil)
+func (discard) Put(_ context.Context, _ string, _ []byte, stored func(batch int, err error)) error {
+	stored(0, nil)
 	return nil
 }
 

@@ -38,6 +38,7 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		Explain:     c.GPU.Explain,
 		LogErrors:   [4]bool{1: c.Proxy.LogErrors.Application, 2: c.Proxy.LogErrors.Developer, 3: c.Proxy.LogErrors.Whisk},
 		LogUnstored: c.Records.UnstoredLogs,
+		Marks:       c.Metrics.Log,
 		Events:      c.Events.Enabled,
 	}
 	var err error
@@ -156,21 +157,22 @@ func limits(rules map[string]config.Size) map[string]int64 {
 func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, error) {
 	g := c.GPU
 	s := invoker.GPUSettings{
-		Devices:     devices,
-		Policy:      g.Policy,
-		Tokens:      g.Tokens,
-		TokenConfig: tokens(g),
-		AckTimeout:  finite(g.AckTimeout),
-		Weights:     g.Weights,
-		Limits:      limits(g.Limits),
-		Modes:       g.Shim.Modes,
-		Prefetch:    g.Prefetch,
-		ForwardTo:   g.ForwardTopic,
-		ContextMem:  int64(g.ContextMemory),
-		DefaultMem:  int64(g.DefaultMemory),
-		Patience:    finite(g.DevicePatience),
-		Overdue:     finite(g.Overdue),
-		Backlog:     invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
+		Devices:         devices,
+		Policy:          g.Policy,
+		Tokens:          g.Tokens,
+		TokenConfig:     tokens(g),
+		AckTimeout:      finite(g.AckTimeout),
+		Weights:         g.Weights,
+		Limits:          limits(g.Limits),
+		NamespaceLimits: limits(g.NamespaceLimits),
+		Modes:           g.Shim.Modes,
+		Prefetch:        g.Prefetch,
+		ForwardTo:       g.ForwardTopic,
+		ContextMem:      int64(g.ContextMemory),
+		DefaultMem:      int64(g.DefaultMemory),
+		Patience:        finite(g.DevicePatience),
+		Overdue:         finite(g.Overdue),
+		Backlog:         invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
 	}
 	var ok bool
 	if s.Sched, ok = sched.Defaults(g.Policy); !ok {

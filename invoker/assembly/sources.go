@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"regexp"
 	"strconv"
 	"sync"
@@ -179,23 +180,27 @@ func (a *assembly) openSources(ctx context.Context, topic string) error {
 }
 
 // keeps is for how long a topic keeps its messages: what the broker says of it,
-// or what it was to be made with. Of the bytes only the latter is known.
+// or, if it says nothing, what it was to be made with.
 func (a *assembly) keeps(ctx context.Context, topic string) invoker.Retention {
-	said := func(key string) int64 {
-		n, err := strconv.ParseInt(a.c.Kafka.TopicConfig[key], 10, 64)
-		if err != nil || n < 0 {
-			return 0
-		}
-		return n
-	}
-	r := invoker.Retention{Bytes: said("retention.bytes")}
 	kept, err := a.cluster.Retention(ctx, topic)
 	if err != nil {
-		kept = time.Duration(min(said("retention.ms"), int64(forever/time.Millisecond))) * time.Millisecond
-		a.Log.Warn("broker does not say how long a topic keeps messages: taking what the configuration says", "topic", topic, "keeps", kept, "error", err)
+		said := func(key string) int64 {
+			n, err := strconv.ParseInt(a.c.Kafka.TopicConfig[key], 10, 64)
+			if err != nil || n < 0 {
+				return math.MaxInt64
+			}
+			return n
+		}
+		kept.Time = time.Duration(min(said("retention.ms"), int64(forever/time.Millisecond))) * time.Millisecond
+		kept.Bytes = said("retention.bytes")
+		a.Log.Warn("broker does not say how long a topic keeps messages: taking what the configuration says", "topic", topic, "keeps", kept.Time, "bytes", kept.Bytes, "error", err)
 	}
-	if kept < forever {
-		r.Time = kept
+	var r invoker.Retention
+	if kept.Time < forever {
+		r.Time = kept.Time
+	}
+	if kept.Bytes < math.MaxInt64/2 { // it is doubled
+		r.Bytes = kept.Bytes
 	}
 	return r
 }

@@ -22,7 +22,7 @@ func (a *assembly) openStatsD(context.Context) error {
 	to := a.c.Metrics.StatsD
 	a.statsd = kamon.NewStatsD(kamon.StatsDConfig{
 		Address: to.Address(), Service: to.Service, Host: a.instance.Topic(), Interval: to.Interval, Packet: int(to.Packet),
-	}, a.kamon(prometheus.Gatherers{a.metrics, live}))
+	}, a.kamon(prometheus.Gatherers{a.metrics, a.functions, live}))
 	a.Log.Info("metrics are sent to StatsD", "to", to.Address(), "every", to.Interval)
 	return nil
 }

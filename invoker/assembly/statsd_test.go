@@ -23,9 +23,9 @@ func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 	}
 	defer func() { _ = agent.Close() }()
 	c := config.Default()
-	a := &assembly{c: c, instance: activation.Instance{ID: 3}, metrics: prometheus.NewRegistry(),
+	a := &assembly{c: c, instance: activation.Instance{ID: 3}, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(),
 		Options: Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
-	invoker.NewMetrics(a.metrics)
+	invoker.NewMetrics(a.metrics, a.functions)
 	if err := a.openStatsD(t.Context()); err != nil || a.statsd != nil {
 		t.Fatalf("%v, or it is open without being asked for", err)
 	}
@@ -43,7 +43,7 @@ func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(buf[:n]); !strings.Contains(got, "openwhisk-statsd.invoker3.counter_invoker_activation_start:0|c\n") {
+	if got := string(buf[:n]); !strings.Contains(got, "openwhisk-statsd.invoker3.counter.invoker_activation_start:0|c\n") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -13,19 +13,33 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
 )
 
-// hangs is how the names of actions begin whose runs do not end.
-const hangs = "gpuhang"
+// How the names of actions begin whose runs do not end, or take their time: as
+// long as took, or as many milliseconds as the name goes on to say.
+const (
+	hangs = "gpuhang"
+	takes = "gputakes"
+	took  = 600 * time.Millisecond
+	waits = "waits"
+)
 
-// actionServer answers /init and /run as an action proxy that does nothing.
-func actionServer() (*http.Server, net.Listener, error) {
+// prints is how the names of actions end that print a line.
+const prints = "prints"
+
+// actionServer answers /init and /run as an action proxy that does nothing. What
+// runs print goes to a file in dir that is named for the address that was called.
+func actionServer(dir string) (*http.Server, net.Listener, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen for actions: %w", err)
@@ -46,11 +60,46 @@ func actionServer() (*http.Server, net.Listener, error) {
 			<-r.Context().Done()
 			return
 		}
+		if bytes.Contains(body, []byte("/"+takes)) {
+			select {
+			case <-time.After(took):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		if n := waitsFor(body); n > 0 {
+			<-time.After(n)
+		}
+		if bytes.Contains(body, []byte(prints)) {
+			host := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr).IP.String()
+			go printed(filepath.Join(dir, host)) // as an engine does: beside the answer
+		}
 		reply(`{"ok":true}`)(w, r)
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.Serve(ln) }()
 	return s, ln, nil
+}
+
+// waitsFor is how long a run with such a body takes.
+func waitsFor(body []byte) time.Duration {
+	_, after, _ := bytes.Cut(body, []byte("/"+waits))
+	n := 0
+	for ; len(after) > 0 && '0' <= after[0] && after[0] <= '9'; after = after[1:] {
+		n = 10*n + int(after[0]-'0')
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// printed adds to a log what a run prints: a line and both sentinels.
+func printed(path string) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	const line = `{"log":"%s\n","stream":"%s","time":"2026-01-01T00:00:00.123456789Z"}` + "\n"
+	_, _ = fmt.Fprintf(f, line+line+line, "hello World", "stdout", logs.Sentinel, "stdout", logs.Sentinel, "stderr")
 }
 
 // database is as much of CouchDB as an invoker talks to: a small action under
@@ -100,22 +149,42 @@ func document(name string) string {
 	if strings.HasPrefix(name, "gpu") {
 		notes = `{"key":"gpu","value":true}`
 	}
+	lines := 0
+	if strings.HasSuffix(name, prints) {
+		lines = 10
+	}
 	return fmt.Sprintf(`{"_id":"guest/%s","_rev":"1-a","annotations":[`+notes+`],"entityType":"action",`+
 		`"exec":{"kind":"nodejs:20","code":"function main(){return {ok:true}}","binary":false},`+
-		`"limits":{"concurrency":1,"logs":0,"memory":128,"timeout":60000},"name":"%s","namespace":"guest",`+
-		`"parameters":[],"publish":false,"updated":1,"version":"0.0.1"}`, name, name)
+		`"limits":{"concurrency":1,"logs":%d,"memory":128,"timeout":60000},"name":"%s","namespace":"guest",`+
+		`"parameters":[],"publish":false,"updated":1,"version":"0.0.1"}`, name, lines, name)
 }
 
-// engine hands out containers that all are the action server.
+// engine hands out containers that all are the action server, each by an
+// address of its own where there is a directory with their logs.
 type engine struct {
 	addr string
+	id   string // of the invoker, where dir is given
+	dir  string
 	made atomic.Int64
 	died chan container.ID
+
+	tails sync.Map // *logs.Tail by container.ID
 }
 
 func (e *engine) Create(_ context.Context, s container.Spec) (container.Handle, error) {
-	return container.Handle{ID: container.ID(fmt.Sprint(e.made.Add(1))), Name: s.Name, Addr: e.addr}, nil
+	n := e.made.Add(1)
+	h := container.Handle{ID: container.ID(fmt.Sprint(n)), Name: s.Name, Addr: e.addr}
+	if e.dir != "" {
+		_, port, _ := net.SplitHostPort(e.addr)
+		host := loopback(e.id, n)
+		h.Addr = net.JoinHostPort(host, port)
+		e.tails.Store(h.ID, logs.NewTail(logs.NewFile(filepath.Join(e.dir, host)), logs.DefaultWaits()))
+	}
+	return h, nil
 }
+
+// loopback is the address of an invoker's container that has one of its own.
+func loopback(invoker string, n int64) string { return fmt.Sprintf("127.1.%s.%d", invoker, n) }
 
 func (e *engine) Pause(context.Context, container.ID) error    { return nil }
 func (e *engine) Resume(context.Context, container.ID) error   { return nil }
@@ -124,6 +193,10 @@ func (e *engine) OOMKilled(context.Context, container.ID) bool { return false }
 func (e *engine) CleanUp(context.Context, string) error        { return nil }
 func (e *engine) Died() <-chan container.ID                    { return e.died }
 func (e *engine) Close() error                                 { close(e.died); return nil }
-func (e *engine) Logs(context.Context, container.ID, container.LogRequest) container.LogResult {
-	return container.LogResult{}
+func (e *engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
+	tail, ok := e.tails.Load(id)
+	if !ok {
+		return container.LogResult{}
+	}
+	return tail.(*logs.Tail).Collect(ctx, req)
 }

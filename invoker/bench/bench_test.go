@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,7 +33,9 @@ type rig struct {
 	broker  *broker.Broker
 	db      *database
 	dbURL   string
+	actions *http.Server
 	action  string // host:port
+	logs    string // a directory
 	client  *kgo.Client
 	mu      sync.Mutex
 	waiting map[activation.ID]chan struct{}
@@ -48,12 +51,13 @@ func newRig(b *testing.B) *rig {
 		b.Fatal(err)
 	}
 	b.Cleanup(br.Close)
-	s, ln, err := actionServer()
+	logs := b.TempDir()
+	s, ln, err := actionServer(logs)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	r := &rig{b: b, broker: br, action: ln.Addr().String(), waiting: map[activation.ID]chan struct{}{}}
+	r := &rig{b: b, broker: br, actions: s, action: ln.Addr().String(), logs: logs, waiting: map[activation.ID]chan struct{}{}}
 	r.db = &database{}
 	web := httptest.NewServer(r.db)
 	b.Cleanup(web.Close)
@@ -216,7 +220,7 @@ func serve(ctx context.Context, id string, environ []string, addr string, listen
 	}
 	return assembly.Run(ctx, assembly.Options{
 		Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Listening: listening, Ready: ready,
-		Engine: &engine{addr: addr, died: make(chan container.ID)},
+		Engine: &engine{addr: addr, id: id, dir: os.Getenv(withLogs), died: make(chan container.ID)},
 	})
 }
 
@@ -269,6 +273,10 @@ func BenchmarkWarm(b *testing.B) {
 
 // burst keeps n activations in flight until count have been acked.
 func (r *rig) burst(topic string, n, count int) time.Duration {
+	return r.burstOf("a1", topic, n, count)
+}
+
+func (r *rig) burstOf(action, topic string, n, count int) time.Duration {
 	began := time.Now()
 	work := make(chan struct{}, count)
 	for range count {
@@ -279,7 +287,7 @@ func (r *rig) burst(topic string, n, count int) time.Duration {
 	for range n {
 		wg.Go(func() {
 			for range work {
-				r.invoke(topic, "a1")
+				r.invoke(topic, action)
 			}
 		})
 	}

@@ -28,6 +28,10 @@ const asInvoker = "GPUWHISK_BENCH_INVOKER"
 // invokerID is which invoker that is.
 const invokerID = "GPUWHISK_BENCH_INVOKER_ID"
 
+// withLogs, when set, is the directory of the containers' logs; each has an
+// address of its own then.
+const withLogs = "GPUWHISK_BENCH_LOGS"
+
 // sweep gives memory that is not in use back to the system, on SIGUSR1, and
 // says how many bytes are.
 func sweep() {

@@ -43,7 +43,7 @@ func adminKeys(c *Config) []*Key {
 		{Name: "whisk.invoker.https.keystore-password", Secret: true, value: exact(&a.TLS.KeystorePassword),
 			Doc: "password of that key store"},
 		{Name: "whisk.invoker.https.keystore-flavor", Default: "PKCS12", value: choice(&a.TLS.KeystoreFlavor, "PKCS12", "JKS"),
-			Doc: "format of that key store"},
+			Doc: "declared format of that key store; the real one is recognised from its first bytes"},
 		{Name: "whisk.invoker.https.client-auth", Default: "false", value: boolean(&a.TLS.ClientAuth),
 			Doc: "demand a client certificate that the key store trusts"},
 		{Name: "whisk.transactions.header", Default: "X-Request-ID", value: text(&a.TransactionHeader),

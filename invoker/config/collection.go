@@ -190,11 +190,20 @@ func joinPairs(m map[string]string) string {
 }
 
 // limitsValue maps functions and namespaces to sizes.
-type limitsValue struct{ at *map[string]Size }
+type limitsValue struct {
+	at      *map[string]Size
+	actions bool // rules for actions may be said, too
+}
 
-func limits(at *map[string]Size) value { return limitsValue{at} }
+func limits(at *map[string]Size) value { return limitsValue{at, true} }
+
+// tenants is the same of namespaces alone.
+func tenants(at *map[string]Size) value { return limitsValue{at, false} }
 
 func (v limitsValue) allowed() string {
+	if !v.actions {
+		return "comma-separated namespace=size or *=size, such as guest=16 GB"
+	}
 	return "comma-separated namespace/path/action=size, namespace=size or *=size, such as guest=4 GB"
 }
 
@@ -211,7 +220,7 @@ func (v limitsValue) set(s string) error {
 	for _, one := range splitCommas(s) {
 		name, text, ok := strings.Cut(one, "=")
 		var n Size
-		if name = strings.TrimSpace(name); !ok || name == "" || size(&n, int64(MiB)).set(strings.TrimSpace(text)) != nil {
+		if name = strings.TrimSpace(name); !ok || name == "" || !v.actions && strings.Contains(name, "/") || size(&n, int64(MiB)).set(strings.TrimSpace(text)) != nil {
 			return errBad
 		}
 		m[name] = n

@@ -28,7 +28,7 @@ func couchdbKeys(c *Config) []*Key {
 		{Name: "whisk.couchdb.username", required: true, value: text(&d.Username), Doc: "user at CouchDB"},
 		{Name: "whisk.couchdb.password", required: true, Secret: true, value: exact(&d.Password), Doc: "password at CouchDB"},
 		{Name: "whisk.couchdb.provider", Default: "CouchDB", value: choice(&d.Provider, "CouchDB", "Cloudant"),
-			Doc: "kind of database server"},
+			Doc: "declared kind of database server; both are spoken to alike"},
 		{Name: "whisk.couchdb.databases.WhiskAuth", required: true, value: text(&d.Subjects),
 			Doc: "database of subjects, read for the blacklist"},
 		{Name: "whisk.couchdb.databases.WhiskEntity", required: true, value: text(&d.Entities),

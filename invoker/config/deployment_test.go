@@ -72,6 +72,9 @@ func TestKubeEnvironment(t *testing.T) {
 }
 
 func TestServiceProviders(t *testing.T) {
+	if c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.DockerToActivationFileLogStoreProvider"); !c.Logs.Files.Enabled || c.Logs.OutOfBand || c.Logs.Files.Dir != "/logs" || c.Logs.Files.Size != 100*MiB {
+		t.Errorf("the file log store makes %+v", c.Logs)
+	}
 	c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=whisk.core.containerpool.logging.LogDriverLogStoreProvider",
 		"CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.memory.NoopActivationStoreProvider")
 	if !c.Logs.OutOfBand || !c.Records.Discard {
@@ -86,7 +89,7 @@ func TestServiceProviders(t *testing.T) {
 		"LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.SplunkLogStoreProvider":                        "Splunk",
 		"ArtifactStoreProvider=org.apache.openwhisk.core.database.mongodb.MongoDBArtifactStoreProvider":                  "MongoDB",
 		"MessagingProvider=org.apache.openwhisk.connector.lean.LeanMessagingProvider":                                    "standalone",
-		"LogStoreProvider=com.example.Mine": "DockerToActivationLogStoreProvider | LogDriverLogStoreProvider",
+		"LogStoreProvider=com.example.Mine": "DockerToActivationLogStoreProvider | DockerToActivationFileLogStoreProvider | LogDriverLogStoreProvider",
 	} {
 		_, err := Load(Input{Environ: full("CONFIG_whisk_spi_" + setting), Args: []string{"--id", "0"}})
 		if err == nil || !strings.Contains(err.Error(), want) {

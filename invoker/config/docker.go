@@ -42,6 +42,8 @@ type Docker struct {
 	Logins     string
 	// Devices is how containers are given their GPU.
 	Devices string
+	// SELinux is how GPU containers may read what is mounted into them.
+	SELinux string
 	// LogDirs are the places where the engine's containers directory may be
 	// mounted; after them the one below the engine's own root is tried.
 	LogDirs []string
@@ -80,6 +82,8 @@ func dockerKeys(c *Config) []*Key {
 			Doc: "registries that images may be pulled from, such as docker.io,registry.example.org:5000; empty means any"},
 		{Name: "whisk.gpu.docker.devices", Default: "auto", value: choice(&d.Devices, "auto", "cdi", "nvidia", "gpus"),
 			Doc: "how containers get their GPU: by CDI, by NVIDIA's container runtime, or as docker run --gpus does; auto takes the first of these that the engine has"},
+		{Name: "whisk.gpu.docker.selinux", Default: "auto", value: choice(&d.SELinux, "auto", "relabel", "disable", "off"),
+			Doc: "how GPU containers may read what is mounted into them on a host with SELinux: relabel has the engine label it as docker run -v PATH:z does, disable runs them without confinement by SELinux, off changes nothing; auto relabels where the engine says that it uses SELinux"},
 		{Name: "whisk.gpu.docker.log-dirs", Default: "/containers", value: list(&d.LogDirs),
 			Doc: "where the engine's containers directory may be mounted; log files are read there, else below its own root, else over the API"},
 		{Name: "whisk.gpu.docker.cap-drop", Default: "NET_RAW,NET_ADMIN", value: list(&d.CapDrop),

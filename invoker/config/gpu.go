@@ -61,6 +61,9 @@ type GPU struct {
 	// Limits is the most device memory of a container, by
 	// "namespace/path/action", "namespace" or "*".
 	Limits map[string]Size
+	// NamespaceLimits is the most that all containers of a namespace have on
+	// one device, by namespace or "*".
+	NamespaceLimits map[string]Size
 	// DevicePatience is how long an activation waits while no device is there
 	// that could run it; 0 is for ever.
 	DevicePatience time.Duration
@@ -150,11 +153,13 @@ func schedulingKeys(g *GPU) []*Key {
 		{Name: "whisk.gpu.ttl.min", Default: "100 ms", value: duration(&g.TTL.Min), Doc: "least such time"},
 		{Name: "whisk.gpu.ttl.max", Default: "10 minutes", value: duration(&g.TTL.Max), Doc: "longest such time"},
 		{Name: "whisk.gpu.explain", Default: "10000", value: integer(&g.Explain, 0, 1_000_000),
-			Doc: "of how many of the last activations it is remembered what became of them, for the console and gpuwhisk explain; a thousand take about a megabyte"},
+			Doc: "of how many of the last activations it is remembered what became of them, for the console and gpuwhisk explain; ten thousand take about two megabytes"},
 		{Name: "whisk.gpu.namespaces", Default: "true", value: boolean(&g.Namespaces),
 			Doc: "share among namespaces first, then among the functions of each, so that the weight of an annotation orders its own namespace's functions only; false shares among all functions alike, and only whisk.gpu.weights sets weights"},
 		{Name: "whisk.gpu.limits", value: limits(&g.Limits),
 			Doc: "most device memory that a container may hold, its processes together: the closest of namespace/path/action, namespace and * counts, and an annotation's own limit where that is less; a CUDA program hears out of memory beyond it, and one that holds more all the same is ended. A limit counts against user-memory beside the action's memory, for it is what the container takes of the host while it is swapped out. Empty sets none: then the device is the limit, and nothing is counted"},
+		{Name: "whisk.gpu.namespace-limits", value: tenants(&g.NamespaceLimits),
+			Doc: "most device memory that all containers of a namespace together may have on one device, contexts aside: what runs there, and what idle ones have left there, which is moved out for those that run; * is for each namespace that is not named. A run that would go beyond it waits for the namespace's other runs, and none of its containers may hold more. Empty sets none"},
 		{Name: "whisk.gpu.weights", value: weights(&g.Weights),
 			Doc: "comma-separated namespace/action=weight or namespace=weight, which rule over annotations; 1 where nothing is said"},
 		{Name: "whisk.gpu.initial-charge", Default: "0 seconds", value: duration(&g.InitialCharge),

@@ -43,11 +43,14 @@ func TestGPUMemoryKeys(t *testing.T) {
 }
 
 func TestGPULimits(t *testing.T) {
-	g := loaded(t, "CONFIG_whisk_gpu_limits=guest/pkg/f=4 GiB, guest=2 GiB,*=1 GiB", "CONFIG_whisk_gpu_shim_modes=managed, count").GPU
+	g := loaded(t, "CONFIG_whisk_gpu_limits=guest/pkg/f=4 GiB, guest=2 GiB,*=1 GiB", "CONFIG_whisk_gpu_shim_modes=managed, count", "CONFIG_whisk_gpu_namespaceLimits=guest=16 GB,*=8 GiB").GPU
 	if len(g.Limits) != 3 || g.Limits["guest/pkg/f"] != 4<<30 || g.Limits["*"] != 1<<30 || strings.Join(g.Shim.Modes, " ") != "managed count" {
 		t.Errorf("read %v, %v", g.Limits, g.Shim.Modes)
 	}
-	for _, wrong := range []string{"limits=guest", "limits==1 GB", "limits=guest=much", "shim_modes=count", "shim_modes=managed,vmm"} {
+	if len(g.NamespaceLimits) != 2 || g.NamespaceLimits["guest"] != 16e9 || g.NamespaceLimits["*"] != 8<<30 {
+		t.Errorf("read %v", g.NamespaceLimits)
+	}
+	for _, wrong := range []string{"limits=guest", "limits==1 GB", "limits=guest=much", "shim_modes=count", "shim_modes=managed,vmm", "namespace_limits=guest/f=1 GB"} {
 		_, err := Load(Input{Environ: full("CONFIG_whisk_gpu_" + wrong), Args: []string{"--id", "0"}})
 		if err == nil || !strings.Contains(err.Error(), strings.SplitN(strings.ReplaceAll(wrong, "_", "."), "=", 2)[0]) {
 			t.Errorf("%s: %v, want an error that names the key", wrong, err)

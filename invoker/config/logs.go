@@ -1,20 +1,40 @@
 package config
 
-import "time"
+import (
+	"path/filepath"
+	"time"
+)
 
 // Logs is what happens to the logs of actions and of the invoker.
 type Logs struct {
 	// OutOfBand means that action logs travel by a log driver: they are not
 	// collected, and no log driver is set on containers.
 	OutOfBand bool
+	// Files are written beside the records.
+	Files LogFiles
 	// Level is DEBUG, INFO, WARN or ERROR.
 	Level string
 	// Format of the invoker's own log lines: "openwhisk", "text" or "json".
 	Format string
 }
 
+// LogFiles is where DockerToActivationFileLogStore writes.
+type LogFiles struct {
+	Enabled bool
+	Dir     string
+	Size    Size
+}
+
+func (f LogFiles) check(demand func(bool, string, ...any)) {
+	demand(!f.Enabled || filepath.IsAbs(f.Dir), "whisk.gpu.log.directory %q is not an absolute path", f.Dir)
+}
+
 func logKeys(c *Config) []*Key {
 	return []*Key{
+		{Name: "whisk.gpu.log.directory", Default: "/logs", value: text(&c.Logs.Files.Dir),
+			Doc: "where DockerToActivationFileLogStoreProvider (whisk.spi.LogStoreProvider) writes userlogs-TIME.log"},
+		{Name: "whisk.gpu.log.file-size", Default: "100 MiB", value: size(&c.Logs.Files.Size, 1<<10),
+			Doc: "size at which the next of those files begins; as much waits in memory for a disk that does not keep up, what is more is dropped from the files, never from a record"},
 		{Name: "whisk.gpu.log.level", also: []string{"logback.log.level"}, Default: "INFO",
 			value: choice(&c.Logs.Level, "TRACE", "DEBUG", "INFO", "WARN", "ERROR"),
 			Doc:   "least level of the invoker's own log lines"},
@@ -44,6 +64,8 @@ type Metrics struct {
 	Endpoint bool
 	// Tags makes labels of what is part of Kamon's names otherwise.
 	Tags bool
+	// Log writes a line with a marker for each step of an activation.
+	Log bool
 	// StatsD gets what is measured under Kamon's names.
 	StatsD StatsD
 }
@@ -61,6 +83,8 @@ func metricKeys(c *Config) []*Key {
 			Doc: "with prometheus-enabled, serve /metrics; show what is measured under the names of OpenWhisk's invoker too, for its boards and alerts"},
 		{Name: "whisk.metrics.kamon-tags-enabled", Env: "METRICS_KAMON_TAGS", Default: "false", value: boolean(&m.Tags),
 			Doc: "states and topics are labels of those names instead of parts, as OpenWhisk's Grafana boards expect"},
+		{Name: "whisk.metrics.logs-enabled", Env: "METRICS_LOG", Default: "false", value: boolean(&m.Log),
+			Doc: "write OpenWhisk's line with a [marker:...] for each step of an activation, at level INFO; its Ansible role says true"},
 		{Name: "whisk.metrics.prometheus-enabled", Default: "false", value: boolean(&m.Prometheus),
 			Doc: "with kamon-enabled, serve /metrics"},
 		{Name: "whisk.gpu.metrics.enabled", Default: "true", value: boolean(&m.Endpoint),

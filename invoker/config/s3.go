@@ -15,6 +15,8 @@ type S3 struct {
 	Region                      string
 	// CloudFront is the domain that the original would read through.
 	CloudFront string
+	// Certificate is a PEM file, empty for the system's authorities.
+	Certificate string
 }
 
 func s3Keys(c *Config) []*Key {
@@ -39,6 +41,8 @@ func s3Keys(c *Config) []*Key {
 			"and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials or the machine's role", choice(&d.Credentials, "default", "static", "anon")),
 		access, secret, token,
 		key("aws.region.default-region", "", "region of the bucket; empty: the server is asked", text(&d.Region)),
+		{Name: "whisk.gpu.s3.certificate", value: text(&d.Certificate),
+			Doc: "PEM file of the authorities that sign the certificate of S3; empty means the system's"},
 	}
 }
 

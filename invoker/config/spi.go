@@ -63,13 +63,15 @@ func spis(c *Config) []spi {
 					c.Records.provided = StoreElasticsearch
 				}
 			}},
-		{name: "LogStoreProvider", doc: "where action logs go; LogDriverLogStoreProvider leaves them to the container engine",
-			served: []string{"DockerToActivationLogStoreProvider", "LogDriverLogStoreProvider"},
+		{name: "LogStoreProvider", doc: "where action logs go: into the record; DockerToActivationFileLogStoreProvider writes them to files too (whisk.gpu.log.directory), LogDriverLogStoreProvider leaves them to the container engine",
+			served: []string{"DockerToActivationLogStoreProvider", "DockerToActivationFileLogStoreProvider", "LogDriverLogStoreProvider"},
 			refused: map[string]string{
-				"DockerToActivationFileLogStoreProvider": "logs are not written to files; they go into the record, or to a log driver",
-				"SplunkLogStoreProvider":                 "Splunk is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
-				"ElasticSearchLogStoreProvider":          "Elasticsearch is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it"},
-			choose: func(class string) { c.Logs.OutOfBand = class == "LogDriverLogStoreProvider" }},
+				"SplunkLogStoreProvider":        "Splunk is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
+				"ElasticSearchLogStoreProvider": "Elasticsearch is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it"},
+			choose: func(class string) {
+				c.Logs.OutOfBand = class == "LogDriverLogStoreProvider"
+				c.Logs.Files.Enabled = class == "DockerToActivationFileLogStoreProvider"
+			}},
 		{name: "ContainerFactoryProvider", doc: "where action containers run", served: []string{"DockerContainerFactoryProvider"},
 			refused: map[string]string{
 				"KubernetesContainerFactoryProvider": "Kubernetes pods are not served; run the invoker on hosts with Docker"}, choose: ignore},

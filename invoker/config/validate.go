@@ -42,6 +42,7 @@ func validate(c *Config) []error {
 	if _, err := c.Kafka.Login(); err != nil {
 		problems = append(problems, err)
 	}
+	c.Logs.Files.check(demand)
 	if c.S3.Enabled {
 		c.S3.check(demand)
 	}

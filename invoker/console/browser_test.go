@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -29,48 +28,6 @@ import (
 
 // patience is for a machine that has much else to do.
 const patience = 2 * time.Minute
-
-// browser starts a headless Chromium that ends with the test, and notes what
-// the page complains of.
-func browser(t *testing.T, width, height int) (ctx context.Context, complaints func() []string) {
-	t.Helper()
-	found := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			found = path
-			break
-		}
-	}
-	if found == "" {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no Chromium: on Debian, apt-get install chromium")
-		}
-		t.Skip("no Chromium: on Debian, apt-get install chromium")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(found), chromedp.NoSandbox, chromedp.WindowSize(width, height), chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(patience))
-	allocator, end := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(end)
-	// An event that the library does not know yet is no error of the page.
-	ctx, end2 := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
-	t.Cleanup(end2)
-	var mu sync.Mutex
-	var said []string
-	chromedp.ListenTarget(ctx, func(ev any) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch ev := ev.(type) {
-		case *runtime.EventExceptionThrown:
-			said = append(said, ev.ExceptionDetails.Error())
-		case *runtime.EventConsoleAPICalled:
-			if ev.Type == runtime.APITypeError || ev.Type == runtime.APITypeWarning {
-				said = append(said, fmt.Sprint(ev.Type, " ", ev.Args))
-			}
-		}
-	})
-	return ctx, func() []string { mu.Lock(); defer mu.Unlock(); return said }
-}
 
 func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	t.Helper()
@@ -245,6 +202,8 @@ func TestConsoleInABrowser(t *testing.T) {
 
 	for name, made := range calls {
 		n := made.Load()
+		// An account is there when its record is safe, after its answer.
+		do(t, ctx, until(fmt.Sprintf(`document.querySelector('tr[data-flow="guest/guest/%s"] [data-col=calls]').textContent === "%d"`, name, n)))
 		var row struct{ Calls, State, Queued, Failed, Latency string }
 		do(t, ctx, chromedp.Evaluate(fmt.Sprintf(`(() => { const tr = document.querySelector('tr[data-flow="guest/guest/%s"]');
 			const at = (c) => tr.querySelector("[data-col=" + c + "]").textContent;

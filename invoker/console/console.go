@@ -1,5 +1,6 @@
 // Package console is the web page that shows an invoker at work, and what the
-// page lives on: a snapshot once a second and the account of an activation. It
+// page lives on: a snapshot, once a second what has changed of it, and the
+// account of an activation. It
 // is in the binary and needs no network beside its own server. It only reads:
 // nothing that it serves changes anything.
 //
@@ -9,22 +10,21 @@
 package console
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 )
 
 // Options is what the console shows.
 type Options struct {
-	// Snapshot is all that is to be seen now.
+	// Snapshot is all that is to be seen now, each time a new value of the same
+	// type, which is the console's from then on. Lists of what comes and goes
+	// have items with a key, which a field has by the tag delta:"key".
 	Snapshot func(ctx context.Context) (any, error)
 	// Explain tells of an activation; false if nothing is known of it.
 	Explain func(id string) (any, bool)
@@ -65,40 +65,80 @@ func New(o Options) http.Handler {
 type console struct {
 	o Options
 
-	mu   sync.Mutex
-	last []byte
-	at   time.Time
+	mu     sync.Mutex
+	differ differ
+	packer packer
+	last   *moment
 }
 
-// now gives the newest snapshot, which is made anew when the last is too old.
-func (c *console) now(ctx context.Context) ([]byte, error) {
+// moment is a snapshot, and what a page is told of it: all, or what has changed
+// since the moment before.
+type moment struct {
+	number       int // from 1
+	made         time.Time
+	value        any
+	whole, delta *event // whole is made when somebody asks
+}
+
+// next gives the newest moment, which is made anew when the last is one that the
+// caller has, or too old.
+func (c *console) next(ctx context.Context, seen int) (*moment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last != nil && time.Since(c.at) < every/2 {
-		return c.last, nil
+	m := &moment{number: 1}
+	if c.last != nil {
+		if c.last.number > seen && time.Since(c.last.made) < every/2 {
+			return c.last, nil
+		}
+		m.number = c.last.number + 1
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	s, err := c.o.Snapshot(ctx)
-	if err != nil {
+	var err error
+	if m.value, err = c.o.Snapshot(ctx); err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("encode snapshot: %w", err)
+	m.made = time.Now()
+	if c.last != nil {
+		text, err := c.differ.change(c.last.value, m.value)
+		if err != nil {
+			return nil, fmt.Errorf("compare snapshots: %w", err)
+		}
+		if text == nil {
+			text = []byte("{}")
+		}
+		m.delta = newEvent("delta", text)
 	}
-	c.last, c.at = b, time.Now()
-	return b, nil
+	c.last = m
+	return m, nil
+}
+
+// whole gives the newest moment with all of it as text.
+func (c *console) whole() (*moment, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.last
+	if m.whole == nil {
+		text, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, fmt.Errorf("encode snapshot: %w", err)
+		}
+		m.whole = newEvent("snapshot", text)
+	}
+	return m, nil
 }
 
 func (c *console) snapshot(w http.ResponseWriter, r *http.Request) {
-	b, err := c.now(r.Context())
+	m, err := c.next(r.Context(), 0)
+	if err == nil {
+		m, err = c.whole()
+	}
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(b) // the caller has gone if this fails
+	_, _ = w.Write(m.whole.data()) // the caller has gone if this fails
 }
 
 // maxID is the longest activation id that is looked for.
@@ -124,58 +164,47 @@ func refuse(w http.ResponseWriter, status int, why string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": why})
 }
 
-// events sends a snapshot now and then one each second, for as long as the page
-// is open. Where the invoker cannot say how it is, the page hears why.
+// events sends a snapshot now and then each second what has changed, for as long
+// as the page is open. Where the invoker cannot say how it is, the page hears
+// why; a page that has missed something hears all of it again.
 func (c *console) events(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	out := stream(w, r)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		name := "snapshot"
-		b, err := c.now(r.Context())
-		if err != nil {
-			name = "trouble"
-			b, _ = json.Marshal(map[string]string{"error": err.Error()})
-		}
-		if out(name, b) != nil {
-			return
-		}
+	w.Header().Set("Content-Type", "text/event-stream")
+	s := c.stream(w, r)
+	defer s.end()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for seen := 0; ; {
 		select {
-		case <-tick.C:
+		case <-again.C:
 		case <-c.o.Closing:
 			return
 		case <-r.Context().Done():
 			return
 		}
+		e, at := c.news(r.Context(), &seen)
+		if s.send(e) != nil {
+			return
+		}
+		// Pages that look at the same moment ask for the next together.
+		again.Reset(time.Until(at.Add(every)))
 	}
 }
 
-// stream gives the function that sends an event, compressed where the page
-// takes it: the states of a thousand functions are much alike.
-func stream(w http.ResponseWriter, r *http.Request) func(name string, data []byte) error {
-	control := http.NewResponseController(w)
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		return func(name string, data []byte) error {
-			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, data); err != nil {
-				return err
-			}
-			return control.Flush()
-		}
+// news gives what a page is to hear that has seen the moment of a number, or
+// none, and when that was made.
+func (c *console) news(ctx context.Context, seen *int) (*event, time.Time) {
+	m, err := c.next(ctx, *seen)
+	all := err == nil && (*seen == 0 || m.number != *seen+1)
+	if all {
+		m, err = c.whole()
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // a level that there is
-	var event bytes.Buffer
-	return func(name string, data []byte) error {
-		event.Reset()
-		fmt.Fprintf(&event, "event: %s\ndata: %s\n\n", name, data)
-		if _, err := z.Write(event.Bytes()); err != nil {
-			return err
-		}
-		if err := z.Flush(); err != nil {
-			return err
-		}
-		return control.Flush()
+	if err != nil {
+		*seen = 0
+		text, _ := json.Marshal(map[string]string{"error": err.Error()}) // a text always has a form
+		return newEvent("trouble", text), time.Now()
 	}
+	if *seen = m.number; all {
+		return m.whole, m.made
+	}
+	return m.delta, m.made
 }

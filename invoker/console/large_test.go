@@ -6,56 +6,137 @@ import (
 	"time"
 )
 
-// large is a snapshot as a busy invoker has it: many flows on many devices, all
-// of them moving.
-func large(flows, devices int) any {
-	now := time.Now()
-	type list = []map[string]any
-	var fs, ds, cs, sums, recent list
+// What a snapshot is like: the types of the invoker's are not known here.
+type (
+	snapshot struct {
+		At        int64              `json:"at"`
+		Version   string             `json:"version"`
+		Status    status             `json:"status"`
+		Functions []*function        `json:"functions"`
+		Recent    []recent           `json:"recent"`
+		Counters  map[string]float64 `json:"counters"`
+	}
+	status struct {
+		Instance string   `json:"instance"`
+		Healthy  bool     `json:"healthy"`
+		Reasons  []string `json:"reasons"`
+		Uptime   string   `json:"uptime"`
+		Kafka    struct {
+			Lag  int       `json:"lag"`
+			Last time.Time `json:"last,omitzero"`
+		} `json:"kafka"`
+		Work *work `json:"work,omitempty"`
+	}
+	work struct {
+		InFlight   int          `json:"inFlight"`
+		Capacity   int          `json:"capacity"`
+		Policy     string       `json:"policy,omitempty"`
+		Flows      []*flow      `json:"flows,omitempty"`
+		Devices    []device     `json:"devices,omitempty"`
+		Containers []*container `json:"containers"`
+	}
+	flow struct {
+		Flow      string  `json:"flow" delta:"key"`
+		State     string  `json:"state"`
+		Queued    int     `json:"queued"`
+		InFlight  int     `json:"inFlight"`
+		Weight    float64 `json:"weight"`
+		LeadMs    int64   `json:"leadMs"`
+		OverrunMs int64   `json:"overrunMs,omitempty"`
+		VirtualMs int64   `json:"virtualMs"`
+		Why       string  `json:"why"`
+	}
+	device struct {
+		Device      string   `json:"device" delta:"key"`
+		Simulated   bool     `json:"simulated"`
+		Tokens      int      `json:"tokens"`
+		InFlight    int      `json:"inFlight"`
+		Utilization *float64 `json:"utilization,omitempty"`
+		Memory      int64    `json:"memoryBytes"`
+		Used        int64    `json:"usedBytes"`
+		Foreign     int64    `json:"foreignBytes"`
+	}
+	container struct {
+		Name     string `json:"name" delta:"key"`
+		Kind     string `json:"kind"`
+		State    string `json:"state"`
+		MemoryMB int    `json:"memoryMB"`
+		Active   int    `json:"active"`
+		Device   string `json:"device,omitempty"`
+		Flow     string `json:"flow,omitempty"`
+		Resident int64  `json:"residentBytes,omitempty"`
+		Context  int64  `json:"contextBytes,omitempty"`
+	}
+	quantiles struct {
+		P50 float64 `json:"p50"`
+		P95 float64 `json:"p95"`
+	}
+	function struct {
+		Function string         `json:"function" delta:"key"`
+		Count    int            `json:"count"`
+		Failed   int            `json:"failed"`
+		Starts   map[string]int `json:"starts"`
+		Wait     quantiles      `json:"waitMs"`
+		Latency  quantiles      `json:"latencyMs"`
+	}
+	recent struct {
+		ID       string  `json:"id" delta:"key"`
+		At       int64   `json:"at"`
+		Function string  `json:"function"`
+		Start    string  `json:"start"`
+		Wait     float64 `json:"waitMs"`
+		Run      float64 `json:"runMs"`
+		Latency  float64 `json:"latencyMs"`
+		Status   int     `json:"status"`
+	}
+)
+
+// large is a snapshot as a busy invoker has it, at the turn's second: many flows
+// on many devices, all of which move, and a tenth of which have run since.
+func large(flows, devices, turn int) *snapshot {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(turn) * time.Second)
+	s := &snapshot{
+		At: now.UnixMilli(), Version: "test",
+		Counters: map[string]float64{"activations_completed success": float64(100 * turn), "gpu_starts gpu-warm": 5, "gpu_starts cold": 1},
+	}
+	w := &work{InFlight: 40, Capacity: 512, Policy: "mqfq-sticky"}
+	s.Status.Instance, s.Status.Healthy, s.Status.Reasons, s.Status.Uptime = "invoker0/test", true, []string{}, fmt.Sprint(turn, "s")
+	s.Status.Kafka.Lag, s.Status.Kafka.Last, s.Status.Work = 3, now, w
 	for i := range flows {
 		name := fmt.Sprintf("tenant%d/tenant%d/package/function-%d", i%40, i%40, i)
-		lead := 5000 + 5000*math.Sin(float64(i)+float64(now.UnixMilli())/9000)
+		lead := 5000 + 5000*math.Sin(float64(i)+float64(turn)/9)
 		state := "active"
 		if lead > 9500 {
 			state = "throttled"
 		}
-		fs = append(fs, map[string]any{
-			"flow": name, "state": state, "queued": i % 7, "inFlight": i % 2, "weight": 1, "leadMs": int(lead), "overrunMs": 10000,
-			"virtualMs": 100000 + int(lead), "why": name + " " + state + ": no token, device 0: 2 of 2 in flight, gpu-warm, fits true; last chosen by order at 2m9s",
+		runs := (turn + i) / 10 // a tenth of them have one more each turn
+		w.Flows = append(w.Flows, &flow{
+			Flow: name, State: state, Queued: (runs + i) % 7, InFlight: runs % 2, Weight: 1, LeadMs: int64(lead), OverrunMs: 10000,
+			VirtualMs: int64(100000 + 1000*runs), Why: fmt.Sprintf("%s %s: no token, 64 of 64 runs in flight on 16 devices; last chosen by order at %ds", name, state, 10*runs),
 		})
-		sums = append(sums, map[string]any{
-			"function": name, "count": 10 + i%90, "failed": i % 3, "starts": map[string]int{"gpu-warm": 5, "host-warm": 3, "cold": 2},
-			"waitMs":    map[string]float64{"p50": 12.5, "p95": 900, "p99": 1200},
-			"latencyMs": map[string]float64{"p50": 212.5, "p95": 1900, "p99": 2200},
+		s.Functions = append(s.Functions, &function{
+			Function: name, Count: runs, Failed: i % 3, Starts: map[string]int{"gpu-warm": runs, "host-warm": 3, "cold": 2},
+			Wait: quantiles{12.5 + float64(runs), 900}, Latency: quantiles{212.5 + float64(runs), 1900},
 		})
 		if i < 32*devices {
-			cs = append(cs, map[string]any{
-				"name": fmt.Sprintf("wsk00_%d_function", i), "kind": "python:3-gpu", "state": "ready", "memoryMB": 512, "active": i % 2,
-				"device": fmt.Sprintf("%d (NVIDIA A100)", i%devices), "flow": name, "residentBytes": 1 << 30, "contextBytes": 400 << 20,
+			w.Containers = append(w.Containers, &container{
+				Name: fmt.Sprintf("wsk00_%d_function", i+turn/3), Kind: "python:3-gpu", State: "ready", MemoryMB: 512, Active: i % 2,
+				Device: fmt.Sprintf("%d (NVIDIA A100)", i%devices), Flow: name, Resident: 1 << 30, Context: 400 << 20,
 			})
 		}
 	}
 	for i := range devices {
-		ds = append(ds, map[string]any{
-			"device": fmt.Sprintf("%d (NVIDIA A100)", i), "simulated": false, "tokens": 4, "inFlight": i % 5, "containers": 32,
-			"utilization": 0.5 + 0.4*math.Sin(float64(i)+float64(now.Unix())), "memoryBytes": int64(80) << 30, "usedBytes": int64(46) << 30,
-			"residentBytes": int64(32) << 30, "contextBytes": int64(12) << 30, "foreignBytes": int64(2) << 30,
+		use := 0.5 + 0.4*math.Sin(float64(i)+float64(turn))
+		w.Devices = append(w.Devices, device{
+			Device: fmt.Sprintf("%d (NVIDIA A100)", i), Tokens: 4, InFlight: (i + turn) % 5, Utilization: &use,
+			Memory: 80 << 30, Used: 46 << 30, Foreign: 2 << 30,
 		})
 	}
 	for i := range 50 {
-		recent = append(recent, map[string]any{
-			"id": fmt.Sprintf("%032x", now.Unix()*100+int64(i)), "at": now.UnixMilli(), "function": fmt.Sprintf("tenant%d/f%d", i, i), "start": "gpu-warm",
-			"waitMs": 12.5, "runMs": 200, "latencyMs": 213, "status": 0,
+		s.Recent = append(s.Recent, recent{
+			ID: fmt.Sprintf("%032x", turn*30-i), At: now.UnixMilli() - int64(i), Function: fmt.Sprintf("tenant%d/f%d", i, i), Start: "gpu-warm",
+			Wait: 12.5, Run: 200, Latency: 213,
 		})
 	}
-	return map[string]any{
-		"at": now.UnixMilli(), "version": "test", "functions": sums, "recent": recent, "explained": 10000,
-		"counters": map[string]float64{"activations_completed success": float64(now.UnixMilli() % 1e6), "gpu_starts gpu-warm": 5, "gpu_starts cold": 1},
-		"status": map[string]any{
-			"instance": "invoker0/test", "healthy": true, "reasons": []string{}, "uptime": "1h0m0s",
-			"kafka":   map[string]any{"lag": 3, "feed": map[string]any{"lost": 0}, "sends": map[string]any{"waiting": 1}},
-			"couchdb": map[string]any{"bufferedDocs": 4},
-			"work":    map[string]any{"inFlight": 40, "capacity": 512, "policy": "mqfq-sticky", "flows": fs, "devices": ds, "containers": cs},
-		},
-	}
+	return s
 }

@@ -51,6 +51,14 @@ type GPU struct {
 type GPUWish struct {
 	Shim  string // the word of its annotation, or what took its place
 	Limit int64  // bytes that the container may hold altogether; 0 for what the device has
+	Host  int64  // bytes of host memory that its processes may pin; 0 for no limit
+	// Namespace is whose the container is, NamespaceLimit what its containers may
+	// hold together on a device while they run; 0 for no limit.
+	Namespace      string
+	NamespaceLimit int64
+	// Memory is what the action says that it holds; 0 for no word. More is given
+	// room on the host when it is seen.
+	Memory int64
 }
 
 // Mount puts a file or directory of the host into a container, read-only and
@@ -115,7 +123,9 @@ type LogRequest struct {
 	LimitBytes      int64
 	Now             time.Time // stamps the lines that the collector appends
 	Failed          bool      // status 2: the closing line about missing data is added
+	Answered        bool      // of one that failed: by what it answered, so its end is marked if all ends are
 	Alone           bool      // nothing else runs in the container until Logs returns
+	Raw             bool      // the lines are wanted as the log has them, too
 	// Waits, when not nil, is called before anything is waited for: the lines
 	// are not all there yet. It may be called again and does not block.
 	Waits func()
@@ -133,6 +143,7 @@ func (r LogRequest) Wait() {
 // user printed.
 type LogResult struct {
 	Lines      []string
+	Raw        [][]byte // JSON objects, one for each line, where LogRequest.Raw asks
 	Truncated  bool
 	Incomplete bool
 }

@@ -46,6 +46,7 @@ type Options struct {
 	// Policies are compared: under each in turn a fresh installation gets the
 	// same calls. The last is the one that the demo is about.
 	Policies []string
+	Memory   bool          // show first what becomes of device memory; needs Machine.Driver
 	Keep     bool          // stay when the report is printed, until ctx ends
 	Admin    func() string // the address of the invoker's admin port, once it is ready
 	Load     time.Duration // how long calls are made, under each policy
@@ -58,7 +59,7 @@ type Options struct {
 // readyTime bounds the start, drainTime the answers after the last call and
 // the end of everything.
 const (
-	readyTime = 30 * time.Second
+	readyTime = 2 * time.Minute // a machine may have much else to do
 	drainTime = 75 * time.Second
 )
 
@@ -69,6 +70,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	p := printer{o.Out, o.Terminal, o.Colour}
 	p.introduce(o)
+	if o.Memory {
+		if err := showMemory(ctx, o, p); err != nil {
+			return err
+		}
+	}
 	var rounds []round
 	for i, policy := range o.Policies {
 		o.Standalone.Policy = policy

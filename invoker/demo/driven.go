@@ -11,12 +11,9 @@ import (
 // laptop's own memory stands for the device's, and for what is swapped out.
 const memoryScale = 200
 
-// onDriver is a GPU function of Python's standard library and the CUDA driver
-// alone: it fills its memory when it is loaded, and at each run has the device
-// reach all of it and be busy for the warm time, and looks whether what it
-// filled it with is still there. The driver is the fake one, which knows these
-// kernels by their names.
-const onDriver = `import ctypes, time
+// calls begins functions that use the CUDA driver by ctypes: a call to it, and a
+// launch of one of kernels by name. It is part of a format.
+const calls = `import ctypes, time
 
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -29,7 +26,14 @@ def launch(kernel, *args):
     pointers = (ctypes.c_void_p * len(args))(*[ctypes.addressof(a) for a in args])
     call("cuLaunchKernel", kernels[kernel], 1, 1, 1, 1, 1, 1, 0, None, pointers, None)
 
-size, warm = ctypes.c_uint64(%d), ctypes.c_uint64(%d)
+`
+
+// onDriver is a GPU function of Python's standard library and the CUDA driver
+// alone: it fills its memory when it is loaded, and at each run has the device
+// reach all of it and be busy for the warm time, and looks whether what it
+// filled it with is still there. The driver is the fake one, which knows these
+// kernels by their names.
+const onDriver = calls + `size, warm = ctypes.c_uint64(%d), ctypes.c_uint64(%d)
 context, module, block, kernels = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), {}
 call("cuInit", 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)

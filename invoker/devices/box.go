@@ -18,6 +18,15 @@ type box struct {
 	// managed tells that its memory can be moved.
 	managed bool
 	limit   int64         // bytes that it may hold altogether; 0: no word
+	host    int64         // bytes of host memory that it may pin; 0: no word
+	memory  int64         // bytes that its action says it holds; 0: no word
+	tenant  string        // the namespace whose limit holds for it, empty for none
+	most    int64         // bytes that its namespace may hold on the device
+	running bool          // what follows to part is guarded by Mover.tenants
+	least   int64         // what it was promised for its runs
+	held    int64         // what it holds
+	part    int64         // what it was told that it may hold
+	own     int64         // bytes that it may hold by its limit, or as its device has them
 	came    chan struct{} // closed when the first process says something
 
 	mu         sync.Mutex
@@ -28,6 +37,8 @@ type box struct {
 	complained bool              // of an order that was not carried out whole
 	holds      map[int]gpu.Usage // of processes that talk
 	over       bool              // it was told that it holds too much
+	runs       int               // begun and not ended
+	promised   int64             // the most that was set aside for one of them
 	talks      map[int]bool      // processes that say themselves what they hold; true: silent now
 	seen       map[int]int64     // bytes of those of which only NVML says it
 }
@@ -131,8 +142,8 @@ func (m *Mover) noteUnhooked(b *box) {
 	}
 	m.warned[action] = true
 	m.log.Warn("no process of a GPU container is connected by the shim: its memory cannot be moved and counts as reserved",
-		"container", b.name, "fix", "a static program or an image with musl cannot load it, and one of another version is not heard; "+
-			"an action that does without says so in its annotation gpu: {\"shim\": \"off\"}")
+		"container", b.name, "fix", "a function that never asks for the GPU does not load it, a static program or an image with musl cannot, and one of "+
+			"another version is not heard; an action that does without says so in its annotation gpu: {\"shim\": \"off\"}")
 }
 
 // maxWarned bounds the actions that are remembered.
@@ -164,7 +175,11 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 	delete(b.seen, pid)
 	b.talks[pid] = false
 	b.holds[pid] = u
-	e.m.hear(gpu.Held{Container: name, PID: pid, Usage: u, Over: b.overByWord()})
+	over := b.overByWord()
+	if over == "" {
+		over = e.m.allot(b)
+	}
+	e.m.hear(gpu.Held{Container: name, PID: pid, Usage: u, Over: over})
 }
 
 // Exited passes on that a process holds nothing any more.
@@ -177,6 +192,7 @@ func (e events) Exited(name string, pid int) {
 	defer b.mu.Unlock()
 	delete(b.talks, pid)
 	delete(b.holds, pid)
+	e.m.allot(b)
 	e.m.hear(gpu.Held{Container: name, PID: pid, Exited: true})
 }
 

@@ -50,18 +50,38 @@ func (m *Mover) equip(g *container.GPU, b *box, word string) {
 	if b.limit > 0 {
 		most = min(most, b.limit)
 	}
-	g.SpillMB = int(b.device.MemoryBytes >> 20)
-	if b.limit > 0 {
-		g.SpillMB = min(g.SpillMB, int((b.limit+1<<20-1)>>20))
+	b.own = most
+	if b.tenant != "" {
+		most = min(most, b.most)
 	}
+	g.SpillMB = m.spill(b)
 	g.Env = append(g.Env, "LD_PRELOAD="+library)
 	if m.options.Outspoken {
 		g.Env = append(g.Env, "GPUWHISK_SHIM_LOG=2")
 	}
+	b.shim.Limit(max(most, 0), b.host)
 	if most > 0 {
-		b.shim.Limit(most)
 		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_LIMIT=%d", most))
 	}
+	if b.host > 0 {
+		g.Env = append(g.Env, fmt.Sprintf("GPUWHISK_SHIM_HOST_LIMIT=%d", b.host))
+	}
+}
+
+// spill is what a container may use of the host's memory for what is swapped out,
+// from its creation on, in MiB: its limit, or where it has none what its action
+// says; more is allowed before it is swapped out. A simulated device's memory is
+// the process's own, so all of it is allowed, and so it is where the engine has no
+// cgroups to change.
+func (m *Mover) spill(b *box) int {
+	most := b.device.MemoryBytes
+	switch {
+	case b.limit > 0:
+		most = min(most, b.limit)
+	case m.options.Mounted && !b.device.Simulated:
+		most = min(most, b.memory)
+	}
+	return int((most + 1<<20 - 1) >> 20)
 }
 
 // backend is the shim's word for the annotation's.

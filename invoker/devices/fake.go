@@ -43,10 +43,15 @@ func (m *Mover) placeDriver() error {
 	return nil
 }
 
-// stateDir is where a simulated device's state is, made if it is not there.
-// Any user of a container may write to it.
+// deviceDir is where a simulated device's state is.
+func (m *Mover) deviceDir(device gpu.Device) string {
+	return filepath.Join(m.options.Dir, "device"+strconv.Itoa(device.Index))
+}
+
+// stateDir makes a simulated device's state, if it is not there. Any user of a
+// container may write to it.
 func (m *Mover) stateDir(device gpu.Device) (string, error) {
-	dir := filepath.Join(m.options.Dir, "device"+strconv.Itoa(device.Index))
+	dir := m.deviceDir(device)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make state of simulated device %d: %w", device.Index, err)
 	}
@@ -104,7 +109,7 @@ func (m *Mover) clearSimulated() error {
 	var errs []error
 	for _, d := range m.options.Devices {
 		if d.Simulated {
-			errs = append(errs, os.RemoveAll(filepath.Join(m.options.Dir, "device"+strconv.Itoa(d.Index))))
+			errs = append(errs, os.RemoveAll(m.deviceDir(d)))
 		}
 	}
 	if m.options.Mounted {

@@ -62,12 +62,21 @@ func TestUnfitIsTold(t *testing.T) {
 	b := open(t, nil)
 	g := b.guest(b.prepare(name, "managed"), "FAKE_CUDA_FAIL=cuMemAllocManaged:0:1")
 	g.Do("alloc %d", mib)
-	h := b.await("a refusal", func(h gpu.Held) bool { return h.Unfit != "" })
-	if h.Container != name || !strings.Contains(h.Unfit, "refused") || !strings.Contains(h.Unfit, "error 1") {
-		t.Errorf("%+v", h)
+	var unfit, held gpu.Held // in either order: each is told by a thread of its own
+	b.await("a refusal, and its memory", func(h gpu.Held) bool {
+		switch {
+		case h.Unfit != "":
+			unfit = h
+		case h.PID == g.PID() && h.Usage.Allocated == mib:
+			held = h
+		}
+		return unfit.Unfit != "" && held.PID != 0
+	})
+	if unfit.Container != name || !strings.Contains(unfit.Unfit, "refused") || !strings.Contains(unfit.Unfit, "error 1") {
+		t.Errorf("%+v", unfit)
 	}
-	if u := b.awaitHeld(g.PID(), mib); u.Resident != mib {
-		t.Errorf("its memory: %+v", u)
+	if held.Usage.Resident != mib {
+		t.Errorf("its memory: %+v", held.Usage)
 	}
 }
 

@@ -16,22 +16,33 @@ const unsaid = 64 << 20
 // overByWord says, once, that the container's processes hold more than they may
 // by their own word. The caller holds b.mu.
 func (b *box) overByWord() string {
-	sum := int64(0)
+	sum, pinned := int64(0), int64(0)
 	for _, u := range b.holds {
 		sum += u.Allocated
+		pinned += u.Pinned
+	}
+	if b.host > 0 && pinned > b.host && !b.over {
+		b.over = true
+		return fmt.Sprintf("The action has pinned %s of host memory, more than its memory limit of %s (limits, key memory).",
+			activation.Size(pinned), activation.Size(b.host))
 	}
 	return b.beyond(sum, sum > b.limit)
 }
 
 // overBySight says the same of what NVML shows of its processes, with their
 // contexts. The caller holds b.mu.
-func (b *box) overBySight(found map[int]int64, context int64) string {
+func (b *box) overBySight(found map[int]sight, context int64) string {
 	sum, allowed := int64(0), b.limit
-	for _, bytes := range found {
-		sum += bytes
-		allowed += context + unsaid
+	for _, s := range found {
+		sum += s.bytes
+		allowed += int64(s.processes) * (context + unsaid)
 	}
 	return b.beyond(sum, sum > allowed)
+}
+
+// told has a container ended that holds too much.
+func (m *Mover) told(b *box, over string) {
+	m.hear(gpu.Held{Container: b.name, PID: assumedPID, Over: over})
 }
 
 func (b *box) beyond(sum int64, is bool) string {
@@ -43,13 +54,14 @@ func (b *box) beyond(sum int64, is bool) string {
 		activation.Size(sum), activation.Size(b.limit))
 }
 
-// hidden is what a process that talks has on the device beyond its word, as NVML
-// shows it. What was moved out may still show there, so all that it has
+// hidden is what processes that talk have on the device beyond their word, as
+// NVML shows it. What was moved out may still show there, so all that they have
 // allocated is allowed for. The caller holds b.mu.
-func (b *box) hidden(pid int, bytes int64, context int64) int64 {
-	u := b.holds[pid]
-	extra := bytes - u.Allocated - max(u.Context, context) - unsaid
-	return max(extra, 0)
+func (b *box) hidden(place int, bytes int64, context int64) int64 {
+	for _, u := range b.speakers(place) {
+		bytes -= u.Allocated + max(u.Context, context) + unsaid
+	}
+	return max(bytes, 0)
 }
 
 // hiddenPID stands in the books for what a process does not tell: it is of the

@@ -71,7 +71,12 @@ type Mover struct {
 	control *shimctl.Control // nil without a library
 	hear    func(gpu.Held)
 	owners  map[int]string // containers of processes; only look uses it
-	build   string         // tells this library from others
+	// processes asks the engine; nil where all processes are in our name space.
+	processes Processes
+	build     string         // tells this library from others
+	sight     sync.WaitGroup // of WatchSimulated
+	blind     func()         // ends it; nil where nobody looks
+	tenants   sync.Mutex     // one at a time tells a namespace's containers their parts
 
 	mu       sync.Mutex
 	boxes    map[string]*box
@@ -130,7 +135,10 @@ func (m *Mover) Faults() bool { return true }
 // Prepare opens the container's socket and tells what the container needs.
 func (m *Mover) Prepare(name string, device gpu.Device, wish container.GPUWish) (container.GPU, error) {
 	b := newBox(name, device)
-	b.limit = wish.Limit
+	if wish.NamespaceLimit > 0 {
+		b.tenant, b.most = wish.Namespace, wish.NamespaceLimit
+	}
+	b.limit, b.host, b.memory = wish.Limit, wish.Host, wish.Memory
 	g := container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated, Env: m.deviceEnv(device)}
 	if err := m.simulate(&g, device); err != nil {
 		return container.GPU{}, err
@@ -173,8 +181,13 @@ func (m *Mover) box(name string) *box {
 // Begin tells the container's processes that a run begins: an eviction that is
 // under way ends, and what was moved out comes back with the run. Where nothing
 // was, there is nothing to tell, and a warm run is not delayed for it.
-func (m *Mover) Begin(name string) {
-	if b := m.box(name); b != nil && !b.deaf() && b.stirred() {
+func (m *Mover) Begin(name string, need gpu.Need) {
+	b := m.box(name)
+	if b == nil {
+		return
+	}
+	m.runs(b, 1, need.Bytes)
+	if !b.deaf() && b.stirred() {
 		b.shim.Running(true)
 	}
 }
@@ -187,6 +200,7 @@ func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 	if b == nil {
 		return
 	}
+	defer m.runs(b, -1, 0)
 	switch {
 	case b.deaf():
 		m.assume(b, need)
@@ -277,6 +291,10 @@ func (m *Mover) Stats() Stats {
 func (m *Mover) Close() error {
 	if m.control == nil {
 		return nil
+	}
+	if m.blind != nil {
+		m.blind()
+		m.sight.Wait()
 	}
 	m.mu.Lock()
 	names := make([]string, 0, len(m.boxes))

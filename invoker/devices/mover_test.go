@@ -64,7 +64,7 @@ func TestEndTellsWhatIsHeld(t *testing.T) {
 	if _, err := b.Move(b.limited(), evict(1), 0); err != nil {
 		t.Fatal(err)
 	}
-	b.Begin(name)
+	b.Begin(name, gpu.Need{})
 	g.Do("check 0 1")
 	g.Do("alloc %d", 8*mib)
 	g.Do("fill 1 2")
@@ -120,7 +120,7 @@ func TestRunEndsEviction(t *testing.T) {
 				t.Errorf("the eviction ended with %v", err)
 			}
 		case <-tick.C: // the order may not have been there before
-			b.Begin(name)
+			b.Begin(name, gpu.Need{})
 		}
 	}
 	g.Do("check 0 1")
@@ -141,7 +141,7 @@ func TestOrdersRaceWithRuns(t *testing.T) {
 				}
 			})
 		}
-		b.Begin(name)
+		b.Begin(name, gpu.Need{})
 		g.Do("check 0 1")
 		b.End(b.limited(), name, gpu.Need{})
 	}
@@ -174,7 +174,7 @@ func TestFrozenContainer(t *testing.T) {
 	if _, err := b.Move(ctx, evict(2), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("an order that nobody waits for ended with %v", err)
 	}
-	b.Begin(name)
+	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{}) // its own bound ends it
 	if err := g.Process().Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestUnhooked(t *testing.T) {
 	g := b.prepare(name, "managed")
 	need := gpu.Need{Bytes: 5 * mib, Context: mib}
 	for range 2 { // waited for once, said once
-		b.Begin(name)
+		b.Begin(name, gpu.Need{})
 		b.End(b.limited(), name, need)
 		h := b.last(assumedPID)
 		if h.Container != name || h.Usage != (gpu.Usage{Allocated: 5 * mib, Resident: 5 * mib, Context: mib}) {
@@ -263,7 +263,7 @@ func TestWordOff(t *testing.T) {
 	}
 	x := b.guest(g) // it has the device all the same
 	x.Do("alloc %d", mib)
-	b.Begin(name)
+	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{Bytes: 7})
 	if h := b.last(assumedPID); h.Usage.Resident != 7 {
 		t.Errorf("held: %+v", h)
@@ -299,7 +299,7 @@ func TestWithoutLibrary(t *testing.T) {
 	if len(g.Mounts) > 0 || slices.ContainsFunc(g.Env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD") }) {
 		t.Errorf("prepared %+v", g)
 	}
-	b.Begin(name)
+	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{Bytes: 7})
 	if h := b.last(assumedPID); h.Usage.Resident != 7 {
 		t.Errorf("held: %+v", h)
@@ -319,7 +319,7 @@ func TestMounted(t *testing.T) {
 	dir := b.box(name).shim.Dir()
 	copied := filepath.Join(b.options.Dir, LibraryName)
 	want := container.GPU{
-		Index: 1, Device: "GPU-1", SpillMB: 4,
+		Index: 1, Device: "GPU-1",
 		Mounts: []container.Mount{
 			{Source: dir, Target: "/run/gpuwhisk"},
 			{Source: copied, Target: "/opt/gpuwhisk/libgpuwhisk.so"},
@@ -337,6 +337,53 @@ func TestMounted(t *testing.T) {
 	}
 	if info, err := os.Stat(copied); err != nil || info.Mode().Perm() != 0o555 {
 		t.Errorf("the copy: %v, %v", info, err)
+	}
+}
+
+// TestPinnedMemory: a container may pin as much host memory as its action may
+// have, its processes together, and is ended for more.
+func TestPinnedMemory(t *testing.T) {
+	b := open(t, nil)
+	g, err := b.Prepare(name, simulatedDevice(), container.GPUWish{Shim: "managed", Host: 4 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := b.guest(g)
+	if code := guest.Do("pin %d", 5*mib); code != 2 {
+		t.Errorf("5 MiB of 4: the driver says %d, want out of memory", code)
+	}
+	if code := guest.Do("pin %d", 3*mib); code != 0 {
+		t.Errorf("3 MiB of 4: the driver says %d", code)
+	}
+	b.await("what is pinned", func(h gpu.Held) bool { return h.PID == guest.PID() && h.Usage.Pinned == 3*mib })
+	events{b.Mover}.Usage(name, guest.PID()+1, gpu.Usage{Pinned: 2 * mib})
+	over := b.await("the word on it", func(h gpu.Held) bool { return h.Over != "" })
+	if !strings.Contains(over.Over, "pinned 5 MB") || !strings.Contains(over.Over, "memory limit of 4 MB") {
+		t.Errorf("told %q", over.Over)
+	}
+}
+
+// TestSpill: what a container may use of the host's memory for its device's.
+func TestSpill(t *testing.T) {
+	real, pretended := gpu.Device{MemoryBytes: 64 * mib}, gpu.Device{MemoryBytes: 64 * mib, Simulated: true}
+	for _, c := range []struct {
+		mounted       bool
+		device        gpu.Device
+		limit, memory int64
+		spill         int
+	}{
+		{true, real, 0, 0, 0},         // more when it is swapped out
+		{true, real, 0, 9 * mib, 9},   // what the action says
+		{true, real, 0, 99 * mib, 64}, // more there is not
+		{true, real, 5 * mib, 9 * mib, 5},
+		{true, pretended, 0, 9 * mib, 64}, // it is the process's own memory
+		{false, real, 0, 9 * mib, 64},     // no cgroup that could be changed
+		{false, real, 1, 0, 1},
+	} {
+		m := &Mover{options: Options{Mounted: c.mounted}}
+		if got := m.spill(&box{device: c.device, limit: c.limit, memory: c.memory}); got != c.spill {
+			t.Errorf("%+v: %d MiB", c, got)
+		}
 	}
 }
 
@@ -360,7 +407,7 @@ func BenchmarkEnd(b *testing.B) {
 	x.Listen(func(gpu.Held) {})
 	ctx := context.Background()
 	for b.Loop() {
-		x.Begin(name)
+		x.Begin(name, gpu.Need{})
 		x.End(ctx, name, gpu.Need{})
 	}
 }

@@ -3,13 +3,10 @@
 package devices
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 )
 
@@ -29,17 +26,21 @@ func TestFakeNVML(t *testing.T) {
 	say("utilization 1 50\n")
 	t.Setenv("FAKE_NVML_SCRIPT", script)
 	t.Setenv("FAKE_NVML_DEVICES", "2")
-	h, err := OpenHost("1", nvml.Options{Library: filepath.Join(dir, "nvml", "libnvidia-ml.so.1")}, nil)
+	b := open(t, nil)
+	bare := b.bare(name)
+	t.Setenv("FAKE_CUDA_STATE", filepath.Join(b.deviceDir(simulatedDevice()), stateName))
+	h, err := OpenHost("0,1", nvml.Options{Library: filepath.Join(dir, "nvml", "libnvidia-ml.so.1")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(h.Devices) != 1 || h.Devices[0].Simulated || h.Devices[0].MemoryBytes == 0 {
+	if len(h.Devices) != 2 || h.Devices[0].Simulated || h.Devices[0].MemoryBytes == 0 {
 		t.Fatalf("devices %+v", h.Devices)
 	}
 	o := make(told, 1000)
-	if err := h.Watch(o, open(t, nil).Mover); err != nil {
+	if err := h.Watch(o, b.Mover); err != nil {
 		t.Fatal(err)
 	}
+	b.seesWhatIsThere(bare)
 	o.await(t, "utilization 0.5")
 	say("utilization 1 50\nlost 1\n")
 	o.await(t, "lost")
@@ -48,38 +49,5 @@ func TestFakeNVML(t *testing.T) {
 	o.await(t, "utilization 0.2")
 	if err := h.Close(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// told is an observer for a watcher's goroutines.
-type told chan string
-
-func (o told) put(s string) {
-	select {
-	case o <- s:
-	default: // nobody reads any more
-	}
-}
-
-func (o told) Observe(r []gpu.Reading) {
-	for _, x := range r {
-		o.put(fmt.Sprintf("utilization %g", x.Utilization))
-	}
-}
-func (o told) DeviceLost(int, string) { o.put("lost") }
-func (o told) DeviceBack(int)         { o.put("back") }
-
-func (o told) await(t *testing.T, want string) {
-	t.Helper()
-	limit := time.After(patience)
-	for {
-		select {
-		case s := <-o:
-			if s == want {
-				return
-			}
-		case <-limit:
-			t.Fatalf("%s is not told", want)
-		}
 	}
 }

@@ -49,10 +49,15 @@ func (m *Mover) ownerOnce(pid int) (name string, ok bool) {
 		return name, name != ""
 	}
 	name = ""
+	asked := true
 	if named := m.named(pid); len(named) == 1 {
 		name = named[0]
+	} else if len(named) == 0 && !m.visible(pid) {
+		name, asked = m.ownerAbroad(pid)
 	}
-	m.owners[pid] = name
+	if asked || name != "" {
+		m.owners[pid] = name
+	}
 	return name, name != ""
 }
 

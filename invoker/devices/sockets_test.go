@@ -24,7 +24,7 @@ func TestContainersAreForgotten(t *testing.T) {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its directory is left: %v", err)
 	}
-	b.Begin(name)
+	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{})
 	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
 		t.Errorf("an order to a forgotten container: %d, %v", n, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
 // Observer is told how devices are. Its calls do not block for long.
@@ -90,7 +91,7 @@ const shown = 16 << 20
 // which no shim speaks: a static program, or one that got rid of its
 // environment. Only what is on the device is seen, and none of it can be moved.
 func (m *Mover) look(readings []nvml.Reading) {
-	found := map[*box]map[int]int64{}
+	found := map[*box]map[int]sight{}
 	for _, r := range readings {
 		if !r.Told {
 			return // nobody is missing because nobody was listed
@@ -99,9 +100,10 @@ func (m *Mover) look(readings []nvml.Reading) {
 			name, ok := m.ownerOnce(p.PID)
 			if b := m.box(name); ok && b != nil && b.device.Index == r.Device && p.Bytes > 0 {
 				if found[b] == nil {
-					found[b] = map[int]int64{}
+					found[b] = map[int]sight{}
 				}
-				found[b][p.PID] = p.Bytes
+				at := m.place(p)
+				found[b][at] = sight{found[b][at].bytes + p.Bytes, found[b][at].processes + 1}
 			}
 		}
 	}
@@ -112,24 +114,33 @@ func (m *Mover) look(readings []nvml.Reading) {
 }
 
 // charge tells what a container's unheard processes hold.
-func (m *Mover) charge(b *box, found map[int]int64) {
+func (m *Mover) charge(b *box, found map[int]sight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for pid, bytes := range found {
-		if _, talks := b.talks[pid]; !talks {
+	for place, s := range found {
+		if len(b.speakers(place)) == 0 {
 			m.known(b)
-			m.charged(b, pid, bytes)
-		} else if extra := b.hidden(pid, bytes, m.options.Context); extra > 0 {
-			m.charged(b, hiddenPID(pid), extra)
+			m.charged(b, place, s.bytes)
+		} else if extra := b.hidden(place, s.bytes, m.options.Context); extra > 0 {
+			m.charged(b, hiddenPID(place), extra)
 		}
 	}
-	if over := b.overBySight(found, m.options.Context); over != "" {
-		m.hear(gpu.Held{Container: b.name, PID: assumedPID, Over: over})
+	over := b.overBySight(found, m.options.Context)
+	if over == "" {
+		over = m.allot(b)
+	}
+	if over != "" {
+		m.told(b, over)
 	}
 	for pid := range b.seen {
-		bytes, still := found[max(pid, -pid)]
-		if _, talks := b.talks[-pid]; pid < 0 {
-			still = still && talks && b.hidden(-pid, bytes, m.options.Context) > 0
+		place := max(pid, -pid)
+		s, still := found[place]
+		talks := len(b.speakers(place)) > 0
+		switch {
+		case pid < 0:
+			still = still && talks && b.hidden(place, s.bytes, m.options.Context) > 0
+		case place == shimctl.Outside:
+			still = still && !talks
 		}
 		if !still {
 			delete(b.seen, pid)

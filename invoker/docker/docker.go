@@ -137,12 +137,15 @@ func (e *Engine) greet(ctx context.Context) error {
 	return nil
 }
 
-// learnDevices finds out how containers get a GPU, and whether the others must
-// be kept from one.
+// learnDevices finds out how containers get a GPU and what is mounted for it,
+// and whether the others must be kept from one.
 func (e *Engine) learnDevices(s Survey) (err error) {
 	own := e.host.host.Runtime
 	e.host.devices, err = s.Devices(e.options.Devices, own, e.options.Files)
 	if err != nil {
+		return err
+	}
+	if e.host.selinux, err = s.selinux(e.options.SELinux); err != nil {
 		return err
 	}
 	used := cmp.Or(own, s.DefaultRuntime)

@@ -76,6 +76,37 @@ func TestRealHardening(t *testing.T) {
 	mustRun(t, h.Addr, nil)
 }
 
+// TestRealResize gives a container more memory while it lives, also a frozen one.
+func TestRealResize(t *testing.T) {
+	r := startReal(t, nil)
+	h := r.create()
+	for _, mb := range []int64{256, 384} {
+		if err := r.Resize(t.Context(), h.ID, mb<<20); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.api.ContainerInspect(t.Context(), string(h.ID), client.ContainerInspectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host := result.Container.HostConfig; host.Memory != mb<<20 || host.MemorySwap != mb<<20 {
+			t.Errorf("memory %d, with swap %d, want %d MiB", host.Memory, host.MemorySwap, mb)
+		}
+		if err := r.Pause(t.Context(), h.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Resume(t.Context(), h.ID); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, h.Addr, nil)
+	if err := r.Remove(t.Context(), h.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Resize(t.Context(), h.ID, 512<<20); !errors.Is(err, container.ErrGone) {
+		t.Errorf("of a removed container: %v", err)
+	}
+}
+
 func TestRealRemovePaused(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()

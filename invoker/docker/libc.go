@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strings"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -22,7 +23,14 @@ type Libc struct {
 	Name string
 	// Major and Minor are glibc's version.
 	Major, Minor int
+	// Lacks names the parts of older glibcs that libraries built for those ask for,
+	// and that the image does not have beside its libc.so.6; empty for none.
+	Lacks string
 }
+
+// libcParts are part of libc.so.6 since glibc 2.34. Distributions still have them,
+// empty; images that somebody has thinned out may not.
+var libcParts = []string{"libpthread.so.0", "libdl.so.2"}
 
 // libcPlaces are where distributions put the library or its loader.
 var libcPlaces = []struct{ name, path string }{
@@ -59,9 +67,34 @@ func (d *Daemon) Libc(ctx context.Context, reference string) (found Libc, err er
 		case place.name == "musl":
 			return Libc{Name: "musl"}, nil
 		}
-		return glibc(data)
+		if found, err = glibc(data); err == nil {
+			found.Lacks, err = d.lacks(ctx, made.ID)
+		}
+		return found, err
 	}
 	return Libc{}, nil
+}
+
+// lacks names the parts that are in none of the places.
+func (d *Daemon) lacks(ctx context.Context, id string) (string, error) {
+	var lacking []string
+	for _, part := range libcParts {
+		there := false
+		for _, place := range libcPlaces {
+			if place.name != "glibc" || there {
+				continue
+			}
+			_, _, err := d.entry(ctx, id, path.Join(path.Dir(place.path), part))
+			if err != nil && !cerrdefs.IsNotFound(err) {
+				return "", fmt.Errorf("look for %s: %w", part, err)
+			}
+			there = err == nil
+		}
+		if !there {
+			lacking = append(lacking, part)
+		}
+	}
+	return strings.Join(lacking, " "), nil
 }
 
 // libcTime bounds the removal of the container that was looked into.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	api "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"golang.org/x/sync/errgroup"
 
@@ -53,6 +54,16 @@ func (e *Engine) Resume(ctx context.Context, id container.ID) error {
 	return lifeError("resume", id, err, "is not paused")
 }
 
+// Resize lets a container use so many bytes of memory, and no swap beside them.
+func (e *Engine) Resize(ctx context.Context, id container.ID, bytes int64) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Unpause)
+	defer cancel()
+	_, err := e.api.ContainerUpdate(ctx, string(id), client.ContainerUpdateOptions{
+		Resources: &api.Resources{Memory: bytes, MemorySwap: bytes},
+	})
+	return lifeError("resize", id, err, "")
+}
+
 // lifeError translates the daemon's answer. A container that has stopped is as
 // good as gone, and a state that is reached already is what was asked for.
 func lifeError(verb string, id container.ID, err error, reached string) error {
@@ -61,7 +72,7 @@ func lifeError(verb string, id container.ID, err error, reached string) error {
 		return nil
 	case cerrdefs.IsNotFound(err), strings.Contains(err.Error(), "is not running"):
 		return fmt.Errorf("%s container %s: %w", verb, id, container.ErrGone)
-	case strings.Contains(err.Error(), reached):
+	case reached != "" && strings.Contains(err.Error(), reached):
 		return nil
 	}
 	return fmt.Errorf("%s container %s: %w", verb, id, err)

@@ -117,6 +117,7 @@ func TestRealMover(t *testing.T) {
 		})
 	}
 	first, second := all[0], all[1]
+	processesAreTold(ctx, t, r.Engine, first.Name, second.Name)
 	moved, err := mover.Move(ctx, gpu.Order{Kind: gpu.Evict, Container: first.Name, Epoch: 1}, 0)
 	if _, sum := books.of(first.Name); err != nil || moved < size || sum.Resident != 0 {
 		t.Errorf("out: %d bytes moved, %+v, %v", moved, sum, err)
@@ -143,11 +144,33 @@ func TestRealMover(t *testing.T) {
 // moverRun is one run as a worker does it.
 func moverRun(ctx context.Context, t *testing.T, m *devices.Mover, s *shimmed, size int64) {
 	t.Helper()
-	m.Begin(s.Name)
+	m.Begin(s.Name, gpu.Need{})
 	x := s.talk.Run(ctx, fmt.Appendf(nil, `{"value":{"bytes":%d}}`, size), patience, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
 	m.End(ctx, s.Name, gpu.Need{Bytes: size})
 	got := s.answer(t, x)
 	if !got.Intact || !got.Correct || got.Bytes != size {
 		t.Fatalf("run: %+v", got)
+	}
+}
+
+// processesAreTold holds what the engine says of containers' processes against
+// what the kernel does: not all who ask see the latter.
+func processesAreTold(ctx context.Context, t *testing.T, e *Engine, names ...string) {
+	t.Helper()
+	seen := map[uint64]bool{}
+	for _, name := range names {
+		pids, space, err := e.Processes(ctx, name)
+		if err != nil || len(pids) == 0 || seen[space] {
+			t.Errorf("processes of %s: %v in %d, %v", name, pids, space, err)
+		}
+		seen[space] = true
+		for _, pid := range pids {
+			if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || link != fmt.Sprintf("pid:[%d]", space) {
+				t.Errorf("process %d is in %s, %v; told %d", pid, link, err, space)
+			}
+		}
+	}
+	if _, _, err := e.Processes(ctx, names[0]+"_of_nobody"); err == nil {
+		t.Error("a container that is not there has processes")
 	}
 }

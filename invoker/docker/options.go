@@ -10,6 +10,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
 )
 
@@ -41,12 +42,18 @@ type Options struct {
 	// its root, where CDI specifications lie; nil is this process's own.
 	Devices string
 	Files   fs.FS
+	// SELinux is what is done so that SELinux lets GPU containers read what is
+	// mounted into them: one of the SELinux constants, empty for SELinuxAuto.
+	SELinux string
 
 	// Registries are the hosts that images may be pulled from, such as
 	// docker.io; empty: any. Logins is a directory with the config.json that
 	// docker login writes; empty: pulls are anonymous.
 	Registries []string
 	Logins     string
+
+	// Steps hears of pulls; nil: nobody does.
+	Steps steps.Listener
 
 	// ParallelCreates is how many creates may be under way at once at most,
 	// first come first served; never more than the daemon's host has
@@ -73,9 +80,9 @@ type Timeouts struct {
 	List    time.Duration
 	Pull    time.Duration
 	// Settle is how long OOMKilled waits for a container to end, if it seems
-	// to run on. The daemon learns of the end some ten milliseconds late, on a
-	// busy machine some hundred. Only who breaks a connection and lives on is
-	// answered as late as that.
+	// to run on. The daemon learns of the end some ten milliseconds late, on two
+	// cores with sixty processes that want them more than a second. Only who
+	// breaks a connection and lives on is answered as late as that.
 	Settle time.Duration
 }
 
@@ -93,7 +100,7 @@ func DefaultOptions() Options {
 			Create: time.Minute, Inspect: time.Minute,
 			Pause: 10 * time.Second, Unpause: 10 * time.Second,
 			Remove: time.Minute, List: time.Minute, Pull: 10 * time.Minute,
-			Settle: time.Second,
+			Settle: 5 * time.Second,
 		},
 		LogWaits: logs.DefaultWaits(),
 	}

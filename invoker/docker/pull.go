@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
 // pull fetches an image. Callers who want the same one share one pull; it goes
@@ -16,7 +18,7 @@ func (e *Engine) pull(ctx context.Context, image string) error {
 			return nil, errClosed
 		}
 		defer e.leave()
-		return nil, e.pullNow(image)
+		return nil, e.pullNow(steps.Carry(e.base, ctx), image)
 	})
 	select {
 	case result := <-done:
@@ -26,9 +28,12 @@ func (e *Engine) pull(ctx context.Context, image string) error {
 	}
 }
 
-func (e *Engine) pullNow(image string) error {
-	ctx, cancel := limited(e.base, e.options.Timeouts.Pull)
+func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Pull)
 	defer cancel()
+	ended := steps.Begin(ctx, e.options.Steps, steps.Step{Token: "invoker_docker.pull", Class: "DockerClientWithFileAccess",
+		Text: "running docker pull " + image, System: "sid_invokerWarmup"})
+	defer func() { ended("", err) }()
 	e.log.Info("pull image", "image", image)
 	login, err := e.registries.login(ctx, image)
 	if err != nil {

@@ -2,10 +2,15 @@ package docker
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
 // A tagged user image whose pull fails is tried all the same, and a missing
@@ -36,6 +41,37 @@ func TestMissingImageIsPulled(t *testing.T) {
 	if _, err := e.Create(t.Context(), fakeSpec(1)); err != nil {
 		t.Error(err)
 	}
+}
+
+// A pull is told of, in the transaction that it is for.
+func TestPullIsToldOf(t *testing.T) {
+	d := startDaemon(t)
+	told := &heard{}
+	e := d.engine(t, func(o *Options) { o.Steps = told })
+	spec := fakeSpec(1)
+	spec.Image, spec.Pull = "a/b:1", true
+	ctx := steps.With(t.Context(), activation.NewTransID("theirs", 1, false))
+	if _, err := e.Create(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	d.onPull = pullError
+	spec = fakeSpec(2)
+	spec.Image, spec.Pull = "a/c:1", true
+	if _, err := e.Create(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	want := "theirs invoker_docker.pull running docker pull a/b:1, ended true, theirs invoker_docker.pull running docker pull a/c:1, ended false"
+	if got := strings.Join(*told, ", "); got != want {
+		t.Errorf("heard %s, want %s", got, want)
+	}
+}
+
+// heard is what was told of pulls, of one at a time.
+type heard []string
+
+func (h *heard) Begins(t activation.TransID, s steps.Step) func(string, error) {
+	*h = append(*h, t.ID()+" "+s.Token+" "+s.Text)
+	return func(_ string, err error) { *h = append(*h, fmt.Sprintf("ended %t", err == nil)) }
 }
 
 func TestPullsAreShared(t *testing.T) {

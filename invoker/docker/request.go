@@ -2,7 +2,6 @@ package docker
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	api "github.com/moby/moby/api/types/container"
@@ -17,7 +16,8 @@ type hostPart struct {
 	config   api.Config
 	host     api.HostConfig
 	devices  *Devices
-	hideGPUs bool // the runtime would show devices to every container
+	selinux  string // one of the SELinux constants
+	hideGPUs bool   // the runtime would show devices to every container
 	whose    string
 }
 
@@ -75,8 +75,9 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 			grant.apply(&host)
 			lists = append(lists, grant.env())
 		}
-		host.Mounts = append(slices.Clone(host.Mounts), binds(g.Mounts, true)...)
-		host.Mounts = append(host.Mounts, binds(g.Shared, false)...)
+		if err := p.mount(&host, g); err != nil {
+			return client.ContainerCreateOptions{}, err
+		}
 		// A name without a value takes the variable out of the image's. What is
 		// set on purpose comes after it.
 		lists = append([][]string{steering}, append(lists, g.Env)...)
@@ -96,8 +97,7 @@ func (p hostPart) grant(g *container.GPU) (Grant, error) {
 	return p.devices.Give(g.Device)
 }
 
-// binds mounts what a GPU container needs of the host. Private: what is mounted
-// on the host later, below the same path, does not appear in it.
+// binds are mounts whose labels stay as they are.
 func binds(mounts []container.Mount, readOnly bool) []mount.Mount {
 	var all []mount.Mount
 	for _, m := range mounts {

@@ -41,7 +41,7 @@ func (r *real) broker(ctx context.Context, address string) (kafka.Survey, error)
 		if _, there := s.Topics[own]; there {
 			// Who may not read a topic's settings looks at the rest.
 			if kept, err := c.Retention(ctx, own); err == nil {
-				s.Retention = map[string]time.Duration{own: kept}
+				s.Retention = map[string]time.Duration{own: kept.Time}
 			}
 		}
 	}

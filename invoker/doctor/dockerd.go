@@ -75,6 +75,7 @@ func hostChecks() []check {
 		{name: "port", find: checkPort},
 		{name: "memory", find: checkMemory},
 		{name: "disk", find: checkDisk},
+		{name: "state", find: checkState},
 	}
 }
 

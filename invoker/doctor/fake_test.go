@@ -117,6 +117,7 @@ func (f *fake) machine(c *config.Config) *Machine {
 		Listen:    func(context.Context, int) error { return nil },
 		Ping:      func(context.Context, int) error { return errors.New("refused") },
 		Disk:      func(context.Context, string) (Space, error) { return f.space, nil },
+		Writable:  func(_ context.Context, path string) (string, error) { return path, nil },
 
 		ProbeLimit: time.Minute,
 	}

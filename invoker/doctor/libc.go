@@ -32,7 +32,7 @@ func checkImageLibc(f *Facts) []Finding {
 			all = append(all, fail(ref+": "+a.err.Error(), "docker pull "+ref))
 			continue
 		}
-		all = append(all, judgeLibc(ref, a.value, needs))
+		all = append(all, judgeLibc(ref, a.value, needs, f.shimParts(at)))
 	}
 	return all
 }
@@ -43,21 +43,42 @@ func (f *Facts) shimNeeds() (version, string) {
 	if at == "" {
 		return version{}, ""
 	}
-	data, err := fs.ReadFile(f.Files, strings.TrimPrefix(at, "/"))
-	if err != nil {
-		return version{}, ""
-	}
-	lib, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
+	lib := f.shimFile(at)
+	if lib == nil {
 		return version{}, ""
 	}
 	return glibc(lib), at
 }
 
-func judgeLibc(ref string, l docker.Libc, needs version) Finding {
+// shimParts are the libraries that the shim asks for by name.
+func (f *Facts) shimParts(at string) []string {
+	parts, _ := f.shimFile(at).ImportedLibraries() // none: it needs nothing
+	return parts
+}
+
+// shimFile is the library, nil if it cannot be read.
+func (f *Facts) shimFile(at string) *elf.File {
+	data, err := fs.ReadFile(f.Files, strings.TrimPrefix(at, "/"))
+	if err != nil {
+		return nil
+	}
+	lib, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil
+	}
+	return lib
+}
+
+// judgeLibc holds an image's C library against the version of glibc that the shim
+// needs and the libraries that it asks for by name.
+func judgeLibc(ref string, l docker.Libc, needs version, parts []string) Finding {
 	const without = "its functions run without the shim: their memory counts as reserved and is not moved"
 	has := version{l.Major, l.Minor}
+	lacks := slices.DeleteFunc(strings.Fields(l.Lacks), func(name string) bool { return !slices.Contains(parts, name) })
 	switch {
+	case l.Name == "glibc" && len(lacks) > 0:
+		return fail(fmt.Sprintf("%s lacks %s, which the shim asks for: every program of it ends at its start", ref, strings.Join(lacks, " and ")),
+			`copy them into the image from its distribution's package of glibc (Debian: libc6), or say {"gpu": {"shim": "off"}} in the action's annotations`)
 	case l.Name == "musl":
 		return warn(ref+" has musl, on which NVIDIA's driver does not work, nor the shim", "build the action's image on one with glibc, such as debian or ubuntu")
 	case l.Name == "":

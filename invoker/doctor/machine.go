@@ -66,6 +66,9 @@ type Machine struct {
 	Ping   func(ctx context.Context, port int) error
 	// Disk tells the bytes free and in all of the file system of a path.
 	Disk func(ctx context.Context, path string) (Space, error)
+	// Writable tells whether this user may write in a directory, or make it:
+	// at is the nearest one that is there.
+	Writable func(ctx context.Context, path string) (at string, err error)
 
 	// ProbeImages are images to run for a moment, LibcImages those whose C
 	// library is looked at.

@@ -53,7 +53,7 @@ func Here(o Options) *Machine {
 		Files: os.DirFS("/"), Command: command,
 		Hooks: tryHooks, Docker: r.docker, Image: r.image, Probe: r.probe, Libc: r.libc, LibcImages: o.Images,
 		Broker: r.broker, Reach: reach, Couch: r.couch, Records: r.records, Bucket: r.bucket, ZooKeeper: r.zooKeeper,
-		Listen: listen, Ping: ping, Disk: disk,
+		Listen: listen, Ping: ping, Disk: disk, Writable: writable,
 		ProbeImages: o.Probe, ProbeLimit: o.ProbeLimit,
 	}
 	m.GPU = func(ctx context.Context) (GPU, error) {

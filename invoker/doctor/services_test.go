@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,5 +277,18 @@ func TestHostChecks(t *testing.T) {
 		{"elsewhere", func(f *fake) {
 			f.Disk = func(context.Context, string) (Space, error) { return Space{}, errors.New("no such directory") }
 		}, "Host/disk", Warn, "no such directory", "elsewhere"},
+
+		{"", nil, "Host/state", OK, "journal: /var/lib/gpuwhisk/invoker0/journal can be written, 100 GiB of 200 GiB free", ""},
+		{"", nil, "Host/state", OK, "waiting records: /var/lib/gpuwhisk/invoker0/records can be written", ""},
+		{"", nil, "Host/state", OK, "dead letters: /var/lib/gpuwhisk/invoker0/dead-letters can be written", ""},
+		{"small", func(f *fake) { f.space.Free = 8 << 30 }, "Host/state", Warn, "waiting records: /var/lib/gpuwhisk/invoker0/records can be written, 8 GiB of 200 GiB free; up to 12 GiB more", "whisk.gpu.records.spool-size"},
+		{"small, and used", func(f *fake) {
+			f.space.Free = 16 << 20
+			f.files["var/lib/gpuwhisk/invoker0/journal/x"] = text(strings.Repeat("x", 1<<20))
+		}, "Host/state", Fail, "journal: /var/lib/gpuwhisk/invoker0/journal can be written, 16 MiB of 200 GiB free; on a full disk nothing is pulled", "room"},
+		{"foreign", func(f *fake) {
+			f.Writable = func(context.Context, string) (string, error) { return "/var/lib", errors.New("permission denied") }
+		}, "Host/state", Fail, "journal: /var/lib cannot be written: permission denied", "whisk.gpu.state"},
+		{"none", func(f *fake) { f.Config.State.Dir = "none" }, "Host/state", OK, "nothing outlives", ""},
 	})
 }

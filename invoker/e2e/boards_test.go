@@ -73,7 +73,7 @@ func ask(at, query string) string {
 }
 
 // prometheus starts one that asks a target each second, and gives its address.
-func prometheus(t *testing.T, program, target string) string {
+func prometheus(t *testing.T, program, target string, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
@@ -92,6 +92,7 @@ func prometheus(t *testing.T, program, target string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at)
+	cmd.Args = append(cmd.Args, more...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -115,24 +116,29 @@ func TestOurBoardsFindTheirData(t *testing.T) {
 		missing(t, "no Prometheus to test with: GPUWHISK_TEST_PROMETHEUS is not set")
 	}
 	// Nobody measures how busy a simulated device is.
-	asked := slices.DeleteFunc(queries(t), func(q query) bool { return strings.HasPrefix(q.text, "gpuwhisk_gpu_utilization{") })
+	measured := slices.DeleteFunc(queries(t), func(q query) bool { return strings.HasPrefix(q.text, "gpuwhisk_gpu_utilization{") })
 	p := startGPU(t, 64, nil)
 	p.create("beside", "python:3", "def main(p):\n    return {}\n", nil)
 	p.deployGPU(true, "first", "second")
-	at := prometheus(t, program, strings.TrimPrefix(p.base, "http://"))
+	target := strings.TrimPrefix(p.base, "http://")
+	// One that takes native histograms keeps no buckets.
+	both := []string{prometheus(t, program, target), prometheus(t, program, target, "--enable-feature=native-histograms")}
 	for range 2 {
 		p.call("beside", nil)
 		p.gpuCall("first", 40<<20)
 		p.gpuCall("second", 40<<20)
 	}
-	until(t, "panels without data", func() string {
-		asked = slices.DeleteFunc(asked, func(q query) bool { return ask(at, q.text) == "" })
-		var why []string
-		for _, q := range asked {
-			why = append(why, q.panel+": "+ask(at, q.text))
-		}
-		return strings.Join(why, "\n")
-	})
+	for _, at := range both {
+		asked := slices.Clone(measured)
+		until(t, "panels without data", func() string {
+			asked = slices.DeleteFunc(asked, func(q query) bool { return ask(at, q.text) == "" })
+			var why []string
+			for _, q := range asked {
+				why = append(why, q.panel+": "+ask(at, q.text))
+			}
+			return strings.Join(why, "\n")
+		})
+	}
 }
 
 // query is what a panel asks.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -55,17 +56,21 @@ func invokerMain(args []string) int {
 type child struct {
 	p       *platform
 	environ []string
+	boxed   *boxed // runs in a container; nil: does not
 	cmd     *exec.Cmd
 }
 
 // startChild starts the invoker as a process.
-func (p *platform) startChild(ctx context.Context, environ []string) (func() error, error) {
+func (p *platform) startChild(ctx context.Context, environ []string, in *boxed) (func() error, error) {
+	if in != nil {
+		environ = append(environ, in.settings...)
+	}
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0", "--uniqueName", p.unique}})
 	if err != nil {
 		return nil, err
 	}
 	p.login = url.UserPassword(cfg.Admin.Username, cfg.Admin.Password)
-	p.child = &child{p: p, environ: environ}
+	p.child = &child{p: p, environ: environ, boxed: in}
 	if err := p.child.start(); err != nil {
 		return nil, err
 	}
@@ -81,7 +86,11 @@ func (c *child) start() error {
 	if err != nil {
 		return err
 	}
-	c.cmd = exec.Command(self, roleInvoker, "--id", "0", "--uniqueName", c.p.unique)
+	args := []string{"--id", "0", "--uniqueName", c.p.unique}
+	c.cmd = exec.Command(self, append([]string{roleInvoker}, args...)...)
+	if c.boxed != nil {
+		c.cmd = c.boxed.command(c.p, self, c.environ, args)
+	}
 	c.cmd.Env = append(append([]string{}, c.environ...), "PATH="+os.Getenv("PATH"))
 	if testing.Verbose() {
 		c.cmd.Stderr = c.p.t.Output()
@@ -92,6 +101,11 @@ func (c *child) start() error {
 	}
 	if err != nil {
 		return err
+	}
+	if c.boxed != nil && c.boxed.base != "" {
+		c.p.base = c.boxed.base
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		return nil // readiness is seen from outside
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {

@@ -3,8 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/apache/openwhisk-client-go/whisk"
@@ -19,16 +17,8 @@ func TestFallsBackToCount(t *testing.T) {
 
 func fallsBackToCount(t *testing.T, w world) {
 	p := startGPUIn(t, w, 200, nil)
-	code, err := os.ReadFile(filepath.Join("..", "..", "shim", "examples", "gpufunc.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	// The fake driver reads this when the function first uses it.
-	text := "import os\nos.environ['FAKE_CUDA_FAIL'] = 'cuMemAllocManaged:0:1'\n" + string(code)
-	p.insert(&whisk.Action{
-		Name: "refuses", Exec: &whisk.Exec{Kind: "python:3", Code: &text}, Limits: limits(minutes, 512, 1),
-		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
-	})
+	p.insertGPU("refuses", "import os\nos.environ['FAKE_CUDA_FAIL'] = 'cuMemAllocManaged:0:1'\n", &whisk.Exec{Kind: "python:3"})
 	p.deployGPU(true, "bears")
 	p.gpuCall("bears", block)
 	for i, want := range []struct {

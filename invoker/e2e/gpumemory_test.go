@@ -20,15 +20,25 @@ import (
 // 100, as processes and in Docker containers: what is not in use is on the host
 // meanwhile, and nobody notices.
 func TestGPUMemorySwaps(t *testing.T) {
-	eachGPUWorld(t, gpuMemorySwaps)
+	t.Parallel()
+	eachOf(t, gpuMemorySwaps, map[string]func(testing.TB) world{"processes": ownParts, "containers": realParts})
 }
 
-// eachGPUWorld runs a test with functions as processes on embedded parts, and
-// in containers among real ones. One after the other: they look for processes
-// that were left.
+// eachGPUWorld runs a test with functions as processes and in Docker containers,
+// both on embedded parts, beside the other tests of GPU functions. One of those
+// is among real parts (TestGPUMemorySwaps).
 func eachGPUWorld(t *testing.T, test func(t *testing.T, w world)) {
-	t.Run("processes", func(t *testing.T) { test(t, ownParts(t)) })
-	t.Run("containers", func(t *testing.T) { test(t, realParts(t)) })
+	t.Parallel()
+	eachOf(t, test, map[string]func(testing.TB) world{"processes": ownParts, "containers": dockerParts})
+}
+
+func eachOf(t *testing.T, test func(t *testing.T, w world), worlds map[string]func(testing.TB) world) {
+	for name, parts := range worlds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, parts(t))
+		})
+	}
 }
 
 func gpuMemorySwaps(t *testing.T, w world) {
@@ -193,9 +203,70 @@ func aboveTheLimit(t *testing.T, w world) {
 	p.uses(holds+ctx, holds+2*ctx)
 }
 
+// sneak is a function whose child takes device memory past the shim and tells the
+// invoker of a hundredth of it.
+const sneak = `
+import os, subprocess, sys
+child = r"""
+import ctypes, os, socket, struct, time
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.environ["GPUWHISK_SHIM_SOCKET"])
+s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 1, os.getpid(), 0, 0))
+s.sendall(struct.pack("<IHHQIIQQQQQ", 64, 18, 0, 0, 1, 0, 3 << 20, 3 << 20, 0, 0, 1))
+cuda, context, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(300 << 20)) == 0
+time.sleep(600)
+"""
+def main(args):
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    return {"code": subprocess.run([sys.executable, "-c", child], env=env).returncode}
+`
+
+// TestTakesMoreThanItSays runs a function that holds more device memory than it
+// may and says that it holds little: the device shows it, it is ended, and its
+// caller is told of the limit. Its neighbour runs on.
+func TestTakesMoreThanItSays(t *testing.T) {
+	if os.Getenv("GPUWHISK_LONG") == "1" { // containers take minutes
+		eachGPUWorld(t, takesMoreThanItSays)
+		return
+	}
+	t.Parallel()
+	takesMoreThanItSays(t, ownParts(t))
+}
+
+func takesMoreThanItSays(t *testing.T, w world) {
+	p := startGPUIn(t, w, 500, map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_tokens": "2"})
+	p.deployGPU(true, "honest")
+	p.gpuCall("honest", block)
+	code := sneak
+	p.insert(&whisk.Action{
+		Name: "sneak", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
+	})
+	id := p.started("sneak", nil, false)
+	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
+		t.Errorf("the neighbour's run %d beside it, want its second", a.Runs)
+	}
+	o := p.finish(id)
+	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
+		!strings.Contains(text, "held 300 MB") || !strings.Contains(text, "limit of 48 MB") {
+		t.Errorf("who says it holds 3 MB of 300: status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	p.gone("guest_sneak")
+	if a, _ := p.gpuCall("honest", block); a.Runs != 3 {
+		t.Errorf("the neighbour's run %d, want its third", a.Runs)
+	}
+	p.atRest()
+	p.uses(holds+ctx, holds+2*ctx)
+}
+
 // TestSocketRemoved takes a container's socket away before its function uses
-// the GPU: the function runs, and its memory counts as reserved.
+// the GPU: the function runs, and its memory counts as the device shows it.
 func TestSocketRemoved(t *testing.T) {
+	t.Parallel()
 	p := startGPU(t, 100, nil)
 	code, err := os.ReadFile(filepath.Join("..", "..", "shim", "examples", "gpufunc.py"))
 	if err != nil {
@@ -229,12 +300,12 @@ def main(args):
 	p.finish(id).want(t, 0, `"intact":true`)
 	p.gpuCall("deaf", block)
 	p.atRest()
-	p.uses(50*mib + ctx)
+	p.uses(holds+ctx, block+ctx) // as the device shows it, with the place of its sum or before
 	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 1 {
 		t.Errorf("%.0f containers are un-hooked, want 1", n)
 	}
 	// Another function needs the room: who cannot be moved is given up.
-	p.deployGPU(map[string]any{"memory": "60 MB"}, "other")
+	p.deployGPU(map[string]any{"memory": "70 MB"}, "other")
 	p.gpuCall("other", block)
 	p.gone("guest_deaf")
 }
@@ -242,6 +313,7 @@ def main(args):
 // TestShimWords runs functions that want their memory counted only, or no shim
 // at all. Neither is moved, both are right.
 func TestShimWords(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		word      string
 		used      int64 // after the first run
@@ -251,6 +323,7 @@ func TestShimWords(t *testing.T) {
 		{"off", 45*mib + ctx, 0},
 	} {
 		t.Run(c.word, func(t *testing.T) {
+			t.Parallel()
 			p := startGPU(t, 100, nil)
 			p.deployGPU(map[string]any{"shim": c.word, "memory": "45 MB"}, "fixed")
 			p.deployGPU(true, "first", "second")
@@ -277,6 +350,7 @@ func TestShimWords(t *testing.T) {
 // TestGPUExecutable runs a program of its own for each activation: what it held
 // is free with its end.
 func TestGPUExecutable(t *testing.T) {
+	t.Parallel()
 	p := startGPU(t, 100, nil)
 	binary, err := os.ReadFile(filepath.Join(shimParts(t), "gpufunc"))
 	if err != nil {
@@ -298,6 +372,7 @@ func TestGPUExecutable(t *testing.T) {
 // TestGPULimit: a function that asks for more than the device has is told so by
 // the driver's own word, as on a device without us.
 func TestGPULimit(t *testing.T) {
+	t.Parallel()
 	p := startGPU(t, 60, nil)
 	p.deployGPU(true, "greedy")
 	o := p.call("greedy", map[string]any{"bytes": 80 * mib})

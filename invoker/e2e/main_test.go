@@ -29,7 +29,12 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Most of what the tests do is to wait.
 	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+	before := runtime.NumGoroutine()
 	code := m.Run()
+	if left := goroutinesLeft(before); code == 0 && left != "" { // by tests beside each other
+		fmt.Fprintln(os.Stderr, left)
+		code = 1
+	}
 	for _, end := range slices.Backward(ends.all) {
 		if err := end(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

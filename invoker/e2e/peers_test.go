@@ -1,19 +1,16 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 )
 
 // world says of which parts an installation is made. The zero value is all
@@ -60,6 +57,12 @@ func realParts(t testing.TB) world {
 	return world{kafka: realKafka(t).addr, couch: realCouch(t), docker: realDocker(t), images: realImages(t)}
 }
 
+// dockerParts are our own parts with actions in containers.
+func dockerParts(t testing.TB) world {
+	t.Helper()
+	return world{docker: realDocker(t), images: realImages(t)}
+}
+
 // missing skips a test for want of a peer, or fails it where peers must be.
 func missing(t testing.TB, reason string) {
 	t.Helper()
@@ -67,25 +70,6 @@ func missing(t testing.TB, reason string) {
 		t.Fatal(reason)
 	}
 	t.Skip(reason)
-}
-
-// peer runs a script of .ci/peers and gives the NAME=VALUE lines it prints.
-func peer(env []string, name, command string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join("..", "..", ".ci", "peers", name+".sh"), command)
-	var out, diag bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), &out, &diag
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, command, err, diag.String())
-	}
-	said := map[string]string{}
-	for line := range strings.Lines(out.String()) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			said[name] = value
-		}
-	}
-	return said, nil
 }
 
 // kafkaPeer is an Apache Kafka of these tests alone: they use the topics of
@@ -102,7 +86,7 @@ var kafkaOnce = sync.OnceValues(func() (*kafkaPeer, error) {
 	}
 	k := &kafkaPeer{env: []string{"GPUWHISK_KAFKA_DIR=" + dir, "GPUWHISK_KEEP=1"}}
 	atExit(func() error {
-		_, err := peer(k.env[:1], "kafka", "stop")
+		_, err := peertest.Script(k.env[:1], "kafka", "stop")
 		return err
 	})
 	return k, k.start()
@@ -110,13 +94,13 @@ var kafkaOnce = sync.OnceValues(func() (*kafkaPeer, error) {
 
 // start starts the broker, or starts it again with its data and its address.
 func (k *kafkaPeer) start() error {
-	said, err := peer(k.env, "kafka", "start")
+	said, err := peertest.Script(k.env, "kafka", "start")
 	k.addr = said["GPUWHISK_TEST_KAFKA"]
 	return err
 }
 
 func (k *kafkaPeer) stop() error {
-	_, err := peer(k.env, "kafka", "stop")
+	_, err := peertest.Script(k.env, "kafka", "stop")
 	return err
 }
 
@@ -157,10 +141,10 @@ var pouchOnce = sync.OnceValues(func() (string, error) {
 	}
 	env := []string{"GPUWHISK_POUCHDB_DIR=" + dir}
 	atExit(func() error {
-		_, err := peer(env, "pouchdb", "stop")
+		_, err := peertest.Script(env, "pouchdb", "stop")
 		return err
 	})
-	said, err := peer(env, "pouchdb", "start")
+	said, err := peertest.Script(env, "pouchdb", "start")
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +177,7 @@ var imagesOnce = sync.OnceValues(func() (string, error) {
 	if tag := os.Getenv("GPUWHISK_TEST_IMAGES_TAG"); tag != "" {
 		return tag, nil
 	}
-	said, err := peer(nil, "images", "start")
+	said, err := peertest.Script(nil, "images", "start")
 	return said["GPUWHISK_TEST_IMAGES_TAG"], err
 })
 

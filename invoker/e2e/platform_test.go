@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +54,7 @@ type setup struct {
 	store  func(http.Handler) http.Handler
 	memory string // of all containers
 	child  bool   // the invoker is a process of its own
+	boxed  *boxed // the child is in a container; nil: is not
 }
 
 // roomForAll is memory enough that no container makes way for another, so that
@@ -127,7 +129,7 @@ func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog
 		environ = append(environ, name+"="+value) // the last word counts
 	}
 	if with.child {
-		return p.startChild(ctx, environ)
+		return p.startChild(ctx, environ, with.boxed)
 	}
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0", "--uniqueName", p.unique}})
 	if err != nil {
@@ -208,10 +210,39 @@ func (p *platform) dropDatabases() {
 	}
 }
 
-// testLog prints what the parts say when the test runs verbosely.
+// testLog prints what the parts say when the test runs verbosely, and the last
+// of it when it fails.
 func testLog(t *testing.T) *slog.Logger {
-	if !testing.Verbose() {
-		return slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		return slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	return slog.New(slog.NewTextHandler(t.Output(), nil))
+	last := &lastWords{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the invoker's log ended with\n%s", last.text())
+		}
+	})
+	return slog.New(slog.NewTextHandler(last, nil))
+}
+
+// lastWords keeps the end of what is written to it.
+type lastWords struct {
+	mu   sync.Mutex
+	said []byte
+}
+
+func (w *lastWords) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const most = 8 << 10
+	if w.said = append(w.said, p...); len(w.said) > 2*most {
+		w.said = append(w.said[:0], w.said[len(w.said)-most:]...)
+	}
+	return len(p), nil
+}
+
+func (w *lastWords) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.said)
 }

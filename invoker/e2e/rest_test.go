@@ -145,14 +145,21 @@ func (p *platform) processes() map[string]string {
 // noGoroutines waits until no more goroutines run than before.
 func noGoroutines(t *testing.T, before int) {
 	t.Helper()
+	if left := goroutinesLeft(before); left != "" {
+		t.Error(left)
+	}
+}
+
+// goroutinesLeft is what runs beyond those of before, when that does not end.
+func goroutinesLeft(before int) string {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for late := time.Now().Add(patience); runtime.NumGoroutine() > before; <-tick.C {
 		http.DefaultClient.CloseIdleConnections()
 		if time.Now().After(late) {
 			stacks := make([]byte, 1<<20)
-			t.Errorf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
-			return
+			return fmt.Sprintf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 		}
 	}
+	return ""
 }

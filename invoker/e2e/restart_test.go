@@ -222,17 +222,20 @@ func TestStopForGoodLeavesNothing(t *testing.T) {
 // counts in the next invoker as it did in the one before, by its own word, and is
 // used as it is.
 func TestGPUContainerIsAdoptedWithItsMemory(t *testing.T) {
+	t.Parallel()
 	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(how.String(), func(t *testing.T) {
-			p := startGPUIn(t, realParts(t), 60, map[string]string{"child": "true"})
+			t.Parallel()
+			p := startGPUIn(t, dockerParts(t), 60, map[string]string{"child": "true"})
 			p.deployGPU(true, "holds", "wants")
 			p.gpuCall("holds", block)
 			p.uses(holds + ctx)
 			id := p.idOf("guest_holds")
 			p.child.must(p.child.end(how))
 			p.child.again()
-			if got := p.used(); got != holds+ctx {
-				t.Errorf("%d bytes count as taken at the start, %d were before", got, holds)
+			// A look at the device may come before its shim's word, and see no context.
+			if got := p.used(); got != holds+ctx && got != holds {
+				t.Errorf("%d bytes count as taken at the start, %d were before", got, holds+ctx)
 			}
 			until(t, "its shim speaks", func() string {
 				if n := p.metric("gpuwhisk_shim_processes", ""); n < 1 {

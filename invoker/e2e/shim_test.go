@@ -61,6 +61,14 @@ func startGPU(t *testing.T, memory int, env map[string]string) *platform {
 // startGPUIn is startGPU in a world.
 func startGPUIn(t *testing.T, w world, memory int, env map[string]string) *platform {
 	t.Helper()
+	with := setup{child: env["child"] != ""}
+	delete(env, "child")
+	return startGPUWith(t, w, memory, env, with)
+}
+
+// startGPUWith is startGPUIn with further changes of the installation.
+func startGPUWith(t *testing.T, w world, memory int, env map[string]string, with setup) *platform {
+	t.Helper()
 	dir := shimParts(t)
 	sockets, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
 	if err != nil {
@@ -83,8 +91,8 @@ func startGPUIn(t *testing.T, w world, memory int, env map[string]string) *platf
 	for name, value := range env {
 		all[name] = value
 	}
-	with := setup{env: all, memory: roomForAll, child: all["child"] != ""}
-	delete(all, "child")
+	w.shared = true // with other tests of GPU functions
+	with.env, with.memory = all, roomForAll
 	return start(t, w, with)
 }
 

@@ -31,7 +31,10 @@ type Account struct {
 	Filed    time.Time `json:"filed,omitzero"` // acks and record are safe
 
 	Acked  time.Time `json:"acked,omitzero"`  // the broker had the last ack
-	Stored time.Time `json:"stored,omitzero"` // the store had the record
+	Stored time.Time `json:"stored,omitzero"` // the store had the record, or would not take it
+	// Batch is how many records were written in one request with it, 0 where that
+	// is not known, as of one that went to the spool.
+	Batch int `json:"batch,omitzero"`
 
 	Start       string        `json:"start,omitzero"` // gpu-warm, host-warm, cold, busy-cold; warmed, prewarmed, cold
 	Container   string        `json:"container,omitzero"`
@@ -74,6 +77,9 @@ type GPU struct {
 	Passed      int           `json:"passed,omitzero"`      // of others, granted while it waited
 	PassedBy    int           `json:"passedBy,omitzero"`    // of them, of Behind
 }
+
+// NoBatch, as an account's Batch, says that the store refused the record.
+const NoBatch = -1
 
 // Wait is how long it stood in a queue.
 func (a *Account) Wait() time.Duration { return span(a.Queued, a.Granted) }

@@ -25,7 +25,7 @@ func text(a Account) string {
 func TestTell(t *testing.T) {
 	whole := Account{
 		ID: "1", Namespace: "guest", Action: "guest/f", Sent: at(0), Accepted: at(3), Queued: at(4), Granted: at(2104), Launched: at(2105),
-		Start: "host-warm", RunStart: at(2106), RunEnd: at(2906), Answered: at(2908), Filed: at(2920), Recorded: true,
+		Start: "host-warm", RunStart: at(2106), RunEnd: at(2906), Answered: at(2908), Filed: at(2920), Recorded: true, Batch: 12,
 		GPU: &GPU{Device: "0 (A100)", Moved: 140 * time.Millisecond, Memory: 1288490189, Beside: 1, Hold: "throttled",
 			Lead: 10 * time.Second, Overrun: 5 * time.Second, Behind: "guest/b", Own: 1, Passed: 15, PassedBy: 14},
 	}
@@ -35,9 +35,15 @@ Started host-warm on 0 (A100): the container was there, its memory not on the de
 Its memory was brought to the device in 140 ms.
 Ran 800 ms beside 1 other run; its container held 1.2 GB of device memory.
 Answered with success, 2.91 s after it was sent.
-Its record and its acks were safe 12 ms later.`
+Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 	if got := text(whole); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for batch, want := range map[int]string{0: "Its record and its acks were safe 12 ms", 1: "Its record, written alone, and its acks", NoBatch: "the store refused its record"} {
+		a := whole
+		if a.Batch = batch; !strings.Contains(text(a), want) {
+			t.Errorf("a batch of %d: no %q in\n%s", batch, want, text(a))
+		}
 	}
 	for runs, want := range map[int]string{1: "beside 1 run of guest/b and 2 other runs", 3: "beside 3 runs of guest/b;"} {
 		a, g := whole, *whole.GPU
@@ -198,7 +204,7 @@ func BenchmarkAdd(b *testing.B) {
 		l.Add(&Account{
 			ID: ids[i%len(ids)], Namespace: "guest", Action: "guest/f", Kind: "python:3", Sent: at(i), Accepted: at(i + 1), Queued: at(i + 1),
 			Granted: at(i + 90), Launched: at(i + 91), Start: "host-warm", Container: "wsk00_12_guest_f", RunStart: at(i + 92), RunEnd: at(i + 500),
-			LogsStart: at(i + 500), Logs: time.Millisecond, Answered: at(i + 502), Acked: at(i + 503), Stored: at(i + 510), Filed: at(i + 510), Recorded: true,
+			LogsStart: at(i + 500), Logs: time.Millisecond, Answered: at(i + 502), Acked: at(i + 503), Stored: at(i + 510), Filed: at(i + 510), Recorded: true, Batch: 12,
 			GPU: &GPU{Own: i % 10, Device: "0 (A100)", Hold: "throttled", Lead: 3 * time.Second, Overrun: time.Second, Memory: 1 << 30, Behind: "guest/g"},
 		})
 	}

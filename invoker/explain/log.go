@@ -1,12 +1,8 @@
 package explain
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 	"sync"
-	"time"
-	"unique"
 )
 
 // Log keeps the last accounts. It may be used from many goroutines; a nil one
@@ -17,6 +13,7 @@ type Log struct {
 	next int
 	full bool
 	seen uint64
+	sums *sums // nil while nobody asks
 }
 
 // NewLog makes a log of the last n accounts, nil for none. Its memory is taken
@@ -42,6 +39,9 @@ func (l *Log) Add(a *Account) {
 	l.seen++
 	if l.next++; l.next == len(l.ring) {
 		l.next, l.full = 0, true
+	}
+	if l.sums != nil && l.seen-l.sums.asked > uint64(len(l.ring)) {
+		l.sums = nil // by now all that it knows is gone
 	}
 }
 
@@ -92,88 +92,4 @@ func (l *Log) back(visit func(i int) bool) {
 			return
 		}
 	}
-}
-
-// Function is what the runs of a function have been like.
-type Function struct {
-	Function string         `json:"function"`
-	Count    int            `json:"count"`
-	Failed   int            `json:"failed"`
-	Starts   map[string]int `json:"starts"` // by start kind
-	Wait     Quantiles      `json:"waitMs"`
-	Latency  Quantiles      `json:"latencyMs"`
-}
-
-// Quantiles of times, in milliseconds.
-type Quantiles struct {
-	P50 float64 `json:"p50"`
-	P95 float64 `json:"p95"`
-	P99 float64 `json:"p99"`
-}
-
-// Functions sums up the kept accounts that were answered since a time, by
-// function, those with the most runs first.
-func (l *Log) Functions(since time.Time) []Function {
-	if l == nil {
-		return nil
-	}
-	return sum(l.times(since))
-}
-
-// times is what one function's accounts say.
-type times struct {
-	Function
-	waits, latencies []time.Duration
-}
-
-// times collects by function under the lock; sorting is done without it.
-func (l *Log) times(since time.Time) map[unique.Handle[what]]*times {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	from := instant(since)
-	by := map[unique.Handle[what]]*times{}
-	l.back(func(i int) bool {
-		e := &l.ring[i]
-		if e.answered < from {
-			return true
-		}
-		t := by[e.what]
-		if t == nil {
-			w := e.what.Value()
-			t = &times{Function: Function{Function: w.namespace + "/" + w.action, Starts: map[string]int{}}}
-			by[e.what] = t
-		}
-		t.Count++
-		if e.failed {
-			t.Failed++
-		}
-		if start := e.how.Value().start; start != "" {
-			t.Starts[start]++
-			t.waits = append(t.waits, e.wait)
-		}
-		t.latencies = append(t.latencies, e.latency)
-		return true
-	})
-	return by
-}
-
-func sum(by map[unique.Handle[what]]*times) []Function {
-	out := make([]Function, 0, len(by))
-	for _, t := range by {
-		t.Wait, t.Latency = quantiles(t.waits), quantiles(t.latencies)
-		out = append(out, t.Function)
-	}
-	slices.SortFunc(out, func(a, b Function) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Function, b.Function))
-	})
-	return out
-}
-
-func quantiles(d []time.Duration) (q Quantiles) {
-	if len(d) == 0 {
-		return q
-	}
-	slices.Sort(d)
-	at := func(p float64) float64 { return float64(d[int(p*float64(len(d)-1)+0.5)].Microseconds()) / 1000 }
-	return Quantiles{at(0.5), at(0.95), at(0.99)}
 }

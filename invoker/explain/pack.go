@@ -66,6 +66,7 @@ func (c *codec) visit(a *Account) {
 	c.took(&a.Logs)
 	c.count(&a.Status)
 	c.count(&a.Again)
+	c.count(&a.Batch)
 	c.truth(&a.TimedOut)
 	c.truth(&a.Recorded)
 	c.truth(&a.FromRecord)

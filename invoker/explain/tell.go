@@ -222,11 +222,24 @@ func (t *teller) ending(a *Account) {
 	case a.FromRecord:
 	case a.Filed.IsZero():
 		t.say(time.Time{}, "Its record is not written yet.")
+	case a.Recorded && a.Batch == NoBatch:
+		t.say(a.Filed, "Its acks were safe %s later; the store refused its record.", Short(d))
 	case a.Recorded:
-		t.say(a.Filed, "Its record and its acks were safe %s later.", Short(d))
+		t.say(a.Filed, "Its record%s and its acks were safe %s later.", a.batch(), Short(d))
 	default:
 		t.say(a.Filed, "Its acks were safe %s later; no record is kept of it.", Short(d))
 	}
+}
+
+// batch says how a record was written.
+func (a *Account) batch() string {
+	switch a.Batch {
+	case 0:
+		return ""
+	case 1:
+		return ", written alone,"
+	}
+	return fmt.Sprintf(", written in a batch of %d,", a.Batch)
 }
 
 // DeviceName is a device's name with how real it is, said once.

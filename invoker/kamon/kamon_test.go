@@ -45,6 +45,13 @@ func measured(t *testing.T) *prometheus.Registry {
 	counter("gpuwhisk_couchdb_cache_total", 35, prometheus.Labels{"outcome": "hit"})
 	counter("gpuwhisk_couchdb_cache_total", 50, prometheus.Labels{"outcome": "miss"})
 	gauge("gpuwhisk_kafka_lag", 4, nil)
+	for _, step := range stepNames {
+		counter("gpuwhisk_steps_begun_total", 6, prometheus.Labels{"step": step})
+		times("gpuwhisk_step_seconds", prometheus.Labels{"step": step}, 0.05, 0.5)
+		times("gpuwhisk_step_failed_seconds", prometheus.Labels{"step": step}, 0.05, 0.5, 0.6)
+	}
+	times("gpuwhisk_http_seconds", prometheus.Labels{"method": "get", "status": "200"}, 0.01)
+	times("gpuwhisk_http_seconds", prometheus.Labels{"method": "post", "status": "401"}, 0.01)
 	times("gpuwhisk_kafka_delay_seconds", nil, 0.01)
 	return reg
 }
@@ -88,6 +95,17 @@ func TestNamesWithoutTags(t *testing.T) {
 		"histogram_kafka_invoker0_delay_start_seconds_count 1",
 		"counter_database_cacheHit_counter_total 35",
 		"counter_database_cacheMiss_counter_total 50",
+		"counter_database_getDocument_start_total 6",
+		"histogram_database_getDocument_finish_seconds_count 2",
+		"histogram_database_getDocumentAttachment_finish_seconds_count 2",
+		"histogram_database_queryView_finish_seconds_count 2",
+		"counter_database_saveDocument_start_total 6",
+		"counter_database_saveDocumentBulk_error_total 3",
+		"histogram_database_saveDocumentBulk_error_seconds_count 3",
+		"counter_invoker_docker_pull_start_total 6",
+		"histogram_invoker_docker_pull_finish_seconds_count 2",
+		"counter_http_get_200_counter_total 1",
+		"histogram_http_post_401_counter_seconds_count 1",
 		"gpuwhisk_activations_accepted_total 87", // our own stay
 	} {
 		if !strings.Contains(got, "\n"+want+"\n") && !strings.HasPrefix(got, want+"\n") {
@@ -107,6 +125,8 @@ func TestNamesWithTags(t *testing.T) {
 		`counter_containerPool_prewarmColdstart_counter_total{kind="nodejs:20",memory="256 MB"} 2`,
 		`counter_containerPool_prewarmExpired_counter_total{kind="nodejs:20",memory="256 MB"} 1`,
 		`gauge_kafka_topic_counter{topic="invoker0"} 4`,
+		`counter_http_get_counter_total{statusCode="200"} 1`,
+		`histogram_http_post_counter_seconds_count{statusCode="401"} 1`,
 		`histogram_kafka_topic_start_seconds_count{topic="invoker0"} 1`,
 	} {
 		if !strings.Contains(got, "\n"+want+"\n") {

@@ -57,12 +57,35 @@ var rules = map[string][]rule{
 		{token: "containerPool_prewarmColdstart_counter", labels: map[string]string{"kind": "kind", "memory": "memory"}}},
 	"gpuwhisk_prewarm_expired_total": {
 		{token: "containerPool_prewarmExpired_counter", labels: map[string]string{"kind": "kind", "memory": "memory"}}},
+	"gpuwhisk_steps_begun_total": each(stepNames, func(s string) []rule { return []rule{{token: s + "_start", only: s}} }),
+	"gpuwhisk_step_seconds":      each(stepNames, func(s string) []rule { return []rule{{token: s + "_finish", only: s, shape: times}} }),
+	"gpuwhisk_step_failed_seconds": each(stepNames, func(s string) []rule {
+		return []rule{{token: s + "_error", only: s}, {token: s + "_error", only: s, shape: times}}
+	}),
+	"gpuwhisk_http_seconds": each([]string{"get", "post", "delete"}, func(m string) []rule {
+		r := rule{token: "http_" + m + ".$_counter", part: "status", tag: "statusCode", only: m}
+		timed := r
+		timed.shape = times
+		return []rule{r, timed}
+	}),
 	"gpuwhisk_kafka_lag":           {{token: "kafka_$_counter", tag: "topic", shape: gauges}},
 	"gpuwhisk_kafka_delay_seconds": {{token: "kafka_$.delay_start", tag: "topic", shape: times}},
 	"gpuwhisk_couchdb_cache_total": {
 		{token: "database_cacheHit_counter", only: "hit"},
 		{token: "database_cacheMiss_counter", only: "miss"},
 	},
+}
+
+// stepNames are requests to the database and pulls of images.
+var stepNames = []string{"database_getDocument", "database_getDocumentAttachment", "database_queryView",
+	"database_saveDocument", "database_saveDocumentBulk", "invoker_docker.pull"}
+
+// each makes the rules of several names.
+func each(names []string, of func(string) []rule) (all []rule) {
+	for _, n := range names {
+		all = append(all, of(n)...)
+	}
+	return all
 }
 
 func (r rule) takes(m *dto.Metric) bool {

@@ -159,7 +159,15 @@ func (s *StatsD) name(f *dto.MetricFamily, m *dto.Metric) string {
 	for _, unit := range []string{"_total", "_seconds", "_bytes"} {
 		metric = strings.TrimSuffix(metric, unit)
 	}
-	parts := []string{s.c.Service, sections.Replace(s.c.Host), sections.Replace(metric)}
+	metric = sections.Replace(metric)
+	// Counters and histograms stand in a part of their own, gauges do not
+	// (OpenWhisk: WhiskStatsDMetricKeyGenerator).
+	for _, kind := range []string{"counter", "histogram"} {
+		if rest, ok := strings.CutPrefix(metric, kind+"_"); ok {
+			metric = kind + "." + rest
+		}
+	}
+	parts := []string{s.c.Service, sections.Replace(s.c.Host), metric}
 	for _, l := range m.GetLabel() {
 		parts = append(parts, sections.Replace(l.GetName()), sections.Replace(l.GetValue()))
 	}

@@ -30,19 +30,19 @@ func TestStatsDNames(t *testing.T) {
 	plain := lines(t, silent(Gatherer{Of: measured(t), Topic: "invoker0"}))
 	tagged := lines(t, silent(Gatherer{Of: measured(t), Topic: "invoker0", Tags: true}))
 	for want, in := range map[string][]string{
-		"openwhisk-statsd.invoker0.counter_invoker_activation_start:87|c":                                           plain,
-		"openwhisk-statsd.invoker0.counter_invoker_containerStart_cold_counter:35|c":                                plain,
-		"openwhisk-statsd.invoker0.counter_invoker_activationRun_start:2|c":                                         plain,
-		"openwhisk-statsd.invoker0.counter_database_cacheHit_counter:35|c":                                          plain,
+		"openwhisk-statsd.invoker0.counter.invoker_activation_start:87|c":                                           plain,
+		"openwhisk-statsd.invoker0.counter.invoker_containerStart_cold_counter:35|c":                                plain,
+		"openwhisk-statsd.invoker0.counter.invoker_activationRun_start:2|c":                                         plain,
+		"openwhisk-statsd.invoker0.counter.database_cacheHit_counter:35|c":                                          plain,
 		"openwhisk-statsd.invoker0.gauge_containerPool_runBufferCount_counter:4|g":                                  plain,
 		"openwhisk-statsd.invoker0.gauge_containerPool_idlesSize_counter:2048|g":                                    plain,
 		"openwhisk-statsd.invoker0.gauge_kafka_invoker0_counter:4|g":                                                plain,
-		"openwhisk-statsd.invoker0.histogram_kafka_invoker0_delay_start:10|ms":                                      plain,
-		"openwhisk-statsd.invoker0.histogram_invoker_activationRun_finish:45|ms":                                    plain,
-		"openwhisk-statsd.invoker0.histogram_invoker_activationRun_finish:505|ms":                                   plain,
-		"openwhisk-statsd.invoker0.counter_invoker_containerStart_counter.containerState.warmed:24|c":               tagged,
-		"openwhisk-statsd.invoker0.counter_containerPool_prewarmColdstart_counter.kind.nodejs-20.memory.256_MB:2|c": tagged,
-		"openwhisk-statsd.invoker0.histogram_kafka_topic_start.topic.invoker0:10|ms":                                tagged,
+		"openwhisk-statsd.invoker0.histogram.kafka_invoker0_delay_start:10|ms":                                      plain,
+		"openwhisk-statsd.invoker0.histogram.invoker_activationRun_finish:45|ms":                                    plain,
+		"openwhisk-statsd.invoker0.histogram.invoker_activationRun_finish:505|ms":                                   plain,
+		"openwhisk-statsd.invoker0.counter.invoker_containerStart_counter.containerState.warmed:24|c":               tagged,
+		"openwhisk-statsd.invoker0.counter.containerPool_prewarmColdstart_counter.kind.nodejs-20.memory.256_MB:2|c": tagged,
+		"openwhisk-statsd.invoker0.histogram.kafka_topic_start.topic.invoker0:10|ms":                                tagged,
 	} {
 		if !slices.Contains(in, want) {
 			t.Errorf("%s is not sent", want)
@@ -72,10 +72,10 @@ func TestStatsDSendsWhatWasAdded(t *testing.T) {
 		delays        []float64
 		want          []string
 	}{
-		{3, 7, nil, []string{p + "counter_invoker_activation_start:3|c", p + "gauge_kafka_invoker0_counter:7|g"}},
-		{2, -1, []float64{0.04}, []string{p + "counter_invoker_activation_start:2|c", p + "gauge_kafka_invoker0_counter:0|g", p + "histogram_kafka_invoker0_delay_start:40|ms"}},
-		{0, 1, []float64{0.25, 0.75}, []string{p + "counter_invoker_activation_start:0|c", p + "gauge_kafka_invoker0_counter:1|g", p + "histogram_kafka_invoker0_delay_start:500|ms|@0.5"}},
-		{0, 1, nil, []string{p + "counter_invoker_activation_start:0|c", p + "gauge_kafka_invoker0_counter:1|g"}},
+		{3, 7, nil, []string{p + "counter.invoker_activation_start:3|c", p + "gauge_kafka_invoker0_counter:7|g"}},
+		{2, -1, []float64{0.04}, []string{p + "counter.invoker_activation_start:2|c", p + "gauge_kafka_invoker0_counter:0|g", p + "histogram.kafka_invoker0_delay_start:40|ms"}},
+		{0, 1, []float64{0.25, 0.75}, []string{p + "counter.invoker_activation_start:0|c", p + "gauge_kafka_invoker0_counter:1|g", p + "histogram.kafka_invoker0_delay_start:500|ms|@0.5"}},
+		{0, 1, nil, []string{p + "counter.invoker_activation_start:0|c", p + "gauge_kafka_invoker0_counter:1|g"}},
 	} {
 		accepted.Add(step.accepted)
 		lag.Set(step.lag)
@@ -201,10 +201,10 @@ func TestStatsDTicks(t *testing.T) {
 	s := NewStatsD(StatsDConfig{Address: addr, Service: "s", Host: "invoker0", Interval: time.Millisecond, Packet: 65507},
 		Gatherer{Of: measured(t), Topic: "invoker0"})
 	defer s.Close(t.Context())
-	if p := read(); !strings.Contains(p, "s.invoker0.counter_invoker_activation_start:87|c") {
+	if p := read(); !strings.Contains(p, "s.invoker0.counter.invoker_activation_start:87|c") {
 		t.Errorf("first %s", p)
 	}
-	if p := read(); !strings.Contains(p, "s.invoker0.counter_invoker_activation_start:0|c") {
+	if p := read(); !strings.Contains(p, "s.invoker0.counter.invoker_activation_start:0|c") {
 		t.Errorf("then %s", p)
 	}
 }
@@ -222,7 +222,7 @@ func TestStatsDAgentAway(t *testing.T) {
 	}
 	s.c.Address = addr
 	s.flush()
-	if p := read(); !strings.Contains(p, "counter_invoker_activation_start:87|c") {
+	if p := read(); !strings.Contains(p, "counter.invoker_activation_start:87|c") {
 		t.Errorf("got %s", p)
 	}
 	s.hangUp()
@@ -238,7 +238,7 @@ func TestStatsDAgentAway(t *testing.T) {
 	s.hangUp()
 	s.c.Address = addr
 	s.flush()
-	if p := read(); !strings.Contains(p, "counter_invoker_activation_start:0|c") {
+	if p := read(); !strings.Contains(p, "counter.invoker_activation_start:0|c") {
 		t.Errorf("got %s", p)
 	}
 }

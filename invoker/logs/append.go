@@ -13,6 +13,19 @@ const MaxPiece = 16 << 10
 // line feed (daemon/logger/jsonfilelog/jsonlog). Text that ends a line carries
 // its own line feed; a piece of a longer line carries none.
 func AppendLine(dst []byte, stream string, at time.Time, text []byte) []byte {
+	dst = at.UTC().AppendFormat(appendText(dst, stream, text), time.RFC3339Nano)
+	return append(dst, "\"}\n"...)
+}
+
+// encodeLine gives a line in the same form, whose time is written already,
+// without its line feed.
+func encodeLine(line Line) []byte {
+	dst := appendText(make([]byte, 0, len(line.Log)+80), line.Stream, []byte(line.Log))
+	return append(append(dst, line.Time...), "\"}"...)
+}
+
+// appendText appends what stands before the time.
+func appendText(dst []byte, stream string, text []byte) []byte {
 	dst = append(dst, '{')
 	if len(text) > 0 {
 		dst = append(dst, `"log":"`...)
@@ -21,9 +34,7 @@ func AppendLine(dst []byte, stream string, at time.Time, text []byte) []byte {
 	}
 	dst = append(dst, `"stream":"`...)
 	dst = append(dst, stream...)
-	dst = append(dst, `","time":"`...)
-	dst = at.UTC().AppendFormat(dst, time.RFC3339Nano)
-	return append(dst, "\"}\n"...)
+	return append(dst, `","time":"`...)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -18,7 +18,8 @@ import (
 type Collector struct {
 	req       container.LogRequest
 	lines     []string
-	size      int64 // bytes of the lines kept so far, each with its line feed
+	raw       [][]byte // the same lines as the log has them, where they are wanted
+	size      int64    // bytes of the lines kept so far, each with its line feed
 	ends      [2]int
 	pieces    [2]piece
 	truncated bool
@@ -61,11 +62,16 @@ func (c *Collector) Add(raw []byte) {
 		c.ends[stream]++
 		if before != "" { // text that the user did not end with a line feed
 			line.Log = before
-			c.keep(line, len(raw))
+			if c.keep(line, len(raw)) && c.req.Raw {
+				c.raw = append(c.raw, encodeLine(line))
+			}
 		}
 		return
 	}
 	kept := c.keep(line, len(raw))
+	if kept && c.req.Raw {
+		c.raw = append(c.raw, bytes.Clone(raw))
+	}
 	c.pieces[stream] = openPiece(line, kept, len(c.lines)-1)
 }
 
@@ -115,7 +121,11 @@ func (c *Collector) cutHalf(p piece, stream string) {
 	if p.index < 0 {
 		return
 	}
-	c.lines[p.index] = recordLine(p.time, stream, p.text[:len(p.text)-p.half])
+	text := p.text[:len(p.text)-p.half]
+	c.lines[p.index] = recordLine(p.time, stream, text)
+	if c.req.Raw {
+		c.raw[p.index] = encodeLine(Line{Log: text, Stream: stream, Time: p.time})
+	}
 }
 
 func streamIndex(stream string) int {
@@ -139,17 +149,25 @@ func (c *Collector) EndedOnBoth() bool { return c.ends[0] > 0 && c.ends[1] > 0 }
 // Result closes the collection. The time stamps the lines that it adds.
 func (c *Collector) Result(at time.Time) container.LogResult {
 	incomplete := c.lost || (c.req.WaitForSentinel && !c.Ended())
-	lines := c.lines
 	switch {
 	case c.truncated:
-		lines = append(lines, stampedLine(at, truncatedText(c.req.LimitBytes)))
+		c.stamp(at, truncatedText(c.req.LimitBytes))
 	case incomplete:
-		lines = append(lines, stampedLine(at, failedText))
+		c.stamp(at, failedText)
 	}
 	if c.req.Failed {
-		lines = append(lines, stampedLine(at, brokenText))
+		c.stamp(at, brokenText)
 	}
-	return container.LogResult{Lines: lines, Truncated: c.truncated, Incomplete: incomplete}
+	return container.LogResult{Lines: c.lines, Raw: c.raw, Truncated: c.truncated, Incomplete: incomplete}
+}
+
+// stamp adds a line of the collector's own.
+func (c *Collector) stamp(at time.Time, text string) {
+	time := at.UTC().Format(stampForm)
+	c.lines = append(c.lines, recordLine(time, "stderr", text))
+	if c.req.Raw {
+		c.raw = append(c.raw, encodeLine(Line{Log: text, Stream: "stderr", Time: time}))
+	}
 }
 
 // Unreadable is the result when nothing of a log could be read: one bare line,

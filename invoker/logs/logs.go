@@ -11,7 +11,6 @@ package logs
 import (
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Sentinel is the text that a runtime prints on stdout and on stderr when an
@@ -50,11 +49,6 @@ func recordLine(time, stream, text string) string {
 	b.WriteString(": ")
 	b.WriteString(text)
 	return b.String()
-}
-
-// stampedLine gives a line that the collector itself adds.
-func stampedLine(at time.Time, text string) string {
-	return recordLine(at.UTC().Format(stampForm), "stderr", text)
 }
 
 // trimTerminator cuts one line feed, carriage return with line feed, or form

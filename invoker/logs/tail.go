@@ -47,6 +47,10 @@ type Waits struct {
 	// are on their way while the engine still notices that it ended. It is
 	// waited out only where no sentinel comes: after a crash or a timeout.
 	QuietFailed time.Duration
+	// Answered is the longest silence before the sentinels of an activation
+	// count as missing that failed by what it answered. Not every runtime
+	// writes them then.
+	Answered time.Duration
 	// OtherStream is how long the sentinel of the second stream is waited
 	// for, when the first stream has brought two. One of them was forged, or
 	// the runtime is an odd one.
@@ -60,6 +64,7 @@ func DefaultWaits() Waits {
 		Idle:        2 * time.Second,
 		Quiet:       10 * time.Millisecond,
 		QuietFailed: 100 * time.Millisecond,
+		Answered:    time.Second,
 		OtherStream: 100 * time.Millisecond,
 	}
 }
@@ -128,7 +133,7 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 	}
 	defer t.mu.Unlock()
 	began := time.Now()
-	if err := t.source.Begin(ctx, req.WaitForSentinel); err != nil {
+	if err := t.source.Begin(ctx, req.WaitForSentinel || req.Answered); err != nil {
 		return Unreadable()
 	}
 	defer t.source.End()
@@ -229,7 +234,7 @@ func (r *reading) ended() bool {
 		return false
 	}
 	if r.req.Alone {
-		return r.req.WaitForSentinel && r.collector.EndedOnBoth()
+		return (r.req.WaitForSentinel || r.req.Answered) && r.collector.EndedOnBoth()
 	}
 	return true
 }
@@ -273,6 +278,8 @@ func (r *reading) deadline() time.Time {
 		silence = r.waits.OtherStream
 	case r.req.WaitForSentinel:
 		silence = r.waits.Idle
+	case r.req.Answered && !r.collector.Ended():
+		silence = r.waits.Answered
 	case r.req.Failed || r.at < len(r.buf): // or in the middle of a line
 		silence = r.waits.QuietFailed
 	}

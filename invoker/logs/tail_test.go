@@ -71,6 +71,7 @@ var (
 	alone    = container.LogRequest{WaitForSentinel: true, LimitBytes: 10 << 20, Alone: true}
 	reading1 = container.LogRequest{LimitBytes: 10 << 20}
 	failing  = container.LogRequest{LimitBytes: 10 << 20, Failed: true}
+	answered = container.LogRequest{LimitBytes: 10 << 20, Failed: true, Answered: true, Alone: true}
 )
 
 // shortOf gives the texts of record lines, without time and stream.
@@ -108,6 +109,10 @@ func TestTail(t *testing.T) {
 		{"not waiting", reading1, []part{say(0, out("a\n")), say(time.Second, out("b\n"))}, []string{"a"}, false, 10 * time.Millisecond},
 		{"failed, last words on their way", failing, []part{say(15*time.Millisecond, out("a\n"))},
 			[]string{"a", brokenText}, false, 115 * time.Millisecond},
+		{"failed by its answer, all there", answered, []part{say(0, end(out("a\n"))...)}, []string{"a", brokenText}, false, 0},
+		{"failed by its answer, the log late", answered, []part{say(900*time.Millisecond, out("a\n")), say(1500*time.Millisecond, bothEnds...)},
+			[]string{"a", brokenText}, false, 1500 * time.Millisecond},
+		{"failed by its answer, without sentinels", answered, []part{say(0, out("a\n"))}, []string{"a", brokenText}, false, time.Second},
 		{"cut-off last line", reading1, []part{{raw: `{"log":"a`}}, []string{failedText}, true, 100 * time.Millisecond},
 		{"end of the log", waiting, []part{say(0, out("a\n")), {err: io.EOF}}, []string{"a", failedText}, true, 0},
 		{"end of a whole log", waiting, []part{say(0, end(out("a\n"))...), {err: io.EOF}}, []string{"a"}, false, 0},

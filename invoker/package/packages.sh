@@ -50,7 +50,19 @@ words() {
 	cp LICENSE "$1/doc/copyright"
 }
 
+# packager builds the program that makes packages, once. Its modules are
+# downloaded, and a server that stumbles must not fail a release.
+packager() {
+	local i
+	for i in 1 2 3 4; do
+		GOFLAGS='' GOBIN=$work/own go install "$NFPM" && return
+		sleep $((i * 3))
+	done
+	return 1
+}
+
 words "$work/words"
+packager
 for arch; do
 	programs=${PROGRAMS:+$PROGRAMS/$arch}
 	if [[ ! $programs ]]; then
@@ -61,7 +73,7 @@ for arch; do
 	sed "s|\${PROGRAMS}|$programs|; s|\${WORDS}|$WORDS|; s|\${ARCH}|$arch|; s|\${PACKAGE_VERSION}|$PACKAGE_VERSION|; s|\${MTIME}|$MTIME|; s|\${COMPRESSION}|${COMPRESSION:-xz}|" \
 		invoker/package/nfpm.yaml >"$work/nfpm.yaml"
 	for packager in ${PACKAGERS:-deb rpm}; do
-		GOFLAGS='' go run "$NFPM" package --config "$work/nfpm.yaml" --packager "$packager" --target "$dist/"
+		"$work/own/nfpm" package --config "$work/nfpm.yaml" --packager "$packager" --target "$dist/"
 	done
 	[[ ${RELEASE:-} ]] || continue
 	tree=$work/gpuwhisk-$VERSION-linux-$arch
@@ -75,10 +87,7 @@ for arch; do
 	go run ./invoker/package/sbom --version "$VERSION" --created "$MTIME" "$programs/gpuwhisk" >"$dist/gpuwhisk-$VERSION-linux-$arch.spdx.json"
 done
 if [[ ${RELEASE:-} ]]; then
-	tree=$work/gpuwhisk-openwhisk
-	cp -r ansible "$tree"
-	rm -rf "$tree/tests" "$tree/.ansible"
-	archive "$tree" "$dist/gpuwhisk-ansible-$VERSION.tar.gz"
+	go run ./invoker/package/collection --from ansible --version "$VERSION" --time "$SOURCE_DATE_EPOCH" "$dist/gpuwhisk-ansible-$VERSION.tar.gz"
 	(cd "$dist" && LC_ALL=C && rm -f SHA256SUMS && sha256sum -- *.deb *.rpm *.tar.gz *.json >SHA256SUMS)
 fi
 ls -l "$dist"

@@ -10,11 +10,11 @@
 #           once), and where that fails this machine's C compiler is taken
 #
 # The program for the other processor takes a cross compiler: on Debian,
-# gcc-aarch64-linux-gnu and libc6-dev-arm64-cross (or the -amd64 ones).
+# gcc-aarch64-linux-gnu and libc6-dev-arm64-cross (or the -amd64 ones), which
+# root gets installed.
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
-ZIGLANG=0.15.2
 
 fail() {
 	echo "programs.sh: $*" >&2
@@ -36,7 +36,21 @@ esac
 
 compiler=${CC:-cc}
 [[ $arch == "$own" ]] || compiler=$gnu-gcc
-command -v "$compiler" >/dev/null || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6-dev-$arch-cross"
+
+# compiler finds the compiler, or installs it as root on Debian.
+compiler() {
+	local i
+	for i in 1 2 3; do
+		command -v "$compiler" >/dev/null && return 0
+		[[ $(id -u) == 0 && $compiler == *-gcc ]] && command -v apt-get >/dev/null || return 1
+		sleep $(((i - 1) * 5))
+		apt-get -q update >&2
+		DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+			install --no-install-recommends "gcc-${gnu//_/-}" "libc6-dev-$arch-cross" >&2
+	done
+	command -v "$compiler" >/dev/null
+}
+compiler || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6-dev-$arch-cross"
 
 # Nothing of the place or the time of the build is left in what is built. NVML
 # is looked for when it is asked for, not at the start: -z lazy. What draws the
@@ -47,16 +61,12 @@ command -v "$compiler" >/dev/null || fail "no $compiler; on Debian: apt-get inst
 
 # zig prints the command of a compiler for old C libraries.
 zig() {
-	local venv=$top/build/zig-$ZIGLANG
+	local python
 	if [[ -n ${ZIG:-} ]]; then
 		echo "$ZIG"
 		return
 	fi
-	if [[ ! -x $venv/bin/python-zig ]]; then
-		rm -rf "$venv"
-		python3 -m venv "$venv" >&2 && "$venv/bin/pip" install -q --retries 4 --disable-pip-version-check "ziglang==$ZIGLANG" >&2 || return 1
-	fi
-	echo "$venv/bin/python -m ziglang"
+	python=$("$top/.ci/zig") && echo "$python -m ziglang"
 }
 
 if compile=$(zig); then
@@ -68,7 +78,7 @@ elif [[ $arch == "$own" ]]; then
 	cp "$top/build/shim/libgpuwhisk.so" "$out/"
 	strip "$out/libgpuwhisk.so"
 else
-	fail "no zig to build the shim for $arch with: python3 -m pip install ziglang==$ZIGLANG, and ZIG='python3 -m ziglang'"
+	fail "no zig to build the shim for $arch with: python3 -m pip install ziglang, and ZIG='python3 -m ziglang'"
 fi
 chmod 755 "$out/gpuwhisk"
 chmod 644 "$out/libgpuwhisk.so"

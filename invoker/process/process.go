@@ -41,7 +41,8 @@ type Options struct {
 	Path string
 	// PidsLimit is how many processes one container may have, 0 for any number.
 	PidsLimit int
-	// MaxLogBytes is the size at which a container's log file is rotated.
+	// MaxLogBytes is the size at which a container's log file is rotated. One
+	// older file stays, so a container's output takes twice that at most.
 	MaxLogBytes int64
 	LogWaits    logs.Waits
 	Logger      *slog.Logger // nil: silent
@@ -53,7 +54,7 @@ func DefaultOptions() Options {
 	return Options{
 		Path:        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		PidsLimit:   1024,
-		MaxLogBytes: 64 << 20,
+		MaxLogBytes: 16 << 20,
 		LogWaits:    logs.DefaultWaits(),
 	}
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -174,6 +175,32 @@ func TestOldConnectionIsNotUsedAgain(t *testing.T) {
 	c.idle[0].since = time.Now().Add(-idleLimit)
 	if x := c.Run(t.Context(), nil, time.Minute, wide); !x.OK() || x.Reused {
 		t.Errorf("%v reused %v", x.Failure, x.Reused)
+	}
+}
+
+// What a busy moment opened and nobody needs any more is closed, though others
+// go on.
+func TestConnectionsOfABusyMomentAreClosed(t *testing.T) {
+	p := listen(t, answers(ok("{}")))
+	c := p.client(t)
+	c.keep = 10
+	for range 5 {
+		k, err := open(t.Context(), c.addr, time.Now().Add(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.rest(k)
+	}
+	for _, k := range c.idle[:3] {
+		k.since = time.Now().Add(-idleLimit)
+	}
+	old := c.idle[0]
+	c.Run(t.Context(), nil, time.Minute, wide)
+	if len(c.idle) != 2 {
+		t.Errorf("%d connections rest, want the 2 that were used a moment ago", len(c.idle))
+	}
+	if _, err := old.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("one that was not used is open: %v", err)
 	}
 }
 

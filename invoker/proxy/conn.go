@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/socket"
 )
 
 // Sizes of what a connection keeps between requests. Larger requests are sent
@@ -19,6 +22,7 @@ const (
 // conn is one keep-alive connection.
 type conn struct {
 	net.Conn
+	tcp   net.Conn // the same, for what is written in parts
 	raw   syscall.RawConn
 	r     *bufio.Reader
 	w     []byte
@@ -60,17 +64,29 @@ func (c *Client) rested() *conn {
 	return nil
 }
 
-// rest keeps a connection for the next request.
+// rest keeps a connection for the next request, and closes those that were not
+// needed for so long that nobody may use them any more: else as many would stay
+// open as the busiest moment had.
 func (c *Client) rest(k *conn) {
 	k.used = true
 	k.since = time.Now()
+	var old []*conn
 	c.mu.Lock()
-	full := len(c.idle) >= c.keep
-	if !full {
+	n := 0
+	for n < len(c.idle) && k.since.Sub(c.idle[n].since) >= idleLimit {
+		n++
+	}
+	if n > 0 {
+		old = append(old, c.idle[:n]...)
+		c.idle = slices.Delete(c.idle, 0, n)
+	}
+	if len(c.idle) < c.keep {
 		c.idle = append(c.idle, k)
+	} else {
+		old = append(old, k)
 	}
 	c.mu.Unlock()
-	if full {
+	for _, k := range old {
 		k.Close()
 	}
 }
@@ -86,7 +102,8 @@ func open(ctx context.Context, addr string, deadline time.Time) (*conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("connect to action: %w", err)
 	}
-	return &conn{Conn: nc, raw: raw, r: bufio.NewReaderSize(nc, readBuffer)}, nil
+	quick := socket.Quick(nc)
+	return &conn{Conn: quick, tcp: nc, raw: raw, r: bufio.NewReaderSize(quick, readBuffer)}, nil
 }
 
 // quiet tells whether a resting connection is open and has nothing to read.
@@ -130,7 +147,7 @@ func (k *conn) send(r call) error {
 		_, err = k.Write(k.w)
 	} else {
 		parts := net.Buffers{k.w, r.body}
-		_, err = parts.WriteTo(k.Conn)
+		_, err = parts.WriteTo(k.tcp)
 	}
 	if err != nil {
 		return fmt.Errorf("send request to action: %w", err)

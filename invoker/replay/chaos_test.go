@@ -32,8 +32,10 @@ const shortChaos = 4
 // checkpoint finds no container, no process and no byte that waits.
 //
 // The short form has our own broker and database, and processes. With
-// GPUWHISK_CHAOS_REAL=1 there are two worlds, one with processes and one with
-// Docker, each with an Apache Kafka and a pouchdb-server of its own.
+// GPUWHISK_CHAOS_REAL=1 there are worlds side by side, some with processes and
+// one with Docker, each with an Apache Kafka and a pouchdb-server of its own.
+// GPUWHISK_CHAOS_WORLDS says how many with processes, GPUWHISK_CHAOS_MINUTES after
+// what time no further round begins.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
@@ -42,15 +44,37 @@ func TestChaos(t *testing.T) {
 		return
 	}
 	rounds := number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
-	for i, name := range []string{"process", "docker"} {
-		if only := os.Getenv("GPUWHISK_CHAOS_ENGINE"); only != "" && only != name {
-			continue
+	var sum tallied
+	t.Run("worlds", func(t *testing.T) {
+		for i := range number(t, "GPUWHISK_CHAOS_WORLDS", 1) + 1 {
+			name := "process"
+			if i == 0 {
+				name = "docker"
+			}
+			if only := os.Getenv("GPUWHISK_CHAOS_ENGINE"); only != "" && only != name {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s-%d", name, seed+i), func(t *testing.T) {
+				t.Parallel()
+				c := chaosInRealParts(t, name == "docker")
+				defer sum.add(c)
+				c.run(seed+i, rounds)
+			})
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			chaosInRealParts(t, name == "docker").run(seed+i, rounds)
-		})
-	}
+	})
+	t.Logf("in all %d ends of invokers, %d checkpoints, %d activations", sum.ends, sum.checks, sum.calls)
+}
+
+// tallied sums up worlds.
+type tallied struct {
+	mu                  sync.Mutex
+	ends, checks, calls int
+}
+
+func (s *tallied) add(c *chaos) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends, s.checks, s.calls = s.ends+c.ends, s.checks+c.checks, s.calls+len(c.calls)
 }
 
 func number(t *testing.T, variable string, otherwise int) int {
@@ -259,7 +283,12 @@ func (c *chaos) run(seed, rounds int) {
 	c.alive()
 	const every = 5
 	first, deck := c.r.IntN(len(c.faults())), slices.Clone(ways)
+	over := time.Now().Add(time.Duration(number(t, "GPUWHISK_CHAOS_MINUTES", 24*60)) * time.Minute)
 	for i := range rounds {
+		if time.Now().After(over) {
+			t.Logf("the time is up after %d rounds", i)
+			break
+		}
 		if i%len(ways) == 0 {
 			c.r.Shuffle(len(ways), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
 		}

@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +10,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 )
 
 // bus is a broker of a test's own that can be lost and got back.
@@ -36,22 +35,23 @@ func (b ownBus) back() { b.w.startBroker() }
 
 // apacheBus is an Apache Kafka. It is lost as a machine is: killed.
 type apacheBus struct {
-	t   *testing.T
-	dir string
+	t    *testing.T
+	dir  string
+	more string // settings of the broker
 }
 
-func newApacheBus(t *testing.T) (b apacheBus, addr string) {
+func newApacheBus(t *testing.T, more ...string) (b apacheBus, addr string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuwhisk-chaos-kafka-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = apacheBus{t, dir}
+	b = apacheBus{t, dir, strings.Join(more, "\n")}
 	t.Cleanup(func() {
-		_, _ = peerScript("kafka", "stop", b.environ())
+		_, _ = peertest.Script(b.environ(), "kafka", "stop")
 		_ = os.RemoveAll(dir)
 	})
-	said, err := peerScript("kafka", "start", b.environ())
+	said, err := peertest.Script(b.environ(), "kafka", "start")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func newApacheBus(t *testing.T) (b apacheBus, addr string) {
 }
 
 func (b apacheBus) environ() []string {
-	return []string{"GPUWHISK_KAFKA_DIR=" + b.dir, "GPUWHISK_KEEP=1"}
+	return []string{"GPUWHISK_KAFKA_DIR=" + b.dir, "GPUWHISK_KEEP=1", "GPUWHISK_KAFKA_MORE=" + b.more}
 }
 
 func (b apacheBus) lose() {
@@ -75,36 +75,20 @@ func (b apacheBus) lose() {
 	if err != nil {
 		b.t.Fatalf("kill Kafka: %v", err)
 	}
-	if _, err := peerScript("kafka", "stop", b.environ()); err != nil { // waits for its end
+	if _, err := peertest.Script(b.environ(), "kafka", "stop"); err != nil { // waits for its end
 		b.t.Fatal(err)
 	}
 }
 
 func (b apacheBus) back() {
 	b.t.Helper()
-	if _, err := peerScript("kafka", "start", b.environ()); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// peerScript runs a script of .ci/peers and gives the NAME=VALUE lines that it
-// prints.
-func peerScript(name, command string, env []string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join("..", "..", ".ci", "peers", name+".sh"), command)
-	var out, diag bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), &out, &diag
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, command, err, diag.String())
-	}
-	said := map[string]string{}
-	for line := range strings.Lines(out.String()) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			said[key] = value
+	var err error
+	for range 3 { // on a busy machine its start takes minutes, and the script gives up
+		if _, err = peertest.Script(b.environ(), "kafka", "start"); err == nil {
+			return
 		}
 	}
-	return said, nil
+	b.t.Fatal(err)
 }
 
 // newPouch starts a server of the CouchDB API that is not ours.
@@ -115,8 +99,8 @@ func newPouch(t *testing.T) (address string) {
 		t.Fatal(err)
 	}
 	env := []string{"GPUWHISK_POUCHDB_DIR=" + dir}
-	t.Cleanup(func() { _, _ = peerScript("pouchdb", "stop", env) })
-	said, err := peerScript("pouchdb", "start", env)
+	t.Cleanup(func() { _, _ = peertest.Script(env, "pouchdb", "stop") })
+	said, err := peertest.Script(env, "pouchdb", "start")
 	if err != nil {
 		t.Fatal(err)
 	}

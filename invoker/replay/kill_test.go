@@ -39,6 +39,7 @@ func actInvoker(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	profileAtSignal()
 	return assembly.Run(ctx, assembly.Options{
 		Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
 		Listening: func(addr string) { fmt.Println(addr) },

@@ -31,7 +31,9 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", strconv.Itoa(atOnce(runtime.GOMAXPROCS(0))))
+	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" {
+		_ = flag.Set("test.parallel", strconv.Itoa(atOnce(runtime.GOMAXPROCS(0))))
+	}
 	code := m.Run()
 	for _, end := range slices.Backward(ends.all) {
 		if err := end(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,13 +23,46 @@ const shortBacklog = 2000
 // once and with one record; what ran is said to have been interrupted.
 func TestParkedOutliveTheTopic(t *testing.T) {
 	t.Parallel()
-	n := number(t, "GPUWHISK_BACKLOG", shortBacklog)
-	w := newWorld(t)
+	w, n := newWorld(t), number(t, "GPUWHISK_BACKLOG", shortBacklog)
+	w.outlivesTheTopic(n, time.Duration(20_000+10*n)*time.Millisecond, w.expire)
+}
+
+// TestParkedOutliveApacheKafkasTopic: the same where Apache Kafka has the topic.
+func TestParkedOutliveApacheKafkasTopic(t *testing.T) {
+	if os.Getenv("GPUWHISK_TEST_KAFKA") == "" {
+		t.Skip("no Apache Kafka here (.ci/peers/kafka.sh start)")
+	}
+	w := emptyWorld(t)
+	_, w.kafka = newApacheBus(t)
+	w.startStore()
+	w.deploy()
+	w.outlivesTheTopic(shortBacklog/4, 25*time.Second, w.expire)
+}
+
+// TestParkedOutliveApacheKafkasRetention: the same where the broker deletes the
+// messages by itself, because they are older than the topic keeps them.
+func TestParkedOutliveApacheKafkasRetention(t *testing.T) {
+	if os.Getenv("GPUWHISK_LONG") == "" {
+		t.Skip("it waits for a retention time: make long, or GPUWHISK_LONG=1")
+	}
+	w := emptyWorld(t)
+	_, w.kafka = newApacheBus(t, "log.retention.check.interval.ms=500", "log.initial.task.delay.ms=500")
+	w.startStore()
+	w.deploy()
+	w.extra = append(w.extra, "CONFIG_whisk_kafka_topics_invoker_segmentMs=2000")
+	w.outlivesTheTopic(shortBacklog/4, 20*time.Second, w.awaitExpired)
+}
+
+// outlivesTheTopic has n activations wait for a GPU, whose messages the topic
+// keeps for a while; forget returns when it has none of them any more.
+func (w *world) outlivesTheTopic(n int, keeps time.Duration, forget func(topic string)) {
+	t := w.t
+	t.Helper()
 	w.once = true
 	w.extra = append(w.extra,
-		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_shim_library=none",
+		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_shim_library=none", "CONFIG_whisk_timeLimit_max=1 hour",
 		// What runs and what is near its turn is parked when it is half as old.
-		"CONFIG_whisk_kafka_topics_invoker_retentionMs="+strconv.Itoa(20_000+10*n),
+		"CONFIG_whisk_kafka_topics_invoker_retentionMs="+strconv.FormatInt(keeps.Milliseconds(), 10),
 	)
 	c := newCrowd(w)
 	c.wantGPU()
@@ -41,7 +75,7 @@ func TestParkedOutliveTheTopic(t *testing.T) {
 		return s.State.Journal.Parked == n && s.Work.Backlog.Parked > n-20
 	})
 	first.kill()
-	w.expire("invoker0")
+	forget("invoker0")
 	c.gate.open()
 	second := w.spawn()
 	w.freed(c.ids)
@@ -107,6 +141,7 @@ func (w *world) freed(ids []string) map[string]int {
 func (c *crowd) wantGPU() {
 	c.w.t.Helper()
 	doc := strings.Replace(caller, `"annotations":[`, `"annotations":[{"key":"gpu","value":true},`, 1)
+	doc = strings.Replace(doc, `"timeout":60000`, `"timeout":3600000`, 1) // parking very many takes minutes
 	rev, err := c.w.db.Put(c.w.t.Context(), names.Whisks, "guest/caller", []byte(strings.Replace(doc, `{`, `{"_rev":"`+c.rev+`",`, 1)))
 	if err != nil {
 		c.w.t.Fatal(err)
@@ -117,7 +152,7 @@ func (c *crowd) wantGPU() {
 // expire deletes all records of a topic, as its retention does.
 func (w *world) expire(topic string) {
 	w.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.Addr()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -139,11 +174,26 @@ func (w *world) expire(topic string) {
 	}
 }
 
-// parkedStatus is what a test reads of /status.
+// awaitExpired waits until a topic has no record any more.
+func (w *world) awaitExpired(topic string) {
+	w.t.Helper()
+	end := w.tape.end(topic)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); w.tape.edge(topic, -2) < end; {
+		select {
+		case <-tick.C:
+		case <-late:
+			w.t.Fatalf("%s begins at %d and ends at %d", topic, w.tape.edge(topic, -2), end)
+		}
+	}
+}
+
+// parkedStatus is what tests read of /status.
 type parkedStatus struct {
 	State struct {
 		Journal struct {
-			Parked int
+			Parked, Owed int
 		}
 	}
 	Work struct {

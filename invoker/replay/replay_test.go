@@ -120,6 +120,7 @@ func play(t *testing.T, e engine, shelf *library, s scenario) []difference {
 		w.awaitSlot(idOf(m))
 	}
 	w.perform(s, revs)
+	w.awaitEnds(s)
 	sent := len(s.warmUps()) + len(s.sent())
 	if s.next != nil {
 		w.awaitSlot(s.ids()[0])
@@ -129,6 +130,9 @@ func play(t *testing.T, e engine, shelf *library, s scenario) []difference {
 	}
 	w.fence()
 	invoker.end()
+	if invoker.slow {
+		w.awaitRemoval()
+	}
 	if left := w.left(); len(left) > 0 {
 		t.Errorf("containers are left: %v", left)
 	}
@@ -324,6 +328,19 @@ func (w *world) perform(s scenario, revs revisions) {
 				w.await(n, id)
 			}
 			w.publish(revs.replace(r.Value))
+		}
+	}
+}
+
+// awaitEnds waits until every activation of a scenario is answered, as far as the
+// controller's topic shows it. An invoker that is told to stop gives up after half
+// a minute, and a Docker daemon on a busy machine takes longer than that to start
+// a container.
+func (w *world) awaitEnds(s scenario) {
+	w.t.Helper()
+	for _, r := range s.records {
+		if r.Topic == "completed0" && r.shape() != "result" {
+			w.awaitSlot(r.activationID())
 		}
 	}
 }

@@ -140,8 +140,14 @@ func (p *tape) rewound() []captured {
 // end is the offset behind a topic's last record.
 func (p *tape) end(topic string) int64 {
 	p.t.Helper()
+	return p.edge(topic, -1)
+}
+
+// edge is the offset of a topic's first record, for -2, or behind its last, -1.
+func (p *tape) edge(topic string, which int64) int64 {
+	p.t.Helper()
 	part := kmsg.NewListOffsetsRequestTopicPartition()
-	part.Timestamp = -1
+	part.Timestamp = which
 	of := kmsg.NewListOffsetsRequestTopic()
 	of.Topic, of.Partitions = topic, append(of.Partitions, part)
 	req := kmsg.NewPtrListOffsetsRequest()

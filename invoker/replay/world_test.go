@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -271,6 +273,7 @@ type running struct {
 	t     *testing.T
 	stop  context.CancelFunc
 	ended chan error
+	slow  bool // it gave up waiting for the removal of its containers, as it does after 30 s
 }
 
 // start runs an invoker until it is ready.
@@ -315,14 +318,38 @@ func (w *world) program() string {
 func (r *running) end() {
 	r.t.Helper()
 	r.stop()
+	defer time.AfterFunc(20*time.Second, r.explain).Stop()
 	select {
 	case err := <-r.ended:
-		if err != nil {
+		if r.slow = errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers"); err != nil && !r.slow {
 			r.t.Errorf("the invoker ended with %v", err)
 		}
 	case <-time.After(patience):
 		r.t.Fatal("the invoker does not end")
 	}
+}
+
+// awaitRemoval waits until a daemon has removed what it was told to remove by an
+// invoker that did not wait for that to the end.
+func (w *world) awaitRemoval() {
+	w.t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); len(w.left()) > 0; {
+		select {
+		case <-tick.C:
+		case <-late:
+			return // the caller says what is left
+		}
+	}
+}
+
+// explain says what everybody waits for while an invoker does not end.
+func (r *running) explain() {
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	seen, _ := exec.Command("docker", "ps", "--all", "--no-trunc").CombinedOutput()
+	r.t.Logf("the invoker has not ended for 20 s:\n%s\n%s", seen, stacks)
 }
 
 // publish sends messages to the invoker as a controller does.

@@ -17,7 +17,7 @@ import (
 func Devices(n int, memory int64) []gpu.Device {
 	out := make([]gpu.Device, n)
 	for i := range out {
-		out[i] = gpu.Device{Index: i, Name: "gpu", MemoryBytes: memory, Simulated: true}
+		out[i] = gpu.Device{Index: i, Card: i, Name: "gpu", MemoryBytes: memory, Simulated: true}
 	}
 	return out
 }
@@ -60,7 +60,7 @@ func (m *Mover) Forget(name string) {
 }
 
 // Begin does nothing.
-func (m *Mover) Begin(string) {}
+func (m *Mover) Begin(string, gpu.Need) {}
 
 // End tells that the run's container holds what was reserved, all of it on the
 // device.

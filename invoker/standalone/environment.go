@@ -91,6 +91,21 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
+// CheckPeers says what is wrong with the addresses of brokers and of a database
+// elsewhere, as far as the words alone tell.
+func CheckPeers(kafka, couchDB string) error {
+	for _, host := range splitList(kafka) {
+		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
+			return fmt.Errorf("--kafka %s: want HOST:PORT", host)
+		}
+	}
+	if couchDB == "" {
+		return nil
+	}
+	_, err := parseCouchDB(couchDB)
+	return err
+}
+
 // parseCouchDB reads an address such as http://user:password@host:5984.
 func parseCouchDB(address string) (couchdb.Config, error) {
 	u, err := url.Parse(address)

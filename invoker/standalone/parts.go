@@ -105,10 +105,8 @@ func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, 
 
 func (s *Standalone) openBus() (*broker.Bus, error) {
 	s.info.Kafka = s.opts.Kafka
-	for _, host := range splitList(s.opts.Kafka) {
-		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
-			return nil, fmt.Errorf("--kafka %s: want HOST:PORT", host)
-		}
+	if err := CheckPeers(s.opts.Kafka, ""); err != nil {
+		return nil, err
 	}
 	if s.info.Kafka == "" {
 		b, err := broker.Start(filepath.Join(s.opts.Data, "kafka"), 0, s.log)

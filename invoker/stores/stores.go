@@ -35,7 +35,7 @@ func Bucket(c *config.Config) (*s3.Store, error) {
 	return s3.Open(s3.Config{
 		Bucket: d.Bucket, Prefix: d.Prefix, Endpoint: d.Endpoint, Region: d.Region, PathStyle: d.PathStyle,
 		Anonymous: d.Credentials == "anon",
-		AccessKey: d.AccessKey, SecretKey: d.SecretKey, Token: d.Token,
+		AccessKey: d.AccessKey, SecretKey: d.SecretKey, Token: d.Token, Certificate: d.Certificate,
 	})
 }
 

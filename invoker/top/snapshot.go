@@ -141,8 +141,8 @@ func head(s *Snapshot) []string {
 	for _, f := range w.Flows {
 		queued += f.Queued
 	}
-	lines = append(lines, fmt.Sprintf("%d of %d in flight, %d queued for a GPU, %d flows, %d containers, %d behind in Kafka, policy %s",
-		w.InFlight, w.Capacity, queued, len(w.Flows), len(w.Containers), s.Status.Kafka.Lag, cmp.Or(w.Policy, "none")))
+	lines = append(lines, fmt.Sprintf("%d in flight, %d queued for a GPU, %d flows, %d containers, %d behind in Kafka, policy %s",
+		w.InFlight, queued, len(w.Flows), len(w.Containers), s.Status.Kafka.Lag, cmp.Or(w.Policy, "none")))
 	for _, d := range w.Devices {
 		lines = append(lines, d.line())
 	}

@@ -32,7 +32,7 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"NOT HEALTHY", "! pings: no broker", "3 of 64 in flight, 8 queued for a GPU, 2 flows, 2 containers, 7 behind in Kafka, policy mqfq-sticky",
+		"NOT HEALTHY", "! pings: no broker", "3 in flight, 8 queued for a GPU, 2 flows, 2 containers, 7 behind in Kafka, policy mqfq-sticky",
 		"1/2 tokens  [##########..........] 8.0 GB of 16 GB   25% busy", "LOST: Xid 79",
 		"ns/ns/b    throttled  4       1        1.50 s  9      2       10 ms     2.00 s    2.50 s",
 	} {

@@ -8,9 +8,11 @@
 //	r 1763776800000000000 00000000a0000000 00000000a0000000 0000000019000000
 //	{"version":1,"id":"8f2c...","name":"wsk00_7_guest_hello",...}
 //
-// What it is doing, since when, and what it holds of its device. A write is one
-// call to the system, so the death of the process leaves the old or the new; a
-// loss of power also ends the containers. It starts no goroutine.
+// What it is doing, since when, and what it holds of its device. The first line
+// is memory that the system shares with the file, of which the letter changes
+// last (headline), so the death of the process leaves the old, the new or a
+// container that is at work; a loss of power also ends the containers. It starts
+// no goroutine.
 package warmth
 
 import (
@@ -22,7 +24,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -42,8 +43,8 @@ type Dir struct {
 	log  *slog.Logger
 
 	mu     sync.Mutex
-	open   map[string]*os.File // by the container's name
-	failed bool                // it was told that notes cannot be written
+	open   map[string]*headline // by the container's name
+	failed bool                 // it was told that notes cannot be written
 }
 
 // Open makes the directory, for this user alone. Its error says whether notes
@@ -59,7 +60,7 @@ func Open(path string, log *slog.Logger) (*Dir, error) {
 	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
 		return nil, fmt.Errorf("write to directory of container notes: %w", err)
 	}
-	return &Dir{path: path, log: log, open: map[string]*os.File{}}, nil
+	return &Dir{path: path, log: log, open: map[string]*headline{}}, nil
 }
 
 // Close closes the files. The notes stay.
@@ -67,8 +68,8 @@ func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
-	for _, f := range d.open {
-		errs = append(errs, f.Close())
+	for _, h := range d.open {
+		errs = append(errs, h.close())
 	}
 	clear(d.open)
 	return errors.Join(errs...)
@@ -99,10 +100,14 @@ func (d *Dir) write(n container.Note) error {
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}
-	if err != nil {
-		return errors.Join(err, f.Close(), os.Remove(path+".new"))
+	var h *headline
+	if err == nil {
+		h, err = newHeadline(f)
 	}
-	d.open[n.Name] = f
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path+".new"))
+	}
+	d.open[n.Name] = h
 	return nil
 }
 
@@ -110,28 +115,29 @@ func (d *Dir) write(n container.Note) error {
 func (d *Dir) Mark(name string, is container.Rest, since time.Time, h container.Holds) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f, err := d.opened(name)
+	line, err := d.opened(name)
 	if err == nil {
-		text := head(is, since, h)
-		if is == container.Busy { // what else stands there is of no use then
-			text = text[:1]
-		}
-		_, err = f.WriteAt(text, 0)
+		var text [headSize]byte
+		err = line.write(head(text[:0], is, since, h))
 	}
 	if err != nil {
 		d.fail(name, err)
 	}
 }
 
-func (d *Dir) opened(name string) (*os.File, error) {
-	if f := d.open[name]; f != nil {
-		return f, nil
+func (d *Dir) opened(name string) (*headline, error) {
+	if h := d.open[name]; h != nil {
+		return h, nil
 	}
 	f, err := os.OpenFile(d.file(name), os.O_RDWR, 0)
-	if err == nil {
-		d.open[name] = f
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	h, err := newHeadline(f)
+	if err = errors.Join(err, f.Close()); err == nil {
+		d.open[name] = h
+	}
+	return h, err
 }
 
 // fail drops a note that could not be written: without one its container is
@@ -156,8 +162,8 @@ func (d *Dir) Drop(name string) {
 }
 
 func (d *Dir) drop(name string) error {
-	if f := d.open[name]; f != nil {
-		_ = f.Close()
+	if h := d.open[name]; h != nil {
+		_ = h.close()
 		delete(d.open, name)
 	}
 	if err := os.Remove(d.file(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -209,30 +215,6 @@ func (d *Dir) read(file string) (container.Note, error) {
 	return n, err
 }
 
-const headForm = "%c %019d %016x %016x %016x\n"
-
-// headSize is the length of every head.
-const headSize = 1 + 1 + 19 + 3*17 + 1
-
-func head(is container.Rest, since time.Time, h container.Holds) []byte {
-	b := make([]byte, 0, headSize)
-	b = padded(append(b, byte(is), ' '), since.UnixNano(), 10, 19)
-	for _, bytes := range []int64{h.Allocated, h.Resident, h.Context} {
-		b = padded(append(b, ' '), bytes, 16, 16)
-	}
-	return append(b, '\n')
-}
-
-// padded appends a number with zeros before it; there are no negative ones.
-func padded(b []byte, n int64, base, width int) []byte {
-	var digits [20]byte
-	text := strconv.AppendInt(digits[:0], max(n, 0), base)
-	for range width - len(text) {
-		b = append(b, '0')
-	}
-	return append(b, text...)
-}
-
 type body struct {
 	Version int `json:"version"`
 	container.Note
@@ -243,7 +225,7 @@ func encode(n container.Note) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(head(n.Rest, n.Since, n.Holds), text...), '\n'), nil
+	return append(append(head(nil, n.Rest, n.Since, n.Holds), text...), '\n'), nil
 }
 
 func decode(text []byte) (container.Note, error) {

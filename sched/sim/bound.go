@@ -16,7 +16,7 @@ import (
 // all of ours do; where a function's calls cost the same, any order is the same.
 func LowerBound(w *Workload, p Params) float64 {
 	b := newBounded(w, p)
-	best := max(b.sharing(), b.work+b.scarcity())
+	best := max(b.sharing(), b.work+b.scarcity(), b.queueing())
 	if least, ok := b.exactly(); ok {
 		best = max(best, least)
 	}
@@ -30,9 +30,12 @@ type bounded struct {
 	places  int // containers on all devices; 0 keeps none
 	tokens  int // runs on all devices
 	speed   float64
+	slowest float64 // a run among as many as there can be
+	idle    float64 // work that a second of a token that loads no device costs
 	begin   float64 // of what is measured
 	horizon float64 // the last call
 	work    float64 // of all calls
+	drain   drained // set by sharing
 }
 
 // call is one measured activation.
@@ -45,6 +48,7 @@ type call struct {
 type startable struct {
 	start  float64 // from the token of a cold run to the run itself
 	init   float64 // the part of it that loads the device's cores
+	load   float64 // device work that it takes, or keeps from being done
 	before bool    // called within the warm-up: it may have a container
 	even   bool    // its calls cost the same
 	calls  []call
@@ -53,6 +57,7 @@ type startable struct {
 func newBounded(w *Workload, p Params) *bounded {
 	b := &bounded{
 		places: p.Pool.Size * p.Devices, tokens: p.Tokens.Max * p.Devices, speed: Capacity(p),
+		slowest: p.Interference.Slowdown(p.Tokens.Max), idle: idle(p),
 		begin: p.Warmup.Seconds(), fns: make([]startable, len(w.Functions)),
 	}
 	for i, f := range w.Functions {
@@ -60,6 +65,7 @@ func newBounded(w *Workload, p Params) *bounded {
 		if p.InitInterferes {
 			s.init = (f.Cold - f.Warm).Seconds()
 		}
+		s.load = s.init + b.idle*(s.start-s.init)
 		b.fns[i] = s
 	}
 	for _, a := range w.Arrivals {
@@ -80,7 +86,7 @@ func newBounded(w *Workload, p Params) *bounded {
 
 // sharing returns the least sum of latencies of one server that is as fast as
 // the devices together at their best concurrency and may preempt: shortest
-// remaining work first is its optimum. A function's first container must be
+// remaining work first is its optimum (Schrage 1968). A function's first container must be
 // initialized whenever that is; where its calls cost the same, the first one
 // may as well bring that work with it, for among equal calls the first to
 // be served can be named the first to have come.
@@ -90,6 +96,7 @@ func (b *bounded) sharing() float64 {
 		now   float64
 		sum   float64
 	)
+	b.drain = drained{}
 	serve := func(until float64) {
 		for len(queue) > 0 && now < until {
 			top := &queue[0]
@@ -101,6 +108,7 @@ func (b *bounded) sharing() float64 {
 			now += need
 			sum += now - top.at
 			heap.Pop(&queue)
+			b.drain.end(now, len(queue) == 0)
 		}
 		now = until
 	}
@@ -109,13 +117,40 @@ func (b *bounded) sharing() float64 {
 		serve(c.at)
 		f, size := &b.fns[c.fn], c.work
 		if b.places == 0 || !seen[c.fn] && f.even && !f.before {
-			size += f.init
+			size += f.load
 		}
 		seen[c.fn] = true
+		b.drain.begin(now)
 		heap.Push(&queue, remaining{at: c.at, remaining: size})
 	}
 	serve(math.MaxFloat64)
 	return sum
+}
+
+// drained is when the server of the bound by sharing was busy, and when calls
+// ended in it.
+type drained struct {
+	last    float64
+	busy    bool
+	periods []period
+}
+
+// period is a time without a pause.
+type period struct {
+	from, to float64
+	ends     []float64
+}
+
+func (d *drained) begin(now float64) {
+	if !d.busy {
+		d.busy, d.periods = true, append(d.periods, period{from: now})
+	}
+}
+
+func (d *drained) end(now float64, idle bool) {
+	p := &d.periods[len(d.periods)-1]
+	p.to, p.ends = now, append(p.ends, now)
+	d.last, d.busy = now, !idle
 }
 
 // remaining is one activation of the bound's server.

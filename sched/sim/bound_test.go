@@ -109,19 +109,24 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 // TestNoPolicyBeatsTheLowerBound holds the bound to what every policy reaches on
 // random workloads, few enough calls for the optimum and more.
 func TestNoPolicyBeatsTheLowerBound(t *testing.T) {
+	t.Parallel()
 	tight := 0
 	for seed := range uint64(30) {
 		for _, n := range []int{1, 3, 6, 40} {
 			w, server := small(rand.New(rand.NewPCG(seed, uint64(n))), n)
+			source := Fixed(w)
 			for _, policy := range PolicyNames() {
 				p := server(params(t, policy))
 				p.Verify = false
-				r := run(t, w, p)
+				r := runOn(t, source, p)
 				if r.Unfinished == 0 && r.Latency.Mean < r.LowerBound-0.001 {
 					t.Errorf("seed %d, %d calls, %s: mean %v ms beats the lower bound %v", seed, n, policy, r.Latency.Mean, r.LowerBound)
 				}
 				if r.Latency.Mean < 1.001*r.LowerBound {
 					tight++
+				}
+				if policy == "fcfs" && r.Starts.Cold+r.Starts.BusyCold < r.LeastCold {
+					t.Errorf("seed %d, %d calls: fcfs started %+v, fewer cold than %d", seed, n, r.Starts, r.LeastCold)
 				}
 			}
 		}

@@ -141,17 +141,25 @@ func mean(r *Result) float64          { return r.Latency.Mean / 1000 }
 func over(a, b *Result) float64       { return ratio(a.Latency.Mean, b.Latency.Mean) }
 func both(m []mod, more ...mod) []mod { return append(append([]mod(nil), m...), more...) }
 
+// CheckClaims names the flag where no claim's name begins with one of only.
+func CheckClaims(only []string) error {
+	if len(chosen(allClaims(&cells{index: make(map[string]int)}), only)) == 0 {
+		return fmt.Errorf("--only %s: no claim begins so", strings.Join(only, ","))
+	}
+	return nil
+}
+
 // Claims makes the runs of every claim whose name begins with one of only, or
 // of all, on seeds 1 to seeds, and judges them.
 func Claims(ctx context.Context, only []string, seeds, parallel int, progress Progress) ([]Finding, error) {
-	if seeds < 1 || seeds > 10_000 {
-		return nil, fmt.Errorf("--seeds %d: must lie within 1 and 10000", seeds)
+	if err := CheckSeeds(seeds); err != nil {
+		return nil, err
 	}
 	c := &cells{index: make(map[string]int)}
-	claims := chosen(allClaims(c), only)
-	if len(claims) == 0 {
-		return nil, fmt.Errorf("--only %s: no claim begins so", strings.Join(only, ","))
+	if err := CheckClaims(only); err != nil {
+		return nil, err
 	}
+	claims := chosen(allClaims(c), only)
 	needed := c.needed(claims)
 	results, err := c.run(ctx, needed, seeds, parallel, progress)
 	if err != nil {

@@ -22,6 +22,7 @@ var golden = []string{"copies", "gap-bound", "load-70", "fcfs-d", "t0", "pool-fc
 // function of code and seed alone, so a change of theirs is a change of a
 // rule. Two seeds allow no verdict. Run with -rewrite and read the diff.
 func TestGoldenClaims(t *testing.T) {
+	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the golden numbers are of amd64: other processors may fuse floating-point operations")
 	}
@@ -136,6 +137,7 @@ func TestTheGridIsWrittenAsAMatrix(t *testing.T) {
 }
 
 func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
+	t.Parallel()
 	s := DefaultSpec()
 	s.Duration = 2 * time.Minute
 	entries, err := Entries(PolicyNames(), Overrides{}, s, nil)

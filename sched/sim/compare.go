@@ -20,6 +20,8 @@ type Figure struct {
 	Gap         Spread  `json:"gap"` // mean gap between backlogged flows
 	GapOfBound  float64 `json:"largestGapOfBound"`
 	LowerBound  Spread  `json:"lowerBound"`
+	OverBound   Spread  `json:"overLowerBound"` // mean latency over it, seed by seed
+	LeastCold   Spread  `json:"leastColdShareInOrder"`
 	Unfinished  int     `json:"unfinished"`
 	Note        string  `json:"note,omitempty"`
 }
@@ -31,17 +33,28 @@ type Entry struct {
 	Source  *Source
 }
 
+// maxSeeds is more than anybody waits for.
+const maxSeeds = 10_000
+
+// CheckSeeds names the flag where a number of seeds cannot be.
+func CheckSeeds(seeds int) error {
+	if seeds < 1 || seeds > maxSeeds {
+		return fmt.Errorf("--seeds %d: must lie within 1 and %d", seeds, maxSeeds)
+	}
+	return nil
+}
+
 // Compare runs every entry on every seed from first on and returns one figure
 // for each entry, in order. Ratios are to the first entry.
 func Compare(ctx context.Context, entries []Entry, first uint64, seeds, parallel int, progress Progress) ([]Figure, error) {
-	if len(entries) == 0 || seeds < 1 || seeds > 10_000 {
-		return nil, fmt.Errorf("--seeds %d: must lie within 1 and 10000", seeds)
+	if err := CheckSeeds(seeds); err != nil {
+		return nil, err
 	}
 	var tasks []Task
 	for i := range seeds {
 		for _, e := range entries {
 			seed := first + uint64(i)
-			tasks = append(tasks, Task{Source: e.Source, Seed: seed, Params: e.Params})
+			tasks = append(tasks, Task{Source: e.Source, Seed: seed, Params: e.Params, Bound: true})
 		}
 	}
 	results, err := RunAll(ctx, tasks, parallel, progress)
@@ -80,6 +93,8 @@ func figure(e Entry, mine, base []*Result) Figure {
 		Utilization: over(func(_ int, r *Result) float64 { return r.Utilization }),
 		Gap:         over(func(_ int, r *Result) float64 { return r.GapBacklogged.Mean }),
 		LowerBound:  over(func(_ int, r *Result) float64 { return r.LowerBound / 1000 }),
+		OverBound:   over(func(_ int, r *Result) float64 { return r.OverBound }),
+		LeastCold:   over(func(_ int, r *Result) float64 { return share(float64(r.LeastCold), r.Latency.Count) }),
 	}
 	for _, r := range mine {
 		f.Unfinished += r.Unfinished

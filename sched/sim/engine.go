@@ -80,6 +80,17 @@ type job struct {
 // Run simulates a workload under parameters to its end: when all is served, or
 // Drain after the workload's horizon.
 func Run(w *Workload, p Params) (*Result, error) {
+	r, err := simulate(w, p)
+	if err != nil {
+		return nil, err
+	}
+	r.least = func() float64 { return LowerBound(w, p) }
+	r.bounded()
+	return r, nil
+}
+
+// simulate is Run without the lower bound.
+func simulate(w *Workload, p Params) (*Result, error) {
 	e, err := newEngine(w, p)
 	if err != nil {
 		return nil, err

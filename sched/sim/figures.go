@@ -5,6 +5,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"image/color"
 	"os"
@@ -46,18 +47,28 @@ func (p *page) save(file string) error {
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return err
 	}
-	return os.WriteFile(file, titled(b.Bytes(), p.Title.Text), 0o644)
+	return os.WriteFile(file, titled(fitted(b.Bytes()), p.Title.Text), 0o644)
 }
 
 // seedReader gives a cell's results over the seeds.
 type seedReader func(cell int) []*Result
 
+// CheckFigures names the flag where no figure's name begins with one of only.
+func CheckFigures(only []string) error {
+	for _, d := range allDrawings(&cells{index: make(map[string]int)}, nil) {
+		if len(only) == 0 || begins(d.name, only) {
+			return nil
+		}
+	}
+	return fmt.Errorf("--only %s: no figure begins so", strings.Join(only, ","))
+}
+
 // Figures draws every figure whose name begins with one of only, or all, into
 // a folder as SVG and returns the files' names. clock measures what decisions
 // cost, for the one figure about it; nothing else depends on it.
 func Figures(ctx context.Context, folder string, only []string, seeds, parallel int, clock func() time.Duration, progress Progress) ([]string, error) {
-	if seeds < 1 || seeds > 10_000 {
-		return nil, fmt.Errorf("--seeds %d: must lie within 1 and 10000", seeds)
+	if err := errors.Join(CheckSeeds(seeds), CheckFigures(only)); err != nil {
+		return nil, err
 	}
 	c := &cells{index: make(map[string]int)}
 	var wanted []drawing
@@ -65,9 +76,6 @@ func Figures(ctx context.Context, folder string, only []string, seeds, parallel 
 		if len(only) == 0 || begins(d.name, only) {
 			wanted = append(wanted, d)
 		}
-	}
-	if len(wanted) == 0 {
-		return nil, fmt.Errorf("--only %s: no figure begins so", strings.Join(only, ","))
 	}
 	needed, err := c.drawn(wanted)
 	if err != nil {
@@ -275,7 +283,7 @@ func spread(rs []*Result, f func(*Result) float64) Spread {
 	return SpreadOf(v)
 }
 
-func bound(r *Result) float64 { return r.LowerBound / 1000 }
+func bound(r *Result) float64 { return r.bounded() / 1000 }
 
 // row is the curve of one figure over cells.
 func row(at seedReader, name string, x []float64, cells []int, f func(*Result) float64) curve {

@@ -119,7 +119,7 @@ func ablationDrawing(c *cells) drawing {
 		}
 		low := make([]float64, len(base))
 		for s := range base {
-			low[s] = ratio(base[s].LowerBound, base[s].Latency.Mean)
+			low[s] = ratio(base[s].bounded(), base[s].Latency.Mean)
 		}
 		slanted(p)
 		colors := make([]color.Color, len(labels))

@@ -8,9 +8,12 @@ import (
 	"html"
 	"image/color"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 )
 
@@ -105,4 +108,23 @@ func titled(svg []byte, title string) []byte {
 	end := at + bytes.IndexByte(svg[at:], '>') + 1
 	text := "\n<title>" + html.EscapeString(title) + "</title>"
 	return append(svg[:end:end], append([]byte(text), svg[end:]...)...)
+}
+
+// label is a text as gonum writes it: what comes before its style, size, words.
+var label = regexp.MustCompile(`<text ([^>]*)style="font-family:Liberation Serif;[^"]*font-size:([0-9.]+)px">([^<]*)</text>`)
+
+// fitted has texts take the width that they were laid out with: a machine without
+// the font shows another, and what is wider would lie over lines and the edge.
+func fitted(svg []byte) []byte {
+	return label.ReplaceAllFunc(svg, func(text []byte) []byte {
+		part := label.FindSubmatch(text)
+		size, err := strconv.ParseFloat(string(part[2]), 64)
+		if err != nil {
+			return text
+		}
+		face := font.DefaultCache.Lookup(font.Font{Typeface: "Liberation", Variant: "Serif"}, vg.Points(size))
+		width := face.Width(html.UnescapeString(string(part[3]))).Points()
+		return fmt.Appendf(nil, `<text %sstyle="font-family:'Liberation Serif','Times New Roman',Times,serif;font-size:%spx" textLength="%.1f" lengthAdjust="spacingAndGlyphs">%s</text>`,
+			part[1], part[2], width, part[3])
+	})
 }

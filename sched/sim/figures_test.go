@@ -5,6 +5,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"image/color"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,6 +27,7 @@ func TestEveryFigureCanBeDrawn(t *testing.T) {
 
 // TestFiguresAreDrawnTheSameTwice runs and draws some of them.
 func TestFiguresAreDrawnTheSameTwice(t *testing.T) {
+	t.Parallel()
 	names := []string{"fairness-mqfq-sticky", "gap", "functions", "utilization", "gpus"}
 	var folders [2]string
 	for i := range folders {
@@ -46,9 +48,39 @@ func TestFiguresAreDrawnTheSameTwice(t *testing.T) {
 		if !bytes.HasPrefix(a, []byte("<?xml")) || !bytes.Contains(a, []byte("</svg>")) {
 			t.Errorf("%s is no SVG", n)
 		}
+		if texts, fit := bytes.Count(a, []byte("<text")), bytes.Count(a, []byte("textLength")); texts == 0 || fit != texts {
+			t.Errorf("%s: %d of %d texts keep their width in another font", n, fit, texts)
+		}
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s was drawn differently the second time", n)
 		}
+	}
+}
+
+// TestPoliciesHaveColoursOfTheirOwn: one each in all figures, and no curve that
+// stands for none has it.
+func TestPoliciesHaveColoursOfTheirOwn(t *testing.T) {
+	taken := map[color.Color]string{boundTint: "a bound"}
+	for _, c := range others {
+		taken[c] = "no policy"
+	}
+	for _, name := range PolicyNames() {
+		c, ok := tints[name]
+		if !ok {
+			t.Errorf("%s has no colour", name)
+		}
+		if of := taken[c]; of != "" {
+			t.Errorf("%s has the colour of %s", name, of)
+		}
+		taken[c] = name
+		for _, curve := range []string{name, name + ", T=10"} {
+			if tint(curve, 3) != color.Color(c) {
+				t.Errorf("curve %q does not have the colour of %s", curve, name)
+			}
+		}
+	}
+	if len(tints) != len(PolicyNames()) {
+		t.Errorf("%d colours for %d policies", len(tints), len(PolicyNames()))
 	}
 }
 

@@ -17,7 +17,7 @@ type GridSize struct {
 	Duration time.Duration
 }
 
-// QuickGrid takes minutes on two processors, FullGrid hours.
+// QuickGrid takes minutes of a processor's time, FullGrid an hour.
 func QuickGrid() GridSize {
 	return GridSize{
 		Devices: []int{1, 4}, Tokens: []int{1, 2}, Places: []float64{0.5, 1, 2}, Loads: []float64{0.3, 0.7, 0.95},
@@ -62,6 +62,10 @@ type GridCell struct {
 	OverBounded Over `json:"overBounded"`
 	// GapOfBound is the largest gap in service as a share of the bound.
 	GapOfBound float64 `json:"gapOfBound"`
+	// Means is each policy's mean latency by seed, in s.
+	Means map[string][]float64 `json:"means"`
+	// Bounds is the clairvoyant lower bound on them by seed, in s.
+	Bounds []float64 `json:"lowerBounds"`
 }
 
 // scarce tells whether the cell has fewer containers than functions.
@@ -74,13 +78,18 @@ func gridRivals() []string {
 
 const gridFunctions = 24
 
-// cells lists a grid's servers and workloads.
-func (g GridSize) cells() (list []GridCell) {
+// Cells lists a grid's servers and workloads.
+func (g GridSize) Cells() (list []GridCell) {
 	for _, devices := range g.Devices {
 		for _, tokens := range g.Tokens {
+			last := 0
 			for _, places := range g.Places {
 				// Each device has its own containers, one at least for each token.
 				each := max(tokens, int(math.Ceil(places*gridFunctions/float64(devices))))
+				if each == last {
+					continue // fewer come to the same server
+				}
+				last = each
 				c := GridCell{Workload: "zipf", Devices: devices, Tokens: tokens, Places: each * devices}
 				for _, c.Load = range g.Loads {
 					list = append(list, c)
@@ -99,7 +108,7 @@ func (g GridSize) cells() (list []GridCell) {
 // does the cells of one, counted from 0: every so many of them.
 func Grid(ctx context.Context, g GridSize, shard, shards, seeds, parallel int, progress Progress) ([]GridCell, error) {
 	var cells []GridCell
-	for i, c := range g.cells() {
+	for i, c := range g.Cells() {
 		if i%max(shards, 1) == shard {
 			cells = append(cells, c)
 		}
@@ -139,7 +148,7 @@ func (c *GridCell) tasks(duration time.Duration, seeds int) (list []Task, err er
 			continue
 		}
 		for seed := range seeds {
-			list = append(list, Task{Source: source, Seed: uint64(seed) + 1, Params: p})
+			list = append(list, Task{Source: source, Seed: uint64(seed) + 1, Params: p, Bound: policy == plus})
 		}
 	}
 	return list, nil
@@ -147,9 +156,12 @@ func (c *GridCell) tasks(duration time.Duration, seeds int) (list []Task, err er
 
 // judge compares the policies of a cell.
 func (c *GridCell) judge(results []*Result, seeds int) {
-	c.Seeds = seeds
+	c.Seeds, c.Means = seeds, make(map[string][]float64)
 	mean := func(policy, seed int) float64 { return results[policy*seeds+seed].Latency.Mean }
 	for policy, name := range gridRivals() {
+		for s := range seeds {
+			c.Means[name] = append(c.Means[name], mean(policy, s)/1000)
+		}
 		if name == plus {
 			continue
 		}
@@ -170,7 +182,8 @@ func (c *GridCell) judge(results []*Result, seeds int) {
 		closest(&c.OverBounded, name == mqfq || name == "mqfq")
 	}
 	for s := range seeds {
-		r := results[s]
+		r := results[s] // of sticky-plus; the server is the same for all
+		c.Bounds = append(c.Bounds, r.LowerBound/1000)
 		c.GapOfBound = max(c.GapOfBound, ratio(r.GapBacklogged.Max, r.GapBound))
 	}
 }

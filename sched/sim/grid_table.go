@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,6 +71,37 @@ func GridTable(cells []GridCell) string {
 	return b.String()
 }
 
+// GridDistances writes how far each policy's mean latency is from the lower
+// bound in every cell: medians of the ratio, seed by seed.
+func GridDistances(cells []GridCell) string {
+	var b strings.Builder
+	b.WriteString("| workload | devices | D | containers | load | lower bound, s |")
+	for _, name := range gridRivals() {
+		fmt.Fprintf(&b, " %s |", name)
+	}
+	b.WriteString("\n|" + strings.Repeat("---|", 6+len(gridRivals())) + "\n")
+	for _, c := range cells {
+		if len(c.Bounds) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.2f | %.1f |", c.Workload, c.Devices, c.Tokens, c.Places, c.Load, SpreadOf(slices.Clone(c.Bounds)).Median)
+		for _, name := range gridRivals() {
+			fmt.Fprintf(&b, " %.1f |", c.distance(name).Median)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// distance is a policy's mean latency over the lower bound.
+func (c GridCell) distance(policy string) Spread {
+	v := make([]float64, min(len(c.Bounds), len(c.Means[policy])))
+	for s := range v {
+		v[s] = ratio(c.Means[policy][s], c.Bounds[s])
+	}
+	return SpreadOf(v)
+}
+
 // String writes the median and the interval that holds it.
 func (o Over) String() string {
 	if o.Interval == nil {
@@ -85,12 +117,32 @@ func count(ok bool) int {
 	return 0
 }
 
+// CheckGrid says why sorted cells that came in parts are not of one grid.
+func CheckGrid(cells []GridCell) error {
+	if len(cells) == 0 {
+		return errors.New("no cells")
+	}
+	for i, c := range cells {
+		switch {
+		case c.Workload == "" || c.Devices < 1 || c.Seeds < 1:
+			return errors.New("not what gpuwhisk sim grid --json prints")
+		case c.Seeds != cells[0].Seeds:
+			return fmt.Errorf("some cells have %d seeds, others %d", cells[0].Seeds, c.Seeds)
+		case i > 0 && compareCells(cells[i-1], c) == 0:
+			return fmt.Errorf("a cell is there twice: %s, %d devices, D %d, %d containers, load %.2f", c.Workload, c.Devices, c.Tokens, c.Places, c.Load)
+		}
+	}
+	return nil
+}
+
 // SortGrid puts cells that came in parts into one order.
 func SortGrid(cells []GridCell) {
-	slices.SortFunc(cells, func(a, b GridCell) int {
-		return cmp.Or(
-			cmp.Compare(a.Devices, b.Devices), cmp.Compare(a.Tokens, b.Tokens), cmp.Compare(a.Places, b.Places),
-			-cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Load, b.Load),
-		)
-	})
+	slices.SortFunc(cells, compareCells)
+}
+
+func compareCells(a, b GridCell) int {
+	return cmp.Or(
+		cmp.Compare(a.Devices, b.Devices), cmp.Compare(a.Tokens, b.Tokens), cmp.Compare(a.Places, b.Places),
+		-cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Load, b.Load),
+	)
 }

@@ -20,7 +20,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		t.Fatal("docs/scheduling.md has no section on the output")
 	}
 	printed := map[string]bool{}
-	for _, v := range []any{Result{}, Figure{}, Finding{}} {
+	for _, v := range []any{Result{}, Figure{}, Finding{}, GridCell{}} {
 		jsonNames(reflect.TypeOf(v), printed)
 	}
 	for name := range printed {
@@ -44,8 +44,14 @@ func jsonNames(t reflect.Type, into map[string]bool) {
 		jsonNames(t.Elem(), into)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			into[name] = true
+			f := t.Field(i)
+			if !f.IsExported() {
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name != "" || !f.Anonymous { // the fields of an embedded one are the struct's own
+				into[name] = true
+			}
 			jsonNames(t.Field(i).Type, into)
 		}
 	}

@@ -132,6 +132,9 @@ func (p Params) validateParts() error {
 	if !(p.Tokens.Threshold > 0 && p.Tokens.Threshold <= 1) {
 		return fmt.Errorf("--threshold %v: must be above 0 and at most 1", p.Tokens.Threshold)
 	}
+	if p.Tokens.Max < 1 || p.Tokens.Max > 64 {
+		return fmt.Errorf("--tokens %d: must lie within 1 and 64", p.Tokens.Max)
+	}
 	if err := p.Tokens.Validate(); err != nil {
 		return fmt.Errorf("--tokens: %w", err)
 	}
@@ -141,8 +144,11 @@ func (p Params) validateParts() error {
 	if err := p.Interference.Validate(); err != nil {
 		return fmt.Errorf("--interference: %w", err)
 	}
+	if !(p.Link.Overlap >= 0 && p.Link.Overlap <= 1) {
+		return fmt.Errorf("--swap-overlap %v: must lie within 0 and 1", p.Link.Overlap)
+	}
 	if err := p.Link.Validate(); err != nil {
-		return fmt.Errorf("--swap-bandwidth, --swap-overlap: %w", err)
+		return fmt.Errorf("--swap-bandwidth: %w", err)
 	}
 	return nil
 }

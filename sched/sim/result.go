@@ -110,6 +110,11 @@ type Result struct {
 	// LowerBound is a mean latency that no scheduler of the server can beat,
 	// cold starts that its places force included. See the function.
 	LowerBound float64 `json:"lowerBound"`
+	// OverBound is the mean latency over it.
+	OverBound float64 `json:"overLowerBound"`
+	least     func() float64
+	// LeastCold is the least number of cold starts in order of arrival.
+	LeastCold int `json:"leastColdInOrder"`
 
 	Decisions    int     `json:"decisions"`
 	DecisionNano float64 `json:"decisionNs,omitempty"` // enqueue, next and done of one activation
@@ -171,8 +176,7 @@ func (e *engine) result() *Result {
 		Latency: summarize(all.latency), Starts: all.starts, ColdShare: all.starts.ColdShare(),
 		WaitMean: share(all.wait, len(all.latency)), Execution: share(all.exec, all.granted),
 		GapBacklogged: e.gaps.backlog.gap(), GapAll: e.gaps.all.gap(), GapBound: e.bound(),
-		LowerBound: LowerBound(e.w, e.p),
-		Decisions:  e.cost.decisions, End: e.now.Seconds(), Series: e.gaps.series, Busy: e.gaps.busy,
+		Decisions: e.cost.decisions, End: e.now.Seconds(), Series: e.gaps.series, Busy: e.gaps.busy,
 	}
 	e.perFunction(r, per)
 	e.rates(r)
@@ -218,6 +222,15 @@ func (e *engine) perFunction(r *Result, per []tally) {
 	s := summarize(means)
 	r.FunctionMean, r.FunctionVariance = s.Mean, s.Std*s.Std/1e6
 	r.WithinVariance = share(r.WithinVariance, len(means))
+}
+
+// bounded sets the lower bound, if it is not set, and returns it.
+func (r *Result) bounded() float64 {
+	if r.LowerBound == 0 && r.least != nil {
+		r.LowerBound = r.least()
+		r.OverBound = ratio(r.Latency.Mean, r.LowerBound)
+	}
+	return r.LowerBound
 }
 
 // note says in words when the workload could not be served, or not in time.

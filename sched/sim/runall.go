@@ -13,6 +13,7 @@ type Task struct {
 	Source *Source // of the workload
 	Seed   uint64
 	Params Params
+	Bound  bool // the result's lower bound is wanted, which may take longer than the run
 }
 
 // Progress is told after each task how many of how many are done. It is called
@@ -75,7 +76,15 @@ func (t Task) run() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Run(w, t.Params)
+	r, err := simulate(w, t.Params)
+	if err != nil {
+		return nil, err
+	}
+	r.least = func() float64 { return t.Source.lowerBound(t.Seed, t.Params) }
+	if t.Bound {
+		r.bounded()
+	}
+	return r, nil
 }
 
 // Spread is a figure over seeds.

@@ -1,6 +1,9 @@
 package sim
 
-import "sync"
+import (
+	"fmt"
+	"sync"
+)
 
 // Source gives the workload of a seed. It makes each once and keeps it, so that
 // policies compared on one seed share its workload. It is safe for use by
@@ -16,6 +19,22 @@ type once struct {
 	sync.Once
 	workload *Workload
 	err      error
+	bounds   sync.Map // of a server's key, func() float64
+}
+
+// lowerBound returns LowerBound of a seed's workload on a server, which it
+// computes once for all policies that run on that.
+func (s *Source) lowerBound(seed uint64, p Params) float64 {
+	w, err := s.Workload(seed)
+	if err != nil {
+		return 0
+	}
+	s.mu.Lock()
+	o := s.made[seed]
+	s.mu.Unlock()
+	key := fmt.Sprint(p.Devices, p.Tokens.Max, p.Pool.Size, p.ContainerStart, p.Interference, p.InitInterferes, p.Warmup)
+	least, _ := o.bounds.LoadOrStore(key, sync.OnceValue(func() float64 { return LowerBound(w, p) }))
+	return least.(func() float64)()
 }
 
 // Source returns the source of a generated workload.

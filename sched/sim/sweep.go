@@ -142,3 +142,18 @@ func Entries(policies []string, o Overrides, spec Spec, fixed *Source) ([]Entry,
 	}
 	return entries, nil
 }
+
+// Check says whether entries can run at all, as far as their first seed tells:
+// what is wrong with a parameter is known before anything has run.
+func Check(entries []Entry, seed uint64) error {
+	for _, e := range entries {
+		w, err := e.Source.Workload(seed)
+		if err != nil {
+			return err
+		}
+		if _, err := newEngine(w, e.Params); err != nil {
+			return err
+		}
+	}
+	return nil
+}

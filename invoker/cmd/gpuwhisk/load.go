@@ -32,7 +32,8 @@ type loadCmd struct {
 	InFlight    int           `default:"500" help:"Have at most so many calls under way; the rest waits, and that shows in its latency."`
 	Wait        time.Duration `default:"5m" help:"How long one answer is waited for."`
 
-	Invoker   *int   `placeholder:"N" help:"Write to the topic of this invoker instead, past all controllers. Kafka's settings are those of the invoker's environment (KAFKA_HOSTS); actions are NAMESPACE/[PACKAGE/]NAME."`
+	Invoker   *int   `placeholder:"N" help:"Write to the topic of this invoker instead, past all controllers; actions are NAMESPACE/[PACKAGE/]NAME."`
+	EnvFile   string `name:"env-file" placeholder:"PATH" help:"With --invoker: ${env_file}"`
 	ParamFile string `short:"P" placeholder:"FILE" type:"existingfile" help:"JSON object with the parameters of each call."`
 	NoRecords bool   `help:"Fetch no records afterwards: how a call started is then known only where its answer says so."`
 	Insecure  bool   `short:"i" help:"Take any certificate of the API, as wsk -i does."`
@@ -58,6 +59,7 @@ limit of a namespace holds then, and records are kept as of any call.
   gpuwhisk load infer                          # 10 calls a second for 30 s
   gpuwhisk load infer fft resnet --rate 50 --zipf 1.2 -d 5m -n 100000
   gpuwhisk load --trace calls.csv --speed 10 --json > report.json
+  gpuwhisk load guest/infer --invoker 0 --rate 5          # on an invoker's host
   KAFKA_HOSTS=kafka:9092 gpuwhisk load guest/infer --invoker 0 --rate 5`
 }
 
@@ -74,6 +76,8 @@ func (c *loadCmd) Validate() error {
 		return errors.New("want at least one action to call, or --trace")
 	case c.Invoker != nil && *c.Invoker < 0:
 		return fmt.Errorf("--invoker %d: want the number of an invoker, from 0", *c.Invoker)
+	case c.Invoker == nil && c.EnvFile != "":
+		return errors.New("--env-file: has Kafka's settings, which only --invoker needs")
 	case c.Count < 1 || c.Count > mostCalls:
 		return fmt.Errorf("--count %d: want 1 to %d", c.Count, mostCalls)
 	case c.Duration <= 0 || c.Duration > 24*time.Hour:

@@ -16,7 +16,7 @@ const pastControllers = "WARNING: this writes to the topic of invoker%d, past al
 
 // loadInvoker loads one invoker through Kafka.
 func (c *loadCmd) loadInvoker(ctx context.Context) (err error) {
-	i, err := kafkaOf("", *c.Invoker)
+	i, err := kafkaOf(c.EnvFile, *c.Invoker)
 	if err != nil {
 		return err
 	}

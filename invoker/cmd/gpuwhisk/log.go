@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -37,48 +38,69 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 // it go on to match:
 //
 //	[2026-11-21T12:00:00.000Z] [INFO] [#tid_sid_invoker] [Invoker] text key=value
+//
+// A transaction within another is named after that, and a class of OpenWhisk's
+// that says the same stands in the invoker's place.
 type whiskHandler struct {
 	out   *lockedWriter
 	level slog.Level
 	attrs string // written already, with a blank before each
-	tid   string
+	head  head
 	group string
 }
+
+// head is what stands before the text.
+type head struct{ tid, child, class string }
 
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// keyTransID is the attribute that goes into the line's head.
-const keyTransID = "transid"
+// Attributes that go into the line's head.
+const (
+	keyTransID = "transid"
+	keyChild   = "child"
+	keyClass   = "class"
+)
 
 // Enabled tells whether a level is written.
 func (h *whiskHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
 
 // Handle writes one line.
 func (h *whiskHandler) Handle(_ context.Context, r slog.Record) error {
-	tid, attrs := h.tid, h.attrs
+	top, attrs := h.head, h.attrs
 	r.Attrs(func(a slog.Attr) bool {
-		h.add(&tid, &attrs, a)
+		h.add(&top, &attrs, a)
 		return true
 	})
-	if tid == "" {
-		tid = "sid_invoker"
+	child := ""
+	if top.child != "" {
+		child = "[#tid_" + top.child + "] "
 	}
-	line := fmt.Sprintf("[%s] [%s] [#tid_%s] [Invoker] %s%s\n",
-		r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level, tid, oneLine(r.Message), attrs)
+	line := fmt.Sprintf("[%s] [%s] [#tid_%s] %s[%s] %s%s\n",
+		r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level, cmp.Or(top.tid, "sid_invoker"), child,
+		cmp.Or(top.class, "Invoker"), oneLine(r.Message), attrs)
 	h.out.mu.Lock()
 	defer h.out.mu.Unlock()
 	_, err := io.WriteString(h.out.w, line)
 	return err
 }
 
-func (h *whiskHandler) add(tid, attrs *string, a slog.Attr) {
+func (h *whiskHandler) add(top *head, attrs *string, a slog.Attr) {
 	v := a.Value.Resolve()
-	if a.Key == keyTransID && h.group == "" {
-		*tid = v.String()
-		return
+	if h.group == "" {
+		switch a.Key {
+		case keyTransID:
+			top.tid = v.String()
+			return
+		case keyChild:
+			top.child = v.String()
+			return
+		case keyClass:
+			top.class = v.String()
+			return
+		}
 	}
 	text := v.String()
 	if v.Kind() == slog.KindDuration {
@@ -94,7 +116,7 @@ func (h *whiskHandler) add(tid, attrs *string, a slog.Attr) {
 func (h *whiskHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
 	for _, a := range attrs {
-		c.add(&c.tid, &c.attrs, a)
+		c.add(&c.head, &c.attrs, a)
 	}
 	return &c
 }

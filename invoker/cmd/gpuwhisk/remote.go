@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,13 +19,26 @@ import (
 // remote is an invoker that is asked over its admin port, or over the REST port
 // of gpuwhisk standalone.
 type remote struct {
-	Host     string `placeholder:"URL" env:"GPUWHISK_HOST" help:"Admin address of the invoker, http://HOST:PORT; without it standalone (3233) and an invoker (8080) on this machine are tried."`
+	Host     string `placeholder:"URL" env:"GPUWHISK_HOST" help:"Admin address of the invoker, http://HOST:PORT; without it a standalone (wsk's API host, 3233) and an invoker (8080) on this machine are tried."`
 	User     string `env:"CONFIG_whisk_invoker_username" default:"invoker.user" help:"User of the admin port."`
 	Password string `env:"CONFIG_whisk_invoker_password" default:"invoker.pass" help:"Password of the admin port; better given as CONFIG_whisk_invoker_password."`
 }
 
 // usual are the addresses on one's own machine.
 var usual = []string{"http://127.0.0.1:3233", "http://127.0.0.1:8080"}
+
+// ownAPI is the address of the REST API that wsk uses, if that is on this machine:
+// it may be a standalone's on another port.
+func ownAPI(w whisk) []string {
+	at, err := url.Parse(w.APIHost)
+	if err != nil || at.Scheme != "http" {
+		return nil
+	}
+	if ip := net.ParseIP(at.Hostname()); at.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil
+	}
+	return []string{"http://" + at.Host}
+}
 
 // errUnknown says that the invoker knows nothing of what was asked for.
 var errUnknown = errors.New("not known")
@@ -35,7 +50,7 @@ func (r remote) get(ctx context.Context, path string, into any) error {
 
 // ask makes one request of the admin port.
 func (r remote) ask(ctx context.Context, method, path string, into any) error {
-	hosts := usual
+	hosts := append(ownAPI(whisk{APIHost: os.Getenv("APIHOST")}.orOwn()), usual...)
 	if r.Host != "" {
 		hosts = []string{strings.TrimSuffix(r.Host, "/")}
 		if !strings.Contains(r.Host, "://") {
@@ -63,10 +78,10 @@ func (r remote) ask(ctx context.Context, method, path string, into any) error {
 }
 
 // fetch does one request.
-func fetch(ctx context.Context, method, url, user, password string) ([]byte, error) {
+func fetch(ctx context.Context, method, at, user, password string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, at, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +94,7 @@ func fetch(ctx context.Context, method, url, user, password string) ([]byte, err
 	b, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", url, err)
+		return nil, fmt.Errorf("read %s: %w", at, err)
 	case res.StatusCode == http.StatusOK:
 		return b, nil
 	}
@@ -91,7 +106,7 @@ func fetch(ctx context.Context, method, url, user, password string) ([]byte, err
 	if res.StatusCode == http.StatusUnauthorized {
 		said.Error = "--user and --password are not those of its admin port (CONFIG_whisk_invoker_username, CONFIG_whisk_invoker_password)"
 	}
-	return nil, fmt.Errorf("%s: %s %s", url, res.Status, said.Error)
+	return nil, fmt.Errorf("%s: %s %s", at, res.Status, said.Error)
 }
 
 // whisk is where activation records are asked for: as wsk has it.

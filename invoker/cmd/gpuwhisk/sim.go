@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,9 +56,9 @@ type workloadFlags struct {
 	Duration  time.Duration `default:"30m" group:"Workload" help:"How long activations arrive."`
 	Seed      uint64        `default:"1" group:"Workload" help:"Seed of the arrivals; the first one where there are several."`
 
-	Trace       string        `type:"path" placeholder:"FILE" group:"Trace" help:"Read arrivals from a file instead."`
+	Trace       string        `type:"existingfile" placeholder:"FILE" group:"Trace" help:"Read arrivals from a file instead."`
 	TraceFormat string        `default:"plain" enum:"plain,azure2019,azure2021,activations" group:"Trace" help:"Form of the file: ${enum}. plain is arrival_ms,function in order of time; activations is one OpenWhisk activation record a line, or an array."`
-	Functions   string        `type:"path" placeholder:"FILE" group:"Trace" help:"Table function,warm_ms,cold_ms,memory_mb[,weight]; for azure2019 also the data set's function durations."`
+	Functions   string        `type:"existingfile" placeholder:"FILE" group:"Trace" help:"Table function,warm_ms,cold_ms,memory_mb[,weight]; for azure2019 also the data set's function durations."`
 	ColdExtra   time.Duration `default:"3s" group:"Trace" help:"Initialization of functions whose cold time the trace does not tell."`
 	MemoryEach  sim.Bytes     `default:"1GB" group:"Trace" help:"Device memory of functions whose memory the trace does not tell."`
 }
@@ -101,13 +102,33 @@ func (f workloadFlags) idle() error {
 			return fmt.Errorf("%s: is for generated workloads, and --trace reads one", c.flag)
 		}
 	}
+	if reads && f.Functions == "" && f.TraceFormat == "plain" {
+		return fmt.Errorf("--functions: a plain trace needs it for the functions' costs")
+	}
 	return nil
+}
+
+// check says what is wrong with flags before anything runs. entries are made of
+// them. What a trace holds is not looked at: a file is no flag.
+func (f workloadFlags) check(entries []sim.Entry, err error) error {
+	if err := errors.Join(f.idle(), err); err != nil || f.Trace != "" {
+		return err
+	}
+	return sim.Check(entries, f.Seed)
+}
+
+// nothing stands for a trace that is not read yet.
+func (f workloadFlags) nothing() *sim.Source {
+	if f.Trace == "" {
+		return nil
+	}
+	return sim.Fixed(nil)
 }
 
 // trace reads the trace if one is given.
 func (f workloadFlags) trace() (*sim.Source, error) {
-	if err := f.idle(); err != nil || f.Trace == "" {
-		return nil, err
+	if f.Trace == "" {
+		return nil, nil
 	}
 	t := sim.DefaultTrace()
 	t.Format, t.Name, t.Seed = f.TraceFormat, f.Trace, f.Seed
@@ -201,6 +222,17 @@ type manyFlags struct {
 	Parallel int  `default:"0" help:"Runs at a time; 0 is one per processor."`
 	JSON     bool `name:"json" help:"Print JSON."`
 }
+
+// check says what is wrong with them.
+func (f manyFlags) check() error {
+	if f.Parallel < 0 || f.Parallel > mostParallel {
+		return fmt.Errorf("--parallel %d: must lie within 0 and %d", f.Parallel, mostParallel)
+	}
+	return sim.CheckSeeds(f.Seeds)
+}
+
+// mostParallel is more processors than a machine has.
+const mostParallel = 1024
 
 // progress returns a reporter on the terminal, or nil where stderr is none.
 func progress(what string) (report sim.Progress, end func()) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,11 @@ comes out here as median with 10% and 90% quantiles over seeds, the 95% interval
 a verdict (reproduced, same direction, not) and a line about why. A verdict needs the whole
 interval on its side and is unclear otherwise, so always with fewer than 6 seeds, unless it
 is one about every run. Results of ours beyond the paper follow.`
+}
+
+// Validate says what is wrong with the flags.
+func (c *simClaimsCmd) Validate() error {
+	return errors.Join(c.check(), sim.CheckClaims(c.Only))
 }
 
 // Run makes the runs and prints the table.
@@ -84,6 +90,11 @@ type simFiguresCmd struct {
 	Out  string   `default:"docs/figures" type:"path" help:"Folder to write the SVG files into."`
 	Only []string `help:"Only the figures whose names begin so."`
 	manyFlags
+}
+
+// Validate says what is wrong with the flags.
+func (c *simFiguresCmd) Validate() error {
+	return errors.Join(c.check(), sim.CheckFigures(c.Only))
 }
 
 // Run makes the runs and writes the files.

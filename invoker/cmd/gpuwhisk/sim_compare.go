@@ -25,17 +25,29 @@ are medians over seeds with the 10% and 90% quantiles; the ratio is of mean late
 first policy, seed by seed. A trace is the same for every seed, so one is enough for it.`
 }
 
-// Run compares and prints.
-func (c simCompareCmd) Run() error {
+// Validate says what is wrong with the flags.
+func (c *simCompareCmd) Validate() error {
+	if err := c.manyFlags.check(); err != nil {
+		return err
+	}
+	return c.workloadFlags.check(c.entries(c.nothing()))
+}
+
+func (c simCompareCmd) entries(fixed *sim.Source) ([]sim.Entry, error) {
 	policies := c.Policies
 	if len(policies) == 0 {
 		policies = sim.PolicyNames()
 	}
+	return sim.Entries(policies, c.overrides(), c.spec(), fixed)
+}
+
+// Run compares and prints.
+func (c simCompareCmd) Run() error {
 	fixed, err := c.trace()
 	if err != nil {
 		return err
 	}
-	entries, err := sim.Entries(policies, c.overrides(), c.spec(), fixed)
+	entries, err := c.entries(fixed)
 	if err != nil {
 		return err
 	}
@@ -63,13 +75,25 @@ func (simSweepCmd) Help() string {
 	return b.String()
 }
 
+// Validate says what is wrong with the flags.
+func (c *simSweepCmd) Validate() error {
+	if err := c.manyFlags.check(); err != nil {
+		return err
+	}
+	return c.workloadFlags.check(c.entries(c.nothing()))
+}
+
+func (c simSweepCmd) entries(fixed *sim.Source) ([]sim.Entry, error) {
+	return sim.Sweep(c.Over, c.Values, c.Policies, c.overrides(), c.spec(), fixed)
+}
+
 // Run sweeps and prints.
 func (c simSweepCmd) Run() error {
 	fixed, err := c.trace()
 	if err != nil {
 		return err
 	}
-	entries, err := sim.Sweep(c.Over, c.Values, c.Policies, c.overrides(), c.spec(), fixed)
+	entries, err := c.entries(fixed)
 	if err != nil {
 		return err
 	}
@@ -98,15 +122,15 @@ func compare(entries []sim.Entry, first uint64, many manyFlags, fixed bool, what
 
 func printFigures(to io.Writer, figures []sim.Figure) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\t\tmean s [q10 q90]\tratio [q10 q90]\tp99 s\tlower bound s\tcold\thost-warm\tgap s\tof bound\tleft\t")
+	fmt.Fprintln(t, "policy\t\tmean s [q10 q90]\tratio [q10 q90]\tp99 s\tlower bound s\tover it\tcold\thost-warm\tgap s\tof bound\tleft\t")
 	for _, f := range figures {
 		left := ""
 		if f.Unfinished > 0 {
 			left = fmt.Sprint(f.Unfinished)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f %.2f]\t%.2f [%.2f %.2f]\t%.1f\t%.2f\t%.1f%%\t%.1f%%\t%.1f\t%.2f\t%s\t\n",
+		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f %.2f]\t%.2f [%.2f %.2f]\t%.1f\t%.2f\t%.2f\t%.1f%%\t%.1f%%\t%.1f\t%.2f\t%s\t\n",
 			f.Policy, f.Setting, f.Mean.Median, f.Mean.Q10, f.Mean.Q90, f.Ratio.Median, f.Ratio.Q10, f.Ratio.Q90,
-			f.P99.Median, f.LowerBound.Median, 100*f.ColdShare.Median, 100*f.HostShare.Median,
+			f.P99.Median, f.LowerBound.Median, f.OverBound.Median, 100*f.ColdShare.Median, 100*f.HostShare.Median,
 			f.Gap.Median, f.GapOfBound, left)
 	}
 	if err := t.Flush(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
@@ -11,9 +12,9 @@ import (
 
 // simGridCmd compares policies over a grid of servers and workloads.
 type simGridCmd struct {
-	Full  bool     `help:"Devices 1 to 8, D 1 to 4, loads 0.3 to 0.95, adversaries: this takes hours."`
+	Full  bool     `help:"Devices 1 to 8, D 1 to 4, loads 0.3 to 0.95, adversaries: an hour of processor time."`
 	Shard string   `placeholder:"K/N" help:"Only the K-th of N parts of the cells, to run parts one after another or on several machines. Needs --json."`
-	From  []string `type:"path" sep:"none" placeholder:"FILE" help:"Run nothing: read what --json has written, each part by a flag of its own."`
+	From  []string `type:"existingfile" sep:"none" placeholder:"FILE" help:"Run nothing: read what --json has written, each part by a flag of its own."`
 	Into  string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between its marks grid:begin and grid:end."`
 	Brief bool     `help:"Leave the table of all cells out."`
 	manyFlags
@@ -31,6 +32,47 @@ of the best other policy in that cell: the median over seeds, and the interval t
   gpuwhisk sim grid --from part1.json --from part2.json --into docs/results/grid.md`
 }
 
+// Validate says what is wrong with the flags.
+func (c *simGridCmd) Validate() error {
+	if _, _, err := c.part(); err != nil {
+		return err
+	}
+	switch {
+	case len(c.From) > 0 && (c.Shard != "" || c.Full):
+		return fmt.Errorf("--from: runs nothing, so that --shard and --full say nothing here")
+	case c.Into != "" && c.JSON:
+		return fmt.Errorf("--into: writes Markdown, and --json prints JSON: want one of them")
+	}
+	return c.check()
+}
+
+// part returns which of how many parts of the cells is asked for.
+func (c simGridCmd) part() (shard, shards int, err error) {
+	if c.Shard == "" {
+		return 1, 1, nil
+	}
+	k, n, ok := strings.Cut(c.Shard, "/")
+	shard, badK := strconv.Atoi(k)
+	shards, badN := strconv.Atoi(n)
+	most := len(c.size().Cells())
+	switch {
+	case !ok || badK != nil || badN != nil || shard < 1 || shard > shards:
+		return 0, 0, fmt.Errorf("--shard %s: must be like 2/8, from 1/8 to 8/8", c.Shard)
+	case shards > most:
+		return 0, 0, fmt.Errorf("--shard %s: the grid has %d cells, so at most %d parts", c.Shard, most, most)
+	case !c.JSON:
+		return 0, 0, fmt.Errorf("--shard %s: a part of the grid is for --json, and --from reads it", c.Shard)
+	}
+	return shard, shards, nil
+}
+
+func (c simGridCmd) size() sim.GridSize {
+	if c.Full {
+		return sim.FullGrid()
+	}
+	return sim.QuickGrid()
+}
+
 // Run makes the runs, or reads them, and prints the tables.
 func (c simGridCmd) Run() error {
 	cells, err := c.cells()
@@ -39,7 +81,7 @@ func (c simGridCmd) Run() error {
 	}
 	text := fmt.Sprintf("Seeds 1 to %d.\n\n%s", cells[0].Seeds, sim.GridSummary(cells))
 	if !c.Brief {
-		text += "\n" + sim.GridTable(cells)
+		text += "\n" + sim.GridTable(cells) + "\nMean latency over the lower bound, medians:\n\n" + sim.GridDistances(cells)
 	}
 	switch {
 	case c.JSON:
@@ -63,6 +105,24 @@ func (c simGridCmd) Run() error {
 
 // cells gives the cells asked for, by running them or from files.
 func (c simGridCmd) cells() (cells []sim.GridCell, err error) {
+	if len(c.From) > 0 {
+		return c.read()
+	}
+	shard, shards, err := c.part()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	report, end := progress("grid")
+	defer end()
+	cells, err = sim.Grid(ctx, c.size(), shard-1, shards, c.Seeds, c.Parallel, report)
+	sim.SortGrid(cells)
+	return cells, err
+}
+
+// read joins parts of one grid.
+func (c simGridCmd) read() (cells []sim.GridCell, err error) {
 	for _, name := range c.From {
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -74,29 +134,9 @@ func (c simGridCmd) cells() (cells []sim.GridCell, err error) {
 		}
 		cells = append(cells, part...)
 	}
-	if len(c.From) > 0 {
-		if len(cells) == 0 {
-			return nil, fmt.Errorf("--from: no cells in %s", strings.Join(c.From, ", "))
-		}
-		sim.SortGrid(cells)
-		return cells, nil
+	sim.SortGrid(cells)
+	if err := sim.CheckGrid(cells); err != nil {
+		return nil, fmt.Errorf("--from %s: %w", strings.Join(c.From, ", "), err)
 	}
-	shard, shards := 1, 1
-	if c.Shard != "" {
-		if _, err := fmt.Sscanf(c.Shard+" ", "%d/%d ", &shard, &shards); err != nil || shard < 1 || shard > shards {
-			return nil, fmt.Errorf("--shard %s: must be like 2/8, from 1/8 to 8/8", c.Shard)
-		}
-		if !c.JSON {
-			return nil, fmt.Errorf("--shard %s: a part of the grid is for --json, and --from reads it", c.Shard)
-		}
-	}
-	ctx, stop := untilSignal()
-	defer stop()
-	size := sim.QuickGrid()
-	if c.Full {
-		size = sim.FullGrid()
-	}
-	report, end := progress("grid")
-	defer end()
-	return sim.Grid(ctx, size, shard-1, shards, c.Seeds, c.Parallel, report)
+	return cells, nil
 }

@@ -46,11 +46,16 @@ With --json the fields are those that docs/scheduling.md lists.`)
 	return b.String()
 }
 
-// Run simulates and prints.
-func (c simRunCmd) Run() error {
+// Validate says what is wrong with the flags.
+func (c *simRunCmd) Validate() error {
 	if c.Series && !c.JSON {
 		return fmt.Errorf("--series: needs --json")
 	}
+	return c.check(sim.Entries([]string{c.Policy}, c.overrides(), c.spec(), c.nothing()))
+}
+
+// Run simulates and prints.
+func (c simRunCmd) Run() error {
 	fixed, err := c.trace()
 	if err != nil {
 		return err
@@ -85,11 +90,12 @@ func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 	}
 	fmt.Fprintf(b, "%s under %s: %d activations, load %.2f of %.2f, %.0f s simulated in %v\n",
 		r.Workload, r.Policy, r.Arrivals, r.Offered, r.Capacity, r.End, took.Round(time.Millisecond))
-	fmt.Fprintf(b, "latency mean %s  p50 %s  p99 %s  (no scheduler can beat a mean of %s)\n",
-		sec(r.Latency.Mean), sec(r.Latency.P50), sec(r.Latency.P99), sec(r.LowerBound))
+	fmt.Fprintf(b, "latency mean %s  p50 %s  p99 %s  (no scheduler can beat a mean of %s; this is %.2f times it)\n",
+		sec(r.Latency.Mean), sec(r.Latency.P50), sec(r.Latency.P99), sec(r.LowerBound), r.OverBound)
 	fmt.Fprintf(b, "mean of functions %s, variance between them %.1f s², within one %.1f s²\n",
 		sec(r.FunctionMean), r.FunctionVariance, r.WithinVariance)
-	fmt.Fprintf(b, "starts %s  utilization %.0f%%\n", starts(r.Starts), 100*r.Utilization)
+	fmt.Fprintf(b, "starts %s  utilization %.0f%%  (in order of arrival its places force %d cold ones)\n",
+		starts(r.Starts), 100*r.Utilization, r.LeastCold)
 	fmt.Fprintf(b, "service gap per window %.1f s mean, %.1f s largest, bound %.1f s; %.0f ns of decisions per activation\n\n",
 		r.GapBacklogged.Mean, r.GapBacklogged.Max, r.GapBound, r.DecisionNano)
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)

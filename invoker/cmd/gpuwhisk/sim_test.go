@@ -146,7 +146,7 @@ func TestSimErrorsNameFileAndLineOrFlag(t *testing.T) {
 	write(t, table, "function,warm_ms,cold_ms,memory_mb\na,100,300,512\n")
 	for want, args := range map[string][]string{
 		"bad.csv:3":                   {"run", "--trace", bad, "--functions", table},
-		"--trace":                     {"run", "--trace", filepath.Join(dir, "absent.csv")},
+		"--trace: stat":               {"run", "--trace", filepath.Join(dir, "absent.csv")},
 		"--functions":                 {"run", "--trace", bad},
 		"--load":                      {"run", "--load", "NaN"},
 		"--overrun":                   {"run", "--overrun", "25h"},

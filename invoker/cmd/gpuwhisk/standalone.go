@@ -136,6 +136,14 @@ func (c *standaloneCmd) Validate() error {
 	case c.Quiet && c.Verbose:
 		return errors.New("--quiet and --verbose: want one of them")
 	}
+	for _, text := range c.Namespace {
+		if _, err := standalone.ParseNamespace(text); err != nil {
+			return err
+		}
+	}
+	if err := standalone.CheckPeers(c.Kafka, c.CouchDB); err != nil {
+		return err
+	}
 	return checkPolicy(c.Policy)
 }
 

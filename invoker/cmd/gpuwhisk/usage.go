@@ -15,9 +15,31 @@ func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
 		return nil, err
 	}
 	ctx, err := k.Parse(plain(args))
-	k.FatalIfErrorf(err)
+	k.FatalIfErrorf(missingValue(err))
 	return ctx, nil
 }
+
+// missingValue puts the parser's words for a flag at the end of a line that wants
+// a value into plain ones.
+func missingValue(err error) error {
+	if err == nil {
+		return nil
+	}
+	flag, _, found := strings.Cut(err.Error(), ": expected ")
+	if !found || !strings.HasSuffix(err.Error(), `but got "EOL" (<EOL>)`) {
+		return err
+	}
+	return reworded{err, flag + ": a value is missing"}
+}
+
+// reworded is an error with another text.
+type reworded struct {
+	error
+	text string
+}
+
+func (r reworded) Error() string { return r.text }
+func (r reworded) Unwrap() error { return r.error }
 
 // parser knows the command line, whose words also make the manual.
 func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {

@@ -1,10 +1,11 @@
-// The page: it hears a snapshot each second and shows it.
+// The page: it hears a snapshot, each second what has changed of it, and shows it.
 import { $, cls, el, keyed, ms, put } from "./util.js";
 import { flows, redraw } from "./flows.js";
+import { merge } from "./merge.js";
 import { devices } from "./devices.js";
 import { begin, showContainers, showFunctions, showRecent } from "./tables.js";
 
-let paused = false, before;
+let paused = false, before, now, source, unseen;
 
 function tiles(id, list) {
   keyed($(id), list, (t) => t[0], (t) => {
@@ -33,9 +34,10 @@ function show(v) {
   const total = v.functions || [];
   const worst = total.reduce((m, f) => Math.max(m, f.latencyMs.p95), 0);
   tiles("numbers", [
-    ["in flight", (w.inFlight || 0) + " of " + (w.capacity || 0)],
+    ["in flight", w.inFlight || 0],
     ["queued for a GPU", queued],
-    ["flows", list.length + (list.some((f) => f.state === "throttled") ? ", " + list.filter((f) => f.state === "throttled").length + " held" : "")],
+    ["flows", list.length],
+    ["of them held back", list.filter((f) => f.state === "throttled").length],
     ["done per second", rate.toFixed(rate < 10 ? 1 : 0)],
     ["done", done],
     ["failed", failed, failed ? "warn" : ""],
@@ -45,7 +47,7 @@ function show(v) {
   flows(list, v.at, w.policy);
   devices(gpus, boxes);
   showFunctions(list, total);
-  showRecent(v.recent || []);
+  showRecent([...(v.recent || [])].sort((a, b) => b.at - a.at));
   showContainers(boxes, counters);
   safe(s, counters);
 }
@@ -92,14 +94,34 @@ function clock(at) {
 }
 
 function listen() {
-  const source = new EventSource("events");
-  source.addEventListener("snapshot", (e) => {
+  source = new EventSource("events");
+  const news = (v) => {
+    now = v;
     document.body.classList.remove("stale");
-    if (!paused) show(JSON.parse(e.data));
+    if (!paused) show(now);
+  };
+  source.addEventListener("snapshot", (e) => news(JSON.parse(e.data)));
+  source.addEventListener("delta", (e) => {
+    try {
+      merge(now, JSON.parse(e.data));
+    } catch (wrong) { // then all of it is asked for again
+      console.warn("a change does not fit", wrong);
+      source.close();
+      setTimeout(listen, 1000);
+      return;
+    }
+    news(now);
   });
   source.addEventListener("trouble", (e) => trouble(JSON.parse(e.data).error));
   source.onerror = () => trouble("The invoker does not answer; trying again.");
 }
+
+// A page that nobody sees for a minute asks for nothing.
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(unseen);
+  if (document.hidden) unseen = setTimeout(() => source.close(), 60000);
+  else if (source.readyState === EventSource.CLOSED) listen();
+});
 
 function trouble(why) {
   document.body.classList.add("stale");
@@ -126,7 +148,7 @@ function theme(next) {
 
 const places = ["numbers", "h-flows", "h-devices", "h-functions", "h-recent", "h-safe"];
 document.addEventListener("keydown", (e) => {
-  if (e.target.closest("input, dialog") || e.ctrlKey || e.metaKey || e.altKey) return;
+  if (e.target.closest("input, dialog[open]") || e.ctrlKey || e.metaKey || e.altKey) return;
   if (e.key === "/") { e.preventDefault(); $("filter").focus(); }
   else if (e.key === "p") pause();
   else if (e.key === "t") theme(true);

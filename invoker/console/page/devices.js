@@ -27,7 +27,8 @@ function make() {
     use: el("span"), spark: el("canvas", { class: "spark", width: 120, height: 20 }), memory: el("span"), map: el("div", { class: "bar map", role: "img" }),
   };
   const node = el("article", { class: "device" },
-    el("header", {}, part.name, part.tag, part.tokens, part.dots, part.spark, part.use, part.memory), part.map);
+    el("header", {}, part.name, part.tag, part.tokens, part.dots, el("span", { class: "push" }), part.use, part.spark),
+    el("div", { class: "mapline" }, part.map, part.memory));
   node.bits = part;
   return node;
 }
@@ -88,9 +89,11 @@ function legend(on) {
   const sum = new Map();
   for (const flows of on.values()) for (const [flow, s] of flows) sum.set(flow, (sum.get(flow) || 0) + s.resident + s.context);
   const top = [...sum].sort((a, b) => b[1] - a[1]).slice(0, 10).map((e) => e[0]);
-  keyed($("legend"), top, (f) => f, (f) => {
+  const more = sum.size - top.length;
+  keyed($("legend"), more > 0 ? [...top, ""] : top, (f) => f, (f) => {
+    if (!f) return el("span");
     const i = el("i");
     i.style.backgroundColor = colour(f);
     return el("span", {}, i, short(f));
-  }, () => {});
+  }, (node, f) => { if (!f) put(node, "and " + more + " more"); });
 }

@@ -3,6 +3,7 @@ import { $, colour, short, style, put } from "./util.js";
 
 const seconds = 180; // of history
 const shown = 8;     // flows in the chart
+const least = 30;    // seconds that the chart shows, however young it is
 
 const times = [];
 const leads = new Map(); // flow -> leads in seconds, aligned with times
@@ -24,7 +25,7 @@ function remember(list, t) {
   for (const f of list) {
     here.add(f.flow);
     if (!leads.has(f.flow)) leads.set(f.flow, new Array(times.length - 1).fill(null));
-    leads.get(f.flow).push(f.leadMs / 1000);
+    leads.get(f.flow).push(Math.max(0, f.leadMs) / 1000);
     busy.set(f.flow, 0.95 * (busy.get(f.flow) || 0) + f.queued + f.inFlight + (f.state === "throttled" ? 1 : 0));
   }
   for (const [flow, values] of leads) {
@@ -58,9 +59,9 @@ function draw() {
   const box = $("lead"), ink = style("--dim"), grid = { stroke: style("--line"), width: 1 };
   const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui, sans-serif" };
   chart = new uPlot({
-    width: box.clientWidth, height: box.clientHeight - 54,
+    width: box.clientWidth, height: tall(),
     cursor: { drag: { x: false, y: false } },
-    scales: { y: { range: (u, lo, hi) => [Math.min(lo || 0, 0), Math.max(hi || 0, overrun * 1.15, 1)] } },
+    scales: { x: { range: (u, lo, hi) => [Math.min(lo, hi - least), hi] }, y: { range: (u, lo, hi) => [Math.min(lo || 0, 0), Math.max(hi || 0, overrun * 1.15, 1)] } },
     axes: [{ ...axis, space: 70 }, { ...axis, size: 46, values: (u, v) => v.map((x) => x + " s") }],
     series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((n) => ({
       label: short(n), stroke: colour(n), width: 2, points: { show: false }, value: (u, v) => v === null ? "" : v.toFixed(1) + " s",
@@ -68,6 +69,9 @@ function draw() {
     hooks: { drawClear: [band] },
   }, data(), box);
 }
+
+// tall is the height of the chart without its legend.
+const tall = () => innerWidth <= 700 ? 160 : 200;
 
 // band shades the window that flows may be in.
 function band(u) {
@@ -100,8 +104,9 @@ function strip(list) {
   c.setTransform(ratio, 0, 0, ratio, 0, 0);
   c.clearRect(0, 0, w, h);
   const t = overrun * 1000;
-  let lo = 0, hi = Math.max(t * 1.1, 1);
-  for (const f of list) { lo = Math.min(lo, f.leadMs); hi = Math.max(hi, f.leadMs); }
+  const lo = 0;
+  let hi = Math.max(t * 1.1, 1);
+  for (const f of list) hi = Math.max(hi, f.leadMs);
   const x = (v) => 6 + (w - 12) * (v - lo) / (hi - lo);
   if (t) { c.fillStyle = style("--band"); c.fillRect(x(0), 0, x(t) - x(0), h); }
   const inks = { active: style("--accent"), throttled: style("--warn"), inactive: style("--dim") };
@@ -109,12 +114,12 @@ function strip(list) {
     c.fillStyle = inks[f.state] || inks.inactive;
     c.globalAlpha = f.state === "inactive" ? 0.45 : 0.9;
     c.beginPath();
-    c.arc(x(f.leadMs), 6 + hash(f.flow) * (h - 12), f.queued + f.inFlight > 0 ? 4 : 2.5, 0, 7);
+    c.arc(x(Math.max(0, f.leadMs)), 6 + hash(f.flow) * (h - 12), f.queued + f.inFlight > 0 ? 4 : 2.5, 0, 7);
     c.fill();
   }
   c.globalAlpha = 1;
 }
 
 addEventListener("resize", () => {
-  if (chart) chart.setSize({ width: $("lead").clientWidth, height: $("lead").clientHeight - 54 });
+  if (chart) chart.setSize({ width: $("lead").clientWidth, height: tall() });
 });

@@ -61,11 +61,11 @@ export function begin(open) {
     { name: "function", title: "Function", cls: "name", text: (f) => short(f.name) },
     { name: "state", title: "State", text: (f) => f.state, draw: (td, f) => { put(td, f.state); cls(td, "state " + f.state); } },
     { name: "queued", title: "Queued", cls: "n", text: (f) => f.queued },
-    { name: "running", title: "Running", cls: "n", text: (f) => f.inFlight },
+    { name: "running", title: "Running", cls: "n wide", text: (f) => f.inFlight },
     { name: "weight", title: "Weight", cls: "n wide", text: (f) => f.weight },
-    { name: "lead", title: "Lead", cls: "n", text: (f) => f.leadMs === undefined ? "" : ms(Math.max(0, f.leadMs)), value: (f) => f.leadMs || 0 },
+    { name: "lead", title: "Lead", cls: "n wide", text: (f) => f.leadMs === undefined ? "" : ms(Math.max(0, f.leadMs)), value: (f) => f.leadMs || 0 },
     { name: "virtual", title: "Virtual time", cls: "n wide", text: (f) => f.virtualMs === undefined ? "" : ms(f.virtualMs), value: (f) => f.virtualMs || 0 },
-    { name: "calls", title: "Calls", cls: "n", text: (f) => f.count },
+    { name: "calls", title: "Calls", cls: "n wide", text: (f) => f.count },
     { name: "failed", title: "Failed", cls: "n wide", text: (f) => f.failed, draw: (td, f) => { put(td, f.failed); cls(td, "n wide" + (f.failed ? " fail" : "")); } },
     { name: "wait", title: "Waited", cls: "n wide", text: (f) => quantiles(f.waitMs), value: (f) => f.waitMs ? f.waitMs.p95 : 0 },
     { name: "latency", title: "Answered in", cls: "n", text: (f) => quantiles(f.latencyMs), value: (f) => f.latencyMs ? f.latencyMs.p95 : 0 },
@@ -73,10 +73,10 @@ export function begin(open) {
     { name: "why", title: "Why", cls: "why wide", text: (f) => f.why, draw: (td, f) => { put(td, f.why); if (td.title !== f.why) td.title = f.why; } },
   ], "queued");
   recent = new Table("recent", [
-    { name: "at", title: "At", text: (r) => new Date(r.at).toLocaleTimeString() },
+    { name: "at", title: "At", text: (r) => new Date(r.at).toTimeString().slice(0, 8), value: (r) => r.at },
     { name: "function", title: "Function", cls: "name", text: (r) => short(r.function) },
     { name: "start", title: "Start", text: (r) => r.start },
-    { name: "wait", title: "Waited", cls: "n", text: (r) => ms(r.waitMs) },
+    { name: "wait", title: "Waited", cls: "n wide", text: (r) => ms(r.waitMs) },
     { name: "run", title: "Ran", cls: "n wide", text: (r) => ms(r.runMs) },
     { name: "latency", title: "All", cls: "n", text: (r) => ms(r.latencyMs) },
     { name: "status", title: "Result", text: (r) => ["success", "application error", "developer error", "system error"][r.status & 3],
@@ -146,6 +146,13 @@ export function showContainers(list, counters) {
   }
   const box = $("starts");
   bar(box, starts);
-  if (!box.text) box.append(box.text = el("p", { class: "note" }));
-  put(box.text, "Starts so far: " + (Object.keys(startColours).filter((k) => starts[k]).map((k) => starts[k] + " " + k).join(", ") || "none"));
+  if (!box.text) box.append(box.text = el("p", { class: "note legend" }));
+  const seen = Object.keys(startColours).filter((k) => starts[k]);
+  keyed(box.text, seen, (k) => k, (k) => {
+    const i = el("i"), n = el("span");
+    i.style.backgroundColor = startColours[k];
+    const node = el("span", {}, i, n);
+    node.n = n;
+    return node;
+  }, (node, k) => put(node.n, starts[k] + " " + k));
 }

@@ -1,0 +1,270 @@
+package kafka
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A member that gives up a partition completes what it has of it, before the
+// next one reads there: nothing runs at both.
+func TestShareHandsOverWhenWhatItHasIsCompleted(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := freshName()
+		b.createWide(topic, 2)
+		first := b.share(topic)
+		b.putTo(topic, 0, message(0))
+		b.putTo(topic, 1, message(1))
+		open := b.takeOpen(first, 2)
+		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		second := b.share(topic)
+		b.drink(second, 2, all)
+		b.drink(first, 1, all)
+		b.await("the second to have a partition that it does not read yet", func() bool {
+			st := second.Stats()
+			return len(st.Partitions) == 1 && st.Following == 1 && first.Stats().Leaving
+		})
+		b.putTo(topic, 0, message(2))
+		b.putTo(topic, 1, message(3))
+		b.await("what came for the partition that the first still has", func() bool { return all.count() == 1 })
+		for _, d := range open {
+			d.Done()
+		}
+		b.await("the other new message", func() bool { return all.count() == 2 })
+		b.await("nothing to be open, or left", func() bool {
+			f, s := first.Stats(), second.Stats()
+			return !f.Leaving && f.Open+s.Open+s.Following == 0
+		})
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if b.log.count("went to others") > 0 {
+			return // this machine stood still for longer than a session
+		}
+		if all.times[0]+all.times[1] > 0 || all.times[2] != 1 || all.times[3] != 1 {
+			b.t.Errorf("what came after the first had taken 0 and 1: %v", all.times)
+		}
+	})
+}
+
+// takeOpen has a member take messages, which stay open.
+func (b *bed) takeOpen(s *Share, n int) (open []Delivery) {
+	b.t.Helper()
+	for range n {
+		d, err := s.Next(b.ctx())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		d.Begin()
+		open = append(open, d)
+	}
+	return open
+}
+
+// A member has long runs open and is asked for partitions; the one that they are
+// for is killed. What comes for those partitions is taken by the living within
+// the dead one's session, while a run is still open, and nothing runs twice.
+func TestRunsOfTheLivingDoNotHoldTheDeadOnesPartitions(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		const parts = 6
+		topic := freshName()
+		b.createWide(topic, parts)
+		one := b.share(topic)
+		for n := range parts {
+			b.putTo(topic, int32(n), message(n))
+		}
+		open := map[int32]Delivery{}
+		for _, d := range b.takeOpen(one, parts) {
+			open[d.Partition] = d
+		}
+		child, _ := b.childShare(topic)
+		b.await("partitions to be given up with runs open", func() bool {
+			return len(one.Stats().Partitions) == parts/2 && one.Stats().Leaving
+		})
+		kept := map[int32]bool{}
+		for _, i := range one.Stats().Partitions {
+			kept[i] = true
+		}
+		long := int32(-1) // one of those that were given up
+		for i, d := range open {
+			if !kept[i] && long < 0 {
+				long = i
+				continue
+			}
+			d.Done()
+		}
+		b.await("one run to be open", func() bool { return one.Stats().Open == 1 })
+		if err := child.Process.Kill(); err != nil {
+			b.t.Fatal(err)
+		}
+		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		b.drink(one, 1, all)
+		for n := range parts {
+			b.putTo(topic, int32(n), message(parts+n))
+		}
+		// The test ends long before HandOver does.
+		b.await("what came for all partitions but the one with the run", func() bool { return all.count() == parts-1 })
+		if st := one.Stats(); !st.Leaving || st.Following != 1 {
+			b.t.Errorf("with the run open: %+v", st)
+		}
+		open[long].Done()
+		b.await("what came for that one", func() bool { return all.count() == parts })
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		for n := range 2 * parts {
+			if want := n / parts; all.times[n] != want && b.log.count("went to others") == 0 {
+				b.t.Errorf("message %d came %d times, want %d", n, all.times[n], want)
+			}
+		}
+	})
+}
+
+// A member that gave a partition up and is killed while it has runs open there
+// does not keep it: what it had not completed is delivered to the next one, as
+// begun.
+func TestLeavingMemberThatDies(t *testing.T) {
+	onEachBroker(t, func(b *bed) {
+		topic := freshName()
+		b.createWide(topic, 2)
+		for n := range childTakes {
+			b.putTo(topic, int32(n%4/2), message(n))
+		}
+		child, out := b.childShare(topic)
+		done := childDone(b, out)
+		s := b.share(topic)
+		b.await("the second to wait for the child", func() bool { return s.Stats().Following == 1 })
+		if err := child.Process.Kill(); err != nil {
+			b.t.Fatal(err)
+		}
+		for range childTakes - len(done) {
+			d, err := s.Next(b.ctx())
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if n := number(d); done[n] || !d.Begun {
+				b.t.Errorf("message %d came, completed before: %t, begun before: %t", n, done[n], d.Begun)
+			}
+			d.Done()
+		}
+	})
+}
+
+// childShare starts a member in a process of its own, see beShared.
+func (b *bed) childShare(topic string) (*exec.Cmd, io.Reader) {
+	b.t.Helper()
+	child := exec.CommandContext(b.ctx(), os.Args[0])
+	child.Env = append(os.Environ(), "GPUWHISK_TEST_SHARE="+topic, "GPUWHISK_TEST_SHARE_BROKER="+b.addrs[0])
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	return child, out
+}
+
+// childDone hears from the child what it has completed, and that this is
+// committed.
+func childDone(b *bed, out io.Reader) map[int]bool {
+	b.t.Helper()
+	done := map[int]bool{}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "committed" {
+		var n int
+		if _, err := fmt.Sscanf(lines.Text(), "done %d", &n); err == nil {
+			done[n] = true
+		}
+	}
+	if len(done) != childCompletes {
+		b.t.Fatalf("the child completed %v: %v", done, lines.Err())
+	}
+	return done
+}
+
+// A share takes no more than can be named beside its positions: what was
+// completed does not come again.
+func TestShareNarrowsToWhatTheBrokerTakes(t *testing.T) {
+	b := newFakeBed(t)
+	const limit, many = 128, 2000
+	topic := freshName()
+	b.createWide(topic, 1)
+	b.putTo(topic, 0, messages(0, many)...)
+	finished, open := map[int]bool{}, 0
+	s := b.share(topic)
+	s.mu.Lock()
+	s.noteChars = limit
+	s.mu.Unlock()
+	for !s.Stats().Narrowed {
+		ctx, cancel := context.WithCancel(b.ctx())
+		took := make(chan error, 1)
+		go func() {
+			d, err := s.Next(ctx)
+			if err == nil {
+				d.Begin()
+				if n := number(d); n%3 == 0 {
+					open++
+				} else {
+					finished[n] = true
+					d.Done()
+				}
+			}
+			took <- err
+		}()
+		b.await("a message, or the word that it is enough", func() bool { return len(took) > 0 || s.Stats().Narrowed })
+		cancel()
+		<-took
+	}
+	if len(finished)+open == many {
+		t.Fatalf("%d completed and %d open of %d", len(finished), open, many)
+	}
+	b.await("all of that to be committed", func() bool { return len(s.news(s.keeping(), false)) == 0 })
+	if _, text := b.noted(s.cfg.Group, topic); len(text) > limit || text == "" {
+		t.Errorf("%d characters", len(text))
+	}
+	if err := s.Close(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	next := b.share(topic)
+	for range many - len(finished) {
+		d, err := next.Next(b.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if finished[number(d)] {
+			t.Fatalf("message %d had been completed and came again", number(d))
+		}
+		d.Done()
+	}
+}
+
+// A broker that takes less beside a position than is sent gets less.
+func TestShareGoesOnWithoutNotes(t *testing.T) {
+	b := newFakeBed(t)
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
+			return refuseCommit(req, kerr.OffsetMetadataTooLarge.Code), nil, true
+		}
+		return nil, nil, false
+	})
+	topic := freshName()
+	b.createWide(topic, 1)
+	b.putTo(topic, 0, messages(0, 3)...)
+	s := b.share(topic)
+	for _, d := range b.takeOpen(s, 3) {
+		d.Done()
+	}
+	b.await("position 3", func() bool { return b.committed(s.cfg.Group, topic) == 3 })
+	if b.log.count("WARN", "offset.metadata.max.bytes") == 0 {
+		t.Errorf("no line about the limit:\n%s", b.log)
+	}
+}

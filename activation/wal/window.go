@@ -1,0 +1,125 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"syscall"
+)
+
+// windowBytes is how much of a file is mapped at a time: room for a thousand
+// small entries. What a killed process leaves of it unused is zeros.
+const windowBytes = 64 << 10
+
+// window is the part of the newest file that entries are copied into: memory
+// that the system shares with the file. What was copied there survives the end
+// of this process as what was written does, and costs no call and no other
+// goroutine's turn. Its room on the disk is taken beforehand, so that a full
+// disk is an error of that, not of the copying.
+type window struct {
+	segment Segment
+	file    *os.File
+	data    []byte // from base on
+	base    int
+}
+
+// open makes a window at the end of a file, from at on.
+func openWindow(f *os.File, n Segment, at int64) (*window, error) {
+	base := at &^ int64(os.Getpagesize()-1)
+	err := syscall.Fallocate(int(f.Fd()), 0, base, windowBytes)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("take room for log: %w", err), f.Truncate(at))
+	}
+	data, err := syscall.Mmap(int(f.Fd()), base, windowBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map log: %w", err), f.Truncate(at))
+	}
+	return &window{segment: n, file: f, data: data, base: int(base)}, nil
+}
+
+// put copies a frame of an entry to a position of the file. ok is false where
+// it does not fit, or the memory failed, as it does when somebody cut the file.
+func (w *window) put(at int, salt uint32, head, body []byte) (ok bool) {
+	size := headerBytes + len(head) + len(body)
+	return w.copy(at, size, func(dst []byte) { appendFrame(dst, salt, head, body) })
+}
+
+// copy has put fill so many bytes at a position of the file, by appending.
+func (w *window) copy(at, size int, put func(dst []byte)) (ok bool) {
+	from := at - w.base
+	if size > len(w.data)-from {
+		return false
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	put(w.data[from : from : from+size])
+	return true
+}
+
+// close gives the memory back. The caller has seen to it that nobody copies.
+func (w *window) close() error { return syscall.Munmap(w.data) }
+
+// shut ends the use of the window; the writer gives it back. The caller holds
+// the lock.
+func (l *Log) shut() {
+	if l.window != nil {
+		l.shutWindows = append(l.shutWindows, l.window)
+		l.window = nil
+	}
+}
+
+// look has what is appended from here on copied into a window of the writer's
+// file, and copies what was appended meanwhile.
+func (w *writer) look() {
+	l := w.log
+	if l.cfg.Sync == Each || w.file == nil || w.blind == w.segment || l.cfg.SegmentBytes-int(w.size) < windowBytes {
+		return
+	}
+	l.mu.Lock()
+	open := l.window == nil && l.head == w.segment && !l.closed
+	l.mu.Unlock()
+	if !open {
+		return
+	}
+	v, err := openWindow(w.file, w.segment, w.size)
+	if err != nil {
+		w.blind = w.segment // this disk, or as full as it is: written as it comes
+		return
+	}
+	w.taken = int64(v.base + windowBytes)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.next; !l.closed && l.head == w.segment && (b == nil || v.takes(b)) {
+		l.window = v
+		if b != nil {
+			l.next, l.spare = nil, b.chunks[0].data
+			l.stains(w.file)
+			close(b.done)
+		}
+		return
+	}
+	l.shutWindows = append(l.shutWindows, v)
+}
+
+// takes copies a batch that was not written.
+func (w *window) takes(b *batch) bool {
+	c := b.chunks[0]
+	return len(b.chunks) == 1 && c.segment == w.segment &&
+		w.copy(int(c.at), len(c.data), func(dst []byte) { _ = append(dst, c.data...) })
+}
+
+// giveBack unmaps the windows that are shut.
+func (w *writer) giveBack() {
+	w.log.mu.Lock()
+	shut := w.log.shutWindows
+	w.log.shutWindows = nil
+	w.log.mu.Unlock()
+	for _, v := range shut {
+		_ = v.close()
+	}
+}

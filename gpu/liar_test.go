@@ -1,0 +1,82 @@
+package gpu
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestLedgerLiars: whatever containers say of themselves, what the ledger has
+// promised to others stands, and their room is never negative.
+func TestLedgerLiars(t *testing.T) {
+	for seed := range uint64(500) {
+		lies(t, seed, 200)
+	}
+}
+
+func FuzzLedgerLiars(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { lies(t, seed, 200) })
+}
+
+// lies tells a ledger anything of anybody, and now and then grants and ends runs.
+func lies(t *testing.T, seed uint64, steps int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 11))
+	const capacity = 1000
+	l, err := NewLedger(LedgerConfig{Capacity: capacity, Headroom: int64(r.IntN(100))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"a", "b", "c", "d", "e"}
+	runs := map[string]int{}
+	anything := func() int64 {
+		return []int64{0, r.Int64N(100), r.Int64N(2 * capacity), math.MaxInt64, 1 << 47, capacity}[r.IntN(6)]
+	}
+	for step := range steps {
+		now, id := time.Duration(step), names[r.IntN(len(names))]
+		switch r.IntN(8) {
+		case 0, 1:
+			if standing, err := l.Reserve(now, id, Need{Bytes: r.Int64N(300), Context: 20}); err != nil {
+				t.Fatal(err)
+			} else if standing {
+				runs[id]++
+			}
+		case 2:
+			if runs[id] > 0 {
+				runs[id]--
+				l.Release(now, id)
+			}
+		case 3:
+			l.Exited(now, id, r.IntN(80))
+		case 4:
+			if r.IntN(8) == 0 {
+				l.Gone(now, id)
+				delete(runs, id)
+			}
+		default: // negative sizes are refused, and unknown containers
+			_ = l.Report(now, id, r.IntN(80), Usage{Allocated: anything(), Resident: anything(), Context: anything(), Pinned: anything()})
+		}
+		orders, standing := l.Ready()
+		for _, s := range standing {
+			runs[s]++
+		}
+		for _, o := range orders {
+			l.Moved(now, o.Container, o.Epoch)
+		}
+		if err := l.Check(); err != nil {
+			t.Fatalf("seed %d, step %d: %v", seed, step, err)
+		}
+		// What is idle can be moved out; all else has room, what was promised too.
+		stays, idle := int64(0), int64(0)
+		for _, a := range l.accounts {
+			if stays += a.firm(); a.runs == 0 {
+				idle += a.charge() - a.firm()
+			}
+		}
+		if stays > capacity || l.Free()+idle < 0 {
+			t.Fatalf("seed %d, step %d: %d of %d bytes stay, %d are free, %d can be moved", seed, step, stays, capacity, l.Free(), idle)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package assembly
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+// A bucket that refuses the login at the start does not hold it up: /status names
+// the key, until a read succeeds.
+func TestBucketThatRefuses(t *testing.T) {
+	var in atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if in.Load() {
+			w.Header().Set("Last-Modified", "Wed, 21 Oct 2026 07:28:00 GMT")
+			_, _ = io.WriteString(w, "code")
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code><Message>It does not match</Message></Error>`)
+	}))
+	t.Cleanup(server.Close)
+	c := config.Default()
+	c.S3 = config.S3{Enabled: true, Bucket: "code", Endpoint: server.URL, PathStyle: true, Region: "us-east-1",
+		Credentials: "static", AccessKey: "a", SecretKey: "of a test"}
+	a := &assembly{c: c, Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	if err := a.openBucket(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.closeBucket(t.Context()) }()
+	reasons := func() string { return strings.Join((&status{Bucket: a.bucket.why()}).reasons(false), "; ") }
+	if why := reasons(); !strings.Contains(why, "reading code from S3: ") || !strings.Contains(why, "(whisk.s3.pekko-connectors.aws.credentials)") ||
+		strings.Contains(why, c.S3.SecretKey) {
+		t.Errorf("reasons %s", why)
+	}
+	in.Store(true)
+	if code, found, err := a.bucket.Read(t.Context(), "guest/hello", "x"); string(code) != "code" || !found || err != nil {
+		t.Errorf("read %q, %t, %v", code, found, err)
+	}
+	if why := reasons(); strings.Contains(why, "S3") {
+		t.Errorf("after a read: reasons %s", why)
+	}
+	none := &assembly{}
+	if none.bucket.why() != "" {
+		t.Error("without a bucket there is something wrong with it")
+	}
+}
+
+// A store of records that refuses the password at the start is waited for, and
+// /ping and /status name the keys meanwhile.
+func TestStoreThatRefusesIsNamed(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(server.Close)
+	c := config.Default()
+	c.Records.Store = config.StoreElasticsearch
+	c.Elasticsearch = config.Elasticsearch{Protocol: "http", Hosts: []string{server.Listener.Addr().String()}, Index: "x-%s", Username: "u", Password: "of a test"}
+	a := &assembly{c: c, Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.openElsewhere(ctx) }()
+	<-asked
+	<-asked // the first is told of
+	if said := a.waiting(); !strings.Contains(said, "elasticsearch: ") || !strings.Contains(said, "whisk.activation-store.elasticsearch.password") ||
+		strings.Contains(said, c.Elasticsearch.Password) {
+		t.Errorf("it waits for %q", said)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it is open")
+	}
+	if err := a.closeElsewhere(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// otherBuild, when set, is another build of this test program, such as one of
+// an earlier commit: its invoker is measured in turns with ours.
+const otherBuild = "GPUWHISK_BENCH_OTHER"
+
+// BenchmarkHallway tells the processor time and the context switches that an
+// activation takes of an invoker that is a process of its own, at the pace at
+// which activations come by among real parts, on 16 containers: an invoker that
+// is busy without a pause wakes nobody and looks cheaper than it is.
+// "prints" ones have a log to be read, of which the end comes beside the answer.
+func BenchmarkHallway(b *testing.B) {
+	r := newRig(b)
+	const containers = 16
+	programs := []string{os.Args[0]}
+	if other := os.Getenv(otherBuild); other != "" {
+		programs = append(programs, other)
+	}
+	for i := range programs {
+		r.places(strconv.Itoa(firstSide+i), containers)
+	}
+	environ := append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"), withLogs+"="+r.logs,
+		fmt.Sprintf("CONFIG_whisk_containerPool_userMemory=%dm", containers*128),
+		fmt.Sprintf("GOMAXPROCS=%d", min(max(runtime.GOMAXPROCS(0)/2, 1), 4))) // as the program has it
+	for _, action := range []string{"noop", "prints"} {
+		for _, flight := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%s-%d", action, flight), func(b *testing.B) {
+				name, count := waits+"25"+action, 1000
+				if flight == 1 {
+					name, count = waits+"2"+action, 300
+				}
+				r.hallway(b, programs, environ, name, flight, count)
+			})
+		}
+	}
+}
+
+// firstSide is the id of the first invoker that runs beside others.
+const firstSide = 2
+
+// places makes the addresses of an invoker's containers.
+func (r *rig) places(invoker string, containers int64) {
+	_, port, _ := net.SplitHostPort(r.action)
+	for n := range containers {
+		ln, err := net.Listen("tcp", net.JoinHostPort(loopback(invoker, n+1), port))
+		if err != nil {
+			r.b.Fatal(err)
+		}
+		go func() { _ = r.actions.Serve(ln) }()
+	}
+}
+
+// clear removes the logs of an invoker's containers.
+func (r *rig) clear(invoker string) {
+	files, _ := filepath.Glob(filepath.Join(r.logs, "127.1."+invoker+".*"))
+	for _, f := range files {
+		_ = os.Remove(f)
+	}
+}
+
+// hallway lets each program have its turns with so many runs of an action.
+func (r *rig) hallway(b *testing.B, programs, environ []string, action string, flight, count int) {
+	var sides []*side
+	for i, program := range programs {
+		id := strconv.Itoa(firstSide + i)
+		r.clear(id)
+		s := r.sideOf(program, append(environ, invokerID+"="+id, "CONFIG_whisk_gpu_state="+b.TempDir()))
+		sides = append(sides, s)
+		r.burstOf(action, "invoker"+id, flight, count/4)
+		s.cpu = 0
+	}
+	for b.Loop() {
+		for i, s := range sides {
+			pid := s.cmd.Process.Pid
+			cpu, switches := cpuOf(b, pid), switchesOf(b, pid)
+			r.burstOf(action, "invoker"+strconv.Itoa(firstSide+i), flight, count)
+			s.cpu += cpuOf(b, pid) - cpu
+			s.switches += switchesOf(b, pid) - switches
+			s.runs += count
+		}
+	}
+	for i, s := range sides {
+		before := [...]string{"", "other-"}[i]
+		b.ReportMetric(s.each(), before+"cpu-us/run")
+		b.ReportMetric(float64(s.switches)/float64(s.runs), before+"switches/run")
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		if err := s.cmd.Wait(); err != nil {
+			b.Error(err)
+		}
+	}
+	if len(sides) == 2 {
+		b.ReportMetric(sides[0].each()/sides[1].each(), "ratio")
+	}
+}
+
+// switchesOf is how often the threads of a process gave their core back to wait.
+func switchesOf(b *testing.B, pid int) (n int) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task) // a thread may have ended
+		_, after, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
+		if fields := strings.Fields(after); len(fields) > 0 {
+			one, _ := strconv.Atoi(fields[0])
+			n += one
+		}
+	}
+	return n
+}

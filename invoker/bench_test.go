@@ -1,0 +1,158 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// BenchmarkFunctions is what a warm activation costs the whole invoker, with
+// fakes around it, as GPU functions grow in number from 10 to 1,000: each has a
+// container on one of eight devices. Chunks of both take turns, so that a busy
+// machine is as busy for both. Goal: a ratio of 1.2.
+func BenchmarkFunctions(b *testing.B) {
+	for _, policy := range []string{"mqfq-sticky", "sticky-plus"} {
+		b.Run(policy, func(b *testing.B) {
+			sizes := []int{10, 1000}
+			crowds := make([]*crowd, len(sizes))
+			for i, n := range sizes {
+				crowds[i] = newCrowd(b, policy, n)
+			}
+			took := make([][]float64, len(sizes))
+			for b.Loop() {
+				for i, c := range crowds {
+					took[i] = append(took[i], c.chunk())
+				}
+			}
+			for i, n := range sizes {
+				slices.Sort(took[i])
+				b.ReportMetric(took[i][len(took[i])/2], fmt.Sprintf("us@%d", n))
+			}
+			b.ReportMetric(took[1][len(took[1])/2]/took[0][len(took[0])/2], "ratio")
+		})
+	}
+}
+
+// crowd is an invoker whose GPU functions are all warm.
+type crowd struct {
+	*world
+	b     *testing.B
+	names []string
+	next  int
+	ended chan struct{}
+}
+
+func newCrowd(b *testing.B, policy string, functions int) *crowd {
+	c := &crowd{world: newWorld(b), b: b, ended: make(chan struct{}, chunkSize)}
+	for i := range functions {
+		c.names = append(c.names, fmt.Sprint("f", i))
+		c.action(c.names[i], annotate(`{"memory":"64 MB"}`))
+	}
+	s := c.gpuSettings(8)
+	cfg, _ := sched.Defaults(policy)
+	s.GPU.Policy, s.GPU.Sched, s.GPU.Pool, s.GPU.ContextMem = policy, cfg, gpu.PoolConfig{Size: 256}, 1<<20
+	s.GPU.Backlog, s.Pool.MemoryMB, s.Events = Backlog{10_000, 1 << 30}, 1<<20, false
+	for i := range s.GPU.Devices {
+		s.GPU.Devices[i].MemoryBytes = 80 << 30
+	}
+	iv, err := New(s, Ports{
+		Feed: c, Actions: c, Records: c, Outbox: c, Blacklist: c, Journal: c, Engine: c, Dial: c.dial, Mover: &c.gpu,
+		Successor: func() bool { return false },
+	}, NewMetrics(prometheus.NewRegistry(), prometheus.NewRegistry()), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- iv.Run(ctx, func() {}) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+		iv.Close()
+	})
+	c.fill()
+	for range 2 * functions / chunkSize {
+		c.chunk()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made != functions {
+		b.Fatalf("%d containers of %d functions", c.made, functions)
+	}
+	return c
+}
+
+// fill has each function run once, on all devices at the same time.
+func (c *crowd) fill() {
+	var gate sync.WaitGroup
+	c.setRun(func(int, []byte) proxy.Exchange {
+		gate.Done()
+		gate.Wait()
+		return answer(200, `{"ok":true}`)
+	})
+	for at := 0; at < len(c.names); {
+		n := min(16, len(c.names)-at)
+		gate.Add(n)
+		for range n {
+			c.send()
+			at++
+		}
+		for range n {
+			<-c.ended
+		}
+	}
+	c.setRun(func(int, []byte) proxy.Exchange { return answer(200, `{"ok":true}`) })
+}
+
+// chunkSize is how many activations are timed together, one after the other.
+const chunkSize = 10
+
+// chunk is the mean time of an activation in microseconds.
+func (c *crowd) chunk() float64 {
+	began := time.Now()
+	for range chunkSize {
+		c.send()
+		<-c.ended
+	}
+	return float64(time.Since(began).Microseconds()) / chunkSize
+}
+
+func (c *crowd) send() {
+	name := c.names[c.next%len(c.names)]
+	c.next++
+	c.feed <- Delivery{Message: c.message(name), Offset: int64(c.next), Done: func() { c.ended <- struct{}{} }}
+}
+
+func (c *crowd) message(name string) *activation.Message {
+	return &activation.Message{
+		TransID: activation.NewTransID("tid", time.Now().UnixMilli(), false), Revision: "1-a",
+		Action:       activation.ActionRef{Path: "guest", Name: name, Version: "0.0.1"},
+		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
+		ActivationID: activation.ID(fmt.Sprintf("%032x", c.next)), Controller: "0", Blocking: true, Content: []byte(`{}`),
+	}
+}
+
+// What the invoker says goes nowhere: what tests keep of it would grow.
+
+func (c *crowd) Put(_ context.Context, _ string, _ []byte, stored func(int, error)) error {
+	stored(1, nil)
+	return nil
+}
+
+func (c *crowd) Ack(_ context.Context, _ string, _ activation.Ack, sent func(error)) error {
+	sent(nil)
+	return nil
+}

@@ -1,0 +1,197 @@
+package userlogs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func config(dir string) Config {
+	return Config{Dir: dir, FileSize: 100, Buffer: 1000, Log: slog.New(slog.DiscardHandler)}
+}
+
+// read gives what the files hold, in the order of their names.
+func read(t *testing.T, dir string) (texts []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "userlogs-*.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return texts
+}
+
+// entry is as many bytes as that.
+func entry(letter string, size int) []byte { return []byte(strings.Repeat(letter, size-1) + "\n") }
+
+// A file ends before the entry that would make it too large, and everybody may
+// read and cut it. An entry is in one file, however large it is.
+func TestRotation(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made")
+	f, err := New(config(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, dir); got != nil {
+		t.Errorf("before anything is written there is %q", got)
+	}
+	var want []string
+	for _, e := range []struct {
+		letter string
+		size   int
+		fresh  bool
+	}{{"a", 40, true}, {"b", 60, false}, {"c", 1, true}, {"d", 150, true}, {"e", 10, true}} {
+		if e.fresh {
+			want = append(want, "")
+		}
+		want[len(want)-1] += string(entry(e.letter, e.size))
+		f.Write(entry(e.letter, e.size))
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, dir); !slices.Equal(got, want) {
+		t.Errorf("files hold %q, want %q", got, want)
+	}
+	names, _ := os.ReadDir(dir)
+	for _, name := range names {
+		if info, err := name.Info(); err != nil || info.Mode() != 0o666 {
+			t.Errorf("%s: %v, %v", name.Name(), info.Mode(), err)
+		}
+	}
+	f.Write(entry("f", 5)) // too late, and nobody is hurt
+	if f.Dropped() != 1 {
+		t.Errorf("%d dropped", f.Dropped())
+	}
+}
+
+// A disk that takes nothing makes nobody wait. What the buffer holds is written
+// when the disk is there again, in order and once; what it does not hold is
+// counted.
+func TestDiskAway(t *testing.T) {
+	dir := t.TempDir()
+	var away atomic.Bool
+	away.Store(true)
+	tried := make(chan struct{}, 100)
+	f := start(config(dir), func(path string) (*os.File, error) {
+		if away.Load() {
+			select {
+			case tried <- struct{}{}:
+			default:
+			}
+			return nil, errors.New("no disk")
+		}
+		return create(path)
+	})
+	var want strings.Builder
+	for i := range 15 {
+		e := entry(fmt.Sprint(i%10), 90)
+		if f.Write(e); i < 11 {
+			want.Write(e)
+		}
+	}
+	<-tried
+	<-tried // it has failed once, and tries again
+	if !strings.Contains(f.Trouble(), "no disk") || f.Dropped() != 4 {
+		t.Errorf("trouble %q, %d dropped", f.Trouble(), f.Dropped())
+	}
+	away.Store(false)
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(read(t, dir), ""); got != want.String() {
+		t.Errorf("files hold %q, want %q", got, want.String())
+	}
+	if f.Trouble() != "" {
+		t.Errorf("trouble %q after the end of it", f.Trouble())
+	}
+}
+
+// The end does not wait for a disk that stays away, and says what is left.
+func TestEndWithoutDisk(t *testing.T) {
+	f := start(config(t.TempDir()), func(string) (*os.File, error) { return nil, errors.New("no disk") })
+	f.Write(entry("a", 10))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := f.Close(ctx); err == nil || !strings.Contains(err.Error(), "1 activations") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A file never holds a part of an entry, on a disk that is full in the middle of
+// one.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("a small disk takes root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 40<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(dir)
+	cfg.FileSize, cfg.Buffer = 1<<20, 1<<20
+	full := make(chan struct{}, 100)
+	cfg.Log = slog.New(slog.NewTextHandler(writer(func(line []byte) {
+		if bytes.Contains(line, []byte("interrupted")) {
+			full <- struct{}{}
+		}
+	}), nil))
+	f, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := entry("a", 10<<10), entry("b", 30<<10)
+	f.Write(first)
+	f.Write(second)
+	<-full
+	if got := read(t, dir); len(got) == 0 || got[0] != string(first) {
+		t.Errorf("with a full disk the first file holds %d bytes", len(got[0]))
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, dir); len(got) != 2 || got[0] != string(first) || got[1] != string(second) {
+		t.Errorf("%d files of %d bytes", len(got), len(strings.Join(got, "")))
+	}
+}
+
+type writer func(line []byte)
+
+func (w writer) Write(line []byte) (int, error) { w(line); return len(line), nil }
+
+// A directory that cannot be is said at the start.
+func TestNoDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(config(filepath.Join(file, "below"))); err == nil {
+		t.Error("it starts")
+	}
+}

@@ -1,0 +1,79 @@
+package warmth
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const headForm = "%c %019d %016x %016x %016x\n"
+
+// headSize is the length of every head.
+const headSize = 1 + 1 + 19 + 3*17 + 1
+
+func head(b []byte, is container.Rest, since time.Time, h container.Holds) []byte {
+	b = padded(append(b, byte(is), ' '), since.UnixNano(), 10, 19)
+	for _, bytes := range []int64{h.Allocated, h.Resident, h.Context} {
+		b = padded(append(b, ' '), bytes, 16, 16)
+	}
+	return append(b, '\n')
+}
+
+// padded appends a number with zeros before it; there are no negative ones.
+func padded(b []byte, n int64, base, width int) []byte {
+	var digits [20]byte
+	text := strconv.AppendInt(digits[:0], max(n, 0), base)
+	for range width - len(text) {
+		b = append(b, '0')
+	}
+	return append(b, text...)
+}
+
+// headline is the first line of a note's file, shared with the system: what is
+// stored there is in the file, whatever becomes of this process, and takes no
+// call.
+type headline struct{ page []byte }
+
+// errGone is what a line answers whose file was cut, or whose disk is full where
+// it must have more room to be changed.
+var errGone = errors.New("file of the note cannot be changed")
+
+func newHeadline(f *os.File) (*headline, error) {
+	page, err := syscall.Mmap(int(f.Fd()), 0, headSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map note: %w", err)
+	}
+	return &headline{page}, nil
+}
+
+// write changes the line. Until all of it is there it says that the container is
+// at work, and that is what a death in the midst of it leaves.
+func (h *headline) write(text []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
+			err = errGone
+		}
+	}()
+	h.letter(byte(container.Busy))
+	if text[0] == byte(container.Busy) {
+		return nil // what else stands there is of no use then
+	}
+	copy(h.page[1:], text[1:])
+	h.letter(text[0])
+	return nil
+}
+
+// letter stores the first byte. It is a call of its own, or the compiler might
+// leave the first of two stores out.
+//
+//go:noinline
+func (h *headline) letter(c byte) { h.page[0] = c }
+
+func (h *headline) close() error { return syscall.Munmap(h.page) }
