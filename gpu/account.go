@@ -28,8 +28,9 @@ type account struct {
 	bound     int64     // of resident and context, what is believed; see Ledger.believed
 	runs      int       // standing reservations
 	claims    int       // standing or waiting reservations
-	evictable bool
-	leaving   bool // its container is being removed
+	mark      Mark      // set for what is the first to go
+	away      bool      // not wholly on the device, or on its way off
+	leaving   bool      // its container is being removed
 	lastUsed  time.Duration
 
 	move    moveState
@@ -86,6 +87,7 @@ func (l *Ledger) recharge(a *account, change func()) {
 	l.counted = false
 	before, firm := a.charge(), a.firm()
 	change()
+	a.stray()
 	l.used += a.charge() - before
 	l.firm += a.firm() - firm
 	if l.used <= l.cfg.Capacity {
@@ -102,6 +104,19 @@ func (l *Ledger) turn(a *account, to moveState) {
 		l.moving++
 	}
 	a.move = to
+	a.stray()
+}
+
+// stray counts an account with its mark while it is not wholly on the device.
+func (a *account) stray() {
+	away := a.move == evicting || a.move == settled && a.resident < a.footprint
+	switch {
+	case away && !a.away:
+		a.mark.count(1)
+	case !away && a.away:
+		a.mark.count(-1)
+	}
+	a.away = away
 }
 
 // extra is what granting a need would add to the total.

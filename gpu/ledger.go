@@ -20,6 +20,9 @@ type LedgerConfig struct {
 	// AckTimeout is how long an order may go unanswered before it is given
 	// again: a lost acknowledgement is asked for, never assumed. 0 never asks.
 	AckTimeout time.Duration
+	// Marks orders the marks that containers of this ledger join; nil where they
+	// join none.
+	Marks *Marks
 }
 
 // Ledger accounts for the memory of one device and decides what moves. Its
@@ -76,6 +79,9 @@ func NewLedger(cfg LedgerConfig) (*Ledger, error) {
 		return nil, fmt.Errorf("ledger headroom %d: must lie within 0 and the capacity %d", cfg.Headroom, cfg.Capacity)
 	case cfg.AckTimeout < 0:
 		return nil, fmt.Errorf("ledger acknowledgement timeout %v: must not be negative", cfg.AckTimeout)
+	}
+	if cfg.Marks == nil {
+		cfg.Marks = new(Marks)
 	}
 	return &Ledger{cfg: cfg, byID: make(map[string]*account)}, nil
 }
@@ -159,15 +165,31 @@ func (l *Ledger) Cancel(now time.Duration, id string) bool {
 // memory is moved out only for a run that cannot start otherwise.
 func (l *Ledger) SetEvictable(now time.Duration, id string, evictable bool) {
 	a, ok := l.byID[id]
-	if !ok || a.evictable == evictable {
+	if !ok || a.mark.On() == evictable {
 		return
 	}
-	a.evictable = evictable
+	l.cfg.Marks.Set(&a.mark, evictable)
 	if !evictable && a.claims == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
 		l.cancelEviction(a) // moved out ahead of need, and now it is wanted again
 		l.bringBack(now, a)
 	}
 	l.pump(now)
+}
+
+// Follow has a container's memory follow what is said of a mark, which then does
+// as SetEvictable would, but that nothing moves: with headroom to keep, or with
+// memory away from the device, each container must be told by itself.
+func (l *Ledger) Follow(id string, m *Mark) {
+	if a, ok := l.byID[id]; ok {
+		l.cfg.Marks.Join(&a.mark, m)
+	}
+}
+
+// Part ends Follow.
+func (l *Ledger) Part(id string) {
+	if a, ok := l.byID[id]; ok {
+		l.cfg.Marks.Leave(&a.mark)
+	}
 }
 
 // Free returns the bytes that are neither held nor promised. It is negative

@@ -189,6 +189,7 @@ func (l *Ledger) Gone(now time.Duration, id string) {
 	l.orders = slices.DeleteFunc(l.orders, func(o Order) bool { return o.Container == id })
 	l.standing = slices.DeleteFunc(l.standing, func(s string) bool { return s == id })
 	l.turn(a, settled)
+	l.cfg.Marks.Leave(&a.mark)
 	l.used -= a.charge()
 	l.firm -= a.firm()
 	l.over = l.used > l.cfg.Capacity
@@ -218,7 +219,7 @@ func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
 	if !a.idle() || a.leaving || len(l.waiting) > 0 || l.over {
 		return false
 	}
-	if a.evictable && a.move == evicting && l.cfg.Headroom > 0 {
+	if a.mark.On() && a.move == evicting && l.cfg.Headroom > 0 {
 		return false // the headroom would have it moved out again at once, for ever
 	}
 	lack := a.footprint - max(a.resident, a.coming) - l.Free()

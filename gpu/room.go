@@ -65,7 +65,7 @@ func (l *Ledger) evict(now time.Duration, lack int64, spare *account, markedOnly
 func (l *Ledger) victim(spare *account, markedOnly bool) *account {
 	var best *account
 	for _, a := range l.accounts {
-		if a == spare || a.leaving || !a.idle() || a.move == evicting || a.movable() <= 0 || (markedOnly && !a.evictable) {
+		if a == spare || a.leaving || !a.idle() || a.move == evicting || a.movable() <= 0 || (markedOnly && !a.mark.On()) {
 			continue
 		}
 		if best == nil || before(a, best) {
@@ -98,8 +98,8 @@ func (l *Ledger) Running() bool {
 }
 
 func before(a, b *account) bool {
-	if a.evictable != b.evictable {
-		return a.evictable
+	if marked := a.mark.On(); marked != b.mark.On() {
+		return marked
 	}
 	return a.lastUsed < b.lastUsed
 }
@@ -112,7 +112,7 @@ func (l *Ledger) Evictable() (marked, idle int64) {
 			continue
 		}
 		idle += a.movable()
-		if a.evictable {
+		if a.mark.On() {
 			marked += a.movable()
 		}
 	}
@@ -169,7 +169,7 @@ func (l *Ledger) Accounts() []Account {
 		out = append(out, Account{
 			Container: a.id, Resident: a.resident, Footprint: a.footprint,
 			Reserved: a.charge() - a.context() - a.resident, Context: a.context(),
-			Runs: a.runs, Evictable: a.evictable,
+			Runs: a.runs, Evictable: a.mark.On(),
 		})
 	}
 	return out

@@ -148,6 +148,7 @@ func (l *Lane) retire(r *run, keep bool) {
 		l.idle.push(b)
 		marked := l.cfg.SwapEachRun || l.policy.State(b.rev.flow.id) != sched.Active
 		b.dev.ledger.SetEvictable(l.now, b.name, marked)
+		b.dev.ledger.Follow(b.name, &b.rev.flow.mark)
 	}
 	l.touch(b.rev.flow)
 }
@@ -158,6 +159,7 @@ func (l *Lane) dispose(b *box) {
 	b.doomed = true
 	b.errand.open = false
 	l.idle.remove(b)
+	b.dev.ledger.Part(b.name)
 	b.dev.pool.Remove(b.name)
 	b.dev.ledger.Leave(l.now, b.name)
 	l.leaving += b.hostMB

@@ -31,7 +31,7 @@ type device struct {
 	counted time.Duration // their shared time is summed up to here
 }
 
-func newDevice(word gpu.Device, cfg *Config) (dev *device, err error) {
+func newDevice(word gpu.Device, cfg *Config, marks *gpu.Marks) (dev *device, err error) {
 	dev = &device{Device: word, used: -1, pace: pace{link: cfg.Link, told: cfg.Link.BytesPerSecond}}
 	if dev.pool, err = gpu.NewPool[*revision](cfg.Pool); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func newDevice(word gpu.Device, cfg *Config) (dev *device, err error) {
 	if cfg.SwapEachRun {
 		headroom = word.MemoryBytes // nothing that is marked stays
 	}
-	ledger := gpu.LedgerConfig{Capacity: word.MemoryBytes, Headroom: headroom, AckTimeout: cfg.AckTimeout}
+	ledger := gpu.LedgerConfig{Capacity: word.MemoryBytes, Headroom: headroom, AckTimeout: cfg.AckTimeout, Marks: marks}
 	if dev.ledger, err = gpu.NewLedger(ledger); err != nil {
 		return nil, err
 	}

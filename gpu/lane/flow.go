@@ -25,7 +25,8 @@ type flow struct {
 	boxes    int   // not gone
 	resident int64 // bytes that they hold on devices
 
-	before *flow // in the backlog
+	mark   gpu.Mark // of its boxes in which nothing runs
+	before *flow    // in the backlog
 	after  *flow
 }
 
@@ -79,8 +80,9 @@ func (rev *revision) on(dev *device) []*box {
 
 // namespace lists its flows.
 type namespace struct {
-	flows int     // all of them, counted
-	boxed []*flow // those with boxes, in the order in which they came to them
+	flows int      // all of them, counted
+	boxed []*flow  // those with boxes, in the order in which they came to them
+	mark  gpu.Mark // of those that have something queued
 }
 
 // backlog lists the flows that have something queued, in the order in which
@@ -221,6 +223,7 @@ func (l *Lane) weigh(f *flow, w float64) {
 func (l *Lane) enqueue(f *flow, i int32) {
 	if f.queued == 0 {
 		l.backlog.push(f)
+		l.marks.Join(&f.mark, &f.space.mark)
 	}
 	l.queue.line(f, i)
 }
@@ -230,6 +233,7 @@ func (l *Lane) dequeue(f *flow, i int32) {
 	l.queue.unline(f, i)
 	if f.queued == 0 {
 		l.backlog.remove(f)
+		l.marks.Leave(&f.mark)
 	}
 }
 

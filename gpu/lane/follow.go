@@ -1,6 +1,9 @@
 package lane
 
-import "github.com/gpuwhisk/gpuwhisk/sched"
+import (
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
 
 // follow lets memory follow the flows: an active flow's idle boxes are brought
 // in ahead where there is room, those of a throttled or inactive one may be
@@ -26,7 +29,10 @@ func (l *Lane) follow() {
 // followNamespace takes a change of all backlogged flows of a namespace.
 func (l *Lane) followNamespace(c sched.Change) {
 	ns := l.namespaces[c.Flow.Namespace]
-	if ns == nil {
+	if ns == nil || l.cfg.SwapEachRun {
+		return // everything goes after its run, whatever its flow does
+	}
+	if l.said(l.most(c.Flow.Namespace), &ns.mark, c.To) {
 		return
 	}
 	for _, f := range ns.boxed {
@@ -39,6 +45,9 @@ func (l *Lane) followNamespace(c sched.Change) {
 func (l *Lane) followFlow(f *flow, to sched.State) {
 	if l.cfg.SwapEachRun {
 		return // everything goes after its run, whatever its flow does
+	}
+	if l.said(l.most(f.id.Namespace), &f.mark, to) {
+		return
 	}
 	for _, rev := range f.revs {
 		for i := len(rev.boxes) - 1; i >= 0; i-- {
@@ -53,6 +62,17 @@ func (l *Lane) followFlow(f *flow, to sched.State) {
 			}
 		}
 	}
+}
+
+// said marks all boxes that follow a mark in one step, where that is all that is
+// to be done: where memory is to be moved, or might be, it is false, and each of
+// them must be told.
+func (l *Lane) said(most int64, m *gpu.Mark, to sched.State) bool {
+	if l.cfg.Headroom > 0 || most > 0 || to == sched.Active && m.Away() > 0 {
+		return false
+	}
+	l.marks.Set(m, to != sched.Active)
+	return true
 }
 
 // prefetchNext brings in the memory of the flow whose turn is next, during the

@@ -24,6 +24,7 @@ func (l *Lane) inherit(e Event) {
 	}
 	l.idle.push(b)
 	dev.ledger.SetEvictable(l.now, b.name, l.cfg.SwapEachRun || l.policy.State(f.id) != sched.Active)
+	dev.ledger.Follow(b.name, &f.mark)
 	if full || dev.lost != "" {
 		l.shut(b)
 		l.dispose(b)

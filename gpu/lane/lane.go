@@ -44,6 +44,7 @@ type Lane struct {
 	named map[string]*box // by the name that pools and ledgers know
 	made  Box             // counted
 	idle  idleList
+	marks gpu.Marks // of boxes, flows and namespaces
 
 	host        HostMemory
 	limited     bool // the host's memory was told
@@ -85,7 +86,7 @@ func New(cfg Config) (*Lane, error) {
 		return nil, err
 	}
 	for _, word := range cfg.Devices {
-		dev, err := newDevice(word, &l.cfg)
+		dev, err := newDevice(word, &l.cfg, &l.marks)
 		if err != nil {
 			return nil, fmt.Errorf("device %s: %w", word, err)
 		}

@@ -79,6 +79,7 @@ func (l *Lane) grantNext() bool {
 	dev.inFlight++
 	b.runs = append(b.runs, r)
 	l.idle.remove(b)
+	dev.ledger.Part(b.name)
 	l.bring(f)
 	l.reserve(r)
 	return true
