@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -23,59 +22,6 @@ import (
 // shortChaos is how many invokers end in the short form; GPUWHISK_CHAOS_ROUNDS
 // says another number, GPUWHISK_CHAOS_SEED which ends and faults they meet.
 const shortChaos = 4
-
-// TestChaos ends one invoker after the other, at moments and in ways that the
-// seed picks, while something that an invoker lives on fails or its clock is
-// stepped. Nothing may be lost and nothing may run twice that is not marked for
-// it: each activation has an ack and one record, of its answer or of what
-// interrupted it; what had ended at a checkpoint never runs again; and a
-// checkpoint finds no container, no process and no byte that waits.
-//
-// The short form has our own broker and database, and processes. With
-// GPUWHISK_CHAOS_REAL=1 there are worlds side by side, some with processes and
-// one with Docker, each with an Apache Kafka and a pouchdb-server of its own.
-// GPUWHISK_CHAOS_WORLDS says how many with processes, GPUWHISK_CHAOS_MINUTES after
-// what time no further round begins.
-func TestChaos(t *testing.T) {
-	t.Parallel()
-	seed := number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
-	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" {
-		chaosInOwnParts(t).run(seed, number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
-		return
-	}
-	rounds := number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
-	var sum tallied
-	t.Run("worlds", func(t *testing.T) {
-		for i := range number(t, "GPUWHISK_CHAOS_WORLDS", 1) + 1 {
-			name := "process"
-			if i == 0 {
-				name = "docker"
-			}
-			if only := os.Getenv("GPUWHISK_CHAOS_ENGINE"); only != "" && only != name {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s-%d", name, seed+i), func(t *testing.T) {
-				t.Parallel()
-				c := chaosInRealParts(t, name == "docker")
-				defer sum.add(c)
-				c.run(seed+i, rounds)
-			})
-		}
-	})
-	t.Logf("in all %d ends of invokers, %d checkpoints, %d activations", sum.ends, sum.checks, sum.calls)
-}
-
-// tallied sums up worlds.
-type tallied struct {
-	mu                  sync.Mutex
-	ends, checks, calls int
-}
-
-func (s *tallied) add(c *chaos) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ends, s.checks, s.calls = s.ends+c.ends, s.checks+c.checks, s.calls+len(c.calls)
-}
 
 func number(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
@@ -99,7 +45,8 @@ type chaos struct {
 	front   *front
 	disk    *disk // nil: none can be filled here
 	clock   clock // nil: it cannot be stepped here
-	real    bool
+	long    bool  // one of many worlds that run for long
+	sum     *tallied
 	p       *victim
 	failing func() // ends the fault that lasts; nil: there is none
 	acked   map[string]bool
@@ -108,28 +55,6 @@ type chaos struct {
 	ends    int
 	checks  int
 	verdict verdict
-}
-
-func chaosInOwnParts(t *testing.T) *chaos {
-	w := emptyWorld(t)
-	w.startBroker()
-	w.startStore()
-	return newChaos(w, ownBus{w}, newTally(t, "127.0.0.1"), true)
-}
-
-func chaosInRealParts(t *testing.T, inDocker bool) *chaos {
-	w := emptyWorld(t)
-	host := "127.0.0.1"
-	if inDocker {
-		needDocker(t)
-		dockerEngine(t).fit(w, scenario{})
-		host = docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
-	}
-	b, addr := newApacheBus(t)
-	w.kafka, w.couch = addr, newPouch(t)
-	c := newChaos(w, b, newTally(t, host), !inDocker)
-	c.real = true
-	return c
 }
 
 func newChaos(w *world, b bus, tally *tally, gpu bool) *chaos {
@@ -247,7 +172,7 @@ func (c *chaos) launch() {
 // full disk ends, as a service manager would have it, and is started anew.
 func (c *chaos) alive() {
 	c.t.Helper()
-	late := time.After(patience)
+	late := time.After(forbearance)
 	for {
 		select {
 		case <-c.p.ready:
@@ -309,20 +234,10 @@ func (c *chaos) run(seed, rounds int) {
 
 // print says what happened.
 func (c *chaos) print(seed int) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d ends of invokers, %d checkpoints\n", seed, c.ends, c.checks)
-	for _, k := range slices.Sorted(maps.Keys(c.table)) {
-		fmt.Fprintf(&b, "  %5d  %s\n", c.table[k], k)
+	if c.sum != nil {
+		c.sum.add(c)
 	}
-	v := c.verdict
-	fmt.Fprintf(&b, "%d activations: %d answered, %d of them by a later run; %d interrupted, %d given up after three runs\n",
-		len(c.calls), v.answered, v.again, v.interrupted, v.givenUp)
-	lost, twice := "0", "0"
-	if c.t.Failed() {
-		lost, twice = "see above", "see above"
-	}
-	fmt.Fprintf(&b, "lost: %s, ran twice without leave: %s, requests that met a sick database: %d", lost, twice, c.front.struck.Load())
-	c.t.Log(b.String())
+	c.t.Logf("seed %d: %s", seed, c.seen())
 }
 
 // checkpoint has everything settle, ends the invoker as an operator does, and
@@ -352,6 +267,10 @@ func (c *chaos) checkpoint() {
 	}
 	c.w.noStrays()
 	c.checks++
+	if c.sum != nil {
+		c.sum.add(c)
+		t.Logf("so far %s", c.sum.said())
+	}
 	c.launch()
 	c.alive()
 }
@@ -359,7 +278,7 @@ func (c *chaos) checkpoint() {
 // settled waits for the completions of activations.
 func (c *chaos) settled(calls []*call) {
 	c.t.Helper()
-	late := time.After(2 * patience)
+	late := time.After(forbearance)
 	for _, one := range calls {
 		for !c.hasAck(one.id) {
 			_, more := c.w.tape.all()
@@ -389,7 +308,7 @@ func (c *chaos) hasAck(id string) bool {
 // recorded waits for the record of an activation that has its ack.
 func (c *chaos) recorded(one *call) {
 	c.t.Helper()
-	late := time.After(2 * patience)
+	late := time.After(forbearance)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for c.w.record(one.id) == nil {
@@ -414,7 +333,7 @@ func (v *victim) stop() error {
 	select {
 	case <-v.ended:
 		return v.err
-	case <-time.After(patience):
-		return cmp.Or(v.cmd.Process.Kill(), fmt.Errorf("not ended by SIGTERM in %s", patience))
+	case <-time.After(forbearance):
+		return cmp.Or(v.cmd.Process.Kill(), fmt.Errorf("not ended by SIGTERM in %s", forbearance))
 	}
 }

@@ -91,7 +91,7 @@ func (m *mix) invoke(n int) []*call {
 			c.n, time.Now().UnixMilli(), c.action, m.revs[c.action], c.id, c.n%2 == 0, args)
 		records = append(records, &kgo.Record{Topic: "invoker0", Value: []byte(text)})
 	}
-	ctx, cancel := context.WithTimeout(m.w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(m.w.t.Context(), forbearance)
 	defer cancel()
 	if err := m.send.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		m.w.t.Fatal(err)

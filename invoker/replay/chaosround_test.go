@@ -91,7 +91,7 @@ func (c *chaos) draw(turn int, end string) plan {
 	}
 	p.again = 1 + r.IntN(4)
 	p.begun, p.acks = r.IntN(p.batch), r.IntN(p.batch)
-	if c.real {
+	if c.long {
 		p.still = 20 * time.Second
 		if r.IntN(3) == 0 {
 			p.fault = all[0]

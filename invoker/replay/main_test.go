@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" {
+	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" && os.Getenv("GPUWHISK_CHAOS_WORLDS") == "" {
 		_ = flag.Set("test.parallel", strconv.Itoa(atOnce(runtime.GOMAXPROCS(0))))
 	}
 	code := m.Run()
