@@ -16,6 +16,15 @@ import (
 // an earlier commit: its invoker is measured in turns with ours.
 const otherBuild = "GPUWHISK_BENCH_OTHER"
 
+// builds are the programs that are measured in turns: this one, and the other.
+func builds() []string {
+	programs := []string{os.Args[0]}
+	if other := os.Getenv(otherBuild); other != "" {
+		programs = append(programs, other)
+	}
+	return programs
+}
+
 // BenchmarkHallway tells the processor time and the context switches that an
 // activation takes of an invoker that is a process of its own, at the pace at
 // which activations come by among real parts, on 16 containers: an invoker that
@@ -24,10 +33,7 @@ const otherBuild = "GPUWHISK_BENCH_OTHER"
 func BenchmarkHallway(b *testing.B) {
 	r := newRig(b)
 	const containers = 16
-	programs := []string{os.Args[0]}
-	if other := os.Getenv(otherBuild); other != "" {
-		programs = append(programs, other)
-	}
+	programs := builds()
 	for i := range programs {
 		r.places(strconv.Itoa(firstSide+i), containers)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
@@ -31,11 +32,23 @@ func profileAtSignal() {
 			if dir == "" {
 				continue
 			}
+			fmt.Fprintln(os.Stderr, "memory:", divided())
 			if err := writeProfile(filepath.Join(dir, fmt.Sprintf("%d.heap", n))); err != nil {
 				fmt.Fprintln(os.Stderr, "profile:", err)
 			}
 		}
 	}()
+}
+
+// divided tells what this process's memory is for.
+func divided() string {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	kib := func(n uint64) uint64 { return n >> 10 }
+	text, _ := os.ReadFile("/proc/self/smaps_rollup")
+	return fmt.Sprintf("heap %d KiB of %d in use, %d objects, stacks %d, spans and caches %d, collector %d, profiles %d, other %d\n%s",
+		kib(m.HeapAlloc), kib(m.HeapInuse), m.HeapObjects, kib(m.StackInuse), kib(m.MSpanInuse+m.MCacheInuse), kib(m.GCSys),
+		kib(m.BuckHashSys), kib(m.OtherSys), text)
 }
 
 func writeProfile(path string) error {

@@ -54,7 +54,7 @@ func newHeadline(f *os.File) (*headline, error) {
 
 // write changes the line. Until all of it is there it says that the container is
 // at work, and that is what a death in the midst of it leaves.
-func (h *headline) write(text []byte) (err error) {
+func (h *headline) write(is container.Rest, since time.Time, holds container.Holds) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil {
@@ -62,11 +62,12 @@ func (h *headline) write(text []byte) (err error) {
 		}
 	}()
 	h.letter(byte(container.Busy))
-	if text[0] == byte(container.Busy) {
+	if is == container.Busy {
 		return nil // what else stands there is of no use then
 	}
-	copy(h.page[1:], text[1:])
-	h.letter(text[0])
+	var text [headSize]byte
+	copy(h.page[1:], head(text[:0], is, since, holds)[1:])
+	h.letter(byte(is))
 	return nil
 }
 

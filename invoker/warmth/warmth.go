@@ -117,8 +117,7 @@ func (d *Dir) Mark(name string, is container.Rest, since time.Time, h container.
 	defer d.mu.Unlock()
 	line, err := d.opened(name)
 	if err == nil {
-		var text [headSize]byte
-		err = line.write(head(text[:0], is, since, h))
+		err = line.write(is, since, h)
 	}
 	if err != nil {
 		d.fail(name, err)
