@@ -73,6 +73,7 @@ func (e *Engine) await(c *child) {
 	c.out.finish()
 	close(c.ended)
 	if news {
+		e.log.Warn("a process ended by itself", "container", c.id, "state", c.cmd.ProcessState)
 		e.tell(c.id)
 	}
 }

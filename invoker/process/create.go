@@ -211,6 +211,7 @@ func (e *Engine) handOut(c *child) {
 	dead := c.reaped
 	c.mu.Unlock()
 	if dead {
+		e.log.Warn("a process ended as it began", "container", c.id, "state", c.cmd.ProcessState)
 		e.tell(c.id)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 )
@@ -17,25 +18,45 @@ import (
 // engine of this machine hands it out again. Two proxies at one port would not
 // only cost one of them its life; its action would reach the other's proxy.
 type ports struct {
-	mu   sync.Mutex
-	used map[int]net.Listener
+	first, last int
+	mu          sync.Mutex
+	used        map[int]net.Listener
 }
 
-// The ports that are handed out.
-const (
-	firstPort = 20000
-	lastPort  = 32767
-)
+func newPorts() *ports {
+	var low, high int
+	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range") // elsewhere the usual is right
+	_, _ = fmt.Sscan(string(text), &low, &high)
+	first, last := beside(low, high)
+	return &ports{first: first, last: last, used: map[int]net.Listener{}}
+}
 
-func newPorts() *ports { return &ports{used: map[int]net.Listener{}} }
+// beside gives the ports to hand out where Linux serves any port from low to
+// high: those below, or above where these are more. Where both are few, the
+// usual.
+func beside(low, high int) (first, last int) {
+	const (
+		lowest, highest       = 20000, 65535
+		usualFirst, usualLast = 20000, 32767
+		few                   = 1000
+	)
+	below, above := low-lowest, highest-high
+	switch {
+	case low == 0 || max(below, above) < few:
+		return usualFirst, usualLast
+	case below >= above:
+		return lowest, low - 1
+	}
+	return high + 1, highest
+}
 
 func (p *ports) take() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// A random start keeps several engines of one machine apart.
-	span := lastPort - firstPort + 1
+	span := p.last - p.first + 1
 	for i, start := 0, rand.IntN(span); i < span; i++ {
-		port := firstPort + (start+i)%span
+		port := p.first + (start+i)%span
 		claimed, err := claim(port)
 		if err != nil {
 			continue
@@ -43,7 +64,7 @@ func (p *ports) take() (int, error) {
 		p.used[port] = claimed
 		return port, nil
 	}
-	return 0, fmt.Errorf("find a free port: none from %d to %d", firstPort, lastPort)
+	return 0, fmt.Errorf("find a free port: none from %d to %d", p.first, p.last)
 }
 
 // claim takes a port that nobody listens on. What is held is a name without a
