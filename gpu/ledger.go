@@ -42,11 +42,13 @@ type LedgerConfig struct {
 type Ledger struct {
 	cfg      LedgerConfig
 	accounts []*account // in order of opening: the last tie-break
+	spare    []*account // for reuse
 	byID     map[string]*account
-	waiting  []wait // oldest first
-	used     int64  // sum of account charges, plus foreign
-	firm     int64  // sum of what of the accounts cannot be moved
-	moving   int    // accounts whose order is not answered
+	last     *account // found last: one is asked about several times in a row
+	waiting  []wait   // oldest first
+	used     int64    // sum of account charges, plus foreign
+	firm     int64    // sum of what of the accounts cannot be moved
+	moving   int      // accounts whose order is not answered
 	foreign  int64
 	over     bool // a report, not a grant, took used beyond the capacity
 	counted  bool // room is known
@@ -164,7 +166,7 @@ func (l *Ledger) Cancel(now time.Duration, id string) bool {
 // throttled or inactive) or unmarks it (its flow is active). Unmarked idle
 // memory is moved out only for a run that cannot start otherwise.
 func (l *Ledger) SetEvictable(now time.Duration, id string, evictable bool) {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok || a.mark.On() == evictable {
 		return
 	}
@@ -180,14 +182,14 @@ func (l *Ledger) SetEvictable(now time.Duration, id string, evictable bool) {
 // as SetEvictable would, but that nothing moves: with headroom to keep, or with
 // memory away from the device, each container must be told by itself.
 func (l *Ledger) Follow(id string, m *Mark) {
-	if a, ok := l.byID[id]; ok {
+	if a, ok := l.find(id); ok {
 		l.cfg.Marks.Join(&a.mark, m)
 	}
 }
 
 // Part ends Follow.
 func (l *Ledger) Part(id string) {
-	if a, ok := l.byID[id]; ok {
+	if a, ok := l.find(id); ok {
 		l.cfg.Marks.Leave(&a.mark)
 	}
 }
@@ -227,7 +229,7 @@ func (l *Ledger) Shortfall() int64 {
 // moved out or, if need be, given up. Who dispatches only what is possible
 // never has runs wait for each other's memory.
 func (l *Ledger) Possible(id string, need Need) bool {
-	own, ok := l.byID[id]
+	own, ok := l.find(id)
 	if !ok {
 		return need.Bytes+need.Context <= l.Room()
 	}
@@ -265,7 +267,7 @@ func (l *Ledger) roomWith(own *account) int64 {
 // Residency returns what a container holds on the device and what it holds
 // altogether, device or host. Both are 0 for an unknown container.
 func (l *Ledger) Residency(id string) (resident, footprint int64) {
-	if a, ok := l.byID[id]; ok {
+	if a, ok := l.find(id); ok {
 		return a.resident, a.footprint
 	}
 	return 0, 0
@@ -274,7 +276,7 @@ func (l *Ledger) Residency(id string) (resident, footprint int64) {
 // Data returns what a container has on the device, is promised there or is being
 // brought there, whichever is most, contexts aside; 0 if it is unknown.
 func (l *Ledger) Data(id string) int64 {
-	if a, ok := l.byID[id]; ok {
+	if a, ok := l.find(id); ok {
 		return max(a.resident, a.want, a.coming)
 	}
 	return 0
@@ -282,7 +284,7 @@ func (l *Ledger) Data(id string) int64 {
 
 // Overhead returns what the contexts of a container take, 0 if it is unknown.
 func (l *Ledger) Overhead(id string) int64 {
-	if a, ok := l.byID[id]; ok {
+	if a, ok := l.find(id); ok {
 		return a.context()
 	}
 	return 0
@@ -291,7 +293,7 @@ func (l *Ledger) Overhead(id string) int64 {
 // Resident reports whether all of a container's memory lies on the device, so
 // that a run there is a gpu-warm start.
 func (l *Ledger) Resident(id string) bool {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	return ok && a.resident >= a.footprint
 }
 
@@ -310,17 +312,26 @@ func (l *Ledger) SetForeign(now time.Duration, bytes int64) {
 func (l *Ledger) Enter(id string) { l.open(id) }
 
 func (l *Ledger) open(id string) *account {
-	if a, ok := l.byID[id]; ok {
+	if a, ok := l.find(id); ok {
 		return a
 	}
-	a := &account{id: id, bound: l.cfg.Capacity}
-	l.byID[id] = a
+	var a *account
+	a, l.spare = reused(l.spare)
+	*a = account{id: id, bound: l.cfg.Capacity, processes: a.processes[:0]}
+	l.byID[id], l.last = a, a
 	l.accounts = append(l.accounts, a)
 	return a
 }
 
+func (l *Ledger) find(id string) (*account, bool) {
+	if l.last == nil || l.last.id != id {
+		l.last = l.byID[id]
+	}
+	return l.last, l.last != nil
+}
+
 func (l *Ledger) must(id, verb string) *account {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok {
 		panic("gpu: " + verb + " of unknown container " + id)
 	}

@@ -57,7 +57,7 @@ func (l *Ledger) Ready() (orders []Order, standing []string) {
 // beyond the device: a residency is capped by the capacity and by what the
 // process allocated. Reports of unknown containers are refused.
 func (l *Ledger) Report(now time.Duration, id string, pid int, u Usage) error {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok {
 		return fmt.Errorf("report of process %d in container %s: no such container", pid, id)
 	}
@@ -102,7 +102,7 @@ func (a *account) put(pid int, u Usage) {
 
 // Exited takes the end of one process: its memory is gone from both sides.
 func (l *Ledger) Exited(now time.Duration, id string, pid int) {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok {
 		return
 	}
@@ -125,7 +125,7 @@ func (l *Ledger) Exited(now time.Duration, id string, pid int) {
 // awaited one; a stale one changes nothing. After an eviction, what is still
 // resident is taken as immovable until the container runs again.
 func (l *Ledger) Moved(now time.Duration, id string, epoch uint64) bool {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok || a.move == settled || a.epoch != epoch {
 		return false
 	}
@@ -146,7 +146,7 @@ func (l *Ledger) Moved(now time.Duration, id string, epoch uint64) bool {
 
 // Awaits reports whether an acknowledgement of this epoch is awaited.
 func (l *Ledger) Awaits(id string, epoch uint64) bool {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	return ok && a.move != settled && a.epoch == epoch
 }
 
@@ -154,7 +154,7 @@ func (l *Ledger) Awaits(id string, epoch uint64) bool {
 // is charged until it is gone, and counts as room that comes; nothing of it is
 // moved any more, and an order under way is void.
 func (l *Ledger) Leave(now time.Duration, id string) {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok {
 		return
 	}
@@ -175,7 +175,7 @@ func (l *Ledger) Leave(now time.Duration, id string) {
 // reservations, standing or not, are void, and what was not yet read from Ready
 // about it is withdrawn. Unknown containers are ignored.
 func (l *Ledger) Gone(now time.Duration, id string) {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok {
 		return
 	}
@@ -194,12 +194,14 @@ func (l *Ledger) Gone(now time.Duration, id string) {
 	l.firm -= a.firm()
 	l.over = l.used > l.cfg.Capacity
 	delete(l.byID, id)
+	l.last = nil
 	for i := range l.accounts {
 		if l.accounts[i] == a {
 			l.accounts = append(l.accounts[:i], l.accounts[i+1:]...)
 			break
 		}
 	}
+	l.spare = append(l.spare, a)
 	l.pump(now)
 }
 
@@ -209,7 +211,7 @@ func (l *Ledger) Gone(now time.Duration, id string) {
 // evictable, and the caller asks again when that is done. It reports whether
 // the memory is on the device or on its way.
 func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	if !ok {
 		return false
 	}
@@ -238,7 +240,7 @@ func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
 // Expel has an idle container's memory moved out whatever room there is. False:
 // none of it can be moved.
 func (l *Ledger) Expel(now time.Duration, id string) bool {
-	a, ok := l.byID[id]
+	a, ok := l.find(id)
 	switch {
 	case !ok || !a.idle() || a.leaving:
 		return false

@@ -35,6 +35,8 @@ type Pool[F comparable] struct {
 	byID   map[string]*pooled[F]
 	byFlow map[F]*shelf[F]
 	list   []*pooled[F] // in order of creation
+	spare  []*pooled[F] // for reuse, as are the shelves
+	bare   []*shelf[F]
 	idle   int
 }
 
@@ -113,11 +115,13 @@ func (p *Pool[F]) Add(now time.Duration, id string, flow F) {
 	}
 	s := p.byFlow[flow]
 	if s == nil {
-		s = new(shelf[F])
+		s, p.bare = reused(p.bare)
 		p.byFlow[flow] = s
 	}
 	s.total++
-	c := &pooled[F]{id: id, flow: flow, shelf: s, runs: 1, limit: 1, lastUsed: now}
+	var c *pooled[F]
+	c, p.spare = reused(p.spare)
+	*c = pooled[F]{id: id, flow: flow, shelf: s, runs: 1, limit: 1, lastUsed: now}
 	p.byID[id] = c
 	p.list = append(p.list, c)
 }
@@ -180,7 +184,10 @@ func (p *Pool[F]) Remove(id string) {
 	s.total--
 	if s.total == 0 {
 		delete(p.byFlow, c.flow)
+		p.bare = append(p.bare, s)
 	}
+	*c = pooled[F]{}
+	p.spare = append(p.spare, c)
 }
 
 // Victim returns the idle container to give up for a new one, by the rule. ok is
@@ -268,6 +275,15 @@ func (p *Pool[F]) must(id string) *pooled[F] {
 		panic("gpu: unknown container " + id)
 	}
 	return c
+}
+
+// reused takes one of those that are not needed any more, or makes one.
+func reused[E any](spare []*E) (*E, []*E) {
+	n := len(spare)
+	if n == 0 {
+		return new(E), spare
+	}
+	return spare[n-1], spare[:n-1]
 }
 
 func without[F comparable](list []*pooled[F], c *pooled[F]) []*pooled[F] {

@@ -74,7 +74,7 @@ func checkCounts(s *Scheduler) error {
 			continue
 		}
 		known++
-		if f.slot != int32(slot) || s.byID[f.id] != f {
+		if f.slot != int32(slot) || s.byID.find(f.id) != f {
 			return fmt.Errorf("flow %s: slot %d or id is wrong", f.id, f.slot)
 		}
 		n, last := 0, int64(0)
@@ -98,8 +98,8 @@ func checkCounts(s *Scheduler) error {
 	if queued != s.queued || flying != s.inFlight || backlogged != s.backlogged {
 		return fmt.Errorf("queued %d want %d, in flight %d want %d, backlogged %d want %d", s.queued, queued, s.inFlight, flying, s.backlogged, backlogged)
 	}
-	if known != len(s.byID) || s.items.byID.n != queued+flying {
-		return fmt.Errorf("%d flows in slots, %d by id; %d items by id", known, len(s.byID), s.items.byID.n)
+	if known != s.byID.n || s.items.byID.n != queued+flying {
+		return fmt.Errorf("%d flows in slots, %d by id; %d items by id", known, s.byID.n, s.items.byID.n)
 	}
 	return nil
 }

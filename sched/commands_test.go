@@ -185,7 +185,7 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 	"forgotten": func(s *script, _ *datadriven.TestData, out *strings.Builder) {
 		known := func(f FlowID) bool {
 			if p, ok := s.subject.(*Scheduler); ok {
-				return p.byID[f] != nil
+				return p.byID.find(f) != nil
 			}
 			return s.subject.(*twin).find(f) != nil
 		}

@@ -6,8 +6,8 @@ import "time"
 // View, and changes nothing that a decision depends on.
 func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	s.clock(now)
-	f, ok := s.byID[id]
-	if !ok {
+	f := s.byID.find(id)
+	if f == nil {
 		return Reason{Flow: id, State: Inactive, Rule: RuleEmpty}
 	}
 	r := Reason{

@@ -200,7 +200,7 @@ func (s *Scheduler) refresh() {
 func (s *Scheduler) Touch(now time.Duration, id FlowID) {
 	s.clock(now)
 	s.changedRoom()
-	if f, ok := s.byID[id]; ok {
+	if f := s.byID.find(id); f != nil {
 		s.markStale(f)
 		if f.passed {
 			s.reorder(f)

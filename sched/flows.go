@@ -7,10 +7,10 @@ const never = math.MaxInt64
 
 // flowOf finds a flow or makes it known.
 func (s *Scheduler) flowOf(id FlowID) *flow {
-	if f, ok := s.byID[id]; ok {
+	if f := s.byID.find(id); f != nil {
 		return f
 	}
-	if len(s.byID) >= s.cfg.MaxFlows && s.inactive.len() > 0 {
+	if s.byID.n >= s.cfg.MaxFlows && s.inactive.len() > 0 {
 		s.forget(s.flows[s.inactive.top().slot])
 	}
 	f := s.newFlow()
@@ -18,8 +18,11 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 	f.id, f.serial, f.weight, f.queue, f.iat, f.flying = id, s.serial, 1, emptyList(), -1, none
 	f.group = s.groupOf(id.Namespace)
 	f.group.flows++
+	if f.group.name != "" {
+		f.id.Namespace = f.group.name // the same text for all of them is in the caches
+	}
 	s.flows[f.slot] = f
-	s.byID[id] = f
+	s.byID.put(f)
 	return f
 }
 
@@ -75,7 +78,7 @@ func (s *Scheduler) forget(f *flow) {
 			s.gone = append(s.gone, Change{f.id, f.reported, Inactive})
 		}
 	}
-	delete(s.byID, f.id)
+	s.byID.drop(f)
 	s.flows[f.slot] = nil
 	g := f.group
 	*f = flow{slot: f.slot}

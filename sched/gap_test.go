@@ -239,7 +239,7 @@ func (c contest) play(t *testing.T) result {
 		flying = append(flying[:first], flying[first+1:]...)
 		s.Done(now, f.Item, Usage{Service: f.to - f.from, Setup: time.Duration(item%20) * time.Second})
 		if c.spoil != nil {
-			c.spoil(s, s.byID[f.Flow])
+			c.spoil(s, s.byID.find(f.Flow))
 		}
 	}
 	r := result{flows: flows.worst, spaces: spaces.worst}

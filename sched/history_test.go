@@ -256,11 +256,11 @@ func (h *history) compare() error {
 	if h.s.root.gvt != h.w.rootGVT {
 		return fmt.Errorf("root gvt %d, want %d", h.s.root.gvt, h.w.rootGVT)
 	}
-	if len(h.s.byID) != len(h.w.flows) {
-		return fmt.Errorf("%d flows, want %d", len(h.s.byID), len(h.w.flows))
+	if h.s.byID.n != len(h.w.flows) {
+		return fmt.Errorf("%d flows, want %d", h.s.byID.n, len(h.w.flows))
 	}
 	for _, want := range h.w.flows {
-		f := h.s.byID[want.id]
+		f := h.s.byID.find(want.id)
 		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.space.gvt {
 			return fmt.Errorf("flow %s: got %+v, want %+v", want.id, f, want)
 		}
@@ -298,7 +298,7 @@ func (h *history) follow() error {
 	for _, id := range h.world.flows {
 		got := h.reported[id]
 		ns := h.reported[FlowID{Namespace: id.Namespace}]
-		if f := h.s.byID[id]; f != nil && f.standing != out && h.s.cfg.Namespaces && ns == Throttled {
+		if f := h.s.byID.find(id); f != nil && f.standing != out && h.s.cfg.Namespaces && ns == Throttled {
 			got = Throttled
 		}
 		if want := h.s.State(id); got != want {

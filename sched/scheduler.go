@@ -24,7 +24,7 @@ type Scheduler struct {
 
 	flows  []*flow // by slot, nil when free
 	spare  []*flow // forgotten ones, for reuse
-	byID   map[FlowID]*flow
+	byID   flowIDs
 	vtAt   []int32 // of flows, in their group's level
 	idleAt []int32 // of flows, in expiry or in inactive
 
@@ -108,7 +108,7 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 		name: name, cfg: cfg, view: view, rules: r,
 		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, holdUntil: never, askAt: never,
 		passedHead: none, passedTail: none,
-		byID: map[FlowID]*flow{}, byName: map[string]*group{},
+		byID: newFlowIDs(), byName: map[string]*group{},
 		nsWeights: map[string]float64{},
 	}
 	if r.window() {

@@ -35,7 +35,7 @@ type subject interface {
 }
 
 func (s *Scheduler) virtual(id FlowID) (vt, gvt time.Duration) {
-	f := s.byID[id]
+	f := s.byID.find(id)
 	if f == nil {
 		return 0, 0
 	}

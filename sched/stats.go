@@ -52,8 +52,8 @@ type Stats struct {
 
 // State is a flow's standing now.
 func (s *Scheduler) State(id FlowID) State {
-	f, ok := s.byID[id]
-	if !ok {
+	f := s.byID.find(id)
+	if f == nil {
 		return Inactive
 	}
 	if f.standing != out && f.group.standing == throttled {
@@ -64,8 +64,8 @@ func (s *Scheduler) State(id FlowID) State {
 
 // Flow copies one flow's figures; false if it is not known.
 func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
-	f, ok := s.byID[id]
-	if !ok {
+	f := s.byID.find(id)
+	if f == nil {
 		return FlowStats{}, false
 	}
 	return s.figures(f), true
@@ -104,7 +104,7 @@ func (s *Scheduler) Flows(buf []FlowStats) []FlowStats {
 // Stats copies the figures of the whole; its slices are the caller's.
 func (s *Scheduler) Stats() Stats {
 	st := Stats{
-		Policy: s.name, Queued: s.queued, InFlight: s.inFlight, Flows: len(s.byID),
+		Policy: s.name, Queued: s.queued, InFlight: s.inFlight, Flows: s.byID.n,
 		GVT: time.Duration(s.root.gvt), Chosen: s.chosen, Held: s.held, Forgotten: s.forgotten,
 	}
 	for _, g := range s.groups {

@@ -12,8 +12,8 @@ func (s *Scheduler) SetWeight(now time.Duration, id FlowID, weight float64) erro
 		return err
 	}
 	s.clock(now)
-	f, known := s.byID[id]
-	if !known {
+	f := s.byID.find(id)
+	if f == nil {
 		if weight == 1 {
 			return nil
 		}

@@ -73,10 +73,11 @@ func (l *Lane) stale(b *box) time.Duration {
 // newBox takes a place for a box of a revision.
 func (l *Lane) newBox(dev *device, rev *revision, item uint64) *box {
 	l.made++
-	b := &box{id: l.made, name: l.made.name(), dev: dev, rev: rev, hostMB: rev.hostMB, width: rev.width}
+	b := l.blank()
+	b.id, b.name, b.dev, b.rev, b.hostMB, b.width = l.made, l.made.name(), dev, rev, rev.hostMB, rev.width
 	l.boxes[b.id], l.named[b.name] = b, b
 	dev.boxes = append(dev.boxes, b)
-	rev.gain(b, len(l.devices))
+	l.enrol(rev, b)
 	dev.pool.Add(l.now, b.name, rev)
 	if l.limited {
 		l.host.Free -= b.hostMB
@@ -188,12 +189,13 @@ func (l *Lane) gone(b *box) {
 	delete(l.boxes, b.id)
 	delete(l.named, b.name)
 	b.dev.boxes = slices.DeleteFunc(b.dev.boxes, func(other *box) bool { return other == b })
-	b.rev.lose(b)
+	l.strike(b.rev, b)
 	b.dev.ledger.Gone(l.now, b.name)
 	l.leaving -= b.hostMB
 	f.resident -= b.resident
 	l.prune(b.rev)
 	l.forget(f)
+	l.scrap(b)
 }
 
 // grown takes what a box takes of the host now.

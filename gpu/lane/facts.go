@@ -71,7 +71,7 @@ func (l *Lane) serving(dev *device, rev *revision) (own *box, kind gpu.StartKind
 	name, kind, ok := dev.pool.Peek(rev)
 	switch {
 	case ok:
-		own = l.named[name]
+		own = rev.named(dev, name)
 	default:
 		own, promised = l.vacating(dev, rev)
 	}

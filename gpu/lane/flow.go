@@ -44,10 +44,10 @@ type revision struct {
 	items    int      // queued and running
 }
 
-// gain enters a box of the revision.
-func (rev *revision) gain(b *box, devices int) {
+// enrol enters a box of the revision.
+func (l *Lane) enrol(rev *revision, b *box) {
 	if rev.by == nil {
-		rev.by = make([][]*box, devices)
+		rev.by = l.shelf()
 	}
 	rev.boxes, rev.by[b.dev.Index] = append(rev.boxes, b), append(rev.by[b.dev.Index], b)
 	f := rev.flow
@@ -56,13 +56,13 @@ func (rev *revision) gain(b *box, devices int) {
 	}
 }
 
-// lose strikes one.
-func (rev *revision) lose(b *box) {
+// strike takes one out.
+func (l *Lane) strike(rev *revision, b *box) {
 	other := func(of *box) bool { return of == b }
 	rev.boxes = slices.DeleteFunc(rev.boxes, other)
 	rev.by[b.dev.Index] = slices.DeleteFunc(rev.by[b.dev.Index], other)
 	if len(rev.boxes) == 0 {
-		rev.by = nil
+		l.shelves, rev.by = append(l.shelves, rev.by), nil
 	}
 	f := rev.flow
 	if f.boxes--; f.boxes == 0 {
@@ -78,8 +78,19 @@ func (rev *revision) on(dev *device) []*box {
 	return rev.by[dev.Index]
 }
 
+// named finds one of them by its name.
+func (rev *revision) named(dev *device, name string) *box {
+	for _, b := range rev.on(dev) {
+		if b.name == name {
+			return b
+		}
+	}
+	return nil
+}
+
 // namespace lists its flows.
 type namespace struct {
+	name  string
 	flows int      // all of them, counted
 	boxed []*flow  // those with boxes, in the order in which they came to them
 	mark  gpu.Mark // of those that have something queued
@@ -141,12 +152,12 @@ func (l *Lane) flow(id sched.FlowID) *flow {
 		return f
 	}
 	// The id may be a part of a message, which would stay as long as the flow.
-	id = sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}
 	ns := l.namespaces[id.Namespace]
 	if ns == nil {
-		ns = &namespace{}
-		l.namespaces[id.Namespace] = ns
+		ns = &namespace{name: strings.Clone(id.Namespace)}
+		l.namespaces[ns.name] = ns
 	}
+	id = sched.FlowID{Namespace: ns.name, Function: strings.Clone(id.Function)}
 	ns.flows++
 	f := &flow{id: id, name: id.String(), space: ns, weight: 1, head: none, tail: none}
 	l.flows[id] = f

@@ -58,6 +58,8 @@ type Lane struct {
 
 	starting []*run // reservations stand, to be launched
 	spare    []*run // for reuse
+	blanks   []*box
+	shelves  [][][]*box
 	back     []*run // scratch
 	changes  []sched.Change
 	out      []Order
