@@ -91,11 +91,11 @@ func (j *Journal) replay(at wal.Place, payload []byte) {
 		j.cfg.Log.Error("an entry of the journal says nothing", "segment", at.Segment, "at", at.At, "bytes", len(payload))
 		return
 	}
-	e := j.known[k]
+	e := j.known.Get(k)
 	if e == nil {
 		e = j.slab.Take()
 		e.former = true
-		j.known[k] = e
+		j.known.Set(k, e)
 	}
 	// An entry may come twice, when a file was written anew and not deleted;
 	// a state only ever goes up.

@@ -107,12 +107,12 @@ type Journal struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	known  map[key]*entry
+	known  slab.Table[key, *entry]
 	slab   slab.Slab[entry]
-	refs   map[wal.Segment]int // entries and parked messages that a file is needed for
-	live   int64               // bytes of what is needed
-	done   map[int][]key       // completed, by partition, not yet covered by Kafka
-	owed   map[key]wal.Place   // what entries ended with that owe it
+	refs   map[wal.Segment]int        // entries and parked messages that a file is needed for
+	live   int64                      // bytes of what is needed
+	done   map[int][]key              // completed, by partition, not yet covered by Kafka
+	owed   slab.Table[key, wal.Place] // what entries ended with that owe it
 	parked int
 	bodies int64 // bytes of what is parked
 	closed bool
@@ -140,8 +140,7 @@ func Open(cfg Config) (*Journal, error) {
 	cfg = cfg.withDefaults()
 	j := &Journal{
 		cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}),
-		known: map[key]*entry{}, refs: map[wal.Segment]int{}, done: map[int][]key{},
-		owed: map[key]wal.Place{},
+		refs: map[wal.Segment]int{}, done: map[int][]key{},
 	}
 	var err error
 	j.log, err = wal.Open(wal.Config{
@@ -150,7 +149,7 @@ func Open(cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	for k, e := range j.known {
+	for k, e := range j.known.All() {
 		if e.state == Completed {
 			j.done[int(e.partition)] = append(j.done[int(e.partition)], k)
 		}
@@ -164,7 +163,7 @@ func Open(cfg Config) (*Journal, error) {
 func (j *Journal) Past(id activation.ID) Past {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[keyOf(id)]
+	e := j.known.Get(keyOf(id))
 	if e == nil {
 		return Past{}
 	}
@@ -177,7 +176,7 @@ func (j *Journal) Past(id activation.ID) Past {
 func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[keyOf(id)]
+	e := j.known.Get(keyOf(id))
 	switch {
 	case e == nil:
 		return Past{}
@@ -204,12 +203,12 @@ func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	k := keyOf(id)
-	if j.known[k] != nil {
+	if j.known.Get(k) != nil {
 		return
 	}
 	e := j.slab.Take()
 	e.state, e.partition, e.offset = Accepted, int32(partition), offset
-	j.known[k] = e
+	j.known.Set(k, e)
 }
 
 // Started comes before the action can have any effect: before /run, and before
@@ -238,7 +237,7 @@ func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
 		}
 		j.mu.Lock()
 		k := keyOf(id)
-		r = j.step(k, j.known[k])
+		r = j.step(k, j.known.Get(k))
 		j.mu.Unlock()
 	}
 	return nil
@@ -249,7 +248,7 @@ func (j *Journal) start(id activation.ID) (r wal.Receipt, news bool) {
 	k := keyOf(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	if e == nil || e.now || e.state == Completed {
 		return r, false
 	}
@@ -268,7 +267,7 @@ func (j *Journal) Completed(id activation.ID) {
 	k := keyOf(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	if e == nil || e.state == Completed {
 		return
 	}
@@ -290,10 +289,12 @@ func (j *Journal) Covered(partition int, covers func(offset int64) bool) {
 	defer j.mu.Unlock()
 	kept := j.done[partition][:0]
 	for _, k := range j.done[partition] {
-		if e := j.known[k]; covers(e.offset) {
+		if e := j.known.Get(k); covers(e.offset) {
 			j.release(e.at, stepBytes) // Completed was written
-			delete(j.known, k)
 			j.slab.Give(e)
+			if j.known.Delete(k) {
+				j.slab = slab.Slab[entry]{}
+			}
 			continue
 		}
 		kept = append(kept, k)
@@ -316,7 +317,7 @@ func (j *Journal) Close() error {
 	j.mu.Lock()
 	closed := j.closed
 	j.closed = true
-	for k, e := range j.known {
+	for k, e := range j.known.All() {
 		if !closed && e.now {
 			e.now = false
 			e.starts--
@@ -361,6 +362,6 @@ func (j *Journal) Health() Health {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.Known, h.Parked, h.Bodies, h.Owed = len(j.known), j.parked, j.bodies, len(j.owed)
+	h.Known, h.Parked, h.Bodies, h.Owed = j.known.Len(), j.parked, j.bodies, j.owed.Len()
 	return h
 }

@@ -84,8 +84,8 @@ func (j *Journal) neededOf(n wal.Segment) []key {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var keys []key
-	for k, e := range j.known {
-		if e.at == n || e.message.Segment == n || e.owes && j.owed[k].Segment == n {
+	for k, e := range j.known.All() {
+		if e.at == n || e.message.Segment == n || e.owes && j.owed.Get(k).Segment == n {
 			keys = append(keys, k)
 		}
 	}
@@ -99,7 +99,7 @@ func (j *Journal) copyForward(k key, n wal.Segment) (r wal.Receipt, wrote bool) 
 	}
 	j.mu.Lock()
 	var at wal.Place
-	if e := j.known[k]; e != nil && e.message.Segment == n {
+	if e := j.known.Get(k); e != nil && e.message.Segment == n {
 		at = e.message
 	}
 	j.mu.Unlock()
@@ -115,7 +115,7 @@ func (j *Journal) copyForward(k key, n wal.Segment) (r wal.Receipt, wrote bool) 
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	switch {
 	case e == nil:
 		return r, false

@@ -31,7 +31,7 @@ func (j *Journal) Owe(ids []activation.ID, endings [][]byte) []error {
 func (j *Journal) owe(k key, ending []byte) (wal.Receipt, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	switch {
 	case e == nil || e.state == Completed || len(ending) == 0:
 		return wal.Receipt{}, ErrNotOpen
@@ -46,14 +46,14 @@ func (j *Journal) Owed(id activation.ID) ([]byte, error) {
 	k := keyOf(id)
 	for {
 		j.mu.Lock()
-		at := j.owed[k]
+		at := j.owed.Get(k)
 		j.mu.Unlock()
 		ending, err := j.ending(at)
 		if err == nil {
 			return ending, nil
 		}
 		j.mu.Lock()
-		moved := j.owed[k] != at
+		moved := j.owed.Get(k) != at
 		j.mu.Unlock()
 		if !moved { // the keeper has not written it anew meanwhile
 			return nil, fmt.Errorf("end of %s: %w", id, err)
@@ -88,7 +88,7 @@ func (j *Journal) keepEnding(k key, e *entry, ending []byte) wal.Receipt {
 
 func (j *Journal) setEnding(k key, e *entry, at wal.Place) {
 	e.owes = true
-	j.owed[k] = at
+	j.owed.Set(k, at)
 	j.refs[at.Segment]++
 	j.live += int64(at.Size)
 }
@@ -97,16 +97,16 @@ func (j *Journal) dropEnding(k key, e *entry) {
 	if !e.owes {
 		return
 	}
-	at := j.owed[k]
+	at := j.owed.Get(k)
 	e.owes = false
-	delete(j.owed, k)
+	j.owed.Delete(k)
 	j.release(at.Segment, int64(at.Size))
 }
 
 // copyEnding writes what an activation ended with anew, if it lies in a file.
 func (j *Journal) copyEnding(k key, n wal.Segment) (r wal.Receipt, wrote bool) {
 	j.mu.Lock()
-	at := j.owed[k]
+	at := j.owed.Get(k)
 	j.mu.Unlock()
 	if at.Size == 0 || at.Segment != n {
 		return r, false
@@ -114,9 +114,9 @@ func (j *Journal) copyEnding(k key, n wal.Segment) (r wal.Receipt, wrote bool) {
 	ending, err := j.ending(at)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	switch {
-	case e == nil || j.owed[k] != at:
+	case e == nil || j.owed.Get(k) != at:
 		return r, false
 	case err != nil:
 		j.cfg.Log.Error("what an activation ended with cannot be read and is forgotten", "activation", k.id(), "error", err)

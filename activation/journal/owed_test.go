@@ -69,8 +69,8 @@ func TestOwedIsKeptUntilCompleted(t *testing.T) {
 		t.Errorf("owed after its completion: %v", err)
 	}
 	j.Covered(0, func(int64) bool { return true })
-	if len(j.refs) != 0 || j.live != 0 || len(j.owed) != 0 {
-		t.Errorf("left: %d files are needed, %d bytes, %d owed", len(j.refs), j.live, len(j.owed))
+	if len(j.refs) != 0 || j.live != 0 || j.owed.Len() != 0 {
+		t.Errorf("left: %d files are needed, %d bytes, %d owed", len(j.refs), j.live, j.owed.Len())
 	}
 }
 

@@ -25,7 +25,7 @@ func (j *Journal) Left() []Left {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var all []Left
-	for k, e := range j.known {
+	for k, e := range j.known.All() {
 		if e.message.Size > 0 && e.state != Completed {
 			all = append(all, Left{k.id(), int(e.partition), e.offset, e.past()})
 		}
@@ -43,7 +43,7 @@ func (j *Journal) Left() []Left {
 func (j *Journal) Take(id activation.ID) (message []byte, past Past, err error) {
 	k := keyOf(id)
 	j.mu.Lock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	if e == nil || !e.former || e.message.Size == 0 || e.state == Completed {
 		j.mu.Unlock()
 		return nil, past, fmt.Errorf("message of %s: %w", id, ErrNotParked)
@@ -105,7 +105,7 @@ func (j *Journal) park(k key, message []byte) (r wal.Receipt, appended bool, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	switch {
 	case e == nil || e.state == Completed || len(message) == 0:
 		return r, false, ErrNotOpen
@@ -121,7 +121,7 @@ func (j *Journal) park(k key, message []byte) (r wal.Receipt, appended bool, err
 func (j *Journal) take(k key) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if e := j.known[k]; e != nil {
+	if e := j.known.Get(k); e != nil {
 		e.taken = true
 	}
 }
@@ -132,7 +132,7 @@ func (j *Journal) Message(id activation.ID) ([]byte, error) {
 	for {
 		j.mu.Lock()
 		var at wal.Place
-		if e := j.known[k]; e != nil {
+		if e := j.known.Get(k); e != nil {
 			at = e.message
 		}
 		j.mu.Unlock()
@@ -157,6 +157,6 @@ func (j *Journal) Message(id activation.ID) ([]byte, error) {
 func (j *Journal) moved(k key, at wal.Place) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known[k]
+	e := j.known.Get(k)
 	return e != nil && e.message.Size > 0 && e.message != at
 }

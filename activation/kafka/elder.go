@@ -158,9 +158,9 @@ func (e *elder) read(located *bool, each func(ping activation.Ping, sent time.Ti
 func (e *elder) before(ping activation.Ping, sent time.Time) {
 	now := time.Now()
 	e.over = !ping.Enabled
-	if e.last = sent; sent.After(now) {
-		e.last = now
-	}
+	// From here on the wall clock does not matter: were it stepped back by a day
+	// while we wait, we should wait for a day.
+	e.last = now.Add(-max(now.Sub(sent), 0))
 }
 
 // come takes note of a ping that came while we listened.

@@ -180,3 +180,19 @@ func TestElderBehindAnOutage(t *testing.T) {
 		t.Error("took an outage for silence")
 	}
 }
+
+// A clock that is stepped back while we wait must not have us wait for as long:
+// the time of the last ping is that of the wall clock only when it is read.
+func TestElderIsTimedByNoWallClock(t *testing.T) {
+	began := time.Now()
+	for _, sent := range []time.Time{began.Add(-time.Second), began.Add(time.Hour)} {
+		e := elder{ElderConfig: ElderConfig{Fresh: 2 * time.Second}}
+		e.before(activation.Ping{Enabled: true}, sent.Round(0))
+		if e.last == e.last.Round(0) {
+			t.Errorf("ping of %s: %s is of the wall clock alone", sent, e.last)
+		}
+		if e.gone(began) || !e.gone(began.Add(never)) {
+			t.Errorf("ping of %s: waited for until %s", sent, e.last)
+		}
+	}
+}

@@ -73,16 +73,20 @@ func (l *Log) loadFile(n Segment, last bool, each func(Place, []byte)) error {
 	})
 	s.size = int64(len(data))
 	if k := len(gaps) - 1; k >= 0 && gaps[k].to == len(data) {
-		torn := len(bytes.TrimRight(data[gaps[k].from:], "\x00"))
-		if last || torn == 0 { // zeros are room that was taken and not used
-			if err := os.Truncate(path, int64(gaps[k].from)); err != nil {
-				return fmt.Errorf("cut torn end of log: %w", err)
-			}
-			if torn > 0 {
-				l.cfg.Log.Info("cut the torn end of a log", "file", path, "from", gaps[k].from, "bytes", torn)
-			}
-			s.size, gaps = int64(gaps[k].from), gaps[:k]
+		from := gaps[k].from
+		torn := len(bytes.TrimRight(data[from:], "\x00")) // zeros are room that was taken and not used
+		if err := os.Truncate(path, int64(from)); err != nil {
+			return fmt.Errorf("cut torn end of log: %w", err)
 		}
+		switch {
+		case torn == 0:
+		case last:
+			l.cfg.Log.Info("cut the torn end of a log", "file", path, "from", from, "bytes", torn)
+		default: // a later file was begun: this is not how a crash leaves it
+			l.damaged += int64(torn)
+			l.cfg.Log.Error("cut the damaged end of a log", "file", path, "from", from, "bytes", torn)
+		}
+		s.size, gaps = int64(from), gaps[:k]
 	}
 	for _, g := range gaps {
 		l.damaged += int64(g.to - g.from)

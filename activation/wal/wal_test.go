@@ -167,6 +167,34 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
+// TestDamagedEndIsSaidOnce: what is torn at the end of a file that a later one
+// follows, as a full disk leaves it, is named and cut off. The next start has
+// nothing to say.
+func TestDamagedEndIsSaidOnce(t *testing.T) {
+	const torn = 68
+	dir, files := fill(t, 8, 100)
+	if len(files) < 2 {
+		t.Fatalf("files %q", files)
+	}
+	f, err := os.OpenFile(files[0], os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(strings.Repeat("x", torn))
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int64{torn, 0, 0} {
+		l, held := open(t, Config{Dir: dir, Sync: None})
+		if !slices.Equal(held, entries(8)) || l.Damaged() != want {
+			t.Errorf("%d bytes called damaged, want %d; held %q", l.Damaged(), want, held)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestFlipAnywhere: a byte that changed costs the entry that it is in and no
 // other, and is named.
 func TestFlipAnywhere(t *testing.T) {

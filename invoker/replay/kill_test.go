@@ -39,7 +39,7 @@ func actInvoker(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	profileAtSignal()
+	sweepAtSignal()
 	return assembly.Run(ctx, assembly.Options{
 		Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
 		Listening: func(addr string) { fmt.Println(addr) },
@@ -64,6 +64,7 @@ func (w *world) spawn() *process { return w.spawnAs(0) }
 func (w *world) spawnAs(id int, extra ...string) *process {
 	w.t.Helper()
 	p := &process{t: w.t, cmd: exec.Command(w.program(), roleInvoker, "--id", strconv.Itoa(id), "--uniqueName", w.unique)}
+	p.cmd.SysProcAttr = withUs()
 	p.cmd.Env = append(append(w.environment(), "PATH="+os.Getenv("PATH")), extra...)
 	if testing.Verbose() {
 		p.cmd.Stderr = os.Stderr
@@ -85,6 +86,10 @@ func (w *world) spawnAs(id int, extra ...string) *process {
 	}
 	return p
 }
+
+// withUs has a process end with the test, however that ends: one that ran out of
+// its time runs no cleanup.
+func withUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // kill ends the process as a failing machine would.
 func (p *process) kill() {

@@ -16,26 +16,30 @@ import (
 )
 
 // profileVariable names the directory into which an invoker writes what lives in
-// its heap, at each SIGUSR1: `go tool pprof -base 1.heap 2.heap` tells what grew.
+// its heap, at each SIGUSR2: `go tool pprof -base 1.heap 2.heap` tells what grew.
 const profileVariable = "REPLAY_PROFILES"
 
-// profileAtSignal has this process give back the memory that it does not need at
-// each SIGUSR1, and write profiles where they are wanted.
-func profileAtSignal() {
+// sweepAtSignal has this process give back the memory that it does not need at
+// each SIGUSR1 and SIGUSR2, and write profiles at the latter where they are wanted.
+func sweepAtSignal() {
 	dir := os.Getenv(profileVariable)
+	if dir != "" {
+		runtime.MemProfileRate = 16 << 10
+	}
 	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
+	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2)
 	go func() {
-		for n := 1; ; n++ {
-			<-asked
+		for n := 1; ; {
+			why := <-asked
 			debug.FreeOSMemory() // collects first: what is written is as of then
-			if dir == "" {
+			if dir == "" || why != syscall.SIGUSR2 {
 				continue
 			}
 			fmt.Fprintln(os.Stderr, "memory:", divided())
 			if err := writeProfile(filepath.Join(dir, fmt.Sprintf("%d.heap", n))); err != nil {
 				fmt.Fprintln(os.Stderr, "profile:", err)
 			}
+			n++
 		}
 	}()
 }
