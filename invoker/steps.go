@@ -18,6 +18,7 @@ type Steps struct {
 	marks        *marks // nil: nothing is written
 	begun        *prometheus.CounterVec
 	took, failed *prometheus.HistogramVec
+	batches      prometheus.Histogram
 	answers      *prometheus.HistogramVec
 }
 
@@ -28,7 +29,11 @@ func NewSteps(marked bool, reg prometheus.Registerer, log *slog.Logger) *Steps {
 		reg.MustRegister(h)
 		return h
 	}
+	batches := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "gpuwhisk", Name: "batch_documents",
+		Help: "Documents in one request to the database that writes a batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)})
+	reg.MustRegister(batches)
 	return &Steps{
+		batches: batches,
 		marks:   newMarks(Settings{Marks: marked}, log),
 		begun:   maker{reg}.counter("steps_begun_total", "Requests to the database and pulls of images, by OpenWhisk's name for the step.", "step"),
 		took:    times("step_seconds", "Time of requests to the database and of pulls of images that succeeded.", "step"),
@@ -44,6 +49,9 @@ func (s *Steps) Begins(t activation.TransID, step steps.Step) (ended func(text s
 	}
 	began := time.Now()
 	s.begun.WithLabelValues(step.Token).Inc()
+	if step.Documents > 0 {
+		s.batches.Observe(float64(step.Documents))
+	}
 	s.marks.stepBegins(t, step)
 	return func(text string, err error) {
 		took := time.Since(began)

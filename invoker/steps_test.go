@@ -57,11 +57,18 @@ func TestStepsAreTold(t *testing.T) {
 
 // Off, only metrics are made.
 func TestStepsOff(t *testing.T) {
-	log := &said{}
-	s := NewSteps(false, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	log, reg := &said{}, prometheus.NewRegistry()
+	s := NewSteps(false, reg, slog.New(slog.NewTextHandler(log, nil)))
 	step, done := Saves("activations", "guest/1")
 	steps.Begin(t.Context(), s, step)(done, nil)
+	steps.Begin(t.Context(), s, steps.Step{Token: "database_saveDocumentBulk", Documents: 3})("", nil)
 	s.Answered("POST", "/disable", 200, "x", time.Millisecond)
+	families, _ := reg.Gather()
+	for _, f := range families {
+		if f.GetName() == "gpuwhisk_batch_documents" && f.GetMetric()[0].GetHistogram().GetSampleSum() != 3 {
+			t.Errorf("a batch of 3 is %v", f)
+		}
+	}
 	if log.buf.Len() > 0 {
 		t.Errorf("said %s", log.buf.String())
 	}

@@ -30,6 +30,6 @@ func searching(db, table string) steps.Step {
 }
 
 func saving(db string, n int) steps.Step {
-	return steps.Step{Token: "database_saveDocumentBulk", Class: ofStore, System: ofBatcher,
+	return steps.Step{Token: "database_saveDocumentBulk", Class: ofStore, System: ofBatcher, Documents: n,
 		Text: fmt.Sprintf("'%s' saving %d documents", db, n)}
 }

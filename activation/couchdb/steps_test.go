@@ -14,8 +14,9 @@ import (
 
 // heard is what was told of requests.
 type heard struct {
-	mu    sync.Mutex
-	lines []string
+	mu      sync.Mutex
+	lines   []string
+	batches []int // how many documents each had
 }
 
 func (h *heard) say(line string) {
@@ -25,6 +26,11 @@ func (h *heard) say(line string) {
 }
 
 func (h *heard) Begins(t activation.TransID, s steps.Step) func(string, error) {
+	if s.Documents > 0 {
+		h.mu.Lock()
+		h.batches = append(h.batches, s.Documents)
+		h.mu.Unlock()
+	}
 	h.say(fmt.Sprintf("%s %s begins: %s", t.ID(), s.Token, s.Text))
 	return func(text string, err error) {
 		h.say(fmt.Sprintf("%s %s ends (%t): %s", t.ID(), s.Token, err == nil, text))
@@ -70,6 +76,9 @@ func TestRequestsAreToldOf(t *testing.T) {
 		if !slices.ContainsFunc(told.lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
 			t.Errorf("no %q among\n%s", want, strings.Join(told.lines, "\n"))
 		}
+	}
+	if !slices.Equal(told.batches, []int{1}) {
+		t.Errorf("batches of %v documents, want one of 1", told.batches)
 	}
 	if n := strings.Count(strings.Join(told.lines, "\n"), "begins: [GET] 'whisks' finding document: 'id: guest/hello"); n != 1 {
 		t.Errorf("%d requests for an action that is cached, want 1", n)

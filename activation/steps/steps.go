@@ -18,6 +18,8 @@ type Step struct {
 	Text  string // what OpenWhisk says when it begins
 	// System is the transaction of work for no activation, such as sid_dbBatcher.
 	System string
+	// Documents is how many a batch has, 0 for what is no batch.
+	Documents int
 }
 
 // Listener hears of steps. It is safe for use by many goroutines.

@@ -25,6 +25,7 @@ var boards = map[string]string{
 	"Non-warm container starts":                  `sum(increase(counter_invoker_containerStart_counter_total{containerState!="warmed"}[5m])) by (containerState)`,
 	"the same with the boards' variables at All": `counter_invoker_containerStart_counter_total{containerState=~".*", namespace=~".*", action=~".*", initiator=~".*"}`,
 	"lag":      `gauge_kafka_topic_counter{topic="invoker0"}`,
+	"batches":  `histogram_database_batchSize_counter_sum / histogram_database_batchSize_counter_count > 0`,
 	"run time": `histogram_quantile(0.95, sum by (le) (histogram_invoker_activationRun_finish_seconds_bucket))`,
 }
 

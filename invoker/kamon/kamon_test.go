@@ -53,6 +53,7 @@ func measured(t *testing.T) *prometheus.Registry {
 	times("gpuwhisk_http_seconds", prometheus.Labels{"method": "get", "status": "200"}, 0.01)
 	times("gpuwhisk_http_seconds", prometheus.Labels{"method": "post", "status": "401"}, 0.01)
 	times("gpuwhisk_kafka_delay_seconds", nil, 0.01)
+	times("gpuwhisk_batch_documents", nil, 5)
 	return reg
 }
 
@@ -102,6 +103,8 @@ func TestNamesWithoutTags(t *testing.T) {
 		"counter_database_saveDocument_start_total 6",
 		"counter_database_saveDocumentBulk_error_total 3",
 		"histogram_database_saveDocumentBulk_error_seconds_count 3",
+		"histogram_database_batchSize_counter_count 1",
+		"histogram_database_batchSize_counter_sum 5",
 		"counter_invoker_docker_pull_start_total 6",
 		"histogram_invoker_docker_pull_finish_seconds_count 2",
 		"counter_http_get_200_counter_total 1",

@@ -21,11 +21,12 @@ type rule struct {
 type shape uint8
 
 const (
-	counts shape = iota // counter.<token>
-	gauges              // gauge.<token>
-	sizes               // gauge.<token>, in bytes
-	timed               // counter.<token>_start and histogram.<token>_finish
-	times               // histogram.<token>
+	counts  shape = iota // counter.<token>
+	gauges               // gauge.<token>
+	sizes                // gauge.<token>, in bytes
+	timed                // counter.<token>_start and histogram.<token>_finish
+	times                // histogram.<token>
+	amounts              // histogram.<token>, of no unit
 )
 
 // rules by the name of our family. The tokens are those of OpenWhisk's
@@ -62,6 +63,7 @@ var rules = map[string][]rule{
 	"gpuwhisk_step_failed_seconds": each(stepNames, func(s string) []rule {
 		return []rule{{token: s + "_error", only: s}, {token: s + "_error", only: s, shape: times}}
 	}),
+	"gpuwhisk_batch_documents": {{token: "database_batchSize_counter", shape: amounts}},
 	"gpuwhisk_http_seconds": each([]string{"get", "post", "delete"}, func(m string) []rule {
 		r := rule{token: "http_" + m + ".$_counter", part: "status", tag: "statusCode", only: m}
 		timed := r
@@ -128,6 +130,8 @@ func (r rule) outcomes(name string) []outcome {
 			{"counter_" + name + "_start_total", dto.MetricType_COUNTER, count},
 			{"histogram_" + name + "_finish_seconds", dto.MetricType_HISTOGRAM, histogram},
 		}
+	case amounts:
+		return []outcome{{"histogram_" + name, dto.MetricType_HISTOGRAM, histogram}}
 	case times:
 		return []outcome{{"histogram_" + name + "_seconds", dto.MetricType_HISTOGRAM, histogram}}
 	}

@@ -141,7 +141,12 @@ func (s *StatsD) lines(families []*dto.MetricFamily) (all []string) {
 				// With a sign it would be a change.
 				all = append(all, name+":"+number(max(0, math.Trunc(m.GetGauge().GetValue())))+"|g")
 			case dto.MetricType_HISTOGRAM:
+				unit := 1.0 // Kamon's reporter sends what has no unit as it is
+				if strings.HasSuffix(f.GetName(), "_seconds") {
+					unit = 1000
+				}
 				for _, t := range taken(s.last[name].GetHistogram(), m.GetHistogram()) {
+					t.value *= unit
 					all = append(all, name+":"+t.String())
 				}
 				s.last[name] = m

@@ -38,6 +38,7 @@ func TestStatsDNames(t *testing.T) {
 		"openwhisk-statsd.invoker0.gauge_containerPool_idlesSize_counter:2048|g":                                    plain,
 		"openwhisk-statsd.invoker0.gauge_kafka_invoker0_counter:4|g":                                                plain,
 		"openwhisk-statsd.invoker0.histogram.kafka_invoker0_delay_start:10|ms":                                      plain,
+		"openwhisk-statsd.invoker0.histogram.database_batchSize_counter:5|ms":                                       plain,
 		"openwhisk-statsd.invoker0.histogram.invoker_activationRun_finish:45|ms":                                    plain,
 		"openwhisk-statsd.invoker0.histogram.invoker_activationRun_finish:505|ms":                                   plain,
 		"openwhisk-statsd.invoker0.counter.invoker_containerStart_counter.containerState.warmed:24|c":               tagged,
@@ -99,10 +100,10 @@ func TestTimesKeepTheirSum(t *testing.T) {
 		want          []timing // bounds aside
 	}{
 		{nil, nil, nil},
-		{nil, []float64{0.02}, []timing{{seconds: 0.02, times: 1}}},
-		{[]float64{0.05, 9}, []float64{0.3, 0.5, 0.4}, []timing{{seconds: 0.4, times: 3}}},
+		{nil, []float64{0.02}, []timing{{value: 0.02, times: 1}}},
+		{[]float64{0.05, 9}, []float64{0.3, 0.5, 0.4}, []timing{{value: 0.4, times: 3}}},
 		{nil, []float64{0, 0.1, 1, 1}, []timing{{times: 2}, {times: 2}}},
-		{nil, []float64{100, 300}, []timing{{seconds: 200, times: 2}}},
+		{nil, []float64{100, 300}, []timing{{value: 200, times: 2}}},
 		{[]float64{2}, []float64{0.05, 20}, []timing{{times: 1}, {times: 1}}},
 	} {
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{0.1, 1, 10}})
@@ -123,8 +124,8 @@ func TestTimesKeepTheirSum(t *testing.T) {
 		}
 		got, made := taken(last, read()), 0.0
 		for _, g := range got {
-			made += g.seconds * g.times
-			if g.seconds < g.low || g.seconds > g.upp {
+			made += g.value * g.times
+			if g.value < g.low || g.value > g.upp {
 				t.Errorf("%v: %+v is outside its bucket", c.since, g)
 			}
 		}
@@ -135,8 +136,8 @@ func TestTimesKeepTheirSum(t *testing.T) {
 		for i, w := range c.want {
 			if g := got[i]; g.times != w.times {
 				t.Errorf("%v: %+v, want %+v", c.since, got, c.want)
-			} else if len(c.want) == 1 && math.Abs(g.seconds-w.seconds) > 1e-9 {
-				t.Errorf("%v: %v s, want %v s", c.since, g.seconds, w.seconds)
+			} else if len(c.want) == 1 && math.Abs(g.value-w.value) > 1e-9 {
+				t.Errorf("%v: %v s, want %v s", c.since, g.value, w.value)
 			}
 		}
 		if again := taken(read(), read()); len(again) != 0 {

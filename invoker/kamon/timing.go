@@ -7,16 +7,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// timing is a time that was taken so often.
+// timing is a time, or another value, that was taken so often.
 type timing struct {
-	seconds  float64
+	value    float64
 	times    float64
 	low, upp float64 // bounds of its bucket
 }
 
-// String is StatsD's: milliseconds, and for more than one a rate of sampling.
+// String is StatsD's timer, and for more than one a rate of sampling.
 func (t timing) String() string {
-	s := number(t.seconds*1000) + "|ms"
+	s := number(t.value) + "|ms"
 	if t.times > 1 {
 		s += "|@" + strconv.FormatFloat(1/t.times, 'f', -1, 64)
 	}
@@ -72,9 +72,9 @@ func place(all []timing, sum float64) {
 	for i := range all {
 		t := &all[i]
 		if math.IsInf(t.upp, 1) {
-			t.seconds = max(t.low, (sum-least-share*wide)/t.times)
+			t.value = max(t.low, (sum-least-share*wide)/t.times)
 			continue
 		}
-		t.seconds = t.low + share*(t.upp-t.low)
+		t.value = t.low + share*(t.upp-t.low)
 	}
 }
