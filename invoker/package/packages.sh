@@ -35,13 +35,21 @@ archive() {
 		--mode=u+rw,go+r-w -cf - "$(basename "$1")") | gzip -9n >"$2"
 }
 
+# programs ARCH prints the folder with a processor's programs, which are built
+# the first time.
+programs() {
+	local dir=${PROGRAMS:+$PROGRAMS/$1}
+	dir=${dir:-$work/$1}
+	[[ -e $dir/gpuwhisk ]] || invoker/package/programs.sh "$1" "$dir" >&2
+	echo "$dir"
+}
+
 # words DIR puts down what is the same for all processors: manual, completions,
-# documents. They are the program's own words, so this machine's is built.
+# documents. They are the program's own words, so this machine's is asked.
 words() {
 	mkdir -p "$1/doc"
-	local program=$work/own/gpuwhisk
-	mkdir -p "$work/own"
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X main.version=$VERSION" -o "$program" ./invoker/cmd/gpuwhisk
+	local program
+	program=$(programs "$(go env GOHOSTARCH)")/gpuwhisk
 	"$program" man "$1/man"
 	find "$1/man" -name '*.1' -exec gzip -9n {} +
 	local shell
@@ -64,11 +72,7 @@ packager() {
 words "$work/words"
 packager
 for arch; do
-	programs=${PROGRAMS:+$PROGRAMS/$arch}
-	if [[ ! $programs ]]; then
-		programs=$work/$arch
-		invoker/package/programs.sh "$arch" "$programs"
-	fi
+	programs=$(programs "$arch")
 	WORDS=$work/words
 	sed "s|\${PROGRAMS}|$programs|; s|\${WORDS}|$WORDS|; s|\${ARCH}|$arch|; s|\${PACKAGE_VERSION}|$PACKAGE_VERSION|; s|\${MTIME}|$MTIME|; s|\${COMPRESSION}|${COMPRESSION:-xz}|" \
 		invoker/package/nfpm.yaml >"$work/nfpm.yaml"
