@@ -73,4 +73,5 @@ def main():
     assert back.raw == content
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -191,63 +191,6 @@ CUresult fake_cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptr, size_t *b
 	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
 }
 
-/* The place of a copy's device side, with its pages brought in. */
-static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
-{
-	CUresult r;
-
-	if (!fake_current(&r))
-		return r;
-	struct fake_memory *m = fake_find(ptr);
-	if (!m || ptr + bytes > m->base + m->size)
-		return CUDA_ERROR_INVALID_VALUE;
-	uint64_t moved = fake_bring(m, ptr - m->base, bytes, &r);
-	fake_occupy(stream, (int64_t)(moved / PAGE * fake.fault_ns));
-	return r;
-}
-
-CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
-CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
-{
-	CUresult r;
-	struct fake_memory *m = fake_find(ptr);
-	struct fake_context *c = fake_current(&r);
-
-	if (c && m && m->moved && fake.moved_fault)
-		return c->fault = fake.moved_fault;
-	return reach(ptr, bytes, stream);
-}
-
-CUresult fake_cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
-{
-	fake_lock();
-	CUresult r = reach(dst, bytes, NULL);
-	if (r == CUDA_SUCCESS)
-		memcpy((void *)(uintptr_t)dst, src, bytes);
-	fake_unlock();
-	return r;
-}
-
-CUresult fake_cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
-{
-	fake_lock();
-	CUresult r = reach(src, bytes, NULL);
-	if (r == CUDA_SUCCESS)
-		memcpy(dst, (void *)(uintptr_t)src, bytes);
-	fake_unlock();
-	return r;
-}
-
-CUresult fake_cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t bytes)
-{
-	fake_lock();
-	CUresult r = reach(dst, bytes, NULL);
-	if (r == CUDA_SUCCESS)
-		memset((void *)(uintptr_t)dst, value, bytes);
-	fake_unlock();
-	return r;
-}
-
 static CUresult attribute(void *data, int what, CUdeviceptr ptr)
 {
 	struct fake_memory *m = fake_find(ptr);

@@ -112,6 +112,12 @@ void fake_occupy(CUstream stream, int64_t ns);
 void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns);
 /* The stream can be used in this context. */
 CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx);
+/* When it will have done what it was given. */
+int64_t fake_stream_end(CUstream stream);
+void fake_sleep_until(int64_t at);
+
+/* copies.c: bring in what a kernel or copy touches. The caller holds the lock. */
+CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
 
 /* room.c: what is taken of the devices, by all processes. The caller holds the
  * lock. Room that is kept counts as in use, and is given to who asks; so is that

@@ -19,8 +19,6 @@
 
 #include "fake.h"
 
-CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
-
 static uint64_t number(void **params, int i)
 {
 	return *(uint64_t *)params[i];

@@ -12,17 +12,21 @@ static struct fake_stream *streams;
 static struct fake_stream unnamed = {.alive = true};
 static __thread int thread_mode;
 
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, by which a runtime says which of the
+ * streams without a name it means: here they are one. */
+static bool nameless(CUstream s) { return (uintptr_t)s <= 2; }
+
 static struct fake_stream *stream_of(CUstream s)
 {
-	return s ? s : &unnamed;
+	return nameless(s) ? &unnamed : s;
 }
 
 static bool exists(CUstream s)
 {
-	for (struct fake_stream *x = streams; s && x; x = x->next)
+	for (struct fake_stream *x = streams; !nameless(s) && x; x = x->next)
 		if (x == s)
 			return x->alive && x->ctx->alive;
-	return s == NULL;
+	return nameless(s);
 }
 
 CUresult fake_unsafe(void)
@@ -53,12 +57,19 @@ void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns)
 
 CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx)
 {
-	if (!exists(stream) || (stream && stream_of(stream)->ctx != ctx))
+	if (!exists(stream) || (!nameless(stream) && stream_of(stream)->ctx != ctx))
 		return ERROR_INVALID_HANDLE;
-	return stream && stream_of(stream)->capturing ? ERROR_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+	return stream_of(stream)->capturing ? ERROR_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-static void sleep_until(int64_t at)
+int64_t fake_stream_end(CUstream stream)
+{
+	int64_t now = fake_now(), end = stream_of(stream)->busy_until;
+
+	return end > now ? end : now;
+}
+
+void fake_sleep_until(int64_t at)
 {
 	struct timespec t = {at / 1000000000, at % 1000000000};
 
@@ -100,7 +111,7 @@ CUresult fake_cuCtxGetStreamPriorityRange(int *least, int *greatest)
 CUresult fake_cuStreamDestroy_v2(CUstream stream)
 {
 	fake_lock();
-	bool ok = stream && exists(stream);
+	bool ok = !nameless(stream) && exists(stream);
 	if (ok)
 		stream_of(stream)->alive = false;
 	fake_unlock();
@@ -119,7 +130,7 @@ CUresult fake_cuStreamSynchronize(CUstream stream)
 	int64_t until = ok ? stream_of(stream)->busy_until : 0;
 	fake_unlock();
 	if (r == CUDA_SUCCESS)
-		sleep_until(until);
+		fake_sleep_until(until);
 	return r;
 }
 
@@ -149,7 +160,7 @@ CUresult fake_cuCtxSynchronize(void)
 		if (s->alive && s->busy_until > until)
 			until = s->busy_until;
 	fake_unlock();
-	sleep_until(until);
+	fake_sleep_until(until);
 	return CUDA_SUCCESS;
 }
 
@@ -165,7 +176,7 @@ CUresult fake_cuThreadExchangeStreamCaptureMode(int *mode)
 CUresult fake_cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
 	fake_lock();
-	bool ok = stream && exists(stream);
+	bool ok = !nameless(stream) && exists(stream);
 	if (ok) {
 		struct fake_stream *s = stream_of(stream);
 		s->capturing = true;
@@ -183,7 +194,7 @@ CUresult fake_cuStreamEndCapture(CUstream stream, void **graph)
 	CUresult r = ERROR_INVALID_HANDLE;
 
 	fake_lock();
-	if (stream && exists(stream) && s->capturing) {
+	if (!nameless(stream) && exists(stream) && s->capturing) {
 		s->capturing = false;
 		fake.captures -= s->mode == 0;
 		r = s->spoilt ? ERROR_CAPTURE_INVALIDATED : CUDA_SUCCESS;
@@ -196,7 +207,7 @@ CUresult fake_cuStreamEndCapture(CUstream stream, void **graph)
 CUresult fake_cuStreamIsCapturing(CUstream stream, int *status)
 {
 	fake_lock();
-	*status = stream && exists(stream) && stream_of(stream)->capturing;
+	*status = exists(stream) && stream_of(stream)->capturing;
 	fake_unlock();
 	return CUDA_SUCCESS;
 }

@@ -1,0 +1,184 @@
+/*
+ * Copies and events. A copy is done when the call returns, as a real driver may
+ * do it, too; its stream is busy for as long as missing pages take.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+/* The place of a copy's device side, with its pages brought in. */
+static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
+{
+	CUresult r;
+
+	if (!fake_current(&r))
+		return r;
+	struct fake_memory *m = fake_find(ptr);
+	if (!m || ptr + bytes > m->base + m->size)
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t moved = fake_bring(m, ptr - m->base, bytes, &r);
+	fake_occupy(stream, (int64_t)(moved / PAGE * fake.fault_ns));
+	return r;
+}
+
+CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
+{
+	CUresult r;
+	struct fake_memory *m = fake_find(ptr);
+	struct fake_context *c = fake_current(&r);
+
+	if (c && m && m->moved && fake.moved_fault)
+		return c->fault = fake.moved_fault;
+	return reach(ptr, bytes, stream);
+}
+
+/* Both sides are reached before a byte is copied. HOST is for the side that is
+ * no device's. */
+enum side { HOST, DEVICE };
+
+static CUresult copy(uint64_t dst, enum side to, uint64_t src, enum side from, size_t bytes,
+		     CUstream stream)
+{
+	CUresult r;
+	struct fake_context *c = fake_current(&r);
+
+	if (!c)
+		return r;
+	fake_lock();
+	r = fake_stream_fits(stream, c);
+	if (r == CUDA_SUCCESS && from == DEVICE)
+		r = reach(src, bytes, stream);
+	if (r == CUDA_SUCCESS && to == DEVICE)
+		r = reach(dst, bytes, stream);
+	if (r == CUDA_SUCCESS)
+		memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, bytes);
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes, CUstream s)
+{
+	return copy(dst, DEVICE, (uintptr_t)src, HOST, bytes, s);
+}
+CUresult fake_cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
+{
+	return fake_cuMemcpyHtoDAsync_v2(dst, src, bytes, NULL);
+}
+
+CUresult fake_cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstream s)
+{
+	return copy((uintptr_t)dst, HOST, src, DEVICE, bytes, s);
+}
+CUresult fake_cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
+{
+	return fake_cuMemcpyDtoHAsync_v2(dst, src, bytes, NULL);
+}
+
+CUresult fake_cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
+{
+	return copy(dst, DEVICE, src, DEVICE, bytes, s);
+}
+CUresult fake_cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+	return fake_cuMemcpyDtoDAsync_v2(dst, src, bytes, NULL);
+}
+
+CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream s)
+{
+	CUresult r;
+	struct fake_context *c = fake_current(&r);
+
+	if (!c)
+		return r;
+	fake_lock();
+	r = fake_stream_fits(s, c);
+	if (r == CUDA_SUCCESS)
+		r = reach(dst, bytes, s);
+	if (r == CUDA_SUCCESS)
+		memset((void *)(uintptr_t)dst, value, bytes);
+	fake_unlock();
+	return r;
+}
+CUresult fake_cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t bytes)
+{
+	return fake_cuMemsetD8Async(dst, value, bytes, NULL);
+}
+
+/* An event is the time at which its stream will have come to it. */
+struct event {
+	int64_t at;
+};
+
+CUresult fake_cuEventCreate(void **out, unsigned flags)
+{
+	CUresult why;
+
+	if (!out || !fake_current(&why))
+		return out ? why : CUDA_ERROR_INVALID_VALUE;
+	*out = calloc(1, sizeof(struct event));
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuEventDestroy_v2(void *event)
+{
+	free(event);
+	return event ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
+}
+
+CUresult fake_cuEventRecord(void *event, CUstream stream)
+{
+	struct event *e = event;
+	CUresult r;
+	struct fake_context *c = fake_current(&r);
+
+	if (!c || !e)
+		return c ? ERROR_INVALID_HANDLE : r;
+	fake_lock();
+	r = fake_stream_fits(stream, c);
+	if (r == CUDA_SUCCESS)
+		e->at = fake_stream_end(stream);
+	fake_unlock();
+	return r;
+}
+
+CUresult fake_cuEventQuery(void *event)
+{
+	struct event *e = event;
+
+	return !e ? ERROR_INVALID_HANDLE : e->at > fake_now() ? ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult fake_cuEventSynchronize(void *event)
+{
+	struct event *e = event;
+
+	if (!e)
+		return ERROR_INVALID_HANDLE;
+	fake_sleep_until(e->at);
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuEventElapsedTime(float *ms, void *from, void *to)
+{
+	if (!ms || !from || !to)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ms = (float)(((struct event *)to)->at - ((struct event *)from)->at) / 1e6f;
+	return CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamWaitEvent(CUstream stream, void *event, unsigned flags)
+{
+	struct event *e = event;
+	CUresult r;
+	struct fake_context *c = fake_current(&r);
+
+	if (!c || !e)
+		return c ? ERROR_INVALID_HANDLE : r;
+	fake_lock();
+	r = fake_stream_fits(stream, c);
+	if (r == CUDA_SUCCESS && e->at > fake_stream_end(stream))
+		fake_occupy(stream, e->at - fake_stream_end(stream));
+	fake_unlock();
+	return r;
+}
