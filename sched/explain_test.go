@@ -77,6 +77,11 @@ func TestExplain(t *testing.T) {
 			if r.Rule != c.rule || !strings.Contains(r.String(), c.text) {
 				t.Errorf("got rule %q, %q; want %q, %q", r.Rule, r, c.rule, c.text)
 			}
+			held, moved := r.Held(), r
+			moved.Lead, moved.InFlight = r.Lead+time.Second, r.InFlight+1
+			if !strings.HasPrefix(held, c.rule.String()) || r.Still().Held() != held || moved.Still() != r.Still() {
+				t.Errorf("%q is told as %q, and %q of what did not move", r, held, r.Still().Held())
+			}
 			before := fmt.Sprint(s.Stats(), s.Flows(nil))
 			s.Explain(0, a)
 			if after := fmt.Sprint(s.Stats(), s.Flows(nil)); after != before {

@@ -88,9 +88,7 @@ func (r Reason) String() string {
 		fmt.Fprintf(&b, ", %d of %d runs in flight on %s", r.InFlight, r.Tokens, devices(r.Devices))
 	case RuleNoFit:
 		fmt.Fprintf(&b, ": no memory or no container for it on %s with a free token", devices(r.Free))
-		if r.Lack != "" {
-			b.WriteString(": " + r.Lack)
-		}
+		r.lacks(&b)
 	}
 	if r.Last != RuleNone {
 		for _, part := range []string{"; last chosen by ", r.Last.String(), " at ", r.LastAt.String()} {
@@ -98,4 +96,49 @@ func (r Reason) String() string {
 		}
 	}
 	return b.String()
+}
+
+func (r Reason) lacks(b *strings.Builder) {
+	if r.Lack != "" {
+		b.WriteString(": " + r.Lack)
+	}
+}
+
+// Held says the same for a table that has the flow's name, its state and its lead
+// beside it, without what moves while nothing becomes of the flow.
+func (r Reason) Held() string {
+	var b strings.Builder
+	b.Grow(96)
+	b.WriteString(r.Rule.String())
+	switch r.Rule {
+	case RuleThrottle:
+		for _, part := range []string{": its ", r.Level, " leads by more than ", r.Overrun.String()} {
+			b.WriteString(part)
+		}
+	case RuleBehind:
+		b.WriteString(" " + r.Behind.String())
+	case RuleWait:
+		b.WriteString(" until " + r.Until.Round(time.Millisecond).String())
+	case RuleNoFit:
+		b.WriteString(": no memory or no container for it on a device with a free token")
+		r.lacks(&b)
+	}
+	if r.Last != RuleNone {
+		for _, part := range []string{"; last chosen by ", r.Last.String(), " at ", r.LastAt.Round(time.Millisecond).String()} {
+			b.WriteString(part)
+		}
+	}
+	return b.String()
+}
+
+// Still is the reason less what Held does not say: what is equal is told alike.
+func (r Reason) Still() Reason {
+	r.Lead, r.Devices, r.Free, r.InFlight, r.Tokens = 0, 0, 0, 0, 0
+	if r.Rule != RuleBehind {
+		r.Behind = FlowID{}
+	}
+	if r.Rule != RuleWait {
+		r.Until = 0
+	}
+	return r
 }

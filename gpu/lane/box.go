@@ -24,6 +24,7 @@ type box struct {
 	failed  bool // takes no more runs
 	doomed  bool // being removed
 	errand  errand
+	stirred int // its place in the lane's list, from 1; 0: not there
 
 	resident int64
 	since    time.Duration // nothing runs in it, while it is listed as idle
@@ -133,6 +134,7 @@ func (b *box) unlaunched(buf []*run) []*run {
 func (l *Lane) retire(r *run, keep bool) {
 	b := r.box
 	b.runs = without(b.runs, r)
+	l.stir(b)
 	if r.begun {
 		b.inside--
 	}
@@ -186,6 +188,7 @@ func (l *Lane) gone(b *box) {
 		return
 	}
 	f := b.rev.flow
+	l.calm(b)
 	delete(l.boxes, b.id)
 	delete(l.named, b.name)
 	b.dev.boxes = slices.DeleteFunc(b.dev.boxes, func(other *box) bool { return other == b })

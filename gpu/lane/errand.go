@@ -69,6 +69,7 @@ func (l *Lane) hear(dev *device) {
 	dev.orders = append(dev.orders, orders...)
 	for _, name := range standing {
 		b := l.named[name]
+		l.stir(b)
 		r := b.waiting[0]
 		b.waiting = b.waiting[:copy(b.waiting, b.waiting[1:])]
 		l.starting = append(l.starting, r)

@@ -76,12 +76,14 @@ type storm struct {
 	functions []Function
 	ended     map[Reason]int
 	tell      func(e *Event, orders []Order) // hears all that goes in and out
+	seen      map[Box]BoxStats               // as the lane told of what stirred
 }
 
 func newStorm(t *testing.T, seed uint64) *storm {
 	s := &storm{
 		t: t, r: rand.New(rand.NewPCG(seed, 7)), seed: seed, open: map[uint64]bool{}, running: map[uint64]Box{},
 		boxes: map[Box]int64{}, doomed: map[Box]bool{}, size: map[Box]int{}, ended: map[Reason]int{},
+		seen: map[Box]BoxStats{},
 	}
 	policies := []string{"mqfq-sticky", "sticky-plus", "fcfs", "mqfq", "batch", "sjf", "eevdf", "paella"}
 	policy := policies[seed%uint64(len(policies))]
@@ -249,6 +251,9 @@ func (s *storm) take(e Event) {
 	s.l.Take(e)
 	s.check(e)
 	orders := s.l.Ready()
+	if s.r.IntN(4) == 0 {
+		s.look(e)
+	}
 	if s.tell != nil {
 		s.tell(&e, nil)
 		s.tell(nil, orders)
@@ -262,6 +267,20 @@ func (s *storm) take(e Event) {
 func (s *storm) check(e Event) {
 	if err := s.l.Check(); err != nil && !s.t.Failed() {
 		s.t.Errorf("seed %d, after %s: %v", s.seed, e.Kind, err)
+	}
+}
+
+// look holds what the lane tells of boxes that stirred to how all of them are.
+func (s *storm) look(e Event) {
+	s.l.Stirred(func(b BoxStats) { s.seen[b.Box] = b })
+	all := s.l.Boxes(nil)
+	for _, b := range all {
+		if s.seen[b.Box] != b && !s.t.Failed() {
+			s.t.Errorf("seed %d, after %s: box %d is %+v, last told as %+v", s.seed, e.Kind, b.Box, b, s.seen[b.Box])
+		}
+	}
+	if n := len(s.l.stirred); n > 0 {
+		s.t.Errorf("seed %d: %d boxes are still to be told of", s.seed, n)
 	}
 }
 

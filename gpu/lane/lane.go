@@ -61,6 +61,7 @@ type Lane struct {
 	blanks   []*box
 	shelves  [][][]*box
 	back     []*run // scratch
+	stirred  []*box // since Stirred was called
 	changes  []sched.Change
 	out      []Order
 	given    []Order
@@ -162,6 +163,7 @@ func (l *Lane) takeBox(e Event) {
 	if b == nil {
 		return
 	}
+	l.stir(b)
 	switch e.Kind {
 	case Made:
 		b.made = true
@@ -262,4 +264,9 @@ func (l *Lane) Deadline() (time.Duration, bool) {
 	return at, ok
 }
 
-func (l *Lane) order(o Order) { l.out = append(l.out, o) }
+func (l *Lane) order(o Order) {
+	l.out = append(l.out, o)
+	if b := l.boxes[o.Box]; b != nil {
+		l.stir(b)
+	}
+}

@@ -78,6 +78,7 @@ func (l *Lane) grantNext() bool {
 	f.runs++
 	dev.inFlight++
 	b.runs = append(b.runs, r)
+	l.stir(b)
 	l.idle.remove(b)
 	dev.ledger.Part(b.name)
 	l.bring(f)
