@@ -37,6 +37,8 @@ type box struct {
 	logs chan struct{} // holds one while an activation's logs are read
 	tab  tab
 
+	place int // among those that are shown
+
 	marked atomic.Int32 // runs in it, as marks count them
 }
 
@@ -84,16 +86,18 @@ type dispatcher struct {
 	workers sync.WaitGroup  // of which some rest
 	hands   hands
 
-	pool   *container.Pool
-	gpus   *gpuLane // nil without devices
-	jobs   map[uint64]*job
-	boxes  map[container.SlotID]*box
-	alive  map[container.ID]*box
-	early  map[container.ID]bool // died before we heard that they exist
-	next   uint64
-	named  int64
-	told   time.Duration // before that nobody who waits is told of
-	closed bool          // nothing more is started
+	pool      *container.Pool
+	gpus      *gpuLane // nil without devices
+	jobs      map[uint64]*job
+	boxes     map[container.SlotID]*box
+	alive     map[container.ID]*box
+	early     map[container.ID]bool // died before we heard that they exist
+	next      uint64
+	named     int64
+	shown     shown
+	questions []question    // to be answered when all is decided
+	told      time.Duration // before that nobody who waits is told of
+	closed    bool          // nothing more is started
 
 	inspect func() // of tests: looks at the cores after every step
 }
@@ -143,6 +147,7 @@ func (d *dispatcher) newBox(slot container.SlotID, prefix, suffix string, spec f
 	b := d.ownBox(spec(containerName(d.settings.Prefix, d.named, prefix, suffix)))
 	if b.slot = slot; slot != 0 {
 		d.boxes[slot] = b
+		d.shown.enter(b)
 	}
 	return b
 }

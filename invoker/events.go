@@ -88,6 +88,9 @@ func (e pausedEvent) apply(d *dispatcher, now time.Duration) { d.pool.Paused(now
 type goneEvent struct{ slot container.SlotID }
 
 func (e goneEvent) apply(d *dispatcher, now time.Duration) {
+	if b := d.boxes[e.slot]; b != nil {
+		d.shown.leave(b)
+	}
 	delete(d.boxes, e.slot)
 	d.pool.Gone(now, e.slot)
 }

@@ -35,7 +35,7 @@ type gpuLane struct {
 	told     bool
 	past     history
 	backlog  *backlog
-	shown    shown
+	shown    shownFlows
 }
 
 // gpuBox is what a box of the lane has beside its container.
@@ -55,8 +55,8 @@ type gpuBox struct {
 	transfer  *transfer          // the newest prefetch
 	usage     map[int]gpu.Usage  // of its processes
 	held      atomic.Pointer[container.Holds]
-	assumed   int64            // resident bytes that nobody saw
-	shown     *ContainerStatus // as it was last
+	assumed   int64     // resident bytes that nobody saw
+	names     [2]string // of its device and its flow, as shown
 }
 
 func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
@@ -197,7 +197,7 @@ func (l *gpuLane) make(o lane.Order) {
 		l.furnish(b, j)
 	}
 	l.boxes[o.Box], l.named[b.name] = b, b
-	l.shown.enter(b)
+	l.d.shown.enter(b)
 	if !l.d.pool.Claim(o.HostMB) {
 		l.d.log.Error("host memory that was left is not there", keyContainer, b.name, "megabytes", o.HostMB)
 		return
@@ -229,6 +229,7 @@ func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
 	j := l.jobs[o.Item]
 	delete(l.jobs, o.Item)
 	l.furnish(b, j)
+	l.d.shown.furnished(b)
 	r := &run{job: j, box: b, start: container.Warm, first: o.Rested}
 	if !o.Start.Warm() {
 		r.start = container.Cold
@@ -311,7 +312,7 @@ func (l *gpuLane) left(now time.Duration, e left) {
 func (l *gpuLane) gone(now time.Duration, b *box) {
 	delete(l.boxes, b.gpu.id)
 	delete(l.named, b.name)
-	l.shown.leave(b)
+	l.d.shown.leave(b)
 	l.d.pool.Unclaim(now, b.gpu.claimed)
 	l.take(now, lane.Event{Kind: lane.Gone, Box: b.gpu.id})
 	l.assume(b, 0)

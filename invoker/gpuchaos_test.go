@@ -235,4 +235,26 @@ func (h *hail) check(l *gpuLane, seed uint64) {
 	if runs != len(l.runs) {
 		h.t.Errorf("seed %d: %d runs in boxes, %d known", seed, runs, len(l.runs))
 	}
+	if runs%3 == 0 {
+		h.look(l, seed)
+	}
+}
+
+// look holds what is shown of containers to what is to be seen of each.
+func (h *hail) look(l *gpuLane, seed uint64) {
+	all := l.d.containers()
+	seen := map[string]ContainerStatus{}
+	for _, c := range all {
+		seen[c.Name] = *c
+	}
+	n := len(l.d.boxes)
+	for _, b := range l.boxes {
+		s, ok := l.lane.Box(b.gpu.id)
+		if n++; ok && seen[b.name] != b.status(s) {
+			h.t.Errorf("seed %d: %+v is shown of %+v", seed, seen[b.name], b.status(s))
+		}
+	}
+	if n != len(all) {
+		h.t.Errorf("seed %d: %d containers are shown, there are %d", seed, len(all), n)
+	}
 }

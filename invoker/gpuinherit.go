@@ -125,7 +125,7 @@ func (l *gpuLane) settleHeirs(now time.Duration) {
 func (l *gpuLane) makeHeir(o lane.Order, h *gpuHeir) {
 	h.box.gpu.id = o.Box
 	l.boxes[o.Box], l.named[h.box.name] = h.box, h.box
-	l.shown.enter(h.box)
+	l.d.shown.enter(h.box)
 }
 
 // bequeath calls keep for the containers that rest, and ends the talk with all

@@ -2,19 +2,15 @@ package invoker
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// shown is what the GPU lane last showed of flows and containers. An open console
-// asks once a second, and most of a thousand are as they were: what has not
-// changed is given again.
-type shown struct {
-	flows []*shownFlow // in the order of their names
+// shownFlows is what was last shown of a lane's flows, as shown is of containers.
+type shownFlows struct {
+	list  []*shownFlow // in the order in which they came
 	stale bool         // a flow is no more
-	boxes []*box       // in the order of their names
 }
 
 type shownFlow struct {
@@ -24,26 +20,13 @@ type shownFlow struct {
 	status *FlowStatus
 }
 
-func byName(b *box, name string) int { return strings.Compare(b.name, name) }
-
-func (s *shown) enter(b *box) {
-	at, _ := slices.BinarySearchFunc(s.boxes, b.name, byName)
-	s.boxes = slices.Insert(s.boxes, at, b)
-}
-
-func (s *shown) leave(b *box) {
-	if at, ok := slices.BinarySearchFunc(s.boxes, b.name, byName); ok {
-		s.boxes = slices.Delete(s.boxes, at, at+1)
-	}
-}
-
-// flowList gives the flows of a lane that has n of them.
-func (s *shown) flowList(l *lane.Lane, n int) []*FlowStatus {
-	if s.stale || n != len(s.flows) {
+// all gives the flows of a lane that has n of them.
+func (s *shownFlows) all(l *lane.Lane, n int) []*FlowStatus {
+	if s.stale || n != len(s.list) {
 		s.renew(l.Flows())
 	}
 	out := make([]*FlowStatus, 0, n)
-	for _, f := range s.flows {
+	for _, f := range s.list {
 		if fs, ok := l.Flow(f.id); ok {
 			out = append(out, f.show(fs, l.Explain(f.id)))
 		}
@@ -51,18 +34,22 @@ func (s *shown) flowList(l *lane.Lane, n int) []*FlowStatus {
 	return out
 }
 
-// renew lists other flows, which are in the order of their names as well.
-func (s *shown) renew(ids []sched.FlowID) {
-	old := make(map[sched.FlowID]*shownFlow, len(s.flows))
-	for _, f := range s.flows {
-		old[f.id] = f
+// renew lists other flows: those that stay in their order, then the new ones.
+func (s *shownFlows) renew(ids []sched.FlowID) {
+	here := make(map[sched.FlowID]bool, len(ids))
+	for _, id := range ids {
+		here[id] = true
 	}
-	s.flows, s.stale = make([]*shownFlow, len(ids)), false
-	for i, id := range ids {
-		if s.flows[i] = old[id]; s.flows[i] == nil {
-			s.flows[i] = &shownFlow{id: id, text: id.String()}
+	s.list = slices.DeleteFunc(s.list, func(f *shownFlow) bool { return !here[f.id] })
+	for _, f := range s.list {
+		delete(here, f.id)
+	}
+	for _, id := range ids {
+		if here[id] {
+			s.list = append(s.list, &shownFlow{id: id, text: id.String()})
 		}
 	}
+	s.stale = false
 }
 
 func (f *shownFlow) show(fs sched.FlowStats, why sched.Reason) *FlowStatus {
@@ -71,36 +58,13 @@ func (f *shownFlow) show(fs sched.FlowStats, why sched.Reason) *FlowStatus {
 		Weight: fs.Weight, LeadMs: fs.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
 		VirtualMs: fs.VT.Milliseconds(),
 	}
-	if f.status != nil && f.reason == why {
+	if why = why.Still(); f.status != nil && f.reason == why {
 		next.Why = f.status.Why
 	} else {
-		next.Why, f.reason = why.String(), why
+		next.Why, f.reason = why.Held(), why
 	}
 	if f.status == nil || *f.status != next {
 		f.status = &next
 	}
 	return f.status
-}
-
-func (b *box) status(s lane.BoxStats) *ContainerStatus {
-	next := ContainerStatus{
-		Name: b.name, Kind: b.spec.Kind, MemoryMB: b.spec.MemoryMB, State: "ready",
-		Resident: s.Resident, Coming: s.Coming, Context: s.Context,
-	}
-	switch {
-	case s.Leaving:
-		next.State = "removing"
-	case s.Runs > 0:
-		next.State, next.Active = "running", s.Runs
-	}
-	last := b.gpu.shown
-	if last == nil {
-		next.Device, next.Flow = b.gpu.device.String(), s.Flow.String()
-	} else {
-		next.Device, next.Flow = last.Device, last.Flow
-	}
-	if last == nil || *last != next {
-		b.gpu.shown = &next
-	}
-	return b.gpu.shown
 }

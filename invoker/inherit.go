@@ -193,6 +193,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, h heir) error
 		}
 		b.slot = slot
 		d.boxes[slot] = b
+		d.shown.enter(b)
 	}
 	b.talk = d.dial(h.left.Addr, max(h.note.Concurrency, 1))
 	if h.note.Rest == container.Pausing {

@@ -2,8 +2,6 @@ package invoker
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
@@ -113,24 +111,29 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 // question is somebody's question for a snapshot; reply has room for it.
 type question struct{ reply chan Status }
 
-func (e question) apply(d *dispatcher, _ time.Duration) { e.reply <- d.snapshot() }
+// apply has it answered when all is decided that waits: no decision is held up by
+// the answer but those about what comes meanwhile.
+func (e question) apply(d *dispatcher, _ time.Duration) { d.questions = append(d.questions, e) }
+
+func (d *dispatcher) answer() {
+	if len(d.questions) == 0 {
+		return
+	}
+	s := d.snapshot()
+	for _, q := range d.questions {
+		q.reply <- s
+	}
+	clear(d.questions)
+	d.questions = d.questions[:0]
+}
 
 // capacity is how many activations may be accepted and not completed.
 func (iv *Invoker) capacity() int { return cap(iv.places.common) + iv.places.most.Activations }
 
 func (d *dispatcher) snapshot() Status {
 	s := Status{Pool: d.pool.Stats()}
-	for _, v := range d.pool.Views() {
-		name := ""
-		if b := d.boxes[v.Slot]; b != nil {
-			name = b.name
-		}
-		s.Containers = append(s.Containers, &ContainerStatus{
-			Name: name, Kind: v.Kind, State: v.State, MemoryMB: v.MemoryMB, Active: v.Active,
-		})
-	}
+	s.Containers = d.containers()
 	d.gpus.snapshot(&s)
-	slices.SortFunc(s.Containers, func(a, b *ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 
@@ -144,13 +147,7 @@ func (l *gpuLane) snapshot(s *Status) {
 	for _, d := range st.Devices {
 		s.Devices = append(s.Devices, deviceStatus(d))
 	}
-	s.Flows = l.shown.flowList(l.lane, st.Flows)
-	s.Containers = slices.Grow(s.Containers, len(l.shown.boxes))
-	for _, b := range l.shown.boxes {
-		if bs, ok := l.lane.Box(b.gpu.id); ok {
-			s.Containers = append(s.Containers, b.status(bs))
-		}
-	}
+	s.Flows = l.shown.all(l.lane, st.Flows)
 }
 
 func deviceStatus(d lane.DeviceStats) DeviceStatus {

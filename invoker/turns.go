@@ -128,6 +128,7 @@ func (d *dispatcher) turn() {
 	}
 	d.settle(now)
 	d.arm(now)
+	d.answer()
 	clear(events)
 	t.spare = events[:0]
 }

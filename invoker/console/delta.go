@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -32,6 +31,10 @@ type differ struct {
 	places []int
 	plans  map[reflect.Type]*plan
 	err    error
+
+	// Of the list that is looked at, kept for the next.
+	gone, kept []int
+	pairs      []pair
 }
 
 // plan is how a struct's fields are written.
@@ -94,7 +97,7 @@ func (f field) omitted(v reflect.Value) bool {
 }
 
 // change gives what differs between two snapshots of one type, as JSON; nil if
-// nothing does. The items of keyed lists of the second are put in the order of
+// nothing does. It is the differ's, until it is called again. The items of keyed lists of the second are put in the order of
 // the first's before, as whoever heard of the first has them.
 func (d *differ) change(from, to any) ([]byte, error) {
 	d.out, d.err = d.out[:0], nil
@@ -106,7 +109,7 @@ func (d *differ) change(from, to any) ([]byte, error) {
 	if d.err != nil || len(d.out) == 0 {
 		return nil, d.err
 	}
-	return bytes.Clone(d.out), nil
+	return d.out, nil
 }
 
 // value writes a change, nothing if there is none.
@@ -302,8 +305,8 @@ func (d *differ) rows(a, b reflect.Value) {
 		return
 	}
 	p := d.plan(pointed(a.Type().Elem()))
-	gone, kept := align(a, b, p.fields[p.key].index)
-	stirred := stirred(a, b, kept)
+	gone, kept := d.align(a, b, p.fields[p.key].index)
+	stirred := d.stirred(a, b, kept)
 	from := len(d.out)
 	d.named(`"gone":`, from, func() {
 		if len(gone) > 0 {
@@ -336,9 +339,9 @@ type pair struct {
 
 // stirred lists the rows that both have, of those that are pointers only where
 // they are two: what stands behind one is as it was.
-func stirred(a, b reflect.Value, kept []int) []pair {
+func (d *differ) stirred(a, b reflect.Value, kept []int) []pair {
 	pointers := a.Type().Elem().Kind() == reflect.Pointer
-	out := make([]pair, 0, len(kept))
+	out := d.pairs[:0]
 	for to, was := range kept {
 		x, y := a.Index(was), b.Index(to)
 		if pointers {
@@ -349,6 +352,7 @@ func stirred(a, b reflect.Value, kept []int) []pair {
 		}
 		out = append(out, pair{to, x, y})
 	}
+	d.pairs = out
 	return out
 }
 
@@ -405,27 +409,57 @@ func (d *differ) numbers(list []int) {
 
 // align puts the items of b in the order of a, those that a has not at the end.
 // It gives the places in a of what b has not, and of each item of both, in
-// order, its place in a.
-func align(a, b reflect.Value, key []int) (gone, kept []int) {
-	name := func(v reflect.Value, i int) string { return reflect.Indirect(v.Index(i)).FieldByIndex(key).String() }
-	n := 0
-	for n < a.Len() && n < b.Len() && name(a, n) == name(b, n) {
-		kept = append(kept, n)
-		n++
+// order, its place in a. Both are the differ's, until it is called again.
+func (d *differ) align(a, b reflect.Value, key []int) (gone, kept []int) {
+	gone, kept = d.gone[:0], d.kept[:0]
+	pointers := a.Type().Elem().Kind() == reflect.Pointer
+	n := b.Len()
+	for i := range a.Len() {
+		if to := len(kept); to < n && (pointers && a.Index(i).Pointer() == b.Index(to).Pointer() || name(a, i, key) == name(b, to, key)) {
+			kept = append(kept, i)
+		} else {
+			gone = append(gone, i)
+		}
 	}
-	if n == a.Len() { // the rest is new
-		return nil, kept
+	d.gone, d.kept = gone, kept
+	if len(gone) == 0 || len(kept) == n || !d.back(a, b, key) {
+		return gone, kept
 	}
-	at := make(map[string]int, b.Len()-n)
-	for i := n; i < b.Len(); i++ {
-		at[name(b, i)] = i
+	return d.reorder(a, b, key)
+}
+
+func name(v reflect.Value, i int, key []int) string {
+	return reflect.Indirect(v.Index(i)).FieldByIndex(key).String()
+}
+
+// back tells whether what seems gone is among what seems new: the two lists are
+// in different orders.
+func (d *differ) back(a, b reflect.Value, key []int) bool {
+	gone := make(map[string]bool, len(d.gone))
+	for _, i := range d.gone {
+		gone[name(a, i, key)] = true
+	}
+	for i := len(d.kept); i < b.Len(); i++ {
+		if gone[name(b, i, key)] {
+			return true
+		}
+	}
+	return false
+}
+
+// reorder aligns lists in whatever orders.
+func (d *differ) reorder(a, b reflect.Value, key []int) (gone, kept []int) {
+	gone, kept = d.gone[:0], d.kept[:0]
+	at := make(map[string]int, b.Len())
+	for i := range b.Len() {
+		at[name(b, i, key)] = i
 	}
 	old := reflect.MakeSlice(b.Type(), b.Len(), b.Len())
 	reflect.Copy(old, b)
 	taken := make([]bool, b.Len())
-	to := n
-	for i := n; i < a.Len(); i++ {
-		was, there := at[name(a, i)]
+	to := 0
+	for i := range a.Len() {
+		was, there := at[name(a, i, key)]
 		if !there || taken[was] {
 			gone = append(gone, i)
 			continue
@@ -435,11 +469,12 @@ func align(a, b reflect.Value, key []int) (gone, kept []int) {
 		b.Index(to).Set(old.Index(was))
 		to++
 	}
-	for i := n; i < b.Len(); i++ {
+	for i := range b.Len() {
 		if !taken[i] {
 			b.Index(to).Set(old.Index(i))
 			to++
 		}
 	}
+	d.gone, d.kept = gone, kept
 	return gone, kept
 }

@@ -1,6 +1,9 @@
 package console
 
-import "math/rand/v2"
+import (
+	"bytes"
+	"math/rand/v2"
+)
 
 // For the tests in a browser, which are in a package of their own.
 var (
@@ -21,7 +24,7 @@ func Shaken(seed uint64, turns int) (all []any, deltas [][]byte, err error) {
 				return nil, nil, err
 			}
 		}
-		all, deltas = append(all, s), append(deltas, delta)
+		all, deltas = append(all, s), append(deltas, bytes.Clone(delta))
 	}
 	return all, deltas, nil
 }

@@ -112,7 +112,7 @@ func large(flows, devices, turn int) *snapshot {
 		runs := (turn + i) / 10 // a tenth of them have one more each turn
 		w.Flows = append(w.Flows, &flow{
 			Flow: name, State: state, Queued: (runs + i) % 7, InFlight: runs % 2, Weight: 1, LeadMs: int64(lead), OverrunMs: 10000,
-			VirtualMs: int64(100000 + 1000*runs), Why: fmt.Sprintf("%s %s: no token, 64 of 64 runs in flight on 16 devices; last chosen by order at %ds", name, state, 10*runs),
+			VirtualMs: int64(100000 + 1000*runs), Why: fmt.Sprintf("no token; last chosen by order at %ds", 10*runs),
 		})
 		s.Functions = append(s.Functions, &function{
 			Function: name, Count: runs, Failed: i % 3, Starts: map[string]int{"gpu-warm": runs, "host-warm": 3, "cold": 2},

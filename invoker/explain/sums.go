@@ -2,7 +2,6 @@ package explain
 
 import (
 	"slices"
-	"strings"
 	"time"
 	"unique"
 )
@@ -25,7 +24,7 @@ type Quantiles struct {
 }
 
 // Functions sums up the kept accounts that were answered since a time, by
-// function, in the order of their names. What has not changed since it was asked
+// function, in the order in which they came. What has not changed since it was asked
 // for before is the same item, which therefore nobody may change.
 //
 // An open console asks once a second: only what came and went since then is
@@ -55,7 +54,7 @@ func (l *Log) Functions(since time.Time) []*Function {
 // sums is what the accounts that are kept and young enough say, by function.
 type sums struct {
 	by    map[unique.Handle[what]]*times
-	list  []*times // of by, in the order of the functions' names
+	list  []*times // of by, in the order in which they came
 	queue []arrived
 	asked uint64 // accounts that were looked at
 	since int64  // no account answered before counts
@@ -83,8 +82,6 @@ type sample struct {
 	failed        bool
 }
 
-func byFunction(t *times, name string) int { return strings.Compare(t.name, name) }
-
 func (s *sums) add(number uint64, e *entry) {
 	if e.answered < s.since {
 		return
@@ -94,8 +91,7 @@ func (s *sums) add(number uint64, e *entry) {
 		w := e.what.Value()
 		t = &times{name: w.namespace + "/" + w.action, what: e.what}
 		s.by[e.what] = t
-		at, _ := slices.BinarySearchFunc(s.list, t.name, byFunction)
-		s.list = slices.Insert(s.list, at, t)
+		s.list = append(s.list, t)
 	}
 	t.stale = true
 	t.runs = append(t.runs, sample{e.wait, e.latency, e.how.Value().start, e.failed})
