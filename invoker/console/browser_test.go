@@ -193,7 +193,8 @@ func TestConsoleInABrowser(t *testing.T) {
 	calls, end := p.load("resnet", "bert", "whisper", "fft", "hello")
 	busy := `[...document.querySelectorAll("#functions td[data-col=running]")].some((td) => +td.textContent > 0)`
 	do(t, ctx, until(busy), until(`document.querySelectorAll("#devices .device").length === 2`),
-		until(`[...document.querySelectorAll("#devices .map i")].some((i) => parseFloat(i.style.width) > 5)`),
+		until(`[...document.querySelectorAll("#devices .map")].some((c) => c.parts.some((p) => p.flow && p.share > 0.05) &&
+			c.getContext("2d").getImageData(5, 5, 1, 1).data[3] === 255)`),
 		until(`document.querySelectorAll("#lead canvas").length > 0`))
 	shoot(t, ctx, "busy")
 	all := end()
@@ -294,7 +295,7 @@ func (p *platform) compareDevices(ctx context.Context) {
 func (p *platform) openRecent(ctx context.Context) {
 	var id, story string
 	do(p.t, ctx,
-		chromedp.Click(`#recent tbody tr`), until(`document.querySelectorAll("#story-text li").length > 3`),
+		chromedp.Click(`#recent tbody tr:not(.gap)`), until(`document.querySelectorAll("#story-text li").length > 3`),
 		chromedp.Text("#story-id", &id), chromedp.Text("#story-text", &story))
 	for _, want := range []string{"Accepted", "Started", "Ran", "Answered with success"} {
 		if !strings.Contains(story, want) {
@@ -313,8 +314,8 @@ func keys(t *testing.T, ctx context.Context) {
 	t.Helper()
 	do(t, ctx,
 		chromedp.KeyEvent("/"), until(`document.activeElement.id === "filter"`),
-		chromedp.KeyEvent("resn"), until(`document.querySelectorAll("#functions tbody tr").length === 1`),
-		chromedp.KeyEvent(kb.Escape), until(`document.querySelectorAll("#functions tbody tr").length > 4`),
+		chromedp.KeyEvent("resn"), until(`document.querySelectorAll("#functions tbody tr:not(.gap)").length === 1`),
+		chromedp.KeyEvent(kb.Escape), until(`document.querySelectorAll("#functions tbody tr:not(.gap)").length > 4`),
 		chromedp.KeyEvent("?"), until(`document.getElementById("keys").open`),
 		chromedp.KeyEvent(kb.Escape), until(`!document.getElementById("keys").open`),
 		chromedp.KeyEvent("p"), until(`document.getElementById("pause").getAttribute("aria-pressed") === "true"`),

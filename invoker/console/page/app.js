@@ -1,5 +1,5 @@
 // The page: it hears a snapshot, each second what has changed of it, and shows it.
-import { $, cls, el, keyed, ms, put } from "./util.js";
+import { $, cls, el, keyed, ms, put, restyle } from "./util.js";
 import { flows, redraw } from "./flows.js";
 import { merge } from "./merge.js";
 import { devices } from "./devices.js";
@@ -24,8 +24,6 @@ function show(v) {
   put($("facts"), "up " + s.uptime + (gpus.some((d) => d.simulated) ? ", devices are simulated" : ""));
   keyed($("reasons"), s.reasons || [], (r) => r, (r) => el("li", {}, r), () => {});
   put($("version"), "gpuwhisk " + v.version);
-  put($("clock"), new Date(v.at).toLocaleTimeString());
-
   const queued = list.reduce((n, f) => n + f.queued, 0) + ((w.pool || {}).queued || 0);
   const done = Object.entries(counters).reduce((n, [k, x]) => n + (k.startsWith("activations_completed") ? x : 0), 0);
   const failed = Object.entries(counters).reduce((n, [k, x]) => n + (k.startsWith("activations_completed") && !k.endsWith("success") ? x : 0), 0);
@@ -44,12 +42,30 @@ function show(v) {
     ["slowest function, p95", worst ? ms(worst) : "none"],
     ["behind in Kafka", (s.kafka || {}).lag || 0, (s.kafka || {}).lag > 100 ? "warn" : ""],
   ]);
-  flows(list, v.at, w.policy);
-  devices(gpus, boxes);
-  showFunctions(list, total);
-  showRecent([...(v.recent || [])].sort((a, b) => b.at - a.at));
-  showContainers(boxes, counters);
-  safe(s, counters);
+  inTurn([
+    () => flows(list, v.at, w.policy),
+    () => devices(gpus, boxes),
+    () => showFunctions(list, total),
+    () => showRecent([...(v.recent || [])].sort((a, b) => b.at - a.at)),
+    () => showContainers(boxes, counters),
+    () => { safe(s, counters); put($("clock"), new Date(v.at).toLocaleTimeString()); },
+  ]);
+}
+
+// inTurn does the parts of an update one after the other and lets the browser see
+// to keys, clicks and scrolling between them. Newer parts take the place of those
+// that are not done.
+let todo = [], going = false;
+function inTurn(parts) {
+  todo = parts;
+  if (!going) { going = true; next(); }
+}
+function next() {
+  const part = todo.shift();
+  going = part !== undefined;
+  if (!going) return;
+  setTimeout(next);
+  part();
 }
 
 // safe shows what keeps activations from being lost, and what was.
@@ -136,6 +152,11 @@ function pause() {
   $("pause").setAttribute("aria-pressed", paused);
 }
 
+function repaint() {
+  restyle();
+  redraw();
+}
+
 const themes = ["", "light", "dark"];
 function theme(next) {
   let now = localStorage.getItem("theme") || "";
@@ -143,7 +164,7 @@ function theme(next) {
   if (now) document.documentElement.dataset.theme = now;
   else delete document.documentElement.dataset.theme;
   put($("theme"), now ? (now === "dark" ? "Dark" : "Light") : "Theme: system");
-  redraw();
+  repaint();
 }
 
 const places = ["numbers", "h-flows", "h-devices", "h-functions", "h-recent", "h-safe"];
@@ -161,7 +182,7 @@ $("help").addEventListener("click", () => $("keys").showModal());
 $("lookup").addEventListener("keydown", (e) => { if (e.key === "Enter" && e.target.value.trim()) explain(e.target.value); });
 $("filter").addEventListener("keydown", (e) => { if (e.key === "Escape") { e.target.value = ""; e.target.dispatchEvent(new Event("input")); e.target.blur(); } });
 $("story").addEventListener("close", () => history.replaceState(null, "", location.pathname));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 
 begin(explain);
 theme(false);

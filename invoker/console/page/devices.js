@@ -1,5 +1,5 @@
 // Each device with its tokens, its utilization and a map of its memory.
-import { $, bytes, cls, colour, el, keyed, parts, put, short, style } from "./util.js";
+import { $, bytes, cls, colour, el, keyed, put, sharp, short, sized, style } from "./util.js";
 
 const history = new Map(); // device -> shares 0..1
 
@@ -17,19 +17,23 @@ export function devices(list, containers) {
     flows.set(c.flow, sum);
   }
   keyed($("devices"), list, (d) => d.device, make, (node, d) => update(node, d, on.get(d.device) || new Map()));
-  if (!list.length) put($("devices"), "This invoker has no GPU.");
+  $("no-devices").hidden = list.length > 0;
   legend(on);
 }
 
 function make() {
   const part = {
     name: el("h3"), tag: el("span", { class: "tag" }, "simulated"), tokens: el("span"), dots: el("span", { class: "dots" }),
-    use: el("span"), spark: el("canvas", { class: "spark", width: 120, height: 20 }), memory: el("span"), map: el("div", { class: "bar map", role: "img" }),
+    use: el("span"), spark: el("canvas", { class: "spark" }), memory: el("span"), map: el("canvas", { class: "map", role: "img" }),
   };
   const node = el("article", { class: "device" },
     el("header", {}, part.name, part.tag, part.tokens, part.dots, el("span", { class: "push" }), part.use, part.spark),
     el("div", { class: "mapline" }, part.map, part.memory));
   node.bits = part;
+  sized(part.spark, () => spark(part.spark));
+  sized(part.map, () => paint(part.map));
+  part.map.addEventListener("mousemove", (e) => { part.map.title = at(part.map, e.offsetX); });
+  part.map.addEventListener("mouseleave", () => { part.map.title = part.map.label; });
   return node;
 }
 
@@ -47,33 +51,81 @@ function update(node, d, flows) {
   past.push(share);
   if (past.length > 60) past.shift();
   history.set(d.device, past);
-  spark(p.spark, past);
+  p.spark.past = past;
+  spark(p.spark);
   put(p.memory, bytes(d.usedBytes) + " of " + bytes(d.memoryBytes));
   map(p.map, d, flows);
 }
 
 // map draws the device's memory by function, then what is not a function's.
-function map(bar, d, flows) {
+function map(canvas, d, flows) {
   const list = [], total = d.memoryBytes || 1;
   let resident = 0, context = 0;
   for (const [flow, s] of [...flows].sort((a, b) => b[1].resident - a[1].resident || (a[0] < b[0] ? -1 : 1))) {
-    const name = short(flow);
     resident += s.resident;
     context += s.context;
-    if (s.resident) list.push([colour(flow), s.resident / total, name + ": " + bytes(s.resident) + " resident", ""]);
-    if (s.coming) list.push([colour(flow), s.coming / total, name + ": " + bytes(s.coming) + " on its way", "coming"]);
-    if (s.context) list.push([colour(flow), s.context / total, name + ": " + bytes(s.context) + " contexts of " + s.n + " containers", "context"]);
+    if (s.resident) list.push({ flow, share: s.resident / total, bytes: s.resident, is: "resident" });
+    if (s.coming) list.push({ flow, share: s.coming / total, bytes: s.coming, is: "on its way" });
+    if (s.context) list.push({ flow, share: s.context / total, bytes: s.context, is: "context", n: s.n });
   }
-  if (d.foreignBytes) list.push([style("--dim"), d.foreignBytes / total, "of nobody here: " + bytes(d.foreignBytes), "foreign"]);
-  parts(bar, list);
+  if (d.foreignBytes) list.push({ share: d.foreignBytes / total, bytes: d.foreignBytes, is: "foreign" });
+  canvas.parts = list;
+  paint(canvas);
   const label = "Memory: " + bytes(resident) + " resident, " + bytes(context) + " contexts, " + bytes(d.foreignBytes || 0) + " foreign, " +
     bytes(Math.max(0, d.memoryBytes - d.usedBytes)) + " free";
-  if (bar.getAttribute("aria-label") !== label) { bar.setAttribute("aria-label", label); bar.title = label; }
+  if (canvas.label !== label) { canvas.setAttribute("aria-label", canvas.label = label); if (!canvas.matches(":hover")) canvas.title = label; }
 }
 
-function spark(canvas, past) {
-  const c = canvas.getContext("2d"), w = canvas.width, h = canvas.height;
-  c.clearRect(0, 0, w, h);
+// least is how wide a part is drawn on its own, in points: narrower ones go with
+// the one before.
+const least = 0.5;
+
+function paint(canvas) {
+  const c = sharp(canvas), h = canvas.tall;
+  if (!c || !canvas.parts) return;
+  let x = 0, owed = 0;
+  for (const p of canvas.parts) {
+    const w = p.share * canvas.wide + owed;
+    owed = w < least ? w : 0;
+    if (owed) continue;
+    const gap = w > 3 ? 1 : 0; // between neighbours
+    c.globalAlpha = p.is === "context" ? 0.45 : 1;
+    c.fillStyle = p.flow ? colour(p.flow) : style("--dim");
+    c.fillRect(x, 0, w - gap, h);
+    if (p.is === "on its way" || p.is === "foreign") stripes(c, x, w - gap, h, p.is === "foreign");
+    x += w;
+  }
+  c.globalAlpha = 1;
+}
+
+function stripes(c, x, w, h, upright) {
+  c.save();
+  c.beginPath();
+  c.rect(x, 0, w, h);
+  c.clip();
+  c.strokeStyle = upright ? style("--card") : "rgba(255, 255, 255, .55)";
+  c.lineWidth = 3;
+  c.beginPath();
+  for (let at = x - h; at < x + w; at += 8) { c.moveTo(at, h); c.lineTo(upright ? at : at + h, 0); }
+  c.stroke();
+  c.restore();
+}
+
+// at says what is shown at a place of a map.
+function at(canvas, x) {
+  let end = 0;
+  for (const p of canvas.parts || []) {
+    end += p.share * canvas.wide;
+    if (x > end) continue;
+    if (p.is === "foreign") return "of nobody here: " + bytes(p.bytes);
+    return short(p.flow) + ": " + bytes(p.bytes) + (p.is === "context" ? " contexts of " + p.n + " containers" : " " + p.is);
+  }
+  return canvas.label;
+}
+
+function spark(canvas) {
+  const c = sharp(canvas), w = canvas.wide, h = canvas.tall, past = canvas.past;
+  if (!c || !past) return;
   c.strokeStyle = style("--accent");
   c.fillStyle = style("--band");
   c.lineWidth = 1.5;

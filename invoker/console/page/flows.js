@@ -1,5 +1,5 @@
 // The moving chart of how far flows are ahead, and the strip of all flows.
-import { $, colour, short, style, put } from "./util.js";
+import { $, colour, sharp, short, sized, style, put } from "./util.js";
 
 const seconds = 180; // of history
 const shown = 8;     // flows in the chart
@@ -51,7 +51,7 @@ function data() { return [times, ...names.map((n) => leads.get(n))]; }
 
 export function redraw() {
   if (chart) { chart.destroy(); chart = undefined; }
-  if (times.length) draw();
+  if (times.length) { draw(); paint(); }
 }
 
 function draw() {
@@ -95,30 +95,48 @@ function hash(s) {
   return (h >>> 0) / 4294967296;
 }
 
+const heights = new Map(); // flow -> where it is in the strip, 0..1
+function heightOf(flow) {
+  let at = heights.get(flow);
+  if (at === undefined) heights.set(flow, at = hash(flow));
+  return at;
+}
+
 // strip draws every flow as a dot at its lead.
+let dots = [];
 function strip(list) {
-  const canvas = $("strip"), ratio = devicePixelRatio || 1;
-  const w = canvas.clientWidth, h = canvas.clientHeight;
-  if (canvas.width !== Math.round(w * ratio)) { canvas.width = Math.round(w * ratio); canvas.height = Math.round(h * ratio); }
-  const c = canvas.getContext("2d");
-  c.setTransform(ratio, 0, 0, ratio, 0, 0);
-  c.clearRect(0, 0, w, h);
+  if (heights.size > 2 * list.length + 100) heights.clear();
+  dots = list;
+  paint();
+}
+
+function paint() {
+  const canvas = $("strip"), c = sharp(canvas), w = canvas.wide, h = canvas.tall;
+  if (!c) return;
   const t = overrun * 1000;
-  const lo = 0;
   let hi = Math.max(t * 1.1, 1);
-  for (const f of list) hi = Math.max(hi, f.leadMs);
-  const x = (v) => 6 + (w - 12) * (v - lo) / (hi - lo);
+  for (const f of dots) hi = Math.max(hi, f.leadMs);
+  const x = (v) => 6 + (w - 12) * v / hi;
   if (t) { c.fillStyle = style("--band"); c.fillRect(x(0), 0, x(t) - x(0), h); }
-  const inks = { active: style("--accent"), throttled: style("--warn"), inactive: style("--dim") };
-  for (const f of list) {
-    c.fillStyle = inks[f.state] || inks.inactive;
-    c.globalAlpha = f.state === "inactive" ? 0.45 : 0.9;
-    c.beginPath();
-    c.arc(x(Math.max(0, f.leadMs)), 6 + hash(f.flow) * (h - 12), f.queued + f.inFlight > 0 ? 4 : 2.5, 0, 7);
-    c.fill();
+  for (const [state, ink, alpha] of [["inactive", "--dim", 0.45], ["active", "--accent", 0.9], ["throttled", "--warn", 0.9]]) {
+    c.fillStyle = style(ink);
+    c.globalAlpha = alpha;
+    const taken = new Set(); // where one is, another is not seen
+    for (const f of dots) {
+      if (f.state !== state) continue;
+      const at = x(Math.max(0, f.leadMs)), y = 6 + heightOf(f.flow) * (h - 12), r = f.queued + f.inFlight > 0 ? 4 : 2.5;
+      const place = Math.round(at) * 1000 + Math.round(y);
+      if (taken.has(place)) continue;
+      taken.add(place);
+      c.beginPath();
+      c.arc(at, y, r, 0, 7);
+      c.fill();
+    }
   }
   c.globalAlpha = 1;
 }
+
+sized($("strip"), paint);
 
 addEventListener("resize", () => {
   if (chart) chart.setSize({ width: $("lead").clientWidth, height: tall() });

@@ -1,48 +1,86 @@
 // The tables: functions, last activations, containers.
-import { $, bytes, cls, el, keyed, ms, parts, put, short, startColours } from "./util.js";
+import { $, bytes, cls, el, keyed, ms, parts, put, short, sized, startColours } from "./util.js";
 
-const few = 60; // rows of a table before all are asked for
+// A table has an element only for the rows that are in view, and a few around
+// them: one above and one below are as tall as all the others together.
+const around = 8;
 
 // columns: name, title, class, text of a row, value that is sorted by.
 class Table {
-  constructor(id, columns, by, down = true) {
-    this.body = $(id).tBodies[0];
+  constructor(id, columns, by) {
+    this.table = $(id);
+    this.body = this.table.tBodies[0];
     this.columns = columns;
     this.by = by;
-    this.down = down;
+    this.down = true;
+    this.rows = [];
+    this.lines = [];
+    this.height = 27; // of a row, until one was seen
     this.heads = columns.map((c) => {
       const b = el("button", { type: "button" }, c.title);
       const th = el("th", { class: c.cls, scope: "col" }, b);
       b.addEventListener("click", () => {
         this.down = this.by === c.name ? !this.down : true;
         this.by = c.name;
-        this.again();
+        this.show(this.rows);
       });
       return th;
     });
-    $(id).tHead.append(el("tr", {}, ...this.heads));
+    this.table.tHead.append(el("tr", {}, ...this.heads));
+    this.above = el("tr", { class: "gap", "aria-hidden": "true" });
+    this.below = el("tr", { class: "gap", "aria-hidden": "true" });
+    this.body.append(this.above, this.below);
+    this.view = this.table.parentElement;
+    this.top = 0;
+    this.view.addEventListener("scroll", () => { this.top = this.view.scrollTop; this.draw(); }, { passive: true });
+    sized(this.view, () => { const seen = this.lines[0]; if (seen) this.height = seen.offsetHeight || this.height; this.draw(); });
   }
 
-  show(rows, key, more = () => {}) {
-    this.again = () => this.show(rows, key, more);
+  // show takes the rows, each with a name, in this table's order.
+  show(rows) {
     const c = this.columns.find((c) => c.name === this.by), sign = this.down ? -1 : 1;
     const value = c.value || c.text;
-    if (!this.fixed) rows = [...rows].sort((a, b) => {
-      const x = value(a), y = value(b);
-      return x < y ? -sign : x > y ? sign : key(a) < key(b) ? -1 : 1;
-    });
+    if (this.fixed) this.rows = rows;
+    else {
+      const with_ = rows.map((r) => [value(r), r]);
+      with_.sort((a, b) => a[0] < b[0] ? -sign : a[0] > b[0] ? sign : a[1].name < b[1].name ? -1 : 1);
+      this.rows = with_.map((p) => p[1]);
+    }
     this.heads.forEach((th, i) => {
-      const name = this.columns[i].name;
-      th.setAttribute("aria-sort", this.fixed || name !== this.by ? "none" : this.down ? "descending" : "ascending");
+      const name = this.columns[i].name, sort = this.fixed || name !== this.by ? "none" : this.down ? "descending" : "ascending";
+      if (th.sort_ !== sort) th.setAttribute("aria-sort", th.sort_ = sort);
     });
-    keyed(this.body, this.limit ? rows.slice(0, this.limit) : rows, key, (r) => {
+    if (this.count !== rows.length) this.table.setAttribute("aria-rowcount", 1 + (this.count = rows.length));
+    this.draw();
+  }
+
+  draw() {
+    const all = this.rows.length, tall = this.view.tall || 460;
+    const from = Math.max(0, Math.min(Math.floor(this.top / this.height) - around, all - 1));
+    const to = Math.min(all, Math.ceil((this.top + tall) / this.height) + around);
+    while (this.lines.length > Math.max(0, to - from)) this.lines.pop().remove();
+    while (this.lines.length < to - from) {
       const tr = el("tr", {}, ...this.columns.map((c) => el("td", { class: c.cls, "data-col": c.name })));
       tr.cells_ = [...tr.children];
-      return tr;
-    }, (tr, r) => {
-      this.columns.forEach((c, i) => c.draw ? c.draw(tr.cells_[i], r) : put(tr.cells_[i], c.text(r)));
-      more(tr, r);
-    });
+      if (this.made) this.made(tr);
+      this.below.before(tr);
+      this.lines.push(tr);
+    }
+    for (let i = from; i < to; i++) this.line(this.lines[i - from], this.rows[i], i);
+    this.gap(this.above, from);
+    this.gap(this.below, all - to);
+  }
+
+  line(tr, r, i) {
+    this.columns.forEach((c, at) => c.draw ? c.draw(tr.cells_[at], r) : put(tr.cells_[at], c.text(r)));
+    if (tr.index_ !== i) tr.setAttribute("aria-rowindex", (tr.index_ = i) + 2);
+    if (tr.name_ !== r.name) { tr.name_ = r.name; if (this.named) this.named(tr, r); }
+  }
+
+  gap(tr, rows) {
+    const px = Math.max(0, rows) * this.height + "px";
+    if (tr.style.height !== px) tr.style.height = px;
+    tr.hidden = rows <= 0;
   }
 }
 
@@ -54,23 +92,23 @@ function bar(cell, starts) {
   parts(cell.bar, Object.keys(startColours).filter((k) => starts && starts[k]).map((k) => [startColours[k], starts[k] / all, starts[k] + " " + k, ""]));
 }
 
-let functions, recent, containers, all = false;
+let functions, recent, containers;
 
 export function begin(open) {
   functions = new Table("functions", [
     { name: "function", title: "Function", cls: "name", text: (f) => short(f.name) },
-    { name: "state", title: "State", text: (f) => f.state, draw: (td, f) => { put(td, f.state); cls(td, "state " + f.state); } },
-    { name: "queued", title: "Queued", cls: "n", text: (f) => f.queued },
-    { name: "running", title: "Running", cls: "n wide", text: (f) => f.inFlight },
-    { name: "weight", title: "Weight", cls: "n wide", text: (f) => f.weight },
-    { name: "lead", title: "Lead", cls: "n wide", text: (f) => f.leadMs === undefined ? "" : ms(Math.max(0, f.leadMs)), value: (f) => f.leadMs || 0 },
-    { name: "virtual", title: "Virtual time", cls: "n wide", text: (f) => f.virtualMs === undefined ? "" : ms(f.virtualMs), value: (f) => f.virtualMs || 0 },
-    { name: "calls", title: "Calls", cls: "n wide", text: (f) => f.count },
-    { name: "failed", title: "Failed", cls: "n wide", text: (f) => f.failed, draw: (td, f) => { put(td, f.failed); cls(td, "n wide" + (f.failed ? " fail" : "")); } },
-    { name: "wait", title: "Waited", cls: "n wide", text: (f) => quantiles(f.waitMs), value: (f) => f.waitMs ? f.waitMs.p95 : 0 },
-    { name: "latency", title: "Answered in", cls: "n", text: (f) => quantiles(f.latencyMs), value: (f) => f.latencyMs ? f.latencyMs.p95 : 0 },
-    { name: "starts", title: "Starts", cls: "wide", text: () => "", draw: (td, f) => bar(td, f.starts), value: (f) => (f.starts && f.starts.cold) || 0 },
-    { name: "why", title: "Why", cls: "why wide", text: (f) => f.why, draw: (td, f) => { put(td, f.why); if (td.title !== f.why) td.title = f.why; } },
+    { name: "state", title: "State", text: (f) => f.flow.state, draw: (td, f) => { put(td, f.flow.state); cls(td, "state " + f.flow.state); } },
+    { name: "queued", title: "Queued", cls: "n", text: (f) => f.flow.queued },
+    { name: "running", title: "Running", cls: "n wide", text: (f) => f.flow.inFlight },
+    { name: "weight", title: "Weight", cls: "n wide", text: (f) => f.flow.weight },
+    { name: "lead", title: "Lead", cls: "n wide", text: (f) => f.flow.leadMs === undefined ? "" : ms(Math.max(0, f.flow.leadMs)), value: (f) => f.flow.leadMs || 0 },
+    { name: "virtual", title: "Virtual time", cls: "n wide", text: (f) => f.flow.virtualMs === undefined ? "" : ms(f.flow.virtualMs), value: (f) => f.flow.virtualMs || 0 },
+    { name: "calls", title: "Calls", cls: "n wide", text: (f) => f.calls.count },
+    { name: "failed", title: "Failed", cls: "n wide", text: (f) => f.calls.failed, draw: (td, f) => { put(td, f.calls.failed); cls(td, "n wide" + (f.calls.failed ? " fail" : "")); } },
+    { name: "wait", title: "Waited", cls: "n wide", text: (f) => quantiles(f.calls.waitMs), value: (f) => f.calls.waitMs ? f.calls.waitMs.p95 : 0 },
+    { name: "latency", title: "Answered in", cls: "n", text: (f) => quantiles(f.calls.latencyMs), value: (f) => f.calls.latencyMs ? f.calls.latencyMs.p95 : 0 },
+    { name: "starts", title: "Starts", cls: "wide", text: () => "", draw: (td, f) => bar(td, f.calls.starts), value: (f) => (f.calls.starts && f.calls.starts.cold) || 0 },
+    { name: "why", title: "Why", cls: "why wide", text: (f) => f.flow.why, draw: (td, f) => { put(td, f.flow.why); if (td.title !== f.flow.why) td.title = f.flow.why; } },
   ], "queued");
   recent = new Table("recent", [
     { name: "at", title: "At", text: (r) => new Date(r.at).toTimeString().slice(0, 8), value: (r) => r.at },
@@ -92,10 +130,16 @@ export function begin(open) {
     { name: "resident", title: "On device", cls: "n", text: (c) => c.device ? bytes(c.residentBytes || 0) : "", value: (c) => c.residentBytes || 0 },
     { name: "kind", title: "Kind", cls: "wide", text: (c) => c.kind },
   ], "resident");
-  containers.limit = few;
-  $("filter").addEventListener("input", () => functions.again && drawFunctions());
-  $("all").addEventListener("click", () => { all = !all; drawFunctions(); });
-  recent.open = open;
+  functions.named = (tr, f) => { tr.dataset.flow = f.name; };
+  recent.named = (tr, r) => { tr.dataset.id = r.id; };
+  recent.made = (tr) => {
+    tr.className = "link";
+    tr.tabIndex = 0;
+    tr.title = "What became of it";
+    tr.addEventListener("click", () => open(tr.dataset.id));
+    tr.addEventListener("keydown", (e) => { if (e.key === "Enter") open(tr.dataset.id); });
+  };
+  $("filter").addEventListener("input", drawFunctions);
 }
 
 let last = { flows: [], functions: [] };
@@ -105,40 +149,41 @@ export function showFunctions(flows, sums) {
   drawFunctions();
 }
 
+// A row is what is known of a function: its flow, what its calls were like, or both.
+const known = new Map();
+const noFlow = { state: "", queued: 0, inFlight: 0, weight: "", why: "" }, noCalls = { count: 0, failed: 0 };
+
+function rowOf(name, turn) {
+  let r = known.get(name);
+  if (!r) known.set(name, r = { name, lower: name.toLowerCase(), flow: noFlow, calls: noCalls });
+  if (r.turn !== turn) { r.turn = turn; r.flow = noFlow; r.calls = noCalls; }
+  return r;
+}
+
+let turns = 0;
 function drawFunctions() {
-  const by = new Map();
-  for (const f of last.functions) by.set(f.function, { name: f.function, state: "", queued: 0, inFlight: 0, weight: "", why: "", ...f });
-  for (const f of last.flows) {
-    const sum = by.get(f.flow) || { count: 0, failed: 0 };
-    by.set(f.flow, { ...sum, ...f, name: f.flow, why: f.why.replace(f.flow + " " + f.state + ": ", "") });
+  turns++;
+  for (const f of last.functions) rowOf(f.function, turns).calls = f;
+  for (const f of last.flows) rowOf(f.flow, turns).flow = f;
+  const word = $("filter").value.trim().toLowerCase(), rows = [];
+  for (const [name, r] of known) {
+    if (r.turn !== turns) known.delete(name);
+    else if (!word || r.lower.includes(word) || r.flow.state === word) rows.push(r);
   }
-  const word = $("filter").value.trim().toLowerCase();
-  const rows = [...by.values()].filter((f) => !word || f.name.toLowerCase().includes(word) || f.state === word);
-  functions.limit = all ? 0 : few;
-  functions.show(rows, (f) => f.name, (tr, f) => { tr.dataset.flow = f.name; });
-  put($("functions-count"), rows.length === by.size ? by.size : rows.length + " of " + by.size);
-  $("all").hidden = rows.length <= few;
-  put($("all"), all ? "show the first " + few : "show all " + rows.length);
+  functions.show(rows);
+  put($("functions-count"), rows.length === known.size ? known.size : rows.length + " of " + known.size);
 }
 
 export function showRecent(list) {
-  recent.show(list, (r) => r.id, (tr, r) => {
-    if (tr.dataset.id) return;
-    tr.dataset.id = r.id;
-    tr.className = "link";
-    tr.tabIndex = 0;
-    tr.title = "What became of it";
-    tr.addEventListener("click", () => recent.open(r.id));
-    tr.addEventListener("keydown", (e) => { if (e.key === "Enter") recent.open(r.id); });
-  });
+  for (const r of list) r.name = r.id;
+  recent.show(list);
 }
 
 export function showContainers(list, counters) {
-  containers.show(list, (c) => c.name);
+  containers.show(list);
   const states = {};
   for (const c of list) states[c.state] = (states[c.state] || 0) + 1;
-  put($("containers-count"), list.length + (list.length ? ": " + Object.entries(states).map(([s, n]) => n + " " + s).join(", ") : "") +
-    (list.length > few ? ", the first " + few + " are shown" : ""));
+  put($("containers-count"), list.length + (list.length ? ": " + Object.entries(states).map(([s, n]) => n + " " + s).join(", ") : ""));
   const starts = {};
   for (const [k, v] of Object.entries(counters)) {
     const m = /^(?:gpu_starts|container_starts) (.*)$/.exec(k);

@@ -11,13 +11,45 @@ export function el(tag, attrs = {}, ...children) {
 }
 
 // put sets a text only where it changes: the browser then lays out nothing anew.
+// The element holds nothing else, and nobody else writes to it.
 export function put(node, text) {
   text = String(text);
-  if (node.textContent !== text) node.textContent = text;
+  if (node.said === text) return;
+  node.said = text;
+  const only = node.firstChild;
+  if (only && only === node.lastChild && only.nodeType === Node.TEXT_NODE) only.data = text;
+  else node.textContent = text;
 }
 
 export function cls(node, name) {
   if (node.className !== name) node.className = name;
+}
+
+// sized calls draw when an element has another width, and keeps that in wide: to
+// ask the browser for it would have the page laid out in the middle of an update.
+const widths = new ResizeObserver((list) => {
+  for (const e of list) {
+    e.target.wide = e.contentRect.width;
+    e.target.tall = e.contentRect.height;
+    e.target.sizedDraw();
+  }
+});
+export function sized(node, draw) {
+  node.sizedDraw = draw;
+  widths.observe(node);
+}
+
+// sharp gives the context of a canvas with a point for each of the screen's, in
+// the page's measure, wiped; undefined while nobody sees it.
+export function sharp(canvas) {
+  const w = canvas.wide, h = canvas.tall, ratio = devicePixelRatio || 1;
+  if (!w || !h) return undefined;
+  const across = Math.round(w * ratio), down = Math.round(h * ratio);
+  if (canvas.width !== across || canvas.height !== down) { canvas.width = across; canvas.height = down; }
+  const c = canvas.getContext("2d");
+  c.setTransform(ratio, 0, 0, ratio, 0, 0);
+  c.clearRect(0, 0, w, h);
+  return c;
 }
 
 // keyed keeps one child of a parent per item, in their order, and brings each up
@@ -69,7 +101,15 @@ export function short(name) {
   return parts.length > 2 && parts[0] === parts[1] ? parts.slice(1).join("/") : name;
 }
 
-export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// style gives a colour of the style sheet. They are read once: to ask makes the
+// browser work out the styles of all that has changed.
+const inks = new Map();
+export function style(name) {
+  if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return inks.get(name);
+}
+
+export function restyle() { inks.clear(); }
 
 // startColours are of start kinds, from cheap to dear.
 export const startColours = {
