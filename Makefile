@@ -112,7 +112,7 @@ claims: build ## Measure the paper's claims again and redraw docs/scheduling.md 
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long
-long: ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, the invoker's image with GPU functions, and a soak of SOAK=1h (hours)
+long: build ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, the invoker's image with GPU functions, restarts, and a soak of SOAK=1h (hours)
 	GPUWHISK_LONG=1 $(GO) test -timeout 60m -run 'Histories|MillionSeconds' ./sched
 	$(GO) test -timeout 60m -run LaneHolds ./gpu/lane -args -events 1000000
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
@@ -121,6 +121,7 @@ long: ## Random histories of a million events each, bounds over a million second
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryIsShown ./invoker/demo
 	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run ApacheKafkasRetention ./invoker/replay
 	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run ParkedOutliveTheTopic ./invoker/replay
+	GPUWHISK_RESTARTS=20 GPUWHISK_PROGRAM=$(CURDIR)/$(BIN)/gpuwhisk $(GO) test -count=1 -timeout 30m -v -run RestartGap ./invoker/replay
 	GPUWHISK_SOAK=$(or $(SOAK),1h) $(GO) test -count=1 -timeout 24h -v -run 'TestSoak$$' ./invoker/replay | grep -v 'level='
 
 .PHONY: fuzz

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,10 +30,18 @@ type gate struct {
 	open   func()
 }
 
-func newGate(t *testing.T) *gate {
+func newGate(t *testing.T) *gate { return newGateAt(t, "127.0.0.1") }
+
+// newGateAt listens at an address of this machine.
+func newGateAt(t *testing.T, host string) *gate {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := &gate{t: t, opened: make(chan struct{}), begun: make(chan string, 100*inFlight)}
 	g.open = sync.OnceFunc(func() { close(g.opened) })
-	g.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	g.server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		g.runs.Add(1)
 		g.begun <- r.URL.Path
 		select {
@@ -40,6 +49,9 @@ func newGate(t *testing.T) *gate {
 		case <-r.Context().Done():
 		}
 	}))
+	_ = g.server.Listener.Close()
+	g.server.Listener = listener
+	g.server.Start()
 	t.Cleanup(func() {
 		g.open()
 		g.server.Close()
