@@ -12,8 +12,9 @@ import (
 
 // Exchange sends one message and reads what comes back on a topic that it
 // makes for that and takes away at the end, until done says that it has heard
-// enough. The context bounds the wait.
-func (c *Cluster) Exchange(ctx context.Context, topic string, value []byte, reply TopicSpec, done func(value []byte) bool) (err error) {
+// enough. The context bounds the wait. Hold, when not nil, is called when the
+// topic is there, and the message waits for it.
+func (c *Cluster) Exchange(ctx context.Context, topic string, value []byte, reply TopicSpec, hold func(context.Context) error, done func(value []byte) bool) (err error) {
 	if err := c.EnsureTopic(ctx, reply); err != nil {
 		return err
 	}
@@ -24,6 +25,11 @@ func (c *Cluster) Exchange(ctx context.Context, topic string, value []byte, repl
 			err = gone
 		}
 	}()
+	if hold != nil {
+		if err := hold(ctx); err != nil {
+			return err
+		}
+	}
 	p := c.NewProducer(ProducerConfig{Name: "question"})
 	sent := make(chan error, 1)
 	if err := p.Send(ctx, topic, value, func(err error) { sent <- err }); err != nil {

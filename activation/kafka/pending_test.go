@@ -141,21 +141,32 @@ func TestPendingGivesUpWhatIsLost(t *testing.T) {
 	}
 }
 
-// TestExchange: the question arrives, the answer is heard, and the topic of
-// the answer is gone.
+// TestExchange: the question is held until the topic of the answer is there and
+// then arrives, the answer is heard, and the topic is gone.
 func TestExchange(t *testing.T) {
 	onEachBroker(t, func(b *bed) {
 		topic, reply := b.topic(), freshName()
 		b.await("the topic to be led", func() bool { return b.knows(topic) })
 		end := make(chan error, 1)
 		c := b.cluster()
-		go func() {
-			end <- c.Exchange(b.t.Context(), topic, []byte("question"), TopicSpec{Name: reply}, func(v []byte) bool { return string(v) == "answer" })
-		}()
-		if got := b.take(topic, 1); string(got[0].Value) != "question" {
-			b.t.Errorf("asked %q", got[0].Value)
+		release := make(chan struct{})
+		hold := func(ctx context.Context) error {
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
+		go func() {
+			end <- c.Exchange(b.t.Context(), topic, []byte("question"), TopicSpec{Name: reply}, hold, func(v []byte) bool { return string(v) == "answer" })
+		}()
 		b.await("the topic for the answer", func() bool { return b.knows(reply) })
+		released := time.Now().Truncate(time.Millisecond) // as Kafka's times are
+		close(release)
+		if got := b.take(topic, 1); string(got[0].Value) != "question" || got[0].Timestamp.Before(released) {
+			b.t.Errorf("asked %q at %v, released at %v", got[0].Value, got[0].Timestamp, released)
+		}
 		b.put(reply, "something else", "answer")
 		if err := <-end; err != nil {
 			b.t.Fatal(err)
@@ -169,7 +180,7 @@ func TestExchangeEnds(t *testing.T) {
 	b := newFakeBed(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("nobody answers"))
 	defer cancel()
-	err := b.cluster().Exchange(ctx, b.topic(), []byte("x"), TopicSpec{Name: freshName()}, func([]byte) bool { return false })
+	err := b.cluster().Exchange(ctx, b.topic(), []byte("x"), TopicSpec{Name: freshName()}, nil, func([]byte) bool { return false })
 	if err == nil || err.Error() != "nobody answers" {
 		t.Errorf("error %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,6 +61,29 @@ func (a *acks) after(n int, since time.Time) (first time.Time, ok bool) {
 	return first, ok
 }
 
+// parts says when, inside a gap, ours was begun by Docker and was ready by its
+// own log.
+func (w *world) parts(t *testing.T, n int, stopped time.Time) (said string) {
+	t.Helper()
+	if _, unit := w.machines[n]; !unit {
+		at, err := time.Parse(time.RFC3339Nano, docker(t, "inspect", "--format", "{{.State.StartedAt}}", fmt.Sprintf("invoker%d", n)))
+		if err == nil {
+			said = fmt.Sprintf(", begun after %v", at.Sub(stopped).Round(time.Millisecond))
+		}
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("%s/logs/invoker%d/invoker%d_logs.log", w.dir, n, n))
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, "invoker is ready") {
+			continue
+		}
+		head, _, _ := strings.Cut(strings.TrimPrefix(line, "["), "]")
+		if at, err := time.Parse(time.RFC3339Nano, head); err == nil && at.After(stopped) {
+			return said + fmt.Sprintf(", ready after %v", at.Sub(stopped).Round(time.Millisecond))
+		}
+	}
+	return said
+}
+
 // tellYardstick prints how long this machine takes for a container that does
 // nothing, which a gap has at least one of.
 func (w *world) tellYardstick(t *testing.T) {
@@ -83,7 +107,7 @@ func (w *world) tellGap(t *testing.T, a *acks, n int) {
 	late := time.After(patience)
 	for {
 		if first, ok := a.after(n, stopped); ok {
-			t.Logf("gap of invoker%d: %v from the stop to the first ack", n, first.Sub(stopped).Round(time.Millisecond))
+			t.Logf("gap of invoker%d: %v from the stop to the first ack%s", n, first.Sub(stopped).Round(time.Millisecond), w.parts(t, n, stopped))
 			return
 		}
 		select {

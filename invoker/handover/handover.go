@@ -25,6 +25,9 @@ type Invoker struct {
 	Cluster *kafka.Cluster
 	Prefix  string // of the deployment's topics
 	ID      int
+	// Hold, when not nil, is called by a probe that is ready to send, which waits
+	// for it: what makes ready then takes none of the time in which nobody serves.
+	Hold func(context.Context) error
 }
 
 // ErrNoController is a deployment where no controller ever ran.
@@ -115,8 +118,15 @@ func (i Invoker) Probe(ctx context.Context, action string) (took time.Duration, 
 		"retention.ms": "300000", "max.message.bytes": strconv.Itoa(kafka.MaxMessageBytes),
 	}}
 	began := time.Now()
+	hold := func(ctx context.Context) error {
+		if i.Hold == nil {
+			return nil
+		}
+		defer func() { began = time.Now() }()
+		return i.Hold(ctx)
+	}
 	var failed error
-	err = i.Cluster.Exchange(ctx, i.Prefix+activation.Instance{ID: i.ID}.Topic(), m.Encode(), reply, func(value []byte) bool {
+	err = i.Cluster.Exchange(ctx, i.Prefix+activation.Instance{ID: i.ID}.Topic(), m.Encode(), reply, hold, func(value []byte) bool {
 		ack, err := activation.DecodeAck(value)
 		if err != nil || ack.ActivationID != m.ActivationID || !ack.FreesSlot() {
 			return false

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
@@ -53,6 +56,7 @@ type probeCmd struct {
 	ID     int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
 	Action string        `placeholder:"NAMESPACE/NAME" help:"Action to run without parameters; without it the one by which controllers test invokers."`
 	Wait   time.Duration `default:"60s" help:"Longest time to wait."`
+	Held   bool          `help:"Make ready, say so, and send on SIGUSR1; the time to wait begins then."`
 
 	EnvFile string `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
@@ -70,14 +74,37 @@ func (c probeCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(interrupted(), c.Wait, fmt.Errorf("no ack within %v", c.Wait))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(interrupted())
+	defer cancel(nil)
+	late := time.AfterFunc(c.Wait, func() { cancel(fmt.Errorf("no ack within %v", c.Wait)) })
+	defer late.Stop()
+	if c.Held {
+		i.Hold = untilReleased(late, c.Wait)
+	}
 	took, err := i.Probe(ctx, c.Action)
 	if err != nil {
 		return fmt.Errorf("probe invoker%d: %w", c.ID, err)
 	}
 	fmt.Printf("invoker%d: answered after %v\n", c.ID, took.Round(time.Millisecond))
 	return nil
+}
+
+// untilReleased stops a clock, says that all is ready and waits for SIGUSR1, with
+// which the clock begins anew.
+func untilReleased(late *time.Timer, wait time.Duration) func(context.Context) error {
+	released := make(chan os.Signal, 1)
+	signal.Notify(released, syscall.SIGUSR1)
+	return func(ctx context.Context) error {
+		late.Stop()
+		fmt.Println("ready")
+		select {
+		case <-released:
+			late.Reset(wait)
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // kafkaOf needs nothing of the environment but what concerns Kafka.

@@ -27,6 +27,6 @@ if [ "$begun" = yes ]; then
 		docker rename "$aside" "$name"
 	fi
 fi
-docker rm -f "$name-next" >/dev/null 2>&1 || true
+docker rm -f "$name-next" "$name-probe" >/dev/null 2>&1 || true
 docker update --restart="$restart" "$name" >/dev/null
 docker start "$name" >/dev/null
