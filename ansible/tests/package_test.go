@@ -60,8 +60,12 @@ func (w *world) packageLives(t *testing.T, kind, dir string) {
 	p := packages[kind]
 	on := func(args ...string) string { t.Helper(); return w.on(0, args...) }
 
-	on(append(p.install, file("old"))...)
-	t.Logf("%s: %s", kind, on("gpuwhisk", "--version"))
+	tell := func(args ...string) {
+		t.Helper()
+		t.Logf("$ %s\n%s", strings.Join(args, " "), on(args...))
+	}
+	tell(append(p.install, file("old"))...)
+	tell("gpuwhisk", "--version")
 	if mode := on("stat", "--format", "%a", "/etc/gpuwhisk/invoker.env"); mode != "600" {
 		t.Errorf("the settings have mode %s", mode)
 	}
@@ -73,15 +77,19 @@ func (w *world) packageLives(t *testing.T, kind, dir string) {
 	}
 	on("systemd-analyze", "verify", "--man=no", "gpuwhisk@0.service")
 	w.settings(0)
+	tell("sh", "-c", "gpuwhisk doctor --id 0; true")
 	on("systemctl", "enable", "--now", "--no-block", "gpuwhisk@0")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := w.door.WaitReady(ctx); err != nil {
 		t.Fatalf("the unit does not become healthy: %v\n%s", err, on("journalctl", "--no-pager", "-u", "gpuwhisk@0"))
 	}
+	tell("systemctl", "show", "--property=ActiveState,SubState,StatusText", "gpuwhisk@0")
 	w.create("hello", `function main(p) { return {greeting: 'hello ' + p.name} }`)
 	if status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"package"}`); err != nil || status != 200 || !strings.Contains(string(text), "hello package") {
 		t.Fatalf("invoke: %v %d %s\n%s", err, status, text, on("journalctl", "--no-pager", "-u", "gpuwhisk@0"))
+	} else {
+		t.Logf("hello: %s", text)
 	}
 
 	pid := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0")

@@ -34,7 +34,7 @@ func TestRole(t *testing.T) {
 	w.vars["docker_image_prefix"], w.vars["docker_image_tag"] = "gpuwhisk", os.Getenv(ownTag)
 	w.save()
 
-	w.must("deploy.yml", "--limit", "host0")
+	t.Log(w.must("deploy.yml", "--limit", "host0"))
 	w.usable()
 	w.stopDrains()
 	docker(t, "rm", "-f", "invoker0")
@@ -90,6 +90,8 @@ func (w *world) usable() {
 	status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"role"}`)
 	if err != nil || status != 200 || !strings.Contains(string(text), "hello role") {
 		w.t.Fatalf("invoke: %v %d %s\n%s", err, status, text, w.logs())
+	} else {
+		w.t.Logf("hello: %s", text)
 	}
 }
 
