@@ -110,8 +110,8 @@ func checkHeap(what string, h *heap) error {
 		return fmt.Errorf("%s: the first are %v, known as %v", what, first[:n], h.few[:h.n])
 	}
 	for i, e := range h.e {
-		if int((*h.at)[e.slot]) != i+1 {
-			return fmt.Errorf("%s: slot %d at %d, table says %d", what, e.slot, i, (*h.at)[e.slot]-1)
+		if int((*h.at)[e.slot()]) != i+1 {
+			return fmt.Errorf("%s: slot %d at %d, table says %d", what, e.slot(), i, (*h.at)[e.slot()]-1)
 		}
 		if i > 0 && e.before(h.e[(i-1)/4]) {
 			return fmt.Errorf("%s: entry %d is before its parent", what, i)
@@ -136,13 +136,13 @@ func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, sta
 		return fmt.Errorf("%s: gvt %d, floor %d, least VT %d", what, l.gvt, l.floor, l.eligible.top().k1)
 	}
 	for _, e := range l.eligible.e {
-		if v, st := vt(e.slot); v != e.k1 || st != eligible || v-l.gvt > overrun {
-			return fmt.Errorf("%s: eligible slot %d VT %d key %d standing %d gvt %d", what, e.slot, v, e.k1, st, l.gvt)
+		if v, st := vt(e.slot()); v != e.k1 || st != eligible || v-l.gvt > overrun {
+			return fmt.Errorf("%s: eligible slot %d VT %d key %d standing %d gvt %d", what, e.slot(), v, e.k1, st, l.gvt)
 		}
 	}
 	for _, e := range l.throttled.e {
-		if v, st := vt(e.slot); v != e.k1 || st != throttled || v-l.gvt <= overrun {
-			return fmt.Errorf("%s: throttled slot %d VT %d key %d standing %d gvt %d", what, e.slot, v, e.k1, st, l.gvt)
+		if v, st := vt(e.slot()); v != e.k1 || st != throttled || v-l.gvt <= overrun {
+			return fmt.Errorf("%s: throttled slot %d VT %d key %d standing %d gvt %d", what, e.slot(), v, e.k1, st, l.gvt)
 		}
 	}
 	return nil
@@ -191,7 +191,7 @@ func checkOrder(s *Scheduler) error {
 		}
 		class, k1 := s.rules.key(s, f)
 		e := s.order.buckets[s.order.bucket(f.group, class)].h.e[s.order.flowAt[f.slot]-1]
-		if class != f.class || e != (entry{k1, s.head(f).seq, f.slot}) {
+		if class != f.class || e != entryOf(k1, s.head(f).seq, f.slot) {
 			return fmt.Errorf("flow %s: class %d key %v, want %d %d %d", f.id, f.class, e, class, k1, s.head(f).seq)
 		}
 	}
@@ -211,7 +211,7 @@ func checkOrder(s *Scheduler) error {
 		if want != (s.order.at[i] != 0) {
 			return fmt.Errorf("bucket of group %s class %d: in order %t", b.group.name, b.class, !want)
 		}
-		if want && s.order.classes[b.class].e[s.order.at[i]-1] != (entry{k1, k2, int32(i)}) {
+		if want && s.order.classes[b.class].e[s.order.at[i]-1] != entryOf(k1, k2, int32(i)) {
 			return fmt.Errorf("bucket of group %s class %d: stale key", b.group.name, b.class)
 		}
 	}
@@ -246,7 +246,7 @@ func checkIdle(s *Scheduler) error {
 		if f.expired {
 			h = &s.inactive
 		}
-		if at == 0 || at > h.len() || h.e[at-1].slot != f.slot {
+		if at == 0 || at > h.len() || h.e[at-1].slot() != f.slot {
 			return fmt.Errorf("flow %s: not in its idle heap", f.id)
 		}
 		if k := h.e[at-1].k1; k > f.idleUntil || f.expired && k != f.idleUntil {

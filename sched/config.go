@@ -133,7 +133,7 @@ func (c Config) validate() error {
 		{"TTLAlpha", c.TTLAlpha, 0, 1000},
 		{"Smoothing", c.Smoothing, 0.001, 1},
 		{"DeficitLimit", c.DeficitLimit, 0.001, 1e6},
-		{"MaxFlows", float64(c.MaxFlows), 1, 1e8},
+		{"MaxFlows", float64(c.MaxFlows), 1, maxSlots},
 	} {
 		if !(f.value >= f.min && f.value <= f.max) { // false for NaN too
 			return fmt.Errorf("sched config %s=%v: must be from %v to %v", f.key, f.value, f.min, f.max)

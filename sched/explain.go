@@ -26,10 +26,10 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	case f.group.standing == throttled:
 		r.Rule, r.Level = RuleThrottle, "namespace"
 		r.Lead = time.Duration(f.group.vt - s.root.gvt)
-		r.Behind = FlowID{Namespace: s.groups[s.root.eligible.top().slot].name}
+		r.Behind = FlowID{Namespace: s.groups[s.root.eligible.top().slot()].name}
 	case f.standing == throttled:
 		r.Rule = RuleThrottle
-		r.Behind = s.flows[f.group.level.eligible.top().slot].id
+		r.Behind = s.flows[f.group.level.eligible.top().slot()].id
 	default:
 		s.explainEligible(f, &r)
 	}

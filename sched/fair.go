@@ -115,9 +115,9 @@ func (s *Scheduler) releaseFlows(g *group) {
 	l := &g.level
 	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
 		e := l.throttled.top()
-		l.throttled.remove(e.slot)
-		l.eligible.push(e.slot, e.k1, e.k2)
-		f := s.flows[e.slot]
+		l.throttled.remove(e.slot())
+		l.eligible.push(e.slot(), e.k1, e.k2())
+		f := s.flows[e.slot()]
 		f.standing = eligible
 		s.reorder(f)
 		s.mark(f)
@@ -128,9 +128,9 @@ func (s *Scheduler) releaseGroups() {
 	l := &s.root
 	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
 		e := l.throttled.top()
-		l.throttled.remove(e.slot)
-		l.eligible.push(e.slot, e.k1, e.k2)
-		s.setGroup(s.groups[e.slot], eligible)
+		l.throttled.remove(e.slot())
+		l.eligible.push(e.slot(), e.k1, e.k2())
+		s.setGroup(s.groups[e.slot()], eligible)
 	}
 }
 

@@ -11,7 +11,7 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 		return f
 	}
 	if s.byID.n >= s.cfg.MaxFlows && s.inactive.len() > 0 {
-		s.forget(s.flows[s.inactive.top().slot])
+		s.forget(s.flows[s.inactive.top().slot()])
 	}
 	f := s.newFlow()
 	s.serial++
@@ -33,6 +33,9 @@ func (s *Scheduler) newFlow() *flow {
 		s.spare = s.spare[:n-1]
 		*f = flow{slot: f.slot}
 		return f
+	}
+	if len(s.flows) == maxSlots {
+		panic("sched: too many flows have work")
 	}
 	f := &flow{slot: int32(len(s.flows))}
 	s.flows = append(s.flows, nil)
@@ -157,11 +160,11 @@ func (s *Scheduler) wake(f *flow) {
 func (s *Scheduler) expiring() int64 {
 	for s.expiry.len() > 0 {
 		e := s.expiry.top()
-		switch f := s.flows[e.slot]; {
+		switch f := s.flows[e.slot()]; {
 		case !f.idle:
-			s.expiry.remove(e.slot)
+			s.expiry.remove(e.slot())
 		case f.idleUntil > e.k1:
-			s.expiry.fix(e.slot, f.idleUntil, f.serial)
+			s.expiry.fix(e.slot(), f.idleUntil, f.serial)
 		default:
 			return e.k1
 		}

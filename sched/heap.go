@@ -1,14 +1,29 @@
 package sched
 
-// entry is one member of a heap. Its key lies beside it, so that comparing
-// does not touch the flow itself: with many flows that is where time goes.
+// entry is one member of a heap: its slot, and its key beside it, so that comparing
+// does not touch the flow itself. With many flows that is where time goes, and so it
+// is small: the four children of a member lie in one cache line.
 type entry struct {
-	k1, k2 int64 // k2 is unique in a heap, which makes the order total
-	slot   int32
+	k1   int64
+	rest uint64 // k2, unique in a heap, which makes the order total; and the slot
 }
 
+// slotBits is how many bits of an entry are the slot's. The others take what is
+// counted up by one with each item or flow: 4e12 of them.
+const slotBits = 22
+
+// maxSlots is how many flows there may be at once.
+const maxSlots = 1 << slotBits
+
+func entryOf(k1, k2 int64, slot int32) entry {
+	return entry{k1, uint64(k2)<<slotBits | uint64(slot)}
+}
+
+func (a entry) slot() int32 { return int32(a.rest & (maxSlots - 1)) }
+func (a entry) k2() int64   { return int64(a.rest >> slotBits) }
+
 func (a entry) before(b entry) bool {
-	return a.k1 < b.k1 || a.k1 == b.k1 && a.k2 < b.k2
+	return a.k1 < b.k1 || a.k1 == b.k1 && a.rest < b.rest
 }
 
 // heap is an indexed 4-ary min-heap of slots. Several heaps may share one
@@ -99,10 +114,21 @@ func (h *heap) first(buf []entry) (n int) {
 }
 
 func (h *heap) push(slot int32, k1, k2 int64) {
-	e := entry{k1, k2, slot}
+	e := entryOf(k1, k2, slot)
 	h.came(e, len(h.e))
+	if len(h.e) == cap(h.e) {
+		h.grow()
+	}
 	h.e = append(h.e, e)
 	h.up(len(h.e) - 1)
+}
+
+// grow makes room for more. Before the first there is room for three, so that
+// children of one member begin with a cache line.
+func (h *heap) grow() {
+	const before = 3
+	all := make([]entry, max(16, 2*(cap(h.e)+before)))
+	h.e = all[before : before+copy(all[before:], h.e)]
 }
 
 // remove takes a slot out; it must be in this heap.
@@ -125,11 +151,12 @@ func (h *heap) remove(slot int32) {
 // fix gives a slot of this heap a new key.
 func (h *heap) fix(slot int32, k1, k2 int64) {
 	i := int((*h.at)[slot]) - 1
-	if h.e[i].k1 == k1 && h.e[i].k2 == k2 {
+	e := entryOf(k1, k2, slot)
+	if h.e[i] == e {
 		return
 	}
 	h.goes(h.e[i])
-	h.e[i].k1, h.e[i].k2 = k1, k2
+	h.e[i] = e
 	h.came(h.e[i], len(h.e)-1)
 	if !h.up(i) {
 		h.down(i)
@@ -145,11 +172,11 @@ func (h *heap) up(i int) bool {
 			break
 		}
 		h.e[i] = h.e[parent]
-		at[h.e[i].slot] = int32(i + 1)
+		at[h.e[i].slot()] = int32(i + 1)
 		i = parent
 	}
 	h.e[i] = e
-	at[e.slot] = int32(i + 1)
+	at[e.slot()] = int32(i + 1)
 	return i != start
 }
 
@@ -166,9 +193,9 @@ func (h *heap) down(i int) {
 			break
 		}
 		h.e[i] = h.e[least]
-		at[h.e[i].slot] = int32(i + 1)
+		at[h.e[i].slot()] = int32(i + 1)
 		i = least
 	}
 	h.e[i] = e
-	at[e.slot] = int32(i + 1)
+	at[e.slot()] = int32(i + 1)
 }

@@ -14,14 +14,14 @@ func TestHeap(t *testing.T) {
 	list := map[int32]entry{}
 	for step := range 20_000 {
 		slot := int32(rng.IntN(len(at)))
-		e := entry{int64(rng.IntN(20)), int64(step), slot}
+		e := entryOf(int64(rng.IntN(20)), int64(step), slot)
 		_, in := list[slot]
 		switch {
 		case !in:
-			h.push(slot, e.k1, e.k2)
+			h.push(slot, e.k1, e.k2())
 			list[slot] = e
 		case rng.IntN(2) == 0:
-			h.fix(slot, e.k1, e.k2)
+			h.fix(slot, e.k1, e.k2())
 			list[slot] = e
 		default:
 			h.remove(slot)

@@ -117,7 +117,7 @@ func (o *order) key(b *bucket) (k1, k2 int64) {
 	case o.nested:
 		return b.group.vt, b.group.serial
 	case b.h.len() > 0:
-		return b.h.top().k1, b.h.top().k2
+		return b.h.top().k1, b.h.top().k2()
 	}
 	return 0, 0
 }
@@ -159,9 +159,9 @@ func (o *order) dropGroup(g *group) {
 
 // first is the first flow of a class that is not empty.
 func (o *order) first(class int) (slot int32, key entry) {
-	b := o.classes[class].top().slot
+	b := o.classes[class].top().slot()
 	key = o.buckets[b].h.top()
-	return key.slot, key
+	return key.slot(), key
 }
 
 // next gives the first class at or after the given one that is not empty.

@@ -37,8 +37,8 @@ func (s *Scheduler) overdue(now int64) (*flow, bool) {
 		return nil, false
 	}
 	for _, g := range s.root.eligible.least() {
-		for _, e := range s.groups[g.slot].level.eligible.least() {
-			if f := s.flows[e.slot]; s.isOverdue(f, now) {
+		for _, e := range s.groups[g.slot()].level.eligible.least() {
+			if f := s.flows[e.slot()]; s.isOverdue(f, now) {
 				s.lagging = f
 				return f, true
 			}

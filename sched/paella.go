@@ -73,7 +73,7 @@ func (p *paella) granted(s *Scheduler, f *flow) Rule {
 	f.deficit += credit
 	p.watch(f)
 	for p.below.len() > 0 && p.earned-p.below.top().k1 >= p.limit {
-		over := s.flows[p.below.top().slot]
+		over := s.flows[p.below.top().slot()]
 		p.below.remove(over.slot)
 		if over != f {
 			s.reorder(over)

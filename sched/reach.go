@@ -69,7 +69,7 @@ func (s *Scheduler) holders() []*group {
 		start = s.probed
 	}
 	for i := range min(n, maxReach) {
-		g := s.groups[s.root.eligible.e[(start+i)%n].slot]
+		g := s.groups[s.root.eligible.e[(start+i)%n].slot()]
 		if g.level.throttled.len() > 0 {
 			list = append(list, g)
 		}
@@ -89,10 +89,10 @@ func (s *Scheduler) reachIn(g *group) (f *flow, d *device, facts Facts, ok bool)
 	n := copy(first[:], h.e)
 	list := first[:n]
 	slices.SortFunc(list, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.k1, b.k1), cmp.Compare(a.k2, b.k2))
+		return cmp.Or(cmp.Compare(a.k1, b.k1), cmp.Compare(a.k2(), b.k2()))
 	})
 	for _, e := range list {
-		f = s.flows[e.slot]
+		f = s.flows[e.slot()]
 		if d, facts, ok = s.fit(f, true); ok {
 			return f, d, facts, true
 		}
