@@ -309,65 +309,10 @@ static void bench(int argc, char **argv)
 	       shim ? "true" : "false", best, idle, LIVE, private_kib());
 }
 
-/* One process of bench_link: moves BYTES out, or out and in again, and tells how
- * fast the timed order was by its own DONE. */
-static double one_way(unsigned way, size_t bytes, int go, int ready)
-{
-	char c = 0;
-	CUdeviceptr p;
-
-	invoker_listen();
-	cuda_open("dlsym");
-	int at = invoker_accept();
-	OK(cu.cuMemAlloc_v2(&p, bytes));
-	OK(cu.cuMemsetD8_v2(p, 1, bytes));
-	if (way == GW_PREFETCH)
-		invoker_move(at, GW_EVICT, 1);
-	SAME(write(ready, &c, 1), 1);
-	SAME(read(go, &c, 1), 1);
-	struct said s = invoker_move(at, way, 2);
-	SAME(s.number[MOVED], bytes);
-	return (double)bytes / (double)s.number[NANOSECONDS] * 1e9;
-}
-
-/* Prints what of FAKE_CUDA_BANDWIDTH orders get, as said by the ways asked for:
- * out, in, or both at once by two processes of one device (FAKE_CUDA_STATE). */
-static void bench_link(int argc, char **argv)
-{
-	double given = atof(getenv("FAKE_CUDA_BANDWIDTH"));
-	size_t bytes = (size_t)atol(argv[0]) << 20;
-	int n = argc - 1, ready[2], go[2], said[2];
-	char c = 0;
-
-	SAME(pipe(ready), 0);
-	SAME(pipe(go), 0);
-	SAME(pipe(said), 0);
-	for (int i = 0; i < n; i++) {
-		unsigned way = strcmp(argv[1 + i], "out") ? GW_PREFETCH : GW_EVICT;
-		if (fork())
-			continue;
-		/* The shim looks for its socket when CUDA begins. */
-		if (chdir(i ? "second" : "first"))
-			_exit(2);
-		double rate = one_way(way, bytes, go[0], ready[1]);
-		SAME(write(said[1], &rate, sizeof rate), sizeof rate);
-		_exit(0);
-	}
-	for (int i = 0; i < n; i++)
-		SAME(read(ready[0], &c, 1), 1);
-	for (int i = 0; i < n; i++)
-		SAME(write(go[1], &c, 1), 1);
-	for (int i = 0; i < n; i++) {
-		double rate;
-		SAME(read(said[0], &rate, sizeof rate), sizeof rate);
-		printf("{\"ways\":%d,\"share_of_link\":%.3f}\n", n, rate / given);
-	}
-}
-
 const struct test_case cases_link[] = {
 	{"loss", loss}, {"torn", torn}, {"malformed", malformed}, {"noise", noise},
 	{"full", full}, {"backlog", backlog},
 	{"version", version}, {"heartbeat", heartbeat}, {"closes_all", closes_all},
 	{"absent", absent}, {"count", count}, {"untouched", untouched},
-	{"bench", bench}, {"bench_link", bench_link}, {NULL, NULL},
+	{"bench", bench}, {NULL, NULL},
 };

@@ -8,7 +8,7 @@
 
 static const struct test_case *const groups[] = {
 	cases_move, cases_memory, cases_process, cases_link, cases_fault, cases_truth,
-	cases_refusal,
+	cases_refusal, cases_way,
 };
 
 int main(int argc, char **argv)

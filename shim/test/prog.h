@@ -31,6 +31,12 @@ void cuda_begin(void);
  * ask that. */
 size_t in_use(void);
 size_t lies_there(CUdeviceptr ptr, size_t bytes);
+/* What the fake's link did for this process's moves of managed memory, one way. */
+struct link {
+	long long moved_ns, idle_ns; /* idle: from its end of all work to the next order */
+	unsigned orders, queued;     /* queued: those that found it busy still */
+};
+struct link link_of(int to_device);
 /* In use on device 0 by anybody, as cuMemGetInfo tells, so with what was
  * emptied and is kept. */
 size_t counts_as_used(void);
@@ -100,6 +106,6 @@ struct test_case {
 	void (*run)(int argc, char **argv);
 };
 extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_link[],
-	cases_fault[], cases_truth[], cases_refusal[];
+	cases_fault[], cases_truth[], cases_refusal[], cases_way[];
 
 #endif

@@ -136,6 +136,14 @@ one strict
 [ -n "$emulator" ] || one neighbours FAKE_CUDA_MEMORY=67108864 FAKE_CUDA_STATE="$work/state"
 one cancel $slow $chunk
 one partial $slow $chunk
+# Chunks of 0.4 s, so that what a busy machine takes between two calls is not seen;
+# an emulator or a sanitizer takes more.
+if [ -z "$runtime$emulator" ]; then
+	for way in out in "out in"; do
+		one fills_link 48 $way FAKE_CUDA_BANDWIDTH=20000000 GPUWHISK_SHIM_CHUNK=8388608 GPUWHISK_SHIM_SOCKET=s
+		one fills_link 160 $way FAKE_CUDA_BANDWIDTH=80000000 GPUWHISK_SHIM_CHUNK=33554432 GPUWHISK_SHIM_SOCKET=s
+	done
+fi
 one refused 1 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:2:1
 one refused 2 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:1:2
 one refused 719 FAKE_CUDA_FAIL=cuStreamSynchronize:1:719

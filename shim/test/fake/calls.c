@@ -101,6 +101,7 @@ static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s
 {
 	CUresult r;
 	uint64_t moved = 0;
+	int64_t asked = fake_now();
 	struct fake_context *c = fake_current(&r);
 
 	if (!c)
@@ -121,7 +122,7 @@ static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s
 	}
 	if (fake.bandwidth && moved)
 		fake_transfer(stream, m->device, dev != CPU_DEVICE,
-			      (int64_t)((double)moved / (double)fake.bandwidth * 1e9));
+			      (int64_t)((double)moved / (double)fake.bandwidth * 1e9), asked);
 	fake_unlock();
 	return r;
 }

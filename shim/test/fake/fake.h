@@ -109,7 +109,9 @@ struct fake_context *fake_current(CUresult *why);
 /* stream.c: the caller holds the lock. */
 CUresult fake_unsafe(void);
 void fake_occupy(CUstream stream, int64_t ns);
-void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns);
+/* A move of so many nanoseconds that was asked for at a time: its link begins then, or
+ * after what it was given before. */
+void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns, int64_t asked);
 /* The stream can be used in this context. */
 CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx);
 /* When it will have done what it was given. */

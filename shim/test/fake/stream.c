@@ -47,12 +47,40 @@ void fake_occupy(CUstream stream, int64_t ns)
 	s->busy_until = (s->busy_until > now ? s->busy_until : now) + ns;
 }
 
-void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns)
+/* What the link did for this process, each way. It idles from the end of all
+ * that it was given until the next order of a move; while a call copies the bytes,
+ * which a device would do for itself, the link is not idle. */
+static struct link {
+	long long moved_ns, idle_ns;
+	unsigned orders, queued; /* queued: those that found it busy still */
+} link_of[2];
+static int64_t returned[2]; /* the last order */
+
+void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns, int64_t asked)
 {
 	struct fake_stream *s = stream_of(stream);
-	int64_t now = fake_now();
+	struct link *l = &link_of[to_device];
+	int64_t until = fake_link(device, to_device, 0, 0), last = returned[to_device];
+	int64_t idle_since = until > last ? until : last;
 
-	s->busy_until = fake_link(device, to_device, s->busy_until > now ? s->busy_until : now, ns);
+	if (l->orders && asked > idle_since)
+		l->idle_ns += asked - idle_since;
+	l->orders++;
+	l->queued += asked < until;
+	l->moved_ns += ns;
+	s->busy_until = fake_link(device, to_device, s->busy_until > asked ? s->busy_until : asked, ns);
+	returned[to_device] = fake_now();
+}
+
+/* For tests, by dlsym. */
+#define TELL __attribute__((visibility("default")))
+TELL void fake_tell_link(int to_device, struct link *out);
+
+void fake_tell_link(int to_device, struct link *out)
+{
+	fake_lock();
+	*out = link_of[to_device];
+	fake_unlock();
 }
 
 CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx)

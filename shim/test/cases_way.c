@@ -1,0 +1,125 @@
+/*
+ * What of the link to a device the moves of memory fill, by the fake driver's own
+ * account of it: how long it moved bytes, how long it waited for the next order,
+ * and how many orders found it busy still. Wall time is the machine's matter.
+ */
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "prog.h"
+
+struct way {
+	const char *name;
+	bool in;
+	struct link link;
+	double rate; /* bytes a second, by the order's own DONE */
+};
+
+/* One process: moves BYTES out, or out and in again. */
+static void one_way(struct way *w, size_t bytes, int go, int ready)
+{
+	char c = 0;
+	CUdeviceptr p;
+
+	invoker_listen();
+	cuda_open("dlsym");
+	int at = invoker_accept();
+	OK(cu.cuMemAlloc_v2(&p, bytes));
+	OK(cu.cuMemsetD8_v2(p, 1, bytes));
+	if (w->in)
+		invoker_move(at, GW_EVICT, 1);
+	SAME(write(ready, &c, 1), 1);
+	SAME(read(go, &c, 1), 1);
+	struct said s = invoker_move(at, w->in ? GW_PREFETCH : GW_EVICT, 2);
+	SAME(s.number[MOVED], bytes);
+	w->rate = (double)bytes / (double)s.number[NANOSECONDS] * 1e9;
+	w->link = link_of(w->in);
+}
+
+/* The ways by a process each, which begin together; they share a device, by
+ * FAKE_CUDA_STATE. The shim looks for its socket when CUDA begins. */
+static void go_ways(struct way *ways, int n, size_t bytes)
+{
+	int ready[2], go[2], said[2];
+	char c = 0;
+
+	SAME(pipe(ready), 0);
+	SAME(pipe(go), 0);
+	SAME(pipe(said), 0);
+	for (int i = 0; i < n; i++) {
+		if (fork())
+			continue;
+		if (chdir(i ? "second" : "first"))
+			_exit(2);
+		ways[i].in = strcmp(ways[i].name, "out") != 0;
+		one_way(&ways[i], bytes, go[0], ready[1]);
+		SAME(write(said[1], &ways[i], sizeof *ways), sizeof *ways);
+		_exit(0);
+	}
+	/* Who fails ends the pipes' other side, and so all of this. */
+	close(ready[1]);
+	close(said[1]);
+	for (int i = 0; i < n; i++)
+		SAME(read(ready[0], &c, 1), 1);
+	for (int i = 0; i < n; i++)
+		SAME(write(go[1], &c, 1), 1);
+	for (int i = 0; i < n; i++)
+		SAME(read(said[0], &ways[i], sizeof *ways), sizeof *ways);
+	while (wait(NULL) > 0)
+		;
+}
+
+static double filled(const struct link *l)
+{
+	return (double)l->moved_ns / (double)(l->moved_ns + l->idle_ns);
+}
+
+/* bench_link MIB WAY...: print what the ways get of FAKE_CUDA_BANDWIDTH. */
+static void bench_link(int argc, char **argv)
+{
+	double given = atof(getenv("FAKE_CUDA_BANDWIDTH"));
+	struct way ways[2] = {{.name = argv[1]}, {.name = argv[argc - 1]}};
+	int n = argc - 1;
+
+	go_ways(ways, n, (size_t)atol(argv[0]) << 20);
+	for (int i = 0; i < n; i++)
+		printf("{\"speed\":%.0f,\"ways\":%d,\"way\":\"%s\",\"filled\":%.3f,\"orders\":%u,"
+		       "\"found_it_busy\":%u,\"wall\":%.3f}\n",
+		       given, n, ways[i].in ? "in" : "out", filled(&ways[i].link), ways[i].link.orders,
+		       ways[i].link.queued, ways[i].rate / given);
+}
+
+/* fills_link MIB WAY...: the link is filled to 95 %, and the next chunk is ordered
+ * while one is under way. A few orders may come late: the machine may be busy. */
+static void fills_link(int argc, char **argv)
+{
+	int n = argc - 1;
+	struct way ways[2] = {{.name = argv[1]}, {.name = argv[n]}};
+	char dir[] = "/tmp/shimtest-XXXXXX", path[64];
+
+	CHECK(mkdtemp(dir) != NULL);
+	SAME(chdir(dir), 0);
+	SAME(mkdir("first", 0700), 0);
+	SAME(mkdir("second", 0700), 0);
+	snprintf(path, sizeof path, "%s/state", dir);
+	setenv("FAKE_CUDA_STATE", path, 1);
+	go_ways(ways, n, (size_t)atol(argv[0]) << 20);
+	for (int i = 0; i < n; i++) {
+		const struct link *l = &ways[i].link;
+		fprintf(stderr, "%s: filled %.3f, %u of %u orders found it busy\n", ways[i].name,
+			filled(l), l->queued, l->orders);
+		CHECK(l->orders >= 5);
+		CHECK(filled(l) >= 0.95);
+		CHECK(2 * l->queued >= l->orders - 1);
+	}
+	SAME(chdir("/"), 0);
+	snprintf(path, sizeof path, "rm -rf %s", dir);
+	SAME(unsetenv("LD_PRELOAD"), 0);
+	SAME(system(path), 0);
+}
+
+const struct test_case cases_way[] = {
+	{"bench_link", bench_link}, {"fills_link", fills_link}, {NULL, NULL},
+};
