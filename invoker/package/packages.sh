@@ -32,7 +32,7 @@ trap 'rm -rf "$work"' EXIT
 # archive DIR FILE packs a folder with nothing of this machine in it.
 archive() {
 	(cd "$(dirname "$1")" && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
-		--mode=u+rw,go+r-w -cf - "$(basename "$1")") | gzip -9n >"$2"
+		--mode=u=rwX,go=rX -cf - "$(basename "$1")") | gzip -9n >"$2"
 }
 
 # programs ARCH prints the folder with a processor's programs, which are built
