@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/couchbase/gocb/v2"
 
@@ -24,8 +25,9 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	}
 	// The library's bulk operation has no other end than its timeout.
 	done := make(chan error, 1)
+	begun := &beginning{Transcoder: gocb.NewRawJSONTranscoder(), seen: make(chan struct{})}
 	s.asks.Go(func() {
-		done <- s.collection.Do(ops, &gocb.BulkOpOptions{Timeout: operationTime, Transcoder: gocb.NewRawJSONTranscoder()})
+		done <- s.collection.Do(ops, &gocb.BulkOpOptions{Timeout: operationTime, Transcoder: begun})
 	})
 	select {
 	case err := <-done:
@@ -33,6 +35,10 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 			return nil, err
 		}
 	case <-ctx.Done():
+		select { // the library's client may not be closed before
+		case <-begun.seen:
+		case <-done:
+		}
 		return nil, ctx.Err()
 	}
 	results := make([]error, len(docs))
@@ -43,6 +49,21 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 		}
 	}
 	return results, nil
+}
+
+// beginning tells that an operation has begun: the library encodes documents after
+// it has counted it. Close waits for what is counted, and one that began to be
+// counted meanwhile would race with that.
+type beginning struct {
+	gocb.Transcoder
+	once sync.Once
+	seen chan struct{}
+}
+
+// Encode is called by the library.
+func (b *beginning) Encode(v any) ([]byte, uint32, error) {
+	b.once.Do(func() { close(b.seen) })
+	return b.Transcoder.Encode(v)
 }
 
 // meaning tells what the answer to one document means. What is not known to be
