@@ -118,7 +118,7 @@ func kafkaOf(envFile string, id int) (handover.Invoker, error) {
 		return handover.Invoker{}, problem
 	}
 	if len(cfg.Kafka.Hosts) == 0 {
-		return handover.Invoker{}, errors.New("KAFKA_HOSTS is not set: it names the brokers, host:port")
+		return handover.Invoker{}, errors.New("KAFKA_HOSTS is not set: it names the brokers, host:port; gpuwhisk standalone prints its own as Kafka")
 	}
 	cluster, err := assembly.OpenKafka(cfg.Kafka, "gpuwhisk-handover", slog.New(slog.DiscardHandler))
 	return handover.Invoker{Cluster: cluster, Prefix: cfg.Kafka.TopicPrefix, ID: id}, err

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,38 +117,62 @@ func roff(s string) string {
 // complete writes a shell's script: the commands, and the flags of each.
 func complete(w io.Writer, shell string, root *kong.Node) error {
 	var b strings.Builder
-	if shell == "fish" {
+	switch shell {
+	case "fish":
 		completeFish(&b, root)
-	} else {
-		completeBash(&b, shell, root)
+	case "zsh":
+		completeZsh(&b, root)
+	default:
+		completeBash(&b, root)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func completeBash(b *strings.Builder, shell string, root *kong.Node) {
-	if shell == "zsh" {
-		b.WriteString("#compdef gpuwhisk\nautoload -U +X bashcompinit && bashcompinit\n")
-	}
+func completeBash(b *strings.Builder, root *kong.Node) {
 	b.WriteString("_gpuwhisk() {\n\tlocal word path=gpuwhisk words=\n")
 	b.WriteString("\tfor word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n\t\tcase $word in -*) ;; *) path=\"$path $word\" ;; esac\n\tdone\n\tcase $path in\n")
-	for _, n := range append([]*kong.Node{root}, commands(root)...) {
-		var words []string
-		for _, c := range n.Children {
-			if !c.Hidden && c.Type == kong.CommandNode {
-				words = append(words, c.Name)
-			}
-		}
-		for _, f := range flags(n) {
-			words = append(words, "--"+f.Name)
-		}
-		pattern := "'" + n.FullPath() + "'"
-		if len(n.Children) == 0 {
-			pattern += "*" // a flag's value is no command
-		}
-		fmt.Fprintf(b, "\t%s) words='%s' ;;\n", pattern, strings.Join(words, " "))
+	for pattern, words := range cases(root) {
+		fmt.Fprintf(b, "\t%s) words='%s' ;;\n", pattern, words)
 	}
 	b.WriteString("\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _gpuwhisk gpuwhisk\n")
+}
+
+// completeZsh writes a function of zsh's own: there path and words have a meaning.
+// The script may be sourced, or lie in a folder of fpath as _gpuwhisk.
+func completeZsh(b *strings.Builder, root *kong.Node) {
+	b.WriteString("#compdef gpuwhisk\n_gpuwhisk() {\n\tlocal word at=gpuwhisk\n\tlocal -a found\n")
+	b.WriteString("\tfor word in \"${(@)words[2,CURRENT-1]}\"; do\n\t\tcase $word in (-*) ;; (*) at=\"$at $word\" ;; esac\n\tdone\n\tcase $at in\n")
+	for pattern, words := range cases(root) {
+		fmt.Fprintf(b, "\t(%s) found=(%s) ;;\n", pattern, words)
+	}
+	b.WriteString("\tesac\n\tcompadd -- $found || _default\n}\n")
+	b.WriteString("if [[ $funcstack[1] = _gpuwhisk ]]; then _gpuwhisk; else compdef _gpuwhisk gpuwhisk; fi\n")
+}
+
+// cases gives the words that follow each command, under a pattern of the words
+// before them that are no flags.
+func cases(root *kong.Node) iter.Seq2[string, string] {
+	return func(yield func(pattern, words string) bool) {
+		for _, n := range append([]*kong.Node{root}, commands(root)...) {
+			var words []string
+			for _, c := range n.Children {
+				if !c.Hidden && c.Type == kong.CommandNode {
+					words = append(words, c.Name)
+				}
+			}
+			for _, f := range flags(n) {
+				words = append(words, "--"+f.Name)
+			}
+			pattern := "'" + n.FullPath() + "'"
+			if len(n.Children) == 0 {
+				pattern += "*" // a flag's value is no command
+			}
+			if !yield(pattern, strings.Join(words, " ")) {
+				return
+			}
+		}
+	}
 }
 
 func completeFish(b *strings.Builder, root *kong.Node) {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +66,30 @@ func TestBashCompletes(t *testing.T) {
 		out, err := exec.Command(bash, "-c", ask).CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
 			t.Errorf("%q completes to %q, want %q (%v)", c.words, got, c.want, err)
+		}
+	}
+}
+
+// TestZshCompletes has zsh complete, as far as one can without a terminal: what
+// the script offers is told by what takes compadd's place.
+func TestZshCompletes(t *testing.T) {
+	zsh, err := exec.LookPath("zsh")
+	if err != nil {
+		t.Skip("no zsh")
+	}
+	var script strings.Builder
+	if err := complete(&script, "zsh", model(t).Model.Node); err != nil {
+		t.Fatal(err)
+	}
+	for words, want := range map[string]string{
+		"gpuwhisk inv": "invoker", "gpuwhisk invoker --uniq": "--uniqueName", "gpuwhisk invoker --id 0 --uniq": "--uniqueName",
+		"gpuwhisk sim comp": "compare", "gpuwhisk sim run --pol": "--policy",
+	} {
+		ask := fmt.Sprintf("compdef() {}; _default() {}; compadd() { print -r -- $@ }\n%s\nwords=(%s); CURRENT=%d; _gpuwhisk\n",
+			script.String(), words, len(strings.Fields(words)))
+		out, err := exec.Command(zsh, "-f", "-c", ask).CombinedOutput()
+		if err != nil || !slices.Contains(strings.Fields(string(out)), want) {
+			t.Errorf("%q is offered %.300s, not %q (%v)", words, out, want, err)
 		}
 	}
 }
