@@ -91,25 +91,32 @@ func (a *act) once(name string) func(context.Context, string) error {
 	return func(ctx context.Context, what string) error { return a.tell(ctx, what, a.call(ctx, name, 0)) }
 }
 
-// both makes a call beside one that runs.
+// both makes a call beside one that runs. Where they miss each other it tries again.
 func (a *act) both(ctx context.Context, what string) error {
-	first, err := a.occupy(ctx, "small", 1)
-	if err != nil {
-		return err
+	for busy := leastBusy; ; busy *= 2 {
+		first, err := a.occupy(ctx, "small", 1, busy)
+		if err != nil {
+			return err
+		}
+		second := a.call(ctx, "small", 0)
+		if c := <-first; second.start == busyCold || busy >= mostBusy || errors.Join(c.err, second.err) != nil {
+			return a.tell(ctx, what, c, second)
+		}
 	}
-	second := a.call(ctx, "small", 0)
-	return a.tell(ctx, what, <-first, second)
 }
 
-// busyTime is how long calls run that others are to meet, in milliseconds: on a
-// machine that has much else to do, too.
-const busyTime = 1500
+// busyCold is the start of who finds all containers of its function in use.
+const busyCold = "busy-cold"
+
+// How long calls run that others are to meet, in milliseconds. On a machine that
+// has much else to do they miss each other, and are made again for twice the time.
+const leastBusy, mostBusy = 1500, 16 * leastBusy
 
 // occupy makes calls that take their time, and waits until they run.
-func (a *act) occupy(ctx context.Context, name string, n int) (answers chan called, err error) {
+func (a *act) occupy(ctx context.Context, name string, n, busy int) (answers chan called, err error) {
 	answers = make(chan called, n)
 	for range n {
-		go func() { answers <- a.call(ctx, name, busyTime) }()
+		go func() { answers <- a.call(ctx, name, busy) }()
 	}
 	return answers, a.ask(ctx, func() (bool, error) {
 		now, err := running(ctx, a.o.Admin())
@@ -145,34 +152,54 @@ func (a *act) tell(ctx context.Context, what string, all ...called) error {
 }
 
 // ahead keeps both places of the device busy, and shows that the memory of who is
-// next comes in meanwhile.
+// next comes in meanwhile. Where it came too late its room is taken again.
 func (a *act) ahead(ctx context.Context, what string) error {
-	busy, err := a.occupy(ctx, "tiny", 2)
+	for busy := leastBusy; ; busy *= 2 {
+		c, came, err := a.behind(ctx, busy)
+		if err != nil {
+			return err
+		}
+		if came == 0 && busy < mostBusy {
+			if c := a.call(ctx, "large", 0); c.err != nil {
+				return c.err
+			}
+			if a.before, err = measure(ctx, a.o.Admin()); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := a.tell(ctx, what, c); err != nil {
+			return err
+		}
+		if came > 0 {
+			a.p.say("  %.0f MB came in before its turn (prefetch), while the others ran", came/(1<<20))
+		} else {
+			a.p.say("  its memory did not come before its turn")
+		}
+		return nil
+	}
+}
+
+// behind makes a call behind two others, and tells how many bytes of its memory
+// came before its turn.
+func (a *act) behind(ctx context.Context, busy int) (c called, came float64, err error) {
+	others, err := a.occupy(ctx, "tiny", 2, busy)
 	if err != nil {
-		return err
+		return c, 0, err
 	}
 	next := make(chan called, 1)
 	go func() { next <- a.call(ctx, "small", 0) }()
-	came, err := a.brought(ctx, next)
+	came, err = a.brought(ctx, next)
 	if err != nil {
-		return err
+		return c, 0, err
 	}
-	if err := errors.Join((<-busy).err, (<-busy).err); err != nil {
-		return err
+	if err := errors.Join((<-others).err, (<-others).err); err != nil {
+		return c, 0, err
 	}
-	c := <-next
-	if err := a.tell(ctx, what, c); err != nil {
-		return err
-	}
-	if c.start == "gpu-warm" { // it was out, and all of it was there at its turn
+	if c = <-next; c.start == "gpu-warm" { // it was out, and all of it was there at its turn
 		came = max(came, smallMB<<20)
 	}
-	if came > 0 {
-		a.p.say("  %.0f MB came in before its turn (prefetch), while the others ran", came/(1<<20))
-	} else {
-		a.p.say("  its memory did not come before its turn")
-	}
-	return nil
+	return c, came, c.err
 }
 
 // brought gives the bytes that came in before a call that waits was answered.
