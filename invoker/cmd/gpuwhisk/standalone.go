@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -208,12 +210,17 @@ func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []stand
 	}
 }
 
+// tracing are the standard variables that say where traces go.
+func tracing(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !strings.HasPrefix(v, "OTEL_") })
+}
+
 func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalone.Namespace, error) {
 	o := standalone.Options{
 		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
 		Port: c.Port, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
-		Version: version, Log: log,
+		Version: version, Log: log, Extra: tracing(os.Environ()),
 	}
 	admin := &door{}
 	o.Admin, o.Invoker = admin.addr, inProcess(log, admin.opened)
