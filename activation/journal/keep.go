@@ -94,9 +94,7 @@ func (j *Journal) neededOf(n wal.Segment) []key {
 
 // copyForward writes one activation anew unless it has left the file by itself.
 func (j *Journal) copyForward(k key, n wal.Segment) (r wal.Receipt, wrote bool) {
-	if r, wrote = j.copyEnding(k, n); wrote {
-		return r, true
-	}
+	r, wrote = j.copyEnding(k, n) // its message may lie there, too
 	j.mu.Lock()
 	var at wal.Place
 	if e := j.known.Get(k); e != nil && e.message.Segment == n {
@@ -118,7 +116,7 @@ func (j *Journal) copyForward(k key, n wal.Segment) (r wal.Receipt, wrote bool) 
 	e := j.known.Get(k)
 	switch {
 	case e == nil:
-		return r, false
+		return r, wrote
 	case at.Size > 0 && e.message == at:
 		j.dropMessage(e)
 		if message != nil {
@@ -128,5 +126,5 @@ func (j *Journal) copyForward(k key, n wal.Segment) (r wal.Receipt, wrote bool) 
 	if e.at == n {
 		return j.step(k, e), true
 	}
-	return r, false
+	return r, wrote
 }

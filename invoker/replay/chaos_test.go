@@ -133,7 +133,6 @@ func (c *chaos) launch() {
 	c.t.Helper()
 	v := &victim{ready: make(chan struct{}), ended: make(chan struct{})}
 	v.cmd = exec.Command(c.w.program(), append([]string{roleInvoker}, c.w.args()...)...)
-	v.cmd.SysProcAttr = withUs()
 	v.cmd.Env = append(c.w.environment(), "PATH="+os.Getenv("PATH"))
 	var log io.Writer = v
 	if dir := os.Getenv("GPUWHISK_CHAOS_LOGS"); dir != "" {

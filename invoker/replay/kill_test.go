@@ -64,7 +64,6 @@ func (w *world) spawn() *process { return w.spawnAs(0) }
 func (w *world) spawnAs(id int, extra ...string) *process {
 	w.t.Helper()
 	p := &process{t: w.t, cmd: exec.Command(w.program(), roleInvoker, "--id", strconv.Itoa(id), "--uniqueName", w.unique)}
-	p.cmd.SysProcAttr = withUs()
 	p.cmd.Env = append(append(w.environment(), "PATH="+os.Getenv("PATH")), extra...)
 	if testing.Verbose() {
 		p.cmd.Stderr = os.Stderr
@@ -86,10 +85,6 @@ func (w *world) spawnAs(id int, extra ...string) *process {
 	}
 	return p
 }
-
-// withUs has a process end with the test, however that ends: one that ran out of
-// its time runs no cleanup.
-func withUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // kill ends the process as a failing machine would.
 func (p *process) kill() {

@@ -52,7 +52,6 @@ func (r *restarts) start() {
 	}
 	p := exec.Command(program, append([]string{role}, r.w.args()...)...)
 	p.Env = append(r.w.environment(), "PATH="+os.Getenv("PATH"))
-	p.SysProcAttr = withUs()
 	if err := p.Start(); err != nil {
 		r.t.Fatal(err)
 	}
