@@ -1,9 +1,10 @@
 /*
- * The tables that a CUDA runtime asks the driver for by cuGetExportTable. Nobody
- * documents them; what is here was found by running the runtimes of CUDA 10 and
- * 11.1 on this driver and seeing which slot they call with what. A slot or a table
- * that none of them called is refused; so is the table by which later runtimes have
- * the driver prove whose it is.
+ * The tables that a CUDA runtime asks the driver for by cuGetExportTable. NVIDIA
+ * does not document them. Which slot is called with what was seen by running the
+ * runtimes of CUDA 10 and 11.1 on this driver; what some slots are for is known from
+ * ZLUDA (MIT or Apache-2.0), of which no text is here. A slot or a table that none
+ * of them called is refused; so is the table by which later runtimes have the driver
+ * prove whose it is.
  */
 #include <stdlib.h>
 #include <string.h>
