@@ -52,6 +52,9 @@ func (r *Queue) clear(ctx context.Context) {
 			for _, s := range r.suspected() {
 				r.try(ctx, s)
 			}
+			if r.unasked() {
+				_, _ = r.request(ctx, nil) // notes by itself how the database is
+			}
 			r.drainSpool(ctx)
 		}
 	}
@@ -62,6 +65,14 @@ func (r *Queue) unsettled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.suspects) > 0 || r.spooled
+}
+
+// unasked tells whether the database was away and nobody holds a document with
+// which he would find out that it is back: all of them are in the spool.
+func (r *Queue) unasked() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.spooled && r.held == 0 && !r.condition.OK()
 }
 
 func (r *Queue) suspected() []*suspect {

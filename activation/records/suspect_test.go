@@ -230,3 +230,25 @@ func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
 		}
 	})
 }
+
+// TestSpoolIsDrainedAfterAFlushInAnOutage: a flush leaves no sender with a
+// document that would tell when the database is back.
+func TestSpoolIsDrainedAfterAFlushInAnOutage(t *testing.T) {
+	d := newDatabase()
+	d.down = errors.New("connection refused")
+	spool := &memorySpool{}
+	bubble(t, Config{Spool: spool}, d, func(t *testing.T, r *Queue) {
+		put(t, r, doc(0))
+		flush(t, r)
+		put(t, r, doc(1))
+		time.Sleep(time.Minute)
+		if spool.size() != 2 || r.Health().Writes.OK() {
+			t.Errorf("%d documents in the spool, health %+v", spool.size(), r.Health())
+		}
+		d.set(func() { d.down = nil })
+		time.Sleep(10 * time.Second)
+		if d.count() != 2 || spool.size() != 0 || !r.Health().Writes.OK() {
+			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.size(), r.Health())
+		}
+	})
+}
