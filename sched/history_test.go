@@ -332,7 +332,7 @@ func events() int {
 	case testing.Short():
 		return 3_000
 	case raced:
-		return 5_000
+		return 2_000
 	}
 	return 35_000
 }

@@ -53,6 +53,9 @@ func TestMillionSeconds(t *testing.T) {
 // TestMillionSecondsCanBreak leaves out the settling of charges, or the window:
 // each mix of functions on each server tells of one or the other.
 func TestMillionSecondsCanBreak(t *testing.T) {
+	if raced {
+		t.Skip("starts no goroutines: run without the race detector")
+	}
 	for name, patterns := range spans() {
 		for server, c := range servers() {
 			t.Run(name+"/"+server, func(t *testing.T) {

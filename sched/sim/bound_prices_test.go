@@ -13,6 +13,7 @@ import (
 // finds, of some hundred small cases (thousands with GPUWHISK_LONG=1), and so every set of prices: the bound must
 // not hang on those that the search ends with.
 func TestQueueingIsBelowTheOptimum(t *testing.T) {
+	onlyCores(t)
 	t.Parallel()
 	cases := uint64(300)
 	if os.Getenv("GPUWHISK_LONG") == "1" {

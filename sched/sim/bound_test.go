@@ -109,6 +109,7 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 // TestNoPolicyBeatsTheLowerBound holds the bound to what every policy reaches on
 // random workloads, few enough calls for the optimum and more.
 func TestNoPolicyBeatsTheLowerBound(t *testing.T) {
+	onlyCores(t)
 	t.Parallel()
 	tight := 0
 	for seed := range uint64(30) {

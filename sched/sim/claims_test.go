@@ -22,6 +22,7 @@ var golden = []string{"copies", "gap-bound", "load-70", "fcfs-d", "t0", "pool-fc
 // function of code and seed alone, so a change of theirs is a change of a
 // rule. Two seeds allow no verdict. Run with -rewrite and read the diff.
 func TestGoldenClaims(t *testing.T) {
+	onlyCores(t)
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the golden numbers are of amd64: other processors may fuse floating-point operations")

@@ -6,6 +6,7 @@ import "testing"
 // no longer under the sticky policies than by order of arrival, the first hundred
 // cold starts included. Without the rule on overdue heads it waits far longer.
 func TestARareCallIsNotLost(t *testing.T) {
+	onlyCores(t)
 	t.Parallel()
 	spec := DefaultSpec()
 	spec.Kind, spec.Load = "rare", 1.1
