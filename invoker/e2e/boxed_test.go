@@ -26,7 +26,7 @@ type boxed struct {
 // daemon's socket, and the directories that are shared with the host under their
 // own names.
 func (b *boxed) command(p *platform, self string, environ, args []string) *exec.Cmd {
-	run := []string{"run", "--rm", "--name", "invoker-" + p.unique, "--network", "host", "--entrypoint", self,
+	run := []string{"run", "--rm", "--interactive", "--env", endsWithInput + "=1", "--name", "invoker-" + p.unique, "--network", "host", "--entrypoint", self,
 		"--volume", self + ":" + self + ":ro"}
 	if b.hostPIDs {
 		run = append(run, "--pid", "host")

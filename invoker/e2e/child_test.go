@@ -19,10 +19,15 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 )
 
 // roleInvoker is the word by which the test's program is an invoker.
 const roleInvoker = "e2e-invoker"
+
+// endsWithInput is set for an invoker in a container, which does not end when who
+// started it does, but has no input then.
+const endsWithInput = "GPUWHISK_TEST_ENDS_WITH_INPUT"
 
 // invokerMain is `gpuwhisk invoker` as far as a test needs it.
 func invokerMain(args []string) int {
@@ -34,6 +39,12 @@ func invokerMain(args []string) int {
 		terminated.Store(<-signals == syscall.SIGTERM)
 		cancel()
 	}()
+	if os.Getenv(endsWithInput) != "" {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+	}
 	cfg, err := config.Load(config.Input{Environ: os.Environ(), Args: args})
 	if err == nil {
 		var self string
@@ -96,8 +107,11 @@ func (c *child) start() error {
 		c.cmd.Stderr = c.p.t.Output()
 	}
 	out, err := c.cmd.StdoutPipe()
+	if err == nil && c.boxed != nil {
+		_, err = c.cmd.StdinPipe() // ends with this process
+	}
 	if err == nil {
-		err = c.cmd.Start()
+		err = peertest.Start(c.cmd)
 	}
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 )
 
 // TestMain lets the test's own program be what gpuwhisk is to its processes:
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Most of what the tests do is to wait.
 	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+	peertest.Prepare()
 	before := runtime.NumGoroutine()
 	code := m.Run()
 	if left := goroutinesLeft(before); code == 0 && left != "" { // by tests beside each other

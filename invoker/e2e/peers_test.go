@@ -84,7 +84,7 @@ var kafkaOnce = sync.OnceValues(func() (*kafkaPeer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kafkaPeer{env: []string{"GPUWHISK_KAFKA_DIR=" + dir, "GPUWHISK_KEEP=1"}}
+	k := &kafkaPeer{env: []string{"GPUWHISK_KAFKA_DIR=" + dir, "GPUWHISK_KEEP=1", "GPUWHISK_KAFKA_BRIEF=1"}}
 	atExit(func() error {
 		_, err := peertest.Script(k.env[:1], "kafka", "stop")
 		return err

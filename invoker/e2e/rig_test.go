@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
 )
@@ -139,7 +140,7 @@ func (r *rig) run() time.Duration {
 	r.said.Reset()
 	r.cmd.Stderr = &r.said
 	began := time.Now()
-	if err := r.cmd.Start(); err != nil {
+	if err := peertest.Start(r.cmd); err != nil {
 		r.b.Fatal(err)
 	}
 	select {

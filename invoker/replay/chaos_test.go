@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 )
 
 // shortChaos is how many invokers end in the short form; GPUWHISK_CHAOS_ROUNDS
@@ -150,7 +152,7 @@ func (c *chaos) launch() {
 	}
 	out, err := v.cmd.StdoutPipe()
 	if err == nil {
-		err = v.cmd.Start()
+		err = peertest.Start(v.cmd)
 	}
 	if err != nil {
 		c.t.Fatal(err)

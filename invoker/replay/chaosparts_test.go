@@ -59,7 +59,7 @@ func newApacheBus(t *testing.T, more ...string) (b apacheBus, addr string) {
 }
 
 func (b apacheBus) environ() []string {
-	return []string{"GPUWHISK_KAFKA_DIR=" + b.dir, "GPUWHISK_KEEP=1", "GPUWHISK_KAFKA_MORE=" + b.more}
+	return []string{"GPUWHISK_KAFKA_DIR=" + b.dir, "GPUWHISK_KEEP=1", "GPUWHISK_KAFKA_BRIEF=1", "GPUWHISK_KAFKA_MORE=" + b.more}
 }
 
 func (b apacheBus) lose() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 )
 
 // roleInvoker is the word by which the test's program is an invoker.
@@ -70,7 +71,7 @@ func (w *world) spawnAs(id int, extra ...string) *process {
 	}
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
-		err = p.cmd.Start()
+		err = peertest.Start(p.cmd)
 	}
 	if err != nil {
 		w.t.Fatal(err)

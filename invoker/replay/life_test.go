@@ -302,7 +302,7 @@ func ourGoroutines() string {
 		var ours []string
 		for _, stack := range strings.Split(string(buf), "\n\n") {
 			if strings.Contains(stack, "gpuwhisk/gpuwhisk/") && !strings.Contains(stack, "gpuwhisk/invoker/standalone/") &&
-				!strings.Contains(stack, "gpuwhisk/invoker/replay.") {
+				!strings.Contains(stack, "gpuwhisk/invoker/replay.") && !strings.Contains(stack, "gpuwhisk/invoker/peertest.") {
 				ours = append(ours, stack)
 			}
 		}

@@ -29,6 +29,7 @@ func TestParkedOutliveTheTopic(t *testing.T) {
 
 // TestParkedOutliveApacheKafkasTopic: the same where Apache Kafka has the topic.
 func TestParkedOutliveApacheKafkasTopic(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("GPUWHISK_TEST_KAFKA") == "" {
 		t.Skip("no Apache Kafka here (.ci/peers/kafka.sh start)")
 	}

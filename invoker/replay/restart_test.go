@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 )
 
 // TestRestartGap tells how long nobody is served when an invoker is killed with 50
@@ -52,7 +54,7 @@ func (r *restarts) start() {
 	}
 	p := exec.Command(program, append([]string{role}, r.w.args()...)...)
 	p.Env = append(r.w.environment(), "PATH="+os.Getenv("PATH"))
-	if err := p.Start(); err != nil {
+	if err := peertest.Start(p); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = p.Process.Kill() })
