@@ -12,6 +12,11 @@ dir=${GPUWHISK_KAFKA_DIR:-$peers/kafka}
 # It may want further settings of such a one (GPUWHISK_KAFKA_MORE, lines).
 # Containers reach it at another address of this machine than the loopback.
 host=${GPUWHISK_KAFKA_HOST:-127.0.0.1}
+# One that lives for a minute starts with a third of the work (GPUWHISK_KAFKA_BRIEF=1):
+# without logins and their certificate, and without code being optimized.
+brief=${GPUWHISK_KAFKA_BRIEF:-}
+jvm=(-XX:+UseSerialGC)
+[[ ! $brief ]] || jvm+=(-XX:TieredStopAtLevel=1)
 
 # The logging back end is what makes the broker say why it stops.
 fetch() {
@@ -67,21 +72,23 @@ configure() {
 	login=$(other_port "$port" "$quorum")
 	secure=$(other_port "$port" "$quorum" "$login")
 	echo "$port" >"$dir/port"
-	echo "$login" >"$dir/port.sasl"
-	echo "$secure" >"$dir/port.sasl-tls"
-	certificate || fail "make a certificate by keytool"
+	local listeners=PLAINTEXT://$host:$port,CONTROLLER://127.0.0.1:$quorum logins=() secrets=()
+	if [[ ! $brief ]]; then
+		echo "$login" >"$dir/port.sasl"
+		echo "$secure" >"$dir/port.sasl-tls"
+		certificate || fail "make a certificate by keytool"
+		listeners+=,LOGIN://$host:$login,SECURE://$host:$secure
+		logins=("$(listener login)" "$(listener secure)"
+			ssl.keystore.type=PKCS12 "ssl.keystore.location=$dir/kafka.p12" "ssl.keystore.password=$store")
+		secrets=(-S "SCRAM-SHA-256=[name=$user,password=$password]" -S "SCRAM-SHA-512=[name=$user,password=$password]")
+	fi
 	cat >"$dir/server.properties" <<-CONF
 		process.roles=broker,controller
 		node.id=1
 		controller.quorum.voters=1@127.0.0.1:$quorum
-		listeners=PLAINTEXT://$host:$port,CONTROLLER://127.0.0.1:$quorum,LOGIN://$host:$login,SECURE://$host:$secure
+		listeners=$listeners
 		controller.listener.names=CONTROLLER
 		listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,SECURE:SASL_SSL
-		$(listener login)
-		$(listener secure)
-		ssl.keystore.type=PKCS12
-		ssl.keystore.location=$dir/kafka.p12
-		ssl.keystore.password=$store
 		log.dirs=$dir/data
 		offsets.topic.replication.factor=1
 		offsets.topic.num.partitions=4
@@ -93,16 +100,16 @@ configure() {
 		auto.create.topics.enable=false
 		${GPUWHISK_KAFKA_MORE:-}
 	CONF
+	printf '%s\n' "${logins[@]}" >>"$dir/server.properties"
 	cat >"$dir/log4j.properties" <<-CONF
 		log4j.rootLogger=WARN, out
 		log4j.appender.out=org.apache.log4j.ConsoleAppender
 		log4j.appender.out.layout=org.apache.log4j.PatternLayout
 		log4j.appender.out.layout.ConversionPattern=%d %p %c: %m%n
 	CONF
-	java -cp "$libs/*" -Dlog4j.configuration="file:$dir/log4j.properties" \
+	java "${jvm[@]}" -cp "$libs/*" -Dlog4j.configuration="file:$dir/log4j.properties" \
 		kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg \
-		-S "SCRAM-SHA-256=[name=$user,password=$password]" -S "SCRAM-SHA-512=[name=$user,password=$password]" \
-		-c "$dir/server.properties" >&2 || fail "format the storage of Kafka"
+		"${secrets[@]}" -c "$dir/server.properties" >&2 || fail "format the storage of Kafka"
 }
 
 start() {
@@ -113,7 +120,7 @@ start() {
 	install
 	fresh "$dir"
 	configure
-	daemon "$dir" java -Xmx512m -Xms128m -XX:+UseSerialGC -cp "$libs/*" \
+	daemon "$dir" java "${jvm[@]}" -Xmx512m -Xms128m -cp "$libs/*" \
 		-Dlog4j.configuration="file:$dir/log4j.properties" \
 		kafka.Kafka "$dir/server.properties"
 	if ! await "$dir" 180 open_port "$(cat "$dir/port")" "$host"; then

@@ -96,7 +96,7 @@ func realRestartable(t *testing.T) *restartable {
 	r := &restartable{}
 	run := func(command string) string {
 		cmd := exec.Command("bash", "../../.ci/peers/kafka.sh", command)
-		cmd.Env = append(os.Environ(), "GPUWHISK_KAFKA_DIR="+dir+"/kafka", "GPUWHISK_KEEP=1")
+		cmd.Env = append(os.Environ(), "GPUWHISK_KAFKA_DIR="+dir+"/kafka", "GPUWHISK_KEEP=1", "GPUWHISK_KAFKA_BRIEF=1")
 		var complaints strings.Builder
 		cmd.Stderr = &complaints
 		out, err := cmd.Output()
