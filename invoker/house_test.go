@@ -24,7 +24,7 @@ const module = "github.com/gpuwhisk/gpuwhisk"
 var plan = map[string][]string{
 	// Tests of the collection, and the stand-in for the original invoker.
 	"ansible/tests":       {},
-	"ansible/tests/stock": {"activation"},
+	"ansible/tests/stock": {"activation", "invoker/tlsstore"},
 
 	"activation":               {},
 	"activation/couchbase":     {"activation/records"},

@@ -12,6 +12,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -27,6 +28,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
 )
 
 // runTime is how long an activation takes here.
@@ -170,5 +172,20 @@ func (s *stock) serve() {
 			fmt.Fprintf(w, "%s is now disabled.", s.self)
 		}
 	})
-	log.Fatal(http.ListenAndServe(":8080", nil))
+	if os.Getenv("CONFIG_whisk_invoker_protocol") != "https" {
+		log.Fatal(http.ListenAndServe(":8080", nil))
+	}
+	server := &http.Server{Addr: ":8080", TLSConfig: settings()}
+	log.Fatal(server.ListenAndServeTLS("", ""))
+}
+
+// settings are those of https: a key store, and whether it asks for a
+// certificate.
+func settings() *tls.Config {
+	get := func(key string) string { return os.Getenv("CONFIG_whisk_invoker_https_" + key) }
+	c, err := tlsstore.Server(tlsstore.File{Path: get("keystorePath"), Password: get("keystorePassword")}, get("clientAuth") == "true")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c
 }

@@ -1,0 +1,187 @@
+//go:build ansible
+
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOpenWhisksOwnRole: OpenWhisk's own playbooks, as they lie in a checkout of
+// it (GPUWHISK_OPENWHISK), deploy our image when its name is all that is
+// changed, and remove it again; and what they deploy is swapped by the
+// collection with the inventory and the variables that lie beside them.
+func TestOpenWhisksOwnRole(t *testing.T) {
+	checkout := os.Getenv("GPUWHISK_OPENWHISK")
+	if checkout == "" {
+		t.Skip("GPUWHISK_OPENWHISK is not set: the folder of a checkout of OpenWhisk")
+	}
+	w := newWorld(t)
+	o := w.openwhisk(checkout)
+	o.must("setup.yml")
+
+	ours := []string{"-e", "docker_image_prefix=gpuwhisk", "-e", "docker_image_tag=" + os.Getenv(ownTag)}
+	o.tell(o.must("invoker.yml", ours...))
+	w.usable()
+	w.stopDrains()
+	o.tell(o.must("invoker.yml", append(ours, "-e", "mode=clean")...))
+	o.wantClean()
+
+	importStock(t)
+	stock := []string{"-e", "docker_image_prefix=whisk-test", "-e", "docker_image_tag=stock"}
+	o.must("invoker.yml", stock...)
+	o.tell(o.swap("swap"))
+	if image := w.image(0); !strings.HasPrefix(image, "gpuwhisk/invoker:") {
+		t.Errorf("after the swap invoker0 is %s", image)
+	}
+	w.usable()
+	if out := o.swap("swap"); !strings.Contains(out, "changed=0 ") {
+		t.Errorf("a second swap changed something:\n%s", out)
+	}
+	out := o.swap("status")
+	if !strings.Contains(out, " healthy ") {
+		t.Errorf("status does not show a healthy invoker:\n%s", out)
+	}
+	t.Log(out[strings.Index(out, "HOST"):])
+	o.tell(o.swap("swap_back"))
+	if !w.original(0) {
+		t.Errorf("after the way back invoker0 is not the original:\n%s", w.logs())
+	}
+	o.must("invoker.yml", append(stock, "-e", "mode=clean")...)
+	o.wantClean()
+}
+
+// openwhisk is a checkout of it and its operator's files.
+type openwhisk struct {
+	*world
+	folder string // its ansible folder, a copy
+	engine string // what stands for Docker
+	old    string // a virtual environment with the Ansible that its README names
+}
+
+// openwhisk copies a checkout's playbooks, in which setup.yml is going to put
+// keys, and says where the peers are, as an operator does in a file of
+// variables.
+func (w *world) openwhisk(checkout string) *openwhisk {
+	w.t.Helper()
+	o := &openwhisk{world: w, folder: filepath.Join(w.dir, "openwhisk", "ansible"), engine: os.Getenv("DOCKER_HOST"), old: os.Getenv("GPUWHISK_TEST_ANSIBLE_4")}
+	if o.old == "" {
+		w.t.Fatal("GPUWHISK_TEST_ANSIBLE_4 is not set: .ci/ansible sets it")
+	}
+	if err := os.CopyFS(o.folder, os.DirFS(filepath.Join(checkout, "ansible"))); err != nil {
+		w.t.Fatal(err)
+	}
+	if !w.privileged() {
+		o.engine = withoutPrivileges(w.t, o.engine)
+	}
+	env := w.vars["test_env"].(map[string]string)
+	zookeeper := peer(w.t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
+	prefix, ok := strings.CutSuffix(env["CONFIG_whisk_couchdb_databases_WhiskEntity"], "whisks")
+	if !ok {
+		w.t.Fatalf("a database that OpenWhisk's role cannot name: %s", env["CONFIG_whisk_couchdb_databases_WhiskEntity"])
+	}
+	var manifest any
+	_ = json.Unmarshal([]byte(env["RUNTIMES_MANIFEST"]), &manifest)
+	vars, _ := json.Marshal(map[string]any{
+		"ansible_host": "127.0.0.1", "whisk_api_host_proto": "http", "whisk_api_host_name": env["WHISK_API_HOST_NAME"], "whisk_api_host_port": env["WHISK_API_HOST_PORT"],
+		"scheduler_enable": false, "skip_pull_runtimes": true, "runtimes_manifest": manifest,
+		"kafka_connect_string": env["KAFKA_HOSTS"], "zookeeper_connect_string": zookeeper,
+		"db_provider": "CouchDB", "db_prefix": prefix, "db_protocol": env["CONFIG_whisk_couchdb_protocol"],
+		"db_host": env["CONFIG_whisk_couchdb_host"], "db_port": env["CONFIG_whisk_couchdb_port"],
+		"db_username": env["CONFIG_whisk_couchdb_username"], "db_password": env["CONFIG_whisk_couchdb_password"],
+		"db_invoker_user": env["CONFIG_whisk_couchdb_username"], "db_invoker_pass": env["CONFIG_whisk_couchdb_password"],
+		"whisk_logs_dir": filepath.Join(w.dir, "logs"), "config_root_dir": filepath.Join(w.dir, "conf"),
+		"invoker":                    map[string]any{"port": w.port},
+		"invokerReactive_spi":        "org.apache.openwhisk.core.invoker.InvokerReactive",
+		"docker_sock":                strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://"),
+		"ansible_python_interpreter": filepath.Join(o.old, "bin/python3"),
+	})
+	if err := os.WriteFile(filepath.Join(w.dir, "operator.json"), vars, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return o
+}
+
+// must runs one of OpenWhisk's playbooks with the Ansible that it wants.
+func (o *openwhisk) must(book string, args ...string) string {
+	o.t.Helper()
+	return o.playbook(o.old, o.engine, book, args...)
+}
+
+// playbook runs one in OpenWhisk's folder, with its own settings of Ansible.
+func (o *openwhisk) playbook(venv, engine, book string, args ...string) string {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, filepath.Join(venv, "bin/ansible-playbook"),
+		append([]string{"-i", "environments/local", book, "-e", "@" + filepath.Join(o.dir, "operator.json")}, args...)...)
+	c.Dir = o.folder
+	c.Env = append(os.Environ(), "PWD="+o.folder, "ANSIBLE_NOCOWS=1", "ANSIBLE_NOCOLOR=1", "ANSIBLE_HOME="+filepath.Join(o.dir, ".ansible"),
+		"PATH="+filepath.Join(venv, "bin")+":"+os.Getenv("PATH"), "OPENWHISK_TMP_DIR="+o.dir, "DOCKER_HOST="+engine)
+	if venv != o.old {
+		c.Env = append(c.Env, "ANSIBLE_COLLECTIONS_PATH="+o.collections())
+	}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		o.t.Fatalf("%s %v: %v\n%s\n%s", book, args, err, out, o.logs())
+	}
+	return string(out)
+}
+
+// tell shows what a playbook did, without what it skipped.
+func (o *openwhisk) tell(out string) {
+	o.t.Helper()
+	var did strings.Builder
+	var task string
+	for line := range strings.Lines(out) {
+		switch word, _, _ := strings.Cut(line, " "); word {
+		case "TASK", "PLAY":
+			task = line
+		case "changed:", "ok:", "FAILED":
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " => ")
+			did.WriteString(task + line + "\n")
+			task = ""
+		default:
+			if strings.Contains(line, "unreachable=") {
+				did.WriteString(task + line)
+			}
+		}
+	}
+	o.t.Log(did.String())
+}
+
+// swap runs a playbook of the collection in OpenWhisk's folder, with an
+// inventory and variables that are OpenWhisk's.
+func (o *openwhisk) swap(book string) string {
+	o.t.Helper()
+	operator, _ := json.Marshal(map[string]any{
+		"gpuwhisk_version": os.Getenv(ownTag), "gpuwhisk_image_pull": "never", "gpuwhisk_state": filepath.Join(o.dir, "state"),
+		"gpuwhisk_controller_url":    o.door.Info().APIHost, // not OpenWhisk's own
+		"ansible_python_interpreter": filepath.Join(o.ansible, "venv/bin/python3"),
+	})
+	return o.playbook(filepath.Join(o.ansible, "venv"), os.Getenv("DOCKER_HOST"), "gpuwhisk.openwhisk."+book, "-e", string(operator))
+}
+
+// wantClean holds that OpenWhisk's role has removed all.
+func (o *openwhisk) wantClean() {
+	o.t.Helper()
+	if o.exists("invoker0") {
+		o.t.Error("the role's clean leaves the invoker")
+	}
+	if left := docker(o.t, "ps", "-aq", "--filter", "name=^/wsk00_"); left != "" {
+		o.t.Errorf("the role's clean leaves containers of actions: %s", left)
+	}
+	for _, folder := range []string{"logs/invoker0", "conf/invoker/invoker0"} {
+		if _, err := os.Stat(filepath.Join(o.dir, folder)); !errors.Is(err, fs.ErrNotExist) {
+			o.t.Errorf("the role's clean leaves %s: %v", folder, err)
+		}
+	}
+}
