@@ -2,6 +2,7 @@ package invoker
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -133,19 +134,23 @@ type past struct {
 type mark struct{ all, own, ahead uint32 }
 
 // obstacle is what holds a flow, and how many runs of the flow that goes before
-// it had been granted then.
+// it had been granted then. It has no text of a message: many are kept for long,
+// and a message's text is kept whole.
 type obstacle struct {
-	since  time.Duration
-	why    sched.Reason
-	behind *past
-	by     int
+	since         time.Duration
+	rule          sched.Rule
+	level         string
+	lead, overrun time.Duration
+	goes          sched.FlowID // before it
+	behind        *past        // of that flow; nil: it is in nobody's way but its own
+	by            int
 }
 
 func (h *history) flow(id sched.FlowID) *past {
 	p := h.flows[id]
 	if p == nil {
 		p = &past{}
-		h.flows[id] = p
+		h.flows[sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}] = p
 	}
 	return p
 }
@@ -176,8 +181,9 @@ func flowOf(j *job) sched.FlowID {
 // obstacle asks what holds a flow. It is called when the lane has settled: then
 // it disturbs no decision.
 func (l *gpuLane) obstacle(now time.Duration, id sched.FlowID) *obstacle {
-	o := &obstacle{since: now, why: l.lane.Explain(id)}
-	if by := o.why.Behind; by.Namespace != "" && by != id {
+	why := l.lane.Explain(id)
+	o := &obstacle{since: now, rule: why.Rule, level: why.Level, lead: why.Lead, overrun: why.Overrun, goes: why.Behind}
+	if by := o.goes; by.Namespace != "" && by != id {
 		o.behind = l.past.flow(by)
 		o.by = o.behind.granted
 	}
@@ -186,12 +192,12 @@ func (l *gpuLane) obstacle(now time.Duration, id sched.FlowID) *obstacle {
 
 // alike is how long the same hold on a flow is one for all who come to it: a
 // crowd may wait, and each keeps what held it.
-const alike = 100 * time.Millisecond
+const alike = time.Second
 
 // held is what holds a flow.
 func (l *gpuLane) held(now time.Duration, id sched.FlowID) *obstacle {
 	p, o := l.past.flow(id), l.obstacle(now, id)
-	if h := p.held; h == nil || now-h.since > alike || h.why.Rule != o.why.Rule || h.why.Behind != o.why.Behind {
+	if h := p.held; h == nil || now-h.since > alike || h.rule != o.rule || h.goes != o.goes {
 		p.held = o
 	}
 	return p.held
@@ -225,7 +231,7 @@ func (l *gpuLane) hold(now time.Duration) {
 		if f, ok := l.lane.Flow(id); !ok || f.Queued == 0 || f.State != sched.Throttled {
 			continue
 		}
-		if o := l.obstacle(now, id); o.why.Rule == sched.RuleThrottle {
+		if o := l.obstacle(now, id); o.rule == sched.RuleThrottle {
 			h.flow(id).throttled = o
 		}
 	}
@@ -267,9 +273,9 @@ func (l *gpuLane) started(now time.Duration, r *run, o lane.Order) {
 			held = f.throttled
 		}
 		if held != nil {
-			g.Hold, g.Lead, g.Overrun, g.Level = held.why.Rule.String(), held.why.Lead, held.why.Overrun, held.why.Level
+			g.Hold, g.Lead, g.Overrun, g.Level = held.rule.String(), held.lead, held.overrun, held.level
 			if held.behind != nil {
-				g.Behind, g.PassedBy = nameOf(held.why.Behind), min(held.behind.granted-held.by, g.Passed)
+				g.Behind, g.PassedBy = nameOf(held.goes), min(held.behind.granted-held.by, g.Passed)
 			}
 		}
 	}
