@@ -38,6 +38,7 @@ func sweep() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	for range asked {
+		runtime.GC() // pools keep what they have for one more turn
 		debug.FreeOSMemory()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
