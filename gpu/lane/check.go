@@ -62,7 +62,7 @@ func (l *Lane) checkBoxes() (runs int, of map[*device]tally, err error) {
 			if r.begun && !r.over {
 				t.launched++
 			}
-			if l.queue.all[r.item].run != r || r.box != b {
+			if l.queue.at(r.item).run != r || r.box != b {
 				return 0, nil, fmt.Errorf("box %d: its run of item %d is another's", b.id, r.id)
 			}
 		}
@@ -118,8 +118,8 @@ func (l *Lane) checkFlows() error {
 	}
 	for _, f := range l.flows {
 		n, resident := 0, int64(0)
-		for i, seq := f.head, uint64(0); i != none; i = l.queue.all[i].next {
-			it := &l.queue.all[i]
+		for i, seq := f.head, uint64(0); i != none; i = l.queue.at(i).next {
+			it := l.queue.at(i)
 			if it.run != nil || it.rev.flow != f || it.seq <= seq {
 				return fmt.Errorf("flow %s: item %d is out of place in its queue", f.name, it.id)
 			}

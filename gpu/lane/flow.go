@@ -199,7 +199,7 @@ func (f *flow) newest() *revision { return f.revs[len(f.revs)-1] }
 // next is the revision of the item that would run next.
 func (l *Lane) next(f *flow) *revision {
 	if f.head != none {
-		return l.queue.all[f.head].rev
+		return l.queue.at(f.head).rev
 	}
 	return f.newest()
 }
@@ -250,7 +250,7 @@ func (l *Lane) dequeue(f *flow, i int32) {
 
 // settled drops an item that has ended.
 func (l *Lane) settled(i int32) {
-	rev := l.queue.all[i].rev
+	rev := l.queue.at(i).rev
 	rev.items--
 	l.queue.drop(i)
 	l.prune(rev)
@@ -265,13 +265,13 @@ func (l *Lane) refuseItem(id uint64, why Reason) {
 	if !ok {
 		return
 	}
-	if r := l.queue.all[i].run; r != nil {
+	if r := l.queue.at(i).run; r != nil {
 		if r.begun {
 			return
 		}
 		l.takeBack(r)
 	}
-	it := &l.queue.all[i]
+	it := l.queue.at(i)
 	f := it.rev.flow
 	l.policy.Cancel(l.now, id)
 	l.order(Order{Do: Refuse, Item: id, Flow: f.id, Reason: why, Memory: it.rev.hint, Most: l.largest, Waited: l.now - it.at})
@@ -285,7 +285,7 @@ func (l *Lane) refuseItem(id uint64, why Reason) {
 func (l *Lane) bring(f *flow) {
 	i := f.head
 	for n := 0; n < l.cfg.Ahead && i != none; n++ {
-		it := &l.queue.all[i]
+		it := l.queue.at(i)
 		if l.queue.fetch(i) {
 			l.order(Order{Do: Bring, Item: it.id, Flow: f.id})
 		}

@@ -3,7 +3,7 @@ package lane
 import "time"
 
 // item is one that was submitted and has not left. Those queued lie in their
-// flow's list; there may be very many, so they are small and lie in one slice.
+// flow's list; there may be very many, so they are small and lie in blocks.
 type item struct {
 	id   uint64
 	seq  uint64 // order of submission
@@ -17,10 +17,15 @@ type item struct {
 // none ends a list of items.
 const none int32 = -1
 
+// blockItems is how many items lie together: one slice of all would be copied as
+// it grows, and keep a fifth of its size for what may come.
+const blockItems = 512
+
 // queue is the store of all items.
 type queue struct {
-	all    []item
-	parked []uint64 // one bit for each of all: its body is not at hand
+	blocks []*[blockItems]item
+	made   int32    // places in use or free
+	parked []uint64 // one bit for each place: its body is not at hand
 	free   []int32
 	byID   map[uint64]int32
 	seq    uint64
@@ -31,16 +36,22 @@ type queue struct {
 func (q *queue) add(it item) int32 {
 	q.seq++
 	it.seq, it.prev, it.next = q.seq, none, none
-	i := int32(len(q.all))
+	i := q.made
 	if n := len(q.free); n > 0 {
 		i, q.free = q.free[n-1], q.free[:n-1]
-		q.all[i] = it
 	} else {
-		q.all = append(q.all, it)
+		if i%blockItems == 0 {
+			q.blocks = append(q.blocks, new([blockItems]item))
+		}
+		q.made++
 	}
+	*q.at(i) = it
 	q.byID[it.id] = i
 	return i
 }
+
+// at is the item of a place.
+func (q *queue) at(i int32) *item { return &q.blocks[uint32(i)/blockItems][uint32(i)%blockItems] }
 
 // park notes that an item's body is not at hand.
 func (q *queue) park(i int32) {
@@ -62,8 +73,8 @@ func (q *queue) fetch(i int32) bool {
 
 // drop forgets an item, which is in no list.
 func (q *queue) drop(i int32) {
-	delete(q.byID, q.all[i].id)
-	q.all[i] = item{}
+	delete(q.byID, q.at(i).id)
+	*q.at(i) = item{}
 	q.fetch(i)
 	q.free = append(q.free, i)
 }
@@ -71,7 +82,7 @@ func (q *queue) drop(i int32) {
 // run is that of an item, nil when the item is queued or not known.
 func (q *queue) run(id uint64) *run {
 	if i, ok := q.byID[id]; ok {
-		return q.all[i].run
+		return q.at(i).run
 	}
 	return nil
 }
@@ -81,37 +92,37 @@ func (q *queue) run(id uint64) *run {
 // first.
 func (q *queue) line(f *flow, i int32) {
 	at := none
-	if f.tail != none && q.all[f.tail].seq > q.all[i].seq {
-		for at = f.head; q.all[at].seq < q.all[i].seq; {
-			at = q.all[at].next
+	if f.tail != none && q.at(f.tail).seq > q.at(i).seq {
+		for at = f.head; q.at(at).seq < q.at(i).seq; {
+			at = q.at(at).next
 		}
 	}
 	before := f.tail
 	if at != none {
-		before, q.all[at].prev = q.all[at].prev, i
+		before, q.at(at).prev = q.at(at).prev, i
 	} else {
 		f.tail = i
 	}
 	if before != none {
-		q.all[before].next = i
+		q.at(before).next = i
 	} else {
 		f.head = i
 	}
-	q.all[i].prev, q.all[i].next = before, at
+	q.at(i).prev, q.at(i).next = before, at
 	f.queued++
 	q.queued++
 }
 
 // unline takes an item out of its flow's list.
 func (q *queue) unline(f *flow, i int32) {
-	it := &q.all[i]
+	it := q.at(i)
 	if it.prev != none {
-		q.all[it.prev].next = it.next
+		q.at(it.prev).next = it.next
 	} else {
 		f.head = it.next
 	}
 	if it.next != none {
-		q.all[it.next].prev = it.prev
+		q.at(it.next).prev = it.prev
 	} else {
 		f.tail = it.prev
 	}

@@ -62,7 +62,7 @@ func (d *dues) pop() due {
 // awaitDue notes when an item that was queued has waited too long; 0 is never.
 func (l *Lane) awaitDue(i int32, at time.Duration) {
 	if at > 0 {
-		l.dues.push(due{at, l.queue.all[i].id, true})
+		l.dues.push(due{at, l.queue.at(i).id, true})
 	}
 	l.awaitDevice(i)
 }
@@ -70,7 +70,7 @@ func (l *Lane) awaitDue(i int32, at time.Duration) {
 // awaitDevice notes when a queued item has waited too long for a lost device.
 func (l *Lane) awaitDevice(i int32) {
 	if l.lost > 0 && l.cfg.Patience > 0 {
-		l.dues.push(due{l.patienceEnd(&l.queue.all[i]), l.queue.all[i].id, false})
+		l.dues.push(due{l.patienceEnd(l.queue.at(i)), l.queue.at(i).id, false})
 	}
 }
 
@@ -85,7 +85,7 @@ func (l *Lane) losing() {
 		return
 	}
 	for f := l.backlog.first; f != nil; f = f.after {
-		for i := f.head; i != none; i = l.queue.all[i].next {
+		for i := f.head; i != none; i = l.queue.at(i).next {
 			l.awaitDevice(i)
 		}
 	}
@@ -96,10 +96,10 @@ func (l *Lane) impatient() {
 	for len(l.dues.heap) > 0 && l.dues.heap[0].at <= l.now {
 		d := l.dues.pop()
 		i, ok := l.queue.byID[d.item]
-		if !ok || l.queue.all[i].run != nil && l.queue.all[i].run.begun {
+		if !ok || l.queue.at(i).run != nil && l.queue.at(i).run.begun {
 			continue
 		}
-		it := &l.queue.all[i]
+		it := l.queue.at(i)
 		switch {
 		case d.own:
 			l.refuseItem(it.id, Overdue)

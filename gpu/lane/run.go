@@ -46,7 +46,7 @@ func (l *Lane) grantNext() bool {
 		return false
 	}
 	i := l.queue.byID[c.Item]
-	rev, dev := l.queue.all[i].rev, l.devices[c.Device]
+	rev, dev := l.queue.at(i).rev, l.devices[c.Device]
 	b, kind, lent := l.take(dev, rev, c.Item)
 	if b == nil {
 		l.misjudged++
@@ -74,7 +74,7 @@ func (l *Lane) grantNext() bool {
 	}
 	f := rev.flow
 	l.dequeue(f, i)
-	l.queue.all[i].run = r
+	l.queue.at(i).run = r
 	f.runs++
 	dev.inFlight++
 	b.runs = append(b.runs, r)
@@ -218,7 +218,7 @@ func (l *Lane) takeBack(r *run) {
 		b.dev.ledger.Release(l.now, b.name)
 	}
 	l.policy.Undo(l.now, r.id)
-	l.queue.all[r.item].run = nil
+	l.queue.at(r.item).run = nil
 	l.enqueue(f, r.item)
 	l.awaitDevice(r.item)
 	b.dev.inFlight--
@@ -231,7 +231,7 @@ func (l *Lane) takeBack(r *run) {
 // takeAllBack does so with several runs, the youngest first.
 func (l *Lane) takeAllBack(runs []*run) {
 	slices.SortFunc(runs, func(a, b *run) int {
-		return cmp.Compare(l.queue.all[b.item].seq, l.queue.all[a.item].seq)
+		return cmp.Compare(l.queue.at(b.item).seq, l.queue.at(a.item).seq)
 	})
 	for _, r := range runs {
 		l.takeBack(r)
