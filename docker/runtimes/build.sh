@@ -84,8 +84,8 @@ nogroup:x:65534:' >"$root/etc/group"
 	done
 	put_linked /bin/sh
 	# Parts of the C library that newer ones have within: what is built for old
-	# ones, the shim of the packages too, still asks for them by name.
-	put_libraries libpthread.so.0 libdl.so.2 librt.so.1 libm.so.6
+	# ones, the shim of the packages and PyTorch too, still asks for them by name.
+	put_libraries libpthread.so.0 libdl.so.2 librt.so.1 libm.so.6 libutil.so.1 libresolv.so.2
 }
 
 # end NAME COMMAND [ENV]: imports the root as an image that starts with COMMAND

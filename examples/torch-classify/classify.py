@@ -1,12 +1,12 @@
 """Says what an image shows, with a small convolutional network on the GPU.
 
-    wsk action create classify classify.py --docker USER/classify -a gpu '{"memory": "2 GB"}'
+    wsk action create classify classify.py --docker USER/classify:1 -a gpu '{"memory": "2 GB"}' -m 2048 -t 300000
     wsk action invoke classify -r -p draw circle
 
 The image is 32 by 32 points of grey: "pixels" (base64, 1024 bytes), or one that
 the function draws itself ("draw": circle, square, triangle or stripes, with a
 "seed"). The network learns these four in some seconds when the container
-starts: that takes the place of a download of weights. A real one would load a
+starts (-t: longer on a busy machine): that takes the place of a download of weights. A real one would load a
 file here.
 """
 

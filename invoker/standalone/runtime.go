@@ -44,7 +44,7 @@ func defaultManifest(python3GPU string) []byte {
  "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
 "native":[{"kind":"native:1","default":true,"image":{"prefix":"gpuwhisk","name":"action-native","tag":"latest"},
  "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},
-"blackboxes":[]}`)
+"blackboxes":[{"prefix":"gpuwhisk","name":"action-native"}]}`)
 }
 
 // healthTest gives the kind and code of the action that invokers are tested
