@@ -29,10 +29,13 @@ build-gpu: ## Build bin/gpuwhisk with NVML, for hosts with a GPU (needs a C comp
 .PHONY: demo
 demo: ## Show fcfs and fair queueing side by side on a simulated GPU, about a minute
 	@echo "Building bin/gpuwhisk (Go), and the shim with its fake driver (C)."
-	@echo "The first time takes a minute or two on a small machine, later seconds."
-	@{ $(MAKE) -s --no-print-directory GO='$(GO)' BUILDFLAGS=-v build 2>&1 || echo "build: failed"; } | awk ' \
-		/^[a-z0-9][^ ]*$$/ && !/:/ { if (++n % 25 == 0) { print "  " n " packages compiled"; fflush() }; next } \
-		{ print; fflush() } /^build: failed$$/ { bad = 1 } END { exit bad }'
+	@echo "The first time takes some minutes on a small machine, later seconds."
+	@{ $(MAKE) -s --no-print-directory GO='$(GO)' BUILDFLAGS=-v build 2>&1 || echo "build: failed"; } | { n=0; \
+		while read -r line; do case $$line in \
+		"build: failed") exit 1 ;; \
+		*[:\ ]*|[!a-z0-9]*) echo "$$line" ;; \
+		*) n=$$((n + 1)); [ $$((n % 25)) -ne 0 ] || echo "  $$n packages compiled" ;; \
+		esac; done; }
 	@$(MAKE) --no-print-directory shim-if-possible
 	@echo
 	@$(BIN)/gpuwhisk demo
