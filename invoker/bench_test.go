@@ -66,6 +66,7 @@ func median(of []float64) float64 {
 // crowd is an invoker whose GPU functions are all warm.
 type crowd struct {
 	*world
+	iv    *Invoker
 	b     *testing.B
 	names []string
 	next  int
@@ -73,12 +74,16 @@ type crowd struct {
 }
 
 func newCrowd(b *testing.B, policy string, functions int) *crowd {
+	return newCrowdOf(b, policy, functions, 8)
+}
+
+func newCrowdOf(b *testing.B, policy string, functions, devices int) *crowd {
 	c := &crowd{world: newWorld(b), b: b, ended: make(chan struct{}, chunkSize)}
 	for i := range functions {
 		c.names = append(c.names, fmt.Sprint("f", i))
 		c.action(c.names[i], annotate(`{"memory":"64 MB"}`))
 	}
-	s := c.gpuSettings(8)
+	s := c.gpuSettings(devices)
 	cfg, _ := sched.Defaults(policy)
 	s.GPU.Policy, s.GPU.Sched, s.GPU.Pool, s.GPU.ContextMem = policy, cfg, gpu.PoolConfig{Size: 256}, 1<<20
 	s.GPU.Backlog, s.Pool.MemoryMB, s.Events = Backlog{10_000, 1 << 30}, 1<<20, false
@@ -92,6 +97,7 @@ func newCrowd(b *testing.B, policy string, functions int) *crowd {
 	if err != nil {
 		b.Fatal(err)
 	}
+	c.iv = iv
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- iv.Run(ctx, func() {}) }()

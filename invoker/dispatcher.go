@@ -96,6 +96,7 @@ type dispatcher struct {
 	named     int64
 	shown     shown
 	questions []question    // to be answered when all is decided
+	looking   *look         // nil: nobody's answer is being made
 	told      time.Duration // before that nobody who waits is told of
 	closed    bool          // nothing more is started
 

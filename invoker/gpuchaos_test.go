@@ -242,7 +242,10 @@ func (h *hail) check(l *gpuLane, seed uint64) {
 
 // look holds what is shown of containers to what is to be seen of each.
 func (h *hail) look(l *gpuLane, seed uint64) {
-	all := l.d.containers()
+	k := l.d.look(nil)
+	for !l.d.part(k) {
+	}
+	all := l.d.snapshot(k).Containers
 	seen := map[string]ContainerStatus{}
 	for _, c := range all {
 		seen[c.Name] = *c

@@ -1,7 +1,9 @@
 package invoker
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/sched"
@@ -20,21 +22,28 @@ type shownFlow struct {
 	status *FlowStatus
 }
 
-// all gives the flows of a lane that has n of them.
-func (s *shownFlows) all(l *lane.Lane, n int) []*FlowStatus {
-	if s.stale || n != len(s.list) {
+// begin has the list be that of a lane's flows, and gives how many they are.
+func (s *shownFlows) begin(l *lane.Lane) int {
+	if s.stale || l.Known() != len(s.list) {
 		s.renew(l.Flows())
 	}
-	out := make([]*FlowStatus, 0, n)
-	for _, f := range s.list {
+	return len(s.list)
+}
+
+// part appends the next flows of the list, from one on and at most so many, and
+// gives the one to go on from. The list is the same until begin.
+func (s *shownFlows) part(l *lane.Lane, out []*FlowStatus, from, most int) ([]*FlowStatus, int) {
+	to := min(from+most, len(s.list))
+	for _, f := range s.list[from:to] {
 		if fs, ok := l.Flow(f.id); ok {
 			out = append(out, f.show(fs, l.Explain(f.id)))
 		}
 	}
-	return out
+	return out, to
 }
 
-// renew lists other flows: those that stay in their order, then the new ones.
+// renew lists other flows: those that stay in their order, then the new ones by
+// their names.
 func (s *shownFlows) renew(ids []sched.FlowID) {
 	here := make(map[sched.FlowID]bool, len(ids))
 	for _, id := range ids {
@@ -44,11 +53,13 @@ func (s *shownFlows) renew(ids []sched.FlowID) {
 	for _, f := range s.list {
 		delete(here, f.id)
 	}
-	for _, id := range ids {
-		if here[id] {
-			s.list = append(s.list, &shownFlow{id: id, text: id.String()})
-		}
+	known := len(s.list)
+	for id := range here {
+		s.list = append(s.list, &shownFlow{id: id, text: id.String()})
 	}
+	slices.SortFunc(s.list[known:], func(a, b *shownFlow) int {
+		return cmp.Or(strings.Compare(a.id.Namespace, b.id.Namespace), strings.Compare(a.id.Function, b.id.Function))
+	})
 	s.stale = false
 }
 

@@ -1,6 +1,9 @@
 package invoker
 
-import "github.com/gpuwhisk/gpuwhisk/gpu/lane"
+import (
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
 
 // shown is what was last shown of containers. An open console asks once a second,
 // and most of thousands are as they were: what has not changed is given again. They
@@ -58,22 +61,13 @@ func (s *shown) all() []*ContainerStatus {
 	return out
 }
 
-// containers is what is to be seen of all containers. Of those with a GPU, which
-// may be thousands, only those are looked at that stirred.
-func (d *dispatcher) containers() []*ContainerStatus {
-	for _, v := range d.pool.Views() {
+// pooled notes how containers of the CPU lane are.
+func (d *dispatcher) pooled(views []container.View) {
+	for _, v := range views {
 		if b := d.boxes[v.Slot]; b != nil {
 			d.shown.put(b, ContainerStatus{Name: b.name, Kind: v.Kind, State: v.State, MemoryMB: v.MemoryMB, Active: v.Active})
 		}
 	}
-	if l := d.gpus; l != nil {
-		l.lane.Stirred(func(s lane.BoxStats) {
-			if b := l.boxes[s.Box]; b != nil {
-				d.shown.put(b, b.status(s))
-			}
-		})
-	}
-	return d.shown.all()
 }
 
 // status is what is to be seen of a GPU container.

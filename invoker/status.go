@@ -111,44 +111,11 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 // question is somebody's question for a snapshot; reply has room for it.
 type question struct{ reply chan Status }
 
-// apply has it answered when all is decided that waits: no decision is held up by
-// the answer but those about what comes meanwhile.
+// apply leaves it to look, which is taken when all is decided that waits.
 func (e question) apply(d *dispatcher, _ time.Duration) { d.questions = append(d.questions, e) }
-
-func (d *dispatcher) answer() {
-	if len(d.questions) == 0 {
-		return
-	}
-	s := d.snapshot()
-	for _, q := range d.questions {
-		q.reply <- s
-	}
-	clear(d.questions)
-	d.questions = d.questions[:0]
-}
 
 // capacity is how many activations may be accepted and not completed.
 func (iv *Invoker) capacity() int { return cap(iv.places.common) + iv.places.most.Activations }
-
-func (d *dispatcher) snapshot() Status {
-	s := Status{Pool: d.pool.Stats()}
-	s.Containers = d.containers()
-	d.gpus.snapshot(&s)
-	return s
-}
-
-func (l *gpuLane) snapshot(s *Status) {
-	if l == nil {
-		return
-	}
-	st := l.lane.Stats()
-	s.Policy = st.Policy
-	s.Backlog = l.backlog.status()
-	for _, d := range st.Devices {
-		s.Devices = append(s.Devices, deviceStatus(d))
-	}
-	s.Flows = l.shown.all(l.lane, st.Flows)
-}
 
 func deviceStatus(d lane.DeviceStats) DeviceStatus {
 	ds := DeviceStatus{

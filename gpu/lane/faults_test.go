@@ -272,7 +272,9 @@ func (s *storm) check(e Event) {
 
 // look holds what the lane tells of boxes that stirred to how all of them are.
 func (s *storm) look(e Event) {
-	s.l.Stirred(func(b BoxStats) { s.seen[b.Box] = b })
+	for n := s.l.Stirring(); n > 0; {
+		n = s.l.Stirred(n, 3, func(b BoxStats) { s.seen[b.Box] = b })
+	}
 	all := s.l.Boxes(nil)
 	for _, b := range all {
 		if s.seen[b.Box] != b && !s.t.Failed() {

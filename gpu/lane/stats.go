@@ -1,9 +1,7 @@
 package lane
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -116,15 +114,15 @@ func (b *box) stats() BoxStats {
 // Flow copies one flow's figures; false if it is not known.
 func (l *Lane) Flow(id sched.FlowID) (sched.FlowStats, bool) { return l.policy.Flow(id) }
 
-// Flows lists the flows that the lane knows, in the order of their names.
+// Known is how many flows the lane knows.
+func (l *Lane) Known() int { return len(l.flows) }
+
+// Flows lists the flows that the lane knows, in no order.
 func (l *Lane) Flows() []sched.FlowID {
 	out := make([]sched.FlowID, 0, len(l.flows))
 	for id := range l.flows {
 		out = append(out, id)
 	}
-	slices.SortFunc(out, func(a, b sched.FlowID) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Function, b.Function))
-	})
 	return out
 }
 

@@ -24,13 +24,18 @@ func (l *Lane) calm(b *box) {
 	l.stirred, b.stirred = l.stirred[:n-1], 0
 }
 
-// Stirred calls tell with the figures of each box that is new or of which they may
-// have changed since the last time it was called. Those that are gone it leaves
-// out. Who asks does so between a Ready and the next event.
-func (l *Lane) Stirred(tell func(BoxStats)) {
-	for i, b := range l.stirred {
-		b.stirred, l.stirred[i] = 0, nil
+// Stirring is of how many boxes Stirred would tell.
+func (l *Lane) Stirring() int { return len(l.stirred) }
+
+// Stirred calls tell with the figures of boxes that are new or of which they may have
+// changed since it last told of them, those that are gone left out. Of the first n
+// it tells at most so many, and gives how many of them are left: the others have
+// stirred since. Who asks does so between a Ready and the next event.
+func (l *Lane) Stirred(n, most int, tell func(BoxStats)) (left int) {
+	for n = min(n, len(l.stirred)); n > 0 && most > 0; n, most = n-1, most-1 {
+		b := l.stirred[n-1]
+		l.calm(b)
 		tell(b.stats())
 	}
-	l.stirred = l.stirred[:0]
+	return n
 }
