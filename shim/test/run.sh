@@ -4,29 +4,33 @@
 # drivers. PRELOAD-FIRST is a sanitizer's runtime. EMULATOR runs programs of
 # another processor, like "qemu-aarch64 -L /usr/aarch64-linux-gnu"; what this
 # machine's own programs do is left out then. SHORT=1 tries only how programs and
-# neighbours reach the driver. Prints what failed, and the last line is "N
-# passed, N failed" with their names.
+# neighbours reach the newest driver. JOBS cases run side by side. Prints what failed,
+# and the last line is "N passed, N failed" with their names.
 set -u
 dir=$(cd "$1" && pwd)
 runtime=${2:-}
 here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=() emulator=${EMULATOR:-}
+top=$(mktemp -d)
+trap 'rm -rf "$top"' EXIT
+emulator=${EMULATOR:-} names=() most=${JOBS:-$(($(nproc) * 2))}
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
 # At its end a program is given a while for races of the end, a second unless told.
 export TSAN_OPTIONS=atexit_sleep_ms=100:halt_on_error=0:exitcode=98:suppressions=$here/tsan.supp
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
-# verdict NAME CODE: count, and show the output of what failed.
-verdict() {
-	if [ "$2" -eq 0 ]; then
-		passed=$((passed + 1))
-	else
-		failed+=("$1")
-		echo "FAILED ($2): $1"
-		sed 's/^/    /' "$work/out" | head -60
-	fi
+# side NAME COMMAND...: runs a case beside others, in a folder of its own, $work,
+# once there is a place for it.
+side() {
+	local name=$1
+	shift
+	while (($(jobs -rp | wc -l) >= most)); do wait -n; done
+	names+=("$name")
+	work=$top/${#names[@]}
+	mkdir "$work"
+	(
+		"$@" >>"$work/out" 2>&1
+		echo $? >"$work/code"
+	) &
 }
 
 # under PRELOAD ENV... -- COMMAND...: run with the shim among the preloads.
@@ -48,7 +52,7 @@ under() {
 	else
 		run+=(timeout 300)
 	fi
-	"${run[@]}" "$@" >"$work/out" 2>&1
+	"${run[@]}" "$@"
 }
 
 shim=$dir/libgpuwhisk.so
@@ -58,18 +62,21 @@ one() {
 	for word in "$@"; do
 		case $word in *=*) vars+=("$word") ;; *) args+=("$word") ;; esac
 	done
-	under "$shim" "${vars[@]}" A=1 -- "$dir/shimtest" "${args[@]}"
-	verdict "$*" $?
+	side "$*" under "$shim" "${vars[@]}" A=1 -- "$dir/shimtest" "${args[@]}"
 }
 
 # Routes: how a program gets at the driver, by the age of the driver, and with
 # other pointers from cuGetProcAddress than from dlsym.
-fake=fake10 one route dlsym
-fake=fake11 one route gpa1
-fake=fake11 one route dlsym
-fake=fake12 one route gpa2
-fake=fake12 one route dlsym
-for split in 0 1; do
+if [ -z "${SHORT:-}" ]; then
+	fake=fake10 one route dlsym
+	fake=fake11 one route gpa1
+	fake=fake11 one route dlsym
+	fake=fake12 one route gpa2
+	fake=fake12 one route dlsym
+fi
+splits=(0 1) routes=(dlsym gpa1 gpa2)
+[ -z "${SHORT:-}" ] || splits=(1) routes=(dlsym)
+for split in "${splits[@]}"; do
 	one route dlsym FAKE_CUDA_SPLIT=$split
 	one route gpa1 FAKE_CUDA_SPLIT=$split
 	one route gpa2 FAKE_CUDA_SPLIT=$split
@@ -77,48 +84,54 @@ for split in 0 1; do
 	one covered gpa1 FAKE_CUDA_SPLIT=$split
 	one covered gpa2 FAKE_CUDA_SPLIT=$split
 done
-under "$shim" A=1 -- "$dir/shimtest-linked" route linked
-verdict "route linked" $?
-for route in dlsym gpa1 gpa2; do one launch_path $route; done
-under "$shim" A=1 -- "$dir/shimtest-linked" launch_path linked
-verdict "launch_path linked" $?
+side "route linked" under "$shim" A=1 -- "$dir/shimtest-linked" route linked
+for route in "${routes[@]}"; do one launch_path $route; done
+side "launch_path linked" under "$shim" A=1 -- "$dir/shimtest-linked" launch_path linked
 if [ -z "$emulator" ] && command -v python3 >/dev/null; then
-	under "$shim" A=1 -- python3 "$here/route.py"
-	verdict "route of python's ctypes" $?
+	side "route of python's ctypes" under "$shim" A=1 -- python3 "$here/route.py"
 fi
 
 # The functions that the examples show, the way a proxy runs them.
 if [ -z "$emulator" ] && command -v python3 >/dev/null; then
-	under "$shim" A=1 -- python3 -c "
+	side "the function in python" under "$shim" A=1 -- python3 -c "
 import sys; sys.path.insert(0, '$here/../examples'); sys.dont_write_bytecode = True
 import gpufunc
 first, second = gpufunc.main({'bytes': 1 << 20}), gpufunc.main({'bytes': 1 << 20})
 assert first['cold'] and first['correct'], first
 assert not second['cold'] and second['intact'] and second['correct'], second
 assert 'error' in gpufunc.main({'bytes': 0})"
-	verdict "the function in python" $?
 fi
-under "$shim" A=1 -- "$dir/gpufunc"
-code=$?
-grep -q '"correct": true' "$work/out" || code=96
-verdict "the function in C" $code
+function_in_c() { under "$shim" A=1 -- "$dir/gpufunc" | tee /dev/stderr | grep -q '"correct": true'; }
+side "the function in C" function_in_c
 
 # Neighbours in LD_PRELOAD, on either side.
+neighbour() {
+	under "$1" A=1 -- "${@:2}" || return
+	grep -q 'neighbour took part' "$work/out"
+}
 for n in exports lookup middle early; do
 	program=$dir/shimtest route=dlsym
 	[ $n = exports ] && program=$dir/shimtest-linked route=linked
 	for list in "$shim:$dir/lib$n.so" "$dir/lib$n.so:$shim"; do
 		# A lookup without a tail jump cannot come before a sanitizer's start.
 		[ $n = lookup ] && [ -n "$runtime" ] && continue
-		under "$list" A=1 -- "$program" route $route
-		code=$?
-		[ $code -eq 0 ] && ! grep -q 'neighbour took part' "$work/out" && code=97
-		verdict "neighbour $n, ${list##*/} last" $code
+		side "neighbour $n, ${list##*/} last" neighbour "$list" "$program" route $route
 	done
 done
 
+# summary waits for all, shows the output of what failed, and counts.
 summary() {
-	echo "$passed passed, ${#failed[@]} failed${failed[*]:+: }$(IFS=';'; echo "${failed[*]}")"
+	local i failed=() code
+	wait
+	for i in "${!names[@]}"; do
+		work=$top/$((i + 1))
+		code=$(cat "$work/code" 2>/dev/null || echo none)
+		[ "$code" != 0 ] || continue
+		failed+=("${names[i]}")
+		echo "FAILED ($code): ${names[i]}"
+		sed 's/^/    /' "$work/out" | head -60
+	done
+	echo "$((${#names[@]} - ${#failed[@]})) passed, ${#failed[@]} failed${failed[*]:+: }$(IFS=';'; echo "${failed[*]}")"
 	[ ${#failed[@]} -eq 0 ]
 	exit
 }
@@ -133,7 +146,7 @@ one tail
 one truth $([ -z "$runtime$emulator" ] && echo 30 || echo 5)
 one kept FAKE_CUDA_MEMORY=67108864
 one strict
-[ -n "$emulator" ] || one neighbours FAKE_CUDA_MEMORY=67108864 FAKE_CUDA_STATE="$work/state"
+[ -n "$emulator" ] || one neighbours FAKE_CUDA_MEMORY=67108864 FAKE_CUDA_STATE="$top/state"
 one cancel $slow $chunk
 one partial $slow $chunk
 # Chunks of 0.4 s, so that what a busy machine takes between two calls is not seen;
@@ -215,44 +228,41 @@ one untouched GPUWHISK_SHIM=nonsense
 one absent FAKE_CUDA_FAIL=cuStreamCreateWithPriority:0:2
 one absent FAKE_CUDA_FAIL=cuInit:2:3
 # Another version: said once.
-under "$shim" A=1 -- "$dir/shimtest" version
-code=$?
-[ $code -eq 0 ] && [ "$(grep -c 'speaks version' "$work/out")" -ne 1 ] && code=95
-verdict "version, said once" $code
+said_once() {
+	under "$shim" A=1 -- "$dir/shimtest" version || return
+	[ "$(grep -c 'speaks version' "$work/out")" -eq 1 ]
+}
+side "version, said once" said_once
 
 # A library that cannot be loaded leaves the program as it is; one that may not
 # be executed can.
-printf 'no library' >"$work/garbage.so"
-: >"$work/empty.so"
-cp "$shim" "$work/plain.so"
-chmod 444 "$work/plain.so"
+printf 'no library' >"$top/garbage.so"
+: >"$top/empty.so"
+cp "$shim" "$top/plain.so"
+chmod 444 "$top/plain.so"
 for lib in missing garbage empty; do
-	under "$work/$lib.so" A=1 -- "$dir/shimtest" untouched
-	verdict "a library that is $lib" $?
+	side "a library that is $lib" under "$top/$lib.so" A=1 -- "$dir/shimtest" untouched
 done
-under "$work/plain.so" A=1 -- "$dir/shimtest" route
-verdict "a library without the right to execute" $?
+side "a library without the right to execute" under "$top/plain.so" A=1 -- "$dir/shimtest" route
 
 # Programs on musl, which ends a program over a preload that does not fit.
 if [ -n "$runtime$emulator" ]; then
 	: # neither fits
 elif command -v musl-gcc >/dev/null; then
-	for kind in dynamic static; do
-		musl-gcc $([ $kind = static ] && echo -static) -o "$work/musl" "$here/musl.c" &&
-			under "$shim" A=1 -- "$work/musl" $([ $kind = static ] && echo static)
-		verdict "a $kind program on musl" $?
-	done
+	on_musl() {
+		musl-gcc $([ $1 = static ] && echo -static) -o "$work/musl" "$here/musl.c" &&
+			under "$shim" A=1 -- "$work/musl" $([ $1 = static ] && echo static)
+	}
+	for kind in dynamic static; do side "a $kind program on musl" on_musl $kind; done
 elif [ "${GPUWHISK_REQUIRE_PEERS:-}" = 1 ]; then
-	echo "musl-gcc is needed to try the shim on musl" >"$work/out"
-	verdict "programs on musl" 1
+	side "programs on musl: musl-gcc is needed to try the shim there" false
 else
 	echo "without musl-gcc: programs on musl are not tried (apt-get install musl-tools)"
 fi
 
 # A program that has nothing to do with CUDA.
 if [ -z "$emulator" ]; then
-	under "$shim" A=1 -- sh -c 'test "$(echo hello | tr a-z A-Z)" = HELLO'
-	verdict "a program without CUDA" $?
+	side "a program without CUDA" under "$shim" A=1 -- sh -c 'test "$(echo hello | tr a-z A-Z)" = HELLO'
 fi
 
 summary

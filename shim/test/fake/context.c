@@ -249,7 +249,7 @@ CUresult fake_cuCtxGetDevice(CUdevice *dev)
 
 CUresult fake_cuDriverGetVersion(int *version)
 {
-	*version = FAKE_GENERATION * 1000 + (FAKE_GENERATION < 13 ? 80 : 0);
+	*version = fake_generation * 1000 + (fake_generation < 13 ? 80 : 0);
 	return CUDA_SUCCESS;
 }
 

@@ -59,7 +59,7 @@ static void *look(const char *name, int version, uint64_t flags)
 	for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
 		const struct entry *e = &entries[i];
 		if (strcmp(e->base, name) == 0 && e->version <= version &&
-		    e->version < (FAKE_GENERATION + 1) * 1000 && better(e, best, flags))
+		    e->version < (fake_generation + 1) * 1000 && better(e, best, flags))
 			best = e;
 	}
 	if (!best)

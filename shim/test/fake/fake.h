@@ -28,9 +28,8 @@
 
 #include "../../src/abi.h"
 
-#ifndef FAKE_GENERATION
-#define FAKE_GENERATION 12
-#endif
+/* Of the entry points that it has: of what CUDA's version begins with. */
+extern const int fake_generation;
 
 enum {
 	DEVICES = 8,
