@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -120,11 +121,15 @@ func (d *database) count() int {
 type memorySpool struct {
 	mu   sync.Mutex
 	docs []Document
+	room int // for so many documents; 0 is no bound
 }
 
 func (m *memorySpool) Append(docs []Document) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.room > 0 && len(m.docs)+len(docs) > m.room {
+		return errors.New("the spool is full")
+	}
 	m.docs = append(m.docs, docs...)
 	return nil
 }

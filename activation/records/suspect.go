@@ -56,6 +56,7 @@ func (r *Queue) clear(ctx context.Context) {
 				_, _ = r.request(ctx, nil) // notes by itself how the database is
 			}
 			r.drainSpool(ctx)
+			r.relieve()
 		}
 	}
 }
@@ -64,7 +65,17 @@ func (r *Queue) clear(ctx context.Context) {
 func (r *Queue) unsettled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.suspects) > 0 || r.spooled
+	return len(r.suspects) > 0 || r.spooled || !r.spoolCondition.OK()
+}
+
+// relieve ends the trouble of a spool that nobody needs any more: it is only
+// found well by the next document that goes there, in the next outage.
+func (r *Queue) relieve() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.condition.OK() && !r.spooled && !r.draining && r.fits(0) {
+		r.spoolCondition.Works(r.log, "activation records need no spool any more")
+	}
 }
 
 // unasked tells whether the database was away and nobody holds a document with

@@ -252,3 +252,38 @@ func TestSpoolIsDrainedAfterAFlushInAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestFullSpoolIsForgotten: when the database is back and the spool is drained,
+// nobody goes to the spool who would find that it has room.
+func TestFullSpoolIsForgotten(t *testing.T) {
+	d := newDatabase()
+	d.down = errors.New("connection refused")
+	spool := &memorySpool{room: 3}
+	bubble(t, Config{Spool: spool}, d, func(t *testing.T, r *Queue) {
+		put(t, r, doc(0))
+		time.Sleep(time.Minute)
+		waits := make(chan error, 1)
+		go func() {
+			for i := range 5 {
+				if err := r.Put(t.Context(), doc(1+i)); err != nil {
+					waits <- err
+					return
+				}
+			}
+			waits <- nil
+		}()
+		time.Sleep(time.Minute)
+		if spool.size() != 3 || len(waits) > 0 || r.Health().Spool.OK() {
+			t.Errorf("%d documents in the spool, health %+v", spool.size(), r.Health())
+		}
+		d.set(func() { d.down = nil })
+		time.Sleep(20 * time.Second)
+		if err := <-waits; err != nil {
+			t.Error(err)
+		}
+		flush(t, r)
+		if d.count() != 6 || spool.size() != 0 || !r.Health().OK() || r.Full() {
+			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.size(), r.Health())
+		}
+	})
+}
