@@ -42,13 +42,14 @@ func (a *assembly) followWish() {
 		s.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), disableTime)
 		var err error
+		operators := false
 		switch {
 		case !wanted:
 			err = p.Enable(ctx)
 		case p.Status().Enabled:
 			err = p.Disable(ctx)
 		default: // an operator was first, and enables them again
-			wanted = false
+			wanted, operators = false, true
 		}
 		cancel()
 		if err != nil { // it is said when the broker is back
@@ -56,7 +57,7 @@ func (a *assembly) followWish() {
 		}
 		s.mu.Lock()
 		s.ours = wanted
-		if !wanted && s.wanted {
+		if operators && s.wanted {
 			s.busy = false
 			s.mu.Unlock()
 			return
