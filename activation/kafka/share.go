@@ -153,7 +153,7 @@ func (s *Share) Next(ctx context.Context) (Delivery, error) {
 	}
 	for {
 		s.untilRoomy(poll)
-		got := s.client.PollRecords(poll, 1)
+		got := s.poll(poll)
 		switch {
 		case s.ctx.Err() != nil || got.IsClientClosed():
 			return Delivery{}, ErrClosed
@@ -171,6 +171,28 @@ func (s *Share) Next(ctx context.Context) (Delivery, error) {
 			s.reading.Failed(poll, fmt.Errorf("%w%s", err, advice(err)))
 		}
 	}
+}
+
+// quietFor is how long nothing may fail after a failure until a broker is asked
+// whether all is well: the next record may be hours away.
+const quietFor = 3 * time.Second
+
+// poll waits for a record or a failure. After a failure it may return with
+// neither.
+func (s *Share) poll(ctx context.Context) kgo.Fetches {
+	if s.reading.Reason() == "" {
+		return s.client.PollRecords(ctx, 1)
+	}
+	quiet, cancel := context.WithTimeout(ctx, quietFor)
+	defer cancel()
+	got := s.client.PollRecords(quiet, 1)
+	if quiet.Err() == nil || ctx.Err() != nil || got.NumRecords() > 0 {
+		return got
+	}
+	if s.client.Ping(ctx) == nil {
+		s.reading.Over()
+	}
+	return nil
 }
 
 // greet waits until a broker lets us in, once: of one that does not the client

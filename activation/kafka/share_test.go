@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // session is how soon a member that was killed is noticed: the least that
@@ -244,4 +247,43 @@ func TestShareNamesWhatIsWrong(t *testing.T) {
 	if d, err := again.Next(b.ctx()); err != nil || number(d) != 2 {
 		t.Errorf("%v, %v, want message 2", d, err)
 	}
+}
+
+// A share whose reading was interrupted is well again when the broker is, though
+// nobody sends anything for hours.
+func TestShareIsWellAgainWithoutAnotherMessage(t *testing.T) {
+	b := newFakeBed(t)
+	topic := freshName()
+	b.createWide(topic, 1)
+	s := b.share(topic)
+	all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+	b.drink(s, 1, all)
+	b.putTo(topic, 0, messages(0, 1)...)
+	b.await("the first message", func() bool { return all.count() == 1 })
+	var refuses atomic.Bool
+	refuses.Store(true)
+	b.fake.ControlKey(kmsg.Fetch.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		if !refuses.Load() {
+			return nil, nil, false
+		}
+		asked := req.(*kmsg.FetchRequest)
+		answer := asked.ResponseKind().(*kmsg.FetchResponse)
+		for _, of := range asked.Topics {
+			t := kmsg.NewFetchResponseTopic()
+			t.Topic, t.TopicID = of.Topic, of.TopicID
+			for _, p := range of.Partitions {
+				refused := kmsg.NewFetchResponseTopicPartition()
+				refused.Partition, refused.ErrorCode = p.Partition, kerr.TopicAuthorizationFailed.Code
+				t.Partitions = append(t.Partitions, refused)
+			}
+			answer.Topics = append(answer.Topics, t)
+		}
+		return answer, nil, true
+	})
+	b.await("the refusal", func() bool { return s.Stats().Interrupted != "" })
+	refuses.Store(false)
+	b.await("the end of the refusal", func() bool { return s.Stats().Interrupted == "" })
+	b.putTo(topic, 0, messages(1, 2)...)
+	b.await("the second message", func() bool { return all.count() == 2 })
 }
