@@ -44,6 +44,7 @@ void fake_configure(void)
 	fake.capacity = number("FAKE_CUDA_MEMORY", 16ull << 30);
 	fake.bandwidth = number("FAKE_CUDA_BANDWIDTH", 0);
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
+	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
 	fake.moved_fault = (CUresult)number("FAKE_CUDA_MOVED", 0);
 	fake_room_open();
 }

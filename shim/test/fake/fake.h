@@ -10,6 +10,8 @@
  *                        cannot have what another holds; it is made. Without it
  *                        each process has devices of its own
  *   FAKE_CUDA_BANDWIDTH  bytes per second of a prefetch, 0 is as fast as it goes
+ *   FAKE_CUDA_ORDER_NS   time from an order of a move until the device can begin with
+ *                        it, 0; the link may be busy with others meanwhile
  *   FAKE_CUDA_FAULT_NS   time for a page that a kernel finds missing, 0
  *   FAKE_CUDA_MOVED      code: a kernel that meets managed memory which was once
  *                        prefetched to the host fails with it, and so does all that
@@ -86,7 +88,7 @@ extern struct fake {
 	pthread_mutex_t mu;
 	bool initialized;
 	int devices;
-	uint64_t capacity, bandwidth, fault_ns;
+	uint64_t capacity, bandwidth, order_ns, fault_ns;
 	uint64_t used[DEVICES];   /* bytes that lie there, to the page */
 	uint64_t pooled[DEVICES]; /* live stream-ordered bytes */
 	uint64_t pool[DEVICES];   /* what the pool keeps, at least those */

@@ -61,14 +61,14 @@ void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns, int6
 	struct fake_stream *s = stream_of(stream);
 	struct link *l = &link_of[to_device];
 	int64_t until = fake_link(device, to_device, 0, 0), last = returned[to_device];
-	int64_t idle_since = until > last ? until : last;
+	int64_t idle_since = until > last ? until : last, begins = asked + (int64_t)fake.order_ns;
 
-	if (l->orders && asked > idle_since)
-		l->idle_ns += asked - idle_since;
+	if (l->orders && begins > idle_since)
+		l->idle_ns += begins - idle_since;
 	l->orders++;
 	l->queued += asked < until;
 	l->moved_ns += ns;
-	s->busy_until = fake_link(device, to_device, s->busy_until > asked ? s->busy_until : asked, ns);
+	s->busy_until = fake_link(device, to_device, s->busy_until > begins ? s->busy_until : begins, ns);
 	returned[to_device] = fake_now();
 }
 
