@@ -47,11 +47,11 @@ func TestSwap(t *testing.T) {
 			t.Errorf("a second swap changed something:\n%s", out)
 		}
 	}
-	out := w.must("gpuwhisk.openwhisk.status")
-	if strings.Count(out, " healthy ") != hosts || !strings.Contains(out, " unit ") {
-		t.Errorf("status does not show %d healthy invokers:\n%s", hosts, out)
+	w.wantStatus(t)
+	if !short {
+		w.wantStatus(t, "--check")
+		w.wantStillOurs(t)
 	}
-	t.Log(out[strings.Index(out, "HOST"):])
 
 	w.must("gpuwhisk.openwhisk.swap_back")
 	for n := range hosts {
@@ -80,6 +80,45 @@ func (w *world) wantUntouched(t *testing.T) {
 	if left := w.on(unitHost, "sh", "-c", "ls -d /etc/gpuwhisk /usr/bin/gpuwhisk /var/cache/gpuwhisk 2>/dev/null || true"); left != "" || unchanged(out) {
 		t.Errorf("--check made %s, or tells of no change:\n%s", left, out)
 	}
+}
+
+// wantStatus shows the table of all hosts, which changes nothing.
+func (w *world) wantStatus(t *testing.T, args ...string) {
+	t.Helper()
+	out := w.must("gpuwhisk.openwhisk.status", args...)
+	if strings.Count(out, " healthy ") != hosts || !strings.Contains(out, " unit ") || !unchanged(out) {
+		t.Errorf("status %v does not show %d healthy invokers, or changed something:\n%s", args, hosts, out)
+	}
+	t.Log(out[strings.Index(out, "HOST"):])
+}
+
+// wantStillOurs runs the way back in check mode, which tells of each host that
+// it would change, and touches none.
+func (w *world) wantStillOurs(t *testing.T) {
+	t.Helper()
+	before := w.running()
+	out := w.must("gpuwhisk.openwhisk.swap_back", "--check")
+	if after := w.running(); after != before {
+		t.Errorf("--check of the way back: before it ran\n%s\nand after it\n%s", before, after)
+	}
+	if strings.Count(out, "would be stopped when it has finished") != hosts || strings.Contains(out[strings.LastIndex(out, "PLAY RECAP"):], "changed=0 ") {
+		t.Errorf("--check of the way back does not tell what it would do:\n%s", out)
+	}
+}
+
+// running tells which process serves on each host, and since when.
+func (w *world) running() string {
+	w.t.Helper()
+	var all strings.Builder
+	for n := range hosts {
+		name := fmt.Sprintf("invoker%d", n)
+		if w.machines[n] != "" && !w.exists(name) {
+			all.WriteString(w.on(n, "systemctl", "show", "--property=ActiveState,MainPID,ExecMainStartTimestampMonotonic", fmt.Sprintf("gpuwhisk@%d", n)) + "\n")
+			continue
+		}
+		all.WriteString(docker(w.t, "inspect", "--format", "{{.Id}} {{.State.Pid}} {{.State.StartedAt}}", name) + "\n")
+	}
+	return all.String()
 }
 
 // TestRollback: a host where ours does not start gets its invoker back, those
