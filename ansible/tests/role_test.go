@@ -54,11 +54,11 @@ func TestRole(t *testing.T) {
 }
 
 // numbered starts it as OpenWhisk's chart does, without --id: ZooKeeper gives the
-// number.
+// number. It does not get the host's process ids either.
 func (w *world) numbered() {
 	w.t.Helper()
 	zookeeper := peer(w.t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
-	w.vars["test_args"] = "--uniqueName node-of-a-cluster"
+	w.vars["test_args"], w.vars["test_pid_mode"] = "--uniqueName node-of-a-cluster", ""
 	w.vars["test_env"].(map[string]string)["ZOOKEEPER_HOSTS"] = zookeeper
 	w.save()
 	w.must("deploy.yml", "--limit", "host0")
@@ -66,8 +66,12 @@ func (w *world) numbered() {
 	if log := w.logs(); !strings.Contains(log, "invoker0/node-of-a-cluster") {
 		w.t.Errorf("the number is not that of ZooKeeper:\n%s", log)
 	}
+	if mode := docker(w.t, "inspect", "--format", "{{.HostConfig.PidMode}}", "invoker0"); mode != "" {
+		w.t.Errorf("process ids are those of %s", mode)
+	}
 	docker(w.t, "rm", "-f", "invoker0")
 	delete(w.vars, "test_args")
+	delete(w.vars, "test_pid_mode")
 }
 
 // usable runs an action.
