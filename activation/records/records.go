@@ -78,6 +78,7 @@ type Queue struct {
 	condition outage.Condition
 	stats     Stats
 	suspects  []*suspect
+	sent      []Document // of the spool, which keeps them as long as some are suspects
 	// spoolCondition is that of the disk that the spool is on.
 	spoolCondition outage.Condition
 }

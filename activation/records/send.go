@@ -112,24 +112,33 @@ func (r *Queue) split(ctx context.Context, batch []Document, err error) []Docume
 	return append(left, r.deliver(ctx, batch[half:])...)
 }
 
+// request sends a batch and notes from the answer how the database is.
 func (r *Queue) request(ctx context.Context, batch []Document) ([]error, error) {
+	results, err := r.send(ctx, batch)
+	failed := cmp.Or(err, away(results))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case failed == nil || refused(err): // the database is there and answers
+		r.condition.Works(r.log, "activation records are written again")
+	case ctx.Err() == nil:
+		r.condition.Fail(r.log, "activation records cannot be written", failed)
+	}
+	return results, err
+}
+
+// send sends a batch.
+func (r *Queue) send(ctx context.Context, batch []Document) ([]error, error) {
 	results, err := r.write(ctx, batch)
 	if err == nil && len(results) != len(batch) {
 		err = errShortAnswer
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	failed := cmp.Or(err, away(results))
-	if failed == nil {
+	if cmp.Or(err, away(results)) == nil {
 		r.stats.Requests++
 	} else {
 		r.stats.Failures++
-	}
-	switch {
-	case failed == nil || refused(err): // the database is there and answers
-		r.condition.Works(r.log, "activation records are written again")
-	case ctx.Err() == nil:
-		r.condition.Fail(r.log, "activation records cannot be written", failed)
 	}
 	return results, err
 }

@@ -3,6 +3,7 @@ package records
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // spool hands documents to the disk spool.
@@ -55,7 +56,7 @@ func (r *Queue) holds() bool {
 func (r *Queue) claimSpool() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.spooled || r.draining || !r.condition.OK() {
+	if !r.spooled || r.draining || r.sent != nil || !r.condition.OK() {
 		return false
 	}
 	r.spooled, r.draining = false, true
@@ -71,7 +72,9 @@ func (r *Queue) leaveSpool(more bool) {
 
 // drainBatch sends the oldest documents of the spool and then removes them. If
 // it does not come that far they are sent again, which the database answers
-// with a conflict and which counts as written.
+// with a conflict and which counts as written. Where some of them came under
+// suspicion all stay until those are settled: the spool alone survives the
+// process.
 func (r *Queue) drainBatch(ctx context.Context) (drained int, more bool, err error) {
 	docs, err := r.cfg.Spool.Peek(r.cfg.BatchDocs, r.cfg.BatchBytes)
 	if err != nil {
@@ -85,13 +88,61 @@ func (r *Queue) drainBatch(ctx context.Context) (drained int, more bool, err err
 		r.disown(left)
 		return 0, true, nil
 	}
-	if err := r.cfg.Spool.Remove(len(docs)); err != nil {
-		return 0, true, fmt.Errorf("shorten spool: %w", err)
+	if r.keep(docs) {
+		return 0, true, nil
+	}
+	if err := r.removeSent(len(docs)); err != nil {
+		return 0, true, err
+	}
+	return len(docs), true, nil
+}
+
+// removeSent shortens the spool by documents that need it no more.
+func (r *Queue) removeSent(n int) error {
+	if err := r.cfg.Spool.Remove(n); err != nil {
+		return fmt.Errorf("shorten spool: %w", err)
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.announce() // there is space for those who wait to spool
+	return nil
+}
+
+// keep notes documents that the spool has to keep, because some are suspects.
+func (r *Queue) keep(docs []Document) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.suspected(docs) {
+		return false
+	}
+	r.sent = docs
+	return true
+}
+
+// removeKept removes what was kept, once its suspects are settled.
+func (r *Queue) removeKept() {
+	r.mu.Lock()
+	n := len(r.sent)
+	keep := r.suspected(r.sent)
 	r.mu.Unlock()
-	return len(docs), true, nil
+	if n == 0 || keep {
+		return
+	}
+	if err := r.removeSent(n); err != nil {
+		r.log.Error("spooled activation records stay where they are", "error", err)
+		return // they are tried to be removed again
+	}
+	r.mu.Lock()
+	r.sent = nil
+	r.mu.Unlock()
+}
+
+// suspected tells whether one of the documents is a suspect. The caller holds
+// the lock.
+func (r *Queue) suspected(docs []Document) bool {
+	return slices.ContainsFunc(r.suspects, func(s *suspect) bool {
+		return slices.ContainsFunc(docs, func(d Document) bool { return d.ID == s.doc.ID })
+	})
 }
 
 // adopt counts documents of the spool as held while they are being sent.

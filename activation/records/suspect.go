@@ -49,9 +49,10 @@ func (r *Queue) clear(ctx context.Context) {
 			if !outage.Wait(ctx, pace.Next()) {
 				return
 			}
-			for _, s := range r.suspected() {
+			for _, s := range r.allSuspects() {
 				r.try(ctx, s)
 			}
+			r.removeKept()
 			if r.unasked() {
 				_, _ = r.request(ctx, nil) // notes by itself how the database is
 			}
@@ -86,15 +87,19 @@ func (r *Queue) unasked() bool {
 	return r.spooled && r.held == 0 && !r.condition.OK()
 }
 
-func (r *Queue) suspected() []*suspect {
+func (r *Queue) allSuspects() []*suspect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.suspects)
 }
 
-// try sends one suspect alone.
+// try sends one suspect alone. That it fails says nothing of the database, which
+// is asked with a request of nothing.
 func (r *Queue) try(ctx context.Context, s *suspect) {
-	results, err := r.request(ctx, []Document{s.doc})
+	results, err := r.send(ctx, []Document{s.doc})
+	if err != nil || away(results) != nil {
+		_, _ = r.request(ctx, nil)
+	}
 	if err == nil {
 		r.acquit(s)
 		if again := r.settle([]Document{s.doc}, results, documentTries); len(again) > 0 {

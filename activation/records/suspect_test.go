@@ -287,3 +287,29 @@ func TestFullSpoolIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// TestSpoolKeepsWhatIsUnderSuspicion: a document of the spool that the database
+// fails on lies there until it is settled, for the process may be killed.
+func TestSpoolKeepsWhatIsUnderSuspicion(t *testing.T) {
+	d := newDatabase()
+	d.poison[doc(3).ID] = http.StatusInternalServerError
+	spool, dead := &memorySpool{}, &graves{}
+	for i := range 10 {
+		spool.docs = append(spool.docs, doc(i)) // left by a former process
+	}
+	bubble(t, Config{Spool: spool, Dead: dead, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
+		time.Sleep(time.Minute)
+		if d.count() != 4 || spool.size() != 10 {
+			t.Errorf("%d documents written, %d in the spool", d.count(), spool.size())
+		}
+		put(t, r, doc(100)) // nothing is held up meanwhile
+		time.Sleep(time.Second)
+		if d.count() != 5 {
+			t.Error("a fresh document was not written within a second")
+		}
+		time.Sleep(5 * time.Minute)
+		if d.count() != 10 || spool.size() != 0 || !slices.Equal(dead.list(), []string{doc(3).ID}) {
+			t.Errorf("%d documents written, %d in the spool, %v put aside", d.count(), spool.size(), dead.list())
+		}
+	})
+}
