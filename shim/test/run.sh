@@ -150,12 +150,12 @@ one strict
 one cancel $slow $chunk
 one partial $slow $chunk
 # Chunks of 0.4 s, so that what a busy machine takes between two calls is not seen;
-# an emulator or a sanitizer takes more. The device begins with an order 40 ms after
+# an emulator or a sanitizer takes more. In the first the device begins with an order 40 ms after
 # it: a shim with one chunk at a time under way fills 91 %.
 if [ -z "$runtime$emulator" ]; then
 	for way in out in "out in"; do
 		one fills_link 48 $way FAKE_CUDA_BANDWIDTH=20000000 GPUWHISK_SHIM_CHUNK=8388608 FAKE_CUDA_ORDER_NS=40000000 GPUWHISK_SHIM_SOCKET=s
-		one fills_link 160 $way FAKE_CUDA_BANDWIDTH=80000000 GPUWHISK_SHIM_CHUNK=33554432 FAKE_CUDA_ORDER_NS=40000000 GPUWHISK_SHIM_SOCKET=s
+		one fills_link 160 $way FAKE_CUDA_BANDWIDTH=80000000 GPUWHISK_SHIM_CHUNK=33554432 GPUWHISK_SHIM_SOCKET=s
 	done
 fi
 one refused 1 FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:2:1
