@@ -1,0 +1,201 @@
+package lane
+
+import (
+	"testing"
+	"time"
+)
+
+// tick lets time pass until the lane wants to be asked again.
+func (s *script) tick(want string) {
+	s.t.Helper()
+	at, ok := s.l.Deadline()
+	if !ok {
+		s.t.Fatal("nothing is awaited")
+	}
+	s.now = at
+	s.expect(want, Event{Kind: Tick})
+}
+
+// TestPatienceBeginsWithTheLoss: not with the submission, for until then it was
+// others that an item waited for.
+func TestPatienceBeginsWithTheLoss(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Tokens.Max, c.Patience = 1, 5*time.Minute
+	s := newScript(t, c)
+	s.submit("make 1, start 1 in 1 on 0 cold", fn("long", gib))
+	s.submit("", fn("f", gib))
+	s.now = 10 * time.Minute
+	s.expect("", Event{Kind: Lost, Device: 0, Why: "a test"})
+	s.expect("", Event{Kind: Died, Item: 1})
+	s.expect("", Event{Kind: Gone, Box: 1})
+	s.now = 15*time.Minute - 1
+	s.expect("", Event{Kind: Tick})
+	s.now++
+	s.expect("refuse 2 no device", Event{Kind: Tick})
+}
+
+// TestTooBigIsSaidSo: also when its patience ends while a device is lost.
+func TestTooBigIsSaidSo(t *testing.T) {
+	c := config("fcfs", 2)
+	c.Tokens.Max, c.Patience = 1, 5*time.Minute
+	s := newScript(t, c)
+	s.expect("", Event{Kind: Lost, Device: 1, Why: "a test"})
+	one := s.submit("make 1, start 1 in 1 on 0 cold", fn("f", gib))
+	s.submit("", fn("huge", 100*gib))
+	s.now = time.Hour
+	s.expect("", Event{Kind: Tick})
+	s.expect("make 2, refuse 2 too big, remove 2", Event{Kind: Over, Item: one})
+}
+
+// TestOnlyWhatIsLackingIsGivenUp: who waits outside for host memory gets as many
+// idle boxes as that takes, and those on their way out count.
+func TestOnlyWhatIsLackingIsGivenUp(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	for i, name := range []string{"f", "g", "h", "i"} {
+		s.take(Event{Kind: Submitted, Item: uint64(i + 1), Function: fn(name, gib)})
+		s.run("", uint64(i+1), Box(i+1), gib)
+		s.now += time.Second
+	}
+	s.expect("remove 1, remove 2", Event{Kind: Host, Host: HostMemory{Lacking: 300}})
+	s.expect("", Event{Kind: Host, Host: HostMemory{Lacking: 512}})
+	s.expect("remove 3", Event{Kind: Host, Host: HostMemory{Lacking: 513}})
+}
+
+// TestMuteBoxIsGivenUp: one that does not answer about its memory is asked four
+// times; a page now and then is no answer, an eighth is.
+func TestMuteBoxIsGivenUp(t *testing.T) {
+	for _, moves := range []int64{0, gib / 64, 2 * gib} {
+		s := newScript(t, config("fcfs", 1))
+		one := s.submit("make 1, start 1 in 1 on 0 cold", fn("f", 10*gib))
+		s.run("", one, 1, 10*gib)
+		s.submit("make 2, evict 1 epoch 1", fn("g", 15*gib))
+		left := 10 * gib
+		for range 3 {
+			left -= moves
+			s.holds("", 1, 10*gib, left)
+			s.tick("evict 1 epoch 1")
+		}
+		left -= moves
+		s.holds("", 1, 10*gib, left)
+		if moves == 2*gib {
+			s.tick("evict 1 epoch 1")
+			continue
+		}
+		s.tick("mute 1, remove 1")
+	}
+}
+
+// TestMuteBoxWithARunStays: its run would be lost.
+func TestMuteBoxWithARunStays(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Faults = true
+	s := newScript(t, c)
+	one := s.submit("make 1, start 1 in 1 on 0 cold", fn("f", 10*gib))
+	s.run("", one, 1, 10*gib)
+	two := s.submit("make 2, evict 1 epoch 1", fn("g", 10*gib))
+	s.holds("start 2 in 2 on 0 cold", 1, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Box: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
+	s.expect("", Event{Kind: Over, Item: two})
+	s.expect("remove 2", Event{Kind: Left, Item: two})
+	s.expect("", Event{Kind: Gone, Box: 2})
+	s.submit("prefetch 1 epoch 2, start 3 in 1 on 0 host-warm", fn("f", 10*gib))
+	for range 8 {
+		s.tick("prefetch 1 epoch 2")
+	}
+}
+
+// TestPeakCounts: what a run held at most is what it used, not what it held last.
+func TestPeakCounts(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	one := s.submit("make 1, start 1 in 1 on 0 cold", fn("f", gib))
+	s.holds("", 1, 8*gib, 8*gib)
+	s.holds("", 1, 2*gib, 2*gib)
+	if got := s.served(Event{Kind: Over, Item: one, Keep: true}); len(got) != 1 || got[0].Memory != 8*gib {
+		t.Errorf("served %+v, want 8 GiB", got)
+	}
+}
+
+// TestUnseenMemoryIsNotMoved: nobody can, so the box goes.
+func TestUnseenMemoryIsNotMoved(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	f := fn("f", 10*gib)
+	f.Unseen = true
+	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 10*gib)
+	s.submit("make 2, remove 1", fn("g", 10*gib))
+}
+
+// TestBoxThatIsBeingEmptiedIsHostWarm: though its memory is still there.
+func TestBoxThatIsBeingEmptiedIsHostWarm(t *testing.T) {
+	c := config("mqfq-sticky", 1)
+	c.Headroom = 10 * gib
+	s := newScript(t, c)
+	f := fn("f", 10*gib)
+	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 10*gib)
+	s.tick("evict 1 epoch 1") // nothing came for it any more
+	s.submit("void 1, prefetch 1 epoch 3", f)
+	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 3, OK: true})
+}
+
+// TestWhoHeldTooMuchIsServed: with all of the largest device.
+func TestWhoHeldTooMuchIsServed(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	f := fn("f", gib)
+	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 30*gib)
+	s.submit("prefetch 1 epoch 1", f)
+	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 1, OK: true})
+}
+
+// TestBusyBoxCountsAgainstItsNamespace: all that it holds, not what its next run
+// needs.
+func TestBusyBoxCountsAgainstItsNamespace(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Tokens.Max = 4
+	c.NamespaceLimits = map[string]int64{"n": 8 * gib}
+	s := newScript(t, c)
+	f := fn("f", gib)
+	f.Width = 2
+	s.submit("make 1, start 1 in 1 on 0 cold", f)
+	s.submit("make 2, start 2 in 2 on 0 cold", fn("g", 2*gib))
+	s.holds("", 1, 7*gib, 7*gib)
+	s.submit("", f)
+}
+
+// TestIdleMemoryIsBroughtBackAhead: that of a flow with work queued, where there
+// is room.
+func TestIdleMemoryIsBroughtBackAhead(t *testing.T) {
+	c := config("mqfq-sticky", 1)
+	c.Tokens.Max, c.PrefetchNext = 1, false
+	s := newScript(t, c)
+	f := fn("f", 10*gib)
+	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 10*gib)
+	two := s.submit("make 2, evict 1 epoch 1", fn("g", 10*gib))
+	s.holds("start 2 in 2 on 0 cold", 1, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Box: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
+	s.expect("", Event{Kind: Over, Item: two})
+	s.expect("remove 2", Event{Kind: Left, Item: two})
+	s.expect("", Event{Kind: Gone, Box: 2})
+	s.now += time.Hour // f has no work for so long that it is not active
+	s.expect("", Event{Kind: Tick})
+	s.submit("make 3, start 3 in 3 on 0 cold", fn("h", gib))
+	s.submit("prefetch 1 epoch 2", f)
+}
+
+// TestGoneFunctionsAreForgotten: with all that is known of them.
+func TestGoneFunctionsAreForgotten(t *testing.T) {
+	s := newScript(t, config("mqfq-sticky", 1))
+	one := s.submit("make 1, start 1 in 1 on 0 cold", fn("f", gib))
+	s.take(Event{Kind: Over, Item: one})
+	s.take(Event{Kind: Left, Item: one})
+	s.take(Event{Kind: Gone, Box: 1})
+	for range 3 {
+		s.now += 24 * time.Hour
+		s.take(Event{Kind: Tick})
+	}
+	if n := len(s.l.flows) + len(s.l.namespaces); n != 0 {
+		t.Errorf("%d flows and namespaces are known", n)
+	}
+}
