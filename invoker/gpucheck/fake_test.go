@@ -323,6 +323,11 @@ func patched(t *testing.T, from, to string) string {
 		}
 		args = append(args, f)
 	}
+	age := filepath.Join(dir, "age.c")
+	if err := os.WriteFile(age, []byte("const int fake_generation = 12;\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append(args, age)
 	if found != 1 {
 		t.Fatalf("the fake driver has %d places as this test knows them, want 1", found)
 	}
