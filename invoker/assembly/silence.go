@@ -2,12 +2,23 @@ package assembly
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
+
+// pinging is what silence switches: a kafka.Pinger.
+type pinging interface {
+	Enable(ctx context.Context) error
+	Disable(ctx context.Context) error
+	Status() kafka.PingStatus
+}
 
 // silence has pings say "disabled" while nothing can be done, so that
 // controllers choose another invoker, and enabled when it can again, unless an
-// operator or the stop disabled them meanwhile.
+// operator or the stop disabled them.
 type silence struct {
 	mu     sync.Mutex
 	wanted bool // nothing can be done
@@ -18,50 +29,62 @@ type silence struct {
 // setUnable is told why nothing can be done, or "". It does not block.
 func (a *assembly) setUnable(why string) {
 	a.unable.Store(why)
-	s := &a.silenced
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wanted = why != ""
-	if !s.busy {
-		s.busy = true
-		go a.followWish()
+	if p := a.pinger.Load(); p != nil {
+		a.silenced.wish(why != "", p, a.barred, a.Log)
 	}
 }
 
-// followWish ends when the pings say what is wished for.
-func (a *assembly) followWish() {
-	s := &a.silenced
+// barred tells whether others want the pings to be disabled.
+func (a *assembly) barred() bool { return a.retired.Load() || a.stopping.Load() }
+
+func (s *silence) wish(silent bool, p pinging, barred func() bool, log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = silent
+	if !s.busy {
+		s.busy = true
+		go s.follow(p, barred, log)
+	}
+}
+
+// follow ends when the pings say what is wished for.
+func (s *silence) follow(p pinging, barred func() bool, log *slog.Logger) {
 	for {
 		s.mu.Lock()
-		wanted, p := s.wanted, a.pinger.Load()
-		if p == nil || wanted == s.ours || a.stopping.Load() {
+		wanted := s.wanted
+		if wanted == s.ours {
+			s.busy = false
+			s.mu.Unlock()
+			return
+		}
+		if wanted && !p.Status().Enabled { // others were first, and enable them again
 			s.busy = false
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), disableTime)
-		var err error
-		operators := false
-		switch {
-		case !wanted:
-			err = p.Enable(ctx)
-		case p.Status().Enabled:
-			err = p.Disable(ctx)
-		default: // an operator was first, and enables them again
-			wanted, operators = false, true
-		}
-		cancel()
-		if err != nil { // it is said when the broker is back
-			a.Log.Warn("switch pings", "error", err)
+		if err := turn(!wanted, p, barred); err != nil { // it is said when the broker is back
+			log.Warn("switch pings", "error", err)
 		}
 		s.mu.Lock()
 		s.ours = wanted
-		if operators && s.wanted {
-			s.busy = false
-			s.mu.Unlock()
-			return
-		}
 		s.mu.Unlock()
 	}
+}
+
+// turn switches pings on, unless they are barred before or meanwhile, or off.
+func turn(on bool, p pinging, barred func() bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
+	defer cancel()
+	switch {
+	case !on:
+		return p.Disable(ctx)
+	case barred():
+		return nil
+	}
+	err := p.Enable(ctx)
+	if barred() {
+		err = errors.Join(err, p.Disable(ctx))
+	}
+	return err
 }

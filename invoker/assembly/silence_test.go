@@ -1,0 +1,123 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+)
+
+// slowPings are pings whose enabling a test can hold up.
+type slowPings struct {
+	mu      sync.Mutex
+	enabled bool
+	hold    chan struct{} // Enable returns when it is closed; nil: at once
+}
+
+func (p *slowPings) set(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enabled = on
+}
+
+func (p *slowPings) Enable(context.Context) error {
+	p.set(true)
+	if p.hold != nil {
+		<-p.hold
+	}
+	return nil
+}
+
+func (p *slowPings) Disable(context.Context) error {
+	p.set(false)
+	return nil
+}
+
+func (p *slowPings) Status() kafka.PingStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return kafka.PingStatus{Enabled: p.enabled}
+}
+
+// silenced runs f with pings that are enabled, and what wishes for their
+// silence. want waits until all is carried out.
+func silenced(t *testing.T, f func(p *slowPings, wish func(silent bool), barred *atomic.Bool, want func(on bool))) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p, s, barred := &slowPings{enabled: true}, &silence{}, &atomic.Bool{}
+		f(p, func(silent bool) { s.wish(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }, barred, func(on bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := p.Status().Enabled; got != on {
+				t.Errorf("pings are enabled: %t, want %t", got, on)
+			}
+		})
+	})
+}
+
+// An engine that goes away while the pings are being enabled again silences them.
+func TestSilenceWhilePingsAreBeingEnabled(t *testing.T) {
+	silenced(t, func(p *slowPings, wish func(bool), _ *atomic.Bool, want func(bool)) {
+		wish(true)
+		want(false)
+		p.hold = make(chan struct{})
+		wish(false)
+		want(true)
+		wish(true)
+		close(p.hold)
+		want(false)
+		wish(false)
+		want(true)
+	})
+}
+
+// Pings that an operator disabled, or the stop, before, during or after the engine
+// was away, stay so.
+func TestSilenceEnablesNothingOfOthers(t *testing.T) {
+	bar := func(p *slowPings, barred *atomic.Bool) {
+		barred.Store(true)
+		_ = p.Disable(t.Context())
+	}
+	for name, f := range map[string]func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)){
+		"before": func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
+			bar(p, barred)
+			wish(true)
+			want(false)
+			wish(false)
+		},
+		"while it was away": func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
+			wish(true)
+			want(false)
+			bar(p, barred)
+			wish(false)
+		},
+		"while they were being enabled": func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
+			wish(true)
+			want(false)
+			p.hold = make(chan struct{})
+			wish(false)
+			want(true)
+			// The bar is seen before the pings are switched, whose order is left open.
+			barred.Store(true)
+			close(p.hold)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			silenced(t, func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
+				f(p, wish, barred, want)
+				want(false)
+				barred.Store(false) // and who disabled them enables them
+				p.set(true)
+				wish(true)
+				want(false)
+				p.hold = nil
+				wish(false)
+				want(true)
+			})
+		})
+	}
+}
