@@ -22,6 +22,11 @@ const patience = 5 * time.Minute
 // to this process's environment, and gives the NAME=VALUE lines that it prints.
 // An error holds what the script said.
 func Script(env []string, name, command string) (map[string]string, error) {
+	return ScriptWithin(patience, env, name, command)
+}
+
+// ScriptWithin is Script with another time that it may take.
+func ScriptWithin(patience time.Duration, env []string, name, command string) (map[string]string, error) {
 	dir, err := root()
 	if err != nil {
 		return nil, err

@@ -54,6 +54,7 @@ type chaos struct {
 	acked   map[string]bool
 	read    int // of the tape
 	table   map[string]int
+	spent   map[string]time.Duration
 	ends    int
 	checks  int
 	verdict verdict
@@ -65,7 +66,7 @@ func newChaos(w *world, b bus, tally *tally, gpu bool) *chaos {
 	w.once = true
 	w.deploy()
 	c := &chaos{
-		t: t, bus: b, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{},
+		t: t, bus: b, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{}, spent: map[string]time.Duration{},
 		mix: newMix(w, tally, gpu && shimIsThere(t)),
 	}
 	w.couch = c.front.url
@@ -174,6 +175,7 @@ func (c *chaos) launch() {
 // full disk ends, as a service manager would have it, and is started anew.
 func (c *chaos) alive() {
 	c.t.Helper()
+	defer c.spend("an invoker to be ready")()
 	late := time.After(forbearance)
 	for {
 		select {
@@ -195,6 +197,7 @@ func (c *chaos) alive() {
 // well ends the fault that lasts.
 func (c *chaos) well() {
 	if c.failing != nil {
+		defer c.spend("a fault to be over")()
 		c.failing()
 		c.failing = nil
 	}
@@ -216,6 +219,10 @@ func (c *chaos) run(seed, rounds int) {
 			t.Logf("the time is up after %d rounds", i)
 			break
 		}
+		if c.sum != nil && c.sum.full(c) {
+			t.Logf("enough invokers have ended, after %d rounds", i)
+			break
+		}
 		if i%len(ways) == 0 {
 			c.r.Shuffle(len(ways), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
 		}
@@ -234,6 +241,21 @@ func (c *chaos) run(seed, rounds int) {
 	}
 }
 
+// spend begins to count what time goes to; what it gives ends that.
+func (c *chaos) spend(on string) (done func()) {
+	began := time.Now()
+	return func() { c.spent[on] += time.Since(began) }
+}
+
+// told has the invoker end as an operator does.
+func (c *chaos) told() {
+	c.t.Helper()
+	defer c.spend("an invoker to end")()
+	if err := c.p.stop(); err != nil {
+		c.t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
+	}
+}
+
 // print says what happened.
 func (c *chaos) print(seed int) {
 	if c.sum != nil {
@@ -249,23 +271,27 @@ func (c *chaos) checkpoint() {
 	t.Helper()
 	c.well()
 	c.alive()
+	done := c.spend("all to be answered, at a checkpoint")
 	c.settled(c.calls)
+	done()
+	done = c.spend("all to be recorded and committed, at a checkpoint")
 	for _, one := range c.calls {
 		if !one.sealed {
 			c.recorded(one)
 		}
 	}
 	c.covered()
-	if err := c.p.stop(); err != nil {
-		t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
-	}
+	done()
+	c.told()
 	c.ends++
 	c.table["told to stop at a checkpoint"]++
+	done = c.spend("the judgement, at a checkpoint")
 	c.judge(&c.verdict)
 	if bytes, dead := c.w.spooled(); bytes > 0 || dead > 0 {
 		t.Errorf("%d bytes of records wait, %d records are dead letters", bytes, dead)
 	}
 	c.w.noStrays()
+	done()
 	c.checks++
 	if c.sum != nil {
 		c.sum.add(c)

@@ -104,15 +104,23 @@ func (c *chaos) draw(turn int, end string) plan {
 func (c *chaos) round(p plan) {
 	c.t.Helper()
 	c.tally.drop()
+	done := c.spend("activations to be sent")
 	batch := c.invoke(p.batch)
+	done()
 	c.table["fault: "+p.fault.name]++
+	done = c.spend("runs to begin")
 	c.tally.await(p.begun, time.After(p.moment))
+	done()
+	done = c.spend("a fault to begin")
 	c.failing = p.fault.begin()
+	done()
+	done = c.spend("the moment of an end")
 	if p.fault.name == "nothing else" {
 		c.settled(batch[:p.acks])
 	} else {
 		<-time.After(p.moment)
 	}
+	done()
 	c.meet(p)
 }
 
@@ -139,15 +147,18 @@ func (c *chaos) meet(p plan) {
 		c.p.kill()
 	case told:
 		// What fails now may keep it from saying all it had to say.
+		done := c.spend("an invoker to end")
 		if err := c.p.stop(); err != nil && p.fault.name == "nothing else" {
 			c.t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
 		}
+		done()
 	}
 	c.ends++
 	if p.mended {
 		c.well()
 	}
 	c.launch()
+	done := c.spend("starts that faults and kills meet")
 	if p.end == killedAtStart {
 		for range p.again {
 			<-time.After(p.overlap / 4)
@@ -159,6 +170,7 @@ func (c *chaos) meet(p plan) {
 	if !p.mended {
 		<-time.After(p.overlap)
 	}
+	done()
 	c.well()
 	c.alive()
 }
@@ -166,6 +178,7 @@ func (c *chaos) meet(p plan) {
 // standStill stops the invoker for a while, as a hypervisor would.
 func (c *chaos) standStill(p plan) {
 	c.t.Helper()
+	defer c.spend("an invoker that stands still")()
 	if err := c.p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		c.t.Fatal(err)
 	}

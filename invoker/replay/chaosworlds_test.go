@@ -1,8 +1,10 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -26,7 +28,8 @@ const forbearance = 5 * patience
 // The long form has worlds side by side, with a table of each and one of all:
 // GPUWHISK_CHAOS_WORLDS with processes, and one with Docker. With
 // GPUWHISK_CHAOS_REAL=1 each has an Apache Kafka and a pouchdb-server of its own.
-// After GPUWHISK_CHAOS_MINUTES no further round begins.
+// After GPUWHISK_CHAOS_MINUTES, or when as many invokers have ended in all worlds
+// as GPUWHISK_CHAOS_ENDS says, no further round begins.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
@@ -36,7 +39,7 @@ func TestChaos(t *testing.T) {
 		return
 	}
 	rounds := number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
-	sum := &tallied{worlds: map[*chaos]seen{}}
+	sum := &tallied{worlds: map[*chaos]seen{}, enough: number(t, "GPUWHISK_CHAOS_ENDS", math.MaxInt)}
 	t.Run("worlds", func(t *testing.T) {
 		for i := range number(t, "GPUWHISK_CHAOS_WORLDS", 1) + 1 {
 			name := "process"
@@ -84,12 +87,13 @@ type seen struct {
 	struck                              int64
 	verdict                             verdict
 	table                               map[string]int
+	spent                               map[string]time.Duration
 }
 
 func (c *chaos) seen() seen {
 	s := seen{
 		worlds: 1, ends: c.ends, checks: c.checks, calls: len(c.calls), struck: c.front.struck.Load(),
-		verdict: c.verdict, table: maps.Clone(c.table),
+		verdict: c.verdict, table: maps.Clone(c.table), spent: maps.Clone(c.spent),
 	}
 	if c.t.Failed() {
 		s.failed = 1
@@ -105,10 +109,13 @@ func (s *seen) add(o seen) {
 	s.verdict.interrupted += o.verdict.interrupted
 	s.verdict.givenUp += o.verdict.givenUp
 	if s.table == nil {
-		s.table = map[string]int{}
+		s.table, s.spent = map[string]int{}, map[string]time.Duration{}
 	}
 	for k, n := range o.table {
 		s.table[k] += n
+	}
+	for k, d := range o.spent {
+		s.spent[k] += d
 	}
 }
 
@@ -120,6 +127,9 @@ func (s seen) String() string {
 	fmt.Fprintf(&b, "%d ends of invokers, %d checkpoints\n", s.ends, s.checks)
 	for _, k := range slices.Sorted(maps.Keys(s.table)) {
 		fmt.Fprintf(&b, "  %5d  %s\n", s.table[k], k)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(s.spent), func(a, b string) int { return cmp.Compare(s.spent[b], s.spent[a]) }) {
+		fmt.Fprintf(&b, "  %5.1f s of waiting for each end: %s\n", s.spent[k].Seconds()/float64(max(1, s.ends)), k)
 	}
 	v := s.verdict
 	fmt.Fprintf(&b, "%d activations: %d answered, %d of them by a later run; %d interrupted, %d given up after three runs\n",
@@ -136,6 +146,20 @@ func (s seen) String() string {
 type tallied struct {
 	mu     sync.Mutex
 	worlds map[*chaos]seen
+	enough int // ends of invokers
+}
+
+// full tells, after it has taken what a world has seen, whether enough invokers
+// have ended.
+func (t *tallied) full(c *chaos) bool {
+	t.add(c)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ends := 0
+	for _, one := range t.worlds {
+		ends += one.ends
+	}
+	return ends >= t.enough
 }
 
 // add takes what a world has seen until now.
