@@ -110,7 +110,8 @@ static void arena(int argc, char **argv)
 	pattern_check(p, 2 * MIB, 3);
 }
 
-/* FAKE_CUDA_BANDWIDTH makes the moves last. */
+/* FAKE_CUDA_BANDWIDTH makes a whole move last half a minute: no pause of this
+ * program's lets it end before it is cancelled. */
 static void cancel(int argc, char **argv)
 {
 	CUdeviceptr p;

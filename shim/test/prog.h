@@ -34,7 +34,9 @@ size_t lies_there(CUdeviceptr ptr, size_t bytes);
 /* What the fake's link did for this process's moves of managed memory, one way. */
 struct link {
 	long long moved_ns, idle_ns; /* idle: from its end of all work to the next order */
+	long long late_ns;           /* the fake copied for so long after the link's end */
 	unsigned orders, queued;     /* queued: those that found it busy still */
+	unsigned late;               /* those whose copying outlasted the link's work */
 };
 struct link link_of(int to_device);
 /* In use on device 0 by anybody, as cuMemGetInfo tells, so with what was

@@ -48,11 +48,13 @@ void fake_occupy(CUstream stream, int64_t ns)
 }
 
 /* What the link did for this process, each way. It idles from the end of all
- * that it was given until the next order of a move; while a call copies the bytes,
- * which a device would do for itself, the link is not idle. */
+ * that it was given until the next order of a move. The fake copies the bytes
+ * within the call, which a device would do for itself: what that takes beyond the
+ * link's time is no idleness of the link's, and is told apart. */
 static struct link {
-	long long moved_ns, idle_ns;
+	long long moved_ns, idle_ns, late_ns;
 	unsigned orders, queued; /* queued: those that found it busy still */
+	unsigned late;           /* those whose copying outlasted all that it was given */
 } link_of[2];
 static int64_t returned[2]; /* the last order */
 
@@ -68,8 +70,13 @@ void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns, int6
 	l->orders++;
 	l->queued += asked < until;
 	l->moved_ns += ns;
-	s->busy_until = fake_link(device, to_device, s->busy_until > begins ? s->busy_until : begins, ns);
+	until = fake_link(device, to_device, s->busy_until > begins ? s->busy_until : begins, ns);
+	s->busy_until = until;
 	returned[to_device] = fake_now();
+	if (returned[to_device] > until) {
+		l->late++;
+		l->late_ns += returned[to_device] - until;
+	}
 }
 
 /* For tests, by dlsym. */
