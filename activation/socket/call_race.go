@@ -16,6 +16,12 @@ func write(fd uintptr, data []byte) (int, syscall.Errno) {
 	return n, errno(err)
 }
 
+func nothing(fd uintptr) bool {
+	var b [1]byte
+	_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return err == syscall.EAGAIN
+}
+
 func errno(err error) syscall.Errno {
 	no, _ := err.(syscall.Errno)
 	return no

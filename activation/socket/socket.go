@@ -121,6 +121,21 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
+// Rests tells whether a quick connection is open and has nothing to be read. It
+// takes nothing off it. Of any other connection it does not know, and says no.
+func Rests(c net.Conn) bool {
+	q, ok := c.(*conn)
+	if !ok {
+		return false
+	}
+	rests := false
+	err := q.raw.Read(func(fd uintptr) bool {
+		rests = nothing(fd)
+		return true // the first look is all
+	})
+	return err == nil && rests
+}
+
 // failure is as package net tells of it.
 func (c *conn) failure(op string, no syscall.Errno) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, no)}

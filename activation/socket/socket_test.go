@@ -94,6 +94,49 @@ func TestEndsAreToldAsByNet(t *testing.T) {
 	}
 }
 
+// TestRests: a connection rests until something arrives, also its end.
+func TestRests(t *testing.T) {
+	c, o := pair(t)
+	if !Rests(c) {
+		t.Error("a fresh connection does not rest")
+	}
+	if Rests(o) {
+		t.Error("knows of a connection that is not a quick one")
+	}
+	if _, err := o.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	arrived(t, c)
+	if Rests(c) {
+		t.Error("rests with something to be read")
+	}
+	b := make([]byte, 2)
+	if n, err := c.Read(b); n != 1 || b[0] != 'x' || err != nil {
+		t.Fatalf("read %q, %v", b[:n], err)
+	}
+	if !Rests(c) {
+		t.Error("does not rest after all was read")
+	}
+	o.Close()
+	arrived(t, c)
+	if Rests(c) {
+		t.Error("rests at its end")
+	}
+	c.Close()
+	if Rests(c) {
+		t.Error("rests when closed")
+	}
+}
+
+// arrived waits until there is something to be read, or the end.
+func arrived(t *testing.T, c net.Conn) {
+	t.Helper()
+	err := c.(*conn).raw.Read(func(fd uintptr) bool { return !nothing(fd) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestNothingIsAllocated(t *testing.T) {
 	c, o := pair(t)
 	buf := make([]byte, 100)

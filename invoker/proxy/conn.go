@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/socket"
@@ -23,7 +22,6 @@ const (
 type conn struct {
 	net.Conn
 	tcp   net.Conn // the same, for what is written in parts
-	raw   syscall.RawConn
 	r     *bufio.Reader
 	w     []byte
 	since time.Time // when it came to rest
@@ -97,28 +95,13 @@ func open(ctx context.Context, addr string, deadline time.Time) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to action: %w", err)
 	}
-	raw, err := nc.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("connect to action: %w", err)
-	}
 	quick := socket.Quick(nc)
-	return &conn{Conn: quick, tcp: nc, raw: raw, r: bufio.NewReaderSize(quick, readBuffer)}, nil
+	return &conn{Conn: quick, tcp: nc, r: bufio.NewReaderSize(quick, readBuffer)}, nil
 }
 
 // quiet tells whether a resting connection is open and has nothing to read.
 func (k *conn) quiet() bool {
-	if k.r.Buffered() > 0 {
-		return false
-	}
-	quiet := false
-	err := k.raw.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		quiet = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
-		return true
-	})
-	return err == nil && quiet
+	return k.r.Buffered() == 0 && socket.Rests(k.Conn)
 }
 
 // interrupt makes whatever blocks on the connection return at once. Setting it
