@@ -75,6 +75,7 @@ func (r *restarts) first(ids []string) {
 
 func (r *restarts) measure(rounds int) {
 	r.start()
+	r.w.tape.topic("invoker0")
 	var kills, stops []time.Duration
 	for range rounds {
 		ids := r.invoke(inFlight)

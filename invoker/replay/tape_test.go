@@ -137,6 +137,32 @@ func (p *tape) rewound() []captured {
 	return records
 }
 
+// topic waits until a topic is there: an invoker makes its own.
+func (p *tape) topic(name string) {
+	p.t.Helper()
+	of := kmsg.NewMetadataRequestTopic()
+	of.Topic = &name
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = append(req.Topics, of)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); ; {
+		res, err := req.RequestWith(context.Background(), p.client)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		err = kerr.ErrorForCode(res.Topics[0].ErrorCode)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			p.t.Fatalf("no topic %s: %v", name, err)
+		}
+	}
+}
+
 // end is the offset behind a topic's last record.
 func (p *tape) end(topic string) int64 {
 	p.t.Helper()
