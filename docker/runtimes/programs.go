@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -48,10 +50,16 @@ func FindPrograms(ctx context.Context) Programs {
 	return found
 }
 
-// behind asks a Python which executable it is. The path given stays when it
-// does not answer within two seconds.
+// launcherTime is far beyond what a launcher takes on a busy machine.
+const launcherTime = 10 * time.Second
+
+// behind asks a Python that is a script which executable it starts. The path given
+// stays when that does not answer in time.
 func behind(ctx context.Context, program string) string {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	if !isScript(program) {
+		return program
+	}
+	ctx, cancel := context.WithTimeout(ctx, launcherTime)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, "-c", "import sys; print(sys.executable)").Output()
 	name := strings.TrimSpace(string(out))
@@ -59,6 +67,17 @@ func behind(ctx context.Context, program string) string {
 		return program
 	}
 	return name
+}
+
+func isScript(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return true // perhaps: it is asked
+	}
+	defer f.Close()
+	var first [2]byte
+	_, err = io.ReadFull(f, first[:])
+	return err != nil || string(first[:]) == "#!"
 }
 
 // Command gives the argument vector that starts the proxy for an action kind.

@@ -4,8 +4,9 @@
 // command `gpuwhisk invoker` and the one-process standalone both use it, so
 // that what is tried on a laptop is what runs in production.
 //
-// Its own goroutines: the HTTP server, and the caller's Beat, which ends with
-// the context. All others belong to what it opens.
+// Its own goroutines: the HTTP server, the caller's Beat, which ends with the
+// context, and one that looks for interpreters while the first parts are opened.
+// All others belong to what it opens.
 package assembly
 
 import (
@@ -19,6 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/kamon"
@@ -96,10 +98,11 @@ type assembly struct {
 	retired   atomic.Bool // an operator disabled it
 
 	gpus      gpus
-	laneLog   *laneLog        // nil without whisk.gpu.record
-	tracer    *trace.Tracer   // nil: traces are off
-	statsd    *kamon.StatsD   // nil: nothing is sent there
-	userLogs  *userlogs.Files // nil: logs go into records alone
+	laneLog   *laneLog                 // nil without whisk.gpu.record
+	tracer    *trace.Tracer            // nil: traces are off
+	statsd    *kamon.StatsD            // nil: nothing is sent there
+	userLogs  *userlogs.Files          // nil: logs go into records alone
+	programs  func() runtimes.Programs // what interpreters there are, once they are looked for
 	engine    Engine
 	cluster   *kafka.Cluster
 	feed      *kafka.Feed
@@ -136,6 +139,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeDoor()
+	defer a.lookForPrograms(ctx)()
 	p := parts{all: a.parts(manifest)}
 	if err := p.open(ctx); err != nil {
 		return errors.Join(err, a.close(&p))

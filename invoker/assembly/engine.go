@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
@@ -22,11 +23,28 @@ type Engine interface {
 	Close() error
 }
 
-func newEngine(ctx context.Context, c *config.Config, prefix, self, path string, listener steps.Listener, log *slog.Logger) (Engine, error) {
-	if c.Runtimes.Kind == "process" {
-		return openProcesses(ctx, c, prefix, self, path, log)
+func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
+	if a.c.Runtimes.Kind == processRuntime {
+		return openProcesses(a.c, prefix(a.instance), a.Self, a.Path, a.programs(), a.Log)
 	}
-	return openDocker(ctx, c, prefix, listener, log)
+	return openDocker(ctx, a.c, prefix(a.instance), a.steps, a.Log)
+}
+
+// lookForPrograms begins to look for the interpreters that a process engine is to
+// have: a launcher that must be asked for the one behind it takes as long to answer
+// as all else that the start waits for. The look ends with done at the latest.
+func (a *assembly) lookForPrograms(ctx context.Context) (done func()) {
+	if a.c.Runtimes.Kind != processRuntime || a.Engine != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	found := make(chan runtimes.Programs, 1)
+	go func() { found <- runtimes.FindPrograms(ctx) }()
+	a.programs = sync.OnceValue(func() runtimes.Programs { return <-found })
+	return func() {
+		cancel()
+		a.programs()
+	}
 }
 
 func openDocker(ctx context.Context, c *config.Config, prefix string, listener steps.Listener, log *slog.Logger) (Engine, error) {
@@ -57,7 +75,7 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, listener s
 
 // openProcesses serves the kinds for which there is an interpreter here. self
 // is this program, which is its own proxy for executables.
-func openProcesses(ctx context.Context, c *config.Config, prefix, self, path string, log *slog.Logger) (Engine, error) {
+func openProcesses(c *config.Config, prefix, self, path string, found runtimes.Programs, log *slog.Logger) (Engine, error) {
 	dir := c.Process.Dir
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "gpuwhisk-processes")
@@ -75,7 +93,7 @@ func openProcesses(ctx context.Context, c *config.Config, prefix, self, path str
 	}
 	o := process.DefaultOptions()
 	o.StateDir = filepath.Join(dir, "containers")
-	o.Runtimes = programs(ctx, proxies, self, log)
+	o.Runtimes = programs(found, proxies, self, log)
 	if path != "" {
 		o.Path = path
 	}
@@ -88,8 +106,7 @@ func openProcesses(ctx context.Context, c *config.Config, prefix, self, path str
 
 // programs says how each kind is started here. A kind without an interpreter
 // is left out: its actions then fail with an error that says so.
-func programs(ctx context.Context, proxies, self string, log *slog.Logger) map[string]process.Runtime {
-	found := runtimes.FindPrograms(ctx)
+func programs(found runtimes.Programs, proxies, self string, log *slog.Logger) map[string]process.Runtime {
 	found.Native = []string{self, NativeProxy}
 	all := map[string]process.Runtime{}
 	for _, kind := range []string{"python:", "nodejs:", "native:", "blackbox"} {

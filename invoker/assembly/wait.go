@@ -38,7 +38,7 @@ func (a *assembly) awaitEngine(ctx context.Context) error {
 	}
 	away := outage.New(a.Log, "start, which needs the container engine,")
 	for {
-		engine, err := newEngine(ctx, a.c, prefix(a.instance), a.Self, a.Path, a.steps, a.Log)
+		engine, err := a.newEngine(ctx)
 		if err == nil {
 			a.engine = engine
 			away.Over()
