@@ -10,7 +10,8 @@ import (
 )
 
 // checkEvery is how many looks at the end of a log file pass between two
-// checks whether it was rotated, cut or removed.
+// checks whether it was rotated, cut or removed. The first of a collection is
+// at its second such look: most have one only, behind the last sentinel.
 const checkEvery = 8
 
 // File reads a json-file log where it lies on disk. It keeps the file open, so
@@ -60,7 +61,7 @@ func (f *File) Read(p []byte) (int, error) {
 		return n, err
 	}
 	f.idle++
-	if f.idle%checkEvery != 1 {
+	if f.idle%checkEvery != 2 {
 		return 0, nil
 	}
 	return f.check(p)
