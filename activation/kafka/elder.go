@@ -132,8 +132,12 @@ func (e *elder) look(ctx context.Context, located *bool) error {
 	}
 	*located = true
 	for e.tail.offset < end && *located {
+		at := e.tail.offset
 		if err := e.read(located, e.before); err != nil {
 			return err
+		}
+		if e.tail.offset == at && e.tail.end <= at { // the log was cut meanwhile
+			break
 		}
 	}
 	return nil

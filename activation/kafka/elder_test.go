@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
@@ -194,5 +195,37 @@ func TestElderIsTimedByNoWallClock(t *testing.T) {
 		if e.gone(began) || !e.gone(began.Add(never)) {
 			t.Errorf("ping of %s: waited for until %s", sent, e.last)
 		}
+	}
+}
+
+// A log that ends before the place where its end was a moment ago, as after an
+// unclean election, holds no start up.
+func TestElderInALogThatWasCut(t *testing.T) {
+	b := newFakeBed(t)
+	topic := b.topic()
+	b.put(topic, said(true, 1), said(true, 2))
+	b.fake.ControlKey(kmsg.ListOffsets.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		asked := req.(*kmsg.ListOffsetsRequest)
+		offset := int64(0) // of the first that is fresh
+		if asked.Topics[0].Partitions[0].Timestamp == logEnd {
+			offset = 7
+		}
+		p := kmsg.NewListOffsetsResponseTopicPartition()
+		p.Offset, p.OldStyleOffsets = offset, []int64{offset}
+		of := kmsg.NewListOffsetsResponseTopic()
+		of.Topic, of.Partitions = topic, append(of.Partitions, p)
+		res := asked.ResponseKind().(*kmsg.ListOffsetsResponse)
+		res.Topics = append(res.Topics, of)
+		return res, nil, true
+	})
+	_, ended, _ := b.elderOf(ElderConfig{Topic: topic, Fresh: never, Silence: never})
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("waits for records that are gone\n%s", b.log)
 	}
 }

@@ -173,6 +173,7 @@ func (s *Share) left(c *claim) {
 	defer s.mu.Unlock()
 	c.gone = true
 	delete(s.leaving, c)
+	s.wake()
 }
 
 // followLater has nothing read of a partition that another member is still at,

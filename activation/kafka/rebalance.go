@@ -26,10 +26,10 @@ func (s *Share) assigned(ctx context.Context, client *kgo.Client, all map[string
 	for {
 		var err error
 		if held, err = s.positions(ctx, client, partitions); err == nil {
-			s.committing.Over()
+			s.taking.Over()
 			break
 		}
-		if !s.committing.Failed(ctx, err) {
+		if !s.taking.Failed(ctx, err) {
 			return
 		}
 	}
@@ -148,6 +148,7 @@ func (s *Share) forget(partitions []int32) {
 			delete(s.claims, i)
 		}
 	}
+	s.wake()
 }
 
 // held lists the claims on partitions, on all when nil.

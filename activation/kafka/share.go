@@ -52,8 +52,8 @@ type Share struct {
 	dirty  chan struct{} // there is something to commit; one signal is enough
 	owned  sync.WaitGroup
 
-	reading, committing *outage.Outage
-	greeted             bool // Next's: a broker has let us in
+	reading, committing, taking *outage.Outage // the last of partitions that we are given
+	greeted                     bool           // Next's: a broker has let us in
 
 	mu      sync.Mutex
 	claims  map[int32]*claim
@@ -61,7 +61,7 @@ type Share struct {
 	stats   ShareStats
 
 	noteChars int           // what the broker takes beside a position
-	settled   chan struct{} // closed and made anew when something is completed
+	settled   chan struct{} // closed and made anew when something is completed, or a partition is ours no more
 }
 
 // ShareStats is a copy of what a share knows.
@@ -106,6 +106,7 @@ func (c *Cluster) NewShare(cfg ShareConfig) (*Share, error) {
 	}
 	s.reading = outage.New(s.log, "reading of shared activations")
 	s.committing = outage.New(s.log, "committing of shared positions")
+	s.taking = outage.New(s.log, "taking of shared partitions")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.brokers...), kgo.ClientID(c.clientID),
@@ -237,6 +238,13 @@ func (s *Share) untilRoomy(ctx context.Context) {
 	}
 }
 
+// wake has Next look again whether there is room: of a partition that is ours no
+// more nothing will be completed. The caller holds the lock.
+func (s *Share) wake() {
+	close(s.settled)
+	s.settled = make(chan struct{})
+}
+
 // hear notes the ends of partitions.
 func (s *Share) hear(got kgo.Fetches) {
 	s.mu.Lock()
@@ -312,8 +320,7 @@ func (c *claim) finish(epoch int, offset int64) {
 	if c.gone || !c.end(epoch, offset) {
 		return
 	}
-	close(s.settled)
-	s.settled = make(chan struct{})
+	s.wake()
 	switch {
 	case c.sign != 0:
 		signal(c.settled)
@@ -328,7 +335,7 @@ func (s *Share) Stats() ShareStats {
 	defer s.mu.Unlock()
 	all := s.stats
 	all.Leaving = len(s.leaving) > 0
-	all.Interrupted, all.CommitFailing = s.reading.Reason(), s.committing.Reason()
+	all.Interrupted, all.CommitFailing = cmp.Or(s.reading.Reason(), s.taking.Reason()), s.committing.Reason()
 	all.Partitions = []int32{}
 	for c := range s.leaving {
 		all.Open += c.marks.Open()
