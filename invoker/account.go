@@ -240,11 +240,11 @@ func (l *gpuLane) hold(now time.Duration) {
 }
 
 // company notes what else runs on a run's device, by the function that has most
-// of it.
+// of it. Who has given its token back only has its logs read.
 func (l *gpuLane) company(r *run, g *explain.GPU) {
 	by := map[sched.FlowID]int{}
 	for _, other := range l.runs {
-		if other.box.gpu.device.Index == r.box.gpu.device.Index {
+		if !other.grant.over && other.box.gpu.device.Index == r.box.gpu.device.Index {
 			g.Beside++
 			by[flowOf(other.job)]++
 		}

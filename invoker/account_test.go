@@ -98,6 +98,27 @@ func TestAccountOfAThrottledRun(t *testing.T) {
 	})
 }
 
+// TestAccountOfARunAlone: who has its answer and its logs read is no company.
+func TestAccountOfARunAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.logging = func() { time.Sleep(time.Second) }
+		for _, name := range []string{"f", "g"} {
+			w.action(name, annotate(`{"memory":"1 GB"}`))
+		}
+		w.takes(200 * time.Millisecond)
+		s := w.gpuSettings(1)
+		s.Explain, s.GPU.Tokens = 100, 1
+		iv, stop := w.start(s)
+		w.invoke("f", nil)
+		time.Sleep(time.Millisecond)
+		second := w.invoke("g", nil)
+		time.Sleep(time.Minute)
+		stop()
+		holds(t, toldOf(t, iv, second), "Waited 199 ms", "Ran 200 ms alone on the device")
+	})
+}
+
 // TestAccountOfAParkedRun: what held an activation when it came is told although
 // its message went to the shelf meanwhile.
 func TestAccountOfAParkedRun(t *testing.T) {

@@ -298,7 +298,10 @@ func (l *gpuLane) ended(kind lane.EventKind, e left) lane.Event {
 }
 
 // over takes the end of a run's need for its token.
-func (l *gpuLane) over(now time.Duration, e left) { l.take(now, l.ended(lane.Over, e)) }
+func (l *gpuLane) over(now time.Duration, e left) {
+	e.run.grant.over = true
+	l.take(now, l.ended(lane.Over, e))
+}
 
 // left takes a run's leaving of its container.
 func (l *gpuLane) left(now time.Duration, e left) {

@@ -23,6 +23,7 @@ type grant struct {
 	measured atomic.Bool   // somebody saw it
 	transfer *transfer     // that served the run, nil for none
 	fallback string        // why its memory is only counted, empty where that is as its action says
+	over     bool          // the token is given back, as the dispatcher knows
 }
 
 // transfer is a prefetch as the runs see it that it serves.
