@@ -260,3 +260,32 @@ func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 		t.Errorf("ping afterwards: %d %s", got.status, got.body)
 	}
 }
+
+// TestTwoOnOneHost: the invoker of another data directory has another name, and
+// so other containers; that of the same one finds its own again.
+func TestTwoOnOneHost(t *testing.T) {
+	name := func(data string) string {
+		var got []string
+		f := &fakeInvoker{t: t}
+		s, err := Start(t.Context(), Options{Data: data, Runtime: "process",
+			Invoker: func(ctx context.Context, environ, args []string) (func() error, error) {
+				got = args
+				return f.start(ctx, environ, args)
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if len(got) != 4 || got[2] != "--uniqueName" || got[3] == "" {
+			t.Fatalf("the invoker was started with %q", got)
+		}
+		return got[3]
+	}
+	one, other := t.TempDir(), t.TempDir()
+	a, b := name(one), name(other)
+	if a == b || a != name(one) {
+		t.Errorf("%s and %s", a, b)
+	}
+}

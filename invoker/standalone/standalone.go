@@ -17,9 +17,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -222,7 +225,7 @@ func (s *Standalone) startInvoker(manifest string) error {
 		cancel()
 		return err
 	}
-	wait, err := s.opts.Invoker(ctx, env, []string{"--id", "0", "--uniqueName", "standalone"})
+	wait, err := s.opts.Invoker(ctx, env, []string{"--id", "0", "--uniqueName", nameOf(s.opts.Data)})
 	if err != nil {
 		cancel()
 		return fmt.Errorf("start invoker: %w", err)
@@ -237,6 +240,18 @@ func (s *Standalone) startInvoker(manifest string) error {
 	// but after the door, whose callers still wait for results: see Stop.
 	s.endInvoker = cancel
 	return nil
+}
+
+// nameOf is the invoker's unique name, by which it knows its containers again,
+// also after a crash: of each data directory another, so that two on one host
+// do not remove each other's.
+func nameOf(data string) string {
+	if whole, err := filepath.Abs(data); err == nil {
+		data = whole
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, data)
+	return fmt.Sprintf("standalone%08x", h.Sum32())
 }
 
 // Info tells where everything is.

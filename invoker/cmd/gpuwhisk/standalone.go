@@ -20,10 +20,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 )
 
-// How long standalone takes at most to come up, and to finish what runs when
-// it is told to leave.
+// How long standalone takes at most to come up, after what time it says that it
+// is not yet there, and how long it takes at most to finish what runs when it is
+// told to leave.
 const (
-	readyTime = 30 * time.Second
+	readyTime = 2 * time.Minute // Docker on a busy machine
+	slowTime  = 15 * time.Second
 	drainTime = 75 * time.Second // a blocking call waits a minute
 )
 
@@ -76,6 +78,10 @@ func (c standaloneCmd) Run() error {
 	stopping := interrupted()
 	ctx, cancel := context.WithTimeout(stopping, readyTime)
 	defer cancel()
+	slow := time.AfterFunc(slowTime, func() {
+		c.say(fmt.Sprintf("not ready after %s, waiting up to %s (--verbose logs what the invoker does)", slowTime, readyTime))
+	})
+	defer slow.Stop()
 	s, err := standalone.Start(ctx, o)
 	if err != nil {
 		return orInterrupted(stopping, err)
@@ -83,6 +89,7 @@ func (c standaloneCmd) Run() error {
 	if err := s.WaitReady(ctx); err != nil {
 		return orInterrupted(stopping, errors.Join(err, drain(s)))
 	}
+	slow.Stop()
 	c.greet(os.Stdout, s, keys)
 	select {
 	case <-stopping.Done():
