@@ -49,7 +49,7 @@ type Feed struct {
 	commits committer
 	owned   sync.WaitGroup // a goroutine per partition, and the lag gauge
 	came    chan fetched
-	settled chan struct{} // something is completed; one signal is enough
+	settled chan struct{} // something is completed, or forgotten; one signal is enough
 
 	mu         sync.Mutex
 	partitions []*partition

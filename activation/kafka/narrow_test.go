@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -49,4 +50,34 @@ func TestNarrowedShareReadsOnWhenItsPartitionIsGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A feed that reads nothing until more is completed reads on when the log was
+// truncated below what is open: nobody completes that any more.
+func TestNarrowedFeedReadsOnWhenTheLogIsTruncated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Feed{
+			cfg: FeedConfig{CommitAfter: 1000}, log: slog.New(slog.DiscardHandler), noteChars: 1,
+			came: make(chan fetched), settled: make(chan struct{}, 1), ctx: t.Context(),
+		}
+		f.commits.dirty, f.commits.full = make(chan struct{}, 1), make(chan struct{}, 1)
+		p := &partition{feed: f, want: make(chan struct{}, 1), tail: &tail{}}
+		p.begins(0, true, note{})
+		for offset := range int64(100) {
+			p.hand(record{offset: offset})
+		}
+		f.partitions = append(f.partitions, p)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _, _ = f.Next(ctx) }()
+		synctest.Wait()
+		if p.asked || !f.stats.Narrowed {
+			t.Fatal("reads on though a position does not say it all")
+		}
+		p.cutAt(0)
+		synctest.Wait()
+		if !p.asked {
+			t.Error("waits for what nobody completes")
+		}
+	})
 }

@@ -136,6 +136,7 @@ func (p *partition) cutAt(offset int64) {
 	p.cut(offset)
 	p.position = min(p.position, offset)
 	p.tail.offset = p.position
+	signal(f.settled) // of what is forgotten nothing will be completed
 	f.commits.changed(f.cfg.CommitAfter, true)
 }
 
