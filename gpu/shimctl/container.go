@@ -24,7 +24,7 @@ type Container struct {
 
 	mu        sync.Mutex
 	processes map[int]*process // connected, by process id
-	adrift    map[int]*life    // hung up, but not ended
+	adrift    map[int]*process // hung up, but not ended
 	conns     int              // connections whose goroutines run
 	order     *round           // the order under way
 	reports   map[uint64]*round
@@ -58,7 +58,7 @@ func (c *Control) listen(id, dir string) (*Container, error) {
 	}
 	ct := &Container{
 		id: id, dir: dir, ctl: c, door: door, processes: map[int]*process{},
-		adrift: map[int]*life{}, reports: map[uint64]*round{},
+		adrift: map[int]*process{}, reports: map[uint64]*round{},
 		knocks: pace{left: knockBurst, at: time.Now(), perSecond: knocksPerSecond, burst: knockBurst},
 	}
 	ct.work.Add(1)
@@ -171,18 +171,22 @@ func (c *Container) full() bool {
 func (c *Container) joined(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.processes[p.pid]; old != nil {
-		c.excuse(old)
+	old := c.processes[p.pid]
+	if old != nil {
 		old.hangUp()
 	}
-	if old := c.adrift[p.pid]; old != nil {
-		old.release()
+	if lost := c.adrift[p.pid]; lost != nil {
+		lost.life.release()
 		delete(c.adrift, p.pid)
+		old = lost
 	}
 	c.processes[p.pid] = p
 	p.send(encode(typeHello, 0, version, uint64(c.ctl.cfg.Threshold)))
 	p.limit = parts{-1, -1}
 	c.share()
+	if old != nil {
+		c.resume(old, p)
+	}
 }
 
 // left takes a connection's end. ended: so has the process.
@@ -192,13 +196,16 @@ func (c *Container) left(p *process, ended bool) {
 	current := c.processes[p.pid] == p
 	if current {
 		delete(c.processes, p.pid)
-		c.excuse(p)
 		c.share()
 	}
 	closed := c.closed
 	keep := current && !ended && !closed
-	if keep {
-		c.adrift[p.pid] = p.life
+	switch {
+	case keep:
+		c.adrift[p.pid] = p
+		c.unasked(p)
+	case current:
+		c.excuse(p)
 	}
 	c.mu.Unlock()
 	if !keep {
@@ -215,8 +222,28 @@ func (c *Container) excuse(p *process) {
 	if c.order != nil {
 		c.order.leave(p)
 	}
+	c.unasked(p)
+}
+
+// unasked takes a process out of the rounds that only want to know something. The
+// caller holds mu.
+func (c *Container) unasked(p *process) {
 	for _, r := range c.reports {
 		r.leave(p)
+	}
+}
+
+// resume gives an order that a process has not answered to its next connection. A
+// connection that broke is no answer: the memory is where it was. The caller holds
+// mu.
+func (c *Container) resume(old, p *process) {
+	c.unasked(old)
+	if r := c.order; r != nil && !r.over {
+		if _, ok := r.waiting[old]; ok {
+			delete(r.waiting, old)
+			r.waiting[p] = struct{}{}
+			p.send(r.frame)
+		}
 	}
 }
 
@@ -233,10 +260,11 @@ func (c *Container) beat(now time.Time) {
 		}
 	}
 	var ended []int
-	for pid, l := range c.adrift {
-		if l.ended(0) {
-			l.release()
+	for pid, p := range c.adrift {
+		if p.life.ended(0) {
+			p.life.release()
 			delete(c.adrift, pid)
+			c.excuse(p)
 			ended = append(ended, pid)
 		}
 	}
@@ -304,8 +332,8 @@ func (c *Container) shut() error {
 	for _, p := range c.processes {
 		p.hangUp()
 	}
-	for pid, l := range c.adrift {
-		l.release()
+	for pid, p := range c.adrift {
+		p.life.release()
 		delete(c.adrift, pid)
 	}
 	if c.order != nil {

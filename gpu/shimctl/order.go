@@ -50,6 +50,7 @@ type Done struct {
 // container's mu guards it; ended is closed when nobody is waited for.
 type round struct {
 	epoch   uint64
+	frame   []byte // of an order, for a process that comes back
 	waiting map[*process]struct{}
 	ended   chan struct{}
 	over    bool
@@ -118,7 +119,8 @@ func (c *Container) ask(r *round, b []byte) {
 }
 
 // Evict orders all memory of the container off the device and waits until
-// every process has answered, ended, or ctx does. An older order's caller gets
+// every process has answered, ended, or ctx does. One whose connection broke is
+// waited for, and gets the order when it comes again. An older order's caller gets
 // ErrReplaced. A container without processes has nothing to move.
 func (c *Container) Evict(ctx context.Context, epoch uint64) (Done, error) {
 	return c.move(ctx, epoch, encode(typeEvict, epoch, 0))
@@ -149,7 +151,11 @@ func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, err
 		}
 		old.end(ErrReplaced)
 	}
-	c.order = r
+	c.order, r.frame = r, b
+	// Who hung up and lives holds its memory still, and comes again.
+	for _, p := range c.adrift {
+		r.waiting[p] = struct{}{}
+	}
 	c.ask(r, b)
 	c.mu.Unlock()
 	return c.await(ctx, r)

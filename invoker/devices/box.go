@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
@@ -33,6 +34,7 @@ type box struct {
 	heard      bool              // came is closed
 	unhooked   bool              // a run has waited for the first process in vain
 	assumed    bool              // it is taken to hold what was reserved
+	rejoins    time.Time         // until then it may come by itself; zero: it was made here
 	moved      bool              // there was an order since the last run's end
 	complained bool              // of an order that was not carried out whole
 	holds      map[int]gpu.Usage // of processes that talk

@@ -28,6 +28,10 @@ const (
 	// moveTime bounds one order. The largest device is swapped in half of it
 	// even by a slow link; a container that is frozen would take for ever.
 	moveTime = 30 * time.Second
+	// rejoinTime is how long after a restart the processes of a container that was
+	// taken over may need to find the socket: they look for it every two seconds, and
+	// between two parts of a move that was under way.
+	rejoinTime = 15 * time.Second
 )
 
 // ErrUndone is the error of an order that ended before it was carried out,
@@ -59,8 +63,9 @@ type Options struct {
 	Context int64
 	Log     *slog.Logger // nil: silent
 
-	proc                            string        // where processes are; empty: /proc
-	moveTime, answerTime, helloTime time.Duration // 0: the constants
+	proc string // where processes are; empty: /proc
+	// 0: the constants
+	moveTime, answerTime, helloTime, rejoinTime time.Duration
 }
 
 // Mover keeps the device memory of containers by the shim in their processes.
@@ -93,6 +98,7 @@ func OpenMover(o Options) (*Mover, error) {
 	m.options.moveTime = cmp.Or(o.moveTime, moveTime)
 	m.options.answerTime = cmp.Or(o.answerTime, answerTime)
 	m.options.helloTime = cmp.Or(o.helloTime, helloTime)
+	m.options.rejoinTime = cmp.Or(o.rejoinTime, rejoinTime)
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -231,8 +237,11 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime)
 	defer cancel()
 	b.stir(true)
+	err := b.rejoined(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("%s %s: %w", o.Kind, o.Container, err)
+	}
 	var done shimctl.Done
-	var err error
 	if o.Kind == gpu.Evict {
 		done, err = b.shim.Evict(ctx, o.Epoch)
 	} else {

@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
@@ -93,11 +95,33 @@ func (m *Mover) Assume(name string, u gpu.Usage) (gpu.Held, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.moved = true // what the process before ordered last is not known
+	b.rejoins = time.Now().Add(m.options.rejoinTime)
 	if b.heard || len(b.seen) > 0 {
 		return gpu.Held{}, false // somebody was faster
 	}
 	b.assumed = true
 	return gpu.Held{Container: name, PID: assumedPID, Usage: u}, true
+}
+
+// rejoined waits until the processes of a container that was taken over have found
+// the socket: until then an order reaches nobody, and nobody would seem to hold
+// anything that can be moved. It ends without them when they have had their time.
+func (b *box) rejoined(ctx context.Context) error {
+	b.mu.Lock()
+	heard, at := b.heard, b.rejoins
+	b.mu.Unlock()
+	if heard || at.IsZero() {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-b.came:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // Release ends the talk with a container that lives on: its socket's place stays

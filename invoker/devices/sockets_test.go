@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
@@ -58,6 +59,44 @@ func TestInvokerRestarts(t *testing.T) {
 		if h := <-news; h.PID == old.PID() || h.PID == assumedPID {
 			t.Errorf("heard %+v", h)
 		}
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOrderToATakenOverContainer: its processes look for the next invoker's socket
+// every now and then; until they have found it an order is not carried out.
+func TestOrderToATakenOverContainer(t *testing.T) {
+	b := open(t, nil)
+	g := b.loaded()
+	o := b.options
+	if err := b.control.Close(); err != nil { // as its end would: all stays
+		t.Fatal(err)
+	}
+	o.rejoinTime = patience
+	next, err := OpenMover(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Listen(func(gpu.Held) {})
+	if _, err := next.Prepare(name, o.Devices[0], container.GPUWish{Shim: "managed"}); err != nil {
+		t.Fatal(err)
+	}
+	next.Assume(name, gpu.Usage{Allocated: 32 * mib, Resident: 32 * mib})
+	if n, err := next.Move(b.limited(), evict(1), 0); n != 32*mib || err != nil {
+		t.Errorf("at once after the restart: %d, %v", n, err)
+	}
+	g.Kill()
+	// Who never comes is waited for so long, and no longer.
+	next.options.rejoinTime = time.Millisecond
+	other := gpu.Order{Kind: gpu.Evict, Container: "wsk00_9_guest_other", Epoch: 1}
+	if _, err := next.Prepare(other.Container, o.Devices[0], container.GPUWish{Shim: "managed"}); err != nil {
+		t.Fatal(err)
+	}
+	next.Assume(other.Container, gpu.Usage{Allocated: mib, Resident: mib})
+	if n, err := next.Move(b.limited(), other, 0); n != 0 || err != nil {
+		t.Errorf("to one that no shim speaks for: %d, %v", n, err)
 	}
 	if err := next.Close(); err != nil {
 		t.Error(err)

@@ -244,6 +244,16 @@ static bool wanted(void)
 	return gw_work_wanted() || poll(&p, 1, 0) > 0;
 }
 
+/* While a part of the memory takes long. */
+static void alive(void)
+{
+	struct gw_frame pong;
+
+	gw_frame_begin(&pong, GW_PONG, 0);
+	if (!gw_link_send(&agent.link, &pong) || !gw_link_flush(&agent.link))
+		gw_link_close(&agent.link);
+}
+
 static void converse(void)
 {
 	bool ok = !wait_for(patience()) || obey();
@@ -251,7 +261,7 @@ static void converse(void)
 	/* What takes a while is accepted before it is done. */
 	if (ok && gw_work_left(&agent.work))
 		ok = gw_link_flush(&agent.link);
-	if (ok && agent.work.type && !gw_work_step(&agent.work, wanted))
+	if (ok && agent.work.type && !gw_work_step(&agent.work, wanted, alive))
 		ok = finish(false);
 	if (ok)
 		ok = gw_say_refused(&agent.link);

@@ -27,7 +27,8 @@
  *            u64 fixed
  *            u64 pinned host bytes
  *            u64 blocks
- *   PONG
+ *   PONG     the epoch of a PING; 0, once a second, while a part of the memory that is
+ *            under way takes long
  *   REFUSED  u32 sign: 1 managed memory was refused where plain was given,
  *                2 a kernel's fault after a move, 3 memory cannot be shared
  *            i32 driver's code

@@ -5,7 +5,7 @@
  *   GPUWHISK_SHIM         managed (default), count or off
  *   GPUWHISK_SHIM_SOCKET  path of the invoker's socket; without it, off
  *   GPUWHISK_SHIM_LIMIT   bytes a process may hold, until a LIMIT says other
- *   GPUWHISK_SHIM_CHUNK   bytes moved between two looks at the socket
+ *   GPUWHISK_SHIM_CHUNK   most bytes moved between two looks at the socket
  *   GPUWHISK_SHIM_LOG     number of the descriptor to say things on
  */
 #ifndef GW_STATE_H

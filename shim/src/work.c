@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "agent.h"
 #include "backend.h"
@@ -13,6 +14,15 @@
 /* Small blocks: so many calls between two looks at the socket. A call takes
  * some 10 us. */
 enum { CALLS = 64 };
+
+/*
+ * A chunk is what the link moves within this time, as it was seen to, and at most
+ * what is configured: between two the invoker is heard and answered, and a run that
+ * begins waits for no more than the two that are under way. The first is small.
+ */
+enum { CHUNK_NS = 250000000, FIRST_CHUNK = 4 << 20 };
+
+static uint64_t chunk_now; /* under the work lock; 0: nothing was moved yet */
 
 /* So many chunks before the lock is given back, whoever wants it. */
 enum { CHUNKS = 64 };
@@ -37,7 +47,28 @@ struct chunk {
 	struct part parts[CALLS];
 	unsigned n;
 	uint64_t bytes;
+	int64_t ordered; /* when it was begun with */
 };
+
+static uint64_t chunk_most(void)
+{
+	return chunk_now ? chunk_now : least(gw_config.chunk, FIRST_CHUNK);
+}
+
+/* A chunk took so long on the link: one that took too long, or that was whole, says
+ * how large the next may be. */
+static void learn_chunk(uint64_t bytes, int64_t took)
+{
+	if (took < 1)
+		took = 1;
+	if (took <= CHUNK_NS && bytes < chunk_most())
+		return;
+	uint64_t fits = (uint64_t)((double)bytes * CHUNK_NS / (double)took) / GW_PAGE * GW_PAGE;
+	fits = least(fits, 2 * bytes); /* what was there already took no time */
+	if (fits < GW_PAGE)
+		fits = GW_PAGE;
+	chunk_now = least(gw_config.chunk, fits);
+}
 
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 {
@@ -185,7 +216,7 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 {
 	struct gw_block b;
 	struct part *p = &s->parts[s->n];
-	uint64_t room = gw_config.chunk - s->bytes, from, to;
+	uint64_t room = chunk_most() - s->bytes, from, to;
 
 	if (!refind(w, ahead, &b) || !next_part(w, &b, &from, &to)) {
 		w->next++; /* freed, or there already */
@@ -221,15 +252,36 @@ static bool spent(const struct gw_work *w, uint64_t under_way)
 	return w->budget && w->moved + under_way >= w->budget;
 }
 
+/* Wait for the stream, and say once in a while that we live: a link may be slower
+ * than an invoker is patient. What is short is not slept through. */
+static CUresult await(CUstream stream, void (*alive)(void))
+{
+	enum { SHORTEST_NS = 5000, LONGEST_NS = 20000000, SAY_NS = 1000000000 };
+	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
+	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
+	int64_t began = gw_clock(), said = began, now = began;
+
+	while (query && query(stream) == CUDA_ERROR_NOT_READY) {
+		int64_t nap = (now - began) / 8;
+		nap = nap < SHORTEST_NS ? SHORTEST_NS : nap > LONGEST_NS ? LONGEST_NS : nap;
+		nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+		now = gw_clock();
+		if (now - said >= SAY_NS) {
+			alive();
+			said = now;
+		}
+	}
+	return sync ? sync(stream) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 /* Wait until the parts have arrived. What was on its way to the host when the
  * wait failed may lie on either side: on the device, as far as we tell. */
-static void drain(struct gw_work *w, const struct chunk *s)
+static void drain(struct gw_work *w, const struct chunk *s, void (*alive)(void))
 {
-	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
 	CUresult r = gw_enter(s->ctx);
 
 	if (r == CUDA_SUCCESS) {
-		r = sync ? sync(s->stream) : CUDA_ERROR_NOT_SUPPORTED;
+		r = await(s->stream, alive);
 		gw_leave();
 	}
 	if (r != CUDA_SUCCESS) {
@@ -257,18 +309,19 @@ bool gw_work_left(const struct gw_work *w)
 /* Order a chunk behind the one that is under way. */
 static void fill(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 {
-	*s = (struct chunk){.which = !ahead->which};
-	while (gw_work_left(w) && s->n < CALLS && s->bytes < gw_config.chunk &&
+	*s = (struct chunk){.which = !ahead->which, .ordered = gw_clock()};
+	while (gw_work_left(w) && s->n < CALLS && s->bytes < chunk_most() &&
 	       !spent(w, s->bytes + ahead->bytes) && order(w, s, ahead))
 		;
 	if (s->ctx)
 		gw_leave();
 }
 
-bool gw_work_step(struct gw_work *w, bool (*wanted)(void))
+bool gw_work_step(struct gw_work *w, bool (*wanted)(void), void (*alive)(void))
 {
 	struct chunk s[2] = {{.which = 1}, {.which = 0}};
 	unsigned now = 1;
+	int64_t free = 0; /* when the link was done with the chunk before */
 
 	if (!gw_work_left(w))
 		return false;
@@ -283,7 +336,10 @@ bool gw_work_step(struct gw_work *w, bool (*wanted)(void))
 		s[!now].bytes = 0;
 		if (i < CHUNKS && !wanted())
 			fill(w, &s[!now], &s[now]);
-		drain(w, &s[now]);
+		drain(w, &s[now], alive);
+		int64_t began = s[now].ordered > free ? s[now].ordered : free;
+		free = gw_clock();
+		learn_chunk(s[now].bytes, free - began);
 	}
 	gw_work_unlock();
 	return true;

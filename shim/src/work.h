@@ -26,8 +26,9 @@ void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated);
 bool gw_work_left(const struct gw_work *w);
 /* Move some chunks, each ordered while the one before it is under way, until
  * wanted says that there is something else to do. All have arrived when it
- * returns. False: there is nothing more to do. */
-bool gw_work_step(struct gw_work *w, bool (*wanted)(void));
+ * returns; alive is called once in a while until then. False: there is nothing more
+ * to do. */
+bool gw_work_step(struct gw_work *w, bool (*wanted)(void), void (*alive)(void));
 /* What came of it. The work is over then. */
 enum gw_status gw_work_end(struct gw_work *w);
 

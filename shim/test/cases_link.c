@@ -164,6 +164,20 @@ static void version(int argc, char **argv)
 
 /* It answers between two chunks. FAKE_CUDA_BANDWIDTH makes the whole last half a
  * minute, so it is not over by then, as its end by the run shows. */
+/* It says that it lives while a chunk is under way that takes long, unasked. */
+static void alive(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 8 * MIB));
+	OK(cu.cuMemsetD8_v2(p, 1, 8 * MIB));
+	invoker_send(c, GW_EVICT, 1, 0, 0);
+	invoker_hear(c, GW_PONG);
+	invoker_hear(c, GW_PONG);
+	SAME(invoker_hear(c, GW_DONE).word[STATUS], GW_OK);
+}
+
 static void heartbeat(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -173,8 +187,11 @@ static void heartbeat(int argc, char **argv)
 	OK(cu.cuMemsetD8_v2(p, 1, 64 * MIB));
 	invoker_send(c, GW_EVICT, 1, 0, 0);
 	invoker_hear(c, GW_ACCEPTED);
-	invoker_send(c, GW_PING, 42, 0, 0);
-	SAME(invoker_hear(c, GW_PONG).epoch, 42);
+	for (uint64_t i = 42; i < 50; i++) {
+		invoker_send(c, GW_PING, i, 0, 0);
+		while (invoker_hear(c, GW_PONG).epoch != i)
+			; /* it may say unasked that it lives */
+	}
 	invoker_send(c, GW_GATE, 0, 1, 0);
 	SAME(invoker_hear(c, GW_DONE).word[STATUS], GW_CANCELLED);
 }
@@ -315,7 +332,7 @@ static void bench(int argc, char **argv)
 const struct test_case cases_link[] = {
 	{"loss", loss}, {"torn", torn}, {"malformed", malformed}, {"noise", noise},
 	{"full", full}, {"backlog", backlog},
-	{"version", version}, {"heartbeat", heartbeat}, {"closes_all", closes_all},
+	{"version", version}, {"heartbeat", heartbeat}, {"alive", alive}, {"closes_all", closes_all},
 	{"absent", absent}, {"count", count}, {"untouched", untouched},
 	{"bench", bench}, {NULL, NULL},
 };

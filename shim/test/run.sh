@@ -214,6 +214,8 @@ one noise 1
 one noise 2
 one version
 one heartbeat $slowest
+one heartbeat FAKE_CUDA_BANDWIDTH=4000000
+one alive FAKE_CUDA_BANDWIDTH=1600000
 one full
 one backlog
 one absent GPUWHISK_SHIM_SOCKET=/
