@@ -16,6 +16,20 @@ func (s *script) tick(want string) {
 	s.expect(want, Event{Kind: Tick})
 }
 
+// pushOut has a function of 10 GiB run in box 1, and its memory go for another's,
+// which goes, too.
+func (s *script) pushOut(f *Function) {
+	s.t.Helper()
+	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 10*gib)
+	two := s.submit("make 2, evict 1 epoch 1", fn("g", 10*gib))
+	s.holds("start 2 in 2 on 0 cold", 1, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Box: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
+	s.expect("", Event{Kind: Over, Item: two})
+	s.expect("remove 2", Event{Kind: Left, Item: two})
+	s.expect("", Event{Kind: Gone, Box: 2})
+}
+
 // TestPatienceBeginsWithTheLoss: not with the submission, for until then it was
 // others that an item waited for.
 func TestPatienceBeginsWithTheLoss(t *testing.T) {
@@ -90,14 +104,7 @@ func TestMuteBoxWithARunStays(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Faults = true
 	s := newScript(t, c)
-	one := s.submit("make 1, start 1 in 1 on 0 cold", fn("f", 10*gib))
-	s.run("", one, 1, 10*gib)
-	two := s.submit("make 2, evict 1 epoch 1", fn("g", 10*gib))
-	s.holds("start 2 in 2 on 0 cold", 1, 10*gib, 0)
-	s.expect("", Event{Kind: Moved, Box: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
-	s.expect("", Event{Kind: Over, Item: two})
-	s.expect("remove 2", Event{Kind: Left, Item: two})
-	s.expect("", Event{Kind: Gone, Box: 2})
+	s.pushOut(fn("f", 10*gib))
 	s.submit("prefetch 1 epoch 2, start 3 in 1 on 0 host-warm", fn("f", 10*gib))
 	for range 8 {
 		s.tick("prefetch 1 epoch 2")
@@ -122,6 +129,9 @@ func TestUnseenMemoryIsNotMoved(t *testing.T) {
 	f.Unseen = true
 	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
 	s.run("", one, 1, 10*gib)
+	if resident, all := s.l.devices[0].ledger.Residency(s.l.boxes[1].name); resident != 0 || all != 0 {
+		t.Errorf("%d of %d bytes could be moved", resident, all)
+	}
 	s.submit("make 2, remove 1", fn("g", 10*gib))
 }
 
@@ -161,6 +171,9 @@ func TestBusyBoxCountsAgainstItsNamespace(t *testing.T) {
 	s.submit("make 2, start 2 in 2 on 0 cold", fn("g", 2*gib))
 	s.holds("", 1, 7*gib, 7*gib)
 	s.submit("", f)
+	if s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.boxes[1], gib) {
+		t.Error("1 GiB more in a box of 7, beside 2, is permitted where 8 are the limit")
+	}
 }
 
 // TestIdleMemoryIsBroughtBackAhead: that of a flow with work queued, where there
@@ -170,14 +183,7 @@ func TestIdleMemoryIsBroughtBackAhead(t *testing.T) {
 	c.Tokens.Max, c.PrefetchNext = 1, false
 	s := newScript(t, c)
 	f := fn("f", 10*gib)
-	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
-	s.run("", one, 1, 10*gib)
-	two := s.submit("make 2, evict 1 epoch 1", fn("g", 10*gib))
-	s.holds("start 2 in 2 on 0 cold", 1, 10*gib, 0)
-	s.expect("", Event{Kind: Moved, Box: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
-	s.expect("", Event{Kind: Over, Item: two})
-	s.expect("remove 2", Event{Kind: Left, Item: two})
-	s.expect("", Event{Kind: Gone, Box: 2})
+	s.pushOut(f)
 	s.now += time.Hour // f has no work for so long that it is not active
 	s.expect("", Event{Kind: Tick})
 	s.submit("make 3, start 3 in 3 on 0 cold", fn("h", gib))
