@@ -15,11 +15,7 @@ fetch() {
 install() {
 	need python3
 	once "$dir" fetch || fail "download of ansible $ansible by pip"
-	# A virtual environment knows its place; once moves it.
-	[[ -x $dir/venv/bin/moved ]] || {
-		sed -i "1s|^#!.*/venv/bin/python.*|#!$dir/venv/bin/python3|" "$dir"/venv/bin/ansible* &&
-			ln -s python3 "$dir/venv/bin/moved"
-	}
+	moved "$dir/venv"
 }
 
 start() { install && env; }

@@ -32,6 +32,15 @@ need() {
 	done
 }
 
+# moved VENV tells the programs of a Python environment where it lies: it is made
+# in another place (see once), and they name it in their first line.
+moved() {
+	[[ -x $1/bin/moved ]] || {
+		grep -lIs "^#!.*/venv/bin/python" "$1"/bin/* | xargs sed -i "1s|^#!.*/venv/bin/python.*|#!$1/bin/python3|" &&
+			ln -s python3 "$1/bin/moved"
+	}
+}
+
 # retry N COMMAND... runs a download up to N times, with pauses that grow: a
 # registry that stumbles once must not fail a whole run.
 retry() {
