@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -36,6 +37,21 @@ type fetch struct {
 
 // now reads one back that a run waits for.
 func (f *fetcher) now(x fetch) { f.goWork(func(ctx context.Context) { f.do(ctx, x) }) }
+
+// hurry reads one back at once that waits for its turn: a run has come to wait for
+// it. What is before it may wait for an action that cannot be read for minutes.
+func (f *fetcher) hurry(item uint64) {
+	f.mu.Lock()
+	at := slices.IndexFunc(f.waiting, func(x fetch) bool { return x.item == item })
+	if at < 0 {
+		f.mu.Unlock()
+		return
+	}
+	x := f.waiting[at]
+	f.waiting = slices.Delete(f.waiting, at, at+1)
+	f.mu.Unlock()
+	f.now(x)
+}
 
 // add reads one back in its turn.
 func (f *fetcher) add(x fetch) {

@@ -125,6 +125,7 @@ func (l *gpuLane) await(o lane.Order, box *box) bool {
 	b := l.backlog
 	if c := b.coming[o.Item]; c != nil {
 		c.order, c.box = &o, box
+		b.fetcher.hurry(o.Item)
 	} else if p, ok := b.come(o.Item, &coming{order: &o, box: box}); ok {
 		b.fetcher.now(fetch{item: o.Item, parked: p})
 	}
