@@ -27,10 +27,14 @@ type box struct {
 	stirred int // its place in the lane's list, from 1; 0: not there
 
 	resident int64
-	since    time.Duration // nothing runs in it, while it is listed as idle
-	listed   bool
-	older    *box
-	newer    *box
+	// whole is what was resident when nothing had been ordered out since the last
+	// run or since it was brought back; 0 is not known. out: something was.
+	whole  int64
+	out    bool
+	since  time.Duration // nothing runs in it, while it is listed as idle
+	listed bool
+	older  *box
+	newer  *box
 }
 
 // idleList lists the boxes in which nothing runs, the longest idle first.

@@ -20,6 +20,7 @@ type errand struct {
 	// it is over.
 	serves  uint64
 	arrived bool
+	moved   int64 // bytes, when it had
 }
 
 // brings tells whether memory is on its way to the device.
@@ -89,6 +90,8 @@ func (l *Lane) move(b *box, o gpu.Order) {
 		*e = errand{kind: o.Kind, epoch: o.Epoch, began: l.now, bytes: o.Bytes, mark: resident}
 		if o.Kind == gpu.Prefetch {
 			e.serves = o.Epoch
+		} else {
+			b.out = true
 		}
 	}
 	if e.asked == maxAsked && l.giveUp(b) {
@@ -125,7 +128,10 @@ func (l *Lane) moved(b *box, e Event) {
 	if !e.OK || !b.dev.ledger.Moved(l.now, b.name, e.Epoch) {
 		return
 	}
-	b.errand.open, b.errand.arrived = false, true
+	b.errand.open, b.errand.arrived, b.errand.moved = false, true, e.Bytes
+	if b.errand.kind == gpu.Prefetch {
+		b.out = false
+	}
 	if e.Bytes > 0 && b.errand.asked == 1 && b.dev.pace.learn(e.Bytes, l.now-b.errand.began) {
 		for _, other := range b.dev.boxes {
 			l.touch(other.rev.flow)
@@ -148,6 +154,9 @@ func (l *Lane) heard(b *box, e Event) {
 	b.errand.progress(resident)
 	b.rev.flow.resident += resident - b.resident
 	b.resident = resident
+	if !b.out {
+		b.whole = resident
+	}
 	footprint := l.footprint(b)
 	for _, r := range b.runs {
 		r.peak = max(r.peak, footprint)

@@ -82,9 +82,27 @@ func (l *Lane) serving(dev *device, rev *revision) (own *box, kind gpu.StartKind
 }
 
 // warmth tells where the memory of a live box is: all of it on the device, and
-// staying there, or not.
+// staying there, or not. What its processes allocated and never used, as of an
+// arena, is nowhere, and nothing of it is missing.
 func warmth(b *box) gpu.StartKind {
-	if b.errand.leaves() || !b.dev.ledger.Resident(b.name) {
+	resident, footprint := b.dev.ledger.Residency(b.name)
+	if b.whole > 0 {
+		footprint = min(footprint, b.whole)
+	}
+	if b.errand.leaves() || resident < footprint {
+		return gpu.HostWarm
+	}
+	return gpu.GPUWarm
+}
+
+// found is the kind of a warm start as it turned out, where its memory was moved in
+// between grant and start: what was to be moved may have been there.
+func (r *run) found() gpu.StartKind {
+	e := &r.box.errand
+	switch {
+	case !r.kind.Warm() || !e.arrived || e.serves != e.epoch || r.before == e.epoch:
+		return r.kind
+	case e.moved > 0:
 		return gpu.HostWarm
 	}
 	return gpu.GPUWarm

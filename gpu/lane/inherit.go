@@ -14,7 +14,7 @@ func (l *Lane) inherit(e Event) {
 	l.weigh(f, e.Function.Weight)
 	full := dev.pool.Full()
 	b := l.newBox(dev, rev, e.Item)
-	b.made = true
+	b.made, b.out = true, true // what was ordered before is not known
 	dev.ledger.Enter(b.name)
 	dev.pool.Limit(b.name, b.width)
 	dev.pool.Put(l.now, b.name)

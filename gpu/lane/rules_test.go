@@ -2,6 +2,8 @@ package lane
 
 import (
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
 	"time"
 )
 
@@ -145,7 +147,7 @@ func TestBoxThatIsBeingEmptiedIsHostWarm(t *testing.T) {
 	s.run("", one, 1, 10*gib)
 	s.tick("evict 1 epoch 1") // nothing came for it any more
 	s.submit("void 1, prefetch 1 epoch 3", f)
-	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 3, OK: true})
+	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 3, OK: true, Bytes: 4 * gib})
 }
 
 // TestWhoHeldTooMuchIsServed: with all of the largest device.
@@ -155,7 +157,7 @@ func TestWhoHeldTooMuchIsServed(t *testing.T) {
 	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
 	s.run("", one, 1, 30*gib)
 	s.submit("prefetch 1 epoch 1", f)
-	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 1, OK: true})
+	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 1, OK: true, Bytes: 4 * gib})
 }
 
 // TestBusyBoxCountsAgainstItsNamespace: all that it holds, not what its next run
@@ -203,5 +205,50 @@ func TestGoneFunctionsAreForgotten(t *testing.T) {
 	}
 	if n := len(s.l.flows) + len(s.l.namespaces); n != 0 {
 		t.Errorf("%d flows and namespaces are known", n)
+	}
+}
+
+// TestWhatIsMissingIsHostWarm: nothing is missing of memory that was allocated and
+// never used, nor where an order to move it out was taken back before it moved any.
+func TestWhatIsMissingIsHostWarm(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	f := fn("f", 10*gib)
+	one := s.submit("make 1, start 1 in 1 on 0 cold", f)
+	s.holds("", 1, 10*gib, 2*gib)
+	s.expect("", Event{Kind: Over, Item: one, Keep: true})
+	s.expect("", Event{Kind: Left, Item: one, Keep: true})
+	if facts := s.l.Facts(f.Flow, 0); facts.Start != sched.GPUWarm || facts.Setup != 0 {
+		t.Errorf("an arena that is on the device as far as it is used: %+v", facts)
+	}
+	s.submit("prefetch 1 epoch 1", f)
+	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: Moved, Box: 1, Epoch: 1, OK: true})
+	s.holds("", 1, 10*gib, 2*gib)
+	s.expect("", Event{Kind: Over, Item: 2, Keep: true})
+	s.expect("", Event{Kind: Left, Item: 2, Keep: true})
+
+	g := fn("g", 14*gib)
+	s.submit("make 2, evict 1 epoch 2", g)
+	if facts := s.l.Facts(f.Flow, 0); facts.Start != sched.HostWarm {
+		t.Errorf("what is on its way out: %+v", facts)
+	}
+	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Box: 1, Epoch: 2, OK: true, Bytes: 2 * gib})
+	if facts := s.l.Facts(f.Flow, 0); facts.Start != sched.HostWarm {
+		t.Errorf("what is out: %+v", facts)
+	}
+}
+
+// TestEvictionTakenBackInTime: nothing had left, so nothing had to come.
+func TestEvictionTakenBackInTime(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "gpu-warm", gib: "host-warm"} {
+		c := config("mqfq-sticky", 1)
+		c.Headroom = 10 * gib
+		s := newScript(t, c)
+		f := fn("f", 10*gib)
+		one := s.submit("make 1, start 1 in 1 on 0 cold", f)
+		s.run("", one, 1, 10*gib)
+		s.tick("evict 1 epoch 1")
+		s.submit("void 1, prefetch 1 epoch 3", f)
+		s.expect("start 2 in 1 on 0 "+want, Event{Kind: Moved, Box: 1, Epoch: 3, OK: true, Bytes: bytes})
 	}
 }

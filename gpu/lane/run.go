@@ -31,6 +31,7 @@ type run struct {
 	lent    bool // closing, and its place in the box is another run's
 
 	launched time.Duration
+	before   uint64 // epoch of the order that was carried out when it was granted
 	transfer uint64 // epoch of the prefetch that served it, 0 for none
 	// peak is the most that the box held since the grant, negative as long as it
 	// has not said.
@@ -64,6 +65,9 @@ func (l *Lane) grantNext() bool {
 	}
 	if lent != nil {
 		lent.lent = true
+	}
+	if b.errand.arrived {
+		r.before = b.errand.epoch
 	}
 	r.asked = r.need.Bytes
 	if rev.unseen {
@@ -190,6 +194,8 @@ func (l *Lane) launch(r *run) {
 		return
 	}
 	r.begun, r.launched, r.transfer = true, l.now, b.errand.serves
+	r.kind = r.found()
+	b.out = false // what is out comes in with it
 	b.inside++
 	b.dev.enter(l.now, r)
 	l.order(Order{

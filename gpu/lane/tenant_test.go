@@ -31,7 +31,7 @@ func TestNamespaceLimit(t *testing.T) {
 	again := s.submit("", fn("x", 4*gib))
 	s.run("prefetch 1 epoch 2, evict 3 epoch 1", y, 3, 4*gib)
 	s.holds("", 1, 4*gib, 4*gib)
-	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 2, OK: true})
+	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Box: 1, Epoch: 2, OK: true, Bytes: gib})
 	// One that wants more than all of it gets all of it, alone.
 	s.run("", again, 1, 4*gib)
 	s.submit("make 4, evict 1 epoch 3", fn("big", 9*gib))
