@@ -84,7 +84,8 @@ const maxLogs = 2*16 + 1
 // database's for 90 s.
 const soakRest = 2 * time.Minute
 
-// What is watched, and how much more than 5 % it may differ: a goroutine, a
+// What is watched, and how much more than 5 % it may differ: pages that the runtime
+// holds in reserve for heap and stacks, threads that it never ends, a
 // connection or two, a segment of the journal.
 const (
 	memory = iota
@@ -97,7 +98,7 @@ const (
 
 var (
 	gaugeNames = [gauges]string{"own memory (MiB)", "goroutines", "open files", "in directories (MiB)", "logs of containers (MiB)"}
-	slack      = [gauges]float64{0, 2, 2, 8}
+	slack      = [gauges]float64{1, 2, 2, 8}
 )
 
 // levels are what was seen at a moment, or for a while: the lowest tenth, since
