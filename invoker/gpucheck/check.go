@@ -103,6 +103,7 @@ func steps() []step {
 		{"pointers", "Both ways of looking a function up", 30 * time.Second, checkPointers},
 		{"swap", "A block swapped out and in", 75 * time.Second, checkSwap},
 		{"pair", "Two processes on one device", 45 * time.Second, checkPair},
+		{"mps", "Two processes on one device by MPS", 60 * time.Second, checkMPS},
 		{"prefetch", "Prefetch against plain faulting", 150 * time.Second, checkPrefetch},
 		{"overhead", "What the shim costs a workload", 120 * time.Second, checkOverhead},
 		{"frameworks", "Swapping under frameworks", 150 * time.Second, checkFrameworks},

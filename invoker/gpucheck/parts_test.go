@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -277,4 +278,14 @@ func FuzzTrace(f *testing.F) {
 			t.Error("nothing was heard, and that was well")
 		}
 	})
+}
+
+// TestWhereMPSRuns: its daemon is known by its name, as the kernel cuts it.
+func TestWhereMPSRuns(t *testing.T) {
+	for name, want := range map[string]bool{"nvidia-cuda-mps\n": true, "nvidia-smi\n": false} {
+		proc := fstest.MapFS{"1/comm": {Data: []byte("init\n")}, "17/comm": {Data: []byte(name)}, "self/comm": {Data: []byte("nvidia-cuda-mps\n")}}
+		if got := mpsRuns(proc); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
 }

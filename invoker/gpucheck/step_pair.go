@@ -10,30 +10,35 @@ import (
 // checkPair runs two processes on one device (D=2): each runs while the
 // other's memory goes and comes, then both run at once.
 func checkPair(ctx context.Context, b *bed, r *Result) error {
+	_, err := runPair(ctx, b, r)
+	return err
+}
+
+func runPair(ctx context.Context, b *bed, r *Result) (*pair, error) {
 	bytes, err := b.fit(r, 2*min(b.s.Set, b.free/8))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	bytes /= 2
 	if err := b.take(2 * (bytes + contextIf(b))); err != nil {
-		return err
+		return nil, err
 	}
 	var two [2]*guest
 	var block [2]int
 	for i := range two {
 		if two[i], err = b.worker(ctx); err != nil {
-			return err
+			return nil, err
 		}
 		if block[i], err = two[i].filled(ctx, bytes, 11+i); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	passes, err := two[0].calibrate(ctx, block[0], b.s.RunTime)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p := &pair{b: b, g: two, block: block, passes: passes, rounds: max(min(b.s.Rounds, 5), 2)}
-	return p.judge(ctx, r, bytes)
+	p := &pair{b: b, g: two, block: block, bytes: bytes, passes: passes, rounds: max(min(b.s.Rounds, 5), 2)}
+	return p, p.judge(ctx, r)
 }
 
 // contextIf is what a context takes of a card; the fake driver's takes none.
@@ -48,14 +53,15 @@ type pair struct {
 	b      *bed
 	g      [2]*guest
 	block  [2]int
+	bytes  int64 // of a block
 	passes int
 	rounds int
 	orders int
 	wrong  int64
 }
 
-func (p *pair) judge(ctx context.Context, r *Result, bytes int64) error {
-	t := r.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(bytes), p.passes), "run of", "beside it", "median ms", "slowest ms")
+func (p *pair) judge(ctx context.Context, r *Result) error {
+	t := r.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(p.bytes), p.passes), "run of", "beside it", "median ms", "slowest ms")
 	phases := []struct {
 		of, beside string
 		run        func(context.Context) ([]float64, error)
