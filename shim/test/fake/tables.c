@@ -6,6 +6,7 @@
  * of them called is refused; so is the table by which later runtimes have the driver
  * prove whose it is.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +97,26 @@ static CUresult look(void **value, CUcontext ctx, const void *key)
 	return k ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
-static CUresult refuse(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+/* What no runtime called so far is refused, and stands in the log by its table's
+ * place in the list below and its slot. */
+static CUresult refuse(int table, int slot)
+{
+	char name[64];
+
+	snprintf(name, sizeof name, "cuGetExportTable, table %d, slot %d", table, slot);
+	return fake_log(name, CUDA_ERROR_NOT_SUPPORTED);
+}
+
+#define ONE(t, s) static CUresult refuse_##t##_##s(void) { return refuse(t, s); }
+#define NAME(t, s) (void *)refuse_##t##_##s,
+#define TEN(X, t, d) X(t, d##0) X(t, d##1) X(t, d##2) X(t, d##3) X(t, d##4) X(t, d##5) \
+	X(t, d##6) X(t, d##7) X(t, d##8) X(t, d##9)
+#define ALL(X, t) X(t, 0) X(t, 1) X(t, 2) X(t, 3) X(t, 4) X(t, 5) X(t, 6) X(t, 7) X(t, 8) X(t, 9) \
+	TEN(X, t, 1) TEN(X, t, 2) TEN(X, t, 3) TEN(X, t, 4) TEN(X, t, 5) X(t, 60) X(t, 61) X(t, 62) X(t, 63)
+ALL(ONE, 0) ALL(ONE, 1) ALL(ONE, 2) ALL(ONE, 3)
+static void *const refusals[][SLOTS] = {
+	{ALL(NAME, 0)}, {ALL(NAME, 1)}, {ALL(NAME, 2)}, {ALL(NAME, 3)},
+};
 
 /* Most tables say in their first slot how large they are. */
 static const void *contexts[SLOTS] = {(void *)sizeof contexts, [2] = (void *)primary};
@@ -130,7 +150,7 @@ CUresult fake_cuGetExportTable(const void **table, const void *id)
 			fake_lock();
 			for (size_t k = 0; k < SLOTS; k++)
 				if (!tables[i].slots[k])
-					tables[i].slots[k] = (void *)refuse;
+					tables[i].slots[k] = refusals[i][k];
 			fake_unlock();
 			*table = tables[i].slots;
 			return CUDA_SUCCESS;
