@@ -39,7 +39,7 @@ func TestKilledAmidAMove(t *testing.T) {
 	for _, whom := range []string{"invoker", "container"} {
 		t.Run(whom, func(t *testing.T) {
 			t.Parallel()
-			log := filepath.Join(os.Getenv("KEEPLOG"), t.Name()[len("TestKilledAmidAMove/"):]+".lane")
+			log := filepath.Join(t.TempDir(), "lane.log")
 			p := startGPUIn(t, dockerParts(t), 60, map[string]string{"child": "true", "CONFIG_whisk_gpu_record": log})
 			p.insertGPU("moves", slowly, &whisk.Exec{Kind: "python:3"})
 			p.deployGPU(map[string]any{"memory": "45 MB"}, "waits")
