@@ -2,9 +2,9 @@ package lane
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/sched"
-	"time"
 )
 
 // tick lets time pass until the lane wants to be asked again.
