@@ -84,11 +84,13 @@ const maxLogs = 2*16 + 1
 // database's for 90 s.
 const soakRest = 2 * time.Minute
 
-// What is watched, and how much more than 5 % it may differ: pages that the runtime
-// holds in reserve for heap and stacks, threads that it never ends, a
-// connection or two, a segment of the journal.
+// What is watched, and how much more than 5 % it may differ: pages that the
+// runtime holds in reserve for heap and stacks, threads that it never ends, a
+// connection or two, a segment of the journal. Of what lives in the heap, which is
+// where a leak shows first, nothing.
 const (
 	memory = iota
+	heap
 	goroutines
 	files
 	onDisk
@@ -97,8 +99,8 @@ const (
 )
 
 var (
-	gaugeNames = [gauges]string{"own memory (MiB)", "goroutines", "open files", "in directories (MiB)", "logs of containers (MiB)"}
-	slack      = [gauges]float64{1, 2, 2, 8}
+	gaugeNames = [gauges]string{"own memory (MiB)", "live heap (MiB)", "goroutines", "open files", "in directories (MiB)", "logs of containers (MiB)"}
+	slack      = [gauges]float64{1, 0, 2, 2, 8}
 )
 
 // levels are what was seen at a moment, or for a while: the lowest tenth, since
@@ -267,6 +269,7 @@ func (s *soak) trim() {
 func (s *soak) look() (l levels) {
 	resident, ofFiles := s.pages()
 	l[memory] = resident - ofFiles
+	l[heap] = s.metric("go_memstats_heap_alloc_bytes") / (1 << 20)
 	open, _ := os.ReadDir(filepath.Join(s.proc(), "fd"))
 	l[files] = float64(len(open))
 	l[goroutines] = s.metric("go_goroutines")
