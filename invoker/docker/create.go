@@ -12,7 +12,6 @@ import (
 	api "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -22,8 +21,6 @@ const (
 	// lateCreate is how long a create that nobody waits for any more may take
 	// to show what it made, so that it can be removed.
 	lateCreate = time.Minute
-	// removeTries bounds the removal of what an abandoned create made.
-	removeTries = 5
 )
 
 // errNotInImage is a container whose program is missing in its image: what
@@ -166,7 +163,7 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (*known, strin
 func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*known, string, error) {
 	id, env, err := e.createImageToo(work, spec)
 	if err != nil {
-		if work.Err() != nil || client.IsErrConnectionFailed(err) {
+		if !saidNo(err) {
 			e.discard(spec.Name) // it may have been made all the same
 		}
 		return nil, "", fmt.Errorf("create container %s: %w", spec.Name, err)
@@ -193,6 +190,14 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*kn
 		return nil, "", fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	return known, addr, nil
+}
+
+// saidNo tells that the daemon has said no, so that nothing was made. An answer
+// that did not come, was cut off, or tells of a fault of the daemon's own says
+// nothing about that.
+func saidNo(err error) bool {
+	return cerrdefs.IsInvalidArgument(err) || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) ||
+		cerrdefs.IsUnauthorized(err) || cerrdefs.IsPermissionDenied(err)
 }
 
 // unchanged holds the environment of a GPU container against what was asked
@@ -277,6 +282,9 @@ func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectR
 	if err := ctx.Err(); err != nil {
 		return api.InspectResponse{}, err // nobody waits any more: do not start it at all
 	}
+	if err := e.catchUp(work); err != nil {
+		return api.InspectResponse{}, err
+	}
 	if _, err := e.api.ContainerStart(work, string(id), client.ContainerStartOptions{}); err != nil {
 		return api.InspectResponse{}, startError(err)
 	}
@@ -344,19 +352,13 @@ func address(c api.InspectResponse, network string) (string, error) {
 }
 
 // discard removes what a failed or abandoned create has made, by id or by
-// name, while the caller goes on. It tries for a while: the daemon may be busy
-// or restarting. No later create may have the same name.
+// name, while the caller goes on. No later create may have the same name.
 func (e *Engine) discard(idOrName string) {
 	e.forget(container.ID(idOrName))
 	e.spawn(func() {
-		for try := range removeTries {
-			err := e.removeOnce(e.base, idOrName)
-			if err == nil || e.base.Err() != nil {
-				return
-			}
-			e.log.Warn("remove container of a failed create", "container", idOrName, "err", err)
-			outage.Wait(e.base, time.Second<<try)
+		if err := e.removeOnce(e.base, idOrName); err != nil && e.base.Err() == nil {
+			e.log.Warn("remove container of a failed create, will try again", "container", idOrName, "err", err)
+			e.sweeper.doom(container.ID(idOrName))
 		}
-		e.doom(container.ID(idOrName))
 	})
 }

@@ -2,8 +2,9 @@
 // and removes them, reads their logs, and tells which of them died. It holds
 // no policy: which container is wanted, and when, the caller decides.
 //
-// An Engine owns one goroutine that follows the daemon's events, and one for
-// each create, pull or late removal under way; Close waits for all of them.
+// An Engine owns one goroutine that follows the daemon's events, one that removes
+// what could not be removed before, and one for each create, pull or late removal
+// under way; Close waits for all of them.
 package docker
 
 import (
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -37,6 +39,8 @@ type Engine struct {
 	creates *semaphore.Weighted // places of creates, see places
 	pulls   singleflight.Group
 	died    chan container.ID
+	sweeper *sweeper    // removes what could not be removed
+	blind   atomic.Bool // deaths are not heard of
 
 	base   context.Context // ends with Close
 	cancel context.CancelFunc
@@ -44,7 +48,6 @@ type Engine struct {
 
 	mu     sync.Mutex
 	known  map[container.ID]*known // from create to Remove
-	doomed map[container.ID]bool   // Remove was asked for and failed
 	images map[string][]string     // see steering
 	closed bool
 }
@@ -96,6 +99,7 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		return nil, err
 	}
 	e.wg.Go(e.watch)
+	e.wg.Go(func() { e.sweeper.run(e.base, e.removeOnce) })
 	return e, nil
 }
 
@@ -109,7 +113,7 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 		api: api, options: options, host: host, log: log,
 		died: make(chan container.ID, maxDeaths),
 		base: base, cancel: cancel,
-		known: map[container.ID]*known{}, doomed: map[container.ID]bool{}, images: map[string][]string{},
+		known: map[container.ID]*known{}, images: map[string][]string{}, sweeper: newSweeper(),
 	}
 }
 

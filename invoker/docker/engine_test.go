@@ -211,8 +211,9 @@ func TestCleanUp(t *testing.T) {
 		d.containers["id-"+name] = &fakeContainer{name: name, state: "exited"}
 	}
 	d.mu.Unlock()
+	var free atomic.Bool
 	d.onRemove = func(w http.ResponseWriter, id string) bool {
-		if id == "id-wsk00_1_a" {
+		if id == "id-wsk00_1_a" && !free.Load() {
 			refuse(w, 500, "device or resource busy")
 			return true
 		}
@@ -221,7 +222,7 @@ func TestCleanUp(t *testing.T) {
 	if err := e.CleanUp(t.Context(), "wsk00_"); err == nil || !strings.Contains(err.Error(), "id-wsk00_1_a") {
 		t.Errorf("got %v", err)
 	}
-	d.onRemove = nil
+	free.Store(true)
 	if err := e.CleanUp(t.Context(), "wsk00_"); err != nil {
 		t.Error(err)
 	}

@@ -29,6 +29,8 @@ type daemon struct {
 	onPull   func(w http.ResponseWriter, image string) bool
 	onRemove func(w http.ResponseWriter, id string) bool
 	onPause  func(w http.ResponseWriter, id string) bool
+	onEvents func(w http.ResponseWriter, r *http.Request) bool
+	onLogs   func(w http.ResponseWriter, r *http.Request)
 
 	server *httptest.Server
 	addr   string
@@ -108,6 +110,7 @@ func (d *daemon) routes() http.Handler {
 	mux.HandleFunc("GET /v1.41/containers/{id}/json", d.inspect)
 	mux.HandleFunc("DELETE /v1.41/containers/{id}", d.remove)
 	mux.HandleFunc("GET /v1.41/containers/json", d.list)
+	mux.HandleFunc("GET /v1.41/containers/{id}/logs", func(w http.ResponseWriter, r *http.Request) { d.onLogs(w, r) })
 	mux.HandleFunc("GET /v1.41/images/{name...}", d.inspectImage)
 	mux.HandleFunc("POST /v1.41/images/create", d.pull)
 	mux.HandleFunc("GET /v1.41/events", d.events)
@@ -235,6 +238,9 @@ func (d *daemon) pull(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *daemon) events(w http.ResponseWriter, r *http.Request) {
+	if d.onEvents != nil && d.onEvents(w, r) {
+		return
+	}
 	listener := make(chan string, 16)
 	d.mu.Lock()
 	d.listeners = append(d.listeners, listener)

@@ -103,17 +103,3 @@ func (e *Engine) noteOOM(id container.ID) {
 		close(k.oomed)
 	}
 }
-
-func (e *Engine) doom(id container.ID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.doomed[id] = true
-}
-
-func (e *Engine) takeDoomed() []container.ID {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ids := slices.Collect(maps.Keys(e.doomed))
-	clear(e.doomed)
-	return ids
-}

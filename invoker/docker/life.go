@@ -78,13 +78,13 @@ func lifeError(verb string, id container.ID, err error, reached string) error {
 	return fmt.Errorf("%s container %s: %w", verb, id, err)
 }
 
-// Remove ends and deletes a container in any state. If the daemon is away, it
-// is deleted when the daemon is back.
+// Remove ends and deletes a container in any state. If that fails it is tried
+// again, and once more when a daemon that was away is back.
 func (e *Engine) Remove(ctx context.Context, id container.ID) error {
 	e.forget(id)
 	err := e.removeOnce(ctx, string(id))
 	if err != nil {
-		e.doom(id)
+		e.sweeper.doom(id)
 	}
 	return err
 }

@@ -20,6 +20,8 @@ const (
 	slowRetry  = 5 * time.Second
 )
 
+var errMute = errors.New("docker accepts the connection and does not say a word")
+
 // watch follows the daemon's events until the engine is closed.
 func (e *Engine) watch() {
 	pace, away := outage.Pace{Min: firstRetry, Max: slowRetry}, false
@@ -30,10 +32,13 @@ func (e *Engine) watch() {
 			}
 			pace.Reset()
 			away = false
+			e.blind.Store(false)
+			e.sweeper.wake()
 		})
 		if e.base.Err() != nil {
 			return
 		}
+		e.blind.Store(true)
 		if !away {
 			e.log.Warn("lost the event stream of docker", "err", err)
 		}
@@ -50,7 +55,10 @@ func (e *Engine) follow(up func()) error {
 	filters := client.Filters{}.
 		Add("type", string(events.ContainerEventType)).
 		Add("event", string(events.ActionDie), string(events.ActionDestroy), string(events.ActionOOM))
-	stream := e.api.Events(ctx, client.EventsListOptions{Filters: filters})
+	stream, err := e.listen(ctx, cancel, filters)
+	if err != nil {
+		return err
+	}
 	select {
 	case err := <-stream.Err:
 		return err
@@ -73,6 +81,20 @@ func (e *Engine) follow(up func()) error {
 	}
 }
 
+// listen asks for the event stream. It has no end, but its beginning must come: a
+// daemon that hangs takes the connection and leaves it at that.
+func (e *Engine) listen(ctx context.Context, cancel context.CancelFunc, filters client.Filters) (client.EventsResult, error) {
+	if limit := e.options.Timeouts.List; limit > 0 {
+		late := time.AfterFunc(limit, cancel)
+		defer late.Stop()
+	}
+	stream := e.api.Events(ctx, client.EventsListOptions{Filters: filters})
+	if ctx.Err() != nil {
+		return stream, errMute
+	}
+	return stream, nil
+}
+
 func (e *Engine) note(event events.Message) {
 	id := container.ID(event.Actor.ID)
 	switch event.Action {
@@ -83,8 +105,17 @@ func (e *Engine) note(event events.Message) {
 	}
 }
 
-// reconcile buries the containers that ended unseen, and removes those whose
-// removal failed.
+// catchUp looks after the containers before another one starts while nobody hears
+// of deaths. A daemon that was away may give the address of one that ended to the
+// new one, and who still took the old one for alive would run its action there.
+func (e *Engine) catchUp(ctx context.Context) error {
+	if !e.blind.Load() {
+		return nil
+	}
+	return e.reconcile(ctx)
+}
+
+// reconcile buries the containers that ended unseen.
 func (e *Engine) reconcile(ctx context.Context) error {
 	before := e.handedOut() // taken first: what is created meanwhile is alive
 	running, err := e.summaries(ctx, e.options.Prefix)
@@ -94,12 +125,6 @@ func (e *Engine) reconcile(ctx context.Context) error {
 	for _, id := range before {
 		if !running[id] {
 			e.bury(id)
-		}
-	}
-	for _, id := range e.takeDoomed() {
-		if err := e.removeOnce(ctx, string(id)); err != nil {
-			e.doom(id)
-			return err
 		}
 	}
 	return nil

@@ -133,6 +133,9 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 	}
 	defer t.mu.Unlock()
 	began := time.Now()
+	// A source that is far away may hang: then there is an end, too.
+	ctx, cancel := context.WithTimeout(ctx, 2*t.waits.total(req))
+	defer cancel()
 	if err := t.source.Begin(ctx, req.WaitForSentinel || req.Answered); err != nil {
 		return Unreadable()
 	}
@@ -290,8 +293,11 @@ func (r *reading) deadline() time.Time {
 	return idle
 }
 
-func (r *reading) total() time.Duration {
-	return r.waits.Idle * time.Duration(max(5, r.req.LimitBytes>>20))
+func (r *reading) total() time.Duration { return r.waits.total(r.req) }
+
+// total is the longest that a collection takes of a source that answers.
+func (w Waits) total(req container.LogRequest) time.Duration {
+	return w.Idle * time.Duration(max(5, req.LimitBytes>>20))
 }
 
 // giveUp ends a reading at the end of what there is. A line without its end is
