@@ -63,7 +63,7 @@ func (c *child) signalLocked(s syscall.Signal) bool {
 // ends with its first process. While the leader is a zombie its number is
 // safe.
 func (e *Engine) await(c *child) {
-	c.waitFor(unix.WEXITED)
+	c.waitForEnd()
 	c.mu.Lock()
 	c.signalLocked(syscall.SIGKILL)
 	_ = c.cmd.Wait()
@@ -78,15 +78,28 @@ func (e *Engine) await(c *child) {
 	}
 }
 
-// waitFor waits until the leader has ended or stopped, and leaves it as it is:
-// a zombie is reaped by await alone.
-func (c *child) waitFor(states int) {
+// waitForEnd waits until the leader has ended, and leaves it a zombie: it is reaped
+// by await alone.
+func (c *child) waitForEnd() {
 	for {
-		err := unix.Waitid(unix.P_PID, c.pid, nil, states|unix.WNOWAIT, nil)
+		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if err != unix.EINTR {
 			return
 		}
 	}
+}
+
+// stopped tells whether the leader stands still, or goes no more for another
+// reason.
+func (c *child) stopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped || !c.paused {
+		return true
+	}
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, c.pid, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0 || err == unix.ECHILD
 }
 
 // outOfMemory ends the container for its memory use.

@@ -193,6 +193,42 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// A process may wait where no signal reaches it, such as for a child that is to
+// become another program and was stopped before it had. Its pause fails in the
+// end, and holds up nobody meanwhile.
+func TestPauseOfAProcessThatDoesNotStop(t *testing.T) {
+	f := start(t, nil)
+	h := f.create()
+	if _, err := f.run(h.Addr, wish{Fork: true}); err != nil {
+		t.Fatal(err)
+	}
+	forked := 0
+	for deadline := time.Now().Add(time.Minute); forked == 0 && time.Now().Before(deadline); <-time.After(time.Millisecond) {
+		for _, pid := range f.processes() {
+			if pid != f.find(h.ID).pid {
+				forked = pid
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	paused := make(chan error, 1)
+	go func() { paused <- f.Pause(ctx, h.ID) }()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+		if text, _ := os.ReadFile(procPath(forked, "stat")); bytes.Contains(text, []byte(") T ")) {
+			break
+		}
+	}
+	f.find(h.ID).watched() // as who watches over the memory of all asks
+	cancel()
+	if err := <-paused; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := f.Remove(t.Context(), h.ID); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRemovePaused(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()

@@ -7,40 +7,58 @@ import (
 	"os"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
 )
 
+// pauseTime is how long the processes of a container may take to stop, stopPoll the
+// longest pause between two looks at them.
+const (
+	pauseTime = 10 * time.Second
+	stopPoll  = 20 * time.Millisecond
+)
+
 // Pause stops a container's processes; Resume lets them go on.
-func (e *Engine) Pause(_ context.Context, id container.ID) error {
-	return e.halt(id, "pause", syscall.SIGSTOP)
+func (e *Engine) Pause(ctx context.Context, id container.ID) error {
+	c, err := e.halt(id, "pause", syscall.SIGSTOP)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pauseTime)
+	defer cancel()
+	for pause := time.Millisecond; !c.stopped(); pause = min(2*pause, stopPoll) {
+		// The signal is only on its way. A process that waits for a child of its
+		// which is to become another program does not stop before it has.
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("pause process %s: it does not stop: %w", id, ctx.Err())
+		}
+	}
+	return nil
 }
 
 // Resume lets a paused container go on.
 func (e *Engine) Resume(_ context.Context, id container.ID) error {
-	return e.halt(id, "resume", syscall.SIGCONT)
+	_, err := e.halt(id, "resume", syscall.SIGCONT)
+	e.guard.wake()
+	return err
 }
 
-func (e *Engine) halt(id container.ID, verb string, s syscall.Signal) error {
+func (e *Engine) halt(id container.ID, verb string, s syscall.Signal) (*child, error) {
 	c := e.find(id)
 	if c == nil {
-		return fmt.Errorf("%s process %s: %w", verb, id, container.ErrGone)
+		return nil, fmt.Errorf("%s process %s: %w", verb, id, container.ErrGone)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.signalLocked(s) {
-		return fmt.Errorf("%s process %s: %w", verb, id, container.ErrGone)
+		return nil, fmt.Errorf("%s process %s: %w", verb, id, container.ErrGone)
 	}
 	c.paused = s == syscall.SIGSTOP
-	if c.paused {
-		c.waitFor(unix.WSTOPPED | unix.WEXITED) // the signal is only on its way
-	} else {
-		e.guard.wake()
-	}
-	return nil
+	return c, nil
 }
 
 // Remove ends a container and deletes its files.

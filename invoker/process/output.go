@@ -27,6 +27,7 @@ type output struct {
 	file *os.File
 	size int64
 	line []byte
+	torn bool // the last line has no end: the disk was full
 }
 
 // lingering is how long the pipe of a dead process is read when something that
@@ -157,7 +158,8 @@ func (o *output) lines(stream string, buf []byte) []byte {
 }
 
 // write appends one line to the file. An error is not the action's business:
-// the line is lost, and the next activation's log may be complete again.
+// the line is lost, and the next activation's log may be complete again. Of a
+// line that was written in part only that one is lost.
 func (o *output) write(stream string, text []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -165,8 +167,19 @@ func (o *output) write(stream string, text []byte) {
 	if o.limit > 0 && o.size > 0 && o.size+int64(len(o.line)) > o.limit {
 		_ = o.rotate()
 	}
-	n, _ := o.file.Write(o.line)
+	if o.torn {
+		o.torn = o.put([]byte{'\n'}) == 0
+	}
+	if !o.torn {
+		n := o.put(o.line)
+		o.torn = n > 0 && n < len(o.line)
+	}
+}
+
+func (o *output) put(b []byte) int {
+	n, _ := o.file.Write(b)
 	o.size += int64(n)
+	return n
 }
 
 // rotate keeps one older file, as Docker names it. Its reader finds it there.
@@ -180,5 +193,6 @@ func (o *output) rotate() error {
 	}
 	_ = o.file.Close()
 	o.file, o.size = file, 0
+	o.torn = false
 	return nil
 }

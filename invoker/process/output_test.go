@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
 )
@@ -45,6 +47,46 @@ func readTexts(t *testing.T, path string) []string {
 		got = append(got, line.Log)
 	}
 	return got
+}
+
+// A line that a full disk took a part of does not take the next one with it, which
+// may be the end of an activation.
+func TestLineAfterAFullDisk(t *testing.T) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	reader, full := os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "disk")
+	defer reader.Close()
+	defer full.Close()
+	if _, err := unix.FcntlInt(uintptr(ends[1]), unix.F_SETPIPE_SZ, 4096); err != nil {
+		t.Skip("the size of a pipe cannot be set: ", err)
+	}
+	o := &output{file: full}
+	if err := full.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds no room at all
+		o.write("stdout", bytes.Repeat([]byte("x"), 5000))
+	}
+	part := make([]byte, 4096)
+	if _, err := io.ReadFull(reader, part); err != nil {
+		t.Fatal(err)
+	}
+	_ = full.SetWriteDeadline(time.Time{})
+	o.write("stdout", []byte("next\n"))
+	o.write("stdout", []byte("last\n"))
+	_ = full.Close()
+	rest, _ := io.ReadAll(reader)
+	lines := bytes.Split(append(part, rest...), []byte("\n"))
+	if len(lines) != 4 || !bytes.Contains(lines[1], []byte("next")) || !bytes.Contains(lines[2], []byte("last")) {
+		t.Errorf("got %d lines: %q", len(lines), lines[1:])
+	}
+	for _, raw := range lines[1 : len(lines)-1] {
+		if _, err := logs.ParseLine(raw); err != nil {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
 }
 
 func TestOutputIsCutAsDockerDoes(t *testing.T) {

@@ -44,6 +44,7 @@ type wish struct {
 	Sleepers int    // children to start
 	Orphan   bool   // start a child's child in a session of its own
 	Exit     bool   // end without an answer
+	Fork     bool   // start a child and wait until it is another program, for ever
 }
 
 // state is what the proxy tells of itself.
@@ -74,6 +75,9 @@ func grant(v wish) {
 	}
 	if v.Orphan {
 		makeOrphan()
+	}
+	if v.Fork {
+		go forkAndWait()
 	}
 	if v.Exit {
 		os.Exit(3)
@@ -107,6 +111,15 @@ func startSleeper(session bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// forkAndWait starts a child as vfork(2) does: nothing reaches the parent before
+// the child has become another program or ended, and this one does neither.
+func forkAndWait() {
+	pid, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	for pid == 0 {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_PPOLL, 0, 0, 0)
 	}
 }
 
