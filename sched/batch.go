@@ -5,7 +5,7 @@ package sched
 // do not, so that one busy function cannot hold the device for ever.
 type batch struct{ plain }
 
-func (batch) key(_ *Scheduler, f *flow) (int32, int64) {
+func (batch) key(_ *Scheduler, f *flow) (int8, int64) {
 	if f.batch > 0 {
 		return 0, 0
 	}

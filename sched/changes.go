@@ -61,9 +61,7 @@ func (s *Scheduler) markAll() {
 			s.markGroup(g)
 		}
 	}
-	for _, f := range s.flows {
-		if f != nil {
-			s.mark(f)
-		}
+	for f := range s.flows.all() {
+		s.mark(f)
 	}
 }

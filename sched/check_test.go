@@ -69,12 +69,11 @@ func checkTokens(s *Scheduler) error {
 
 func checkCounts(s *Scheduler) error {
 	queued, flying, backlogged, known := 0, 0, 0, 0
-	for slot, f := range s.flows {
-		if f == nil {
-			continue
-		}
+	slot := int32(-1)
+	for f := range s.flows.all() {
+		slot = max(slot+1, f.slot)
 		known++
-		if f.slot != int32(slot) || s.byID.find(f.id) != f {
+		if f.slot != slot || s.flows.at(slot) != f || s.byID.find(f.id) != f {
 			return fmt.Errorf("flow %s: slot %d or id is wrong", f.id, f.slot)
 		}
 		n, last := 0, int64(0)
@@ -88,6 +87,11 @@ func checkCounts(s *Scheduler) error {
 		}
 		if n != int(f.queue.n) || (n > 0) != (f.standing != out) {
 			return fmt.Errorf("flow %s: %d queued, counted %d, standing %d", f.id, n, f.queue.n, f.standing)
+		}
+		if head := f.queue.head; head != none {
+			if it := s.items.all[head]; f.headSeq != it.seq || f.headAt != it.arrival {
+				return fmt.Errorf("flow %s: head noted as %d at %d, is %+v", f.id, f.headSeq, f.headAt, it)
+			}
 		}
 		queued += n
 		flying += int(f.inFlight)
@@ -150,7 +154,7 @@ func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, sta
 
 func checkLevels(s *Scheduler) error {
 	ofGroup := func(i int32) (int64, standing) { return s.groups[i].vt, s.groups[i].standing }
-	ofFlow := func(i int32) (int64, standing) { return s.flows[i].vt, s.flows[i].standing }
+	ofFlow := func(i int32) (int64, standing) { return s.flows.at(i).vt, s.flows.at(i).standing }
 	if err := checkLevel("root", &s.root, s.overrun, ofGroup); err != nil {
 		return err
 	}
@@ -176,23 +180,20 @@ func checkLevels(s *Scheduler) error {
 // checkOrder: every eligible flow lies in its bucket under its present key, and
 // the buckets of eligible groups, no others, are in the classes.
 func checkOrder(s *Scheduler) error {
-	for _, f := range s.flows {
-		if f == nil {
-			continue
-		}
-		if (f.ordered || f.passed) != (f.standing == eligible) || f.ordered && f.passed {
-			return fmt.Errorf("flow %s: ordered %t, passed %t, standing %d", f.id, f.ordered, f.passed, f.standing)
+	for f := range s.flows.all() {
+		if ordered := f.class != outside; (ordered || f.passed) != (f.standing == eligible) || ordered && f.passed {
+			return fmt.Errorf("flow %s: ordered %t, passed %t, standing %d", f.id, ordered, f.passed, f.standing)
 		}
 		if f.beyond || f.credit < 0 || f.credit > 0 && f.standing == out {
 			return fmt.Errorf("flow %s: beyond %t, credit %d, standing %d", f.id, f.beyond, f.credit, f.standing)
 		}
-		if !f.ordered {
+		if f.class == outside {
 			continue
 		}
 		class, k1 := s.rules.key(s, f)
 		e := s.order.buckets[s.order.bucket(f.group, class)].h.e[s.order.flowAt[f.slot]-1]
-		if class != f.class || e != entryOf(k1, s.head(f).seq, f.slot) {
-			return fmt.Errorf("flow %s: class %d key %v, want %d %d %d", f.id, f.class, e, class, k1, s.head(f).seq)
+		if class != f.class || e != entryOf(k1, s.items.all[f.queue.head].seq, f.slot) {
+			return fmt.Errorf("flow %s: class %d key %v, want %d %d %d", f.id, f.class, e, class, k1, s.items.all[f.queue.head].seq)
 		}
 	}
 	for i := range s.order.buckets {
@@ -228,28 +229,25 @@ func checkOrder(s *Scheduler) error {
 
 func checkIdle(s *Scheduler) error {
 	listed := 0
-	for _, f := range s.flows {
-		if f == nil {
-			continue
-		}
-		if want := f.queue.n == 0 && f.inFlight == 0; f.idle != want || f.expired && !f.idle {
-			return fmt.Errorf("flow %s: idle %t, expired %t", f.id, f.idle, f.expired)
+	for f := range s.flows.all() {
+		if want := f.queue.n == 0 && f.inFlight == 0; (f.rest != awake) != want {
+			return fmt.Errorf("flow %s: rests %d", f.id, f.rest)
 		}
 		at := int(s.idleAt[f.slot])
 		if at != 0 {
 			listed++
 		}
-		if !f.idle {
+		if f.rest == awake {
 			continue
 		}
 		h := &s.expiry
-		if f.expired {
+		if f.rest == expired {
 			h = &s.inactive
 		}
 		if at == 0 || at > h.len() || h.e[at-1].slot() != f.slot {
 			return fmt.Errorf("flow %s: not in its idle heap", f.id)
 		}
-		if k := h.e[at-1].k1; k > f.idleUntil || f.expired && k != f.idleUntil {
+		if k := h.e[at-1].k1; k > f.idleUntil || f.rest == expired && k != f.idleUntil {
 			return fmt.Errorf("flow %s: listed for %d, idle until %d", f.id, k, f.idleUntil)
 		}
 	}
@@ -269,8 +267,8 @@ func checkPaella(s *Scheduler) error {
 		return nil
 	}
 	n := 0
-	for _, f := range s.flows {
-		if f != nil && f.standing != out && p.earned-f.deficit < p.limit {
+	for f := range s.flows.all() {
+		if f.standing != out && p.earned-f.deficit < p.limit {
 			n++
 		}
 	}

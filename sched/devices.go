@@ -134,8 +134,8 @@ func (s *Scheduler) Release(now time.Duration, index int) {
 // changedDevices follows a device that came or went: every flow may start
 // sooner or later than before.
 func (s *Scheduler) changedDevices() {
-	for _, f := range s.flows {
-		if f != nil && f.standing != out {
+	for f := range s.flows.all() {
+		if f.standing != out {
 			s.markStale(f)
 		}
 	}

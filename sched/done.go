@@ -19,7 +19,7 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 	}
 	s.items.land(f, i)
 	s.items.release(i)
-	s.rest(f)
+	s.lay(f)
 	s.settle(f)
 }
 
@@ -30,6 +30,7 @@ func (s *Scheduler) Undo(now time.Duration, id uint64) {
 	s.refund(f, s.items.flightOf(i))
 	s.items.land(f, i)
 	s.items.putBack(&f.queue, i)
+	s.headed(f)
 	s.queued++
 	s.gained(f)
 }
@@ -40,7 +41,7 @@ func (s *Scheduler) Abandon(now time.Duration, id uint64) {
 	s.refund(f, s.items.flightOf(i))
 	s.items.land(f, i)
 	s.items.release(i)
-	s.rest(f)
+	s.lay(f)
 	s.settle(f)
 }
 
@@ -51,7 +52,7 @@ func (s *Scheduler) end(now time.Duration, id uint64) (int32, *flow) {
 	if !ok || s.items.all[i].flight == none {
 		panic("sched: item is not in flight")
 	}
-	f, d := s.flows[s.items.all[i].flow], s.keys[s.items.flightOf(i).device]
+	f, d := s.flows.at(s.items.all[i].flow), s.keys[s.items.flightOf(i).device]
 	s.items.unlink(&d.items, i)
 	f.inFlight--
 	s.inFlight--

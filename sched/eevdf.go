@@ -6,6 +6,6 @@ type eevdf struct{ plain }
 
 func (eevdf) facts() bool { return true }
 
-func (eevdf) key(s *Scheduler, f *flow) (int32, int64) {
-	return 0, s.head(f).arrival + f.setup + s.expected(f)
+func (eevdf) key(s *Scheduler, f *flow) (int8, int64) {
+	return 0, f.headAt + f.setup + s.expected(f)
 }

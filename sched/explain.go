@@ -20,7 +20,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	switch {
 	case f.standing == out:
 		r.Rule = RuleEmpty
-		if f.idle {
+		if f.rest != awake {
 			r.Until = time.Duration(f.idleUntil)
 		}
 	case f.group.standing == throttled:
@@ -29,7 +29,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 		r.Behind = FlowID{Namespace: s.groups[s.root.eligible.top().slot()].name}
 	case f.standing == throttled:
 		r.Rule = RuleThrottle
-		r.Behind = s.flows[f.group.level.eligible.top().slot()].id
+		r.Behind = s.flows.at(f.group.level.eligible.top().slot()).id
 	default:
 		s.explainEligible(f, &r)
 	}

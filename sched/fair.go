@@ -117,7 +117,7 @@ func (s *Scheduler) releaseFlows(g *group) {
 		e := l.throttled.top()
 		l.throttled.remove(e.slot())
 		l.eligible.push(e.slot(), e.k1, e.k2())
-		f := s.flows[e.slot()]
+		f := s.flows.at(e.slot())
 		f.standing = eligible
 		s.reorder(f)
 		s.mark(f)
@@ -148,7 +148,7 @@ func (s *Scheduler) reorder(f *flow) {
 	}
 	s.unpass(f)
 	class, k1 := s.rules.key(s, f)
-	s.order.put(f, class, k1, s.head(f).seq)
+	s.order.put(f, class, k1, f.headSeq)
 }
 
 // unorder takes a flow out of those to be asked, and of those asked in vain.
@@ -159,8 +159,8 @@ func (s *Scheduler) unorder(f *flow) {
 
 // reorderAll is for the rare event that changes every key.
 func (s *Scheduler) reorderAll() {
-	for _, f := range s.flows {
-		if f != nil && f.standing == eligible {
+	for f := range s.flows.all() {
+		if f.standing == eligible {
 			s.reorder(f)
 		}
 	}

@@ -11,56 +11,69 @@ const (
 	throttled                 // backlogged, more than T ahead
 )
 
-// flow is everything known of one flow. It takes three cache lines; what every
-// event needs lies in the first two.
+// flow is everything known of one flow: four cache lines. An arrival needs the
+// first two, a grant the third, the fourth is for what is rare.
 type flow struct {
-	id    FlowID
-	group *group
-	account
-	serial int64 // order of creation: breaks ties of virtual time
-	slot   int32
-	class  int32 // in the order index
+	id       FlowID
+	group    *group
+	headSeq  int64 // of the oldest queued item
+	lastSeen int64 // last arrival, never before the first
+	iat      int64 // smoothed, below 0 before the second arrival
 
+	account
 	queue    list
 	inFlight int32
-	standing standing
-	ordered  bool // is in the order index
-	passed   bool // is in the list of those that fit nowhere
-	beyond   bool // is being granted although it is throttled
-	arrived  bool
-	idle     bool  // empty, nothing in flight: among the expiring, or the inactive ones
-	expired  bool  // idle for longer than its TTL
-	flying   int32 // its newest flight, none without
-	stale    bool  // setup is to be asked again
-	holding  bool  // its head waits for a container
-	dirty    bool  // to be looked at by Changes
-	reported State
-	last     Rule
-	batch    int32 // batch: how many more of its queue belong to the batch
 	estimate int64 // mean service, 0 before the first completion
-	lastSeen int64 // last arrival
-	iat      int64 // smoothed, below 0 before the second arrival
 	setup    int64 // least setup on any device, as last asked
+	slot     int32
+	flying   int32 // its newest flight, none without
+	standing standing
+	class    int8 // in the order index, outside when it is not there
+	passed   bool // is in the list of those that fit nowhere
+	rest     rest
+	stale    bool // setup is to be asked again
+	holding  bool // its head waits for a container
+	dirty    bool // to be looked at by Changes
+	reported State
 
+	headAt    int64 // arrival of the oldest queued item
+	serial    int64 // order of creation: breaks ties of virtual time
 	idleUntil int64 // when its TTL ends, or, of an expired one, when it is forgotten
-
 	weight    float64
-	served    uint64
-	service   int64 // summed
 	waited    int64 // summed over grants
 	lastAt    int64 // last grant
+	served    uint64
+	service   int64 // summed
+
 	heldSince int64 // when waiting began for the present head
 	deficit   int64 // paella: its offset from what all earned; when not queued the deficit
+	batch     int32 // batch: how many more of its queue belong to the batch
 	before    int32 // in the list of those that fit nowhere, by slot
 	after     int32
+	beyond    bool // is being granted although it is throttled
+	last      Rule
+
+	_ [34]byte
 }
+
+// outside is the class of a flow that is not in the order index.
+const outside int8 = -1
+
+// rest says how long a flow has had nothing queued and nothing in flight.
+type rest uint8
+
+const (
+	awake   rest = iota
+	idle         // for less than its TTL: among the expiring
+	expired      // for longer: among the inactive ones
+)
 
 // state is the flow's own standing, without its namespace's.
 func (f *flow) state() State {
 	switch {
 	case f.standing == throttled:
 		return Throttled
-	case f.standing == eligible || f.inFlight > 0 || !f.expired:
+	case f.standing == eligible || f.inFlight > 0 || f.rest != expired:
 		return Active
 	}
 	return Inactive

@@ -7,21 +7,22 @@ import "hash/maphash"
 // cell and the flow itself, which whoever looks it up needs next.
 type flowIDs struct {
 	seed maphash.Seed
+	all  *flowPlaces
 	cell []flowCell // a power of two, at most half full
 	n    int
 	last *flow // found last: one flow is asked about several times in a row
 }
 
 type flowCell struct {
-	flow *flow // nil for a free cell
-	hash uint64
+	hash uint32
+	slot int32 // slot+1, 0 for a free cell
 }
 
-func newFlowIDs() flowIDs { return flowIDs{seed: maphash.MakeSeed()} }
+func newFlowIDs(all *flowPlaces) flowIDs { return flowIDs{seed: maphash.MakeSeed(), all: all} }
 
-func (t *flowIDs) hash(id FlowID) uint64 {
+func (t *flowIDs) hash(id FlowID) uint32 {
 	const mix = 0x9e3779b97f4a7c15
-	return (maphash.String(t.seed, id.Function)+mix)*mix ^ maphash.String(t.seed, id.Namespace)
+	return uint32((maphash.String(t.seed, id.Function)+mix)*mix ^ maphash.String(t.seed, id.Namespace))
 }
 
 // find gives the flow of an id, nil for none.
@@ -33,10 +34,12 @@ func (t *flowIDs) find(id FlowID) *flow {
 		return nil
 	}
 	hash, mask := t.hash(id), len(t.cell)-1
-	for i := int(hash) & mask; t.cell[i].flow != nil; i = (i + 1) & mask {
-		if c := &t.cell[i]; c.hash == hash && c.flow.id == id {
-			t.last = c.flow
-			return c.flow
+	for i := int(hash) & mask; t.cell[i].slot != 0; i = (i + 1) & mask {
+		if c := t.cell[i]; c.hash == hash {
+			if f := t.all.at(c.slot - 1); f.id == id {
+				t.last = f
+				return f
+			}
 		}
 	}
 	return nil
@@ -48,19 +51,19 @@ func (t *flowIDs) put(f *flow) {
 		old := t.cell
 		t.cell, t.n = make([]flowCell, max(16, 2*len(old))), 0
 		for _, c := range old {
-			if c.flow != nil {
+			if c.slot != 0 {
 				t.insert(c)
 			}
 		}
 	}
-	t.insert(flowCell{f, t.hash(f.id)})
+	t.insert(flowCell{t.hash(f.id), f.slot + 1})
 	t.last = f
 }
 
 func (t *flowIDs) insert(c flowCell) {
 	mask := len(t.cell) - 1
 	i := int(c.hash) & mask
-	for t.cell[i].flow != nil {
+	for t.cell[i].slot != 0 {
 		i = (i + 1) & mask
 	}
 	t.cell[i] = c
@@ -71,14 +74,14 @@ func (t *flowIDs) insert(c flowCell) {
 func (t *flowIDs) drop(f *flow) {
 	mask := len(t.cell) - 1
 	i := int(t.hash(f.id)) & mask
-	for t.cell[i].flow != f {
+	for t.cell[i].slot != f.slot+1 {
 		i = (i + 1) & mask
 	}
 	t.n, t.last = t.n-1, nil
 	for gap := i; ; {
 		t.cell[gap] = flowCell{}
 		for i = (i + 1) & mask; ; i = (i + 1) & mask {
-			if t.cell[i].flow == nil {
+			if t.cell[i].slot == 0 {
 				return
 			}
 			// A cell may move into the gap if its home is not in (gap, i].

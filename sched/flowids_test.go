@@ -10,7 +10,8 @@ import (
 // TestFlowIDs compares the table of flows with a map, of flows that come and go.
 func TestFlowIDs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	table, want := newFlowIDs(), map[FlowID]*flow{}
+	var all flowPlaces
+	table, want := newFlowIDs(&all), map[FlowID]*flow{}
 	for step := range 50_000 {
 		id := FlowID{fmt.Sprint("n", rng.IntN(5)), strings.Repeat("f", rng.IntN(60))}
 		f := table.find(id)
@@ -21,8 +22,9 @@ func TestFlowIDs(t *testing.T) {
 			table.drop(f)
 			delete(want, id)
 		} else {
-			want[id] = &flow{id: id}
-			table.put(want[id])
+			f = all.add()
+			f.id, want[id] = id, f
+			table.put(f)
 		}
 		if table.n != len(want) {
 			t.Fatalf("step %d: %d flows, want %d", step, table.n, len(want))

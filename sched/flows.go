@@ -11,17 +11,17 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 		return f
 	}
 	if s.byID.n >= s.cfg.MaxFlows && s.inactive.len() > 0 {
-		s.forget(s.flows[s.inactive.top().slot()])
+		s.forget(s.flows.at(s.inactive.top().slot()))
 	}
 	f := s.newFlow()
 	s.serial++
-	f.id, f.serial, f.weight, f.queue, f.iat, f.flying = id, s.serial, 1, emptyList(), -1, none
+	f.id, f.serial, f.weight, f.queue, f.flying, f.class = id, s.serial, 1, emptyList(), none, outside
+	f.iat, f.lastSeen = -1, never
 	f.group = s.groupOf(id.Namespace)
 	f.group.flows++
 	if f.group.name != "" {
 		f.id.Namespace = f.group.name // the same text for all of them is in the caches
 	}
-	s.flows[f.slot] = f
 	s.byID.put(f)
 	return f
 }
@@ -34,11 +34,10 @@ func (s *Scheduler) newFlow() *flow {
 		*f = flow{slot: f.slot}
 		return f
 	}
-	if len(s.flows) == maxSlots {
+	if s.flows.n == maxSlots {
 		panic("sched: too many flows have work")
 	}
-	f := &flow{slot: int32(len(s.flows))}
-	s.flows = append(s.flows, nil)
+	f := s.flows.add()
 	s.vtAt = append(s.vtAt, 0)
 	s.idleAt = append(s.idleAt, 0)
 	s.order.flowAt = append(s.order.flowAt, 0)
@@ -82,7 +81,6 @@ func (s *Scheduler) forget(f *flow) {
 		}
 	}
 	s.byID.drop(f)
-	s.flows[f.slot] = nil
 	g := f.group
 	*f = flow{slot: f.slot}
 	s.spare = append(s.spare, f)
@@ -100,13 +98,13 @@ func (s *Scheduler) forgetGroup(g *group) {
 
 // arrival learns the flow's inter-arrival time.
 func (s *Scheduler) arrival(f *flow) {
-	if f.arrived {
+	if f.lastSeen != never {
 		gap := s.now - f.lastSeen
 		f.iat = s.smooth(f.iat, gap, f.iat < 0)
 		s.iat = s.smooth(s.iat, gap, !s.iatSeen)
 		s.iatSeen = true
 	}
-	f.arrived, f.lastSeen = true, s.now
+	f.lastSeen = s.now
 }
 
 // smooth moves an average towards a sample; the first sample is the average.
@@ -131,12 +129,12 @@ func (s *Scheduler) ttl(f *flow) int64 {
 	return int64(min(max(t, float64(s.cfg.TTLMin)), float64(s.cfg.TTLMax)))
 }
 
-// rest starts the TTL of a flow that is empty with nothing in flight.
-func (s *Scheduler) rest(f *flow) {
-	if f.queue.n > 0 || f.inFlight > 0 || f.idle {
+// lay starts the TTL of a flow that is empty with nothing in flight.
+func (s *Scheduler) lay(f *flow) {
+	if f.queue.n > 0 || f.inFlight > 0 || f.rest != awake {
 		return
 	}
-	f.idle, f.expired, f.idleUntil = true, false, s.now+s.ttl(f)
+	f.rest, f.idleUntil = idle, s.now+s.ttl(f)
 	switch at := s.idleAt[f.slot]; {
 	case at == 0:
 		s.expiry.push(f.slot, f.idleUntil, f.serial)
@@ -150,18 +148,18 @@ func (s *Scheduler) rest(f *flow) {
 //
 //	key of an entry <= idleUntil of its flow, which is what counts
 func (s *Scheduler) wake(f *flow) {
-	if f.idle && f.expired {
+	if f.rest == expired {
 		s.inactive.remove(f.slot)
 	}
-	f.idle, f.expired = false, false
+	f.rest = awake
 }
 
 // expiring is the end of the first TTL; never without an idle flow.
 func (s *Scheduler) expiring() int64 {
 	for s.expiry.len() > 0 {
 		e := s.expiry.top()
-		switch f := s.flows[e.slot()]; {
-		case !f.idle:
+		switch f := s.flows.at(e.slot()); {
+		case f.rest == awake:
 			s.expiry.remove(e.slot())
 		case f.idleUntil > e.k1:
 			s.expiry.fix(e.slot(), f.idleUntil, f.serial)

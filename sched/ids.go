@@ -6,20 +6,31 @@ import "math/bits"
 // A Go map would do, but it allocates now and then under steady insertion and
 // deletion of ever new keys. A cell holds half of the hash; the id itself is
 // compared in the item, which whoever looks it up needs next anyway.
+//
+// Ids that follow one another lie side by side: whoever counts them up finds the
+// next cell in the line of memory that the last one brought.
 type ids struct {
 	cell []idCell // a power of two, at most half full
 	n    int
 }
+
+// sideBySide is how many cells a line of memory holds.
+const sideBySide = 8
 
 type idCell struct {
 	hash uint32
 	item int32 // index+1, 0 for a free cell
 }
 
-func hashID(id uint64) uint32 { return uint32((id * 0x9e3779b97f4a7c15) >> 32) }
+// hashID spreads lines; inside of one an id keeps its place.
+func hashID(id uint64) uint32 {
+	line := id / sideBySide * 0x9e3779b97f4a7c15 >> 32
+	return uint32(line&^(sideBySide-1) | id%sideBySide)
+}
 
 func (t *ids) home(hash uint32) int {
-	return int(hash >> (32 - bits.Len32(uint32(len(t.cell)-1))))
+	lines := bits.Len32(uint32(len(t.cell)/sideBySide - 1))
+	return int(hash>>(32-lines)*sideBySide | hash%sideBySide)
 }
 
 // find gives the item of all with this id.

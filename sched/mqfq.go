@@ -10,4 +10,4 @@ func (mqfq) window() bool { return true }
 // nested: virtual times of two namespaces' flows have nothing in common.
 func (mqfq) nested() bool { return true }
 
-func (mqfq) key(_ *Scheduler, f *flow) (int32, int64) { return 0, f.vt }
+func (mqfq) key(_ *Scheduler, f *flow) (int8, int64) { return 0, f.vt }

@@ -57,7 +57,7 @@ func (s *Scheduler) search() (Choice, bool) {
 // are so many that the next call shall go on behind them.
 func (s *Scheduler) restore(few bool) {
 	for few && s.passedN > 0 {
-		s.reorder(s.flows[s.passedHead])
+		s.reorder(s.flows.at(s.passedHead))
 	}
 }
 

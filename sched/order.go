@@ -24,7 +24,7 @@ const classPage = 64
 
 type bucket struct {
 	group *group
-	class int32
+	class int8
 	h     heap
 }
 
@@ -38,41 +38,39 @@ func (o *order) init(classes int, nested bool) {
 }
 
 // put adds an absent flow or gives a present one its new class and key.
-func (o *order) put(f *flow, class int32, k1, k2 int64) {
-	if f.ordered && f.class == class {
+func (o *order) put(f *flow, class int8, k1, k2 int64) {
+	if f.class == class {
 		b := o.bucket(f.group, class)
 		o.buckets[b].h.fix(f.slot, k1, k2)
 		o.sync(b)
 		return
 	}
-	if f.ordered {
-		o.remove(f)
-	}
-	f.ordered, f.class = true, class
+	o.remove(f)
+	f.class = class
 	b := o.bucket(f.group, class)
 	o.buckets[b].h.push(f.slot, k1, k2)
 	o.sync(b)
 }
 
 func (o *order) remove(f *flow) {
-	if !f.ordered {
+	if f.class == outside {
 		return
 	}
-	f.ordered = false
 	b := o.bucket(f.group, f.class)
+	f.class = outside
 	o.buckets[b].h.remove(f.slot)
 	o.sync(b)
 }
 
 // bucket finds or makes the bucket of a group and class.
-func (o *order) bucket(g *group, class int32) int32 {
+func (o *order) bucket(g *group, class int8) int32 {
 	if g.buckets == nil {
 		g.buckets = make([]*[classPage]int32, (len(o.classes)+classPage-1)/classPage)
 	}
-	page := g.buckets[class/classPage]
+	page := g.buckets[int(class)/classPage]
 	if page == nil {
 		page = new([classPage]int32)
-		g.buckets[class/classPage] = page
+		g.buckets[int(class)/classPage] = page
 	}
 	if b := page[class%classPage]; b != 0 {
 		return b - 1

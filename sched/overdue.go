@@ -25,7 +25,7 @@ func (s *Scheduler) isOverdue(f *flow, now int64) bool {
 	if f.passed || f.inFlight > 0 {
 		return false
 	}
-	waited := now - s.head(f).arrival
+	waited := now - f.headAt
 	return waited >= int64(s.cfg.Patience) && float64(waited) >= s.cfg.Slowdown*float64(s.takes(f))
 }
 
@@ -38,7 +38,7 @@ func (s *Scheduler) overdue(now int64) (*flow, bool) {
 	}
 	for _, g := range s.root.eligible.least() {
 		for _, e := range s.groups[g.slot()].level.eligible.least() {
-			if f := s.flows[e.slot()]; s.isOverdue(f, now) {
+			if f := s.flows.at(e.slot()); s.isOverdue(f, now) {
 				s.lagging = f
 				return f, true
 			}

@@ -28,7 +28,7 @@ func newPaella(limit float64) *paella {
 func (*paella) classes() int { return 2 }
 
 // key puts those over the limit in class 0, largest deficit first.
-func (p *paella) key(s *Scheduler, f *flow) (int32, int64) {
+func (p *paella) key(s *Scheduler, f *flow) (int8, int64) {
 	if p.earned-f.deficit >= p.limit {
 		return 0, f.deficit
 	}
@@ -73,7 +73,7 @@ func (p *paella) granted(s *Scheduler, f *flow) Rule {
 	f.deficit += credit
 	p.watch(f)
 	for p.below.len() > 0 && p.earned-p.below.top().k1 >= p.limit {
-		over := s.flows[p.below.top().slot()]
+		over := s.flows.at(p.below.top().slot())
 		p.below.remove(over.slot)
 		if over != f {
 			s.reorder(over)

@@ -20,7 +20,7 @@ func (s *Scheduler) pass(f *flow) {
 	s.order.remove(f)
 	f.passed, f.before, f.after = true, s.passedTail, none
 	if s.passedTail != none {
-		s.flows[s.passedTail].after = f.slot
+		s.flows.at(s.passedTail).after = f.slot
 	} else {
 		s.passedHead = f.slot
 	}
@@ -35,12 +35,12 @@ func (s *Scheduler) unpass(f *flow) {
 	}
 	f.passed = false
 	if f.before != none {
-		s.flows[f.before].after = f.after
+		s.flows.at(f.before).after = f.after
 	} else {
 		s.passedHead = f.after
 	}
 	if f.after != none {
-		s.flows[f.after].before = f.before
+		s.flows.at(f.after).before = f.before
 	} else {
 		s.passedTail = f.before
 	}
@@ -52,7 +52,7 @@ func (s *Scheduler) unpass(f *flow) {
 // place in the order, who does not goes to the end.
 func (s *Scheduler) askPassed() {
 	for range min(askedAgain, max(1, maxLooks/max(1, len(s.devices))), s.passedN) {
-		f := s.flows[s.passedHead]
+		f := s.flows.at(s.passedHead)
 		s.unpass(f)
 		if _, _, fits := s.fit(f, false); fits {
 			s.reorder(f)

@@ -92,7 +92,7 @@ func (s *Scheduler) reachIn(g *group) (f *flow, d *device, facts Facts, ok bool)
 		return cmp.Or(cmp.Compare(a.k1, b.k1), cmp.Compare(a.k2(), b.k2()))
 	})
 	for _, e := range list {
-		f = s.flows[e.slot()]
+		f = s.flows.at(e.slot())
 		if d, facts, ok = s.fit(f, true); ok {
 			return f, d, facts, true
 		}

@@ -16,8 +16,8 @@ func (s *Scheduler) rebase(root *level, g *group) {
 	if g.level.gvt > s.rebaseAt {
 		by := g.level.gvt
 		g.level.lower(by)
-		for _, f := range s.flows {
-			if f != nil && f.group == g {
+		for f := range s.flows.all() {
+			if f.group == g {
 				f.vt = s.lowered(f.vt, by)
 				s.reorder(f)
 			}

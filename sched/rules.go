@@ -11,7 +11,7 @@ type rules interface {
 	classes() int
 	// key places an eligible flow. Less is sooner; equal keys go by the age
 	// of the head.
-	key(s *Scheduler, f *flow) (class int32, k1 int64)
+	key(s *Scheduler, f *flow) (class int8, k1 int64)
 	// nested says that groups go by their virtual time, and key orders only
 	// the flows of one group. It needs a single class.
 	nested() bool
@@ -32,16 +32,16 @@ type rules interface {
 // plain is a policy with one class and nothing to remember.
 type plain struct{}
 
-func (plain) window() bool                         { return false }
-func (plain) facts() bool                          { return false }
-func (plain) classes() int                         { return 1 }
-func (plain) nested() bool                         { return false }
-func (plain) queued(*Scheduler, *flow)             {}
-func (plain) drained(*Scheduler, *flow)            {}
-func (plain) undone(*Scheduler, *flow)             {}
-func (plain) granted(*Scheduler, *flow) Rule       { return RuleOrder }
-func (plain) dropped(*Scheduler, *flow)            {}
-func (plain) key(*Scheduler, *flow) (int32, int64) { return 0, 0 }
+func (plain) window() bool                        { return false }
+func (plain) facts() bool                         { return false }
+func (plain) classes() int                        { return 1 }
+func (plain) nested() bool                        { return false }
+func (plain) queued(*Scheduler, *flow)            {}
+func (plain) drained(*Scheduler, *flow)           {}
+func (plain) undone(*Scheduler, *flow)            {}
+func (plain) granted(*Scheduler, *flow) Rule      { return RuleOrder }
+func (plain) dropped(*Scheduler, *flow)           {}
+func (plain) key(*Scheduler, *flow) (int8, int64) { return 0, 0 }
 
 // first takes the lowest class that has a flow.
 func (plain) first(s *Scheduler, _ int64) (*flow, bool) {
@@ -50,5 +50,5 @@ func (plain) first(s *Scheduler, _ int64) (*flow, bool) {
 		return nil, false
 	}
 	slot, _ := s.order.first(class)
-	return s.flows[slot], true
+	return s.flows.at(slot), true
 }

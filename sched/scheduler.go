@@ -22,7 +22,7 @@ type Scheduler struct {
 	seq   int64
 	items items
 
-	flows  []*flow // by slot, nil when free
+	flows  flowPlaces
 	spare  []*flow // forgotten ones, for reuse
 	byID   flowIDs
 	vtAt   []int32 // of flows, in their group's level
@@ -108,9 +108,9 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 		name: name, cfg: cfg, view: view, rules: r,
 		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, holdUntil: never, askAt: never,
 		passedHead: none, passedTail: none,
-		byID: newFlowIDs(), byName: map[string]*group{},
-		nsWeights: map[string]float64{},
+		byName: map[string]*group{}, nsWeights: map[string]float64{},
 	}
+	s.byID = newFlowIDs(&s.flows)
 	if r.window() {
 		s.overrun = int64(cfg.MaxOverrun())
 	}
@@ -164,6 +164,9 @@ func (s *Scheduler) Enqueue(now time.Duration, it Item) {
 	s.seq++
 	i := s.items.add(it, s.seq, s.now, f.slot)
 	s.items.append(&f.queue, i)
+	if f.queue.n == 1 {
+		f.headSeq, f.headAt = s.seq, s.now
+	}
 	s.queued++
 	s.gained(f)
 }
@@ -186,7 +189,7 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 	if !ok || s.items.all[i].flight != none {
 		return false
 	}
-	f := s.flows[s.items.all[i].flow]
+	f := s.flows.at(s.items.all[i].flow)
 	if f.queue.head == i {
 		f.holding = false
 	}
@@ -203,13 +206,18 @@ func (s *Scheduler) lost(f *flow) {
 	if f.queue.n == 0 {
 		s.rules.drained(s, f)
 		s.leave(f)
-		s.rest(f)
+		s.lay(f)
+	} else {
+		s.headed(f)
 	}
 	s.settle(f)
 }
 
-// head is the oldest queued item of a backlogged flow.
-func (s *Scheduler) head(f *flow) *item { return &s.items.all[f.queue.head] }
+// headed notes what is asked most of the oldest queued item of a backlogged flow.
+func (s *Scheduler) headed(f *flow) {
+	head := &s.items.all[f.queue.head]
+	f.headSeq, f.headAt = head.seq, head.arrival
+}
 
 // expected is the service that the flow's next item is expected to use.
 func (s *Scheduler) expected(f *flow) int64 {

@@ -26,8 +26,8 @@ func (shortest) classes() int { return flightClasses }
 
 // key gives each number in flight a class of its own; with a single token
 // nothing is in flight when a choice is made.
-func (shortest) key(s *Scheduler, f *flow) (int32, int64) {
-	class := min(f.inFlight, flightClasses-1)
+func (shortest) key(s *Scheduler, f *flow) (int8, int64) {
+	class := int8(min(f.inFlight, flightClasses-1))
 	if s.tokens == 1 {
 		class = 0
 	}

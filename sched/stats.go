@@ -82,7 +82,7 @@ func (s *Scheduler) figures(f *flow) FlowStats {
 	if f.queue.n > 0 {
 		st.VT = time.Duration(max(f.vt, f.group.level.gvt))
 		st.Lead = max(st.Lead, 0)
-		st.Oldest = time.Duration(s.head(f).arrival)
+		st.Oldest = time.Duration(f.headAt)
 	}
 	return st
 }
@@ -90,10 +90,8 @@ func (s *Scheduler) figures(f *flow) FlowStats {
 // Flows appends the figures of all known flows, in the order of their ids.
 func (s *Scheduler) Flows(buf []FlowStats) []FlowStats {
 	start := len(buf)
-	for _, f := range s.flows {
-		if f != nil {
-			buf = append(buf, s.figures(f))
-		}
+	for f := range s.flows.all() {
+		buf = append(buf, s.figures(f))
 	}
 	slices.SortFunc(buf[start:], func(a, b FlowStats) int {
 		return cmp.Or(cmp.Compare(a.Flow.Namespace, b.Flow.Namespace), cmp.Compare(a.Flow.Function, b.Flow.Function))

@@ -21,7 +21,7 @@ func (sticky) granted(s *Scheduler, f *flow) Rule { return s.byLag(f) }
 
 // key leaves what is in flight out when there is a single token: then nothing
 // is in flight whenever a choice is made.
-func (sticky) key(s *Scheduler, f *flow) (int32, int64) {
+func (sticky) key(s *Scheduler, f *flow) (int8, int64) {
 	k := int64(1)<<32 - int64(f.queue.n)
 	if s.tokens != 1 {
 		k += int64(f.inFlight) << 33

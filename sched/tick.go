@@ -18,14 +18,14 @@ func (s *Scheduler) Tick(now time.Duration) {
 	t := s.clock(now)
 	for s.expiring() <= t {
 		e := s.expiry.top()
-		f := s.flows[e.slot()]
+		f := s.flows.at(e.slot())
 		s.expiry.remove(e.slot())
-		f.expired, f.idleUntil = true, e.k1+int64(s.cfg.KeepInactive)
+		f.rest, f.idleUntil = expired, e.k1+int64(s.cfg.KeepInactive)
 		s.inactive.push(e.slot(), f.idleUntil, f.serial)
 		s.mark(f)
 	}
 	for s.inactive.len() > 0 && s.inactive.top().k1 <= t {
-		s.forget(s.flows[s.inactive.top().slot()])
+		s.forget(s.flows.at(s.inactive.top().slot()))
 	}
 	if s.holdUntil <= t {
 		s.holdUntil = never

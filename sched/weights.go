@@ -18,7 +18,7 @@ func (s *Scheduler) SetWeight(now time.Duration, id FlowID, weight float64) erro
 			return nil
 		}
 		f = s.flowOf(id)
-		f.idle, f.expired, f.idleUntil = true, true, s.now+int64(s.cfg.KeepInactive)
+		f.rest, f.idleUntil = expired, s.now+int64(s.cfg.KeepInactive)
 		s.inactive.push(f.slot, f.idleUntil, f.serial)
 	}
 	f.weight = weight
