@@ -89,8 +89,8 @@ func checkCounts(s *Scheduler) error {
 			return fmt.Errorf("flow %s: %d queued, counted %d, standing %d", f.id, n, f.queue.n, f.standing)
 		}
 		if head := f.queue.head; head != none {
-			if it := s.items.all[head]; f.headSeq != it.seq || f.headAt != it.arrival {
-				return fmt.Errorf("flow %s: head noted as %d at %d, is %+v", f.id, f.headSeq, f.headAt, it)
+			if it := s.items.all[head]; f.headSeq != it.seq || f.when != it.arrival {
+				return fmt.Errorf("flow %s: head noted as %d at %d, is %+v", f.id, f.headSeq, f.when, it)
 			}
 		}
 		queued += n
@@ -120,6 +120,33 @@ func checkHeap(what string, h *heap) error {
 		if i > 0 && e.before(h.e[(i-1)/4]) {
 			return fmt.Errorf("%s: entry %d is before its parent", what, i)
 		}
+	}
+	return nil
+}
+
+// checkTournament: each round has the least of four of the one before, and the
+// count is that of the places.
+func checkTournament(t *tournament) error {
+	n := 0
+	for _, e := range t.e[:t.wide] {
+		if e != vacant {
+			n++
+		}
+	}
+	if n != t.n {
+		return fmt.Errorf("%d places taken, counted %d", n, t.n)
+	}
+	round, wide := t.e, t.wide
+	for ; wide > 4; wide = following(wide) {
+		for i := range wide / 4 {
+			if e := least((*[4]entry)(round[4*i:])); e != round[wide+i] {
+				return fmt.Errorf("of %d the winner at %d is %v, want %v", wide, i, round[wide+i], e)
+			}
+		}
+		round = round[wide:]
+	}
+	if wide == 4 && t.top != least((*[4]entry)(round)) {
+		return fmt.Errorf("the winner is %v of %v", t.top, round[:4])
 	}
 	return nil
 }
@@ -191,7 +218,7 @@ func checkOrder(s *Scheduler) error {
 			continue
 		}
 		class, k1 := s.rules.key(s, f)
-		e := s.order.buckets[s.order.bucket(f.group, class)].h.e[s.order.flowAt[f.slot]-1]
+		e := s.order.buckets[s.order.bucket(f.group, class)].flows.e[f.place]
 		if class != f.class || e != entryOf(k1, s.items.all[f.queue.head].seq, f.slot) {
 			return fmt.Errorf("flow %s: class %d key %v, want %d %d %d", f.id, f.class, e, class, k1, s.items.all[f.queue.head].seq)
 		}
@@ -199,16 +226,16 @@ func checkOrder(s *Scheduler) error {
 	for i := range s.order.buckets {
 		b := &s.order.buckets[i]
 		if b.group == nil {
-			if b.h.len() > 0 || s.order.at[i] != 0 {
+			if b.flows.n > 0 || s.order.at[i] != 0 {
 				return fmt.Errorf("free bucket %d is in use", i)
 			}
 			continue
 		}
-		if err := checkHeap("bucket", &b.h); err != nil {
+		if err := checkTournament(&b.flows); err != nil {
 			return err
 		}
 		k1, k2 := s.order.key(b)
-		want := b.group.standing == eligible && b.h.len() > 0
+		want := b.group.standing == eligible && b.flows.n > 0
 		if want != (s.order.at[i] != 0) {
 			return fmt.Errorf("bucket of group %s class %d: in order %t", b.group.name, b.class, !want)
 		}
@@ -247,8 +274,8 @@ func checkIdle(s *Scheduler) error {
 		if at == 0 || at > h.len() || h.e[at-1].slot() != f.slot {
 			return fmt.Errorf("flow %s: not in its idle heap", f.id)
 		}
-		if k := h.e[at-1].k1; k > f.idleUntil || f.rest == expired && k != f.idleUntil {
-			return fmt.Errorf("flow %s: listed for %d, idle until %d", f.id, k, f.idleUntil)
+		if k := h.e[at-1].k1; k > f.when || f.rest == expired && k != f.when {
+			return fmt.Errorf("flow %s: listed for %d, idle until %d", f.id, k, f.when)
 		}
 	}
 	if listed != s.expiry.len()+s.inactive.len() {

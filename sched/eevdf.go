@@ -7,5 +7,5 @@ type eevdf struct{ plain }
 func (eevdf) facts() bool { return true }
 
 func (eevdf) key(s *Scheduler, f *flow) (int8, int64) {
-	return 0, f.headAt + f.setup + s.expected(f)
+	return 0, f.when + f.setup + s.expected(f)
 }

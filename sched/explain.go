@@ -21,7 +21,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	case f.standing == out:
 		r.Rule = RuleEmpty
 		if f.rest != awake {
-			r.Until = time.Duration(f.idleUntil)
+			r.Until = time.Duration(f.when)
 		}
 	case f.group.standing == throttled:
 		r.Rule, r.Level = RuleThrottle, "namespace"

@@ -26,7 +26,7 @@ type flow struct {
 	estimate int64 // mean service, 0 before the first completion
 	setup    int64 // least setup on any device, as last asked
 	slot     int32
-	flying   int32 // its newest flight, none without
+	place    int32 // among its group's flows
 	standing standing
 	class    int8 // in the order index, outside when it is not there
 	passed   bool // is in the list of those that fit nowhere
@@ -36,24 +36,25 @@ type flow struct {
 	dirty    bool // to be looked at by Changes
 	reported State
 
-	headAt    int64 // arrival of the oldest queued item
-	serial    int64 // order of creation: breaks ties of virtual time
-	idleUntil int64 // when its TTL ends, or, of an expired one, when it is forgotten
-	weight    float64
-	waited    int64 // summed over grants
-	lastAt    int64 // last grant
-	served    uint64
-	service   int64 // summed
+	// when is the arrival of the oldest queued item. Of a flow that rests it is
+	// when its TTL ends, or, once that is over, when it is forgotten.
+	when    int64
+	serial  int64 // order of creation: breaks ties of virtual time
+	weight  float64
+	waited  int64 // summed over grants
+	lastAt  int64 // last grant
+	served  uint64
+	service int64 // summed
+	flying  int32 // its newest flight, none without
+	beyond  bool  // is being granted although it is throttled
+	last    Rule
 
 	heldSince int64 // when waiting began for the present head
 	deficit   int64 // paella: its offset from what all earned; when not queued the deficit
 	batch     int32 // batch: how many more of its queue belong to the batch
 	before    int32 // in the list of those that fit nowhere, by slot
 	after     int32
-	beyond    bool // is being granted although it is throttled
-	last      Rule
-
-	_ [34]byte
+	_         [36]byte
 }
 
 // outside is the class of a flow that is not in the order index.
@@ -90,6 +91,8 @@ type group struct {
 	level    level // its flows
 	standing standing
 	flows    int                 // known ones
+	places   int32               // of flows, those given up included
+	vacated  []int32             // of them, given up
 	buckets  []*[classPage]int32 // pages of class -> bucket slot+1, 0 for none
 
 	reported State

@@ -18,7 +18,7 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 	f.id, f.serial, f.weight, f.queue, f.flying, f.class = id, s.serial, 1, emptyList(), none, outside
 	f.iat, f.lastSeen = -1, never
 	f.group = s.groupOf(id.Namespace)
-	f.group.flows++
+	f.place = f.group.seat()
 	if f.group.name != "" {
 		f.id.Namespace = f.group.name // the same text for all of them is in the caches
 	}
@@ -40,7 +40,6 @@ func (s *Scheduler) newFlow() *flow {
 	f := s.flows.add()
 	s.vtAt = append(s.vtAt, 0)
 	s.idleAt = append(s.idleAt, 0)
-	s.order.flowAt = append(s.order.flowAt, 0)
 	return f
 }
 
@@ -81,12 +80,29 @@ func (s *Scheduler) forget(f *flow) {
 		}
 	}
 	s.byID.drop(f)
-	g := f.group
+	g, place := f.group, f.place
 	*f = flow{slot: f.slot}
 	s.spare = append(s.spare, f)
-	if g.flows--; g.flows == 0 {
+	if g.vacate(place); g.flows == 0 {
 		s.forgetGroup(g)
 	}
+}
+
+// seat gives one more flow of the group a place.
+func (g *group) seat() int32 {
+	g.flows++
+	if n := len(g.vacated); n > 0 {
+		place := g.vacated[n-1]
+		g.vacated = g.vacated[:n-1]
+		return place
+	}
+	g.places++
+	return g.places - 1
+}
+
+func (g *group) vacate(place int32) {
+	g.flows--
+	g.vacated = append(g.vacated, place)
 }
 
 func (s *Scheduler) forgetGroup(g *group) {
@@ -134,12 +150,12 @@ func (s *Scheduler) lay(f *flow) {
 	if f.queue.n > 0 || f.inFlight > 0 || f.rest != awake {
 		return
 	}
-	f.rest, f.idleUntil = idle, s.now+s.ttl(f)
+	f.rest, f.when = idle, s.now+s.ttl(f)
 	switch at := s.idleAt[f.slot]; {
 	case at == 0:
-		s.expiry.push(f.slot, f.idleUntil, f.serial)
-	case s.expiry.e[at-1].k1 > f.idleUntil:
-		s.expiry.fix(f.slot, f.idleUntil, f.serial)
+		s.expiry.push(f.slot, f.when, f.serial)
+	case s.expiry.e[at-1].k1 > f.when:
+		s.expiry.fix(f.slot, f.when, f.serial)
 	}
 }
 
@@ -161,8 +177,8 @@ func (s *Scheduler) expiring() int64 {
 		switch f := s.flows.at(e.slot()); {
 		case f.rest == awake:
 			s.expiry.remove(e.slot())
-		case f.idleUntil > e.k1:
-			s.expiry.fix(e.slot(), f.idleUntil, f.serial)
+		case f.when > e.k1:
+			s.expiry.fix(e.slot(), f.when, f.serial)
 		default:
 			return e.k1
 		}

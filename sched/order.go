@@ -12,7 +12,6 @@ type order struct {
 	buckets []bucket
 	free    []int32
 	at      []int32 // of buckets in classes
-	flowAt  []int32 // of flows in buckets
 	classes []heap  // buckets of eligible groups by their first flow
 	some    []uint64
 	nested  bool
@@ -25,7 +24,7 @@ const classPage = 64
 type bucket struct {
 	group *group
 	class int8
-	h     heap
+	flows tournament
 }
 
 func (o *order) init(classes int, nested bool) {
@@ -39,16 +38,12 @@ func (o *order) init(classes int, nested bool) {
 
 // put adds an absent flow or gives a present one its new class and key.
 func (o *order) put(f *flow, class int8, k1, k2 int64) {
-	if f.class == class {
-		b := o.bucket(f.group, class)
-		o.buckets[b].h.fix(f.slot, k1, k2)
-		o.sync(b)
-		return
+	if f.class != class {
+		o.remove(f)
+		f.class = class
 	}
-	o.remove(f)
-	f.class = class
 	b := o.bucket(f.group, class)
-	o.buckets[b].h.push(f.slot, k1, k2)
+	o.buckets[b].flows.set(f.place, entryOf(k1, k2, f.slot))
 	o.sync(b)
 }
 
@@ -58,7 +53,7 @@ func (o *order) remove(f *flow) {
 	}
 	b := o.bucket(f.group, f.class)
 	f.class = outside
-	o.buckets[b].h.remove(f.slot)
+	o.buckets[b].flows.set(f.place, vacant)
 	o.sync(b)
 }
 
@@ -80,7 +75,7 @@ func (o *order) bucket(g *group, class int8) int32 {
 		b, o.free = o.free[n-1], o.free[:n-1]
 	} else {
 		b = int32(len(o.buckets))
-		o.buckets = append(o.buckets, bucket{h: heap{at: &o.flowAt}})
+		o.buckets = append(o.buckets, bucket{})
 		o.at = append(o.at, 0)
 	}
 	o.buckets[b].group, o.buckets[b].class = g, class
@@ -93,7 +88,7 @@ func (o *order) sync(b int32) {
 	bk := &o.buckets[b]
 	c := &o.classes[bk.class]
 	in := o.at[b] != 0
-	want := bk.group.standing == eligible && bk.h.len() > 0
+	want := bk.group.standing == eligible && bk.flows.n > 0
 	switch k1, k2 := o.key(bk); {
 	case want && in:
 		c.fix(b, k1, k2)
@@ -114,8 +109,8 @@ func (o *order) key(b *bucket) (k1, k2 int64) {
 	switch {
 	case o.nested:
 		return b.group.vt, b.group.serial
-	case b.h.len() > 0:
-		return b.h.top().k1, b.h.top().k2()
+	case b.flows.n > 0:
+		return b.flows.top.k1, b.flows.top.k2()
 	}
 	return 0, 0
 }
@@ -158,7 +153,7 @@ func (o *order) dropGroup(g *group) {
 // first is the first flow of a class that is not empty.
 func (o *order) first(class int) (slot int32, key entry) {
 	b := o.classes[class].top().slot()
-	key = o.buckets[b].h.top()
+	key = o.buckets[b].flows.top
 	return key.slot(), key
 }
 

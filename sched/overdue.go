@@ -25,7 +25,7 @@ func (s *Scheduler) isOverdue(f *flow, now int64) bool {
 	if f.passed || f.inFlight > 0 {
 		return false
 	}
-	waited := now - f.headAt
+	waited := now - f.when
 	return waited >= int64(s.cfg.Patience) && float64(waited) >= s.cfg.Slowdown*float64(s.takes(f))
 }
 

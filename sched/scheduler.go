@@ -165,7 +165,7 @@ func (s *Scheduler) Enqueue(now time.Duration, it Item) {
 	i := s.items.add(it, s.seq, s.now, f.slot)
 	s.items.append(&f.queue, i)
 	if f.queue.n == 1 {
-		f.headSeq, f.headAt = s.seq, s.now
+		f.headSeq, f.when = s.seq, s.now
 	}
 	s.queued++
 	s.gained(f)
@@ -216,7 +216,7 @@ func (s *Scheduler) lost(f *flow) {
 // headed notes what is asked most of the oldest queued item of a backlogged flow.
 func (s *Scheduler) headed(f *flow) {
 	head := &s.items.all[f.queue.head]
-	f.headSeq, f.headAt = head.seq, head.arrival
+	f.headSeq, f.when = head.seq, head.arrival
 }
 
 // expected is the service that the flow's next item is expected to use.

@@ -82,7 +82,7 @@ func (s *Scheduler) figures(f *flow) FlowStats {
 	if f.queue.n > 0 {
 		st.VT = time.Duration(max(f.vt, f.group.level.gvt))
 		st.Lead = max(st.Lead, 0)
-		st.Oldest = time.Duration(f.headAt)
+		st.Oldest = time.Duration(f.when)
 	}
 	return st
 }

@@ -20,8 +20,8 @@ func (s *Scheduler) Tick(now time.Duration) {
 		e := s.expiry.top()
 		f := s.flows.at(e.slot())
 		s.expiry.remove(e.slot())
-		f.rest, f.idleUntil = expired, e.k1+int64(s.cfg.KeepInactive)
-		s.inactive.push(e.slot(), f.idleUntil, f.serial)
+		f.rest, f.when = expired, e.k1+int64(s.cfg.KeepInactive)
+		s.inactive.push(e.slot(), f.when, f.serial)
 		s.mark(f)
 	}
 	for s.inactive.len() > 0 && s.inactive.top().k1 <= t {

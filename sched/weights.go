@@ -18,8 +18,8 @@ func (s *Scheduler) SetWeight(now time.Duration, id FlowID, weight float64) erro
 			return nil
 		}
 		f = s.flowOf(id)
-		f.rest, f.idleUntil = expired, s.now+int64(s.cfg.KeepInactive)
-		s.inactive.push(f.slot, f.idleUntil, f.serial)
+		f.rest, f.when = expired, s.now+int64(s.cfg.KeepInactive)
+		s.inactive.push(f.slot, f.when, f.serial)
 	}
 	f.weight = weight
 	return nil
