@@ -48,6 +48,7 @@ func (s *Scheduler) Abandon(now time.Duration, id uint64) {
 // end gives the token of an item in flight back.
 func (s *Scheduler) end(now time.Duration, id uint64) (int32, *flow) {
 	s.clock(now)
+	s.ahead()
 	i, ok := s.items.find(id)
 	if !ok || s.items.all[i].flight == none {
 		panic("sched: item is not in flight")

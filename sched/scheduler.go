@@ -65,6 +65,7 @@ type Scheduler struct {
 	holdUntil  int64 // earliest end of a wait seen by Next
 	rebaseAt   int64
 
+	touched   int64 // by ahead; says nothing
 	nsWeights map[string]float64
 	serial    int64
 
@@ -159,7 +160,9 @@ func (s *Scheduler) clock(now time.Duration) int64 {
 // Enqueue adds an item at the end of its flow.
 func (s *Scheduler) Enqueue(now time.Duration, it Item) {
 	s.clock(now)
+	s.ahead()
 	f := s.flowOf(it.Flow)
+	s.touch(f)
 	s.arrival(f)
 	s.seq++
 	i := s.items.add(it, s.seq, s.now, f.slot)
