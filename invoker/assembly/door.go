@@ -103,6 +103,10 @@ func (p pings) set(on bool) bool {
 	}
 	p.a.retired.Store(!on)
 	was := k.Status().Enabled
+	if on && p.a.silenced.keep() {
+		p.a.Log.Info("pings are enabled when the container engine is back")
+		return was != on
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
 	defer cancel()
 	change := k.Disable

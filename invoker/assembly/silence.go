@@ -47,7 +47,19 @@ func (s *silence) wish(silent bool, p pinging, barred func() bool, log *slog.Log
 	}
 }
 
-// follow ends when the pings say what is wished for.
+// keep is called when somebody else wants pings again. While nothing can be done
+// they stay silent, and are enabled when it can.
+func (s *silence) keep() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wanted {
+		s.ours = true
+	}
+	return s.wanted
+}
+
+// follow ends when the pings say what is wished for. A switch that fails has been
+// made all the same: the pinger tells of it when the broker is back.
 func (s *silence) follow(p pinging, barred func() bool, log *slog.Logger) {
 	for {
 		s.mu.Lock()
@@ -63,7 +75,7 @@ func (s *silence) follow(p pinging, barred func() bool, log *slog.Logger) {
 			return
 		}
 		s.mu.Unlock()
-		if err := turn(!wanted, p, barred); err != nil { // it is said when the broker is back
+		if err := turn(!wanted, p, barred); err != nil {
 			log.Warn("switch pings", "error", err)
 		}
 		s.mu.Lock()

@@ -75,6 +75,29 @@ func TestSilenceWhilePingsAreBeingEnabled(t *testing.T) {
 	})
 }
 
+// Pings that an operator enables while the engine is away stay silent until it is
+// back, whoever had disabled them.
+func TestSilenceIsKeptUntilTheEngineIsBack(t *testing.T) {
+	for _, whose := range []string{"ours", "the operator's"} {
+		t.Run(whose, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, s, barred := &slowPings{enabled: whose == "ours"}, &silence{}, &atomic.Bool{}
+				wish := func(silent bool) { s.wish(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }
+				wish(true)
+				synctest.Wait()
+				if !s.keep() || p.Status().Enabled {
+					t.Error("pings without an engine")
+				}
+				wish(false)
+				synctest.Wait()
+				if s.keep() || !p.Status().Enabled {
+					t.Error("no pings although the engine is back")
+				}
+			})
+		})
+	}
+}
+
 // Pings that an operator disabled, or the stop, before, during or after the engine
 // was away, stay so.
 func TestSilenceEnablesNothingOfOthers(t *testing.T) {
