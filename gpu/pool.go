@@ -37,6 +37,8 @@ type Pool[F comparable] struct {
 	list   []*pooled[F] // in order of creation
 	spare  []*pooled[F] // for reuse, as are the shelves
 	bare   []*shelf[F]
+	asked  F         // whose shelf was found last: one is asked about several
+	found  *shelf[F] // times in a row
 	idle   int
 }
 
@@ -82,29 +84,45 @@ func NewPool[F comparable](cfg PoolConfig) (*Pool[F], error) {
 // is the likeliest to lie on the device. Without one, kind tells which cold
 // start the caller is about to make.
 func (p *Pool[F]) Take(now time.Duration, flow F) (id string, kind StartKind, ok bool) {
-	if id, kind, ok = p.Peek(flow); !ok {
-		return id, kind, ok
+	c, kind := p.peek(flow)
+	if c == nil {
+		return "", kind, false
 	}
-	c := p.byID[id]
 	p.unshelve(c)
 	c.runs++
 	c.lastUsed = now
 	p.shelve(c)
-	return id, kind, true
+	return c.id, kind, true
 }
 
 // Peek tells what Take would answer, and changes nothing.
 func (p *Pool[F]) Peek(flow F) (id string, kind StartKind, ok bool) {
-	s := p.byFlow[flow]
+	c, kind := p.peek(flow)
+	if c == nil {
+		return "", kind, false
+	}
+	return c.id, kind, true
+}
+
+func (p *Pool[F]) peek(flow F) (*pooled[F], StartKind) {
+	s := p.of(flow)
 	switch {
 	case s == nil || s.total == 0:
-		return "", Cold, false
+		return nil, Cold
 	case len(s.shared) > 0:
-		return s.shared[len(s.shared)-1].id, GPUWarm, true
+		return s.shared[len(s.shared)-1], GPUWarm
 	case len(s.idle) > 0:
-		return s.idle[len(s.idle)-1].id, GPUWarm, true
+		return s.idle[len(s.idle)-1], GPUWarm
 	}
-	return "", BusyCold, false
+	return nil, BusyCold
+}
+
+// of is the shelf of a flow, nil for none.
+func (p *Pool[F]) of(flow F) *shelf[F] {
+	if p.found == nil || p.asked != flow {
+		p.asked, p.found = flow, p.byFlow[flow]
+	}
+	return p.found
 }
 
 // Add enters a new container, busy with its first run. It takes one run at a
@@ -116,7 +134,7 @@ func (p *Pool[F]) Add(now time.Duration, id string, flow F) {
 	s := p.byFlow[flow]
 	if s == nil {
 		s, p.bare = reused(p.bare)
-		p.byFlow[flow] = s
+		p.byFlow[flow], p.found = s, nil
 	}
 	s.total++
 	var c *pooled[F]
@@ -184,6 +202,7 @@ func (p *Pool[F]) Remove(id string) {
 	s.total--
 	if s.total == 0 {
 		delete(p.byFlow, c.flow)
+		p.found = nil
 		p.bare = append(p.bare, s)
 	}
 	*c = pooled[F]{}
@@ -234,7 +253,7 @@ func (p *Pool[F]) Len() (all, idle int) { return len(p.list), p.idle }
 
 // Count returns a flow's containers, and how many of them are idle.
 func (p *Pool[F]) Count(flow F) (all, idle int) {
-	if s := p.byFlow[flow]; s != nil {
+	if s := p.of(flow); s != nil {
 		return s.total, len(s.idle)
 	}
 	return 0, 0
@@ -243,7 +262,7 @@ func (p *Pool[F]) Count(flow F) (all, idle int) {
 // Idle calls yield with each idle container of a flow, the most recently used
 // first, until it returns false.
 func (p *Pool[F]) Idle(flow F, yield func(id string) bool) {
-	s := p.byFlow[flow]
+	s := p.of(flow)
 	if s == nil {
 		return
 	}

@@ -19,7 +19,9 @@ func (l *Ledger) pump(now time.Duration) {
 		l.standing = append(l.standing, w.a.id)
 		granted++
 	}
-	l.waiting = append(l.waiting[:0], l.waiting[granted:]...)
+	if granted > 0 {
+		l.waiting = append(l.waiting[:0], l.waiting[granted:]...)
+	}
 	switch {
 	case len(l.waiting) > 0:
 		head := l.waiting[0]

@@ -89,6 +89,14 @@ func (s *Scheduler) look(f *flow, d *device) Facts {
 	return clamped(s.view.Facts(f.id, d.index))
 }
 
+// setup is that of the facts.
+func (s *Scheduler) setup(f *flow, d *device) time.Duration {
+	if s.alone == nil {
+		return s.look(f, d).Setup
+	}
+	return min(max(s.alone.Setup(f.id, d.index), 0), limit)
+}
+
 func clamped(a Facts) Facts {
 	a.Setup = min(max(a.Setup, 0), limit)
 	return a
@@ -117,7 +125,7 @@ func (s *Scheduler) leastSetup(f *flow) int64 {
 			continue
 		}
 		others--
-		if least = min(least, s.look(f, d).Setup); least == 0 {
+		if least = min(least, s.setup(f, d)); least == 0 {
 			return 0
 		}
 	}

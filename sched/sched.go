@@ -74,6 +74,12 @@ type View interface {
 	Near(flow FlowID, buf []int) (near []int, elsewhere Facts)
 }
 
+// Setups is a View that also tells the Setup of Facts alone, where that is less
+// work: it is asked more often than the rest.
+type Setups interface {
+	Setup(flow FlowID, device int) time.Duration
+}
+
 // Choice is a granted token: this item, on this device.
 type Choice struct {
 	Item    uint64

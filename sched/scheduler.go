@@ -12,6 +12,7 @@ type Scheduler struct {
 	name  string
 	cfg   Config
 	view  View
+	alone Setups // the view, nil where it has none
 	rules rules
 	// overrun is T, or endless for the policies without a window.
 	overrun int64
@@ -112,6 +113,7 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 		byName: map[string]*group{}, nsWeights: map[string]float64{},
 	}
 	s.byID = newFlowIDs(&s.flows)
+	s.alone, _ = view.(Setups)
 	if r.window() {
 		s.overrun = int64(cfg.MaxOverrun())
 	}

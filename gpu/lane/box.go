@@ -79,7 +79,7 @@ func (l *Lane) stale(b *box) time.Duration {
 func (l *Lane) newBox(dev *device, rev *revision, item uint64) *box {
 	l.made++
 	b := l.blank()
-	b.id, b.name, b.dev, b.rev, b.hostMB, b.width = l.made, l.made.name(), dev, rev, rev.hostMB, rev.width
+	b.id, b.name, b.dev, b.rev, b.hostMB, b.width = l.made, l.name(), dev, rev, rev.hostMB, rev.width
 	l.boxes[b.id], l.named[b.name] = b, b
 	dev.boxes = append(dev.boxes, b)
 	l.enrol(rev, b)
@@ -89,15 +89,6 @@ func (l *Lane) newBox(dev *device, rev *revision, item uint64) *box {
 	}
 	l.order(Order{Do: Make, Item: item, Box: b.id, Device: dev.Index, Flow: rev.flow.id, HostMB: b.hostMB})
 	return b
-}
-
-// name is the box's in pools and ledgers; names are in the order of the ids.
-func (b Box) name() string {
-	digits := [...]byte{'0', '0', '0', '0', '0', '0', '0', '0', '0', '0', '0', '0'}
-	for i := len(digits) - 1; i >= 0 && b > 0; i, b = i-1, b/10 {
-		digits[i] += byte(b % 10)
-	}
-	return string(digits[:])
 }
 
 // shut lets a box take no more runs; it goes when the last has left.

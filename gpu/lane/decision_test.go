@@ -43,6 +43,7 @@ type decider struct {
 	now     time.Duration
 	item    uint64
 	running []Order
+	gone    []Box
 	starts  int
 	warm    int
 }
@@ -82,7 +83,7 @@ func (d *decider) decide() time.Duration {
 	orders := d.l.Ready()
 	took := time.Since(began)
 	d.starts, d.warm = 0, 0
-	var gone []Box
+	d.gone = d.gone[:0]
 	for _, o := range orders {
 		switch o.Do {
 		case Start:
@@ -92,10 +93,10 @@ func (d *decider) decide() time.Duration {
 			}
 			d.running = append(d.running, o)
 		case Remove:
-			gone = append(gone, o.Box)
+			d.gone = append(d.gone, o.Box)
 		}
 	}
-	for _, box := range gone {
+	for _, box := range d.gone {
 		d.take(Event{Kind: Gone, Box: box})
 	}
 	return took

@@ -16,15 +16,29 @@ func (l *Lane) Facts(id sched.FlowID, index int) sched.Facts {
 	}
 	rev := l.next(f)
 	own, kind, _ := l.serving(dev, rev)
-	facts := sched.Facts{Start: startWord(kind), Fits: l.fits(dev, rev, own)}
+	return sched.Facts{Start: startWord(kind), Setup: f.setup(dev, own, kind), Fits: l.fits(dev, rev, own)}
+}
+
+// Setup is that of Facts alone.
+func (l *Lane) Setup(id sched.FlowID, index int) time.Duration {
+	f, dev := l.known(id), l.devices[index]
+	if f == nil {
+		return 0
+	}
+	own, kind, _ := l.serving(dev, l.next(f))
+	return f.setup(dev, own, kind)
+}
+
+// setup is how long a start takes until the run proper begins.
+func (f *flow) setup(dev *device, own *box, kind gpu.StartKind) time.Duration {
 	switch kind {
 	case gpu.Cold, gpu.BusyCold:
-		facts.Setup = seconds(f.demand.Restart())
+		return seconds(f.demand.Restart())
 	case gpu.HostWarm:
 		resident, footprint := dev.ledger.Residency(own.name)
-		facts.Setup = dev.pace.time(footprint - resident)
+		return dev.pace.time(footprint - resident)
 	}
-	return facts
+	return 0
 }
 
 // Near lists the devices on which a flow's next item might find a box, and says
@@ -53,13 +67,23 @@ func (rev *revision) devices(buf []int) []int {
 	return buf
 }
 
-// known finds a flow, nil for none. The policy asks about the same one several
-// times in a row.
+// known finds a flow, nil for none. The policy asks about the same few again and
+// again.
 func (l *Lane) known(id sched.FlowID) *flow {
-	if l.last == nil || l.last.id != id {
-		l.last = l.flows[id]
+	seen := l.seen(id)
+	if *seen == nil || (*seen).id != id {
+		*seen = l.flows[id]
 	}
-	return l.last
+	return *seen
+}
+
+// seen is where a flow is noted when it was asked about.
+func (l *Lane) seen(id sched.FlowID) **flow {
+	at := uint(len(id.Namespace))
+	if n := len(id.Function); n >= 2 {
+		at += uint(id.Function[n-1]) + 7*uint(id.Function[n-2])
+	}
+	return &l.recent[at%uint(len(l.recent))]
 }
 
 // serving finds the box that would take the next run of a revision on a device,

@@ -144,6 +144,14 @@ func (a audited) Near(id sched.FlowID, buf []int) ([]int, sched.Facts) {
 	return near, elsewhere
 }
 
+func (a audited) Setup(id sched.FlowID, device int) time.Duration {
+	setup := a.View.(sched.Setups).Setup(id, device)
+	if f := a.Facts(id, device); f.Setup != setup {
+		a.t.Errorf("%s on device %d: setup %s, as a fact %s", id, device, setup, f.Setup)
+	}
+	return setup
+}
+
 func (s *storm) roll(n int) bool { return !s.calm && s.r.IntN(n) == 0 }
 
 func (s *storm) nap(most time.Duration) time.Duration {

@@ -41,6 +41,7 @@ type revision struct {
 	measured gpu.Footprint
 	boxes    []*box   // not gone, in the order of their making
 	by       [][]*box // the same by device; nil without any
+	only     [1]*box  // room for boxes as long as there is one
 	items    int      // queued and running
 }
 
@@ -48,6 +49,9 @@ type revision struct {
 func (l *Lane) enrol(rev *revision, b *box) {
 	if rev.by == nil {
 		rev.by = l.shelf()
+	}
+	if rev.boxes == nil {
+		rev.boxes = rev.only[:0]
 	}
 	rev.boxes, rev.by[b.dev.Index] = append(rev.boxes, b), append(rev.by[b.dev.Index], b)
 	f := rev.flow
@@ -315,7 +319,7 @@ func (l *Lane) forget(f *flow) {
 		_ = l.policy.SetWeight(l.now, f.id, 1) // 1 is a weight
 	}
 	delete(l.flows, f.id)
-	l.last = nil
+	*l.seen(f.id) = nil
 	if f.space.flows--; f.space.flows == 0 {
 		delete(l.namespaces, f.id.Namespace)
 	}

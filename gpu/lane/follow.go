@@ -86,9 +86,9 @@ func (l *Lane) prefetchNext() {
 	if !ok || f == nil {
 		return
 	}
-	dev := l.devices[index]
-	dev.pool.Idle(l.next(f), func(name string) bool {
-		if l.leaves(l.named[name]) {
+	dev, rev := l.devices[index], l.next(f)
+	dev.pool.Idle(rev, func(name string) bool {
+		if l.leaves(rev.named(dev, name)) {
 			dev.ledger.Prefetch(l.now, name, true)
 		}
 		return false

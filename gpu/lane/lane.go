@@ -38,11 +38,12 @@ type Lane struct {
 	flows      map[sched.FlowID]*flow
 	namespaces map[string]*namespace
 	backlog    backlog
-	last       *flow // that was asked about last
+	recent     [64]*flow // that were asked about last, see known
 
 	boxes map[Box]*box
 	named map[string]*box // by the name that pools and ledgers know
 	made  Box             // counted
+	names string          // of the next few
 	idle  idleList
 	marks gpu.Marks // of boxes, flows and namespaces
 

@@ -46,7 +46,7 @@ func (l *Lane) grantNext() bool {
 	if !ok {
 		return false
 	}
-	i := l.queue.byID[c.Item]
+	i := l.granted(c)
 	rev, dev := l.queue.at(i).rev, l.devices[c.Device]
 	b, kind, lent := l.take(dev, rev, c.Item)
 	if b == nil {
@@ -88,6 +88,14 @@ func (l *Lane) grantNext() bool {
 	l.bring(f)
 	l.reserve(r)
 	return true
+}
+
+// granted is the place of the item that was granted: the oldest of its flow.
+func (l *Lane) granted(c sched.Choice) int32 {
+	if i := l.known(c.Flow).head; l.queue.at(i).id == c.Item {
+		return i
+	}
+	return l.queue.byID[c.Item]
 }
 
 // take takes a box of a revision that takes another run, or a place that was

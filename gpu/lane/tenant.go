@@ -6,6 +6,9 @@ package lane
 
 // most is the limit of a namespace, 0 for none.
 func (l *Lane) most(namespace string) int64 {
+	if len(l.cfg.NamespaceLimits) == 0 {
+		return 0
+	}
 	if n, ok := l.cfg.NamespaceLimits[namespace]; ok {
 		return n
 	}
