@@ -37,7 +37,8 @@ const version = 1
 // maxNote bounds a file that is read.
 const maxNote = 64 << 10
 
-// Dir is a directory of notes. It may be used from many goroutines.
+// Dir is a directory of notes. It may be used from many goroutines, for one
+// container by one at a time: then who waits for the disk holds up no other.
 type Dir struct {
 	path string
 	log  *slog.Logger
@@ -77,24 +78,31 @@ func (d *Dir) Close() error {
 
 // Write puts a note down.
 func (d *Dir) Write(n container.Note) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.write(n); err != nil {
+	d.Drop(n.Name)
+	h, err := d.write(n)
+	if err != nil {
 		d.fail(n.Name, err)
+		return
 	}
+	d.keep(n.Name, h)
 }
 
-func (d *Dir) write(n container.Note) error {
+func (d *Dir) keep(name string, h *headline) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open[name] = h
+}
+
+func (d *Dir) write(n container.Note) (*headline, error) {
 	text, err := encode(n)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.drop(n.Name)
 	// It has its name when it is whole.
 	path := d.file(n.Name)
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = f.Write(text)
 	if err == nil {
@@ -105,66 +113,80 @@ func (d *Dir) write(n container.Note) error {
 		h, err = newHeadline(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(path+".new"))
+		return nil, errors.Join(err, os.Remove(path+".new"))
 	}
-	d.open[n.Name] = h
-	return nil
+	return h, nil
 }
 
 // Mark changes what a container is doing.
 func (d *Dir) Mark(name string, is container.Rest, since time.Time, h container.Holds) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	line, err := d.opened(name)
+	err := d.opened(name)
 	if err == nil {
-		err = line.write(is, since, h)
+		err = d.mark(name, is, since, h)
 	}
 	if err != nil {
 		d.fail(name, err)
 	}
 }
 
-func (d *Dir) opened(name string) (*headline, error) {
-	if h := d.open[name]; h != nil {
-		return h, nil
+// mark holds the lock, lest the line be closed meanwhile.
+func (d *Dir) mark(name string, is container.Rest, since time.Time, h container.Holds) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := d.open[name]
+	if line == nil {
+		return errGone
+	}
+	return line.write(is, since, h)
+}
+
+func (d *Dir) opened(name string) error {
+	d.mu.Lock()
+	h := d.open[name]
+	d.mu.Unlock()
+	if h != nil {
+		return nil
 	}
 	f, err := os.OpenFile(d.file(name), os.O_RDWR, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	h, err := newHeadline(f)
+	h, err = newHeadline(f)
 	if err = errors.Join(err, f.Close()); err == nil {
-		d.open[name] = h
+		d.keep(name, h)
 	}
-	return h, err
+	return err
 }
 
 // fail drops a note that could not be written: without one its container is
 // removed, with a wrong one it might be used.
 func (d *Dir) fail(name string, err error) {
 	dropped := d.drop(name)
-	if d.failed && dropped == nil {
+	d.mu.Lock()
+	told := d.failed
+	d.failed = true
+	d.mu.Unlock()
+	if told && dropped == nil {
 		return
 	}
-	d.failed = true
 	d.log.Error("note of a container cannot be written: it will not be taken over by the next process",
 		"container", name, "error", errors.Join(err, dropped))
 }
 
 // Drop forgets a container.
 func (d *Dir) Drop(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err := d.drop(name); err != nil {
 		d.log.Error("remove the note of a container", "container", name, "error", err)
 	}
 }
 
 func (d *Dir) drop(name string) error {
+	d.mu.Lock()
 	if h := d.open[name]; h != nil {
 		_ = h.close()
 		delete(d.open, name)
 	}
+	d.mu.Unlock()
 	if err := os.Remove(d.file(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

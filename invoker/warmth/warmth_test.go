@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -57,6 +59,52 @@ func TestNotesOutliveTheProcess(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v: others may read it", info.Mode(), err)
+	}
+}
+
+// A disk that takes its time for one container's note holds up no run in another.
+func TestSlowDiskHoldsUpOneOnly(t *testing.T) {
+	path := t.TempDir()
+	d, _ := open(t, path)
+	slow, other := note("wsk00_1_a"), note("wsk00_2_b")
+	d.Write(other)
+	// While a lease is held, who opens the file waits for its end (fcntl(2)).
+	held, err := os.Create(filepath.Join(path, "wsk00_1_a.note.new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, err := unix.FcntlInt(held.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip("no lease on a file here: ", err)
+	}
+	written := make(chan struct{})
+	go func() { defer close(written); d.Write(slow) }()
+	for {
+		lease, err := unix.FcntlInt(held.Fd(), unix.F_GETLEASE, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lease != unix.F_WRLCK { // somebody waits for it
+			break
+		}
+		select {
+		case <-written:
+			t.Skip("a lease holds nobody up here")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	d.Mark(other.Name, container.Busy, other.Since, container.Holds{})
+	select {
+	case <-written:
+		t.Error("the mark waited for the other's note, or that for nothing")
+	default:
+	}
+	if _, err := unix.FcntlInt(held.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
+		t.Fatal(err)
+	}
+	<-written
+	if got := d.Read(); len(got) != 2 || got[1].Rest != container.Busy {
+		t.Errorf("got %+v", got)
 	}
 }
 
