@@ -32,7 +32,7 @@ func BenchmarkActivation(b *testing.B) {
 					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
 						id := ids[i%int64(len(ids))]
 						j.Accepted(id, 0, i)
-						j.Started(id)
+						begin(j, id)
 						j.Completed(id)
 						if i%1000 == 0 {
 							j.Covered(0, func(offset int64) bool { return offset <= i })

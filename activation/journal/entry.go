@@ -118,16 +118,14 @@ func (j *Journal) replay(at wal.Place, payload []byte) {
 // step writes the present state of an activation. The caller holds the lock,
 // so that the entries of one are in order.
 func (j *Journal) step(k key, e *entry) wal.Receipt {
-	var buf [40]byte
-	r := j.log.Append(encode(buf[:0], k, e, 0), nil)
+	r := j.log.Append(encode(j.scratch[:0], k, e, 0), nil)
 	j.hold(e, r.Place.Segment)
 	return r
 }
 
 // keepMessage writes the present state with the message.
 func (j *Journal) keepMessage(k key, e *entry, message []byte) wal.Receipt {
-	var buf [40]byte
-	r := j.log.Append(encode(buf[:0], k, e, parkedBit), message)
+	r := j.log.Append(encode(j.scratch[:0], k, e, parkedBit), message)
 	j.hold(e, r.Place.Segment)
 	j.setMessage(e, r.Place)
 	return r

@@ -26,7 +26,7 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 		j.Accepted(id(i), 0, int64(i))
 		park(t, j, i)
 	}
-	j.Started(id(1))
+	begin(j, id(1))
 	if err := owe(j, id(1), ending); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func victim(dir string) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		j.Started(id(i))
+		begin(j, id(i))
 		fmt.Println(i)
 	}
 }
@@ -144,12 +144,12 @@ func TestDiskThatRefusesHoldsUpNoRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j := open(t, Config{Dir: dir, SegmentBytes: 1})
 	j.Accepted(id(0), 0, 0)
-	j.Started(id(0))
+	begin(j, id(0))
 	if err := os.Rename(dir, dir+"x"); err != nil {
 		t.Fatal(err)
 	}
 	j.Accepted(id(1), 0, 1)
-	j.Started(id(1))
+	begin(j, id(1))
 	j.Completed(id(0))
 	if err := parkOne(j, id(1), message(1)); err == nil {
 		t.Error("parked on a disk that is not there")
@@ -240,7 +240,7 @@ func TestDeliveredOnce(t *testing.T) {
 	}
 	for _, a := range []activation.ID{id, other} {
 		j.Accepted(a, 0, 7)
-		j.Started(a)
+		begin(j, a)
 	}
 	j.Completed(id)
 	if got := j.Delivered(id, 0, 8); got != (Past{Other: true}) {

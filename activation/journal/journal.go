@@ -106,16 +106,17 @@ type Journal struct {
 	quit chan struct{}
 	wg   sync.WaitGroup
 
-	mu     sync.Mutex
-	known  slab.Table[key, *entry]
-	slab   slab.Slab[entry]
-	refs   map[wal.Segment]int        // entries and parked messages that a file is needed for
-	live   int64                      // bytes of what is needed
-	done   map[int][]key              // completed, by partition, not yet covered by Kafka
-	owed   slab.Table[key, wal.Place] // what entries ended with that owe it
-	parked int
-	bodies int64 // bytes of what is parked
-	closed bool
+	mu      sync.Mutex
+	scratch [stepBytes]byte // for the entry that is being written
+	known   slab.Table[key, *entry]
+	slab    slab.Slab[entry]
+	refs    map[wal.Segment]int        // entries and parked messages that a file is needed for
+	live    int64                      // bytes of what is needed
+	done    map[int][]key              // completed, by partition, not yet covered by Kafka
+	owed    slab.Table[key, wal.Place] // what entries ended with that owe it
+	parked  int
+	bodies  int64 // bytes of what is parked
+	closed  bool
 }
 
 // key is an activation id in half its size.
@@ -211,50 +212,47 @@ func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
 	j.known.Set(k, e)
 }
 
-// Started comes before the action can have any effect: before /run, and before
+// Begin comes before the action can have any effect: before /run, and before
 // an /init that runs code of the user. It returns when that is kept, or when
-// the disk does not take it: then what runs goes on, and Health tells.
-func (j *Journal) Started(id activation.ID) {
-	if r, news := j.start(id); news {
-		_ = r.Kept()
-	}
-}
-
-// Begin is Started for whoever can wait. An activation that is parked waits for
-// the disk, until ctx ends: nobody but the journal knows of it, so it would be
-// handed out again as if it had never run.
+// the disk does not take it: then what runs goes on, and Health tells. Only an
+// activation that is parked waits for the disk, until ctx ends: nobody but the
+// journal knows of it, so it would be handed out again as if it had never run.
 func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
-	parked := j.Past(id).Parked
-	if parked {
+	k := keyOf(id)
+	for begun := false; ; {
+		r, waits := j.begin(k, begun)
+		if !waits {
+			err := r.Kept()
+			if waits = err != nil && j.Past(id).Parked; !waits {
+				return nil
+			}
+			begun = true // and trouble came between
+		}
 		if err := j.log.Well(ctx); err != nil {
 			return fmt.Errorf("begin parked activation %s: %w", id, err)
 		}
 	}
-	r, news := j.start(id)
-	for news && r.Kept() != nil && parked { // trouble came between
-		if err := j.log.Well(ctx); err != nil {
-			return fmt.Errorf("begin parked activation %s: %w", id, err)
-		}
-		j.mu.Lock()
-		k := keyOf(id)
-		r = j.step(k, j.known.Get(k))
-		j.mu.Unlock()
-	}
-	return nil
 }
 
-// start writes that an activation begins, where that is news.
-func (j *Journal) start(id activation.ID) (r wal.Receipt, news bool) {
-	k := keyOf(id)
+// begin writes that an activation begins, where that is news, or is to be
+// written again. It tells whether the disk must be waited for first.
+func (j *Journal) begin(k key, again bool) (r wal.Receipt, waits bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.known.Get(k)
-	if e == nil || e.now || e.state == Completed {
+	if e == nil || e.now && !again || e.state == Completed {
 		return r, false
 	}
-	e.now, e.state = true, Started
-	e.starts = min(e.starts+1, maxStarts)
-	return j.step(k, e), true
+	if e.message.Size > 0 {
+		if _, err := j.log.Trouble(); err != nil {
+			return r, true
+		}
+	}
+	if !e.now {
+		e.now, e.state = true, Started
+		e.starts = min(e.starts+1, maxStarts)
+	}
+	return j.step(k, e), false
 }
 
 // maxStarts is as far as starts are counted.

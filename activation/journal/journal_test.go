@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -36,6 +37,9 @@ func again(t testing.TB, j *Journal) *Journal {
 	return open(t, j.cfg)
 }
 
+// begin has an activation begin that need not wait for the disk.
+func begin(j *Journal, id activation.ID) { _ = j.Begin(context.Background(), id) }
+
 func park(t testing.TB, j *Journal, i int) {
 	t.Helper()
 	err := parkOne(j, id(i), message(i))
@@ -57,9 +61,9 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 		j.Accepted(id(i), 2, int64(100+i))
 	}
 	park(t, j, 1)
-	j.Started(id(2))
-	j.Started(id(2)) // before /init and before /run
-	j.Started(id(3))
+	begin(j, id(2))
+	begin(j, id(2)) // before /init and before /run
+	begin(j, id(3))
 	j.Completed(id(3))
 	want := []Past{{State: Accepted}, {State: Accepted, Parked: true, Taken: true}, {State: Started}, {State: Completed}, {}}
 	check := func() {
@@ -77,12 +81,12 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	check()
 	// It was running when a process ended, this time without closing.
 	j.Accepted(id(2), 2, 102)
-	j.Started(id(2))
+	begin(j, id(2))
 	check()
 	j = open(t, Config{Dir: killed(t, j)})
 	want[2].Crashes = 1
 	check()
-	j.Started(id(2))
+	begin(j, id(2))
 	j = open(t, Config{Dir: killed(t, j)})
 	want[2].Crashes = 2
 	check()
@@ -133,7 +137,7 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	park(t, j, 0)
 	for i := 1; i < 5000; i++ {
 		j.Accepted(id(i), 0, int64(i))
-		j.Started(id(i))
+		begin(j, id(i))
 		j.Completed(id(i))
 		if i%100 == 0 {
 			j.Covered(0, func(offset int64) bool { return offset > 0 && offset <= int64(i) })
@@ -241,7 +245,7 @@ func step(t *testing.T, r *rand.Rand, j *Journal, i int, told map[int]Past, star
 		park(t, j, i)
 		p.Parked = true
 	case what == 1:
-		j.Started(id(i))
+		begin(j, id(i))
 		p.State = Started
 		started[i] = true
 	default:
@@ -261,7 +265,7 @@ func killed(t *testing.T, j *Journal) string {
 		last++
 	}
 	j.Accepted(id(last), 0, 1<<40)
-	j.Started(id(last)) // what came before is written with it
+	begin(j, id(last)) // what came before is written with it
 	j.Completed(id(last))
 	for {
 		copied := t.TempDir()

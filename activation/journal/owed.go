@@ -79,8 +79,7 @@ func (j *Journal) ending(at wal.Place) ([]byte, error) {
 // keepEnding writes the present state with what it ended with.
 func (j *Journal) keepEnding(k key, e *entry, ending []byte) wal.Receipt {
 	j.dropEnding(k, e)
-	var buf [40]byte
-	r := j.log.Append(encode(buf[:0], k, e, owedBit), ending)
+	r := j.log.Append(encode(j.scratch[:0], k, e, owedBit), ending)
 	j.hold(e, r.Place.Segment)
 	j.setEnding(k, e, r.Place)
 	return r

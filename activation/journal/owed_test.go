@@ -14,7 +14,7 @@ func TestOwedIsKeptUntilCompleted(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 4 << 10})
 	for i := range 2 {
 		j.Accepted(id(i), 0, int64(i))
-		j.Started(id(i))
+		begin(j, id(i))
 	}
 	park(t, j, 1)
 	for i := range 2 {
@@ -89,7 +89,7 @@ func TestOweTellsOfEach(t *testing.T) {
 	defer j.Close()
 	for i := range 3 {
 		j.Accepted(id(i), 0, int64(i))
-		j.Started(id(i))
+		begin(j, id(i))
 	}
 	j.Completed(id(0))
 	errs := j.Owe([]activation.ID{id(0), id(1), id(2)}, [][]byte{[]byte("done"), make([]byte, 2<<20), []byte("ended")})

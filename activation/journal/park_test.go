@@ -18,7 +18,7 @@ func TestWhicheverComesFirst(t *testing.T) {
 		j.Accepted(id(i), 0, int64(i))
 		park(t, j, i)
 	}
-	j.Started(id(2))
+	begin(j, id(2))
 	j = again(t, j)
 	if text, past, err := j.Take(id(0)); err != nil || string(text) != string(message(0)) || past.State != Accepted {
 		t.Errorf("taken: %q, %+v, %v", text, past, err)

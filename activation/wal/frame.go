@@ -25,7 +25,10 @@ var table = crc32.MakeTable(crc32.Castagnoli)
 
 // appendFrame appends the frame of a payload that comes in two parts.
 func appendFrame(dst []byte, salt uint32, head, body []byte) []byte {
-	sum := crc32.Update(crc32.Update(salt, table, head), table, body)
+	sum := crc32.Update(salt, table, head)
+	if len(body) > 0 {
+		sum = crc32.Update(sum, table, body)
+	}
 	at := len(dst)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(head)+len(body)))
 	dst = binary.LittleEndian.AppendUint32(dst, sum)

@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// windowBytes is how much of a file is mapped at a time: room for a thousand
-// small entries. What a killed process leaves of it unused is zeros.
-const windowBytes = 64 << 10
+// windowBytes is how much of a file is mapped at a time: room for some thousand
+// small entries, since to take the next one costs as much as to write a thousand.
+// What a killed process leaves of it unused is zeros.
+const windowBytes = 256 << 10
 
 // window is the part of the newest file that entries are copied into: memory
 // that the system shares with the file. What was copied there survives the end
@@ -41,24 +42,43 @@ func openWindow(f *os.File, n Segment, at int64) (*window, error) {
 // put copies a frame of an entry to a position of the file. ok is false where
 // it does not fit, or the memory failed, as it does when somebody cut the file.
 func (w *window) put(at int, salt uint32, head, body []byte) (ok bool) {
-	size := headerBytes + len(head) + len(body)
-	return w.copy(at, size, func(dst []byte) { appendFrame(dst, salt, head, body) })
-}
-
-// copy has put fill so many bytes at a position of the file, by appending.
-func (w *window) copy(at, size int, put func(dst []byte)) (ok bool) {
-	from := at - w.base
-	if size > len(w.data)-from {
+	room := w.room(at, headerBytes+len(head)+len(body))
+	if room == nil {
 		return false
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if recover() != nil {
-			ok = false
-		}
-	}()
-	put(w.data[from : from : from+size])
+	defer caught(&ok)
+	appendFrame(room, salt, head, body)
 	return true
+}
+
+// copy copies frames to a position of the file, under the same conditions.
+func (w *window) copy(at int, frames []byte) (ok bool) {
+	room := w.room(at, len(frames))
+	if room == nil {
+		return false
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer caught(&ok)
+	_ = append(room, frames...)
+	return true
+}
+
+// room is the memory of so many bytes at a position of the file, to be appended
+// to; nil where the window ends before them.
+func (w *window) room(at, size int) []byte {
+	from := at - w.base
+	if size > len(w.data)-from {
+		return nil
+	}
+	return w.data[from : from : from+size]
+}
+
+// caught is deferred: memory that failed was not ok.
+func caught(ok *bool) {
+	if recover() != nil {
+		*ok = false
+	}
 }
 
 // close gives the memory back. The caller has seen to it that nobody copies.
@@ -110,7 +130,7 @@ func (w *writer) look() {
 func (w *window) takes(b *batch) bool {
 	c := b.chunks[0]
 	return len(b.chunks) == 1 && c.segment == w.segment &&
-		w.copy(int(c.at), len(c.data), func(dst []byte) { _ = append(dst, c.data...) })
+		w.copy(int(c.at), c.data)
 }
 
 // giveBack unmaps the windows that are shut.

@@ -20,8 +20,8 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 	for i, c := range []string{"a", "b", "c"} {
 		j.Accepted(id(c), 0, int64(i))
 	}
-	j.Started(id("b"))
-	j.Started(id("c"))
+	_ = j.Begin(t.Context(), id("b"))
+	_ = j.Begin(t.Context(), id("c"))
 	j.Completed(id("c"))
 	if err := j.Close(); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func BenchmarkHallway(b *testing.B) {
 	}
 	environ := append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"), withLogs+"="+r.logs,
 		fmt.Sprintf("CONFIG_whisk_containerPool_userMemory=%dm", containers*128),
-		fmt.Sprintf("GOMAXPROCS=%d", min(max(runtime.GOMAXPROCS(0)/2, 1), 4))) // as the program has it
+		processors(), profileInto+"="+os.Getenv(profileInto))
 	for _, action := range []string{"noop", "prints"} {
 		for _, flight := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s-%d", action, flight), func(b *testing.B) {
@@ -51,6 +51,11 @@ func BenchmarkHallway(b *testing.B) {
 			})
 		}
 	}
+}
+
+// processors has an invoker compute on as many as the program does.
+func processors() string {
+	return fmt.Sprintf("GOMAXPROCS=%d", min(max(runtime.GOMAXPROCS(0)/2, 1), 4))
 }
 
 // firstSide is the id of the first invoker that runs beside others.

@@ -18,7 +18,7 @@ import (
 // Another build (otherBuild) is measured in the same turns.
 func BenchmarkJournal(b *testing.B) {
 	r := newRig(b)
-	environ := append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"))
+	environ := append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"), processors(), profileInto+"="+os.Getenv(profileInto))
 	programs := builds()
 	var sides []*side // of each build, with the journal and without
 	for i, program := range programs {

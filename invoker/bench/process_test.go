@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +29,30 @@ const asInvoker = "GPUWHISK_BENCH_INVOKER"
 
 // invokerID is which invoker that is.
 const invokerID = "GPUWHISK_BENCH_INVOKER_ID"
+
+// profileInto, when set, is a directory that gets a profile of the processor time
+// of each invoker, by its id: 2.cpu.
+const profileInto = "GPUWHISK_BENCH_PROFILE"
+
+// profile begins one, and returns what ends it.
+func profile(id string) (end func()) {
+	dir := os.Getenv(profileInto)
+	if dir == "" {
+		return func() {}
+	}
+	f, err := os.Create(filepath.Join(dir, id+".cpu"))
+	if err == nil {
+		err = pprof.StartCPUProfile(f)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}
+}
 
 // withLogs, when set, is the directory of the containers' logs; each has an
 // address of its own then.
@@ -50,8 +76,11 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(asInvoker); addr != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		go sweep()
-		err := serve(ctx, cmp.Or(os.Getenv(invokerID), "0"), os.Environ(), addr, func(door string) { fmt.Println(door) }, nil)
+		id := cmp.Or(os.Getenv(invokerID), "0")
+		profiled := profile(id)
+		err := serve(ctx, id, os.Environ(), addr, func(door string) { fmt.Println(door) }, nil)
 		stop()
+		profiled()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

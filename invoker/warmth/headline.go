@@ -1,11 +1,12 @@
 package warmth
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -18,21 +19,24 @@ const headForm = "%c %019d %016x %016x %016x\n"
 const headSize = 1 + 1 + 19 + 3*17 + 1
 
 func head(b []byte, is container.Rest, since time.Time, h container.Holds) []byte {
-	b = padded(append(b, byte(is), ' '), since.UnixNano(), 10, 19)
+	b = decimal(append(b, byte(is), ' '), since.UnixNano())
 	for _, bytes := range []int64{h.Allocated, h.Resident, h.Context} {
-		b = padded(append(b, ' '), bytes, 16, 16)
+		var big [8]byte
+		binary.BigEndian.PutUint64(big[:], uint64(max(bytes, 0)))
+		b = hex.AppendEncode(append(b, ' '), big[:])
 	}
 	return append(b, '\n')
 }
 
-// padded appends a number with zeros before it; there are no negative ones.
-func padded(b []byte, n int64, base, width int) []byte {
-	var digits [20]byte
-	text := strconv.AppendInt(digits[:0], max(n, 0), base)
-	for range width - len(text) {
-		b = append(b, '0')
+// decimal appends a number with zeros before it; there are no negative ones.
+func decimal(b []byte, n int64) []byte {
+	var digits [19]byte
+	n = max(n, 0)
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = '0' + byte(n%10)
+		n /= 10
 	}
-	return append(b, text...)
+	return append(b, digits[:]...)
 }
 
 // headline is the first line of a note's file, shared with the system: what is

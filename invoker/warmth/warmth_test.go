@@ -195,5 +195,6 @@ func BenchmarkMark(b *testing.B) {
 	now := time.Now()
 	for b.Loop() {
 		d.Mark("wsk00_1_a", container.Busy, now, container.Holds{})
+		d.Mark("wsk00_1_a", container.Resting, now, container.Holds{Allocated: 1 << 30})
 	}
 }
