@@ -1,48 +1,77 @@
 package couchdb
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 
 	"github.com/go-kivik/kivik/v4"
+	"github.com/go-kivik/kivik/v4/couchdb/chttp"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 )
 
-// bulkDocs sends documents to a database. The body is what the original
-// sends: every document as it stands, even if there is but one.
-// none asks with a batch of nothing, which the library does not send.
-func bulkDocs(db *kivik.DB, listener steps.Listener, none func(context.Context) error) records.Write {
+// bulkDocs sends documents to the database of records. The body is what the
+// original sends: every document as it stands, even if there is but one. It is
+// put together here, since the library would parse each document again, and send
+// it through a goroutine of its own.
+func bulkDocs(v visitor, listener steps.Listener) records.Write {
+	name := v.cfg.Activations
 	return func(ctx context.Context, docs []records.Document) ([]error, error) {
 		if len(docs) == 0 {
-			return nil, none(ctx)
+			return nil, v.write(ctx)
 		}
-		bodies := make([]any, len(docs))
-		for i, d := range docs {
-			bodies[i] = raw(d.Body)
-		}
-		ended := steps.Begin(ctx, listener, saving(db.Name(), len(docs)))
-		answers, err := db.BulkDocs(ctx, bodies)
-		ended(fmt.Sprintf("'%s' completed %d documents", db.Name(), len(docs)), err)
+		ended := steps.Begin(ctx, listener, saving(name, len(docs)))
+		results, err := v.post(ctx, docs)
+		ended(fmt.Sprintf("'%s' completed %d documents", name, len(docs)), err)
 		if err != nil {
 			return nil, mark(err)
-		}
-		results := make([]error, len(answers))
-		for i, a := range answers {
-			results[i] = markDocument(a.Error)
 		}
 		return results, nil
 	}
 }
 
-// raw is JSON that the library must leave alone: it would turn numbers into
-// floats.
-type raw []byte
+// post sends one batch and gives the answer to each document.
+func (v visitor) post(ctx context.Context, docs []records.Document) ([]error, error) {
+	res, err := v.send(ctx, http.MethodPost, v.bulkPath(), bytes.NewReader(bulkBody(docs)))
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode == http.StatusExpectationFailed {
+		chttp.CloseBody(res.Body)
+		return nil, fmt.Errorf("status %d: one or more documents were rejected", res.StatusCode)
+	}
+	if err := chttp.ResponseError(res); err != nil {
+		return nil, err
+	}
+	var answers []struct{ Error, Reason string }
+	if err := chttp.DecodeJSON(res, &answers); err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	results := make([]error, len(answers))
+	for i, a := range answers {
+		results[i] = answerError(a.Error, a.Reason)
+	}
+	return results, nil
+}
 
-// MarshalJSON returns the text.
-func (r raw) MarshalJSON() ([]byte, error) { return r, nil }
+func bulkBody(docs []records.Document) []byte {
+	const head, tail = `{"docs":[`, `]}`
+	size := len(head) + len(tail)
+	for _, d := range docs {
+		size += len(d.Body) + 1
+	}
+	body := append(make([]byte, 0, size), head...)
+	for i, d := range docs {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, d.Body...)
+	}
+	return append(body, tail...)
+}
 
 // mark tells what the failure of a request means for the documents in it.
 func mark(err error) error {
@@ -55,10 +84,13 @@ func mark(err error) error {
 	return err
 }
 
-// markDocument tells what the answer to one document means.
-func markDocument(err error) error {
-	if kivik.HTTPStatus(err) == http.StatusConflict {
-		return records.Mark(err, records.ErrHeld)
+// answerError is what the answer to one document means; nil: it is written.
+func answerError(word, reason string) error {
+	switch word {
+	case "":
+		return nil
+	case "conflict":
+		return records.Mark(fmt.Errorf("%s: %s", word, reason), records.ErrHeld)
 	}
-	return err
+	return fmt.Errorf("%s: %s", word, reason)
 }

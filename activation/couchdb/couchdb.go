@@ -81,12 +81,11 @@ func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 		return nil, err
 	}
 	whisks := client.DB(cfg.Whisks)
-	activations := client.DB(cfg.Activations)
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store{client: client, transport: transport, stop: stop}
 	s.actions = newActions(ctx, whisks, manifest, cfg)
 	s.visitor = visitor{cfg: cfg, client: &http.Client{Transport: transport}}
-	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(activations, cfg.Steps, s.visitor.write), cfg.Log)
+	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(s.visitor, cfg.Steps), cfg.Log)
 	s.blacklist = newBlacklist(client.DB(cfg.Subjects), cfg)
 	s.wg.Go(func() { s.blacklist.run(ctx) })
 	return s, nil

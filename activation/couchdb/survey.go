@@ -83,8 +83,10 @@ type visitor struct {
 
 // write asks whether records may be written, by a batch of none.
 func (v visitor) write(ctx context.Context) error {
-	return v.call(ctx, http.MethodPost, url.PathEscape(v.cfg.Activations)+"/_bulk_docs", `{"docs":[]}`, nil)
+	return v.call(ctx, http.MethodPost, v.bulkPath(), `{"docs":[]}`, nil)
 }
+
+func (v visitor) bulkPath() string { return url.PathEscape(v.cfg.Activations) + "/_bulk_docs" }
 
 func (v visitor) probe(ctx context.Context) error {
 	for _, name := range []string{v.cfg.Whisks, v.cfg.Subjects, v.cfg.Activations} {
@@ -139,23 +141,32 @@ func (v visitor) database(ctx context.Context, name string, designs ...string) D
 	return d
 }
 
-// call sends one request below the server's address and reads its answer.
-func (v visitor) call(ctx context.Context, method, path, body string, into any) error {
-	what := method + " /" + path
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.cfg.URL, "/")+"/"+path, strings.NewReader(body))
+// send sends one request below the server's address.
+func (v visitor) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.cfg.URL, "/")+"/"+path, body)
 	if err != nil {
-		return fmt.Errorf("ask couchdb: %w", err)
+		return nil, fmt.Errorf("ask couchdb: %w", err)
 	}
 	if v.cfg.Username != "" {
 		req.SetBasicAuth(v.cfg.Username, v.cfg.Password)
 	}
 	req.Header.Set("Accept", "application/json")
-	if body != "" {
+	if req.ContentLength > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := v.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask couchdb: %w", err)
+		return nil, fmt.Errorf("ask couchdb: %w", err)
+	}
+	return res, nil
+}
+
+// call sends one request and reads its answer.
+func (v visitor) call(ctx context.Context, method, path, body string, into any) error {
+	what := method + " /" + path
+	res, err := v.send(ctx, method, path, strings.NewReader(body))
+	if err != nil {
+		return err
 	}
 	defer res.Body.Close()
 	if err := refusal(res.StatusCode); err != nil {

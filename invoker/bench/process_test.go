@@ -30,8 +30,8 @@ const asInvoker = "GPUWHISK_BENCH_INVOKER"
 // invokerID is which invoker that is.
 const invokerID = "GPUWHISK_BENCH_INVOKER_ID"
 
-// profileInto, when set, is a directory that gets a profile of the processor time
-// of each invoker, by its id: 2.cpu.
+// profileInto, when set, is a directory that gets profiles of each invoker by its
+// id: of its processor time, 2.cpu, and of what it allocated, 2.allocs.
 const profileInto = "GPUWHISK_BENCH_PROFILE"
 
 // profile begins one, and returns what ends it.
@@ -51,6 +51,10 @@ func profile(id string) (end func()) {
 	return func() {
 		pprof.StopCPUProfile()
 		_ = f.Close()
+		if f, err := os.Create(filepath.Join(dir, id+".allocs")); err == nil {
+			_ = pprof.Lookup("allocs").WriteTo(f, 0)
+			_ = f.Close()
+		}
 	}
 }
 
