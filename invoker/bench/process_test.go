@@ -30,8 +30,9 @@ const asInvoker = "GPUWHISK_BENCH_INVOKER"
 // invokerID is which invoker that is.
 const invokerID = "GPUWHISK_BENCH_INVOKER_ID"
 
-// profileInto, when set, is a directory that gets profiles of each invoker by its
-// id: of its processor time, 2.cpu, and of what it allocated, 2.allocs.
+// profileInto, when set, is a directory that gets profiles of each invoker, by its
+// id and process: of its processor time, 2-123.cpu, and of what it allocated,
+// 2-123.allocs.
 const profileInto = "GPUWHISK_BENCH_PROFILE"
 
 // profile begins one, and returns what ends it.
@@ -40,6 +41,7 @@ func profile(id string) (end func()) {
 	if dir == "" {
 		return func() {}
 	}
+	id = fmt.Sprintf("%s-%d", id, os.Getpid())
 	f, err := os.Create(filepath.Join(dir, id+".cpu"))
 	if err == nil {
 		err = pprof.StartCPUProfile(f)
