@@ -40,9 +40,9 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	var pullErr error
 	if spec.Pull {
 		pullErr = e.pull(ctx, spec.Image)
-		if client.IsErrConnectionFailed(pullErr) {
+		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
 			return container.Handle{}, &container.CreateError{
-				Blame: container.BlameWhisk, Message: "Failed to provision resources to run the action.", Err: e.away(ctx, pullErr),
+				Blame: container.BlameWhisk, Message: "Failed to provision resources to run the action.", Err: err,
 			}
 		}
 		if pullErr != nil && movesOn(spec.Image) {
@@ -79,8 +79,9 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 // not be reached, or that did not answer in time and does not answer a ping.
 func (e *Engine) away(ctx context.Context, err error) error {
 	gone := client.IsErrConnectionFailed(err)
-	if !gone && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		gone = e.Ping(ctx) != nil
+	// The client takes a time limit of ours for a connection that failed.
+	if errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		gone = e.Ping(ctx) != nil && ctx.Err() == nil
 	}
 	if !gone {
 		return err

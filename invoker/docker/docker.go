@@ -159,7 +159,7 @@ func (e *Engine) learnDevices(s Survey) (err error) {
 
 // Ping tells whether the daemon answers.
 func (e *Engine) Ping(ctx context.Context) error {
-	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	ctx, cancel := limited(ctx, e.options.Timeouts.Answer)
 	defer cancel()
 	if _, err := e.api.Ping(ctx, client.PingOptions{}); err != nil {
 		return fmt.Errorf("ping docker: %w", err)

@@ -29,6 +29,7 @@ type daemon struct {
 	onPull   func(w http.ResponseWriter, image string) bool
 	onRemove func(w http.ResponseWriter, id string) bool
 	onPause  func(w http.ResponseWriter, id string) bool
+	onPing   func(r *http.Request)
 	onEvents func(w http.ResponseWriter, r *http.Request) bool
 	onLogs   func(w http.ResponseWriter, r *http.Request)
 
@@ -96,7 +97,12 @@ func (d *daemon) down() {
 
 func (d *daemon) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/_ping", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.41") })
+	mux.HandleFunc("/_ping", func(w http.ResponseWriter, r *http.Request) {
+		if d.onPing != nil {
+			d.onPing(r)
+		}
+		w.Header().Set("Api-Version", "1.41")
+	})
 	mux.HandleFunc("GET /v1.41/info", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, cmp.Or(d.info, `{"ServerVersion":"20.10","DockerRootDir":"/nowhere"}`))
 	})

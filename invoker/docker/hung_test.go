@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func TestEventsThatNeverBegin(t *testing.T) {
 	d.onEvents = func(w http.ResponseWriter, r *http.Request) bool {
 		return asked.Add(1) == 1 && hang(w, r)
 	}
-	e := d.engine(t, func(o *Options) { o.Timeouts.List = 200 * time.Millisecond })
+	e := d.engine(t, func(o *Options) { o.Timeouts.Answer = 200 * time.Millisecond })
 	h, err := e.Create(t.Context(), fakeSpec(1))
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +38,36 @@ func TestEventsThatNeverBegin(t *testing.T) {
 	d.tell("die", string(h.ID))
 	if id := <-e.Died(); id != h.ID {
 		t.Errorf("died %s", id)
+	}
+}
+
+// A daemon that takes every request and answers none is away, whatever it was asked
+// for. One that answers a ping is there, and slow.
+func TestDaemonThatHangsIsAway(t *testing.T) {
+	for what, spec := range map[string]container.Spec{"create": fakeSpec(1), "pull": {Name: "wsk00_1_guest_hello", Image: "hello", Pull: true, MemoryMB: 256}} {
+		for _, answers := range []bool{true, false} {
+			t.Run(fmt.Sprint(what, ", answers a ping: ", answers), func(t *testing.T) {
+				d := startDaemon(t)
+				e := d.engine(t, func(o *Options) {
+					o.Timeouts.Create, o.Timeouts.Pull = 50*time.Millisecond, 50*time.Millisecond
+					if !answers {
+						o.Timeouts.Answer = 50 * time.Millisecond
+					}
+				})
+				hung := make(chan struct{})
+				d.onCreate = func(http.ResponseWriter, string) bool { <-hung; return false }
+				d.onPull = func(http.ResponseWriter, string) bool { <-hung; return false }
+				if !answers {
+					d.onPing = func(*http.Request) { <-hung }
+				}
+				_, err := e.Create(t.Context(), spec)
+				if errors.Is(err, container.ErrAway) == answers {
+					t.Errorf("got %v", err)
+				}
+				close(hung)
+				until(t, "nothing is left", func() bool { return d.names() == "" })
+			})
+		}
 	}
 }
 

@@ -79,6 +79,7 @@ type Timeouts struct {
 	Remove  time.Duration
 	List    time.Duration
 	Pull    time.Duration
+	Answer  time.Duration // a first word, where there is nothing to do for it
 	// Settle is how long OOMKilled waits for a container to end, if it seems
 	// to run on. The daemon learns of the end some ten milliseconds late, on two
 	// cores with sixty processes that want them more than a second. Only who
@@ -100,7 +101,7 @@ func DefaultOptions() Options {
 			Create: time.Minute, Inspect: time.Minute,
 			Pause: 10 * time.Second, Unpause: 10 * time.Second,
 			Remove: time.Minute, List: time.Minute, Pull: 10 * time.Minute,
-			Settle: 5 * time.Second,
+			Answer: 10 * time.Second, Settle: 5 * time.Second,
 		},
 		LogWaits: logs.DefaultWaits(),
 	}

@@ -84,7 +84,7 @@ func (e *Engine) follow(up func()) error {
 // listen asks for the event stream. It has no end, but its beginning must come: a
 // daemon that hangs takes the connection and leaves it at that.
 func (e *Engine) listen(ctx context.Context, cancel context.CancelFunc, filters client.Filters) (client.EventsResult, error) {
-	if limit := e.options.Timeouts.List; limit > 0 {
+	if limit := e.options.Timeouts.Answer; limit > 0 {
 		late := time.AfterFunc(limit, cancel)
 		defer late.Stop()
 	}
