@@ -91,6 +91,14 @@ func (h *engineHealth) Reason() string {
 	return h.away
 }
 
+// explains tells whether a container could not be made because the engine is away:
+// it says so, or what went wrong did while it is known to be.
+func (h *engineHealth) explains(err error) bool {
+	var failed *container.CreateError
+	return errors.Is(err, container.ErrAway) ||
+		errors.As(err, &failed) && failed.Blame == container.BlameWhisk && h.Reason() != ""
+}
+
 // await waits until the engine is there. It tells whether it is.
 func (h *engineHealth) await(ctx context.Context) bool {
 	h.mu.Lock()
@@ -183,7 +191,7 @@ func (h *engineHealth) try(ctx context.Context) error {
 // removes it by its name when it is back.
 func (w *worker) createPatiently(ctx context.Context, r *run) error {
 	err := w.open(ctx, r.box, r.concurrency())
-	if !errors.Is(err, container.ErrAway) || ctx.Err() != nil {
+	if !w.health.explains(err) || ctx.Err() != nil {
 		return err
 	}
 	w.health.lost(err, &r.box.spec)

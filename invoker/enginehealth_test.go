@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,6 +182,45 @@ func TestEngineThatIsAskedNow(t *testing.T) {
 			t.Fatalf("told %q", told)
 		}
 		stop()
+	})
+}
+
+// A container that could not be made while the engine is known to be away is made
+// when it is back, whatever the engine said of it: it may answer again just when a
+// time limit has passed.
+func TestCreationThatFailsWhileTheEngineIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, listen := vanishingWorld(t)
+		var hangs atomic.Bool
+		w.create = func(container.Spec) error {
+			if !hangs.Load() {
+				return nil
+			}
+			time.Sleep(20 * time.Second)
+			return &container.CreateError{Blame: container.BlameWhisk, Message: "no", Err: errors.New("not in time")}
+		}
+		_, stop := w.start(w.settings(), func(iv *Invoker) {
+			listen(iv)
+			iv.health.engine = asked{w, func() error {
+				if hangs.Load() {
+					return errors.New("no answer")
+				}
+				return nil
+			}}
+		})
+		hangs.Store(true)
+		id := w.invoke("f", nil)
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		if w.acked() != 0 {
+			t.Error("answered while the engine is away")
+		}
+		hangs.Store(false)
+		time.Sleep(20 * time.Second)
+		stop()
+		if rec := w.record(id); rec == nil || rec.Response.StatusCode != activation.StatusSuccess {
+			t.Errorf("record %+v", rec)
+		}
 	})
 }
 

@@ -70,6 +70,7 @@ type gate struct {
 	mu       sync.Mutex
 	listener net.Listener
 	conns    []net.Conn
+	stands   chan struct{} // nothing passes until it is closed; nil: all does
 	wg       sync.WaitGroup
 }
 
@@ -118,11 +119,42 @@ func (g *gate) join(in net.Conn) {
 	g.mu.Unlock()
 	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 		g.wg.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
+			_, _ = io.Copy(passing{way[0], g}, way[1])
 			way[0].Close()
 			way[1].Close()
 		})
 	}
+}
+
+// passing writes what the gate lets pass.
+type passing struct {
+	net.Conn
+	g *gate
+}
+
+func (p passing) Write(b []byte) (int, error) {
+	p.g.mu.Lock()
+	stands := p.g.stands
+	p.g.mu.Unlock()
+	if stands != nil {
+		<-stands
+	}
+	return p.Conn.Write(b)
+}
+
+// stop has the daemon hang, as it seems: connections are taken, and nothing comes
+// of them until the answer is called.
+func (g *gate) stop() (goOn func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	stands := make(chan struct{})
+	g.stands = stands
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.stands = nil
+		close(stands)
+	})
 }
 
 func (g *gate) shut() {
@@ -170,6 +202,34 @@ func TestDockerRestarts(t *testing.T) {
 	p.finish(waiting).want(t, 0, "hi Ada")
 	until(t, "the controller finds its invoker again", func() string {
 		if _, _, err := p.c.Actions.Invoke("idle", ada, true, true); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// TestDockerHangs has the daemon take requests and answer none, until it counts as
+// away. What needs a container waits until it answers again.
+func TestDockerHangs(t *testing.T) {
+	w := realParts(t)
+	g := newGate(t, w.docker)
+	w.docker = "unix://" + g.path
+	p := start(t, w, setup{})
+	p.create("new", "nodejs:20", nodeHello, nil)
+	ada := map[string]any{"name": "Ada"}
+	goOn := g.stop()
+	defer goOn()
+	waiting := p.started("new", ada, false)
+	until(t, "the status names the engine", func() string {
+		if s := p.status(); s.Healthy || !strings.Contains(strings.Join(s.Reasons, " "), "engine") {
+			return fmt.Sprint("healthy ", s.Healthy, s.Reasons)
+		}
+		return ""
+	})
+	goOn()
+	p.finish(waiting).want(t, 0, "hi Ada")
+	until(t, "the controller finds its invoker again", func() string {
+		if _, _, err := p.c.Actions.Invoke("new", ada, true, true); err != nil {
 			return err.Error()
 		}
 		return ""
