@@ -41,6 +41,29 @@ func TestEventsThatNeverBegin(t *testing.T) {
 	}
 }
 
+// A stream that breaks off as soon as it has begun is asked for ever more seldom.
+func TestEventsThatBreakOff(t *testing.T) {
+	d := startDaemon(t)
+	var asked atomic.Int32
+	d.onEvents = func(w http.ResponseWriter, r *http.Request) bool {
+		n := asked.Add(1)
+		if n > 6 {
+			return false
+		}
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		for d.count("GET /v1.41/containers/json") < int(n) && r.Context().Err() == nil { // it has begun
+			<-time.After(time.Millisecond)
+		}
+		return true
+	}
+	began := time.Now()
+	d.engine(t, nil) // returns when it listens
+	if took := time.Since(began); took < firstRetry*(1+2+4+8+16+32)/2 {
+		t.Errorf("asked %d times in %v", asked.Load(), took)
+	}
+}
+
 // A daemon that takes every request and answers none is away, whatever it was asked
 // for. One that answers a ping is there, and slow.
 func TestDaemonThatHangsIsAway(t *testing.T) {

@@ -26,11 +26,11 @@ var errMute = errors.New("docker accepts the connection and does not say a word"
 func (e *Engine) watch() {
 	pace, away := outage.Pace{Min: firstRetry, Max: slowRetry}, false
 	for e.base.Err() == nil {
+		began := time.Now()
 		err := e.follow(func() {
 			if away {
 				e.log.Info("docker is back")
 			}
-			pace.Reset()
 			away = false
 			e.blind.Store(false)
 			e.sweeper.wake()
@@ -43,6 +43,9 @@ func (e *Engine) watch() {
 			e.log.Warn("lost the event stream of docker", "err", err)
 		}
 		away = true
+		if time.Since(began) > slowRetry { // else it may break off again as soon
+			pace.Reset()
+		}
 		outage.Wait(e.base, pace.Next())
 	}
 }
