@@ -17,9 +17,9 @@ func (s *Scheduler) ahead() {
 // touch looks at a flow, where it stands among others, and at its queue's ends.
 func (s *Scheduler) touch(f *flow) {
 	sum := f.lastSeen ^ f.vt ^ f.when
-	sum ^= s.order.touch(f) ^ f.group.level.touch(f.standing, s.vtAt[f.slot])
-	if f.queue.n == 1 {
-		sum ^= int64(s.idleAt[f.slot])
+	sum ^= s.order.touch(f) ^ f.group.eligible.touch(f.place)
+	if at := s.idleAt[f.slot]; at > 0 && f.queue.n == 1 {
+		sum ^= s.expiry.e[at-1].k1 // it rests when this one is gone
 	}
 	if f.queue.n > 0 {
 		sum ^= s.items.touch(f.queue.head) ^ s.items.all[f.queue.tail].seq
@@ -40,18 +40,12 @@ func (s *items) touch(i int32) int64 {
 func (t *ids) touch(id uint64) int64 { return int64(t.cell[t.home(hashID(id))].hash) }
 
 func (o *order) touch(f *flow) int64 {
-	t := &o.buckets[o.bucket(f.group, max(0, f.class))].flows
-	if int(f.place) >= t.wide || t.wide == 4 {
-		return 0
-	}
-	return t.e[f.place].k1 ^ t.e[t.wide+int(f.place)/4].k1
+	return o.buckets[o.bucket(f.group, max(0, f.class))].flows.touch(f.place)
 }
 
-func (l *level) touch(st standing, at int32) int64 {
-	h := l.heapOf(st)
-	if at == 0 {
+func (t *tournament) touch(place int32) int64 {
+	if int(place) >= t.wide || t.wide == 4 {
 		return 0
 	}
-	below := min(4*int(at)-3, h.len()-1)
-	return h.e[at-1].k1 ^ h.e[below].k1
+	return t.e[place].k1 ^ t.e[t.wide+int(place)/4].k1
 }

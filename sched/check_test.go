@@ -110,8 +110,8 @@ func checkCounts(s *Scheduler) error {
 
 func checkHeap(what string, h *heap) error {
 	var first [keptLeast]entry
-	if n := h.first(first[:]); n < h.n || !slices.Equal(first[:h.n], h.few[:h.n]) {
-		return fmt.Errorf("%s: the first are %v, known as %v", what, first[:n], h.few[:h.n])
+	if n := h.first(first[:]); n < h.known || !slices.Equal(first[:h.known], h.few[:h.known]) {
+		return fmt.Errorf("%s: the first are %v, known as %v", what, first[:n], h.few[:h.known])
 	}
 	for i, e := range h.e {
 		if int((*h.at)[e.slot()]) != i+1 {
@@ -145,16 +145,43 @@ func checkTournament(t *tournament) error {
 		}
 		round = round[wide:]
 	}
-	if wide == 4 && t.top != least((*[4]entry)(round)) {
-		return fmt.Errorf("the winner is %v of %v", t.top, round[:4])
+	if wide == 4 && t.winner != least((*[4]entry)(round)) {
+		return fmt.Errorf("the winner is %v of %v", t.winner, round[:4])
 	}
 	return nil
+}
+
+// checkRanking gives the members, unless the books are wrong.
+func checkRanking(what string, of ranking) (all []entry, err error) {
+	r, ok := of.(*ranks)
+	if !ok {
+		h := of.(*heap)
+		return h.e, checkHeap(what, h)
+	}
+	for _, e := range r.e[:r.wide] {
+		if e != vacant {
+			all = append(all, e)
+		}
+	}
+	var first [keptLeast]entry
+	n := r.first(first[:])
+	want := slices.SortedFunc(slices.Values(all), func(a, b entry) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+	if want = want[:min(len(want), keptLeast)]; !slices.Equal(first[:n], want) || !slices.Equal(first[:min(n, r.known)], r.few[:r.known]) {
+		return nil, fmt.Errorf("%s: the first are %v, found %v, known as %v", what, want, first[:n], r.few[:r.known])
+	}
+	return all, checkTournament(&r.tournament)
 }
 
 // checkLevel: gvt is the least backlogged VT, or the floor; eligible <= T ahead, throttled
 // more; something backlogged implies something eligible.
 func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, standing)) error {
-	if err := checkHeap(what+" eligible", &l.eligible); err != nil {
+	all, err := checkRanking(what+" eligible", l.eligible)
+	if err != nil {
 		return err
 	}
 	if err := checkHeap(what+" throttled", &l.throttled); err != nil {
@@ -166,7 +193,7 @@ func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, sta
 	if !l.empty() && max(l.floor, l.eligible.top().k1) != l.gvt {
 		return fmt.Errorf("%s: gvt %d, floor %d, least VT %d", what, l.gvt, l.floor, l.eligible.top().k1)
 	}
-	for _, e := range l.eligible.e {
+	for _, e := range all {
 		if v, st := vt(e.slot()); v != e.k1 || st != eligible || v-l.gvt > overrun {
 			return fmt.Errorf("%s: eligible slot %d VT %d key %d standing %d gvt %d", what, e.slot(), v, e.k1, st, l.gvt)
 		}

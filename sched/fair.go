@@ -12,19 +12,19 @@ func (s *Scheduler) enter(f *flow) {
 	s.backlogged++
 	if g.level.empty() {
 		g.lift(s.root.gvt)
-		s.setGroup(g, s.place(&s.root, g.slot, g.vt, g.serial))
+		s.setGroup(g, s.place(&s.root, g.slot, g.slot, g.vt, g.serial))
 	}
 	f.lift(g.level.gvt)
-	f.standing = s.place(&g.level, f.slot, f.vt, f.serial)
+	f.standing = s.place(&g.level, f.place, f.slot, f.vt, f.serial)
 }
 
 // place puts a member into the heap of a level where its virtual time belongs.
-func (s *Scheduler) place(l *level, slot int32, vt, serial int64) standing {
+func (s *Scheduler) place(l *level, place, slot int32, vt, serial int64) standing {
 	if vt-l.gvt > s.overrun {
 		l.throttled.push(slot, vt, serial)
 		return throttled
 	}
-	l.eligible.push(slot, vt, serial)
+	l.eligible.put(place, entryOf(vt, serial, slot))
 	return eligible
 }
 
@@ -34,21 +34,21 @@ func (s *Scheduler) leave(f *flow) {
 	s.unorder(f)
 	s.backlogged--
 	g := f.group
-	g.level.heapOf(f.standing).remove(f.slot)
+	g.level.of(f.standing).drop(f.place, f.slot)
 	f.standing = out
 	f.leave()
 	if g.level.empty() {
-		s.root.heapOf(g.standing).remove(g.slot)
+		s.root.of(g.standing).drop(g.slot, g.slot)
 		s.setGroup(g, out)
 		g.leave()
 	}
 }
 
-func (l *level) heapOf(st standing) *heap {
+func (l *level) of(st standing) ranking {
 	if st == throttled {
 		return &l.throttled
 	}
-	return &l.eligible
+	return l.eligible
 }
 
 // charge adds to the virtual time of a flow and of its group, both backlogged,
@@ -66,10 +66,10 @@ func (s *Scheduler) charge(f *flow, own, above int64) {
 func (s *Scheduler) moved(f *flow) {
 	g := f.group
 	if f.standing != out {
-		g.level.heapOf(f.standing).fix(f.slot, f.vt, f.serial)
+		g.level.of(f.standing).put(f.place, entryOf(f.vt, f.serial, f.slot))
 	}
 	if g.standing != out {
-		s.root.heapOf(g.standing).fix(g.slot, g.vt, g.serial)
+		s.root.of(g.standing).put(g.slot, entryOf(g.vt, g.serial, g.slot))
 	}
 }
 
@@ -80,12 +80,12 @@ func (s *Scheduler) settle(f *flow) {
 	g := f.group
 	s.root.advance()
 	s.releaseGroups()
-	if st, moved := s.judge(&s.root, g.slot, g.vt, g.serial, g.standing); moved {
+	if st, moved := s.judge(&s.root, g.slot, g.slot, g.vt, g.serial, g.standing); moved {
 		s.setGroup(g, st)
 	}
 	g.level.advance()
 	s.releaseFlows(g)
-	if st, moved := s.judge(&g.level, f.slot, f.vt, f.serial, f.standing); moved {
+	if st, moved := s.judge(&g.level, f.place, f.slot, f.vt, f.serial, f.standing); moved {
 		f.standing = st
 	}
 	s.reorder(f)
@@ -97,7 +97,7 @@ func (s *Scheduler) settle(f *flow) {
 }
 
 // judge throttles a member that ran more than T ahead, or lets it go.
-func (s *Scheduler) judge(l *level, slot int32, vt, serial int64, st standing) (standing, bool) {
+func (s *Scheduler) judge(l *level, place, slot int32, vt, serial int64, st standing) (standing, bool) {
 	want := eligible
 	if vt-l.gvt > s.overrun {
 		want = throttled
@@ -105,8 +105,8 @@ func (s *Scheduler) judge(l *level, slot int32, vt, serial int64, st standing) (
 	if st == out || st == want {
 		return st, false
 	}
-	l.heapOf(st).remove(slot)
-	l.heapOf(want).push(slot, vt, serial)
+	l.of(st).drop(place, slot)
+	l.of(want).put(place, entryOf(vt, serial, slot))
 	return want, true
 }
 
@@ -116,8 +116,8 @@ func (s *Scheduler) releaseFlows(g *group) {
 	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
 		e := l.throttled.top()
 		l.throttled.remove(e.slot())
-		l.eligible.push(e.slot(), e.k1, e.k2())
 		f := s.flows.at(e.slot())
+		l.eligible.put(f.place, e)
 		f.standing = eligible
 		s.reorder(f)
 		s.mark(f)
@@ -129,7 +129,7 @@ func (s *Scheduler) releaseGroups() {
 	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
 		e := l.throttled.top()
 		l.throttled.remove(e.slot())
-		l.eligible.push(e.slot(), e.k1, e.k2())
+		l.eligible.put(e.slot(), e)
 		s.setGroup(s.groups[e.slot()], eligible)
 	}
 }

@@ -89,6 +89,7 @@ type group struct {
 	account
 	weight   float64
 	level    level // its flows
+	eligible ranks // of them
 	standing standing
 	flows    int                 // known ones
 	places   int32               // of flows, those given up included
@@ -109,9 +110,9 @@ type group struct {
 // learns of it with its next charge.
 type level struct {
 	gvt       int64
-	floor     int64 // where gvt was last raised past those that fit nowhere
-	eligible  heap  // by VT
-	throttled heap  // by VT
+	floor     int64   // where gvt was last raised past those that fit nowhere
+	eligible  ranking // by VT
+	throttled heap    // by VT
 }
 
 func (l *level) empty() bool { return l.eligible.len()+l.throttled.len() == 0 }

@@ -55,7 +55,7 @@ func (s *Scheduler) groupOf(name string) *group {
 	if w, ok := s.nsWeights[name]; ok && s.cfg.Namespaces {
 		g.weight = w
 	}
-	g.level.eligible.at, g.level.throttled.at = &s.vtAt, &s.vtAt
+	g.level.eligible, g.level.throttled.at = &g.eligible, &s.vtAt
 	if n := len(s.spareGroup); n > 0 {
 		g.slot, s.spareGroup = s.spareGroup[n-1], s.spareGroup[:n-1]
 	} else {

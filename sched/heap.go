@@ -31,17 +31,8 @@ func (a entry) before(b entry) bool {
 type heap struct {
 	e  []entry
 	at *[]int32 // slot -> index+1, 0 when absent
-
-	few [keptLeast]entry // the first n of all, in their order
-	n   int
+	firsts
 }
-
-// maxLeast is how many first entries are asked for at once.
-const maxLeast = 4
-
-// keptLeast is how many first entries are kept: several may go before they must
-// be looked for again.
-const keptLeast = 2 * maxLeast
 
 func (h *heap) len() int { return len(h.e) }
 
@@ -49,40 +40,18 @@ func (h *heap) len() int { return len(h.e) }
 func (h *heap) top() entry { return h.e[0] }
 
 // least is the first few entries in their order, valid until the heap changes.
-func (h *heap) least() []entry {
-	if h.n < min(maxLeast, len(h.e)) {
-		h.n = h.first(h.few[:])
+func (h *heap) least() []entry { return h.some(len(h.e), h.first) }
+
+// put brings an entry in or gives it its new key.
+func (h *heap) put(_ int32, e entry) {
+	if (*h.at)[e.slot()] == 0 {
+		h.push(e.slot(), e.k1, e.k2())
+	} else {
+		h.fix(e.slot(), e.k1, e.k2())
 	}
-	return h.few[:min(h.n, maxLeast)]
 }
 
-// came keeps the first entries when one comes to so many others.
-func (h *heap) came(e entry, others int) {
-	if h.n == 0 || h.n < others && !e.before(h.few[h.n-1]) {
-		return // it may be one of the first, but nobody knows
-	}
-	at := h.n
-	for at > 0 && e.before(h.few[at-1]) {
-		at--
-	}
-	if at == keptLeast {
-		return
-	}
-	h.n = min(h.n+1, keptLeast)
-	copy(h.few[at+1:h.n], h.few[at:])
-	h.few[at] = e
-}
-
-// goes keeps them when one goes.
-func (h *heap) goes(e entry) {
-	for i := range h.few[:h.n] {
-		if h.few[i] == e {
-			copy(h.few[i:], h.few[i+1:h.n])
-			h.n--
-			return
-		}
-	}
-}
+func (h *heap) drop(_ int32, slot int32) { h.remove(slot) }
 
 // first copies the first entries in their order into a buffer, as many as there
 // are places for, and says how many there were.

@@ -110,7 +110,7 @@ func (o *order) key(b *bucket) (k1, k2 int64) {
 	case o.nested:
 		return b.group.vt, b.group.serial
 	case b.flows.n > 0:
-		return b.flows.top.k1, b.flows.top.k2()
+		return b.flows.winner.k1, b.flows.winner.k2()
 	}
 	return 0, 0
 }
@@ -153,7 +153,7 @@ func (o *order) dropGroup(g *group) {
 // first is the first flow of a class that is not empty.
 func (o *order) first(class int) (slot int32, key entry) {
 	b := o.classes[class].top().slot()
-	key = o.buckets[b].flows.top
+	key = o.buckets[b].flows.winner
 	return key.slot(), key
 }
 

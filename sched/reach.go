@@ -30,7 +30,7 @@ func (s *Scheduler) reach() (Choice, bool) {
 	if !s.rules.window() || s.holdUntil != never || !slices.ContainsFunc(s.devices, s.opens) {
 		return Choice{}, false
 	}
-	n := s.root.eligible.len()
+	n := s.eligible.len()
 	candidates := s.holders()
 	for _, g := range candidates {
 		if f, d, facts, ok := s.reachIn(g); ok {
@@ -63,13 +63,13 @@ func (s *Scheduler) opens(d *device) bool { return d.free() > 0 && s.isOpen(d) }
 // virtual time first; of very many the next ones with each call.
 func (s *Scheduler) holders() []*group {
 	list := s.reached[:0]
-	n := s.root.eligible.len()
+	n := s.eligible.len()
 	start := 0
 	if n > maxReach {
 		start = s.probed
 	}
 	for i := range min(n, maxReach) {
-		g := s.groups[s.root.eligible.e[(start+i)%n].slot()]
+		g := s.groups[s.eligible.e[(start+i)%n].slot()]
 		if g.level.throttled.len() > 0 {
 			list = append(list, g)
 		}

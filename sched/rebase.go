@@ -41,7 +41,7 @@ func (h *heap) lower(by int64) {
 	for i := range h.e {
 		h.e[i].k1 -= by
 	}
-	for i := range h.few[:h.n] {
+	for i := range h.few[:h.known] {
 		h.few[i].k1 -= by
 	}
 }

@@ -34,6 +34,7 @@ type Scheduler struct {
 	groupAt    []int32 // of groups, in root
 	byName     map[string]*group
 	root       level
+	eligible   heap // groups, of root
 	order      order
 
 	passedHead int32 // flows that fit nowhere and are out of the order, by slot
@@ -120,7 +121,7 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 	if name == "sfq" {
 		s.overrun, s.maxTokens = 0, 1
 	}
-	s.root.eligible.at, s.root.throttled.at = &s.groupAt, &s.groupAt
+	s.root.eligible, s.eligible.at, s.root.throttled.at = &s.eligible, &s.groupAt, &s.groupAt
 	s.expiry.at, s.inactive.at = &s.idleAt, &s.idleAt
 	s.order.init(r.classes(), r.nested())
 	return s, nil

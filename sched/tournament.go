@@ -3,7 +3,7 @@ package sched
 import "math"
 
 // tournament finds the least of many entries. Each has a place; of four neighbours
-// the least goes a round on, and who wins the last round is the top.
+// the least goes a round on, and who wins the last round is the winner.
 //
 // It answers what a heap answers, for what is many. In a heap all members between
 // an old place and a new one move, and where each is must be written down: with
@@ -14,7 +14,8 @@ type tournament struct {
 	e    []entry // the rounds one after another, that of the places first
 	wide int     // places, a multiple of four
 	n    int     // of them, taken
-	top  entry
+
+	winner entry
 }
 
 // vacant is in a place that nobody has: it loses to all.
@@ -38,18 +39,18 @@ func (t *tournament) set(place int32, e entry) {
 	}
 	round, wide, i := t.e, t.wide, int(place)
 	for {
-		winner := &t.top
+		up := &t.winner
 		if wide > 4 {
-			winner = &round[wide+i/4]
+			up = &round[wide+i/4]
 		}
 		switch {
-		case e.before(*winner):
-		case was == *winner:
+		case e.before(*up):
+		case was == *up:
 			e = least((*[4]entry)(round[i&^3:]))
 		default:
 			return
 		}
-		was, *winner = *winner, e
+		was, *up = *up, e
 		if wide == 4 {
 			return
 		}
@@ -74,7 +75,7 @@ func least(of *[4]entry) entry {
 // grow doubles the places and plays all rounds again.
 func (t *tournament) grow() {
 	places := t.e[:t.wide]
-	t.wide, t.top = max(4, 2*t.wide), vacant
+	t.wide, t.winner = max(4, 2*t.wide), vacant
 	all := t.wide
 	for wide := t.wide; wide > 4; {
 		wide = following(wide)

@@ -30,8 +30,8 @@ func TestTournament(t *testing.T) {
 					first = e
 				}
 			}
-			if of.n != n || n > 0 && of.top != first {
-				t.Fatalf("%d places, step %d: %d taken, first %v, want %d and %v", places, step, of.n, of.top, n, first)
+			if of.n != n || n > 0 && of.winner != first {
+				t.Fatalf("%d places, step %d: %d taken, first %v, want %d and %v", places, step, of.n, of.winner, n, first)
 			}
 			if err := checkTournament(&of); err != nil {
 				t.Fatalf("%d places, step %d: %v", places, step, err)
