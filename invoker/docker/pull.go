@@ -35,7 +35,7 @@ func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
 		Text: "running docker pull " + image, System: "sid_invokerWarmup"})
 	defer func() { ended("", err) }()
 	e.log.Info("pull image", "image", image)
-	login, err := e.registries.login(ctx, image)
+	login, err := e.login(ctx, image)
 	if err != nil {
 		return fmt.Errorf("pull image %s: %w", image, err)
 	}
@@ -48,6 +48,27 @@ func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
 	}
 	e.forgetImage(image) // the name may mean another one now
 	return nil
+}
+
+// login asks for what goes with a pull, and does not wait for longer than the
+// context says. A helper program is ended with it, but what that has started may
+// live on and keep its output open.
+func (e *Engine) login(ctx context.Context, image string) (string, error) {
+	type answer struct {
+		login string
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		login, err := e.registries.login(ctx, image)
+		done <- answer{login, err}
+	}()
+	select {
+	case a := <-done:
+		return a.login, a.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("wait for the login: %w", context.Cause(ctx))
+	}
 }
 
 // movesOn tells whether an image reference may mean another image tomorrow: it

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/moby/moby/api/pkg/authconfig"
 	"github.com/moby/moby/api/types/registry"
@@ -67,6 +70,34 @@ func TestLogins(t *testing.T) {
 }
 
 const sha = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// A helper program that hangs with its children holds up a pull for as long as that
+// may take, and no longer.
+func TestLoginHelperThatHangs(t *testing.T) {
+	bin := t.TempDir()
+	child := filepath.Join(bin, "child")
+	script := "#!/bin/sh\nsleep 600 &\necho $! > " + child + ".new && mv " + child + ".new " + child + "\nwait\n"
+	if err := os.WriteFile(filepath.Join(bin, "docker-credential-hang"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) {
+		o.Logins = logins(t, `{"credsStore": "hang"}`)
+		o.Timeouts.Pull = time.Second
+	})
+	t.Cleanup(func() {
+		text, _ := os.ReadFile(child)
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	spec := fakeSpec(1)
+	spec.Pull, spec.Image = true, "hello"
+	if _, err := e.Create(t.Context(), spec); !errors.Is(err, errTimeout) {
+		t.Errorf("got %v", err)
+	}
+}
 
 func TestNoLogins(t *testing.T) {
 	r, err := newRegistries(t.TempDir(), nil)
