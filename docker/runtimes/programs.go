@@ -61,7 +61,9 @@ func behind(ctx context.Context, program string) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, launcherTime)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "-c", "import sys; print(sys.executable)").Output()
+	cmd := exec.CommandContext(ctx, program, "-c", "import sys; print(sys.executable)")
+	cmd.WaitDelay = time.Second // for children that keep its output open
+	out, err := cmd.Output()
 	name := strings.TrimSpace(string(out))
 	if err != nil || !filepath.IsAbs(name) {
 		return program

@@ -1,10 +1,15 @@
 package runtimes_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 )
@@ -29,5 +34,27 @@ func TestFindProgramsAsksLaunchers(t *testing.T) {
 		if found := runtimes.FindPrograms(t.Context()); !slices.Equal(found.Python, []string{c.want}) {
 			t.Errorf("%s: %q, want %q", c.name, found.Python, c.want)
 		}
+	}
+}
+
+// A launcher that hangs with a child of its own is not waited for.
+func TestFindProgramsPastALauncherThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	python, child := filepath.Join(dir, "python3"), filepath.Join(dir, "child")
+	script := "#!/bin/sh\nsleep 600 &\necho $! > " + child + ".new\nmv " + child + ".new " + child + "\nwait\n"
+	if err := os.WriteFile(python, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Cleanup(func() {
+		text, _ := os.ReadFile(child)
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if found := runtimes.FindPrograms(ctx); !slices.Equal(found.Python, []string{python}) {
+		t.Errorf("found %q", found.Python)
 	}
 }
