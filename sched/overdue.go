@@ -13,10 +13,6 @@ package sched
 // only the window counts for it. Every choice stays inside the window, and so
 // the bound on the gap stands.
 
-// leastServed is how many flows, and namespaces, of least virtual time may be
-// overdue: one that takes long must not hide those beside it.
-const leastServed = maxLeast
-
 // takes is what the next item of a flow is expected to take, setup included.
 func (s *Scheduler) takes(f *flow) int64 { return f.setup + s.expected(f) }
 

@@ -269,16 +269,14 @@ func (b *bed) noted(group, topic string) (int64, string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	for _, g := range res.Groups {
-		for _, t := range g.Topics {
-			note := ""
-			if m := t.Partitions[0].Metadata; m != nil {
-				note = *m
-			}
-			return t.Partitions[0].Offset, note
-		}
+	if len(res.Groups) == 0 || len(res.Groups[0].Topics) == 0 {
+		return -1, ""
 	}
-	return -1, ""
+	p := res.Groups[0].Topics[0].Partitions[0]
+	if p.Metadata == nil {
+		return p.Offset, ""
+	}
+	return p.Offset, *p.Metadata
 }
 
 // await polls until what is so. It is for what a peer tells only when asked;

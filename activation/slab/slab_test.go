@@ -7,7 +7,7 @@ import (
 
 type value struct {
 	n    int
-	name [40]byte
+	_    [40]byte
 }
 
 func TestPlacesAreUsedAgain(t *testing.T) {

@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http"
 	"runtime"
 	"slices"
@@ -18,8 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
-
-type tlsConfig = tls.Config
 
 // door makes the admin handler. Until the invoker accepts work /ping says what
 // it is waiting for, with a status that readiness probes take as "not yet".

@@ -34,8 +34,6 @@ type pricedFunction struct {
 	slot   []int     // and in which step
 	ready  []int     // in which step a start that the call asks for is over at the earliest
 	before bool
-	busy   bool    // one container would hardly do
-	byRun  bool    // places are paid for each run, not for each life
 	length float64 // of a start
 	load   float64 // device work that it takes or keeps from being done
 	slack  float64 // how much longer than length it may take
