@@ -160,7 +160,7 @@ func (e *memberError) Error() string {
 	var b strings.Builder
 	var err error = e
 	for n := 0; ; n++ {
-		m, ok := err.(*memberError)
+		m, ok := err.(*memberError) //nolint:errorlint // each link of the chain by itself
 		if !ok {
 			return b.String() + err.Error()
 		}

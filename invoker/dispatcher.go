@@ -54,7 +54,7 @@ func (e *overLimit) Error() string { return e.text }
 // lost tells whether the container has lost its device, or the right to it.
 func (b *box) lost() bool {
 	cause := context.Cause(b.life)
-	return cause == errDeviceLost || errors.As(cause, new(*overLimit))
+	return errors.Is(cause, errDeviceLost) || errors.As(cause, new(*overLimit))
 }
 
 // farewell answers a run whose container was lost under it.

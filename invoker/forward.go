@@ -31,7 +31,7 @@ func (iv *Invoker) forward(j *job) {
 		refuse(fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.desk.instance.Topic()))
 		return
 	}
-	if _, ok := t.take(sendOn); !ok {
+	if !t.take(sendOn) {
 		return
 	}
 	m := *t.Message

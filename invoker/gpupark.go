@@ -79,7 +79,7 @@ func (e shelvedNews) apply(d *dispatcher, now time.Duration) {
 		if l.jobs[j.item] != j || j.near {
 			continue // its turn came meanwhile
 		}
-		if _, ok := j.take(setAside); !ok {
+		if !j.take(setAside) {
 			continue
 		}
 		delete(l.jobs, j.item)

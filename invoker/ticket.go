@@ -83,13 +83,15 @@ var moves = [...][nMoves]stage{
 	isParked:   {},
 }
 
-// take makes a move, and tells whether it was allowed and from where it went.
-func (t *ticket) take(m move) (from stage, ok bool) {
+// take makes a move, and tells whether it was allowed.
+func (t *ticket) take(m move) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.step(m)
+	_, ok := t.step(m)
+	return ok
 }
 
+// step is take for who holds the lock; it tells from where the move went.
 func (t *ticket) step(m move) (from stage, ok bool) {
 	from = t.stage
 	to := moves[from][m]
@@ -197,7 +199,7 @@ func (d *desk) result(t *ticket, r *activation.Record) {
 	if !t.Blocking {
 		return
 	}
-	if _, ok := t.take(sendResult); ok {
+	if t.take(sendResult) {
 		d.ack(t, activation.NewResult(t.TransID, r))
 	}
 }

@@ -9,7 +9,7 @@ package sched
 // ahead looks at the flow that the order puts first now.
 func (s *Scheduler) ahead() {
 	if class, some := s.order.next(0); some {
-		slot, _ := s.order.first(class)
+		slot := s.order.first(class)
 		s.touch(s.flows.at(slot))
 	}
 }

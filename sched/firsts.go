@@ -1,6 +1,8 @@
 package sched
 
-// maxLeast is how many first entries are asked for at once.
+// maxLeast is how many first entries are asked for at once: of flows and namespaces
+// of least virtual time, so many may be overdue (one that takes long must not hide
+// those beside it).
 const maxLeast = 4
 
 // keptLeast is how many first entries are kept: several may go before they must

@@ -151,10 +151,9 @@ func (o *order) dropGroup(g *group) {
 }
 
 // first is the first flow of a class that is not empty.
-func (o *order) first(class int) (slot int32, key entry) {
+func (o *order) first(class int) (slot int32) {
 	b := o.classes[class].top().slot()
-	key = o.buckets[b].flows.winner
-	return key.slot(), key
+	return o.buckets[b].flows.winner.slot()
 }
 
 // next gives the first class at or after the given one that is not empty.

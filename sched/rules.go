@@ -49,6 +49,6 @@ func (plain) first(s *Scheduler, _ int64) (*flow, bool) {
 	if !ok {
 		return nil, false
 	}
-	slot, _ := s.order.first(class)
+	slot := s.order.first(class)
 	return s.flows.at(slot), true
 }

@@ -37,7 +37,7 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	case <-ctx.Done():
 		select { // the library's client may not be closed before
 		case <-begun.seen:
-		case <-done:
+		case <-done: //nolint:errcheck // ctx has ended, which is the answer
 		}
 		return nil, ctx.Err()
 	}

@@ -35,7 +35,7 @@ func bulkDocs(v visitor, listener steps.Listener) records.Write {
 
 // post sends one batch and gives the answer to each document.
 func (v visitor) post(ctx context.Context, docs []records.Document) ([]error, error) {
-	res, err := v.send(ctx, http.MethodPost, v.bulkPath(), bytes.NewReader(bulkBody(docs)))
+	res, err := v.send(ctx, http.MethodPost, v.bulkPath(), bytes.NewReader(bulkBody(docs))) //nolint:bodyclose // each way below does
 	if err != nil {
 		return nil, err
 	}

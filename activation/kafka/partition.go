@@ -71,15 +71,11 @@ func (p *partition) run() {
 func (p *partition) insist(ctx context.Context) []record {
 	for {
 		records, err := p.fetch(ctx)
-		switch {
-		case err == nil:
-			p.reading.Over()
-			if len(records) > 0 {
-				return records
-			}
-		default:
+		if err != nil {
 			p.tail.drop()
 			p.reading.Failed(ctx, err)
+		} else if p.reading.Over(); len(records) > 0 {
+			return records
 		}
 		if ctx.Err() != nil {
 			return nil

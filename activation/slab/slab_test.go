@@ -6,8 +6,8 @@ import (
 )
 
 type value struct {
-	n    int
-	_    [40]byte
+	n int
+	_ [40]byte
 }
 
 func TestPlacesAreUsedAgain(t *testing.T) {

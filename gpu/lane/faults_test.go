@@ -417,7 +417,7 @@ func (s *storm) run(o Order) {
 		next(2*time.Second, Event{Kind: Died})
 		next(2*time.Second, Event{Kind: Left})
 		return
-	case s.roll(20): // it never answers
+	case s.roll(20): //nolint:gocritic // another throw: it never answers
 		next(time.Minute, Event{Kind: Left, Setup: setup, Ran: time.Minute})
 		return
 	case s.roll(30): // it was not usable

@@ -56,20 +56,19 @@ type process struct {
 }
 
 // send sends a frame at once if the socket takes it, which spares the way over
-// another goroutine, else queues it. False: the process is too far behind. The
-// caller holds container.mu.
-func (p *process) send(b []byte) bool {
+// another goroutine, else queues it. A process that is too far behind does not get
+// it: what is queued before it ends the connection, at the latest in writeTimeout.
+// The caller holds container.mu.
+func (p *process) send(b []byte) {
 	if p.queued.Load() == 0 {
 		if b = b[sendNow(p.conn, b):]; len(b) == 0 {
-			return true
+			return
 		}
 	}
 	select {
 	case p.out <- b:
 		p.queued.Add(1)
-		return true
 	default:
-		return false
 	}
 }
 

@@ -41,8 +41,8 @@ func stateKeys(c *Config) []*Key {
 	}
 }
 
-// JournalDir, SpoolDir and DeadLetterDir are the directories of one invoker,
-// empty for none.
+// JournalDir is the journal's directory of one invoker, empty for none. SpoolDir
+// and DeadLetterDir are alike.
 func (s State) JournalDir(invoker string) string { return s.dir(s.Journal, "journal", invoker) }
 
 // WarmDir is where the notes about containers lie: beside the journal, whose lock

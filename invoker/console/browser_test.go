@@ -29,7 +29,7 @@ import (
 // patience is for a machine that has much else to do.
 const patience = 2 * time.Minute
 
-func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
+func do(ctx context.Context, t *testing.T, actions ...chromedp.Action) {
 	t.Helper()
 	if err := chromedp.Run(ctx, actions...); err != nil {
 		var seen string
@@ -56,14 +56,14 @@ func until(expression string) chromedp.Action {
 			select { // what is not there yet is an error in the page
 			case <-again.C:
 			case <-ctx.Done():
-				return fmt.Errorf("waiting for %s: %w (%v)", expression, ctx.Err(), err)
+				return fmt.Errorf("waiting for %s: %w (%w)", expression, ctx.Err(), err)
 			}
 		}
 	})
 }
 
 // shoot keeps a picture of the whole page, for people.
-func shoot(t *testing.T, ctx context.Context, name string) {
+func shoot(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	if err := picture(ctx, name); err != nil {
 		t.Fatal(err)
@@ -182,9 +182,9 @@ func TestConsoleInABrowser(t *testing.T) {
 	for name, memory := range map[string]string{"resnet": "1 GB", "bert": "2 GB", "whisper": "3 GB", "fft": "512 MB", "hello": ""} {
 		p.put(name, memory)
 	}
-	do(t, ctx, chromedp.Navigate(p.s.Info().APIHost+"/"), until(`document.getElementById("health").textContent === "healthy"`))
+	do(ctx, t, chromedp.Navigate(p.s.Info().APIHost+"/"), until(`document.getElementById("health").textContent === "healthy"`))
 	var at string
-	do(t, ctx, chromedp.Location(&at))
+	do(ctx, t, chromedp.Location(&at))
 	if !strings.HasSuffix(at, "/console/") {
 		t.Errorf("a browser that asks for / is at %s", at)
 	}
@@ -192,21 +192,21 @@ func TestConsoleInABrowser(t *testing.T) {
 	// Load lasts until the page has shown it, however slow the machine is.
 	calls, end := p.load("resnet", "bert", "whisper", "fft", "hello")
 	busy := `[...document.querySelectorAll("#functions td[data-col=running]")].some((td) => +td.textContent > 0)`
-	do(t, ctx, until(busy), until(`document.querySelectorAll("#devices .device").length === 2`),
+	do(ctx, t, until(busy), until(`document.querySelectorAll("#devices .device").length === 2`),
 		until(`[...document.querySelectorAll("#devices .map")].some((c) => c.parts.some((p) => p.flow && p.share > 0.05) &&
 			c.getContext("2d").getImageData(5, 5, 1, 1).data[3] === 255)`),
 		until(`document.querySelectorAll("#lead canvas").length > 0`))
-	shoot(t, ctx, "busy")
+	shoot(ctx, t, "busy")
 	all := end()
 	// The invoker's health was tested with one activation.
-	do(t, ctx, until(fmt.Sprintf(`+document.getElementById("n-done").textContent === %d`, all+1)))
+	do(ctx, t, until(fmt.Sprintf(`+document.getElementById("n-done").textContent === %d`, all+1)))
 
 	for name, made := range calls {
 		n := made.Load()
 		// An account is there when its record is safe, after its answer.
-		do(t, ctx, until(fmt.Sprintf(`document.querySelector('tr[data-flow="guest/guest/%s"] [data-col=calls]').textContent === "%d"`, name, n)))
+		do(ctx, t, until(fmt.Sprintf(`document.querySelector('tr[data-flow="guest/guest/%s"] [data-col=calls]').textContent === "%d"`, name, n)))
 		var row struct{ Calls, State, Queued, Failed, Latency string }
-		do(t, ctx, chromedp.Evaluate(fmt.Sprintf(`(() => { const tr = document.querySelector('tr[data-flow="guest/guest/%s"]');
+		do(ctx, t, chromedp.Evaluate(fmt.Sprintf(`(() => { const tr = document.querySelector('tr[data-flow="guest/guest/%s"]');
 			const at = (c) => tr.querySelector("[data-col=" + c + "]").textContent;
 			return {Calls: at("calls"), State: at("state"), Queued: at("queued"), Failed: at("failed"), Latency: at("latency")}; })()`, name), &row))
 		if row.Calls != fmt.Sprint(n) || row.Queued != "0" || row.Failed != "0" || row.Latency == "" {
@@ -215,8 +215,8 @@ func TestConsoleInABrowser(t *testing.T) {
 	}
 	p.compareDevices(ctx)
 	p.openRecent(ctx)
-	keys(t, ctx)
-	looks(t, ctx)
+	keys(ctx, t)
+	looks(ctx, t)
 	if said := complaints(); len(said) > 0 {
 		t.Errorf("the page complained: %q", said)
 	}
@@ -278,13 +278,13 @@ func (p *platform) compareDevices(ctx context.Context) {
 		t.Fatalf("snapshot: %d %.200s", code, text)
 	}
 	work := status.Status.Work
-	do(t, ctx, until(fmt.Sprintf(`document.getElementById("containers-count").textContent.startsWith("%d:")`, len(work.Containers))))
+	do(ctx, t, until(fmt.Sprintf(`document.getElementById("containers-count").textContent.startsWith("%d:")`, len(work.Containers))))
 	if len(work.Devices) != 2 {
 		t.Fatalf("%d devices in /status", len(work.Devices))
 	}
 	for _, d := range work.Devices {
 		var text string
-		do(t, ctx, chromedp.Text(fmt.Sprintf(`[data-device="%s"]`, d.Device), &text))
+		do(ctx, t, chromedp.Text(fmt.Sprintf(`[data-device="%s"]`, d.Device), &text))
 		if !strings.Contains(text, fmt.Sprintf("%d of %d tokens", d.InFlight, d.Tokens)) || !strings.Contains(text, "simulated") {
 			t.Errorf("device %s: the page shows %q, /status %+v", d.Device, text, d)
 		}
@@ -294,7 +294,7 @@ func (p *platform) compareDevices(ctx context.Context) {
 // openRecent opens the newest activation's account.
 func (p *platform) openRecent(ctx context.Context) {
 	var id, story string
-	do(p.t, ctx,
+	do(ctx, p.t,
 		chromedp.Click(`#recent tbody tr:not(.gap)`), until(`document.querySelectorAll("#story-text li").length > 3`),
 		chromedp.Text("#story-id", &id), chromedp.Text("#story-text", &story))
 	for _, want := range []string{"Accepted", "Started", "Ran", "Answered with success"} {
@@ -302,17 +302,17 @@ func (p *platform) openRecent(ctx context.Context) {
 			p.t.Errorf("no %q in the account of %s:\n%s", want, id, story)
 		}
 	}
-	shoot(p.t, ctx, "explain")
-	do(p.t, ctx, chromedp.Click("#story .close"), until(`!document.getElementById("story").open`))
+	shoot(ctx, p.t, "explain")
+	do(ctx, p.t, chromedp.Click("#story .close"), until(`!document.getElementById("story").open`))
 	if status, text := p.ask("GET", "/console/explain/"+id, nil); status != 200 || !strings.Contains(string(text), id) {
 		p.t.Errorf("explain %s: %d %s", id, status, text)
 	}
 }
 
 // keys tries the page's keys.
-func keys(t *testing.T, ctx context.Context) {
+func keys(ctx context.Context, t *testing.T) {
 	t.Helper()
-	do(t, ctx,
+	do(ctx, t,
 		chromedp.KeyEvent("/"), until(`document.activeElement.id === "filter"`),
 		chromedp.KeyEvent("resn"), until(`document.querySelectorAll("#functions tbody tr:not(.gap)").length === 1`),
 		chromedp.KeyEvent(kb.Escape), until(`document.querySelectorAll("#functions tbody tr:not(.gap)").length > 4`),
@@ -324,20 +324,20 @@ func keys(t *testing.T, ctx context.Context) {
 }
 
 // looks goes through the themes and the width of a telephone.
-func looks(t *testing.T, ctx context.Context) {
+func looks(ctx context.Context, t *testing.T) {
 	t.Helper()
 	background := `getComputedStyle(document.body).backgroundColor`
 	var light, dark string
-	do(t, ctx, chromedp.KeyEvent("t"), until(`document.documentElement.dataset.theme === "light"`), chromedp.Evaluate(background, &light))
-	shoot(t, ctx, "light")
-	do(t, ctx, chromedp.KeyEvent("t"), until(`document.documentElement.dataset.theme === "dark"`), chromedp.Evaluate(background, &dark))
-	shoot(t, ctx, "dark")
+	do(ctx, t, chromedp.KeyEvent("t"), until(`document.documentElement.dataset.theme === "light"`), chromedp.Evaluate(background, &light))
+	shoot(ctx, t, "light")
+	do(ctx, t, chromedp.KeyEvent("t"), until(`document.documentElement.dataset.theme === "dark"`), chromedp.Evaluate(background, &dark))
+	shoot(ctx, t, "dark")
 	if light == dark {
 		t.Errorf("light and dark are both %s", light)
 	}
 	var width int
-	do(t, ctx, chromedp.EmulateViewport(400, 800), chromedp.Evaluate(`document.documentElement.scrollWidth`, &width))
-	shoot(t, ctx, "narrow")
+	do(ctx, t, chromedp.EmulateViewport(400, 800), chromedp.Evaluate(`document.documentElement.scrollWidth`, &width))
+	shoot(ctx, t, "narrow")
 	if width > 400 {
 		t.Errorf("the page is %d pixels wide where 400 are", width)
 	}

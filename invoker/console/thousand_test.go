@@ -29,7 +29,7 @@ func serve(t *testing.T, snapshot func() any) *httptest.Server {
 func TestMergeInABrowser(t *testing.T) {
 	ctx, complaints := browser(t, 1280, 900)
 	s := serve(t, func() any { return console.Large(5, 1, 0) })
-	do(t, ctx, chromedp.Navigate(s.URL), until(`document.querySelectorAll("#functions tbody tr:not(.gap)").length === 5`),
+	do(ctx, t, chromedp.Navigate(s.URL), until(`document.querySelectorAll("#functions tbody tr:not(.gap)").length === 5`),
 		chromedp.Evaluate(`import("./merge.js").then((m) => { window.tried = m.merge; })`, nil), until(`!!window.tried`))
 	all, deltas, err := console.Shaken(1, 40)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestMergeInABrowser(t *testing.T) {
 			step = fmt.Sprintf(`window.tried(window.state, %s); JSON.stringify(window.state)`, deltas[turn])
 		}
 		var text string
-		do(t, ctx, chromedp.Evaluate(step, &text))
+		do(ctx, t, chromedp.Evaluate(step, &text))
 		var got, want any
 		if json.Unmarshal([]byte(text), &got) != nil || json.Unmarshal(whole, &want) != nil {
 			t.Fatalf("turn %d: %s", turn, text)
@@ -66,16 +66,16 @@ func TestThousandInABrowser(t *testing.T) {
 	watch := `(() => { window.long = []; window.updates = 0;
 		new PerformanceObserver((l) => { for (const e of l.getEntries()) window.long.push(Math.round(e.duration)); }).observe({type: "longtask"});
 		new MutationObserver(() => window.updates++).observe(document.getElementById("clock"), {childList: true, characterData: true, subtree: true}); })()`
-	do(t, ctx, performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks),
+	do(ctx, t, performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks),
 		chromedp.Navigate(s.URL), until(`document.querySelectorAll("#devices .device").length === 16`),
 		chromedp.Evaluate(watch, nil), until(`window.updates >= 2`))
 	var count string
 	var long []float64
 	var updates int
-	before := spent(t, ctx)
-	do(t, ctx, chromedp.Evaluate(`window.updates = 0; window.long = []`, nil), until(`window.updates >= 10`),
+	before := spent(ctx, t)
+	do(ctx, t, chromedp.Evaluate(`window.updates = 0; window.long = []`, nil), until(`window.updates >= 10`),
 		chromedp.Evaluate(`window.updates`, &updates), chromedp.Evaluate(`window.long`, &long), chromedp.Text("#functions-count", &count))
-	after := spent(t, ctx)
+	after := spent(ctx, t)
 	if count != "1000" {
 		t.Errorf("the page counts %q functions", count)
 	}
@@ -83,9 +83,9 @@ func TestThousandInABrowser(t *testing.T) {
 	for _, name := range []string{"TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration"} {
 		t.Logf("%s: %.1f ms of CPU in each update", name, 1000*(after[name]-before[name])/float64(updates))
 	}
-	shoot(t, ctx, "thousand")
+	shoot(ctx, t, "thousand")
 	var rows, elements int
-	do(t, ctx, chromedp.Evaluate(`document.querySelectorAll("tbody tr").length`, &rows), chromedp.Evaluate(`document.querySelectorAll("*").length`, &elements))
+	do(ctx, t, chromedp.Evaluate(`document.querySelectorAll("tbody tr").length`, &rows), chromedp.Evaluate(`document.querySelectorAll("*").length`, &elements))
 	t.Logf("%d rows, %d elements", rows, elements)
 	if rows > 150 || elements > 3000 {
 		t.Errorf("%d rows and %d elements for what fits on a screen", rows, elements)
@@ -94,7 +94,7 @@ func TestThousandInABrowser(t *testing.T) {
 	last := `(() => { const view = document.getElementById("functions").parentElement, all = document.querySelectorAll("#functions tbody tr:not(.gap)");
 		const foot = all[all.length - 1].getBoundingClientRect(), box = view.getBoundingClientRect();
 		return all[all.length - 1].getAttribute("aria-rowindex") === "1001" && Math.abs(foot.bottom - box.bottom) < 30; })()`
-	do(t, ctx, chromedp.Click(`#functions th button`), chromedp.Evaluate(`document.getElementById("functions").parentElement.scrollTop = 1e6`, nil), until(last),
+	do(ctx, t, chromedp.Click(`#functions th button`), chromedp.Evaluate(`document.getElementById("functions").parentElement.scrollTop = 1e6`, nil), until(last),
 		chromedp.Evaluate(`window.updates = 0`, nil), until(`window.updates >= 1`), until(last))
 	if said := complaints(); len(said) > 0 {
 		t.Errorf("the page complained: %q", said)
@@ -102,10 +102,10 @@ func TestThousandInABrowser(t *testing.T) {
 }
 
 // spent is what the page's thread has worked, in seconds of CPU by kind.
-func spent(t *testing.T, ctx context.Context) map[string]float64 {
+func spent(ctx context.Context, t *testing.T) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
-	do(t, ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+	do(ctx, t, chromedp.ActionFunc(func(ctx context.Context) error {
 		all, err := performance.GetMetrics().Do(ctx)
 		for _, m := range all {
 			out[m.Name] = m.Value

@@ -161,11 +161,11 @@ func TestExamples(t *testing.T) {
 				*a.Exec.Binary = true
 			}
 			a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: yes}}
-			if _, _, err := client.Actions.Insert(a, true); err != nil { //nolint:bodyclose // the client has read it to its end
+			if _, _, err := client.Actions.Insert(a, true); err != nil {
 				t.Fatal(err)
 			}
 			for _, c := range e.calls {
-				answer, _, err := client.Actions.Invoke(e.name, c.args, true, true) //nolint:bodyclose // the client has read it to its end
+				answer, _, err := client.Actions.Invoke(e.name, c.args, true, true)
 				got := fmt.Sprint(answer)
 				for _, want := range c.want {
 					if !strings.Contains(got, want) {

@@ -17,10 +17,10 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == assembly.NativeProxy {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		if err := native.Run(ctx, os.Environ(), os.Stdout, os.Stderr); err != nil {
+		err := native.Run(ctx, os.Environ(), os.Stdout, os.Stderr)
+		stop()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			stop()
 			os.Exit(1)
 		}
 		return

@@ -202,7 +202,7 @@ func TestStopForGoodLeavesNothing(t *testing.T) {
 	for _, disabled := range []bool{true, false} {
 		p.call("warm", nil).want(t, 0, `{"n":1}`)
 		p.container("guest_warm", "ready")
-		how := os.Signal(os.Interrupt)
+		how := syscall.SIGINT
 		if disabled {
 			p.post("/disable")
 			how = syscall.SIGTERM

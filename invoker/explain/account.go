@@ -78,7 +78,7 @@ type GPU struct {
 	PassedBy    int           `json:"passedBy,omitzero"`    // of them, of Behind
 }
 
-// NoBatch, as an account's Batch, says that the store refused the record.
+// NoBatch is the Batch of an account that says that the store refused the record.
 const NoBatch = -1
 
 // Wait is how long it stood in a queue.

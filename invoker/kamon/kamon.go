@@ -31,7 +31,7 @@ type Gatherer struct {
 // Gather implements prometheus.Gatherer. Families come sorted by name.
 func (g Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	ours, err := g.Of.Gather()
-	all := append(ours, g.translate(ours)...)
+	all := slices.Concat(ours, g.translate(ours))
 	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return all, err
 }

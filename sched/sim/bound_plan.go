@@ -229,9 +229,10 @@ func (p *pricedFunction) follow(c, state int, work, place []float64) {
 	for c < p.m.slots {
 		switch p.choice[c*(p.n+1)+k] >> (2 * state) & 3 {
 		case goOn:
-			if state == stateKept {
+			switch state {
+			case stateKept:
 				place[c] += p.m.step
-			} else if state == stateFresh {
+			case stateFresh:
 				state = stateKept
 			}
 			c++
