@@ -86,11 +86,12 @@ func mark(err error) error {
 
 // answerError is what the answer to one document means; nil: it is written.
 func answerError(word, reason string) error {
-	switch word {
-	case "":
+	if word == "" {
 		return nil
-	case "conflict":
-		return records.Mark(fmt.Errorf("%s: %s", word, reason), records.ErrHeld)
 	}
-	return fmt.Errorf("%s: %s", word, reason)
+	err := fmt.Errorf("%s: %s", word, reason)
+	if word == "conflict" {
+		return records.Mark(err, records.ErrHeld)
+	}
+	return err
 }

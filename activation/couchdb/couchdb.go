@@ -1,7 +1,8 @@
 // Package couchdb is the invoker's way to its database: it reads actions with
 // their code, writes activation records, and watches which namespaces are
-// blocked. It speaks CouchDB's HTTP through kivik and is the only package that
-// imports that library; what it returns are words of package activation.
+// blocked. It speaks CouchDB's HTTP through kivik, for batches of records without
+// it (bulk.go), and is the only package that imports that library; what it
+// returns are words of package activation.
 //
 // It decides nothing about activations, and it never writes to the databases
 // of actions and subjects.
