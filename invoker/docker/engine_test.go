@@ -91,9 +91,7 @@ func TestDaemonRestart(t *testing.T) {
 		t.Errorf("died %s", id)
 	}
 	until(t, "the removal is made up for", func() bool { return !strings.Contains(d.names(), "wsk00_2_") })
-	if _, err := e.Create(t.Context(), fakeSpec(4)); err != nil {
-		t.Error(err)
-	}
+	made(t, e, 4)
 	d.tell("die", "id-wsk00_1_guest_hello") // the new stream is heard
 	if id := <-e.Died(); id != "id-wsk00_1_guest_hello" {
 		t.Errorf("died %s", id)

@@ -3,6 +3,7 @@ package docker
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -329,6 +330,19 @@ func (d *daemon) heard() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.listeners) > 0
+}
+
+// made creates a container at a daemon that has just come back: as the invoker
+// does, again where a connection from before gave way.
+func made(t testing.TB, e *Engine, n int) {
+	t.Helper()
+	until(t, "a container is made", func() bool {
+		_, err := e.Create(t.Context(), fakeSpec(n))
+		if err != nil && !errors.Is(err, container.ErrAway) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 func until(t testing.TB, what string, holds func() bool) {

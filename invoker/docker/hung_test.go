@@ -120,9 +120,7 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 	if err := d.listen(d.addr); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Create(t.Context(), fakeSpec(1)); err != nil {
-		t.Fatal(err)
-	}
+	made(t, e, 1)
 	if !<-known {
 		t.Error("a container was started while one that ended was taken for alive")
 	}

@@ -38,6 +38,10 @@ func (e *Engine) watch() {
 		if e.base.Err() != nil {
 			return
 		}
+		// The next request is not to find a connection of a daemon that went.
+		if err := e.api.Close(); err != nil { // those that idle
+			e.log.Debug("close connections to docker", "err", err)
+		}
 		e.blind.Store(true)
 		if !away {
 			e.log.Warn("lost the event stream of docker", "err", err)
