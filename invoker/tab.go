@@ -30,7 +30,7 @@ func (w *worker) engage(b *box) {
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
 	if b.tab.runs++; b.tab.runs == 1 && b.tab.kept {
-		w.notes.Mark(b.name, container.Busy, w.wall(), container.Holds{})
+		w.notes.Mark(b.name, container.Busy, time.Time{}, container.Holds{}) // since when is of no use then
 	}
 }
 

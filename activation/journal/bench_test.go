@@ -31,7 +31,7 @@ func BenchmarkActivation(b *testing.B) {
 				wg.Go(func() {
 					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
 						id := ids[i%int64(len(ids))]
-						j.Accepted(id, 0, i)
+						j.Delivered(id, 0, i)
 						begin(j, id)
 						j.Completed(id)
 						if i%1000 == 0 {
@@ -64,7 +64,7 @@ func BenchmarkParked(b *testing.B) {
 		var ids []activation.ID
 		var texts [][]byte
 		for i := range n {
-			j.Accepted(id(i), 0, int64(i))
+			j.Delivered(id(i), 0, int64(i))
 			if ids, texts = append(ids, id(i)), append(texts, text); len(ids) < together {
 				continue
 			}

@@ -133,7 +133,11 @@ func (j *Journal) keepMessage(k key, e *entry, message []byte) wal.Receipt {
 
 // hold has the newest step of an activation be in a file.
 func (j *Journal) hold(e *entry, at wal.Segment) {
-	if e.at != 0 {
+	switch e.at {
+	case at:
+		return
+	case 0:
+	default:
 		j.release(e.at, stepBytes)
 	}
 	e.at = at

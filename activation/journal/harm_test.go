@@ -23,7 +23,7 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 	ending := []byte(`{"response":{}}`)
 	j := open(t, Config{Dir: dir, Sync: wal.None})
 	for i := range 6 {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		park(t, j, i)
 	}
 	begin(j, id(1))
@@ -128,7 +128,7 @@ func victim(dir string) {
 		os.Exit(1)
 	}
 	for i := 0; ; i++ {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		if err := parkOne(j, id(i), message(i)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -143,12 +143,12 @@ func victim(dir string) {
 func TestDiskThatRefusesHoldsUpNoRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j := open(t, Config{Dir: dir, SegmentBytes: 1})
-	j.Accepted(id(0), 0, 0)
+	j.Delivered(id(0), 0, 0)
 	begin(j, id(0))
 	if err := os.Rename(dir, dir+"x"); err != nil {
 		t.Fatal(err)
 	}
-	j.Accepted(id(1), 0, 1)
+	j.Delivered(id(1), 0, 1)
 	begin(j, id(1))
 	j.Completed(id(0))
 	if err := parkOne(j, id(1), message(1)); err == nil {
@@ -175,7 +175,7 @@ func TestParkedWaitsForTheDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j := open(t, Config{Dir: dir, SegmentBytes: 1})
 	for i := range 2 {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 	}
 	if err := parkOne(j, id(0), message(0)); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestDeliveredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range []activation.ID{id, other} {
-		j.Accepted(a, 0, 7)
+		j.Delivered(a, 0, 7)
 		begin(j, a)
 	}
 	j.Completed(id)

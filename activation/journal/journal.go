@@ -171,15 +171,23 @@ func (j *Journal) Past(id activation.ID) Past {
 	return e.past()
 }
 
-// Delivered tells what is known of an activation that Kafka delivers: what a
-// former process left, once, and what is known of the very same message. Another
-// message with the same id is another activation, of which nothing is kept.
+// Delivered comes for every message that Kafka delivers, after it was decoded and
+// before anything is done for it. Partition and offset are its place on the
+// invoker's topic. It tells what is known: what a former process left, once, and
+// what is known of the very same message. Another message with the same id is
+// another activation, of which nothing is kept. What was unknown is accepted from
+// here on, but nothing is written: of what is accepted and no more, the next life
+// need not know, and most activations start at once.
 func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past {
+	k := keyOf(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known.Get(keyOf(id))
+	e := j.known.Get(k)
 	switch {
 	case e == nil:
+		e = j.slab.Take()
+		e.state, e.partition, e.offset = Accepted, int32(partition), offset
+		j.known.Set(k, e)
 		return Past{}
 	case !e.former && (int(e.partition) != partition || e.offset != offset):
 		return Past{Other: true}
@@ -194,22 +202,6 @@ func (e *entry) past() Past {
 		p.Crashes-- // it may yet end well
 	}
 	return p
-}
-
-// Accepted comes after the message was decoded and before anything is done for
-// it. Partition and offset are its place on the invoker's topic. What is known
-// already stays as it is. Nothing is written: of what is accepted and no more,
-// the next life need not know, and most activations start at once.
-func (j *Journal) Accepted(id activation.ID, partition int, offset int64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	k := keyOf(id)
-	if j.known.Get(k) != nil {
-		return
-	}
-	e := j.slab.Take()
-	e.state, e.partition, e.offset = Accepted, int32(partition), offset
-	j.known.Set(k, e)
 }
 
 // Begin comes before the action can have any effect: before /run, and before

@@ -58,7 +58,7 @@ func parkOne(j *Journal, id activation.ID, message []byte) error {
 func TestNextLifeKnowsEachStep(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	for i := range 4 {
-		j.Accepted(id(i), 2, int64(100+i))
+		j.Delivered(id(i), 2, int64(100+i))
 	}
 	park(t, j, 1)
 	begin(j, id(2))
@@ -80,7 +80,7 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	want[1].Taken = false // nobody has it in this life yet
 	check()
 	// It was running when a process ended, this time without closing.
-	j.Accepted(id(2), 2, 102)
+	j.Delivered(id(2), 2, 102)
 	begin(j, id(2))
 	check()
 	j = open(t, Config{Dir: killed(t, j)})
@@ -100,7 +100,7 @@ func TestParkedMessagesComeBackInOrder(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 500})
 	const n = 100
 	for i := range n {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		park(t, j, i)
 	}
 	for range 2 {
@@ -133,10 +133,10 @@ func TestParkedMessagesComeBackInOrder(t *testing.T) {
 // TestFilesGoWhenAllInThemIsDone although one activation waits all the time.
 func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 1000, Sync: wal.None})
-	j.Accepted(id(0), 0, 0)
+	j.Delivered(id(0), 0, 0)
 	park(t, j, 0)
 	for i := 1; i < 5000; i++ {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		begin(j, id(i))
 		j.Completed(id(i))
 		if i%100 == 0 {
@@ -161,7 +161,7 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 func TestFullJournalRefusesToPark(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), Bytes: 10_000})
 	for i := range 200 {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		if err := parkOne(j, id(i), make([]byte, 100)); err != nil {
 			if !errors.Is(err, ErrFull) || i < 20 {
 				t.Fatalf("park %d: %v", i, err)
@@ -199,7 +199,7 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 				told[i] = got // covered, and its file is still there
 			}
 			if told[i] == (Past{State: Accepted}) && got == (Past{}) {
-				j.Accepted(id(i), i%3, int64(i)) // it comes again
+				j.Delivered(id(i), i%3, int64(i)) // it comes again
 				continue
 			}
 			if got != told[i] {
@@ -210,7 +210,7 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 			i := r.IntN(next + 1)
 			if i == next {
 				next++
-				j.Accepted(id(i), i%3, int64(i))
+				j.Delivered(id(i), i%3, int64(i))
 				told[i] = Past{State: Accepted}
 			}
 			step(t, r, j, i, told, started)
@@ -264,7 +264,7 @@ func killed(t *testing.T, j *Journal) string {
 	for j.Past(id(last)).State != Unknown {
 		last++
 	}
-	j.Accepted(id(last), 0, 1<<40)
+	j.Delivered(id(last), 0, 1<<40)
 	begin(j, id(last)) // what came before is written with it
 	j.Completed(id(last))
 	for {

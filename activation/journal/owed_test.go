@@ -13,7 +13,7 @@ import (
 func TestOwedIsKeptUntilCompleted(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 4 << 10})
 	for i := range 2 {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		begin(j, id(i))
 	}
 	park(t, j, 1)
@@ -42,7 +42,7 @@ func TestOwedIsKeptUntilCompleted(t *testing.T) {
 	j = again(t, j)
 	holds()
 	for i := 10; i < 1000; i++ { // many files, of which the first must be written anew
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		j.Completed(id(i))
 	}
 	j.Covered(0, func(offset int64) bool { return offset >= 10 })
@@ -88,7 +88,7 @@ func TestOweTellsOfEach(t *testing.T) {
 	}
 	defer j.Close()
 	for i := range 3 {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		begin(j, id(i))
 	}
 	j.Completed(id(0))

@@ -15,7 +15,7 @@ import (
 func TestWhicheverComesFirst(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	for i := range 3 {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 		park(t, j, i)
 	}
 	begin(j, id(2))
@@ -49,7 +49,7 @@ func TestWhicheverComesFirst(t *testing.T) {
 func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, Config{Dir: dir})
-	j.Accepted(id(0), 0, 0)
+	j.Delivered(id(0), 0, 0)
 	park(t, j, 0)
 	j = again(t, j)
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -76,7 +76,7 @@ func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 func TestParkTellsOfEach(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), Bytes: 4000})
 	for i := range 3 {
-		j.Accepted(id(i), 0, int64(i))
+		j.Delivered(id(i), 0, int64(i))
 	}
 	j.Completed(id(1))
 	ids := []activation.ID{id(0), id(1), id(9), id(2)}
@@ -111,7 +111,7 @@ func TestParkingOnAFullDisk(t *testing.T) {
 		if n > 100 {
 			t.Fatal("a full disk took everything")
 		}
-		j.Accepted(id(n), 0, int64(n))
+		j.Delivered(id(n), 0, int64(n))
 		refused = parkOne(j, id(n), text)
 	}
 	if !errors.Is(refused, syscall.ENOSPC) {

@@ -53,7 +53,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(i)}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
-		if j.Accepted(id(i), 0, int64(i)); i%2 == 0 {
+		if j.Delivered(id(i), 0, int64(i)); i%2 == 0 {
 			if err := j.Park([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 	}
 	// Two more are left whose records have expired.
 	for i := n; i < n+2; i++ {
-		j.Accepted(id(i), 0, int64(-i))
+		j.Delivered(id(i), 0, int64(-i))
 		if err := j.Park([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
 			t.Fatal(err)
 		}

@@ -23,9 +23,7 @@ func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	if past.Taken && past.State != journal.Completed {
 		return false
 	}
-	if d.Unlisted = past.Other; !past.Other {
-		j.Accepted(d.Message.ActivationID, partition, d.Offset)
-	}
+	d.Unlisted = past.Other
 	d.Completed = past.State == journal.Completed
 	d.Begun = d.Begun || past.State == journal.Started
 	d.Attempts = max(d.Attempts, past.Crashes)

@@ -18,7 +18,7 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 	}
 	id := func(c string) activation.ID { return activation.ID(strings.Repeat(c, 32)) }
 	for i, c := range []string{"a", "b", "c"} {
-		j.Accepted(id(c), 0, int64(i))
+		j.Delivered(id(c), 0, int64(i))
 	}
 	_ = j.Begin(t.Context(), id("b"))
 	_ = j.Begin(t.Context(), id("c"))

@@ -120,9 +120,11 @@ func (d *Dir) write(n container.Note) (*headline, error) {
 
 // Mark changes what a container is doing.
 func (d *Dir) Mark(name string, is container.Rest, since time.Time, h container.Holds) {
-	err := d.opened(name)
-	if err == nil {
-		err = d.mark(name, is, since, h)
+	found, err := d.mark(name, is, since, h)
+	if !found { // of a former process
+		if err = d.reopen(name); err == nil {
+			_, err = d.mark(name, is, since, h)
+		}
 	}
 	if err != nil {
 		d.fail(name, err)
@@ -130,28 +132,22 @@ func (d *Dir) Mark(name string, is container.Rest, since time.Time, h container.
 }
 
 // mark holds the lock, lest the line be closed meanwhile.
-func (d *Dir) mark(name string, is container.Rest, since time.Time, h container.Holds) error {
+func (d *Dir) mark(name string, is container.Rest, since time.Time, h container.Holds) (found bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	line := d.open[name]
 	if line == nil {
-		return errGone
+		return false, errGone
 	}
-	return line.write(is, since, h)
+	return true, line.write(is, since, h)
 }
 
-func (d *Dir) opened(name string) error {
-	d.mu.Lock()
-	h := d.open[name]
-	d.mu.Unlock()
-	if h != nil {
-		return nil
-	}
+func (d *Dir) reopen(name string) error {
 	f, err := os.OpenFile(d.file(name), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	h, err = newHeadline(f)
+	h, err := newHeadline(f)
 	if err = errors.Join(err, f.Close()); err == nil {
 		d.keep(name, h)
 	}
