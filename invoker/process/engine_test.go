@@ -241,6 +241,28 @@ func TestRemovePaused(t *testing.T) {
 	}
 }
 
+// What hangs in the kernel holds up nobody, and is cleaned up when it comes back.
+func TestRemoveWhatHangs(t *testing.T) {
+	f := start(t, nil)
+	h := f.create()
+	c := f.find(h.ID)
+	c.wg.Add(1) // as if it did not end
+	f.endTime = time.Millisecond
+	if err := f.Remove(t.Context(), h.ID); err == nil || !strings.Contains(err.Error(), "hangs in the kernel") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(c.dir); err != nil {
+		t.Error("freed before its end")
+	}
+	c.wg.Done()
+	for {
+		if _, err := os.Stat(c.dir); errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
 // The process gets what it is given and nothing of ours.
 func TestSurroundings(t *testing.T) {
 	t.Setenv("GPUWHISK_TEST_SECRET", "hidden")

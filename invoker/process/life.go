@@ -20,6 +20,9 @@ const (
 	stopPoll  = 20 * time.Millisecond
 )
 
+// endTime is how long a process that was killed may take to end.
+const endTime = 30 * time.Second
+
 // Pause stops a container's processes; Resume lets them go on.
 func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	c, err := e.halt(id, "pause", syscall.SIGSTOP)
@@ -73,12 +76,26 @@ func (e *Engine) Remove(_ context.Context, id container.ID) error {
 	return e.end(c)
 }
 
+// end does not wait for ever: a process that hangs in the kernel, on a file system
+// that is gone for instance, is killed when it comes back. What it had is freed then.
 func (e *Engine) end(c *child) error {
 	c.mu.Lock()
 	c.removed = true
 	c.cancel()
 	c.signalLocked(syscall.SIGKILL)
 	c.mu.Unlock()
+	freed := make(chan error, 1)
+	go func() { freed <- e.free(c) }()
+	select {
+	case err := <-freed:
+		return err
+	case <-time.After(e.endTime):
+		return fmt.Errorf("process %s was killed and does not end within %s: it hangs in the kernel", c.id, e.endTime)
+	}
+}
+
+// free gives back what a container had, when its processes have ended.
+func (e *Engine) free(c *child) error {
 	c.wg.Wait()
 	errs := []error{killMarked(c.id), c.out.close(), c.tail.Close()}
 	e.ports.free(c.port)

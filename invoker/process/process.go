@@ -5,7 +5,8 @@
 //
 // An Engine owns one goroutine that starts all processes, one that watches
 // their memory, and three for each process: two that copy its output and one
-// that waits for its end. Close ends the processes and waits for all of them.
+// that waits for its end. Close ends the processes and waits for all of them, but
+// for those that hang in the kernel.
 package process
 
 import (
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
@@ -68,6 +70,7 @@ type Engine struct {
 	guard   *guard
 	died    chan container.ID
 	ports   *ports
+	endTime time.Duration
 
 	mu     sync.Mutex
 	live   map[container.ID]*child // from Create to Remove
@@ -103,7 +106,7 @@ func New(options Options) (*Engine, error) {
 	e := &Engine{
 		options: options, log: log, boot: boot,
 		starter: newStarter(), died: make(chan container.ID, maxDeaths), ports: newPorts(),
-		live: map[container.ID]*child{},
+		endTime: endTime, live: map[container.ID]*child{},
 	}
 	e.guard = newGuard(e.children, options.PidsLimit, log)
 	return e, nil
