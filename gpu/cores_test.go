@@ -7,20 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-func TestStartKindWordsRoundTrip(t *testing.T) {
-	for k := range StartKinds {
-		kind := StartKind(k)
-		got, err := ParseStartKind(kind.String())
-		if err != nil || got != kind {
-			t.Errorf("%v: parsed %v, %v", kind, got, err)
-		}
-	}
-	if _, err := ParseStartKind("warm"); err == nil {
-		t.Error("parsed a word that is none")
-	}
-}
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
+)
 
 func TestDeviceSaysThatItIsSimulated(t *testing.T) {
 	d := Device{Index: 1, Name: "V100", MemoryBytes: 1, Simulated: true}
@@ -118,12 +107,12 @@ func TestPoolTakesTheMostRecentlyUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, kind, ok := p.Take(0, "f"); ok || kind != Cold {
+	if _, kind, ok := p.Take(0, "f"); ok || kind != start.Cold {
 		t.Fatalf("took from an empty pool: %v %v", kind, ok)
 	}
 	p.Add(0, "a", "f")
 	p.Add(0, "b", "f")
-	if _, kind, ok := p.Take(0, "f"); ok || kind != BusyCold {
+	if _, kind, ok := p.Take(0, "f"); ok || kind != start.BusyCold {
 		t.Fatalf("got %v %v with all containers busy, want busy-cold", kind, ok)
 	}
 	p.Put(1, "b")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // PoolConfig bounds the containers of one device.
@@ -83,7 +85,7 @@ func NewPool[F comparable](cfg PoolConfig) (*Pool[F], error) {
 // more at once, else an idle one, of either the most recently used: its memory
 // is the likeliest to lie on the device. Without one, kind tells which cold
 // start the caller is about to make.
-func (p *Pool[F]) Take(now time.Duration, flow F) (id string, kind StartKind, ok bool) {
+func (p *Pool[F]) Take(now time.Duration, flow F) (id string, kind start.Kind, ok bool) {
 	c, kind := p.peek(flow)
 	if c == nil {
 		return "", kind, false
@@ -96,7 +98,7 @@ func (p *Pool[F]) Take(now time.Duration, flow F) (id string, kind StartKind, ok
 }
 
 // Peek tells what Take would answer, and changes nothing.
-func (p *Pool[F]) Peek(flow F) (id string, kind StartKind, ok bool) {
+func (p *Pool[F]) Peek(flow F) (id string, kind start.Kind, ok bool) {
 	c, kind := p.peek(flow)
 	if c == nil {
 		return "", kind, false
@@ -104,17 +106,17 @@ func (p *Pool[F]) Peek(flow F) (id string, kind StartKind, ok bool) {
 	return c.id, kind, true
 }
 
-func (p *Pool[F]) peek(flow F) (*pooled[F], StartKind) {
+func (p *Pool[F]) peek(flow F) (*pooled[F], start.Kind) {
 	s := p.of(flow)
 	switch {
 	case s == nil || s.total == 0:
-		return nil, Cold
+		return nil, start.Cold
 	case len(s.shared) > 0:
-		return s.shared[len(s.shared)-1], GPUWarm
+		return s.shared[len(s.shared)-1], start.GPUWarm
 	case len(s.idle) > 0:
-		return s.idle[len(s.idle)-1], GPUWarm
+		return s.idle[len(s.idle)-1], start.GPUWarm
 	}
-	return nil, BusyCold
+	return nil, start.BusyCold
 }
 
 // of is the shelf of a flow, nil for none.

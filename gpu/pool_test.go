@@ -1,6 +1,10 @@
 package gpu
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
+)
 
 // TestPoolSharesContainers: an initialised container takes as many runs at
 // once as it was allowed, and is idle when the last has left.
@@ -9,7 +13,7 @@ func TestPoolSharesContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	take := func(want string, kind StartKind) {
+	take := func(want string, kind start.Kind) {
 		t.Helper()
 		id, got, _ := p.Take(1, "f")
 		if id != want || got != kind {
@@ -20,20 +24,20 @@ func TestPoolSharesContainers(t *testing.T) {
 		}
 	}
 	p.Add(0, "a", "f")
-	take("", BusyCold)
+	take("", start.BusyCold)
 	p.Limit("a", 3)
-	take("a", GPUWarm)
-	take("a", GPUWarm)
-	take("", BusyCold)
+	take("a", start.GPUWarm)
+	take("a", start.GPUWarm)
+	take("", start.BusyCold)
 	p.Add(0, "b", "f")
 	p.Put(1, "b")
-	take("b", GPUWarm) // a is full
+	take("b", start.GPUWarm) // a is full
 	p.Put(1, "b")
 	p.Put(1, "a")
-	take("a", GPUWarm) // rather than waking b
+	take("a", start.GPUWarm) // rather than waking b
 	p.Limit("a", 0)
 	p.Put(2, "a")
-	take("b", GPUWarm)
+	take("b", start.GPUWarm)
 	if all, idle := p.Count("f"); all != 2 || idle != 0 {
 		t.Errorf("%d containers, %d idle", all, idle)
 	}

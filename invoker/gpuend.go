@@ -10,13 +10,14 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // grant is the token that a run holds, as its worker sees it. After the start
 // nothing of it changes but what is atomic.
 type grant struct {
 	device   string
-	kind     gpu.StartKind
+	kind     start.Kind
 	need     gpu.Need
 	waited   time.Duration // for the token
 	memory   atomic.Int64  // that the run needs as far as is known, in bytes

@@ -42,10 +42,11 @@ var plan = map[string][]string{
 	// Telling of what is done for an activation: adapters may.
 	"activation/steps": {"activation"},
 
-	"sched":       {},
-	"sched/sim":   {"gpu", "gpu/lane", "sched"},
-	"gpu":         {},
-	"gpu/lane":    {"gpu", "sched"},
+	"sched":       {"gpu/start"},
+	"sched/sim":   {"gpu", "gpu/lane", "gpu/start", "sched"},
+	"gpu":         {"gpu/start"},
+	"gpu/lane":    {"gpu", "gpu/start", "sched"},
+	"gpu/start":   {},
 	"gpu/nvml":    {"gpu", "activation/outage"},
 	"gpu/shimctl": {"gpu", "activation/outage"},
 	// Only tests import it.
@@ -61,7 +62,7 @@ var plan = map[string][]string{
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
-	"invoker":           {"activation", "activation/outage", "activation/slab", "activation/steps", "gpu", "gpu/lane", "invoker/container", "invoker/explain", "invoker/proxy", "sched"},
+	"invoker":           {"activation", "activation/outage", "activation/slab", "activation/steps", "gpu", "gpu/lane", "gpu/start", "invoker/container", "invoker/explain", "invoker/proxy", "sched"},
 	"invoker/admin":     {},
 	"invoker/config":    {},
 	"invoker/kamon":     {},
@@ -135,7 +136,7 @@ var owners = map[string][]string{
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "gpu/lane", "invoker/container"}
+var pure = []string{"activation", "sched", "gpu", "gpu/lane", "gpu/start", "gpu/start", "invoker/container"}
 
 // impure names what a pure package may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}

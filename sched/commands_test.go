@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // commands are what a script may say. The time is set by "at" and else stands.
@@ -119,7 +121,7 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 	// facts a device=0 start=cold setup=2s [full]
 	"facts": func(s *script, d *datadriven.TestData, _ *strings.Builder) {
 		f := Facts{Fits: !d.HasArg("full")}
-		for k := GPUWarm; k <= BusyCold; k++ {
+		for k := start.GPUWarm; k <= start.BusyCold; k++ {
 			if k.String() == value(d, "start") {
 				f.Start = k
 			}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // BenchmarkGrant is the call of Next that grants the one token that is free, of
@@ -29,16 +31,16 @@ func (v homes) home(f FlowID) int {
 
 func (v homes) Facts(f FlowID, device int) Facts {
 	if v.home(f) == device {
-		return Facts{Start: GPUWarm, Fits: true}
+		return Facts{Start: start.GPUWarm, Fits: true}
 	}
-	return Facts{Start: Cold, Setup: time.Second, Fits: true}
+	return Facts{Start: start.Cold, Setup: time.Second, Fits: true}
 }
 
 func (v homes) Near(f FlowID, buf []int) ([]int, Facts) {
 	if home := v.home(f); home < v.devices {
 		buf = append(buf, home)
 	}
-	return buf, Facts{Start: Cold, Setup: time.Second, Fits: true}
+	return buf, Facts{Start: start.Cold, Setup: time.Second, Fits: true}
 }
 
 func benchmarkGrant(b *testing.B, policy string, devices int) {

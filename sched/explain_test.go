@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // TestExplain asks for the reason of each rule that can hold a flow, and of
@@ -44,13 +46,13 @@ func TestExplain(t *testing.T) {
 			enqueue(s, a, 1)
 		}, RuleNoDevice, "no device"},
 		{"no fit", func(s *Scheduler, v answers) {
-			v["a 0"] = Facts{Start: Cold, Setup: time.Second}
+			v["a 0"] = Facts{Start: start.Cold, Setup: time.Second}
 			enqueue(s, a, 1)
 		}, RuleNoFit, "does not fit: no memory or no container for it on 1 device"},
 		{"wait", func(s *Scheduler, v answers) {
 			enqueue(s, a, 2)
 			s.Next(0)
-			v["a 0"] = Facts{Start: BusyCold, Setup: 9 * time.Second, Fits: true}
+			v["a 0"] = Facts{Start: start.BusyCold, Setup: 9 * time.Second, Fits: true}
 			s.Next(0)
 		}, RuleWait, "until 9s"},
 		{"throttled", func(s *Scheduler, _ answers) {

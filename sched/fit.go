@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // fit chooses the device with a free token where the flow starts soonest; among
@@ -66,7 +68,7 @@ func (s *Scheduler) mostFree() (most int) {
 
 // unbeaten says that no later device is better for a flow than this one.
 func unbeaten(a Facts, d *device, mostFree int) bool {
-	return a.Setup == 0 && a.Start == GPUWarm && d.free() == mostFree
+	return a.Setup == 0 && a.Start == start.GPUWarm && d.free() == mostFree
 }
 
 // nearby asks View on which devices a start of the flow differs, and what it is

@@ -11,7 +11,11 @@
 // of them it asks through View.
 package sched
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
+)
 
 // FlowID names a flow: the invocations of one function in the namespace that
 // invokes it. Function is the function's full name, so that two flows of one
@@ -31,25 +35,9 @@ type Item struct {
 	Cost time.Duration // expected service if the caller knows it, else 0
 }
 
-// Start says how an invocation begins on a device.
-type Start uint8
-
-// The kinds of start, from the cheapest to the dearest.
-const (
-	GPUWarm  Start = iota // idle container, its memory on the device
-	HostWarm              // idle container, its memory swapped to the host
-	Cold                  // the flow has no container on the device
-	BusyCold              // it has containers there, and all of them are in use
-)
-
-// String gives the name used in records and reports.
-func (s Start) String() string {
-	return [...]string{"gpu-warm", "host-warm", "cold", "busy-cold"}[s&3]
-}
-
 // Facts is what starting one item of a flow on a device would mean right now.
 type Facts struct {
-	Start Start
+	Start start.Kind
 	Setup time.Duration // expected time from token to running: create, init, swap in
 	Fits  bool          // the container and its memory can be had there now
 }

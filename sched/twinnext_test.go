@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 func (w *twin) Next(now time.Duration) (Choice, bool) {
@@ -135,7 +137,7 @@ func (w *twin) fitOn(f *twinFlow, use func(*twinDevice) bool) (*twinDevice, Fact
 
 func (w *twin) waits(f *twinFlow, facts Facts) bool {
 	sooner, many := int64(math.MaxInt64), 0
-	if w.cfg.Wait && facts.Start >= Cold {
+	if w.cfg.Wait && facts.Start >= start.Cold {
 		for _, it := range f.flight {
 			sooner = min(sooner, w.left(it))
 			many++
@@ -144,7 +146,7 @@ func (w *twin) waits(f *twinFlow, facts Facts) bool {
 	if w.cfg.Locality {
 		for _, d := range w.devices {
 			a := w.look(f, d)
-			if d.leaving || d.free() > 0 || d.flying == 0 || a.Start > HostWarm || !a.Fits {
+			if d.leaving || d.free() > 0 || d.flying == 0 || a.Start > start.HostWarm || !a.Fits {
 				continue
 			}
 			many++

@@ -1,5 +1,7 @@
 package sched
 
+import "github.com/gpuwhisk/gpuwhisk/gpu/start"
+
 // waits says that a flow had better not start now, although it could: the
 // containers it has serve its whole queue sooner than a new one starts.
 //
@@ -27,7 +29,7 @@ func (s *Scheduler) waits(f *flow, facts Facts) bool {
 
 func (s *Scheduler) worthWaiting(f *flow, facts Facts) bool {
 	sooner, many := int64(never), int64(0)
-	if s.cfg.Wait && facts.Start >= Cold {
+	if s.cfg.Wait && facts.Start >= start.Cold {
 		sooner, many = s.ownBusy(f)
 	}
 	if s.cfg.Locality {
@@ -69,7 +71,7 @@ func (s *Scheduler) nearIdle(f *flow) (sooner, many int64) {
 			continue
 		}
 		a := s.look(f, d)
-		if a.Start > HostWarm || !a.Fits {
+		if a.Start > start.HostWarm || !a.Fits {
 			continue
 		}
 		token := int64(never)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // world is the rest of the invoker as a test needs it: containers per flow and
@@ -37,14 +39,14 @@ func newWorld(rng *rand.Rand, flows, devices int) *world {
 
 func (w *world) Facts(id FlowID, d int) Facts {
 	i := w.index[id]
-	f := Facts{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d]}
+	f := Facts{Start: start.Cold, Setup: w.cold[i], Fits: !w.full[i][d]}
 	switch {
 	case w.idle[i][d] > 0 && w.swapped[i][d]:
-		f.Start, f.Setup = HostWarm, w.swap
+		f.Start, f.Setup = start.HostWarm, w.swap
 	case w.idle[i][d] > 0:
-		f.Start, f.Setup = GPUWarm, 0
+		f.Start, f.Setup = start.GPUWarm, 0
 	case w.busy[i][d] > 0:
-		f.Start = BusyCold
+		f.Start = start.BusyCold
 	}
 	return f
 }
@@ -58,7 +60,7 @@ func (w *world) Near(id FlowID, buf []int) ([]int, Facts) {
 		}
 		fits = fits || !w.full[i][d]
 	}
-	return buf, Facts{Start: Cold, Setup: w.cold[i], Fits: fits}
+	return buf, Facts{Start: start.Cold, Setup: w.cold[i], Fits: fits}
 }
 
 func (w *world) granted(c Choice) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -16,7 +17,7 @@ func (l *Lane) Facts(id sched.FlowID, index int) sched.Facts {
 	}
 	rev := l.next(f)
 	own, kind, _ := l.serving(dev, rev)
-	return sched.Facts{Start: startWord(kind), Setup: f.setup(dev, own, kind), Fits: l.fits(dev, rev, own)}
+	return sched.Facts{Start: kind, Setup: f.setup(dev, own, kind), Fits: l.fits(dev, rev, own)}
 }
 
 // Setup is that of Facts alone.
@@ -30,11 +31,11 @@ func (l *Lane) Setup(id sched.FlowID, index int) time.Duration {
 }
 
 // setup is how long a start takes until the run proper begins.
-func (f *flow) setup(dev *device, own *box, kind gpu.StartKind) time.Duration {
+func (f *flow) setup(dev *device, own *box, kind start.Kind) time.Duration {
 	switch kind {
-	case gpu.Cold, gpu.BusyCold:
+	case start.Cold, start.BusyCold:
 		return seconds(f.demand.Restart())
-	case gpu.HostWarm:
+	case start.HostWarm:
 		resident, footprint := dev.ledger.Residency(own.name)
 		return dev.pace.time(footprint - resident)
 	}
@@ -51,7 +52,7 @@ func (l *Lane) Near(id sched.FlowID, buf []int) ([]int, sched.Facts) {
 	}
 	rev := l.next(f)
 	buf = rev.devices(buf)
-	return buf, sched.Facts{Start: sched.Cold, Setup: seconds(f.demand.Restart()), Fits: l.affords(rev)}
+	return buf, sched.Facts{Start: start.Cold, Setup: seconds(f.demand.Restart()), Fits: l.affords(rev)}
 }
 
 // devices appends those that have a box of the revision, in their order.
@@ -88,9 +89,9 @@ func (l *Lane) seen(id sched.FlowID) **flow {
 
 // serving finds the box that would take the next run of a revision on a device,
 // nil for a new one, and what start that is.
-func (l *Lane) serving(dev *device, rev *revision) (own *box, kind gpu.StartKind, promised *run) {
+func (l *Lane) serving(dev *device, rev *revision) (own *box, kind start.Kind, promised *run) {
 	if len(rev.on(dev)) == 0 {
-		return nil, gpu.Cold, nil
+		return nil, start.Cold, nil
 	}
 	name, kind, ok := dev.pool.Peek(rev)
 	switch {
@@ -108,35 +109,28 @@ func (l *Lane) serving(dev *device, rev *revision) (own *box, kind gpu.StartKind
 // warmth tells where the memory of a live box is: all of it on the device, and
 // staying there, or not. What its processes allocated and never used, as of an
 // arena, is nowhere, and nothing of it is missing.
-func warmth(b *box) gpu.StartKind {
+func warmth(b *box) start.Kind {
 	resident, footprint := b.dev.ledger.Residency(b.name)
 	if b.whole > 0 {
 		footprint = min(footprint, b.whole)
 	}
 	if b.errand.leaves() || resident < footprint {
-		return gpu.HostWarm
+		return start.HostWarm
 	}
-	return gpu.GPUWarm
+	return start.GPUWarm
 }
 
 // found is the kind of a warm start as it turned out, where its memory was moved in
 // between grant and start: what was to be moved may have been there.
-func (r *run) found() gpu.StartKind {
+func (r *run) found() start.Kind {
 	e := &r.box.errand
 	switch {
 	case !r.kind.Warm() || !e.arrived || e.serves != e.epoch || r.before == e.epoch:
 		return r.kind
 	case e.moved > 0:
-		return gpu.HostWarm
+		return start.HostWarm
 	}
-	return gpu.GPUWarm
-}
-
-// startWord is a start kind as the policy has it.
-func startWord(k gpu.StartKind) sched.Start {
-	return [gpu.StartKinds]sched.Start{
-		gpu.GPUWarm: sched.GPUWarm, gpu.HostWarm: sched.HostWarm, gpu.Cold: sched.Cold, gpu.BusyCold: sched.BusyCold,
-	}[k]
+	return start.GPUWarm
 }
 
 // fits tells whether box, host memory and device memory can be had now, counting

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -97,7 +98,7 @@ type Order struct {
 	Flow   sched.FlowID
 	HostMB int
 
-	Start    gpu.StartKind
+	Start    start.Kind
 	Rested   bool          // nobody is at work in the box
 	Need     gpu.Need      // what is set aside for the run
 	Memory   int64         // what it needs as far as is known, less contexts

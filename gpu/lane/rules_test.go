@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/sched"
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // tick lets time pass until the lane wants to be asked again.
@@ -204,7 +204,7 @@ func TestWhatIsMissingIsHostWarm(t *testing.T) {
 	s.holds("", 1, 10*gib, 2*gib)
 	s.expect("", Event{Kind: Over, Item: one, Keep: true})
 	s.expect("", Event{Kind: Left, Item: one, Keep: true})
-	if facts := s.l.Facts(f.Flow, 0); facts.Start != sched.GPUWarm || facts.Setup != 0 {
+	if facts := s.l.Facts(f.Flow, 0); facts.Start != start.GPUWarm || facts.Setup != 0 {
 		t.Errorf("an arena that is on the device as far as it is used: %+v", facts)
 	}
 	s.submit("prefetch 1 epoch 1", f)
@@ -215,12 +215,12 @@ func TestWhatIsMissingIsHostWarm(t *testing.T) {
 
 	g := fn("g", 14*gib)
 	s.submit("make 2, evict 1 epoch 2", g)
-	if facts := s.l.Facts(f.Flow, 0); facts.Start != sched.HostWarm {
+	if facts := s.l.Facts(f.Flow, 0); facts.Start != start.HostWarm {
 		t.Errorf("what is on its way out: %+v", facts)
 	}
 	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
 	s.expect("", Event{Kind: Moved, Box: 1, Epoch: 2, OK: true, Bytes: 2 * gib})
-	if facts := s.l.Facts(f.Flow, 0); facts.Start != sched.HostWarm {
+	if facts := s.l.Facts(f.Flow, 0); facts.Start != start.HostWarm {
 		t.Errorf("what is out: %+v", facts)
 	}
 }

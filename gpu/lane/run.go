@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -18,7 +19,7 @@ type run struct {
 	item    int32
 	rev     *revision
 	box     *box
-	kind    gpu.StartKind
+	kind    start.Kind
 	need    gpu.Need
 	asked   int64         // bytes of data that were reserved
 	granted time.Duration // when
@@ -100,7 +101,7 @@ func (l *Lane) granted(c sched.Choice) int32 {
 
 // take takes a box of a revision that takes another run, or a place that was
 // promised, or makes a new box; nil when none of these can be had.
-func (l *Lane) take(dev *device, rev *revision, item uint64) (*box, gpu.StartKind, *run) {
+func (l *Lane) take(dev *device, rev *revision, item uint64) (*box, start.Kind, *run) {
 	own, kind, promised := l.serving(dev, rev)
 	switch {
 	case own != nil && promised != nil:
@@ -292,7 +293,7 @@ func (l *Lane) serve(r *run, e Event) {
 	if r.peak >= 0 && r.rev == f.newest() {
 		r.rev.measured.Add(r.peak)
 	}
-	if e.Keep && r.kind == gpu.GPUWarm && r.transfer == 0 && e.Ran > 0 {
+	if e.Keep && r.kind == start.GPUWarm && r.transfer == 0 && e.Ran > 0 {
 		if k, ok := r.company(l.now); ok {
 			b.dev.tokens.Learn(f.name, k, e.Ran)
 			l.adopt(b.dev)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -69,7 +69,7 @@ type job struct {
 	fn        int32
 	dev       int32
 	phase     phase
-	kind      gpu.StartKind
+	kind      start.Kind
 	box       lane.Box
 	granted   time.Duration
 	ran       time.Duration // when its run proper began

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // Latency summarizes times from arrival to completion, in milliseconds.
@@ -37,15 +37,15 @@ func (s Starts) ColdShare() float64 {
 	return float64(s.Cold+s.BusyCold) / float64(s.Total())
 }
 
-func (s *Starts) add(k gpu.StartKind) {
+func (s *Starts) add(k start.Kind) {
 	switch k {
-	case gpu.GPUWarm:
+	case start.GPUWarm:
 		s.GPUWarm++
-	case gpu.HostWarm:
+	case start.HostWarm:
 		s.HostWarm++
-	case gpu.Cold:
+	case start.Cold:
 		s.Cold++
-	case gpu.BusyCold:
+	case start.BusyCold:
 		s.BusyCold++
 	}
 }

@@ -1,14 +1,16 @@
-package gpu
+// Package start has the word for how a run of a GPU function begins.
+package start
 
 import "fmt"
 
-// StartKind tells what a run found when it was dispatched. Every activation
+// Kind tells what a run found when it was dispatched. Every activation
 // of a GPU function carries it in its record.
-type StartKind uint8
+type Kind uint8
 
+// The kinds, from the cheapest to the dearest.
 const (
 	// GPUWarm found a live container whose memory lay on the device.
-	GPUWarm StartKind = iota
+	GPUWarm Kind = iota
 	// HostWarm found a live container whose memory was swapped to the host
 	// (the paper's "GPU-cold but host-warm").
 	HostWarm
@@ -18,12 +20,12 @@ const (
 	// kind of cold start that waiting could have avoided.
 	BusyCold
 
-	// StartKinds is the number of start kinds, for tables indexed by kind.
-	StartKinds = int(BusyCold) + 1
+	// Kinds is the number of kinds, for tables indexed by one.
+	Kinds = int(BusyCold) + 1
 )
 
 // String returns the word that records, metrics and reports use.
-func (k StartKind) String() string {
+func (k Kind) String() string {
 	switch k {
 	case GPUWarm:
 		return "gpu-warm"
@@ -38,11 +40,11 @@ func (k StartKind) String() string {
 }
 
 // Warm reports whether a live container served the run.
-func (k StartKind) Warm() bool { return k == GPUWarm || k == HostWarm }
+func (k Kind) Warm() bool { return k == GPUWarm || k == HostWarm }
 
-// ParseStartKind is the inverse of String.
-func ParseStartKind(word string) (StartKind, error) {
-	for k := GPUWarm; int(k) < StartKinds; k++ {
+// Parse is the inverse of String.
+func Parse(word string) (Kind, error) {
+	for k := GPUWarm; int(k) < Kinds; k++ {
 		if k.String() == word {
 			return k, nil
 		}
