@@ -1,8 +1,10 @@
 package invoker
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
@@ -121,3 +123,68 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 	}
 	d.pool.Failed(b.slot)
 }
+
+// observed is what devices show at a moment.
+type observed struct{ readings []gpu.Reading }
+
+func (e observed) apply(d *dispatcher, now time.Duration) { d.gpus.observe(now, e.readings) }
+
+type deviceLost struct {
+	index int
+	of    lane.Loss
+	why   string
+}
+
+func (e deviceLost) apply(d *dispatcher, now time.Duration) {
+	d.gpus.comes(now, lane.Event{Kind: lane.Lost, Device: e.index, Of: e.of, Why: cmp.Or(e.why, "no reason given")})
+}
+
+type deviceBack struct {
+	index int
+	of    lane.Loss
+}
+
+func (e deviceBack) apply(d *dispatcher, now time.Duration) {
+	d.gpus.comes(now, lane.Event{Kind: lane.Back, Device: e.index, Of: e.of})
+}
+
+// answered says that a run has its response and its container stays.
+type answered struct{ run *run }
+
+func (e answered) apply(d *dispatcher, now time.Duration) {
+	d.gpus.take(now, lane.Event{Kind: lane.Answered, Item: e.run.item})
+}
+
+// over says that a run's part on the GPU has ended and what its container holds
+// is known; the container is still busy with it until it has left. seen is
+// closed when the dispatcher knows it, and with it all that it was told before.
+type over struct {
+	run  *run
+	keep bool
+	seen chan struct{}
+}
+
+func (e over) apply(d *dispatcher, now time.Duration) {
+	d.gpus.over(now, left{run: e.run, keep: e.keep})
+	close(e.seen)
+}
+
+// gpuGone says that a GPU container is removed and its memory free.
+type gpuGone struct{ box *box }
+
+func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.box) }
+
+// held is what a process of a GPU container says it holds.
+type held struct{ gpu.Held }
+
+func (e held) apply(d *dispatcher, now time.Duration) { d.gpus.heard(now, e.Held) }
+
+// moved says that the mover's work on an order has ended.
+type moved struct {
+	box   *box
+	order gpu.Order
+	bytes int64
+	err   error // the order is not carried out, or nobody knows
+}
+
+func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e) }

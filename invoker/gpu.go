@@ -1,11 +1,9 @@
 package invoker
 
 import (
-	"cmp"
 	"context"
 	"path"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -25,38 +23,17 @@ type gpuLane struct {
 	mover    Mover
 	lane     *lane.Lane
 	record   *recorder
-	jobs     map[uint64]*job     // submitted, and not started
 	runs     map[uint64]*run     // started, and not left
 	heirs    map[uint64]*gpuHeir // to be given their boxes
 	boxes    map[lane.Box]*box
-	named    map[string]*box        // the same by the containers' names
-	assumed  map[sched.FlowID]int64 // bytes on devices that nobody saw, where there are any
-	host     lane.HostMemory        // as told last, less what was taken since
+	named    map[string]*box // the same by the containers' names
+	shares   hostShares
+	assumed  residents
+	host     lane.HostMemory // as told last, less what was taken since
 	told     bool
 	past     history
 	backlog  *backlog
 	shown    shownFlows
-}
-
-// gpuBox is what a box of the lane has beside its container.
-type gpuBox struct {
-	id        lane.Box
-	device    gpu.Device
-	wish      container.GPUWish
-	action    string
-	measured  bool   // somebody sees what its processes hold
-	fallback  string // why its memory is only counted, where the action did not ask for that
-	furnished bool   // spec and wish are known
-	flow      sched.FlowID
-	claimed   int                // MiB of host memory
-	spill     int                // of it, for what is swapped out, as it was last allowed
-	runs      []*run             // started there, and not left
-	cease     context.CancelFunc // ends the mover's work on the newest order
-	transfer  *transfer          // the newest prefetch
-	usage     map[int]gpu.Usage  // of its processes
-	held      atomic.Pointer[container.Holds]
-	assumed   int64     // resident bytes that nobody saw
-	names     [2]string // of its device and its flow, as shown
 }
 
 func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
@@ -77,8 +54,9 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 	}
 	return &gpuLane{
 		d: d, settings: s, mover: mover, lane: core, record: record,
-		heirs: map[uint64]*gpuHeir{}, jobs: map[uint64]*job{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{}, assumed: map[sched.FlowID]int64{},
-		past: history{flows: map[sched.FlowID]*past{}},
+		heirs: map[uint64]*gpuHeir{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
+		shares: hostShares{d.settings.Pool.MemoryMB, mover.Faults()}, assumed: residents{},
+		past: history{lane: core, flows: map[sched.FlowID]*past{}},
 	}, nil
 }
 
@@ -100,7 +78,7 @@ func (l *gpuLane) settle(now time.Duration) {
 	for _, o := range orders {
 		l.carryOut(now, o)
 	}
-	l.hold(now)
+	l.past.note(now, l.backlog.jobs)
 }
 
 // tellHost tells the lane what host memory is left, where that has changed.
@@ -130,20 +108,20 @@ func (l *gpuLane) deadline() (time.Duration, bool) {
 // submit puts a job into its flow: the function as the invoking namespace sees
 // it.
 func (l *gpuLane) submit(now time.Duration, j *job) {
-	l.jobs[j.item] = j
-	park, far := l.parks(j)
-	l.mode(j)
+	l.backlog.jobs[j.item] = j
+	park, far := l.backlog.parks(j, l.lane)
+	j.settleMode(l.settings)
 	due := time.Duration(0)
 	if l.settings.Overdue > 0 {
 		due = j.accepted + l.settings.Overdue
 	}
-	j.host = l.hostOf(j)
+	j.host = l.shares.of(j, func() int64 { return l.lane.Footprint(flowOf(j), j.key) })
 	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Parked: far, Function: &lane.Function{
 		Flow: flowOf(j),
 		Key:  j.key, HostMB: j.host, Memory: int64(j.gpu.Memory),
 		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,
 	}})
-	l.stands(j)
+	l.past.stands(j)
 	if park {
 		l.backlog.parker.add(j)
 	}
@@ -169,7 +147,7 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 	case lane.Refuse:
 		l.refuse(o)
 	case lane.Bring:
-		l.bring(o.Item)
+		l.backlog.bring(o.Item)
 	case lane.Room:
 		l.d.pool.Room(o.HostMB)
 	case lane.Served:
@@ -185,19 +163,19 @@ func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
 
 // make takes a place for a container, which its first run creates.
 func (l *gpuLane) make(o lane.Order) {
-	if h := l.heirs[o.Item]; h != nil {
-		l.makeHeir(o, h)
+	if h := l.heirs[o.Item]; h != nil { // it is there
+		h.box.gpu.id = o.Box
+		l.enter(h.box)
 		return
 	}
 	b := l.d.newBox(0, o.Flow.Namespace, path.Base(o.Flow.Function), func(name string) container.Spec {
 		return container.Spec{Name: name, MemoryMB: o.HostMB}
 	})
 	b.gpu = &gpuBox{id: o.Box, device: l.settings.Devices[o.Device], flow: o.Flow}
-	if j := l.jobs[o.Item]; j != nil {
-		l.furnish(b, j)
+	if j := l.backlog.jobs[o.Item]; j != nil {
+		b.furnish(l.d.settings, j)
 	}
-	l.boxes[o.Box], l.named[b.name] = b, b
-	l.d.shown.enter(b)
+	l.enter(b)
 	if !l.d.pool.Claim(o.HostMB) {
 		l.d.log.Error("host memory that was left is not there", keyContainer, b.name, "megabytes", o.HostMB)
 		return
@@ -206,29 +184,19 @@ func (l *gpuLane) make(o lane.Order) {
 	l.host.Free -= o.HostMB
 }
 
-// furnish says what container a box is, once it is known.
-func (l *gpuLane) furnish(b *box, j *job) {
-	if b.gpu.furnished {
-		return
-	}
-	e := j.action.Exec
-	l.mode(j) // it may have fallen back while the job waited
-	b.gpu.furnished, b.gpu.action, b.gpu.fallback = true, j.action.FQN(), j.fallback
-	b.spec = l.d.settings.spec(b.name, e.Kind, e.Image, e.Pull, j.action.Limits.MemoryMB)
-	b.gpu.wish = container.GPUWish{
-		Shim: j.gpu.Shim, Limit: int64(j.gpu.Limit), Host: int64(b.spec.MemoryMB) << 20, Memory: int64(j.gpu.Memory),
-		Namespace: b.gpu.flow.Namespace, NamespaceLimit: l.settings.tenant(b.gpu.flow.Namespace),
-	}
+func (l *gpuLane) enter(b *box) {
+	l.boxes[b.gpu.id], l.named[b.name] = b, b
+	l.d.shown.enter(b)
 }
 
 // start starts a run's worker, when its message is at hand.
 func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
-	if l.await(o, b) {
+	if l.backlog.await(o, b) {
 		return
 	}
-	j := l.jobs[o.Item]
-	delete(l.jobs, o.Item)
-	l.furnish(b, j)
+	j := l.backlog.jobs[o.Item]
+	delete(l.backlog.jobs, o.Item)
+	b.furnish(l.d.settings, j)
 	l.d.shown.furnished(b)
 	r := &run{job: j, box: b, start: container.Warm, first: o.Rested}
 	if !o.Start.Warm() {
@@ -240,7 +208,7 @@ func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
 	if t := b.gpu.transfer; t != nil && t.epoch == o.Transfer {
 		r.grant.transfer = t
 	}
-	l.started(now, r, o)
+	l.past.started(now, r, o, l.runs)
 	l.runs[o.Item] = r
 	b.gpu.runs = append(b.gpu.runs, r)
 	l.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
@@ -260,7 +228,7 @@ func (l *gpuLane) move(now time.Duration, o lane.Order, b *box) {
 	current, end := context.WithCancel(l.d.work)
 	b.gpu.cease = end
 	order := gpu.Order{Kind: o.Move, Container: b.name, Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again}
-	size := l.outgrows(b, o)
+	size := b.outgrows(o)
 	l.d.goWork(func(context.Context) {
 		defer end()
 		bytes, err := int64(0), l.d.resize(current, b, size)
@@ -280,32 +248,15 @@ func (l *gpuLane) served(o lane.Order) {
 	}
 }
 
-// ended is what the lane hears of the end of a run. The making and initialising
-// of a container is not the device's time.
-func (l *gpuLane) ended(kind lane.EventKind, e left) lane.Event {
-	r := e.run
-	out := lane.Event{Kind: kind, Item: r.item, Keep: e.keep, Unused: e.unused}
-	switch at := r.at; {
-	case !at.runStart.IsZero():
-		out.Ran = at.runEnd.Sub(at.runStart)
-		if r.start != container.Warm {
-			out.Setup = at.runStart.Sub(at.begun)
-		}
-	case r.start != container.Warm && !at.begun.IsZero():
-		out.Setup = time.Since(at.begun)
-	}
-	return out
-}
-
 // over takes the end of a run's need for its token.
 func (l *gpuLane) over(now time.Duration, e left) {
 	e.run.grant.over = true
-	l.take(now, l.ended(lane.Over, e))
+	l.take(now, e.told(lane.Over))
 }
 
 // left takes a run's leaving of its container.
 func (l *gpuLane) left(now time.Duration, e left) {
-	l.take(now, l.ended(lane.Left, e))
+	l.take(now, e.told(lane.Left))
 	delete(l.runs, e.run.item)
 	b := e.run.box
 	b.gpu.runs = slices.DeleteFunc(b.gpu.runs, func(r *run) bool { return r == e.run })
@@ -318,8 +269,25 @@ func (l *gpuLane) gone(now time.Duration, b *box) {
 	l.d.shown.leave(b)
 	l.d.pool.Unclaim(now, b.gpu.claimed)
 	l.take(now, lane.Event{Kind: lane.Gone, Box: b.gpu.id})
-	l.assume(b, 0)
-	l.showResident(b.gpu.flow)
+	l.assumed.assume(b, 0)
+	l.resident(b.gpu.flow)
+}
+
+func (l *gpuLane) resident(id sched.FlowID) {
+	all, known := l.lane.Resident(id)
+	l.d.metrics.resident(id, l.assumed, all, known)
+}
+
+// refuse answers an activation that will never run here.
+func (l *gpuLane) refuse(o lane.Order) {
+	text := l.settings.refusal(o, l.lane)
+	j := l.backlog.jobs[o.Item]
+	if j == nil {
+		l.backlog.refuse(o.Item, o.Reason, text)
+		return
+	}
+	delete(l.backlog.jobs, o.Item)
+	l.d.turnAway(j.ticket, j, refusal{response: appError(text), known: true})
 }
 
 // moved takes the end of the mover's work on an order.
@@ -336,6 +304,48 @@ func (l *gpuLane) moved(now time.Duration, e moved) {
 		t.took.CompareAndSwap(0, int64(max(now-t.began, 1)))
 	}
 	l.take(now, lane.Event{Kind: lane.Moved, Box: b.gpu.id, Epoch: e.order.Epoch, Bytes: e.bytes, OK: e.err == nil})
+}
+
+// heard takes what a process of a container says it holds.
+func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
+	b := l.named[h.Container]
+	if b == nil {
+		return
+	}
+	if u := h.Usage; !h.Exited && (u.Allocated < 0 || u.Resident < 0 || u.Context < 0) {
+		l.d.log.Warn("gpu usage refused: a size is negative", keyContainer, b.name, "pid", h.PID)
+		return
+	}
+	if h.Unfit != "" {
+		if l.d.fallBack(b, h.Unfit) {
+			for _, id := range unfit(l.boxes, b.gpu.action) {
+				l.take(now, lane.Event{Kind: lane.Failed, Box: id})
+			}
+		}
+		return
+	}
+	if h.Over != "" && b.life.Err() == nil {
+		l.d.log.Warn("gpu container ended", keyContainer, b.name, "pid", h.PID, "reason", h.Over)
+		b.die(&overLimit{h.Over})
+		l.take(now, lane.Event{Kind: lane.Failed, Box: b.gpu.id})
+	}
+	b.gpu.learn(h)
+	if more := l.shares.more(b, h, l.d.pool.Free()); more > 0 && l.d.pool.Claim(more) {
+		b.gpu.claimed += more
+		l.take(now, lane.Event{Kind: lane.Grown, Box: b.gpu.id, Bytes: int64(b.gpu.claimed)})
+	}
+	l.take(now, lane.Event{Kind: lane.Held, Box: b.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
+	if !h.Exited {
+		b.gpu.measured = !h.Assumed
+		l.assumed.assume(b, b.gpu.unseen())
+	}
+	for _, r := range b.gpu.runs {
+		r.grant.measured.Store(b.gpu.measured)
+		if n, ok := l.lane.Memory(r.item); ok {
+			r.grant.memory.Store(n)
+		}
+	}
+	l.resident(b.gpu.flow)
 }
 
 // observe takes what devices show.
@@ -357,34 +367,27 @@ func (l *gpuLane) observe(now time.Duration, readings []gpu.Reading) {
 	}
 }
 
-// lose ends what runs on a device, regain lets it be used again.
-func (l *gpuLane) lose(now time.Duration, index int, of lane.Loss, why string) {
-	if l == nil || index < 0 || index >= len(l.settings.Devices) {
+// comes takes that a device, or its daemon, is away or there again. What runs on
+// one that is lost is ended.
+func (l *gpuLane) comes(now time.Duration, e lane.Event) {
+	if l == nil || e.Device < 0 || e.Device >= len(l.settings.Devices) {
 		return
 	}
-	before := l.lane.Device(index).Lost
-	l.take(now, lane.Event{Kind: lane.Lost, Device: index, Of: of, Why: cmp.Or(why, "no reason given")})
-	d := l.lane.Device(index)
-	if before != "" || d.Lost == "" {
+	before := l.lane.Device(e.Device).Lost
+	l.take(now, e)
+	d := l.lane.Device(e.Device)
+	if (before == "") == (d.Lost == "") {
+		return
+	}
+	l.d.metrics.lost(d.Device, d.Lost != "")
+	if d.Lost == "" {
+		l.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
 		return
 	}
 	l.d.log.Error("device lost", keyDevice, d.Device.String(), "reason", d.Lost)
-	l.d.metrics.lost(d.Device, true)
 	for _, b := range l.boxes {
-		if b.gpu.device.Index == index {
+		if b.gpu.device.Index == e.Device {
 			b.die(errDeviceLost)
 		}
-	}
-}
-
-func (l *gpuLane) regain(now time.Duration, index int, of lane.Loss) {
-	if l == nil || index < 0 || index >= len(l.settings.Devices) {
-		return
-	}
-	before := l.lane.Device(index).Lost
-	l.take(now, lane.Event{Kind: lane.Back, Device: index, Of: of})
-	if d := l.lane.Device(index); before != "" && d.Lost == "" {
-		l.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
-		l.d.metrics.lost(d.Device, false)
 	}
 }

@@ -57,7 +57,7 @@ func (d *dispatcher) bequeath() map[container.ID]bool {
 	for _, slot := range d.pool.Resting() {
 		keep(d.boxes[slot])
 	}
-	d.gpus.bequeath(keep)
+	d.bequeathDevices(keep)
 	for _, b := range d.all() {
 		if !kept[b.handle.ID] {
 			d.dropNote(b)

@@ -256,6 +256,38 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 	}
 }
 
+// TestLaneIsOneFile: of the GPU lane the invoker has one file, which turns orders
+// into work and news into events; whatever decides is in gpu/lane.
+func TestLaneIsOneFile(t *testing.T) {
+	const home = "invoker/gpu.go"
+	for _, f := range house(t) {
+		if f.room != "invoker" {
+			continue
+		}
+		if strings.HasPrefix(f.name, "invoker/gpu") && f.name != home {
+			t.Errorf("%s: the GPU lane is %s; a file is named for what it is", f.name, home)
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil || f.name == home {
+				continue
+			}
+			if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
+				if of, ok := star.X.(*ast.Ident); ok && of.Name == "gpuLane" {
+					t.Errorf("%s: %s is the lane's and belongs into %s", f.name, fn.Name.Name, home)
+				}
+			}
+		}
+	}
+	text, err := os.ReadFile("gpu.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 420 {
+		t.Errorf("%s has %d lines: what is more than translation belongs elsewhere", home, n)
+	}
+}
+
 // TestPlanIsOfThisHouse: a room that is gone leaves the plan.
 func TestPlanIsOfThisHouse(t *testing.T) {
 	for room := range plan {

@@ -56,7 +56,7 @@ func (iv *Invoker) inherit(keeper Keeper) error {
 		}
 		taken++
 	}
-	d.gpus.settleHeirs(now)
+	d.settleHeirs(now)
 	d.discardLeft(lefts, unfit, notes)
 	iv.metrics.inherited.Add(float64(taken))
 	iv.metrics.discarded.Add(float64(len(unfit)))
@@ -111,7 +111,7 @@ func (d *dispatcher) judge(lefts []container.Left, notes []container.Note) (heir
 			unfit[l.ID] = errNewImage
 		default:
 			h.spec = d.settings.spec(n.Name, n.Kind, n.Image, n.Pull, n.MemoryMB)
-			if err := d.gpus.prepareHeir(&h); err != nil {
+			if err := d.prepareHeir(&h); err != nil {
 				unfit[l.ID] = err
 				continue
 			}
@@ -141,7 +141,7 @@ func (d *dispatcher) claim(ctx context.Context, keeper Keeper, heirs []heir, unf
 			continue
 		}
 		unfit[h.left.ID] = errs[i]
-		d.gpus.disown(h)
+		d.disown(h)
 	}
 	return kept
 }
@@ -159,7 +159,7 @@ func (d *dispatcher) affordable(heirs []heir, unfit map[container.ID]error) []he
 		if left -= need; left < 0 {
 			for _, h := range heirs[:i+1] {
 				unfit[h.left.ID] = errNoPlace
-				d.gpus.disown(h)
+				d.disown(h)
 			}
 			return heirs[i+1:]
 		}
@@ -171,7 +171,7 @@ func (d *dispatcher) affordable(heirs []heir, unfit map[container.ID]error) []he
 func (d *dispatcher) adopt(ctx context.Context, now time.Duration, h heir) error {
 	if h.note.Rest == container.Pausing { // whether that was done nobody knows: now it is
 		if err := d.engine.Pause(ctx, h.left.ID); err != nil {
-			d.gpus.disown(h)
+			d.disown(h)
 			return fmt.Errorf("pause it: %w", err)
 		}
 		h.left.Paused = true
@@ -180,7 +180,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, h heir) error
 	b.handle = container.Handle{ID: h.left.ID, Name: h.left.Name, Addr: h.left.Addr}
 	b.key, b.tab.kept = h.key, true
 	if h.gpu != nil {
-		if !d.gpus.inherit(now, h, b) {
+		if !d.inheritDevice(now, h, b) {
 			return errNoPlace
 		}
 	} else {

@@ -164,7 +164,7 @@ func (iv *Invoker) begin() error {
 	if err := iv.cleanUp("leftover"); err != nil {
 		return err
 	}
-	iv.dispatch.gpus.settleHeirs(iv.dispatch.clock())
+	iv.dispatch.settleHeirs(iv.dispatch.clock())
 	return nil
 }
 

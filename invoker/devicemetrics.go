@@ -88,24 +88,27 @@ func (m *Metrics) forget(f sched.FlowID) {
 	delete(m.waiters, f)
 }
 
+// residents is how much of what containers hold on devices nobody saw, where
+// there is any.
+type residents map[sched.FlowID]int64
+
 // assume notes how much of what a box holds on its device nobody saw.
-func (l *gpuLane) assume(b *box, bytes int64) {
+func (r residents) assume(b *box, bytes int64) {
 	id := b.gpu.flow
-	l.assumed[id] += bytes - b.gpu.assumed
-	if b.gpu.assumed = bytes; l.assumed[id] == 0 {
-		delete(l.assumed, id)
+	r[id] += bytes - b.gpu.assumed
+	if b.gpu.assumed = bytes; r[id] == 0 {
+		delete(r, id)
 	}
 }
 
-// showResident brings the gauges of what a flow's containers hold on devices up
-// to date.
-func (l *gpuLane) showResident(id sched.FlowID) {
-	all, ok := l.lane.Resident(id)
-	if !ok {
+// resident brings the gauges of what a flow's containers hold on devices up to
+// date. all is what they hold together; a flow that is not known has none.
+func (m *Metrics) resident(id sched.FlowID, r residents, all int64, known bool) {
+	if !known {
 		return
 	}
-	assumed := min(l.assumed[id], all)
+	assumed := min(r[id], all)
 	for source, n := range map[string]int64{"assumed": assumed, "measured": all - assumed} {
-		l.d.metrics.gpuResident.WithLabelValues(id.Namespace, id.Function, source).Set(float64(n))
+		m.gpuResident.WithLabelValues(id.Namespace, id.Function, source).Set(float64(n))
 	}
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
 	"github.com/gpuwhisk/gpuwhisk/gpu/start"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
 // grant is the token that a run holds, as its worker sees it. After the start
@@ -123,6 +125,23 @@ func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record
 	leave(left{run: r, keep: keep})
 	r.ran(w.clock())
 	w.desk.file(r.ticket, ending{record: w.noted(r, rec), whole: whole})
+}
+
+// told is what the lane hears of the end of a run. The making and initialising
+// of a container is not the device's time.
+func (e left) told(kind lane.EventKind) lane.Event {
+	r := e.run
+	out := lane.Event{Kind: kind, Item: r.item, Keep: e.keep, Unused: e.unused}
+	switch at := r.at; {
+	case !at.runStart.IsZero():
+		out.Ran = at.runEnd.Sub(at.runStart)
+		if r.start != container.Warm {
+			out.Setup = at.runStart.Sub(at.begun)
+		}
+	case r.start != container.Warm && !at.begun.IsZero():
+		out.Setup = time.Since(at.begun)
+	}
+	return out
 }
 
 // noted is a record with what the GPU did for the run, as far as it is known.

@@ -29,11 +29,12 @@ type gpuHeir struct {
 
 // prepareHeir readies a container's device memory. Those without a device need
 // nothing.
-func (l *gpuLane) prepareHeir(h *heir) error {
+func (d *dispatcher) prepareHeir(h *heir) error {
 	n := h.note.GPU
 	if n == nil {
 		return nil
 	}
+	l := d.gpus
 	if l == nil || h.left.Paused || h.note.Rest != container.Resting {
 		return errNoDevice
 	}
@@ -69,29 +70,29 @@ func (g GPUSettings) wishOf(n container.Note) container.GPUWish {
 }
 
 // disown gives up what prepareHeir did.
-func (l *gpuLane) disown(h heir) {
+func (d *dispatcher) disown(h heir) {
 	if h.gpu != nil {
-		l.mover.Forget(h.note.Name)
+		d.gpus.mover.Forget(h.note.Name)
 	}
 }
 
-// inherit tells the lane of a container. False means that there is no host
+// inheritDevice tells the lane of a container. False means that there is no host
 // memory for it.
-func (l *gpuLane) inherit(now time.Duration, h heir, b *box) bool {
+func (d *dispatcher) inheritDevice(now time.Duration, h heir, b *box) bool {
 	n := h.note.GPU
-	if !l.d.pool.Claim(n.HostMB) {
-		l.disown(h)
+	if !d.pool.Claim(n.HostMB) {
+		d.disown(h)
 		return false
 	}
-	l.d.next++
+	d.next++
 	h.gpu.box = b
 	b.gpu = &gpuBox{
-		device: h.gpu.device, wish: l.settings.wishOf(h.note), furnished: true, action: n.Action, fallback: n.Fallback, claimed: n.HostMB,
+		device: h.gpu.device, wish: d.settings.GPU.wishOf(h.note), furnished: true, action: n.Action, fallback: n.Fallback, claimed: n.HostMB,
 		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function},
 	}
-	l.heirs[l.d.next] = h.gpu
-	l.take(now, lane.Event{
-		Kind: lane.Adopted, Item: l.d.next, Device: h.gpu.device.Index, Idle: max(time.Since(h.note.Since), 0),
+	d.gpus.heirs[d.next] = h.gpu
+	d.gpus.take(now, lane.Event{
+		Kind: lane.Adopted, Item: d.next, Device: h.gpu.device.Index, Idle: max(time.Since(h.note.Since), 0),
 		Function: &lane.Function{
 			Flow: b.gpu.flow, Key: h.key, HostMB: n.HostMB, Memory: n.Memory, Unseen: n.Unseen,
 			Width: max(h.note.Concurrency, 1), Weight: n.Weight,
@@ -102,7 +103,8 @@ func (l *gpuLane) inherit(now time.Duration, h heir, b *box) bool {
 
 // settleHeirs gives the containers that were taken over their boxes, and lets go
 // of what belonged to others.
-func (l *gpuLane) settleHeirs(now time.Duration) {
+func (d *dispatcher) settleHeirs(now time.Duration) {
+	l := d.gpus
 	if l == nil {
 		return
 	}
@@ -116,21 +118,15 @@ func (l *gpuLane) settleHeirs(now time.Duration) {
 	l.heirs = map[uint64]*gpuHeir{}
 	if mover, ok := l.mover.(Inheritor); ok {
 		if err := mover.Sweep(); err != nil {
-			l.d.log.Warn("remove what earlier GPU containers left", "error", err)
+			d.log.Warn("remove what earlier GPU containers left", "error", err)
 		}
 	}
 }
 
-// makeHeir gives a container that was taken over its box.
-func (l *gpuLane) makeHeir(o lane.Order, h *gpuHeir) {
-	h.box.gpu.id = o.Box
-	l.boxes[o.Box], l.named[h.box.name] = h.box, h.box
-	l.d.shown.enter(h.box)
-}
-
-// bequeath calls keep for the containers that rest, and ends the talk with all
+// bequeathDevices calls keep for the containers that rest, and ends the talk with all
 // that it takes.
-func (l *gpuLane) bequeath(keep func(*box) bool) {
+func (d *dispatcher) bequeathDevices(keep func(*box) bool) {
+	l := d.gpus
 	if l == nil {
 		return
 	}
@@ -147,40 +143,4 @@ func (l *gpuLane) bequeath(keep func(*box) bool) {
 			mover.Release(b.name)
 		}
 	}
-}
-
-// holds is what a container's processes have said last, all together.
-func (b *gpuBox) holds() container.Holds {
-	if b == nil {
-		return container.Holds{}
-	}
-	if h := b.held.Load(); h != nil {
-		return *h
-	}
-	return container.Holds{}
-}
-
-// learn keeps what a process says.
-func (b *gpuBox) learn(h gpu.Held) {
-	if b.usage == nil {
-		b.usage = map[int]gpu.Usage{}
-	}
-	if b.usage[h.PID] = h.Usage; h.Exited {
-		delete(b.usage, h.PID)
-	}
-	var sum container.Holds
-	for _, u := range b.usage {
-		sum.Allocated += u.Allocated
-		sum.Resident += u.Resident
-		sum.Context += u.Context
-	}
-	b.held.Store(&sum)
-}
-
-// unseen is what its processes hold on the device where nobody saw it.
-func (b *gpuBox) unseen() int64 {
-	if b.measured {
-		return 0
-	}
-	return b.held.Load().Resident
 }

@@ -3,7 +3,6 @@ package invoker
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -24,46 +23,48 @@ type Resizer interface {
 // mebibytes is a size in MiB, rounded up.
 func mebibytes(n int64) int { return int((n + 1<<20 - 1) >> 20) }
 
-// hostOf is the host memory that a new container of a job takes, in MiB.
-func (l *gpuLane) hostOf(j *job) int {
+// hostShares says what GPU containers take of the host's memory.
+type hostShares struct {
+	most   int  // MiB that there are at all
+	faults bool // device memory is really swapped out to the host
+}
+
+// of is what a new container of a job takes, in MiB. footprint is what is known
+// of its device memory.
+func (h hostShares) of(j *job, footprint func() int64) int {
 	var swapped int64
 	switch {
 	case j.gpu.Shim != activation.ShimManaged:
 	case j.gpu.Limit > 0:
 		swapped = int64(j.gpu.Limit)
-	case l.mover.Faults(): // else nothing is really swapped
-		swapped = l.lane.Footprint(flowOf(j), j.key)
+	case h.faults: // else nothing is really swapped
+		swapped = footprint()
 	}
-	return l.charge(j.action.Limits.MemoryMB, swapped)
+	return h.charge(j.action.Limits.MemoryMB, swapped)
 }
 
 // charge is what is charged for an action's memory and its device memory: not
 // more than there is, so that a function larger than the host's share can run
 // alone.
-func (l *gpuLane) charge(mb int, swapped int64) int {
-	return max(mb, min(mb+mebibytes(swapped), l.d.settings.Pool.MemoryMB))
+func (h hostShares) charge(mb int, swapped int64) int {
+	return max(mb, min(mb+mebibytes(swapped), h.most))
 }
 
-// grow charges a container for device memory that it did not have when it was
-// made. It takes what is free and no more: what others have been given stands,
-// whatever a container says of itself.
-func (l *gpuLane) grow(now time.Duration, b *box, h gpu.Held) {
+// more is what a container is charged in addition for device memory that it did
+// not have when it was made. It takes what is free and no more: what others have
+// been given stands, whatever a container says of itself.
+func (h hostShares) more(b *box, news gpu.Held, free int) int {
 	g := b.gpu
-	if h.Assumed || g.wish.Shim != activation.ShimManaged || g.wish.Limit > 0 || !l.mover.Faults() {
-		return
+	if news.Assumed || g.wish.Shim != activation.ShimManaged || g.wish.Limit > 0 || !h.faults {
+		return 0
 	}
 	held := min(g.holds().Allocated, g.device.MemoryBytes)
-	more := min(l.charge(b.spec.MemoryMB, held)-g.claimed, l.d.pool.Free())
-	if more <= 0 || !l.d.pool.Claim(more) {
-		return
-	}
-	g.claimed += more
-	l.take(now, lane.Event{Kind: lane.Grown, Box: g.id, Bytes: int64(g.claimed)})
+	return min(h.charge(b.spec.MemoryMB, held)-g.claimed, free)
 }
 
 // outgrows tells how many bytes of host memory a container must be allowed before
 // its device memory is swapped out, 0 where it may use as much.
-func (l *gpuLane) outgrows(b *box, o lane.Order) int64 {
+func (b *box) outgrows(o lane.Order) int64 {
 	g := b.gpu
 	if o.Move != gpu.Evict || b.spec.GPU == nil || g.wish.Shim != activation.ShimManaged {
 		return 0

@@ -9,14 +9,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
 )
 
-// backlog is the part of the lane's queue whose messages are on the shelf. They
-// go there when their turn is far, or when many messages are in memory, and come
+// backlog is the lane's queue with its messages, some of which are on the shelf.
+// They go there when their turn is far, or when many messages are in memory, and come
 // back when the lane says that their turn is near, or at the latest when it is
 // there: a run waits for its message, and nobody else does. The dispatcher owns
 // it.
 type backlog struct {
 	shelved
-	parker  *parker // nil: nothing is parked
+	jobs    map[uint64]*job // whose messages are at hand: submitted, and not started
+	parker  *parker         // nil: nothing is parked
 	fetcher *fetcher
 	places  *places
 	coming  map[uint64]*coming
@@ -33,7 +34,7 @@ type coming struct {
 }
 
 func (iv *Invoker) newBacklog(d *dispatcher) *backlog {
-	b := &backlog{shelved: newShelved(), places: iv.places, coming: map[uint64]*coming{}}
+	b := &backlog{shelved: newShelved(), jobs: map[uint64]*job{}, places: iv.places, coming: map[uint64]*coming{}}
 	if iv.ports.Shelf != nil {
 		b.parker = &parker{shelf: iv.ports.Shelf, post: d.post, goWork: d.goWork}
 		b.fetcher = &fetcher{iv: iv, goWork: d.goWork}
@@ -53,12 +54,11 @@ func (b *backlog) status() *BacklogStatus {
 // parks tells whether a job that is submitted now shall be parked, because its
 // turn is far, or because of what is in memory already. Of the latter the lane is
 // not told: it would ask for the message at once, for its turn may be near.
-func (l *gpuLane) parks(j *job) (park, far bool) {
-	b := l.backlog
+func (b *backlog) parks(j *job, l *lane.Lane) (park, far bool) {
 	if b.parker == nil || j.unlisted {
 		return false, false
 	}
-	far = l.lane.Far(flowOf(j))
+	far = l.Far(flowOf(j))
 	return far || !j.place.gpu || !b.places.near(), far
 }
 
@@ -76,13 +76,13 @@ func (e shelvedNews) apply(d *dispatcher, now time.Duration) {
 		b.trouble = e.err.Error()
 	}
 	for _, j := range e.jobs {
-		if l.jobs[j.item] != j || j.near {
+		if b.jobs[j.item] != j || j.near {
 			continue // its turn came meanwhile
 		}
 		if !j.take(setAside) {
 			continue
 		}
-		delete(l.jobs, j.item)
+		delete(b.jobs, j.item)
 		b.put(j)
 		b.places.park(j.place)
 		j.desk.old.remove(j.ticket)
@@ -94,12 +94,11 @@ func (e shelvedNews) apply(d *dispatcher, now time.Duration) {
 }
 
 // bring reads a message back whose turn is near, if there is room for it.
-func (l *gpuLane) bring(item uint64) {
-	if j := l.jobs[item]; j != nil {
+func (b *backlog) bring(item uint64) {
+	if j := b.jobs[item]; j != nil {
 		j.near = true
 		return
 	}
-	b := l.backlog
 	if b.closing || b.items[item] == nil || !b.places.near() {
 		return
 	}
@@ -118,11 +117,10 @@ func (b *backlog) come(item uint64, c *coming) (p parked, ok bool) {
 }
 
 // await has a run wait for its message, and tells whether it must.
-func (l *gpuLane) await(o lane.Order, box *box) bool {
-	if l.jobs[o.Item] != nil {
+func (b *backlog) await(o lane.Order, box *box) bool {
+	if b.jobs[o.Item] != nil {
 		return false
 	}
-	b := l.backlog
 	if c := b.coming[o.Item]; c != nil {
 		c.order, c.box = &o, box
 		b.fetcher.hurry(o.Item)
@@ -132,9 +130,8 @@ func (l *gpuLane) await(o lane.Order, box *box) bool {
 	return true
 }
 
-// refuseParked answers an activation whose message is not at hand.
-func (l *gpuLane) refuseParked(item uint64, reason lane.Reason, text string) {
-	b := l.backlog
+// refuse answers an activation whose message is not at hand.
+func (b *backlog) refuse(item uint64, reason lane.Reason, text string) {
 	if c := b.coming[item]; c != nil {
 		c.why = text
 		return
@@ -161,35 +158,35 @@ type broughtBack struct {
 
 func (e broughtBack) apply(d *dispatcher, now time.Duration) {
 	l := d.gpus
-	c := l.backlog.coming[e.item]
-	delete(l.backlog.coming, e.item)
+	b := l.backlog
+	c := b.coming[e.item]
+	delete(b.coming, e.item)
 	switch {
 	case c.why != "":
 		d.turnAway(e.ticket, e.job, refusal{response: appError(c.why), known: true})
 	case e.no != nil:
-		l.unwanted(now, e.item, c)
+		l.take(now, c.unwanted(e.item))
 		d.turnAway(e.ticket, nil, *e.no)
 	case e.job.key != c.key: // another revision runs by now, in containers of its own
-		l.unwanted(now, e.item, c)
+		l.take(now, c.unwanted(e.item))
 		arrived{e.job}.apply(d, now)
 	case c.order != nil:
 		e.job.item = e.item
-		l.jobs[e.item] = e.job
+		b.jobs[e.item] = e.job
 		l.start(now, *c.order, c.box)
 	default:
 		e.job.item, e.job.near = e.item, true
-		l.jobs[e.item] = e.job
+		b.jobs[e.item] = e.job
 	}
 }
 
-// unwanted tells the lane that an item does not run, whether it waits or has its
-// token.
-func (l *gpuLane) unwanted(now time.Duration, item uint64, c *coming) {
+// unwanted is what the lane hears of an item that does not run, whether it waits
+// or has its token.
+func (c *coming) unwanted(item uint64) lane.Event {
 	if c.order == nil {
-		l.take(now, lane.Event{Kind: lane.Withdrawn, Item: item})
-		return
+		return lane.Event{Kind: lane.Withdrawn, Item: item}
 	}
-	l.take(now, lane.Event{Kind: lane.Left, Item: item, Unused: true, Keep: c.order.Start.Warm()})
+	return lane.Event{Kind: lane.Left, Item: item, Unused: true, Keep: c.order.Start.Warm()}
 }
 
 // draining has what is parked stay there: the next process runs it.
