@@ -21,9 +21,7 @@ type FeedConfig struct {
 	CommitEvery time.Duration
 	CommitAfter int
 	// FetchBytes bounds one answer of the broker (128 KiB; the original's 1 MiB
-	// would take a hundred times that here, where each message is a batch of its
-	// own: the client reads each batch into pages of 64 KiB). One record larger
-	// than that still comes.
+	// saves nothing more). One record larger than that still comes.
 	FetchBytes int
 	// LagEvery is how old the known end of the partition may be, 10 s, before
 	// it is asked for because nothing is being fetched.

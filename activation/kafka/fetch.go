@@ -1,15 +1,14 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 )
 
@@ -33,27 +32,18 @@ type tail struct {
 	partition  int32
 	partitions int // that the topic had when the link was made
 	link       *link
-	offset     int64 // fetched next
-	end        int64 // of the partition, when last heard
-	req        fetch.Request
+	offset     int64         // fetched next
+	end        int64         // of the partition, when last heard
+	wait       time.Duration // that the broker holds a request while it has nothing
+	minBytes   int32
+	maxBytes   int32
 }
 
 func newTail(c *Cluster, topic string, partition int32, minBytes, maxBytes int, wait time.Duration) *tail {
-	t := &tail{cluster: c, topic: topic, partition: partition}
-	t.req = fetch.Request{
-		ReplicaID:    -1,
-		MaxWaitTime:  int32(wait / time.Millisecond),
-		MinBytes:     int32(minBytes),
-		MaxBytes:     int32(maxBytes),
-		SessionEpoch: -1, // no session: each request says all
-		Topics: []fetch.RequestTopic{{
-			Topic: topic,
-			Partitions: []fetch.RequestPartition{{
-				Partition: partition, CurrentLeaderEpoch: -1, LogStartOffset: -1, PartitionMaxBytes: int32(maxBytes),
-			}},
-		}},
+	return &tail{
+		cluster: c, topic: topic, partition: partition,
+		minBytes: int32(minBytes), maxBytes: int32(maxBytes), wait: wait,
 	}
-	return t
 }
 
 // connect links the tail to the partition's leader until ctx ends. It tells
@@ -77,37 +67,105 @@ func (t *tail) drop() {
 }
 
 // fetch asks once for records from the offset on and moves it behind them.
-func (t *tail) fetch() ([]record, error) { return t.ask(t.req) }
+func (t *tail) fetch() ([]record, error) { return t.ask(t.wait) }
 
-func (t *tail) ask(req fetch.Request) ([]record, error) {
-	req.Topics[0].Partitions[0].FetchOffset = t.offset
-	limit := callTimeout + time.Duration(req.MaxWaitTime)*time.Millisecond
-	answer, err := t.link.call(&req, limit)
+func (t *tail) ask(wait time.Duration) ([]record, error) {
+	f := t.link.compose(protocol.Fetch)
+	f.bytes = t.appendFetch(f.bytes, t.link.versions[protocol.Fetch], wait)
+	f, err := t.link.ask(f, callTimeout+wait)
 	if err != nil {
 		return nil, fmt.Errorf("fetch from topic %s: %w", t.topic, err)
 	}
-	res := answer.(*fetch.Response)
-	if err := codeError(res.ErrorCode); err != nil {
-		return nil, fmt.Errorf("fetch from topic %s: %w", t.topic, err)
+	defer f.free()
+	set, end, err := fetchedSet(f.bytes, t.link.versions[protocol.Fetch])
+	if err != nil {
+		return nil, fmt.Errorf("fetch from topic %s at offset %d: %w", t.topic, t.offset, err)
 	}
-	for _, topic := range res.Topics {
-		for i := range topic.Partitions {
-			return t.read(&topic.Partitions[i])
+	t.end = end
+	return t.take(set)
+}
+
+// appendFetch lays out what follows the head of a Fetch request.
+func (t *tail) appendFetch(b []byte, version int16, wait time.Duration) []byte {
+	b = appendInt32(b, -1) // no replica
+	b = appendInt32(b, int32(wait/time.Millisecond))
+	b = appendInt32(b, t.minBytes)
+	b = appendInt32(b, t.maxBytes)
+	b = append(b, 0) // also what is not committed
+	if version >= 7 {
+		b = appendInt32(b, 0) // no session: each request says all
+		b = appendInt32(b, -1)
+	}
+	b = appendInt32(b, 1) // topics
+	b = appendText(b, t.topic)
+	b = appendInt32(b, 1) // partitions
+	b = appendInt32(b, t.partition)
+	if version >= 9 {
+		b = appendInt32(b, -1) // whoever leads
+	}
+	b = appendInt64(b, t.offset)
+	if version >= 5 {
+		b = appendInt64(b, -1) // of replicas
+	}
+	b = appendInt32(b, t.maxBytes)
+	if version >= 7 {
+		b = appendInt32(b, 0) // no topics to forget
+	}
+	if version >= 11 {
+		b = appendText(b, "") // no rack
+	}
+	return b
+}
+
+// fetchedSet reads the records that came, as they lie in the log, and the end of
+// the partition.
+func fetchedSet(answer []byte, version int16) (set []byte, end int64, err error) {
+	c := cursor{left: answer}
+	c.int32() // how long we were held back
+	if version >= 7 {
+		code := c.int16()
+		c.int32() // the session
+		if err := codeError(code); err != nil {
+			return nil, 0, err
 		}
 	}
-	return nil, fmt.Errorf("fetch from topic %s: the broker left the topic out", t.topic)
+	for topics := c.int32(); topics > 0 && !c.short; topics-- {
+		c.text() // the topic
+		if c.int32() == 0 {
+			continue // of no partition
+		}
+		c.int32() // the partition
+		code := c.int16()
+		end = c.int64()
+		c.int64() // where transactions are open
+		if version >= 5 {
+			c.int64() // the log's start
+		}
+		const transaction = 16
+		c.take(transaction * int64(max(c.int32(), 0))) // those that were given up
+		if version >= 11 {
+			c.int32() // who should be read instead
+		}
+		if err := codeError(code); err != nil {
+			return nil, 0, err
+		}
+		set = c.take(int64(max(c.int32(), 0)))
+		return set, end, c.err()
+	}
+	return nil, 0, cmp.Or(c.err(), errLeftOut)
 }
+
+// errLeftOut is an answer without the topic that was asked for.
+var errLeftOut = errors.New("kafka: the broker left the topic out")
 
 // has tells whether the log still has the record that was marked, or may have
 // had it: what has expired is not held against it.
 func (t *tail) has(m mark) (bool, error) {
 	back := t.offset
 	defer func() { t.offset = back }()
-	req := t.req
-	req.MaxWaitTime = 0
 	for range 3 {
 		t.offset = m.offset
-		records, err := t.ask(req)
+		records, err := t.ask(0)
 		if errors.Is(err, wire.OffsetOutOfRange) {
 			start, err := t.edge(logStart)
 			return start > m.offset, err
@@ -122,66 +180,6 @@ func (t *tail) has(m mark) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-func (t *tail) read(p *fetch.ResponsePartition) ([]record, error) {
-	if err := codeError(p.ErrorCode); err != nil {
-		return nil, fmt.Errorf("fetch from topic %s at offset %d: %w", t.topic, t.offset, err)
-	}
-	t.end = p.HighWatermark
-	if p.RecordSet.Records == nil {
-		return nil, nil
-	}
-	records, err := t.copy(p.RecordSet.Records)
-	if len(records) == 0 {
-		t.skipControl(p.RecordSet.Records)
-	}
-	return records, err
-}
-
-// copy takes the records out of the network buffers and gives those back. A
-// batch is sent whole, so it may start below the offset that was asked for.
-func (t *tail) copy(from protocol.RecordReader) ([]record, error) {
-	var records []record
-	for {
-		r, err := from.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			return records, nil
-		}
-		if err != nil {
-			return records, fmt.Errorf("read record of topic %s: %w", t.topic, err)
-		}
-		if r.Offset >= t.offset {
-			value, err := protocol.ReadAll(r.Value)
-			if err != nil {
-				return records, fmt.Errorf("read record of topic %s: %w", t.topic, err)
-			}
-			records = append(records, record{offset: r.Offset, time: r.Time, value: value})
-			t.offset = r.Offset + 1
-		}
-		free(r.Key)
-		free(r.Value)
-	}
-}
-
-func free(b protocol.Bytes) {
-	if b != nil {
-		b.Close()
-	}
-}
-
-// skipControl moves over the marks that transactions leave in a log, which the
-// client hides: an answer of nothing else would come for ever.
-func (t *tail) skipControl(from protocol.RecordReader) {
-	stream, ok := from.(*protocol.RecordStream)
-	if !ok {
-		return
-	}
-	for _, batch := range stream.Records {
-		if control, ok := batch.(*protocol.ControlBatch); ok {
-			t.offset = max(t.offset, control.BaseOffset+1)
-		}
-	}
 }
 
 // Names that ListOffsets has for the two ends of a log.

@@ -27,6 +27,12 @@ type link struct {
 
 	login *login    // nil: none
 	renew time.Time // from when on the broker is to be told again; zero: never
+
+	// Of requests that are laid out here.
+	clientID string
+	versions map[protocol.ApiKey]int16
+	number   int32   // of the last one
+	head     [8]byte // of its answer
 }
 
 // restLimit is how long a link may rest and still be trusted. Brokers drop
@@ -45,7 +51,7 @@ func (c *Cluster) dial(ctx context.Context, addr string) (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to broker %s: %w", addr, err)
 	}
-	l := &link{conn: protocol.NewConn(conn, c.clientID), addr: addr, login: c.login}
+	l := &link{conn: protocol.NewConn(conn, c.clientID), addr: addr, login: c.login, clientID: c.clientID}
 	l.stop = context.AfterFunc(ctx, func() { conn.Close() })
 	if err := l.negotiate(); err != nil {
 		l.close()
@@ -94,7 +100,13 @@ func (l *link) negotiate() error {
 		key := protocol.ApiKey(r.ApiKey)
 		versions[key] = key.SelectVersion(r.MinVersion, r.MaxVersion)
 	}
+	versions[protocol.Fetch] = min(versions[protocol.Fetch], fetchTo)
+	versions[protocol.Produce] = min(versions[protocol.Produce], produceTo)
 	l.conn.SetVersions(versions)
+	l.versions = versions
+	if fetch, produce := versions[protocol.Fetch], versions[protocol.Produce]; fetch < fetchFrom || produce < produceFrom {
+		return fmt.Errorf("it is older than Kafka 0.11: Fetch version %d, want %d, Produce version %d, want %d", fetch, fetchFrom, produce, produceFrom)
+	}
 	if at := versions[protocol.SaslHandshake]; at < 1 && l.login != nil {
 		return fmt.Errorf("it is older than Kafka 1.0: SaslHandshake version %d, want 1", at)
 	}
@@ -104,12 +116,18 @@ func (l *link) negotiate() error {
 // call sends a request and waits for its answer, after a new login where the
 // broker is due one.
 func (l *link) call(req protocol.Message, limit time.Duration) (protocol.Message, error) {
-	if !l.renew.IsZero() && time.Now().After(l.renew) {
-		if err := l.logIn(context.Background()); err != nil { // the link ends with its own context
-			return nil, err
-		}
+	if err := l.refresh(); err != nil {
+		return nil, err
 	}
 	return l.exchange(req, limit)
+}
+
+// refresh logs in again where the broker is due that.
+func (l *link) refresh() error {
+	if l.renew.IsZero() || !time.Now().After(l.renew) {
+		return nil
+	}
+	return l.logIn(context.Background()) // the link ends with its own context
 }
 
 func (l *link) exchange(req protocol.Message, limit time.Duration) (protocol.Message, error) {
