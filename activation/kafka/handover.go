@@ -27,12 +27,14 @@ const signMark = "+"
 // signRoom is what a mark and a sign take at most.
 const signRoom = 1 + 13
 
-// A sign is renewed so often in a session; who could not renew it for so many
-// sessions has lost the partition, and a while later others read there. While a
+// A sign is renewed so often in a session and looked for twice as often; who could
+// not renew it for so many sessions has lost the partition, and a while later others
+// read there. While a
 // group is being balanced anew its broker takes no commit: for a session, where a
 // member has died meanwhile.
 const (
 	signsInSession = 4
+	looksInSession = 2 * signsInSession
 	signLosesAfter = 2
 	signEndsAfter  = 4
 )
@@ -92,7 +94,7 @@ func (s *Share) finishLeaving(c *claim) {
 			s.left(c)
 			return
 		}
-		if s.open(c) == 0 && err == nil {
+		if err == nil && s.told(c) {
 			s.left(c)
 			return
 		}
@@ -160,6 +162,14 @@ func (s *Share) open(c *claim) int {
 	return c.marks.Open()
 }
 
+// told tells whether the broker knows that nothing of a claim is open: what was
+// completed while a commit was under way is not in it.
+func (s *Share) told(c *claim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.marks.Open() == 0 && c.account.told == c.changes
+}
+
 func (s *Share) stopSigning(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,21 +201,22 @@ func (s *Share) followLater(c *claim) {
 // followUp waits until the other member has completed what it has, or is gone,
 // and takes the partition over as it stands then.
 func (s *Share) followUp(ctx context.Context, c *claim) {
-	sign, seen := c.awaits, time.Now()
+	sign, same := c.awaits, 0 // times that the sign was found unchanged: while we stand still we see nothing of others
 	s.log.Info("partition waits for what another member has of it", "partition", c.index)
-	for outage.Wait(ctx, s.cfg.Session/(2*signsInSession)) {
+	for outage.Wait(ctx, s.cfg.Session/looksInSession) {
 		held, err := s.positions(ctx, s.client, []int32{c.index})
 		if err != nil {
-			seen = time.Now() // who cannot ask does not know who lives
+			same = 0 // who cannot ask does not know who lives
 			continue
 		}
 		fresh := held[c.index]
 		switch {
 		case fresh.awaits == "":
 		case fresh.awaits != sign:
-			sign, seen = fresh.awaits, time.Now()
+			sign, same = fresh.awaits, 0
 			continue
-		case time.Since(seen) < signEndsAfter*s.cfg.Session:
+		case same < signEndsAfter*looksInSession:
+			same++
 			continue
 		default:
 			s.log.Warn("the member that had runs open of a partition is gone: they are treated as after a crash", "partition", c.index)

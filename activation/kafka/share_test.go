@@ -74,6 +74,13 @@ func (t *took) count() int {
 	return len(t.times)
 }
 
+// came tells whether a message was taken.
+func (t *took) came(n int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.times[n] > 0
+}
+
 // flowOf is the key that the tests give to a message.
 func flowOf(n int) string { return fmt.Sprintf("guest/function%d", n%17) }
 
