@@ -121,6 +121,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
+// ReadFrom writes what it reads, and not as the connection below would: by calls
+// that the scheduler is told of.
+func (c *conn) ReadFrom(from io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{c}, from)
+}
+
 // Rests tells whether a quick connection is open and has nothing to be read. It
 // takes nothing off it. Of any other connection it does not know, and says no.
 func Rests(c net.Conn) bool {

@@ -58,6 +58,27 @@ func TestWhatIsSentArrives(t *testing.T) {
 	}
 }
 
+// TestWhatIsCopiedArrives, from a source that writes itself and one that does not.
+func TestWhatIsCopiedArrives(t *testing.T) {
+	want := bytes.Repeat([]byte("abcdefg"), 1<<18)
+	for _, from := range []io.Reader{bytes.NewReader(want), struct{ io.Reader }{bytes.NewReader(want)}} {
+		c, o := pair(t)
+		came := make(chan []byte, 1)
+		go func() {
+			got, _ := io.ReadAll(o)
+			came <- got
+		}()
+		n, err := io.Copy(c, from)
+		if n != int64(len(want)) || err != nil {
+			t.Errorf("copied %d bytes, %v", n, err)
+		}
+		c.Close()
+		if got := <-came; !bytes.Equal(got, want) {
+			t.Errorf("%d of %d bytes came", len(got), len(want))
+		}
+	}
+}
+
 // TestEndsAreToldAsByNet: deadlines, a close on either side, a reset.
 func TestEndsAreToldAsByNet(t *testing.T) {
 	buf := make([]byte, 10)

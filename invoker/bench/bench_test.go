@@ -80,7 +80,8 @@ func (r *rig) connect(log *slog.Logger) {
 	}
 	bus.Close()
 	r.client, err = kgo.NewClient(kgo.SeedBrokers(r.broker.Addr()), kgo.ConsumeTopics("completed0", "completedfloor"),
-		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
+		kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()), // as controllers do
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
 		kgo.RequiredAcks(kgo.LeaderAck()), kgo.FetchMaxWait(500*time.Millisecond))
 	if err != nil {
 		r.b.Fatal(err)

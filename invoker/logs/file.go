@@ -19,6 +19,7 @@ const checkEvery = 8
 type File struct {
 	path   string
 	file   *os.File
+	ready  ready
 	offset int64
 	idle   int // looks at the end of the file since the last check
 	gone   int // checks that found no file at the path, one after the other
@@ -37,8 +38,14 @@ func (f *File) Begin(context.Context, bool) error {
 	if err != nil {
 		return fmt.Errorf("open log file: %w", err)
 	}
-	f.file = file
+	f.take(file)
 	return nil
+}
+
+// take goes over to a file that was opened.
+func (f *File) take(file *os.File) {
+	f.file = file
+	f.ready.open(file)
 }
 
 // Skip goes to the end of the file.
@@ -68,6 +75,10 @@ func (f *File) Read(p []byte) (int, error) {
 }
 
 func (f *File) readAt(p []byte) (int, error) {
+	if n := f.ready.at(p, f.offset); n >= 0 {
+		f.offset += int64(n)
+		return n, nil
+	}
 	n, err := f.file.ReadAt(p, f.offset)
 	f.offset += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -122,7 +133,8 @@ func (f *File) follow(p []byte, own fs.FileInfo) (int, error) {
 		return 0, nil // rotated once more just now: the next check sees it
 	}
 	_ = f.file.Close()
-	f.file, f.offset, f.idle = next, 0, 0
+	f.take(next)
+	f.offset, f.idle = 0, 0
 	if before, err := os.Stat(f.path + ".1"); err == nil && os.SameFile(own, before) {
 		return f.readAt(p)
 	}

@@ -152,3 +152,30 @@ func BenchmarkLatency(b *testing.B) {
 	}
 	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/late")
 }
+
+// What is read without waiting is what a common read gives, or nothing is told.
+func TestReady(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r ready
+	r.open(file)
+	for offset, want := range map[int64]string{0: "0123", 7: "789", 10: "", 12: ""} {
+		data := make([]byte, 4)
+		if n := r.at(data, offset); n >= 0 && string(data[:n]) != want {
+			t.Errorf("at %d: %q, want %q", offset, data[:n], want)
+		}
+	}
+	if n := r.at(nil, 0); n != -1 {
+		t.Errorf("no room gives %d", n)
+	}
+	_ = file.Close()
+	if n := r.at(make([]byte, 4), 0); n != -1 {
+		t.Errorf("a closed file gives %d", n)
+	}
+}

@@ -133,9 +133,11 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 	}
 	defer t.mu.Unlock()
 	began := time.Now()
-	// A source that is far away may hang: then there is an end, too.
-	ctx, cancel := context.WithTimeout(ctx, 2*t.waits.total(req))
-	defer cancel()
+	if t.Remote() { // it may hang: then there is an end, too
+		limited, cancel := context.WithTimeout(ctx, 2*t.waits.total(req))
+		defer cancel()
+		ctx = limited
+	}
 	if err := t.source.Begin(ctx, req.WaitForSentinel || req.Answered); err != nil {
 		return Unreadable()
 	}
