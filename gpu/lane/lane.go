@@ -55,7 +55,7 @@ type Lane struct {
 
 	lost   int           // devices
 	shrunk time.Duration // when a device was lost last
-	dues   dues
+	waits  waits
 
 	starting []*run // reservations stand, to be launched
 	spare    []*run // for reuse
@@ -261,7 +261,7 @@ func (l *Lane) Deadline() (time.Duration, bool) {
 	if b := l.idle.oldest; b != nil {
 		sooner(l.stale(b), l.cfg.IdleTimeout > 0)
 	}
-	sooner(l.dues.next())
+	sooner(l.waits.next())
 	return at, ok
 }
 
