@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/outage"
@@ -22,6 +21,7 @@ const keptLogBytes = 4 << 20
 // returns what is left when ctx ends.
 func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document) {
 	answers, failures := 0, 0
+	pace := outage.Pace{Min: 2 * r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
 	for len(batch) > 0 {
 		results, err := r.request(ctx, batch)
 		switch {
@@ -39,7 +39,7 @@ func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document)
 		if len(batch) > 0 && r.leave(batch) {
 			return nil
 		}
-		if len(batch) > 0 && !r.backOff(ctx, answers+failures) {
+		if len(batch) > 0 && !outage.Wait(ctx, pace.Next()) {
 			return batch
 		}
 	}
@@ -241,15 +241,4 @@ func (r *Queue) reject(doc Document, err error) {
 		r.stats.Buried++
 	}
 	r.release(doc)
-}
-
-// backOff waits before the next try, longer each time and with a random part
-// so that senders do not march in step. It tells whether to go on.
-func (r *Queue) backOff(ctx context.Context, tries int) bool {
-	wait := r.cfg.BackoffMax
-	if tries < 16 {
-		wait = min(r.cfg.BackoffMin<<max(tries, 0), r.cfg.BackoffMax)
-	}
-	wait = wait/2 + rand.N(wait/2+1)
-	return outage.Wait(ctx, wait)
 }

@@ -83,7 +83,7 @@ func (d *daemon) keep() {
 	d.dismiss() // one that a former invoker left
 	p, err := d.launch()
 	d.first <- err
-	pause := d.FirstPause
+	pace := outage.Pace{Min: d.FirstPause, Max: d.LongestPause}
 	for err == nil {
 		since := time.Now()
 		end := d.watch(p)
@@ -91,10 +91,10 @@ func (d *daemon) keep() {
 			return // asked for
 		}
 		if time.Since(since) > d.LongestPause {
-			pause = d.FirstPause
+			pace.Reset()
 		}
 		d.Lost(d.device, "its MPS daemon ended")
-		p, pause, err = d.relaunch(end, pause)
+		p, err = d.relaunch(end, &pace)
 	}
 }
 
@@ -102,19 +102,19 @@ func (d *daemon) keep() {
 var errStopped = errors.New("stopped")
 
 // relaunch starts the daemon after an end, as often as it takes.
-func (d *daemon) relaunch(end error, pause time.Duration) (*process, time.Duration, error) {
+func (d *daemon) relaunch(end error, pace *outage.Pace) (*process, error) {
 	for {
+		pause := pace.Next()
 		d.Log.Error("MPS daemon ended by itself: functions on its device fail until it serves again",
 			"device", d.device, "error", end, "pause", pause)
-		if !d.rest(pause) {
-			return nil, 0, errStopped
+		if !outage.WaitFor(d.stop, pause) {
+			return nil, errStopped
 		}
-		pause = min(2*pause, d.LongestPause)
 		p, err := d.launch()
 		if err == nil {
 			d.Log.Info("MPS daemon serves again", "device", d.device)
 			d.Back(d.device)
-			return p, pause, nil
+			return p, nil
 		}
 		end = err
 	}
@@ -127,11 +127,6 @@ func (d *daemon) launch() (*process, error) {
 		return nil, err
 	}
 	return p, d.serves(p)
-}
-
-// rest waits before another start; false when the end comes first.
-func (d *daemon) rest(pause time.Duration) bool {
-	return outage.WaitFor(d.stop, pause)
 }
 
 // process is a daemon that was started.
