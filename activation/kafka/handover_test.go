@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -85,6 +87,41 @@ func TestShareTellsWhatIsCompletedWhileASignIsOnItsWay(t *testing.T) {
 	if n := b.log.count("treated as after a crash"); n > 0 || all.count() > 1 {
 		t.Errorf("taken for interrupted: %d; came: %v", n, all.times)
 	}
+}
+
+// A commit that had to wait tells what is so when it goes out: nothing of a
+// partition that is being left by then, whose position is told elsewhere.
+func TestShareCommitsWhatIsSoByThen(t *testing.T) {
+	b := newFakeBed(t)
+	topic := freshName()
+	b.createWide(topic, 2)
+	s := b.shareThatCommits(topic, time.Hour) // but once
+	var open []Delivery
+	for n := range 2 {
+		b.putTo(topic, int32(n), message(n))
+		open = append(open, b.takeOpen(s, 1)...)
+		b.await("the first to be told", func() bool { return n > 0 || len(s.news(s.keeping(), false)) == 0 })
+	}
+	var told []int32
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		for _, p := range req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions {
+			told = append(told, p.Partition)
+		}
+		return nil, nil, false
+	})
+	open[0].Done()
+	asked := 0
+	err := s.commit(b.ctx(), func() []*claim {
+		if asked++; asked == 2 {
+			s.leave([]int32{1})
+		}
+		return s.keeping()
+	}, false)
+	if err != nil || asked != 2 || !slices.Equal(told, []int32{0}) {
+		t.Errorf("asked %d times, told of partitions %v, error %v", asked, told, err)
+	}
+	open[1].Done()
 }
 
 // takeOpen has a member take messages, which stay open.

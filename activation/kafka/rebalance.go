@@ -116,7 +116,7 @@ func (s *Share) revoked(ctx context.Context, _ *kgo.Client, all map[string][]int
 	leaving := s.leave(partitions)
 	if s.ctx.Err() == nil { // else Close has committed
 		pace := outage.Pace{Min: outage.MinPause, Max: outage.MaxPause}
-		for s.commit(limit, append(s.held(partitions), leaving...), true) != nil && outage.Wait(limit, pace.Next()) {
+		for s.commit(limit, func() []*claim { return append(s.held(partitions), leaving...) }, true) != nil && outage.Wait(limit, pace.Next()) {
 		}
 	}
 	s.forget(partitions)
@@ -185,7 +185,7 @@ func (s *Share) commitAll() {
 		}
 		timer.Reset(s.cfg.CommitEvery)
 		for {
-			err := s.commit(s.ctx, s.keeping(), false)
+			err := s.commit(s.ctx, s.keeping, false)
 			if err == nil {
 				s.committing.Over()
 				break
@@ -197,9 +197,11 @@ func (s *Share) commitAll() {
 	}
 }
 
-// commit tells the broker what is new of claims.
-func (s *Share) commit(ctx context.Context, all []*claim, closing bool) error {
-	news := s.news(all, closing)
+// commit tells the broker what is new of claims. The client has a commit wait while
+// the group is being balanced anew: what is told is what is so when it goes out, or
+// an older commit could take back what a newer one has told.
+func (s *Share) commit(ctx context.Context, which func() []*claim, closing bool) error {
+	news := s.news(which(), closing)
 	if len(news) == 0 {
 		return nil
 	}
@@ -208,16 +210,7 @@ func (s *Share) commit(ctx context.Context, all []*claim, closing bool) error {
 		offsets[c.index] = kgo.EpochOffset{Epoch: -1, Offset: n.offset}
 	}
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
-		for i := range req.Topics {
-			for j := range req.Topics[i].Partitions {
-				p := &req.Topics[i].Partitions[j]
-				for c, n := range news {
-					if c.index == p.Partition {
-						p.Metadata = &n.note
-					}
-				}
-			}
-		}
+		news = s.renew(req, which(), closing)
 		return nil
 	})
 	var failure error
@@ -226,7 +219,7 @@ func (s *Share) commit(ctx context.Context, all []*claim, closing bool) error {
 			failure = answered(res, err)
 		})
 	if errors.Is(failure, kerr.OffsetMetadataTooLarge) && s.shorten() {
-		return s.commit(ctx, all, closing)
+		return s.commit(ctx, which, closing)
 	}
 	if failure != nil {
 		return fmt.Errorf("commit the positions of group %s: %w", s.cfg.Group, failure)
@@ -237,6 +230,29 @@ func (s *Share) commit(ctx context.Context, all []*claim, closing bool) error {
 		c.told = n.changes
 	}
 	return nil
+}
+
+// renew puts into a commit what is so now of the partitions in it, and gives that.
+// One of which there is nothing to tell any more is taken out.
+func (s *Share) renew(req *kmsg.OffsetCommitRequest, all []*claim, closing bool) map[*claim]standing {
+	byIndex := map[int32]*claim{}
+	news, sent := s.news(all, closing), map[*claim]standing{}
+	for c := range news {
+		byIndex[c.index] = c
+	}
+	for i := range req.Topics {
+		var still []kmsg.OffsetCommitRequestTopicPartition
+		for _, p := range req.Topics[i].Partitions {
+			if c := byIndex[p.Partition]; c != nil {
+				n := news[c]
+				p.Offset, p.Metadata, sent[c] = n.offset, &n.note, n
+				still = append(still, p)
+			}
+		}
+		req.Topics[i].Partitions = still
+	}
+	req.Topics = slices.DeleteFunc(req.Topics, func(t kmsg.OffsetCommitRequestTopic) bool { return len(t.Partitions) == 0 })
+	return sent
 }
 
 // shorten makes do with half of what the broker was thought to take beside a

@@ -363,7 +363,7 @@ func (s *Share) Close(ctx context.Context) error {
 	}
 	s.cancel()
 	s.owned.Wait()
-	err := s.commit(ctx, s.held(nil), true)
+	err := s.commit(ctx, func() []*claim { return s.held(nil) }, true)
 	if left := s.client.LeaveGroupContext(ctx); left != nil && !errors.Is(left, context.Canceled) {
 		err = errors.Join(err, fmt.Errorf("leave group %s: %w", s.cfg.Group, left))
 	}

@@ -24,7 +24,12 @@ const session = 6 * time.Second
 // share takes part in sharing a topic until the test ends.
 func (b *bed) share(topic string) *Share {
 	b.t.Helper()
-	s, err := b.cluster().NewShare(ShareConfig{Topic: topic, Session: session, CommitEvery: 5 * time.Millisecond})
+	return b.shareThatCommits(topic, 5*time.Millisecond)
+}
+
+func (b *bed) shareThatCommits(topic string, every time.Duration) *Share {
+	b.t.Helper()
+	s, err := b.cluster().NewShare(ShareConfig{Topic: topic, Session: session, CommitEvery: every})
 	if err != nil {
 		b.t.Fatal(err)
 	}
