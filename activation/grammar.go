@@ -78,9 +78,11 @@ const DefaultVersion = "0.0.1"
 // ParseSemVer reads "1.2.3" and, like the original, "1" and "1.2"; what follows
 // a third number is ignored. 0.0.0 is no version.
 func ParseSemVer(s string) (SemVer, error) {
-	parts := strings.Split(strings.TrimRight(s, "."), ".")
+	rest, more := strings.TrimRight(s, "."), true
 	var n [3]int
-	for i, part := range parts[:min(len(parts), 3)] {
+	for i := 0; i < len(n) && more; i++ {
+		var part string
+		part, rest, more = strings.Cut(rest, ".")
 		v, err := strconv.ParseInt(part, 10, 32)
 		if err != nil || v < 0 {
 			return SemVer{}, fmt.Errorf("version: want numbers joined by dots")
@@ -95,7 +97,7 @@ func ParseSemVer(s string) (SemVer, error) {
 
 // String writes the version as a.b.c.
 func (v SemVer) String() string {
-	return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch)
+	return strconv.Itoa(v.Major) + "." + strconv.Itoa(v.Minor) + "." + strconv.Itoa(v.Patch)
 }
 
 // Next is the version after an update of the entity.

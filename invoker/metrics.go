@@ -23,12 +23,12 @@ const (
 // Metrics is what the invoker counts.
 type Metrics struct {
 	accepted       prometheus.Counter
-	starts         *prometheus.CounterVec
+	starts         series[prometheus.Counter]
 	wait           prometheus.Histogram
 	phases         map[string]prometheus.Observer
-	acks           *prometheus.CounterVec
-	records        *prometheus.CounterVec
-	completions    *prometheus.CounterVec
+	acks           [activation.Combined + 1]series[prometheus.Counter] // by kind, of outcomes
+	records        series[prometheus.Counter]
+	completions    series[prometheus.Counter]
 	rescheduled    prometheus.Counter
 	inherited      prometheus.Counter
 	discarded      prometheus.Counter
@@ -67,11 +67,10 @@ func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 	r := maker{reg}
 	m := &Metrics{
 		accepted:       r.counter("activations_accepted_total", "Activation messages taken from Kafka.").WithLabelValues(),
-		starts:         r.counter("container_starts_total", "Runs by the state of the container they got (warmed, prewarmed, cold).", "state"),
+		starts:         newSeries(r.counter("container_starts_total", "Runs by the state of the container they got (warmed, prewarmed, cold).", "state").WithLabelValues),
 		wait:           r.histogram("container_wait_seconds", "Time from acceptance to a container, CPU lane."),
-		acks:           r.counter("acks_total", "Acks by kind and outcome.", "kind", "outcome"),
-		records:        r.counter("records_total", "Activation records by outcome.", "outcome"),
-		completions:    r.counter("activations_completed_total", "Completed activations by status code.", "status"),
+		records:        newSeries(r.counter("records_total", "Activation records by outcome.", "outcome").WithLabelValues),
+		completions:    newSeries(r.counter("activations_completed_total", "Completed activations by status code.", "status").WithLabelValues),
 		rescheduled:    r.counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
 		inherited:      r.counter("containers_adopted_total", "Containers of an earlier process that were taken over.").WithLabelValues(),
 		discarded:      r.counter("containers_discarded_total", "Containers of an earlier process that could not be taken over and were removed.").WithLabelValues(),
@@ -89,10 +88,14 @@ func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 	}
 	// What counts as an error when it grows is there before the first one: from
 	// nothing to one is no growth to Prometheus.
+	acks := r.counter("acks_total", "Acks by kind and outcome.", "kind", "outcome")
+	for kind := range m.acks {
+		m.acks[kind] = newSeries(acks.MustCurryWith(prometheus.Labels{"kind": activation.AckKind(kind).String()}).WithLabelValues)
+	}
 	for _, o := range []string{"ok", "error"} {
-		m.records.WithLabelValues(o)
-		for _, k := range []activation.AckKind{activation.Result, activation.Completion, activation.Combined} {
-			m.acks.WithLabelValues(k.String(), o)
+		m.records.of(o)
+		for kind := range m.acks {
+			m.acks[kind].of(o)
 		}
 	}
 	m.gpus(r)
@@ -121,18 +124,18 @@ func (r maker) histogram(name, help string) prometheus.Histogram {
 	return h
 }
 
-func (m *Metrics) started(state string)               { m.starts.WithLabelValues(state).Inc() }
+func (m *Metrics) started(state string)               { m.starts.of(state).Inc() }
 func (m *Metrics) waited(d time.Duration)             { m.wait.Observe(d.Seconds()) }
 func (m *Metrics) phase(name string, d time.Duration) { m.phases[name].Observe(d.Seconds()) }
 
 func (m *Metrics) acked(kind activation.AckKind, err error) {
-	m.acks.WithLabelValues(kind.String(), outcome(err)).Inc()
+	m.acks[kind].of(outcome(err)).Inc()
 }
 
-func (m *Metrics) stored(err error) { m.records.WithLabelValues(outcome(err)).Inc() }
+func (m *Metrics) stored(err error) { m.records.of(outcome(err)).Inc() }
 
 func (m *Metrics) completed(status int) {
-	m.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
+	m.completions.of([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
 }
 
 func outcome(err error) string {

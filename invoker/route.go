@@ -122,9 +122,16 @@ func containerKey(m *activation.Message, a *activation.Action, wish *activation.
 	if wish != nil {
 		device = fmt.Sprint(wish.Shim, wish.Limit)
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{
+	text := make([]byte, 0, 512) // which stays on the stack
+	for i, part := range [...]string{
 		m.User.Namespace.Name, a.FQN(), a.Rev, a.Version, binding, key, a.Exec.Kind, a.Exec.Image, device,
-	}, "\x00")))
+	} {
+		if i > 0 {
+			text = append(text, 0)
+		}
+		text = append(text, part...)
+	}
+	sum := sha256.Sum256(text)
 	return string(sum[:])
 }
 

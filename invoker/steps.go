@@ -16,8 +16,8 @@ import (
 // steps.Listener. A nil one hears nothing.
 type Steps struct {
 	marks        *marks // nil: nothing is written
-	begun        *prometheus.CounterVec
-	took, failed *prometheus.HistogramVec
+	begun        series[prometheus.Counter]
+	took, failed series[prometheus.Observer]
 	batches      prometheus.Histogram
 	answers      *prometheus.HistogramVec
 }
@@ -35,9 +35,9 @@ func NewSteps(marked bool, reg prometheus.Registerer, log *slog.Logger) *Steps {
 	return &Steps{
 		batches: batches,
 		marks:   newMarks(Settings{Marks: marked}, log),
-		begun:   maker{reg}.counter("steps_begun_total", "Requests to the database and pulls of images, by OpenWhisk's name for the step.", "step"),
-		took:    times("step_seconds", "Time of requests to the database and of pulls of images that succeeded.", "step"),
-		failed:  times("step_failed_seconds", "Time of requests to the database and of pulls of images that failed.", "step"),
+		begun:   newSeries(maker{reg}.counter("steps_begun_total", "Requests to the database and pulls of images, by OpenWhisk's name for the step.", "step").WithLabelValues),
+		took:    newSeries(times("step_seconds", "Time of requests to the database and of pulls of images that succeeded.", "step").WithLabelValues),
+		failed:  newSeries(times("step_failed_seconds", "Time of requests to the database and of pulls of images that failed.", "step").WithLabelValues),
 		answers: times("http_seconds", "Time of requests at the invoker's own port.", "method", "status"),
 	}
 }
@@ -48,7 +48,7 @@ func (s *Steps) Begins(t activation.TransID, step steps.Step) (ended func(text s
 		return func(string, error) {}
 	}
 	began := time.Now()
-	s.begun.WithLabelValues(step.Token).Inc()
+	s.begun.of(step.Token).Inc()
 	if step.Documents > 0 {
 		s.batches.Observe(float64(step.Documents))
 	}
@@ -56,9 +56,9 @@ func (s *Steps) Begins(t activation.TransID, step steps.Step) (ended func(text s
 	return func(text string, err error) {
 		took := time.Since(began)
 		if err != nil {
-			s.failed.WithLabelValues(step.Token).Observe(took.Seconds())
+			s.failed.of(step.Token).Observe(took.Seconds())
 		} else {
-			s.took.WithLabelValues(step.Token).Observe(took.Seconds())
+			s.took.of(step.Token).Observe(took.Seconds())
 		}
 		s.marks.stepEnds(t, step, text, err, took)
 	}
@@ -67,8 +67,8 @@ func (s *Steps) Begins(t activation.TransID, step steps.Step) (ended func(text s
 // Saves is the step of one record on its way to the store of that name.
 func Saves(store, id string) (step steps.Step, done string) {
 	return steps.Step{Token: "database_saveDocument", Class: ofStore, System: "sid_invoker",
-			Text: fmt.Sprintf("[PUT] '%s' saving document: 'id: %s, rev: null'", store, id)},
-		fmt.Sprintf("[PUT] '%s' completed document: 'id: %s, rev: null'", store, id)
+			Text: "[PUT] '" + store + "' saving document: 'id: " + id + ", rev: null'"},
+		"[PUT] '" + store + "' completed document: 'id: " + id + ", rev: null'"
 }
 
 // Answered tells of a request at the invoker's own port.

@@ -8,7 +8,10 @@ import (
 
 // charsetOf finds the charset parameter of a media type, in lower case.
 func charsetOf(mediaType []byte) string {
-	for _, part := range bytes.Split(mediaType, []byte(";"))[1:] {
+	_, rest, more := bytes.Cut(mediaType, []byte(";"))
+	for more {
+		var part []byte
+		part, rest, more = bytes.Cut(rest, []byte(";"))
 		name, value, _ := bytes.Cut(part, []byte("="))
 		if is(bytes.TrimSpace(name), "charset") {
 			return string(bytes.ToLower(bytes.Trim(value, " \t\"'")))
