@@ -50,15 +50,29 @@ type times struct {
 	done               chan struct{} // closed by the slot-freeing ack
 }
 
+// otherProgram, when set, is a gpuwhisk to be measured in place of this commit's.
+const otherProgram = "GPUWHISK_BENCH_PROGRAM"
+
+// measured is the program as it ships, with its profile.
+func measured(b *testing.B) string {
+	b.Helper()
+	if other := os.Getenv(otherProgram); other != "" {
+		return other
+	}
+	const source = "../cmd/gpuwhisk"
+	program := filepath.Join(b.TempDir(), "gpuwhisk")
+	if err := os.WriteFile(program, built(b, source, "-pgo="+source+"/invoker.pgo"), 0o700); err != nil {
+		b.Fatal(err)
+	}
+	return program
+}
+
 func newRig(b *testing.B, extra ...string) *rig {
 	b.Helper()
 	w := realParts(b)
 	r := &rig{b: b, unique: fmt.Sprintf("bench%d", os.Getpid()), acks: map[activation.ID]*times{}, revisions: map[string]string{}, pings: make(chan time.Time, 1)}
-	r.program = filepath.Join(b.TempDir(), "gpuwhisk")
-	err := os.WriteFile(r.program, built(b, "../cmd/gpuwhisk"), 0o700)
-	if err != nil {
-		b.Fatal(err)
-	}
+	r.program = measured(b)
+	var err error
 	r.s, err = standalone.Start(b.Context(), standalone.Options{
 		Data: b.TempDir(), Runtime: "docker", Kafka: w.kafka, CouchDB: w.couch, Docker: w.docker, Manifest: manifest(w.images),
 		DBPrefix: fmt.Sprintf("bench_%d_%d_", os.Getpid(), serial.Add(1)), Memory: "2048m", Extra: extra,

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,7 +100,7 @@ var programs struct {
 
 // built compiles a program, once, without a C library, so that it runs in any
 // image.
-func built(t testing.TB, source string) []byte {
+func built(t testing.TB, source string, flags ...string) []byte {
 	t.Helper()
 	programs.Lock()
 	defer programs.Unlock()
@@ -107,7 +108,7 @@ func built(t testing.TB, source string) []byte {
 		return code
 	}
 	name := filepath.Join(t.TempDir(), "exec")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", name, source)
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", name}, flags, []string{source})...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v: %s", source, err, out)
