@@ -191,11 +191,21 @@ func Text(value json.RawMessage) (string, error) {
 	return string(out), err
 }
 
+// mayHaveExponent looks for the letter of one behind a digit.
+func mayHaveExponent(value []byte) bool {
+	for i, c := range value {
+		if (c == 'e' || c == 'E') && i > 0 && '0' <= value[i-1] && value[i-1] <= '9' {
+			return true
+		}
+	}
+	return false
+}
+
 // quoteHuge writes numbers that overflow a double as text. CouchDB takes no
 // such number, and refuses every document of a request that holds one.
 func quoteHuge(value json.RawMessage) json.RawMessage {
-	if !slices.Contains(value, 'E') && !slices.Contains(value, 'e') {
-		return value // without an exponent 100 digits cannot overflow
+	if !mayHaveExponent(value) {
+		return value // 100 digits cannot overflow
 	}
 	var out []byte
 	copied := 0

@@ -34,6 +34,10 @@ func Quick(c net.Conn) net.Conn {
 	q := &conn{TCPConn: tcp, raw: raw}
 	q.in.system, q.out.system = read, write
 	q.in.try, q.out.try = q.in.call, q.out.call
+	q.look = func(fd uintptr) bool {
+		q.rests = nothing(fd)
+		return true // the first look is all
+	}
 	return q
 }
 
@@ -41,6 +45,9 @@ type conn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	in, out half
+
+	look  func(fd uintptr) bool // one look whether there is something to be read
+	rests bool                  // what it saw
 }
 
 // half is one direction. What a call needs lies here, so that it allocates
@@ -134,12 +141,10 @@ func Rests(c net.Conn) bool {
 	if !ok {
 		return false
 	}
-	rests := false
-	err := q.raw.Read(func(fd uintptr) bool {
-		rests = nothing(fd)
-		return true // the first look is all
-	})
-	return err == nil && rests
+	q.in.mu.Lock()
+	defer q.in.mu.Unlock()
+	err := q.raw.Read(q.look)
+	return err == nil && q.rests
 }
 
 // failure is as package net tells of it.

@@ -109,6 +109,12 @@ func envText(value json.RawMessage) string {
 // in the order of their names up to keys that an installation adds of its own.
 func (v Invocation) facts(deadline time.Time) []activation.Member {
 	m := v.Message
+	quotes := make([]byte, 0, 256) // all in one
+	quote := func(s string) json.RawMessage {
+		at := len(quotes)
+		quotes = activation.AppendString(quotes, s)
+		return quotes[at:len(quotes):len(quotes)]
+	}
 	version := json.RawMessage("null")
 	if m.Action.Version != "" {
 		version = quote(m.Action.Version)
@@ -150,8 +156,6 @@ func (v Invocation) RunBody(deadline time.Time) []byte {
 	body.raw("value", v.Value)
 	return body.end()
 }
-
-func quote(s string) json.RawMessage { return activation.AppendString(nil, s) }
 
 // members writes the members of one object in the order they are added.
 type members struct{ out []byte }
