@@ -2,6 +2,13 @@ module github.com/gpuwhisk/gpuwhisk
 
 go 1.26.0
 
+// What is fetched and built lies there, while packages are listed.
+ignore (
+	./bin
+	./build
+	./dist
+)
+
 require (
 	github.com/NVIDIA/go-nvml v0.13.0-1
 	github.com/alecthomas/kong v1.17.0
