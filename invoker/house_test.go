@@ -136,7 +136,7 @@ var owners = map[string][]string{
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "gpu/lane", "gpu/start", "gpu/start", "invoker/container"}
+var pure = []string{"activation", "sched", "gpu", "gpu/lane", "gpu/start", "invoker/container"}
 
 // impure names what a pure package may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}
