@@ -29,11 +29,10 @@ type stream struct {
 	// the daemon answers with what it has, and lines take a moment to get there.
 	settle time.Duration
 
-	// The place in the log: how many lines with the time `last` have been
-	// passed on. Only whole lines count; of the newest, rest is still to go.
-	last   time.Time
-	passed int
-	rest   []byte
+	// The place in the log. Only whole lines count; of the newest, rest is
+	// still to go.
+	place place
+	rest  []byte
 
 	pump   *pump
 	follow bool
@@ -42,8 +41,8 @@ type stream struct {
 // Begin asks for the lines from the last one on.
 func (s *stream) Begin(ctx context.Context, follow bool) error {
 	options := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: follow}
-	if !s.last.IsZero() {
-		options.Since = s.last.Format(time.RFC3339Nano)
+	if since := s.place.since(); !since.IsZero() {
+		options.Since = since.Format(time.RFC3339Nano)
 	}
 	if !follow {
 		select {
@@ -58,17 +57,16 @@ func (s *stream) Begin(ctx context.Context, follow bool) error {
 		cancel()
 		return fmt.Errorf("read logs of container %s: %w", s.id, err)
 	}
-	s.pump = startPump(body, cancel, s.last, s.passed)
+	s.pump = startPump(body, cancel, again{place: s.place})
 	s.follow = follow
 	return nil
 }
 
-// lastLines is how many lines Skip asks for: more than have one and the same
-// time, to the nanosecond.
+// lastLines is how many lines Skip asks for: more than come again when the
+// next reading asks from the older of the two streams' last ones on.
 const lastLines = 64
 
-// Skip goes to the end of the log: to the time of its last line, and behind as
-// many lines as have that time.
+// Skip goes to the end of the log.
 func (s *stream) Skip(ctx context.Context) error {
 	body, err := s.api.ContainerLogs(ctx, s.id, client.ContainerLogsOptions{
 		ShowStdout: true, ShowStderr: true, Timestamps: true, Tail: strconv.Itoa(lastLines),
@@ -85,6 +83,9 @@ func (s *stream) Skip(ctx context.Context) error {
 		}
 		if err != nil {
 			return fmt.Errorf("read logs of container %s: %w", s.id, err)
+		}
+		if s.place == (place{}) { // what came before has no line of interest
+			s.place = place{out: newest{at: e.at}, err: newest{at: e.at}}
 		}
 		s.advance(e)
 	}
@@ -113,10 +114,7 @@ func (s *stream) Read(p []byte) (int, error) {
 }
 
 func (s *stream) advance(entry entry) {
-	if !entry.at.Equal(s.last) {
-		s.last, s.passed = entry.at, 0
-	}
-	s.passed++
+	s.place.pass(entry)
 	s.rest = logs.AppendLine(nil, entry.stream, entry.at, entry.text)
 }
 
@@ -128,6 +126,12 @@ func (s *stream) End() {
 
 // Close has nothing to do: each collection closes what it opened.
 func (s *stream) Close() error { return nil }
+
+// The names of the streams in the form of the log file.
+const (
+	stdout = "stdout"
+	stderr = "stderr"
+)
 
 // entry is one message of the daemon's log.
 type entry struct {
@@ -155,26 +159,23 @@ type pump struct {
 	closed bool // the reader has seen queue closed
 }
 
-// startPump skips the lines that an earlier reading has passed on: the daemon
-// sends those of the very time again.
-func startPump(body io.ReadCloser, cancel context.CancelFunc, last time.Time, passed int) *pump {
+// startPump leaves out the lines that an earlier reading has seen.
+func startPump(body io.ReadCloser, cancel context.CancelFunc, seen again) *pump {
 	p := &pump{body: body, cancel: cancel, queue: make(chan entry, maxQueued)}
 	stopped := make(chan struct{})
 	p.cancel = sync.OnceFunc(func() { close(stopped); cancel() })
 	p.wg.Go(func() {
 		defer close(p.queue)
 		in := bufio.NewReaderSize(body, 32<<10)
-		for skip := passed; ; {
+		for {
 			e, err := readEntry(in)
 			if err != nil {
 				p.err = err
 				return
 			}
-			if skip > 0 && !e.at.After(last) {
-				skip--
+			if seen.has(e) {
 				continue
 			}
-			skip = 0
 			select {
 			case p.queue <- e:
 			case <-stopped:
@@ -234,9 +235,9 @@ func readEntry(in *bufio.Reader) (entry, error) {
 	}
 	switch stdcopy.StdType(head[0]) {
 	case stdcopy.Stdout:
-		return parseEntry("stdout", body)
+		return parseEntry(stdout, body)
 	case stdcopy.Stderr:
-		return parseEntry("stderr", body)
+		return parseEntry(stderr, body)
 	}
 	return entry{}, fmt.Errorf("log message of kind %d: %s", head[0], bytes.TrimSpace(body))
 }

@@ -1,0 +1,164 @@
+package docker
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/logs"
+)
+
+// logged is the log of a container, as two generations of the daemon give it.
+type logged struct {
+	each  bool // leaves out each line that is too old by itself
+	lines []entry
+}
+
+func (l *logged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var since time.Time
+	if text := r.FormValue("since"); text != "" && text != "0" {
+		seconds, nanos, _ := strings.Cut(text, ".")
+		s, _ := strconv.ParseInt(seconds, 10, 64)
+		n, _ := strconv.ParseInt(nanos, 10, 64)
+		since = time.Unix(s, n)
+	}
+	lines := l.lines
+	if n, err := strconv.Atoi(r.FormValue("tail")); err == nil {
+		lines = lines[max(0, len(lines)-n):]
+	}
+	for _, e := range lines {
+		if e.at.Before(since) {
+			continue
+		}
+		if !l.each {
+			since = time.Time{}
+		}
+		kind := byte(1)
+		if e.stream == stderr {
+			kind = 2
+		}
+		_, _ = w.Write(frame(kind, e.at.Format(time.RFC3339Nano)+" "+string(e.text)))
+	}
+	if r.FormValue("follow") == "1" {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+}
+
+var noon = time.Date(2024, 6, 10, 12, 0, 0, 0, time.UTC)
+
+// print adds a line that the daemon read so many milliseconds after noon.
+func (l *logged) print(stream string, ms int, text string) {
+	l.lines = append(l.lines, entry{at: noon.Add(time.Duration(ms) * time.Millisecond), stream: stream, text: []byte(text + "\n")})
+}
+
+func (l *logged) tail(t *testing.T) *logs.Tail {
+	server := httptest.NewServer(l)
+	t.Cleanup(server.Close)
+	api, err := client.New(client.WithHost(server.URL), client.WithAPIVersion("1.41"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tail := logs.NewTail(&stream{api: api, id: "x"}, ample())
+	t.Cleanup(func() { _ = tail.Close() })
+	return tail
+}
+
+func bothDaemons(t *testing.T, test func(t *testing.T, l *logged)) {
+	t.Run("each line by itself", func(t *testing.T) { test(t, &logged{each: true}) })
+	t.Run("from the first on", func(t *testing.T) { test(t, &logged{}) })
+}
+
+func collected(t *testing.T, tail *logs.Tail, req container.LogRequest, want ...string) {
+	t.Helper()
+	got := tail.Collect(t.Context(), req)
+	var texts []string
+	for _, line := range got.Lines {
+		texts = append(texts, line[strings.Index(line, "std"):])
+	}
+	if strings.Join(texts, "|") != strings.Join(want, "|") || got.Incomplete {
+		t.Errorf("got %q (incomplete: %v), want %q", texts, got.Incomplete, want)
+	}
+}
+
+// A line of one stream can stand behind a younger one of the other. What was
+// read before is not read again, and nothing is left out.
+func TestStreamsOutOfOrder(t *testing.T) {
+	bothDaemons(t, func(t *testing.T, l *logged) {
+		tail := l.tail(t)
+		shared := logRequest() // two sentinels end it, whosever they are
+		shared.Alone = false
+		l.print(stdout, 10, "a")
+		l.print(stderr, 12, logs.Sentinel)
+		l.print(stdout, 11, logs.Sentinel)
+		collected(t, tail, shared, "stdout: a")
+		l.print(stderr, 21, "c")
+		l.print(stdout, 20, "b")
+		l.print(stderr, 23, logs.Sentinel)
+		l.print(stdout, 22, logs.Sentinel)
+		collected(t, tail, shared, "stderr: c", "stdout: b")
+		l.print(stdout, 30, logs.Sentinel)
+		l.print(stderr, 30, logs.Sentinel)
+		collected(t, tail, shared)
+	})
+}
+
+// A line that is written late is read, though a younger one has been.
+func TestLateLine(t *testing.T) {
+	bothDaemons(t, func(t *testing.T, l *logged) {
+		tail := l.tail(t)
+		failed := container.LogRequest{LimitBytes: 1 << 20, Failed: true}
+		l.print(stdout, 2000, "a")
+		l.print(stdout, 2500, "b")
+		got := tail.Collect(t.Context(), failed)
+		if len(got.Lines) < 2 {
+			t.Fatalf("got %+v", got)
+		}
+		l.print(stderr, 1000, "late")
+		l.print(stdout, 3000, logs.Sentinel)
+		l.print(stderr, 3000, logs.Sentinel)
+		collected(t, tail, logRequest(), "stderr: late")
+	})
+}
+
+// The pieces of a long line have one time. Those that came in a reading are not
+// read again with those that come in the next.
+func TestPiecesHaveOneTime(t *testing.T) {
+	bothDaemons(t, func(t *testing.T, l *logged) {
+		tail := l.tail(t)
+		failed := container.LogRequest{LimitBytes: 1 << 20, Failed: true}
+		l.print(stdout, 5, "1")
+		l.print(stdout, 5, "2")
+		if got := tail.Collect(t.Context(), failed); len(got.Lines) < 2 {
+			t.Fatalf("got %+v", got)
+		}
+		l.print(stdout, 5, "3")
+		l.print(stdout, 6, logs.Sentinel)
+		l.print(stderr, 6, logs.Sentinel)
+		collected(t, tail, logRequest(), "stdout: 3")
+	})
+}
+
+// What was printed before a Skip is nobody's, in both streams.
+func TestSkipPassesBothStreams(t *testing.T) {
+	bothDaemons(t, func(t *testing.T, l *logged) {
+		l.print(stderr, 1, "old")
+		for i := range 2 * lastLines {
+			l.print(stdout, 10+i, "old")
+		}
+		tail := l.tail(t)
+		if err := tail.Skip(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.print(stderr, 300, "new")
+		l.print(stdout, 301, logs.Sentinel)
+		l.print(stderr, 301, logs.Sentinel)
+		collected(t, tail, logRequest(), "stderr: new")
+	})
+}
