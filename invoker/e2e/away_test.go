@@ -177,7 +177,7 @@ func TestDockerRestarts(t *testing.T) {
 	w.docker = "unix://" + g.path
 	p := start(t, w, setup{})
 	p.create("idle", "nodejs:20", nodeHello, nil)
-	p.create("busy", "python:3", "import time\ndef main(p):\n    time.sleep(40)\n", limits(minutes, 0, 0))
+	p.create("busy", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", limits(minutes, 0, 0))
 	p.create("new", "nodejs:20", nodeHello, nil)
 	ada := map[string]any{"name": "Ada"}
 	p.call("idle", ada).want(t, 0, "hi Ada")

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/apache/openwhisk-client-go/whisk"
@@ -119,14 +121,29 @@ func (p *platform) sneaks() {
 	p.gone("guest_sneak")
 }
 
+// inUse are the ports that running tests were given.
+var inUse sync.Map
+
+// freePort is a port that nobody listens on, and that no other test is given
+// before this one has ended. It lies below those that Linux gives to clients and
+// to whoever asks for any: somebody could have one of these before the program
+// that it is for listens. Packages are tested at once: each has a thousand ports
+// of its own.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 4000 + rand.IntN(1000)
+		if _, taken := inUse.LoadOrStore(port, true); taken {
+			continue
+		}
+		t.Cleanup(func() { inUse.Delete(port) })
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
 
 // invokerImage builds gpuwhisk/invoker as `make image` does.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -67,15 +66,7 @@ func collector(t *testing.T) (got *collected, overGRPC, overHTTP string) {
 	if program == "" {
 		missing(t, "no OpenTelemetry collector to test with: GPUWHISK_TEST_COLLECTOR is not set")
 	}
-	free := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-	overGRPC, overHTTP = free(), free()
+	overGRPC, overHTTP = fmt.Sprint("127.0.0.1:", freePort(t)), fmt.Sprint("127.0.0.1:", freePort(t))
 	cmd := exec.Command(program, "-grpc", overGRPC, "-http", overHTTP)
 	cmd.Stderr = os.Stderr
 	stop, err := cmd.StdinPipe()

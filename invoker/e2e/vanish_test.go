@@ -58,8 +58,8 @@ func (p *platform) vanishAtRest(state string) {
 }
 
 func (p *platform) vanishAtWork() {
-	p.create("working", "python:3", "import time\ndef main(p):\n    print('begun', flush=True)\n    time.sleep(40)\n", limits(minutes, 0, 0))
-	p.create("beginning", "python:3", "import time\ntime.sleep(40)\ndef main(p):\n    return {}\n", limits(minutes, 0, 0))
+	p.create("working", "python:3", "import time\ndef main(p):\n    print('begun', flush=True)\n    time.sleep(100)\n", limits(minutes, 0, 0))
+	p.create("beginning", "python:3", "import time\ntime.sleep(100)\ndef main(p):\n    return {}\n", limits(minutes, 0, 0))
 	for _, c := range []struct{ action, state, text string }{
 		{"working", "running", textExited}, {"beginning", "warming", textNotBegun},
 	} {
