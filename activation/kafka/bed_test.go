@@ -21,7 +21,7 @@ import (
 
 // patience is how long a test waits for what must come. It is never waited out
 // when all is well.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // bed is a broker under test with an independent client beside it.
 type bed struct {

@@ -137,7 +137,7 @@ func startReal(t testing.TB, change func(*Options)) *real {
 	host := realHost(t)
 	before := runtime.NumGoroutine()
 	options := DefaultOptions()
-	options.Host = host
+	options.Host, options.LogWaits = host, ample()
 	options.Prefix = fmt.Sprintf("gpuwhisktest%d_%d_", os.Getpid(), time.Now().UnixNano())
 	if change != nil {
 		change(&options)

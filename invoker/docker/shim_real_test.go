@@ -142,7 +142,7 @@ func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
 }
 
 // patience bounds calls to a container on a busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 func (s *shimmed) init(t *testing.T, code string) {
 	t.Helper()

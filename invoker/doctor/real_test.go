@@ -172,7 +172,7 @@ func TestMissingStore(t *testing.T) {
 	c.Kafka.Hosts, c.Kafka.SecurityProtocol = []string{"127.0.0.1:1"}, "SSL"
 	c.Kafka.TLS.TruststoreLocation = filepath.Join(t.TempDir(), "trust.jks")
 	c.Kafka.TLS.TruststorePassword = "changeit-now"
-	r := Examine(t.Context(), Here(Options{Config: c}), 3*time.Second).of("Kafka", "brokers")
+	r := Examine(t.Context(), Here(Options{Config: c}), time.Minute).of("Kafka", "brokers")
 	if len(r) != 1 || r[0].Status != Fail || !strings.Contains(r[0].Found, "trust.jks") || !strings.Contains(r[0].Fix, "key store") ||
 		strings.Contains(r[0].Found, "changeit-now") {
 		t.Errorf("%+v", r)
@@ -212,7 +212,7 @@ func main() {
 `)
 	ends := importImage(t, c, "ends", "package main\n\nfunc main() {}\n")
 	m := Here(Options{Config: c, Probe: []string{good, ends, "gpuwhisk-test/absent:1"}, ProbeLimit: time.Minute})
-	r := Examine(t.Context(), m, 5*time.Second).of("Containers", "probe")
+	r := Examine(t.Context(), m, time.Minute).of("Containers", "probe")
 	verdicts := map[string]Result{}
 	for _, x := range r {
 		for _, image := range []string{good, ends, "gpuwhisk-test/absent:1"} {

@@ -36,6 +36,8 @@ func start(t testing.TB, change func(*Options)) *fixture {
 	}
 	options := DefaultOptions()
 	options.StateDir = t.TempDir()
+	// What ends a reading is what was read: no machine is slow enough to use these up.
+	options.LogWaits.Idle, options.LogWaits.OtherStream = time.Minute, time.Minute
 	options.Runtimes = map[string]Runtime{
 		"go:":  {Argv: []string{self}, Env: []string{actAs + "=proxy"}},
 		"no:1": {Argv: []string{"/nowhere/proxy"}},
@@ -87,6 +89,21 @@ func (f *fixture) processes() []int {
 		}
 	}
 	return pids
+}
+
+// awaitProcesses waits until so many run. One that becomes another program shows
+// no environment for a moment, and whoever started it takes it as started then.
+func (f *fixture) awaitProcesses(want int) {
+	f.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+		n := len(f.processes())
+		if n == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			f.t.Fatalf("%d processes, want %d", n, want)
+		}
+	}
 }
 
 func (f *fixture) spec() container.Spec {
@@ -395,9 +412,7 @@ func TestRemoveEndsDescendants(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
 	f.mustRun(h.Addr, wish{Sleepers: 3, Orphan: true})
-	if n := len(f.processes()); n != 5 {
-		t.Errorf("%d processes, want the proxy, 3 children and an orphan", n)
-	}
+	f.awaitProcesses(5) // the proxy, 3 children and an orphan
 	if err := f.Remove(t.Context(), h.ID); err != nil {
 		t.Error(err)
 	}

@@ -56,9 +56,7 @@ func TestCleanUpAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mustRun(string(bytes.TrimSpace(line)), wish{Orphan: true})
-	if n := len(f.processes()); n != 2 {
-		t.Errorf("%d processes, want the proxy and an orphan", n)
-	}
+	f.awaitProcesses(2) // the proxy and an orphan
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	for deadline := time.Now().Add(time.Minute); len(f.processes()) > 1; <-time.After(time.Millisecond) {
