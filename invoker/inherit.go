@@ -178,7 +178,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, h heir) error
 	}
 	b := d.ownBox(h.spec)
 	b.handle = container.Handle{ID: h.left.ID, Name: h.left.Name, Addr: h.left.Addr}
-	b.key, b.tab.kept = h.key, true
+	b.key, b.tab.kept, b.tab.since = h.key, true, h.note.Since
 	if h.gpu != nil {
 		if !d.inheritDevice(now, h, b) {
 			return errNoPlace

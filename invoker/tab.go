@@ -20,6 +20,8 @@ type tab struct {
 	mu   sync.Mutex
 	runs int
 	kept bool // there is a note
+	// since when it is idle, if it is.
+	since time.Time
 }
 
 // engage notes that a run begins in a container, before anything of it is sent.
@@ -46,13 +48,14 @@ func (w *worker) settle(r *run) {
 	if b.tab.runs--; b.tab.runs > 0 {
 		return
 	}
+	b.tab.since = w.wall()
 	holds := b.gpu.holds()
 	// The note of one that came prewarmed is written anew by its first run.
 	if b.tab.kept && b.key == r.key {
-		w.notes.Mark(b.name, container.Resting, w.wall(), holds)
+		w.notes.Mark(b.name, container.Resting, b.tab.since, holds)
 		return
 	}
-	n := r.note(w.wall())
+	n := r.note(b.tab.since)
 	n.Holds = holds
 	b.key, b.tab.kept = r.key, true
 	w.notes.Write(n)
@@ -88,8 +91,8 @@ func (d *dispatcher) notePrewarmed(b *box) {
 	}
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
-	b.tab.kept = true
-	d.notes.Write(b.note(time.Now()))
+	b.tab.kept, b.tab.since = true, time.Now()
+	d.notes.Write(b.note(b.tab.since))
 }
 
 // mark notes what is done with a container in which nobody runs.
@@ -100,7 +103,7 @@ func (d *dispatcher) mark(b *box, is container.Rest) {
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
 	if b.tab.kept {
-		d.notes.Mark(b.name, is, time.Now(), b.gpu.holds())
+		d.notes.Mark(b.name, is, b.tab.since, b.gpu.holds())
 	}
 }
 

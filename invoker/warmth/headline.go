@@ -42,7 +42,16 @@ func decimal(b []byte, n int64) []byte {
 // headline is the first line of a note's file, shared with the system: what is
 // stored there is in the file, whatever becomes of this process, and takes no
 // call.
-type headline struct{ page []byte }
+type headline struct {
+	page []byte
+	// What stands there behind the letter. Zero: something else.
+	since time.Time
+	holds container.Holds
+}
+
+// exact is how exactly a note says since when a container rests. One that is
+// used again and again has no more than its letter changed.
+const exact = time.Second
 
 // errGone is what a line answers whose file was cut, or whose disk is full where
 // it must have more room to be changed.
@@ -53,7 +62,7 @@ func newHeadline(f *os.File) (*headline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map note: %w", err)
 	}
-	return &headline{page}, nil
+	return &headline{page: page}, nil
 }
 
 // write changes the line. Until all of it is there it says that the container is
@@ -65,12 +74,15 @@ func (h *headline) write(is container.Rest, since time.Time, holds container.Hol
 			err = errGone
 		}
 	}()
-	h.letter(byte(container.Busy))
-	if is == container.Busy {
-		return nil // what else stands there is of no use then
+	switch later := since.Sub(h.since); {
+	case is == container.Busy: // what else stands there is of no use then
+	case holds == h.holds && later >= 0 && later < exact:
+	default:
+		h.letter(byte(container.Busy))
+		var text [headSize]byte
+		copy(h.page[1:], head(text[:0], is, since, holds)[1:])
+		h.since, h.holds = since, holds
 	}
-	var text [headSize]byte
-	copy(h.page[1:], head(text[:0], is, since, holds)[1:])
 	h.letter(byte(is))
 	return nil
 }

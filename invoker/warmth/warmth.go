@@ -8,7 +8,7 @@
 //	r 1763776800000000000 00000000a0000000 00000000a0000000 0000000019000000
 //	{"version":1,"id":"8f2c...","name":"wsk00_7_guest_hello",...}
 //
-// What it is doing, since when, and what it holds of its device. The first line
+// What it is doing, since when (to a second), and what it holds of its device. The first line
 // is memory that the system shares with the file, of which the letter changes
 // last (headline), so the death of the process leaves the old, the new or a
 // container that is at work; a loss of power also ends the containers. It starts
@@ -115,6 +115,7 @@ func (d *Dir) write(n container.Note) (*headline, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(path+".new"))
 	}
+	h.since, h.holds = n.Since, n.Holds
 	return h, nil
 }
 

@@ -62,6 +62,36 @@ func TestNotesOutliveTheProcess(t *testing.T) {
 	}
 }
 
+// One that is used again and again has no more than its letter changed, for a
+// second; what it holds is always true.
+func TestSinceIsToASecond(t *testing.T) {
+	d, _ := open(t, t.TempDir())
+	n := note("wsk00_1_a")
+	d.Write(n)
+	more := n.Holds
+	more.Resident++
+	for i, c := range []struct {
+		after time.Duration
+		holds container.Holds
+		since time.Duration
+	}{
+		{exact - 1, n.Holds, 0},
+		{exact, n.Holds, exact},
+		{exact + 5, more, exact + 5},
+		{exact + 9, more, exact + 5},
+		{exact, more, exact}, // the clock was put back
+	} {
+		d.Mark(n.Name, container.Busy, time.Time{}, container.Holds{})
+		if got := d.Read()[0].Rest; got != container.Busy {
+			t.Fatalf("%d: %c amid a run", i, got)
+		}
+		d.Mark(n.Name, container.Resting, n.Since.Add(c.after), c.holds)
+		if got := d.Read()[0]; got.Rest != container.Resting || !got.Since.Equal(n.Since.Add(c.since)) || got.Holds != c.holds {
+			t.Errorf("%d: got %+v, want since %v", i, got, c.since)
+		}
+	}
+}
+
 // A disk that takes its time for one container's note holds up no run in another.
 func TestSlowDiskHoldsUpOneOnly(t *testing.T) {
 	path := t.TempDir()
