@@ -74,7 +74,7 @@ func newSharing(w *world) *sharing {
 		doc, err := json.Marshal(map[string]any{
 			"entityType": "action", "namespace": "guest", "name": fmt.Sprint("taken", i), "version": "0.0.1", "publish": false,
 			"updated": 1, "parameters": []any{}, "annotations": []any{map[string]any{"key": "gpu", "value": true}},
-			"limits": map[string]any{"concurrency": 1, "logs": 10, "memory": 256, "timeout": 120000},
+			"limits": map[string]any{"concurrency": 1, "logs": 10, "memory": 256, "timeout": 300000},
 			"exec":   map[string]any{"kind": "python:3.11", "binary": false, "code": teller},
 		})
 		if err != nil {

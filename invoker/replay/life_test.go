@@ -76,7 +76,7 @@ func (g *gate) await(n int) {
 // little, and then answers with its parameter n. One container runs many at
 // once.
 const caller = `{"entityType":"action","namespace":"guest","name":"caller","version":"0.0.1","publish":false,"updated":1,"parameters":[],
-"annotations":[{"key":"provide-api-key","value":false}],"limits":{"concurrency":100,"logs":10,"memory":256,"timeout":60000},
+"annotations":[{"key":"provide-api-key","value":false}],"limits":{"concurrency":100,"logs":10,"memory":256,"timeout":300000},
 "exec":{"kind":"nodejs:20","binary":false,"code":"const http=require('http'); function main(p){ return new Promise((ok,no)=>!p.url?setTimeout(()=>ok({n:p.n}),200):http.get(p.url,r=>{r.resume();r.on('end',()=>ok({n:p.n}))}).on('error',no)); }"}}`
 
 // crowd is a number of activations of caller, sent and followed by their ids.

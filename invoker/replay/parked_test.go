@@ -142,7 +142,7 @@ func (w *world) freed(ids []string) map[string]int {
 func (c *crowd) wantGPU() {
 	c.w.t.Helper()
 	doc := strings.Replace(caller, `"annotations":[`, `"annotations":[{"key":"gpu","value":true},`, 1)
-	doc = strings.Replace(doc, `"timeout":60000`, `"timeout":3600000`, 1) // parking very many takes minutes
+	doc = strings.Replace(doc, `"timeout":300000`, `"timeout":3600000`, 1) // parking very many takes minutes
 	rev, err := c.w.db.Put(c.w.t.Context(), names.Whisks, "guest/caller", []byte(strings.Replace(doc, `{`, `{"_rev":"`+c.rev+`",`, 1)))
 	if err != nil {
 		c.w.t.Fatal(err)

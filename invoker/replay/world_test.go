@@ -318,14 +318,19 @@ func (w *world) program() string {
 func (r *running) end() {
 	r.t.Helper()
 	r.stop()
-	defer time.AfterFunc(20*time.Second, r.explain).Stop()
-	select {
-	case err := <-r.ended:
-		if r.slow = errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers"); err != nil && !r.slow {
-			r.t.Errorf("the invoker ended with %v", err)
+	puzzled, late := time.After(20*time.Second), time.After(patience)
+	for {
+		select {
+		case err := <-r.ended:
+			if r.slow = errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers"); err != nil && !r.slow {
+				r.t.Errorf("the invoker ended with %v", err)
+			}
+			return
+		case <-puzzled: // here: what it says is the test's
+			r.explain()
+		case <-late:
+			r.t.Fatal("the invoker does not end")
 		}
-	case <-time.After(patience):
-		r.t.Fatal("the invoker does not end")
 	}
 }
 
