@@ -198,8 +198,9 @@ func TestConsoleInABrowser(t *testing.T) {
 		until(`document.querySelectorAll("#lead canvas").length > 0`))
 	shoot(ctx, t, "busy")
 	all := end()
-	// The invoker's health was tested with one activation.
-	do(ctx, t, until(fmt.Sprintf(`+document.getElementById("n-done").textContent === %d`, all+1)))
+	// The invoker's health was tested with one activation, or with more where it
+	// was not heard for a while.
+	do(ctx, t, until(fmt.Sprintf(`+document.getElementById("n-done").textContent > %d`, all)))
 
 	for name, made := range calls {
 		n := made.Load()
@@ -335,10 +336,7 @@ func looks(ctx context.Context, t *testing.T) {
 	if light == dark {
 		t.Errorf("light and dark are both %s", light)
 	}
-	var width int
-	do(ctx, t, chromedp.EmulateViewport(400, 800), chromedp.Evaluate(`document.documentElement.scrollWidth`, &width))
+	// What is drawn follows the window's width a moment later.
+	do(ctx, t, chromedp.EmulateViewport(400, 800), until(`innerWidth === 400 && document.documentElement.scrollWidth <= 400`))
 	shoot(ctx, t, "narrow")
-	if width > 400 {
-		t.Errorf("the page is %d pixels wide where 400 are", width)
-	}
 }
