@@ -45,7 +45,7 @@ def main():
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     door.bind(os.environ["GPUWHISK_SHIM_SOCKET"])
     door.listen(1)
-    door.settimeout(10)
+    door.settimeout(120)
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def ok(result):
@@ -56,7 +56,7 @@ def main():
     ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
     ok(cuda.cuCtxSetCurrent(context))
     conn, _ = door.accept()
-    conn.settimeout(10)
+    conn.settimeout(120)
     _, payload = hear(conn, HELLO)
     version, pid, backend, hooks = struct.unpack("<IIII", payload)
     assert version == 1 and pid == os.getpid() and backend == 0 and hooks > 40

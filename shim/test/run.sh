@@ -215,7 +215,7 @@ one noise 2
 one version
 one heartbeat $slowest
 one heartbeat FAKE_CUDA_BANDWIDTH=4000000
-one alive FAKE_CUDA_BANDWIDTH=1600000
+one alive FAKE_CUDA_BANDWIDTH=800000
 one full
 one backlog
 one absent GPUWHISK_SHIM_SOCKET=/
