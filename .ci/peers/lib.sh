@@ -123,13 +123,18 @@ maven() {
 # free_port prints a port of the loopback that nobody listens on. It stays off
 # the ephemeral range, where a client's own socket could take it, and off what
 # is below, where tests and action proxies look for theirs: a daemon may take
-# seconds until it listens.
+# seconds until it listens. For as long no other script of this machine gets the
+# port: two that chose the same would both talk to whoever came first.
 free_port() {
-	local p low=61000
+	local p low=61000 given=/tmp/gpuwhisk-ports
 	(($(awk '{print $2}' /proc/sys/net/ipv4/ip_local_port_range) < low)) || low=5000
+	mkdir -p -m 1777 "$given" || return 1
+	find "$given" -mindepth 1 -mmin +15 -delete 2>/dev/null || true
 	while :; do
 		p=$((low + RANDOM % 4500))
-		(exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || break
+		(: >"/dev/tcp/127.0.0.1/$p") 2>/dev/null && continue
+		(set -o noclobber && : >"$given/$p") 2>/dev/null && break
+		[[ -e $given/$p ]] || return 1
 	done
 	echo "$p"
 }
