@@ -80,10 +80,10 @@ func TestProcessesOfAContainerAreSummed(t *testing.T) {
 	second.Do("check 0 1")
 }
 
-// slow lets a move last: some two seconds for 64 MiB, in chunks of 4, so that
+// slow lets a move last: some eight seconds for 64 MiB, in chunks of 4, so that
 // what is to happen meanwhile does, on a busy machine too.
 func slow() []string {
-	return []string{"FAKE_CUDA_BANDWIDTH=32000000", "GPUWHISK_SHIM_CHUNK=4194304"}
+	return []string{"FAKE_CUDA_BANDWIDTH=8000000", "GPUWHISK_SHIM_CHUNK=4194304"}
 }
 
 // underWay returns when a container waits for the answer to an order.

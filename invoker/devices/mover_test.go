@@ -75,7 +75,7 @@ func TestEndTellsWhatIsHeld(t *testing.T) {
 }
 
 func slow() []string {
-	return []string{"FAKE_CUDA_BANDWIDTH=20000000", "GPUWHISK_SHIM_CHUNK=1048576"}
+	return []string{"FAKE_CUDA_BANDWIDTH=4000000", "GPUWHISK_SHIM_CHUNK=1048576"}
 }
 
 // underWay starts an order and waits until the shim has it: then it has said
@@ -108,7 +108,7 @@ func TestNewerOrderReplacesOlder(t *testing.T) {
 
 func TestRunEndsEviction(t *testing.T) {
 	b := open(t, nil)
-	g := b.loaded(slow()...) // the eviction takes more than a second
+	g := b.loaded(slow()...) // the eviction takes eight seconds
 	ended := b.underWay(evict(1))
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
