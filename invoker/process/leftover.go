@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,12 +100,26 @@ func marked(marker string) []int {
 	return pids
 }
 
+// hasMarker waits for a process that becomes another program: for a moment it
+// shows no environment, though it has one, and whoever started it takes it as
+// started then.
 func hasMarker(pid int, marker string) bool {
-	environ, err := os.ReadFile(procPath(pid, "environ"))
-	if err != nil {
-		return false // ended, or another user's
+	const most = 1000 // one that hangs on its way is nobody's
+	for tries, changes := 0, true; ; tries++ {
+		environ, err := os.ReadFile(procPath(pid, "environ"))
+		if err != nil {
+			return false // ended, or another user's
+		}
+		if len(environ) > 0 {
+			return strings.Contains("\x00"+string(environ)+"\x00", "\x00"+marker+"\x00")
+		}
+		if !changes || tries == most { // it has none
+			return false
+		}
+		if changes = becomesAnother(pid); changes {
+			time.Sleep(time.Millisecond)
+		} // else it may have it now
 	}
-	return strings.Contains("\x00"+string(environ)+"\x00", "\x00"+marker+"\x00")
 }
 
 // killChecked kills a process by a descriptor, so that between the check and

@@ -113,6 +113,27 @@ func TestCleanUpSparesReusedNumbers(t *testing.T) {
 	}
 }
 
+// A process is found from the moment on when it is there.
+func TestMarkIsSeenAtOnce(t *testing.T) {
+	const marker = markerVar + "=wsk00_1_a.0011"
+	for i := range 500 {
+		cmd := exec.Command("sleep", "60")
+		cmd.Env = []string{marker}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		seen := hasMarker(cmd.Process.Pid, marker)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if !seen {
+			t.Fatalf("process %d was not seen", i)
+		}
+	}
+	if hasMarker(2, marker) || hasMarker(os.Getpid(), marker) {
+		t.Error("seen in a process that does not have it")
+	}
+}
+
 func TestCleanUpByPrefix(t *testing.T) {
 	f := start(t, nil)
 	kept := f.spec()

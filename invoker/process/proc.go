@@ -96,6 +96,18 @@ func privateBytes(pid int) int64 {
 	return (resident - shared) * int64(os.Getpagesize())
 }
 
+// becomesAnother tells of a process without an environment whether it is on its
+// way to be another program: it has memory, unlike the kernel's own and what has
+// ended, and no arguments yet.
+func becomesAnother(pid int) bool {
+	memory, err := os.ReadFile(procPath(pid, "statm"))
+	if err != nil || bytes.HasPrefix(memory, []byte("0 ")) {
+		return false
+	}
+	args, err := os.ReadFile(procPath(pid, "cmdline"))
+	return err == nil && len(args) == 0
+}
+
 // newestPID tells the number that was given to a process or thread last, 0 if
 // that cannot be read. While it stays, nothing was started on this machine.
 func newestPID() int {
