@@ -72,7 +72,7 @@ func (b *box) farewell() activation.Response {
 type dispatcher struct {
 	settings Settings
 	engine   Engine
-	notes    Notes // nil: nothing outlives the process
+	tabs     *tabs
 	dial     Dialer
 	metrics  *Metrics
 	log      *slog.Logger
@@ -168,7 +168,7 @@ func (d *dispatcher) carryOut(o container.Order) {
 		b := d.boxes[o.Slot]
 		d.goWork(func(ctx context.Context) {
 			b.talk.Close() // nobody answers while it is paused
-			d.mark(b, container.Pausing)
+			d.tabs.mark(b, container.Pausing)
 			ended := d.marks.nanny("pause", b)
 			err := d.engine.Pause(ctx, b.handle.ID)
 			ended(err)
@@ -176,7 +176,7 @@ func (d *dispatcher) carryOut(o container.Order) {
 				d.log.Warn("pause container", keyContainer, b.name, "error", err)
 			}
 			if err == nil {
-				d.mark(b, container.Resting)
+				d.tabs.mark(b, container.Resting)
 			}
 			d.post(pausedEvent{o.Slot, err == nil})
 		})
@@ -202,7 +202,7 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 			d.post(goneEvent{o.Slot})
 			return
 		}
-		d.notePrewarmed(b)
+		d.tabs.prewarmed(b)
 		d.post(prewarmedEvent{b})
 	})
 }
@@ -245,7 +245,7 @@ func (d *dispatcher) remove(b *box, done event) {
 		delete(d.alive, b.handle.ID)
 	}
 	d.goWork(func(ctx context.Context) {
-		d.dropNote(b)
+		d.tabs.drop(b)
 		if b != nil && b.handle.ID != "" {
 			b.talk.Close()
 			d.removeUntilGone(ctx, b)

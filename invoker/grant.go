@@ -105,7 +105,7 @@ func (w *worker) leave(ctx context.Context, e left) {
 		w.end(ctx, e.run)
 	}
 	if e.keep {
-		w.settle(e.run)
+		w.tabs.settle(e.run)
 	}
 	w.post(e)
 }

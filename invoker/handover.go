@@ -50,7 +50,7 @@ func (d *dispatcher) bequeath() map[container.ID]bool {
 		if b == nil || !b.tab.kept || b.life.Err() != nil {
 			return false
 		}
-		d.mark(b, container.Resting)
+		d.tabs.mark(b, container.Resting)
 		kept[b.handle.ID] = true
 		return true
 	}
@@ -60,7 +60,7 @@ func (d *dispatcher) bequeath() map[container.ID]bool {
 	d.bequeathDevices(keep)
 	for _, b := range d.all() {
 		if !kept[b.handle.ID] {
-			d.dropNote(b)
+			d.tabs.drop(b)
 		}
 	}
 	return kept
@@ -68,7 +68,7 @@ func (d *dispatcher) bequeath() map[container.ID]bool {
 
 func (d *dispatcher) dropNotes() {
 	for _, b := range d.all() {
-		d.dropNote(b)
+		d.tabs.drop(b)
 	}
 }
 

@@ -41,8 +41,8 @@ func (iv *Invoker) inherit(keeper Keeper) error {
 	}
 	d := iv.dispatch
 	var notes []container.Note
-	if d.notes != nil {
-		notes = d.notes.Read()
+	if d.tabs != nil {
+		notes = d.tabs.notes.Read()
 	}
 	d.named = highest(iv.settings.Prefix, lefts)
 	heirs, unfit := d.judge(lefts, notes)
@@ -178,7 +178,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, h heir) error
 	}
 	b := d.ownBox(h.spec)
 	b.handle = container.Handle{ID: h.left.ID, Name: h.left.Name, Addr: h.left.Addr}
-	b.key, b.tab.kept, b.tab.since = h.key, true, h.note.Since
+	b.key, b.tab.kept, b.tab.rests, b.tab.since = h.key, true, true, h.note.Since
 	if h.gpu != nil {
 		if !d.inheritDevice(now, h, b) {
 			return errNoPlace
@@ -197,7 +197,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, h heir) error
 	}
 	b.talk = d.dial(h.left.Addr, max(h.note.Concurrency, 1))
 	if h.note.Rest == container.Pausing {
-		d.mark(b, container.Resting)
+		d.tabs.mark(b, container.Resting)
 	}
 	d.enliven(now, b)
 	return nil
@@ -224,7 +224,7 @@ func (d *dispatcher) discardLeft(lefts []container.Left, unfit map[container.ID]
 	}
 	for _, n := range notes {
 		if !there[n.Name] {
-			d.notes.Drop(n.Name)
+			d.tabs.notes.Drop(n.Name)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type estate struct {
 	mu       sync.Mutex
 	lefts    map[container.ID]container.Left
 	noted    map[string]container.Note
+	marks    int
 	refuse   map[container.ID]error // by Adopt
 	removals []container.ID
 }
@@ -91,6 +92,7 @@ func (e *estate) Mark(name string, is container.Rest, since time.Time, h contain
 func (e *estate) change(name string, how func(*container.Note)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.marks++
 	n := e.noted[name]
 	how(&n)
 	e.noted[name] = n
@@ -197,6 +199,40 @@ func TestNotesNeverPromiseWhatRuns(t *testing.T) {
 		synctest.Wait()
 		if n := e.resting(); n != 1 {
 			t.Errorf("%d rest at the end", n)
+		}
+		stop()
+	})
+}
+
+// TestSteadyUseCostsNoNote: the note of a container that is used again and again
+// is not touched; it says that it rests when it has for a while, and since when.
+func TestSteadyUseCostsNoNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.action("f", nil)
+		_, stop := e.start(e.settings())
+		soon := func() {
+			e.invoke("f", nil)
+			time.Sleep(restAfter / 2)
+			synctest.Wait()
+		}
+		e.warm(t, "f")
+		soon()
+		if e.resting() != 1 {
+			t.Error("one that is used now and then does not rest at once")
+		}
+		e.marks = 0
+		for range 50 {
+			soon()
+		}
+		if e.marks != 1 || e.resting() != 0 {
+			t.Errorf("%d changes of the note, %d rest", e.marks, e.resting())
+		}
+		last := time.Now().Add(-restAfter / 2)
+		time.Sleep(2 * restAfter)
+		synctest.Wait()
+		if notes := e.Read(); e.marks != 2 || e.resting() != 1 || !notes[0].Since.Equal(last) {
+			t.Errorf("%d changes of the note, %d rest, last left at %v: %+v", e.marks, e.resting(), last, notes)
 		}
 		stop()
 	})

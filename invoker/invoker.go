@@ -89,7 +89,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 
 func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error) {
 	d := &dispatcher{
-		settings: iv.settings, engine: iv.ports.Engine, notes: iv.ports.Notes, dial: iv.ports.Dial,
+		settings: iv.settings, engine: iv.ports.Engine, tabs: newTabs(iv.ports.Notes), dial: iv.ports.Dial,
 		metrics: iv.metrics, log: iv.log, marks: iv.marks, clock: clock,
 		turns: newTurns(),
 		jobs:  map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{}, early: map[container.ID]bool{},
@@ -107,7 +107,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		iv.ports.Mover.Listen(func(h gpu.Held) { iv.tell(held{h}) })
 	}
 	w := &worker{
-		engine: iv.ports.Engine, notes: iv.ports.Notes, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health, userLogs: iv.ports.UserLogs,
+		engine: iv.ports.Engine, tabs: d.tabs, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health, userLogs: iv.ports.UserLogs,
 		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, marks: iv.marks, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }

@@ -2,6 +2,7 @@ package invoker
 
 import (
 	"encoding/hex"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,31 +16,59 @@ import (
 //	say that it rests
 //
 // so a process that comes after a crash never uses what nobody has finished
-// with.
+// with. The other way round it is not always so: that a container in steady use
+// rests is noted when it has for a while (tabs.sweep), so that its next run
+// finds nothing to change.
 type tab struct {
+	mu     sync.Mutex
+	runs   int
+	kept   bool      // there is a note
+	rests  bool      // the note does not say that it is busy
+	since  time.Time // when it became idle, if it is
+	steady bool      // the last time it was idle was short
+	listed bool      // it stands in tabs.idle
+}
+
+// restAfter is how short a container in steady use is idle, and how long such a
+// one must be before its note says that it rests; at most it is twice as long.
+// A process that is killed meanwhile leaves one warm container less.
+const restAfter = 25 * time.Millisecond
+
+// tabs keeps the notes of all containers true. nil: nothing outlives the
+// process.
+type tabs struct {
+	notes Notes
+	wall  func() time.Time
+
 	mu   sync.Mutex
-	runs int
-	kept bool // there is a note
-	// since when it is idle, if it is.
-	since time.Time
+	idle []*box // whose notes say that they are busy
+	due  bool   // a sweep is to come
+}
+
+func newTabs(notes Notes) *tabs {
+	if notes == nil {
+		return nil
+	}
+	return &tabs{notes: notes, wall: time.Now}
 }
 
 // engage notes that a run begins in a container, before anything of it is sent.
-func (w *worker) engage(b *box) {
-	if w.notes == nil {
+func (t *tabs) engage(b *box) {
+	if t == nil {
 		return
 	}
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
-	if b.tab.runs++; b.tab.runs == 1 && b.tab.kept {
-		w.notes.Mark(b.name, container.Busy, time.Time{}, container.Holds{}) // since when is of no use then
+	if b.tab.runs++; b.tab.kept && b.tab.rests {
+		b.tab.rests, b.tab.steady = false, t.wall().Sub(b.tab.since) < restAfter
+		t.notes.Mark(b.name, container.Busy, time.Time{}, container.Holds{}) // since when is of no use then
 	}
 }
 
-// settle notes that a run has left a container that can be used again. The last
-// one has it rest.
-func (w *worker) settle(r *run) {
-	if w.notes == nil {
+// settle notes that a run has left a container that can be used again. When the
+// last one has, it rests.
+func (t *tabs) settle(r *run) {
+	if t == nil {
 		return
 	}
 	b := r.box
@@ -48,17 +77,69 @@ func (w *worker) settle(r *run) {
 	if b.tab.runs--; b.tab.runs > 0 {
 		return
 	}
-	b.tab.since = w.wall()
-	holds := b.gpu.holds()
+	b.tab.since = t.wall()
 	// The note of one that came prewarmed is written anew by its first run.
-	if b.tab.kept && b.key == r.key {
-		w.notes.Mark(b.name, container.Resting, b.tab.since, holds)
+	switch known := b.tab.kept && b.key == r.key; {
+	case known && !b.tab.steady:
+		t.rest(b)
+		return
+	case known && !b.tab.listed:
+		b.tab.listed = true
+		t.list(b)
+		return
+	case known:
 		return
 	}
 	n := r.note(b.tab.since)
-	n.Holds = holds
-	b.key, b.tab.kept = r.key, true
-	w.notes.Write(n)
+	n.Holds = b.gpu.holds()
+	b.key = r.key
+	b.tab.write(t.notes, n)
+}
+
+// write puts down the note of a container in which nobody runs.
+func (b *tab) write(notes Notes, n container.Note) {
+	b.kept, b.rests = true, true
+	notes.Write(n)
+}
+
+func (t *tabs) list(boxes ...*box) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.idle = append(t.idle, boxes...)
+	if !t.due && len(t.idle) > 0 {
+		t.due = true
+		time.AfterFunc(restAfter, t.sweep)
+	}
+}
+
+// sweep notes of those that have been idle for long enough that they rest.
+func (t *tabs) sweep() {
+	t.mu.Lock()
+	idle := t.idle
+	t.idle, t.due = nil, false
+	t.mu.Unlock()
+	now := t.wall()
+	t.list(slices.DeleteFunc(idle, func(b *box) bool { return !t.look(b, now) })...)
+}
+
+// look tells whether an idle container is to be looked at again.
+func (t *tabs) look(b *box, now time.Time) bool {
+	b.tab.mu.Lock()
+	defer b.tab.mu.Unlock()
+	if b.tab.runs == 0 && b.tab.kept && !b.tab.rests {
+		if now.Sub(b.tab.since) < restAfter {
+			return true
+		}
+		t.rest(b)
+	}
+	b.tab.listed = false
+	return false
+}
+
+// rest notes that a container rests. The caller holds its lock.
+func (t *tabs) rest(b *box) {
+	b.tab.rests = true
+	t.notes.Mark(b.name, container.Resting, b.tab.since, b.gpu.holds())
 }
 
 // note is all that must be known of a run's container when the run has left.
@@ -84,36 +165,37 @@ func (b *box) note(now time.Time) container.Note {
 	}
 }
 
-// notePrewarmed writes the note of a container that waits for an action.
-func (d *dispatcher) notePrewarmed(b *box) {
-	if d.notes == nil {
+// prewarmed writes the note of a container that waits for an action.
+func (t *tabs) prewarmed(b *box) {
+	if t == nil {
 		return
 	}
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
-	b.tab.kept, b.tab.since = true, time.Now()
-	d.notes.Write(b.note(b.tab.since))
+	b.tab.since = t.wall()
+	b.tab.write(t.notes, b.note(b.tab.since))
 }
 
 // mark notes what is done with a container in which nobody runs.
-func (d *dispatcher) mark(b *box, is container.Rest) {
-	if d.notes == nil {
+func (t *tabs) mark(b *box, is container.Rest) {
+	if t == nil {
 		return
 	}
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
 	if b.tab.kept {
-		d.notes.Mark(b.name, is, b.tab.since, b.gpu.holds())
+		b.tab.rests = true
+		t.notes.Mark(b.name, is, b.tab.since, b.gpu.holds())
 	}
 }
 
-// dropNote forgets a container that is about to be removed.
-func (d *dispatcher) dropNote(b *box) {
-	if d.notes == nil || b == nil {
+// drop forgets a container that is about to be removed.
+func (t *tabs) drop(b *box) {
+	if t == nil || b == nil {
 		return
 	}
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
 	b.tab.kept = false
-	d.notes.Drop(b.name)
+	t.notes.Drop(b.name)
 }

@@ -34,7 +34,7 @@ type run struct {
 // in the run, and what came of it goes to the dispatcher and to the desk.
 type worker struct {
 	engine Engine
-	notes  Notes // nil: nothing outlives the process
+	tabs   *tabs
 	mover  Mover // of the GPU lane
 	open   func(ctx context.Context, b *box, concurrency int) error
 	post   func(event)
@@ -116,7 +116,7 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 		return activation.Response{}, err
 	}
 	w.begin(r)
-	w.engage(r.box)
+	w.tabs.engage(r.box)
 	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
 	if err != nil {
 		return activation.Response{}, err

@@ -45,6 +45,7 @@ func TestKilledAmidAMove(t *testing.T) {
 			p.deployGPU(map[string]any{"memory": "45 MB"}, "waits")
 			p.gpuCall("moves", block)
 			p.atRest()
+			p.rests("guest_moves")
 			name := p.container("guest_moves", "ready")
 			id := p.started("waits", map[string]any{"bytes": block}, false)
 			until(t, "an order to move memory out", func() string {

@@ -54,6 +54,23 @@ func (p *platform) notes() string {
 	return found[0]
 }
 
+// rests waits until the note of an action's only container says that it rests.
+// An invoker that is killed before then leaves it for nobody.
+func (p *platform) rests(suffix string) {
+	p.t.Helper()
+	until(p.t, "the note that it rests: "+suffix, func() string {
+		found, err := filepath.Glob(filepath.Join(p.notes(), "*"+suffix+".note"))
+		if err != nil || len(found) != 1 {
+			return fmt.Sprintf("notes %v, %v", found, err)
+		}
+		text, err := os.ReadFile(found[0])
+		if err != nil || !strings.HasPrefix(string(text), "r ") {
+			return fmt.Sprintf("%.30q, %v", text, err)
+		}
+		return ""
+	})
+}
+
 // TestKilledInvokerLeavesWarmth: what rested when an invoker was killed serves the
 // next one warm, running or paused, with nothing of before in its logs; what was
 // in use is gone, and its activation has one record.
@@ -72,6 +89,8 @@ func TestKilledInvokerLeavesWarmth(t *testing.T) {
 			p.inside(p.container("guest_busy", "running"))
 			p.container("guest_warm", state)
 			p.container("guest_other", state)
+			p.rests("guest_warm")
+			p.rests("guest_other")
 			warm, busy := p.idOf("guest_warm"), p.idOf("guest_busy")
 			p.child.must(p.child.end(syscall.SIGKILL))
 			docker(t, "rm", "-f", p.idOf("guest_other")) // as if it had died meanwhile
