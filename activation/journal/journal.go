@@ -49,7 +49,7 @@ func (c Config) withDefaults() Config {
 // syncEvery is how often wal.Batch syncs. Kafka's account is as old after a loss
 // of power, since positions are committed every 150 ms; and of all that the
 // journal does, syncing costs most.
-const syncEvery = 100 * time.Millisecond
+const syncEvery = 150 * time.Millisecond
 
 // State is how far an activation has come.
 type State uint8

@@ -29,7 +29,7 @@ func stateKeys(c *Config) []*Key {
 		{Name: "whisk.gpu.journal", value: text(&s.Journal),
 			Doc: "directory of the journal, which tells after a crash what had begun and what had ended, or none" + where},
 		{Name: "whisk.gpu.journal-fsync", Default: "batch", value: choice(&s.JournalSync, "batch", "each", "none"),
-			Doc: "when the journal survives a loss of power: batch within about 100 ms, each before an action runs, none when the system sees fit; the end of the process it survives in any case"},
+			Doc: "when the journal survives a loss of power: batch within about 150 ms, each before an action runs, none when the system sees fit; the end of the process it survives in any case"},
 		{Name: "whisk.gpu.journal-size", Default: "1 GiB", value: size(&s.JournalSize, int64(16*MiB)),
 			Doc: "disk for the journal; when half of it has messages that wait for a GPU, no more are parked there, and the invoker takes less when whisk.gpu.backlog-size is used up too"},
 		{Name: "whisk.gpu.records.spool", value: text(&s.Spool),
