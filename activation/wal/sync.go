@@ -54,7 +54,7 @@ func (l *Log) sync() error {
 	l.unsynced, l.left = nil, nil
 	l.mu.Unlock()
 	for i, f := range unsynced {
-		if err := l.do(syncing, func() error { return syscall.Fdatasync(int(f.Fd())) }); err != nil {
+		if err := l.do(syncing, func() error { return l.dataSync(f) }); err != nil {
 			l.mu.Lock()
 			l.unsynced = append(unsynced[i:], l.unsynced...)
 			l.left = append(left, l.left...)
@@ -67,6 +67,32 @@ func (l *Log) sync() error {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// dataSync syncs one file. The caller holds syncs.
+func (l *Log) dataSync(f *os.File) error {
+	if l.asker == nil && !l.unasked {
+		a, err := newAsker()
+		l.asker, l.unasked = a, err != nil
+	}
+	if l.asker != nil {
+		if ok, err := l.asker.sync(f); ok {
+			return err
+		}
+		l.asker.close()
+		l.asker, l.unasked = nil, true
+	}
+	return syscall.Fdatasync(int(f.Fd()))
+}
+
+// endAsking is called when nothing is synced any more.
+func (l *Log) endAsking() {
+	l.syncs.Lock()
+	defer l.syncs.Unlock()
+	if l.asker != nil {
+		l.asker.close()
+	}
+	l.asker, l.unasked = nil, true
 }
 
 // Sync has everything that is written survive a loss of power, except with

@@ -114,6 +114,8 @@ type Log struct {
 
 	dropping sync.Mutex
 	syncs    sync.Mutex
+	asker    *asker // of who holds syncs
+	unasked  bool   // the system takes no requests
 
 	mu       sync.Mutex
 	closed   bool
@@ -288,6 +290,7 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	close(l.quit)
 	l.wg.Wait()
+	defer l.endAsking()
 	return errors.Join(l.sync(), l.lock.Close())
 }
 
