@@ -96,8 +96,26 @@ func (l *Log) loadFile(n Segment, last bool, each func(Place, []byte)) error {
 	return nil
 }
 
-// Read reads an entry that is kept.
+// Read reads an entry, and waits for one that was appended and is not written yet,
+// unless there is trouble.
 func (l *Log) Read(p Place) ([]byte, error) {
+	payload, err := l.read(p)
+	if err == nil {
+		return payload, nil
+	}
+	l.mu.Lock()
+	b := l.newest
+	l.mu.Unlock()
+	if b == nil {
+		return nil, err
+	}
+	if trouble := (Receipt{Place: p, batch: b, log: l}).Kept(); trouble != nil {
+		return nil, errors.Join(err, trouble)
+	}
+	return l.read(p)
+}
+
+func (l *Log) read(p Place) ([]byte, error) {
 	l.mu.Lock()
 	s := l.files[p.Segment]
 	l.mu.Unlock()

@@ -124,6 +124,7 @@ type Log struct {
 	files    map[Segment]*segment
 	total    int64
 	next     *batch // not yet taken by the writer
+	newest   *batch // of all that the writer was given
 	spare    []byte // a buffer that was written, for the next batch
 	unsynced []*os.File
 	left     []*os.File // written to the end; the syncer closes them

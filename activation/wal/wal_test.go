@@ -90,6 +90,19 @@ func TestWhatIsKeptIsRead(t *testing.T) {
 	}
 }
 
+// TestReadWaitsForTheWriter: an entry can be read as soon as it is appended.
+func TestReadWaitsForTheWriter(t *testing.T) {
+	for s := range Syncs() {
+		l, _ := open(t, Config{Dir: t.TempDir(), SegmentBytes: 200, Sync: Sync(s)})
+		for i := range 50 {
+			p := l.Append([]byte(entry(i)), nil).Place
+			if got, err := l.Read(p); err != nil || string(got) != entry(i) {
+				t.Fatalf("%s, entry %d: %q, %v", Sync(s), i, got, err)
+			}
+		}
+	}
+}
+
 // TestKeptIsWithTheSystem: what Kept answered for is in the file although the
 // log was never closed, as after a kill.
 func TestKeptIsWithTheSystem(t *testing.T) {

@@ -117,7 +117,7 @@ func (w *writer) look() {
 	if b := l.next; !l.closed && l.head == w.segment && (b == nil || v.takes(b)) {
 		l.window = v
 		if b != nil {
-			l.next, l.spare = nil, b.chunks[0].data
+			l.next, l.spare, b.chunks = nil, b.chunks[0].data, nil
 			l.stains(w.file)
 			close(b.done)
 		}

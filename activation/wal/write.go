@@ -61,6 +61,7 @@ func (l *Log) Append(head, body []byte) Receipt {
 func (l *Log) queue(file *segment, head, body []byte) *batch {
 	if l.next == nil {
 		l.next = &batch{done: make(chan struct{})}
+		l.newest = l.next
 		signal(l.wake)
 	}
 	b := l.next
@@ -140,7 +141,9 @@ func (l *Log) turn(w *writer, last bool) {
 	b.err = w.insist(b, last)
 	close(b.done)
 	w.look()
-	if spare := b.chunks[len(b.chunks)-1].data; cap(spare) <= maxSpare {
+	spare := b.chunks[len(b.chunks)-1].data
+	b.chunks = nil // the batch is known for longer
+	if cap(spare) <= maxSpare {
 		l.mu.Lock()
 		l.spare = spare
 		l.mu.Unlock()
