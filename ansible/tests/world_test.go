@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // short is for who has little time: two hosts, each way once. What it leaves out
 // is in make swap-test.
