@@ -149,7 +149,7 @@ func (w *world) settings(n int) {
 // startSlow runs an action that takes a while, and returns when it has begun.
 func (w *world) startSlow() <-chan string {
 	w.t.Helper()
-	w.create("slow", `function main() { console.log('begun'); return new Promise(r => setTimeout(() => r({late: true}), 4000)) }`)
+	w.create("slow", `function main() { console.log('begun'); return new Promise(r => setTimeout(() => r({late: true}), 15000)) }`)
 	answer := make(chan string, 1)
 	go func() {
 		status, text, err := w.call("POST", "actions/slow?blocking=true", "{}")
