@@ -33,6 +33,7 @@ type box struct {
 	gpu    *gpuBox         // nil in the CPU lane
 	life   context.Context // ends when the container has ended by itself
 	die    context.CancelCauseFunc
+	living living // of its runs
 
 	logs chan struct{} // holds one while an activation's logs are read
 	tab  tab
@@ -249,6 +250,7 @@ func (d *dispatcher) remove(b *box, done event) {
 		if b != nil && b.handle.ID != "" {
 			b.talk.Close()
 			d.removeUntilGone(ctx, b)
+			b.living.gone()
 		}
 		if b != nil && b.gpu != nil {
 			d.gpus.mover.Forget(b.name)

@@ -183,9 +183,9 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
 	w.marks.initBegins(r)
-	x := unlessDead(ctx, r.box, 0, func(ctx context.Context) proxy.Exchange {
-		return r.box.talk.Init(ctx, body, r.timeout(), limit)
-	})
+	living, end := r.box.alive(ctx, 0)
+	x := unlessDead(ctx, r.box.talk.Init(living, body, r.timeout(), limit))
+	end()
 	r.at.initStart, r.at.initEnd = x.Start, x.End
 	w.metrics.phase("init", x.Elapsed())
 	w.marks.initEnds(r, x)
@@ -194,35 +194,6 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	}
 	return proxy.InitOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x))
 }
-
-// unlessDead makes a call, and ends it early when the container has ended by
-// itself: nobody will answer, and the user need not wait for the time limit to
-// hear that. grace is for an answer that was given before the end.
-func unlessDead(ctx context.Context, b *box, grace time.Duration, call func(ctx context.Context) proxy.Exchange) proxy.Exchange {
-	living, end := context.WithCancel(ctx)
-	defer end()
-	defer context.AfterFunc(b.life, func() {
-		if b.lost() {
-			end() // whatever it may still say, its device is gone
-			return
-		}
-		late := time.AfterFunc(grace, end)
-		context.AfterFunc(living, func() { late.Stop() })
-	})()
-	x := call(living)
-	if x.Failure == proxy.Cancelled && ctx.Err() == nil {
-		x.Failure = proxy.Refused
-		if x.Sent {
-			x.Failure = proxy.NoResponse
-		}
-	}
-	return x
-}
-
-// lastWords is how long a run waits for its answer after its container has
-// ended. What was answered before comes at once. A connection mostly breaks
-// with its container; when the container's network goes first, it does not.
-const lastWords = time.Second
 
 // textNotInitialised answers a proxy that says 503 to /init. The original
 // loses such an activation.
@@ -235,9 +206,7 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	body := call.RunBody(w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
 	w.marks.runBegins(r)
-	x := unlessDead(ctx, r.box, lastWords, func(ctx context.Context) proxy.Exchange {
-		return r.box.talk.Run(ctx, body, r.timeout(), limit)
-	})
+	x := unlessDead(ctx, r.box.talk.Run(r.box.running(ctx), body, r.timeout(), limit))
 	if r.first && r.start == container.Warm && (x.Failure == proxy.Refused || x.Unhealthy()) {
 		return activation.Response{}, fmt.Errorf("%w: first run after a rest: %s, status %d", errAgain, x.Failure, x.Status)
 	}
