@@ -111,10 +111,8 @@ func (p *platform) atRest() {
 
 // nothingLeft looks for containers and processes after the end.
 func (p *platform) nothingLeft() {
-	if p.world.docker != "" {
-		if left := docker(p.t, "ps", "-a", "--filter", "name=^/?"+p.prefix(), "--format", "{{.Names}} {{.Status}}"); left != "" {
-			p.t.Errorf("containers left: %s", left)
-		}
+	if left := p.leftContainers(); left != "" {
+		p.t.Errorf("containers left: %s", left)
 	}
 	if left := p.processes(); len(left) > 0 {
 		p.t.Errorf("processes left: %v", left)
@@ -122,6 +120,14 @@ func (p *platform) nothingLeft() {
 	if left, _ := filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "containers", "*")); len(left) > 0 {
 		p.t.Errorf("directories of processes left: %v", left)
 	}
+}
+
+// leftContainers are those that the daemon has of this invoker's.
+func (p *platform) leftContainers() string {
+	if p.world.docker == "" {
+		return ""
+	}
+	return docker(p.t, "ps", "-a", "--filter", "name=^/?"+p.prefix(), "--format", "{{.Names}} {{.Status}}")
 }
 
 // processes are those that live in this installation's directory: action
