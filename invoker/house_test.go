@@ -75,6 +75,7 @@ var plan = map[string][]string{
 	"invoker/devices":  {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
 	"invoker/docker":   {"activation/outage", "activation/steps", "invoker/container", "invoker/logs"},
 	"invoker/gpucheck": {"gpu", "gpu/nvml", "gpu/shimctl"},
+	"invoker/goheap":   {},
 	"invoker/handover": {"activation", "activation/kafka"},
 	"invoker/load":     {},
 	"invoker/logs":     {"invoker/container"},

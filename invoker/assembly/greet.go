@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/goheap"
 )
 
 // greet tells the world that work is welcome, and prepares the goodbye: when
@@ -33,7 +34,7 @@ func (a *assembly) greet(ctx context.Context) {
 	a.gpus.watch(a.invoker.Load(), a.engine, a.Log)
 	a.stage.Store("")
 	a.ready.Store(true)
-	spareCollections()
+	goheap.Tune()
 	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
 		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
 		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
