@@ -47,7 +47,7 @@ func (a Annotations) Number(key string) (int64, bool) {
 
 // AddText appends an annotation whose value is a string.
 func (a *Annotations) AddText(key, value string) {
-	*a = append(*a, Annotation{key, AppendString(nil, value)})
+	*a = append(*a, Annotation{key, AppendString(make([]byte, 0, len(value)+2), value)})
 }
 
 // AddNumber appends an annotation whose value is a whole number.

@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -189,6 +190,25 @@ func TestQuoteHuge(t *testing.T) {
 	} {
 		if got := string(quoteHuge(json.RawMessage(in))); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestAppendStringAnywhere: eight bytes at a time are written as one by one.
+func TestAppendStringAnywhere(t *testing.T) {
+	for at := range 24 {
+		for c := range 256 {
+			in := []byte("abcdefghijklmnopqrstuvwx")
+			in[at] = byte(c)
+			want := []byte{'"'}
+			for _, one := range in {
+				alone := AppendString(nil, string([]byte{one}))
+				want = append(want, alone[1:len(alone)-1]...)
+			}
+			want = append(want, '"')
+			if got := AppendString(nil, string(in)); !bytes.Equal(got, want) {
+				t.Errorf("byte %#x at %d: %s, want %s", c, at, got, want)
+			}
 		}
 	}
 }

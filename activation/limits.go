@@ -19,7 +19,7 @@ const (
 
 // JSON writes the limits as the annotation of a record has them.
 func (l Limits) JSON() []byte {
-	o := newObject(nil)
+	o := newObject(make([]byte, 0, 80))
 	o.int("concurrency", int64(l.Concurrency))
 	if l.Instances > 0 {
 		o.int("instances", int64(l.Instances))

@@ -64,11 +64,15 @@ func (s *Steps) Begins(t activation.TransID, step steps.Step) (ended func(text s
 	}
 }
 
-// Saves is the step of one record on its way to the store of that name.
-func Saves(store, id string) (step steps.Step, done string) {
-	return steps.Step{Token: "database_saveDocument", Class: ofStore, System: "sid_invoker",
-			Text: "[PUT] '" + store + "' saving document: 'id: " + id + ", rev: null'"},
-		"[PUT] '" + store + "' completed document: 'id: " + id + ", rev: null'"
+// Saves is the step of one record on its way to the store of that name, and what
+// is said when it is done.
+func (s *Steps) Saves(store, id string) (step steps.Step, done string) {
+	step = steps.Step{Token: "database_saveDocument", Class: ofStore, System: "sid_invoker"}
+	if s == nil || s.marks == nil {
+		return step, "" // nobody reads it
+	}
+	step.Text = "[PUT] '" + store + "' saving document: 'id: " + id + ", rev: null'"
+	return step, "[PUT] '" + store + "' completed document: 'id: " + id + ", rev: null'"
 }
 
 // Answered tells of a request at the invoker's own port.

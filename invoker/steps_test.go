@@ -21,7 +21,7 @@ func TestStepsAreTold(t *testing.T) {
 		s := NewSteps(true, reg, slog.New(slog.NewTextHandler(log, nil)))
 		theirs := activation.NewTransID("theirs", time.Now().Add(-5*time.Millisecond).UnixMilli(), false)
 		ctx := steps.With(t.Context(), theirs)
-		step, done := Saves("activations", "guest/1")
+		step, done := s.Saves("activations", "guest/1")
 		ended := steps.Begin(ctx, s, step)
 		time.Sleep(7 * time.Millisecond) // of the test's clock
 		ended(done, nil)
@@ -59,7 +59,7 @@ func TestStepsAreTold(t *testing.T) {
 func TestStepsOff(t *testing.T) {
 	log, reg := &said{}, prometheus.NewRegistry()
 	s := NewSteps(false, reg, slog.New(slog.NewTextHandler(log, nil)))
-	step, done := Saves("activations", "guest/1")
+	step, done := s.Saves("activations", "guest/1")
 	steps.Begin(t.Context(), s, step)(done, nil)
 	steps.Begin(t.Context(), s, steps.Step{Token: "database_saveDocumentBulk", Documents: 3})("", nil)
 	s.Answered("POST", "/disable", 200, "x", time.Millisecond)

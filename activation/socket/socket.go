@@ -12,6 +12,7 @@
 package socket
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"os"
@@ -131,6 +132,14 @@ func (c *conn) Write(p []byte) (int, error) {
 // ReadFrom writes what it reads, and not as the connection below would: by calls
 // that the scheduler is told of.
 func (c *conn) ReadFrom(from io.Reader) (int64, error) {
+	if whole, ok := from.(*io.LimitedReader); ok {
+		// What lies in memory, and no more than may be written, is written as it is.
+		if r, ok := whole.R.(*bytes.Reader); ok && int64(r.Len()) <= whole.N {
+			n, err := r.WriteTo(c)
+			whole.N -= n
+			return n, err
+		}
+	}
 	return io.Copy(struct{ io.Writer }{c}, from)
 }
 

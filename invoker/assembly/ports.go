@@ -134,7 +134,7 @@ type sink struct {
 }
 
 func (s sink) Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error {
-	step, done := invoker.Saves(s.name, id)
+	step, done := s.steps.Saves(s.name, id)
 	ended := steps.Begin(ctx, s.steps, step)
 	return s.to.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: func(batch int, err error) {
 		ended(done, err)

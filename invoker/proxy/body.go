@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -67,7 +68,7 @@ func (v Invocation) InitBody(a *activation.Action, deadline time.Time) []byte {
 // appendEnv writes the environment of /init: the init arguments, and over them
 // what the runtime tells every action.
 func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
-	own := v.facts(deadline)
+	own := v.facts(new(sheet), deadline)
 	env := members{out: append(dst, '{')}
 	for _, p := range v.Env {
 		if taken(own, p.Key) || v.GPU && container.Steers(p.Key) {
@@ -105,21 +106,34 @@ func envText(value json.RawMessage) string {
 	return string(canonical)
 }
 
+// sheet is what facts are written on.
+type sheet struct {
+	facts  []activation.Member
+	quotes []byte
+}
+
+var sheets = sync.Pool{New: func() any { return new(sheet) }}
+
+// clear makes it ready for the next.
+func (s *sheet) clear() {
+	clear(s.facts)
+	s.facts, s.quotes = s.facts[:0], s.quotes[:0]
+}
+
 // facts lists what /init and /run tell of the activation besides parameters,
 // in the order of their names up to keys that an installation adds of its own.
-func (v Invocation) facts(deadline time.Time) []activation.Member {
+func (v Invocation) facts(on *sheet, deadline time.Time) []activation.Member {
 	m := v.Message
-	quotes := make([]byte, 0, 256) // all in one
 	quote := func(s string) json.RawMessage {
-		at := len(quotes)
-		quotes = activation.AppendString(quotes, s)
-		return quotes[at:len(quotes):len(quotes)]
+		at := len(on.quotes)
+		on.quotes = activation.AppendString(on.quotes, s)
+		return on.quotes[at:len(on.quotes):len(on.quotes)]
 	}
 	version := json.RawMessage("null")
 	if m.Action.Version != "" {
 		version = quote(m.Action.Version)
 	}
-	facts := append(make([]activation.Member, 0, 8),
+	facts := append(on.facts,
 		activation.Member{Key: "action_name", Value: quote("/" + m.Action.FQN())},
 		activation.Member{Key: "action_version", Value: version},
 		activation.Member{Key: "activation_id", Value: quote(string(m.ActivationID))})
@@ -131,10 +145,11 @@ func (v Invocation) facts(deadline time.Time) []activation.Member {
 		}
 	}
 	millis := strconv.FormatInt(deadline.UnixMilli(), 10)
-	return append(facts,
+	on.facts = append(facts,
 		activation.Member{Key: "deadline", Value: quote(millis)},
 		activation.Member{Key: "namespace", Value: quote(m.User.Namespace.Name)},
 		activation.Member{Key: "transaction_id", Value: quote(m.TransID.ID())})
+	return on.facts
 }
 
 // reserved tells the names that an authentication key cannot take over.
@@ -150,9 +165,12 @@ func reserved(key string) bool {
 // RunBody writes the body of /run.
 func (v Invocation) RunBody(deadline time.Time) []byte {
 	body := members{out: append(make([]byte, 0, 512+len(v.Value)), '{')}
-	for _, p := range v.facts(deadline) {
+	on := sheets.Get().(*sheet)
+	for _, p := range v.facts(on, deadline) {
 		body.raw(p.Key, p.Value)
 	}
+	on.clear()
+	sheets.Put(on)
 	body.raw("value", v.Value)
 	return body.end()
 }
