@@ -334,13 +334,16 @@ func (r *running) end() {
 	}
 }
 
-// awaitRemoval waits until a daemon has removed what it was told to remove by an
-// invoker that did not wait for that to the end.
+// awaitRemoval waits until a daemon has removed what an invoker told it to remove
+// and did not wait for to the end. What it was not told any more is the next
+// invoker's, which here nobody starts.
 func (w *world) awaitRemoval() {
 	w.t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.After(patience); len(w.left()) > 0; {
+	late := time.After(patience)
+	for left := w.left(); len(left) > 0; left = w.left() {
+		_ = exec.Command("docker", append([]string{"rm", "-f"}, left...)...).Run() // some may be on their way
 		select {
 		case <-tick.C:
 		case <-late:
