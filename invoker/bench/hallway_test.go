@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // otherBuild, when set, is another build of this test program, such as one of
@@ -92,12 +94,15 @@ func (r *rig) hallway(b *testing.B, programs, environ []string, action string, f
 		r.burstOf(action, "invoker"+id, flight, count/4)
 		s.cpu = 0
 	}
-	for b.Loop() {
-		for i, s := range sides {
+	for turn := 0; b.Loop(); turn++ {
+		for i := range sides {
+			i = (i + turn) % len(sides) // so that each comes first as often
+			s := sides[i]
 			pid := s.cmd.Process.Pid
 			cpu, switches := cpuOf(b, pid), switchesOf(b, pid)
 			r.burstOf(action, "invoker"+strconv.Itoa(firstSide+i), flight, count)
-			s.cpu += cpuOf(b, pid) - cpu
+			s.turns = append(s.turns, cpuOf(b, pid)-cpu)
+			s.cpu += s.turns[turn]
 			s.switches += switchesOf(b, pid) - switches
 			s.runs += count
 		}
@@ -113,7 +118,25 @@ func (r *rig) hallway(b *testing.B, programs, environ []string, action string, f
 	}
 	if len(sides) == 2 {
 		b.ReportMetric(sides[0].each()/sides[1].each(), "ratio")
+		low, high := interval(sides[0].turns, sides[1].turns)
+		b.ReportMetric(low, "ratio-low")
+		b.ReportMetric(high, "ratio-high")
 	}
+}
+
+// interval is where the ratio lies by the spread of the turns, with 95 %: two
+// standard errors about the mean of its logarithm. Of one turn it says nothing.
+func interval(a, b []time.Duration) (low, high float64) {
+	var sum, squares float64
+	n := float64(len(a))
+	for i := range a {
+		r := math.Log(float64(max(a[i], 1)) / float64(max(b[i], 1)))
+		sum += r
+		squares += r * r
+	}
+	mean := sum / n
+	spread := 2 * math.Sqrt(max(squares/n-mean*mean, 0)/max(n-1, 1))
+	return math.Exp(mean - spread), math.Exp(mean + spread)
 }
 
 // switchesOf is how often the threads of a process gave their core back to wait.
@@ -131,4 +154,14 @@ func switchesOf(b *testing.B, pid int) (n int) {
 		}
 	}
 	return n
+}
+
+func TestInterval(t *testing.T) {
+	low, high := interval([]time.Duration{10, 20, 30}, []time.Duration{20, 40, 60})
+	if math.Abs(low-0.5) > 1e-9 || math.Abs(high-0.5) > 1e-9 {
+		t.Errorf("always half: %v to %v", low, high)
+	}
+	if low, high = interval([]time.Duration{10, 40}, []time.Duration{20, 20}); low > 0.5 || high < 2 {
+		t.Errorf("half and twice: %v to %v", low, high)
+	}
 }
