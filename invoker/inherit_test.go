@@ -238,6 +238,28 @@ func TestSteadyUseCostsNoNote(t *testing.T) {
 	})
 }
 
+// TestGPUContainerRestsAtOnce, however soon it is used again: it takes long to
+// come back.
+func TestGPUContainerRestsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		tabs := newTabs(e)
+		b := &box{name: "wsk00_1_a", gpu: &gpuBox{}, key: "k"}
+		tabs.prewarmed(b)
+		for range 3 {
+			tabs.engage(b)
+			if e.resting() != 0 {
+				t.Error("it rests while one runs")
+			}
+			tabs.settle(&run{box: b, job: &job{key: "k"}})
+			if e.resting() != 1 {
+				t.Error("it does not rest")
+			}
+			time.Sleep(restAfter / 10)
+		}
+	})
+}
+
 // TestWhoIsInDoubtGoes: a container is taken over only if all that is known of it
 // says that it may be.
 func TestWhoIsInDoubtGoes(t *testing.T) {

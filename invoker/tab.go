@@ -31,8 +31,9 @@ type tab struct {
 
 // restAfter is how short a container in steady use is idle, and how long such a
 // one must be before its note says that it rests; at most it is twice as long.
-// A process that is killed meanwhile leaves one warm container less.
-const restAfter = 25 * time.Millisecond
+// A process that is killed meanwhile leaves one warm container less. One with a
+// GPU takes too long to come back for that: it rests at once.
+const restAfter = 100 * time.Millisecond
 
 // tabs keeps the notes of all containers true. nil: nothing outlives the
 // process.
@@ -60,7 +61,7 @@ func (t *tabs) engage(b *box) {
 	b.tab.mu.Lock()
 	defer b.tab.mu.Unlock()
 	if b.tab.runs++; b.tab.kept && b.tab.rests {
-		b.tab.rests, b.tab.steady = false, t.wall().Sub(b.tab.since) < restAfter
+		b.tab.rests, b.tab.steady = false, b.gpu == nil && t.wall().Sub(b.tab.since) < restAfter
 		t.notes.Mark(b.name, container.Busy, time.Time{}, container.Holds{}) // since when is of no use then
 	}
 }
