@@ -146,6 +146,36 @@ func TestOOMKilledByState(t *testing.T) {
 	}
 }
 
+// The daemon may learn why the container ended after it has told that it did.
+func TestOOMKilledThatIsToldLate(t *testing.T) {
+	for _, memory := range []bool{true, false} {
+		d := startDaemon(t)
+		e := d.engine(t, func(o *Options) { o.Timeouts.Settle = time.Hour })
+		h, err := e.Create(t.Context(), fakeSpec(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.mu.Lock()
+		c := d.containers[string(h.ID)]
+		c.state, c.code = "exited", 137
+		d.mu.Unlock()
+		looks := d.count("GET /v1.41/containers/id-")
+		answer := make(chan bool)
+		go func() { answer <- e.OOMKilled(t.Context(), h.ID) }()
+		d.tell("die", string(h.ID))
+		until(t, "the state is read", func() bool { return d.count("GET /v1.41/containers/id-") > looks })
+		if memory {
+			d.mu.Lock()
+			c.oom = true // read again when nothing is told in time
+			d.mu.Unlock()
+			d.tell("oom", string(h.ID))
+		}
+		if got := <-answer; got != memory {
+			t.Errorf("ended for its memory: %t, want %t", got, memory)
+		}
+	}
+}
+
 // A container whose processes did not freeze in time is tried again, for as
 // long as a pause may take; another refusal is an error at once.
 func TestPauseIsTriedAgain(t *testing.T) {

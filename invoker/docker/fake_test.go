@@ -50,6 +50,7 @@ type daemon struct {
 type fakeContainer struct {
 	name, state string
 	oom         bool
+	code        int
 	env         []string
 }
 
@@ -205,8 +206,8 @@ func (d *daemon) inspect(w http.ResponseWriter, r *http.Request) {
 		ip = ""
 	}
 	env, _ := json.Marshal(c.env)
-	_, _ = fmt.Fprintf(w, `{"Id":%q,"State":{"Status":%q,"Running":%v,"OOMKilled":%v},"Config":{"Env":%s},"NetworkSettings":{"Networks":{"bridge":{"IPAddress":%q}}}}`,
-		r.PathValue("id"), c.state, c.state == "running", c.oom, env, ip)
+	_, _ = fmt.Fprintf(w, `{"Id":%q,"State":{"Status":%q,"Running":%v,"OOMKilled":%v,"ExitCode":%d},"Config":{"Env":%s},"NetworkSettings":{"Networks":{"bridge":{"IPAddress":%q}}}}`,
+		r.PathValue("id"), c.state, c.state == "running", c.oom, c.code, env, ip)
 }
 
 func (d *daemon) remove(w http.ResponseWriter, r *http.Request) {
