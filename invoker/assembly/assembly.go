@@ -59,6 +59,9 @@ type Options struct {
 	// Engine, when not nil, takes the place of the configured one; Run closes
 	// it.
 	Engine Engine
+	// Patient waits longer for a Docker daemon's words on containers than a user
+	// would: for tests, on a machine that stands still now and then.
+	Patient bool
 	// Terminated, when not nil, tells once the context has ended whether a
 	// process is to follow, as after SIGTERM, and not after Ctrl-C.
 	Terminated func() bool

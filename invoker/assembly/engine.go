@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/steps"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
@@ -27,7 +28,7 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	if a.c.Runtimes.Kind == processRuntime {
 		return openProcesses(a.c, prefix(a.instance), a.Self, a.Path, a.programs(), a.Log)
 	}
-	return openDocker(ctx, a.c, prefix(a.instance), a.steps, a.Log)
+	return openDocker(ctx, a.c, prefix(a.instance), a.steps, a.Log, a.Patient)
 }
 
 // lookForPrograms begins to look for the interpreters that a process engine is to
@@ -47,7 +48,7 @@ func (a *assembly) lookForPrograms(ctx context.Context) (done func()) {
 	}
 }
 
-func openDocker(ctx context.Context, c *config.Config, prefix string, listener steps.Listener, log *slog.Logger) (Engine, error) {
+func openDocker(ctx context.Context, c *config.Config, prefix string, listener steps.Listener, log *slog.Logger, patient bool) (Engine, error) {
 	o := docker.DefaultOptions()
 	o.Host = c.Docker.Host
 	o.Prefix = prefix
@@ -66,6 +67,11 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, listener s
 	o.Timeouts.Pause, o.Timeouts.Unpause = finite(t.Pause), finite(t.Resume)
 	o.Timeouts.Remove, o.Timeouts.Pull = finite(t.Remove), finite(t.Pull)
 	o.Logger, o.Steps = log, listener
+	if patient {
+		w := &o.LogWaits
+		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
+		o.Timeouts.Settle = 20 * time.Second
+	}
 	e, err := docker.New(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)

@@ -50,7 +50,8 @@ func invokerMain(args []string) int {
 		var self string
 		self, err = os.Executable()
 		err = errors.Join(err, assembly.Run(ctx, assembly.Options{
-			Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
+			Patient: true,
+			Config:  cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
 			Terminated: terminated.Load,
 			Listening:  func(addr string) { fmt.Println("listening", addr) }, Ready: func() { fmt.Println("ready") },
 		}))

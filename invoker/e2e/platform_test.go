@@ -145,7 +145,8 @@ func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog
 	ended := make(chan error, 1)
 	go func() {
 		ended <- assembly.Run(ctx, assembly.Options{
-			Config: cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Listening: func(addr string) { listening <- addr },
+			Patient: true,
+			Config:  cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Listening: func(addr string) { listening <- addr },
 		})
 	}()
 	select {

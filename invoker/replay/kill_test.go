@@ -42,7 +42,8 @@ func actInvoker(ctx context.Context, args []string) error {
 	}
 	sweepAtSignal()
 	return assembly.Run(ctx, assembly.Options{
-		Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
+		Patient: true,
+		Config:  cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Self: self, Path: os.Getenv("PATH"),
 		Listening: func(addr string) { fmt.Println(addr) },
 		Ready:     func() { fmt.Println(saysReady) },
 	})

@@ -288,7 +288,8 @@ func (w *world) start() *running {
 	ready := make(chan struct{})
 	go func() {
 		r.ended <- assembly.Run(ctx, assembly.Options{
-			Config: cfg, Log: w.log, Self: w.program(), Path: os.Getenv("PATH"), Ready: func() { close(ready) },
+			Patient: true,
+			Config:  cfg, Log: w.log, Self: w.program(), Path: os.Getenv("PATH"), Ready: func() { close(ready) },
 		})
 	}()
 	w.t.Cleanup(cancel)
