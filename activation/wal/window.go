@@ -11,7 +11,10 @@ import (
 // windowBytes is how much of a file is mapped at a time: room for some thousand
 // small entries, since to take the next one costs as much as to write a thousand.
 // What a killed process leaves of it unused is zeros.
-const windowBytes = 256 << 10
+const windowBytes = 512 << 10
+
+// leastWindow is the smallest one at the end of a file that is worth it.
+const leastWindow = 16 << 10
 
 // window is the part of the newest file that entries are copied into: memory
 // that the system shares with the file. What was copied there survives the end
@@ -25,14 +28,16 @@ type window struct {
 	base    int
 }
 
-// open makes a window at the end of a file, from at on.
-func openWindow(f *os.File, n Segment, at int64) (*window, error) {
+// openWindow makes a window at the end of a file, from at on, for as many bytes as
+// are left there.
+func openWindow(f *os.File, n Segment, at, left int64) (*window, error) {
 	base := at &^ int64(os.Getpagesize()-1)
-	err := syscall.Fallocate(int(f.Fd()), 0, base, windowBytes)
+	size := min(windowBytes, at-base+left)
+	err := syscall.Fallocate(int(f.Fd()), 0, base, size)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take room for log: %w", err), f.Truncate(at))
 	}
-	data, err := syscall.Mmap(int(f.Fd()), base, windowBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	data, err := syscall.Mmap(int(f.Fd()), base, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map log: %w", err), f.Truncate(at))
 	}
@@ -97,7 +102,8 @@ func (l *Log) shut() {
 // file, and copies what was appended meanwhile.
 func (w *writer) look() {
 	l := w.log
-	if l.cfg.Sync == Each || w.file == nil || w.blind == w.segment || l.cfg.SegmentBytes-int(w.size) < windowBytes {
+	left := int64(l.cfg.SegmentBytes) - w.size
+	if l.cfg.Sync == Each || w.file == nil || w.blind == w.segment || left < leastWindow {
 		return
 	}
 	l.mu.Lock()
@@ -106,12 +112,12 @@ func (w *writer) look() {
 	if !open {
 		return
 	}
-	v, err := openWindow(w.file, w.segment, w.size)
+	v, err := openWindow(w.file, w.segment, w.size, left)
 	if err != nil {
 		w.blind = w.segment // this disk, or as full as it is: written as it comes
 		return
 	}
-	w.taken = int64(v.base + windowBytes)
+	w.taken = int64(v.base + len(v.data))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.next; !l.closed && l.head == w.segment && (b == nil || v.takes(b)) {

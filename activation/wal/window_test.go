@@ -119,3 +119,34 @@ func TestFileCutUnderAWindow(t *testing.T) {
 		t.Errorf("held %q", got)
 	}
 }
+
+// TestWindowsReachToTheEnd of a file: what fits into it, and what goes to the
+// next one, is all there.
+func TestWindowsReachToTheEnd(t *testing.T) {
+	for _, size := range []int{leastWindow - 1, leastWindow + 5000, windowBytes - 1, windowBytes + leastWindow/2, windowBytes + leastWindow + 1} {
+		dir := t.TempDir()
+		l, _ := open(t, Config{Dir: dir, SegmentBytes: size})
+		mapped, n := 0, 0
+		for ; l.Segments() < 3; n++ {
+			r := l.Append([]byte(entry(n)), nil)
+			if r.batch == nil {
+				mapped++
+			}
+			if err := r.Kept(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if small := size < leastWindow; (mapped > 0) == small {
+			t.Errorf("files of %d: %d of %d entries were copied", size, mapped, n)
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "*."+format))
+		for _, name := range files {
+			if info, err := os.Stat(name); err != nil || info.Size() > int64(size) {
+				t.Errorf("files of %d: %v, %v", size, info.Size(), err)
+			}
+		}
+		if got, damaged := held(t, dir); !slices.Equal(got, entries(n)) || damaged != 0 {
+			t.Errorf("files of %d: held %d of %d, %d bytes damaged", size, len(got), n, damaged)
+		}
+	}
+}
