@@ -80,15 +80,14 @@ func (t *tabs) settle(r *run) {
 	}
 	b.tab.since = t.wall()
 	// The note of one that came prewarmed is written anew by its first run.
-	switch known := b.tab.kept && b.key == r.key; {
-	case known && !b.tab.steady:
-		t.rest(b)
-		return
-	case known && !b.tab.listed:
-		b.tab.listed = true
-		t.list(b)
-		return
-	case known:
+	if b.tab.kept && b.key == r.key {
+		switch {
+		case !b.tab.steady:
+			t.rest(b)
+		case !b.tab.listed:
+			b.tab.listed = true
+			t.list(b)
+		}
 		return
 	}
 	n := r.note(b.tab.since)

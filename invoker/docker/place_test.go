@@ -87,6 +87,16 @@ func collected(t *testing.T, tail *logs.Tail, req container.LogRequest, want ...
 	}
 }
 
+// readBoth reads the lines of an activation that failed without sentinels: two,
+// and what is said of that.
+func readBoth(t *testing.T, tail *logs.Tail) {
+	t.Helper()
+	got := tail.Collect(t.Context(), container.LogRequest{LimitBytes: 1 << 20, Failed: true})
+	if len(got.Lines) < 2 {
+		t.Fatalf("got %+v", got)
+	}
+}
+
 // A line of one stream can stand behind a younger one of the other. What was
 // read before is not read again, and nothing is left out.
 func TestStreamsOutOfOrder(t *testing.T) {
@@ -113,13 +123,9 @@ func TestStreamsOutOfOrder(t *testing.T) {
 func TestLateLine(t *testing.T) {
 	bothDaemons(t, func(t *testing.T, l *logged) {
 		tail := l.tail(t)
-		failed := container.LogRequest{LimitBytes: 1 << 20, Failed: true}
 		l.print(stdout, 2000, "a")
 		l.print(stdout, 2500, "b")
-		got := tail.Collect(t.Context(), failed)
-		if len(got.Lines) < 2 {
-			t.Fatalf("got %+v", got)
-		}
+		readBoth(t, tail)
 		l.print(stderr, 1000, "late")
 		l.print(stdout, 3000, logs.Sentinel)
 		l.print(stderr, 3000, logs.Sentinel)
@@ -132,12 +138,9 @@ func TestLateLine(t *testing.T) {
 func TestPiecesHaveOneTime(t *testing.T) {
 	bothDaemons(t, func(t *testing.T, l *logged) {
 		tail := l.tail(t)
-		failed := container.LogRequest{LimitBytes: 1 << 20, Failed: true}
 		l.print(stdout, 5, "1")
 		l.print(stdout, 5, "2")
-		if got := tail.Collect(t.Context(), failed); len(got.Lines) < 2 {
-			t.Fatalf("got %+v", got)
-		}
+		readBoth(t, tail)
 		l.print(stdout, 5, "3")
 		l.print(stdout, 6, logs.Sentinel)
 		l.print(stderr, 6, logs.Sentinel)

@@ -77,35 +77,54 @@ func (e *Engine) killRecorded(path string) error {
 func killMarked(id container.ID) error {
 	marker := markerVar + "=" + string(id)
 	var errs []error
+	looks := newPatience()
 	for range 100 {
-		pids := marked(marker)
+		pids := marked(marker, looks)
 		if len(pids) == 0 {
 			return nil
 		}
 		errs = nil
 		for _, pid := range pids {
-			errs = append(errs, killChecked(pid, func() bool { return hasMarker(pid, marker) }))
+			errs = append(errs, killChecked(pid, func() bool { return hasMarker(pid, marker, looks) }))
 		}
 	}
 	return errors.Join(append(errs, fmt.Errorf("processes of %s do not end", id))...)
 }
 
-func marked(marker string) []int {
+func marked(marker string, looks *patience) []int {
 	var pids []int
 	for _, pid := range allPIDs() {
-		if pid != os.Getpid() && hasMarker(pid, marker) {
+		if pid != os.Getpid() && hasMarker(pid, marker, looks) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
+// patience is for processes that become another program: the system tells of no
+// end of that, so they are looked at again. It is for all that are looked at
+// together: one that hid its environment for good holds up nothing for long.
+type patience struct {
+	looks int
+	pause time.Duration
+}
+
+func newPatience() *patience { return &patience{looks: 1000, pause: time.Millisecond} }
+
+// wait tells whether there is another look.
+func (p *patience) wait() bool {
+	if p.looks--; p.looks < 0 {
+		return false
+	}
+	<-time.After(p.pause)
+	return true
+}
+
 // hasMarker waits for a process that becomes another program: for a moment it
 // shows no environment, though it has one, and whoever started it takes it as
 // started then.
-func hasMarker(pid int, marker string) bool {
-	const most = 1000 // one that hangs on its way is nobody's
-	for tries, changes := 0, true; ; tries++ {
+func hasMarker(pid int, marker string, looks *patience) bool {
+	for changes := true; ; {
 		environ, err := os.ReadFile(procPath(pid, "environ"))
 		if err != nil {
 			return false // ended, or another user's
@@ -113,12 +132,12 @@ func hasMarker(pid int, marker string) bool {
 		if len(environ) > 0 {
 			return strings.Contains("\x00"+string(environ)+"\x00", "\x00"+marker+"\x00")
 		}
-		if !changes || tries == most { // it has none
+		if !changes { // it has none
 			return false
 		}
-		if changes = becomesAnother(pid); changes {
-			time.Sleep(time.Millisecond)
-		} // else it may have it now
+		if changes = becomesAnother(pid); changes && !looks.wait() {
+			return false
+		} // if it does not, it may have it now
 	}
 }
 

@@ -122,14 +122,14 @@ func TestMarkIsSeenAtOnce(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		seen := hasMarker(cmd.Process.Pid, marker)
+		seen := hasMarker(cmd.Process.Pid, marker, newPatience())
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if !seen {
 			t.Fatalf("process %d was not seen", i)
 		}
 	}
-	if hasMarker(2, marker) || hasMarker(os.Getpid(), marker) {
+	if hasMarker(2, marker, newPatience()) || hasMarker(os.Getpid(), marker, newPatience()) {
 		t.Error("seen in a process that does not have it")
 	}
 }
@@ -163,5 +163,18 @@ func TestParseStat(t *testing.T) {
 		if _, err := parseStat([]byte(text)); err == nil {
 			t.Errorf("%q is taken", text)
 		}
+	}
+}
+
+// Patience is bounded for all processes that are looked at together.
+func TestPatienceEnds(t *testing.T) {
+	looks := newPatience()
+	looks.pause = 0
+	n := 0
+	for looks.wait() {
+		n++
+	}
+	if n != 1000 || looks.wait() {
+		t.Errorf("%d looks", n)
 	}
 }

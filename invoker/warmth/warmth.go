@@ -8,11 +8,11 @@
 //	r 1763776800000000000 00000000a0000000 00000000a0000000 0000000019000000
 //	{"version":1,"id":"8f2c...","name":"wsk00_7_guest_hello",...}
 //
-// What it is doing, since when (to a second), and what it holds of its device. The first line
-// is memory that the system shares with the file, of which the letter changes
-// last (headline), so the death of the process leaves the old, the new or a
-// container that is at work; a loss of power also ends the containers. It starts
-// no goroutine.
+// What it is doing, since when (to a second), and what it holds of its device.
+// The first line is memory that the system shares with the file, of which the
+// letter changes last (headline), so the death of the process leaves the old, the
+// new or a container that is at work; a loss of power also ends the containers. It
+// starts no goroutine.
 package warmth
 
 import (
