@@ -52,8 +52,9 @@ var plan = map[string][]string{
 	// Only tests import it.
 	"gpu/shimctl/shimtest": {},
 
-	// Only tests import it.
+	// Only tests import them.
 	"invoker/peertest": {},
+	"invoker/gauge":    {},
 
 	// Functions to start from.
 	"examples": {},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -76,16 +77,16 @@ func benchmarkBacklog(b *testing.B, r *rig, busy *invokerProcess, happen func(*i
 	idle := r.process("1")
 	r.warm(busy, idle)
 	live := busy.sweep()
-	before := rss(b, busy.pid)
+	before := gauge.Resident(b, busy.pid)
 	n := backlogSize(b)
 	began := time.Now()
 	r.send("invoker0", n)
 	r.parked(busy, n)
 	b.ReportMetric(float64(n)/time.Since(began).Seconds(), "pulled/s")
 	happen(busy)
-	b.ReportMetric(rss(b, busy.pid)-before, "added-MiB")
+	b.ReportMetric(gauge.Resident(b, busy.pid)-before, "added-MiB")
 	b.ReportMetric(busy.sweep()-live, "added-live-MiB")
-	b.ReportMetric(rss(b, busy.pid)-before, "added-swept-MiB")
+	b.ReportMetric(gauge.Resident(b, busy.pid)-before, "added-swept-MiB")
 	r.beside(busy, idle)
 }
 

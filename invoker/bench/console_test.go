@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 )
 
 // What the console is measured with: every flow has calls waiting, so that all
@@ -108,28 +107,10 @@ type turn struct{ cpu, calls float64 } // seconds of all cores, answers
 
 // over is what a process does within a time.
 func (p *invokerProcess) over(d time.Duration, answered *atomic.Int64) turn {
-	began, before, calls := time.Now(), p.spent(), answered.Load()
+	began, before, calls := time.Now(), gauge.CPU(p.b, p.pid), answered.Load()
 	<-time.After(d)
-	spent, calls, took := p.spent()-before, answered.Load()-calls, time.Since(began).Seconds()
+	spent, calls, took := gauge.CPU(p.b, p.pid)-before, answered.Load()-calls, time.Since(began).Seconds()
 	return turn{spent.Seconds() / took, float64(calls) / took}
-}
-
-// spent is the time on a core of all of a process's threads, to the nanosecond.
-func (p *invokerProcess) spent() (all time.Duration) {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.pid))
-	if err != nil || len(threads) == 0 {
-		p.b.Fatal("no threads of the process", err)
-	}
-	for _, name := range threads {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		first, _, _ := strings.Cut(string(text), " ")
-		n, _ := strconv.ParseInt(first, 10, 64)
-		all += time.Duration(n)
-	}
-	return all
 }
 
 // watch has the console open until ctx ends, and tells how many bytes came.

@@ -2,16 +2,15 @@ package bench
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 )
 
 // otherBuild, when set, is another build of this test program, such as one of
@@ -99,11 +98,11 @@ func (r *rig) hallway(b *testing.B, programs, environ []string, action string, f
 			i = (i + turn) % len(sides) // so that each comes first as often
 			s := sides[i]
 			pid := s.cmd.Process.Pid
-			cpu, switches := cpuOf(b, pid), switchesOf(b, pid)
+			cpu, switches := gauge.CPU(b, pid), gauge.Switches(b, pid)
 			r.burstOf(action, "invoker"+strconv.Itoa(firstSide+i), flight, count)
-			s.turns = append(s.turns, cpuOf(b, pid)-cpu)
+			s.turns = append(s.turns, gauge.CPU(b, pid)-cpu)
 			s.cpu += s.turns[turn]
-			s.switches += switchesOf(b, pid) - switches
+			s.switches += gauge.Switches(b, pid) - switches
 			s.runs += count
 		}
 	}
@@ -118,50 +117,8 @@ func (r *rig) hallway(b *testing.B, programs, environ []string, action string, f
 	}
 	if len(sides) == 2 {
 		b.ReportMetric(sides[0].each()/sides[1].each(), "ratio")
-		low, high := interval(sides[0].turns, sides[1].turns)
+		low, high := gauge.Interval(sides[0].turns, sides[1].turns)
 		b.ReportMetric(low, "ratio-low")
 		b.ReportMetric(high, "ratio-high")
-	}
-}
-
-// interval is where the ratio lies by the spread of the turns, with 95 %: two
-// standard errors about the mean of its logarithm. Of one turn it says nothing.
-func interval(a, b []time.Duration) (low, high float64) {
-	var sum, squares float64
-	n := float64(len(a))
-	for i := range a {
-		r := math.Log(float64(max(a[i], 1)) / float64(max(b[i], 1)))
-		sum += r
-		squares += r * r
-	}
-	mean := sum / n
-	spread := 2 * math.Sqrt(max(squares/n-mean*mean, 0)/max(n-1, 1))
-	return math.Exp(mean - spread), math.Exp(mean + spread)
-}
-
-// switchesOf is how often the threads of a process gave their core back to wait.
-func switchesOf(b *testing.B, pid int) (n int) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, task := range tasks {
-		text, _ := os.ReadFile(task) // a thread may have ended
-		_, after, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
-		if fields := strings.Fields(after); len(fields) > 0 {
-			one, _ := strconv.Atoi(fields[0])
-			n += one
-		}
-	}
-	return n
-}
-
-func TestInterval(t *testing.T) {
-	low, high := interval([]time.Duration{10, 20, 30}, []time.Duration{20, 40, 60})
-	if math.Abs(low-0.5) > 1e-9 || math.Abs(high-0.5) > 1e-9 {
-		t.Errorf("always half: %v to %v", low, high)
-	}
-	if low, high = interval([]time.Duration{10, 40}, []time.Duration{20, 20}); low > 0.5 || high < 2 {
-		t.Errorf("half and twice: %v to %v", low, high)
 	}
 }

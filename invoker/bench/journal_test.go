@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 )
 
 // BenchmarkJournal keeps 64 activations in flight at two invokers in turns, of
@@ -40,9 +42,9 @@ func BenchmarkJournal(b *testing.B) {
 		for i := range sides {
 			i = (i + n) % len(sides) // so that each comes first as often
 			s := sides[i]
-			before := cpuOf(b, s.cmd.Process.Pid)
+			before := gauge.CPU(b, s.cmd.Process.Pid)
 			r.burst(s.topic, 64, count)
-			turn[i] = cpuOf(b, s.cmd.Process.Pid) - before
+			turn[i] = gauge.CPU(b, s.cmd.Process.Pid) - before
 			s.cpu += turn[i]
 			s.turns = append(s.turns, turn[i])
 			s.runs += count
@@ -57,7 +59,7 @@ func BenchmarkJournal(b *testing.B) {
 		b.ReportMetric(without, "cpu-us/run-without"+of)
 		b.ReportMetric(with-without, "journal-us/run"+of)
 		b.ReportMetric(with/without, "ratio"+of)
-		low, high := interval(sides[2*i].turns, sides[2*i+1].turns)
+		low, high := gauge.Interval(sides[2*i].turns, sides[2*i+1].turns)
 		b.ReportMetric((low-1)*without, "journal-us/run-low"+of)
 		b.ReportMetric((high-1)*without, "journal-us/run-high"+of)
 		b.ReportMetric(worst[i], "worst-ratio"+of)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -12,15 +11,14 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sys/unix"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 )
 
 // asInvoker, when set, makes this test program be an invoker, so that memory
@@ -142,11 +140,11 @@ func (r *rig) pings() <-chan time.Time {
 func (r *rig) atRest(pid int) {
 	const watch = 5 * time.Second
 	timer := time.NewTimer(watch)
-	before := cpuOf(r.b, pid)
+	before := gauge.CPU(r.b, pid)
 	<-timer.C
-	used := cpuOf(r.b, pid) - before
+	used := gauge.CPU(r.b, pid) - before
 	r.b.ReportMetric(100*used.Seconds()/watch.Seconds(), "rest-cpu-%")
-	r.b.ReportMetric(rss(r.b, pid), "rest-MB")
+	r.b.ReportMetric(gauge.Resident(r.b, pid), "rest-MB")
 }
 
 // loaded runs 10,000 different actions, 64 at a time.
@@ -167,35 +165,8 @@ func (r *rig) loaded(pid int) {
 	}
 	wg.Wait()
 	const warm = 5000
-	before := cpuOf(r.b, pid)
+	before := gauge.CPU(r.b, pid)
 	r.burst("invoker0", 64, warm)
-	r.b.ReportMetric(float64((cpuOf(r.b, pid)-before).Microseconds())/warm, "cpu-us/run")
-	r.b.ReportMetric(rss(r.b, pid), "loaded-MB")
-}
-
-// rss is the resident memory of a process in MB.
-func rss(b *testing.B, pid int) float64 {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) > 1 && fields[0] == "VmRSS:" {
-			kb, _ := strconv.ParseFloat(fields[1], 64)
-			return kb / 1024
-		}
-	}
-	b.Fatal("no VmRSS")
-	return 0
-}
-
-// cpuOf is the time that a process has spent on a core, in ticks of 10 ms.
-func cpuOf(b *testing.B, pid int) time.Duration {
-	const ofProcess = 2 // the clock that counts what all threads have run (clock_getcpuclockid(3))
-	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^pid<<3|ofProcess), &t); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(t.Nano())
+	r.b.ReportMetric(float64((gauge.CPU(r.b, pid)-before).Microseconds())/warm, "cpu-us/run")
+	r.b.ReportMetric(gauge.Resident(r.b, pid), "loaded-MB")
 }

@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/couchdb"
@@ -32,6 +31,7 @@ type rig struct {
 	db        *couchdb.Client
 	program   string
 	environ   []string
+	id        string // of the invoker, the number of its topic
 	unique    string
 	cmd       *exec.Cmd
 	said      bytes.Buffer // by the invoker that runs, or ran last
@@ -70,7 +70,7 @@ func measured(b *testing.B) string {
 func newRig(b *testing.B, extra ...string) *rig {
 	b.Helper()
 	w := realParts(b)
-	r := &rig{b: b, unique: fmt.Sprintf("bench%d", os.Getpid()), acks: map[activation.ID]*times{}, revisions: map[string]string{}, pings: make(chan time.Time, 1)}
+	r := &rig{b: b, id: "0", unique: fmt.Sprintf("bench%d", os.Getpid()), acks: map[activation.ID]*times{}, revisions: map[string]string{}, pings: make(chan time.Time, 1)}
 	r.program = measured(b)
 	var err error
 	r.s, err = standalone.Start(b.Context(), standalone.Options{
@@ -92,11 +92,23 @@ func newRig(b *testing.B, extra ...string) *rig {
 	return r
 }
 
+// beside is a rig of another program, that runs as an invoker of its own among
+// the same parts.
+func (r *rig) beside(program string) *rig {
+	o := &rig{b: r.b, s: r.s, db: r.db, program: program, id: "1", unique: fmt.Sprintf("other%d", os.Getpid()),
+		environ: append(slices.Clone(r.environ), "CONFIG_whisk_gpu_state="+r.b.TempDir()),
+		acks:    map[activation.ID]*times{}, revisions: r.revisions, pings: make(chan time.Time, 1)}
+	o.listen(r.s.Info().Kafka)
+	r.b.Cleanup(func() { o.stop(syscall.SIGINT) })
+	return o
+}
+
 // listen takes the time of acks and pings.
 func (r *rig) listen(kafka string) {
 	var err error
 	from := kgo.NewOffset().AtEnd()
 	r.client, err = kgo.NewClient(kgo.SeedBrokers(kafka), kgo.FetchMaxWait(100*time.Millisecond), kgo.ProducerLinger(0),
+		kgo.ProducerBatchCompression(kgo.NoCompression()), // as controllers send
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"completed0": {0: from}, "health": {0: from}}))
 	if err != nil {
@@ -149,7 +161,7 @@ func (r *rig) run() time.Duration {
 	case <-r.pings:
 	default:
 	}
-	r.cmd = exec.Command(r.program, "invoker", "--id", "0", "--uniqueName", r.unique)
+	r.cmd = exec.Command(r.program, "invoker", "--id", r.id, "--uniqueName", r.unique)
 	r.cmd.Env = append(slices.Clone(r.environ), "PATH="+os.Getenv("PATH"))
 	r.said.Reset()
 	r.cmd.Stderr = &r.said
@@ -204,7 +216,7 @@ func (r *rig) send(action string) (time.Time, activation.ID, *times) {
 		`"uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502"},"rights":["READ","PUT","DELETE","ACTIVATE"],"subject":"guest"}}`,
 		action, id, r.revisions[action], time.Now().UnixMilli())
 	began := time.Now()
-	if err := r.client.ProduceSync(context.Background(), &kgo.Record{Topic: "invoker0", Value: []byte(m)}).FirstErr(); err != nil {
+	if err := r.client.ProduceSync(context.Background(), &kgo.Record{Topic: "invoker" + r.id, Value: []byte(m)}).FirstErr(); err != nil {
 		r.b.Fatal(err)
 	}
 	return began, id, t
@@ -229,29 +241,11 @@ func (r *rig) await(t *times) {
 	}
 }
 
-// cpu is the time that the invoker has spent on a core, in ticks of 10 ms.
-func (r *rig) cpu() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(after)
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
+// cpu is the time that the invoker has spent on a core.
+func (r *rig) cpu() time.Duration { return gauge.CPU(r.b, r.cmd.Process.Pid) }
 
 // rss is the invoker's resident memory in MB.
-func (r *rig) rss() float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), "VmRSS:")
-	kb, _ := strconv.ParseFloat(strings.Fields(after)[0], 64)
-	return kb / 1024
-}
+func (r *rig) rss() float64 { return gauge.Resident(r.b, r.cmd.Process.Pid) }
 
 // quantiles reports the median and another quantile in milliseconds.
 func (r *rig) quantiles(name string, all []time.Duration, q float64) {

@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
+)
+
+// otherBuild, when set, is another gpuwhisk, such as one of an earlier commit,
+// or a script that starts one without the settings that it does not know.
+const otherBuild = "GPUWHISK_BENCH_OTHER"
+
+// BenchmarkHallway tells the processor time and the context switches that an
+// activation takes of the invoker, alone and with 16 and 64 in flight, with logs
+// that may be printed to and without. Another build (otherBuild) is measured in
+// turns with it, as an invoker of its own among the same parts.
+func BenchmarkHallway(b *testing.B) {
+	r := newRig(b)
+	r.action("noop", "nodejs:20", noop, 60000, 0)
+	r.action("logs", "nodejs:20", noop, 60000, 10)
+	sides := []*rig{r}
+	if other := os.Getenv(otherBuild); other != "" {
+		sides = append(sides, r.beside(other))
+	}
+	for _, s := range sides {
+		s.run()
+	}
+	for _, action := range []string{"noop", "logs"} {
+		for _, flight := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%s-%d", action, flight), func(b *testing.B) { hallway(b, sides, action, flight) })
+		}
+	}
+	for _, s := range sides {
+		s.stop(syscall.SIGINT)
+	}
+}
+
+// hallway gives each side its turns of so many activations, each until the last
+// of them is in the database.
+func hallway(b *testing.B, sides []*rig, action string, flight int) {
+	const calls = 500
+	turn := func(s *rig, calls int) {
+		s.burst(action, flight, calls)
+		all := 0
+		for _, s := range sides {
+			all += s.ids
+		}
+		s.written(all)
+	}
+	for _, s := range sides {
+		turn(s, 200) // containers come to be
+	}
+	took, switches := make([][]time.Duration, len(sides)), make([]int, len(sides))
+	for n := 0; b.Loop(); n++ {
+		for i := range sides {
+			i = (i + n) % len(sides) // so that each comes first as often
+			pid := sides[i].cmd.Process.Pid
+			cpu, before := gauge.CPU(b, pid), gauge.Switches(b, pid)
+			turn(sides[i], calls)
+			took[i] = append(took[i], gauge.CPU(b, pid)-cpu)
+			switches[i] += gauge.Switches(b, pid) - before
+		}
+	}
+	each := make([]float64, len(sides))
+	for i, name := range []string{"", "other-"}[:len(sides)] {
+		for _, t := range took[i] {
+			each[i] += float64(t.Nanoseconds()) / 1000 / float64(calls*len(took[i]))
+		}
+		b.ReportMetric(each[i], name+"cpu-us/run")
+		b.ReportMetric(float64(switches[i])/float64(calls*len(took[i])), name+"switches/run")
+	}
+	if len(sides) == 2 {
+		b.ReportMetric(each[0]/each[1], "ratio")
+		low, high := gauge.Interval(took[0], took[1])
+		b.ReportMetric(low, "ratio-low")
+		b.ReportMetric(high, "ratio-high")
+	}
+}
