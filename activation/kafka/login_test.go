@@ -128,10 +128,15 @@ func TestLoginIsRenewed(t *testing.T) {
 	health := b.topic()
 	p := b.clusterAs(l).NewPinger(PingerConfig{Topic: health, Instance: invoker0(), Every: 100 * time.Millisecond})
 	defer p.Close()
-	b.await("pings for longer than three logins last", func() bool { return p.Status().Sent > 60 })
-	if b.log.count("EOF")+b.log.count("reset") > 0 { // a slow machine may see other failures
-		t.Errorf("the log has\n%s", b.log)
-	}
+	// A machine that stands still as a login ends loses that link: then it counts anew.
+	cuts, sent, since := -1, uint64(0), time.Now()
+	b.await("pings for longer than a login lasts twice, on one link", func() bool {
+		if n := b.log.count("EOF") + b.log.count("reset"); n != cuts {
+			cuts, sent, since = n, p.Status().Sent, time.Now()
+		}
+		const lasts = 2 * time.Second
+		return p.Status().Sent >= sent+30 && time.Since(since) > 2*lasts
+	})
 }
 
 // A login that the broker refuses ends the wait for a topic: it stays wrong.

@@ -120,13 +120,20 @@ func TestRequestsAreWhatAnActionExpects(t *testing.T) {
 func TestConnectionIsUsedAgain(t *testing.T) {
 	p := listen(t, answers(ok("{}")))
 	c := p.client(t)
+	opened := int32(0)
+	var rested time.Time
 	for i := range 5 {
-		if x := c.Run(t.Context(), []byte("{}"), time.Minute, wide); !x.OK() || x.Reused != (i > 0) {
+		x := c.Run(t.Context(), []byte("{}"), time.Minute, wide)
+		late := time.Since(rested) >= idleLimit // on a machine that stood still it may be another one
+		if !x.OK() || !x.Reused && !late {
 			t.Fatalf("run %d: %v %v reused %v", i, x.Failure, x.Err, x.Reused)
 		}
+		if rested = time.Now(); !x.Reused {
+			opened++
+		}
 	}
-	if n := p.conns.Load(); n != 1 {
-		t.Errorf("%d connections", n)
+	if n := p.conns.Load(); n != opened {
+		t.Errorf("%d connections, %d not used again", n, opened)
 	}
 }
 
