@@ -130,7 +130,7 @@ func fetchedSet(answer []byte, version int16) (set []byte, end int64, err error)
 		}
 	}
 	for topics := c.int32(); topics > 0 && !c.short; topics-- {
-		c.text() // the topic
+		c.skipText() // the topic
 		if c.int32() == 0 {
 			continue // of no partition
 		}

@@ -45,7 +45,7 @@ func (f *frame) free() {
 func (l *link) compose(key protocol.ApiKey) *frame {
 	l.number++
 	f := frames.Get().(*frame)
-	b := append(f.bytes, 0, 0, 0, 0) // its length
+	b := appendInt32(f.bytes[:0], 0) // its length
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
 	b = binary.BigEndian.AppendUint16(b, uint16(l.versions[key]))
 	b = appendInt32(b, l.number)
@@ -166,8 +166,8 @@ func (c *cursor) varint() int64 {
 	return v
 }
 
-// text passes a string; its length is -1 where there is none.
-func (c *cursor) text() []byte { return c.take(int64(max(c.int16(), 0))) }
+// skipText passes a string; its length is -1 where there is none.
+func (c *cursor) skipText() { c.take(int64(max(c.int16(), 0))) }
 
 // err tells whether there was less than what was asked for.
 func (c *cursor) err() error {

@@ -50,7 +50,7 @@ func produced(answer []byte) (offset int64, err error) {
 	if topics := c.int32(); topics == 0 && !c.short {
 		return 0, wire.UnknownTopicOrPartition
 	}
-	c.text() // the topic
+	c.skipText() // the topic
 	if partitions := c.int32(); partitions == 0 && !c.short {
 		return 0, wire.UnknownTopicOrPartition
 	}

@@ -80,7 +80,8 @@ func collected(t *testing.T, tail *logs.Tail, req container.LogRequest, want ...
 	got := tail.Collect(t.Context(), req)
 	var texts []string
 	for _, line := range got.Lines {
-		texts = append(texts, line[strings.Index(line, "std"):])
+		_, text, _ := strings.Cut(line, " ") // behind the time
+		texts = append(texts, strings.TrimSpace(text))
 	}
 	if strings.Join(texts, "|") != strings.Join(want, "|") || got.Incomplete {
 		t.Errorf("got %q (incomplete: %v), want %q", texts, got.Incomplete, want)

@@ -133,19 +133,19 @@ func (v Invocation) facts(on *sheet, deadline time.Time) []activation.Member {
 	if m.Action.Version != "" {
 		version = quote(m.Action.Version)
 	}
-	facts := append(on.facts,
+	on.facts = append(on.facts,
 		activation.Member{Key: "action_name", Value: quote("/" + m.Action.FQN())},
 		activation.Member{Key: "action_version", Value: version},
 		activation.Member{Key: "activation_id", Value: quote(string(m.ActivationID))})
 	if v.APIKey {
 		for _, k := range m.User.AuthKey.Members() {
 			if !reserved(k.Key) {
-				facts = append(facts, k)
+				on.facts = append(on.facts, k)
 			}
 		}
 	}
 	millis := strconv.FormatInt(deadline.UnixMilli(), 10)
-	on.facts = append(facts,
+	on.facts = append(on.facts,
 		activation.Member{Key: "deadline", Value: quote(millis)},
 		activation.Member{Key: "namespace", Value: quote(m.User.Namespace.Name)},
 		activation.Member{Key: "transaction_id", Value: quote(m.TransID.ID())})
