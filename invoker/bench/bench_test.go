@@ -16,11 +16,9 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -143,60 +141,6 @@ func message(action string, id activation.ID) activation.Message {
 		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s"), Rights: []string{"ACTIVATE"}},
 		ActivationID: id, Controller: "0", Blocking: true, Content: []byte(`{"name":"` + strings.Repeat("x", 400) + `"}`),
 	}
-}
-
-// floor moves activations by the same hops and exchanges, and does nothing
-// else: the least that any invoker on these libraries could take.
-func (r *rig) floor(parallel int) {
-	cluster, err := kafka.New(kafka.Options{Brokers: []string{r.broker.Addr()}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	feed := cluster.NewFeed(kafka.FeedConfig{Topic: "invoker1"})
-	out := cluster.NewProducer(kafka.ProducerConfig{Name: "floor"})
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	slots := make(chan *proxy.Client, parallel)
-	for range parallel {
-		slots <- proxy.New(r.action, 1)
-	}
-	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: parallel}}
-	wg.Go(func() {
-		for {
-			d, err := feed.Next(ctx)
-			if err != nil {
-				return
-			}
-			talk := <-slots
-			wg.Go(func() {
-				r.pass(ctx, d, talk, web, out)
-				slots <- talk
-			})
-		}
-	})
-	r.b.Cleanup(func() {
-		cancel()
-		wg.Wait()
-		_ = out.Close(context.Background())
-		_ = feed.Close(context.Background())
-	})
-}
-
-func (r *rig) pass(ctx context.Context, d kafka.Delivery, talk *proxy.Client, web *http.Client, out *kafka.Producer) {
-	m := d.Message
-	talk.Run(ctx, m.Content, time.Minute, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
-	duration := int64(1)
-	rec := &activation.Record{
-		ActivationID: m.ActivationID, Namespace: "guest", Name: "a1", Subject: "guest", Version: "0.0.1", Duration: &duration,
-		Response: activation.Response{Result: []byte(`{"ok":true}`)},
-	}
-	_ = out.SendAck(ctx, "completed"+m.Controller, activation.NewCombined(m.TransID, rec, activation.Instance{UserMemory: 1}), nil)
-	body := `{"docs":[` + string(rec.Document(1)) + `]}`
-	if resp, err := web.Post(r.dbURL+"/whisks/_bulk_docs", "application/json", strings.NewReader(body)); err == nil {
-		_, _ = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-	}
-	d.Done()
 }
 
 // environment is what an operator would start the invoker with.

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -31,14 +33,14 @@ func builds() []string {
 // which activations come by among real parts, on 16 containers: an invoker that
 // is busy without a pause wakes nobody and looks cheaper than it is.
 // "prints" ones have a log to be read, of which the end comes beside the answer.
+// In turns with it goes the floor, which does nothing but pass "noop" ones on.
 func BenchmarkHallway(b *testing.B) {
 	r := newRig(b)
-	const containers = 16
 	programs := builds()
 	for i := range programs {
 		r.places(strconv.Itoa(firstSide+i), containers)
 	}
-	environ := append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"), withLogs+"="+r.logs,
+	environ := append(r.environment(), asInvoker+"="+r.action, withDatabase+"="+r.dbURL, "PATH="+os.Getenv("PATH"), withLogs+"="+r.logs,
 		fmt.Sprintf("CONFIG_whisk_containerPool_userMemory=%dm", containers*128),
 		processors(), profileInto+"="+os.Getenv(profileInto))
 	for _, action := range []string{"noop", "prints"} {
@@ -53,6 +55,9 @@ func BenchmarkHallway(b *testing.B) {
 		}
 	}
 }
+
+// containers is how many the hallway's invokers have.
+const containers = 16
 
 // processors has an invoker compute on as many as the program does.
 func processors() string {
@@ -85,40 +90,44 @@ func (r *rig) clear(invoker string) {
 // hallway lets each program have its turns with so many runs of an action.
 func (r *rig) hallway(b *testing.B, programs, environ []string, action string, flight, count int) {
 	var sides []*side
-	for i, program := range programs {
-		id := strconv.Itoa(firstSide + i)
+	begin := func(name, program, more string) {
+		id := strconv.Itoa(firstSide + len(sides))
 		r.clear(id)
-		s := r.sideOf(program, append(environ, invokerID+"="+id, "CONFIG_whisk_gpu_state="+b.TempDir()))
+		s := r.sideOf(program, append(slices.Clip(environ), invokerID+"="+id, "CONFIG_whisk_gpu_state="+b.TempDir(), more))
+		s.name, s.topic = name, "invoker"+id
 		sides = append(sides, s)
-		r.burstOf(action, "invoker"+id, flight, count/4)
-		s.cpu = 0
+		r.burstOf(action, s.topic, flight, count/4)
+	}
+	for i, program := range programs {
+		begin([]string{"", "other-"}[i], program, "")
+	}
+	if !strings.HasSuffix(action, prints) {
+		begin("floor-", os.Args[0], asFloor+"=invoker"+strconv.Itoa(firstSide+len(sides)))
 	}
 	for turn := 0; b.Loop(); turn++ {
 		for i := range sides {
-			i = (i + turn) % len(sides) // so that each comes first as often
-			s := sides[i]
+			s := sides[(i+turn)%len(sides)] // so that each comes first as often
 			pid := s.cmd.Process.Pid
 			cpu, switches := gauge.CPU(b, pid), gauge.Switches(b, pid)
-			r.burstOf(action, "invoker"+strconv.Itoa(firstSide+i), flight, count)
+			r.burstOf(action, s.topic, flight, count)
 			s.turns = append(s.turns, gauge.CPU(b, pid)-cpu)
 			s.cpu += s.turns[turn]
 			s.switches += gauge.Switches(b, pid) - switches
 			s.runs += count
 		}
 	}
-	for i, s := range sides {
-		before := [...]string{"", "other-"}[i]
-		b.ReportMetric(s.each(), before+"cpu-us/run")
-		b.ReportMetric(float64(s.switches)/float64(s.runs), before+"switches/run")
+	for _, s := range sides {
+		b.ReportMetric(s.each(), s.name+"cpu-us/run")
+		b.ReportMetric(float64(s.switches)/float64(s.runs), s.name+"switches/run")
+		if s.name == "other-" {
+			b.ReportMetric(sides[0].each()/s.each(), "ratio")
+			low, high := gauge.Interval(sides[0].turns, s.turns)
+			b.ReportMetric(low, "ratio-low")
+			b.ReportMetric(high, "ratio-high")
+		}
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		if err := s.cmd.Wait(); err != nil {
 			b.Error(err)
 		}
-	}
-	if len(sides) == 2 {
-		b.ReportMetric(sides[0].each()/sides[1].each(), "ratio")
-		low, high := gauge.Interval(sides[0].turns, sides[1].turns)
-		b.ReportMetric(low, "ratio-low")
-		b.ReportMetric(high, "ratio-high")
 	}
 }

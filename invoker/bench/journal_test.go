@@ -74,6 +74,7 @@ func BenchmarkJournal(b *testing.B) {
 
 // side is an invoker in a process of its own, and what it used.
 type side struct {
+	name     string // in what is reported
 	cmd      *exec.Cmd
 	topic    string
 	cpu      time.Duration

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/goheap"
 )
 
 // asInvoker, when set, makes this test program be an invoker, so that memory
@@ -28,6 +29,13 @@ const asInvoker = "GPUWHISK_BENCH_INVOKER"
 
 // invokerID is which invoker that is.
 const invokerID = "GPUWHISK_BENCH_INVOKER_ID"
+
+// asFloor, when set, is the topic that a process serves as the floor, not as an
+// invoker, with the database at withDatabase.
+const (
+	asFloor      = "GPUWHISK_BENCH_FLOOR"
+	withDatabase = "GPUWHISK_BENCH_DATABASE"
+)
 
 // profileInto, when set, is a directory that gets profiles of each invoker, by its
 // id and process: of its processor time, 2-123.cpu, and of what it allocated,
@@ -83,7 +91,14 @@ func TestMain(m *testing.M) {
 		go sweep()
 		id := cmp.Or(os.Getenv(invokerID), "0")
 		profiled := profile(id)
-		err := serve(ctx, id, os.Environ(), addr, func(door string) { fmt.Println(door) }, nil)
+		var err error
+		if topic := os.Getenv(asFloor); topic != "" {
+			goheap.Tune()
+			f := &floor{broker: os.Getenv("KAFKA_HOSTS"), action: addr, database: os.Getenv(withDatabase), topic: topic, parallel: containers}
+			err = f.run(ctx, func() { fmt.Println(topic) })
+		} else {
+			err = serve(ctx, id, os.Environ(), addr, func(door string) { fmt.Println(door) }, nil)
+		}
 		stop()
 		profiled()
 		if err != nil {
