@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/goheap"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -24,6 +25,7 @@ import (
 // Goals: 2 us for a start with 8 devices and 5 us with 64; 10 us where nothing
 // fits, with either.
 func BenchmarkDecision(b *testing.B) {
+	goheap.Tune() // as the invoker does
 	for _, p := range sched.Policies() {
 		for _, devices := range []int{8, 64} {
 			name := func(what string) string { return fmt.Sprintf("%s/%s/devices=%d", p.Name, what, devices) }
