@@ -94,7 +94,7 @@ func (r *rig) hallway(b *testing.B, programs, environ []string, action string, f
 		id := strconv.Itoa(firstSide + len(sides))
 		r.clear(id)
 		s := r.sideOf(program, append(slices.Clip(environ), invokerID+"="+id, "CONFIG_whisk_gpu_state="+b.TempDir(), more))
-		s.name, s.topic = name, "invoker"+id
+		s.Name, s.topic = name, "invoker"+id
 		sides = append(sides, s)
 		r.burstOf(action, s.topic, flight, count/4)
 	}
@@ -107,23 +107,13 @@ func (r *rig) hallway(b *testing.B, programs, environ []string, action string, f
 	for turn := 0; b.Loop(); turn++ {
 		for i := range sides {
 			s := sides[(i+turn)%len(sides)] // so that each comes first as often
-			pid := s.cmd.Process.Pid
-			cpu, switches := gauge.CPU(b, pid), gauge.Switches(b, pid)
-			r.burstOf(action, s.topic, flight, count)
-			s.turns = append(s.turns, gauge.CPU(b, pid)-cpu)
-			s.cpu += s.turns[turn]
-			s.switches += gauge.Switches(b, pid) - switches
-			s.runs += count
+			s.Turn(b, count, func() { r.burstOf(action, s.topic, flight, count) })
 		}
 	}
 	for _, s := range sides {
-		b.ReportMetric(s.each(), s.name+"cpu-us/run")
-		b.ReportMetric(float64(s.switches)/float64(s.runs), s.name+"switches/run")
-		if s.name == "other-" {
-			b.ReportMetric(sides[0].each()/s.each(), "ratio")
-			low, high := gauge.Interval(sides[0].turns, s.turns)
-			b.ReportMetric(low, "ratio-low")
-			b.ReportMetric(high, "ratio-high")
+		s.Report(b)
+		if s.Name == "other-" {
+			gauge.ReportRatio(b, &sides[0].Side, &s.Side)
 		}
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		if err := s.cmd.Wait(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 )
@@ -37,29 +36,22 @@ func BenchmarkJournal(b *testing.B) {
 		r.burst(s.topic, 64, count)
 	}
 	worst := make([]float64, len(programs))
-	turn := make([]time.Duration, len(sides))
 	for n := 0; b.Loop(); n++ {
 		for i := range sides {
-			i = (i + n) % len(sides) // so that each comes first as often
-			s := sides[i]
-			before := gauge.CPU(b, s.cmd.Process.Pid)
-			r.burst(s.topic, 64, count)
-			turn[i] = gauge.CPU(b, s.cmd.Process.Pid) - before
-			s.cpu += turn[i]
-			s.turns = append(s.turns, turn[i])
-			s.runs += count
+			s := sides[(i+n)%len(sides)] // so that each comes first as often
+			s.Turn(b, count, func() { r.burst(s.topic, 64, count) })
 		}
 		for i := range worst {
-			worst[i] = max(worst[i], float64(turn[2*i])/float64(max(turn[2*i+1], 1)))
+			worst[i] = max(worst[i], float64(sides[2*i].Turns[n])/float64(max(sides[2*i+1].Turns[n], 1)))
 		}
 	}
 	for i, of := range []string{"", "-other"}[:len(programs)] {
-		with, without := sides[2*i].each(), sides[2*i+1].each()
+		with, without := sides[2*i].Each(), sides[2*i+1].Each()
 		b.ReportMetric(with, "cpu-us/run"+of)
 		b.ReportMetric(without, "cpu-us/run-without"+of)
 		b.ReportMetric(with-without, "journal-us/run"+of)
 		b.ReportMetric(with/without, "ratio"+of)
-		low, high := gauge.Interval(sides[2*i].turns, sides[2*i+1].turns)
+		low, high := gauge.Interval(sides[2*i].Turns, sides[2*i+1].Turns)
 		b.ReportMetric((low-1)*without, "journal-us/run-low"+of)
 		b.ReportMetric((high-1)*without, "journal-us/run-high"+of)
 		b.ReportMetric(worst[i], "worst-ratio"+of)
@@ -74,16 +66,10 @@ func BenchmarkJournal(b *testing.B) {
 
 // side is an invoker in a process of its own, and what it used.
 type side struct {
-	name     string // in what is reported
-	cmd      *exec.Cmd
-	topic    string
-	cpu      time.Duration
-	turns    []time.Duration // of cpu
-	switches int
-	runs     int
+	gauge.Side
+	cmd   *exec.Cmd
+	topic string
 }
-
-func (s *side) each() float64 { return float64(s.cpu.Microseconds()) / float64(s.runs) }
 
 func (r *rig) sideOf(program string, environ []string) *side {
 	r.b.Helper()
@@ -96,6 +82,7 @@ func (r *rig) sideOf(program string, environ []string) *side {
 	if err != nil {
 		r.b.Fatal(err)
 	}
+	s.PID = s.cmd.Process.Pid
 	r.b.Cleanup(func() { _ = s.cmd.Process.Kill() })
 	if !bufio.NewScanner(out).Scan() {
 		r.b.Fatal("an invoker did not start")

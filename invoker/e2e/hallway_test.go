@@ -5,7 +5,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/gauge"
 )
@@ -54,29 +53,20 @@ func hallway(b *testing.B, sides []*rig, action string, flight int) {
 	for _, s := range sides {
 		turn(s, 200) // containers come to be
 	}
-	took, switches := make([][]time.Duration, len(sides)), make([]int, len(sides))
+	gauges := []*gauge.Side{{}, {Name: "other-"}}[:len(sides)]
+	for i, s := range sides {
+		gauges[i].PID = s.cmd.Process.Pid
+	}
 	for n := 0; b.Loop(); n++ {
 		for i := range sides {
 			i = (i + n) % len(sides) // so that each comes first as often
-			pid := sides[i].cmd.Process.Pid
-			cpu, before := gauge.CPU(b, pid), gauge.Switches(b, pid)
-			turn(sides[i], calls)
-			took[i] = append(took[i], gauge.CPU(b, pid)-cpu)
-			switches[i] += gauge.Switches(b, pid) - before
+			gauges[i].Turn(b, calls, func() { turn(sides[i], calls) })
 		}
 	}
-	each := make([]float64, len(sides))
-	for i, name := range []string{"", "other-"}[:len(sides)] {
-		for _, t := range took[i] {
-			each[i] += float64(t.Nanoseconds()) / 1000 / float64(calls*len(took[i]))
-		}
-		b.ReportMetric(each[i], name+"cpu-us/run")
-		b.ReportMetric(float64(switches[i])/float64(calls*len(took[i])), name+"switches/run")
+	for _, g := range gauges {
+		g.Report(b)
 	}
-	if len(sides) == 2 {
-		b.ReportMetric(each[0]/each[1], "ratio")
-		low, high := gauge.Interval(took[0], took[1])
-		b.ReportMetric(low, "ratio-low")
-		b.ReportMetric(high, "ratio-high")
+	if len(gauges) == 2 {
+		gauge.ReportRatio(b, gauges[0], gauges[1])
 	}
 }

@@ -62,6 +62,47 @@ func status(file, key string) (int, bool) {
 	return n, err == nil
 }
 
+// Side is one of several processes that do the same work in turns.
+type Side struct {
+	Name  string          // before the names of what is reported
+	PID   int             // the process
+	Turns []time.Duration // the processor time of each turn
+
+	switches, runs int
+}
+
+// Turn has a process do so many runs of the work.
+func (s *Side) Turn(b testing.TB, runs int, work func()) {
+	cpu, switches := CPU(b, s.PID), Switches(b, s.PID)
+	work()
+	s.Turns = append(s.Turns, CPU(b, s.PID)-cpu)
+	s.switches += Switches(b, s.PID) - switches
+	s.runs += runs
+}
+
+// Each is the processor time of a run in us.
+func (s *Side) Each() (us float64) {
+	for _, t := range s.Turns {
+		us += float64(t.Nanoseconds()) / 1000
+	}
+	return us / float64(s.runs)
+}
+
+// Report tells what a run took.
+func (s *Side) Report(b *testing.B) {
+	b.ReportMetric(s.Each(), s.Name+"cpu-us/run")
+	b.ReportMetric(float64(s.switches)/float64(s.runs), s.Name+"switches/run")
+}
+
+// ReportRatio tells what a run of ours took as against one of the other's, and
+// where that lies (Interval).
+func ReportRatio(b *testing.B, ours, other *Side) {
+	b.ReportMetric(ours.Each()/other.Each(), "ratio")
+	low, high := Interval(ours.Turns, other.Turns)
+	b.ReportMetric(low, "ratio-low")
+	b.ReportMetric(high, "ratio-high")
+}
+
 // Interval is where the ratio of what the turns of one took to those of another
 // lies by the spread of the turns, with 95 %: two standard errors about the mean
 // of its logarithm. Of one turn it says nothing.
