@@ -116,27 +116,26 @@ bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=
 .PHONY: profile
 profile: ## Find out anew where the invoker's time goes, for the compiler: its profile-guided optimization
 	rm -rf build/profile && mkdir -p build/profile
-	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway -benchtime 10x -timeout 30m ./invoker/bench
+	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway -benchtime 10x -timeout 30m ./invoker/develop/bench
 	$(GO) tool pprof -proto build/profile/*.cpu > $(PROFILE)
 
 .PHONY: claims
-claims: build ## Measure the paper's claims again and redraw docs/scheduling.md and docs/figures (minutes)
-	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling.md
-	$(BIN)/gpuwhisk sim grid --seeds 20 --into docs/scheduling.md
+claims: build ## Measure the paper's claims again and redraw docs/scheduling-results.md and docs/figures (minutes)
+	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling-results.md
+	$(BIN)/gpuwhisk sim grid --seeds 20 --into docs/scheduling-results.md
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long
 long: build ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, the invoker's image with GPU functions, restarts, and a soak of SOAK=1h (hours)
 	GPUWHISK_LONG=1 $(GO) test -timeout 60m -run 'Histories|MillionSeconds' ./sched
-	$(GO) test -timeout 60m -run LaneHolds ./gpu/lane -args -events 1000000
+	$(GO) test -timeout 60m -run LaneHolds ./gpu/scheduler -args -events 1000000
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
-	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run QueueingIsBelow ./sched/sim
-	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItSays|InvokerInAContainer' ./invoker/e2e
-	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryIsShown ./invoker/demo
-	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run ApacheKafkasRetention ./invoker/replay
-	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run ParkedOutliveTheTopic ./invoker/replay
-	GPUWHISK_RESTARTS=20 GPUWHISK_PROGRAM=$(CURDIR)/$(BIN)/gpuwhisk $(GO) test -count=1 -timeout 30m -v -run RestartGap ./invoker/replay
-	GPUWHISK_SOAK=$(or $(SOAK),1h) $(GO) test -count=1 -timeout 24h -v -run 'TestSoak$$' ./invoker/replay | grep -v 'level='
+	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItReports|InvokerInAContainer' ./invoker/develop/e2e
+	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryIsShown ./invoker/develop/demo
+	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run ApacheKafkasRetention ./invoker/develop/replay
+	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run SpilledOutliveTheTopic ./invoker/develop/replay
+	GPUWHISK_RESTARTS=20 GPUWHISK_PROGRAM=$(CURDIR)/$(BIN)/gpuwhisk $(GO) test -count=1 -timeout 30m -v -run RestartGap ./invoker/develop/replay
+	GPUWHISK_SOAK=$(or $(SOAK),1h) $(GO) test -count=1 -timeout 24h -v -run 'TestSoak$$' ./invoker/develop/replay | grep -v 'level='
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)

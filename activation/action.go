@@ -43,20 +43,6 @@ type Parameter struct {
 // FQN is the action's namespace and name.
 func (a *Action) FQN() string { return a.Namespace + "/" + a.Name }
 
-const (
-	hasRev = 1 << iota
-	hasActionNamespace
-	hasActionName
-	hasExec
-	hasParameters
-	hasActionLimits
-	hasActionVersion
-	hasActionPublish
-	hasActionAnnotations
-	hasUpdated
-	wholeAction = 1<<iota - 1
-)
-
 // draft is an action of which not everything is resolved.
 type draft struct {
 	action     Action
@@ -72,14 +58,27 @@ type draft struct {
 // an ErrIncompatible or an ErrUnfetchable.
 func DecodeAction(doc []byte, m *Manifest) (*Action, error) {
 	var d draft
-	seen := 0
+	a := &d.action
 	p := newParser(doc)
-	p.object(func(key string) { seen |= d.member(p, key) })
-	if p.err == nil && d.entityType != "" && d.entityType != "action" {
+	p.fields(
+		optional("_id", func() { a.ID = p.str() }),
+		required("_rev", func() { a.Rev = p.str() }),
+		required("namespace", func() { a.Namespace = p.path() }),
+		required("name", func() { a.Name = p.name() }),
+		required("exec", func() { d.exec = p.exec() }),
+		required("parameters", func() { a.Parameters = p.parameters() }),
+		required("limits", func() { a.Limits = p.limits() }),
+		required("version", func() { a.Version = p.version() }),
+		required("publish", func() { a.Publish = p.bool() }),
+		required("annotations", func() { a.Annotations = p.annotations() }),
+		required("updated", func() { a.Updated = p.instant() }),
+		optional("entityType", func() { d.entityType = p.str() }),
+		optional("_attachments", func() { d.stubs, d.attached = true, p.attachments() }),
+	)
+	// A wrong type is reported before anything that is missing for it.
+	if d.entityType != "" && d.entityType != "action" {
 		return nil, fmt.Errorf("%w: entity type %q", ErrIncompatible, d.entityType)
 	}
-	p.require(seen == wholeAction, "_rev, namespace, name, exec, parameters, limits, version, "+
-		"publish, annotations and updated")
 	if err := p.end(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIncompatible, err)
 	}
@@ -101,62 +100,14 @@ func (d *draft) resolve(m *Manifest) (*Action, error) {
 	return &a, nil
 }
 
-func (d *draft) member(p *parser, key string) int {
-	a := &d.action
-	switch key {
-	case "_id":
-		a.ID = p.str()
-	case "_rev":
-		a.Rev = p.str()
-		return hasRev
-	case "namespace":
-		a.Namespace = p.path()
-		return hasActionNamespace
-	case "name":
-		a.Name = p.name()
-		return hasActionName
-	case "exec":
-		d.exec = p.exec()
-		return hasExec
-	case "parameters":
-		a.Parameters = p.parameters()
-		return hasParameters
-	case "limits":
-		a.Limits = p.limits()
-		return hasActionLimits
-	case "version":
-		a.Version = p.version()
-		return hasActionVersion
-	case "publish":
-		a.Publish = p.bool()
-		return hasActionPublish
-	case "annotations":
-		a.Annotations = p.annotations()
-		return hasActionAnnotations
-	case "updated":
-		a.Updated = p.instant()
-		return hasUpdated
-	default:
-		d.optional(p, key)
-	}
-	return 0
-}
-
-func (d *draft) optional(p *parser, key string) {
-	switch {
-	case p.null():
-	case key == "entityType":
-		// A wrong type is told before anything that is missing for it.
-		d.entityType = p.str()
-	case key == "_attachments":
-		d.stubs = true
-		p.object(func(name string) {
-			d.attached = append(d.attached, strings.TrimPrefix(name, "couch:"))
-			p.rawObject()
-		})
-	default:
-		p.skip()
-	}
+// attachments reads the names in _attachments.
+func (p *parser) attachments() []string {
+	var names []string
+	p.object(func(name string) {
+		names = append(names, strings.TrimPrefix(name, "couch:"))
+		p.rawObject()
+	})
+	return names
 }
 
 // instant reads epoch milliseconds; a date in ISO form is taken but not kept.
@@ -172,23 +123,12 @@ func (p *parser) parameters() []Parameter {
 	var all []Parameter
 	p.array(func() {
 		var x Parameter
-		var key, value bool
-		p.object(func(k string) {
-			switch {
-			case k == "key":
-				x.Key, key = p.str(), true
-			case k == "value":
-				x.Value, value = p.raw(), true
-			case p.null():
-			case k == "init":
-				x.Init = p.bool()
-			case k == "encryption":
-				x.Encryption = p.str()
-			default:
-				p.skip()
-			}
-		})
-		p.require(key && value, "key and value")
+		p.fields(
+			required("key", func() { x.Key = p.str() }),
+			required("value", func() { x.Value = p.raw() }),
+			optional("init", func() { x.Init = p.bool() }),
+			optional("encryption", func() { x.Encryption = p.str() }),
+		)
 		all = append(all, x)
 	})
 	return all

@@ -115,18 +115,10 @@ func (p *parser) annotations() Annotations {
 	all := Annotations{}
 	p.array(func() {
 		var a Annotation
-		var key, value bool
-		p.object(func(k string) {
-			switch k {
-			case "key":
-				a.Key, key = p.str(), true
-			case "value":
-				a.Value, value = p.raw(), true
-			default:
-				p.skip()
-			}
-		})
-		p.require(key && value, "key and value")
+		p.fields(
+			required("key", func() { a.Key = p.str() }),
+			required("value", func() { a.Value = p.raw() }),
+		)
 		all = append(all, a)
 	})
 	return all

@@ -91,12 +91,12 @@ func TestUserDefinedStatusCode(t *testing.T) {
 	}
 }
 
-func TestEventNeedsFacts(t *testing.T) {
+func TestEventNeedsRunDetails(t *testing.T) {
 	r := &Record{Response: Response{StatusCode: 3}}
 	if _, ok := NewEvent(r, "invoker0", "u", 1); ok {
 		t.Error("made an event of a record that was read")
 	}
-	r.Facts = Facts{Path: "guest/a", Kind: "unknown"}
+	r.Details = RunDetails{Path: "guest/a", Kind: "unknown"}
 	e, ok := NewEvent(r, "invoker0", "u", 1)
 	if !ok || e.Body.MemoryMB != 0 || e.Body.WaitTime != 0 || e.Body.Size != nil {
 		t.Errorf("%+v", e)

@@ -16,140 +16,99 @@ import (
 // their way into acks and records.
 func Canonical(value []byte) (json.RawMessage, error) {
 	p := newParser(value)
-	var late layout
-	out := p.canonical(make([]byte, 0, len(value)), &late)
+	tree := p.tree()
 	if err := p.end(); err != nil {
 		return nil, fmt.Errorf("parse json: %w", err)
 	}
-	if !late.any {
-		return out, nil
-	}
-	return late.write(make([]byte, 0, len(out)), out, 0, len(out)), nil
+	return tree.append(make([]byte, 0, len(value))), nil
 }
 
-func (p *parser) canonical(dst []byte, late *layout) []byte {
+// node is a value that is parsed and not yet printed. Printing a whole tree,
+// not each level by itself, takes time in proportion to the text however deep
+// that is.
+type node struct {
+	kind     byte   // '{', '[', or anything else for a scalar
+	scalar   []byte // as it is printed
+	elements []node // of an array
+	members  []keyed
+}
+
+type keyed struct {
+	key   string
+	value node
+}
+
+func (p *parser) tree() node {
 	switch c := p.peek(); {
 	case c == '{':
-		return p.canonicalObject(dst, late)
+		return node{kind: c, members: p.sortedMembers()}
 	case c == '[':
-		dst = append(dst, '[')
-		first := true
-		p.array(func() {
-			if !first {
-				dst = append(dst, ',')
-			}
-			first = false
-			dst = p.canonical(dst, late)
-		})
-		return append(dst, ']')
+		var all []node
+		p.array(func() { all = append(all, p.tree()) })
+		return node{kind: c, elements: all}
 	case c == '"':
-		return AppendString(dst, p.str())
-	case c == '-' || isDigit(c):
-		return p.canonicalNumber(dst)
-	}
-	return append(dst, p.raw()...)
-}
-
-func (p *parser) canonicalNumber(dst []byte) []byte {
-	text := p.number()
-	if p.err != nil {
-		return dst
-	}
-	d, ok := parseDecimal(text)
-	if !ok {
-		p.failf("exponent out of range")
-		return dst
-	}
-	return d.append(dst)
-}
-
-func (p *parser) canonicalObject(dst []byte, late *layout) []byte {
-	start, mine := len(dst), len(late.objects)
-	late.objects = append(late.objects, placed{from: start})
-	dst = append(dst, '{')
-	members := make([]place, 0, 8)
-	sorted := true
-	p.object(func(key string) {
-		if n := len(members); n > 0 {
-			sorted = sorted && compareUTF16(members[n-1].key, key) < 0
-			dst = append(dst, ',')
+		from := p.at
+		start, end, escaped := p.span()
+		if escaped && p.err == nil {
+			return node{scalar: AppendString(nil, unescape(p.text[start:end]))}
 		}
-		from := len(dst)
-		dst = append(AppendString(dst, key), ':')
-		dst = p.canonical(dst, late)
-		members = append(members, place{key, from, len(dst)})
-	})
-	dst = append(dst, '}')
-	switch {
-	case !sorted:
-		late.any = true
-		late.objects[mine].to, late.objects[mine].members = len(dst), inOrder(members)
-	case len(late.objects) == mine+1:
-		late.objects = late.objects[:mine] // nothing to move in it or below
+		return node{scalar: p.data[from:p.at]}
+	case c == '-' || isDigit(c):
+		return node{scalar: p.canonicalNumber()}
 	}
-	return dst
+	return node{scalar: p.raw()}
 }
 
-// layout says which objects of an output must be rearranged. That is done at
-// the end, once for all levels: done level by level, each would copy all that
-// is below it.
-type layout struct {
-	any     bool
-	objects []placed // ordered by from
-}
-
-// placed is an object in the output. Its members are sorted, each key once;
-// none means that they stand as they should.
-type placed struct {
-	from, to int
-	members  []place
-}
-
-// place is one member of an object: its key, and where key and value stand in
-// the output.
-type place struct {
-	key      string
-	from, to int
-}
-
-// inOrder sorts members by key; of equal keys the last stays.
-func inOrder(members []place) []place {
-	slices.SortStableFunc(members, func(a, b place) int { return compareUTF16(a.key, b.key) })
-	kept := members[:0]
-	for i, m := range members {
-		if i+1 == len(members) || members[i+1].key != m.key {
+// sortedMembers reads an object: of equal keys the last counts.
+func (p *parser) sortedMembers() []keyed {
+	var all []keyed
+	p.object(func(key string) { all = append(all, keyed{key, p.tree()}) })
+	byKey := func(a, b keyed) int { return compareUTF16(a.key, b.key) }
+	if !slices.IsSortedFunc(all, byKey) {
+		slices.SortStableFunc(all, byKey)
+	}
+	kept := all[:0]
+	for i, m := range all {
+		if i+1 == len(all) || all[i+1].key != m.key {
 			kept = append(kept, m)
 		}
 	}
 	return kept
 }
 
-// write appends text[from:to] with its objects rearranged.
-func (l *layout) write(dst, text []byte, from, to int) []byte {
-	for i := l.first(from); i < len(l.objects) && l.objects[i].from < to; {
-		o := l.objects[i]
-		if o.members == nil {
-			i++
-			continue
-		}
-		dst = append(append(dst, text[from:o.from]...), '{')
-		for j, m := range o.members {
-			if j > 0 {
-				dst = append(dst, ',')
-			}
-			dst = l.write(dst, text, m.from, m.to)
-		}
-		dst = append(dst, '}')
-		from = o.to
-		i = l.first(from)
+func (p *parser) canonicalNumber() []byte {
+	text := p.number()
+	if p.err != nil {
+		return nil
 	}
-	return append(dst, text[from:to]...)
+	d, ok := parseDecimal(text)
+	if !ok {
+		p.failf("exponent out of range")
+		return nil
+	}
+	return d.append(nil)
 }
 
-// first finds the first object that does not begin before from.
-func (l *layout) first(from int) int {
-	i, _ := slices.BinarySearchFunc(l.objects, from, func(o placed, from int) int { return cmp.Compare(o.from, from) })
-	return i
+func (n node) append(dst []byte) []byte {
+	switch n.kind {
+	case '{':
+		o := newObject(dst)
+		for _, m := range n.members {
+			o.key(m.key)
+			o.out = m.value.append(o.out)
+		}
+		return o.end()
+	case '[':
+		dst = append(dst, '[')
+		for i, e := range n.elements {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = e.append(dst)
+		}
+		return append(dst, ']')
+	}
+	return append(dst, n.scalar...)
 }
 
 // compareUTF16 orders strings by UTF-16 code units, as Java does. It differs

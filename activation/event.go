@@ -31,9 +31,9 @@ type EventBody struct {
 	UserDefinedStatusCode *int
 }
 
-// Facts are what the annotations of a run's record say, before they are
+// RunDetails are what the annotations of a run's record say, before they are
 // printed.
-type Facts struct {
+type RunDetails struct {
 	Path, Kind, CausedBy         string
 	WaitTime, InitTime, MemoryMB int64
 	Conductor                    bool
@@ -42,7 +42,7 @@ type Facts struct {
 // NewEvent makes the event of a record that tells its facts; another one makes
 // none.
 func NewEvent(r *Record, source, userID string, timestamp int64) (Event, bool) {
-	if r.Facts.Kind == "" {
+	if r.Details.Kind == "" {
 		return Event{}, false
 	}
 	e := Event{
@@ -50,10 +50,10 @@ func NewEvent(r *Record, source, userID string, timestamp int64) (Event, bool) {
 		UserID: userID, Timestamp: timestamp,
 	}
 	e.Body = EventBody{
-		Name: r.Facts.Path, ActivationID: r.ActivationID, Kind: r.Facts.Kind,
+		Name: r.Details.Path, ActivationID: r.ActivationID, Kind: r.Details.Kind,
 		StatusCode: r.Response.StatusCode, Size: r.Response.Size,
-		WaitTime: r.Facts.WaitTime, InitTime: r.Facts.InitTime,
-		Conductor: r.Facts.Conductor, CausedBy: r.Facts.CausedBy, MemoryMB: r.Facts.MemoryMB,
+		WaitTime: r.Details.WaitTime, InitTime: r.Details.InitTime,
+		Conductor: r.Details.Conductor, CausedBy: r.Details.CausedBy, MemoryMB: r.Details.MemoryMB,
 		UserDefinedStatusCode: userStatus(r.Response.Result),
 	}
 	if r.Duration != nil {

@@ -115,18 +115,10 @@ func (p *parser) code() codeField {
 		return codeField{present: true, text: p.str()}
 	}
 	var a attachmentFields
-	var name, mediaType bool
-	p.object(func(key string) {
-		switch key {
-		case "attachmentName":
-			a.name, name = p.str(), true
-		case "attachmentType":
-			a.mediaType, mediaType = p.str(), true
-		default:
-			p.skip()
-		}
-	})
-	p.require(name && mediaType, "attachmentName and attachmentType")
+	p.fields(
+		required("attachmentName", func() { a.name = p.str() }),
+		required("attachmentType", func() { a.mediaType = p.str() }),
+	)
 	return codeField{present: true, attachment: &a}
 }
 

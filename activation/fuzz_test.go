@@ -66,7 +66,7 @@ func FuzzDecodeAck(f *testing.F) {
 			return again.Encode(), err
 		})
 		if a.Record != nil {
-			a.Record.Facts.Kind = "unknown"
+			a.Record.Details.Kind = "unknown"
 			NewEvent(a.Record, "invoker0", "u", 1)
 		}
 	})

@@ -127,7 +127,7 @@ func TestCapturedEvents(t *testing.T) {
 		if r == nil {
 			continue
 		}
-		r.Facts = factsOf(r.Annotations)
+		r.Details = runDetailsOf(r.Annotations)
 		made, ok := NewEvent(r, e.Source, e.UserID, e.Timestamp)
 		if !ok {
 			t.Errorf("%s: no event", c.scenario)
@@ -141,8 +141,8 @@ func TestCapturedEvents(t *testing.T) {
 	}
 }
 
-// factsOf reads what the annotations of a captured record say.
-func factsOf(a Annotations) (f Facts) {
+// runDetailsOf reads what the annotations of a captured record say.
+func runDetailsOf(a Annotations) (f RunDetails) {
 	f.Path, _ = a.Text("path")
 	f.Kind, _ = a.Text("kind")
 	f.CausedBy, _ = a.Text("causedBy")

@@ -80,49 +80,16 @@ func Members(object json.RawMessage) ([]Member, error) {
 	return all, nil
 }
 
-// fields of an Identity that its reader requires.
-const (
-	hasSubject = 1 << iota
-	hasNamespace
-	hasAuthKey
-	hasRights
-	hasLimits
-	wholeIdentity = 1<<iota - 1
-)
-
 func (p *parser) identity() Identity {
 	var id Identity
-	seen := 0
-	p.object(func(key string) {
-		switch key {
-		case "subject":
-			id.Subject = p.subject()
-			seen |= hasSubject
-		case "namespace":
-			id.Namespace = p.namespace()
-			seen |= hasNamespace
-		case "authkey":
-			id.AuthKey = AuthKey{raw: p.rawObject()}
-			seen |= hasAuthKey
-		case "rights":
-			id.Rights = p.rights()
-			seen |= hasRights
-		case "limits":
-			id.Limits = p.userLimits()
-			seen |= hasLimits
-		default:
-			p.skip()
-		}
-	})
-	p.require(seen == wholeIdentity, "subject, namespace, authkey, rights and limits")
+	p.fields(
+		required("subject", func() { id.Subject = p.subject() }),
+		required("namespace", func() { id.Namespace = p.namespace() }),
+		required("authkey", func() { id.AuthKey = AuthKey{raw: p.rawObject()} }),
+		required("rights", func() { id.Rights = p.rights() }),
+		required("limits", func() { id.Limits = p.userLimits() }),
+	)
 	return id
-}
-
-// require fails when fields that the peer demands are missing.
-func (p *parser) require(ok bool, fields string) {
-	if !ok {
-		p.failf("missing one of %s", fields)
-	}
 }
 
 func (p *parser) subject() string {
@@ -143,18 +110,10 @@ func (p *parser) name() string {
 
 func (p *parser) namespace() Namespace {
 	var n Namespace
-	var name, uuid bool
-	p.object(func(key string) {
-		switch key {
-		case "name":
-			n.Name, name = p.name(), true
-		case "uuid":
-			n.UUID, uuid = p.str(), true
-		default:
-			p.skip()
-		}
-	})
-	p.require(name && uuid, "name and uuid")
+	p.fields(
+		required("name", func() { n.Name = p.name() }),
+		required("uuid", func() { n.UUID = p.str() }),
+	)
 	return n
 }
 

@@ -130,21 +130,12 @@ func (i Image) normal() Image {
 
 func (p *parser) image() Image {
 	var i Image
-	p.object(func(key string) {
-		switch {
-		case key == "name":
-			i.Name = p.str()
-		case p.null():
-		case key == "registry":
-			i.Registry = p.str()
-		case key == "prefix":
-			i.Prefix = p.str()
-		case key == "tag":
-			i.Tag = p.str()
-		default:
-			p.skip()
-		}
-	})
+	p.fields(
+		required("name", func() { i.Name = p.str() }),
+		optional("registry", func() { i.Registry = p.str() }),
+		optional("prefix", func() { i.Prefix = p.str() }),
+		optional("tag", func() { i.Tag = p.str() }),
+	)
 	p.require(i.Name != "", "name")
 	return i
 }

@@ -51,56 +51,26 @@ func (i Instance) append(dst []byte) []byte {
 	return o.end()
 }
 
-const (
-	hasInstance = 1 << iota
-	hasUserMemory
-	hasInstanceType
-	hasTags
-	hasDedicated
-	wholeInstance = 1<<iota - 1
-)
-
 func (p *parser) instance() Instance {
 	var in Instance
-	seen := 0
-	p.object(func(key string) { seen |= in.member(p, key) })
-	p.require(seen == wholeInstance, "instance, userMemory, instanceType, tags and dedicatedNamespaces")
+	p.fields(
+		required("instance", func() { in.ID = int(p.integer()) }),
+		required("userMemory", func() { in.UserMemory = p.size() }),
+		required("instanceType", func() {
+			if p.str() != "invoker" {
+				p.failf("want the type invoker")
+			}
+		}),
+		required("tags", func() { in.Tags = p.strings() }),
+		required("dedicatedNamespaces", func() { in.DedicatedNamespaces = p.strings() }),
+		optional("uniqueName", func() { in.UniqueName = p.str() }),
+		optional("displayedName", func() { in.DisplayedName = p.str() }),
+		optional("busyMemory", func() {
+			v := p.size()
+			in.BusyMemory = &v
+		}),
+	)
 	return in
-}
-
-func (i *Instance) member(p *parser, key string) int {
-	switch key {
-	case "instance":
-		i.ID = int(p.integer())
-		return hasInstance
-	case "userMemory":
-		i.UserMemory = p.size()
-		return hasUserMemory
-	case "instanceType":
-		if p.str() != "invoker" {
-			p.failf("want the type invoker")
-		}
-		return hasInstanceType
-	case "tags":
-		i.Tags = p.strings()
-		return hasTags
-	case "dedicatedNamespaces":
-		i.DedicatedNamespaces = p.strings()
-		return hasDedicated
-	}
-	switch {
-	case p.null():
-	case key == "uniqueName":
-		i.UniqueName = p.str()
-	case key == "displayedName":
-		i.DisplayedName = p.str()
-	case key == "busyMemory":
-		v := p.size()
-		i.BusyMemory = &v
-	default:
-		p.skip()
-	}
-	return 0
 }
 
 // Ping is the sign of life that an invoker gives every second.
@@ -121,19 +91,11 @@ func (g Ping) Encode() []byte {
 // DecodePing reads a ping. Without the flag an invoker counts as enabled.
 func DecodePing(data []byte) (Ping, error) {
 	g := Ping{Enabled: true}
-	named := false
 	p := newParser(data)
-	p.object(func(key string) {
-		switch {
-		case key == "name":
-			g.Instance, named = p.instance(), true
-		case key == "isEnabled" && !p.null():
-			g.Enabled = p.bool()
-		case key != "isEnabled":
-			p.skip()
-		}
-	})
-	p.require(named, "name")
+	p.fields(
+		required("name", func() { g.Instance = p.instance() }),
+		optional("isEnabled", func() { g.Enabled = p.bool() }),
+	)
 	if err := p.end(); err != nil {
 		return Ping{}, fmt.Errorf("decode ping: %w", err)
 	}

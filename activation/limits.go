@@ -32,25 +32,13 @@ func (l Limits) JSON() []byte {
 
 func (p *parser) limits() Limits {
 	l := Limits{LogsMB: defaultLogsMB, Concurrency: defaultConcurrency}
-	var timeout, memory bool
-	p.object(func(key string) {
-		switch {
-		case key == "timeout":
-			l.TimeoutMillis, timeout = p.wholeInt(), true
-		case key == "memory":
-			l.MemoryMB, memory = p.wholeInt(), true
-		case p.null():
-		case key == "logs":
-			l.LogsMB = p.wholeInt()
-		case key == "concurrency":
-			l.Concurrency = p.wholeInt()
-		case key == "instances":
-			l.Instances = p.wholeInt()
-		default:
-			p.skip()
-		}
-	})
-	p.require(timeout && memory, "timeout and memory")
+	p.fields(
+		required("timeout", func() { l.TimeoutMillis = p.wholeInt() }),
+		required("memory", func() { l.MemoryMB = p.wholeInt() }),
+		optional("logs", func() { l.LogsMB = p.wholeInt() }),
+		optional("concurrency", func() { l.Concurrency = p.wholeInt() }),
+		optional("instances", func() { l.Instances = p.wholeInt() }),
+	)
 	return l
 }
 

@@ -97,32 +97,20 @@ func (m *Manifest) family(p *parser, name string) {
 
 func (p *parser) runtime() Runtime {
 	r := Runtime{SentinelledLogs: true}
-	image := false
-	p.object(func(key string) {
-		switch {
-		case key == "kind":
-			r.Kind = strings.ToLower(strings.TrimSpace(p.str()))
-		case key == "image":
-			r.Image, image = p.image(), true
-		case p.null():
-		case key == "deprecated":
-			r.Deprecated = p.bool()
-		case key == "default":
-			r.Default = p.bool()
-		case key == "attached":
+	p.fields(
+		required("kind", func() { r.Kind = strings.ToLower(strings.TrimSpace(p.str())) }),
+		required("image", func() { r.Image = p.image() }),
+		optional("deprecated", func() { r.Deprecated = p.bool() }),
+		optional("default", func() { r.Default = p.bool() }),
+		optional("attached", func() {
 			p.rawObject()
 			r.Attached = true
-		case key == "requireMain":
-			r.RequireMain = p.bool()
-		case key == "sentinelledLogs":
-			r.SentinelledLogs = p.bool()
-		case key == "stemCells":
-			p.array(func() { r.StemCells = append(r.StemCells, p.stemCell()) })
-		default:
-			p.skip()
-		}
-	})
-	p.require(r.Kind != "" && image, "kind and image")
+		}),
+		optional("requireMain", func() { r.RequireMain = p.bool() }),
+		optional("sentinelledLogs", func() { r.SentinelledLogs = p.bool() }),
+		optional("stemCells", func() { p.array(func() { r.StemCells = append(r.StemCells, p.stemCell()) }) }),
+	)
+	p.require(r.Kind != "", "kind")
 	return r
 }
 

@@ -50,88 +50,35 @@ type Forwarded struct {
 // LockedArg names an encrypted parameter and its algorithm.
 type LockedArg struct{ Name, Algorithm string }
 
-// Fields without which the original drops a message.
-const (
-	hasTransID = 1 << iota
-	hasAction
-	hasRevision
-	hasUser
-	hasActivationID
-	hasController
-	hasBlocking
-	hasInitArgs
-	hasLockedArgs
-	wholeMessage = 1<<iota - 1
-)
-
 // DecodeMessage reads an activation message. It is as strict as the original:
 // what that would drop is an error here. The message keeps data; the caller
 // must not change it afterwards.
 func DecodeMessage(data []byte) (*Message, error) {
 	m := &Message{}
-	seen := 0
 	p := newParser(data)
-	p.object(func(key string) { seen |= m.member(p, key) })
-	p.require(seen == wholeMessage, "transid, action, revision, user, activationId, "+
-		"rootControllerIndex, blocking, initArgs and lockedArgs")
+	p.fields(
+		required("transid", func() { m.TransID = p.transID() }),
+		required("action", func() { m.Action = p.actionRef() }),
+		required("revision", func() {
+			if !p.null() {
+				m.Revision = p.str()
+			}
+		}),
+		required("user", func() { m.User = p.identity() }),
+		required("activationId", func() { m.ActivationID = p.id() }),
+		required("rootControllerIndex", func() { m.Controller = p.controller() }),
+		required("blocking", func() { m.Blocking = p.bool() }),
+		required("initArgs", func() { m.InitArgs = p.strings() }),
+		required("lockedArgs", func() { m.LockedArgs = p.lockedArgs() }),
+		optional("content", func() { m.Content = p.raw() }),
+		optional("cause", func() { m.Cause = p.id() }),
+		optional("traceContext", func() { m.TraceContext = p.rawObject() }),
+		optional("forwarded", func() { m.Forwarded = p.forwarded() }),
+	)
 	if err := p.end(); err != nil {
 		return nil, fmt.Errorf("decode activation message: %w", err)
 	}
 	return m, nil
-}
-
-func (m *Message) member(p *parser, key string) int {
-	switch key {
-	case "transid":
-		m.TransID = p.transID()
-		return hasTransID
-	case "action":
-		m.Action = p.actionRef()
-		return hasAction
-	case "revision":
-		if !p.null() {
-			m.Revision = p.str()
-		}
-		return hasRevision
-	case "user":
-		m.User = p.identity()
-		return hasUser
-	case "activationId":
-		m.ActivationID = p.id()
-		return hasActivationID
-	case "rootControllerIndex":
-		m.Controller = p.controller()
-		return hasController
-	case "blocking":
-		m.Blocking = p.bool()
-		return hasBlocking
-	case "initArgs":
-		m.InitArgs = p.strings()
-		return hasInitArgs
-	case "lockedArgs":
-		m.LockedArgs = p.lockedArgs()
-		return hasLockedArgs
-	}
-	m.optional(p, key)
-	return 0
-}
-
-func (m *Message) optional(p *parser, key string) {
-	if p.null() {
-		return
-	}
-	switch key {
-	case "content":
-		m.Content = p.raw()
-	case "cause":
-		m.Cause = p.id()
-	case "traceContext":
-		m.TraceContext = p.rawObject()
-	case "forwarded":
-		m.Forwarded = p.forwarded()
-	default:
-		p.skip()
-	}
 }
 
 func (p *parser) id() ID {
@@ -186,22 +133,12 @@ func (p *parser) actionRef() ActionRef {
 		}
 		return a
 	}
-	var path, name bool
-	p.object(func(key string) {
-		switch {
-		case key == "path":
-			a.Path, path = p.path(), true
-		case key == "name":
-			a.Name, name = p.name(), true
-		case key == "version" && !p.null():
-			a.Version = p.version()
-		case key == "binding" && !p.null():
-			a.Binding = p.path()
-		case key != "version" && key != "binding":
-			p.skip()
-		}
-	})
-	p.require(path && name, "path and name")
+	p.fields(
+		required("path", func() { a.Path = p.path() }),
+		required("name", func() { a.Name = p.name() }),
+		optional("version", func() { a.Version = p.version() }),
+		optional("binding", func() { a.Binding = p.path() }),
+	)
 	return a
 }
 
@@ -227,18 +164,10 @@ func (p *parser) controller() string {
 
 func (p *parser) forwarded() *Forwarded {
 	f := &Forwarded{}
-	var hops, instance bool
-	p.object(func(key string) {
-		switch key {
-		case "hops":
-			f.Hops, hops = int(p.integer()), true
-		case "instance":
-			f.Instance, instance = p.instance(), true
-		default:
-			p.skip()
-		}
-	})
-	p.require(hops && instance, "hops and instance")
+	p.fields(
+		required("hops", func() { f.Hops = int(p.integer()) }),
+		required("instance", func() { f.Instance = p.instance() }),
+	)
 	return f
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -105,8 +106,8 @@ func (p *parser) enter() bool {
 }
 
 // object reads an object and calls member for each key, in the order of the
-// text; member must consume exactly one value. An error inside is told with
-// the key before it.
+// text; member must consume exactly one value. The error of a
+// value has the key before it.
 func (p *parser) object(member func(key string)) {
 	if p.peek() != '{' {
 		p.want("an object")
@@ -142,17 +143,55 @@ func (p *parser) object(member func(key string)) {
 	}
 }
 
+// field is a member of an object that a decoder knows. read consumes its value.
+type field struct {
+	key      string
+	required bool
+	read     func()
+}
+
+// required is a field that must be there, optional one that may be absent or
+// null.
+func required(key string, read func()) field { return field{key, true, read} }
+func optional(key string, read func()) field { return field{key, false, read} }
+
+// fields reads an object of known members. Other members are skipped; of equal
+// keys the last counts.
+func (p *parser) fields(known ...field) {
+	seen := 0 // a bit for each of known
+	p.object(func(key string) {
+		i := slices.IndexFunc(known, func(f field) bool { return f.key == key })
+		switch {
+		case i < 0:
+			p.skip()
+		case known[i].required || !p.null():
+			seen |= 1 << i
+			known[i].read()
+		}
+	})
+	for i, f := range known {
+		p.require(!f.required || seen&(1<<i) != 0, f.key)
+	}
+}
+
+// require fails when fields that the peer demands are missing.
+func (p *parser) require(ok bool, fields string) {
+	if !ok {
+		p.failf("missing %s", fields)
+	}
+}
+
 // memberError is an error in the value of a member of an object.
 type memberError struct {
 	key string
 	err error
 }
 
-// What an error tells of the way to it: enough for any document of ours, and
-// little of one that is a thousand objects deep.
+// How much of the path to a value an error has: enough for any document of
+// ours, and little of one that is a thousand objects deep.
 const (
-	toldKeys     = 16
-	toldKeyBytes = 64
+	maxErrorKeys     = 16
+	maxErrorKeyBytes = 64
 )
 
 // Error names the outermost keys and then what is wrong.
@@ -165,9 +204,9 @@ func (e *memberError) Error() string {
 			return b.String() + err.Error()
 		}
 		switch {
-		case n < toldKeys:
-			b.WriteString(m.key[:min(len(m.key), toldKeyBytes)] + ": ")
-		case n == toldKeys:
+		case n < maxErrorKeys:
+			b.WriteString(m.key[:min(len(m.key), maxErrorKeyBytes)] + ": ")
+		case n == maxErrorKeys:
 			b.WriteString("...: ")
 		}
 		err = m.err
@@ -212,7 +251,7 @@ func (p *parser) want(what string) {
 	p.failf("want %s", what)
 }
 
-// null consumes a null and tells whether there was one.
+// null consumes a null and reports whether there was one.
 func (p *parser) null() bool {
 	if p.peek() != 'n' {
 		return false

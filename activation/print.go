@@ -14,10 +14,6 @@ func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
 	for i := 0; i < len(s); {
-		if len(s)-i >= 8 && plain(s[i:i+8]) {
-			i += 8
-			continue
-		}
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
@@ -42,19 +38,6 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// plain tells whether eight bytes stand for themselves in a JSON string: all are
-// ASCII, and none is a quote, a backslash or a control character.
-func plain(s string) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	_ = s[7]
-	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	quote, backslash := x^'"'*ones, x^'\\'*ones
-	// A byte that is less than n borrows from its top bit; of one that has the top
-	// bit set it need not be known.
-	return (x|(x-' '*ones)|(quote-ones)|(backslash-ones))&tops == 0
-}
-
 func appendEscape(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':
@@ -74,7 +57,7 @@ func appendEscape(dst []byte, c byte) []byte {
 }
 
 // object appends the members of one JSON object in the order they are added.
-// OpenWhisk sorts them; whoever calls does so too.
+// OpenWhisk sorts them, so the caller must.
 type object struct {
 	out   []byte
 	comma bool

@@ -17,7 +17,7 @@ type Record struct {
 	Response     Response
 	Logs         []string
 	Annotations  Annotations
-	Facts        Facts // zero in a record that was read
+	Details      RunDetails // zero in a record that was read
 }
 
 // DocumentID is the id of the record in the database.
@@ -74,21 +74,6 @@ func (r *Record) members(o *object, logs []string, updated int64) {
 	o.str("version", r.Version)
 }
 
-const (
-	hasRecordID = 1 << iota
-	hasRecordNamespace
-	hasRecordName
-	hasRecordSubject
-	hasStart
-	hasEnd
-	hasResponse
-	hasLogs
-	hasVersion
-	hasPublish
-	hasAnnotations
-	wholeRecord = 1<<iota - 1
-)
-
 // DecodeRecord reads a record from an ack or from the database.
 func DecodeRecord(data []byte) (*Record, error) {
 	p := newParser(data)
@@ -101,62 +86,23 @@ func DecodeRecord(data []byte) (*Record, error) {
 
 func (p *parser) record() *Record {
 	r := &Record{}
-	seen := 0
-	p.object(func(key string) { seen |= r.member(p, key) })
-	p.require(seen == wholeRecord, "namespace, name, subject, activationId, start, end, "+
-		"response, logs, version, publish and annotations")
+	p.fields(
+		required("activationId", func() { r.ActivationID = p.id() }),
+		required("namespace", func() { r.Namespace = p.path() }),
+		required("name", func() { r.Name = p.name() }),
+		required("subject", func() { r.Subject = p.subject() }),
+		required("start", func() { r.Start = p.integer() }),
+		required("end", func() { r.End = p.integer() }),
+		required("response", func() { r.Response = p.response() }),
+		required("logs", func() { r.Logs = p.strings() }),
+		required("version", func() { r.Version = p.version() }),
+		required("publish", func() { r.Publish = p.bool() }),
+		required("annotations", func() { r.Annotations = p.annotations() }),
+		optional("cause", func() { r.Cause = p.id() }),
+		optional("duration", func() {
+			n := p.integer()
+			r.Duration = &n
+		}),
+	)
 	return r
-}
-
-func (r *Record) member(p *parser, key string) int {
-	switch key {
-	case "activationId":
-		r.ActivationID = p.id()
-		return hasRecordID
-	case "namespace":
-		r.Namespace = p.path()
-		return hasRecordNamespace
-	case "name":
-		r.Name = p.name()
-		return hasRecordName
-	case "subject":
-		r.Subject = p.subject()
-		return hasRecordSubject
-	case "start":
-		r.Start = p.integer()
-		return hasStart
-	case "end":
-		r.End = p.integer()
-		return hasEnd
-	case "response":
-		r.Response = p.response()
-		return hasResponse
-	case "logs":
-		r.Logs = p.strings()
-		return hasLogs
-	case "version":
-		r.Version = p.version()
-		return hasVersion
-	case "publish":
-		r.Publish = p.bool()
-		return hasPublish
-	case "annotations":
-		r.Annotations = p.annotations()
-		return hasAnnotations
-	}
-	r.optional(p, key)
-	return 0
-}
-
-func (r *Record) optional(p *parser, key string) {
-	switch {
-	case p.null():
-	case key == "cause":
-		r.Cause = p.id()
-	case key == "duration":
-		n := p.integer()
-		r.Duration = &n
-	default:
-		p.skip()
-	}
 }

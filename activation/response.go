@@ -54,22 +54,14 @@ func (r Response) append(dst []byte) []byte {
 
 func (p *parser) response() Response {
 	var r Response
-	status := false
-	p.object(func(key string) {
-		switch {
-		case key == "statusCode":
-			r.StatusCode, status = int(p.integer()), true
-		case p.null():
-		case key == "result":
-			r.Result = p.raw()
-		case key == "size":
+	p.fields(
+		required("statusCode", func() { r.StatusCode = int(p.integer()) }),
+		optional("result", func() { r.Result = p.raw() }),
+		optional("size", func() {
 			n := int(p.integer())
 			r.Size = &n
-		default:
-			p.skip()
-		}
-	})
-	p.require(status, "statusCode")
+		}),
+	)
 	if p.err == nil && (r.StatusCode < StatusSuccess || r.StatusCode > StatusWhiskError) {
 		p.failf("want a status code from 0 to 3")
 	}

@@ -42,8 +42,8 @@ func (s Sharing) String() string {
 // Device is one schedulable accelerator: what the scheduler counts tokens for
 // and what a container is bound to from its creation to its end.
 type Device struct {
-	// Index is the device's place in the invoker's list; schedulers and
-	// ledgers speak of it by this number.
+	// Index is the device's position in the invoker's list, by which schedulers and
+	// ledgers know it.
 	Index int
 	// Card is the driver's number of the GPU that it is, or is a slice of.
 	Card int

@@ -8,7 +8,7 @@ type Foreign struct {
 	found int64
 	rests [foreignReadings]int64 // the last ones, of any kind
 	seen  int
-	calm  int // quiet readings in a row
+	quiet int // quiet readings in a row
 }
 
 const (
@@ -38,14 +38,14 @@ func (f *Foreign) Read(used, accounted int64, quiet bool) int64 {
 	f.rests[f.seen%foreignReadings] = rest
 	f.seen = (f.seen + 1) % (2 * foreignReadings)
 	if !quiet {
-		f.calm = 0
+		f.quiet = 0
 		f.found = min(f.found, f.extreme(func(a, b int64) int64 { return max(a, b) }))
 		return f.found
 	}
-	f.calm++
+	f.quiet++
 	if rest < f.found {
 		f.found = rest
-	} else if f.calm >= foreignReadings {
+	} else if f.quiet >= foreignReadings {
 		f.found = max(f.found, f.extreme(func(a, b int64) int64 { return min(a, b) }))
 	}
 	return f.found

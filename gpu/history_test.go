@@ -35,7 +35,7 @@ func history(t *testing.T, seed uint64, steps int) {
 		id := names[r.IntN(len(names))]
 		switch r.IntN(10) {
 		case 0, 1:
-			if a := l.byID[id]; a != nil && a.leaving {
+			if a := l.byID[id]; a != nil && a.removing {
 				continue // its container is on its way out
 			}
 			if size[id] == 0 {

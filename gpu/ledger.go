@@ -7,7 +7,7 @@ import (
 )
 
 // ErrTooBig means that a reservation can never stand: it is larger than the
-// device less what nobody can move.
+// device less what cannot be moved.
 var ErrTooBig = errors.New("does not fit the device")
 
 // LedgerConfig describes one device to its ledger.
@@ -15,14 +15,14 @@ type LedgerConfig struct {
 	// Capacity is the device memory in bytes that containers may share.
 	Capacity int64
 	// Headroom is how much the ledger tries to keep free beforehand by moving
-	// out memory that was marked evictable. 0 evicts on demand only.
+	// out memory that was flagged evictable. 0 evicts on demand only.
 	Headroom int64
 	// AckTimeout is how long an order may go unanswered before it is given
 	// again: a lost acknowledgement is asked for, never assumed. 0 never asks.
 	AckTimeout time.Duration
-	// Marks orders the marks that containers of this ledger join; nil where they
+	// EvictFlags orders the flags that containers of this ledger join; nil where they
 	// join none.
-	Marks *Marks
+	EvictFlags *EvictFlags
 }
 
 // Ledger accounts for the memory of one device and decides what moves. Its
@@ -40,26 +40,24 @@ type LedgerConfig struct {
 // order carries an epoch of its container; an acknowledgement of an older
 // epoch changes nothing, so a late swap-out cannot undo a newer prefetch.
 type Ledger struct {
-	cfg      LedgerConfig
-	accounts []*account // in order of opening: the last tie-break
-	spare    []*account // for reuse
-	byID     map[string]*account
-	last     *account // found last: one is asked about several times in a row
-	waiting  []wait   // oldest first
-	used     int64    // sum of account charges, plus foreign
-	firm     int64    // sum of what of the accounts cannot be moved
-	moving   int      // accounts whose order is not answered
-	foreign  int64
-	over     bool // a report, not a grant, took used beyond the capacity
-	counted  bool // room is known
-	room     int64
-	orders   []Order
-	standing []string
+	cfg        LedgerConfig
+	containers []*memory // in order of opening: the last tie-break
+	byID       map[string]*memory
+	waiting    []wait // oldest first
+	used       int64  // sum of account charges, plus foreign
+	firm       int64  // sum of what of the accounts cannot be moved
+	moving     int    // accounts whose order is not answered
+	foreign    int64
+	over       bool // a report, not a grant, took used beyond the capacity
+	counted    bool // available is known
+	available  int64
+	orders     []Order
+	standing   []string
 }
 
 // wait is a reservation that does not stand yet.
 type wait struct {
-	a    *account
+	a    *memory
 	need Need
 }
 
@@ -82,13 +80,13 @@ func NewLedger(cfg LedgerConfig) (*Ledger, error) {
 	case cfg.AckTimeout < 0:
 		return nil, fmt.Errorf("ledger acknowledgement timeout %v: must not be negative", cfg.AckTimeout)
 	}
-	if cfg.Marks == nil {
-		cfg.Marks = new(Marks)
+	if cfg.EvictFlags == nil {
+		cfg.EvictFlags = new(EvictFlags)
 	}
-	return &Ledger{cfg: cfg, byID: make(map[string]*account)}, nil
+	return &Ledger{cfg: cfg, byID: make(map[string]*memory)}, nil
 }
 
-// Reserve asks for room for one run in a container and opens the container's
+// Reserve asks for memory for one run in a container and opens the container's
 // account if there is none. When standing is true the run may start at once;
 // otherwise the reservation waits in line and its container appears in Ready's
 // second result when it stands. It cancels an eviction of its own container.
@@ -117,7 +115,7 @@ func (l *Ledger) Reserve(now time.Duration, id string, need Need) (standing bool
 
 // tookFromStanding tells whether pump granted a just now, and if so takes the
 // news back, because the caller learns it from the return value.
-func (l *Ledger) tookFromStanding(a *account) bool {
+func (l *Ledger) tookFromStanding(a *memory) bool {
 	n := len(l.standing)
 	for _, w := range l.waiting {
 		if w.a == a {
@@ -132,7 +130,7 @@ func (l *Ledger) tookFromStanding(a *account) bool {
 }
 
 // Release ends one run that Reserve let start. The container's memory stays
-// where it is until somebody needs the room.
+// where it is until it is needed.
 func (l *Ledger) Release(now time.Duration, id string) {
 	a := l.must(id, "release")
 	if a.runs == 0 {
@@ -162,15 +160,15 @@ func (l *Ledger) Cancel(now time.Duration, id string) bool {
 	return false
 }
 
-// SetEvictable marks the memory of a container as the first to go (its flow is
+// SetEvictable flags the memory of a container as the first to go (its flow is
 // throttled or inactive) or unmarks it (its flow is active). Unmarked idle
 // memory is moved out only for a run that cannot start otherwise.
 func (l *Ledger) SetEvictable(now time.Duration, id string, evictable bool) {
 	a, ok := l.find(id)
-	if !ok || a.mark.On() == evictable {
+	if !ok || a.evictFlag.On() == evictable {
 		return
 	}
-	l.cfg.Marks.Set(&a.mark, evictable)
+	l.cfg.EvictFlags.Set(&a.evictFlag, evictable)
 	if !evictable && a.claims == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
 		l.cancelEviction(a) // moved out ahead of need, and now it is wanted again
 		l.bringBack(now, a)
@@ -178,19 +176,19 @@ func (l *Ledger) SetEvictable(now time.Duration, id string, evictable bool) {
 	l.pump(now)
 }
 
-// Follow has a container's memory follow what is said of a mark, which then does
+// Follow has a container's memory follow a flag, which then does
 // as SetEvictable would, but that nothing moves: with headroom to keep, or with
-// memory away from the device, each container must be told by itself.
-func (l *Ledger) Follow(id string, m *Mark) {
+// memory away from the device, each container must be set by itself.
+func (l *Ledger) Follow(id string, m *EvictFlag) {
 	if a, ok := l.find(id); ok {
-		l.cfg.Marks.Join(&a.mark, m)
+		l.cfg.EvictFlags.Join(&a.evictFlag, m)
 	}
 }
 
-// Part ends Follow.
-func (l *Ledger) Part(id string) {
+// Unfollow ends Follow.
+func (l *Ledger) Unfollow(id string) {
 	if a, ok := l.find(id); ok {
-		l.cfg.Marks.Leave(&a.mark)
+		l.cfg.EvictFlags.Leave(&a.evictFlag)
 	}
 }
 
@@ -213,9 +211,9 @@ func (l *Ledger) Shortfall() int64 {
 		return 0
 	}
 	lack := l.extra(l.waiting[0].a, l.waiting[0].need) - l.Free()
-	for _, a := range l.accounts {
+	for _, a := range l.containers {
 		switch {
-		case a.leaving:
+		case a.removing:
 			lack -= a.charge()
 		case a.idle():
 			lack -= a.movable()
@@ -231,37 +229,37 @@ func (l *Ledger) Shortfall() int64 {
 func (l *Ledger) Possible(id string, need Need) bool {
 	own, ok := l.find(id)
 	if !ok {
-		return need.Bytes+need.Context <= l.Room()
+		return need.Bytes+need.Context <= l.Available()
 	}
 	lack := l.extra(own, need)
 	if len(l.waiting) == 0 && lack <= l.Free() {
 		return true
 	}
-	return lack <= l.roomWith(own)
+	return lack <= l.availableWith(own)
 }
 
-// Room returns how much a new container could be promised without waiting for a
+// Available returns how much a new container could be promised without waiting for a
 // run to end, in the sense of Possible; negative where that is nothing.
-func (l *Ledger) Room() int64 {
+func (l *Ledger) Available() int64 {
 	if !l.counted {
-		l.counted, l.room = true, l.roomWith(nil)
+		l.counted, l.available = true, l.availableWith(nil)
 	}
-	return l.room
+	return l.available
 }
 
-// roomWith counts what is free, less what those that wait already will take,
+// availableWith counts what is free, less what those that wait already will take,
 // and what idle containers other than own hold.
-func (l *Ledger) roomWith(own *account) int64 {
-	room := l.Free()
+func (l *Ledger) availableWith(own *memory) int64 {
+	n := l.Free()
 	for _, w := range l.waiting {
-		room -= l.extra(w.a, w.need)
+		n -= l.extra(w.a, w.need)
 	}
-	for _, a := range l.accounts {
+	for _, a := range l.containers {
 		if a != own && a.idle() {
-			room += a.charge()
+			n += a.charge()
 		}
 	}
-	return room
+	return n
 }
 
 // Residency returns what a container holds on the device and what it holds
@@ -290,13 +288,6 @@ func (l *Ledger) Overhead(id string) int64 {
 	return 0
 }
 
-// Resident reports whether all of a container's memory lies on the device, so
-// that a run there is a gpu-warm start.
-func (l *Ledger) Resident(id string) bool {
-	a, ok := l.find(id)
-	return ok && a.resident >= a.footprint
-}
-
 // SetForeign charges memory that no container answers for: allocations that
 // escape the shim, or another user of the device, as NVML finds them.
 func (l *Ledger) SetForeign(now time.Duration, bytes int64) {
@@ -307,30 +298,26 @@ func (l *Ledger) SetForeign(now time.Duration, bytes int64) {
 	l.pump(now)
 }
 
-// Enter opens the account of a container that exists already and rests. What it
+// Adopt opens the account of a container that exists already and rests. What it
 // holds is heard as of any other.
-func (l *Ledger) Enter(id string) { l.open(id) }
+func (l *Ledger) Adopt(id string) { l.open(id) }
 
-func (l *Ledger) open(id string) *account {
+func (l *Ledger) open(id string) *memory {
 	if a, ok := l.find(id); ok {
 		return a
 	}
-	var a *account
-	a, l.spare = reused(l.spare)
-	*a = account{id: id, bound: l.cfg.Capacity, processes: a.processes[:0]}
-	l.byID[id], l.last = a, a
-	l.accounts = append(l.accounts, a)
+	a := &memory{id: id, bound: l.cfg.Capacity}
+	l.byID[id] = a
+	l.containers = append(l.containers, a)
 	return a
 }
 
-func (l *Ledger) find(id string) (*account, bool) {
-	if l.last == nil || l.last.id != id {
-		l.last = l.byID[id]
-	}
-	return l.last, l.last != nil
+func (l *Ledger) find(id string) (*memory, bool) {
+	a, ok := l.byID[id]
+	return a, ok
 }
 
-func (l *Ledger) must(id, verb string) *account {
+func (l *Ledger) must(id, verb string) *memory {
 	a, ok := l.find(id)
 	if !ok {
 		panic("gpu: " + verb + " of unknown container " + id)

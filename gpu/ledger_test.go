@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// world answers a ledger's orders as a shim would, when told to.
-type world struct {
+// fixture answers a ledger's orders as a shim would, when told to.
+type fixture struct {
 	t      *testing.T
 	l      *Ledger
 	now    time.Duration
@@ -16,17 +16,17 @@ type world struct {
 	ready  []string
 }
 
-func newWorld(t *testing.T, cfg LedgerConfig) *world {
+func newFixture(t *testing.T, cfg LedgerConfig) *fixture {
 	t.Helper()
 	l, err := NewLedger(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, l: l}
+	return &fixture{t: t, l: l}
 }
 
 // tick moves time on, checks the invariants and gathers what the ledger wants.
-func (w *world) tick() {
+func (w *fixture) tick() {
 	w.t.Helper()
 	w.now += time.Second
 	if err := w.l.Check(); err != nil {
@@ -38,7 +38,7 @@ func (w *world) tick() {
 }
 
 // resident opens a container with its memory on the device, idle.
-func (w *world) resident(id string, bytes, context int64) {
+func (w *fixture) resident(id string, bytes, context int64) {
 	w.t.Helper()
 	if ok, err := w.l.Reserve(w.now, id, Need{bytes, context}); !ok || err != nil {
 		w.t.Fatalf("reserve %s: %v, %v", id, ok, err)
@@ -48,7 +48,7 @@ func (w *world) resident(id string, bytes, context int64) {
 	w.tick()
 }
 
-func (w *world) report(id string, pid int, allocated, resident int64) {
+func (w *fixture) report(id string, pid int, allocated, resident int64) {
 	w.t.Helper()
 	if err := w.l.Report(w.now, id, pid, Usage{Allocated: allocated, Resident: resident}); err != nil {
 		w.t.Fatal(err)
@@ -56,7 +56,7 @@ func (w *world) report(id string, pid int, allocated, resident int64) {
 }
 
 // only takes the single order that is expected.
-func (w *world) only(kind OrderKind, id string) Order {
+func (w *fixture) only(kind OrderKind, id string) Order {
 	w.t.Helper()
 	if len(w.orders) != 1 || w.orders[0].Kind != kind || w.orders[0].Container != id {
 		w.t.Fatalf("orders %v, want one %v of %s", w.orders, kind, id)
@@ -66,8 +66,8 @@ func (w *world) only(kind OrderKind, id string) Order {
 	return o
 }
 
-func TestLedgerMakesRoomLeastRecentlyUsedAmongEvictableFirst(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+func TestLedgerEvictsLeastRecentlyUsedAmongEvictableFirst(t *testing.T) {
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("old-active", 30, 0)
 	w.resident("old-marked", 30, 0)
 	w.resident("new-marked", 30, 0)
@@ -88,7 +88,7 @@ func TestLedgerMakesRoomLeastRecentlyUsedAmongEvictableFirst(t *testing.T) {
 }
 
 func TestLedgerEvictsActiveMemoryOnlyForARun(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100, Headroom: 50})
+	w := newFixture(t, LedgerConfig{Capacity: 100, Headroom: 50})
 	w.resident("a", 40, 0)
 	w.resident("b", 40, 0)
 	if len(w.orders) != 0 {
@@ -105,7 +105,7 @@ func TestLedgerEvictsActiveMemoryOnlyForARun(t *testing.T) {
 }
 
 func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("a", 60, 0)
 	w.l.Reserve(w.now, "run", Need{Bytes: 20})
 	w.l.Reserve(w.now, "b", Need{Bytes: 60})
@@ -129,7 +129,7 @@ func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 }
 
 func TestLedgerGrantsInTheOrderOfAsking(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	if ok, _ := w.l.Reserve(w.now, "a", Need{Bytes: 80}); !ok {
 		t.Fatal("an empty device has no room for 80 of 100")
 	}
@@ -145,7 +145,7 @@ func TestLedgerGrantsInTheOrderOfAsking(t *testing.T) {
 }
 
 func TestLedgerSumsProcessesOfAContainer(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.l.Reserve(w.now, "a", Need{Bytes: 10, Context: 5})
 	w.report("a", 1, 10, 10)
 	w.report("a", 2, 20, 15)
@@ -166,8 +166,8 @@ func TestLedgerSumsProcessesOfAContainer(t *testing.T) {
 	}
 }
 
-func TestLedgerCountsContextsAndSaysWhatOnlyRemovalCanFree(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+func TestLedgerCountsContextsAndWhatOnlyRemovalCanFree(t *testing.T) {
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("a", 10, 40)
 	w.resident("b", 10, 30)
 	w.l.Reserve(w.now, "c", Need{Bytes: 20, Context: 30})
@@ -186,8 +186,8 @@ func TestLedgerCountsContextsAndSaysWhatOnlyRemovalCanFree(t *testing.T) {
 
 // TestLedgerWaitersDoNotHoldUpTheFirst: the oldest reservation needs what the
 // container of a younger one holds, and no run is left whose end could help.
-func TestLedgerWaitersDoNotHoldUpTheFirst(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("b", 60, 0)
 	w.l.Reserve(w.now, "run", Need{Bytes: 40})
 	w.l.Reserve(w.now, "a", Need{Bytes: 70})
@@ -217,7 +217,7 @@ func TestLedgerWaitersDoNotHoldUpTheFirst(t *testing.T) {
 }
 
 func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("a", 60, 0)
 	w.l.Reserve(w.now, "b", Need{Bytes: 60})
 	w.l.Gone(w.now, "a") // before anybody read the order to evict it
@@ -228,7 +228,7 @@ func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {
 }
 
 func TestLedgerRefusesWhatCanNeverStand(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	if _, err := w.l.Reserve(w.now, "a", Need{Bytes: 80, Context: 21}); !errors.Is(err, ErrTooBig) {
 		t.Fatalf("got %v, want ErrTooBig", err)
 	}
@@ -238,13 +238,13 @@ func TestLedgerRefusesWhatCanNeverStand(t *testing.T) {
 	if _, err := w.l.Reserve(w.now, "a", Need{Bytes: -1}); err == nil {
 		t.Fatal("a negative need was accepted")
 	}
-	if len(w.l.Accounts()) != 0 {
+	if len(w.l.containers) != 0 {
 		t.Fatal("a refused reservation opened an account")
 	}
 }
 
 func TestLedgerBelievesNoProcessBeyondTheDevice(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("honest", 50, 0)
 	w.resident("liar", 10, 0)
 	if err := w.l.Report(w.now, "liar", 1, Usage{Allocated: 1 << 60, Resident: 1 << 60}); err != nil {
@@ -266,7 +266,7 @@ func TestLedgerBelievesNoProcessBeyondTheDevice(t *testing.T) {
 }
 
 func TestLedgerChargesForeignMemory(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.l.SetForeign(w.now, 70)
 	if ok, _ := w.l.Reserve(w.now, "a", Need{Bytes: 40}); ok {
 		t.Fatal("granted memory that another user holds")
@@ -279,7 +279,7 @@ func TestLedgerChargesForeignMemory(t *testing.T) {
 }
 
 func TestLedgerAsksAgainForALostAcknowledgement(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100, AckTimeout: 5 * time.Second})
+	w := newFixture(t, LedgerConfig{Capacity: 100, AckTimeout: 5 * time.Second})
 	w.resident("a", 60, 0)
 	w.l.Reserve(w.now, "b", Need{Bytes: 60})
 	w.tick()
@@ -300,7 +300,7 @@ func TestLedgerAsksAgainForALostAcknowledgement(t *testing.T) {
 }
 
 func TestLedgerDoesNotOrderOutWhatDidNotMove(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("stuck", 60, 0)
 	w.l.Reserve(w.now, "b", Need{Bytes: 60})
 	w.tick()
@@ -313,7 +313,7 @@ func TestLedgerDoesNotOrderOutWhatDidNotMove(t *testing.T) {
 }
 
 func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident("a", 60, 0)
 	w.l.Reserve(w.now, "b", Need{Bytes: 60})
 	w.tick()
@@ -336,7 +336,7 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 // What one container says of itself takes nothing from what others were
 // promised, whatever number of contexts and bytes it claims.
 func TestLedgerNoReportTakesPromises(t *testing.T) {
-	w := newWorld(t, LedgerConfig{Capacity: 100})
+	w := newFixture(t, LedgerConfig{Capacity: 100})
 	if ok, err := w.l.Reserve(w.now, "honest", Need{Bytes: 30, Context: 10}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -359,5 +359,56 @@ func TestLedgerNoReportTakesPromises(t *testing.T) {
 	w.l.Exited(w.now, "liar", 1)
 	if resident, _ := w.l.Residency("liar"); resident != 0 {
 		t.Errorf("%d bytes resident after the end of all processes", resident)
+	}
+}
+
+// TestLeavingContainerIsRoomThatComes: nothing is moved for what a container
+// on its way out will free, and none of its own memory is moved any more.
+func TestLeavingContainerIsMemoryThatComes(t *testing.T) {
+	w := newFixture(t, LedgerConfig{Capacity: 1000})
+	w.resident("a", 400, 50)
+	w.resident("b", 400, 50)
+	w.l.Leave(w.now, "a")
+	if ok, err := w.l.Reserve(w.now, "c", Need{Bytes: 450, Context: 50}); ok || err != nil {
+		t.Fatalf("standing %t, %v", ok, err)
+	}
+	w.tick()
+	if len(w.orders) != 0 || w.l.Shortfall() != 0 {
+		t.Errorf("orders %v, %d short of what leaves", w.orders, w.l.Shortfall())
+	}
+	w.l.Gone(w.now, "a")
+	w.tick()
+	if len(w.ready) != 1 || w.ready[0] != "c" {
+		t.Errorf("standing %v after the room was there", w.ready)
+	}
+	if got, want := w.l.Totals(), (Totals{Resident: 400, Allocated: 400, Reserved: 450, Context: 100}); got != want {
+		t.Errorf("totals %+v, want %+v", got, want)
+	}
+}
+
+// TestLeavingVoidsOrders: the acknowledgement of an order that was under way
+// when its container began to leave changes nothing.
+func TestLeavingVoidsOrders(t *testing.T) {
+	w := newFixture(t, LedgerConfig{Capacity: 1000, AckTimeout: 1})
+	w.resident("a", 600, 0)
+	if _, err := w.l.Reserve(w.now, "b", Need{Bytes: 600}); err != nil {
+		t.Fatal(err)
+	}
+	w.tick()
+	o := w.only(Evict, "a")
+	w.l.Leave(w.now, "a")
+	if w.l.Moved(w.now, "a", o.Epoch) || w.l.Awaits("a", o.Epoch) {
+		t.Error("the order is still awaited")
+	}
+	if _, ok := w.l.Deadline(); ok {
+		t.Error("it would be asked again")
+	}
+	w.l.Gone(w.now, "a")
+	w.tick()
+	if resident, footprint := w.l.Residency("b"); resident < footprint {
+		t.Errorf("%d of %d bytes of b are on the device", resident, footprint)
+	}
+	if n := w.l.Overhead("a"); n != 0 || w.l.Quiet() {
+		t.Errorf("%d bytes of contexts are left, quiet %t; totals %+v", n, w.l.Quiet(), w.l.Totals())
 	}
 }

@@ -70,7 +70,7 @@ func lies(t *testing.T, seed uint64, steps int) {
 		}
 		// What is idle can be moved out; all else has room, what was promised too.
 		stays, idle := int64(0), int64(0)
-		for _, a := range l.accounts {
+		for _, a := range l.containers {
 			if stays += a.firm(); a.runs == 0 {
 				idle += a.charge() - a.firm()
 			}

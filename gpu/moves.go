@@ -82,14 +82,14 @@ func (l *Ledger) Report(now time.Duration, id string, pid int, u Usage) error {
 
 // believed is what an account may be believed to have on the device: what is there
 // less what others have that run, or that cannot be moved, and their contexts, but
-// its own promises in any case. Whoever says more is wrong, or has pushed idle memory
+// its own promises in any case. A container that reports more is wrong, or has pushed idle memory
 // of others out, which those will say themselves; it must not take from promises.
-func (l *Ledger) believed(a *account) int64 {
+func (l *Ledger) believed(a *memory) int64 {
 	most := l.cfg.Capacity - l.foreign - (l.firm - a.firm())
 	return max(most, a.promised+a.want, 0)
 }
 
-func (a *account) put(pid int, u Usage) {
+func (a *memory) put(pid int, u Usage) {
 	defer a.sum()
 	for i := range a.processes {
 		if a.processes[i].pid == pid {
@@ -137,7 +137,7 @@ func (l *Ledger) Moved(now time.Duration, id string, epoch uint64) bool {
 			a.sum()
 		}
 		a.coming = 0
-		l.turn(a, settled)
+		l.setMove(a, settled)
 	})
 	l.over = l.used > l.cfg.Capacity
 	l.pump(now)
@@ -151,7 +151,7 @@ func (l *Ledger) Awaits(id string, epoch uint64) bool {
 }
 
 // Leave takes the news that an idle container is being removed. What it holds
-// is charged until it is gone, and counts as room that comes; nothing of it is
+// is charged until it is gone, and counts as memory that comes; nothing of it is
 // moved any more, and an order under way is void.
 func (l *Ledger) Leave(now time.Duration, id string) {
 	a, ok := l.find(id)
@@ -161,9 +161,9 @@ func (l *Ledger) Leave(now time.Duration, id string) {
 	if !a.idle() {
 		panic("gpu: container " + id + " leaves while it runs")
 	}
-	a.leaving = true
+	a.removing = true
 	if a.move != settled {
-		l.turn(a, settled)
+		l.setMove(a, settled)
 		a.epoch++
 	}
 	l.recharge(a, func() { a.coming = 0 })
@@ -188,29 +188,22 @@ func (l *Ledger) Gone(now time.Duration, id string) {
 	l.waiting = kept
 	l.orders = slices.DeleteFunc(l.orders, func(o Order) bool { return o.Container == id })
 	l.standing = slices.DeleteFunc(l.standing, func(s string) bool { return s == id })
-	l.turn(a, settled)
-	l.cfg.Marks.Leave(&a.mark)
+	l.setMove(a, settled)
+	l.cfg.EvictFlags.Leave(&a.evictFlag)
 	l.used -= a.charge()
 	l.firm -= a.firm()
 	l.over = l.used > l.cfg.Capacity
 	delete(l.byID, id)
-	l.last = nil
-	for i := range l.accounts {
-		if l.accounts[i] == a {
-			l.accounts = append(l.accounts[:i], l.accounts[i+1:]...)
-			break
-		}
-	}
-	l.spare = append(l.spare, a)
+	l.containers = without(l.containers, a)
 	l.pump(now)
 }
 
 // Prefetch brings an idle container's memory in ahead of a run. It never
-// stands in the way of a reservation: with one waiting, or without room, it
-// does nothing. When makeRoom is set it orders memory out that is marked
+// stands in the way of a reservation: with one waiting, or without free memory, it
+// does nothing. When evictOthers is set it orders memory out that is flagged
 // evictable, and the caller asks again when that is done. It reports whether
 // the memory is on the device or on its way.
-func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
+func (l *Ledger) Prefetch(now time.Duration, id string, evictOthers bool) bool {
 	a, ok := l.find(id)
 	if !ok {
 		return false
@@ -218,15 +211,15 @@ func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
 	if a.move == prefetching || (a.move == settled && a.resident >= a.footprint) {
 		return true
 	}
-	if !a.idle() || a.leaving || len(l.waiting) > 0 || l.over {
+	if !a.idle() || a.removing || len(l.waiting) > 0 || l.over {
 		return false
 	}
-	if a.mark.On() && a.move == evicting && l.cfg.Headroom > 0 {
+	if a.evictFlag.On() && a.move == evicting && l.cfg.Headroom > 0 {
 		return false // the headroom would have it moved out again at once, for ever
 	}
 	lack := a.footprint - max(a.resident, a.coming) - l.Free()
 	if lack > 0 {
-		if makeRoom {
+		if evictOthers {
 			l.evict(now, lack, a, true)
 		}
 		return false
@@ -237,12 +230,12 @@ func (l *Ledger) Prefetch(now time.Duration, id string, makeRoom bool) bool {
 	return true
 }
 
-// Expel has an idle container's memory moved out whatever room there is. False:
+// MoveOut has an idle container's memory moved out however much is free. False:
 // none of it can be moved.
-func (l *Ledger) Expel(now time.Duration, id string) bool {
+func (l *Ledger) MoveOut(now time.Duration, id string) bool {
 	a, ok := l.find(id)
 	switch {
-	case !ok || !a.idle() || a.leaving:
+	case !ok || !a.idle() || a.removing:
 		return false
 	case a.move == evicting:
 		return true
@@ -259,7 +252,7 @@ func (l *Ledger) Deadline() (at time.Duration, ok bool) {
 	if l.cfg.AckTimeout == 0 || l.moving == 0 {
 		return 0, false
 	}
-	for _, a := range l.accounts {
+	for _, a := range l.containers {
 		if due := a.ordered + l.cfg.AckTimeout; a.move != settled && (!ok || due < at) {
 			at, ok = due, true
 		}
@@ -272,7 +265,7 @@ func (l *Ledger) Tick(now time.Duration) {
 	if l.cfg.AckTimeout == 0 || l.moving == 0 {
 		return
 	}
-	for _, a := range l.accounts {
+	for _, a := range l.containers {
 		if a.move != settled && now >= a.ordered+l.cfg.AckTimeout {
 			a.ordered = now
 			l.orders = append(l.orders, a.asOrder(true))
@@ -281,14 +274,14 @@ func (l *Ledger) Tick(now time.Duration) {
 }
 
 // order starts a movement under a new epoch.
-func (l *Ledger) order(now time.Duration, a *account, m moveState) {
-	l.turn(a, m)
+func (l *Ledger) order(now time.Duration, a *memory, m moveState) {
+	l.setMove(a, m)
 	a.epoch++
 	a.ordered = now
 	l.orders = append(l.orders, a.asOrder(false))
 }
 
-func (a *account) asOrder(again bool) Order {
+func (a *memory) asOrder(again bool) Order {
 	o := Order{Kind: Prefetch, Container: a.id, Epoch: a.epoch, Bytes: a.footprint - a.resident, Again: again}
 	if a.move == evicting {
 		o.Kind, o.Bytes = Evict, a.resident

@@ -3,15 +3,14 @@ package gpu
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // PoolConfig bounds the containers of one device.
 type PoolConfig struct {
 	// Size is how many containers may exist at once, busy ones included: each
-	// holds a context in device memory that nobody can move (paper, 4.3).
+	// holds a context in device memory that cannot be moved (paper, 4.3).
 	// 0 keeps none: every run is a cold start.
 	Size int
 	// Rule chooses which idle container is given up for a new one.
@@ -29,35 +28,31 @@ func (c PoolConfig) Validate() error {
 	return nil
 }
 
-// Pool keeps the books of one device's containers: which are idle, which are
+// Pool knows one device's containers: which are idle, which are
 // busy, which is given up. It creates and removes nothing. F is what the owner
 // knows a flow by.
 type Pool[F comparable] struct {
 	cfg    PoolConfig
 	byID   map[string]*pooled[F]
-	byFlow map[F]*shelf[F]
+	byFlow map[F]*flowContainers[F]
 	list   []*pooled[F] // in order of creation
-	spare  []*pooled[F] // for reuse, as are the shelves
-	bare   []*shelf[F]
-	asked  F         // whose shelf was found last: one is asked about several
-	found  *shelf[F] // times in a row
 	idle   int
 }
 
 type pooled[F comparable] struct {
 	id       string
 	flow     F
-	shelf    *shelf[F]
+	siblings *flowContainers[F]
 	lastUsed time.Duration
 	runs     int32 // in it now
 	limit    int32 // that it takes at once
 }
 
-// shelf is the containers of one flow. The last of each list is used first.
+// flowContainers is the containers of one flow. The last of each list is used first.
 //
 //	idle:   runs == 0 < limit
 //	shared: 0 < runs < limit
-type shelf[F comparable] struct {
+type flowContainers[F comparable] struct {
 	idle   []*pooled[F]
 	shared []*pooled[F]
 	total  int
@@ -78,53 +73,43 @@ func NewPool[F comparable](cfg PoolConfig) (*Pool[F], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Pool[F]{cfg: cfg, byID: make(map[string]*pooled[F]), byFlow: make(map[F]*shelf[F])}, nil
+	return &Pool[F]{cfg: cfg, byID: make(map[string]*pooled[F]), byFlow: make(map[F]*flowContainers[F])}, nil
 }
 
 // Take gives a container of a flow to a run: one that runs already and takes
 // more at once, else an idle one, of either the most recently used: its memory
-// is the likeliest to lie on the device. Without one, kind tells which cold
-// start the caller is about to make.
-func (p *Pool[F]) Take(now time.Duration, flow F) (id string, kind start.Kind, ok bool) {
-	c, kind := p.peek(flow)
+// is the likeliest to lie on the device. Without one a new one must be created.
+func (p *Pool[F]) Take(now time.Duration, flow F) (id string, ok bool) {
+	c := p.peek(flow)
 	if c == nil {
-		return "", kind, false
+		return "", false
 	}
-	p.unshelve(c)
+	p.makeUnavailable(c)
 	c.runs++
 	c.lastUsed = now
-	p.shelve(c)
-	return c.id, kind, true
+	p.makeAvailable(c)
+	return c.id, true
 }
 
 // Peek tells what Take would answer, and changes nothing.
-func (p *Pool[F]) Peek(flow F) (id string, kind start.Kind, ok bool) {
-	c, kind := p.peek(flow)
-	if c == nil {
-		return "", kind, false
+func (p *Pool[F]) Peek(flow F) (id string, ok bool) {
+	if c := p.peek(flow); c != nil {
+		return c.id, true
 	}
-	return c.id, kind, true
+	return "", false
 }
 
-func (p *Pool[F]) peek(flow F) (*pooled[F], start.Kind) {
-	s := p.of(flow)
+func (p *Pool[F]) peek(flow F) *pooled[F] {
+	s := p.byFlow[flow]
 	switch {
-	case s == nil || s.total == 0:
-		return nil, start.Cold
+	case s == nil:
+		return nil
 	case len(s.shared) > 0:
-		return s.shared[len(s.shared)-1], start.GPUWarm
+		return s.shared[len(s.shared)-1]
 	case len(s.idle) > 0:
-		return s.idle[len(s.idle)-1], start.GPUWarm
+		return s.idle[len(s.idle)-1]
 	}
-	return nil, start.BusyCold
-}
-
-// of is the shelf of a flow, nil for none.
-func (p *Pool[F]) of(flow F) *shelf[F] {
-	if p.found == nil || p.asked != flow {
-		p.asked, p.found = flow, p.byFlow[flow]
-	}
-	return p.found
+	return nil
 }
 
 // Add enters a new container, busy with its first run. It takes one run at a
@@ -135,13 +120,11 @@ func (p *Pool[F]) Add(now time.Duration, id string, flow F) {
 	}
 	s := p.byFlow[flow]
 	if s == nil {
-		s, p.bare = reused(p.bare)
-		p.byFlow[flow], p.found = s, nil
+		s = &flowContainers[F]{}
+		p.byFlow[flow] = s
 	}
 	s.total++
-	var c *pooled[F]
-	c, p.spare = reused(p.spare)
-	*c = pooled[F]{id: id, flow: flow, shelf: s, runs: 1, limit: 1, lastUsed: now}
+	c := &pooled[F]{id: id, flow: flow, siblings: s, runs: 1, limit: 1, lastUsed: now}
 	p.byID[id] = c
 	p.list = append(p.list, c)
 }
@@ -149,9 +132,9 @@ func (p *Pool[F]) Add(now time.Duration, id string, flow F) {
 // Limit sets how many runs a container takes at once; with 0 it takes no more.
 func (p *Pool[F]) Limit(id string, runs int) {
 	c := p.must(id)
-	p.unshelve(c)
+	p.makeUnavailable(c)
 	c.limit = int32(min(max(runs, 0), math.MaxInt32))
-	p.shelve(c)
+	p.makeAvailable(c)
 }
 
 // Put takes a container back from one run. keep is false when the pool holds
@@ -161,16 +144,16 @@ func (p *Pool[F]) Put(now time.Duration, id string) (keep bool) {
 	if c.runs == 0 {
 		panic("gpu: container " + id + " put back twice")
 	}
-	p.unshelve(c)
+	p.makeUnavailable(c)
 	c.runs--
 	c.lastUsed = now
-	p.shelve(c)
+	p.makeAvailable(c)
 	return len(p.list) <= p.cfg.Size
 }
 
-// shelve puts a container where Take finds it, unless it is full.
-func (p *Pool[F]) shelve(c *pooled[F]) {
-	s := c.shelf
+// makeAvailable puts a container where Take finds it, unless it is full.
+func (p *Pool[F]) makeAvailable(c *pooled[F]) {
+	s := c.siblings
 	switch {
 	case c.limit == 0:
 	case c.runs == 0:
@@ -181,9 +164,9 @@ func (p *Pool[F]) shelve(c *pooled[F]) {
 	}
 }
 
-// unshelve takes a container from where shelve put it.
-func (p *Pool[F]) unshelve(c *pooled[F]) {
-	s := c.shelf
+// makeUnavailable takes a container from where shelve put it.
+func (p *Pool[F]) makeUnavailable(c *pooled[F]) {
+	s := c.siblings
 	switch {
 	case c.limit == 0:
 	case c.runs == 0:
@@ -199,16 +182,12 @@ func (p *Pool[F]) Remove(id string) {
 	c := p.must(id)
 	delete(p.byID, id)
 	p.list = without(p.list, c)
-	p.unshelve(c)
-	s := c.shelf
+	p.makeUnavailable(c)
+	s := c.siblings
 	s.total--
 	if s.total == 0 {
 		delete(p.byFlow, c.flow)
-		p.found = nil
-		p.bare = append(p.bare, s)
 	}
-	*c = pooled[F]{}
-	p.spare = append(p.spare, c)
 }
 
 // Victim returns the idle container to give up for a new one, by the rule. ok is
@@ -242,7 +221,7 @@ func (p *Pool[F]) judge(c *pooled[F], flows Flows[F]) Candidate {
 		}
 	}
 	if p.cfg.Rule == DemandAware {
-		worth.Siblings, worth.Demand = c.shelf.total, flows.Demand(c.flow)
+		worth.Siblings, worth.Demand = c.siblings.total, flows.Demand(c.flow)
 	}
 	return worth
 }
@@ -255,7 +234,7 @@ func (p *Pool[F]) Len() (all, idle int) { return len(p.list), p.idle }
 
 // Count returns a flow's containers, and how many of them are idle.
 func (p *Pool[F]) Count(flow F) (all, idle int) {
-	if s := p.of(flow); s != nil {
+	if s := p.byFlow[flow]; s != nil {
 		return s.total, len(s.idle)
 	}
 	return 0, 0
@@ -264,7 +243,7 @@ func (p *Pool[F]) Count(flow F) (all, idle int) {
 // Idle calls yield with each idle container of a flow, the most recently used
 // first, until it returns false.
 func (p *Pool[F]) Idle(flow F, yield func(id string) bool) {
-	s := p.of(flow)
+	s := p.byFlow[flow]
 	if s == nil {
 		return
 	}
@@ -285,7 +264,7 @@ func (p *Pool[F]) Check() error {
 		}
 	}
 	if idle != p.idle || len(p.list) != len(p.byID) {
-		return fmt.Errorf("%d idle on shelves, %d counted; %d listed, %d known", idle, p.idle, len(p.list), len(p.byID))
+		return fmt.Errorf("%d idle by flow, %d counted; %d listed, %d known", idle, p.idle, len(p.list), len(p.byID))
 	}
 	return nil
 }
@@ -298,20 +277,9 @@ func (p *Pool[F]) must(id string) *pooled[F] {
 	return c
 }
 
-// reused takes one of those that are not needed any more, or makes one.
-func reused[E any](spare []*E) (*E, []*E) {
-	n := len(spare)
-	if n == 0 {
-		return new(E), spare
-	}
-	return spare[n-1], spare[:n-1]
-}
-
-func without[F comparable](list []*pooled[F], c *pooled[F]) []*pooled[F] {
-	for i := range list {
-		if list[i] == c {
-			return append(list[:i], list[i+1:]...)
-		}
+func without[T comparable](list []T, x T) []T {
+	if i := slices.Index(list, x); i >= 0 {
+		return slices.Delete(list, i, i+1)
 	}
 	return list
 }

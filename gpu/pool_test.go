@@ -1,10 +1,6 @@
 package gpu
 
-import (
-	"testing"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
-)
+import "testing"
 
 // TestPoolSharesContainers: an initialised container takes as many runs at
 // once as it was allowed, and is idle when the last has left.
@@ -13,31 +9,31 @@ func TestPoolSharesContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	take := func(want string, kind start.Kind) {
+	take := func(want string) {
 		t.Helper()
-		id, got, _ := p.Take(1, "f")
-		if id != want || got != kind {
-			t.Errorf("took %q, %v; want %q, %v", id, got, want, kind)
+		id, _ := p.Take(1, "f")
+		if id != want {
+			t.Errorf("took %q, want %q", id, want)
 		}
 		if err := p.Check(); err != nil {
 			t.Error(err)
 		}
 	}
 	p.Add(0, "a", "f")
-	take("", start.BusyCold)
+	take("")
 	p.Limit("a", 3)
-	take("a", start.GPUWarm)
-	take("a", start.GPUWarm)
-	take("", start.BusyCold)
+	take("a")
+	take("a")
+	take("")
 	p.Add(0, "b", "f")
 	p.Put(1, "b")
-	take("b", start.GPUWarm) // a is full
+	take("b") // a is full
 	p.Put(1, "b")
 	p.Put(1, "a")
-	take("a", start.GPUWarm) // rather than waking b
+	take("a") // rather than waking b
 	p.Limit("a", 0)
 	p.Put(2, "a")
-	take("b", start.GPUWarm)
+	take("b")
 	if all, idle := p.Count("f"); all != 2 || idle != 0 {
 		t.Errorf("%d containers, %d idle", all, idle)
 	}

@@ -59,7 +59,7 @@ func (c TokensConfig) Validate() error {
 // Tokens decides D for one device. With a dynamic D it follows two signals,
 // and the lower wins, but for what is proven. Utilization, as NVML gives it, is
 // the share of time in which any kernel ran: one busy kernel saturates it, so
-// on its own it would hold D at 1 for ever on a busy device and tell nothing
+// on its own it would hold D at 1 for ever on a busy device and show nothing
 // about the loss. The slowdown that runs really show at each concurrency tells
 // where another run at once stops adding throughput, and also up to where it
 // does: a full reading does not take D below that.

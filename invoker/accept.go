@@ -2,12 +2,13 @@ package invoker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/steps"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 )
 
 // accept pulls messages while there is room, and only then: that is how the
@@ -15,60 +16,59 @@ import (
 func (iv *Invoker) accept(ctx context.Context) {
 	for iv.health.await(ctx) {
 		select {
-		case iv.places.common <- struct{}{}:
+		case iv.permits.common <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		del, err := iv.ports.Feed.Next(ctx)
 		if err != nil {
-			<-iv.places.common
+			<-iv.permits.common
 			if ctx.Err() == nil {
 				iv.log.Error("feed ended", "error", err)
 			}
 			return
 		}
-		iv.places.taken.Add(1)
-		iv.metrics.accepted.Inc()
-		t := newTicket(iv.desk, del, iv.dispatch.clock())
+		iv.permits.taken.Add(1)
+		p := newPending(iv.completer, del, iv.dispatch.clock())
+		iv.observers.notify(onAccepted{p, del.Completed})
 		if del.Completed {
-			iv.pass(t)
+			iv.pass(p)
 			continue
 		}
-		iv.marks.accepted(t)
-		iv.desk.old.add(t)
+		iv.completer.aging.add(p)
 		if del.Ended != nil {
-			go iv.guard(t, func() { iv.tellAgain(t, del.Ended) })
+			go iv.guard(p, func() { iv.repeatEnding(p, del.Ended) })
 			continue
 		}
-		iv.admit(t)
+		iv.admit(p)
 	}
 }
 
-// admit resolves a ticket's action: at once when the action is at hand, beside
+// admit resolves a pending activation's action: at once when the action is at hand, beside
 // the feed when it must be fetched.
-func (iv *Invoker) admit(t *ticket) {
-	if iv.ports.Blacklist.Blocked(t.User.Namespace.Name) {
-		go iv.guard(t, func() { iv.block(t) })
+func (iv *Invoker) admit(p *pending) {
+	if iv.ports.Blacklist.Blocked(p.User.Namespace.Name) {
+		go iv.guard(p, func() { iv.block(p) })
 		return
 	}
-	if c, ok := iv.ports.Actions.(CachedActions); ok && t.Revision != "" {
-		if a, ok := c.Cached(t.Action.FQN(), t.Revision); ok {
-			iv.marks.fetched(t, true)
-			iv.guard(t, func() { iv.resolved(t, a) })
+	if p.Revision != "" {
+		if a, ok := iv.ports.Actions.Cached(p.Action.FQN(), p.Revision); ok {
+			iv.observers.notify(onFetched{p, true})
+			iv.guard(p, func() { iv.resolved(p, a) })
 			return
 		}
 	}
-	iv.marks.fetched(t, false)
-	go iv.guard(t, func() { iv.fetch(t) })
+	iv.observers.notify(onFetched{p, false})
+	go iv.guard(p, func() { iv.fetch(p) })
 }
 
-// guard runs f, which hands the ticket on or completes it. If f panics, the
-// ticket is completed here: a ticket is never lost.
-func (iv *Invoker) guard(t *ticket, f func()) {
+// guard runs f, which hands the pending activation on or completes it. If f panics, the
+// pending activation is completed here: a pending activation is never lost.
+func (iv *Invoker) guard(t *pending, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			iv.log.Error("admission panicked", keyActivation, t.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			iv.turnAway(t, nil, refusal{response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)})
+			iv.reject(t, nil, refusal{response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)})
 		}
 	}()
 	f()
@@ -76,61 +76,160 @@ func (iv *Invoker) guard(t *ticket, f func()) {
 
 // block answers for a namespace that may not invoke: the shortest ack, no
 // record and no event (InvokerReactive.handleActivationMessage).
-func (iv *Invoker) block(t *ticket) {
+func (iv *Invoker) block(p *pending) {
 	r := appError(textBlocked)
-	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", t.User.Namespace.Name), // as the original says it
-		keyTransID, t.TransID.Root(), keyClass, ofReactive, keyActivation, t.ActivationID)
-	t.refused(r)
-	iv.desk.complete(t, ending{record: fallbackRecord(t.Message, r, time.Now()), whole: true, silent: true})
+	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // as the original says it
+		keyTransID, p.TransID.Root(), keyClass, ofReactive, keyActivation, p.ActivationID)
+	iv.observers.notify(onRefused{p, r})
+	iv.completer.complete(p, ending{record: fallbackRecord(p.Message, r, time.Now()), whole: true, silent: true})
 }
 
-func (iv *Invoker) fetch(t *ticket) {
-	ctx, cancel := context.WithTimeout(iv.desk.ctx, iv.settings.fetchTime())
+func (iv *Invoker) fetch(p *pending) {
+	ctx, cancel := context.WithTimeout(iv.completer.ctx, iv.settings.fetchTime())
 	defer cancel()
-	a, err := iv.ports.Actions.Action(steps.With(ctx, t.TransID), t.Action.FQN(), t.Revision)
-	if err != nil && iv.desk.ctx.Err() != nil {
+	a, err := iv.ports.Actions.Action(spans.With(ctx, p.TransID), p.Action.FQN(), p.Revision)
+	if err != nil && iv.completer.ctx.Err() != nil {
 		return // this process ends: its activation is delivered again to the next
 	}
 	if err != nil {
-		iv.log.Warn("fetch action", keyActivation, t.ActivationID, keyAction, t.Action.FQN(), "error", err)
-		iv.turnAway(t, nil, refuse(err))
+		iv.log.Warn("fetch action", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", err)
+		iv.reject(p, nil, refuse(err))
 		return
 	}
-	iv.resolved(t, a)
+	iv.resolved(p, a)
 }
 
-// resolved routes a ticket whose action is known.
-func (iv *Invoker) resolved(t *ticket, a *activation.Action) {
-	j, no := iv.router.route(t, a)
+// resolved routes a pending activation whose action is known.
+func (iv *Invoker) resolved(p *pending, a *activation.Action) {
+	act, no := iv.router.route(p, a)
 	if no == nil {
-		no = iv.interrupted(t, a)
+		no = iv.interrupted(p, a)
 	}
 	switch {
 	case no != nil:
-		go iv.guard(t, func() { iv.turnAway(t, &job{action: a}, *no) })
-	case j.gpu != nil && iv.router.devices == 0:
-		go iv.guard(t, func() { iv.forward(j) })
+		go iv.guard(p, func() { iv.reject(p, &routed{action: a}, *no) })
+	case act.gpu != nil && iv.router.devices == 0:
+		go iv.guard(p, func() { iv.forward(act) })
 	default:
-		if j.gpu != nil {
-			iv.places.setApart(&t.place, size(t.Message))
+		if act.gpu != nil {
+			iv.permits.setApart(&p.permit, size(p.Message))
 		}
-		iv.dispatch.post(arrived{j})
+		iv.dispatch.post(arrived{act})
 	}
 }
 
-// turnAway completes a ticket that never reaches a container. j is nil when
+// reject completes a pending activation that never reaches a container. j is nil when
 // nothing is known of the action.
-func (iv *Invoker) turnAway(t *ticket, j *job, r refusal) {
-	t.refused(r.response)
-	rec := fallbackRecord(t.Message, r.response, time.Now())
-	if r.known && j != nil {
-		rec = runRecord(t.Message, j.action, r.response, times{}, time.Now())
+func (iv *Invoker) reject(p *pending, act *routed, r refusal) {
+	iv.observers.notify(onRefused{p, r.response})
+	rec := fallbackRecord(p.Message, r.response, time.Now())
+	if r.known && act != nil {
+		rec = runRecord(p.Message, act.action, r.response, times{}, time.Now())
 	}
-	iv.desk.complete(t, ending{record: rec, whole: true, former: r.former})
+	iv.completer.complete(p, ending{record: rec, whole: true, former: r.former})
 }
 
 // size is about what a message holds in memory.
 func size(m *activation.Message) int64 {
 	const rest = 1 << 10
 	return rest + int64(len(m.Content))
+}
+
+// maxAttempts is after how many processes that ended while an activation ran
+// it is not run once more: it may be what ended them.
+const maxAttempts = 3
+
+// Texts of activations that were running when an invoker ended.
+const (
+	textInterrupted = "The invoker ended while the action ran. Whether the action did its work is not known, and it is not run again: its annotation rerun, or the setting whisk.invoker.rerun, would allow that."
+	textAttempts    = "The invoker ended %d times while the action ran. It is not run again."
+)
+
+// interrupted decides on an activation that an earlier process had begun to
+// run and did not end: it is run again only where its action or the operator
+// says that this does no harm, and not for ever. What had not begun just runs.
+// nil lets it run.
+//
+// The record says that we failed. The ack does not: after a crash there are as
+// many of these as ran, and a controller that hears three system errors among
+// ten takes the invoker for unhealthy, which this process is not.
+func (iv *Invoker) interrupted(p *pending, a *activation.Action) *refusal {
+	var text string
+	switch {
+	case !p.begun:
+		return nil
+	case p.attempts >= maxAttempts:
+		text = fmt.Sprintf(textAttempts, p.attempts)
+	case a.Annotations.Rerun(iv.settings.Rerun):
+		iv.log.Info("activation that an earlier process had begun runs again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.attempts)
+		iv.observers.notify(onInterrupted{p, "rerun"})
+		return nil
+	default:
+		text = textInterrupted
+	}
+	iv.log.Warn("activation that an earlier process had begun is answered with an error", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.attempts)
+	iv.observers.notify(onInterrupted{p, "answered"})
+	return &refusal{known: true, former: true, response: activation.ErrorResponse(activation.StatusWhiskError, text)}
+}
+
+// pass lets go of an activation that an earlier process has completed: its acks
+// and its record are safe, only its place on the topic was not yet committed.
+func (iv *Invoker) pass(p *pending) {
+	iv.observers.notify(onInterrupted{p, "completed"})
+	p.settle()
+	iv.permits.release(p.permit)
+}
+
+// maxHops is how often an activation is passed on before it must be
+// answered: one hop reaches an invoker with a GPU, a second one another
+// when the first has just lost its own. More is a circle.
+const maxHops = 2
+
+// forward passes an activation on to invokers that have a GPU. They answer it:
+// from the moment that the broker has it nothing is acked here and no record
+// is written. What cannot be passed on is answered here.
+func (iv *Invoker) forward(act *routed) {
+	p := act.pending
+	topic := iv.settings.GPU.ForwardTo
+	refuse := func(why string) {
+		iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", why)
+		iv.reject(p, act, refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError,
+			fmt.Sprintf("The action asks for a GPU, and its activation could not be passed on to the invokers that have one (whisk.gpu.forward-topic): %s.", why))})
+	}
+	way := activation.Forwarded{Instance: iv.completer.instance}
+	if p.Forwarded != nil {
+		way = *p.Forwarded
+	}
+	if way.Hops++; way.Hops > maxHops {
+		refuse(fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
+		return
+	}
+	if !p.take(sendOn) {
+		return
+	}
+	m := *p.Message
+	m.Forwarded = &way
+	// A function stays with one of the invokers that share the topic: where it
+	// is warm.
+	key := p.User.Namespace.Name + " " + act.action.FQN()
+	err := iv.ports.Outbox.Forward(iv.completer.ctx, topic, key, m.Encode(), func(err error) {
+		if errors.Is(err, ErrUnsent) { // the message comes again after a restart
+			iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
+			iv.permits.release(p.permit)
+			return
+		}
+		if err != nil {
+			p.take(sentBack)
+			refuse(fmt.Sprintf("the topic %s does not take it: %s", topic, err))
+			return
+		}
+		p.take(sentOn)
+		iv.observers.notify(onForwarded{p})
+		iv.permits.release(p.permit)
+		p.settle()
+	})
+	if err != nil { // flushing is over: the message comes again after a restart
+		iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
+		iv.permits.release(p.permit)
+	}
 }

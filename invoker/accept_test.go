@@ -2,7 +2,10 @@ package invoker
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +13,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// away is a database that answers nothing until whoever asks gives up.
+// away is a database that does not answer until the context ends.
 type away struct{}
+
+func (away) Cached(string, string) (*activation.Action, bool) { return nil, false }
 
 func (away) Action(ctx context.Context, id, _ string) (*activation.Action, error) {
 	<-ctx.Done()
@@ -19,20 +24,182 @@ func (away) Action(ctx context.Context, id, _ string) (*activation.Action, error
 }
 
 // An activation that waits for the database when the invoker ends is answered by
-// nobody: that its action could not be fetched would be said of a database that
+// nobody: that its action could not be fetched would be logged of a database that
 // may be well by the time the next process asks.
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s := w.settings()
+		env := newFixture(t)
+		s := env.settings()
 		s.Drain = time.Second
-		_, stop := w.start(s, func(iv *Invoker) { iv.ports.Actions = away{} })
-		id := w.invoke("f", nil)
+		_, stop := env.start(s, func(iv *Invoker) { iv.ports.Actions = away{} })
+		id := env.invoke("f", nil)
 		synctest.Wait()
 		stop()
 		synctest.Wait()
-		if kinds := w.kinds(id); len(kinds) > 0 || w.record(id) != nil || len(w.done) > 0 {
-			t.Errorf("acks %v, record %v, done %v; want nothing of an activation that comes again", kinds, w.record(id), w.done)
+		if kinds := env.kinds(id); len(kinds) > 0 || env.record(id) != nil || len(env.done) > 0 {
+			t.Errorf("acks %v, record %v, done %v; want nothing of an activation that comes again", kinds, env.record(id), env.done)
+		}
+	})
+}
+
+// What an earlier process left of an activation decides whether it runs: what
+// had not begun does, what is completed does not, and what was running only
+// where that is allowed and has not ended too many processes. Whatever happens
+// it is answered once, and what it is answered with is no failure of this
+// invoker in the eyes of a controller.
+func TestWhatAnEarlierProcessLeft(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		past     Delivery
+		setting  bool
+		recorded string // the annotation rerun; empty: none
+		runs     int
+		answered string // part of the error; empty: the action's answer
+		acks     int
+	}{
+		{name: "new", runs: 1, acks: 1},
+		{name: "begun", past: Delivery{Begun: true, Attempts: 1}, answered: "The invoker ended while the action ran.", acks: 1},
+		{name: "begun, stopped in order", past: Delivery{Begun: true}, answered: "The invoker ended while the action ran.", acks: 1},
+		{name: "begun, rerun by setting", past: Delivery{Begun: true, Attempts: 1}, setting: true, runs: 1, acks: 1},
+		{name: "begun, rerun by annotation", past: Delivery{Begun: true, Attempts: 2}, recorded: "true", runs: 1, acks: 1},
+		{name: "begun, not by annotation", past: Delivery{Begun: true, Attempts: 1}, setting: true, recorded: "false", answered: "The invoker ended while", acks: 1},
+		{name: "ended three invokers", past: Delivery{Begun: true, Attempts: 3}, setting: true, recorded: "true", answered: "The invoker ended 3 times", acks: 1},
+		{name: "completed", past: Delivery{Completed: true}, setting: true},
+		{name: "completed, and had begun", past: Delivery{Begun: true, Completed: true, Attempts: 1}, setting: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.logsAtOnce = true
+			env.history = func(d *Delivery) {
+				d.Begun, d.Attempts, d.Completed = c.past.Begun, c.past.Attempts, c.past.Completed
+			}
+			env.action("f", func(a *activation.Action) {
+				if c.recorded != "" {
+					a.Annotations = activation.Annotations{{Key: "rerun", Value: []byte(c.recorded)}}
+				}
+			})
+			s := env.settings()
+			s.Rerun = c.setting
+			_, stop := env.start(s)
+			id := env.invoke("f", nil)
+			synctest.Wait()
+			stop()
+			if env.made != c.runs {
+				t.Errorf("%s: ran %d times, want %d", c.name, env.made, c.runs)
+			}
+			if len(env.acks) != c.acks || len(env.records) != c.acks || len(env.done) != 1 {
+				t.Fatalf("%s: %d acks, %d records, done %v; want %d of each and one", c.name, len(env.acks), len(env.records), env.done, c.acks)
+			}
+			if c.acks == 0 {
+				return
+			}
+			rec := env.record(id)
+			if got := string(rec.Response.Result); c.answered != "" && (!strings.Contains(got, c.answered) || rec.Response.StatusCode != activation.StatusWhiskError) {
+				t.Errorf("%s: answered %d %s, want %q", c.name, rec.Response.StatusCode, got, c.answered)
+			}
+			if c.answered == "" && rec.Response.StatusCode != activation.StatusSuccess {
+				t.Errorf("%s: status %d", c.name, rec.Response.StatusCode)
+			}
+			if env.acks[0].SystemError {
+				t.Errorf("%s: the controller hears of a system error", c.name)
+			}
+		})
+	}
+}
+
+// forwarding is a world with one GPU action whose invoker has no GPU, but a
+// topic of invokers that do.
+func forwarding(t *testing.T) (*fixture, Settings) {
+	env := newFixture(t)
+	env.action("f", annotate("true"))
+	s := env.settings()
+	s.GPU.ForwardTo = "gpus"
+	return env, s
+}
+
+// What is passed on leaves no ack and no record here, and tells whose slot it
+// takes.
+func TestForwardWithoutDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env, s := forwarding(t)
+		_, stop := env.start(s)
+		id := env.invoke("f", nil)
+		synctest.Wait()
+		stop()
+		if len(env.forwarded) != 1 || env.forwarded[0].topic != "gpus" || len(env.acks) != 0 || len(env.records) != 0 || len(env.done) != 1 {
+			t.Fatalf("%d forwarded, %d acks, %d records, done %v", len(env.forwarded), len(env.acks), len(env.records), env.done)
+		}
+		m, err := activation.DecodeMessage(env.forwarded[0].message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.ActivationID != id || m.Forwarded == nil || m.Forwarded.Hops != 1 || m.Forwarded.Instance.String() != s.Instance.String() {
+			t.Errorf("passed on as %+v, forwarded %+v", m, m.Forwarded)
+		}
+	})
+}
+
+// The ack of what was passed on frees the slot that the controller took.
+func TestForwardedIsAckedForItsFirstInvoker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, logs := range []int{0, 10} {
+			env := newFixture(t)
+			env.action("f", func(a *activation.Action) { a.Limits.LogsMB = logs })
+			_, stop := env.start(env.settings())
+			first := activation.Instance{ID: 7, UniqueName: "7", UserMemory: 1 << 30}
+			for _, blocking := range []bool{true, false} {
+				env.invoke("f", func(m *activation.Message) {
+					m.Blocking, m.Forwarded = blocking, &activation.Forwarded{Instance: first, Hops: 1}
+				})
+			}
+			synctest.Wait()
+			stop()
+			freed := 0
+			for _, a := range env.acks {
+				if a.FreesSlot() {
+					freed++
+					if a.Instance.String() != first.String() {
+						t.Errorf("%s ack of %s", a.Kind, a.Instance)
+					}
+				}
+			}
+			if freed != 2 {
+				t.Errorf("%d acks free a slot, want 2", freed)
+			}
+		}
+	})
+}
+
+// What cannot be passed on is answered here, once, with the reason.
+func TestForwardThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			err  error
+			hops int
+			want string
+		}{
+			"refused":  {err: errors.New("topic authorization failed"), want: "topic authorization failed"},
+			"a circle": {hops: maxHops, want: "no GPU"},
+		} {
+			env, s := forwarding(t)
+			env.forwardErr = c.err
+			_, stop := env.start(s)
+			id := env.invoke("f", func(m *activation.Message) {
+				if c.hops > 0 {
+					m.Forwarded = &activation.Forwarded{Instance: activation.Instance{ID: 7, UserMemory: 1}, Hops: c.hops}
+				}
+			})
+			synctest.Wait()
+			stop()
+			rec := env.record(id)
+			if kinds := env.kinds(id); len(kinds) != 1 || kinds[0] != "combined" || rec == nil || len(env.done) != 1 {
+				t.Fatalf("%s: acks %v, record %v, done %v", name, kinds, rec, env.done)
+			}
+			var logged struct{ Error string }
+			if err := json.Unmarshal(rec.Response.Result, &logged); err != nil || rec.Response.StatusCode != activation.StatusWhiskError ||
+				!strings.Contains(logged.Error, c.want) || !strings.Contains(logged.Error, "whisk.gpu.forward-topic") {
+				t.Errorf("%s: %d %q, want %q in it", name, rec.Response.StatusCode, logged.Error, c.want)
+			}
 		}
 	})
 }

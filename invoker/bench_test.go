@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -65,7 +65,7 @@ func median(of []float64) float64 {
 
 // crowd is an invoker whose GPU functions are all warm.
 type crowd struct {
-	*world
+	*fixture
 	iv    *Invoker
 	b     *testing.B
 	names []string
@@ -78,7 +78,7 @@ func newCrowd(b *testing.B, policy string, functions int) *crowd {
 }
 
 func newCrowdOf(b *testing.B, policy string, functions, devices int) *crowd {
-	c := &crowd{world: newWorld(b), b: b, ended: make(chan struct{}, chunkSize)}
+	c := &crowd{fixture: newFixture(b), b: b, ended: make(chan struct{}, chunkSize)}
 	for i := range functions {
 		c.names = append(c.names, fmt.Sprint("f", i))
 		c.action(c.names[i], annotate(`{"memory":"64 MB"}`))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // TestEveryActivationCompletesOnce throws everything at the invoker at once:
@@ -25,7 +25,7 @@ func TestEveryActivationCompletesOnce(t *testing.T) {
 }
 
 func chaos(t *testing.T, seed uint64) {
-	s := &storm{world: newWorld(t), r: rand.New(rand.NewPCG(seed, 7))}
+	s := &storm{fixture: newFixture(t), r: rand.New(rand.NewPCG(seed, 7))}
 	s.actions()
 	s.failures()
 	settings := s.gpuSettings(2)
@@ -47,7 +47,7 @@ func chaos(t *testing.T, seed uint64) {
 
 // storm is a world where chance decides.
 type storm struct {
-	*world
+	*fixture
 	r *rand.Rand // guarded by the world's lock
 }
 
@@ -142,25 +142,25 @@ func (s *storm) call() {
 	}
 }
 
-func (w *world) judge(seed uint64, n int) {
-	w.t.Helper()
+func (env *fixture) judge(seed uint64, n int) {
+	env.t.Helper()
 	freed, records := map[activation.ID]int{}, map[activation.ID]int{}
-	for _, a := range w.acks {
+	for _, a := range env.acks {
 		if a.FreesSlot() {
 			freed[a.ActivationID]++
 		}
 	}
-	for _, r := range w.records {
+	for _, r := range env.records {
 		records[r.ActivationID]++
 	}
-	slices.Sort(w.done)
-	if len(slices.Compact(slices.Clone(w.done))) != n || len(w.done) != n {
-		w.t.Errorf("seed %d: %d messages done of %d", seed, len(w.done), n)
+	slices.Sort(env.done)
+	if len(slices.Compact(slices.Clone(env.done))) != n || len(env.done) != n {
+		env.t.Errorf("seed %d: %d messages done of %d", seed, len(env.done), n)
 	}
 	for offset := range n {
 		id := activation.ID(fmt.Sprintf("%032x", offset))
 		if freed[id] != 1 || records[id] != 1 {
-			w.t.Errorf("seed %d: activation %d has %d completions, %d records", seed, offset, freed[id], records[id])
+			env.t.Errorf("seed %d: activation %d has %d completions, %d records", seed, offset, freed[id], records[id])
 		}
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 const (
-	// enginePatience is how much longer than its own time limit an activation
+	// engineTimeout is how much longer than its own time limit an activation
 	// waits for an engine that is away: about as long as its controller does.
-	enginePatience = time.Minute
+	engineTimeout = time.Minute
 	// Bounds of the pause between two trials of an engine that is away.
 	firstTrial = 250 * time.Millisecond
 	slowTrial  = 5 * time.Second
@@ -30,11 +30,12 @@ const textEngineAway = "The container engine of the invoker is away, and the act
 
 // engineHealth knows whether the container engine is there. While it is away
 // nothing is pulled, and what needs a container waits; it counts as back when
-// a container could be made. Any goroutine may ask and tell.
+// a container could be made. It is safe for concurrent use.
 type engineHealth struct {
 	engine Engine
+	daemon Daemon // nil: the engine is always there
 	log    *slog.Logger
-	tell   func(reason string) // of each change; "" is back
+	notify func(reason string) // of each change; "" is back
 
 	mu    sync.Mutex
 	away  string        // why it is away; empty: it is there
@@ -45,16 +46,16 @@ type engineHealth struct {
 	wake  chan struct{} // capacity 1: the engine was found away
 }
 
-func newEngineHealth(e Engine, log *slog.Logger, tell func(string)) *engineHealth {
-	h := &engineHealth{engine: e, log: log, tell: tell, back: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newEngineHealth(e Engine, d Daemon, log *slog.Logger, notify func(string)) *engineHealth {
+	h := &engineHealth{engine: e, daemon: d, log: log, notify: notify, back: make(chan struct{}), wake: make(chan struct{}, 1)}
 	close(h.back)
-	if h.tell == nil {
-		h.tell = func(string) {}
+	if h.notify == nil {
+		h.notify = func(string) {}
 	}
 	return h
 }
 
-// lost notes that the engine did not answer. spec, when not nil, is what it
+// lost records that the engine did not answer. spec, when not nil, is what it
 // was to make: something like it is tried until it can be made.
 func (h *engineHealth) lost(err error, spec *container.Spec) {
 	h.mu.Lock()
@@ -68,7 +69,7 @@ func (h *engineHealth) lost(err error, spec *container.Spec) {
 	}
 	h.away, h.back, h.since = err.Error(), make(chan struct{}), time.Now()
 	h.log.Error("container engine is away: nothing is pulled, activations wait", "error", err)
-	h.tell(h.away)
+	h.notify(h.away)
 	select {
 	case h.wake <- struct{}{}:
 	default:
@@ -81,7 +82,7 @@ func (h *engineHealth) found() {
 	h.log.Info("container engine is back", "after", time.Since(h.since).Round(time.Millisecond))
 	h.away = ""
 	close(h.back)
-	h.tell("")
+	h.notify("")
 }
 
 // Reason is why the engine is away, empty when it is there.
@@ -91,15 +92,15 @@ func (h *engineHealth) Reason() string {
 	return h.away
 }
 
-// explains tells whether a container could not be made because the engine is away:
-// it says so, or what went wrong did while it is known to be.
+// explains reports whether a container could not be made because the engine is away:
+// the error is ErrAway, or the engine is known to be away.
 func (h *engineHealth) explains(err error) bool {
 	var failed *container.CreateError
 	return errors.Is(err, container.ErrAway) ||
 		errors.As(err, &failed) && failed.Blame == container.BlameWhisk && h.Reason() != ""
 }
 
-// await waits until the engine is there. It tells whether it is.
+// await waits until the engine is there. It reports whether it is.
 func (h *engineHealth) await(ctx context.Context) bool {
 	h.mu.Lock()
 	back := h.back
@@ -120,10 +121,9 @@ func (h *engineHealth) await(ctx context.Context) bool {
 // watch asks an engine that can be asked now and then, and tries one that is
 // away until it is back.
 func (h *engineHealth) watch(ctx context.Context) {
-	asked, asks := h.engine.(interface{ Ping(context.Context) error })
 	for ctx.Err() == nil {
 		var tick <-chan time.Time
-		if asks {
+		if h.daemon != nil {
 			tick = time.After(askEvery)
 		}
 		select {
@@ -132,19 +132,22 @@ func (h *engineHealth) watch(ctx context.Context) {
 		case <-h.wake:
 			h.retry(ctx)
 		case <-tick:
-			within, cancel := context.WithTimeout(ctx, askTime)
-			err := asked.Ping(within)
-			cancel()
-			if err != nil && ctx.Err() == nil {
+			if err := h.ping(ctx); err != nil && ctx.Err() == nil {
 				h.lost(err, nil)
 			}
 		}
 	}
 }
 
+func (h *engineHealth) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return h.daemon.Ping(ctx)
+}
+
 func (h *engineHealth) retry(ctx context.Context) {
-	pace := outage.Pace{Min: firstTrial, Max: slowTrial}
-	for outage.Wait(ctx, pace.Next()) {
+	backoff := retry.Backoff{Min: firstTrial, Max: slowTrial}
+	for backoff.Wait(ctx) {
 		if err := h.try(ctx); err == nil {
 			h.found()
 			return
@@ -156,10 +159,8 @@ func (h *engineHealth) retry(ctx context.Context) {
 // is there; nothing is tried before one was wanted, since nobody knows what
 // image there is.
 func (h *engineHealth) try(ctx context.Context) error {
-	if asked, ok := h.engine.(interface{ Ping(context.Context) error }); ok {
-		within, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		if err := asked.Ping(within); err != nil {
+	if h.daemon != nil {
+		if err := h.ping(ctx); err != nil {
 			return err
 		}
 	}
@@ -190,12 +191,12 @@ func (h *engineHealth) try(ctx context.Context) error {
 // container: an engine that vanished may have made this one all the same, and
 // removes it by its name when it is back.
 func (w *worker) createPatiently(ctx context.Context, r *run) error {
-	err := w.open(ctx, r.box, r.concurrency())
+	err := w.open(ctx, r.ctr, r.concurrency())
 	if !w.health.explains(err) || ctx.Err() != nil {
 		return err
 	}
-	w.health.lost(err, &r.box.spec)
-	waiting, cancel := context.WithTimeout(ctx, max(0, r.accepted+r.timeout()+enginePatience-w.clock()))
+	w.health.lost(err, &r.ctr.spec)
+	waiting, cancel := context.WithTimeout(ctx, max(0, r.accepted+r.timeout()+engineTimeout-w.clock()))
 	defer cancel()
 	if !w.health.await(waiting) {
 		return &container.CreateError{Blame: container.BlameWhisk, Message: textEngineAway, Err: fmt.Errorf("waited in vain: %w", err)}

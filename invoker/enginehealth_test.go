@@ -16,12 +16,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// vanishing is an engine that can be away, and what was told of it.
+// vanishing is an engine that can be away, and what was reported of it.
 type vanishing struct {
-	mu   sync.Mutex
-	away bool
-	told []string
-	made []string // names of all containers that were asked for
+	mu       sync.Mutex
+	away     bool
+	reported []string
+	made     []string // names of all containers that were asked for
 }
 
 func (v *vanishing) set(away bool) {
@@ -40,62 +40,62 @@ func (v *vanishing) create(spec container.Spec) error {
 	return &container.CreateError{Blame: container.BlameWhisk, Message: "no", Err: fmt.Errorf("%w: connection refused", container.ErrAway)}
 }
 
-func (v *vanishing) hear(reason string) {
+func (v *vanishing) report(reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told = append(v.told, reason)
+	v.reported = append(v.reported, reason)
 }
 
-func (v *vanishing) heard() []string {
+func (v *vanishing) reports() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.Clone(v.told)
+	return slices.Clone(v.reported)
 }
 
-func vanishingWorld(t *testing.T) (*world, *vanishing, func(iv *Invoker)) {
-	w, v := newWorld(t), &vanishing{}
-	w.create = v.create
-	w.action("f", func(a *activation.Action) { a.Limits.TimeoutMillis = 60000 })
-	return w, v, func(iv *Invoker) { iv.health.tell = v.hear }
+func vanishingFixture(t *testing.T) (*fixture, *vanishing, func(iv *Invoker)) {
+	env, v := newFixture(t), &vanishing{}
+	env.create = v.create
+	env.action("f", func(a *activation.Action) { a.Limits.TimeoutMillis = 60000 })
+	return env, v, func(iv *Invoker) { iv.health.notify = v.report }
 }
 
 // While the engine is away activations wait and nothing more is pulled; when a
 // container can be made again all of them run, and nobody hears of an error.
 func TestEngineAwayForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, v, listen := vanishingWorld(t)
-		s := w.settings()
+		env, v, listen := vanishingFixture(t)
+		s := env.settings()
 		s.InFlight = 10
 		v.set(true)
-		iv, stop := w.start(s, listen)
+		iv, stop := env.start(s, listen)
 		for range 100 {
-			w.invoke("f", nil)
+			env.invoke("f", nil)
 		}
 		time.Sleep(38 * time.Second)
 		synctest.Wait()
 		if st, err := iv.Status(context.Background()); err != nil || !strings.Contains(st.Engine, "connection refused") {
 			t.Errorf("status says %q, %v", st.Engine, err)
 		}
-		if n := len(w.feed); n < 100-s.InFlight-1 {
+		if n := len(env.feed); n < 100-s.InFlight-1 {
 			t.Errorf("%d of 100 were pulled while nothing could be done", 100-n)
 		}
-		if n := w.acked(); n != 0 {
+		if n := env.acked(); n != 0 {
 			t.Errorf("%d acks while the engine is away", n)
 		}
 		v.set(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		stop()
-		if len(w.records) != 100 {
-			t.Fatalf("%d records of 100", len(w.records))
+		if len(env.records) != 100 {
+			t.Fatalf("%d records of 100", len(env.records))
 		}
-		for _, rec := range w.records {
+		for _, rec := range env.records {
 			if rec.Response.StatusCode != activation.StatusSuccess {
 				t.Fatalf("status %d: %s", rec.Response.StatusCode, rec.Response.Result)
 			}
 		}
-		if told := v.heard(); len(told) != 2 || told[0] == "" || told[1] != "" {
-			t.Errorf("told %q, want why it is away and that it is back", told)
+		if reported := v.reports(); len(reported) != 2 || reported[0] == "" || reported[1] != "" {
+			t.Errorf("reported %q, want why it is away and that it is back", reported)
 		}
 		if st, err := iv.Status(context.Background()); err != nil || st.Engine != "" {
 			t.Errorf("status says %q, %v", st.Engine, err)
@@ -107,15 +107,15 @@ func TestEngineAwayForAWhile(t *testing.T) {
 // removed by its name, perhaps when the next try has succeeded.
 func TestEngineAwayNamesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, v, listen := vanishingWorld(t)
+		env, v, listen := vanishingFixture(t)
 		v.set(true)
-		_, stop := w.start(w.settings(), listen)
-		id := w.invoke("f", nil)
+		_, stop := env.start(env.settings(), listen)
+		id := env.invoke("f", nil)
 		time.Sleep(20 * time.Second)
 		v.set(false)
 		time.Sleep(10 * time.Second)
 		stop()
-		if w.record(id) == nil {
+		if env.record(id) == nil {
 			t.Error("no record")
 		}
 		slices.Sort(v.made)
@@ -128,24 +128,24 @@ func TestEngineAwayNamesOnce(t *testing.T) {
 // An activation waits for its own time limit and a minute, and no longer.
 func TestEngineThatDoesNotComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, v, listen := vanishingWorld(t)
+		env, v, listen := vanishingFixture(t)
 		v.set(true)
-		_, stop := w.start(w.settings(), listen)
-		id := w.invoke("f", nil)
-		time.Sleep(time.Minute + enginePatience - time.Second)
+		_, stop := env.start(env.settings(), listen)
+		id := env.invoke("f", nil)
+		time.Sleep(time.Minute + engineTimeout - time.Second)
 		synctest.Wait()
-		if w.acked() != 0 {
+		if env.acked() != 0 {
 			t.Error("answered before its time")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		rec := w.record(id)
+		rec := env.record(id)
 		if rec == nil || rec.Response.StatusCode != activation.StatusWhiskError || !strings.Contains(string(rec.Response.Result), "container engine") {
 			t.Fatalf("record %+v", rec)
 		}
 		stop() // also while it is away
-		if len(w.done) != 1 {
-			t.Errorf("done %v", w.done)
+		if len(env.done) != 1 {
+			t.Errorf("done %v", env.done)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestEngineThatDoesNotComeBack(t *testing.T) {
 // asked until it answers.
 func TestEngineThatIsAskedNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, v, _ := vanishingWorld(t)
+		env, v, _ := vanishingFixture(t)
 		var mu sync.Mutex
 		gone := false
 		ask := func() error {
@@ -166,20 +166,20 @@ func TestEngineThatIsAskedNow(t *testing.T) {
 			return nil
 		}
 		set := func(to bool) { mu.Lock(); gone = to; mu.Unlock() }
-		_, stop := w.start(w.settings(), func(iv *Invoker) {
-			iv.health.tell = v.hear
-			iv.health.engine = asked{w, ask}
+		_, stop := env.start(env.settings(), func(iv *Invoker) {
+			iv.health.notify = v.report
+			iv.health.daemon = asked{ping: ask}
 		})
 		time.Sleep(time.Minute)
 		set(true)
 		time.Sleep(2 * askEvery)
-		if told := v.heard(); len(told) != 1 || told[0] != "no daemon" {
-			t.Fatalf("told %q", told)
+		if reported := v.reports(); len(reported) != 1 || reported[0] != "no daemon" {
+			t.Fatalf("reported %q", reported)
 		}
 		set(false)
 		time.Sleep(2 * slowTrial)
-		if told := v.heard(); len(told) != 2 || told[1] != "" {
-			t.Fatalf("told %q", told)
+		if reported := v.reports(); len(reported) != 2 || reported[1] != "" {
+			t.Fatalf("reported %q", reported)
 		}
 		stop()
 	})
@@ -190,18 +190,18 @@ func TestEngineThatIsAskedNow(t *testing.T) {
 // time limit has passed.
 func TestCreationThatFailsWhileTheEngineIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _, listen := vanishingWorld(t)
+		env, _, listen := vanishingFixture(t)
 		var hangs atomic.Bool
-		w.create = func(container.Spec) error {
+		env.create = func(container.Spec) error {
 			if !hangs.Load() {
 				return nil
 			}
 			time.Sleep(20 * time.Second)
 			return &container.CreateError{Blame: container.BlameWhisk, Message: "no", Err: errors.New("not in time")}
 		}
-		_, stop := w.start(w.settings(), func(iv *Invoker) {
+		_, stop := env.start(env.settings(), func(iv *Invoker) {
 			listen(iv)
-			iv.health.engine = asked{w, func() error {
+			iv.health.daemon = asked{ping: func() error {
 				if hangs.Load() {
 					return errors.New("no answer")
 				}
@@ -209,24 +209,24 @@ func TestCreationThatFailsWhileTheEngineIsAway(t *testing.T) {
 			}}
 		})
 		hangs.Store(true)
-		id := w.invoke("f", nil)
+		id := env.invoke("f", nil)
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
-		if w.acked() != 0 {
+		if env.acked() != 0 {
 			t.Error("answered while the engine is away")
 		}
 		hangs.Store(false)
 		time.Sleep(20 * time.Second)
 		stop()
-		if rec := w.record(id); rec == nil || rec.Response.StatusCode != activation.StatusSuccess {
+		if rec := env.record(id); rec == nil || rec.Response.StatusCode != activation.StatusSuccess {
 			t.Errorf("record %+v", rec)
 		}
 	})
 }
 
-// asked is an engine that can be asked whether it is there.
+// asked is a daemon that can be asked whether it is there.
 type asked struct {
-	Engine
+	fakeDaemon
 	ping func() error
 }
 

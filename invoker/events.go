@@ -5,59 +5,59 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
 // arrived is a job that wants to run, for the first time or again because its
 // container turned out to be gone before it had begun.
-type arrived struct{ job *job }
+type arrived struct{ job *routed }
 
 func (e arrived) apply(d *dispatcher, now time.Duration) {
 	d.next++
-	e.job.item, e.job.queued = d.next, now
-	e.job.stood(now)
+	e.job.invocation, e.job.queued = d.next, now
+	d.observers.notify(onQueued{e.job, now})
 	if e.job.gpu != nil {
 		d.gpus.submit(now, e.job)
 		return
 	}
-	d.jobs[e.job.item] = e.job
+	d.queued[e.job.invocation] = e.job
 	d.pool.Enqueue(now, e.job.demand())
 }
 
-// opened says that a container exists; deaths of it are known from here on.
-type opened struct{ box *box }
+// opened reports that a container exists; deaths of it are known from here on.
+type opened struct{ ctr *actionContainer }
 
 func (e opened) apply(d *dispatcher, now time.Duration) {
-	if e.box.gpu != nil {
-		d.gpus.take(now, lane.Event{Kind: lane.Made, Box: e.box.gpu.id})
+	if e.ctr.gpu != nil {
+		d.gpus.take(now, scheduler.Event{Kind: scheduler.Created, Container: e.ctr.gpu.id})
 	}
-	d.enliven(now, e.box)
+	d.enliven(now, e.ctr)
 }
 
 // enliven watches over a new container. Its death may have been told before
 // its creation was.
-func (d *dispatcher) enliven(now time.Duration, b *box) {
-	d.alive[b.handle.ID] = b
-	if d.early[b.handle.ID] {
-		delete(d.early, b.handle.ID)
-		died{b.handle.ID}.apply(d, now)
+func (d *dispatcher) enliven(now time.Duration, ctr *actionContainer) {
+	d.alive[ctr.handle.ID] = ctr
+	if d.early[ctr.handle.ID] {
+		delete(d.early, ctr.handle.ID)
+		died{ctr.handle.ID}.apply(d, now)
 	}
 }
 
-// warmed says that a container is initialised and may take more runs of the
+// warmed reports that a container is initialised and may take more runs of the
 // same action.
-type warmed struct{ box *box }
+type warmed struct{ ctr *actionContainer }
 
 func (e warmed) apply(d *dispatcher, now time.Duration) {
-	if e.box.gpu != nil {
-		d.gpus.take(now, lane.Event{Kind: lane.Warmed, Box: e.box.gpu.id})
+	if e.ctr.gpu != nil {
+		d.gpus.take(now, scheduler.Event{Kind: scheduler.Initialized, Container: e.ctr.gpu.id})
 		return
 	}
-	d.pool.Warmed(now, e.box.slot)
+	d.pool.Warmed(now, e.ctr.slot)
 }
 
-// left says that an activation has left its container. unused means that it
+// left reports that an activation has left its container. unused means that it
 // has not begun there, and will run elsewhere.
 type left struct {
 	run    *run
@@ -66,18 +66,18 @@ type left struct {
 }
 
 func (e left) apply(d *dispatcher, now time.Duration) {
-	if e.run.grant != nil {
+	if e.run.lease != nil {
 		d.gpus.left(now, e)
 		return
 	}
-	d.pool.Done(now, e.run.box.slot, e.keep)
+	d.pool.Done(now, e.run.ctr.slot, e.keep)
 }
 
-type prewarmedEvent struct{ box *box }
+type prewarmedEvent struct{ ctr *actionContainer }
 
 func (e prewarmedEvent) apply(d *dispatcher, now time.Duration) {
-	d.pool.Started(now, e.box.slot)
-	d.enliven(now, e.box)
+	d.pool.Started(now, e.ctr.slot)
+	d.enliven(now, e.ctr)
 }
 
 type pausedEvent struct {
@@ -90,15 +90,12 @@ func (e pausedEvent) apply(d *dispatcher, now time.Duration) { d.pool.Paused(now
 type goneEvent struct{ slot container.SlotID }
 
 func (e goneEvent) apply(d *dispatcher, now time.Duration) {
-	if b := d.boxes[e.slot]; b != nil {
-		d.shown.leave(b)
-	}
-	delete(d.boxes, e.slot)
+	delete(d.containers, e.slot)
 	d.pool.Gone(now, e.slot)
 }
 
-// died says that a container ended or vanished by itself. A run in it finds
-// out by its connection, an initialisation by the box's word; nobody new is
+// died reports that a container ended or vanished by itself. A run in it finds
+// out by its connection, an initialisation by the container's word; no further activation is
 // sent there.
 type died struct{ id container.ID }
 
@@ -107,7 +104,7 @@ type died struct{ id container.ID }
 const earlyDeaths = 1000
 
 func (e died) apply(d *dispatcher, now time.Duration) {
-	b, ok := d.alive[e.id]
+	ctr, ok := d.alive[e.id]
 	if !ok {
 		if len(d.early) >= earlyDeaths {
 			clear(d.early)
@@ -116,12 +113,12 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	delete(d.alive, e.id)
-	b.die(nil)
-	if b.gpu != nil {
-		d.gpus.take(now, lane.Event{Kind: lane.Died, Box: b.gpu.id})
+	ctr.die(nil)
+	if ctr.gpu != nil {
+		d.gpus.take(now, scheduler.Event{Kind: scheduler.Died, Container: ctr.gpu.id})
 		return
 	}
-	d.pool.Failed(b.slot)
+	d.pool.Failed(ctr.slot)
 }
 
 // observed is what devices show at a moment.
@@ -131,31 +128,31 @@ func (e observed) apply(d *dispatcher, now time.Duration) { d.gpus.observe(now, 
 
 type deviceLost struct {
 	index int
-	of    lane.Loss
+	of    scheduler.Loss
 	why   string
 }
 
 func (e deviceLost) apply(d *dispatcher, now time.Duration) {
-	d.gpus.comes(now, lane.Event{Kind: lane.Lost, Device: e.index, Of: e.of, Why: cmp.Or(e.why, "no reason given")})
+	d.gpus.comes(now, scheduler.Event{Kind: scheduler.DeviceLost, Device: e.index, Of: e.of, Why: cmp.Or(e.why, "no reason given")})
 }
 
 type deviceBack struct {
 	index int
-	of    lane.Loss
+	of    scheduler.Loss
 }
 
 func (e deviceBack) apply(d *dispatcher, now time.Duration) {
-	d.gpus.comes(now, lane.Event{Kind: lane.Back, Device: e.index, Of: e.of})
+	d.gpus.comes(now, scheduler.Event{Kind: scheduler.DeviceBack, Device: e.index, Of: e.of})
 }
 
-// answered says that a run has its response and its container stays.
+// answered reports that a run has its response and its container stays.
 type answered struct{ run *run }
 
 func (e answered) apply(d *dispatcher, now time.Duration) {
-	d.gpus.take(now, lane.Event{Kind: lane.Answered, Item: e.run.item})
+	d.gpus.take(now, scheduler.Event{Kind: scheduler.Answered, Invocation: e.run.invocation})
 }
 
-// over says that a run's part on the GPU has ended and what its container holds
+// over reports that a run's part on the GPU has ended and what its container holds
 // is known; the container is still busy with it until it has left. seen is
 // closed when the dispatcher knows it, and with it all that it was told before.
 type over struct {
@@ -169,22 +166,54 @@ func (e over) apply(d *dispatcher, now time.Duration) {
 	close(e.seen)
 }
 
-// gpuGone says that a GPU container is removed and its memory free.
-type gpuGone struct{ box *box }
+// gpuGone reports that a GPU container is removed and its memory free.
+type gpuGone struct{ ctr *actionContainer }
 
-func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.box) }
+func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.ctr) }
 
-// held is what a process of a GPU container says it holds.
-type held struct{ gpu.Held }
+// memoryReport is what a process of a GPU container reports that it holds.
+type memoryReport struct{ gpu.MemoryReport }
 
-func (e held) apply(d *dispatcher, now time.Duration) { d.gpus.heard(now, e.Held) }
+func (e memoryReport) apply(d *dispatcher, now time.Duration) {
+	d.gpus.memoryReported(now, e.MemoryReport)
+}
 
-// moved says that the mover's work on an order has ended.
+// moved reports that the mover's work on an order has ended.
 type moved struct {
-	box   *box
+	ctr   *actionContainer
 	order gpu.Order
 	bytes int64
-	err   error // the order is not carried out, or nobody knows
+	err   error // the order is not carried out, or that is not known
 }
 
 func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e) }
+
+// What is reported of devices from outside.
+
+// Observe takes what devices show, from any goroutine and at any time. It does
+// not block: a reading that comes while the dispatcher has too much to do is
+// dropped, for a newer one follows.
+func (iv *Invoker) Observe(readings []gpu.Reading) {
+	if !iv.dispatch.crowded() {
+		iv.dispatch.post(observed{readings})
+	}
+}
+
+// DeviceLost reports that a device cannot be used any more and why. Its work is
+// ended, what is queued goes to other devices or waits.
+func (iv *Invoker) DeviceLost(index int, why string) {
+	iv.dispatch.post(deviceLost{index, scheduler.OfDevice, why})
+}
+
+// DeviceBack reports that a lost device can be used again.
+func (iv *Invoker) DeviceBack(index int) { iv.dispatch.post(deviceBack{index, scheduler.OfDevice}) }
+
+// DaemonLost reports that the daemon by which containers share a device is away,
+// DaemonBack that it serves again. A device is used when both it and its daemon
+// are there.
+func (iv *Invoker) DaemonLost(index int, why string) {
+	iv.dispatch.post(deviceLost{index, scheduler.OfDaemon, why})
+}
+
+// DaemonBack is the end of DaemonLost.
+func (iv *Invoker) DaemonBack(index int) { iv.dispatch.post(deviceBack{index, scheduler.OfDaemon}) }

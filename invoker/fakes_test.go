@@ -6,20 +6,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// world is everything around an invoker: a topic, a store, an engine whose
+// fixture is everything around an invoker: a topic, a store, an engine whose
 // containers answer as the test says, and what came out of it all.
-type world struct {
+type fixture struct {
 	t    testing.TB
 	feed chan Delivery
 
@@ -55,19 +57,20 @@ type world struct {
 	logging  func() // called before logs are handed over
 	diedC    chan container.ID
 	gpu      fakeMover
-	shelf    Shelf
+	spill    SpillStore
 	asked    []container.LogRequest
 	dialled  []int
 	registry *prometheus.Registry
 	engine   Engine // in the world's place
-	notes    Notes
+	daemon   Daemon
+	states   ContainerStates
 	userLogs UserLogs
 	log      *slog.Logger // nil: nobody reads it
 	follows  bool         // a process is to follow
 }
 
-func newWorld(t testing.TB) *world {
-	return &world{
+func newFixture(t testing.TB) *fixture {
+	return &fixture{
 		registry: prometheus.NewRegistry(),
 		t:        t, feed: make(chan Delivery, 1000), actions: map[string]*activation.Action{},
 		diedC: make(chan container.ID, 10),
@@ -80,64 +83,66 @@ func answer(status int, body string) proxy.Exchange {
 	return proxy.Exchange{Status: status, Body: []byte(body), ContentLength: int64(len(body))}
 }
 
-func (w *world) Next(ctx context.Context) (Delivery, error) {
+func (env *fixture) Next(ctx context.Context) (Delivery, error) {
 	select {
-	case d := <-w.feed:
+	case d := <-env.feed:
 		return d, nil
 	case <-ctx.Done():
 		return Delivery{}, ctx.Err()
 	}
 }
 
-func (w *world) Action(_ context.Context, id, _ string) (*activation.Action, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if a := w.actions[id]; a != nil {
+func (env *fixture) Action(_ context.Context, id, _ string) (*activation.Action, error) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	if a := env.actions[id]; a != nil {
 		return a, nil
 	}
 	return nil, fmt.Errorf("get %s: %w", id, ErrNotFound)
 }
 
-func (w *world) Put(_ context.Context, _ string, doc []byte, stored func(batch int, err error)) error {
+func (env *fixture) Cached(string, string) (*activation.Action, bool) { return nil, false }
+
+func (env *fixture) Put(_ context.Context, _ string, doc []byte, stored func(batch int, err error)) error {
 	rec, err := activation.DecodeRecord(doc)
 	if err != nil {
-		w.t.Errorf("record %s: %v", doc, err)
+		env.t.Errorf("record %s: %v", doc, err)
 	}
-	w.mu.Lock()
-	w.records = append(w.records, rec)
-	w.mu.Unlock()
-	stored(12, w.putErr)
+	env.mu.Lock()
+	env.records = append(env.records, rec)
+	env.mu.Unlock()
+	stored(12, env.putErr)
 	return nil
 }
 
-func (w *world) Ack(_ context.Context, controller string, ack activation.Ack, sent func(error)) error {
+func (env *fixture) Ack(_ context.Context, controller string, ack activation.Ack, sent func(error)) error {
 	if controller != "0" {
-		w.t.Errorf("ack for controller %q", controller)
+		env.t.Errorf("ack for controller %q", controller)
 	}
 	back, err := activation.DecodeAck(ack.Encode())
 	if err != nil {
-		w.t.Errorf("ack %s: %v", ack.Encode(), err)
+		env.t.Errorf("ack %s: %v", ack.Encode(), err)
 	}
-	w.mu.Lock()
-	w.acks = append(w.acks, back)
-	w.mu.Unlock()
-	w.gpu.note(back.Kind.String())
-	sent(w.ackErr)
+	env.mu.Lock()
+	env.acks = append(env.acks, back)
+	env.mu.Unlock()
+	env.gpu.log(back.Kind.String())
+	sent(env.ackErr)
 	return nil
 }
 
-func (w *world) Event(_ context.Context, e activation.Event) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.events = append(w.events, e)
+func (env *fixture) Event(_ context.Context, e activation.Event) error {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.events = append(env.events, e)
 	return nil
 }
 
-func (w *world) Forward(_ context.Context, topic, _ string, message []byte, sent func(error)) error {
-	w.mu.Lock()
-	w.forwarded = append(w.forwarded, forwarded{topic, message})
-	w.mu.Unlock()
-	sent(w.forwardErr)
+func (env *fixture) Forward(_ context.Context, topic, _ string, message []byte, sent func(error)) error {
+	env.mu.Lock()
+	env.forwarded = append(env.forwarded, forwarded{topic, message})
+	env.mu.Unlock()
+	sent(env.forwardErr)
 	return nil
 }
 
@@ -147,27 +152,27 @@ type forwarded struct {
 	message []byte
 }
 
-func (w *world) Blocked(namespace string) bool { return namespace == "blocked" }
+func (env *fixture) Blocked(namespace string) bool { return namespace == "blocked" }
 
-func (w *world) Begin(context.Context, activation.ID) error { return nil }
-func (w *world) Completed(activation.ID)                    {}
-func (w *world) Owe(ids []activation.ID, records [][]byte) []error {
+func (env *fixture) Begin(context.Context, activation.ID) error { return nil }
+func (env *fixture) Completed(activation.ID)                    {}
+func (env *fixture) KeepUnacknowledged(ids []activation.ID, records [][]byte) []error {
 	for i, id := range ids {
 		rec, err := activation.DecodeRecord(records[i])
 		if err != nil || rec.ActivationID != id {
-			w.t.Errorf("owed for %s: %s, %v", id, records[i], err)
+			env.t.Errorf("owed for %s: %s, %v", id, records[i], err)
 		}
 	}
 	return make([]error, len(ids))
 }
 
-func (w *world) Create(_ context.Context, spec container.Spec) (container.Handle, error) {
-	w.mu.Lock()
-	w.made++
-	n := w.made
-	w.created = append(w.created, spec)
-	create := w.create
-	w.mu.Unlock()
+func (env *fixture) Create(_ context.Context, spec container.Spec) (container.Handle, error) {
+	env.mu.Lock()
+	env.made++
+	n := env.made
+	env.created = append(env.created, spec)
+	create := env.create
+	env.mu.Unlock()
 	if create != nil {
 		if err := create(spec); err != nil {
 			return container.Handle{}, err
@@ -176,76 +181,84 @@ func (w *world) Create(_ context.Context, spec container.Spec) (container.Handle
 	return container.Handle{ID: container.ID(fmt.Sprint("id", n)), Name: spec.Name, Addr: fmt.Sprint("addr", n)}, nil
 }
 
-func (w *world) Pause(context.Context, container.ID) error {
-	if w.pause != nil {
-		return w.pause()
+func (env *fixture) Pause(context.Context, container.ID) error {
+	if env.pause != nil {
+		return env.pause()
 	}
 	return nil
 }
 
-func (w *world) Resume(context.Context, container.ID) error {
-	if w.resume != nil {
-		return w.resume()
+func (env *fixture) Resume(context.Context, container.ID) error {
+	if env.resume != nil {
+		return env.resume()
 	}
 	return nil
 }
 
-func (w *world) Remove(context.Context, container.ID) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.removed++
+func (env *fixture) Remove(context.Context, container.ID) error {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.removed++
 	return nil
 }
 
-func (w *world) OOMKilled(context.Context, container.ID) bool { return w.oom }
+func (env *fixture) OOMKilled(context.Context, container.ID) bool { return env.oom }
 
-func (w *world) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
-	if !w.logsAtOnce {
+func (env *fixture) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
+	if !env.logsAtOnce {
 		req.Wait()
 	}
-	w.mu.Lock()
-	logging := w.logging
-	w.mu.Unlock()
+	env.mu.Lock()
+	logging := env.logging
+	env.mu.Unlock()
 	if logging != nil {
 		logging()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	env.mu.Lock()
+	defer env.mu.Unlock()
 	req.Waits = nil
-	w.asked = append(w.asked, req)
-	return w.logs
+	env.asked = append(env.asked, req)
+	return env.logs
 }
 
-func (w *world) CleanUp(context.Context, string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cleaned = append(w.cleaned, w.hungUp)
+func (env *fixture) CleanUp(context.Context, string) error {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.cleaned = append(env.cleaned, env.hungUp)
 	return nil
 }
 
-func (w *world) Died() <-chan container.ID { return w.diedC }
+// fakeDaemon is a daemon that is there and that no earlier process left anything in.
+type fakeDaemon struct{}
 
-// talk is one container's proxy.
-type talk struct {
-	w    *world
+func (fakeDaemon) Ping(context.Context) error                                            { return nil }
+func (fakeDaemon) Leftovers(context.Context, string) ([]container.Leftover, error)       { return nil, nil }
+func (fakeDaemon) Adopt(context.Context, []container.Leftover, []container.Spec) []error { return nil }
+func (fakeDaemon) Resize(context.Context, container.ID, int64) error                     { return nil }
+
+func (env *fixture) Died() <-chan container.ID { return env.diedC }
+
+// fakeProxy is one container's proxy.
+type fakeProxy struct {
+	w    *fixture
 	runs atomic.Int32
 }
 
-func (w *world) dial(_ string, concurrency int) Talk {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dialled = append(w.dialled, concurrency)
-	return &talk{w: w}
+func (env *fixture) dial(_ string, concurrency int) ProxyClient {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.dialled = append(env.dialled, concurrency)
+	return &fakeProxy{w: env}
 }
 
-func (k *talk) Init(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
+func (k *fakeProxy) Init(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
 	if k.w.hang {
 		return stamped(func() proxy.Exchange { <-ctx.Done(); return proxy.Exchange{Failure: proxy.Cancelled} })
 	}
 	return stamped(func() proxy.Exchange { return k.w.init(body) })
 }
 
-func (k *talk) Run(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
+func (k *fakeProxy) Run(ctx context.Context, body []byte, _ time.Duration, _ proxy.Limit) proxy.Exchange {
 	n := int(k.runs.Add(1))
 	k.w.mu.Lock()
 	stall, run := k.w.stall, k.w.run
@@ -258,23 +271,23 @@ func (k *talk) Run(ctx context.Context, body []byte, _ time.Duration, _ proxy.Li
 	return stamped(func() proxy.Exchange { return run(n, body) })
 }
 
-func (k *talk) Close() {
+func (k *fakeProxy) Close() {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	k.w.hungUp++
 }
 
 // setRun changes what runs answer, setStall which do not, at any time.
-func (w *world) setRun(f func(n int, body []byte) proxy.Exchange) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.run = f
+func (env *fixture) setRun(f func(n int, body []byte) proxy.Exchange) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.run = f
 }
 
-func (w *world) setStall(f func(n int) (sent, stalls bool)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stall = f
+func (env *fixture) setStall(f func(n int) (sent, stalls bool)) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.stall = f
 }
 
 // stamped adds the times of an exchange, which tests do not care to write.
@@ -291,7 +304,7 @@ func stamped(f func() proxy.Exchange) proxy.Exchange {
 }
 
 // action puts an action into the store.
-func (w *world) action(name string, change func(a *activation.Action)) {
+func (env *fixture) action(name string, change func(a *activation.Action)) {
 	a := &activation.Action{
 		ID: "guest/" + name, Rev: "1-a", Namespace: "guest", Name: name, Version: "0.0.1",
 		Exec:   activation.Exec{Kind: "nodejs:20", Image: "node", Code: "x", HasCode: true, Sentinels: true},
@@ -300,9 +313,9 @@ func (w *world) action(name string, change func(a *activation.Action)) {
 	if change != nil {
 		change(a)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.actions[a.ID] = a
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.actions[a.ID] = a
 }
 
 // annotate sets the gpu annotation.
@@ -313,11 +326,11 @@ func annotate(value string) func(*activation.Action) {
 }
 
 // invoke puts a message on the topic.
-func (w *world) invoke(name string, change func(m *activation.Message)) activation.ID {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	offset := w.offset
-	w.offset++
+func (env *fixture) invoke(name string, change func(m *activation.Message)) activation.ID {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	offset := env.offset
+	env.offset++
 	m := &activation.Message{
 		TransID:      activation.NewTransID("tid", time.Now().UnixMilli(), false),
 		Action:       activation.ActionRef{Path: "guest", Name: name, Version: "0.0.1"},
@@ -330,18 +343,18 @@ func (w *world) invoke(name string, change func(m *activation.Message)) activati
 		change(m)
 	}
 	d := Delivery{Message: m, Offset: offset, Done: func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.done = append(w.done, offset)
+		env.mu.Lock()
+		defer env.mu.Unlock()
+		env.done = append(env.done, offset)
 	}}
-	if w.history != nil {
-		w.history(&d)
+	if env.history != nil {
+		env.history(&d)
 	}
-	w.feed <- d
+	env.feed <- d
 	return m.ActivationID
 }
 
-func (w *world) settings() Settings {
+func (env *fixture) settings() Settings {
 	return Settings{
 		Instance: activation.Instance{ID: 0, UserMemory: 2 << 30, UniqueName: "0"},
 		Prefix:   "wsk00_", InFlight: 64, Bounds: activation.DefaultBounds(),
@@ -354,14 +367,14 @@ func (w *world) settings() Settings {
 
 // start runs an invoker in this world; stop ends it and waits. change is done
 // to the invoker before it runs.
-func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
-	w.t.Helper()
+func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
+	env.t.Helper()
 	iv, err := New(s, Ports{
-		Feed: w, Actions: w, Records: w, Outbox: w, Blacklist: w, Journal: w, Shelf: w.shelf, Engine: cmp.Or[Engine](w.engine, w), Dial: w.dial, Mover: &w.gpu,
-		Notes: w.notes, UserLogs: w.userLogs, Successor: func() bool { return w.follows },
-	}, NewMetrics(w.registry, w.registry), cmp.Or(w.log, slog.New(slog.DiscardHandler)))
+		Feed: env, Actions: env, Records: env, Outbox: env, Blacklist: env, Journal: env, Spill: env.spill, Engine: cmp.Or[Engine](env.engine, env), Daemon: env.daemon, Dial: env.dial, Mover: &env.gpu,
+		ContainerStates: env.states, UserLogs: env.userLogs, Successor: func() bool { return env.follows },
+	}, NewMetrics(env.registry, env.registry), cmp.Or(env.log, slog.New(slog.DiscardHandler)))
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	for _, f := range change {
 		f(iv)
@@ -372,24 +385,24 @@ func (w *world) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop f
 	return iv, func() {
 		cancel()
 		if err := <-ended; err != nil {
-			w.t.Error(err)
+			env.t.Error(err)
 		}
 		iv.Close()
 	}
 }
 
 // acked counts the acks so far.
-func (w *world) acked() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.acks)
+func (env *fixture) acked() int {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	return len(env.acks)
 }
 
 // kinds lists the acks of an activation by their kind, in order.
-func (w *world) kinds(id activation.ID) (out []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, a := range w.acks {
+func (env *fixture) kinds(id activation.ID) (out []string) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	for _, a := range env.acks {
 		if a.ActivationID == id {
 			out = append(out, a.Kind.String())
 		}
@@ -398,13 +411,124 @@ func (w *world) kinds(id activation.ID) (out []string) {
 }
 
 // record finds the stored record of an activation.
-func (w *world) record(id activation.ID) *activation.Record {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range w.records {
+func (env *fixture) record(id activation.ID) *activation.Record {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	for _, r := range env.records {
 		if r.ActivationID == id {
 			return r
 		}
 	}
 	return nil
+}
+
+// fakeMover moves memory as a test says, and keeps a trace of what it was
+// told. A container holds after a run what was reserved for it, in one process.
+type fakeMover struct {
+	faults   bool
+	moveTime func() time.Duration
+	// move, hold and prepare take the place of what is done without them.
+	move    func(ctx context.Context, o gpu.Order, footprint int64) (int64, error)
+	hold    func(name string, need gpu.Need)
+	prepare func(name, shim string) error
+
+	report func(gpu.MemoryReport)
+
+	mu    sync.Mutex
+	tale  []string // what happened, in order
+	moves []gpu.Order
+	shims []string
+	open  map[string]int // Begin less End, by container
+}
+
+// log adds to the tale.
+func (m *fakeMover) log(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tale = append(m.tale, what)
+}
+
+// will has orders carried out by f from here on.
+func (m *fakeMover) will(f func(ctx context.Context, o gpu.Order, footprint int64) (int64, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.move = f
+}
+
+func (m *fakeMover) orders() []gpu.Order {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.moves)
+}
+
+func (m *fakeMover) Listen(report func(gpu.MemoryReport)) { m.report = report }
+func (m *fakeMover) Faults() bool                         { return m.faults }
+func (m *fakeMover) Forget(string)                        {}
+
+func (m *fakeMover) Prepare(name string, device gpu.Device, wish container.DeviceRequest) (container.GPU, error) {
+	shim := wish.Shim
+	m.mu.Lock()
+	m.shims = append(m.shims, shim)
+	m.mu.Unlock()
+	if m.prepare != nil {
+		if err := m.prepare(name, shim); err != nil {
+			return container.GPU{}, err
+		}
+	}
+	return container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated}, nil
+}
+
+func (m *fakeMover) Begin(name string, _ gpu.Need) {
+	m.log("begin")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open == nil {
+		m.open = map[string]int{}
+	}
+	m.open[name]++
+}
+
+func (m *fakeMover) End(_ context.Context, name string, need gpu.Need) {
+	m.log("end")
+	m.mu.Lock()
+	m.open[name]--
+	m.mu.Unlock()
+	if m.hold != nil {
+		m.hold(name, need)
+		return
+	}
+	m.holds(name, need.Bytes, need.Bytes, need.Context)
+}
+
+// holds reports what the one process of a container holds.
+func (m *fakeMover) holds(name string, allocated, resident, context int64) {
+	m.report(gpu.MemoryReport{Container: name, PID: 1, Usage: gpu.Usage{Allocated: allocated, Resident: resident, Context: context}})
+}
+
+func (m *fakeMover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+	m.mu.Lock()
+	m.moves = append(m.moves, o)
+	move := m.move
+	m.mu.Unlock()
+	if move != nil {
+		return move(ctx, o, footprint)
+	}
+	return m.carryOut(ctx, o, footprint)
+}
+
+// carryOut does what an order says, in the time that the test gives it.
+func (m *fakeMover) carryOut(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+	if m.moveTime != nil {
+		select {
+		case <-time.After(m.moveTime()):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	resident := int64(0)
+	if o.Kind == gpu.Prefetch {
+		resident = footprint
+	}
+	m.holds(o.Container, footprint, resident, 0)
+	return o.Bytes, nil
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// textUnreadable answers an activation whose message was parked and is lost.
+// textUnreadable answers an activation whose message was spilled and is lost.
 const textUnreadable = "The activation waited for a GPU, and the invoker cannot read its message back from its disk."
 
-// fetcher reads parked messages back beside the dispatcher, and makes tickets
+// fetcher reads spilled messages back beside the dispatcher, and makes pending activations
 // and jobs of them. What a run waits for is read at once; the rest, at most
 // fetchTogether at a time.
 type fetcher struct {
@@ -30,9 +30,9 @@ const fetchTogether = 16
 
 // fetch is one activation to be read back, and answered if there is a why.
 type fetch struct {
-	item   uint64
-	parked parked
-	why    string
+	invocation uint64
+	spilled    spilled
+	why        string
 }
 
 // now reads one back that a run waits for.
@@ -40,9 +40,9 @@ func (f *fetcher) now(x fetch) { f.goWork(func(ctx context.Context) { f.do(ctx, 
 
 // hurry reads one back at once that waits for its turn: a run has come to wait for
 // it. What is before it may wait for an action that cannot be read for minutes.
-func (f *fetcher) hurry(item uint64) {
+func (f *fetcher) hurry(invocation uint64) {
 	f.mu.Lock()
-	at := slices.IndexFunc(f.waiting, func(x fetch) bool { return x.item == item })
+	at := slices.IndexFunc(f.waiting, func(x fetch) bool { return x.invocation == invocation })
 	if at < 0 {
 		f.mu.Unlock()
 		return
@@ -82,39 +82,40 @@ func (f *fetcher) work(ctx context.Context) {
 	}
 }
 
-// do reads one back. Whoever is to be answered is answered here, others go to
+// do reads one back. Refusals are answered here, others go to
 // the dispatcher.
 func (f *fetcher) do(ctx context.Context, x fetch) {
-	b := broughtBack{item: x.item}
-	b.ticket, b.job, b.no = f.read(ctx, x.parked)
+	b := broughtBack{invocation: x.invocation}
+	b.pending, b.act, b.no = f.read(ctx, x.spilled)
 	switch {
-	case ctx.Err() != nil: // the shelf has it for the next process
-		f.iv.places.release(b.ticket.place)
+	case ctx.Err() != nil: // the spill has it for the next process
+		f.iv.permits.release(b.pending.permit)
 		return
 	case x.why != "":
-		f.iv.turnAway(b.ticket, b.job, refusal{response: appError(x.why), known: true})
+		f.iv.reject(b.pending, b.act, refusal{response: appError(x.why), known: true})
 	default:
 		f.iv.dispatch.post(b)
 	}
 }
 
-// read makes a ticket of a parked activation, and a job, or the reason why it
+// read makes a pending activation of a spilled activation, and a job, or the reason why it
 // cannot run.
-func (f *fetcher) read(ctx context.Context, p parked) (t *ticket, j *job, no *refusal) {
+func (f *fetcher) read(ctx context.Context, sp spilled) (t *pending, act *routed, no *refusal) {
 	iv := f.iv
-	m, err := f.message(p)
-	t = newTicket(iv.desk, Delivery{Message: m, Done: func() {}}, p.queued)
-	iv.places.bring(&t.place, size(m))
+	m, err := f.message(sp)
+	t = newPending(iv.completer, Delivery{Message: m, Done: func() {}}, sp.queued)
+	iv.observers.notify(onLoaded{t})
+	iv.permits.unspill(&t.permit, size(m))
 	aborted := func(text string) *refusal {
 		return &refusal{response: activation.ErrorResponse(activation.StatusWhiskError, text)}
 	}
 	defer func() {
 		if e := recover(); e != nil {
 			iv.log.Error("reading a parked activation panicked", keyActivation, m.ActivationID, "panic", fmt.Sprint(e), "stack", string(debug.Stack()))
-			j, no = nil, aborted(textAborted)
+			act, no = nil, aborted(textAborted)
 		}
-		if j != nil {
-			j.resume(p)
+		if act != nil {
+			act.resume(sp)
 		}
 	}()
 	if err != nil {
@@ -126,32 +127,32 @@ func (f *fetcher) read(ctx context.Context, p parked) (t *ticket, j *job, no *re
 		r := refuse(err)
 		return t, nil, &r
 	}
-	if j, no = iv.router.route(t, a); no != nil {
+	if act, no = iv.router.route(t, a); no != nil {
 		return t, nil, no
 	}
-	return t, j, nil
+	return t, act, nil
 }
 
 // message is the whole message, or with an error what memory has of it.
-func (f *fetcher) message(p parked) (*activation.Message, error) {
-	text, err := f.iv.ports.Shelf.Message(p.activation())
+func (f *fetcher) message(sp spilled) (*activation.Message, error) {
+	text, err := f.iv.ports.Spill.Message(sp.activation())
 	if err != nil {
-		return p.message(), err
+		return sp.message(), err
 	}
 	m, err := activation.DecodeMessage(text)
 	if err != nil {
-		return p.message(), err
+		return sp.message(), err
 	}
 	return m, nil
 }
 
-func (f *fetcher) action(ctx context.Context, t *ticket) (*activation.Action, error) {
-	if c, ok := f.iv.ports.Actions.(CachedActions); ok && t.Revision != "" {
-		if a, ok := c.Cached(t.Action.FQN(), t.Revision); ok {
+func (f *fetcher) action(ctx context.Context, p *pending) (*activation.Action, error) {
+	if p.Revision != "" {
+		if a, ok := f.iv.ports.Actions.Cached(p.Action.FQN(), p.Revision); ok {
 			return a, nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.iv.settings.fetchTime())
 	defer cancel()
-	return f.iv.ports.Actions.Action(ctx, t.Action.FQN(), t.Revision)
+	return f.iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
 }

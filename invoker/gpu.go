@@ -8,40 +8,40 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// gpuLane turns the lane's orders into work and the world's news into the
-// lane's events. It decides nothing. All methods are called by the dispatcher's
+// gpuScheduler turns the GPU scheduler's orders into work and the world's news into the
+// GPU scheduler's events. It decides nothing. All methods are called by the dispatcher's
 // goroutine; a nil one has nothing to do, which is how an invoker without
 // devices runs.
-type gpuLane struct {
-	d        *dispatcher
-	settings GPUSettings
-	mover    Mover
-	lane     *lane.Lane
-	record   *recorder
-	runs     map[uint64]*run     // started, and not left
-	heirs    map[uint64]*gpuHeir // to be given their boxes
-	boxes    map[lane.Box]*box
-	named    map[string]*box // the same by the containers' names
-	shares   hostShares
-	assumed  residents
-	host     lane.HostMemory // as told last, less what was taken since
-	told     bool
-	past     history
-	backlog  *backlog
-	shown    shownFlows
+type gpuScheduler struct {
+	d          *dispatcher
+	settings   GPUSettings
+	mover      MemoryMover
+	adopter    DeviceAdopter // nil: containers with a device end with the process
+	core       *scheduler.Scheduler
+	record     *recorder
+	runs       map[uint64]*run           // started, and not left
+	adopted    map[uint64]*adoptedDevice // to be given their containers
+	containers map[scheduler.Container]*actionContainer
+	named      map[string]*actionContainer // the same by the containers' names
+	shares     hostMemory
+	assumed    assumedMemory
+	host       scheduler.HostMemory // as reported last, less what was taken since
+	hostKnown  bool
+	past       history
+	backlog    *backlog
 }
 
-func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
+func newGPUScheduler(d *dispatcher, s GPUSettings, mover MemoryMover, adopter DeviceAdopter) (*gpuScheduler, error) {
 	if len(s.Devices) == 0 {
 		return nil, nil
 	}
-	cfg := s.lane(d.settings.Pool, mover.Faults())
-	core, err := lane.New(cfg)
+	cfg := s.schedulerConfig(d.settings.Pool, mover.Faults())
+	core, err := scheduler.New(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -52,342 +52,338 @@ func newGPULane(d *dispatcher, s GPUSettings, mover Mover) (*gpuLane, error) {
 	for _, device := range s.Devices {
 		d.metrics.lost(device, false)
 	}
-	return &gpuLane{
-		d: d, settings: s, mover: mover, lane: core, record: record,
-		heirs: map[uint64]*gpuHeir{}, runs: map[uint64]*run{}, boxes: map[lane.Box]*box{}, named: map[string]*box{},
-		shares: hostShares{d.settings.Pool.MemoryMB, mover.Faults()}, assumed: residents{},
-		past: history{lane: core, flows: map[sched.FlowID]*past{}},
+	return &gpuScheduler{
+		d: d, settings: s, mover: mover, adopter: adopter, core: core, record: record,
+		adopted: map[uint64]*adoptedDevice{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
+		shares: hostMemory{d.settings.Pool.MemoryMB, mover.Faults()}, assumed: assumedMemory{},
+		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}},
 	}, nil
 }
 
-// take tells the lane an event.
-func (l *gpuLane) take(now time.Duration, e lane.Event) {
+// take passes an event to the GPU scheduler.
+func (g *gpuScheduler) take(now time.Duration, e scheduler.Event) {
 	e.At = now
-	l.record.event(e)
-	l.lane.Take(e)
+	g.record.event(e)
+	g.core.Take(e)
 }
 
-// settle has the lane decide and carries out what it orders.
-func (l *gpuLane) settle(now time.Duration) {
-	if l == nil {
+// settle has the GPU scheduler decide and carries out what it orders.
+func (g *gpuScheduler) settle(now time.Duration) {
+	if g == nil {
 		return
 	}
-	l.tellHost(now)
-	orders := l.lane.Ready()
-	l.record.orders(orders)
+	g.reportHost(now)
+	orders := g.core.Ready()
+	g.record.orders(orders)
 	for _, o := range orders {
-		l.carryOut(now, o)
+		g.carryOut(now, o)
 	}
-	l.past.note(now, l.backlog.jobs)
+	g.past.observe(now, g.backlog.jobs)
 }
 
-// tellHost tells the lane what host memory is left, where that has changed.
-func (l *gpuLane) tellHost(now time.Duration) {
-	free, spare := l.d.pool.Left()
-	h := lane.HostMemory{Free: free, Spare: spare, Lacking: l.d.pool.Lacking()}
-	if l.told && h == l.host {
+// reportHost reports to the GPU scheduler what host memory is left, where that has changed.
+func (g *gpuScheduler) reportHost(now time.Duration) {
+	free, spare := g.d.pool.Available()
+	h := scheduler.HostMemory{Free: free, Reclaimable: spare, Needed: g.d.pool.Shortage()}
+	if g.hostKnown && h == g.host {
 		return
 	}
-	l.host, l.told = h, true
-	l.take(now, lane.Event{Kind: lane.Host, Host: h})
+	g.host, g.hostKnown = h, true
+	g.take(now, scheduler.Event{Kind: scheduler.HostReported, Host: h})
 }
 
-func (l *gpuLane) tick(now time.Duration) {
-	if l != nil {
-		l.take(now, lane.Event{Kind: lane.Tick})
+func (g *gpuScheduler) tick(now time.Duration) {
+	if g != nil {
+		g.take(now, scheduler.Event{Kind: scheduler.Tick})
 	}
 }
 
-func (l *gpuLane) deadline() (time.Duration, bool) {
-	if l == nil {
+func (g *gpuScheduler) deadline() (time.Duration, bool) {
+	if g == nil {
 		return 0, false
 	}
-	return l.lane.Deadline()
+	return g.core.Deadline()
 }
 
 // submit puts a job into its flow: the function as the invoking namespace sees
 // it.
-func (l *gpuLane) submit(now time.Duration, j *job) {
-	l.backlog.jobs[j.item] = j
-	park, far := l.backlog.parks(j, l.lane)
-	j.settleMode(l.settings)
+func (g *gpuScheduler) submit(now time.Duration, act *routed) {
+	g.backlog.jobs[act.invocation] = act
+	spill, far := g.backlog.spills(act, g.core)
+	act.settleMode(g.settings)
 	due := time.Duration(0)
-	if l.settings.Overdue > 0 {
-		due = j.accepted + l.settings.Overdue
+	if g.settings.Overdue > 0 {
+		due = act.accepted + g.settings.Overdue
 	}
-	j.host = l.shares.of(j, func() int64 { return l.lane.Footprint(flowOf(j), j.key) })
-	l.take(now, lane.Event{Kind: lane.Submitted, Item: j.item, Due: due, Parked: far, Function: &lane.Function{
-		Flow: flowOf(j),
-		Key:  j.key, HostMB: j.host, Memory: int64(j.gpu.Memory),
-		Unseen: j.gpu.Shim == activation.ShimOff, Width: j.concurrency(), Weight: j.gpu.Weight,
+	act.host = g.shares.of(act, func() int64 { return g.core.Footprint(flowOf(act), act.key) })
+	g.take(now, scheduler.Event{Kind: scheduler.Submitted, Invocation: act.invocation, Due: due, Spilled: far, Function: &scheduler.Function{
+		Flow: flowOf(act),
+		Key:  act.key, HostMB: act.host, Memory: int64(act.gpu.Memory),
+		NoShim: act.gpu.Shim == activation.ShimOff, Width: act.concurrency(), Weight: act.gpu.Weight,
 	}})
-	l.past.stands(j)
-	if park {
-		l.backlog.parker.add(j)
+	g.past.stands(act)
+	if spill {
+		g.backlog.spiller.add(act)
 	}
 }
 
-// carryOut does one order of the lane.
-func (l *gpuLane) carryOut(now time.Duration, o lane.Order) {
-	b := l.boxes[o.Box]
+// carryOut does one order of the GPU scheduler.
+func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
+	ctr := g.containers[o.Container]
 	switch o.Do {
-	case lane.Make:
-		l.make(o)
-	case lane.Start:
-		l.start(now, o, b)
-	case lane.Move:
-		l.move(now, o, b)
-	case lane.Void:
-		b.gpu.cease()
-	case lane.Remove:
-		if b.gpu.cease != nil {
-			b.gpu.cease()
+	case scheduler.Create:
+		g.make(o)
+	case scheduler.Start:
+		g.start(now, o, ctr)
+	case scheduler.Move:
+		g.move(now, o, ctr)
+	case scheduler.CancelMove:
+		ctr.gpu.cease()
+	case scheduler.Remove:
+		if ctr.gpu.cease != nil {
+			ctr.gpu.cease()
 		}
-		l.d.remove(b, gpuGone{b})
-	case lane.Refuse:
-		l.refuse(o)
-	case lane.Bring:
-		l.backlog.bring(o.Item)
-	case lane.Room:
-		l.d.pool.Room(o.HostMB)
-	case lane.Served:
-		l.served(o)
-	case lane.Forget:
-		l.d.metrics.forget(o.Flow)
-		l.past.forget(o.Flow)
-		l.shown.stale = true
-	case lane.Mute:
-		l.d.log.Warn("container does not answer about its device memory, given up", keyContainer, b.name, "order", o.Move.String())
+		g.d.remove(ctr, gpuGone{ctr})
+	case scheduler.Refuse:
+		g.refuse(o)
+	case scheduler.Load:
+		g.backlog.bring(o.Invocation)
+	case scheduler.ReclaimHost:
+		g.d.pool.EvictIdle(o.HostMB)
+	case scheduler.Served:
+		g.served(o)
+	case scheduler.Forget:
+		g.d.metrics.forget(o.Flow)
+		g.past.forget(o.Flow)
+	case scheduler.Unresponsive:
+		g.d.log.Warn("container does not answer about its device memory, given up", keyContainer, ctr.name, "order", o.Move.String())
 	}
 }
 
 // make takes a place for a container, which its first run creates.
-func (l *gpuLane) make(o lane.Order) {
-	if h := l.heirs[o.Item]; h != nil { // it is there
-		h.box.gpu.id = o.Box
-		l.enter(h.box)
+func (g *gpuScheduler) make(o scheduler.Order) {
+	if ad := g.adopted[o.Invocation]; ad != nil { // it is there
+		ad.ctr.gpu.id = o.Container
+		g.enter(ad.ctr)
 		return
 	}
-	b := l.d.newBox(0, o.Flow.Namespace, path.Base(o.Flow.Function), func(name string) container.Spec {
+	ctr := g.d.newContainer(0, o.Flow.Namespace, path.Base(o.Flow.Function), func(name string) container.Spec {
 		return container.Spec{Name: name, MemoryMB: o.HostMB}
 	})
-	b.gpu = &gpuBox{id: o.Box, device: l.settings.Devices[o.Device], flow: o.Flow}
-	if j := l.backlog.jobs[o.Item]; j != nil {
-		b.furnish(l.d.settings, j)
+	ctr.gpu = &deviceState{id: o.Container, device: g.settings.Devices[o.Device], flow: o.Flow}
+	if act := g.backlog.jobs[o.Invocation]; act != nil {
+		ctr.furnish(g.d.settings, act)
 	}
-	l.enter(b)
-	if !l.d.pool.Claim(o.HostMB) {
-		l.d.log.Error("host memory that was left is not there", keyContainer, b.name, "megabytes", o.HostMB)
+	g.enter(ctr)
+	if !g.d.pool.Reserve(o.HostMB) {
+		g.d.log.Error("host memory that was left is not there", keyContainer, ctr.name, "megabytes", o.HostMB)
 		return
 	}
-	b.gpu.claimed = o.HostMB
-	l.host.Free -= o.HostMB
+	ctr.gpu.reserved = o.HostMB
+	g.host.Free -= o.HostMB
 }
 
-func (l *gpuLane) enter(b *box) {
-	l.boxes[b.gpu.id], l.named[b.name] = b, b
-	l.d.shown.enter(b)
+func (g *gpuScheduler) enter(ctr *actionContainer) {
+	g.containers[ctr.gpu.id], g.named[ctr.name] = ctr, ctr
 }
 
 // start starts a run's worker, when its message is at hand.
-func (l *gpuLane) start(now time.Duration, o lane.Order, b *box) {
-	if l.backlog.await(o, b) {
+func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionContainer) {
+	if g.backlog.await(o, ctr) {
 		return
 	}
-	j := l.backlog.jobs[o.Item]
-	delete(l.backlog.jobs, o.Item)
-	b.furnish(l.d.settings, j)
-	l.d.shown.furnished(b)
-	r := &run{job: j, box: b, start: container.Warm, first: o.Rested}
+	act := g.backlog.jobs[o.Invocation]
+	delete(g.backlog.jobs, o.Invocation)
+	ctr.furnish(g.d.settings, act)
+	r := &run{routed: act, ctr: ctr, start: container.Warm, first: o.Rested}
 	if !o.Start.Warm() {
 		r.start = container.Cold
 	}
-	r.grant = &grant{device: b.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited, fallback: b.gpu.fallback}
-	r.grant.memory.Store(o.Memory)
-	r.grant.measured.Store(b.gpu.measured)
-	if t := b.gpu.transfer; t != nil && t.epoch == o.Transfer {
-		r.grant.transfer = t
+	r.lease = &lease{device: ctr.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited, fallback: ctr.gpu.fallback}
+	r.lease.memory.Store(o.Memory)
+	r.lease.measured.Store(ctr.gpu.measured)
+	if t := ctr.gpu.transfer; t != nil && t.epoch == o.Transfer {
+		r.lease.transfer = t
 	}
-	l.past.started(now, r, o, l.runs)
-	l.runs[o.Item] = r
-	b.gpu.runs = append(b.gpu.runs, r)
-	l.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
-	l.d.metrics.queued(o.Flow, o.Waited)
-	l.d.run(r)
+	g.past.started(now, r, o, g.runs)
+	g.runs[o.Invocation] = r
+	ctr.gpu.runs = append(ctr.gpu.runs, r)
+	g.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
+	g.d.metrics.queued(o.Flow, o.Waited)
+	g.d.run(r)
 }
 
 // move has the mover carry out an order, for as long as the next one has not
 // come.
-func (l *gpuLane) move(now time.Duration, o lane.Order, b *box) {
-	if b.gpu.cease != nil {
-		b.gpu.cease()
+func (g *gpuScheduler) move(now time.Duration, o scheduler.Order, ctr *actionContainer) {
+	if ctr.gpu.cease != nil {
+		ctr.gpu.cease()
 	}
-	if t := b.gpu.transfer; o.Move == gpu.Prefetch && (t == nil || t.epoch != o.Epoch) {
-		b.gpu.transfer = &transfer{epoch: o.Epoch, began: now}
+	if t := ctr.gpu.transfer; o.Move == gpu.Prefetch && (t == nil || t.epoch != o.Epoch) {
+		ctr.gpu.transfer = &transfer{epoch: o.Epoch, began: now}
 	}
-	current, end := context.WithCancel(l.d.work)
-	b.gpu.cease = end
-	order := gpu.Order{Kind: o.Move, Container: b.name, Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again}
-	size := b.outgrows(o)
-	l.d.goWork(func(context.Context) {
+	current, end := context.WithCancel(g.d.work)
+	ctr.gpu.cease = end
+	order := gpu.Order{Kind: o.Move, Container: ctr.name, Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again}
+	size := ctr.outgrows(o)
+	g.d.goWork(func(context.Context) {
 		defer end()
-		bytes, err := int64(0), l.d.resize(current, b, size)
+		bytes, err := int64(0), g.d.resize(current, ctr, size)
 		if err == nil {
-			bytes, err = l.mover.Move(current, order, o.Footprint)
+			bytes, err = g.mover.Move(current, order, o.Footprint)
 		}
-		l.d.post(moved{b, order, bytes, err})
+		g.d.post(moved{ctr, order, bytes, err})
 	})
 }
 
 // served takes what a run used of its device.
-func (l *gpuLane) served(o lane.Order) {
-	l.d.metrics.served(o.Flow, o.Service)
-	l.past.touched = append(l.past.touched, o.Flow)
-	if r := l.runs[o.Item]; r != nil {
-		r.grant.memory.Store(o.Memory)
+func (g *gpuScheduler) served(o scheduler.Order) {
+	g.d.metrics.served(o.Flow, o.Service)
+	g.past.touched = append(g.past.touched, o.Flow)
+	if r := g.runs[o.Invocation]; r != nil {
+		r.lease.memory.Store(o.Memory)
 	}
 }
 
 // over takes the end of a run's need for its token.
-func (l *gpuLane) over(now time.Duration, e left) {
-	e.run.grant.over = true
-	l.take(now, e.told(lane.Over))
+func (g *gpuScheduler) over(now time.Duration, e left) {
+	e.run.lease.over = true
+	g.take(now, e.event(scheduler.Ended))
 }
 
 // left takes a run's leaving of its container.
-func (l *gpuLane) left(now time.Duration, e left) {
-	l.take(now, e.told(lane.Left))
-	delete(l.runs, e.run.item)
-	b := e.run.box
-	b.gpu.runs = slices.DeleteFunc(b.gpu.runs, func(r *run) bool { return r == e.run })
+func (g *gpuScheduler) left(now time.Duration, e left) {
+	g.take(now, e.event(scheduler.Left))
+	delete(g.runs, e.run.invocation)
+	ctr := e.run.ctr
+	ctr.gpu.runs = slices.DeleteFunc(ctr.gpu.runs, func(r *run) bool { return r == e.run })
 }
 
 // gone frees what a removed container held.
-func (l *gpuLane) gone(now time.Duration, b *box) {
-	delete(l.boxes, b.gpu.id)
-	delete(l.named, b.name)
-	l.d.shown.leave(b)
-	l.d.pool.Unclaim(now, b.gpu.claimed)
-	l.take(now, lane.Event{Kind: lane.Gone, Box: b.gpu.id})
-	l.assumed.assume(b, 0)
-	l.resident(b.gpu.flow)
+func (g *gpuScheduler) gone(now time.Duration, ctr *actionContainer) {
+	delete(g.containers, ctr.gpu.id)
+	delete(g.named, ctr.name)
+	g.d.pool.Release(now, ctr.gpu.reserved)
+	g.take(now, scheduler.Event{Kind: scheduler.Removed, Container: ctr.gpu.id})
+	g.assumed.assume(ctr, 0)
+	g.resident(ctr.gpu.flow)
 }
 
-func (l *gpuLane) resident(id sched.FlowID) {
-	all, known := l.lane.Resident(id)
-	l.d.metrics.resident(id, l.assumed, all, known)
+func (g *gpuScheduler) resident(id sched.FlowID) {
+	all, known := g.core.Resident(id)
+	g.d.metrics.resident(id, g.assumed, all, known)
 }
 
 // refuse answers an activation that will never run here.
-func (l *gpuLane) refuse(o lane.Order) {
-	text := l.settings.refusal(o, l.lane)
-	j := l.backlog.jobs[o.Item]
-	if j == nil {
-		l.backlog.refuse(o.Item, o.Reason, text)
+func (g *gpuScheduler) refuse(o scheduler.Order) {
+	text := g.settings.refusal(o, g.core)
+	act := g.backlog.jobs[o.Invocation]
+	if act == nil {
+		g.backlog.refuse(o.Invocation, o.Reason, text)
 		return
 	}
-	delete(l.backlog.jobs, o.Item)
-	l.d.turnAway(j.ticket, j, refusal{response: appError(text), known: true})
+	delete(g.backlog.jobs, o.Invocation)
+	g.d.reject(act.pending, act, refusal{response: appError(text), known: true})
 }
 
 // moved takes the end of the mover's work on an order.
-func (l *gpuLane) moved(now time.Duration, e moved) {
-	b := e.box
-	if l.boxes[b.gpu.id] != b {
+func (g *gpuScheduler) moved(now time.Duration, e moved) {
+	ctr := e.ctr
+	if g.containers[ctr.gpu.id] != ctr {
 		return
 	}
 	if e.err != nil {
-		b.gpu.spill = 0 // whether it was resized is not known
+		ctr.gpu.spill = 0 // whether it was resized is not known
 	}
-	l.d.metrics.moved(b.gpu.flow, e.order.Kind, min(e.bytes, b.gpu.device.MemoryBytes))
-	if t := b.gpu.transfer; e.err == nil && t != nil && t.epoch == e.order.Epoch {
+	g.d.metrics.moved(ctr.gpu.flow, e.order.Kind, min(e.bytes, ctr.gpu.device.MemoryBytes))
+	if t := ctr.gpu.transfer; e.err == nil && t != nil && t.epoch == e.order.Epoch {
 		t.took.CompareAndSwap(0, int64(max(now-t.began, 1)))
 	}
-	l.take(now, lane.Event{Kind: lane.Moved, Box: b.gpu.id, Epoch: e.order.Epoch, Bytes: e.bytes, OK: e.err == nil})
+	g.take(now, scheduler.Event{Kind: scheduler.Moved, Container: ctr.gpu.id, Epoch: e.order.Epoch, Bytes: e.bytes, OK: e.err == nil})
 }
 
-// heard takes what a process of a container says it holds.
-func (l *gpuLane) heard(now time.Duration, h gpu.Held) {
-	b := l.named[h.Container]
-	if b == nil {
+// memoryReported takes what a process of a container reports that it holds.
+func (g *gpuScheduler) memoryReported(now time.Duration, h gpu.MemoryReport) {
+	ctr := g.named[h.Container]
+	if ctr == nil {
 		return
 	}
 	if u := h.Usage; !h.Exited && (u.Allocated < 0 || u.Resident < 0 || u.Context < 0) {
-		l.d.log.Warn("gpu usage refused: a size is negative", keyContainer, b.name, "pid", h.PID)
+		g.d.log.Warn("gpu usage refused: a size is negative", keyContainer, ctr.name, "pid", h.PID)
 		return
 	}
 	if h.Unfit != "" {
-		if l.d.fallBack(b, h.Unfit) {
-			for _, id := range unfit(l.boxes, b.gpu.action) {
-				l.take(now, lane.Event{Kind: lane.Failed, Box: id})
+		if g.d.fallBack(ctr, h.Unfit) {
+			for _, id := range unfit(g.containers, ctr.gpu.action) {
+				g.take(now, scheduler.Event{Kind: scheduler.Failed, Container: id})
 			}
 		}
 		return
 	}
-	if h.Over != "" && b.life.Err() == nil {
-		l.d.log.Warn("gpu container ended", keyContainer, b.name, "pid", h.PID, "reason", h.Over)
-		b.die(&overLimit{h.Over})
-		l.take(now, lane.Event{Kind: lane.Failed, Box: b.gpu.id})
+	if h.Over != "" && ctr.life.Err() == nil {
+		g.d.log.Warn("gpu container ended", keyContainer, ctr.name, "pid", h.PID, "reason", h.Over)
+		ctr.die(&overLimit{h.Over})
+		g.take(now, scheduler.Event{Kind: scheduler.Failed, Container: ctr.gpu.id})
 	}
-	b.gpu.learn(h)
-	if more := l.shares.more(b, h, l.d.pool.Free()); more > 0 && l.d.pool.Claim(more) {
-		b.gpu.claimed += more
-		l.take(now, lane.Event{Kind: lane.Grown, Box: b.gpu.id, Bytes: int64(b.gpu.claimed)})
+	ctr.gpu.learn(h)
+	if more := g.shares.more(ctr, h, g.d.pool.Free()); more > 0 && g.d.pool.Reserve(more) {
+		ctr.gpu.reserved += more
+		g.take(now, scheduler.Event{Kind: scheduler.HostGrown, Container: ctr.gpu.id, Bytes: int64(ctr.gpu.reserved)})
 	}
-	l.take(now, lane.Event{Kind: lane.Held, Box: b.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
+	g.take(now, scheduler.Event{Kind: scheduler.MemoryReported, Container: ctr.gpu.id, PID: h.PID, Usage: h.Usage, Exited: h.Exited})
 	if !h.Exited {
-		b.gpu.measured = !h.Assumed
-		l.assumed.assume(b, b.gpu.unseen())
+		ctr.gpu.measured = !h.Assumed
+		g.assumed.assume(ctr, ctr.gpu.unseen())
 	}
-	for _, r := range b.gpu.runs {
-		r.grant.measured.Store(b.gpu.measured)
-		if n, ok := l.lane.Memory(r.item); ok {
-			r.grant.memory.Store(n)
+	for _, r := range ctr.gpu.runs {
+		r.lease.measured.Store(ctr.gpu.measured)
+		if n, ok := g.core.Memory(r.invocation); ok {
+			r.lease.memory.Store(n)
 		}
 	}
-	l.resident(b.gpu.flow)
+	g.resident(ctr.gpu.flow)
 }
 
 // observe takes what devices show.
-func (l *gpuLane) observe(now time.Duration, readings []gpu.Reading) {
-	if l == nil {
+func (g *gpuScheduler) observe(now time.Duration, readings []gpu.Reading) {
+	if g == nil {
 		return
 	}
 	for _, r := range readings {
-		if r.Device < 0 || r.Device >= len(l.settings.Devices) {
+		if r.Device < 0 || r.Device >= len(g.settings.Devices) {
 			continue
 		}
 		if !(r.Utilization >= 0) { // no number, too
 			r.Utilization = -1
 		}
-		l.take(now, lane.Event{Kind: lane.Observed, Device: r.Device, Utilization: min(r.Utilization, 1), Used: r.Used})
-		if d := l.lane.Device(r.Device); d.Sampled && d.Lost == "" {
-			l.d.metrics.gpuUtilization.WithLabelValues(DeviceValues(d.Device)...).Set(d.Utilization)
+		g.take(now, scheduler.Event{Kind: scheduler.Sampled, Device: r.Device, Utilization: min(r.Utilization, 1), Used: r.Used})
+		if d := g.core.Device(r.Device); d.Sampled && d.Lost == "" {
+			g.d.metrics.gpuUtilization.WithLabelValues(DeviceValues(d.Device)...).Set(d.Utilization)
 		}
 	}
 }
 
 // comes takes that a device, or its daemon, is away or there again. What runs on
 // one that is lost is ended.
-func (l *gpuLane) comes(now time.Duration, e lane.Event) {
-	if l == nil || e.Device < 0 || e.Device >= len(l.settings.Devices) {
+func (g *gpuScheduler) comes(now time.Duration, e scheduler.Event) {
+	if g == nil || e.Device < 0 || e.Device >= len(g.settings.Devices) {
 		return
 	}
-	before := l.lane.Device(e.Device).Lost
-	l.take(now, e)
-	d := l.lane.Device(e.Device)
+	before := g.core.Device(e.Device).Lost
+	g.take(now, e)
+	d := g.core.Device(e.Device)
 	if (before == "") == (d.Lost == "") {
 		return
 	}
-	l.d.metrics.lost(d.Device, d.Lost != "")
+	g.d.metrics.lost(d.Device, d.Lost != "")
 	if d.Lost == "" {
-		l.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
+		g.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
 		return
 	}
-	l.d.log.Error("device lost", keyDevice, d.Device.String(), "reason", d.Lost)
-	for _, b := range l.boxes {
-		if b.gpu.device.Index == e.Device {
-			b.die(errDeviceLost)
+	g.d.log.Error("device lost", keyDevice, d.Device.String(), "reason", d.Lost)
+	for _, ctr := range g.containers {
+		if ctr.gpu.device.Index == e.Device {
+			ctr.die(errDeviceLost)
 		}
 	}
 }

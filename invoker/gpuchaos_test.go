@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -38,7 +38,7 @@ type hail struct {
 }
 
 func tempest(t *testing.T, seed uint64) {
-	h := &hail{storm: &storm{world: newWorld(t), r: rand.New(rand.NewPCG(seed, 11))}, devices: 2}
+	h := &hail{storm: &storm{fixture: newFixture(t), r: rand.New(rand.NewPCG(seed, 11))}, devices: 2}
 	settings := h.gpuSettings(h.devices)
 	settings.GPU.Policy = []string{"mqfq-sticky", "sticky-plus", "fcfs"}[seed%3]
 	settings.GPU.AckTimeout = 2 * time.Second
@@ -92,10 +92,10 @@ func tempest(t *testing.T, seed uint64) {
 	}
 }
 
-// replay feeds the lane's log to a lane again, which must order the same.
+// replay feeds the GPU scheduler's log to a GPU scheduler again, which must order the same.
 func replay(t *testing.T, log []byte, least int) {
 	t.Helper()
-	again := &lane.Replay{}
+	again := &scheduler.Replay{}
 	for line := range bytes.Lines(log) {
 		if err := again.Line(line); err != nil {
 			t.Fatal(err)
@@ -107,13 +107,13 @@ func replay(t *testing.T, log []byte, least int) {
 }
 
 func (h *hail) functions() {
-	notes := []string{
+	annotations := []string{
 		`{"memory":"6 GB"}`, `{"memory":"9 GB","concurrency":3}`, `{"memory":"2 GB","shim":"off"}`,
 		`{"memory":"1 GB","shim":"count","concurrency":2}`, `true`, `{"memory":"16 GB"}`,
 	}
-	for i, note := range notes {
+	for i, annotation := range annotations {
 		h.action(fmt.Sprint("g", i), func(a *activation.Action) {
-			annotate(note)(a)
+			annotate(annotation)(a)
 			a.Limits.Concurrency = 3
 		})
 	}
@@ -175,7 +175,7 @@ func (h *hail) prepared(name, _ string) error {
 	return nil
 }
 
-// holds tells what a container holds, mostly the truth.
+// holds reports what a container holds, mostly the truth.
 func (h *hail) holds(name string, need gpu.Need) {
 	if h.roll(6) {
 		h.lie(name)
@@ -187,7 +187,7 @@ func (h *hail) holds(name string, need gpu.Need) {
 func (h *hail) lie(name string) {
 	sizes := []int64{0, 1, 1 << 30, 16 << 30, 17 << 30, 1 << 48, 1 << 60, 1<<63 - 1, -1, -1 << 63}
 	size := func() int64 { return sizes[h.pick(len(sizes))] }
-	h.gpu.hear(gpu.Held{
+	h.gpu.report(gpu.MemoryReport{
 		Container: name, PID: h.pick(3), Exited: h.roll(4),
 		Usage: gpu.Usage{Allocated: size(), Resident: size(), Context: size() >> h.pick(40)},
 	})
@@ -216,45 +216,42 @@ func (h *hail) moves(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	return h.gpu.carryOut(ctx, o, footprint)
 }
 
-// check holds the lane to its books, and what is kept beside it to the lane's.
-func (h *hail) check(l *gpuLane, seed uint64) {
+// check holds the GPU scheduler to its books, and what is kept beside it to the GPU scheduler's.
+func (h *hail) check(g *gpuScheduler, seed uint64) {
 	if h.t.Failed() {
 		return // once is enough
 	}
-	if err := l.lane.Check(); err != nil {
+	if err := g.core.Check(); err != nil {
 		h.t.Errorf("seed %d: %v", seed, err)
 	}
-	st := l.lane.Stats()
-	if st.Boxes != len(l.boxes) || len(l.boxes) != len(l.named) {
-		h.t.Errorf("seed %d: the lane has %d boxes, the invoker %d, %d by name", seed, st.Boxes, len(l.boxes), len(l.named))
+	st := g.core.Stats()
+	if st.Containers != len(g.containers) || len(g.containers) != len(g.named) {
+		h.t.Errorf("seed %d: the scheduler has %d containers, the invoker %d, %d by name", seed, st.Containers, len(g.containers), len(g.named))
 	}
 	runs := 0
-	for _, b := range l.boxes {
-		runs += len(b.gpu.runs)
+	for _, ctr := range g.containers {
+		runs += len(ctr.gpu.runs)
 	}
-	if runs != len(l.runs) {
-		h.t.Errorf("seed %d: %d runs in boxes, %d known", seed, runs, len(l.runs))
+	if runs != len(g.runs) {
+		h.t.Errorf("seed %d: %d runs in containers, %d known", seed, runs, len(g.runs))
 	}
 	if runs%3 == 0 {
-		h.look(l, seed)
+		h.checkSnapshot(g, seed)
 	}
 }
 
-// look holds what is shown of containers to what is to be seen of each.
-func (h *hail) look(l *gpuLane, seed uint64) {
-	k := l.d.look(nil)
-	for !l.d.part(k) {
-	}
-	all := l.d.snapshot(k).Containers
+// checkSnapshot holds the snapshot to what is to be seen of each container.
+func (h *hail) checkSnapshot(g *gpuScheduler, seed uint64) {
+	all := g.d.snapshot().Containers
 	seen := map[string]ContainerStatus{}
 	for _, c := range all {
 		seen[c.Name] = *c
 	}
-	n := len(l.d.boxes)
-	for _, b := range l.boxes {
-		s, ok := l.lane.Box(b.gpu.id)
-		if n++; ok && seen[b.name] != b.status(s) {
-			h.t.Errorf("seed %d: %+v is shown of %+v", seed, seen[b.name], b.status(s))
+	n := len(g.d.containers)
+	for _, ctr := range g.containers {
+		s, ok := g.core.Container(ctr.gpu.id)
+		if n++; ok && seen[ctr.name] != *ctr.status(s) {
+			h.t.Errorf("seed %d: %+v is shown of %+v", seed, seen[ctr.name], *ctr.status(s))
 		}
 	}
 	if n != len(all) {

@@ -12,14 +12,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-func (w *world) status(iv *Invoker) Status {
-	w.t.Helper()
-	st, err := iv.Status(w.t.Context())
+func (env *fixture) status(iv *Invoker) Status {
+	env.t.Helper()
+	st, err := iv.Status(env.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	return st
 }
@@ -28,16 +28,16 @@ func (w *world) status(iv *Invoker) Status {
 // what waits runs on the other device, and nothing is left on the books.
 func TestLostDeviceIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		env := newFixture(t)
 		for i := range 4 {
-			w.action(fmt.Sprint("f", i), annotate(`{"memory":"9 GB"}`))
+			env.action(fmt.Sprint("f", i), annotate(`{"memory":"9 GB"}`))
 		}
-		w.stall = func(int) (bool, bool) { return true, true } // nobody ever answers
-		w.gpu.hold = func(name string, need gpu.Need) { w.gpu.holds(name, need.Bytes, need.Bytes, 0) }
-		iv, stop := w.start(w.gpuSettings(2))
+		env.stall = func(int) (bool, bool) { return true, true } // nobody ever answers
+		env.gpu.hold = func(name string, need gpu.Need) { env.gpu.holds(name, need.Bytes, need.Bytes, 0) }
+		iv, stop := env.start(env.gpuSettings(2))
 		var ids []activation.ID
 		for i := range 4 { // two run, two wait for memory or a token
-			ids = append(ids, w.invoke(fmt.Sprint("f", i), nil))
+			ids = append(ids, env.invoke(fmt.Sprint("f", i), nil))
 			time.Sleep(time.Second)
 		}
 		lost := time.Now()
@@ -45,14 +45,14 @@ func TestLostDeviceIsDrained(t *testing.T) {
 		iv.DeviceLost(0, "again")
 		iv.DeviceLost(7, "never there")
 		time.Sleep(time.Millisecond)
-		st := w.status(iv)
+		st := env.status(iv)
 		if d := st.Devices[0]; d.Lost != "Xid 79" || d.Used != 0 || d.Containers != 0 || d.Tokens != 0 || d.InFlight != 0 {
 			t.Errorf("the lost device %+v", d)
 		}
 		if d := st.Devices[1]; d.Lost != "" || d.Containers == 0 {
 			t.Errorf("the other device %+v", d)
 		}
-		rec := w.record(ids[0])
+		rec := env.record(ids[0])
 		if rec == nil || rec.Response.StatusCode != activation.StatusWhiskError || !strings.Contains(string(rec.Response.Result), textDeviceLost) {
 			t.Errorf("record %+v", rec)
 		}
@@ -62,28 +62,28 @@ func TestLostDeviceIsDrained(t *testing.T) {
 		iv.DeviceLost(1, "Xid 48") // ends the second, and nobody else may begin
 		time.Sleep(time.Minute)
 		waiting := 0
-		for _, f := range w.status(iv).Flows {
+		for _, f := range env.status(iv).Flows {
 			if f.Queued == 1 && strings.Contains(f.Why, "no device") {
 				waiting++
 			}
 		}
 		if waiting != 2 {
-			t.Errorf("%d wait for a device: %+v", waiting, w.status(iv).Flows)
+			t.Errorf("%d wait for a device: %+v", waiting, env.status(iv).Flows)
 		}
-		w.setStall(nil)
+		env.setStall(nil)
 		iv.DeviceBack(0)
 		iv.DeviceBack(0)
 		time.Sleep(time.Minute)
-		if d := w.status(iv).Devices[0]; d.Lost != "" || d.Tokens != 2 || d.Containers == 0 {
+		if d := env.status(iv).Devices[0]; d.Lost != "" || d.Tokens != 2 || d.Containers == 0 {
 			t.Errorf("the device that came back %+v", d)
 		}
 		stop()
 		for _, id := range ids[2:] {
-			if n := gpuNote(t, w.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") || w.record(id).Response.StatusCode != 0 {
+			if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") || env.record(id).Response.StatusCode != 0 {
 				t.Errorf("%+v", n)
 			}
 		}
-		w.judge(0, len(ids))
+		env.judge(0, len(ids))
 	})
 }
 
@@ -91,25 +91,25 @@ func TestLostDeviceIsDrained(t *testing.T) {
 // activation goes to another one.
 func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.action("f", annotate("true"))
-		w.create = func(s container.Spec) error {
+		env := newFixture(t)
+		env.action("f", annotate("true"))
+		env.create = func(s container.Spec) error {
 			time.Sleep(time.Second)
 			if s.GPU.Index == 0 {
 				return &container.CreateError{Message: "no such device", Err: errors.New("no such device")}
 			}
 			return nil
 		}
-		iv, stop := w.start(w.gpuSettings(2))
-		id := w.invoke("f", nil)
+		iv, stop := env.start(env.gpuSettings(2))
+		id := env.invoke("f", nil)
 		time.Sleep(500 * time.Millisecond)
 		iv.DeviceLost(0, "x")
 		time.Sleep(time.Minute)
 		stop()
-		if n := gpuNote(t, w.record(id)); n.Device[:1] != "1" || w.record(id).Response.StatusCode != 0 {
-			t.Errorf("%+v: %+v", n, w.record(id).Response)
+		if n := gpuAnnotation(t, env.record(id)); n.Device[:1] != "1" || env.record(id).Response.StatusCode != 0 {
+			t.Errorf("%+v: %+v", n, env.record(id).Response)
 		}
-		w.judge(0, 1)
+		env.judge(0, 1)
 	})
 }
 
@@ -117,13 +117,13 @@ func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
 // while it is lost itself, and the other way round.
 func TestDeviceAndDaemonAreLostApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		iv, stop := w.start(w.gpuSettings(1))
+		env := newFixture(t)
+		iv, stop := env.start(env.gpuSettings(1))
 		defer stop()
 		lost := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if got := w.status(iv).Devices[0].Lost; got != want {
+			if got := env.status(iv).Devices[0].Lost; got != want {
 				t.Errorf("lost %q, want %q", got, want)
 			}
 		}
@@ -144,27 +144,27 @@ func TestDeviceAndDaemonAreLostApart(t *testing.T) {
 // activation that was on its way into one runs elsewhere.
 func TestIdleDeviceIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.action("f", annotate("true"))
-		w.create = func(container.Spec) error { time.Sleep(time.Second); return nil }
-		iv, stop := w.start(w.gpuSettings(2))
-		w.invoke("f", nil)
+		env := newFixture(t)
+		env.action("f", annotate("true"))
+		env.create = func(container.Spec) error { time.Sleep(time.Second); return nil }
+		iv, stop := env.start(env.gpuSettings(2))
+		env.invoke("f", nil)
 		time.Sleep(500 * time.Millisecond)
 		iv.DeviceLost(0, "gone while a container was made there")
 		time.Sleep(time.Minute)
 		iv.DeviceBack(0)
 		iv.DeviceLost(1, "gone with an idle container")
 		time.Sleep(time.Second)
-		id := w.invoke("f", nil)
+		id := env.invoke("f", nil)
 		time.Sleep(time.Minute)
 		stop()
-		if n := gpuNote(t, w.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") {
+		if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") {
 			t.Errorf("%+v", n)
 		}
-		if w.made != 3 || w.removed != 2 {
-			t.Errorf("%d containers made, %d removed", w.made, w.removed)
+		if env.made != 3 || env.removed != 2 {
+			t.Errorf("%d containers made, %d removed", env.made, env.removed)
 		}
-		w.judge(0, 2)
+		env.judge(0, 2)
 	})
 }
 
@@ -181,19 +181,19 @@ func TestAnswerOfALostDevice(t *testing.T) {
 		{502, `{"error":"CUDA error 999"}`, activation.StatusWhiskError},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.action("f", annotate("true"))
+			env := newFixture(t)
+			env.action("f", annotate("true"))
 			var iv *Invoker
-			w.run = func(int, []byte) proxy.Exchange {
+			env.run = func(int, []byte) proxy.Exchange {
 				iv.DeviceLost(0, "now")
 				time.Sleep(time.Millisecond)
 				return answer(c.status, c.body)
 			}
-			_, stop := w.start(w.gpuSettings(1), func(i *Invoker) { iv = i })
-			id := w.invoke("f", nil)
+			_, stop := env.start(env.gpuSettings(1), func(i *Invoker) { iv = i })
+			id := env.invoke("f", nil)
 			time.Sleep(time.Minute)
 			stop()
-			if rec := w.record(id); rec == nil || rec.Response.StatusCode != c.want {
+			if rec := env.record(id); rec == nil || rec.Response.StatusCode != c.want {
 				t.Errorf("%+v: %+v", c, rec)
 			}
 		})
@@ -204,19 +204,19 @@ func TestAnswerOfALostDevice(t *testing.T) {
 // token whatever is configured, and a fixed D stays.
 func TestDynamicTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s := w.gpuSettings(2)
+		env := newFixture(t)
+		s := env.gpuSettings(2)
 		s.GPU.TokenConfig = gpu.DefaultTokens()
 		s.GPU.TokenConfig.Max, s.GPU.TokenConfig.Dynamic = 4, true
 		s.GPU.Devices[1].Sharing = gpu.MIGSlice
-		iv, stop := w.start(s)
+		iv, stop := env.start(s)
 		see := func(u float64, want0, want1 int) {
 			t.Helper()
 			for range 60 {
 				iv.Observe([]gpu.Reading{{Device: 0, Utilization: u, Used: -1}, {Device: 1, Utilization: -1, Used: -1}, {Device: 9}})
 				time.Sleep(200 * time.Millisecond)
 			}
-			d := w.status(iv).Devices
+			d := env.status(iv).Devices
 			if d[0].Tokens != want0 || d[1].Tokens != want1 || d[0].Utilization == nil || d[1].Utilization != nil || d[0].Measured != nil {
 				t.Errorf("utilization %v: %+v", u, d)
 			}
@@ -237,11 +237,11 @@ func TestDynamicTokens(t *testing.T) {
 func TestTokensLearnFromCompany(t *testing.T) {
 	for slowdown, want := range map[int]int{3: 1, 1: 2} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.action("f", annotate("true"))
-			w.action("g", annotate("true"))
+			env := newFixture(t)
+			env.action("f", annotate("true"))
+			env.action("g", annotate("true"))
 			var at atomic.Int32
-			w.run = func(int, []byte) proxy.Exchange {
+			env.run = func(int, []byte) proxy.Exchange {
 				at.Add(1)
 				defer at.Add(-1)
 				time.Sleep(time.Millisecond) // until who comes too is there
@@ -252,22 +252,22 @@ func TestTokensLearnFromCompany(t *testing.T) {
 				time.Sleep(takes)
 				return answer(200, `{}`)
 			}
-			s := w.gpuSettings(1)
+			s := env.gpuSettings(1)
 			s.GPU.TokenConfig = gpu.DefaultTokens()
 			s.GPU.TokenConfig.Dynamic, s.GPU.TokenConfig.MinSamples = true, 3
-			iv, stop := w.start(s)
+			iv, stop := env.start(s)
 			for range 3 {
-				w.invoke("f", nil)
+				env.invoke("f", nil)
 				time.Sleep(time.Minute)
-				w.invoke("g", nil)
+				env.invoke("g", nil)
 				time.Sleep(time.Minute)
 			}
 			for range 3 {
-				w.invoke("f", nil)
-				w.invoke("g", nil)
+				env.invoke("f", nil)
+				env.invoke("g", nil)
 				time.Sleep(time.Minute)
 			}
-			if d := w.status(iv).Devices[0]; d.Tokens != want {
+			if d := env.status(iv).Devices[0]; d.Tokens != want {
 				t.Errorf("slowdown %d: D=%d, want %d", slowdown, d.Tokens, want)
 			}
 			stop()
@@ -277,13 +277,13 @@ func TestTokensLearnFromCompany(t *testing.T) {
 
 func TestFixedTokensStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		iv, stop := w.start(w.gpuSettings(1))
+		env := newFixture(t)
+		iv, stop := env.start(env.gpuSettings(1))
 		for range 60 {
 			iv.Observe([]gpu.Reading{{Utilization: 1, Used: -1}})
 			time.Sleep(200 * time.Millisecond)
 		}
-		if d := w.status(iv).Devices[0]; d.Tokens != 2 {
+		if d := env.status(iv).Devices[0]; d.Tokens != 2 {
 			t.Errorf("%+v", d)
 		}
 		stop()
@@ -298,39 +298,39 @@ func TestFixedTokensStay(t *testing.T) {
 // is gone; what containers do hold is not counted twice.
 func TestUnhookedMemoryIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f")
-		iv, stop := w.start(w.gpuSettings(1))
+		env := newFixture(t)
+		env.large("f")
+		iv, stop := env.start(env.gpuSettings(1))
 		see := func(used, want int64) {
 			t.Helper()
 			for range 5 {
 				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
 				time.Sleep(200 * time.Millisecond)
 			}
-			if d := w.status(iv).Devices[0]; d.Foreign != want || d.Measured == nil || *d.Measured != used {
+			if d := env.status(iv).Devices[0]; d.Foreign != want || d.Measured == nil || *d.Measured != used {
 				t.Errorf("with %d MiB used: %+v", used>>20, d)
 			}
 		}
 		const gb = int64(1 << 30)
 		see(63<<20, 0)
 		lasts := make(chan bool)
-		w.setRun(func(int, []byte) proxy.Exchange { <-lasts; return answer(200, `{}`) })
-		w.invoke("f", nil)
+		env.setRun(func(int, []byte) proxy.Exchange { <-lasts; return answer(200, `{}`) })
+		env.invoke("f", nil)
 		time.Sleep(time.Second)
 		see(11*gb, 0) // it runs: the container may have taken more than it said
 		close(lasts)
 		time.Sleep(time.Second)
-		held := 10*gb + 400<<20
-		see(held, 0)
-		see(held+3*gb, 3*gb)
-		w.large("g") // needs 10 GB of the 13 that are left, so f's memory goes
-		id := w.invoke("g", nil)
+		resident := 10*gb + 400<<20
+		see(resident, 0)
+		see(resident+3*gb, 3*gb)
+		env.large("g") // needs 10 GB of the 13 that are left, so f's memory goes
+		id := env.invoke("g", nil)
 		time.Sleep(time.Minute)
-		if w.record(id) == nil || len(w.gpu.orders()) != 1 {
-			t.Errorf("record %+v, orders %v", w.record(id), w.gpu.orders())
+		if env.record(id) == nil || len(env.gpu.orders()) != 1 {
+			t.Errorf("record %+v, orders %v", env.record(id), env.gpu.orders())
 		}
-		see(held+400<<20, 0)
-		see(15*gb, 0) // the driver keeps the places that f's memory left
+		see(resident+400<<20, 0)
+		see(15*gb, 0) // the driver keeps the permits that f's memory left
 		stop()
 	})
 }
@@ -339,9 +339,9 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 // hold the memory that it needs, and runs when that is gone.
 func TestDeviceTakenByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f")
-		iv, stop := w.start(w.gpuSettings(1))
+		env := newFixture(t)
+		env.large("f")
+		iv, stop := env.start(env.gpuSettings(1))
 		see := func(used int64) {
 			for range 5 {
 				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
@@ -349,15 +349,15 @@ func TestDeviceTakenByOthers(t *testing.T) {
 			}
 		}
 		see(12 << 30)
-		id := w.invoke("f", nil)
+		id := env.invoke("f", nil)
 		time.Sleep(time.Hour)
-		if f := w.status(iv).Flows; len(f) != 1 || !strings.Contains(f[0].Why, "does not fit") {
+		if f := env.status(iv).Flows; len(f) != 1 || !strings.Contains(f[0].Why, "does not fit") {
 			t.Errorf("%+v", f)
 		}
 		see(0)
 		time.Sleep(time.Second)
 		stop()
-		if rec := w.record(id); rec == nil || rec.Response.StatusCode != 0 {
+		if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 {
 			t.Errorf("record %+v", rec)
 		}
 	})

@@ -11,15 +11,15 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // lasting makes every run take so long; it is called before the start.
-func (w *world) lasting(d time.Duration) *atomic.Int64 {
+func (env *fixture) lasting(d time.Duration) *atomic.Int64 {
 	var lasts atomic.Int64
 	lasts.Store(int64(d))
-	w.run = func(int, []byte) proxy.Exchange {
-		w.gpu.note("run")
+	env.run = func(int, []byte) proxy.Exchange {
+		env.gpu.log("run")
 		time.Sleep(time.Duration(lasts.Load()))
 		return answer(200, `{}`)
 	}
@@ -27,9 +27,9 @@ func (w *world) lasting(d time.Duration) *atomic.Int64 {
 }
 
 // large puts functions into the store of which the device holds only one.
-func (w *world) large(names ...string) {
+func (env *fixture) large(names ...string) {
 	for _, name := range names {
-		w.action(name, annotate(`{"memory":"10 GB"}`))
+		env.action(name, annotate(`{"memory":"10 GB"}`))
 	}
 }
 
@@ -47,33 +47,33 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 		{false, 500 * time.Millisecond, 2000, 2500},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.large("f", "g")
-			w.gpu.faults = c.faults
-			lasts := w.lasting(0)
-			s := w.gpuSettings(1)
+			env := newFixture(t)
+			env.large("f", "g")
+			env.gpu.faults = c.faults
+			lasts := env.lasting(0)
+			s := env.gpuSettings(1)
 			s.Pool.MemoryMB = 64 << 10 // what is moved out lies in the host's memory
-			_, stop := w.start(s)
-			w.invoke("f", nil)
+			_, stop := env.start(s)
+			env.invoke("f", nil)
 			time.Sleep(time.Minute)
-			w.invoke("g", nil) // moves f out
+			env.invoke("g", nil) // moves f out
 			time.Sleep(time.Minute)
 			lasts.Store(int64(c.runs))
-			w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+			env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 				if o.Kind == gpu.Prefetch {
 					time.Sleep(2 * time.Second)
 				}
-				return w.gpu.carryOut(ctx, o, footprint)
+				return env.gpu.carryOut(ctx, o, footprint)
 			})
 			began := time.Now()
-			id := w.invoke("f", nil)
-			for len(w.kinds(id)) == 0 {
+			id := env.invoke("f", nil)
+			for len(env.kinds(id)) == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			took := time.Since(began).Milliseconds()
 			time.Sleep(time.Minute)
 			stop()
-			n := gpuNote(t, w.record(id))
+			n := gpuAnnotation(t, env.record(id))
 			if n.Start != "host-warm" || n.PrefetchTime != c.prefetch || took < c.ms || took > c.ms+1 || n.GPUTime != c.runs.Milliseconds() {
 				t.Errorf("%+v: answered after %d ms, %+v", c, took, n)
 			}
@@ -85,36 +85,36 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 // nobody answered; it is given again, and the run that needs the room waits.
 func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f", "g")
-		s := w.gpuSettings(1)
+		env := newFixture(t)
+		env.large("f", "g")
+		s := env.gpuSettings(1)
 		s.GPU.AckTimeout = 5 * time.Second
 		lose := 2
-		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if lose--; lose >= 0 {
 				<-ctx.Done()
 				return 0, ctx.Err()
 			}
-			return w.gpu.carryOut(ctx, o, footprint)
+			return env.gpu.carryOut(ctx, o, footprint)
 		})
-		_, stop := w.start(s)
-		w.invoke("f", nil)
+		_, stop := env.start(s)
+		env.invoke("f", nil)
 		time.Sleep(time.Second)
 		began := time.Now()
-		id := w.invoke("g", nil)
-		for len(w.kinds(id)) == 0 {
+		id := env.invoke("g", nil)
+		for len(env.kinds(id)) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("the run began %s after it was asked for", took)
 		}
 		stop()
-		orders := w.gpu.orders()
+		orders := env.gpu.orders()
 		if len(orders) != 3 || orders[0].Again || !orders[1].Again || !orders[2].Again || orders[2].Epoch != orders[0].Epoch {
 			t.Errorf("orders %+v", orders)
 		}
-		if w.made != 2 {
-			t.Errorf("%d containers", w.made)
+		if env.made != 2 {
+			t.Errorf("%d containers", env.made)
 		}
 	})
 }
@@ -126,21 +126,21 @@ const maxAsked = 4
 // answer does not keep it for ever.
 func TestWhoNeverAnswersIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f", "g")
-		w.gpu.will(func(context.Context, gpu.Order, int64) (int64, error) { return 0, errors.New("nobody there") })
-		iv, stop := w.start(w.gpuSettings(1))
-		w.invoke("f", nil)
+		env := newFixture(t)
+		env.large("f", "g")
+		env.gpu.will(func(context.Context, gpu.Order, int64) (int64, error) { return 0, errors.New("nobody there") })
+		iv, stop := env.start(env.gpuSettings(1))
+		env.invoke("f", nil)
 		time.Sleep(time.Second)
-		id := w.invoke("g", nil)
+		id := env.invoke("g", nil)
 		time.Sleep(2 * maxAsked * defaultAckTimeout)
 		st, _ := iv.Status(t.Context())
 		stop()
-		if rec := w.record(id); rec == nil || rec.Response.StatusCode != 0 || len(w.gpu.orders()) != maxAsked {
-			t.Errorf("record %+v after orders %+v", rec, w.gpu.orders())
+		if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 || len(env.gpu.orders()) != maxAsked {
+			t.Errorf("record %+v after orders %+v", rec, env.gpu.orders())
 		}
-		if w.removed != 1 || st.Devices[0].Containers != 1 {
-			t.Errorf("%d containers removed, %d left", w.removed, st.Devices[0].Containers)
+		if env.removed != 1 || st.Devices[0].Containers != 1 {
+			t.Errorf("%d containers removed, %d left", env.removed, st.Devices[0].Containers)
 		}
 	})
 }
@@ -149,34 +149,34 @@ func TestWhoNeverAnswersIsGivenUp(t *testing.T) {
 // acknowledgements is waited for as long as it gets on.
 func TestSlowMoveIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f", "g")
+		env := newFixture(t)
+		env.large("f", "g")
 		var left atomic.Int64
 		left.Store(10 << 30)
-		w.gpu.will(func(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
+		env.gpu.will(func(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 			for left.Load() > 0 {
 				select {
 				case <-time.After(20 * time.Second):
-					w.gpu.holds(o.Container, 10<<30, left.Add(-2<<30), 0)
+					env.gpu.holds(o.Container, 10<<30, left.Add(-2<<30), 0)
 				case <-ctx.Done():
 					return 0, ctx.Err()
 				}
 			}
 			return o.Bytes, nil
 		})
-		s := w.gpuSettings(1)
+		s := env.gpuSettings(1)
 		s.GPU.AckTimeout = 21 * time.Second
-		_, stop := w.start(s)
-		w.invoke("f", nil)
+		_, stop := env.start(s)
+		env.invoke("f", nil)
 		time.Sleep(time.Second)
-		id := w.invoke("g", nil)
+		id := env.invoke("g", nil)
 		time.Sleep(5 * time.Minute)
-		w.mu.Lock()
-		removed := w.removed
-		w.mu.Unlock()
+		env.mu.Lock()
+		removed := env.removed
+		env.mu.Unlock()
 		stop()
-		if w.record(id) == nil || removed != 0 || len(w.gpu.orders()) != 5 {
-			t.Errorf("record %+v, %d containers removed, orders %v", w.record(id), removed, w.gpu.orders())
+		if env.record(id) == nil || removed != 0 || len(env.gpu.orders()) != 5 {
+			t.Errorf("record %+v, %d containers removed, orders %v", env.record(id), removed, env.gpu.orders())
 		}
 	})
 }
@@ -185,24 +185,24 @@ func TestSlowMoveIsNoSilence(t *testing.T) {
 // comes runs in another container.
 func TestSilentPrefetchGoesElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f", "g")
-		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+		env := newFixture(t)
+		env.large("f", "g")
+		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if o.Kind == gpu.Prefetch {
 				return 0, errors.New("nobody there")
 			}
-			return w.gpu.carryOut(ctx, o, footprint)
+			return env.gpu.carryOut(ctx, o, footprint)
 		})
-		_, stop := w.start(w.gpuSettings(1))
-		w.invoke("f", nil)
+		_, stop := env.start(env.gpuSettings(1))
+		env.invoke("f", nil)
 		time.Sleep(time.Second)
-		w.invoke("g", nil)
+		env.invoke("g", nil)
 		time.Sleep(time.Second)
-		id := w.invoke("f", nil)
+		id := env.invoke("f", nil)
 		time.Sleep(2 * maxAsked * defaultAckTimeout)
 		stop()
-		if n := gpuNote(t, w.record(id)); n.Start != "cold" || w.made != 3 || len(w.kinds(id)) != 2 {
-			t.Errorf("%+v in %d containers, acks %v", n, w.made, w.kinds(id))
+		if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || env.made != 3 || len(env.kinds(id)) != 2 {
+			t.Errorf("%+v in %d containers, acks %v", n, env.made, env.kinds(id))
 		}
 	})
 }
@@ -211,48 +211,48 @@ func TestSilentPrefetchGoesElsewhere(t *testing.T) {
 // answer changes nothing, and the memory is ordered back.
 func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.action("f", annotate(`{"memory":"6 GB"}`))
-		w.large("g")
-		w.gpu.faults = true
+		env := newFixture(t)
+		env.action("f", annotate(`{"memory":"6 GB"}`))
+		env.large("g")
+		env.gpu.faults = true
 		cancelled := false
-		iv, stop := w.start(w.gpuSettings(1))
+		iv, stop := env.start(env.gpuSettings(1))
 		see := func(used int64) {
 			for range 4 {
 				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
-		w.invoke("f", nil)
+		env.invoke("f", nil)
 		time.Sleep(time.Second)
-		w.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if o.Kind == gpu.Evict {
 				<-ctx.Done() // half of it had left by then
 				cancelled = true
-				w.gpu.holds(o.Container, footprint, footprint/2, 0)
+				env.gpu.holds(o.Container, footprint, footprint/2, 0)
 				return footprint / 2, nil
 			}
 			time.Sleep(100 * time.Millisecond) // a process speaks in order
-			return w.gpu.carryOut(ctx, o, footprint)
+			return env.gpu.carryOut(ctx, o, footprint)
 		})
 		// Somebody else takes the device, so memory must leave, and then not.
 		see(6<<30 + 400<<20 + 12<<30)
 		see(6<<30 + 400<<20)
-		id := w.invoke("f", nil)
+		id := env.invoke("f", nil)
 		time.Sleep(time.Second)
 		st, _ := iv.Status(t.Context())
 		stop()
 		var kinds []string
-		for _, o := range w.gpu.orders() {
+		for _, o := range env.gpu.orders() {
 			kinds = append(kinds, o.Kind.String())
 		}
-		if n := gpuNote(t, w.record(id)); n.Start != "host-warm" {
+		if n := gpuAnnotation(t, env.record(id)); n.Start != "host-warm" {
 			t.Errorf("%+v: a part of the memory had left", n)
 		}
 		if !cancelled || !slices.Equal(kinds, []string{"evict", "prefetch"}) {
 			t.Errorf("cancelled %t, orders %v", cancelled, kinds)
 		}
-		if rec := w.record(id); rec == nil || st.Devices[0].Resident != 6<<30 {
+		if rec := env.record(id); rec == nil || st.Devices[0].Resident != 6<<30 {
 			t.Errorf("record %+v, device %+v", rec, st.Devices[0])
 		}
 	})
@@ -261,30 +261,30 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 // TestProcessThatExitsFreesItsMemory.
 func TestProcessThatExitsFreesItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.large("f", "g")
-		w.gpu.hold = func(name string, need gpu.Need) { // the work was done in a child
-			w.gpu.hear(gpu.Held{Container: name, PID: 7, Usage: gpu.Usage{Allocated: 10 << 30, Resident: 10 << 30}})
-			w.gpu.hear(gpu.Held{Container: name, PID: 7, Exited: true})
+		env := newFixture(t)
+		env.large("f", "g")
+		env.gpu.hold = func(name string, need gpu.Need) { // the work was done in a child
+			env.gpu.report(gpu.MemoryReport{Container: name, PID: 7, Usage: gpu.Usage{Allocated: 10 << 30, Resident: 10 << 30}})
+			env.gpu.report(gpu.MemoryReport{Container: name, PID: 7, Exited: true})
 		}
-		iv, stop := w.start(w.gpuSettings(1))
-		one := w.invoke("f", nil)
+		iv, stop := env.start(env.gpuSettings(1))
+		one := env.invoke("f", nil)
 		time.Sleep(time.Second)
 		if st, _ := iv.Status(t.Context()); st.Devices[0].Resident != 0 {
 			t.Errorf("device %+v", st.Devices[0])
 		}
-		two := w.invoke("g", nil)
+		two := env.invoke("g", nil)
 		time.Sleep(time.Second)
-		three := w.invoke("f", nil)
+		three := env.invoke("f", nil)
 		time.Sleep(time.Second)
 		stop()
 		for _, id := range []activation.ID{one, two, three} {
-			if n := gpuNote(t, w.record(id)); n.Memory != 10<<30 {
+			if n := gpuAnnotation(t, env.record(id)); n.Memory != 10<<30 {
 				t.Errorf("%+v: the peak was more", n)
 			}
 		}
-		if len(w.gpu.orders()) != 0 {
-			t.Errorf("orders %v about memory that is not there", w.gpu.orders())
+		if len(env.gpu.orders()) != 0 {
+			t.Errorf("orders %v about memory that is not there", env.gpu.orders())
 		}
 	})
 }

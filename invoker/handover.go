@@ -3,31 +3,33 @@ package invoker
 import (
 	"context"
 	"errors"
+	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+	"golang.org/x/sync/errgroup"
 )
 
 // leave removes the containers at the end, but for those that rest if a process
-// is to follow that takes them over. Nobody works any more.
+// is to follow that takes them over. No worker is left.
 func (iv *Invoker) leave() error {
-	keeper, keeps := iv.ports.Engine.(Keeper)
-	if !keeps || iv.ports.Notes == nil || iv.ports.Successor == nil || !iv.ports.Successor() {
-		iv.dispatch.dropNotes()
+	if iv.ports.Daemon == nil || iv.ports.ContainerStates == nil || iv.ports.Successor == nil || !iv.ports.Successor() {
+		iv.dispatch.deleteStateFiles()
 		return iv.cleanUp("own")
 	}
-	kept := iv.dispatch.bequeath()
+	kept := iv.dispatch.handOver()
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
 	defer cancel()
-	lefts, err := keeper.Left(ctx, iv.settings.Prefix)
+	left, err := iv.ports.Daemon.Leftovers(ctx, iv.settings.Prefix)
 	if err != nil {
 		return err
 	}
-	errs := make([]error, len(lefts))
+	errs := make([]error, len(left))
 	var group errgroup.Group
 	group.SetLimit(parallelRemovals)
-	for i, l := range lefts {
+	for i, l := range left {
 		if !kept[l.ID] {
 			group.Go(func() error {
 				errs[i] = iv.ports.Engine.Remove(ctx, l.ID)
@@ -43,45 +45,163 @@ func (iv *Invoker) leave() error {
 	return errors.Join(errs...)
 }
 
-// bequeath notes what every container that rests holds, and gives those.
-func (d *dispatcher) bequeath() map[container.ID]bool {
+// handOver records what every container that rests holds, and gives those.
+func (d *dispatcher) handOver() map[container.ID]bool {
 	kept := map[container.ID]bool{}
-	keep := func(b *box) bool {
-		if b == nil || !b.tab.kept || b.life.Err() != nil {
+	keep := func(ctr *actionContainer) bool {
+		if ctr == nil || !ctr.state.kept || ctr.life.Err() != nil {
 			return false
 		}
-		d.tabs.mark(b, container.Resting)
-		kept[b.handle.ID] = true
+		d.stateFiles.setActivity(ctr, container.Idle)
+		kept[ctr.handle.ID] = true
 		return true
 	}
-	for _, slot := range d.pool.Resting() {
-		keep(d.boxes[slot])
+	for _, slot := range d.pool.Adoptable() {
+		keep(d.containers[slot])
 	}
-	d.bequeathDevices(keep)
-	for _, b := range d.all() {
-		if !kept[b.handle.ID] {
-			d.tabs.drop(b)
+	d.handOverDevices(keep)
+	for _, ctr := range d.all() {
+		if !kept[ctr.handle.ID] {
+			d.stateFiles.drop(ctr)
 		}
 	}
 	return kept
 }
 
-func (d *dispatcher) dropNotes() {
-	for _, b := range d.all() {
-		d.tabs.drop(b)
+func (d *dispatcher) deleteStateFiles() {
+	for _, ctr := range d.all() {
+		d.stateFiles.drop(ctr)
 	}
 }
 
-// all lists every box.
-func (d *dispatcher) all() []*box {
-	var all []*box
-	for _, b := range d.boxes {
-		all = append(all, b)
+// all lists every container.
+func (d *dispatcher) all() []*actionContainer {
+	var all []*actionContainer
+	for _, ctr := range d.containers {
+		all = append(all, ctr)
 	}
 	if d.gpus != nil {
-		for _, b := range d.gpus.boxes {
-			all = append(all, b)
+		for _, ctr := range d.gpus.containers {
+			all = append(all, ctr)
 		}
 	}
 	return all
+}
+
+// adoptedDevice is what a container with a device needs to be taken over.
+type adoptedDevice struct {
+	device  gpu.Device
+	assumed *gpu.MemoryReport
+	ctr     *actionContainer
+}
+
+// prepareAdopted readies a container's device memory. Those without a device need
+// nothing.
+func (d *dispatcher) prepareAdopted(h *adopted) error {
+	n := h.state.GPU
+	if n == nil {
+		return nil
+	}
+	g := d.gpus
+	if g == nil || g.adopter == nil || h.left.Paused || h.state.Activity != container.Idle {
+		return errNoDevice
+	}
+	for _, device := range g.settings.Devices {
+		if identity(device) != n.Device || device.Sharing == gpu.MPSShared { // MPS ends with its process
+			continue
+		}
+		needs, err := g.mover.Prepare(h.state.Name, device, g.settings.wishOf(h.state))
+		if err != nil {
+			return err
+		}
+		h.spec.GPU = &needs
+		h.gpu = &adoptedDevice{device: device}
+		u := gpu.Usage{Allocated: h.state.DeviceMemory.Allocated, Resident: h.state.DeviceMemory.Resident, Context: h.state.DeviceMemory.Context}
+		if report, assumed := g.adopter.Assume(h.state.Name, u); assumed {
+			h.gpu.assumed = &report
+		}
+		return nil
+	}
+	return errNoDevice
+}
+
+// wishOf is what a container was made with.
+func (g GPUSettings) wishOf(state container.StateFile) container.DeviceRequest {
+	return container.DeviceRequest{
+		Shim: state.GPU.Shim, Limit: state.GPU.Limit, Host: int64(state.MemoryMB) << 20, Memory: state.GPU.Memory,
+		Namespace: state.GPU.Namespace, NamespaceLimit: g.tenant(state.GPU.Namespace),
+	}
+}
+
+// abandon gives up what prepareAdopted did.
+func (d *dispatcher) abandon(ad adopted) {
+	if ad.gpu != nil {
+		d.gpus.mover.Forget(ad.state.Name)
+	}
+}
+
+// adoptDevice reports a container to the GPU scheduler. False means that there is no host
+// memory for it.
+func (d *dispatcher) adoptDevice(now time.Duration, ad adopted, ctr *actionContainer) bool {
+	n := ad.state.GPU
+	if !d.pool.Reserve(n.HostMB) {
+		d.abandon(ad)
+		return false
+	}
+	d.next++
+	ad.gpu.ctr = ctr
+	ctr.gpu = &deviceState{
+		device: ad.gpu.device, wish: d.settings.GPU.wishOf(ad.state), furnished: true, action: n.Action, fallback: n.Fallback, reserved: n.HostMB,
+		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function},
+	}
+	d.gpus.adopted[d.next] = ad.gpu
+	d.gpus.take(now, scheduler.Event{
+		Kind: scheduler.Adopted, Invocation: d.next, Device: ad.gpu.device.Index, Idle: max(time.Since(ad.state.Since), 0),
+		Function: &scheduler.Function{
+			Flow: ctr.gpu.flow, Key: ad.key, HostMB: n.HostMB, Memory: n.Memory, NoShim: n.Unseen,
+			Width: max(ad.state.Concurrency, 1), Weight: n.Weight,
+		},
+	})
+	return true
+}
+
+// settleAdopted gives the containers that were taken over their containers, and lets go
+// of what belonged to others.
+func (d *dispatcher) settleAdopted(now time.Duration) {
+	g := d.gpus
+	if g == nil {
+		return
+	}
+	all := g.adopted
+	g.settle(now)
+	for _, ad := range all {
+		if ad.assumed != nil {
+			g.memoryReported(now, *ad.assumed)
+		}
+	}
+	g.adopted = map[uint64]*adoptedDevice{}
+	if g.adopter == nil {
+		return
+	}
+	if err := g.adopter.Sweep(); err != nil {
+		d.log.Warn("remove what earlier GPU containers left", "error", err)
+	}
+}
+
+// handOverDevices calls keep for the idle containers, and closes the connections
+// to those that it takes.
+func (d *dispatcher) handOverDevices(keep func(*actionContainer) bool) {
+	g := d.gpus
+	if g == nil || g.adopter == nil {
+		return
+	}
+	for _, s := range g.core.Containers(nil) {
+		ctr := g.containers[s.ID]
+		if s.Runs > 0 || s.Leaving || ctr.gpu.device.Sharing == gpu.MPSShared {
+			continue
+		}
+		if keep(ctr) {
+			g.adopter.Release(ctr.name)
+		}
+	}
 }

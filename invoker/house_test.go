@@ -24,37 +24,34 @@ const module = "github.com/gpuwhisk/gpuwhisk"
 var plan = map[string][]string{
 	// Tests of the collection, and the stand-in for the original invoker.
 	"ansible/tests":       {},
-	"ansible/tests/stock": {"activation", "invoker/tlsstore"},
+	"ansible/tests/stock": {"activation", "invoker/peer/tlsstore"},
 
 	"activation":               {},
 	"activation/couchbase":     {"activation/records"},
 	"activation/elasticsearch": {"activation/records"},
-	"activation/couchdb":       {"activation", "activation/outage", "activation/records", "activation/socket", "activation/steps"},
-	"activation/journal":       {"activation", "activation/slab", "activation/wal"},
-	"activation/kafka":         {"activation", "activation/outage", "activation/socket"},
+	"activation/couchdb":       {"activation", "invoker/lib/retry", "activation/records", "activation/spans"},
+	"activation/journal":       {"activation", "invoker/lib/wal"},
+	"activation/kafka":         {"activation", "invoker/lib/retry"},
 	// Waiting and telling of what is away: whoever talks with a peer may.
-	"activation/outage":  {},
-	"activation/records": {"activation", "activation/outage", "activation/wal"},
+	"invoker/lib/retry":  {},
+	"activation/records": {"activation", "invoker/lib/retry", "invoker/lib/wal"},
 	"activation/s3":      {},
-	"activation/slab":    {},
-	"activation/socket":  {},
-	"activation/wal":     {"activation/outage"},
-	// Telling of what is done for an activation: adapters may.
-	"activation/steps": {"activation"},
+	"invoker/lib/wal":    {"invoker/lib/retry"},
+	// Reports of what is done for an activation: adapters may.
+	"activation/spans": {"activation"},
 
-	"sched":       {"gpu/start"},
-	"sched/sim":   {"gpu", "gpu/lane", "gpu/start", "sched"},
-	"gpu":         {"gpu/start"},
-	"gpu/lane":    {"gpu", "gpu/start", "sched"},
-	"gpu/start":   {},
-	"gpu/nvml":    {"gpu", "activation/outage"},
-	"gpu/shimctl": {"gpu", "activation/outage"},
+	"sched":         {},
+	"sched/sim":     {"gpu", "gpu/scheduler", "sched"},
+	"gpu":           {},
+	"gpu/scheduler": {"gpu", "sched"},
+	"gpu/nvml":      {"gpu", "invoker/lib/retry"},
+	"gpu/shimctl":   {"gpu", "invoker/lib/retry"},
 	// Only tests import it.
 	"gpu/shimctl/shimtest": {},
 
 	// Only tests import them.
-	"invoker/peertest": {},
-	"invoker/gauge":    {},
+	"invoker/develop/peertest": {},
+	"invoker/develop/gauge":    {},
 
 	// Functions to start from.
 	"examples": {},
@@ -63,82 +60,77 @@ var plan = map[string][]string{
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
-	"invoker":           {"activation", "activation/outage", "activation/slab", "activation/steps", "gpu", "gpu/lane", "gpu/start", "invoker/container", "invoker/explain", "invoker/proxy", "sched"},
-	"invoker/admin":     {},
-	"invoker/config":    {},
-	"invoker/kamon":     {},
-	"invoker/container": {},
-	"invoker/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
-		"activation/records", "invoker/container", "invoker/devices", "invoker/docker", "invoker/proxy", "invoker/stores", "invoker/tlsstore", "invoker/zookeeper"},
-	"invoker/console":  {},
-	"invoker/explain":  {},
-	"invoker/top":      {"invoker/explain"},
-	"invoker/devices":  {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
-	"invoker/docker":   {"activation/outage", "activation/steps", "invoker/container", "invoker/logs"},
-	"invoker/gpucheck": {"gpu", "gpu/nvml", "gpu/shimctl"},
-	"invoker/goheap":   {},
-	"invoker/handover": {"activation", "activation/kafka"},
-	"invoker/load":     {},
-	"invoker/logs":     {"invoker/container"},
-	"invoker/mps":      {"activation/outage"},
-	"invoker/process":  {"invoker/container", "invoker/logs"},
-	"invoker/proxy":    {"activation", "activation/socket", "invoker/container"},
+	"invoker":               {"activation", "invoker/lib/retry", "activation/spans", "gpu", "gpu/scheduler", "invoker/container", "invoker/operate/explain", "invoker/engine/proxy", "sched"},
+	"invoker/operate/admin": {},
+	"invoker/config":        {"gpu", "sched"},
+	"invoker/operate/kamon": {},
+	"invoker/container":     {},
+	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
+		"activation/records", "invoker/container", "invoker/engine/devices", "invoker/engine/docker", "invoker/engine/proxy", "invoker/peer/stores", "invoker/peer/tlsstore", "invoker/peer/zookeeper"},
+	"invoker/operate/console":  {},
+	"invoker/operate/explain":  {},
+	"invoker/operate/top":      {"invoker/operate/explain"},
+	"invoker/engine/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
+	"invoker/engine/docker":    {"invoker/lib/retry", "activation/spans", "invoker/container", "invoker/engine/logs"},
+	"invoker/operate/gpucheck": {"gpu", "gpu/nvml", "gpu/shimctl"},
+	"invoker/handover":         {"activation", "activation/kafka"},
+	"invoker/develop/load":     {},
+	"invoker/engine/logs":      {"invoker/container"},
+	"invoker/engine/mps":       {"invoker/lib/retry"},
+	"invoker/engine/process":   {"invoker/container", "invoker/engine/logs"},
+	"invoker/engine/proxy":     {"activation", "invoker/container"},
 	// Opens the stores beside CouchDB.
-	"invoker/stores":    {"activation/couchbase", "activation/elasticsearch", "activation/records", "activation/s3", "invoker/config"},
-	"invoker/simulated": {"gpu", "invoker/container"},
-	"invoker/tlsstore":  {"invoker/config"},
-	"invoker/trace":     {"invoker/explain"},
-	"invoker/warmth":    {"invoker/container"},
-	"invoker/zookeeper": {"activation/outage"},
-	"invoker/userlogs":  {"activation/outage"},
-	// Makes the bill of materials of a release.
-	"invoker/package/sbom": {},
-	// Packs the Ansible collection of a release.
-	"invoker/package/collection": {},
+	"invoker/peer/stores":      {"activation/couchbase", "activation/elasticsearch", "activation/records", "activation/s3", "invoker/config"},
+	"invoker/engine/simulated": {"gpu", "invoker/container"},
+	"invoker/peer/tlsstore":    {"invoker/config"},
+	"invoker/operate/trace":    {"invoker/operate/explain"},
+	"invoker/engine/statefile": {"invoker/container"},
+	"invoker/peer/zookeeper":   {"invoker/lib/retry"},
+	"invoker/operate/userlogs": {"invoker/lib/retry"},
 
-	"invoker/standalone": {"activation", "docker/runtimes", "invoker/standalone/broker", "invoker/standalone/catalog",
-		"invoker/standalone/controller", "invoker/standalone/couchdb", "invoker/standalone/rest", "invoker/standalone/store"},
-	"invoker/standalone/broker":  {},
-	"invoker/standalone/catalog": {"activation", "invoker/standalone/couchdb", "invoker/standalone/entity"},
-	"invoker/standalone/controller": {"activation", "invoker/standalone/broker", "invoker/standalone/catalog",
-		"invoker/standalone/couchdb", "invoker/standalone/entity"},
-	"invoker/standalone/couchdb": {},
-	"invoker/standalone/entity":  {"activation"},
-	"invoker/standalone/rest": {"activation", "invoker/standalone/catalog", "invoker/standalone/controller",
-		"invoker/standalone/couchdb", "invoker/standalone/entity"},
-	"invoker/standalone/store": {},
+	"invoker/develop/standalone": {"activation", "docker/runtimes", "invoker/develop/standalone/broker", "invoker/develop/standalone/catalog",
+		"invoker/develop/standalone/controller", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/rest", "invoker/develop/standalone/store"},
+	"invoker/develop/standalone/broker":  {},
+	"invoker/develop/standalone/catalog": {"activation", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
+	"invoker/develop/standalone/controller": {"activation", "invoker/develop/standalone/broker", "invoker/develop/standalone/catalog",
+		"invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
+	"invoker/develop/standalone/couchdb": {},
+	"invoker/develop/standalone/entity":  {"activation"},
+	"invoker/develop/standalone/rest": {"activation", "invoker/develop/standalone/catalog", "invoker/develop/standalone/controller",
+		"invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
+	"invoker/develop/standalone/store": {},
 }
 
 // wiring rooms meet adapters with ports and may import any room.
-var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/demo", "invoker/bench", "invoker/e2e", "invoker/replay"}
+var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/develop/demo", "invoker/develop/bench", "invoker/develop/e2e", "invoker/develop/replay"}
 
 // owners are the only rooms that may import a library of the outside, tests
 // aside.
 var owners = map[string][]string{
 	"github.com/segmentio/kafka-go":           {"activation/kafka"},
 	"github.com/couchbase/gocb":               {"activation/couchbase"},
-	"github.com/go-kivik/kivik":               {"activation/couchdb"},
+	"github.com/go-kivik/kivik":               {"activation/couchdb", "invoker/develop/standalone/couchdb"},
 	"github.com/elastic/go-elasticsearch":     {"activation/elasticsearch"},
 	"github.com/minio/minio-go":               {"activation/s3"},
-	"github.com/moby/moby":                    {"invoker/docker"},
-	"oras.land/oras-go":                       {"invoker/docker"},
+	"github.com/moby/moby":                    {"invoker/engine/docker"},
+	"oras.land/oras-go":                       {"invoker/engine/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
-	"github.com/go-zookeeper/zk":              {"invoker/zookeeper"},
-	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/standalone/broker", "invoker/bench", "ansible/tests/stock"},
-	"go.etcd.io/bbolt":                        {"invoker/standalone/store"},
-	"software.sslmate.com/src/go-pkcs12":      {"invoker/tlsstore"},
-	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/tlsstore"},
-	"github.com/apache/openwhisk-client-go":   {"invoker/demo"},
+	"github.com/go-zookeeper/zk":              {"invoker/peer/zookeeper"},
+	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/develop/standalone/broker", "invoker/develop/bench", "ansible/tests/stock"},
+	"go.etcd.io/bbolt":                        {"invoker/develop/standalone/store"},
+	"software.sslmate.com/src/go-pkcs12":      {"invoker/peer/tlsstore"},
+	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/peer/tlsstore"},
+	"github.com/apache/openwhisk-client-go":   {"invoker/develop/demo"},
 	"gonum.org/v1/plot":                       {"sched/sim"},
-	"github.com/rivo/tview":                   {"invoker/top"},
-	"github.com/gdamore/tcell":                {"invoker/top"},
+	"github.com/rivo/tview":                   {"invoker/operate/top"},
+	"github.com/gdamore/tcell":                {"invoker/operate/top"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk"},
-	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/kamon"},
-	"go.opentelemetry.io":                     {"invoker/trace"},
+	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/operate/kamon"},
+	"go.opentelemetry.io":                     {"invoker/operate/trace"},
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "gpu/lane", "gpu/start", "invoker/container"}
+var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/container"}
 
 // impure names what a pure package may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}
@@ -233,8 +225,8 @@ func TestPureRoomsArePure(t *testing.T) {
 // TestOnlyTheCommandTouchesTheProcess: nothing else reads the environment or
 // ends the process.
 func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
-	commands := []string{"invoker/cmd/gpuwhisk", "ansible/tests/stock", "invoker/package/sbom", "invoker/package/collection",
-		"docker/runtimes/native/cmd/gpuwhisk-native"}
+	commands := []string{"invoker/cmd/gpuwhisk", "ansible/tests/stock",
+		"docker/runtimes/native/cmd/gpuwhisk-native", "invoker/develop/peertest"}
 	for _, f := range house(t) {
 		if slices.Contains(commands, f.room) {
 			continue
@@ -258,16 +250,16 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 	}
 }
 
-// TestLaneIsOneFile: of the GPU lane the invoker has one file, which turns orders
-// into work and news into events; whatever decides is in gpu/lane.
-func TestLaneIsOneFile(t *testing.T) {
+// TestGPUSchedulerIsOneFile: of the GPU scheduler the invoker has one file, which turns orders
+// into work and news into events; whatever decides is in gpu/scheduler.
+func TestGPUSchedulerIsOneFile(t *testing.T) {
 	const home = "invoker/gpu.go"
 	for _, f := range house(t) {
 		if f.room != "invoker" {
 			continue
 		}
 		if strings.HasPrefix(f.name, "invoker/gpu") && f.name != home {
-			t.Errorf("%s: the GPU lane is %s; a file is named for what it is", f.name, home)
+			t.Errorf("%s: the GPU scheduler is %s; a file is named for what it is", f.name, home)
 		}
 		for _, d := range f.ast.Decls {
 			fn, ok := d.(*ast.FuncDecl)
@@ -275,8 +267,8 @@ func TestLaneIsOneFile(t *testing.T) {
 				continue
 			}
 			if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
-				if of, ok := star.X.(*ast.Ident); ok && of.Name == "gpuLane" {
-					t.Errorf("%s: %s is the lane's and belongs into %s", f.name, fn.Name.Name, home)
+				if of, ok := star.X.(*ast.Ident); ok && of.Name == "gpuScheduler" {
+					t.Errorf("%s: %s is the scheduler's and belongs into %s", f.name, fn.Name.Name, home)
 				}
 			}
 		}
@@ -288,6 +280,151 @@ func TestLaneIsOneFile(t *testing.T) {
 	if n := strings.Count(string(text), "\n"); n > 420 {
 		t.Errorf("%s has %d lines: what is more than translation belongs elsewhere", home, n)
 	}
+}
+
+// coined lists words that this project once made up, with the field's term for
+// each. They must not come back as a part of a name.
+var coined = map[string]string{
+	"box": "container", "boxes": "containers", "boxed": "container",
+	"heir": "adopted", "heirs": "adopted", "bequeath": "adopt", "inherit": "adopt", "inherited": "adopted",
+	"living": "run context", "farewell": "final response", "nanny": "engine command",
+	"lane": "scheduler", "lanes": "schedulers", "item": "invocation", "items": "invocations", "parcel": "message", "parcels": "messages",
+	"ticket": "pending activation", "tickets": "pending activations",
+	"place": "slot", "places": "slots", "room": "free memory", "rooms": "free memory", "held": "resident",
+	"tell": "report", "tells": "reports", "told": "reported", "say": "report", "says": "reports", "said": "reported",
+	"hear": "receive", "hears": "receives", "heard": "received", "talk": "client", "talks": "clients", "speaker": "sender",
+	"note": "offset metadata or state file", "notes": "state files", "noted": "stored", "mark": "log marker", "marks": "log markers", "marked": "dirty",
+	"look": "snapshot", "looks": "snapshots", "looking": "polling", "shown": "snapshot", "facts": "placement cost",
+	"taker": "consumer", "takers": "consumers", "door": "listener", "doors": "listeners", "outage": "retry", "pace": "backoff or interval", "paces": "intervals",
+	"park": "spill", "parked": "spilled", "parker": "spiller", "shelf": "spill", "owe": "unacknowledged", "owed": "unacknowledged", "owing": "unacknowledged",
+	"patience": "timeout", "turn": "event loop", "turns": "event loop", "hands": "worker pool", "desk": "completer",
+	"errand": "pending move", "errands": "pending moves", "slab": "free list", "stir": "dirty", "stirred": "dirty", "calm": "clean",
+	"deaf": "no shim", "mute": "unresponsive", "adrift": "disconnected", "elder": "previous", "twin": "duplicate instance", "knob": "option", "knobs": "options",
+	"sacrifice": "evict", "relief": "evict", "vacate": "hand over", "bed": "fixture", "rig": "harness", "tape": "recording", "tapes": "recordings", "world": "fixture", "worlds": "workloads",
+	"nobody": "", "somebody": "", "whoever": "",
+}
+
+// spoken are the folders that are free of coined words.
+var spoken = []string{
+	"activation",
+	"activation/couchbase",
+	"activation/couchdb",
+	"activation/elasticsearch",
+	"activation/journal",
+	"activation/kafka",
+	"activation/records",
+	"activation/s3",
+	"activation/spans",
+	"ansible/tests",
+	"docker/runtimes",
+	"docker/runtimes/native",
+	"docker/runtimes/native/cmd/gpuwhisk-native",
+	"examples",
+	"gpu",
+	"gpu/nvml",
+	"gpu/scheduler",
+	"gpu/shimctl",
+	"gpu/shimctl/shimtest",
+	"invoker/assembly",
+	"invoker/cmd/gpuwhisk",
+	"invoker/config",
+	"invoker/container",
+	"invoker/develop/bench",
+	"invoker/develop/demo",
+	"invoker/develop/e2e",
+	"invoker/develop/gauge",
+	"invoker/develop/load",
+	"invoker/develop/peertest",
+	"invoker/develop/replay",
+	"invoker/develop/standalone",
+	"invoker/develop/standalone/broker",
+	"invoker/develop/standalone/catalog",
+	"invoker/develop/standalone/controller",
+	"invoker/develop/standalone/couchdb",
+	"invoker/develop/standalone/entity",
+	"invoker/develop/standalone/rest",
+	"invoker/develop/standalone/store",
+	"invoker/engine/devices",
+	"invoker/engine/docker",
+	"invoker/engine/logs",
+	"invoker/engine/mps",
+	"invoker/engine/process",
+	"invoker/engine/proxy",
+	"invoker/engine/simulated",
+	"invoker/engine/statefile",
+	"invoker/handover",
+	"invoker/lib/retry",
+	"invoker/lib/wal",
+	"invoker/operate/admin",
+	"invoker/operate/console",
+	"invoker/operate/doctor",
+	"invoker/operate/explain",
+	"invoker/operate/gpucheck",
+	"invoker/operate/kamon",
+	"invoker/operate/top",
+	"invoker/operate/trace",
+	"invoker/operate/userlogs",
+	"invoker/peer/stores",
+	"invoker/peer/tlsstore",
+	"invoker/peer/zookeeper",
+	"sched",
+	"sched/sim",
+}
+
+// TestNamesAreTheFields walks all names that the code declares, tests included.
+func TestNamesAreTheFields(t *testing.T) {
+	word := regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
+	for _, dir := range spoken {
+		names, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(dir), "*.go"))
+		if err != nil || len(names) == 0 {
+			t.Errorf("no Go in %s: %v", dir, err)
+		}
+		for _, name := range names {
+			set := token.NewFileSet()
+			parsed, err := parser.ParseFile(set, name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range declared(parsed) {
+				for _, w := range word.FindAllString(id.Name, -1) {
+					if better, ok := coined[strings.ToLower(w)]; ok {
+						t.Errorf("%s: %s has a word of its own for what the field calls: %s", set.Position(id.Pos()), id.Name, better)
+					}
+				}
+			}
+		}
+	}
+}
+
+// declared lists the names that a file gives to something.
+func declared(f *ast.File) []*ast.Ident {
+	var names []*ast.Ident
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			names = append(names, n.Name)
+		case *ast.TypeSpec:
+			names = append(names, n.Name)
+		case *ast.Field:
+			names = append(names, n.Names...)
+		case *ast.ValueSpec:
+			names = append(names, n.Names...)
+		case *ast.AssignStmt:
+			for _, e := range n.Lhs {
+				if id, ok := e.(*ast.Ident); ok && n.Tok == token.DEFINE {
+					names = append(names, id)
+				}
+			}
+		case *ast.RangeStmt:
+			for _, e := range []ast.Expr{n.Key, n.Value} {
+				if id, ok := e.(*ast.Ident); ok && n.Tok == token.DEFINE {
+					names = append(names, id)
+				}
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // TestPlanIsOfThisHouse: a room that is gone leaves the plan.

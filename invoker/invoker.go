@@ -9,25 +9,27 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
 // Ports are what an invoker needs of the world.
 type Ports struct {
-	Feed      Feed
-	Actions   Actions
-	Records   Records
-	Outbox    Outbox
-	Blacklist Blacklist
-	Journal   Journal
-	Shelf     Shelf // nil: nothing is parked
-	Engine    Engine
-	Notes     Notes // nil: nothing outlives the process
-	Dial      Dialer
-	Mover     Mover
-	Tracer    Tracer   // nil: nobody asks
-	UserLogs  UserLogs // nil: logs go into records alone
-	// Away, when not nil, hears why nothing can be done for now, and "" when
+	Feed            Feed
+	Actions         Actions
+	Records         Records
+	Outbox          Outbox
+	Blacklist       Blacklist
+	Journal         Journal
+	Spill           SpillStore // nil: nothing is spilled
+	Engine          Engine
+	Daemon          Daemon          // nil: containers end with this process
+	ContainerStates ContainerStates // nil: nothing outlives the process
+	Dial            Dialer
+	Mover           MemoryMover
+	DeviceAdopter   DeviceAdopter // nil: containers with a device end with this process
+	Tracer          Tracer        // nil: not asked for
+	UserLogs        UserLogs      // nil: logs go into records alone
+	// Away, when not nil, is called with the reason why nothing can be done for now, and "" when
 	// it can again. It must not block.
 	Away func(reason string)
 	// Successor, when not nil, tells at the stop whether a process is to follow
@@ -37,21 +39,22 @@ type Ports struct {
 
 // Invoker runs the activations of one Kafka topic.
 type Invoker struct {
-	settings Settings
-	ports    Ports
-	metrics  *Metrics
-	log      *slog.Logger
-	marks    *marks
+	settings  Settings
+	ports     Ports
+	metrics   *Metrics
+	log       *slog.Logger
+	observers observers
+	traces    *explain.Log // nil: none are kept
 
-	desk     *desk
-	flush    context.CancelFunc
-	dispatch *dispatcher
-	router   router
-	health   *engineHealth
+	completer *completer
+	flush     context.CancelFunc
+	dispatch  *dispatcher
+	router    router
+	health    *engineHealth
 
-	places *places
-	ended  chan struct{} // closed when the dispatcher has ended
-	owing  sync.WaitGroup
+	permits *permits
+	ended   chan struct{} // closed when the dispatcher has ended
+	keeping sync.WaitGroup
 }
 
 // cleanUpTime bounds the removal of leftover containers at start and end; the
@@ -68,16 +71,23 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	flushing, flush := context.WithCancel(context.Background())
 	iv := &Invoker{
 		settings: s, ports: p, metrics: m, log: log, flush: flush,
-		router: router{settings: s, devices: len(s.GPU.Devices)},
-		places: newPlaces(s.InFlight, s.GPU.Backlog), ended: make(chan struct{}),
+		router:  router{settings: s, devices: len(s.GPU.Devices)},
+		permits: newPermits(s.InFlight, s.GPU.Backlog), ended: make(chan struct{}),
 	}
-	iv.marks = newMarks(s, log)
-	iv.health = newEngineHealth(p.Engine, log, p.Away)
-	iv.desk = &desk{
+	iv.traces = explain.NewLog(s.Explain)
+	iv.observers = observers{m.observe}
+	if s.LogMarkers {
+		iv.observers = append(iv.observers, (&logMarkers{log}).observe)
+	}
+	if iv.traces != nil || p.Tracer != nil {
+		iv.observers = append(iv.observers, (&tracer{iv.traces, p.Tracer, epoch.Add}).observe)
+	}
+	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.Away)
+	iv.completer = &completer{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		metrics: m, log: log, marks: iv.marks, wall: time.Now, release: func(t *ticket) { iv.places.release(t.place) },
-		explain: explain.NewLog(s.Explain), tracer: p.Tracer, at: epoch.Add, old: newOld(s, p.Shelf, clock),
+		log: log, observers: iv.observers, wall: time.Now, release: func(t *pending) { iv.permits.release(t.permit) },
+		at: epoch.Add, aging: newAging(s, p.Spill, clock),
 	}
 	d, err := iv.newDispatcher(clock)
 	if err != nil {
@@ -89,30 +99,30 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 
 func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error) {
 	d := &dispatcher{
-		settings: iv.settings, engine: iv.ports.Engine, tabs: newTabs(iv.ports.Notes), dial: iv.ports.Dial,
-		metrics: iv.metrics, log: iv.log, marks: iv.marks, clock: clock,
-		turns: newTurns(),
-		jobs:  map[uint64]*job{}, boxes: map[container.SlotID]*box{}, alive: map[container.ID]*box{}, early: map[container.ID]bool{},
+		settings: iv.settings, engine: iv.ports.Engine, daemon: iv.ports.Daemon, stateFiles: newStateFiles(iv.ports.ContainerStates), dial: iv.ports.Dial,
+		metrics: iv.metrics, log: iv.log, observers: iv.observers, began: time.Now(), clock: clock,
+		loop:   newEventLoop(),
+		queued: map[uint64]*routed{}, containers: map[container.SlotID]*actionContainer{}, alive: map[container.ID]*actionContainer{}, early: map[container.ID]bool{},
 	}
 	pool, err := container.New(iv.settings.Pool, clock())
 	if err != nil {
 		return nil, err
 	}
 	d.pool = pool
-	if d.gpus, err = newGPULane(d, iv.settings.GPU, iv.ports.Mover); err != nil {
+	if d.gpus, err = newGPUScheduler(d, iv.settings.GPU, iv.ports.Mover, iv.ports.DeviceAdopter); err != nil {
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
 	if d.gpus != nil {
 		d.gpus.backlog = iv.newBacklog(d)
-		iv.ports.Mover.Listen(func(h gpu.Held) { iv.tell(held{h}) })
+		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
 	}
 	w := &worker{
-		engine: iv.ports.Engine, tabs: d.tabs, mover: iv.ports.Mover, open: d.open, post: d.post, desk: iv.desk, health: iv.health, userLogs: iv.ports.UserLogs,
-		bounds: iv.settings.Bounds, metrics: iv.metrics, log: iv.log, marks: iv.marks, wall: time.Now, clock: clock,
+		engine: iv.ports.Engine, stateFiles: d.stateFiles, mover: iv.ports.Mover, open: d.open, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
+		bounds: iv.settings.Bounds, log: iv.log, observers: iv.observers, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
-	d.turnAway = func(t *ticket, j *job, r refusal) {
-		d.goWork(func(context.Context) { iv.turnAway(t, j, r) })
+	d.reject = func(p *pending, act *routed, r refusal) {
+		d.goWork(func(context.Context) { iv.reject(p, act, r) })
 	}
 	return d, nil
 }
@@ -121,7 +131,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 // works until ctx ends. Then it drains: nothing more is pulled, what was
 // accepted is finished within Settings.Drain, and containers are removed, or
 // left to the process that follows. What was not finished by then is delivered
-// again to that one. The desk goes on sending until Close.
+// again to that one. The completer goes on sending until Close.
 func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	work, stopWork := context.WithCancel(context.Background())
 	defer stopWork()
@@ -133,13 +143,13 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	idle := make(chan struct{})
 	go func() {
 		defer close(iv.ended)
-		iv.dispatch.loop(idle)
+		iv.dispatch.serve(idle)
 	}()
 	var listeners sync.WaitGroup
 	listeners.Go(func() { iv.listen(work) })
 	listeners.Go(func() { iv.health.watch(work) })
-	listeners.Go(func() { iv.desk.old.watch(work) })
-	iv.owing.Go(func() { iv.desk.watchOwed(iv.desk.ctx) })
+	listeners.Go(func() { iv.completer.aging.watch(work) })
+	iv.keeping.Go(func() { iv.completer.watchUnacknowledged(iv.completer.ctx) })
 
 	iv.accept(ctx)
 	iv.dispatch.post(draining{})
@@ -158,23 +168,23 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 
 // begin takes over or removes what an earlier process left.
 func (iv *Invoker) begin() error {
-	if keeper, ok := iv.ports.Engine.(Keeper); ok {
-		return iv.inherit(keeper)
+	if iv.ports.Daemon != nil {
+		return iv.adoptLeftovers()
 	}
 	if err := iv.cleanUp("leftover"); err != nil {
 		return err
 	}
-	iv.dispatch.settleHeirs(iv.dispatch.clock())
+	iv.dispatch.settleAdopted(iv.dispatch.clock())
 	return nil
 }
 
-// Close lets no more acks and records out, and has the journal keep what is owed.
+// Close lets no more acks and records out, and has the journal keep what is unacknowledged.
 // It is called after the outbox and the store have been flushed, and before the
 // journal is closed.
 func (iv *Invoker) Close() {
 	iv.flush()
-	iv.owing.Wait()
-	iv.desk.keepOwed()
+	iv.keeping.Wait()
+	iv.completer.keepAllUnacknowledged()
 }
 
 func (iv *Invoker) cleanUp(whose string) error {
@@ -186,7 +196,7 @@ func (iv *Invoker) cleanUp(whose string) error {
 	return nil
 }
 
-// listen tells the dispatcher about containers that died by themselves.
+// listen reports to the dispatcher the containers that died by themselves.
 func (iv *Invoker) listen(ctx context.Context) {
 	for {
 		select {
@@ -206,15 +216,11 @@ func (iv *Invoker) listen(ctx context.Context) {
 func (iv *Invoker) drain() {
 	late := time.NewTimer(iv.settings.Drain)
 	defer late.Stop()
-	if n := iv.places.drain(late.C); n > 0 {
+	if n := iv.permits.drain(late.C); n > 0 {
 		iv.log.Warn("drain deadline passed, unfinished activations will be delivered again",
 			"unfinished", n, "deadline", iv.settings.Drain)
 	}
 }
-
-// tell hands the dispatcher news from outside of its workers, which it may not
-// outlive: once it has ended the news is of no use.
-func (iv *Invoker) tell(e event) { iv.dispatch.tell(e) }
 
 // shut makes the dispatcher start nothing more, from the closing of done on.
 type shut struct{ done chan struct{} }
@@ -225,5 +231,5 @@ func (e shut) apply(d *dispatcher, _ time.Duration) {
 }
 
 // InFlight is how many activations are accepted and not completed, those that
-// are parked included.
-func (iv *Invoker) InFlight() int { return int(iv.places.taken.Load() + iv.places.parked.Load()) }
+// are spilled included.
+func (iv *Invoker) InFlight() int { return int(iv.permits.taken.Load() + iv.permits.spilled.Load()) }

@@ -1,9 +1,11 @@
 package invoker
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -23,14 +25,14 @@ const (
 // Metrics is what the invoker counts.
 type Metrics struct {
 	accepted       prometheus.Counter
-	starts         series[prometheus.Counter]
+	starts         *prometheus.CounterVec
 	wait           prometheus.Histogram
 	phases         map[string]prometheus.Observer
-	acks           [activation.Combined + 1]series[prometheus.Counter] // by kind, of outcomes
-	records        series[prometheus.Counter]
-	completions    series[prometheus.Counter]
+	acks           *prometheus.CounterVec
+	records        *prometheus.CounterVec
+	completions    *prometheus.CounterVec
 	rescheduled    prometheus.Counter
-	inherited      prometheus.Counter
+	adopted        prometheus.Counter
 	discarded      prometheus.Counter
 	forwarded      prometheus.Counter
 	interrupted    *prometheus.CounterVec
@@ -52,7 +54,7 @@ func Latency() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 }
 
-// native makes a histogram a native one too, for whoever asks for that. Its
+// native makes a histogram a native one too, for scrapers that ask for that. Its
 // error is a tenth at most.
 func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
 	o.Namespace, o.Buckets = "gpuwhisk", Latency()
@@ -62,17 +64,17 @@ func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
 }
 
 // NewMetrics registers the metrics: those of each function, of which there may be
-// thousands, apart from the others, which somebody may want to read often.
+// thousands, apart from the others, which may be read often.
 func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 	r := maker{reg}
 	m := &Metrics{
 		accepted:       r.counter("activations_accepted_total", "Activation messages taken from Kafka.").WithLabelValues(),
-		starts:         newSeries(r.counter("container_starts_total", "Runs by the state of the container they got (warmed, prewarmed, cold).", "state").WithLabelValues),
+		starts:         r.counter("container_starts_total", "Runs by the state of the container they got (warmed, prewarmed, cold).", "state"),
 		wait:           r.histogram("container_wait_seconds", "Time from acceptance to a container, CPU lane."),
-		records:        newSeries(r.counter("records_total", "Activation records by outcome.", "outcome").WithLabelValues),
-		completions:    newSeries(r.counter("activations_completed_total", "Completed activations by status code.", "status").WithLabelValues),
+		records:        r.counter("records_total", "Activation records by outcome.", "outcome"),
+		completions:    r.counter("activations_completed_total", "Completed activations by status code.", "status"),
 		rescheduled:    r.counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
-		inherited:      r.counter("containers_adopted_total", "Containers of an earlier process that were taken over.").WithLabelValues(),
+		adopted:        r.counter("containers_adopted_total", "Containers of an earlier process that were taken over.").WithLabelValues(),
 		discarded:      r.counter("containers_discarded_total", "Containers of an earlier process that could not be taken over and were removed.").WithLabelValues(),
 		forwarded:      r.counter("activations_forwarded_total", "Activations that were passed on to invokers with a GPU.").WithLabelValues(),
 		interrupted:    r.counter("activations_interrupted_total", "Activations that an earlier process had accepted and not let go of: run again, answered with an error, or found completed.", "how"),
@@ -88,14 +90,11 @@ func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 	}
 	// What counts as an error when it grows is there before the first one: from
 	// nothing to one is no growth to Prometheus.
-	acks := r.counter("acks_total", "Acks by kind and outcome.", "kind", "outcome")
-	for kind := range m.acks {
-		m.acks[kind] = newSeries(acks.MustCurryWith(prometheus.Labels{"kind": activation.AckKind(kind).String()}).WithLabelValues)
-	}
+	m.acks = r.counter("acks_total", "Acks by kind and outcome.", "kind", "outcome")
 	for _, o := range []string{"ok", "error"} {
-		m.records.of(o)
-		for kind := range m.acks {
-			m.acks[kind].of(o)
+		m.records.WithLabelValues(o)
+		for kind := activation.AckKind(0); kind <= activation.Combined; kind++ {
+			m.acks.WithLabelValues(kind.String(), o)
 		}
 	}
 	m.gpus(r)
@@ -124,18 +123,40 @@ func (r maker) histogram(name, help string) prometheus.Histogram {
 	return h
 }
 
-func (m *Metrics) started(state string)               { m.starts.of(state).Inc() }
-func (m *Metrics) waited(d time.Duration)             { m.wait.Observe(d.Seconds()) }
-func (m *Metrics) phase(name string, d time.Duration) { m.phases[name].Observe(d.Seconds()) }
-
-func (m *Metrics) acked(kind activation.AckKind, err error) {
-	m.acks[kind].of(outcome(err)).Inc()
-}
-
-func (m *Metrics) stored(err error) { m.records.of(outcome(err)).Inc() }
-
-func (m *Metrics) completed(status int) {
-	m.completions.of([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
+// observe implements an observer.
+func (m *Metrics) observe(o observation) {
+	switch o := o.(type) {
+	case onAccepted:
+		m.accepted.Inc()
+	case onInterrupted:
+		m.interrupted.WithLabelValues(o.how).Inc()
+	case onForwarded:
+		m.forwarded.Inc()
+	case onPlaced:
+		if o.act.gpu == nil {
+			m.starts.WithLabelValues(o.start).Inc()
+			m.wait.Observe((o.at - o.act.queued).Seconds())
+		}
+	case onCreated:
+		m.phases["create"].Observe(o.took.Seconds())
+	case onInitEnded:
+		m.phases["init"].Observe(o.x.Elapsed().Seconds())
+	case onRunAnswered:
+		m.phases["run"].Observe(o.x.Elapsed().Seconds())
+	case onLogsRead:
+		m.phases["logs"].Observe(o.took.Seconds())
+		if o.got.Incomplete {
+			m.logsIncomplete.Inc()
+		}
+	case onRescheduled:
+		m.rescheduled.Inc()
+	case onAnswered:
+		m.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[o.status&3]).Inc()
+	case onAcked:
+		m.acks.WithLabelValues(o.kind.String(), outcome(o.err)).Inc()
+	case onStored:
+		m.records.WithLabelValues(outcome(o.err)).Inc()
+	}
 }
 
 func outcome(err error) string {
@@ -143,4 +164,108 @@ func outcome(err error) string {
 		return "error"
 	}
 	return "ok"
+}
+
+// DeviceLabels name a device in metrics, as dcgm-exporter does: its number, its
+// UUID (of a MIG slice the slice's own) and its model.
+var DeviceLabels = []string{"gpu", "UUID", "modelName"}
+
+// DeviceValues are the values of DeviceLabels. A simulated device has no UUID,
+// and its model says what it is.
+func DeviceValues(d gpu.Device) []string {
+	return []string{strconv.Itoa(d.Card), d.UUID, d.Model()}
+}
+
+// gpus makes what the GPU scheduler counts.
+func (m *Metrics) gpus(r maker) {
+	m.gpuStarts = r.counter("gpu_starts_total", "GPU runs by start kind.", "kind")
+	m.gpuUtilization = r.gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", DeviceLabels...)
+	m.gpuLost = r.gauge("gpu_lost", "1 for a device that cannot be used.", DeviceLabels...)
+	m.gpuQueue = r.histogram("gpu_queue_seconds", "Time from acceptance to a GPU token.")
+}
+
+// functions makes what is counted of each GPU function.
+func (m *Metrics) functions(r maker) {
+	m.gpuSeconds = r.counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action")
+	m.gpuMoved = r.counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction")
+	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action; source says whether it was measured or assumed.", "namespace", "action", "source")
+	m.waiters = map[sched.FlowID]bool{}
+	m.gpuWaits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "gpuwhisk", Name: "gpu_function_queue_seconds", Buckets: Latency(),
+		Help: "The same by namespace and action, of at most 200 functions at a time; action other is of all further ones.",
+	}, []string{"namespace", "action"})
+	r.reg.MustRegister(m.gpuWaits)
+}
+
+// maxWaiters bounds the functions that have a histogram of their own: each has
+// some twenty series.
+const maxWaiters = 200
+
+// queued counts how long a run waited for its token.
+func (m *Metrics) queued(f sched.FlowID, d time.Duration) {
+	m.gpuQueue.Observe(d.Seconds())
+	if !m.waiters[f] {
+		if len(m.waiters) >= maxWaiters {
+			f = sched.FlowID{Function: "other"}
+		} else {
+			m.waiters[f] = true
+		}
+	}
+	m.gpuWaits.WithLabelValues(f.Namespace, f.Function).Observe(d.Seconds())
+}
+
+// served counts what a run of a flow used of a device.
+func (m *Metrics) served(f sched.FlowID, service time.Duration) {
+	m.gpuSeconds.WithLabelValues(f.Namespace, f.Function).Add(max(0, service.Seconds()))
+}
+
+// moved counts memory that was moved.
+func (m *Metrics) moved(f sched.FlowID, kind gpu.OrderKind, bytes int64) {
+	if bytes > 0 {
+		m.gpuMoved.WithLabelValues(f.Namespace, f.Function, kind.String()).Add(float64(bytes))
+	}
+}
+
+func (m *Metrics) lost(d gpu.Device, lost bool) {
+	value := 0.0
+	if lost {
+		value = 1
+	}
+	m.gpuLost.WithLabelValues(DeviceValues(d)...).Set(value)
+}
+
+// forget drops the series of a flow that is no more: there may be very many
+// flows in an invoker's life.
+func (m *Metrics) forget(f sched.FlowID) {
+	of := prometheus.Labels{"namespace": f.Namespace, "action": f.Function}
+	m.gpuSeconds.DeletePartialMatch(of)
+	m.gpuMoved.DeletePartialMatch(of)
+	m.gpuResident.DeletePartialMatch(of)
+	m.gpuWaits.DeletePartialMatch(of)
+	delete(m.waiters, f)
+}
+
+// assumedMemory is how much of what containers hold on devices is not measured, where
+// there is any.
+type assumedMemory map[sched.FlowID]int64
+
+// assume records how much of what a container holds on its device is not measured.
+func (r assumedMemory) assume(ctr *actionContainer, bytes int64) {
+	id := ctr.gpu.flow
+	r[id] += bytes - ctr.gpu.assumed
+	if ctr.gpu.assumed = bytes; r[id] == 0 {
+		delete(r, id)
+	}
+}
+
+// resident brings the gauges of what a flow's containers hold on devices up to
+// date. all is what they hold together; a flow that is not known has none.
+func (m *Metrics) resident(id sched.FlowID, r assumedMemory, all int64, known bool) {
+	if !known {
+		return
+	}
+	assumed := min(r[id], all)
+	for source, n := range map[string]int64{"assumed": assumed, "measured": all - assumed} {
+		m.gpuResident.WithLabelValues(id.Namespace, id.Function, source).Set(float64(n))
+	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
 // Feed hands over activation messages in order. Next blocks until there is one
@@ -37,18 +37,18 @@ type Delivery struct {
 	Offset  int64
 	Begin   func()
 	Done    func()
-	// Begun tells that an earlier process had begun to run it and did not end
+	// Begun is whether an earlier process had begun to run it and did not end
 	// it, Attempts how often it was running when a process died of whatever it
 	// was: a process that stopped in order does not count.
 	Begun    bool
 	Attempts int
-	// Completed tells that an earlier process had completed it: nothing is left
+	// Completed is whether an earlier process had completed it: nothing is left
 	// to do.
 	Completed bool
 	// Ended is what an earlier process had it end with and could not tell
 	// everybody; nil: nothing is known of that.
 	Ended *activation.Record
-	// Unlisted tells that the journal keeps nothing of it: it cannot be parked.
+	// Unlisted is whether the journal keeps nothing of it: it cannot be spilled.
 	Unlisted bool
 }
 
@@ -59,10 +59,7 @@ type Actions interface {
 	// activation.ErrIncompatible or are any other failure to fetch. It waits
 	// for a store that is away until ctx ends.
 	Action(ctx context.Context, id, revision string) (*activation.Action, error)
-}
-
-// CachedActions may answer for an action at once, without blocking.
-type CachedActions interface {
+	// Cached gives the action of a revision if it is at hand. It does not block.
 	Cached(id, revision string) (*activation.Action, bool)
 }
 
@@ -74,12 +71,12 @@ type Records interface {
 	Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error
 }
 
-// ErrUnsent is what an Outbox tells of a message that was still waiting when it
-// closed. Nobody has it, so what it is for is not done: it is delivered again
+// ErrUnsent is what an Outbox returns for a message that was still waiting when it
+// closed. It reached no one, so what it is for is not done: it is delivered again
 // after a restart.
 var ErrUnsent = errors.New("not sent before the end")
 
-// Outbox sends what controllers and others hear from an invoker. Messages to
+// Outbox sends what controllers and readers of events receive from an invoker. Messages to
 // one controller arrive in the order of the calls. sent is called once, from
 // any goroutine, when the broker has the message, when it cannot be delivered
 // for good, or with ErrUnsent. The calls block while the outbox is full.
@@ -96,101 +93,117 @@ type Blacklist interface {
 	Blocked(namespace string) bool
 }
 
-// Journal is told where an activation stands, so that a restart can tell what
+// Journal is informed where an activation stands, so that a restart can tell what
 // had begun from what had not. Begin comes before an action can have any effect.
 // It may wait for a disk, and answers an error when ctx has ended: the activation
 // must not run then. Owe keeps the records of activations whose acks or whose
 // records are not safe, so that the next process tells of them what this one
-// would have, should this one end. It waits for a disk, and tells of each whether
+// would have, should this one end. It waits for a disk, and reports for each whether
 // it is kept.
 type Journal interface {
 	Begin(ctx context.Context, id activation.ID) error
 	Completed(id activation.ID)
-	Owe(ids []activation.ID, records [][]byte) []error
+	KeepUnacknowledged(ids []activation.ID, records [][]byte) []error
 }
 
-// Shelf keeps the messages of activations that wait for long, so that they need
+// SpillStore keeps the messages of activations that wait for long, so that they need
 // not be in memory and do not depend on the feed. Both calls wait for a disk.
-type Shelf interface {
-	// Park stores messages, and tells of each whether it is safe: then a next
+type SpillStore interface {
+	// Spill stores messages, and reports for each whether it is safe: then a next
 	// process is given it, and Done may be called.
-	Park(ids []activation.ID, messages [][]byte) []error
-	// Message reads a message that was parked.
+	Spill(ids []activation.ID, messages [][]byte) []error
+	// Message reads a message that was spilled.
 	Message(id activation.ID) ([]byte, error)
 }
 
-// Tracer hears of each activation that is over, with its account and the trace
+// Tracer receives each activation that is over, with its trace and the trace
 // context of its message. It must not block, and copies what it keeps.
 type Tracer interface {
-	Ended(a *explain.Account, context json.RawMessage)
+	Ended(a *explain.Trace, context json.RawMessage)
 }
 
-// Dialer opens the talk with the action proxy at addr. Nothing is sent yet.
+// Dialer makes a client of the action proxy at addr. Nothing is sent yet.
 // Up to concurrency runs go on at once.
-type Dialer func(addr string, concurrency int) Talk
+type Dialer func(addr string, concurrency int) ProxyClient
 
-// Talk is the HTTP talk with one container's action proxy. Its calls answer
+// ProxyClient is the HTTP client of one container's action proxy. Its calls answer
 // within timeout, whatever the proxy does.
-type Talk interface {
+type ProxyClient interface {
 	Init(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange
 	Run(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange
 	// Close drops the connections that rest; a later call opens new ones.
 	Close()
 }
 
-// Mover keeps the device memory of GPU containers: it prepares a container so
-// that its memory can be seen, moves the memory on order, and tells what the
+// MemoryMover keeps the device memory of GPU containers: it prepares a container so
+// that its memory can be seen, moves the memory on order, and reports what the
 // container's processes hold. Its calls may come from many goroutines; those
 // about one container come in the order of its life.
-type Mover interface {
-	// Listen is called once, before anything else. hear takes what a process
+type MemoryMover interface {
+	// Listen is called once, before anything else. report takes what a process
 	// of a container holds, each time that changes, from any goroutine; about
 	// one process in order. It does not block for long.
-	Listen(hear func(gpu.Held))
+	Listen(report func(gpu.MemoryReport))
 	// Prepare is called before a container is created and tells what it needs
 	// on its device, and for what the action asks. Forget is
 	// called when the container is gone, also if it never came to be.
-	Prepare(name string, device gpu.Device, wish container.GPUWish) (container.GPU, error)
+	Prepare(name string, device gpu.Device, wish container.DeviceRequest) (container.GPU, error)
 	Forget(name string)
-	// Begin tells that a run is about to begin in the container, before /init
-	// where there is one, else before /run. End tells that it has ended, for
+	// Begin reports that a run is about to begin in the container, before /init
+	// where there is one, else before /run. End reports that it has ended, for
 	// which need was reserved; it returns when the container's processes have
-	// said what they hold now, or soon after if they do not answer. Each Begin
+	// reported what they hold now, or soon after if they do not answer. Each Begin
 	// has its End; in a container that takes several runs at once they overlap.
 	Begin(name string, need gpu.Need)
 	End(ctx context.Context, name string, need gpu.Need)
 	// Move carries out one order and returns the bytes that moved; footprint
 	// is what the container's processes hold altogether by their last report.
-	// What they hold afterwards is heard before it returns. With an error the
+	// What they hold afterwards is reported before it returns. With an error the
 	// order is not carried out, or its fate is not known: a newer order took
-	// its place, or nobody answered until ctx ended. An order with Again set
+	// its place, or no answer came until ctx ended. An order with Again set
 	// was given before under the same epoch: what is still under way goes on.
 	Move(ctx context.Context, order gpu.Order, footprint int64) (moved int64, err error)
-	// Faults tells whether memory that is not on the device comes by itself
+	// Faults reports whether memory that is not on the device comes by itself
 	// when a run touches it. If not, a run waits until it is there.
 	Faults() bool
 }
 
-// Notes keep on disk what the next process must know of each container to take
+// ContainerStates keep on disk what the next process must know of each container to take
 // it over. Calls about one container come one after the other. What cannot be
 // written is the same as what was never known: the container is removed then.
-type Notes interface {
+type ContainerStates interface {
 	// Write puts all down that is to be known of a container. Mark changes what
 	// it is doing; it is cheap.
-	Write(n container.Note)
-	Mark(name string, is container.Rest, since time.Time, holds container.Holds)
+	Write(state container.StateFile)
+	SetActivity(name string, is container.Activity, since time.Time, holds container.DeviceMemory)
 	Drop(name string)
 	// Read gives what an earlier process wrote. It is called before all others.
-	Read() []container.Note
+	Read() []container.StateFile
 }
 
-// Keeper is an Engine whose containers outlive the process.
-type Keeper interface {
-	// Left lists every container whose name starts with prefix.
-	Left(ctx context.Context, prefix string) ([]container.Left, error)
+// Daemon is an Engine of which the containers live in a daemon of the host, as
+// Docker's do.
+type Daemon interface {
+	// Ping answers an error when the daemon does not answer.
+	Ping(ctx context.Context) error
+	// Leftovers lists every container whose name starts with prefix.
+	Leftovers(ctx context.Context, prefix string) ([]container.Leftover, error)
 	// Adopt takes containers over as if Create had made each by its spec. It
 	// gives the reason for each with which that cannot be.
-	Adopt(ctx context.Context, lefts []container.Left, specs []container.Spec) []error
+	Adopt(ctx context.Context, left []container.Leftover, specs []container.Spec) []error
+	// Resize lets a container use so many bytes of host memory.
+	Resize(ctx context.Context, id container.ID, bytes int64) error
+}
+
+// DeviceAdopter is a MemoryMover whose containers may outlive the process.
+type DeviceAdopter interface {
+	// Assume has a container that is prepared anew count as holding so much
+	// until it reports itself. It gives what to take as reported, if nothing was.
+	Assume(name string, holds gpu.Usage) (gpu.MemoryReport, bool)
+	// Release closes the connection to a container that lives on.
+	Release(name string)
+	// Sweep removes what belonged to containers that are not prepared.
+	Sweep() error
 }
 
 // Engine creates and removes containers. Docker and plain processes implement
@@ -207,7 +220,7 @@ type Engine interface {
 	// Remove ends and deletes a container in any state; one that is gone
 	// already is no error.
 	Remove(ctx context.Context, id container.ID) error
-	// OOMKilled tells whether the kernel ended the container for its memory
+	// OOMKilled reports whether the kernel ended the container for its memory
 	// use. It waits as briefly as the engine allows for the answer to settle.
 	OOMKilled(ctx context.Context, id container.ID) bool
 	// Logs reads what the container printed since the last call for it, up to

@@ -22,7 +22,7 @@ const (
 	causeSequence = "sequence"
 )
 
-// fallbackRecord is the account of an activation of whose action nothing is
+// fallbackRecord is the trace of an activation of whose action nothing is
 // known: no limits, no wait time, kind "unknown", no duration.
 func fallbackRecord(m *activation.Message, r activation.Response, now time.Time) *activation.Record {
 	rec := newRecord(m, m.Version(), r, now, now)
@@ -31,7 +31,7 @@ func fallbackRecord(m *activation.Message, r activation.Response, now time.Time)
 	}
 	rec.Annotations.AddText("path", m.Action.FQN())
 	rec.Annotations.AddText("kind", unknownKind)
-	rec.Facts.Path, rec.Facts.Kind = m.Action.FQN(), unknownKind
+	rec.Details.Path, rec.Details.Kind = m.Action.FQN(), unknownKind
 	return rec
 }
 
@@ -63,37 +63,37 @@ func (t times) initTime() time.Duration { return millis(t.initEnd).Sub(millis(t.
 
 func millis(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 
-// runRecord is the account of an activation whose action was known, in the
+// runRecord is the trace of an activation whose action was known, in the
 // original's order of annotations.
 func runRecord(m *activation.Message, a *activation.Action, r activation.Response, at times, now time.Time) *activation.Record {
 	start, end := at.span(now)
 	rec := newRecord(m, a.Version, r, start, end)
-	notes, facts := &rec.Annotations, &rec.Facts
-	facts.Path, facts.Kind, facts.MemoryMB = a.FQN(), a.Exec.Kind, int64(a.Limits.MemoryMB)
+	annotations, details := &rec.Annotations, &rec.Details
+	details.Path, details.Kind, details.MemoryMB = a.FQN(), a.Exec.Kind, int64(a.Limits.MemoryMB)
 	if m.CausedBySequence() {
-		notes.AddText("causedBy", causeSequence)
+		annotations.AddText("causedBy", causeSequence)
 	}
 	if m.Action.Binding != "" {
-		notes.AddText("binding", m.Action.Binding)
+		annotations.AddText("binding", m.Action.Binding)
 	}
-	notes.AddText("path", facts.Path)
+	annotations.AddText("path", details.Path)
 	waited := start
 	if !at.initStart.IsZero() {
 		waited = at.initStart
 	}
-	facts.WaitTime = waited.UnixMilli() - m.TransID.StartMillis()
-	notes.AddNumber("waitTime", facts.WaitTime)
-	notes.AddText("kind", a.Exec.Kind)
-	notes.AddBool("timeout", timedOut(a, at))
-	*notes = append(*notes, activation.Annotation{Key: "limits", Value: a.Limits.JSON()})
+	details.WaitTime = waited.UnixMilli() - m.TransID.StartMillis()
+	annotations.AddNumber("waitTime", details.WaitTime)
+	annotations.AddText("kind", a.Exec.Kind)
+	annotations.AddBool("timeout", timedOut(a, at))
+	*annotations = append(*annotations, activation.Annotation{Key: "limits", Value: a.Limits.JSON()})
 	if !at.initStart.IsZero() {
-		facts.InitTime = at.initTime().Milliseconds()
-		notes.AddNumber("initTime", facts.InitTime)
+		details.InitTime = at.initTime().Milliseconds()
+		annotations.AddNumber("initTime", details.InitTime)
 	}
 	return rec
 }
 
-// timedOut tells whether the last exchange took the whole limit.
+// timedOut reports whether the last exchange took the whole limit.
 func timedOut(a *activation.Action, at times) bool {
 	took := at.initEnd.Sub(at.initStart)
 	if !at.runStart.IsZero() {
@@ -104,12 +104,12 @@ func timedOut(a *activation.Action, at times) bool {
 
 func newRecord(m *activation.Message, version string, r activation.Response, start, end time.Time) *activation.Record {
 	duration := end.UnixMilli() - start.UnixMilli()
-	var facts activation.Facts
+	var details activation.RunDetails
 	if m.CausedBySequence() {
-		facts.CausedBy = causeSequence
+		details.CausedBy = causeSequence
 	}
 	return &activation.Record{
-		Facts:        facts,
+		Details:      details,
 		ActivationID: m.ActivationID,
 		Namespace:    m.User.Namespace.Name,
 		Name:         m.Action.Name,
@@ -121,4 +121,42 @@ func newRecord(m *activation.Message, version string, r activation.Response, sta
 		Duration:     &duration,
 		Response:     r,
 	}
+}
+
+// UserLogs gets the log lines of each activation whose logs are collected, and
+// after them the activation itself, as OpenWhisk's
+// DockerToActivationFileLogStore writes them. It keeps what it is given, and
+// waits for nothing.
+type UserLogs interface {
+	Write(entry []byte)
+}
+
+// userLog makes the lines of one activation: each that its container printed is
+// the JSON object of the container's log with four members more, the last is the
+// activation without its logs.
+func userLog(m *activation.Message, a *activation.Action, rec *activation.Record, raw [][]byte) []byte {
+	space := member(nil, "namespaceId", m.User.Namespace.UUID)
+	about := member(nil, "activationId", string(m.ActivationID))
+	about = member(about, "action", a.FQN())
+	about = append(member(about, "namespace", m.User.Namespace.Name), space...)
+	size := 1024 + len(rec.Response.Result)
+	for _, line := range raw {
+		size += len(line) + len(about) + 1
+	}
+	out := make([]byte, 0, size)
+	for _, line := range raw {
+		out = within(append(out, line...), about)
+	}
+	return within(rec.AppendAck(out), space)
+}
+
+// member appends a comma and a member of a JSON object.
+func member(dst []byte, key, value string) []byte {
+	dst = activation.AppendString(append(dst, ','), key)
+	return activation.AppendString(append(dst, ':'), value)
+}
+
+// within puts members into the object that ends dst, and ends the line.
+func within(dst, members []byte) []byte {
+	return append(append(dst[:len(dst)-1], members...), "}\n"...)
 }

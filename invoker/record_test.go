@@ -2,10 +2,16 @@ package invoker
 
 import (
 	"encoding/json"
+	"reflect"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // epoch is when the transaction of the messages of these tests began, and at
@@ -19,8 +25,8 @@ func at(ms int64) time.Time {
 	return time.UnixMilli(epoch + ms).Add(700 * time.Microsecond)
 }
 
-// told is a message whose every word differs from those of its action.
-func told() *activation.Message {
+// message is a message whose every word differs from those of its action.
+func message() *activation.Message {
 	return &activation.Message{
 		TransID:      activation.NewTransID("tid", epoch, false),
 		Action:       activation.ActionRef{Path: "provider/pkg", Name: "act", Version: "0.0.7"},
@@ -42,9 +48,9 @@ const acceptedLimits = `{"concurrency":1,"logs":10,"memory":256,"timeout":1000}`
 // is, is the caller's word; what ran, the action's.
 func TestRecordDocument(t *testing.T) {
 	success := activation.Response{Result: json.RawMessage(`{"a":1}`)}.WithSize(7)
-	caused := told()
+	caused := message()
 	caused.Cause, caused.Action.Binding = "fedcba9876543210fedcba9876543210", "caller/bound"
-	unversioned := told()
+	unversioned := message()
 	unversioned.Action.Version = ""
 	head := `{"_id":"caller/0123456789abcdef0123456789abcdef","activationId":"0123456789abcdef0123456789abcdef","annotations":[`
 	for name, c := range map[string]struct {
@@ -52,7 +58,7 @@ func TestRecordDocument(t *testing.T) {
 		want string
 	}{
 		"plain": {
-			runRecord(told(), acted(), success, times{runStart: at(50), runEnd: at(60)}, at(99)),
+			runRecord(message(), acted(), success, times{runStart: at(50), runEnd: at(60)}, at(99)),
 			head + `{"key":"path","value":"provider/pkg/act"},{"key":"waitTime","value":50},{"key":"kind","value":"python:3"},` +
 				`{"key":"timeout","value":false},{"key":"limits","value":` + acceptedLimits + `}],` +
 				`"duration":10,"end":1700000000060,"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,` +
@@ -109,7 +115,7 @@ func TestRecordTimes(t *testing.T) {
 		"only both over it":      {times{initStart: at(20), initEnd: at(720), runStart: at(730), runEnd: at(1430)}, want{30, 1430, 20, 700, false}},
 		"run over it, init none": {times{initStart: at(20), initEnd: at(21), runStart: at(30), runEnd: at(1040)}, want{29, 1040, 20, 1, true}},
 	} {
-		rec := runRecord(told(), acted(), activation.Response{}, c.at, at(90))
+		rec := runRecord(message(), acted(), activation.Response{}, c.at, at(90))
 		got := want{start: rec.Start - epoch, end: rec.End - epoch, init: -1}
 		got.wait, _ = rec.Annotations.Number("waitTime")
 		if ms, ok := rec.Annotations.Number("initTime"); ok {
@@ -121,4 +127,78 @@ func TestRecordTimes(t *testing.T) {
 			t.Errorf("%s: got %+v lasting %d, want %+v", name, got, *rec.Duration, c.want)
 		}
 	}
+}
+
+// kept is a log store that keeps everything in memory.
+type kept struct {
+	mu      sync.Mutex
+	entries []string
+}
+
+func (k *kept) Write(entry []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.entries = append(k.entries, string(entry))
+}
+
+// What goes to a log file has the form of the original's
+// DockerToActivationFileLogStore: the container's line with four members more,
+// then the activation without logs, with the id of the namespace. The record has
+// the lines, as without it. Neither parameters nor keys are in it.
+func TestUserLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("shown", func(a *activation.Action) { a.Namespace = "guest/pack" })
+		env.setRun(func(int, []byte) proxy.Exchange { return answer(200, `{"shown":1}`) })
+		env.logs = container.LogResult{
+			Lines: []string{"2024-06-10T06:13:20.25Z        stdout: a"},
+			Raw:   [][]byte{[]byte(`{"log":"a\n","stream":"stdout","time":"2024-06-10T06:13:20.25Z"}`)},
+		}
+		files := &kept{}
+		env.userLogs = files
+		_, stop := env.start(env.settings())
+		env.invoke("shown", func(m *activation.Message) {
+			m.User.Namespace = activation.Namespace{Name: "caller", UUID: "the-uuid"}
+			m.Content = json.RawMessage(`{"password":"secret"}`)
+		})
+		synctest.Wait()
+		stop()
+		if len(files.entries) != 1 || !env.asked[0].Raw {
+			t.Fatalf("%d entries, log request %+v", len(files.entries), env.asked[0])
+		}
+		entry := files.entries[0]
+		lines := strings.SplitAfter(entry, "\n")
+		id := string(env.records[0].ActivationID)
+		want := `{"log":"a\n","stream":"stdout","time":"2024-06-10T06:13:20.25Z","activationId":"` + id +
+			`","action":"guest/pack/shown","namespace":"caller","namespaceId":"the-uuid"}` + "\n"
+		if len(lines) != 3 || lines[0] != want || lines[2] != "" {
+			t.Fatalf("wrote %q, want first %q", lines, want)
+		}
+		var got map[string]any
+		if err := json.Unmarshal([]byte(lines[1]), &got); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, name := range []string{"activationId", "annotations", "duration", "end", "logs", "name", "namespace", "namespaceId",
+			"publish", "response", "start", "subject", "version"} {
+			if _, ok := got[name]; ok {
+				names = append(names, name)
+			}
+		}
+		if len(names) != 13 || len(got) != 13 {
+			t.Errorf("the activation has %d members, of them %v", len(got), names)
+		}
+		if got["namespaceId"] != "the-uuid" || !reflect.DeepEqual(got["logs"], []any{}) ||
+			!reflect.DeepEqual(got["response"], map[string]any{"statusCode": 0.0, "result": map[string]any{"shown": 1.0}, "size": 11.0}) {
+			t.Errorf("the activation is %s", lines[1])
+		}
+		if !reflect.DeepEqual(env.records[0].Logs, env.logs.Lines) {
+			t.Errorf("the record has %q", env.records[0].Logs)
+		}
+		for _, secret := range []string{"secret", `"s"`, "k:s"} {
+			if strings.Contains(entry, secret) {
+				t.Errorf("%q is in the file", secret)
+			}
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,25 +36,25 @@ func refuse(err error) refusal {
 	return refusal{response: activation.ErrorResponse(status, text)}
 }
 
-// job is an activation whose action is known: what it needs, and where it
+// routed is an activation whose action is known: what it needs, and where it
 // goes.
-type job struct {
-	*ticket
-	action  *activation.Action
-	item    uint64 // the cores' name of it
-	key     string // containers are shared among equal keys
-	bounds  activation.Bounds
-	content json.RawMessage
-	collect bool                   // logs are read before the completion
-	gpu     *activation.GPURequest // nil: the CPU lane
-	queued  time.Duration
-	near    bool // the lane wants its message in memory
-	host    int  // MiB of host memory that its container takes, as it was submitted
+type routed struct {
+	*pending
+	action     *activation.Action
+	invocation uint64 // the cores' name of it
+	key        string // containers are shared among equal keys
+	bounds     activation.Bounds
+	content    json.RawMessage
+	collect    bool                   // logs are read before the completion
+	gpu        *activation.GPURequest // nil: the CPU path
+	queued     time.Duration
+	near       bool // the GPU scheduler wants its message in memory
+	host       int  // MiB of host memory that its container takes, as it was submitted
 	// fallback is why its memory is only counted, where the action lets it be moved.
 	fallback string
 
-	came     mark      // for its account
-	obstacle *obstacle // what held it when it came; nil if nothing did
+	came     arrivalCounts // for its trace
+	obstacle *obstacle     // what held it when it came; nil if nothing did
 }
 
 // router turns messages with their actions into jobs. It is pure.
@@ -64,8 +65,8 @@ type router struct {
 
 // route decides what an activation needs. The second result is not nil when it
 // cannot run at all.
-func (r router) route(t *ticket, a *activation.Action) (*job, *refusal) {
-	bounds := r.settings.Bounds.For(r.settings.Defaults, t.User.Limits)
+func (r router) route(p *pending, a *activation.Action) (*routed, *refusal) {
+	bounds := r.settings.Bounds.For(r.settings.Defaults, p.User.Limits)
 	if err := bounds.Check(a.Limits); err != nil {
 		return nil, &refusal{response: appError(err.Error())}
 	}
@@ -79,24 +80,24 @@ func (r router) route(t *ticket, a *activation.Action) (*job, *refusal) {
 		return nil, &refusal{known: true, response: appError(err.Error())}
 	}
 	if wish != nil {
-		if refused := r.settings.GPU.judge(wish, t.User.Namespace.Name, a); refused != "" {
+		if refused := r.settings.GPU.judge(wish, p.User.Namespace.Name, a); refused != "" {
 			return nil, &refusal{known: true, response: appError(refused)}
 		}
 	}
-	content, err := activation.Unlock(t.Content, t.LockedArgs, r.settings.Keys)
+	content, err := activation.Unlock(p.Content, p.LockedArgs, r.settings.Keys)
 	if err != nil {
 		return nil, &refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)}
 	}
-	j := &job{
-		ticket: t, action: a, bounds: bounds, content: content, gpu: wish,
-		key:     containerKey(t.Message, a, wish),
+	act := &routed{
+		pending: p, action: a, bounds: bounds, content: content, gpu: wish,
+		key:     containerKey(p.Message, a, wish),
 		collect: a.Limits.LogsMB != 0 && !r.settings.LogsOutOfBand,
 	}
 	if wish != nil && r.devices == 0 && r.settings.GPU.ForwardTo == "" {
 		return nil, &refusal{known: true, response: appError(
 			"The action asks for a GPU (annotation gpu), but this invoker has none.")}
 	}
-	return j, nil
+	return act, nil
 }
 
 func appError(text string) activation.Response {
@@ -135,28 +136,28 @@ func containerKey(m *activation.Message, a *activation.Action, wish *activation.
 	return string(sum[:])
 }
 
-// demand is what the pool has to find for a job of the CPU lane.
-func (j *job) demand() container.Demand {
+// demand is what the pool has to find for a job of the CPU path.
+func (act *routed) demand() container.Demand {
 	return container.Demand{
-		Item: j.item, Key: j.key, Kind: j.action.Exec.Kind,
-		MemoryMB: j.action.Limits.MemoryMB, Concurrency: j.concurrency(),
-		Prewarm: !j.action.Exec.Pull && j.action.Exec.Kind != "blackbox",
+		Invocation: act.invocation, Key: act.key, Kind: act.action.Exec.Kind,
+		MemoryMB: act.action.Limits.MemoryMB, Concurrency: act.concurrency(),
+		Prewarm: !act.action.Exec.Pull && act.action.Exec.Kind != "blackbox",
 	}
 }
 
 // concurrency is how many runs of the action one container takes at once: the
 // action's limit, which the system bounds, or less where the gpu annotation says
 // so.
-func (j *job) concurrency() int {
-	limit := max(j.action.Limits.Concurrency, 1)
-	if j.gpu != nil && j.gpu.Concurrency > 0 {
-		return min(j.gpu.Concurrency, limit)
+func (act *routed) concurrency() int {
+	limit := max(act.action.Limits.Concurrency, 1)
+	if act.gpu != nil && act.gpu.Concurrency > 0 {
+		return min(act.gpu.Concurrency, limit)
 	}
 	return limit
 }
 
-func (j *job) timeout() time.Duration {
-	return time.Duration(j.action.Limits.TimeoutMillis) * time.Millisecond
+func (act *routed) timeout() time.Duration {
+	return time.Duration(act.action.Limits.TimeoutMillis) * time.Millisecond
 }
 
 // spec is the container that a job of an action needs.
@@ -187,4 +188,51 @@ func plain(s string) string {
 		}
 		return -1
 	}, s)
+}
+
+// judge holds what an action asks of its GPU against the operator's word, and
+// writes into the request what limit it has. A text refuses the action.
+func (g GPUSettings) judge(wish *activation.GPURequest, namespace string, a *activation.Action) (refused string) {
+	if len(g.Modes) > 0 && !slices.Contains(g.Modes, wish.Shim) {
+		return fmt.Sprintf("The action asks for the shim as %s (annotation gpu, key shim), but this invoker allows %s (whisk.gpu.shim.modes).",
+			wish.Shim, strings.Join(g.Modes, ", "))
+	}
+	own := wish.Limit
+	if rule := g.limit(namespace, a.FQN()); rule > 0 && (own == 0 || rule < own) {
+		wish.Limit = rule
+	}
+	if wish.Limit > 0 && wish.Memory > wish.Limit {
+		return fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory), but its limit is %s (%s).",
+			wish.Memory, wish.Limit, limitSource(wish.Limit == own))
+	}
+	if most := g.tenant(namespace); most > 0 && int64(wish.Memory) > most {
+		return fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory), but its namespace may have %s on a device (whisk.gpu.namespace-limits).",
+			wish.Memory, activation.Size(most))
+	}
+	return ""
+}
+
+// tenant is what all containers of a namespace may have on a device, 0 for no limit.
+func (g GPUSettings) tenant(namespace string) int64 {
+	if n, ok := g.NamespaceLimits[namespace]; ok {
+		return n
+	}
+	return g.NamespaceLimits["*"]
+}
+
+// limit is the operator's rule for a function: the closest one that there is.
+func (g GPUSettings) limit(namespace, function string) activation.Size {
+	for _, name := range []string{function, namespace, "*"} {
+		if n, ok := g.Limits[name]; ok {
+			return activation.Size(n)
+		}
+	}
+	return 0
+}
+
+func limitSource(own bool) string {
+	if own {
+		return "annotation gpu, key limit"
+	}
+	return "whisk.gpu.limits"
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Settings is what one invoker is told at its start. cmd fills it from the
+// Settings is what one invoker is given at its start. cmd fills it from the
 // configuration.
 type Settings struct {
 	Instance activation.Instance
@@ -21,7 +21,7 @@ type Settings struct {
 	// InFlight bounds the activations that are accepted and not completed, those
 	// of GPUs left out: GPU.Backlog bounds them.
 	InFlight int
-	// Retention is the feed's topic's: what gets half as old is parked.
+	// Retention is the feed's topic's: what gets half as old is spilled.
 	Retention Retention
 	// Bounds are the system's limits, Defaults those of a namespace that has
 	// none of its own.
@@ -29,7 +29,7 @@ type Settings struct {
 	Defaults activation.UserLimits
 	// Keys decrypt parameters.
 	Keys activation.Keys
-	// Store says which records are kept.
+	// Store states which records are kept.
 	Store StorePolicy
 	// LogsOutOfBand: a log driver carries the logs, nothing is collected.
 	LogsOutOfBand bool
@@ -41,15 +41,15 @@ type Settings struct {
 	// Images gives the image of a prewarmed container of a kind.
 	Images func(kind string) (image string, ok bool)
 	GPU    GPUSettings
-	// LogErrors says, by status code, which failed activations are logged;
+	// LogErrors states, by status code, which failed activations are logged;
 	// LogUnstored has a line written for each record that is not kept.
 	LogErrors   [activation.StatusWhiskError + 1]bool
 	LogUnstored bool
 	// Marks has the lines written that OpenWhisk's invoker writes of each step.
-	Marks bool
-	// Explain is of how many activations accounts are kept; 0 for none.
+	LogMarkers bool
+	// Explain is of how many activations traces are kept; 0 for none.
 	Explain int
-	// Events says that somebody reads user events; without it none are made.
+	// Events is whether user events have a reader; without it none are made.
 	Events bool
 	// Rerun runs again what was running when an earlier process ended, where
 	// the action does not say otherwise.
@@ -67,7 +67,7 @@ type GPUSettings struct {
 	Sched   sched.Config
 	// Tokens is a fixed D. It counts where TokenConfig.Max is 0.
 	Tokens int
-	// TokenConfig says how D is found for each device.
+	// TokenConfig states how D is found for each device.
 	TokenConfig gpu.TokensConfig
 	// AckTimeout is how long an order to move memory may go unanswered before
 	// it is given again; 0 takes the default.
@@ -82,7 +82,7 @@ type GPUSettings struct {
 	// device, by namespace or "*".
 	NamespaceLimits map[string]int64
 	Modes           []string
-	// Fallbacks remembers whose memory cannot be moved; nil: nobody falls back.
+	// Fallbacks remembers whose memory cannot be moved; nil: none falls back.
 	Fallbacks  Fallbacks
 	Prefetch   bool
 	ForwardTo  string // topic for gpu actions when there is no device
@@ -90,13 +90,13 @@ type GPUSettings struct {
 	DefaultMem int64  // footprint of an action that says nothing
 	// Patience is how long an activation waits while no device is there that
 	// could run it; 0 is for ever.
-	Patience time.Duration
+	DeviceTimeout time.Duration
 	// Overdue is after how long an activation that has not begun is of no use to
 	// anybody; 0 is never.
 	Overdue time.Duration
 	// Backlog bounds the activations that wait for a device.
 	Backlog Backlog
-	// Record, when not nil, gets the lane's log, a line at a time. It does not
+	// Record, when not nil, gets the GPU scheduler's log, a line at a time. It does not
 	// block; after its first error it is left alone.
 	Record io.Writer
 }
@@ -148,11 +148,11 @@ func (g GPUSettings) ackTimeout() time.Duration {
 	return g.AckTimeout
 }
 
-// lane is what the lane is told of it.
-func (g GPUSettings) lane(pool container.Config, faults bool) lane.Config {
-	c := lane.Config{
+// schedulerConfig is the GPU scheduler's part of it.
+func (g GPUSettings) schedulerConfig(pool container.Config, faults bool) scheduler.Config {
+	c := scheduler.Config{
 		Policy: g.Policy, Sched: g.Sched, Weights: g.Weights, NamespaceLimits: g.NamespaceLimits, Devices: g.Devices, Tokens: g.TokenConfig, Pool: g.Pool,
-		Context: g.ContextMem, Memory: g.DefaultMem, AckTimeout: g.ackTimeout(), Patience: g.Patience,
+		Context: g.ContextMem, Memory: g.DefaultMem, AckTimeout: g.ackTimeout(), DeviceTimeout: g.DeviceTimeout,
 		PrefetchActive: g.Prefetch, PrefetchNext: g.Prefetch, Faults: faults,
 	}
 	if c.Tokens.Max == 0 {
@@ -164,7 +164,7 @@ func (g GPUSettings) lane(pool container.Config, faults bool) lane.Config {
 	return c
 }
 
-// StoreLevel says which responses are worth a record.
+// StoreLevel states which responses are worth a record.
 type StoreLevel int
 
 // The levels of whisk.activation.store-*-result-level.
@@ -177,7 +177,7 @@ const (
 // StorePolicy is the level for each way of invoking.
 type StorePolicy struct{ Blocking, NonBlocking StoreLevel }
 
-// keeps tells whether a response gets a record (ActivationStoreLevel). A
+// keeps reports whether a response gets a record (ActivationStoreLevel). A
 // namespace may switch its records off altogether; a transaction with extra
 // logging gets one whatever the level.
 func (p StorePolicy) keeps(m *activation.Message, r activation.Response) bool {

@@ -1,18 +1,22 @@
 package invoker
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Status is what the invoker is doing, for the status page and for gauges. All
 // of it is copied. What is as it was when somebody asked before may be the same
-// item, which therefore nobody changes.
+// invocation, which is therefore never changed.
 type Status struct {
-	// Engine says why the container engine is away; absent when it is there.
+	// Engine states why the container engine is away; absent when it is there.
 	Engine     string             `json:"engine,omitempty"`
 	InFlight   int                `json:"inFlight"`
 	Capacity   int                `json:"capacity"`
@@ -29,15 +33,15 @@ type Status struct {
 type BacklogStatus struct {
 	InMemory int   `json:"inMemory"`
 	Bytes    int64 `json:"inMemoryBytes"`
-	Parked   int   `json:"parked"` // on disk alone
-	// Off says why nothing is parked, Trouble why the last could not be.
+	Spilled  int   `json:"parked"` // on disk alone
+	// Off states why nothing is spilled, Trouble why the last could not be.
 	Off     string `json:"off,omitempty"`
 	Trouble string `json:"trouble,omitempty"`
 }
 
 // ContainerStatus is one container.
 type ContainerStatus struct {
-	Name     string `json:"name" delta:"key"`
+	Name     string `json:"name"`
 	Kind     string `json:"kind"`
 	State    string `json:"state"`
 	MemoryMB int    `json:"memoryMB"`
@@ -53,17 +57,17 @@ type ContainerStatus struct {
 
 // DeviceStatus is one device with its tokens and memory.
 type DeviceStatus struct {
-	Device string `json:"device" delta:"key"`
+	Device string `json:"device"`
 	// Names are the values of DeviceLabels, as metrics have them.
 	Names      []string `json:"-"`
 	Simulated  bool     `json:"simulated"`
 	Tokens     int      `json:"tokens"`
 	InFlight   int      `json:"inFlight"`
 	Containers int      `json:"containers"`
-	// Lost says why the device cannot be used, empty when it can.
+	// Lost states why the device cannot be used, empty when it can.
 	Lost string `json:"lost,omitempty"`
 	// Utilization is the moving average of the readings, 0 to 1; absent where
-	// nobody reads the device.
+	// the device is not read.
 	Utilization *float64 `json:"utilization,omitempty"`
 
 	Memory   int64 `json:"memoryBytes"`
@@ -73,13 +77,13 @@ type DeviceStatus struct {
 	Context  int64 `json:"contextBytes"`  // what containers take beside their data
 	Foreign  int64 `json:"foreignBytes"`  // found there, and of no container
 	// Measured is what the device itself shows as used by anybody; absent
-	// where nobody reads it.
+	// where it is not read.
 	Measured *int64 `json:"measuredBytes,omitempty"`
 }
 
 // FlowStatus is one function's queue, and what holds it.
 type FlowStatus struct {
-	Flow     string  `json:"flow" delta:"key"`
+	Flow     string  `json:"flow"`
 	State    string  `json:"state"`
 	Queued   int     `json:"queued"`
 	InFlight int     `json:"inFlight"`
@@ -94,7 +98,7 @@ type FlowStatus struct {
 // Status asks the dispatcher for a snapshot.
 func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 	reply := make(chan Status, 1)
-	iv.tell(question{reply})
+	iv.dispatch.post(question{reply})
 	var s Status
 	select {
 	case s = <-reply:
@@ -108,16 +112,16 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// question is somebody's question for a snapshot; reply has room for it.
+// question is a request for a snapshot; reply has room for it.
 type question struct{ reply chan Status }
 
 // apply leaves it to look, which is taken when all is decided that waits.
 func (e question) apply(d *dispatcher, _ time.Duration) { d.questions = append(d.questions, e) }
 
 // capacity is how many activations may be accepted and not completed.
-func (iv *Invoker) capacity() int { return cap(iv.places.common) + iv.places.most.Activations }
+func (iv *Invoker) capacity() int { return cap(iv.permits.common) + iv.permits.most.Activations }
 
-func deviceStatus(d lane.DeviceStats) DeviceStatus {
+func deviceStatus(d scheduler.DeviceStats) DeviceStatus {
 	ds := DeviceStatus{
 		Device: d.Device.String(), Names: DeviceValues(d.Device), Simulated: d.Device.Simulated, Containers: d.Containers, Lost: d.Lost,
 		Tokens: d.Tokens, InFlight: d.InFlight, Memory: d.Device.MemoryBytes, Used: d.Used,
@@ -130,4 +134,77 @@ func deviceStatus(d lane.DeviceStats) DeviceStatus {
 		ds.Measured = &d.Measured
 	}
 	return ds
+}
+
+// answerStatus answers all who asked for the status, when all is decided that
+// waited.
+func (d *dispatcher) answerStatus() {
+	if len(d.questions) == 0 {
+		return
+	}
+	s := d.snapshot()
+	for _, q := range d.questions {
+		q.reply <- s
+	}
+	d.questions = nil
+}
+
+// snapshot is what the dispatcher is doing.
+func (d *dispatcher) snapshot() Status {
+	s := Status{Pool: d.pool.Stats(), Containers: []*ContainerStatus{}}
+	for _, v := range d.pool.Views() {
+		if ctr := d.containers[v.Slot]; ctr != nil {
+			s.Containers = append(s.Containers, &ContainerStatus{Name: ctr.name, Kind: v.Kind, State: v.State, MemoryMB: v.MemoryMB, Active: v.Active})
+		}
+	}
+	if g := d.gpus; g != nil {
+		st := g.core.Stats()
+		s.Policy, s.Backlog, s.Flows = st.Policy, g.backlog.status(), flowStatuses(g.core)
+		for _, c := range g.core.Containers(nil) {
+			if ctr := g.containers[c.ID]; ctr != nil {
+				s.Containers = append(s.Containers, ctr.status(c))
+			}
+		}
+		for _, d := range st.Devices {
+			s.Devices = append(s.Devices, deviceStatus(d))
+		}
+	}
+	return s
+}
+
+// status is the state of a GPU container.
+func (ctr *actionContainer) status(s scheduler.ContainerStats) *ContainerStatus {
+	st := &ContainerStatus{
+		Name: ctr.name, Kind: ctr.spec.Kind, MemoryMB: ctr.spec.MemoryMB, State: "ready", Device: ctr.gpu.device.String(), Flow: s.Flow.String(),
+		Resident: s.Resident, Coming: s.Incoming, Context: s.Context,
+	}
+	switch {
+	case s.Leaving:
+		st.State = "removing"
+	case s.Runs > 0:
+		st.State, st.Active = "running", s.Runs
+	}
+	return st
+}
+
+// flowStatuses lists all flows by namespace and function.
+func flowStatuses(core *scheduler.Scheduler) []*FlowStatus {
+	ids := core.Flows()
+	slices.SortFunc(ids, func(a, b sched.FlowID) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Function, b.Function))
+	})
+	all := make([]*FlowStatus, 0, len(ids))
+	for _, id := range ids {
+		f, ok := core.Flow(id)
+		if !ok {
+			continue
+		}
+		why := core.Explain(id)
+		all = append(all, &FlowStatus{
+			Flow: id.String(), State: f.State.String(), Queued: f.Queued, InFlight: f.InFlight,
+			Weight: f.Weight, LeadMs: f.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
+			VirtualMs: f.VT.Milliseconds(), Why: why.SummaryKey().Summary(),
+		})
+	}
+	return all
 }

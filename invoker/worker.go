@@ -10,58 +10,57 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/steps"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // run is one activation in one container, from its placement to its leaving.
 type run struct {
-	*job
-	box    *box
+	*routed
+	ctr    *actionContainer
 	start  container.Start
 	resume bool
 	first  bool          // the container was idle, or is new
-	grant  *grant        // nil in the CPU lane
+	lease  *lease        // nil in the CPU path
 	begun  bool          // the mover knows of it
 	over   chan struct{} // closed when the dispatcher knows that the GPU part is over; nil before
-	// answered tells that /run has brought an answer, whatever that says.
+	// answered is whether /run has brought an answer, whatever that says.
 	answered bool
 	at       times
 }
 
 // worker carries runs out. It has no state of its own: what a run needs lies
-// in the run, and what came of it goes to the dispatcher and to the desk.
+// in the run, and what came of it goes to the dispatcher and to the completer.
 type worker struct {
-	engine Engine
-	tabs   *tabs
-	mover  Mover // of the GPU lane
-	open   func(ctx context.Context, b *box, concurrency int) error
-	post   func(event)
-	desk   *desk
-	// userLogs gets what is read beside the record; nil: nobody wants it.
-	userLogs UserLogs
-	health   *engineHealth
-	bounds   activation.Bounds // of the system: they hold for /init
-	metrics  *Metrics
-	log      *slog.Logger
-	marks    *marks
-	wall     func() time.Time
-	clock    func() time.Duration // the dispatcher's
+	engine     Engine
+	stateFiles *stateFiles
+	mover      MemoryMover // of the GPU scheduler
+	open       func(ctx context.Context, ctr *actionContainer, concurrency int) error
+	post       func(event)
+	completer  *completer
+	// userLogs gets what is read beside the record; nil: not wanted.
+	userLogs  UserLogs
+	health    *engineHealth
+	bounds    activation.Bounds // of the system: they hold for /init
+	log       *slog.Logger
+	observers observers
+	wall      func() time.Time
+	clock     func() time.Duration // the dispatcher's
 }
 
 // errAgain is a container that was gone or unwell before the activation had
-// begun: the activation runs elsewhere, nobody hears of it.
+// begun: the activation runs elsewhere, nothing is sent.
 var errAgain = errors.New("container is not usable, run elsewhere")
 
 // do runs one activation. Whatever happens, the run leaves its container and
-// its ticket is completed, or the job is queued again, or ctx has ended and
+// its pending activation is completed, or the job is queued again, or ctx has ended and
 // the message will come again after a restart.
 func (w *worker) do(ctx context.Context, r *run) {
 	gone, again := false, false
 	leave := func(e left) {
 		gone = true
-		w.marks.left(r)
+		w.observers.notify(onRunLeft{r})
 		w.leave(ctx, e)
 	}
 	defer func() {
@@ -79,53 +78,50 @@ func (w *worker) do(ctx context.Context, r *run) {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errAgain):
-		w.log.Info("activation goes to another container", keyActivation, r.ActivationID, keyContainer, r.box.name, "reason", err)
-		w.metrics.rescheduled.Inc()
+		w.log.Info("activation goes to another container", keyActivation, r.ActivationID, keyContainer, r.ctr.name, "reason", err)
+		w.observers.notify(onRescheduled{r})
 		again = true
-		if r.account != nil {
-			r.account.Again++
-		}
 		leave(left{run: r, unused: true})
-		w.post(arrived{r.job})
+		w.post(arrived{r.routed})
 	default:
 		w.conclude(ctx, r, response, err, leave)
 	}
 }
 
-// abort completes a ticket that nobody else has completed, and files one that
+// abort completes a pending activation that is not completed yet, and files one that
 // was answered and no more.
 func (w *worker) abort(r *run) {
-	if r.ticket.filed() {
+	if r.pending.filed() {
 		return // as nearly always
 	}
-	w.desk.fileAsAnswered(r.ticket)
+	w.completer.fileAsAnswered(r.pending)
 	rec := runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())
-	w.desk.complete(r.ticket, ending{record: rec})
+	w.completer.complete(r.pending, ending{record: rec})
 }
 
 // steps gets the container ready and runs the action in it. A failed creation
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
 	r.at.begun = w.wall()
-	w.marks.placed(r)
+	w.observers.notify(onRunBegun{r})
 	err := w.reach(ctx, r)
-	if r.box.lost() { // which also explains why there is no container
+	if r.ctr.lost() { // which also explains why there is no container
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
 	}
 	if err != nil {
 		return activation.Response{}, err
 	}
 	w.begin(r)
-	w.tabs.engage(r.box)
+	w.stateFiles.engage(r.ctr)
 	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
 	if err != nil {
 		return activation.Response{}, err
 	}
-	call.GPU = r.grant != nil
+	call.GPU = r.lease != nil
 	response, err := w.exchange(ctx, r, call)
-	if err == nil && response.StatusCode != activation.StatusSuccess && r.box.lost() {
+	if err == nil && response.StatusCode != activation.StatusSuccess && r.ctr.lost() {
 		// The action, or its end, only shows what happened to its device.
-		response = r.box.farewell()
+		response = r.ctr.lossResponse()
 	}
 	return response, err
 }
@@ -140,7 +136,7 @@ func (w *worker) exchange(ctx context.Context, r *run, call proxy.Invocation) (a
 		if !ok {
 			return response, nil
 		}
-		w.post(warmed{r.box})
+		w.post(warmed{r.ctr})
 	}
 	return w.run(ctx, r, call)
 }
@@ -151,8 +147,8 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 	case r.start == container.Cold:
 		return w.create(ctx, r)
 	case r.resume:
-		ended := w.marks.docker(r.TransID, "unpause", string(r.box.handle.ID))
-		err := w.engine.Resume(ctx, r.box.handle.ID)
+		ended := w.observers.command(r.TransID, "unpause", string(r.ctr.handle.ID))
+		err := w.engine.Resume(ctx, r.ctr.handle.ID)
 		if ended(err); err != nil {
 			return fmt.Errorf("%w: resume: %w", errAgain, err)
 		}
@@ -162,33 +158,28 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 
 func (w *worker) create(ctx context.Context, r *run) error {
 	began := w.wall()
-	ended := w.marks.docker(r.TransID, "run", r.box.name)
-	err := w.createPatiently(steps.With(ctx, r.TransID), r)
+	ended := w.observers.command(r.TransID, "run", r.ctr.name)
+	err := w.createPatiently(spans.With(ctx, r.TransID), r)
 	if ended(err); err != nil {
 		return err
 	}
-	took := w.wall().Sub(began)
-	w.metrics.phase("create", took)
-	if r.account != nil {
-		r.account.CreateStart, r.account.Create = began, took
-	}
-	w.post(opened{r.box})
+	w.observers.notify(onCreated{r, began, w.wall().Sub(began)})
+	w.post(opened{r.ctr})
 	return nil
 }
 
 func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, bool) {
-	if r.ticket.started(ctx) != nil {
-		return activation.Response{}, false // ctx has ended, nobody hears of this
+	if r.pending.started(ctx) != nil {
+		return activation.Response{}, false // ctx has ended, nothing is sent
 	}
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
-	w.marks.initBegins(r)
-	living, end := r.box.alive(ctx, 0)
-	x := unlessDead(ctx, r.box.talk.Init(living, body, r.timeout(), limit))
+	w.observers.notify(onInitBegun{r})
+	runCtx, end := r.ctr.alive(ctx, 0)
+	x := unlessDead(ctx, r.ctr.client.Init(runCtx, body, r.timeout(), limit))
 	end()
 	r.at.initStart, r.at.initEnd = x.Start, x.End
-	w.metrics.phase("init", x.Elapsed())
-	w.marks.initEnds(r, x)
+	w.observers.notify(onInitEnded{r, x})
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, textNotInitialised), false
 	}
@@ -200,20 +191,19 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 const textNotInitialised = "The action did not initialize and exited unexpectedly."
 
 func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
-	if err := r.ticket.started(ctx); err != nil {
+	if err := r.pending.started(ctx); err != nil {
 		return activation.Response{}, err
 	}
 	body := call.RunBody(w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
-	w.marks.runBegins(r)
-	x := unlessDead(ctx, r.box.talk.Run(r.box.running(ctx), body, r.timeout(), limit))
+	w.observers.notify(onRunSent{r})
+	x := unlessDead(ctx, r.ctr.client.Run(r.ctr.running(ctx), body, r.timeout(), limit))
 	if r.first && r.start == container.Warm && (x.Failure == proxy.Refused || x.Unhealthy()) {
 		return activation.Response{}, fmt.Errorf("%w: first run after a rest: %s, status %d", errAgain, x.Failure, x.Status)
 	}
 	r.answered = x.Status != 0 && x.Failure == proxy.None
-	w.marks.runEnds(r, x)
+	w.observers.notify(onRunAnswered{r, x})
 	r.at.runStart, r.at.runEnd = x.Start, x.End
-	w.metrics.phase("run", x.Elapsed())
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextAbnormal), nil
 	}
@@ -223,14 +213,14 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 // outOfMemory asks the engine only where the connection broke: a timeout is
 // answered as such at once.
 func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool {
-	if !x.Broken() || x.Elapsed() >= r.timeout() || r.box.lost() {
+	if !x.Broken() || x.Elapsed() >= r.timeout() || r.ctr.lost() {
 		return false
 	}
-	return w.engine.OOMKilled(ctx, r.box.handle.ID)
+	return w.engine.OOMKilled(ctx, r.ctr.handle.ID)
 }
 
 // conclude sends the result, reads the logs, gives the container back and
-// completes the ticket, in this order.
+// completes the pending activation, in this order.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error, leave func(left)) {
 	if err != nil {
 		response = w.failure(r, err)
@@ -238,18 +228,18 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	rec := runRecord(r.Message, r.action, response, r.at, w.wall())
 	keep := response.StatusCode < activation.StatusDeveloperError
 	switch {
-	case r.grant != nil:
+	case r.lease != nil:
 		w.concludeGPU(ctx, r, rec, err, keep, leave)
 		return
 	case r.collect && err == nil:
-		lines := w.logs(ctx, r, rec, !keep, func() { w.desk.result(r.ticket, rec) })
+		lines := w.logs(ctx, r, rec, !keep, func() { w.completer.result(r.pending, rec) })
 		rec = withLogs(rec, lines)
 		leave(left{run: r, keep: keep})
 	default:
 		leave(left{run: r, keep: keep})
 	}
-	r.ran(w.clock())
-	w.desk.complete(r.ticket, ending{record: rec, whole: err != nil})
+	w.observers.notify(onRunEnded{r, w.clock()})
+	w.completer.complete(r.pending, ending{record: rec, whole: err != nil})
 }
 
 func withLogs(rec *activation.Record, lines []string) *activation.Record {
@@ -266,10 +256,10 @@ func (w *worker) failure(r *run, err error) activation.Response {
 		if ce.Blame == container.BlameDeveloper {
 			status = activation.StatusDeveloperError
 		}
-		w.log.Warn("create container", keyActivation, r.ActivationID, keyContainer, r.box.name, "error", err)
+		w.log.Warn("create container", keyActivation, r.ActivationID, keyContainer, r.ctr.name, "error", err)
 		return activation.ErrorResponse(status, ce.Message)
 	}
-	w.log.Error("run activation", keyActivation, r.ActivationID, keyContainer, r.box.name, "error", err)
+	w.log.Error("run activation", keyActivation, r.ActivationID, keyContainer, r.ctr.name, "error", err)
 	return activation.ErrorResponse(activation.StatusWhiskError, textAborted)
 }
 
@@ -279,16 +269,16 @@ func (w *worker) failure(r *run, err error) activation.Response {
 // go in one.
 func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, failed bool, waits func()) []string {
 	began := w.wall()
-	w.marks.logsBegin(r)
+	w.observers.notify(onLogsBegun{r})
 	waits = sync.OnceFunc(waits)
 	select {
-	case r.box.logs <- struct{}{}:
+	case r.ctr.logs <- struct{}{}:
 	default:
 		waits()
-		r.box.logs <- struct{}{}
+		r.ctr.logs <- struct{}{}
 	}
-	defer func() { <-r.box.logs }()
-	got := w.engine.Logs(ctx, r.box.handle.ID, container.LogRequest{
+	defer func() { <-r.ctr.logs }()
+	got := w.engine.Logs(ctx, r.ctr.handle.ID, container.LogRequest{
 		WaitForSentinel: r.action.Exec.Sentinels && !failed,
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
 		Now:             w.wall(),
@@ -298,15 +288,7 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 		Raw:             w.userLogs != nil,
 		Waits:           waits,
 	})
-	took := w.wall().Sub(began)
-	w.metrics.phase("logs", took)
-	w.marks.logsEnd(r, took, got)
-	if r.account != nil {
-		r.account.LogsStart, r.account.Logs = began, took
-	}
-	if got.Incomplete {
-		w.metrics.logsIncomplete.Inc()
-	}
+	w.observers.notify(onLogsRead{r, began, w.wall().Sub(began), got})
 	if w.userLogs != nil {
 		w.userLogs.Write(userLog(r.Message, r.action, rec, got.Raw))
 	}

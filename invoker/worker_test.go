@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // What the action answered decides how its log is read and whether its
@@ -35,18 +35,18 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 		{"a runtime without sentinels", answer(200, `{}`), false, false, false, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.action("a", func(a *activation.Action) { a.Limits.LogsMB, a.Exec.Sentinels = 3, c.sentinels })
-			w.setRun(func(int, []byte) proxy.Exchange { return c.answer })
-			_, stop := w.start(w.settings())
-			w.invoke("a", nil)
+			env := newFixture(t)
+			env.action("a", func(a *activation.Action) { a.Limits.LogsMB, a.Exec.Sentinels = 3, c.sentinels })
+			env.setRun(func(int, []byte) proxy.Exchange { return c.answer })
+			_, stop := env.start(env.settings())
+			env.invoke("a", nil)
 			synctest.Wait()
-			removed := w.removed
+			removed := env.removed
 			stop()
-			if len(w.asked) != 1 || removed != c.removed {
-				t.Fatalf("%s: %d logs read, %d containers removed, want 1 and %d", c.name, len(w.asked), removed, c.removed)
+			if len(env.asked) != 1 || removed != c.removed {
+				t.Fatalf("%s: %d logs read, %d containers removed, want 1 and %d", c.name, len(env.asked), removed, c.removed)
 			}
-			got := w.asked[0]
+			got := env.asked[0]
 			want := container.LogRequest{WaitForSentinel: c.wait, LimitBytes: 3 << 20, Failed: c.failed, Alone: true, Now: got.Now}
 			want.Answered = c.failed && c.answer.Failure == proxy.None
 			if !reflect.DeepEqual(got, want) {
@@ -61,22 +61,22 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 func TestUnwellAfterRest(t *testing.T) {
 	for _, sick := range []proxy.Exchange{answer(503, ``), {Failure: proxy.Refused}} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.action("a", nil)
-			w.setRun(func(n int, _ []byte) proxy.Exchange {
+			env := newFixture(t)
+			env.action("a", nil)
+			env.setRun(func(n int, _ []byte) proxy.Exchange {
 				if n == 2 {
 					return sick
 				}
 				return answer(200, `{}`)
 			})
-			_, stop := w.start(w.settings())
-			w.invoke("a", nil)
+			_, stop := env.start(env.settings())
+			env.invoke("a", nil)
 			synctest.Wait()
-			id := w.invoke("a", nil)
+			id := env.invoke("a", nil)
 			synctest.Wait()
 			stop()
-			if rec := w.record(id); rec == nil || rec.Response.StatusCode != activation.StatusSuccess || w.made != 2 || len(w.acks) != 4 {
-				t.Errorf("status %d, failure %s: record %+v, %d containers, %d acks", sick.Status, sick.Failure, rec, w.made, len(w.acks))
+			if rec := env.record(id); rec == nil || rec.Response.StatusCode != activation.StatusSuccess || env.made != 2 || len(env.acks) != 4 {
+				t.Errorf("status %d, failure %s: record %+v, %d containers, %d acks", sick.Status, sick.Failure, rec, env.made, len(env.acks))
 			}
 		})
 	}
@@ -86,32 +86,32 @@ func TestUnwellAfterRest(t *testing.T) {
 // have begun, so it is answered and not run again.
 func TestUnwellBesideAnotherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.action("a", func(a *activation.Action) { a.Limits.Concurrency = 2 })
-		held := make(chan struct{})
-		w.setRun(func(n int, _ []byte) proxy.Exchange {
+		env := newFixture(t)
+		env.action("a", func(a *activation.Action) { a.Limits.Concurrency = 2 })
+		resident := make(chan struct{})
+		env.setRun(func(n int, _ []byte) proxy.Exchange {
 			switch n {
 			case 2:
-				<-held
+				<-resident
 			case 3:
 				return proxy.Exchange{Failure: proxy.Refused}
 			}
 			return answer(200, `{}`)
 		})
-		s := w.settings()
+		s := env.settings()
 		s.Bounds.Concurrency.Max = 2
-		_, stop := w.start(s)
-		w.invoke("a", nil)
+		_, stop := env.start(s)
+		env.invoke("a", nil)
 		synctest.Wait()
-		w.invoke("a", nil)
+		env.invoke("a", nil)
 		synctest.Wait()
-		id := w.invoke("a", nil)
+		id := env.invoke("a", nil)
 		synctest.Wait()
-		close(held)
+		close(resident)
 		synctest.Wait()
 		stop()
-		if rec := w.record(id); rec == nil || rec.Response.StatusCode != activation.StatusDeveloperError || w.made != 1 {
-			t.Errorf("record %+v, %d containers, want a developer error in the first", rec, w.made)
+		if rec := env.record(id); rec == nil || rec.Response.StatusCode != activation.StatusDeveloperError || env.made != 1 {
+			t.Errorf("record %+v, %d containers, want a developer error in the first", rec, env.made)
 		}
 	})
 }
@@ -120,61 +120,61 @@ func TestUnwellBesideAnotherRun(t *testing.T) {
 // lines would mix.
 func TestContainerIsBusyUntilItsLogsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.action("a", nil)
+		env := newFixture(t)
+		env.action("a", nil)
 		read := make(chan struct{})
-		w.logging = func() { <-read }
-		_, stop := w.start(w.settings())
-		w.invoke("a", nil)
+		env.logging = func() { <-read }
+		_, stop := env.start(env.settings())
+		env.invoke("a", nil)
 		synctest.Wait()
-		w.invoke("a", nil)
+		env.invoke("a", nil)
 		synctest.Wait()
-		w.mu.Lock()
-		made := w.made
-		w.mu.Unlock()
+		env.mu.Lock()
+		made := env.made
+		env.mu.Unlock()
 		close(read)
 		synctest.Wait()
 		stop()
-		if made != 2 || len(w.done) != 2 {
-			t.Errorf("%d containers while a log was read, want 2; done %v", made, w.done)
+		if made != 2 || len(env.done) != 2 {
+			t.Errorf("%d containers while a log was read, want 2; done %v", made, env.done)
 		}
 	})
 }
 
 // hearing is a talk that tells the bounds of each answer.
 type hearing struct {
-	Talk
-	told map[string]proxy.Limit
+	ProxyClient
+	reported map[string]proxy.Limit
 }
 
 func (h hearing) Init(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
-	h.told["init"] = limit
-	return h.Talk.Init(ctx, body, timeout, limit)
+	h.reported["init"] = limit
+	return h.ProxyClient.Init(ctx, body, timeout, limit)
 }
 
 func (h hearing) Run(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
-	h.told["run"] = limit
-	return h.Talk.Run(ctx, body, timeout, limit)
+	h.reported["run"] = limit
+	return h.ProxyClient.Run(ctx, body, timeout, limit)
 }
 
 // The answer to /run is bounded by what the namespace may send, the answer to
 // /init by the system.
 func TestAnswersAreBounded(t *testing.T) {
 	most, kept := activation.Size(2000), activation.Size(1000)
-	told := map[string]proxy.Limit{}
+	reported := map[string]proxy.Limit{}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.action("a", nil)
-		_, stop := w.start(w.settings(), func(iv *Invoker) {
-			iv.dispatch.dial = func(addr string, concurrency int) Talk { return hearing{w.dial(addr, concurrency), told} }
+		env := newFixture(t)
+		env.action("a", nil)
+		_, stop := env.start(env.settings(), func(iv *Invoker) {
+			iv.dispatch.dial = func(addr string, concurrency int) ProxyClient { return hearing{env.dial(addr, concurrency), reported} }
 		})
-		w.invoke("a", func(m *activation.Message) { m.User.Limits.MaxPayload, m.User.Limits.Truncation = &most, &kept })
+		env.invoke("a", func(m *activation.Message) { m.User.Limits.MaxPayload, m.User.Limits.Truncation = &most, &kept })
 		synctest.Wait()
 		stop()
 	})
 	want := map[string]proxy.Limit{"init": {Max: 1 << 20, Truncation: 1 << 20}, "run": {Max: 2000, Truncation: 1000}}
-	if !maps.Equal(told, want) {
-		t.Errorf("got %v, want %v", told, want)
+	if !maps.Equal(reported, want) {
+		t.Errorf("got %v, want %v", reported, want)
 	}
 }
 
@@ -199,14 +199,14 @@ func TestRefusals(t *testing.T) {
 // The limits of the invoking namespace hold, not only those of the system.
 func TestLimitsOfTheNamespace(t *testing.T) {
 	most := 128
-	w, id := once(t, func(w *world) activation.ID {
-		w.action("a", nil)
-		return w.invoke("a", func(m *activation.Message) { m.User.Limits.MaxMemoryMB = &most })
+	env, id := once(t, func(env *fixture) activation.ID {
+		env.action("a", nil)
+		return env.invoke("a", func(m *activation.Message) { m.User.Limits.MaxMemoryMB = &most })
 	})
-	rec := w.record(id)
+	rec := env.record(id)
 	const want = `{"error":"requirement failed: memory size 256 MB exceeds allowed threshold of 128 MB"}`
-	if rec == nil || rec.Response.StatusCode != activation.StatusApplicationError || string(rec.Response.Result) != want || w.made != 0 {
-		t.Errorf("record %+v, %d containers, want %s and none", rec, w.made, want)
+	if rec == nil || rec.Response.StatusCode != activation.StatusApplicationError || string(rec.Response.Result) != want || env.made != 0 {
+		t.Errorf("record %+v, %d containers, want %s and none", rec, env.made, want)
 	}
 }
 
@@ -215,16 +215,16 @@ func TestLimitsOfTheNamespace(t *testing.T) {
 func TestLogsOutOfBand(t *testing.T) {
 	for blocking, want := range map[bool]string{true: "combined", false: "completion"} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.action("a", nil)
-			s := w.settings()
+			env := newFixture(t)
+			env.action("a", nil)
+			s := env.settings()
 			s.LogsOutOfBand = true
-			_, stop := w.start(s)
-			id := w.invoke("a", func(m *activation.Message) { m.Blocking = blocking })
+			_, stop := env.start(s)
+			id := env.invoke("a", func(m *activation.Message) { m.Blocking = blocking })
 			synctest.Wait()
 			stop()
-			if got := w.kinds(id); len(got) != 1 || got[0] != want || len(w.asked) != 0 {
-				t.Errorf("blocking %t: acks %v, %d logs read, want %s and none", blocking, got, len(w.asked), want)
+			if got := env.kinds(id); len(got) != 1 || got[0] != want || len(env.asked) != 0 {
+				t.Errorf("blocking %t: acks %v, %d logs read, want %s and none", blocking, got, len(env.asked), want)
 			}
 		})
 	}
@@ -255,22 +255,22 @@ func TestContainerShares(t *testing.T) {
 func TestLogsThatAreThereAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for atOnce, want := range map[bool][]string{true: {"combined"}, false: {"result", "completion"}} {
-			w := newWorld(t)
-			w.logsAtOnce = atOnce
-			w.logs = container.LogResult{Lines: []string{"a line"}}
-			w.action("f", nil)
-			_, stop := w.start(w.settings())
-			id := w.invoke("f", nil)
-			quiet := w.invoke("f", func(m *activation.Message) { m.Blocking = false })
+			env := newFixture(t)
+			env.logsAtOnce = atOnce
+			env.logs = container.LogResult{Lines: []string{"a line"}}
+			env.action("f", nil)
+			_, stop := env.start(env.settings())
+			id := env.invoke("f", nil)
+			quiet := env.invoke("f", func(m *activation.Message) { m.Blocking = false })
 			synctest.Wait()
 			stop()
-			if got := w.kinds(id); !slices.Equal(got, want) {
+			if got := env.kinds(id); !slices.Equal(got, want) {
 				t.Errorf("at once %t: acks %v, want %v", atOnce, got, want)
 			}
-			if got := w.kinds(quiet); !slices.Equal(got, []string{"completion"}) {
+			if got := env.kinds(quiet); !slices.Equal(got, []string{"completion"}) {
 				t.Errorf("at once %t: acks %v for who does not wait", atOnce, got)
 			}
-			if rec := w.record(id); rec == nil || len(rec.Logs) != 1 {
+			if rec := env.record(id); rec == nil || len(rec.Logs) != 1 {
 				t.Errorf("at once %t: record %+v", atOnce, rec)
 			}
 		}

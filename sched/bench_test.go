@@ -21,11 +21,11 @@ type load struct {
 // spread is a View that costs nothing: setups from the length of the name.
 type spread struct{}
 
-func (spread) Facts(f FlowID, _ int) Facts {
-	return Facts{Setup: time.Duration(len(f.Function)*len(f.Function)) * time.Millisecond, Fits: true}
+func (spread) Placement(f FlowID, _ int) Placement {
+	return Placement{Setup: time.Duration(len(f.Function)*len(f.Function)) * time.Millisecond, Fits: true}
 }
 
-func (v spread) Near(f FlowID, _ []int) ([]int, Facts) { return nil, v.Facts(f, 0) }
+func (v spread) Near(f FlowID, _ []int) ([]int, Placement) { return nil, v.Placement(f, 0) }
 
 func newLoad(tb testing.TB, policy string, flows, queued int) *load {
 	cfg, _ := Defaults(policy)
@@ -61,7 +61,7 @@ func newLoadOn(tb testing.TB, policy string, cfg Config, view View, devices, flo
 func (l *load) arrive(f FlowID) {
 	l.id++
 	l.now += time.Microsecond
-	l.s.Enqueue(l.now, Item{ID: l.id, Flow: f})
+	l.s.Enqueue(l.now, Invocation{ID: l.id, Flow: f})
 }
 
 func (l *load) fill() {
@@ -70,7 +70,7 @@ func (l *load) fill() {
 		if !ok {
 			return
 		}
-		l.running = append(l.running, c.Item)
+		l.running = append(l.running, c.Invocation)
 	}
 }
 

@@ -26,12 +26,12 @@ func TestOneShots(t *testing.T) {
 		}
 		for i := range n {
 			now += 2 * time.Millisecond
-			s.Enqueue(now, Item{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i), "once"}})
+			s.Enqueue(now, Invocation{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i), "once"}})
 			c, ok := s.Next(now)
 			if !ok {
 				t.Fatal("nothing to do")
 			}
-			s.Done(now, c.Item, Usage{Service: time.Millisecond})
+			s.Done(now, c.Invocation, Usage{Service: time.Millisecond})
 			if at, ok := s.Deadline(); ok && at <= now {
 				s.Tick(now)
 			}
@@ -40,8 +40,8 @@ func TestOneShots(t *testing.T) {
 				t.Fatalf("%d flows known", st.Flows)
 			}
 		}
-		if s.flows.n > 1100 || len(s.groups) > 1100 || len(s.items.all) > 10 || len(s.order.buckets) > 1100 {
-			t.Errorf("slots: %d flows, %d groups, %d items, %d buckets", s.flows.n, len(s.groups), len(s.items.all), len(s.order.buckets))
+		if len(s.flows) > 1001 || len(s.groups) > 1001 || len(s.invocations) > 10 {
+			t.Errorf("%d flows, %d groups, %d invocations", len(s.flows), len(s.groups), len(s.invocations))
 		}
 		s.Tick(now + 2*time.Hour)
 		s.Tick(now + 4*time.Hour)
@@ -70,7 +70,7 @@ func TestFlowMemory(t *testing.T) {
 		s, _ := NewPolicy(p, cfg, nil)
 		s.AddDevice(0, 0, 2)
 		for i, id := range ids {
-			s.Enqueue(0, Item{ID: uint64(i), Flow: id})
+			s.Enqueue(0, Invocation{ID: uint64(i), Flow: id})
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -80,19 +80,6 @@ func TestFlowMemory(t *testing.T) {
 			t.Errorf("%s: %.0f bytes a flow", p, per)
 		}
 		runtime.KeepAlive(s)
-	}
-}
-
-// TestNoAllocation: in the steady state no event allocates.
-func TestNoAllocation(t *testing.T) {
-	for _, p := range Policies() {
-		l := newLoad(t, p.Name, 500, 5000)
-		for range 20_000 {
-			l.step()
-		}
-		if n := testing.AllocsPerRun(2000, l.step); n != 0 {
-			t.Errorf("%s: %v allocations a step", p.Name, n)
-		}
 	}
 }
 

@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // checker asserts the invariants of a Scheduler after each step. It remembers
 // the last global virtual times, which must never go back.
@@ -33,18 +30,11 @@ func checkTokens(s *Scheduler) error {
 		if i > 0 && s.devices[i-1].index >= d.index {
 			return fmt.Errorf("devices out of order")
 		}
-		if s.keys[d.key] != d {
-			return fmt.Errorf("device %d: key %d is another's", d.index, d.key)
-		}
-		n := 0
-		for k := d.items.head; k != none; k = s.items.all[k].next {
-			n++
-			if fl := s.items.flightOf(k); fl.device != d.key {
-				return fmt.Errorf("device %d: holds an item of key %d", d.index, fl.device)
+		n := len(d.flights)
+		for _, it := range d.flights {
+			if it.run == nil || it.run.device != d {
+				return fmt.Errorf("device %d: holds invocation %d of another", d.index, it.id)
 			}
-		}
-		if n != int(d.items.n) {
-			return fmt.Errorf("device %d: %d in flight, counted %d", d.index, n, d.items.n)
 		}
 		sum := d.free() + n + d.reserved
 		if !d.leaving && sum != d.tokens && (d.free() != 0 || sum < d.tokens) {
@@ -53,8 +43,8 @@ func checkTokens(s *Scheduler) error {
 		if d.leaving && (d.free() != 0 || n == 0) {
 			return fmt.Errorf("device %d leaving: free %d, in flight %d", d.index, d.free(), n)
 		}
-		if free += d.free(); (d.free() > 0) != slices.Contains(s.open, d) || d.counted != d.free() {
-			return fmt.Errorf("device %d: %d free, counted %d, among the %d open ones %t", d.index, d.free(), d.counted, len(s.open), slices.Contains(s.open, d))
+		if free += d.free(); d.counted != d.free() {
+			return fmt.Errorf("device %d: %d free, counted %d", d.index, d.free(), d.counted)
 		}
 		flying += n
 		if !d.leaving {
@@ -68,33 +58,25 @@ func checkTokens(s *Scheduler) error {
 }
 
 func checkCounts(s *Scheduler) error {
-	queued, flying, backlogged, known := 0, 0, 0, 0
-	slot := int32(-1)
-	for f := range s.flows.all() {
-		slot = max(slot+1, f.slot)
-		known++
-		if f.slot != slot || s.flows.at(slot) != f || s.byID.find(f.id) != f {
-			return fmt.Errorf("flow %s: slot %d or id is wrong", f.id, f.slot)
+	queued, flying, backlogged := 0, 0, 0
+	for id, f := range s.flows {
+		if f.id != id || s.groups[f.group.name] != f.group {
+			return fmt.Errorf("flow %s: listed as %s of group %s", f.id, id, f.group.name)
 		}
-		n, last := 0, int64(0)
-		for i := f.queue.head; i != none; i = s.items.all[i].next {
-			n++
-			it := s.items.all[i]
-			if it.flow != f.slot || it.flight != none || it.seq <= last {
-				return fmt.Errorf("flow %s: wrong item %+v in its queue", f.id, it)
+		last := int64(0)
+		for e := f.queue.Front(); e != nil; e = e.Next() {
+			it := e.Value.(*invocation)
+			if it.flow != f || it.run != nil || it.queued != e || it.seq <= last || s.invocations[it.id] != it {
+				return fmt.Errorf("flow %s: wrong invocation %+v in its queue", f.id, it)
 			}
 			last = it.seq
 		}
-		if n != int(f.queue.n) || (n > 0) != (f.standing != out) {
-			return fmt.Errorf("flow %s: %d queued, counted %d, standing %d", f.id, n, f.queue.n, f.standing)
-		}
-		if head := f.queue.head; head != none {
-			if it := s.items.all[head]; f.headSeq != it.seq || f.when != it.arrival {
-				return fmt.Errorf("flow %s: head noted as %d at %d, is %+v", f.id, f.headSeq, f.when, it)
-			}
+		n := f.queue.Len()
+		if (n > 0) != (f.standing != out) {
+			return fmt.Errorf("flow %s: %d queued, standing %d", f.id, n, f.standing)
 		}
 		queued += n
-		flying += int(f.inFlight)
+		flying += len(f.flights)
 		if n > 0 {
 			backlogged++
 		}
@@ -102,128 +84,60 @@ func checkCounts(s *Scheduler) error {
 	if queued != s.queued || flying != s.inFlight || backlogged != s.backlogged {
 		return fmt.Errorf("queued %d want %d, in flight %d want %d, backlogged %d want %d", s.queued, queued, s.inFlight, flying, s.backlogged, backlogged)
 	}
-	if known != s.byID.n || s.items.byID.n != queued+flying {
-		return fmt.Errorf("%d flows in slots, %d by id; %d items by id", known, s.byID.n, s.items.byID.n)
+	if len(s.invocations) != queued+flying {
+		return fmt.Errorf("%d invocations by id, want %d", len(s.invocations), queued+flying)
 	}
 	return nil
 }
 
-func checkHeap(what string, h *heap) error {
-	var first [keptLeast]entry
-	if n := h.first(first[:]); n < h.known || !slices.Equal(first[:h.known], h.few[:h.known]) {
-		return fmt.Errorf("%s: the first are %v, known as %v", what, first[:n], h.few[:h.known])
-	}
-	for i, e := range h.e {
-		if int((*h.at)[e.slot()]) != i+1 {
-			return fmt.Errorf("%s: slot %d at %d, table says %d", what, e.slot(), i, (*h.at)[e.slot()]-1)
+func checkHeap[T any](what string, h heap[T]) error {
+	for i, n := range h {
+		if n.at != i+1 {
+			return fmt.Errorf("%s: the node at %d says %d", what, i, n.at-1)
 		}
-		if i > 0 && e.before(h.e[(i-1)/4]) {
-			return fmt.Errorf("%s: entry %d is before its parent", what, i)
+		if i > 0 && n.before(h[(i-1)/2].rank) {
+			return fmt.Errorf("%s: node %d is before its parent", what, i)
 		}
 	}
 	return nil
-}
-
-// checkTournament: each round has the least of four of the one before, and the
-// count is that of the places.
-func checkTournament(t *tournament) error {
-	n := 0
-	for _, e := range t.e[:t.wide] {
-		if e != vacant {
-			n++
-		}
-	}
-	if n != t.n {
-		return fmt.Errorf("%d places taken, counted %d", n, t.n)
-	}
-	round, wide := t.e, t.wide
-	for ; wide > 4; wide = following(wide) {
-		for i := range wide / 4 {
-			if e := least((*[4]entry)(round[4*i:])); e != round[wide+i] {
-				return fmt.Errorf("of %d the winner at %d is %v, want %v", wide, i, round[wide+i], e)
-			}
-		}
-		round = round[wide:]
-	}
-	if wide == 4 && t.winner != least((*[4]entry)(round)) {
-		return fmt.Errorf("the winner is %v of %v", t.winner, round[:4])
-	}
-	return nil
-}
-
-// checkRanking gives the members, unless the books are wrong.
-func checkRanking(what string, of ranking) (all []entry, err error) {
-	r, ok := of.(*ranks)
-	if !ok {
-		h := of.(*heap)
-		return h.e, checkHeap(what, h)
-	}
-	for _, e := range r.e[:r.wide] {
-		if e != vacant {
-			all = append(all, e)
-		}
-	}
-	var first [keptLeast]entry
-	n := r.first(first[:])
-	want := slices.SortedFunc(slices.Values(all), func(a, b entry) int {
-		if a.before(b) {
-			return -1
-		}
-		return 1
-	})
-	if want = want[:min(len(want), keptLeast)]; !slices.Equal(first[:n], want) || !slices.Equal(first[:min(n, r.known)], r.few[:r.known]) {
-		return nil, fmt.Errorf("%s: the first are %v, found %v, known as %v", what, want, first[:n], r.few[:r.known])
-	}
-	return all, checkTournament(&r.tournament)
 }
 
 // checkLevel: gvt is the least backlogged VT, or the floor; eligible <= T ahead, throttled
 // more; something backlogged implies something eligible.
-func checkLevel(what string, l *level, overrun int64, vt func(int32) (int64, standing)) error {
-	all, err := checkRanking(what+" eligible", l.eligible)
-	if err != nil {
-		return err
-	}
-	if err := checkHeap(what+" throttled", &l.throttled); err != nil {
-		return err
-	}
-	if l.throttled.len() > 0 && l.eligible.len() == 0 {
+func checkLevel[T any](what string, l *level[T], overrun int64, of func(T) *member[T]) error {
+	if len(l.throttled) > 0 && len(l.eligible) == 0 {
 		return fmt.Errorf("%s: backlogged, and nothing is eligible", what)
 	}
-	if !l.empty() && max(l.floor, l.eligible.top().k1) != l.gvt {
-		return fmt.Errorf("%s: gvt %d, floor %d, least VT %d", what, l.gvt, l.floor, l.eligible.top().k1)
+	if l.len() > 0 && max(l.floor, l.eligible.top().key) != l.gvt {
+		return fmt.Errorf("%s: gvt %d, floor %d, least VT %d", what, l.gvt, l.floor, l.eligible.top().key)
 	}
-	for _, e := range all {
-		if v, st := vt(e.slot()); v != e.k1 || st != eligible || v-l.gvt > overrun {
-			return fmt.Errorf("%s: eligible slot %d VT %d key %d standing %d gvt %d", what, e.slot(), v, e.k1, st, l.gvt)
+	for want, h := range map[standing]heap[T]{eligible: l.eligible, throttled: l.throttled} {
+		if err := checkHeap(what, h); err != nil {
+			return err
 		}
-	}
-	for _, e := range l.throttled.e {
-		if v, st := vt(e.slot()); v != e.k1 || st != throttled || v-l.gvt <= overrun {
-			return fmt.Errorf("%s: throttled slot %d VT %d key %d standing %d gvt %d", what, e.slot(), v, e.k1, st, l.gvt)
+		for _, n := range h {
+			m := of(n.of)
+			if m.vt != n.key || m.standing != want || (m.vt-l.gvt > overrun) != (want == throttled) {
+				return fmt.Errorf("%s: in heap %d VT %d key %d standing %d gvt %d", what, want, m.vt, n.key, m.standing, l.gvt)
+			}
 		}
 	}
 	return nil
 }
 
 func checkLevels(s *Scheduler) error {
-	ofGroup := func(i int32) (int64, standing) { return s.groups[i].vt, s.groups[i].standing }
-	ofFlow := func(i int32) (int64, standing) { return s.flows.at(i).vt, s.flows.at(i).standing }
-	if err := checkLevel("root", &s.root, s.overrun, ofGroup); err != nil {
+	if err := checkLevel("root", &s.root, s.overrun, func(g *group) *member[*group] { return &g.member }); err != nil {
 		return err
 	}
 	members := 0
 	for _, g := range s.groups {
-		if g == nil {
-			continue
-		}
-		if err := checkLevel("group "+g.name, &g.level, s.overrun, ofFlow); err != nil {
+		if err := checkLevel("group "+g.name, &g.level, s.overrun, func(f *flow) *member[*flow] { return &f.member }); err != nil {
 			return err
 		}
-		if (g.standing == out) != g.level.empty() || g.flows == 0 {
+		if (g.standing == out) != (g.level.len() == 0) || g.flows == 0 {
 			return fmt.Errorf("group %s: standing %d, %d flows", g.name, g.standing, g.flows)
 		}
-		members += g.level.eligible.len() + g.level.throttled.len()
+		members += g.level.len()
 	}
 	if members != s.backlogged {
 		return fmt.Errorf("%d in levels, %d backlogged", members, s.backlogged)
@@ -231,105 +145,90 @@ func checkLevels(s *Scheduler) error {
 	return nil
 }
 
-// checkOrder: every eligible flow lies in its bucket under its present key, and
-// the buckets of eligible groups, no others, are in the classes.
+// checkOrder: every eligible flow is ranked by its present key or passed by, and the
+// eligible groups with such flows, no others, are ranked.
 func checkOrder(s *Scheduler) error {
-	for f := range s.flows.all() {
-		if ordered := f.class != outside; (ordered || f.passed) != (f.standing == eligible) || ordered && f.passed {
-			return fmt.Errorf("flow %s: ordered %t, passed %t, standing %d", f.id, ordered, f.passed, f.standing)
+	for _, f := range s.flows {
+		ranked := f.byRank.at > 0
+		if (ranked || f.passed != nil) != (f.standing == eligible) || ranked && f.passed != nil {
+			return fmt.Errorf("flow %s: ranked %t, passed %t, standing %d", f.id, ranked, f.passed != nil, f.standing)
 		}
-		if f.beyond || f.credit < 0 || f.credit > 0 && f.standing == out {
-			return fmt.Errorf("flow %s: beyond %t, credit %d, standing %d", f.id, f.beyond, f.credit, f.standing)
+		if f.credit < 0 || f.credit > 0 && f.standing == out {
+			return fmt.Errorf("flow %s: credit %d, standing %d", f.id, f.credit, f.standing)
 		}
-		if f.class == outside {
+		if !ranked {
 			continue
 		}
-		class, k1 := s.rules.key(s, f)
-		e := s.order.buckets[s.order.bucket(f.group, class)].flows.e[f.place]
-		if class != f.class || e != entryOf(k1, s.items.all[f.queue.head].seq, f.slot) {
-			return fmt.Errorf("flow %s: class %d key %v, want %d %d %d", f.id, f.class, e, class, k1, s.items.all[f.queue.head].seq)
+		class, key := s.rules.key(s, f)
+		if want := (rank{class, key, f.head().seq}); f.byRank.rank != want {
+			return fmt.Errorf("flow %s: rank %v, want %v", f.id, f.byRank.rank, want)
 		}
 	}
-	for i := range s.order.buckets {
-		b := &s.order.buckets[i]
-		if b.group == nil {
-			if b.flows.n > 0 || s.order.at[i] != 0 {
-				return fmt.Errorf("free bucket %d is in use", i)
-			}
-			continue
-		}
-		if err := checkTournament(&b.flows); err != nil {
+	for _, g := range s.groups {
+		if err := checkHeap("flows of "+g.name, g.ranked); err != nil {
 			return err
 		}
-		k1, k2 := s.order.key(b)
-		want := b.group.standing == eligible && b.flows.n > 0
-		if want != (s.order.at[i] != 0) {
-			return fmt.Errorf("bucket of group %s class %d: in order %t", b.group.name, b.class, !want)
+		want := g.standing == eligible && len(g.ranked) > 0
+		if want != (g.byRank.at > 0) {
+			return fmt.Errorf("group %s: ranked %t", g.name, !want)
 		}
-		if want && s.order.classes[b.class].e[s.order.at[i]-1] != entryOf(k1, k2, int32(i)) {
-			return fmt.Errorf("bucket of group %s class %d: stale key", b.group.name, b.class)
+		r := rank{key: g.vt, tie: g.serial}
+		if want && !s.rules.nested {
+			r = g.ranked.top().rank
 		}
-	}
-	for c := range s.order.classes {
-		if err := checkHeap("class", &s.order.classes[c]); err != nil {
-			return err
-		}
-		if bit := s.order.some[c/64]>>(c%64)&1 == 1; bit != (s.order.classes[c].len() > 0) {
-			return fmt.Errorf("class %d: bit %t", c, bit)
+		if want && g.byRank.rank != r {
+			return fmt.Errorf("group %s: rank %v, want %v", g.name, g.byRank.rank, r)
 		}
 	}
-	return nil
+	return checkHeap("groups", s.ranked)
 }
 
 func checkIdle(s *Scheduler) error {
 	listed := 0
-	for f := range s.flows.all() {
-		if want := f.queue.n == 0 && f.inFlight == 0; (f.rest != awake) != want {
-			return fmt.Errorf("flow %s: rests %d", f.id, f.rest)
+	for _, f := range s.flows {
+		if want := f.queue.Len() == 0 && len(f.flights) == 0; (f.resting != awake) != want {
+			return fmt.Errorf("flow %s: rests %d", f.id, f.resting)
 		}
-		at := int(s.idleAt[f.slot])
-		if at != 0 {
-			listed++
+		if (f.byIdle.at > 0) != (f.resting != awake) {
+			return fmt.Errorf("flow %s: rests %d, listed at %d", f.id, f.resting, f.byIdle.at)
 		}
-		if f.rest == awake {
+		if f.resting == awake {
 			continue
 		}
-		h := &s.expiry
-		if f.rest == expired {
-			h = &s.inactive
+		listed++
+		h := s.expiry
+		if f.resting == expired {
+			h = s.inactive
 		}
-		if at == 0 || at > h.len() || h.e[at-1].slot() != f.slot {
+		if at := f.byIdle.at; at > len(h) || h[at-1].of != f || f.byIdle.key != f.until {
 			return fmt.Errorf("flow %s: not in its idle heap", f.id)
 		}
-		if k := h.e[at-1].k1; k > f.when || f.rest == expired && k != f.when {
-			return fmt.Errorf("flow %s: listed for %d, idle until %d", f.id, k, f.when)
-		}
 	}
-	if listed != s.expiry.len()+s.inactive.len() {
-		return fmt.Errorf("%d listed, %d in heaps", listed, s.expiry.len()+s.inactive.len())
+	if listed != len(s.expiry)+len(s.inactive) {
+		return fmt.Errorf("%d rest, %d in heaps", listed, len(s.expiry)+len(s.inactive))
 	}
-	if err := checkHeap("expiry", &s.expiry); err != nil {
+	if err := checkHeap("expiry", s.expiry); err != nil {
 		return err
 	}
-	return checkHeap("inactive", &s.inactive)
+	return checkHeap("inactive", s.inactive)
 }
 
 // checkPaella: below holds the backlogged flows under the limit.
 func checkPaella(s *Scheduler) error {
-	p, ok := s.rules.(*paella)
+	p, ok := s.rules.hooks.(*paella)
 	if !ok {
 		return nil
 	}
 	n := 0
-	for f := range s.flows.all() {
+	for _, f := range s.flows {
 		if f.standing != out && p.earned-f.deficit < p.limit {
 			n++
 		}
 	}
-	if n != p.below.len() {
-		return fmt.Errorf("paella: %d below the limit, %d watched", n, p.below.len())
+	if n != len(p.below) {
+		return fmt.Errorf("paella: %d below the limit, %d watched", n, len(p.below))
 	}
-	return checkHeap("below", &p.below)
+	return checkHeap("below", p.below)
 }
 
 func (c *checker) checkMonotone(s *Scheduler) error {
@@ -339,9 +238,6 @@ func (c *checker) checkMonotone(s *Scheduler) error {
 	c.root = s.root.gvt
 	seen := make(map[*group]int64, len(s.groups))
 	for _, g := range s.groups {
-		if g == nil {
-			continue
-		}
 		if was, ok := c.gvt[g]; ok && g.level.gvt < was {
 			return fmt.Errorf("group %s: gvt went back from %d to %d", g.name, was, g.level.gvt)
 		}

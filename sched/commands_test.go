@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // commands are what a script may say. The time is set by "at" and else stands.
@@ -53,7 +51,7 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 		}
 		for range n {
 			s.id++
-			s.Enqueue(s.now, Item{ID: s.id, Flow: s.flow(name), Cost: cost})
+			s.Enqueue(s.now, Invocation{ID: s.id, Flow: s.flow(name), Cost: cost})
 			fmt.Fprintf(out, "%d ", s.id)
 		}
 		fmt.Fprintf(out, "are of %s\n", name)
@@ -74,7 +72,7 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 			s.service[c.Flow.Function] += c.Charged
 			s.largest[c.Flow.Function] = max(s.largest[c.Flow.Function], c.Charged)
 			fmt.Fprintf(out, "%d of %s on %d, %s, charged %s, %s\n",
-				c.Item, c.Flow.Function, c.Device, c.Facts.Start, c.Charged, c.Rule)
+				c.Invocation, c.Flow.Function, c.Device, c.Placement.Start, c.Charged, c.Rule)
 		}
 	},
 
@@ -91,7 +89,7 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 			}
 			s.service[c.Flow.Function] += c.Charged
 			s.largest[c.Flow.Function] = max(s.largest[c.Flow.Function], c.Charged)
-			s.Done(s.now, c.Item, Usage{Service: time.Second})
+			s.Done(s.now, c.Invocation, Usage{Service: time.Second})
 			out.WriteString(c.Flow.Function)
 		}
 		out.WriteString("\n")
@@ -120,8 +118,8 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 
 	// facts a device=0 start=cold setup=2s [full]
 	"facts": func(s *script, d *datadriven.TestData, _ *strings.Builder) {
-		f := Facts{Fits: !d.HasArg("full")}
-		for k := start.GPUWarm; k <= start.BusyCold; k++ {
+		f := Placement{Fits: !d.HasArg("full")}
+		for k := GPUWarm; k <= BusyCold; k++ {
 			if k.String() == value(d, "start") {
 				f.Start = k
 			}
@@ -187,9 +185,9 @@ var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 	"forgotten": func(s *script, _ *datadriven.TestData, out *strings.Builder) {
 		known := func(f FlowID) bool {
 			if p, ok := s.subject.(*Scheduler); ok {
-				return p.byID.find(f) != nil
+				return p.flows[f] != nil
 			}
-			return s.subject.(*twin).find(f) != nil
+			return s.subject.(*oracle).find(f) != nil
 		}
 		var gone []string
 		for _, name := range s.names() {

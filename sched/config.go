@@ -12,18 +12,18 @@ type Config struct {
 	// Overrun is T: how far a flow's virtual time may lead global virtual
 	// time. Ignored by the policies without a window.
 	Overrun time.Duration
-	// Gap is by how much two flows may get apart on account of the window: T
+	// Gap is by how much two flows may get apart because of the window: T
 	// is half of it where that is more than Overrun. 0 keeps T at Overrun.
 	Gap time.Duration
-	// Slowdown ends the wait of whom the order leaves behind: a head that
+	// Slowdown bounds how long the order may leave a flow behind: a head that
 	// waited so many times what it takes, setup included, of a flow that is
 	// among those served least, goes first under the sticky policies, inside
-	// the window as ever. 0 is off. Patience is the least that it waits first.
+	// the window. 0 is off. MinWait is the least that it waits first.
 	Slowdown float64
-	Patience time.Duration
+	MinWait  time.Duration
 	// Namespaces adds a level of fair queueing above the flows: namespaces
 	// share by their weight first, then the flows of each. Without it a
-	// tenant's weight for a flow counts against everybody's.
+	// tenant's weight for a flow counts against all others.
 	Namespaces bool
 
 	// TTLAlpha times the flow's inter-arrival time, clamped to TTLMin and
@@ -103,6 +103,7 @@ const (
 	limit     = 24 * time.Hour
 	minWeight = 0.001
 	maxWeight = 1000
+	maxFlows  = 1 << 22
 )
 
 func (c Config) validate() error {
@@ -113,7 +114,7 @@ func (c Config) validate() error {
 	}{
 		{"Overrun", c.Overrun, 0, limit},
 		{"Gap", c.Gap, 0, limit},
-		{"Patience", c.Patience, 0, limit},
+		{"MinWait", c.MinWait, 0, limit},
 		{"TTLMin", c.TTLMin, 0, limit},
 		{"TTLMax", c.TTLMax, c.TTLMin, limit},
 		{"InitialCharge", c.InitialCharge, 0, limit},
@@ -133,7 +134,7 @@ func (c Config) validate() error {
 		{"TTLAlpha", c.TTLAlpha, 0, 1000},
 		{"Smoothing", c.Smoothing, 0.001, 1},
 		{"DeficitLimit", c.DeficitLimit, 0.001, 1e6},
-		{"MaxFlows", float64(c.MaxFlows), 1, maxSlots},
+		{"MaxFlows", float64(c.MaxFlows), 1, maxFlows},
 	} {
 		if !(f.value >= f.min && f.value <= f.max) { // false for NaN too
 			return fmt.Errorf("sched config %s=%v: must be from %v to %v", f.key, f.value, f.min, f.max)
@@ -151,4 +152,28 @@ func checkWeight(what string, w float64) error {
 		return fmt.Errorf("set weight of %s to %v: must be from %v to %v", what, w, minWeight, maxWeight)
 	}
 	return nil
+}
+
+// GapBound is the most by which the service of two flows, each over its
+// weight, can differ in any span in which both stay backlogged and both could
+// run:
+//
+//	2T + 2D(ci/wi + cj/wj)
+//
+// Service is device time really used, that of runs under way included; c is the
+// longest run of a flow, or the most that was charged for one before it was
+// known, and D the tokens of all devices together, or the most there were if D
+// changed. T is Config.MaxOverrun. It takes the place of the paper's equation 1,
+// which gives 0 for D = 1. Namespaces keep it one level up, with the longest run
+// of any of their flows.
+//
+// Why: let G be global virtual time and S what a flow has used, over its weight
+// and from where it was lifted last. At its last grant the flow led by at most T
+// with all that was charged for; since then at most its D runs in flight can
+// turn out longer, so S <= G + T + D*c/w. And G is at most the flow's virtual
+// time, which is ahead of what it used by charges in flight alone, so
+// S >= G - D*c/w. Charges are settled in full, so nothing adds up over time.
+func GapBound(overrun time.Duration, tokens int, ci time.Duration, wi float64, cj time.Duration, wj float64) time.Duration {
+	per := float64(ci)/wi + float64(cj)/wj
+	return 2*overrun + time.Duration(float64(2*tokens)*per)
 }

@@ -14,7 +14,7 @@ func TestBadConfig(t *testing.T) {
 		want  []string
 	}{
 		{func(c *Config) { c.Slowdown = -1 }, []string{"Slowdown", "-1"}},
-		{func(c *Config) { c.Patience = -1 }, []string{"Patience", "-1ns"}},
+		{func(c *Config) { c.MinWait = -1 }, []string{"MinWait", "-1ns"}},
 		{func(c *Config) { c.Gap = -1 }, []string{"Gap", "-1ns"}},
 		{func(c *Config) { c.Overrun = -1 }, []string{"Overrun", "-1ns"}},
 		{func(c *Config) { c.Overrun = 25 * time.Hour }, []string{"Overrun", "25h"}},
@@ -94,7 +94,7 @@ func TestBadWeights(t *testing.T) {
 // TestMisusePanics: what the owner does wrong must not be swallowed.
 func TestMisusePanics(t *testing.T) {
 	for name, misuse := range map[string]func(*Scheduler){
-		"repeated id":        func(s *Scheduler) { s.Enqueue(0, Item{ID: 1}) },
+		"repeated id":        func(s *Scheduler) { s.Enqueue(0, Invocation{ID: 1}) },
 		"done of queued":     func(s *Scheduler) { s.Done(0, 1, Usage{}) },
 		"undo of unknown":    func(s *Scheduler) { s.Undo(0, 7) },
 		"abandon of unknown": func(s *Scheduler) { s.Abandon(0, 7) },
@@ -105,7 +105,7 @@ func TestMisusePanics(t *testing.T) {
 			cfg, _ := Defaults("mqfq-sticky")
 			s, _ := New(cfg, nil)
 			s.AddDevice(0, 0, 0)
-			s.Enqueue(0, Item{ID: 1})
+			s.Enqueue(0, Invocation{ID: 1})
 			defer func() {
 				if recover() == nil {
 					t.Error("no panic")

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // BenchmarkGrant is the call of Next that grants the one token that is free, of
@@ -29,18 +27,18 @@ func (v homes) home(f FlowID) int {
 	return (int(digits[0])*10 + int(digits[1])) % (2 * v.devices)
 }
 
-func (v homes) Facts(f FlowID, device int) Facts {
+func (v homes) Placement(f FlowID, device int) Placement {
 	if v.home(f) == device {
-		return Facts{Start: start.GPUWarm, Fits: true}
+		return Placement{Start: GPUWarm, Fits: true}
 	}
-	return Facts{Start: start.Cold, Setup: time.Second, Fits: true}
+	return Placement{Start: Cold, Setup: time.Second, Fits: true}
 }
 
-func (v homes) Near(f FlowID, buf []int) ([]int, Facts) {
+func (v homes) Near(f FlowID, buf []int) ([]int, Placement) {
 	if home := v.home(f); home < v.devices {
 		buf = append(buf, home)
 	}
-	return buf, Facts{Start: start.Cold, Setup: time.Second, Fits: true}
+	return buf, Placement{Start: Cold, Setup: time.Second, Fits: true}
 }
 
 func benchmarkGrant(b *testing.B, policy string, devices int) {
@@ -58,7 +56,7 @@ func benchmarkGrant(b *testing.B, policy string, devices int) {
 			l.tick()
 			return 0
 		}
-		l.running = append(l.running, c.Item)
+		l.running = append(l.running, c.Invocation)
 		return took
 	}
 	for range 4 * flows {

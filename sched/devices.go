@@ -9,23 +9,24 @@ import (
 //
 //	free == max(0, tokens - reserved - in flight), and 0 when leaving
 type device struct {
-	index    int   // the owner's
-	key      int32 // of items in flight, kept while the device is leaving
+	index    int // the owner's
 	tokens   int
 	reserved int
 	leaving  bool
+	flights  []*invocation
+	counted  int // of free, as the whole has it
 	// openUntil is until when work beyond the window may run here.
 	openUntil int64
-	items     list // in flight
-	counted   int  // of free, as the whole has it
 }
 
 func (d *device) free() int {
 	if d.leaving {
 		return 0
 	}
-	return max(0, d.tokens-d.reserved-int(d.items.n))
+	return max(0, d.tokens-d.reserved-len(d.flights))
 }
+
+func (d *device) hasFree() bool { return d.free() > 0 }
 
 // AddDevice brings a device with its tokens D. A device that is leaving comes
 // back with what is still in flight on it.
@@ -36,30 +37,16 @@ func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 		panic("sched: device added twice")
 	}
 	if !ok {
-		d = s.newDevice(index)
+		d = &device{index: index}
+		at, _ := s.find(index)
+		s.devices = slices.Insert(s.devices, at, d)
 	}
 	d.tokens, d.reserved, d.leaving = s.allowed(tokens), 0, false
 	s.changedDevices()
 }
 
-func (s *Scheduler) newDevice(index int) *device {
-	d := &device{index: index, items: emptyList(), key: int32(len(s.keys))}
-	if k := slices.Index(s.keys, nil); k >= 0 {
-		d.key = int32(k)
-		s.keys[k] = d
-	} else {
-		s.keys = append(s.keys, d)
-	}
-	at, _ := s.find(index)
-	s.devices = slices.Insert(s.devices, at, d)
-	return d
-}
-
 func (s *Scheduler) find(index int) (int, bool) {
-	if index >= 0 && index < len(s.devices) && s.devices[index].index == index {
-		return index, true // none is missing, as mostly
-	}
-	return slices.BinarySearchFunc(s.devices, index, byIndex)
+	return slices.BinarySearchFunc(s.devices, index, func(d *device, index int) int { return d.index - index })
 }
 
 func (s *Scheduler) device(index int) (*device, bool) {
@@ -88,16 +75,15 @@ func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	d := s.present(index)
 	d.leaving, d.reserved = true, 0
 	s.recount(d)
-	if d.items.n == 0 {
-		s.drop(d)
+	if len(d.flights) == 0 {
+		s.dropDevice(d)
 	}
 	s.changedDevices()
 }
 
-func (s *Scheduler) drop(d *device) {
+func (s *Scheduler) dropDevice(d *device) {
 	at, _ := s.find(d.index)
 	s.devices = slices.Delete(s.devices, at, at+1)
-	s.keys[d.key] = nil
 }
 
 // SetTokens changes a device's D. More in flight than D drains by itself.
@@ -127,16 +113,16 @@ func (s *Scheduler) Release(now time.Duration, index int) {
 	if d, ok := s.device(index); ok && d.reserved > 0 {
 		d.reserved--
 		s.recount(d)
-		s.changedRoom()
+		s.retryPassed()
 	}
 }
 
 // changedDevices follows a device that came or went: every flow may start
 // sooner or later than before.
 func (s *Scheduler) changedDevices() {
-	for f := range s.flows.all() {
+	for _, f := range s.known() {
 		if f.standing != out {
-			s.markStale(f)
+			s.setStale(f)
 		}
 	}
 	s.changedTokens()
@@ -146,36 +132,21 @@ func (s *Scheduler) changedDevices() {
 // one changes the order of flows.
 func (s *Scheduler) changedTokens() {
 	single := s.tokens == 1
-	s.tokens, s.here = 0, 0
+	s.tokens = 0
 	for _, d := range s.devices {
 		if !d.leaving {
 			s.tokens += d.tokens
-			s.here++
 		}
 		s.recount(d)
 	}
-	s.changedRoom()
+	s.retryPassed()
 	if single != (s.tokens == 1) {
-		s.reorderAll()
+		s.rankAll()
 	}
 }
 
 // recount follows a change of a device's free tokens.
 func (s *Scheduler) recount(d *device) {
-	was, now := d.counted, d.free()
-	if was == now {
-		return
-	}
-	d.counted = now
-	s.free += now - was
-	switch {
-	case was == 0:
-		at, _ := slices.BinarySearchFunc(s.open, d.index, byIndex)
-		s.open = slices.Insert(s.open, at, d)
-	case now == 0:
-		at, _ := slices.BinarySearchFunc(s.open, d.index, byIndex)
-		s.open = slices.Delete(s.open, at, at+1)
-	}
+	s.free += d.free() - d.counted
+	d.counted = d.free()
 }
-
-func byIndex(d *device, index int) int { return d.index - index }

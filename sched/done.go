@@ -2,68 +2,74 @@ package sched
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
-// Done returns the token of a finished item and learns from what it used.
+// Done returns the token of a finished invocation and learns from what it used.
 func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
-	i, f := s.end(now, id)
-	service := int64(min(max(used.Service, 0), limit))
-	setup := int64(min(max(used.Setup, 0), limit))
-	s.learn(f, service)
+	it, r := s.end(now, id)
+	service := clamped(used.Service)
+	s.learn(it.flow, service)
 	if s.cfg.Correct && s.cfg.FixedCharge == 0 {
 		if s.cfg.CountSetup {
-			service += setup
+			service += clamped(used.Setup)
 		}
-		s.correct(f, s.items.flightOf(i), service)
+		s.correct(it.flow, r, service)
 	}
-	s.items.land(f, i)
-	s.items.release(i)
-	s.lay(f)
-	s.settle(f)
+	s.drop(it)
 }
 
-// Undo returns the token, takes the charge back and puts the item at the head
+// Undo returns the token, takes the charge back and puts the invocation at the head
 // of its flow again.
 func (s *Scheduler) Undo(now time.Duration, id uint64) {
-	i, f := s.end(now, id)
-	s.refund(f, s.items.flightOf(i))
-	s.items.land(f, i)
-	s.items.putBack(&f.queue, i)
-	s.headed(f)
+	it, r := s.end(now, id)
+	f := it.flow
+	s.refund(f, r)
+	f.putBack(it)
 	s.queued++
 	s.gained(f)
 }
 
-// Abandon returns the token, takes the charge back and forgets the item.
+// Abandon returns the token, takes the charge back and forgets the invocation.
 func (s *Scheduler) Abandon(now time.Duration, id uint64) {
-	i, f := s.end(now, id)
-	s.refund(f, s.items.flightOf(i))
-	s.items.land(f, i)
-	s.items.release(i)
-	s.lay(f)
-	s.settle(f)
+	it, r := s.end(now, id)
+	s.refund(it.flow, r)
+	s.drop(it)
 }
 
-// end gives the token of an item in flight back.
-func (s *Scheduler) end(now time.Duration, id uint64) (int32, *flow) {
+// drop forgets an invocation that has ended.
+func (s *Scheduler) drop(it *invocation) {
+	delete(s.invocations, it.id)
+	s.lay(it.flow)
+	s.settle(it.flow)
+}
+
+// end gives the token of an invocation in flight back.
+func (s *Scheduler) end(now time.Duration, id uint64) (*invocation, *run) {
 	s.clock(now)
-	s.ahead()
-	i, ok := s.items.find(id)
-	if !ok || s.items.all[i].flight == none {
-		panic("sched: item is not in flight")
+	it := s.invocations[id]
+	if it == nil || it.run == nil {
+		panic("sched: invocation is not in flight")
 	}
-	f, d := s.flows.at(s.items.all[i].flow), s.keys[s.items.flightOf(i).device]
-	s.items.unlink(&d.items, i)
-	f.inFlight--
+	f, r := it.flow, it.run
+	it.run = nil
+	f.flights = without(f.flights, it)
+	d := r.device
+	d.flights = without(d.flights, it)
 	s.inFlight--
-	if d.leaving && d.items.n == 0 {
-		s.drop(d)
+	if d.leaving && len(d.flights) == 0 {
+		s.dropDevice(d)
 	}
 	s.recount(d)
-	s.changedRoom()
-	s.markStale(f)
-	return i, f
+	s.retryPassed()
+	s.setStale(f)
+	return it, r
+}
+
+func without(list []*invocation, it *invocation) []*invocation {
+	i := slices.Index(list, it)
+	return slices.Delete(list, i, i+1)
 }
 
 // learn moves the estimate of the flow's service: the mean of the first few,
@@ -80,25 +86,17 @@ func (s *Scheduler) learn(f *flow, service int64) {
 const leastEstimate = int64(time.Microsecond)
 
 // correct charges what was used instead of what was expected.
-func (s *Scheduler) correct(f *flow, fl *flight, service int64) {
-	ratio := float64(service) / float64(fl.basis)
-	s.amend(f, scaled(fl.charge, ratio)-fl.charge, scaled(fl.above, ratio)-fl.above)
+func (s *Scheduler) correct(f *flow, r *run, service int64) {
+	ratio := float64(service) / float64(r.basis)
+	s.amend(f, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)
 }
 
 func scaled(charge int64, ratio float64) int64 {
 	return int64(math.Round(float64(charge) * ratio))
 }
 
-// refund takes the charge of a flight back.
-func (s *Scheduler) refund(f *flow, fl *flight) {
-	s.amend(f, -fl.charge, -fl.above)
-	s.rules.undone(s, f)
-}
-
-// amend charges more after the fact, or less, with nothing cut off.
-func (s *Scheduler) amend(f *flow, own, above int64) {
-	g := f.group
-	f.adjust(own, g.level.gvt, f.standing != out)
-	g.adjust(above, s.root.gvt, g.standing != out)
-	s.moved(f)
+// refund takes the charge of a run back.
+func (s *Scheduler) refund(f *flow, r *run) {
+	s.amend(f, -r.charge, -r.above)
+	s.rules.hooks.undone(s, f)
 }

@@ -6,7 +6,7 @@ import "time"
 // View, and changes nothing that a decision depends on.
 func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	s.clock(now)
-	f := s.byID.find(id)
+	f := s.flows[id]
 	if f == nil {
 		return Reason{Flow: id, State: Inactive, Rule: RuleEmpty}
 	}
@@ -14,36 +14,36 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 		Flow: id, State: s.State(id), Last: f.last, LastAt: time.Duration(f.lastAt),
 		Lead: time.Duration(max(0, f.vt-f.group.level.gvt)), Level: "function",
 	}
-	if s.rules.window() {
+	if s.rules.window {
 		r.Overrun = time.Duration(s.overrun)
 	}
 	switch {
 	case f.standing == out:
 		r.Rule = RuleEmpty
-		if f.rest != awake {
-			r.Until = time.Duration(f.when)
+		if f.resting != awake {
+			r.Until = time.Duration(f.until)
 		}
 	case f.group.standing == throttled:
 		r.Rule, r.Level = RuleThrottle, "namespace"
 		r.Lead = time.Duration(f.group.vt - s.root.gvt)
-		r.Behind = FlowID{Namespace: s.groups[s.root.eligible.top().slot()].name}
+		r.Behind = FlowID{Namespace: s.root.eligible.top().of.name}
 	case f.standing == throttled:
 		r.Rule = RuleThrottle
-		r.Behind = s.flows.at(f.group.level.eligible.top().slot()).id
+		r.Behind = f.group.level.eligible.top().of.id
 	default:
 		s.explainEligible(f, &r)
 	}
 	return r
 }
 
-// explainEligible tells why a flow that may run does not, or that it is next.
+// explainEligible says why a flow that may run does not, or that it is next.
 func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 	for _, d := range s.devices {
 		if d.leaving {
 			continue
 		}
 		r.Devices++
-		r.InFlight += int(d.items.n)
+		r.InFlight += len(d.flights)
 		r.Tokens += d.tokens
 	}
 	switch {
@@ -61,14 +61,13 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 			continue
 		}
 		r.Free++
-		fits = fits || s.look(f, d).Fits
+		fits = fits || s.ask(f, d).Fits
 	}
-	s.settled = false
-	first, _ := s.rules.first(s, s.now)
+	first, _ := s.first()
 	switch {
 	case !fits:
 		r.Rule = RuleNoFit
-	case f.holding && s.now < s.waitEnd(f):
+	case f.waiting && s.now < s.waitEnd(f):
 		r.Rule, r.Until = RuleWait, time.Duration(s.waitEnd(f))
 	case first != nil && first != f:
 		r.Rule, r.Behind = RuleBehind, first.id
@@ -79,12 +78,12 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 func (s *Scheduler) waitEnd(f *flow) int64 {
 	least := int64(never)
 	for _, d := range s.devices {
-		if a := s.look(f, d); a.Fits && d.free() > 0 {
+		if a := s.ask(f, d); a.Fits && d.free() > 0 {
 			least = min(least, int64(a.Setup))
 		}
 	}
 	if least == never {
 		return never
 	}
-	return f.heldSince + least
+	return f.waitingSince + least
 }

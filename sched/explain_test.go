@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // TestExplain asks for the reason of each rule that can hold a flow, and of
@@ -17,7 +15,7 @@ func TestExplain(t *testing.T) {
 	enqueue := func(s *Scheduler, f FlowID, n int) {
 		for range n {
 			id++
-			s.Enqueue(0, Item{ID: id, Flow: f, Cost: time.Second})
+			s.Enqueue(0, Invocation{ID: id, Flow: f, Cost: time.Second})
 		}
 	}
 	cases := []struct {
@@ -46,13 +44,13 @@ func TestExplain(t *testing.T) {
 			enqueue(s, a, 1)
 		}, RuleNoDevice, "no device"},
 		{"no fit", func(s *Scheduler, v answers) {
-			v["a 0"] = Facts{Start: start.Cold, Setup: time.Second}
+			v["a 0"] = Placement{Start: Cold, Setup: time.Second}
 			enqueue(s, a, 1)
 		}, RuleNoFit, "does not fit: no memory or no container for it on 1 device"},
 		{"wait", func(s *Scheduler, v answers) {
 			enqueue(s, a, 2)
 			s.Next(0)
-			v["a 0"] = Facts{Start: start.BusyCold, Setup: 9 * time.Second, Fits: true}
+			v["a 0"] = Placement{Start: BusyCold, Setup: 9 * time.Second, Fits: true}
 			s.Next(0)
 		}, RuleWait, "until 9s"},
 		{"throttled", func(s *Scheduler, _ answers) {
@@ -60,7 +58,7 @@ func TestExplain(t *testing.T) {
 			enqueue(s, b, 1)
 			for range 3 {
 				c, _ := s.Next(0)
-				s.Done(0, c.Item, Usage{Service: time.Second})
+				s.Done(0, c.Invocation, Usage{Service: time.Second})
 			}
 		}, RuleThrottle, "function leads by 3s where 2s is allowed, behind ns/b"},
 	}
@@ -79,10 +77,10 @@ func TestExplain(t *testing.T) {
 			if r.Rule != c.rule || !strings.Contains(r.String(), c.text) {
 				t.Errorf("got rule %q, %q; want %q, %q", r.Rule, r, c.rule, c.text)
 			}
-			held, moved := r.Held(), r
+			summary, moved := r.Summary(), r
 			moved.Lead, moved.InFlight = r.Lead+time.Second, r.InFlight+1
-			if !strings.HasPrefix(held, c.rule.String()) || r.Still().Held() != held || moved.Still() != r.Still() {
-				t.Errorf("%q is told as %q, and %q of what did not move", r, held, r.Still().Held())
+			if !strings.HasPrefix(summary, c.rule.String()) || r.SummaryKey().Summary() != summary || moved.SummaryKey() != r.SummaryKey() {
+				t.Errorf("%q is told as %q, and %q of what did not move", r, summary, r.SummaryKey().Summary())
 			}
 			before := fmt.Sprint(s.Stats(), s.Flows(nil))
 			s.Explain(0, a)
@@ -118,7 +116,7 @@ func TestLikely(t *testing.T) {
 				hits++
 			}
 			if ok {
-				l.s.Done(l.now, c.Item, Usage{Service: time.Second})
+				l.s.Done(l.now, c.Invocation, Usage{Service: time.Second})
 			}
 			l.s.SetTokens(l.now, 0, 2)
 			l.s.SetTokens(l.now, 1, 2)

@@ -1,8 +1,28 @@
 package sched
 
-// Fair queueing on two levels: flows compete inside their group by their
-// virtual time, groups compete by theirs. Both levels keep the same rule, so
-// both keep its bound.
+import (
+	"fmt"
+	"time"
+)
+
+// SetNamespaceWeight sets a namespace's weight; it needs Config.Namespaces.
+func (s *Scheduler) SetNamespaceWeight(now time.Duration, namespace string, weight float64) error {
+	if !s.cfg.Namespaces {
+		return fmt.Errorf("set weight of namespace %s: Namespaces is off", namespace)
+	}
+	if err := checkWeight("namespace "+namespace, weight); err != nil {
+		return err
+	}
+	s.clock(now)
+	s.nsWeights[namespace] = weight
+	if weight == 1 {
+		delete(s.nsWeights, namespace)
+	}
+	if g, ok := s.groups[namespace]; ok {
+		g.weight = weight
+	}
+	return nil
+}
 
 // enter makes a flow backlogged. A flow that comes back is lifted to global
 // virtual time: it may not make up for the time it was away. One that ran
@@ -10,45 +30,28 @@ package sched
 func (s *Scheduler) enter(f *flow) {
 	g := f.group
 	s.backlogged++
-	if g.level.empty() {
+	if g.level.len() == 0 {
 		g.lift(s.root.gvt)
-		s.setGroup(g, s.place(&s.root, g.slot, g.slot, g.vt, g.serial))
+		s.root.position(&g.member, s.overrun)
+		s.regroup(g)
 	}
 	f.lift(g.level.gvt)
-	f.standing = s.place(&g.level, f.place, f.slot, f.vt, f.serial)
+	g.level.position(&f.member, s.overrun)
 }
 
-// place puts a member into the heap of a level where its virtual time belongs.
-func (s *Scheduler) place(l *level, place, slot int32, vt, serial int64) standing {
-	if vt-l.gvt > s.overrun {
-		l.throttled.push(slot, vt, serial)
-		return throttled
-	}
-	l.eligible.put(place, entryOf(vt, serial, slot))
-	return eligible
-}
-
-// leave takes a flow without queued items out of the backlog, and its group
+// leave takes a flow without queued invocations out of the backlog, and its group
 // when it was the last.
 func (s *Scheduler) leave(f *flow) {
-	s.unorder(f)
+	s.unrank(f)
 	s.backlogged--
 	g := f.group
-	g.level.of(f.standing).drop(f.place, f.slot)
-	f.standing = out
-	f.leave()
-	if g.level.empty() {
-		s.root.of(g.standing).drop(g.slot, g.slot)
-		s.setGroup(g, out)
+	g.level.remove(&f.member)
+	f.member.leave()
+	if g.level.len() == 0 {
+		s.root.remove(&g.member)
+		s.regroup(g)
 		g.leave()
 	}
-}
-
-func (l *level) of(st standing) ranking {
-	if st == throttled {
-		return &l.throttled
-	}
-	return l.eligible
 }
 
 // charge adds to the virtual time of a flow and of its group, both backlogged,
@@ -56,112 +59,152 @@ func (l *level) of(st standing) ranking {
 func (s *Scheduler) charge(f *flow, own, above int64) {
 	g := f.group
 	f.lift(g.level.gvt)
-	f.charge(own)
+	f.member.charge(own)
 	g.lift(s.root.gvt)
 	g.charge(above)
 	s.moved(f)
 }
 
-// moved tells the heaps that the virtual time of f and its group changed.
+// amend charges more after the fact, or less, with nothing cut off.
+func (s *Scheduler) amend(f *flow, own, above int64) {
+	g := f.group
+	f.adjust(own, g.level.gvt, f.standing != out)
+	g.adjust(above, s.root.gvt, g.standing != out)
+	s.moved(f)
+}
+
+// moved follows a change of the virtual time of f and its group.
 func (s *Scheduler) moved(f *flow) {
 	g := f.group
 	if f.standing != out {
-		g.level.of(f.standing).put(f.place, entryOf(f.vt, f.serial, f.slot))
+		g.level.moved(&f.member)
 	}
 	if g.standing != out {
-		s.root.of(g.standing).put(g.slot, entryOf(g.vt, g.serial, g.slot))
+		s.root.moved(&g.member)
 	}
 }
 
 // settle restores both levels and the order after f changed: global virtual
 // time follows the least backlogged one, those that fell within T of it become
-// eligible, and f and its group are throttled or let go by the same rule.
+// eligible, and f and its group are throttled or released by the same rule.
 func (s *Scheduler) settle(f *flow) {
 	g := f.group
 	s.root.advance()
 	s.releaseGroups()
-	if st, moved := s.judge(&s.root, g.slot, g.slot, g.vt, g.serial, g.standing); moved {
-		s.setGroup(g, st)
+	if g.standing != out && s.root.position(&g.member, s.overrun) {
+		s.regroup(g)
 	}
 	g.level.advance()
 	s.releaseFlows(g)
-	if st, moved := s.judge(&g.level, f.place, f.slot, f.vt, f.serial, f.standing); moved {
-		f.standing = st
+	if f.standing != out {
+		g.level.position(&f.member, s.overrun)
 	}
-	s.reorder(f)
-	if s.order.nested {
-		s.order.syncGroup(g)
-	}
-	s.mark(f)
-	s.rebase(&s.root, g)
+	s.rank(f)
+	s.rankGroup(g)
+	s.setDirty(f)
+	s.rebase(g)
 }
 
-// judge throttles a member that ran more than T ahead, or lets it go.
-func (s *Scheduler) judge(l *level, place, slot int32, vt, serial int64, st standing) (standing, bool) {
-	want := eligible
-	if vt-l.gvt > s.overrun {
-		want = throttled
-	}
-	if st == out || st == want {
-		return st, false
-	}
-	l.of(st).drop(place, slot)
-	l.of(want).put(place, entryOf(vt, serial, slot))
-	return want, true
-}
-
-// releaseFlows lets go the throttled flows that global virtual time reached.
+// releaseFlows makes the throttled flows eligible that global virtual time reached.
 func (s *Scheduler) releaseFlows(g *group) {
-	l := &g.level
-	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
-		e := l.throttled.top()
-		l.throttled.remove(e.slot())
-		f := s.flows.at(e.slot())
-		l.eligible.put(f.place, e)
-		f.standing = eligible
-		s.reorder(f)
-		s.mark(f)
+	for f, ok := g.level.released(s.overrun); ok; f, ok = g.level.released(s.overrun) {
+		g.level.position(&f.member, s.overrun)
+		s.rank(f)
+		s.setDirty(f)
 	}
 }
 
 func (s *Scheduler) releaseGroups() {
-	l := &s.root
-	for l.throttled.len() > 0 && l.throttled.top().k1-l.gvt <= s.overrun {
-		e := l.throttled.top()
-		l.throttled.remove(e.slot())
-		l.eligible.put(e.slot(), e)
-		s.setGroup(s.groups[e.slot()], eligible)
+	for g, ok := s.root.released(s.overrun); ok; g, ok = s.root.released(s.overrun) {
+		s.root.position(&g.member, s.overrun)
+		s.regroup(g)
 	}
 }
 
-func (s *Scheduler) setGroup(g *group, st standing) {
-	g.standing = st
-	s.order.syncGroup(g)
-	s.markGroup(g)
+// regroup follows a change of a group's standing.
+func (s *Scheduler) regroup(g *group) {
+	s.rankGroup(g)
+	s.setGroupDirty(g)
 }
 
-// reorder brings a flow's place in the policy's order up to date.
-func (s *Scheduler) reorder(f *flow) {
+// The policy's order has two levels, too, so that a throttled namespace leaves and
+// comes back with all its flows at once: its flows are ranked among themselves, and
+// the namespaces by the first of each.
+
+// rank brings a flow's position in the policy's order up to date.
+func (s *Scheduler) rank(f *flow) {
 	if f.standing != eligible {
-		s.unorder(f)
+		s.unrank(f)
 		return
 	}
 	s.unpass(f)
-	class, k1 := s.rules.key(s, f)
-	s.order.put(f, class, k1, f.headSeq)
+	class, key := s.rules.key(s, f)
+	f.group.ranked.put(&f.byRank, rank{class, key, f.head().seq})
+	s.rankGroup(f.group)
 }
 
-// unorder takes a flow out of those to be asked, and of those asked in vain.
-func (s *Scheduler) unorder(f *flow) {
-	s.order.remove(f)
+// unrank takes a flow out of those to be asked, and of those asked in vain.
+func (s *Scheduler) unrank(f *flow) {
+	f.group.ranked.remove(&f.byRank)
+	s.rankGroup(f.group)
 	s.unpass(f)
 }
 
-// reorderAll is for the rare event that changes every key.
-func (s *Scheduler) reorderAll() {
-	for f := range s.flows.all() {
+// rankGroup brings a group's position up to date: that of its first flow, or where
+// the policy goes by virtual time, that of its own.
+func (s *Scheduler) rankGroup(g *group) {
+	switch {
+	case g.standing != eligible || len(g.ranked) == 0:
+		s.ranked.remove(&g.byRank)
+	case s.rules.nested:
+		s.ranked.put(&g.byRank, rank{key: g.vt, tie: g.serial})
+	default:
+		s.ranked.put(&g.byRank, g.ranked.top().rank)
+	}
+}
+
+// rankAll is for the rare event that changes every rank.
+func (s *Scheduler) rankAll() {
+	for _, f := range s.known() {
 		if f.standing == eligible {
-			s.reorder(f)
+			s.rank(f)
 		}
 	}
 }
+
+// rebaseAt keeps virtual time far from overflow, which takes days at the smallest
+// weight: past it all of a level is moved down together, which changes no
+// difference.
+const rebaseAt = endless
+
+func (s *Scheduler) rebase(g *group) {
+	if by := s.root.gvt; by > s.rebaseAt {
+		for _, g := range s.groups {
+			g.vt = s.lowered(g.vt, by)
+		}
+		s.root.gvt, s.root.floor = 0, s.root.floor-by
+		for _, g := range s.groups {
+			if g.standing != out {
+				s.root.moved(&g.member)
+				s.rankGroup(g)
+			}
+		}
+	}
+	if by := g.level.gvt; by > s.rebaseAt {
+		g.level.gvt, g.level.floor = 0, g.level.floor-by
+		for _, f := range s.known() {
+			if f.group != g {
+				continue
+			}
+			f.vt = s.lowered(f.vt, by)
+			if f.standing != out {
+				g.level.moved(&f.member)
+				s.rank(f)
+			}
+		}
+	}
+}
+
+// lowered lets the virtual time of one long idle stay behind, but not for ever:
+// that far behind only says that it will be lifted.
+func (s *Scheduler) lowered(vt, by int64) int64 { return max(vt-by, -s.rebaseAt) }

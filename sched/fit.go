@@ -4,130 +4,119 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
-// fit chooses the device with a free token where the flow starts soonest; among
+// fit chooses the device of those allowed where the flow starts soonest; among
 // equals the one with most tokens free, then the first. Flow, token and
-// container are thus always of one device. With open only devices that nothing
-// inside the window can use are looked at.
+// container are thus always of one device.
 //
 // Few devices differ for a flow. All others would start it alike, so of those
 // the one with most tokens is asked first, and the first that fits is the best.
-func (s *Scheduler) fit(f *flow, open bool) (best *device, facts Facts, ok bool) {
+func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Placement, ok bool) {
 	near, elsewhere := s.nearby(f)
 	most := s.mostFree()
 	for _, i := range near {
 		d, there := s.device(i)
-		if !there || d.free() == 0 || open && !s.isOpen(d) {
+		if !there || !allowed(d) {
 			continue
 		}
-		if a := s.look(f, d); a.Fits && (best == nil || sooner(a, d, facts, best)) {
-			if best, facts = d, a; unbeaten(a, d, most) {
+		if a := s.ask(f, d); a.Fits && (best == nil || sooner(a, d, p, best)) {
+			if best, p = d, a; unbeaten(a, d, most) {
 				break
 			}
 		}
 	}
-	if elsewhere.Fits && (best == nil || !dearer(elsewhere, facts)) {
-		d, a := s.fitElsewhere(f, near, open)
-		if d != nil && (best == nil || sooner(a, d, facts, best)) {
-			best, facts = d, a
+	if elsewhere.Fits && (best == nil || byStart(elsewhere, p) <= 0) {
+		d, a := s.fitElsewhere(f, near, allowed)
+		if d != nil && (best == nil || sooner(a, d, p, best)) {
+			best, p = d, a
 		}
 	}
-	if best == nil || s.waits(f, facts) {
-		s.held++
-		return nil, Facts{}, false
+	if best == nil || s.shouldWait(f, p) {
+		s.skipped++
+		return nil, Placement{}, false
 	}
-	return best, facts, true
+	return best, p, true
 }
 
 // fitElsewhere is the device of most free tokens on which a flow fits, of those
 // that are not near; nil for none.
-func (s *Scheduler) fitElsewhere(f *flow, near []int, open bool) (*device, Facts) {
+func (s *Scheduler) fitElsewhere(f *flow, near []int, allowed func(*device) bool) (*device, Placement) {
 	for free := s.mostFree(); free > 0; free-- {
-		for _, d := range s.open {
-			if d.free() != free || open && !s.isOpen(d) || slices.Contains(near, d.index) {
+		for _, d := range s.devices {
+			if d.free() != free || !allowed(d) || slices.Contains(near, d.index) {
 				continue
 			}
-			if a := s.look(f, d); a.Fits {
+			if a := s.ask(f, d); a.Fits {
 				return d, a
 			}
 		}
 	}
-	return nil, Facts{}
+	return nil, Placement{}
 }
 
 // mostFree is the most free tokens that any device has.
 func (s *Scheduler) mostFree() (most int) {
-	for _, d := range s.open {
+	for _, d := range s.devices {
 		most = max(most, d.free())
 	}
 	return most
 }
 
 // unbeaten says that no later device is better for a flow than this one.
-func unbeaten(a Facts, d *device, mostFree int) bool {
-	return a.Setup == 0 && a.Start == start.GPUWarm && d.free() == mostFree
+func unbeaten(p Placement, d *device, mostFree int) bool {
+	return p.Setup == 0 && p.Start == GPUWarm && d.free() == mostFree
 }
 
 // nearby asks View on which devices a start of the flow differs, and what it is
 // on the others. The list is valid until the next call.
-func (s *Scheduler) nearby(f *flow) ([]int, Facts) {
+func (s *Scheduler) nearby(f *flow) ([]int, Placement) {
 	if s.view == nil {
-		return nil, Facts{Fits: true}
+		return nil, Placement{Fits: true}
 	}
 	near, elsewhere := s.view.Near(f.id, s.near[:0])
 	s.near = near
-	s.looked++
-	return near, clamped(elsewhere)
+	s.asked++
+	elsewhere.Setup = time.Duration(clamped(elsewhere.Setup))
+	return near, elsewhere
 }
 
-func (s *Scheduler) look(f *flow, d *device) Facts {
+// ask asks View what a start of the flow on a device is.
+func (s *Scheduler) ask(f *flow, d *device) Placement {
 	if s.view == nil {
-		return Facts{Fits: true}
+		return Placement{Fits: true}
 	}
-	s.looked++
-	return clamped(s.view.Facts(f.id, d.index))
-}
-
-// setup is that of the facts.
-func (s *Scheduler) setup(f *flow, d *device) time.Duration {
-	if s.alone == nil {
-		return s.look(f, d).Setup
-	}
-	return min(max(s.alone.Setup(f.id, d.index), 0), limit)
-}
-
-func clamped(a Facts) Facts {
-	a.Setup = min(max(a.Setup, 0), limit)
-	return a
+	s.asked++
+	p := s.view.Placement(f.id, d.index)
+	p.Setup = time.Duration(clamped(p.Setup))
+	return p
 }
 
 // sooner orders two devices for a flow.
-func sooner(a Facts, d *device, b Facts, than *device) bool {
-	order := cmp.Or(byStart(a, b), cmp.Compare(than.free(), d.free()), cmp.Compare(d.index, than.index))
-	return order < 0
+func sooner(a Placement, d *device, b Placement, than *device) bool {
+	return cmp.Or(byStart(a, b), cmp.Compare(than.free(), d.free()), cmp.Compare(d.index, than.index)) < 0
 }
 
-// dearer says that a start is later than another on whichever device.
-func dearer(a, b Facts) bool { return byStart(a, b) > 0 }
-
-func byStart(a, b Facts) int {
+func byStart(a, b Placement) int {
 	return cmp.Or(cmp.Compare(a.Setup, b.Setup), cmp.Compare(a.Start, b.Start))
 }
 
 // leastSetup is the least setup of the flow on any device.
 func (s *Scheduler) leastSetup(f *flow) int64 {
 	near, elsewhere := s.nearby(f)
-	least, others := limit, s.here
+	least, others := limit, 0
+	for _, d := range s.devices {
+		if !d.leaving {
+			others++
+		}
+	}
 	for _, i := range near {
 		d, there := s.device(i)
 		if !there || d.leaving {
 			continue
 		}
 		others--
-		if least = min(least, s.setup(f, d)); least == 0 {
+		if least = min(least, s.ask(f, d).Setup); least == 0 {
 			return 0
 		}
 	}
@@ -142,46 +131,30 @@ func (s *Scheduler) leastSetup(f *flow) int64 {
 func (s *Scheduler) soonest(f *flow) (best *device) {
 	near, elsewhere := s.nearby(f)
 	most := s.mostFree()
-	var facts Facts
+	var p Placement
 	for _, i := range near {
 		d, there := s.device(i)
 		if !there || d.leaving || d.tokens == 0 {
 			continue
 		}
-		if a := s.look(f, d); best == nil || sooner(a, d, facts, best) {
-			if best, facts = d, a; unbeaten(a, d, most) {
+		if a := s.ask(f, d); best == nil || sooner(a, d, p, best) {
+			if best, p = d, a; unbeaten(a, d, most) {
 				return best
 			}
 		}
 	}
-	if best != nil && dearer(elsewhere, facts) {
-		return best
-	}
-	if d := s.freest(near); d != nil && (best == nil || sooner(elsewhere, d, facts, best)) {
-		best = d
+	for _, d := range s.devices {
+		if d.leaving || d.tokens == 0 || best != nil && !sooner(elsewhere, d, p, best) || slices.Contains(near, d.index) {
+			continue
+		}
+		best, p = d, elsewhere
 	}
 	return best
 }
 
-// freest is the device with most free tokens of those that are not near, or else
-// the first with any tokens; nil for none.
-func (s *Scheduler) freest(near []int) (most *device) {
-	for _, d := range s.open {
-		if (most == nil || d.free() > most.free()) && !slices.Contains(near, d.index) {
-			most = d
-		}
-	}
-	for i := 0; most == nil && i < len(s.devices); i++ {
-		if d := s.devices[i]; !d.leaving && d.tokens > 0 && !slices.Contains(near, d.index) {
-			most = d
-		}
-	}
-	return most
-}
-
-// markStale has View asked again about a flow before the next choice.
-func (s *Scheduler) markStale(f *flow) {
-	if !f.stale && s.rules.facts() {
+// setStale has View asked again about a flow before the next choice.
+func (s *Scheduler) setStale(f *flow) {
+	if !f.stale && s.rules.setup {
 		f.stale = true
 		s.stale = append(s.stale, f)
 	}
@@ -190,18 +163,16 @@ func (s *Scheduler) markStale(f *flow) {
 // refresh asks View for the least setup of each stale flow on any device.
 func (s *Scheduler) refresh() {
 	for _, f := range s.stale {
-		if !f.stale {
-			continue
-		}
 		f.stale = false
 		if f.standing == out {
 			continue
 		}
 		if setup := s.leastSetup(f); setup != f.setup {
 			f.setup = setup
-			s.reorder(f)
+			s.rank(f)
 		}
 	}
+	clear(s.stale)
 	s.stale = s.stale[:0]
 }
 
@@ -209,11 +180,83 @@ func (s *Scheduler) refresh() {
 // gave up may make another fit.
 func (s *Scheduler) Touch(now time.Duration, id FlowID) {
 	s.clock(now)
-	s.changedRoom()
-	if f := s.byID.find(id); f != nil {
-		s.markStale(f)
-		if f.passed {
-			s.reorder(f)
+	s.retryPassed()
+	if f := s.flows[id]; f != nil {
+		s.setStale(f)
+		if f.passed != nil {
+			s.rank(f)
 		}
 	}
+}
+
+// shouldWait says that a flow had better not start now, although it could: the
+// containers it has serve its whole queue sooner than a new one starts.
+//
+// With m containers, the first of them free in r, the last of q queued invocations
+// begins at about r + (q-1) x tau/m. A container that starts later than that
+// helps none of them. One that starts sooner makes the sum of the waits less, so
+// a hot function gets it.
+//
+// Expectations may be wrong, so a head waits at most as long as the start it
+// avoids would take: then both choices cost about the same, and it goes.
+func (s *Scheduler) shouldWait(f *flow, p Placement) bool {
+	if p.Setup <= 0 || !s.worthWaiting(f, p) {
+		return false
+	}
+	if !f.waiting {
+		f.waiting, f.waitingSince = true, s.now
+	}
+	until := f.waitingSince + int64(p.Setup)
+	if s.now >= until {
+		return false
+	}
+	s.holdUntil = min(s.holdUntil, until)
+	return true
+}
+
+func (s *Scheduler) worthWaiting(f *flow, p Placement) bool {
+	soonest, many := int64(never), 0
+	if s.cfg.Wait && p.Start >= Cold {
+		soonest, many = s.firstEnd(f.flights), len(f.flights)
+	}
+	if s.cfg.Locality {
+		at, n := s.nearIdle(f)
+		soonest, many = min(soonest, at), many+n
+	}
+	if many == 0 {
+		return false
+	}
+	behind := float64(f.queue.Len()-1) * float64(s.usual(f)) / float64(many)
+	return float64(soonest)+behind < float64(p.Setup)
+}
+
+// firstEnd is the expected time until the first of some runs ends, 0 when it is
+// late.
+func (s *Scheduler) firstEnd(flights []*invocation) int64 {
+	soonest := int64(never)
+	for _, it := range flights {
+		soonest = min(soonest, max(0, it.run.granted+it.run.setup+it.run.estimate-s.now))
+	}
+	return soonest
+}
+
+// nearIdle is when the flow is expected to start in an idle container of its
+// own on a full device, token and start there included, and how many devices
+// have one.
+func (s *Scheduler) nearIdle(f *flow) (soonest int64, many int) {
+	soonest = never
+	near, _ := s.nearby(f)
+	for _, i := range near {
+		d, there := s.device(i)
+		if !there || d.leaving || d.free() > 0 || len(d.flights) == 0 {
+			continue
+		}
+		a := s.ask(f, d)
+		if a.Start > HostWarm || !a.Fits {
+			continue
+		}
+		soonest = min(soonest, s.firstEnd(d.flights)+int64(a.Setup))
+		many++
+	}
+	return soonest, many
 }

@@ -1,133 +1,306 @@
 package sched
 
-import "math"
-
-// standing is where a flow or a namespace is in its level of fair queueing.
-type standing uint8
-
-const (
-	out       standing = iota // nothing queued
-	eligible                  // backlogged, at most T ahead
-	throttled                 // backlogged, more than T ahead
+import (
+	"container/list"
+	"math"
+	"slices"
+	"time"
 )
 
-// flow is everything known of one flow: four cache lines. An arrival needs the
-// first two, a grant the third, the fourth is for what is rare.
-type flow struct {
-	id       FlowID
-	group    *group
-	headSeq  int64 // of the oldest queued item
-	lastSeen int64 // last arrival, never before the first
-	iat      int64 // smoothed, below 0 before the second arrival
+// never is a time that does not come.
+const never = math.MaxInt64
 
-	account
-	queue    list
-	inFlight int32
+// invocation is one that is queued or in flight.
+type invocation struct {
+	id      uint64
+	seq     int64 // order of Enqueue: the older head is the smaller seq
+	arrival int64
+	cost    int64 // what the caller expects, 0 if it says nothing
+	flow    *flow
+	queued  *list.Element // in its flow's queue
+	run     *run          // nil while queued
+}
+
+// run is what a grant adds to an invocation.
+type run struct {
+	device   *device
+	granted  int64
+	setup    int64 // as View expected it
+	estimate int64 // service expected
+	basis    int64 // service that the charge stands for
+	charge   int64 // to the flow
+	above    int64 // to its namespace
+}
+
+// flow is everything known of one flow.
+type flow struct {
+	id    FlowID
+	group *group
+	member[*flow]
+
+	queue   list.List // of *invocation, by age
+	flights []*invocation
+	weight  float64
+
+	byRank node[*flow]   // among those of its namespace that may run, by the policy's order
+	passed *list.Element // in the list of those that fit nowhere
+	setup  int64         // least setup on any device, as last asked
+	stale  bool          // setup is to be asked again
+
+	waiting      bool  // its head waits for a container
+	waitingSince int64 // when that began
+
+	resting rest
+	byIdle  node[*flow] // in expiry while it idles, in inactive after that
+	until   int64       // when its TTL ends or, after that, when it is forgotten
+
+	lastSeen int64 // last arrival, never before the first
+	iat      int64 // smoothed inter-arrival time, below 0 before the second arrival
 	estimate int64 // mean service, 0 before the first completion
-	setup    int64 // least setup on any device, as last asked
-	slot     int32
-	place    int32 // among its group's flows
-	standing standing
-	class    int8 // in the order index, outside when it is not there
-	passed   bool // is in the list of those that fit nowhere
-	rest     rest
-	stale    bool // setup is to be asked again
-	holding  bool // its head waits for a container
+	served   uint64
+	service  int64 // summed
+	waited   int64 // summed over grants
+	last     Rule  // of its last grant
+	lastAt   int64
+
 	dirty    bool // to be looked at by Changes
 	reported State
 
-	// when is the arrival of the oldest queued item. Of a flow that rests it is
-	// when its TTL ends, or, once that is over, when it is forgotten.
-	when    int64
-	serial  int64 // order of creation: breaks ties of virtual time
-	weight  float64
-	waited  int64 // summed over grants
-	lastAt  int64 // last grant
-	served  uint64
-	service int64 // summed
-	flying  int32 // its newest flight, none without
-	beyond  bool  // is being granted although it is throttled
-	last    Rule
-
-	heldSince int64 // when waiting began for the present head
-	deficit   int64 // paella: its offset from what all earned; when not queued the deficit
-	batch     int32 // batch: how many more of its queue belong to the batch
-	before    int32 // in the list of those that fit nowhere, by slot
-	after     int32
-	_         [36]byte
+	deficit   int64       // paella: its offset from what all earned; when not queued the deficit
+	byDeficit node[*flow] // paella: under the limit
+	batch     int         // batch: how many more of its queue belong to the batch
 }
-
-// outside is the class of a flow that is not in the order index.
-const outside int8 = -1
 
 // rest says how long a flow has had nothing queued and nothing in flight.
 type rest uint8
 
 const (
 	awake   rest = iota
-	idle         // for less than its TTL: among the expiring
-	expired      // for longer: among the inactive ones
+	idle         // for less than its TTL
+	expired      // for longer
 )
+
+// head is the oldest queued invocation; there must be one.
+func (f *flow) head() *invocation { return f.queue.Front().Value.(*invocation) }
 
 // state is the flow's own standing, without its namespace's.
 func (f *flow) state() State {
 	switch {
 	case f.standing == throttled:
 		return Throttled
-	case f.standing == eligible || f.inFlight > 0 || f.rest != expired:
+	case f.standing == eligible || len(f.flights) > 0 || f.resting != expired:
 		return Active
 	}
 	return Inactive
 }
 
+// putBack queues an invocation where its age says. Only those that were granted
+// and undone come back, so that is among the first few.
+func (f *flow) putBack(it *invocation) {
+	at := f.queue.Front()
+	for at != nil && at.Value.(*invocation).seq < it.seq {
+		at = at.Next()
+	}
+	if at == nil {
+		it.queued = f.queue.PushBack(it)
+	} else {
+		it.queued = f.queue.InsertBefore(it, at)
+	}
+}
+
 // group is the flows of one namespace; without namespace fairness there is one
 // group for all flows.
 type group struct {
-	name   string
-	slot   int32
-	serial int64
-	account
-	weight   float64
-	level    level // its flows
-	eligible ranks // of them
-	standing standing
-	flows    int                 // known ones
-	places   int32               // of flows, those given up included
-	vacated  []int32             // of them, given up
-	buckets  []*[classPage]int32 // pages of class -> bucket slot+1, 0 for none
+	name string
+	member[*group]
+	weight float64
+	flows  int // known ones
+	level  level[*flow]
+	ranked heap[*flow]  // those that may run, by the policy's order
+	byRank node[*group] // among the groups that may run, by the first of ranked
 
 	reported State
 	dirty    bool
 }
 
-// level is one level of fair queueing: siblings that compete. What is in it is
-// backlogged; eligible and throttled are told apart by virtual time.
-//
-//	gvt == max(floor, min VT of what is backlogged), its last value when nothing is
-//	VT - gvt <= T for eligible, > T for throttled
-//
-// A member whose stored VT is below gvt counts as at gvt: it was lifted, and
-// learns of it with its next charge.
-type level struct {
-	gvt       int64
-	floor     int64   // where gvt was last raised past those that fit nowhere
-	eligible  ranking // by VT
-	throttled heap    // by VT
+// state of a group: it is throttled as a whole or not at all.
+func (g *group) state() State {
+	if g.standing == throttled {
+		return Throttled
+	}
+	return Active
 }
 
-func (l *level) empty() bool { return l.eligible.len()+l.throttled.len() == 0 }
+// flowOf finds a flow or makes it known.
+func (s *Scheduler) flowOf(id FlowID) *flow {
+	if f := s.flows[id]; f != nil {
+		return f
+	}
+	if len(s.flows) >= s.cfg.MaxFlows && len(s.inactive) > 0 {
+		s.forget(s.inactive.top().of)
+	}
+	s.serial++
+	f := &flow{id: id, weight: 1, iat: -1, lastSeen: never}
+	f.serial = s.serial
+	f.byVT.of, f.byRank.of, f.byIdle.of, f.byDeficit.of = f, f, f, f
+	f.group = s.groupOf(id.Namespace)
+	f.group.flows++
+	s.flows[id] = f
+	return f
+}
 
-// advance moves gvt up to the least virtual time that is backlogged. It never
-// goes back: whoever is backlogged counts from it at least.
-func (l *level) advance() {
-	least := int64(math.MaxInt64)
-	if l.eligible.len() > 0 {
-		least = l.eligible.top().k1
+func (s *Scheduler) groupOf(name string) *group {
+	if !s.cfg.Namespaces {
+		name = ""
 	}
-	if l.throttled.len() > 0 {
-		least = min(least, l.throttled.top().k1)
+	if g, ok := s.groups[name]; ok {
+		return g
 	}
-	if least != math.MaxInt64 {
-		l.gvt = max(l.gvt, least)
+	s.serial++
+	g := &group{name: name, weight: 1, reported: Active}
+	g.serial = s.serial
+	g.byVT.of, g.byRank.of = g, g
+	if w, ok := s.nsWeights[name]; ok && s.cfg.Namespaces {
+		g.weight = w
 	}
+	s.groups[name] = g
+	return g
+}
+
+// known lists all flows in the order of their creation, for what is rare.
+func (s *Scheduler) known() []*flow {
+	all := make([]*flow, 0, len(s.flows))
+	for _, f := range s.flows {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *flow) int { return int(a.serial - b.serial) })
+	return all
+}
+
+// forget drops an inactive flow with all that was learnt of it. Its debt goes
+// too: it is at most T and a charge old, and no flow waits behind it.
+func (s *Scheduler) forget(f *flow) {
+	s.inactive.remove(&f.byIdle)
+	s.forgotten++
+	if f.dirty {
+		f.dirty = false
+		if f.reported != Inactive {
+			s.gone = append(s.gone, Change{f.id, f.reported, Inactive})
+		}
+	}
+	delete(s.flows, f.id)
+	if f.group.flows--; f.group.flows == 0 {
+		delete(s.groups, f.group.name)
+	}
+}
+
+// arrival learns the flow's inter-arrival time.
+func (s *Scheduler) arrival(f *flow) {
+	if f.lastSeen != never {
+		gap := s.now - f.lastSeen
+		f.iat = s.smooth(f.iat, gap, f.iat < 0)
+		s.iat = s.smooth(s.iat, gap, !s.iatSeen)
+		s.iatSeen = true
+	}
+	f.lastSeen = s.now
+}
+
+// smooth moves an average towards a sample; the first sample is the average.
+func (s *Scheduler) smooth(average, sample int64, first bool) int64 {
+	if first {
+		return sample
+	}
+	return average + int64(s.cfg.Smoothing*float64(sample-average))
+}
+
+// ttl is how long the flow stays active once empty. Before an inter-arrival
+// time is known it is T, the one time scale that the operator gave.
+func (s *Scheduler) ttl(f *flow) int64 {
+	iat, known := f.iat, f.iat >= 0
+	if s.cfg.TTLGlobal {
+		iat, known = s.iat, s.iatSeen
+	}
+	t := float64(s.cfg.MaxOverrun())
+	if known {
+		t = s.cfg.TTLAlpha * float64(iat)
+	}
+	return int64(min(max(t, float64(s.cfg.TTLMin)), float64(s.cfg.TTLMax)))
+}
+
+// lay starts the TTL of a flow that is empty with nothing in flight.
+func (s *Scheduler) lay(f *flow) {
+	if f.queue.Len() > 0 || len(f.flights) > 0 || f.resting != awake {
+		return
+	}
+	f.resting, f.until = idle, s.now+s.ttl(f)
+	s.expiry.put(&f.byIdle, rank{key: f.until, tie: f.serial})
+}
+
+// expire makes a flow inactive, as from a time.
+func (s *Scheduler) expire(f *flow, at int64) {
+	s.expiry.remove(&f.byIdle)
+	f.resting, f.until = expired, at+int64(s.cfg.KeepInactive)
+	s.inactive.put(&f.byIdle, rank{key: f.until, tie: f.serial})
+}
+
+// wake ends a flow's rest.
+func (s *Scheduler) wake(f *flow) {
+	switch f.resting {
+	case idle:
+		s.expiry.remove(&f.byIdle)
+	case expired:
+		s.inactive.remove(&f.byIdle)
+	}
+	f.resting = awake
+}
+
+// Deadline says when Tick would change something; false for never.
+func (s *Scheduler) Deadline() (time.Duration, bool) {
+	at := min(s.holdUntil, s.askAt)
+	for _, h := range []heap[*flow]{s.expiry, s.inactive} {
+		if len(h) > 0 {
+			at = min(at, h.top().key)
+		}
+	}
+	return time.Duration(at), at != never
+}
+
+// Tick lets time pass: empty flows whose TTL is over become inactive, flows
+// inactive for long are forgotten, and a wait or a pause of Next that is over
+// ends, so that Next is worth a call.
+func (s *Scheduler) Tick(now time.Duration) {
+	t := s.clock(now)
+	for len(s.expiry) > 0 && s.expiry.top().key <= t {
+		f := s.expiry.top().of
+		s.expire(f, f.until)
+		s.setDirty(f)
+	}
+	for len(s.inactive) > 0 && s.inactive.top().key <= t {
+		s.forget(s.inactive.top().of)
+	}
+	if s.holdUntil <= t {
+		s.holdUntil = never
+	}
+	if s.askAt <= t {
+		s.askAt = never
+	}
+}
+
+// SetWeight sets a flow's weight, and makes it known if it is not. The weight is
+// forgotten with the flow. What was charged before stays as it was.
+func (s *Scheduler) SetWeight(now time.Duration, id FlowID, weight float64) error {
+	if err := checkWeight("flow "+id.String(), weight); err != nil {
+		return err
+	}
+	s.clock(now)
+	f := s.flows[id]
+	if f == nil {
+		if weight == 1 {
+			return nil
+		}
+		f = s.flowOf(id)
+		s.expire(f, s.now)
+	}
+	f.weight = weight
+	return nil
 }

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"fmt"
 	"testing"
 	"time"
 )
@@ -9,8 +8,8 @@ import (
 // once has a flow run once, from the time on, and gives when it has ended.
 func once(t *testing.T, s *Scheduler, now time.Duration, id uint64, f FlowID) time.Duration {
 	t.Helper()
-	s.Enqueue(now, Item{ID: id, Flow: f})
-	if c, ok := s.Next(now); !ok || c.Item != id {
+	s.Enqueue(now, Invocation{ID: id, Flow: f})
+	if c, ok := s.Next(now); !ok || c.Invocation != id {
 		t.Fatalf("at %s: %+v, %t; want %d to go", now, c, ok, id)
 	}
 	now += time.Second
@@ -45,37 +44,8 @@ func TestForgottenInTime(t *testing.T) {
 			t.Errorf("%s: forgotten before its time", policy)
 		}
 		s.Tick(gone)
-		if _, ok := s.Flow(f); ok || len(s.byName) > 0 {
-			t.Errorf("%s: known after its time: %t, with %d namespaces", policy, ok, len(s.byName))
+		if _, ok := s.Flow(f); ok || len(s.groups) > 0 {
+			t.Errorf("%s: known after its time: %t, with %d namespaces", policy, ok, len(s.groups))
 		}
-	}
-}
-
-// TestPlacesAreGivenAgain: flows that come and go for ever, more than are known at
-// any time, need no more places than those that are.
-func TestPlacesAreGivenAgain(t *testing.T) {
-	const known, all = 20, 1000
-	cfg, _ := Defaults("sticky-plus")
-	cfg.MaxFlows = known
-	s, err := NewPolicy("sticky-plus", cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.AddDevice(0, 0, 1)
-	now := time.Duration(0)
-	for i := range uint64(all) {
-		for _, stays := range []string{"a", "b"} { // their namespace is never empty
-			now = once(t, s, now, 3*i+1+uint64(stays[0]-'a'), FlowID{"n", stays})
-		}
-		now = once(t, s, now, 3*i+3, FlowID{"n", fmt.Sprint("passing-", i)})
-		for at, ok := s.Deadline(); ok && at <= now+cfg.TTLMax; at, ok = s.Deadline() {
-			s.Tick(at)
-		}
-		now += cfg.TTLMax
-	}
-	g := s.byName["n"]
-	if g.places > known+1 || s.flows.n > known+1 || g.eligible.wide > 4*(known+1) {
-		t.Errorf("%d places of the namespace, %d of flows, %d of the tournament; at most %d flows are known",
-			g.places, s.flows.n, g.eligible.wide, known)
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// tape is a source of randomness that the fuzzer writes: a history is then a
+// recording is a source of randomness that the fuzzer writes: a history is then a
 // function of the bytes. It ends with the bytes.
-type tape struct {
+type recording struct {
 	bytes []byte
 	over  uint64 // draws after the end
 }
 
-func (t *tape) Uint64() uint64 {
+func (t *recording) Uint64() uint64 {
 	if len(t.bytes) == 0 {
 		t.over++ // a constant could be rejected for ever
 		return t.over * 0x9e3779b97f4a7c15
@@ -24,7 +24,7 @@ func (t *tape) Uint64() uint64 {
 	return binary.LittleEndian.Uint64(word[:])<<16 | 0x8000
 }
 
-// FuzzHistory lets the fuzzer choose policy, knobs and every event, and holds
+// FuzzHistory lets the fuzzer choose policy, options and every event, and holds
 // the policy against its twin and its invariants.
 func FuzzHistory(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -41,20 +41,20 @@ func FuzzHistory(f *testing.F) {
 		}
 		p := Policies()[int(data[0])%len(Policies())]
 		cfg, _ := Defaults(p.Name)
-		knobs := data[1]
-		cfg.Namespaces = knobs&1 != 0
-		cfg.Correct = knobs&2 != 0
-		cfg.Wait = knobs&4 != 0
-		cfg.Locality = knobs&8 != 0
-		cfg.CountSetup = knobs&16 != 0
-		cfg.TTLGlobal = knobs&32 != 0
-		if knobs&64 != 0 {
+		options := data[1]
+		cfg.Namespaces = options&1 != 0
+		cfg.Correct = options&2 != 0
+		cfg.Wait = options&4 != 0
+		cfg.Locality = options&8 != 0
+		cfg.CountSetup = options&16 != 0
+		cfg.TTLGlobal = options&32 != 0
+		if options&64 != 0 {
 			cfg.Overrun = 0
 		}
-		if knobs&128 != 0 {
+		if options&128 != 0 {
 			cfg.MaxFlows = 5
 		}
-		in := &tape{bytes: data[2:]}
+		in := &recording{bytes: data[2:]}
 		h, err := newHistory(rand.New(in), p.Name, cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -11,13 +11,13 @@ import (
 // span in which both stay backlogged. The largest difference over any such
 // span is the spread of S_i/w_i - S_j/w_j since both became backlogged.
 type gaps struct {
-	members []*member
+	members []*contestant
 	apart   func(i, j int) bool // pairs that nothing bounds
 	pairs   [][]span
 	worst   float64 // of the bound, over all pairs
 }
 
-type member struct {
+type contestant struct {
 	weight     float64
 	service    float64 // really used, over the weight, in ns
 	largest    time.Duration
@@ -29,14 +29,14 @@ type span struct{ least, most float64 }
 func newGaps(weights []float64) *gaps {
 	g := &gaps{}
 	for _, w := range weights {
-		g.members = append(g.members, &member{weight: w})
+		g.members = append(g.members, &contestant{weight: w})
 		g.pairs = append(g.pairs, make([]span, len(weights)))
 	}
 	return g
 }
 
-// look takes one state into account.
-func (g *gaps) look(overrun time.Duration, tokens int) {
+// sample takes one state into account.
+func (g *gaps) sample(overrun time.Duration, tokens int) {
 	for i, a := range g.members {
 		for j, b := range g.members[:i] {
 			p, d := &g.pairs[i][j], a.service-b.service
@@ -177,10 +177,10 @@ func (c contest) play(t *testing.T) result {
 		flying  []flightOf
 		started = make([]int, len(ids))
 		queued  = make([]int, len(ids))
-		item    uint64
+		id      uint64
 		now     time.Duration
 	)
-	look := func() {
+	sampleAll := func() {
 		for _, m := range spaces.members {
 			m.backlogged = false
 		}
@@ -188,18 +188,18 @@ func (c contest) play(t *testing.T) result {
 			flows.members[i].backlogged = queued[i] > 0
 			spaces.members[space(i)].backlogged = spaces.members[space(i)].backlogged || queued[i] > 0
 		}
-		flows.look(cfg.MaxOverrun(), tokens)
-		spaces.look(cfg.MaxOverrun(), tokens)
+		flows.sample(cfg.MaxOverrun(), tokens)
+		spaces.sample(cfg.MaxOverrun(), tokens)
 	}
-	for now < c.span && (c.whole || item < runsOf()) {
+	for now < c.span && (c.whole || id < runsOf()) {
 		for i, p := range c.patterns {
 			for queued[i] < tokens+1 && (p.on == nil || p.on(now)) {
-				item++
+				id++
 				queued[i]++
-				s.Enqueue(now, Item{ID: item, Flow: ids[i]})
+				s.Enqueue(now, Invocation{ID: id, Flow: ids[i]})
 			}
 		}
-		look()
+		sampleAll()
 		for {
 			g, ok := s.Next(now)
 			if !ok {
@@ -217,7 +217,7 @@ func (c contest) play(t *testing.T) result {
 			flows.members[i].largest = max(flows.members[i].largest, largest)
 			m := spaces.members[space(i)]
 			m.largest = max(m.largest, largest)
-			look()
+			sampleAll()
 		}
 		// Time passes to the next end, or on in steps where functions rest.
 		next, first := now+time.Second, -1
@@ -237,9 +237,9 @@ func (c contest) play(t *testing.T) result {
 		}
 		f := flying[first]
 		flying = append(flying[:first], flying[first+1:]...)
-		s.Done(now, f.Item, Usage{Service: f.to - f.from, Setup: time.Duration(item%20) * time.Second})
+		s.Done(now, f.Invocation, Usage{Service: f.to - f.from, Setup: time.Duration(id%20) * time.Second})
 		if c.spoil != nil {
-			c.spoil(s, s.byID.find(f.Flow))
+			c.spoil(s, s.flows[f.Flow])
 		}
 	}
 	r := result{flows: flows.worst, spaces: spaces.worst}
@@ -373,7 +373,7 @@ func TestServiceBoundCanBreak(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]contest{
-		"no window":     {patterns: []pattern{steady(time.Second), steady(2 * time.Second)}, spoil: func(s *Scheduler, _ *flow) { s.rules, s.overrun = sjf{}, endless }},
+		"no window":     {patterns: []pattern{steady(time.Second), steady(2 * time.Second)}, spoil: func(s *Scheduler, _ *flow) { s.rules, s.overrun = rules{key: byService, hooks: noHooks{}}, endless }},
 		"not settled":   {patterns: fortyNine, tokens: []int{2}, span: 200_000 * time.Second, adjust: func(c *Config) { c.Correct = false }},
 		"half settled":  {patterns: nine, spoil: after(func(_ *Scheduler, f *flow) { f.vt -= max(0, f.vt-f.group.level.gvt) / 2 })},
 		"debt forgiven": {patterns: nine, spoil: after(func(s *Scheduler, f *flow) { f.vt = min(f.vt, f.group.level.gvt+s.overrun) })},

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/invoker/goheap"
 )
 
 // growthSizes are the numbers of flows whose costs are compared.
@@ -32,7 +30,6 @@ func BenchmarkGrowth(b *testing.B) {
 }
 
 func benchmarkGrowth(b *testing.B, policy string, queued func(flows int) int) {
-	goheap.Tune() // as the invoker does
 	loads := make([]*load, len(growthSizes))
 	for i, flows := range growthSizes {
 		loads[i] = newLoad(b, policy, flows, queued(flows))

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,86 +10,51 @@ import (
 // TestHeap compares the indexed heap with a sorted list.
 func TestHeap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	at := make([]int32, 50)
-	h := &heap{at: &at}
-	list := map[int32]entry{}
+	var h heap[int]
+	nodes := make([]node[int], 50)
+	for i := range nodes {
+		nodes[i].of = i
+	}
 	for step := range 20_000 {
-		slot := int32(rng.IntN(len(at)))
-		e := entryOf(int64(rng.IntN(20)), int64(step), slot)
-		_, in := list[slot]
-		switch {
-		case !in:
-			h.push(slot, e.k1, e.k2())
-			list[slot] = e
-		case rng.IntN(2) == 0:
-			h.fix(slot, e.k1, e.k2())
-			list[slot] = e
-		default:
-			h.remove(slot)
-			delete(list, slot)
-		}
-		if rng.IntN(2) == 0 {
-			h.least()
+		n := &nodes[rng.IntN(len(nodes))]
+		if n.at == 0 || rng.IntN(2) == 0 {
+			h.put(n, rank{int64(rng.IntN(2)), int64(rng.IntN(20)), int64(step)})
+		} else {
+			h.remove(n)
 		}
 		if err := checkHeap("heap", h); err != nil {
 			t.Fatal(err)
 		}
-		if h.len() != len(list) {
-			t.Fatalf("length %d, want %d", h.len(), len(list))
-		}
-		for _, e := range list {
-			if e.before(h.top()) {
-				t.Fatalf("top is %v, but %v is before it", h.top(), e)
-			}
+		want := slices.SortedFunc(slices.Values(h), func(a, b *node[int]) int {
+			return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.key, b.key), cmp.Compare(a.tie, b.tie))
+		})
+		var first [4]*node[int]
+		if got := h.least(first[:]); !slices.Equal(got, want[:min(4, len(want))]) {
+			t.Fatalf("step %d: the first are %v, want %v", step, got, want)
 		}
 	}
 }
 
-// TestIDs compares the id table with a map, with ids that collide.
-func TestIDs(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 2))
-	var s items
-	want := map[uint64]int32{}
-	for range 50_000 {
-		id := uint64(rng.IntN(300)) << (rng.IntN(2) * 32)
-		i, in := want[id]
-		got, ok := s.find(id)
-		if ok != in || ok && got != i {
-			t.Fatalf("find %d: %d %t, want %d %t", id, got, ok, i, in)
-		}
-		if in {
-			s.release(i)
-			delete(want, id)
-			continue
-		}
-		want[id] = s.add(Item{ID: id}, 1, 0, 0)
-	}
-	if s.byID.n != len(want) {
-		t.Errorf("%d ids, want %d", s.byID.n, len(want))
-	}
-}
-
-// TestPutBack sees an undone item return to the place its age gives it.
+// TestPutBack sees an undone invocation return to the position its age gives it.
 func TestPutBack(t *testing.T) {
-	var s items
-	l := emptyList()
-	var index []int32
+	var f flow
+	var all []*invocation
 	for seq := range int64(5) {
-		i := s.add(Item{ID: uint64(seq)}, seq, 0, 0)
-		s.append(&l, i)
-		index = append(index, i)
+		it := &invocation{seq: seq}
+		it.queued = f.queue.PushBack(it)
+		all = append(all, it)
 	}
 	for _, k := range []int{1, 0, 2} {
-		s.unlink(&l, index[k])
+		f.queue.Remove(all[k].queued)
 	}
 	for _, k := range []int{1, 2, 0} {
-		s.putBack(&l, index[k])
+		f.putBack(all[k])
 	}
-	var got []int32
-	for i := l.head; i != none; i = s.all[i].next {
-		got = append(got, i)
+	var got []*invocation
+	for e := f.queue.Front(); e != nil; e = e.Next() {
+		got = append(got, e.Value.(*invocation))
 	}
-	if !slices.Equal(got, index) {
-		t.Errorf("got %v, want %v", got, index)
+	if !slices.Equal(got, all) {
+		t.Errorf("got %v, want %v", got, all)
 	}
 }

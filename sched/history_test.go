@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// history drives a policy and its twin through the same events and compares
+// history drives a policy and its oracle through the same events and compares
 // them after each, with every invariant checked.
 type history struct {
-	rng   *rand.Rand
-	s     *Scheduler
-	w     *twin
-	world *world
-	check *checker
-	now   time.Duration
-	id    uint64
+	rng     *rand.Rand
+	s       *Scheduler
+	oracle  *oracle
+	fixture *fixture
+	check   *checker
+	now     time.Duration
+	id      uint64
 
 	queued   []uint64
 	flying   map[uint64]Choice
@@ -30,18 +30,18 @@ type history struct {
 }
 
 func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
-	world := newWorld(rng, 14, 3)
-	s, err := NewPolicy(policy, cfg, world)
+	fixture := newFixture(rng, 14, 3)
+	s, err := NewPolicy(policy, cfg, fixture)
 	if err != nil {
 		return nil, err
 	}
 	h := &history{
-		rng: rng, s: s, w: newTwin(policy, cfg, world), world: world, check: newChecker(),
+		rng: rng, s: s, oracle: newOracle(policy, cfg, fixture), fixture: fixture, check: newChecker(),
 		flying: map[uint64]Choice{}, present: map[int]bool{}, reported: map[FlowID]State{},
 		counts: map[string]int{},
 	}
 	h.s.AddDevice(0, 0, 2)
-	h.w.AddDevice(0, 0, 2)
+	h.oracle.AddDevice(0, 0, 2)
 	h.present[0] = true
 	return h, nil
 }
@@ -63,12 +63,12 @@ func (h *history) event() error {
 	case r < 800:
 		h.reserve()
 	case r < 850:
-		f := h.world.meddle(h.rng)
+		f := h.fixture.meddle(h.rng)
 		h.s.Touch(h.now, f)
 		h.count("touch")
 	case r < 900:
 		h.s.Tick(h.now)
-		h.w.Tick(h.now)
+		h.oracle.Tick(h.now)
 		h.count("tick")
 	}
 	if err := h.compare(); err != nil {
@@ -102,16 +102,16 @@ func (h *history) enqueue() {
 	if len(h.queued) > 60 {
 		return
 	}
-	n := len(h.world.flows)
-	flow := h.world.flows[min(h.rng.IntN(n), h.rng.IntN(n))] // the first ones are popular
+	n := len(h.fixture.flows)
+	flow := h.fixture.flows[min(h.rng.IntN(n), h.rng.IntN(n))] // the first ones are popular
 	for k := 1 + h.rng.IntN(3)*h.rng.IntN(3); k > 0; k-- {
 		h.id++
-		it := Item{ID: h.id, Flow: flow}
+		it := Invocation{ID: h.id, Flow: flow}
 		if h.rng.IntN(3) == 0 {
 			it.Cost = time.Duration(h.rng.IntN(3000)) * time.Millisecond
 		}
 		h.s.Enqueue(h.now, it)
-		h.w.Enqueue(h.now, it)
+		h.oracle.Enqueue(h.now, it)
 		h.queued = append(h.queued, it.ID)
 		h.count("enqueue")
 	}
@@ -124,7 +124,7 @@ func (h *history) cancel() {
 		id = h.queued[k]
 		h.unqueue(id)
 	}
-	if h.s.Cancel(h.now, id) != h.w.Cancel(h.now, id) {
+	if h.s.Cancel(h.now, id) != h.oracle.Cancel(h.now, id) {
 		panic("cancel differs")
 	}
 	h.count("cancel")
@@ -150,59 +150,59 @@ func (h *history) finish() {
 	h.order = h.order[:len(h.order)-1]
 	c := h.flying[id]
 	delete(h.flying, id)
-	h.world.ended(c)
+	h.fixture.ended(c)
 	switch h.rng.IntN(20) {
 	case 0:
 		h.s.Undo(h.now, id)
-		h.w.Undo(h.now, id)
+		h.oracle.Undo(h.now, id)
 		h.queued = append(h.queued, id)
 		h.count("undo")
 	case 1:
 		h.s.Abandon(h.now, id)
-		h.w.Abandon(h.now, id)
+		h.oracle.Abandon(h.now, id)
 		h.count("abandon")
 	default:
-		u := Usage{Service: time.Duration(h.rng.IntN(4000)) * time.Millisecond, Setup: c.Facts.Setup}
+		u := Usage{Service: time.Duration(h.rng.IntN(4000)) * time.Millisecond, Setup: c.Placement.Setup}
 		h.s.Done(h.now, id, u)
-		h.w.Done(h.now, id, u)
+		h.oracle.Done(h.now, id, u)
 		h.count("done")
 	}
 }
 
 func (h *history) weigh() {
 	weight := []float64{0.1, 0.5, 1, 1, 2, 3.7, 10}[h.rng.IntN(7)]
-	f := h.world.flows[h.rng.IntN(len(h.world.flows))]
+	f := h.fixture.flows[h.rng.IntN(len(h.fixture.flows))]
 	if h.s.cfg.Namespaces && h.rng.IntN(2) == 0 {
 		if err := h.s.SetNamespaceWeight(h.now, f.Namespace, weight); err != nil {
 			panic(err)
 		}
-		_ = h.w.SetNamespaceWeight(h.now, f.Namespace, weight)
+		_ = h.oracle.SetNamespaceWeight(h.now, f.Namespace, weight)
 	} else {
 		if err := h.s.SetWeight(h.now, f, weight); err != nil {
 			panic(err)
 		}
-		_ = h.w.SetWeight(h.now, f, weight)
+		_ = h.oracle.SetWeight(h.now, f, weight)
 	}
 	h.count("weight")
 }
 
 func (h *history) device() {
-	d := h.rng.IntN(h.world.devices)
+	d := h.rng.IntN(h.fixture.devices)
 	tokens := h.rng.IntN(4)
 	switch {
 	case !h.present[d]:
 		h.s.AddDevice(h.now, d, tokens)
-		h.w.AddDevice(h.now, d, tokens)
+		h.oracle.AddDevice(h.now, d, tokens)
 		h.present[d] = true
 		h.count("add device")
 	case h.rng.IntN(3) == 0:
 		h.s.RemoveDevice(h.now, d)
-		h.w.RemoveDevice(h.now, d)
+		h.oracle.RemoveDevice(h.now, d)
 		h.present[d] = false
 		h.count("remove device")
 	default:
 		h.s.SetTokens(h.now, d, tokens)
-		h.w.SetTokens(h.now, d, tokens)
+		h.oracle.SetTokens(h.now, d, tokens)
 		h.count("tokens")
 	}
 }
@@ -212,15 +212,15 @@ func (h *history) reserve() {
 		d := h.reserved[0]
 		h.reserved = h.reserved[1:]
 		h.s.Release(h.now, d)
-		h.w.Release(h.now, d)
+		h.oracle.Release(h.now, d)
 		h.count("release")
 		return
 	}
-	d := h.rng.IntN(h.world.devices)
+	d := h.rng.IntN(h.fixture.devices)
 	if !h.present[d] {
 		return
 	}
-	got, want := h.s.Reserve(h.now, d), h.w.Reserve(h.now, d)
+	got, want := h.s.Reserve(h.now, d), h.oracle.Reserve(h.now, d)
 	if got != want {
 		panic("reserve differs")
 	}
@@ -234,17 +234,17 @@ func (h *history) reserve() {
 // chosen, whatever the policy of those with a window.
 func (h *history) next() (bool, error) {
 	got, ok := h.s.Next(h.now)
-	want, wantOK := h.w.Next(h.now)
+	want, wantOK := h.oracle.Next(h.now)
 	if ok != wantOK || got != want {
 		return false, fmt.Errorf("next: got %+v %t, want %+v %t", got, ok, want, wantOK)
 	}
 	if ok {
-		h.unqueue(got.Item)
-		h.flying[got.Item] = got
-		h.order = append(h.order, got.Item)
-		h.world.granted(got)
+		h.unqueue(got.Invocation)
+		h.flying[got.Invocation] = got
+		h.order = append(h.order, got.Invocation)
+		h.fixture.granted(got)
 		h.count("next " + got.Rule.String())
-		h.count("start " + got.Facts.Start.String())
+		h.count("start " + got.Placement.Start.String())
 	}
 	return ok, h.compare()
 }
@@ -253,23 +253,23 @@ func (h *history) compare() error {
 	if err := h.check.check(h.s); err != nil {
 		return err
 	}
-	if h.s.root.gvt != h.w.rootGVT {
-		return fmt.Errorf("root gvt %d, want %d", h.s.root.gvt, h.w.rootGVT)
+	if h.s.root.gvt != h.oracle.rootGVT {
+		return fmt.Errorf("root gvt %d, want %d", h.s.root.gvt, h.oracle.rootGVT)
 	}
-	if h.s.byID.n != len(h.w.flows) {
-		return fmt.Errorf("%d flows, want %d", h.s.byID.n, len(h.w.flows))
+	if len(h.s.flows) != len(h.oracle.flows) {
+		return fmt.Errorf("%d flows, want %d", len(h.s.flows), len(h.oracle.flows))
 	}
-	for _, want := range h.w.flows {
-		f := h.s.byID.find(want.id)
+	for _, want := range h.oracle.flows {
+		f := h.s.flows[want.id]
 		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.space.gvt {
 			return fmt.Errorf("flow %s: got %+v, want %+v", want.id, f, want)
 		}
-		if got, want := h.s.State(want.id), h.w.State(want.id); got != want {
+		if got, want := h.s.State(want.id), h.oracle.State(want.id); got != want {
 			return fmt.Errorf("flow %s: state %s, want %s", f.id, got, want)
 		}
 	}
 	got, ok := h.s.Deadline()
-	want, wantOK := h.w.Deadline()
+	want, wantOK := h.oracle.Deadline()
 	if got != want || ok != wantOK {
 		return fmt.Errorf("deadline %s %t, want %s %t", got, ok, want, wantOK)
 	}
@@ -295,10 +295,10 @@ func (h *history) follow() error {
 			delete(h.reported, c.Flow)
 		}
 	}
-	for _, id := range h.world.flows {
+	for _, id := range h.fixture.flows {
 		got := h.reported[id]
 		ns := h.reported[FlowID{Namespace: id.Namespace}]
-		if f := h.s.byID.find(id); f != nil && f.standing != out && h.s.cfg.Namespaces && ns == Throttled {
+		if f := h.s.flows[id]; f != nil && f.standing != out && h.s.cfg.Namespaces && ns == Throttled {
 			got = Throttled
 		}
 		if want := h.s.State(id); got != want {

@@ -22,7 +22,7 @@ func BenchmarkNothingFits(b *testing.B) {
 						s.AddDevice(0, d, 2)
 					}
 					for i := range flows {
-						s.Enqueue(0, Item{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i%100), fmt.Sprint("f", i)}})
+						s.Enqueue(0, Invocation{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i%100), fmt.Sprint("f", i)}})
 					}
 					s.Next(0)
 					b.ReportAllocs()

@@ -8,11 +8,10 @@ package sched
 // from it, so that its deficit is earned - f.deficit; an empty flow holds the
 // deficit itself.
 type paella struct {
-	plain
+	noHooks
 	limit  int64
 	earned int64
-	below  heap // backlogged flows under the limit, by offset
-	at     []int32
+	below  heap[*flow] // backlogged flows under the limit, by offset
 }
 
 // credit is one dispatch in deficit units: fine enough for 1/n of 100,000
@@ -20,15 +19,11 @@ type paella struct {
 const credit = 1 << 24
 
 func newPaella(limit float64) *paella {
-	p := &paella{limit: int64(limit * credit)}
-	p.below.at = &p.at
-	return p
+	return &paella{limit: int64(limit * credit)}
 }
 
-func (*paella) classes() int { return 2 }
-
 // key puts those over the limit in class 0, largest deficit first.
-func (p *paella) key(s *Scheduler, f *flow) (int8, int64) {
+func (p *paella) key(s *Scheduler, f *flow) (int64, int64) {
 	if p.earned-f.deficit >= p.limit {
 		return 0, f.deficit
 	}
@@ -36,47 +31,38 @@ func (p *paella) key(s *Scheduler, f *flow) (int8, int64) {
 }
 
 func (p *paella) queued(_ *Scheduler, f *flow) {
-	for int(f.slot) >= len(p.at) {
-		p.at = append(p.at, 0)
-	}
 	f.deficit = p.earned - f.deficit
 	p.watch(f)
 }
 
 func (p *paella) drained(_ *Scheduler, f *flow) {
-	if p.at[f.slot] != 0 {
-		p.below.remove(f.slot)
-	}
+	p.below.remove(&f.byDeficit)
 	f.deficit = p.earned - f.deficit
 }
 
 // watch keeps a backlogged flow in below exactly while it is under the limit.
 func (p *paella) watch(f *flow) {
-	in, want := p.at[f.slot] != 0, p.earned-f.deficit < p.limit
-	switch {
-	case in && want:
-		p.below.fix(f.slot, f.deficit, f.serial)
-	case in:
-		p.below.remove(f.slot)
-	case want:
-		p.below.push(f.slot, f.deficit, f.serial)
+	if p.earned-f.deficit < p.limit {
+		p.below.put(&f.byDeficit, rank{key: f.deficit, tie: f.serial})
+	} else {
+		p.below.remove(&f.byDeficit)
 	}
 }
 
-// granted runs before a flow that gave its last item is drained.
+// granted runs before a flow that gave its last invocation is drained.
 func (p *paella) granted(s *Scheduler, f *flow) Rule {
 	rule := RuleOrder
-	if f.class == 0 {
+	if f.byRank.class == 0 {
 		rule = RuleDeficit
 	}
 	p.earned += credit / int64(s.backlogged)
 	f.deficit += credit
 	p.watch(f)
-	for p.below.len() > 0 && p.earned-p.below.top().k1 >= p.limit {
-		over := s.flows.at(p.below.top().slot())
-		p.below.remove(over.slot)
+	for len(p.below) > 0 && p.earned-p.below.top().key >= p.limit {
+		over := p.below.top().of
+		p.below.remove(&over.byDeficit)
 		if over != f {
-			s.reorder(over)
+			s.rank(over)
 		}
 	}
 	return rule

@@ -52,9 +52,9 @@ type Reason struct {
 	Lead    time.Duration // how far its virtual time is ahead
 	Overrun time.Duration // how far it may be
 	Level   string        // "function" or "namespace": which level throttles
-	Behind  FlowID        // who goes first, or sets global virtual time
+	Behind  FlowID        // the flow that goes first, or sets global virtual time
 	Until   time.Duration // when a wait or an empty flow's TTL ends
-	Lack    string        // what it lacks where it does not fit, by who asks; may be empty
+	Missing string        // what is missing where it does not fit, filled in by the owner of the View; may be empty
 
 	// Of a flow that may go: the devices, how many of them have a free token (not
 	// asked where none has), and runs and tokens of all together.
@@ -62,7 +62,7 @@ type Reason struct {
 	InFlight, Tokens int
 }
 
-func devices(n int) string {
+func deviceCount(n int) string {
 	if n == 1 {
 		return "1 device"
 	}
@@ -85,10 +85,10 @@ func (r Reason) String() string {
 	case RuleWait:
 		fmt.Fprintf(&b, " until %s", r.Until)
 	case RuleNoToken:
-		fmt.Fprintf(&b, ", %d of %d runs in flight on %s", r.InFlight, r.Tokens, devices(r.Devices))
+		fmt.Fprintf(&b, ", %d of %d runs in flight on %s", r.InFlight, r.Tokens, deviceCount(r.Devices))
 	case RuleNoFit:
-		fmt.Fprintf(&b, ": no memory or no container for it on %s with a free token", devices(r.Free))
-		r.lacks(&b)
+		fmt.Fprintf(&b, ": no memory or no container for it on %s with a free token", deviceCount(r.Free))
+		r.missing(&b)
 	}
 	if r.Last != RuleNone {
 		for _, part := range []string{"; last chosen by ", r.Last.String(), " at ", r.LastAt.String()} {
@@ -98,15 +98,15 @@ func (r Reason) String() string {
 	return b.String()
 }
 
-func (r Reason) lacks(b *strings.Builder) {
-	if r.Lack != "" {
-		b.WriteString(": " + r.Lack)
+func (r Reason) missing(b *strings.Builder) {
+	if r.Missing != "" {
+		b.WriteString(": " + r.Missing)
 	}
 }
 
-// Held says the same for a table that has the flow's name, its state and its lead
+// Summary says what String says for a table that has the flow's name, its state and its lead
 // beside it, without what moves while nothing becomes of the flow.
-func (r Reason) Held() string {
+func (r Reason) Summary() string {
 	var b strings.Builder
 	b.Grow(96)
 	b.WriteString(r.Rule.String())
@@ -121,7 +121,7 @@ func (r Reason) Held() string {
 		b.WriteString(" until " + r.Until.Round(time.Millisecond).String())
 	case RuleNoFit:
 		b.WriteString(": no memory or no container for it on a device with a free token")
-		r.lacks(&b)
+		r.missing(&b)
 	}
 	if r.Last != RuleNone {
 		for _, part := range []string{"; last chosen by ", r.Last.String(), " at ", r.LastAt.Round(time.Millisecond).String()} {
@@ -131,8 +131,8 @@ func (r Reason) Held() string {
 	return b.String()
 }
 
-// Still is the reason less what Held does not say: what is equal is told alike.
-func (r Reason) Still() Reason {
+// SummaryKey is the reason less what Summary leaves out: equal keys have equal summaries.
+func (r Reason) SummaryKey() Reason {
 	r.Lead, r.Devices, r.Free, r.InFlight, r.Tokens = 0, 0, 0, 0, 0
 	if r.Rule != RuleBehind {
 		r.Behind = FlowID{}

@@ -4,7 +4,7 @@
 //
 // It is a pure core: it takes events with the time attached and returns
 // decisions. It has no clock, goroutine, lock or IO, and no decision depends
-// on map order, so one history always gives one schedule. Whoever owns a
+// on map order, so one history always gives one schedule. The owner of a
 // Policy calls it from one goroutine at a time.
 //
 // It does not know containers, device memory or activations. What it must know
@@ -13,8 +13,6 @@ package sched
 
 import (
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // FlowID names a flow: the invocations of one function in the namespace that
@@ -28,16 +26,16 @@ type FlowID struct {
 // String writes the flow as namespace/function.
 func (f FlowID) String() string { return f.Namespace + "/" + f.Function }
 
-// Item is one invocation as it arrives.
-type Item struct {
-	ID   uint64 // the caller's; unique among items queued or in flight
+// Invocation is one invocation as it arrives.
+type Invocation struct {
+	ID   uint64 // the caller's; unique among those queued or in flight
 	Flow FlowID
 	Cost time.Duration // expected service if the caller knows it, else 0
 }
 
-// Facts is what starting one item of a flow on a device would mean right now.
-type Facts struct {
-	Start start.Kind
+// Placement is what starting one invocation of a flow on a device would mean right now.
+type Placement struct {
+	Start StartKind
 	Setup time.Duration // expected time from token to running: create, init, swap in
 	Fits  bool          // the container and its memory can be had there now
 }
@@ -46,42 +44,34 @@ type Facts struct {
 // calls it from inside Next, Likely and Explain; it must answer from memory
 // and must not call back.
 //
-// Near is there so that with many devices few are asked: it lists, in their
-// order, devices on which a start of the flow may differ from one where the flow
-// has nothing, and says what that would be. Everywhere else Facts must answer the
-// same, but for Fits, which is false in elsewhere only where it is false on all
-// of them.
+// With many devices few differ for a flow. Near lists those, in their order, and
+// says what a start is on all others. There Placement must answer the same, but for
+// Fits, which is false in elsewhere only where it is false on all of them.
 //
 // Fits=false makes Next pass the flow by for this call; the flow keeps its
-// place. When facts of a flow change for a reason other than the Next, Done,
-// Undo and Abandon of its own items (a container evicted, created ahead or
-// swapped), the owner calls Touch.
+// position. When a placement of a flow changes for a reason other than the Next,
+// Done, Undo and Abandon of its own invocations (a container evicted, created ahead
+// or swapped), the owner calls Touch.
 type View interface {
-	Facts(flow FlowID, device int) Facts
+	Placement(flow FlowID, device int) Placement
 	// Near appends to buf.
-	Near(flow FlowID, buf []int) (near []int, elsewhere Facts)
+	Near(flow FlowID, buf []int) (near []int, elsewhere Placement)
 }
 
-// Setups is a View that also tells the Setup of Facts alone, where that is less
-// work: it is asked more often than the rest.
-type Setups interface {
-	Setup(flow FlowID, device int) time.Duration
-}
-
-// Choice is a granted token: this item, on this device.
+// Choice is a granted token: this invocation, on this device.
 type Choice struct {
-	Item    uint64
-	Flow    FlowID
-	Device  int
-	Facts   Facts         // as View answered when the choice was made
-	Waited  time.Duration // from Enqueue to now
-	Charged time.Duration // virtual time charged to the flow
-	Rule    Rule          // the rule that chose it
+	Invocation uint64
+	Flow       FlowID
+	Device     int
+	Placement  Placement     // as View answered when the choice was made
+	Waited     time.Duration // from Enqueue to now
+	Charged    time.Duration // virtual time charged to the flow
+	Rule       Rule          // the rule that chose it
 }
 
-// Usage is what a finished item really took.
+// Usage is what a finished invocation really took.
 type Usage struct {
-	Service time.Duration // token held, without container creation
+	Service time.Duration // from grant to return of the token, without container creation
 	Setup   time.Duration // container creation and init within the token
 }
 
@@ -115,19 +105,19 @@ type Change struct {
 // The owner calls Next after every other event, again and again until it
 // answers false. Misuse (an unknown or repeated id) panics.
 type Policy interface {
-	// Enqueue adds an item at the end of its flow.
-	Enqueue(now time.Duration, item Item)
-	// Cancel takes a queued item out; false if it is not queued.
+	// Enqueue adds an invocation at the end of its flow.
+	Enqueue(now time.Duration, in Invocation)
+	// Cancel takes a queued invocation out; false if it is not queued.
 	Cancel(now time.Duration, id uint64) bool
 	// Next grants a token; false if there is nothing that may and can run.
 	Next(now time.Duration) (Choice, bool)
-	// Done returns the token of a finished item and learns from what it used.
+	// Done returns the token of a finished invocation and learns from what it used.
 	Done(now time.Duration, id uint64, used Usage)
-	// Undo returns the token, takes the charge back and puts the item at the
-	// head of its flow again: for an item that could not be started. View
+	// Undo returns the token, takes the charge back and puts the invocation at
+	// the head of its flow again: for one that could not be started. View
 	// should say that it does not fit, or Next may choose it again.
 	Undo(now time.Duration, id uint64)
-	// Abandon returns the token, takes the charge back and forgets the item.
+	// Abandon returns the token, takes the charge back and forgets the invocation.
 	Abandon(now time.Duration, id uint64)
 	// Touch says that View would answer differently for a flow now.
 	Touch(now time.Duration, flow FlowID)

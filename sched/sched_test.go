@@ -18,7 +18,7 @@ func TestServesAll(t *testing.T) {
 			s.AddDevice(0, 0, 2)
 			for id := uint64(0); id < 60; id++ {
 				f := FlowID{"ns", string(rune('a' + id%7))}
-				s.Enqueue(time.Duration(id), Item{ID: id, Flow: f})
+				s.Enqueue(time.Duration(id), Invocation{ID: id, Flow: f})
 			}
 			seen := map[uint64]bool{}
 			now := time.Second
@@ -29,11 +29,11 @@ func TestServesAll(t *testing.T) {
 					if !ok {
 						break
 					}
-					if seen[c.Item] {
-						t.Fatalf("item %d chosen twice", c.Item)
+					if seen[c.Invocation] {
+						t.Fatalf("item %d chosen twice", c.Invocation)
 					}
-					seen[c.Item] = true
-					running = append(running, c.Item)
+					seen[c.Invocation] = true
+					running = append(running, c.Invocation)
 				}
 				if len(running) == 0 || len(running) > 2 {
 					t.Fatalf("%d in flight with 2 tokens", len(running))

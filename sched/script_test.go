@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// subject is what a script drives: the scheduler or its twin.
+// subject is what a script drives: the scheduler or its oracle.
 type subject interface {
-	Enqueue(time.Duration, Item)
+	Enqueue(time.Duration, Invocation)
 	Cancel(time.Duration, uint64) bool
 	Next(time.Duration) (Choice, bool)
 	Done(time.Duration, uint64, Usage)
@@ -35,14 +35,14 @@ type subject interface {
 }
 
 func (s *Scheduler) virtual(id FlowID) (vt, gvt time.Duration) {
-	f := s.byID.find(id)
+	f := s.flows[id]
 	if f == nil {
 		return 0, 0
 	}
 	return time.Duration(f.vt), time.Duration(f.group.level.gvt)
 }
 
-func (w *twin) virtual(id FlowID) (vt, gvt time.Duration) {
+func (w *oracle) virtual(id FlowID) (vt, gvt time.Duration) {
 	f := w.find(id)
 	if f == nil {
 		return 0, 0
@@ -51,23 +51,23 @@ func (w *twin) virtual(id FlowID) (vt, gvt time.Duration) {
 }
 
 // answers is a View of set answers; an unset one fits and starts at once.
-type answers map[string]Facts
+type answers map[string]Placement
 
-func (a answers) Facts(f FlowID, device int) Facts {
+func (a answers) Placement(f FlowID, device int) Placement {
 	if got, ok := a[fmt.Sprintf("%s %d", f.Function, device)]; ok {
 		return got
 	}
-	return Facts{Fits: true}
+	return Placement{Fits: true}
 }
 
 // Near lists the devices of which something was said.
-func (a answers) Near(f FlowID, buf []int) ([]int, Facts) {
+func (a answers) Near(f FlowID, buf []int) ([]int, Placement) {
 	for device := range 16 {
 		if _, ok := a[fmt.Sprintf("%s %d", f.Function, device)]; ok {
 			buf = append(buf, device)
 		}
 	}
-	return buf, Facts{Fits: true}
+	return buf, Placement{Fits: true}
 }
 
 // script is one subject with what the commands of a file said to it.
@@ -94,12 +94,12 @@ func newScript() *script {
 	}
 }
 
-// TestScripts runs each file on the scheduler and on the twin, which must agree
-// with the file. A file that names a printed rule is run once more on a twin
+// TestScripts runs each file on the scheduler and on the oracle, which must agree
+// with the file. A file that names a printed rule is run once more on a oracle
 // that follows that rule, which must not.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/rules", func(t *testing.T, path string) {
-		ours, twins, broken := newScript(), newScript(), newScript()
+		ours, oracles, broken := newScript(), newScript(), newScript()
 		differs := false
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "printed" {
@@ -111,7 +111,7 @@ func TestScripts(t *testing.T) {
 					t.Fatalf("%s: %s: %v", d.Pos, d.FullCmd(), r)
 				}
 			}()
-			out := run(t, ours, d, func(s *script) subject {
+			out := runScript(t, ours, d, func(s *script) subject {
 				p, err := NewPolicy(s.policy, s.cfg, s.view)
 				if err != nil {
 					t.Fatal(err)
@@ -123,18 +123,18 @@ func TestScripts(t *testing.T) {
 					t.Fatalf("%s: %v", d.Pos, err)
 				}
 			}
-			asTwin := func(s *script) subject {
-				w := newTwin(s.policy, s.cfg, s.view)
+			asOracle := func(s *script) subject {
+				w := newOracle(s.policy, s.cfg, s.view)
 				w.printed = s.printed
 				return w
 			}
 			if d.Cmd != "explain" {
-				if got := run(t, twins, d, asTwin); got != out {
-					t.Errorf("%s: twin says\n%s\nscheduler\n%s", d.Pos, got, out)
+				if got := runScript(t, oracles, d, asOracle); got != out {
+					t.Errorf("%s: oracle says\n%s\nscheduler\n%s", d.Pos, got, out)
 				}
 			}
 			if broken.printed != "" && !differs && d.Cmd != "explain" {
-				differs = runBroken(t, broken, d, asTwin) != d.Expected
+				differs = runBroken(t, broken, d, asOracle) != d.Expected
 			}
 			return out
 		})
@@ -144,7 +144,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// runBroken runs a command on the broken twin; where that already went so far
+// runBroken runs a command on the broken oracle; where that already went so far
 // astray that the command makes no sense, that is its answer.
 func runBroken(t *testing.T, s *script, d *datadriven.TestData, build func(*script) subject) (out string) {
 	defer func() {
@@ -152,10 +152,10 @@ func runBroken(t *testing.T, s *script, d *datadriven.TestData, build func(*scri
 			out = fmt.Sprint(r)
 		}
 	}()
-	return run(t, s, d, build)
+	return runScript(t, s, d, build)
 }
 
-func run(t *testing.T, s *script, d *datadriven.TestData, build func(*script) subject) string {
+func runScript(t *testing.T, s *script, d *datadriven.TestData, build func(*script) subject) string {
 	if d.Cmd == "new" {
 		s.create(t, d)
 		s.subject = build(s)
@@ -214,7 +214,7 @@ func (s *script) create(t *testing.T, d *datadriven.TestData) {
 		case "slowdown":
 			cfg.Slowdown, _ = strconv.ParseFloat(v, 64)
 		case "patience":
-			cfg.Patience = duration(v)
+			cfg.MinWait = duration(v)
 		case "shortest":
 			cfg.Shortest = v != "off"
 		case "setup":

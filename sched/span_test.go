@@ -63,7 +63,7 @@ func TestMillionSecondsCanBreak(t *testing.T) {
 				c.policy, c.patterns, c.whole, c.span = "mqfq", patterns, true, 100_000*time.Second
 				c.adjust = func(c *Config) { c.Correct = false }
 				unsettled := c.play(t).flows
-				c.adjust, c.spoil = nil, func(s *Scheduler, _ *flow) { s.rules, s.overrun = sjf{}, endless }
+				c.adjust, c.spoil = nil, func(s *Scheduler, _ *flow) { s.rules, s.overrun = rules{key: byService, hooks: noHooks{}}, endless }
 				boundless := c.play(t).flows
 				t.Logf("the gap is %.2f of the bound without settling, %.2f without the window", unsettled, boundless)
 				if max(unsettled, boundless) <= 1 {

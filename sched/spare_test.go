@@ -11,14 +11,14 @@ type picky struct {
 	fits func(f FlowID, device int) bool
 }
 
-func (p picky) Facts(f FlowID, device int) Facts { return Facts{Fits: p.fits(f, device)} }
+func (p picky) Placement(f FlowID, device int) Placement { return Placement{Fits: p.fits(f, device)} }
 
-func (p picky) Near(FlowID, []int) ([]int, Facts) { return nil, Facts{Fits: true} }
+func (p picky) Near(FlowID, []int) ([]int, Placement) { return nil, Placement{Fits: true} }
 
 // TestMisfitHoldsNobodyUp: a function that fits on no device that is left holds
 // global virtual time for ever, and all others run as if it were not there; the
 // share of two of them beside it is as fair as ever.
-func TestMisfitHoldsNobodyUp(t *testing.T) {
+func TestMisfitDelaysNoOther(t *testing.T) {
 	for _, policy := range bounded() {
 		for _, namespaces := range []bool{false, true} {
 			cfg, _ := Defaults(policy)
@@ -32,7 +32,7 @@ func TestMisfitHoldsNobodyUp(t *testing.T) {
 			enqueue := func(n int, f FlowID) {
 				for range n {
 					id++
-					s.Enqueue(0, Item{ID: id, Flow: f})
+					s.Enqueue(0, Invocation{ID: id, Flow: f})
 				}
 			}
 			enqueue(3, FlowID{"ns0", "big"})
@@ -55,7 +55,7 @@ func TestMisfitHoldsNobodyUp(t *testing.T) {
 				}
 				if len(flying) > 0 {
 					now += time.Second
-					s.Done(now, flying[0].Item, Usage{Service: time.Second})
+					s.Done(now, flying[0].Invocation, Usage{Service: time.Second})
 					flying = flying[1:]
 					continue
 				}
@@ -92,7 +92,7 @@ func TestMisfitKeepsItsClaim(t *testing.T) {
 			for _, f := range []string{"big", "hot"} {
 				for st, _ := s.Flow(FlowID{"ns", f}); st.Queued < 20; st.Queued++ {
 					id++
-					s.Enqueue(now, Item{ID: id, Flow: FlowID{"ns", f}})
+					s.Enqueue(now, Invocation{ID: id, Flow: FlowID{"ns", f}})
 				}
 			}
 			for {
@@ -105,7 +105,7 @@ func TestMisfitKeepsItsClaim(t *testing.T) {
 				next[c.Device]++
 			}
 			now += 500 * time.Millisecond
-			s.Done(now, flying[0].Item, Usage{Service: time.Second})
+			s.Done(now, flying[0].Invocation, Usage{Service: time.Second})
 			flying = flying[1:]
 		}
 		t.Logf("%s: %v", policy, used)
@@ -131,7 +131,7 @@ func TestMisfitsAreNotForgotten(t *testing.T) {
 		}
 		s.AddDevice(0, 0, 1)
 		for i := range 2000 {
-			s.Enqueue(0, Item{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i%7), fmt.Sprint("f", i)}})
+			s.Enqueue(0, Invocation{ID: uint64(i), Flow: FlowID{fmt.Sprint("ns", i%7), fmt.Sprint("f", i)}})
 		}
 		now := time.Duration(0)
 		grant := func(want string) Choice {
@@ -154,7 +154,7 @@ func TestMisfitsAreNotForgotten(t *testing.T) {
 		}
 		c := grant("f1900")
 		fitting = "f3"
-		s.Done(now, c.Item, Usage{Service: time.Second})
+		s.Done(now, c.Invocation, Usage{Service: time.Second})
 		grant("f3")
 		if err := newChecker().check(s); err != nil {
 			t.Error(err)

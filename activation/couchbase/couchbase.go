@@ -1,7 +1,7 @@
 // Package couchbase is a sink for activation records: it inserts them into one
 // collection of a Couchbase bucket, each under its document id. It reads nothing;
 // actions stay in CouchDB. It speaks Couchbase's binary protocol through gocb and
-// is the only room that imports that library.
+// is the only package that imports that library.
 package couchbase
 
 import (
@@ -42,7 +42,7 @@ type Store struct {
 	bucket     *gocb.Bucket
 	collection *gocb.Collection
 	queue      *records.Queue
-	asks       sync.WaitGroup // requests that nobody may wait for any more
+	asks       sync.WaitGroup // requests that no caller waits for any more
 }
 
 // operationTime is how long the library tries one document, which it does again
@@ -83,7 +83,7 @@ func name(s string) string {
 	return s
 }
 
-// PutDocument hands over the document of a record. It blocks while the buffer is
+// PutDocument queues the document of a record. It blocks while the buffer is
 // full and there is no spool.
 func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 	return s.queue.Put(ctx, doc)
@@ -127,7 +127,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// once has the library tell at once why something failed.
+// once makes the library return at once why something failed.
 type once struct{}
 
 // RetryAfter never tries again.

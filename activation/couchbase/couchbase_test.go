@@ -56,7 +56,7 @@ func doc(i int) records.Document {
 	return records.Document{ID: id, Body: fmt.Appendf(nil, `{"_id":%q,"logs":["<a> & 1.0e2"],"n":12345678901234567890}`, id)}
 }
 
-// put hands over documents and tells how many of them were called stored.
+// put queues documents and returns how many of them were stored.
 func put(t testing.TB, s *Store, from, to int) (stored *atomic.Int32) {
 	t.Helper()
 	stored = new(atomic.Int32)
@@ -83,7 +83,7 @@ func flush(t testing.TB, s *Store) {
 
 func diskSpool(t testing.TB, dir string) *records.DiskSpool {
 	t.Helper()
-	spool, err := records.OpenSpool(records.SpoolConfig{Dir: dir, Patience: time.Minute})
+	spool, err := records.OpenSpool(records.SpoolConfig{Dir: dir, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestRefusedForGood(t *testing.T) {
 	m := startMock(t)
 	cfg := m.config()
 	dir := t.TempDir()
-	cfg.Records.Dead = records.DeadLetters{Dir: dir}
+	cfg.Records.DeadLetters = records.DeadLetterDir{Dir: dir}
 	s := open(t, cfg)
 	defer shut(t, s)
 	reach(t, s)
@@ -203,7 +203,7 @@ func TestRefusedForGood(t *testing.T) {
 	put(t, s, 0, 1)
 	flush(t, s)
 	letters, _ := filepath.Glob(filepath.Join(dir, "*.json"))
-	if len(letters) != 1 || s.Health().Records.Buried != 1 {
+	if len(letters) != 1 || s.Health().Records.DeadLettered != 1 {
 		t.Fatalf("dead letters %v, health %+v", letters, s.Health())
 	}
 	if text, _ := os.ReadFile(letters[0]); !strings.Contains(string(text), doc(0).ID) {
@@ -220,11 +220,11 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// TestProbeSaysWhatIsWrong, and which setting to look at. The mock takes any
+// TestProbeReportsWhatIsWrong, and which setting to check. The mock takes any
 // password; that a user may not write is its answer.
-func TestProbeSaysWhatIsWrong(t *testing.T) {
+func TestProbeReportsWhatIsWrong(t *testing.T) {
 	cfg := Config{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "of a test", Bucket: mockBucket}
-	says := func(s *Store, want ...string) {
+	reports := func(s *Store, want ...string) {
 		t.Helper()
 		defer shut(t, s)
 		err := s.Probe(t.Context())
@@ -241,28 +241,28 @@ func TestProbeSaysWhatIsWrong(t *testing.T) {
 			}
 		}
 	}
-	says(open(t, cfg), mockBucket, "whisk.gpu.couchbase.connection")
+	reports(open(t, cfg), mockBucket, "whisk.gpu.couchbase.connection")
 
 	m := startMock(t)
 	good := m.config()
 	good.Bucket = "another"
-	says(open(t, good), "another", "whisk.gpu.couchbase.username, password, or bucket")
+	reports(open(t, good), "another", "whisk.gpu.couchbase.username, password, or bucket")
 	good.Bucket = mockBucket
 	s := open(t, good)
 	m.fail(mayNot, -1)
-	says(s, "authentication", "whisk.gpu.couchbase.username")
+	reports(s, "authentication", "whisk.gpu.couchbase.username")
 
-	// A certificate of nobody's: before anything of Couchbase's is said.
-	door := httptest.NewTLSServer(http.NotFoundHandler())
-	t.Cleanup(door.Close)
-	cfg.Connection = "couchbases://" + door.Listener.Addr().String()
-	says(open(t, cfg), "certificate signed by unknown authority", "whisk.gpu.couchbase.certificate")
+	// A certificate of nobody's: before anything of Couchbase's is stderr.
+	listener := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(listener.Close)
+	cfg.Connection = "couchbases://" + listener.Listener.Addr().String()
+	reports(open(t, cfg), "certificate signed by unknown authority", "whisk.gpu.couchbase.certificate")
 	cfg.Certificate = filepath.Join(t.TempDir(), "ca.pem")
-	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: door.Certificate().Raw})
+	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listener.Certificate().Raw})
 	if err := os.WriteFile(cfg.Certificate, trusted, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	says(open(t, cfg), "whisk.gpu.couchbase.connection") // trusted, and nothing of Couchbase's
+	reports(open(t, cfg), "whisk.gpu.couchbase.connection") // trusted, and nothing of Couchbase's
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -292,15 +292,15 @@ func TestOpenRefuses(t *testing.T) {
 // up.
 func TestMeaning(t *testing.T) {
 	for _, c := range []struct{ err, want error }{
-		{gocb.ErrDocumentExists, records.ErrHeld},
+		{gocb.ErrDocumentExists, records.ErrExists},
 		{gocb.ErrValueTooLarge, records.ErrTooLarge},
 		{gocb.ErrInvalidArgument, records.ErrRefused},
-		{gocb.ErrUnambiguousTimeout, records.ErrAway},
-		{gocb.ErrAmbiguousTimeout, records.ErrAway},
-		{gocb.ErrAuthenticationFailure, records.ErrAway},
-		{gocb.ErrCollectionNotFound, records.ErrAway},
-		{context.DeadlineExceeded, records.ErrAway},
-		{errors.New("something new"), records.ErrAway},
+		{gocb.ErrUnambiguousTimeout, records.ErrUnavailable},
+		{gocb.ErrAmbiguousTimeout, records.ErrUnavailable},
+		{gocb.ErrAuthenticationFailure, records.ErrUnavailable},
+		{gocb.ErrCollectionNotFound, records.ErrUnavailable},
+		{context.DeadlineExceeded, records.ErrUnavailable},
+		{errors.New("something new"), records.ErrUnavailable},
 	} {
 		if got := meaning(c.err); !errors.Is(got, c.want) || !errors.Is(got, c.err) || got.Error() != c.err.Error() {
 			t.Errorf("%v means %v, want %v", c.err, got, c.want)

@@ -42,7 +42,7 @@ func startMock(t testing.TB) *mock {
 		}
 		t.Skip("no CouchbaseMock: .ci/peers/couchbase.sh start installs it, and needs java")
 	}
-	// The mock tells its port here, and ends when the connection does.
+	// the mock sends its port here, and ends when the connection does.
 	monitor, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func startMock(t testing.TB) *mock {
 	t.Cleanup(func() { _ = conn.Close() })
 	port, err := bufio.NewReader(conn).ReadString(0)
 	if err != nil {
-		t.Fatalf("CouchbaseMock does not tell its port: %v", err)
+		t.Fatalf("CouchbaseMock does not send its port: %v", err)
 	}
 	m := &mock{t: t, web: "http://127.0.0.1:" + strings.TrimSuffix(port, "\x00")}
 	var ports []int
@@ -117,7 +117,7 @@ func (m *mock) config() Config {
 	return Config{Connection: "couchbase://" + m.data, Username: mockBucket, Password: mockPass, Bucket: mockBucket}
 }
 
-// read gives what the bucket holds of a document, by a client of the test's own.
+// read gives what the bucket has of a document, by a client of the test's own.
 func (m *mock) read(id string) (string, bool) {
 	m.t.Helper()
 	cluster, err := gocb.Connect("couchbase://"+m.data, gocb.ClusterOptions{

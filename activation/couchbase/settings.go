@@ -10,7 +10,7 @@ import (
 	"github.com/couchbase/gocb/v2"
 )
 
-// settings names the keys that an operator looks at after an error.
+// settings names the keys that an operator checks after an error.
 func (s *Store) settings(ctx context.Context, err error) string {
 	if named := about(err); named != "" {
 		return named
@@ -35,8 +35,8 @@ func about(err error) string {
 	return ""
 }
 
-// distrust tells why the certificate of a node is not trusted, which the library
-// keeps to itself; nil where it is, where nobody answers, and without TLS.
+// distrust is why the certificate of a node is not trusted, which the library
+// keeps to itself; nil where it is, where no server answers, and without TLS.
 func (s *Store) distrust(ctx context.Context) error {
 	const port = "11207" // of data over TLS
 	hosts, secure := strings.CutPrefix(s.at, "couchbases://")

@@ -51,7 +51,7 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	return results, nil
 }
 
-// beginning tells that an operation has begun: the library encodes documents after
+// beginning reports that an operation has begun: the library encodes documents after
 // it has counted it. Close waits for what is counted, and one that began to be
 // counted meanwhile would race with that.
 type beginning struct {
@@ -66,7 +66,7 @@ func (b *beginning) Encode(v any) ([]byte, uint32, error) {
 	return b.Transcoder.Encode(v)
 }
 
-// meaning tells what the answer to one document means. What is not known to be
+// meaning says what the answer to one document means. What is not known to be
 // about the document passes: the library retries what it can by itself, and what
 // it then gives up, a node that is away or an operator's change, is not for ever.
 func meaning(err error) error {
@@ -74,11 +74,11 @@ func meaning(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, gocb.ErrDocumentExists), errors.Is(err, gocb.ErrDocumentLocked):
-		return records.Mark(err, records.ErrHeld)
+		return records.Classify(err, records.ErrExists)
 	case errors.Is(err, gocb.ErrValueTooLarge):
-		return records.Mark(err, records.ErrTooLarge)
+		return records.Classify(err, records.ErrTooLarge)
 	case errors.Is(err, gocb.ErrInvalidArgument), errors.Is(err, gocb.ErrEncodingFailure):
-		return records.Mark(err, records.ErrRefused)
+		return records.Classify(err, records.ErrRefused)
 	}
-	return records.Mark(err, records.ErrAway)
+	return records.Classify(err, records.ErrUnavailable)
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/go-kivik/kivik/v4/couchdb"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/steps"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // ErrNotFound is an action, or the code of one, that the database has not.
 var ErrNotFound = errors.New("action not found")
 
-// ErrAway means that the database does not answer, or not as it should: later
+// ErrUnavailable means that the database does not answer, or not as it should: later
 // the same may succeed.
-var ErrAway = errors.New("the database is away")
+var ErrUnavailable = errors.New("the database is away")
 
 // errNoCode is code that is not in the bucket.
 var errNoCode = errors.New("its code is not in the bucket")
@@ -40,7 +40,7 @@ type actions struct {
 	manifest *activation.Manifest
 	timeout  time.Duration
 	log      *slog.Logger
-	steps    steps.Listener
+	spans    spans.Listener
 	ctx      context.Context // ends with the store; fetches outlive their first caller
 	wg       sync.WaitGroup
 
@@ -48,14 +48,14 @@ type actions struct {
 	cache     *cache
 	flights   map[key]*flight
 	closed    bool
-	condition outage.Condition
+	condition retry.Condition
 	replaced  map[key]replacement
-	back      chan struct{} // not nil while it is asked whether reads work; then closed
+	recovered chan struct{} // not nil while it is asked whether reads work; then closed
 }
 
-// replacement is the revision that took the place of another, remembered for a
-// moment: as long as messages that name the old one keep coming, each would
-// have the action read again.
+// replacement is the revision that replaced another, remembered for a
+// moment: without it each further message that names the old revision would read
+// the action again.
 type replacement struct {
 	rev   string
 	until time.Time
@@ -67,7 +67,7 @@ const replacedFor = 5 * time.Second
 // key names one version of an action for ever: a cached one is never stale.
 type key struct{ id, rev string }
 
-// flight is one fetch and whoever waits for it.
+// flight is one fetch that any number of readers wait for.
 type flight struct {
 	done   chan struct{} // closed when the fields below are set
 	action *activation.Action
@@ -76,7 +76,7 @@ type flight struct {
 
 func newActions(ctx context.Context, db *kivik.DB, m *activation.Manifest, cfg Config) *actions {
 	return &actions{
-		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps, ctx: ctx,
+		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, spans: cfg.Spans, ctx: ctx,
 		cache:   newCache(cfg.CacheBytes, cfg.CacheIdle),
 		flights: map[key]*flight{}, replaced: map[key]replacement{},
 	}
@@ -103,7 +103,7 @@ func (a *actions) cached(id, rev string) (*activation.Action, bool) {
 	return a.cache.get(a.current(key{id, rev}, now), now)
 }
 
-// current is the key of what is known to have taken the place of k, or k. The
+// current is the key of what is known to have replaced k, or k. The
 // caller holds the lock.
 func (a *actions) current(k key, now time.Time) key {
 	if r, ok := a.replaced[k]; ok {
@@ -115,7 +115,7 @@ func (a *actions) current(k key, now time.Time) key {
 	return k
 }
 
-// replace remembers what took the place of k. The caller holds the lock.
+// replace remembers what replaced k. The caller holds the lock.
 func (a *actions) replace(k key, rev string, now time.Time) {
 	for old, r := range a.replaced {
 		if !now.Before(r.until) {
@@ -127,7 +127,7 @@ func (a *actions) replace(k key, rev string, now time.Time) {
 
 // join answers from the cache, joins the flight of a key, or starts it. An
 // empty revision is always a flight of its own: it means what the database
-// has now. A flight is told of as its first caller's.
+// has now. Its spans are those of the first caller.
 func (a *actions) join(caller context.Context, k key) (*flight, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,7 +149,7 @@ func (a *actions) join(caller context.Context, k key) (*flight, error) {
 	if k.rev != "" {
 		a.flights[k] = f
 	}
-	a.wg.Go(func() { a.fly(steps.Carry(a.ctx, caller), k, f) })
+	a.wg.Go(func() { a.fly(spans.Carry(a.ctx, caller), k, f) })
 	return f, nil
 }
 
@@ -205,7 +205,7 @@ func (a *actions) fetch(ctx context.Context, k key) (*activation.Action, int64, 
 }
 
 func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
-	ended := steps.Begin(ctx, a.steps, finding(a.db.Name(), id))
+	ended := spans.Begin(ctx, a.spans, finding(a.db.Name(), id))
 	var doc json.RawMessage
 	err := a.db.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
 	if kivik.HTTPStatus(err) == http.StatusNotFound { // an answer like another
@@ -218,7 +218,7 @@ func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
 
 func (a *actions) attachment(ctx context.Context, id string, from *activation.Attachment) (data []byte, err error) {
 	if from.Scheme != activation.InS3 {
-		ended := steps.Begin(ctx, a.steps, attaching(a.db.Name(), id, from.Name))
+		ended := spans.Begin(ctx, a.spans, attaching(a.db.Name(), id, from.Name))
 		defer func() {
 			ended(fmt.Sprintf("[ATT_GET] '%s' completed: found attachment '%s' of document 'id: %s, rev: null'", a.db.Name(), from.Name, id), err)
 		}()
@@ -244,7 +244,7 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 }
 
 // failed turns an error of the database into one of ours. A missing document
-// says nothing about the database's health.
+// is no failure of the database.
 func (a *actions) failed(id string, err error) error {
 	if kivik.HTTPStatus(err) == http.StatusNotFound || errors.Is(err, errNoCode) {
 		return fmt.Errorf("fetch action %s: %w: %w", id, ErrNotFound, err)
@@ -252,21 +252,21 @@ func (a *actions) failed(id string, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx.Err() == nil {
-		a.condition.Fail(a.log, "actions cannot be read", err)
+		a.condition.Failed(a.log, "actions cannot be read", err)
 	}
-	return fmt.Errorf("fetch action %s: %w: %w: %w", id, activation.ErrUnfetchable, ErrAway, err)
+	return fmt.Errorf("fetch action %s: %w: %w: %w", id, activation.ErrUnfetchable, ErrUnavailable, err)
 }
 
-// answered notes that reads work. The caller holds the lock.
+// answered records that reads work. The caller holds the lock.
 func (a *actions) answered() {
-	a.condition.Works(a.log, "actions are read again")
-	if a.back != nil {
-		close(a.back)
-		a.back = nil
+	a.condition.Succeeded(a.log, "actions are read again")
+	if a.recovered != nil {
+		close(a.recovered)
+		a.recovered = nil
 	}
 }
 
-// await waits until reads work. The first who waits has the database asked.
+// await waits until reads work. The first waiter starts the probe.
 func (a *actions) await(ctx context.Context) error {
 	a.mu.Lock()
 	if a.closed {
@@ -277,11 +277,11 @@ func (a *actions) await(ctx context.Context) error {
 		a.mu.Unlock()
 		return nil
 	}
-	if a.back == nil {
-		a.back = make(chan struct{})
-		a.wg.Go(a.ask)
+	if a.recovered == nil {
+		a.recovered = make(chan struct{})
+		a.wg.Go(a.probe)
 	}
-	back := a.back
+	back := a.recovered
 	a.mu.Unlock()
 	select {
 	case <-back:
@@ -293,10 +293,10 @@ func (a *actions) await(ctx context.Context) error {
 	}
 }
 
-// ask asks for the database of actions until it answers, or a read did.
-func (a *actions) ask() {
-	pace := outage.Pace{Min: 100 * time.Millisecond, Max: 2 * time.Second}
-	for outage.Wait(a.ctx, pace.Next()) {
+// probe asks for the database of actions until it answers, or a read did.
+func (a *actions) probe() {
+	backoff := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
+	for backoff.Wait(a.ctx) {
 		ctx, cancel := context.WithTimeout(a.ctx, a.timeout)
 		_, err := a.db.Stats(ctx)
 		cancel()
@@ -304,7 +304,7 @@ func (a *actions) ask() {
 		if err == nil {
 			a.answered()
 		}
-		done := a.back == nil
+		done := a.recovered == nil
 		a.mu.Unlock()
 		if done {
 			return
@@ -337,13 +337,13 @@ func retried(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 		if err == nil || try == readTries || !passing(err) || ctx.Err() != nil {
 			return data, err
 		}
-		if !outage.Wait(ctx, time.Duration(try*try)*50*time.Millisecond) {
+		if !retry.Sleep(ctx, time.Duration(try*try)*50*time.Millisecond) {
 			return data, err
 		}
 	}
 }
 
-// passing tells whether an error may go away by itself. Connection errors come
+// passing reports whether an error may go away by itself. Connection errors come
 // from the library as 502.
 func passing(err error) bool {
 	if errors.Is(err, errNoCode) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
-func TestCodeFromEveryPlace(t *testing.T) {
+func TestCodeFromEverySource(t *testing.T) {
 	f := newFake(t)
 	attached := func(name, mediaType, binary string) string {
 		return fmt.Sprintf(`{"kind":"nodejs:20","code":{"attachmentName":%q,"attachmentType":%q},"binary":%s}`, name, mediaType, binary)
@@ -116,14 +116,14 @@ func TestActionErrors(t *testing.T) {
 	}
 }
 
-// TestAwayIsNotMissing: who asks can tell a database that is away, for which
+// TestAwayIsNotMissing: callers can tell a database that is away, for which
 // one may wait, from an action that is not there.
 func TestAwayIsNotMissing(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fok"] = action("ok", "1-a", inlineExec("c"))
 	f.docs["whisks"] = `{"db_name":"whisks"}`
 	s := open(t, f.config())
-	if _, err := s.Action(t.Context(), "guest/none", ""); errors.Is(err, ErrAway) || !errors.Is(err, ErrNotFound) {
+	if _, err := s.Action(t.Context(), "guest/none", ""); errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNotFound) {
 		t.Errorf("missing: %v", err)
 	}
 	if err := s.AwaitReads(t.Context()); err != nil {
@@ -131,7 +131,7 @@ func TestAwayIsNotMissing(t *testing.T) {
 	}
 	for _, broken := range []fault{401, 503, 500} {
 		f.inject(broken, broken, broken)
-		if _, err := s.Action(t.Context(), "guest/ok", ""); !errors.Is(err, ErrAway) || errors.Is(err, ErrNotFound) {
+		if _, err := s.Action(t.Context(), "guest/ok", ""); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
 			t.Errorf("fault %d: %v", broken, err)
 		}
 		f.inject(503, 503)
@@ -229,7 +229,7 @@ func TestConcurrentReadersShareARequest(t *testing.T) {
 	f.docs["whisks/guest%2Fa"] = action("a", "1-a", inlineExec("x"))
 	s := open(t, f.config())
 	f.mu.Lock()
-	f.hold = make(chan struct{})
+	f.gate = make(chan struct{})
 	f.mu.Unlock()
 	var wg sync.WaitGroup
 	for range 50 {
@@ -241,8 +241,8 @@ func TestConcurrentReadersShareARequest(t *testing.T) {
 	}
 	<-f.arrived
 	f.mu.Lock()
-	close(f.hold)
-	f.hold = nil
+	close(f.gate)
+	f.gate = nil
 	f.mu.Unlock()
 	wg.Wait()
 	if n := f.seen("GET /whisks"); n != 1 {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-kivik/kivik/v4"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
-	"github.com/gpuwhisk/gpuwhisk/activation/steps"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // blacklist is the set of namespaces whose activations are refused. A poll
@@ -22,16 +22,16 @@ type blacklist struct {
 	interval time.Duration
 	timeout  time.Duration
 	log      *slog.Logger
-	steps    steps.Listener
+	spans    spans.Listener
 	set      atomic.Pointer[map[string]struct{}]
 
 	mu        sync.Mutex
-	condition outage.Condition
+	condition retry.Condition
 	read      bool // once at least
 }
 
 func newBlacklist(db *kivik.DB, cfg Config) *blacklist {
-	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps}
+	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log, spans: cfg.Spans}
 	b.set.Store(&map[string]struct{}{})
 	return b
 }
@@ -46,7 +46,7 @@ func (b *blacklist) run(ctx context.Context) {
 	ticker := time.NewTicker(b.interval)
 	defer ticker.Stop()
 	for {
-		_ = b.refresh(ctx) // told in health and logged there
+		_ = b.refresh(ctx) // is in Health and in the log
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -61,13 +61,13 @@ func (b *blacklist) refresh(ctx context.Context) error {
 	defer b.mu.Unlock()
 	if err != nil {
 		if ctx.Err() == nil {
-			b.condition.Fail(b.log, "the list of blocked namespaces cannot be read", err)
+			b.condition.Failed(b.log, "the list of blocked namespaces cannot be read", err)
 		}
 		return fmt.Errorf("poll blocked namespaces: %w", err)
 	}
-	b.condition.Works(b.log, "the list of blocked namespaces is read again")
+	b.condition.Succeeded(b.log, "the list of blocked namespaces is read again")
 	if before := b.set.Swap(&set); !b.read || !maps.Equal(*before, set) {
-		b.log.Info(fmt.Sprintf("updated blacklist to %d entries", len(set))) // as the original says it
+		b.log.Info(fmt.Sprintf("updated blacklist to %d entries", len(set))) // the original's words
 	}
 	b.read = true
 	return nil
@@ -75,7 +75,7 @@ func (b *blacklist) refresh(ctx context.Context) error {
 
 // poll reads the view that the original reads, with its parameters.
 func (b *blacklist) poll(ctx context.Context) (set map[string]struct{}, err error) {
-	ended := steps.Begin(ctx, b.steps, searching(b.db.Name(), "namespaceThrottlings/blockedNamespaces"))
+	ended := spans.Begin(ctx, b.spans, searching(b.db.Name(), "namespaceThrottlings/blockedNamespaces"))
 	defer func() { ended(fmt.Sprintf("[QUERY] '%s' completed: matched %d", b.db.Name(), len(set)), err) }()
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (b *blacklist) poll(ctx context.Context) (set map[string]struct{}, err erro
 	return set, rows.Err()
 }
 
-func (b *blacklist) health() outage.Condition {
+func (b *blacklist) health() retry.Condition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.condition

@@ -10,31 +10,31 @@ import (
 	"github.com/go-kivik/kivik/v4/couchdb/chttp"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/steps"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 )
 
 // bulkDocs sends documents to the database of records. The body is what the
 // original sends: every document as it stands, even if there is but one. It is
 // put together here, since the library would parse each document again, and send
 // it through a goroutine of its own.
-func bulkDocs(v visitor, listener steps.Listener) records.Write {
+func bulkDocs(v rawClient, listener spans.Listener) records.Write {
 	name := v.cfg.Activations
 	return func(ctx context.Context, docs []records.Document) ([]error, error) {
 		if len(docs) == 0 {
 			return nil, v.write(ctx)
 		}
-		ended := steps.Begin(ctx, listener, saving(name, len(docs)))
+		ended := spans.Begin(ctx, listener, saving(name, len(docs)))
 		results, err := v.post(ctx, docs)
 		ended(fmt.Sprintf("'%s' completed %d documents", name, len(docs)), err)
 		if err != nil {
-			return nil, mark(err)
+			return nil, classify(err)
 		}
 		return results, nil
 	}
 }
 
 // post sends one batch and gives the answer to each document.
-func (v visitor) post(ctx context.Context, docs []records.Document) ([]error, error) {
+func (v rawClient) post(ctx context.Context, docs []records.Document) ([]error, error) {
 	res, err := v.send(ctx, http.MethodPost, v.bulkPath(), bytes.NewReader(bulkBody(docs))) //nolint:bodyclose // each way below does
 	if err != nil {
 		return nil, err
@@ -73,13 +73,13 @@ func bulkBody(docs []records.Document) []byte {
 	return append(body, tail...)
 }
 
-// mark tells what the failure of a request means for the documents in it.
-func mark(err error) error {
+// classify says what the failure of a request means for the documents in it.
+func classify(err error) error {
 	switch kivik.HTTPStatus(err) {
 	case http.StatusBadRequest:
-		return records.Mark(err, records.ErrRefused)
+		return records.Classify(err, records.ErrRefused)
 	case http.StatusRequestEntityTooLarge:
-		return records.Mark(err, records.ErrTooLarge)
+		return records.Classify(err, records.ErrTooLarge)
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func answerError(word, reason string) error {
 	}
 	err := fmt.Errorf("%s: %s", word, reason)
 	if word == "conflict" {
-		return records.Mark(err, records.ErrHeld)
+		return records.Classify(err, records.ErrExists)
 	}
 	return err
 }

@@ -102,7 +102,7 @@ func TestRefusedNumber(t *testing.T) {
 	}
 }
 
-// TestDiskSpoolBehindTheStore: the records of an outage arrive, each once.
+// TestDiskSpoolBehindTheStore: the records of a time without database arrive, each once.
 func TestDiskSpoolBehindTheStore(t *testing.T) {
 	// A disk may be as slow as it likes, for two minutes.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -110,7 +110,7 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 	f := newFake(t)
 	f.docs["activations"] = `{}`
 	cfg := f.config()
-	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), SegmentBytes: 2000, Patience: time.Minute})
+	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), SegmentBytes: 2000, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i == 0 && s.Health().Writes.OK() && ctx.Err() == nil {
-			runtime.Gosched() // until the outage is known
+			runtime.Gosched() // until the failure is known
 		}
 	}
 	f.inject()

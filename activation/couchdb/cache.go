@@ -66,7 +66,7 @@ func (c *cache) put(k key, action *activation.Action, size int64, now time.Time)
 	}
 }
 
-// expire drops what nobody used for long: the end of the list is the oldest.
+// expire drops what was not used for long: the end of the list is the oldest.
 func (c *cache) expire(now time.Time) {
 	for el := c.order.Back(); el != nil && now.Sub(el.Value.(*entry).used) >= c.idle; el = c.order.Back() {
 		c.drop(el)
@@ -85,7 +85,7 @@ func (c *cache) drop(el *list.Element) {
 const entryOverhead = 1024
 
 // sizeOf estimates the memory of an action. The decoder keeps the document
-// twice, as bytes and as text; code that came otherwise is held beside it.
+// twice, as bytes and as text; code that came otherwise comes on top.
 func sizeOf(a *activation.Action, doc []byte) int64 {
 	return int64(2*len(doc)+len(a.Exec.Code)) + entryOverhead
 }

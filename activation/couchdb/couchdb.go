@@ -1,8 +1,8 @@
-// Package couchdb is the invoker's way to its database: it reads actions with
-// their code, writes activation records, and watches which namespaces are
-// blocked. It speaks CouchDB's HTTP through kivik, for batches of records without
-// it (bulk.go), and is the only package that imports that library; what it
-// returns are words of package activation.
+// Package couchdb is the invoker's client of its database: it reads actions with
+// their code, writes activation records, and polls which namespaces are
+// blocked. It uses kivik, except for batches of records (bulk.go), and is the only
+// package that imports that library; what it returns are types of package
+// activation.
 //
 // It decides nothing about activations, and it never writes to the databases
 // of actions and subjects.
@@ -13,6 +13,7 @@
 package couchdb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -26,8 +27,8 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/socket"
-	"github.com/gpuwhisk/gpuwhisk/activation/steps"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // Config says where the databases are and how hard they may be worked. Zero
@@ -47,10 +48,22 @@ type Config struct {
 
 	Records records.Config
 	Log     *slog.Logger   // nil: nothing is logged
-	Steps   steps.Listener // nil: nobody hears of requests
+	Spans   spans.Listener // nil: requests are not reported
 }
 
-// Bucket has code that is not in the database.
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
+	c.BlacklistInterval = cmp.Or(c.BlacklistInterval, 5*time.Minute)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	c.CacheIdle = cmp.Or(c.CacheIdle, 5*time.Minute)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Bucket holds code that is not in the database.
 type Bucket interface {
 	// Read returns the attachment of a document, or that there is none.
 	Read(ctx context.Context, document, name string) (data []byte, found bool, err error)
@@ -62,7 +75,7 @@ type Store struct {
 	actions   *actions
 	records   *records.Queue
 	blacklist *blacklist
-	visitor   visitor
+	raw       rawClient
 	client    *kivik.Client
 	transport *http.Transport
 	stop      context.CancelFunc
@@ -85,8 +98,8 @@ func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store{client: client, transport: transport, stop: stop}
 	s.actions = newActions(ctx, whisks, manifest, cfg)
-	s.visitor = visitor{cfg: cfg, client: &http.Client{Transport: transport}}
-	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(s.visitor, cfg.Steps), cfg.Log)
+	s.raw = rawClient{cfg: cfg, client: &http.Client{Transport: transport}}
+	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(s.raw, cfg.Spans), cfg.Log)
 	s.blacklist = newBlacklist(client.DB(cfg.Subjects), cfg)
 	s.wg.Go(func() { s.blacklist.run(ctx) })
 	return s, nil
@@ -112,13 +125,7 @@ func dial(cfg Config, transport http.RoundTripper) (*kivik.Client, error) {
 func newTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return socket.Quick(c), nil
-		},
+		DialContext:         dialer.DialContext,
 		MaxConnsPerHost:     maxConnections,
 		MaxIdleConnsPerHost: maxConnections,
 		IdleConnTimeout:     90 * time.Second,
@@ -156,13 +163,13 @@ func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 // the database.
 func (s *Store) Cached(id, rev string) (*activation.Action, bool) { return s.actions.cached(id, rev) }
 
-// Full tells whether Put would block or spool now.
+// Full reports whether Put would block or spool now.
 func (s *Store) Full() bool { return s.records.Full() }
 
 // Flush waits until every record that was put is written or spooled.
 func (s *Store) Flush(ctx context.Context) error { return s.records.Flush(ctx) }
 
-// Blocked tells whether activations of a namespace are refused. Before the
+// Blocked reports whether activations of a namespace are refused. Before the
 // first poll succeeds none is.
 func (s *Store) Blocked(namespace string) bool { return s.blacklist.blocked(namespace) }
 
@@ -173,9 +180,9 @@ func (s *Store) RefreshBlacklist(ctx context.Context) error { return s.blacklist
 // accepted, the three databases are there, and records may be written. The error
 // names the database and wraps ErrUnauthorized, ErrForbidden or ErrNotFound
 // where that is it.
-func (s *Store) Probe(ctx context.Context) error { return s.visitor.probe(ctx) }
+func (s *Store) Probe(ctx context.Context) error { return s.raw.probe(ctx) }
 
-// AwaitReads waits until the database answers reads again, after Action told
+// AwaitReads waits until the database answers reads again, after Action returned
 // ErrAway. Any number may wait; one asks for all.
 func (s *Store) AwaitReads(ctx context.Context) error { return s.actions.await(ctx) }
 
@@ -189,4 +196,25 @@ func (s *Store) Close() error {
 	s.wg.Wait()
 	s.transport.CloseIdleConnections()
 	return err
+}
+
+// Health is the state of the database.
+type Health struct {
+	Reads     retry.Condition `json:"reads"` // of actions
+	Blacklist retry.Condition `json:"blacklist"`
+	records.Health
+	Cache CacheStats `json:"cache"`
+}
+
+// OK reports whether the last request of each kind succeeded.
+func (h Health) OK() bool {
+	return h.Reads.OK() && h.Blacklist.OK() && h.Health.OK()
+}
+
+// Health returns a snapshot.
+func (s *Store) Health() Health {
+	h := Health{Health: s.records.Health()}
+	s.actions.health(&h)
+	h.Blacklist = s.blacklist.health()
+	return h
 }

@@ -27,7 +27,7 @@ type fake struct {
 	blocked  []string
 	faults   []fault // one for each of the next requests
 	requests []string
-	hold     chan struct{} // not nil: reads wait until it is closed
+	gate     chan struct{} // not nil: reads wait until it is closed
 	arrived  chan struct{} // gets a token from each read that waits
 }
 
@@ -59,7 +59,7 @@ func (f *fake) inject(faults ...fault) {
 	f.faults = faults
 }
 
-// has tells whether a document was stored. A request that was given up may
+// has reports whether a document was stored. A request that was given up may
 // still be served.
 func (f *fake) has(path string) bool {
 	f.mu.Lock()
@@ -87,11 +87,11 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(f.faults) > 0 && !strings.Contains(r.URL.Path, "_view") {
 		broken, f.faults = f.faults[0], f.faults[1:]
 	}
-	hold := f.hold
+	gate := f.gate
 	f.mu.Unlock()
-	if hold != nil && r.Method == http.MethodGet {
+	if gate != nil && r.Method == http.MethodGet {
 		f.arrived <- struct{}{}
-		<-hold
+		<-gate
 	}
 	body, _ := io.ReadAll(r.Body)
 	status, answer := f.answer(r, body)
@@ -167,7 +167,7 @@ func (f *fake) view(r *http.Request) (int, string) {
 }
 
 // bulk stores documents. Like CouchDB it refuses all of them for a number that
-// no double holds.
+// does not fit a double.
 func (f *fake) bulk(body []byte) (int, string) {
 	var request struct{ Docs []json.RawMessage }
 	if err := json.Unmarshal(body, &request); err != nil || strings.Contains(string(body), ":1E+400") {

@@ -16,7 +16,7 @@ func TestNoGoroutineStays(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fa"] = action("a", "1-a", inlineExec("x"))
 	cfg := f.config()
-	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), Patience: time.Minute})
+	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func startPouchDB(t testing.TB) Config {
 	return databases(t, cfg)
 }
 
-// freePort is a port that nobody listens on. It lies below those that Linux
+// freePort is a port without a listener. It lies below those that Linux
 // gives to clients: a connection of anybody's could have one of these before
 // the server listens. Packages are tested at once: each has a thousand ports
 // of its own.
@@ -287,7 +287,7 @@ func peerBlacklist(t *testing.T, cfg Config, subjects *kivik.DB) {
 
 func peerStranger(t *testing.T, cfg Config) {
 	if cfg.Username == "" {
-		t.Skip("the server given asks nobody for a password")
+		t.Skip("the server given asks for no password")
 	}
 	cfg.Password = "wrong"
 	s := open(t, cfg)
@@ -297,7 +297,7 @@ func peerStranger(t *testing.T, cfg Config) {
 	}
 }
 
-// BenchmarkRecords tells how many records a second the fake server, and a real
+// BenchmarkRecords reports how many records a second the fake server, and a real
 // one where there is one, take from us.
 func BenchmarkRecords(b *testing.B) {
 	servers := peers()

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What a survey may meet. Errors of a Survey's parts wrap them.
+// What a survey may find. Errors of a Survey's parts wrap them.
 var (
 	// ErrUnauthorized means that the credentials are not accepted.
 	ErrUnauthorized = errors.New("user or password not accepted")
@@ -19,7 +19,7 @@ var (
 	ErrForbidden = errors.New("not allowed for this user")
 )
 
-// Survey is what a database server says about itself and about the databases
+// Survey is the state of a database server and of the databases
 // of an invoker.
 type Survey struct {
 	// Server is the product and version, such as "CouchDB 3.3.3".
@@ -53,12 +53,12 @@ const (
 	blockedDesign    = "namespaceThrottlings"
 )
 
-// Look surveys the databases of a configuration. It writes nothing: whether
+// Inspect surveys the databases of a configuration. It writes nothing: whether
 // records may be written is asked by a batch of no documents.
-func Look(ctx context.Context, cfg Config) (Survey, error) {
+func Inspect(ctx context.Context, cfg Config) (Survey, error) {
 	transport := newTransport()
 	defer transport.CloseIdleConnections()
-	v := visitor{cfg: cfg, client: &http.Client{Transport: transport}}
+	v := rawClient{cfg: cfg, client: &http.Client{Transport: transport}}
 	var s Survey
 	var err error
 	if s.Server, err = v.server(ctx); err != nil {
@@ -76,19 +76,19 @@ func Look(ctx context.Context, cfg Config) (Survey, error) {
 	return s, nil
 }
 
-type visitor struct {
+type rawClient struct {
 	cfg    Config
 	client *http.Client
 }
 
 // write asks whether records may be written, by a batch of none.
-func (v visitor) write(ctx context.Context) error {
+func (v rawClient) write(ctx context.Context) error {
 	return v.call(ctx, http.MethodPost, v.bulkPath(), `{"docs":[]}`, nil)
 }
 
-func (v visitor) bulkPath() string { return url.PathEscape(v.cfg.Activations) + "/_bulk_docs" }
+func (v rawClient) bulkPath() string { return url.PathEscape(v.cfg.Activations) + "/_bulk_docs" }
 
-func (v visitor) probe(ctx context.Context) error {
+func (v rawClient) probe(ctx context.Context) error {
 	for _, name := range []string{v.cfg.Whisks, v.cfg.Subjects, v.cfg.Activations} {
 		if name == "" {
 			return nil // records go elsewhere
@@ -103,7 +103,7 @@ func (v visitor) probe(ctx context.Context) error {
 	return nil
 }
 
-func (v visitor) server(ctx context.Context) (string, error) {
+func (v rawClient) server(ctx context.Context) (string, error) {
 	// CouchDB's vendor is a foundation; others name their product there.
 	var welcome struct {
 		Version string
@@ -119,7 +119,7 @@ func (v visitor) server(ctx context.Context) (string, error) {
 	return strings.TrimSpace(name + " " + welcome.Version), nil
 }
 
-func (v visitor) database(ctx context.Context, name string, designs ...string) Database {
+func (v rawClient) database(ctx context.Context, name string, designs ...string) Database {
 	d := Database{Name: name}
 	var info struct {
 		Documents int64 `json:"doc_count"`
@@ -142,7 +142,7 @@ func (v visitor) database(ctx context.Context, name string, designs ...string) D
 }
 
 // send sends one request below the server's address.
-func (v visitor) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+func (v rawClient) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.cfg.URL, "/")+"/"+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("ask couchdb: %w", err)
@@ -162,7 +162,7 @@ func (v visitor) send(ctx context.Context, method, path string, body io.Reader) 
 }
 
 // call sends one request and reads its answer.
-func (v visitor) call(ctx context.Context, method, path, body string, into any) error {
+func (v rawClient) call(ctx context.Context, method, path, body string, into any) error {
 	what := method + " /" + path
 	res, err := v.send(ctx, method, path, strings.NewReader(body))
 	if err != nil {

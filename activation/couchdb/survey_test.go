@@ -12,7 +12,7 @@ import (
 )
 
 // server answers each "METHOD path" with a status; what is not listed is 404.
-func surveyed(t *testing.T, answers map[string]int) Config {
+func surveyConfig(t *testing.T, answers map[string]int) Config {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, pass, _ := r.BasicAuth(); user != fakeUser || pass != fakePass {
@@ -45,8 +45,8 @@ func whole() map[string]int {
 	}
 }
 
-func TestLook(t *testing.T) {
-	s, err := Look(t.Context(), surveyed(t, whole()))
+func TestInspect(t *testing.T) {
+	s, err := Inspect(t.Context(), surveyConfig(t, whole()))
 	want := Survey{
 		Server: "CouchDB 3.3.3", Whisks: Database{Name: "whisks", Documents: 7},
 		Subjects: Database{Name: "subjects", Documents: 7}, Activations: Database{Name: "activations", Documents: 7},
@@ -56,7 +56,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-func TestLookFindsWhatIsWrong(t *testing.T) {
+func TestInspectFindsWhatIsWrong(t *testing.T) {
 	for _, tt := range []struct {
 		path   string
 		status int
@@ -76,22 +76,22 @@ func TestLookFindsWhatIsWrong(t *testing.T) {
 	} {
 		answers := whole()
 		answers[tt.path] = tt.status
-		if s, err := Look(t.Context(), surveyed(t, answers)); err != nil || !tt.ok(s) {
+		if s, err := Inspect(t.Context(), surveyConfig(t, answers)); err != nil || !tt.ok(s) {
 			t.Errorf("%s answers %d: %+v, error %v", tt.path, tt.status, s, err)
 		}
 	}
 }
 
-func TestLookWithWrongCredentials(t *testing.T) {
-	cfg := surveyed(t, whole())
+func TestInspectWithWrongCredentials(t *testing.T) {
+	cfg := surveyConfig(t, whole())
 	cfg.Password = "wrong-secret"
-	_, err := Look(t.Context(), cfg)
+	_, err := Inspect(t.Context(), cfg)
 	if !errors.Is(err, ErrUnauthorized) || strings.Contains(err.Error(), "wrong-secret") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestLookEnds(t *testing.T) {
+func TestInspectEnds(t *testing.T) {
 	arrived := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(arrived)
@@ -103,28 +103,28 @@ func TestLookEnds(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	if _, err := Look(ctx, Config{URL: s.URL}); !errors.Is(err, context.Canceled) {
+	if _, err := Inspect(ctx, Config{URL: s.URL}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
 
 // TestLookAtPeers: real servers take the batch of no documents and have no
 // document more afterwards.
-func TestLookAtPeers(t *testing.T) {
+func TestInspectPeers(t *testing.T) {
 	for name, start := range peers() {
 		t.Run(name, func(t *testing.T) {
 			cfg := start(t)
-			before, err := Look(t.Context(), cfg)
+			before, err := Inspect(t.Context(), cfg)
 			if err != nil || before.Activations.Read != nil || before.Activations.Write != nil {
 				t.Fatalf("survey %+v, error %v", before, err)
 			}
-			after, err := Look(t.Context(), cfg)
+			after, err := Inspect(t.Context(), cfg)
 			if err != nil || after.Activations.Documents != before.Activations.Documents {
 				t.Errorf("documents %d, then %d, error %v", before.Activations.Documents, after.Activations.Documents, err)
 			}
 			absent := cfg
 			absent.Activations += "-absent"
-			if s, err := Look(t.Context(), absent); err != nil || !errors.Is(s.Activations.Read, ErrNotFound) {
+			if s, err := Inspect(t.Context(), absent); err != nil || !errors.Is(s.Activations.Read, ErrNotFound) {
 				t.Errorf("absent database: %+v, error %v", s.Activations, err)
 			}
 		})
@@ -132,7 +132,7 @@ func TestLookAtPeers(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	cfg := surveyed(t, whole())
+	cfg := surveyConfig(t, whole())
 	if err := open(t, cfg).Probe(t.Context()); err != nil {
 		t.Errorf("everything in its place: %v", err)
 	}
@@ -143,7 +143,7 @@ func TestProbe(t *testing.T) {
 		answers := whole()
 		answers[request] = status
 		name := strings.Split(request, "/")[1]
-		if err := open(t, surveyed(t, answers)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "database "+name) {
+		if err := open(t, surveyConfig(t, answers)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "database "+name) {
 			t.Errorf("%s answers %d: %v", request, status, err)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package elasticsearch is a sink for activation records: it indexes them as
 // OpenWhisk's ElasticSearchActivationStore does, so that its controllers find
-// them there. It reads none; actions stay in CouchDB. It is the only room that
+// them there. It reads none; actions stay in CouchDB. It is the only package that
 // imports Elasticsearch's client.
 //
 // Of that client it takes the transport and the requests by themselves: the
@@ -55,7 +55,7 @@ type Store struct {
 	pool   *http.Transport
 	index  Pattern
 	queue  *records.Queue
-	// typed holds whether documents need a type: nil until a server told its
+	// typed is whether documents need a type: nil until a server sent its
 	// version.
 	typed atomic.Pointer[bool]
 }
@@ -108,7 +108,7 @@ func transport(cfg Config) (*http.Transport, error) {
 	return t, nil
 }
 
-// PutDocument hands over the document of a record. It blocks while the buffer is
+// PutDocument queues the document of a record. It blocks while the buffer is
 // full and there is no spool.
 func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 	return s.queue.Put(ctx, doc)
@@ -129,11 +129,11 @@ func (s *Store) Close() error {
 	return err
 }
 
-// mostInfo bounds what a server says of itself, which is some 500 bytes.
+// mostInfo bounds a server's description of itself, which is some 500 bytes.
 const mostInfo = 64 << 10
 
 // Probe asks whether a server answers and accepts the credentials. Whether the
-// user may write is told by the first record.
+// user may write shows with the first record.
 func (s *Store) Probe(ctx context.Context) error {
 	res, err := esapi.InfoRequest{}.Do(ctx, s.client)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, mostInfo))
 	if err != nil {
-		return fmt.Errorf("read what Elasticsearch says of itself: %w", err)
+		return fmt.Errorf("read Elasticsearch's description of itself: %w", err)
 	}
 	if err := refusal(res.StatusCode, body); err != nil {
 		return fmt.Errorf("ask Elasticsearch for its version: %w", err)
@@ -165,7 +165,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// needsType tells whether documents need a type, and asks a server once.
+// needsType reports whether documents need a type, and asks a server once.
 func (s *Store) needsType(ctx context.Context) (bool, error) {
 	if s.typed.Load() == nil {
 		if err := s.Probe(ctx); err != nil {

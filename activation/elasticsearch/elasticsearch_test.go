@@ -56,7 +56,7 @@ func doc(i int, result string) records.Document {
 	return records.Document{ID: r.DocumentID(), Body: r.Document(1718000000300)}
 }
 
-// put hands over documents and waits until nothing of them is under way.
+// put queues documents and waits until nothing of them is under way.
 func put(t testing.TB, s *Store, docs ...records.Document) (stored int) {
 	t.Helper()
 	var good atomic.Int32
@@ -200,12 +200,12 @@ func TestRecordsArrive(t *testing.T) {
 }
 
 // TestOneBadRecord: what the index cannot take is put aside with its reason, and
-// holds up no other.
+// delays no other.
 func TestOneBadRecord(t *testing.T) {
 	w := startServer(t)
 	cfg := w.config()
 	dir := t.TempDir()
-	cfg.Records.Dead = records.DeadLetters{Dir: dir}
+	cfg.Records.DeadLetters = records.DeadLetterDir{Dir: dir}
 	s := open(t, cfg)
 	put(t, s, doc(0, `{}`))
 	bad := record(1, `{}`)
@@ -220,7 +220,7 @@ func TestOneBadRecord(t *testing.T) {
 	if text, _ := os.ReadFile(letters[0]); !strings.Contains(string(text), "mapper_parsing_exception") {
 		t.Errorf("dead letter %s", text)
 	}
-	if h := s.Health(); !h.OK() || h.Records.Buried != 1 {
+	if h := s.Health(); !h.OK() || h.Records.DeadLettered != 1 {
 		t.Errorf("health %+v", h)
 	}
 }
@@ -267,7 +267,7 @@ func TestFullForAWhile(t *testing.T) {
 	}
 }
 
-// TestNothing: a batch of none tells whether records are taken.
+// TestNothing: a batch of none reports whether records are taken.
 func TestNothing(t *testing.T) {
 	w := startServer(t)
 	s := open(t, w.config())
@@ -301,8 +301,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestProbeSaysWhatIsWrong, and which setting to look at; and never the password.
-func TestProbeSaysWhatIsWrong(t *testing.T) {
+// TestProbeReportsWhatIsWrong, and which setting to check; and never the password.
+func TestProbeReportsWhatIsWrong(t *testing.T) {
 	w := startServer(t)
 	const under = "whisk.activation-store.elasticsearch."
 	wrong := w.config()
@@ -315,9 +315,9 @@ func TestProbeSaysWhatIsWrong(t *testing.T) {
 	away.Hosts = []string{"127.0.0.1:1"}
 	if err := probe(t, away); err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), password) ||
 		!strings.Contains(err.Error(), under+"hosts") {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no server: %v", err)
 	}
-	secure := httptest.NewTLSServer(w.door.Config.Handler)
+	secure := httptest.NewTLSServer(w.listener.Config.Handler)
 	t.Cleanup(secure.Close)
 	own := w.config()
 	own.Protocol, own.Hosts = "https", []string{secure.Listener.Addr().String()}
@@ -353,7 +353,7 @@ func probe(t *testing.T, cfg Config) (err error) {
 	return err
 }
 
-// TestTypesByVersion: servers from version 7 on are told no type.
+// TestTypesByVersion: servers from version 7 on are sent no type.
 func TestTypesByVersion(t *testing.T) {
 	for number, want := range map[string]bool{
 		`"number":"6.7.2"`: true, `"number":"7.0.0"`: false, `"number":"8.19.1"`: false,
@@ -371,15 +371,15 @@ func TestTypesByVersion(t *testing.T) {
 	}
 }
 
-// TestReasonsTellNoValues: a later version's reason shows the value that it could
+// TestReasonsHaveNoValues: a later version's reason shows the value that it could
 // not take.
-func TestReasonsTellNoValues(t *testing.T) {
-	err := item{Status: 400, Error: &failure{"document_parsing_exception",
+func TestReasonsHaveNoValues(t *testing.T) {
+	err := result{Status: 400, Error: &failure{"document_parsing_exception",
 		"[1:9] failed to parse field [limits] of type [long] in document with id 'a'. Preview of field's value: 'my secret'"}}.meaning()
 	if !errors.Is(err, records.ErrRefused) || strings.Contains(err.Error(), "my secret") || !strings.Contains(err.Error(), "[limits]") {
 		t.Errorf("got %v", err)
 	}
-	long := item{Status: 400, Error: &failure{"x", strings.Repeat("ä", 5000)}}.meaning()
+	long := result{Status: 400, Error: &failure{"x", strings.Repeat("ä", 5000)}}.meaning()
 	if len(long.Error()) > 400 {
 		t.Errorf("a reason has %d bytes", len(long.Error()))
 	}
@@ -407,6 +407,6 @@ func TestOpenRefuses(t *testing.T) {
 // fake answers everything with a text.
 func fake(t *testing.T, text string) Config {
 	t.Helper()
-	door := httptestServer(t, text)
-	return Config{Protocol: "http", Hosts: []string{door}, Index: "x", Records: records.Config{BackoffMax: time.Millisecond}}
+	listener := httptestServer(t, text)
+	return Config{Protocol: "http", Hosts: []string{listener}, Index: "x", Records: records.Config{BackoffMax: time.Millisecond}}
 }

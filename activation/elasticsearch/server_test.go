@@ -73,13 +73,13 @@ func startNode() (address string, err error) {
 	return "", fmt.Errorf("elasticsearch does not start: %s", "")
 }
 
-// server is the way to the node through a door of the test's own, which asks for
+// server is the way to the node through a listener of the test's own, which asks for
 // a login and may answer in the node's place.
 type server struct {
-	t    testing.TB
-	node string
-	door *httptest.Server
-	name string // of the test's indices
+	t        testing.TB
+	node     string
+	listener *httptest.Server
+	name     string // of the test's indices
 
 	mu       sync.Mutex
 	instead  func(w http.ResponseWriter, r *http.Request) bool
@@ -106,7 +106,7 @@ func startServer(t testing.TB) *server {
 	s := &server{t: t, node: "http://" + address, name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))}
 	to, _ := url.Parse(s.node)
 	proxy := httputil.NewSingleHostReverseProxy(to)
-	s.door = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.listener = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, _ := r.BasicAuth(); u != user || p != password {
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, `{"error":{"type":"security_exception","reason":"unable to authenticate user"},"status":401}`)
@@ -120,7 +120,7 @@ func startServer(t testing.TB) *server {
 			proxy.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(s.door.Close)
+	t.Cleanup(s.listener.Close)
 	return s
 }
 
@@ -143,7 +143,7 @@ func (s *server) answer(status int, body string) {
 
 func (s *server) config() Config {
 	return Config{
-		Protocol: "http", Hosts: []string{s.door.Listener.Addr().String()},
+		Protocol: "http", Hosts: []string{s.listener.Listener.Addr().String()},
 		Username: user, Password: password, Index: s.name + "-%s",
 		Records: records.Config{BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond},
 	}
@@ -181,7 +181,7 @@ func (s *server) ask(method, path, body string, into any) {
 // httptestServer answers everything with a text, at the address it returns.
 func httptestServer(t *testing.T, text string) string {
 	t.Helper()
-	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
-	t.Cleanup(door.Close)
-	return door.Listener.Addr().String()
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
+	t.Cleanup(listener.Close)
+	return listener.Listener.Addr().String()
 }

@@ -31,7 +31,7 @@ type target struct {
 }
 
 // write indexes documents in one request. One that was indexed before is
-// replaced by itself. Of no documents it tells whether a server takes any.
+// replaced by itself. Of no documents it reports whether a server takes any.
 func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, error) {
 	if len(docs) == 0 {
 		return nil, s.nothing(ctx)
@@ -46,7 +46,7 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	for i, doc := range docs {
 		text, err := source(doc.Body)
 		if err != nil {
-			results[i] = records.Mark(err, records.ErrRefused)
+			results[i] = records.Classify(err, records.ErrRefused)
 			continue
 		}
 		head := action{target{Index: s.index.Index(namespace(doc.ID)), ID: doc.ID}}
@@ -93,7 +93,7 @@ const (
 var asked = []string{"items.*.status", "items.*.error.type", "items.*.error.reason"}
 
 // bulk sends a body of so many documents, and returns an answer for each.
-func (s *Store) bulk(ctx context.Context, body io.Reader, n int) ([]item, error) {
+func (s *Store) bulk(ctx context.Context, body io.Reader, n int) ([]result, error) {
 	res, err := esapi.BulkRequest{Body: body, FilterPath: asked}.Do(ctx, s.client)
 	if err != nil {
 		return nil, fmt.Errorf("write to Elasticsearch: %w%s", err, settings(err))
@@ -110,46 +110,48 @@ func (s *Store) bulk(ctx context.Context, body io.Reader, n int) ([]item, error)
 	if err := refusal(res.StatusCode, answer); err != nil {
 		return nil, err
 	}
-	var read struct{ Items []map[string]item }
+	var read struct {
+		Answers []map[string]result `json:"items"`
+	}
 	if err := json.Unmarshal(answer, &read); err != nil {
 		return nil, fmt.Errorf("read Elasticsearch's answer: %w", err)
 	}
-	if len(read.Items) != n {
-		return nil, fmt.Errorf("read Elasticsearch's answer: it is about %d records, sent were %d", len(read.Items), n)
+	if len(read.Answers) != n {
+		return nil, fmt.Errorf("read Elasticsearch's answer: it is about %d records, sent were %d", len(read.Answers), n)
 	}
-	items := make([]item, n)
-	for i, it := range read.Items {
-		items[i] = it["index"]
+	answers := make([]result, n)
+	for i, it := range read.Answers {
+		answers[i] = it["index"]
 	}
-	return items, nil
+	return answers, nil
 }
 
-// item is the answer to one document.
-type item struct {
+// result is the answer to one document.
+type result struct {
 	Status int
 	Error  *failure
 }
 
 type failure struct{ Type, Reason string }
 
-// meaning tells what an answer means for its document. Only what is about the
+// meaning says what an answer means for its document. Only what is about the
 // document itself is for ever: a full disk, an index that is closed, a right
 // that is lacking or too many writes at once will pass.
-func (i item) meaning() error {
-	if i.Status == http.StatusOK || i.Status == http.StatusCreated {
+func (r result) meaning() error {
+	if r.Status == http.StatusOK || r.Status == http.StatusCreated {
 		return nil
 	}
-	err := errors.New(words(i.Status, i.Error))
-	switch i.Status {
+	err := errors.New(words(r.Status, r.Error))
+	switch r.Status {
 	case http.StatusBadRequest:
-		return records.Mark(err, records.ErrRefused)
+		return records.Classify(err, records.ErrRefused)
 	case http.StatusRequestEntityTooLarge:
-		return records.Mark(err, records.ErrTooLarge)
+		return records.Classify(err, records.ErrTooLarge)
 	}
-	return records.Mark(err, records.ErrAway)
+	return records.Classify(err, records.ErrUnavailable)
 }
 
-// refusal tells what the failure of a request means for the documents in it.
+// refusal says what the failure of a request means for the documents in it.
 func refusal(status int, body []byte) error {
 	if status >= 200 && status < 300 {
 		return nil
@@ -166,9 +168,9 @@ func refusal(status int, body []byte) error {
 	case http.StatusForbidden:
 		return fmt.Errorf("the user may not do this (%susername): %w", keys, err)
 	case http.StatusBadRequest:
-		return records.Mark(err, records.ErrRefused)
+		return records.Classify(err, records.ErrRefused)
 	case http.StatusRequestEntityTooLarge:
-		return records.Mark(err, records.ErrTooLarge)
+		return records.Classify(err, records.ErrTooLarge)
 	}
 	return err
 }
@@ -176,7 +178,7 @@ func refusal(status int, body []byte) error {
 // keys is what the names of Elasticsearch's settings begin with.
 const keys = "whisk.activation-store.elasticsearch."
 
-// settings names the key that an operator looks at when no server could be asked.
+// settings names the key that an operator checks when no server could be asked.
 func settings(err error) string {
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) {
@@ -185,7 +187,7 @@ func settings(err error) string {
 	return " (" + keys + "hosts)"
 }
 
-// words tells a failure. Later versions end a reason with a preview of the
+// words is the text of a failure. Later versions end a reason with a preview of the
 // field's value, which is a user's and goes nowhere.
 func words(status int, f *failure) string {
 	if f == nil || f.Type == "" {

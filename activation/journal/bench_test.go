@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 // BenchmarkActivation takes activations through all steps, 64 at a time, as
-// the invoker does, and tells the processor time of one beside the elapsed.
+// the invoker does, and reports the processor time of one beside the elapsed.
 func BenchmarkActivation(b *testing.B) {
 	for s := range wal.Syncs() {
 		b.Run(wal.Sync(s).String(), func(b *testing.B) {
@@ -53,8 +53,8 @@ func processor() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkParked parks messages of 1 KiB and tells what the memory of each is.
-func BenchmarkParked(b *testing.B) {
+// BenchmarkSpilled spills messages of 1 KiB and reports the memory of each.
+func BenchmarkSpilled(b *testing.B) {
 	const n = 100_000
 	text := make([]byte, 1024)
 	for b.Loop() {
@@ -68,7 +68,7 @@ func BenchmarkParked(b *testing.B) {
 			if ids, texts = append(ids, id(i)), append(texts, text); len(ids) < together {
 				continue
 			}
-			for _, err := range j.Park(ids, texts) {
+			for _, err := range j.Spill(ids, texts) {
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -5,162 +5,170 @@ import (
 	"encoding/hex"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// An entry of the log says all there is to know of its activation, so that the
-// newest is enough:
-//
-//	state                1 byte, with parkedBit where the message follows, and
-//	                     with owedBit where what it ended with does
-//	activation id        16 bytes
-//	starts               1 byte: lives that it runs or ran in, orderly ends aside
-//	partition, offset    varints
-//	message, or ending   the rest
+// payloadKind is what may be stored of an activation beside its state.
+type payloadKind uint8
+
 const (
-	parkedBit = 0x80
-	owedBit   = 0x40
-	// stepBytes is about what an entry without a message takes on disk.
-	stepBytes = 40
+	message      payloadKind = iota
+	result                   // the record of a run whose acks or record may be missing
+	payloadKinds = iota
 )
 
-func encode(dst []byte, k key, e *entry, follows byte) []byte {
-	dst = append(append(append(dst, byte(e.state)|follows), k[:]...), e.starts)
+// An entry of the log has the whole state of its activation, so that the newest
+// is enough:
+//
+//	state                1 byte, with messageBit or resultBit where a payload follows
+//	activation id        16 bytes
+//	starts               1 byte: processes that it runs in, or ran in when they crashed
+//	partition, offset    varints
+//	payload              the rest
+const (
+	messageBit = 0x80
+	resultBit  = 0x40
+	// stateBytes is about what an entry without a payload takes on disk.
+	stateBytes = 40
+)
+
+var payloadBits = [payloadKinds]byte{message: messageBit, result: resultBit}
+
+func encode(dst []byte, k key, e *entry, bit byte) []byte {
+	dst = append(append(append(dst, byte(e.state)|bit), k[:]...), e.starts)
 	dst = binary.AppendUvarint(dst, uint64(e.partition))
 	return binary.AppendVarint(dst, e.offset)
 }
 
-// decode reads an entry. body is not nil where there is a message, or an ending
-// if the entry owes one.
-func decode(data []byte) (k key, e entry, body []byte, ok bool) {
+// decode reads an entry; payload is nil where there is none.
+func decode(data []byte) (k key, e entry, kind payloadKind, payload []byte, ok bool) {
 	if len(data) < 1+len(k)+1 {
-		return k, e, nil, false
+		return k, e, 0, nil, false
 	}
-	e.state = State(data[0] &^ (parkedBit | owedBit))
-	if e.state < Accepted || e.state > Completed {
-		return k, e, nil, false
+	bits := data[0] & (messageBit | resultBit)
+	e.state = State(data[0] &^ (messageBit | resultBit))
+	if e.state < Accepted || e.state > Completed || bits == messageBit|resultBit {
+		return k, e, 0, nil, false
 	}
 	copy(k[:], data[1:])
 	e.starts = data[1+len(k)]
 	rest := data[2+len(k):]
 	partition, n := binary.Uvarint(rest)
 	if n <= 0 || partition > 1<<31-1 {
-		return k, e, nil, false
+		return k, e, 0, nil, false
 	}
 	e.partition = int32(partition)
 	rest = rest[n:]
 	if e.offset, n = binary.Varint(rest); n <= 0 {
-		return k, e, nil, false
+		return k, e, 0, nil, false
 	}
 	rest = rest[n:]
-	parked := data[0]&parkedBit != 0
-	e.owes = data[0]&owedBit != 0
-	switch {
-	case parked && e.owes, (parked || e.owes) != (len(rest) > 0):
-		return k, e, nil, false
-	case len(rest) > 0:
-		body = rest
+	if (bits != 0) != (len(rest) > 0) {
+		return k, e, 0, nil, false
 	}
-	return k, e, body, true
+	switch bits {
+	case messageBit:
+		return k, e, message, rest, true
+	case resultBit:
+		return k, e, result, rest, true
+	}
+	return k, e, 0, nil, true
 }
 
-// keyOf packs an id. One that is no id has the zero key, which stands for none.
+// keyOf packs an id. A text that is no id has the zero key, which is of none.
 func keyOf(id activation.ID) (k key) {
 	if len(id) != hex.EncodedLen(len(k)) {
 		return key{}
 	}
-	for i := range k {
-		k[i] = digit(id[2*i])<<4 | digit(id[2*i+1])
+	if _, err := hex.Decode(k[:], []byte(id)); err != nil {
+		return key{}
 	}
 	return k
 }
 
-func digit(c byte) byte {
-	if c >= 'a' {
-		return c - 'a' + 10
-	}
-	return c - '0'
-}
-
 func (k key) id() activation.ID { return activation.ID(hex.EncodeToString(k[:])) }
 
-// replay takes one entry of a former process.
-func (j *Journal) replay(at wal.Place, payload []byte) {
-	k, read, body, ok := decode(payload)
+// replay applies one entry of a former process.
+func (j *Journal) replay(at wal.Position, data []byte) {
+	k, read, kind, payload, ok := decode(data)
 	if !ok {
-		j.cfg.Log.Error("an entry of the journal says nothing", "segment", at.Segment, "at", at.At, "bytes", len(payload))
+		j.cfg.Log.Error("an entry of the journal is not understood", "segment", at.Segment, "offset", at.Offset, "bytes", len(data))
 		return
 	}
-	e := j.known.Get(k)
+	e := j.known[k]
 	if e == nil {
-		e = j.slab.Take()
-		e.former = true
-		j.known.Set(k, e)
+		e = &entry{former: true}
+		j.known[k] = e
 	}
-	// An entry may come twice, when a file was written anew and not deleted;
-	// a state only ever goes up.
+	// An entry may come twice, when a file was rewritten and not deleted; a state
+	// only ever goes up.
 	e.offset, e.partition, e.starts = read.offset, read.partition, read.starts
 	e.state = max(e.state, read.state)
-	j.hold(e, at.Segment)
+	j.setSegment(e, at.Segment)
 	switch {
 	case e.state == Completed:
-		j.dropMessage(e)
-		j.dropEnding(k, e)
-	case read.owes:
-		j.dropEnding(k, e)
-		j.setEnding(k, e, at)
-	case body != nil:
-		j.dropMessage(e)
-		j.setMessage(e, at)
+		j.dropPayloads(e)
+	case payload != nil:
+		j.setPayload(e, kind, at)
 	}
 }
 
-// step writes the present state of an activation. The caller holds the lock,
-// so that the entries of one are in order.
-func (j *Journal) step(k key, e *entry) wal.Receipt {
-	r := j.log.Append(encode(j.scratch[:0], k, e, 0), nil)
-	j.hold(e, r.Place.Segment)
+// writeState writes the present state of an activation. The caller holds mu, so
+// that the entries of one activation are in order.
+func (j *Journal) writeState(k key, e *entry) wal.Receipt {
+	var scratch [stateBytes]byte
+	r := j.log.Append(encode(scratch[:0], k, e, 0), nil)
+	j.setSegment(e, r.Position.Segment)
 	return r
 }
 
-// keepMessage writes the present state with the message.
-func (j *Journal) keepMessage(k key, e *entry, message []byte) wal.Receipt {
-	r := j.log.Append(encode(j.scratch[:0], k, e, parkedBit), message)
-	j.hold(e, r.Place.Segment)
-	j.setMessage(e, r.Place)
+// writePayload writes the present state with a payload, which replaces a former
+// one. The caller holds mu.
+func (j *Journal) writePayload(k key, e *entry, kind payloadKind, payload []byte) wal.Receipt {
+	var scratch [stateBytes]byte
+	r := j.log.Append(encode(scratch[:0], k, e, payloadBits[kind]), payload)
+	j.setSegment(e, r.Position.Segment)
+	j.setPayload(e, kind, r.Position)
 	return r
 }
 
-// hold has the newest step of an activation be in a file.
-func (j *Journal) hold(e *entry, at wal.Segment) {
-	switch e.at {
-	case at:
+// setSegment records which file has the newest state of an activation.
+func (j *Journal) setSegment(e *entry, at wal.Segment) {
+	if e.at == at {
 		return
-	case 0:
-	default:
-		j.release(e.at, stepBytes)
+	}
+	if e.at != 0 {
+		j.release(e.at, stateBytes)
 	}
 	e.at = at
 	j.refs[at]++
-	j.live += stepBytes
+	j.live += stateBytes
 }
 
-func (j *Journal) setMessage(e *entry, at wal.Place) {
-	e.message = at
+// setPayload records where a payload is.
+func (j *Journal) setPayload(e *entry, kind payloadKind, at wal.Position) {
+	j.dropPayload(e, kind)
+	e.payloads[kind] = at
 	j.refs[at.Segment]++
 	j.live += int64(at.Size)
-	j.bodies += int64(at.Size)
-	j.parked++
+	j.bytes[kind] += int64(at.Size)
+	j.counts[kind]++
 }
 
-func (j *Journal) dropMessage(e *entry) {
-	if e.message.Size == 0 {
+func (j *Journal) dropPayload(e *entry, kind payloadKind) {
+	if !e.has(kind) {
 		return
 	}
-	j.release(e.message.Segment, int64(e.message.Size))
-	j.bodies -= int64(e.message.Size)
-	e.message = wal.Place{}
-	j.parked--
+	at := e.payloads[kind]
+	e.payloads[kind] = wal.Position{}
+	j.bytes[kind] -= int64(at.Size)
+	j.counts[kind]--
+	j.release(at.Segment, int64(at.Size))
+}
+
+func (j *Journal) dropPayloads(e *entry) {
+	j.dropPayload(e, message)
+	j.dropPayload(e, result)
 }
 
 // release counts one thing less that a file is needed for.

@@ -1,15 +1,20 @@
-// Package journal is the account of what became of each activation: accepted,
-// parked with its message, started, completed. What was written there before a
-// crash tells afterwards which of the activations that Kafka delivers again
-// never ran, which were running and how often, and which only need to be
-// passed over; and it has the messages of those that Kafka has forgotten, and
-// what those ended with whose end could not be told.
+// Package journal is the record on this host of what became of each activation:
+// accepted, spilled with its message, started, completed. After a crash it says
+// which of the activations that Kafka delivers again never ran, which were
+// running and how often, and which are completed; and it has the messages that
+// Kafka no longer delivers, and the results whose acks or records were not
+// acknowledged.
 //
-// It has no opinion on what to do with that knowledge. On disk it is a log of
-// package wal; None keeps nothing.
+// It is the truth about these states. The metadata of the offset that is
+// committed to Kafka repeats a part of it, which activations beyond the offset
+// are completed or started, for a process that does not have this disk; where
+// both are there, an activation is as far as the one that knows more says.
 //
-// A Journal owns one goroutine, the keeper, which deletes files that no longer
-// matter, and its log's two.
+// What follows from a state is decided elsewhere. On disk the journal is a log
+// of package wal; None stores nothing.
+//
+// A Journal owns one goroutine, the compactor, which deletes files that are no
+// longer needed, and its log's two.
 package journal
 
 import (
@@ -22,15 +27,14 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/slab"
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 // Config says where a journal lies. Zero values of all but Dir are defaults.
 type Config struct {
 	Dir  string
 	Sync wal.Sync
-	// Bytes bounds the files, about: beyond it nothing is parked; 1 GiB.
+	// Bytes bounds the files, about: beyond it nothing is spilled; 1 GiB.
 	Bytes int64
 	// SegmentBytes is the size of a file; 8 MiB.
 	SegmentBytes int
@@ -46,8 +50,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// syncEvery is how often wal.Batch syncs. Kafka's account is as old after a loss
-// of power, since positions are committed every 150 ms; and of all that the
+// syncEvery is how often wal.Batch syncs. After a loss of power Kafka's offset
+// is as old, since offsets are committed every 150 ms; and of all that the
 // journal does, syncing costs most.
 const syncEvery = 150 * time.Millisecond
 
@@ -70,78 +74,80 @@ func (s State) String() string {
 // Past is what a journal knows of an activation.
 type Past struct {
 	State State
-	// Crashes is how often the action was running when a process ended that
-	// did not close its journal. It says Started also where that is zero.
+	// Crashes is how often the action was running when a process ended without
+	// closing its journal. A run that a process ended in order is not counted.
 	Crashes int
-	// Parked: the journal has the message.
-	Parked bool
-	// Taken: what is being worked on, or was, is the journal's copy of the
-	// message. Kafka's is of no use.
+	// Spilled: the journal has the message.
+	Spilled bool
+	// Taken: this process works, or worked, on the journal's copy of the
+	// message. Kafka's copy is of no use.
 	Taken bool
-	// Owed: the journal has what it ended with, which not everybody was told.
-	Owed bool
-	// Other: the journal knows another message under this id, and keeps nothing
-	// of this one.
+	// Unacknowledged: the journal has the result, whose acks or record may be
+	// missing.
+	Unacknowledged bool
+	// Other: the journal knows another message under this id, and stores
+	// nothing of this one.
 	Other bool
 }
 
 var (
-	// ErrFull is what Park and Owe answer when the journal has its share of the disk.
+	// ErrFull is returned by Spill and KeepUnacknowledged when the journal has
+	// its share of the disk.
 	ErrFull = errors.New("journal is full")
-	// ErrNotOpen is what Park and Owe answer for an activation that is completed,
-	// or was never accepted.
+	// ErrNotOpen is returned by Spill and KeepUnacknowledged for an activation
+	// that is completed, or was never accepted.
 	ErrNotOpen = errors.New("it is not being worked on")
-	// ErrNotParked is what Message answers for an activation whose message was
-	// not parked.
-	ErrNotParked = errors.New("message is not parked")
-	// ErrNotOwed is what Owed answers where nothing is owed.
-	ErrNotOwed = errors.New("nothing is owed")
+	// ErrNotSpilled is returned by Message for an activation whose message is
+	// not in the journal.
+	ErrNotSpilled = errors.New("message is not spilled")
+	// ErrNoResult is returned by Result for an activation whose result is not
+	// in the journal.
+	ErrNoResult = errors.New("there is no result")
 )
 
-// Journal keeps the account on disk. It is safe for use by many goroutines.
+// Journal records states on disk. It is safe for use by many goroutines.
 type Journal struct {
 	cfg  Config
 	log  *wal.Log
-	wake chan struct{} // capacity 1: the keeper may have something to do
+	wake chan struct{} // capacity 1: the compactor may have something to do
 	quit chan struct{}
 	wg   sync.WaitGroup
 
-	mu      sync.Mutex
-	scratch [stepBytes]byte // for the entry that is being written
-	known   slab.Table[key, *entry]
-	slab    slab.Slab[entry]
-	refs    map[wal.Segment]int        // entries and parked messages that a file is needed for
-	live    int64                      // bytes of what is needed
-	done    map[int][]key              // completed, by partition, not yet covered by Kafka
-	owed    slab.Table[key, wal.Place] // what entries ended with that owe it
-	parked  int
-	bodies  int64 // bytes of what is parked
-	closed  bool
+	mu     sync.Mutex
+	known  map[key]*entry
+	refs   map[wal.Segment]int // states and payloads that a file is needed for
+	live   int64               // bytes of these
+	done   map[int][]key       // completed, by partition, and not yet covered by Kafka's offset
+	counts [payloadKinds]int   // of stored payloads
+	bytes  [payloadKinds]int64
+	closed bool
 }
 
 // key is an activation id in half its size.
 type key [16]byte
 
-// entry is what memory holds of an activation.
+// entry is what memory has of an activation. There may be very many.
 type entry struct {
 	offset    int64
 	partition int32
-	at        wal.Segment // of the newest step
-	message   wal.Place   // size 0: not parked
+	at        wal.Segment // of the newest state
+	payloads  [payloadKinds]wal.Position
 	state     State
 	starts    uint8
-	now       bool // started in this life
-	former    bool // of a former process, and not delivered in this life
-	owes      bool // owed has what it ended with
-	taken     bool // the message is the journal's alone: Take, or Park, gave it that
+	running   bool // started by this process
+	former    bool // of a former process, and not delivered to this one
+	taken     bool // the message is the journal's alone: see Past.Taken
 }
+
+// has reports whether a payload is stored.
+func (e *entry) has(kind payloadKind) bool { return e.payloads[kind].Size > 0 }
 
 // Open reads a journal, or makes an empty one.
 func Open(cfg Config) (*Journal, error) {
 	cfg = cfg.withDefaults()
 	j := &Journal{
 		cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}),
-		refs: map[wal.Segment]int{}, done: map[int][]key{},
+		known: map[key]*entry{}, refs: map[wal.Segment]int{}, done: map[int][]key{},
 	}
 	var err error
 	j.log, err = wal.Open(wal.Config{
@@ -150,44 +156,43 @@ func Open(cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	for k, e := range j.known.All() {
+	for k, e := range j.known {
 		if e.state == Completed {
 			j.done[int(e.partition)] = append(j.done[int(e.partition)], k)
 		}
 	}
-	j.wg.Go(j.keep)
+	j.wg.Go(j.compact)
 	j.nudge()
 	return j, nil
 }
 
-// Past tells what is known of an activation.
+// Past returns what is known of an activation.
 func (j *Journal) Past(id activation.ID) Past {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known.Get(keyOf(id))
+	e := j.known[keyOf(id)]
 	if e == nil {
 		return Past{}
 	}
 	return e.past()
 }
 
-// Delivered comes for every message that Kafka delivers, after it was decoded and
-// before anything is done for it. Partition and offset are its place on the
-// invoker's topic. It tells what is known: what a former process left, once, and
-// what is known of the very same message. Another message with the same id is
-// another activation, of which nothing is kept. What was unknown is accepted from
-// here on, but nothing is written: of what is accepted and no more, the next life
-// need not know, and most activations start at once.
+// Delivered is to be called for every message that Kafka delivers, when it is
+// decoded and before anything is done for it. It returns what is known: what a
+// former process left, once, and what is known of the message at the same offset.
+// A message at another offset is another activation, of which nothing is stored.
+//
+// An unknown activation is accepted from here on. That is not written: the next
+// process needs no entry of an activation that is accepted and no more, and most
+// activations start at once.
 func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past {
 	k := keyOf(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known.Get(k)
+	e := j.known[k]
 	switch {
 	case e == nil:
-		e = j.slab.Take()
-		e.state, e.partition, e.offset = Accepted, int32(partition), offset
-		j.known.Set(k, e)
+		j.known[k] = &entry{state: Accepted, partition: int32(partition), offset: offset}
 		return Past{}
 	case !e.former && (int(e.partition) != partition || e.offset != offset):
 		return Past{Other: true}
@@ -197,121 +202,121 @@ func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past 
 }
 
 func (e *entry) past() Past {
-	p := Past{State: e.state, Crashes: int(e.starts), Parked: e.message.Size > 0, Taken: e.taken, Owed: e.owes}
-	if e.now {
+	p := Past{State: e.state, Crashes: int(e.starts), Spilled: e.has(message), Taken: e.taken, Unacknowledged: e.has(result)}
+	if e.running {
 		p.Crashes-- // it may yet end well
 	}
 	return p
 }
 
-// Begin comes before the action can have any effect: before /run, and before
-// an /init that runs code of the user. It returns when that is kept, or when
-// the disk does not take it: then what runs goes on, and Health tells. Only an
-// activation that is parked waits for the disk, until ctx ends: nobody but the
-// journal knows of it, so it would be handed out again as if it had never run.
+// Begin is to be called before the action can have any effect: before /run, and
+// before an /init that runs code of the user. It returns when the start is
+// written, or when the disk is in trouble: the run goes on then, and Health
+// reports the trouble. Only a spilled activation waits for the disk, until ctx
+// ends: Kafka no longer delivers it, so that the next process would run it again
+// as if it had never run.
 func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
 	k := keyOf(id)
 	for begun := false; ; {
-		r, waits := j.begin(k, begun)
-		if !waits {
-			err := r.Kept()
-			if waits = err != nil && j.Past(id).Parked; !waits {
+		r, wait := j.begin(k, begun)
+		if !wait {
+			if err := r.Wait(); err == nil || !j.Past(id).Spilled {
 				return nil
 			}
 			begun = true // and trouble came between
 		}
-		if err := j.log.Well(ctx); err != nil {
-			return fmt.Errorf("begin parked activation %s: %w", id, err)
+		if err := j.log.Ready(ctx); err != nil {
+			return fmt.Errorf("begin spilled activation %s: %w", id, err)
 		}
 	}
 }
 
-// begin writes that an activation begins, where that is news, or is to be
-// written again. It tells whether the disk must be waited for first.
-func (j *Journal) begin(k key, again bool) (r wal.Receipt, waits bool) {
+// begin writes that an activation starts, unless that is written already and
+// again is false. wait is true when the disk must be waited for first.
+func (j *Journal) begin(k key, again bool) (r wal.Receipt, wait bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known.Get(k)
-	if e == nil || e.now && !again || e.state == Completed {
+	e := j.known[k]
+	if e == nil || e.running && !again || e.state == Completed {
 		return r, false
 	}
-	if e.message.Size > 0 {
+	if e.has(message) {
 		if _, err := j.log.Trouble(); err != nil {
 			return r, true
 		}
 	}
-	if !e.now {
-		e.now, e.state = true, Started
+	if !e.running {
+		e.running, e.state = true, Started
 		e.starts = min(e.starts+1, maxStarts)
 	}
-	return j.step(k, e), false
+	return j.writeState(k, e), false
 }
 
 // maxStarts is as far as starts are counted.
 const maxStarts = 250
 
-// Completed comes when the last ack is with the broker and the record with the
-// database, before the offset may be committed. A parked message is forgotten;
-// that the activation is completed is known until Covered.
+// Completed is to be called when the last ack is with the broker and the record
+// with the database, before the offset is committed. The payloads are forgotten;
+// the state is known until Covered.
 func (j *Journal) Completed(id activation.ID) {
 	k := keyOf(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := j.known.Get(k)
+	e := j.known[k]
 	if e == nil || e.state == Completed {
 		return
 	}
-	if e.state = Completed; e.now {
-		e.now = false
-		e.starts--
-	}
-	j.step(k, e)
-	j.dropMessage(e)
-	j.dropEnding(k, e)
+	e.state = Completed
+	e.stop()
+	j.writeState(k, e)
+	j.dropPayloads(e)
 	j.done[int(e.partition)] = append(j.done[int(e.partition)], k)
 }
 
-// Covered tells which offsets of a partition Kafka will not deliver again,
-// because a position says so that is committed. What is completed there is
-// forgotten. It must be called now and then, or the journal grows.
+// stop ends a run in order: it is not counted as a crash.
+func (e *entry) stop() {
+	if e.running {
+		e.running = false
+		e.starts--
+	}
+}
+
+// Covered forgets the completed activations of a partition that Kafka will not
+// deliver again: covers reports whether an offset is before the committed one.
+// It must be called now and then, or the journal grows.
 func (j *Journal) Covered(partition int, covers func(offset int64) bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	kept := j.done[partition][:0]
 	for _, k := range j.done[partition] {
-		if e := j.known.Get(k); covers(e.offset) {
-			j.release(e.at, stepBytes) // Completed was written
-			j.slab.Give(e)
-			if j.known.Delete(k) {
-				j.slab = slab.Slab[entry]{}
-			}
+		e := j.known[k]
+		if !covers(e.offset) {
+			kept = append(kept, k)
 			continue
 		}
-		kept = append(kept, k)
+		j.release(e.at, stateBytes)
+		delete(j.known, k)
 	}
-	if len(kept) == 0 {
+	if j.done[partition] = kept; len(kept) == 0 {
 		delete(j.done, partition)
-	} else {
-		j.done[partition] = kept
 	}
 	j.nudge()
 }
 
-// Ready waits until the disk takes what is written. Whoever takes in more work
-// waits for it first.
-func (j *Journal) Ready(ctx context.Context) error { return j.log.Well(ctx) }
+// Ready waits until the disk takes what is written. A caller that is about to
+// accept more work waits for it first.
+func (j *Journal) Ready(ctx context.Context) error { return j.log.Ready(ctx) }
 
-// Close writes what was told and ends. What runs now is not counted as running
-// when a process crashed.
+// Close writes what it was given and ends. A run that goes on now is not counted
+// as a crash.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	closed := j.closed
 	j.closed = true
-	for k, e := range j.known.All() {
-		if !closed && e.now {
-			e.now = false
-			e.starts--
-			j.step(k, e)
+	for k, e := range j.known {
+		if !closed && e.running {
+			e.stop()
+			j.writeState(k, e)
 		}
 	}
 	j.mu.Unlock()
@@ -323,22 +328,22 @@ func (j *Journal) Close() error {
 	return j.log.Close()
 }
 
-// Health is what /status shows of a journal.
+// Health is a journal's part of /status.
 type Health struct {
-	Dir      string    `json:"dir"`
-	Sync     string    `json:"fsync"`
-	Known    int       `json:"activations"` // that something is known of
-	Parked   int       `json:"parked"`      // messages, of what runs too
-	Bodies   int64     `json:"parkedBytes"` // of them
-	Owed     int       `json:"owed"`        // answered, and not everybody has heard it
-	Bytes    int64     `json:"bytes"`
-	Segments int       `json:"segments"`
-	Damaged  int64     `json:"damagedBytes"` // found at the start
-	Trouble  string    `json:"trouble,omitzero"`
-	Since    time.Time `json:"since,omitzero"`
+	Dir            string    `json:"dir"`
+	Sync           string    `json:"fsync"`
+	Known          int       `json:"activations"`
+	Spilled        int       `json:"parked"` // messages, also of running activations
+	SpilledBytes   int64     `json:"parkedBytes"`
+	Unacknowledged int       `json:"owed"` // results
+	Bytes          int64     `json:"bytes"`
+	Segments       int       `json:"segments"`
+	Damaged        int64     `json:"damagedBytes"` // found at the start
+	Trouble        string    `json:"trouble,omitzero"`
+	Since          time.Time `json:"since,omitzero"`
 }
 
-// OK tells whether the disk takes what is written.
+// OK reports whether the disk takes what is written.
 func (h Health) OK() bool { return h.Trouble == "" }
 
 // Health returns a snapshot.
@@ -352,6 +357,21 @@ func (j *Journal) Health() Health {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.Known, h.Parked, h.Bodies, h.Owed = j.known.Len(), j.parked, j.bodies, j.owed.Len()
+	h.Known, h.Spilled, h.SpilledBytes, h.Unacknowledged = len(j.known), j.counts[message], j.bytes[message], j.counts[result]
 	return h
+}
+
+// None stores nothing. With it a crash has every activation run again that was
+// not completed, and nothing can be spilled.
+type None struct{}
+
+// Begin does nothing.
+func (None) Begin(context.Context, activation.ID) error { return nil }
+
+// Completed does nothing.
+func (None) Completed(activation.ID) {}
+
+// KeepUnacknowledged does nothing.
+func (None) KeepUnacknowledged(ids []activation.ID, _ [][]byte) []error {
+	return make([]error, len(ids))
 }

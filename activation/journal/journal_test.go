@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 func id(i int) activation.ID { return activation.ID(fmt.Sprintf("%032x", i+1)) }
 
-func message(i int) []byte { return fmt.Appendf(nil, "message %d %s", i, strings.Repeat("m", i%50)) }
+func messageOf(i int) []byte { return fmt.Appendf(nil, "message %d %s", i, strings.Repeat("m", i%50)) }
 
 func open(t testing.TB, cfg Config) *Journal {
 	t.Helper()
@@ -40,19 +41,19 @@ func again(t testing.TB, j *Journal) *Journal {
 // begin has an activation begin that need not wait for the disk.
 func begin(j *Journal, id activation.ID) { _ = j.Begin(context.Background(), id) }
 
-func park(t testing.TB, j *Journal, i int) {
+func spill(t testing.TB, j *Journal, i int) {
 	t.Helper()
-	err := parkOne(j, id(i), message(i))
-	for err != nil && j.log.Well(t.Context()) == nil && !errors.Is(err, ErrFull) { // a disk that is slow for a moment
-		err = parkOne(j, id(i), message(i))
+	err := spillOne(j, id(i), messageOf(i))
+	for err != nil && j.log.Ready(t.Context()) == nil && !errors.Is(err, ErrFull) { // a disk that is slow for a moment
+		err = spillOne(j, id(i), messageOf(i))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func parkOne(j *Journal, id activation.ID, message []byte) error {
-	return j.Park([]activation.ID{id}, [][]byte{message})[0]
+func spillOne(j *Journal, id activation.ID, message []byte) error {
+	return j.Spill([]activation.ID{id}, [][]byte{message})[0]
 }
 
 func TestNextLifeKnowsEachStep(t *testing.T) {
@@ -60,12 +61,12 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	for i := range 4 {
 		j.Delivered(id(i), 2, int64(100+i))
 	}
-	park(t, j, 1)
+	spill(t, j, 1)
 	begin(j, id(2))
 	begin(j, id(2)) // before /init and before /run
 	begin(j, id(3))
 	j.Completed(id(3))
-	want := []Past{{State: Accepted}, {State: Accepted, Parked: true, Taken: true}, {State: Started}, {State: Completed}, {}}
+	want := []Past{{State: Accepted}, {State: Accepted, Spilled: true, Taken: true}, {State: Started}, {State: Completed}, {}}
 	check := func() {
 		t.Helper()
 		for i, w := range want {
@@ -77,7 +78,7 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	check()
 	j = again(t, j)
 	want[0] = Past{}      // it was accepted and no more
-	want[1].Taken = false // nobody has it in this life yet
+	want[1].Taken = false // not taken in this life yet
 	check()
 	// It was running when a process ended, this time without closing.
 	j.Delivered(id(2), 2, 102)
@@ -90,42 +91,42 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	j = open(t, Config{Dir: killed(t, j)})
 	want[2].Crashes = 2
 	check()
-	left := j.Left()
+	left := j.Unfinished()
 	if len(left) != 1 || left[0].ID != id(1) || left[0].Offset != 101 || left[0].Partition != 2 || left[0].Past != want[1] {
 		t.Errorf("left %+v", left)
 	}
 }
 
-func TestParkedMessagesComeBackInOrder(t *testing.T) {
+func TestSpilledMessagesComeBackInOrder(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 500})
 	const n = 100
 	for i := range n {
 		j.Delivered(id(i), 0, int64(i))
-		park(t, j, i)
+		spill(t, j, i)
 	}
 	for range 2 {
 		for i := range n {
-			if got, err := j.Message(id(i)); err != nil || string(got) != string(message(i)) {
+			if got, err := j.Message(id(i)); err != nil || string(got) != string(messageOf(i)) {
 				t.Fatalf("message %d: %q, %v", i, got, err)
 			}
 		}
 		j = again(t, j)
 	}
-	left := j.Left()
-	if len(left) != n || !slices.IsSortedFunc(left, func(a, b Left) int { return int(a.Offset - b.Offset) }) {
+	left := j.Unfinished()
+	if len(left) != n || !slices.IsSortedFunc(left, func(a, b Unfinished) int { return int(a.Offset - b.Offset) }) {
 		t.Fatalf("left %+v", left)
 	}
 	for i := range n {
 		j.Completed(id(i))
-		if _, err := j.Message(id(i)); !errors.Is(err, ErrNotParked) {
+		if _, err := j.Message(id(i)); !errors.Is(err, ErrNotSpilled) {
 			t.Fatalf("message %d after completion: %v", i, err)
 		}
 	}
-	if h := j.Health(); h.Parked != 0 {
+	if h := j.Health(); h.Spilled != 0 {
 		t.Errorf("health %+v", h)
 	}
 	j = again(t, j)
-	if left := j.Left(); len(left) != 0 {
+	if left := j.Unfinished(); len(left) != 0 {
 		t.Errorf("left %+v", left)
 	}
 }
@@ -134,7 +135,7 @@ func TestParkedMessagesComeBackInOrder(t *testing.T) {
 func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 1000, Sync: wal.None})
 	j.Delivered(id(0), 0, 0)
-	park(t, j, 0)
+	spill(t, j, 0)
 	for i := 1; i < 5000; i++ {
 		j.Delivered(id(i), 0, int64(i))
 		begin(j, id(i))
@@ -144,42 +145,42 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 		}
 	}
 	j.Covered(0, func(offset int64) bool { return offset > 0 })
-	for j.shorten() {
+	for j.dropOldest() {
 	}
 	if h := j.Health(); h.Known != 1 || h.Segments > 10 || h.Bytes > 10_000 {
 		t.Errorf("health %+v", h)
 	}
 	j = again(t, j)
-	if got, err := j.Message(id(0)); err != nil || string(got) != string(message(0)) {
+	if got, err := j.Message(id(0)); err != nil || string(got) != string(messageOf(0)) {
 		t.Errorf("message %q, %v", got, err)
 	}
-	if got := j.Past(id(0)); got != (Past{State: Accepted, Parked: true}) {
+	if got := j.Past(id(0)); got != (Past{State: Accepted, Spilled: true}) {
 		t.Errorf("past %+v", got)
 	}
 }
 
-func TestFullJournalRefusesToPark(t *testing.T) {
+func TestFullJournalRefusesToSpill(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), Bytes: 10_000})
 	for i := range 200 {
 		j.Delivered(id(i), 0, int64(i))
-		if err := parkOne(j, id(i), make([]byte, 100)); err != nil {
+		if err := spillOne(j, id(i), make([]byte, 100)); err != nil {
 			if !errors.Is(err, ErrFull) || i < 20 {
-				t.Fatalf("park %d: %v", i, err)
+				t.Fatalf("spill %d: %v", i, err)
 			}
 			j.Completed(id(0))
 			j.Completed(id(1))
 			j.Covered(0, func(int64) bool { return true })
-			if err := parkOne(j, id(i), make([]byte, 100)); err != nil {
-				t.Errorf("park when there is space again: %v", err)
+			if err := spillOne(j, id(i), make([]byte, 100)); err != nil {
+				t.Errorf("spill when there is space again: %v", err)
 			}
 			return
 		}
 	}
-	t.Error("everything was parked")
+	t.Error("everything was spilled")
 }
 
 // TestRandomHistories lives through many lives, each ended without warning, and
-// compares what the next one knows with what was told.
+// compares what the next one knows with what was known.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(30) {
 		history(t, rand.New(rand.NewPCG(seed, 3)), seed)
@@ -188,22 +189,22 @@ func TestRandomHistories(t *testing.T) {
 
 func history(t *testing.T, r *rand.Rand, seed uint64) {
 	dir := t.TempDir()
-	told := map[int]Past{}
+	known := map[int]Past{}
 	next := 0
 	for life := range 5 {
 		j := open(t, Config{Dir: dir, SegmentBytes: 300, Sync: wal.None})
 		started := map[int]bool{} // and not completed
 		for i := range next {
 			got := j.Past(id(i))
-			if told[i] == (Past{}) && got.State == Completed {
-				told[i] = got // covered, and its file is still there
+			if known[i] == (Past{}) && got.State == Completed {
+				known[i] = got // covered, and its file is still there
 			}
-			if told[i] == (Past{State: Accepted}) && got == (Past{}) {
+			if known[i] == (Past{State: Accepted}) && got == (Past{}) {
 				j.Delivered(id(i), i%3, int64(i)) // it comes again
 				continue
 			}
-			if got != told[i] {
-				t.Fatalf("seed %d, life %d, activation %d: %+v, told %+v", seed, life, i, got, told[i])
+			if got != known[i] {
+				t.Fatalf("seed %d, life %d, activation %d: %+v, known %+v", seed, life, i, got, known[i])
 			}
 		}
 		for range 200 {
@@ -211,49 +212,49 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 			if i == next {
 				next++
 				j.Delivered(id(i), i%3, int64(i))
-				told[i] = Past{State: Accepted}
+				known[i] = Past{State: Accepted}
 			}
-			step(t, r, j, i, told, started)
+			step(t, r, j, i, known, started)
 			if r.IntN(20) == 0 {
 				covered := r.IntN(next)
 				for p := range 3 {
 					j.Covered(p, func(offset int64) bool { return offset < int64(covered) })
 				}
 				for i := range covered {
-					if told[i].State == Completed {
-						told[i] = Past{}
+					if known[i].State == Completed {
+						known[i] = Past{}
 					}
 				}
-				for j.shorten() {
+				for j.dropOldest() {
 				}
 			}
 		}
 		dir = killed(t, j)
 		for i := range started {
-			p := told[i]
+			p := known[i]
 			p.Crashes++
-			told[i] = p
+			known[i] = p
 		}
 	}
 }
 
-func step(t *testing.T, r *rand.Rand, j *Journal, i int, told map[int]Past, started map[int]bool) {
-	p := told[i]
+func step(t *testing.T, r *rand.Rand, j *Journal, i int, known map[int]Past, started map[int]bool) {
+	p := known[i]
 	switch what := r.IntN(3); {
 	case p.State == Unknown || p.State == Completed:
 	case what == 0:
-		park(t, j, i)
-		p.Parked = true
+		spill(t, j, i)
+		p.Spilled = true
 	case what == 1:
 		begin(j, id(i))
 		p.State = Started
 		started[i] = true
 	default:
 		j.Completed(id(i))
-		p.State, p.Parked = Completed, false
+		p.State, p.Spilled = Completed, false
 		delete(started, i)
 	}
-	told[i] = p
+	known[i] = p
 }
 
 // killed gives a copy of a journal's files as they are with the system, as a
@@ -271,11 +272,49 @@ func killed(t *testing.T, j *Journal) string {
 		copied := t.TempDir()
 		err := os.CopyFS(copied, os.DirFS(j.cfg.Dir))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // the keeper deleted a file meanwhile
+			continue // the compactor deleted a file meanwhile
 		}
 		if err := errors.Join(err, j.Close()); err != nil {
 			t.Fatal(err)
 		}
 		return copied
+	}
+}
+
+// TestFormerVersionIsRead: testdata/v1 is what a version that wrote through
+// mapped memory left when it was killed, with zeros at its end.
+func TestFormerVersionIsRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "v1"))); err != nil {
+		t.Fatal(err)
+	}
+	j, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	activationID := func(n int) activation.ID { return activation.ID(fmt.Sprintf("%032x", n)) }
+	for n, want := range []Past{
+		0: {},
+		1: {State: Accepted, Spilled: true},
+		2: {State: Started, Crashes: 1, Spilled: true},
+		3: {State: Started, Crashes: 1},
+		4: {State: Completed},
+		5: {State: Started, Crashes: 1, Unacknowledged: true},
+	} {
+		if got := j.Past(activationID(n)); got != want {
+			t.Errorf("activation %d: %+v, want %+v", n, got, want)
+		}
+	}
+	if damaged := j.Health().Damaged; damaged != 0 {
+		t.Errorf("%d bytes damaged", damaged)
+	}
+	for _, n := range []int{1, 2} {
+		if got, err := j.Message(activationID(n)); string(got) != fmt.Sprintf(`{"message":%d}`, n) {
+			t.Errorf("message of %d: %q, %v", n, got, err)
+		}
+	}
+	if got, err := j.Result(activationID(5)); string(got) != `{"record":5}` {
+		t.Errorf("result of 5: %q, %v", got, err)
 	}
 }

@@ -77,7 +77,7 @@ func BenchmarkHop(b *testing.B) {
 			p, f := c.NewProducer(ProducerConfig{}), c.NewFeed(FeedConfig{Topic: topic})
 			defer p.Close(context.Background())
 			defer f.Close(context.Background())
-			// As the invoker has it: somebody waits in Next all the time.
+			// As the invoker has it: a call of Next waits all the time.
 			came := make(chan error, 1)
 			go func() {
 				for {

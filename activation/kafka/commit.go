@@ -3,60 +3,60 @@ package kafka
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
+	wirecommit "github.com/segmentio/kafka-go/protocol/offsetcommit"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // A session of a dead member lasts 30 s in the original. A group that still has
-// one after so long has one that lives.
-const heldTooLong = time.Minute
+// a member after so long has one that lives.
+const sessionAtMost = time.Minute
 
-// committer tells the broker how far a feed's activations are completed, in a
-// goroutine of its own, so that a slow coordinator holds up no activation.
+// committer commits how far a feed's activations are completed, in a
+// goroutine of its own, so that a slow coordinator delays no activation.
 type committer struct {
-	outage *outage.Outage
-	fresh  atomic.Int64  // changes since the last commit began
-	ends   atomic.Bool   // one of them is a completion
-	dirty  chan struct{} // the first of them; one signal is enough
-	full   chan struct{} // so many that the commit should not wait
-	ended  chan struct{}
-	link   *link
-	calls  context.Context // of the link: outlives the feed's until stop gives up
-	cut    context.CancelFunc
-	held   time.Time // since when the group has a member; zero: it has none
-	partly bool      // the last commit could not tell all
+	feed     *Feed
+	retrier  *retry.Retrier
+	news     atomic.Int64  // changes since the last commit began
+	ends     atomic.Bool   // one of them is a completion
+	dirty    chan struct{} // the first of them; one signal is enough
+	full     chan struct{} // so many that the commit should not wait
+	ended    chan struct{}
+	client   *client
+	calls    context.Context // of the client: outlives the feed's until stop gives up
+	cut      context.CancelFunc
+	occupied time.Time // since when the group has a member; zero: it has none
+	partly   bool      // the last commit could not say all
 }
 
-func (c *committer) start(f *Feed) {
-	c.outage = outage.New(f.log.With("group", f.cfg.Group), "committing of the position")
-	c.dirty = make(chan struct{}, 1)
-	c.full = make(chan struct{}, 1)
-	c.ended = make(chan struct{})
+func newCommitter(f *Feed) *committer {
+	c := &committer{
+		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"),
+		dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
 	c.calls, c.cut = context.WithCancel(context.Background())
-	go func() {
-		defer close(c.ended)
-		c.run(f)
-	}()
+	c.client = f.cluster.client(c.calls, f.cfg.Topic)
+	return c
 }
 
-// completed notes that a completion is to be told.
-func (c *committer) completed(after int) {
+// completed notes that a completion is to be committed.
+func (c *committer) completed() {
 	c.ends.Store(true)
-	c.changed(after, false)
+	c.changed(false)
 }
 
-// changed notes that there is something to tell, at once where it is urgent.
-func (c *committer) changed(after int, urgent bool) {
-	n := c.fresh.Add(1)
+// changed notes that there is something to commit, at once where it is urgent.
+func (c *committer) changed(urgent bool) {
+	n := c.news.Add(1)
 	if n == 1 || urgent {
 		signal(c.dirty)
 	}
-	if n == int64(after) || urgent {
+	if n == int64(c.feed.cfg.CommitAfter) || urgent {
 		signal(c.full)
 	}
 }
@@ -70,120 +70,155 @@ func signal(ch chan struct{}) {
 
 // run commits at once after a rest, so that a crash makes run again what had
 // just ended and no more, and from then on at intervals.
-func (c *committer) run(f *Feed) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+func (c *committer) run() {
+	defer close(c.ended)
+	interval := time.NewTimer(0)
+	defer interval.Stop()
+	ctx := c.feed.ctx
 	for {
 		select {
-		case <-f.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-c.dirty:
 		}
 		select {
-		case <-f.ctx.Done():
+		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-interval.C:
 		case <-c.full:
 		}
-		pause := f.cfg.CommitEvery
+		pause := c.feed.cfg.CommitEvery
 		if !c.ends.Swap(false) {
-			pause /= 16 // what has only begun may end soon, and nobody told of an end yet
+			pause /= 16 // what has only begun may end soon, and no end was committed yet
 		}
-		timer.Reset(pause)
-		c.fresh.Store(0)
-		c.insist(f)
+		interval.Reset(pause)
+		c.news.Store(0)
+		c.commitUntil(ctx)
 	}
 }
 
-// insist commits until it succeeds or the feed ends, each time the newest
-// position.
-func (c *committer) insist(f *Feed) {
+// commitUntil commits until it succeeds or the feed ends, each time the newest
+// offsets.
+func (c *committer) commitUntil(ctx context.Context) {
 	for {
-		err := c.once(f, false)
+		err := c.commit(false)
+		c.watchGroup(err)
 		if err == nil {
-			c.outage.Over()
-			c.held = time.Time{}
+			c.retrier.Succeeded()
 			return
 		}
-		c.watch(f, err)
-		if !c.outage.Failed(f.ctx, err) {
+		if !c.retrier.Wait(ctx, err) {
 			return
 		}
 	}
 }
 
-// watch notices a group whose member does not go away: not one that died.
-func (c *committer) watch(f *Feed, err error) {
+// watchGroup notices a group whose member does not go away: not one that died.
+func (c *committer) watchGroup(err error) {
 	switch {
-	case !held(err):
-		c.held = time.Time{}
-	case c.held.IsZero():
-		c.held = time.Now()
-	case time.Since(c.held) > heldTooLong:
-		f.log.Error("group has a living member: another invoker with this id reads the same activations",
-			"group", f.cfg.Group)
-		c.held = time.Now()
+	case !hasMember(err):
+		c.occupied = time.Time{}
+	case c.occupied.IsZero():
+		c.occupied = time.Now()
+	case time.Since(c.occupied) > sessionAtMost:
+		c.feed.log.Error("group has a living member: another invoker with this id reads the same activations",
+			"group", c.feed.cfg.Group)
+		c.occupied = time.Now()
 	}
 }
 
-func (c *committer) once(f *Feed, closing bool) error {
-	all := f.unsaved(closing)
+// hasMember reports whether err says that a group still has a member, living or
+// not: a commit from outside the group is refused until it has none.
+func hasMember(err error) bool {
+	switch code(err) {
+	case wire.UnknownMemberId, wire.IllegalGeneration, wire.RebalanceInProgress:
+		return true
+	}
+	return false
+}
+
+// commit writes what the broker does not know yet.
+func (c *committer) commit(closing bool) error {
+	all := c.feed.uncommitted(closing)
 	if len(all) == 0 {
 		return nil
 	}
-	if c.link != nil && c.link.rested() {
-		c.drop()
-	}
-	if c.link == nil {
-		l, err := f.cluster.coordinator(c.calls, f.cfg.Group)
-		if err != nil {
-			return err
-		}
-		c.link = l
-	}
-	err := commitOffsets(c.link, f.cfg.Group, f.cfg.Topic, all)
-	if errors.Is(err, wire.OffsetMetadataTooLarge) && f.shorten() {
-		return c.once(f, closing)
+	err := c.send(all)
+	if errors.Is(err, wire.OffsetMetadataTooLarge) && c.feed.shortenMetadata() {
+		return c.commit(closing)
 	}
 	if err != nil {
-		c.drop()
 		return err
 	}
-	f.saved(all)
-	c.tell(f, all)
+	c.feed.setCommitted(all)
+	c.reportPartly(all)
 	return nil
 }
 
-// tell says it once when a position could not say all that is completed, and
-// once when it can again.
-func (c *committer) tell(f *Feed, all []standing) {
-	partly := slices.ContainsFunc(all, func(s standing) bool { return !s.whole })
+// send writes a group's offsets from outside the group: generation -1 and no
+// member. A broker takes that only while the group has no member.
+//
+// It does not use the client's OffsetCommit, which says that the offsets are of
+// the leaders' epoch 0: the original would take that for a truncated log and
+// begin anew.
+func (c *committer) send(all map[*partition]offsetCommit) error {
+	group, topic := c.feed.cfg.Group, wirecommit.RequestTopic{Name: c.feed.cfg.Topic}
+	for p, s := range all {
+		topic.Partitions = append(topic.Partitions, wirecommit.RequestPartition{
+			PartitionIndex: p.index, CommittedOffset: s.offset, CommittedMetadata: s.metadata,
+			CommitTimestamp: -1, CommittedLeaderEpoch: -1,
+		})
+	}
+	req := &wirecommit.Request{GroupID: group, GenerationID: -1, RetentionTimeMs: -1, Topics: []wirecommit.RequestTopic{topic}}
+	_, err := callAgain(c.calls, c.client, callTimeout, func(ctx context.Context) (wire.Response, error) {
+		res, err := c.client.Transport.RoundTrip(ctx, c.client.Addr, req)
+		if err == nil {
+			err = commitError(res.(*wirecommit.Response))
+		}
+		return res, err
+	})
+	switch {
+	case hasMember(err):
+		return fmt.Errorf("commit the offsets of group %s, which still has a member until its session ends: %w", group, err)
+	case err != nil:
+		return fmt.Errorf("commit the offsets of group %s: %w", group, err)
+	}
+	return nil
+}
+
+func commitError(res *wirecommit.Response) error {
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				return wire.Error(p.ErrorCode)
+			}
+		}
+	}
+	return nil
+}
+
+// reportPartly logs once when the metadata of a commit could not say all that
+// is completed. It may be logged again after a commit that could.
+func (c *committer) reportPartly(all map[*partition]offsetCommit) {
+	partly := false
+	for _, s := range all {
+		partly = partly || !s.whole
+	}
 	if partly && !c.partly {
-		f.log.Warn("too much is open for the position to tell all that is completed above it: a crash now would run some of that again",
-			"group", f.cfg.Group, "open", f.Stats().Open)
+		c.feed.log.Warn("too much is open for the commit to say all that is completed above its offset: a crash now would run some of that again",
+			"group", c.feed.cfg.Group, "open", c.feed.Stats().Open)
 	}
 	c.partly = partly
 }
 
-func (c *committer) drop() {
-	c.link.close()
-	c.link = nil
-}
-
-// stop waits for the goroutine and commits a last time, over the same link: a
-// commit that is under way must not be overtaken, or its older position would
-// be what the next process reads.
-func (c *committer) stop(ctx context.Context, f *Feed) error {
+// stop waits for the goroutine and commits a last time, over the same
+// connection: a commit that is under way must not be overtaken, or its older
+// offset would be what the next process reads.
+func (c *committer) stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, c.cut)()
 	defer c.cut()
 	<-c.ended
-	defer c.drop()
-	f.closing()
-	pace := outage.Pace{Min: outage.MinPause, Max: outage.MaxPause}
-	for {
-		err := c.once(f, true)
-		if err == nil || !outage.Wait(ctx, pace.Next()) {
-			return err
-		}
-	}
+	defer c.client.close()
+	c.feed.closing()
+	return retry.Do(ctx, retry.Default(), func() error { return c.commit(true) })
 }

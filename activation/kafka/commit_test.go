@@ -12,7 +12,7 @@ import (
 )
 
 func TestCoordinatorMoves(t *testing.T) {
-	b := newFakeBed(t, kfake.NumBrokers(3))
+	b := newFakeFixture(t, kfake.NumBrokers(3))
 	topic := b.topic()
 	f := b.feed(topic)
 	b.put(topic, messages(0, 2)...)
@@ -27,9 +27,9 @@ func TestCoordinatorMoves(t *testing.T) {
 
 // Who has rested does not wait to tell of an end: an invoker that is killed
 // right after each activation would run all of them again each time. What ends
-// soon after is told together.
+// soon after is committed together.
 func TestFirstCommitGoesOutAtOnce(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
 	defer f.Close(b.ctx())
@@ -56,7 +56,7 @@ func TestFirstCommitGoesOutAtOnce(t *testing.T) {
 // A commit that is under way when the feed closes must not reach the broker
 // behind the last one: its position is older.
 func TestCloseWaitsForTheCommitUnderWay(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	f := b.feed(topic)
 	b.put(topic, messages(0, 2)...)
@@ -109,4 +109,22 @@ func refuseCommit(req kmsg.Request, code int16) kmsg.Response {
 		res.Topics = append(res.Topics, rt)
 	}
 	return res
+}
+
+// A commit names no leader epoch: the original would take an old one for a
+// log that was truncated, and begin anew.
+func TestCommitHasNoLeaderEpoch(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	epochs := make(chan int32, 100)
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		epochs <- req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].LeaderEpoch
+		return nil, nil, false
+	})
+	b.put(topic, message(0))
+	b.next(b.feed(topic), 0).Done()
+	if epoch := <-epochs; epoch != -1 {
+		t.Errorf("the epoch is %d, want -1: not known", epoch)
+	}
 }

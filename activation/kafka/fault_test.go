@@ -19,11 +19,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // countRequests counts the requests of one kind that reach the fake.
-func (b *bed) countRequests(key kmsg.Key) func() int64 {
+func (b *fixture) countRequests(key kmsg.Key) func() int64 {
 	var n atomic.Int64
 	b.fake.ControlKey(key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
 		n.Add(1)
@@ -35,7 +35,7 @@ func (b *bed) countRequests(key kmsg.Key) func() int64 {
 // inUse are the ports that running tests were given.
 var inUse sync.Map
 
-// freePort is a port that nobody listens on, and that no other test is given
+// freePort is a port without a listener, and that no other test is given
 // before this one has ended. It lies below those that Linux gives to clients: a
 // connection of anybody's could have one of these when the broker comes back to
 // it. Packages are tested at once: each has a thousand ports of its own.
@@ -135,7 +135,7 @@ func onEachRestartable(t *testing.T, test func(*testing.T, *restartable)) {
 func TestBrokerRestart(t *testing.T) {
 	onEachRestartable(t, func(t *testing.T, r *restartable) {
 		r.start()
-		b := newBed(t, nil, r.addr)
+		b := newFixture(t, nil, r.addr)
 		in, out := freshName(), freshName()
 		c := b.cluster()
 		if err := c.EnsureTopic(b.ctx(), InvokerTopic(in, 1, nil)); err != nil {
@@ -151,7 +151,7 @@ func TestBrokerRestart(t *testing.T) {
 		b.await("the first commit and send", func() bool { return f.Stats().Committed == 3 && p.Stats().Sent == 3 })
 
 		// A broker that was made just now may have had no coordinator yet, nor
-		// told of the topics.
+		// known the topics.
 		read, sent := b.log.count("reading", "interrupted"), b.log.count("sending", "interrupted")
 		began := b.log.count("WARN", "interrupted")
 
@@ -196,7 +196,7 @@ func TestBrokerRestart(t *testing.T) {
 
 func TestBrokerAwayAtStart(t *testing.T) {
 	r := fakeRestartable(t)
-	b := newBed(t, nil, r.addr)
+	b := newFixture(t, nil, r.addr)
 	topic := freshName()
 	c := b.cluster()
 	// The topic is made some time after the broker is back.
@@ -225,13 +225,13 @@ func TestBrokerAwayAtStart(t *testing.T) {
 }
 
 // A broker that accepts and never answers must not hold up who wants to leave.
-func TestDeafBroker(t *testing.T) {
-	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+func TestUnresponsiveBroker(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer deaf.Close()
-	b := newBed(t, nil, deaf.Addr().String())
+	defer silent.Close()
+	b := newFixture(t, nil, silent.Addr().String())
 	c := b.cluster()
 	ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
 	defer cancel()
@@ -255,7 +255,7 @@ func TestDeafBroker(t *testing.T) {
 
 // When the partition moves to another broker, reading and sending follow.
 func TestLeaderMoves(t *testing.T) {
-	b := newFakeBed(t, kfake.NumBrokers(3))
+	b := newFakeFixture(t, kfake.NumBrokers(3))
 	in, out := b.topic(), b.topic()
 	f, p := b.feed(in), b.producer()
 	for n := range 9 {
@@ -281,7 +281,7 @@ func TestLeaderMoves(t *testing.T) {
 // A stock invoker that was killed is a member of the group until its session
 // ends. Reading starts at once all the same; the position follows then.
 func TestDeadMemberHoldsTheGroup(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 3)...)
 		b.commit(topic, topic, 1)
@@ -306,7 +306,7 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 // join makes a member of the group by the protocol of a real consumer. After
 // die it never speaks again; until then its session goes on, however long what
 // the test looks at takes.
-func (b *bed) join(group string) (die func()) {
+func (b *fixture) join(group string) (die func()) {
 	b.t.Helper()
 	cl := b.client()
 	join := kmsg.NewPtrJoinGroupRequest()
@@ -332,13 +332,13 @@ func (b *bed) join(group string) (die func()) {
 	if err != nil {
 		b.t.Fatalf("join group: %v", err)
 	}
-	share := kmsg.NewPtrSyncGroupRequest()
-	share.Group, share.Generation, share.MemberID = group, res.Generation, res.MemberID
-	share.ProtocolType, share.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
+	syncing := kmsg.NewPtrSyncGroupRequest()
+	syncing.Group, syncing.Generation, syncing.MemberID = group, res.Generation, res.MemberID
+	syncing.ProtocolType, syncing.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
 	assigned := kmsg.NewSyncGroupRequestGroupAssignment()
 	assigned.MemberID = res.MemberID
-	share.GroupAssignment = append(share.GroupAssignment, assigned)
-	if _, err := share.RequestWith(b.ctx(), cl); err != nil {
+	syncing.GroupAssignment = append(syncing.GroupAssignment, assigned)
+	if _, err := syncing.RequestWith(b.ctx(), cl); err != nil {
 		b.t.Fatalf("sync group: %v", err)
 	}
 	beat := kmsg.NewPtrHeartbeatRequest()
@@ -348,22 +348,22 @@ func (b *bed) join(group string) (die func()) {
 
 // every does something again and again until its end is asked for, or the
 // test's.
-func (b *bed) every(pause time.Duration, do func(context.Context)) (end func()) {
+func (b *fixture) every(pause time.Duration, do func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
-	var turns sync.WaitGroup
-	turns.Go(func() {
-		for outage.Wait(ctx, pause) {
+	var running sync.WaitGroup
+	running.Go(func() {
+		for retry.Sleep(ctx, pause) {
 			do(ctx)
 		}
 	})
-	end = func() { cancel(); turns.Wait() }
+	end = func() { cancel(); running.Wait() }
 	b.t.Cleanup(end)
 	return end
 }
 
 // The position that we commit is one that a stock consumer resumes at.
 func TestStockConsumerResumesOurPosition(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 5)...)
 		f := b.feed(topic)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -9,11 +10,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// FeedConfig says what a Feed reads. Only the topic has no default.
+// FeedConfig is what a Feed reads. Only the topic has no default.
 type FeedConfig struct {
 	Topic string
-	// Group under whose name the position is committed; the topic's name when
-	// empty, as the original has it, so that both resume each other's position.
+	// Group for which offsets are committed; the topic's name when
+	// empty, as the original has it, so that each resumes at the other's offset.
 	Group string
 	// Commits are so far apart (150 ms), or so many completions (1000): it is
 	// the work that a crash makes run twice. The first after a rest goes out at
@@ -36,39 +37,39 @@ type FeedConfig struct {
 //
 // It reads all partitions by assignment and never joins the group, so it starts
 // at once even while a dead member still holds it. A partition is fetched from
-// only when its last answer is used up, and only when somebody calls Next: who
-// has no room does not call, and so does not pull.
+// only when its last answer is used up, and only while a Next waits: a caller
+// without capacity does not call, and so does not pull.
 type Feed struct {
 	cluster *Cluster
 	cfg     FeedConfig
 	log     *slog.Logger
 	ctx     context.Context // ends with the feed
 	cancel  context.CancelFunc
-	commits committer
+	commits *committer
 	owned   sync.WaitGroup // a goroutine per partition, and the lag gauge
 	came    chan fetched
 	settled chan struct{} // something is completed, or forgotten; one signal is enough
 
-	mu         sync.Mutex
-	partitions []*partition
-	ended      bool
-	noteChars  int // what the broker takes beside a position
-	stats      FeedStats
+	mu            sync.Mutex
+	partitions    []*partition
+	ended         bool
+	metadataChars int // what the broker takes as metadata of an offset
+	stats         FeedStats
 }
 
 // FeedStats is a copy of what the feed knows, for metrics and status. Of a
-// topic with more than one partition, what is said of the position is that of
-// the first, and Partitions says it of each.
+// topic with more than one partition, offsets are those of the first, and
+// Partitions has those of each.
 type FeedStats struct {
 	Position      int64            `json:"position"`      // the offset that is read next
-	Committed     int64            `json:"committed"`     // the broker's knowledge; -1 before the first commit
-	HighWatermark int64            `json:"highWatermark"` // the end of the partition when last heard
+	Committed     int64            `json:"committed"`     // -1 before the first commit
+	HighWatermark int64            `json:"highWatermark"` // the end of the partition when last known
 	Delivered     uint64           `json:"delivered"`
 	Undecodable   uint64           `json:"undecodable"`
 	Finished      uint64           `json:"finished"`               // not delivered, since an earlier process had completed them
 	Open          int              `json:"open"`                   // handed out and not completed
 	Lost          int64            `json:"lost"`                   // offsets that had expired before they were read
-	Narrowed      bool             `json:"narrowed,omitzero"`      // nothing is read until more is completed: the position would not say it all
+	Narrowed      bool             `json:"narrowed,omitzero"`      // nothing is read until more is completed: the commit would not say it all
 	Interrupted   string           `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
 	Since         time.Time        `json:"since,omitzero"`         // when no partition could be read any more; zero: some can
 	CommitFailing string           `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
@@ -96,41 +97,42 @@ type Delivery struct {
 	Partition int32
 	Offset    int64
 	Timestamp time.Time // when the controller sent it
-	// Begun tells that an earlier process had begun to run the activation and
+	// Begun is that an earlier process had begun to run the activation and
 	// did not end it, Attempts how often it was running when a process ended
 	// without closing its feed. Both are known as far as Begin was called and
 	// committed in time.
 	Begun    bool
 	Attempts int
 
-	holder holder
-	epoch  int
+	owner owner
+	epoch int
 }
 
-// holder keeps the account of what it handed out.
-type holder interface {
+// owner keeps the progress of what it handed out.
+type owner interface {
 	begin(epoch int, offset int64)
 	finish(epoch int, offset int64)
 }
 
-// Begin says that the activation begins to run. It does not wait for anything.
-func (d Delivery) Begin() { d.holder.begin(d.epoch, d.Offset) }
+// Begin reports that the activation begins to run. It does not wait for anything.
+func (d Delivery) Begin() { d.owner.begin(d.epoch, d.Offset) }
 
-// Done says that the activation is completed: its acks are with the broker, so
+// Done reports that the activation is completed: its acks are with the broker, so
 // that a crash need not run it again. Calling it again does nothing.
-func (d Delivery) Done() { d.holder.finish(d.epoch, d.Offset) }
+func (d Delivery) Done() { d.owner.finish(d.epoch, d.Offset) }
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
 	cfg.setDefaults()
 	f := &Feed{
-		cluster: c, cfg: cfg, log: c.log.With("topic", cfg.Topic), noteChars: noteChars,
+		cluster: c, cfg: cfg, log: c.log.With("topic", cfg.Topic), metadataChars: metadataChars,
 		came: make(chan fetched), settled: make(chan struct{}, 1),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	f.commits.start(f)
-	f.grow(1) // the first one tells how many there are
-	f.owned.Go(f.gauge)
+	f.commits = newCommitter(f)
+	go f.commits.run()
+	f.grow(1) // the first one reports how many there are
+	f.owned.Go(f.measureLag)
 	return f
 }
 
@@ -165,7 +167,7 @@ func (f *Feed) grow(partitions int) {
 		f.partitions = append(f.partitions, p)
 		f.owned.Go(p.run)
 		if i > 0 {
-			signal(p.want) // whoever is in Next waits for it as well
+			signal(p.want) // a Next that waits now waits for it as well
 		}
 	}
 }
@@ -179,7 +181,7 @@ func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 		if err := f.over(ctx); err != nil {
 			return Delivery{}, err
 		}
-		if f.narrow() {
+		if f.narrowed() {
 			f.await(ctx, nil)
 			continue
 		}
@@ -250,14 +252,14 @@ func (f *Feed) oldest() (from *partition, r record, ok bool) {
 	return from, r, true
 }
 
-// narrow tells whether nothing more may be handed out, since what is open
-// would be too much for the note beside the position to name.
-func (f *Feed) narrow() bool {
+// narrowed reports whether nothing more may be handed out, since what is open
+// would be too much for the metadata of a commit to name.
+func (f *Feed) narrowed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stats.Narrowed = false
 	for _, p := range f.partitions {
-		if !p.roomy(f.noteChars) {
+		if !p.hasCapacity(f.metadataChars) {
 			f.stats.Narrowed = true
 		}
 	}
@@ -269,21 +271,14 @@ func (f *Feed) Stats() FeedStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.stats
-	s.CommitFailing = f.commits.outage.Reason()
-	for i, p := range f.partitions {
+	s.CommitFailing = f.commits.retrier.LastError()
+	s.Since = f.interruptedSince()
+	for _, p := range f.partitions {
 		one := p.stats()
 		s.Open += one.Open
 		s.lag += p.lag()
-		if s.Interrupted == "" {
-			s.Interrupted = one.Interrupted
-		}
-		switch since := p.reading.Since(); {
-		case i == 0, since.IsZero():
-			s.Since = since
-		case !s.Since.IsZero() && since.After(s.Since):
-			s.Since = since
-		}
-		if i == 0 {
+		s.Interrupted = cmp.Or(s.Interrupted, one.Interrupted)
+		if p.index == 0 {
 			s.Position, s.Committed, s.HighWatermark = one.Position, one.Committed, one.HighWatermark
 		}
 		if len(f.partitions) > 1 {
@@ -291,6 +286,77 @@ func (f *Feed) Stats() FeedStats {
 		}
 	}
 	return s
+}
+
+// interruptedSince is when the last partition could not be read any more, zero
+// while one can. The caller holds the lock.
+func (f *Feed) interruptedSince() (last time.Time) {
+	for _, p := range f.partitions {
+		since := p.reading.Since()
+		if since.IsZero() {
+			return time.Time{}
+		}
+		if since.After(last) {
+			last = since
+		}
+	}
+	return last
+}
+
+// closing has the last commit say that what runs did not end the process.
+func (f *Feed) closing() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.partitions {
+		if p.running() {
+			p.changes++
+		}
+	}
+}
+
+// uncommitted is what the broker should know of each partition and does not.
+func (f *Feed) uncommitted(closing bool) map[*partition]offsetCommit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := map[*partition]offsetCommit{}
+	for _, p := range f.partitions {
+		if c, news := p.uncommitted(closing, f.metadataChars); news {
+			all[p] = c
+		}
+	}
+	return all
+}
+
+// setCommitted notes what the broker knows by now.
+func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for p, c := range all {
+		p.confirmed, p.committed = c.offset, c.changes
+	}
+}
+
+// shortenMetadata makes do with half of what the broker was thought to take as
+// metadata. It reports whether there is anything left to leave out.
+func (f *Feed) shortenMetadata() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.metadataChars == 0 {
+		return false
+	}
+	f.metadataChars = halfMetadata(f.metadataChars, f.log, f.cfg.Group)
+	return true
+}
+
+// halfMetadata is half of what a broker was thought to take as metadata, or
+// nothing.
+func halfMetadata(chars int, log *slog.Logger, group string) int {
+	if chars /= 2; chars < 64 {
+		chars = 0
+	}
+	log.Warn("broker takes less metadata of an offset than it does by default (offset.metadata.max.bytes): fewer activations can be open at a time",
+		"group", group, "characters", chars)
+	return chars
 }
 
 // Close stops reading and commits what is completed by now, for as long as ctx
@@ -305,5 +371,5 @@ func (f *Feed) Close(ctx context.Context) error {
 		return nil
 	}
 	f.owned.Wait()
-	return f.commits.stop(ctx, f)
+	return f.commits.stop(ctx)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // feed opens a feed that the test closes at its end.
-func (b *bed) feed(topic string) *Feed {
+func (b *fixture) feed(topic string) *Feed {
 	b.t.Helper()
 	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: 5 * time.Millisecond})
 	b.t.Cleanup(func() {
@@ -25,7 +25,7 @@ func (b *bed) feed(topic string) *Feed {
 }
 
 // next takes the next delivery and checks which it is.
-func (b *bed) next(f *Feed, want int) Delivery {
+func (b *fixture) next(f *Feed, want int) Delivery {
 	b.t.Helper()
 	d, err := f.Next(b.ctx())
 	if err != nil {
@@ -38,7 +38,7 @@ func (b *bed) next(f *Feed, want int) Delivery {
 }
 
 // commit writes a position as a member-less client does.
-func (b *bed) commit(group, topic string, offset int64, note ...string) {
+func (b *fixture) commit(group, topic string, offset int64, metadata ...string) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group, req.Generation = group, -1
@@ -46,8 +46,8 @@ func (b *bed) commit(group, topic string, offset int64, note ...string) {
 	t.Topic = topic
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
 	p.Offset = offset
-	if len(note) > 0 {
-		p.Metadata = &note[0]
+	if len(metadata) > 0 {
+		p.Metadata = &metadata[0]
 	}
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
@@ -56,7 +56,7 @@ func (b *bed) commit(group, topic string, offset int64, note ...string) {
 }
 
 func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 50)...)
 		f := b.feed(topic)
@@ -73,7 +73,7 @@ func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
 }
 
 func TestFeedResumesAtTheGroupsPosition(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 10)...)
 		b.commit(topic, topic, 7)
@@ -84,7 +84,7 @@ func TestFeedResumesAtTheGroupsPosition(t *testing.T) {
 // What is committed is the first unfinished: an unfinished one is delivered
 // again after a crash, and none behind it that is finished.
 func TestFeedCommitsNoMoreThanIsCompleted(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 6)...)
 		f := b.feed(topic)
@@ -123,7 +123,7 @@ func TestFeedCommitsNoMoreThanIsCompleted(t *testing.T) {
 }
 
 func TestFeedSkipsWhatCannotBeDecoded(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		broken := message(1)
 		broken = broken[:len(broken)-1]
@@ -152,7 +152,7 @@ func TestFeedSkipsWhatCannotBeDecoded(t *testing.T) {
 // Each byte of a captured message flipped, or the rest cut off: no panic, no
 // content in the log, and the good message behind them still comes.
 func TestFeedSurvivesDamagedMessages(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	good := captured(t, "invoker0")[0]
 	var values []string
@@ -184,7 +184,7 @@ func TestFeedSurvivesDamagedMessages(t *testing.T) {
 // Whoever has no room does not call Next, and then nothing is asked of the
 // broker.
 func TestFeedDoesNotPullWithoutACall(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	fetches := b.countRequests(kmsg.Fetch)
 	b.put(topic, messages(0, 3)...)
@@ -204,7 +204,7 @@ func TestFeedDoesNotPullWithoutACall(t *testing.T) {
 }
 
 func TestFeedNextEndsWithItsContext(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		f := b.feed(topic)
 		for range 3 {
@@ -217,13 +217,13 @@ func TestFeedNextEndsWithItsContext(t *testing.T) {
 		b.put(topic, message(0))
 		b.next(f, 0)
 		if b.log.count("interrupted") > 0 {
-			b.t.Errorf("a cancelled call counts as an outage:\n%s", b.log)
+			b.t.Errorf("a cancelled call counts as an interruption:\n%s", b.log)
 		}
 	})
 }
 
 func TestFeedCloseEndsNext(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		f := b.feed(b.topic())
 		ended := make(chan error)
 		go func() {
@@ -243,13 +243,13 @@ func TestFeedCloseEndsNext(t *testing.T) {
 }
 
 func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 10)...)
 		f := b.feed(topic)
 		early := b.next(f, 0)
 		f.partitions[0].records = nil // the rest has not been fetched
-		f.partitions[0].tail.offset = 1
+		f.partitions[0].reader.offset = 1
 		b.deleteBefore(topic, 6)
 		b.next(f, 6).Done()
 		if s := f.Stats(); s.Lost != 5 {
@@ -258,7 +258,7 @@ func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 		if b.log.count("ERROR", "expired") != 1 {
 			b.t.Errorf("not one line about expired activations:\n%s", b.log)
 		}
-		if p := f.partitions[0].marks.Position(); p != 0 {
+		if p := f.partitions[0].watermark.Offset(); p != 0 {
 			b.t.Errorf("position %d with message 0 unfinished", p)
 		}
 		early.Done()
@@ -270,7 +270,7 @@ func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 // and nothing comes after it, the position says so: the next start does not count
 // it as lost again.
 func TestFeedPositionFollowsWhatExpired(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 10)...)
 		f := b.feed(topic)
@@ -296,7 +296,7 @@ func TestFeedPositionFollowsWhatExpired(t *testing.T) {
 	})
 }
 
-func (b *bed) deleteBefore(topic string, offset int64) {
+func (b *fixture) deleteBefore(topic string, offset int64) {
 	b.t.Helper()
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.TimeoutMillis = 10000
@@ -313,7 +313,7 @@ func (b *bed) deleteBefore(topic string, offset int64) {
 // A topic made anew begins below the position. What was delivered of the old
 // one must not finish offsets of the new.
 func TestFeedReadsATopicMadeAnew(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	b.put(topic, messages(0, 5)...)
 	f := b.feed(topic)
@@ -339,7 +339,7 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	for _, d := range old {
 		d.Done()
 	}
-	if p := f.partitions[0].marks.Position(); p != 0 {
+	if p := f.partitions[0].watermark.Offset(); p != 0 {
 		t.Errorf("position %d: an old completion finished a new message", p)
 	}
 	first.Done()
@@ -350,10 +350,10 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	}
 }
 
-// While nobody has room nothing is fetched, and the lag is what matters most:
+// While there is no capacity nothing is fetched, and the lag is what matters most:
 // then the end of the log is asked for alone.
-func TestFeedTellsLagWhileItDoesNotPull(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+func TestFeedReportsLagWhileItDoesNotPull(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, message(0))
 		f := b.cluster().NewFeed(FeedConfig{Topic: topic, LagEvery: 5 * time.Millisecond})
@@ -364,8 +364,8 @@ func TestFeedTellsLagWhileItDoesNotPull(t *testing.T) {
 	})
 }
 
-func TestFeedTellsLagAndDelay(t *testing.T) {
-	b := newFakeBed(t)
+func TestFeedReportsLagAndDelay(t *testing.T) {
+	b := newFakeFixture(t)
 	topic := b.topic()
 	var delays []time.Duration
 	f := b.cluster().NewFeed(FeedConfig{Topic: topic, Delay: func(d time.Duration) { delays = append(delays, d) }})

@@ -9,7 +9,7 @@ import (
 )
 
 func TestFeedReadsCompressedBatches(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		n := 0
 		for _, codec := range []kgo.CompressionCodec{
@@ -35,8 +35,8 @@ func TestFeedReadsCompressedBatches(t *testing.T) {
 }
 
 // A transaction leaves a mark in the log, which is an offset without a message.
-func TestFeedPassesTransactionMarks(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+func TestFeedPassesTransactionMarkers(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.TransactionalID(freshName()))
 		if err != nil {
@@ -67,7 +67,7 @@ func TestFeedPassesTransactionMarks(t *testing.T) {
 }
 
 func TestFeedReadsAMessageLargerThanAFetch(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic(fmt.Sprintf("max.message.bytes=%d", MaxMessageBytes))
 		large := strings.Replace(message(1), `"content":{`, `"content":{"x":"`+strings.Repeat("x", 1<<20)+`",`, 1)
 		b.put(topic, message(0), message(2))

@@ -2,241 +2,186 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-	"github.com/twmb/franz-go/pkg/kversion"
-
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Handing over. A member that gives a partition up while something of it is open
-// leaves the group's assignment at once, or all others would wait for its runs,
-// those of a dead member included. It goes on with what it has: what becomes of
-// it is committed as before, with a sign of life behind the note, a number that
-// rises. The member that has the partition next finds the sign, reads nothing
-// there, and looks again and again: when the sign is gone all that was open is
-// completed, and when it does not change any more its writer has died, and what
-// was open is treated as after any crash.
+// Hand over. A member from which a partition is revoked while something of it is
+// open releases it at once, or all others would wait for its runs, those of a
+// dead member included. It goes on with what it has: what becomes of that is
+// committed as before, with a heartbeat behind the metadata, a number that
+// rises. The member that has the partition next finds the heartbeat, reads
+// nothing there, and asks again and again: when the heartbeat is gone all that
+// was open is completed, and when it does not change any more its writer has
+// died, and what was open is treated as after any crash.
 
-// signMark stands between a note and a sign of life. It is no letter of base64.
-const signMark = "+"
+// heartbeatSeparator stands between metadata and a heartbeat. It is no letter of
+// base64.
+const heartbeatSeparator = "+"
 
-// signRoom is what a mark and a sign take at most.
-const signRoom = 1 + 13
+// heartbeatChars is what the mark and a heartbeat take at most.
+const heartbeatChars = 1 + 13
 
-// A sign is renewed so often in a session and looked for twice as often; who could
-// not renew it for so many sessions has lost the partition, and a while later others
-// read there. While a
-// group is being balanced anew its broker takes no commit: for a session, where a
-// member has died meanwhile.
+// A heartbeat is renewed so often in a session and asked for twice as often. A
+// member that could not renew it for so many sessions has lost the partition,
+// and a while later others read there. While a group rebalances its broker may
+// take no commit: for a session, where a member has died meanwhile.
 const (
-	signsInSession = 4
-	looksInSession = 2 * signsInSession
-	signLosesAfter = 2
-	signEndsAfter  = 4
+	beatsInSession = 4
+	pollsInSession = 2 * beatsInSession
+	lostAfter      = 2
+	deadAfter      = 4
 )
 
-// shownSign is what stands behind a claim's note. The caller holds the lock.
-func (c *claim) shownSign() string {
-	if c.sign == 0 || c.marks.Open() == 0 || c.share.noteChars == 0 || c.share.ctx.Err() != nil {
+// heartbeatText is what stands behind the metadata. The caller holds the lock.
+func (a *assignment) heartbeatText() string {
+	if a.heartbeat == 0 || a.openCount() == 0 || a.member.metadataChars == 0 || a.member.ctx.Err() != nil {
 		return ""
 	}
-	return signMark + strconv.FormatInt(c.sign, 36)
+	return heartbeatSeparator + strconv.FormatInt(a.heartbeat, 36)
 }
 
-// leave takes partitions of which something is open out of the claims, and gives
-// those up that wait for another member: they have nothing open.
-func (s *Share) leave(partitions []int32) (leaving []*claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// release takes partitions of which something is open out of the assignments.
+// One that waits for another member has nothing open.
+func (m *Member) release(partitions []int32) (released []*assignment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, i := range partitions {
-		c := s.claims[i]
-		if c == nil || c.awaits != "" || c.marks == nil || c.marks.Open() == 0 {
+		a := m.assignments[i]
+		if a == nil || a.awaited != "" || a.openCount() == 0 {
 			continue
 		}
-		c.sign, c.settled = time.Now().UnixNano(), make(chan struct{}, 1)
-		c.changes++
-		delete(s.claims, i)
-		s.leaving[c] = struct{}{}
-		leaving = append(leaving, c)
+		a.heartbeat, a.settled = time.Now().UnixNano(), make(chan struct{}, 1)
+		a.changes++
+		delete(m.assignments, i)
+		m.released[a] = struct{}{}
+		released = append(released, a)
 	}
-	return leaving
+	return released
 }
 
-// keeping lists the claims that are not being left.
-func (s *Share) keeping() (all []*claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.claims {
-		all = append(all, c)
-	}
-	return all
-}
-
-// finishLeaving commits what becomes of a claim that is being left, and signs of
-// life, until nothing of it is open, or for too long.
-func (s *Share) finishLeaving(c *claim) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.HandOver)
+// finishRelease commits what becomes of a released partition, and heartbeats,
+// until nothing of it is open, or for too long. Close commits for itself.
+func (m *Member) finishRelease(a *assignment) {
+	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.HandOver)
 	defer cancel()
-	every := time.NewTicker(s.cfg.Session / signsInSession)
+	every := time.NewTicker(m.cfg.Session / beatsInSession)
 	defer every.Stop()
-	shown := time.Now()
+	only := func() []*assignment { return []*assignment{a} }
+	renewed := time.Now()
 	for {
-		err := s.tellOf(ctx, c, false)
-		switch {
-		case err == nil:
-			shown = time.Now()
-		case time.Since(shown) > signLosesAfter*s.cfg.Session:
-			s.log.Error("a partition that was given up with runs open went to another member, which could not hear of us: it takes them for interrupted", "partition", c.index, "error", err)
-			s.left(c)
+		switch err := m.commit(ctx, only, false); {
+		case err == nil && m.allCommitted(a):
+			m.drop(a)
 			return
-		}
-		if err == nil && s.told(c) {
-			s.left(c)
+		case err == nil:
+			renewed = time.Now()
+		case time.Since(renewed) > lostAfter*m.cfg.Session:
+			m.log.Error("a partition that was released with runs open went to another member, which could not hear of us: it takes them for interrupted", "partition", a.index, "error", err)
+			m.drop(a)
 			return
 		}
 		select {
-		case <-c.settled:
+		case <-a.settled:
 		case <-every.C:
 		case <-ctx.Done():
-			if s.ctx.Err() == nil { // else Close says what is open
-				s.log.Warn("runs of a partition that was given up are open for too long: another member takes them for interrupted", "partition", c.index, "open", s.open(c))
-				s.stopSigning(c)
-				last, done := context.WithTimeout(s.ctx, s.cfg.Session)
-				_ = s.tellOf(last, c, true)
-				done()
-				s.left(c)
-			}
+			m.giveUpRelease(a)
 			return
 		}
-		s.mu.Lock()
-		c.sign++
-		c.changes++
-		s.mu.Unlock()
+		m.beat(a, a.heartbeat+1)
 	}
 }
 
-// tellOf commits what is new of a claim that is being left. It does so past the
-// client's own way of committing, which waits for as long as the group is being
-// balanced anew.
-func (s *Share) tellOf(ctx context.Context, c *claim, closing bool) error {
-	news := s.news([]*claim{c}, closing)
-	n, ok := news[c]
-	if !ok {
-		return nil
+// giveUpRelease ends the heartbeats of a released partition of which something
+// has been open for too long.
+func (m *Member) giveUpRelease(a *assignment) {
+	if m.ctx.Err() != nil { // Close commits what is open
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Session)
-	defer cancel()
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group = s.cfg.Group
-	req.MemberID, req.Generation = s.client.GroupMetadata()
-	p := kmsg.NewOffsetCommitRequestTopicPartition()
-	p.Partition, p.Offset, p.Metadata = c.index, n.offset, &n.note
-	t := kmsg.NewOffsetCommitRequestTopic()
-	t.Topic, t.Partitions = s.cfg.Topic, append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
-	if err := answered(req.RequestWith(ctx, s.client)); err != nil {
-		return fmt.Errorf("commit the position of group %s in partition %d: %w", s.cfg.Group, c.index, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.told = n.changes
-	return nil
+	m.log.Warn("runs of a partition that was released are open for too long: another member takes them for interrupted", "partition", a.index)
+	m.beat(a, 0)
+	_ = m.commit(m.ctx, func() []*assignment { return []*assignment{a} }, true) // else the heartbeat only stops to change
+	m.drop(a)
 }
 
-// versions are those that the client may speak: topics of positions are told by
-// name, which later ones of these two requests do not do.
-func versions() *kversion.Versions {
-	v := kversion.Stable()
-	v.SetMaxKeyVersion(kmsg.OffsetCommit.Int16(), 9)
-	v.SetMaxKeyVersion(kmsg.OffsetFetch.Int16(), 9)
-	return v
+func (m *Member) beat(a *assignment, heartbeat int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a.heartbeat = heartbeat
+	a.changes++
 }
 
-func (s *Share) open(c *claim) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return c.marks.Open()
+// allCommitted reports whether the broker knows that nothing of an assignment is
+// open: what was completed while a commit was under way is not in that.
+func (m *Member) allCommitted(a *assignment) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return a.openCount() == 0 && a.committed == a.changes
 }
 
-// told tells whether the broker knows that nothing of a claim is open: what was
-// completed while a commit was under way is not in it.
-func (s *Share) told(c *claim) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return c.marks.Open() == 0 && c.account.told == c.changes
+// drop forgets a released partition: nothing of it is committed any more.
+func (m *Member) drop(a *assignment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a.gone = true
+	delete(m.released, a)
+	m.wake()
 }
 
-func (s *Share) stopSigning(c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.sign = 0
-	c.changes++
-}
-
-// left forgets a claim: nothing of it is told any more.
-func (s *Share) left(c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.gone = true
-	delete(s.leaving, c)
-	s.wake()
-}
-
-// followLater has nothing read of a partition that another member is still at,
-// and looks for the end of that beside it. The caller holds the lock.
-func (s *Share) followLater(c *claim) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	c.follow = cancel
-	s.client.PauseFetchPartitions(map[string][]int32{s.cfg.Topic: {c.index}})
-	s.owned.Go(func() {
+// readLater has nothing read of a partition of which another member has
+// something open, and waits for the end of that beside it. The caller holds the
+// lock.
+func (m *Member) readLater(a *assignment) {
+	ctx, cancel := context.WithCancel(m.ctx)
+	a.stopWait = cancel
+	m.client.PauseFetchPartitions(map[string][]int32{m.cfg.Topic: {a.index}})
+	m.owned.Go(func() {
 		defer cancel()
-		s.followUp(ctx, c)
+		m.awaitRelease(ctx, a)
 	})
 }
 
-// followUp waits until the other member has completed what it has, or is gone,
-// and takes the partition over as it stands then.
-func (s *Share) followUp(ctx context.Context, c *claim) {
-	sign, same := c.awaits, 0 // times that the sign was found unchanged: while we stand still we see nothing of others
-	s.log.Info("partition waits for what another member has of it", "partition", c.index)
-	for outage.Wait(ctx, s.cfg.Session/looksInSession) {
-		held, err := s.positions(ctx, s.client, []int32{c.index})
+// awaitRelease waits until the other member has completed what it has, or is
+// gone, and resumes the partition as it stands then.
+func (m *Member) awaitRelease(ctx context.Context, a *assignment) {
+	heartbeat, same := a.awaited, 0 // times that it was found unchanged: while we stand still we see nothing of others
+	m.log.Info("partition waits for what another member has of it", "partition", a.index)
+	for retry.Sleep(ctx, m.cfg.Session/pollsInSession) {
+		all, err := m.fetchOffsets(ctx, m.client, []int32{a.index})
 		if err != nil {
-			same = 0 // who cannot ask does not know who lives
+			same = 0 // nothing is known of the other member
 			continue
 		}
-		fresh := held[c.index]
+		fresh := all[a.index]
 		switch {
-		case fresh.awaits == "":
-		case fresh.awaits != sign:
-			sign, same = fresh.awaits, 0
+		case fresh.awaited == "":
+		case fresh.awaited != heartbeat:
+			heartbeat, same = fresh.awaited, 0
 			continue
-		case same < signEndsAfter*looksInSession:
+		case same < deadAfter*pollsInSession:
 			same++
 			continue
 		default:
-			s.log.Warn("the member that had runs open of a partition is gone: they are treated as after a crash", "partition", c.index)
+			m.log.Warn("the member that had runs open of a partition is gone: they are treated as after a crash", "partition", a.index)
 		}
-		s.takeOver(c, fresh)
+		m.resume(a, fresh)
 		return
 	}
 }
 
-// takeOver has a partition read from where the other member left it.
-func (s *Share) takeOver(c, fresh *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.gone {
+// resume has a partition read from where the other member left it.
+func (m *Member) resume(a, fresh *assignment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.gone {
 		return
 	}
-	c.account, c.awaits = fresh.account, ""
-	c.skip, c.next = span{c.next, fresh.next}, fresh.next
-	c.changes++ // the sign is not to stay there
-	signal(s.dirty)
-	s.client.ResumeFetchPartitions(map[string][]int32{s.cfg.Topic: {c.index}})
-	s.log.Info("partition is read", "partition", c.index)
+	a.progress, a.awaited = fresh.progress, ""
+	a.skip, a.next = offsetRange{a.next, fresh.next}, fresh.next
+	a.changes++ // the heartbeat is not to stay there
+	signal(m.dirty)
+	m.client.ResumeFetchPartitions(map[string][]int32{m.cfg.Topic: {a.index}})
+	m.log.Info("partition is read", "partition", a.index)
 }

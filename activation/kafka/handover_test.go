@@ -18,16 +18,16 @@ import (
 
 // A member that gives up a partition completes what it has of it, before the
 // next one reads there: nothing runs at both.
-func TestShareHandsOverWhenWhatItHasIsCompleted(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+func TestMemberReleasesWhatItHasWhenThatIsCompleted(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
 		topic := freshName()
 		b.createWide(topic, 2)
-		first := b.share(topic)
+		first := b.member(topic)
 		b.putTo(topic, 0, message(0))
 		b.putTo(topic, 1, message(1))
 		open := b.takeOpen(first, 2)
 		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
-		second := b.share(topic)
+		second := b.member(topic)
 		b.drink(second, 2, all)
 		b.drink(first, 1, all)
 		b.await("the second to have a partition that it does not read yet", func() bool {
@@ -56,25 +56,25 @@ func TestShareHandsOverWhenWhatItHasIsCompleted(t *testing.T) {
 	})
 }
 
-// What is completed while a sign of life is on its way to the broker is told after
+// What is completed while a heartbeat is on its way to the broker is committed after
 // it: the next member neither waits for more signs nor runs it again.
-func TestShareTellsWhatIsCompletedWhileASignIsOnItsWay(t *testing.T) {
-	b := newFakeBed(t)
+func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
+	b := newFakeFixture(t)
 	topic := freshName()
 	b.createWide(topic, 2)
-	first := b.share(topic)
+	first := b.member(topic)
 	b.putTo(topic, 0, message(0))
 	b.putTo(topic, 1, message(1))
 	open := map[int32]Delivery{}
 	for _, d := range b.takeOpen(first, 2) {
 		open[d.Partition] = d
 	}
-	second := b.share(topic)
+	second := b.member(topic)
 	b.await("a partition to be left", func() bool { return second.Stats().Following == 1 && first.Stats().Leaving })
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
 		p := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0]
-		if m := p.Metadata; m != nil && strings.Contains(*m, signMark) {
+		if m := p.Metadata; m != nil && strings.Contains(*m, heartbeatSeparator) {
 			open[p.Partition].Done()
 		}
 		return nil, nil, false
@@ -90,42 +90,45 @@ func TestShareTellsWhatIsCompletedWhileASignIsOnItsWay(t *testing.T) {
 }
 
 // A commit that had to wait tells what is so when it goes out: nothing of a
-// partition that is being left by then, whose position is told elsewhere.
-func TestShareCommitsWhatIsSoByThen(t *testing.T) {
-	b := newFakeBed(t)
+// partition that is being released by then, whose position is committed elsewhere.
+func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
+	b := newFakeFixture(t)
 	topic := freshName()
 	b.createWide(topic, 2)
-	s := b.shareThatCommits(topic, time.Hour) // but once
+	s := b.memberThatCommits(topic, time.Hour) // but once
 	var open []Delivery
 	for n := range 2 {
 		b.putTo(topic, int32(n), message(n))
 		open = append(open, b.takeOpen(s, 1)...)
-		b.await("the first to be told", func() bool { return n > 0 || len(s.news(s.keeping(), false)) == 0 })
+		b.await("the first to be committed", func() bool { return n > 0 || len(s.uncommitted(s.present(), false)) == 0 })
 	}
-	var told []int32
+	var committed []int32
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
 		for _, p := range req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions {
-			told = append(told, p.Partition)
+			committed = append(committed, p.Partition)
 		}
 		return nil, nil, false
 	})
 	open[0].Done()
-	asked := 0
-	err := s.commit(b.ctx(), func() []*claim {
-		if asked++; asked == 2 {
-			s.leave([]int32{1})
-		}
-		return s.keeping()
-	}, false)
-	if err != nil || asked != 2 || !slices.Equal(told, []int32{0}) {
-		t.Errorf("asked %d times, told of partitions %v, error %v", asked, told, err)
+	if err := s.commits.Acquire(b.ctx(), 1); err != nil { // another commit is under way
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.commit(b.ctx(), s.present, false) }()
+	s.release([]int32{1})
+	s.commits.Release(1)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(committed, []int32{0}) {
+		t.Errorf("committed partitions %v, want that which is not released", committed)
 	}
 	open[1].Done()
 }
 
 // takeOpen has a member take messages, which stay open.
-func (b *bed) takeOpen(s *Share, n int) (open []Delivery) {
+func (b *fixture) takeOpen(s *Member, n int) (open []Delivery) {
 	b.t.Helper()
 	for range n {
 		d, err := s.Next(b.ctx())
@@ -141,12 +144,12 @@ func (b *bed) takeOpen(s *Share, n int) (open []Delivery) {
 // A member has long runs open and is asked for partitions; the one that they are
 // for is killed. What comes for those partitions is taken by the living within
 // the dead one's session, while a run is still open, and nothing runs twice.
-func TestRunsOfTheLivingDoNotHoldTheDeadOnesPartitions(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+func TestOpenRunsDoNotDelayADeadMembersPartitions(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
 		const parts = 6
 		topic := freshName()
 		b.createWide(topic, parts)
-		one := b.share(topic)
+		one := b.member(topic)
 		for n := range parts {
 			b.putTo(topic, int32(n), message(n))
 		}
@@ -154,7 +157,7 @@ func TestRunsOfTheLivingDoNotHoldTheDeadOnesPartitions(t *testing.T) {
 		for _, d := range b.takeOpen(one, parts) {
 			open[d.Partition] = d
 		}
-		child, _ := b.childShare(topic)
+		child, _ := b.childMember(topic)
 		b.await("partitions to be given up with runs open", func() bool {
 			return len(one.Stats().Partitions) == parts/2 && one.Stats().Leaving
 		})
@@ -203,15 +206,15 @@ func TestRunsOfTheLivingDoNotHoldTheDeadOnesPartitions(t *testing.T) {
 // does not keep it: what it had not completed is delivered to the next one, as
 // begun.
 func TestLeavingMemberThatDies(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := freshName()
 		b.createWide(topic, 2)
 		for n := range childTakes {
 			b.putTo(topic, int32(n%4/2), message(n))
 		}
-		child, out := b.childShare(topic)
+		child, out := b.childMember(topic)
 		done := childDone(b, out)
-		s := b.share(topic)
+		s := b.member(topic)
 		b.await("the second to wait for the child", func() bool { return s.Stats().Following == 1 })
 		if err := child.Process.Kill(); err != nil {
 			b.t.Fatal(err)
@@ -229,8 +232,8 @@ func TestLeavingMemberThatDies(t *testing.T) {
 	})
 }
 
-// childShare starts a member in a process of its own, see beShared.
-func (b *bed) childShare(topic string) (*exec.Cmd, io.Reader) {
+// childMember starts a member in a process of its own, see beMembers.
+func (b *fixture) childMember(topic string) (*exec.Cmd, io.Reader) {
 	b.t.Helper()
 	child := exec.CommandContext(b.ctx(), os.Args[0])
 	child.Env = append(os.Environ(), "GPUWHISK_TEST_SHARE="+topic, "GPUWHISK_TEST_SHARE_BROKER="+b.addrs[0])
@@ -246,9 +249,9 @@ func (b *bed) childShare(topic string) (*exec.Cmd, io.Reader) {
 	return child, out
 }
 
-// childDone hears from the child what it has completed, and that this is
+// childDone reads from the child what it has completed, and that this is
 // committed.
-func childDone(b *bed, out io.Reader) map[int]bool {
+func childDone(b *fixture, out io.Reader) map[int]bool {
 	b.t.Helper()
 	done := map[int]bool{}
 	lines := bufio.NewScanner(out)
@@ -264,18 +267,18 @@ func childDone(b *bed, out io.Reader) map[int]bool {
 	return done
 }
 
-// A share takes no more than can be named beside its positions: what was
+// A member takes no more than can be named by its commits: what was
 // completed does not come again.
-func TestShareNarrowsToWhatTheBrokerTakes(t *testing.T) {
-	b := newFakeBed(t)
+func TestMemberNarrowsToWhatTheBrokerTakes(t *testing.T) {
+	b := newFakeFixture(t)
 	const limit, many = 128, 2000
 	topic := freshName()
 	b.createWide(topic, 1)
 	b.putTo(topic, 0, messages(0, many)...)
 	finished, open := map[int]bool{}, 0
-	s := b.share(topic)
+	s := b.member(topic)
 	s.mu.Lock()
-	s.noteChars = limit
+	s.metadataChars = limit
 	s.mu.Unlock()
 	for !s.Stats().Narrowed {
 		ctx, cancel := context.WithCancel(b.ctx())
@@ -300,14 +303,14 @@ func TestShareNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	if len(finished)+open == many {
 		t.Fatalf("%d completed and %d open of %d", len(finished), open, many)
 	}
-	b.await("all of that to be committed", func() bool { return len(s.news(s.keeping(), false)) == 0 })
-	if _, text := b.noted(s.cfg.Group, topic); len(text) > limit || text == "" {
+	b.await("all of that to be committed", func() bool { return len(s.uncommitted(s.present(), false)) == 0 })
+	if _, text := b.committedMetadata(s.cfg.Group, topic); len(text) > limit || text == "" {
 		t.Errorf("%d characters", len(text))
 	}
 	if err := s.Close(b.ctx()); err != nil {
 		t.Fatal(err)
 	}
-	next := b.share(topic)
+	next := b.member(topic)
 	for range many - len(finished) {
 		d, err := next.Next(b.ctx())
 		if err != nil {
@@ -321,8 +324,8 @@ func TestShareNarrowsToWhatTheBrokerTakes(t *testing.T) {
 }
 
 // A broker that takes less beside a position than is sent gets less.
-func TestShareGoesOnWithoutNotes(t *testing.T) {
-	b := newFakeBed(t)
+func TestMemberGoesOnWithoutMetadata(t *testing.T) {
+	b := newFakeFixture(t)
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
 		if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
@@ -333,7 +336,7 @@ func TestShareGoesOnWithoutNotes(t *testing.T) {
 	topic := freshName()
 	b.createWide(topic, 1)
 	b.putTo(topic, 0, messages(0, 3)...)
-	s := b.share(topic)
+	s := b.member(topic)
 	for _, d := range b.takeOpen(s, 3) {
 		d.Done()
 	}

@@ -61,7 +61,7 @@ func TestFeedPassesHostileMessages(t *testing.T) {
 	for range decoded {
 		_, _ = activation.DecodeMessage(hostile(r, good))
 	}
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	const many = 500
 	for range many {

@@ -1,11 +1,21 @@
-// Package kafka is the door to Kafka: it takes activations in and sends acks,
-// events and pings out, and it makes the invoker's topic.
+// Package kafka connects the invoker to Kafka: it takes activations in and sends
+// acks, events and pings out, and it makes the invoker's topic. It decides
+// nothing about activations, and keeps nothing over a restart but the committed
+// offset with its metadata.
 //
-// It is the only importer of the Kafka client, of which it uses the protocol
-// and not the reader and writer: those would join a group, where a member that
-// died keeps its partition for 30 s, and would sit out a linger when idle. It
-// decides nothing about activations, and keeps nothing over a restart but the
-// committed offset and the note beside it.
+// To be read in this order: a Feed (feed, partition, progress, watermark) hands
+// out the activations of the invoker's own topic, and its committer (commit,
+// offsetmetadata) commits which of them are completed. A Producer
+// (producer, sender) sends. A Pinger (pinger, duplicate, previous) reports that
+// the invoker lives, and that no other process has its id. A Member (member,
+// rebalance, handover) shares a topic with other invokers. Below these are
+// requests about one topic (client, login), the reading of one partition
+// (reader) and topics; Pending and Requester are for operators' tools.
+//
+// Requests go through the Client of kafka-go. Its reader and writer are not
+// used: those would join a group, where a member that died keeps its partition
+// for 30 s, and would sit out a linger when idle. Only a Member joins a group,
+// by franz-go, since rebalancing is where kafka-go has known defects.
 //
 // Goroutines, each waited for by the Close of its owner: a Feed has one that
 // commits, one that asks for the lag and one per partition that fetches,
@@ -23,13 +33,12 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"time"
 )
 
-// ErrClosed is what a part answers after its Close.
+// ErrClosed is the error of a call after Close.
 var ErrClosed = errors.New("kafka: closed")
 
-// Options say how to reach a Kafka cluster.
+// Options are how to reach a Kafka cluster.
 type Options struct {
 	Brokers  []string     // host:port of the brokers to ask first
 	TLS      *tls.Config  // nil: plain text
@@ -37,13 +46,6 @@ type Options struct {
 	ClientID string       // shown in the broker's logs; "gpuwhisk" when empty
 	Log      *slog.Logger // slog.Default() when nil
 }
-
-// Times that bound how long a dead broker is taken for a slow one. The second
-// is the request.timeout.ms of the original.
-const (
-	dialTimeout = 5 * time.Second
-	callTimeout = 30 * time.Second
-)
 
 // Cluster opens feeds, producers and pingers on one Kafka cluster. It holds no
 // connection and no goroutine itself and is safe for concurrent use.

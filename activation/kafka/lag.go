@@ -1,65 +1,70 @@
 package kafka
 
-import "time"
+import (
+	"time"
 
-// growEvery is how many measurements of the lag are between two looks whether
-// the topic has more partitions.
+	wire "github.com/segmentio/kafka-go"
+)
+
+// growEvery is how many measurements of the lag are between two that also ask
+// whether the topic has more partitions.
 const growEvery = 6
 
-// gauge keeps the end of each partition known while nothing is fetched, which
-// is when there is no room: the time when the lag grows. It is quiet about
-// failures, for who fetches or commits tells of them.
-func (f *Feed) gauge() {
+// measureLag keeps the end of each partition known while nothing is fetched,
+// which is when there is no capacity: the time when the lag grows. It is quiet
+// about failures, for those who fetch and commit report them.
+func (f *Feed) measureLag() {
 	every := time.NewTicker(f.cfg.LagEvery)
 	defer every.Stop()
-	var tails []*tail
-	defer func() { dropAll(tails) }()
+	var readers []*partitionReader
+	defer func() { closeAll(readers) }()
 	for n := 1; ; n++ {
 		select {
 		case <-f.ctx.Done():
 			return
 		case <-every.C:
 		}
-		if n%growEvery == 0 {
-			dropAll(tails) // a new link tells how many partitions there are
+		grow := n%growEvery == 0
+		if grow {
+			closeAll(readers) // a new connection reports how many partitions there are
 		}
-		for _, p := range f.stale(n%growEvery == 0) {
-			for len(tails) <= int(p.index) {
-				tails = append(tails, newTail(f.cluster, f.cfg.Topic, int32(len(tails)), 1, 1, fetchWait))
+		for _, p := range f.stale(grow) {
+			for len(readers) <= int(p.index) {
+				readers = append(readers, f.cluster.reader(f.ctx, f.cfg.Topic, int32(len(readers)), 1, 1, fetchWait))
 			}
-			p.measure(tails[p.index])
+			p.measure(readers[p.index])
 		}
 	}
 }
 
-func dropAll(tails []*tail) {
-	for _, t := range tails {
-		t.drop()
+func closeAll(readers []*partitionReader) {
+	for _, r := range readers {
+		r.close()
 	}
 }
 
-func (p *partition) measure(t *tail) {
-	fresh, err := t.connect(p.feed.ctx)
+// measure asks for the end of a partition, and over a new connection how many
+// partitions there are.
+func (p *partition) measure(r *partitionReader) {
+	fresh, err := r.connect(p.feed.ctx, r.partition)
 	if err != nil {
 		return
 	}
 	if fresh {
-		p.feed.grow(t.partitions)
+		p.feed.grow(r.partitions)
 	}
-	if end, err := t.edge(logEnd); err == nil {
-		p.hear(end)
-	} else {
-		t.drop()
+	if end, err := r.find(p.feed.ctx, wire.LastOffset); err == nil {
+		p.setEnd(end)
 	}
 }
 
 // stale are the partitions whose end was heard too long ago, or never though
-// reading began. The first is always one of them if look is set.
-func (f *Feed) stale(look bool) (all []*partition) {
+// reading began. The first is always one of them if grow is set.
+func (f *Feed) stale(grow bool) (all []*partition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.partitions {
-		if p.marks != nil && (look && p.index == 0 || time.Since(p.heard) >= f.cfg.LagEvery) {
+		if p.watermark != nil && (grow && p.index == 0 || time.Since(p.endKnown) >= f.cfg.LagEvery) {
 			all = append(all, p)
 		}
 	}

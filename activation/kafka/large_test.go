@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func ackOf(n, bytes int) activation.Ack {
 // An ack that is over the limit goes without its result: when it is over ours
 // at once, when it is over the topic's after the broker's word.
 func TestAckTooLargeIsShrunk(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		for _, c := range []struct {
 			name, limit string
 			bytes       int
@@ -39,11 +40,11 @@ func TestAckTooLargeIsShrunk(t *testing.T) {
 			if b.fake != nil && c.bytes == MaxMessageBytes {
 				tries = b.countRequests(kmsg.Produce)
 			}
-			told := make(chan error, 1)
-			if err := p.SendAck(b.ctx(), topic, ackOf(1, c.bytes), func(err error) { told <- err }); err != nil {
+			reported := make(chan error, 1)
+			if err := p.SendAck(b.ctx(), topic, ackOf(1, c.bytes), func(err error) { reported <- err }); err != nil {
 				b.t.Fatal(err)
 			}
-			if err := <-told; err != nil {
+			if err := <-reported; err != nil {
 				b.t.Fatal(err)
 			}
 			if n := tries(); n != 1 {
@@ -62,17 +63,17 @@ func TestAckTooLargeIsShrunk(t *testing.T) {
 
 // Messages that fit one by one are not lost for being too large together.
 func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic("max.message.bytes=5000")
 		p := b.producer()
-		told := make(chan error, 41)
+		reported := make(chan error, 41)
 		for i := range 40 {
 			value := []byte(fmt.Sprintf("%04d%s", i, strings.Repeat("x", 1000)))
-			if err := p.Send(b.ctx(), topic, value, func(err error) { told <- err }); err != nil {
+			if err := p.Send(b.ctx(), topic, value, func(err error) { reported <- err }); err != nil {
 				b.t.Fatal(err)
 			}
 			if i == 20 {
-				if err := p.Send(b.ctx(), topic, make([]byte, 6000), func(err error) { told <- err }); err != nil {
+				if err := p.Send(b.ctx(), topic, make([]byte, 6000), func(err error) { reported <- err }); err != nil {
 					b.t.Fatal(err)
 				}
 			}
@@ -81,7 +82,7 @@ func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
 			b.t.Errorf("Close: %v, stats %+v", err, p.Stats())
 		}
 		for i := range 41 {
-			if err := <-told; (err != nil) != (i == 21) || i == 21 && !errors.Is(err, ErrTooLarge) {
+			if err := <-reported; (err != nil) != (i == 21) || i == 21 && !errors.Is(err, ErrTooLarge) {
 				b.t.Errorf("message %d: %v", i, err)
 			}
 		}
@@ -95,7 +96,7 @@ func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
 
 // batchBytes is what brokers compare with a topic's limit, to the byte.
 func TestBatchBytesIsWhatTheBrokerCounts(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic("max.message.bytes=10000")
 		p := b.producer()
 		fits := 10000
@@ -112,4 +113,12 @@ func TestBatchBytesIsWhatTheBrokerCounts(t *testing.T) {
 			b.t.Errorf("a message over every limit: %v", err)
 		}
 	})
+}
+
+func TestVarintBytes(t *testing.T) {
+	for _, n := range []int{0, 1, 63, 64, 8191, 8192, 1 << 20} {
+		if got := len(binary.AppendVarint(nil, int64(n))); got != varintBytes(n) {
+			t.Errorf("%d takes %d bytes, not %d", n, got, varintBytes(n))
+		}
+	}
 }

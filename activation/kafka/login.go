@@ -6,19 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
 	wire "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
-	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	wiresasl "github.com/segmentio/kafka-go/sasl"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// Login is how the brokers are told who the invoker is.
+// Login is how the invoker authenticates to the brokers.
 type Login struct {
 	Mechanism string // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
 	Username  string
@@ -28,10 +25,11 @@ type Login struct {
 // String leaves the password out.
 func (l Login) String() string { return fmt.Sprintf("%q by %s", l.Username, l.Mechanism) }
 
-// login is a Login that can be carried out, by any number of links.
+// login is a Login that can be carried out, by any number of connections and by
+// both clients: that of franz-go, and by its own methods that of kafka-go.
 type login struct {
-	mechanism sasl.Mechanism
-	who       string
+	sasl.Mechanism
+	who string
 }
 
 func newLogin(l Login) (*login, error) {
@@ -41,15 +39,31 @@ func newLogin(l Login) (*login, error) {
 	prepared := &login{who: l.String()}
 	switch l.Mechanism {
 	case "PLAIN":
-		prepared.mechanism = plain.Auth{User: l.Username, Pass: l.Password}.AsMechanism()
+		prepared.Mechanism = plain.Auth{User: l.Username, Pass: l.Password}.AsMechanism()
 	case "SCRAM-SHA-256":
-		prepared.mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha256Mechanism()}
+		prepared.Mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha256Mechanism()}
 	case "SCRAM-SHA-512":
-		prepared.mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha512Mechanism()}
+		prepared.Mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha512Mechanism()}
 	default:
 		return nil, fmt.Errorf("kafka: login %v: the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", l)
 	}
 	return prepared, nil
+}
+
+// String leaves the password out.
+func (l *login) String() string { return l.who }
+
+// Start begins a login of kafka-go's.
+func (l *login) Start(ctx context.Context) (wiresasl.StateMachine, []byte, error) {
+	session, first, err := l.Authenticate(ctx, "") // of these mechanisms none asks for the host
+	return loginSession{session}, first, err
+}
+
+type loginSession struct{ sasl.Session }
+
+// Next answers the broker's challenge.
+func (s loginSession) Next(_ context.Context, challenge []byte) (done bool, answer []byte, err error) {
+	return s.Challenge(challenge)
 }
 
 // maxRounds is how often a broker may have a password hashed. Kafka's own bound
@@ -67,7 +81,7 @@ func (m bounded) Authenticate(ctx context.Context, host string) (sasl.Session, [
 
 type boundedSession struct{ sasl.Session }
 
-// Challenge answers what the broker says.
+// Challenge answers the broker's challenge.
 func (s boundedSession) Challenge(text []byte) (done bool, answer []byte, err error) {
 	for word := range bytes.SplitSeq(text, []byte{','}) {
 		if rounds, ok := bytes.CutPrefix(word, []byte("i=")); ok {
@@ -81,57 +95,6 @@ func (s boundedSession) Challenge(text []byte) (done bool, answer []byte, err er
 }
 
 var errHostileLogin = errors.New("login refused")
-
-// logIn tells the broker who we are. A broker that lets a login expire is told
-// again on the same link.
-func (l *link) logIn(ctx context.Context) error {
-	lifetime, err := l.authenticate(ctx)
-	if err != nil {
-		return fmt.Errorf("log in to broker %s as %s: %w%s", l.addr, l.login.who, err, advice(err))
-	}
-	l.renew = time.Time{}
-	if lifetime > 0 {
-		l.renew = time.Now().Add(lifetime / 10 * 8)
-	}
-	return nil
-}
-
-func (l *link) authenticate(ctx context.Context) (lifetime time.Duration, err error) {
-	mechanism := l.login.mechanism
-	answer, err := l.exchange(&saslhandshake.Request{Mechanism: mechanism.Name()}, dialTimeout)
-	if err != nil {
-		return 0, err
-	}
-	hello := answer.(*saslhandshake.Response)
-	if err := codeError(hello.ErrorCode); err != nil {
-		if len(hello.Mechanisms) > 0 {
-			return 0, fmt.Errorf("%w: it has %s", err, strings.Join(hello.Mechanisms, ", "))
-		}
-		return 0, err
-	}
-	session, message, err := mechanism.Authenticate(ctx, l.addr)
-	if err != nil {
-		return 0, err
-	}
-	for done := false; !done; {
-		answer, err := l.exchange(&saslauthenticate.Request{AuthBytes: message}, dialTimeout)
-		if err != nil {
-			return 0, err
-		}
-		res := answer.(*saslauthenticate.Response)
-		if err := codeError(res.ErrorCode); err != nil {
-			if res.ErrorMessage != "" {
-				return 0, fmt.Errorf("%w: %s", err, res.ErrorMessage)
-			}
-			return 0, err
-		}
-		if done, message, err = session.Challenge(res.AuthBytes); err != nil {
-			return 0, err
-		}
-		lifetime = time.Duration(res.SessionLifetimeMs) * time.Millisecond
-	}
-	return lifetime, nil
-}
 
 // advice names the setting behind a refusal.
 func advice(err error) string {

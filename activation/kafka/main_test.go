@@ -13,7 +13,7 @@ import (
 // each has an owner whose Close waits for it.
 func TestMain(m *testing.M) {
 	if topic := os.Getenv("GPUWHISK_TEST_SHARE"); topic != "" {
-		beShared(topic, os.Getenv("GPUWHISK_TEST_SHARE_BROKER"))
+		beMembers(topic, os.Getenv("GPUWHISK_TEST_SHARE_BROKER"))
 	}
 	code := m.Run()
 	if code == 0 {
@@ -30,7 +30,7 @@ func leaked() string {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	var left string
-	for late := time.Now().Add(patience); time.Now().Before(late); <-tick.C {
+	for late := time.Now().Add(testTimeout); time.Now().Before(late); <-tick.C {
 		if left = ours(); left == "" {
 			return ""
 		}

@@ -2,32 +2,34 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	wire "github.com/segmentio/kafka-go"
+
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // partition is one partition of a feed's topic. A goroutine of its own fetches
-// when it is asked to; what it fetched goes to whoever calls Next.
+// when it is asked to; what it fetched goes to Next.
 type partition struct {
 	feed    *Feed
 	index   int32
 	want    chan struct{} // fetch once; one signal is enough
-	reading *outage.Outage
+	reading *retry.Retrier
 
-	// Of its goroutine.
-	tail *tail
+	reader *partitionReader // of its goroutine
 
 	// Guarded by the feed's mu.
-	account
-	records  []record // fetched and not yet handed out
-	asked    bool     // a fetch is under way, or its answer is
-	position int64    // the offset that is read next
-	safe     int64    // the broker's knowledge of the position, -1 before the first commit
-	edge     int64    // of the partition, when last heard
-	heard    time.Time
-	read     bool // anything was read
+	progress
+	records   []record // fetched and not yet handed out
+	asked     bool     // a fetch is under way, or its answer is
+	position  int64    // the offset that is read next
+	confirmed int64    // the committed offset, -1 before the first commit
+	end       int64    // of the partition, when last known
+	endKnown  time.Time
+	anyRead   bool
 }
 
 // fetched is an answer on its way to Next.
@@ -42,23 +44,23 @@ func newPartition(f *Feed, index int32) *partition {
 		log = log.With("partition", index)
 	}
 	return &partition{
-		feed: f, index: index, want: make(chan struct{}, 1), safe: -1,
-		reading: outage.New(log, "reading of activations"),
-		tail:    newTail(f.cluster, f.cfg.Topic, index, 1, f.cfg.FetchBytes, fetchWait),
-		account: account{tried: map[int64]try{}},
+		feed: f, index: index, want: make(chan struct{}, 1), confirmed: -1,
+		reading:  retry.New(log, "reading of activations"),
+		reader:   f.cluster.reader(f.ctx, f.cfg.Topic, index, 1, f.cfg.FetchBytes, fetchWait),
+		progress: progress{tried: map[int64]attempt{}},
 	}
 }
 
 // run fetches once for each time that it is asked, until the feed ends.
 func (p *partition) run() {
-	defer p.tail.drop()
+	defer p.reader.close()
 	for {
 		select {
 		case <-p.feed.ctx.Done():
 			return
 		case <-p.want:
 		}
-		records := p.insist(p.feed.ctx)
+		records := p.fetchUntil(p.feed.ctx)
 		select {
 		case <-p.feed.ctx.Done():
 			return
@@ -67,97 +69,260 @@ func (p *partition) run() {
 	}
 }
 
-// insist fetches until there is something, or the feed ends.
-func (p *partition) insist(ctx context.Context) []record {
-	for {
+// fetchUntil fetches until there is something, or the feed ends.
+func (p *partition) fetchUntil(ctx context.Context) []record {
+	again := false
+	for ctx.Err() == nil {
 		records, err := p.fetch(ctx)
+		switch {
+		case err == nil:
+			p.reading.Succeeded()
+			if len(records) > 0 {
+				return records
+			}
+			again = false
+		case closedByPeer(err) && !again: // a new connection may do
+			again = true
+		default:
+			p.reader.close()
+			p.reading.Wait(ctx, err)
+		}
+	}
+	return nil
+}
+
+// fetch asks the broker once for more records.
+func (p *partition) fetch(ctx context.Context) ([]record, error) {
+	fresh, err := p.reader.connect(ctx, p.reader.partition)
+	if err != nil {
+		return nil, err
+	}
+	if p.watermark == nil { // only this goroutine sets it
+		if err := p.locate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if fresh {
+		p.feed.grow(p.reader.partitions)
+		if err := p.verify(ctx); err != nil {
+			return nil, err
+		}
+	}
+	records, err := p.reader.fetchOnce(ctx)
+	if errors.Is(err, wire.OffsetOutOfRange) {
+		return nil, p.reposition(ctx)
+	}
+	if err == nil {
+		p.setEnd(p.reader.end)
+	}
+	return records, err
+}
+
+// setEnd notes the end of the partition.
+func (p *partition) setEnd(end int64) {
+	p.feed.mu.Lock()
+	defer p.feed.mu.Unlock()
+	p.end = end
+	p.endKnown = time.Now()
+}
+
+// locate finds where to begin: at the group's committed offset, or at the
+// beginning of the log when it has none (auto.offset.reset=earliest of the
+// original).
+func (p *partition) locate(ctx context.Context) error {
+	f := p.feed
+	offset, text, ok, err := p.reader.committed(ctx, f.cfg.Group)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		offset, err = p.reader.find(ctx, wire.FirstOffset)
 		if err != nil {
-			p.tail.drop()
-			p.reading.Failed(ctx, err)
-		} else if p.reading.Over(); len(records) > 0 {
-			return records
+			return err
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
+		f.log.Info("group has no committed offset, reading from the beginning",
+			"group", f.cfg.Group, "partition", p.index, "offset", offset)
+	}
+	m, err := decodeOffsetMetadata(text, offset)
+	if err != nil {
+		f.log.Warn(unusableMetadata, "group", f.cfg.Group, "partition", p.index, "offset", offset, "bytes", len(text), "error", err)
+	}
+	p.startAt(offset, ok, m)
+	return nil
+}
+
+const unusableMetadata = "metadata of the committed offset cannot be used: activations behind the offset run again though some may have ended"
+
+// startAt starts at an offset with what is known beside it.
+func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
+	f := p.feed
+	p.reader.offset = offset
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.open(offset, m)
+	p.position = offset
+	if committed {
+		p.confirmed = offset
+	}
+	if len(m.done)+len(m.tried) > 0 {
+		f.log.Info("resuming between activations that have ended",
+			"partition", p.index, "offset", offset, "upTo", m.last.offset, "begun", len(p.tried))
+	}
+}
+
+// verify makes sure that the log is still the one that was read: that its last
+// record of those is there. A broker that lost power, or a leader that knew
+// less, may have forgotten some, and given their offsets to others since.
+func (p *partition) verify(ctx context.Context) error {
+	p.feed.mu.Lock()
+	last := p.last
+	p.feed.mu.Unlock()
+	if !last.ok {
+		return nil
+	}
+	same, err := p.reader.has(ctx, last)
+	if err != nil || same {
+		return err
+	}
+	return p.diverge(ctx, last.newest)
+}
+
+// diverge goes on at the first record that is not one of those that were read:
+// the first that is younger than all of them.
+func (p *partition) diverge(ctx context.Context, newest int64) error {
+	cut, err := p.reader.find(ctx, newest+1)
+	if err == nil && cut < 0 { // none is
+		cut, err = p.reader.find(ctx, wire.LastOffset)
+	}
+	if err != nil {
+		return err
+	}
+	p.cutAt(cut)
+	return nil
+}
+
+// cutAt forgets what was known of offsets from one on, and reads them as new.
+func (p *partition) cutAt(offset int64) {
+	f := p.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	read := max(p.position, p.watermark.Offset(), p.last.offset+1)
+	offset = min(offset, read)
+	f.log.Error("log was truncated or made anew below what was read: going on at the first activation that was not",
+		"partition", p.index, "read", read, "offset", offset)
+	p.cut(offset)
+	p.position = min(p.position, offset)
+	p.reader.offset = p.position
+	signal(f.settled) // of what is forgotten nothing will be completed
+	f.commits.changed(true)
+}
+
+// reposition goes where the log is when the offset to read is outside of it:
+// what was to be read next has expired, or is not there yet, since the log was
+// truncated.
+func (p *partition) reposition(ctx context.Context) error {
+	start, err := p.reader.find(ctx, wire.FirstOffset)
+	if err != nil {
+		return err
+	}
+	f := p.feed
+	f.mu.Lock()
+	newest := p.last.newest
+	f.mu.Unlock()
+	switch {
+	case start <= p.reader.offset && newest > 0:
+		return p.diverge(ctx, newest)
+	case start <= p.reader.offset: // nothing tells what was read of it
+		p.cutAt(start)
+	default:
+		p.skipExpired(start)
+	}
+	return nil
+}
+
+// skipExpired goes on at the beginning of the log, above what was to be read.
+func (p *partition) skipExpired(start int64) {
+	f := p.feed
+	lost := start - p.reader.offset
+	f.log.Error("activations expired before they were read: those that the journal has aside they are lost",
+		"partition", p.index, "position", p.reader.offset, "offset", start, "lost", lost)
+	p.reader.offset = start
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.position = start
+	f.stats.Lost += lost
+	if p.watermark.Open() == 0 && p.watermark.Offset() < start { // else the offset follows what is open
+		p.watermark.skipTo(start)
+		p.changes++
+		f.commits.changed(true)
 	}
 }
 
 // deliver makes a delivery of a record, unless an earlier process had completed
 // it. What cannot be decoded is finished with, or it would hold back the
-// position for ever.
+// committed offset for ever.
 func (p *partition) deliver(r record) (Delivery, bool) {
 	f := p.feed
 	if f.cfg.Delay != nil {
 		f.cfg.Delay(max(0, time.Since(r.time)))
 	}
-	f.mu.Lock()
-	p.position = r.offset + 1
-	p.read = true
-	if !p.meet(r) {
-		f.stats.Finished++
-		f.mu.Unlock()
-		return Delivery{}, false
-	}
-	f.mu.Unlock()
 	m, err := activation.DecodeMessage(r.value)
 	f.mu.Lock()
-	d := p.hand(r)
-	d.Message, d.Partition, d.holder = m, p.index, p
-	if err == nil {
-		f.stats.Delivered++
-	} else {
-		f.stats.Undecodable++
-	}
-	f.mu.Unlock()
-	if err != nil {
-		f.log.Error("activation message cannot be decoded, skipped",
-			"partition", p.index, "offset", r.offset, "bytes", len(r.value), "error", err)
-		d.Done()
+	defer f.mu.Unlock()
+	p.position = r.offset + 1
+	p.anyRead = true
+	if !p.read(r) {
+		f.stats.Finished++
 		return Delivery{}, false
 	}
-	return d, true
+	d := p.progress.deliver(r)
+	d.Message, d.Partition, d.owner = m, p.index, p
+	if err == nil {
+		f.stats.Delivered++
+		return d, true
+	}
+	f.stats.Undecodable++
+	f.log.Error("activation message cannot be decoded, skipped",
+		"partition", p.index, "offset", r.offset, "bytes", len(r.value), "error", err)
+	p.completed(d.epoch, r.offset)
+	return Delivery{}, false
 }
 
 // begin notes that an activation begins to run. One that had begun before may
-// be what ended the process: that it begins again is told at once.
+// be what ended the process: that it begins again is committed at once.
 func (p *partition) begin(epoch int, offset int64) {
-	f := p.feed
-	f.mu.Lock()
-	news, again := p.start(epoch, offset)
-	f.mu.Unlock()
-	if news {
-		f.commits.changed(f.cfg.CommitAfter, again)
+	p.feed.mu.Lock()
+	defer p.feed.mu.Unlock()
+	if news, again := p.start(epoch, offset); news {
+		p.feed.commits.changed(again)
 	}
 }
 
 // finish notes that an activation is completed.
 func (p *partition) finish(epoch int, offset int64) {
-	f := p.feed
-	f.mu.Lock()
-	news := p.end(epoch, offset)
-	f.mu.Unlock()
-	if news {
-		signal(f.settled)
-		f.commits.completed(f.cfg.CommitAfter)
+	p.feed.mu.Lock()
+	defer p.feed.mu.Unlock()
+	p.completed(epoch, offset)
+}
+
+func (p *partition) completed(epoch int, offset int64) {
+	if p.progress.end(epoch, offset) {
+		signal(p.feed.settled)
+		p.feed.commits.completed()
 	}
 }
 
 // lag is how many records wait in Kafka.
 func (p *partition) lag() int64 {
-	if !p.read {
+	if !p.anyRead {
 		return 0
 	}
-	return max(0, p.edge-p.position)
+	return max(0, p.end-p.position)
 }
 
 func (p *partition) stats() PartitionStats {
-	s := PartitionStats{
-		Partition: p.index, Position: p.position, Committed: p.safe, HighWatermark: p.edge,
-		Interrupted: p.reading.Reason(),
+	return PartitionStats{
+		Partition: p.index, Position: p.position, Committed: p.confirmed, HighWatermark: p.end,
+		Open: p.openCount(), Interrupted: p.reading.LastError(),
 	}
-	if p.marks != nil {
-		s.Open = p.marks.Open()
-	}
-	return s
 }

@@ -6,30 +6,32 @@ import (
 	"slices"
 	"time"
 
+	wire "github.com/segmentio/kafka-go"
+
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Pending tells which activations were sent to an invoker and not answered
+// Pending reports which activations were sent to an invoker and not answered
 // yet, whoever the invoker is: it compares the invoker's topic with the acks on
 // the controllers' topics, of each the first partition, which is all that
 // OpenWhisk gives them. It reads without a group and commits nothing. One
 // goroutine at a time uses it.
 type Pending struct {
 	cluster  *Cluster
-	sent     *tail
+	sent     *partitionReader
 	group    string
 	replies  string // what the names of the controllers' topics begin with
 	longest  time.Duration
-	acks     map[string]*tail
+	acks     map[string]*partitionReader
 	open     map[activation.ID]sending
 	answered map[activation.ID]bool
-	next     int64 // the invoker's position: what is behind it was not taken yet
+	next     int64 // the invoker's committed offset: what is behind it was not taken yet
 }
 
 type sending struct {
 	offset int64
 	at     time.Time
-	reply  string // the topic on which its controller hears
+	reply  string // the topic of its controller
 }
 
 // NewPending looks at a topic of an invoker, without the deployment's prefix.
@@ -37,29 +39,29 @@ type sending struct {
 // counts as lost, not as pending.
 func (c *Cluster) NewPending(prefix, topic string, longest time.Duration) *Pending {
 	return &Pending{
-		cluster: c, sent: pendingTail(c, prefix+topic), group: prefix + topic, replies: prefix + "completed", longest: longest,
-		acks: map[string]*tail{}, open: map[activation.ID]sending{}, answered: map[activation.ID]bool{},
+		cluster: c, sent: pendingReader(c, prefix+topic), group: prefix + topic, replies: prefix + "completed", longest: longest,
+		acks: map[string]*partitionReader{}, open: map[activation.ID]sending{}, answered: map[activation.ID]bool{},
 	}
 }
 
-func pendingTail(c *Cluster, topic string) *tail {
+func pendingReader(c *Cluster, topic string) *partitionReader {
 	const most = 8 << 20
-	t := newTail(c, topic, 0, 1, most, 0)
-	t.offset = -1
-	return t
+	r := c.reader(context.Background(), topic, 0, 1, most, 0) // each call has a context of its own
+	r.offset = -1
+	return r
 }
 
-// Look reads all topics to their ends and counts: waiting was sent and not
+// Poll reads all topics to their ends and counts: waiting was sent and not
 // taken by the invoker, running was taken and not answered. completed are the
 // controllers' topics that there are: what was taken of a controller that has
-// none any more, as of a probe that has ended, is nobody's, and not counted.
-func (p *Pending) Look(ctx context.Context, completed []string) (waiting, running int, err error) {
+// none any more, as of a probe that has ended, is not counted.
+func (p *Pending) Poll(ctx context.Context, completed []string) (waiting, running int, err error) {
 	// First what was sent, then the acks: an activation that is answered in
-	// between counts as open for one look more, never as answered too early.
+	// between counts as open until the next Poll, never as answered too early.
 	err = p.read(ctx, p.sent, func(r record) {
 		m, err := activation.DecodeMessage(r.value)
 		if err != nil || p.answered[m.ActivationID] {
-			return // who cannot read it answers nothing
+			return // what cannot be read is not answered
 		}
 		p.open[m.ActivationID] = sending{r.offset, r.time, p.replies + m.Controller}
 	})
@@ -67,16 +69,16 @@ func (p *Pending) Look(ctx context.Context, completed []string) (waiting, runnin
 		return 0, 0, err
 	}
 	for _, topic := range completed {
-		t := p.acks[topic]
-		if t == nil {
-			t = pendingTail(p.cluster, topic)
-			p.acks[topic] = t
+		r := p.acks[topic]
+		if r == nil {
+			r = pendingReader(p.cluster, topic)
+			p.acks[topic] = r
 		}
-		if err := p.read(ctx, t, p.hear); err != nil {
+		if err := p.read(ctx, r, p.answer); err != nil {
 			return 0, 0, err
 		}
 	}
-	if p.next, err = p.position(ctx); err != nil {
+	if p.next, _, _, err = p.sent.committed(ctx, p.group); err != nil {
 		return 0, 0, err
 	}
 	for id, s := range p.open {
@@ -94,7 +96,8 @@ func (p *Pending) Look(ctx context.Context, completed []string) (waiting, runnin
 	return waiting, running, nil
 }
 
-func (p *Pending) hear(r record) {
+// answer takes note of an ack.
+func (p *Pending) answer(r record) {
 	ack, err := activation.DecodeAck(r.value)
 	if err != nil || !ack.FreesSlot() {
 		return
@@ -105,80 +108,66 @@ func (p *Pending) hear(r record) {
 
 // read hands over what came to a topic since the last time, or in the time for
 // which an activation may run.
-func (p *Pending) read(ctx context.Context, t *tail, take func(record)) error {
-	if _, err := t.connect(ctx); err != nil {
-		return fmt.Errorf("read topic %s: %w", t.topic, err)
+func (p *Pending) read(ctx context.Context, from *partitionReader, each func(record)) error {
+	if _, err := from.connect(ctx, 0); err != nil {
+		return fmt.Errorf("read topic %s: %w", from.topic, err)
 	}
-	if t.offset < 0 {
-		if err := p.begin(ctx, t); err != nil {
+	if from.offset < 0 {
+		if err := p.locate(ctx, from); err != nil {
 			return err
 		}
 	}
-	end, err := t.edge(logEnd)
+	end, err := from.find(ctx, wire.LastOffset)
 	if err != nil {
 		return err
 	}
-	for t.offset < end {
-		before := t.offset
-		records, err := t.fetch()
+	for from.offset < end {
+		before := from.offset
+		records, err := from.fetch(ctx)
 		if err != nil {
 			return err
 		}
 		for _, r := range records {
-			take(r)
+			each(r)
 		}
-		if t.offset == before && len(records) == 0 {
-			return fmt.Errorf("read topic %s: nothing at offset %d below its end %d", t.topic, before, end)
+		if from.offset == before {
+			return fmt.Errorf("read topic %s: nothing at offset %d below its end %d", from.topic, before, end)
 		}
 	}
 	return nil
 }
 
-// begin sets a tail to where looking begins: the first record of the time in
-// question, and for the invoker's own topic nothing behind its position.
-func (p *Pending) begin(ctx context.Context, t *tail) error {
-	since, err := t.edge(time.Now().Add(-p.longest).UnixMilli())
+// locate goes to where reading begins: the first record of the time in
+// question, and of the invoker's own topic nothing behind its committed offset.
+func (p *Pending) locate(ctx context.Context, r *partitionReader) error {
+	since, err := r.find(ctx, time.Now().Add(-p.longest).UnixMilli())
 	if err != nil {
 		return err
 	}
 	if since < 0 { // all is older, or there is nothing
-		if since, err = t.edge(logEnd); err != nil {
+		if since, err = r.find(ctx, wire.LastOffset); err != nil {
 			return err
 		}
 	}
-	if t == p.sent {
-		next, err := p.position(ctx)
+	if r == p.sent {
+		next, _, _, err := r.committed(ctx, p.group)
 		if err != nil {
 			return err
 		}
 		since = min(since, next)
 	}
-	first, err := t.edge(logStart)
+	first, err := r.find(ctx, wire.FirstOffset)
 	if err != nil {
 		return err
 	}
-	t.offset = max(since, first)
+	r.offset = max(since, first)
 	return nil
-}
-
-// position is the offset of the first message that the invoker has not taken.
-func (p *Pending) position(ctx context.Context) (int64, error) {
-	l, err := p.cluster.coordinator(ctx, p.group)
-	if err != nil {
-		return 0, err
-	}
-	defer l.close()
-	offset, _, ok, err := committedOffset(l, p.group, p.sent.topic, 0)
-	if err != nil || ok {
-		return offset, err
-	}
-	return 0, nil
 }
 
 // Close lets go of the brokers.
 func (p *Pending) Close() {
-	for _, t := range p.acks {
-		t.drop()
+	for _, r := range p.acks {
+		r.close()
 	}
-	p.sent.drop()
+	p.sent.close()
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// PingerConfig says who pings where.
+// PingerConfig is which invoker pings, and where.
 type PingerConfig struct {
 	Topic    string // the health topic
 	Instance activation.Instance
@@ -18,14 +18,14 @@ type PingerConfig struct {
 	// one second as in the original: a controller gives an invoker up after
 	// ten without a ping.
 	Every time.Duration
-	// Disabled starts the pinger silent: it says once that it is disabled.
+	// Disabled starts the pinger silent: it sends that it is disabled, once.
 	Disabled bool
-	// Taken, when not nil, is told the offset of each ping that the broker took.
-	Taken func(offset int64)
+	// Taken, when not nil, is reported the offset of each ping that the broker took.
+	Acknowledged func(offset int64)
 }
 
-// Pinger tells controllers that the invoker lives. It pings at once and then
-// every second; a ping that fails is not kept, for the next one says the same.
+// Pinger reports to controllers that the invoker lives. It pings at once and then
+// every second; a ping that fails is not kept, for the next one has the same content.
 // It also reads the health topic, to notice a second process with its id.
 type Pinger struct {
 	cluster *Cluster
@@ -34,16 +34,16 @@ type Pinger struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
-	outage  *outage.Outage
-	twin    *twin
-	link    *link // of the pinging goroutine
-	turn    chan struct{}
+	sending *retry.Retrier
+	watch   *duplicateWatch
+	client  *client       // of the pinging goroutine
+	now     chan struct{} // ping at once; one signal is enough
 
-	mu      sync.Mutex
-	enabled bool
-	told    chan struct{} // closed when the broker has the present state
-	last    time.Time
-	sent    uint64
+	mu       sync.Mutex
+	enabled  bool
+	reported chan struct{} // closed when the broker has the present state
+	last     time.Time
+	sent     uint64
 }
 
 // PingStatus is a copy of what a pinger knows.
@@ -53,7 +53,7 @@ type PingStatus struct {
 	Last        time.Time `json:"last,omitzero"`        // when the broker last took a ping; zero: never
 	Interrupted string    `json:"interrupted,omitzero"` // why pings fail; empty when they do not
 	Since       time.Time `json:"since,omitzero"`       // when they began to fail
-	Twin        string    `json:"twin,omitzero"`        // another process that pings with our id; empty: none
+	Duplicate   string    `json:"twin,omitzero"`        // another process that pings with our id; empty: none
 }
 
 // pingTimeout is how long a ping may take before another is tried: well under
@@ -67,13 +67,14 @@ func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
 	}
 	p := &Pinger{
 		cluster: c, cfg: cfg, log: c.log, enabled: !cfg.Disabled,
-		turn: make(chan struct{}, 1), told: make(chan struct{}),
-		outage: outage.New(c.log.With("topic", cfg.Topic), "sending of pings"),
+		now: make(chan struct{}, 1), reported: make(chan struct{}),
+		sending: retry.New(c.log.With("topic", cfg.Topic), "sending of pings"),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.twin = newTwin(c, cfg.Topic, cfg.Instance, cfg.Every)
+	p.client = c.client(p.ctx, cfg.Topic)
+	p.watch = newDuplicateWatch(p.ctx, c, cfg.Topic, cfg.Instance, cfg.Every)
 	p.owned.Go(p.run)
-	p.owned.Go(func() { p.twin.run(p.ctx) })
+	p.owned.Go(func() { p.watch.run(p.ctx) })
 	return p
 }
 
@@ -81,7 +82,7 @@ func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
 // ctx ends.
 func (p *Pinger) Enable(ctx context.Context) error { return p.set(ctx, true) }
 
-// Disable sends one ping that says so and no more; controllers then take the
+// Disable sends one ping that has it disabled, and no more; controllers then take the
 // invoker as down. It returns when the broker has that ping, or ctx ends; it
 // is sent all the same when the broker comes back.
 func (p *Pinger) Disable(ctx context.Context) error { return p.set(ctx, false) }
@@ -91,15 +92,15 @@ func (p *Pinger) set(ctx context.Context, enabled bool) error {
 	changed := p.enabled != enabled
 	if changed {
 		p.enabled = enabled
-		p.told = make(chan struct{})
+		p.reported = make(chan struct{})
 	}
-	told := p.told
+	reported := p.reported
 	p.mu.Unlock()
-	if changed { // else it is said, or about to be
-		signal(p.turn)
+	if changed { // else it is sent, or about to be
+		signal(p.now)
 	}
 	select {
-	case <-told:
+	case <-reported:
 		return nil
 	case <-p.ctx.Done():
 		return ErrClosed
@@ -109,14 +110,14 @@ func (p *Pinger) set(ctx context.Context, enabled bool) error {
 }
 
 func (p *Pinger) run() {
-	defer func() { p.link.close() }()
+	defer p.client.close()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
 		select {
 		case <-p.ctx.Done():
 			return
-		case <-p.turn:
+		case <-p.now:
 		case <-next.C:
 		}
 		began := time.Now()
@@ -128,29 +129,29 @@ func (p *Pinger) run() {
 	}
 }
 
-// ping sends the present state unless that is disabled and said already. It
-// tells whether another should follow.
+// ping sends the present state unless that is disabled and sent already. It
+// reports whether another should follow.
 func (p *Pinger) ping() bool {
 	p.mu.Lock()
-	enabled, told := p.enabled, p.told
+	enabled, reported := p.enabled, p.reported
 	p.mu.Unlock()
-	if !enabled && isClosed(told) {
+	if !enabled && isClosed(reported) {
 		return false
 	}
 	err := p.send(activation.Ping{Instance: p.cfg.Instance, Enabled: enabled}.Encode())
 	if err != nil {
 		if p.ctx.Err() == nil {
-			p.outage.Note(err)
+			p.sending.Failed(err)
 		}
 		return true
 	}
-	p.outage.Over()
+	p.sending.Succeeded()
 	p.mu.Lock()
 	p.last = time.Now()
 	p.sent++
 	p.mu.Unlock()
-	if !isClosed(told) {
-		close(told)
+	if !isClosed(reported) {
+		close(reported)
 	}
 	return enabled
 }
@@ -165,24 +166,19 @@ func isClosed(ch chan struct{}) bool {
 }
 
 func (p *Pinger) send(value []byte) error {
-	if p.link == nil {
-		l, _, err := p.cluster.leader(p.ctx, p.cfg.Topic, 0)
-		if err != nil {
-			return err
-		}
-		p.link = l
-	}
-	p.twin.sending()
-	offset, err := send(p.link, p.cfg.Topic, 0, []parcel{{value: value, time: time.Now()}}, pingTimeout)
-	if err != nil {
-		p.twin.missed()
-		p.link.close()
-		p.link = nil
+	if _, err := p.client.connect(p.ctx, 0); err != nil {
 		return err
 	}
-	p.twin.sent(offset)
-	if p.cfg.Taken != nil {
-		p.cfg.Taken(offset)
+	p.watch.sending()
+	offset, err := p.client.send(p.ctx, 0, []outgoing{{value: value, time: time.Now()}}, pingTimeout)
+	if err != nil {
+		p.watch.missed()
+		p.client.close()
+		return err
+	}
+	p.watch.sent(offset)
+	if p.cfg.Acknowledged != nil {
+		p.cfg.Acknowledged(offset)
 	}
 	return nil
 }
@@ -192,12 +188,12 @@ func (p *Pinger) Status() PingStatus {
 	p.mu.Lock()
 	s := PingStatus{Enabled: p.enabled, Sent: p.sent, Last: p.last}
 	p.mu.Unlock()
-	s.Interrupted, s.Since = p.outage.Reason(), p.outage.Since()
-	s.Twin = p.twin.name()
+	s.Interrupted, s.Since = p.sending.LastError(), p.sending.Since()
+	s.Duplicate = p.watch.name()
 	return s
 }
 
-// Close ends the pings, without a word to the controllers: Disable says it.
+// Close ends the pings, without a goodbye to the controllers: Disable sends that.
 func (p *Pinger) Close() {
 	p.cancel()
 	p.owned.Wait()

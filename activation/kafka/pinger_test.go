@@ -16,7 +16,7 @@ func invoker0() activation.Instance {
 }
 
 // pinger starts a pinger that the test closes at its end.
-func (b *bed) pinger(cfg PingerConfig) *Pinger {
+func (b *fixture) pinger(cfg PingerConfig) *Pinger {
 	b.t.Helper()
 	if cfg.Every == 0 {
 		cfg.Every = 10 * time.Millisecond
@@ -39,7 +39,7 @@ func capturedPing(t *testing.T) string {
 }
 
 func TestPingsAreThoseOfTheOriginal(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
 		want := capturedPing(b.t)
@@ -53,19 +53,19 @@ func TestPingsAreThoseOfTheOriginal(t *testing.T) {
 
 // The first ping goes out at once, whatever the interval.
 func TestFirstPingDoesNotWait(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: time.Hour})
 	b.take(topic, 1)
 	if err := p.Enable(b.ctx()); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // what the broker knows is not said again
+	for range 3 { // what the broker knows is not sent again
 		if err := p.Enable(b.ctx()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s := p.Status(); !s.Enabled || s.Sent != 1 || time.Since(s.Last) > patience {
+	if s := p.Status(); !s.Enabled || s.Sent != 1 || time.Since(s.Last) > testTimeout {
 		t.Errorf("status %+v", s)
 	}
 	p.Close()
@@ -74,9 +74,9 @@ func TestFirstPingDoesNotWait(t *testing.T) {
 	}
 }
 
-// Disabled is said once, and then nothing until it is enabled again.
-func TestDisabledIsSaidOnce(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+// Disabled is sent once, and then nothing until it is enabled again.
+func TestDisabledIsSentOnce(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
 		b.take(topic, 2)
@@ -85,25 +85,25 @@ func TestDisabledIsSaidOnce(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		}
-		said := b.end(topic)
-		last := b.take(topic, int(said))[said-1].Value
+		sent := b.end(topic)
+		last := b.take(topic, int(sent))[sent-1].Value
 		if !strings.Contains(string(last), `"isEnabled":false`) {
 			b.t.Fatalf("the last ping is %s", last)
 		}
 		if err := p.Enable(b.ctx()); err != nil {
 			b.t.Fatal(err)
 		}
-		for i, r := range b.take(topic, int(said)+2) {
+		for i, r := range b.take(topic, int(sent)+2) {
 			enabled := strings.Contains(string(r.Value), `"isEnabled":true`)
-			if enabled == (int64(i) == said-1) {
-				b.t.Errorf("ping %d of %d is %s", i, said, r.Value)
+			if enabled == (int64(i) == sent-1) {
+				b.t.Errorf("ping %d of %d is %s", i, sent, r.Value)
 			}
 		}
 	})
 }
 
 func TestPingerDisabledFromTheStart(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Disabled: true})
 	if err := p.Disable(b.ctx()); err != nil {
@@ -117,7 +117,7 @@ func TestPingerDisabledFromTheStart(t *testing.T) {
 // Pings that could not be sent are not sent later: the next says the same.
 func TestPingsAreNotKept(t *testing.T) {
 	r := fakeRestartable(t)
-	b := newBed(t, nil, r.addr)
+	b := newFixture(t, nil, r.addr)
 	topic := freshName()
 	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: 5 * time.Millisecond})
 	b.await("failing pings", func() bool { return p.Status().Interrupted != "" })
@@ -142,10 +142,10 @@ func TestPingsAreNotKept(t *testing.T) {
 }
 
 // Two processes with one id notice each other; one that ends is forgotten; one
-// with another id is nobody's business.
-func TestTwinIsNoticed(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
-		// A twin that is not heard for ten intervals counts as gone, so the
+// with another id does not count.
+func TestDuplicateIsNoticed(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		// A duplicate that is silent for ten intervals counts as gone, so the
 		// interval must be one that a busy machine keeps ten times over.
 		const every = 200 * time.Millisecond
 		topic := b.topic()
@@ -153,92 +153,92 @@ func TestTwinIsNoticed(t *testing.T) {
 		other := invoker0()
 		other.ID = 1
 		neighbour := b.pinger(PingerConfig{Topic: topic, Instance: other, Every: every})
-		twin := b.cluster().NewPinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: every})
-		b.await("both to notice", func() bool { return first.Status().Twin != "" && twin.Status().Twin != "" })
-		if got := first.Status().Twin; got != "invoker0/invoker0/invoker0" {
-			b.t.Errorf("the twin is called %q", got)
+		duplicate := b.cluster().NewPinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: every})
+		b.await("both to notice", func() bool { return first.Status().Duplicate != "" && duplicate.Status().Duplicate != "" })
+		if got := first.Status().Duplicate; got != "invoker0/invoker0/invoker0" {
+			b.t.Errorf("the duplicate is called %q", got)
 		}
-		if got := neighbour.Status().Twin; got != "" {
-			b.t.Errorf("invoker 1 takes %q for its twin", got)
+		if got := neighbour.Status().Duplicate; got != "" {
+			b.t.Errorf("invoker 1 takes %q for its duplicate", got)
 		}
 		// One that was not heard for ten intervals after all is gone, and comes again.
 		again := b.log.count("INFO", "second process", "is gone")
 		if n := b.log.count("ERROR", "second process"); n < 2 || n > 2+again {
 			b.t.Errorf("not one line from each:\n%s", b.log)
 		}
-		twin.Close()
-		b.await("the twin to be forgotten", func() bool { return first.Status().Twin == "" })
+		duplicate.Close()
+		b.await("the duplicate to be forgotten", func() bool { return first.Status().Duplicate == "" })
 	})
 }
 
 // What the watch counts, step by step: without a broker and without a clock.
-func TestTwinCountsOnlyStrangers(t *testing.T) {
+func TestDuplicateWatchCountsOnlyStrangers(t *testing.T) {
 	const every = time.Second
 	start := time.Unix(1000, 0)
 	ping := activation.Ping{Instance: invoker0(), Enabled: true}.Encode()
-	type step func(*twin)
+	type step func(*duplicateWatch)
 	at := func(offsets ...int64) step {
-		return func(w *twin) {
+		return func(w *duplicateWatch) {
 			for _, o := range offsets {
 				w.see(record{offset: o, value: ping}, start)
-				w.tail.offset = max(w.tail.offset, o+1)
+				w.reader.offset = max(w.reader.offset, o+1)
 			}
 		}
 	}
 	sent := func(offsets ...int64) step {
-		return func(w *twin) {
+		return func(w *duplicateWatch) {
 			for _, o := range offsets {
 				w.sending()
 				w.sent(o)
 			}
 		}
 	}
-	missed := func(w *twin) {
+	missed := func(w *duplicateWatch) {
 		w.sending()
 		w.missed()
 		w.lost[len(w.lost)-1] = start
 	}
-	pending := func(w *twin) { w.sending() }
+	pending := func(w *duplicateWatch) { w.sending() }
 	for _, c := range []struct {
-		name  string
-		steps []step
-		now   time.Time
-		twin  bool
+		name      string
+		steps     []step
+		now       time.Time
+		duplicate bool
 	}{
-		{"ours, told before they are read", []step{sent(1, 2, 3, 4), at(1, 2, 3, 4)}, start, false},
-		{"ours, read before they are told", []step{at(1, 2, 3, 4), sent(1, 2, 3, 4)}, start, false},
+		{"ours, acknowledged before they are read", []step{sent(1, 2, 3, 4), at(1, 2, 3, 4)}, start, false},
+		{"ours, read before they are acknowledged", []step{at(1, 2, 3, 4), sent(1, 2, 3, 4)}, start, false},
 		{"two of a predecessor", []step{at(1, 2), sent(3), at(3)}, start, false},
 		{"three strangers", []step{sent(1), at(1, 2, 3, 4)}, start, true},
 		{"three, one of which may be ours", []step{missed, at(1, 2, 3)}, start, false},
 		{"three, one of which may be on its way", []step{pending, at(1, 2, 3)}, start, false},
 		{"four, one of which may be ours", []step{missed, at(1, 2, 3, 4)}, start, true},
-		{"three, long ago", []step{at(1, 2, 3)}, start.Add(twinWindow*every + 1), false},
-		{"three in all, too far apart", []step{at(1, 2), func(w *twin) {
-			w.judge(start.Add(twinWindow*every + 1))
-			w.see(record{offset: 3, value: ping}, start.Add(twinWindow*every+1))
-		}}, start.Add(twinWindow*every + 1), false},
-		{"not pings", []step{func(w *twin) {
+		{"three, long ago", []step{at(1, 2, 3)}, start.Add(duplicateWindow*every + 1), false},
+		{"three in all, too far apart", []step{at(1, 2), func(w *duplicateWatch) {
+			w.judge(start.Add(duplicateWindow*every + 1))
+			w.see(record{offset: 3, value: ping}, start.Add(duplicateWindow*every+1))
+		}}, start.Add(duplicateWindow*every + 1), false},
+		{"not pings", []step{func(w *duplicateWatch) {
 			for o := range int64(5) {
 				w.see(record{offset: o, value: ping[1:]}, start)
 			}
 		}}, start, false},
 	} {
-		b := &bed{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
-		w := newTwin(b.cluster(), "health", invoker0(), every)
+		b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
+		w := newDuplicateWatch(t.Context(), b.cluster(), "health", invoker0(), every)
 		for _, step := range c.steps {
 			step(w)
 		}
 		w.judge(c.now)
-		if got := w.name() != ""; got != c.twin {
-			t.Errorf("%s: twin %v, want %v", c.name, got, c.twin)
+		if got := w.name() != ""; got != c.duplicate {
+			t.Errorf("%s: duplicate %v, want %v", c.name, got, c.duplicate)
 		}
 	}
 }
 
 // The watch keeps no more than it needs while the topic cannot be read.
-func TestTwinForgets(t *testing.T) {
-	b := &bed{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
-	w := newTwin(b.cluster(), "health", invoker0(), time.Second)
+func TestDuplicateWatchForgets(t *testing.T) {
+	b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
+	w := newDuplicateWatch(t.Context(), b.cluster(), "health", invoker0(), time.Second)
 	for o := range int64(10_000) {
 		w.sending()
 		w.sent(o)
@@ -246,7 +246,7 @@ func TestTwinForgets(t *testing.T) {
 	if len(w.ours) > 1024 {
 		t.Errorf("%d offsets kept", len(w.ours))
 	}
-	w.tail.offset = 10_000
+	w.reader.offset = 10_000
 	w.judge(time.Now())
 	if len(w.ours) != 0 {
 		t.Errorf("%d offsets kept that were read past", len(w.ours))

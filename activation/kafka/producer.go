@@ -31,16 +31,17 @@ type ProducerConfig struct {
 	// is dropped: its controller is gone, or the broker had forgotten it for a
 	// moment.
 	RefusedFor time.Duration
-	// IdleAfter is when the goroutine and the link of a topic that nothing is
+	// IdleAfter is when the goroutine and the connections of a topic that nothing is
 	// sent to end, 3 minutes: controllers come and go, and brokers and what is
 	// between drop links that rest, which the next message would pay for.
 	IdleAfter time.Duration
 }
 
 // Producer sends messages to any topic: without a key to its partition 0, with
-// one to the partition that the key says. Messages of one partition arrive in the order they were given, topics do not wait for one
-// another. A message leaves at once when its topic is idle; while an answer is
-// awaited, those that come meanwhile gather and leave together.
+// one to the partition of the key. Messages of one partition arrive in the order
+// they were given, topics do not wait for one another. A message leaves at once
+// when its topic is idle; while an answer is awaited, those that come meanwhile
+// gather and leave together.
 //
 // Acks are of one broker (acks=1) as in the original. A message whose answer
 // was lost is sent again and may arrive twice; controllers ignore that.
@@ -50,10 +51,10 @@ type Producer struct {
 	log     *slog.Logger
 	ctx     context.Context
 	cancel  context.CancelFunc
-	lanes   sync.WaitGroup
+	senders sync.WaitGroup
 
 	mu      sync.Mutex
-	byTopic map[string]*lane
+	byTopic map[string]*topicSender
 	closed  bool
 
 	sent, dropped, shrunk, waiting atomic.Int64
@@ -72,7 +73,7 @@ type ProducerStats struct {
 // NewProducer makes a producer. It does not wait for a broker.
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	cfg.setDefaults()
-	p := &Producer{cluster: c, cfg: cfg, log: c.log, byTopic: map[string]*lane{}}
+	p := &Producer{cluster: c, cfg: cfg, log: c.log, byTopic: map[string]*topicSender{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -95,7 +96,7 @@ func (c *ProducerConfig) setDefaults() {
 	}
 }
 
-// Send gives a message to a topic. It waits only for room in the queue. Sent,
+// Send gives a message to a topic. It waits only for capacity in the queue. Sent,
 // when not nil, is called once, from the producer's goroutine: with nil when
 // the broker has the message, else with why it never will. It must not block.
 // When Send itself fails, sent is not called.
@@ -103,7 +104,7 @@ func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent fu
 	if batchBytes(len(value)) > p.cfg.MessageBytes {
 		return fmt.Errorf("send %d bytes to topic %s: %w", len(value), topic, ErrTooLarge)
 	}
-	return p.enqueue(ctx, topic, parcel{value: value, sent: sent})
+	return p.enqueue(ctx, topic, outgoing{value: value, sent: sent})
 }
 
 // SendKeyed is Send with a key: messages of one key arrive in order at one
@@ -112,14 +113,14 @@ func (p *Producer) SendKeyed(ctx context.Context, topic, key string, value []byt
 	if batchBytes(len(key)+len(value)+5) > p.cfg.MessageBytes {
 		return fmt.Errorf("send %d bytes to topic %s: %w", len(value), topic, ErrTooLarge)
 	}
-	return p.enqueue(ctx, topic, parcel{key: []byte(key), value: value, sent: sent})
+	return p.enqueue(ctx, topic, outgoing{key: []byte(key), value: value, sent: sent})
 }
 
 // SendAck gives an ack to a controller's topic. One that is too large goes
 // without its result, which the controller then reads from the database; the
 // original means to do so and loses it.
 func (p *Producer) SendAck(ctx context.Context, topic string, ack activation.Ack, sent func(error)) error {
-	m := parcel{value: ack.Encode(), sent: sent}
+	m := outgoing{value: ack.Encode(), sent: sent}
 	if ack.Record != nil {
 		m.shorter = func() []byte { return ack.Shrink().Encode() }
 	}
@@ -130,28 +131,28 @@ func (p *Producer) SendAck(ctx context.Context, topic string, ack activation.Ack
 }
 
 // TrySend gives a message to a topic unless its queue is full: for messages
-// that nobody should wait for. It tells whether it did.
+// that nothing should wait for. It reports whether it did.
 func (p *Producer) TrySend(topic string, value []byte) bool {
 	if batchBytes(len(value)) > p.cfg.MessageBytes {
 		p.dropped.Add(1)
 		return false
 	}
-	l, err := p.enter(topic)
+	s, err := p.sender(topic)
 	if err != nil {
 		return false
 	}
-	m := parcel{value: value}
-	if !l.room.TryAcquire(l.weigh(&m)) {
-		p.leave(l)
+	m := outgoing{value: value}
+	if !s.capacity.TryAcquire(s.weigh(&m)) {
+		p.leave(s)
 		p.dropped.Add(1)
 		return false
 	}
-	p.push(l, m)
+	p.push(s, m)
 	return true
 }
 
 // shorten replaces a message by its shorter form, once.
-func (p *Producer) shorten(topic string, m *parcel) bool {
+func (p *Producer) shorten(topic string, m *outgoing) bool {
 	if m.shorter == nil {
 		return false
 	}
@@ -162,75 +163,75 @@ func (p *Producer) shorten(topic string, m *parcel) bool {
 	return true
 }
 
-func (p *Producer) enqueue(ctx context.Context, topic string, m parcel) error {
-	l, err := p.enter(topic)
+func (p *Producer) enqueue(ctx context.Context, topic string, m outgoing) error {
+	s, err := p.sender(topic)
 	if err != nil {
 		return err
 	}
-	if err := l.room.Acquire(ctx, l.weigh(&m)); err != nil {
-		p.leave(l)
-		return fmt.Errorf("wait for room to send to topic %s: %w", topic, err)
+	if err := s.capacity.Acquire(ctx, s.weigh(&m)); err != nil {
+		p.leave(s)
+		return fmt.Errorf("wait for capacity to send to topic %s: %w", topic, err)
 	}
-	p.push(l, m)
+	p.push(s, m)
 	return nil
 }
 
-// enter finds or makes the lane of a topic and keeps it from ending.
-func (p *Producer) enter(topic string) (*lane, error) {
+// sender finds or makes the sender of a topic and keeps it from ending.
+func (p *Producer) sender(topic string) (*topicSender, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, ErrClosed
 	}
-	l := p.byTopic[topic]
-	if l == nil {
-		l = newLane(p, topic)
-		p.byTopic[topic] = l
-		p.lanes.Go(l.run)
+	s := p.byTopic[topic]
+	if s == nil {
+		s = newTopicSender(p, topic)
+		p.byTopic[topic] = s
+		p.senders.Go(s.run)
 	}
-	l.users++
+	s.users++
 	p.waiting.Add(1)
-	return l, nil
+	return s, nil
 }
 
-// closing tells whether Close was called.
+// closing reports whether Close was called.
 func (p *Producer) closing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed
 }
 
-// leave undoes enter for a message that is not in the queue any more.
-func (p *Producer) leave(l *lane) {
+// leave undoes sender for a message that is not in the queue any more.
+func (p *Producer) leave(s *topicSender) {
 	p.mu.Lock()
-	l.users--
+	s.users--
 	p.mu.Unlock()
 	p.waiting.Add(-1)
-	signal(l.wake) // the last user of a closed producer ends the lane
+	signal(s.wake) // the last user of a closed producer ends the sender
 }
 
-func (p *Producer) push(l *lane, m parcel) {
+func (p *Producer) push(s *topicSender, m outgoing) {
 	m.time = time.Now()
 	p.mu.Lock()
-	l.queue = append(l.queue, m)
+	s.queue = append(s.queue, m)
 	p.mu.Unlock()
-	signal(l.wake)
+	signal(s.wake)
 }
 
 // Stats copies the counters.
 func (p *Producer) Stats() ProducerStats {
-	s := ProducerStats{
+	all := ProducerStats{
 		Sent: p.sent.Load(), Dropped: p.dropped.Load(),
 		Shrunk: p.shrunk.Load(), Waiting: p.waiting.Load(),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for topic, l := range p.byTopic {
-		if reason := l.outage.Reason(); reason != "" {
-			s.Interrupted = append(s.Interrupted, topic+": "+reason)
+	for topic, s := range p.byTopic {
+		if reason := s.retrier.LastError(); reason != "" {
+			all.Interrupted = append(all.Interrupted, topic+": "+reason)
 		}
 	}
-	return s
+	return all
 }
 
 // Close takes no more messages and sends those it has, for as long as ctx
@@ -240,15 +241,15 @@ func (p *Producer) Stats() ProducerStats {
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
-	for _, l := range p.byTopic {
-		signal(l.wake)
+	for _, s := range p.byTopic {
+		signal(s.wake)
 	}
 	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, p.cancel)
-	p.lanes.Wait()
+	p.senders.Wait()
 	stop()
 	p.cancel()
-	// What a topic that is gone did not take is told where it was dropped.
+	// What a topic that is gone did not take was logged where it was dropped.
 	if n := p.unsent.Swap(0); n > 0 {
 		return fmt.Errorf("close the producer of %s: %d not sent: %w", p.cfg.Name, n, context.Cause(ctx))
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // producer opens a producer that the test closes at its end.
-func (b *bed) producer(cfg ...ProducerConfig) *Producer {
+func (b *fixture) producer(cfg ...ProducerConfig) *Producer {
 	b.t.Helper()
 	p := b.cluster().NewProducer(append(cfg, ProducerConfig{})[0])
 	b.t.Cleanup(func() {
@@ -26,7 +26,7 @@ func (b *bed) producer(cfg ...ProducerConfig) *Producer {
 }
 
 // give sends values without waiting for what becomes of them.
-func (b *bed) give(p *Producer, topic string, values ...string) {
+func (b *fixture) give(p *Producer, topic string, values ...string) {
 	b.t.Helper()
 	for _, v := range values {
 		if err := p.Send(b.ctx(), topic, []byte(v), nil); err != nil {
@@ -36,14 +36,14 @@ func (b *bed) give(p *Producer, topic string, values ...string) {
 }
 
 // fate sends one value and waits for what becomes of it.
-func (b *bed) fate(p *Producer, topic, value string) error {
+func (b *fixture) fate(p *Producer, topic, value string) error {
 	b.t.Helper()
-	told := make(chan error, 2)
-	if err := p.Send(b.ctx(), topic, []byte(value), func(err error) { told <- err }); err != nil {
+	reported := make(chan error, 2)
+	if err := p.Send(b.ctx(), topic, []byte(value), func(err error) { reported <- err }); err != nil {
 		b.t.Fatalf("send to %s: %v", topic, err)
 	}
 	select {
-	case err := <-told:
+	case err := <-reported:
 		return err
 	case <-b.ctx().Done():
 		b.t.Fatalf("nothing became of a message to %s\nlog:\n%s", topic, b.log)
@@ -52,7 +52,7 @@ func (b *bed) fate(p *Producer, topic, value string) error {
 }
 
 func TestProducerSendsAsTheOriginalDoes(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		p := b.producer()
 		before := time.Now().Add(-time.Second)
@@ -73,7 +73,7 @@ func TestProducerSendsAsTheOriginalDoes(t *testing.T) {
 }
 
 func TestProducerAsksForTheLeadersAckAlone(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	var acks atomic.Int32
 	b.fake.ControlKey(kmsg.Produce.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -89,7 +89,7 @@ func TestProducerAsksForTheLeadersAckAlone(t *testing.T) {
 }
 
 func TestProducerKeepsTheOrder(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		one, two := b.topic(), b.topic()
 		p := b.producer()
 		const n = 2000
@@ -114,7 +114,7 @@ func TestProducerKeepsTheOrder(t *testing.T) {
 
 // While an answer is awaited, what comes gathers and leaves together.
 func TestProducerGathersUnderLoad(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	arrived, release := make(chan struct{}), make(chan struct{})
 	var requests atomic.Int32
@@ -143,7 +143,7 @@ func TestProducerGathersUnderLoad(t *testing.T) {
 
 // A request that fails holds back the messages behind it.
 func TestProducerKeepsTheOrderOverFailures(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	for _, code := range []int16{
 		kerr.NotLeaderForPartition.Code, kerr.NotEnoughReplicas.Code,
@@ -184,7 +184,7 @@ func refuseProduce(req kmsg.Request, code int16) kmsg.Response {
 
 // The topic of a controller that is gone costs its own messages and no others.
 func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		gone, here := freshName(), b.topic()
 		p := b.producer(ProducerConfig{RefusedFor: time.Nanosecond})
 		lost := make(chan error, 3)
@@ -231,7 +231,7 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 	for _, code := range []int16{kerr.UnknownTopicOrPartition.Code, kerr.TopicAuthorizationFailed.Code} {
 		t.Run(kerr.ErrorForCode(code).Error()[:20], func(t *testing.T) {
 			t.Parallel()
-			b := newFakeBed(t)
+			b := newFakeFixture(t)
 			forgotten, here := b.topic(), b.topic()
 			var refusals atomic.Int64
 			b.fake.ControlKey(kmsg.Metadata.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -247,9 +247,9 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 				return res, nil, true
 			})
 			p := b.producer()
-			told := make(chan error, 2)
+			reported := make(chan error, 2)
 			for _, v := range []string{"0", "1"} {
-				if err := p.Send(b.ctx(), forgotten, []byte(v), func(err error) { told <- err }); err != nil {
+				if err := p.Send(b.ctx(), forgotten, []byte(v), func(err error) { reported <- err }); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -257,7 +257,7 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if err := <-told; err != nil {
+				if err := <-reported; err != nil {
 					t.Errorf("dropped after %d refusals: %v", refusals.Load(), err)
 				}
 			}
@@ -277,9 +277,9 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 // back is not dropped with what waited too long.
 func TestProducerDropsByTheAgeOfAMessage(t *testing.T) {
 	p := &Producer{cfg: ProducerConfig{RefusedFor: time.Minute}}
-	l := &lane{producer: p}
+	l := &topicSender{producer: p}
 	now := time.Now()
-	batch := []parcel{{time: now.Add(-2 * time.Minute)}, {time: now.Add(-61 * time.Second)}, {time: now}}
+	batch := []outgoing{{time: now.Add(-2 * time.Minute)}, {time: now.Add(-61 * time.Second)}, {time: now}}
 	if n := l.late(batch); n != 2 {
 		t.Errorf("%d of 3 are late, want 2", n)
 	}
@@ -287,7 +287,7 @@ func TestProducerDropsByTheAgeOfAMessage(t *testing.T) {
 
 // A topic that is tried for ever does not hold up the others.
 func TestProducerTopicsDoNotWaitForOneAnother(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		gone, here := freshName(), b.topic()
 		p := b.producer()
 		b.give(p, gone, "x")
@@ -304,7 +304,7 @@ func TestProducerTopicsDoNotWaitForOneAnother(t *testing.T) {
 // While the broker is away memory stays bounded: who sends more waits.
 func TestProducerPressesBack(t *testing.T) {
 	r := fakeRestartable(t)
-	b := newBed(t, nil, r.addr)
+	b := newFixture(t, nil, r.addr)
 	p := b.producer(ProducerConfig{QueueBytes: 10_000})
 	value := strings.Repeat("x", 1000)
 	for range 7 { // of 1256 bytes each with all around them
@@ -343,7 +343,7 @@ func TestProducerPressesBack(t *testing.T) {
 // The goroutine of a topic ends when nothing is sent to it, and another starts
 // when something is.
 func TestProducerForgetsIdleTopics(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	p := b.producer(ProducerConfig{IdleAfter: time.Millisecond})
 	for n := range 5 {
@@ -359,13 +359,13 @@ func TestProducerForgetsIdleTopics(t *testing.T) {
 	b.take(topic, 5)
 }
 
-func TestProducerCloseTellsWhatItCouldNotSend(t *testing.T) {
+func TestProducerCloseReportsWhatItCouldNotSend(t *testing.T) {
 	r := fakeRestartable(t)
-	b := newBed(t, nil, r.addr)
+	b := newFixture(t, nil, r.addr)
 	p := b.producer()
-	told := make(chan error, 3)
+	reported := make(chan error, 3)
 	for range 3 {
-		if err := p.Send(b.ctx(), "a", []byte("x"), func(err error) { told <- err }); err != nil {
+		if err := p.Send(b.ctx(), "a", []byte("x"), func(err error) { reported <- err }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -375,7 +375,7 @@ func TestProducerCloseTellsWhatItCouldNotSend(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	for range 3 {
-		if err := <-told; !errors.Is(err, ErrClosed) {
+		if err := <-reported; !errors.Is(err, ErrClosed) {
 			t.Errorf("a message left at Close: %v", err)
 		}
 	}
@@ -385,19 +385,19 @@ func TestProducerCloseTellsWhatItCouldNotSend(t *testing.T) {
 }
 
 // A producer that ends well has nothing to complain about, even if a topic was
-// not there: that was told when its messages were left. They are owed: nobody
+// not there: that was reported when its messages were left. They are left: nothing
 // has tried for as long as a topic may be away.
 func TestCloseWithATopicThatIsNotThere(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		p := b.cluster().NewProducer(ProducerConfig{})
-		told := make(chan error, 1)
-		if err := p.Send(b.ctx(), freshName(), []byte("x"), func(err error) { told <- err }); err != nil {
+		reported := make(chan error, 1)
+		if err := p.Send(b.ctx(), freshName(), []byte("x"), func(err error) { reported <- err }); err != nil {
 			b.t.Fatal(err)
 		}
 		if err := p.Close(b.ctx()); err != nil {
 			b.t.Errorf("close: %v", err)
 		}
-		if err := <-told; !errors.Is(err, ErrClosed) {
+		if err := <-reported; !errors.Is(err, ErrClosed) {
 			b.t.Errorf("a message to a missing topic: %v", err)
 		}
 	})

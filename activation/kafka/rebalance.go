@@ -11,264 +11,264 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// assigned takes partitions over, with what is committed beside their
-// positions. The client reads nothing of them before it returns.
-func (s *Share) assigned(ctx context.Context, client *kgo.Client, all map[string][]int32) {
-	partitions := all[s.cfg.Topic]
+// assigned takes partitions over at their committed offsets, with the metadata
+// of these. The client reads nothing of them before it returns.
+func (m *Member) assigned(ctx context.Context, client *kgo.Client, all map[string][]int32) {
+	partitions := all[m.cfg.Topic]
 	if len(partitions) == 0 {
 		return
 	}
-	var held map[int32]*claim
+	var assignments map[int32]*assignment
 	for {
 		var err error
-		if held, err = s.positions(ctx, client, partitions); err == nil {
-			s.taking.Over()
+		if assignments, err = m.fetchOffsets(ctx, client, partitions); err == nil {
+			m.assigning.Succeeded()
 			break
 		}
-		if !s.taking.Failed(ctx, err) {
+		if !m.assigning.Wait(ctx, err) {
 			return
 		}
 	}
-	s.mu.Lock()
-	for i, c := range held {
-		s.claims[i] = c
-		if c.awaits != "" {
-			s.followLater(c)
+	m.mu.Lock()
+	for i, a := range assignments {
+		m.assignments[i] = a
+		if a.awaited != "" {
+			m.readLater(a)
 		} else {
-			s.client.ResumeFetchPartitions(map[string][]int32{s.cfg.Topic: {i}})
+			m.client.ResumeFetchPartitions(map[string][]int32{m.cfg.Topic: {i}})
 		}
 	}
-	s.mu.Unlock()
-	s.log.Info("partitions taken", "partitions", partitions)
+	m.mu.Unlock()
+	m.log.Info("partitions assigned", "partitions", partitions)
 }
 
-// positions reads where to begin in partitions.
-func (s *Share) positions(ctx context.Context, client *kgo.Client, partitions []int32) (map[int32]*claim, error) {
-	held := map[int32]*claim{}
+// fetchOffsets asks where to begin in partitions.
+func (m *Member) fetchOffsets(ctx context.Context, client *kgo.Client, partitions []int32) (map[int32]*assignment, error) {
+	assignments := map[int32]*assignment{}
 	for _, i := range partitions {
-		held[i] = &claim{share: s, index: i, account: account{tried: map[int64]try{}}}
+		assignments[i] = &assignment{member: m, index: i, progress: progress{tried: map[int64]attempt{}}}
 	}
-	res, err := s.request(partitions).RequestWith(ctx, client)
+	res, err := m.offsetFetch(partitions).RequestWith(ctx, client)
 	if err != nil {
-		return nil, fmt.Errorf("read the positions of group %s: %w", s.cfg.Group, err)
+		return nil, fmt.Errorf("read the committed offsets of group %s: %w", m.cfg.Group, err)
 	}
 	for _, g := range res.Groups {
 		if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
-			return nil, fmt.Errorf("read the positions of group %s: %w", s.cfg.Group, err)
+			return nil, fmt.Errorf("read the committed offsets of group %s: %w", m.cfg.Group, err)
 		}
 		for _, t := range g.Topics {
 			for _, p := range t.Partitions {
 				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return nil, fmt.Errorf("read the position of group %s in partition %d: %w", s.cfg.Group, p.Partition, err)
+					return nil, fmt.Errorf("read the committed offset of group %s in partition %d: %w", m.cfg.Group, p.Partition, err)
 				}
-				if c := held[p.Partition]; c != nil && p.Offset >= 0 {
-					c.resume(p.Offset, p.Metadata)
+				if a := assignments[p.Partition]; a != nil && p.Offset >= 0 {
+					a.resume(p.Offset, p.Metadata)
 				}
 			}
 		}
 	}
-	return held, nil
+	return assignments, nil
 }
 
-// request asks for the positions as old and as new brokers want to be asked;
-// the client sends and answers what fits.
-func (s *Share) request(partitions []int32) *kmsg.OffsetFetchRequest {
+// offsetFetch asks for offsets as old and as new brokers want to be asked; the
+// client sends and answers what fits.
+func (m *Member) offsetFetch(partitions []int32) *kmsg.OffsetFetchRequest {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	g := kmsg.NewOffsetFetchRequestGroup()
-	g.Group = s.cfg.Group
+	g.Group = m.cfg.Group
 	t := kmsg.NewOffsetFetchRequestGroupTopic()
-	t.Topic, t.Partitions = s.cfg.Topic, partitions
+	t.Topic, t.Partitions = m.cfg.Topic, partitions
 	g.Topics = append(g.Topics, t)
 	req.Groups = append(req.Groups, g)
 	return req
 }
 
-func (c *claim) resume(offset int64, text *string) {
-	var n note
-	if text != nil {
-		words, sign, _ := strings.Cut(*text, signMark)
-		c.awaits = sign
-		var err error
-		if n, err = decodeNote(words, offset); err != nil {
-			c.share.log.Warn("what is committed beside the position cannot be used: activations behind the position run again though some may have ended",
-				"partition", c.index, "offset", offset, "bytes", len(*text), "error", err)
-		}
-	}
-	c.open(offset, n)
-	c.next = offset
+// versions are those that the client may speak: topics of offsets are told by
+// name, which later ones of these two requests do not do.
+func versions() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(kmsg.OffsetCommit.Int16(), 9)
+	v.SetMaxKeyVersion(kmsg.OffsetFetch.Int16(), 9)
+	return v
 }
 
-// revoked gives partitions up. Of what was taken from them and is not completed
-// a sign stands beside the position, so that who has the partition next does not
-// run it a second time; nobody else has to wait for that.
-func (s *Share) revoked(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
-	partitions := all[s.cfg.Topic]
+// resume begins at a committed offset.
+func (a *assignment) resume(offset int64, text *string) {
+	var metadata offsetMetadata
+	if text != nil {
+		own, heartbeat, _ := strings.Cut(*text, heartbeatSeparator)
+		a.awaited = heartbeat
+		var err error
+		if metadata, err = decodeOffsetMetadata(own, offset); err != nil {
+			a.member.log.Warn(unusableMetadata, "partition", a.index, "offset", offset, "bytes", len(*text), "error", err)
+		}
+	}
+	a.open(offset, metadata)
+	a.next = offset
+}
+
+// revoked releases partitions. Of what is open of them a heartbeat stands in the
+// metadata of the commit, so that the member that has the partition next does
+// not run it a second time; no other member has to wait for that.
+func (m *Member) revoked(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
+	partitions := all[m.cfg.Topic]
 	if len(partitions) == 0 {
 		return
 	}
-	limit, cancel := context.WithTimeout(ctx, s.cfg.Session)
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Session)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	leaving := s.leave(partitions)
-	if s.ctx.Err() == nil { // else Close has committed
-		pace := outage.Pace{Min: outage.MinPause, Max: outage.MaxPause}
-		for s.commit(limit, func() []*claim { return append(s.held(partitions), leaving...) }, true) != nil && outage.Wait(limit, pace.Next()) {
-		}
+	defer context.AfterFunc(m.ctx, cancel)()
+	released := m.release(partitions)
+	if m.ctx.Err() == nil { // else Close has committed
+		which := func() []*assignment { return append(m.assignedTo(partitions), released...) }
+		_ = retry.Do(ctx, retry.Default(), func() error { return m.commit(ctx, which, true) }) // what is not committed runs again
 	}
-	s.forget(partitions)
-	for _, c := range leaving {
-		s.owned.Go(func() { s.finishLeaving(c) })
+	m.forget(partitions)
+	for _, a := range released {
+		m.owned.Go(func() { m.finishRelease(a) })
 	}
-	s.log.Info("partitions given up", "partitions", partitions, "withRunsOpen", len(leaving))
+	m.log.Info("partitions released", "partitions", partitions, "withRunsOpen", len(released))
 }
 
-// lost hears that partitions went to others without a word: we were silent for
-// too long. What is open runs there, too.
-func (s *Share) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) {
-	if partitions := all[s.cfg.Topic]; len(partitions) > 0 {
-		s.forget(partitions)
-		s.log.Error("partitions went to others while nothing was heard of us: what was running may run there, too",
+// lost is called when partitions went to others without a word: we were silent
+// for too long. What is open runs there, too.
+func (m *Member) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	if partitions := all[m.cfg.Topic]; len(partitions) > 0 {
+		m.forget(partitions)
+		m.log.Error("partitions went to others while nothing was heard of us: what was running may run there, too",
 			"partitions", partitions)
 	}
 }
 
-func (s *Share) forget(partitions []int32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (m *Member) forget(partitions []int32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, i := range partitions {
-		if c := s.claims[i]; c != nil {
-			c.gone = true
-			if c.follow != nil {
-				c.follow()
+		if a := m.assignments[i]; a != nil {
+			a.gone = true
+			if a.stopWait != nil {
+				a.stopWait()
 			}
-			delete(s.claims, i)
+			delete(m.assignments, i)
 		}
 	}
-	s.wake()
+	m.wake()
 }
 
-// held lists the claims on partitions, on all when nil.
-func (s *Share) held(partitions []int32) (all []*claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, c := range s.claims {
+// assignedTo lists the assignments of partitions, of all when nil.
+func (m *Member) assignedTo(partitions []int32) (all []*assignment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, a := range m.assignments {
 		if partitions == nil || slices.Contains(partitions, i) {
-			all = append(all, c)
-		}
-	}
-	if partitions == nil {
-		for c := range s.leaving {
-			all = append(all, c)
+			all = append(all, a)
 		}
 	}
 	return all
 }
 
-// commitAll commits at once after a rest and then at intervals, until Close.
-func (s *Share) commitAll() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+// present lists the assignments that we have now.
+func (m *Member) present() []*assignment { return m.assignedTo(nil) }
+
+// all lists the present assignments and those that are released.
+func (m *Member) all() []*assignment {
+	all := m.present()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for a := range m.released {
+		all = append(all, a)
+	}
+	return all
+}
+
+// commitAtIntervals commits at once after a rest and then at intervals, until
+// Close.
+func (m *Member) commitAtIntervals() {
+	interval := time.NewTimer(0)
+	defer interval.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-m.ctx.Done():
 			return
-		case <-s.dirty:
+		case <-m.dirty:
 		}
 		select {
-		case <-s.ctx.Done():
+		case <-m.ctx.Done():
 			return
-		case <-timer.C:
+		case <-interval.C:
 		}
-		timer.Reset(s.cfg.CommitEvery)
+		interval.Reset(m.cfg.CommitEvery)
 		for {
-			err := s.commit(s.ctx, s.keeping, false)
+			err := m.commit(m.ctx, m.present, false)
 			if err == nil {
-				s.committing.Over()
+				m.committing.Succeeded()
 				break
 			}
-			if !s.committing.Failed(s.ctx, err) {
+			if errors.Is(err, kerr.RebalanceInProgress) { // the broker takes commits again when that has ended
+				retry.Sleep(m.ctx, retry.MinPause)
+			} else {
+				m.committing.Wait(m.ctx, err)
+			}
+			if m.ctx.Err() != nil {
 				return
 			}
 		}
 	}
 }
 
-// commit tells the broker what is new of claims. The client has a commit wait while
-// the group is being balanced anew: what is told is what is so when it goes out, or
-// an older commit could take back what a newer one has told.
-func (s *Share) commit(ctx context.Context, which func() []*claim, closing bool) error {
-	news := s.news(which(), closing)
-	if len(news) == 0 {
-		return nil
+// commit tells the broker what is new of assignments, as it is when its turn
+// comes: an older commit could take back what a newer one has told. It does not
+// go the client's own way, which waits for as long as the group rebalances.
+func (m *Member) commit(ctx context.Context, which func() []*assignment, closing bool) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Session)
+	defer cancel()
+	if err := m.commits.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for another commit: %w", err)
 	}
-	offsets := map[int32]kgo.EpochOffset{}
-	for c, n := range news {
-		offsets[c.index] = kgo.EpochOffset{Epoch: -1, Offset: n.offset}
-	}
-	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
-		news = s.renew(req, which(), closing)
-		return nil
-	})
-	var failure error
-	s.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{s.cfg.Topic: offsets},
-		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, err error) {
-			failure = answered(res, err)
-		})
-	if errors.Is(failure, kerr.OffsetMetadataTooLarge) && s.shorten() {
-		return s.commit(ctx, which, closing)
-	}
-	if failure != nil {
-		return fmt.Errorf("commit the positions of group %s: %w", s.cfg.Group, failure)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c, n := range news {
-		c.told = n.changes
-	}
-	return nil
-}
-
-// renew puts into a commit what is so now of the partitions in it, and gives that.
-// One of which there is nothing to tell any more is taken out.
-func (s *Share) renew(req *kmsg.OffsetCommitRequest, all []*claim, closing bool) map[*claim]standing {
-	byIndex := map[int32]*claim{}
-	news, sent := s.news(all, closing), map[*claim]standing{}
-	for c := range news {
-		byIndex[c.index] = c
-	}
-	for i := range req.Topics {
-		var still []kmsg.OffsetCommitRequestTopicPartition
-		for _, p := range req.Topics[i].Partitions {
-			if c := byIndex[p.Partition]; c != nil {
-				n := news[c]
-				p.Offset, p.Metadata, sent[c] = n.offset, &n.note, n
-				still = append(still, p)
-			}
+	defer m.commits.Release(1)
+	for {
+		news := m.uncommitted(which(), closing)
+		if len(news) == 0 {
+			return nil
 		}
-		req.Topics[i].Partitions = still
+		err := commitFailure(m.offsetCommit(news).RequestWith(ctx, m.client))
+		if errors.Is(err, kerr.OffsetMetadataTooLarge) && m.shortenMetadata() {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("commit the offsets of group %s: %w", m.cfg.Group, err)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for a, c := range news {
+			a.committed = c.changes
+		}
+		return nil
 	}
-	req.Topics = slices.DeleteFunc(req.Topics, func(t kmsg.OffsetCommitRequestTopic) bool { return len(t.Partitions) == 0 })
-	return sent
 }
 
-// shorten makes do with half of what the broker was thought to take beside a
-// position. It tells whether there is anything left to leave out.
-func (s *Share) shorten() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.noteChars == 0 {
-		return false
+func (m *Member) offsetCommit(news map[*assignment]offsetCommit) *kmsg.OffsetCommitRequest {
+	t := kmsg.NewOffsetCommitRequestTopic()
+	t.Topic = m.cfg.Topic
+	for a, c := range news {
+		p := kmsg.NewOffsetCommitRequestTopicPartition()
+		p.Partition, p.Offset, p.Metadata = a.index, c.offset, &c.metadata
+		t.Partitions = append(t.Partitions, p)
 	}
-	s.noteChars = shorter(s.noteChars, s.log, s.cfg.Group)
-	return true
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group = m.cfg.Group
+	req.MemberID, req.Generation = m.client.GroupMetadata()
+	req.Topics = append(req.Topics, t)
+	return req
 }
 
-func answered(res *kmsg.OffsetCommitResponse, err error) error {
-	if err != nil || res == nil {
+func commitFailure(res *kmsg.OffsetCommitResponse, err error) error {
+	if err != nil {
 		return err
 	}
 	for _, t := range res.Topics {
@@ -281,23 +281,35 @@ func answered(res *kmsg.OffsetCommitResponse, err error) error {
 	return nil
 }
 
-// news is what the broker should know and does not.
-func (s *Share) news(all []*claim, closing bool) map[*claim]standing {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	news := map[*claim]standing{}
-	for _, c := range all {
-		if c.gone || c.awaits != "" {
+// uncommitted is what the broker should know and does not.
+func (m *Member) uncommitted(all []*assignment, closing bool) map[*assignment]offsetCommit {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	news := map[*assignment]offsetCommit{}
+	for _, a := range all {
+		if a.gone || a.awaited != "" {
 			continue
 		}
-		if closing && c.running() {
-			c.changes++
+		if closing && a.running() {
+			a.changes++
 		}
-		sign := c.shownSign()
-		if n, ok := c.unsaved(closing, max(0, s.noteChars-len(sign))); ok {
-			n.note += sign
-			news[c] = n
+		heartbeat := a.heartbeatText()
+		if c, ok := a.progress.uncommitted(closing, max(0, m.metadataChars-len(heartbeat))); ok {
+			c.metadata += heartbeat
+			news[a] = c
 		}
 	}
 	return news
+}
+
+// shortenMetadata makes do with half of what the broker was thought to take as
+// metadata. It reports whether there is anything left to leave out.
+func (m *Member) shortenMetadata() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.metadataChars == 0 {
+		return false
+	}
+	m.metadataChars = halfMetadata(m.metadataChars, m.log, m.cfg.Group)
+	return true
 }

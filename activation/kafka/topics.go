@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net"
 	"slices"
 	"strconv"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/createtopics"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // TopicSpec says how a topic is made. Zero counts mean one.
@@ -51,13 +51,15 @@ const replicaTries = 10
 // While no broker answers, it retries for ever; what the cluster refuses for
 // good (a bad setting, no permission) is an error.
 func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec) error {
-	away := outage.New(c.log.With("topic", spec.Name), "creation of the topic")
+	creation := retry.New(c.log.With("topic", spec.Name), "creation of the topic")
+	client := c.client(ctx, spec.Name)
+	defer client.close()
 	refused := 0
 	for {
-		err := c.ensureOnce(ctx, spec)
+		err := client.ensureTopic(ctx, spec)
 		switch {
 		case err == nil:
-			away.Over()
+			creation.Succeeded()
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -66,73 +68,183 @@ func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec) error {
 			if refused == replicaTries {
 				return err
 			}
-			away.Note(err)
-			outage.Wait(ctx, outage.MaxPause)
+			creation.Failed(err)
+			retry.Sleep(ctx, retry.MaxPause)
 		case final(err):
 			return err
 		default:
-			away.Failed(ctx, err)
+			creation.Wait(ctx, err)
 		}
 	}
 }
 
-func (c *Cluster) ensureOnce(ctx context.Context, spec TopicSpec) error {
-	l, res, err := c.anyBroker(ctx, spec.Name)
-	if err != nil {
+func (c *client) ensureTopic(ctx context.Context, spec TopicSpec) error {
+	c.close() // what is known may be old
+	res, err := c.metadata(ctx)
+	if err != nil || exists(res, spec.Name) {
 		return err
 	}
-	if c.visible(res, spec) {
-		l.close()
-		return nil
-	}
-	l, err = c.moveTo(ctx, l, brokerAddr(res, res.ControllerID))
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	return create(l, spec)
-}
-
-func (c *Cluster) visible(res *metadata.Response, spec TopicSpec) bool {
-	for _, t := range res.Topics {
-		if t.Name != spec.Name || t.ErrorCode == int16(wire.UnknownTopicOrPartition) {
-			continue
-		}
-		return t.ErrorCode == 0 || t.ErrorCode == int16(wire.LeaderNotAvailable)
-	}
-	return false
-}
-
-func create(l *link, spec TopicSpec) error {
-	topic := createtopics.RequestTopic{
-		Name:              spec.Name,
-		NumPartitions:     int32(max(spec.Partitions, 1)),
-		ReplicationFactor: int16(max(spec.ReplicationFactor, 1)),
+	topic := wire.TopicConfig{
+		Topic: spec.Name, NumPartitions: max(spec.Partitions, 1), ReplicationFactor: max(spec.ReplicationFactor, 1),
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Config)) {
-		topic.Configs = append(topic.Configs, createtopics.RequestConfig{Name: name, Value: spec.Config[name]})
+		topic.ConfigEntries = append(topic.ConfigEntries, wire.ConfigEntry{ConfigName: name, ConfigValue: spec.Config[name]})
 	}
-	req := &createtopics.Request{
-		Topics:    []createtopics.RequestTopic{topic},
-		TimeoutMs: int32(callTimeout / time.Millisecond),
-	}
-	answer, err := l.call(req, 2*callTimeout)
-	if err != nil {
+	_, err = call(ctx, c, 2*callTimeout, func(ctx context.Context) (*wire.CreateTopicsResponse, error) {
+		res, err := c.CreateTopics(ctx, &wire.CreateTopicsRequest{Topics: []wire.TopicConfig{topic}})
+		if err == nil {
+			err = res.Errors[spec.Name]
+		}
+		return res, err
+	})
+	if err != nil && !errors.Is(err, wire.TopicAlreadyExists) {
 		return fmt.Errorf("create topic %s: %w", spec.Name, err)
 	}
-	return created(answer.(*createtopics.Response), spec.Name)
+	return nil
 }
 
-func created(res *createtopics.Response, name string) error {
-	for _, t := range res.Topics {
-		err := codeError(t.ErrorCode)
-		if err == nil || errors.Is(err, wire.TopicAlreadyExists) {
-			continue
+func exists(res *wire.MetadataResponse, name string) bool {
+	return slices.ContainsFunc(res.Topics, func(t wire.Topic) bool {
+		return t.Name == name && (t.Error == nil || code(t.Error) == wire.LeaderNotAvailable)
+	})
+}
+
+func (c *Cluster) deleteTopic(ctx context.Context, topic string) error {
+	client := c.client(ctx, topic)
+	defer client.close()
+	_, err := call(ctx, client, 2*callTimeout, func(ctx context.Context) (*wire.DeleteTopicsResponse, error) {
+		res, err := client.DeleteTopics(ctx, &wire.DeleteTopicsRequest{Topics: client.topics})
+		if err == nil {
+			err = res.Errors[topic]
 		}
-		if t.ErrorMessage != "" {
-			return fmt.Errorf("create topic %s: %w: %s", name, err, t.ErrorMessage)
-		}
-		return fmt.Errorf("create topic %s: %w", name, err)
+		return res, err
+	})
+	if err != nil {
+		return fmt.Errorf("delete topic %s: %w", topic, err)
 	}
 	return nil
+}
+
+// Description is what a cluster says about itself.
+type Description struct {
+	// Asked is the broker that answered.
+	Asked string
+	// Brokers are the addresses that the cluster tells its clients to use. A
+	// client works with these, whatever address it asked first.
+	Brokers []string
+	// Topics are all topics that this client may see, with their partitions.
+	Topics map[string]int
+	// Retention is how long some topics keep their messages, for a caller that
+	// asked for it with Retention.
+	Retention map[string]time.Duration
+}
+
+// Describe asks the first broker that answers what the cluster has. It changes
+// nothing and tries each broker once.
+func (c *Cluster) Describe(ctx context.Context) (Description, error) {
+	var failure error
+	for _, addr := range c.brokers {
+		d, err := c.describeBy(ctx, addr)
+		if err == nil {
+			return d, nil
+		}
+		failure = err
+	}
+	return Description{}, failure
+}
+
+func (c *Cluster) describeBy(ctx context.Context, addr string) (Description, error) {
+	client := &client{cluster: c, brokers: []string{addr}, ctx: ctx}
+	defer client.close()
+	res, err := client.metadata(ctx)
+	if err != nil {
+		return Description{}, fmt.Errorf("broker %s: %w", addr, err)
+	}
+	d := Description{Asked: addr, Topics: make(map[string]int, len(res.Topics))}
+	for _, b := range res.Brokers {
+		d.Brokers = append(d.Brokers, net.JoinHostPort(b.Host, strconv.Itoa(b.Port)))
+	}
+	slices.Sort(d.Brokers)
+	for _, t := range res.Topics {
+		if t.Error == nil {
+			d.Topics[t.Name] = len(t.Partitions)
+		}
+	}
+	return d, nil
+}
+
+// Retention is for how long a topic keeps its messages: until they have an age, and
+// until so many bytes of their partition came after them. For ever is the largest
+// number there is.
+type Retention struct {
+	Time  time.Duration
+	Bytes int64
+}
+
+// Retention asks how long a topic keeps its messages.
+func (c *Cluster) Retention(ctx context.Context, topic string) (Retention, error) {
+	client := c.client(ctx, topic)
+	defer client.close()
+	r, err := client.retention(ctx)
+	if err != nil {
+		return Retention{}, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
+	}
+	return r, nil
+}
+
+func (c *client) retention(ctx context.Context) (r Retention, err error) {
+	const byTime, byBytes = "retention.ms", "retention.bytes"
+	settings, err := c.settings(ctx, byTime, byBytes)
+	if err != nil {
+		return r, err
+	}
+	ms, err := limit(settings, byTime)
+	if err != nil {
+		return r, err
+	}
+	r.Time = math.MaxInt64
+	if ms <= int64(math.MaxInt64/time.Millisecond) {
+		r.Time = time.Duration(ms) * time.Millisecond
+	}
+	r.Bytes, err = limit(settings, byBytes)
+	return r, err
+}
+
+// settings asks for some settings of the topic.
+func (c *client) settings(ctx context.Context, names ...string) (map[string]string, error) {
+	settings := map[string]string{}
+	_, err := call(ctx, c, callTimeout, func(ctx context.Context) (*wire.DescribeConfigsResponse, error) {
+		res, err := c.DescribeConfigs(ctx, &wire.DescribeConfigsRequest{Resources: []wire.DescribeConfigRequestResource{{
+			ResourceType: wire.ResourceTypeTopic, ResourceName: c.topics[0], ConfigNames: names,
+		}}})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range res.Resources {
+			if r.Error != nil {
+				return nil, r.Error
+			}
+			for _, e := range r.ConfigEntries {
+				settings[e.ConfigName] = e.ConfigValue
+			}
+		}
+		return res, nil
+	})
+	return settings, err
+}
+
+// limit reads a limit, where a number below zero is none.
+func limit(settings map[string]string, key string) (int64, error) {
+	text, ok := settings[key]
+	if !ok {
+		return 0, fmt.Errorf("the broker left %s out", key)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is %q: %w", key, text, err)
+	}
+	if n < 0 {
+		return math.MaxInt64, nil
+	}
+	return n, nil
 }

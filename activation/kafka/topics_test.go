@@ -46,7 +46,7 @@ func capturedConfig(t *testing.T) map[string]string {
 }
 
 // configured reads what was set on a topic.
-func (b *bed) configured(topic string) map[string]string {
+func (b *fixture) configured(topic string) map[string]string {
 	b.t.Helper()
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	r := kmsg.NewDescribeConfigsRequestResource()
@@ -64,7 +64,7 @@ func (b *bed) configured(topic string) map[string]string {
 }
 
 func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		name, c := freshName(), b.cluster()
 		spec := InvokerTopic(name, 1, map[string]string{"retention.ms": "1000000"})
 		for range 2 {
@@ -94,10 +94,10 @@ func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
 	})
 }
 
-// Two invokers, or a broker that had not heard of the topic yet: somebody else
+// Two invokers, or a broker that did not know the topic yet: another
 // makes it between our look and our request.
 func TestTopicMadeMeanwhileIsFine(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	name := freshName()
 	b.fake.ControlKey(kmsg.CreateTopics.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		return refuseTopic(req, kerr.TopicAlreadyExists.Code), nil, true
@@ -121,7 +121,7 @@ func refuseTopic(req kmsg.Request, code int16) kmsg.Response {
 }
 
 func TestTopicIsTriedAgainAfterPassingTrouble(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	for _, code := range []int16{
 		kerr.NotController.Code, kerr.RequestTimedOut.Code, kerr.ThrottlingQuotaExceeded.Code, kerr.InvalidReplicationFactor.Code,
 	} {
@@ -138,7 +138,7 @@ func TestTopicIsTriedAgainAfterPassingTrouble(t *testing.T) {
 }
 
 func TestTopicThatIsRefusedIsAnError(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		for _, c := range []struct {
 			name string
 			spec TopicSpec
@@ -170,7 +170,7 @@ func TestOptionsAreChecked(t *testing.T) {
 
 // A cluster of which only one of the given brokers lives is found.
 func TestDeadBrokersArePassedOver(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	b.addrs = append([]string{net.JoinHostPort("127.0.0.1", "1")}, b.addrs...)
 	b.put(topic, message(0))
@@ -200,7 +200,7 @@ func TestTLS(t *testing.T) {
 		}
 		return c
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	good := open(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}})
 	if err := good.EnsureTopic(ctx, InvokerTopic("out", 1, nil)); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // recreate makes a topic anew with the first records of the old one, each of
 // the same time: what a broker that lost the rest has.
-func (b *bed) recreate(topic string, keep int) {
+func (b *fixture) recreate(topic string, keep int) {
 	b.t.Helper()
 	var kept = b.take(topic, max(keep, 1))[:keep]
 	req := kmsg.NewPtrDeleteTopicsRequest()
@@ -43,7 +43,7 @@ func (b *bed) recreate(topic string, keep int) {
 func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 	for name, more := range map[string]int{"ends below": 1, "has grown past": 9} {
 		t.Run(name, func(t *testing.T) {
-			onEachBroker(t, func(b *bed) {
+			onEachBroker(t, func(b *fixture) {
 				topic := b.topic()
 				b.put(topic, messages(0, 10)...)
 				f := b.feed(topic)
@@ -55,7 +55,7 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 				if err := f.Close(b.ctx()); err != nil {
 					b.t.Fatal(err)
 				}
-				offset, text := b.noted(topic, topic)
+				offset, text := b.committedMetadata(topic, topic)
 				b.recreate(topic, 6)
 				b.commit(topic, topic, offset, text) // a broker forgets positions in topics that are deleted
 				b.later(topic, messages(100, 100+more)...)
@@ -75,7 +75,7 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 
 // later writes values that are younger than all before, as they are when a
 // broker that lost its power is back.
-func (b *bed) later(topic string, values ...string) {
+func (b *fixture) later(topic string, values ...string) {
 	b.t.Helper()
 	for _, v := range values {
 		r := &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: time.Now().Add(time.Second)}
@@ -88,7 +88,7 @@ func (b *bed) later(topic string, values ...string) {
 // The same while the feed is at work: what is running goes on, and its end
 // finishes nothing of the new log.
 func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
-	b := newFakeBed(t)
+	b := newFakeFixture(t)
 	topic := b.topic()
 	b.put(topic, messages(0, 10)...)
 	f := b.feed(topic)
@@ -102,10 +102,10 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 		}
 	}
 	b.saved(f)
-	offset, text := b.noted(topic, topic)
+	offset, text := b.committedMetadata(topic, topic)
 	b.recreate(topic, 6)
 	b.commit(topic, topic, offset, text)
-	f.partitions[0].tail.drop() // the broker was away meanwhile
+	f.partitions[0].reader.close() // the broker was away meanwhile
 	b.later(topic, messages(100, 104)...)
 	var fresh []Delivery
 	for n := 100; n < 104; n++ {
@@ -127,7 +127,7 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 // Who cannot see the last record that was read is not always before a
 // truncated log: it may have expired.
 func TestExpiredRecordsAreNoTruncation(t *testing.T) {
-	onEachBroker(t, func(b *bed) {
+	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		b.put(topic, messages(0, 10)...)
 		f := b.feed(topic)

@@ -1,39 +1,36 @@
 package kafka
 
-import "math/bits"
+import (
+	"slices"
+	"sort"
+)
 
 // Watermark knows what of a partition is finished: offsets begin in order and
 // finish in any order. A commit says how far there is no hole, and which
 // offsets above that are finished, so that a start repeats neither. It is a
-// value of its owner, without a lock; a bit per offset between the oldest
-// unfinished one and the newest is all it keeps.
+// value of its owner, without a lock.
 //
 // Invariant: low <= next, every offset below low is finished, and low itself
-// is not, unless low == next. Bits at or above next are offsets that an earlier
+// is not, unless low == next. Ranges at or above next are offsets that an earlier
 // process finished and this one has not come to.
 type Watermark struct {
-	low  int64    // the position to commit
-	next int64    // no offset from here on has begun
-	open int      // begun and not finished
-	base int64    // the offset of the first bit, a multiple of 64
-	done []uint64 // bit i is set when offset base+i is finished
+	low  int64         // the offset to commit
+	next int64         // no offset from here on has begun
+	open int           // begun and not finished
+	done []offsetRange // finished, above low; rising, with gaps between them
 }
 
-// span is a run of offsets, from the first to the one before end.
-type span struct{ from, end int64 }
+// offsetRange is a run of offsets, from the first to the one before end.
+type offsetRange struct{ from, end int64 }
 
 // NewWatermark starts at the offset that is read first.
-func NewWatermark(offset int64) *Watermark {
-	return &Watermark{low: offset, next: offset, base: offset &^ 63}
-}
+func NewWatermark(offset int64) *Watermark { return &Watermark{low: offset, next: offset} }
 
-// Restore notes offsets that were finished before: Finished tells of them, and
+// Restore notes offsets that were finished before: Finished reports them, and
 // they need not begin. It is called before the first Begin.
-func (w *Watermark) Restore(done []span) {
-	for _, s := range done {
-		for o := max(s.from, w.low); o < s.end; o++ {
-			w.set(o)
-		}
+func (w *Watermark) Restore(done []offsetRange) {
+	for _, r := range done {
+		w.add(r)
 	}
 	w.advance()
 }
@@ -46,25 +43,21 @@ func (w *Watermark) Begin(offset int64) {
 		panic("kafka: offsets begin out of order")
 	}
 	if w.open == 0 {
-		w.forget(offset)
+		w.skipTo(offset)
 	}
-	for skipped := w.next; skipped < offset; skipped++ {
-		w.set(skipped)
-	}
+	w.add(offsetRange{w.next, offset})
 	w.next = offset + 1
 	w.open++
 }
 
-// Finish notes that an offset is finished and tells whether it was open.
+// Finish notes that an offset is finished and reports whether it was open.
 func (w *Watermark) Finish(offset int64) bool {
-	if offset < w.low || offset >= w.next || w.isSet(offset) {
+	if offset >= w.next || w.Finished(offset) {
 		return false
 	}
-	w.set(offset)
+	w.add(offsetRange{offset, offset + 1})
 	w.open--
-	if offset == w.low {
-		w.advance()
-	}
+	w.advance()
 	return true
 }
 
@@ -75,114 +68,80 @@ func (w *Watermark) Cut(offset int64) {
 		*w = *NewWatermark(offset)
 		return
 	}
-	words := (offset - w.base + 63) / 64
-	if words < int64(len(w.done)) {
-		w.done = w.done[:words]
-	}
-	if n := (offset - w.base) % 64; n > 0 && words == int64(len(w.done)) {
-		w.done[words-1] &= 1<<n - 1
+	w.done = w.done[:w.after(offset-1)]
+	if n := len(w.done); n > 0 {
+		w.done[n-1].end = min(w.done[n-1].end, offset)
 	}
 	w.next = min(w.next, offset)
-	w.open = 0
-	for o := w.low; o < w.next; o++ {
-		if !w.isSet(o) {
-			w.open++
-		}
+	w.open = int(w.next - w.low)
+	for _, r := range w.done {
+		w.open -= int(max(0, min(r.end, w.next)-r.from))
 	}
 	w.advance()
 }
 
-// Position is the offset to commit: the first that must be read again after a
-// crash.
-func (w *Watermark) Position() int64 { return w.low }
+// Offset is the one to commit: the first that must be read again after a crash.
+func (w *Watermark) Offset() int64 { return w.low }
 
 // Open is how many offsets have begun and not finished.
 func (w *Watermark) Open() int { return w.open }
 
-// Window is how many offsets lie between the position and the last one that
-// has begun or is known to be finished.
+// Window is how many offsets lie between the one to commit and the last one
+// that has begun or is known to be finished.
 func (w *Watermark) Window() int64 {
-	return max(w.next, w.base+64*int64(len(w.done))) - w.low
-}
-
-// Finished tells whether an offset is finished.
-func (w *Watermark) Finished(offset int64) bool { return offset < w.low || w.isSet(offset) }
-
-// Done calls yield with each run of finished offsets above the position, in
-// order, until it returns false.
-func (w *Watermark) Done(yield func(span) bool) {
-	at := w.low
-	for {
-		from, ok := w.seek(at, true)
-		if !ok {
-			return
-		}
-		end, ok := w.seek(from, false)
-		if !ok {
-			end = w.base + 64*int64(len(w.done))
-		}
-		if !yield(span{from, end}) || !ok {
-			return
-		}
-		at = end
+	if n := len(w.done); n > 0 {
+		return max(w.next, w.done[n-1].end) - w.low
 	}
+	return w.next - w.low
 }
 
-// seek finds the first offset from at on that is finished, or is not.
-func (w *Watermark) seek(at int64, finished bool) (int64, bool) {
-	for {
-		i := at - w.base
-		if i/64 >= int64(len(w.done)) {
-			return 0, false
-		}
-		word := w.done[i/64]
-		if !finished {
-			word = ^word
-		}
-		if word >>= i % 64; word != 0 {
-			return at + int64(bits.TrailingZeros64(word)), true
-		}
-		at += 64 - i%64
+// Finished reports whether an offset is finished.
+func (w *Watermark) Finished(offset int64) bool {
+	i := w.after(offset)
+	return offset < w.low || i > 0 && offset < w.done[i-1].end
+}
+
+// Done are the runs of finished offsets above the one to commit, rising.
+func (w *Watermark) Done() []offsetRange { return slices.Clone(w.done) }
+
+// after is the index of the first range that begins above an offset.
+func (w *Watermark) after(offset int64) int {
+	return sort.Search(len(w.done), func(i int) bool { return w.done[i].from > offset })
+}
+
+// add makes a range one of those that are finished, and joins it with those
+// that it touches.
+func (w *Watermark) add(r offsetRange) {
+	r.from = max(r.from, w.low)
+	if r.from >= r.end {
+		return
 	}
-}
-
-func (w *Watermark) isSet(offset int64) bool {
-	i := offset - w.base
-	return i >= 0 && i/64 < int64(len(w.done)) && w.done[i/64]>>(i%64)&1 == 1
-}
-
-func (w *Watermark) set(offset int64) {
-	i := offset - w.base
-	for int64(len(w.done)) <= i/64 {
-		w.done = append(w.done, 0)
+	first, last := w.after(r.from), w.after(r.end)
+	if first > 0 && w.done[first-1].end >= r.from {
+		first--
 	}
-	w.done[i/64] |= 1 << (i % 64)
+	if first < last {
+		r.from = min(r.from, w.done[first].from)
+		r.end = max(r.end, w.done[last-1].end)
+	}
+	w.done = slices.Replace(w.done, first, last, r)
 }
 
-// advance moves low over what is finished and drops the words below it.
+// advance moves low over what is finished.
 func (w *Watermark) advance() {
-	end, ok := w.seek(w.low, false)
-	if !ok {
-		end = max(w.low, w.base+64*int64(len(w.done)))
+	if len(w.done) > 0 && w.done[0].from <= w.low {
+		w.low = w.done[0].end
+		w.done = slices.Delete(w.done, 0, 1)
 	}
-	w.low = end
 	w.next = max(w.next, w.low)
-	w.trim()
 }
 
-// forget moves low, below which nothing is open, up to an offset.
-func (w *Watermark) forget(offset int64) {
+// skipTo moves low, below which nothing is open, up to an offset.
+func (w *Watermark) skipTo(offset int64) {
 	w.low, w.next = offset, max(w.next, offset)
-	w.trim()
-}
-
-// trim drops the words below low.
-func (w *Watermark) trim() {
-	words := (w.low - w.base) / 64
-	if words < int64(len(w.done)) {
-		w.done = w.done[words:]
-	} else {
-		w.done = w.done[:0]
+	w.done = slices.DeleteFunc(w.done, func(r offsetRange) bool { return r.end <= offset })
+	if len(w.done) > 0 {
+		w.done[0].from = max(w.done[0].from, offset)
 	}
-	w.base += 64 * words
+	w.advance()
 }

@@ -35,7 +35,7 @@ func (h *history) open() (n int) {
 
 // A commit is never past an unfinished offset, and never behind the first:
 // whatever the order of completions, with holes, repeats and strangers.
-func TestWatermarkIsThePositionOfTheFirstUnfinished(t *testing.T) {
+func TestWatermarkIsTheOffsetOfTheFirstUnfinished(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		h := &history{start: r.Int64N(1000), done: map[int64]bool{}}
@@ -61,9 +61,9 @@ func TestWatermarkIsThePositionOfTheFirstUnfinished(t *testing.T) {
 					h.done[o] = true
 				}
 			}
-			if w.Position() != h.position() || w.Open() != h.open() {
+			if w.Offset() != h.position() || w.Open() != h.open() {
 				t.Fatalf("seed %d: position %d open %d, want %d and %d",
-					seed, w.Position(), w.Open(), h.position(), h.open())
+					seed, w.Offset(), w.Open(), h.position(), h.open())
 			}
 		}
 	}
@@ -120,8 +120,8 @@ func FuzzWatermark(f *testing.F) {
 				w.Finish(h.begun[i])
 				h.done[h.begun[i]] = true
 			}
-			if w.Position() != h.position() || w.Open() != h.open() {
-				t.Fatalf("position %d open %d, want %d and %d", w.Position(), w.Open(), h.position(), h.open())
+			if w.Offset() != h.position() || w.Open() != h.open() {
+				t.Fatalf("position %d open %d, want %d and %d", w.Offset(), w.Open(), h.position(), h.open())
 			}
 		}
 	})
@@ -138,7 +138,7 @@ func BenchmarkWatermark(b *testing.B) {
 	}
 }
 
-func TestWatermarkTellsWhatIsDoneAboveThePosition(t *testing.T) {
+func TestWatermarkHasWhatIsDoneAboveTheOffset(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		w, done := NewWatermark(10), map[int64]bool{}
@@ -158,8 +158,8 @@ func TestWatermarkTellsWhatIsDoneAboveThePosition(t *testing.T) {
 			w.Cut(next)
 		}
 		// What a note brings to the next start is what this one knows.
-		copied := NewWatermark(w.Position())
-		copied.Restore(collect(w))
+		copied := NewWatermark(w.Offset())
+		copied.Restore(w.Done())
 		for _, m := range []*Watermark{w, copied} {
 			open := 0
 			for o := int64(10); o < next; o++ {

@@ -21,9 +21,9 @@ type Config struct {
 	// Dead takes records that the database does not take; may be nil. A record
 	// is one when writing it alone failed for DeadAfter, 5 minutes, while
 	// others were written, or at once when the database refuses it.
-	Dead      Dead
-	DeadAfter time.Duration
-	// Rejected is told of each record that the database will never take; may
+	DeadLetters DeadLetterStore
+	DeadAfter   time.Duration
+	// Rejected is called for each record that the database will never take; may
 	// be nil. It must not block.
 	Rejected func(id string, err error)
 }
@@ -38,12 +38,14 @@ type Spool interface {
 	Peek(n, bytes int) ([]Document, error)
 	// Remove forgets the n oldest documents.
 	Remove(n int) error
+	// Documents is how many there are, those that Append is storing included.
+	Documents() int
 }
 
-// Dead keeps what the database does not take, for a person to look at.
+// DeadLetterStore keeps what the database does not take, for a person to look at.
 // Implementations are safe for use by many goroutines.
-type Dead interface {
-	Bury(doc Document, reason error) error
+type DeadLetterStore interface {
+	Add(doc Document, reason error) error
 }
 
 // Document is a record on its way into the database.

@@ -21,7 +21,7 @@ type database struct {
 	busy    time.Duration   // time that a request takes
 	down    error           // answer to every request
 	full    bool            // the request of nothing succeeds, none else
-	poison  map[string]int  // id -> HTTP status for a request that holds it
+	poison  map[string]int  // id -> HTTP status for a request that has it
 	bad     map[string]bool // id -> error for this document alone
 	tooBig  int             // bytes of a document from which it is refused with 413
 	most    int             // requests at once, seen
@@ -39,7 +39,7 @@ func (s status) Error() string { return http.StatusText(int(s)) }
 
 func (s status) Is(meaning error) bool {
 	return map[int]error{
-		http.StatusConflict: ErrHeld, http.StatusBadRequest: ErrRefused, http.StatusRequestEntityTooLarge: ErrTooLarge,
+		http.StatusConflict: ErrExists, http.StatusBadRequest: ErrRefused, http.StatusRequestEntityTooLarge: ErrTooLarge,
 	}[int(s)] == meaning
 }
 
@@ -119,15 +119,15 @@ func (d *database) count() int {
 
 // memorySpool is a Spool without a disk.
 type memorySpool struct {
-	mu   sync.Mutex
-	docs []Document
-	room int // for so many documents; 0 is no bound
+	mu    sync.Mutex
+	docs  []Document
+	limit int // of documents; 0: none
 }
 
 func (m *memorySpool) Append(docs []Document) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.room > 0 && len(m.docs)+len(docs) > m.room {
+	if m.limit > 0 && len(m.docs)+len(docs) > m.limit {
 		return errors.New("the spool is full")
 	}
 	m.docs = append(m.docs, docs...)
@@ -147,7 +147,7 @@ func (m *memorySpool) Remove(n int) error {
 	return nil
 }
 
-func (m *memorySpool) size() int {
+func (m *memorySpool) Documents() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.docs)
@@ -168,8 +168,8 @@ func bubble(t *testing.T, cfg Config, d *database, test func(t *testing.T, r *Qu
 		r.shut()
 		stop()
 		wg.Wait()
-		if len(r.queue) == 0 && len(r.suspects) == 0 && (r.held != 0 || r.heldBytes != 0 || r.queued != 0) {
-			t.Errorf("left behind: held %d, %d bytes, %d queued", r.held, r.heldBytes, r.queued)
+		if len(r.queue) == 0 && len(r.suspects) == 0 && (r.unwritten != 0 || r.unwrittenBytes != 0 || r.queued != 0) {
+			t.Errorf("left behind: unwritten %d, %d bytes, %d queued", r.unwritten, r.unwrittenBytes, r.queued)
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// DeadLetters keeps documents as files in a directory, one each, which is made
+// DeadLetterDir keeps documents as files in a directory, one each, which is made
 // with the first of them.
-type DeadLetters struct{ Dir string }
+type DeadLetterDir struct{ Dir string }
 
 // letter is the content of a file.
 type letter struct {
@@ -26,9 +26,9 @@ type letter struct {
 	Text     []byte          `json:"text,omitempty"`
 }
 
-// Bury writes a document and the reason to a file. A document that is there
-// already takes the other's place.
-func (d DeadLetters) Bury(doc Document, reason error) error {
+// Add writes a document and the reason to a file. A document that is there
+// already is replaced.
+func (d DeadLetterDir) Add(doc Document, reason error) error {
 	l := letter{ID: doc.ID, Reason: reason.Error(), At: time.Now().UTC(), Document: doc.Body}
 	if !json.Valid(doc.Body) || !utf8.Valid(doc.Body) {
 		l.Document, l.Text = nil, doc.Body
@@ -47,7 +47,7 @@ func (d DeadLetters) Bury(doc Document, reason error) error {
 }
 
 // Count is how many there are.
-func (d DeadLetters) Count() int {
+func (d DeadLetterDir) Count() int {
 	names, _ := filepath.Glob(filepath.Join(d.Dir, "*.json"))
 	return len(names)
 }

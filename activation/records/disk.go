@@ -8,39 +8,39 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// ErrSpoolFull is what a spool answers that has its share of the disk.
+// ErrSpoolFull is returned by a spool that has its share of the disk.
 var ErrSpoolFull = errors.New("spool is full")
 
-// SpoolConfig says where a spool lies. Zero values below Dir are defaults.
+// SpoolConfig is where a spool lies. Zero values below Dir are defaults.
 type SpoolConfig struct {
 	Dir          string
 	Bytes        int64 // at most on disk, about; 1 GiB
 	SegmentBytes int   // of a file; 8 MiB
 	Sync         wal.Sync
-	Patience     time.Duration // how long the disk may take; 1 s
+	Timeout      time.Duration // how long the disk may take; 1 s
 	Log          *slog.Logger
 }
 
-// DiskSpool is a Spool in files. It holds nothing of the documents in memory.
+// DiskSpool is a Spool in files. It keeps nothing of the documents in memory.
 // What was sent and not yet removed when the process ended is sent again by the
 // next, which the database answers with a conflict.
 type DiskSpool struct {
 	cfg SpoolConfig
 	log *wal.Log
 
-	mu    sync.Mutex
-	docs  int         // Append counts them before they are there
-	busy  int         // calls of Append
-	at    wal.Segment // of the oldest document
-	from  int64       // where it begins
-	marks []mark      // what the last Peek showed
+	mu     sync.Mutex
+	docs   int         // Append counts them before they are there
+	busy   int         // calls of Append
+	at     wal.Segment // of the oldest document
+	from   int64       // where it begins
+	peeked []position  // where the documents of the last Peek end
 }
 
-// mark is the place after a document.
-type mark struct {
+// position is where a document ends.
+type position struct {
 	at   wal.Segment
 	from int64
 }
@@ -55,8 +55,8 @@ func OpenSpool(cfg SpoolConfig) (*DiskSpool, error) {
 	}
 	s := &DiskSpool{cfg: cfg}
 	var err error
-	s.log, err = wal.Open(wal.Config{Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, Sync: cfg.Sync, Patience: cfg.Patience, Log: cfg.Log},
-		func(wal.Place, []byte) { s.docs++ })
+	s.log, err = wal.Open(wal.Config{Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, Sync: cfg.Sync, Timeout: cfg.Timeout, Log: cfg.Log},
+		func(wal.Position, []byte) { s.docs++ })
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
@@ -73,8 +73,8 @@ func (s *DiskSpool) Append(docs []Document) error {
 	for _, doc := range docs {
 		size += int64(len(doc.ID) + len(doc.Body))
 	}
-	if held := s.log.Bytes(); held > 0 && held+size > s.cfg.Bytes {
-		return fmt.Errorf("%w: %d bytes of %d", ErrSpoolFull, held, s.cfg.Bytes)
+	if unwritten := s.log.Bytes(); unwritten > 0 && unwritten+size > s.cfg.Bytes {
+		return fmt.Errorf("%w: %d bytes of %d", ErrSpoolFull, unwritten, s.cfg.Bytes)
 	}
 	s.mu.Lock()
 	s.docs += len(docs)
@@ -89,14 +89,14 @@ func (s *DiskSpool) Append(docs []Document) error {
 	for _, doc := range docs {
 		last = s.log.Append(spooledHead(doc.ID), doc.Body)
 	}
-	return last.Kept()
+	return last.Wait()
 }
 
 // Peek reads the oldest documents.
 func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.marks = s.marks[:0]
+	s.peeked = s.peeked[:0]
 	var docs []Document
 	if s.docs == 0 {
 		return nil, nil
@@ -105,17 +105,17 @@ func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 		if at == s.log.Head() && (len(docs) > 0 || s.log.Roll() == at) {
 			break // only what is no longer appended to is read
 		}
-		_, end, err := s.log.Each(at, from, func(p wal.Place, payload []byte) bool {
+		_, end, err := s.log.Each(at, from, func(p wal.Position, payload []byte) bool {
 			doc, ok := decodeSpooled(payload)
 			if !ok {
-				s.cfg.Log.Error("a spooled record says nothing", "segment", p.Segment, "at", p.At)
+				s.cfg.Log.Error("a spooled record is not understood", "segment", p.Segment, "at", p.Offset)
 				return true
 			}
 			if bytes -= len(doc.Body); len(docs) == n || len(docs) > 0 && bytes < 0 {
 				return false
 			}
 			docs = append(docs, doc)
-			s.marks = append(s.marks, mark{at, p.End()})
+			s.peeked = append(s.peeked, position{at, p.End()})
 			return true
 		})
 		if err != nil {
@@ -144,21 +144,21 @@ func (s *DiskSpool) pass(next wal.Segment) {
 	s.from = 0
 }
 
-// Remove forgets the oldest documents, which Peek has just shown.
+// Remove forgets the oldest documents, which Peek has just returned.
 func (s *DiskSpool) Remove(n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n > len(s.marks) {
-		return fmt.Errorf("remove %d documents from a spool that showed %d", n, len(s.marks))
+	if n > len(s.peeked) {
+		return fmt.Errorf("remove %d documents from a spool that returned %d", n, len(s.peeked))
 	}
 	if n == 0 {
 		return nil
 	}
-	last := s.marks[n-1]
+	last := s.peeked[n-1]
 	s.pass(last.at)
 	s.from = last.from
 	s.docs -= n
-	s.marks = s.marks[:copy(s.marks, s.marks[n:])]
+	s.peeked = s.peeked[:copy(s.peeked, s.peeked[n:])]
 	if s.docs <= 0 {
 		s.docs = 0
 		s.pass(s.log.Head())
@@ -172,7 +172,7 @@ func (s *DiskSpool) Trouble() error {
 	return err
 }
 
-// Documents and Bytes are what it holds.
+// Documents is how many there are.
 func (s *DiskSpool) Documents() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

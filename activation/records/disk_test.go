@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 func openSpool(t testing.TB, cfg SpoolConfig) *DiskSpool {
@@ -147,7 +147,7 @@ func TestSpoolOnBadDisk(t *testing.T) {
 	if err := os.Rename(dir+"x", dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.log.Well(t.Context()); err != nil {
+	if err := s.log.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	spoolDocs(t, s, 2, 3)
@@ -224,7 +224,7 @@ func TestSpoolCutAndFlippedAnywhere(t *testing.T) {
 }
 
 // BenchmarkSpoolHour spools what an absent database misses in an hour at 100
-// records of 600 bytes a second, and tells the memory and the disk that it takes.
+// records of 600 bytes a second, and reports the memory and the disk that it takes.
 func BenchmarkSpoolHour(b *testing.B) {
 	const hour = 3600 * 100
 	body := []byte(`{"_id":"guest/x","logs":["` + strings.Repeat("l", 560) + `"]}`)
@@ -258,7 +258,7 @@ func BenchmarkSpoolHour(b *testing.B) {
 	}
 }
 
-// FuzzSpooled holds that no entry makes decodeSpooled panic, and that what was
+// FuzzSpooled checks that no entry makes decodeSpooled panic, and that what was
 // spooled comes back.
 func FuzzSpooled(f *testing.F) {
 	f.Add([]byte{}, "guest/x", []byte(`{}`))

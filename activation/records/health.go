@@ -3,23 +3,23 @@ package records
 import (
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Health tells how records do.
+// Health is the state of the records.
 type Health struct {
-	Writes outage.Condition `json:"writes"`
+	Writes retry.Condition `json:"writes"`
 
-	BufferedDocs  int              `json:"bufferedDocs"` // records not yet written
-	BufferedBytes int              `json:"bufferedBytes"`
-	Spooling      bool             `json:"spooling"` // the spool may hold records
-	Spool         outage.Condition `json:"spool"`    // of its disk
+	BufferedDocs  int             `json:"bufferedDocs"` // records not yet written
+	BufferedBytes int             `json:"bufferedBytes"`
+	Spooling      bool            `json:"spooling"` // the spool may hold records
+	Spool         retry.Condition `json:"spool"`    // of its disk
 	// Suspects are records that make the requests fail that they are in.
 	Suspects []Suspect `json:"suspects,omitempty"`
 	Records  Stats     `json:"records"`
 }
 
-// OK tells whether the last request of each kind succeeded.
+// OK reports whether the last request of each kind succeeded.
 func (h Health) OK() bool { return h.Writes.OK() && h.Spool.OK() }
 
 // Suspect is a record that the store may never take.
@@ -29,17 +29,17 @@ type Suspect struct {
 	Error    string    `json:"error"`
 }
 
-// toldSuspects bounds how many of them are told.
-const toldSuspects = 10
+// maxSuspects bounds how many of them are in Health.
+const maxSuspects = 10
 
 // Health returns a snapshot.
 func (r *Queue) Health() (h Health) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.Writes = r.condition
-	h.BufferedDocs, h.BufferedBytes = r.held, r.heldBytes
+	h.BufferedDocs, h.BufferedBytes = r.unwritten, r.unwrittenBytes
 	h.Spool = r.spoolCondition
-	for _, s := range r.suspects[:min(len(r.suspects), toldSuspects)] {
+	for _, s := range r.suspects[:min(len(r.suspects), maxSuspects)] {
 		h.Suspects = append(h.Suspects, Suspect{s.doc.ID, s.since, s.err.Error()})
 	}
 	h.Spooling = r.cfg.Spool != nil && r.spooled

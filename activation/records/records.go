@@ -1,7 +1,7 @@
 // Package records brings activation records to a store that may be slow or away:
 // it gathers them in batches, repeats what fails, keeps on disk what waits, and
 // puts aside what the store will never take. How a batch is written, and what a
-// failure means, an adapter says.
+// failure means, is the adapter's.
 //
 // A Queue owns its goroutines: the senders and the one that tries suspects start
 // in Open and end in Close.
@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // ErrClosed is what Put answers after Close.
@@ -24,39 +24,39 @@ var ErrClosed = errors.New("store is closed")
 // What an error of a Write means, where it is not simply a failure: a request
 // that fails is repeated, a document that fails is sent a few times.
 var (
-	// ErrHeld: the store has the document already; ids are never used twice.
-	ErrHeld = errors.New("held already")
+	// ErrExists: the store has the document already; ids are never used twice.
+	ErrExists = errors.New("it exists")
 	// ErrTooLarge: the document, or the request, is too large.
 	ErrTooLarge = errors.New("too large")
 	// ErrRefused: to send it again as it is would be no use.
 	ErrRefused = errors.New("refused")
 	// ErrAway, of a document: the part of the store that it belongs to is away.
 	// It is sent until that is back.
-	ErrAway = errors.New("away")
+	ErrUnavailable = errors.New("away")
 )
 
-// Mark gives an error one of the meanings above and leaves its text alone.
-func Mark(err, meaning error) error { return marked{err, meaning} }
+// Classify gives an error one of the meanings above and leaves its text alone.
+func Classify(err, meaning error) error { return classified{err, meaning} }
 
-type marked struct{ err, meaning error }
+type classified struct{ err, meaning error }
 
-func (m marked) Error() string   { return m.err.Error() }
-func (m marked) Unwrap() []error { return []error{m.err, m.meaning} }
+func (m classified) Error() string   { return m.err.Error() }
+func (m classified) Unwrap() []error { return []error{m.err, m.meaning} }
 
 // Write sends documents in one request. It answers one error per document,
 // nil for one that is written, or one error for the request. Of no documents it
-// tells whether the store takes any.
+// reports whether the store takes any.
 type Write func(ctx context.Context, docs []Document) ([]error, error)
 
 // Queue buffers documents and sends them in batches. Several senders run
 // side by side; one of them at a time, the leader, waits for the next batch.
 //
-// Invariant: held == queued + in requests, for documents and bytes.
+// Invariant: unwritten == queued + in requests, for documents and bytes.
 type Queue struct {
 	cfg    Config
 	write  Write
 	log    *slog.Logger
-	leader chan struct{} // capacity 1: holds the token of the leader
+	leader chan struct{} // capacity 1: has the token of the leader
 	wake   chan struct{} // capacity 1: a document came or a flush began
 	doubt  chan struct{} // capacity 1: a document came under suspicion
 
@@ -64,23 +64,23 @@ type Queue struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	mu        sync.Mutex
-	queue     []waiting
-	queued    int // bytes in queue
-	held      int // documents not yet written
-	heldBytes int
-	flushing  int
-	spooled   bool // the spool may hold documents
-	draining  bool // one sender empties the spool
-	closed    bool
-	changed   chan struct{} // closed and replaced when held shrinks
-	pace      pace
-	condition outage.Condition
-	stats     Stats
-	suspects  []*suspect
-	sent      []Document // of the spool, which keeps them as long as some are suspects
+	mu             sync.Mutex
+	queue          []waiting
+	queued         int // bytes in queue
+	unwritten      int // documents not yet written
+	unwrittenBytes int
+	flushing       int
+	spooled        bool // the spool may hold documents
+	draining       bool // one sender empties the spool
+	closed         bool
+	changed        chan struct{} // closed and replaced when unwritten shrinks
+	arrivals       arrivalRate
+	condition      retry.Condition
+	stats          Stats
+	suspects       []*suspect
+	sent           []Document // of the spool, which keeps them as long as some are suspects
 	// spoolCondition is that of the disk that the spool is on.
-	spoolCondition outage.Condition
+	spoolCondition retry.Condition
 }
 
 // waiting is a document in the queue.
@@ -91,13 +91,13 @@ type waiting struct {
 
 // Stats counts what became of records since the start.
 type Stats struct {
-	Written   uint64 `json:"written"`   // documents that the database holds
-	Conflicts uint64 `json:"conflicts"` // of these, documents it held already
-	Rejected  uint64 `json:"rejected"`  // documents it will never take
-	Spooled   uint64 `json:"spooled"`   // documents that went to the spool
-	Requests  uint64 `json:"requests"`  // requests that succeeded
-	Failures  uint64 `json:"failures"`  // requests that failed and were repeated
-	Buried    uint64 `json:"buried"`    // documents that went to the dead letters
+	Written      uint64 `json:"written"`   // documents that are in the database
+	Conflicts    uint64 `json:"conflicts"` // of these, documents that were there already
+	Rejected     uint64 `json:"rejected"`  // documents it will never take
+	Spooled      uint64 `json:"spooled"`   // documents that went to the spool
+	Requests     uint64 `json:"requests"`  // requests that succeeded
+	Failures     uint64 `json:"failures"`  // requests that failed and were repeated
+	DeadLettered uint64 `json:"buried"`    // documents that went to the dead letters
 }
 
 // Open starts a queue to a store of that name. No Write takes longer than the
@@ -124,12 +124,12 @@ func Open(cfg Config, name string, write Write, log *slog.Logger) *Queue {
 func newQueue(cfg Config, name string, write Write, log *slog.Logger) *Queue {
 	r := &Queue{
 		cfg: cfg, name: name, write: write, log: log,
-		leader:  make(chan struct{}, 1),
-		wake:    make(chan struct{}, 1),
-		doubt:   make(chan struct{}, 1),
-		changed: make(chan struct{}),
-		pace:    pace{max: cfg.Linger},
-		spooled: cfg.Spool != nil, // a former process may have left some
+		leader:   make(chan struct{}, 1),
+		wake:     make(chan struct{}, 1),
+		doubt:    make(chan struct{}, 1),
+		changed:  make(chan struct{}),
+		arrivals: arrivalRate{max: cfg.Linger},
+		spooled:  cfg.Spool != nil, // a former process may have left some
 	}
 	r.leader <- struct{}{}
 	return r
@@ -173,13 +173,13 @@ func (r *Queue) Put(ctx context.Context, doc Document) error {
 // spoolRetry is how long a put that waits for space leaves the spool alone.
 const spoolRetry = time.Second
 
-// fits tells whether the buffer takes size more bytes. An empty buffer takes
+// fits reports whether the buffer takes size more bytes. An empty buffer takes
 // any one document.
 func (r *Queue) fits(size int) bool {
-	return r.held == 0 || r.held < r.cfg.BufferDocs && r.heldBytes+size <= r.cfg.BufferBytes
+	return r.unwritten == 0 || r.unwritten < r.cfg.BufferDocs && r.unwrittenBytes+size <= r.cfg.BufferBytes
 }
 
-// Full tells whether Put would block or spool now.
+// Full reports whether Put would block or spool now.
 func (r *Queue) Full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,14 +188,14 @@ func (r *Queue) Full() bool {
 
 func (r *Queue) enqueue(doc Document) {
 	now := time.Now()
-	r.pace.arrive(now)
+	r.arrivals.arrive(now)
 	r.queue = append(r.queue, waiting{doc, now})
 	r.queued += len(doc.Body)
-	r.held++
-	r.heldBytes += len(doc.Body)
+	r.unwritten++
+	r.unwrittenBytes += len(doc.Body)
 }
 
-// nudge lets the leader look at the queue again.
+// nudge wakes the leader.
 func (r *Queue) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -254,14 +254,14 @@ func (r *Queue) next(ctx context.Context) []Document {
 // idleWait is how long a leader without documents sleeps; a nudge ends it.
 const idleWait = time.Hour
 
-// due cuts a batch off the queue if it is time, else tells how long to wait.
+// due cuts a batch off the queue if it is time, else returns how long to wait.
 func (r *Queue) due() ([]Document, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
 		return nil, idleWait
 	}
-	linger := r.pace.linger()
+	linger := r.arrivals.linger()
 	age := time.Since(r.queue[0].since)
 	hurry := r.flushing > 0 || !r.fits(0) ||
 		len(r.queue) >= min(r.cfg.BatchDocs, wantDocs) || r.queued >= r.cfg.BatchBytes
@@ -293,7 +293,7 @@ func (r *Queue) cut() []Document {
 	return batch
 }
 
-// shut refuses further documents and frees whoever waits to put one.
+// shut refuses further documents and ends the wait of callers of Put.
 func (r *Queue) shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -321,7 +321,7 @@ func (r *Queue) close() error {
 		left = append(left, s.doc)
 	}
 	r.suspects = nil
-	r.queue, r.queued, r.held, r.heldBytes = nil, 0, 0, 0
+	r.queue, r.queued, r.unwritten, r.unwrittenBytes = nil, 0, 0, 0
 	r.mu.Unlock()
 	switch {
 	case len(left) == 0:
@@ -332,7 +332,7 @@ func (r *Queue) close() error {
 	return r.spool(left)
 }
 
-// announce tells waiters that held, or closed, has changed. The caller holds
+// announce wakes waiters when unwritten, or closed, has changed. The caller holds
 // the lock.
 func (r *Queue) announce() {
 	close(r.changed)
@@ -342,8 +342,8 @@ func (r *Queue) announce() {
 // release takes a document out of the buffer for good. The caller holds the
 // lock.
 func (r *Queue) release(doc Document) {
-	r.held--
-	r.heldBytes -= len(doc.Body)
+	r.unwritten--
+	r.unwrittenBytes -= len(doc.Body)
 	r.announce()
 }
 
@@ -360,15 +360,15 @@ func (r *Queue) Flush(ctx context.Context) error {
 	}()
 	for {
 		r.mu.Lock()
-		held, changed := r.held, r.changed
+		unwritten, changed := r.unwritten, r.changed
 		r.mu.Unlock()
-		if held == 0 {
+		if unwritten == 0 {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("flush %d records: %w", held, ctx.Err())
+			return fmt.Errorf("flush %d records: %w", unwritten, ctx.Err())
 		}
 	}
 }

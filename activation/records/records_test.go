@@ -210,18 +210,18 @@ func TestSpoolTakesOverAndDrains(t *testing.T) {
 			put(t, r, doc(i)) // never blocks
 			time.Sleep(time.Second)
 		}
-		if spool.size() < 30 {
-			t.Errorf("%d documents in the spool", spool.size())
+		if spool.Documents() < 30 {
+			t.Errorf("%d documents in the spool", spool.Documents())
 		}
 		d.set(func() { d.down = nil })
 		time.Sleep(20 * time.Second)
 		flush(t, r)
-		if d.count() != 42 || spool.size() != 0 {
-			t.Errorf("%d documents, %d left in the spool", d.count(), spool.size())
+		if d.count() != 42 || spool.Documents() != 0 {
+			t.Errorf("%d documents, %d left in the spool", d.count(), spool.Documents())
 		}
 		put(t, r, doc(50))
 		flush(t, r)
-		if spool.size() != 0 || d.count() != 43 {
+		if spool.Documents() != 0 || d.count() != 43 {
 			t.Error("still spooling")
 		}
 	})
@@ -249,8 +249,8 @@ func TestCloseSavesWhatIsLeft(t *testing.T) {
 			if spool == nil && err == nil {
 				t.Error("lost records without an error")
 			}
-			if spool != nil && (err != nil || spool.size() != 2) {
-				t.Errorf("%v, %d in the spool", err, spool.size())
+			if spool != nil && (err != nil || spool.Documents() != 2) {
+				t.Errorf("%v, %d in the spool", err, spool.Documents())
 			}
 			if err := r.Put(ctx, doc(3)); !errors.Is(err, ErrClosed) {
 				t.Errorf("put after close: %v", err)
@@ -272,7 +272,7 @@ func TestFlushEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestStored: every document is told its end exactly once, before a flush that
+// TestStored: every document is settled its end exactly once, before a flush that
 // waited for it returns.
 func TestStored(t *testing.T) {
 	d := newDatabase()
@@ -280,14 +280,14 @@ func TestStored(t *testing.T) {
 	d.docs[doc(4).ID] = "there already"
 	d.bad[doc(5).ID] = true
 	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
-		told := map[string][]error{}
+		settled := map[string][]error{}
 		var mu sync.Mutex
 		for i := range 8 {
 			doc := doc(i)
 			doc.Stored = func(batch int, err error) {
 				mu.Lock()
 				defer mu.Unlock()
-				told[doc.ID] = append(told[doc.ID], err)
+				settled[doc.ID] = append(settled[doc.ID], err)
 				if (batch == 0) != (err != nil) {
 					t.Errorf("document %d: one of a batch of %d, %v", i, batch, err)
 				}
@@ -298,7 +298,7 @@ func TestStored(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i := range 8 {
-			ends := told[doc(i).ID]
+			ends := settled[doc(i).ID]
 			refused := i == 3 || i == 5
 			if len(ends) != 1 || (ends[0] != nil) != refused {
 				t.Errorf("document %d: %v", i, ends)
@@ -307,20 +307,20 @@ func TestStored(t *testing.T) {
 	})
 }
 
-// TestBatchIsTold: each document hears how many were in the request that wrote
-// it, so those that hear a number are a multiple of it.
-func TestBatchIsTold(t *testing.T) {
+// TestStoredHasTheBatch: Stored is given how many documents were in the request, so
+// the documents that are given a number are a multiple of it.
+func TestStoredHasTheBatch(t *testing.T) {
 	d := newDatabase()
 	d.busy = time.Second // all are there before the first request ends
 	bubble(t, Config{Requests: 1, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
 		var mu sync.Mutex
-		heard := map[int]int{}
+		counts := map[int]int{}
 		for i := range 12 {
 			doc := doc(i)
 			doc.Stored = func(batch int, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
-				heard[batch]++
+				counts[batch]++
 			}
 			put(t, r, doc)
 		}
@@ -328,14 +328,14 @@ func TestBatchIsTold(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		all := 0
-		for batch, n := range heard {
+		for batch, n := range counts {
 			if batch < 1 || batch > 5 || n%batch != 0 {
-				t.Errorf("%d documents heard of a batch of %d", n, batch)
+				t.Errorf("%d documents counts of a batch of %d", n, batch)
 			}
 			all += n
 		}
-		if all != 12 || heard[5] == 0 {
-			t.Errorf("heard of %v, want 12 and full batches", heard)
+		if all != 12 || counts[5] == 0 {
+			t.Errorf("counts of %v, want 12 and full batches", counts)
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // documentTries is how often a single document that the database refuses for
@@ -21,7 +21,7 @@ const keptLogBytes = 4 << 20
 // returns what is left when ctx ends.
 func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document) {
 	answers, failures := 0, 0
-	pace := outage.Pace{Min: 2 * r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
+	backoff := retry.Backoff{Min: 2 * r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
 	for len(batch) > 0 {
 		results, err := r.request(ctx, batch)
 		switch {
@@ -39,14 +39,14 @@ func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document)
 		if len(batch) > 0 && r.leave(batch) {
 			return nil
 		}
-		if len(batch) > 0 && !outage.Wait(ctx, pace.Next()) {
+		if len(batch) > 0 && !backoff.Wait(ctx) {
 			return batch
 		}
 	}
 	return nil
 }
 
-// leave hands a batch to the spool, where somebody waits for all documents to
+// leave hands a batch to the spool, where a flush waits for all documents to
 // be safe and the database is away.
 func (r *Queue) leave(batch []Document) bool {
 	r.mu.Lock()
@@ -63,7 +63,7 @@ func (r *Queue) leave(batch []Document) bool {
 // before its documents are suspected.
 const batchTries = 3
 
-// alive tells whether the database takes writes at all: a batch of nothing.
+// alive reports whether the database takes writes at all: a batch of nothing.
 func (r *Queue) alive(ctx context.Context) bool {
 	_, err := r.write(ctx, nil)
 	return err == nil
@@ -71,7 +71,7 @@ func (r *Queue) alive(ctx context.Context) bool {
 
 // isolate deals with a batch that fails although the database is there: it is
 // halved until the documents that make it fail are alone. Those are set aside,
-// so that they hold up no other.
+// so that they delay no other.
 func (r *Queue) isolate(ctx context.Context, batch []Document, err error) []Document {
 	if len(batch) == 1 {
 		r.suspect(batch[0], err)
@@ -93,7 +93,7 @@ func (r *Queue) isolateHalf(ctx context.Context, batch []Document) []Document {
 		return nil
 	case refused(err):
 		return r.split(ctx, batch, err)
-	case !outage.Wait(ctx, r.cfg.BackoffMin): // a sick database is not hammered
+	case !retry.Sleep(ctx, r.cfg.BackoffMin): // a sick database is not hammered
 		return batch
 	case len(batch) > 1 && !r.alive(ctx):
 		return r.deliver(ctx, batch) // it is the database after all
@@ -112,17 +112,17 @@ func (r *Queue) split(ctx context.Context, batch []Document, err error) []Docume
 	return append(left, r.deliver(ctx, batch[half:])...)
 }
 
-// request sends a batch and notes from the answer how the database is.
+// request sends a batch and records from the answer how the database is.
 func (r *Queue) request(ctx context.Context, batch []Document) ([]error, error) {
 	results, err := r.send(ctx, batch)
-	failed := cmp.Or(err, away(results))
+	failed := cmp.Or(err, unavailable(results))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case failed == nil || refused(err): // the database is there and answers
-		r.condition.Works(r.log, "activation records are written again")
+		r.condition.Succeeded(r.log, "activation records are written again")
 	case ctx.Err() == nil:
-		r.condition.Fail(r.log, "activation records cannot be written", failed)
+		r.condition.Failed(r.log, "activation records cannot be written", failed)
 	}
 	return results, err
 }
@@ -135,7 +135,7 @@ func (r *Queue) send(ctx context.Context, batch []Document) ([]error, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if cmp.Or(err, away(results)) == nil {
+	if cmp.Or(err, unavailable(results)) == nil {
 		r.stats.Requests++
 	} else {
 		r.stats.Failures++
@@ -143,11 +143,11 @@ func (r *Queue) send(ctx context.Context, batch []Document) ([]error, error) {
 	return results, err
 }
 
-// away is the first of the answers that say that a document's part of the store
-// is away.
-func away(results []error) error {
+// unavailable is the first answer that a document's part of the store is
+// unavailable.
+func unavailable(results []error) error {
 	for _, err := range results {
-		if errors.Is(err, ErrAway) {
+		if errors.Is(err, ErrUnavailable) {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func away(results []error) error {
 
 var errShortAnswer = errors.New("the store answered for another number of documents")
 
-// refused tells whether a request failed for what is in it: to repeat it as
+// refused reports whether a request failed for what is in it: to repeat it as
 // it is would be no use.
 func refused(err error) bool { return errors.Is(err, ErrRefused) || errors.Is(err, ErrTooLarge) }
 
@@ -167,11 +167,11 @@ func (r *Queue) settle(batch []Document, results []error, tries int) []Document 
 	for i, doc := range batch {
 		err := results[i]
 		switch {
-		case err == nil || errors.Is(err, ErrHeld):
+		case err == nil || errors.Is(err, ErrExists):
 			r.written(doc, len(batch), err != nil)
 		case refused(err):
 			again = append(again, r.fix(doc, err)...)
-		case errors.Is(err, ErrAway):
+		case errors.Is(err, ErrUnavailable):
 			again = append(again, doc)
 		case tries >= documentTries:
 			r.reject(doc, err)
@@ -216,20 +216,20 @@ func (r *Queue) fix(doc Document, err error) []Document {
 func (r *Queue) resize(delta int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heldBytes += delta
+	r.unwrittenBytes += delta
 }
 
 // reject gives a document up that the database will never take: it goes to the
 // dead letters where there are any. While they take none, it is tried again.
 func (r *Queue) reject(doc Document, err error) {
-	if r.cfg.Dead != nil {
-		if failed := r.cfg.Dead.Bury(doc, err); failed != nil {
+	if r.cfg.DeadLetters != nil {
+		if failed := r.cfg.DeadLetters.Add(doc, err); failed != nil {
 			r.log.Error("an activation record that "+r.name+" does not take cannot be put aside", "document", doc.ID, "error", failed)
 			r.suspect(doc, err)
 			return
 		}
 	}
-	r.log.Error(r.name+" does not take an activation record", "document", doc.ID, "error", err, "kept", r.cfg.Dead != nil)
+	r.log.Error(r.name+" does not take an activation record", "document", doc.ID, "error", err, "kept", r.cfg.DeadLetters != nil)
 	if r.cfg.Rejected != nil {
 		r.cfg.Rejected(doc.ID, err)
 	}
@@ -237,8 +237,8 @@ func (r *Queue) reject(doc Document, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Rejected++
-	if r.cfg.Dead != nil {
-		r.stats.Buried++
+	if r.cfg.DeadLetters != nil {
+		r.stats.DeadLettered++
 	}
 	r.release(doc)
 }

@@ -11,13 +11,13 @@ func (r *Queue) spool(docs []Document) error {
 	err := r.cfg.Spool.Append(docs)
 	r.mu.Lock()
 	if err != nil {
-		r.spoolCondition.Fail(r.log, "activation records cannot be spooled", err)
+		r.spoolCondition.Failed(r.log, "activation records cannot be spooled", err)
 		r.spooled = true // part of them may be there all the same
 		r.mu.Unlock()
 		r.remind()
 		return fmt.Errorf("spool %d records: %w", len(docs), err)
 	}
-	r.spoolCondition.Works(r.log, "activation records are spooled again")
+	r.spoolCondition.Succeeded(r.log, "activation records are spooled again")
 	r.spooled = true
 	r.stats.Spooled += uint64(len(docs))
 	r.mu.Unlock()
@@ -31,9 +31,9 @@ func (r *Queue) spool(docs []Document) error {
 // drainSpool writes what the spool holds, once the database takes records. One
 // sender does it, the others go on with what comes in.
 func (r *Queue) drainSpool(ctx context.Context) {
-	for r.claimSpool() {
+	for r.acquireSpool() {
 		drained, more, err := r.drainBatch(ctx)
-		r.leaveSpool(more)
+		r.releaseSpool(more)
 		if err != nil {
 			r.log.Error("spooled activation records stay where they are", "error", err)
 			return
@@ -44,16 +44,9 @@ func (r *Queue) drainSpool(ctx context.Context) {
 	}
 }
 
-// holds tells whether a spool that shows nothing has something all the same:
-// the disk is still at it.
-func (r *Queue) holds() bool {
-	s, ok := r.cfg.Spool.(interface{ Documents() int })
-	return ok && s.Documents() > 0
-}
-
-// claimSpool tells whether this sender is to drain: the database is well, there
-// may be something, and nobody else is at it.
-func (r *Queue) claimSpool() bool {
+// acquireSpool reports whether this sender is to drain: the database is well, there
+// may be something, and no other sender drains.
+func (r *Queue) acquireSpool() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.spooled || r.draining || r.sent != nil || !r.condition.OK() {
@@ -63,7 +56,7 @@ func (r *Queue) claimSpool() bool {
 	return true
 }
 
-func (r *Queue) leaveSpool(more bool) {
+func (r *Queue) releaseSpool(more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.draining = false
@@ -81,14 +74,14 @@ func (r *Queue) drainBatch(ctx context.Context) (drained int, more bool, err err
 		return 0, true, fmt.Errorf("read spool: %w", err)
 	}
 	if len(docs) == 0 {
-		return 0, r.holds(), nil
+		return 0, r.cfg.Spool.Documents() > 0, nil // the disk is still writing them
 	}
 	r.adopt(docs)
 	if left := r.deliver(ctx, docs); len(left) > 0 {
 		r.disown(left)
 		return 0, true, nil
 	}
-	if r.keep(docs) {
+	if r.keepSent(docs) {
 		return 0, true, nil
 	}
 	if err := r.removeSent(len(docs)); err != nil {
@@ -108,8 +101,8 @@ func (r *Queue) removeSent(n int) error {
 	return nil
 }
 
-// keep notes documents that the spool has to keep, because some are suspects.
-func (r *Queue) keep(docs []Document) bool {
+// keepSent remembers documents that the spool has to keep, because some are suspects.
+func (r *Queue) keepSent(docs []Document) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.suspected(docs) {
@@ -137,7 +130,7 @@ func (r *Queue) removeKept() {
 	r.mu.Unlock()
 }
 
-// suspected tells whether one of the documents is a suspect. The caller holds
+// suspected reports whether one of the documents is a suspect. The caller holds
 // the lock.
 func (r *Queue) suspected(docs []Document) bool {
 	return slices.ContainsFunc(r.suspects, func(s *suspect) bool {
@@ -145,13 +138,13 @@ func (r *Queue) suspected(docs []Document) bool {
 	})
 }
 
-// adopt counts documents of the spool as held while they are being sent.
+// adopt counts documents of the spool as unwritten while they are being sent.
 func (r *Queue) adopt(docs []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, doc := range docs {
-		r.held++
-		r.heldBytes += len(doc.Body)
+		r.unwritten++
+		r.unwrittenBytes += len(doc.Body)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // suspect is a document that makes the requests fail that it is in, while the
@@ -18,7 +18,7 @@ type suspect struct {
 	tries   int
 }
 
-// suspect sets a document aside. It stays among those that are held.
+// suspect sets a document aside. It counts as unwritten.
 func (r *Queue) suspect(doc Document, err error) {
 	r.mu.Lock()
 	r.suspects = append(r.suspects, &suspect{doc: doc, err: err, since: time.Now(), written: r.stats.Written})
@@ -26,7 +26,7 @@ func (r *Queue) suspect(doc Document, err error) {
 	r.remind()
 }
 
-// remind has clear look at what is unsettled.
+// remind wakes clear.
 func (r *Queue) remind() {
 	select {
 	case r.doubt <- struct{}{}:
@@ -44,9 +44,9 @@ func (r *Queue) clear(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		pace := outage.Pace{Min: r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
+		backoff := retry.Backoff{Min: r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
 		for r.unsettled() {
-			if !outage.Wait(ctx, pace.Next()) {
+			if !backoff.Wait(ctx) {
 				return
 			}
 			for _, s := range r.allSuspects() {
@@ -54,37 +54,37 @@ func (r *Queue) clear(ctx context.Context) {
 			}
 			r.removeKept()
 			if r.unasked() {
-				_, _ = r.request(ctx, nil) // notes by itself how the database is
+				_, _ = r.request(ctx, nil) // records how the database is
 			}
 			r.drainSpool(ctx)
-			r.relieve()
+			r.clearSpoolCondition()
 		}
 	}
 }
 
-// unsettled tells whether something waits that no sender works on.
+// unsettled reports whether documents wait that no sender works on.
 func (r *Queue) unsettled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.suspects) > 0 || r.spooled || !r.spoolCondition.OK()
 }
 
-// relieve ends the trouble of a spool that nobody needs any more: it is only
-// found well by the next document that goes there, in the next outage.
-func (r *Queue) relieve() {
+// clearSpoolCondition ends the trouble of a spool that is not needed any more: only
+// the next document that goes there, when the database fails again, would.
+func (r *Queue) clearSpoolCondition() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.condition.OK() && !r.spooled && !r.draining && r.fits(0) {
-		r.spoolCondition.Works(r.log, "activation records need no spool any more")
+		r.spoolCondition.Succeeded(r.log, "activation records need no spool any more")
 	}
 }
 
-// unasked tells whether the database was away and nobody holds a document with
-// which he would find out that it is back: all of them are in the spool.
+// unasked reports whether the database was away and no sender has a document
+// whose request would find it back: all of them are in the spool.
 func (r *Queue) unasked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.spooled && r.held == 0 && !r.condition.OK()
+	return r.spooled && r.unwritten == 0 && !r.condition.OK()
 }
 
 func (r *Queue) allSuspects() []*suspect {
@@ -93,11 +93,11 @@ func (r *Queue) allSuspects() []*suspect {
 	return slices.Clone(r.suspects)
 }
 
-// try sends one suspect alone. That it fails says nothing of the database, which
-// is asked with a request of nothing.
+// try sends one suspect alone. Its failure is not the database's, which is
+// probed with a request of no documents.
 func (r *Queue) try(ctx context.Context, s *suspect) {
 	results, err := r.send(ctx, []Document{s.doc})
-	if err != nil || away(results) != nil {
+	if err != nil || unavailable(results) != nil {
 		_, _ = r.request(ctx, nil)
 	}
 	if err == nil {

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// graves is a Dead in memory.
-type graves struct {
+// deadLetters is a Dead in memory.
+type deadLetters struct {
 	mu   sync.Mutex
 	ids  []string
 	full bool
 }
 
-func (g *graves) Bury(doc Document, _ error) error {
+func (g *deadLetters) Add(doc Document, _ error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.full {
@@ -32,7 +32,7 @@ func (g *graves) Bury(doc Document, _ error) error {
 	return nil
 }
 
-func (g *graves) list() []string {
+func (g *deadLetters) list() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Sorted(slices.Values(g.ids))
@@ -49,8 +49,8 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 			d.poison[doc(i).ID] = fault
 			want = append(want, doc(i).ID)
 		}
-		dead := &graves{}
-		bubble(t, Config{Requests: 1, Dead: dead}, d, func(t *testing.T, r *Queue) {
+		dead := &deadLetters{}
+		bubble(t, Config{Requests: 1, DeadLetters: dead}, d, func(t *testing.T, r *Queue) {
 			for i := range 100 {
 				put(t, r, doc(i))
 			}
@@ -66,9 +66,9 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 				t.Errorf("status %d: health %+v", fault, h)
 			}
 			time.Sleep(5 * time.Minute)
-			put(t, r, doc(200)) // nothing is held up meanwhile
+			put(t, r, doc(200)) // nothing is delayed meanwhile
 			flush(t, r)
-			if got := dead.list(); !slices.Equal(got, want) || r.stats.Buried != 4 || d.count() != 97 {
+			if got := dead.list(); !slices.Equal(got, want) || r.stats.DeadLettered != 4 || d.count() != 97 {
 				t.Errorf("status %d: put aside %v, %+v", fault, got, r.stats)
 			}
 		})
@@ -80,8 +80,8 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 	d := newDatabase()
 	d.full = true
-	dead := &graves{}
-	bubble(t, Config{Dead: dead}, d, func(t *testing.T, r *Queue) {
+	dead := &deadLetters{}
+	bubble(t, Config{DeadLetters: dead}, d, func(t *testing.T, r *Queue) {
 		for i := range 50 {
 			put(t, r, doc(i))
 		}
@@ -98,8 +98,8 @@ func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(1).ID] = http.StatusBadRequest
-	dead := &graves{full: true}
-	bubble(t, Config{Dead: dead}, d, func(t *testing.T, r *Queue) {
+	dead := &deadLetters{full: true}
+	bubble(t, Config{DeadLetters: dead}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1))
 		time.Sleep(time.Hour)
 		if d.count() != 1 || r.stats.Rejected != 0 {
@@ -116,13 +116,13 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 }
 
 func TestDeadLettersAreFiles(t *testing.T) {
-	d := DeadLetters{Dir: filepath.Join(t.TempDir(), "dead")}
+	d := DeadLetterDir{Dir: filepath.Join(t.TempDir(), "dead")}
 	if d.Count() != 0 {
 		t.Error("dead letters in a directory that is not there")
 	}
 	body := `{"_id":"guest/../../x","n":1E+400}`
 	for _, doc := range []Document{{ID: "guest/../../x", Body: []byte(body)}, {ID: strings.Repeat("y", 500), Body: []byte("{\xff")}} {
-		if err := d.Bury(doc, errors.New("too bad")); err != nil {
+		if err := d.Add(doc, errors.New("too bad")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestDeadLettersAreFiles(t *testing.T) {
 	}
 }
 
-// TestFullSpoolIsPressure: whoever puts waits, loses nothing, and goes on when
+// TestFullSpoolIsPressure: a Put waits, loses nothing, and goes on when
 // there is space again.
 func TestFullSpoolIsPressure(t *testing.T) {
 	d := newDatabase()
@@ -173,8 +173,8 @@ func TestFullSpoolIsPressure(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		flush(t, r)
-		if d.count() != 12 || spool.size() != 0 {
-			t.Errorf("%d documents, %d in the spool", d.count(), spool.size())
+		if d.count() != 12 || spool.Documents() != 0 {
+			t.Errorf("%d documents, %d in the spool", d.count(), spool.Documents())
 		}
 	})
 }
@@ -193,8 +193,8 @@ func TestFlushGoesToTheSpoolOfADatabaseThatIsAway(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("flushed after %v", took)
 		}
-		if spool.size() != 10 || r.held != 0 {
-			t.Errorf("%d documents in the spool, %d held", spool.size(), r.held)
+		if spool.Documents() != 10 || r.unwritten != 0 {
+			t.Errorf("%d documents in the spool, %d unwritten", spool.Documents(), r.unwritten)
 		}
 	})
 }
@@ -205,7 +205,7 @@ type boundedSpool struct {
 }
 
 func (b *boundedSpool) Append(docs []Document) error {
-	if b.size()+len(docs) > b.most {
+	if b.Documents()+len(docs) > b.most {
 		return ErrSpoolFull
 	}
 	return b.memorySpool.Append(docs)
@@ -213,12 +213,12 @@ func (b *boundedSpool) Append(docs []Document) error {
 
 // TestSpoolIsDrainedWithoutAnotherRecord: what went to the spool while the
 // database failed is written when it is well again, also if it is a suspect's
-// turn that finds that out and nothing else comes.
+// try that finds that out and nothing else comes.
 func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(0).ID] = http.StatusInternalServerError
 	spool := &boundedSpool{most: 10}
-	bubble(t, Config{Spool: spool, Dead: &graves{}}, d, func(t *testing.T, r *Queue) {
+	bubble(t, Config{Spool: spool, DeadLetters: &deadLetters{}}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0))
 		time.Sleep(10 * time.Second) // it is a suspect now
 		put(t, r, doc(1))
@@ -231,9 +231,9 @@ func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
 	})
 }
 
-// TestSpoolIsDrainedAfterAFlushInAnOutage: a flush leaves no sender with a
-// document that would tell when the database is back.
-func TestSpoolIsDrainedAfterAFlushInAnOutage(t *testing.T) {
+// TestSpoolIsDrainedAfterAFlushWithoutDatabase: a flush leaves no sender with a
+// document whose request would find the database back.
+func TestSpoolIsDrainedAfterAFlushWithoutDatabase(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
 	spool := &memorySpool{}
@@ -242,23 +242,23 @@ func TestSpoolIsDrainedAfterAFlushInAnOutage(t *testing.T) {
 		flush(t, r)
 		put(t, r, doc(1))
 		time.Sleep(time.Minute)
-		if spool.size() != 2 || r.Health().Writes.OK() {
-			t.Errorf("%d documents in the spool, health %+v", spool.size(), r.Health())
+		if spool.Documents() != 2 || r.Health().Writes.OK() {
+			t.Errorf("%d documents in the spool, health %+v", spool.Documents(), r.Health())
 		}
 		d.set(func() { d.down = nil })
 		time.Sleep(10 * time.Second)
-		if d.count() != 2 || spool.size() != 0 || !r.Health().Writes.OK() {
-			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.size(), r.Health())
+		if d.count() != 2 || spool.Documents() != 0 || !r.Health().Writes.OK() {
+			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.Documents(), r.Health())
 		}
 	})
 }
 
 // TestFullSpoolIsForgotten: when the database is back and the spool is drained,
-// nobody goes to the spool who would find that it has room.
+// no document goes to the spool and finds that it has space.
 func TestFullSpoolIsForgotten(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
-	spool := &memorySpool{room: 3}
+	spool := &memorySpool{limit: 3}
 	bubble(t, Config{Spool: spool}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0))
 		time.Sleep(time.Minute)
@@ -273,8 +273,8 @@ func TestFullSpoolIsForgotten(t *testing.T) {
 			waits <- nil
 		}()
 		time.Sleep(time.Minute)
-		if spool.size() != 3 || len(waits) > 0 || r.Health().Spool.OK() {
-			t.Errorf("%d documents in the spool, health %+v", spool.size(), r.Health())
+		if spool.Documents() != 3 || len(waits) > 0 || r.Health().Spool.OK() {
+			t.Errorf("%d documents in the spool, health %+v", spool.Documents(), r.Health())
 		}
 		d.set(func() { d.down = nil })
 		time.Sleep(20 * time.Second)
@@ -282,8 +282,8 @@ func TestFullSpoolIsForgotten(t *testing.T) {
 			t.Error(err)
 		}
 		flush(t, r)
-		if d.count() != 6 || spool.size() != 0 || !r.Health().OK() || r.Full() {
-			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.size(), r.Health())
+		if d.count() != 6 || spool.Documents() != 0 || !r.Health().OK() || r.Full() {
+			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.Documents(), r.Health())
 		}
 	})
 }
@@ -293,23 +293,23 @@ func TestFullSpoolIsForgotten(t *testing.T) {
 func TestSpoolKeepsWhatIsUnderSuspicion(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(3).ID] = http.StatusInternalServerError
-	spool, dead := &memorySpool{}, &graves{}
+	spool, dead := &memorySpool{}, &deadLetters{}
 	for i := range 10 {
 		spool.docs = append(spool.docs, doc(i)) // left by a former process
 	}
-	bubble(t, Config{Spool: spool, Dead: dead, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
+	bubble(t, Config{Spool: spool, DeadLetters: dead, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
 		time.Sleep(time.Minute)
-		if d.count() != 4 || spool.size() != 10 {
-			t.Errorf("%d documents written, %d in the spool", d.count(), spool.size())
+		if d.count() != 4 || spool.Documents() != 10 {
+			t.Errorf("%d documents written, %d in the spool", d.count(), spool.Documents())
 		}
-		put(t, r, doc(100)) // nothing is held up meanwhile
+		put(t, r, doc(100)) // nothing is delayed meanwhile
 		time.Sleep(time.Second)
 		if d.count() != 5 {
 			t.Error("a fresh document was not written within a second")
 		}
 		time.Sleep(5 * time.Minute)
-		if d.count() != 10 || spool.size() != 0 || !slices.Equal(dead.list(), []string{doc(3).ID}) {
-			t.Errorf("%d documents written, %d in the spool, %v put aside", d.count(), spool.size(), dead.list())
+		if d.count() != 10 || spool.Documents() != 0 || !slices.Equal(dead.list(), []string{doc(3).ID}) {
+			t.Errorf("%d documents written, %d in the spool, %v put aside", d.count(), spool.Documents(), dead.list())
 		}
 	})
 }

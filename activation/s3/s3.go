@@ -1,5 +1,5 @@
 // Package s3 reads the code of actions that OpenWhisk's controllers keep in S3
-// (OpenWhisk: S3AttachmentStore). It writes nothing. It is the only room that
+// (OpenWhisk: S3AttachmentStore). It writes nothing. It is the only package that
 // imports the S3 client.
 package s3
 
@@ -30,7 +30,7 @@ type Config struct {
 	// PathStyle names the bucket in the path and not in the host.
 	PathStyle bool
 	// Anonymous sends no credentials. Without AccessKey and it, they come from
-	// where AWS's own programs look: the environment, ~/.aws/credentials, the
+	// as AWS's own programs do: the environment, ~/.aws/credentials, the
 	// machine's role.
 	Anonymous                   bool
 	AccessKey, SecretKey, Token string
@@ -155,7 +155,7 @@ func missing(err error) bool {
 	return err != nil && minio.ToErrorResponse(err).Code == "NoSuchKey"
 }
 
-// settings names the keys that an operator looks at after an error.
+// settings names the keys that an operator checks after an error.
 func settings(err error) string {
 	var cert *tls.CertificateVerificationError
 	var call *net.OpError
@@ -165,7 +165,7 @@ func settings(err error) string {
 	case code == "NoSuchBucket":
 		return " (whisk.s3.bucket)"
 	case code == "AccessDenied":
-		return " (whisk.s3.pekko-connectors.aws.credentials: who may not list the bucket is told this of what is not there, too)"
+		return " (whisk.s3.pekko-connectors.aws.credentials: without the right to list the bucket this is the answer for what is not there, too)"
 	case errors.As(err, &cert):
 		return " (whisk.gpu.s3.certificate)"
 	case errors.As(err, &call):
@@ -174,7 +174,7 @@ func settings(err error) string {
 	return ""
 }
 
-// Denied tells whether the server refused for want of a right: after a probe that
+// Denied reports whether the server refused for want of a right: after a probe that
 // may mean only that this login may not list.
 func Denied(err error) bool { return err != nil && minio.ToErrorResponse(err).Code == "AccessDenied" }
 
@@ -182,7 +182,7 @@ func Denied(err error) bool { return err != nil && minio.ToErrorResponse(err).Co
 const probeKey = "gpuwhisk-probe"
 
 // Probe asks for an object that is not there: the bucket exists, and this login
-// may read it. Who may read but not list is told that it is forbidden.
+// may read it. A user who may read but not list is answered that it is forbidden.
 func (s *Store) Probe(ctx context.Context) error {
 	_, _, err := s.read(ctx, s.folder+"/"+probeKey, 1<<20)
 	return err

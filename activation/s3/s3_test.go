@@ -56,8 +56,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadSaysWhatIsWrong, and which setting to look at; and never a secret.
-func TestReadSaysWhatIsWrong(t *testing.T) {
+// TestReadReportsWhatIsWrong, and which setting to check; and never a secret.
+func TestReadReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	cfg := startServer(t)
 	keep(t, open(t, cfg), "whiskentity/guest/hello/x", []byte("code"))
@@ -98,9 +98,9 @@ func TestCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
-	t.Cleanup(door.Close)
-	cfg.Endpoint = door.URL
+	listener := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
+	t.Cleanup(listener.Close)
+	cfg.Endpoint = listener.URL
 	if _, _, err := open(t, cfg).Read(t.Context(), "guest/hello", "x"); err == nil ||
 		!strings.Contains(err.Error(), "unknown authority") || !strings.Contains(err.Error(), "whisk.gpu.s3.certificate") {
 		t.Errorf("without the authority: %v", err)
@@ -117,7 +117,7 @@ func TestCertificate(t *testing.T) {
 		}
 		_ = os.Remove(cfg.Certificate)
 	}
-	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: door.Certificate().Raw})
+	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listener.Certificate().Raw})
 	if err := os.WriteFile(cfg.Certificate, trusted, 0o600); err != nil {
 		t.Fatal(err)
 	}

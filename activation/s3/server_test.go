@@ -34,8 +34,8 @@ func startServer(t testing.TB) Config {
 	}
 	cmd := exec.Command(node, filepath.Join(tree, "node_modules/s3rver/bin/s3rver.js"),
 		"-d", t.TempDir(), "-a", "127.0.0.1", "-p", "0", "--configure-bucket", bucket)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func startServer(t testing.TB) Config {
 		_, address, _ = strings.Cut(lines.Text(), "listening on ")
 	}
 	if !late.Stop() || address == "" {
-		t.Fatalf("s3rver does not start: %s", said.String())
+		t.Fatalf("s3rver does not start: %s", stderr.String())
 	}
 	read := make(chan struct{})
 	go func() { // it logs each request there

@@ -14,7 +14,7 @@ import (
 const gpuActions = 6 // so that each host is home to some
 
 // mixFleet writes the groups of hosts with and without a GPU.
-func (w *world) mixFleet() {
+func (w *fixture) mixFleet() {
 	w.t.Helper()
 	var cpu strings.Builder
 	for n := 1; n < hosts; n++ {
@@ -50,7 +50,7 @@ gpuwhisk_env={"CONFIG_whisk_gpu_forwardTopic": "invoker0"}
 
 // wantForwarded calls GPU actions, wherever controllers send them, and holds
 // that all ran on the host with the GPU.
-func (w *world) wantForwarded(t *testing.T) {
+func (w *fixture) wantForwarded(t *testing.T) {
 	t.Helper()
 	for n := range gpuActions {
 		status, text, err := w.call("POST", fmt.Sprintf("actions/gpu%d?blocking=true", n), "{}")

@@ -23,7 +23,7 @@ type acks struct {
 }
 
 // watchAcks reads all topics of acks from now until the test ends.
-func (w *world) watchAcks() *acks {
+func (w *fixture) watchAcks() *acks {
 	w.t.Helper()
 	a := &acks{at: map[int][]time.Time{}}
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka), kgo.ConsumeRegex(), kgo.ConsumeTopics("^completed.*"),
@@ -63,12 +63,12 @@ func (a *acks) after(n int, since time.Time) (first time.Time, ok bool) {
 
 // parts says when, inside a gap, ours was begun by Docker and was ready by its
 // own log.
-func (w *world) parts(t *testing.T, n int, stopped time.Time) (said string) {
+func (w *fixture) parts(t *testing.T, n int, stopped time.Time) (output string) {
 	t.Helper()
 	if _, unit := w.machines[n]; !unit {
 		at, err := time.Parse(time.RFC3339Nano, docker(t, "inspect", "--format", "{{.State.StartedAt}}", fmt.Sprintf("invoker%d", n)))
 		if err == nil {
-			said = fmt.Sprintf(", begun after %v", at.Sub(stopped).Round(time.Millisecond))
+			output = fmt.Sprintf(", begun after %v", at.Sub(stopped).Round(time.Millisecond))
 		}
 	}
 	text, _ := os.ReadFile(fmt.Sprintf("%s/logs/invoker%d/invoker%d_logs.log", w.dir, n, n))
@@ -78,33 +78,33 @@ func (w *world) parts(t *testing.T, n int, stopped time.Time) (said string) {
 		}
 		head, _, _ := strings.Cut(strings.TrimPrefix(line, "["), "]")
 		if at, err := time.Parse(time.RFC3339Nano, head); err == nil && at.After(stopped) {
-			return said + fmt.Sprintf(", ready after %v", at.Sub(stopped).Round(time.Millisecond))
+			return output + fmt.Sprintf(", ready after %v", at.Sub(stopped).Round(time.Millisecond))
 		}
 	}
-	return said
+	return output
 }
 
-// tellYardstick prints how long this machine takes for a container that does
+// logYardstick prints how long this machine takes for a container that does
 // nothing, which a gap has at least one of.
-func (w *world) tellYardstick(t *testing.T) {
+func (w *fixture) logYardstick(t *testing.T) {
 	t.Helper()
 	began := time.Now()
 	docker(t, "run", "--rm", "gpuwhisk/invoker:"+os.Getenv(ownTag), "true")
 	t.Logf("a container that does nothing takes %v here", time.Since(began).Round(time.Millisecond))
 }
 
-// tellGap prints how long nobody served what was for an invoker: from the last
+// logGap prints how long nobody served what was for an invoker: from the last
 // breath of the original to the first answer of ours. How long that is says
 // much of the machine, so it is told and not judged; that there is an answer is.
-func (w *world) tellGap(t *testing.T, a *acks, n int) {
+func (w *fixture) logGap(t *testing.T, a *acks, n int) {
 	t.Helper()
-	said := docker(t, "inspect", "--format", "{{.State.FinishedAt}}", fmt.Sprintf("invoker%d-stock", n))
-	stopped, err := time.Parse(time.RFC3339Nano, said)
+	output := docker(t, "inspect", "--format", "{{.State.FinishedAt}}", fmt.Sprintf("invoker%d-stock", n))
+	stopped, err := time.Parse(time.RFC3339Nano, output)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stopped = stopped.Truncate(time.Millisecond) // as Kafka's times are
-	late := time.After(patience)
+	late := time.After(waitLimit)
 	for {
 		if first, ok := a.after(n, stopped); ok {
 			t.Logf("gap of invoker%d: %v from the stop to the first ack%s", n, first.Sub(stopped).Round(time.Millisecond), w.parts(t, n, stopped))

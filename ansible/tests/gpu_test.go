@@ -36,12 +36,12 @@ echo io.containerd.runc.v2 runc; [ ! -e /run/runtime ] || echo nvidia
 // is said where something is missing. No GPU is involved.
 func TestGPU(t *testing.T) {
 	long(t)
-	w := &world{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), vars: map[string]any{}, hosts: map[int]string{}, machines: map[int]string{}}
+	w := &fixture{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), vars: map[string]any{}, hosts: map[int]string{}, machines: map[int]string{}}
 	w.giveSystemd(0)
 	sh := func(script string) string { t.Helper(); return w.on(0, "sh", "-euc", script) }
 	const book = "gpuwhisk.openwhisk.gpu"
 	args := []string{"-e", "gpu_hosts=host0"}
-	says := func(want ...string) {
+	output := func(want ...string) {
 		t.Helper()
 		out, ok := w.play(book, args...)
 		for _, text := range want {
@@ -61,18 +61,18 @@ func TestGPU(t *testing.T) {
 		}
 	}
 
-	says("nvidia-smi finds no GPU here", "Install NVIDIA's driver")
+	output("nvidia-smi finds no GPU here", "Install NVIDIA's driver")
 	put("nvidia-smi")
 	sh("echo 450.80.02 >/run/driver")
-	says("Driver 450.80.02 is older than 470")
+	output("Driver 450.80.02 is older than 470")
 	sh("echo 550.54.15 >/run/driver")
-	says("nvidia-ctk is not on this host", "package nvidia-container-toolkit cannot be installed", "Add NVIDIA's repository")
+	output("nvidia-ctk is not on this host", "package nvidia-container-toolkit cannot be installed", "Add NVIDIA's repository")
 	put("nvidia-ctk")
 	sh("touch /run/no-libraries")
-	says("writes no /etc/cdi/nvidia.yaml: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND")
+	output("writes no /etc/cdi/nvidia.yaml: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND")
 	sh("rm /run/no-libraries; touch /run/no-docker")
 	put("docker")
-	says("docker info does not answer: Cannot connect to the Docker daemon", "gpu_docker_runtime")
+	output("docker info does not answer: Cannot connect to the Docker daemon", "gpu_docker_runtime")
 	sh(`rm -rf /run/no-docker /run/persistent /etc/cdi
 		printf '[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/touch /run/reloaded\n' >/etc/systemd/system/docker.service
 		systemctl daemon-reload; systemctl start docker`)
@@ -87,8 +87,8 @@ func TestGPU(t *testing.T) {
 	sh("echo 560.35.03 >/run/driver")
 	changes(1)
 	sh("grep -q 560.35.03 /etc/cdi/nvidia.yaml")
-	says2, ok := w.play(book, append(args, "-e", "gpu_mps=true")...)
-	if ok || !strings.Contains(says2, "nvidia-cuda-mps-control is not on this host") {
-		t.Errorf("without MPS's program:\n%s", says2)
+	output2, ok := w.play(book, append(args, "-e", "gpu_mps=true")...)
+	if ok || !strings.Contains(output2, "nvidia-cuda-mps-control is not on this host") {
+		t.Errorf("without MPS's program:\n%s", output2)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
 // load calls actions through the door, blocking, and keeps account.
 type load struct {
-	w    *world
+	w    *fixture
 	stop chan struct{}
 	done sync.WaitGroup
 
@@ -30,7 +30,7 @@ type load struct {
 	wrong    []string
 }
 
-// answer tells who ran an activation, and when that was known.
+// answer reports who ran an activation, and when that was known.
 type answer struct {
 	by string
 	at time.Time
@@ -43,8 +43,8 @@ const pause = 400 * time.Millisecond
 // The actions are spread over the invokers by their names.
 const actions = 8
 
-func (w *world) call(method, path, body string) (int, []byte, error) {
-	req, err := http.NewRequest(method, w.door.Info().APIHost+"/api/v1/namespaces/_/"+path, strings.NewReader(body))
+func (w *fixture) call(method, path, body string) (int, []byte, error) {
+	req, err := http.NewRequest(method, w.admin.Info().APIHost+"/api/v1/namespaces/_/"+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -60,7 +60,7 @@ func (w *world) call(method, path, body string) (int, []byte, error) {
 	return res.StatusCode, text, err
 }
 
-func (w *world) startLoad() *load {
+func (w *fixture) startLoad() *load {
 	w.t.Helper()
 	l := &load{w: w, stop: make(chan struct{}), answered: map[string]answer{}}
 	const code = `function main() { return new Promise(r => setTimeout(() => r({by: 'gpuwhisk'}), 300)) }`
@@ -124,10 +124,10 @@ func (l *load) end(t *testing.T) {
 }
 
 // recorded counts the answered activations that the database has a record of.
-// Records are written a moment after the ack: the database tells of each.
+// Records are written a moment after the ack: the database reports of each.
 func (l *load) recorded(t *testing.T) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	missing := make(map[string]answer, len(l.answered))
 	for id, a := range l.answered {
@@ -153,7 +153,7 @@ func (l *load) recorded(t *testing.T) int {
 
 // changes waits for documents in the database of activations that came since a
 // place in its history, and gives their names and the place after them.
-func (w *world) changes(ctx context.Context, since string) (ids []string, now string, err error) {
+func (w *fixture) changes(ctx context.Context, since string) (ids []string, now string, err error) {
 	env := w.vars["test_env"].(map[string]string)
 	get := func(key string) string { return env["CONFIG_whisk_couchdb_"+key] }
 	at := fmt.Sprintf("%s://%s:%s/%s/_changes?feed=longpoll&timeout=30000&since=%s",
@@ -168,15 +168,15 @@ func (w *world) changes(ctx context.Context, since string) (ids []string, now st
 		return nil, "", err
 	}
 	defer res.Body.Close()
-	var said struct {
+	var output struct {
 		Results []struct{ ID string }
 		Last    json.RawMessage `json:"last_seq"` // a number, or with CouchDB a text
 	}
-	if err := json.NewDecoder(res.Body).Decode(&said); err != nil || res.StatusCode != http.StatusOK {
+	if err := json.NewDecoder(res.Body).Decode(&output); err != nil || res.StatusCode != http.StatusOK {
 		return nil, "", fmt.Errorf("changes of the database: %s %w", res.Status, err)
 	}
-	for _, doc := range said.Results {
+	for _, doc := range output.Results {
 		ids = append(ids, doc.ID)
 	}
-	return ids, strings.Trim(string(said.Last), `"`), nil
+	return ids, strings.Trim(string(output.Last), `"`), nil
 }

@@ -24,21 +24,21 @@ func TestOpenWhisksOwnRole(t *testing.T) {
 	if checkout == "" {
 		t.Skip("GPUWHISK_OPENWHISK is not set: the folder of a checkout of OpenWhisk")
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	o := w.openwhisk(checkout)
 	o.must("setup.yml")
 
 	ours := []string{"-e", "docker_image_prefix=gpuwhisk", "-e", "docker_image_tag=" + os.Getenv(ownTag)}
-	o.tell(o.must("invoker.yml", ours...))
+	o.show(o.must("invoker.yml", ours...))
 	w.usable()
 	w.stopDrains()
-	o.tell(o.must("invoker.yml", append(ours, "-e", "mode=clean")...))
+	o.show(o.must("invoker.yml", append(ours, "-e", "mode=clean")...))
 	o.wantClean()
 
 	importStock(t)
 	stock := []string{"-e", "docker_image_prefix=whisk-test", "-e", "docker_image_tag=stock"}
 	o.must("invoker.yml", stock...)
-	o.tell(o.swap("swap"))
+	o.show(o.swap("swap"))
 	if image := w.image(0); !strings.HasPrefix(image, "gpuwhisk/invoker:") {
 		t.Errorf("after the swap invoker0 is %s", image)
 	}
@@ -51,7 +51,7 @@ func TestOpenWhisksOwnRole(t *testing.T) {
 		t.Errorf("status does not show a healthy invoker:\n%s", out)
 	}
 	t.Log(out[strings.Index(out, "HOST"):])
-	o.tell(o.swap("swap_back"))
+	o.show(o.swap("swap_back"))
 	if !w.original(0) {
 		t.Errorf("after the way back invoker0 is not the original:\n%s", w.logs())
 	}
@@ -61,7 +61,7 @@ func TestOpenWhisksOwnRole(t *testing.T) {
 
 // openwhisk is a checkout of it and its operator's files.
 type openwhisk struct {
-	*world
+	*fixture
 	folder string // its ansible folder, a copy
 	engine string // what stands for Docker
 	old    string // a virtual environment with the Ansible that its README names
@@ -70,9 +70,9 @@ type openwhisk struct {
 // openwhisk copies a checkout's playbooks, in which setup.yml is going to put
 // keys, and says where the peers are, as an operator does in a file of
 // variables.
-func (w *world) openwhisk(checkout string) *openwhisk {
+func (w *fixture) openwhisk(checkout string) *openwhisk {
 	w.t.Helper()
-	o := &openwhisk{world: w, folder: filepath.Join(w.dir, "openwhisk", "ansible"), engine: os.Getenv("DOCKER_HOST"), old: os.Getenv("GPUWHISK_TEST_ANSIBLE_4")}
+	o := &openwhisk{fixture: w, folder: filepath.Join(w.dir, "openwhisk", "ansible"), engine: os.Getenv("DOCKER_HOST"), old: os.Getenv("GPUWHISK_TEST_ANSIBLE_4")}
 	if o.old == "" {
 		w.t.Fatal("GPUWHISK_TEST_ANSIBLE_4 is not set: .ci/ansible sets it")
 	}
@@ -136,8 +136,8 @@ func (o *openwhisk) playbook(venv, engine, book string, args ...string) string {
 	return string(out)
 }
 
-// tell shows what a playbook did, without what it skipped.
-func (o *openwhisk) tell(out string) {
+// show shows what a playbook did, without what it skipped.
+func (o *openwhisk) show(out string) {
 	o.t.Helper()
 	var did strings.Builder
 	var task string
@@ -164,7 +164,7 @@ func (o *openwhisk) swap(book string) string {
 	o.t.Helper()
 	operator, _ := json.Marshal(map[string]any{
 		"gpuwhisk_version": os.Getenv(ownTag), "gpuwhisk_image_pull": "never", "gpuwhisk_state": filepath.Join(o.dir, "state"),
-		"gpuwhisk_controller_url":    o.door.Info().APIHost, // not OpenWhisk's own
+		"gpuwhisk_controller_url":    o.admin.Info().APIHost, // not OpenWhisk's own
 		"ansible_python_interpreter": filepath.Join(o.ansible, "venv/bin/python3"),
 	})
 	return o.playbook(filepath.Join(o.ansible, "venv"), os.Getenv("DOCKER_HOST"), "gpuwhisk.openwhisk."+book, "-e", string(operator))

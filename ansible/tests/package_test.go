@@ -35,7 +35,7 @@ func TestPackage(t *testing.T) {
 	if dir == "" {
 		t.Fatal("GPUWHISK_TEST_PACKAGES is not set: .ci/ansible sets it")
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, kind := range slices.Sorted(maps.Keys(packages)) {
 		if short && kind != "deb" {
 			continue
@@ -44,7 +44,7 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-func (w *world) packageLives(t *testing.T, kind, dir string) {
+func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 	outer := w.t
 	w.t = t
 	defer func() { w.t = outer }()
@@ -60,31 +60,31 @@ func (w *world) packageLives(t *testing.T, kind, dir string) {
 	p := packages[kind]
 	on := func(args ...string) string { t.Helper(); return w.on(0, args...) }
 
-	tell := func(args ...string) {
+	show := func(args ...string) {
 		t.Helper()
 		t.Logf("$ %s\n%s", strings.Join(args, " "), on(args...))
 	}
-	tell(append(p.install, file("old"))...)
-	tell("gpuwhisk", "--version")
+	show(append(p.install, file("old"))...)
+	show("gpuwhisk", "--version")
 	if mode := on("stat", "--format", "%a", "/etc/gpuwhisk/invoker.env"); mode != "600" {
 		t.Errorf("the settings have mode %s", mode)
 	}
 	if page := on("zcat", "/usr/share/man/man1/gpuwhisk-invoker.1.gz"); !strings.Contains(page, ".SH SYNOPSIS") {
 		t.Errorf("no manual:\n%.200s", page)
 	}
-	if said := on("sh", "-c", "gpuwhisk doctor; true"); !strings.Contains(said, "skip  brokers") {
-		t.Errorf("doctor on a bare host:\n%s", said)
+	if output := on("sh", "-c", "gpuwhisk doctor; true"); !strings.Contains(output, "skip  brokers") {
+		t.Errorf("doctor on a bare host:\n%s", output)
 	}
 	on("systemd-analyze", "verify", "--man=no", "gpuwhisk@0.service")
 	w.settings(0)
-	tell("sh", "-c", "gpuwhisk doctor --id 0; true")
+	show("sh", "-c", "gpuwhisk doctor --id 0; true")
 	on("systemctl", "enable", "--now", "--no-block", "gpuwhisk@0")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	if err := w.door.WaitReady(ctx); err != nil {
+	if err := w.admin.WaitReady(ctx); err != nil {
 		t.Fatalf("the unit does not become healthy: %v\n%s", err, on("journalctl", "--no-pager", "-u", "gpuwhisk@0"))
 	}
-	tell("systemctl", "show", "--property=ActiveState,SubState,StatusText", "gpuwhisk@0")
+	show("systemctl", "show", "--property=ActiveState,SubState,StatusText", "gpuwhisk@0")
 	w.create("hello", `function main(p) { return {greeting: 'hello ' + p.name} }`)
 	if status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"package"}`); err != nil || status != 200 || !strings.Contains(string(text), "hello package") {
 		t.Fatalf("invoke: %v %d %s\n%s", err, status, text, on("journalctl", "--no-pager", "-u", "gpuwhisk@0"))
@@ -95,8 +95,8 @@ func (w *world) packageLives(t *testing.T, kind, dir string) {
 	pid := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0")
 	answer := w.startSlow()
 	on(append(p.upgrade, file("new"))...)
-	if said := <-answer; !strings.Contains(said, `"late":true`) {
-		t.Errorf("what ran when the package was upgraded: %s", said)
+	if output := <-answer; !strings.Contains(output, `"late":true`) {
+		t.Errorf("what ran when the package was upgraded: %s", output)
 	}
 	if now := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0"); now == pid || w.unit(0) != "active" {
 		t.Errorf("the upgrade did not restart the unit: process %s before, %s now, %s", pid, now, w.unit(0))
@@ -104,7 +104,7 @@ func (w *world) packageLives(t *testing.T, kind, dir string) {
 	if settings := on("cat", "/etc/gpuwhisk/invoker.env"); !strings.Contains(settings, "KAFKA_HOSTS=\""+w.kafka) {
 		t.Error("the upgrade changed the settings")
 	}
-	if err := w.door.WaitReady(ctx); err != nil {
+	if err := w.admin.WaitReady(ctx); err != nil {
 		t.Fatalf("after the upgrade: %v", err)
 	}
 
@@ -125,7 +125,7 @@ func (w *world) packageLives(t *testing.T, kind, dir string) {
 }
 
 // settings writes the service's settings by hand, as an operator does.
-func (w *world) settings(n int) {
+func (w *fixture) settings(n int) {
 	w.t.Helper()
 	var text strings.Builder
 	env := maps.Clone(w.vars["test_env"].(map[string]string))
@@ -147,7 +147,7 @@ func (w *world) settings(n int) {
 }
 
 // startSlow runs an action that takes a while, and returns when it has begun.
-func (w *world) startSlow() <-chan string {
+func (w *fixture) startSlow() <-chan string {
 	w.t.Helper()
 	w.create("slow", `function main() { console.log('begun'); return new Promise(r => setTimeout(() => r({late: true}), 15000)) }`)
 	answer := make(chan string, 1)
@@ -155,13 +155,13 @@ func (w *world) startSlow() <-chan string {
 		status, text, err := w.call("POST", "actions/slow?blocking=true", "{}")
 		answer <- fmt.Sprintf("%v %d %s", err, status, text)
 	}()
-	late := time.After(patience)
-	for !w.says("begun") {
+	late := time.After(waitLimit)
+	for !w.printed("begun") {
 		select {
 		case <-late:
 			w.t.Fatalf("the action does not begin\n%s", w.logs())
-		case said := <-answer:
-			w.t.Fatalf("it ended too early: %s", said)
+		case output := <-answer:
+			w.t.Fatalf("it ended too early: %s", output)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -30,7 +30,7 @@ import (
 // all that is changed, over http and over https with client certificates; an
 // action runs; docker stop finishes what runs.
 func TestRole(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.vars["docker_image_prefix"], w.vars["docker_image_tag"] = "gpuwhisk", os.Getenv(ownTag)
 	w.save()
 
@@ -55,7 +55,7 @@ func TestRole(t *testing.T) {
 
 // numbered starts it as OpenWhisk's chart does, without --id: ZooKeeper gives the
 // number. It does not get the host's process ids either.
-func (w *world) numbered() {
+func (w *fixture) numbered() {
 	w.t.Helper()
 	zookeeper := peer(w.t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
 	w.vars["test_args"], w.vars["test_pid_mode"] = "--uniqueName node-of-a-cluster", ""
@@ -75,15 +75,15 @@ func (w *world) numbered() {
 }
 
 // usable runs an action.
-func (w *world) usable() {
+func (w *fixture) usable() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	if err := w.door.WaitReady(ctx); err != nil {
+	if err := w.admin.WaitReady(ctx); err != nil {
 		w.t.Fatalf("no invoker becomes healthy: %v\n%s", err, w.logs())
 	}
 	w.create("hello", `function main(p) { console.log('said'); return {by: 'gpuwhisk', greeting: 'hello ' + p.name} }`)
-	late := time.After(patience)
+	late := time.After(waitLimit)
 	for docker(w.t, "inspect", "--format", "{{.State.Health.Status}}", "invoker0") != "healthy" {
 		select {
 		case <-late:
@@ -99,7 +99,7 @@ func (w *world) usable() {
 	}
 }
 
-func (w *world) create(name, code string) {
+func (w *fixture) create(name, code string) {
 	w.t.Helper()
 	body, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": code}, "limits": map[string]any{"memory": 128}})
 	if status, text, err := w.call("PUT", "actions/"+name+"?overwrite=true", string(body)); err != nil || status != 200 {
@@ -108,12 +108,12 @@ func (w *world) create(name, code string) {
 }
 
 // stopDrains stops the invoker while an action runs.
-func (w *world) stopDrains() {
+func (w *fixture) stopDrains() {
 	w.t.Helper()
 	answer := w.startSlow()
 	docker(w.t, "stop", "--time", "60", "invoker0")
-	if said := <-answer; !strings.Contains(said, `"late":true`) {
-		w.t.Errorf("what ran when the invoker was stopped: %s\n%s", said, w.logs())
+	if output := <-answer; !strings.Contains(output, `"late":true`) {
+		w.t.Errorf("what ran when the invoker was stopped: %s\n%s", output, w.logs())
 	}
 	// What rests stays for the next process, and an operator finds it by its
 	// label.
@@ -123,8 +123,8 @@ func (w *world) stopDrains() {
 	}
 }
 
-// says tells whether an action's container has printed something.
-func (w *world) says(text string) bool {
+// printed reports whether an action's container has printed something.
+func (w *fixture) printed(text string) bool {
 	w.t.Helper()
 	for id := range strings.FieldsSeq(docker(w.t, "ps", "-q", "--filter", "name=^/wsk00_")) {
 		if strings.Contains(docker(w.t, "logs", id), text) {
@@ -136,7 +136,7 @@ func (w *world) says(text string) bool {
 
 // secure makes the key store and the certificates that OpenWhisk's role copies,
 // and its settings for https.
-func (w *world) secure() {
+func (w *fixture) secure() {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // unitHost is the host whose invoker becomes a unit of systemd.
 var unitHost = hosts - 1
 
-// original tells whether the original serves on a host.
-func (w *world) original(n int) bool {
+// original reports whether the original serves on a host.
+func (w *fixture) original(n int) bool {
 	w.t.Helper()
 	name := fmt.Sprintf("invoker%d", n)
 	return w.exists(name) && w.image(n) == stockImage && docker(w.t, "inspect", "--format", "{{.State.Running}}", name) == "true"
@@ -21,7 +21,7 @@ func (w *world) original(n int) bool {
 // TestSwap swaps three invokers under load and back again: two as containers,
 // one as a unit of systemd.
 func TestSwap(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.giveSystemd(unitHost)
 	w.mixFleet()
 	w.deployOriginal()
@@ -29,9 +29,9 @@ func TestSwap(t *testing.T) {
 	if !short {
 		w.wantUntouched(t)
 	}
-	w.tellYardstick(t)
+	w.logYardstick(t)
 	w.must("gpuwhisk.openwhisk.swap")
-	w.tellYardstick(t)
+	w.logYardstick(t)
 	for n := range unitHost {
 		if image := w.image(n); !strings.HasPrefix(image, "gpuwhisk/invoker:") {
 			t.Errorf("after the swap invoker%d is %s", n, image)
@@ -39,7 +39,7 @@ func TestSwap(t *testing.T) {
 	}
 	w.wantUnit(unitHost)
 	for n := range hosts {
-		w.tellGap(t, acks, n)
+		w.logGap(t, acks, n)
 	}
 	w.wantForwarded(t)
 	if !short {
@@ -68,8 +68,8 @@ func TestSwap(t *testing.T) {
 	load.end(t)
 }
 
-// wantUntouched runs the check mode, which tells what it would do.
-func (w *world) wantUntouched(t *testing.T) {
+// wantUntouched runs the check mode, which reports what it would do.
+func (w *fixture) wantUntouched(t *testing.T) {
 	t.Helper()
 	out := w.must("gpuwhisk.openwhisk.swap", "--check")
 	for n := range hosts {
@@ -83,7 +83,7 @@ func (w *world) wantUntouched(t *testing.T) {
 }
 
 // wantStatus shows the table of all hosts, which changes nothing.
-func (w *world) wantStatus(t *testing.T, args ...string) {
+func (w *fixture) wantStatus(t *testing.T, args ...string) {
 	t.Helper()
 	out := w.must("gpuwhisk.openwhisk.status", args...)
 	if strings.Count(out, " healthy ") != hosts || !strings.Contains(out, " unit ") || !unchanged(out) {
@@ -92,9 +92,9 @@ func (w *world) wantStatus(t *testing.T, args ...string) {
 	t.Log(out[strings.Index(out, "HOST"):])
 }
 
-// wantStillOurs runs the way back in check mode, which tells of each host that
+// wantStillOurs runs the way back in check mode, which reports of each host that
 // it would change, and touches none.
-func (w *world) wantStillOurs(t *testing.T) {
+func (w *fixture) wantStillOurs(t *testing.T) {
 	t.Helper()
 	before := w.running()
 	out := w.must("gpuwhisk.openwhisk.swap_back", "--check")
@@ -106,8 +106,8 @@ func (w *world) wantStillOurs(t *testing.T) {
 	}
 }
 
-// running tells which process serves on each host, and since when.
-func (w *world) running() string {
+// running reports which process serves on each host, and since when.
+func (w *fixture) running() string {
 	w.t.Helper()
 	var all strings.Builder
 	for n := range hosts {
@@ -125,7 +125,7 @@ func (w *world) running() string {
 // after it are left alone, and nothing is lost.
 func TestRollback(t *testing.T) {
 	long(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	w.hosts[1] = `gpuwhisk_env='{"CONFIG_whisk_gpu_policy": "no-such-policy"}' gpuwhisk_doctor=never gpuwhisk_ready_wait=5`
 	w.save()
 	w.deployOriginal()
@@ -144,7 +144,7 @@ func TestRollback(t *testing.T) {
 // where one runs already, it runs again with the settings that it had.
 func TestUnitRollback(t *testing.T) {
 	long(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	w.giveSystemd(unitHost)
 	w.deployOriginal()
 	load := w.startLoad()
@@ -179,7 +179,7 @@ func TestUnitRollback(t *testing.T) {
 }
 
 // mustNot runs a playbook that cannot succeed and has to say why.
-func (w *world) mustNot(book string, args ...string) string {
+func (w *fixture) mustNot(book string, args ...string) string {
 	w.t.Helper()
 	out, ok := w.play(book, args...)
 	if ok {

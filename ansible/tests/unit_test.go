@@ -20,7 +20,7 @@ const (
 )
 
 // giveSystemd makes one host of the inventory a machine with systemd.
-func (w *world) giveSystemd(n int) {
+func (w *fixture) giveSystemd(n int) {
 	w.t.Helper()
 	for _, name := range []string{debianImage, packageFile} {
 		if os.Getenv(name) == "" {
@@ -40,7 +40,7 @@ func (w *world) giveSystemd(n int) {
 		"--tmpfs", "/run", "--tmpfs", "/run/lock", "--volume", "/sys/fs/cgroup:/sys/fs/cgroup",
 		"--volume", w.dir+":"+w.dir, "--volume", filepath.Dir(socket)+":"+filepath.Dir(socket), "--volume", client+":/usr/bin/docker:ro",
 		os.Getenv(debianImage), "sh", "-c", "mount --make-rshared /; exec /sbin/init") // as on a machine: credentials are mounts
-	late := time.After(patience)
+	late := time.After(waitLimit)
 	for {
 		out, _ := exec.Command("docker", "exec", name, "systemctl", "is-system-running").CombinedOutput()
 		if state := strings.TrimSpace(string(out)); state == "running" || state == "degraded" {
@@ -59,25 +59,25 @@ func (w *world) giveSystemd(n int) {
 }
 
 // on runs a command on a host with systemd.
-func (w *world) on(n int, args ...string) string {
+func (w *fixture) on(n int, args ...string) string {
 	w.t.Helper()
 	return docker(w.t, append([]string{"exec", w.machines[n]}, args...)...)
 }
 
 // unit is what systemd says of a host's invoker.
-func (w *world) unit(n int) string {
+func (w *fixture) unit(n int) string {
 	out, _ := exec.Command("docker", "exec", w.machines[n], "systemctl", "is-active", fmt.Sprintf("gpuwhisk@%d", n)).Output()
 	return strings.TrimSpace(string(out))
 }
 
-// exists tells whether a container is there under this name.
-func (w *world) exists(name string) bool {
+// exists reports whether a container is there under this name.
+func (w *fixture) exists(name string) bool {
 	return exec.Command("docker", "container", "inspect", name).Run() == nil
 }
 
 // wantUnit holds that a host's invoker is a unit that runs as the original's
 // settings say, with its passwords nowhere but in its credentials.
-func (w *world) wantUnit(n int) {
+func (w *fixture) wantUnit(n int) {
 	w.t.Helper()
 	if state := w.unit(n); state != "active" || w.exists(fmt.Sprintf("invoker%d", n)) || !w.exists(fmt.Sprintf("invoker%d-stock", n)) {
 		w.t.Fatalf("after the swap the unit of host%d is %s:\n%s", n, state, w.logs())
@@ -100,7 +100,7 @@ func (w *world) wantUnit(n int) {
 }
 
 // wantNoUnit holds that nothing of it is left but the package.
-func (w *world) wantNoUnit(n int) {
+func (w *fixture) wantNoUnit(n int) {
 	w.t.Helper()
 	if state := w.unit(n); state != "inactive" {
 		w.t.Errorf("after the way back the unit of host%d is %s", n, state)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // recorded is an activation of a running OpenWhisk whose code came with it.
@@ -38,7 +38,7 @@ var unlike = map[string]string{
 
 func recordings(t *testing.T) []recorded {
 	t.Helper()
-	f, err := os.Open("../../invoker/proxy/testdata/golden.jsonl")
+	f, err := os.Open("../../invoker/engine/proxy/testdata/golden.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

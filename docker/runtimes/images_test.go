@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
-	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // docker runs the docker command, which finds its daemon by itself.
@@ -25,7 +25,7 @@ func docker(t *testing.T, args ...string) string {
 
 func needDocker(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	if err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Run(); err != nil {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
@@ -84,7 +84,7 @@ func runInImage(t *testing.T, d dialect, image string) {
 // the daemon writes lines down some time after the container did.
 func logsOf(t *testing.T, id string) string {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(waitLimit)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

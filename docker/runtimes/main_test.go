@@ -23,9 +23,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 )
 
-// patience is how long a test waits for what should happen soon, on a machine
+// waitLimit is how long a test waits for what should happen soon, on a machine
 // that has much else to do.
-const patience = time.Minute
+const waitLimit = time.Minute
 
 // asNative makes the test binary the native proxy, so that a test needs no
 // other program built.
@@ -73,7 +73,7 @@ func (s *stream) add(line string) {
 // until waits for n sentinels, then gives and forgets what was printed.
 func (s *stream) until(t testing.TB, n int) string {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitLimit)
 	for {
 		s.mu.Lock()
 		text := s.text.String()
@@ -172,7 +172,7 @@ func (p *running) await() {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); <-tick.C {
 		c, err := net.Dial("tcp", p.addr)
 		if err == nil {
 			c.Close()
@@ -185,7 +185,7 @@ func (p *running) await() {
 // inUse are the addresses that running tests were given.
 var inUse sync.Map
 
-// freeAddr is an address that nobody listens on, and that no other test is
+// freeAddr is an address without a listener, and that no other test is
 // given before this one has ended: there would be two proxies for one.
 func freeAddr(t testing.TB) string {
 	t.Helper()

@@ -19,7 +19,7 @@ func (p *running) dial() net.Conn {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(waitLimit))
 	return c
 }
 

@@ -30,7 +30,7 @@ func (d *Driver) card(index int) Card {
 	c := Card{Index: index, Minor: -1}
 	h, ret := d.lib.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
-		c.Memory = Memory{notSaid, notSaid, notSaid}
+		c.Memory = Memory{unknownBytes, unknownBytes, unknownBytes}
 		c.Lost = why(ret)
 		return c
 	}
@@ -57,7 +57,7 @@ type asked struct {
 	lost nvml.Return
 }
 
-// ok takes note of a call's return and tells whether it has an answer.
+// ok stores a call's return and reports whether it has an answer.
 func (a *asked) ok(ret nvml.Return) bool {
 	if gone(ret) && a.lost == nvml.SUCCESS {
 		a.lost = ret
@@ -85,13 +85,13 @@ func (d *Driver) memory(a *asked, h nvml.Device) Memory {
 	if m, ret := h.GetMemoryInfo(); a.ok(ret) {
 		return Memory{size(m.Total), size(m.Free), size(m.Used)}
 	}
-	return Memory{notSaid, notSaid, notSaid}
+	return Memory{unknownBytes, unknownBytes, unknownBytes}
 }
 
 // size is a number of bytes, of which NVML's largest means "not available".
 func size(n uint64) int64 {
 	if n > math.MaxInt64 {
-		return notSaid
+		return unknownBytes
 	}
 	return int64(n)
 }
@@ -159,9 +159,9 @@ func ecc(a *asked, h nvml.Device) Switch {
 	return onOff(now == nvml.FEATURE_ENABLED)
 }
 
-// processes lists who has a context on a device, and whether an MPS daemon
-// serves some of them. told is false where the driver does not list any.
-func (d *Driver) processes(a *asked, h nvml.Device) (all []Process, mps, told bool) {
+// processes lists the processes with a context on a device, and whether an MPS daemon
+// serves some of them. listed is false where the driver does not list any.
+func (d *Driver) processes(a *asked, h nvml.Device) (all []Process, mps, listed bool) {
 	add := func(infos []nvml.ProcessInfo) {
 		for _, p := range infos {
 			if !slices.ContainsFunc(all, func(o Process) bool { return o.PID == int(p.Pid) }) {
@@ -170,17 +170,17 @@ func (d *Driver) processes(a *asked, h nvml.Device) (all []Process, mps, told bo
 		}
 	}
 	own, ret := h.GetComputeRunningProcesses()
-	if told = a.ok(ret); told {
+	if listed = a.ok(ret); listed {
 		add(own)
 	}
 	if d.has("nvmlDeviceGetMPSComputeRunningProcesses") {
 		if clients, ret := h.GetMPSComputeRunningProcesses(); a.ok(ret) {
 			add(clients)
-			mps, told = len(clients) > 0, true
+			mps, listed = len(clients) > 0, true
 		}
 	}
 	slices.SortFunc(all, func(x, y Process) int { return cmp.Compare(x.PID, y.PID) })
-	return all, mps, told
+	return all, mps, listed
 }
 
 // divide reads whether a card is divided by MIG, and into what.
@@ -197,7 +197,7 @@ func (d *Driver) divide(a *asked, h nvml.Device, c *Card) {
 		return
 	}
 	for i := range answer(a, h.GetMaxMigDeviceCount) {
-		if s, ret := h.GetMigDeviceHandleByIndex(i); ret == nvml.SUCCESS { // most places are empty
+		if s, ret := h.GetMigDeviceHandleByIndex(i); ret == nvml.SUCCESS { // most slots are empty
 			c.Slices = append(c.Slices, d.slice(a, s, i))
 		}
 	}

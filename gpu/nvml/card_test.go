@@ -14,7 +14,7 @@ import (
 )
 
 func TestCardsOfADGX(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	cards := b.cards(t)
 	if len(cards) != 8 {
 		t.Fatalf("%d cards, want 8", len(cards))
@@ -43,10 +43,10 @@ var cardCalls = []string{
 // TestEachCallNotSupported: a card that does not answer one question answers
 // all others, and is not taken for lost.
 func TestEachCallNotSupported(t *testing.T) {
-	whole := newBed(t).cards(t)[0]
+	whole := newFixture(t).cards(t)[0]
 	for _, call := range cardCalls {
 		t.Run(call, func(t *testing.T) {
-			b := newBed(t)
+			b := newFixture(t)
 			b.fail(call, nvml.ERROR_NOT_SUPPORTED)
 			c := b.cards(t)[0]
 			if c.Lost != "" {
@@ -72,7 +72,7 @@ func differences(a, b Card) (fields []string) {
 func TestEachCallDeviceLost(t *testing.T) {
 	for _, call := range cardCalls {
 		for _, ret := range []nvml.Return{nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED} {
-			b := newBed(t)
+			b := newFixture(t)
 			b.fail(call, ret)
 			cards := b.cards(t)
 			if len(cards) != 8 || cards[0].Lost != why(ret) {
@@ -86,7 +86,7 @@ func TestEachCallDeviceLost(t *testing.T) {
 }
 
 func TestUnknownMemoryIsNotOffered(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.fail("GetMemoryInfo_v2", nvml.ERROR_NOT_SUPPORTED)
 	if m := b.cards(t)[0].Memory; m != (Memory{Total: 40 * giB, Free: 30 * giB, Used: 10 * giB}) {
 		t.Errorf("memory by the old call: %+v", m)
@@ -100,7 +100,7 @@ func TestUnknownMemoryIsNotOffered(t *testing.T) {
 
 // TestOldLibrary: functions that the loaded library lacks are not called.
 func TestOldLibrary(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.missing = []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMigMode"}
 	c := b.cards(t)[0]
 	if c.Memory.Total != 40*giB || c.MIG != Unknown || c.Lost != "" {
@@ -112,7 +112,7 @@ func TestOldLibrary(t *testing.T) {
 }
 
 func TestHandleRefused(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	first := b.DeviceGetHandleByIndexFunc
 	b.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if i == 2 {
@@ -139,8 +139,8 @@ func TestHandleRefused(t *testing.T) {
 	}
 }
 
-func TestMIGSlicesTakeTheCardsPlace(t *testing.T) {
-	b := newBed(t)
+func TestMIGSlicesReplaceTheCard(t *testing.T) {
+	b := newFixture(t)
 	b.slices(1, 2)
 	b.slices(2, 0)
 	cards := b.cards(t)
@@ -170,7 +170,7 @@ func TestComputeModes(t *testing.T) {
 		{nvml.COMPUTEMODE_PROHIBITED, ModeProhibited, 7},
 		{nvml.COMPUTEMODE_COUNT, ModeUnknown, 8},
 	} {
-		b := newBed(t)
+		b := newFixture(t)
 		mocked(b, 0).GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return tt.mode, nvml.SUCCESS }
 		cards := b.cards(t)
 		if cards[0].Mode != tt.want || len(Devices(cards)) != tt.offered {
@@ -184,7 +184,7 @@ func TestMPSIsSeenByItsClients(t *testing.T) {
 		clients []nvml.ProcessInfo
 		want    bool
 	}{{nil, false}, {[]nvml.ProcessInfo{{Pid: 20, UsedGpuMemory: 1}, {Pid: 30, UsedGpuMemory: giB}}, true}} {
-		b := newBed(t)
+		b := newFixture(t)
 		mocked(b, 0).GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 			return tt.clients, nvml.SUCCESS
 		}
@@ -198,7 +198,7 @@ func TestMPSIsSeenByItsClients(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenReportsWhatIsWrong(t *testing.T) {
 	for _, tt := range []struct {
 		ret  nvml.Return
 		want error
@@ -209,7 +209,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{nvml.ERROR_NO_PERMISSION, ErrNoPermission},
 		{nvml.ERROR_UNKNOWN, nil},
 	} {
-		b := newBed(t)
+		b := newFixture(t)
 		b.InitFunc = func() nvml.Return { return tt.ret }
 		_, err := open(b.Server)
 		if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
@@ -219,7 +219,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestCountAndVersionsFail(t *testing.T) {
-	b := newBed(t)
+	b := newFixture(t)
 	b.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 	text := func() (string, nvml.Return) { return "", nvml.ERROR_NOT_SUPPORTED }
 	b.SystemGetDriverVersionFunc, b.SystemGetNVMLVersionFunc = text, text

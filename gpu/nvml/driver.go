@@ -68,13 +68,13 @@ func (d *Driver) Versions() Versions {
 	return v
 }
 
-// has tells whether the loaded library has a function. To call one that an
+// has reports whether the loaded library has a function. To call one that an
 // older driver lacks would end the process: go-nvml binds lazily.
 func (d *Driver) has(symbol string) bool {
 	return d.lib.Extensions().LookupSymbol(symbol) == nil
 }
 
-// gone tells whether a call failed because the device or the whole driver is
+// gone reports whether a call failed because the device or the whole driver is
 // no longer there.
 func gone(ret nvml.Return) bool {
 	switch ret {

@@ -9,30 +9,30 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// events waits for what the driver says on its own: XID errors and memory
-// errors. They come for whole cards; origin says which devices that means.
+// events waits for what the driver reports on its own: XID errors and memory
+// errors. They come for whole cards; origin is which devices that means.
 type events struct {
 	set    nvml.EventSet
 	fault  func(Fault)
-	cards  map[string]uint64 // kinds that a card tells, by its UUID
+	cards  map[string]uint64 // kinds that a card reports, by its UUID
 	origin []origin
 }
 
-// origin is where a device lies: its card, and its place if it is a slice.
+// origin is a device's card, and its GPU instance if it is a slice.
 type origin struct {
 	device   int
 	card     string
 	instance uint32
 }
 
-// everywhere is what an event has as its place when it is of the whole card.
+// everywhere is the GPU instance of an event that is of the whole card.
 const everywhere = math.MaxUint32
 
-const heard = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
+const eventMask = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
 
 // waitMillis bounds one wait, and with it the time that Close takes.
 const waitMillis = 500
@@ -70,11 +70,11 @@ func (d *Driver) register(e *events, w *watched) {
 			return
 		}
 		o.card, _ = h.GetUUID()
-		o.instance = d.place(w.device.UUID)
+		o.instance = d.instanceOf(w.device.UUID)
 	}
 	if _, done := e.cards[o.card]; !done {
 		kinds, ret := h.GetSupportedEventTypes()
-		if kinds &= heard; ret != nvml.SUCCESS || kinds == 0 || h.RegisterEvents(kinds, e.set) != nvml.SUCCESS {
+		if kinds &= eventMask; ret != nvml.SUCCESS || kinds == 0 || h.RegisterEvents(kinds, e.set) != nvml.SUCCESS {
 			return
 		}
 		e.cards[o.card] = kinds
@@ -82,8 +82,8 @@ func (d *Driver) register(e *events, w *watched) {
 	e.origin = append(e.origin, o)
 }
 
-// place is the GPU instance of a slice.
-func (d *Driver) place(uuid string) uint32 {
+// instanceOf is the GPU instance of a slice.
+func (d *Driver) instanceOf(uuid string) uint32 {
 	h, ret := d.lib.DeviceGetHandleByUUID(uuid)
 	if ret != nvml.SUCCESS {
 		return everywhere
@@ -95,8 +95,8 @@ func (d *Driver) place(uuid string) uint32 {
 	return uint32(n)
 }
 
-// hears tells whether memory errors of a device come as events.
-func (e *events) hears(device gpu.Device) bool {
+// subscribed reports whether memory errors of a device come as events.
+func (e *events) subscribed(device gpu.Device) bool {
 	if e == nil {
 		return false
 	}
@@ -114,16 +114,16 @@ func (e *events) run(ctx context.Context) {
 		data, ret := e.set.Wait(waitMillis)
 		switch ret {
 		case nvml.SUCCESS:
-			e.tell(data, time.Now())
+			e.report(data, time.Now())
 		case nvml.ERROR_TIMEOUT:
 		default: // a lost device shows in the samples, which name it
-			outage.Wait(ctx, retryAfter)
+			retry.Sleep(ctx, retryAfter)
 		}
 	}
 }
 
-// tell passes an event on for every device that it concerns.
-func (e *events) tell(data nvml.EventData, now time.Time) {
+// report passes an event on for every device that it concerns.
+func (e *events) report(data nvml.EventData, now time.Time) {
 	card := ""
 	if data.Device != nil {
 		card, _ = data.Device.GetUUID()
@@ -142,7 +142,7 @@ func (e *events) tell(data nvml.EventData, now time.Time) {
 }
 
 // concerned: an event of a card that cannot be named, because it just died,
-// concerns all; one without a place, every slice of its card.
+// concerns all; one without an instance, every slice of its card.
 func (o origin) concerned(card string, instance uint32) bool {
 	return (card == "" || card == o.card) &&
 		(instance == everywhere || o.instance == everywhere || instance == o.instance)

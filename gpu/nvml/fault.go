@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// FaultKind says how a fault became known.
+// FaultKind is how a fault became known.
 type FaultKind uint8
 
 const (
@@ -36,7 +36,7 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("fault(%d)", uint8(k))
 }
 
-// Severity says what a fault means for the device.
+// Severity is what a fault means for the device.
 type Severity uint8
 
 const (
@@ -72,7 +72,7 @@ type Fault struct {
 	Severity Severity
 	// Number is the XID, 0 for other kinds.
 	Number uint64
-	// Text says it to a person.
+	// Text describes it to a person.
 	Text string
 }
 

@@ -1,6 +1,6 @@
-// Package nvml is the door to NVIDIA's management library: it finds the
-// devices of a host, says what they are and how they are set, samples how busy
-// and how full they are, and tells when one fails. What it returns are words of
+// Package nvml uses NVIDIA's management library: it finds the
+// devices of a host, reports what they are and how they are set, samples how busy
+// and how full they are, and reports when one fails. What it returns are words of
 // its own and gpu.Device; it is the only importer of go-nvml.
 //
 // It changes nothing on a device: no mode, no clock, no MIG slice. It decides
@@ -17,7 +17,7 @@ package nvml
 
 import "errors"
 
-// What Open may answer. The error that wraps one of them says more.
+// What Open may answer. The error that wraps one of them has the details.
 var (
 	// ErrNotBuilt means that this program was built without cgo.
 	ErrNotBuilt = errors.New("this build has no NVML (it was made without cgo)")
@@ -31,7 +31,7 @@ var (
 	ErrNoPermission = errors.New("no permission to use the NVIDIA device nodes")
 )
 
-// Options say where the driver's library is.
+// Options are where the driver's library is.
 type Options struct {
 	// Library is the path of libnvidia-ml.so.1; empty lets the system's
 	// loader find it.
@@ -69,7 +69,7 @@ func (s Switch) String() string {
 	return "unknown"
 }
 
-// ComputeMode says which processes may have a context on a device.
+// ComputeMode is which processes may have a context on a device.
 type ComputeMode uint8
 
 const (
@@ -105,8 +105,8 @@ type Memory struct {
 	Used  int64
 }
 
-// notSaid stands for a number that the driver does not say.
-const notSaid = -1
+// unknownBytes stands for a number that the driver does not say.
+const unknownBytes = -1
 
 // Process is one process with a context on a device, by its id in the host's
 // numbering. Bytes is negative where the driver does not say.
@@ -129,14 +129,14 @@ type Card struct {
 	Mode        ComputeMode
 	Persistence Switch
 	ECC         Switch
-	// MIG tells whether the GPU is divided; MIGPending what it will be after
+	// MIG reports whether the GPU is divided; MIGPending what it will be after
 	// the next reset. Slices are what it is divided into.
 	MIG, MIGPending Switch
 	Slices          []Slice
 	// MPS is true when processes run on it through an MPS daemon.
 	MPS       bool
 	Processes []Process
-	// Lost says why the card is not usable, empty while it is.
+	// Lost is why the card is not usable, empty while it is.
 	Lost string
 }
 

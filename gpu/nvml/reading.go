@@ -20,17 +20,17 @@ type Reading struct {
 	// Processes hold contexts on the device. Told is false where the driver
 	// does not list them.
 	Processes []Process
-	Told      bool
+	Listed    bool
 	// Lost is true while the device does not answer.
 	Lost bool
 }
 
-// WatchOptions say what is sampled and who is told.
+// WatchOptions are what is sampled and where it is reported.
 type WatchOptions struct {
 	Devices []gpu.Device
 	// Interval is the time between samples; 0 means 200 ms.
 	Interval time.Duration
-	// Window is the time that the moving average looks back; 0 means a second.
+	// Window is the time of the moving average; 0 means a second.
 	Window time.Duration
 	// Readings gets one Reading for each device, in the order of Devices,
 	// after every sample. Fault gets every fault once, one at a time. Neither

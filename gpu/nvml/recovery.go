@@ -14,7 +14,7 @@ import (
 const (
 	// A device that broke and still answers must be well for so long before it
 	// counts as found again: the first time, and at most. Each time takes twice
-	// as long as the one before, because who breaks again and again ends what
+	// as long as the one before, because a device that breaks again and again ends what
 	// runs there each time.
 	firstProbation   = 10 * time.Second
 	longestProbation = 10 * time.Minute
@@ -28,15 +28,15 @@ type probation struct {
 	lasts time.Duration // how long it must need nothing
 }
 
-// tell passes a fault on. With pass it is the only way to the options' Fault, so
-// that who hears that a device is found hears of every later fault after that.
-func (w *Watcher) tell(f Fault) {
+// report passes a fault on. With pass it is the only way to the options' Fault, so
+// that a fault after the return of a device is reported after that return.
+func (w *Watcher) report(f Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass(f)
 }
 
-// pass is tell for who holds mu.
+// pass is report with mu held.
 func (w *Watcher) pass(f Fault) {
 	for _, d := range w.devices {
 		if d.device.Index == f.Device {
@@ -60,7 +60,7 @@ func (p *probation) take(f Fault) {
 	}
 }
 
-// acquit tells that a device is found when it has been on probation for long
+// acquit reports that a device is found when it has been on probation for long
 // enough.
 func (w *Watcher) acquit(a *asked, d *watched, now time.Time) {
 	w.mu.Lock()
@@ -77,7 +77,7 @@ func (w *Watcher) acquit(a *asked, d *watched, now time.Time) {
 	}
 }
 
-// servedBy notes whether the driver needs nothing, and tells whether that has
+// servedBy stores whether the driver needs nothing, and reports whether that has
 // lasted for as long as it must.
 func (p *probation) servedBy(well bool, now time.Time) bool {
 	switch {

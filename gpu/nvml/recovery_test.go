@@ -14,7 +14,7 @@ import (
 func (s *seen) found(d time.Duration, device int) (n int) {
 	time.Sleep(d)
 	synctest.Wait()
-	for _, f := range s.told() {
+	for _, f := range s.reported() {
 		if f.Kind == Found && f.Device == device {
 			n++
 		}
@@ -23,7 +23,7 @@ func (s *seen) found(d time.Duration, device int) (n int) {
 }
 
 // breaks sends a fatal event of a card.
-func (b *bed) breaks(card int) {
+func (b *fixture) breaks(card int) {
 	b.events <- nvml.EventData{
 		Device: b.Devices[card], EventType: nvml.EventTypeXidCriticalError, EventData: 48, GpuInstanceId: everywhere,
 	}
@@ -34,7 +34,7 @@ func (b *bed) breaks(card int) {
 // answering is found when the driver has asked for nothing for a while, each
 // time later.
 func TestBrokenDeviceComesBack(t *testing.T) {
-	onWatch(t, nothing, func(b *bed, s *seen) {
+	onWatch(t, nothing, func(b *fixture, s *seen) {
 		b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_GPU_RESET))
 		b.breaks(4)
 		if s.found(3*firstProbation, 4) != 0 {
@@ -42,12 +42,12 @@ func TestBrokenDeviceComesBack(t *testing.T) {
 		}
 		b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_NONE))
 		if s.found(firstProbation-time.Second, 4) != 0 || s.found(2*time.Second, 4) != 1 {
-			t.Fatalf("after a reset: %+v", s.told())
+			t.Fatalf("after a reset: %+v", s.reported())
 		}
 		b.breaks(4)
 		b.breaks(4) // one fault seldom comes alone
 		if s.found(2*firstProbation-time.Second, 4) != 1 || s.found(2*time.Second, 4) != 2 {
-			t.Fatalf("the second time: %+v", s.told())
+			t.Fatalf("the second time: %+v", s.reported())
 		}
 	})
 }
@@ -66,33 +66,33 @@ func TestProbationHasAnEnd(t *testing.T) {
 
 // TestProbationStartsAnew: it ends by a while without a fault only.
 func TestProbationStartsAnew(t *testing.T) {
-	for name, disturb := range map[string]func(*bed){
-		"another fault": func(b *bed) { b.breaks(4) },
-		"a reset is due": func(b *bed) {
+	for name, disturb := range map[string]func(*fixture){
+		"another fault": func(b *fixture) { b.breaks(4) },
+		"a reset is due": func(b *fixture) {
 			b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET))
 			time.Sleep(time.Second)
 			b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_NONE))
 		},
 	} {
-		onWatch(t, nothing, func(b *bed, s *seen) {
+		onWatch(t, nothing, func(b *fixture, s *seen) {
 			b.breaks(4)
 			time.Sleep(firstProbation - time.Second)
 			disturb(b)
 			if s.found(firstProbation-2*time.Second, 4) != 0 || s.found(4*time.Second, 4) != 1 {
-				t.Errorf("%s: %+v", name, s.told())
+				t.Errorf("%s: %+v", name, s.reported())
 			}
 		})
 	}
 }
 
-// TestDriverThatCannotTell leaves a broken device out.
-func TestDriverThatCannotTell(t *testing.T) {
-	for name, prepare := range map[string]func(*bed){
-		"no such function": func(b *bed) { b.missing = []string{"nvmlDeviceGetFieldValues"} },
-		"no such field":    func(b *bed) { b.fail("FieldValue", nvml.ERROR_NOT_SUPPORTED) },
-		"not supported":    func(b *bed) { b.fail("GetFieldValues", nvml.ERROR_NOT_SUPPORTED) },
+// TestDriverThatDoesNotReport leaves a broken device out.
+func TestDriverThatDoesNotReport(t *testing.T) {
+	for name, prepare := range map[string]func(*fixture){
+		"no such function": func(b *fixture) { b.missing = []string{"nvmlDeviceGetFieldValues"} },
+		"no such field":    func(b *fixture) { b.fail("FieldValue", nvml.ERROR_NOT_SUPPORTED) },
+		"not supported":    func(b *fixture) { b.fail("GetFieldValues", nvml.ERROR_NOT_SUPPORTED) },
 	} {
-		onWatch(t, prepare, func(b *bed, s *seen) {
+		onWatch(t, prepare, func(b *fixture, s *seen) {
 			b.breaks(4)
 			if n := s.found(3*firstProbation, 4); n != 0 || s.last()[4].Lost {
 				t.Errorf("%s: found %d times, %+v", name, n, s.last()[4])
@@ -101,9 +101,9 @@ func TestDriverThatCannotTell(t *testing.T) {
 	}
 }
 
-// TestSliceComesBackWithItsCard: the driver tells it of the card.
+// TestSliceComesBackWithItsCard: the driver reports it of the card.
 func TestSliceComesBackWithItsCard(t *testing.T) {
-	onWatch(t, func(b *bed) { b.slices(0, 3) }, func(b *bed, s *seen) {
+	onWatch(t, func(b *fixture) { b.slices(0, 3) }, func(b *fixture, s *seen) {
 		b.breaks(0)
 		for slice := range 3 {
 			if n := s.found(firstProbation+time.Second, slice); n != 1 {

@@ -49,7 +49,7 @@ func (d *Driver) Watch(o WatchOptions) (*Watcher, error) {
 	for _, device := range o.Devices {
 		w.devices = append(w.devices, &watched{device: device})
 	}
-	w.events = d.listen(w.devices, w.tell)
+	w.events = d.listen(w.devices, w.report)
 	w.wg.Go(func() { w.sample(ctx) })
 	if w.events != nil {
 		w.wg.Go(func() { w.events.run(ctx) })
@@ -94,13 +94,13 @@ func (w *Watcher) sample(ctx context.Context) {
 // read asks one device everything.
 func (w *Watcher) read(d *watched, now time.Time) Reading {
 	r := Reading{
-		Device: d.device.Index, At: now, Utilization: notSaid, Average: notSaid,
-		Memory: Memory{notSaid, notSaid, notSaid},
+		Device: d.device.Index, At: now, Utilization: unknownBytes, Average: unknownBytes,
+		Memory: Memory{unknownBytes, unknownBytes, unknownBytes},
 	}
 	a := &asked{}
 	if w.find(a, d) {
 		w.driver.fill(a, d, &r, w.options.Window)
-		if !w.events.hears(d.device) {
+		if !w.events.subscribed(d.device) {
 			w.countErrors(a, d, now)
 		}
 		w.acquit(a, d, now)
@@ -110,7 +110,7 @@ func (w *Watcher) read(d *watched, now time.Time) Reading {
 	return r
 }
 
-// find looks for the device's handle until there is one.
+// find gets the device's handle as soon as there is one.
 func (w *Watcher) find(a *asked, d *watched) bool {
 	if d.handle != nil {
 		return true
@@ -130,7 +130,7 @@ func (dr *Driver) fill(a *asked, d *watched, r *Reading, window time.Duration) {
 		r.Average = d.average.add(r.At, r.Utilization, window)
 	}
 	r.Memory = dr.memory(a, d.handle)
-	r.Processes, _, r.Told = dr.processes(a, d.handle)
+	r.Processes, _, r.Listed = dr.processes(a, d.handle)
 }
 
 // countErrors finds memory errors where the driver sends no events.
@@ -140,7 +140,7 @@ func (w *Watcher) countErrors(a *asked, d *watched, now time.Time) {
 		return
 	}
 	if d.counted && n > d.errors {
-		w.tell(eccFault(d.device.Index, now))
+		w.report(eccFault(d.device.Index, now))
 	}
 	d.errors, d.counted = n, true
 }
@@ -149,7 +149,7 @@ func eccFault(device int, at time.Time) Fault {
 	return Fault{Device: device, At: at, Kind: ECC, Severity: Fatal, Text: "uncorrectable memory error"}
 }
 
-// notice tells when a device is lost and when it is back.
+// notice reports when a device is lost and when it is back.
 func (w *Watcher) notice(a *asked, d *watched, now time.Time) {
 	lost := a.lost != nvml.SUCCESS
 	if lost == d.lost {
@@ -160,5 +160,5 @@ func (w *Watcher) notice(a *asked, d *watched, now time.Time) {
 	if lost {
 		f.Kind, f.Severity, f.Text = Lost, Fatal, why(a.lost)
 	}
-	w.tell(f)
+	w.report(f)
 }

@@ -18,7 +18,7 @@ import (
 
 // eventSet hands out what is sent to events. Inside of a synctest bubble the
 // time of its waits costs nothing.
-func (b *bed) eventSet() *mock.EventSet {
+func (b *fixture) eventSet() *mock.EventSet {
 	return &mock.EventSet{
 		WaitFunc: func(millis uint32) (nvml.EventData, nvml.Return) {
 			if ret := b.ret("Wait"); ret != nvml.SUCCESS {
@@ -35,7 +35,7 @@ func (b *bed) eventSet() *mock.EventSet {
 	}
 }
 
-// seen collects what a watcher tells.
+// seen collects what a watcher reports.
 type seen struct {
 	mu       sync.Mutex
 	readings [][]Reading
@@ -56,17 +56,17 @@ func (s *seen) last() []Reading {
 	return s.readings[len(s.readings)-1]
 }
 
-func (s *seen) told() []Fault {
+func (s *seen) reported() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Fault(nil), s.faults...)
 }
 
-// onWatch runs a test beside a watcher of all devices of a bed.
-func onWatch(t *testing.T, prepare func(*bed), test func(*bed, *seen)) {
+// onWatch runs a test beside a watcher of all devices of a fixture.
+func onWatch(t *testing.T, prepare func(*fixture), test func(*fixture, *seen)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t)
+		b := newFixture(t)
 		prepare(b)
 		d := b.open(t)
 		cards, err := d.Cards()
@@ -86,12 +86,12 @@ func onWatch(t *testing.T, prepare func(*bed), test func(*bed, *seen)) {
 	})
 }
 
-func nothing(*bed) {}
+func nothing(*fixture) {}
 
 func TestSamples(t *testing.T) {
-	onWatch(t, nothing, func(b *bed, s *seen) {
+	onWatch(t, nothing, func(b *fixture, s *seen) {
 		r := s.last()[2]
-		if r.Device != 2 || r.Utilization != 0.5 || r.Average != 0.5 || !r.Told || len(r.Processes) != 2 || r.Memory.Free != 30*giB || r.Lost {
+		if r.Device != 2 || r.Utilization != 0.5 || r.Average != 0.5 || !r.Listed || len(r.Processes) != 2 || r.Memory.Free != 30*giB || r.Lost {
 			t.Errorf("reading %+v", r)
 		}
 		time.Sleep(time.Second)
@@ -99,14 +99,14 @@ func TestSamples(t *testing.T) {
 		if n := len(s.readings); n != 6 {
 			t.Errorf("%d samples in a second, want one at once and 5 more", n)
 		}
-		if f := s.told(); len(f) != 0 {
+		if f := s.reported(); len(f) != 0 {
 			t.Errorf("faults %v", f)
 		}
 	})
 }
 
 func TestAverageFollows(t *testing.T) {
-	onWatch(t, nothing, func(b *bed, s *seen) {
+	onWatch(t, nothing, func(b *fixture, s *seen) {
 		b.busy.Store(100)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -126,12 +126,12 @@ var watchCalls = []string{
 func TestEachSampledCallNotSupported(t *testing.T) {
 	for _, call := range watchCalls {
 		for _, ret := range []nvml.Return{nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION, nvml.ERROR_UNKNOWN} {
-			onWatch(t, func(b *bed) { b.fail(call, ret) }, func(b *bed, s *seen) {
+			onWatch(t, func(b *fixture) { b.fail(call, ret) }, func(b *fixture, s *seen) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				r := s.last()[0]
-				if r.Lost || len(s.told()) != 0 {
-					t.Errorf("%s answers %v: reading %+v, faults %v", call, ret, r, s.told())
+				if r.Lost || len(s.reported()) != 0 {
+					t.Errorf("%s answers %v: reading %+v, faults %v", call, ret, r, s.reported())
 				}
 				if r.Memory.Free != 30*giB {
 					t.Errorf("%s answers %v: memory %+v", call, ret, r.Memory)
@@ -146,18 +146,18 @@ func TestEachSampledCallNotSupported(t *testing.T) {
 
 func TestDeviceLostAndFound(t *testing.T) {
 	for _, call := range []string{"GetUtilizationRates", "GetMemoryInfo_v2", "GetComputeRunningProcesses", "GetMPSComputeRunningProcesses"} {
-		onWatch(t, nothing, func(b *bed, s *seen) {
+		onWatch(t, nothing, func(b *fixture, s *seen) {
 			b.fail(call, nvml.ERROR_GPU_IS_LOST)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			f := s.told()
+			f := s.reported()
 			if len(f) != 8 || f[3].Kind != Lost || f[3].Severity != Fatal || f[3].Device != 3 || !s.last()[3].Lost {
 				t.Fatalf("%s: faults %+v, reading %+v", call, f, s.last()[3])
 			}
 			b.fail(call, nvml.SUCCESS)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if f := s.told(); len(f) != 16 || f[15].Kind != Found || s.last()[3].Lost {
+			if f := s.reported(); len(f) != 16 || f[15].Kind != Found || s.last()[3].Lost {
 				t.Errorf("%s: faults %+v, reading %+v", call, f, s.last()[3])
 			}
 		})
@@ -168,19 +168,19 @@ func TestDeviceLostAndFound(t *testing.T) {
 // and found when it comes.
 func TestMissingDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, s := newBed(t), &seen{}
+		b, s := newFixture(t), &seen{}
 		w, err := b.open(t).Watch(s.options([]gpu.Device{{Index: 0, UUID: "GPU-new", MemoryBytes: giB}}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if f := s.told(); len(f) != 1 || f[0].Kind != Lost || !s.last()[0].Lost {
+		if f := s.reported(); len(f) != 1 || f[0].Kind != Lost || !s.last()[0].Lost {
 			t.Errorf("faults %+v", f)
 		}
 		b.later.Store(true)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if f := s.told(); len(f) != 2 || f[1].Kind != Found {
+		if f := s.reported(); len(f) != 2 || f[1].Kind != Found {
 			t.Errorf("faults %+v", f)
 		}
 		if err := w.Close(t.Context()); err != nil {
@@ -204,12 +204,12 @@ func TestEventsBecomeFaults(t *testing.T) {
 		{nvml.EventData{EventType: nvml.EventTypeDoubleBitEccError, GpuInstanceId: everywhere},
 			Fault{Kind: ECC, Severity: Fatal, Text: "uncorrectable memory error"}},
 	} {
-		onWatch(t, nothing, func(b *bed, s *seen) {
+		onWatch(t, nothing, func(b *fixture, s *seen) {
 			tt.event.Device = b.Devices[4]
 			b.events <- tt.event
 			synctest.Wait()
 			tt.want.Device = 4
-			f := s.told()
+			f := s.reported()
 			if len(f) != 1 || f[0].At.IsZero() {
 				t.Fatalf("faults %+v", f)
 			}
@@ -235,7 +235,7 @@ func TestEventsOfSlices(t *testing.T) {
 		{"nobody's slice", 0, 6, nil},
 		{"no name", -1, everywhere, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
 	} {
-		onWatch(t, func(b *bed) { b.slices(0, 3) }, func(b *bed, s *seen) {
+		onWatch(t, func(b *fixture) { b.slices(0, 3) }, func(b *fixture, s *seen) {
 			e := nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: 48, GpuInstanceId: tt.instance}
 			if tt.card >= 0 {
 				e.Device = b.Devices[tt.card]
@@ -243,7 +243,7 @@ func TestEventsOfSlices(t *testing.T) {
 			b.events <- e
 			synctest.Wait()
 			var got []int
-			for _, f := range s.told() {
+			for _, f := range s.reported() {
 				got = append(got, f.Device)
 			}
 			if len(got) != len(tt.want) {
@@ -259,34 +259,34 @@ func TestEventsOfSlices(t *testing.T) {
 }
 
 func TestEventsFailWithoutSpinning(t *testing.T) {
-	onWatch(t, func(b *bed) { b.fail("Wait", nvml.ERROR_GPU_IS_LOST) }, func(b *bed, s *seen) {
+	onWatch(t, func(b *fixture) { b.fail("Wait", nvml.ERROR_GPU_IS_LOST) }, func(b *fixture, s *seen) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if f := s.told(); len(f) != 0 {
+		if f := s.reported(); len(f) != 0 {
 			t.Errorf("faults %v", f)
 		}
 		b.fail("Wait", nvml.SUCCESS)
 		b.events <- nvml.EventData{Device: b.Devices[0], EventType: nvml.EventTypeXidCriticalError, EventData: 79, GpuInstanceId: everywhere}
 		synctest.Wait()
-		if f := s.told(); len(f) != 1 {
+		if f := s.reported(); len(f) != 1 {
 			t.Errorf("faults %v", f)
 		}
 	})
 }
 
 // TestMemoryErrorsAreCountedWithoutEvents: where the driver sends no events,
-// the counter tells.
+// the counter reports.
 func TestMemoryErrorsAreCountedWithoutEvents(t *testing.T) {
 	for _, without := range []bool{true, false} {
-		onWatch(t, func(b *bed) {
+		onWatch(t, func(b *fixture) {
 			if without {
 				b.fail("GetSupportedEventTypes", nvml.ERROR_NOT_SUPPORTED)
 			}
-		}, func(b *bed, s *seen) {
+		}, func(b *fixture, s *seen) {
 			b.errors.Store(2)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			f := s.told()
+			f := s.reported()
 			if without && (len(f) != 1 || f[0].Kind != ECC || f[0].Device != 6) || !without && len(f) != 0 {
 				t.Errorf("without events %v: faults %+v", without, f)
 			}
@@ -295,7 +295,7 @@ func TestMemoryErrorsAreCountedWithoutEvents(t *testing.T) {
 }
 
 func TestCloseGivesUpOnADeadDriver(t *testing.T) {
-	b, s := newBed(t), &seen{}
+	b, s := newFixture(t), &seen{}
 	release, entered := make(chan struct{}), make(chan struct{}, 64)
 	mocked(b, 0).GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
 		entered <- struct{}{}
@@ -320,7 +320,7 @@ func TestCloseGivesUpOnADeadDriver(t *testing.T) {
 }
 
 func TestWatchNeedsDevices(t *testing.T) {
-	if _, err := newBed(t).open(t).Watch(WatchOptions{}); err == nil {
+	if _, err := newFixture(t).open(t).Watch(WatchOptions{}); err == nil {
 		t.Error("a watch of nothing is no error")
 	}
 }

@@ -9,36 +9,36 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/outage"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // Container is the socket of one container and the processes connected to it.
 // It is safe for concurrent use.
 type Container struct {
-	id   string
-	dir  string
-	ctl  *Control
-	door *net.UnixListener
-	work sync.WaitGroup
+	id       string
+	dir      string
+	ctl      *Control
+	listener *net.UnixListener
+	work     sync.WaitGroup
 
-	mu        sync.Mutex
-	processes map[int]*process // connected, by process id
-	adrift    map[int]*process // hung up, but not ended
-	conns     int              // connections whose goroutines run
-	order     *round           // the order under way
-	reports   map[uint64]*round
-	token     uint64 // of the last report asked for
-	limit     *parts
-	closed    bool
+	mu           sync.Mutex
+	processes    map[int]*process // connected, by process id
+	disconnected map[int]*process // hung up, but not ended
+	conns        int              // connections whose goroutines run
+	order        *round           // the order under way
+	reports      map[uint64]*round
+	token        uint64 // of the last report asked for
+	limit        *parts
+	closed       bool
 
-	knocks  pace // only accept uses it
+	knocks  rateLimit // only accept uses it
 	refused refusals
 }
 
 func (c *Control) listen(id, dir string) (*Container, error) {
-	// The container's user, whoever it is, must pass this directory through
-	// its mount. On the host nobody else comes by the directory above.
+	// Any user of the container must pass this directory through
+	// its mount. On the host the directory above is closed to others.
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("make shim directory of %s: %w", id, err)
 	}
@@ -49,17 +49,17 @@ func (c *Control) listen(id, dir string) (*Container, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove old shim socket of %s: %w", id, err)
 	}
-	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("open shim socket of %s: %w", id, err)
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
-		return nil, errors.Join(fmt.Errorf("open shim socket of %s to its container: %w", id, err), door.Close())
+		return nil, errors.Join(fmt.Errorf("open shim socket of %s to its container: %w", id, err), listener.Close())
 	}
 	ct := &Container{
-		id: id, dir: dir, ctl: c, door: door, processes: map[int]*process{},
-		adrift: map[int]*process{}, reports: map[uint64]*round{},
-		knocks: pace{left: knockBurst, at: time.Now(), perSecond: knocksPerSecond, burst: knockBurst},
+		id: id, dir: dir, ctl: c, listener: listener, processes: map[int]*process{},
+		disconnected: map[int]*process{}, reports: map[uint64]*round{},
+		knocks: rateLimit{left: knockBurst, at: time.Now(), perSecond: knocksPerSecond, burst: knockBurst},
 	}
 	ct.work.Add(1)
 	go ct.accept()
@@ -76,7 +76,7 @@ func (c *Container) Socket() string { return filepath.Join(c.dir, SocketName) }
 func (c *Container) accept() {
 	defer c.work.Done()
 	for {
-		conn, err := c.door.AcceptUnix()
+		conn, err := c.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -90,9 +90,9 @@ func (c *Container) accept() {
 			continue
 		}
 		c.admit(conn)
-		// A container's few processes come with pauses. Who comes faster waits in
-		// the socket's queue, where it costs nobody anything, and in nobody's way:
-		// each container has a door of its own.
+		// A container's few processes connect with pauses. Faster connections wait in
+		// the socket's queue, which costs nothing, and delay no other container:
+		// each has a socket of its own.
 		if wait := c.knocks.next(time.Now()); wait > 0 && !c.ctl.pause(wait) {
 			return
 		}
@@ -106,16 +106,16 @@ const (
 	knockBurst      = 2 * DefaultProcesses
 )
 
-// refusals are counted, and told of once in a while.
+// refusals are counted, and logged once in a while.
 type refusals struct {
 	since time.Time
 	n     int
 }
 
-// refusalPause is how often a container's refused connections are told of.
+// refusalPause is how often a container's refused connections are logged.
 const refusalPause = time.Minute
 
-// refuse tells of a connection that was not taken, or counts it. The caller
+// refuse logs a connection that was not taken, or counts it. The caller
 // holds mu.
 func (c *Container) refuse(err error, now time.Time) {
 	c.refused.n++
@@ -128,7 +128,7 @@ func (c *Container) refuse(err error, now time.Time) {
 
 // pause waits; false when the control ends meanwhile.
 func (c *Control) pause(d time.Duration) bool {
-	return outage.WaitFor(c.stop, d)
+	return retry.SleepUnless(c.stop, d)
 }
 
 // admit starts a connection's goroutines, or refuses it.
@@ -153,7 +153,7 @@ func (c *Container) admit(conn *net.UnixConn) {
 	c.conns++
 	p := &process{
 		pid: pid, conn: conn, container: c, life: watch(conn, pid),
-		out: make(chan []byte, outQueue), heard: time.Now(), gone: make(chan struct{}),
+		out: make(chan []byte, outQueue), lastFrame: time.Now(), gone: make(chan struct{}),
 	}
 	c.work.Add(2)
 	go p.read()
@@ -166,7 +166,7 @@ func (c *Container) full() bool {
 	return c.conns >= c.ctl.cfg.Processes
 }
 
-// joined makes a process that said hello one of the container's. One of the
+// joined makes a process that has sent hello one of the container's. One of the
 // same id gives way: it was replaced by exec, or lost its connection.
 func (c *Container) joined(p *process) {
 	c.mu.Lock()
@@ -175,9 +175,9 @@ func (c *Container) joined(p *process) {
 	if old != nil {
 		old.hangUp()
 	}
-	if lost := c.adrift[p.pid]; lost != nil {
+	if lost := c.disconnected[p.pid]; lost != nil {
 		lost.life.release()
-		delete(c.adrift, p.pid)
+		delete(c.disconnected, p.pid)
 		old = lost
 	}
 	c.processes[p.pid] = p
@@ -202,7 +202,7 @@ func (c *Container) left(p *process, ended bool) {
 	keep := current && !ended && !closed
 	switch {
 	case keep:
-		c.adrift[p.pid] = p
+		c.disconnected[p.pid] = p
 		c.unasked(p)
 	case current:
 		c.excuse(p)
@@ -247,23 +247,23 @@ func (c *Container) resume(old, p *process) {
 	}
 }
 
-// beat asks every process whether it answers, and looks after those that hung
+// beat asks every process whether it answers, and checks those that hung
 // up.
 func (c *Container) beat(now time.Time) {
 	c.mu.Lock()
 	var turned []*process
 	for _, p := range c.processes {
 		p.send(encode(typePing, 0))
-		if !p.silent && now.Sub(p.heard) > c.ctl.cfg.Silence {
+		if !p.silent && now.Sub(p.lastFrame) > c.ctl.cfg.Silence {
 			p.silent = true
 			turned = append(turned, p)
 		}
 	}
 	var ended []int
-	for pid, p := range c.adrift {
+	for pid, p := range c.disconnected {
 		if p.life.ended(0) {
 			p.life.release()
-			delete(c.adrift, pid)
+			delete(c.disconnected, pid)
 			c.excuse(p)
 			ended = append(ended, pid)
 		}
@@ -277,10 +277,10 @@ func (c *Container) beat(now time.Time) {
 	}
 }
 
-// heard notes that a process said something.
-func (c *Container) heard(p *process) {
+// alive records that a process sent a frame.
+func (c *Container) alive(p *process) {
 	c.mu.Lock()
-	p.heard = time.Now()
+	p.lastFrame = time.Now()
 	spoke := p.silent
 	p.silent = false
 	c.mu.Unlock()
@@ -293,7 +293,7 @@ func (c *Container) heard(p *process) {
 // host, far below what sums over processes overflow at.
 const most = 1 << 48
 
-// believe turns what a process says into what it can be.
+// believe bounds what a process reports by what is possible.
 func (c *Container) believe(f usageFrame) gpu.Usage {
 	u := gpu.Usage{Allocated: capped(f.allocated, most)}
 	u.Pinned = capped(f.pinned, most)
@@ -303,13 +303,13 @@ func (c *Container) believe(f usageFrame) gpu.Usage {
 	return u
 }
 
-// Close ends the talk with the container and removes its directory: the
-// container is gone. Its processes' usage is void; no event tells of it.
+// Close ends the connections of the container and removes its directory: the
+// container is gone. Its processes' usage is void; no event reports it.
 func (c *Container) Close() error {
 	return errors.Join(c.Leave(), os.RemoveAll(c.dir))
 }
 
-// Leave ends the talk with the container and leaves its directory: its processes
+// Leave ends the connections of the container and leaves its directory: its processes
 // find the next Control there.
 func (c *Container) Leave() error {
 	err := c.shut()
@@ -332,9 +332,9 @@ func (c *Container) shut() error {
 	for _, p := range c.processes {
 		p.hangUp()
 	}
-	for pid, p := range c.adrift {
+	for pid, p := range c.disconnected {
 		p.life.release()
-		delete(c.adrift, pid)
+		delete(c.disconnected, pid)
 	}
 	if c.order != nil {
 		c.order.end(ErrClosed)
@@ -343,7 +343,7 @@ func (c *Container) shut() error {
 		r.end(ErrClosed)
 	}
 	c.mu.Unlock()
-	err := c.door.Close()
+	err := c.listener.Close()
 	c.work.Wait()
 	return err
 }

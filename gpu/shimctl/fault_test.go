@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// These tests let the driver, the talk or the order of things go wrong.
+// These tests let the driver, the connection or the order of things go wrong.
 
 // TestDriverRefusalIsTold: whatever call on the way refuses, the order says so
 // with the driver's own code, the usage is what is true, and the next order
 // finds nothing in its way.
-func TestDriverRefusalIsTold(t *testing.T) {
+func TestDriverRefusalIsReported(t *testing.T) {
 	calls := []string{
 		"cuMemPrefetchAsync_v2:1", "cuStreamSynchronize:1",
 		"cuStreamCreateWithPriority:1",
@@ -50,8 +50,8 @@ func TestDriverRefusalIsTold(t *testing.T) {
 }
 
 // TestPrefetchWithoutRoom: the device is full of what cannot move. What came
-// is told as there, and so is the refusal.
-func TestPrefetchWithoutRoom(t *testing.T) {
+// is reported as there, and so is the refusal.
+func TestPrefetchWithoutMemory(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	g := startGuest(t, c, "FAKE_CUDA_FAIL=cuStreamSynchronize:2:2")
@@ -112,26 +112,26 @@ func TestOrdersRaceWithARun(t *testing.T) {
 }
 
 // TestTornFrame: half an answer is none: the next connection gets the order again,
-// and is heard.
+// and is received.
 func TestTornFrame(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Evict(context.Background(), 1)
 		ended <- err
 	}()
-	l.hear(typeEvict)
+	l.receive(typeEvict)
 	l.send(encode(typeDone, 1, 0, 0, 0, 0, 0)[:headerSize+5])
 	_ = l.conn.Close()
 	again := dial(t, c)
 	again.hello(0)
 	again.usage(0, 7, 7)
 	rec.awaitUsage(t, os.Getpid(), 7)
-	again.hear(typeEvict)
+	again.receive(typeEvict)
 	again.send(encode(typeDone, 1, 0, 0, 0, 0, 0))
 	if err := <-ended; err != nil {
 		t.Errorf("the order ended with %v", err)
@@ -140,13 +140,13 @@ func TestTornFrame(t *testing.T) {
 
 // TestOtherVersionIsToldOurs: a shim of another version learns why it is left
 // alone, nothing of it counts, and its neighbours are served.
-func TestOtherVersionIsToldOurs(t *testing.T) {
+func TestOtherVersionGetsOurs(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	for _, other := range []uint32{0, version + 1, 1 << 31} {
 		l := dial(t, c)
 		l.send(append(encode(typeHello, 0, pair(other, 0), 0), encode(typeUsage, 0, 0, 5, 5, 0, 0, 0)...))
-		if ours := binary.LittleEndian.Uint32(l.hear(typeHello)[headerSize:]); ours != version {
+		if ours := binary.LittleEndian.Uint32(l.receive(typeHello)[headerSize:]); ours != version {
 			t.Errorf("version %d was told %d, want %d", other, ours, version)
 		}
 		l.ended()
@@ -161,24 +161,24 @@ func TestOtherVersionIsToldOurs(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotReadFallsBehind: more is said to a process than it reads. What
-// was said before it fell behind reaches it whole and in order, and when it
+// TestWhoDoesNotReadFallsBehind: more is sent to a process than it reads. What
+// was sent before it fell behind reaches it whole and in order, and when it
 // reads again it is served again.
 func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
 	l.hello(0)
-	l.hear(typeHello)
-	const said = 5000
-	for i := range int64(said) {
+	l.receive(typeHello)
+	const sentFrames = 5000
+	for i := range int64(sentFrames) {
 		c.Limit(i, i)
 	}
 	c.mu.Lock()
 	behind := len(c.processes[os.Getpid()].out) >= outQueue-1 // one may be on its way
 	c.mu.Unlock()
 	if !behind {
-		t.Errorf("%d frames did not fill the socket and the queue", said)
+		t.Errorf("%d frames did not fill the socket and the queue", sentFrames)
 	}
 	// Once the queue has come to its end there is room for a question.
 	go func() {
@@ -187,9 +187,9 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 		}
 		_, _ = c.Report(context.Background())
 	}()
-	last, heard, whole := int64(-1), 0, 0
+	last, received, whole := int64(-1), 0, 0
 	for {
-		b := l.hearAny()
+		b := l.receiveAny()
 		kind := frameType(binary.LittleEndian.Uint16(b[4:]))
 		if kind == typeReport {
 			break
@@ -202,18 +202,18 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 			t.Fatalf("limit %d was heard after %d", value, last)
 		}
 		last = value
-		if heard++; value == int64(whole) {
+		if received++; value == int64(whole) {
 			whole++
 		}
 	}
 	// Between those that were lost one more may fit: the kernel gives the room
 	// of what was read before back when it likes.
-	if whole <= outQueue || heard >= said {
-		t.Errorf("%d of %d frames were heard, the first %d whole, want what fits the socket and the queue", heard, said, whole)
+	if whole <= outQueue || received >= sentFrames {
+		t.Errorf("%d of %d frames were received, the first %d whole, want what fits the socket and the queue", received, sentFrames, whole)
 	}
 }
 
-// caughtUp tells whether nothing waits for any process to read.
+// caughtUp reports whether nothing waits for any process to read.
 func (c *Container) caughtUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,18 +55,18 @@ func (l *liar) usage(contexts uint32, allocated, resident uint64) {
 	l.send(encode(typeUsage, 0, pair(contexts, 0), allocated, resident, 0, 0, 0))
 }
 
-// hear passes frames over until one of this kind comes.
-func (l *liar) hear(kind frameType) []byte {
+// receive passes frames over until one of this kind comes.
+func (l *liar) receive(kind frameType) []byte {
 	l.t.Helper()
 	for {
-		b := l.hearAny()
+		b := l.receiveAny()
 		if frameType(binary.LittleEndian.Uint16(b[4:])) == kind {
 			return b
 		}
 	}
 }
 
-func (l *liar) hearAny() []byte {
+func (l *liar) receiveAny() []byte {
 	l.t.Helper()
 	head := make([]byte, headerSize)
 	if _, err := io.ReadFull(l.conn, head); err != nil {
@@ -119,13 +119,13 @@ func TestLiesInAnswersAreCapped(t *testing.T) {
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	done := make(chan Done, 1)
 	go func() {
 		d, _ := c.Evict(context.Background(), 3)
 		done <- d
 	}()
-	l.hear(typeEvict)
+	l.receive(typeEvict)
 	// Answers to what was not asked change nothing.
 	l.send(encode(typeDone, 2, 0, 0, 7, 7, 7))
 	l.send(encode(typeDone, 4, 0, 0, 7, 7, 7))
@@ -136,7 +136,7 @@ func TestLiesInAnswersAreCapped(t *testing.T) {
 	}
 }
 
-func TestNonsenseEndsTheTalk(t *testing.T) {
+func TestNonsenseEndsTheConnection(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	cases := map[string][]byte{
@@ -155,7 +155,7 @@ func TestNonsenseEndsTheTalk(t *testing.T) {
 	}
 	l := dial(t, c)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	l.send([]byte{20, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4})
 	l.ended()
 	if _, err := c.Report(limited(t)); err != nil {
@@ -163,9 +163,9 @@ func TestNonsenseEndsTheTalk(t *testing.T) {
 	}
 }
 
-// TestFloodHurtsNobody: a process that talks without end is read at a bounded
+// TestFloodHurtsNoOther: a process that sends without end is read at a bounded
 // rate, and its neighbour is served meanwhile.
-func TestFloodHurtsNobody(t *testing.T) {
+func TestFloodHurtsNoOther(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	bad, good := openContainer(t, ctl, "bad"), openContainer(t, ctl, "good")
 	l := dial(t, bad)
@@ -193,9 +193,9 @@ func TestFloodHurtsNobody(t *testing.T) {
 	<-ended
 }
 
-func TestPaceIsBounded(t *testing.T) {
+func TestRateIsBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := pace{left: frameBurst, at: now, perSecond: framesPerSecond, burst: frameBurst}
+	p := rateLimit{left: frameBurst, at: now, perSecond: framesPerSecond, burst: frameBurst}
 	for i := range frameBurst {
 		if wait := p.next(now); wait != 0 {
 			t.Fatalf("frame %d waits %v", i, wait)
@@ -210,8 +210,8 @@ func TestPaceIsBounded(t *testing.T) {
 }
 
 // TestDoorIsNotFlooded: who connects in a loop is taken at a bounded rate and
-// told of in one line, and its neighbour is served meanwhile.
-func TestDoorIsNotFlooded(t *testing.T) {
+// logged in one line, and its neighbour is served meanwhile.
+func TestListenerIsNotFlooded(t *testing.T) {
 	looked := make(chan struct{}, 1<<16)
 	var lines countLines
 	ctl, _ := openControlLogged(t, Settings{Owns: func(id string, _ int) bool {
@@ -231,7 +231,7 @@ func TestDoorIsNotFlooded(t *testing.T) {
 	}
 	l := dial(t, good)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	n := len(looked) // first: more are looked at while we reckon
 	if most := knockBurst + int(time.Since(began).Seconds()*knocksPerSecond) + 1; n > most {
 		t.Errorf("%d connections were looked at, want %d at most", n, most)
@@ -252,14 +252,14 @@ func (c *countLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSilence: who does not answer is told of, is waited for no longer than the
+// TestSilence: a process that does not answer is reported, is waited for no longer than the
 // caller wants, and may come back.
 func TestSilence(t *testing.T) {
 	ctl, rec := openControl(t, Settings{Heartbeat: 5 * time.Millisecond, Silence: 30 * time.Millisecond})
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	rec.await(t, "silence", func(e event) bool { return e.silent != nil && *e.silent })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -280,9 +280,9 @@ func TestHangUpIsNoExit(t *testing.T) {
 	l.usage(0, 9, 9)
 	rec.awaitUsage(t, os.Getpid(), 9)
 	_ = l.conn.Close()
-	for adrift := false; !adrift; runtime.Gosched() {
+	for disconnected := false; !disconnected; runtime.Gosched() {
 		c.mu.Lock()
-		adrift = len(c.adrift) == 1
+		disconnected = len(c.disconnected) == 1
 		c.mu.Unlock()
 	}
 	again := dial(t, c)
@@ -301,7 +301,7 @@ func TestTooManyProcesses(t *testing.T) {
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	dial(t, c).ended()
 	// The one that is served goes on.
 	l.send(encode(typePong, 0))
@@ -317,7 +317,7 @@ func TestForeignProcessIsRefused(t *testing.T) {
 	mine, other := openContainer(t, ctl, "mine"), openContainer(t, ctl, "other")
 	l := dial(t, mine)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	dial(t, other).ended()
 }
 
@@ -362,12 +362,12 @@ func TestCloseEndsWhoWaits(t *testing.T) {
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
 	l.hello(0)
-	l.hear(typeHello)
+	l.receive(typeHello)
 	ended := make(chan error, 2)
 	go func() { _, err := c.Evict(context.Background(), 1); ended <- err }()
-	l.hear(typeEvict)
+	l.receive(typeEvict)
 	go func() { _, err := c.Report(context.Background()); ended <- err }()
-	l.hear(typeReport)
+	l.receive(typeReport)
 	if err := ctl.Close(); err != nil {
 		t.Fatal(err)
 	}

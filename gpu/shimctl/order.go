@@ -47,7 +47,7 @@ type Done struct {
 }
 
 // round is one question to several processes and their answers. The
-// container's mu guards it; ended is closed when nobody is waited for.
+// container's mu guards it; ended is closed when no process is waited for.
 type round struct {
 	epoch   uint64
 	frame   []byte // of an order, for a process that comes back
@@ -128,7 +128,7 @@ func (c *Container) Evict(ctx context.Context, epoch uint64) (Done, error) {
 
 // Prefetch orders the container's memory onto the device, up to budget bytes a
 // process; 0 is all. What was never used is not brought into being. A deadline
-// of ctx is told to the processes as well.
+// of ctx is sent to the processes as well.
 func (c *Container) Prefetch(ctx context.Context, epoch uint64, budget int64) (Done, error) {
 	var left time.Duration
 	if at, ok := ctx.Deadline(); ok {
@@ -153,7 +153,7 @@ func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, err
 	}
 	c.order, r.frame = r, b
 	// Who hung up and lives holds its memory still, and comes again.
-	for _, p := range c.adrift {
+	for _, p := range c.disconnected {
 		r.waiting[p] = struct{}{}
 	}
 	c.ask(r, b)
@@ -193,12 +193,12 @@ func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
 }
 
 // Report asks every process what it holds and returns the answers by process
-// id, of those that answered until ctx ended. Events.Usage hears them as well.
+// id, of those that answered until ctx ended. Events.Usage gets them as well.
 func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
 	return c.inquire(ctx, typeReport)
 }
 
-// Ended tells the processes that a run has ended, as Running does, and returns
+// Ended notifies the processes that a run has ended, as Running does, and returns
 // what they hold after it, as Report does, in one question.
 func (c *Container) Ended(ctx context.Context) (map[int]gpu.Usage, error) {
 	return c.inquire(ctx, typeGate, 0)
@@ -250,7 +250,7 @@ type parts struct{ device, host int64 }
 
 // Limit sets how many bytes of device memory the container's processes may hold
 // together, and how many of pinned host memory, also those that come later; 0 is
-// no limit. Each is told what the others leave of it.
+// no limit. Each is sent what the others leave of it.
 func (c *Container) Limit(device, host int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,7 +258,7 @@ func (c *Container) Limit(device, host int64) {
 	c.share()
 }
 
-// share tells every process whose part of the limit has changed. The caller
+// share notifies every process whose part of the limit has changed. The caller
 // holds mu.
 func (c *Container) share() {
 	if c.limit == nil {
@@ -285,7 +285,7 @@ func left(limit, others int64) int64 {
 	return max(limit-others, 1)
 }
 
-// holds takes what a process says it holds.
+// holds takes what a process reports.
 func (c *Container) holds(p *process, u gpu.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +295,7 @@ func (c *Container) holds(p *process, u gpu.Usage) {
 	}
 }
 
-// Running tells the processes that a run begins or has ended. A begin ends an
+// Running notifies the processes that a run begins or has ended. A begin ends an
 // eviction under way. Memory that was moved out may come back with the run by
 // itself, so from here on it counts as resident until it is moved again.
 func (c *Container) Running(begins bool) {
@@ -305,11 +305,11 @@ func (c *Container) Running(begins bool) {
 	if begins {
 		word = 1
 	}
-	c.tell(encode(typeGate, 0, word))
+	c.send(encode(typeGate, 0, word))
 }
 
-// tell sends a frame to all. The caller holds mu.
-func (c *Container) tell(b []byte) {
+// send sends a frame to all. The caller holds mu.
+func (c *Container) send(b []byte) {
 	for _, p := range c.processes {
 		p.send(b)
 	}

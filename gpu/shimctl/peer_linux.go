@@ -34,7 +34,7 @@ func peer(conn *net.UnixConn) (int, error) {
 }
 
 // sendNow sends what the socket takes without waiting, and returns how much
-// that was. An error is found by whoever writes or reads next.
+// that was. An error is returned by the next write or read.
 func sendNow(conn *net.UnixConn, b []byte) int {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -70,7 +70,7 @@ func watch(conn *net.UnixConn, pid int) *life {
 		err = errors.Join(err, e)
 	}
 	if err != nil {
-		fd = -1 // it is gone, or the kernel cannot tell: a hang-up is its end
+		fd = -1 // it is gone, or the kernel cannot report it: a hang-up is its end
 	}
 	return &life{fd}
 }

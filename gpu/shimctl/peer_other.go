@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The shim is a Linux library: elsewhere nobody can connect.
+// The shim is a Linux library: elsewhere none can connect.
 func peer(*net.UnixConn) (int, error) { return 0, errors.ErrUnsupported }
 
 func sendNow(*net.UnixConn, []byte) int { return 0 }

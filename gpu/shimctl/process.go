@@ -13,15 +13,15 @@ import (
 
 const (
 	// outQueue holds the frames to a process that does not read: a few orders
-	// and heartbeats. One that is further behind hears no more until it reads.
+	// and heartbeats. One that is further behind is sent no more until it reads.
 	outQueue = 32
 	// writeTimeout: a process reads within this, or is not served any more.
 	writeTimeout = 5 * time.Second
-	// A shim says at most a hundred usages a second by itself. What comes
-	// faster is left in the socket's buffer, where it costs nobody anything.
+	// A shim reports at most a hundred usages a second by itself. What comes
+	// faster is left in the socket's buffer, which costs nothing.
 	framesPerSecond = 1000
 	frameBurst      = 2000
-	// helloTimeout: who connects says at once who it is.
+	// helloTimeout: a shim identifies itself as soon as it connects.
 	helloTimeout = 5 * time.Second
 	// endGrace: a process that dies closes its sockets a moment before it is
 	// dead.
@@ -29,8 +29,8 @@ const (
 )
 
 // Outside is below the numbers of processes that our process namespace does not
-// show. Those have the numbers that they have in their own, which they say
-// themselves: it tells a container's processes apart, and nothing else.
+// show. Those have the numbers that they have in their own, which they report
+// themselves: it distinguishes a container's processes, and nothing else.
 const Outside = 1 << 30
 
 // mostPID is above all numbers that Linux gives to processes.
@@ -38,7 +38,7 @@ const mostPID = 1 << 22
 
 // process is one connection of a shim.
 type process struct {
-	pid       int // 0: outside, and has not said which
+	pid       int // 0: outside, and not reported yet
 	conn      *net.UnixConn
 	container *Container
 	life      *life
@@ -47,12 +47,12 @@ type process struct {
 	gone      chan struct{} // closed when reading has ended
 
 	// Guarded by container.mu.
-	heard   time.Time
-	silent  bool
-	said    bool  // hello
-	holding int64 // bytes, by its last usage
-	pinning int64 // bytes of host memory, the same
-	limit   parts // as told last, -1 never
+	lastFrame time.Time
+	silent    bool
+	greeted   bool  // hello
+	holding   int64 // bytes, by its last usage
+	pinning   int64 // bytes of host memory, the same
+	limit     parts // as sent last, -1 never
 }
 
 // send sends a frame at once if the socket takes it, which spares the way over
@@ -106,17 +106,17 @@ func (p *process) read() {
 	c.left(p, p.life.ended(endGrace))
 }
 
-// ended tells whether a connection broke as it does when a process ends, with
+// ended reports whether a connection broke as it does when a process ends, with
 // or without frames of ours unread.
 func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// converse hears a process until its connection ends or it says nonsense.
+// converse reads frames of a process until its connection ends or one is malformed.
 func (p *process) converse() error {
 	r := bufio.NewReaderSize(p.conn, 4096)
 	buf := make([]byte, frameMax)
-	pace := pace{left: frameBurst, at: time.Now(), perSecond: framesPerSecond, burst: frameBurst}
+	limit := rateLimit{left: frameBurst, at: time.Now(), perSecond: framesPerSecond, burst: frameBurst}
 	_ = p.conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	for {
 		f, err := readFrame(r, buf)
@@ -128,29 +128,29 @@ func (p *process) converse() error {
 			return err
 		}
 		if awaited {
-			pace.refund()
+			limit.refund()
 		}
-		if wait := pace.next(time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
+		if wait := limit.next(time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
 			return nil
 		}
 	}
 }
 
-// take acts on one frame, and tells whether it was the answer to a question of
+// take acts on one frame, and reports whether it was the answer to a question of
 // ours. The first must be a hello of our version.
 func (p *process) take(f frame) (awaited bool, err error) {
 	c := p.container
-	if !p.said {
+	if !p.greeted {
 		if f.kind != typeHello {
 			return false, fmt.Errorf("%w: type %d before hello", errFrame, f.kind)
 		}
-		// The shim is told our version also if it is another, so that it knows
+		// The shim is sent our version also if it is another, so that it knows
 		// why it is left alone.
 		if f.hello.version != version {
 			_, _ = p.conn.Write(encode(typeHello, 0, version, 0))
 			return false, fmt.Errorf("shim of version %d, we speak %d", f.hello.version, version)
 		}
-		p.said = true
+		p.greeted = true
 		if p.pid == 0 {
 			p.pid = Outside + 1 + int(f.hello.pid%mostPID)
 		}
@@ -158,7 +158,7 @@ func (p *process) take(f frame) (awaited bool, err error) {
 		c.joined(p)
 		return false, nil
 	}
-	c.heard(p)
+	c.alive(p)
 	switch f.kind {
 	case typeUsage:
 		u := c.believe(f.usage)
@@ -173,15 +173,15 @@ func (p *process) take(f frame) (awaited bool, err error) {
 	return false, nil
 }
 
-// pace bounds how fast frames, or connections, are taken.
-type pace struct {
+// rateLimit bounds how fast frames, or connections, are taken.
+type rateLimit struct {
 	left             float64
 	at               time.Time
 	perSecond, burst float64
 }
 
-// next takes one from the allowance and tells how long to wait.
-func (p *pace) next(now time.Time) time.Duration {
+// next takes one from the allowance and reports how long to wait.
+func (p *rateLimit) next(now time.Time) time.Duration {
 	p.left = min(p.burst, p.left+now.Sub(p.at).Seconds()*p.perSecond)
 	p.at = now
 	p.left--
@@ -191,6 +191,6 @@ func (p *pace) next(now time.Time) time.Duration {
 	return time.Duration(-p.left / p.perSecond * float64(time.Second))
 }
 
-// refund gives back what an answer and the frames before it took: who is asked
-// often may answer often.
-func (p *pace) refund() { p.left = min(p.burst, p.left+4) }
+// refund gives back what an answer and the frames before it took: a process that
+// is asked often may answer often.
+func (p *rateLimit) refund() { p.left = min(p.burst, p.left+4) }

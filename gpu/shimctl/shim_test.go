@@ -36,7 +36,7 @@ func TestMemoryGoesOutAndComesBack(t *testing.T) {
 	if used := g.Do("used"); used != 0 {
 		t.Errorf("%d bytes on the device after the eviction", used)
 	}
-	// What it told before may have been told twice.
+	// What it reported before may have been reported twice.
 	rec.await(t, "usage after the eviction", func(e event) bool {
 		return e.usage != nil && e.pid == g.PID() && e.usage.Allocated == 32*mib && e.usage.Resident == 0
 	})
@@ -176,7 +176,7 @@ func TestProcessKilledDuringSwap(t *testing.T) {
 	rec.awaitUsage(t, next.PID(), mib)
 }
 
-// TestInvokerRestarts: processes that outlive an invoker are heard by the next.
+// TestInvokerStartsAgain: processes that outlive an invoker report to the next.
 func TestInvokerRestarts(t *testing.T) {
 	dir := t.TempDir()
 	rec := newRecorder()
@@ -318,7 +318,7 @@ for line in sys.stdin:
 }
 
 // BenchmarkRoundTrip measures what an order costs beside its work. The median is
-// told as well, which a busy machine changes less, and the slowest of a hundred.
+// reported as well, which a busy machine changes less, and the slowest of a hundred.
 func BenchmarkRoundTrip(b *testing.B) {
 	ctl, rec := openControl(b, Settings{})
 	c := openContainer(b, ctl, "a")

@@ -1,9 +1,9 @@
 // Package shimctl is the invoker's end of the shim's socket: one directory per
 // container, in which the processes of the container find a socket to connect
-// to, say what they hold of the GPU's memory and take orders to move it. It
+// to, report what they use of the GPU's memory and take orders to move it. It
 // decides nothing about memory (gpu does) and creates no containers.
 //
-// What it hears comes from user code's own process, so nothing of it is
+// What it receives comes from user code's own process, so nothing of it is
 // trusted further than it can hurt that container: the process id is the
 // kernel's word where that shows it (see Outside), sizes are capped, frames and their rate are bounded, a silent
 // process is reported and never waited for beyond the caller's context.
@@ -38,7 +38,7 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// Settings bound what containers may say.
+// Settings bound what containers may report.
 type Settings struct {
 	// MaxResident is the memory of the device: no process holds more on it.
 	MaxResident int64
@@ -51,12 +51,12 @@ type Settings struct {
 	// answers. 0 takes DefaultHeartbeat.
 	Heartbeat time.Duration
 	// Silence is how long a process may leave everything unanswered before
-	// Events.Silent tells of it. 0 takes DefaultSilence.
+	// Events.Silent reports it. 0 takes DefaultSilence.
 	Silence time.Duration
-	// Threshold is the change of its memory that a process tells at once;
-	// smaller ones it tells within half a second. 0 takes DefaultThreshold.
+	// Threshold is the change of its memory that a process reports at once;
+	// smaller ones it reports within half a second. 0 takes DefaultThreshold.
 	Threshold int64
-	// Owns tells whether a process belongs to a container. Nil believes the
+	// Owns reports whether a process belongs to a container. Nil believes the
 	// directory's permissions alone.
 	Owns func(container string, pid int) bool
 }
@@ -69,19 +69,19 @@ const (
 	DefaultThreshold = 16 << 20
 )
 
-// Events hears what processes say, by container. Calls come from several
+// Events receives what processes report, by container. Calls come from several
 // goroutines, those about one process in order; they must not block and must
 // not call Close. Numbers are capped already.
 type Events interface {
-	// Usage tells what a process holds now.
+	// Usage is what a process uses now.
 	Usage(container string, pid int, u gpu.Usage)
-	// Exited tells that a process has ended: what it held is free. A process
+	// Exited reports that a process has ended: what it held is free. A process
 	// that only hung up keeps its last usage until it comes back or ends.
 	Exited(container string, pid int)
-	// Silent tells that a process stopped answering (it may be frozen with its
+	// Silent reports that a process stopped answering (it may be frozen with its
 	// container), or that it answers again.
 	Silent(container string, pid int, silent bool)
-	// Refused tells that a process's libraries do not bear managed memory. It may
+	// Refused reports that a process's libraries do not bear managed memory. It may
 	// come again for the same process.
 	Refused(container string, pid int, r Refusal)
 }
@@ -169,7 +169,7 @@ func (c *Control) Container(id string) (*Container, error) {
 	if _, exists := c.containers[id]; exists {
 		return nil, fmt.Errorf("open shim socket of %s: open already", id)
 	}
-	// A name of fixed length: a socket's path has room for 107 bytes only.
+	// A name of fixed length: a socket's path has at most 107 bytes.
 	sum := sha256.Sum256([]byte(id))
 	ct, err := c.listen(id, filepath.Join(c.dir, hex.EncodeToString(sum[:8])))
 	if err != nil {

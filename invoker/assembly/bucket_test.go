@@ -35,7 +35,11 @@ func TestBucketThatRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = a.closeBucket(t.Context()) }()
-	reasons := func() string { return strings.Join((&status{Bucket: a.bucket.why()}).reasons(false), "; ") }
+	reasons := func() string {
+		var s status
+		a.bucketStatus(&s)
+		return strings.Join(s.Reasons, "; ")
+	}
 	if why := reasons(); !strings.Contains(why, "reading code from S3: ") || !strings.Contains(why, "(whisk.s3.pekko-connectors.aws.credentials)") ||
 		strings.Contains(why, c.S3.SecretKey) {
 		t.Errorf("reasons %s", why)
@@ -68,18 +72,18 @@ func TestStoreThatRefusesIsNamed(t *testing.T) {
 	a := &assembly{c: c, Options: Options{Log: slog.New(slog.DiscardHandler)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.openElsewhere(ctx) }()
+	go func() { ended <- a.openRecordStore(ctx) }()
 	<-asked
 	<-asked // the first is told of
-	if said := a.waiting(); !strings.Contains(said, "elasticsearch: ") || !strings.Contains(said, "whisk.activation-store.elasticsearch.password") ||
-		strings.Contains(said, c.Elasticsearch.Password) {
-		t.Errorf("it waits for %q", said)
+	if message := a.waiting(); !strings.Contains(message, "elasticsearch: ") || !strings.Contains(message, "whisk.activation-store.elasticsearch.password") ||
+		strings.Contains(message, c.Elasticsearch.Password) {
+		t.Errorf("it waits for %q", message)
 	}
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("it is open")
 	}
-	if err := a.closeElsewhere(t.Context()); err != nil {
+	if err := a.closeRecordStore(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

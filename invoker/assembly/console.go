@@ -6,15 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/console"
-	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/console"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 	dto "github.com/prometheus/client_model/go"
 )
 
 // What the console shows of the past.
 const (
-	shownRecent = 50              // activations
-	shownTimes  = 5 * time.Minute // of functions' waiting and running times
+	recentActivations = 50              // activations
+	functionPeriod    = 5 * time.Minute // of functions' waiting and running times
 )
 
 // view is all that the console and gpuwhisk top show.
@@ -30,7 +30,7 @@ type view struct {
 
 // recent is one line of the last activations.
 type recent struct {
-	ID       string  `json:"id" delta:"key"`
+	ID       string  `json:"id"`
 	At       int64   `json:"at"` // answered, ms since 1970
 	Function string  `json:"function"`
 	Start    string  `json:"start"`
@@ -60,16 +60,16 @@ func (a *assembly) view(ctx context.Context) (*view, error) {
 		return v, nil
 	}
 	log := iv.Explain()
-	v.Functions = log.Functions(now.Add(-shownTimes))
-	accounts, seen := log.Recent(shownRecent)
+	v.Functions = log.Functions(now.Add(-functionPeriod))
+	traces, seen := log.Recent(recentActivations)
 	v.Explained = seen
-	for i := range accounts {
-		v.Recent = append(v.Recent, line(&accounts[i]))
+	for i := range traces {
+		v.Recent = append(v.Recent, summary(&traces[i]))
 	}
 	return v, nil
 }
 
-func line(a *explain.Account) recent {
+func summary(a *explain.Trace) recent {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	r := recent{
 		ID: a.ID, At: a.Answered.UnixMilli(), Function: a.Function(), Start: a.Start,
@@ -90,49 +90,33 @@ func (a *assembly) explained(id string) (any, bool) {
 	if iv == nil {
 		return nil, false
 	}
-	account, ok := iv.Explain().Find(id)
+	trace, ok := iv.Explain().Find(id)
 	if !ok {
 		return nil, false
 	}
 	return struct {
-		Account   *explain.Account   `json:"account"`
+		Account   *explain.Trace     `json:"account"`
 		Sentences []explain.Sentence `json:"sentences"`
-	}{&account, explain.Tell(&account)}, true
+	}{&trace, explain.Describe(&trace)}, true
 }
 
-// perFunction are labels of counters that are too many to show together.
-var perFunction = []string{"namespace", "action", "flow"}
-
-// counters are the invoker's own that count for all functions together, such as
-// what was lost, spooled or repeated, by name and labels.
+// counters are those that count for all functions together, such as what was
+// lost, spooled or repeated, by name and labels.
 func (a *assembly) counters() map[string]float64 {
 	all := map[string]float64{}
-	families, err := a.metrics.Gather()
-	if err != nil && len(families) == 0 {
-		return all
-	}
+	families, _ := a.metrics.Gather() // what there is, whatever else fails
 	for _, f := range families {
 		name, ours := strings.CutPrefix(f.GetName(), "gpuwhisk_")
 		if !ours || f.GetType() != dto.MetricType_COUNTER {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if key, ok := counterKey(strings.TrimSuffix(name, "_total"), m.GetLabel()); ok {
-				all[key] = m.GetCounter().GetValue()
+			key := strings.TrimSuffix(name, "_total")
+			for _, l := range m.GetLabel() {
+				key += " " + l.GetValue()
 			}
+			all[key] = m.GetCounter().GetValue()
 		}
 	}
 	return all
-}
-
-func counterKey(name string, labels []*dto.LabelPair) (string, bool) {
-	for _, l := range labels {
-		for _, per := range perFunction {
-			if l.GetName() == per {
-				return "", false
-			}
-		}
-		name += " " + l.GetValue()
-	}
-	return name, true
 }

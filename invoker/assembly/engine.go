@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,12 +11,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/steps"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/docker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/process"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/process"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // Engine is a container engine that can be closed.
@@ -24,17 +28,65 @@ type Engine interface {
 	Close() error
 }
 
+// openEngine opens the container engine, which must be able to give the devices
+// to containers.
+func (a *assembly) openEngine(ctx context.Context) error {
+	if err := a.awaitEngine(ctx); err != nil {
+		return err
+	}
+	return a.gpus.check(a.deviceEngine)
+}
+
+func (a *assembly) closeEngine(context.Context) error {
+	if a.engine == nil {
+		return nil
+	}
+	return a.engine.Close()
+}
+
+// awaitEngine opens the container engine. One that does not answer is waited
+// for, like the database: without it nothing could run. What an engine that
+// answers will not do, and a setting that is wrong, ends the start.
+func (a *assembly) awaitEngine(ctx context.Context) error {
+	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
+	if a.engine = a.Engine; a.engine != nil {
+		a.Log.Info("container engine is the caller's")
+		return nil
+	}
+	away := retry.New(a.Log, "start, which needs the container engine,")
+	for {
+		engine, err := a.newEngine(ctx)
+		if err == nil {
+			a.engine = engine
+			away.Succeeded()
+			return nil
+		}
+		if !errors.Is(err, container.ErrAway) {
+			return err
+		}
+		a.stage.Store("waiting for the container engine: " + err.Error())
+		if !away.Wait(ctx, err) {
+			return fmt.Errorf("wait for the container engine: %w", err)
+		}
+	}
+}
+
 func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	if a.c.Runtimes.Kind == processRuntime {
 		return openProcesses(a.c, prefix(a.instance), a.Self, a.Path, a.programs(), a.Log)
 	}
-	return openDocker(ctx, a.c, prefix(a.instance), a.steps, a.Log, a.Patient)
+	e, err := openDocker(ctx, a.c, prefix(a.instance), a.steps, a.Log, a.LongTimeouts)
+	if err != nil {
+		return nil, err
+	}
+	a.deviceEngine, a.daemon = e, e
+	return e, nil
 }
 
-// lookForPrograms begins to look for the interpreters that a process engine is to
+// findPrograms begins to find the interpreters that a process engine is to
 // have: a launcher that must be asked for the one behind it takes as long to answer
-// as all else that the start waits for. The look ends with done at the latest.
-func (a *assembly) lookForPrograms(ctx context.Context) (done func()) {
+// as all else that the start waits for. The search ends with done at the latest.
+func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 	if a.c.Runtimes.Kind != processRuntime || a.Engine != nil {
 		return func() {}
 	}
@@ -48,7 +100,7 @@ func (a *assembly) lookForPrograms(ctx context.Context) (done func()) {
 	}
 }
 
-func openDocker(ctx context.Context, c *config.Config, prefix string, listener steps.Listener, log *slog.Logger, patient bool) (Engine, error) {
+func openDocker(ctx context.Context, c *config.Config, prefix string, listener spans.Listener, log *slog.Logger, patient bool) (*docker.Engine, error) {
 	o := docker.DefaultOptions()
 	o.Host = c.Docker.Host
 	o.Prefix = prefix
@@ -110,8 +162,8 @@ func openProcesses(c *config.Config, prefix, self, path string, found runtimes.P
 	return process.New(o)
 }
 
-// programs says how each kind is started here. A kind without an interpreter
-// is left out: its actions then fail with an error that says so.
+// programs lists how each kind is started here. A kind without an interpreter
+// is left out: its actions then fail with an error that names the kind.
 func programs(found runtimes.Programs, proxies, self string, log *slog.Logger) map[string]process.Runtime {
 	found.Native = []string{self, NativeProxy}
 	all := map[string]process.Runtime{}
@@ -132,3 +184,5 @@ func programs(found runtimes.Programs, proxies, self string, log *slog.Logger) m
 // NativeProxy is the command under which this program is the action proxy for
 // executables.
 const NativeProxy = "native-proxy"
+
+func dial(addr string, concurrency int) invoker.ProxyClient { return proxy.New(addr, concurrency) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
 // idleEngine is an engine that is never asked for a container.
@@ -38,7 +38,7 @@ func deployment(t *testing.T) (*broker.Bus, []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(bus.Close)
-	if err := bus.Deploy(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
+	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	couch := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -68,7 +68,7 @@ func deployment(t *testing.T) (*broker.Bus, []string) {
 // An invoker that is told to stop while it has nothing to do is gone within
 // milliseconds. Its controllers hear all the same that it stops, or they would
 // send it work for another ten seconds.
-func TestIdleInvokerSaysGoodbye(t *testing.T) {
+func TestIdleInvokerAnnouncesItsStop(t *testing.T) {
 	bus, environ := deployment(t)
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
 	if err != nil {
@@ -76,12 +76,12 @@ func TestIdleInvokerSaysGoodbye(t *testing.T) {
 	}
 	pings := make(chan []byte, 1024)
 	hearing, stop := context.WithCancel(t.Context())
-	ready, heard := make(chan struct{}), make(chan struct{})
+	ready, received := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(heard)
+		defer close(received)
 		_ = bus.Consume(hearing, "health", func() { close(ready) }, func(m []byte) { pings <- m })
 	}()
-	defer func() { stop(); <-heard }()
+	defer func() { stop(); <-received }()
 	<-ready
 	for range 5 {
 		ctx, end := context.WithCancel(t.Context())

@@ -7,14 +7,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
-	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/simulated"
 )
 
 // watchTime bounds the wait for the driver at the end: a call into one whose
@@ -24,17 +25,17 @@ const watchTime = 2 * time.Second
 // gpus is the GPU side of this host.
 type gpus struct {
 	devices []gpu.Device
-	mover   invoker.Mover
+	mover   invoker.MemoryMover
 	host    *devices.Host  // nil with simulated devices
 	shim    *devices.Mover // nil where memory is only simulated
-	mps     *shared        // nil without MPS
+	mps     *mpsMover      // nil without MPS
 	// fallbacks are the actions whose memory cannot be moved; nil without a shim.
 	fallbacks *devices.Fallbacks
 }
 
-// openGPUs finds the devices, or makes simulated ones, and what keeps their
+// findGPUs finds the devices, or makes simulated ones, and what keeps their
 // memory.
-func openGPUs(ctx context.Context, c *config.Config, prefix string, of Options) (gpus, error) {
+func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) (gpus, error) {
 	self, log := of.Self, of.Log
 	var g gpus
 	if n := c.GPU.SimulatedDevices; n > 0 {
@@ -72,7 +73,7 @@ func openGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 		return gpus{}, errors.Join(err, g.close())
 	}
 	g.mover = g.shim
-	if err := g.shareMPS(ctx, c, prefix, log); err != nil {
+	if err := g.startMPS(ctx, c, prefix, log); err != nil {
 		return gpus{}, errors.Join(err, g.close())
 	}
 	return g, nil
@@ -141,7 +142,7 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 
 // socketDir is where the shims' sockets lie. It belongs to this invoker alone,
 // so it is named as its containers are. Processes keep theirs beside their
-// other files; containers need a place that their host has under this name.
+// other files; containers need a directory that their host has under this name.
 func socketDir(c *config.Config, prefix string) (string, error) {
 	if c.GPU.Shim.Dir != "" {
 		dir, err := devices.SocketDir(filepath.Join(c.GPU.Shim.Dir, prefix))
@@ -155,11 +156,11 @@ func socketDir(c *config.Config, prefix string) (string, error) {
 		return "", err
 	}
 	own = filepath.Join(own, "shim")
-	places := []string{own, devices.ShortDir(own)}
+	dirs := []string{own, devices.ShortDir(own)}
 	if c.Runtimes.Kind != processRuntime {
-		places = append([]string{filepath.Join("/var/run/gpuwhisk", prefix)}, places...)
+		dirs = append([]string{filepath.Join("/var/run/gpuwhisk", prefix)}, dirs...)
 	}
-	dir, err := devices.SocketDir(places...)
+	dir, err := devices.SocketDir(dirs...)
 	if err != nil {
 		return "", fmt.Errorf("find a place for shim sockets (whisk.gpu.shim.dir names one): %w", err)
 	}
@@ -179,38 +180,42 @@ func processDir(c *config.Config, prefix string) (string, error) {
 	return dir, nil
 }
 
-// check asks the engine, if it can tell, whether it can give the devices to
-// containers.
-func (g gpus) check(e Engine) error {
-	giver, tells := e.(interface{ CheckDevices(...string) error })
-	if !tells {
+// deviceEngine is a container engine that gives devices to containers.
+type deviceEngine interface {
+	// CheckDevices is nil where every device can be given.
+	CheckDevices(devices ...string) error
+	// Processes lists those of a container, and the name space they are in.
+	Processes(ctx context.Context, name string) (pids []int, space uint64, err error)
+}
+
+// check asks the engine whether it can give the real devices to containers. A nil
+// engine runs processes, which see all of them.
+func (g gpus) check(e deviceEngine) error {
+	if e == nil {
 		return nil
 	}
 	for _, d := range g.devices {
 		if d.Simulated {
 			continue
 		}
-		if err := giver.CheckDevices(d.UUID); err != nil {
+		if err := e.CheckDevices(d.UUID); err != nil {
 			return fmt.Errorf("whisk.gpu.docker.devices: %w", err)
 		}
 	}
 	return nil
 }
 
-// watch begins to sample the devices for an invoker that works. An engine that
-// can is asked for processes that we do not see.
-func (g gpus) watch(iv *invoker.Invoker, e Engine, log *slog.Logger) {
+// watch begins to sample the devices for an invoker that works. The engine is
+// asked for processes that this one does not see.
+func (g gpus) watch(iv *invoker.Invoker, e deviceEngine, log *slog.Logger) {
 	if g.mps != nil {
 		g.mps.invoker.Store(iv)
 	}
 	if g.shim == nil {
 		return
 	}
-	type teller interface {
-		Processes(ctx context.Context, name string) (pids []int, space uint64, err error)
-	}
-	if engine, tells := e.(teller); tells {
-		g.shim.Ask(engine.Processes)
+	if e != nil {
+		g.shim.Ask(e.Processes)
 	}
 	if g.host == nil {
 		g.shim.WatchSimulated(iv)
@@ -221,7 +226,7 @@ func (g gpus) watch(iv *invoker.Invoker, e Engine, log *slog.Logger) {
 	}
 }
 
-// describe says what devices there are, and how real they are.
+// describe lists what devices there are, and how real they are.
 func (g gpus) describe() string {
 	if len(g.devices) == 0 {
 		return "none"
@@ -248,4 +253,89 @@ func (g gpus) close() error {
 		errs = append(errs, g.mps.daemons.Close())
 	}
 	return errors.Join(errs...)
+}
+
+func (a *assembly) openGPUs(ctx context.Context) (err error) {
+	if a.gpus, err = findGPUs(ctx, a.c, prefix(a.instance), a.Options); err != nil {
+		return err
+	}
+	a.openFallbacks()
+	return nil
+}
+
+func (a *assembly) closeGPUs(context.Context) error { return a.gpus.close() }
+
+// openFallbacks reads which actions' GPU memory is only counted.
+func (a *assembly) openFallbacks() {
+	if a.gpus.shim != nil {
+		a.gpus.fallbacks = devices.OpenFallbacks(a.c.State.FallbackFile(a.instance.Topic()), a.Log)
+	}
+}
+
+func (a *assembly) gpusStatus(s *status) { s.Fallbacks = fallbackList{a}.all() }
+
+// gpusGauges shows the devices, and how many containers are connected.
+func (a *assembly) gpusGauges(s *status, m sink) {
+	for _, d := range a.gpus.devices {
+		m.gauge("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", 1,
+			device(invoker.DeviceValues(d), label{"sharing", d.Sharing.String()}, label{"simulated", strconv.FormatBool(d.Simulated)})...)
+	}
+	for _, d := range s.Work.Devices {
+		m.gauge("gpu_tokens", "D: runs that a device may take at once.", float64(d.Tokens), device(d.Names)...)
+		m.gauge("gpu_runs_in_flight", "Runs that hold a token.", float64(d.InFlight), device(d.Names)...)
+		m.gauge("gpu_containers", "Containers of a device.", float64(d.Containers), device(d.Names)...)
+		memory := func(state string, bytes int64) {
+			m.gauge("gpu_memory_bytes", "Device memory by state: used is what is charged, measured what the device itself shows, capacity all there is.",
+				float64(bytes), device(d.Names, label{"state", state})...)
+		}
+		memory("used", d.Used)
+		memory("capacity", d.Memory)
+		if d.Measured != nil {
+			memory("measured", *d.Measured)
+		}
+	}
+	if a.gpus.shim == nil {
+		return
+	}
+	shim := a.gpus.shim.Stats()
+	m.gauge("shim_fallbacks", "Actions whose GPU memory is only counted, because their libraries do not bear that it is moved.", float64(len(a.gpus.fallbacks.List())))
+	m.gauge("shim_containers", "Containers that are prepared for a GPU.", float64(shim.Containers))
+	m.gauge("shim_processes", "Processes of GPU containers that are connected by the shim.", float64(shim.Processes))
+	m.gauge("shim_silent_processes", "Connected processes that do not answer.", float64(shim.Silent))
+	m.gauge("shim_unhooked_containers", "GPU containers since the start of which no process connected.", float64(shim.Unhooked))
+}
+
+// device labels a metric with the names of a device, and more.
+func device(values []string, more ...label) []label {
+	var all []label
+	for i, name := range invoker.DeviceLabels {
+		all = append(all, label{name, values[i]})
+	}
+	return append(all, more...)
+}
+
+// fallbackList lets the admin listener show and clear them. The listener is open before
+// the devices are.
+type fallbackList struct{ a *assembly }
+
+func (f fallbackList) all() []devices.Fallback {
+	if !f.a.ready.Load() || f.a.gpus.fallbacks == nil {
+		return nil
+	}
+	return f.a.gpus.fallbacks.List()
+}
+
+// List is what /fallbacks shows.
+func (f fallbackList) List() any { return append([]devices.Fallback{}, f.all()...) }
+
+// Clear forgets an action, or all for an empty name.
+func (f fallbackList) Clear(action string) int {
+	if len(f.all()) == 0 {
+		return 0
+	}
+	n := f.a.gpus.fallbacks.Clear(action)
+	if n > 0 {
+		f.a.Log.Info("actions may have their GPU memory moved again", "actions", n, "action", action)
+	}
+	return n
 }

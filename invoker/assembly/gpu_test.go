@@ -13,8 +13,8 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
-	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/simulated"
 )
 
 // shimParts is where "make shim-fake" builds the shim and the fake driver.
@@ -52,8 +52,8 @@ func simulatedGPUs(t *testing.T) *config.Config {
 // opened opens the GPUs of a configuration; the text is what was logged.
 func opened(t *testing.T, c *config.Config, self string) (gpus, string, error) {
 	t.Helper()
-	var said bytes.Buffer
-	g, err := openGPUs(t.Context(), c, "wsk00_", Options{Self: self, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	var message bytes.Buffer
+	g, err := findGPUs(t.Context(), c, "wsk00_", Options{Self: self, Log: slog.New(slog.NewTextHandler(&message, nil))})
 	if err == nil {
 		t.Cleanup(func() {
 			if err := g.close(); err != nil {
@@ -61,7 +61,7 @@ func opened(t *testing.T, c *config.Config, self string) (gpus, string, error) {
 			}
 		})
 	}
-	return g, said.String(), err
+	return g, message.String(), err
 }
 
 func TestSimulatedMemoryOrShim(t *testing.T) {
@@ -70,7 +70,7 @@ func TestSimulatedMemoryOrShim(t *testing.T) {
 		name   string
 		change func(*config.Config)
 		shim   bool
-		says   string
+		want   string
 	}{
 		{"shim and fake driver", func(*config.Config) {}, true, ""},
 		{"no fake driver", func(c *config.Config) { c.GPU.FakeDriver = "" }, false, ""},
@@ -81,24 +81,24 @@ func TestSimulatedMemoryOrShim(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := simulatedGPUs(t)
 			c.change(cfg)
-			g, said, err := opened(t, cfg, nowhere)
+			g, message, err := opened(t, cfg, nowhere)
 			if err != nil || len(g.devices) != 2 || !g.devices[1].Simulated {
 				t.Fatalf("%+v, %v", g.devices, err)
 			}
 			if _, pretends := g.mover.(*simulated.Mover); pretends == c.shim {
 				t.Errorf("the mover is a %T", g.mover)
 			}
-			if strings.Contains(said, "needs glibc of this version") && c.name == "docker" {
-				said = "" // by the compiler that built it
+			if strings.Contains(message, "needs glibc of this version") && c.name == "docker" {
+				message = "" // by the compiler that built it
 			}
-			if !strings.Contains(said, c.says) || c.says == "" && said != "" {
-				t.Errorf("said %q, want %q", said, c.says)
+			if !strings.Contains(message, c.want) || c.want == "" && message != "" {
+				t.Errorf("got %q, want %q", message, c.want)
 			}
 		})
 	}
 }
 
-// What the operator named must be fit; an error says which key named it.
+// What the operator named must be fit; an error names the key.
 func TestUnfitParts(t *testing.T) {
 	text := filepath.Join(t.TempDir(), devices.LibraryName)
 	if err := os.WriteFile(text, []byte("no library\n"), 0o755); err != nil {
@@ -124,8 +124,8 @@ func TestUnfitParts(t *testing.T) {
 	// One that was only found is done without.
 	cfg := simulatedGPUs(t)
 	cfg.GPU.Shim.Library = ""
-	if _, said, err := opened(t, cfg, text); err != nil || !strings.Contains(said, "level=WARN") || !strings.Contains(said, "not a shared object") {
-		t.Errorf("said %q, %v", said, err)
+	if _, message, err := opened(t, cfg, text); err != nil || !strings.Contains(message, "level=WARN") || !strings.Contains(message, "not a shared object") {
+		t.Errorf("got %q, %v", message, err)
 	}
 }
 
@@ -172,19 +172,13 @@ func TestSocketDirs(t *testing.T) {
 // Settings count every device, however it was found.
 func TestGPUSettings(t *testing.T) {
 	c := config.Default()
-	c.GPU.Tokens, c.GPU.Dynamic, c.GPU.Threshold, c.GPU.AckTimeout = 3, true, 0.8, 7*time.Second
+	c.GPU.Tokens.Max, c.GPU.Tokens.Dynamic, c.GPU.Tokens.Threshold, c.GPU.AckTimeout = 3, true, 0.8, 7*time.Second
 	m, err := activation.ParseManifest([]byte(`{"runtimes":{},"blackboxes":[]}`), activation.ManifestOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	without, err := settings(c, activation.Instance{}, m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := settings(c, activation.Instance{}, m, simulated.Devices(2, 1<<30))
-	if err != nil {
-		t.Fatal(err)
-	}
+	without := settings(c, activation.Instance{}, m, nil)
+	s := settings(c, activation.Instance{}, m, simulated.Devices(2, 1<<30))
 	if len(s.GPU.Devices) != 2 || s.InFlight != without.InFlight || s.GPU.Backlog.Activations != c.GPU.Backlog {
 		t.Errorf("%d devices, %d in flight, %d without", len(s.GPU.Devices), s.InFlight, without.InFlight)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
 // While Kafka is away nobody should take the invoker for one that works; when
@@ -24,21 +24,21 @@ func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bus.Close()
-	if err := bus.Deploy(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
+	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	_, environ := deployment(t)
 	r := startWith(t, append(environ, "KAFKA_HOSTS="+b.Addr()), time.Millisecond)
 	<-r.ready
-	untilSays(t, r.door+"/ping", http.StatusOK, "pong")
+	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
 	b.Close()
-	untilSays(t, r.door+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: ")
+	awaitResponse(t, r.address+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: ")
 	b, err = broker.Start(data, port(t, b.Addr()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	untilSays(t, r.door+"/ping", http.StatusOK, "pong")
+	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
 	r.end()
 	if err := <-r.ended; err != nil {
 		t.Error(err)
@@ -58,7 +58,7 @@ func TestKafkaIsAwayAfterAWhile(t *testing.T) {
 		{pings: kafka.PingStatus{Since: at(10 * time.Second), Interrupted: "x"}, want: ": x"},
 		{feed: kafka.FeedStats{Since: at(time.Hour), Interrupted: "y"}, want: ": y"},
 	} {
-		got := kafkaAway(c.pings, c.feed, now, kafkaPatience)
+		got := kafkaAway(c.pings, c.feed, now, kafkaTimeout)
 		if (got == "") != (c.want == "") || !strings.HasSuffix(got, c.want) {
 			t.Errorf("%+v %+v: %q, want %q", c.pings, c.feed, got, c.want)
 		}

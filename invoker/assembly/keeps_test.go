@@ -8,7 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
 // TestRetentionIsTheBrokers: for how long a topic keeps messages is what its

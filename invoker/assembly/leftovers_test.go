@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
 // TestLeftoversAndKafka: what a former process left in the journal is handed
@@ -54,7 +54,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 			t.Fatal(err)
 		}
 		if j.Delivered(id(i), 0, int64(i)); i%2 == 0 {
-			if err := j.Park([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
+			if err := j.Spill([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -62,7 +62,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 	// Two more are left whose records have expired.
 	for i := n; i < n+2; i++ {
 		j.Delivered(id(i), 0, int64(-i))
-		if err := j.Park([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
+		if err := j.Spill([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -80,7 +80,7 @@ func useKafka(t *testing.T, k config.Kafka) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	s, err := cluster.NewShare(kafka.ShareConfig{Topic: topic})
+	s, err := cluster.NewMember(kafka.MemberConfig{Topic: topic})
 	if err != nil {
 		t.Fatal(err)
 	}

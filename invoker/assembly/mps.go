@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/mps"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/mps"
 )
 
 // Where a container that joins an MPS daemon finds it.
@@ -21,22 +21,22 @@ const (
 	mpsShm  = "/dev/shm"
 )
 
-// shared has every GPU container join the MPS daemon of its device.
-type shared struct {
-	invoker.Mover
+// mpsMover has every GPU container join the MPS daemon of its device.
+type mpsMover struct {
+	invoker.MemoryMover
 	daemons *mps.Daemons
 	mounted bool // containers have a file system of their own
 	indexes map[string]int
 	invoker atomic.Pointer[invoker.Invoker] // nil while it does not work yet
 }
 
-// shareMPS starts a daemon for each whole GPU if the operator wants that. A
+// startMPS starts a daemon for each whole GPU if the operator wants that. A
 // slice of a divided GPU takes one run at a time and has nothing to share.
-func (g *gpus) shareMPS(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) error {
+func (g *gpus) startMPS(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) error {
 	if c.GPU.MPS == "off" {
 		return nil
 	}
-	s := &shared{Mover: g.mover, mounted: c.Runtimes.Kind != processRuntime, indexes: map[string]int{}}
+	s := &mpsMover{MemoryMover: g.mover, mounted: c.Runtimes.Kind != processRuntime, indexes: map[string]int{}}
 	o := mps.Options{Dir: mpsDir(c, prefix), Apart: s.mounted, Lost: s.lost, Back: s.back, Log: log}
 	g.devices = slices.Clone(g.devices)
 	for i, d := range g.devices {
@@ -67,8 +67,8 @@ func mpsDir(c *config.Config, prefix string) string {
 }
 
 // Prepare adds what it takes to join.
-func (s *shared) Prepare(name string, device gpu.Device, wish container.GPUWish) (container.GPU, error) {
-	g, err := s.Mover.Prepare(name, device, wish)
+func (s *mpsMover) Prepare(name string, device gpu.Device, change container.DeviceRequest) (container.GPU, error) {
+	g, err := s.MemoryMover.Prepare(name, device, change)
 	joint, ok := s.daemons.Join(device.UUID)
 	if err != nil || !ok {
 		return g, err
@@ -84,13 +84,13 @@ func (s *shared) Prepare(name string, device gpu.Device, wish container.GPUWish)
 
 // lost takes a device out of use while its daemon is away: its containers have
 // lost their contexts, and new ones would get none.
-func (s *shared) lost(device, why string) {
+func (s *mpsMover) lost(device, why string) {
 	if iv := s.invoker.Load(); iv != nil {
 		iv.DaemonLost(s.indexes[device], why)
 	}
 }
 
-func (s *shared) back(device string) {
+func (s *mpsMover) back(device string) {
 	if iv := s.invoker.Load(); iv != nil {
 		iv.DaemonBack(s.indexes[device])
 	}

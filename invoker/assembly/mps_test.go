@@ -13,14 +13,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/simulated"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/simulated"
 )
 
 // mpsHost is a configuration and GPUs of each kind, with a scripted control
 // daemon on PATH.
 func mpsHost(t *testing.T, runtime string) (*config.Config, *gpus) {
 	t.Helper()
-	script, err := os.ReadFile(filepath.Join("..", "mps", "testdata", "nvidia-cuda-mps-control"))
+	script, err := os.ReadFile(filepath.Join("..", "engine", "mps", "testdata", "nvidia-cuda-mps-control"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestMPSIsJoined(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	before := slices.Clone(g.devices)
 	found := g.devices
-	if err := g.shareMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil {
+	if err := g.startMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(found, before) || g.devices[0].Sharing != gpu.MPSShared || g.devices[1] != before[1] || g.devices[2] != before[2] {
@@ -63,7 +63,7 @@ func TestMPSIsJoined(t *testing.T) {
 	}
 	pipe := filepath.Join(c.GPU.Shim.Dir, "wsk0_mps", "GPU-a", "pipe")
 	for i, want := range [][]string{{"CUDA_MPS_PIPE_DIRECTORY=" + pipe}, nil, nil} {
-		got, err := g.mover.Prepare("c", g.devices[i], container.GPUWish{})
+		got, err := g.mover.Prepare("c", g.devices[i], container.DeviceRequest{})
 		if err != nil || !slices.Equal(got.Env, want) || got.Shared != nil {
 			t.Errorf("device %d: %+v, %v", i, got, err)
 		}
@@ -74,7 +74,7 @@ func TestMPSIsJoined(t *testing.T) {
 
 func TestMPSInContainers(t *testing.T) {
 	c, g := mpsHost(t, "docker")
-	err := g.shareMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler))
+	err := g.startMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler))
 	if err != nil && strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" && os.Getuid() == 0 {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestMPSInContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := g.mover.Prepare("c", g.devices[0], container.GPUWish{})
+	got, err := g.mover.Prepare("c", g.devices[0], container.DeviceRequest{})
 	own := filepath.Join(c.GPU.Shim.Dir, "wsk0_mps", "GPU-a")
 	want := []container.Mount{{Source: filepath.Join(own, "pipe"), Target: "/run/gpuwhisk-mps"}, {Source: filepath.Join(own, "shm"), Target: "/dev/shm"}}
 	if err != nil || !slices.Equal(got.Shared, want) || !slices.Equal(got.Env, []string{"CUDA_MPS_PIPE_DIRECTORY=/run/gpuwhisk-mps"}) {
@@ -96,7 +96,7 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	c.GPU.MPS = config.Default().GPU.MPS
 	mover := g.mover
-	if err := g.shareMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil || g.mps != nil || g.mover != mover {
+	if err := g.startMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil || g.mps != nil || g.mover != mover {
 		t.Errorf("%+v, %v", g, err)
 	}
 	if g.devices[0].Sharing != gpu.Whole {
@@ -108,18 +108,18 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 func TestMPSThatCannotBeHad(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	t.Setenv("PATH", t.TempDir())
-	if err := g.shareMPS(context.Background(), c, "wsk0_", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "whisk.gpu.mps: find the MPS control daemon") {
+	if err := g.startMPS(context.Background(), c, "wsk0_", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "whisk.gpu.mps: find the MPS control daemon") {
 		t.Errorf("got %v", err)
 	}
 	g.devices = g.devices[1:] // nothing to share: nothing is needed
-	if err := g.shareMPS(context.Background(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil {
+	if err := g.startMPS(context.Background(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
 }
 
-// giver is an engine that knows how to give some devices.
+// giver is an engine that can give some devices.
 type giver struct {
-	Engine
+	deviceEngine
 	asked []string
 }
 

@@ -12,6 +12,10 @@ type part struct {
 	open  func(ctx context.Context) error
 	flush func(ctx context.Context) error // lets out what is written already
 	close func(ctx context.Context) error
+	// status adds to /status what the part knows of itself, and gauges shows that
+	// at /metrics. Both are called once the invoker is ready.
+	status func(s *status)
+	gauges func(s *status, m sink)
 }
 
 // parts opens its parts one after the other, and ends them in reverse: first all
@@ -34,7 +38,7 @@ func (p *parts) open(ctx context.Context) error {
 	return nil
 }
 
-// close goes on after an error, and tells them all.
+// close goes on after an error, and returns them all.
 func (p *parts) close(ctx context.Context) error {
 	var errs []error
 	for i := p.begun - 1; i >= 0; i-- {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// told is a list of parts that tell what is done to them; the one with the name
+// recorded is a list of parts that tell what is done to them; the one with the name
 // of fail cannot be opened, and each says an error when it is closed.
-func told(log *[]string, fail string) []part {
+func recorded(log *[]string, fail string) []part {
 	step := func(verb, name string, err error) func(context.Context) error {
 		return func(context.Context) error {
 			*log = append(*log, verb+" "+name)
@@ -44,7 +44,7 @@ func TestPartsEndInReverse(t *testing.T) {
 		{"b", []string{"open a", "open b", "flush b", "close b", "close a"}},
 	} {
 		var log []string
-		p := parts{all: told(&log, c.fail)}
+		p := parts{all: recorded(&log, c.fail)}
 		if err := p.open(t.Context()); (err != nil) != (c.fail != "") || err != nil && !errors.Is(err, errFail) {
 			t.Errorf("open: %v", err)
 		}
@@ -65,7 +65,7 @@ func TestPartsEndInReverse(t *testing.T) {
 // go last.
 func TestPartsAreInOrder(t *testing.T) {
 	var names []string
-	for _, p := range withState(stateOff).parts(nil) {
+	for _, p := range withState(stateOff).partsInOrder(nil) {
 		names = append(names, p.name)
 		if p.close == nil && p.flush == nil && p.name != "Kafka" {
 			t.Errorf("%s is never closed", p.name)

@@ -46,13 +46,13 @@ func TestNotReadyWithoutTheDatabase(t *testing.T) {
 	}
 	pings := make(chan []byte, 1024)
 	hearing, stop := context.WithCancel(t.Context())
-	hears, heard := make(chan struct{}), make(chan struct{})
+	subscribed, received := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(heard)
-		_ = bus.Consume(hearing, "health", func() { close(hears) }, func(m []byte) { pings <- m })
+		defer close(received)
+		_ = bus.Consume(hearing, "health", func() { close(subscribed) }, func(m []byte) { pings <- m })
 	}()
-	defer func() { stop(); <-heard }()
-	<-hears
+	defer func() { stop(); <-received }()
+	<-subscribed
 	ctx, end := context.WithCancel(t.Context())
 	addr, ready, ended := make(chan string, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -61,19 +61,19 @@ func TestNotReadyWithoutTheDatabase(t *testing.T) {
 			Listening: func(a string) { addr <- a }, Ready: func() { close(ready) },
 		})
 	}()
-	door := "http://" + <-addr + "/ping"
+	address := "http://" + <-addr + "/ping"
 	for range 6 {
 		<-asked
 	}
-	status, said := get(t, door)
-	if status != http.StatusServiceUnavailable || !strings.Contains(said, "CouchDB") || len(pings) != 0 {
-		t.Errorf("shut out: /ping says %d %q, %d pings", status, said, len(pings))
+	status, message := get(t, address)
+	if status != http.StatusServiceUnavailable || !strings.Contains(message, "CouchDB") || len(pings) != 0 {
+		t.Errorf("shut out: /ping says %d %q, %d pings", status, message, len(pings))
 	}
 	open.Store(true)
 	await(t, pings, `"isEnabled":true`)
 	<-ready
-	if status, said := get(t, door); status != http.StatusOK {
-		t.Errorf("let in: /ping says %d %q", status, said)
+	if status, message := get(t, address); status != http.StatusOK {
+		t.Errorf("let in: /ping says %d %q", status, message)
 	}
 	end()
 	if err := <-ended; err != nil {

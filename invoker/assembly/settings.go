@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -12,12 +11,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // settings translates the configuration into what the invoker wants to know.
-func settings(c *config.Config, id activation.Instance, m *activation.Manifest, devices []gpu.Device) (invoker.Settings, error) {
-	s := invoker.Settings{
+func settings(c *config.Config, id activation.Instance, m *activation.Manifest, devices []gpu.Device) invoker.Settings {
+	return invoker.Settings{
 		Instance:      id,
 		Prefix:        prefix(id),
 		InFlight:      c.MaxPeek(),
@@ -38,12 +36,10 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		Explain:     c.GPU.Explain,
 		LogErrors:   [4]bool{1: c.Proxy.LogErrors.Application, 2: c.Proxy.LogErrors.Developer, 3: c.Proxy.LogErrors.Whisk},
 		LogUnstored: c.Records.UnstoredLogs,
-		Marks:       c.Metrics.Log,
+		LogMarkers:  c.Metrics.Log,
 		Events:      c.Events.Enabled,
+		GPU:         gpuSettings(c.GPU, devices),
 	}
-	var err error
-	s.GPU, err = gpuSettings(c, devices)
-	return s, err
 }
 
 // prefix is the head of this invoker's container names, as the original makes
@@ -143,7 +139,7 @@ func orNever(d time.Duration) time.Duration {
 	return d
 }
 
-// finite turns "no limit" into one that arithmetic with times can bear.
+// finite turns "no limit" into a duration that can be added to a time.
 func finite(d time.Duration) time.Duration { return min(d, math.MaxInt64/4) }
 
 func limits(rules map[string]config.Size) map[string]int64 {
@@ -154,13 +150,13 @@ func limits(rules map[string]config.Size) map[string]int64 {
 	return out
 }
 
-func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, error) {
-	g := c.GPU
-	s := invoker.GPUSettings{
+func gpuSettings(g config.GPU, devices []gpu.Device) invoker.GPUSettings {
+	return invoker.GPUSettings{
 		Devices:         devices,
 		Policy:          g.Policy,
-		Tokens:          g.Tokens,
-		TokenConfig:     tokens(g),
+		Sched:           g.Sched,
+		TokenConfig:     g.Tokens,
+		Pool:            g.Pool,
 		AckTimeout:      finite(g.AckTimeout),
 		Weights:         g.Weights,
 		Limits:          limits(g.Limits),
@@ -170,93 +166,8 @@ func gpuSettings(c *config.Config, devices []gpu.Device) (invoker.GPUSettings, e
 		ForwardTo:       g.ForwardTopic,
 		ContextMem:      int64(g.ContextMemory),
 		DefaultMem:      int64(g.DefaultMemory),
-		Patience:        finite(g.DevicePatience),
+		DeviceTimeout:   finite(g.DeviceTimeout),
 		Overdue:         finite(g.Overdue),
 		Backlog:         invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
 	}
-	var ok bool
-	if s.Sched, ok = sched.Defaults(g.Policy); !ok {
-		return s, fmt.Errorf("whisk.gpu.policy %q is not served", g.Policy)
-	}
-	turnKnobs(&s.Sched, g)
-	var err error
-	s.Pool, err = gpuPool(g)
-	return s, err
-}
-
-// Derive completes what a configuration shows of itself by what the policy
-// chooses for settings that nobody gave a value.
-func Derive(c *config.Config) error {
-	g, err := gpuSettings(c, nil)
-	if err != nil {
-		return err
-	}
-	s := g.Sched
-	c.Derive(map[string]string{
-		"whisk.gpu.overrun":        s.Overrun.String(),
-		"whisk.gpu.gap":            s.Gap.String(),
-		"whisk.gpu.charge.correct": strconv.FormatBool(s.Correct),
-		"whisk.gpu.charge.setup":   strconv.FormatBool(s.CountSetup),
-		"whisk.gpu.wait":           strconv.FormatBool(s.Wait),
-		"whisk.gpu.locality":       strconv.FormatBool(s.Locality),
-		"whisk.gpu.shortest":       strconv.FormatBool(s.Shortest),
-		"whisk.gpu.retention":      g.Pool.Rule.String(),
-	}, "policy "+c.GPU.Policy)
-	return nil
-}
-
-// tokens is a fixed D or the bounds of a dynamic one.
-func tokens(g config.GPU) gpu.TokensConfig {
-	t := gpu.DefaultTokens()
-	t.Max, t.Dynamic, t.Threshold = g.Tokens, g.Dynamic, g.Threshold
-	return t
-}
-
-// turnKnobs puts what the operator said over what the policy says.
-func turnKnobs(s *sched.Config, g config.GPU) {
-	s.TTLAlpha, s.TTLMin, s.TTLMax = g.TTL.Alpha, g.TTL.Min, g.TTL.Max
-	s.Namespaces, s.InitialCharge, s.Slowdown = g.Namespaces, g.InitialCharge, g.Slowdown
-	override(&s.Overrun, g.Overrun)
-	if g.Overrun != nil {
-		s.Gap = 0 // a T that is asked for is T, unless a gap is asked for too
-	}
-	override(&s.Gap, g.Gap)
-	override(&s.Correct, g.Knobs.Correct)
-	override(&s.CountSetup, g.Knobs.CountSetup)
-	override(&s.Wait, g.Knobs.Wait)
-	override(&s.Locality, g.Knobs.Locality)
-	override(&s.Shortest, g.Knobs.Shortest)
-}
-
-func override[T any](value *T, said *T) {
-	if said != nil {
-		*value = *said
-	}
-}
-
-// gpuPool bounds the containers of a device as the operator or the policy has
-// it.
-func gpuPool(g config.GPU) (gpu.PoolConfig, error) {
-	p := gpu.PoolConfig{Size: g.PoolSize}
-	word := g.Retention
-	for _, info := range sched.Policies() {
-		if info.Name != g.Policy {
-			continue
-		}
-		if info.NoPool {
-			p.Size = 0
-		}
-		if word == "" && info.Demand {
-			word = gpu.DemandAware.String()
-		}
-	}
-	if word == "" {
-		word = gpu.LRU.String()
-	}
-	rule, err := gpu.ParseRule(word)
-	if err != nil {
-		return p, fmt.Errorf("whisk.gpu.retention: %w", err)
-	}
-	p.Rule = rule
-	return p, nil
 }

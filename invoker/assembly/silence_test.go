@@ -45,11 +45,11 @@ func (p *slowPings) Status() kafka.PingStatus {
 
 // silenced runs f with pings that are enabled, and what wishes for their
 // silence. want waits until all is carried out.
-func silenced(t *testing.T, f func(p *slowPings, wish func(silent bool), barred *atomic.Bool, want func(on bool))) {
+func silenced(t *testing.T, f func(p *slowPings, change func(silent bool), barred *atomic.Bool, want func(on bool))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p, s, barred := &slowPings{enabled: true}, &silence{}, &atomic.Bool{}
-		f(p, func(silent bool) { s.wish(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }, barred, func(on bool) {
+		f(p, func(silent bool) { s.set(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }, barred, func(on bool) {
 			t.Helper()
 			synctest.Wait()
 			if got := p.Status().Enabled; got != on {
@@ -61,16 +61,16 @@ func silenced(t *testing.T, f func(p *slowPings, wish func(silent bool), barred 
 
 // An engine that goes away while the pings are being enabled again silences them.
 func TestSilenceWhilePingsAreBeingEnabled(t *testing.T) {
-	silenced(t, func(p *slowPings, wish func(bool), _ *atomic.Bool, want func(bool)) {
-		wish(true)
+	silenced(t, func(p *slowPings, change func(bool), _ *atomic.Bool, want func(bool)) {
+		change(true)
 		want(false)
 		p.hold = make(chan struct{})
-		wish(false)
+		change(false)
 		want(true)
-		wish(true)
+		change(true)
 		close(p.hold)
 		want(false)
-		wish(false)
+		change(false)
 		want(true)
 	})
 }
@@ -82,13 +82,13 @@ func TestSilenceIsKeptUntilTheEngineIsBack(t *testing.T) {
 		t.Run(whose, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, s, barred := &slowPings{enabled: whose == "ours"}, &silence{}, &atomic.Bool{}
-				wish := func(silent bool) { s.wish(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }
-				wish(true)
+				change := func(silent bool) { s.set(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }
+				change(true)
 				synctest.Wait()
 				if !s.keep() || p.Status().Enabled {
 					t.Error("pings without an engine")
 				}
-				wish(false)
+				change(false)
 				synctest.Wait()
 				if s.keep() || !p.Status().Enabled {
 					t.Error("no pings although the engine is back")
@@ -105,24 +105,24 @@ func TestSilenceEnablesNothingOfOthers(t *testing.T) {
 		barred.Store(true)
 		_ = p.Disable(t.Context())
 	}
-	for name, f := range map[string]func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)){
-		"before": func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
+	for name, f := range map[string]func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)){
+		"before": func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
 			bar(p, barred)
-			wish(true)
+			change(true)
 			want(false)
-			wish(false)
+			change(false)
 		},
-		"while it was away": func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
-			wish(true)
+		"while it was away": func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
+			change(true)
 			want(false)
 			bar(p, barred)
-			wish(false)
+			change(false)
 		},
-		"while they were being enabled": func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
-			wish(true)
+		"while they were being enabled": func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
+			change(true)
 			want(false)
 			p.hold = make(chan struct{})
-			wish(false)
+			change(false)
 			want(true)
 			// The bar is seen before the pings are switched, whose order is left open.
 			barred.Store(true)
@@ -130,15 +130,15 @@ func TestSilenceEnablesNothingOfOthers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			silenced(t, func(p *slowPings, wish func(bool), barred *atomic.Bool, want func(bool)) {
-				f(p, wish, barred, want)
+			silenced(t, func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
+				f(p, change, barred, want)
 				want(false)
 				barred.Store(false) // and who disabled them enables them
 				p.set(true)
-				wish(true)
+				change(true)
 				want(false)
 				p.hold = nil
-				wish(false)
+				change(false)
 				want(true)
 			})
 		})

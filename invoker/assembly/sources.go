@@ -31,7 +31,7 @@ type sources struct {
 	journal *journal.Journal // of the first source, nil: there is none
 	log     *slog.Logger
 	all     []source
-	left    []journal.Left // by a former process
+	left    []journal.Unfinished // by a former process
 	once    sync.Once
 	came    chan pulled
 	life    context.Context
@@ -50,7 +50,7 @@ func newSources(j *journal.Journal, log *slog.Logger, all ...source) *sources {
 	if j == nil {
 		return s
 	}
-	if s.left = j.Left(); len(s.left) > 0 {
+	if s.left = j.Unfinished(); len(s.left) > 0 {
 		log.Info("activations of a former process wait in the journal", "activations", len(s.left))
 	}
 	return s
@@ -80,7 +80,7 @@ func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
 	}
 }
 
-// run hands out what comes from one source.
+// run emits what comes from one source.
 func (s *sources) run(i int) {
 	for {
 		d, err := s.from(s.life, i)
@@ -90,12 +90,12 @@ func (s *sources) run(i int) {
 	}
 }
 
-// resume hands out what a former process left in the journal.
+// resume emits what a former process left in the journal.
 func (s *sources) resume() {
 	for _, l := range s.left {
 		d, err := resumed(s.journal, l)
 		switch {
-		case errors.Is(err, journal.ErrNotParked): // Kafka's copy came first
+		case errors.Is(err, journal.ErrNotSpilled): // Kafka's copy came first
 		case err != nil:
 			s.log.Error("an activation of a former process cannot be read from the journal, and is lost unless Kafka has it",
 				"activation", l.ID, "partition", l.Partition, "offset", l.Offset, "error", err)
@@ -115,7 +115,7 @@ func (s *sources) hand(p pulled) bool {
 }
 
 // from pulls from one source and adds what the journal knows. Of the shared
-// topic it keeps nothing: the next taker may be another host.
+// topic it keeps nothing: the next member may be another host.
 func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
 	for {
 		k, err := s.all[i].Next(ctx)
@@ -144,12 +144,12 @@ func (s *sources) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ofInvoker matches the topics that one invoker reads as its own: nobody else
+// ofInvoker matches the topics that one invoker reads as its own: no other
 // takes from those.
 var ofInvoker = regexp.MustCompile(`^invoker[0-9]+$`)
 
-// takes tells whether this invoker takes what others pass on: it has a GPU, and
-// the topic is nobody's own.
+// takes reports whether this invoker takes what others pass on: it has a GPU, and
+// the topic belongs to no single one.
 func (a *assembly) takes() bool {
 	topic := a.c.GPU.ForwardTopic
 	return topic != "" && len(a.gpus.devices) > 0 && !ofInvoker.MatchString(topic)
@@ -172,35 +172,35 @@ func (a *assembly) openSources(ctx context.Context, topic string) error {
 		return fmt.Errorf("create topic %s: %w", shared, err)
 	}
 	var err error
-	if a.share, err = a.cluster.NewShare(kafka.ShareConfig{Topic: shared}); err != nil {
+	if a.forwarded, err = a.cluster.NewMember(kafka.MemberConfig{Topic: shared}); err != nil {
 		return err
 	}
-	a.from = newSources(a.state.journal, a.Log, a.feed, a.share)
+	a.from = newSources(a.state.journal, a.Log, a.feed, a.forwarded)
 	return nil
 }
 
-// keeps is for how long a topic keeps its messages: what the broker says of it,
-// or, if it says nothing, what it was to be made with.
+// keeps is for how long a topic keeps its messages: as the broker has it,
+// or, if it does not answer, as it was to be made.
 func (a *assembly) keeps(ctx context.Context, topic string) invoker.Retention {
-	kept, err := a.cluster.Retention(ctx, topic)
+	retention, err := a.cluster.Retention(ctx, topic)
 	if err != nil {
-		said := func(key string) int64 {
+		message := func(key string) int64 {
 			n, err := strconv.ParseInt(a.c.Kafka.TopicConfig[key], 10, 64)
 			if err != nil || n < 0 {
 				return math.MaxInt64
 			}
 			return n
 		}
-		kept.Time = time.Duration(min(said("retention.ms"), int64(forever/time.Millisecond))) * time.Millisecond
-		kept.Bytes = said("retention.bytes")
-		a.Log.Warn("broker does not say how long a topic keeps messages: taking what the configuration says", "topic", topic, "keeps", kept.Time, "bytes", kept.Bytes, "error", err)
+		retention.Time = time.Duration(min(message("retention.ms"), int64(forever/time.Millisecond))) * time.Millisecond
+		retention.Bytes = message("retention.bytes")
+		a.Log.Warn("broker does not say how long a topic keeps messages: taking what the configuration says", "topic", topic, "keeps", retention.Time, "bytes", retention.Bytes, "error", err)
 	}
 	var r invoker.Retention
-	if kept.Time < forever {
-		r.Time = kept.Time
+	if retention.Time < forever {
+		r.Time = retention.Time
 	}
-	if kept.Bytes < math.MaxInt64/2 { // it is doubled
-		r.Bytes = kept.Bytes
+	if retention.Bytes < math.MaxInt64/2 { // it is doubled
+		r.Bytes = retention.Bytes
 	}
 	return r
 }
@@ -213,4 +213,24 @@ func (a *assembly) closeSources(ctx context.Context) error {
 		return nil
 	}
 	return a.from.close(ctx)
+}
+
+func (a *assembly) sourcesStatus(s *status) {
+	k := &s.Kafka
+	k.Feed = a.feed.Stats()
+	k.Lag = k.Feed.Lag()
+	s.because("reading activations", k.Feed.Interrupted)
+	s.because("committing offsets", k.Feed.CommitFailing)
+	if a.forwarded == nil {
+		return
+	}
+	forwarded := a.forwarded.Stats()
+	k.Share = &forwarded
+	k.Lag += forwarded.Waiting
+	s.because("reading of the forward topic", forwarded.Interrupted)
+	s.because("committing of the forward topic", forwarded.CommitFailing)
+}
+
+func (a *assembly) sourcesGauges(s *status, m sink) {
+	m.gauge("kafka_lag", "Messages that wait on the invoker's topic.", float64(s.Kafka.Lag))
 }

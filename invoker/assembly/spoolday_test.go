@@ -7,8 +7,8 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 // A record of a GPU function with a few lines of logs, as they are written.
@@ -22,7 +22,7 @@ const usualRecord = `{"_id":"tenant-of-usual-length/%[1]s","activationId":"%[1]s
 
 // The default spool has the records of a day without the database, at a hundred
 // a second.
-func TestSpoolHoldsADay(t *testing.T) {
+func TestSpoolCapacity(t *testing.T) {
 	_, environ := deployment(t)
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
 	if err != nil {

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -9,18 +10,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/wal"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/warmth"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/statefile"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 // state is what outlives the process. What is switched off is nil.
 type state struct {
 	journal *journal.Journal
 	spool   *records.DiskSpool
-	dead    *records.DeadLetters
+	dead    *records.DeadLetterDir
 	pinged  pinged
-	warm    *warmth.Dir
+	warm    *statefile.Dir
 }
 
 // openState opens the directories that the configuration names.
@@ -37,7 +38,7 @@ func (a *assembly) openState() (err error) {
 		}
 	}
 	if dir := c.WarmDir(name); dir != "" {
-		if a.state.warm, err = warmth.Open(dir, a.Log); err != nil {
+		if a.state.warm, err = statefile.Open(dir, a.Log); err != nil {
 			return stateError(err, "whisk.gpu.journal")
 		}
 	}
@@ -52,7 +53,7 @@ func (a *assembly) openState() (err error) {
 		}
 	}
 	if dir := c.DeadLetterDir(name); dir != "" {
-		a.state.dead = &records.DeadLetters{Dir: dir}
+		a.state.dead = &records.DeadLetterDir{Dir: dir}
 	}
 	return nil
 }
@@ -71,7 +72,7 @@ func (s state) into(r *records.Config) {
 		r.Spool = s.spool
 	}
 	if s.dead != nil {
-		r.Dead = *s.dead
+		r.DeadLetters = *s.dead
 	}
 }
 
@@ -88,6 +89,8 @@ func (s state) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+func (a *assembly) closeState(context.Context) error { return a.state.close() }
 
 // stateStatus is what /status shows of it.
 type stateStatus struct {
@@ -124,36 +127,50 @@ func (s state) status() (out stateStatus) {
 	return out
 }
 
-func (a *assembly) account() invoker.Journal {
+func (a *assembly) stateStatus(s *status) {
+	s.State = a.state.status()
+	if j := s.State.Journal; j != nil {
+		s.because("writing the journal", j.Trouble)
+	}
+}
+
+func (a *assembly) stateGauges(s *status, m sink) {
+	if j := s.State.Journal; j != nil {
+		m.gauge("journal_bytes", "Size of the journal's files.", float64(j.Bytes))
+		m.gauge("journal_parked_bytes", "Messages in the journal that wait or run.", float64(j.SpilledBytes))
+	}
+}
+
+func (a *assembly) journal() invoker.Journal {
 	if a.state.journal == nil {
 		return journal.None{}
 	}
-	return &account{Journal: a.state.journal, feed: a.feed}
+	return &forgetfulJournal{Journal: a.state.journal, feed: a.feed}
 }
 
-// shelf is where messages wait that need not be in memory; nil without a
+// spill is where messages wait that need not be in memory; nil without a
 // journal.
-func (a *assembly) shelf() invoker.Shelf {
+func (a *assembly) spill() invoker.SpillStore {
 	if a.state.journal == nil {
 		return nil
 	}
 	return a.state.journal
 }
 
-// account tells the journal, and has it forget what Kafka will not deliver
+// forgetfulJournal writes to the journal, and has it forget what Kafka will not deliver
 // again.
-type account struct {
+type forgetfulJournal struct {
 	*journal.Journal
 	feed      *kafka.Feed
 	completed atomic.Int64
 }
 
-// forgetEvery is after how many completions the journal is told the committed
+// forgetEvery is after how many completions the journal gets the committed
 // position: it holds so many more activations than it must.
 const forgetEvery = 1000
 
-// Completed tells the journal.
-func (a *account) Completed(id activation.ID) {
+// Completed is written to the journal.
+func (a *forgetfulJournal) Completed(id activation.ID) {
 	a.Journal.Completed(id)
 	if a.completed.Add(1)%forgetEvery == 0 {
 		stats := a.feed.Stats()
@@ -161,4 +178,67 @@ func (a *account) Completed(id activation.ID) {
 			a.Covered(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
 		}
 	}
+}
+
+// recall adds what the journal knows of an activation to what Kafka does, and
+// records there that it is accepted. It reports whether the message is of any
+// use: not if the journal's copy of it is being worked on.
+func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
+	past := j.Delivered(d.Message.ActivationID, partition, d.Offset)
+	if past.Taken && past.State != journal.Completed {
+		return false
+	}
+	d.Unlisted = past.Other
+	d.Completed = past.State == journal.Completed
+	d.Begun = d.Begun || past.State == journal.Started
+	d.Attempts = max(d.Attempts, past.Crashes)
+	d.Ended = ended(j, d.Message.ActivationID, past)
+	return true
+}
+
+// ended is what a former process had an activation end with and could not send
+// everybody, nil where it is not known.
+func ended(j *journal.Journal, id activation.ID, past journal.Past) *activation.Record {
+	if !past.Unacknowledged || past.State == journal.Completed {
+		return nil
+	}
+	text, err := j.Result(id)
+	if err != nil {
+		return nil // it counts as what was running
+	}
+	r, err := activation.DecodeRecord(text)
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// resumed is what a former process left in the journal.
+func resumed(j *journal.Journal, l journal.Unfinished) (invoker.Delivery, error) {
+	text, past, err := j.Take(l.ID)
+	if err != nil {
+		return invoker.Delivery{}, err
+	}
+	m, err := activation.DecodeMessage(text)
+	if err != nil {
+		return invoker.Delivery{}, err
+	}
+	return invoker.Delivery{
+		Message: m, Offset: l.Offset, Done: func() {}, Begun: past.State == journal.Started, Attempts: past.Crashes,
+		Ended: ended(j, l.ID, past),
+	}, nil
+}
+
+// containerStates are what the next process reads of containers, nil where none is handed
+// over.
+func (a *assembly) containerStates() invoker.ContainerStates {
+	if a.state.warm == nil || !a.c.Drain.Handover {
+		return nil
+	}
+	return a.state.warm
+}
+
+// successor reports whether warm containers are left at the stop.
+func (a *assembly) successor() bool {
+	return a.c.Drain.Handover && a.Terminated != nil && a.Terminated() && !a.retired.Load()
 }

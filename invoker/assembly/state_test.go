@@ -48,7 +48,7 @@ func TestStateOnDisk(t *testing.T) {
 		var r records.Config
 		a.state.into(&r)
 		st := a.state.status()
-		if (st.Journal != nil) != (a.state.journal != nil) || (r.Spool != nil) != (st.Spool != nil) || (r.Dead != nil) != (st.DeadLetters != nil) {
+		if (st.Journal != nil) != (a.state.journal != nil) || (r.Spool != nil) != (st.Spool != nil) || (r.DeadLetters != nil) != (st.DeadLetters != nil) {
 			t.Errorf("%+v: status %+v", c.state, st)
 		}
 		if len(c.want) == 0 && (st.Journal != nil || st.Spool != nil || st.DeadLetters != nil) {

@@ -33,8 +33,8 @@ func TestStartWaitsForTheEngine(t *testing.T) {
 			Listening: func(a string) { addr <- a }, Ready: func() { close(ready) },
 		})
 	}()
-	door := "http://" + <-addr
-	untilSays(t, door+"/ping", http.StatusServiceUnavailable, "container engine is away")
+	address := "http://" + <-addr
+	awaitResponse(t, address+"/ping", http.StatusServiceUnavailable, "container engine is away")
 	select {
 	case err := <-ended:
 		t.Fatalf("the start ended: %v", err)
@@ -48,7 +48,7 @@ func TestStartWaitsForTheEngine(t *testing.T) {
 	daemon.Start()
 	defer daemon.Close()
 	<-ready
-	untilSays(t, door+"/ping", http.StatusOK, "pong")
+	awaitResponse(t, address+"/ping", http.StatusOK, "pong")
 	end()
 	daemon.CloseClientConnections() // the stream of events
 	if err := <-ended; err != nil {
@@ -74,20 +74,20 @@ func idleDaemon(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// untilSays asks until the answer is the one that must come.
-func untilSays(t *testing.T, address string, status int, text string) {
+// awaitResponse asks until the answer is the one that must come.
+func awaitResponse(t *testing.T, address string, status int, text string) {
 	t.Helper()
 	tick, late := time.NewTicker(2*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
 	for {
-		got, said := get(t, address)
-		if got == status && strings.Contains(said, text) {
+		got, message := get(t, address)
+		if got == status && strings.Contains(message, text) {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("%s says %d %q, want %d %q", address, got, said, status, text)
+			t.Fatalf("%s says %d %q, want %d %q", address, got, message, status, text)
 		}
 	}
 }

@@ -25,9 +25,10 @@ func TestAnsibleEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *c.Identity.ID != 3 || c.Identity.UniqueName != "3" || len(c.Identity.Tags) != 0 || !slices.Equal(c.Identity.DedicatedNamespaces, []string{"a", "b"}) {
-		t.Errorf("identity %+v", c.Identity)
+	if id := c.Identity; *id.ID != 3 || id.UniqueName != "3" {
+		t.Errorf("number %d, name %q", *id.ID, id.UniqueName)
 	}
+	wantSettings(t, c, map[string]string{"whisk.invoker.resource.tags": "", "whisk.invoker.dedicated.namespaces": "a,b"})
 	if got := c.Runtimes.API.URL(); got != "http://172.17.0.1:10001" {
 		t.Errorf("API at %s", got)
 	}
@@ -72,10 +73,14 @@ func TestKubeEnvironment(t *testing.T) {
 }
 
 func TestServiceProviders(t *testing.T) {
-	if c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.DockerToActivationFileLogStoreProvider"); !c.Logs.Files.Enabled || c.Logs.OutOfBand || c.Logs.Files.Dir != "/logs" || c.Logs.Files.Size != 100*MiB {
-		t.Errorf("the file log store makes %+v", c.Logs)
+	c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.DockerToActivationFileLogStoreProvider")
+	if want := (LogFiles{Enabled: true, Dir: "/logs", Size: 100 * MiB}); c.Logs.Files != want {
+		t.Errorf("the file log store writes %+v, want %+v", c.Logs.Files, want)
 	}
-	c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=whisk.core.containerpool.logging.LogDriverLogStoreProvider",
+	if c.Logs.OutOfBand {
+		t.Error("the file log store leaves logs to the engine")
+	}
+	c = loaded(t, "CONFIG_whisk_spi_LogStoreProvider=whisk.core.containerpool.logging.LogDriverLogStoreProvider",
 		"CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.memory.NoopActivationStoreProvider")
 	if !c.Logs.OutOfBand || !c.Records.Discard {
 		t.Errorf("logs %+v, records %+v", c.Logs, c.Records)
@@ -110,21 +115,27 @@ func TestElasticsearchAsTheRoleSetsIt(t *testing.T) {
 		"CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider",
 	}
 	c := loaded(t, role...)
-	if e := c.Elasticsearch; c.Records.Store != StoreElasticsearch || !c.RecordsElsewhere() || len(e.Hosts) != 2 ||
-		e.Index != "openwhisk-%s" || e.Username != "admin" || e.Password != "of a test" {
-		t.Errorf("store %s, %+v", c.Records.Store, e)
+	if !c.RecordsOutsideCouchDB() {
+		t.Errorf("records go to %s", c.Records.Store)
 	}
+	wantSettings(t, c, map[string]string{
+		"whisk.gpu.records.store":                            StoreElasticsearch,
+		"whisk.activation-store.elasticsearch.hosts":         "172.17.0.1:9200,172.17.0.2:9201",
+		"whisk.activation-store.elasticsearch.index-pattern": "openwhisk-%s",
+		"whisk.activation-store.elasticsearch.username":      "admin",
+		"whisk.activation-store.elasticsearch.password":      "of a test",
+	})
 	if !slices.Contains(c.Secrets(), "of a test") {
 		t.Errorf("the password is none of the secrets")
 	}
-	var shown strings.Builder
-	if err := c.Print(&shown); err != nil || strings.Contains(shown.String(), "of a test") {
+	var names strings.Builder
+	if err := c.Print(&names); err != nil || strings.Contains(names.String(), "of a test") {
 		t.Errorf("%v, or the password is printed", err)
 	}
-	if c := loaded(t, append(role, "CONFIG_whisk_gpu_records_store=couchdb")...); c.RecordsElsewhere() {
+	if c := loaded(t, append(role, "CONFIG_whisk_gpu_records_store=couchdb")...); c.RecordsOutsideCouchDB() {
 		t.Error("whisk.gpu.records.store does not count before the service provider")
 	}
-	if c := loaded(t); c.Records.Store != StoreCouchDB || c.RecordsElsewhere() {
+	if c := loaded(t); c.Records.Store != StoreCouchDB || c.RecordsOutsideCouchDB() {
 		t.Errorf("without a choice records go to %s", c.Records.Store)
 	}
 }
@@ -149,8 +160,8 @@ func TestS3AsTheOriginalHasIt(t *testing.T) {
 		if c.S3 != want {
 			t.Errorf("%s: %+v, want %+v", library, c.S3, want)
 		}
-		var shown strings.Builder
-		if err := c.PrintJSON(&shown); err != nil || strings.Contains(shown.String(), "of a test") || strings.Contains(shown.String(), "AKIDEXAMPLE") {
+		var names strings.Builder
+		if err := c.PrintJSON(&names); err != nil || strings.Contains(names.String(), "of a test") || strings.Contains(names.String(), "AKIDEXAMPLE") {
 			t.Errorf("%v, or a secret is printed", err)
 		}
 		for setting, want := range map[string]string{

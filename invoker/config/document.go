@@ -2,23 +2,50 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 //go:generate go test . -run TestDocument -update
 
-// Document is the reference of all keys in Markdown: docs/configuration.md.
+// operators are the keys that most deployments set or look up, in the order in
+// which an operator meets them.
+var operators = []string{
+	"kafka.hosts", "whisk.kafka.topics.prefix", "zookeeper.hosts",
+	"whisk.couchdb.protocol", "whisk.couchdb.host", "whisk.couchdb.port", "whisk.couchdb.username", "whisk.couchdb.password",
+	"whisk.couchdb.databases.WhiskAuth", "whisk.couchdb.databases.WhiskEntity", "whisk.couchdb.databases.WhiskActivation",
+	"runtimes.manifest", "whisk.api.host.name", "port", "whisk.invoker.username", "whisk.invoker.password",
+	"whisk.container-pool.user-memory", "whisk.gpu.devices", "whisk.gpu.policy", "whisk.gpu.tokens",
+	"whisk.gpu.weights", "whisk.gpu.limits", "whisk.gpu.namespace-limits", "whisk.gpu.pool-size",
+	"whisk.gpu.default-memory", "whisk.gpu.mps", "whisk.gpu.forward-topic", "whisk.gpu.docker.devices",
+	"whisk.gpu.state", "whisk.gpu.drain-deadline", "whisk.gpu.handover", "whisk.gpu.log.level",
+}
+
+// Document is the reference of all keys in Markdown: docs/configuration.md. The
+// keys that operators need come first, by their variables.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(documentHead)
+	b.WriteString("\n## What operators set\n\n| variable | default | effect |\n|---|---|---|\n")
+	all := Keys()
+	for _, name := range operators {
+		k := all[slices.IndexFunc(all, func(k *Key) bool { return k.Name == name })]
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(k.Variable()), code(k.defaultText()), cell(k.effect()))
+	}
 	section := ""
-	for _, k := range Keys() {
+	for _, k := range all {
+		if slices.Contains(operators, k.Name) {
+			continue
+		}
 		if k.section != section {
 			section = k.section
-			fmt.Fprintf(&b, "\n## %s\n\n| key | variable | default | allowed | effect |\n|---|---|---|---|---|\n", section)
+			fmt.Fprintf(&b, "\n## %s\n\n| key | default | effect |\n|---|---|---|\n", section)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n",
-			code(k.Name), code(k.Variable()), code(k.shownDefault()), cell(k.Allowed()), cell(k.Doc))
+		name := code(k.Name)
+		if k.Env != "" {
+			name = code(k.Env)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, code(k.defaultText()), cell(k.effect()))
 	}
 	b.WriteString("\n## Accepted without effect\n\n| key | why |\n|---|---|\n")
 	for _, w := range without {
@@ -31,6 +58,16 @@ func Document() string {
 	return b.String()
 }
 
+// effect is what the key does, with the values that it may have where those are
+// its own.
+func (k *Key) effect() string {
+	if !k.value.special {
+		return k.Doc
+	}
+	allowed := strings.TrimPrefix(k.Allowed(), "class name ending in ")
+	return k.Doc + " (" + strings.ReplaceAll(allowed, " | ", ", ") + ")"
+}
+
 // documentHead explains what the tables leave out.
 const documentHead = `# Configuration
 
@@ -41,36 +78,42 @@ The invoker reads what an OpenWhisk deployment hands to its own invoker; what
 it does not use it ignores, and ` + "`gpuwhisk invoker --print-config`" + ` lists every
 value with its source, secrets masked, and everything ignored with the reason.
 
-Where a key is given several times, the last of these wins:
+A key has the variable ` + "`CONFIG_`" + ` and its name with ` + "`_` for `.`" + ` and a capital letter for a
+dash and the letter behind it: ` + "`whisk.gpu.pool-size` is `CONFIG_whisk_gpu_poolSize`" + `.
+Names in capital letters are variables themselves. Where a key is given several
+times, the last of these wins:
 
 1. the default;
 2. a plain variable of the key (` + "`METRICS_KAMON`, `DOCKER_HOST`" + `, ...);
 3. HOCON in ` + "`OPENWHISK_CONFIG`" + `, or base64 of it in ` + "`OPENWHISK_ENCODED_CONFIG`" + `;
 4. ` + "`-Dkey=value` in `JAVA_OPTS`, then in `INVOKER_OPTS`" + `;
-5. the variable ` + "`CONFIG_...`" + ` of the table. Empty variables are ignored; a value
-   ` + "`$NAME`" + ` stands for the variable of that name.
+5. the variable ` + "`CONFIG_...`" + `. Empty variables are ignored; a value ` + "`$NAME`" + `
+   stands for the variable of that name.
 
-Keys whose variable does not begin with ` + "`CONFIG_`, `METRICS_` or `DOCKER_`" + ` come, weakest
-first, from ` + "`-Dwhisk-config.key=value`" + `, from their variable, and from a
-file ` + "`whisk.properties`" + ` in the working directory or one above it.
+Plain variables other than ` + "`METRICS_*` and `DOCKER_*`" + ` may also come, weaker, from
+` + "`-Dwhisk-config.key=value`" + `, and, stronger, from a file ` + "`whisk.properties`" + ` in the
+working directory or one above it.
 
 Sizes: ` + "`512 m`, `2g`, `4 MiB`" + ` are powers of 1024; ` + "`kB`, `MB`, `GB`" + ` are powers of
 1000; a bare number is bytes. Durations: ` + "`100 ms`, `10 minutes`, `5m`, `1 d`, `Inf`" + `.
-An unknown key below ` + "`whisk.gpu`" + ` and a value that is not allowed stop the start.
+Lists are separated by commas. An unknown key below ` + "`whisk.gpu`" + ` and a value that
+is not allowed stop the start.
 
 Arguments: ` + "`--id N`" + ` sets the invoker's number; without it ` + "`--uniqueName S`" + ` has
 ZooKeeper keep one for that name, and ` + "`--overwriteId N`" + ` takes over a number
 there. ` + "`--displayedName S`" + ` is shown to people. The last one of a kind wins.
 `
 
-func (k *Key) shownDefault() string {
+func (k *Key) defaultText() string {
 	switch {
 	case k.like != "":
 		return "as " + k.like
+	case k.byPolicy:
+		return "(by policy)"
 	case k.required:
 		return "(required)"
 	case k.defaults != nil:
-		return joinPairs(k.defaults)
+		return joinPairs(k.defaults, func(_, v string) string { return v })
 	}
 	return k.Default
 }

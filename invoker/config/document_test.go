@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/configuration.md")
@@ -64,21 +61,6 @@ func TestVariablesLeadToTheirKeys(t *testing.T) {
 		}
 		if back := property(k.Variable()); !slices.Contains(k.names(), back) {
 			t.Errorf("%s is set by %s, which means %s", k.Name, k.Variable(), back)
-		}
-	}
-}
-
-func TestChoicesAreThoseOfTheCores(t *testing.T) {
-	var policies []string
-	for _, p := range sched.Policies() {
-		policies = append(policies, p.Name)
-	}
-	if !slices.Equal(Policies(), policies) {
-		t.Errorf("policies are %v, sched has %v", Policies(), policies)
-	}
-	for _, r := range Retentions() {
-		if _, err := gpu.ParseRule(r); err != nil {
-			t.Error(err)
 		}
 	}
 }

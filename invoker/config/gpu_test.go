@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Devices are found, named, simulated or none, and never two of these.
@@ -35,25 +38,61 @@ func TestGPUDevices(t *testing.T) {
 }
 
 func TestGPUMemoryKeys(t *testing.T) {
-	g := loaded(t, "CONFIG_whisk_gpu_shim_library=/opt/l.so", "CONFIG_whisk_gpu_shim_dir=/run/x", "CONFIG_whisk_gpu_fakeDriver=/fake",
-		"CONFIG_whisk_gpu_dynamicTokens=true", "CONFIG_whisk_gpu_ackTimeout=3 s").GPU
-	if g.Shim.Library != "/opt/l.so" || g.Shim.Dir != "/run/x" || g.Shim.Log || strings.Join(g.Shim.Modes, " ") != "managed count off" || g.FakeDriver != "/fake" || !g.Dynamic || g.Threshold != 0.9 || g.AckTimeout != 3*time.Second {
-		t.Errorf("read %+v", g)
-	}
+	c := loaded(t, "CONFIG_whisk_gpu_shim_library=/opt/l.so", "CONFIG_whisk_gpu_shim_dir=/run/x", "CONFIG_whisk_gpu_fakeDriver=/fake",
+		"CONFIG_whisk_gpu_dynamicTokens=true", "CONFIG_whisk_gpu_ackTimeout=3 s")
+	wantSettings(t, c, map[string]string{
+		"whisk.gpu.shim.library":          "/opt/l.so",
+		"whisk.gpu.shim.dir":              "/run/x",
+		"whisk.gpu.shim.log":              "false",
+		"whisk.gpu.shim.modes":            "managed,count,off",
+		"whisk.gpu.fake-driver":           "/fake",
+		"whisk.gpu.dynamic-tokens":        "true",
+		"whisk.gpu.utilization-threshold": "0.9",
+		"whisk.gpu.ack-timeout":           "3 seconds",
+	})
 }
 
 func TestGPULimits(t *testing.T) {
-	g := loaded(t, "CONFIG_whisk_gpu_limits=guest/pkg/f=4 GiB, guest=2 GiB,*=1 GiB", "CONFIG_whisk_gpu_shim_modes=managed, count", "CONFIG_whisk_gpu_namespaceLimits=guest=16 GB,*=8 GiB").GPU
-	if len(g.Limits) != 3 || g.Limits["guest/pkg/f"] != 4<<30 || g.Limits["*"] != 1<<30 || strings.Join(g.Shim.Modes, " ") != "managed count" {
-		t.Errorf("read %v, %v", g.Limits, g.Shim.Modes)
-	}
-	if len(g.NamespaceLimits) != 2 || g.NamespaceLimits["guest"] != 16e9 || g.NamespaceLimits["*"] != 8<<30 {
-		t.Errorf("read %v", g.NamespaceLimits)
-	}
+	c := loaded(t, "CONFIG_whisk_gpu_limits=guest/pkg/f=4 GiB, guest=2 GiB,*=1 GiB", "CONFIG_whisk_gpu_shim_modes=managed, count", "CONFIG_whisk_gpu_namespaceLimits=guest=16 GB,*=8 GiB")
+	wantSettings(t, c, map[string]string{
+		"whisk.gpu.limits":           "*=1 GiB,guest=2 GiB,guest/pkg/f=4 GiB",
+		"whisk.gpu.shim.modes":       "managed,count",
+		"whisk.gpu.namespace-limits": "*=8 GiB,guest=15625000 KiB",
+	})
 	for _, wrong := range []string{"limits=guest", "limits==1 GB", "limits=guest=much", "shim_modes=count", "shim_modes=managed,vmm", "namespace_limits=guest/f=1 GB"} {
 		_, err := Load(Input{Environ: full("CONFIG_whisk_gpu_" + wrong), Args: []string{"--id", "0"}})
 		if err == nil || !strings.Contains(err.Error(), strings.SplitN(strings.ReplaceAll(wrong, "_", "."), "=", 2)[0]) {
 			t.Errorf("%s: %v, want an error that names the key", wrong, err)
+		}
+	}
+}
+
+// TestPolicy: what an operator sets goes over what the policy says.
+func TestPolicy(t *testing.T) {
+	plus, _ := sched.Defaults("sticky-plus")
+	batch, _ := sched.Defaults("batch")
+	for _, c := range []struct {
+		name string
+		env  []string
+		want func(g *GPU) bool
+	}{
+		{"default", nil, func(g *GPU) bool { return g.Sched == plus && g.Pool.Rule == gpu.DemandAware && g.Pool.Size == 32 }},
+		{"another", []string{"policy=batch"}, func(g *GPU) bool { return g.Sched == batch && g.Pool.Rule == gpu.LRU }},
+		{"part", []string{"shortest=false", "charge_setup=true"}, func(g *GPU) bool {
+			return !g.Sched.Shortest && g.Sched.Wait && g.Sched.CountSetup && g.Sched.Correct
+		}},
+		{"overrun without gap", []string{"overrun=3 s"}, func(g *GPU) bool { return g.Sched.Overrun == 3*time.Second && g.Sched.Gap == 0 }},
+		{"overrun and gap", []string{"overrun=3 s", "gap=9 s"}, func(g *GPU) bool { return g.Sched.Overrun == 3*time.Second && g.Sched.Gap == 9*time.Second }},
+		{"gap alone", []string{"gap=9 s"}, func(g *GPU) bool { return g.Sched.Overrun == plus.Overrun && g.Sched.Gap == 9*time.Second }},
+		{"retention", []string{"retention=flow-lru"}, func(g *GPU) bool { return g.Pool.Rule == gpu.FlowLRU }},
+		{"no pool", []string{"policy=naive", "poolSize=9"}, func(g *GPU) bool { return g.Pool.Size == 0 }},
+	} {
+		var env []string
+		for _, e := range c.env {
+			env = append(env, "CONFIG_whisk_gpu_"+e)
+		}
+		if g := loaded(t, env...).GPU; !c.want(&g) {
+			t.Errorf("%s: %+v, pool %+v", c.name, g.Sched, g.Pool)
 		}
 	}
 }

@@ -31,7 +31,7 @@ type hoconValue struct {
 	kind     hoconKind
 	text     string // text, or the path of a reference
 	fields   map[string]*hoconValue
-	items    []*hoconValue // of a list or sequence; base and top of an over
+	elements []*hoconValue // of a list or sequence; base and top of an over
 	optional bool          // reference
 	line     int
 	busy     bool // resolve is at work on it
@@ -76,21 +76,21 @@ func (v *hoconValue) flatten(path string, visit func(path string, v *hoconValue)
 
 // texts are the text elements of a list.
 func (v *hoconValue) texts() []string {
-	out := make([]string, 0, len(v.items))
-	for _, item := range v.items {
-		if item.kind == hoconText {
-			out = append(out, item.text)
+	out := make([]string, 0, len(v.elements))
+	for _, element := range v.elements {
+		if element.kind == hoconText {
+			out = append(out, element.text)
 		}
 	}
 	return out
 }
 
-// place sets the value at a path of keys, merging objects on the way.
-func (v *hoconValue) place(keys []string, value *hoconValue) {
+// insert sets the value at a path of keys, merging objects on the way.
+func (v *hoconValue) insert(keys []string, value *hoconValue) {
 	name := keys[0]
 	if len(keys) > 1 {
 		branch := &hoconValue{kind: hoconObject, fields: map[string]*hoconValue{}, line: value.line}
-		branch.place(keys[1:], value)
+		branch.insert(keys[1:], value)
 		value = branch
 	}
 	v.fields[name] = over(v.fields[name], value)
@@ -111,7 +111,7 @@ func over(base, top *hoconValue) *hoconValue {
 	case top.kind == hoconObject && (base.kind == hoconText || base.kind == hoconList || base.kind == hoconNothing):
 		return top
 	}
-	return &hoconValue{kind: hoconOver, items: []*hoconValue{base, top}, line: top.line}
+	return &hoconValue{kind: hoconOver, elements: []*hoconValue{base, top}, line: top.line}
 }
 
 // hoconResolver replaces references by what they stand for.
@@ -136,7 +136,7 @@ func (r *hoconResolver) resolve(v *hoconValue, depth int) (*hoconValue, error) {
 	case hoconObject:
 		return v, r.resolveFields(v, depth)
 	case hoconList:
-		return v, r.resolveItems(v, depth)
+		return v, r.resolveElements(v, depth)
 	case hoconReference:
 		return r.reference(v, depth)
 	case hoconSequence:
@@ -150,8 +150,8 @@ func (r *hoconResolver) resolve(v *hoconValue, depth int) (*hoconValue, error) {
 // inProgress is what a value that refers to itself sees: the earlier value of
 // the same key, as HOCON defines self-reference.
 func (r *hoconResolver) inProgress(v *hoconValue, depth int) (*hoconValue, error) {
-	if v.kind == hoconOver && !v.items[0].busy {
-		return r.resolve(v.items[0], depth+1)
+	if v.kind == hoconOver && !v.elements[0].busy {
+		return r.resolve(v.elements[0], depth+1)
 	}
 	return nil, fmt.Errorf("line %d: %w", v.line, errHOCONSelf)
 }
@@ -167,26 +167,26 @@ func (r *hoconResolver) resolveFields(v *hoconValue, depth int) error {
 	return nil
 }
 
-func (r *hoconResolver) resolveItems(v *hoconValue, depth int) error {
-	for i := range v.items {
-		item, err := r.resolve(v.items[i], depth+1)
+func (r *hoconResolver) resolveElements(v *hoconValue, depth int) error {
+	for i := range v.elements {
+		element, err := r.resolve(v.elements[i], depth+1)
 		if err != nil {
 			return err
 		}
-		v.items[i] = item
+		v.elements[i] = element
 	}
 	return nil
 }
 
 func (r *hoconResolver) over(v *hoconValue, depth int) (*hoconValue, error) {
-	top, err := r.resolve(v.items[1], depth+1)
+	top, err := r.resolve(v.elements[1], depth+1)
 	if err != nil {
 		return nil, err
 	}
 	if top.kind == hoconText || top.kind == hoconList {
 		return top, nil
 	}
-	base, err := r.resolve(v.items[0], depth+1)
+	base, err := r.resolve(v.elements[0], depth+1)
 	if err != nil || top.kind == hoconNothing {
 		return base, err
 	}
@@ -242,8 +242,8 @@ func (r *hoconResolver) lookup(v *hoconValue, depth int) (*hoconValue, error) {
 func (r *hoconResolver) sequence(v *hoconValue, depth int) (*hoconValue, error) {
 	var sum *hoconValue
 	var gap string
-	for _, item := range v.items {
-		part, err := r.resolve(item, depth+1)
+	for _, element := range v.elements {
+		part, err := r.resolve(element, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -277,10 +277,10 @@ func (r *hoconResolver) join(sum, part *hoconValue, gap string) (*hoconValue, er
 		}
 		return &hoconValue{kind: hoconText, text: sum.text + gap + part.text, line: part.line}, nil
 	case sum.kind == hoconList:
-		if r.leafs += len(sum.items) + len(part.items); r.leafs > hoconLeafs {
+		if r.leafs += len(sum.elements) + len(part.elements); r.leafs > hoconLeafs {
 			return nil, errHOCONSize
 		}
-		return &hoconValue{kind: hoconList, items: slices.Concat(sum.items, part.items), line: part.line}, nil
+		return &hoconValue{kind: hoconList, elements: slices.Concat(sum.elements, part.elements), line: part.line}, nil
 	}
 	return over(sum, part), nil
 }

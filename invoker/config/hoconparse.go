@@ -155,10 +155,10 @@ func (p *hoconParser) field(object *hoconValue) error {
 	}
 	if appending {
 		earlier := &hoconValue{kind: hoconReference, text: strings.Join(keys, "."), optional: true, line: p.line}
-		added := &hoconValue{kind: hoconList, items: []*hoconValue{value}, line: p.line}
-		value = &hoconValue{kind: hoconSequence, items: []*hoconValue{earlier, added}, line: p.line}
+		added := &hoconValue{kind: hoconList, elements: []*hoconValue{value}, line: p.line}
+		value = &hoconValue{kind: hoconSequence, elements: []*hoconValue{earlier, added}, line: p.line}
 	}
-	object.place(keys, value)
+	object.insert(keys, value)
 	return nil
 }
 
@@ -232,7 +232,7 @@ func (p *hoconParser) value() (*hoconValue, error) {
 		}
 		return parts[0], nil
 	}
-	return &hoconValue{kind: hoconSequence, items: parts, line: p.line}, nil
+	return &hoconValue{kind: hoconSequence, elements: parts, line: p.line}, nil
 }
 
 func (p *hoconParser) part() (*hoconValue, error) {
@@ -267,11 +267,11 @@ func (p *hoconParser) list() (*hoconValue, error) {
 	list := &hoconValue{kind: hoconList, line: p.line}
 	p.lines()
 	for p.peek(0) != ']' {
-		item, err := p.value()
+		element, err := p.value()
 		if err != nil {
 			return nil, err
 		}
-		list.items = append(list.items, item)
+		list.elements = append(list.elements, element)
 		if !p.separator() && p.peek(0) != ']' {
 			return nil, p.fail("expected , or ] in a list, found %s", quoteRune(p.peek(0)))
 		}

@@ -15,7 +15,7 @@ type Key struct {
 	Env string
 	// Default is the text of the default value; empty means unset.
 	Default string
-	// Doc says what the key does.
+	// Doc is what the key does.
 	Doc string
 	// Secret values are never printed.
 	Secret bool
@@ -26,6 +26,8 @@ type Key struct {
 	like     string            // key whose value is the default
 	defaults map[string]string // defaults below a "*"
 	required bool
+	// byPolicy keys have the scheduling policy's own value until they are set.
+	byPolicy bool
 	// legacy keys come from the plain environment and whisk.properties, and
 	// from the JVM only under "whisk-config.".
 	legacy bool
@@ -46,8 +48,8 @@ func (k *Key) Variable() string {
 	return variable(k.Name)
 }
 
-// Allowed says in words what the value may be.
-func (k *Key) Allowed() string { return k.value.allowed() }
+// Allowed describes what the value may be.
+func (k *Key) Allowed() string { return k.value.allowed }
 
 // open reports whether the key stands for all paths below its name.
 func (k *Key) open() bool { return strings.HasSuffix(k.Name, ".*") }

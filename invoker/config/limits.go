@@ -1,8 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+)
 
-// SizeLimit bounds a number of bytes; Std is used where nothing is said.
+// SizeLimit bounds a number of bytes; Std is the default.
 type SizeLimit struct{ Min, Max, Std Size }
 
 // TimeLimit bounds a duration.
@@ -26,10 +28,8 @@ type Limits struct {
 
 // Payload bounds parameters and results.
 type Payload struct {
-	// Max is the largest result; a longer one is cut to Truncation.
-	Max        Size
-	Truncation Size
-	// SerdesOverhead is what a message needs beside its payload.
+	Max            Size
+	Truncation     Size
 	SerdesOverhead Size
 }
 
@@ -53,16 +53,16 @@ func systemLimitKeys(l *Limits) []*Key {
 	return []*Key{
 		{Name: "whisk.memory.min", Default: "128 m", value: size(&l.Memory.Min, int64(MiB)), Doc: "smallest action memory"},
 		{Name: "whisk.memory.max", Default: "512 m", value: size(&l.Memory.Max, int64(MiB)), Doc: "largest action memory"},
-		{Name: "whisk.memory.std", Default: "256 m", value: size(&l.Memory.Std, int64(MiB)), Doc: "OpenWhisk's memory of an action that says nothing; must lie between the two, documents of actions say theirs"},
+		{Name: "whisk.memory.std", Default: "256 m", value: size(&l.Memory.Std, int64(MiB)), Doc: "default action memory, between the two; documents of actions state theirs"},
 		{Name: "whisk.time-limit.min", Default: "100 ms", value: duration(&l.Time.Min), Doc: "shortest action time limit"},
 		{Name: "whisk.time-limit.max", Default: "5 m", value: duration(&l.Time.Max), Doc: "longest action time limit"},
-		{Name: "whisk.time-limit.std", Default: "1 m", value: duration(&l.Time.Std), Doc: "OpenWhisk's time limit of an action that says nothing; must lie between the two, documents of actions say theirs"},
+		{Name: "whisk.time-limit.std", Default: "1 m", value: duration(&l.Time.Std), Doc: "default time limit, between the two; documents of actions state theirs"},
 		{Name: "whisk.log-limit.min", Default: "0 m", value: size(&l.Log.Min, 0), Doc: "smallest action log limit"},
 		{Name: "whisk.log-limit.max", Default: "10 m", value: size(&l.Log.Max, 0), Doc: "largest action log limit"},
-		{Name: "whisk.log-limit.std", Default: "10 m", value: size(&l.Log.Std, 0), Doc: "OpenWhisk's log limit of an action that says nothing; must lie between the two, documents of actions say theirs"},
+		{Name: "whisk.log-limit.std", Default: "10 m", value: size(&l.Log.Std, 0), Doc: "default log limit, between the two; documents of actions state theirs"},
 		{Name: "whisk.concurrency-limit.min", Default: "1", value: integer(&l.Concurrency.Min, 1, 1_000_000), Doc: "smallest concurrency of one container"},
 		{Name: "whisk.concurrency-limit.max", Default: "1", value: integer(&l.Concurrency.Max, 1, 1_000_000), Doc: "largest concurrency of one container"},
-		{Name: "whisk.concurrency-limit.std", Default: "1", value: integer(&l.Concurrency.Std, 1, 1_000_000), Doc: "OpenWhisk's concurrency of an action that says nothing; must lie between the two, documents of actions say theirs"},
+		{Name: "whisk.concurrency-limit.std", Default: "1", value: integer(&l.Concurrency.Std, 1, 1_000_000), Doc: "default concurrency, between the two; documents of actions state theirs"},
 		{Name: "whisk.activation.payload.max", Default: "1 m", value: size(&l.Payload.Max, 1), Doc: "largest result of an action"},
 		{Name: "whisk.activation.payload.truncation", Default: "1 m", value: size(&l.Payload.Truncation, 0), Doc: "what is kept of a larger result"},
 		{Name: "whisk.activation.payload.serdes-overhead", Default: "6068", value: size(&l.Payload.SerdesOverhead, 0), Doc: "room for a message beside its payload"},

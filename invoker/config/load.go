@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
 // Input is everything a configuration is made of. Nothing else is read.
@@ -48,11 +50,11 @@ func Load(in Input) (*Config, error) {
 
 // fill sets every key of a new configuration from the sources.
 func fill(s *sources) (*Config, []*Key, []error) {
-	c := new(Config)
+	c := &Config{GPU: GPU{Tokens: gpu.DefaultTokens()}}
 	all := keys(c)
 	problems := setExact(all, s)
 	problems = append(problems, setOpen(all, s)...)
-	inherit(c, all)
+	resolveDefaults(c, all)
 	c.settings = listSettings(all)
 	unknown, ignored := leftOver(all, s)
 	c.ignored = ignored
@@ -92,9 +94,9 @@ func setOpen(all []*Key, s *sources) []error {
 	return problems
 }
 
-// inherit resolves the keys whose default is another key's value, the store of
+// resolveDefaults resolves the keys whose default is another key's value, the store of
 // records that the service provider names, and the message size that follows from the payload limit.
-func inherit(c *Config, all []*Key) {
+func resolveDefaults(c *Config, all []*Key) {
 	byName := map[string]*Key{}
 	for _, k := range all {
 		byName[k.Name] = k
@@ -102,8 +104,14 @@ func inherit(c *Config, all []*Key) {
 	for _, k := range all {
 		if k.like != "" && k.source == "" {
 			// The same kind of value: what one renders the other reads.
-			_ = k.value.set(byName[k.like].value.String())
+			_ = k.value.set(byName[k.like].value.text())
 			k.source = "as " + k.like
+		}
+	}
+	c.GPU.complete(func(name string) bool { return byName[name].source != "" })
+	for _, k := range all {
+		if k.byPolicy && k.source == "" {
+			k.source = "policy " + c.GPU.Policy
 		}
 	}
 	if store := byName["whisk.gpu.records.store"]; c.Records.Store == "" {
@@ -121,7 +129,7 @@ func inherit(c *Config, all []*Key) {
 func missing(all []*Key) []error {
 	var names []string
 	for _, k := range all {
-		if k.required && !k.refused && (k.source == "" || k.value.String() == "") {
+		if k.required && !k.refused && (k.source == "" || k.value.text() == "") {
 			names = append(names, k.Variable())
 		}
 	}

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // full is the least environment with which the invoker starts.
@@ -42,6 +45,21 @@ func show(c *Config, name string) string {
 	return "no such setting"
 }
 
+// wantSettings compares settings as they are printed, one by one.
+func wantSettings(t *testing.T, c *Config, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		for _, k := range keys(c) {
+			if k.Name == name && k.value.text() != value {
+				t.Errorf("%s is %q, want %q", name, k.value.text(), value)
+			}
+		}
+		if show(c, name) == "no such setting" {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	c := Default()
 	for name, want := range map[string]string{
@@ -53,7 +71,7 @@ func TestDefaults(t *testing.T) {
 		"whisk.namespace-default-limit.time-limit.min": "100 ms",
 		"whisk.gpu.policy":                             "sticky-plus",
 		"whisk.gpu.tokens":                             "2",
-		"whisk.gpu.overrun":                            "",
+		"whisk.gpu.overrun":                            "10 seconds",
 		"whisk.transactions.header":                    "X-Request-ID",
 		"port":                                         "8080",
 	} {
@@ -65,8 +83,11 @@ func TestDefaults(t *testing.T) {
 	if !maps.Equal(c.Kafka.TopicConfig, want) {
 		t.Errorf("topic config is %v, want %v", c.Kafka.TopicConfig, want)
 	}
-	if c.GPU.Overrun != nil || c.GPU.Knobs.Correct != nil {
-		t.Error("knobs that are the policy's own are set")
+	if want, _ := sched.Defaults(DefaultPolicy); c.GPU.Sched != want {
+		t.Errorf("scheduling is %+v, want the policy's %+v", c.GPU.Sched, want)
+	}
+	if c.GPU.Tokens != gpu.DefaultTokens() {
+		t.Errorf("tokens are %+v, want %+v", c.GPU.Tokens, gpu.DefaultTokens())
 	}
 }
 
@@ -273,19 +294,17 @@ func TestGPUKeys(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_gpu_simulated_devices=2", "CONFIG_whisk_gpu_simulated_memory=8g", "CONFIG_whisk_gpu_overrun=0",
 		"CONFIG_whisk_gpu_weights=guest/infer=2, guest=0.5", "CONFIG_whisk_gpu_charge_correct=true", "CONFIG_whisk_gpu_policy=Sticky-Plus",
 		"CONFIG_whisk_gpu_forwardTopic=invoker9", "CONFIG_whisk_gpu_drainDeadline=Inf")
-	g := c.GPU
-	if g.SimulatedDevices != 2 || g.SimulatedMemory != 8*GiB || g.Policy != "sticky-plus" || g.ForwardTopic != "invoker9" {
-		t.Errorf("got %+v", g)
-	}
-	if g.Overrun == nil || *g.Overrun != 0 || g.Knobs.Correct == nil || !*g.Knobs.Correct || g.Knobs.Wait != nil {
-		t.Errorf("knobs %+v, overrun %v", g.Knobs, g.Overrun)
-	}
-	if !maps.Equal(g.Weights, map[string]float64{"guest/infer": 2, "guest": 0.5}) {
-		t.Errorf("weights %v", g.Weights)
-	}
-	if c.Drain.Deadline != Forever {
-		t.Errorf("drain deadline %v", c.Drain.Deadline)
-	}
+	wantSettings(t, c, map[string]string{
+		"whisk.gpu.simulated.devices": "2",
+		"whisk.gpu.simulated.memory":  "8 GiB",
+		"whisk.gpu.policy":            "sticky-plus",
+		"whisk.gpu.forward-topic":     "invoker9",
+		"whisk.gpu.overrun":           "0 seconds",
+		"whisk.gpu.gap":               "0 seconds",
+		"whisk.gpu.charge.correct":    "true",
+		"whisk.gpu.weights":           "guest=0.5,guest/infer=2",
+		"whisk.gpu.drain-deadline":    "Inf",
+	})
 }
 
 func TestNamesOfOneKey(t *testing.T) {
@@ -335,7 +354,6 @@ func TestFindProperties(t *testing.T) {
 
 func TestPrintJSON(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_gpu_overrun=3s", "CONFIG_whisk_unknown_thing=1")
-	c.Derive(map[string]string{"whisk.gpu.overrun": "9s", "whisk.gpu.retention": "lru"}, "policy x")
 	var b bytes.Buffer
 	if err := c.PrintJSON(&b); err != nil {
 		t.Fatal(err)
@@ -350,7 +368,7 @@ func TestPrintJSON(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"whisk.gpu.overrun":   "3 seconds|CONFIG_whisk_gpu_overrun|",
-		"whisk.gpu.retention": "lru|policy x|",
+		"whisk.gpu.retention": "demand|policy sticky-plus|",
 		"whisk.unknown.thing": "|CONFIG_whisk_unknown_thing|not a setting of this invoker",
 		"--id":                "0|command line|",
 	} {

@@ -9,10 +9,10 @@ import (
 	"text/tabwriter"
 )
 
-// mask stands for a secret wherever values are shown.
+// mask replaces a secret in whatever is printed.
 const mask = "********"
 
-// Setting is one value in force, fit to be shown: secrets are masked.
+// Setting is one value in force, fit to be printed: secrets are masked.
 type Setting struct {
 	// Name is the property path, Variable the environment variable that sets
 	// it.
@@ -27,30 +27,19 @@ type Setting struct {
 // documentation.
 func (c *Config) Settings() []Setting { return slices.Clone(c.settings) }
 
-// Ignored lists what the sources said that this invoker has no use for. The
-// values given are not repeated: Value says why they have no effect.
+// Ignored lists the settings that this invoker has no use for. The
+// values given are not repeated: Value is why they have no effect.
 func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 
-// Secrets are the values that must not be shown, wherever they turn up.
+// Secrets are the values that must not be printed anywhere.
 func (c *Config) Secrets() []string {
 	var values []string
 	for _, k := range keys(c) {
-		if v := k.value.String(); k.Secret && v != "" {
+		if v := k.value.text(); k.Secret && v != "" {
 			values = append(values, v)
 		}
 	}
 	return values
-}
-
-// Derive shows what holds where a setting without a value leaves the choice to
-// another one: values by key, source says what chose them.
-func (c *Config) Derive(values map[string]string, source string) {
-	for i := range c.settings {
-		s := &c.settings[i]
-		if v, ok := values[s.Name]; ok && s.Value == "" {
-			s.Value, s.Source = v, source
-		}
-	}
 }
 
 // Print writes every setting with its source, then what was ignored.
@@ -116,7 +105,7 @@ func (id Identity) settings() []Setting {
 func listSettings(all []*Key) []Setting {
 	out := make([]Setting, len(all))
 	for i, k := range all {
-		out[i] = Setting{Name: k.Name, Variable: k.Variable(), Value: k.shown(), Source: k.source}
+		out[i] = Setting{Name: k.Name, Variable: k.Variable(), Value: k.masked(), Source: k.source}
 		if k.source == "" {
 			out[i].Source = "default"
 		}
@@ -124,21 +113,12 @@ func listSettings(all []*Key) []Setting {
 	return out
 }
 
-// shown renders the value, without its secrets.
-func (k *Key) shown() string {
-	if k.Secret && k.value.String() != "" {
+// masked renders the value, without its secrets.
+func (k *Key) masked() string {
+	if k.Secret && k.value.text() != "" {
 		return mask
 	}
-	if p, ok := k.value.(propertiesValue); ok {
-		m := map[string]string{}
-		for name, v := range *p.at {
-			if m[name] = v; secretName(name) {
-				m[name] = mask
-			}
-		}
-		return joinPairs(m)
-	}
-	return k.value.String()
+	return k.value.text()
 }
 
 // secretName reports whether a property that we do not know may hold a secret.

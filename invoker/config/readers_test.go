@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	module = "github.com/gpuwhisk/gpuwhisk"
-	room   = module + "/invoker/config"
+	module   = "github.com/gpuwhisk/gpuwhisk"
+	settings = module + "/invoker/config"
 )
 
 // program reads the module's packages and what each name in them means. Of
@@ -65,7 +65,7 @@ func (p *program) Import(path string) (*types.Package, error) {
 // field names a field of the configuration by the struct that it is in, empty
 // where a selector is none.
 func field(s *types.Selection) string {
-	if s == nil || s.Kind() != types.FieldVal || s.Obj().Pkg().Path() != room {
+	if s == nil || s.Kind() != types.FieldVal || s.Obj().Pkg().Path() != settings {
 		return ""
 	}
 	recv := s.Recv()
@@ -135,7 +135,7 @@ func keyFields(f *ast.FuncDecl, info *types.Info, into map[string]string) {
 }
 
 // declared are keys that a deployment gives and that only their check needs; their
-// description says so. The reason is for whoever adds one.
+// description has the reason.
 var declared = map[string]string{
 	"whisk.kafka.common.ssl-truststore-type":  "the format is recognised",
 	"whisk.kafka.common.ssl-keystore-type":    "the format is recognised",
@@ -158,7 +158,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	for path, files := range p.files {
 		for _, f := range files {
 			for _, decl := range f.Decls {
-				if fn, ok := decl.(*ast.FuncDecl); ok && path == room {
+				if fn, ok := decl.(*ast.FuncDecl); ok && path == settings {
 					if describes(fn, p.info) || fn.Name.Name == "spis" {
 						keyFields(fn, p.info, keys)
 						continue

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// sources is what the inputs said, before any key interprets it.
+// sources is what the inputs set, before any key interprets it.
 type sources struct {
 	tree   *tree           // property paths
 	legacy map[string]leaf // plain names such as kafka.hosts
@@ -156,8 +157,7 @@ func (s *sources) applyName(k *Key, name string) error {
 		s.take(name)
 		return set(k, name, l.text, l.source)
 	}
-	many, ok := k.value.(collection)
-	if !ok {
+	if k.value.setBelow == nil {
 		return nil
 	}
 	entries, source := s.tree.under(name)
@@ -168,7 +168,7 @@ func (s *sources) applyName(k *Key, name string) error {
 		s.take(name + "." + e.path)
 	}
 	k.source = source
-	return refuse(k, name, asText(entries), source, many.setBelow(entries))
+	return refuse(k, name, asText(entries), source, k.value.setBelow(entries))
 }
 
 // applyOpen sets a key that stands for all paths below its own.
@@ -190,7 +190,7 @@ func (s *sources) applyOpen(k *Key) error {
 			entries = append(entries, entry{name, v})
 		}
 	}
-	return refuse(k, k.Name, asText(entries), source, k.value.(collection).setBelow(entries))
+	return refuse(k, k.Name, asText(entries), source, k.value.setBelow(entries))
 }
 
 func (s *sources) take(path string) { s.taken[path] = true }
@@ -201,7 +201,7 @@ func set(k *Key, name, text, source string) error {
 	return refuse(k, name, text, source, k.value.set(text))
 }
 
-// refuse words the error of a value, which says nothing secret.
+// refuse makes the error of a value, without secrets.
 func refuse(k *Key, name, text, source string, err error) error {
 	if err == nil {
 		return nil
@@ -223,4 +223,87 @@ func asText(entries []entry) string {
 		parts[i] = e.path + "=" + e.text
 	}
 	return strings.Join(parts, ",")
+}
+
+// leaf is one property value and where it came from.
+type leaf struct {
+	text   string
+	source string
+	// array marks an element of a list that was written as one: a later
+	// source that numbers elements replaces it as a whole.
+	array bool
+}
+
+// tree holds property values by path. Sources are put in from the weakest to
+// the strongest; no path is both a value and a branch.
+type tree struct {
+	values map[string]leaf
+	// branches are the paths that have, or had, values below them; true where
+	// those were elements of an array. They save put from looking through all
+	// values.
+	branches map[string]bool
+}
+
+func newTree() *tree {
+	return &tree{values: map[string]leaf{}, branches: map[string]bool{}}
+}
+
+// put replaces whatever is at path by a value.
+func (t *tree) put(path string, l leaf) {
+	t.clear(path)
+	for up := parent(path); up != ""; up = parent(up) {
+		delete(t.values, up)
+	}
+	if up := parent(path); up != "" {
+		if t.branches[up] && !l.array {
+			t.clear(up)
+		}
+		t.branches[up] = t.branches[up] || l.array
+		for up = parent(up); up != ""; up = parent(up) {
+			if _, known := t.branches[up]; !known {
+				t.branches[up] = false
+			}
+		}
+	}
+	t.values[path] = l
+}
+
+// putList replaces whatever is at path by a list.
+func (t *tree) putList(path string, elements []string, source string) {
+	t.put(path, leaf{"", source, false})
+	for i, element := range elements {
+		t.put(path+"."+strconv.Itoa(i), leaf{element, source, true})
+	}
+}
+
+// clear removes everything below path.
+func (t *tree) clear(path string) {
+	if _, ok := t.branches[path]; !ok {
+		return
+	}
+	delete(t.branches, path)
+	maps.DeleteFunc(t.values, func(other string, _ leaf) bool { return below(other, path) })
+}
+
+// under lists the entries below path, sorted, and the source of the last one.
+func (t *tree) under(path string) (entries []entry, source string) {
+	if _, ok := t.branches[path]; !ok {
+		return nil, ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.values)) {
+		if below(name, path) {
+			entries = append(entries, entry{name[len(path)+1:], t.values[name].text})
+			source = t.values[name].source
+		}
+	}
+	return entries, source
+}
+
+// below reports whether path lies under branch.
+func below(path, branch string) bool {
+	return len(path) > len(branch) && path[len(branch)] == '.' && path[:len(branch)] == branch
+}
+
+func parent(path string) string {
+	return path[:max(strings.LastIndexByte(path, '.'), 0)]
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// classicMode is said wherever the deployment asks for the scheduler of
+// classicMode is the advice where the deployment asks for the scheduler of
 // OpenWhisk, whose controller speaks another protocol to its invokers.
 const classicMode = "this invoker serves the classic mode (sharding balancer over Kafka), which needs four settings: " +
 	"on the controller whisk.spi.LoadBalancerProvider=org.apache.openwhisk.core.loadBalancer.ShardingContainerPoolBalancer " +
@@ -27,7 +27,7 @@ type spi struct {
 func spiKeys(c *Config) []*Key {
 	var all []*Key
 	for _, s := range spis(c) {
-		all = append(all, &Key{Name: "whisk.spi." + s.name, Default: s.served[0], value: &spiValue{spi: s}, Doc: s.doc})
+		all = append(all, &Key{Name: "whisk.spi." + s.name, Default: s.served[0], value: s.value(), Doc: s.doc})
 	}
 	return all
 }
@@ -46,7 +46,7 @@ func spis(c *Config) []spi {
 				"MongoDBArtifactStoreProvider":  "MongoDB is not served; use CouchDB",
 				"CosmosDBArtifactStoreProvider": "Cosmos DB is not served; use CouchDB",
 				"MemoryArtifactStoreProvider":   "for one process without a database use gpuwhisk standalone"}, choose: ignore},
-		{name: "AttachmentStoreProvider", doc: "store of actions' code beside the database: S3AttachmentStoreProvider reads it from whisk.s3; empty: all code is in the database",
+		{name: "AttachmentStoreProvider", doc: "store of actions' code: S3AttachmentStoreProvider reads it from whisk.s3; empty: it is in the database",
 			served: []string{"", "S3AttachmentStoreProvider"},
 			refused: map[string]string{
 				"AzureBlobAttachmentStoreProvider": "code in Azure cannot be read; keep attachments in CouchDB or S3",
@@ -63,7 +63,7 @@ func spis(c *Config) []spi {
 					c.Records.provided = StoreElasticsearch
 				}
 			}},
-		{name: "LogStoreProvider", doc: "where action logs go: into the record; DockerToActivationFileLogStoreProvider writes them to files too (whisk.gpu.log.directory), LogDriverLogStoreProvider leaves them to the container engine",
+		{name: "LogStoreProvider", doc: "where action logs go: into the record; DockerToActivationFileLogStoreProvider also into files (whisk.gpu.log.directory), LogDriverLogStoreProvider leaves them to the engine",
 			served: []string{"DockerToActivationLogStoreProvider", "DockerToActivationFileLogStoreProvider", "LogDriverLogStoreProvider"},
 			refused: map[string]string{
 				"SplunkLogStoreProvider":        "Splunk is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
@@ -78,28 +78,20 @@ func spis(c *Config) []spi {
 	}
 }
 
-type spiValue struct {
-	spi
-	class string
-}
-
-func (v *spiValue) String() string { return v.class }
-
-func (v *spiValue) allowed() string {
-	return "class name ending in " + strings.TrimPrefix(strings.Join(v.served, " | "), " | ")
-}
-
-// set compares simple class names: packages moved between releases.
-func (v *spiValue) set(s string) error {
-	s = strings.TrimSuffix(strings.TrimSpace(s), "$")
-	class := s[strings.LastIndexByte(s, '.')+1:]
-	if why, ok := v.refused[class]; ok {
-		return fmt.Errorf("not served: %s", why)
-	}
-	if !slices.Contains(v.served, class) {
-		return errBad
-	}
-	v.class = s
-	v.choose(class)
-	return nil
+// value compares simple class names: packages moved between releases.
+func (p spi) value() value {
+	class := ""
+	v := field(&class, "class name ending in "+strings.TrimPrefix(strings.Join(p.served, " | "), " | "), func(s string) (string, error) {
+		s = strings.TrimSuffix(strings.TrimSpace(s), "$")
+		simple := s[strings.LastIndexByte(s, '.')+1:]
+		if why, ok := p.refused[simple]; ok {
+			return "", fmt.Errorf("not served: %s", why)
+		}
+		if !slices.Contains(p.served, simple) {
+			return "", errBad
+		}
+		p.choose(simple)
+		return simple, nil
+	}, unchanged)
+	return own(v)
 }

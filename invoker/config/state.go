@@ -1,6 +1,8 @@
 package config
 
-import "path/filepath"
+import (
+	"path/filepath"
+)
 
 // None switches off what is kept in a directory.
 const None = "none"
@@ -27,17 +29,17 @@ func stateKeys(c *Config) []*Key {
 		{Name: "whisk.gpu.state", Default: "/var/lib/gpuwhisk", value: text(&s.Dir),
 			Doc: "directory for what outlives the process; none switches off all that names no directory of its own"},
 		{Name: "whisk.gpu.journal", value: text(&s.Journal),
-			Doc: "directory of the journal, which tells after a crash what had begun and what had ended, or none" + where},
+			Doc: "directory of the journal of what began and ended, or none; empty means in whisk.gpu.state, by the invoker's name" + where},
 		{Name: "whisk.gpu.journal-fsync", Default: "batch", value: choice(&s.JournalSync, "batch", "each", "none"),
-			Doc: "when the journal survives a loss of power: batch within about 150 ms, each before an action runs, none when the system sees fit; the end of the process it survives in any case"},
+			Doc: "when the journal survives a power loss: batch within about 150 ms, each before an action runs, none when the system sees fit; a crash of the process it always survives"},
 		{Name: "whisk.gpu.journal-size", Default: "1 GiB", value: size(&s.JournalSize, int64(16*MiB)),
-			Doc: "disk for the journal; when half of it has messages that wait for a GPU, no more are parked there, and the invoker takes less when whisk.gpu.backlog-size is used up too"},
+			Doc: "disk for the journal; when half of it holds messages that wait for a GPU, no more are spilled there"},
 		{Name: "whisk.gpu.records.spool", value: text(&s.Spool),
-			Doc: "directory of records that wait for their store, or none" + where},
+			Doc: "directory of records that wait for their store, or none; empty means in whisk.gpu.state, by the invoker's name" + where},
 		{Name: "whisk.gpu.records.spool-size", Default: "12 GiB", value: size(&s.SpoolSize, int64(16*MiB)),
-			Doc: "disk for records that wait for their store, at most; a day of a hundred a second takes some 10 GiB, and beyond it nothing more is pulled"},
+			Doc: "disk for records that wait for their store; a day of a hundred a second takes some 10 GiB; beyond it nothing more is pulled"},
 		{Name: "whisk.gpu.records.dead-letters", value: text(&s.DeadLetters),
-			Doc: "directory of records that the store does not take, a file each with the reason, or none: they are dropped with a line in the log" + where},
+			Doc: "directory of records that the store refuses, a file each with the reason; none drops them with a log line; empty means in whisk.gpu.state, by the invoker's name" + where},
 	}
 }
 
@@ -45,7 +47,7 @@ func stateKeys(c *Config) []*Key {
 // and DeadLetterDir are alike.
 func (s State) JournalDir(invoker string) string { return s.dir(s.Journal, "journal", invoker) }
 
-// WarmDir is where the notes about containers lie: beside the journal, whose lock
+// WarmDir is where container state files are: beside the journal, whose lock
 // they need.
 func (s State) WarmDir(invoker string) string {
 	if dir := s.JournalDir(invoker); dir != "" {

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -30,8 +32,8 @@ func validate(c *Config) []error {
 	ordered(&c.Limits, demand)
 	demand(c.Pool.UserMemory >= c.Limits.Memory.Min,
 		"whisk.container-pool.user-memory %v is below whisk.memory.min %v: no action would have room", c.Pool.UserMemory, c.Limits.Memory.Min)
-	demand(c.GPU.TTL.Min <= c.GPU.TTL.Max, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
-		formatDuration(c.GPU.TTL.Min), formatDuration(c.GPU.TTL.Max))
+	demand(c.GPU.Sched.TTLMin <= c.GPU.Sched.TTLMax, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
+		formatDuration(c.GPU.Sched.TTLMin), formatDuration(c.GPU.Sched.TTLMax))
 	demand(c.GPU.SimulatedDevices == 0 || c.GPU.Devices == "auto" || c.GPU.Devices == "none",
 		"whisk.gpu.devices names %q, but whisk.gpu.simulated.devices asks for simulated ones in their place", c.GPU.Devices)
 	demand(c.Admin.Protocol != "https" || c.Admin.TLS.KeystorePath != "",
@@ -76,4 +78,97 @@ func ordered(l *Limits, demand func(ok bool, format string, args ...any)) {
 		"whisk.concurrency-limit", l.Concurrency.Min, l.Concurrency.Std, l.Concurrency.Max)
 	demand(l.Payload.Truncation <= l.Payload.Max, "whisk.activation.payload.truncation %v is above whisk.activation.payload.max %v",
 		l.Payload.Truncation, l.Payload.Max)
+}
+
+// ours begins every key of this project; below it nothing is ignored.
+const ours = "whisk.gpu"
+
+// leftOver sorts what no key took: paths of ours are mistakes, others belong
+// to parts of OpenWhisk that this invoker does not have.
+func leftOver(all []*Key, s *sources) (problems []error, ignored []Setting) {
+	for _, path := range slices.Sorted(maps.Keys(s.tree.values)) {
+		l := s.tree.values[path]
+		switch {
+		case s.taken[path] || strings.HasPrefix(path, "whisk-config."):
+		case strings.HasPrefix(path, ours):
+			problems = append(problems, unknown(all, path, l))
+		default:
+			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Value: reason(path), Source: l.source})
+		}
+	}
+	return problems, ignored
+}
+
+// without explains why settings that a deployment may well give have no effect.
+// A name that ends in a dot stands for everything below.
+var without = []struct{ name, why string }{
+	{"whisk.docker.container-factory.use-runc", "containers are paused through the engine, which has the same effect"},
+	{"whisk.docker.client.mask-docker-run-args", "arguments of containers are never logged"},
+	{"whisk.docker.client.timeouts.version", "no docker program is started"},
+	{"whisk.container-pool.pekko-client", "there is one HTTP client, which has the limits of both"},
+	{"whisk.container-pool.akka-client", "there is one HTTP client, which has the limits of both"},
+	{"whisk.activation.disable-store-result", "it only mattered where no store level was given, and one always is"},
+	{"whisk.activation-store.retry-config.max-tries", "a record that was not written is written again until it is"},
+	{"whisk.s3.pekko-connectors.", "there is one S3 client, which only reads, directly and in memory"},
+	{"whisk.s3.alpakka.", "there is one S3 client, which only reads, directly and in memory"},
+	{"whisk.kafka.common.", "not a property of this Kafka client"},
+	{"whisk.kafka.producer.", "acks and timeouts are as OpenWhisk ships them"},
+	{"whisk.kafka.consumer.", "the invoker's partition is read by assignment, without a group session"},
+	{"whisk.container-proxy.action-health-check.", "a container that fails is replaced when it is used"},
+	{"whisk.db.", "the invoker asks no views of those design documents"},
+	{"whisk.scheduler.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
+	{"whisk.etcd.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
+	{"whisk.controller.", "belongs to the controller"},
+	{"whisk.loadbalancer.", "belongs to the controller"},
+}
+
+// reason words why a path is ignored.
+func reason(path string) string {
+	for _, w := range without {
+		if path == w.name || strings.HasSuffix(w.name, ".") && strings.HasPrefix(path, w.name) {
+			return w.why
+		}
+	}
+	return "not a setting of this invoker"
+}
+
+func unknown(all []*Key, path string, l leaf) error {
+	var names []string
+	for _, k := range all {
+		if strings.HasPrefix(k.Name, ours) {
+			names = append(names, k.Name)
+		}
+	}
+	near := nearest(path, names)
+	if secretName(path) {
+		l.text = mask
+	}
+	return fmt.Errorf("%s (from %s): no such key (its value is %q); the nearest is %s, set by %s; all keys: gpuwhisk invoker --print-config",
+		path, l.source, l.text, near, variable(near))
+}
+
+// nearest is the name with the least edit distance, the first of equals.
+func nearest(name string, names []string) string {
+	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -2,8 +2,8 @@ package container
 
 import "time"
 
-// Heirloom is a container of an earlier process that is taken over.
-type Heirloom struct {
+// Adopted is a container of an earlier process that is taken over.
+type Adopted struct {
 	Key         string // "" is a prewarmed one, which no action has used
 	Kind        string
 	MemoryMB    int
@@ -15,7 +15,7 @@ type Heirloom struct {
 // Adopt takes a container over that another process has made and that rests
 // now, as if this pool had made it. False means that there is no place for it.
 // It is called before the first Enqueue, those that have rested longest first.
-func (p *Pool) Adopt(now time.Duration, h Heirloom) (SlotID, bool) {
+func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 	if h.Key == "" {
 		return p.adoptPrewarmed(now, h)
 	}
@@ -36,9 +36,9 @@ func (p *Pool) Adopt(now time.Duration, h Heirloom) (SlotID, bool) {
 }
 
 // adoptPrewarmed has a container take the place of one that is to be made.
-func (p *Pool) adoptPrewarmed(now time.Duration, h Heirloom) (SlotID, bool) {
+func (p *Pool) adoptPrewarmed(now time.Duration, h Adopted) (SlotID, bool) {
 	if h.Paused {
-		return 0, false // nobody pauses them
+		return 0, false // they are never paused
 	}
 	for i, o := range p.orders {
 		if o.Do != CreatePrewarm || o.Kind != h.Kind || o.MemoryMB != h.MemoryMB {
@@ -63,17 +63,17 @@ func (p *Pool) giveUpPrewarm(memoryMB int) bool {
 		c := p.cellOf(s)
 		p.orders = append(p.orders[:i:i], p.orders[i+1:]...)
 		c.starting--
-		c.missing = true // it is made when nobody needs the memory
+		c.missing = true // it is made when the memory is free
 		p.used -= s.memoryMB
 		delete(p.slots, s.id)
 	}
 	return p.used+memoryMB <= p.cfg.MemoryMB
 }
 
-// Leaving counts the memory of a container that another process left and that
+// AddRemoving counts the memory of a container that another process left and that
 // is being removed; Gone follows. Of one that fits no more, as much counts as
 // there is.
-func (p *Pool) Leaving(memoryMB int) SlotID {
+func (p *Pool) AddRemoving(memoryMB int) SlotID {
 	p.giveUpPrewarm(memoryMB)
 	s := p.add(min(max(memoryMB, 0), p.cfg.MemoryMB-p.used))
 	s.state, s.doomed = removing, true
@@ -81,9 +81,9 @@ func (p *Pool) Leaving(memoryMB int) SlotID {
 	return s.id
 }
 
-// Resting lists the containers that the next process may take over: nobody
+// Adoptable lists the containers that the next process may take over: nobody
 // runs in them, and they were not given up.
-func (p *Pool) Resting() []SlotID {
+func (p *Pool) Adoptable() []SlotID {
 	var ids []SlotID
 	for _, l := range []*list{&p.idle, &p.paused} {
 		for s := l.front; s != nil; s = s.after {

@@ -37,7 +37,7 @@ func (p *Pool) Warmed(_ time.Duration, id SlotID) {
 }
 
 // Done reports that an activation has left its container, logs included. With
-// keep false the container takes nobody new and is removed once it is empty:
+// keep false the container takes no further activation and is removed once it is empty:
 // a status of 2 or 3 demands it.
 func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
 	s := p.slot(id)
@@ -65,7 +65,7 @@ func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
 }
 
 // Failed reports that a container could not be created, or died, while the
-// given number of activations were placed in it. Nobody new comes; the slot's
+// given number of activations were placed in it. No further activation comes; the slot's
 // memory is free when Gone follows.
 func (p *Pool) Failed(id SlotID) {
 	s, ok := p.slots[id]

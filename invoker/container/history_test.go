@@ -18,7 +18,7 @@ func TestRandomHistories(t *testing.T) {
 
 func history(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	b := newBox(t, Config{
+	b := newFixture(t, Config{
 		MemoryMB: 1024, Overtake: 500 * time.Millisecond, PauseGrace: time.Second, IdleTimeout: 5 * time.Second,
 		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 2}},
 	})
@@ -40,7 +40,7 @@ func history(t *testing.T, seed uint64, steps int) {
 
 type outside struct {
 	r       *rand.Rand
-	b       *box
+	b       *fixture
 	asked   map[uint64]bool
 	running []Placement
 	orders  []Order
@@ -59,22 +59,22 @@ func (w *outside) step() {
 			delete(w.asked, id)
 		}
 	}
-	w.turn(w.r.IntN(2) == 0)
+	w.round(w.r.IntN(2) == 0)
 }
 
 func (w *outside) settle() {
 	w.b.now += 100 * time.Millisecond
-	w.turn(true)
+	w.round(true)
 }
 
-func (w *outside) turn(finish bool) {
+func (w *outside) round(finish bool) {
 	w.b.p.Tick(w.b.now)
 	for {
 		pl, ok := w.b.p.Next(w.b.now)
 		if !ok {
 			break
 		}
-		delete(w.asked, pl.Item)
+		delete(w.asked, pl.Invocation)
 		w.running = append(w.running, pl)
 	}
 	w.orders = append(w.orders, w.b.p.Orders()...)

@@ -28,7 +28,7 @@ func (s Start) String() string {
 
 // Demand is an activation that waits for a container.
 type Demand struct {
-	Item        uint64 // the caller's name of the activation
+	Invocation  uint64 // the caller's name of the activation
 	Key         string // containers are shared among equal keys only
 	Kind        string // resolved action kind; prewarmed containers match on it
 	MemoryMB    int
@@ -36,16 +36,16 @@ type Demand struct {
 	Prewarm     bool // may be served by a prewarmed container
 }
 
-// Placement is the pool's decision to run an item in a slot.
+// Placement is the pool's decision to run an invocation in a slot.
 type Placement struct {
-	Item   uint64
-	Slot   SlotID
-	Start  Start
-	Resume bool // the container is paused: resume it first
-	First  bool // first run after the container was idle
+	Invocation uint64
+	Slot       SlotID
+	Start      Start
+	Resume     bool // the container is paused: resume it first
+	First      bool // first run after the container was idle
 }
 
-// OrderKind tells what an Order asks for.
+// OrderKind is what an Order asks for.
 type OrderKind int
 
 // What the pool asks its owner to do.
@@ -86,20 +86,20 @@ type Config struct {
 //	freeing == sum of the memory of slots in removing
 //	a slot is in exactly one of: idle list, paused list, prewarm list, none
 type Pool struct {
-	cfg     Config
-	next    SlotID
-	used    int // MiB
-	freeing int // MiB, part of used
-	claimed int // MiB, part of used: containers that others keep
-	slots   map[SlotID]*slot
-	warm    map[string]*bench // by key: slots that know the action
-	idle    list              // ready, nobody runs in them; longest idle first
-	paused  list              // the same, paused; longest paused first
-	cells   []*cell
-	queue   queue
-	ready   []string // keys that gained capacity while someone waits
-	orders  []Order
-	prewarm prewarmClock
+	cfg      Config
+	next     SlotID
+	used     int // MiB
+	freeing  int // MiB, part of used
+	reserved int // MiB, part of used: containers that others keep
+	slots    map[SlotID]*slot
+	warm     map[string]*warmSet // by key: slots that know the action
+	idle     list                // ready, no activation runs in them; longest idle first
+	paused   list                // the same, paused; longest paused first
+	cells    []*cell
+	queue    queue
+	ready    []string // keys that gained capacity while someone waits
+	orders   []Order
+	prewarm  prewarmClock
 }
 
 // New checks cfg and makes an empty pool; prewarmed containers are ordered at
@@ -114,7 +114,7 @@ func New(cfg Config, now time.Duration) (*Pool, error) {
 	p := &Pool{
 		cfg:   cfg,
 		slots: map[SlotID]*slot{},
-		warm:  map[string]*bench{},
+		warm:  map[string]*warmSet{},
 		queue: newQueue(),
 	}
 	for _, c := range cfg.StemCells {
@@ -128,7 +128,7 @@ func New(cfg Config, now time.Duration) (*Pool, error) {
 	return p, nil
 }
 
-// Fits tells whether a container of that memory could ever be created.
+// Fits reports whether a container of that memory could ever be created.
 func (p *Pool) Fits(memoryMB int) bool { return memoryMB <= p.cfg.MemoryMB }
 
 // Enqueue lets an activation wait for its container. The demand must fit.
@@ -142,11 +142,11 @@ func (p *Pool) Enqueue(now time.Duration, d Demand) {
 	}
 }
 
-// Cancel takes an item that still waits out of the queue.
-func (p *Pool) Cancel(item uint64) bool { return p.queue.cancel(item) }
+// Cancel takes an invocation that still waits out of the queue.
+func (p *Pool) Cancel(invocation uint64) bool { return p.queue.cancel(invocation) }
 
-// Next places one waiting activation, or reports false when none can be placed
-// now. They go in order of arrival. An item for which a container of its own
+// Next permits one waiting activation, or reports false when none can be placed
+// now. They go in order of arrival. An invocation for which a container of its own
 // action is about to open waits aside. The first that must wait for memory is
 // the head: others may pass it into containers that are warm for them, which
 // costs it nothing, but only for Config.Overtake. After that a container that
@@ -154,7 +154,7 @@ func (p *Pool) Cancel(item uint64) bool { return p.queue.cancel(item) }
 // large one.
 func (p *Pool) Next(now time.Duration) (Placement, bool) {
 	for w := p.queue.front; w != nil; w = w.after {
-		if pl, ok := p.place(now, w); ok {
+		if pl, ok := p.tryStart(now, w); ok {
 			p.queue.remove(w)
 			return pl, true
 		}
@@ -169,14 +169,14 @@ func (p *Pool) Next(now time.Duration) (Placement, bool) {
 				return pl, true
 			}
 		}
-		p.makeRoom(w.MemoryMB)
+		p.evictFor(w.MemoryMB)
 		return Placement{}, false
 	}
 	p.ready = p.ready[:0]
 	return Placement{}, false
 }
 
-// overtake serves a waiting item whose key has gained warm capacity.
+// overtake serves a waiting invocation whose key has gained warm capacity.
 func (p *Pool) overtake(now time.Duration) (Placement, bool) {
 	for len(p.ready) > 0 {
 		key := p.ready[0]
@@ -196,8 +196,8 @@ func (p *Pool) overtake(now time.Duration) (Placement, bool) {
 	return Placement{}, false
 }
 
-// place tries a warm container, a prewarmed one and a new one, in this order.
-func (p *Pool) place(now time.Duration, w *waiting) (Placement, bool) {
+// tryStart tries a warm container, a prewarmed one and a new one, in this order.
+func (p *Pool) tryStart(now time.Duration, w *waiting) (Placement, bool) {
 	if pl, ok := p.reuse(now, w.Demand); ok {
 		return pl, true
 	}
@@ -223,7 +223,7 @@ func (p *Pool) reuse(now time.Duration, d Demand) (Placement, bool) {
 	if s == nil {
 		return Placement{}, false
 	}
-	pl := Placement{Item: d.Item, Slot: s.id, Start: Warm, Resume: s.state == paused, First: s.active == 0}
+	pl := Placement{Invocation: d.Invocation, Slot: s.id, Start: Warm, Resume: s.state == paused, First: s.active == 0}
 	p.unlist(s)
 	s.state = running
 	s.active++
@@ -232,7 +232,7 @@ func (p *Pool) reuse(now time.Duration, d Demand) (Placement, bool) {
 	return pl, true
 }
 
-// opening tells whether a container of this key will take the activation soon:
+// opening reports whether a container of this key will take the activation soon:
 // one that is being paused, or one that is being made and may run several at
 // once.
 func (p *Pool) opening(d Demand) bool {
@@ -255,7 +255,7 @@ func (p *Pool) create(now time.Duration, d Demand) Placement {
 	s := p.add(d.MemoryMB)
 	p.adopt(s, now, d)
 	p.countCold(d)
-	return Placement{Item: d.Item, Slot: s.id, Start: Cold, First: true}
+	return Placement{Invocation: d.Invocation, Slot: s.id, Start: Cold, First: true}
 }
 
 // adopt gives a slot to a key; it stays with the key until it is removed.
@@ -264,7 +264,7 @@ func (p *Pool) adopt(s *slot, now time.Duration, d Demand) {
 	s.state, s.active, s.lastUsed = warmingUp, 1, now
 	b := p.warm[d.Key]
 	if b == nil {
-		b = &bench{}
+		b = &warmSet{}
 		p.warm[d.Key] = b
 	}
 	b.slots = append(b.slots, s)
@@ -278,10 +278,10 @@ func (p *Pool) add(memoryMB int) *slot {
 	return s
 }
 
-// makeRoom orders the removal of idle containers, longest idle first, then of
+// evictFor orders the removal of idle containers, longest idle first, then of
 // prewarmed ones, if together with what is being removed they make room for
 // need. If they cannot, nothing is evicted.
-func (p *Pool) makeRoom(need int) {
+func (p *Pool) evictFor(need int) {
 	lack := p.used - p.freeing + need - p.cfg.MemoryMB
 	if lack <= 0 {
 		return
@@ -311,7 +311,7 @@ func (p *Pool) victims(lack int) []*slot {
 	return picked
 }
 
-// remove orders the removal of a slot that nobody runs in.
+// remove orders the removal of a slot that no activation runs in.
 func (p *Pool) remove(s *slot) {
 	p.unlist(s)
 	p.forget(s)

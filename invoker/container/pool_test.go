@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// box drives a pool and plays the outside: it answers orders when told to.
-type box struct {
+// fixture drives a pool and plays the outside: it answers orders when told to.
+type fixture struct {
 	t    *testing.T
 	p    *Pool
 	now  time.Duration
 	next uint64
 }
 
-func newBox(t *testing.T, cfg Config) *box {
+func newFixture(t *testing.T, cfg Config) *fixture {
 	t.Helper()
 	if cfg.PauseGrace == 0 {
 		cfg.PauseGrace = 10 * time.Second
@@ -27,17 +27,17 @@ func newBox(t *testing.T, cfg Config) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &box{t: t, p: p}
+	return &fixture{t: t, p: p}
 }
 
-func (b *box) ask(key string, mb, concurrency int) uint64 {
+func (b *fixture) ask(key string, mb, concurrency int) uint64 {
 	b.next++
-	b.p.Enqueue(b.now, Demand{Item: b.next, Key: key, Kind: "k", MemoryMB: mb, Concurrency: concurrency, Prewarm: true})
+	b.p.Enqueue(b.now, Demand{Invocation: b.next, Key: key, Kind: "k", MemoryMB: mb, Concurrency: concurrency, Prewarm: true})
 	b.ok()
 	return b.next
 }
 
-func (b *box) placed() Placement {
+func (b *fixture) placed() Placement {
 	b.t.Helper()
 	pl, ok := b.p.Next(b.now)
 	b.ok()
@@ -47,7 +47,7 @@ func (b *box) placed() Placement {
 	return pl
 }
 
-func (b *box) none() {
+func (b *fixture) none() {
 	b.t.Helper()
 	if pl, ok := b.p.Next(b.now); ok {
 		b.t.Fatalf("placed %+v, want nothing", pl)
@@ -55,7 +55,7 @@ func (b *box) none() {
 	b.ok()
 }
 
-func (b *box) run(key string, mb int) Placement {
+func (b *fixture) run(key string, mb int) Placement {
 	b.t.Helper()
 	b.ask(key, mb, 1)
 	pl := b.placed()
@@ -65,7 +65,7 @@ func (b *box) run(key string, mb int) Placement {
 	return pl
 }
 
-func (b *box) orders(want ...OrderKind) []Order {
+func (b *fixture) orders(want ...OrderKind) []Order {
 	b.t.Helper()
 	got := b.p.Orders()
 	kinds := []OrderKind{}
@@ -78,7 +78,7 @@ func (b *box) orders(want ...OrderKind) []Order {
 	return got
 }
 
-func (b *box) ok() {
+func (b *fixture) ok() {
 	b.t.Helper()
 	if err := b.p.check(); err != nil {
 		b.t.Fatal(err)
@@ -86,7 +86,7 @@ func (b *box) ok() {
 }
 
 func TestWarmContainerIsReusedMostRecentFirst(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 1024})
+	b := newFixture(t, Config{MemoryMB: 1024})
 	one, two := b.run("a", 256), b.run("a", 256)
 	if one.Start != Cold || two.Start != Cold {
 		t.Fatalf("starts %v %v, want cold", one.Start, two.Start)
@@ -99,7 +99,7 @@ func TestWarmContainerIsReusedMostRecentFirst(t *testing.T) {
 }
 
 func TestContainersAreNotSharedAmongKeys(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 1024})
+	b := newFixture(t, Config{MemoryMB: 1024})
 	one := b.run("a", 256)
 	b.p.Done(b.now, one.Slot, true)
 	if got := b.run("b", 256); got.Slot == one.Slot || got.Start != Cold {
@@ -108,7 +108,7 @@ func TestContainersAreNotSharedAmongKeys(t *testing.T) {
 }
 
 func TestFailedRunCostsTheContainer(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 256})
+	b := newFixture(t, Config{MemoryMB: 256})
 	one := b.run("a", 256)
 	b.p.Done(b.now, one.Slot, false)
 	b.orders(Remove)
@@ -121,7 +121,7 @@ func TestFailedRunCostsTheContainer(t *testing.T) {
 }
 
 func TestEvictionTakesTheLongestIdleAndOnlyIfItSuffices(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 512})
+	b := newFixture(t, Config{MemoryMB: 512})
 	one, two := b.run("a", 256), b.run("b", 256)
 	b.ask("c", 512, 1)
 	b.p.Done(1, one.Slot, true)
@@ -141,7 +141,7 @@ func TestEvictionTakesTheLongestIdleAndOnlyIfItSuffices(t *testing.T) {
 }
 
 func TestWarmRunsPassABlockedHeadForAWhileOnly(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 512, Overtake: time.Second})
+	b := newFixture(t, Config{MemoryMB: 512, Overtake: time.Second})
 	hot, other := b.run("hot", 256), b.run("other", 256)
 	big := b.ask("big", 512, 1)
 	b.ask("hot", 256, 1)
@@ -159,13 +159,13 @@ func TestWarmRunsPassABlockedHeadForAWhileOnly(t *testing.T) {
 	for _, o := range b.orders(Remove, Remove) {
 		b.p.Gone(b.now, o.Slot)
 	}
-	if got := b.placed(); got.Item != big {
+	if got := b.placed(); got.Invocation != big {
 		t.Fatalf("got %+v, want the head", got)
 	}
 }
 
 func TestConcurrentActivationsShareOneContainer(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 256})
+	b := newFixture(t, Config{MemoryMB: 256})
 	b.ask("a", 256, 2)
 	b.ask("a", 256, 2)
 	first := b.placed()
@@ -181,7 +181,7 @@ func TestConcurrentActivationsShareOneContainer(t *testing.T) {
 }
 
 func TestIdlePauseResumeRemove(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 256})
+	b := newFixture(t, Config{MemoryMB: 256})
 	one := b.run("a", 256)
 	b.p.Done(b.now, one.Slot, true)
 	at, ok := b.p.Deadline()
@@ -210,7 +210,7 @@ func TestIdlePauseResumeRemove(t *testing.T) {
 }
 
 func TestPauseThatFailsRemoves(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 256})
+	b := newFixture(t, Config{MemoryMB: 256})
 	one := b.run("a", 256)
 	b.p.Done(b.now, one.Slot, true)
 	b.now = time.Minute
@@ -221,7 +221,7 @@ func TestPauseThatFailsRemoves(t *testing.T) {
 }
 
 func TestPrewarm(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 1024, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 1}}})
+	b := newFixture(t, Config{MemoryMB: 1024, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 1}}})
 	made := b.orders(CreatePrewarm)
 	b.p.Started(b.now, made[0].Slot)
 	b.ask("a", 128, 1)
@@ -236,7 +236,7 @@ func TestPrewarm(t *testing.T) {
 }
 
 func TestPrewarmGivesWayToWork(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 256, StemCells: []StemCell{{Kind: "other", MemoryMB: 256, Count: 1}}})
+	b := newFixture(t, Config{MemoryMB: 256, StemCells: []StemCell{{Kind: "other", MemoryMB: 256, Count: 1}}})
 	made := b.orders(CreatePrewarm)
 	b.p.Started(b.now, made[0].Slot)
 	b.ask("a", 256, 1)
@@ -248,7 +248,7 @@ func TestPrewarmGivesWayToWork(t *testing.T) {
 }
 
 func TestReactivePrewarmFollowsColdStarts(t *testing.T) {
-	b := newBox(t, Config{
+	b := newFixture(t, Config{
 		MemoryMB: 2048, Expiry: Expiry{InitDelay: time.Minute, Interval: time.Minute, Limit: 100},
 		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 1,
 			Reactive: &Reactive{Min: 1, Max: 4, TTL: time.Minute, Threshold: 1, Increment: 1}}},
@@ -285,16 +285,16 @@ func TestReactivePrewarmFollowsColdStarts(t *testing.T) {
 }
 
 func TestClaimSharesTheBudget(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 512})
-	if !b.p.Claim(512) || b.p.Claim(1) {
+	b := newFixture(t, Config{MemoryMB: 512})
+	if !b.p.Reserve(512) || b.p.Reserve(1) {
 		t.Fatal("claims went wrong")
 	}
 	b.ask("a", 256, 1)
 	b.none()
-	if got := b.p.Lacking(); got != 256 {
+	if got := b.p.Shortage(); got != 256 {
 		t.Fatalf("lacking %d, want 256", got)
 	}
-	b.p.Unclaim(b.now, 512)
+	b.p.Release(b.now, 512)
 	b.placed()
 }
 
@@ -317,7 +317,7 @@ func BenchmarkWarmPlacement(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		p.Enqueue(0, Demand{Item: uint64(i), Key: "a", MemoryMB: 128, Concurrency: 1})
+		p.Enqueue(0, Demand{Invocation: uint64(i), Key: "a", MemoryMB: 128, Concurrency: 1})
 		pl, _ := p.Next(0)
 		if pl.Start != Warm {
 			p.Warmed(0, pl.Slot)

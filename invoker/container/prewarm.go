@@ -70,11 +70,11 @@ func (c *cell) wait(now time.Duration) {
 	c.missing, c.again = true, now+c.pause
 }
 
-// barred tells whether nothing may be made now, because that failed just
+// barred reports whether nothing may be made now, because that failed just
 // before.
 func (c *cell) barred(now time.Duration) bool { return c.failed && now < c.again }
 
-// prewarmClock says when the next pass over reactive stem cells is due.
+// prewarmClock states when the next pass over reactive stem cells is due.
 type prewarmClock struct {
 	on   bool
 	next time.Duration
@@ -109,7 +109,7 @@ func (p *Pool) takePrewarm(now time.Duration, d Demand) (Placement, bool) {
 		} else if !c.missing {
 			c.wait(now)
 		}
-		return Placement{Item: d.Item, Slot: s.id, Start: Prewarmed, First: true}, true
+		return Placement{Invocation: d.Invocation, Slot: s.id, Start: Prewarmed, First: true}, true
 	}
 	return Placement{}, false
 }
@@ -154,7 +154,7 @@ func (p *Pool) fill(now time.Duration, c *cell, want int) {
 	c.missing = false
 }
 
-// retry makes what is missing when its pause is over, as far as nobody waits
+// retry makes what is missing when its pause is over, as far as no activation waits
 // for the memory, and pauses anew for the rest.
 func (p *Pool) retry(now time.Duration) {
 	for _, c := range p.cells {

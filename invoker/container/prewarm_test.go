@@ -8,14 +8,14 @@ import (
 // TestFailedPrewarmIsMadeAgain with a pause that grows from a second to a
 // minute, and begins anew after a success.
 func TestFailedPrewarmIsMadeAgain(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 1024, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 1}}})
+	b := newFixture(t, Config{MemoryMB: 1024, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 1}}})
 	made := b.orders(CreatePrewarm)
 	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		pause *= time.Second
 		b.p.Gone(b.now, made[0].Slot)
 		b.ok()
-		if b.p.Claim(128) {
-			b.p.Unclaim(b.now, 128) // what happens meanwhile does not hurry it
+		if b.p.Reserve(128) {
+			b.p.Release(b.now, 128) // what happens meanwhile does not hurry it
 		}
 		b.noPrewarm()
 		if at, ok := b.p.Deadline(); !ok || at > b.now+pause {
@@ -41,7 +41,7 @@ func TestFailedPrewarmIsMadeAgain(t *testing.T) {
 // TestBurstGivesPrewarmedContainersBack: those that a burst took are made again
 // when nobody waits for the memory any more.
 func TestBurstGivesPrewarmedContainersBack(t *testing.T) {
-	b := newBox(t, Config{MemoryMB: 1280, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 2}}})
+	b := newFixture(t, Config{MemoryMB: 1280, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 2}}})
 	for _, o := range b.orders(CreatePrewarm, CreatePrewarm) {
 		b.p.Started(b.now, o.Slot)
 	}
@@ -72,7 +72,7 @@ func TestBurstGivesPrewarmedContainersBack(t *testing.T) {
 }
 
 // prewarms takes the orders, n of which must be to create a prewarmed container.
-func (b *box) prewarms(n int) (made []Order) {
+func (b *fixture) prewarms(n int) (made []Order) {
 	b.t.Helper()
 	b.ok()
 	for _, o := range b.p.Orders() {
@@ -86,7 +86,7 @@ func (b *box) prewarms(n int) (made []Order) {
 	return made
 }
 
-func (b *box) noPrewarm() {
+func (b *fixture) noPrewarm() {
 	b.t.Helper()
 	b.prewarms(0)
 }

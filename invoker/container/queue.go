@@ -15,18 +15,18 @@ type waiting struct {
 }
 
 // queue is the run buffer: first in, first out, with the first of each key and
-// any item by its id within reach.
+// any invocation by its id within reach.
 type queue struct {
-	front, back *waiting
-	byKey       map[string]*keyQueue
-	byItem      map[uint64]*waiting
-	memoryMB    int
+	front, back  *waiting
+	byKey        map[string]*keyQueue
+	byInvocation map[uint64]*waiting
+	memoryMB     int
 }
 
 type keyQueue struct{ front, back *waiting }
 
 func newQueue() queue {
-	return queue{byKey: map[string]*keyQueue{}, byItem: map[uint64]*waiting{}}
+	return queue{byKey: map[string]*keyQueue{}, byInvocation: map[uint64]*waiting{}}
 }
 
 func (q *queue) push(now time.Duration, d Demand) {
@@ -48,11 +48,11 @@ func (q *queue) push(now time.Duration, d Demand) {
 		k.back.keyAfter, w.keyBefore = w, k.back
 	}
 	k.back = w
-	q.byItem[d.Item] = w
+	q.byInvocation[d.Invocation] = w
 	q.memoryMB += d.MemoryMB
 }
 
-// first gives the longest waiting item of a key, or nil.
+// first gives the longest waiting invocation of a key, or nil.
 func (q *queue) first(key string) *waiting {
 	if k := q.byKey[key]; k != nil {
 		return k.front
@@ -60,8 +60,8 @@ func (q *queue) first(key string) *waiting {
 	return nil
 }
 
-func (q *queue) cancel(item uint64) bool {
-	w := q.byItem[item]
+func (q *queue) cancel(invocation uint64) bool {
+	w := q.byInvocation[invocation]
 	if w == nil {
 		return false
 	}
@@ -94,8 +94,8 @@ func (q *queue) remove(w *waiting) {
 	if k.front == nil {
 		delete(q.byKey, w.Key)
 	}
-	delete(q.byItem, w.Item)
+	delete(q.byInvocation, w.Invocation)
 	q.memoryMB -= w.MemoryMB
 }
 
-func (q *queue) len() int { return len(q.byItem) }
+func (q *queue) len() int { return len(q.byInvocation) }

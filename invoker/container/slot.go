@@ -28,7 +28,7 @@ type slot struct {
 	concurrency int
 	active      int
 	state       state
-	doomed      bool // remove as soon as nobody runs in it
+	doomed      bool // remove as soon as no activation runs in it
 	lastUsed    time.Duration
 	since       time.Duration // when it entered ready, paused or started
 
@@ -77,12 +77,12 @@ func (p *Pool) unlist(s *slot) {
 	l.memoryMB -= s.memoryMB
 }
 
-// bench holds the slots of one key, the most recently used last.
-type bench struct{ slots []*slot }
+// warmSet holds the slots of one key, the most recently used last.
+type warmSet struct{ slots []*slot }
 
 // capacity finds the most recently used slot that can take one more run. A
 // slot whose pause is under way cannot: its answer comes first.
-func (b *bench) capacity() *slot {
+func (b *warmSet) capacity() *slot {
 	for i := len(b.slots) - 1; i >= 0; i-- {
 		s := b.slots[i]
 		switch s.state {
@@ -96,7 +96,7 @@ func (b *bench) capacity() *slot {
 }
 
 // touch moves a slot to the most recently used end.
-func (b *bench) touch(s *slot) {
+func (b *warmSet) touch(s *slot) {
 	for i, have := range b.slots {
 		if have == s {
 			copy(b.slots[i:], b.slots[i+1:])
@@ -106,7 +106,7 @@ func (b *bench) touch(s *slot) {
 	}
 }
 
-// forget takes a slot away from its key: nobody new is placed in it.
+// forget takes a slot away from its key: no further activation is placed in it.
 func (p *Pool) forget(s *slot) {
 	b := p.warm[s.key]
 	if b == nil {

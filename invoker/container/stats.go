@@ -9,19 +9,19 @@ import (
 
 // Stats is a copy of the pool's figures for metrics and status.
 type Stats struct {
-	Waiting   int `json:"waiting"`
-	WaitingMB int `json:"waitingMB"`
-	Active    int `json:"active"` // somebody runs in them
-	ActiveMB  int `json:"activeMB"`
-	Idle      int `json:"idle"`
-	IdleMB    int `json:"idleMB"`
-	Prewarm   int `json:"prewarm"` // starting ones included
-	PrewarmMB int `json:"prewarmMB"`
-	Removing  int `json:"removing"`
-	ClaimedMB int `json:"claimedMB"`
-	UsedMB    int `json:"usedMB"`
-	MemoryMB  int `json:"memoryMB"`
-	// Prewarms tells for each stem cell how it went since the start.
+	Waiting    int `json:"waiting"`
+	WaitingMB  int `json:"waitingMB"`
+	Active     int `json:"active"` // an activation runs in them
+	ActiveMB   int `json:"activeMB"`
+	Idle       int `json:"idle"`
+	IdleMB     int `json:"idleMB"`
+	Prewarm    int `json:"prewarm"` // starting ones included
+	PrewarmMB  int `json:"prewarmMB"`
+	Removing   int `json:"removing"`
+	ReservedMB int `json:"claimedMB"`
+	UsedMB     int `json:"usedMB"`
+	MemoryMB   int `json:"memoryMB"`
+	// Prewarms counts for each stem cell how it went since the start.
 	Prewarms []PrewarmStats `json:"prewarms,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type PrewarmStats struct {
 func (p *Pool) Stats() Stats {
 	st := Stats{
 		Waiting: p.queue.len(), WaitingMB: p.queue.memoryMB,
-		ClaimedMB: p.claimed, UsedMB: p.used, MemoryMB: p.cfg.MemoryMB,
+		ReservedMB: p.reserved, UsedMB: p.used, MemoryMB: p.cfg.MemoryMB,
 	}
 	for _, c := range p.cells {
 		same := func(s PrewarmStats) bool { return s.Kind == c.Kind && s.MemoryMB == c.MemoryMB }
@@ -92,7 +92,7 @@ func (s state) String() string {
 
 // check returns an error that names the first broken invariant.
 func (p *Pool) check() error {
-	used, freeing := p.claimed, 0
+	used, freeing := p.reserved, 0
 	for _, s := range p.slots {
 		used += s.memoryMB
 		if s.state == removing {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Steers tells the variables by which the loader, the CUDA driver, NVIDIA's
+// Steers reports whether a variable is one of those by which the loader, the CUDA driver, NVIDIA's
 // container runtime and the shim are told what to do. A container on a device
 // gets them from the invoker only: neither an action's parameters nor a
 // setting for all containers may take the shim off, put something before it,

@@ -30,7 +30,7 @@ type Spec struct {
 	GPU       *GPU     // nil: the container sees no device
 }
 
-// GPU says which device a container is created on, and what its processes need
+// GPU states which device a container is created on, and what its processes need
 // so that their device memory can be seen and moved.
 type GPU struct {
 	Index     int      // the scheduler's device index
@@ -47,8 +47,8 @@ type GPU struct {
 	SpillMB int
 }
 
-// GPUWish is what an action asks of its container's device memory.
-type GPUWish struct {
+// DeviceRequest is what an action asks of its container's device memory.
+type DeviceRequest struct {
 	Shim  string // the word of its annotation, or what took its place
 	Limit int64  // bytes that the container may hold altogether; 0 for what the device has
 	Host  int64  // bytes of host memory that its processes may pin; 0 for no limit
@@ -81,7 +81,7 @@ type Handle struct {
 	Addr string // host:port of its action proxy
 }
 
-// Blame says whose fault a container error is; it picks the status code of the
+// Blame states whose fault a container error is; it picks the status code of the
 // activation's response.
 type Blame int
 
@@ -117,7 +117,7 @@ var ErrAway = errors.New("container engine is away")
 // ErrGone is what an engine answers for a container that no longer exists.
 var ErrGone = errors.New("container is gone")
 
-// LogRequest says how the log lines of one activation are read.
+// LogRequest states how the log lines of one activation are read.
 type LogRequest struct {
 	WaitForSentinel bool // the runtime marks the end of an activation's output
 	LimitBytes      int64
@@ -131,7 +131,7 @@ type LogRequest struct {
 	Waits func()
 }
 
-// Wait tells the caller that lines are being waited for.
+// Wait informs the caller that lines are being waited for.
 func (r LogRequest) Wait() {
 	if r.Waits != nil {
 		r.Waits()

@@ -1,8 +1,8 @@
 // Package handover is what replacing one invoker by another asks of Kafka: has
 // everything that was sent to the old one been answered, and does the new one
 // answer? It works with any invoker that speaks OpenWhisk's protocol, since it
-// looks at topics only. It changes nothing but, for a probe, a topic that it
-// takes away again. It has no goroutine of its own.
+// reads topics only. It changes nothing but, for a probe and for load, a topic
+// that it deletes again. It has no goroutine of its own.
 package handover
 
 import (
@@ -26,17 +26,17 @@ type Invoker struct {
 	Prefix  string // of the deployment's topics
 	ID      int
 	// Hold, when not nil, is called by a probe that is ready to send, which waits
-	// for it: what makes ready then takes none of the time in which nobody serves.
+	// for it: so preparing takes none of the time in which no invoker serves.
 	Hold func(context.Context) error
 }
 
 // ErrNoController is a deployment where no controller ever ran.
 var ErrNoController = errors.New("no topic completed0, completed1, ...: no controller of this deployment ever ran; check CONFIG_whisk_kafka_topics_prefix")
 
-// completed are the topics on which controllers hear acks, and the number of
+// completed are the topics on which controllers receive acks, and the number of
 // one of them.
 func (i Invoker) completed(ctx context.Context) (topics []string, controller string, err error) {
-	s, err := i.Cluster.Survey(ctx)
+	s, err := i.Cluster.Describe(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -57,10 +57,10 @@ func (i Invoker) completed(ctx context.Context) (topics []string, controller str
 	return topics, controller, nil
 }
 
-// Drained returns when nothing that was sent to the invoker is unanswered. Told
-// hears each count. Longest is how long an activation may take: what the
+// Drained returns when nothing that was sent to the invoker is unanswered.
+// Progress is called with each count. Longest is how long an activation may take: what the
 // invoker took before that and never answered is lost, and not waited for.
-func (i Invoker) Drained(ctx context.Context, longest time.Duration, told func(waiting, running int)) error {
+func (i Invoker) Drained(ctx context.Context, longest time.Duration, progress func(waiting, running int)) error {
 	p := i.Cluster.NewPending(i.Prefix, activation.Instance{ID: i.ID}.Topic(), longest)
 	defer p.Close()
 	const every = 250 * time.Millisecond
@@ -69,11 +69,11 @@ func (i Invoker) Drained(ctx context.Context, longest time.Duration, told func(w
 		if err != nil {
 			return err
 		}
-		waiting, running, err := p.Look(ctx, topics)
+		waiting, running, err := p.Poll(ctx, topics)
 		if err != nil {
 			return err
 		}
-		told(waiting, running)
+		progress(waiting, running)
 		if waiting+running == 0 {
 			return nil
 		}
@@ -96,50 +96,93 @@ func (i Invoker) Probe(ctx context.Context, action string) (took time.Duration, 
 		}
 		action = "whisk.system/invokerHealthTestAction" + controller
 	}
-	cut := strings.LastIndexByte(action, '/')
-	if cut < 1 {
-		return 0, fmt.Errorf("action %q is not NAMESPACE/NAME or NAMESPACE/PACKAGE/NAME", action)
+	m, err := message(action, "probe-"+random()[:8])
+	if err != nil {
+		return 0, err
 	}
-	path, name := action[:cut], action[cut+1:]
+	acks := make(chan activation.Ack, 1)
+	requester, err := i.requester(ctx, m.Controller, func(ack activation.Ack) {
+		if ack.ActivationID == m.ActivationID && ack.FreesSlot() {
+			select {
+			case acks <- ack:
+			default: // a second one
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if closed := requester.Close(context.WithoutCancel(ctx)); err == nil {
+			err = closed
+		}
+	}()
+	if i.Hold != nil {
+		if err := i.Hold(ctx); err != nil {
+			return 0, err
+		}
+	}
+	began := time.Now()
+	if err := requester.Send(ctx, i.topic(), m.Encode()); err != nil {
+		return 0, err
+	}
+	select {
+	case ack := <-acks:
+		if ack.SystemError {
+			err = fmt.Errorf("%s ended in a system error (activation %s in namespace %s has the reason)", action, m.ActivationID, m.User.Namespace.Name)
+		}
+		return time.Since(began), err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// topic is the one from which the invoker takes activations.
+func (i Invoker) topic() string { return i.Prefix + activation.Instance{ID: i.ID}.Topic() }
+
+// requester makes a topic of acks for a controller of this name, and passes on
+// what comes there.
+func (i Invoker) requester(ctx context.Context, controller string, receive func(activation.Ack)) (*kafka.Requester, error) {
+	reply := kafka.TopicSpec{Name: i.Prefix + "completed" + controller, Config: map[string]string{
+		"retention.ms": "300000", "max.message.bytes": strconv.Itoa(kafka.MaxMessageBytes),
+	}}
+	return i.Cluster.NewRequester(ctx, reply, func(value []byte) {
+		if ack, err := activation.DecodeAck(value); err == nil {
+			receive(ack)
+		}
+	})
+}
+
+// message is an activation of an action, as a controller of this name sends it.
+func message(action, controller string) (activation.Message, error) {
+	path, name, err := SplitAction(action)
+	if err != nil {
+		return activation.Message{}, err
+	}
 	namespace, _, _ := strings.Cut(path, "/")
 	id := random()
-	m := activation.Message{
+	return activation.Message{
 		TransID:      activation.NewTransID(id, time.Now().UnixMilli(), false),
 		Action:       activation.ActionRef{Path: path, Name: name, Version: activation.DefaultVersion},
 		ActivationID: activation.ID(id),
-		Controller:   "probe-" + id[:8],
+		Controller:   controller,
 		User: activation.Identity{
 			Subject:   namespace,
 			Namespace: activation.Namespace{Name: namespace, UUID: id},
 			Rights:    []string{},
 		},
+	}, nil
+}
+
+// SplitAction divides NAMESPACE/[PACKAGE/]NAME, with or without a slash before
+// it.
+func SplitAction(action string) (path, name string, err error) {
+	full := strings.TrimPrefix(action, "/")
+	cut := strings.LastIndexByte(full, '/')
+	if cut < 1 || cut == len(full)-1 || strings.Count(full, "/") > 2 {
+		return "", "", fmt.Errorf("action %q: want NAMESPACE/[PACKAGE/]NAME, since no controller is asked whose it is", action)
 	}
-	reply := kafka.TopicSpec{Name: i.Prefix + "completed" + m.Controller, Config: map[string]string{
-		"retention.ms": "300000", "max.message.bytes": strconv.Itoa(kafka.MaxMessageBytes),
-	}}
-	began := time.Now()
-	hold := func(ctx context.Context) error {
-		if i.Hold == nil {
-			return nil
-		}
-		defer func() { began = time.Now() }()
-		return i.Hold(ctx)
-	}
-	var failed error
-	err = i.Cluster.Exchange(ctx, i.Prefix+activation.Instance{ID: i.ID}.Topic(), m.Encode(), reply, hold, func(value []byte) bool {
-		ack, err := activation.DecodeAck(value)
-		if err != nil || ack.ActivationID != m.ActivationID || !ack.FreesSlot() {
-			return false
-		}
-		if ack.SystemError {
-			failed = fmt.Errorf("%s ended in a system error (activation %s in namespace %s has the reason)", action, id, namespace)
-		}
-		return true
-	})
-	if err == nil {
-		err = failed
-	}
-	return time.Since(began), err
+	return full[:cut], full[cut+1:], nil
 }
 
 func random() string {

@@ -3,69 +3,61 @@ package handover
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
-// Loader sends activations to an invoker past all controllers, and hears their
-// acks on a topic of its own. Calls may be made from many goroutines.
+// Loader sends activations to an invoker past all controllers, and receives
+// their acks on a topic of its own. Calls may be made from many goroutines.
 type Loader struct {
 	topic      string
 	controller string
 	content    json.RawMessage
-	talk       *kafka.Conversation
+	requester  *kafka.Requester
 
 	mu      sync.Mutex
 	waiting map[activation.ID]chan activation.Ack
 }
 
-// Ended is how an activation ended, as its ack tells.
+// Ended is how an activation ended, as its ack says.
 type Ended struct {
 	ID     string
-	Start  string // gpu-warm, host-warm, cold, busy-cold; warm, cold; empty where the ack does not tell
+	Start  string // gpu-warm, host-warm, cold, busy-cold; warm, cold; empty where the ack does not say
 	Status int    // OpenWhisk's status code
 }
 
 // Load opens a loader; parameters are those of each call, an object or nothing.
 func (i Invoker) Load(ctx context.Context, parameters []byte) (*Loader, error) {
-	s, err := i.Cluster.Survey(ctx)
+	d, err := i.Cluster.Describe(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := &Loader{
-		topic: i.Prefix + activation.Instance{ID: i.ID}.Topic(), controller: "load-" + random()[:8], content: json.RawMessage("{}"),
+		topic: i.topic(), controller: "load-" + random()[:8], content: json.RawMessage("{}"),
 		waiting: map[activation.ID]chan activation.Ack{},
 	}
-	if _, ok := s.Topics[l.topic]; !ok {
+	if _, ok := d.Topics[l.topic]; !ok {
 		return nil, fmt.Errorf("no topic %s: no invoker with this id ever ran, or CONFIG_whisk_kafka_topics_prefix is another", l.topic)
 	}
 	if len(parameters) > 0 {
 		if l.content, err = activation.Canonical(parameters); err != nil || l.content[0] != '{' {
-			return nil, fmt.Errorf("parameters: want one JSON object")
+			return nil, errors.New("parameters: want one JSON object")
 		}
 	}
-	l.talk, err = i.Cluster.Converse(ctx, kafka.TopicSpec{Name: i.Prefix + "completed" + l.controller, Config: map[string]string{
-		"retention.ms": "300000", "max.message.bytes": strconv.Itoa(kafka.MaxMessageBytes),
-	}}, l.hear)
+	l.requester, err = i.requester(ctx, l.controller, l.receive)
 	return l, err
 }
 
-// Close takes the topic of the acks away.
-func (l *Loader) Close(ctx context.Context) error { return l.talk.Close(ctx) }
+// Close deletes the topic of the acks.
+func (l *Loader) Close(ctx context.Context) error { return l.requester.Close(ctx) }
 
-// hear gives an ack to the call that waits for it: the first that tells how it
+// receive gives an ack to the call that waits for it: the first that says how it
 // ended.
-func (l *Loader) hear(value []byte) {
-	ack, err := activation.DecodeAck(value)
-	if err != nil {
-		return
-	}
+func (l *Loader) receive(ack activation.Ack) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if call := l.waiting[ack.ActivationID]; call != nil {
@@ -74,31 +66,13 @@ func (l *Loader) hear(value []byte) {
 	}
 }
 
-// SplitAction divides NAMESPACE/[PACKAGE/]NAME, with or without a slash before
-// it.
-func SplitAction(action string) (path, name string, err error) {
-	full := strings.TrimPrefix(action, "/")
-	cut := strings.LastIndexByte(full, '/')
-	if cut < 1 || cut == len(full)-1 || strings.Count(full, "/") > 2 {
-		return "", "", fmt.Errorf("action %q: want NAMESPACE/[PACKAGE/]NAME, since no controller is asked whose it is", action)
-	}
-	return full[:cut], full[cut+1:], nil
-}
-
 // Call runs an action and returns when its result is there.
 func (l *Loader) Call(ctx context.Context, action string) (Ended, error) {
-	path, name, err := SplitAction(action)
+	m, err := message(action, l.controller)
 	if err != nil {
 		return Ended{}, err
 	}
-	namespace, _, _ := strings.Cut(path, "/")
-	id := random()
-	m := activation.Message{
-		TransID:      activation.NewTransID(id, time.Now().UnixMilli(), false),
-		Action:       activation.ActionRef{Path: path, Name: name, Version: activation.DefaultVersion},
-		ActivationID: activation.ID(id), Controller: l.controller, Blocking: true, Content: l.content,
-		User: activation.Identity{Subject: namespace, Namespace: activation.Namespace{Name: namespace, UUID: id}, Rights: []string{}},
-	}
+	m.Blocking, m.Content = true, l.content
 	answer := make(chan activation.Ack, 1)
 	l.mu.Lock()
 	l.waiting[m.ActivationID] = answer
@@ -108,7 +82,8 @@ func (l *Loader) Call(ctx context.Context, action string) (Ended, error) {
 		defer l.mu.Unlock()
 		delete(l.waiting, m.ActivationID)
 	}()
-	if err := l.talk.Send(ctx, l.topic, m.Encode()); err != nil {
+	id := string(m.ActivationID)
+	if err := l.requester.Send(ctx, l.topic, m.Encode()); err != nil {
 		return Ended{ID: id}, err
 	}
 	select {
@@ -131,9 +106,9 @@ func ended(id string, ack activation.Ack) Ended {
 	if _, cold := ack.Record.Annotations.Get("initTime"); cold {
 		e.Start = "cold"
 	}
-	var run struct{ Start string }
-	if note, ok := ack.Record.Annotations.Get(activation.GPUAnnotation); ok && json.Unmarshal(note, &run) == nil && run.Start != "" {
-		e.Start = run.Start
+	var gpu struct{ Start string }
+	if text, ok := ack.Record.Annotations.Get(activation.GPUAnnotation); ok && json.Unmarshal(text, &gpu) == nil && gpu.Start != "" {
+		e.Start = gpu.Start
 	}
 	return e
 }

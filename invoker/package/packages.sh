@@ -15,6 +15,7 @@ set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$top"
 NFPM=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.1
+CYCLONEDX=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 VERSION=${VERSION:-$(git describe --tags --always --dirty)}
 MTIME=$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
@@ -58,19 +59,35 @@ words() {
 	cp LICENSE "$1/doc/copyright"
 }
 
-# packager builds the program that makes packages, once. Its modules are
-# downloaded, and a server that stumbles must not fail a release.
-packager() {
+# tool MODULE builds a tool of the release, once. Its modules are downloaded, and
+# a server that stumbles must not fail a release.
+tool() {
 	local i
 	for i in 1 2 3 4; do
-		GOFLAGS='' GOBIN=$work/own go install "$NFPM" && return
+		GOFLAGS='' GOBIN=$work/own go install "$1" && return
 		sleep $((i * 3))
 	done
 	return 1
 }
 
+# collection FILE has ansible-galaxy build the Ansible collection, and packs what
+# it built once more with the commit's time.
+collection() {
+	local version tree=$work/collection
+	version=$(sed -nE 's/^v?([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$/\1/p' <<<"$VERSION")
+	mkdir -p "$tree/packed"
+	cp -r ansible "$tree/source"
+	[[ ! $version ]] || sed -i "s/^version: .*/version: $version/" "$tree/source/galaxy.yml"
+	eval "$(.ci/peers/ansible.sh start)"
+	"$GPUWHISK_TEST_ANSIBLE/venv/bin/ansible-galaxy" collection build "$tree/source" --output-path "$tree"
+	tar -xzf "$tree"/*.tar.gz -C "$tree/packed"
+	(cd "$tree/packed" && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+		--mode=u=rwX,go=rX -cf - MANIFEST.json FILES.json $(ls -I MANIFEST.json -I FILES.json)) | gzip -9n >"$1"
+}
+
 words "$work/words"
-packager
+tool "$NFPM"
+[[ ! ${RELEASE:-} ]] || tool "$CYCLONEDX"
 for arch; do
 	programs=$(programs "$arch")
 	WORDS=$work/words
@@ -88,10 +105,11 @@ for arch; do
 	cp invoker/package/files/{gpuwhisk@.service,invoker.env,tmpfiles.conf} "$tree/etc/"
 	cp LICENSE NOTICE README.md CHANGELOG.md "$tree/"
 	archive "$tree" "$dist/gpuwhisk-$VERSION-linux-$arch.tar.gz"
-	go run ./invoker/package/sbom --version "$VERSION" --created "$MTIME" "$programs/gpuwhisk" >"$dist/gpuwhisk-$VERSION-linux-$arch.spdx.json"
+	"$work/own/cyclonedx-gomod" bin -json -std -noserial -notimestamp -version "$VERSION" \
+		-output "$dist/gpuwhisk-$VERSION-linux-$arch.cdx.json" "$programs/gpuwhisk"
 done
 if [[ ${RELEASE:-} ]]; then
-	go run ./invoker/package/collection --from ansible --version "$VERSION" --time "$SOURCE_DATE_EPOCH" "$dist/gpuwhisk-ansible-$VERSION.tar.gz"
+	collection "$dist/gpuwhisk-ansible-$VERSION.tar.gz"
 	(cd "$dist" && LC_ALL=C && rm -f SHA256SUMS && sha256sum -- *.deb *.rpm *.tar.gz *.json >SHA256SUMS)
 fi
 ls -l "$dist"

@@ -6,165 +6,161 @@ import (
 )
 
 // LowerBound returns a mean latency in milliseconds that no scheduler of this
-// server can beat, though it knew the future. It is the largest of three, each
-// the optimum of an easier problem or a bound on it: devices that are shared
-// without loss (sharing), places that are fewer than functions (scarcity), and,
-// for a handful of arrivals, both at once but for interference and memory
-// (exactly). Arrivals within the warm-up are left out: what they leave behind is
-// free, what they take is not counted. It holds for runs that serve everything,
-// and for schedulers that serve a function's calls in order of arrival, as
-// all of ours do; where a function's calls cost the same, any order is the same.
+// server can beat, though it knew the future. Everything is warm in it but the
+// first start of each function, which is paid. It is the larger of two sums:
+// that of all work and first starts, since no run is faster than alone, and that
+// of the latencies on one preemptive server as fast as all devices together
+// (leastOnOneServer). Memory, tokens and containers of the pool do not matter.
+//
+// Arrivals within the warm-up are left out: what they leave behind is free, what
+// they take is not counted. It holds for runs that serve everything, and for
+// schedulers that serve a function's calls in order of arrival, as all of ours.
 func LowerBound(w *Workload, p Params) float64 {
-	b := newBounded(w, p)
-	best := max(b.sharing(), b.work+b.scarcity(), b.queueing())
-	if least, ok := b.exactly(); ok {
-		best = max(best, least)
-	}
-	return 1000 * share(best, len(b.calls))
+	calls, alone := measuredCalls(w, p)
+	return 1000 * share(max(alone, leastOnOneServer(calls, Capacity(p))), len(calls))
 }
 
-// bounded is a workload and a server as the bounds see them, in seconds.
-type bounded struct {
-	calls   []call // measured ones, by arrival
-	fns     []startable
-	places  int // containers on all devices; 0 keeps none
-	tokens  int // runs on all devices
-	speed   float64
-	slowest float64 // a run among as many as there can be
-	idle    float64 // work that a second of a token that loads no device costs
-	begin   float64 // of what is measured
-	horizon float64 // the last call
-	work    float64 // of all calls
-	drain   drained // set by sharing
-}
-
-// call is one measured activation.
+// call is a measured activation as the bound sees it, in seconds.
 type call struct {
-	at, work float64
-	fn       int
+	at   float64 // arrival
+	left float64 // work of the devices' cores that is left, a first start's included
 }
 
-// startable is a function as the bounds see it.
-type startable struct {
-	start  float64 // from the token of a cold run to the run itself
-	init   float64 // the part of it that loads the device's cores
-	load   float64 // device work that it takes, or keeps from being done
-	before bool    // called within the warm-up: it may have a container
-	even   bool    // its calls cost the same
-	calls  []call
-}
-
-func newBounded(w *Workload, p Params) *bounded {
-	b := &bounded{
-		places: p.Pool.Size * p.Devices, tokens: p.Tokens.Max * p.Devices, speed: Capacity(p),
-		slowest: p.Interference.Slowdown(p.Tokens.Max), idle: idle(p),
-		begin: p.Warmup.Seconds(), fns: make([]startable, len(w.Functions)),
-	}
-	for i, f := range w.Functions {
-		s := startable{start: (p.ContainerStart + f.Cold - f.Warm).Seconds(), even: true}
-		if p.InitInterferes {
-			s.init = (f.Cold - f.Warm).Seconds()
-		}
-		s.load = s.init + b.idle*(s.start-s.init)
-		b.fns[i] = s
-	}
+// measuredCalls returns the calls after the warm-up, by arrival, and the sum of
+// what they take alone.
+func measuredCalls(w *Workload, p Params) (calls []call, alone float64) {
+	paid := make([]bool, len(w.Functions)) // the first start, or the warm-up left a container
+	even := evenFunctions(w, p)
 	for _, a := range w.Arrivals {
-		f := &b.fns[a.Function]
+		f, first := &w.Functions[a.Function], !paid[a.Function]
+		paid[a.Function] = p.Pool.Size > 0
 		if a.At < p.Warmup {
-			f.before = true
 			continue
 		}
-		c := call{at: a.At.Seconds(), work: w.Work(a).Seconds(), fn: int(a.Function)}
-		f.even = f.even && (len(f.calls) == 0 || f.calls[0].work == c.work)
-		f.calls = append(f.calls, c)
-		b.calls = append(b.calls, c)
-		b.work += c.work
-		b.horizon = c.at
+		c := call{at: a.At.Seconds(), left: w.Work(a).Seconds()}
+		alone += c.left
+		if first {
+			initialization := (f.Cold - f.Warm).Seconds()
+			alone += p.ContainerStart.Seconds() + initialization
+			// Some call brings the first initialization with it. Where all cost
+			// the same, the first to be served can be named the first to come.
+			if p.InitInterferes && (even[a.Function] || p.Pool.Size == 0) {
+				c.left += initialization
+			}
+		}
+		calls = append(calls, c)
 	}
-	return b
+	return calls, alone
 }
 
-// sharing returns the least sum of latencies of one server that is as fast as
-// the devices together at their best concurrency and may preempt: shortest
-// remaining work first is its optimum (Schrage 1968). A function's first container must be
-// initialized whenever that is; where its calls cost the same, the first one
-// may as well bring that work with it, for among equal calls the first to
-// be served can be named the first to have come.
-func (b *bounded) sharing() float64 {
-	var (
-		queue shortest
-		now   float64
-		sum   float64
-	)
-	b.drain = drained{}
+// evenFunctions returns which functions have measured calls of one cost only.
+func evenFunctions(w *Workload, p Params) []bool {
+	even := make([]bool, len(w.Functions))
+	work := make([]float64, len(w.Functions))
+	for _, a := range w.Arrivals {
+		if a.At < p.Warmup {
+			continue
+		}
+		s := w.Work(a).Seconds()
+		even[a.Function] = work[a.Function] == 0 || even[a.Function] && work[a.Function] == s
+		work[a.Function] = s
+	}
+	return even
+}
+
+// leastOnOneServer returns the least sum of latencies on one preemptive server:
+// the call with the least work left is served first (Schrage 1968).
+func leastOnOneServer(calls []call, speed float64) (sum float64) {
+	var queue shortest
+	now := 0.0
 	serve := func(until float64) {
 		for len(queue) > 0 && now < until {
-			top := &queue[0]
-			need := top.remaining / b.speed
-			if now+need > until {
-				top.remaining -= (until - now) * b.speed
+			end := now + queue[0].left/speed
+			if end > until {
+				queue[0].left -= (until - now) * speed
 				break
 			}
-			now += need
-			sum += now - top.at
-			heap.Pop(&queue)
-			b.drain.end(now, len(queue) == 0)
+			now = end
+			sum += now - heap.Pop(&queue).(call).at
 		}
 		now = until
 	}
-	seen := make([]bool, len(b.fns))
-	for _, c := range b.calls {
+	for _, c := range calls {
 		serve(c.at)
-		f, size := &b.fns[c.fn], c.work
-		if b.places == 0 || !seen[c.fn] && f.even && !f.before {
-			size += f.load
-		}
-		seen[c.fn] = true
-		b.drain.begin(now)
-		heap.Push(&queue, remaining{at: c.at, remaining: size})
+		heap.Push(&queue, c)
 	}
-	serve(math.MaxFloat64)
+	serve(math.Inf(1))
 	return sum
 }
 
-// drained is when the server of the bound by sharing was busy, and when calls
-// ended in it.
-type drained struct {
-	last    float64
-	busy    bool
-	periods []period
-}
-
-// period is a time without a pause.
-type period struct {
-	from, to float64
-	ends     []float64
-}
-
-func (d *drained) begin(now float64) {
-	if !d.busy {
-		d.busy, d.periods = true, append(d.periods, period{from: now})
-	}
-}
-
-func (d *drained) end(now float64, idle bool) {
-	p := &d.periods[len(d.periods)-1]
-	p.to, p.ends = now, append(p.ends, now)
-	d.last, d.busy = now, !idle
-}
-
-// remaining is one activation of the bound's server.
-type remaining struct{ at, remaining float64 }
-
-type shortest []remaining
+// shortest is a heap by work left.
+type shortest []call
 
 func (s shortest) Len() int           { return len(s) }
-func (s shortest) Less(i, j int) bool { return s[i].remaining < s[j].remaining }
+func (s shortest) Less(i, j int) bool { return s[i].left < s[j].left }
 func (s shortest) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s *shortest) Push(x any)        { *s = append(*s, x.(remaining)) }
+func (s *shortest) Push(x any)        { *s = append(*s, x.(call)) }
 
 func (s *shortest) Pop() any {
 	last := (*s)[len(*s)-1]
 	*s = (*s)[:len(*s)-1]
 	return last
+}
+
+// LeastCold returns the least number of cold starts that the server's pool
+// allows when activations are granted in order of arrival, though the scheduler
+// knew the future: the container that goes is that of the function whose next
+// call is farthest, or never (Belady 1966). A scheduler that puts calls off may
+// start fewer. Activations within the warm-up are left out; they may leave as
+// many containers as the pool takes.
+func LeastCold(w *Workload, p Params) (cold int) {
+	size := p.Pool.Size * p.Devices
+	next := nextCalls(w)
+	resident := make(map[int32]int, min(size, len(w.Functions))) // the next call of each function with a container
+	measured := 0
+	for i, a := range w.Arrivals {
+		if a.At < p.Warmup {
+			continue
+		}
+		measured++
+		if _, ok := resident[a.Function]; !ok {
+			cold++
+			if size > 0 && len(resident) == size {
+				delete(resident, farthest(resident))
+			}
+		}
+		if size > 0 {
+			resident[a.Function] = next[i]
+		}
+	}
+	if measured < len(w.Arrivals) {
+		cold = max(0, cold-size)
+	}
+	return cold
+}
+
+// nextCalls returns for each arrival the index of its function's next one, or a
+// number of its own beyond them all.
+func nextCalls(w *Workload) []int {
+	n := len(w.Arrivals)
+	next, again := make([]int, n), make([]int, len(w.Functions))
+	for f := range again {
+		again[f] = n + f
+	}
+	for i := n - 1; i >= 0; i-- {
+		f := w.Arrivals[i].Function
+		next[i], again[f] = again[f], i
+	}
+	return next
+}
+
+// farthest returns the function whose next call is farthest. No two are equal.
+func farthest(resident map[int32]int) (fn int32) {
+	most := -1
+	for f, at := range resident {
+		if at > most {
+			fn, most = f, at
+		}
+	}
+	return fn
 }

@@ -18,7 +18,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 // golden is a small fixed part of the published numbers.
 var golden = []string{"copies", "gap-bound", "load-70", "fcfs-d", "t0", "pool-fcfs-4", "light-fcfs-swap", "plus-mean", "plus-p99", "grid-32-0.95"}
 
-// TestGoldenClaims holds a few of the claims to their exact numbers: they are a
+// TestGoldenClaims compares a few of the claims with their exact numbers: they are a
 // function of code and seed alone, so a change of theirs is a change of a
 // rule. Two seeds allow no verdict. Run with -rewrite and read the diff.
 func TestGoldenClaims(t *testing.T) {
@@ -76,9 +76,8 @@ func compareLines(t *testing.T, got, want string) {
 }
 
 func TestClaimsAreWellFormed(t *testing.T) {
-	c := &cells{index: make(map[string]int)}
 	seen := map[string]bool{}
-	for _, k := range allClaims(c) {
+	for _, k := range allClaims() {
 		if k.name == "" || k.text == "" || k.section == "" || k.value == nil || k.judge.judge == nil {
 			t.Errorf("claim %q is incomplete", k.name)
 		}
@@ -87,7 +86,7 @@ func TestClaimsAreWellFormed(t *testing.T) {
 		}
 		seen[k.name] = true
 		if k.why == "" && !strings.HasPrefix(k.name, "grid") {
-			t.Errorf("claim %s says no why", k.name)
+			t.Errorf("claim %s has no why", k.name)
 		}
 	}
 	if _, err := Claims(context.Background(), []string{"no such"}, 1, 1, nil); err == nil || !strings.Contains(err.Error(), "--only") {
@@ -99,41 +98,32 @@ func TestClaimsAreWellFormed(t *testing.T) {
 }
 
 func TestFindingsAsMarkdown(t *testing.T) {
-	var b strings.Builder
 	f := Finding{Section: "S", Name: "n", Claim: "c", Paper: "p", Unit: "x", Value: Spread{1.234, 1, 22.22, 3}, Interval: &Interval{1.1, 2.3}, Verdict: Not, Why: "w"}
-	if err := WriteMarkdown(&b, []Finding{f}); err != nil {
-		t.Fatal(err)
+	cell := Finding{Section: "S", Name: gridName(16, 0.7, 2), Value: Spread{Median: 0.37}}
+	got := ClaimsMarkdown([]Finding{f, cell, f})
+	if want := "| c | p | 1.23x [1.00, 22.2] | 1.10 to 2.30 | not | w |\n"; strings.Count(got, want+want) != 1 || strings.Count(got, "### S") != 1 {
+		t.Errorf("%q lacks %q, twice in one section", got, want)
 	}
-	if want := "| c | p | 1.23x [1.00, 22.2] | 1.10 to 2.30 | not | w |"; !strings.Contains(b.String(), want) {
-		t.Errorf("%q lacks %q", b.String(), want)
+	if want := "| 16 | 2 |  |  | 0.37 |  |  |"; !strings.Contains(got, want) {
+		t.Errorf("%q lacks %q", got, want)
 	}
 }
 
-func TestInsertReplacesWhatStandsBetweenTheMarks(t *testing.T) {
-	doc := "a\n" + beginMark + "\nold\n" + endMark + "\nb\n"
-	once, err := Insert(doc, "new\n")
+func TestInsertReplacesTheTextBetweenTwoLines(t *testing.T) {
+	const begin, end = "<!-- begin -->", "<!-- end -->"
+	doc := "a\n" + begin + "\nold\n" + end + "\nb\n"
+	once, err := Insert(doc, begin, end, "new\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "a\n" + beginMark + "\n\nnew\n\n" + endMark + "\nb\n"; once != want {
+	if want := "a\n" + begin + "\n\nnew\n\n" + end + "\nb\n"; once != want {
 		t.Errorf("got %q, want %q", once, want)
 	}
-	if twice, err := Insert(once, "new"); err != nil || twice != once {
+	if twice, err := Insert(once, begin, end, "new"); err != nil || twice != once {
 		t.Errorf("a second insertion changed %q, %v", twice, err)
 	}
-	if _, err := Insert("nothing", "new"); err == nil {
-		t.Error("inserted into a document without marks")
-	}
-}
-
-func TestTheGridIsWrittenAsAMatrix(t *testing.T) {
-	var b strings.Builder
-	f := Finding{Name: gridName(16, 0.7, 2), Value: Spread{Median: 0.37}}
-	if err := WriteMarkdown(&b, []Finding{f}); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), "| 16 | 2 | | | 0.37 | | |") {
-		t.Errorf("got %s", b.String())
+	if _, err := Insert("nothing", begin, end, "new"); err == nil {
+		t.Error("inserted into a document without the lines")
 	}
 }
 
@@ -141,7 +131,7 @@ func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
 	t.Parallel()
 	s := DefaultSpec()
 	s.Duration = 2 * time.Minute
-	entries, err := Entries(PolicyNames(), Overrides{}, s, nil)
+	entries, err := Entries(PolicyNames(), Options{}, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +153,8 @@ func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
 	}
 }
 
-func TestCompareStopsWhenTold(t *testing.T) {
-	entries, err := Entries([]string{mqfq}, Overrides{}, DefaultSpec(), nil)
+func TestCompareStopsWhenCancelled(t *testing.T) {
+	entries, err := Entries([]string{mqfq}, Options{}, DefaultSpec(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,10 +165,10 @@ func TestCompareStopsWhenTold(t *testing.T) {
 	}
 }
 
-func TestSweepSetsWhatItSays(t *testing.T) {
-	names, _, _ := Knobs()
-	for _, name := range names {
-		entries, err := Sweep(name, "", []string{mqfq}, Overrides{}, DefaultSpec(), nil)
+func TestSweepSetsItsParameter(t *testing.T) {
+	for _, swept := range SweptParameters() {
+		name := swept.Name
+		entries, err := Sweep(name, "", []string{mqfq}, Options{}, DefaultSpec(), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -187,12 +177,12 @@ func TestSweepSetsWhatItSays(t *testing.T) {
 			t.Errorf("%s: %d entries, first %q", name, len(entries), entries[0].Setting)
 		}
 	}
-	e, err := Sweep("overrun", "3s", []string{mqfq}, Overrides{}, DefaultSpec(), nil)
+	e, err := Sweep("overrun", "3s", []string{mqfq}, Options{}, DefaultSpec(), nil)
 	if err != nil || e[0].Params.Sched.Overrun != 3*time.Second {
 		t.Errorf("overrun=3s: %v, %v", e[0].Params.Sched.Overrun, err)
 	}
 	for values, want := range map[string]string{"x": "--values", "-1s": "--overrun"} {
-		entries, err := Sweep("overrun", values, []string{mqfq}, Overrides{}, DefaultSpec(), nil)
+		entries, err := Sweep("overrun", values, []string{mqfq}, Options{}, DefaultSpec(), nil)
 		if err == nil {
 			_, err = Compare(context.Background(), entries, 1, 1, 1, nil)
 		}
@@ -200,7 +190,7 @@ func TestSweepSetsWhatItSays(t *testing.T) {
 			t.Errorf("overrun %q: got %v", values, err)
 		}
 	}
-	if _, err := Sweep("colour", "", []string{mqfq}, Overrides{}, DefaultSpec(), nil); err == nil || !strings.Contains(err.Error(), "--over") {
+	if _, err := Sweep("colour", "", []string{mqfq}, Options{}, DefaultSpec(), nil); err == nil || !strings.Contains(err.Error(), "--over") {
 		t.Errorf("an unknown parameter: got %v", err)
 	}
 }
@@ -213,6 +203,15 @@ func TestBytes(t *testing.T) {
 		if err := b.UnmarshalText([]byte(text)); err != nil || b != want {
 			t.Errorf("%q: %d, %v, want %d", text, b, err, want)
 		}
+		var back Bytes
+		if err := back.UnmarshalText([]byte(b.String())); err != nil || back != b {
+			t.Errorf("%d: written %s, read again %d, %v", b, b, back, err)
+		}
+	}
+	for want, b := range map[string]Bytes{"1.5GB": 1536 * mib, "7B": 7} {
+		if b.String() != want {
+			t.Errorf("%d is written %s, want %s", int64(b), b, want)
+		}
 	}
 	for _, text := range []string{"", "GB", "-1GB", "NaN", "1e30GB", "5 apples", "1XB"} {
 		var b Bytes
@@ -222,18 +221,9 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-func TestBytesAsText(t *testing.T) {
-	for want, b := range map[string]Bytes{"16GB": 16 * gib, "1.5GB": 1536 * mib, "400MB": 400 * mib, "7B": 7, "0B": 0, "1TB": 1 << 40} {
-		var back Bytes
-		if err := back.UnmarshalText([]byte(b.String())); err != nil || b.String() != want || back != b {
-			t.Errorf("%d: %q, read again %d, %v; want %q", b, b, back, err, want)
-		}
-	}
-}
-
-func TestOverridesNameTheFlag(t *testing.T) {
+func TestOptionsNameTheFlag(t *testing.T) {
 	word, none, nan := "fifo", 0, -1.0
-	for flag, o := range map[string]Overrides{
+	for flag, o := range map[string]Options{
 		"--retention":      {Retention: &word},
 		"--prefetch":       {Prefetch: &word},
 		"--pool":           {Pool: &none},

@@ -1,32 +1,33 @@
 package sim
 
 import (
+	"cmp"
+	"container/heap"
 	"fmt"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// engine is one run: the lane that the invoker runs, and the world around it.
-// Who goes, stays or moves is the lane's to say; the world lets functions call,
-// containers start, memory move over links and runs take their time.
+// engine is one run: the scheduler that the invoker runs, and the server around
+// it. Every choice is the scheduler's; on the server functions call, containers
+// start, memory moves over links and runs take their time.
 type engine struct {
-	p       Params
-	w       *Workload
-	lane    *lane.Lane
-	devices []*device
-	fns     []function
-	byFlow  map[sched.FlowID]int32
-	jobs    []job       // by arrival; an item's number is one more
-	boxes   []container // by box
+	p          Params
+	w          *Workload
+	scheduler  *scheduler.Scheduler
+	devices    []*device
+	fns        []function
+	byFlow     map[sched.FlowID]int32
+	executions []execution // by arrival; an invocation's number is one more
+	containers []container // by the scheduler's number, which counts from 1
 
 	now     time.Duration
 	timers  timers
+	set     int // timers that were set
 	arrived int // arrivals taken
 	done    int
-	slow    []int64 // fixed-point slowdown by concurrency
 	gaps    gaps
 	cost    cost
 	checks  int
@@ -35,23 +36,17 @@ type engine struct {
 
 // function is what the engine keeps of one function.
 type function struct {
-	spec    Function
-	flow    sched.FlowID
-	told    lane.Function
-	queued  int
-	backlog time.Duration // since when something is queued
-	service time.Duration // device time received, in all
-	largest time.Duration // the largest service of one run
+	Function
+	submitted scheduler.Function
+	queued    int
+	backlog   time.Duration // since when something is queued
+	service   time.Duration // device time received, in all
+	counted   time.Duration // service at the start of the present window
+	largest   time.Duration // the largest service charged or used of one run
 }
 
-// container is one container of the simulated server.
-type container struct {
-	fn      int32
-	dev     int32
-	moving  bool          // the lane awaits the end of its newest transfer
-	epoch   uint64        // of that
-	arrives time.Duration // when the newest transfer to the device ends
-}
+// weight is the function's share in fair queueing.
+func (f *function) weight() float64 { return cmp.Or(f.Weight, 1) }
 
 type phase uint8
 
@@ -64,13 +59,13 @@ const (
 	finished
 )
 
-// job is one activation.
-type job struct {
+// execution is one activation.
+type execution struct {
 	fn        int32
 	dev       int32
 	phase     phase
-	kind      start.Kind
-	box       lane.Box
+	kind      sched.StartKind
+	container scheduler.Container
 	granted   time.Duration
 	ran       time.Duration // when its run proper began
 	ended     time.Duration
@@ -80,23 +75,12 @@ type job struct {
 // Run simulates a workload under parameters to its end: when all is served, or
 // Drain after the workload's horizon.
 func Run(w *Workload, p Params) (*Result, error) {
-	r, err := simulate(w, p)
-	if err != nil {
-		return nil, err
-	}
-	r.least = func() float64 { return LowerBound(w, p) }
-	r.bounded()
-	return r, nil
-}
-
-// simulate is Run without the lower bound.
-func simulate(w *Workload, p Params) (*Result, error) {
 	e, err := newEngine(w, p)
 	if err != nil {
 		return nil, err
 	}
 	if err := e.loop(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("simulate %s under %s at %v: %w", w.Name, p.Policy, e.now, err)
 	}
 	return e.result(), nil
 }
@@ -116,52 +100,40 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 	}
 	e := &engine{
 		p: p, w: w,
-		byFlow: make(map[sched.FlowID]int32, len(w.Functions)),
-		jobs:   make([]job, len(w.Arrivals)),
-		boxes:  make([]container, 1), // boxes count from 1
+		fns:        make([]function, len(w.Functions)),
+		byFlow:     make(map[sched.FlowID]int32, len(w.Functions)),
+		executions: make([]execution, len(w.Arrivals)),
+		containers: make([]container, 1),
+		gaps:       gaps{end: p.Window},
 	}
-	core, err := newLane(p, &e.cost)
-	if err != nil {
+	var err error
+	if e.scheduler, err = newScheduler(p, &e.cost); err != nil {
 		return nil, err
 	}
-	e.lane = core
 	for i := range p.Devices {
 		e.devices = append(e.devices, &device{})
 		if p.Tokens.Dynamic {
-			e.timers.push(timer{at: sampleEvery, kind: sampled, dev: int32(i)})
+			e.after(sampleEvery, timer{kind: sampled, dev: int32(i)})
 		}
 	}
-	e.gaps.init(len(w.Functions), p)
-	return e, e.addFunctions()
-}
-
-func (e *engine) addFunctions() error {
-	e.fns = make([]function, len(e.w.Functions))
-	for i, f := range e.w.Functions {
+	for i, f := range w.Functions {
 		flow := f.Flow()
 		if _, ok := e.byFlow[flow]; ok {
-			return fmt.Errorf("workload %s: function %s twice", e.w.Name, flow)
+			return nil, fmt.Errorf("workload %s: function %s twice", w.Name, flow)
 		}
 		e.byFlow[flow] = int32(i)
-		e.fns[i] = function{
-			spec: f, flow: flow,
-			told: lane.Function{Flow: flow, Key: flow.String(), Memory: f.Memory, Width: 1, Weight: f.Weight},
-		}
+		e.fns[i] = function{Function: f, submitted: scheduler.Function{Flow: flow, Key: flow.String(), Memory: f.Memory, Width: 1, Weight: f.Weight}}
 	}
-	return nil
+	return e, nil
 }
-
-// sampleEvery is the paper's interval of utilization readings (section 4.1).
-const sampleEvery = 200 * time.Millisecond
 
 // loop takes one time after another until nothing is left to do.
 func (e *engine) loop() error {
 	end := e.w.Horizon + e.p.Drain
-	for e.done < len(e.jobs) {
+	for e.done < len(e.executions) {
 		at, ok := e.next()
 		if !ok {
-			return fmt.Errorf("simulate %s under %s: stalled at %v with %d activations left",
-				e.w.Name, e.p.Policy, e.now, len(e.jobs)-e.done)
+			return fmt.Errorf("stalled with %d activations left", len(e.executions)-e.done)
 		}
 		if at > end {
 			break
@@ -169,12 +141,12 @@ func (e *engine) loop() error {
 		e.windows(at)
 		e.now = at
 		e.take()
-		for _, o := range e.lane.Ready() {
-			e.obey(o)
+		for _, o := range e.scheduler.Ready() {
+			e.execute(o)
 		}
 		e.check()
 		if e.fault != nil {
-			return fmt.Errorf("simulate %s under %s at %v: %w", e.w.Name, e.p.Policy, e.now, e.fault)
+			return e.fault
 		}
 	}
 	return nil
@@ -182,8 +154,8 @@ func (e *engine) loop() error {
 
 // next returns the time of the next event of any kind.
 func (e *engine) next() (at time.Duration, ok bool) {
-	earlier := func(t time.Duration, any bool) {
-		if any && (!ok || t < at) {
+	earlier := func(t time.Duration, set bool) {
+		if set && (!ok || t < at) {
 			at, ok = t, true
 		}
 	}
@@ -193,47 +165,38 @@ func (e *engine) next() (at time.Duration, ok bool) {
 	for _, d := range e.devices {
 		earlier(e.finish(d))
 	}
-	if at, set := e.timers.next(); set && (e.timers.heap[0].kind != sampled || e.busy()) {
-		earlier(at, true)
+	// Readings and deadlines alone would keep an idle run alive.
+	busy := e.arrived < len(e.w.Arrivals) || e.done < e.arrived
+	if len(e.timers) > 0 {
+		earlier(e.timers[0].at, busy || e.timers[0].kind != sampled)
 	}
-	if at, set := e.lane.Deadline(); set && e.busy() {
-		earlier(at, true)
-	}
+	deadline, set := e.scheduler.Deadline()
+	earlier(deadline, set && busy)
 	return max(at, e.now), ok
 }
 
-// busy reports whether anything is still to happen that a reading or a
-// deadline could matter to. Without it they would keep an idle run alive.
-func (e *engine) busy() bool {
-	return e.arrived < len(e.w.Arrivals) || e.done < e.arrived
-}
-
-// tell brings the lane an event of the present time.
-func (e *engine) tell(v lane.Event) {
+// notify brings the scheduler an event of the present time.
+func (e *engine) notify(v scheduler.Event) {
 	v.At = e.now
-	e.lane.Take(v)
+	e.scheduler.Take(v)
 }
 
 // take handles every event of the present time, runs that end before those
-// that arrive, as an invoker hears of completions.
+// that arrive, as an invoker learns of completions.
 func (e *engine) take() {
 	for _, d := range e.devices {
 		e.advance(d)
 		e.completions(d)
 	}
-	for {
-		at, ok := e.timers.next()
-		if !ok || at > e.now {
-			break
-		}
-		e.fire(e.timers.pop())
+	for len(e.timers) > 0 && e.timers[0].at <= e.now {
+		e.fire(heap.Pop(&e.timers).(timer))
 	}
 	for e.arrived < len(e.w.Arrivals) && e.w.Arrivals[e.arrived].At <= e.now {
 		e.arrive(int32(e.arrived))
 		e.arrived++
 	}
-	if at, ok := e.lane.Deadline(); ok && at <= e.now {
-		e.tell(lane.Event{Kind: lane.Tick})
+	if at, ok := e.scheduler.Deadline(); ok && at <= e.now {
+		e.notify(scheduler.Event{Kind: scheduler.Tick})
 	}
 }
 
@@ -244,8 +207,8 @@ func (e *engine) arrive(j int32) {
 		f.backlog = e.now
 	}
 	f.queued++
-	e.jobs[j].fn = fn
-	e.tell(lane.Event{Kind: lane.Submitted, Item: uint64(j) + 1, Function: &f.told})
+	e.executions[j].fn = fn
+	e.notify(scheduler.Event{Kind: scheduler.Submitted, Invocation: uint64(j) + 1, Function: &f.submitted})
 }
 
 func (e *engine) fail(err error) {
@@ -254,19 +217,19 @@ func (e *engine) fail(err error) {
 	}
 }
 
-// checkEvery is how many times of events pass between checks: each looks at all
-// that the lane knows.
+// checkEvery is how many times of events pass between checks: each walks all
+// that the scheduler knows.
 const checkEvery = 20
 
-// check asserts the lane's books, and that they agree with the world.
+// check asserts the scheduler's invariants, and that they agree with the server.
 func (e *engine) check() {
 	e.checks++
 	if !e.p.Verify || e.checks%checkEvery != 0 {
 		return
 	}
-	e.fail(e.lane.Check())
+	e.fail(e.scheduler.Check())
 	for i, d := range e.devices {
-		st := e.lane.Device(i)
+		st := e.scheduler.Device(i)
 		if e.p.Pool.Size > 0 && st.Containers > e.p.Pool.Size {
 			e.fail(fmt.Errorf("device %d: %d containers in a pool of %d", i, st.Containers, e.p.Pool.Size))
 		}
@@ -274,7 +237,56 @@ func (e *engine) check() {
 			e.fail(fmt.Errorf("device %d: %d runs with %d tokens", i, st.InFlight, e.p.Tokens.Max))
 		}
 		if d.live != st.Containers {
-			e.fail(fmt.Errorf("device %d: %d containers live, %d by the lane", i, d.live, st.Containers))
+			e.fail(fmt.Errorf("device %d: %d containers live, %d by the scheduler", i, d.live, st.Containers))
 		}
 	}
+}
+
+// timerKind is what a timer ends.
+type timerKind uint8
+
+const (
+	containerStarted timerKind = iota // of an execution's new container
+	initialized                       // of an execution's new container
+	transferred                       // a container's memory has moved
+	removed                           // a container is gone
+	overlapped                        // an execution need not wait longer for its transfer
+	sampled                           // utilization is read
+)
+
+// timer is one event at a known time. seq makes the order of equal times that
+// of their creation.
+type timer struct {
+	at        time.Duration
+	seq       int
+	kind      timerKind
+	execution int32
+	dev       int32
+	container scheduler.Container
+	epoch     uint64
+	bytes     int64
+	evict     bool
+}
+
+// after sets a timer.
+func (e *engine) after(d time.Duration, t timer) {
+	e.set++
+	t.at, t.seq = e.now+d, e.set
+	heap.Push(&e.timers, t)
+}
+
+// timers is a heap by (at, seq).
+type timers []timer
+
+func (t timers) Len() int { return len(t) }
+func (t timers) Less(i, j int) bool {
+	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].seq < t[j].seq
+}
+func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+func (t *timers) Push(x any)   { *t = append(*t, x.(timer)) }
+
+func (t *timers) Pop() any {
+	last := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	return last
 }

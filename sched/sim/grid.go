@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -9,18 +12,18 @@ import (
 
 // GridSize is what a grid of servers and workloads spans.
 type GridSize struct {
-	Devices  []int
-	Tokens   []int
-	Places   []float64 // containers of the whole server over functions
-	Loads    []float64
-	Kinds    []string // beside zipf, at load 0.7
-	Duration time.Duration
+	Devices    []int
+	Tokens     []int
+	Containers []float64 // of the whole server, over functions
+	Loads      []float64
+	Kinds      []string // beside zipf, at load 0.7
+	Duration   time.Duration
 }
 
 // QuickGrid takes minutes of a processor's time, FullGrid an hour.
 func QuickGrid() GridSize {
 	return GridSize{
-		Devices: []int{1, 4}, Tokens: []int{1, 2}, Places: []float64{0.5, 1, 2}, Loads: []float64{0.3, 0.7, 0.95},
+		Devices: []int{1, 4}, Tokens: []int{1, 2}, Containers: []float64{0.5, 1, 2}, Loads: []float64{0.3, 0.7, 0.95},
 		Kinds: []string{"burst", "diurnal", "hog"}, Duration: 10 * time.Minute,
 	}
 }
@@ -28,7 +31,7 @@ func QuickGrid() GridSize {
 // FullGrid is the grid that the project's goals are stated for.
 func FullGrid() GridSize {
 	return GridSize{
-		Devices: []int{1, 2, 4, 8}, Tokens: []int{1, 2, 4}, Places: []float64{0.5, 2.0 / 3, 1, 2}, Loads: []float64{0.3, 0.5, 0.7, 0.85, 0.95},
+		Devices: []int{1, 2, 4, 8}, Tokens: []int{1, 2, 4}, Containers: []float64{0.5, 2.0 / 3, 1, 2}, Loads: []float64{0.3, 0.5, 0.7, 0.85, 0.95},
 		Kinds: []string{"burst", "diurnal", "hog", "tiny", "liar", "onoff"}, Duration: 10 * time.Minute,
 	}
 }
@@ -46,14 +49,14 @@ type Over struct {
 // GridCell is one server under one workload: how sticky-plus does there against
 // mqfq-sticky and against the best of all others, by mean latency.
 type GridCell struct {
-	Workload string  `json:"workload"`
-	Devices  int     `json:"devices"`
-	Tokens   int     `json:"tokens"`
-	Places   int     `json:"places"` // containers of the whole server
-	Load     float64 `json:"load"`
-	Seeds    int     `json:"seeds"`
-	// OverSticky is against mqfq-sticky, OverBest against whoever is best of
-	// all others, OverGreedy against the best of those without a bound on
+	Workload   string  `json:"workload"`
+	Devices    int     `json:"devices"`
+	Tokens     int     `json:"tokens"`
+	Containers int     `json:"places"` // of the whole server
+	Load       float64 `json:"load"`
+	Seeds      int     `json:"seeds"`
+	// OverSticky is against mqfq-sticky, OverBest against the best of all
+	// others, OverGreedy against the best of those without a bound on
 	// fairness that look at size, age or queue, OverBounded against the best
 	// of those that have one.
 	OverSticky  Over `json:"overSticky"`
@@ -68,8 +71,8 @@ type GridCell struct {
 	Bounds []float64 `json:"lowerBounds"`
 }
 
-// scarce tells whether the cell has fewer containers than functions.
-func (c GridCell) scarce() bool { return c.Places < gridFunctions }
+// scarce reports whether the cell has fewer containers than functions.
+func (c GridCell) scarce() bool { return c.Containers < gridFunctions }
 
 // gridRivals are the policies of a grid; the first is sticky-plus.
 func gridRivals() []string {
@@ -83,14 +86,14 @@ func (g GridSize) Cells() (list []GridCell) {
 	for _, devices := range g.Devices {
 		for _, tokens := range g.Tokens {
 			last := 0
-			for _, places := range g.Places {
+			for _, containers := range g.Containers {
 				// Each device has its own containers, one at least for each token.
-				each := max(tokens, int(math.Ceil(places*gridFunctions/float64(devices))))
+				each := max(tokens, int(math.Ceil(containers*gridFunctions/float64(devices))))
 				if each == last {
 					continue // fewer come to the same server
 				}
 				last = each
-				c := GridCell{Workload: "zipf", Devices: devices, Tokens: tokens, Places: each * devices}
+				c := GridCell{Workload: "zipf", Devices: devices, Tokens: tokens, Containers: each * devices}
 				for _, c.Load = range g.Loads {
 					list = append(list, c)
 				}
@@ -129,26 +132,26 @@ func Grid(ctx context.Context, g GridSize, shard, shards, seeds, parallel int, p
 	for i := range cells {
 		cells[i].judge(results[i*per:(i+1)*per], seeds)
 	}
-	return cells, nil
+	return cells, JoinGrid(cells)
 }
 
 // tasks lists a cell's runs, policy by policy, each with all seeds.
 func (c *GridCell) tasks(duration time.Duration, seeds int) (list []Task, err error) {
 	spec := DefaultSpec()
-	spec.Kind, spec.Load, spec.Duration, spec.Functions = c.Workload, c.Load, duration, gridFunctions
+	spec.Kind, spec.Load, spec.Duration, spec.Count = c.Workload, c.Load, duration, gridFunctions
 	var source *Source
 	for _, policy := range append([]string{mqfq}, gridRivals()...) {
 		p, err := DefaultParams(policy)
 		if err != nil {
 			return nil, err
 		}
-		p.Devices, p.Tokens.Max, p.Pool.Size = c.Devices, c.Tokens, c.Places/c.Devices
+		p.Devices, p.Tokens.Max, p.Pool.Size = c.Devices, c.Tokens, c.Containers/c.Devices
 		if source == nil { // all policies are offered the same load
 			source = spec.For(p).Source()
 			continue
 		}
 		for seed := range seeds {
-			list = append(list, Task{Source: source, Seed: uint64(seed) + 1, Params: p, Bound: policy == plus})
+			list = append(list, Task{Source: source, Seed: uint64(seed) + 1, Params: p})
 		}
 	}
 	return list, nil
@@ -157,33 +160,168 @@ func (c *GridCell) tasks(duration time.Duration, seeds int) (list []Task, err er
 // judge compares the policies of a cell.
 func (c *GridCell) judge(results []*Result, seeds int) {
 	c.Seeds, c.Means = seeds, make(map[string][]float64)
-	mean := func(policy, seed int) float64 { return results[policy*seeds+seed].Latency.Mean }
-	for policy, name := range gridRivals() {
-		for s := range seeds {
-			c.Means[name] = append(c.Means[name], mean(policy, s)/1000)
-		}
-		if name == plus {
-			continue
-		}
+	ours := results[:seeds] // those of sticky-plus
+	for i, name := range gridRivals() {
+		theirs := results[i*seeds : (i+1)*seeds]
 		v := make([]float64, seeds)
-		for s := range v {
-			v[s] = ratio(mean(0, s), mean(policy, s))
+		for s, r := range theirs {
+			c.Means[name] = append(c.Means[name], mean(r))
+			v[s] = ratio(ours[s].Latency.Mean, r.Latency.Mean)
 		}
-		over := Over{Policy: name, Spread: SpreadOf(v), Worst: slices.Max(v)}
-		over.Interval = IntervalOf(v) // SpreadOf has sorted them
-		closest := func(to *Over, when bool) {
-			if when && (to.Policy == "" || over.Median > to.Median) {
-				*to = over
-			}
+		if name != plus {
+			c.compare(name, v)
 		}
-		closest(&c.OverSticky, name == mqfq)
-		closest(&c.OverBest, true)
-		closest(&c.OverGreedy, name == "batch" || name == "sjf" || name == "eevdf")
-		closest(&c.OverBounded, name == mqfq || name == "mqfq")
 	}
-	for s := range seeds {
-		r := results[s] // of sticky-plus; the server is the same for all
-		c.Bounds = append(c.Bounds, r.LowerBound/1000)
+	for _, r := range ours { // the server is the same for all policies
+		c.Bounds = append(c.Bounds, bound(r))
 		c.GapOfBound = max(c.GapOfBound, ratio(r.GapBacklogged.Max, r.GapBound))
 	}
+}
+
+// compare takes the ratios to a policy, seed by seed, where they are the largest.
+func (c *GridCell) compare(policy string, v []float64) {
+	over := Over{Policy: policy, Spread: SpreadOf(v), Worst: slices.Max(v)}
+	over.Interval = IntervalOf(v) // SpreadOf has sorted them
+	closest := func(to *Over, when bool) {
+		if when && (to.Policy == "" || over.Median > to.Median) {
+			*to = over
+		}
+	}
+	closest(&c.OverSticky, policy == mqfq)
+	closest(&c.OverBest, true)
+	closest(&c.OverGreedy, policy == "batch" || policy == "sjf" || policy == "eevdf")
+	closest(&c.OverBounded, policy == mqfq || policy == "mqfq")
+}
+
+// gridGoal is a goal for the median of a ratio, in some of the cells.
+type gridGoal struct {
+	text string
+	most float64
+	in   func(GridCell) bool
+	over func(GridCell) Over
+}
+
+// gridGoals are what the cells of a grid are compared with.
+func gridGoals() []gridGoal {
+	all := func(GridCell) bool { return true }
+	return []gridGoal{
+		{"mean latency at most 1.05 x the best of all others", 1.05, all, func(c GridCell) Over { return c.OverBest }},
+		{"mean latency at most 1.05 x the best of those with a bound on fairness", 1.05, all, func(c GridCell) Over { return c.OverBounded }},
+		{"with fewer containers than functions: at most 0.9 x the best of batch, sjf and eevdf", 0.9, GridCell.scarce, func(c GridCell) Over { return c.OverGreedy }},
+	}
+}
+
+// counts returns in how many cells the median meets the goal, in how many of
+// those its whole interval does, and in how many the whole interval misses it.
+func (g gridGoal) counts(cells []GridCell) (met, surely, missed, of int) {
+	for _, c := range cells {
+		if !g.in(c) {
+			continue
+		}
+		of++
+		v := g.over(c)
+		met += count(v.Median <= g.most)
+		surely += count(v.Interval != nil && v.Interval.High <= g.most)
+		missed += count(v.Interval != nil && v.Interval.Low > g.most)
+	}
+	return met, surely, missed, of
+}
+
+func count(ok bool) int {
+	if ok {
+		return 1
+	}
+	return 0
+}
+
+// GridSummary is how many cells of a grid meet what is asked for.
+func GridSummary(cells []GridCell) Table {
+	t := Table{Head: []string{"sticky-plus", "median meets it", "whole 95% interval meets it", "whole interval misses it", "cells"}}
+	for _, g := range gridGoals() {
+		met, surely, missed, of := g.counts(cells)
+		t.Add(g.text, met, surely, missed, of)
+	}
+	seed, bound := 0, 0
+	for _, c := range cells {
+		seed += count(c.OverSticky.Worst <= 1.2)
+		bound += count(c.GapOfBound <= 1)
+	}
+	t.Add("never above 1.2 x mqfq-sticky, in any seed", seed, "-", "-", len(cells))
+	t.Add("gap in service within the bound, in every seed", bound, "-", "-", len(cells))
+	return t
+}
+
+// server is what the tables of a grid begin their rows with.
+func (c GridCell) server() []any {
+	return []any{c.Workload, c.Devices, c.Tokens, c.Containers, fmt.Sprintf("%.2f", c.Load)}
+}
+
+var serverHead = []string{"workload", "devices", "D", "containers", "load"}
+
+// GridTable is every cell of a grid.
+func GridTable(cells []GridCell) Table {
+	t := Table{Head: append(slices.Clone(serverHead), "over mqfq-sticky", "worst seed", "best other", "over it")}
+	for _, c := range cells {
+		t.Add(append(c.server(), c.OverSticky, fmt.Sprintf("%.2f", c.OverSticky.Worst), c.OverBest.Policy, c.OverBest)...)
+	}
+	return t
+}
+
+// GridDistances is how far each policy's mean latency is from the lower bound in
+// every cell: medians of the ratio, seed by seed.
+func GridDistances(cells []GridCell) Table {
+	t := Table{Head: append(append(slices.Clone(serverHead), "lower bound, s"), gridRivals()...)}
+	for _, c := range cells {
+		if len(c.Bounds) == 0 {
+			continue
+		}
+		row := append(c.server(), fmt.Sprintf("%.1f", SpreadOf(slices.Clone(c.Bounds)).Median))
+		for _, name := range gridRivals() {
+			row = append(row, fmt.Sprintf("%.1f", c.distance(name).Median))
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// distance is a policy's mean latency over the lower bound.
+func (c GridCell) distance(policy string) Spread {
+	v := make([]float64, min(len(c.Bounds), len(c.Means[policy])))
+	for s := range v {
+		v[s] = ratio(c.Means[policy][s], c.Bounds[s])
+	}
+	return SpreadOf(v)
+}
+
+// String writes the median and its interval.
+func (o Over) String() string {
+	if o.Interval == nil {
+		return fmt.Sprintf("%.2f", o.Median)
+	}
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", o.Median, o.Interval.Low, o.Interval.High)
+}
+
+// JoinGrid puts cells that came in parts into one order, and names the reason
+// where they are not of one grid.
+func JoinGrid(cells []GridCell) error {
+	if len(cells) == 0 {
+		return errors.New("no cells")
+	}
+	slices.SortFunc(cells, func(a, b GridCell) int {
+		return cmp.Or(
+			cmp.Compare(a.Devices, b.Devices), cmp.Compare(a.Tokens, b.Tokens), cmp.Compare(a.Containers, b.Containers),
+			-cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Load, b.Load),
+		)
+	})
+	for i, c := range cells {
+		switch {
+		case c.Workload == "" || c.Devices < 1 || c.Seeds < 1:
+			return errors.New("not what gpuwhisk sim grid --json prints")
+		case c.Seeds != cells[0].Seeds:
+			return fmt.Errorf("some cells have %d seeds, others %d", cells[0].Seeds, c.Seeds)
+		case i > 0 && slices.Equal(cells[i-1].server(), c.server()):
+			return fmt.Errorf("a cell is there twice: %s, %d devices, D %d, %d containers, load %.2f", c.Workload, c.Devices, c.Tokens, c.Containers, c.Load)
+		}
+	}
+	return nil
 }

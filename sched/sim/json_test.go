@@ -10,29 +10,28 @@ import (
 // TestJSONIsDocumented: programs read what --json prints, so every name in it
 // stands in the document, and a name that went would be missed there.
 func TestJSONIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scheduling.md")
+	text, err := os.ReadFile("../../docs/scheduling-results.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "### Output for programs\n")
-	section, _, ends := strings.Cut(section, "\n## ")
-	if !found || !ends {
-		t.Fatal("docs/scheduling.md has no section on the output")
+	_, section, found := strings.Cut(string(text), "## Output for programs\n")
+	if !found {
+		t.Fatal("docs/scheduling-results.md has no section on the output")
 	}
 	printed := map[string]bool{}
-	for _, v := range []any{Result{}, Figure{}, Finding{}, GridCell{}} {
+	for _, v := range []any{Result{}, Summary{}, Finding{}, GridCell{}} {
 		jsonNames(reflect.TypeOf(v), printed)
 	}
 	for name := range printed {
 		if !strings.Contains(section, "`"+name+"`") {
-			t.Errorf("docs/scheduling.md does not tell of %q", name)
+			t.Errorf("docs/scheduling-results.md does not name %q", name)
 		}
 	}
 	words := strings.Split(section, "`")
 	for i := 1; i < len(words); i += 2 {
 		w := words[i]
 		if !printed[w] && !strings.HasPrefix(w, "--") && !strings.HasPrefix(w, "sim ") {
-			t.Errorf("docs/scheduling.md tells of %q, which is not printed", w)
+			t.Errorf("docs/scheduling-results.md names %q, which is not printed", w)
 		}
 	}
 }

@@ -30,14 +30,14 @@ type Params struct {
 	InitInterferes bool
 	Link           gpu.Link
 	// Headroom is device memory that is kept free ahead of need by moving out
-	// what throttled and inactive flows hold.
+	// what throttled and inactive flows have there.
 	Headroom int64
 	// SwapEachRun moves a container's memory out after every run, as the
 	// public code of the paper does for its baselines.
 	SwapEachRun bool
 	// PrefetchActive brings in the memory of a flow that becomes active.
 	PrefetchActive bool
-	// PrefetchNext brings in the memory of the flow whose turn is likely next.
+	// PrefetchNext brings in the memory of the flow that is likely next.
 	PrefetchNext bool
 	// KernelShare is the share of a lone run's time in which a kernel runs,
 	// which is all that utilization-driven tokens can see of it.
@@ -47,7 +47,7 @@ type Params struct {
 	Warmup time.Duration // arrivals before it are served and not measured
 	Drain  time.Duration // the run goes on that long after the last arrival
 	Series bool          // keep each function's service per window
-	Verify bool          // check the invariants of gpu after every event
+	Verify bool          // check the scheduler's invariants
 	// Clock, when set, is read around the policy's calls to measure their
 	// cost. It influences nothing else.
 	Clock func() time.Duration
@@ -100,60 +100,71 @@ func policyInfo(name string) sched.Info {
 	return sched.Info{}
 }
 
-// Validate names the flag and the value that cannot be. The policy's own
-// parameters are validated by sched.NewPolicy.
-func (p Params) Validate() error {
-	switch {
-	case p.Devices < 1 || p.Devices > 64:
-		return fmt.Errorf("--devices %d: must lie within 1 and 64", p.Devices)
-	case p.Memory <= 0 || p.Memory > maxBytes:
-		return fmt.Errorf("--gpu-memory %s: must be above 0 and at most %s", Bytes(p.Memory), Bytes(maxBytes))
-	case p.Context < 0 || p.Context >= p.Memory:
-		return fmt.Errorf("--context %s: must be at least 0 and below the device's %s", Bytes(p.Context), Bytes(p.Memory))
-	case p.Headroom < 0 || p.Headroom >= p.Memory:
-		return fmt.Errorf("--headroom %s: must be at least 0 and below the device's %s", Bytes(p.Headroom), Bytes(p.Memory))
-	case p.Pool.Size > 100_000:
-		return fmt.Errorf("--pool %d: must be at most 100000", p.Pool.Size)
-	case p.ContainerStart < 0 || p.ContainerStart > maxCost:
-		return fmt.Errorf("--container-start %v: must lie within 0 and %v", p.ContainerStart, maxCost)
-	case !(p.KernelShare > 0 && p.KernelShare <= 1):
-		return fmt.Errorf("--kernel-share %v: must be above 0 and at most 1", p.KernelShare)
-	case p.Window <= 0 || p.Window > maxTime:
-		return fmt.Errorf("--window %v: must be above 0 and at most %v", p.Window, maxTime)
-	case p.Warmup < 0 || p.Warmup > maxTime:
-		return fmt.Errorf("--warmup %v: must lie within 0 and %v", p.Warmup, maxTime)
-	case p.Drain < 0 || p.Drain > maxTime:
-		return fmt.Errorf("--drain %v: must lie within 0 and %v", p.Drain, maxTime)
+// Capacity returns the most warm work that a server's devices do per second:
+// 1 is one device that takes one run at a time.
+func Capacity(p Params) float64 {
+	best := 0.0
+	for k := 1; k <= p.Tokens.Max; k++ {
+		best = max(best, p.Interference.Throughput(k))
 	}
-	return p.validateParts()
+	return best * float64(p.Devices)
 }
 
-func (p Params) validateParts() error {
-	if !(p.Tokens.Threshold > 0 && p.Tokens.Threshold <= 1) {
-		return fmt.Errorf("--threshold %v: must be above 0 and at most 1", p.Tokens.Threshold)
-	}
-	if p.Tokens.Max < 1 || p.Tokens.Max > 64 {
-		return fmt.Errorf("--tokens %d: must lie within 1 and 64", p.Tokens.Max)
-	}
-	if err := p.Tokens.Validate(); err != nil {
-		return fmt.Errorf("--tokens: %w", err)
-	}
-	if err := p.Pool.Validate(); err != nil {
-		return fmt.Errorf("--pool: %w", err)
-	}
-	if err := p.Interference.Validate(); err != nil {
-		return fmt.Errorf("--interference: %w", err)
-	}
-	if !(p.Link.Overlap >= 0 && p.Link.Overlap <= 1) {
-		return fmt.Errorf("--swap-overlap %v: must lie within 0 and 1", p.Link.Overlap)
-	}
-	if err := p.Link.Validate(); err != nil {
-		return fmt.Errorf("--swap-bandwidth: %w", err)
+// constraint is a rule on a value, named by its flag.
+type constraint struct {
+	flag  string
+	value any
+	ok    bool
+	rule  string
+}
+
+// within is the first broken rule as an error.
+func within(rules []constraint) error {
+	for _, c := range rules {
+		if !c.ok {
+			return fmt.Errorf("%s %v: must %s", c.flag, c.value, c.rule)
+		}
 	}
 	return nil
 }
 
-// fits refuses functions that no device of the server could ever hold.
+// Validate names the flag and the value that cannot be. The policy's own
+// parameters are validated by sched.NewPolicy.
+func (p Params) Validate() error {
+	belowMemory := fmt.Sprintf("be at least 0 and below the device's %s", Bytes(p.Memory))
+	upTo := func(d time.Duration) string { return fmt.Sprintf("lie within 0 and %v", d) }
+	if err := within([]constraint{
+		{"--devices", p.Devices, p.Devices >= 1 && p.Devices <= 64, "lie within 1 and 64"},
+		{"--gpu-memory", Bytes(p.Memory), p.Memory > 0 && p.Memory <= maxBytes, fmt.Sprintf("be above 0 and at most %s", Bytes(maxBytes))},
+		{"--context", Bytes(p.Context), p.Context >= 0 && p.Context < p.Memory, belowMemory},
+		{"--headroom", Bytes(p.Headroom), p.Headroom >= 0 && p.Headroom < p.Memory, belowMemory},
+		{"--pool", p.Pool.Size, p.Pool.Size <= 100_000, "be at most 100000"},
+		{"--container-start", p.ContainerStart, p.ContainerStart >= 0 && p.ContainerStart <= maxCost, upTo(maxCost)},
+		{"--kernel-share", p.KernelShare, p.KernelShare > 0 && p.KernelShare <= 1, "be above 0 and at most 1"},
+		{"--window", p.Window, p.Window > 0 && p.Window <= maxTime, fmt.Sprintf("be above 0 and at most %v", maxTime)},
+		{"--warmup", p.Warmup, p.Warmup >= 0 && p.Warmup <= maxTime, upTo(maxTime)},
+		{"--drain", p.Drain, p.Drain >= 0 && p.Drain <= maxTime, upTo(maxTime)},
+		{"--threshold", p.Tokens.Threshold, p.Tokens.Threshold > 0 && p.Tokens.Threshold <= 1, "be above 0 and at most 1"},
+		{"--tokens", p.Tokens.Max, p.Tokens.Max >= 1 && p.Tokens.Max <= 64, "lie within 1 and 64"},
+		{"--swap-overlap", p.Link.Overlap, p.Link.Overlap >= 0 && p.Link.Overlap <= 1, "lie within 0 and 1"},
+	}); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		flag string
+		err  error
+	}{
+		{"--tokens", p.Tokens.Validate()}, {"--pool", p.Pool.Validate()},
+		{"--interference", p.Interference.Validate()}, {"--swap-bandwidth", p.Link.Validate()},
+	} {
+		if part.err != nil {
+			return fmt.Errorf("%s: %w", part.flag, part.err)
+		}
+	}
+	return nil
+}
+
+// fits refuses functions that no device of the server could ever take.
 func (p Params) fits(w *Workload) error {
 	for _, f := range w.Functions {
 		if f.Memory+p.Context > p.Memory {

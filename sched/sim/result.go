@@ -2,11 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/gpu/start"
 )
 
 // Latency summarizes times from arrival to completion, in milliseconds.
@@ -30,24 +29,12 @@ type Starts struct {
 func (s Starts) Total() int { return s.GPUWarm + s.HostWarm + s.Cold + s.BusyCold }
 
 // ColdShare returns the share of cold starts of both kinds, 0 to 1.
-func (s Starts) ColdShare() float64 {
-	if s.Total() == 0 {
-		return 0
-	}
-	return float64(s.Cold+s.BusyCold) / float64(s.Total())
-}
+func (s Starts) ColdShare() float64 { return share(float64(s.Cold+s.BusyCold), s.Total()) }
 
-func (s *Starts) add(k start.Kind) {
-	switch k {
-	case start.GPUWarm:
-		s.GPUWarm++
-	case start.HostWarm:
-		s.HostWarm++
-	case start.Cold:
-		s.Cold++
-	case start.BusyCold:
-		s.BusyCold++
-	}
+func (s *Starts) add(k sched.StartKind) {
+	*map[sched.StartKind]*int{
+		sched.GPUWarm: &s.GPUWarm, sched.HostWarm: &s.HostWarm, sched.Cold: &s.Cold, sched.BusyCold: &s.BusyCold,
+	}[k]++
 }
 
 // FunctionResult is one function's part of a result.
@@ -83,7 +70,7 @@ type Result struct {
 	Arrivals   int    `json:"arrivals"`
 	Completed  int    `json:"completed"`
 	Unfinished int    `json:"unfinished"`
-	Note       string `json:"note,omitempty"`
+	Warning    string `json:"note,omitempty"`
 
 	// Latency is over all measured activations, so its mean is the paper's
 	// weighted average. Unfinished ones count with their age at the end.
@@ -101,18 +88,17 @@ type Result struct {
 	Starts      Starts  `json:"starts"`
 	ColdShare   float64 `json:"coldShare"`
 	Utilization float64 `json:"utilization"` // share of device time with a run
-	Held        float64 `json:"held"`        // tokens held on average, per device
+	InFlight    float64 `json:"held"`        // tokens in use on average, per device
 
 	GapBacklogged Gap     `json:"gapBacklogged"`
 	GapAll        Gap     `json:"gapAll"`
 	GapBound      float64 `json:"gapBound"` // seconds
 
 	// LowerBound is a mean latency that no scheduler of the server can beat,
-	// cold starts that its places force included. See the function.
+	// its first starts included. See the function.
 	LowerBound float64 `json:"lowerBound"`
 	// OverBound is the mean latency over it.
 	OverBound float64 `json:"overLowerBound"`
-	least     func() float64
 	// LeastCold is the least number of cold starts in order of arrival.
 	LeastCold int `json:"leastColdInOrder"`
 
@@ -137,25 +123,25 @@ type tally struct {
 	starts  Starts
 }
 
-func (t *tally) add(e *engine, j int) (measured bool) {
-	a, job := e.w.Arrivals[j], &e.jobs[j]
+// add counts an activation, if it is measured.
+func (t *tally) add(e *engine, j int) {
+	a, x := e.w.Arrivals[j], &e.executions[j]
 	if a.At < e.p.Warmup || j >= e.arrived {
-		return false
+		return
 	}
-	end := job.ended
-	if job.phase != finished {
+	end := x.ended
+	if x.phase != finished {
 		end = e.now
 	}
 	t.latency = append(t.latency, millis(end-a.At))
-	if job.phase == queued {
+	if x.phase == queued {
 		t.wait += millis(e.now - a.At)
-		return true
+		return
 	}
 	t.granted++
-	t.wait += millis(job.granted - a.At)
-	t.starts.add(job.kind)
-	t.exec += millis(end - job.granted)
-	return true
+	t.wait += millis(x.granted - a.At)
+	t.starts.add(x.kind)
+	t.exec += millis(end - x.granted)
 }
 
 func (e *engine) result() *Result {
@@ -164,52 +150,39 @@ func (e *engine) result() *Result {
 	}
 	var all tally
 	per := make([]tally, len(e.fns))
-	for j := range e.jobs {
-		if all.add(e, j) {
-			per[e.jobs[j].fn].add(e, j)
-		}
+	for j := range e.executions {
+		all.add(e, j)
+		per[e.executions[j].fn].add(e, j)
 	}
 	r := &Result{
 		Workload: e.w.Name, Policy: e.p.Policy,
 		Offered: e.w.Load(), Capacity: Capacity(e.p),
-		Arrivals: len(e.jobs), Completed: e.done, Unfinished: len(e.jobs) - e.done,
+		Arrivals: len(e.executions), Completed: e.done, Unfinished: len(e.executions) - e.done,
 		Latency: summarize(all.latency), Starts: all.starts, ColdShare: all.starts.ColdShare(),
 		WaitMean: share(all.wait, len(all.latency)), Execution: share(all.exec, all.granted),
-		GapBacklogged: e.gaps.backlog.gap(), GapAll: e.gaps.all.gap(), GapBound: e.bound(),
+		GapBacklogged: e.gaps.backlog.mean(), GapAll: e.gaps.all.mean(), GapBound: e.gapBound(),
+		LowerBound: LowerBound(e.w, e.p), LeastCold: LeastCold(e.w, e.p),
 		Decisions: e.cost.decisions, End: e.now.Seconds(), Series: e.gaps.series, Busy: e.gaps.busy,
 	}
-	e.perFunction(r, per)
-	e.rates(r)
-	r.Note = note(r)
-	return r
-}
-
-func (s summary) gap() Gap { return Gap{Windows: s.n, Mean: s.mean(), Max: s.max} }
-
-func (e *engine) rates(r *Result) {
-	if e.now > 0 {
-		var active time.Duration
-		for _, d := range e.devices {
-			active += d.active
-		}
-		r.Utilization = active.Seconds() / e.now.Seconds() / float64(len(e.devices))
+	r.OverBound = ratio(r.Latency.Mean, r.LowerBound)
+	if span := e.now.Seconds() * float64(len(e.devices)); span > 0 {
+		r.Utilization = e.active().Seconds() / span
+		r.InFlight = r.Execution / 1000 * float64(r.Starts.Total()) / span
 	}
-	r.Held = r.Execution / 1000 * float64(r.Starts.Total()) / max(e.now.Seconds(), 1e-9) / float64(len(e.devices))
 	if e.p.Clock != nil && e.done > 0 {
 		r.DecisionNano = float64(e.cost.total) / float64(e.done)
 	}
+	e.perFunction(r, per)
+	r.Warning = warning(r)
+	return r
 }
 
 func (e *engine) perFunction(r *Result, per []tally) {
 	var means []float64
 	for i := range e.fns {
 		f, t := &e.fns[i], &per[i]
-		weight := f.spec.Weight
-		if weight == 0 {
-			weight = 1
-		}
 		fr := FunctionResult{
-			Name: f.flow.Function, Namespace: f.flow.Namespace, Weight: weight,
+			Name: f.submitted.Flow.Function, Namespace: f.submitted.Flow.Namespace, Weight: f.weight(),
 			Latency: summarize(t.latency), WaitMean: share(t.wait, len(t.latency)),
 			Execution: share(t.exec, t.granted), Starts: t.starts, Service: f.service.Seconds(),
 		}
@@ -224,17 +197,8 @@ func (e *engine) perFunction(r *Result, per []tally) {
 	r.WithinVariance = share(r.WithinVariance, len(means))
 }
 
-// bounded sets the lower bound, if it is not set, and returns it.
-func (r *Result) bounded() float64 {
-	if r.LowerBound == 0 && r.least != nil {
-		r.LowerBound = r.least()
-		r.OverBound = ratio(r.Latency.Mean, r.LowerBound)
-	}
-	return r.LowerBound
-}
-
-// note says in words when the workload could not be served, or not in time.
-func note(r *Result) string {
+// warning is a sentence for when the workload could not be served, or not in time.
+func warning(r *Result) string {
 	switch {
 	case r.Offered > r.Capacity && r.Unfinished == 0:
 		return fmt.Sprintf("overloaded: %.2f was asked for where %.2f can be served, so latency grows for as long as that lasts; all was served by %.0f s",
@@ -247,16 +211,6 @@ func note(r *Result) string {
 			r.Unfinished, r.Arrivals, r.End)
 	}
 	return ""
-}
-
-// Capacity returns the most warm work that a server's devices do per second:
-// 1 is one device that takes one run at a time.
-func Capacity(p Params) float64 {
-	best := 0.0
-	for k := 1; k <= p.Tokens.Max; k++ {
-		best = max(best, p.Interference.Throughput(k))
-	}
-	return best * float64(p.Devices)
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 )
 
 // Task is one run to make: a workload, generated or given, under parameters.
@@ -13,10 +12,9 @@ type Task struct {
 	Source *Source // of the workload
 	Seed   uint64
 	Params Params
-	Bound  bool // the result's lower bound is wanted, which may take longer than the run
 }
 
-// Progress is told after each task how many of how many are done. It is called
+// Progress receives after each task how many of how many are done. It is called
 // from several goroutines, one at a time.
 type Progress func(done, total int)
 
@@ -27,45 +25,41 @@ func RunAll(ctx context.Context, tasks []Task, parallel int, progress Progress) 
 	if parallel <= 0 {
 		parallel = runtime.GOMAXPROCS(0)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var (
 		results = make([]*Result, len(tasks))
-		errs    = make([]error, len(tasks))
-		next    atomic.Int64
+		next    = make(chan int)
 		mu      sync.Mutex // guards done and calls of progress
 		done    int
 		wg      sync.WaitGroup
 	)
-	work := func() {
-		for ctx.Err() == nil {
-			i := int(next.Add(1)) - 1
-			if i >= len(tasks) {
-				return
-			}
-			results[i], errs[i] = tasks[i].run()
-			if errs[i] != nil {
-				stop()
-				return
-			}
-			mu.Lock()
-			done++
-			if progress != nil {
-				progress(done, len(tasks))
-			}
-			mu.Unlock()
-		}
-	}
 	for range min(parallel, len(tasks)) {
-		wg.Go(work)
+		wg.Go(func() {
+			for i := range next {
+				r, err := tasks[i].run()
+				if err != nil {
+					stop(fmt.Errorf("run %d of %d: %w", i+1, len(tasks), err))
+				}
+				mu.Lock()
+				results[i] = r
+				done++
+				if progress != nil {
+					progress(done, len(tasks))
+				}
+				mu.Unlock()
+			}
+		})
 	}
-	wg.Wait()
-	for i, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("run %d of %d: %w", i+1, len(tasks), err)
+	for i := 0; i < len(tasks) && ctx.Err() == nil; i++ {
+		select {
+		case next <- i:
+		case <-ctx.Done():
 		}
 	}
-	if err := context.Cause(ctx); err != nil && done < len(tasks) {
+	close(next)
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	return results, nil
@@ -76,15 +70,7 @@ func (t Task) run() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := simulate(w, t.Params)
-	if err != nil {
-		return nil, err
-	}
-	r.least = func() float64 { return t.Source.lowerBound(t.Seed, t.Params) }
-	if t.Bound {
-		r.bounded()
-	}
-	return r, nil
+	return Run(w, t.Params)
 }
 
 // Spread is a figure over seeds.
@@ -100,3 +86,6 @@ func SpreadOf(v []float64) Spread {
 	l := summarize(v)
 	return Spread{Median: l.P50, Q10: quantile(v, 0.1), Q90: quantile(v, 0.9), N: len(v)}
 }
+
+// String writes the median with the quantiles.
+func (s Spread) String() string { return fmt.Sprintf("%.2f [%.2f %.2f]", s.Median, s.Q10, s.Q90) }

@@ -2,31 +2,32 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 )
 
-// Spec names a generated workload and its parameters. The zero value of a
-// field that must be positive is an error: start from DefaultSpec.
+// Spec names a generated workload and its parameters. The commands take it as
+// their flags. The zero value of a field that must be positive is an error:
+// start from DefaultSpec.
 type Spec struct {
-	Kind      string        // one of Kinds
-	Functions int           // how many, for zipf, burst, diurnal and the adversaries
-	Load      float64       // share of Capacity that the arrivals ask for
-	Capacity  float64       // of the server, see Capacity; 0 means 1
-	Zipf      float64       // exponent of the popularity
-	Trace     int           // azure: which of the nine samples
-	Duration  time.Duration // arrivals lie in [0, Duration)
-	WarmShare float64       // azure: how much of the published utilization is warm work
-	Weight    float64       // of the first function; 0 means 1
-	Footprint int64         // device memory of every function; 0 keeps the catalogue's
-	Large     bool          // zipf: only functions of at least a second
-	Seed      uint64
+	Kind      string        `name:"workload" default:"zipf" enum:"zipf,azure,copies,burst,diurnal,rare,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
+	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and what builds on it."`
+	Load      float64       `default:"0.7" group:"Workload" help:"Share of the server's capacity that is asked for, everything warm. Above 1 it cannot be served."`
+	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
+	TraceID   int           `default:"4" group:"Workload" help:"Which of the nine azure samples, 0 to 8; 4 is the medium one."`
+	WarmShare float64       `default:"0.55" group:"Workload" help:"Share of an azure sample's published utilization that is warm work."`
+	Footprint Bytes         `default:"0B" group:"Workload" help:"Device memory of every generated function; 0 keeps the published ones."`
+	Large     bool          `group:"Workload" help:"Only functions of about two seconds or more."`
+	Duration  time.Duration `default:"30m" group:"Workload" help:"How long activations arrive."`
+	Seed      uint64        `default:"1" group:"Seeds" help:"Seed of the arrivals; the first one where there are several."`
+
+	Capacity float64 `kong:"-"` // of the server, see Capacity; 0 means 1
+	Weight   float64 `kong:"-"` // of the first function; 0 means 1
 }
 
 // DefaultSpec is the paper's Zipf class at the load where queues form.
 func DefaultSpec() Spec {
-	return Spec{Kind: "zipf", Functions: 24, Load: 0.7, Zipf: 1.5, Trace: 4, WarmShare: 0.55, Duration: 30 * time.Minute, Seed: 1}
+	return Spec{Kind: "zipf", Count: 24, Load: 0.7, Zipf: 1.5, TraceID: 4, WarmShare: 0.55, Duration: 30 * time.Minute, Seed: 1}
 }
 
 // For sets the capacity that Load is a share of to that of a server.
@@ -78,55 +79,46 @@ func (s Spec) Build() (*Workload, error) {
 		return nil, err
 	}
 	for _, k := range kinds() {
-		if k.name != s.Kind {
-			continue
+		if k.name == s.Kind {
+			return s.build(k)
 		}
-		w, err := k.build(s)
-		if err != nil {
-			return nil, err
-		}
-		w.Horizon = s.Duration
-		w.Functions[0].Weight = s.Weight
-		s.size(w)
-		inOrder(w.Arrivals)
-		if len(w.Arrivals) == 0 {
-			return nil, fmt.Errorf("workload %s: no arrivals in %v: raise --load or --duration", s.Kind, s.Duration)
-		}
-		return w, w.Validate()
 	}
 	names, _ := Kinds()
 	return nil, fmt.Errorf("--workload %q: not one of %s", s.Kind, strings.Join(names, ", "))
 }
 
-// size gives every function the same footprint, if one is asked for.
-func (s Spec) size(w *Workload) {
+func (s Spec) build(k kind) (*Workload, error) {
+	w, err := k.build(s)
+	if err != nil {
+		return nil, err
+	}
+	w.Name, w.Horizon = k.name, s.Duration
+	if s.Kind == "azure" {
+		w.Name = fmt.Sprintf("azure-%d", s.TraceID)
+	}
+	w.Functions[0].Weight = s.Weight
 	for i := range w.Functions {
 		if s.Footprint > 0 {
-			w.Functions[i].Memory = s.Footprint
+			w.Functions[i].Memory = int64(s.Footprint)
 		}
 	}
+	inOrder(w.Arrivals)
+	if len(w.Arrivals) == 0 {
+		return nil, fmt.Errorf("workload %s: no arrivals in %v: raise --load or --duration", s.Kind, s.Duration)
+	}
+	return w, w.Validate()
 }
 
 func (s Spec) validate() error {
-	switch {
-	case s.Functions < 1 || s.Functions > MaxFunctions:
-		return fmt.Errorf("--count %d: must lie within 1 and %d", s.Functions, MaxFunctions)
-	case !(s.Load > 0 && s.Load <= 100):
-		return fmt.Errorf("--load %v: must be above 0 and at most 100", s.Load)
-	case !(s.Capacity >= 0 && s.Capacity <= 1e6):
-		return fmt.Errorf("capacity %v: must lie within 0 and 1e6", s.Capacity)
-	case math.IsNaN(s.Zipf) || s.Zipf < 0 || s.Zipf > 10:
-		return fmt.Errorf("--zipf %v: must lie within 0 and 10", s.Zipf)
-	case s.Footprint < 0 || s.Footprint > maxBytes:
-		return fmt.Errorf("--footprint %s: must lie within 0 and %s", Bytes(s.Footprint), Bytes(maxBytes))
-	case s.Weight != 0 && !(s.Weight >= 0.001 && s.Weight <= 1000):
-		return fmt.Errorf("weight %v: must lie within 0.001 and 1000", s.Weight)
-	case !(s.WarmShare > 0 && s.WarmShare <= 1):
-		return fmt.Errorf("--warm-share %v: must be above 0 and at most 1", s.WarmShare)
-	case s.Trace < 0 || s.Trace >= len(azureSamples):
-		return fmt.Errorf("--trace-id %d: must lie within 0 and %d", s.Trace, len(azureSamples)-1)
-	case s.Duration <= 0 || s.Duration > maxTime:
-		return fmt.Errorf("--duration %v: must be above 0 and at most %v", s.Duration, maxTime)
-	}
-	return nil
+	return within([]constraint{
+		{"--count", s.Count, s.Count >= 1 && s.Count <= MaxFunctions, fmt.Sprintf("lie within 1 and %d", MaxFunctions)},
+		{"--load", s.Load, s.Load > 0 && s.Load <= 100, "be above 0 and at most 100"},
+		{"capacity", s.Capacity, s.Capacity >= 0 && s.Capacity <= 1e6, "lie within 0 and 1e6"},
+		{"--zipf", s.Zipf, s.Zipf >= 0 && s.Zipf <= 10, "lie within 0 and 10"},
+		{"--footprint", s.Footprint, s.Footprint >= 0 && s.Footprint <= maxBytes, fmt.Sprintf("lie within 0 and %s", Bytes(maxBytes))},
+		{"weight", s.Weight, s.Weight == 0 || s.Weight >= 0.001 && s.Weight <= 1000, "lie within 0.001 and 1000"},
+		{"--warm-share", s.WarmShare, s.WarmShare > 0 && s.WarmShare <= 1, "be above 0 and at most 1"},
+		{"--trace-id", s.TraceID, s.TraceID >= 0 && s.TraceID < len(azureSamples), fmt.Sprintf("lie within 0 and %d", len(azureSamples)-1)},
+		{"--duration", s.Duration, s.Duration > 0 && s.Duration <= maxTime, fmt.Sprintf("be above 0 and at most %v", maxTime)},
+	})
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
+	"slices"
 	"time"
 )
 
-// Trace says how to read a workload from files.
+// Trace is how to read a workload from files.
 type Trace struct {
-	Format string // one of TraceFormats
+	Format string // plain, azure2019, azure2021 or activations
 	Name   string // of the trace file, for errors
 	Data   io.Reader
 	// FunctionsName and Functions are the table of functions. The plain form
@@ -18,14 +18,14 @@ type Trace struct {
 	// it where it has the function.
 	FunctionsName string
 	Functions     io.Reader
-	// NamesOnly takes a plain trace without the table: who wants only the
-	// names and the times needs no costs.
+	// NamesOnly takes a plain trace without the table, for callers that want
+	// names and times and no costs.
 	NamesOnly bool
-	// Defaults are the costs of what a trace does not tell: cold start beyond
-	// the warm time, memory.
+	// ColdExtra and Memory are the costs that a trace does not have: cold start
+	// beyond the warm time, device memory.
 	ColdExtra time.Duration
 	Memory    int64
-	Seed      uint64 // places the calls within an Azure 2019 minute
+	Seed      uint64 // spreads the calls within an Azure 2019 minute
 }
 
 // DefaultTrace returns the published defaults: initialization of 3 s, the
@@ -34,53 +34,48 @@ func DefaultTrace() Trace {
 	return Trace{Format: "plain", ColdExtra: 3 * time.Second, Memory: gib, Seed: 1}
 }
 
-// TraceFormats lists the forms of traces.
-func TraceFormats() []string { return []string{"plain", "azure2019", "azure2021", "activations"} }
-
 // Read reads the workload. Every error names file and line, or the flag.
 func (t Trace) Read() (*Workload, error) {
-	if t.Data == nil {
-		return nil, fmt.Errorf("--trace: no trace given")
+	if err := t.validate(); err != nil {
+		return nil, err
 	}
-	if t.ColdExtra < 0 || t.ColdExtra > maxCost {
-		return nil, fmt.Errorf("--cold-extra %v: must lie within 0 and %v", t.ColdExtra, maxCost)
-	}
-	if t.Memory < 0 || t.Memory > maxBytes {
-		return nil, fmt.Errorf("--memory-each %s: must lie within 0 and %s", Bytes(t.Memory), Bytes(maxBytes))
-	}
-	b := &book{trace: t, index: make(map[string]int32)}
+	r := &traceReader{Trace: t, index: make(map[string]int32)}
 	if t.Functions != nil {
-		if err := b.readFunctions(); err != nil {
+		if err := r.readFunctions(); err != nil {
 			return nil, err
 		}
 	}
-	var err error
-	switch t.Format {
-	case "plain":
-		err = b.readPlain()
-	case "azure2019":
-		err = b.readAzure2019()
-	case "azure2021":
-		err = b.readAzure2021()
-	case "activations":
-		err = b.readActivations()
-	default:
-		return nil, fmt.Errorf("--trace-format %q: not one of %s", t.Format, strings.Join(TraceFormats(), ", "))
+	read := map[string]func() error{
+		"plain": r.readPlain, "azure2019": r.readAzure2019, "azure2021": r.readAzure2021, "activations": r.readActivations,
+	}[t.Format]
+	if read == nil {
+		return nil, fmt.Errorf("--trace-format %q: not one of plain, azure2019, azure2021, activations", t.Format)
 	}
-	if err != nil {
+	if err := read(); err != nil {
 		return nil, err
 	}
-	return b.workload()
+	return r.workload()
 }
 
-// book gathers functions and arrivals while a trace is read.
-type book struct {
-	trace     Trace
+func (t Trace) validate() error {
+	switch {
+	case t.Data == nil:
+		return fmt.Errorf("--trace: no trace given")
+	case t.ColdExtra < 0 || t.ColdExtra > maxCost:
+		return fmt.Errorf("--cold-extra %v: must lie within 0 and %v", t.ColdExtra, maxCost)
+	case t.Memory < 0 || t.Memory > maxBytes:
+		return fmt.Errorf("--memory-each %s: must lie within 0 and %s", Bytes(t.Memory), Bytes(maxBytes))
+	}
+	return nil
+}
+
+// traceReader gathers functions and arrivals.
+type traceReader struct {
+	Trace
 	functions []Function
-	index     map[string]int32
+	index     map[string]int32 // of functions by name
 	arrivals  []Arrival
-	horizon   time.Duration
-	warm      []average // of functions whose costs the trace tells
+	warm      []average // seconds of functions whose costs the trace has
 	cold      []average
 }
 
@@ -92,36 +87,37 @@ type average struct {
 
 func (m *average) add(v float64) { m.sum += v; m.n++ }
 
-// add enters a function, refusing more than a simulation can hold.
-func (b *book) add(t *table, f Function) (int32, error) {
-	if len(b.functions) >= MaxFunctions {
-		return 0, t.complain("more than %d functions", MaxFunctions)
+// add enters a function, refusing more than a simulation can take.
+func (r *traceReader) add(t *table, f Function) int32 {
+	if len(r.functions) >= MaxFunctions {
+		t.fail("more than %d functions", MaxFunctions)
+		return 0
 	}
-	i := int32(len(b.functions))
-	b.index[f.Name] = i
-	b.functions = append(b.functions, f)
-	b.warm, b.cold = append(b.warm, average{}), append(b.cold, average{})
-	return i, nil
+	i := int32(len(r.functions))
+	r.index[f.Name] = i
+	r.functions = append(r.functions, f)
+	r.warm, r.cold = append(r.warm, average{}), append(r.cold, average{})
+	return i
 }
 
 // arrive enters an arrival.
-func (b *book) arrive(t *table, a Arrival) error {
-	if len(b.arrivals) >= MaxArrivals {
-		return t.complain("more than %d arrivals", MaxArrivals)
+func (r *traceReader) arrive(t *table, a Arrival) {
+	if len(r.arrivals) >= MaxArrivals {
+		t.fail("more than %d arrivals", MaxArrivals)
+		return
 	}
-	b.arrivals = append(b.arrivals, a)
-	b.horizon = max(b.horizon, a.At)
-	return nil
+	r.arrivals = append(r.arrivals, a)
 }
 
-func (b *book) workload() (*Workload, error) {
-	if len(b.arrivals) == 0 {
-		return nil, fmt.Errorf("%s: no arrivals", b.trace.Name)
+func (r *traceReader) workload() (*Workload, error) {
+	if len(r.arrivals) == 0 {
+		return nil, fmt.Errorf("%s: no arrivals", r.Name)
 	}
-	w := &Workload{Name: b.trace.Name, Functions: b.functions, Arrivals: b.arrivals, Horizon: b.horizon + time.Millisecond}
-	inOrder(w.Arrivals)
+	inOrder(r.arrivals)
+	last := r.arrivals[len(r.arrivals)-1].At
+	w := &Workload{Name: r.Name, Functions: r.functions, Arrivals: r.arrivals, Horizon: last + time.Millisecond}
 	if err := w.Validate(); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.trace.Name, err)
+		return nil, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	return w, nil
 }
@@ -136,109 +132,104 @@ func ms(v float64) time.Duration { return time.Duration(math.Round(v*1000)) * ti
 
 // readFunctions reads the table of functions, in our form or as the Azure 2019
 // data set gives its execution times.
-func (b *book) readFunctions() error {
-	t, err := newTable(b.trace.FunctionsName, b.trace.Functions, map[string][]string{
-		"function":   {"function", "func_name", "HashFunction"},
-		"warm_ms":    {"warm_ms", "warm_dur_ms", "Average"},
-		"cold_ms?":   {"cold_ms", "cold_dur_ms"},
-		"memory_mb?": {"memory_mb", "mem_mb"},
-		"weight?":    {"weight"},
-	})
-	if err != nil {
-		return err
+func (r *traceReader) readFunctions() error {
+	t := newTable(r.FunctionsName, r.Functions,
+		column{"function", []string{"function", "func_name", "HashFunction"}, false},
+		column{"warm_ms", []string{"warm_ms", "warm_dur_ms", "Average"}, false},
+		column{"cold_ms", []string{"cold_ms", "cold_dur_ms"}, true},
+		column{"memory_mb", []string{"memory_mb", "mem_mb"}, true},
+		column{"weight", []string{"weight"}, true},
+	)
+	for t.next() {
+		f := r.function(t)
+		if _, twice := r.index[f.Name]; twice {
+			t.fail("function %s twice", f.Name)
+		}
+		r.add(t, f)
 	}
-	for {
-		ok, err := t.next()
-		if !ok || err != nil {
-			return err
-		}
-		f, err := b.function(t)
-		if err != nil {
-			return err
-		}
-		if _, twice := b.index[f.Name]; twice {
-			return t.complain("function %s twice", f.Name)
-		}
-		if _, err := b.add(t, f); err != nil {
-			return err
-		}
-	}
+	return t.err
 }
 
-func (b *book) function(t *table) (Function, error) {
-	f := Function{Memory: b.trace.Memory}
-	var err error
-	if f.Name, err = t.text("function"); err != nil {
-		return f, err
-	}
-	warm, err := t.number("warm_ms", 0.001, maxCostMs)
-	if err != nil {
-		return f, err
-	}
+func (r *traceReader) function(t *table) Function {
+	f := Function{Name: t.text("function"), Memory: r.Memory}
+	warm := t.number("warm_ms", 0.001, maxCostMs)
 	f.Warm = max(ms(warm), time.Microsecond)
-	f.Cold = f.Warm + b.trace.ColdExtra
+	f.Cold = f.Warm + r.ColdExtra
 	if t.has("cold_ms") {
-		cold, err := t.number("cold_ms", warm, maxCostMs)
-		if err != nil {
-			return f, err
-		}
-		f.Cold = max(ms(cold), f.Warm)
+		f.Cold = max(ms(t.number("cold_ms", warm, maxCostMs)), f.Warm)
 	}
 	if t.has("memory_mb") {
-		mb, err := t.number("memory_mb", 0, 1<<24)
-		if err != nil {
-			return f, err
-		}
-		f.Memory = int64(mb * mib)
+		f.Memory = int64(t.number("memory_mb", 0, 1<<24) * mib)
 	}
 	if t.has("weight") {
-		if f.Weight, err = t.number("weight", 0.001, 1000); err != nil {
-			return f, err
-		}
+		f.Weight = t.number("weight", 0.001, 1000)
 	}
-	return f, nil
+	return f
 }
 
 // readPlain reads `arrival_ms,function`, in order of time, against the table
 // of functions.
-func (b *book) readPlain() error {
-	if b.trace.Functions == nil && !b.trace.NamesOnly {
+func (r *traceReader) readPlain() error {
+	if r.Functions == nil && !r.NamesOnly {
 		return fmt.Errorf("--functions: a plain trace needs the table function,warm_ms,cold_ms,memory_mb[,weight]")
 	}
-	t, err := newTable(b.trace.Name, b.trace.Data, map[string][]string{
-		"arrival_ms": {"arrival_ms", "invoke_time_ms"},
-		"function":   {"function", "func_name"},
-	})
-	if err != nil {
-		return err
-	}
-	for last := 0.0; ; {
-		ok, err := t.next()
-		if !ok || err != nil {
-			return err
-		}
-		at, err := t.number("arrival_ms", 0, maxTimeMs)
-		if err != nil {
-			return err
-		}
+	t := newTable(r.Name, r.Data,
+		column{"arrival_ms", []string{"arrival_ms", "invoke_time_ms"}, false},
+		column{"function", []string{"function", "func_name"}, false},
+	)
+	last := 0.0
+	for t.next() {
+		at := t.number("arrival_ms", 0, maxTimeMs)
 		if at < last {
-			return t.complain("arrival_ms %v is before the line above's %v", at, last)
+			t.fail("arrival_ms %v is before the line above's %v", at, last)
 		}
 		last = at
-		name, err := t.text("function")
-		if err != nil {
-			return err
+		name := t.text("function")
+		fn, ok := r.index[name]
+		switch {
+		case !ok && r.NamesOnly:
+			fn = r.add(t, Function{Name: name, Warm: time.Microsecond, Cold: time.Microsecond, Memory: r.Memory})
+		case !ok:
+			t.fail("function %s is not in %s", name, r.FunctionsName)
 		}
-		fn, ok := b.index[name]
-		if !ok && b.trace.NamesOnly {
-			if fn, err = b.add(t, Function{Name: name, Warm: time.Microsecond, Cold: time.Microsecond, Memory: b.trace.Memory}); err != nil {
-				return err
-			}
-		} else if !ok {
-			return t.complain("function %s is not in %s", name, b.trace.FunctionsName)
-		}
-		if err := b.arrive(t, Arrival{At: ms(at), Function: fn}); err != nil {
-			return err
-		}
+		r.arrive(t, Arrival{At: ms(at), Function: fn})
 	}
+	return t.err
+}
+
+// since enters the arrivals' times, in milliseconds, moved so that the first is
+// at zero.
+func (r *traceReader) since(starts []float64) error {
+	if len(starts) == 0 {
+		return nil
+	}
+	first := slices.Min(starts)
+	for i := range r.arrivals {
+		if starts[i]-first > maxTimeMs {
+			return fmt.Errorf("%s: records span more than %v", r.Name, maxTime)
+		}
+		r.arrivals[i].At = ms(starts[i] - first)
+	}
+	return nil
+}
+
+// learn gives functions beyond the first known their costs from the trace.
+func (r *traceReader) learn(known int) {
+	for i := known; i < len(r.functions); i++ {
+		f := &r.functions[i]
+		f.Warm = max(seconds(r.warm[i].sum/float64(max(1, r.warm[i].n))), time.Microsecond)
+		f.Cold = f.Warm + r.ColdExtra
+		if r.cold[i].n > 0 {
+			f.Cold = f.Warm + seconds(r.cold[i].sum/float64(r.cold[i].n))
+		}
+		f.Cold = min(f.Cold, maxCost)
+	}
+}
+
+// known returns the function of a name, entered if it is new.
+func (r *traceReader) known(t *table, f Function) int32 {
+	if fn, ok := r.index[f.Name]; ok {
+		return fn
+	}
+	return r.add(t, f)
 }

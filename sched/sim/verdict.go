@@ -2,7 +2,7 @@ package sim
 
 import "math"
 
-// Verdict says how a result of the paper fared here.
+// Verdict is how a result of the paper fared here.
 type Verdict string
 
 // The verdicts on a claim.
@@ -15,9 +15,9 @@ const (
 	Met    Verdict = "met"
 	Missed Verdict = "missed"
 
-	// Unclear is a result whose seeds do not say on which side it lies.
+	// Unclear is a result whose seeds lie on both sides.
 	Unclear Verdict = "unclear"
-	// Measured is a figure that nobody claimed anything about.
+	// Measured is a figure without a claim about it.
 	Measured Verdict = "measured"
 )
 
@@ -81,57 +81,41 @@ func (r rule) of(median float64, in *Interval, largest float64) Verdict {
 
 func favours(v Verdict) bool { return v == Reproduced || v == SameDirection }
 
-// inRange judges a ratio against the paper's: reproduced when it lies between
-// lo and hi, same direction when it is at least on the paper's side of 1.
-func inRange(lo, hi float64) rule {
+// judged is a rule of two conditions: reproduced where the first is met, same
+// direction where the second is.
+func judged(reproduced, direction func(v float64) bool) rule {
 	return rule{judge: func(v float64) Verdict {
 		switch {
-		case v >= lo && v <= hi:
+		case reproduced(v):
 			return Reproduced
-		case (lo+hi)/2 > 1 && v > 1.02, (lo+hi)/2 < 1 && v < 0.98:
+		case direction(v):
 			return SameDirection
 		}
 		return Not
 	}}
+}
+
+// inRange judges a ratio against the paper's: reproduced when it lies between
+// lo and hi, same direction when it is at least on the paper's side of 1.
+func inRange(lo, hi float64) rule {
+	return judged(func(v float64) bool { return v >= lo && v <= hi }, func(v float64) bool {
+		return (lo+hi)/2 > 1 && v > 1.02 || (lo+hi)/2 < 1 && v < 0.98
+	})
 }
 
 // atLeast is reproduced from lo on, same direction above 1.
 func atLeast(lo float64) rule {
-	return rule{judge: func(v float64) Verdict {
-		switch {
-		case v >= lo:
-			return Reproduced
-		case v > 1.02:
-			return SameDirection
-		}
-		return Not
-	}}
+	return judged(func(v float64) bool { return v >= lo }, func(v float64) bool { return v > 1.02 })
 }
 
 // atMost is reproduced up to hi, same direction up to soft.
 func atMost(hi, soft float64) rule {
-	return rule{judge: func(v float64) Verdict {
-		switch {
-		case v <= hi:
-			return Reproduced
-		case v <= soft:
-			return SameDirection
-		}
-		return Not
-	}}
+	return judged(func(v float64) bool { return v <= hi }, func(v float64) bool { return v <= soft })
 }
 
-// between judges a place between two others, the one at 0 and the other at 1.
+// between judges a value between two others, the one at 0 and the other at 1.
 func between() rule {
-	return rule{judge: func(v float64) Verdict {
-		switch {
-		case v > 0 && v < 1:
-			return Reproduced
-		case v > 0:
-			return SameDirection
-		}
-		return Not
-	}}
+	return judged(func(v float64) bool { return v > 0 && v < 1 }, func(v float64) bool { return v > 0 })
 }
 
 // goal is met up to hi.
@@ -144,15 +128,8 @@ func goal(hi float64) rule {
 	}}
 }
 
-// always is reproduced when no seed exceeds hi, and alwaysMet met.
-func always(hi float64) rule {
-	r := atMost(hi, hi)
-	r.everyRun = true
-	return r
-}
-
-func alwaysMet(hi float64) rule {
-	r := goal(hi)
+// inEveryRun is a rule about the largest of all seeds.
+func inEveryRun(r rule) rule {
 	r.everyRun = true
 	return r
 }

@@ -1,9 +1,9 @@
 // Package sim is a discrete-event simulator of one GPU server. It answers what
 // a scheduling policy costs and wins on a workload, without a GPU.
 //
-// It holds no rule of its own: every choice of a flow is made by package
+// It has no rule of its own: every choice of a flow is made by package
 // sched, every choice about containers, device memory and tokens by package
-// gpu, the same code that the invoker runs. What it adds is the world around
+// gpu, the same code that the invoker runs. What it adds is what surrounds
 // them: arrivals, container starts, transfers, interference between runs, and
 // the measuring. A run is a function of its workload and parameters; nothing
 // depends on the clock, on goroutines or on map order.
@@ -13,7 +13,6 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/sched"
@@ -79,8 +78,8 @@ func (w *Workload) Load() float64 {
 	return sum / w.Horizon.Seconds()
 }
 
-// Limits on what a workload may hold. They keep an absurd input from taking
-// the machine's memory before anybody sees an error.
+// Limits on the size of a workload. They keep an absurd input from taking
+// the machine's memory before an error is seen.
 const (
 	MaxFunctions = 200_000
 	MaxArrivals  = 10_000_000
@@ -95,10 +94,9 @@ func (w *Workload) Validate() error {
 		return fmt.Errorf("workload %s: no functions", w.Name)
 	case len(w.Arrivals) == 0:
 		return fmt.Errorf("workload %s: no arrivals", w.Name)
-	case len(w.Functions) > MaxFunctions:
-		return fmt.Errorf("workload %s: %d functions, more than %d", w.Name, len(w.Functions), MaxFunctions)
-	case len(w.Arrivals) > MaxArrivals:
-		return fmt.Errorf("workload %s: %d arrivals, more than %d", w.Name, len(w.Arrivals), MaxArrivals)
+	case len(w.Functions) > MaxFunctions || len(w.Arrivals) > MaxArrivals:
+		return fmt.Errorf("workload %s: %d functions and %d arrivals, of %d and %d at most",
+			w.Name, len(w.Functions), len(w.Arrivals), MaxFunctions, MaxArrivals)
 	case w.Horizon <= 0 || w.Horizon > maxTime:
 		return fmt.Errorf("workload %s: horizon %v: must be above 0 and at most %v", w.Name, w.Horizon, maxTime)
 	}
@@ -127,17 +125,16 @@ func (w *Workload) checkArrivals() error {
 }
 
 func (f Function) validate() error {
-	switch {
-	case f.Name == "":
+	if f.Name == "" {
 		return fmt.Errorf("function without a name")
-	case f.Warm <= 0 || f.Warm > maxCost:
-		return fmt.Errorf("function %s: warm time %v: must be above 0 and at most %v", f.Name, f.Warm, maxCost)
-	case f.Cold < f.Warm || f.Cold > maxCost:
-		return fmt.Errorf("function %s: cold time %v: must be at least the warm time %v and at most %v", f.Name, f.Cold, f.Warm, maxCost)
-	case f.Memory < 0 || f.Memory > 1<<44:
-		return fmt.Errorf("function %s: memory of %d bytes: must lie within 0 and %d", f.Name, f.Memory, int64(1)<<44)
-	case math.IsNaN(f.Weight) || f.Weight < 0 || f.Weight > 1000:
-		return fmt.Errorf("function %s: weight %v: must lie within 0 and 1000", f.Name, f.Weight)
+	}
+	if err := within([]constraint{
+		{"warm time", f.Warm, f.Warm > 0 && f.Warm <= maxCost, fmt.Sprintf("be above 0 and at most %v", maxCost)},
+		{"cold time", f.Cold, f.Cold >= f.Warm && f.Cold <= maxCost, fmt.Sprintf("be at least the warm time %v and at most %v", f.Warm, maxCost)},
+		{"memory", Bytes(f.Memory), f.Memory >= 0 && f.Memory <= maxBytes, fmt.Sprintf("lie within 0 and %s", Bytes(maxBytes))},
+		{"weight", f.Weight, f.Weight >= 0 && f.Weight <= 1000, "lie within 0 and 1000"},
+	}); err != nil {
+		return fmt.Errorf("function %s: %w", f.Name, err)
 	}
 	return nil
 }

@@ -2,13 +2,15 @@ package sim
 
 import (
 	"math"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 func TestCatalogueIsThePapersTable(t *testing.T) {
-	fns := Catalogue()
+	fns := catalogue
 	if len(fns) != 8 {
 		t.Fatalf("%d functions, want 8", len(fns))
 	}
@@ -39,7 +41,7 @@ func TestAzureSamplesHaveThePublishedRates(t *testing.T) {
 		rate, load := 0.0, 0.0
 		const seeds = 8
 		for seed := uint64(1); seed <= seeds; seed++ {
-			w := generate(t, "azure", func(s *Spec) { s.Seed, s.Trace, s.Duration, s.WarmShare = seed, id, time.Hour, 1 })
+			w := generate(t, "azure", func(s *Spec) { s.Seed, s.TraceID, s.Duration, s.WarmShare = seed, id, time.Hour, 1 })
 			rate += float64(len(w.Arrivals)) / w.Horizon.Seconds()
 			load += w.Load()
 			if len(w.Functions) != sample.functions {
@@ -53,7 +55,7 @@ func TestAzureSamplesHaveThePublishedRates(t *testing.T) {
 	}
 }
 
-func TestCopiesArriveAsTheExperimentSays(t *testing.T) {
+func TestCopiesArriveAsInTheExperiment(t *testing.T) {
 	w := generate(t, "copies", func(s *Spec) { s.Duration = 100 * time.Minute })
 	var count [4]int
 	for _, a := range w.Arrivals {
@@ -114,10 +116,10 @@ func TestBadSpecsNameTheFlag(t *testing.T) {
 	nan := math.NaN()
 	for flag, change := range map[string]func(*Spec){
 		"--workload":   func(s *Spec) { s.Kind = "tide" },
-		"--count":      func(s *Spec) { s.Functions = 0 },
+		"--count":      func(s *Spec) { s.Count = 0 },
 		"--load":       func(s *Spec) { s.Load = nan },
 		"--zipf":       func(s *Spec) { s.Zipf = -1 },
-		"--trace-id":   func(s *Spec) { s.Trace = 9 },
+		"--trace-id":   func(s *Spec) { s.TraceID = 9 },
 		"--warm-share": func(s *Spec) { s.WarmShare = 0 },
 		"--duration":   func(s *Spec) { s.Duration = -1 },
 		"weight":       func(s *Spec) { s.Weight = nan },
@@ -162,4 +164,29 @@ func TestWorkloadValidate(t *testing.T) {
 			t.Errorf("%s: valid", name)
 		}
 	}
+}
+
+// Workloads that are asked for at once are those of their own seeds.
+func TestSourceBuildsEachSeedOnItsOwn(t *testing.T) {
+	spec := DefaultSpec()
+	spec.Duration = time.Minute
+	source := spec.Source()
+	var wg sync.WaitGroup
+	for seed := range uint64(8) {
+		for range 2 {
+			wg.Go(func() {
+				got, err := source.Workload(seed)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				alone := spec
+				alone.Seed = seed
+				if want, err := alone.Build(); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("seed %d: not its own workload (%v)", seed, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
 }

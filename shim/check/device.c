@@ -138,7 +138,7 @@ bool device_about(struct about *a)
 
 /* Managed memory takes its place on the device only when it is written: what
  * was promised before counts as taken. */
-static bool room_for(uint64_t bytes)
+static bool fits(uint64_t bytes)
 {
 	size_t avail, total;
 
@@ -155,7 +155,7 @@ static bool room_for(uint64_t bytes)
 bool block_make(struct block *out, uint64_t bytes)
 {
 	bytes &= ~(uint64_t)3;
-	if (!room_for(bytes))
+	if (!fits(bytes))
 		return false;
 	CALL(cuMemAlloc_v2, &out->at, bytes);
 	out->bytes = bytes;

@@ -41,7 +41,7 @@ class Block:
             yield start, min(start + SLICE, self.words)
 
 
-def room_for(size, free):
+def fits(size, free):
     if size + MARGIN > free:
         raise Refused("not enough free device memory: %d bytes wanted, %d free" % (size, free))
 
@@ -65,7 +65,7 @@ class Worker:
         return {"free": free, "total": total}
 
     def alloc(self, size):
-        room_for(size, self.memory()[0])
+        fits(size, self.memory()[0])
         self.blocks.append(self.make(size))
         self.sync()
         return {"block": len(self.blocks) - 1}

@@ -17,7 +17,7 @@ typedef void *CUstream;
 typedef void *CUmemoryPool;
 typedef void *CUarray;
 
-/* The codes that are told apart, or given when there is no driver to ask. */
+/* The codes that are distinguished, or given when there is no driver to ask. */
 enum {
 	CUDA_SUCCESS = 0,
 	CUDA_ERROR_INVALID_VALUE = 1,

@@ -17,7 +17,7 @@
 #include "hooks.h"
 #include "link.h"
 #include "refusal.h"
-#include "say.h"
+#include "report.h"
 #include "work.h"
 
 enum {
@@ -25,7 +25,7 @@ enum {
 	STACK = 1 << 20,
 	FIRST_PAUSE_MS = 20,
 	LONGEST_PAUSE_MS = 2000,
-	/* Small changes are told after this, large ones not more often than that. */
+	/* Small changes are reported after this, large ones not more often than that. */
 	QUIET_MS = 500,
 	USAGE_MS = 10,
 };
@@ -40,7 +40,7 @@ static atomic_bool rung, linked;
 static struct {
 	struct gw_link link;
 	bool linked, refused;
-	bool gated; /* this invoker tells of runs */
+	bool gated; /* this invoker reports runs */
 	uint64_t newest; /* epoch */
 	struct gw_work work;
 	int64_t told; /* when the last USAGE went */
@@ -62,7 +62,7 @@ void gw_agent_ring(void)
 
 bool gw_agent_linked(void) { return atomic_load(&linked); }
 
-static bool say_usage(uint64_t epoch, bool at_rest)
+static bool send_usage(uint64_t epoch, bool at_rest)
 {
 	struct gw_frame f;
 
@@ -81,7 +81,7 @@ static bool say_usage(uint64_t epoch, bool at_rest)
 	return gw_link_send(&agent.link, &f);
 }
 
-/* The work is over: the usage first, then the answer, so that whoever hears
+/* The work is over: the usage first, then the answer, so that an invoker that gets
  * the answer knows the usage. */
 static bool finish(bool cancelled)
 {
@@ -93,7 +93,7 @@ static bool finish(bool cancelled)
 	status = gw_work_end(&agent.work);
 	if (cancelled && status != GW_FAILED)
 		status = GW_CANCELLED;
-	return say_usage(agent.work.epoch, true) && gw_say_done(&agent.link, &agent.work, type, status);
+	return send_usage(agent.work.epoch, true) && gw_send_done(&agent.link, &agent.work, type, status);
 }
 
 static bool command_move(const struct gw_command *c)
@@ -101,11 +101,11 @@ static bool command_move(const struct gw_command *c)
 	struct gw_work stale = {.epoch = c->epoch, .began = gw_clock()};
 
 	if (c->epoch < agent.newest)
-		return gw_say_done(&agent.link, &stale, c->type, GW_STALE);
+		return gw_send_done(&agent.link, &stale, c->type, GW_STALE);
 	if (agent.work.type == c->type && agent.work.epoch == c->epoch)
-		return gw_say_accepted(&agent.link, c); /* asked again */
+		return gw_send_accepted(&agent.link, c); /* asked again */
 	agent.newest = c->epoch;
-	if (!finish(true) || !gw_say_accepted(&agent.link, c))
+	if (!finish(true) || !gw_send_accepted(&agent.link, c))
 		return false;
 	gw_work_begin(&agent.work, c, agent.gated);
 	return true;
@@ -124,13 +124,13 @@ static bool command_gate(const struct gw_command *c)
 	if (c->word)
 		return ok;
 	gw_work_probe();
-	return ok && gw_say_refused(&agent.link) && say_usage(c->epoch, true);
+	return ok && gw_send_refused(&agent.link) && send_usage(c->epoch, true);
 }
 
 static bool command_hello(const struct gw_command *c)
 {
 	if (c->word != GW_VERSION) {
-		gw_say("the invoker speaks version %u, we speak %d: memory stays unmanaged by it",
+		gw_log("the invoker speaks version %u, we speak %d: memory stays unmanaged by it",
 		       c->word, GW_VERSION);
 		agent.refused = true;
 		return false;
@@ -155,7 +155,7 @@ static bool command(const struct gw_command *c)
 	case GW_EVICT:
 		return command_move(c);
 	case GW_REPORT:
-		return say_usage(c->epoch, true);
+		return send_usage(c->epoch, true);
 	case GW_GATE:
 		return command_gate(c);
 	case GW_PING:
@@ -177,7 +177,7 @@ static bool obey(void)
 		if (!command(&c))
 			return false;
 	if (got < 0)
-		gw_say("the invoker sent what is no frame");
+		gw_log("the invoker sent what is no frame");
 	return got == 0;
 }
 
@@ -202,7 +202,7 @@ static void unlink_invoker(void)
 	agent.newest = 0; /* another invoker counts its own epochs */
 }
 
-/* Wait for the invoker, for the bell, or for a while. False: the invoker said
+/* Wait for the invoker, for the bell, or for a while. False: the invoker sent
  * nothing. After a while in which nothing came it is listened to anyway: our
  * descriptor may be another's by now. */
 static bool wait_for(int ms)
@@ -236,7 +236,7 @@ static bool usage_due(void)
 	return since >= (bytes >= atomic_load(&threshold) ? USAGE_MS : QUIET_MS) * 1000000ll;
 }
 
-/* While memory moves: something came, or somebody waits for the move's end. */
+/* While memory moves: something came, or a caller waits for the move's end. */
 static bool wanted(void)
 {
 	struct pollfd p = {.fd = agent.link.fd.fd, .events = POLLIN};
@@ -264,9 +264,9 @@ static void converse(void)
 	if (ok && agent.work.type && !gw_work_step(&agent.work, wanted, alive))
 		ok = finish(false);
 	if (ok)
-		ok = gw_say_refused(&agent.link);
+		ok = gw_send_refused(&agent.link);
 	if (ok && usage_due())
-		ok = say_usage(0, false);
+		ok = send_usage(0, false);
 	if (!ok || !gw_link_flush(&agent.link))
 		unlink_invoker();
 }
@@ -287,7 +287,7 @@ static void *run(void *arg)
 			continue;
 		}
 		agent.linked = gw_link_open(&agent.link, gw_config.socket);
-		if (agent.linked && gw_say_hello(&agent.link) && say_usage(0, false) && gw_link_flush(&agent.link)) {
+		if (agent.linked && gw_send_hello(&agent.link) && send_usage(0, false) && gw_link_flush(&agent.link)) {
 			atomic_store(&linked, true);
 			pause = FIRST_PAUSE_MS;
 			continue;
@@ -355,11 +355,11 @@ extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), voi
 #pragma weak __register_atfork
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-/* A program may end of the very error that is to be told. */
+/* A program may end of the very error that is to be reported. */
 static void last_words(void)
 {
 	gw_work_probe();
-	gw_await_told();
+	gw_await_reported();
 	gw_work_stop();
 }
 

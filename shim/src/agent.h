@@ -13,10 +13,10 @@ void gw_agent_start(void);
 void gw_agent_changed(uint64_t bytes);
 /* Wake it. */
 void gw_agent_ring(void);
-/* An invoker hears it. */
+/* An invoker is connected. */
 bool gw_agent_linked(void);
 
-/* physical.c: in a forked child, where nobody holds its lock. */
+/* physical.c: in a forked child, where its lock is free. */
 void gw_physical_forget(void);
 
 /* pools.c: stream-ordered pools and memory owned by graphs. */

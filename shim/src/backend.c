@@ -27,12 +27,12 @@ static CUresult plain_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 /* A device or driver without managed memory is served as without us. */
 static bool unsupported(CUresult r)
 {
-	static atomic_bool said;
+	static atomic_bool reported;
 
 	if (r != CUDA_ERROR_NOT_SUPPORTED)
 		return false;
-	if (!atomic_exchange(&said, true))
-		gw_say("managed memory is not supported here: memory stays on the device");
+	if (!atomic_exchange(&reported, true))
+		gw_log("managed memory is not supported here: memory stays on the device");
 	return true;
 }
 

@@ -10,7 +10,7 @@
 struct gw_backend {
 	const char *name;
 	uint32_t code; /* in HELLO */
-	/* Allocate in place of the driver's function; say what came of it. The
+	/* Allocate in place of the driver's function; return what came of it. The
 	 * driver's code is returned unchanged. */
 	CUresult (*alloc)(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
 			  enum gw_kind *kind);

@@ -41,7 +41,7 @@ bool gw_work_wanted(void) { return atomic_load(&waiting) > 0; }
 void gw_work_unlock(void) { pthread_mutex_unlock(&work); }
 
 /* The caller holds known.mu. */
-static int place_of(CUcontext ctx)
+static int index_of(CUcontext ctx)
 {
 	for (unsigned i = 0; i < known.n; i++)
 		if (known.at[i].ctx == ctx)
@@ -49,12 +49,12 @@ static int place_of(CUcontext ctx)
 	return -1;
 }
 
-static void note(CUcontext ctx, CUdevice device, bool primary)
+static void remember(CUcontext ctx, CUdevice device, bool primary)
 {
 	if (!ctx)
 		return;
 	pthread_mutex_lock(&known.mu);
-	int i = place_of(ctx);
+	int i = index_of(ctx);
 	if (i < 0 && known.n < CONTEXTS) {
 		i = (int)known.n++;
 		known.at[i].ctx = ctx;
@@ -72,7 +72,7 @@ static void note(CUcontext ctx, CUdevice device, bool primary)
 static void drop(CUcontext ctx)
 {
 	pthread_mutex_lock(&known.mu);
-	int i = place_of(ctx);
+	int i = index_of(ctx);
 	if (i >= 0)
 		known.at[i] = known.at[--known.n];
 	pthread_mutex_unlock(&known.mu);
@@ -103,7 +103,7 @@ struct gw_here gw_here(void)
 	    device(&h.device) != CUDA_SUCCESS)
 		return only_one();
 	if (h.ctx != atomic_load_explicit(&noted, memory_order_relaxed))
-		note(h.ctx, h.device, false);
+		remember(h.ctx, h.device, false);
 	return h;
 }
 
@@ -166,7 +166,7 @@ static CUresult make_stream(CUstream *out)
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)
 {
 	pthread_mutex_lock(&known.mu);
-	int i = place_of(ctx);
+	int i = index_of(ctx);
 	*out = i >= 0 ? known.at[i].stream[which] : NULL;
 	pthread_mutex_unlock(&known.mu);
 	if (i < 0)
@@ -177,7 +177,7 @@ CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&known.mu);
-	i = place_of(ctx);
+	i = index_of(ctx);
 	if (i >= 0)
 		known.at[i].stream[which] = *out;
 	pthread_mutex_unlock(&known.mu);
@@ -210,7 +210,7 @@ CUresult gw_on_primary_retain(fn_cuDevicePrimaryCtxRetain *real, CUcontext *ctx,
 	CUresult r = real(ctx, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		note(*ctx, dev, true);
+		remember(*ctx, dev, true);
 	return r;
 }
 
@@ -250,7 +250,7 @@ CUresult gw_on_ctx_create(fn_cuCtxCreate_v2 *real, CUcontext *ctx, unsigned flag
 	CUresult r = real(ctx, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		note(*ctx, dev, false);
+		remember(*ctx, dev, false);
 	return r;
 }
 
@@ -260,7 +260,7 @@ CUresult gw_on_ctx_create_affinity(fn_cuCtxCreate_v3 *real, CUcontext *ctx,
 	CUresult r = real(ctx, affinity, n, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		note(*ctx, dev, false);
+		remember(*ctx, dev, false);
 	return r;
 }
 
@@ -270,7 +270,7 @@ CUresult gw_on_ctx_create_params(fn_cuCtxCreate_v4 *real, CUcontext *ctx, void *
 	CUresult r = real(ctx, how, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		note(*ctx, dev, false);
+		remember(*ctx, dev, false);
 	return r;
 }
 

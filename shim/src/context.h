@@ -28,7 +28,7 @@ CUcontext gw_lone_context(void);
 CUresult gw_enter(CUcontext ctx);
 void gw_leave(void);
 
-/* Held by the agent while it calls the driver, and by whoever ends a context:
+/* Held by the agent while it calls the driver, and by the thread that ends a context:
  * a context dies between two of our moves, never during one. */
 void gw_work_lock(void);
 void gw_work_unlock(void);
@@ -41,7 +41,7 @@ enum { GW_STREAMS = 2 };
  * current. Else the driver's refusal. The caller holds the work lock. */
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out);
 
-/* In a forked child: there are no contexts, and nobody holds the locks. */
+/* In a forked child: there are no contexts, and the locks are free. */
 void gw_contexts_forget(void);
 
 #endif

@@ -76,7 +76,7 @@ struct gw_command {
 };
 
 /* Read one command from the start of a buffer: the bytes it took, 0 when more
- * are needed, -1 when this can be no frame. A type that nobody knows takes its
+ * are needed, -1 when this can be no frame. An unknown type takes its
  * bytes and gives type 0. */
 int gw_frame_read(const uint8_t *buf, size_t len, struct gw_command *out);
 

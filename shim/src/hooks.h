@@ -39,7 +39,7 @@ void *gw_wrapper_of(void *pointer);
 void *gw_next_dlsym(void *handle, const char *name);
 /* False: the C library is none that we know, such as musl. */
 bool gw_at_home(void);
-/* The driver, held loaded, or NULL while nobody has loaded it. */
+/* The driver, held loaded, or NULL while it is not loaded. */
 void *gw_driver(void);
 
 #define HOOK(base, export, version, flags, class, what, params, args) \

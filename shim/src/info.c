@@ -1,6 +1,6 @@
 /*
- * What the program is told about memory, so that managed memory looks like the
- * device memory it asked for; and what its own prefetches tell us.
+ * What the program learns about memory, so that managed memory looks like the
+ * device memory it asked for; and what its own prefetches show.
  */
 #include "hooks.h"
 #include "refusal.h"
@@ -25,7 +25,7 @@ static _Atomic uint64_t *whole_here(void)
 }
 
 /*
- * Below a limit what is free is told from our own count: what is free on the
+ * Below a limit what is free comes from our own count: what is free on the
  * device now is not the bound, because others move out. So the driver, which
  * asks the kernel, is asked once for each device and never again.
  */

@@ -1,7 +1,7 @@
 /*
  * cuGetProcAddress: ask the driver with the caller's own arguments, and if the
  * pointer that comes back is one that we hook, give ours instead. So versions,
- * flags and the ABIs that nobody knows yet are right by themselves.
+ * flags and ABIs that do not exist yet are right by themselves.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@ static struct {
 } map[PLACES];
 static pthread_once_t built = PTHREAD_ONCE_INIT;
 
-static unsigned place(const void *pointer)
+static unsigned slot_of(const void *pointer)
 {
 	uintptr_t i = ((uintptr_t)pointer >> 4) * 2654435761u % PLACES;
 
@@ -36,7 +36,7 @@ static void claim(void *pointer, int id)
 
 	if (!pointer || pointer == gw_entries[id].wrapper)
 		return;
-	i = place(pointer);
+	i = slot_of(pointer);
 	if (!map[i].pointer) {
 		map[i].pointer = pointer;
 		map[i].id = id;
@@ -59,7 +59,7 @@ static void *ask(const struct gw_entry *e)
 }
 
 /*
- * Exported names say the ABI for sure, so they claim first: should a driver
+ * Exported names have the ABI for sure, so they claim first: should a driver
  * answer an old version with a newer ABI, its pointer is taken already by the
  * hook of that ABI.
  */
@@ -79,7 +79,7 @@ void *gw_wrapper_of(void *pointer)
 	unsigned i;
 
 	pthread_once(&built, build);
-	i = place(pointer);
+	i = slot_of(pointer);
 	return map[i].pointer ? gw_entries[map[i].id].wrapper : NULL;
 }
 

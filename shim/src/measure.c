@@ -1,5 +1,5 @@
 /*
- * What the driver can be asked about memory, for what is told and for the
+ * What the driver can be asked about memory, for what is reported and for the
  * choice of what is moved.
  */
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static uint64_t bound(void)
 /*
  * More memory than the device has in use was never used in part: an arena, of
  * which a library gives out pieces. The surplus is taken off the largest
- * blocks. Which part of them was used nobody tells; arenas are mostly used from
+ * blocks. Which part of them was used is not known; arenas are mostly used from
  * their start, so that is what a prefetch brings in, and a kernel that needs
  * other parts fetches them itself. An eviction does not depend on the guess.
  */
@@ -81,7 +81,7 @@ void gw_guess_spare(void)
 	for (size_t i = 0; i < n; i++)
 		sum += list[i].size - gw_out(&list[i]);
 	qsort(list, n, sizeof *list, gw_larger);
-	/* No surplus says nothing: others may use the rest of the device. */
+	/* No surplus proves nothing: others may use the rest of the device. */
 	uint64_t surplus = sum > used ? sum - used : 0;
 	for (size_t i = 0; i < n && sum > used; i++) {
 		uint64_t off = least(list[i].size - gw_out(&list[i]), surplus);

@@ -1,6 +1,6 @@
 /*
- * Physical memory by handle. It lives as long as somebody holds the handle or
- * a mapping of it, so both are counted.
+ * Physical memory by handle. It lives as long as the handle or a mapping of it,
+ * so both are counted.
  *
  * A handle that ends may be given out again at once, to another thread. So the
  * driver's word on a handle and ours are one step, under a lock: these calls

@@ -25,7 +25,7 @@ void gw_note_move(void) { atomic_store(&moved, true); }
 bool gw_moved_before(void) { return atomic_load(&moved); }
 
 /* True: it is the first. */
-static bool note(enum gw_sign sign, CUresult code)
+static bool record(enum gw_sign sign, CUresult code)
 {
 	int none = GW_NO_SIGN;
 
@@ -35,12 +35,12 @@ static bool note(enum gw_sign sign, CUresult code)
 		atomic_store(&noted_code, code);
 	if (!atomic_compare_exchange_strong(&noted, &none, sign))
 		return false;
-	gw_say("this function does not bear managed memory (sign %d, driver's code %d): "
+	gw_log("this function does not bear managed memory (sign %d, driver's code %d): "
 	       "it should run with the shim as count", sign, code);
 	return true;
 }
 
-void gw_await_told(void)
+void gw_await_reported(void)
 {
 	CUresult code;
 
@@ -53,8 +53,8 @@ void gw_await_told(void)
 
 void gw_refused(enum gw_sign sign, CUresult code)
 {
-	if (note(sign, code))
-		gw_await_told();
+	if (record(sign, code))
+		gw_await_reported();
 }
 
 /* Errors of a kernel that met memory that it did not expect: 700 is an illegal
@@ -66,7 +66,7 @@ static bool is_fault(CUresult r)
 
 bool gw_judge(CUresult r)
 {
-	return is_fault(r) && gw_moved_before() && note(GW_SIGN_FAULT, r);
+	return is_fault(r) && gw_moved_before() && record(GW_SIGN_FAULT, r);
 }
 
 enum gw_sign gw_untold(CUresult *code)
@@ -77,7 +77,7 @@ enum gw_sign gw_untold(CUresult *code)
 	return atomic_load(&told) ? GW_NO_SIGN : sign;
 }
 
-void gw_told(void) { atomic_store(&told, true); }
+void gw_reported(void) { atomic_store(&told, true); }
 void gw_tell_again(void) { atomic_store(&told, false); }
 
 void gw_refusal_forget(void)

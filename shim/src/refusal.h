@@ -1,6 +1,6 @@
 /*
  * Signs that a program's libraries do not bear managed memory. The invoker is
- * told of the first one, and runs the function without managed memory from its
+ * notified of the first one, and runs the function without managed memory from its
  * next process on. A launch is not on our path: its failure is read from what
  * the driver says of a context afterwards, and from what the program asks the
  * driver to explain.
@@ -19,11 +19,11 @@ enum gw_sign {
 	GW_SIGN_SHARE = 3, /* managed memory cannot be given to another process */
 };
 
-/* Note a sign, and wait a moment until the invoker has been told: the program
+/* Record a sign, and wait a moment until the invoker has been notified: the program
  * may end of it. */
 void gw_refused(enum gw_sign sign, CUresult code);
-/* Wait that moment, where a sign is noted and not told. */
-void gw_await_told(void);
+/* Wait that moment, where a sign is recorded and not reported. */
+void gw_await_reported(void);
 /* There was one: memory that is asked for now is plain. */
 bool gw_refused_before(void);
 
@@ -34,10 +34,10 @@ bool gw_moved_before(void);
  * does not wait for itself. */
 bool gw_judge(CUresult r);
 
-/* What is to be told, if anything is; gw_told ends it. */
+/* What is to be reported, if anything is; gw_reported ends it. */
 enum gw_sign gw_untold(CUresult *code);
-void gw_told(void);
-/* Another invoker has to be told again. */
+void gw_reported(void);
+/* Another invoker has to be notified again. */
 void gw_tell_again(void);
 /* Forget all, in a forked child. */
 void gw_refusal_forget(void);

@@ -14,7 +14,7 @@ static struct {
 	uint64_t promised, host_promised;
 	uint64_t blocks, movable;
 	uint32_t last_id;
-	bool stirred;
+	bool dirty;
 } books = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t allocated; /* what device_bytes gives */
@@ -175,7 +175,7 @@ bool gw_refer(uint64_t handle, int change)
 void gw_stir(void)
 {
 	lock();
-	books.stirred = true;
+	books.dirty = true;
 	unlock();
 }
 
@@ -199,11 +199,11 @@ static void forget_out(struct gw_node *n, void *arg)
 void gw_calm(bool all)
 {
 	lock();
-	if (books.stirred || all) {
+	if (books.dirty || all) {
 		each(books.root[GW_ADDRESS], forget_out, NULL);
 		books.out = 0;
 	}
-	books.stirred = false;
+	books.dirty = false;
 	unlock();
 }
 
@@ -277,7 +277,7 @@ struct gw_totals gw_sum(void)
 	lock();
 	t.fixed = fixed_bytes();
 	t.allocated = device_bytes();
-	t.resident = t.allocated - (books.stirred ? 0 : books.out);
+	t.resident = t.allocated - (books.dirty ? 0 : books.out);
 	t.pool = books.bytes[GW_POOL];
 	t.host = books.bytes[GW_HOST];
 	t.blocks = books.blocks;
@@ -367,6 +367,6 @@ void gw_forget_all(void)
 	books.out = books.promised = books.host_promised = 0;
 	atomic_store(&allocated, 0);
 	books.blocks = books.movable = 0;
-	books.stirred = false;
+	books.dirty = false;
 	gw_nodes_drop();
 }

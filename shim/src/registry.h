@@ -2,8 +2,8 @@
  * The books: every allocation that lives, found by its base or by any address
  * within it. Nothing here calls the driver.
  *
- * The driver does not tell where managed memory lies. What is known of a block
- * is one part that our moves have brought to the host and nobody has used
+ * The driver does not report where managed memory lies. What is known of a block
+ * is one part that our moves have brought to the host and that was not used
  * since; all the rest must be taken to lie on the device. The part may begin
  * and end anywhere. Where two would be needed the smaller one is forgotten.
  */
@@ -45,7 +45,7 @@ struct gw_block {
 		uint64_t owner; /* of a mapping: its handle */
 	};
 	CUcontext ctx;
-	uint32_t id;   /* tells blocks apart that had the same address */
+	uint32_t id;   /* distinguishes blocks that had the same address */
 	union {
 		uint32_t refs;  /* of a handle: who keeps the memory */
 		uint32_t spare; /* of a movable block: MiB that were likely never used.
@@ -93,8 +93,8 @@ bool gw_refer(uint64_t handle, int change);
 
 /* A run began or ended: the program may have used all of its memory again. */
 void gw_stir(void);
-/* Begin an eviction: what may have come back is known no more. all: nobody
- * tells us of runs, so anything may have come back. */
+/* Begin an eviction: what may have come back is known no more. all: runs
+ * are not reported, so anything may have come back. */
 void gw_calm(bool all);
 /* A part of the block has arrived on the host, or may have come to the device;
  * to counts from the block's start. Nothing happens if the block is gone. */

@@ -211,7 +211,7 @@ static void *keep(int id, void *found)
 	if (__atomic_compare_exchange_n(&slots[id], &none, found, false,
 					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return found;
-	return none; /* somebody else was first */
+	return none; /* another thread was first */
 }
 
 /* A program linked with the driver: what comes after us in its search order. */

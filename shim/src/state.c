@@ -104,10 +104,10 @@ bool gw_aside(void)
 void gw_step_aside(const char *why)
 {
 	if (!atomic_exchange(&aside, true))
-		gw_say("steps aside: %s", why);
+		gw_log("steps aside: %s", why);
 }
 
-void gw_say(const char *format, ...)
+void gw_log(const char *format, ...)
 {
 	char line[256];
 	int n = snprintf(line, sizeof line, "gpuwhisk-shim[%d]: ", (int)getpid());

@@ -4,9 +4,9 @@
  * Environment, read once:
  *   GPUWHISK_SHIM         managed (default), count or off
  *   GPUWHISK_SHIM_SOCKET  path of the invoker's socket; without it, off
- *   GPUWHISK_SHIM_LIMIT   bytes a process may hold, until a LIMIT says other
+ *   GPUWHISK_SHIM_LIMIT   bytes a process may use, until a LIMIT sets other
  *   GPUWHISK_SHIM_CHUNK   most bytes moved between two looks at the socket
- *   GPUWHISK_SHIM_LOG     number of the descriptor to say things on
+ *   GPUWHISK_SHIM_LOG     number of the descriptor to log on
  */
 #ifndef GW_STATE_H
 #define GW_STATE_H
@@ -27,10 +27,10 @@ extern struct gw_config gw_config;
 
 /* True when the wrappers shall only forward. */
 bool gw_aside(void);
-/* Forward everything from now on, and say why. For good. */
+/* Forward everything from now on, and log why. For good. */
 void gw_step_aside(const char *why);
 /* Say a thing on the log descriptor, if there is one. */
-void gw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void gw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Bytes a process may hold; 0 is no limit. */
 extern _Atomic uint64_t gw_limit;

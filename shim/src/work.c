@@ -17,14 +17,14 @@ enum { CALLS = 64 };
 
 /*
  * A chunk is what the link moves within this time, as it was seen to, and at most
- * what is configured: between two the invoker is heard and answered, and a run that
+ * what is configured: between two the invoker is read and answered, and a run that
  * begins waits for no more than the two that are under way. The first is small.
  */
 enum { CHUNK_NS = 250000000, FIRST_CHUNK = 4 << 20 };
 
 static uint64_t chunk_now; /* under the work lock; 0: nothing was moved yet */
 
-/* So many chunks before the lock is given back, whoever wants it. */
+/* So many chunks before the lock is given back, whichever thread waits for it. */
 enum { CHUNKS = 64 };
 
 static atomic_bool stopped;
@@ -145,7 +145,7 @@ static CUresult move(const struct gw_work *w, const struct gw_block *b, const st
 }
 
 /* A part that is under way to the device may be there, whatever comes of it. */
-static void note_in(const struct part *p)
+static void record_in(const struct part *p)
 {
 	gw_came_in(p->base, p->id, p->from, p->to);
 }
@@ -216,7 +216,7 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 {
 	struct gw_block b;
 	struct part *p = &s->parts[s->n];
-	uint64_t room = chunk_most() - s->bytes, from, to;
+	uint64_t space = chunk_most() - s->bytes, from, to;
 
 	if (!refind(w, ahead, &b) || !next_part(w, &b, &from, &to)) {
 		w->next++; /* freed, or there already */
@@ -228,12 +228,12 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 	bool last = w->type == GW_PREFETCH || from == 0;
 	uint64_t all = to - from;
 	if (w->budget)
-		room = least(room, w->budget - w->moved - s->bytes - ahead->bytes);
-	cut(w, &b, room, &from, &to);
+		space = least(space, w->budget - w->moved - s->bytes - ahead->bytes);
+	cut(w, &b, space, &from, &to);
 	last = last && to - from == all;
 	*p = (struct part){b.base, from, to, b.id};
 	if (w->type == GW_PREFETCH)
-		note_in(p);
+		record_in(p);
 	gw_note_move(); /* a kernel may fail of it before it is done */
 	CUresult r = move(w, &b, p, s->stream);
 	if (r != CUDA_SUCCESS) {
@@ -252,30 +252,30 @@ static bool spent(const struct gw_work *w, uint64_t under_way)
 	return w->budget && w->moved + under_way >= w->budget;
 }
 
-/* Wait for the stream, and say once in a while that we live: a link may be slower
+/* Wait for the stream, and report once in a while that we live: a link may be slower
  * than an invoker is patient. What is short is not slept through. */
 static CUresult await(CUstream stream, void (*alive)(void))
 {
-	enum { SHORTEST_NS = 5000, LONGEST_NS = 20000000, SAY_NS = 1000000000 };
+	enum { SHORTEST_NS = 5000, LONGEST_NS = 20000000, REPORT_NS = 1000000000 };
 	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
 	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
-	int64_t began = gw_clock(), said = began, now = began;
+	int64_t began = gw_clock(), reported = began, now = began;
 
 	while (query && query(stream) == CUDA_ERROR_NOT_READY) {
 		int64_t nap = (now - began) / 8;
 		nap = nap < SHORTEST_NS ? SHORTEST_NS : nap > LONGEST_NS ? LONGEST_NS : nap;
 		nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
 		now = gw_clock();
-		if (now - said >= SAY_NS) {
+		if (now - reported >= REPORT_NS) {
 			alive();
-			said = now;
+			reported = now;
 		}
 	}
 	return sync ? sync(stream) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* Wait until the parts have arrived. What was on its way to the host when the
- * wait failed may lie on either side: on the device, as far as we tell. */
+ * wait failed may lie on either side: on the device, as far as is known. */
 static void drain(struct gw_work *w, const struct chunk *s, void (*alive)(void))
 {
 	CUresult r = gw_enter(s->ctx);

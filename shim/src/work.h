@@ -20,7 +20,7 @@ struct gw_work {
 	size_t n, next;
 };
 
-/* gated: the invoker tells when runs begin and end. */
+/* gated: the invoker reports when runs begin and end. */
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated);
 /* True: a step would move something. */
 bool gw_work_left(const struct gw_work *w);

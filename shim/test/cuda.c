@@ -94,7 +94,7 @@ void cuda_open(const char *route)
 	cuda_begin();
 }
 
-static void *teller(const char *name)
+static void *reporter(const char *name)
 {
 	void *h = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW);
 	void *f = h ? dlsym(h, name) : NULL;
@@ -107,7 +107,7 @@ static void *teller(const char *name)
 size_t in_use(void)
 {
 	unsigned long long (*tell)(int) =
-		(unsigned long long (*)(int))teller("fake_tell_used");
+		(unsigned long long (*)(int))reporter("fake_report_used");
 
 	return tell(0);
 }
@@ -115,7 +115,7 @@ size_t in_use(void)
 size_t lies_there(CUdeviceptr ptr, size_t bytes)
 {
 	unsigned long long (*tell)(CUdeviceptr, size_t) =
-		(unsigned long long (*)(CUdeviceptr, size_t))teller("fake_tell_range");
+		(unsigned long long (*)(CUdeviceptr, size_t))reporter("fake_report_range");
 
 	return tell(ptr, bytes);
 }
@@ -123,7 +123,7 @@ size_t lies_there(CUdeviceptr ptr, size_t bytes)
 struct link link_of(int to_device)
 {
 	struct link l;
-	void (*tell)(int, void *) = (void (*)(int, void *))teller("fake_tell_link");
+	void (*tell)(int, void *) = (void (*)(int, void *))reporter("fake_report_link");
 
 	tell(to_device, &l);
 	return l;

@@ -28,7 +28,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
 )
 
 // runTime is how long an activation takes here.

@@ -77,16 +77,16 @@ func (p *proxy) unzip(data []byte) error {
 		return fmt.Errorf("open action directory: %w", err)
 	}
 	defer root.Close()
-	room := int64(maxUnpacked)
+	left := int64(maxUnpacked)
 	for _, f := range archive.File {
-		if err := unzipFile(root, f, &room); err != nil {
+		if err := unzipFile(root, f, &left); err != nil {
 			return fmt.Errorf("unpack %s: %w", f.Name, err)
 		}
 	}
 	return nil
 }
 
-func unzipFile(root *os.Root, f *zip.File, room *int64) error {
+func unzipFile(root *os.Root, f *zip.File, left *int64) error {
 	name := path.Clean(f.Name)
 	if strings.HasSuffix(f.Name, "/") {
 		return root.MkdirAll(name, 0o755)
@@ -109,16 +109,16 @@ func unzipFile(root *os.Root, f *zip.File, room *int64) error {
 		}
 		return root.Symlink(string(target), name)
 	}
-	return unzipData(root, name, f.Mode().Perm()|0o600, r, room)
+	return unzipData(root, name, f.Mode().Perm()|0o600, r, left)
 }
 
-func unzipData(root *os.Root, name string, mode fs.FileMode, r io.Reader, room *int64) error {
+func unzipData(root *os.Root, name string, mode fs.FileMode, r io.Reader, left *int64) error {
 	w, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(w, io.LimitReader(r, *room+1))
-	if *room -= n; *room < 0 {
+	n, err := io.Copy(w, io.LimitReader(r, *left+1))
+	if *left -= n; *left < 0 {
 		err = errors.New("the archive is too large")
 	}
 	return errors.Join(err, w.Close())

@@ -96,7 +96,7 @@ func (p *proxy) serveInit(body []byte, _ *http.Request) (int, []byte) {
 	req := message.Value
 	if err := p.unpack(req); err != nil {
 		p.log(p.cfg.Stdout, err.Error())
-		p.mark()
+		p.writeSentinels()
 		return http.StatusBadGateway, failure(textNoBinary)
 	}
 	env := slices.Concat(p.cfg.Env, environ(req.Env))
@@ -105,7 +105,7 @@ func (p *proxy) serveInit(body []byte, _ *http.Request) (int, []byte) {
 	}
 	empty := req.Code == nil && !executable(p.exec())
 	if empty && p.cfg.NoImage {
-		p.mark()
+		p.writeSentinels()
 		return http.StatusBadGateway, failure(textNoImage)
 	}
 	p.action = &skeleton{proxy: p, path: p.exec(), env: env, empty: empty}
@@ -140,7 +140,7 @@ func lookup(env []string, name string) string {
 }
 
 func (p *proxy) serveRun(body []byte, r *http.Request) (int, []byte) {
-	defer p.mark()
+	defer p.writeSentinels()
 	p.mu.Lock()
 	a := p.action
 	p.mu.Unlock()
@@ -154,8 +154,8 @@ func (p *proxy) serveRun(body []byte, r *http.Request) (int, []byte) {
 	return a.run(r.Context(), req)
 }
 
-// parseRun reads the body of /run; everything in it but the parameters is told
-// to the action as a variable.
+// parseRun reads the body of /run; everything in it but the parameters becomes
+// a variable of the action.
 func parseRun(body []byte) (runRequest, bool) {
 	req := runRequest{value: json.RawMessage("{}"), whole: body}
 	var message map[string]json.RawMessage

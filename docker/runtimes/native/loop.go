@@ -42,7 +42,7 @@ func (p *proxy) initLoop(env []string) (int, []byte) {
 	l, err := p.startLoop(env)
 	if err != nil {
 		p.log(p.cfg.Stderr, err.Error())
-		p.mark()
+		p.writeSentinels()
 		return http.StatusBadGateway, failure("Cannot start action. Check logs for details.")
 	}
 	p.action = l
@@ -102,8 +102,8 @@ func (l *loop) ready(ack bool) error {
 	if err != nil {
 		return errAbruptly
 	}
-	var said struct{ OK bool }
-	if err := json.Unmarshal(line, &said); err != nil || !said.OK {
+	var started struct{ OK bool }
+	if err := json.Unmarshal(line, &started); err != nil || !started.OK {
 		return errNotProper
 	}
 	return nil

@@ -135,9 +135,9 @@ func (p *proxy) end() {
 	}
 }
 
-// mark writes the sentinel to both logs. A log that cannot be written has
-// nobody left who could be told.
-func (p *proxy) mark() {
+// writeSentinels writes the sentinel to both logs. Errors are dropped: a log that
+// cannot be written has no reader.
+func (p *proxy) writeSentinels() {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
 	_, _ = p.cfg.Stdout.WriteString(sentinel)

@@ -43,7 +43,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestLastLineIsHeldBack(t *testing.T) {
+func TestLastLineIsBuffered(t *testing.T) {
 	for _, c := range []struct {
 		parts     []string
 		log, last string

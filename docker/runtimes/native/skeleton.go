@@ -71,33 +71,33 @@ func (s *skeleton) run(ctx context.Context, req runRequest) (int, []byte) {
 
 // lastLine passes output on to the log, line by line, but for the last line.
 type lastLine struct {
-	log  *os.File
-	held []byte // whole lines and one begun; only the last can be the result
+	log     *os.File
+	pending []byte // whole lines and one begun; only the last can be the result
 }
 
 // Write holds back from the start of the last line on. A line that ends is
 // still the last one until another begins.
 func (l *lastLine) Write(p []byte) (int, error) {
-	l.held = append(l.held, p...)
-	body := l.held
+	l.pending = append(l.pending, p...)
+	body := l.pending
 	if n := len(body); n > 0 && body[n-1] == '\n' {
 		body = body[:n-1]
 	}
 	if cut := bytes.LastIndexByte(body, '\n') + 1; cut > 0 {
 		l.flush(cut)
 	}
-	if len(l.held) > maxLine {
-		l.flush(len(l.held))
+	if len(l.pending) > maxLine {
+		l.flush(len(l.pending))
 	}
 	return len(p), nil
 }
 
 func (l *lastLine) flush(n int) {
-	_, _ = l.log.Write(l.held[:n]) // output must not stop the action
-	l.held = append(l.held[:0], l.held[n:]...)
+	_, _ = l.log.Write(l.pending[:n]) // output must not stop the action
+	l.pending = append(l.pending[:0], l.pending[n:]...)
 }
 
-func (l *lastLine) line() []byte { return bytes.TrimSpace(l.held) }
+func (l *lastLine) line() []byte { return bytes.TrimSpace(l.pending) }
 
 // plainJSON prints an object or array as the docker skeleton's web framework
 // does: compact, keys sorted, ASCII only, with a newline; the bytes are counted

@@ -1,6 +1,6 @@
 // Package shimtest is for tests that run programs under the real shim on the
 // fake driver: where the build has put them, and a guest, which is a program
-// that allocates and moves memory as a test tells it. Only tests import it. It
+// that allocates and moves memory as a test orders. Only tests import it. It
 // starts no goroutine; a guest ends with its test.
 package shimtest
 
@@ -19,7 +19,7 @@ import (
 )
 
 // Dir is where the shim, the fake driver and the guest lie, which "make
-// shim-fake" builds, as seen from a room two below the top. A test that lacks
+// shim-fake" builds, as seen from a folder two below the top. A test that lacks
 // them is skipped, or fails where they are required. What is older than its
 // source is not tested.
 func Dir(t testing.TB, required bool) string {

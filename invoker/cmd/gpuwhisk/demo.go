@@ -14,9 +14,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/demo"
-	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
-	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/demo"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
 // demoCmd shows the main job end to end and cleans up after itself.
@@ -45,7 +45,7 @@ func (c demoCmd) Run() error {
 	if machine.Driver && runtime == "auto" {
 		runtime = "process" // also an executable can be shown there
 	}
-	admin := &door{}
+	admin := &adminPort{}
 	terminal := term.IsTerminal(int(os.Stdout.Fd()))
 	_, plain := os.LookupEnv("NO_COLOR")
 	return demo.Run(interrupted(), demo.Options{
@@ -71,7 +71,7 @@ func (c demoCmd) policies() []string {
 	return []string{fcfs, cmp.Or(c.Policy, config.DefaultPolicy)}
 }
 
-// Validate checks what flags alone can tell, before anything is started.
+// Validate checks what flags alone show, before anything is started.
 func (c demoCmd) Validate() error {
 	if c.Load <= 0 {
 		return fmt.Errorf("--load %s: want a time above 0, such as 20s", c.Load)
@@ -108,12 +108,12 @@ func (c demoCmd) machine() (demo.Machine, []string) {
 	return m, []string{"CONFIG_whisk_gpu_shim_library=" + library, "CONFIG_whisk_gpu_fakeDriver=" + driver}
 }
 
-// door is the invoker's admin port, whose address is known once it is open.
-type door struct{ at atomic.Value }
+// adminPort is the invoker's admin port, whose address is known once it is open.
+type adminPort struct{ at atomic.Value }
 
-func (d *door) opened(addr string) { d.at.Store(addr) }
+func (d *adminPort) opened(addr string) { d.at.Store(addr) }
 
-func (d *door) addr() string {
+func (d *adminPort) addr() string {
 	addr, _ := d.at.Load().(string)
 	return addr
 }

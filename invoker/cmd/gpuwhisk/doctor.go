@@ -9,15 +9,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/doctor"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
 )
 
-// doctorCmd looks at this host and at what its invoker talks to.
+// doctorCmd examines this host and what its invoker connects to.
 type doctorCmd struct {
-	ID            string `name:"id" placeholder:"N" help:"As for gpuwhisk invoker."`
-	UniqueName    string `name:"uniqueName" placeholder:"NAME" help:"As for gpuwhisk invoker."`
-	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"As for gpuwhisk invoker."`
-	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"As for gpuwhisk invoker."`
+	identity
 
 	EnvFile      string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 	JSON         bool          `name:"json" help:"Print one JSON object."`
@@ -26,14 +23,14 @@ type doctorCmd struct {
 	Image        []string      `placeholder:"IMAGE" help:"Tell whether the shim fits the C library of this image; may be given more than once. The image must be on this host; nothing of it runs."`
 	ProbeTimeout time.Duration `default:"30s" help:"Longest time for one probed image."`
 	Timeout      time.Duration `default:"3s" help:"Longest time for one question."`
-	Shim         string        `placeholder:"PATH" help:"The shim library; without it the usual places are looked at."`
+	Shim         string        `placeholder:"PATH" help:"The shim library; without it the usual paths are tried."`
 	NVML         string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
 }
 
 // Help is the longer text of gpuwhisk doctor --help.
 func (doctorCmd) Help() string {
 	return `Give it the environment and the arguments of the invoker; without them it reads
-/etc/gpuwhisk/invoker.env, and where there is none it looks at the host alone. It changes nothing.
+/etc/gpuwhisk/invoker.env, and where there is none it examines the host alone. It changes nothing.
 Each line is one finding: ok, warn, fail, or skip for what is not configured; what was found, and how to fix it.
 Exit status: 0 all well, 1 warnings, 2 something will fail. docs/doctor.md explains every check.`
 }
@@ -72,8 +69,4 @@ func (c doctorCmd) print(r doctor.Report) error {
 		width = 0 // no terminal: lines are as long as they are
 	}
 	return r.Print(os.Stdout, colour, width)
-}
-
-func (c doctorCmd) args() []string {
-	return invokerCmd{ID: c.ID, UniqueName: c.UniqueName, DisplayedName: c.DisplayedName, OverwriteID: c.OverwriteID}.args()
 }

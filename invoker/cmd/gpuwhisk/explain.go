@@ -9,10 +9,10 @@ import (
 	"os"
 	"regexp"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
-// explainCmd tells what became of an activation.
+// explainCmd explains what became of an activation.
 type explainCmd struct {
 	Activation string `arg:"" help:"Its id, as wsk activation list shows it."`
 	JSON       bool   `name:"json" help:"Print the account as JSON."`
@@ -40,16 +40,16 @@ func (c *explainCmd) Validate() error {
 	return nil
 }
 
-// told is the invoker's answer.
-type told struct {
-	Account   *explain.Account   `json:"account"`
+// explanation is the invoker's answer.
+type explanation struct {
+	Account   *explain.Trace     `json:"account"`
 	Sentences []explain.Sentence `json:"sentences"`
 }
 
 // Run prints the account.
 func (c explainCmd) Run() error {
 	ctx := interrupted()
-	var t told
+	var t explanation
 	err := c.remote.get(ctx, "explain/"+c.Activation, &t)
 	if err != nil {
 		var fallback error
@@ -60,19 +60,19 @@ func (c explainCmd) Run() error {
 	return c.print(os.Stdout, t)
 }
 
-func (c explainCmd) fromRecord(ctx context.Context) (told, error) {
+func (c explainCmd) fromRecord(ctx context.Context) (explanation, error) {
 	b, err := c.whisk.orOwn().record(ctx, c.Activation)
 	if err != nil {
-		return told{}, err
+		return explanation{}, err
 	}
 	a, err := explain.FromRecord(b)
 	if err != nil {
-		return told{}, err
+		return explanation{}, err
 	}
-	return told{a, explain.Tell(a)}, nil
+	return explanation{a, explain.Describe(a)}, nil
 }
 
-func (c explainCmd) print(w io.Writer, t told) error {
+func (c explainCmd) print(w io.Writer, t explanation) error {
 	if c.JSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

@@ -9,7 +9,7 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
 // fallbacksCmd lists and clears what an invoker has learnt of actions.

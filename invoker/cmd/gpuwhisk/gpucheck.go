@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/gpucheck"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/gpucheck"
 )
 
 // gpuCheckCmd tries and measures the shim on the GPU of this machine.
@@ -86,7 +86,7 @@ func (c gpuCheckCmd) settings() (gpucheck.Settings, error) {
 		Environ: os.Environ(), Progress: os.Stderr,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
-	s.Self, _ = os.Executable() // without it the end-to-end step says so
+	s.Self, _ = os.Executable() // without it the end-to-end step fails
 	if c.RealGoals {
 		g := gpucheck.RealGoals()
 		s.Goals = &g

@@ -66,9 +66,9 @@ func shimDir(t *testing.T) string {
 	return dir
 }
 
-// gpuCheck runs the command and returns its exit status, what it said, and
+// gpuCheck runs the command and returns its exit status, what it output, and
 // what it wrote, by the files' names.
-func gpuCheck(t *testing.T, env []string, args ...string) (status int, said string, written map[string]string) {
+func gpuCheck(t *testing.T, env []string, args ...string) (status int, output string, written map[string]string) {
 	t.Helper()
 	out := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"gpu-check", "--shim", shimDir(t), "--out", out}, args...)...)
@@ -98,9 +98,9 @@ func fakeDriver(t *testing.T) string { return filepath.Join(shimDir(t), "fake12"
 // Functions with kernels of their own go through a standalone, and their
 // memory is swapped: the whole way, without a GPU.
 func TestGPUCheckEndToEnd(t *testing.T) {
-	status, said, written := gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--step", "end-to-end", "--step", "pointers")
+	status, output, written := gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--step", "end-to-end", "--step", "pointers")
 	if status != 0 || len(written) != 2 {
-		t.Fatalf("exit status %d:\n%s\n%v", status, said, written)
+		t.Fatalf("exit status %d:\n%s\n%v", status, output, written)
 	}
 	for name, text := range written {
 		if !strings.Contains(name, "fake") || !strings.Contains(text, "host-warm") {
@@ -111,16 +111,16 @@ func TestGPUCheckEndToEnd(t *testing.T) {
 
 func TestGPUCheckExitStatus(t *testing.T) {
 	broken := []string{"FAKE_CUDA_FAIL=cuMemAllocManaged:0:2"}
-	status, said, written := gpuCheck(t, broken, "--fake-driver", fakeDriver(t), "--step", "pair")
+	status, output, written := gpuCheck(t, broken, "--fake-driver", fakeDriver(t), "--step", "pair")
 	if status != 1 || len(written) != 2 {
-		t.Errorf("broken driver: exit status %d:\n%s\n%v", status, said, written)
+		t.Errorf("broken driver: exit status %d:\n%s\n%v", status, output, written)
 	}
-	status, said, written = gpuCheck(t, nil, "--fake-driver", t.TempDir(), "--step", "pair")
-	if status != 2 || len(written) != 0 || !strings.Contains(said, "cannot run") {
-		t.Errorf("no driver: exit status %d:\n%s\n%v", status, said, written)
+	status, output, written = gpuCheck(t, nil, "--fake-driver", t.TempDir(), "--step", "pair")
+	if status != 2 || len(written) != 0 || !strings.Contains(output, "cannot run") {
+		t.Errorf("no driver: exit status %d:\n%s\n%v", status, output, written)
 	}
-	status, said, written = gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--size", "much")
+	status, output, written = gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--size", "much")
 	if status != 2 || len(written) != 0 {
-		t.Errorf("a size that is none: exit status %d:\n%s", status, said)
+		t.Errorf("a size that is none: exit status %d:\n%s", status, output)
 	}
 }

@@ -56,7 +56,7 @@ type probeCmd struct {
 	ID     int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
 	Action string        `placeholder:"NAMESPACE/NAME" help:"Action to run without parameters; without it the one by which controllers test invokers."`
 	Wait   time.Duration `default:"60s" help:"Longest time to wait."`
-	Held   bool          `help:"Make ready, say so, and send on SIGUSR1; the time to wait begins then."`
+	Ready  bool          `name:"held" help:"Make ready, say so, and send on SIGUSR1; the time to wait begins then."`
 
 	EnvFile string `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
@@ -78,7 +78,7 @@ func (c probeCmd) Run() error {
 	defer cancel(nil)
 	late := time.AfterFunc(c.Wait, func() { cancel(fmt.Errorf("no ack within %v", c.Wait)) })
 	defer late.Stop()
-	if c.Held {
+	if c.Ready {
 		i.Hold = untilReleased(late, c.Wait)
 	}
 	took, err := i.Probe(ctx, c.Action)
@@ -89,7 +89,7 @@ func (c probeCmd) Run() error {
 	return nil
 }
 
-// untilReleased stops a clock, says that all is ready and waits for SIGUSR1, with
+// untilReleased stops a clock, prints that all is ready and waits for SIGUSR1, with
 // which the clock begins anew.
 func untilReleased(late *time.Timer, wait time.Duration) func(context.Context) error {
 	released := make(chan os.Signal, 1)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,14 +17,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// invokerCmd joins an OpenWhisk cluster in the place of its own invoker.
+// invokerCmd joins an OpenWhisk cluster instead of its own invoker.
 type invokerCmd struct {
-	ID            string `name:"id" placeholder:"N" help:"Number of this invoker; without it ZooKeeper assigns one to the unique name."`
-	UniqueName    string `name:"uniqueName" placeholder:"NAME" help:"Name that stays the same over restarts."`
-	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"Name shown to operators."`
-	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"Take this number in ZooKeeper, whoever had it."`
-	PrintConfig   bool   `help:"Print every setting with its value and where it comes from, secrets masked, and exit."`
-	JSON          bool   `name:"json" help:"With --print-config: print JSON."`
+	identity
+	PrintConfig bool `help:"Print every setting with its value and where it comes from, secrets masked, and exit."`
+	JSON        bool `name:"json" help:"With --print-config: print JSON."`
 }
 
 // Help is the longer text of gpuwhisk invoker --help.
@@ -58,19 +57,19 @@ func (c invokerCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	shareProcessors(os.Environ())
+	limitProcessors(os.Environ())
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	manager := serviceOf(environ)
 	ctx := interrupted()
-	context.AfterFunc(ctx, func() { manager.tell("STOPPING=1") })
+	context.AfterFunc(ctx, func() { manager.notify("STOPPING=1") })
 	o := assembly.Options{
 		Terminated: func() bool { return errors.Is(context.Cause(ctx), errTerminated) },
 		Config:     cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version,
 		Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
-		Ready: func() { manager.tell("READY=1") },
+		Ready: func() { manager.notify("READY=1") },
 	}
 	if every := watchdog(environ, os.Getpid()); every > 0 {
 		o.Beat = func(ctx context.Context, alive func(context.Context) error) { manager.beat(ctx, every, alive) }
@@ -79,15 +78,22 @@ func (c invokerCmd) Run() error {
 }
 
 func (c invokerCmd) print(cfg *config.Config) error {
-	derived := assembly.Derive(cfg)
 	if c.JSON {
-		return errors.Join(cfg.PrintJSON(os.Stdout), derived)
+		return cfg.PrintJSON(os.Stdout)
 	}
-	return errors.Join(cfg.Print(os.Stdout), derived)
+	return cfg.Print(os.Stdout)
 }
 
-// args are the identity arguments as the original's command line has them.
-func (c invokerCmd) args() []string {
+// identity names an invoker as the original's command line does.
+type identity struct {
+	ID            string `name:"id" placeholder:"N" help:"Number of this invoker; without it ZooKeeper assigns one to the unique name."`
+	UniqueName    string `name:"uniqueName" placeholder:"NAME" help:"Name that stays the same over restarts."`
+	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"Name shown to operators."`
+	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"Take this number in ZooKeeper from the invoker that has it."`
+}
+
+// args are the arguments as config reads them.
+func (c identity) args() []string {
 	var args []string
 	for _, a := range [][2]string{
 		{"--id", c.ID}, {"--uniqueName", c.UniqueName}, {"--displayedName", c.DisplayedName}, {"--overwriteId", c.OverwriteID},
@@ -118,7 +124,7 @@ const secondSignal = 2 * time.Second
 
 // interrupted is a context that ends with the first SIGTERM or interrupt. A
 // second one ends the process at once, unless it comes so soon that it is the
-// same one from somebody else.
+// same one from another sender.
 func interrupted() context.Context {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -168,3 +174,23 @@ func (c nativeProxyCmd) Run() error {
 	}
 	return nil
 }
+
+// maxProcessors is more than an invoker needs: on one it completes a thousand
+// activations a second.
+const maxProcessors = 4
+
+// limitProcessors bounds the processors that the invoker computes on, unless
+// the environment does (GOMAXPROCS). An invoker mostly waits, and what it waits
+// for runs beside it. With all processors at hand the Go runtime wakes a thread
+// on another one for each thing that happens, to see whether there is more to
+// do; on two that was an eighth of the invoker's whole work.
+func limitProcessors(environ []string) {
+	if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") }) {
+		return
+	}
+	runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0)))
+}
+
+// processors is the invoker's share of those that the machine, or the cgroup,
+// lets it have.
+func processors(all int) int { return min(max(all/2, 1), maxProcessors) }

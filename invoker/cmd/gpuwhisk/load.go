@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -69,7 +69,7 @@ var errLoadInterrupted = errors.New("interrupted")
 // mostCalls is what fits into memory with room to spare.
 const mostCalls = 1_000_000
 
-// Validate checks what flags alone can tell.
+// Validate checks what flags alone show.
 func (c *loadCmd) Validate() error {
 	switch {
 	case len(c.Actions) == 0 && c.Trace == "":
@@ -136,7 +136,7 @@ func (c *loadCmd) Run() error {
 // load does it, with the words of the report that are known before.
 func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, head load.Report, out, aside io.Writer) error {
 	line := c.progress(aside)
-	line.say("loading " + head.APIHost + ": " + head.Load)
+	line.print("loading " + head.APIHost + ": " + head.Load)
 	o.Progress = func(p load.Progress) { line.show(p.String(), p.At) }
 	result := load.Run(ctx, o, system)
 	if !c.NoRecords && ctx.Err() == nil {
@@ -213,7 +213,7 @@ func (c *loadCmd) arrivals() ([]string, iter.Seq[load.Arrival], string, error) {
 type progressLine struct {
 	w        io.Writer // nil: it is silent
 	terminal bool
-	shown    bool
+	printed  bool
 	last     time.Duration
 }
 
@@ -225,7 +225,7 @@ func (c *loadCmd) progress(w io.Writer) *progressLine {
 	return &progressLine{w: w, terminal: ok && term.IsTerminal(int(f.Fd()))}
 }
 
-func (l *progressLine) say(text string) {
+func (l *progressLine) print(text string) {
 	if l.w != nil {
 		fmt.Fprintln(l.w, text)
 	}
@@ -242,16 +242,16 @@ func (l *progressLine) show(text string, at time.Duration) {
 			text = text[:79]
 		}
 		fmt.Fprintf(l.w, "\r\x1b[K%s", text)
-		l.shown = true
+		l.printed = true
 	case at-l.last >= apart || at < l.last:
 		l.last = at
-		l.say(text)
+		l.print(text)
 	}
 }
 
 // end clears the line for what follows.
 func (l *progressLine) end() {
-	if l.shown {
+	if l.printed {
 		fmt.Fprint(l.w, "\r\x1b[K")
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
-	"github.com/gpuwhisk/gpuwhisk/invoker/load"
 )
 
 // pastControllers warns of what --invoker does.
@@ -62,7 +62,7 @@ func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 		return load.Answer{ID: e.ID, Failure: "no answer within --wait"}
 	case err != nil:
 		return load.Answer{ID: e.ID, Failure: "not sent", Detail: err.Error()}
-	case e.Start == "": // an ack without its record tells no more
+	case e.Start == "": // an ack without its record has no more
 		e.Start = load.Unknown
 	}
 	a := load.Answer{ID: e.ID, Start: e.Start, Ran: true, Failure: statuses[e.Status&3]}
@@ -72,5 +72,5 @@ func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 	return a
 }
 
-// Start has nothing to add: the ack has told.
+// Start has nothing to add: the ack has it.
 func (direct) Start(context.Context, string) (string, bool) { return "", false }

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 )
 
 func TestLoadNamesTheWrongFlag(t *testing.T) {

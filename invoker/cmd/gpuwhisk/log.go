@@ -40,7 +40,7 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 //	[2026-11-21T12:00:00.000Z] [INFO] [#tid_sid_invoker] [Invoker] text key=value
 //
 // A transaction within another is named after that, and a class of OpenWhisk's
-// that says the same stands in the invoker's place.
+// replaces the invoker's.
 type whiskHandler struct {
 	out   *lockedWriter
 	level slog.Level
@@ -64,7 +64,7 @@ const (
 	keyClass   = "class"
 )
 
-// Enabled tells whether a level is written.
+// Enabled reports whether a level is written.
 func (h *whiskHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
 
 // Handle writes one line.
@@ -128,5 +128,5 @@ func (h *whiskHandler) WithGroup(name string) slog.Handler {
 	return &c
 }
 
-// oneLine keeps a message from making lines that nobody wrote.
+// oneLine keeps a message from making forged lines.
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\\n") }

@@ -6,13 +6,15 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log"
 	"os"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/demo"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/demo"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -58,6 +60,7 @@ func (versionCmd) Run() error {
 }
 
 func main() {
+	log.SetOutput(standardLog{})
 	var c cli
 	k, err := parse(&c, os.Args[1:], kong.Exit(func(code int) { os.Exit(exitStatus(code)) }))
 	if err == nil {
@@ -70,4 +73,16 @@ func main() {
 		}
 		os.Exit(1)
 	}
+}
+
+// standardLog takes what libraries print by package log. It leaves out what
+// net/http prints of answers that nothing asked for: they are the output of
+// functions.
+type standardLog struct{}
+
+func (standardLog) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("Unsolicited response")) {
+		return len(line), nil
+	}
+	return os.Stderr.Write(line)
 }

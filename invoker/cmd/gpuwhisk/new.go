@@ -45,7 +45,7 @@ func (c *newCmd) Validate() error {
 	return nil
 }
 
-// Run writes the files and says what comes next.
+// Run writes the files and prints what comes next.
 func (c *newCmd) Run() error { return c.write(os.Stdout) }
 
 func (c *newCmd) write(out io.Writer) error {

@@ -10,11 +10,11 @@ import (
 )
 
 // TestNew: what is written passes its own test, and the commands that come next
-// name what is there. How the function runs is invoker/demo's test of examples.
+// name what is there. How the function runs is invoker/develop/demo's test of examples.
 func TestNew(t *testing.T) {
 	c := newCmd{Name: "infer", Kind: "python-gpu", Dir: t.TempDir()}
-	var said bytes.Buffer
-	if err := c.write(&said); err != nil {
+	var printed bytes.Buffer
+	if err := c.write(&printed); err != nil {
 		t.Fatal(err)
 	}
 	at := filepath.Join(c.Dir, "infer")
@@ -22,8 +22,8 @@ func TestNew(t *testing.T) {
 		"python3 -m unittest discover -s " + at + "\n", "wsk action create infer " + filepath.Join(at, "main.py") + " --kind python:3-gpu -a gpu true\n",
 		"wsk action invoke infer --result",
 	} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("no %q in\n%s", want, &said)
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("no %q in\n%s", want, &printed)
 		}
 	}
 	for _, name := range []string{"main.py", "test_main.py"} {
@@ -38,7 +38,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("its test: %v\n%s", err, out)
 		}
 	}
-	if err := c.write(&said); err == nil || !strings.Contains(err.Error(), "exists already") {
+	if err := c.write(&printed); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("again: %v", err)
 	}
 }

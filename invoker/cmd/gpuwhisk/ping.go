@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
 )
 
 // pingCmd asks the invoker of this host whether it takes work: the health
@@ -51,7 +51,7 @@ func ping(ctx context.Context, a config.Admin) error {
 		if err != nil {
 			return fmt.Errorf("open the key store: %w", err)
 		}
-		// It talks with itself on the loopback, whatever names it was given.
+		// It connects to itself on the loopback, whatever its names.
 		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{Certificates: own.Certificates, InsecureSkipVerify: true}}
 	}
 	url := a.Protocol + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port)) + "/ping"

@@ -18,11 +18,11 @@ func TestProcessorsOfTheEnvironment(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	runtime.GOMAXPROCS(3)
-	shareProcessors([]string{"PATH=/bin", "GOMAXPROCS=3"})
+	limitProcessors([]string{"PATH=/bin", "GOMAXPROCS=3"})
 	if got := runtime.GOMAXPROCS(0); got != 3 {
 		t.Errorf("with GOMAXPROCS in the environment there are %d processors, want 3", got)
 	}
-	shareProcessors([]string{"PATH=/bin"})
+	limitProcessors([]string{"PATH=/bin"})
 	if got := runtime.GOMAXPROCS(0); got != 1 {
 		t.Errorf("without it there are %d of 3 processors, want 1", got)
 	}

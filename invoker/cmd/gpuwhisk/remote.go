@@ -40,7 +40,7 @@ func ownAPI(w whisk) []string {
 	return []string{"http://" + at.Host}
 }
 
-// errUnknown says that the invoker knows nothing of what was asked for.
+// errUnknown means that the invoker knows nothing of what was asked for.
 var errUnknown = errors.New("not known")
 
 // get asks for a path below the console's.
@@ -98,24 +98,24 @@ func fetch(ctx context.Context, method, at, user, password string) ([]byte, erro
 	case res.StatusCode == http.StatusOK:
 		return b, nil
 	}
-	var said struct{ Error string }
-	_ = json.Unmarshal(b, &said) // what is no JSON is left out
-	if res.StatusCode == http.StatusNotFound && said.Error != "" {
-		return nil, fmt.Errorf("%w: %s", errUnknown, said.Error)
+	var refusal struct{ Error string }
+	_ = json.Unmarshal(b, &refusal) // what is no JSON is left out
+	if res.StatusCode == http.StatusNotFound && refusal.Error != "" {
+		return nil, fmt.Errorf("%w: %s", errUnknown, refusal.Error)
 	}
 	if res.StatusCode == http.StatusUnauthorized {
-		said.Error = "--user and --password are not those of its admin port (CONFIG_whisk_invoker_username, CONFIG_whisk_invoker_password)"
+		refusal.Error = "--user and --password are not those of its admin port (CONFIG_whisk_invoker_username, CONFIG_whisk_invoker_password)"
 	}
-	return nil, fmt.Errorf("%s: %s %s", at, res.Status, said.Error)
+	return nil, fmt.Errorf("%s: %s %s", at, res.Status, refusal.Error)
 }
 
 // whisk is where activation records are asked for: as wsk has it.
 type whisk struct {
-	APIHost string `name:"apihost" placeholder:"URL" env:"APIHOST" help:"OpenWhisk's REST API; without it that of ~/.wskprops."`
-	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; without it that of ~/.wskprops."`
+	APIHost string `name:"apihost" placeholder:"URL" env:"APIHOST" help:"OpenWhisk's REST API; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
+	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
 }
 
-// complete adds what wsk's own file says.
+// complete adds what wsk's own file has.
 func (w whisk) complete(props string) whisk {
 	b, err := os.ReadFile(props)
 	if err != nil {
@@ -133,12 +133,14 @@ func (w whisk) complete(props string) whisk {
 	return w
 }
 
-// orOwn adds what the file of the person's own wsk says.
+// orOwn adds what the user's own wsk is set to, by the file that
+// WSK_CONFIG_FILE names, or else ~/.wskprops.
 func (w whisk) orOwn() whisk {
-	if home, err := os.UserHomeDir(); err == nil {
-		return w.complete(filepath.Join(home, ".wskprops"))
+	props := os.Getenv("WSK_CONFIG_FILE")
+	if home, err := os.UserHomeDir(); err == nil && props == "" {
+		props = filepath.Join(home, ".wskprops")
 	}
-	return w
+	return w.complete(props)
 }
 
 // record asks for an activation's record.

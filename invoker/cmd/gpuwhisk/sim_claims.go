@@ -1,11 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
@@ -13,59 +14,46 @@ import (
 // simClaimsCmd reproduces the paper's results.
 type simClaimsCmd struct {
 	Only []string `help:"Only the claims whose names begin so."`
-	Into string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between the marks that docs/scheduling.md has."`
+	Into string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between the lines that docs/scheduling-results.md has."`
 	manyFlags
 }
 
 // Help is the longer text of gpuwhisk sim claims --help.
 func (simClaimsCmd) Help() string {
-	return `For each result of the paper that a simulation can speak to: what the paper says, what
+	return `For each result of the paper that a simulation can speak to: the paper's figure, what
 comes out here as median with 10% and 90% quantiles over seeds, the 95% interval of that median,
 a verdict (reproduced, same direction, not) and a line about why. A verdict needs the whole
 interval on its side and is unclear otherwise, so always with fewer than 6 seeds, unless it
 is one about every run. Results of ours beyond the paper follow.`
 }
 
-// Validate says what is wrong with the flags.
+// Validate names what is wrong with the flags.
 func (c *simClaimsCmd) Validate() error {
 	return errors.Join(c.check(), sim.CheckClaims(c.Only))
 }
 
+// The lines of a document between which the findings stand.
+const (
+	claimsBegin = "<!-- claims: written by gpuwhisk sim claims --into -->"
+	claimsEnd   = "<!-- end of claims -->"
+)
+
 // Run makes the runs and prints the table.
 func (c simClaimsCmd) Run() error {
-	ctx, stop := untilSignal()
-	defer stop()
-	report, end := progress("claims")
-	found, err := sim.Claims(ctx, c.Only, c.Seeds, c.Parallel, report)
-	end()
-	if err != nil {
+	var found []sim.Finding
+	err := c.run("claims", func(ctx context.Context, report sim.Progress) (err error) {
+		found, err = sim.Claims(ctx, c.Only, c.Seeds, c.Parallel, report)
 		return err
-	}
+	})
 	switch {
+	case err != nil:
+		return err
 	case c.JSON:
 		return printJSON(os.Stdout, found)
 	case c.Into != "":
-		return writeInto(c.Into, found, c.Seeds)
+		return insert(c.Into, claimsBegin, claimsEnd, fmt.Sprintf("Seeds 1 to %d.\n\n%s", c.Seeds, sim.ClaimsMarkdown(found)))
 	}
 	return printClaims(os.Stdout, found)
-}
-
-// writeInto replaces the tables of a document.
-func writeInto(file string, found []sim.Finding, seeds int) error {
-	document, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("--into: %w", err)
-	}
-	var tables strings.Builder
-	fmt.Fprintf(&tables, "Seeds 1 to %d.\n\n", seeds)
-	if err := sim.WriteMarkdown(&tables, found); err != nil {
-		return err
-	}
-	text, err := sim.Insert(string(document), tables.String())
-	if err != nil {
-		return fmt.Errorf("--into %s: %w", file, err)
-	}
-	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 func printClaims(to io.Writer, found []sim.Finding) error {
@@ -92,7 +80,7 @@ type simFiguresCmd struct {
 	manyFlags
 }
 
-// Validate says what is wrong with the flags.
+// Validate names what is wrong with the flags.
 func (c *simFiguresCmd) Validate() error {
 	return errors.Join(c.check(), sim.CheckFigures(c.Only))
 }
@@ -102,16 +90,13 @@ func (c simFiguresCmd) Run() error {
 	if err := os.MkdirAll(c.Out, 0o755); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	report, end := progress("figures")
-	names, err := sim.Figures(ctx, c.Out, c.Only, c.Seeds, c.Parallel, wallClock(), report)
-	end()
-	if err != nil {
+	return c.run("figures", func(ctx context.Context, report sim.Progress) error {
+		start := time.Now()
+		clock := func() time.Duration { return time.Since(start) }
+		names, err := sim.Figures(ctx, c.Out, c.Only, c.Seeds, c.Parallel, clock, report)
+		for _, n := range names {
+			fmt.Println(n)
+		}
 		return err
-	}
-	for _, n := range names {
-		fmt.Println(n)
-	}
-	return nil
+	})
 }

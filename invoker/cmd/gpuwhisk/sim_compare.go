@@ -1,11 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
@@ -15,7 +16,7 @@ type simCompareCmd struct {
 	Policies []string `help:"Policies to compare; the first is what the others are related to. All by default."`
 	manyFlags
 	workloadFlags
-	serverFlags
+	sim.Options
 }
 
 // Help is the longer text of gpuwhisk sim compare --help.
@@ -25,12 +26,13 @@ are medians over seeds with the 10% and 90% quantiles; the ratio is of mean late
 first policy, seed by seed. A trace is the same for every seed, so one is enough for it.`
 }
 
-// Validate says what is wrong with the flags.
-func (c *simCompareCmd) Validate() error {
+// Validate names what is wrong with the flags.
+func (c *simCompareCmd) Validate(k *kong.Context) error {
 	if err := c.manyFlags.check(); err != nil {
 		return err
 	}
-	return c.workloadFlags.check(c.entries(c.nothing()))
+	entries, err := c.entries(c.unread())
+	return c.workloadFlags.check(k, entries, err)
 }
 
 func (c simCompareCmd) entries(fixed *sim.Source) ([]sim.Entry, error) {
@@ -38,7 +40,7 @@ func (c simCompareCmd) entries(fixed *sim.Source) ([]sim.Entry, error) {
 	if len(policies) == 0 {
 		policies = sim.PolicyNames()
 	}
-	return sim.Entries(policies, c.overrides(), c.spec(), fixed)
+	return sim.Entries(policies, c.Options, c.Spec, fixed)
 }
 
 // Run compares and prints.
@@ -61,30 +63,30 @@ type simSweepCmd struct {
 	Policies []string `default:"mqfq-sticky" help:"Policies to sweep."`
 	manyFlags
 	workloadFlags
-	serverFlags
+	sim.Options
 }
 
 // Help is the longer text of gpuwhisk sim sweep --help.
 func (simSweepCmd) Help() string {
-	names, texts, values := sim.Knobs()
 	var b strings.Builder
 	b.WriteString("Parameters and their usual values:\n\n")
-	for i := range names {
-		fmt.Fprintf(&b, "  %-10s %-40s %s\n", names[i], texts[i], values[i])
+	for _, s := range sim.SweptParameters() {
+		fmt.Fprintf(&b, "  %-10s %-40s %s\n", s.Name, s.Text, s.Values)
 	}
 	return b.String()
 }
 
-// Validate says what is wrong with the flags.
-func (c *simSweepCmd) Validate() error {
+// Validate names what is wrong with the flags.
+func (c *simSweepCmd) Validate(k *kong.Context) error {
 	if err := c.manyFlags.check(); err != nil {
 		return err
 	}
-	return c.workloadFlags.check(c.entries(c.nothing()))
+	entries, err := c.entries(c.unread())
+	return c.workloadFlags.check(k, entries, err)
 }
 
 func (c simSweepCmd) entries(fixed *sim.Source) ([]sim.Entry, error) {
-	return sim.Sweep(c.Over, c.Values, c.Policies, c.overrides(), c.spec(), fixed)
+	return sim.Sweep(c.Over, c.Values, c.Policies, c.Options, c.Spec, fixed)
 }
 
 // Run sweeps and prints.
@@ -100,45 +102,29 @@ func (c simSweepCmd) Run() error {
 	return compare(entries, c.Seed, c.manyFlags, fixed != nil, "sweep")
 }
 
-// compare runs entries and prints their figures.
+// compare runs entries and prints their summaries.
 func compare(entries []sim.Entry, first uint64, many manyFlags, fixed bool, what string) error {
 	seeds := many.Seeds
 	if fixed {
 		seeds = min(seeds, 1)
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	report, end := progress(what)
-	figures, err := sim.Compare(ctx, entries, first, seeds, many.Parallel, report)
-	end()
+	var summaries []sim.Summary
+	err := many.run(what, func(ctx context.Context, report sim.Progress) (err error) {
+		summaries, err = sim.Compare(ctx, entries, first, seeds, many.Parallel, report)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if many.JSON {
-		return printJSON(os.Stdout, figures)
+		return printJSON(os.Stdout, summaries)
 	}
-	return printFigures(os.Stdout, figures)
-}
-
-func printFigures(to io.Writer, figures []sim.Figure) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\t\tmean s [q10 q90]\tratio [q10 q90]\tp99 s\tlower bound s\tover it\tcold\thost-warm\tgap s\tof bound\tleft\t")
-	for _, f := range figures {
-		left := ""
-		if f.Unfinished > 0 {
-			left = fmt.Sprint(f.Unfinished)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f %.2f]\t%.2f [%.2f %.2f]\t%.1f\t%.2f\t%.2f\t%.1f%%\t%.1f%%\t%.1f\t%.2f\t%s\t\n",
-			f.Policy, f.Setting, f.Mean.Median, f.Mean.Q10, f.Mean.Q90, f.Ratio.Median, f.Ratio.Q10, f.Ratio.Q90,
-			f.P99.Median, f.LowerBound.Median, f.OverBound.Median, 100*f.ColdShare.Median, 100*f.HostShare.Median,
-			f.Gap.Median, f.GapOfBound, left)
-	}
-	if err := t.Flush(); err != nil {
+	if err := sim.SummaryTable(summaries).Text(os.Stdout); err != nil {
 		return err
 	}
-	for _, f := range figures {
-		if f.Note != "" {
-			fmt.Fprintf(to, "%s %s: %s\n", f.Policy, f.Setting, f.Note)
+	for _, s := range summaries {
+		if s.Warning != "" {
+			fmt.Printf("%s %s: %s\n", s.Policy, s.Setting, s.Warning)
 		}
 	}
 	return nil

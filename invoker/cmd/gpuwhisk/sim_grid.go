@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,7 +16,7 @@ type simGridCmd struct {
 	Full  bool     `help:"Devices 1 to 8, D 1 to 4, loads 0.3 to 0.95, adversaries: an hour of processor time."`
 	Shard string   `placeholder:"K/N" help:"Only the K-th of N parts of the cells, to run parts one after another or on several machines. Needs --json."`
 	From  []string `type:"existingfile" sep:"none" placeholder:"FILE" help:"Run nothing: read what --json has written, each part by a flag of its own."`
-	Into  string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between its marks grid:begin and grid:end."`
+	Into  string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between its lines grid:begin and grid:end."`
 	Brief bool     `help:"Leave the table of all cells out."`
 	manyFlags
 }
@@ -23,23 +24,23 @@ type simGridCmd struct {
 // Help is the longer text of gpuwhisk sim grid --help.
 func (simGridCmd) Help() string {
 	return `sticky-plus against every other policy, over numbers of devices, tokens, containers, loads,
-bursts and adversaries. Each cell says how its mean latency relates to mqfq-sticky's and to that
-of the best other policy in that cell: the median over seeds, and the interval that holds it with
+bursts and adversaries. Each cell is how its mean latency relates to mqfq-sticky's and to that
+of the best other policy in that cell: the median over seeds, and its interval with
 95% confidence, which takes 6 seeds at least.
 
   gpuwhisk sim grid --seeds 20
   gpuwhisk sim grid --full --shard 1/8 --json > part1.json
-  gpuwhisk sim grid --from part1.json --from part2.json --into docs/results/grid.md`
+  gpuwhisk sim grid --from part1.json --from part2.json --into docs/scheduling-results.md`
 }
 
-// Validate says what is wrong with the flags.
+// Validate names what is wrong with the flags.
 func (c *simGridCmd) Validate() error {
 	if _, _, err := c.part(); err != nil {
 		return err
 	}
 	switch {
 	case len(c.From) > 0 && (c.Shard != "" || c.Full):
-		return fmt.Errorf("--from: runs nothing, so that --shard and --full say nothing here")
+		return fmt.Errorf("--from: runs nothing, so that --shard and --full have no effect")
 	case c.Into != "" && c.JSON:
 		return fmt.Errorf("--into: writes Markdown, and --json prints JSON: want one of them")
 	}
@@ -73,34 +74,30 @@ func (c simGridCmd) size() sim.GridSize {
 	return sim.QuickGrid()
 }
 
+// The lines of a document between which the grid stands.
+const (
+	gridBegin = "<!-- grid:begin -->"
+	gridEnd   = "<!-- grid:end -->"
+)
+
 // Run makes the runs, or reads them, and prints the tables.
 func (c simGridCmd) Run() error {
 	cells, err := c.cells()
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("Seeds 1 to %d.\n\n%s", cells[0].Seeds, sim.GridSummary(cells))
+	text := fmt.Sprintf("Seeds 1 to %d.\n\n%s", cells[0].Seeds, sim.GridSummary(cells).Markdown())
 	if !c.Brief {
-		text += "\n" + sim.GridTable(cells) + "\nMean latency over the lower bound, medians:\n\n" + sim.GridDistances(cells)
+		text += "\n" + sim.GridTable(cells).Markdown() + "\nMean latency over the lower bound, medians:\n\n" + sim.GridDistances(cells).Markdown()
 	}
 	switch {
 	case c.JSON:
 		return printJSON(os.Stdout, cells)
-	case c.Into == "":
-		_, err = fmt.Print(text)
-		return err
+	case c.Into != "":
+		return insert(c.Into, gridBegin, gridEnd, text)
 	}
-	document, err := os.ReadFile(c.Into)
-	if err != nil {
-		return fmt.Errorf("--into: %w", err)
-	}
-	const from, to = "<!-- grid:begin -->\n", "<!-- grid:end -->"
-	before, rest, ok := strings.Cut(string(document), from)
-	_, after, closed := strings.Cut(rest, to)
-	if !ok || !closed {
-		return fmt.Errorf("--into %s: the marks grid:begin and grid:end are not there", c.Into)
-	}
-	return os.WriteFile(c.Into, []byte(before+from+text+to+after), 0o644)
+	_, err = fmt.Print(text)
+	return err
 }
 
 // cells gives the cells asked for, by running them or from files.
@@ -112,12 +109,10 @@ func (c simGridCmd) cells() (cells []sim.GridCell, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	report, end := progress("grid")
-	defer end()
-	cells, err = sim.Grid(ctx, c.size(), shard-1, shards, c.Seeds, c.Parallel, report)
-	sim.SortGrid(cells)
+	err = c.run("grid", func(ctx context.Context, report sim.Progress) (err error) {
+		cells, err = sim.Grid(ctx, c.size(), shard-1, shards, c.Seeds, c.Parallel, report)
+		return err
+	})
 	return cells, err
 }
 
@@ -134,8 +129,7 @@ func (c simGridCmd) read() (cells []sim.GridCell, err error) {
 		}
 		cells = append(cells, part...)
 	}
-	sim.SortGrid(cells)
-	if err := sim.CheckGrid(cells); err != nil {
+	if err := sim.JoinGrid(cells); err != nil {
 		return nil, fmt.Errorf("--from %s: %w", strings.Join(c.From, ", "), err)
 	}
 	return cells, nil

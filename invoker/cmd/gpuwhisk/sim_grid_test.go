@@ -41,7 +41,7 @@ func TestGridPartsJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(document)
-	if want := "top\n<!-- grid:begin -->\n" + string(joined) + "<!-- grid:end -->\nend\n"; err != nil || string(text) != want {
+	if want := "top\n<!-- grid:begin -->\n" + "\n" + string(joined) + "\n<!-- grid:end -->\nend\n"; err != nil || string(text) != want {
 		t.Errorf("%v in the document:\n%s", err, text)
 	}
 	if err := (simGridCmd{From: append(files, files[0])}).Run(); err == nil || !strings.Contains(err.Error(), "twice: zipf, 1 devices") {
@@ -61,7 +61,7 @@ func someCells() []sim.GridCell {
 	var cells []sim.GridCell
 	for i := range 4 {
 		c := sim.GridCell{
-			Workload: []string{"zipf", "hog"}[i/2], Devices: 1 + 3*(i%2), Tokens: 2, Places: 24, Load: 0.7, Seeds: 1,
+			Workload: []string{"zipf", "hog"}[i/2], Devices: 1 + 3*(i%2), Tokens: 2, Containers: 24, Load: 0.7, Seeds: 1,
 			Means: map[string][]float64{"sticky-plus": {float64(i + 1)}}, Bounds: []float64{0.5},
 		}
 		c.OverBest.Policy, c.OverBest.Median = "sjf", 0.1*float64(i)

@@ -7,26 +7,26 @@ import (
 	"io"
 	"os"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu/lane"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 )
 
-// simReplayCmd feeds a recorded log to a lane.
+// simReplayCmd feeds a recording to a scheduler.
 type simReplayCmd struct {
 	File  string `arg:"" type:"existingfile" help:"Log that an invoker wrote (whisk.gpu.record)."`
-	Check bool   `help:"Look at all books after every event."`
+	Check bool   `help:"Check all invariants after every event."`
 }
 
 // Help is the longer text of gpuwhisk sim replay --help.
 func (simReplayCmd) Help() string {
-	return `An invoker with CONFIG_whisk_gpu_record=FILE writes every event that its GPU lane
-heard and every order that it gave. This command feeds the events to a lane again and holds
-its orders against the file, byte for byte. A file that gives the same orders shows all that
+	return `An invoker with CONFIG_whisk_gpu_record=FILE writes every event that its GPU scheduler
+received and every order that it gave. This command feeds the events to a scheduler again and compares
+its orders with the file, byte for byte. A file that gives the same orders shows all that
 led to a strange decision: send it with a report. One that differs shows what this version
 decides otherwise.
 
-  gpuwhisk sim replay /var/lib/gpuwhisk/lane.log
+  gpuwhisk sim replay /var/lib/gpuwhisk/scheduler.log
 
-The file holds names of namespaces and actions, sizes and times. It holds no parameters, no
+The file has names of namespaces and actions, sizes and times. It has no parameters, no
 code and no keys.`
 }
 
@@ -41,20 +41,20 @@ func (c simReplayCmd) Run() error {
 }
 
 func (c simReplayCmd) replay(log io.Reader, out io.Writer) error {
-	r := &lane.Replay{Check: c.Check}
+	r := &scheduler.Replay{Check: c.Check}
 	in := bufio.NewReaderSize(log, 1<<16)
 	for {
 		line, err := in.ReadBytes('\n')
 		switch {
-		case errors.Is(err, io.EOF) && r.Lane() == nil && len(line) == 0:
+		case errors.Is(err, io.EOF) && r.Scheduler() == nil && len(line) == 0:
 			return fmt.Errorf("%s: empty", c.File)
 		case errors.Is(err, io.EOF):
 			if len(line) > 0 {
 				fmt.Fprintf(out, "the last line is not whole and was left out\n")
 			}
-			s := r.Lane().Stats()
+			s := r.Scheduler().Stats()
 			fmt.Fprintf(out, "the same orders: %d events gave %d orders on %d devices under %s, in %s of the invoker's time\n",
-				r.Events, r.Orders, len(s.Devices), s.Policy, r.Lane().Now())
+				r.Events, r.Orders, len(s.Devices), s.Policy, r.Scheduler().Now())
 			return nil
 		case err != nil:
 			return err

@@ -6,8 +6,9 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
@@ -19,7 +20,7 @@ type simRunCmd struct {
 	JSON   bool   `name:"json" help:"Print JSON, times in ms."`
 	Series bool   `help:"With --json: each function's service in each window."`
 	workloadFlags
-	serverFlags
+	sim.Options
 }
 
 // Help is the longer text of gpuwhisk sim run --help.
@@ -42,16 +43,17 @@ Policies:
 		fmt.Fprintf(&b, "  %-12s %s\n", names[i], texts[i])
 	}
 	b.WriteString(`
-With --json the fields are those that docs/scheduling.md lists.`)
+With --json the fields are those that docs/scheduling-results.md lists.`)
 	return b.String()
 }
 
-// Validate says what is wrong with the flags.
-func (c *simRunCmd) Validate() error {
+// Validate names what is wrong with the flags.
+func (c *simRunCmd) Validate(k *kong.Context) error {
 	if c.Series && !c.JSON {
 		return fmt.Errorf("--series: needs --json")
 	}
-	return c.check(sim.Entries([]string{c.Policy}, c.overrides(), c.spec(), c.nothing()))
+	entries, err := sim.Entries([]string{c.Policy}, c.Options, c.Spec, c.unread())
+	return c.check(k, entries, err)
 }
 
 // Run simulates and prints.
@@ -60,7 +62,7 @@ func (c simRunCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	entries, err := sim.Entries([]string{c.Policy}, c.overrides(), c.spec(), fixed)
+	entries, err := sim.Entries([]string{c.Policy}, c.Options, c.Spec, fixed)
 	if err != nil {
 		return err
 	}
@@ -85,8 +87,8 @@ func (c simRunCmd) Run() error {
 // printResult writes a result for a person.
 func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 	b := bufio.NewWriter(to)
-	if r.Note != "" {
-		fmt.Fprintf(b, "note: %s\n", r.Note)
+	if r.Warning != "" {
+		fmt.Fprintf(b, "note: %s\n", r.Warning)
 	}
 	fmt.Fprintf(b, "%s under %s: %d activations, load %.2f of %.2f, %.0f s simulated in %v\n",
 		r.Workload, r.Policy, r.Arrivals, r.Offered, r.Capacity, r.End, took.Round(time.Millisecond))
@@ -94,21 +96,19 @@ func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 		sec(r.Latency.Mean), sec(r.Latency.P50), sec(r.Latency.P99), sec(r.LowerBound), r.OverBound)
 	fmt.Fprintf(b, "mean of functions %s, variance between them %.1f s², within one %.1f s²\n",
 		sec(r.FunctionMean), r.FunctionVariance, r.WithinVariance)
-	fmt.Fprintf(b, "starts %s  utilization %.0f%%  (in order of arrival its places force %d cold ones)\n",
+	fmt.Fprintf(b, "starts %s  utilization %.0f%%  (in order of arrival its pool forces %d cold ones)\n",
 		starts(r.Starts), 100*r.Utilization, r.LeastCold)
 	fmt.Fprintf(b, "service gap per window %.1f s mean, %.1f s largest, bound %.1f s; %.0f ns of decisions per activation\n\n",
 		r.GapBacklogged.Mean, r.GapBacklogged.Max, r.GapBound, r.DecisionNano)
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "function\truns\tmean\tp50\tp99\twait\tgpu-warm\thost-warm\tcold\tbusy-cold\tservice\t")
+	t := sim.Table{Head: strings.Split("function,runs,mean,p50,p99,wait,gpu-warm,host-warm,cold,busy-cold,service", ",")}
 	for _, f := range r.Functions {
 		if f.Latency.Count == 0 {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.1f s\t\n", f.Name, f.Latency.Count,
-			sec(f.Latency.Mean), sec(f.Latency.P50), sec(f.Latency.P99), sec(f.WaitMean),
-			f.Starts.GPUWarm, f.Starts.HostWarm, f.Starts.Cold, f.Starts.BusyCold, f.Service)
+		t.Add(f.Name, f.Latency.Count, sec(f.Latency.Mean), sec(f.Latency.P50), sec(f.Latency.P99), sec(f.WaitMean),
+			f.Starts.GPUWarm, f.Starts.HostWarm, f.Starts.Cold, f.Starts.BusyCold, fmt.Sprintf("%.1f s", f.Service))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Text(b); err != nil {
 		return err
 	}
 	return b.Flush()

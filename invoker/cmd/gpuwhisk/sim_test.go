@@ -32,12 +32,12 @@ func parseSim(t *testing.T, args ...string) (*simCmd, error) {
 // that its help shows as default: nothing may change by it.
 func TestPublishedDefaultsAreTrue(t *testing.T) {
 	args := []string{"run"}
-	flags := reflect.TypeFor[serverFlags]()
+	flags := reflect.TypeFor[sim.Options]()
 	for i := range flags.NumField() {
 		f := flags.Field(i)
 		value := f.Tag.Get("placeholder")
 		if value == "" || value == "off" || strings.Contains(value, "/") {
-			continue // not a value: said in words
+			continue // not a value but words
 		}
 		name := f.Tag.Get("name")
 		if name == "" {
@@ -49,7 +49,7 @@ func TestPublishedDefaultsAreTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Run.overrides().Apply("mqfq-sticky")
+	got, err := c.Run.Options.Apply("mqfq-sticky")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,8 @@ func TestPublishedDefaultsAreTrue(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("with %v\n got %+v\nwant %+v", args, got, want)
 	}
-	if s := c.Run.spec(); s != sim.DefaultSpec() {
-		t.Errorf("workload flags say %+v, defaults are %+v", s, sim.DefaultSpec())
+	if s := c.Run.Spec; s != sim.DefaultSpec() {
+		t.Errorf("workload flags are %+v, defaults are %+v", s, sim.DefaultSpec())
 	}
 }
 
@@ -93,8 +93,14 @@ func TestSimRunPrintsWhatItMeasured(t *testing.T) {
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if r.Policy != "fcfs" || r.Completed != 3 || r.Starts.Cold != 2 || r.Starts.GPUWarm != 1 || len(r.Functions) != 2 || r.DecisionNano <= 0 {
-		t.Errorf("%+v", r)
+	if want := (sim.Starts{Cold: 2, GPUWarm: 1}); r.Starts != want {
+		t.Errorf("starts %+v, want %+v", r.Starts, want)
+	}
+	if r.Policy != "fcfs" || r.Completed != 3 || len(r.Functions) != 2 {
+		t.Errorf("%s: %d completed of %d functions, want fcfs, 3 of 2", r.Policy, r.Completed, len(r.Functions))
+	}
+	if r.DecisionNano <= 0 {
+		t.Error("the cost of decisions was not measured")
 	}
 	// a: 1.5 s of start and 300 ms; b the same after it and 400; a warm.
 	if got, want := r.Latency.P99, 1800+1900-10.0; got < want-0.1 || got > want+0.1 {
@@ -132,7 +138,7 @@ func TestSimCompareAndSweep(t *testing.T) {
 			}
 			return c.Sweep.Run()
 		})
-		var figures []sim.Figure
+		var figures []sim.Summary
 		if err := json.Unmarshal(out, &figures); err != nil || len(figures) < 2 || figures[0].Mean.N != 2 {
 			t.Errorf("%v: %v in %s", args, err, out)
 		}

@@ -16,13 +16,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/devices"
-	"github.com/gpuwhisk/gpuwhisk/invoker/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
-// How long standalone takes at most to come up, after what time it says that it
-// is not yet there, and how long it takes at most to finish what runs when it is
-// told to leave.
+// readyTime bounds the start, slowTime is when a line says that it takes longer,
+// and drainTime bounds the end.
 const (
 	readyTime = 2 * time.Minute // Docker on a busy machine
 	slowTime  = 15 * time.Second
@@ -79,7 +78,7 @@ func (c standaloneCmd) Run() error {
 	ctx, cancel := context.WithTimeout(stopping, readyTime)
 	defer cancel()
 	slow := time.AfterFunc(slowTime, func() {
-		c.say(fmt.Sprintf("not ready after %s, waiting up to %s (--verbose logs what the invoker does)", slowTime, readyTime))
+		c.report(fmt.Sprintf("not ready after %s, waiting up to %s (--verbose logs what the invoker does)", slowTime, readyTime))
 	})
 	defer slow.Stop()
 	s, err := standalone.Start(ctx, o)
@@ -94,10 +93,10 @@ func (c standaloneCmd) Run() error {
 	select {
 	case <-stopping.Done():
 		began := time.Now()
-		c.say("stopping: nothing new is taken, what runs is finished (a second signal after two seconds leaves at once)")
+		c.report("stopping: nothing new is taken, what runs is finished (a second signal after two seconds leaves at once)")
 		err := drain(s)
 		if err == nil {
-			c.say("stopped after " + time.Since(began).Round(time.Millisecond).String() + "; actions and records are kept in " + s.Info().Data)
+			c.report("stopped after " + time.Since(began).Round(time.Millisecond).String() + "; actions and records are kept in " + s.Info().Data)
 		}
 		return err
 	case err := <-s.Ended():
@@ -107,8 +106,8 @@ func (c standaloneCmd) Run() error {
 
 var errInterrupted = errors.New("interrupted before it was ready")
 
-// orInterrupted keeps it to one line that a start failed because somebody
-// ended it, and says of one that took too long where to look.
+// orInterrupted makes one line of a start that the user ended, and adds to one
+// that took too long where to find more.
 func orInterrupted(stopping context.Context, err error) error {
 	switch {
 	case stopping.Err() != nil:
@@ -129,7 +128,7 @@ func (c standaloneCmd) level() slog.Level {
 	return slog.LevelWarn
 }
 
-// Validate checks what flags alone can tell.
+// Validate checks what flags alone show.
 func (c *standaloneCmd) Validate() error {
 	switch {
 	case c.Port < 0 || c.Port > 65535:
@@ -198,7 +197,7 @@ func drain(s *standalone.Standalone) error {
 	return s.Stop(ctx)
 }
 
-func (c standaloneCmd) say(text string) {
+func (c standaloneCmd) report(text string) {
 	if !c.Quiet {
 		fmt.Fprintln(os.Stderr, "gpuwhisk:", text)
 	}
@@ -229,7 +228,7 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalo
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Log: log, Extra: tracing(os.Environ()),
 	}
-	admin := &door{}
+	admin := &adminPort{}
 	o.Admin, o.Invoker = admin.addr, inProcess(log, admin.opened)
 	if c.Port != 0 && !standalone.Free(c.Port) {
 		return o, nil, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
@@ -265,12 +264,12 @@ func (c standaloneCmd) home() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("create data directory: %w", err)
 	}
-	c.say("no home directory: keeping data in " + dir + " (--data names another)")
+	c.report("no home directory: keeping data in " + dir + " (--data names another)")
 	return dir, nil
 }
 
 // inProcess starts the invoker that this program also is, with an environment
-// made for it. listening, when not nil, is told the address of its admin door.
+// made for it. listening, when not nil, gets the address of its admin port.
 func inProcess(log *slog.Logger, listening func(addr string)) standalone.StartInvoker {
 	return func(ctx context.Context, environ, args []string) (func() error, error) {
 		cfg, err := config.Load(config.Input{Environ: environ, Args: args})

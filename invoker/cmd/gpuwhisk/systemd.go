@@ -13,7 +13,7 @@ import (
 )
 
 // What systemd hands to a service of Type=notify with credentials, and how it
-// is told that the service lives: sd_notify(3) and systemd.exec(5).
+// learns that the service lives: sd_notify(3) and systemd.exec(5).
 
 // service is the manager that this process runs under; the zero value is none.
 type service struct{ socket string }
@@ -22,9 +22,9 @@ func serviceOf(environ []string) service {
 	return service{lookup(environ, "NOTIFY_SOCKET")}
 }
 
-// tell says something to the manager. Without one, and where it does not
+// notify sends a state to the manager. Without one, and where it does not
 // listen, nothing happens: the manager then finds out by itself.
-func (s service) tell(state string) {
+func (s service) notify(state string) {
 	if s.socket == "" {
 		return
 	}
@@ -40,7 +40,7 @@ func (s service) tell(state string) {
 	_, _ = conn.Write([]byte(state))
 }
 
-// beat tells the manager that all is well as long as it is.
+// beat notifies the manager that all is well as long as it is.
 func (s service) beat(ctx context.Context, every time.Duration, alive func(context.Context) error) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -49,7 +49,7 @@ func (s service) beat(ctx context.Context, every time.Duration, alive func(conte
 		err := alive(asking)
 		cancel()
 		if err == nil {
-			s.tell("WATCHDOG=1")
+			s.notify("WATCHDOG=1")
 		}
 		select {
 		case <-tick.C:
@@ -59,7 +59,7 @@ func (s service) beat(ctx context.Context, every time.Duration, alive func(conte
 	}
 }
 
-// watchdog is how often the manager wants to hear that all is well: half of
+// watchdog is how often the manager wants to know that all is well: half of
 // the time after which it takes the service for dead. Zero means never.
 func watchdog(environ []string, pid int) time.Duration {
 	if p := lookup(environ, "WATCHDOG_PID"); p != "" && p != strconv.Itoa(pid) {

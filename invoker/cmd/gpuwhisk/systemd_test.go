@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestManagerHears(t *testing.T) {
+func TestManagerIsNotified(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
 	if err != nil {
@@ -20,19 +20,19 @@ func TestManagerHears(t *testing.T) {
 	}
 	defer l.Close()
 	s := serviceOf([]string{"NOTIFY_SOCKET=" + at})
-	s.tell("READY=1")
+	s.notify("READY=1")
 	buf := make([]byte, 100)
 	n, err := l.Read(buf)
 	if err != nil || string(buf[:n]) != "READY=1" {
-		t.Errorf("heard %q, %v", buf[:n], err)
+		t.Errorf("received %q, %v", buf[:n], err)
 	}
-	serviceOf(nil).tell("READY=1")                              // nobody there
-	service{filepath.Join(t.TempDir(), "gone")}.tell("READY=1") // nobody listens
+	serviceOf(nil).notify("READY=1")                              // nobody there
+	service{filepath.Join(t.TempDir(), "gone")}.notify("READY=1") // nobody listens
 }
 
 // TestBeatTellsOnlyOfTheLiving: a dispatcher that does not answer is not
 // reported as alive.
-func TestBeatTellsOnlyOfTheLiving(t *testing.T) {
+func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
 	if err != nil {
@@ -53,10 +53,10 @@ func TestBeatTellsOnlyOfTheLiving(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
-	service{at}.tell("the end") // behind all that was told
-	heard := 0
+	service{at}.notify("the end") // behind all that was told
+	received := 0
 	_ = l.SetReadDeadline(time.Now().Add(time.Minute))
-	for buf := make([]byte, 100); ; heard++ {
+	for buf := make([]byte, 100); ; received++ {
 		n, err := l.Read(buf)
 		if err != nil {
 			t.Fatal(err)
@@ -65,8 +65,8 @@ func TestBeatTellsOnlyOfTheLiving(t *testing.T) {
 			break
 		}
 	}
-	if asked != 4 || heard != 2 {
-		t.Errorf("asked %d times, heard %d beats, want 4 and 2", asked, heard)
+	if asked != 4 || received != 2 {
+		t.Errorf("asked %d times, received %d beats, want 4 and 2", asked, received)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-func TestCredentialsTakeTheirVariablesPlace(t *testing.T) {
+func TestCredentialsReplaceVariables(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"CONFIG_whisk_couchdb_password": "secret\n", "other": "x"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/top"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/top"
 )
 
 // topCmd shows an invoker in the terminal.

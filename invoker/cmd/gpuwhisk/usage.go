@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// parse reads a command line. What is wrong with it is told with the usage of
+// parse reads a command line. What is wrong with it is reported with the usage of
 // the command that was meant, and kong.Exit is called.
 func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
 	k, err := parser(c, with...)

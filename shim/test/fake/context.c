@@ -46,7 +46,7 @@ void fake_configure(void)
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
 	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
 	fake.moved_fault = (CUresult)number("FAKE_CUDA_MOVED", 0);
-	fake_room_open();
+	fake_usage_open();
 }
 
 /* CUDA is of no use to a child of a process that has begun with it. */

@@ -122,10 +122,10 @@ void fake_sleep_until(int64_t at);
 /* copies.c: bring in what a kernel or copy touches. The caller holds the lock. */
 CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
 
-/* room.c: what is taken of the devices, by all processes. The caller holds the
+/* usage.c: what is taken of the devices, by all processes. The caller holds the
  * lock. Room that is kept counts as in use, and is given to who asks; so is that
  * of other processes' managed memory, if nothing else is left. */
-void fake_room_open(void);
+void fake_usage_open(void);
 bool fake_take(int device, uint64_t bytes, bool managed);
 void fake_give(int device, uint64_t bytes, bool managed);
 void fake_keep(int device, uint64_t bytes);
@@ -140,7 +140,7 @@ int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns);
 
 /* memory.c: the caller holds the lock. */
 /* Take room, if need be that of other managed memory of this process. */
-bool fake_make_room(int device, uint64_t bytes, bool managed, const struct fake_memory *except);
+bool fake_make_space(int device, uint64_t bytes, bool managed, const struct fake_memory *except);
 /* Send out what another process has the room of. */
 void fake_make_good(void);
 struct fake_memory *fake_find(uint64_t address);

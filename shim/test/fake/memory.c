@@ -15,14 +15,14 @@ static uint64_t start, end;
 
 static struct {
 	struct fake_memory **at; /* sorted by base */
-	size_t n, room;
+	size_t n, size;
 } known;
 
 /* Freed places, the latest last. */
 static struct place {
 	uint64_t base, slot;
 } *spare;
-static size_t spares, spare_room;
+static size_t spares, spare_size;
 
 static size_t above(uint64_t address)
 {
@@ -72,18 +72,18 @@ static uint64_t take_place(uint64_t slot)
 static void give_place(uint64_t base, uint64_t slot)
 {
 	madvise((void *)base, slot, MADV_DONTNEED);
-	if (spares == spare_room) {
-		spare_room = spare_room ? 2 * spare_room : 256;
-		spare = realloc(spare, spare_room * sizeof *spare);
+	if (spares == spare_size) {
+		spare_size = spare_size ? 2 * spare_size : 256;
+		spare = realloc(spare, spare_size * sizeof *spare);
 	}
 	spare[spares++] = (struct place){base, slot};
 }
 
 static void enter(struct fake_memory *m)
 {
-	if (known.n == known.room) {
-		known.room = known.room ? 2 * known.room : 256;
-		known.at = realloc(known.at, known.room * sizeof *known.at);
+	if (known.n == known.size) {
+		known.size = known.size ? 2 * known.size : 256;
+		known.at = realloc(known.at, known.size * sizeof *known.at);
 	}
 	size_t i = above(m->base);
 	memmove(known.at + i + 1, known.at + i, (known.n - i) * sizeof *known.at);
@@ -101,7 +101,7 @@ static uint64_t extent(const struct fake_memory *m, uint64_t i)
 	return rest < PAGE ? rest : PAGE;
 }
 
-bool fake_make_room(int device, uint64_t bytes, bool managed, const struct fake_memory *except)
+bool fake_make_space(int device, uint64_t bytes, bool managed, const struct fake_memory *except)
 {
 	for (size_t i = 0; !fake_take(device, bytes, managed); i++) {
 		if (i == known.n)
@@ -133,7 +133,7 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 	/* Emptying a place works by whole pages of the machine. */
 	slot = (slot + 4095) / 4096 * 4096;
 	bool plain = kind == FAKE_DEVICE || kind == FAKE_POOLED;
-	if (bytes > span || (plain && !fake_make_room(ctx->device, bytes, false, NULL)))
+	if (bytes > span || (plain && !fake_make_space(ctx->device, bytes, false, NULL)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t base = take_place(slot);
 	if (!base) {
@@ -228,7 +228,7 @@ static bool page_in(struct fake_memory *m, uint64_t page)
 	struct fake_chunk *c = &m->chunk[i];
 
 	if (!c->pages && !(c->kept && fake_keep_end(m->device, n, true)) &&
-	    !fake_make_room(m->device, n, true, m))
+	    !fake_make_space(m->device, n, true, m))
 		return false;
 	c->kept = false;
 	c->pages++;
@@ -324,10 +324,10 @@ void fake_make_good(void)
 /* For tests, by dlsym: what really lies on a device, to the page, of this
  * process's memory, or of a range of it. */
 #define TELL __attribute__((visibility("default")))
-TELL unsigned long long fake_tell_used(int device);
-TELL unsigned long long fake_tell_range(CUdeviceptr ptr, size_t bytes);
+TELL unsigned long long fake_report_used(int device);
+TELL unsigned long long fake_report_range(CUdeviceptr ptr, size_t bytes);
 
-unsigned long long fake_tell_used(int device)
+unsigned long long fake_report_used(int device)
 {
 	fake_lock();
 	uint64_t n = fake.used[device];
@@ -335,7 +335,7 @@ unsigned long long fake_tell_used(int device)
 	return n;
 }
 
-unsigned long long fake_tell_range(CUdeviceptr ptr, size_t bytes)
+unsigned long long fake_report_range(CUdeviceptr ptr, size_t bytes)
 {
 	uint64_t n = 0;
 

@@ -72,7 +72,7 @@ CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_mem
 	if (dev < 0 || dev >= fake.devices)
 		return ERROR_INVALID_DEVICE;
 	fake_lock();
-	bool ok = fake_make_room(dev, bytes, false, NULL);
+	bool ok = fake_make_space(dev, bytes, false, NULL);
 	if (ok) {
 		struct physical *p = ended;
 		if (p)

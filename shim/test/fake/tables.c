@@ -48,7 +48,7 @@ static CUcontext meant(CUcontext ctx)
 	return ctx;
 }
 
-static struct kept **place(CUcontext ctx, const void *key)
+static struct kept **slot_of(CUcontext ctx, const void *key)
 {
 	struct kept **at = &all;
 
@@ -76,7 +76,7 @@ static CUresult keep(CUcontext ctx, const void *key, void *value, const void *at
 static CUresult forget(CUcontext ctx, const void *key)
 {
 	fake_lock();
-	struct kept **at = place(meant(ctx), key), *k = *at;
+	struct kept **at = slot_of(meant(ctx), key), *k = *at;
 	if (k)
 		*at = k->next;
 	fake_unlock();
@@ -90,7 +90,7 @@ static CUresult look(void **value, CUcontext ctx, const void *key)
 	if (!ctx)
 		return ERROR_INVALID_CONTEXT;
 	fake_lock();
-	struct kept *k = *place(ctx, key);
+	struct kept *k = *slot_of(ctx, key);
 	if (k)
 		*value = k->value;
 	fake_unlock();

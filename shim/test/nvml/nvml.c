@@ -133,9 +133,9 @@ static int slices(int device)
 	return n > SLICES ? SLICES : (int)n;
 }
 
-static int put(char *out, unsigned room, const char *text)
+static int put(char *out, unsigned size, const char *text)
 {
-	if (strlen(text) >= room)
+	if (strlen(text) >= size)
 		return INSUFFICIENT_SIZE;
 	strcpy(out, text);
 	return OK;
@@ -316,18 +316,18 @@ struct process {
 
 static int processes(unit u, const char *word, unsigned *n, struct process *out)
 {
-	unsigned room = *n;
+	unsigned size = *n;
 	long long pid, bytes;
 
 	*n = 0;
 	for (int i = 0; line(word, u->device, i, &pid, &bytes); i++, ++*n)
-		if (*n < room && out)
+		if (*n < size && out)
 			out[i] = (struct process){(unsigned)pid, (uint64_t)bytes, ~0u, ~0u};
 	struct state_process real;
 	for (int i = 0; strcmp(word, "process") == 0 && state_nth(u->device, i, &real); i++, ++*n)
-		if (*n < room && out)
+		if (*n < size && out)
 			out[*n] = (struct process){real.pid, real.bytes, ~0u, ~0u};
-	return *n > room ? INSUFFICIENT_SIZE : OK;
+	return *n > size ? INSUFFICIENT_SIZE : OK;
 }
 
 API int nvmlDeviceGetComputeRunningProcesses_v3(unit u, unsigned *n, struct process *out)

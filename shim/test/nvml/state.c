@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../fake/room.h"
+#include "../fake/usage.h"
 
 static uint64_t space_of(const char *pid)
 {
@@ -38,7 +38,7 @@ static unsigned innermost(const char *pid)
 }
 
 /* The number by which we know a process; 0: it is not seen from here. */
-static unsigned seen_as(const struct room_slot *s)
+static unsigned seen_as(const struct usage_slot *s)
 {
 	unsigned pid = 0;
 
@@ -65,11 +65,11 @@ static int walk(int device, int nth, struct state_process *out, uint64_t *sum)
 {
 	const char *path = getenv("FAKE_CUDA_STATE");
 	int file = path && *path && device < ROOM_DEVICES ? open(path, O_RDONLY | O_CLOEXEC) : -1, n = 0;
-	struct room *room = calloc(1, sizeof *room);
+	struct device_usage *shared = calloc(1, sizeof *shared);
 
-	if (file >= 0 && pread(file, room, sizeof *room, 0) == sizeof *room && room->magic == ROOM_MAGIC)
+	if (file >= 0 && pread(file, shared, sizeof *shared, 0) == sizeof *shared && shared->magic == USAGE_MAGIC)
 		for (int i = 0; i < ROOM_SLOTS; i++) {
-			const struct room_slot *s = &room->slot[i];
+			const struct usage_slot *s = &shared->slot[i];
 			if (!s->in_use || !lives(file, i))
 				continue;
 			uint64_t bytes = s->plain[device] + s->managed[device] + s->kept[device];
@@ -79,7 +79,7 @@ static int walk(int device, int nth, struct state_process *out, uint64_t *sum)
 		}
 	if (file >= 0)
 		close(file);
-	free(room);
+	free(shared);
 	return n;
 }
 

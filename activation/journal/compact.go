@@ -1,0 +1,123 @@
+package journal
+
+import (
+	"cmp"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
+)
+
+// Files are deleted from the oldest on, never from the middle: an older one
+// could have a state that a deleted one had superseded. A few activations that
+// wait for long must not keep all files after theirs: when the files are larger
+// than slackFactor times what is needed of them and slackSegments more, what is
+// needed of the oldest is rewritten.
+const (
+	slackFactor   = 2
+	slackSegments = 4
+)
+
+func (j *Journal) nudge() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// compact is the compactor goroutine.
+func (j *Journal) compact() {
+	for {
+		select {
+		case <-j.wake:
+		case <-j.quit:
+			return
+		}
+		for j.dropOldest() {
+		}
+	}
+}
+
+// dropOldest deletes the oldest file if it can. It returns whether there may be
+// more to do.
+func (j *Journal) dropOldest() bool {
+	select {
+	case <-j.quit:
+		return false
+	default:
+	}
+	n, head := j.log.Oldest(), j.log.Head()
+	j.mu.Lock()
+	needed := j.refs[n] > 0
+	slack := slackFactor*j.live + slackSegments*int64(j.cfg.SegmentBytes)
+	j.mu.Unlock()
+	switch {
+	case n >= head:
+		return false
+	case needed && j.log.Bytes() <= slack:
+		return false
+	case needed && !j.rewrite(n):
+		return false
+	}
+	if err := j.log.Drop(n); err != nil {
+		j.cfg.Log.Error("a file of the journal stays", "error", err)
+	}
+	return true
+}
+
+// rewrite appends what is needed of a file, and returns whether all of that is
+// safe.
+func (j *Journal) rewrite(n wal.Segment) bool {
+	if _, err := j.log.Trouble(); err != nil {
+		return false
+	}
+	var last wal.Receipt
+	for _, k := range j.neededOf(n) {
+		for _, kind := range []payloadKind{message, result} {
+			last = cmp.Or(j.rewritePayload(k, kind, n), last)
+		}
+		last = cmp.Or(j.rewriteState(k, n), last)
+	}
+	return last.Wait() == nil && j.log.Sync() == nil
+}
+
+func (j *Journal) neededOf(n wal.Segment) []key {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var keys []key
+	for k, e := range j.known {
+		if e.at == n || e.payloads[message].Segment == n || e.payloads[result].Segment == n {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// rewritePayload appends a payload, with the state, if it lies in a file.
+func (j *Journal) rewritePayload(k key, kind payloadKind, n wal.Segment) (r wal.Receipt) {
+	at := j.position(k, kind)
+	if at.Segment != n {
+		return r
+	}
+	text, err := j.read(at, kind)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.known[k]
+	switch {
+	case e == nil || e.payloads[kind] != at:
+		return r
+	case err != nil:
+		j.cfg.Log.Error("a payload in the journal cannot be read and is forgotten", "activation", k.id(), "error", err)
+		j.dropPayload(e, kind)
+		return r
+	}
+	return j.writePayload(k, e, kind, text)
+}
+
+// rewriteState appends a state if it lies in a file.
+func (j *Journal) rewriteState(k key, n wal.Segment) (r wal.Receipt) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.known[k]; e != nil && e.at == n {
+		return j.writeState(k, e)
+	}
+	return r
+}

@@ -1,0 +1,201 @@
+package journal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
+)
+
+// Unfinished is an activation that a former process left unfinished and whose
+// message the journal has.
+type Unfinished struct {
+	ID        activation.ID
+	Partition int
+	Offset    int64
+	Past      Past
+}
+
+// Unfinished lists what a former process left unfinished with its message, in
+// the order of the offsets. It is to be called once, before anything is written.
+func (j *Journal) Unfinished() []Unfinished {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []Unfinished
+	for k, e := range j.known {
+		if e.has(message) && e.state != Completed {
+			all = append(all, Unfinished{k.id(), int(e.partition), e.offset, e.past()})
+		}
+	}
+	slices.SortFunc(all, func(a, b Unfinished) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// Take returns the message of an activation that Unfinished listed, once. The
+// caller works on it: Kafka's copy, should it come, is of no use from then on. Its
+// error is ErrNotSpilled where Kafka's copy came first. A message that cannot be
+// read is forgotten, so that Kafka's copy counts, if there is one.
+func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
+	j.mu.Lock()
+	e := j.known[keyOf(id)]
+	if e == nil || !e.former || !e.has(message) || e.state == Completed {
+		j.mu.Unlock()
+		return nil, past, fmt.Errorf("message of %s: %w", id, ErrNotSpilled)
+	}
+	e.former, e.taken = false, true
+	past = e.past()
+	j.mu.Unlock()
+	if text, err = j.Message(id); err == nil {
+		return text, past, nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.former, e.taken = true, false
+	j.dropPayload(e, message)
+	return nil, past, err
+}
+
+// Spill stores the messages of accepted activations, so that they need not be in
+// memory and outlive Kafka's copies. It returns when they survive what the
+// journal survives, a loss of power included unless nothing is ever synced, with
+// an error for each. A message with an error is not stored, and stays the
+// caller's: the journal is full, or the disk does not take it.
+func (j *Journal) Spill(ids []activation.ID, messages [][]byte) []error {
+	errs := make([]error, len(ids))
+	var last wal.Receipt
+	for i, id := range ids {
+		r, err := j.spill(keyOf(id), messages[i])
+		if err != nil {
+			errs[i] = fmt.Errorf("spill message of %s: %w", id, err)
+		}
+		last = cmp.Or(r, last)
+	}
+	trouble := last.Wait() // entries are written in order, so the last is enough
+	if trouble == nil {
+		trouble = j.log.Sync()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, id := range ids {
+		switch e := j.known[keyOf(id)]; {
+		case errs[i] != nil:
+		case trouble != nil:
+			errs[i] = fmt.Errorf("spill message of %s: %w", id, trouble)
+		case e != nil:
+			e.taken = true
+		}
+	}
+	return errs
+}
+
+// spill appends one message. The receipt is zero where it is stored already.
+func (j *Journal) spill(k key, text []byte) (r wal.Receipt, err error) {
+	if _, err := j.log.Trouble(); err != nil {
+		return r, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.known[k]
+	switch {
+	case e == nil || e.state == Completed || len(text) == 0:
+		return r, ErrNotOpen
+	case e.has(message):
+		return r, nil
+	case (j.live+int64(len(text)))*slackFactor > j.cfg.Bytes:
+		return r, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
+	}
+	return j.writePayload(k, e, message, text), nil
+}
+
+// KeepUnacknowledged stores the results of activations whose acks or records are
+// not safe. The next process delivers them, unless Completed is called. It returns
+// when they are written, or will be when a disk in trouble takes them again, with
+// an error for each that will not be. A result that is stored before is replaced.
+func (j *Journal) KeepUnacknowledged(ids []activation.ID, results [][]byte) []error {
+	errs := make([]error, len(ids))
+	var last wal.Receipt
+	for i, id := range ids {
+		r, err := j.keepUnacknowledged(keyOf(id), results[i])
+		if err != nil {
+			errs[i] = fmt.Errorf("keep the result of %s: %w", id, err)
+		}
+		last = cmp.Or(r, last)
+	}
+	_ = last.Wait() // Health reports the trouble
+	return errs
+}
+
+func (j *Journal) keepUnacknowledged(k key, text []byte) (wal.Receipt, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.known[k]
+	switch {
+	case e == nil || e.state == Completed || len(text) == 0:
+		return wal.Receipt{}, ErrNotOpen
+	case j.live+int64(len(text)) > j.cfg.Bytes:
+		return wal.Receipt{}, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
+	}
+	return j.writePayload(k, e, result, text), nil
+}
+
+// Message reads the message of a spilled activation.
+func (j *Journal) Message(id activation.ID) ([]byte, error) {
+	text, err := j.payload(keyOf(id), message, ErrNotSpilled)
+	if err != nil {
+		return nil, fmt.Errorf("message of %s: %w", id, err)
+	}
+	return text, nil
+}
+
+// Result reads the result of an activation whose Past is Unacknowledged.
+func (j *Journal) Result(id activation.ID) ([]byte, error) {
+	text, err := j.payload(keyOf(id), result, ErrNoResult)
+	if err != nil {
+		return nil, fmt.Errorf("result of %s: %w", id, err)
+	}
+	return text, nil
+}
+
+// payload reads a payload, also while the compactor moves it.
+func (j *Journal) payload(k key, kind payloadKind, missing error) ([]byte, error) {
+	for at := j.position(k, kind); ; {
+		if at.Size == 0 {
+			return nil, missing
+		}
+		text, err := j.read(at, kind)
+		if err == nil {
+			return text, nil
+		}
+		now := j.position(k, kind)
+		if now == at {
+			return nil, err
+		}
+		at = now
+	}
+}
+
+// position is where a payload is, of size 0 where there is none.
+func (j *Journal) position(k key, kind payloadKind) wal.Position {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.known[k]; e != nil {
+		return e.payloads[kind]
+	}
+	return wal.Position{}
+}
+
+func (j *Journal) read(at wal.Position, kind payloadKind) ([]byte, error) {
+	data, err := j.log.Read(at)
+	if err != nil {
+		return nil, err
+	}
+	_, _, found, text, ok := decode(data)
+	if !ok || text == nil || found != kind {
+		return nil, wal.ErrDamaged
+	}
+	return text, nil
+}

@@ -1,0 +1,241 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	wire "github.com/segmentio/kafka-go"
+)
+
+// Times that bound how long a dead broker is taken for a slow one. The second
+// is the request.timeout.ms of the original.
+const (
+	dialTimeout = 5 * time.Second
+	callTimeout = 30 * time.Second
+)
+
+// restLimit is how long a connection may rest and still be trusted. Brokers
+// close connections after 10 minutes (connections.max.idle.ms), load balancers
+// after 6.
+const restLimit = 3 * time.Minute
+
+// metadataAge is how old the client's knowledge of a topic's leaders may become
+// (metadata.max.age.ms). A request that fails has it asked for at once.
+const metadataAge = 5 * time.Minute
+
+// client sends requests about one topic. Its connections are its own, so that a
+// request that the broker holds back delays no other, and one topic's trouble
+// is not that of another. A request that fails closes them: the next one asks
+// anew who leads the topic. One goroutine at a time uses a client.
+type client struct {
+	wire.Client // set by open
+
+	cluster *Cluster
+	brokers []string
+	topics  []string // none: all
+	ctx     context.Context
+	cancel  context.CancelFunc // ends the connections; nil while there are none
+
+	partitions int // of the topic, when connect made connections
+}
+
+// client makes a client for a topic, which connects when it is first used. The
+// connections end with ctx, also in the middle of a request.
+func (c *Cluster) client(ctx context.Context, topic string) *client {
+	return &client{cluster: c, brokers: c.brokers, topics: []string{topic}, ctx: ctx}
+}
+
+// open prepares connections where there are none.
+func (c *client) open() {
+	if c.cancel != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	t := &wire.Transport{
+		Dial: dialUntil(ctx), DialTimeout: dialTimeout, IdleTimeout: restLimit, Context: ctx,
+		MetadataTTL: metadataAge, MetadataTopics: c.topics,
+		ClientID: c.cluster.clientID, TLS: c.cluster.tls,
+	}
+	if c.cluster.login != nil {
+		t.SASL = c.cluster.login
+	}
+	c.Addr, c.Transport = wire.TCP(c.brokers...), t
+	c.cancel = func() {
+		cancel()
+		t.CloseIdleConnections()
+	}
+}
+
+// close ends the connections. The next request makes others.
+func (c *client) close() {
+	if c.cancel != nil {
+		c.cancel()
+		c.cancel = nil
+	}
+}
+
+// dialUntil connects as a net.Dialer does, and closes the connections when ctx
+// ends.
+func dialUntil(ctx context.Context) func(context.Context, string, string) (net.Conn, error) {
+	return func(dialing context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(dialing, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return boundConn{conn, context.AfterFunc(ctx, func() { conn.Close() })}, nil
+	}
+}
+
+type boundConn struct {
+	net.Conn
+	stop func() bool
+}
+
+// Close closes the connection before its context ends.
+func (c boundConn) Close() error {
+	c.stop()
+	return c.Conn.Close()
+}
+
+// call sends a request and waits for its answer for so long. A failure other
+// than a broker's word about the request itself closes the connections.
+func call[Answer any](ctx context.Context, c *client, limit time.Duration, request func(context.Context) (Answer, error)) (Answer, error) {
+	c.open()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer, err := request(ctx)
+	if err == nil || aboutRequest(err) {
+		return answer, err
+	}
+	c.close()
+	return answer, c.explain(err)
+}
+
+// callAgain is call for a request that may be sent twice. Where the broker has
+// closed the connection, as it does after a rest and when a login expires, the
+// request is sent once more over a new one.
+func callAgain[Answer any](ctx context.Context, c *client, limit time.Duration, request func(context.Context) (Answer, error)) (Answer, error) {
+	connected := c.cancel != nil
+	answer, err := call(ctx, c, limit, request)
+	if connected && closedByPeer(err) && ctx.Err() == nil {
+		return call(ctx, c, limit, request)
+	}
+	return answer, err
+}
+
+func closedByPeer(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// aboutRequest reports whether a broker refuses what a request has in it, which
+// another connection would not change.
+func aboutRequest(err error) bool {
+	switch code(err) {
+	case wire.OffsetOutOfRange, wire.OffsetMetadataTooLarge, wire.MessageSizeTooLarge, wire.RecordListTooLarge:
+		return true
+	}
+	return false
+}
+
+// explain adds to a refused login to whom it was made and what to look at.
+func (c *client) explain(err error) error {
+	if hint := advice(err); hint != "" && c.cluster.login != nil {
+		return fmt.Errorf("log in to broker %s as %s: %w%s", strings.Join(c.brokers, ","), c.cluster.login, err, hint)
+	}
+	return err
+}
+
+// metadata is what the cluster says about the client's topics: when the
+// connections were made, or in the last minutes.
+func (c *client) metadata(ctx context.Context) (*wire.MetadataResponse, error) {
+	res, err := call(ctx, c, callTimeout, func(ctx context.Context) (*wire.MetadataResponse, error) {
+		return c.Metadata(ctx, &wire.MetadataRequest{Topics: c.topics})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask for topics %q: %w", c.topics, err)
+	}
+	return res, nil
+}
+
+// connect makes sure that there are connections; before it makes any, that a
+// partition of the topic has a leader. It reports whether the connections are new.
+func (c *client) connect(ctx context.Context, partition int) (fresh bool, err error) {
+	if c.cancel != nil {
+		return false, nil
+	}
+	res, err := c.metadata(ctx)
+	if err != nil {
+		return false, err
+	}
+	if c.partitions, err = leaderOf(res, c.topics[0], partition); err != nil {
+		c.close()
+		return false, err
+	}
+	return true, nil
+}
+
+// leaderOf makes sure that a partition has a leader, and counts the partitions.
+func leaderOf(res *wire.MetadataResponse, topic string, partition int) (partitions int, err error) {
+	for _, t := range res.Topics {
+		if t.Name != topic {
+			continue
+		}
+		if t.Error != nil {
+			return 0, fmt.Errorf("find topic %s: %w", topic, t.Error)
+		}
+		for _, p := range t.Partitions {
+			if p.ID == partition && p.Leader.Host != "" {
+				return len(t.Partitions), nil
+			}
+		}
+		return 0, fmt.Errorf("find the leader of topic %s: %w", topic, wire.LeaderNotAvailable)
+	}
+	return 0, fmt.Errorf("find topic %s: %w", topic, wire.UnknownTopicOrPartition)
+}
+
+// final reports whether err is a matter of configuration, which stays as it is
+// until a person changes it.
+func final(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		return true
+	}
+	switch code(err) {
+	case wire.InvalidConfiguration, wire.InvalidPartitionNumber, wire.InvalidTopic,
+		wire.InvalidReplicaAssignment, wire.PolicyViolation, wire.InvalidRequest,
+		wire.TopicAuthorizationFailed, wire.ClusterAuthorizationFailed,
+		wire.UnsupportedVersion, wire.SASLAuthenticationFailed, wire.UnsupportedSASLMechanism, wire.IllegalSASLState:
+		return true
+	}
+	return false
+}
+
+// refused reports whether err says that the topic does not exist, or takes no
+// message of ours: not a broker that is away.
+func refused(err error) bool {
+	switch code(err) {
+	case wire.UnknownTopicOrPartition, wire.InvalidTopic, wire.TopicAuthorizationFailed,
+		wire.InvalidRecord, wire.InvalidTimestamp, wire.InvalidMessage:
+		return true
+	}
+	return false
+}
+
+// tooLarge reports whether err says that a batch is over what the topic takes.
+func tooLarge(err error) bool {
+	return code(err) == wire.MessageSizeTooLarge || code(err) == wire.RecordListTooLarge
+}
+
+// code is the broker's word for an error, zero when it comes from elsewhere.
+func code(err error) wire.Error {
+	var c wire.Error
+	errors.As(err, &c)
+	return c
+}

@@ -1,0 +1,355 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+)
+
+// testTimeout is how long a test waits for what must come. It is never waited out
+// when all is well.
+const testTimeout = 2 * time.Minute
+
+// fixture is a broker under test with an independent client beside it.
+type fixture struct {
+	t     *testing.T
+	addrs []string
+	fake  *kfake.Cluster // nil: a real one
+	log   *logbook
+	peer  *kgo.Client
+}
+
+// onEachBroker runs a test against a broker in this process and against a real
+// one where there is one.
+func onEachBroker(t *testing.T, test func(*fixture)) {
+	t.Run("kfake", func(t *testing.T) {
+		t.Parallel()
+		test(newFakeFixture(t))
+	})
+	t.Run("kafka", func(t *testing.T) {
+		t.Parallel()
+		test(newFixture(t, nil, realBroker(t)))
+	})
+}
+
+// realBroker is the address of a real broker; without one the test is skipped,
+// or fails where peers are required.
+func realBroker(t *testing.T) string {
+	t.Helper()
+	addr := os.Getenv("GPUWHISK_TEST_KAFKA")
+	if addr == "" {
+		missing(t, "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)")
+	}
+	coordinated(t, addr)
+	return addr
+}
+
+// coordinated waits until a broker keeps positions. One that was made just now
+// first makes the topic for them, when it is first asked for a coordinator,
+// and refuses meanwhile: an interruption in the log of whatever test comes first.
+func coordinated(t *testing.T, addr string) {
+	t.Helper()
+	b := newFixture(t, nil, addr)
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKey, req.CoordinatorKeys = "tests", []string{"tests"}
+	b.await("a coordinator", func() bool {
+		res, err := req.RequestWith(b.ctx(), b.peer)
+		if err != nil || res.ErrorCode != 0 {
+			return false
+		}
+		return !slices.ContainsFunc(res.Coordinators, func(c kmsg.FindCoordinatorResponseCoordinator) bool { return c.ErrorCode != 0 })
+	})
+}
+
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+func newFakeFixture(t *testing.T, opts ...kfake.Opt) *fixture {
+	fake := startFake(t, opts...)
+	return newFixture(t, fake, fake.ListenAddrs()...)
+}
+
+func startFake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Millisecond)}, opts...)
+	fake, err := kfake.NewCluster(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	return fake
+}
+
+func newFixture(t *testing.T, fake *kfake.Cluster, addrs ...string) *fixture {
+	t.Helper()
+	b := &fixture{t: t, addrs: addrs, fake: fake, log: &logbook{}}
+	b.peer = b.client()
+	return b
+}
+
+// client makes a further independent client.
+func (b *fixture) client(opts ...kgo.Opt) *kgo.Client {
+	b.t.Helper()
+	opts = append([]kgo.Opt{kgo.SeedBrokers(b.addrs...), kgo.MaxVersions(kversion.V3_9_0()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(0), kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),
+		kgo.ProducerBatchCompression(kgo.NoCompression())}, opts...)
+	cl, err := kgo.NewClient(opts...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(cl.Close)
+	return cl
+}
+
+// cluster is what is under test.
+func (b *fixture) cluster() *Cluster {
+	b.t.Helper()
+	c, err := New(Options{Brokers: b.addrs, Log: slog.New(b.log)})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return c
+}
+
+func (b *fixture) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(b.t.Context(), testTimeout)
+	b.t.Cleanup(cancel)
+	return ctx
+}
+
+var topics atomic.Int64
+
+// topic makes a topic that no other test uses.
+func (b *fixture) topic(config ...string) string {
+	b.t.Helper()
+	name := freshName()
+	b.create(name, config...)
+	return name
+}
+
+func freshName() string { return fmt.Sprintf("t%d-%d", time.Now().UnixNano(), topics.Add(1)) }
+
+func (b *fixture) create(name string, config ...string) { b.createWide(name, 1, config...) }
+
+// createWide makes a topic with so many partitions.
+func (b *fixture) createWide(name string, partitions int32, config ...string) {
+	b.t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = 10000
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, 1
+	for _, kv := range config {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		key, value, _ := strings.Cut(kv, "=")
+		c.Name, c.Value = key, kmsg.StringPtr(value)
+		topic.Configs = append(topic.Configs, c)
+	}
+	req.Topics = append(req.Topics, topic)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	b.accepted("create topic "+name, err, func() int16 { return res.Topics[0].ErrorCode })
+	if b.fake == nil { // a real broker hears of a new topic after its controller has answered
+		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
+	}
+}
+
+// knows tells whether the broker has a leader for a topic.
+func (b *fixture) knows(name string) bool {
+	b.t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = kmsg.StringPtr(name)
+	req.Topics = append(req.Topics, topic)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	if err != nil {
+		b.t.Fatalf("ask for topic %s: %v", name, err)
+	}
+	known := res.Topics[0]
+	return known.ErrorCode == 0 && len(known.Partitions) > 0 && known.Partitions[0].ErrorCode == 0
+}
+
+// accepted fails the test unless a request was answered, and well.
+func (b *fixture) accepted(what string, err error, code func() int16) {
+	b.t.Helper()
+	if err == nil {
+		err = kerr.ErrorForCode(code())
+	}
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// put writes values to a topic as a controller does.
+func (b *fixture) put(topic string, values ...string) {
+	b.t.Helper()
+	var records []*kgo.Record
+	for _, v := range values {
+		records = append(records, &kgo.Record{Topic: topic, Value: []byte(v)})
+	}
+	if err := b.peer.ProduceSync(b.ctx(), records...).FirstErr(); err != nil {
+		b.t.Fatalf("produce to %s: %v", topic, err)
+	}
+}
+
+// take reads n records of a topic from its beginning.
+func (b *fixture) take(topic string, n int) []*kgo.Record {
+	b.t.Helper()
+	cl := b.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
+		topic: {0: kgo.NewOffset().AtStart()},
+	}))
+	defer cl.Close()
+	var got []*kgo.Record
+	ctx := b.ctx()
+	for len(got) < n {
+		fetches := cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			b.t.Fatalf("topic %s has %d records, want %d", topic, len(got), n)
+		}
+		got = append(got, fetches.Records()...)
+	}
+	return got
+}
+
+// end is the offset after the last record of a topic.
+func (b *fixture) end(topic string) int64 {
+	b.t.Helper()
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Timestamp = -1
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res.Topics[0].Partitions[0].Offset
+}
+
+// committed is a group's position in a topic, -1 when it has none.
+func (b *fixture) committed(group, topic string) int64 {
+	offset, _ := b.committedMetadata(group, topic)
+	return offset
+}
+
+// noted is a group's position in a topic and what is committed beside it.
+func (b *fixture) committedMetadata(group, topic string) (int64, string) {
+	b.t.Helper()
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Group = group
+	t := kmsg.NewOffsetFetchRequestTopic()
+	t.Topic, t.Partitions = topic, []int32{0}
+	req.Topics = append(req.Topics, t)
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = group
+	gt := kmsg.NewOffsetFetchRequestGroupTopic()
+	gt.Topic, gt.Partitions = topic, []int32{0}
+	g.Topics = append(g.Topics, gt)
+	req.Groups = append(req.Groups, g)
+	res, err := req.RequestWith(b.ctx(), b.peer)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if len(res.Groups) == 0 || len(res.Groups[0].Topics) == 0 {
+		return -1, ""
+	}
+	p := res.Groups[0].Topics[0].Partitions[0]
+	if p.Metadata == nil {
+		return p.Offset, ""
+	}
+	return p.Offset, *p.Metadata
+}
+
+// await polls until what is so. It is for what a peer tells only when asked;
+// our own side is waited for by its calls.
+func (b *fixture) await(what string, is func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(testTimeout)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			b.t.Fatalf("waited in vain for: %s\nlog:\n%s", what, b.log)
+		}
+	}
+}
+
+// logbook keeps what was logged, to be waited for and counted.
+type logbook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logbook) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logbook) WithGroup(string) slog.Handler            { return l }
+
+func (l *logbook) WithAttrs(attrs []slog.Attr) slog.Handler { return &logpage{l, attrs} }
+
+func (l *logbook) Handle(_ context.Context, r slog.Record) error {
+	var line strings.Builder
+	fmt.Fprintf(&line, "%s %s", r.Level, r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(&line, " %s", a)
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line.String())
+	return nil
+}
+
+// count is how many lines have all the words.
+func (l *logbook) count(words ...string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.lines {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
+// logpage is a logbook with attributes of a logger.
+type logpage struct {
+	*logbook
+	attrs []slog.Attr
+}
+
+func (p *logpage) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logpage{p.logbook, slices.Concat(p.attrs, attrs)}
+}
+
+func (p *logpage) Handle(ctx context.Context, r slog.Record) error {
+	r = r.Clone()
+	r.AddAttrs(p.attrs...)
+	return p.logbook.Handle(ctx, r)
+}

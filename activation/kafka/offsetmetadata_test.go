@@ -1,0 +1,266 @@
+package kafka
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// sample is a note of random content, and the position that it stands beside.
+func sample(r *rand.Rand, ranges int) (int64, offsetMetadata) {
+	position := r.Int64N(1 << 40)
+	n := offsetMetadata{last: lastRecord{offset: position + r.Int64N(1<<20), sum: r.Uint32(), newest: r.Int64N(1 << 42), ok: true}}
+	at := position
+	for range ranges {
+		if r.IntN(3) == 0 {
+			n.tried = append(n.tried, attempt{offset: at, attempts: r.IntN(4), begun: r.IntN(2) == 0})
+		}
+		s := offsetRange{from: at + 1 + r.Int64N(1<<r.IntN(8))}
+		s.end = s.from + 1 + r.Int64N(1<<r.IntN(12))
+		n.done = append(n.done, s)
+		at = s.end
+	}
+	return position, n
+}
+
+func TestOffsetMetadataIsReadAsItWasWritten(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		position, n := sample(r, r.IntN(60))
+		if seed%7 == 0 {
+			n.last = lastRecord{}
+		}
+		text, whole := n.encode(position, metadataChars)
+		got, err := decodeOffsetMetadata(text, position)
+		if err != nil || !whole || !reflect.DeepEqual(got, n) {
+			t.Fatalf("seed %d: %v, whole %v\nwrote %+v\nread  %+v", seed, err, whole, n, got)
+		}
+	}
+}
+
+// What does not fit is left out from the end; what is there is true.
+func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		position, n := sample(r, 3000)
+		chars := 64 + r.IntN(metadataChars-64)
+		text, whole := n.encode(position, chars)
+		if whole || len(text) > chars || len(text) < chars-80 {
+			t.Fatalf("seed %d: %d characters of %d, whole %v", seed, len(text), chars, whole)
+		}
+		got, err := decodeOffsetMetadata(text, position)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !reflect.DeepEqual(got.done, n.done[:len(got.done):len(got.done)]) && len(got.done) > 0 {
+			t.Fatalf("seed %d: runs that were not written", seed)
+		}
+		if !reflect.DeepEqual(got.tried, n.tried[:len(got.tried):len(got.tried)]) && len(got.tried) > 0 {
+			t.Fatalf("seed %d: tries that were not written", seed)
+		}
+	}
+	if text, whole := (&offsetMetadata{}).encode(7, 4); text != "" || whole {
+		t.Errorf("%q written into 4 characters", text)
+	}
+}
+
+// One activation open and thousands behind it take a handful of bytes; so does
+// the usual state under load.
+func TestOffsetMetadataIsShort(t *testing.T) {
+	n := offsetMetadata{last: lastRecord{offset: 6000, sum: 1 << 31, newest: 1 << 41, ok: true}, done: []offsetRange{{1001, 6001}}, tried: []attempt{{offset: 1000, here: true}}}
+	if text, _ := n.encode(1000, metadataChars); len(text) > 40 {
+		t.Errorf("%d characters for one open activation", len(text))
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	w := NewWatermark(0)
+	for o := range int64(100_000) {
+		w.Begin(o)
+		if r.IntN(500) > 0 {
+			w.Finish(o)
+		}
+	}
+	n = offsetMetadata{done: w.Done()}
+	text, whole := n.encode(w.Offset(), metadataChars)
+	if !whole || len(text) > 1000 {
+		t.Errorf("%d characters for %d open among 100,000, whole %v", len(text), w.Open(), whole)
+	}
+}
+
+// metadataFits promises that whatever is open can be named, however it ends.
+func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
+	fitting := 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		chars := 200 + r.IntN(metadataChars-200)
+		open := 1 + r.Int64N(2000)
+		window := open + r.Int64N(1<<(2+r.IntN(20)))
+		if !metadataFits(open, window, metadataBits(chars)) {
+			continue
+		}
+		fitting++
+		// The worst cases: the open ones spread evenly, in pairs, at random.
+		for shape := range 3 {
+			n := offsetMetadata{last: lastRecord{offset: window, sum: 1 << 31, newest: 1 << 41, ok: true}}
+			w := NewWatermark(0)
+			var left int64
+			for o := range window {
+				w.Begin(o)
+			}
+			for o := range window {
+				var stays bool
+				switch shape {
+				case 0:
+					stays = o*open/window != (o-1)*open/window || o == 0
+				case 1:
+					stays = (o/2)*open/window != (o/2-1)*open/window && left < open
+				case 2:
+					stays = r.Int64N(window) < open
+				}
+				if stays && left < open {
+					left++
+					n.tried = append(n.tried, attempt{offset: o, attempts: 3, begun: true})
+					continue
+				}
+				w.Finish(o)
+			}
+			n.done = w.Done()
+			if _, whole := n.encode(w.Offset(), chars); !whole && w.Offset() == n.first() {
+				t.Fatalf("seed %d shape %d: %d open of %d do not fit into %d characters", seed, shape, left, window, chars)
+			}
+		}
+	}
+	if fitting < 20 {
+		t.Errorf("only %d of 300 were tried", fitting)
+	}
+	if !metadataFits(1, 5000, metadataBits(metadataChars)) || !metadataFits(500, 50_000, metadataBits(metadataChars)) || metadataFits(20_000, 50_000, metadataBits(metadataChars)) {
+		t.Error("the default limit takes other numbers than a deployment has")
+	}
+}
+
+func (n *offsetMetadata) first() int64 {
+	if len(n.tried) == 0 {
+		return -1
+	}
+	return n.tried[0].offset
+}
+
+// Metadata that is damaged anywhere, cut anywhere, of another position, of
+// another program or of a newer version says so; the position then counts
+// alone.
+func TestOffsetMetadataRefusesWhatIsNotItsOwn(t *testing.T) {
+	position, n := sample(rand.New(rand.NewPCG(1, 7)), 40)
+	text, _ := n.encode(position, metadataChars)
+	for i := range len(text) {
+		for _, c := range []byte{'A', 'z', '_', ' ', 0xff} {
+			if text[i] == c {
+				continue
+			}
+			damaged := text[:i] + string(c) + text[i+1:]
+			if got, err := decodeOffsetMetadata(damaged, position); err == nil {
+				// The last character has bits that mean nothing.
+				if i != len(text)-1 || !reflect.DeepEqual(got, n) {
+					t.Fatalf("byte %d changed to %q: taken", i, c)
+				}
+			}
+		}
+		if _, err := decodeOffsetMetadata(text[:i], position); i > 0 && err == nil {
+			t.Fatalf("cut after %d characters: taken", i)
+		}
+	}
+	if _, err := decodeOffsetMetadata(text, position+1); !errors.Is(err, errMetadataForeign) {
+		t.Errorf("beside another position: %v", err)
+	}
+	for _, foreign := range []string{"x", "consumer-1", "{}", "AAAA", strings.Repeat("A", 5000), "\x00"} {
+		if _, err := decodeOffsetMetadata(foreign, position); !errors.Is(err, errMetadataForeign) {
+			t.Errorf("%.20q: %v", foreign, err)
+		}
+	}
+	if got, err := decodeOffsetMetadata("", position); err != nil || len(got.done) > 0 || got.last.ok {
+		t.Errorf("nothing: %+v, %v", got, err)
+	}
+	newer := renumber(text, position, metadataVersion+1)
+	if _, err := decodeOffsetMetadata(newer, position); !errors.Is(err, errMetadataNewer) || !strings.Contains(fmt.Sprint(err), "format 2") {
+		t.Errorf("of a newer version: %v", err)
+	}
+}
+
+// FuzzOffsetMetadata holds that no text makes decodeOffsetMetadata panic or take much, and that
+// what it reads it can write and read again. Half of the texts are given a
+// right check sum, or hardly any would get past that.
+func FuzzOffsetMetadata(f *testing.F) {
+	for seed := range uint64(20) {
+		position, n := sample(rand.New(rand.NewPCG(seed, 8)), int(seed))
+		text, _ := n.encode(position, metadataChars)
+		f.Add(text, position, seed%2 == 0)
+	}
+	f.Add("", int64(0), false)
+	f.Add("AQAAAAD_____", int64(1), true)
+	f.Fuzz(func(t *testing.T, text string, position int64, seal bool) {
+		if seal {
+			text = renumber(text, position, metadataVersion)
+		}
+		n, err := decodeOffsetMetadata(text, position)
+		if err != nil || text == "" { // nothing is written back for what says nothing
+			return
+		}
+		at := position
+		for _, s := range n.done {
+			if s.from <= at || s.end <= s.from || s.end > position+maxWindow {
+				t.Fatalf("run %+v after %d", s, at)
+			}
+			at = s.end
+		}
+		w := NewWatermark(position)
+		w.Restore(n.done)
+		again, whole := n.encode(position, 2*len(text)+200)
+		if got, err := decodeOffsetMetadata(again, position); whole && (err != nil || !reflect.DeepEqual(got, n)) {
+			t.Fatalf("read %+v, wrote, read %+v, %v", n, got, err)
+		}
+	})
+}
+
+// renumber gives a text another version and the check sum that belongs to it.
+func renumber(text string, position int64, version byte) string {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(b) < metadataHead {
+		return text
+	}
+	b[0] = version
+	binary.BigEndian.PutUint32(b[1:], metadataSum(b, position))
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// BenchmarkOffsetMetadata is what a commit adds: the state of 64 in flight, one of which
+// has been open for long. A commit is for many activations.
+func BenchmarkOffsetMetadata(b *testing.B) {
+	p := &progress{watermark: NewWatermark(0), tried: map[int64]attempt{}, last: lastRecord{ok: true}}
+	r := rand.New(rand.NewPCG(1, 1))
+	const window = 10_000
+	for o := range int64(window) {
+		p.watermark.Begin(o)
+		if o > 0 && (o < window-64 || r.IntN(2) == 0) {
+			p.watermark.Finish(o)
+		} else {
+			p.tried[o] = attempt{offset: o, here: true}
+		}
+	}
+	b.ReportAllocs()
+	var text string
+	for b.Loop() {
+		text, _ = p.metadata(false).encode(p.watermark.Offset(), metadataChars)
+	}
+	b.ReportMetric(float64(len(text)), "chars")
+}
+
+func TestOffsetMetadataIsWordsThatABrokerTakes(t *testing.T) {
+	_, n := sample(rand.New(rand.NewPCG(3, 14)), 500)
+	text, _ := n.encode(0, metadataChars)
+	if strings.ContainsFunc(text, func(r rune) bool { return r < '-' || r > 'z' }) {
+		t.Errorf("%.60s", text)
+	}
+}

@@ -1,0 +1,191 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	wire "github.com/segmentio/kafka-go"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+)
+
+// PreviousConfig is whose pings AwaitPrevious looks for.
+type PreviousConfig struct {
+	Topic    string // the health topic
+	Instance activation.Instance
+	// Past, when not zero, is the offset after the last ping of a process that
+	// is known to have ended: it and what came before are no sign of life.
+	Past int64
+	// Fresh is how young a ping must be to be one: 2 s, two intervals. Silence is
+	// how long a process that was seen alive may say nothing before it counts as
+	// gone: 5 s, for a ping may take three to fail and then another one to come.
+	Fresh, Silence time.Duration
+	// Seen, when not nil, is called once, when there is such a process.
+	Seen func(name string)
+}
+
+// previousPause is how long the broker may hold an answer back when there is no
+// ping: how late the end of the wait may be.
+const previousPause = 100 * time.Millisecond
+
+// AwaitPrevious returns when no other process pings with the id of the instance,
+// which does not ping yet itself. A ping that is no longer fresh, or a goodbye
+// as the last word, is no process. A fresh one may be the last of a process that
+// was killed: only a ping that comes while we listen is of a process that lives,
+// which is then waited for until it says goodbye or is silent. So a start after a
+// kill is delayed until the last ping is two seconds old, and any other not at
+// all.
+//
+// At first the time of the ping, which is that of the other process's host, is
+// compared with ours: a process whose clock is late by seconds is not seen.
+func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
+	cfg.Fresh = cmp.Or(cfg.Fresh, 2*time.Second)
+	cfg.Silence = cmp.Or(cfg.Silence, 5*time.Second)
+	p := &previous{PreviousConfig: cfg, log: c.log, reader: c.reader(ctx, cfg.Topic, 0, 1, 1<<20, previousPause)}
+	defer p.reader.close()
+	return p.await(ctx)
+}
+
+// previous looks for a process with our id that was here first.
+type previous struct {
+	PreviousConfig
+	log     *slog.Logger
+	reader  *partitionReader
+	located bool      // the reader stands behind the pings that were there when we came
+	last    time.Time // its last sign of life, by our clock; zero: none
+	alive   bool      // it pinged while we listened
+	over    bool      // it said goodbye
+}
+
+func (p *previous) await(ctx context.Context) error {
+	searching := retry.New(p.log.With("topic", p.Topic), "looking for another process with this id")
+	began := time.Now()
+	for {
+		err := p.poll(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, wire.UnknownTopicOrPartition) && !p.alive:
+			return nil // no process ever pinged
+		case err != nil && !p.alive && time.Since(began) > p.Silence:
+			p.log.Warn("whether another process has the id of this invoker cannot be found out", "topic", p.Topic, "error", err)
+			return nil
+		case err != nil:
+			searching.Wait(ctx, err)
+			p.interrupted()
+			continue
+		}
+		searching.Succeeded()
+		if p.gone(time.Now()) {
+			if p.alive {
+				p.log.Info("the other process with the id of this invoker is gone", "invoker", p.Instance.String(),
+					"goodbye", p.over, "waited", time.Since(began).Round(time.Millisecond))
+			}
+			return nil
+		}
+	}
+}
+
+// interrupted puts the end of the wait off: while pings cannot be read, their
+// absence is not silence.
+func (p *previous) interrupted() {
+	if p.alive {
+		p.last = time.Now()
+	}
+}
+
+// gone reports whether there is no process to wait for.
+func (p *previous) gone(now time.Time) bool {
+	limit := p.Fresh
+	if p.alive {
+		limit = p.Silence
+	}
+	return p.over || now.Sub(p.last) >= limit
+}
+
+// poll reads the pings of the last moment, and after that those that come.
+func (p *previous) poll(ctx context.Context) error {
+	if _, err := p.reader.connect(ctx, 0); err != nil {
+		return err
+	}
+	if p.located {
+		return p.read(ctx, p.came)
+	}
+	end, err := p.locate(ctx)
+	if err != nil {
+		return err
+	}
+	for p.reader.offset < end && p.located {
+		at := p.reader.offset
+		if err := p.read(ctx, p.found); err != nil {
+			return err
+		}
+		if p.reader.offset == at && p.reader.end <= at { // the log was cut meanwhile
+			break
+		}
+	}
+	return nil
+}
+
+// locate goes to the first ping that is fresh, and reports where the log ends.
+func (p *previous) locate(ctx context.Context) (end int64, err error) {
+	if end, err = p.reader.find(ctx, wire.LastOffset); err != nil {
+		return 0, err
+	}
+	if p.Past > end { // the topic was made anew
+		p.Past = 0
+	}
+	fresh, err := p.reader.find(ctx, time.Now().Add(-p.Fresh).UnixMilli())
+	if err != nil {
+		return 0, err
+	}
+	if fresh < 0 { // no record is as young
+		fresh = end
+	}
+	p.reader.offset, p.located = fresh, true
+	return end, nil
+}
+
+func (p *previous) read(ctx context.Context, each func(ping activation.Ping, sent time.Time)) error {
+	records, err := p.reader.fetch(ctx)
+	if err != nil {
+		p.located = code(err) == 0
+		return err
+	}
+	for _, r := range records {
+		ping, err := activation.DecodePing(r.value)
+		if err == nil && ping.Instance.ID == p.Instance.ID && r.offset >= p.Past {
+			each(ping, r.time)
+		}
+	}
+	return nil
+}
+
+// found takes note of a ping that was there when we came.
+func (p *previous) found(ping activation.Ping, sent time.Time) {
+	now := time.Now()
+	p.over = !ping.Enabled
+	// From here on the wall clock does not matter: were it stepped back by a day
+	// while we wait, we should wait for a day.
+	p.last = now.Add(-max(now.Sub(sent), 0))
+}
+
+// came takes note of a ping that came while we listened.
+func (p *previous) came(ping activation.Ping, _ time.Time) {
+	p.over = !ping.Enabled
+	p.last = time.Now()
+	if p.over || p.alive {
+		return
+	}
+	p.alive = true
+	name := ping.Instance.String()
+	p.log.Warn("another process with the id of this invoker is alive: waiting until it says goodbye or is silent",
+		"invoker", p.Instance.String(), "other", name, "silence", p.Silence)
+	if p.Seen != nil {
+		p.Seen(name)
+	}
+}

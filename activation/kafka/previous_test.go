@@ -1,0 +1,232 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	wire "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// never is longer than a test lasts.
+const never = time.Hour
+
+func ping(enabled bool, id int) string {
+	i := invoker0()
+	i.ID = id
+	return string(activation.Ping{Instance: i, Enabled: enabled}.Encode())
+}
+
+// previousOf starts the wait of a younger process.
+func (b *fixture) previousOf(cfg PreviousConfig) (seen chan string, ended chan error, giveUp func()) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	b.t.Cleanup(cancel)
+	seen, ended = make(chan string, 10), make(chan error, 1)
+	cfg.Instance, cfg.Seen = invoker0(), func(name string) { seen <- name }
+	c := b.cluster()
+	go func() { ended <- c.AwaitPrevious(ctx, cfg) }()
+	return seen, ended, cancel
+}
+
+// Who is alone starts at once: also after a goodbye, after pings of others, and
+// where pings are known to be those of a process that ended.
+func TestNoPreviousNoWait(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		for _, c := range []struct {
+			name  string
+			pings []string
+			past  int64
+		}{
+			{"empty topic", nil, 0},
+			{"goodbye", []string{ping(true, 0), ping(false, 0)}, 0},
+			{"others", []string{ping(true, 1), ping(true, 2), "noise"}, 0},
+			{"our dead", []string{ping(true, 0), ping(true, 0)}, 2},
+		} {
+			topic := b.topic()
+			if c.pings != nil {
+				b.put(topic, c.pings...)
+			}
+			seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Past: c.past, Fresh: never, Silence: never})
+			select {
+			case err := <-ended:
+				if err != nil || len(seen) != 0 {
+					b.t.Errorf("%s: %v, %d processes", c.name, err, len(seen))
+				}
+			case <-time.After(testTimeout):
+				b.t.Fatalf("%s: waits for no process\n%s", c.name, b.log)
+			}
+		}
+		_, ended, _ := b.previousOf(PreviousConfig{Topic: freshName(), Fresh: never, Silence: never})
+		if err := <-ended; err != nil {
+			b.t.Errorf("no topic: %v", err)
+		}
+	})
+}
+
+// A ping that is no longer fresh is no process; the last one of a process that was
+// killed delays the start until it is no longer fresh, and is no process that lives.
+func TestKilledPreviousIsNotWaitedFor(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		topic := b.topic()
+		old := &kgo.Record{Topic: topic, Value: []byte(ping(true, 0)), Timestamp: time.Now().Add(-time.Minute)}
+		if err := b.peer.ProduceSync(b.ctx(), old).FirstErr(); err != nil {
+			b.t.Fatal(err)
+		}
+		seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: 30 * time.Second, Silence: never})
+		if err := <-ended; err != nil {
+			b.t.Error(err)
+		}
+		b.put(topic, ping(true, 0))
+		_, ended, _ = b.previousOf(PreviousConfig{Topic: topic, Fresh: 300 * time.Millisecond, Silence: never})
+		if err := <-ended; err != nil {
+			b.t.Error(err)
+		}
+		if len(seen) != 0 || b.log.count("another process") != 0 {
+			b.t.Errorf("a process was seen:\n%s", b.log)
+		}
+	})
+}
+
+// A previous process that is alive is waited for until it says goodbye.
+func TestPreviousIsWaitedFor(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		topic := b.topic()
+		first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
+		b.take(topic, 1)
+		seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
+		select {
+		case name := <-seen:
+			if name != "invoker0/invoker0/invoker0" {
+				b.t.Errorf("the previous process is called %q", name)
+			}
+		case err := <-ended:
+			b.t.Fatalf("did not wait: %v", err)
+		}
+		sent := first.Status().Sent
+		b.await("more pings", func() bool { return first.Status().Sent > sent+5 })
+		select {
+		case err := <-ended:
+			b.t.Fatalf("started beside the previous process: %v", err)
+		default:
+		}
+		if err := first.Disable(b.ctx()); err != nil {
+			b.t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			b.t.Error(err)
+		}
+		if b.log.count("WARN", "another process", "alive") != 1 || b.log.count("the other process", "gone") != 1 {
+			b.t.Errorf("not one line each:\n%s", b.log)
+		}
+	})
+}
+
+// A previous process that falls silent without a goodbye is waited for no longer than
+// that; one that is stopped meanwhile stops.
+func TestPreviousFallsSilent(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	b.put(topic, ping(true, 0))
+	first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
+	_, stopped, giveUp := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
+	seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: 300 * time.Millisecond})
+	<-seen
+	first.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	giveUp()
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
+// While the broker is away it is not known whether the previous process is silent.
+func TestPreviousBehindAnInterruption(t *testing.T) {
+	r := fakeRestartable(t)
+	r.start()
+	b := newFixture(t, nil, r.addr)
+	topic := freshName()
+	b.create(topic)
+	first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
+	b.take(topic, 1)
+	seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
+	<-seen
+	r.stop()
+	b.await("an interruption", func() bool { return b.log.count("looking for another process", "interrupted") == 1 })
+	select {
+	case err := <-ended:
+		t.Fatalf("took an interruption for silence: %v", err)
+	default:
+	}
+	r.start()
+	b.await("pings", func() bool { return first.Status().Interrupted == "" })
+	if err := first.Disable(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	now := time.Now()
+	e := previous{PreviousConfig: PreviousConfig{Fresh: time.Second, Silence: time.Minute}, alive: true, last: now.Add(-time.Hour)}
+	if !e.gone(now) {
+		t.Error("an hour of silence is not enough")
+	}
+	if e.interrupted(); e.gone(now) {
+		t.Error("took an interruption for silence")
+	}
+}
+
+// A clock that is stepped back while we wait must not have us wait for as long:
+// the time of the last ping is that of the wall clock only when it is read.
+func TestPreviousIsTimedByNoWallClock(t *testing.T) {
+	began := time.Now()
+	for _, sent := range []time.Time{began.Add(-time.Second), began.Add(time.Hour)} {
+		e := previous{PreviousConfig: PreviousConfig{Fresh: 2 * time.Second}}
+		e.found(activation.Ping{Enabled: true}, sent.Round(0))
+		if e.last == e.last.Round(0) { //nolint:staticcheck // Equal does not see what is of the wall clock alone
+			t.Errorf("ping of %s: %s is of the wall clock alone", sent, e.last)
+		}
+		if e.gone(began) || !e.gone(began.Add(never)) {
+			t.Errorf("ping of %s: waited for until %s", sent, e.last)
+		}
+	}
+}
+
+// A log that ends before the place where its end was a moment ago, as after an
+// unclean election, holds no start up.
+func TestPreviousInALogThatWasCut(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	b.put(topic, ping(true, 1), ping(true, 2))
+	b.fake.ControlKey(kmsg.ListOffsets.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		asked := req.(*kmsg.ListOffsetsRequest)
+		offset := int64(0) // of the first that is fresh
+		if asked.Topics[0].Partitions[0].Timestamp == wire.LastOffset {
+			offset = 7
+		}
+		p := kmsg.NewListOffsetsResponseTopicPartition()
+		p.Offset, p.OldStyleOffsets = offset, []int64{offset}
+		of := kmsg.NewListOffsetsResponseTopic()
+		of.Topic, of.Partitions = topic, append(of.Partitions, p)
+		res := asked.ResponseKind().(*kmsg.ListOffsetsResponse)
+		res.Topics = append(res.Topics, of)
+		return res, nil, true
+	})
+	_, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(testTimeout):
+		t.Fatalf("waits for records that are gone\n%s", b.log)
+	}
+}

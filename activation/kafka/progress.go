@@ -1,0 +1,168 @@
+package kafka
+
+import (
+	"hash/crc32"
+	"maps"
+	"slices"
+)
+
+// progress is what is known of the records of one partition: which are open and
+// which completed, which have begun to run, and which was read last. Its owner
+// guards it.
+type progress struct {
+	watermark *Watermark        // nil until it is known where to begin
+	tried     map[int64]attempt // of what is open and has begun to run, here or before
+	last      lastRecord
+	cuts      []int64 // where the log became another one, a cut for each epoch that is over
+	changes   uint64  // rises with whatever a commit should say
+	committed uint64  // changes that the broker knows of
+}
+
+// open takes over a committed offset and its metadata.
+func (p *progress) open(offset int64, m offsetMetadata) {
+	p.watermark, p.last, p.tried = NewWatermark(offset), m.last, map[int64]attempt{}
+	p.watermark.Restore(m.done)
+	for _, t := range m.tried {
+		if !p.watermark.Finished(t.offset) {
+			p.tried[t.offset] = t
+		}
+	}
+}
+
+// read notes that a record was read, and reports whether it is to be handed out:
+// not if an earlier process completed it.
+func (p *progress) read(r record) bool {
+	p.last.see(r)
+	return !p.watermark.Finished(r.offset)
+}
+
+// deliver hands a record out.
+func (p *progress) deliver(r record) Delivery {
+	p.watermark.Begin(r.offset)
+	before := p.tried[r.offset]
+	return Delivery{
+		Offset: r.offset, Timestamp: r.time, Begun: before.begun, Attempts: before.attempts, epoch: len(p.cuts),
+	}
+}
+
+// start notes that an activation begins to run. It reports whether that is news,
+// and whether it had begun in an earlier process.
+func (p *progress) start(epoch int, offset int64) (news, again bool) {
+	t, again := p.tried[offset]
+	if t.here || !p.valid(epoch, offset) || p.watermark.Finished(offset) {
+		return false, false
+	}
+	t.offset, t.here = offset, true
+	p.tried[offset] = t
+	p.changes++
+	return true, again
+}
+
+// end notes that an activation is completed, and reports whether that is news.
+func (p *progress) end(epoch int, offset int64) bool {
+	if !p.valid(epoch, offset) || !p.watermark.Finish(offset) {
+		return false
+	}
+	delete(p.tried, offset)
+	p.changes++
+	return true
+}
+
+// valid reports whether a delivery's offset is still that of its record: not if
+// the log was cut below it since.
+func (p *progress) valid(epoch int, offset int64) bool {
+	for _, cut := range p.cuts[epoch:] {
+		if offset >= cut {
+			return false
+		}
+	}
+	return true
+}
+
+// cut forgets everything from an offset on: the log has become another one
+// there.
+func (p *progress) cut(offset int64) {
+	p.cuts = append(p.cuts, offset)
+	p.watermark.Cut(offset)
+	p.last = lastRecord{newest: p.last.newest}
+	maps.DeleteFunc(p.tried, func(o int64, _ attempt) bool { return o >= offset })
+	p.changes++
+}
+
+// openCount is how many records are handed out and not completed.
+func (p *progress) openCount() int {
+	if p.watermark == nil {
+		return 0
+	}
+	return p.watermark.Open()
+}
+
+// running reports whether anything that has begun to run here is open.
+func (p *progress) running() bool {
+	for _, t := range p.tried {
+		if t.here {
+			return true
+		}
+	}
+	return false
+}
+
+// hasCapacity reports whether another record may be handed out: what is open then
+// fits into the metadata of a commit, however it ends, or what it is now takes
+// not even half of the space.
+func (p *progress) hasCapacity(chars int) bool {
+	if p.openCount() == 0 || chars == 0 {
+		return true
+	}
+	if metadataFits(int64(p.watermark.Open())+1, p.watermark.Window()+1, metadataBits(chars)) {
+		return true
+	}
+	_, whole := p.metadata(true).encode(p.watermark.Offset(), chars/2)
+	return whole && p.watermark.Window() < maxWindow
+}
+
+// uncommitted is what a commit should say now, if there is news. One that is
+// closing has not been ended by what runs.
+func (p *progress) uncommitted(closing bool, chars int) (c offsetCommit, news bool) {
+	if p.watermark == nil || p.committed == p.changes {
+		return offsetCommit{}, false
+	}
+	c = offsetCommit{offset: p.watermark.Offset(), changes: p.changes}
+	c.metadata, c.whole = p.metadata(closing).encode(c.offset, chars)
+	return c, true
+}
+
+// offsetCommit is what a commit says of one partition.
+type offsetCommit struct {
+	offset   int64
+	metadata string
+	whole    bool   // the metadata says all that there is to say
+	changes  uint64 // of the partition that this commits
+}
+
+// metadata is what a commit should say beside the offset.
+func (p *progress) metadata(closing bool) *offsetMetadata {
+	m := &offsetMetadata{last: p.last, done: p.watermark.Done()}
+	for _, offset := range slices.Sorted(maps.Keys(p.tried)) {
+		t := p.tried[offset]
+		if t.here {
+			t.begun = true
+			if !closing {
+				t.attempts++
+			}
+		}
+		m.tried = append(m.tried, t)
+	}
+	return m
+}
+
+// see notes a record that was read. A start reads again what lies below the
+// last one that is known of, which goes on standing for all.
+func (l *lastRecord) see(r record) {
+	l.newest = max(l.newest, r.time.UnixMilli())
+	if !l.ok || r.offset > l.offset {
+		l.offset, l.sum, l.ok = r.offset, checksum(r.value), true
+	}
+}
+
+func checksum(value []byte) uint32 { return crc32.Checksum(value, castagnoli) }

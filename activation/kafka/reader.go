@@ -1,0 +1,214 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	wire "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// fetchWait is how long the broker holds a request while it has nothing; it
+// answers at once when it has (fetch.max.wait.ms of the original).
+const fetchWait = 500 * time.Millisecond
+
+// record is one record of a partition, its value copied out of the network
+// buffers.
+type record struct {
+	offset int64
+	time   time.Time
+	value  []byte
+}
+
+// partitionReader reads one partition of a topic from an offset on. One
+// goroutine at a time uses it; it has none itself.
+type partitionReader struct {
+	*client
+	topic     string
+	partition int
+	offset    int64         // fetched next
+	end       int64         // of the partition, when last known
+	wait      time.Duration // that the broker holds a request while it has nothing
+	minBytes  int64
+	maxBytes  int64
+}
+
+// reader makes a reader of a partition. Its connections end with ctx.
+func (c *Cluster) reader(ctx context.Context, topic string, partition int32, minBytes, maxBytes int, wait time.Duration) *partitionReader {
+	return &partitionReader{
+		client: c.client(ctx, topic), topic: topic, partition: int(partition),
+		minBytes: int64(minBytes), maxBytes: int64(maxBytes), wait: wait,
+	}
+}
+
+// fetch asks for records from the offset on and moves it behind them.
+func (r *partitionReader) fetch(ctx context.Context) ([]record, error) {
+	return r.fetchWithin(ctx, r.wait, callAgain[*wire.FetchResponse])
+}
+
+// fetchOnce is fetch over one connection only: over a new one the log may be
+// another one, which its caller then looks at before.
+func (r *partitionReader) fetchOnce(ctx context.Context) ([]record, error) {
+	return r.fetchWithin(ctx, r.wait, call[*wire.FetchResponse])
+}
+
+type fetchCall func(context.Context, *client, time.Duration, func(context.Context) (*wire.FetchResponse, error)) (*wire.FetchResponse, error)
+
+func (r *partitionReader) fetchWithin(ctx context.Context, wait time.Duration, call fetchCall) ([]record, error) {
+	res, err := call(ctx, r.client, callTimeout+wait, func(ctx context.Context) (*wire.FetchResponse, error) {
+		res, err := r.Fetch(ctx, &wire.FetchRequest{
+			Topic: r.topic, Partition: r.partition, Offset: r.offset,
+			MinBytes: r.minBytes, MaxBytes: r.maxBytes, MaxWait: max(wait, time.Millisecond), // zero is the client's default
+		})
+		if err == nil {
+			err = res.Error
+		}
+		return res, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fetch from topic %s at offset %d: %w", r.topic, r.offset, err)
+	}
+	r.end = res.HighWatermark
+	records, err := r.take(res.Records)
+	if err != nil {
+		return records, fmt.Errorf("read records of topic %s: %w", r.topic, err)
+	}
+	return records, nil
+}
+
+// take copies the records out of the client's buffers and moves the offset
+// behind them. A batch is sent whole, so it may start below the offset that was
+// asked for. What was read before a fault counts: the fault shows itself when
+// its own offset is asked for.
+func (r *partitionReader) take(from wire.RecordReader) (records []record, err error) {
+	for {
+		next, err := from.ReadRecord()
+		if err != nil {
+			if len(records) == 0 {
+				r.skipControl(from)
+			}
+			if errors.Is(err, io.EOF) || len(records) > 0 {
+				err = nil
+			}
+			return records, err
+		}
+		value, err := wire.ReadAll(next.Value)
+		free(next.Key)
+		free(next.Value)
+		if err != nil {
+			return records, err
+		}
+		if next.Offset >= r.offset {
+			records = append(records, record{offset: next.Offset, time: next.Time, value: value})
+			r.offset = next.Offset + 1
+		}
+	}
+}
+
+func free(b wire.Bytes) {
+	if b != nil {
+		b.Close()
+	}
+}
+
+// skipControl moves over the markers that transactions leave in a log, which
+// the client hides: an answer of nothing else would come for ever.
+func (r *partitionReader) skipControl(from wire.RecordReader) {
+	stream, ok := from.(*protocol.RecordStream)
+	if !ok {
+		return
+	}
+	for _, batch := range stream.Records {
+		if control, ok := batch.(*protocol.ControlBatch); ok {
+			r.offset = max(r.offset, control.BaseOffset+1)
+		}
+	}
+}
+
+// has reports whether the log still has a record, or may have had it: what has
+// expired is not held against it.
+func (r *partitionReader) has(ctx context.Context, last lastRecord) (bool, error) {
+	back := r.offset
+	defer func() { r.offset = back }()
+	for range 3 {
+		r.offset = last.offset
+		records, err := r.fetchWithin(ctx, 0, call[*wire.FetchResponse])
+		if errors.Is(err, wire.OffsetOutOfRange) {
+			start, err := r.find(ctx, wire.FirstOffset)
+			return start > last.offset, err
+		}
+		if err != nil {
+			return false, err
+		}
+		if len(records) > 0 {
+			return records[0].offset == last.offset && checksum(records[0].value) == last.sum, nil
+		}
+		// A new leader may not know yet how far its log is safe. It says so
+		// when asked for the end, and the caller tries again.
+		if end, err := r.find(ctx, wire.LastOffset); err != nil || end <= r.offset {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// find asks for the first offset of the log (wire.FirstOffset), the one after
+// its last (wire.LastOffset), or the first of a record that is as young as a
+// time in Unix ms, -1 when there is none.
+func (r *partitionReader) find(ctx context.Context, at int64) (int64, error) {
+	p, err := call(ctx, r.client, callTimeout, func(ctx context.Context) (wire.PartitionOffsets, error) {
+		res, err := r.ListOffsets(ctx, &wire.ListOffsetsRequest{
+			Topics: map[string][]wire.OffsetRequest{r.topic: {{Partition: r.partition, Timestamp: at}}},
+		})
+		if err != nil {
+			return wire.PartitionOffsets{}, err
+		}
+		if len(res.Topics[r.topic]) == 0 {
+			return wire.PartitionOffsets{}, wire.UnknownTopicOrPartition
+		}
+		p := res.Topics[r.topic][0]
+		return p, p.Error
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ask for the offsets of topic %s: %w", r.topic, err)
+	}
+	switch at {
+	case wire.FirstOffset:
+		return p.FirstOffset, nil
+	case wire.LastOffset:
+		return p.LastOffset, nil
+	}
+	for offset := range p.Offsets { // the only one
+		return offset, nil
+	}
+	return -1, nil
+}
+
+// committed reads a group's offset in the partition and the metadata of that
+// commit: 0 and nothing, and ok is false, when there is none.
+func (r *partitionReader) committed(ctx context.Context, group string) (offset int64, metadata string, ok bool, err error) {
+	p, err := call(ctx, r.client, callTimeout, func(ctx context.Context) (wire.OffsetFetchPartition, error) {
+		res, err := r.OffsetFetch(ctx, &wire.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{r.topic: {r.partition}}})
+		if err == nil {
+			err = res.Error
+		}
+		if err != nil || len(res.Topics[r.topic]) == 0 {
+			return wire.OffsetFetchPartition{CommittedOffset: -1}, err
+		}
+		p := res.Topics[r.topic][0]
+		return p, p.Error
+	})
+	if code(err) == wire.GroupIdNotFound {
+		return 0, "", false, nil
+	}
+	if err != nil {
+		return 0, "", false, fmt.Errorf("read the committed offset of group %s: %w", group, err)
+	}
+	if p.CommittedOffset < 0 {
+		return 0, "", false, nil
+	}
+	return p.CommittedOffset, p.Metadata, true, nil
+}

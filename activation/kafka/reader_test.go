@@ -1,0 +1,64 @@
+package kafka
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	wire "github.com/segmentio/kafka-go"
+)
+
+// answer is what a broker sent: records at some offsets, and then an error.
+type answer struct {
+	offsets []int64
+	end     error
+}
+
+func (a *answer) ReadRecord() (*wire.Record, error) {
+	if len(a.offsets) == 0 {
+		return nil, a.end
+	}
+	r := &wire.Record{Offset: a.offsets[0], Time: time.Unix(1, 0), Value: wire.NewBytes([]byte("x"))}
+	a.offsets = a.offsets[1:]
+	return r, nil
+}
+
+// A batch is sent whole, so it may begin below the offset that was asked for;
+// what was read before a fault counts.
+func TestReaderTakesWhatABrokerMaySend(t *testing.T) {
+	fault := errors.New("checksum")
+	for name, c := range map[string]struct {
+		answer answer
+		want   []int64
+		next   int64
+		err    error
+	}{
+		"nothing":                   {answer{nil, io.EOF}, nil, 5, nil},
+		"a batch that begins below": {answer{[]int64{3, 4, 5, 6}, io.EOF}, []int64{5, 6}, 7, nil},
+		"a batch that ends below":   {answer{[]int64{3, 4}, io.EOF}, nil, 5, nil},
+		"holes":                     {answer{[]int64{6, 9}, io.EOF}, []int64{6, 9}, 10, nil},
+		"a fault behind records":    {answer{[]int64{5, 6}, fault}, []int64{5, 6}, 7, nil},
+		"a fault at the offset":     {answer{nil, fault}, nil, 5, fault},
+	} {
+		r := &partitionReader{offset: 5}
+		records, err := r.take(&c.answer)
+		var got []int64
+		for _, one := range records {
+			got = append(got, one.offset)
+			if string(one.value) != "x" || !one.time.Equal(time.Unix(1, 0)) {
+				t.Errorf("%s: record %+v", name, one)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: offsets %v, want %v", name, got, c.want)
+		}
+		if r.offset != c.next {
+			t.Errorf("%s: reads on at %d, want %d", name, r.offset, c.next)
+		}
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: error %v, want %v", name, err, c.err)
+		}
+	}
+}

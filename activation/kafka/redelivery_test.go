@@ -1,0 +1,366 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// kill ends a feed as a crash does: without a last commit.
+func (b *fixture) kill(f *Feed) {
+	b.t.Helper()
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.cancel()
+	f.owned.Wait()
+	<-f.commits.ended
+	f.commits.cut()
+	f.commits.client.close()
+}
+
+// saved waits until the broker knows all that is completed and begun.
+func (b *fixture) saved(f *Feed) {
+	b.t.Helper()
+	b.await("everything to be committed", func() bool { return len(f.uncommitted(false)) == 0 })
+}
+
+// nothing checks that no message comes but one that is sent now.
+func (b *fixture) nothing(f *Feed, topic string, next int) Delivery {
+	b.t.Helper()
+	b.put(topic, message(next))
+	return b.next(f, next)
+}
+
+// One activation is open and everything behind it has ended. However the
+// process ends, the next one runs that one again and nothing else.
+func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
+	for _, end := range []string{"close", "kill"} {
+		t.Run(end, func(t *testing.T) {
+			onEachBroker(t, func(b *fixture) {
+				const many = 3000
+				topic := b.topic()
+				b.put(topic, messages(0, many)...)
+				f := b.feed(topic)
+				for n := range many {
+					if d := b.next(f, n); n != 1 {
+						d.Done()
+					}
+				}
+				if end == "close" {
+					if err := f.Close(b.ctx()); err != nil {
+						b.t.Fatal(err)
+					}
+				} else {
+					b.saved(f)
+					b.kill(f)
+				}
+				if got := b.committed(topic, topic); got != 1 {
+					b.t.Fatalf("position %d, want 1", got)
+				}
+				f = b.feed(topic)
+				open := b.next(f, 1)
+				b.nothing(f, topic, many).Done()
+				if s := f.Stats(); s.Finished != many-2 || s.Delivered != 2 {
+					b.t.Errorf("stats %+v", s)
+				}
+				open.Done()
+				if err := f.Close(b.ctx()); err != nil {
+					b.t.Fatal(err)
+				}
+				if got := b.committed(topic, topic); got != many+1 {
+					b.t.Errorf("position %d, want %d", got, many+1)
+				}
+			})
+		})
+	}
+}
+
+// What an earlier process had finished stays known while the present one has
+// not come to it again.
+func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	b.put(topic, messages(0, 200)...)
+	f := b.feed(topic)
+	for n := range 200 {
+		if d := b.next(f, n); n%50 > 0 {
+			d.Done()
+		}
+	}
+	for range 3 {
+		if err := f.Close(b.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		f = b.feed(topic)
+		b.next(f, 0).Begin()
+	}
+	b.next(f, 50).Done()
+	b.saved(f)
+	b.kill(f)
+	f = b.feed(topic)
+	for _, n := range []int{0, 100, 150} {
+		b.next(f, n).Done()
+	}
+	b.nothing(f, topic, 200)
+}
+
+// Random histories over many starts: what was committed as finished before an end
+// never comes again, and what was not comes in the next life.
+func TestHistoriesOfStartsAndEnds(t *testing.T) {
+	for seed := range uint64(8) {
+		b := newFakeFixture(t)
+		topic := b.topic()
+		r := rand.New(rand.NewPCG(seed, 11))
+		total, finished := 0, map[int]bool{}
+		for range 12 {
+			more := r.IntN(60)
+			b.put(topic, messages(total, total+more)...)
+			total += more
+			f := b.feed(topic)
+			last, open := -1, []Delivery{}
+			for n := range total {
+				if finished[n] {
+					continue
+				}
+				d := b.next(f, n)
+				last = n
+				if r.IntN(4) == 0 {
+					d.Begin()
+				}
+				open = append(open, d)
+				if r.IntN(total) == 0 {
+					break // the rest is not read in this life
+				}
+			}
+			r.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
+			for _, d := range open[:len(open)*r.IntN(5)/5] {
+				finished[number(d)] = true
+				d.Done()
+			}
+			if r.IntN(2) == 0 {
+				if err := f.Close(b.ctx()); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				b.saved(f)
+				b.kill(f)
+			}
+			if t.Failed() {
+				t.Fatalf("seed %d, last read %d", seed, last)
+			}
+		}
+	}
+}
+
+// How often a process ended while an activation ran is counted; a clean stop
+// does not count, and what only waited is not among them.
+func TestAttemptsAreCounted(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		topic := b.topic()
+		b.put(topic, messages(0, 3)...)
+		want := func(d Delivery, attempts int, begun bool) {
+			b.t.Helper()
+			if d.Attempts != attempts || d.Begun != begun {
+				b.t.Fatalf("message %d: %d attempts, begun %v, want %d and %v", number(d), d.Attempts, d.Begun, attempts, begun)
+			}
+		}
+		for life := range 4 {
+			f := b.feed(topic)
+			for n := range 3 {
+				d := b.next(f, n)
+				if n == 1 {
+					want(d, life, life > 0)
+					d.Begin()
+					d.Begin()
+				} else {
+					want(d, 0, false)
+				}
+			}
+			b.saved(f)
+			b.kill(f)
+		}
+		for range 2 { // these are stops
+			f := b.feed(topic)
+			b.next(f, 0).Done()
+			d := b.next(f, 1)
+			want(d, 4, true)
+			d.Begin()
+			waiting := b.next(f, 2)
+			want(waiting, 0, false)
+			if err := f.Close(b.ctx()); err != nil {
+				b.t.Fatal(err)
+			}
+			b.commit(topic, topic, 0, rewrite(b, topic))
+		}
+		f := b.feed(topic)
+		b.next(f, 0)
+		b.next(f, 1).Done()
+		b.saved(f)
+		b.kill(f)
+		f = b.feed(topic)
+		b.next(f, 0)
+		want(b.next(f, 2), 0, false)
+	})
+}
+
+// rewrite is the note of a topic as it would stand beside position 0.
+func rewrite(b *fixture, topic string) string {
+	b.t.Helper()
+	offset, text := b.committedMetadata(topic, topic)
+	n, err := decodeOffsetMetadata(text, offset)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	text, _ = n.encode(0, metadataChars)
+	return text
+}
+
+// That an activation begins again, which may end the process at once, is committed
+// without waiting for the interval between commits.
+func TestSecondAttemptIsCommittedAtOnce(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	b.put(topic, messages(0, 3)...)
+	n := offsetMetadata{tried: []attempt{{offset: 1, attempts: 1, begun: true}}}
+	text, _ := n.encode(0, metadataChars)
+	b.commit(topic, topic, 0, text)
+	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
+	defer f.Close(b.ctx())
+	b.next(f, 0).Done()
+	b.await("the first commit", func() bool { return b.committed(topic, topic) == 1 })
+	again := b.next(f, 1)
+	again.Begin()
+	b.await("the second attempt to be committed", func() bool {
+		offset, text := b.committedMetadata(topic, topic)
+		n, err := decodeOffsetMetadata(text, offset)
+		return err == nil && len(n.tried) == 1 && n.tried[0].attempts == 2
+	})
+}
+
+// What others wrote beside a position counts for nothing, and the log says so,
+// without the words themselves.
+func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
+	position, n := sample(rand.New(rand.NewPCG(2, 12)), 5)
+	ours, _ := n.encode(position, metadataChars)
+	for name, c := range map[string]struct {
+		text string
+		word string
+	}{
+		"none":    {"", ""},
+		"foreign": {"host-1.example", "not written by this program"},
+		"damaged": {ours, "not written by this program"}, // of another position
+		"newer":   {renumber(ours, 2, metadataVersion+1), "newer version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newFakeFixture(t)
+			topic := b.topic()
+			b.put(topic, messages(0, 5)...)
+			b.commit(topic, topic, 2, c.text)
+			f := b.feed(topic)
+			for n := 2; n < 5; n++ {
+				b.next(f, n).Done()
+			}
+			want := 1
+			if c.word == "" {
+				want = 0
+			}
+			if got := b.log.count("WARN", "cannot be used", c.word); got != want {
+				t.Errorf("%d lines about it, want %d:\n%s", got, want, b.log)
+			}
+			if c.text != "" && b.log.count(c.text) > 0 {
+				t.Error("the metadata is in the log")
+			}
+		})
+	}
+}
+
+// While what a broker takes beside a position cannot name all that is open,
+// nothing more is read.
+func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
+	b := newFakeFixture(t)
+	const limit = 128
+	topic := b.topic()
+	const many = 2000
+	b.put(topic, messages(0, many)...)
+	f := b.feed(topic)
+	var open []Delivery
+	finished := map[int]bool{}
+	f.mu.Lock()
+	f.metadataChars = limit
+	f.mu.Unlock()
+	for n := range many {
+		if f.narrowed() {
+			ctx, cancel := context.WithCancel(b.ctx())
+			cancel()
+			if _, err := f.Next(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatalf("message %d came though the note is full", n)
+			}
+			if !f.Stats().Narrowed {
+				t.Error("the feed does not say that it waits")
+			}
+			break
+		}
+		d := b.next(f, n)
+		if n%3 == 0 {
+			open = append(open, d)
+			continue
+		}
+		finished[n] = true
+		d.Done()
+	}
+	if len(open) == many/3 {
+		t.Fatal("everything was read at once")
+	}
+	b.saved(f)
+	if _, text := b.committedMetadata(topic, topic); len(text) > limit || b.log.count("WARN") > 0 {
+		t.Errorf("%d characters, log:\n%s", len(text), b.log)
+	}
+	b.kill(f)
+	f = b.feed(topic)
+	f.mu.Lock()
+	f.metadataChars = limit
+	f.mu.Unlock()
+	again := map[int]bool{}
+	for n := range many { // finishing what comes makes room
+		if finished[n] {
+			continue
+		}
+		d := b.next(f, n)
+		again[n] = true
+		d.Done()
+	}
+	for _, d := range open {
+		if !again[number(d)] {
+			t.Errorf("message %d was open and did not come again", number(d))
+		}
+	}
+}
+
+// A broker that takes less beside a position is given less, one that takes
+// nothing still gets the position.
+func TestFeedGoesOnWithoutMetadata(t *testing.T) {
+	b := newFakeFixture(t)
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
+			return refuseCommit(req, kerr.OffsetMetadataTooLarge.Code), nil, true
+		}
+		return nil, nil, false
+	})
+	topic := b.topic()
+	b.put(topic, messages(0, 3)...)
+	f := b.feed(topic)
+	for n := range 3 {
+		b.next(f, n).Done()
+	}
+	b.await("position 3", func() bool { return b.committed(topic, topic) == 3 })
+	if b.log.count("WARN", "offset.metadata.max.bytes") == 0 {
+		t.Errorf("no line about the limit:\n%s", b.log)
+	}
+}

@@ -1,0 +1,317 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	wire "github.com/segmentio/kafka-go"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+)
+
+// batchLimit bounds what leaves together. A batch is one write to the broker's
+// log and counts as one message against its limit, so it stays far below that;
+// and a quarter MiB is where larger ones stop being cheaper.
+const batchLimit = 256 << 10
+
+// outgoing is a message on its way.
+type outgoing struct {
+	key     []byte // chooses the partition; nil: the first
+	value   []byte
+	time    time.Time
+	shorter func() []byte // nil: it has no shorter form
+	sent    func(error)   // nil: not reported
+	weight  int64
+}
+
+// topicSender sends to one topic, in order, in a goroutine of its own: one
+// request at a time, so that a failure cannot let a later message overtake one
+// of the same partition.
+type topicSender struct {
+	producer *Producer
+	topic    string
+	capacity *semaphore.Weighted
+	wake     chan struct{} // there is something to do; one signal is enough
+	retrier  *retry.Retrier
+	client   *client
+	gone     bool // the topic was given up and has not answered since
+
+	// Guarded by the producer's mu.
+	queue []outgoing
+	users int // messages in the queue, on their way or waiting for capacity
+}
+
+func newTopicSender(p *Producer, topic string) *topicSender {
+	return &topicSender{
+		producer: p, topic: topic, client: p.cluster.client(p.ctx, topic),
+		capacity: semaphore.NewWeighted(p.cfg.QueueBytes),
+		wake:     make(chan struct{}, 1),
+		retrier:  retry.New(p.log.With("topic", topic), "sending of "+p.cfg.Name),
+	}
+}
+
+// weigh is what a message takes of the queue's capacity: its bytes and about
+// what its bookkeeping costs. One larger than the capacity takes all of it.
+func (s *topicSender) weigh(m *outgoing) int64 {
+	m.weight = min(int64(len(m.value))+256, s.producer.cfg.QueueBytes)
+	return m.weight
+}
+
+func (s *topicSender) run() {
+	defer s.client.close()
+	idle := time.NewTimer(s.producer.cfg.IdleAfter)
+	defer idle.Stop()
+	for {
+		batch, more := s.take()
+		if len(batch) > 0 {
+			s.deliver(batch)
+			continue
+		}
+		if !more {
+			return
+		}
+		idle.Reset(s.producer.cfg.IdleAfter)
+		select {
+		case <-s.wake:
+		case <-s.producer.ctx.Done():
+		case <-idle.C:
+			if s.retire() {
+				return
+			}
+		}
+	}
+}
+
+// take cuts the next batch off the queue. More is false when nothing will come
+// any more.
+func (s *topicSender) take() (batch []outgoing, more bool) {
+	s.producer.mu.Lock()
+	defer s.producer.mu.Unlock()
+	if len(s.queue) == 0 {
+		return nil, !s.producer.closed || s.users > 0
+	}
+	n, bytes := 0, 0
+	for n < len(s.queue) && (n == 0 || bytes+len(s.queue[n].value) <= batchLimit) {
+		bytes += len(s.queue[n].value)
+		n++
+	}
+	batch = s.queue[:n:n]
+	s.queue = s.queue[n:]
+	return batch, true
+}
+
+// retire ends the sender unless it is in use.
+func (s *topicSender) retire() bool {
+	s.producer.mu.Lock()
+	defer s.producer.mu.Unlock()
+	if s.users > 0 {
+		return false
+	}
+	delete(s.producer.byTopic, s.topic)
+	return true
+}
+
+// closingTries is how often a closing producer tries a topic that refuses its
+// messages, well within a second.
+const closingTries = 5
+
+// deliver returns when every message of the batch is sent or given up.
+func (s *topicSender) deliver(batch []outgoing) {
+	refusals := 0
+	for len(batch) > 0 {
+		n, err := s.attempt(batch)
+		switch {
+		case err == nil:
+			s.acknowledged(batch[:n])
+			batch = batch[n:]
+			continue
+		case s.producer.ctx.Err() != nil:
+			s.leave(batch)
+			return
+		case tooLarge(err):
+			s.split(batch[:n], err)
+			batch = batch[n:]
+			continue
+		case refused(err):
+			s.retrier.Failed(err)
+			refusals++
+			batch = batch[s.abandon(batch, refusals, err):]
+		}
+		if len(batch) > 0 {
+			s.retrier.Wait(s.producer.ctx, err)
+		}
+	}
+}
+
+// attempt sends the first messages of a batch, as far as they are for one
+// partition, and reports how many these are.
+func (s *topicSender) attempt(batch []outgoing) (n int, err error) {
+	partition, n, err := s.sort(batch)
+	if err != nil {
+		return n, err
+	}
+	if _, err := s.client.connect(s.producer.ctx, partition); err != nil {
+		return n, err
+	}
+	_, err = s.client.send(s.producer.ctx, partition, batch[:n], callTimeout)
+	return n, err
+}
+
+// sort brings together what is for one partition, each in order, and tells
+// which the first is and how many messages are for it.
+func (s *topicSender) sort(batch []outgoing) (partition, n int, err error) {
+	if !slices.ContainsFunc(batch, func(m outgoing) bool { return m.key != nil }) {
+		return 0, len(batch), nil
+	}
+	if _, err := s.client.connect(s.producer.ctx, 0); err != nil {
+		return 0, len(batch), err
+	}
+	slices.SortStableFunc(batch, func(a, b outgoing) int { return cmp.Compare(s.partitionOf(a), s.partitionOf(b)) })
+	partition = s.partitionOf(batch[0])
+	for n < len(batch) && s.partitionOf(batch[n]) == partition {
+		n++
+	}
+	return partition, n, nil
+}
+
+// partitionOf is the partition that a message belongs to, by its key as the
+// Java client has it.
+func (s *topicSender) partitionOf(m outgoing) int {
+	if m.key == nil {
+		return 0
+	}
+	all := make([]int, s.client.partitions)
+	for i := range all {
+		all[i] = i
+	}
+	return wire.Murmur2Balancer{Consistent: true}.Balance(wire.Message{Key: m.key}, all...)
+}
+
+// send writes messages to a partition and returns the offset of the first. It
+// waits for the leader's ack alone, as the original does.
+func (c *client) send(ctx context.Context, partition int, batch []outgoing, limit time.Duration) (offset int64, err error) {
+	res, err := callAgain(ctx, c, limit, func(ctx context.Context) (*wire.ProduceResponse, error) {
+		records := make([]wire.Record, len(batch))
+		for i, m := range batch {
+			records[i] = wire.Record{Time: m.time, Key: wire.NewBytes(m.key), Value: wire.NewBytes(m.value)}
+		}
+		res, err := c.Produce(ctx, &wire.ProduceRequest{
+			Topic: c.topics[0], Partition: partition, RequiredAcks: wire.RequireOne, Records: wire.NewRecordReader(records...),
+		})
+		if err == nil {
+			err = res.Error
+		}
+		return res, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("send to topic %s: %w", c.topics[0], err)
+	}
+	return res.BaseOffset, nil
+}
+
+// split sends the messages of a batch that is too large one by one, and one
+// that is too large by itself in its shorter form.
+func (s *topicSender) split(batch []outgoing, err error) {
+	if len(batch) == 1 {
+		if s.producer.shorten(s.topic, &batch[0]) {
+			s.deliver(batch)
+			return
+		}
+		s.producer.log.Error("message too large for its topic, dropped",
+			"topic", s.topic, "bytes", len(batch[0].value))
+		s.giveUp(batch, fmt.Errorf("%w: %w", ErrTooLarge, err))
+		return
+	}
+	for i := range batch {
+		s.deliver(batch[i : i+1])
+	}
+}
+
+// late is how many messages of a batch have been tried for long enough. Each
+// has its own time, from when it was given: a topic that comes back takes what
+// was given since.
+func (s *topicSender) late(batch []outgoing) int {
+	n := 0
+	for n < len(batch) && time.Since(batch[n].time) >= s.producer.cfg.RefusedFor {
+		n++
+	}
+	return n
+}
+
+// abandon drops those messages of a batch that their topic refused for long
+// enough, and reports how many these are. It logs that once, until the topic takes
+// a message again.
+func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
+	n := s.late(batch)
+	if s.producer.closing() {
+		switch {
+		case s.gone:
+			n = len(batch)
+		case refusals >= closingTries: // the next process has the time for it
+			s.producer.log.Error("topic takes no messages, and this process ends: what is for it is left to the next",
+				"topic", s.topic, "messages", s.producer.cfg.Name, "left", len(batch), "error", err)
+			s.giveUp(batch, ErrClosed)
+			return len(batch)
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	if !s.gone {
+		s.producer.log.Error("topic takes no messages, dropping what is for it",
+			"topic", s.topic, "messages", s.producer.cfg.Name, "tried", s.producer.cfg.RefusedFor, "error", err)
+	}
+	s.gone = true
+	s.giveUp(batch[:n], err)
+	return n
+}
+
+func (s *topicSender) acknowledged(batch []outgoing) {
+	s.gone = false
+	s.retrier.Succeeded()
+	s.producer.sent.Add(int64(len(batch)))
+	s.settle(batch, nil)
+}
+
+// leave is for messages that were not sent when the producer ends.
+func (s *topicSender) leave(batch []outgoing) {
+	s.producer.unsent.Add(int64(len(batch)))
+	s.giveUp(batch, ErrClosed)
+}
+
+func (s *topicSender) giveUp(batch []outgoing, err error) {
+	s.producer.dropped.Add(int64(len(batch)))
+	s.settle(batch, err)
+}
+
+// settle gives the messages' capacity back and reports what became of them.
+func (s *topicSender) settle(batch []outgoing, err error) {
+	for i := range batch {
+		s.capacity.Release(batch[i].weight)
+		if batch[i].sent != nil {
+			batch[i].sent(err)
+		}
+		batch[i] = outgoing{}
+	}
+	s.producer.mu.Lock()
+	s.users -= len(batch)
+	s.producer.mu.Unlock()
+	s.producer.waiting.Add(-int64(len(batch)))
+}
+
+// batchBytes is the size of a batch of one record with a value of n bytes, no
+// key and no headers, which is what a broker compares with the limit of a
+// topic.
+func batchBytes(n int) int {
+	const header, fields = 61, 5 // attributes, time, offset, no key, no headers
+	record := fields + varintBytes(n) + n
+	return header + varintBytes(record) + record
+}
+
+// varintBytes is the length of n >= 0 as a zigzag varint.
+func varintBytes(n int) int { return (bits.Len64(uint64(n)<<1|1) + 6) / 7 }

@@ -1,0 +1,57 @@
+// Package spans is how an adapter tells that it begins something for an
+// activation, and how that ended: a request to the database, a pull of an image.
+// Whoever listens makes metrics and log lines of it, under the names that
+// OpenWhisk has for the same. It starts no goroutine.
+package spans
+
+import (
+	"context"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Span is what begins.
+type Span struct {
+	Token string // component and action, such as database_getDocument
+	Class string // of OpenWhisk that says the same
+	Text  string // what OpenWhisk says when it begins
+	// System is the transaction of work for no activation, such as sid_dbBatcher.
+	System string
+	// Documents is how many a batch has, 0 for what is no batch.
+	Documents int
+}
+
+// Listener hears of steps. It is safe for use by many goroutines.
+type Listener interface {
+	// Begins tells of a step in a transaction, and returns what to call once
+	// with what is said of its end.
+	Begins(t activation.TransID, s Span) (ended func(text string, err error))
+}
+
+type key struct{}
+
+// With gives the context of work for an activation.
+func With(ctx context.Context, t activation.TransID) context.Context {
+	return context.WithValue(ctx, key{}, t)
+}
+
+// Carry gives a context that ends with ctx and works for the activation of from.
+func Carry(ctx, from context.Context) context.Context {
+	if t, ok := from.Value(key{}).(activation.TransID); ok {
+		return With(ctx, t)
+	}
+	return ctx
+}
+
+// Begin tells a listener, which may be nil, of a step of the context's activation.
+func Begin(ctx context.Context, l Listener, s Span) (ended func(text string, err error)) {
+	if l == nil {
+		return func(string, error) {}
+	}
+	t, ok := ctx.Value(key{}).(activation.TransID)
+	if !ok {
+		t = activation.NewTransID(s.System, time.Now().UnixMilli(), false)
+	}
+	return l.Begins(t, s)
+}

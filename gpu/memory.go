@@ -1,0 +1,165 @@
+package gpu
+
+import "time"
+
+// moveState is what a container's memory is doing by our last order.
+type moveState uint8
+
+const (
+	settled moveState = iota
+	prefetching
+	evicting
+)
+
+// memory is the memory of one container.
+//
+//	charge   = context + max(resident, want, coming)
+//	reserved = charge - context - resident
+type memory struct {
+	id        string
+	processes []process // by pid, in order of first report
+	resident  int64     // sum over processes
+	footprint int64     // sum over processes, device and host
+	reported  int64     // context as reported, summed over processes
+	promised  int64     // context as asked for by Reserve
+	want      int64     // promised to the runs in flight
+	coming    int64     // promised to a prefetch ahead of a run
+	pinned    int64     // what an eviction could not move, until the next run
+	bound     int64     // of resident and context, what is believed; see Ledger.believed
+	runs      int       // standing reservations
+	claims    int       // standing or waiting reservations
+	evictFlag EvictFlag // set for what is the first to go
+	away      bool      // not wholly on the device, or on its way off
+	removing  bool      // its container is being removed
+	lastUsed  time.Duration
+
+	move    moveState
+	epoch   uint64
+	ordered time.Duration // when the order was last given
+	unsure  bool          // an eviction was cancelled on its way
+}
+
+// process is what one process of a container reported.
+type process struct {
+	pid   int
+	usage Usage
+}
+
+// context is the larger of what was promised and what is reported: a context
+// exists from the container's start although it is not reported before.
+func (a *memory) context() int64 { return max(a.promised, a.reported) }
+
+func (a *memory) charge() int64 {
+	return a.context() + max(a.resident, a.want, a.coming)
+}
+
+// idle means that nothing runs in the container or is about to.
+func (a *memory) idle() bool { return a.claims == 0 }
+
+// movable is what an eviction of an idle container frees.
+func (a *memory) movable() int64 {
+	return max(0, max(a.resident, a.coming)-a.pinned)
+}
+
+// sum brings the totals in line with the processes.
+func (a *memory) sum() {
+	a.resident, a.footprint, a.reported = 0, 0, 0
+	for _, p := range a.processes {
+		a.resident += p.usage.Resident
+		a.footprint += p.usage.Allocated
+		a.reported += p.usage.Context
+	}
+	a.reported = min(a.reported, max(0, a.bound-a.want))
+	a.resident = min(a.resident, max(0, a.bound-a.context()))
+}
+
+// firm is what of a container's memory cannot be moved now: its contexts, and of
+// one that runs all of its data, of an idle one what an eviction has left.
+func (a *memory) firm() int64 {
+	if a.runs > 0 {
+		return a.charge()
+	}
+	return a.context() + min(a.pinned, a.resident)
+}
+
+// recharge applies a change to an account and carries it into the total.
+func (l *Ledger) recharge(a *memory, change func()) {
+	l.counted = false
+	before, firm := a.charge(), a.firm()
+	change()
+	a.countAway()
+	l.used += a.charge() - before
+	l.firm += a.firm() - firm
+	if l.used <= l.cfg.Capacity {
+		l.over = false
+	}
+}
+
+// setMove changes what an account's memory is doing.
+func (l *Ledger) setMove(a *memory, to moveState) {
+	if a.move != settled {
+		l.moving--
+	}
+	if to != settled {
+		l.moving++
+	}
+	a.move = to
+	a.countAway()
+}
+
+// countAway counts a container with its flag while it is not wholly on the device.
+func (a *memory) countAway() {
+	away := a.move == evicting || a.move == settled && a.resident < a.footprint
+	switch {
+	case away && !a.away:
+		a.evictFlag.count(1)
+	case !away && a.away:
+		a.evictFlag.count(-1)
+	}
+	a.away = away
+}
+
+// extra is what granting a need would add to the total.
+func (l *Ledger) extra(a *memory, need Need) int64 {
+	context := max(a.context(), need.Context)
+	data := max(a.resident, a.want, a.coming, need.Bytes)
+	return context + data - a.charge()
+}
+
+func (l *Ledger) fits(a *memory, need Need) bool {
+	return !l.over && l.extra(a, need) <= l.Free()
+}
+
+// grant lets a reservation stand and brings its memory in.
+func (l *Ledger) grant(now time.Duration, a *memory, need Need) {
+	l.cancelEviction(a)
+	l.recharge(a, func() {
+		a.promised = max(a.promised, need.Context)
+		a.want = max(a.want, need.Bytes)
+		a.runs++
+		a.pinned = 0
+	})
+	l.bringBack(now, a)
+}
+
+// bringBack orders what lies on the host onto the device, if anything does and
+// it is not on its way already. The memory for it must have been charged.
+func (l *Ledger) bringBack(now time.Duration, a *memory) {
+	if a.move == prefetching || (a.resident >= a.footprint && !a.unsure) {
+		return
+	}
+	a.unsure = false
+	l.order(now, a, prefetching)
+}
+
+// cancelEviction makes the acknowledgement of a running eviction void. Its
+// bytes were charged as resident all along; how many had left already, the
+// container's next report tells.
+func (l *Ledger) cancelEviction(a *memory) {
+	if a.move != evicting {
+		return
+	}
+	l.setMove(a, settled)
+	a.epoch++
+	a.unsure = true
+}

@@ -1,0 +1,56 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestNamespaceLimit: the runs of a namespace wait for each other where together
+// they would have more of a device than it may, its idle memory makes way for them,
+// and another namespace does not notice.
+func TestNamespaceLimit(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Tokens.Max = 3
+	c.PrefetchActive, c.PrefetchNext = false, false
+	c.NamespaceLimits = map[string]int64{"n": 6 * gib}
+	s := newScript(t, c)
+	x := s.submit("create 1, start 1 in 1 on 0 cold", fn("x", 4*gib))
+	y := s.submit("", fn("y", 4*gib))
+	if why := s.l.Explain(fn("y", 0).Flow).String(); !strings.Contains(why, "namespace n has reached its limit of 6144 MiB of device memory (whisk.gpu.namespace-limits)") {
+		t.Errorf("y is held: %s", why)
+	}
+	other := fn("z", 4*gib)
+	other.Flow.Namespace = "m"
+	s.submit("create 2, start 3 in 2 on 0 cold", other)
+	s.run("create 3, evict 1 epoch 1, start 2 in 3 on 0 cold", x, 1, 4*gib)
+	s.holds("", 1, 4*gib, 0)
+	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true})
+	if left := s.l.permits(s.l.devices[0], s.l.flows[fn("x", 0).Flow].newest(), nil, 2*gib); !left {
+		t.Error("2 of 6 GiB beside 4 are not permitted")
+	}
+	again := s.submit("", fn("x", 4*gib))
+	s.run("prefetch 1 epoch 2, evict 3 epoch 1", y, 3, 4*gib)
+	s.holds("", 1, 4*gib, 4*gib)
+	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: gib})
+	// One that wants more than all of it gets all of it, alone.
+	s.run("", again, 1, 4*gib)
+	s.submit("create 4, evict 1 epoch 3", fn("big", 9*gib))
+	s.holds("start 5 in 4 on 0 cold", 3, 4*gib, 0)
+	if need := s.l.devices[0].ledger.Data(s.l.containers[4].name); need != 6*gib {
+		t.Errorf("%d bytes were promised, want the limit", need)
+	}
+}
+
+// TestNamespaceLimitGivesUp: idle memory that cannot be moved makes way with its
+// container.
+func TestNamespaceLimitGivesUp(t *testing.T) {
+	c := config("fcfs", 1)
+	c.NamespaceLimits = map[string]int64{"*": 6 * gib}
+	s := newScript(t, c)
+	x := s.submit("create 1, start 1 in 1 on 0 cold", fn("x", 4*gib))
+	s.run("", x, 1, 4*gib)
+	y := s.submit("create 2, evict 1 epoch 1, start 2 in 2 on 0 cold", fn("y", 4*gib))
+	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true}) // nothing has moved
+	s.run("", y, 2, 1*gib)
+	s.submit("create 3, remove 1, start 3 in 3 on 0 cold", fn("z", 4*gib))
+}

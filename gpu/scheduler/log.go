@@ -1,0 +1,296 @@
+package scheduler
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// A scheduler's log is lines of JSON: first the settings, then each event as it
+// was taken, and after each Ready its orders. Fed to a scheduler by a Replay it
+// gives the same orders, byte for byte. Keys of functions are written as digests:
+// they may be secret, and the scheduler only compares them.
+
+// logVersion stands in a log's first line. It changes when an old log cannot be
+// read, or does not give the same orders any more. Version 1 used other words.
+const logVersion = 2
+
+type logHead struct {
+	Version int    `json:"scheduler"`
+	Config  Config `json:"config"`
+}
+
+type logOrders struct {
+	Orders []logOrder `json:"orders"`
+}
+
+type logFlow struct {
+	Namespace string `json:"namespace"`
+	Function  string `json:"function"`
+}
+
+type logFunction struct {
+	logFlow
+	Key    string  `json:"key"`
+	HostMB int     `json:"hostMB,omitempty"`
+	Memory int64   `json:"memory,omitempty"`
+	NoShim bool    `json:"noShim,omitempty"`
+	Width  int     `json:"width,omitempty"`
+	Weight float64 `json:"weight,omitempty"`
+}
+
+type logEvent struct {
+	At    time.Duration `json:"at"`
+	Event string        `json:"event"`
+
+	Invocation uint64        `json:"invocation,omitempty"`
+	Container  Container     `json:"container,omitempty"`
+	Device     int           `json:"device,omitempty"`
+	Function   *logFunction  `json:"of,omitempty"`
+	Spilled    bool          `json:"spilled,omitempty"`
+	Due        time.Duration `json:"due,omitempty"`
+	Idle       time.Duration `json:"idle,omitempty"`
+
+	Keep   bool          `json:"keep,omitempty"`
+	Unused bool          `json:"unused,omitempty"`
+	Setup  time.Duration `json:"setup,omitempty"`
+	Ran    time.Duration `json:"ran,omitempty"`
+
+	PID    int        `json:"pid,omitempty"`
+	Usage  *gpu.Usage `json:"usage,omitempty"`
+	Exited bool       `json:"exited,omitempty"`
+
+	Epoch uint64 `json:"epoch,omitempty"`
+	Bytes int64  `json:"bytes,omitempty"`
+	OK    bool   `json:"ok,omitempty"`
+
+	Utilization float64     `json:"utilization,omitempty"`
+	Used        int64       `json:"used,omitempty"`
+	Loss        Loss        `json:"loss,omitempty"`
+	Why         string      `json:"why,omitempty"`
+	Host        *HostMemory `json:"host,omitempty"`
+}
+
+type logOrder struct {
+	Do         string    `json:"do"`
+	Invocation uint64    `json:"invocation,omitempty"`
+	Container  Container `json:"container,omitempty"`
+	Device     int       `json:"device,omitempty"`
+	logFlow
+	HostMB int `json:"hostMB,omitempty"`
+
+	Start    string        `json:"start,omitempty"`
+	Rested   bool          `json:"rested,omitempty"`
+	Need     *gpu.Need     `json:"need,omitempty"`
+	Memory   int64         `json:"memory,omitempty"`
+	Waited   time.Duration `json:"waited,omitempty"`
+	Charged  time.Duration `json:"charged,omitempty"`
+	Transfer uint64        `json:"transfer,omitempty"`
+
+	Move      string `json:"move,omitempty"`
+	Epoch     uint64 `json:"epoch,omitempty"`
+	Bytes     int64  `json:"bytes,omitempty"`
+	Again     bool   `json:"again,omitempty"`
+	Footprint int64  `json:"footprint,omitempty"`
+
+	Reason        string        `json:"reason,omitempty"`
+	LargestDevice int64         `json:"largestDevice,omitempty"`
+	Service       time.Duration `json:"service,omitempty"`
+	Setup         time.Duration `json:"setup,omitempty"`
+}
+
+// AppendConfig appends the first line of a log.
+func AppendConfig(b []byte, c Config) ([]byte, error) {
+	return appendLine(b, logHead{Version: logVersion, Config: c})
+}
+
+// AppendEvent appends the line of an event. The error names an event that no
+// log can hold.
+func AppendEvent(b []byte, e Event) ([]byte, error) {
+	line := logEvent{
+		At: e.At, Event: e.Kind.String(), Invocation: e.Invocation, Container: e.Container, Device: e.Device, Spilled: e.Spilled, Due: e.Due, Idle: e.Idle,
+		Keep: e.Keep, Unused: e.Unused, Setup: e.Setup, Ran: e.Ran, PID: e.PID, Exited: e.Exited,
+		Epoch: e.Epoch, Bytes: e.Bytes, OK: e.OK, Utilization: e.Utilization, Used: e.Used, Loss: e.Of, Why: e.Why,
+	}
+	if f := e.Function; f != nil {
+		sum := sha256.Sum256([]byte(f.Key))
+		line.Function = &logFunction{
+			logFlow{f.Flow.Namespace, f.Flow.Function}, hex.EncodeToString(sum[:8]),
+			f.HostMB, f.Memory, f.NoShim, f.Width, f.Weight,
+		}
+	}
+	switch e.Kind {
+	case MemoryReported:
+		line.Usage = &e.Usage
+	case HostReported:
+		line.Host = &e.Host
+	}
+	return appendLine(b, line)
+}
+
+// AppendOrders appends the line of what one Ready gave.
+func AppendOrders(b []byte, orders []Order) ([]byte, error) {
+	line := logOrders{make([]logOrder, 0, len(orders))}
+	for _, o := range orders {
+		out := logOrder{
+			Do: o.Do.String(), Invocation: o.Invocation, Container: o.Container, Device: o.Device, logFlow: logFlow{o.Flow.Namespace, o.Flow.Function},
+			HostMB: o.HostMB, Rested: o.Rested, Memory: o.Memory, Waited: o.Waited, Charged: o.Charged, Transfer: o.Transfer,
+			Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again, Footprint: o.Footprint,
+			LargestDevice: o.LargestDevice, Service: o.Service, Setup: o.Setup,
+		}
+		switch o.Do {
+		case Start:
+			out.Start, out.Need = o.Start.String(), &o.Need
+		case Move, CancelMove, Unresponsive:
+			out.Move = o.Move.String()
+		case Refuse:
+			out.Reason = o.Reason.String()
+		}
+		line.Orders = append(line.Orders, out)
+	}
+	return appendLine(b, line)
+}
+
+func appendLine(b []byte, line any) ([]byte, error) {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return b, fmt.Errorf("write a line of the scheduler's log: %w", err)
+	}
+	return append(append(b, text...), '\n'), nil
+}
+
+// Replay feeds a log to a scheduler and holds the orders against those of the log.
+// The zero value waits for the first line.
+type Replay struct {
+	scheduler *Scheduler
+	lines     int
+	// Events and Orders count what was fed and what was given.
+	Events, Orders int
+	// Check has the scheduler's invariants checked after every event.
+	Check bool
+}
+
+// Scheduler is the scheduler that the log was fed to, nil before the first line.
+func (r *Replay) Scheduler() *Scheduler { return r.scheduler }
+
+// Line takes the next line of a log. Its errors name the line.
+func (r *Replay) Line(text []byte) error {
+	r.lines++
+	if err := r.line(bytes.TrimSpace(text)); err != nil {
+		return fmt.Errorf("line %d: %w", r.lines, err)
+	}
+	return nil
+}
+
+func (r *Replay) line(text []byte) error {
+	switch {
+	case r.scheduler == nil:
+		return r.begin(text)
+	case bytes.HasPrefix(text, []byte(`{"orders":`)):
+		return r.compare(text)
+	}
+	e, err := parseEvent(text)
+	if err != nil {
+		return err
+	}
+	r.scheduler.Take(e)
+	r.Events++
+	return r.check()
+}
+
+func (r *Replay) check() error {
+	if !r.Check {
+		return nil
+	}
+	return r.scheduler.Check()
+}
+
+func (r *Replay) begin(text []byte) error {
+	var version struct {
+		Scheduler int
+		Old       int `json:"lane"` // of version 1
+	}
+	if err := json.Unmarshal(text, &version); err == nil && version.Scheduler+version.Old != logVersion {
+		return fmt.Errorf("a log of version %d, this program reads version %d", version.Scheduler+version.Old, logVersion)
+	}
+	var head logHead
+	if err := decode(text, &head); err != nil {
+		return fmt.Errorf("the first line of a scheduler's log has its settings: %w", err)
+	}
+	var err error
+	r.scheduler, err = New(head.Config)
+	return err
+}
+
+// compare decides and holds the orders against a line of the log.
+func (r *Replay) compare(text []byte) error {
+	orders := r.scheduler.Ready()
+	r.Orders += len(orders)
+	now, err := AppendOrders(nil, orders)
+	if err != nil {
+		return err
+	}
+	if now = bytes.TrimSpace(now); !bytes.Equal(now, text) {
+		return &DifferError{Recorded: string(text), Now: string(now)}
+	}
+	return r.check()
+}
+
+// DifferError tells that a scheduler orders something else than its log says.
+type DifferError struct{ Recorded, Now string }
+
+// Error shows both.
+func (e *DifferError) Error() string {
+	return fmt.Sprintf("the orders differ\nrecorded: %s\nnow:      %s", e.Recorded, e.Now)
+}
+
+// maxLogTime bounds the times of a log, so that no sum of them overflows.
+const maxLogTime = 50 * 365 * 24 * time.Hour
+
+func parseEvent(text []byte) (Event, error) {
+	var line logEvent
+	if err := decode(text, &line); err != nil {
+		return Event{}, err
+	}
+	kind := slices.Index(eventWords[:], line.Event)
+	switch {
+	case kind < 0:
+		return Event{}, fmt.Errorf("event %.40q: not one of %v", line.Event, eventWords)
+	case max(line.At, line.Due, line.Idle, line.Setup, line.Ran) > maxLogTime || min(line.At, line.Due, line.Idle, line.Setup, line.Ran) < -maxLogTime:
+		return Event{}, fmt.Errorf("a time beyond %s", maxLogTime)
+	}
+	e := Event{
+		At: line.At, Kind: EventKind(kind), Invocation: line.Invocation, Container: line.Container, Device: line.Device, Spilled: line.Spilled, Due: line.Due, Idle: line.Idle,
+		Keep: line.Keep, Unused: line.Unused, Setup: line.Setup, Ran: line.Ran, PID: line.PID, Exited: line.Exited,
+		Epoch: line.Epoch, Bytes: line.Bytes, OK: line.OK, Utilization: line.Utilization, Used: line.Used, Of: line.Loss, Why: line.Why,
+	}
+	if f := line.Function; f != nil {
+		e.Function = &Function{
+			sched.FlowID{Namespace: f.Namespace, Function: f.Function}, f.Key, f.HostMB, f.Memory, f.NoShim, f.Width, f.Weight,
+		}
+	}
+	if line.Usage != nil {
+		e.Usage = *line.Usage
+	}
+	if line.Host != nil {
+		e.Host = *line.Host
+	}
+	return e, nil
+}
+
+// decode reads one line, which has nothing that we do not know.
+func decode(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("read %.60q: %w", text, err)
+	}
+	return nil
+}

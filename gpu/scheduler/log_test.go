@@ -1,0 +1,122 @@
+package scheduler
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// recorded lets a storm blow over a scheduler whose log is kept.
+func recorded(t *testing.T, seed uint64, n int) []byte {
+	s := newStorm(t, seed)
+	log, err := AppendConfig(nil, s.l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.observe = func(e *Event, orders []Order) {
+		if e != nil {
+			log, err = AppendEvent(log, *e)
+		} else {
+			log, err = AppendOrders(log, orders)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.blow(n)
+	return log
+}
+
+// TestLogGivesTheSameOrders: whatever happened, the log gives it again, byte for
+// byte, and a changed one is told from it.
+func TestLogGivesTheSameOrders(t *testing.T) {
+	for seed := range uint64(4) {
+		log := recorded(t, seed, 700)
+		r := &Replay{Check: seed == 0}
+		for line := range bytes.Lines(log) {
+			if err := r.Line(line); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		if r.Events < 700 || r.Orders < 100 {
+			t.Errorf("seed %d: %d events gave %d orders", seed, r.Events, r.Orders)
+		}
+		changed := bytes.Replace(log, []byte(`"start":"cold"`), []byte(`"start":"gpu-warm"`), 1)
+		var differ *DifferError
+		r = &Replay{}
+		for line := range bytes.Lines(changed) {
+			if err := r.Line(line); errors.As(err, &differ) {
+				break
+			}
+		}
+		if differ == nil {
+			t.Errorf("seed %d: a changed log passes", seed)
+		}
+	}
+}
+
+// TestLogHasNoKeys: what makes containers shareable may be secret.
+func TestLogHasNoKeys(t *testing.T) {
+	f := fn("f", gib)
+	f.Key = "guest:secret"
+	line, err := AppendEvent(nil, Event{Kind: Submitted, Invocation: 1, Function: f})
+	if err != nil || strings.Contains(string(line), "secret") {
+		t.Errorf("%s, %v", line, err)
+	}
+}
+
+// TestLogErrors: what is wrong with a log is named with its line.
+func TestLogErrors(t *testing.T) {
+	head, err := AppendConfig(nil, config("fcfs", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ log, want string }{
+		{"{}", "line 1: a log of version 0, this program reads version 2"},
+		{`{"lane":1,"config":{}}`, "line 1: a log of version 1, this program reads version 2"},
+		{`hello`, "line 1: the first line of a scheduler's log has its settings"},
+		{`{"scheduler":2,"config":{}}`, "line 1: "},
+		{string(head) + `{"at":1,"event":"sneezed"}`, `line 2: event "sneezed": not one of [submitted`},
+		{string(head) + `{"at":1,"event":"tick","colour":1}`, `line 2: read`},
+		{string(head) + `{"at":9000000000000000000,"event":"tick"}`, `line 2: a time beyond`},
+		{string(head) + `{"orders":[{"do":"remove"}]}`, "line 2: the orders differ\nrecorded: "},
+	} {
+		r := &Replay{}
+		var err error
+		for line := range bytes.Lines([]byte(c.log)) {
+			if err = r.Line(line); err != nil {
+				break
+			}
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.log, err, c.want)
+		}
+	}
+}
+
+// FuzzReplay: no log brings a scheduler to its knees.
+func FuzzReplay(f *testing.F) {
+	for seed := range uint64(4) {
+		var log []byte
+		n := 0
+		for line := range bytes.Lines(recorded(&testing.T{}, seed, 60)) {
+			if n++; n > 80 {
+				break
+			}
+			log = append(log, line...)
+		}
+		f.Add(log)
+	}
+	f.Fuzz(func(t *testing.T, log []byte) {
+		r := &Replay{Check: true}
+		for line := range bytes.Lines(log) {
+			var differ *DifferError
+			if err := r.Line(line); err != nil && r.scheduler == nil {
+				return
+			} else if errors.As(err, &differ) {
+				continue
+			}
+		}
+	})
+}

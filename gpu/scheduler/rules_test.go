@@ -1,0 +1,241 @@
+package scheduler
+
+import (
+	"github.com/gpuwhisk/gpuwhisk/sched"
+	"testing"
+	"time"
+)
+
+// tick lets time pass until the scheduler wants to be asked again.
+func (s *script) tick(want string) {
+	s.t.Helper()
+	at, ok := s.l.Deadline()
+	if !ok {
+		s.t.Fatal("nothing is awaited")
+	}
+	s.now = at
+	s.expect(want, Event{Kind: Tick})
+}
+
+// pushOut has a function of 10 GiB run in container 1, and its memory go for another's,
+// which goes, too.
+func (s *script) pushOut(f *Function) {
+	s.t.Helper()
+	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 10*gib)
+	two := s.submit("create 2, evict 1 epoch 1", fn("g", 10*gib))
+	s.holds("start 2 in 2 on 0 cold", 1, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
+	s.expect("", Event{Kind: Ended, Invocation: two})
+	s.expect("remove 2", Event{Kind: Left, Invocation: two})
+	s.expect("", Event{Kind: Removed, Container: 2})
+}
+
+// TestDeviceTimeoutBeginsWithTheLoss: not with the submission, for until then it was
+// others that an invocation waited for.
+func TestDeviceTimeoutBeginsWithTheLoss(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Tokens.Max, c.DeviceTimeout = 1, 5*time.Minute
+	s := newScript(t, c)
+	s.submit("create 1, start 1 in 1 on 0 cold", fn("long", gib))
+	s.submit("", fn("f", gib))
+	s.now = 10 * time.Minute
+	s.expect("", Event{Kind: DeviceLost, Device: 0, Why: "a test"})
+	s.expect("", Event{Kind: Died, Invocation: 1})
+	s.expect("", Event{Kind: Removed, Container: 1})
+	s.now = 15*time.Minute - 1
+	s.expect("", Event{Kind: Tick})
+	s.now++
+	s.expect("refuse 2 no device", Event{Kind: Tick})
+}
+
+// TestTooBigIsRefused: also when its patience ends while a device is lost.
+func TestTooBigIsRefused(t *testing.T) {
+	c := config("fcfs", 2)
+	c.Tokens.Max, c.DeviceTimeout = 1, 5*time.Minute
+	s := newScript(t, c)
+	s.expect("", Event{Kind: DeviceLost, Device: 1, Why: "a test"})
+	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
+	s.submit("", fn("huge", 100*gib))
+	s.now = time.Hour
+	s.expect("", Event{Kind: Tick})
+	s.expect("create 2, refuse 2 too big, remove 2", Event{Kind: Ended, Invocation: one})
+}
+
+// TestOnlyWhatIsLackingIsGivenUp: who waits outside for host memory gets as many
+// idle containers as that takes, and those on their way out count.
+func TestOnlyWhatIsLackingIsGivenUp(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	for i, name := range []string{"f", "g", "h", "i"} {
+		s.take(Event{Kind: Submitted, Invocation: uint64(i + 1), Function: fn(name, gib)})
+		s.run("", uint64(i+1), Container(i+1), gib)
+		s.now += time.Second
+	}
+	s.expect("remove 1, remove 2", Event{Kind: HostReported, Host: HostMemory{Needed: 300}})
+	s.expect("", Event{Kind: HostReported, Host: HostMemory{Needed: 512}})
+	s.expect("remove 3", Event{Kind: HostReported, Host: HostMemory{Needed: 513}})
+}
+
+// TestUnresponsiveContainerIsRemoved: one that does not answer about its memory is asked four
+// times; a page now and then is no answer, an eighth is.
+func TestUnresponsiveContainerIsRemoved(t *testing.T) {
+	for _, moves := range []int64{0, gib / 64, 2 * gib} {
+		s := newScript(t, config("fcfs", 1))
+		one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", 10*gib))
+		s.run("", one, 1, 10*gib)
+		s.submit("create 2, evict 1 epoch 1", fn("g", 15*gib))
+		left := 10 * gib
+		for range 3 {
+			left -= moves
+			s.holds("", 1, 10*gib, left)
+			s.tick("evict 1 epoch 1")
+		}
+		left -= moves
+		s.holds("", 1, 10*gib, left)
+		if moves == 2*gib {
+			s.tick("evict 1 epoch 1")
+			continue
+		}
+		s.tick("unresponsive 1, remove 1")
+	}
+}
+
+// TestUnresponsiveContainerWithARunStays: its run would be lost.
+func TestUnresponsiveContainerWithARunStays(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Faults = true
+	s := newScript(t, c)
+	s.pushOut(fn("f", 10*gib))
+	s.submit("prefetch 1 epoch 2, start 3 in 1 on 0 host-warm", fn("f", 10*gib))
+	for range 8 {
+		s.tick("prefetch 1 epoch 2")
+	}
+}
+
+// TestPeakCounts: what a run held at most is what it used, not what it held last.
+func TestPeakCounts(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
+	s.holds("", 1, 8*gib, 8*gib)
+	s.holds("", 1, 2*gib, 2*gib)
+	if got := s.served(Event{Kind: Ended, Invocation: one, Keep: true}); len(got) != 1 || got[0].Memory != 8*gib {
+		t.Errorf("served %+v, want 8 GiB", got)
+	}
+}
+
+// TestUnseenMemoryIsNotMoved: nobody can, so the container goes.
+func TestUnseenMemoryIsNotMoved(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	f := fn("f", 10*gib)
+	f.NoShim = true
+	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 10*gib)
+	if resident, all := s.l.devices[0].ledger.Residency(s.l.containers[1].name); resident != 0 || all != 0 {
+		t.Errorf("%d of %d bytes could be moved", resident, all)
+	}
+	s.submit("create 2, remove 1", fn("g", 10*gib))
+}
+
+// TestMoreThanADeviceIsServed: with all of the largest device.
+func TestMoreThanADeviceIsServed(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	f := fn("f", gib)
+	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.run("", one, 1, 30*gib)
+	s.submit("prefetch 1 epoch 1", f)
+	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true, Bytes: 4 * gib})
+}
+
+// TestBusyContainerCountsAgainstItsNamespace: all that it holds, not what its next run
+// needs.
+func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Tokens.Max = 4
+	c.NamespaceLimits = map[string]int64{"n": 8 * gib}
+	s := newScript(t, c)
+	f := fn("f", gib)
+	f.Width = 2
+	s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.submit("create 2, start 2 in 2 on 0 cold", fn("g", 2*gib))
+	s.holds("", 1, 7*gib, 7*gib)
+	s.submit("", f)
+	if s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gib) {
+		t.Error("1 GiB more in a box of 7, beside 2, is permitted where 8 are the limit")
+	}
+}
+
+// TestIdleMemoryIsBroughtBackAhead: that of a flow with work queued, where there
+// is room.
+func TestIdleMemoryIsBroughtBackAhead(t *testing.T) {
+	c := config("mqfq-sticky", 1)
+	c.Tokens.Max, c.PrefetchNext = 1, false
+	s := newScript(t, c)
+	f := fn("f", 10*gib)
+	s.pushOut(f)
+	s.now += time.Hour // f has no work for so long that it is not active
+	s.expect("", Event{Kind: Tick})
+	s.submit("create 3, start 3 in 3 on 0 cold", fn("h", gib))
+	s.submit("prefetch 1 epoch 2", f)
+}
+
+// TestGoneFunctionsAreForgotten: with all that is known of them.
+func TestGoneFunctionsAreForgotten(t *testing.T) {
+	s := newScript(t, config("mqfq-sticky", 1))
+	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
+	s.take(Event{Kind: Ended, Invocation: one})
+	s.take(Event{Kind: Left, Invocation: one})
+	s.take(Event{Kind: Removed, Container: 1})
+	for range 3 {
+		s.now += 24 * time.Hour
+		s.take(Event{Kind: Tick})
+	}
+	if n := len(s.l.flows) + len(s.l.namespaces); n != 0 {
+		t.Errorf("%d flows and namespaces are known", n)
+	}
+}
+
+// TestWhatIsMissingIsHostWarm: nothing is missing of memory that was allocated and
+// never used, nor where an order to move it out was taken back before it moved any.
+func TestWhatIsMissingIsHostWarm(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	f := fn("f", 10*gib)
+	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.holds("", 1, 10*gib, 2*gib)
+	s.expect("", Event{Kind: Ended, Invocation: one, Keep: true})
+	s.expect("", Event{Kind: Left, Invocation: one, Keep: true})
+	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.GPUWarm || placement.Setup != 0 {
+		t.Errorf("an arena that is on the device as far as it is used: %+v", placement)
+	}
+	s.submit("prefetch 1 epoch 1", f)
+	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true})
+	s.holds("", 1, 10*gib, 2*gib)
+	s.expect("", Event{Kind: Ended, Invocation: 2, Keep: true})
+	s.expect("", Event{Kind: Left, Invocation: 2, Keep: true})
+
+	g := fn("g", 14*gib)
+	s.submit("create 2, evict 1 epoch 2", g)
+	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.HostWarm {
+		t.Errorf("what is on its way out: %+v", placement)
+	}
+	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: 2 * gib})
+	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.HostWarm {
+		t.Errorf("what is out: %+v", placement)
+	}
+}
+
+// TestContainerThatIsBeingEmptied is host-warm, though its memory is still there, unless
+// the order was taken back in time: nothing had left, so nothing had to come.
+func TestContainerThatIsBeingEmptied(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "gpu-warm", gib: "host-warm", 4 * gib: "host-warm"} {
+		c := config("mqfq-sticky", 1)
+		c.Headroom = 10 * gib
+		s := newScript(t, c)
+		f := fn("f", 10*gib)
+		one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+		s.run("", one, 1, 10*gib)
+		s.tick("evict 1 epoch 1") // nothing came for it any more
+		s.submit("cancel move 1, prefetch 1 epoch 3", f)
+		s.expect("start 2 in 1 on 0 "+want, Event{Kind: Moved, Container: 1, Epoch: 3, OK: true, Bytes: bytes})
+	}
+}

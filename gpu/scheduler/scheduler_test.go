@@ -1,0 +1,192 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+const gib = int64(1) << 30
+
+// config is a scheduler of some devices of 16 GB under a policy.
+func config(policy string, devices int) Config {
+	cfg, _ := sched.Defaults(policy)
+	c := Config{
+		Policy: policy, Sched: cfg, Tokens: gpu.TokensConfig{Max: 2}, Pool: gpu.PoolConfig{Size: 32},
+		Context: 400 << 20, Memory: gib, AckTimeout: 10 * time.Second, PrefetchActive: true, PrefetchNext: true,
+	}
+	for i := range devices {
+		c.Devices = append(c.Devices, gpu.Device{Index: i, MemoryBytes: 16 * gib})
+	}
+	return c
+}
+
+// script is a scheduler under test, whose orders are read as text.
+type script struct {
+	t   *testing.T
+	l   *Scheduler
+	now time.Duration
+	n   uint64
+}
+
+func newScript(t *testing.T, c Config) *script {
+	l, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &script{t: t, l: l}
+}
+
+func fn(name string, memory int64) *Function {
+	return &Function{Flow: sched.FlowID{Namespace: "n", Function: name}, Key: name, HostMB: 256, Memory: memory}
+}
+
+// take tells an event and gives the orders that follow, the news among them
+// left out.
+func (s *script) take(e Event) string {
+	s.t.Helper()
+	e.At = s.now
+	s.l.Take(e)
+	var out []string
+	for _, o := range s.l.Ready() {
+		switch o.Do {
+		case Start:
+			out = append(out, fmt.Sprintf("start %d in %d on %d %s", o.Invocation, o.Container, o.Device, o.Start))
+		case Move:
+			out = append(out, fmt.Sprintf("%s %d epoch %d", o.Move, o.Container, o.Epoch))
+		case Refuse:
+			out = append(out, fmt.Sprintf("refuse %d %s", o.Invocation, o.Reason))
+		case Load:
+			out = append(out, fmt.Sprintf("load %d", o.Invocation))
+		case Served, Forget:
+		default:
+			out = append(out, fmt.Sprintf("%s %d", o.Do, o.Container))
+		}
+	}
+	if err := s.l.Check(); err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Join(out, ", ")
+}
+
+// expect holds what follows from an event.
+func (s *script) expect(want string, e Event) {
+	s.t.Helper()
+	if got := s.take(e); got != want {
+		s.t.Errorf("after %s: %q, want %q", e.Kind, got, want)
+	}
+}
+
+// submit submits an invocation of a function and gives what follows.
+func (s *script) submit(want string, f *Function) uint64 {
+	s.t.Helper()
+	s.n++
+	s.expect(want, Event{Kind: Submitted, Invocation: s.n, Function: f})
+	return s.n
+}
+
+// holds tells what the process of a container holds.
+func (s *script) holds(want string, b Container, allocated, resident int64) {
+	s.t.Helper()
+	s.expect(want, Event{Kind: MemoryReported, Container: b, PID: 1, Usage: gpu.Usage{Allocated: allocated, Resident: resident, Context: 400 << 20}})
+}
+
+// run lets a run that has started end well.
+func (s *script) run(want string, invocation uint64, b Container, memory int64) {
+	s.t.Helper()
+	s.take(Event{Kind: Created, Container: b})
+	s.take(Event{Kind: Initialized, Container: b})
+	s.take(Event{Kind: Answered, Invocation: invocation})
+	s.holds("", b, memory, memory)
+	s.take(Event{Kind: Ended, Invocation: invocation, Keep: true})
+	s.expect(want, Event{Kind: Left, Invocation: invocation, Keep: true})
+}
+
+// TestMemoryOfOneGoesForAnother: a cold start, a warm one, and a host-warm one
+// after another function had the device.
+func TestMemoryOfOneGoesForAnother(t *testing.T) {
+	s := newScript(t, config("mqfq-sticky", 1))
+	f, g := fn("f", 10*gib), fn("g", 10*gib)
+	a := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.run("", a, 1, 10*gib)
+	a = s.submit("start 2 in 1 on 0 gpu-warm", f)
+	s.run("", a, 1, 10*gib)
+	a = s.submit("create 2, evict 1 epoch 1", g)
+	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
+	s.run("", a, 2, 10*gib)
+	s.submit("evict 2 epoch 1", f)
+	s.holds("prefetch 1 epoch 2", 2, 10*gib, 0)
+	s.expect("", Event{Kind: Moved, Container: 2, Epoch: 1, Bytes: 10 * gib, OK: true})
+	s.holds("", 1, 10*gib, 10*gib)
+	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 2, Bytes: 10 * gib, OK: true})
+}
+
+// TestBodiesAreAskedFor: of parked invocations the first few are asked for, and one
+// more with each that starts.
+func TestBodiesAreAskedFor(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Ahead, c.Tokens.Max = 2, 1
+	s := newScript(t, c)
+	f := fn("f", gib)
+	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	for i, want := range []string{"load 2", "load 3", "", ""} {
+		if far := s.l.Spillable(f.Flow); far != (i >= 2) {
+			t.Errorf("invocation %d: far %t", i+2, far)
+		}
+		s.n++
+		s.expect(want, Event{Kind: Submitted, Invocation: s.n, Function: f, Spilled: true})
+	}
+	s.expect("", Event{Kind: Answered, Invocation: one})
+	s.expect("load 4", Event{Kind: Ended, Invocation: one, Keep: true})
+	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: Left, Invocation: one, Keep: true})
+}
+
+// TestDeviceTimeout: who waits for a device that is away is refused in the end, and
+// not who can be served.
+func TestDeviceTimeout(t *testing.T) {
+	c := config("mqfq-sticky", 2)
+	c.Devices[0].MemoryBytes = 80 * gib
+	c.DeviceTimeout = 5 * time.Minute
+	s := newScript(t, c)
+	s.expect("", Event{Kind: DeviceLost, Device: 0, Why: "a test"})
+	s.now = time.Minute
+	large := s.submit("", fn("large", 40*gib))
+	s.submit("create 1, start 2 in 1 on 1 cold", fn("small", gib))
+	if at, ok := s.l.Deadline(); !ok || at > 6*time.Minute {
+		t.Errorf("deadline %s, %t", at, ok)
+	}
+	s.now = 6*time.Minute - 1
+	s.expect("", Event{Kind: Tick})
+	s.now++
+	s.expect(fmt.Sprintf("refuse %d no device", large), Event{Kind: Tick})
+	huge := s.submit("create 2, refuse 3 too big, remove 2", fn("huge", 100*gib))
+	s.now += time.Minute
+	s.submit("", fn("large", 40*gib))
+	s.expect("refuse 4 withdrawn", Event{Kind: Withdrawn, Invocation: huge + 1})
+	s.submit("", fn("large", 40*gib))
+	s.expect("create 3, start 5 in 3 on 0 cold", Event{Kind: DeviceBack, Device: 0})
+	s.now += time.Hour
+	s.expect("", Event{Kind: Tick})
+}
+
+// TestHostMemoryIsShared: a container is made only where host memory is left, others
+// are asked for theirs before idle containers go, and who waits outside comes first.
+func TestHostMemoryIsShared(t *testing.T) {
+	s := newScript(t, config("mqfq-sticky", 1))
+	s.expect("", Event{Kind: HostReported, Host: HostMemory{Free: 300, Reclaimable: 100}})
+	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
+	s.run("", one, 1, gib)
+	s.submit("remove 1", fn("g", gib)) // 44 are free, 100 may come, 256 are needed: f's container goes
+	if b := s.l.Containers(nil); len(b) != 1 || !b[0].Leaving {
+		t.Errorf("boxes %+v", b)
+	}
+	s.expect("", Event{Kind: Removed, Container: 1})
+	s.expect("reclaim host memory 0", Event{Kind: HostReported, Host: HostMemory{Free: 44, Reclaimable: 300}})
+	s.expect("", Event{Kind: Tick}) // it was asked for
+	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: HostReported, Host: HostMemory{Free: 300}})
+}

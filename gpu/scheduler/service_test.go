@@ -1,0 +1,121 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// flow is what the policy knows of a function.
+func (s *script) flow(f *Function) sched.FlowStats {
+	s.t.Helper()
+	got, ok := s.l.Flow(f.Flow)
+	if !ok {
+		s.t.Fatalf("%s is not known", f.Flow)
+	}
+	return got
+}
+
+// served ends a run and gives what the scheduler says it used.
+func (s *script) served(e Event) (all []Order) {
+	s.t.Helper()
+	e.At = s.now
+	s.l.Take(e)
+	for _, o := range s.l.Ready() {
+		if o.Do == Served {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// TestServiceIsGrantToReturn: less the making of the container, which can
+// take no longer than that.
+func TestServiceIsGrantToReturn(t *testing.T) {
+	for name, c := range map[string]struct{ setup, wantService, wantSetup time.Duration }{
+		"no setup":                {0, 5 * time.Second, 0},
+		"some":                    {3 * time.Second, 2 * time.Second, 3 * time.Second},
+		"more than the token was": {time.Minute, 0, 5 * time.Second},
+		"a clock that went back":  {-time.Second, 5 * time.Second, 0},
+	} {
+		cfg := config("mqfq-sticky", 1)
+		cfg.Sched.CountSetup = true
+		s := newScript(t, cfg)
+		f := fn("f", gib)
+		one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+		s.now += 5 * time.Second
+		got := s.served(Event{Kind: Ended, Invocation: one, Keep: true, Setup: c.setup})
+		if len(got) != 1 || got[0].Service != c.wantService || got[0].Setup != c.wantSetup {
+			t.Errorf("%s: served %+v, want %s after %s", name, got, c.wantService, c.wantSetup)
+		}
+		if got := s.flow(f); got.Served != 1 || got.Service != c.wantService || got.VT != 5*time.Second {
+			t.Errorf("%s: a policy that counts the setup has %+v, want all 5 s of one", name, got)
+		}
+	}
+}
+
+// TestUnusedRunCostsNothing: one that never began is no service, and its flow
+// stands where it stood.
+func TestUnusedRunCostsNothing(t *testing.T) {
+	s := newScript(t, config("mqfq-sticky", 1))
+	f := fn("f", gib)
+	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.now += 5 * time.Second
+	if got := s.served(Event{Kind: Ended, Invocation: one, Unused: true}); len(got) != 0 {
+		t.Errorf("served %+v", got)
+	}
+	if got := s.flow(f); got.Served != 0 || got.Service != 0 || got.VT != 0 {
+		t.Errorf("an unused run counts: %+v", got)
+	}
+}
+
+// TestFailedContainerTakesNoRun: neither between the end of its run and that
+// run's leave, nor in the place of a run that has its answer already.
+func TestFailedContainerTakesNoRun(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		s := newScript(t, config("fcfs", 1))
+		f := fn("f", gib)
+		one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+		s.take(Event{Kind: Created, Container: 1})
+		s.take(Event{Kind: Initialized, Container: 1})
+		if answered {
+			s.take(Event{Kind: Answered, Invocation: one})
+		}
+		s.take(Event{Kind: Ended, Invocation: one})
+		s.submit("create 2, start 2 in 2 on 0 busy-cold", f)
+		s.expect("remove 1", Event{Kind: Left, Invocation: one})
+	}
+}
+
+// TestGuessIsNoMeasure: a container that never said what it holds teaches nothing; the
+// next run has what its function asked for set aside.
+func TestGuessIsNoMeasure(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	f := fn("f", 3*gib)
+	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
+	s.take(Event{Kind: Ended, Invocation: one})
+	s.take(Event{Kind: Left, Invocation: one})
+	s.take(Event{Kind: Removed, Container: 1})
+	s.submit("create 2, start 2 in 2 on 0 cold", f)
+	if got := s.l.Device(0).Memory.Reserved; got != 3*gib {
+		t.Errorf("%d bytes are set aside, want %d", got, 3*gib)
+	}
+}
+
+// TestTakenBackInTheirOrder: runs that go back to their queue start again as
+// they came.
+func TestTakenBackInTheirOrder(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	g := fn("g", 14*gib)
+	one := s.submit("create 1, start 1 in 1 on 0 cold", g)
+	s.run("", one, 1, 14*gib)
+	f := fn("f", 6*gib)
+	s.submit("create 2, evict 1 epoch 1", f)
+	s.submit("create 3", f)
+	s.expect("remove 3, remove 2, remove 1", Event{Kind: DeviceLost, Device: 0, Why: "for now"})
+	for b := range Container(3) {
+		s.expect("", Event{Kind: Removed, Container: b + 1})
+	}
+	s.expect("create 4, create 5, start 2 in 4 on 0 cold, start 3 in 5 on 0 busy-cold", Event{Kind: DeviceBack, Device: 0})
+}

@@ -1,0 +1,187 @@
+package shimctl
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+)
+
+// TestLimitIsShared: a container's processes hold no more than its limit
+// together, and what one gives back or leaves behind is the others'.
+func TestLimitIsShared(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	c.Limit(10*mib, 3*mib)
+	first, second := startGuest(t, c), startGuest(t, c)
+	for _, g := range []interface{ PID() int }{first, second} {
+		rec.awaitUsage(t, g.PID(), 0)
+	}
+	received := func() { // who has answered this has heard what was said before
+		t.Helper()
+		if _, err := c.Report(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.Do("alloc %d", 6*mib)
+	rec.awaitUsage(t, first.PID(), 6*mib)
+	received()
+	if got := second.Do("try %d", 5*mib); got != 2 {
+		t.Errorf("5 MiB beside 6 of 10: the driver says %d, want out of memory", got)
+	}
+	if got := second.Do("try %d", 4*mib); got != 0 {
+		t.Errorf("4 MiB beside 6 of 10: the driver says %d", got)
+	}
+	rec.awaitUsage(t, second.PID(), 4*mib)
+	for _, try := range []struct{ of, bytes, want int64 }{{0, 2 * mib, 0}, {1, 2 * mib, 2}, {1, mib, 0}, {0, 1, 2}} {
+		g := []*shimtest.Guest{first, second}[try.of]
+		if got := g.Do("pin %d", try.bytes); got != try.want {
+			t.Errorf("pinning %d of 3 MiB, together: the driver says %d, want %d", try.bytes, got, try.want)
+		}
+		received() // what it pins is reported, and the others are notified
+		received()
+	}
+	first.Kill()
+	for c.Processes() != 1 {
+		received()
+	}
+	received()
+	if got := second.Do("try %d", 6*mib); got != 0 {
+		t.Errorf("6 MiB after the other has ended: the driver says %d", got)
+	}
+}
+
+// TestOrderOutlivesAConnection: a connection that breaks is no answer to an order,
+// whether it breaks before the order or after it: the process's memory is where it
+// was, and the order goes to its next connection.
+func TestOrderOutlivesAConnection(t *testing.T) {
+	for _, when := range []string{"before", "after"} {
+		ctl, rec := openControl(t, Settings{})
+		c := openContainer(t, ctl, when)
+		l := dial(t, c)
+		l.hello(0)
+		l.usage(0, 9, 9)
+		rec.awaitUsage(t, os.Getpid(), 9)
+		done := make(chan Done, 1)
+		order := func() {
+			d, err := c.Evict(limited(t), 7)
+			if err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+			done <- d
+		}
+		if when == "after" {
+			go order()
+			l.receive(typeEvict)
+		}
+		_ = l.conn.Close()
+		for disconnected := false; !disconnected; runtime.Gosched() {
+			c.mu.Lock()
+			disconnected = len(c.disconnected) == 1
+			c.mu.Unlock()
+		}
+		if when == "before" {
+			go order()
+			underWay(c)
+		}
+		again := dial(t, c)
+		again.hello(0)
+		if f := again.receive(typeEvict); binary.LittleEndian.Uint64(f[8:]) != 7 {
+			t.Errorf("%s: the order is %x", when, f)
+		}
+		again.send(encode(typeDone, 7, pair(uint32(typeEvict), uint32(OK)), 0, 9, 1, 0))
+		if d := <-done; d.Processes != 1 || d.Moved != 9 || d.Status != OK {
+			t.Errorf("%s: %+v", when, d)
+		}
+	}
+}
+
+// TestEndOfRunIsAnswered: one request ends a run and returns what is used after
+// it, in a backend that moves and in one that only counts.
+func TestEndOfRunIsAnswered(t *testing.T) {
+	for _, backend := range []string{"managed", "count"} {
+		ctl, rec := openControl(t, Settings{})
+		c := openContainer(t, ctl, backend)
+		if usage, err := c.Ended(limited(t)); err != nil || len(usage) != 0 {
+			t.Errorf("%s: nobody is there, and says %v, %v", backend, usage, err)
+		}
+		g := startGuest(t, c, "GPUWHISK_SHIM="+backend)
+		rec.awaitUsage(t, g.PID(), 0)
+		c.Running(true)
+		g.Do("alloc %d", 8*mib)
+		g.Do("fill 0 1")
+		usage, err := c.Ended(limited(t))
+		if u := usage[g.PID()]; err != nil || len(usage) != 1 || u.Allocated != 8*mib || u.Resident != 8*mib {
+			t.Errorf("%s: %v, %v", backend, usage, err)
+		}
+		g.Kill()
+	}
+}
+
+// floodTime is as long as the client connects in a loop.
+const floodTime = 3
+
+// flooder connects, hangs up and begins again, by a name that is another
+// container's, and says how often it was let in.
+const flooder = `
+import socket, sys, time
+n, until = 0, time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    s = socket.socket(socket.AF_UNIX)
+    s.setblocking(False)
+    try:
+        s.connect(sys.argv[1])
+        n += 1
+    except OSError:
+        time.sleep(0)
+    s.close()
+print(n)
+`
+
+// BenchmarkFlood is what one client gets that connects in a loop: connections that
+// the kernel queued, those that were looked at, lines of the log and processor time
+// of ours, for three seconds.
+func BenchmarkFlood(b *testing.B) {
+	var looked atomic.Int64
+	log := &countBytes{}
+	ctl, _ := openControlLogged(b, Settings{Owns: func(string, int) bool { looked.Add(1); return false }}, slog.New(slog.NewTextHandler(log, nil)))
+	bad := openContainer(b, ctl, "bad")
+	for b.Loop() {
+		looked.Store(0)
+		before := spent()
+		out, err := exec.CommandContext(b.Context(), "python3", "-c", flooder, bad.Socket(), strconv.Itoa(floodTime)).Output()
+		if err != nil {
+			b.Skip("no python3: ", err)
+		}
+		n, _ := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		b.ReportMetric(n, "connections")
+		b.ReportMetric(float64(looked.Load()), "looked-at")
+		b.ReportMetric(float64(log.lines.Load()), "log-lines")
+		b.ReportMetric(float64(log.bytes.Load()), "log-bytes")
+		b.ReportMetric(float64((spent()-before).Microseconds())/1000/floodTime, "cpu-ms/s")
+	}
+}
+
+// spent is the processor time of this process, without its children.
+func spent() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+type countBytes struct{ lines, bytes atomic.Int64 }
+
+func (c *countBytes) Write(p []byte) (int, error) {
+	c.lines.Add(1)
+	c.bytes.Add(int64(len(p)))
+	return len(p), nil
+}

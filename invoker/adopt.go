@@ -1,0 +1,245 @@
+package invoker
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// parallelRemovals is how many containers of an earlier process are removed at
+// once; engines do not get faster with more, and runs want their part.
+const parallelRemovals = 4
+
+// adopted is a container of an earlier process that is to be taken over.
+type adopted struct {
+	left  container.Leftover
+	state container.StateFile
+	key   string
+	spec  container.Spec
+	gpu   *adoptedDevice // nil in the CPU path
+}
+
+// adoptLeftovers takes over what an earlier process left and what can be used as it
+// is, and has the rest removed beside the work. It is called before the
+// dispatcher's loop begins.
+func (iv *Invoker) adoptLeftovers() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
+	defer cancel()
+	left, err := iv.ports.Daemon.Leftovers(ctx, iv.settings.Prefix)
+	if err != nil {
+		return fmt.Errorf("look for containers of an earlier process: %w", err)
+	}
+	d := iv.dispatch
+	var states []container.StateFile
+	if d.stateFiles != nil {
+		states = d.stateFiles.disk.Read()
+	}
+	d.named = highest(iv.settings.Prefix, left)
+	containers, unfit := d.judge(left, states)
+	containers = d.claim(ctx, containers, unfit)
+	now := d.clock()
+	taken := 0
+	for _, ad := range d.affordable(containers, unfit) {
+		if why := d.adopt(ctx, now, ad); why != nil {
+			unfit[ad.left.ID] = why
+			continue
+		}
+		taken++
+	}
+	d.settleAdopted(now)
+	d.discardLeft(left, unfit, states)
+	iv.metrics.adopted.Add(float64(taken))
+	iv.metrics.discarded.Add(float64(len(unfit)))
+	if len(left) > 0 {
+		iv.log.Info("containers of an earlier process", "adopted", taken, "removed", len(unfit), "because", reasons(unfit))
+	}
+	return nil
+}
+
+// highest is the largest number in the names of containers: new ones get larger
+// ones.
+func highest(prefix string, left []container.Leftover) (most int64) {
+	for _, l := range left {
+		number, _, _ := strings.Cut(strings.TrimPrefix(l.Name, prefix), "_")
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil && n < 1<<62 {
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
+// Why a container is not taken over.
+var (
+	errUnknown  = errors.New("nothing is known of it")
+	errBusyThen = errors.New("it was in use when that process ended")
+	errEnded    = errors.New("it has ended")
+	errNewImage = errors.New("its kind has another image now")
+	errNoDevice = errors.New("its device is not there any more, or cannot be taken over")
+	errNoMemory = errors.New("there is no place for it")
+)
+
+// judge separates containers that may be taken over, by what is known of them, from
+// the others. The former come in the order in which they were used last.
+func (d *dispatcher) judge(left []container.Leftover, states []container.StateFile) (containers []adopted, unfit map[container.ID]error) {
+	known, unfit := map[container.ID]container.StateFile{}, map[container.ID]error{}
+	for _, state := range states {
+		known[state.ID] = state
+	}
+	for _, l := range left {
+		state, ok := known[l.ID]
+		ad := adopted{left: l, state: state}
+		key, err := hex.DecodeString(state.Key)
+		ad.key = string(key)
+		switch image, managed := d.settings.Images(state.Kind); {
+		case !ok || state.Name != l.Name || l.Digest == "" || err != nil:
+			unfit[l.ID] = errUnknown
+		case state.Activity != container.Idle && state.Activity != container.Pausing:
+			unfit[l.ID] = errBusyThen
+		case !l.Alive || l.Addr == "":
+			unfit[l.ID] = errEnded
+		case managed && !state.Pull && state.Image != image:
+			unfit[l.ID] = errNewImage
+		default:
+			ad.spec = d.settings.spec(state.Name, state.Kind, state.Image, state.Pull, state.MemoryMB)
+			if err := d.prepareAdopted(&ad); err != nil {
+				unfit[l.ID] = err
+				continue
+			}
+			containers = append(containers, ad)
+		}
+	}
+	slices.SortStableFunc(containers, func(a, b adopted) int {
+		return cmp.Or(a.state.Since.Compare(b.state.Since), strings.Compare(a.state.Name, b.state.Name))
+	})
+	return containers, unfit
+}
+
+// claim has the engine take containers over, and gives those that it does.
+func (d *dispatcher) claim(ctx context.Context, containers []adopted, unfit map[container.ID]error) []adopted {
+	if len(containers) == 0 {
+		return nil
+	}
+	left, specs := make([]container.Leftover, len(containers)), make([]container.Spec, len(containers))
+	for i, ad := range containers {
+		left[i], specs[i] = ad.left, ad.spec
+	}
+	errs := d.daemon.Adopt(ctx, left, specs)
+	kept := containers[:0]
+	for i, ad := range containers {
+		if errs[i] == nil {
+			kept = append(kept, ad)
+			continue
+		}
+		unfit[ad.left.ID] = errs[i]
+		d.abandon(ad)
+	}
+	return kept
+}
+
+// affordable gives the containers that there is memory for, those that were used
+// last if not for all.
+func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]error) []adopted {
+	left := d.settings.Pool.MemoryMB
+	for i := len(containers) - 1; i >= 0; i-- {
+		ad := containers[i]
+		need := ad.state.MemoryMB
+		if ad.state.GPU != nil {
+			need = ad.state.GPU.HostMB
+		}
+		if left -= need; left < 0 {
+			for _, ad := range containers[:i+1] {
+				unfit[ad.left.ID] = errNoMemory
+				d.abandon(ad)
+			}
+			return containers[i+1:]
+		}
+	}
+	return containers
+}
+
+// adopt gives a container its place. The error says why there is none.
+func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) error {
+	if ad.state.Activity == container.Pausing { // whether that was done is not known: now it is
+		if err := d.engine.Pause(ctx, ad.left.ID); err != nil {
+			d.abandon(ad)
+			return fmt.Errorf("pause it: %w", err)
+		}
+		ad.left.Paused = true
+	}
+	ctr := d.makeContainer(ad.spec)
+	ctr.handle = container.Handle{ID: ad.left.ID, Name: ad.left.Name, Addr: ad.left.Addr}
+	ctr.key, ctr.state.kept, ctr.state.rests, ctr.state.since = ad.key, true, true, ad.state.Since
+	if ad.gpu != nil {
+		if !d.adoptDevice(now, ad, ctr) {
+			return errNoMemory
+		}
+	} else {
+		slot, ok := d.pool.Adopt(now, container.Adopted{
+			Key: ad.key, Kind: ad.state.Kind, MemoryMB: ad.state.MemoryMB, Concurrency: max(ad.state.Concurrency, 1),
+			Paused: ad.left.Paused, Idle: max(time.Since(ad.state.Since), 0),
+		})
+		if !ok {
+			return errNoMemory
+		}
+		ctr.slot = slot
+		d.containers[slot] = ctr
+	}
+	ctr.client = d.dial(ad.left.Addr, max(ad.state.Concurrency, 1))
+	if ad.state.Activity == container.Pausing {
+		d.stateFiles.setActivity(ctr, container.Idle)
+	}
+	d.enliven(now, ctr)
+	return nil
+}
+
+// discardLeft has containers removed that are not taken over. Their memory counts
+// until they are gone.
+func (d *dispatcher) discardLeft(left []container.Leftover, unfit map[container.ID]error, states []container.StateFile) {
+	there := map[string]bool{}
+	slots := make(chan struct{}, parallelRemovals)
+	for _, l := range left {
+		if unfit[l.ID] == nil {
+			there[l.Name] = true
+			continue
+		}
+		slot := d.pool.AddRemoving(l.MemoryMB)
+		ctr := &actionContainer{name: l.Name, handle: container.Handle{ID: l.ID, Name: l.Name}}
+		d.goWork(func(ctx context.Context) {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			d.removeUntilGone(ctx, ctr)
+			d.post(goneEvent{slot})
+		})
+	}
+	for _, state := range states {
+		if !there[state.Name] {
+			d.stateFiles.disk.Drop(state.Name)
+		}
+	}
+}
+
+// reasons counts why containers were not taken over, for the log.
+func reasons(unfit map[container.ID]error) string {
+	count := map[string]int{}
+	for _, why := range unfit {
+		count[why.Error()]++
+	}
+	var all []string
+	for _, why := range slices.Sorted(maps.Keys(count)) {
+		all = append(all, fmt.Sprintf("%d: %s", count[why], why))
+	}
+	return strings.Join(all, "; ")
+}
+
+// identity names a device over restarts.
+func identity(d gpu.Device) string { return cmp.Or(d.UUID, d.String()) }

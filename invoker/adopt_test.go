@@ -1,0 +1,371 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// estate is what outlives an invoker: its containers, and the notes about them.
+type estate struct {
+	*fixture
+	fakeDaemon
+
+	mu       sync.Mutex
+	lefts    map[container.ID]container.Leftover
+	saved    map[string]container.StateFile
+	writes   int
+	refuse   map[container.ID]error // by Adopt
+	removals []container.ID
+}
+
+func newEstate(t testing.TB) *estate {
+	e := &estate{fixture: newFixture(t), lefts: map[container.ID]container.Leftover{}, saved: map[string]container.StateFile{}, refuse: map[container.ID]error{}}
+	e.engine, e.daemon, e.states = e, e, e
+	return e
+}
+
+// process is another process's world, with what this one left.
+func (e *estate) process() *estate {
+	next := newEstate(e.t)
+	next.actions = e.actions
+	next.lefts, next.saved = maps.Clone(e.lefts), maps.Clone(e.saved)
+	return next
+}
+
+func (e *estate) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	h, err := e.fixture.Create(ctx, spec)
+	h.ID = container.ID("id of " + spec.Name)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, twice := e.lefts[h.ID]; twice {
+		e.t.Errorf("container %s is made twice", spec.Name)
+	}
+	e.lefts[h.ID] = container.Leftover{ID: h.ID, Name: spec.Name, Addr: h.Addr, Alive: true, MemoryMB: spec.MemoryMB, Digest: "s"}
+	return h, err
+}
+
+func (e *estate) Remove(_ context.Context, id container.ID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.lefts, id)
+	e.removals = append(e.removals, id)
+	return nil
+}
+
+func (e *estate) CleanUp(context.Context, string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.lefts)
+	return nil
+}
+
+func (e *estate) Leftovers(context.Context, string) ([]container.Leftover, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.lefts)), nil
+}
+
+func (e *estate) Adopt(_ context.Context, left []container.Leftover, _ []container.Spec) []error {
+	errs := make([]error, len(left))
+	for i, l := range left {
+		errs[i] = e.refuse[l.ID]
+	}
+	return errs
+}
+
+func (e *estate) Write(state container.StateFile) {
+	e.change(state.Name, func(old *container.StateFile) { *old = state })
+}
+func (e *estate) SetActivity(name string, is container.Activity, since time.Time, h container.DeviceMemory) {
+	e.change(name, func(n *container.StateFile) { n.Activity, n.Since, n.DeviceMemory = is, since, h })
+}
+
+func (e *estate) change(name string, how func(*container.StateFile)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writes++
+	state := e.saved[name]
+	how(&state)
+	e.saved[name] = state
+}
+
+func (e *estate) Drop(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.saved, name)
+}
+
+func (e *estate) Read() []container.StateFile {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.saved))
+}
+
+// resting counts the notes that say so.
+func (e *estate) resting() (n int) {
+	for _, state := range e.Read() {
+		if state.Activity == container.Idle {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *estate) ok(id activation.ID) {
+	e.t.Helper()
+	if r := e.record(id); r == nil || r.Response.StatusCode != activation.StatusSuccess {
+		e.t.Errorf("record of %s: %+v", id, r)
+	}
+}
+
+// TestNextProcessTakesOver: containers that rest at an orderly stop serve the
+// next process, prewarmed ones too; names go on where they ended.
+func TestNextProcessTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.follows = true
+		e.action("f", nil)
+		s := e.settings()
+		s.Pool.StemCells = []container.StemCell{{Kind: "nodejs:20", MemoryMB: 128, Count: 1}}
+		_, stop := e.start(s)
+		e.invoke("f", nil)
+		synctest.Wait()
+		stop()
+		if e.made != 2 || len(e.lefts) != 2 || e.resting() != 2 {
+			t.Fatalf("%d made, left %v, %d rest", e.made, e.lefts, e.resting())
+		}
+		next := e.process()
+		iv, stop := next.start(s)
+		next.ok(next.warm(t, "f"))
+		next.action("g", nil)
+		next.warm(t, "g")
+		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 128+256+256 {
+			t.Errorf("pool %+v, %v", st.Pool, err)
+		}
+		next.mu.Lock()
+		for _, spec := range next.created {
+			if !strings.HasPrefix(spec.Name, s.Prefix+"3_") {
+				t.Errorf("a new container is named %s", spec.Name)
+			}
+		}
+		next.mu.Unlock()
+		stop() // for good
+		if len(next.lefts)+len(next.saved) > 0 {
+			t.Errorf("left: %v, %v", next.lefts, next.saved)
+		}
+	})
+}
+
+// warm invokes an action and waits for its end.
+func (e *estate) warm(t *testing.T, name string) activation.ID {
+	id := e.invoke(name, nil)
+	time.Sleep(time.Second)
+	synctest.Wait()
+	return id
+}
+
+// TestNotesNeverPromiseWhatRuns: whenever something runs in a container, however
+// many do at once, its state file does not say that it rests; when all have left, it
+// does.
+func TestStateFilesNeverPromiseWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.action("f", func(a *activation.Action) { a.Limits.Concurrency = 4 })
+		e.run = func(int, []byte) proxy.Exchange {
+			if n := e.resting(); n > 0 {
+				t.Errorf("%d rest while one runs", n)
+			}
+			time.Sleep(time.Second)
+			return answer(200, `{}`)
+		}
+		s := e.settings()
+		s.Bounds.Concurrency.Max = 4
+		s.Pool.MemoryMB = 256 // one container
+		_, stop := e.start(s)
+		for i := range 40 {
+			e.invoke("f", nil)
+			time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := e.resting(); n != 1 {
+			t.Errorf("%d rest at the end", n)
+		}
+		stop()
+	})
+}
+
+// TestSteadyUseCostsNoNote: the state file of a container that is used again and again
+// is not touched; it says that it rests when it has for a while, and since when.
+func TestSteadyUseCostsNoWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.action("f", nil)
+		_, stop := e.start(e.settings())
+		soon := func() {
+			e.invoke("f", nil)
+			time.Sleep(restAfter / 2)
+			synctest.Wait()
+		}
+		e.warm(t, "f")
+		soon()
+		if e.resting() != 1 {
+			t.Error("one that is used now and then does not rest at once")
+		}
+		e.writes = 0
+		for range 50 {
+			soon()
+		}
+		if e.writes != 1 || e.resting() != 0 {
+			t.Errorf("%d changes of the note, %d rest", e.writes, e.resting())
+		}
+		last := time.Now().Add(-restAfter / 2)
+		time.Sleep(2 * restAfter)
+		synctest.Wait()
+		if saved := e.Read(); e.writes != 2 || e.resting() != 1 || !saved[0].Since.Equal(last) {
+			t.Errorf("%d changes of the note, %d rest, last left at %v: %+v", e.writes, e.resting(), last, saved)
+		}
+		stop()
+	})
+}
+
+// TestGPUContainerRestsAtOnce, however soon it is used again: it takes long to
+// come back.
+func TestGPUContainerRestsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		tabs := newStateFiles(e)
+		ctr := &actionContainer{name: "wsk00_1_a", gpu: &deviceState{}, key: "k"}
+		tabs.prewarmed(ctr)
+		for range 3 {
+			tabs.engage(ctr)
+			if e.resting() != 0 {
+				t.Error("it rests while one runs")
+			}
+			tabs.settle(&run{ctr: ctr, routed: &routed{key: "k"}})
+			if e.resting() != 1 {
+				t.Error("it does not rest")
+			}
+			time.Sleep(restAfter / 10)
+		}
+	})
+}
+
+// TestWhoIsInDoubtGoes: a container is taken over only if all that is known of it
+// says that it may be.
+func TestWhoIsInDoubtGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.follows = true
+		cases := map[string]func(*container.Leftover, *container.StateFile){
+			"fit":     func(*container.Leftover, *container.StateFile) {},
+			"pausing": func(_ *container.Leftover, n *container.StateFile) { n.Activity = container.Pausing },
+			"busy":    func(_ *container.Leftover, n *container.StateFile) { n.Activity = container.Busy },
+			"odd":     func(_ *container.Leftover, n *container.StateFile) { n.Activity = '?' },
+			"ended":   func(l *container.Leftover, _ *container.StateFile) { l.Alive = false },
+			"lost":    func(l *container.Leftover, _ *container.StateFile) { l.Addr = "" },
+			"another": func(l *container.Leftover, n *container.StateFile) { n.ID = "x" },
+			"renamed": func(_ *container.Leftover, n *container.StateFile) { n.Name = "y" },
+			"garbled": func(_ *container.Leftover, n *container.StateFile) { n.Key = "zz" },
+			"older":   func(l *container.Leftover, _ *container.StateFile) { l.Digest = "" },
+			"remade":  func(_ *container.Leftover, n *container.StateFile) { n.Image = "other" },
+			"refused": func(l *container.Leftover, _ *container.StateFile) { e.refuse[l.ID] = errors.New("no") },
+			"device":  func(_ *container.Leftover, n *container.StateFile) { n.GPU = &container.GPUStateFile{Device: "d"} },
+		}
+		s := e.settings()
+		s.Images = func(string) (string, bool) { return "node", true }
+		s.Pool.MemoryMB = 256 * len(cases)
+		_, stop := e.start(s)
+		for name := range cases {
+			e.action(name, nil)
+			e.warm(t, name)
+		}
+		stop()
+		next := e.process()
+		next.refuse = e.refuse
+		for id, l := range next.lefts {
+			for name, spoil := range cases {
+				if strings.HasSuffix(l.Name, "_"+name) {
+					state := next.saved[l.Name]
+					spoil(&l, &state)
+					next.lefts[id], next.saved[l.Name] = l, state
+				}
+			}
+		}
+		_, stop = next.start(s)
+		for name := range cases {
+			next.ok(next.warm(t, name))
+		}
+		if want := len(cases) - 2; next.made != want || len(next.removals) != want {
+			t.Errorf("%d made anew and %d removed, want %d", next.made, len(next.removals), want)
+		}
+		for _, id := range next.removals {
+			if strings.HasSuffix(string(id), "_fit") || strings.HasSuffix(string(id), "_pausing") {
+				t.Error("removed: ", id)
+			}
+		}
+		stop()
+	})
+}
+
+// TestLeftoversCountUntilTheyAreGone: containers that are removed beside the work
+// hold their memory until then, and none of it is lost.
+func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		for i := range 8 {
+			id := container.ID(fmt.Sprint("old", i))
+			e.lefts[id] = container.Leftover{ID: id, Name: fmt.Sprint(e.settings().Prefix, i, "_a_b"), MemoryMB: 256, Alive: true}
+		}
+		e.action("f", nil)
+		s := e.settings()
+		s.Pool.MemoryMB = 4 * 256 // less than what was left
+		iv, stop := e.start(s)
+		e.ok(e.warm(t, "f"))
+		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 256 || st.Pool.Removing != 0 || len(e.removals) != 8 {
+			t.Errorf("pool %+v, %v, %d removed", st.Pool, err, len(e.removals))
+		}
+		stop()
+	})
+}
+
+// TestLastUsedStayWhereMemoryIsShort: of more than there is memory for, what was
+// used last is taken over, and the pool counts it.
+func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEstate(t)
+		e.follows = true
+		s := e.settings()
+		_, stop := e.start(s)
+		for i := range 4 {
+			e.action(fmt.Sprint("f", i), nil)
+			e.warm(t, fmt.Sprint("f", i))
+		}
+		stop()
+		next := e.process()
+		s.Pool.MemoryMB = 2 * 256
+		iv, stop := next.start(s)
+		synctest.Wait()
+		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 2*256 || st.Pool.Idle != 2 {
+			t.Errorf("pool %+v, %v", st.Pool, err)
+		}
+		for i := range next.removals {
+			if id := next.removals[i]; strings.HasSuffix(string(id), "_f2") || strings.HasSuffix(string(id), "_f3") {
+				t.Error("removed: ", id)
+			}
+		}
+		stop()
+	})
+}

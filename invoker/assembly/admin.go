@@ -1,0 +1,109 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/admin"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// adminHandler makes the admin handler. Until the invoker accepts work /ping names what
+// it is waiting for, with a status that readiness probes take as "not yet".
+func (a *assembly) adminHandler() http.Handler {
+	o := admin.Options{
+		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
+		Header: a.c.Admin.TransactionHeader, Pings: pings{a}, Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
+	}
+	if a.c.Metrics.Served() {
+		// What is looked up when it is asked for is apart from what is counted:
+		// the console reads the counters once a second.
+		live := prometheus.NewRegistry()
+		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
+		o.Metrics = promhttp.HandlerFor(a.named(prometheus.Gatherers{a.metrics, a.functions, live}), promhttp.HandlerOpts{})
+	}
+	if a.c.Admin.Status {
+		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }
+		o.Console = a.console()
+	}
+	open := admin.New(o)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ping" && !a.ready.Load() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "not ready: "+a.waiting(), http.StatusServiceUnavailable)
+			return
+		}
+		if r.URL.Path == "/ping" {
+			if why := a.cannot(); why != "" {
+				w.Header().Set("Retry-After", "5")
+				http.Error(w, "cannot work: "+why, http.StatusServiceUnavailable)
+				return
+			}
+		}
+		open.ServeHTTP(w, r)
+	})
+}
+
+// cannot is why no work can be done though the invoker is ready; empty: it can.
+func (a *assembly) cannot() string {
+	if why, _ := a.unable.Load().(string); why != "" {
+		return "container engine: " + why
+	}
+	if why := a.kafkaAway(); why != "" {
+		return "Kafka: " + why
+	}
+	return ""
+}
+
+func (a *assembly) waiting() string {
+	if s, _ := a.stage.Load().(string); s != "" {
+		return s
+	}
+	return "stopping"
+}
+
+// openListener serves the admin endpoints from the start on, so that /status can
+// name what the start is waiting for.
+func (a *assembly) openListener(ctx context.Context) (func(), error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
+	}
+	server := &http.Server{Handler: a.adminHandler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	server.RegisterOnShutdown(func() { close(a.closing) })
+	done := make(chan struct{})
+	serve := func() error { return server.Serve(listener) }
+	if a.c.Admin.Protocol == "https" {
+		t := a.c.Admin.TLS
+		server.TLSConfig, err = tlsstore.Server(tlsstore.File{Path: t.KeystorePath, Password: t.KeystorePassword}, t.ClientAuth)
+		if err != nil {
+			_ = listener.Close()
+			return nil, fmt.Errorf("open the key store of the admin port: %w", err)
+		}
+		serve = func() error { return server.ServeTLS(listener, "", "") }
+	}
+	go func() {
+		defer close(done)
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+			a.Log.Error("admin port closed", "error", err)
+		}
+	}()
+	a.admin = listener.Addr().String()
+	if a.Listening != nil {
+		a.Listening(listener.Addr().String())
+	}
+	return func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		defer cancel()
+		_ = server.Shutdown(stop)
+		<-done
+	}, nil
+}

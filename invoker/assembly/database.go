@@ -1,0 +1,195 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/s3"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
+)
+
+func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
+	d := c.CouchDB
+	return couchdb.Config{
+		URL:      d.Protocol + "://" + net.JoinHostPort(d.Host, strconv.Itoa(d.Port)),
+		Username: d.Username, Password: d.Password,
+		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
+		BlacklistInterval: c.Blacklist.PollInterval,
+		CacheBytes:        int64(c.Actions.CacheBytes), CacheIdle: c.Actions.CacheTTL,
+		Log: log,
+	}
+}
+
+// openStore opens the database, and reads the blocked namespaces.
+func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest) (err error) {
+	if a.store, err = couchdb.Open(a.databaseConfig(), manifest); err != nil {
+		return err
+	}
+	if err := a.awaitDatabase(ctx); err != nil {
+		return err
+	}
+	a.refuseBlocked(ctx)
+	return nil
+}
+
+func (a *assembly) flushStore(ctx context.Context) error {
+	if a.store == nil {
+		return nil
+	}
+	return a.store.Flush(ctx)
+}
+
+func (a *assembly) closeStore(context.Context) error {
+	if a.store == nil {
+		return nil
+	}
+	return a.store.Close()
+}
+
+func (a *assembly) storeStatus(s *status) {
+	h := a.store.Health()
+	s.CouchDB = h
+	s.because("reading actions", h.Reads.LastError)
+	s.because("writing records", h.Writes.LastError)
+	s.because("spooling records", h.Spool.LastError)
+	s.because("reading the blacklist", h.Blacklist.LastError)
+}
+
+func (a *assembly) storeGauges(s *status, m sink) {
+	const name, help = "couchdb_cache_total", "Actions that were asked for, by whether they were at hand."
+	m.counter(name, help, float64(s.CouchDB.Cache.Hits), label{"outcome", "hit"})
+	m.counter(name, help, float64(s.CouchDB.Cache.Misses), label{"outcome", "miss"})
+}
+
+// awaitDatabase waits until the database takes the credentials, has the three
+// databases, and takes records: before that no activation could be served, and
+// controllers must not send any.
+func (a *assembly) awaitDatabase(ctx context.Context) error {
+	if a.c.Records.Discard { // then there may be no database of records
+		return nil
+	}
+	return a.await(ctx, "CouchDB", a.store.Probe)
+}
+
+// await probes a store until it answers.
+func (a *assembly) await(ctx context.Context, name string, probe func(context.Context) error) error {
+	away := retry.New(a.Log, "start, which needs the database,")
+	for {
+		err := probe(ctx)
+		if err == nil {
+			away.Succeeded()
+			return nil
+		}
+		a.stage.Store("waiting for " + name + ": " + err.Error())
+		if !away.Wait(ctx, err) {
+			return fmt.Errorf("wait for the database: %w", err)
+		}
+	}
+}
+
+// refuseBlocked reads which namespaces are blocked before the first activation
+// is: one of theirs must not slip through while the store is still asking. A
+// database that does not answer delays the start no longer than blockedTime.
+func (a *assembly) refuseBlocked(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, blockedTime)
+	defer cancel()
+	_ = a.store.RefreshBlacklist(ctx) // its health shows the error; it is read again
+}
+
+// readTries is how often an action is asked for while the database answers in
+// between.
+const readTries = 4
+
+// actions translates the store's errors into the invoker's, and waits for a
+// store that is away.
+type actions struct{ *couchdb.Store }
+
+func (a actions) Action(ctx context.Context, id, revision string) (*activation.Action, error) {
+	found, err := a.Store.Action(ctx, id, revision)
+	// A database that answers, but not for this action, is not away.
+	for try := 1; try < readTries && errors.Is(err, couchdb.ErrUnavailable); try++ {
+		if gone := a.Store.AwaitReads(ctx); gone != nil {
+			return nil, fmt.Errorf("%w (%w)", err, gone)
+		}
+		found, err = a.Store.Action(ctx, id, revision)
+	}
+	if errors.Is(err, couchdb.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %w", invoker.ErrNotFound, err)
+	}
+	return found, err
+}
+
+// bucket is code in S3, which knows how its last read went.
+type bucket struct {
+	store   *s3.Store
+	trouble atomic.Value // string
+}
+
+// Read implements couchdb.Bucket.
+func (b *bucket) Read(ctx context.Context, document, name string) ([]byte, bool, error) {
+	data, found, err := b.store.Read(ctx, document, name)
+	if err == nil || ctx.Err() == nil {
+		b.setTrouble(err)
+	}
+	return data, found, err
+}
+
+func (b *bucket) setTrouble(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	b.trouble.Store(text)
+}
+
+// why is what is wrong with the last read; empty where there is none.
+func (b *bucket) why() string {
+	if b == nil {
+		return ""
+	}
+	why, _ := b.trouble.Load().(string)
+	return why
+}
+
+// probeTime bounds the probe of the bucket at the start.
+const probeTime = 5 * time.Second
+
+// openBucket opens the bucket where code is kept in S3, and probes whether it lets
+// us in. It does not wait for it: actions whose code is in the database need none.
+func (a *assembly) openBucket(ctx context.Context) error {
+	store, err := stores.Bucket(a.c)
+	if err != nil || store == nil {
+		return err
+	}
+	a.bucket = &bucket{store: store}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	if err := store.Probe(ctx); err != nil && !s3.Denied(err) {
+		a.bucket.setTrouble(err)
+		a.Log.Warn("code in S3 cannot be read", "error", err)
+	}
+	return nil
+}
+
+func (a *assembly) bucketStatus(s *status) {
+	s.Bucket = a.bucket.why()
+	s.because("reading code from S3", s.Bucket)
+}
+
+func (a *assembly) closeBucket(context.Context) error {
+	if a.bucket != nil {
+		a.bucket.store.Close()
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
+)
+
+// OpenKafka is the cluster that a configuration names.
+func OpenKafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluster, error) {
+	tls, err := tlsstore.Kafka(k)
+	if err != nil {
+		return nil, err
+	}
+	login, err := k.Login()
+	if err != nil {
+		return nil, err
+	}
+	return kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, Login: (*kafka.Login)(login), ClientID: clientID, Log: log})
+}
+
+func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
+	k := a.c.Kafka
+	if a.cluster, err = OpenKafka(k, "consumer-"+topic, a.Log); err != nil {
+		return err
+	}
+	a.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)
+	spec := kafka.InvokerTopic(topic, k.ReplicationFactor, k.TopicConfig)
+	spec.Partitions = k.Partitions
+	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
+		return fmt.Errorf("create topic %s: %w", topic, err)
+	}
+	return nil
+}
+
+func (a *assembly) openProducer(context.Context) error {
+	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
+		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
+	})
+	return nil
+}
+
+func (a *assembly) closeProducer(ctx context.Context) error {
+	if a.producer == nil {
+		return nil
+	}
+	return a.producer.Close(ctx)
+}
+
+func (a *assembly) producerStatus(s *status) {
+	s.Kafka.Sends = a.producer.Stats()
+	for _, topic := range s.Kafka.Sends.Interrupted {
+		s.because("sending", topic)
+	}
+}
+
+func (a *assembly) producerGauges(s *status, m sink) {
+	m.gauge("kafka_waiting_messages", "Acks and events that wait to be sent.", float64(s.Kafka.Sends.Waiting))
+}
+
+// outbox sends to controllers and writes user events.
+type outbox struct {
+	producer *kafka.Producer
+	prefix   string // of all topics but the events'
+	events   string // topic of user events, empty when they are off
+}
+
+func (o outbox) Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error {
+	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, unsent(sent))
+}
+
+// unsent gives the invoker's own error for what was not sent before the producer
+// closed: it is not dropped, but still unacknowledged.
+func unsent(sent func(error)) func(error) {
+	return func(err error) {
+		if errors.Is(err, kafka.ErrClosed) {
+			err = fmt.Errorf("%w: %w", invoker.ErrUnsent, err)
+		}
+		sent(err)
+	}
+}
+
+// Event never makes anybody wait: the original sends and forgets, too.
+func (o outbox) Event(_ context.Context, e activation.Event) error {
+	if o.events == "" {
+		return nil
+	}
+	if !o.producer.TrySend(o.events, e.Encode()) {
+		return errors.New("the queue of user events is full")
+	}
+	return nil
+}
+
+func (o outbox) Forward(ctx context.Context, topic, key string, message []byte, sent func(error)) error {
+	return o.producer.SendKeyed(ctx, o.prefix+topic, key, message, unsent(sent))
+}

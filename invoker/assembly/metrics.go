@@ -1,0 +1,98 @@
+package assembly
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// gauges shows at /metrics what /status shows, as numbers.
+type gauges struct{ a *assembly }
+
+// Describe sends nothing: the collector is unchecked, since what it shows
+// depends on the devices and flows there are.
+func (g gauges) Describe(chan<- *prometheus.Desc) {}
+
+// Collect takes one snapshot.
+func (g gauges) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	s, err := g.a.status(ctx)
+	if err != nil || s.Work == nil {
+		return
+	}
+	healthy := 0.0
+	if s.Healthy {
+		healthy = 1
+	}
+	m := sink(out)
+	m.gauge("healthy", "1 when /status names no reason against it.", healthy)
+	m.gauge("build_info", "The version that runs; always 1.", 1, label{"version", g.a.Version}, label{"goversion", runtime.Version()})
+	for _, p := range g.a.parts.all {
+		if p.gauges != nil {
+			p.gauges(&s, m)
+		}
+	}
+}
+
+// sink takes metrics.
+type sink chan<- prometheus.Metric
+
+type label struct{ name, value string }
+
+func (m sink) gauge(name, help string, v float64, labels ...label) {
+	m.send(prometheus.GaugeValue, name, help, v, labels)
+}
+
+func (m sink) counter(name, help string, v float64, labels ...label) {
+	m.send(prometheus.CounterValue, name, help, v, labels)
+}
+
+func (m sink) send(kind prometheus.ValueType, name, help string, v float64, labels []label) {
+	var names, values []string
+	for _, l := range labels {
+		names, values = append(names, l.name), append(values, l.value)
+	}
+	m <- prometheus.MustNewConstMetric(prometheus.NewDesc("gpuwhisk_"+name, help, names, nil), kind, v, values...)
+}
+
+// workGauges shows what the dispatcher does.
+func workGauges(s *status, m sink) {
+	m.gauge("activations_in_flight", "Accepted and not completed.", float64(s.Work.InFlight))
+	for _, f := range s.Work.Flows {
+		m.gauge("gpu_queue_depth", "Activations that wait in a flow.", float64(f.Queued), label{"flow", f.Flow})
+	}
+	if b := s.Work.Backlog; b != nil {
+		const name, help = "gpu_backlog", "GPU activations that are accepted and not completed, by where their messages are: memory, or disk alone."
+		m.gauge(name, help, float64(b.InMemory), label{"where", "memory"})
+		m.gauge(name, help, float64(b.Spilled), label{"where", "disk"})
+	}
+	poolGauges(s, m)
+}
+
+func poolGauges(s *status, m sink) {
+	const mib = 1 << 20
+	p := s.Work.Pool
+	memory := func(state string, mb int) {
+		m.gauge("pool_memory_bytes", "Memory of CPU containers by state; limit is all there is, claimed is that of GPU containers.", float64(mb)*mib, label{"state", state})
+	}
+	for _, v := range []struct {
+		state string
+		n, mb int
+	}{
+		{"active", p.Active, p.ActiveMB}, {"idle", p.Idle, p.IdleMB},
+		{"prewarm", p.Prewarm, p.PrewarmMB}, {"waiting", p.Waiting, p.WaitingMB},
+	} {
+		m.gauge("pool_containers", "CPU containers by state.", float64(v.n), label{"state", v.state})
+		memory(v.state, v.mb)
+	}
+	memory("limit", p.MemoryMB)
+	memory("claimed", p.ReservedMB)
+	for _, c := range p.Prewarms {
+		kind, size := label{"kind", c.Kind}, label{"memory", strconv.Itoa(c.MemoryMB) + " MB"}
+		m.counter("prewarm_missed_total", "Cold starts that a prewarmed container could have served.", float64(c.Missed), kind, size)
+		m.counter("prewarm_expired_total", "Prewarmed containers that were removed unused.", float64(c.Expired), kind, size)
+	}
+}

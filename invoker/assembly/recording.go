@@ -1,0 +1,109 @@
+package assembly
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+)
+
+// recording writes the events and orders of the GPU scheduler to a file, for
+// gpuwhisk sim replay. A log with a gap gives nothing again, so it ends for good
+// where the file is full or the disk does not follow, and logs that; the invoker
+// goes on. One goroutine writes; it ends with Close.
+type recording struct {
+	path  string
+	file  *os.File
+	log   *slog.Logger
+	lines chan []byte
+	left  int64 // bytes that may be written; the caller's
+	ended bool  // the caller's
+	done  chan struct{}
+	err   error // the goroutine's, then Close's
+}
+
+// recordingLines is how many lines may wait for the disk: seconds of a busy scheduler.
+const recordingLines = 65536
+
+// newRecording begins a file of at most so many bytes. A file that is there is
+// kept as path.old.
+func newRecording(path string, size int64, log *slog.Logger) (*recording, error) {
+	if err := os.Rename(path, path+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("keep the last recording of GPU scheduling (whisk.gpu.record): %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the recording of GPU scheduling (whisk.gpu.record): %w", err)
+	}
+	l := &recording{path: path, file: f, log: log, left: size, lines: make(chan []byte, recordingLines), done: make(chan struct{})}
+	go l.write()
+	return l, nil
+}
+
+func (a *assembly) openRecording(context.Context) (err error) {
+	if g := a.c.GPU; g.Record != "" && len(a.gpus.devices) > 0 {
+		a.recording, err = newRecording(g.Record, int64(g.RecordSize), a.Log)
+	}
+	return err
+}
+
+func (a *assembly) closeRecording(context.Context) error {
+	if a.recording == nil {
+		return nil
+	}
+	return a.recording.Close()
+}
+
+// errRecordingEnded is a line that comes after the log's end.
+var errRecordingEnded = errors.New("the recording of GPU scheduling has ended")
+
+// Write takes one line. It is called by one goroutine, and does not block.
+func (l *recording) Write(line []byte) (int, error) {
+	if l.ended {
+		return 0, errRecordingEnded
+	}
+	if l.left -= int64(len(line)); l.left < 0 {
+		l.end("it has the size of whisk.gpu.record-size")
+		return 0, errRecordingEnded
+	}
+	select {
+	case l.lines <- append([]byte(nil), line...):
+		return len(line), nil
+	default:
+		l.end("the disk does not follow")
+		return 0, errRecordingEnded
+	}
+}
+
+func (l *recording) end(why string) {
+	l.ended = true
+	l.log.Warn("recording of GPU scheduling ends here", "file", l.path, "reason", why)
+}
+
+// write writes lines until there are no more. It flushes when none waits.
+func (l *recording) write() {
+	defer close(l.done)
+	w := bufio.NewWriter(l.file)
+	for line := range l.lines {
+		_, err := w.Write(line)
+		if len(l.lines) == 0 && err == nil {
+			err = w.Flush()
+		}
+		if err != nil && l.err == nil {
+			l.err = err
+			l.log.Error("write the recording of GPU scheduling", "file", l.path, "error", err)
+		}
+	}
+	if err := errors.Join(w.Flush(), l.file.Close()); l.err == nil {
+		l.err = err
+	}
+}
+
+// Close writes what is left. Nothing may be written after it.
+func (l *recording) Close() error {
+	close(l.lines)
+	<-l.done
+	return l.err
+}

@@ -1,0 +1,47 @@
+package assembly
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRecordingIsBounded: a log ends with a whole line where it is full, says so
+// once, and the one before it is kept.
+func TestRecordingIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lane.log")
+	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var message bytes.Buffer
+	l, err := newRecording(path, 25, slog.New(slog.NewTextHandler(&message, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last error
+	for range 5 {
+		_, last = l.Write([]byte("ten bytes\n"))
+	}
+	if !errors.Is(last, errRecordingEnded) {
+		t.Errorf("a full log takes more: %v", last)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "ten bytes\nten bytes\n" {
+		t.Errorf("%q", got)
+	}
+	if got, _ := os.ReadFile(path + ".old"); string(got) != "before\n" {
+		t.Errorf("the one before: %q", got)
+	}
+	if n := strings.Count(message.String(), "whisk.gpu.record-size"); n != 1 {
+		t.Errorf("told %d times: %s", n, message.String())
+	}
+	if _, err := newRecording(filepath.Join(path, "no"), 1, slog.Default()); err == nil || !strings.Contains(err.Error(), "whisk.gpu.record") {
+		t.Errorf("a file that cannot be: %v", err)
+	}
+}

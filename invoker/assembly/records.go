@@ -1,0 +1,116 @@
+package assembly
+
+import (
+	"context"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
+)
+
+// recordsStatus is what /status shows of a store of records that is not CouchDB.
+type recordsStatus struct {
+	Store string `json:"store"`
+	records.Health
+}
+
+// openRecordStore opens the store of records where that is not CouchDB, and waits
+// for it.
+func (a *assembly) openRecordStore(ctx context.Context) (err error) {
+	if a.records, err = stores.Records(a.c, a.recordsConfig(), a.Log); err != nil || a.records == nil {
+		return err
+	}
+	return a.await(ctx, a.c.Records.Store, a.records.Probe)
+}
+
+func (a *assembly) flushRecordStore(ctx context.Context) error {
+	if a.records == nil {
+		return nil
+	}
+	return a.records.Flush(ctx)
+}
+
+func (a *assembly) recordStoreStatus(s *status) {
+	if a.records == nil {
+		return
+	}
+	h := a.records.Health()
+	s.Records = &recordsStatus{a.c.Records.Store, h}
+	s.because("writing records", h.Writes.LastError)
+	s.because("spooling records", h.Spool.LastError)
+}
+
+func (a *assembly) closeRecordStore(context.Context) error {
+	if a.records == nil {
+		return nil
+	}
+	return a.records.Close()
+}
+
+// recordsConfig is the way of records, with what is open on disk.
+func (a *assembly) recordsConfig() records.Config {
+	r := a.c.Records
+	cfg := records.Config{
+		Requests:  r.Requests,
+		BatchDocs: r.Batch, BatchBytes: int(r.BatchSize),
+		BufferDocs: r.Buffer, BufferBytes: int(r.BufferSize),
+		Linger: r.Linger,
+	}
+	a.state.into(&cfg)
+	return cfg
+}
+
+// databaseConfig is CouchDB's. Where records go elsewhere it has no database of
+// them, and nothing of theirs on disk.
+func (a *assembly) databaseConfig() couchdb.Config {
+	cfg := couchConfig(a.c, a.Log)
+	cfg.Spans = a.steps
+	if a.bucket != nil {
+		cfg.Bucket = a.bucket
+	}
+	if a.records != nil {
+		cfg.Activations = ""
+		return cfg
+	}
+	cfg.Records = a.recordsConfig()
+	return cfg
+}
+
+// recordStore is where records go.
+func (a *assembly) recordStore() invoker.Records {
+	switch {
+	case a.c.Records.Discard:
+		return discard{}
+	case a.records != nil:
+		return recordSink{a.records, a.steps, a.c.Records.Store}
+	}
+	return recordSink{a.store, a.steps, a.c.CouchDB.Activations}
+}
+
+// recordSink writes records to a store.
+type recordSink struct {
+	to interface {
+		PutDocument(ctx context.Context, doc records.Document) error
+	}
+	steps *invoker.SpanObserver
+	name  string
+}
+
+func (s recordSink) Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error {
+	step, done := s.steps.SaveSpan(s.name, id)
+	ended := spans.Begin(ctx, s.steps, step)
+	return s.to.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: func(batch int, err error) {
+		ended(done, err)
+		stored(batch, err)
+	}})
+}
+
+// discard is the store of a deployment that wants no records.
+type discard struct{}
+
+func (discard) Put(_ context.Context, _ string, _ []byte, stored func(batch int, err error)) error {
+	stored(0, nil)
+	return nil
+}

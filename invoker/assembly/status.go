@@ -1,0 +1,83 @@
+package assembly
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+)
+
+// status is how the invoker is and why.
+type status struct {
+	Instance string         `json:"instance"`
+	Healthy  bool           `json:"healthy"`
+	Reasons  []string       `json:"reasons"`
+	Uptime   string         `json:"uptime"`
+	Kafka    kafkaStatus    `json:"kafka"`
+	CouchDB  couchdb.Health `json:"couchdb"`
+	// Records is there where they do not go to CouchDB.
+	Records  *recordsStatus  `json:"records,omitempty"`
+	State    stateStatus     `json:"state"`
+	LogFiles *logFilesStatus `json:"logFiles,omitempty"`
+	// Bucket is what is wrong with code in S3.
+	Bucket string          `json:"bucket,omitempty"`
+	Work   *invoker.Status `json:"work,omitempty"`
+	// Fallbacks are the actions whose GPU memory is only counted, because their
+	// libraries do not bear that it is moved.
+	Fallbacks []devices.Fallback `json:"fallbacks,omitempty"`
+}
+
+// kafkaStatus is what the parts that use Kafka are doing.
+type kafkaStatus struct {
+	Pings kafka.PingStatus    `json:"pings"`
+	Feed  kafka.FeedStats     `json:"feed"`
+	Share *kafka.MemberStats  `json:"share,omitempty"` // of the forward topic, where this invoker takes from it
+	Lag   int64               `json:"lag"`
+	Sends kafka.ProducerStats `json:"sends"`
+}
+
+// because adds a reason against the invoker's health, unless it is empty.
+func (s *status) because(what, reason string) {
+	if reason != "" {
+		s.Reasons = append(s.Reasons, what+": "+reason)
+	}
+}
+
+// status asks the dispatcher and then every part, the last opened first.
+func (a *assembly) status(ctx context.Context) (status, error) {
+	s := status{Instance: a.instance.String(), Uptime: time.Since(a.began).Round(time.Second).String(), Reasons: []string{}}
+	if !a.ready.Load() {
+		s.because("not ready", a.waiting())
+		return s, nil
+	}
+	work, err := a.invoker.Load().Status(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Work = &work
+	if why := a.kafkaAway(); why != "" {
+		s.because("cannot work", "Kafka: "+why)
+	}
+	if a.stopping.Load() {
+		s.because("stopping", "what runs is finished, nothing more is pulled")
+	}
+	for _, p := range slices.Backward(a.parts.all) {
+		if p.status != nil {
+			p.status(&s)
+		}
+	}
+	s.Healthy = len(s.Reasons) == 0
+	return s, nil
+}
+
+// workStatus is why the dispatcher cannot do its work.
+func workStatus(s *status) {
+	s.because("container engine", s.Work.Engine)
+	if b := s.Work.Backlog; b != nil {
+		s.because("parking GPU activations", b.Trouble)
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestWskConfigFile: what wsk reads its settings from is what we do.
+func TestWskConfigFile(t *testing.T) {
+	home, other := t.TempDir(), filepath.Join(t.TempDir(), "props")
+	for path, host := range map[string]string{filepath.Join(home, ".wskprops"): "home", other: "other"} {
+		if err := os.WriteFile(path, []byte("APIHOST="+host+"\nAUTH=u:"+host+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("HOME", home)
+	for _, c := range []struct {
+		file  string
+		given whisk
+		want  whisk
+	}{
+		{"", whisk{}, whisk{"home", "u:home"}},
+		{other, whisk{}, whisk{"other", "u:other"}},
+		{other, whisk{APIHost: "mine"}, whisk{"mine", "u:other"}},
+		{other + "-absent", whisk{}, whisk{}},
+	} {
+		t.Setenv("WSK_CONFIG_FILE", c.file)
+		if got := c.given.orOwn(); got != c.want {
+			t.Errorf("WSK_CONFIG_FILE=%s: %+v, want %+v", c.file, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+)
+
+// actionContainer is one container with what is needed to use it. The dispatcher makes
+// and forgets containers. handle and client are written by the worker that creates
+// the container, before its event; from then on they do not change.
+type actionContainer struct {
+	slot       container.SlotID // in the CPU pool, 0 for a GPU container
+	name       string
+	key        string // what its runs share it under, as its state file has it
+	spec       container.Spec
+	handle     container.Handle
+	client     ProxyClient
+	gpu        *deviceState    // nil in the CPU path
+	life       context.Context // ends when the container has ended by itself
+	die        context.CancelCauseFunc
+	runContext runContext // of its runs
+
+	logs  chan struct{} // holds one while an activation's logs are read
+	state stateFile
+
+	runs atomic.Int32 // runs in it, as log markers count them
+}
+
+// errDeviceLost ends the life of a container whose device is lost.
+var errDeviceLost = errors.New("device lost")
+
+// overLimit ends the life of a container that holds more device memory than it
+// may. Its text is for the action's author.
+type overLimit struct{ text string }
+
+func (e *overLimit) Error() string { return e.text }
+
+// lost reports whether the container has lost its device, or the right to it.
+func (ctr *actionContainer) lost() bool {
+	cause := context.Cause(ctr.life)
+	return errors.Is(cause, errDeviceLost) || errors.As(cause, new(*overLimit))
+}
+
+// lossResponse answers a run whose container was lost under it.
+func (ctr *actionContainer) lossResponse() activation.Response {
+	var over *overLimit
+	if errors.As(context.Cause(ctr.life), &over) {
+		return activation.ErrorResponse(activation.StatusDeveloperError, over.text)
+	}
+	return activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
+}
+
+// open creates a container's container. Called by workers.
+func (d *dispatcher) open(ctx context.Context, ctr *actionContainer, concurrency int) error {
+	if ctr.gpu != nil {
+		if err := d.prepare(ctr); err != nil {
+			return err
+		}
+	}
+	h, err := d.engine.Create(ctx, ctr.spec)
+	if err != nil {
+		return err
+	}
+	ctr.handle = h
+	ctr.client = d.dial(h.Addr, concurrency)
+	return nil
+}
+
+// prepare adds to a GPU container's spec what its device memory needs.
+func (d *dispatcher) prepare(ctr *actionContainer) error {
+	needs, err := d.gpus.mover.Prepare(ctr.name, ctr.gpu.device, ctr.gpu.wish)
+	if err != nil {
+		return &container.CreateError{
+			Blame:   container.BlameWhisk,
+			Message: "Failed to provision resources to run the action.",
+			Err:     fmt.Errorf("prepare %s for device %s: %w", ctr.name, ctr.gpu.device, err),
+		}
+	}
+	ctr.spec.GPU = &needs
+	return nil
+}
+
+// remove takes a container's container away and posts done when its memory is free.
+// A container that cannot be removed now is tried again for as long as work
+// may go on: its memory is taken all that time, which is the truth.
+func (d *dispatcher) remove(ctr *actionContainer, done event) {
+	if ctr != nil {
+		delete(d.alive, ctr.handle.ID)
+	}
+	d.goWork(func(ctx context.Context) {
+		d.stateFiles.drop(ctr)
+		if ctr != nil && ctr.handle.ID != "" {
+			ctr.client.Close()
+			d.removeUntilGone(ctx, ctr)
+			ctr.runContext.gone()
+		}
+		if ctr != nil && ctr.gpu != nil {
+			d.gpus.mover.Forget(ctr.name)
+		}
+		d.post(done)
+	})
+}
+
+// systemTID is the transaction of the invoker's own work.
+func (d *dispatcher) systemTID(id string) activation.TransID {
+	return activation.NewTransID(id, d.began.UnixMilli(), false)
+}
+
+func (d *dispatcher) removeUntilGone(ctx context.Context, ctr *actionContainer) {
+	for backoff := (retry.Backoff{Min: time.Second, Max: time.Minute}); ; {
+		ended := d.observers.command(d.systemTID(maintenanceTID), "rm", string(ctr.handle.ID))
+		err := d.engine.Remove(ctx, ctr.handle.ID)
+		if ended(err); err == nil || ctx.Err() != nil {
+			return
+		}
+		wait := backoff.Next()
+		d.log.Warn("remove container, will try again", keyContainer, ctr.name, "error", err, "again", wait)
+		if !retry.Sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// hangUp closes the clients of all containers. It is called when no worker is left,
+// and before the containers are removed: the kernel goes on closing connections
+// to an address that no container has, and asks for its owner but once a second. The
+// container that gets the address next, one of the process that follows, could
+// not be reached for that long.
+func (d *dispatcher) hangUp() {
+	for _, ctr := range d.alive {
+		ctr.client.Close()
+	}
+	for _, ctr := range d.containers {
+		if ctr.client != nil {
+			ctr.client.Close()
+		}
+	}
+}
+
+// String names a container for logs.
+func (ctr *actionContainer) String() string { return fmt.Sprintf("%s (%s)", ctr.name, ctr.handle.ID) }
+
+// lastWords is how long a run waits for its answer after its container has
+// ended. What was answered before comes at once. A connection mostly breaks
+// with its container; when the container's network goes first, it does not.
+const lastWords = time.Second
+
+// runContext is the context of all runs in a container. It is made by the first of
+// them: one for each would be a thirtieth of what a run costs.
+type runContext struct {
+	mu   sync.Mutex
+	work context.Context // that it was made of
+	ctx  context.Context
+	end  context.CancelFunc
+}
+
+// running gives the context of a run in the container: it ends with the work, and
+// when the container has ended by itself.
+func (ctr *actionContainer) running(work context.Context) context.Context {
+	l := &ctr.runContext
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.work != work {
+		l.work = work
+		l.ctx, l.end = ctr.alive(work, lastWords)
+	}
+	return l.ctx
+}
+
+// gone is called when the container is no more.
+func (l *runContext) gone() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end != nil {
+		l.end()
+	}
+}
+
+// alive gives a context that ends with another one and when the container has
+// ended by itself: nobody will answer, and the user need not wait for the time
+// limit to hear that. grace is for an answer that was given before the end.
+func (ctr *actionContainer) alive(of context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(of)
+	unheard := context.AfterFunc(ctr.life, func() {
+		if ctr.lost() {
+			end() // whatever it may still say, its device is gone
+			return
+		}
+		late := time.AfterFunc(grace, end)
+		context.AfterFunc(ctx, func() { late.Stop() })
+	})
+	return ctx, func() {
+		unheard()
+		end()
+	}
+}
+
+// unlessDead turns the outcome of a call that was ended with its container into what it
+// would have come to.
+func unlessDead(ctx context.Context, x proxy.Exchange) proxy.Exchange {
+	if x.Failure == proxy.Cancelled && ctx.Err() == nil {
+		x.Failure = proxy.Refused
+		if x.Sent {
+			x.Failure = proxy.NoResponse
+		}
+	}
+	return x
+}

@@ -1,0 +1,60 @@
+package container
+
+import "time"
+
+// Leftover is a container that an earlier process left, as its engine sees it.
+type Leftover struct {
+	ID       ID
+	Name     string
+	Addr     string // of its action proxy
+	Image    string // what the engine calls it now
+	Alive    bool
+	Paused   bool
+	MemoryMB int    // as its maker had it; 0 if that is not known
+	Digest   string // of all that it was made with
+}
+
+// Activity is what a container is doing as far as the next process must know.
+type Activity byte
+
+// Activities.
+const (
+	Busy    Activity = 'b' // an activation runs in it, or something was begun with it
+	Idle    Activity = 'r'
+	Pausing Activity = 'p' // its pause was begun
+)
+
+// StateFile is what must be known of a container to take it over. It lies on disk
+// and outlives the process.
+type StateFile struct {
+	ID           ID            `json:"id"`
+	Name         string        `json:"name"`
+	Key          string        `json:"key,omitempty"` // hex digits; empty: prewarmed
+	Kind         string        `json:"kind"`
+	Image        string        `json:"image"`
+	Pull         bool          `json:"pull,omitempty"`
+	MemoryMB     int           `json:"memoryMB"`
+	Concurrency  int           `json:"concurrency"`
+	GPU          *GPUStateFile `json:"gpu,omitempty"`
+	Activity     Activity      `json:"-"`
+	Since        time.Time     `json:"-"` // it rests
+	DeviceMemory DeviceMemory  `json:"-"`
+}
+
+// GPUStateFile is what must be known further of a container with a device.
+type GPUStateFile struct {
+	Device    string  `json:"device"` // its name in records and metrics
+	Namespace string  `json:"namespace"`
+	Function  string  `json:"function"`
+	Memory    int64   `json:"memory,omitempty"`
+	Unseen    bool    `json:"unseen,omitempty"`
+	HostMB    int     `json:"hostMB"`
+	Weight    float64 `json:"weight,omitempty"`
+	Action    string  `json:"action"` // its full name
+	Shim      string  `json:"shim,omitempty"`
+	Fallback  string  `json:"fallback,omitempty"` // why its memory is only counted
+	Limit     int64   `json:"limit,omitempty"`
+}
+
+// DeviceMemory is the device memory of a container, in bytes.
+type DeviceMemory struct{ Allocated, Resident, Context int64 }

@@ -1,0 +1,279 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const manifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"name":"node"}}]},"blackboxes":[]}`
+
+// harness is a broker, an action, a database, and a client that plays controller.
+type harness struct {
+	b       *testing.B
+	broker  *broker.Broker
+	db      *database
+	dbURL   string
+	actions *http.Server
+	action  string // host:port
+	logs    string // a directory
+	client  *kgo.Client
+	mu      sync.Mutex
+	waiting map[activation.ID]chan struct{}
+	results map[activation.ID]time.Time // of the first ack of each, where it is not nil
+	next    int
+}
+
+func newHarness(b *testing.B) *harness {
+	b.Helper()
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	br, err := broker.Start(b.TempDir(), 0, quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(br.Close)
+	logs := b.TempDir()
+	s, ln, err := actionServer(logs)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	r := &harness{b: b, broker: br, actions: s, action: ln.Addr().String(), logs: logs, waiting: map[activation.ID]chan struct{}{}}
+	r.db = &database{}
+	web := httptest.NewServer(r.db)
+	b.Cleanup(web.Close)
+	r.dbURL = web.URL
+	r.connect(quiet)
+	return r
+}
+
+func (r *harness) connect(log *slog.Logger) {
+	bus, err := broker.Dial([]string{r.broker.Addr()}, log)
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	var topics []broker.Topic
+	for _, name := range []string{"completed0", "completedfloor", "health", "invoker0", "invoker1"} {
+		topics = append(topics, broker.Topic{Name: name})
+	}
+	if err := bus.CreateTopics(r.b.Context(), topics); err != nil {
+		r.b.Fatal(err)
+	}
+	bus.Close()
+	r.client, err = kgo.NewClient(kgo.SeedBrokers(r.broker.Addr()), kgo.ConsumeTopics("completed0", "completedfloor"),
+		kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()), // as controllers do
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
+		kgo.RequiredAcks(kgo.LeaderAck()), kgo.FetchMaxWait(500*time.Millisecond))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); r.listen(ctx) }()
+	r.b.Cleanup(func() { cancel(); r.client.Close(); <-done })
+}
+
+// listen wakes the waiters for an ack.
+func (r *harness) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		for _, rec := range r.client.PollFetches(ctx).Records() {
+			a, err := activation.DecodeAck(rec.Value)
+			if err != nil {
+				r.b.Error(err)
+				continue
+			}
+			r.mu.Lock()
+			if _, known := r.results[a.ActivationID]; r.results != nil && !known {
+				r.results[a.ActivationID] = time.Now()
+			}
+			if c := r.waiting[a.ActivationID]; c != nil && a.FreesSlot() {
+				close(c)
+				delete(r.waiting, a.ActivationID)
+			}
+			r.mu.Unlock()
+		}
+	}
+}
+
+// invoke sends one activation and waits for its ack.
+func (r *harness) invoke(topic, action string) time.Duration {
+	r.mu.Lock()
+	r.next++
+	id := activation.ID(fmt.Sprintf("%032x", r.next))
+	arrived := make(chan struct{})
+	r.waiting[id] = arrived
+	r.mu.Unlock()
+	m := message(action, id)
+	if topic == "invoker1" {
+		m.Controller = "floor"
+	}
+	began := time.Now()
+	r.client.Produce(r.b.Context(), &kgo.Record{Topic: topic, Value: m.Encode()}, func(_ *kgo.Record, err error) {
+		if err != nil {
+			r.b.Error(err)
+		}
+	})
+	<-arrived
+	return time.Since(began)
+}
+
+func message(action string, id activation.ID) activation.Message {
+	return activation.Message{
+		TransID: activation.NewTransID("t", time.Now().UnixMilli(), false), Revision: "1-a",
+		Action:       activation.ActionRef{Path: "guest", Name: action, Version: "0.0.1"},
+		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s"), Rights: []string{"ACTIVATE"}},
+		ActivationID: id, Controller: "0", Blocking: true, Content: []byte(`{"name":"` + strings.Repeat("x", 400) + `"}`),
+	}
+}
+
+// environment is what an operator would start the invoker with.
+func (r *harness) environment() []string {
+	host, port, _ := strings.Cut(strings.TrimPrefix(r.dbURL, "http://"), ":")
+	return []string{
+		"KAFKA_HOSTS=" + r.broker.Addr(), "RUNTIMES_MANIFEST=" + manifest, "WHISK_API_HOST_NAME=localhost", "PORT=0",
+		"CONFIG_whisk_couchdb_protocol=http", "CONFIG_whisk_couchdb_host=" + host, "CONFIG_whisk_couchdb_port=" + port,
+		"CONFIG_whisk_couchdb_username=u", "CONFIG_whisk_couchdb_password=p", "CONFIG_whisk_couchdb_databases_WhiskAuth=subjects",
+		"CONFIG_whisk_couchdb_databases_WhiskEntity=whisks", "CONFIG_whisk_couchdb_databases_WhiskActivation=activations",
+		"CONFIG_whisk_containerPool_userMemory=16384m",
+		"CONFIG_whisk_gpu_state=" + r.b.TempDir(),
+	}
+}
+
+// serve runs the whole production assembly, with containers that all are the
+// action at addr, until ctx ends.
+func serve(ctx context.Context, id string, environ []string, addr string, listening func(addr string), ready func()) error {
+	cfg, err := config.Load(config.Input{Args: []string{"--id", id, "--uniqueName", id}, Environ: environ})
+	if err != nil {
+		return err
+	}
+	return assembly.Run(ctx, assembly.Options{
+		Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Listening: listening, Ready: ready,
+		Engine: &engine{addr: addr, id: id, dir: os.Getenv(withLogs), died: make(chan container.ID)},
+	})
+}
+
+func (r *harness) invoker() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- serve(ctx, "0", r.environment(), r.action, nil, func() { close(ready) }) }()
+	r.b.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.b.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		r.b.Fatal(err)
+	}
+}
+
+func quantile(all []time.Duration, q float64) time.Duration {
+	slices.Sort(all)
+	return all[min(int(q*float64(len(all))), len(all)-1)]
+}
+
+// BenchmarkWarm takes turns between the floor and the invoker, one activation
+// at a time, and reports both and their ratios. Goals: p50 at most 1.3, p99 at
+// most 2.
+func BenchmarkWarm(b *testing.B) {
+	r := newHarness(b)
+	r.floor(1)
+	r.invoker()
+	for range 200 {
+		r.invoke("invoker0", "a1")
+		r.invoke("invoker1", "a1")
+	}
+	var ours, floor []time.Duration
+	for b.Loop() {
+		floor = append(floor, r.invoke("invoker1", "a1"))
+		ours = append(ours, r.invoke("invoker0", "a1"))
+	}
+	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
+	b.ReportMetric(us(quantile(ours, 0.5)), "p50-us")
+	b.ReportMetric(us(quantile(ours, 0.99)), "p99-us")
+	b.ReportMetric(us(quantile(floor, 0.5)), "floor-p50-us")
+	b.ReportMetric(us(quantile(floor, 0.99)), "floor-p99-us")
+	b.ReportMetric(float64(quantile(ours, 0.5))/float64(quantile(floor, 0.5)), "p50-ratio")
+	b.ReportMetric(float64(quantile(ours, 0.99))/float64(quantile(floor, 0.99)), "p99-ratio")
+}
+
+// burst keeps n activations in flight until count have been acked.
+func (r *harness) burst(topic string, n, count int) time.Duration {
+	return r.burstOf("a1", topic, n, count)
+}
+
+func (r *harness) burstOf(action, topic string, n, count int) time.Duration {
+	began := time.Now()
+	work := make(chan struct{}, count)
+	for range count {
+		work <- struct{}{}
+	}
+	close(work)
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for range work {
+				r.invoke(topic, action)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(began)
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+// BenchmarkInFlight64 keeps 64 activations in flight on either side in turns.
+// Goal: throughput at least 0.6 of the floor's. Allocations are of the whole
+// process, broker and client included, on either side; the floor writes its
+// records one by one, which the invoker does not. BenchmarkProcess has the CPU.
+func BenchmarkInFlight64(b *testing.B) {
+	r := newHarness(b)
+	r.floor(64)
+	r.invoker()
+	r.burst("invoker1", 64, 1000)
+	r.burst("invoker0", 64, 1000)
+	const count = 2000
+	var ours, floor time.Duration
+	var oursAllocs, floorAllocs uint64
+	rounds := 0
+	for b.Loop() {
+		rounds++
+		a := allocated()
+		floor += r.burst("invoker1", 64, count)
+		floorAllocs += allocated() - a
+		a = allocated()
+		ours += r.burst("invoker0", 64, count)
+		oursAllocs += allocated() - a
+	}
+	n := float64(rounds * count)
+	b.ReportMetric(n/ours.Seconds(), "runs/s")
+	b.ReportMetric(n/floor.Seconds(), "floor-runs/s")
+	b.ReportMetric(floor.Seconds()/ours.Seconds(), "throughput-ratio")
+	b.ReportMetric(float64(oursAllocs)/n, "allocs/run")
+	b.ReportMetric(float64(floorAllocs)/n, "floor-allocs/run")
+	b.ReportMetric(float64(r.db.stored.Load())/float64(r.db.batches.Load()), "docs/batch")
+}

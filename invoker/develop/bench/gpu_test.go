@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// shimEngine hands out the action server as containers, each beside a process
+// that really holds memory under the shim, where its container is told to load
+// it.
+type shimEngine struct {
+	*engine
+	guest string
+
+	mu  sync.Mutex
+	all []*exec.Cmd
+}
+
+func (e *shimEngine) Create(ctx context.Context, s container.Spec) (container.Handle, error) {
+	if s.GPU != nil && slices.ContainsFunc(s.GPU.Env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD=") }) {
+		if err := e.hold(s.GPU.Env); err != nil {
+			return container.Handle{}, &container.CreateError{Message: "no guest", Err: err}
+		}
+	}
+	return e.engine.Create(ctx, s)
+}
+
+// hold starts the process and has it allocate.
+func (e *shimEngine) hold(env []string) error {
+	cmd := exec.Command(e.guest)
+	cmd.Env, cmd.Stderr = env, os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.all = append(e.all, cmd)
+	e.mu.Unlock()
+	if _, err := fmt.Fprintln(in, "alloc 33554432\nfill 0 1"); err != nil {
+		return err
+	}
+	answers := bufio.NewScanner(out)
+	for range 3 { // start, alloc, fill
+		if !answers.Scan() {
+			return io.ErrUnexpectedEOF
+		}
+	}
+	return nil
+}
+
+func (e *shimEngine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, cmd := range e.all {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	return e.engine.Close()
+}
+
+// gpuInvoker runs an invoker with one simulated device.
+func (r *harness) gpuInvoker(id, guest string, more ...string) {
+	env := append(r.environment(), "CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_runtime=process")
+	cfg, err := config.Load(config.Input{Args: []string{"--id", id, "--uniqueName", "bench"}, Environ: append(env, more...)})
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- assembly.Run(ctx, assembly.Options{
+			Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Ready: func() { close(ready) },
+			Engine: &shimEngine{engine: &engine{addr: r.action, died: make(chan container.ID)}, guest: guest},
+		})
+	}()
+	r.b.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.b.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		r.b.Fatal(err)
+	}
+}
+
+// BenchmarkGPUWarm takes turns between an invoker that only pretends to keep
+// memory and one whose containers run under the shim on the fake driver. It
+// reports the time to the result, which is what a caller waits for, and to the
+// completion, which frees the place at the controller; with the shim the
+// container says beside both what it holds. Goal: the shim adds at most 200 us
+// to a warm run.
+func BenchmarkGPUWarm(b *testing.B) {
+	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "build", "shim"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	guest := filepath.Join(dir, "guest")
+	if _, err := os.Stat(guest); err != nil {
+		b.Skipf("%v: run make shim-fake", err)
+	}
+	r := newHarness(b)
+	r.results = map[activation.ID]time.Time{}
+	r.gpuInvoker("0", guest)
+	r.gpuInvoker("1", guest, "CONFIG_whisk_gpu_process_dir="+b.TempDir(),
+		"CONFIG_whisk_gpu_shim_library="+filepath.Join(dir, "libgpuwhisk.so"),
+		"CONFIG_whisk_gpu_fakeDriver="+filepath.Join(dir, "fake12"))
+	for range 200 {
+		r.timed("invoker0")
+		r.timed("invoker1")
+	}
+	var result, whole [2][]time.Duration
+	for b.Loop() {
+		for side, topic := range []string{"invoker0", "invoker1"} {
+			first, last := r.timed(topic)
+			result[side], whole[side] = append(result[side], first), append(whole[side], last)
+		}
+	}
+	report := func(name string, of [2][]time.Duration) {
+		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
+		b.ReportMetric(us(quantile(of[0], 0.5)), name+"-simulated-p50-us")
+		b.ReportMetric(us(quantile(of[1], 0.5)-quantile(of[0], 0.5)), name+"-added-p50-us")
+		b.ReportMetric(us(quantile(of[1], 0.99)-quantile(of[0], 0.99)), name+"-added-p99-us")
+	}
+	report("result", result)
+	report("completion", whole)
+}
+
+// timed invokes the GPU action and reports when its first and its last ack came.
+func (r *harness) timed(topic string) (first, last time.Duration) {
+	began := time.Now()
+	last = r.invoke(topic, "gpu1")
+	id := activation.ID(fmt.Sprintf("%032x", r.next))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.results[id].Sub(began), last
+}

@@ -1,0 +1,246 @@
+// Package demo shows the main job end to end, and what the scheduler is good
+// for: under each of two policies it starts a standalone OpenWhisk, deploys CPU
+// actions and GPU functions through OpenWhisk's own client library, makes the
+// same calls, and checks with Kafka and with the database themselves that
+// nothing was lost and nothing was done twice. Then it shows side by side what
+// became of each function.
+//
+// GPUs are simulated and the functions only take time: the times that the
+// MQFQ-Sticky paper measured (Table 1), divided by twenty. Where the shim and
+// its fake driver are built, they take it on that driver and keep memory there,
+// which is really moved out and in; elsewhere they sleep. The demo measures
+// nothing about a machine; it shows that and how the parts work.
+//
+// Run starts one goroutine that reads acks, and those of package load, and waits
+// for all of them.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+)
+
+// ErrInterrupted says that the user ended the demo before its time.
+var ErrInterrupted = errors.New("interrupted; nothing is left behind")
+
+// Options is what a demo is made of.
+type Options struct {
+	Standalone standalone.Options // without Data: a temporary directory is used
+	Machine    Machine            // what runs the functions
+	Functions  []Function         // what is deployed and called
+	// Policies are compared: under each in turn a fresh installation gets the
+	// same calls. The last is the one that the demo is about.
+	Policies []string
+	Memory   bool          // show first what becomes of device memory; needs Machine.Driver
+	Keep     bool          // stay when the report is printed, until ctx ends
+	Admin    func() string // the address of the invoker's admin port, once it is ready
+	Load     time.Duration // how long calls are made, under each policy
+	Seed     uint64        // of the arrivals
+	Out      io.Writer
+	Terminal bool // Out is one: progress may rewrite its line
+	Colour   bool
+}
+
+// readyTime bounds the start, drainTime the answers after the last call and
+// the end of everything.
+const (
+	readyTime = 2 * time.Minute // a machine may have much else to do
+	drainTime = 75 * time.Second
+)
+
+// Run is the whole demo. Whatever happens, nothing stays behind.
+func Run(ctx context.Context, o Options) error {
+	if len(o.Functions) == 0 {
+		return errors.New("no functions to show: neither python3 nor node is on the PATH")
+	}
+	p := printer{o.Out, o.Terminal, o.Colour}
+	p.introduce(o)
+	if o.Memory {
+		if err := showMemory(ctx, o, p); err != nil {
+			return err
+		}
+	}
+	var rounds []round
+	for i, policy := range o.Policies {
+		o.Standalone.Policy = policy
+		last := i == len(o.Policies)-1
+		err := install(ctx, o, p, last, func(s *standalone.Standalone) error {
+			r, err := play(ctx, o, p, s)
+			rounds = append(rounds, r)
+			if err != nil || !last {
+				return err
+			}
+			return p.report(o.Functions, rounds)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install runs a whole OpenWhisk for as long as use takes, and longer where
+// that is the last and is to be kept.
+func install(ctx context.Context, o Options, p printer, last bool, use func(*standalone.Standalone) error) (err error) {
+	data, err := os.MkdirTemp("", "gpuwhisk-demo-")
+	if err != nil {
+		return fmt.Errorf("create data directory: %w", err)
+	}
+	defer func() {
+		if err != nil && ctx.Err() != nil { // each step reports the end of ctx in its own words
+			err = ErrInterrupted
+		}
+		err = errors.Join(err, os.RemoveAll(data))
+	}()
+	o.Standalone.Data = data
+	began := time.Now()
+	start, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	s, err := standalone.Start(start, o.Standalone)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		err = errors.Join(err, s.Stop(stop))
+	}()
+	if err := s.WaitReady(start); err != nil {
+		return err
+	}
+	p.started(s, o.Standalone.Policy, time.Since(began))
+	if err := use(s); err != nil || !last {
+		return err
+	}
+	if !o.Keep {
+		p.line("gpuwhisk demo --keep stays at this point, with a console in the browser.")
+		return nil
+	}
+	p.line("Kept. The console is at %s\nwsk goes to %s; Ctrl-C ends it and removes everything.", s.Console(), s.Info().APIHost)
+	<-ctx.Done()
+	return nil
+}
+
+// round is what happened under one policy.
+type round struct {
+	policy  string
+	calls   []load.Call
+	records map[string]*activation.Record
+	moved   traffic
+}
+
+// play deploys, calls and checks.
+func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (round, error) {
+	r := round{policy: o.Standalone.Policy}
+	client, done, err := dial(s)
+	if err != nil {
+		return r, err
+	}
+	defer done()
+	w, err := watch(ctx, s.Info())
+	if err != nil {
+		return r, err
+	}
+	defer w.close()
+	for _, f := range o.Functions {
+		if err := deploy(client, f); err != nil {
+			return r, err
+		}
+	}
+	if r.calls, err = callAll(ctx, o, p, s.Info().APIHost); err != nil {
+		return r, err
+	}
+	if r.records, err = w.settle(ctx, len(r.calls)); err != nil {
+		return r, err
+	}
+	if o.Machine.Driver {
+		if r.moved, err = movedBytes(ctx, o.Admin()); err != nil {
+			return r, err
+		}
+	}
+	return r, p.check(r.calls, w.counted(), r.records)
+}
+
+// dial makes the client that any user of OpenWhisk would make.
+func dial(s *standalone.Standalone) (*whisk.Client, func(), error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: 256}
+	client, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * time.Minute}, &whisk.Config{
+		Host: s.Info().APIHost, AuthToken: standalone.Guest().AuthKey(), Namespace: "_",
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make OpenWhisk client: %w", err)
+	}
+	return client, transport.CloseIdleConnections, nil
+}
+
+func deploy(client *whisk.Client, f Function) error {
+	a := &whisk.Action{Name: f.Name, Exec: &whisk.Exec{Kind: f.Kind, Code: &f.Code}}
+	if f.GPU != nil {
+		a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: f.GPU}}
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Parameters)) {
+		a.Parameters = append(a.Parameters, whisk.KeyValue{Key: key, Value: f.Parameters[key]})
+	}
+	if _, _, err := client.Actions.Insert(a, true); err != nil { //nolint:bodyclose // the client has read it to its end
+		return fmt.Errorf("deploy %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// arrivals draws Poisson arrivals for every function. The same seed gives the
+// same calls at the same times.
+func arrivals(functions []Function, duration time.Duration, seed uint64) []load.Arrival {
+	var all []load.Arrival
+	for i, f := range functions {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		gap := func() time.Duration { return time.Duration(r.ExpFloat64() / f.Rate * float64(time.Second)) }
+		for at := gap(); at < duration; at += gap() {
+			all = append(all, load.Arrival{At: at, Action: i})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b load.Arrival) int { return int(a.At - b.At) })
+	return all
+}
+
+// inFlight is more calls than there are: each is sent at its time.
+const inFlight = 10_000
+
+// callAll makes the calls at their times, whatever became of those before, and
+// returns when all are answered.
+func callAll(ctx context.Context, o Options, p printer, host string) ([]load.Call, error) {
+	client, err := load.NewClient(load.Access{
+		APIHost: host, Auth: standalone.Guest().AuthKey(), Parameters: []byte(`{"name":"Ada"}`), InFlight: 256,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var names []string
+	for _, f := range o.Functions {
+		names = append(names, f.Name)
+	}
+	result := load.Run(ctx, load.Options{
+		Actions: names, Arrivals: slices.Values(arrivals(o.Functions, o.Load, o.Seed)), Duration: o.Load,
+		InFlight: inFlight, Wait: 2 * time.Minute,
+		Progress: func(g load.Progress) { p.progress(o.Standalone.Policy, o.Load, g) },
+	}, client)
+	p.progressEnd(o.Standalone.Policy, o.Load, result)
+	if result.Interrupted {
+		return nil, ErrInterrupted
+	}
+	return result.Calls, nil
+}

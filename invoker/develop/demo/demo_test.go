@@ -1,0 +1,313 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+)
+
+// real starts the invoker of this project as the command does, and keeps the
+// address of its admin port.
+type real struct{ admin atomic.Value }
+
+func (r *real) start(ctx context.Context, environ, args []string) (func() error, error) {
+	cfg, err := config.Load(config.Input{Environ: environ, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- assembly.Run(ctx, assembly.Options{
+			Config: cfg, Log: slog.New(slog.DiscardHandler), Self: os.Args[0], Host: "127.0.0.1",
+			Listening: func(addr string) { r.admin.Store(addr) },
+		})
+	}()
+	return func() error { return <-ended }, nil
+}
+
+// played runs a short demo on a machine and returns what it printed.
+func played(t *testing.T, m Machine, memory activation.Size, policies, pick []string, extra ...string) string {
+	t.Helper()
+	functions, err := Catalogue(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not all of them: starting their interpreters takes longer than the rest.
+	functions = slices.DeleteFunc(functions, func(f Function) bool { return !slices.Contains(pick, f.Name) })
+	temp, err := os.MkdirTemp("", "demo") // for sockets: t.TempDir has the test's name in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	t.Setenv("TMPDIR", temp)
+	var out bytes.Buffer
+	r := &real{}
+	err = Run(t.Context(), Options{
+		Standalone: standalone.Options{
+			Runtime: "process", GPUs: 1, GPUMemory: memory, Extra: append(m.Settings(), extra...), Invoker: r.start, Version: "test",
+		},
+		Machine: m, Functions: functions, Policies: policies, Admin: func() string { return r.admin.Load().(string) },
+		Load: time.Second, Seed: 7, Out: &out,
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("a pipe got terminal codes")
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	return out.String()
+}
+
+// pauser ends the demo when a text has been printed.
+type pauser struct {
+	text string
+	end  context.CancelFunc
+	out  bytes.Buffer
+}
+
+func (p *pauser) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), p.text) {
+		p.end()
+	}
+	return p.out.Write(b)
+}
+
+// TestKept: with Keep the console can be seen after the report, and the demo then
+// ends without an error.
+func TestKept(t *testing.T) {
+	functions, err := Catalogue(Here())
+	if err != nil || len(functions) == 0 {
+		missing(t, "neither python3 nor node")
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	ctx, end := context.WithCancel(t.Context())
+	r, out := &real{}, &pauser{text: "Kept. The console is at http://127.0.0.1:", end: end}
+	admin := func() string { addr, _ := r.admin.Load().(string); return addr }
+	err = Run(ctx, Options{
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Admin: admin, Version: "test"},
+		Functions:  functions[:1], Policies: []string{"fcfs"}, Admin: admin, Keep: true, Load: time.Second, Seed: 7, Out: out,
+	})
+	if err != nil || ctx.Err() == nil {
+		t.Errorf("%v; ended by the one who looked: %t\n%s", err, ctx.Err() != nil, &out.out)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A demo that is ended half way returns ErrInterrupted alone and leaves nothing
+// behind.
+func TestInterrupted(t *testing.T) {
+	functions, err := Catalogue(Here())
+	if err != nil {
+		missing(t, err.Error())
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	ctx, end := context.WithCancel(t.Context())
+	r, out := &real{}, &pauser{text: "ready in", end: end}
+	err = Run(ctx, Options{
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Version: "test"},
+		Functions:  functions[:1], Policies: []string{"fcfs", "mqfq"}, Load: time.Hour, Seed: 7, Out: out,
+	})
+	if !errors.Is(err, ErrInterrupted) || err.Error() != ErrInterrupted.Error() {
+		t.Errorf("got %v, want %v", err, ErrInterrupted)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+func TestTheWholeDemoInShort(t *testing.T) {
+	m := Here()
+	if !m.Python && !m.Node {
+		missing(t, "neither python3 nor node is on the PATH")
+	}
+	out := played(t, m, m.DeviceMemory(), []string{"fcfs", config.DefaultPolicy}, []string{"hello", "roberta", "isoneural"})
+	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "with sticky-plus instead of fcfs"} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, ": each once"); n != 2 {
+		t.Errorf("%d of two rounds were found whole:\n%s", n, out)
+	}
+	if strings.Contains(out, "moved out") {
+		t.Errorf("memory moved that is not there:\n%s", out)
+	}
+}
+
+// Two functions whose memory does not fit the device together swap when they
+// are served by turns. In arrival order they are; a fair scheduler may serve
+// all calls of one and then all of the other, where a slow machine lets them
+// queue up.
+func TestTheWholeDemoUnderTheShim(t *testing.T) {
+	m := Here()
+	library, driver := shim(t, m)
+	m.Driver, m.Program = true, filepath.Join(filepath.Dir(library), "gpufunc")
+	out := played(t, m, 34*activation.MB, []string{"fcfs"}, []string{"roberta", "isoneural", "ffmpeg"},
+		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_tokens=1")
+	if !strings.Contains(out, ": each once") || !strings.Contains(out, "real shim moves memory on a fake driver") {
+		t.Errorf("output:\n%s", out)
+	}
+	if !regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
+		t.Errorf("errors:\n%s", out)
+	}
+	if !regexp.MustCompile(`(?m)^moved out/in +\d+ / [1-9]\d* MB$`).MatchString(out) {
+		t.Errorf("nothing came back from the host:\n%s", out)
+	}
+}
+
+// shim gives the shim's library and the fake driver's directory.
+func shim(t *testing.T, m Machine) (library, driver string) {
+	t.Helper()
+	library, err := filepath.Abs("../../../build/shim/libgpuwhisk.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver = filepath.Join(filepath.Dir(library), "fake12")
+	if err := errors.Join(devices.CheckLibrary(library), devices.CheckDriver(driver)); err != nil {
+		missing(t, fmt.Sprintf("make shim-fake: %v", err))
+	}
+	if !m.Python {
+		missing(t, "python3 is not on the PATH")
+	}
+	return library, driver
+}
+
+func TestWithoutInterpreters(t *testing.T) {
+	if err := Run(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "python3") {
+		t.Errorf("got %v, want what to install", err)
+	}
+}
+
+func TestCatalogueFollowsTheMachine(t *testing.T) {
+	for _, c := range []struct {
+		python, node bool
+		kinds        string
+	}{
+		{true, true, "nodejs:20 python:3 python:3-gpu"},
+		{true, false, "python:3 python:3-gpu"},
+		{false, true, "nodejs:20"},
+		{false, false, ""},
+	} {
+		var kinds []string
+		gpus := 0
+		functions, err := Catalogue(Machine{Python: c.python, Node: c.node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range functions {
+			kinds = append(kinds, f.Kind)
+			if f.GPU != nil {
+				gpus++
+			}
+		}
+		slices.Sort(kinds)
+		if got := strings.Join(slices.Compact(kinds), " "); got != c.kinds {
+			t.Errorf("python %t, node %t: %q, want %q", c.python, c.node, got, c.kinds)
+		}
+		if c.kinds != "" && gpus != 6 {
+			t.Errorf("%d GPU functions, want the six", gpus)
+		}
+	}
+}
+
+func TestFunctionsSleepTheScaledTimes(t *testing.T) {
+	f, err := measured{"imagenet", 2253, 11286, 4096, 3}.on(Machine{Python: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `WARM, LOAD, NAME = 0.11265, 0.45165, "imagenet"`; !strings.HasPrefix(f.Code, want) {
+		t.Errorf("code does not begin with %s:\n%s", want, f.Code)
+	}
+}
+
+func TestArrivalsAreDrawnFromTheSeed(t *testing.T) {
+	functions := []Function{{Rate: 50}, {Rate: 5}}
+	a, b := arrivals(functions, 20*time.Second, 1), arrivals(functions, 20*time.Second, 1)
+	if !slices.Equal(a, b) {
+		t.Error("the same seed drew other arrivals")
+	}
+	if slices.Equal(a, arrivals(functions, 20*time.Second, 2)) {
+		t.Error("another seed drew the same arrivals")
+	}
+	if !slices.IsSortedFunc(a, func(x, y load.Arrival) int { return int(x.At - y.At) }) {
+		t.Error("arrivals are not in order")
+	}
+	if n := len(a); n < 900 || n > 1300 {
+		t.Errorf("%d arrivals in 20 s at 55/s", n)
+	}
+}
+
+func TestCallsAcksAndRecordsAreCompared(t *testing.T) {
+	records := func(ids ...string) map[string]*activation.Record {
+		m := map[string]*activation.Record{}
+		for _, id := range ids {
+			m[id] = &activation.Record{}
+		}
+		return m
+	}
+	calls := []load.Call{{Answer: load.Answer{ID: "a"}}, {Answer: load.Answer{ID: "b"}}}
+	for _, c := range []struct {
+		name    string
+		calls   []load.Call
+		acks    map[string]int
+		records map[string]*activation.Record
+		want    string
+	}{
+		{"all agree", calls, map[string]int{"a": 1, "b": 1}, records("a", "b"), ""},
+		{"an ack is missing", calls, map[string]int{"a": 1}, records("a", "b"), "activation b has 0 acks"},
+		{"an ack is doubled", calls, map[string]int{"a": 1, "b": 2}, records("a", "b"), "activation b has 2 acks"},
+		{"an ack of no call", calls, map[string]int{"a": 1, "b": 1, "c": 1}, records("a", "b"), "an ack of no call: c"},
+		{"a record is missing", calls, map[string]int{"a": 1, "b": 1}, records("a"), "activation b has no record"},
+		{"a record of no call", calls, map[string]int{"a": 1, "b": 1}, records("a", "b", "c"), "a record of no call: c"},
+		{"a call was refused", append(calls, load.Call{}), map[string]int{"a": 1, "b": 1}, records("a", "b"), "a call was refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := printer{w: &out}.check(c.calls, c.acks, c.records)
+			if c.want == "" && err != nil || c.want != "" && !errors.Is(err, ErrMismatch) {
+				t.Errorf("got %v", err)
+			}
+			if !strings.Contains(out.String(), c.want) {
+				t.Errorf("no %q in\n%s", c.want, &out)
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package demo
+
+import (
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Function is an action of the demo.
+type Function struct {
+	Name       string
+	Kind       string
+	Code       string
+	Parameters map[string]any // of every call
+	GPU        any            // its gpu annotation, nil for a CPU action
+	Rate       float64        // mean calls per second
+	Warm       time.Duration  // of a run alone when nothing is to be loaded; 0: unknown
+}
+
+// Kinds of the actions.
+const (
+	nodeKind   = "nodejs:20"
+	pythonKind = "python:3"
+	gpuKind    = "python:3-gpu"
+	nativeKind = "native:1"
+)
+
+// timeScale divides the times of the paper, so that twenty seconds show what
+// took minutes there, and its memory: moving it must not take longer in
+// proportion than it did. Where functions really fill their memory,
+// driverScale divides it, for a laptop's memory stands for the device's.
+const (
+	timeScale   = 20
+	driverScale = 200
+)
+
+// Machine is what there is to run functions with.
+type Machine struct {
+	Python, Node bool
+	// Driver is true where GPU functions run under the shim on the fake
+	// driver. Program is then an executable that uses the GPU, or empty.
+	Driver  bool
+	Program string
+}
+
+// Here finds the languages of this machine.
+func Here() Machine {
+	return Machine{Python: onPath("python3"), Node: onPath("node", "nodejs")}
+}
+
+func onPath(names ...string) bool {
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// DeviceMemory is the paper's GPU of 16 GB, scaled.
+func (m Machine) DeviceMemory() activation.Size {
+	return activation.Size((16<<10)/m.memoryScale()) * activation.MB
+}
+
+// Settings are the scheduler's, scaled too: the overrun of 10 s that the paper
+// found best, and the 400 MB that a container's CUDA context takes.
+func (m Machine) Settings() []string {
+	return []string{
+		"CONFIG_whisk_gpu_overrun=500 ms",
+		fmt.Sprintf("CONFIG_whisk_gpu_contextMemory=%d m", 400/m.memoryScale()),
+	}
+}
+
+func (m Machine) memoryScale() int {
+	if m.Driver {
+		return driverScale
+	}
+	return timeScale
+}
+
+// description says how real the device is.
+func (m Machine) description() string {
+	if m.Driver {
+		return fmt.Sprintf("The GPU is simulated: the real shim moves memory on a fake driver, and runs\n"+
+			"take the MQFQ-Sticky paper's times / %d with its memory / %d.", timeScale, driverScale)
+	}
+	return fmt.Sprintf("The GPU is simulated: functions only sleep, for the MQFQ-Sticky paper's\n"+
+		"times / %d, and no memory moves (the shim is not built here).", timeScale)
+}
+
+// measured is a function of the paper's Table 1: execution times on a V100,
+// warm and cold, in milliseconds. The paper has no memory but that of FFT; the
+// other sizes, in MB, are ours, chosen so that not all six fit into the device
+// at once.
+type measured struct {
+	name       string
+	warm, cold int
+	memoryMB   int
+	rate       float64
+}
+
+// table1 offers the device seven tenths of what two invocations at a time use.
+var table1 = [...]measured{
+	{"imagenet", 2253, 11286, 4096, 3},
+	{"roberta", 268, 15481, 5120, 10},
+	{"ffmpeg", 4483, 4612, 3072, 1.5},
+	{"fft", 897, 3322, 1536, 5},
+	{"isoneural", 26, 9963, 2048, 15},
+	{"lud", 2050, 2359, 3072, 3},
+}
+
+// Catalogue is what the demo deploys on a machine: two CPU actions and six GPU
+// functions, in the languages that are there; nothing if there is none.
+func Catalogue(m Machine) ([]Function, error) {
+	if !m.Python && !m.Node {
+		return nil, nil
+	}
+	all := []Function{m.cpuAction("hello", 10, m.Node), m.cpuAction("primes", 5, !m.Python)}
+	for _, f := range table1 {
+		made, err := f.on(m)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, made)
+	}
+	return all, nil
+}
+
+//go:embed functions
+var sources embed.FS
+
+// source is a file of functions/, which are compiled in.
+func source(name string) string {
+	text, err := sources.ReadFile("functions/" + name)
+	if err != nil {
+		panic(err) // it is not among the files of this package
+	}
+	return string(text)
+}
+
+func (m Machine) cpuAction(name string, rate float64, node bool) Function {
+	if node {
+		return Function{Name: name, Kind: nodeKind, Code: source(name + ".js"), Rate: rate}
+	}
+	return Function{Name: name, Kind: pythonKind, Code: source(name + ".py"), Rate: rate}
+}
+
+// on gives the function the form in which it runs on a machine: on the driver,
+// as an executable, or asleep. Its cold part it spends when it is loaded, as a
+// real one loads its model then.
+func (f measured) on(m Machine) (Function, error) {
+	warm := time.Duration(f.warm) * time.Millisecond / timeScale
+	load := time.Duration(f.cold-f.warm) * time.Millisecond / timeScale
+	size := (f.memoryMB << 20) / m.memoryScale()
+	made := Function{Name: f.name, Kind: gpuKind, Rate: f.rate, Warm: warm, GPU: map[string]any{"memory": fmt.Sprintf("%d KB", size>>10)}}
+	switch {
+	case m.Driver && m.Program != "" && f.name == "ffmpeg":
+		// Started for each run, it keeps nothing on the device, as ffmpeg does.
+		program, err := os.ReadFile(m.Program)
+		if err != nil {
+			return made, fmt.Errorf("read program of %s: %w", f.name, err)
+		}
+		made.Kind, made.Code = nativeKind, base64.StdEncoding.EncodeToString(program)
+		made.Parameters = map[string]any{"bytes": size, "ms": f.warm / timeScale}
+	case m.Driver && m.Python:
+		made.Code = fmt.Sprintf("SIZE, WARM, LOAD, NAME = %d, %g, %g, %q\n", size, warm.Seconds(), load.Seconds(), f.name) +
+			source("driver.py") + source("touch.py")
+	case m.Python:
+		made.Code = fmt.Sprintf("WARM, LOAD, NAME = %g, %g, %q\n", warm.Seconds(), load.Seconds(), f.name) + source("sleep.py")
+	default:
+		made.Kind = nodeKind
+		made.Code = fmt.Sprintf("const WARM = %g, LOAD = %g, NAME = %q;\n", warm.Seconds(), load.Seconds(), f.name) + source("sleep.js")
+	}
+	return made, nil
+}
+
+// keeper is a function that keeps so many MB on the device and checks them.
+func keeper(name string, mb int) Function {
+	return Function{
+		Name: name, Kind: gpuKind, GPU: map[string]any{"memory": fmt.Sprintf("%d MB", mb+1)},
+		Code: fmt.Sprintf("SIZE = %d\n", mb<<20) + source("driver.py") + source("keep.py"),
+	}
+}

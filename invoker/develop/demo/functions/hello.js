@@ -1,0 +1,4 @@
+function main(args) {
+  console.log('greeting', args.name);
+  return { greeting: 'Hello ' + args.name };
+}

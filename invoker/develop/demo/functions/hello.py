@@ -1,0 +1,3 @@
+def main(args):
+    print("greeting", args["name"])
+    return {"greeting": "Hello " + args["name"]}

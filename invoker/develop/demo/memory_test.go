@@ -1,0 +1,73 @@
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+)
+
+// TestMemoryTour shows device memory with functions as processes,
+// and with GPUWHISK_LONG=1 in Docker containers too: each kind of start happens,
+// memory goes out and in, comes ahead of a turn, and is as it was left.
+func TestMemoryTour(t *testing.T) {
+	t.Run("process", func(t *testing.T) { tour(t, standalone.Options{Runtime: "process"}) })
+	if os.Getenv("GPUWHISK_LONG") != "1" {
+		return
+	}
+	t.Run("docker", func(t *testing.T) {
+		tag := os.Getenv("GPUWHISK_TEST_IMAGES_TAG")
+		if tag == "" {
+			missing(t, "no action images: GPUWHISK_TEST_IMAGES_TAG is not set (.ci/peers/images.sh start)")
+		}
+		attached := `"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}`
+		tour(t, standalone.Options{Runtime: "docker", Docker: os.Getenv("DOCKER_HOST"), Manifest: fmt.Appendf(nil,
+			`{"runtimes":{"python":[{"kind":"python:3-gpu","default":true,"image":{"prefix":"gpuwhisk","name":"action-python3","tag":%q},%s}]},"blackboxes":[]}`, tag, attached)})
+	})
+}
+
+func tour(t *testing.T, s standalone.Options) {
+	m := Here()
+	library, driver := shim(t, m)
+	m.Driver = true
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	var out bytes.Buffer
+	r := &real{}
+	s.GPUs, s.Invoker, s.Version, s.Memory = 1, r.start, "test", "8192m"
+	s.Extra = append(m.Settings(), "CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver)
+	o := Options{
+		Standalone: s, Machine: m, Memory: true, Out: &out,
+		Admin: func() string { return r.admin.Load().(string) },
+	}
+	if err := showMemory(t.Context(), o, printer{w: &out}); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	text := out.String()
+	for _, want := range []string{
+		`the first call loads it +small +cold +0 +0  new\n`,
+		`still there +small +gpu-warm +0 +0  as it was left`,
+		`two calls at once.* small +gpu-warm`,
+		`needs all the room +large +cold +(16|32) +0  new`,
+		`comes back from the host +small +host-warm +\d+ +16  as it was left`,
+		`out again +large +host-warm +(16|32) +66  as it was left`,
+		`behind two others +small +(gpu|host)-warm +\d+ +(16|32)  as it was left\n`,
+		`\n +small +busy-cold +new\n`,
+		`(16|32) MB came in before its turn`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("the output lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "LOST") {
+		t.Error("memory was lost")
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -1,0 +1,118 @@
+package demo
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+)
+
+func compared() ([]Function, []round) {
+	functions := []Function{{Name: "cpu"}, {Name: "one", GPU: true, Warm: 10 * time.Millisecond}, {Name: "two", GPU: true, Warm: 100 * time.Millisecond}}
+	answered := func(function int, ms time.Duration, start, failure string) load.Call {
+		return load.Call{Action: function, Latency: ms * time.Millisecond, Answer: load.Answer{Start: start, Failure: failure}}
+	}
+	return functions, []round{
+		{"fcfs", []load.Call{
+			answered(0, 1000, "", ""), answered(1, 400, "cold", ""), answered(1, 800, "host-warm", "x"), answered(2, 600, "busy-cold", ""),
+		}, nil, traffic{out: 4e6, in: 3e6}},
+		{"fair", []load.Call{
+			answered(0, 1000, "", ""), answered(1, 100, "cold", ""), answered(1, 200, "gpu-warm", "x"), answered(2, 300, "gpu-warm", ""),
+		}, nil, traffic{out: 2e6, in: 1e6}},
+	}
+}
+
+func TestSummaryCountsFromCalls(t *testing.T) {
+	functions, rounds := compared()
+	c := summarise(functions, rounds[0])
+	if cpu := c.rows[0]; cpu.runs != 1 || cpu.mean != time.Second || len(cpu.starts) != 0 || cpu.slowdown != 0 {
+		t.Errorf("CPU action: %+v", cpu)
+	}
+	if one := c.rows[1]; one.runs != 2 || one.errors != 1 || one.mean != 600*time.Millisecond || one.slowdown != 60 {
+		t.Errorf("GPU function: %+v", one)
+	}
+	if starts := c.rows[1].starts; starts["cold"] != 1 || starts["host-warm"] != 1 {
+		t.Errorf("starts of the GPU function: %v", starts)
+	}
+	if c.gpus.runs != 3 || c.gpus.mean != 600*time.Millisecond || c.gpus.starts["cold"] != 2 || c.gpus.slowdown != 60 {
+		t.Errorf("all GPU functions: %+v", c.gpus)
+	}
+	if got, want := fairness(c.rows), 66.0*66/(2*(3600+36)); math.Abs(got-want) > 1e-9 {
+		t.Errorf("fairness %g, want %g", got, want)
+	}
+}
+
+func TestChange(t *testing.T) {
+	for _, c := range []struct {
+		from, to float64
+		want     string
+	}{{0, 0, "the same"}, {5, 0, "down to nothing"}, {0, 5, "up from nothing"}, {100, 104, "about the same"}, {104, 100, "about the same"},
+		{10, 5, "2.0 times fewer"}, {5, 10, "2.0 times more"}} {
+		if got := change(c.from, c.to, "fewer", "more"); got != c.want {
+			t.Errorf("from %g to %g: %q, want %q", c.from, c.to, got, c.want)
+		}
+	}
+}
+
+func TestJainsIndex(t *testing.T) {
+	for _, c := range []struct {
+		of   []float64
+		want float64
+	}{{nil, 0}, {[]float64{7}, 1}, {[]float64{3, 3, 3}, 1}, {[]float64{0, 4}, 1}, {[]float64{1, 3}, 0.8}} {
+		var rows []row
+		for _, slowdown := range c.of {
+			rows = append(rows, row{slowdown: slowdown})
+		}
+		if got := fairness(rows); got != c.want {
+			t.Errorf("%v: %g, want %g", c.of, got, c.want)
+		}
+	}
+}
+
+func TestTablesAreSideBySide(t *testing.T) {
+	functions, rounds := compared()
+	var out bytes.Buffer
+	p := printer{w: &out}
+	p.latencies(functions, columns(functions, rounds))
+	p.starts(functions, columns(functions, rounds))
+	for _, want := range []string{
+		`(?m)^one +2 +600 +800 █{9} +150 +200 █{2}$`,
+		`(?m)^one +0 +1 +1 +60x +1 +0 +1 +15x$`,
+		`(?m)^GPU, all +0 +1 +2 +60x +2 +0 +1 +15x$`,
+		`(?m)^moved out/in +4 / 3 MB +2 / 1 MB$`,
+		`(?m)^errors +1 +1$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("no %s in\n%s", want, &out)
+		}
+	}
+}
+
+// The closing sentence says what was measured, whichever way it went.
+func TestClosingSentence(t *testing.T) {
+	functions, rounds := compared()
+	for _, c := range []struct {
+		rounds []round
+		want   []string
+	}{
+		{rounds[:1], nil},
+		{rounds, []string{"3 GPU calls", "fair instead of fcfs", "latency is 3.0 times lower (200 ms, was 600 ms)",
+			"is 4.0 times lower (15x, was 60x)", "are 3.0 times fewer (1, were 3)"}},
+		{[]round{rounds[1], rounds[0]}, []string{"fcfs instead of fair", "3.0 times higher (600 ms, was 200 ms)", "4.0 times higher", "3.0 times more"}},
+		{[]round{rounds[0], rounds[0]}, []string{"latency is the same", "are the same"}},
+	} {
+		got := strings.Join(strings.Fields(closing(columns(functions, c.rounds))), " ")
+		if (got == "") != (c.want == nil) {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q in %q", want, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+)
+
+const noop = "function main(p) { return p; }"
+
+// These benchmarks measure the invoker as a program of its own among real
+// parts; without them they are skipped.
+
+// BenchmarkWarm is a warm no-op on Node.js in Docker with Apache Kafka, one at
+// a time: from the message's publishing to its acks, beside the floor of two
+// Kafka hops.
+func BenchmarkWarm(b *testing.B) {
+	r := newHarness(b)
+	r.action("nologs", "nodejs:20", noop, 60000, 0)
+	r.action("logs", "nodejs:20", noop, 60000, 10)
+	const runs = 1000
+	for b.Loop() {
+		first := r.run()
+		b.ReportMetric(float64(first.Milliseconds()), "first-ping-ms")
+		timer := time.NewTimer(10 * time.Second)
+		before := r.cpu()
+		<-timer.C
+		b.ReportMetric(100*(r.cpu()-before).Seconds()/10, "rest-cpu-%")
+		b.ReportMetric(r.rss(), "rest-MB")
+		r.quantiles("two-hops", r.hops(runs), 0.95)
+		r.series("nologs", 50)
+		before = r.cpu()
+		_, done := r.series("nologs", runs)
+		b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/runs, "cpu-ms/op")
+		r.quantiles("combined", done, 0.95)
+		r.series("logs", 50)
+		before = r.cpu()
+		results, done := r.series("logs", runs)
+		b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/runs, "logs-cpu-ms/op")
+		r.quantiles("result", results, 0.95)
+		r.quantiles("completion", done, 0.95)
+		r.stop(syscall.SIGINT)
+	}
+}
+
+func (r *harness) series(action string, n int) (results, completions []time.Duration) {
+	for range n {
+		result, completion := r.once(action)
+		results, completions = append(results, result), append(completions, completion)
+	}
+	return results, completions
+}
+
+// hops are the times of a message to a topic and back by another, twice one
+// hop: what Kafka alone takes of an activation.
+func (r *harness) hops(n int) (all []time.Duration) {
+	for range n {
+		id := activation.ID(fmt.Sprintf("%032x", time.Now().UnixNano()))
+		t := &times{done: make(chan struct{})}
+		r.mu.Lock()
+		r.acks[id] = t
+		r.mu.Unlock()
+		ack := activation.NewCompletion(activation.NewTransID("x", 0, false), id, false, activation.Instance{UniqueName: "x"})
+		began := time.Now()
+		r.client.Produce(context.Background(), &kgo.Record{Topic: "completed0", Value: ack.Encode()}, nil)
+		r.await(t)
+		all = append(all, 2*t.completion.Sub(began))
+	}
+	return all
+}
+
+// BenchmarkThroughput keeps 16 and 64 no-ops in flight on at most 16
+// containers; each has its record in the database at the end.
+func BenchmarkThroughput(b *testing.B) {
+	r := newHarness(b)
+	r.action("noop", "nodejs:20", noop, 60000, 0)
+	r.action("logs", "nodejs:20", noop, 60000, 10)
+	for b.Loop() {
+		r.run()
+		for _, c := range []struct {
+			action string
+			flight int
+		}{{"noop", 16}, {"noop", 64}, {"logs", 16}, {"logs", 64}} {
+			r.burst(c.action, c.flight, 200) // containers come to be
+			const calls = 4000
+			before, began := r.cpu(), time.Now()
+			r.burst(c.action, c.flight, calls)
+			acked := time.Since(began)
+			r.written(r.ids)
+			stored := time.Since(began)
+			b.ReportMetric(calls/acked.Seconds(), fmt.Sprintf("%s-%d-acks/s", c.action, c.flight))
+			b.ReportMetric(calls/stored.Seconds(), fmt.Sprintf("%s-%d-records/s", c.action, c.flight))
+			b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/calls, fmt.Sprintf("%s-%d-cpu-ms/op", c.action, c.flight))
+			b.ReportMetric(r.rss(), fmt.Sprintf("%s-%d-MB", c.action, c.flight))
+		}
+		r.stop(syscall.SIGINT)
+	}
+}
+
+// burst runs calls with so many in flight.
+func (r *harness) burst(action string, flight, calls int) {
+	todo := make(chan struct{}, calls)
+	for range calls {
+		todo <- struct{}{}
+	}
+	close(todo)
+	var wg sync.WaitGroup
+	for range flight {
+		wg.Go(func() {
+			for range todo {
+				r.once(action)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// written waits until the database has so many records.
+func (r *harness) written(all int) {
+	q := couchdb.Query{DB: r.db.Names().Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: "guest"}
+	until(r.b, "records", func() string {
+		n, err := r.db.Count(context.Background(), q)
+		if err != nil || n < all {
+			return fmt.Sprintf("%d of %d, %v", n, all, err)
+		}
+		return ""
+	})
+}
+
+// BenchmarkRestart ends the invoker and starts it again at once: from the
+// start to the first ping, and to the ack of a message that waits. Then 50
+// are in flight when it is killed: how many have neither ack nor record.
+func BenchmarkRestart(b *testing.B) {
+	r := newHarness(b)
+	r.action("noop", "nodejs:20", noop, 60000, 10)
+	r.action("slow", "nodejs:20", "const main = () => new Promise(done => setTimeout(() => done({}), 300))", 60000, 10)
+	for b.Loop() {
+		r.restarts("sigterm", syscall.SIGTERM)
+		r.restarts("kill", syscall.SIGKILL)
+	}
+}
+
+func (r *harness) restarts(name string, how syscall.Signal) {
+	var acks, pings []time.Duration
+	for range 5 {
+		r.run()
+		r.once("noop")
+		r.stop(how)
+		_, _, t := r.send("noop")
+		began := time.Now()
+		pings = append(pings, r.run())
+		r.await(t)
+		acks = append(acks, t.completion.Sub(began))
+		r.stop(how)
+	}
+	r.quantiles(name+"-first-ping", pings, 1)
+	r.quantiles(name+"-first-ack", acks, 1)
+	r.b.ReportMetric(float64(r.lost(how)), name+"-lost-of-50")
+}
+
+// leftovers is how many warm containers an invoker leaves, and how often.
+const (
+	leftovers = 50
+	restarts  = 20
+)
+
+// BenchmarkLeftovers ends the invoker with 50 warm containers and starts it again
+// at once: from the start to the ack of a message that waits, which one of the
+// containers serves warm, and how many did not.
+func BenchmarkLeftovers(b *testing.B) {
+	r := newHarness(b, "CONFIG_whisk_containerPool_userMemory=16384m")
+	for b.Loop() {
+		r.run()
+		for i := range leftovers {
+			r.action(fmt.Sprint("left", i), "nodejs:20", noop, 60000, 10)
+			r.once(fmt.Sprint("left", i))
+		}
+		before := peertest.Docker(b, "ps", "-q", "--filter", "name=wsk"+r.unique)
+		r.inherits("sigterm-50", syscall.SIGTERM)
+		r.inherits("kill-50", syscall.SIGKILL)
+		after := peertest.Docker(b, "ps", "-q", "--filter", "name=wsk"+r.unique)
+		b.ReportMetric(float64(gone(before, after)), "lost-containers")
+		r.stop(syscall.SIGINT)
+	}
+}
+
+func (r *harness) inherits(name string, how syscall.Signal) {
+	var acks []time.Duration
+	for n := range restarts {
+		r.stop(how)
+		_, _, t := r.send(fmt.Sprint("left", n%leftovers))
+		began := time.Now()
+		r.run()
+		r.await(t)
+		acks = append(acks, t.completion.Sub(began))
+	}
+	r.quantiles(name+"-first-ack", acks, 0.95)
+}
+
+// gone counts the words that are in the first text and not in the second.
+func gone(before, after string) (n int) {
+	for word := range strings.FieldsSeq(before) {
+		if !strings.Contains(after, word) {
+			n++
+		}
+	}
+	return n
+}
+
+// lost ends the invoker with 50 in flight and counts those that never end.
+func (r *harness) lost(how syscall.Signal) (n int) {
+	r.run()
+	r.once("slow")
+	var flights []*times
+	for range 50 {
+		_, _, t := r.send("slow")
+		flights = append(flights, t)
+	}
+	r.stop(how)
+	r.run()
+	late := time.After(time.Minute)
+	for _, t := range flights {
+		select {
+		case <-t.done:
+		case <-late:
+			n++
+		}
+	}
+	r.stop(syscall.SIGINT)
+	return n
+}

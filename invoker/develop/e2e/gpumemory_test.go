@@ -1,0 +1,383 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+)
+
+// TestGPUMemorySwaps runs three functions that keep 40 MiB each on a device of
+// 100, as processes and in Docker containers: what is not in use is on the host
+// meanwhile, unnoticed.
+func TestGPUMemorySwaps(t *testing.T) {
+	t.Parallel()
+	eachOf(t, gpuMemorySwaps, map[string]func(testing.TB) parts{"processes": ownParts, "containers": realParts})
+}
+
+// eachGPUWorld runs a test with functions as processes and in Docker containers,
+// both on embedded parts, beside the other tests of GPU functions. One of those
+// is among real parts (TestGPUMemorySwaps).
+func eachGPUWorld(t *testing.T, test func(t *testing.T, w parts)) {
+	t.Parallel()
+	eachOf(t, test, map[string]func(testing.TB) parts{"processes": ownParts, "containers": dockerParts})
+}
+
+func eachOf(t *testing.T, test func(t *testing.T, w parts), sets map[string]func(testing.TB) parts) {
+	for name, parts := range sets {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, parts(t))
+		})
+	}
+}
+
+func gpuMemorySwaps(t *testing.T, w parts) {
+	log := filepath.Join(t.TempDir(), "lane.log")
+	p := startGPUIn(t, w, 100, map[string]string{"CONFIG_whisk_gpu_record": log})
+	names := []string{"alpha", "beta", "gamma"}
+	p.deployGPU(true, names...)
+	starts := map[string]int{}
+	for round := range 4 {
+		for _, name := range names {
+			for again := range 2 {
+				a, kind := p.gpuCall(name, block)
+				starts[kind]++
+				if want := int64(2*round + again + 1); a.Runs != want || a.Cold != (want == 1) {
+					t.Errorf("%s: run %d of its container, cold %t, want run %d", name, a.Runs, a.Cold, want)
+				}
+			}
+		}
+	}
+	if starts["cold"] != 3 || starts["gpu-warm"] == 0 || starts["host-warm"] == 0 || len(starts) != 3 {
+		t.Errorf("starts %v, want 3 cold ones and both kinds of warm ones", starts)
+	}
+	p.atRest()
+	for _, direction := range []string{"evict", "prefetch"} {
+		if moved := p.metric("gpuwhisk_gpu_moved_bytes_total", direction); moved < 3*block {
+			t.Errorf("%.0f bytes moved by %s in four rounds", moved, direction)
+		}
+	}
+	if n := p.metric("gpuwhisk_shim_processes", ""); n != 3 {
+		t.Errorf("%.0f processes are connected, want 3", n)
+	}
+	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
+		t.Errorf("%.0f containers are un-hooked", n)
+	}
+	// Two of the three fit, or one where memory was moved out ahead of need.
+	p.uses(2*holds+3*ctx, holds+3*ctx)
+	for _, name := range names {
+		p.kill(p.container("guest_"+name, "ready"))
+		p.gone("guest_" + name)
+	}
+	p.uses(0)
+	p.noSockets()
+	replayed(t, log)
+}
+
+// replayed feeds what the GPU scheduler received until now to a scheduler again, which must
+// order the same.
+func replayed(t *testing.T, file string) {
+	t.Helper()
+	var again *scheduler.Replay
+	until(t, "a log of the GPU lane that tells of all", func() string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again = &scheduler.Replay{Check: true}
+		for line := range bytes.Lines(text) {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break // it is being written
+			}
+			if err := again.Line(line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if again.Events < 100 || again.Orders < 48 { // 24 calls, each started and served
+			return fmt.Sprintf("%d events, %d orders", again.Events, again.Orders)
+		}
+		return ""
+	})
+	t.Logf("%d events of the lane gave the same %d orders again", again.Events, again.Orders)
+}
+
+// noSockets looks for directories of containers that are gone.
+func (p *platform) noSockets() {
+	p.t.Helper()
+	until(p.t, "sockets of containers that are gone", func() string {
+		left, _ := filepath.Glob(p.socketOf("*"))
+		return strings.Join(left, ", ")
+	})
+}
+
+// socketOf is the path of a container's socket, by its directory's name.
+func (p *platform) socketOf(name string) string {
+	return filepath.Join(p.outOf["CONFIG_whisk_gpu_shim_dir"], p.prefix(), name, "shim.sock")
+}
+
+// TestKilledDuringSwap ends a container whose memory is on its way out, for
+// another function that waits for the room.
+func TestKilledDuringSwap(t *testing.T) {
+	eachGPUWorld(t, killedDuringSwap)
+}
+
+func killedDuringSwap(t *testing.T, w parts) {
+	p := startGPUIn(t, w, 60, nil)
+	p.deployGPU(true, "stuck", "waits")
+	p.gpuCall("stuck", block)
+	name := p.container("guest_stuck", "ready")
+	pid := p.leader(name)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	id := p.started("waits", map[string]any{"bytes": block}, false)
+	p.container("guest_waits", "running")
+	if resident := p.used(); resident < holds {
+		t.Errorf("%d bytes are taken: the memory that nobody has moved was given away", resident)
+	}
+	p.kill(name)
+	p.finish(id).want(t, 0, `"intact":true`)
+	p.gone("guest_stuck")
+	p.uses(holds + ctx)
+	if a, kind := p.gpuCall("stuck", block); kind != "cold" || a.Runs != 1 {
+		t.Errorf("after its end: a %s start, run %d", kind, a.Runs)
+	}
+}
+
+// liar is a function that reports the invoker of 80 GB and waits to be answered.
+const liar = `
+import os, socket, struct, time
+def main(args):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(os.environ["GPUWHISK_SHIM_SOCKET"])
+    s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 1, os.getpid(), 0, 0))
+    s.sendall(struct.pack("<IHHQIIQQQQQ", 64, 18, 0, 0, 80, 0, 80 << 30, 80 << 30, 0, 0, 1))
+    time.sleep(600)
+`
+
+// TestAboveTheLimit runs functions that want more device memory than they may
+// have: one is refused by its own CUDA calls, one that says it has it is ended,
+// and what its neighbour is promised stands.
+func TestAboveTheLimit(t *testing.T) {
+	eachGPUWorld(t, aboveTheLimit)
+}
+
+func aboveTheLimit(t *testing.T, w parts) {
+	p := startGPUIn(t, w, 100, map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_shim_modes": "managed,count"})
+	p.deployGPU(map[string]any{"limit": "20 MB"}, "small")
+	p.deployGPU(map[string]any{"limit": "90 MB"}, "honest")
+	p.deployGPU(map[string]any{"shim": "off"}, "loose")
+	o := p.call("small", map[string]any{"bytes": block})
+	if o.record.Response.StatusCode != activation.StatusApplicationError || !strings.Contains(string(o.record.Response.Result), "CUDA_ERROR") {
+		t.Errorf("beyond its limit: status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	o = p.call("loose", map[string]any{"bytes": block})
+	if !strings.Contains(string(o.record.Response.Result), "whisk.gpu.shim.modes") {
+		t.Errorf("without the shim: %s", o.text())
+	}
+	p.gpuCall("honest", block)
+	code := liar
+	p.insert(&whisk.Action{
+		Name: "liar", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
+	})
+	o = p.call("liar", nil)
+	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
+		!strings.Contains(text, "limit of 48 MB") || !strings.Contains(text, "whisk.gpu.limits") {
+		t.Errorf("who says it holds 80 GB: status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	p.gone("guest_liar")
+	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
+		t.Errorf("the neighbour's run %d, want its second", a.Runs)
+	}
+	p.uses(holds+ctx, holds+2*ctx)
+}
+
+// sneak is a function whose child takes device memory past the shim and reports the
+// invoker of a hundredth of it.
+const sneak = `
+import os, subprocess, sys
+child = r"""
+import ctypes, os, socket, struct, time
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.environ["GPUWHISK_SHIM_SOCKET"])
+s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 1, os.getpid(), 0, 0))
+s.sendall(struct.pack("<IHHQIIQQQQQ", 64, 18, 0, 0, 1, 0, 3 << 20, 3 << 20, 0, 0, 1))
+cuda, context, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(300 << 20)) == 0
+time.sleep(600)
+"""
+def main(args):
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    return {"code": subprocess.run([sys.executable, "-c", child], env=env).returncode}
+`
+
+// TestTakesMoreThanItReports runs a function that holds more device memory than it
+// may and says that it holds little: the device shows it, it is ended, and its
+// caller is told of the limit. Its neighbour runs on.
+func TestTakesMoreThanItReports(t *testing.T) {
+	if os.Getenv("GPUWHISK_LONG") == "1" { // containers take minutes
+		eachGPUWorld(t, takesMoreThanItReports)
+		return
+	}
+	t.Parallel()
+	takesMoreThanItReports(t, ownParts(t))
+}
+
+func takesMoreThanItReports(t *testing.T, w parts) {
+	p := startGPUIn(t, w, 500, map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_tokens": "2"})
+	p.deployGPU(true, "honest")
+	p.gpuCall("honest", block)
+	code := sneak
+	p.insert(&whisk.Action{
+		Name: "sneak", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
+	})
+	id := p.started("sneak", nil, false)
+	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
+		t.Errorf("the neighbour's run %d beside it, want its second", a.Runs)
+	}
+	o := p.finish(id)
+	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
+		!strings.Contains(text, "held 300 MB") || !strings.Contains(text, "limit of 48 MB") {
+		t.Errorf("who says it holds 3 MB of 300: status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	p.gone("guest_sneak")
+	if a, _ := p.gpuCall("honest", block); a.Runs != 3 {
+		t.Errorf("the neighbour's run %d, want its third", a.Runs)
+	}
+	p.atRest()
+	p.uses(holds+ctx, holds+2*ctx)
+}
+
+// TestSocketRemoved takes a container's socket away before its function uses
+// the GPU: the function runs, and its memory counts as the device shows it.
+func TestSocketRemoved(t *testing.T) {
+	t.Parallel()
+	p := startGPU(t, 100, nil)
+	code, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "examples", "gpufunc.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(code) + `
+import os
+ready = main
+def main(args):
+    while os.path.exists(os.environ["GPUWHISK_SHIM_SOCKET"]):
+        time.sleep(0.01)
+    return ready(args)
+`
+	p.insert(&whisk.Action{
+		Name: "deaf", Exec: &whisk.Exec{Kind: "python:3", Code: &text}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": "50 MB"}}},
+	})
+	id := p.started("deaf", map[string]any{"bytes": block}, false)
+	p.container("guest_deaf", "running")
+	var sockets []string
+	until(t, "a socket", func() string {
+		sockets, _ = filepath.Glob(p.socketOf("*"))
+		if len(sockets) != 1 {
+			return fmt.Sprint("there are ", sockets)
+		}
+		return ""
+	})
+	if err := os.Remove(sockets[0]); err != nil {
+		t.Fatal(err)
+	}
+	p.finish(id).want(t, 0, `"intact":true`)
+	p.gpuCall("deaf", block)
+	p.atRest()
+	p.uses(holds+ctx, block+ctx) // as the device shows it, with the place of its sum or before
+	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 1 {
+		t.Errorf("%.0f containers are un-hooked, want 1", n)
+	}
+	// Another function needs the room: who cannot be moved is given up.
+	p.deployGPU(map[string]any{"memory": "70 MB"}, "other")
+	p.gpuCall("other", block)
+	p.gone("guest_deaf")
+}
+
+// TestShimWords runs functions that want their memory counted only, or no shim
+// at all. Neither is moved, both are right.
+func TestShimWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		word      string
+		used      int64 // after the first run
+		processes float64
+	}{
+		{"count", holds + ctx, 1},
+		{"off", 45*mib + ctx, 0},
+	} {
+		t.Run(c.word, func(t *testing.T) {
+			t.Parallel()
+			p := startGPU(t, 100, nil)
+			p.deployGPU(map[string]any{"shim": c.word, "memory": "45 MB"}, "fixed")
+			p.deployGPU(true, "first", "second")
+			p.gpuCall("fixed", block)
+			p.atRest()
+			p.uses(c.used)
+			if n := p.metric("gpuwhisk_shim_processes", ""); n != c.processes {
+				t.Errorf("%.0f processes are connected, want %.0f", n, c.processes)
+			}
+			for range 2 {
+				p.gpuCall("first", block)
+				p.gpuCall("second", block)
+			}
+			if a, kind := p.gpuCall("fixed", block); a.Runs != 2 && kind != "cold" {
+				t.Errorf("fixed: run %d, a %s start", a.Runs, kind)
+			}
+			if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
+				t.Errorf("%.0f containers are un-hooked: none wanted to be hooked", n)
+			}
+		})
+	}
+}
+
+// TestGPUExecutable runs a program of its own for each activation: what it held
+// is free with its end.
+func TestGPUExecutable(t *testing.T) {
+	t.Parallel()
+	p := startGPU(t, 100, nil)
+	binary, err := os.ReadFile(filepath.Join(shimParts(t), "gpufunc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := base64.StdEncoding.EncodeToString(binary)
+	p.insert(&whisk.Action{
+		Name: "program", Exec: &whisk.Exec{Kind: "native:1", Code: &code}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": "64 MB"}}},
+	})
+	for range 3 {
+		p.call("program", nil).want(t, 0, `"correct":true`)
+	}
+	p.atRest()
+	// On a busy machine it may end before its shim has connected.
+	p.uses(ctx, 64*mib+ctx)
+}
+
+// TestGPULimit: a function that asks for more than the device has is told so by
+// the driver's own word, as on a device without us.
+func TestGPULimit(t *testing.T) {
+	t.Parallel()
+	p := startGPU(t, 60, nil)
+	p.deployGPU(true, "greedy")
+	o := p.call("greedy", map[string]any{"bytes": 80 * mib})
+	if o.record.Response.StatusCode == activation.StatusSuccess || !strings.Contains(string(o.record.Response.Result), "error") {
+		t.Errorf("status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	p.gpuCall("greedy", block)
+}

@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Words of the original that users know their failures by.
+const (
+	textExited     = "The action did not produce a valid response and exited unexpectedly."
+	textNotBegun   = "The action did not initialize and exited unexpectedly."
+	textInvalid    = "The action did not produce a valid JSON or JSON Array response"
+	textMemory     = "The action exhausted its memory and was aborted."
+	textLogsCut    = "Logs were truncated because the total bytes size exceeds the limit of 1048576 bytes."
+	textTooLong    = "The action produced a response that exceeded the allowed length: "
+	textIncomplete = "The action did not initialize or run as expected. Log data might be missing."
+)
+
+const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
+
+// hostile is an action that does its invoker wrong, and what comes of it.
+type hostile struct {
+	name   string
+	kind   string
+	code   string
+	limits *whisk.Limits
+	status int
+	text   string                                    // in the error or the result
+	check  func(t *testing.T, first, second outcome) // more, after a second call
+}
+
+const (
+	// An action's time limit, ms: the interpreter must have started within it,
+	// on a machine that has much else to do; ample is for those of which all start
+	// at once.
+	brief   = 5000
+	ample   = 10000
+	minutes = 120000 // one that no test reaches
+)
+
+// pids is how many processes a container may have in these tests.
+const pids = 64
+
+func hostiles() []hostile {
+	return []hostile{
+		{"never answers", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", limits(ample, 0, 0),
+			2, "The action exceeded its time limits of 10000 milliseconds.", nil},
+		{"spins", "nodejs:20", "function main() { for (;;); }", limits(ample, 0, 0),
+			2, "The action exceeded its time limits of 10000 milliseconds.", nil},
+		{"never begins", "python:3", "import time\ntime.sleep(100)\ndef main(p):\n    return p\n", limits(ample, 0, 0),
+			2, "The action exceeded its time limits of 10000 milliseconds during initialization.", nil},
+		{"answers late", "python:3", "import time\ndef main(p):\n    time.sleep(11)\n    return {'too': 'late'}\n", limits(ample, 0, 0),
+			2, "The action exceeded its time limits of 10000 milliseconds.", nil},
+		{"ends itself", "python:3", "import os\ndef main(p):\n    os._exit(0)\n", limits(minutes, 0, 0), 2, textExited, nil},
+		{"ends itself at once", "python:3", "import os\nos._exit(0)\ndef main(p):\n    return p\n", limits(minutes, 0, 0), 2, textNotBegun, nil},
+		{"kills its parent", "native:1", "#!/bin/bash\nkill -9 $PPID\n", limits(minutes, 0, 0), 2, "The action did not ", nil}, /* PID 1 of a container is immune */
+		{"closes all files", "python:3", "import os\ndef main(p):\n    os.closerange(0, 1024)\n    return {}\n", limits(brief, 0, 0), 2, "The action ", nil},
+		{"does not compile", "python:3", "def main(p)\n", limits(minutes, 0, 0), 2, "", nil},
+		{"returns no object", "nodejs:20", "const main = () => 42", limits(minutes, 0, 0), 2, "", nil},
+		{"throws", "nodejs:20", "const main = () => { throw new Error('oh no') }", limits(minutes, 0, 0), 2, "oh no", nil},
+		{"exceeds memory", "python:3", "def main(p):\n    x = []\n    while True:\n        x.append(b'x' * (1 << 20))\n", limits(minutes, 128, 0), 2, textMemory, nil},
+		{"exceeds memory at once", "python:3", "x = []\nwhile True:\n    x.append(b'x' * (1 << 20))\n", limits(minutes, 128, 0), 2, textMemory, nil},
+		{"a result that just fits", "nodejs:20", "const main = () => ({r: 'x'.repeat((1 << 20) - 8)})", limits(minutes, 0, 0), 0, strings.Repeat("x", (1<<20)-8), nil},
+		{"a result that is too long", "nodejs:20", "const main = () => ({r: 'x'.repeat((1 << 20) - 7)})", limits(minutes, 0, 0),
+			1, textTooLong + "1048577 > 1048576 bytes. The truncated response was: {", nil},
+		{"a result of 5 MB", "python:3", "def main(p):\n    return {'r': 'x' * (5 << 20)}\n", limits(minutes, 0, 0), 1, textTooLong, nil},
+		{"an error of 2 MB", "nodejs:20", "const main = () => ({error: 'x'.repeat(2 << 20)})", limits(minutes, 0, 0), 1, textTooLong, nil},
+		{"floods stdout", "python:3", "def main(p):\n    line = 'x' * 100\n    for i in range(15000):\n        print(line)\n    return {'done': 1}\n", limits(minutes, 0, 1), 0, `"done":1`, cutLogs},
+		{"one line of 4 MB", "nodejs:20", "const main = () => { process.stdout.write('y'.repeat(4 << 20)); return {done: 1}; }", limits(minutes, 0, 1), 0, `"done":1`, cutLogs},
+		{"floods both", "nodejs:20", "const main = () => { for (let i = 0; i < 8000; i++) { console.log('o'.repeat(50)); console.error('e'.repeat(50)); } return {done: 1}; }",
+			limits(minutes, 0, 1), 0, `"done":1`, cutLogs},
+		{"forges sentinels", "python:3", "import sys\ndef main(p):\n    for f in (sys.stdout, sys.stderr):\n        print('" + sentinel + "', file=f, flush=True)\n    print('behind')\n    return {'done': 1}\n",
+			limits(minutes, 0, 0), 0, `"done":1`, ownLogs},
+		{"forges half of a sentinel", "nodejs:20", "const main = () => { process.stdout.write('XXX_THE_END_OF_A_WHISK'); console.log('" + sentinel + " in the middle'); return {done: 1}; }",
+			limits(minutes, 0, 0), 0, `"done":1`, func(t *testing.T, first, second outcome) {
+				for _, o := range []outcome{first, second} {
+					if got := o.logged(); len(got) != 1 || got[0] != "stdout: XXX_THE_END_OF_A_WHISK"+sentinel+" in the middle" {
+						t.Errorf("logs %q", got)
+					}
+				}
+			}},
+		{"prints what looks like a truncated log", "python:3", "def main(p):\n    print('" + textLogsCut + "')\n    return {'done': 1}\n", limits(minutes, 0, 0), 0, `"done":1`, warmAgain},
+		{"forks", "python:3", forkBomb, limits(20000, 256, 0), -1, "", nil},
+	}
+}
+
+// forkBomb starts processes until it may not, and no more than the machine of
+// a test can bear.
+var forkBomb = fmt.Sprintf(`import os, time
+def main(p):
+    n = 0
+    try:
+        while n < %d:
+            if os.fork() == 0:
+                time.sleep(300)
+                os._exit(0)
+            n += 1
+    except OSError as e:
+        return {"error": "stopped after %%d: %%s" %% (n, e)}
+    time.sleep(15)
+    return {"error": "nobody stopped %%d processes" %% n}
+`, 4*pids)
+
+// cutLogs: the log ends where its limit is, and says so; the container is none
+// the worse for it.
+func cutLogs(t *testing.T, first, second outcome) {
+	for _, o := range []outcome{first, second} {
+		logs := o.logged()
+		size := 0
+		for _, line := range o.record.Logs {
+			size += len(line)
+		}
+		if len(logs) == 0 || logs[len(logs)-1] != "stderr: "+textLogsCut || size > 1<<20+200 {
+			t.Errorf("%d lines of %d bytes, at the end %.100q", len(logs), size, logs[max(0, len(logs)-1):])
+		}
+	}
+	warmAgain(t, first, second)
+}
+
+// warmAgain: the second run was in the same container.
+func warmAgain(t *testing.T, _, second outcome) {
+	if init, ok := second.record.Annotations.Get("initTime"); ok {
+		t.Errorf("the second run was a cold start (init %s ms)", init)
+	}
+}
+
+// ownLogs: at an end that was forged the reading takes what the daemon has
+// passed on by then. What is behind it comes with the next run of the same
+// container when the daemon is slow; it is never doubled, and never costs the
+// container.
+func ownLogs(t *testing.T, first, second outcome) {
+	all := slices.Concat(first.logged(), second.logged())
+	if len(all) > 2 || slices.ContainsFunc(all, func(line string) bool { return line != "stdout: behind" }) {
+		t.Errorf("logs of two runs: %q, then %q", first.logged(), second.logged())
+	}
+	warmAgain(t, first, second)
+}
+
+// TestHostileActions runs actions that do everything wrong. Each ends with the
+// error that the contract has for it, one ack and one record, and leaves an
+// invoker that is as able as before.
+func TestHostileActions(t *testing.T) {
+	withEachParts(t, func(t *testing.T, w parts) {
+		p := start(t, w, setup{memory: memoryForAll, env: map[string]string{"CONFIG_whisk_gpu_docker_pidsLimit": fmt.Sprint(pids)}})
+		t.Run("actions", func(t *testing.T) {
+			for i, h := range hostiles() {
+				t.Run(h.name, func(t *testing.T) {
+					t.Parallel()
+					h.try(p.at(t), fmt.Sprint("hostile", i))
+				})
+			}
+		})
+		p.create("fine", "nodejs:20", nodeHello, nil)
+		p.call("fine", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
+	})
+}
+
+func (h hostile) try(p *platform, name string) {
+	t := p.t
+	p.create(name, h.kind, h.code, h.limits)
+	o := p.call(name, nil)
+	switch {
+	case h.status < 0: // it is enough that it ended
+		if o.record.Response.StatusCode == 0 || strings.Contains(o.text(), "nobody stopped") {
+			t.Errorf("status %d, %.200q", o.record.Response.StatusCode, o.text())
+		}
+	default:
+		o.want(t, h.status, h.text)
+	}
+	if h.status == activation.StatusDeveloperError {
+		if logs := o.logged(); len(logs) == 0 || logs[len(logs)-1] != "stderr: "+textIncomplete {
+			t.Errorf("logs %q", logs)
+		}
+	}
+	if h.check != nil {
+		h.check(t, o, p.call(name, nil))
+	}
+}

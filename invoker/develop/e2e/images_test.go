@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// otherLibc gives images with C libraries that this machine does not have, and
+// where the shim and its fake driver for old ones lie.
+func otherLibc(t *testing.T) (old, musl string, env map[string]string) {
+	t.Helper()
+	old, musl = os.Getenv("GPUWHISK_TEST_OLD_GLIBC"), os.Getenv("GPUWHISK_TEST_MUSL")
+	dir := os.Getenv("GPUWHISK_TEST_OLD_SHIM")
+	if old == "" || musl == "" || dir == "" {
+		peertest.Missing(t, "no images with other C libraries: GPUWHISK_TEST_OLD_GLIBC and others are not set (.ci/peers/oldlibc.sh)")
+	}
+	return old, musl, map[string]string{
+		"CONFIG_whisk_gpu_shim_library": filepath.Join(dir, "libgpuwhisk.so"),
+		"CONFIG_whisk_gpu_fakeDriver":   filepath.Join(dir, "fake12"),
+	}
+}
+
+// TestImagesOfOldAndNew runs a GPU action with an image of its own, whose glibc
+// is 2.27, beside one of a kind, whose image has this machine's: they swap each
+// other's memory out and in, and each finds its own as it was.
+func TestImagesOfOldAndNew(t *testing.T) {
+	t.Parallel()
+	old, _, env := otherLibc(t)
+	p := startGPUIn(t, dockerParts(t), 60, env)
+	p.insertGPU("old", "", &whisk.Exec{Kind: "blackbox", Image: old})
+	p.insertGPU("new", "", &whisk.Exec{Kind: "python:3"})
+	for round := range int64(3) {
+		for _, name := range []string{"old", "new"} {
+			a, kind := p.gpuCall(name, block)
+			want := "host-warm"
+			if round == 0 {
+				want = "cold"
+			}
+			if kind != want || a.Runs != round+1 {
+				t.Errorf("%s, round %d: a %s start, run %d of its container; want %s", name, round, kind, a.Runs, want)
+			}
+		}
+	}
+	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
+		t.Errorf("%.0f containers are un-hooked", n)
+	}
+	if n := p.metric("gpuwhisk_shim_processes", ""); n != 2 {
+		t.Errorf("%.0f processes are connected, want 2", n)
+	}
+}
+
+// TestImageWithMusl runs a GPU action whose image has musl: the shim steps aside,
+// the program runs, finds no driver, and its container counts as one that says
+// nothing of its memory.
+func TestImageWithMusl(t *testing.T) {
+	t.Parallel()
+	_, musl, env := otherLibc(t)
+	p := startGPUIn(t, dockerParts(t), 60, env)
+	p.insert(&whisk.Action{
+		Name: "alpine", Exec: &whisk.Exec{Kind: "blackbox", Image: musl}, Limits: limits(minutes, 128, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
+	})
+	for range 2 {
+		o := p.call("alpine", nil)
+		o.want(t, 0, `"driver":false`)
+		o.want(t, 0, `"preload":"/opt/gpuwhisk/libgpuwhisk.so"`)
+	}
+	p.atRest()
+	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 1 {
+		t.Errorf("%.0f containers are un-hooked, want 1", n)
+	}
+}

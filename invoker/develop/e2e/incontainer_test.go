@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// invokerContainer says how an invoker runs in a container of its own.
+type invokerContainer struct {
+	image    string   // gpuwhisk/invoker; empty: this test's program in an action's image
+	hostPIDs bool     // it sees the processes of its host
+	settings []string // environment beside the others
+	base     string   // of its admin page, where it cannot tell it
+}
+
+// command starts the invoker as an operator would: with the host's network, the
+// daemon's socket, and the directories that are shared with the host under their
+// own names.
+func (b *invokerContainer) command(p *platform, self string, environ, args []string) *exec.Cmd {
+	run := []string{"run", "--rm", "--interactive", "--env", endsWithInput + "=1", "--name", "invoker-" + p.unique, "--network", "host", "--entrypoint", self,
+		"--volume", self + ":" + self + ":ro"}
+	if b.hostPIDs {
+		run = append(run, "--pid", "host")
+	}
+	library := p.outOf["CONFIG_whisk_gpu_shim_library"]
+	socket := strings.TrimPrefix(p.parts.docker, "unix://")
+	for _, dir := range []string{p.dir, p.outOf["CONFIG_whisk_gpu_shim_dir"], filepath.Dir(socket), filepath.Dir(library)} {
+		run = append(run, "--volume", dir+":"+dir)
+	}
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		run = append(run, "--env", name)
+	}
+	if b.image == "" {
+		args = append([]string{roleInvoker}, args...)
+		return exec.Command("docker", append(append(run, "gpuwhisk/action-python3:"+p.parts.images), args...)...)
+	}
+	return exec.Command("docker", append(append(run, "--entrypoint", "/init.sh", b.image), args...)...)
+}
+
+// TestInvokerInAContainer runs GPU functions by an invoker that is in a container
+// itself, with its host's process ids and without. Without, the kernel names no
+// process to it: it still reports containers' processes apart, and what a device
+// shows of a process that says little is charged to its container.
+func TestInvokerInAContainer(t *testing.T) {
+	t.Parallel()
+	all := map[string]invokerContainer{"own process ids": {}}
+	if os.Getenv("GPUWHISK_LONG") == "1" { // the image takes minutes to build
+		image := invokerImage(t)
+		all["host's process ids"] = invokerContainer{hostPIDs: true}
+		all["image, own process ids"] = invokerContainer{image: image}
+		all["image, host's process ids"] = invokerContainer{image: image, hostPIDs: true}
+	}
+	for name, b := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			invokerInAContainer(t, b)
+		})
+	}
+}
+
+func invokerInAContainer(t *testing.T, b invokerContainer) {
+	w := dockerParts(t)
+	if b.image != "" {
+		port := freePort(t)
+		b.settings = []string{fmt.Sprint("PORT=", port)}
+		b.base = fmt.Sprint("http://127.0.0.1:", port)
+	}
+	p := startGPUWith(t, w, 150, nil, setup{child: true, inContainer: &b})
+	p.deployGPU(true, "alpha", "beta")
+	for _, want := range []struct {
+		name, start string
+		runs        int64
+	}{
+		{"alpha", "cold", 1}, {"alpha", "gpu-warm", 2}, {"beta", "cold", 1}, {"alpha", "host-warm", 3}, {"beta", "host-warm", 2},
+	} {
+		if a, start := p.gpuCall(want.name, 2*block); start != want.start || a.Runs != want.runs {
+			t.Errorf("%s: a %s start, run %d of its container; want %s, run %d", want.name, start, a.Runs, want.start, want.runs)
+		}
+	}
+	if n := p.metric("gpuwhisk_shim_processes", ""); n != 2 {
+		t.Errorf("%.0f processes are connected, want 2", n)
+	}
+	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
+		t.Errorf("%.0f containers are un-hooked", n)
+	}
+	// Processes have ended when their container has, also for who does not see them.
+	p.kill(p.container("guest_alpha", "ready"))
+	p.gone("guest_alpha")
+	p.kill(p.container("guest_beta", "ready"))
+	p.gone("guest_beta")
+	p.uses(0)
+	p.sneaks()
+}
+
+// sneaks runs a function whose child takes more than its limit past the shim and
+// says little of it.
+func (p *platform) sneaks() {
+	p.t.Helper()
+	code := strings.ReplaceAll(sneak, "300 << 20", "120 << 20")
+	p.insert(&whisk.Action{
+		Name: "sneak", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
+		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"limit": "20 MB"}}},
+	})
+	o := p.call("sneak", nil)
+	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
+		!strings.Contains(text, "limit of 20 MB") {
+		p.t.Errorf("who says it holds 3 MB of 120: status %d: %s", o.record.Response.StatusCode, o.text())
+	}
+	p.gone("guest_sneak")
+}
+
+// freePort is a port without a listener, for a program that is given its number.
+func freePort(t *testing.T) (port int) {
+	t.Helper()
+	peertest.OnFreePort(t, 4000, func(p int) error {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", p))
+		if err != nil {
+			return err
+		}
+		port = p
+		return l.Close()
+	})
+	return port
+}
+
+// invokerImage builds gpuwhisk/invoker as `make image` does.
+func invokerImage(t *testing.T) string {
+	t.Helper()
+	if image := os.Getenv("GPUWHISK_TEST_INVOKER_IMAGE"); image != "" {
+		return image
+	}
+	const image = "gpuwhisk/invoker:e2e"
+	cmd := exec.Command("../../../docker/invoker/build.sh")
+	cmd.Env = append(os.Environ(), "IMAGE="+image)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the invoker's image: %v: %s", err, out)
+	}
+	return image
+}

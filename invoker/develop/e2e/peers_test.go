@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// parts says of which parts an installation is made. The zero value is all
+// our own.
+type parts struct {
+	kafka  string // host:port; empty: the embedded broker
+	couch  string // URL with user and password; empty: the embedded store
+	docker string // DOCKER_HOST; empty: actions as processes
+	images string // tag of the action images
+
+	shared bool // another installation runs beside this one
+}
+
+func (w parts) real() bool { return w.docker != "" }
+
+// withEachParts runs a test with our own parts and with real ones, both at once.
+// Which of them a goroutine is of that was left cannot be told, so they are
+// counted when both have ended.
+func withEachParts(t *testing.T, test func(t *testing.T, w parts)) {
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() { noGoroutines(t, before) })
+	for name, parts := range map[string]func(testing.TB) parts{"embedded": ownParts, "real": realParts} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := parts(t)
+			w.shared = true
+			test(t, w)
+		})
+	}
+}
+
+func ownParts(t testing.TB) parts {
+	t.Helper()
+	for _, program := range []string{"python3", "node"} {
+		if _, err := exec.LookPath(program); err != nil {
+			peertest.Missing(t, program+" is not on the PATH")
+		}
+	}
+	return parts{}
+}
+
+func realParts(t testing.TB) parts {
+	t.Helper()
+	return parts{kafka: realKafka(t).Addr, couch: realCouch(t), docker: peertest.NeedDocker(t), images: realImages(t)}
+}
+
+// dockerParts are our own parts with actions in containers.
+func dockerParts(t testing.TB) parts {
+	t.Helper()
+	return parts{docker: peertest.NeedDocker(t), images: realImages(t)}
+}
+
+// kafkaOnce is an Apache Kafka of these tests alone: they use the topics of
+// invoker 0, and they stop it.
+var kafkaOnce = sync.OnceValues(func() (*peertest.Kafka, error) {
+	k, err := peertest.NewKafka()
+	if err == nil {
+		peertest.AtExit(k.Close)
+	}
+	return k, err
+})
+
+func realKafka(t testing.TB) *peertest.Kafka {
+	t.Helper()
+	if os.Getenv("GPUWHISK_TEST_KAFKA") == "" {
+		peertest.Missing(t, "no Apache Kafka: GPUWHISK_TEST_KAFKA is not set (.ci/peers/kafka.sh start)")
+	}
+	k, err := kafkaOnce()
+	if err != nil {
+		t.Fatalf("start a Kafka of our own: %v", err)
+	}
+	return k
+}
+
+// realCouch is a database given with its user and password, or else a server
+// of the same API that these tests start.
+func realCouch(t testing.TB) string {
+	t.Helper()
+	address := os.Getenv("GPUWHISK_TEST_COUCHDB")
+	if address == "" {
+		peertest.Missing(t, "no CouchDB API: GPUWHISK_TEST_COUCHDB is not set (.ci/peers/pouchdb.sh start)")
+	}
+	if u, err := url.Parse(address); err == nil && u.User != nil {
+		return address
+	}
+	address, err := pouchOnce()
+	if err != nil {
+		t.Fatalf("start a pouchdb-server of our own: %v", err)
+	}
+	return address
+}
+
+var pouchOnce = sync.OnceValues(func() (string, error) {
+	address, stop, err := peertest.NewPouchDB("e2e", "not secret")
+	if err != nil {
+		return "", err
+	}
+	peertest.AtExit(stop)
+	return strings.Replace(address, "//", "//e2e:not%20secret@", 1), nil
+})
+
+// realImages are the images of the action proxies.
+func realImages(t testing.TB) string {
+	t.Helper()
+	tag, err := peertest.Images()
+	if err != nil {
+		t.Fatalf("build the action images: %v", err)
+	}
+	return tag
+}

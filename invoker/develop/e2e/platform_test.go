@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+)
+
+// waitLimit is how long a test waits for what should happen soon, on a machine
+// that has much else to do, or that stands still for a minute.
+const waitLimit = 3 * time.Minute
+
+// serial reports the installations of one test process apart.
+var serial atomic.Int64
+
+// platform is a running installation with what a test needs of it.
+type platform struct {
+	t         *testing.T
+	parts     parts
+	s         *standalone.Standalone
+	c         *whisk.Client
+	db        *couchdb.Client
+	recording *recording
+	dir       string
+	unique    string // of the invoker's containers
+	base      string // of the admin page
+	login     *url.Userinfo
+
+	outOf map[string]string // further environment of the invoker
+	child *child            // with setup.child
+}
+
+// setup is what tests change of an installation.
+type setup struct {
+	env         map[string]string // of the invoker, over all else
+	store       func(http.Handler) http.Handler
+	memory      string            // of all containers
+	child       bool              // the invoker is a process of its own
+	inContainer *invokerContainer // the child is in a container; nil: is not
+}
+
+// memoryForAll is memory enough that no container makes way for another, so that
+// actions may run beside each other and each still finds its own warm.
+const memoryForAll = "32768m"
+
+// start brings an installation up that ends, and is looked through, with the
+// test.
+func start(t *testing.T, w parts, with setup) *platform {
+	t.Helper()
+	n := serial.Add(1)
+	p := &platform{t: t, parts: w, dir: t.TempDir(), unique: fmt.Sprintf("e2e%d.%d", os.Getpid(), n), outOf: map[string]string{}}
+	for name, value := range with.env {
+		p.outOf[name] = value
+	}
+	if !w.shared {
+		before := runtime.NumGoroutine()
+		t.Cleanup(func() { noGoroutines(t, before) })
+	}
+	log := peertest.Log(t)
+	o := standalone.Options{
+		Data: p.dir, Runtime: "process", Kafka: w.kafka, CouchDB: w.couch, Version: "e2e",
+		DBPrefix: fmt.Sprintf("e2e_%d_%d_", os.Getpid(), n), Memory: cmp.Or(with.memory, "2048m"), Log: log,
+		Invoker: func(ctx context.Context, environ, args []string) (func() error, error) {
+			return p.startInvoker(ctx, environ, log, with)
+		},
+	}
+	if w.docker != "" {
+		o.Runtime, o.Docker, o.Manifest = "docker", w.docker, manifest(w.images)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	var err error
+	if p.s, err = standalone.Start(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.end)
+	if err := p.s.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	p.db = couchdb.New(p.s.Info().Database)
+	p.recording = newRecording(t, p.s.Info().Kafka)
+	p.c = p.client()
+	return p
+}
+
+// manifest is the standalone's own with the tag of the images under test.
+func manifest(tag string) []byte {
+	attached := `"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}`
+	image := func(name string) string {
+		return `"image":{"prefix":"gpuwhisk","name":"action-` + name + `","tag":"` + tag + `"}`
+	}
+	return []byte(`{"runtimes":{
+"nodejs":[{"kind":"nodejs:20","default":true,` + image("nodejs") + `,` + attached + `}],
+"python":[{"kind":"python:3","default":true,` + image("python3") + `,` + attached + `}],
+"native":[{"kind":"native:1","default":true,` + image("native") + `,` + attached + `}]},"blackboxes":[]}`)
+}
+
+// startInvoker runs this project's invoker with the environment that the
+// installation gives it, changed as the test wants it.
+func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog.Logger, with setup) (func() error, error) {
+	p.outOf["CONFIG_whisk_userEvents_enabled"] = "true"
+	p.outOf["CONFIG_whisk_gpu_flushDeadline"] = "1 minute" // for machines that have much else to do
+	if with.store != nil {
+		host, port, err := p.faultyStore(environ, with.store)
+		if err != nil {
+			return nil, err
+		}
+		p.outOf["CONFIG_whisk_couchdb_host"], p.outOf["CONFIG_whisk_couchdb_port"] = host, port
+	}
+	for name, value := range p.outOf {
+		environ = append(environ, name+"="+value) // the last word counts
+	}
+	if with.child {
+		return p.startChild(ctx, environ, with.inContainer)
+	}
+	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0", "--uniqueName", p.unique}})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p.login = url.UserPassword(cfg.Admin.Username, cfg.Admin.Password)
+	listening := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- assembly.Run(ctx, assembly.Options{
+			LongTimeouts: true,
+			Config:       cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Listening: func(addr string) { listening <- addr },
+		})
+	}()
+	select {
+	case addr := <-listening:
+		p.base = "http://127.0.0.1" + addr[strings.LastIndex(addr, ":"):]
+	case err := <-ended:
+		return nil, errors.Join(errors.New("the invoker ended at once"), err)
+	}
+	return func() error { return <-ended }, nil
+}
+
+// client makes the client that any user of OpenWhisk would make.
+func (p *platform) client() *whisk.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	p.t.Cleanup(transport.CloseIdleConnections)
+	c, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * waitLimit}, &whisk.Config{
+		Host: p.s.Info().APIHost, AuthToken: standalone.Guest().AuthKey(), Namespace: "_",
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+// prefix is what the names of this invoker's containers begin with.
+func (p *platform) prefix() string { return "wsk" + p.unique + "0_" }
+
+// end looks whether the invoker is at rest, ends everything, and looks for
+// what was left.
+func (p *platform) end() {
+	if p.recording != nil {
+		p.atRest()
+		p.recording.close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
+	switch err := p.s.Stop(ctx); {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers"):
+		// An invoker gives a daemon half a minute for that, and leaves the rest to
+		// the next one with its name, which is not started here.
+		p.t.Logf("stop: %v", err)
+		until(p.t, "containers are removed", func() string {
+			left := p.leftContainers()
+			for line := range strings.Lines(left) {
+				_ = exec.Command("docker", "rm", "-f", strings.Fields(line)[0]).Run() // it may be on its way
+			}
+			return left
+		})
+	default:
+		p.t.Errorf("stop: %v", err)
+	}
+	p.nothingLeft()
+	p.dropDatabases()
+}
+
+// dropDatabases leaves a server that is not ours as it was.
+func (p *platform) dropDatabases() {
+	if p.parts.couch == "" || p.db == nil {
+		return
+	}
+	n := p.db.Names()
+	p.db.Close()
+	for _, name := range []string{n.Whisks, n.Activations, n.Subjects} {
+		u, _ := url.Parse(p.parts.couch)
+		req, err := http.NewRequest(http.MethodDelete, u.JoinPath(name).String(), nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			p.t.Errorf("drop database %s: %v", name, err)
+			continue
+		}
+		res.Body.Close()
+	}
+}

@@ -1,0 +1,280 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// counting reports how often its container has run it, and prints it.
+const counting = "let n = 0; function main() { console.log('run', ++n); return {n}; }"
+
+// cold reports whether a run had to initialise its container.
+func (o outcome) cold() bool {
+	_, ok := o.record.Annotations.Get("initTime")
+	return ok
+}
+
+// wantWarm checks that a run was its container's nth and printed just that.
+func (o outcome) wantWarm(t *testing.T, n int) {
+	t.Helper()
+	o.want(t, 0, fmt.Sprintf(`{"n":%d}`, n))
+	if o.cold() {
+		t.Errorf("run %d began with an initialisation", n)
+	}
+	if len(o.record.Logs) != 1 || !strings.HasSuffix(o.record.Logs[0], fmt.Sprint("run ", n)) {
+		t.Errorf("logs of run %d: %q", n, o.record.Logs)
+	}
+}
+
+func (p *platform) containers() string {
+	p.t.Helper()
+	return peertest.Docker(p.t, "ps", "-a", "--no-trunc", "-q", "--filter", "name=^/?"+p.prefix())
+}
+
+// idOf is the engine's id of an action's only container.
+func (p *platform) idOf(suffix string) string {
+	p.t.Helper()
+	return peertest.Docker(p.t, "ps", "-a", "--no-trunc", "-q", "--filter", "name=^/?"+p.prefix()+".*"+suffix+"$")
+}
+
+// stateFiles is the directory of the notes about containers.
+func (p *platform) stateFiles() string {
+	p.t.Helper()
+	found, err := filepath.Glob(filepath.Join(p.dir, "state", "*", "journal", "containers"))
+	if err != nil || len(found) != 1 {
+		p.t.Fatalf("notes at %v, %v", found, err)
+	}
+	return found[0]
+}
+
+// rests waits until the note of an action's only container says that it rests.
+// An invoker that is killed before then leaves it to no other.
+func (p *platform) rests(suffix string) {
+	p.t.Helper()
+	until(p.t, "the note that it rests: "+suffix, func() string {
+		found, err := filepath.Glob(filepath.Join(p.stateFiles(), "*"+suffix+".note"))
+		if err != nil || len(found) != 1 {
+			return fmt.Sprintf("notes %v, %v", found, err)
+		}
+		text, err := os.ReadFile(found[0])
+		if err != nil || !strings.HasPrefix(string(text), "r ") {
+			return fmt.Sprintf("%.30q, %v", text, err)
+		}
+		return ""
+	})
+}
+
+// TestKilledInvokerLeavesWarmth: what rested when an invoker was killed serves the
+// next one warm, running or paused, with nothing of before in its logs; what was
+// in use is gone, and its activation has one record.
+func TestKilledInvokerLeavesWarmth(t *testing.T) {
+	for grace, state := range map[string]string{"10 minutes": "ready", "100 ms": "paused"} {
+		t.Run(state, func(t *testing.T) {
+			p := start(t, realParts(t), setup{child: true, memory: memoryForAll, env: map[string]string{
+				"CONFIG_whisk_containerProxy_timeouts_pauseGrace": grace}})
+			p.create("warm", "nodejs:20", counting, nil)
+			p.create("other", "nodejs:20", counting, nil)
+			p.create("busy", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", limits(minutes, 0, 0))
+			p.call("warm", nil).want(t, 0, `{"n":1}`)
+			p.call("warm", nil).wantWarm(t, 2)
+			p.call("other", nil).want(t, 0, `{"n":1}`)
+			running := p.started("busy", nil, false)
+			p.inside(p.container("guest_busy", "running"))
+			p.container("guest_warm", state)
+			p.container("guest_other", state)
+			p.rests("guest_warm")
+			p.rests("guest_other")
+			warm, busy := p.idOf("guest_warm"), p.idOf("guest_busy")
+			p.child.must(p.child.end(syscall.SIGKILL))
+			peertest.Docker(t, "rm", "-f", p.idOf("guest_other")) // as if it had died meanwhile
+			p.child.again()
+			p.call("warm", nil).wantWarm(t, 3)
+			p.call("other", nil).want(t, 0, `{"n":1}`)
+			p.finish(running).want(t, activation.StatusWhiskError, "The invoker ended while the action ran.")
+			until(t, "the busy container goes", func() string {
+				if all := p.containers(); strings.Contains(all, busy) || !strings.Contains(all, warm) {
+					return fmt.Sprintf("there are %s, of before are %s and %s", all, warm, busy)
+				}
+				return ""
+			})
+			if n := p.metric("gpuwhisk_containers_adopted_total", ""); n < 1 {
+				t.Errorf("%v were adopted", n)
+			}
+		})
+	}
+}
+
+// TestUpgradeUnderLoadStaysWarm: SIGTERM, and another process, while calls come
+// without a pause: no function that was warm starts cold, and each call has its
+// record.
+func TestUpgradeUnderLoadStaysWarm(t *testing.T) {
+	p := start(t, realParts(t), setup{child: true, memory: memoryForAll})
+	const functions, calls = 3, 12
+	for i := range functions {
+		p.create(fmt.Sprint("f", i), "nodejs:20", "let n = 0; const main = () => new Promise(done => setTimeout(() => done({n: ++n}), 100))", nil)
+		p.call(fmt.Sprint("f", i), nil)
+	}
+	var ids []activation.ID
+	load := func() {
+		for i := range calls {
+			ids = append(ids, p.started(fmt.Sprint("f", i%functions), nil, false))
+		}
+	}
+	// One container of each is warm; more of them may start cold when several
+	// calls of a function run at once, so they come one after the other.
+	p.started("f0", nil, false)
+	load()
+	p.child.must(p.child.end(syscall.SIGTERM))
+	warm := strings.Fields(p.containers())
+	if len(warm) < functions {
+		t.Errorf("left: %v", warm)
+	}
+	p.child.again()
+	for _, id := range ids {
+		p.finish(id)
+	}
+	for i := range functions {
+		if o := p.call(fmt.Sprint("f", i), nil); o.cold() {
+			t.Errorf("f%d is cold after the upgrade", i)
+		}
+	}
+	all := p.containers()
+	for _, id := range warm {
+		if !strings.Contains(all, id) {
+			t.Errorf("container %s was warm and is gone", id)
+		}
+	}
+}
+
+// TestStrangersAreNotAdopted: what a container was made for decides, to the last
+// word; who is in doubt goes.
+func TestStrangersAreNotAdopted(t *testing.T) {
+	p := start(t, realParts(t), setup{child: true, memory: memoryForAll})
+	for _, name := range []string{"same", "revised", "retold", "unsaid", "resized"} {
+		p.create(name, "nodejs:20", counting, nil)
+		p.call(name, nil).want(t, 0, `{"n":1}`)
+		p.container("guest_"+name, "ready")
+	}
+	p.child.must(p.child.end(syscall.SIGKILL))
+	p.create("revised", "nodejs:20", counting, nil)     // another revision
+	p.change("retold", func(annotation []byte) []byte { // of another namespace, to say it so
+		at := bytes.Index(annotation, []byte(`"key":"`)) + len(`"key":"`)
+		annotation[at] ^= 1
+		return annotation
+	})
+	p.change("unsaid", func([]byte) []byte { return nil })
+	p.change("resized", func(annotation []byte) []byte {
+		return bytes.Replace(annotation, []byte(`"memoryMB":256`), []byte(`"memoryMB":128`), 1)
+	})
+	before := map[string]string{}
+	for _, name := range []string{"unsaid", "resized"} {
+		before[name] = p.idOf("guest_" + name)
+	}
+	p.child.again()
+	p.call("same", nil).wantWarm(t, 2)
+	for _, name := range []string{"revised", "retold", "unsaid", "resized"} {
+		p.call(name, nil).want(t, 0, `{"n":1}`)
+	}
+	for name, id := range before {
+		until(t, name, func() string {
+			if strings.Contains(p.containers(), id) {
+				return "its old container is there"
+			}
+			return ""
+		})
+	}
+	// With other settings none is what would be made today.
+	p.child.must(p.child.end(syscall.SIGTERM))
+	p.child.environ = append(p.child.environ, "CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=NEW=1")
+	p.child.again()
+	p.call("same", nil).want(t, 0, `{"n":1}`)
+}
+
+// change rewrites the note of an action's container.
+func (p *platform) change(action string, how func([]byte) []byte) {
+	p.t.Helper()
+	found, _ := filepath.Glob(filepath.Join(p.stateFiles(), "*_guest_"+action+".note"))
+	if len(found) != 1 {
+		p.t.Fatalf("notes of %s: %v", action, found)
+	}
+	text, err := os.ReadFile(found[0])
+	if err == nil {
+		err = os.WriteFile(found[0], how(text), 0o600)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestStopForGoodLeavesNothing: Ctrl-C, and SIGTERM of an invoker that an operator
+// has disabled, remove everything.
+func TestStopForGoodLeavesNothing(t *testing.T) {
+	p := start(t, realParts(t), setup{child: true})
+	p.create("warm", "nodejs:20", counting, nil)
+	for _, disabled := range []bool{true, false} {
+		p.call("warm", nil).want(t, 0, `{"n":1}`)
+		p.container("guest_warm", "ready")
+		how := syscall.SIGINT
+		if disabled {
+			p.post("/disable")
+			how = syscall.SIGTERM
+		}
+		p.child.must(p.child.end(how))
+		if left := p.containers(); left != "" {
+			t.Errorf("after %v, disabled %t: %s", how, disabled, left)
+		}
+		if left, _ := filepath.Glob(filepath.Join(p.stateFiles(), "*")); len(left) > 0 {
+			t.Errorf("notes: %v", left)
+		}
+		p.child.again()
+	}
+}
+
+// TestGPUContainerIsAdoptedWithItsMemory: what a container holds of its device
+// counts in the next invoker as it did in the one before, by its own word, and is
+// used as it is.
+func TestGPUContainerIsAdoptedWithItsMemory(t *testing.T) {
+	t.Parallel()
+	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(how.String(), func(t *testing.T) {
+			t.Parallel()
+			p := startGPUIn(t, dockerParts(t), 60, map[string]string{"child": "true"})
+			p.deployGPU(true, "holds", "wants")
+			p.gpuCall("holds", block)
+			p.uses(holds + ctx)
+			id := p.idOf("guest_holds")
+			p.child.must(p.child.end(how))
+			p.child.again()
+			// A look at the device may come before its shim's word, and see no context.
+			if got := p.used(); got != holds+ctx && got != holds {
+				t.Errorf("%d bytes count as taken at the start, %d were before", got, holds+ctx)
+			}
+			until(t, "its shim speaks", func() string {
+				if n := p.metric("gpuwhisk_shim_processes", ""); n < 1 {
+					return "nobody is connected"
+				}
+				return ""
+			})
+			p.uses(holds + ctx)
+			if a, kind := p.gpuCall("holds", block); a.Cold || a.Runs != 2 || kind != "gpu-warm" {
+				t.Errorf("run %d is cold %t, %s", a.Runs, a.Cold, kind)
+			}
+			if p.idOf("guest_holds") != id {
+				t.Error("it ran in another container")
+			}
+			// Its memory moves on order, as before: another function needs the room.
+			p.gpuCall("wants", block)
+			if a, kind := p.gpuCall("holds", block); a.Cold || kind != "host-warm" {
+				t.Errorf("after another function it is cold %t, %s", a.Cold, kind)
+			}
+		})
+	}
+}

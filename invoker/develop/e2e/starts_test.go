@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	engines "github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// BenchmarkStarts are what a user waits for once in a while. Beside the times of
+// a cold and of a paused container stands what the container alone takes.
+func BenchmarkStarts(b *testing.B) {
+	r := newHarness(b)
+	bare := newBare(b)
+	r.action("noop", "nodejs:20", noop, 60000, 10)
+	r.action("hangs", "nodejs:20", "function main() { for (;;); }", 1000, 10)
+	r.action("sleeps", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", 1000, 10)
+	r.action("crashes", "nodejs:20", "function main() { process.exit(1); }", 60000, 10)
+	for i := range starts {
+		r.action(fmt.Sprint("cold", i), "nodejs:20", noop, 60000, 10)
+	}
+	for b.Loop() {
+		r.run()
+		r.colds(bare)
+		r.stop(syscall.SIGINT)
+		// Later settings of a name win.
+		r.environ = append(r.environ, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=50 ms")
+		r.run()
+		r.pauses(bare)
+		r.failures()
+		r.stop(syscall.SIGINT)
+	}
+}
+
+// starts is how many cold and how many paused containers are met: no more than
+// there is memory for, so that none waits for another's end.
+const starts = 14
+
+func (r *harness) colds(bare *bare) {
+	var floor, cold []time.Duration
+	for i := range starts {
+		floor = append(floor, bare.cold())
+		result, _ := r.once(fmt.Sprint("cold", i))
+		cold = append(cold, result)
+	}
+	r.quantiles("bare-cold", floor, 0.95)
+	r.quantiles("cold", cold, 0.95)
+}
+
+func (r *harness) pauses(bare *bare) {
+	var floor, paused []time.Duration
+	r.once("noop")
+	for range starts {
+		until(r.b, "paused", func() string {
+			if peertest.Docker(r.b, "ps", "-q", "--filter", "status=running", "--filter", "name=wsk"+r.unique) != "" {
+				return "some run"
+			}
+			return ""
+		})
+		floor = append(floor, bare.paused())
+		result, _ := r.once("noop")
+		paused = append(paused, result)
+	}
+	r.quantiles("bare-paused", floor, 0.95)
+	r.quantiles("paused", paused, 0.95)
+}
+
+func (r *harness) failures() {
+	var over, crash []time.Duration
+	for _, action := range []string{"hangs", "sleeps"} {
+		for range 5 {
+			over = append(over, r.afterEnd(action))
+		}
+	}
+	r.quantiles("limit-to-ack", over, 1)
+	for range 10 {
+		crash = append(crash, r.afterEnd("crashes"))
+	}
+	r.quantiles("crash-to-ack", crash, 1)
+}
+
+// afterEnd runs an activation and reports how long after its end, which is when
+// its limit was reached or its container died, its result was received.
+func (r *harness) afterEnd(action string) time.Duration {
+	_, id, t := r.send(action)
+	r.await(t)
+	var end int64
+	until(r.b, "record", func() string {
+		doc, err := r.db.Get(context.Background(), r.db.Names().Activations, "guest/"+string(id))
+		if err == nil {
+			var record *activation.Record
+			if record, err = activation.DecodeRecord(doc); err == nil {
+				end = record.End
+				return ""
+			}
+		}
+		return err.Error()
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return t.result.Sub(time.UnixMilli(end))
+}
+
+// bare is the floor of what an invoker can do about containers: Docker and the
+// action proxy, asked as the invoker asks them, and nothing else.
+type bare struct {
+	b      *testing.B
+	engine *engines.Engine
+	image  string
+	prefix string
+	made   int
+	rested container.Handle // runs between its pauses
+	client *proxy.Client    // with rested
+}
+
+func newBare(b *testing.B) *bare {
+	b.Helper()
+	w := realParts(b)
+	o := engines.DefaultOptions()
+	o.Host, o.Prefix = w.docker, fmt.Sprintf("wskbare%d_", os.Getpid())
+	engine, err := engines.New(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := &bare{b: b, engine: engine, image: "gpuwhisk/action-nodejs:" + w.images, prefix: o.Prefix}
+	b.Cleanup(func() {
+		if err := engine.CleanUp(context.Background(), o.Prefix); err != nil {
+			b.Error(err)
+		}
+		_ = engine.Close()
+	})
+	return f
+}
+
+// cold is the time from the wish for a container to its first answer.
+func (f *bare) cold() time.Duration {
+	began := time.Now()
+	handle, client := f.start()
+	took := time.Since(began)
+	client.Close()
+	if err := f.engine.Remove(context.Background(), handle.ID); err != nil {
+		f.b.Error(err)
+	}
+	return took
+}
+
+// paused is the time from the waking of a paused container to its answer.
+func (f *bare) paused() time.Duration {
+	if f.client == nil {
+		f.rested, f.client = f.start()
+	}
+	f.client.Close()
+	f.must(f.engine.Pause(f.b.Context(), f.rested.ID))
+	began := time.Now()
+	f.must(f.engine.Resume(f.b.Context(), f.rested.ID))
+	f.ask(f.client)
+	return time.Since(began)
+}
+
+func (f *bare) start() (container.Handle, *proxy.Client) {
+	f.made++
+	handle, err := f.engine.Create(f.b.Context(), container.Spec{
+		Name: fmt.Sprint(f.prefix, f.made), Kind: "nodejs:20", Image: f.image, MemoryMB: 128, CPUShares: 64,
+	})
+	f.must(err)
+	client := proxy.New(handle.Addr, 1)
+	init := fmt.Sprintf(`{"value":{"binary":false,"code":%q,"env":{},"main":"main","name":"noop"}}`, noop)
+	if x := client.Init(f.b.Context(), []byte(init), time.Minute, answers); !x.OK() {
+		f.b.Fatalf("init: %s, status %d", x.Failure, x.Status)
+	}
+	f.ask(client)
+	return handle, client
+}
+
+var answers = proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}
+
+func (f *bare) ask(client *proxy.Client) {
+	if x := client.Run(f.b.Context(), []byte(`{"value":{}}`), time.Minute, answers); !x.OK() {
+		f.b.Fatalf("run: %s, status %d", x.Failure, x.Status)
+	}
+}
+
+func (f *bare) must(err error) {
+	f.b.Helper()
+	if err != nil {
+		f.b.Fatal(err)
+	}
+}

@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// collected is what OpenTelemetry's own receiver wrote of what it took.
+type collected struct {
+	mu    sync.Mutex
+	spans []span
+	text  strings.Builder
+}
+
+// span is what its JSON has of a span.
+type span struct {
+	TraceID      string `json:"traceId"`
+	SpanID       string `json:"spanId"`
+	ParentSpanID string `json:"parentSpanId"`
+	Name         string
+	Start        string `json:"startTimeUnixNano"`
+	End          string `json:"endTimeUnixNano"`
+	Attributes   []struct {
+		Key   string
+		Value json.RawMessage
+	}
+}
+
+func (s span) text(key string) string {
+	for _, a := range s.Attributes {
+		var v struct{ StringValue string }
+		if a.Key == key && json.Unmarshal(a.Value, &v) == nil {
+			return v.StringValue
+		}
+	}
+	return ""
+}
+
+// ns is how long a span took.
+func (s span) ns(t *testing.T) int64 {
+	t.Helper()
+	from, err := strconv.ParseInt(s.Start, 10, 64)
+	to, err2 := strconv.ParseInt(s.End, 10, 64)
+	if err != nil || err2 != nil {
+		t.Fatalf("%s: from %q to %q", s.Name, s.Start, s.End)
+	}
+	return to - from
+}
+
+// collector starts the receiver, and gives its addresses for gRPC and HTTP.
+func collector(t *testing.T) (got *collected, overGRPC, overHTTP string) {
+	t.Helper()
+	program := os.Getenv("GPUWHISK_TEST_COLLECTOR")
+	if program == "" {
+		peertest.Missing(t, "no OpenTelemetry collector to test with: GPUWHISK_TEST_COLLECTOR is not set")
+	}
+	overGRPC, overHTTP = fmt.Sprint("127.0.0.1:", freePort(t)), fmt.Sprint("127.0.0.1:", freePort(t))
+	cmd := exec.Command(program, "-grpc", overGRPC, "-http", overHTTP)
+	cmd.Stderr = os.Stderr
+	stop, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil { // its word that it listens
+		t.Fatalf("the collector ended at once: %v, %v", err, cmd.Wait())
+	}
+	got = &collected{}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			got.take(line)
+		}
+	}()
+	t.Cleanup(func() {
+		stop.Close()
+		<-read
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the collector: %v", err)
+		}
+	})
+	return got, overGRPC, overHTTP
+}
+
+func (c *collected) take(line string) {
+	var doc struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct{ Spans []span }
+		}
+	}
+	err := json.Unmarshal([]byte(line), &doc)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text.WriteString(line)
+	if err != nil {
+		c.spans = append(c.spans, span{Name: err.Error()})
+	}
+	for _, r := range doc.ResourceSpans {
+		for _, s := range r.ScopeSpans {
+			c.spans = append(c.spans, s.Spans...)
+		}
+	}
+}
+
+// of gives an activation's spans by name once all of a batch are there, "" for
+// the whole.
+func (c *collected) of(id string) map[string]span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.spans, func(s span) bool { return s.text("faas.invocation_id") == id })
+	if i < 0 {
+		return nil
+	}
+	all := map[string]span{"": c.spans[i]}
+	for _, s := range c.spans {
+		if s.ParentSpanID == c.spans[i].SpanID {
+			all[s.Name] = s
+		}
+	}
+	return all
+}
+
+// TestTracesArriveAtACollector: OpenTelemetry's own receiver gets one trace for
+// an activation, as a part of the caller's, by either protocol. What was asked
+// for is not in it.
+func TestTracesArriveAtACollector(t *testing.T) {
+	got, overGRPC, overHTTP := collector(t)
+	for name, env := range map[string]map[string]string{
+		"http": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + overHTTP},
+		"grpc": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + overGRPC, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50") // ms; the library reads it
+			p := startGPU(t, 64, env)
+			p.deployGPU(true, "first", "second")
+			code := "def main(p):\n    print('a line')\n    return {'said': p['secret']}\n"
+			p.insert(&whisk.Action{Name: "plain", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 256, 1)})
+			p.gpuCall("first", 40<<20)
+			p.gpuCall("second", 40<<20)
+			id := p.traced(t, "first", `{"bytes":41943040}`)
+			phases := whole(t, got, id, "queue", "move memory to device", "run", "acknowledge", "store record")
+			root := phases[""]
+			if root.TraceID != callerTrace || root.ParentSpanID != callerSpan {
+				t.Errorf("in trace %s under %s", root.TraceID, root.ParentSpanID)
+			}
+			if root.text("gpuwhisk.start") != "host-warm" || !strings.Contains(root.text("gpuwhisk.gpu.device"), "simulated") {
+				t.Errorf("start %q on %q", root.text("gpuwhisk.start"), root.text("gpuwhisk.gpu.device"))
+			}
+			id = p.traced(t, "plain", `{"secret":"nobody-may-read-this"}`)
+			phases = whole(t, got, id, "create container", "init", "run", "read logs", "acknowledge", "store record")
+			if phases[""].ns(t) < phases["run"].ns(t)+phases["init"].ns(t) {
+				t.Errorf("the whole is shorter than its parts: %+v", phases)
+			}
+			if text := string(p.adminPage("/metrics")); !strings.Contains(text, `gpuwhisk_trace_spans_total{outcome="error"} 0`) ||
+				!strings.Contains(text, "gpuwhisk_traces_dropped_total 0") || strings.Contains(text, `gpuwhisk_trace_spans_total{outcome="ok"} 0`) {
+				t.Error("what was sent is not counted")
+			}
+		})
+	}
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	for _, secret := range []string{"nobody-may-read-this", "api_key", "41943040"} {
+		if strings.Contains(got.text.String(), secret) {
+			t.Errorf("%s is in a span", secret)
+		}
+	}
+}
+
+// whole waits for an activation's trace and wants some phases in it.
+func whole(t *testing.T, got *collected, id string, phases ...string) (all map[string]span) {
+	t.Helper()
+	until(t, "trace of "+id, func() string {
+		all = got.of(id)
+		for _, name := range phases {
+			s, ok := all[name]
+			if !ok {
+				return fmt.Sprintf("no %q among %q", name, slices.Sorted(maps.Keys(all)))
+			}
+			if s.TraceID != all[""].TraceID {
+				return name + " is in another trace"
+			}
+		}
+		return ""
+	})
+	return all
+}
+
+// The caller's trace, as W3C has it.
+const callerTrace, callerSpan = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+// traced invokes an action in the caller's trace, and gives the activation.
+func (p *platform) traced(t *testing.T, action, args string) string {
+	t.Helper()
+	at := p.s.Info().APIHost + "/api/v1/namespaces/_/actions/" + action + "?blocking=true"
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, password, _ := strings.Cut(p.c.AuthToken, ":")
+	req.SetBasicAuth(user, password)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("traceparent", "00-"+callerTrace+"-"+callerSpan+"-01")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	id := res.Header.Get("x-openwhisk-activation-id")
+	if res.StatusCode != http.StatusOK || id == "" {
+		t.Fatalf("%s: %s", action, res.Status)
+	}
+	return id
+}

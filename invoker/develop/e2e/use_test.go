@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+)
+
+// limits of an action in milliseconds, MB and MB; 0 is the default.
+func limits(timeout, memory, logs int) *whisk.Limits {
+	l := &whisk.Limits{}
+	for at, value := range map[**int]int{&l.Timeout: timeout, &l.Memory: memory, &l.Logsize: logs} {
+		if value != 0 {
+			*at = &value
+		}
+	}
+	return l
+}
+
+// create deploys an action.
+func (p *platform) create(name, kind, code string, l *whisk.Limits) {
+	p.t.Helper()
+	p.insert(&whisk.Action{Name: name, Exec: &whisk.Exec{Kind: kind, Code: &code}, Limits: l})
+}
+
+func (p *platform) insert(a *whisk.Action) {
+	p.t.Helper()
+	if _, _, err := p.c.Actions.Insert(a, true); err != nil {
+		p.t.Fatalf("create %s: %v", a.Name, err)
+	}
+}
+
+// call invokes an action and waits. It gives what the invoker made of it: by
+// the client's own words, the acks and the record.
+func (p *platform) call(name string, args map[string]any) outcome {
+	p.t.Helper()
+	o := p.started(name, args, true)
+	return p.finish(o)
+}
+
+// started invokes an action without judging the answer.
+func (p *platform) started(name string, args map[string]any, blocking bool) activation.ID {
+	p.t.Helper()
+	if args == nil {
+		args = map[string]any{}
+	}
+	_, res, err := p.c.Actions.Invoke(name, args, blocking, false)
+	if res == nil {
+		p.t.Fatalf("invoke %s: %v", name, err)
+	}
+	id := activation.ID(res.Header.Get("X-Openwhisk-Activation-Id"))
+	if id == "" {
+		p.t.Fatalf("invoke %s: %s without an activation: %v", name, res.Status, err)
+	}
+	return id
+}
+
+// outcome is all that is known of an activation that has ended.
+type outcome struct {
+	id     activation.ID
+	record *activation.Record
+	acks   []activation.Ack
+}
+
+// finish waits for the ack and the record of an activation and checks what
+// holds for each: one ack that frees the slot, last; at most one result before
+// it; one record.
+func (p *platform) finish(id activation.ID) outcome {
+	p.t.Helper()
+	o := outcome{id: id, acks: p.recording.completed(id)}
+	for i, ack := range o.acks {
+		if ack.FreesSlot() != (i == len(o.acks)-1) || i > 1 {
+			p.t.Errorf("activation %s: acks %v", id, kinds(o.acks))
+		}
+	}
+	o.record = p.record(id)
+	return o
+}
+
+func kinds(acks []activation.Ack) (all []string) {
+	for _, a := range acks {
+		all = append(all, a.Kind.String())
+	}
+	return all
+}
+
+// record waits for an activation's record.
+func (p *platform) record(id activation.ID) *activation.Record {
+	p.t.Helper()
+	var r *activation.Record
+	until(p.t, "record of "+string(id), func() string {
+		doc, err := p.db.Get(context.Background(), p.db.Names().Activations, "guest/"+string(id))
+		if err == nil {
+			r, err = activation.DecodeRecord(doc)
+		}
+		if err != nil && !errors.Is(err, couchdb.ErrNotFound) {
+			p.t.Fatal(err)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return r
+}
+
+// text is the error that the user reads, or the whole result.
+func (o outcome) text() string {
+	var e struct{ Error *json.RawMessage }
+	if json.Unmarshal(o.record.Response.Result, &e) == nil && e.Error != nil {
+		var s string
+		if json.Unmarshal(*e.Error, &s) == nil {
+			return s
+		}
+		return string(*e.Error)
+	}
+	return string(o.record.Response.Result)
+}
+
+// logged are the texts of the log, without times.
+func (o outcome) logged() []string {
+	var all []string
+	for _, line := range o.record.Logs {
+		if len(line) > 31 {
+			line = line[31:]
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// want checks an activation's end.
+func (o outcome) want(t *testing.T, code int, text string) {
+	t.Helper()
+	if o.record.Response.StatusCode != code || !strings.Contains(o.text(), text) {
+		t.Errorf("status %d, %.300q; want %d, %q", o.record.Response.StatusCode, o.text(), code, text)
+	}
+}
+
+// get asks the door for a page, as a browser does.
+func (p *platform) get(method, path, body string) (int, http.Header, string) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, p.s.Info().APIHost+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var text strings.Builder
+	buf := make([]byte, 4096)
+	for {
+		n, err := res.Body.Read(buf)
+		text.Write(buf[:n])
+		if err != nil {
+			return res.StatusCode, res.Header, text.String()
+		}
+	}
+}
+
+// soon repeats a question until it has an answer.
+func soon[T any](t *testing.T, ask func() (T, error)) T {
+	t.Helper()
+	var answer T
+	until(t, "no answer", func() string {
+		var err error
+		if answer, err = ask(); err != nil {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
+	return answer
+}

@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+const nodeHello = `function main(p) { console.log('hello', p.name); return {greeting: 'hi ' + p.name}; }`
+
+// TestUser does what a person does with wsk, one thing after the other on one
+// installation.
+func TestUser(t *testing.T) {
+	withEachParts(t, func(t *testing.T, w parts) {
+		p := start(t, w, setup{})
+		for _, c := range []struct {
+			name string
+			do   func(*testing.T, *platform)
+		}{
+			{"actions of each kind", kinds4}, {"one action's life", life}, {"sequence", sequence},
+			{"package and binding", packageAndBinding}, {"trigger and rule", triggerAndRule},
+			{"web action", webAction}, {"docker image", dockerImage}, {"large code", largeCode},
+		} {
+			t.Run(c.name, func(t *testing.T) { c.do(t, p.at(t)) })
+		}
+	})
+}
+
+// at is the same installation seen from a subtest.
+func (p *platform) at(t *testing.T) *platform {
+	q := *p
+	q.t = t
+	return &q
+}
+
+// kinds4 runs code of each kind, plain and zipped.
+func kinds4(t *testing.T, p *platform) {
+	native := built(t, "./testdata/greeter")
+	for _, c := range []struct{ name, kind, code, main string }{
+		{"node", "nodejs:20", nodeHello, ""},
+		{"node-zip", "nodejs:20", zipped(t, map[string]string{
+			"package.json": `{"main":"lib.js"}`, "lib.js": `exports.greet = p => ({greeting: 'hi ' + p.name})`}), "greet"},
+		{"python", "python:3", "def main(p):\n    print('hello', p['name'])\n    return {'greeting': 'hi ' + p['name']}\n", ""},
+		{"python-zip", "python:3", zipped(t, map[string]string{
+			"__main__.py": "from other import text\ndef greet(p):\n    return {'greeting': text + p['name']}\n", "other.py": "text = 'hi '\n"}), "greet"},
+		{"script", "native:1", "#!/bin/bash\necho hello Ada\necho '{\"greeting\": \"hi Ada\"}'\n", ""},
+		{"binary", "native:1", base64.StdEncoding.EncodeToString(native), ""},
+		{"binary-zip", "native:1", zipped(t, map[string]string{"exec": string(native)}), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := p.at(t)
+			p.insert(&whisk.Action{Name: c.name, Exec: &whisk.Exec{Kind: c.kind, Code: &c.code, Main: c.main}})
+			for range 2 { // cold and warm
+				o := p.call(c.name, map[string]any{"name": "Ada"})
+				o.want(t, 0, "hi Ada")
+			}
+		})
+	}
+}
+
+// zipped makes an archive, as wsk sends it.
+func zipped(t *testing.T, files map[string]string) string {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	for name, text := range files {
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
+		h.SetMode(0o755)
+		f, err := w.CreateHeader(h)
+		if err == nil {
+			_, err = f.Write([]byte(text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(buf.Bytes())
+}
+
+// programs are those that were built, by source.
+var programs struct {
+	sync.Mutex
+	bySource map[string][]byte
+}
+
+// built compiles a program, once, without a C library, so that it runs in any
+// image.
+func built(t testing.TB, source string, flags ...string) []byte {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	if code := programs.bySource[source]; code != nil {
+		return code
+	}
+	name := filepath.Join(t.TempDir(), "exec")
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", name}, flags, []string{source})...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v: %s", source, err, out)
+	}
+	code, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if programs.bySource == nil {
+		programs.bySource = map[string][]byte{}
+	}
+	programs.bySource[source] = code
+	return code
+}
+
+// life is an action's: created, invoked in both ways, looked at, updated,
+// deleted.
+func life(t *testing.T, p *platform) {
+	p.create("life", "nodejs:20", nodeHello, nil)
+	answer, _, err := p.c.Actions.Invoke("life", map[string]any{"name": "Ada"}, true, true)
+	if err != nil || fmt.Sprint(answer) != "map[greeting:hi Ada]" {
+		t.Errorf("result alone: %v, %v", answer, err)
+	}
+	o := p.finish(p.started("life", map[string]any{"name": "Bob"}, false))
+	if got := fmt.Sprint(kinds(o.acks)); got != "[completion]" {
+		t.Errorf("acks of a call that does not wait: %s", got)
+	}
+	id := string(o.id)
+	got := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(id); return a, err })
+	if got.Name != "life" || got.Namespace != "guest" || !got.Success || got.Annotations.GetValue("path") != "guest/life" ||
+		got.Annotations.GetValue("kind") != "nodejs:20" {
+		t.Errorf("activation %+v", got)
+	}
+	logs := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Logs(id); return a, err })
+	if len(logs.Logs) != 1 || !strings.HasSuffix(logs.Logs[0], "stdout: hello Bob") {
+		t.Errorf("logs %q", logs.Logs)
+	}
+	result := soon(t, func() (*whisk.Response, error) { r, _, err := p.c.Activations.Result(id); return r, err })
+	if !result.Success || result.Status != "success" || fmt.Sprint(result.Result) != "&map[greeting:hi Bob]" && fmt.Sprint(*result.Result) != "map[greeting:hi Bob]" {
+		t.Errorf("result %+v", result)
+	}
+	soon(t, func() (int, error) { // nobody waited for the record of the first
+		list, _, err := p.c.Activations.List(&whisk.ActivationListOptions{Name: "life", Limit: 5})
+		if err == nil && len(list) != 2 {
+			err = fmt.Errorf("%d activations listed, want 2", len(list))
+		}
+		return len(list), err
+	})
+	p.create("life", "nodejs:20", `function main() { return {version: 2}; }`, nil)
+	p.call("life", nil).want(t, 0, `"version":2`)
+	if _, err := p.c.Actions.Delete("life"); err != nil {
+		t.Error(err)
+	}
+	if _, res, err := p.c.Actions.Invoke("life", nil, true, true); err == nil || res.StatusCode != 404 {
+		t.Errorf("invoked after its deletion: %v", err)
+	}
+}
+
+func sequence(t *testing.T, p *platform) {
+	p.create("inc", "python:3", "def main(p):\n    return {'n': p['n'] + 1}\n", nil)
+	p.create("double", "nodejs:20", "const main = p => ({n: p.n * 2})", nil)
+	p.create("refuse", "nodejs:20", "const main = p => ({error: 'no more'})", nil)
+	make := func(name string, parts ...string) {
+		p.insert(&whisk.Action{Name: name, Exec: &whisk.Exec{Kind: "sequence", Components: parts}})
+	}
+	make("steps", "/_/inc", "/_/double", "/_/inc")
+	make("nested", "/_/steps", "/_/double")
+	make("broken", "/_/inc", "/_/refuse", "/_/double")
+	for name, want := range map[string]string{"steps": "map[n:9]", "nested": "map[n:18]"} {
+		got, _, err := p.c.Actions.Invoke(name, map[string]any{"n": 3}, true, true)
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, _, err := p.c.Actions.Invoke("broken", map[string]any{"n": 3}, true, true); err == nil || !strings.Contains(err.Error(), "no more") {
+		t.Errorf("a sequence that breaks: %v", err)
+	}
+	id := string(p.started("steps", map[string]any{"n": 1}, true))
+	whole := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(id); return a, err })
+	if len(whole.Logs) != 3 {
+		t.Fatalf("a sequence of three says it ran %v", whole.Logs)
+	}
+	for _, part := range whole.Logs {
+		o := p.finish(activation.ID(part))
+		if string(o.record.Cause) != id {
+			t.Errorf("%s was caused by %q, not by its sequence %s", part, o.record.Cause, id)
+		}
+	}
+}
+
+func packageAndBinding(t *testing.T, p *platform) {
+	if _, _, err := p.c.Packages.Insert(&whisk.Package{Name: "tools", Parameters: whisk.KeyValueArr{{Key: "a", Value: "package"}, {Key: "b", Value: "package"}}}, true); err != nil {
+		t.Fatal(err)
+	}
+	p.create("tools/show", "nodejs:20", "function main(p) { return {got: p, name: process.env.__OW_ACTION_NAME}; }", nil)
+	if _, _, err := p.c.Packages.Insert(&whisk.BindingPackage{Name: "mine", Binding: whisk.Binding{Namespace: "_", Name: "tools"},
+		Parameters: whisk.KeyValueArr{{Key: "b", Value: "binding"}}}, true); err != nil {
+		t.Fatal(err)
+	}
+	o := p.call("mine/show", map[string]any{"c": "call"})
+	o.want(t, 0, `{"got":{"a":"package","b":"binding","c":"call"},"name":"/guest/tools/show"}`)
+	if annotation, _ := o.record.Annotations.Get("binding"); string(annotation) != `"guest/mine"` {
+		t.Errorf("binding in the record: %s", annotation)
+	}
+	p.call("tools/show", nil).want(t, 0, `"b":"package"`)
+}
+
+func triggerAndRule(t *testing.T, p *platform) {
+	p.create("ruled", "python:3", "def main(p):\n    return {'saw': p['what']}\n", nil)
+	if _, _, err := p.c.Triggers.Insert(&whisk.Trigger{Name: "bell"}, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.c.Rules.Insert(&whisk.Rule{Name: "onbell", Trigger: "/_/bell", Action: "/_/ruled"}, true); err != nil {
+		t.Fatal(err)
+	}
+	fired, _, err := p.c.Triggers.Fire("bell", map[string]any{"what": "ring"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bell := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(fired.ActivationId); return a, err })
+	if len(bell.Logs) != 1 || !strings.Contains(bell.Logs[0], `"activationId"`) {
+		t.Fatalf("the trigger's account %q", bell.Logs)
+	}
+	_, after, _ := strings.Cut(bell.Logs[0], `"activationId":"`)
+	p.finish(activation.ID(after[:32])).want(t, 0, `{"saw":"ring"}`)
+}
+
+func webAction(t *testing.T, p *platform) {
+	code := `function main(p) { return {statusCode: 201, headers: {'X-Made': 'yes', 'Content-Type': 'text/plain'}, body: p.__ow_method + ' ' + p.__ow_path + ' ' + p.name}; }`
+	p.insert(&whisk.Action{Name: "page", Exec: &whisk.Exec{Kind: "nodejs:20", Code: &code},
+		Annotations: whisk.KeyValueArr{{Key: "web-export", Value: true}}})
+	status, head, body := p.get("GET", "/api/v1/web/guest/default/page.http/a/b?name=Ada", "")
+	if status != 201 || head.Get("X-Made") != "yes" || body != "get /a/b Ada" {
+		t.Errorf("%d %v %q", status, head, body)
+	}
+	if status, _, body := p.get("POST", "/api/v1/web/guest/default/page", `{"name":"Bob"}`); status != 201 || body != "post  Bob" {
+		t.Errorf("posted: %d %q", status, body)
+	}
+	p.create("secret", "nodejs:20", code, nil)
+	if status, _, _ := p.get("GET", "/api/v1/web/guest/default/secret.http", ""); status != 404 {
+		t.Errorf("an action that is not exported answers %d", status)
+	}
+}
+
+// dockerImage runs an image of the user's own, made from nothing but a
+// program, as `wsk action create --docker` has it.
+func dockerImage(t *testing.T, p *platform) {
+	p.insert(&whisk.Action{Name: "image", Exec: &whisk.Exec{Kind: "blackbox", Image: actorImage(t, p.parts)}, Limits: limits(20000, 0, 0)})
+	o := p.call("image", map[string]any{"do": "echo", "name": "Ada"})
+	if !p.parts.real() { // no image without Docker: what runs is the skeleton
+		o.want(t, activation.StatusApplicationError, "This is a stub action.")
+		return
+	}
+	o.want(t, 0, `"name":"Ada"`)
+	if got := o.logged(); len(got) != 1 || got[0] != "stdout: actor ran" {
+		t.Errorf("logs %q", got)
+	}
+}
+
+// largeCode is code that the database keeps as an attachment.
+func largeCode(t *testing.T, p *platform) {
+	code := "//" + strings.Repeat("x", 200_000) + "\n" + nodeHello
+	p.create("large", "nodejs:20", code, nil)
+	p.call("large", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
+}

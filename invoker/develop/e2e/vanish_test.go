@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// TestVanishingContainers ends containers behind the invoker's back: at rest,
+// paused, while they run and while they begin. Who is at rest is replaced
+// without anybody noticing; who runs is answered at once.
+func TestVanishingContainers(t *testing.T) {
+	withEachParts(t, func(t *testing.T, w parts) {
+		for _, c := range []struct {
+			name  string
+			grace string
+			do    func(*testing.T, *platform)
+		}{
+			{"ready", "10 minutes", func(t *testing.T, p *platform) { p.at(t).vanishAtRest("ready") }},
+			{"paused", "100 ms", func(t *testing.T, p *platform) { p.at(t).vanishAtRest("paused") }},
+			{"running", "10 minutes", func(t *testing.T, p *platform) { p.at(t).vanishAtWork() }},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				p := start(t, w, setup{env: map[string]string{"CONFIG_whisk_containerProxy_timeouts_pauseGrace": c.grace}})
+				c.do(t, p)
+			})
+		}
+	})
+}
+
+func (p *platform) vanishAtRest(state string) {
+	p.create("resting", "nodejs:20", "let n = 0; function main() { return {n: ++n}; }", nil)
+	ends := []func(string){p.remove, p.kill}
+	if state == "paused" && p.parts.docker != "" {
+		ends = ends[:1] // the kernel ends no process that is frozen
+	}
+	for i, end := range ends {
+		p.call("resting", nil).want(p.t, 0, `{"n":1}`)
+		name := p.container("guest_resting", state)
+		end(name)
+		o := p.call("resting", nil)
+		o.want(p.t, 0, `{"n":1}`) // a new one, and the caller never knew
+		p.container("guest_resting", state)
+		p.atRest()
+		if i+1 < len(ends) { // the next round begins with none
+			p.remove(p.container("guest_resting", state))
+			p.gone("guest_resting")
+		}
+	}
+}
+
+func (p *platform) vanishAtWork() {
+	p.create("working", "python:3", "import time\ndef main(p):\n    print('begun', flush=True)\n    time.sleep(100)\n", limits(minutes, 0, 0))
+	p.create("beginning", "python:3", "import time\ntime.sleep(100)\ndef main(p):\n    return {}\n", limits(minutes, 0, 0))
+	for _, c := range []struct{ action, state, text string }{
+		{"working", "running", textExited}, {"beginning", "warming", textNotBegun},
+	} {
+		for _, end := range []func(string){p.remove, p.kill} {
+			id := p.started(c.action, nil, false)
+			name := p.container("guest_"+c.action, c.state)
+			p.inside(name)
+			end(name)
+			began := time.Now()
+			o := p.finish(id)
+			o.want(p.t, activation.StatusDeveloperError, c.text)
+			if late := time.Since(began); late > waitLimit/2 {
+				p.t.Errorf("%s: the answer took %v", c.action, late)
+			}
+			p.atRest()
+		}
+	}
+}
+
+// container waits until the container of an action is in a state, and names
+// it.
+func (p *platform) container(suffix, state string) (name string) {
+	p.t.Helper()
+	until(p.t, "container "+suffix+" "+state, func() string {
+		all := p.status().Work.Containers
+		for _, c := range all {
+			if strings.HasSuffix(c.Name, suffix) && c.State == state {
+				name = c.Name
+				return ""
+			}
+		}
+		return fmt.Sprintf("there are %v", all)
+	})
+	return name
+}
+
+// gone waits until no container of an action is there.
+func (p *platform) gone(suffix string) {
+	p.t.Helper()
+	until(p.t, "container "+suffix+" is gone", func() string {
+		for _, c := range p.status().Work.Containers {
+			if strings.HasSuffix(c.Name, suffix) {
+				return c.State
+			}
+		}
+		return ""
+	})
+}
+
+// inside waits until the action's own code runs: it sleeps, and so does the
+// whole container.
+func (p *platform) inside(name string) {
+	p.t.Helper()
+	until(p.t, "the action in "+name, func() string {
+		stack, err := os.ReadFile("/proc/" + strconv.Itoa(p.leader(name)) + "/wchan")
+		if err != nil || !strings.Contains(string(stack), "nanosleep") {
+			return fmt.Sprintf("waits in %q, %v", stack, err)
+		}
+		return ""
+	})
+}
+
+// leader is the process that a container began with. The invoker speaks of a
+// container before there is one.
+func (p *platform) leader(name string) (pid int) {
+	p.t.Helper()
+	until(p.t, "a process of "+name, func() string {
+		if p.parts.docker != "" {
+			out, err := exec.Command("docker", "inspect", "--format", "{{.State.Pid}}", name).CombinedOutput()
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
+			if pid == 0 {
+				return fmt.Sprintf("%s, %v", out, err)
+			}
+			return ""
+		}
+		all, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, file := range all {
+			env, _ := os.ReadFile(file)
+			if strings.Contains(string(env), "GPUWHISK_CONTAINER="+name+".") {
+				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
+				return ""
+			}
+		}
+		return "not found"
+	})
+	return pid
+}
+
+// remove ends a container and takes it away.
+func (p *platform) remove(name string) {
+	p.t.Helper()
+	if p.parts.docker == "" {
+		p.kill(name)
+		return
+	}
+	peertest.Docker(p.t, "rm", "-f", name)
+}
+
+// kill ends the first process of a container, as the kernel would.
+func (p *platform) kill(name string) {
+	p.t.Helper()
+	pid := p.leader(name)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		p.t.Fatal(err)
+	}
+	// Until the kernel has ended it a request could still reach it.
+	until(p.t, "the end of "+name, func() string {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") && len(threads) == 1 {
+			return ""
+		}
+		return fmt.Sprintf("%d threads live", len(threads))
+	})
+}

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// captured is an activation message that a controller of OpenWhisk sent, with
+// the name and revision of an action of ours.
+func captured(t *testing.T, p *platform) []byte {
+	t.Helper()
+	file, err := os.ReadFile("testdata/message.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.create("mutant", "python:3", "def main(p):\n    return p\n", limits(0, 128, 0))
+	doc, err := p.db.Get(t.Context(), p.db.Names().Whisks, "guest/mutant")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entity struct {
+		Rev string `json:"_rev"`
+	}
+	if err := json.Unmarshal(doc, &entity); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("@NAME@", "mutant", "@REVISION@", entity.Rev).Replace(string(file))
+	m := bytes.TrimSpace([]byte(text))
+	if _, err := activation.DecodeMessage(m); err != nil {
+		t.Fatalf("the captured message: %v", err)
+	}
+	return m
+}
+
+// mutants are the message with each byte flipped in turn, and cut at each.
+func mutants(m []byte) [][]byte {
+	var all [][]byte
+	for i := range m {
+		for _, bit := range []byte{1, 0x80} {
+			flipped := bytes.Clone(m)
+			flipped[i] ^= bit
+			all = append(all, flipped)
+		}
+		all = append(all, m[:i:i])
+	}
+	return append(all, nil, []byte("null"), []byte("[]"), []byte("{}"), []byte(`"x"`), bytes.Repeat([]byte("["), 100_000),
+		bytes.Repeat([]byte{0xff}, 1000), append(bytes.Clone(m), m...), append(bytes.Clone(m), "x"...))
+}
+
+// TestMutilatedMessages puts thousands of broken messages on the topic. What
+// is still a message is answered once; the rest is counted and skipped; the
+// feed goes on and its offset passes them all.
+func TestMutilatedMessages(t *testing.T) {
+	withEachParts(t, func(t *testing.T, w parts) {
+		p := start(t, w, setup{})
+		m := captured(t, p)
+		expected, unreadable, answers := map[activation.ID]int{}, 0, 0
+		all := mutants(m)
+		for _, mutant := range all {
+			switch got, err := activation.DecodeMessage(mutant); {
+			case err != nil:
+				unreadable++
+			case got.Controller == "0":
+				expected[got.ActivationID]++
+				answers++
+			}
+		}
+		if unreadable < len(m) || answers < len(m)/20 {
+			t.Fatalf("%d of %d are unreadable, %d are messages: the test is wrong", unreadable, len(all), answers)
+		}
+		before := p.status().Kafka.Feed
+		p.publish(all...)
+		p.answered(expected, answers)
+		p.create("after", "nodejs:20", nodeHello, nil)
+		p.call("after", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
+		p.atRest() // and so the committed offset has passed them
+		if got := int(p.status().Kafka.Feed.Undecodable - before.Undecodable); got != unreadable {
+			t.Errorf("%d messages were counted as unreadable, want %d", got, unreadable)
+		}
+		if n, _ := p.recording.freed(expected); n != answers {
+			t.Errorf("%d acks for %d messages", n, answers)
+		}
+		t.Logf("%d messages: %d unreadable, %d answered", len(all), unreadable, answers)
+	})
+}
+
+// answered waits until as many slot-freeing acks have come.
+func (p *platform) answered(ids map[activation.ID]int, want int) {
+	p.t.Helper()
+	late := time.NewTimer(2 * waitLimit)
+	defer late.Stop()
+	for {
+		n, more := p.recording.freed(ids)
+		if n >= want {
+			return
+		}
+		select {
+		case <-more:
+		case <-late.C:
+			p.t.Fatalf("%d of %d messages were answered", n, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Package gauge reports what another process takes of the machine, and how two
+// that do the same work in turns compare. It is for benchmarks alone.
+package gauge
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// CPU is the time that the threads of a process have spent on a core.
+func CPU(b testing.TB, pid int) time.Duration {
+	b.Helper()
+	const ofProcess = 2 // the clock that counts what all threads have run (clock_getcpuclockid(3))
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|ofProcess), &t); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(t.Nano())
+}
+
+// Resident is the memory of a process that lies in the machine's, in MB.
+func Resident(b testing.TB, pid int) float64 {
+	b.Helper()
+	kb, ok := status(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
+	if !ok {
+		b.Fatalf("process %d tells no VmRSS", pid)
+	}
+	return float64(kb) / 1024
+}
+
+// Switches is how often the threads of a process gave their core back to wait.
+func Switches(b testing.TB, pid int) (n int) {
+	b.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, task := range tasks {
+		one, _ := status(task, "voluntary_ctxt_switches") // a thread may have ended
+		n += one
+	}
+	return n
+}
+
+// status is the number of a line of a status file.
+func status(file, key string) (int, bool) {
+	text, _ := os.ReadFile(file)
+	_, after, _ := strings.Cut(string(text), "\n"+key+":")
+	fields := strings.Fields(after)
+	if len(fields) == 0 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(fields[0])
+	return n, err == nil
+}
+
+// Side is one of several processes that do the same work in turns.
+type Side struct {
+	Name   string          // before the names of what is reported
+	PID    int             // the process
+	Rounds []time.Duration // the processor time of each turn
+
+	switches, runs int
+}
+
+// Round has a process do so many runs of the work.
+func (s *Side) Round(b testing.TB, runs int, work func()) {
+	cpu, switches := CPU(b, s.PID), Switches(b, s.PID)
+	work()
+	s.Rounds = append(s.Rounds, CPU(b, s.PID)-cpu)
+	s.switches += Switches(b, s.PID) - switches
+	s.runs += runs
+}
+
+// Each is the processor time of a run in us.
+func (s *Side) Each() (us float64) {
+	for _, t := range s.Rounds {
+		us += float64(t.Nanoseconds()) / 1000
+	}
+	return us / float64(s.runs)
+}
+
+// Report reports what a run took.
+func (s *Side) Report(b *testing.B) {
+	b.ReportMetric(s.Each(), s.Name+"cpu-us/run")
+	b.ReportMetric(float64(s.switches)/float64(s.runs), s.Name+"switches/run")
+}
+
+// ReportRatio reports what a run of ours took as against one of the other's, and
+// where that lies (Interval).
+func ReportRatio(b *testing.B, ours, other *Side) {
+	b.ReportMetric(ours.Each()/other.Each(), "ratio")
+	low, high := Interval(ours.Rounds, other.Rounds)
+	b.ReportMetric(low, "ratio-low")
+	b.ReportMetric(high, "ratio-high")
+}
+
+// Interval is where the ratio of what the turns of one took to those of another
+// lies by the spread of the turns, with 95 %: two standard errors about the mean
+// of its logarithm. Of one turn it says nothing.
+func Interval(a, b []time.Duration) (low, high float64) {
+	var sum, squares float64
+	n := float64(len(a))
+	for i := range a {
+		r := math.Log(float64(max(a[i], 1)) / float64(max(b[i], 1)))
+		sum += r
+		squares += r * r
+	}
+	mean := sum / n
+	spread := 2 * math.Sqrt(max(squares/n-mean*mean, 0)/max(n-1, 1))
+	return math.Exp(mean - spread), math.Exp(mean + spread)
+}

@@ -1,0 +1,267 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Client is an OpenWhisk behind its REST interface.
+type Client struct {
+	base, user, key string
+	parameters      []byte
+	http            *http.Client
+}
+
+// Access is where an OpenWhisk is, and who calls it.
+type Access struct {
+	APIHost    string // http://HOST:PORT; https without a scheme, as wsk has it
+	Auth       string // UUID:KEY
+	Insecure   bool   // takes any certificate
+	Parameters []byte // of each call, a JSON object; empty: none
+	InFlight   int    // calls under way at most
+}
+
+// NewClient checks the words; it connects when it is first used.
+func NewClient(a Access) (*Client, error) {
+	if !strings.Contains(a.APIHost, "://") {
+		a.APIHost = "https://" + a.APIHost
+	}
+	u, err := url.Parse(strings.TrimSuffix(a.APIHost, "/"))
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("--apihost: want http://HOST:PORT or https://HOST")
+	}
+	user, key, ok := strings.Cut(a.Auth, ":")
+	if !ok || user == "" || key == "" {
+		return nil, errors.New("--auth: want UUID:KEY, as wsk property get --auth shows it")
+	}
+	if len(a.Parameters) == 0 {
+		a.Parameters = []byte("{}")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(a.Parameters, &object); err != nil || object == nil {
+		return nil, errors.New("--param-file: want one JSON object")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = a.InFlight+fetchers, a.InFlight+fetchers
+	transport.ForceAttemptHTTP2 = false // one connection for each call, as wsk and others make them
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: a.Insecure, MinVersion: tls.VersionTLS12}
+	return &Client{u.String() + "/api/v1/namespaces/", user, key, a.Parameters, &http.Client{Transport: transport}}, nil
+}
+
+// Close gives idle connections back.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// path is that of an action: NAME, PACKAGE/NAME, or either behind /NAMESPACE/.
+func path(action string) (string, error) {
+	rest, named := strings.CutPrefix(action, "/")
+	parts := strings.Split(rest, "/")
+	if !named {
+		parts = append([]string{"_"}, parts...)
+	}
+	if len(parts) < 2 || len(parts) > 3 {
+		return "", fmt.Errorf("action %q: want NAME, PACKAGE/NAME or /NAMESPACE/[PACKAGE/]NAME", action)
+	}
+	for i, p := range parts {
+		if p == "" || p == "." || p == ".." {
+			return "", fmt.Errorf("action %q: a part of its name is missing", action)
+		}
+		parts[i] = url.PathEscape(p)
+	}
+	return parts[0] + "/actions/" + strings.Join(parts[1:], "/"), nil
+}
+
+// Check looks for the actions, so that a wrong word is one error and not a
+// thousand failed calls.
+func (c *Client) Check(ctx context.Context, actions []string) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(fetchers)
+	for _, a := range actions {
+		all.Go(func() error {
+			p, err := path(a)
+			if err != nil {
+				return err
+			}
+			bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			status, body, err := c.do(bounded, http.MethodGet, p+"?code=false", nil)
+			switch {
+			case err != nil:
+				kind, detail := broken(err)
+				return fmt.Errorf("ask for action %s: %s: %s", a, kind, detail)
+			case status == http.StatusUnauthorized:
+				return fmt.Errorf("ask for action %s: --auth is refused: %s", a, errorText(body))
+			case status == http.StatusNotFound:
+				return fmt.Errorf("action %s: %s", a, errorText(body))
+			}
+			return nil // a caller who may not read an action may still be allowed to call it
+		})
+	}
+	return all.Wait()
+}
+
+// activation is what is read of one. What has an end has a response.
+type activation struct {
+	ID       string `json:"activationId"`
+	Response *struct {
+		Status  string `json:"status"`
+		Success bool   `json:"success"`
+	} `json:"response"`
+	Annotations []struct {
+		Key   string          `json:"key"`
+		Value json.RawMessage `json:"value"`
+	} `json:"annotations"`
+}
+
+// gpuStart is how a GPU run started, empty for others.
+func (a activation) gpuStart() string {
+	var gpu struct{ Start string }
+	for _, n := range a.Annotations {
+		if n.Key == "gpu" {
+			_ = json.Unmarshal(n.Value, &gpu) // a foreign annotation may have any form
+		}
+	}
+	return gpu.Start
+}
+
+// start is how a run started: one that was initialised was cold.
+func (a activation) start() string {
+	if s := a.gpuStart(); s != "" {
+		return s
+	}
+	for _, n := range a.Annotations {
+		if n.Key == "initTime" {
+			return "cold"
+		}
+	}
+	return "warm"
+}
+
+// Invoke calls an action. When OpenWhisk stops waiting, which it does after 60
+// seconds, the record is asked for until it is there.
+func (c *Client) Invoke(ctx context.Context, action string) Answer {
+	p, err := path(action)
+	if err != nil {
+		return Answer{Failure: "no such action", Detail: err.Error()}
+	}
+	status, body, err := c.do(ctx, http.MethodPost, p+"?blocking=true", c.parameters)
+	if err != nil {
+		kind, detail := broken(err)
+		return Answer{Failure: kind, Detail: detail}
+	}
+	var a activation
+	if err := json.Unmarshal(body, &a); err != nil || a.ID == "" {
+		return Answer{Failure: fmt.Sprint(status, " ", http.StatusText(status)), Detail: errorText(body)}
+	}
+	for status == http.StatusAccepted || a.Response == nil {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return Answer{ID: a.ID, Failure: failureSlow}
+		}
+		if later, ok := c.record(ctx, a.ID); ok && later.Response != nil {
+			a, status = later, http.StatusOK
+		}
+	}
+	answer := Answer{ID: a.ID, Start: a.gpuStart(), Ran: true}
+	if !a.Response.Success {
+		answer.Failure = a.Response.Status
+		if answer.Failure == "" {
+			answer.Failure = "failed"
+		}
+		answer.Detail = "activation " + a.ID
+	}
+	return answer
+}
+
+// Start asks the record of an activation.
+func (c *Client) Start(ctx context.Context, id string) (string, bool) {
+	a, ok := c.record(ctx, id)
+	return a.start(), ok
+}
+
+func (c *Client) record(ctx context.Context, id string) (activation, bool) {
+	var a activation
+	status, body, err := c.do(ctx, http.MethodGet, "_/activations/"+url.PathEscape(id), nil)
+	if err != nil || status != http.StatusOK || json.Unmarshal(body, &a) != nil {
+		return a, false
+	}
+	return a, a.ID == id
+}
+
+// maxAnswer is above the largest record: a result and its logs.
+const maxAnswer = 32 << 20
+
+func (c *Client) do(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.SetBasicAuth(c.user, c.key)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return res.StatusCode, b, err
+}
+
+// errorText is OpenWhisk's own text of what is wrong, in one line.
+func errorText(body []byte) string {
+	var e struct{ Error any }
+	text := strings.TrimSpace(string(body))
+	if json.Unmarshal(body, &e) == nil && e.Error != nil {
+		text = fmt.Sprint(e.Error)
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > 200 {
+		text = strings.ToValidUTF8(text[:200], "") + " ..."
+	}
+	return text
+}
+
+// failureSlow is that of a call whose end was not seen.
+const failureSlow = "no answer within --wait"
+
+// broken gives the kind of a request that got no answer, and the network's
+// text, without the address that all errors have in common.
+func broken(err error) (kind, detail string) {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err
+	}
+	kind = "connection broken"
+	var name *net.DNSError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return failureSlow, ""
+	case errors.Is(err, context.Canceled):
+		return failureInterrupted, ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		kind = "connection refused"
+	case errors.As(err, &name):
+		kind = "host not found"
+	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid):
+		kind = "certificate not trusted (--insecure takes it)"
+	}
+	return kind, err.Error()
+}

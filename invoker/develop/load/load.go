@@ -1,0 +1,325 @@
+// Package load calls actions of a live OpenWhisk over its REST interface and
+// reports how long the answers took. The load is open: a call is sent when its
+// time has come, whatever became of those before, and its latency counts from
+// that time. A call that had to wait because the system (or this program) was
+// behind therefore shows that wait.
+//
+// Run starts one goroutine for each call under way and one that reports progress;
+// Starts starts a few that fetch records. All have ended when either
+// returns.
+package load
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Arrival is one call that is to be made.
+type Arrival struct {
+	At     time.Duration // since the load began
+	Action int           // index in Options.Actions
+}
+
+// Answer is what became of one call.
+type Answer struct {
+	ID    string // of the activation, empty when the call was not taken
+	Start string // gpu-warm, host-warm, cold ...; empty when the answer does not have it
+	// Ran is true when the action has run to an end of its own, good or bad: only
+	// such a call has a latency.
+	Ran     bool
+	Failure string // its kind; empty for a success
+	Detail  string // the system's text of a failure
+}
+
+// System is what is loaded.
+type System interface {
+	// Invoke calls an action and waits for its end.
+	Invoke(ctx context.Context, action string) Answer
+	// Start asks an activation's record how it started; false when there is no
+	// such record (yet).
+	Start(ctx context.Context, id string) (string, bool)
+}
+
+// Options says what is called, and when.
+type Options struct {
+	Actions  []string
+	Arrivals func(yield func(Arrival) bool) // in order of time
+	Duration time.Duration                  // after which nothing more is sent
+	InFlight int                            // calls under way at most
+	Wait     time.Duration                  // for one answer, counted from the sending
+
+	// Progress, if any, is called each second.
+	Progress func(Progress)
+}
+
+// Progress is how a load goes.
+type Progress struct {
+	At             time.Duration
+	Sent, Answered int
+	Failed         int
+	Slowest        time.Duration // since the last time
+}
+
+// Call is a call that was made.
+type Call struct {
+	Action  int
+	At      time.Duration // when it was to be sent
+	Late    time.Duration // how long after that it was sent
+	Latency time.Duration // from At to the answer
+	Answer
+}
+
+// Result is what a load came to.
+type Result struct {
+	Begin       time.Time
+	Took        time.Duration // until the last answer
+	Calls       []Call
+	Unsent      []int // for each action: calls whose time came while InFlight were under way, until the end
+	Interrupted bool
+}
+
+// Failures that are made here.
+const (
+	failureInterrupted = "interrupted"
+	failureUnsent      = "not sent: too many calls under way"
+)
+
+// Run makes the calls and returns when all are answered. The end of ctx ends it
+// at once, with what there is.
+func Run(ctx context.Context, o Options, system System) *Result {
+	r := &run{Options: o, system: system, slots: make(chan struct{}, o.InFlight)}
+	r.result = Result{Begin: time.Now(), Unsent: make([]int, len(o.Actions))}
+	var reporting sync.WaitGroup
+	loading, loaded := context.WithCancel(context.WithoutCancel(ctx))
+	reporting.Go(func() { r.report(loading) })
+	r.send(ctx)
+	r.running.Wait()
+	loaded()
+	reporting.Wait()
+	r.result.Interrupted = ctx.Err() != nil
+	return &r.result
+}
+
+type run struct {
+	Options
+	system  System
+	slots   chan struct{}
+	running sync.WaitGroup
+
+	mu       sync.Mutex // over what follows
+	result   Result
+	progress Progress
+}
+
+// send makes each call in its time. When no slot is free it waits for one, and
+// the calls behind it become late, which their latencies show.
+func (r *run) send(ctx context.Context) {
+	sending, cancel := context.WithTimeout(ctx, r.Duration)
+	defer cancel()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	over := false // the time is up, and slots were lacking then
+	for a := range r.Arrivals {
+		if a.At > r.Duration {
+			return
+		}
+		next.Reset(time.Until(r.result.Begin.Add(a.At)))
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return
+		}
+		if over = over || !r.acquire(sending); over {
+			if ctx.Err() != nil {
+				return
+			}
+			r.result.Unsent[a.Action]++
+			continue
+		}
+		r.mu.Lock()
+		r.progress.Sent++
+		r.mu.Unlock()
+		r.running.Go(func() {
+			r.call(ctx, a)
+			<-r.slots
+		})
+	}
+}
+
+// acquire takes a slot for a call, and waits for one until the sending is over.
+func (r *run) acquire(sending context.Context) bool {
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-sending.Done():
+		return false
+	}
+}
+
+func (r *run) call(ctx context.Context, a Arrival) {
+	begin := r.result.Begin
+	c := Call{Action: a.Action, At: a.At, Late: time.Since(begin) - a.At}
+	bounded, cancel := context.WithTimeout(ctx, r.Wait)
+	defer cancel()
+	c.Answer = r.system.Invoke(bounded, r.Actions[a.Action])
+	now := time.Since(begin)
+	c.Latency = now - a.At
+	if !c.Ran && ctx.Err() != nil {
+		c.Failure, c.Detail = failureInterrupted, ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Calls = append(r.result.Calls, c)
+	r.result.Took = max(r.result.Took, now)
+	r.progress.Answered++
+	if c.Failure != "" {
+		r.progress.Failed++
+	}
+	r.progress.Slowest = max(r.progress.Slowest, c.Latency)
+}
+
+// report calls Progress each second until ctx ends.
+func (r *run) report(ctx context.Context) {
+	if r.Progress == nil {
+		return
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		r.mu.Lock()
+		p := r.progress
+		r.progress.Slowest = 0
+		r.mu.Unlock()
+		p.At = time.Since(r.result.Begin)
+		r.Progress(p)
+	}
+}
+
+// Mix is a load that is drawn: Poisson arrivals, and the n-th action as popular
+// as n to the power of -Zipf.
+type Mix struct {
+	Actions int
+	Rate    float64 // calls a second, of all actions together
+	Zipf    float64 // 0: all actions alike
+	Count   int     // calls at most
+	Seed    uint64
+}
+
+// Validate names the flag of what cannot be.
+func (m Mix) Validate() error {
+	switch {
+	case !(m.Rate > 0 && m.Rate <= 100_000):
+		return fmt.Errorf("--rate %v: want more than 0 and at most 100000 calls a second", m.Rate)
+	case !(m.Zipf >= 0 && m.Zipf <= 10):
+		return fmt.Errorf("--zipf %v: want 0 (all alike) to 10", m.Zipf)
+	}
+	return nil
+}
+
+// Arrivals draws them. The same mix gives the same calls at the same times.
+func (m Mix) Arrivals() iter.Seq[Arrival] {
+	cumulative := make([]float64, m.Actions) // running sums
+	sum := 0.0
+	for i := range cumulative {
+		sum += math.Pow(float64(i+1), -m.Zipf)
+		cumulative[i] = sum
+	}
+	return func(yield func(Arrival) bool) {
+		random := rand.New(rand.NewPCG(m.Seed, 0))
+		at := 0.0
+		for range m.Count {
+			at += random.ExpFloat64() / m.Rate
+			if at > math.MaxInt64/1e9 {
+				return
+			}
+			pick := sort.SearchFloat64s(cumulative, random.Float64()*sum)
+			if !yield(Arrival{time.Duration(at * 1e9), min(pick, m.Actions-1)}) {
+				return
+			}
+		}
+	}
+}
+
+// fetchers is how many records are asked for at the same time. Few, for the load
+// is over and its other users are not.
+const fetchers = 8
+
+// Unknown is the start of a run without a record.
+const Unknown = "unknown"
+
+// Starts fetches the records of calls whose answers did not have it. A
+// record may be written some time after its answer: what is missing is asked
+// for again until none came for as long as timeout, or ctx ends.
+func Starts(ctx context.Context, r *Result, system System, timeout time.Duration, progress func(missing int)) {
+	var missing []*Call
+	for i := range r.Calls {
+		if c := &r.Calls[i]; c.Ran && c.Start == "" {
+			missing = append(missing, c)
+		}
+	}
+	for last := time.Now(); len(missing) > 0 && ctx.Err() == nil && time.Since(last) < timeout; {
+		if progress != nil {
+			progress(len(missing))
+		}
+		left := round(ctx, missing, system)
+		if len(left) < len(missing) {
+			last = time.Now()
+		}
+		if missing = left; len(missing) == 0 {
+			break
+		}
+		pause(ctx, 500*time.Millisecond)
+	}
+	for _, c := range missing {
+		c.Start = Unknown
+	}
+}
+
+// round asks once for each and returns those that are still missing.
+func round(ctx context.Context, calls []*Call, system System) []*Call {
+	var all errgroup.Group
+	all.SetLimit(fetchers)
+	for _, c := range calls {
+		all.Go(func() error {
+			bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			if start, ok := system.Start(bounded, c.ID); ok {
+				c.Start = start
+			}
+			return nil
+		})
+	}
+	_ = all.Wait() // without errors: what was not found is asked for again
+	var left []*Call
+	for _, c := range calls {
+		if c.Start == "" {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

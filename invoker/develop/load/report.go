@@ -1,0 +1,265 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Report is what a load came to, in figures. Its JSON is an interface.
+type Report struct {
+	APIHost     string    `json:"apihost"`
+	Load        string    `json:"load"` // in words
+	Begin       time.Time `json:"begin"`
+	Seconds     float64   `json:"seconds"`
+	Sent        int       `json:"sent"`
+	Ran         int       `json:"ran"`    // to an end that was seen
+	Failed      int       `json:"failed"` // of all, whatever the reason
+	Unsent      int       `json:"unsent"`
+	Interrupted bool      `json:"interrupted"`
+	Throughput  float64   `json:"throughput"` // successes a second
+
+	// Late calls were sent more than 10 ms after their time.
+	Late   int     `json:"late"`
+	Latest float64 `json:"latestMs"`
+
+	All      Group     `json:"all"`
+	Starts   []Group   `json:"starts"`
+	Actions  []Group   `json:"actions"`
+	Failures []Failure `json:"failures"`
+}
+
+// Group is the calls that have something in common. Latencies are those of
+// calls that ran, in milliseconds from the time at which each was to be sent.
+type Group struct {
+	Name   string  `json:"name"`
+	Calls  int     `json:"calls"`
+	Failed int     `json:"failed"`
+	P50    float64 `json:"p50Ms"`
+	P95    float64 `json:"p95Ms"`
+	P99    float64 `json:"p99Ms"`
+	Max    float64 `json:"maxMs"`
+
+	latencies []time.Duration
+}
+
+// Failure is a kind of failure.
+type Failure struct {
+	Kind    string `json:"kind"`
+	Count   int    `json:"count"`
+	Example string `json:"example,omitempty"`
+}
+
+// lateness is what the timers of a busy machine may take.
+const lateness = 10 * time.Millisecond
+
+// Summarise counts.
+func Summarise(r *Result, actions []string) Report {
+	s := Report{Begin: r.Begin, Seconds: r.Took.Seconds(), Sent: len(r.Calls), Interrupted: r.Interrupted}
+	all, byStart, byAction := Group{Name: "all"}, groups{}, groups{}
+	failures := map[string]*Failure{}
+	failed := func(kind, example string, n int) {
+		f := failures[kind]
+		if f == nil {
+			f = &Failure{Kind: kind, Example: example}
+			failures[kind] = f
+		}
+		f.Count += n
+	}
+	for _, c := range r.Calls {
+		all.add(c)
+		byAction.of(actions[c.Action]).add(c)
+		if c.Ran {
+			s.Ran++
+			byStart.of(cmp.Or(c.Start, Unknown)).add(c)
+		}
+		if c.Failure != "" {
+			failed(c.Failure, c.Detail, 1)
+		}
+		if c.Late > lateness {
+			s.Late++
+		}
+		s.Latest = max(s.Latest, ms(c.Late))
+	}
+	for i, n := range r.Unsent {
+		if n > 0 {
+			s.Unsent += n
+			all.Calls, all.Failed = all.Calls+n, all.Failed+n
+			g := byAction.of(actions[i])
+			g.Calls, g.Failed = g.Calls+n, g.Failed+n
+			failed(failureUnsent, "", n)
+		}
+	}
+	s.All, s.Starts, s.Actions = all.settled(), byStart.list(), byAction.list()
+	s.Failed = s.All.Failed
+	if r.Took > 0 {
+		s.Throughput = float64(s.All.Calls-s.Failed) / r.Took.Seconds()
+	}
+	s.Failures = []Failure{}
+	for _, f := range failures {
+		s.Failures = append(s.Failures, *f)
+	}
+	slices.SortFunc(s.Failures, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind))
+	})
+	return s
+}
+
+func (g *Group) add(c Call) {
+	g.Calls++
+	if c.Failure != "" {
+		g.Failed++
+	}
+	if c.Ran {
+		g.latencies = append(g.latencies, c.Latency)
+	}
+}
+
+// settled is the group with its percentiles, which are exact.
+func (g Group) settled() Group {
+	slices.Sort(g.latencies)
+	if n := len(g.latencies); n > 0 {
+		g.P50, g.P95, g.P99 = ms(Percentile(g.latencies, 50)), ms(Percentile(g.latencies, 95)), ms(Percentile(g.latencies, 99))
+		g.Max = ms(g.latencies[n-1])
+	}
+	return g
+}
+
+// Percentile is the smallest of the sorted values that at least p percent of
+// them do not exceed, 0 without values.
+func Percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max((p*len(sorted)+99)/100, 1)-1]
+}
+
+// ms is a duration in milliseconds, to the microsecond.
+func ms(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+
+// groups are those by one property.
+type groups map[string]*Group
+
+func (m groups) of(name string) *Group {
+	g := m[name]
+	if g == nil {
+		g = &Group{Name: name}
+		m[name] = g
+	}
+	return g
+}
+
+// list has the largest first.
+func (m groups) list() []Group {
+	all := []Group{}
+	for _, g := range m {
+		all = append(all, g.settled())
+	}
+	slices.SortFunc(all, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// width is the longest line that is printed.
+const width = 80
+
+// Print writes the report for a person.
+func (s Report) Print(w io.Writer) error {
+	var b strings.Builder
+	line := func(format string, args ...any) {
+		b.WriteString(cut(fmt.Sprintf(format, args...), width) + "\n")
+	}
+	line("%s", s.APIHost)
+	line("%s", s.Load)
+	if s.Interrupted {
+		line("interrupted: this is what there was until then")
+	}
+	line("")
+	line("%d calls in %.1f s: %d ran, %d failed; %.1f successes a second",
+		s.All.Calls, s.Seconds, s.Ran, s.Failed, s.Throughput)
+	line("latency from the time at which each call was to be sent:")
+	s.table(line, "START", s.Starts)
+	s.table(line, "ACTION", s.Actions)
+	row(line, s.All)
+	if len(s.Failures) > 0 {
+		line("")
+		line("%-68s %11s", "FAILURE", "CALLS")
+	}
+	for _, f := range s.Failures {
+		line("%-68s %11d", cut(f.Kind, 68), f.Count)
+		if f.Example != "" {
+			line("  first: %s", f.Example)
+		}
+	}
+	if s.Late > 0 {
+		line("")
+		line("%d calls were sent late, by %s at most; latencies hold that wait.", s.Late, short(s.Latest))
+	}
+	if s.Unsent > 0 {
+		line("%d calls were not sent: --in-flight of others waited for their answers.", s.Unsent)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (s Report) table(line func(string, ...any), title string, groups []Group) {
+	line("")
+	line("%-28s %7s %7s %8s %8s %8s %8s", title, "CALLS", "FAILED", "P50", "P95", "P99", "MAX")
+	for _, g := range groups {
+		row(line, g)
+	}
+}
+
+func row(line func(string, ...any), g Group) {
+	p50, p95, p99, most := "-", "-", "-", "-"
+	if len(g.latencies) > 0 {
+		p50, p95, p99, most = short(g.P50), short(g.P95), short(g.P99), short(g.Max)
+	}
+	line("%-28s %7d %7d %8s %8s %8s %8s", middle(g.Name, 28), g.Calls, g.Failed, p50, p95, p99, most)
+}
+
+// short writes milliseconds with three digits and a unit.
+func short(ms float64) string {
+	switch {
+	case ms < 9.995:
+		return fmt.Sprintf("%.2f ms", ms)
+	case ms < 99.95:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms < 999.5:
+		return fmt.Sprintf("%.0f ms", ms)
+	case ms < 9995:
+		return fmt.Sprintf("%.2f s", ms/1e3)
+	case ms < 99950:
+		return fmt.Sprintf("%.1f s", ms/1e3)
+	}
+	return fmt.Sprintf("%.0f s", ms/1e3)
+}
+
+// cut shortens a line at its end.
+func cut(text string, to int) string {
+	if runes := []rune(text); len(runes) > to {
+		return strings.TrimRight(string(runes[:to-3]), " ") + "..."
+	}
+	return text
+}
+
+// middle shortens a name in its middle, which identifies it least.
+func middle(name string, to int) string {
+	runes := []rune(name)
+	if len(runes) <= to {
+		return name
+	}
+	head := (to - 2) / 2
+	return string(runes[:head]) + ".." + string(runes[len(runes)-(to-2-head):])
+}
+
+// String is the line that is shown while a load runs.
+func (p Progress) String() string {
+	return fmt.Sprintf("%5s  sent %d  answered %d  under way %d  failed %d  slowest %s",
+		p.At.Round(time.Second), p.Sent, p.Answered, p.Sent-p.Answered, p.Failed, short(ms(p.Slowest)))
+}

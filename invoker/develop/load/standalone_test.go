@@ -1,0 +1,162 @@
+package load_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+)
+
+// real starts the invoker of this project as the command does.
+func real(ctx context.Context, environ, args []string) (func() error, error) {
+	cfg, err := config.Load(config.Input{Environ: environ, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- assembly.Run(ctx, assembly.Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Self: os.Args[0], Host: "127.0.0.1"})
+	}()
+	return func() error { return <-ended }, nil
+}
+
+// openWhisk is a whole one on this machine with a simulated GPU; it gives its
+// addresses.
+func openWhisk(t *testing.T) standalone.Info {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal("no python3")
+		}
+		t.Skip("no python3")
+	}
+	s, err := standalone.Start(t.Context(), standalone.Options{
+		Data: t.TempDir(), Runtime: "process", GPUs: 1, Version: "test", Invoker: real,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.Info()
+}
+
+func create(t *testing.T, host, name, code string, gpu bool) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{
+		"exec":        map[string]any{"kind": "python:3", "code": code},
+		"annotations": []any{map[string]any{"key": "gpu", "value": gpu}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", host+"/api/v1/namespaces/_/actions/"+name, strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, key, _ := strings.Cut(standalone.Guest().AuthKey(), ":")
+	req.SetBasicAuth(user, key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != 200 {
+		t.Fatalf("create %s: %s", name, res.Status)
+	}
+}
+
+// A load on a real installation: every call has one outcome, its record says
+// how it started, and what fails is counted by its kind.
+func TestAgainstStandalone(t *testing.T) {
+	host := openWhisk(t).APIHost
+	create(t, host, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
+	create(t, host, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
+	create(t, host, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
+	c, err := load.NewClient(load.Access{APIHost: host, Auth: standalone.Guest().AuthKey(), InFlight: 4, Parameters: []byte(`{"n":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if err := c.Check(t.Context(), []string{"cpu", "none"}); err == nil || !strings.Contains(err.Error(), "action none: The requested resource does not exist.") {
+		t.Errorf("a check of an action that is not there: %v", err)
+	}
+	actions := []string{"/_/cpu", "gpu", "bad"}
+	if err := c.Check(t.Context(), actions); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 12 // four of each
+	o := load.Options{Actions: actions, Duration: time.Minute, InFlight: 4, Wait: time.Minute, Arrivals: func(yield func(load.Arrival) bool) {
+		for i := range calls {
+			if !yield(load.Arrival{At: time.Duration(i) * 5 * time.Millisecond, Action: i % 3}) {
+				return
+			}
+		}
+	}}
+	r := load.Run(t.Context(), o, c)
+	load.Starts(t.Context(), r, c, time.Minute, nil)
+	s := load.Summarise(r, actions)
+	text, _ := json.Marshal(s)
+	if s.Sent != calls || s.Ran != calls || s.Failed != 4 || s.Unsent != 0 || s.Interrupted {
+		t.Fatalf("%s", text)
+	}
+	var failed []string
+	for _, g := range s.Actions {
+		failed = append(failed, fmt.Sprintf("%s %d of %d", g.Name, g.Failed, g.Calls))
+	}
+	if got := strings.Join(failed, ", "); got != "/_/cpu 0 of 4, bad 4 of 4, gpu 0 of 4" {
+		t.Errorf("failed: %s", got)
+	}
+	if len(s.Failures) != 1 || s.Failures[0].Kind != "application error" || s.Failures[0].Count != 4 || !strings.HasPrefix(s.Failures[0].Example, "activation ") {
+		t.Errorf("%s", text)
+	}
+	for _, call := range r.Calls {
+		if call.ID == "" || call.Latency <= 0 {
+			t.Errorf("%+v", call)
+		}
+		switch isGPU := actions[call.Action] == "gpu"; call.Start {
+		case "warm":
+			if isGPU {
+				t.Errorf("a GPU run that says no more than %+v", call)
+			}
+		case "gpu-warm", "host-warm", "busy-cold":
+			if !isGPU {
+				t.Errorf("a CPU run that was %+v", call)
+			}
+		case "cold":
+		default:
+			t.Errorf("%+v", call)
+		}
+	}
+	wrong, err := load.NewClient(load.Access{APIHost: host, Auth: "nobody:wrong", InFlight: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(wrong.Close)
+	if err := wrong.Check(t.Context(), actions); err == nil || !strings.Contains(err.Error(), "--auth is refused") {
+		t.Errorf("a wrong key: %v", err)
+	}
+	if a := wrong.Invoke(t.Context(), "gpu"); a.Failure != "401 Unauthorized" || a.Ran {
+		t.Errorf("a wrong key: %+v", a)
+	}
+}

@@ -1,0 +1,64 @@
+// Package peertest starts and stops, for tests alone, the real parts that tests
+// talk to: the scripts of .ci/peers.
+package peertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// waitLimit is how long a script may take; the first start of a peer downloads it.
+const waitLimit = 5 * time.Minute
+
+// Script runs a command (start, env, stop) of the peer's script with env added
+// to this process's environment, and gives the NAME=VALUE lines that it prints.
+// An error holds what the script said.
+func Script(env []string, name, command string) (map[string]string, error) {
+	return ScriptWithin(waitLimit, env, name, command)
+}
+
+// ScriptWithin is Script with another time that it may take.
+func ScriptWithin(limit time.Duration, env []string, name, command string) (map[string]string, error) {
+	dir, err := root()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, ".ci", "peers", name+".sh"), command)
+	var out, diag bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(cmd.Environ(), env...), &out, &diag
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", name, command, err, diag.String())
+	}
+	output := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			output[key] = value
+		}
+	}
+	return output, nil
+}
+
+// root is the folder of the module that the test is in.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err = os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			break
+		}
+		dir, err = filepath.Dir(dir), nil
+	}
+	return "", fmt.Errorf("no go.mod above this test: %w", err)
+}

@@ -1,0 +1,186 @@
+package replay
+
+import (
+	"syscall"
+	"time"
+)
+
+// plan is what the seed picks for one round.
+type plan struct {
+	fault   fault
+	end     string
+	batch   int           // activations that are sent
+	begun   int           // of them that have begun when the fault comes
+	acks    int           // that are awaited before the end, where nothing fails
+	moment  time.Duration // that passes before the end
+	still   time.Duration // how long an invoker stands still
+	mended  bool          // the fault is over before the next invoker starts
+	overlap time.Duration // for which it lasts beside the next, otherwise
+	again   int           // how often one that starts is killed
+}
+
+// fault is something that fails for a while.
+type fault struct {
+	name  string
+	begin func() (over func())
+}
+
+const (
+	killed        = "killed"
+	killedAtStart = "killed, and those after it at their starts"
+	asked         = "told to stop"
+	stood         = "stood still, then killed"
+	stoodAlive    = "stood still and went on"
+	lives         = "lived on"
+)
+
+// ways are the ends, as often as they are to come.
+var ways = []string{killed, killed, killed, killed, killedAtStart, asked, asked, stood, stoodAlive, lives}
+
+// faults are those that this fixture can have.
+func (c *chaos) faults() []fault {
+	mood := func(m int32) func() func() {
+		return func() func() {
+			c.front.mood.Store(m)
+			return func() { c.front.mood.Store(wellMood) }
+		}
+	}
+	none := fault{"nothing else", func() func() { return func() {} }}
+	all := []fault{
+		none,
+		{"the broker is killed", func() func() { c.bus.lose(); return c.bus.back }},
+		{"the database answers 500", mood(failingMood)},
+		{"the database is slow", mood(slowMood)},
+		{"the database is gone", mood(goneMood)},
+	}
+	if c.disk != nil {
+		all = append(all, fault{"the disk is full", func() func() {
+			if err := c.disk.fill(); err != nil {
+				c.t.Fatal(err)
+			}
+			return func() {
+				if err := c.disk.free(); err != nil {
+					c.t.Fatal(err)
+				}
+			}
+		}})
+	}
+	if c.clock != nil {
+		step := func(by time.Duration) func() func() {
+			return func() func() {
+				c.clock.step(by)
+				return func() { c.clock.step(0) }
+			}
+		}
+		all = append(all,
+			fault{"the clock is stepped ahead by a day", step(25 * time.Hour)},
+			fault{"the clock is stepped back by a day", step(-25 * time.Hour)})
+	}
+	return all
+}
+
+// draw makes the plan of a round. Faults take turns, or a short run would meet
+// few of them.
+func (c *chaos) draw(round int, end string) plan {
+	r, all := c.r, c.faults()
+	p := plan{
+		fault: all[round%len(all)], end: end,
+		batch: 5 + r.IntN(26), moment: time.Duration(r.IntN(2500)) * time.Millisecond,
+		still: time.Duration(1+r.IntN(1000)) * time.Millisecond, mended: r.IntN(2) == 0,
+		overlap: time.Duration(r.IntN(3000)) * time.Millisecond,
+	}
+	p.again = 1 + r.IntN(4)
+	p.begun, p.acks = r.IntN(p.batch), r.IntN(p.batch)
+	if c.long {
+		p.still = 20 * time.Second
+		if r.IntN(3) == 0 {
+			p.fault = all[0]
+		}
+	}
+	return p
+}
+
+// round lets one invoker meet a fault and an end.
+func (c *chaos) round(p plan) {
+	c.t.Helper()
+	c.tally.drop()
+	done := c.spend("activations to be sent")
+	batch := c.invoke(p.batch)
+	done()
+	c.table["fault: "+p.fault.name]++
+	done = c.spend("runs to begin")
+	c.tally.await(p.begun, time.After(p.moment))
+	done()
+	done = c.spend("a fault to begin")
+	c.failing = p.fault.begin()
+	done()
+	done = c.spend("the moment of an end")
+	if p.fault.name == "nothing else" {
+		c.settled(batch[:p.acks])
+	} else {
+		<-time.After(p.moment)
+	}
+	done()
+	c.meet(p)
+}
+
+// meet ends the invoker as planned, and starts the next where there is to be
+// one.
+func (c *chaos) meet(p plan) {
+	c.t.Helper()
+	c.table[p.end]++
+	switch p.end {
+	case lives:
+		c.well()
+		return
+	case stoodAlive:
+		c.standStill(p)
+		if err := c.p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			c.t.Fatal(err)
+		}
+		c.well()
+		return
+	case stood:
+		c.standStill(p)
+		c.p.kill()
+	case killed, killedAtStart:
+		c.p.kill()
+	case asked:
+		// What fails now may keep it from saying all it had to say.
+		done := c.spend("an invoker to end")
+		if err := c.p.stop(); err != nil && p.fault.name == "nothing else" {
+			c.t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
+		}
+		done()
+	}
+	c.ends++
+	if p.mended {
+		c.well()
+	}
+	c.launch()
+	done := c.spend("starts that faults and kills meet")
+	if p.end == killedAtStart {
+		for range p.again {
+			<-time.After(p.overlap / 4)
+			c.p.kill()
+			c.ends++
+			c.launch()
+		}
+	}
+	if !p.mended {
+		<-time.After(p.overlap)
+	}
+	done()
+	c.well()
+	c.alive()
+}
+
+// standStill stops the invoker for a while, as a hypervisor would.
+func (c *chaos) standStill(p plan) {
+	c.t.Helper()
+	defer c.spend("an invoker that stands still")()
+	if err := c.p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		c.t.Fatal(err)
+	}
+	<-time.After(p.still)
+}

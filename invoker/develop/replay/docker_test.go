@@ -1,0 +1,94 @@
+package replay
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// dockerImages gives the tag of the images of our proxies, and has the image
+// rawproxy made, from nothing but the program. Tests share them.
+var dockerImages = sync.OnceValues(func() (tag string, err error) {
+	if tag, err = peertest.Images(); err != nil {
+		return "", err
+	}
+	program, err := rawProxy()
+	if err != nil {
+		return "", err
+	}
+	layer := program + ".tar"
+	if out, err := exec.Command("tar", "-C", filepath.Dir(program), "-cf", layer, filepath.Base(program)).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("tar: %w: %s", err, out)
+	}
+	removeAtExit(rawProxyImage())
+	if out, err := exec.Command("docker", "import", "--change", `ENTRYPOINT ["/rawproxy"]`, layer, rawProxyImage()).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("import image rawproxy: %w: %s", err, out)
+	}
+	return tag, nil
+})
+
+func removeAtExit(image string) {
+	peertest.AtExit(func() error {
+		if out, err := exec.Command("docker", "rmi", "-f", image).CombinedOutput(); err != nil {
+			return fmt.Errorf("remove image %s: %w: %s", image, err, out)
+		}
+		return nil
+	})
+}
+
+func rawProxyImage() string { return fmt.Sprintf("gpuwhisk/rawproxy:replay-%d", os.Getpid()) }
+
+// dockerManifest names the images that were built for the test where the
+// captured deployment had its own.
+func dockerManifest(tag string) (manifestText string, images *strings.Replacer) {
+	text := strings.NewReplacer(
+		`"name":"action-nodejs"`, `"name":"action-nodejs","tag":"`+tag+`"`,
+		`"name":"action-python3"`, `"name":"action-python3","tag":"`+tag+`"`,
+		`{"prefix":"openwhisk","name":"dockerskeleton"}`, `{"prefix":"gpuwhisk","name":"action-native","tag":"`+tag+`"}`,
+		`{"prefix":"whisk","name":"rawproxy"}`, fmt.Sprintf(`{"prefix":"gpuwhisk","name":"rawproxy","tag":"replay-%d"}`, os.Getpid()),
+	).Replace(manifest)
+	return text, strings.NewReplacer(
+		`"openwhisk/dockerskeleton"`, `"gpuwhisk/action-native:`+tag+`"`,
+		`"whisk/rawproxy"`, `"`+rawProxyImage()+`"`,
+	)
+}
+
+// dockerEngine runs everything in containers.
+func dockerEngine(t *testing.T) engine {
+	t.Helper()
+	tag, err := dockerImages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifestText, images := dockerManifest(tag)
+	root := peertest.Docker(t, "info", "--format", "{{.DockerRootDir}}")
+	var fixtures atomic.Int64
+	return engine{"docker", func(w *fixture, _ scenario) string {
+		// Invokers of one daemon must not clean up after each other.
+		w.unique = fmt.Sprintf("%s%dx%dx", strings.ToLower(t.Name()), os.Getpid(), fixtures.Add(1))
+		w.manifest, w.images = manifestText, images
+		w.extra = append(w.extra, "CONFIG_whisk_gpu_runtime=docker",
+			"CONFIG_whisk_gpu_docker_logDirs_0="+filepath.Join(root, "containers"))
+		if host := os.Getenv("DOCKER_HOST"); host != "" {
+			w.extra = append(w.extra, "DOCKER_HOST="+host)
+		}
+		w.left = func() []string {
+			return strings.Fields(peertest.Docker(w.t, "ps", "--all", "--quiet", "--filter", "name=wsk"+w.unique+"0_"))
+		}
+		return ""
+	}}
+}
+
+// TestReplayInDocker plays every captured scenario in containers.
+func TestReplayInDocker(t *testing.T) {
+	t.Parallel()
+	peertest.NeedDocker(t)
+	replayAll(t, dockerEngine(t))
+}

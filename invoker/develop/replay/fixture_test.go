@@ -1,0 +1,362 @@
+package replay
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/store"
+)
+
+// waitLimit is how long a test waits for what should happen at once, on a
+// machine that has much else to do, or that stands still for a minute.
+const waitLimit = 3 * time.Minute
+
+// names are those of the captured deployment.
+var names = couchdb.Names{Whisks: "whisk_local_whisks", Activations: "whisk_local_activations", Subjects: "whisk_local_subjects"}
+
+// fixture is what an invoker lives in: a broker and a database with what a
+// deployment and a controller put there. Everything in it ends with the test.
+type fixture struct {
+	t         *testing.T
+	dir       string
+	unique    string // the invoker's --uniqueName
+	kafka     string // where the broker is
+	couch     string // where the invoker finds the database
+	broker    *broker.Broker
+	bus       *broker.Bus
+	recording *recording
+	db        *couchdb.Client
+	store     *storeServer
+	extra     []string        // further environment
+	once      bool            // what was running when an invoker ended is not run again
+	left      func() []string // containers that are still there
+
+	manifest string
+	images   *strings.Replacer // of the captured documents
+	self     string            // the program that runs executables
+	log      *slog.Logger
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	w := emptyFixture(t)
+	w.startBroker()
+	w.startStore()
+	w.deploy()
+	return w
+}
+
+// emptyFixture has neither a broker nor a database.
+func emptyFixture(t *testing.T) *fixture {
+	w := &fixture{
+		t: t, dir: t.TempDir(), unique: "0", log: peertest.Log(t),
+		manifest: manifest, images: strings.NewReplacer(),
+	}
+	w.left = w.processes
+	return w
+}
+
+// deploy puts into the broker and the database what a deployment does.
+func (w *fixture) deploy() {
+	t := w.t
+	t.Helper()
+	var err error
+	if w.bus, err = broker.Dial([]string{w.kafka}, w.log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.bus.Close)
+	if err := w.bus.CreateTopics(t.Context(), []broker.Topic{
+		{Name: "completed0", Retention: time.Hour, Large: true},
+		{Name: "health", Retention: time.Hour}, {Name: "events", Retention: time.Hour},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.recording = newRecording(t, w.kafka)
+	w.db = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names})
+	t.Cleanup(w.db.Close)
+	if err := w.db.Deploy(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *fixture) startStore() {
+	w.t.Helper()
+	w.store = newStoreServer(w.t, filepath.Join(w.dir, "store.db"))
+	w.couch = w.store.url()
+}
+
+// startBroker starts a broker, or starts it again with its data and its
+// address.
+func (w *fixture) startBroker() {
+	w.t.Helper()
+	start := func(port int) error {
+		b, err := broker.Start(filepath.Join(w.dir, "kafka"), port, w.log)
+		if err == nil {
+			w.broker = b
+		}
+		return err
+	}
+	if w.broker == nil {
+		peertest.OnFreePort(w.t, 16000, start)
+		w.kafka = w.broker.Addr()
+		w.t.Cleanup(func() { w.broker.Close() }) // the last of them, whichever that is
+	} else if err := start(w.broker.Port()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Who may use the store.
+const storeUser, storePassword = "replay", "not secret"
+
+// storeServer is the database behind a door that tests can shut.
+type storeServer struct {
+	t      *testing.T
+	store  *store.Store
+	addr   string
+	server *http.Server
+	served atomic.Pointer[func(*http.Request)] // told of each request that was answered
+}
+
+func newStoreServer(t *testing.T, path string) *storeServer {
+	t.Helper()
+	st, err := store.Open(store.Config{Path: path, User: storeUser, Password: storePassword})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &storeServer{t: t, store: st}
+	peertest.OnFreePort(t, 16000, func(port int) error {
+		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		return s.listen()
+	})
+	t.Cleanup(s.shut)
+	return s
+}
+
+func (s *storeServer) url() string { return "http://" + s.addr }
+
+// open serves, at the address of the last time.
+func (s *storeServer) open() {
+	s.t.Helper()
+	if err := s.listen(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *storeServer) listen() error {
+	ln, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	s.server = &http.Server{Handler: http.HandlerFunc(s.serve), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	go func(server *http.Server) { _ = server.Serve(ln) }(s.server)
+	return nil
+}
+
+// shut breaks every connection and takes no new one.
+func (s *storeServer) shut() { _ = s.server.Close() }
+
+func (s *storeServer) serve(w http.ResponseWriter, r *http.Request) {
+	s.store.ServeHTTP(w, r)
+	if reported := s.served.Load(); reported != nil {
+		(*reported)(r)
+	}
+}
+
+// manifest offers the kinds of the captured deployment. The image rawproxy was
+// known there as one that marks the end of an activation's output.
+const manifest = `{"runtimes":{
+"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"gpuwhisk","name":"action-nodejs"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
+"python":[{"kind":"python:3.11","default":true,"image":{"prefix":"gpuwhisk","name":"action-python3"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},
+"blackboxes":[{"prefix":"openwhisk","name":"dockerskeleton"},{"prefix":"whisk","name":"rawproxy"}]}`
+
+// environment is what the captured invoker was started with, as far as it
+// matters here.
+func (w *fixture) environment() []string {
+	db, _ := url.Parse(w.couch)
+	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
+	return append([]string{
+		"KAFKA_HOSTS=" + w.kafka,
+		"RUNTIMES_MANIFEST=" + w.manifest,
+		"WHISK_API_HOST_PROTO=http", "WHISK_API_HOST_NAME=127.0.0.1", "WHISK_API_HOST_PORT=10001",
+		"PORT=0",
+		"CONFIG_whisk_couchdb_protocol=http",
+		"CONFIG_whisk_couchdb_host=" + db.Hostname(),
+		"CONFIG_whisk_couchdb_port=" + db.Port(),
+		"CONFIG_whisk_couchdb_username=" + storeUser,
+		"CONFIG_whisk_couchdb_password=" + storePassword,
+		"CONFIG_whisk_couchdb_databases_WhiskAuth=" + names.Subjects,
+		"CONFIG_whisk_couchdb_databases_WhiskEntity=" + names.Whisks,
+		"CONFIG_whisk_couchdb_databases_WhiskActivation=" + names.Activations,
+		"CONFIG_whisk_containerPool_userMemory=2048m",
+		"CONFIG_whisk_concurrencyLimit_max=500",
+		"CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=__OW_ALLOW_CONCURRENT=true",
+		"CONFIG_whisk_userEvents_enabled=true",
+		"CONFIG_whisk_parameterStorage_aes256=" + key,
+		"CONFIG_whisk_runtimes_bypassPullForLocalImages=true",
+		"CONFIG_whisk_gpu_runtime=process",
+		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(w.dir, "processes"),
+		"CONFIG_whisk_gpu_state=" + filepath.Join(w.dir, "state"),
+		"CONFIG_whisk_invoker_rerun=" + strconv.FormatBool(!w.once),
+		// Nothing may be lost to a machine that has much else to do.
+		"CONFIG_whisk_gpu_flushDeadline=1 minute",
+	}, w.extra...)
+}
+
+func (w *fixture) args() []string { return []string{"--id", "0", "--uniqueName", w.unique} }
+
+// running is an invoker in this process.
+type running struct {
+	t     *testing.T
+	stop  context.CancelFunc
+	ended chan error
+	slow  bool // it gave up waiting for the removal of its containers, as it does after 30 s
+}
+
+// start runs an invoker until it is ready.
+func (w *fixture) start() *running {
+	w.t.Helper()
+	cfg, err := config.Load(config.Input{Environ: w.environment(), Args: w.args()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{t: w.t, stop: cancel, ended: make(chan error, 1)}
+	ready := make(chan struct{})
+	go func() {
+		r.ended <- assembly.Run(ctx, assembly.Options{
+			LongTimeouts: true,
+			Config:       cfg, Log: w.log, Self: w.program(), Path: os.Getenv("PATH"), Ready: func() { close(ready) },
+		})
+	}()
+	w.t.Cleanup(cancel)
+	select {
+	case <-ready:
+	case err := <-r.ended:
+		w.t.Fatalf("the invoker ended at its start: %v", err)
+	case <-time.After(waitLimit):
+		w.t.Fatal("the invoker is not ready")
+	}
+	return r
+}
+
+// program is what runs executables: this test, see TestMain, or another.
+func (w *fixture) program() string {
+	if w.self != "" {
+		return w.self
+	}
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return self
+}
+
+// end stops the invoker as SIGTERM does and waits for its end.
+func (r *running) end() {
+	r.t.Helper()
+	r.stop()
+	puzzled, late := time.After(20*time.Second), time.After(waitLimit)
+	for {
+		select {
+		case err := <-r.ended:
+			if r.slow = errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers"); err != nil && !r.slow {
+				r.t.Errorf("the invoker ended with %v", err)
+			}
+			return
+		case <-puzzled: // here: what it says is the test's
+			r.explain()
+		case <-late:
+			r.t.Fatal("the invoker does not end")
+		}
+	}
+}
+
+// awaitRemoval waits until a daemon has removed what an invoker told it to remove
+// and did not wait for to the end. What it was not told any more is the next
+// invoker's, which is not started here.
+func (w *fixture) awaitRemoval() {
+	w.t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(waitLimit)
+	for left := w.left(); len(left) > 0; left = w.left() {
+		_ = exec.Command("docker", append([]string{"rm", "-f"}, left...)...).Run() // some may be on their way
+		select {
+		case <-tick.C:
+		case <-late:
+			return // the caller says what is left
+		}
+	}
+}
+
+// explain says what everybody waits for while an invoker does not end.
+func (r *running) explain() {
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	seen, _ := exec.Command("docker", "ps", "--all", "--no-trunc").CombinedOutput()
+	r.t.Logf("the invoker has not ended for 20 s:\n%s\n%s", seen, stacks)
+}
+
+// publish sends messages to the invoker as a controller does.
+func (w *fixture) publish(messages ...string) {
+	w.t.Helper()
+	for _, m := range messages {
+		if err := w.bus.Publish(w.t.Context(), "invoker0", []byte(m)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// record reads an activation record, nil when there is none.
+func (w *fixture) record(id string) []byte {
+	w.t.Helper()
+	doc, err := w.db.Get(context.Background(), names.Activations, "guest/"+id)
+	switch {
+	case err == nil:
+		return doc
+	case !errors.Is(err, couchdb.ErrNotFound):
+		w.t.Fatal(err)
+	}
+	return nil
+}
+
+// processes are the containers that the process engine has not taken away.
+func (w *fixture) processes() []string {
+	entries, err := os.ReadDir(filepath.Join(w.dir, "processes"))
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, e := range entries {
+		containers, _ := os.ReadDir(filepath.Join(w.dir, "processes", e.Name(), "containers"))
+		for _, c := range containers {
+			all = append(all, fmt.Sprintf("%s/%s", e.Name(), c.Name()))
+		}
+	}
+	return all
+}

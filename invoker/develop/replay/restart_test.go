@@ -1,0 +1,113 @@
+package replay
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// TestRestartGap reports how long the gap in service is when an invoker is killed with 50
+// activations in flight, or asked to stop, and the next one is started at once:
+// until its first ack is with the controller. Goals: 1 s for 95 of 100 kills, and
+// 0.6 s for a stop. GPUWHISK_RESTARTS sets how many of each, GPUWHISK_PROGRAM
+// which program; without one it is this.
+func TestRestartGap(t *testing.T) {
+	if os.Getenv("GPUWHISK_RESTARTS") == "" {
+		t.Skip("a measurement: make long, or GPUWHISK_RESTARTS=20")
+	}
+	rounds := number(t, "GPUWHISK_RESTARTS", 20)
+	t.Run("process", func(t *testing.T) { newRestarts(newFixture(t), "127.0.0.1").measure(rounds) })
+	t.Run("docker", func(t *testing.T) {
+		peertest.NeedDocker(t)
+		w := newFixture(t)
+		dockerEngine(t).fit(w, scenario{})
+		host := peertest.Docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
+		newRestarts(w, host).measure(rounds)
+	})
+}
+
+type restarts struct {
+	*crowd
+	t    *testing.T
+	p    *exec.Cmd
+	done int // acks that were waited for
+}
+
+func newRestarts(w *fixture, host string) *restarts {
+	w.once = true // as it is by default
+	c := newCrowd(w)
+	c.gate = newGateAt(w.t, host)
+	return &restarts{crowd: c, t: w.t}
+}
+
+// start starts an invoker and does not wait for it.
+func (r *restarts) start() {
+	r.t.Helper()
+	program, role := os.Getenv("GPUWHISK_PROGRAM"), "invoker"
+	if program == "" {
+		program, role = r.w.program(), roleInvoker
+	}
+	p := exec.Command(program, append([]string{role}, r.w.args()...)...)
+	p.Env = append(r.w.environment(), "PATH="+os.Getenv("PATH"))
+	if err := peertest.Start(p); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = p.Process.Kill() })
+	r.p = p
+}
+
+// first waits for the first completion of some activations.
+func (r *restarts) first(ids []string) {
+	r.w.recording.wait("an ack of the next invoker", func(all []captured) bool {
+		for ; r.done < len(all); r.done++ {
+			if one := all[r.done]; one.isAck() && one.shape() != "result" && slices.Contains(ids, one.activationID()) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (r *restarts) measure(rounds int) {
+	r.start()
+	r.w.recording.topic("invoker0")
+	var kills, stops []time.Duration
+	for range rounds {
+		ids := r.invoke(inFlight)
+		r.gate.await(inFlight)
+		began := time.Now()
+		_ = r.p.Process.Kill()
+		_ = r.p.Wait()
+		r.start()
+		r.first(ids)
+		kills = append(kills, time.Since(began))
+		r.settled(ids)
+	}
+	r.gate.open()
+	r.settled(r.invoke(1)) // from here on there is a warm container
+	for range rounds {
+		began := time.Now()
+		if err := r.p.Process.Signal(syscall.SIGTERM); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := r.p.Wait(); err != nil {
+			r.t.Errorf("the invoker ended with %v", err)
+		}
+		r.start()
+		r.first(r.invoke(1))
+		stops = append(stops, time.Since(began))
+	}
+	for name, all := range map[string][]time.Duration{"kill -9": kills, "SIGTERM": stops} {
+		slices.Sort(all)
+		at := func(q int) time.Duration { return all[len(all)*q/100].Round(time.Millisecond) }
+		r.t.Logf("%s to the first ack, %d times: least %s, half %s, p95 %s, worst %s", name, len(all), at(0), at(50), at(95),
+			all[len(all)-1].Round(time.Millisecond))
+	}
+	_ = r.p.Process.Signal(os.Interrupt) // leaves no warm container to a next one
+	_ = r.p.Wait()
+}

@@ -1,0 +1,164 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func start(t *testing.T, dir string) (*Broker, *Bus) {
+	t.Helper()
+	b, err := Start(dir, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus, err := Dial([]string{b.Addr()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, bus
+}
+
+func TestMessagesArriveInOrderFromNowOn(t *testing.T) {
+	b, bus := start(t, t.TempDir())
+	defer b.Close()
+	defer bus.Close()
+	inOrder(t, bus, "acks")
+}
+
+// TestTheSameOnKafka is the story above with a broker that is not ours.
+func TestTheSameOnKafka(t *testing.T) {
+	addr := os.Getenv("GPUWHISK_TEST_KAFKA")
+	if addr == "" {
+		const text = "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)"
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	bus, err := Dial([]string{addr}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	topic := fmt.Sprintf("standalone-%d-%d", os.Getpid(), time.Now().UnixNano())
+	t.Cleanup(func() { drop(t, addr, topic) })
+	inOrder(t, bus, topic)
+	if err := bus.Publish(t.Context(), topic, bytes.Repeat([]byte("x"), 1<<20)); err != nil {
+		t.Errorf("one MiB: %v", err)
+	}
+}
+
+func drop(t *testing.T, addr, topic string) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer client.Close()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TopicNames = []string{topic}
+	name := kmsg.NewDeleteTopicsRequestTopic()
+	name.Topic = &topic
+	req.Topics = append(req.Topics, name)
+	if _, err := req.RequestWith(context.Background(), client); err != nil {
+		t.Error(err)
+	}
+}
+
+func inOrder(t *testing.T, bus *Bus, topic string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := bus.CreateTopics(ctx, []Topic{{Name: topic, Retention: time.Hour, Large: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Publish(ctx, topic, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	got := make(chan string, 10)
+	done := make(chan error, 1)
+	consuming, stop := context.WithCancel(ctx)
+	go func() {
+		done <- bus.Consume(consuming, topic, func() { close(ready) }, func(v []byte) { got <- string(v) })
+	}()
+	<-ready
+	for i := range 3 {
+		if err := bus.Publish(ctx, topic, fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		if v := <-got; v != fmt.Sprint(i) {
+			t.Fatalf("message %d is %q", i, v)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSizeLimit(t *testing.T) {
+	b, bus := start(t, t.TempDir())
+	defer b.Close()
+	defer bus.Close()
+	if err := bus.CreateTopics(t.Context(), []Topic{{Name: "a", Retention: time.Hour, Large: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Publish(t.Context(), "a", bytes.Repeat([]byte("x"), 1<<20)); err != nil {
+		t.Errorf("one MiB: %v", err)
+	}
+	if err := bus.Publish(t.Context(), "a", bytes.Repeat([]byte("x"), MaxMessageBytes+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("more: %v, want %v", err, ErrTooLarge)
+	}
+}
+
+func TestDeployTwiceIsFine(t *testing.T) {
+	b, bus := start(t, t.TempDir())
+	defer b.Close()
+	defer bus.Close()
+	for range 2 {
+		if err := bus.CreateTopics(t.Context(), []Topic{{Name: "a", Retention: time.Hour}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestQueuedMessagesSurviveTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	b, bus := start(t, dir)
+	if err := bus.CreateTopics(t.Context(), []Topic{{Name: "invoker0", Retention: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Publish(t.Context(), "invoker0", []byte("queued")); err != nil {
+		t.Fatal(err)
+	}
+	bus.Close()
+	b.Close()
+
+	b, bus = start(t, dir)
+	defer b.Close()
+	defer bus.Close()
+	reader, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"invoker0": {0: kgo.NewOffset().AtStart()}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	records := reader.PollFetches(ctx).Records()
+	if len(records) != 1 || string(records[0].Value) != "queued" {
+		t.Fatalf("got %d records, want the one that was queued", len(records))
+	}
+}

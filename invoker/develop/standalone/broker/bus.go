@@ -1,0 +1,189 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ErrTooLarge is a message over the broker's limit.
+var ErrTooLarge = errors.New("message is larger than the topic allows")
+
+// MaxMessageBytes is the limit of OpenWhisk's activation and ack topics: one
+// MiB of payload and what wraps it (whisk.activation.payload).
+const MaxMessageBytes = 1<<20 + 6068
+
+// Bus publishes to and reads from one Kafka cluster.
+type Bus struct {
+	client *kgo.Client
+	seeds  []string
+	log    *slog.Logger
+}
+
+// Dial prepares a bus; it connects when it is first used.
+func Dial(seeds []string, log *slog.Logger) (*Bus, error) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(seeds...),
+		kgo.ClientID("gpuwhisk-standalone"),
+		// As OpenWhisk's producers: acks=1, at once, not compressed.
+		kgo.RequiredAcks(kgo.LeaderAck()),
+		kgo.DisableIdempotentWrite(),
+		kgo.ProducerLinger(0),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ProducerBatchMaxBytes(MaxMessageBytes+1024),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RecordDeliveryTimeout(30*time.Second),
+		kgo.MetadataMinAge(100*time.Millisecond),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("configure Kafka client: %w", err)
+	}
+	return &Bus{client: client, seeds: seeds, log: log}, nil
+}
+
+// Close lets go of the cluster. Publishes under way fail.
+func (b *Bus) Close() { b.client.Close() }
+
+// Publish writes one message and returns when the broker has it.
+func (b *Bus) Publish(ctx context.Context, topic string, value []byte) error {
+	if len(value) > MaxMessageBytes {
+		return ErrTooLarge
+	}
+	err := b.client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: value}).FirstErr()
+	switch {
+	case errors.Is(err, kerr.MessageTooLarge):
+		return ErrTooLarge
+	case err != nil:
+		return fmt.Errorf("publish to %s: %w", topic, err)
+	}
+	return nil
+}
+
+// Topic is a topic to be made if it is missing.
+type Topic struct {
+	Name      string
+	Retention time.Duration
+	Large     bool // takes messages of MaxMessageBytes
+}
+
+// CreateTopics makes the topics that a controller makes at its start, where missing.
+func (b *Bus) CreateTopics(ctx context.Context, topics []Topic) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = 10_000
+	for _, t := range topics {
+		req.Topics = append(req.Topics, t.request())
+	}
+	res, err := req.RequestWith(ctx, b.client)
+	if err != nil {
+		return fmt.Errorf("create topics: %w", err)
+	}
+	for _, t := range res.Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create topic %s: %w", t.Topic, err)
+		}
+	}
+	return nil
+}
+
+func (t Topic) request() kmsg.CreateTopicsRequestTopic {
+	r := kmsg.NewCreateTopicsRequestTopic()
+	r.Topic = t.Name
+	r.NumPartitions = 1
+	r.ReplicationFactor = 1
+	// The sizes that OpenWhisk gives its topics (KafkaMessagingProvider).
+	set := map[string]string{
+		"segment.bytes":   "536870912",
+		"retention.bytes": "1073741824",
+		"retention.ms":    strconv.FormatInt(t.Retention.Milliseconds(), 10),
+	}
+	if t.Large {
+		set["max.message.bytes"] = strconv.Itoa(MaxMessageBytes)
+	}
+	for name, value := range set {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = name, kmsg.StringPtr(value)
+		r.Configs = append(r.Configs, c)
+	}
+	return r
+}
+
+// Consume calls handle with every message that comes to the topic's one
+// partition from now on, in order, until the context ends. ready is called
+// once the position is fixed: what is published afterwards will be seen.
+func (b *Bus) Consume(ctx context.Context, topic string, ready func(), handle func([]byte)) error {
+	end, err := b.end(ctx, topic)
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(b.seeds...),
+		kgo.ClientID("gpuwhisk-standalone-"+topic),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(end)}}),
+		kgo.FetchMaxWait(500*time.Millisecond),
+	)
+	if err != nil {
+		return fmt.Errorf("configure consumer of %s: %w", topic, err)
+	}
+	defer client.Close()
+	ready()
+	for {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			return nil
+		}
+		fetches.EachError(func(topic string, _ int32, err error) {
+			b.log.Warn("reading from Kafka failed, trying on", "topic", topic, "error", err)
+		})
+		fetches.EachRecord(func(r *kgo.Record) { handle(r.Value) })
+	}
+}
+
+// end is the offset that the next message of the topic will get. It waits for
+// a topic that is being made.
+func (b *Bus) end(ctx context.Context, topic string) (int64, error) {
+	for {
+		offset, err := b.listEnd(ctx, topic)
+		if err == nil || !kerr.IsRetriable(err) {
+			return offset, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("find end of %s: %w", topic, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (b *Bus) listEnd(ctx context.Context, topic string) (int64, error) {
+	part := kmsg.NewListOffsetsRequestTopicPartition()
+	part.Timestamp = -1 // latest
+	of := kmsg.NewListOffsetsRequestTopic()
+	of.Topic = topic
+	of.Partitions = append(of.Partitions, part)
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	req.Topics = append(req.Topics, of)
+	// RequestSharded sends it to the partition's leader.
+	for _, shard := range b.client.RequestSharded(ctx, req) {
+		if shard.Err != nil {
+			return 0, fmt.Errorf("find end of %s: %w", topic, shard.Err)
+		}
+		res := shard.Resp.(*kmsg.ListOffsetsResponse)
+		for _, t := range res.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return 0, fmt.Errorf("find end of %s: %w", topic, err)
+				}
+				return p.Offset, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("find end of %s: %w", topic, kerr.UnknownTopicOrPartition)
+}

@@ -1,0 +1,130 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
+)
+
+// maxInline is the size from which code is an attachment of its own and no
+// longer part of the attachment's name (whisk.db.max-inline-size).
+const maxInline = 16 << 10
+
+// Media types of code, as OpenWhisk's controller sets them.
+const (
+	textCode   = "text/plain; charset=UTF-8"
+	binaryCode = "application/octet-stream"
+)
+
+// attachmentJSON names code that is stored apart.
+type attachmentJSON struct {
+	Name   string `json:"attachmentName"`
+	Type   string `json:"attachmentType"`
+	Digest string `json:"digest,omitempty"`
+	Length int    `json:"length,omitempty"`
+}
+
+// Put writes an entity. New code of an action goes where OpenWhisk puts it: into
+// the attachment's name if it is short, else beside the document, which then has
+// two revisions.
+func (c *Catalog) Put(ctx context.Context, e *entity.Entity) error {
+	if e.Kind != entity.Action || e.Exec.Code == nil || !c.attaches(e.Exec.Kind) {
+		return c.PutDocument(ctx, e)
+	}
+	content, mediaType, err := codeBytes(e.Exec)
+	if err != nil {
+		return err
+	}
+	stored := *e
+	stored.Exec.Code, stored.Stubs = nil, nil
+	if len(content) < maxInline {
+		stored.Exec.Attachment = inlineAttachment(content, mediaType)
+		err := c.PutDocument(ctx, &stored)
+		e.Rev = stored.Rev
+		return err
+	}
+	name := newUUID()
+	stored.Exec.Attachment, _ = json.Marshal(attachmentJSON{Name: "couch:" + name, Type: mediaType})
+	if err := c.PutDocument(ctx, &stored); err != nil {
+		return err
+	}
+	e.Rev, err = c.db.PutAttachment(ctx, c.names.Whisks, e.ID(), stored.Rev, name, mediaType, content)
+	if err != nil {
+		return fmt.Errorf("attach code of %s: %w", e.ID(), err)
+	}
+	return nil
+}
+
+// attaches reports whether the code of a kind is an attachment. A runtime whose
+// manifest entry does not say so has its code in the document.
+func (c *Catalog) attaches(kind string) bool {
+	if kind == activation.Blackbox {
+		return true
+	}
+	r, ok := c.manifest.Runtime(kind)
+	return ok && r.Attached
+}
+
+func codeBytes(e entity.Exec) (content []byte, mediaType string, err error) {
+	if !e.Binary {
+		return []byte(*e.Code), textCode, nil
+	}
+	content, err = base64.StdEncoding.DecodeString(strings.TrimSpace(*e.Code))
+	if err != nil {
+		return nil, "", fmt.Errorf("decode binary code: %w", err)
+	}
+	return content, binaryCode, nil
+}
+
+func inlineAttachment(content []byte, mediaType string) json.RawMessage {
+	sum := sha256.Sum256(content)
+	b, _ := json.Marshal(attachmentJSON{
+		Name: "mem:" + base64.URLEncoding.EncodeToString(content), Type: mediaType,
+		Digest: "sha256-" + hex.EncodeToString(sum[:]), Length: len(content),
+	})
+	return b
+}
+
+// LoadCode puts the code of an action in place, for an answer that shows it.
+func (c *Catalog) LoadCode(ctx context.Context, a *entity.Entity) error {
+	if a.Exec.Attachment == nil {
+		return nil
+	}
+	var att attachmentJSON
+	if err := json.Unmarshal(a.Exec.Attachment, &att); err != nil {
+		return fmt.Errorf("decode attachment of %s: %w", a.ID(), err)
+	}
+	content, err := c.content(ctx, a.ID(), att)
+	if err != nil {
+		return fmt.Errorf("read code of %s: %w", a.ID(), err)
+	}
+	code := string(content)
+	if a.Exec.Binary {
+		code = base64.StdEncoding.EncodeToString(content)
+	}
+	a.Exec.Code = &code
+	return nil
+}
+
+func (c *Catalog) content(ctx context.Context, id string, att attachmentJSON) ([]byte, error) {
+	if inline, ok := strings.CutPrefix(att.Name, "mem:"); ok {
+		return base64.URLEncoding.DecodeString(inline)
+	}
+	return c.db.Attachment(ctx, c.names.Whisks, id, strings.TrimPrefix(att.Name, "couch:"))
+}
+
+func newUUID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails, see crypto/rand
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

@@ -1,0 +1,82 @@
+package standalone
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+)
+
+// adminUser is the user of the invoker's admin port. The password is made up at
+// each start.
+const adminUser = "standalone"
+
+// consolePath is where the console lies at the REST API. The invoker has it
+// under the same path.
+const consolePath = "/console/"
+
+// withConsole serves the invoker's console beside the REST API, read-only and
+// without a password: the API listens on the loopback interface alone. A request
+// by another name of this machine is refused: a page of another site could make
+// it by having its name point here.
+func (s *Standalone) withConsole(api http.Handler) http.Handler {
+	if s.opts.Admin == nil {
+		return api
+	}
+	console := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: s.opts.Admin()})
+			r.Out.SetBasicAuth(adminUser, s.adminPassword)
+			r.Out.Header.Del("Cookie")
+		},
+		FlushInterval: -1,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			http.Error(w, "the invoker is not there yet, or not any more", http.StatusServiceUnavailable)
+		},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == strings.TrimSuffix(consolePath, "/"), r.URL.Path == "/" && r.Method == http.MethodGet && wantsPage(r):
+			http.Redirect(w, r, consolePath, http.StatusSeeOther)
+		case !strings.HasPrefix(r.URL.Path, consolePath):
+			api.ServeHTTP(w, r)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			http.Error(w, "the console only shows", http.StatusMethodNotAllowed)
+		case !local(r.Host):
+			http.Error(w, "the console is for this machine: http://127.0.0.1 or http://localhost", http.StatusForbidden)
+		case s.opts.Admin() == "":
+			http.Error(w, "the invoker is starting", http.StatusServiceUnavailable)
+		default:
+			ctx, end := context.WithCancel(r.Context())
+			defer end()
+			defer context.AfterFunc(s.closing, end)()
+			console.ServeHTTP(w, r.WithContext(ctx))
+		}
+	})
+}
+
+// wantsPage tells a browser from the clients of the API.
+func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
+// local reports whether a host name is this machine's own for itself.
+func local(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	if name == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(name, "[]"))
+	return ip != nil && ip.IsLoopback()
+}
+
+// Console is the address of the console, empty where there is none.
+func (s *Standalone) Console() string {
+	if s.opts.Admin == nil {
+		return ""
+	}
+	return s.info.APIHost + consolePath
+}

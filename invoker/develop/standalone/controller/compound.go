@@ -1,0 +1,309 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
+)
+
+// compound is a running sequence or composition: several activations and one
+// record that lists them.
+type compound struct {
+	c        *Controller
+	call     Call
+	id       activation.ID
+	cause    activation.ID // the enclosing compound, empty at the top
+	start    int64
+	duration int64    // of the parts, without the gaps
+	memory   int      // the most any part had
+	logs     []string // ids of the parts
+	trans    activation.TransID
+	count    *counts
+}
+
+// counts are of a compound and of those nested in it, so that the limits hold
+// for the whole.
+type counts struct {
+	actions    int // of sequences
+	components int // of compositions
+	conductors int // runs of conductors
+}
+
+// runCompound runs a sequence or composition and stores its record.
+func (c *Controller) runCompound(ctx context.Context, call Call, id, cause activation.ID, count *counts) *activation.Record {
+	s := &compound{c: c, call: call, id: id, cause: cause, start: now(), logs: []string{}, trans: call.TransID, count: count}
+	var response activation.Response
+	if call.Action.Exec.IsSequence() {
+		response = s.runSequence(ctx)
+	} else {
+		s.memory = call.Action.Limits.MemoryMB
+		response = s.runComposition(ctx)
+	}
+	r := s.record(response)
+	c.store(ctx, call.User, r)
+	return r
+}
+
+// isCompound reports whether the controller runs an action, and not an invoker.
+func isCompound(a *catalog.Resolved) bool {
+	return a.Exec.IsSequence() || entity.Truthy(a.Annotations, "conductor")
+}
+
+// runPart runs one action for the compound and waits as long as it may take.
+// The texts are answered where it does not run, and where no result comes.
+func (s *compound) runPart(ctx context.Context, call Call, failed, late string) (*activation.Record, *activation.Response) {
+	call.User, call.Trace = s.call.User, s.call.Trace
+	call.Wait = time.Duration(call.Action.Limits.TimeoutMillis)*time.Millisecond + componentGrace
+	out, err := s.invokePart(ctx, call)
+	if err != nil {
+		s.c.log.Warn("part of a sequence or composition was not run", "action", call.Action.ID(), "error", err)
+		return nil, failure(activation.StatusWhiskError, failed)
+	}
+	s.logs = append(s.logs, string(out.ID))
+	if out.Record == nil {
+		return nil, failure(activation.StatusWhiskError, fmt.Sprintf(late, out.ID))
+	}
+	if out.Record.Duration != nil {
+		s.duration += *out.Record.Duration
+	}
+	s.memory = max(s.memory, memoryOf(out.Record, call.Action))
+	return out.Record, nil
+}
+
+// invokePart runs a part that is a compound itself, or an action, as which a
+// composition's own conductor is run.
+func (s *compound) invokePart(ctx context.Context, call Call) (Outcome, error) {
+	nested, sequence := isCompound(call.Action) && call.Action != s.call.Action, s.call.Action.Exec.IsSequence()
+	if !nested {
+		if sequence {
+			s.count.actions++
+		}
+		return s.c.invoke(ctx, call, s.id)
+	}
+	count := s.count
+	if sequence && !call.Action.Exec.IsSequence() {
+		count = &counts{} // the limit of a composition is its own
+	}
+	id := NewID()
+	return Outcome{id, s.c.runCompound(ctx, call, id, s.id, count)}, nil
+}
+
+func failure(status int, text string) *activation.Response {
+	r := activation.ErrorResponse(status, text)
+	return &r
+}
+
+// memoryOf is the memory in an activation's record: for a nested sequence the
+// most of its components.
+func memoryOf(r *activation.Record, a *catalog.Resolved) int {
+	limits, ok := r.Annotations.Get("limits")
+	var l struct{ Memory int }
+	if !ok || json.Unmarshal(limits, &l) != nil {
+		return a.Limits.MemoryMB
+	}
+	return l.Memory
+}
+
+func (s *compound) record(response activation.Response) *activation.Record {
+	a := s.call.Action
+	r := &activation.Record{
+		ActivationID: s.id,
+		Cause:        s.cause,
+		Namespace:    s.call.User.Namespace.Name,
+		Name:         a.Name,
+		Subject:      s.call.User.Subject,
+		Version:      a.Version.String(),
+		Start:        s.start,
+		End:          now(),
+		Duration:     &s.duration,
+		Response:     response,
+		Logs:         s.logs,
+	}
+	r.Annotations.AddBool("topmost", s.cause == "")
+	r.Annotations.AddText("path", a.ID())
+	r.Annotations.AddNumber("waitTime", s.start-s.call.TransID.StartMillis())
+	if !a.Exec.IsSequence() {
+		r.Annotations.AddBool("conductor", true)
+	}
+	r.Annotations.AddText("kind", entity.SequenceKind)
+	if s.cause != "" {
+		r.Annotations.AddText("causedBy", entity.SequenceKind)
+	}
+	if a.Binding != "" {
+		r.Annotations.AddText("binding", a.Binding)
+	}
+	if s.memory > 0 {
+		limits := a.Limits
+		limits.MemoryMB = s.memory
+		r.Annotations = append(r.Annotations, activation.Annotation{Key: "limits", Value: limits.JSON()})
+	}
+	return r
+}
+
+// store writes a record unless its namespace keeps none.
+func (c *Controller) store(ctx context.Context, user activation.Identity, r *activation.Record) {
+	if keep := user.Limits.StoreActivations; keep != nil && !*keep {
+		return
+	}
+	if err := c.cfg.Catalog.SaveRecord(ctx, r, now()); err != nil {
+		c.log.Error("record was not stored", "activation", string(r.ActivationID), "error", err)
+	}
+}
+
+// runSequence executes the components one after the other, each on what the
+// last one answered. The first that does not succeed ends it.
+func (s *compound) runSequence(ctx context.Context) activation.Response {
+	// A sequence has no arguments of its own: its parameters only repeat its
+	// components (Actions.scala, makeWhiskAction).
+	response := activation.Response{Result: s.call.Payload}
+	for _, name := range s.call.Action.Exec.Components {
+		if s.count.actions >= sequenceLimit {
+			return *failure(activation.StatusApplicationError, "Too many actions in the sequence.")
+		}
+		r, failed := s.runComponent(ctx, name, response.Result)
+		if failed != nil {
+			return *failed
+		}
+		response = r.Response
+		if response.StatusCode != activation.StatusSuccess {
+			break
+		}
+	}
+	return response
+}
+
+func (s *compound) runComponent(ctx context.Context, name string, payload json.RawMessage) (*activation.Record, *activation.Response) {
+	const missing, failed = "Sequence component does not exist.", "Sequence failed."
+	ref, err := entity.ParseRef(name, s.call.User.Namespace.Name)
+	if err != nil {
+		return nil, failure(activation.StatusApplicationError, missing)
+	}
+	a, err := s.c.cfg.Catalog.Resolve(ctx, ref)
+	if errors.Is(err, couchdb.ErrNotFound) || errors.Is(err, entity.ErrOtherKind) {
+		return nil, failure(activation.StatusApplicationError, missing)
+	}
+	if err != nil {
+		s.c.log.Error("sequence component was not read", "component", name, "error", err)
+		return nil, failure(activation.StatusWhiskError, failed)
+	}
+	call := Call{TransID: s.call.TransID.Child(NewTransID(), now()), Action: a, Payload: payload}
+	return s.runPart(ctx, call, failed, "Timeout reached when retrieving activation %s for sequence component.")
+}
+
+// runComposition alternates between the conductor, which is asked which action
+// comes next, and that action, until the conductor names none.
+func (s *compound) runComposition(ctx context.Context) activation.Response {
+	payload, state := s.call.Payload, json.RawMessage(nil)
+	for {
+		if s.count.conductors > 2*sequenceLimit {
+			return *failure(activation.StatusApplicationError, "Too many actions in the composition.")
+		}
+		s.count.conductors++
+		if state != nil { // laid over what the conductor gets
+			payload, _ = merge(fields(payload), state) // an object since wrapped
+		}
+		r, failed := s.runCompositionPart(ctx, s.call.Action, payload)
+		if failed != nil {
+			return *failed
+		}
+		answer := readConductorAnswer(r.Response)
+		state = answer.state
+		if answer.action == nil || r.Response.StatusCode != activation.StatusSuccess {
+			return activation.Response{StatusCode: r.Response.StatusCode, Result: answer.result}
+		}
+		if payload, failed = s.runNext(ctx, answer); failed != nil {
+			return *failed
+		}
+	}
+}
+
+// runNext runs the action that the conductor named and gives what the conductor
+// gets next: its result, or why there is none.
+func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (json.RawMessage, *activation.Response) {
+	refuse := func(format string, args ...any) (json.RawMessage, *activation.Response) {
+		return activation.ErrorResponse(0, fmt.Sprintf(format, args...)).Result, nil
+	}
+	ref, err := s.named(answer.action)
+	if err != nil {
+		return refuse("Failed to parse action name from json value %s during composition.", answer.action)
+	}
+	if s.count.components >= sequenceLimit {
+		return refuse("Too many actions in the composition.")
+	}
+	a, err := s.c.cfg.Catalog.Resolve(ctx, ref)
+	if err != nil {
+		return refuse("Failed to resolve action with name '%s' during composition.", ref)
+	}
+	s.count.components++
+	r, failed := s.runCompositionPart(ctx, a, answer.params)
+	if failed != nil {
+		return nil, failed
+	}
+	return r.Response.Result, nil
+}
+
+func (s *compound) runCompositionPart(ctx context.Context, a *catalog.Resolved, payload json.RawMessage) (*activation.Record, *activation.Response) {
+	s.trans = s.trans.Child(NewTransID(), now())
+	return s.runPart(ctx, Call{TransID: s.trans, Action: a, Payload: payload},
+		"Activation failure during composition.", "Timeout reached when retrieving activation %s during composition.")
+}
+
+// named reads the name of an action as a conductor writes it: "name",
+// "package/name" or a full name with a slash before.
+func (s *compound) named(text json.RawMessage) (entity.Ref, error) {
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return entity.Ref{}, err
+	}
+	home := s.call.User.Namespace.Name
+	if name == "" || name[0] != '/' {
+		name = "/" + home + "/" + name
+	}
+	return entity.ParseRef(name, home)
+}
+
+// conductorAnswer is what a conductor answered.
+type conductorAnswer struct {
+	action json.RawMessage // the next action, nil at the end
+	params json.RawMessage // of that action
+	state  json.RawMessage // what the conductor wants back the next time
+	result json.RawMessage // of the composition, if this is the end
+}
+
+func readConductorAnswer(r activation.Response) conductorAnswer {
+	var t struct{ Action, Params, State json.RawMessage }
+	_ = json.Unmarshal(r.Result, &t) // no object: it names nothing, and is the result
+	answer := conductorAnswer{t.Action, wrapped("value", t.Params), wrapped("state", t.State), r.Result}
+	if answer.params != nil {
+		answer.result = answer.params
+	}
+	return answer
+}
+
+// wrapped makes an object of a value that is none, where an object is needed.
+func wrapped(name string, v json.RawMessage) json.RawMessage {
+	if v == nil || v[0] == '{' {
+		return v
+	}
+	return objectOf([]activation.Member{{Key: name, Value: v}})
+}
+
+// fields reads an object's members as parameters; what is no object has none.
+func fields(object json.RawMessage) entity.Parameters {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	members, _ := activation.Members(object)
+	p := make(entity.Parameters, 0, len(members))
+	for _, m := range members {
+		p = append(p, activation.Parameter{Key: m.Key, Value: m.Value})
+	}
+	return p
+}

@@ -1,0 +1,211 @@
+// Package controller is the part of an OpenWhisk controller that runs things:
+// it publishes activations to invokers over Kafka, reads their acks and pings,
+// tracks which of them are healthy, waits for results, and executes
+// by itself what no invoker can: sequences, compositions and the rules of a
+// trigger.
+//
+// It is for one machine and its developer. It does not throttle, it does not
+// share invokers with other controllers, and it knows no HTTP: package rest
+// serves it.
+//
+// Start begins three goroutines (acks, pings, a clock for both), Invoke begins
+// one per running sequence or composition and Fire one per trigger; Close ends
+// and waits for them all.
+package controller
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+)
+
+// Errors of Invoke that have HTTP statuses of their own.
+var (
+	ErrNoInvoker = errors.New("no invoker is healthy")
+	ErrTooLarge  = broker.ErrTooLarge
+	ErrClosed    = errors.New("controller is shutting down")
+)
+
+// Times of OpenWhisk's controller.
+const (
+	// MaxWait is how long a blocking call waits at most.
+	MaxWait = time.Minute
+	// A component of a sequence may take its action's time limit and a minute
+	// for everything else.
+	componentGrace = time.Minute
+	// sequenceLimit is how many actions a sequence or composition may run.
+	sequenceLimit = 50
+	// startTime is how long a call waits for an invoker that is starting.
+	startTime = 30 * time.Second
+)
+
+// Config is what a controller works with.
+type Config struct {
+	ID         string // its name in topics, such as "0"
+	Bus        *broker.Bus
+	Catalog    *catalog.Catalog
+	HealthKind string // action kind of the health test
+	HealthCode string // its code: returns its parameters
+	// Ready, when not nil, is closed when the invoker of this process is healthy
+	// for the first time; until then calls wait instead of being refused.
+	Ready <-chan struct{}
+	Log   *slog.Logger
+}
+
+// Controller is one running controller.
+type Controller struct {
+	cfg     Config
+	log     *slog.Logger
+	health  activation.TransID // of every health test of this process
+	flights *flights
+	fleet   *fleet
+
+	ctx    context.Context // ends when Close gives up waiting
+	cancel context.CancelFunc
+	loops  *errgroup.Group
+	stop   context.CancelFunc // ends the loops
+
+	mu     sync.Mutex
+	closed bool
+	tasks  sync.WaitGroup // sequences, compositions and triggers under way
+}
+
+// New makes a controller that does nothing yet.
+func New(cfg Config) *Controller {
+	c := &Controller{
+		cfg: cfg, log: cfg.Log,
+		health:  activation.NewTransID("sid_invokerHealth", now(), false),
+		flights: newFlights(),
+		fleet:   newFleet(),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+func now() int64 { return time.Now().UnixMilli() }
+
+// Start makes the topics and the health test's action, and begins to read
+// acks and pings. It returns when none can be missed any more.
+func (c *Controller) Start(ctx context.Context) error {
+	if err := c.cfg.Bus.CreateTopics(ctx, c.topics()); err != nil {
+		return err
+	}
+	if err := c.putHealthAction(ctx); err != nil {
+		return err
+	}
+	loopCtx, stop := context.WithCancel(c.ctx)
+	c.stop = stop
+	var listening sync.WaitGroup
+	listening.Add(2)
+	c.loops, loopCtx = errgroup.WithContext(loopCtx)
+	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, c.ackTopic(), listening.Done, c.onAck) })
+	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, "health", listening.Done, c.onPing) })
+	c.loops.Go(func() error { return c.watch(loopCtx) })
+	return c.await(ctx, loopCtx, &listening)
+}
+
+// await waits until both consumers have their positions, or one has failed.
+func (c *Controller) await(ctx, loops context.Context, listening *sync.WaitGroup) error {
+	ready := make(chan struct{})
+	go func() { listening.Wait(); close(ready) }()
+	select {
+	case <-ready:
+		return nil
+	case <-loops.Done():
+		return fmt.Errorf("listen to invokers: %w", c.loops.Wait())
+	case <-ctx.Done():
+		return fmt.Errorf("listen to invokers: %w", ctx.Err())
+	}
+}
+
+func (c *Controller) ackTopic() string { return "completed" + c.cfg.ID }
+
+// topics are those that a controller makes at its start, with the times for
+// which it keeps messages; activation topics are made by the invokers.
+func (c *Controller) topics() []broker.Topic {
+	return []broker.Topic{
+		{Name: c.ackTopic(), Retention: time.Hour, Large: true},
+		{Name: "health", Retention: time.Hour},
+		{Name: "events", Retention: time.Hour},
+		{Name: "cacheInvalidation", Retention: 5 * time.Minute},
+	}
+}
+
+// Close takes nothing new, waits for sequences and triggers under way until
+// the context ends, and stops listening.
+func (c *Controller) Close(ctx context.Context) {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	idle := make(chan struct{})
+	go func() { c.tasks.Wait(); close(idle) }()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	c.cancel()
+	<-idle // they end with their context
+	if c.loops != nil {
+		c.stop()
+		_ = c.loops.Wait() // ended on purpose
+	}
+	c.flights.clear()
+}
+
+// begin counts a goroutine that Close waits for.
+func (c *Controller) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.tasks.Add(1)
+	return nil
+}
+
+// watch lets time pass for the fleet: silence makes an invoker offline, and an
+// unhealthy one is tested again.
+func (c *Controller) watch(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case t := <-tick.C:
+			for _, id := range c.fleet.tick(t) {
+				c.sendTest(ctx, id)
+			}
+		}
+	}
+}
+
+// NewID makes an activation id.
+func NewID() activation.ID {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails, see crypto/rand
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return activation.ID(hex.EncodeToString(b))
+}
+
+// NewTransID makes the name of a transaction: 32 letters and digits.
+func NewTransID() string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	b := make([]byte, 32)
+	_, _ = rand.Read(b)
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
+	}
+	return string(b)
+}

@@ -1,0 +1,138 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
+)
+
+// systemNamespace holds what belongs to the installation.
+const systemNamespace = "whisk.system"
+
+func (c *Controller) healthRef() entity.Ref {
+	return entity.Ref{Path: systemNamespace, Name: "invokerHealthTestAction" + c.cfg.ID}
+}
+
+// putHealthAction writes the action that invokers are tested with: the least
+// memory, its code in the document.
+func (c *Controller) putHealthAction(ctx context.Context) error {
+	ref := c.healthRef()
+	code := c.cfg.HealthCode
+	a := &entity.Entity{
+		Kind: entity.Action, Namespace: ref.Path, Name: ref.Name, Version: activation.SemVer{Patch: 1}, Updated: now(),
+		Exec: entity.Exec{Kind: c.cfg.HealthKind, Code: &code},
+		Limits: activation.Limits{
+			TimeoutMillis: 60_000, MemoryMB: activation.DefaultBounds().MemoryMB.Min, LogsMB: 10, Concurrency: 1,
+		},
+	}
+	old, err := c.cfg.Catalog.Get(ctx, entity.Action, ref)
+	if err == nil {
+		a.Rev = old.Rev
+	}
+	if err := c.cfg.Catalog.PutDocument(ctx, a); err != nil {
+		return fmt.Errorf("write health test action: %w", err)
+	}
+	return nil
+}
+
+// sendTest runs the test action on one invoker. Its ack is recognised by its
+// transaction; no caller waits here.
+func (c *Controller) sendTest(ctx context.Context, invoker int) {
+	ref := c.healthRef()
+	m := activation.Message{
+		TransID:      c.health,
+		Action:       activation.ActionRef{Path: ref.Path, Name: ref.Name, Version: activation.DefaultVersion},
+		ActivationID: NewID(),
+		Controller:   c.cfg.ID,
+		User: activation.Identity{
+			Subject:   systemNamespace,
+			Namespace: activation.Namespace{Name: systemNamespace, UUID: string(NewID())},
+			AuthKey:   activation.NewAuthKey(string(NewID()) + ":" + NewTransID() + NewTransID()),
+			Rights:    []string{},
+		},
+	}
+	// A ping can come before the invoker has made its topic; the next test is a
+	// minute away, so try for a moment.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := c.cfg.Bus.Publish(ctx, activation.Instance{ID: invoker}.Topic(), m.Encode()); err != nil {
+		c.log.Warn("health test was not sent", "invoker", invoker, "error", err)
+	}
+}
+
+func (c *Controller) onPing(value []byte) {
+	p, err := activation.DecodePing(value)
+	if err != nil {
+		c.log.Warn("ping was not understood", "error", err)
+		return
+	}
+	if c.fleet.ping(p, time.Now()) {
+		c.testSoon(p.Instance.ID)
+	}
+}
+
+func (c *Controller) onAck(value []byte) {
+	ack, err := activation.DecodeAck(value)
+	if err != nil {
+		c.log.Warn("ack was not understood", "error", err)
+		return
+	}
+	isTest := string(ack.TransID.JSON()) == string(c.health.JSON())
+	if ack.Kind != activation.Completion {
+		c.flights.answer(ack.ActivationID, ack.Record)
+	}
+	if !ack.FreesSlot() {
+		return
+	}
+	if _, news := c.flights.free(ack.ActivationID); !news && !isTest {
+		return // late, doubled, or of a controller before this one
+	}
+	how := succeeded
+	if ack.SystemError {
+		how = systemError
+	}
+	c.outcome(ack.Instance.ID, how)
+}
+
+// outcome passes an outcome to the fleet and sends the test it may ask for.
+// outcome passes an outcome to the fleet and sends the test it may ask for.
+func (c *Controller) outcome(invoker int, how outcome) {
+	if c.fleet.ended(invoker, how, time.Now()) {
+		c.testSoon(invoker)
+	}
+}
+
+// testSoon sends a test from a goroutine: the loops read on meanwhile.
+func (c *Controller) testSoon(invoker int) {
+	if c.begin() != nil {
+		return
+	}
+	go func() {
+		defer c.tasks.Done()
+		c.sendTest(c.ctx, invoker)
+	}()
+}
+
+// Invokers lists the invokers that ever pinged, by name.
+func (c *Controller) Invokers() []Standing { return c.fleet.standings() }
+
+// InFlight is how many activations invokers have.
+func (c *Controller) InFlight() int { return c.flights.count() }
+
+// WaitHealthy returns when an invoker is up, or with the context's error.
+func (c *Controller) WaitHealthy(ctx context.Context) error {
+	for {
+		changed := c.fleet.changes()
+		if _, ok := c.fleet.pick(""); ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a healthy invoker: %w", ctx.Err())
+		}
+	}
+}

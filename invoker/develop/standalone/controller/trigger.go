@@ -1,0 +1,113 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
+)
+
+// Event is the firing of a trigger.
+type Event struct {
+	User    activation.Identity
+	TransID activation.TransID
+	Trigger *entity.Entity
+	Payload json.RawMessage // an object, nil for none
+	// Headers are those of the request, which the actions get to see.
+	Headers json.RawMessage
+}
+
+// Fire runs the actions of the trigger's active rules and writes the record of
+// the event. It returns at once. ok is false when no rule is active: nothing
+// happens then, and there is no record.
+func (c *Controller) Fire(e Event) (id activation.ID, ok bool, err error) {
+	active := false
+	for _, link := range e.Trigger.Rules {
+		active = active || link.Status == entity.Active
+	}
+	if !active {
+		return "", false, nil
+	}
+	if err := c.begin(); err != nil {
+		return "", false, err
+	}
+	id = NewID()
+	start := now()
+	go func() {
+		defer c.tasks.Done()
+		c.fire(c.ctx, e, id, start)
+	}()
+	return id, true, nil
+}
+
+func (c *Controller) fire(ctx context.Context, e Event, id activation.ID, start int64) {
+	logs := []string{}
+	for _, rule := range slices.Sorted(maps.Keys(e.Trigger.Rules)) {
+		logs = append(logs, c.applyRule(ctx, e, rule, e.Trigger.Rules[rule]))
+	}
+	result := e.Payload
+	if result == nil {
+		result = json.RawMessage("{}")
+	}
+	c.store(ctx, e.User, &activation.Record{
+		ActivationID: id,
+		Namespace:    e.User.Namespace.Name,
+		Name:         e.Trigger.Name,
+		Subject:      e.User.Subject,
+		Version:      e.Trigger.Version.String(),
+		Start:        start, // and no end: OpenWhisk's records of triggers have 0
+		Response:     activation.Response{Result: result},
+		Logs:         logs,
+	})
+}
+
+// ruleResult is a line in the record of a trigger.
+type ruleResult struct {
+	StatusCode   int           `json:"statusCode"`
+	Success      bool          `json:"success"`
+	ActivationID activation.ID `json:"activationId,omitempty"`
+	Error        string        `json:"error,omitempty"`
+	Rule         string        `json:"rule"`
+	Action       string        `json:"action"`
+}
+
+func (c *Controller) applyRule(ctx context.Context, e Event, rule string, link entity.Link) string {
+	result := ruleResult{Rule: rule, Action: link.Action.String()}
+	if link.Status != entity.Active {
+		result.StatusCode = activation.StatusApplicationError
+		result.Error = "Rule '" + rule + "' is inactive, action '" + link.Action.String() + "' was not activated."
+	} else {
+		c.runRule(ctx, e, link.Action, &result)
+	}
+	line, _ := json.Marshal(result) // of plain fields
+	return string(line)
+}
+
+func (c *Controller) runRule(ctx context.Context, e Event, action entity.Ref, result *ruleResult) {
+	a, err := c.cfg.Catalog.Resolve(ctx, action)
+	if errors.Is(err, couchdb.ErrNotFound) {
+		result.StatusCode = activation.StatusApplicationError
+		result.Error = "The requested resource does not exist."
+		return
+	}
+	var out Outcome
+	if err == nil {
+		args, _ := merge(e.Trigger.Parameters, e.Payload) // the API has checked that it is an object
+		if e.Headers != nil {
+			args, _ = merge(fields(args), objectOf([]activation.Member{{Key: "__ow_headers", Value: e.Headers}}))
+		}
+		out, err = c.Invoke(ctx, Call{User: e.User, TransID: e.TransID, Action: a, Payload: args})
+	}
+	if err != nil {
+		c.log.Warn("rule was not applied", "rule", result.Rule, "error", err)
+		result.StatusCode = activation.StatusWhiskError
+		result.Error = "There was an internal server error."
+		return
+	}
+	result.Success, result.ActivationID = true, out.ID
+}

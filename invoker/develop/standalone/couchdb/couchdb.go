@@ -1,0 +1,259 @@
+// Package couchdb is what the standalone controller needs of a CouchDB, embedded
+// or not, on top of kivik: documents, attachments, the views of an OpenWhisk
+// deployment, and that deployment itself (databases, design documents, the guest
+// identity).
+//
+// The invoker's package for the same database, activation/couchdb, reads actions
+// and writes records; this one writes actions and reads records. It starts no
+// goroutine; a Client may be used by many at once.
+package couchdb
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-kivik/kivik/v4"
+	"github.com/go-kivik/kivik/v4/couchdb"
+)
+
+// Errors that callers act upon.
+var (
+	ErrNotFound = errors.New("document not found")
+	ErrConflict = errors.New("document update conflict")
+)
+
+// Names are the three databases of an OpenWhisk deployment.
+type Names struct{ Whisks, Activations, Subjects string }
+
+// Config says where the database is.
+type Config struct {
+	URL            string // http://host:port, without credentials
+	User, Password string
+	Names          Names
+}
+
+// Client talks to one database server.
+type Client struct {
+	cfg       Config
+	client    *kivik.Client
+	err       error // of a URL that is none
+	transport *http.Transport
+}
+
+// connections is how many requests run at once before more wait. OpenWhisk's
+// controller allows 128; on one machine half of that saturates a database.
+const connections = 64
+
+// New makes a client; it connects when it is first used.
+func New(cfg Config) *Client {
+	c := &Client{cfg: cfg, transport: &http.Transport{
+		MaxIdleConns:        connections,
+		MaxIdleConnsPerHost: connections,
+		MaxConnsPerHost:     connections,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true,
+	}}
+	c.client, c.err = kivik.New("couch", strings.TrimRight(cfg.URL, "/"), couchdb.BasicAuth(cfg.User, cfg.Password),
+		couchdb.OptionHTTPClient(&http.Client{Transport: c.transport}), couchdb.OptionNoRequestCompression())
+	return c
+}
+
+// Names are the databases the client works on.
+func (c *Client) Names() Names { return c.cfg.Names }
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// db gives a database by name, and the error of New if there is one.
+func (c *Client) db(name string) (*kivik.DB, error) {
+	if c.err != nil {
+		return nil, fmt.Errorf("open couchdb client: %w", c.err)
+	}
+	return c.client.DB(name), nil
+}
+
+// translate gives the errors that callers act upon.
+func translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case kivik.HTTPStatus(err) == http.StatusNotFound:
+		return ErrNotFound
+	case kivik.HTTPStatus(err) == http.StatusConflict:
+		return ErrConflict
+	}
+	return fmt.Errorf("ask database: %w", err)
+}
+
+// Get reads a document.
+func (c *Client) Get(ctx context.Context, db, id string) ([]byte, error) {
+	d, err := c.db(db)
+	if err != nil {
+		return nil, err
+	}
+	var doc json.RawMessage
+	err = d.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
+	return doc, translate(err)
+}
+
+// Put writes a document, whose _rev must be that of the one it replaces, and
+// returns its new revision.
+func (c *Client) Put(ctx context.Context, db, id string, doc []byte) (string, error) {
+	d, err := c.db(db)
+	if err != nil {
+		return "", err
+	}
+	rev, err := d.Put(ctx, id, json.RawMessage(doc), couchdb.OptionNoMultipartPut())
+	return rev, translate(err)
+}
+
+// Delete removes a document of that revision.
+func (c *Client) Delete(ctx context.Context, db, id, rev string) error {
+	d, err := c.db(db)
+	if err != nil {
+		return err
+	}
+	_, err = d.Delete(ctx, id, rev)
+	return translate(err)
+}
+
+// escape makes an attachment's name the segment of a path that kivik takes it
+// for.
+func escape(name string) string { return strings.ReplaceAll(url.QueryEscape(name), "+", "%20") }
+
+// PutAttachment attaches content to the document of that revision and returns
+// the next one.
+func (c *Client) PutAttachment(ctx context.Context, db, id, rev, name, contentType string, content []byte) (string, error) {
+	d, err := c.db(db)
+	if err != nil {
+		return "", err
+	}
+	rev, err = d.PutAttachment(ctx, id, &kivik.Attachment{
+		Filename: escape(name), ContentType: contentType, Content: io.NopCloser(bytes.NewReader(content)),
+	}, kivik.Rev(rev))
+	return rev, translate(err)
+}
+
+// Attachment reads the content of an attachment.
+func (c *Client) Attachment(ctx context.Context, db, id, name string) ([]byte, error) {
+	d, err := c.db(db)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.GetAttachment(ctx, id, escape(name))
+	if err != nil {
+		return nil, translate(err)
+	}
+	defer func() { _ = a.Content.Close() }()
+	return io.ReadAll(a.Content)
+}
+
+// Query asks a view for the rows with keys [Prefix, From] to [Prefix, To],
+// newest first. The views of a deployment are keyed by namespace and time.
+type Query struct {
+	DB, Design, View string
+	Prefix           string
+	From             int64
+	To               int64 // 0: no upper end
+	Skip, Limit      int   // Limit 0: all
+	Docs             bool  // whole documents instead of summaries
+}
+
+func (q Query) params() map[string]any {
+	var top any = map[string]any{} // an object sorts above every number
+	if q.To > 0 {
+		top = q.To
+	}
+	return map[string]any{"startkey": []any{q.Prefix, top}, "endkey": []any{q.Prefix, q.From}, "descending": true}
+}
+
+// Rows returns the summaries, or the documents, of the rows in range.
+func (c *Client) Rows(ctx context.Context, q Query) ([]json.RawMessage, error) {
+	params := q.params()
+	params["reduce"] = false
+	if q.Skip > 0 {
+		params["skip"] = q.Skip
+	}
+	if q.Limit > 0 {
+		params["limit"] = q.Limit
+	}
+	if q.Docs {
+		params["include_docs"] = true
+	}
+	all := []json.RawMessage{}
+	err := c.each(ctx, q.DB, q.Design, q.View, params, func(row *kivik.ResultSet) error {
+		var one json.RawMessage
+		if q.Docs {
+			err := row.ScanDoc(&one)
+			all = append(all, one)
+			return err
+		}
+		err := row.ScanValue(&one)
+		all = append(all, one)
+		return err
+	})
+	return all, err
+}
+
+// Count returns how many rows are in range.
+func (c *Client) Count(ctx context.Context, q Query) (n int, err error) {
+	err = c.each(ctx, q.DB, q.Design, q.View, q.params(), func(row *kivik.ResultSet) error { return row.ScanValue(&n) })
+	return n, err
+}
+
+// each calls fn with the rows of a view.
+func (c *Client) each(ctx context.Context, db, design, view string, params map[string]any, fn func(*kivik.ResultSet) error) error {
+	d, err := c.db(db)
+	if err != nil {
+		return err
+	}
+	rows := d.Query(ctx, design, view, kivik.Params(params))
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := fn(rows); err != nil {
+			return fmt.Errorf("read view %s: %w", view, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("query view %s: %w", view, translate(err))
+	}
+	return nil
+}
+
+// IdentityRow is a namespace with its key, as the subjects database lists it.
+type IdentityRow struct {
+	Subject   string `json:"-"`
+	Namespace string `json:"namespace"`
+	UUID      string `json:"uuid"`
+	Key       string `json:"key"`
+}
+
+// Identity finds the namespace of a key: [uuid, secret], or [namespace].
+func (c *Client) Identity(ctx context.Context, key ...string) (*IdentityRow, error) {
+	var found []IdentityRow
+	params := map[string]any{"key": key, "limit": 2}
+	err := c.each(ctx, c.cfg.Names.Subjects, "subjects.v2.0.0", "identities", params, func(row *kivik.ResultSet) error {
+		var one IdentityRow
+		err := row.ScanValue(&one)
+		if err == nil {
+			one.Subject, err = row.ID()
+		}
+		found = append(found, one)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) != 1:
+		return nil, ErrNotFound // none, or a key that two share and neither may use
+	}
+	return &found[0], nil
+}

@@ -1,0 +1,149 @@
+package standalone
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/openwhisk-client-go/whisk"
+)
+
+// elsewhere is a database with a user: the given one, or a pouchdb-server that
+// is started for this test.
+func elsewhere(t *testing.T) *url.URL {
+	t.Helper()
+	if u, err := url.Parse(os.Getenv("GPUWHISK_TEST_COUCHDB")); err == nil && u.User != nil {
+		return u
+	}
+	binary := filepath.Join(os.Getenv("GPUWHISK_TEST_POUCHDB"), "node_modules", ".bin", "pouchdb-server")
+	if _, err := os.Stat(binary); err != nil {
+		const text = "no database: neither GPUWHISK_TEST_COUCHDB=http://user:password@host:port nor GPUWHISK_TEST_POUCHDB=DIR is set (.ci/peers/pouchdb.sh start)"
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	port := freePort(t)
+	server := exec.Command(binary, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))
+	server.Dir = t.TempDir()
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	u := &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port), User: url.UserPassword("admin", "secret")}
+	eventually(t, func() (int, error) {
+		req, err := http.NewRequest(http.MethodPut, "http://"+u.Host+"/_config/admins/admin", strings.NewReader(`"secret"`))
+		if err != nil {
+			return 0, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		return res.StatusCode, res.Body.Close()
+	})
+	return u
+}
+
+// freePort is a port without a listener. It lies below those that Linux
+// gives to clients: a connection of anybody's could have one of these before
+// the server listens. Packages are tested at once: each has a thousand ports
+// of its own.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 17000 + rand.IntN(1000)
+		if ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = ln.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// TestDatabaseElsewhere runs on a database that is not ours: what we deploy
+// there (databases, design documents in JavaScript, subjects) must do for us
+// what the embedded store does.
+func TestDatabaseElsewhere(t *testing.T) {
+	u := elsewhere(t)
+	prefix := fmt.Sprintf("standalone_%d_", os.Getpid())
+	t.Cleanup(func() {
+		for _, name := range []string{"whisks", "activations", "subjects"} {
+			target := *u
+			target.Path = "/" + prefix + name
+			req, err := http.NewRequest(http.MethodDelete, target.String(), nil)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			res.Body.Close()
+		}
+	})
+	f := &fakeInvoker{run: echo}
+	s := begin(t, f, func(o *Options) { o.CouchDB, o.DBPrefix = u.String(), prefix })
+	d := at(t, s)
+	c := client(t, s)
+
+	d.put("packages/pkg", `{"parameters":[{"key":"pp","value":1}]}`)
+	d.put("packages/bound", `{"binding":{"namespace":"_","name":"pkg"}}`)
+	d.put("actions/pkg/act", `{"exec":{"kind":"nodejs:20","code":"`+strings.Repeat("x", 20_000)+`"}}`)
+	d.put("actions/pkg/act?overwrite=true", `{"publish":true}`)
+	d.put("actions/plain", `{"exec":{"kind":"nodejs:20","code":"short"}}`)
+	d.put("triggers/trig", `{}`)
+	d.put("rules/rule", `{"trigger":"/_/trig","action":"/_/plain"}`)
+	var a struct{ Exec struct{ Code string } }
+	if got := d.do("GET", actions+"pkg/act", ""); json.Unmarshal([]byte(got.body), &a) != nil || len(a.Exec.Code) != 20_000 {
+		t.Errorf("attached code came back as %d bytes: %.200s", len(a.Exec.Code), got.body)
+	}
+	if got := d.do("POST", actions+"bound/act?blocking=true&result=true", `{"c":2}`); got.body != `{"pp":1,"c":2}` {
+		t.Errorf("through a binding: %d %s", got.status, got.body)
+	}
+	for path, want := range map[string]int{"actions": 2, "packages": 2, "triggers": 1, "rules": 1} {
+		if got := d.do("GET", "/api/v1/namespaces/_/"+path+"?count=true", ""); got.body != fmt.Sprintf(`{"%s":%d}`, path, want) {
+			t.Errorf("count of %s: %s", path, got.body)
+		}
+		var list []json.RawMessage
+		if got := d.do("GET", "/api/v1/namespaces/_/"+path, ""); json.Unmarshal([]byte(got.body), &list) != nil || len(list) != want {
+			t.Errorf("list of %s: %s", path, got.body)
+		}
+	}
+	if inside := must[[]whisk.Action](t)(c.Actions.List("bound", &whisk.ActionListOptions{Limit: 5})); len(inside) != 1 {
+		t.Errorf("actions in a binding: %v", inside)
+	}
+	for _, name := range []string{"", "bound/act"} {
+		list := eventually(t, func() ([]whisk.Activation, error) {
+			l, _, err := c.Activations.List(&whisk.ActivationListOptions{Limit: 5, Name: name, Since: 1})
+			if err == nil && len(l) != 1 {
+				err = fmt.Errorf("%d activations by the name %q, want one", len(l), name)
+			}
+			return l, err
+		})
+		if list[0].Name != "act" || list[0].End == 0 {
+			t.Errorf("by the name %q: %+v", name, list[0])
+		}
+	}
+	wrong := d
+	wrong.auth = "no:body"
+	if got := wrong.do("GET", actions, ""); got.status != 401 {
+		t.Errorf("an unknown key: %d", got.status)
+	}
+	if got := d.do("DELETE", actions+"plain", ""); got.status != 200 {
+		t.Errorf("delete: %d %s", got.status, got.body)
+	}
+}

@@ -1,0 +1,179 @@
+package entity
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// SequenceKind is the kind of an action that is a list of others.
+const SequenceKind = "sequence"
+
+// Exec says what an action runs.
+type Exec struct {
+	Kind       string
+	Image      string // of a blackbox
+	Main       string
+	Binary     bool
+	Components []string        // of a sequence, full names with a slash before
+	Code       *string         // as text, or base64 if binary; nil when it has none or it is stored apart
+	Attachment json.RawMessage // where the code is stored apart
+}
+
+type execJSON struct {
+	Kind       *string         `json:"kind"`
+	Image      string          `json:"image"`
+	Main       json.RawMessage `json:"main"`
+	Binary     bool            `json:"binary"`
+	Components []string        `json:"components"`
+	Code       json.RawMessage `json:"code"`
+}
+
+// UnmarshalJSON reads the exec of a document or of a PUT.
+func (e *Exec) UnmarshalJSON(b []byte) error {
+	var j execJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return malformed("exec malformed: %s", inWords(err))
+	}
+	if j.Kind == nil {
+		return malformed("'kind' must be a string defined in 'exec'")
+	}
+	*e = Exec{Kind: strings.ToLower(strings.TrimSpace(*j.Kind)), Image: strings.TrimSpace(j.Image), Binary: j.Binary, Components: j.Components}
+	if j.Main != nil && string(j.Main) != "null" && json.Unmarshal(j.Main, &e.Main) != nil {
+		return malformed("if defined, 'main' be a string in 'exec' for '%s' actions", e.Kind)
+	}
+	var code string
+	switch {
+	case j.Code == nil || string(j.Code) == "null":
+	case json.Unmarshal(j.Code, &code) == nil:
+		e.Code = &code
+		e.Binary = isBase64(code)
+	case j.Code[0] == '{':
+		e.Attachment = compact(j.Code)
+	default:
+		return malformed("'code' must be a string or attachment object defined in 'exec' for '%s' actions", e.Kind)
+	}
+	return nil
+}
+
+// isBase64 reports whether code is an archive by its text, whatever the flag
+// beside it says (Exec.isBinaryCode).
+func isBase64(code string) bool {
+	t := strings.TrimSpace(code)
+	if t == "" || len(t)%4 != 0 {
+		return false
+	}
+	_, err := base64.StdEncoding.DecodeString(t)
+	return err == nil && !strings.ContainsAny(t, "\r\n")
+}
+
+// IsSequence reports whether the controller runs it, and not an invoker.
+func (e *Exec) IsSequence() bool { return e.Kind == SequenceKind }
+
+// check completes what a user sent and refuses what cannot be run.
+func (e *Exec) check(home string, m *activation.Manifest) error {
+	switch e.Kind {
+	case SequenceKind:
+		return e.checkSequence(home)
+	case activation.Blackbox:
+		if e.Image == "" {
+			return malformed("'image' must be a string defined in 'exec' for 'blackbox' actions")
+		}
+		if _, err := activation.ParseImage(e.Image); err != nil {
+			return malformed("%v", err)
+		}
+		if e.Code != nil && strings.TrimSpace(*e.Code) == "" {
+			e.Code, e.Binary = nil, false
+		}
+	default:
+		if err := e.checkRuntime(m); err != nil {
+			return err
+		}
+	}
+	return e.checkSize()
+}
+
+func (e *Exec) checkSequence(home string) error {
+	if len(e.Components) == 0 {
+		return &BadRequest{"No component specified for the sequence."}
+	}
+	for i, c := range e.Components {
+		ref, err := ParseRef(c, home)
+		if err != nil {
+			return err
+		}
+		e.Components[i] = "/" + ref.String()
+	}
+	e.Code, e.Attachment, e.Image, e.Main = nil, nil, "", ""
+	return nil
+}
+
+func (e *Exec) checkRuntime(m *activation.Manifest) error {
+	r, ok := m.Runtime(e.Kind)
+	if !ok {
+		return malformed("kind '%s' not in Set(%s)", e.Kind, kinds(m))
+	}
+	if r.Deprecated {
+		return &BadRequest{fmt.Sprintf("The '%s' runtime is no longer supported. You may read and delete but not update or invoke this action.", r.Kind)}
+	}
+	e.Kind = r.Kind
+	if e.Code == nil {
+		return malformed("'code' must be a string or attachment object defined in 'exec' for '%s' actions", e.Kind)
+	}
+	if r.RequireMain && e.Main == "" {
+		return malformed("'main' must be a string defined in 'exec' for '%s' actions", e.Kind)
+	}
+	e.Image = ""
+	return nil
+}
+
+func kinds(m *activation.Manifest) string {
+	var all []string
+	for _, r := range m.Runtimes() {
+		all = append(all, r.Kind)
+	}
+	return strings.Join(all, ", ")
+}
+
+func (e *Exec) checkSize() error {
+	if e.Code != nil && len(*e.Code) > maxExecBytes {
+		return &TooLarge{"code", len(*e.Code), maxExecBytes}
+	}
+	return nil
+}
+
+// MarshalJSON writes the members in the order that OpenWhisk's answers have
+// them.
+func (e Exec) MarshalJSON() ([]byte, error) {
+	var code any
+	switch {
+	case e.Code != nil:
+		code = *e.Code
+	case e.Attachment != nil:
+		code = e.Attachment
+	}
+	switch {
+	case e.IsSequence():
+		return marshal(struct {
+			Components []string `json:"components"`
+			Kind       string   `json:"kind"`
+		}{e.Components, e.Kind})
+	case e.Kind == activation.Blackbox:
+		return marshal(struct {
+			Kind   string `json:"kind"`
+			Image  string `json:"image"`
+			Binary bool   `json:"binary"`
+			Code   any    `json:"code,omitempty"`
+			Main   string `json:"main,omitempty"`
+		}{e.Kind, e.Image, e.Binary, code, e.Main})
+	}
+	return marshal(struct {
+		Kind   string `json:"kind"`
+		Code   any    `json:"code,omitempty"`
+		Binary bool   `json:"binary"`
+		Main   string `json:"main,omitempty"`
+	}{e.Kind, code, e.Binary, e.Main})
+}

@@ -1,0 +1,169 @@
+package entity
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// golden is where the answers of a real OpenWhisk controller were recorded.
+const golden = "../../../../activation/testdata/golden/scenarios"
+
+const manifest = `{"runtimes":{
+"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"openwhisk","name":"action-nodejs-v20","tag":"nightly"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
+"python":[{"kind":"python:3.11","default":true,"image":{"prefix":"openwhisk","name":"action-python-v3.11","tag":"nightly"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
+"java":[{"kind":"java:8","default":true,"image":{"name":"j"},"requireMain":true}],
+"old":[{"kind":"old:1","default":true,"deprecated":true,"image":{"name":"o"}}]}}`
+
+func testManifest(t testing.TB) *activation.Manifest {
+	t.Helper()
+	m, err := activation.ParseManifest([]byte(manifest), activation.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// scenario is what a recording holds of entities.
+type scenario struct {
+	name string
+	Put  *struct {
+		URL     string
+		Request json.RawMessage
+		Body    json.RawMessage
+	}
+	ActionDocs map[string]json.RawMessage `json:"action_docs"`
+}
+
+func scenarios(t testing.TB) []scenario {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(golden, "*", "all.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings under %s (%v)", golden, err)
+	}
+	var all []scenario
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The recorder was not JSON's strictest friend: it wrote 1E+400 so.
+		text = bytes.ReplaceAll(text, []byte(": Infinity"), []byte(": 0"))
+		s := scenario{name: filepath.Base(filepath.Dir(file))}
+		if err := json.Unmarshal(text, &s); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// squeezed is JSON without white space, its members in the order they stand.
+func squeezed(t testing.TB, text []byte) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// bounds are those of the recorded installation, whose scenario "concurrent"
+// was run with more allowed at once.
+func bounds() activation.Bounds {
+	b := activation.DefaultBounds()
+	b.Concurrency.Max = 500
+	return b
+}
+
+func TestAnswersToPutsAreThoseOfTheController(t *testing.T) {
+	compared := 0
+	for _, s := range scenarios(t) {
+		if s.Put == nil || len(s.Put.Request) == 0 || s.Put.Request[0] != '{' || strings.Contains(string(s.Put.Body), "...<") {
+			continue // none, or too long to be recorded whole
+		}
+		t.Run(s.name, func(t *testing.T) {
+			var want struct {
+				Name, Namespace, Version string
+				Updated                  int64
+			}
+			if err := json.Unmarshal(s.Put.Body, &want); err != nil {
+				t.Fatal(err)
+			}
+			put, err := DecodePut(s.Put.Request, "guest", testManifest(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := put.Create(Action, Ref{want.Namespace, want.Name}, bounds(), want.Updated)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Version, err = activation.ParseSemVer(want.Version); err != nil { // some had been there before
+				t.Fatal(err)
+			}
+			if got := string(a.Answer()); got != squeezed(t, s.Put.Body) {
+				t.Errorf("got  %s\nwant %s", got, squeezed(t, s.Put.Body))
+			}
+			compared++
+		})
+	}
+	if compared < 10 {
+		t.Errorf("only %d recordings compared", compared)
+	}
+}
+
+// TestDocumentsComeBackAsTheyWere reads every recorded document and writes it
+// again: the database must hold what the real controller would have put there.
+func TestDocumentsComeBackAsTheyWere(t *testing.T) {
+	kinds := map[Kind]int{}
+	for _, s := range scenarios(t) {
+		for id, doc := range s.ActionDocs {
+			if len(doc) == 0 || doc[0] != '{' || strings.Contains(string(doc), "...<") {
+				continue
+			}
+			kind, again, err := rewrite(doc)
+			if err != nil {
+				t.Errorf("%s %s: %v", s.name, id, err)
+				continue
+			}
+			kinds[kind]++
+			if got, want := canonical(t, again), canonical(t, doc); got != want {
+				t.Errorf("%s %s:\ngot  %s\nwant %s", s.name, id, got, want)
+			}
+		}
+	}
+	for _, kind := range []Kind{Action, Package, Trigger, Rule} {
+		if kinds[kind] == 0 {
+			t.Errorf("no recorded %s", kind)
+		}
+	}
+}
+
+func rewrite(doc []byte) (kind Kind, again []byte, err error) {
+	var d struct{ EntityType Kind }
+	if err := json.Unmarshal(doc, &d); err != nil {
+		return "", nil, err
+	}
+	if d.EntityType == "" {
+		d.EntityType = Action
+	}
+	e, err := Decode(d.EntityType, doc)
+	if err != nil {
+		return "", nil, err
+	}
+	return d.EntityType, e.Document(), nil
+}
+
+func canonical(t testing.TB, text []byte) string {
+	t.Helper()
+	c, err := activation.Canonical(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(c)
+}

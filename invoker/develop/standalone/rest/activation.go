@@ -1,0 +1,165 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+)
+
+// extended is a record as users see it. The fields are in the order of their
+// names, as the controller writes them.
+type extended struct {
+	ActivationID activation.ID    `json:"activationId"`
+	Annotations  []annotationJSON `json:"annotations"`
+	Cause        activation.ID    `json:"cause,omitempty"`
+	Duration     *int64           `json:"duration,omitempty"`
+	End          int64            `json:"end,omitempty"`
+	Logs         []string         `json:"logs"`
+	Name         string           `json:"name"`
+	Namespace    string           `json:"namespace"`
+	Publish      bool             `json:"publish"`
+	Response     responseJSON     `json:"response"`
+	Start        int64            `json:"start"`
+	Subject      string           `json:"subject"`
+	Version      string           `json:"version"`
+}
+
+type annotationJSON struct {
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"`
+}
+
+type responseJSON struct {
+	Result  json.RawMessage `json:"result,omitempty"`
+	Size    *int            `json:"size,omitempty"`
+	Status  string          `json:"status"`
+	Success bool            `json:"success"`
+}
+
+func respond(r activation.Response) responseJSON {
+	words := [...]string{"success", "application error", "action developer error", "whisk internal error"}
+	return responseJSON{r.Result, r.Size, words[r.StatusCode], r.StatusCode == activation.StatusSuccess}
+}
+
+func extend(r *activation.Record) extended {
+	e := extended{
+		ActivationID: r.ActivationID, Cause: r.Cause, Duration: r.Duration, End: r.End, Logs: r.Logs,
+		Name: r.Name, Namespace: r.Namespace, Publish: r.Publish, Response: respond(r.Response),
+		Start: r.Start, Subject: r.Subject, Version: r.Version, Annotations: []annotationJSON{},
+	}
+	for _, a := range r.Annotations {
+		e.Annotations = append(e.Annotations, annotationJSON(a))
+	}
+	if e.Logs == nil {
+		e.Logs = []string{}
+	}
+	if e.Duration == nil && r.End != 0 {
+		lasted := r.End - r.Start
+		e.Duration = &lasted
+	}
+	return e
+}
+
+// record reads the record that the path names.
+func (h *Handler) record(r *request) (*activation.Record, error) {
+	if err := r.own(r.ns); err != nil {
+		return nil, err
+	}
+	id, err := activation.ParseID(r.PathValue("id"))
+	if err != nil {
+		return nil, bad("The activation id is not valid.")
+	}
+	return h.cfg.Catalog.Record(r.Context(), r.ns, id)
+}
+
+func (h *Handler) getActivation(r *request) error {
+	record, err := h.record(r)
+	if err != nil {
+		return err
+	}
+	return r.json(http.StatusOK, extend(record))
+}
+
+func (h *Handler) getResult(r *request) error {
+	record, err := h.record(r)
+	if err != nil {
+		return err
+	}
+	return r.json(http.StatusOK, respond(record.Response))
+}
+
+func (h *Handler) getLogs(r *request) error {
+	record, err := h.record(r)
+	if err != nil {
+		return err
+	}
+	return r.json(http.StatusOK, map[string][]string{"logs": extend(record).Logs})
+}
+
+func (h *Handler) listActivations(r *request) error {
+	if err := r.own(r.ns); err != nil {
+		return err
+	}
+	q, err := r.recordQuery(r.ns)
+	if err != nil {
+		return err
+	}
+	docs, err := r.flag("docs", false)
+	if err != nil {
+		return err
+	}
+	counting, err := r.flag("count", false)
+	switch {
+	case err != nil:
+		return err
+	case counting && docs:
+		return bad("The parameter 'docs' is not permitted with 'count'.")
+	case counting:
+		n, err := h.cfg.Catalog.CountRecords(r.Context(), q)
+		if err != nil {
+			return err
+		}
+		return r.json(http.StatusOK, map[string]int{"activations": max(n-q.Skip, 0)})
+	case !docs:
+		summaries, err := h.cfg.Catalog.Summaries(r.Context(), q)
+		if err != nil {
+			return err
+		}
+		return r.json(http.StatusOK, summaries)
+	}
+	records, err := h.cfg.Catalog.Records(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	all := make([]extended, 0, len(records))
+	for _, record := range records {
+		all = append(all, extend(record))
+	}
+	return r.json(http.StatusOK, all)
+}
+
+func (r *request) recordQuery(ns string) (catalog.RecordQuery, error) {
+	p, err := r.page("activations")
+	if err != nil {
+		return catalog.RecordQuery{}, err
+	}
+	since, err := r.millis("since")
+	if err != nil {
+		return catalog.RecordQuery{}, err
+	}
+	upto, err := r.millis("upto")
+	if err != nil {
+		return catalog.RecordQuery{}, err
+	}
+	name := strings.Trim(r.query.Get("name"), "/")
+	parts := strings.Split(name, "/")
+	for _, part := range parts {
+		if name != "" && (!activation.ValidName(part) || len(parts) > 2) {
+			return catalog.RecordQuery{}, malformedParam("name", "Parameter may be a 'simple' name or 'package-name/simple' name: "+name)
+		}
+	}
+	return catalog.RecordQuery{Namespace: ns, Name: name, Since: since, Upto: upto, Skip: p.skip, Limit: p.limit}, nil
+}

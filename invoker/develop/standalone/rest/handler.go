@@ -1,0 +1,310 @@
+// Package rest serves the HTTP API of an OpenWhisk controller as wsk and the
+// OpenWhisk client libraries use it. It answers in the shape of the real one,
+// field by field; to what it does not serve it answers 501.
+//
+// It decides who may do what and translates requests to entities and
+// activations. It stores nothing (package catalog does) and runs nothing
+// (package controller does). Its goroutines are those of net/http.
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
+)
+
+// Config is what a Handler works with.
+type Config struct {
+	Controller *controller.Controller
+	Catalog    *catalog.Catalog
+	Manifest   *activation.Manifest
+	Bounds     activation.Bounds // what the limits of actions may be
+	Build      string            // version that the API names
+	Log        *slog.Logger
+}
+
+// Handler answers requests.
+type Handler struct {
+	cfg   Config
+	log   *slog.Logger
+	mux   *http.ServeMux
+	users users
+}
+
+// New makes a Handler.
+func New(cfg Config) *Handler {
+	h := &Handler{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), users: users{catalog: cfg.Catalog, known: map[string]knownUser{}}}
+	h.mux.HandleFunc("/", h.serve(h.unserved))
+	registered := map[string]bool{}
+	for _, r := range h.routes() {
+		serve := r.serve
+		if strings.HasPrefix(r.path, namespaces) {
+			serve = h.authorized(serve)
+		}
+		paths := []string{r.path}
+		if !strings.HasSuffix(r.path, "}") {
+			paths = append(paths, r.path+"/{$}")
+		}
+		for _, path := range paths {
+			h.mux.HandleFunc(strings.TrimSpace(r.method+" "+path), h.serve(serve))
+			if r.method != "" && !registered[path] {
+				h.mux.HandleFunc(path, h.serve(h.notAllowed))
+				registered[path] = true
+			}
+		}
+	}
+	return h
+}
+
+// Paths of the API. A namespace is a name, or "_" for the caller's own.
+const (
+	webPath    = "/api/v1/web"
+	namespaces = "/api/v1/namespaces"
+	namespace  = namespaces + "/{ns}"
+)
+
+// route is one entry of the API; an empty method stands for all.
+type route struct {
+	method, path string
+	serve        func(*request) error
+}
+
+// routes are all but those of web actions, whose paths are free.
+func (h *Handler) routes() []route {
+	all := []route{
+		{"", "/{$}", h.root},
+		{"", "/ping", h.ping},
+		{"GET", "/invokers", h.invokers},
+		{"GET", "/invokers/healthy/count", h.healthyCount},
+		{"GET", "/invokers/ready", h.invokersReady},
+		{"GET", "/activation/count", h.inFlight},
+		{"", "/api/v1", h.apiInfo},
+		{"GET", namespaces, h.listNamespaces},
+		{"GET", namespace + "/limits", h.limits},
+
+		{"GET", namespace + "/actions", h.listOwn(catalog.Actions)},
+		{"GET", namespace + "/actions/{package}/{$}", h.listPackageActions},
+
+		{"GET", namespace + "/packages", h.listPackages},
+		{"GET", namespace + "/packages/{name}", h.getPackage},
+		{"PUT", namespace + "/packages/{name}", h.putPackage},
+		{"DELETE", namespace + "/packages/{name}", h.deletePackage},
+		{"POST", namespace + "/packages/{name}", h.unserved}, // refresh, an operation of old clients
+
+		{"GET", namespace + "/triggers", h.listOwn(catalog.Triggers)},
+		{"GET", namespace + "/triggers/{name}", h.getTrigger},
+		{"PUT", namespace + "/triggers/{name}", h.putTrigger},
+		{"POST", namespace + "/triggers/{name}", h.fireTrigger},
+		{"DELETE", namespace + "/triggers/{name}", h.deleteTrigger},
+
+		{"GET", namespace + "/rules", h.listOwn(catalog.Rules)},
+		{"GET", namespace + "/rules/{name}", h.getRule},
+		{"PUT", namespace + "/rules/{name}", h.putRule},
+		{"POST", namespace + "/rules/{name}", h.switchRule},
+		{"DELETE", namespace + "/rules/{name}", h.deleteRule},
+
+		{"GET", namespace + "/activations", h.listActivations},
+		{"GET", namespace + "/activations/{id}", h.getActivation},
+		{"GET", namespace + "/activations/{id}/result", h.getResult},
+		{"GET", namespace + "/activations/{id}/logs", h.getLogs},
+	}
+	for _, path := range []string{namespace + "/actions/{name}", namespace + "/actions/{package}/{name}"} {
+		all = append(all, route{"GET", path, h.getAction}, route{"PUT", path, h.putAction},
+			route{"POST", path, h.invokeAction}, route{"DELETE", path, h.deleteAction})
+	}
+	return all
+}
+
+// request is one HTTP request on its way.
+type request struct {
+	*http.Request
+	w       http.ResponseWriter
+	transID activation.TransID
+	query   url.Values
+	user    *activation.Identity // nil before it is known
+	ns      string               // the namespace in the path, resolved
+}
+
+// Headers of cross-origin requests, as the controller sets them.
+const (
+	allowedHeaders = "Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
+	apiMethods     = "GET, DELETE, POST, PUT, HEAD"
+	adminMethods   = "OPTIONS, GET, POST"
+	webMethods     = "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH"
+)
+
+// transactionHeader carries the name of a transaction, in and out.
+const transactionHeader = "X-Request-ID"
+
+// maxBody bounds any request: code of 48 MiB as base64, and what is around it.
+const maxBody = 72 << 20
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == webPath || strings.HasPrefix(r.URL.Path, webPath+"/") {
+		h.serve(h.web)(w, r)
+		return
+	}
+	methods := adminMethods
+	if isAPI(r) {
+		methods = apiMethods
+	}
+	allow(w, methods)
+	h.mux.ServeHTTP(w, r)
+}
+
+func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1") }
+
+func allow(w http.ResponseWriter, methods string) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Access-Control-Allow-Headers", allowedHeaders)
+	w.Header().Set("Access-Control-Allow-Methods", methods)
+}
+
+// serve makes an HTTP handler of a route.
+func (h *Handler) serve(route func(*request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, hr *http.Request) {
+		hr.Body = http.MaxBytesReader(w, hr.Body, maxBody)
+		r := &request{Request: hr, w: w, query: hr.URL.Query(), transID: newTransaction(hr)}
+		w.Header().Set(transactionHeader, r.transID.ID())
+		if err := route(r); err != nil {
+			h.fail(r, err)
+		}
+	}
+}
+
+// newTransaction takes the caller's name for the transaction, or makes one.
+// Names that begin with sid_ are the system's own.
+func newTransaction(r *http.Request) activation.TransID {
+	id := r.Header.Get(transactionHeader)
+	if id == "" || strings.HasPrefix(id, "sid_") || len(id) > 256 {
+		id = controller.NewTransID()
+	}
+	extra := strings.EqualFold(r.Header.Get("X-OW-EXTRA-LOGGING"), "on")
+	return activation.NewTransID(id, time.Now().UnixMilli(), extra)
+}
+
+// authorized finds the caller and the namespace of the path first.
+func (h *Handler) authorized(route func(*request) error) func(*request) error {
+	return func(r *request) error {
+		user, err := h.authenticate(r)
+		if err != nil {
+			return err
+		}
+		r.user, r.ns = user, r.PathValue("ns")
+		if r.ns == "_" || r.ns == "" {
+			r.ns = user.Namespace.Name
+		}
+		if !activation.ValidName(r.ns) {
+			return bad("The namespace contains illegal characters.")
+		}
+		return route(r)
+	}
+}
+
+// unserved says that a route may exist elsewhere, but not here.
+func (h *Handler) unserved(r *request) error {
+	if r.Method == http.MethodOptions && isAPI(r.Request) {
+		return r.empty(http.StatusOK)
+	}
+	return &refusal{http.StatusNotImplemented, fmt.Sprintf("The resource '%s' is not supported here, by gpuwhisk standalone.", r.URL.Path)}
+}
+
+func (h *Handler) notAllowed(r *request) error {
+	if r.Method == http.MethodOptions && isAPI(r.Request) {
+		return r.empty(http.StatusOK)
+	}
+	return &refusal{http.StatusMethodNotAllowed, "HTTP method not allowed, supported methods: GET, PUT, POST, DELETE"}
+}
+
+// authenticate finds out who is asking.
+func (h *Handler) authenticate(r *request) (*activation.Identity, error) {
+	uuid, key, ok := r.BasicAuth()
+	if !ok {
+		return nil, &refusal{http.StatusUnauthorized, "The resource requires authentication, which was not supplied with the request"}
+	}
+	user, err := h.users.find(r.Context(), uuid, key)
+	if errors.Is(err, couchdb.ErrNotFound) {
+		return nil, &refusal{http.StatusUnauthorized, "The supplied authentication is invalid"}
+	}
+	return user, err
+}
+
+// own refuses a namespace that is not the caller's.
+func (r *request) own(ns string) error {
+	if ns == r.user.Namespace.Name {
+		return nil
+	}
+	return &refusal{http.StatusForbidden, "The supplied authentication is not authorized to access this resource."}
+}
+
+// mayUse refuses a package of another namespace unless it is shared.
+func (h *Handler) mayUse(r *request, ns, pkg string) error {
+	if ns == r.user.Namespace.Name {
+		return nil
+	}
+	if pkg != "" {
+		p, err := h.cfg.Catalog.Get(r.Context(), entity.Package, entity.Ref{Path: ns, Name: pkg})
+		switch {
+		case err == nil && p.Publish:
+			return nil
+		case ns == systemNamespace && errors.Is(err, couchdb.ErrNotFound):
+			return noSystemPackage(pkg)
+		}
+	}
+	return &refusal{http.StatusForbidden, fmt.Sprintf("The supplied authentication is not authorized to access '%s'.", ns)}
+}
+
+// keep is for how long an identity is taken from memory: a change of limits or
+// keys in the database takes effect after it.
+const keep = 10 * time.Second
+
+// users remembers whose the last keys were. Every request has a key, and looking
+// one up takes two exchanges with the database.
+type users struct {
+	catalog *catalog.Catalog
+	mu      sync.Mutex
+	known   map[string]knownUser
+}
+
+type knownUser struct {
+	user *activation.Identity
+	at   time.Time
+}
+
+// find finds the identity of a key: uuid and secret, or a namespace for its
+// owner. A namespace contains no colon, so that it is not taken for a key.
+func (u *users) find(ctx context.Context, key ...string) (*activation.Identity, error) {
+	name, now := strings.Join(key, ":"), time.Now()
+	u.mu.Lock()
+	k, ok := u.known[name]
+	u.mu.Unlock()
+	if ok && now.Sub(k.at) < keep {
+		return k.user, nil
+	}
+	user, err := u.catalog.Identity(ctx, key...)
+	if err != nil {
+		return nil, err // a key of no user is not remembered
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for old, k := range u.known { // few: one per key in use
+		if now.Sub(k.at) >= keep {
+			delete(u.known, old)
+		}
+	}
+	u.known[name] = knownUser{user, now}
+	return user, nil
+}

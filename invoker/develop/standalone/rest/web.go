@@ -1,0 +1,291 @@
+package rest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
+)
+
+// webCall is a request to a web action.
+type webCall struct {
+	owner  *activation.Identity
+	action *catalog.Resolved
+	shape  string // what the answer is made of: http, json, html, svg, text
+	rest   string // the path behind the action's name
+}
+
+// web serves .../web/NAMESPACE/PACKAGE/ACTION[.EXTENSION][/REST]: an action
+// that anybody may call, on its owner's account, if it is exported.
+func (h *Handler) web(r *request) error {
+	path, err := segments(r.URL)
+	if err != nil {
+		return bad("The request URI is not properly escaped.")
+	}
+	call, err := h.webAction(r, path)
+	if err != nil {
+		return err
+	}
+	options := entity.IsTrue(call.action.Annotations, "web-custom-options")
+	if !options {
+		r.allowWeb()
+		if r.Method == http.MethodOptions {
+			return r.empty(http.StatusOK)
+		}
+	}
+	if !options || r.Method != http.MethodOptions {
+		if err := h.webAuthorized(r, call.action.Annotations); err != nil {
+			return err
+		}
+	}
+	args, err := h.webArguments(r, call)
+	if err != nil {
+		return err
+	}
+	out, err := h.cfg.Controller.Invoke(r.Context(), controller.Call{
+		User: *call.owner, TransID: r.transID, Action: call.action, Payload: args, Wait: controller.MaxWait,
+		Trace: traceContext(r.Header),
+	})
+	if err != nil {
+		return err
+	}
+	r.w.Header().Set(activationHeader, string(out.ID))
+	return r.webAnswer(call.shape, out.Record)
+}
+
+func (r *request) allowWeb() {
+	allow(r.w, webMethods)
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		r.w.Header().Set("Access-Control-Allow-Headers", asked)
+	}
+}
+
+// webAction finds the action. Whatever is wrong with the name, strangers only
+// learn that there is nothing.
+func (h *Handler) webAction(r *request, path []string) (*webCall, error) {
+	if len(path) < 3 {
+		return nil, missing()
+	}
+	if path[0] == systemNamespace && path[1] == gatewayPackage {
+		return nil, noGateway()
+	}
+	name, shape := cutShape(path[2])
+	for _, part := range []string{path[0], path[1], name} {
+		if !activation.ValidName(part) {
+			return nil, missing()
+		}
+	}
+	ref := entity.Ref{Path: path[0], Name: name}
+	if path[1] != reservedPackage {
+		ref.Path += "/" + path[1]
+	}
+	owner, err := h.users.find(r.Context(), path[0])
+	if errors.Is(err, couchdb.ErrNotFound) {
+		return nil, missing()
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.cfg.Catalog.Resolve(r.Context(), ref)
+	if absent(err) {
+		return nil, missing()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !entity.IsTrue(a.Annotations, "web-export") {
+		return nil, missing()
+	}
+	return &webCall{owner, a, shape, restOf(r.URL, 6)}, nil
+}
+
+// segments are those of the path behind /api/v1/web, each unescaped by itself:
+// names may contain escaped slashes and blanks.
+func segments(u *url.URL) ([]string, error) {
+	parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(u.EscapedPath(), webPath), "/"), "/")
+	for i, p := range parts {
+		text, err := url.PathUnescape(p)
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = text
+	}
+	return parts, nil
+}
+
+// cutShape cuts a known extension off a name.
+func cutShape(name string) (base, shape string) {
+	for _, shape := range []string{"http", "json", "html", "svg", "text"} {
+		if base, ok := strings.CutSuffix(name, "."+shape); ok {
+			return base, shape
+		}
+	}
+	return name, "http"
+}
+
+// restOf is the path behind its first n segments, with the slash before it.
+func restOf(u *url.URL, n int) string {
+	p := u.EscapedPath()
+	for range n {
+		next := strings.IndexByte(p[min(1, len(p)):], '/')
+		if next < 0 {
+			return ""
+		}
+		p = p[next+1:]
+	}
+	return p
+}
+
+// webAuthorized checks what the annotation require-whisk-auth asks for: a
+// secret in a header, or, if it is just true, a user of the installation.
+func (h *Handler) webAuthorized(r *request, a activation.Annotations) error {
+	required, ok := a.Get("require-whisk-auth")
+	if !ok || string(required) == "false" || string(required) == "null" {
+		return nil
+	}
+	if string(required) == "true" {
+		user, err := h.authenticate(r)
+		r.user = user
+		return err
+	}
+	secret := string(required)
+	if text, isText := a.Text("require-whisk-auth"); isText {
+		secret = text
+	}
+	if r.Header.Get("X-Require-Whisk-Auth") != secret {
+		return &refusal{http.StatusUnauthorized, "Authentication is possible but has failed or not yet been provided."}
+	}
+	return nil
+}
+
+// webArguments turns the request into the arguments of the action: query, then
+// body, then what the request was, each over the one before.
+func (h *Handler) webArguments(r *request, call *webCall) (json.RawMessage, error) {
+	body, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxPayload {
+		return nil, &refusal{http.StatusRequestEntityTooLarge, "Request larger than allowed."}
+	}
+	args := map[string]json.RawMessage{}
+	text := func(s string) json.RawMessage { return activation.AppendString(nil, s) }
+	raw := entity.IsTrue(call.action.Annotations, "raw-http")
+	if raw {
+		args["__ow_query"] = text(r.URL.RawQuery)
+		args["__ow_body"] = text(rawBody(r.Header.Get("Content-Type"), body))
+	} else if err := r.plainArguments(args, body); err != nil {
+		return nil, err
+	} else if overrides(args, call.action) {
+		return nil, bad(textParameters)
+	}
+	args["__ow_method"] = text(strings.ToLower(r.Method))
+	args["__ow_headers"] = r.headerObject()
+	args["__ow_path"] = text(call.rest)
+	if r.user != nil {
+		args["__ow_user"] = text(r.user.Namespace.Name)
+	}
+	return encode(args)
+}
+
+// plainArguments reads query and body as arguments. A body that has no named
+// parts is one argument, __ow_body.
+func (r *request) plainArguments(args map[string]json.RawMessage, body []byte) error {
+	for name, values := range r.query {
+		args[name] = activation.AppendString(nil, values[len(values)-1])
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	contentType := r.Header.Get("Content-Type")
+	media, _, _ := mime.ParseMediaType(contentType)
+	switch {
+	case isJSON(media):
+		return jsonArguments(args, body)
+	case media == "application/x-www-form-urlencoded":
+		form, err := url.ParseQuery(string(body))
+		if err != nil {
+			return bad("The request content was malformed:\n" + err.Error())
+		}
+		for name, values := range form {
+			args[name] = activation.AppendString(nil, values[len(values)-1])
+		}
+	default:
+		args["__ow_body"] = activation.AppendString(nil, rawBody(contentType, body))
+	}
+	return nil
+}
+
+func jsonArguments(args map[string]json.RawMessage, body []byte) error {
+	value, err := activation.Canonical(body)
+	if err != nil {
+		return bad("The request content was malformed:\n" + err.Error())
+	}
+	if value[0] != '{' {
+		args["__ow_body"] = value
+		return nil
+	}
+	members, err := activation.Members(value)
+	if err != nil {
+		return bad("The request content was malformed:\n" + err.Error())
+	}
+	for _, m := range members {
+		args[m.Key] = m.Value
+	}
+	return nil
+}
+
+func isJSON(media string) bool {
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// rawBody is a body as text, in base64 if its type is not one of text. JSON
+// counts as binary here, for the sake of old actions (WebActions.scala).
+func rawBody(contentType string, body []byte) string {
+	media, _, _ := mime.ParseMediaType(contentType)
+	if len(body) > 0 && (media == "application/json" || binary(media)) {
+		return base64.StdEncoding.EncodeToString(body)
+	}
+	return string(body)
+}
+
+func binary(media string) bool {
+	kind, sub, _ := strings.Cut(media, "/")
+	switch kind {
+	case "image":
+		return sub != "svg+xml"
+	case "audio", "video", "font":
+		return true
+	case "application":
+		return !strings.HasSuffix(sub, "json") && !strings.HasSuffix(sub, "xml") &&
+			sub != "javascript" && sub != "x-www-form-urlencoded" && sub != "graphql"
+	}
+	return false
+}
+
+// overrides reports whether the caller names what is not the caller's to set:
+// the description of the request, or a final parameter.
+func overrides(args map[string]json.RawMessage, a *catalog.Resolved) bool {
+	final := entity.IsTrue(a.Annotations, "final")
+	for name := range args {
+		switch name {
+		case "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query":
+			return true
+		case "__ow_body":
+			continue // set by us when the body has no named parts
+		}
+		if final && a.Parameters.Defines(name) {
+			return true
+		}
+	}
+	return false
+}

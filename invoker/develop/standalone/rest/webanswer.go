@@ -1,0 +1,230 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// webAnswer makes the HTTP answer out of a web action's result, in the shape
+// that the name's extension asked for.
+func (r *request) webAnswer(shape string, record *activation.Record) error {
+	if record == nil {
+		return &refusal{http.StatusAccepted, "Response not yet ready."}
+	}
+	result := record.Response.Result
+	switch record.Response.StatusCode {
+	case activation.StatusSuccess:
+	case activation.StatusApplicationError:
+		// The answer is made of what is under "error".
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(result, &fields) != nil || fields["error"] == nil {
+			return &refusal{http.StatusNotFound, "Response does not include requested property."}
+		}
+		result = fields["error"]
+	default:
+		return bad("There was an error processing your request.")
+	}
+	switch shape {
+	case "json":
+		return r.webJSON(result)
+	case "html":
+		return r.webText(result, "html", "text/html; charset=UTF-8")
+	case "svg":
+		return r.webText(result, "svg", "image/svg+xml")
+	case "text":
+		return r.webPlain(result)
+	}
+	return r.webHTTP(result)
+}
+
+func (r *request) webJSON(result json.RawMessage) error {
+	if len(result) == 0 || result[0] != '{' && result[0] != '[' {
+		return bad("Response is not valid 'application/json'.")
+	}
+	return r.raw(http.StatusOK, result)
+}
+
+// part picks the body out of a result: what is under "body", else under the
+// name of the shape; a result that is no object is the body itself.
+func part(result json.RawMessage, name string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(result, &fields) != nil {
+		return result
+	}
+	if body, ok := fields["body"]; ok {
+		return body
+	}
+	return fields[name]
+}
+
+func (r *request) webText(result json.RawMessage, name, contentType string) error {
+	var text string
+	body := part(result, name)
+	if body == nil || json.Unmarshal(body, &text) != nil {
+		media, _, _ := strings.Cut(contentType, ";")
+		return bad("Response is not valid '" + media + "'.")
+	}
+	r.w.Header().Set("Content-Type", contentType)
+	return r.send(http.StatusOK, []byte(text))
+}
+
+func (r *request) webPlain(result json.RawMessage) error {
+	body := part(result, "text")
+	if body == nil {
+		return &refusal{http.StatusNotFound, "Response does not include requested property."}
+	}
+	var text string
+	if json.Unmarshal(body, &text) == nil && body[0] == '"' {
+		return r.text(http.StatusOK, text)
+	}
+	if body[0] == '{' || body[0] == '[' {
+		var pretty bytes.Buffer
+		if json.Indent(&pretty, body, "", "  ") == nil {
+			return r.text(http.StatusOK, pretty.String())
+		}
+	}
+	return r.text(http.StatusOK, string(body))
+}
+
+// webHTTP lets the action set everything: status, headers and body.
+func (r *request) webHTTP(result json.RawMessage) error {
+	invalid := bad("Response is not valid 'message/http'.")
+	var answer struct {
+		StatusCode json.RawMessage            `json:"statusCode"`
+		Headers    map[string]json.RawMessage `json:"headers"`
+		Body       json.RawMessage            `json:"body"`
+	}
+	if len(result) == 0 || result[0] != '{' || json.Unmarshal(result, &answer) != nil {
+		return invalid
+	}
+	status, ok := statusOf(answer.StatusCode)
+	if !ok {
+		return invalid
+	}
+	headers := http.Header{}
+	for name, value := range answer.Headers {
+		values, ok := headerValues(value)
+		if !ok || strings.ContainsAny(name, " \r\n:") || name == "" {
+			return invalid
+		}
+		for _, v := range values {
+			headers.Add(name, v)
+		}
+	}
+	return r.webBody(status, headers, answer.Body)
+}
+
+// statusOf reads a status as number or text; 0 means that none is given.
+func statusOf(v json.RawMessage) (int, bool) {
+	if v == nil {
+		return 0, true
+	}
+	n, err := strconv.Atoi(strings.Trim(string(v), `"`))
+	return n, err == nil && n >= 200 && n <= 599
+}
+
+func headerValues(v json.RawMessage) ([]string, bool) {
+	var text string
+	var several []json.RawMessage
+	switch {
+	case json.Unmarshal(v, &text) == nil:
+		return []string{text}, !strings.ContainsAny(text, "\r\n")
+	case v[0] == '{':
+		return nil, false
+	case json.Unmarshal(v, &several) == nil:
+		var all []string
+		for _, one := range several {
+			values, ok := headerValues(one)
+			if !ok {
+				return nil, false
+			}
+			all = append(all, values...)
+		}
+		return all, true
+	}
+	return []string{string(v)}, true
+}
+
+func (r *request) webBody(status int, headers http.Header, body json.RawMessage) error {
+	contentType := headers.Get("Content-Type")
+	media := ""
+	if contentType != "" {
+		var err error
+		if media, _, err = mime.ParseMediaType(contentType); err != nil {
+			return bad("Response did not specify a known content-type.")
+		}
+	}
+	headers.Del("Content-Type")
+	headers.Del("Content-Length") // ours to set
+	var text string
+	isText := len(body) > 0 && body[0] == '"' && json.Unmarshal(body, &text) == nil
+	switch {
+	case body == nil, string(body) == "null", isText && text == "":
+		return r.webEmpty(status, headers)
+	case !isText:
+		if media != "" && !isJSON(media) {
+			return bad("Response type in header did not match generated content type.")
+		}
+		return r.webSend(status, headers, orText(contentType, "application/json"), body)
+	}
+	content := []byte(text)
+	if binary(media) || isJSON(media) && isBase64(text) {
+		decoded, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return bad("Response type in header did not match generated content type.")
+		}
+		content = decoded
+	}
+	if media == "" {
+		contentType = "text/html; charset=UTF-8"
+	} else if strings.HasPrefix(media, "text/") && !strings.Contains(contentType, "charset") {
+		contentType += "; charset=UTF-8"
+	}
+	return r.webSend(status, headers, contentType, content)
+}
+
+func orText(s, otherwise string) string {
+	if s != "" {
+		return s
+	}
+	return otherwise
+}
+
+// isBase64 tells base64 from JSON text.
+func isBase64(text string) bool {
+	_, err := base64.StdEncoding.DecodeString(text)
+	return err == nil && len(text)%4 == 0
+}
+
+func (r *request) webEmpty(status int, headers http.Header) error {
+	if status == 0 {
+		status = http.StatusNoContent
+	}
+	r.copyHeaders(headers)
+	return r.empty(status)
+}
+
+func (r *request) webSend(status int, headers http.Header, contentType string, body []byte) error {
+	if status == 0 {
+		status = http.StatusOK
+	}
+	r.copyHeaders(headers)
+	if status == http.StatusNoContent || status == http.StatusNotModified {
+		return r.empty(http.StatusNoContent)
+	}
+	r.w.Header().Set("Content-Type", contentType)
+	return r.send(status, body)
+}
+
+func (r *request) copyHeaders(headers http.Header) {
+	for name, values := range headers {
+		r.w.Header()[http.CanonicalHeaderKey(name)] = values
+	}
+}

@@ -1,0 +1,355 @@
+package standalone
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// apiClient sends requests as they stand.
+type apiClient struct {
+	t    *testing.T
+	host string
+	auth string // user:password, empty for none
+}
+
+func at(t *testing.T, s *Standalone) apiClient {
+	return apiClient{t, s.Info().APIHost, Guest().AuthKey()}
+}
+
+func (d apiClient) anonymous() apiClient { d.auth = ""; return d }
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (d apiClient) do(method, path, body string, headers ...string) answer {
+	d.t.Helper()
+	req, err := http.NewRequest(method, d.host+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	if user, password, ok := strings.Cut(d.auth, ":"); ok {
+		req.SetBasicAuth(user, password)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req) // redirects are answers too
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return answer{res.StatusCode, res.Header, string(b)}
+}
+
+func (d apiClient) put(path, body string) {
+	d.t.Helper()
+	if a := d.do("PUT", "/api/v1/namespaces/_/"+path, body); a.status != 200 {
+		d.t.Fatalf("put %s: %d %s", path, a.status, a.body)
+	}
+}
+
+const actions = "/api/v1/namespaces/_/actions/"
+
+func TestAnswersHaveTheShapeOfTheController(t *testing.T) {
+	s := begin(t, &fakeInvoker{run: echo}, nil)
+	d := at(t, s)
+	d.put("actions/hello", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+
+	got := d.do("POST", actions+"hello?blocking=true", `{"name":"World"}`)
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(got.body), &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"activationId", "annotations", "duration", "end", "logs", "name", "namespace", "publish", "response", "start", "subject", "version"} {
+		if fields[name] == nil {
+			t.Errorf("an activation has no %s: %s", name, got.body)
+		}
+	}
+	if string(fields["response"]) != `{"result":{"name":"World"},"size":16,"status":"success","success":true}` || string(fields["logs"]) != "[]" {
+		t.Errorf("response %s, logs %s", fields["response"], fields["logs"])
+	}
+	id := strings.Trim(string(fields["activationId"]), `"`)
+	if got.header.Get("x-openwhisk-activation-id") != id || got.header.Get("X-Request-ID") == "" ||
+		got.header.Get("Access-Control-Allow-Origin") != "*" || got.header.Get("Access-Control-Allow-Methods") != "GET, DELETE, POST, PUT, HEAD" {
+		t.Errorf("headers %v", got.header)
+	}
+	if got := d.do("POST", actions+"hello?blocking=false", `{}`); got.status != 202 || len(got.body) != len(`{"activationId":"`)+32+len(`"}`) {
+		t.Errorf("not blocking: %d %s", got.status, got.body)
+	}
+	if got := d.do("POST", actions+"hello?blocking=true&result=true", `{"fail":{"m":1}}`); got.status != 502 || got.body != `{"error":{"m":1}}` {
+		t.Errorf("application error: %d %s", got.status, got.body)
+	}
+	got = d.do("GET", actions+"none", "", "X-Request-ID", "mine")
+	if got.status != 404 || got.body != `{"code":"mine","error":"The requested resource does not exist."}` || got.header.Get("X-Request-ID") != "mine" {
+		t.Errorf("error: %d %s", got.status, got.body)
+	}
+	if got := d.do("GET", actions+"none", "", "X-Request-ID", "sid_invokerHealth"); got.header.Get("X-Request-ID") == "sid_invokerHealth" {
+		t.Error("a caller took a name of the system")
+	}
+	if got := d.do("GET", "/api/v1/namespaces/_/limits", ""); got.body != `{"concurrentInvocations":10000,"firesPerMinute":1000000,"invocationsPerMinute":1000000,"maxActionConcurrency":1,"maxActionInstances":10000,"maxActionLogs":10,"maxActionMemory":512,"maxActionTimeout":300000,"maxParameterSize":"1048576 B","minActionConcurrency":1,"minActionLogs":0,"minActionMemory":128,"minActionTimeout":100}` {
+		t.Errorf("limits %s", got.body)
+	}
+	if got := d.anonymous().do("GET", "/ping", ""); got.body != "pong" {
+		t.Errorf("ping %s", got.body)
+	}
+	if got := d.anonymous().do("GET", "/invokers", ""); got.body != `{"invoker0/standalone":"up"}` {
+		t.Errorf("invokers %s", got.body)
+	}
+	if got := d.anonymous().do("GET", "/invokers/ready", ""); got.status != 200 || got.body != `{"healthy":"1/1"}` {
+		t.Errorf("ready %s", got.body)
+	}
+	if got := d.anonymous().do("OPTIONS", actions+"hello", ""); got.status != 200 {
+		t.Errorf("preflight: %d", got.status)
+	}
+	root := d.anonymous().do("GET", "/", "")
+	if !strings.Contains(root.body, `"runtimes":{"native":[`) || !strings.Contains(root.body, `"sequence_length":50`) {
+		t.Errorf("root %s", root.body)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) {
+		o.Namespaces = []Namespace{{"other", "u-other", "k-other"}}
+	})
+	d := at(t, s)
+	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	d.put("packages/p", `{}`)
+	d.put("triggers/t", `{}`)
+	d.put("actions/final", `{"exec":{"kind":"nodejs:20","code":"x"},"annotations":[{"key":"final","value":true}],"parameters":[{"key":"set","value":1},{"key":"open","value":""}]}`)
+	wrong, anonymous, other := d, d.anonymous(), d
+	wrong.auth = Guest().UUID + ":wrong"
+	other.auth = "u-other:k-other"
+	big := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
+	cases := []struct {
+		who          apiClient
+		method, path string
+		body         string
+		status       int
+		text         string
+	}{
+		{anonymous, "GET", actions, "", 401, "The resource requires authentication, which was not supplied with the request"},
+		{wrong, "GET", actions, "", 401, "The supplied authentication is invalid"},
+		{d, "GET", "/api/v1/namespaces/other/actions", "", 403, "not authorized"},
+		{d, "POST", "/api/v1/namespaces/other/actions/x", "{}", 403, "not authorized"},
+		{other, "GET", "/api/v1/namespaces/guest/packages/p", "", 403, "not authorized"},
+		{d, "PUT", actions + "a", `{"exec":{"kind":"nodejs:20","code":"y"}}`, 409, "resource already exists"},
+		{d, "PUT", actions + "p?overwrite=true", `{"exec":{"kind":"nodejs:20","code":"y"}}`, 409, "Resource by this name exists but is not in this collection."},
+		{d, "GET", actions + "t", "", 409, "not in this collection"},
+		{d, "PUT", actions + "b", `{"exec":{"kind":"cobol","code":"y"}}`, 400, "kind 'cobol' not in Set("},
+		{d, "PUT", actions + "b", `{"exec":`, 400, "The request content was malformed"},
+		{d, "PUT", actions + "b", `{}`, 400, "exec undefined"},
+		{d, "PUT", actions + "none/b", `{"exec":{"kind":"nodejs:20","code":"y"}}`, 404, "does not exist"},
+		{d, "PUT", actions + "b%2Fc", `{}`, 400, "illegal characters"},
+		{d, "PUT", actions + "b", `{"exec":{"kind":"nodejs:20","code":"y"},"parameters":[{"key":"k","value":` + `"` + strings.Repeat("x", 1<<20) + `"}]}`, 413, "parameters larger than allowed"},
+		{d, "POST", actions + "a", big, 413, "larger than allowed"},
+		{d, "POST", actions + "a", `"text"`, 400, "malformed"},
+		{d, "POST", actions + "a?blocking=perhaps", `{}`, 400, "'blocking' was malformed"},
+		{d, "POST", actions + "a?blocking=true&timeout=99999999", `{}`, 400, "Timeout must be number of milliseconds up to 60000."},
+		{d, "POST", actions + "final", `{"set":2}`, 400, "Request defines parameters that are not allowed"},
+		{d, "DELETE", actions + "none", "", 404, "does not exist"},
+		{d, "GET", actions + "?limit=201", "", 400, "The value '201' is not in the range of 0 to 200 for actions."},
+		{d, "GET", actions + "?limit=x", "", 400, "is not an integer for actions."},
+		{d, "GET", actions + "?skip=-1", "", 400, "greater than or equal to 0"},
+		{d, "GET", "/api/v1/namespaces/_/activations/xyz", "", 400, "The activation id is not valid."},
+		{d, "GET", "/api/v1/namespaces/_/activations/" + strings.Repeat("a", 32), "", 404, "does not exist"},
+		{d, "GET", "/api/v1/namespaces/_/activations?count=true&docs=true", "", 400, "'docs' is not permitted with 'count'"},
+		{d, "GET", "/api/v1/namespaces/_/activations?since=yesterday", "", 400, "epoch seconds"},
+		{d, "PUT", "/api/v1/namespaces/_/packages/default", `{}`, 400, "Package name 'default' is reserved."},
+		{d, "PUT", "/api/v1/namespaces/_/packages/q", `{"binding":{"namespace":"_","name":"none"}}`, 400, "Binding references a package that does not exist."},
+		{d, "PUT", "/api/v1/namespaces/_/packages/p?overwrite=true", `{"binding":{"namespace":"_","name":"p"}}`, 409, "cannot be converted into a binding"},
+		{d, "POST", "/api/v1/namespaces/_/triggers/none", `{}`, 404, "does not exist"},
+		{d, "PUT", "/api/v1/namespaces/_/rules/r", `{"trigger":"/_/t"}`, 400, "rule requires a valid trigger and a valid action"},
+		{d, "PUT", "/api/v1/namespaces/_/rules/r", `{"trigger":"/_/t","action":"/_/none"}`, 400, "action /guest/none does not exist"},
+		{d, "PATCH", actions + "a", "", 405, "not allowed"},
+		{d, "GET", "/api/v1/namespaces/_/apis", "", 501, "is not supported here, by gpuwhisk standalone."},
+		{d, "GET", "/api/v1/web", "", 404, "does not exist"},
+		{d, "GET", "/api/v1/web/whisk.system/apimgmt/getApi.http", "", 501, "wsk api) are not supported here"},
+		{d, "POST", "/api/v1/namespaces/whisk.system/actions/alarms/alarm", "{}", 501, "'/whisk.system/alarms' is not supported here"},
+		{d, "GET", "/docs", "", 501, "is not supported here"},
+		{d, "GET", "/elsewhere", "", 501, "is not supported here, by gpuwhisk standalone."},
+	}
+	for _, c := range cases {
+		got := c.who.do(c.method, c.path, c.body)
+		var e struct{ Code, Error string }
+		if err := json.Unmarshal([]byte(got.body), &e); err != nil || e.Code == "" {
+			t.Errorf("%s %s: no error of OpenWhisk's shape: %s", c.method, c.path, got.body)
+		}
+		if got.status != c.status || !strings.Contains(e.Error, c.text) {
+			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, got.status, e.Error, c.status, c.text)
+		}
+		if got.status == 401 && got.header.Get("WWW-Authenticate") != `Basic realm="OpenWhisk secure realm"` {
+			t.Errorf("401 without a challenge: %v", got.header)
+		}
+		for _, secret := range []string{Guest().Key, "k-other"} {
+			if strings.Contains(got.body, secret) {
+				t.Errorf("%s %s shows a key", c.method, c.path)
+			}
+		}
+	}
+	if got := d.do("POST", actions+"final?blocking=true&result=true", `{"open":2}`); got.status != 200 {
+		t.Errorf("an empty parameter of a final action may be set: %d %s", got.status, got.body)
+	}
+}
+
+func TestSharedPackages(t *testing.T) {
+	f := &fakeInvoker{run: echo}
+	s := begin(t, f, func(o *Options) { o.Namespaces = []Namespace{{"other", "u-other", "k-other"}} })
+	d := at(t, s)
+	other := d
+	other.auth = "u-other:k-other"
+	d.put("packages/shared", `{"publish":true,"parameters":[{"key":"p","value":1}]}`)
+	d.put("actions/shared/act", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	if got := other.do("POST", "/api/v1/namespaces/guest/actions/shared/act?blocking=true&result=true", `{}`); got.status != 200 || got.body != `{"p":1}` {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if m := f.messages()[0]; m.User.Namespace.Name != "other" || m.Action.Path != "guest/shared" {
+		t.Errorf("ran as %s: %+v", m.User.Namespace.Name, m.Action)
+	}
+	if got := other.do("GET", "/api/v1/namespaces/guest/packages", ""); !strings.Contains(got.body, `"name":"shared"`) {
+		t.Errorf("shared packages of a stranger: %s", got.body)
+	}
+	if got := other.do("PUT", "/api/v1/namespaces/guest/actions/shared/act?overwrite=true", `{}`); got.status != 403 {
+		t.Errorf("a stranger may write: %d", got.status)
+	}
+}
+
+func TestLists(t *testing.T) {
+	s := begin(t, &fakeInvoker{run: echo}, nil)
+	d := at(t, s)
+	for _, name := range []string{"a", "b", "c"} {
+		d.put("actions/"+name, `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	}
+	names := func(path string) string {
+		var list []struct{ Name string }
+		if got := d.do("GET", path, ""); json.Unmarshal([]byte(got.body), &list) != nil {
+			t.Fatalf("%s: %s", path, got.body)
+		}
+		all := ""
+		for _, i := range list {
+			all += i.Name
+		}
+		return all
+	}
+	for path, want := range map[string]string{
+		actions: "cba", actions + "?limit=2": "cb", actions + "?skip=1": "ba", actions + "?limit=0": "cba",
+	} {
+		if got := names(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	if got := d.do("GET", actions+"?count=true", ""); got.body != `{"actions":3}` {
+		t.Errorf("count: %s", got.body)
+	}
+	d.do("POST", actions+"a?blocking=true", `{}`)
+	d.do("POST", actions+"b?blocking=true", `{}`)
+	if got := d.do("GET", "/api/v1/namespaces/_/activations?count=true", ""); got.body != `{"activations":2}` {
+		t.Errorf("count: %s", got.body)
+	}
+	if got := d.do("GET", "/api/v1/namespaces/_/activations?count=true&since=99999999999999", ""); got.body != `{"activations":0}` {
+		t.Errorf("count of the future: %s", got.body)
+	}
+	if got := names("/api/v1/namespaces/_/activations?name=b"); got != "b" {
+		t.Errorf("by name: %s", got)
+	}
+	if got := names("/api/v1/namespaces/_/activations?docs=true&upto=1"); got != "" {
+		t.Errorf("before the epoch: %s", got)
+	}
+}
+
+func TestNothingIsServedWithoutAnInvoker(t *testing.T) {
+	ctx := t.Context()
+	s, err := Start(ctx, Options{Data: t.TempDir(), Runtime: "process"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, s)
+	d := at(t, s)
+	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	d.put("actions/s", `{"exec":{"kind":"sequence","components":["/_/a"]}}`)
+	for _, name := range []string{"a", "s"} {
+		if got := d.do("POST", actions+name+"?blocking=true", `{}`); got.status != 503 || !strings.Contains(got.body, "No invokers available") {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	if got := d.do("GET", "/invokers/ready", ""); got.status != 500 {
+		t.Errorf("ready without an invoker: %d %s", got.status, got.body)
+	}
+}
+
+func TestBlockingCallThatTakesTooLong(t *testing.T) {
+	release := make(chan struct{})
+	s := begin(t, &fakeInvoker{run: func(*activation.Message) activation.Response {
+		<-release
+		return activation.Response{Result: json.RawMessage(`{}`)}
+	}}, nil)
+	d := at(t, s)
+	d.put("actions/slow", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	d.put("actions/seq", `{"exec":{"kind":"sequence","components":["/_/slow"]}}`)
+	for _, name := range []string{"slow", "seq"} {
+		got := d.do("POST", actions+name+"?blocking=true&timeout=50", `{}`)
+		if got.status != 202 || !strings.Contains(got.body, "activationId") {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	close(release)
+}
+
+func TestLargeCodeIsAttachedAndComesBack(t *testing.T) {
+	s := begin(t, &fakeInvoker{run: echo}, nil)
+	d := at(t, s)
+	source := strings.Repeat("// a long function <&>\n", 2000)
+	body, _ := json.Marshal(map[string]any{"exec": map[string]string{"kind": "nodejs:20", "code": source}})
+	d.put("actions/long", string(body))
+	var a struct {
+		Exec    struct{ Code string }
+		Version string
+	}
+	read := func() {
+		t.Helper()
+		if got := d.do("GET", actions+"long", ""); json.Unmarshal([]byte(got.body), &a) != nil || a.Exec.Code != source {
+			t.Fatalf("%d bytes of code came back as %d", len(source), len(a.Exec.Code))
+		}
+	}
+	read()
+	d.put("actions/long?overwrite=true", `{"publish":false}`) // must not lose the attachment
+	read()
+	if a.Version != "0.0.2" {
+		t.Errorf("version %s", a.Version)
+	}
+	zip, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": "UEsDBBQAAAAAAA=="}})
+	d.put("actions/zip", string(zip))
+	if got := d.do("GET", actions+"zip", ""); !strings.Contains(got.body, `"code":"UEsDBBQAAAAAAA==","binary":true`) {
+		t.Errorf("binary code: %s", got.body)
+	}
+}
+
+func TestDeletedAndMadeAgain(t *testing.T) {
+	f := &fakeInvoker{run: echo}
+	s := begin(t, f, nil)
+	d := at(t, s)
+	for range 2 {
+		d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+		d.do("POST", actions+"a?blocking=true", `{}`)
+		if got := d.do("DELETE", actions+"a", ""); got.status != 200 || !strings.Contains(got.body, `"code":"x"`) {
+			t.Errorf("delete: %d %s", got.status, got.body)
+		}
+	}
+	if m := f.messages(); m[0].Revision == m[1].Revision {
+		t.Errorf("both had the revision %s", m[0].Revision)
+	}
+}

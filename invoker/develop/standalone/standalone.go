@@ -1,0 +1,312 @@
+// Package standalone is a whole OpenWhisk in one process, for development: the
+// REST API that wsk and the client libraries talk to, a small controller, an
+// embedded Kafka broker, an embedded database, and the invoker itself, started
+// with the very environment that an operator would give it in production.
+//
+// The packages below it do the work: rest, controller, catalog with entity and
+// couchdb, broker and store. This package only wires them and decides
+// addresses. It is not meant for users who do not trust each other: there is
+// one machine, no throttling and, with the process runtime, no isolation.
+//
+// Its own goroutines are two HTTP servers, one that waits for the invoker's end
+// and one for its first sign of health; Stop ends them and, in reverse
+// order of starting, everything else.
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/rest"
+)
+
+// StartInvoker starts an invoker with an environment ("NAME=value" each) and
+// the arguments of its command line. It returns when the invoker is starting;
+// wait returns when it has ended, which it does, drained, after ctx.
+type StartInvoker func(ctx context.Context, environ, args []string) (wait func() error, err error)
+
+// Options is what a standalone OpenWhisk is made of. The zero value of a field
+// means the default that its comment names.
+type Options struct {
+	Port    int    // of the REST API; 0: any free one
+	Data    string // directory of everything that survives; required
+	Runtime string // docker, process or auto; empty: auto
+
+	GPUs int // simulated devices
+	// Devices are real GPUs in place of simulated ones: "auto", or a list of
+	// UUIDs and indexes. FakeDriver is the directory of a driver under which
+	// functions of simulated ones run, Shim the shim's library; empty: none,
+	// and where it is usually found.
+	Devices    string
+	FakeDriver string
+	Shim       string
+	GPUMemory  activation.Size // of each; 0: the invoker's default
+	Tokens     int             // runs that a device takes at once; 0: the invoker's default
+	Policy     string          // of the scheduler; empty: the invoker's default
+	Memory     string          // for all action containers, such as "2048m"; empty: 2048m
+	MemoryMax  activation.Size // that an action may ask for; 0: 512 MB, as a stock installation has it
+
+	Kafka    string // host:port of brokers elsewhere; empty: the embedded one
+	CouchDB  string // URL with user and password; empty: the embedded store
+	Docker   string // address of the Docker Engine; empty: its usual socket
+	DBPrefix string // of the databases' names; empty: whisk_local_
+
+	Namespaces []Namespace // besides guest
+	Manifest   []byte      // runtimes manifest; nil: the one for our own proxies
+	Extra      []string    // further environment of the invoker, NAME=value
+
+	// Admin gives the address of the admin port of the invoker that is started,
+	// empty before it is open; nil: there is no console at the REST API.
+	Admin func() string
+
+	Version string
+	Invoker StartInvoker
+	Log     *slog.Logger
+}
+
+// Namespace is a tenant of the installation.
+type Namespace struct{ Name, UUID, Key string }
+
+// Guest is the namespace that every development installation of OpenWhisk has,
+// with the key that everybody knows.
+func Guest() Namespace {
+	return Namespace{
+		Name: "guest", UUID: "23bc46b1-71f6-4ed5-8c54-816aa4f8c502",
+		Key: "123zO3xZCLrMN6v2BKK1dXYFpXlPkccOFqm12CdAsMgRU4VrNZ9lyGVCGuMDGIwP",
+	}
+}
+
+// AuthKey is what wsk takes after --auth.
+func (n Namespace) AuthKey() string { return n.UUID + ":" + n.Key }
+
+// Standalone is a running installation.
+type Standalone struct {
+	opts    Options
+	log     *slog.Logger
+	info    Info
+	closers []closer // in the order of opening
+
+	api           *http.Server
+	controller    *controller.Controller
+	adminPassword string          // of the invoker's own admin port
+	closing       context.Context // ends when the API closes
+	endConsole    context.CancelFunc
+
+	endInvoker context.CancelFunc
+	ended      chan error    // gets the invoker's end
+	ready      chan struct{} // closed when our invoker was healthy for the first time
+}
+
+// closer is something that is open, and what to call it in a complaint.
+type closer struct {
+	name  string
+	close func(context.Context) error
+}
+
+// Start brings everything up. On an error nothing is left running. The context
+// bounds the start only.
+func Start(ctx context.Context, o Options) (*Standalone, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Standalone{adminPassword: randomText(32), opts: o, log: o.Log, ended: make(chan error, 1), ready: make(chan struct{})}
+	s.closing, s.endConsole = context.WithCancel(context.Background())
+	s.info = Info{Data: o.Data, GPUs: o.GPUs}
+	if err := s.start(ctx); err != nil {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		return nil, errors.Join(err, s.Stop(stop))
+	}
+	return s, nil
+}
+
+func (s *Standalone) start(ctx context.Context) error {
+	manifestText := s.opts.Manifest
+	if manifestText == nil {
+		manifestText = defaultManifest(plainImage)
+	}
+	manifest, err := activation.ParseManifest(manifestText, activation.ManifestOptions{})
+	if err != nil {
+		return fmt.Errorf("--runtimes: %w", err)
+	}
+	if err := os.MkdirAll(s.opts.Data, 0o700); err != nil {
+		return fmt.Errorf("--data: create data directory: %w", err)
+	}
+	if s.info.Runtime, s.info.Why, err = chooseRuntime(ctx, s.opts.Runtime, s.opts.Docker, manifest); err != nil {
+		return err
+	}
+	if s.opts.Manifest == nil && s.info.Runtime == runtimeDocker && hasImage(ctx, s.opts.Docker, gpuImage) {
+		manifestText = defaultManifest(gpuImage)
+		if manifest, err = activation.ParseManifest(manifestText, activation.ManifestOptions{}); err != nil {
+			return err
+		}
+		s.info.Why += "; python:3-gpu with CuPy and the CUDA libraries"
+	}
+	if err := s.openDatabase(ctx); err != nil {
+		return err
+	}
+	bus, err := s.openBus()
+	if err != nil {
+		return err
+	}
+	db := couchdb.New(s.info.Database)
+	s.onStop("database client", func(context.Context) error { db.Close(); return nil })
+	cat := catalog.New(db, manifest)
+	kind, code, err := healthTest(s.info.Runtime, manifest)
+	if err != nil {
+		return err
+	}
+	c := controller.Config{ID: "0", Bus: bus, Catalog: cat, HealthKind: kind, HealthCode: code, Log: s.log}
+	if s.opts.Invoker != nil {
+		c.Ready = s.ready
+	}
+	s.controller = controller.New(c)
+	s.onStop("controller", func(ctx context.Context) error { s.controller.Close(ctx); return nil })
+	if err := s.controller.Start(ctx); err != nil {
+		return s.elsewhere("--kafka", s.opts.Kafka, err)
+	}
+	if err := s.serveAPI(cat, manifest); err != nil {
+		return err
+	}
+	return s.startInvoker(string(manifestText))
+}
+
+// elsewhere names the flag that points to a part outside of this process, when
+// the part that failed is one. The address is not said: it may hold a password.
+func (s *Standalone) elsewhere(flag, address string, err error) error {
+	if err == nil || address == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
+
+func (s *Standalone) onStop(name string, close func(context.Context) error) {
+	s.closers = append(s.closers, closer{name, close})
+}
+
+func (s *Standalone) serveAPI(cat *catalog.Catalog, m *activation.Manifest) error {
+	bounds := activation.DefaultBounds()
+	if most := s.opts.MemoryMax; most > 0 {
+		bounds.MemoryMB.Max = max(bounds.MemoryMB.Min, int(most/activation.MB))
+	}
+	handler := rest.New(rest.Config{
+		Controller: s.controller, Catalog: cat, Manifest: m, Bounds: bounds,
+		Build: s.opts.Version, Log: s.log,
+	})
+	addr, server, err := s.serve("API", s.opts.Port, s.withConsole(handler))
+	if err != nil {
+		return err
+	}
+	server.RegisterOnShutdown(s.endConsole) // its streams never end by themselves
+	s.api = server
+	s.info.APIHost = "http://" + addr
+	return nil
+}
+
+func (s *Standalone) startInvoker(manifest string) error {
+	if s.opts.Invoker == nil {
+		return nil // an invoker elsewhere serves the topics
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	env, err := s.environment(manifest)
+	if err != nil {
+		cancel()
+		return err
+	}
+	wait, err := s.opts.Invoker(ctx, env, []string{"--id", "0", "--uniqueName", nameOf(s.opts.Data)})
+	if err != nil {
+		cancel()
+		return fmt.Errorf("start invoker: %w", err)
+	}
+	go func() { s.ended <- wait() }()
+	go func() {
+		if s.controller.WaitHealthy(ctx) == nil {
+			close(s.ready)
+		}
+	}()
+	// It stops before the controller, which would miss its acks,
+	// but after the API, whose callers still wait for results: see Stop.
+	s.endInvoker = cancel
+	return nil
+}
+
+// nameOf is the invoker's unique name, by which it knows its containers again,
+// also after a crash: of each data directory another, so that two on one host
+// do not remove each other's.
+func nameOf(data string) string {
+	if whole, err := filepath.Abs(data); err == nil {
+		data = whole
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, data)
+	return fmt.Sprintf("standalone%08x", h.Sum32())
+}
+
+// Info is where everything is.
+func (s *Standalone) Info() Info { return s.info }
+
+// WaitReady returns when an invoker is healthy, or when there is no hope.
+func (s *Standalone) WaitReady(ctx context.Context) error {
+	healthy := make(chan error, 1)
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { healthy <- s.controller.WaitHealthy(wait) }()
+	select {
+	case err := <-healthy:
+		return err
+	case err := <-s.ended:
+		s.ended <- nil // for Stop: the reason is returned here
+		return fmt.Errorf("the invoker ended before it was ready: %w", orEnded(err))
+	}
+}
+
+var errEnded = errors.New("it gave no reason")
+
+func orEnded(err error) error {
+	if err == nil {
+		return errEnded
+	}
+	return err
+}
+
+// Ended delivers the invoker's end once, if it ends by itself.
+func (s *Standalone) Ended() <-chan error { return s.ended }
+
+// Stop ends everything in order: the API takes nothing new and answers what
+// it has, the invoker drains, then the rest closes. When the context ends it
+// stops waiting at each step.
+func (s *Standalone) Stop(ctx context.Context) error {
+	var errs []error
+	if s.api != nil {
+		if err := s.api.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("drain API: %w", err))
+		}
+	}
+	if s.endInvoker != nil {
+		s.endInvoker()
+		select {
+		case err := <-s.ended:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("drain invoker: %w", ctx.Err()))
+		}
+	}
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		if err := s.closers[i].close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", s.closers[i].name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

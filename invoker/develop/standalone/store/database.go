@@ -1,0 +1,147 @@
+package store
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// database is one CouchDB database within a transaction. The sequence number
+// of the documents' bucket and of each index counts its entries, which bbolt
+// cannot count cheaply.
+type database struct {
+	root  *bolt.Bucket
+	docs  *bolt.Bucket
+	blobs *bolt.Bucket // contents of attachments
+}
+
+// The buckets of a database.
+var (
+	bucketDocs  = []byte("docs")
+	bucketBlobs = []byte("blobs")
+	bucketViews = []byte("views")
+)
+
+// open finds a database; nil when there is none of that name.
+func open(tx *bolt.Tx, name string) *database {
+	root := tx.Bucket([]byte(name))
+	if root == nil {
+		return nil
+	}
+	return &database{root: root, docs: root.Bucket(bucketDocs), blobs: root.Bucket(bucketBlobs)}
+}
+
+func (s *Store) serveDatabase(r *request) error {
+	switch r.Method {
+	case http.MethodPut:
+		return s.createDatabase(r)
+	case http.MethodGet, http.MethodHead:
+		var docs uint64
+		err := s.view(r, func(db *database) error {
+			docs = db.docs.Sequence()
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return r.reply(http.StatusOK, map[string]any{"db_name": r.path[0], "doc_count": docs})
+	}
+	return notAllowed()
+}
+
+var databaseName = regexp.MustCompile(`^[a-z][a-z0-9_$()+/-]*$`)
+
+func (s *Store) createDatabase(r *request) error {
+	name := r.path[0]
+	if !databaseName.MatchString(name) {
+		return &refusal{http.StatusBadRequest, "illegal_database_name", "Name: '" + name + "'. Only lower case letters, digits and _$()+-/ are allowed."}
+	}
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		if tx.Bucket([]byte(name)) != nil {
+			return &refusal{http.StatusPreconditionFailed, "file_exists", "The database could not be created, the file already exists."}
+		}
+		root, err := tx.CreateBucket([]byte(name))
+		if err != nil {
+			return fmt.Errorf("create database %s: %w", name, err)
+		}
+		for _, b := range [][]byte{bucketDocs, bucketBlobs, bucketViews} {
+			if _, err := root.CreateBucket(b); err != nil {
+				return fmt.Errorf("create database %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.reply(http.StatusCreated, map[string]bool{"ok": true})
+}
+
+// record reads a document or tombstone; nil when there never was one.
+func (db *database) record(id string) (*record, error) {
+	raw := db.docs.Get([]byte(id))
+	if raw == nil {
+		return nil, nil
+	}
+	r, err := decodeRecord(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read document %s: %w", id, err)
+	}
+	return r, nil
+}
+
+// existing reads a document that is not deleted.
+func (db *database) existing(id string) (*record, error) {
+	rec, err := db.record(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case rec == nil:
+		return nil, notFound("missing")
+	case rec.deleted():
+		return nil, notFound("deleted")
+	}
+	return rec, nil
+}
+
+// replace writes a record over old (nil for none) and keeps counters, indexes
+// and attachment contents in step.
+func (db *database) replace(id string, old, next *record) error {
+	if old != nil && !old.deleted() {
+		if err := db.unindex(id, old.body); err != nil {
+			return err
+		}
+		if err := count(db.docs, -1); err != nil {
+			return err
+		}
+		for name := range old.atts {
+			if _, kept := next.atts[name]; kept {
+				continue
+			}
+			if err := db.blobs.Delete(blobKey(id, name)); err != nil {
+				return fmt.Errorf("remove attachment %s of %s: %w", name, id, err)
+			}
+		}
+	}
+	// old aliases the page that Put may rewrite: it is not touched after this.
+	if err := db.docs.Put([]byte(id), next.encode()); err != nil {
+		return fmt.Errorf("store document %s: %w", id, err)
+	}
+	if next.deleted() {
+		return nil
+	}
+	if err := count(db.docs, 1); err != nil {
+		return err
+	}
+	return db.index(id, next.body)
+}
+
+// count adds n to the bucket's number of entries.
+func count(b *bolt.Bucket, n int) error {
+	if err := b.SetSequence(uint64(int64(b.Sequence()) + int64(n))); err != nil {
+		return fmt.Errorf("count entries: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package store
+
+import (
+	"bytes"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// record is one stored revision of a document: the only one, since older ones
+// are not kept. A deleted document leaves a record without a body, so that its
+// next life goes on counting revisions.
+type record struct {
+	rev  string
+	atts map[string]stub
+	body []byte // the JSON object without _id, _rev, _attachments, _deleted
+}
+
+// stub is what a document has of an attachment; the content lies apart, so that
+// reading a document does not read it.
+type stub struct {
+	ContentType string `json:"content_type"`
+	RevPos      int    `json:"revpos"`
+	Digest      string `json:"digest"`
+	Length      int    `json:"length"`
+	Stub        bool   `json:"stub"`
+}
+
+// blobKey separates id and name by a zero byte, which neither may contain
+// (see validID), so that no two attachments share a key.
+func blobKey(id, name string) []byte { return []byte(id + "\x00" + name) }
+
+// deleted tells a tombstone from a document.
+func (r *record) deleted() bool { return len(r.body) == 0 }
+
+func (r *record) stubs() []byte {
+	if len(r.atts) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(r.atts) // a map of plain structs always encodes
+	return text
+}
+
+// A record on disk is three lines: revision, attachment stubs, body. Neither
+// of the first two contains a line break, being made here.
+func (r *record) encode() []byte {
+	return bytes.Join([][]byte{[]byte(r.rev), r.stubs(), r.body}, []byte{'\n'})
+}
+
+// decodeRecord reads a stored record. The body aliases raw.
+func decodeRecord(raw []byte) (*record, error) {
+	parts := bytes.SplitN(raw, []byte{'\n'}, 3)
+	if len(parts) < 3 {
+		return nil, errors.New("stored document is cut off")
+	}
+	r := &record{rev: string(parts[0]), body: parts[2]}
+	if len(parts[1]) > 0 {
+		if err := json.Unmarshal(parts[1], &r.atts); err != nil {
+			return nil, fmt.Errorf("decode attachment stubs: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// render writes a stored document with its id, revision and stubs.
+func (r *record) render(id string) []byte {
+	quoted, _ := json.Marshal(id)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"_id":%s,"_rev":"%s"`, quoted, r.rev)
+	if inner := r.body[1 : len(r.body)-1]; len(inner) > 0 {
+		b.WriteByte(',')
+		b.Write(inner)
+	}
+	if stubs := r.stubs(); stubs != nil {
+		b.WriteString(`,"_attachments":`)
+		b.Write(stubs)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// generation is the number before the dash of a revision, 0 for none.
+func generation(rev string) int {
+	n, _, _ := strings.Cut(rev, "-")
+	g, err := strconv.Atoi(n)
+	if err != nil || g < 0 {
+		return 0
+	}
+	return g
+}
+
+// nextRev derives the revision that follows prev for what is now stored, as
+// CouchDB does: a counter and a digest of the content.
+func (r *record) nextRev(prev string) string {
+	h := md5.New()
+	h.Write([]byte(prev))
+	h.Write([]byte{0})
+	h.Write(r.body)
+	h.Write(r.stubs())
+	return strconv.Itoa(generation(prev)+1) + "-" + hex.EncodeToString(h.Sum(nil))
+}
+
+// incoming is a document as a client sent it, taken apart.
+type incoming struct {
+	id      string
+	rev     string // the revision the client believes to replace
+	deleted bool
+	atts    map[string]struct{ Stub bool }
+	body    []byte
+}
+
+// parseDoc takes a document apart: its members stay in their order and words.
+func parseDoc(raw []byte) (*incoming, error) {
+	if !json.Valid(raw) {
+		return nil, badRequest("invalid UTF-8 JSON")
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, badRequest("Document must be a JSON object")
+	}
+	in, body := &incoming{}, bytes.NewBufferString("{")
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, badRequest("invalid UTF-8 JSON")
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, badRequest("invalid UTF-8 JSON")
+		}
+		if name := name.(string); strings.HasPrefix(name, "_") {
+			if err := in.special(name, value); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if body.Len() > 1 {
+			body.WriteByte(',')
+		}
+		quoted, _ := json.Marshal(name)
+		body.Write(append(append(quoted, ':'), value...))
+	}
+	body.WriteByte('}')
+	in.body = body.Bytes()
+	return in, nil
+}
+
+func (in *incoming) special(name string, value json.RawMessage) error {
+	var err error
+	switch name {
+	case "_id":
+		err = json.Unmarshal(value, &in.id)
+	case "_rev":
+		err = json.Unmarshal(value, &in.rev)
+	case "_deleted":
+		err = json.Unmarshal(value, &in.deleted)
+	case "_attachments":
+		err = json.Unmarshal(value, &in.atts)
+	case "_revisions":
+	default:
+		return &refusal{http.StatusBadRequest, "doc_validation", "Bad special document member: " + name}
+	}
+	if err != nil {
+		return badRequest("Bad value of document member " + name)
+	}
+	return nil
+}
+
+// validID refuses what CouchDB refuses, and the zero byte that separates
+// attachment keys.
+func validID(id string) error {
+	illegal := func(reason string) error { return &refusal{http.StatusBadRequest, "illegal_docid", reason} }
+	switch {
+	case id == "":
+		return illegal("Document id must not be empty")
+	case strings.HasPrefix(id, "_") && !strings.HasPrefix(id, "_design/"):
+		return illegal("Only reserved document ids may start with underscore.")
+	case strings.ContainsRune(id, 0):
+		return illegal("Document id must not contain a zero byte")
+	case len(id) > 8192: // bbolt's keys end at 32 KiB, and index keys hold more than the id
+		return illegal("Document id is too long")
+	}
+	return nil
+}
+
+// checkRev is CouchDB's optimistic locking: a document is replaced only by one
+// with its revision, and a revision of anything else is a conflict.
+func checkRev(old *record, rev string, deletes bool) error {
+	there := old != nil && !old.deleted()
+	switch {
+	case there && rev != old.rev, !there && rev != "" && (old == nil || rev != old.rev):
+		return conflict()
+	case !there && deletes:
+		return notFound("missing")
+	}
+	return nil
+}
+
+// put stores the document if its revision allows it, with the attachments of
+// which it has stubs, and returns the new revision.
+func (db *database) put(in *incoming) (string, error) {
+	old, err := db.record(in.id)
+	if err != nil {
+		return "", err
+	}
+	if err := checkRev(old, in.rev, in.deleted); err != nil {
+		return "", err
+	}
+	next := &record{body: in.body, atts: map[string]stub{}}
+	if in.deleted {
+		next.body = nil
+	}
+	for name, att := range in.atts {
+		if !att.Stub {
+			return "", notServed() // contents come by requests of their own
+		}
+		if old == nil || old.atts[name] == (stub{}) {
+			return "", &refusal{http.StatusPreconditionFailed, "missing_stub", "Invalid attachment stub in " + in.id + " for " + name}
+		}
+		next.atts[name] = old.atts[name]
+	}
+	return db.succeed(in.id, old, next)
+}
+
+// attach stores an attachment as a new revision of its document, which is
+// created when there is none.
+func (db *database) attach(id, rev, name, contentType string, data []byte) (string, error) {
+	old, err := db.record(id)
+	if err != nil {
+		return "", err
+	}
+	if err := checkRev(old, rev, false); err != nil {
+		return "", err
+	}
+	next, prev := &record{body: []byte("{}"), atts: map[string]stub{}}, 0
+	if old != nil {
+		prev = generation(old.rev)
+		maps.Copy(next.atts, old.atts)
+		if !old.deleted() {
+			next.body = bytes.Clone(old.body)
+		}
+	}
+	sum := md5.Sum(data)
+	next.atts[name] = stub{
+		ContentType: contentType, RevPos: prev + 1, Length: len(data), Stub: true,
+		Digest: "md5-" + base64.StdEncoding.EncodeToString(sum[:]),
+	}
+	if err := db.blobs.Put(blobKey(id, name), data); err != nil {
+		return "", fmt.Errorf("store attachment %s of %s: %w", name, id, err)
+	}
+	return db.succeed(id, old, next)
+}
+
+// succeed stores next as the revision after old, which is nil for none.
+func (db *database) succeed(id string, old, next *record) (string, error) {
+	prev := ""
+	if old != nil {
+		prev = old.rev
+	}
+	next.rev = next.nextRev(prev)
+	return next.rev, db.replace(id, old, next)
+}

@@ -1,0 +1,257 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// deviceState is what a container of the GPU scheduler has beside its container.
+type deviceState struct {
+	id        scheduler.Container
+	device    gpu.Device
+	wish      container.DeviceRequest
+	action    string
+	measured  bool   // what its processes hold is measured
+	fallback  string // why its memory is only counted, where the action did not ask for that
+	furnished bool   // spec and wish are known
+	flow      sched.FlowID
+	reserved  int                // MiB of host memory
+	spill     int                // of it, for what is swapped out, as it was last allowed
+	runs      []*run             // started there, and not left
+	cease     context.CancelFunc // ends the mover's work on the newest order
+	transfer  *transfer          // the newest prefetch
+	usage     map[int]gpu.Usage  // of its processes
+	memory    atomic.Pointer[container.DeviceMemory]
+	assumed   int64 // resident bytes that are not measured
+}
+
+// furnish fills in what a container is for, once that is known.
+func (ctr *actionContainer) furnish(s Settings, act *routed) {
+	if ctr.gpu.furnished {
+		return
+	}
+	e := act.action.Exec
+	act.settleMode(s.GPU) // it may have fallen back while the job waited
+	ctr.gpu.furnished, ctr.gpu.action, ctr.gpu.fallback = true, act.action.FQN(), act.fallback
+	ctr.spec = s.spec(ctr.name, e.Kind, e.Image, e.Pull, act.action.Limits.MemoryMB)
+	ctr.gpu.wish = container.DeviceRequest{
+		Shim: act.gpu.Shim, Limit: int64(act.gpu.Limit), Host: int64(ctr.spec.MemoryMB) << 20, Memory: int64(act.gpu.Memory),
+		Namespace: ctr.gpu.flow.Namespace, NamespaceLimit: s.GPU.tenant(ctr.gpu.flow.Namespace),
+	}
+}
+
+// holds is what a container's processes have reported last, all together.
+func (b *deviceState) holds() container.DeviceMemory {
+	if b == nil {
+		return container.DeviceMemory{}
+	}
+	if h := b.memory.Load(); h != nil {
+		return *h
+	}
+	return container.DeviceMemory{}
+}
+
+// learn keeps what a process reports.
+func (b *deviceState) learn(h gpu.MemoryReport) {
+	if b.usage == nil {
+		b.usage = map[int]gpu.Usage{}
+	}
+	if b.usage[h.PID] = h.Usage; h.Exited {
+		delete(b.usage, h.PID)
+	}
+	var sum container.DeviceMemory
+	for _, u := range b.usage {
+		sum.Allocated += u.Allocated
+		sum.Resident += u.Resident
+		sum.Context += u.Context
+	}
+	b.memory.Store(&sum)
+}
+
+// unseen is what its processes hold on the device where that is not measured.
+func (b *deviceState) unseen() int64 {
+	if b.measured {
+		return 0
+	}
+	return b.memory.Load().Resident
+}
+
+// Device memory that is swapped out lies in the host's. So a GPU container takes
+// of the host what its action may have, and its own device memory: the limit of
+// it where one is said, else what is known of it.
+
+// mebibytes is a size in MiB, rounded up.
+func mebibytes(n int64) int { return int((n + 1<<20 - 1) >> 20) }
+
+// hostMemory states what GPU containers take of the host's memory.
+type hostMemory struct {
+	most   int  // MiB that there are at all
+	faults bool // device memory is really swapped out to the host
+}
+
+// of is what a new container of a job takes, in MiB. footprint is what is known
+// of its device memory.
+func (h hostMemory) of(act *routed, footprint func() int64) int {
+	var swapped int64
+	switch {
+	case act.gpu.Shim != activation.ShimManaged:
+	case act.gpu.Limit > 0:
+		swapped = int64(act.gpu.Limit)
+	case h.faults: // else nothing is really swapped
+		swapped = footprint()
+	}
+	return h.charge(act.action.Limits.MemoryMB, swapped)
+}
+
+// charge is what is charged for an action's memory and its device memory: not
+// more than there is, so that a function larger than the host's share can run
+// alone.
+func (h hostMemory) charge(mb int, swapped int64) int {
+	return max(mb, min(mb+mebibytes(swapped), h.most))
+}
+
+// more is what a container is charged in addition for device memory that it did
+// not have when it was made. It takes what is free and no more: what others have
+// been given stands, whatever a container reports.
+func (h hostMemory) more(ctr *actionContainer, news gpu.MemoryReport, free int) int {
+	g := ctr.gpu
+	if news.Assumed || g.wish.Shim != activation.ShimManaged || g.wish.Limit > 0 || !h.faults {
+		return 0
+	}
+	resident := min(g.holds().Allocated, g.device.MemoryBytes)
+	return min(h.charge(ctr.spec.MemoryMB, resident)-g.reserved, free)
+}
+
+// outgrows tells how many bytes of host memory a container must be allowed before
+// its device memory is swapped out, 0 where it may use as much.
+func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
+	g := ctr.gpu
+	if o.Move != gpu.Evict || ctr.spec.GPU == nil || g.wish.Shim != activation.ShimManaged {
+		return 0
+	}
+	spill := mebibytes(min(o.Footprint, g.device.MemoryBytes))
+	if spill <= max(ctr.spec.GPU.SpillMB, g.spill) {
+		return 0
+	}
+	g.spill = spill
+	return int64(ctr.spec.MemoryMB+spill) << 20
+}
+
+// resize lets a container use so much host memory. Without it the kernel would
+// end it for having been swapped out.
+func (d *dispatcher) resize(ctx context.Context, ctr *actionContainer, bytes int64) error {
+	if bytes == 0 || d.daemon == nil {
+		return nil
+	}
+	if err := d.daemon.Resize(ctx, ctr.handle.ID, bytes); err != nil {
+		return fmt.Errorf("give %s memory for what is swapped out: %w", ctr.name, err)
+	}
+	return nil
+}
+
+// Fallbacks remembers the actions whose libraries do not bear device memory that
+// is moved, so that theirs is only counted. It is safe for concurrent use, and
+// only Save waits for a disk.
+type Fallbacks interface {
+	// Reason gives the reason why an action fell back, if it did.
+	Reason(action string) (why string, fell bool)
+	// Add remembers an action. False: it is known already.
+	Add(action, why string) bool
+	// Save writes down what was added, for the next process.
+	Save()
+}
+
+// mayFallBack reports whether the operator lets actions have their memory only
+// counted.
+func (g GPUSettings) mayFallBack() bool {
+	return g.Fallbacks != nil && (len(g.Modes) == 0 || slices.Contains(g.Modes, activation.ShimCount))
+}
+
+// settleMode has a job's container count its memory where the action's libraries
+// bear no more.
+func (act *routed) settleMode(g GPUSettings) {
+	if act.gpu.Shim != activation.ShimManaged || !g.mayFallBack() {
+		return
+	}
+	if why, fell := g.Fallbacks.Reason(act.action.FQN()); fell {
+		act.gpu.Shim, act.fallback = activation.ShimCount, why
+	}
+}
+
+// fallBack remembers that a container's function does not bear memory that moves.
+// True: its containers shall take no more runs, for the next ones only count.
+func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
+	g, action := d.settings.GPU, ctr.gpu.action
+	may := g.mayFallBack()
+	if g.Fallbacks == nil || !g.Fallbacks.Add(action, why) {
+		return may
+	}
+	d.goWork(func(context.Context) { g.Fallbacks.Save() })
+	if may {
+		d.log.Warn("the libraries of an action do not bear GPU memory that is moved: it is only counted from now on",
+			"action", action, keyContainer, ctr.name, "reason", why, "undo", "gpuwhisk fallbacks --clear "+action)
+	} else {
+		d.log.Warn("the libraries of an action do not bear GPU memory that is moved, and whisk.gpu.shim.modes does not allow count",
+			"action", action, keyContainer, ctr.name, "reason", why)
+	}
+	return may
+}
+
+// unfit lists the containers of a function whose memory is moved, in the GPU scheduler's
+// order.
+func unfit(containers map[scheduler.Container]*actionContainer, action string) (ids []scheduler.Container) {
+	for id, ctr := range containers {
+		if ctr.gpu.action == action && ctr.gpu.wish.Shim == activation.ShimManaged {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// legible is a size in whole megabytes, less than one of them aside.
+func legible(bytes int64) activation.Size {
+	const megabyte = 1 << 20
+	if bytes > megabyte {
+		bytes -= bytes % megabyte
+	}
+	return activation.Size(bytes)
+}
+
+// refusal is what the author of an action reads that will never run here.
+func (g GPUSettings) refusal(o scheduler.Order, l *scheduler.Scheduler) string {
+	switch o.Reason {
+	case scheduler.TooBig:
+		return fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory); "+
+			"the device has %s, of which the context of a container takes %s.",
+			activation.Size(o.Memory), legible(o.LargestDevice), legible(g.ContextMem))
+	case scheduler.NoDevice:
+		return fmt.Sprintf("The action waited %s for a GPU and there was none that could run it (%s); "+
+			"it waits no longer than %s (whisk.gpu.device-patience).",
+			o.Waited.Round(time.Second), missing(l, len(g.Devices)), g.DeviceTimeout)
+	case scheduler.Overdue:
+		return fmt.Sprintf("The action waited %s for a GPU, longer than anybody waits for its answer (whisk.gpu.overdue).", o.Waited.Round(time.Second))
+	}
+	return textAborted
+}
+
+// missing states which devices are away and why.
+func missing(l *scheduler.Scheduler, devices int) string {
+	var why []string
+	for i := range devices {
+		if d := l.Device(i); d.Lost != "" {
+			why = append(why, fmt.Sprintf("device %s is lost: %s", d.Device, d.Lost))
+		}
+	}
+	return strings.Join(why, "; ")
+}

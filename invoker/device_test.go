@@ -1,0 +1,219 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// TestFootprintIsCharged: what is known of a function's device memory counts
+// against the host's, from the moment that it is known; of a container that
+// says too much no more than is free.
+func TestFootprintIsCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		for _, name := range []string{"f", "liar"} {
+			env.action(name, annotate(`{"memory":"1 GB"}`))
+		}
+		env.gpu.faults = true
+		holds := map[string]int64{}
+		env.gpu.hold = func(name string, _ gpu.Need) {
+			for action, bytes := range holds {
+				if strings.HasSuffix(name, "_"+action) {
+					env.gpu.holds(name, bytes, bytes, 0)
+				}
+			}
+		}
+		env.lasting(time.Second)
+		s := env.gpuSettings(1)
+		s.Pool.MemoryMB = 4 << 10
+		iv, stop := env.start(s)
+		charged := func(what string, mb int) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			if st := env.status(iv); st.Pool.UsedMB != mb {
+				t.Errorf("%s: %d MiB of the host are taken, want %d", what, st.Pool.UsedMB, mb)
+			}
+		}
+		holds["f"] = 500<<20 + 1
+		env.invoke("f", nil)
+		charged("after a run that held 500 MiB and a byte", 256+501)
+		holds["f"] = 100 << 20
+		env.invoke("f", nil)
+		charged("after one that held less", 256+501)
+		env.invoke("f", nil)
+		env.invoke("f", nil)
+		charged("of two containers, one of which has held less", 2*(256+501))
+		env.diedC <- "id1"
+		env.diedC <- "id2"
+		charged("after their end", 0)
+		holds["liar"] = 1 << 40
+		env.invoke("liar", nil)
+		charged("of one that says it holds a terabyte", 4<<10)
+		stop()
+	})
+}
+
+// resizing is a daemon whose containers can be given memory.
+type resizing struct {
+	fakeDaemon
+	mu    sync.Mutex
+	tale  []string
+	fails int
+}
+
+func (r *resizing) Resize(_ context.Context, id container.ID, bytes int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tale = append(r.tale, fmt.Sprint(id, " ", bytes>>20))
+	if r.fails--; r.fails >= 0 {
+		return errors.New("no cgroup")
+	}
+	return nil
+}
+
+// TestMemoryBeforeSwap: a container may use as much of the host as its device
+// memory is large before that is moved there, and is not moved before it may.
+func TestMemoryBeforeSwap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.large("f", "g")
+		env.gpu.faults = true
+		s := env.gpuSettings(1)
+		s.Pool.MemoryMB = 64 << 10
+		r := &resizing{fails: 1}
+		env.daemon = r
+		_, stop := env.start(s)
+		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
+			r.mu.Lock()
+			r.tale = append(r.tale, o.Kind.String())
+			r.mu.Unlock()
+			return env.gpu.carryOut(ctx, o, footprint)
+		})
+		for range 2 {
+			for _, name := range []string{"f", "g"} {
+				env.invoke(name, nil)
+				time.Sleep(time.Minute)
+			}
+		}
+		stop()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		want := []string{"id1 10496", "id1 10496", "evict", "id2 10496", "evict", "prefetch", "evict", "prefetch"}
+		if !slices.Equal(r.tale, want) {
+			t.Errorf("it went %q, want %q", r.tale, want)
+		}
+	})
+}
+
+// fallen keeps actions that fell back.
+type fallen struct {
+	mu    sync.Mutex
+	all   map[string]string
+	saved int
+}
+
+func (f *fallen) Reason(action string) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	why, fell := f.all[action]
+	return why, fell
+}
+
+func (f *fallen) Add(action, why string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known := f.all[action]
+	f.all[action] = why
+	return !known
+}
+
+func (f *fallen) Save() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.saved++
+}
+
+// TestFallsBack: an action whose libraries do not bear moved memory gets no new
+// run in its containers, and the next container counts, which its record says.
+// Where the operator does not allow that, it stays as it is.
+func TestFallsBack(t *testing.T) {
+	for _, c := range []struct {
+		modes  []string
+		shims  []string
+		record bool
+	}{
+		{nil, []string{"managed", "managed", "count"}, true},
+		{[]string{"managed", "count"}, []string{"managed", "managed", "count"}, true},
+		{[]string{"managed"}, []string{"managed", "managed"}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("f", annotate("true"))
+			env.action("g", annotate("true"))
+			s := env.gpuSettings(1)
+			s.GPU.Modes = c.modes
+			f := &fallen{all: map[string]string{}}
+			s.GPU.Fallbacks = f
+			var unfit atomic.Bool
+			var name atomic.Value
+			env.gpu.prepare = func(of, _ string) error {
+				if strings.HasSuffix(of, "_f") {
+					name.Store(of)
+				}
+				return nil
+			}
+			env.run = func(int, []byte) proxy.Exchange {
+				if unfit.CompareAndSwap(true, false) {
+					for range 3 {
+						env.gpu.report(gpu.MemoryReport{Container: name.Load().(string), PID: 1, Unfit: "it shares its memory"})
+					}
+				}
+				return answer(200, `{}`)
+			}
+			_, stop := env.start(s)
+			env.invoke("f", nil)
+			time.Sleep(time.Second)
+			env.invoke("g", nil)
+			time.Sleep(time.Second)
+			unfit.Store(true)
+			sign := env.invoke("f", nil)
+			time.Sleep(time.Second)
+			after := env.invoke("f", nil)
+			env.invoke("g", nil)
+			time.Sleep(time.Second)
+			stop()
+			if got := env.gpu.shims; len(got) != len(c.shims) || got[len(got)-1] != c.shims[len(c.shims)-1] {
+				t.Errorf("%v: containers with the shim as %v, want %v", c.modes, got, c.shims)
+			}
+			if n := gpuAnnotation(t, env.record(sign)); n.Fallback != "" {
+				t.Errorf("the run that showed it says it ran as %+v", n)
+			}
+			n := gpuAnnotation(t, env.record(after))
+			if c.record != (n.Fallback == "it shares its memory") {
+				t.Errorf("%v: the record says %+v", c.modes, n)
+			}
+			if !n.MemoryMeasured {
+				t.Errorf("a process said what it holds, and the record does not: %+v", n)
+			}
+			if rec := env.record(after); rec.Response.StatusCode != activation.StatusSuccess {
+				t.Errorf("the run after it: %+v", rec.Response)
+			}
+			if why := f.all["guest/f"]; why == "" || f.saved != 1 || len(f.all) != 1 {
+				t.Errorf("remembered %v, saved %d times", f.all, f.saved)
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+package devices
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+)
+
+// gpuContainer is one container.
+type gpuContainer struct {
+	name   string
+	device gpu.Device
+	shim   *shimctl.Container // nil where there is no library
+	off    bool               // the container wants no shim
+	// managed reports that its memory can be moved.
+	managed bool
+	limit   int64         // bytes that it may use altogether; 0: none given
+	host    int64         // bytes of host memory that it may pin; 0: none given
+	memory  int64         // bytes that its action declares; 0: none
+	tenant  string        // the namespace whose limit counts for it, empty for none
+	most    int64         // bytes that its namespace may use on the device
+	running bool          // what follows to part is guarded by Mover.tenants
+	least   int64         // what is reserved for its runs
+	used    int64         // what it uses
+	allowed int64         // what its processes were allowed by the last message
+	own     int64         // bytes that it may use by its limit, or as its device has them
+	came    chan struct{} // closed when the first process reports
+
+	mu         sync.Mutex
+	connected  bool              // came is closed
+	unhooked   bool              // a run has waited for the first process in vain
+	assumed    bool              // it counts as using what was reserved
+	rejoins    time.Time         // an adopted container is waited for until then; zero: it was made here
+	moved      bool              // there was an order since the last run's end
+	complained bool              // of an order that was not carried out whole
+	usage      map[int]gpu.Usage // reported by processes
+	over       bool              // that it uses too much was reported
+	runs       int               // begun and not ended
+	promised   int64             // the most that was set aside for one of them
+	reporting  map[int]bool      // processes that report their usage; true: silent now
+	seen       map[int]int64     // bytes of processes that only NVML shows
+}
+
+// noShim reports that no shim is loaded into the container's processes.
+func (b *gpuContainer) noShim() bool { return b.shim == nil || b.off }
+
+func (b *gpuContainer) setDirty(moved bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.moved = moved
+}
+
+func (b *gpuContainer) dirty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.moved
+}
+
+func newContainer(name string, device gpu.Device) *gpuContainer {
+	return &gpuContainer{name: name, device: device, came: make(chan struct{}), reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}}
+}
+
+// assumedPID stands for the processes of a container that cannot be asked.
+const assumedPID = 0
+
+// connected reports whether a process of the container has ever connected. After
+// the first run it waits: a program may have begun to use the GPU just now, and its
+// shim connects a moment later.
+func (m *Mover) connected(ctx context.Context, b *gpuContainer) bool {
+	b.mu.Lock()
+	received, unhooked := b.connected, b.unhooked
+	b.mu.Unlock()
+	if received || unhooked {
+		return received
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.options.helloTime)
+	defer cancel()
+	select {
+	case <-b.came:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (b *gpuContainer) silent() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, silent := range b.reporting {
+		if silent {
+			n++
+		}
+	}
+	return n
+}
+
+// assume counts what was reserved as used by a container that cannot be asked.
+// Nothing of it can be moved.
+func (m *Mover) assume(b *gpuContainer, need gpu.Need) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.seen) > 0 {
+		return // NVML shows what it uses
+	}
+	b.assumed = true
+	m.report(gpu.MemoryReport{Container: b.name, PID: assumedPID, Assumed: true, Usage: gpu.Usage{
+		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
+	}})
+}
+
+// known ends what was assumed: the container's usage is reported. The caller
+// holds b.mu.
+func (m *Mover) known(b *gpuContainer) {
+	if b.assumed {
+		b.assumed = false
+		m.report(gpu.MemoryReport{Container: b.name, PID: assumedPID, Exited: true})
+	}
+}
+
+// countUnhooked counts a container whose processes did not connect, and warns
+// once for each action.
+func (m *Mover) countUnhooked(b *gpuContainer) {
+	b.mu.Lock()
+	again := b.unhooked
+	b.unhooked = true
+	b.mu.Unlock()
+	if again {
+		return
+	}
+	action := actionOf(b.name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unhooked++
+	if m.warned[action] {
+		return
+	}
+	if len(m.warned) >= maxWarned {
+		clear(m.warned)
+	}
+	m.warned[action] = true
+	m.log.Warn("no process of a GPU container is connected by the shim: its memory cannot be moved and counts as reserved",
+		"container", b.name, "fix", "a function that never asks for the GPU does not load it, a static program or an image with musl cannot, and one of "+
+			"another version is not accepted; an action that does without says so in its annotation gpu: {\"shim\": \"off\"}")
+}
+
+// maxWarned bounds the actions that are remembered.
+const maxWarned = 1000
+
+// actionOf is a container's name without the number that distinguishes it from
+// others of the same action.
+func actionOf(name string) string {
+	parts := strings.SplitN(name, "_", 3)
+	return parts[len(parts)-1]
+}
+
+// events receives what shims report.
+type events struct{ m *Mover }
+
+// Usage passes on what a process uses.
+func (e events) Usage(name string, pid int, u gpu.Usage) {
+	b := e.m.container(name)
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.connected {
+		b.connected = true
+		close(b.came)
+	}
+	e.m.known(b)
+	delete(b.seen, pid)
+	b.reporting[pid] = false
+	b.usage[pid] = u
+	over := b.overByWord()
+	if over == "" {
+		over = e.m.allot(b)
+	}
+	e.m.report(gpu.MemoryReport{Container: name, PID: pid, Usage: u, Over: over})
+}
+
+// Exited passes on that a process uses nothing any more.
+func (e events) Exited(name string, pid int) {
+	b := e.m.container(name)
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.reporting, pid)
+	delete(b.usage, pid)
+	e.m.allot(b)
+	e.m.report(gpu.MemoryReport{Container: name, PID: pid, Exited: true})
+}
+
+// Refused passes on that a container's function does not bear memory that moves.
+// Where nothing of it is moved there is nothing to change.
+func (e events) Refused(name string, pid int, r shimctl.Refusal) {
+	if b := e.m.container(name); b != nil && b.managed {
+		e.m.report(gpu.MemoryReport{Container: name, PID: pid, Unfit: r.String()})
+	}
+}
+
+// Silent stores that a process does not answer. A frozen container does not.
+func (e events) Silent(name string, pid int, silent bool) {
+	b := e.m.container(name)
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.reporting[pid] = silent
+	b.mu.Unlock()
+	e.m.log.Info("shim of a GPU container", "container", name, "pid", pid, "answers", !silent)
+}

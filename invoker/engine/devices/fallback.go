@@ -1,0 +1,154 @@
+package devices
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Fallback is an action whose libraries do not bear memory that is moved: its
+// memory is only counted from then on.
+type Fallback struct {
+	Action string    `json:"action"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+}
+
+// maxFallbacks bounds what is remembered; the oldest gives way.
+const maxFallbacks = 1000
+
+// Fallbacks remembers them in a file, for the next process. It is safe for
+// concurrent use.
+type Fallbacks struct {
+	path string // empty: they are forgotten with the process
+	log  *slog.Logger
+
+	mu  sync.Mutex
+	all map[string]Fallback
+
+	disk sync.Mutex // held while the file is written; never with mu
+}
+
+// OpenFallbacks reads what an earlier process remembered. A file that cannot be
+// read is put aside: what is in it is found out again.
+func OpenFallbacks(path string, log *slog.Logger) *Fallbacks {
+	f := &Fallbacks{path: path, log: log, all: map[string]Fallback{}}
+	if path == "" {
+		return f
+	}
+	data, err := os.ReadFile(path)
+	var list []Fallback
+	if err == nil {
+		list, err = ReadFallbacks(data)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		log.Warn("actions that fell back to the shim as count are not known: they are found out again", "file", path, "error", err)
+		_ = os.Rename(path, path+".bad")
+	}
+	for _, one := range list {
+		f.all[one.Action] = one
+	}
+	return f
+}
+
+// ReadFallbacks reads the file's content.
+func ReadFallbacks(data []byte) ([]Fallback, error) {
+	var list []Fallback
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("read fallbacks: %w", err)
+	}
+	list = slices.DeleteFunc(list, func(one Fallback) bool { return one.Action == "" })
+	return list[:min(len(list), maxFallbacks)], nil
+}
+
+// Reason is why an action fell back, if it did.
+func (f *Fallbacks) Reason(action string) (why string, fell bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one, fell := f.all[action]
+	return one.Reason, fell
+}
+
+// Add remembers an action. False: it is known already. Save writes it down.
+func (f *Fallbacks) Add(action, reason string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.all[action]; known {
+		return false
+	}
+	if len(f.all) >= maxFallbacks {
+		delete(f.all, f.sorted()[0].Action)
+	}
+	f.all[action] = Fallback{Action: action, Reason: reason, Since: time.Now().UTC().Truncate(time.Second)}
+	return true
+}
+
+// Clear forgets an action, or all for an empty name, and returns how many. The
+// next containers are as their annotations say.
+func (f *Fallbacks) Clear(action string) int {
+	f.mu.Lock()
+	n := len(f.all)
+	if action == "" {
+		clear(f.all)
+	} else {
+		delete(f.all, action)
+	}
+	n -= len(f.all)
+	f.mu.Unlock()
+	if n > 0 {
+		f.Save()
+	}
+	return n
+}
+
+// List is all of them, the oldest first.
+func (f *Fallbacks) List() []Fallback {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sorted()
+}
+
+// sorted needs mu.
+func (f *Fallbacks) sorted() []Fallback {
+	list := make([]Fallback, 0, len(f.all))
+	for _, one := range f.all {
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b Fallback) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Action, b.Action))
+	})
+	return list
+}
+
+// Save writes the file. What cannot be written is found out again after a
+// restart; the log says so.
+func (f *Fallbacks) Save() {
+	if f.path == "" {
+		return
+	}
+	f.disk.Lock()
+	defer f.disk.Unlock()
+	data, err := json.MarshalIndent(f.List(), "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(f.path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(f.path+".new", append(data, '\n'), 0o600)
+	}
+	if err == nil {
+		err = os.Rename(f.path+".new", f.path)
+	}
+	if err != nil {
+		f.log.Warn("write which actions fell back to the shim as count", "error", err)
+	}
+}

@@ -1,0 +1,98 @@
+package devices
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// TestFallbacksSurvive: what is known of actions is known to the next process,
+// until it is cleared.
+func TestFallbacksSurvive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "invoker0", "fallbacks.json")
+	f := OpenFallbacks(path, slog.New(slog.DiscardHandler))
+	if !f.Add("guest/f", "why") || f.Add("guest/f", "another") || !f.Add("guest/g", "also") {
+		t.Fatal("the first word on an action is not the one that is kept")
+	}
+	f.Save()
+	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
+	if why, fell := f.Reason("guest/f"); !fell || why != "why" {
+		t.Errorf("after a restart: %q, %t", why, fell)
+	}
+	if f.Clear("guest/h") != 0 || f.Clear("guest/f") != 1 {
+		t.Error("cleared another number than there was")
+	}
+	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
+	if _, fell := f.Reason("guest/f"); fell || len(f.List()) != 1 {
+		t.Errorf("after clearing one: %+v", f.List())
+	}
+	if f.Clear("") != 1 || len(OpenFallbacks(path, slog.New(slog.DiscardHandler)).List()) != 0 {
+		t.Error("clearing all left some")
+	}
+}
+
+// TestFallbacksAreBounded: the oldest gives way, and a file of another user's
+// is put aside.
+func TestFallbacksAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fallbacks.json")
+	if err := os.WriteFile(path, []byte("no list"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &safeBuffer{}
+	f := OpenFallbacks(path, slog.New(slog.NewTextHandler(log, nil)))
+	if _, err := os.Stat(path + ".bad"); err != nil || log.count("found out again") != 1 {
+		t.Errorf("a bad file: %v, %s", err, log.b.String())
+	}
+	for i := range maxFallbacks + 10 {
+		f.Add(fmt.Sprintf("guest/f%05d", i), strings.Repeat("x", 10))
+	}
+	if n := len(f.List()); n != maxFallbacks {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+// TestUnfitIsReported: a program whose driver refuses managed memory is reported,
+// under the shim as managed alone.
+func TestUnfitIsReported(t *testing.T) {
+	b := open(t, nil)
+	g := b.guest(b.prepare(name, "managed"), "FAKE_CUDA_FAIL=cuMemAllocManaged:0:1")
+	g.Do("alloc %d", mib)
+	var unfit, reported gpu.MemoryReport // in either order: each is reported by a thread of its own
+	b.await("a refusal, and its memory", func(h gpu.MemoryReport) bool {
+		switch {
+		case h.Unfit != "":
+			unfit = h
+		case h.PID == g.PID() && h.Usage.Allocated == mib:
+			reported = h
+		}
+		return unfit.Unfit != "" && reported.PID != 0
+	})
+	if unfit.Container != name || !strings.Contains(unfit.Unfit, "refused") || !strings.Contains(unfit.Unfit, "error 1") {
+		t.Errorf("%+v", unfit)
+	}
+	if reported.Usage.Resident != mib {
+		t.Errorf("its memory: %+v", reported.Usage)
+	}
+}
+
+// FuzzFallbacks: what is in the file cannot harm.
+func FuzzFallbacks(f *testing.F) {
+	f.Add([]byte(`[{"action":"a","reason":"b","since":"2026-01-02T03:04:05Z"}]`))
+	f.Add([]byte(`[{}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := ReadFallbacks(data)
+		if err != nil {
+			return
+		}
+		for _, one := range list {
+			if one.Action == "" {
+				t.Errorf("an action without a name in %q", data)
+			}
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package devices
+
+import (
+	"fmt"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// The shim refuses what goes beyond a limit. A container that uses more all the same, by
+// its own word or by NVML's, is ended.
+
+// unsaid is what NVML may show of a process beyond its memory and context.
+const unsaid = 64 << 20
+
+// overByWord says, once, that the container's processes hold more than they may
+// by their own word. The caller holds b.mu.
+func (b *gpuContainer) overByWord() string {
+	sum, pinned := int64(0), int64(0)
+	for _, u := range b.usage {
+		sum += u.Allocated
+		pinned += u.Pinned
+	}
+	if b.host > 0 && pinned > b.host && !b.over {
+		b.over = true
+		return fmt.Sprintf("The action has pinned %s of host memory, more than its memory limit of %s (limits, key memory).",
+			activation.Size(pinned), activation.Size(b.host))
+	}
+	return b.beyond(sum, sum > b.limit)
+}
+
+// overBySight says the same of what NVML shows of its processes, with their
+// contexts. The caller holds b.mu.
+func (b *gpuContainer) overBySight(found map[int]sight, context int64) string {
+	sum, allowed := int64(0), b.limit
+	for _, s := range found {
+		sum += s.bytes
+		allowed += int64(s.processes) * (context + unsaid)
+	}
+	return b.beyond(sum, sum > allowed)
+}
+
+// reportOver has a container ended that uses too much.
+func (m *Mover) reportOver(b *gpuContainer, over string) {
+	m.report(gpu.MemoryReport{Container: b.name, PID: assumedPID, Over: over})
+}
+
+func (b *gpuContainer) beyond(sum int64, is bool) string {
+	if b.limit == 0 || b.over || !is {
+		return ""
+	}
+	b.over = true
+	return fmt.Sprintf("The action held %s of GPU memory, more than its limit of %s (annotation gpu, key limit, or whisk.gpu.limits).",
+		activation.Size(sum), activation.Size(b.limit))
+}
+
+// hidden is what reporting processes have on the device beyond what they report, as
+// NVML shows it. What was moved out may still show there, so all that they have
+// allocated is allowed for. The caller holds b.mu.
+func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
+	for _, u := range b.speakers(key) {
+		bytes -= u.Allocated + max(u.Context, context) + unsaid
+	}
+	return max(bytes, 0)
+}
+
+// hiddenPID stands for the memory that a process does not report: it is of the
+// same process, beside what it reports.
+func hiddenPID(pid int) int { return -pid }
+
+// charged reports bytes that are seen and not reported. The caller holds
+// b.mu.
+func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
+	if before, known := b.seen[pid]; known && max(before-bytes, bytes-before) < minChange {
+		return
+	}
+	b.seen[pid] = bytes
+	m.report(gpu.MemoryReport{Container: b.name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}})
+}
+
+// The containers that run on a device share it: each may have what the others leave
+// that run, of the device and of what its namespace may have there, but what it was
+// promised in any case, whatever others say of themselves. What idle ones have
+// there is moved out for them; the scheduler sees to that.
+
+// runs counts a run that begins in a container, for which so much was set aside, or
+// has ended.
+func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.runs += change; b.runs == 0 {
+		b.promised = 0
+	}
+	b.promised = max(b.promised, promised)
+	if over := m.allot(b); over != "" {
+		m.reportOver(b, over)
+	}
+}
+
+// allot sends the containers on a container's device what each may have,
+// and says, once, that those of a namespace hold too much where this one's news
+// have brought them there. The caller holds b.mu.
+func (m *Mover) allot(b *gpuContainer) (over string) {
+	m.tenants.Lock()
+	defer m.tenants.Unlock()
+	b.running, b.used, b.least = b.runs > 0, b.total(m.options.Context), b.promised
+	left := b.device.MemoryBytes
+	var running []*gpuContainer
+	for _, o := range m.all() {
+		if o.device.Index != b.device.Index {
+			continue
+		}
+		left -= m.options.Context
+		if o.running {
+			running = append(running, o)
+			left -= o.share()
+		}
+	}
+	for _, o := range running {
+		part := min(o.own, left+o.share())
+		if o.tenant != "" {
+			part = min(part, o.most-o.others(running, (*gpuContainer).share))
+		}
+		// 0 would be no limit.
+		if part = max(part, min(o.least, o.own), 1); part != o.allowed && o.own > 0 && !o.noShim() {
+			o.allowed = part
+			o.shim.Limit(part, o.host)
+		}
+	}
+	if b.tenant == "" || b.over || !b.running {
+		return ""
+	}
+	reported := b.used + b.others(running, func(o *gpuContainer) int64 { return o.used })
+	if reported <= b.most {
+		return ""
+	}
+	b.over = true
+	return fmt.Sprintf("The running actions of the namespace %s held %s of GPU memory together, more than its limit of %s (whisk.gpu.namespace-limits).",
+		b.tenant, activation.Size(reported), activation.Size(b.most))
+}
+
+// share is what a running container uses of its device, or what is reserved for it.
+// The caller holds Mover.tenants.
+func (b *gpuContainer) share() int64 { return max(b.used, b.least) }
+
+// others sums up what the others of a container's namespace have, of those that run.
+func (b *gpuContainer) others(running []*gpuContainer, of func(*gpuContainer) int64) (sum int64) {
+	for _, o := range running {
+		if o != b && o.tenant == b.tenant {
+			sum += of(o)
+		}
+	}
+	return sum
+}
+
+// total is what the container's processes use, reported and unreported. The caller
+// holds b.mu.
+func (b *gpuContainer) total(context int64) (sum int64) {
+	for _, u := range b.usage {
+		sum = min(sum+u.Allocated, maxUsed)
+	}
+	for pid, bytes := range b.seen {
+		if pid > 0 { // it is not reported what of it is a context
+			bytes = max(bytes-context-unsaid, 0)
+		}
+		sum = min(sum+bytes, maxUsed)
+	}
+	return sum
+}

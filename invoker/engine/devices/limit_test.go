@@ -1,0 +1,103 @@
+package devices
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// TestNamespaceShares: the running containers of a namespace hold no more than its
+// limit together, what one leaves is the others', and who gets beyond it is ended.
+func TestNamespaceShares(t *testing.T) {
+	b := open(t, nil)
+	guests := map[string]*shimtest.Guest{}
+	for _, c := range []struct{ name, namespace string }{{"a", "one"}, {"b", "one"}, {"c", "two"}} {
+		g, err := b.Prepare(c.name, simulatedDevice(), container.DeviceRequest{Shim: "managed", Namespace: c.namespace, NamespaceLimit: 10 * mib})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Begin(c.name, gpu.Need{})
+		guests[c.name] = b.guest(g)
+		b.awaitUsage(guests[c.name].PID(), 0)
+	}
+	try := func(what, name string, mb, want int64) {
+		t.Helper()
+		for _, n := range []string{"a", "b", "c"} { // a process that answers has read what was sent before
+			for range 2 {
+				if _, err := b.container(n).shim.Report(b.limited()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if code := guests[name].Do("try %d", mb*mib); code != want {
+			t.Errorf("%s: %d MiB of %s: the driver says %d, want %d", what, mb, name, code, want)
+		}
+	}
+	try("more than all", "a", 11, 2)
+	try("alone", "a", 7, 0)
+	try("beside 7 of 10", "b", 4, 2)
+	try("beside 7 of 10", "b", 2, 0)
+	try("of another namespace", "c", 10, 0)
+	b.End(b.limited(), "a", gpu.Need{})
+	try("when the other rests", "b", 8, 0)
+	b.last(0)
+	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: mib})
+	over := b.await("the word on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
+	if over.Container != "b" || !strings.Contains(over.Over, "namespace one held 11 MB") || !strings.Contains(over.Over, "limit of 10 MB") {
+		t.Errorf("told %+v", over)
+	}
+}
+
+// TestDeviceIsShared: without any limit a container may have what others that run
+// leave of the device, and what it was promised whatever they say.
+func TestDeviceIsShared(t *testing.T) {
+	b := open(t, nil)
+	g := b.prepare("a", "managed")
+	b.prepare("b", "managed")
+	b.Begin("a", gpu.Need{Bytes: 20 * mib})
+	guest := b.guest(g)
+	b.awaitUsage(guest.PID(), 0)
+	try := func(what string, mb, want int64) {
+		t.Helper()
+		if _, err := b.container("a").shim.Report(b.limited()); err != nil {
+			t.Fatal(err)
+		}
+		if code := guest.Do("try %d", mb*mib); code != want {
+			t.Errorf("%s: %d MiB: the driver says %d, want %d", what, mb, code, want)
+		}
+	}
+	b.Begin("b", gpu.Need{Bytes: 200 * mib})
+	try("beside 200 promised of 256, and two contexts", 55, 2)
+	try("beside 200 promised of 256, and two contexts", 10, 0)
+	b.End(b.limited(), "b", gpu.Need{Bytes: 200 * mib})
+	try("alone", 100, 0)
+	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: 1 << 48})
+	b.Begin("b", gpu.Need{})
+	try("beside one that says it holds all", 1, 2)
+	b.End(b.limited(), "b", gpu.Need{})
+	try("when that rests", 100, 0)
+}
+
+// TestPromiseStands: what another says of itself takes nothing of a promise.
+func TestPromiseStands(t *testing.T) {
+	b := open(t, nil)
+	g := b.prepare("a", "managed")
+	b.prepare("liar", "managed")
+	events{b.Mover}.Usage("liar", 1, gpu.Usage{Allocated: 1 << 48})
+	b.Begin("liar", gpu.Need{})
+	b.Begin("a", gpu.Need{Bytes: 20 * mib})
+	guest := b.guest(g)
+	b.awaitUsage(guest.PID(), 0)
+	if _, err := b.container("a").shim.Report(b.limited()); err != nil {
+		t.Fatal(err)
+	}
+	if code := guest.Do("try %d", 20*mib); code != 0 {
+		t.Errorf("20 MiB of 20 promised: the driver says %d", code)
+	}
+	if code := guest.Do("try 1"); code != 2 {
+		t.Errorf("a byte beyond: the driver says %d, want out of memory", code)
+	}
+}

@@ -1,0 +1,74 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+)
+
+// TestAbroad: where the host's processes are not seen the engine says whose they
+// are, and all that a container's processes have is laid beside all that they say.
+func TestAbroad(t *testing.T) {
+	b := open(t, func(o *Options) { o.proc = t.TempDir() }) // shows no process
+	b.prepare("talks", "managed")
+	b.prepare("static", "managed")
+	asked, away := 0, false
+	b.Ask(func(_ context.Context, name string) ([]int, uint64, error) {
+		asked++
+		if away {
+			return nil, 0, errors.New("no answer")
+		}
+		return map[string][]int{"talks": {801, 802}, "static": {900}}[name], 0, nil
+	})
+	const first, second = shimctl.Outside + 2, shimctl.Outside + 7
+	for _, pid := range []int{first, second} {
+		events{b.Mover}.Usage("talks", pid, gpu.Usage{Allocated: 30 * mib, Resident: 30 * mib, Context: mib})
+	}
+	received := func() (got []gpu.MemoryReport) {
+		for len(b.news) > 0 {
+			if h := <-b.news; h.PID != first && h.PID != second {
+				got = append(got, h)
+			}
+		}
+		return got
+	}
+	read := func(of ...nvml.Process) { b.observe([]nvml.Reading{{Listed: true, Processes: of}}) }
+	expect := func(what string, want ...gpu.MemoryReport) {
+		t.Helper()
+		if got := received(); !slices.Equal(got, want) {
+			t.Errorf("%s: heard %+v, want %+v", what, got, want)
+		}
+	}
+	of := func(name string, pid int, bytes int64) gpu.MemoryReport {
+		return gpu.MemoryReport{Container: name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}}
+	}
+	away = true
+	read(nvml.Process{PID: 900, Bytes: 40 * mib})
+	expect("an engine that does not answer")
+	away = false
+	read(nvml.Process{PID: 900, Bytes: 40 * mib}, nvml.Process{PID: 7, Bytes: mib})
+	expect("one that says nothing", of("static", shimctl.Outside, 40*mib))
+	before := asked
+	read(nvml.Process{PID: 900, Bytes: 41 * mib}, nvml.Process{PID: 7, Bytes: mib})
+	expect("the same")
+	if asked != before {
+		t.Errorf("%d questions about processes that are known", asked-before)
+	}
+	// Two contexts and twice what a driver may need for itself are allowed for.
+	read(nvml.Process{PID: 801, Bytes: 95 * mib}, nvml.Process{PID: 802, Bytes: 95 * mib})
+	expect("gone, and what is said", gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
+	read(nvml.Process{PID: 801, Bytes: 95 * mib}, nvml.Process{PID: 802, Bytes: 200 * mib})
+	expect("more than is said", of("talks", hiddenPID(shimctl.Outside), (295-2*(30+1+64))*mib))
+	read()
+	expect("nothing any more", gpu.MemoryReport{Container: "talks", PID: hiddenPID(shimctl.Outside), Exited: true})
+	// A process that begins to report is charged by its report alone.
+	read(nvml.Process{PID: 900, Bytes: 40 * mib})
+	events{b.Mover}.Usage("static", first, gpu.Usage{Allocated: 40 * mib, Resident: 40 * mib})
+	read(nvml.Process{PID: 900, Bytes: 40 * mib})
+	expect("who talks now", of("static", shimctl.Outside, 40*mib), gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
+}

@@ -1,0 +1,173 @@
+package devices
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+)
+
+// containerDir is the name of a container's directory, as shimctl makes it.
+var containerDir = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// longestDir is the path of a directory below which a container's socket still
+// has a name that the kernel takes: 107 bytes.
+const longestDir = 107 - len("/0123456789abcdef/"+shimctl.SocketName)
+
+// SocketDir chooses the directory of the sockets: the first of the directories that
+// can be made and whose path is short enough.
+func SocketDir(dirs ...string) (string, error) {
+	var errs []error
+	for _, dir := range dirs {
+		dir, err := filepath.Abs(dir)
+		if err == nil && len(dir) > longestDir {
+			err = fmt.Errorf("socket directory %s: longer than %d bytes", dir, longestDir)
+		}
+		if err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err == nil {
+			return dir, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+// ShortDir stands in for a directory whose path is too long: one in the directory
+// for temporary files, always the same for the same path.
+func ShortDir(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return filepath.Join(os.TempDir(), "gpuwhisk-"+hex.EncodeToString(sum[:6]))
+}
+
+// Sweep removes the sockets that an earlier process left, but for those of
+// containers that are prepared. Nothing else in the directory is touched.
+func (m *Mover) Sweep() error {
+	if m.control == nil {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, b := range m.all() {
+		if b.shim != nil {
+			used[filepath.Base(b.shim.Dir())] = true
+		}
+	}
+	return clearSockets(m.options.Dir, used)
+}
+
+func clearSockets(dir string, used map[string]bool) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read socket directory: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !containerDir.MatchString(e.Name()) || used[e.Name()] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove old shim socket: %w", err)
+		}
+	}
+	return nil
+}
+
+// Assume has a prepared container that was adopted count as using so much until its
+// own processes report: they connect to the socket by themselves. It returns the
+// report to assume, false if a process has reported already.
+func (m *Mover) Assume(name string, u gpu.Usage) (gpu.MemoryReport, bool) {
+	b := m.container(name)
+	if b == nil {
+		return gpu.MemoryReport{}, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.moved = true // what the process before ordered last is not known
+	b.rejoins = time.Now().Add(m.options.rejoinTime)
+	if b.connected || len(b.seen) > 0 {
+		return gpu.MemoryReport{}, false // a process was faster
+	}
+	b.assumed = true
+	return gpu.MemoryReport{Container: name, PID: assumedPID, Usage: u}, true
+}
+
+// rejoined waits until the processes of an adopted container have connected: until
+// then an order reaches none of them, and nothing would seem to be movable. It gives
+// up after a while.
+func (b *gpuContainer) rejoined(ctx context.Context) error {
+	b.mu.Lock()
+	received, at := b.connected, b.rejoins
+	b.mu.Unlock()
+	if received || at.IsZero() {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-b.came:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Release closes the connections of a container that lives on: its socket's
+// directory stays for the next process.
+func (m *Mover) Release(name string) {
+	m.mu.Lock()
+	b := m.containers[name]
+	delete(m.containers, name)
+	m.kept = true
+	m.mu.Unlock()
+	if b == nil || b.shim == nil {
+		return
+	}
+	if err := b.shim.Leave(); err != nil {
+		m.log.Warn("close shim socket", "container", name, "error", err)
+	}
+}
+
+// install puts a copy of the library beside the sockets, for containers to
+// mount: their engine sees the host's files, which ours need not be where we
+// run in a container ourselves. The sockets' directory must be shared in any
+// case.
+func install(library, dir string) (path, build string, err error) {
+	text, err := os.ReadFile(library)
+	if err != nil {
+		return "", "", fmt.Errorf("read %s for containers: %w", filepath.Base(library), err)
+	}
+	sum := sha256.Sum256(text)
+	path, err = installFile(library, filepath.Join(dir, LibraryName))
+	return path, hex.EncodeToString(sum[:8]), err
+}
+
+func installFile(from, to string) (string, error) {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return "", fmt.Errorf("read %s for containers: %w", filepath.Base(from), err)
+	}
+	// Containers of before may have the old file mounted: it is not touched.
+	if err := os.WriteFile(to+".new", data, 0o600); err != nil {
+		return "", fmt.Errorf("copy %s for containers: %w", filepath.Base(from), err)
+	}
+	if err := os.Chmod(to+".new", 0o555); err != nil {
+		return "", fmt.Errorf("open %s to containers: %w", to, err)
+	}
+	if err := os.Rename(to+".new", to); err != nil {
+		return "", fmt.Errorf("copy %s for containers: %w", filepath.Base(from), err)
+	}
+	return to, nil
+}

@@ -1,0 +1,160 @@
+package devices
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+)
+
+// Observer receives the state of devices. Its calls do not block for long.
+type Observer interface {
+	Observe(readings []gpu.Reading)
+	DeviceLost(index int, why string)
+	DeviceBack(index int)
+}
+
+// Watch begins to sample the devices and reports to the observer; the mover gets
+// of processes on the devices that no shim speaks for. Without devices it does
+// nothing.
+func (h *Host) Watch(o Observer, m *Mover) error {
+	if h.driver == nil {
+		return nil
+	}
+	w, err := h.driver.Watch(nvml.WatchOptions{
+		Devices: h.Devices,
+		Readings: func(readings []nvml.Reading) {
+			o.Observe(translate(readings))
+			m.observe(readings)
+		},
+		Fault: func(f nvml.Fault) { h.fault(o, f) },
+	})
+	if err != nil {
+		return err
+	}
+	h.watcher = w
+	return nil
+}
+
+func translate(readings []nvml.Reading) []gpu.Reading {
+	out := make([]gpu.Reading, 0, len(readings))
+	for _, r := range readings {
+		if !r.Lost {
+			out = append(out, gpu.Reading{Device: r.Device, Utilization: r.Utilization, Used: r.Memory.Used})
+		}
+	}
+	return out
+}
+
+// fault reports what went wrong on a device. After a fatal fault nothing more is
+// started there until the driver says that the device answers again, or, of one
+// that never stopped answering, that it needs no reset; where the driver cannot
+// say that, the device stays out until the next start.
+func (h *Host) fault(o Observer, f nvml.Fault) {
+	log := h.log.With("device", f.Device, "fault", f.Kind.String(), "severity", f.Severity.String(), "reason", f.Text)
+	switch {
+	case f.Kind == nvml.Found:
+		log.Warn("gpu is back")
+		o.DeviceBack(f.Device)
+	case f.Severity == nvml.Fatal:
+		log.Error("gpu is lost")
+		o.DeviceLost(f.Device, f.Text)
+	case f.Severity == nvml.Degraded:
+		log.Warn("gpu is degraded")
+	default:
+		log.Info("a program brought an error on itself")
+	}
+}
+
+// Close ends the sampling and the use of the driver. A call into a driver
+// whose device died may never return: then the driver is left as it is.
+func (h *Host) Close(ctx context.Context) error {
+	if h.driver == nil {
+		return nil
+	}
+	var err error
+	if h.watcher != nil {
+		err = h.watcher.Close(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(err, h.driver.Close())
+}
+
+// minChange is the change of a process's memory that is worth telling.
+const minChange = 16 << 20
+
+// observe charges what NVML sees of processes that belong to a container, but for
+// which no shim speaks: a static program, or one that got rid of its
+// environment. Only what is on the device is seen, and none of it can be moved.
+func (m *Mover) observe(readings []nvml.Reading) {
+	found := map[*gpuContainer]map[int]sight{}
+	for _, r := range readings {
+		if !r.Listed {
+			return // a process is not missing because none was listed
+		}
+		for _, p := range r.Processes {
+			name, ok := m.ownerOnce(p.PID)
+			if b := m.container(name); ok && b != nil && b.device.Index == r.Device && p.Bytes > 0 {
+				if found[b] == nil {
+					found[b] = map[int]sight{}
+				}
+				at := m.processKey(p)
+				found[b][at] = sight{found[b][at].bytes + p.Bytes, found[b][at].processes + 1}
+			}
+		}
+	}
+	m.forgetOwners(readings)
+	for _, b := range m.all() {
+		m.charge(b, found[b])
+	}
+}
+
+// charge reports what a container's unreported processes use.
+func (m *Mover) charge(b *gpuContainer, found map[int]sight) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, s := range found {
+		if len(b.speakers(key)) == 0 {
+			m.known(b)
+			m.charged(b, key, s.bytes)
+		} else if extra := b.hidden(key, s.bytes, m.options.Context); extra > 0 {
+			m.charged(b, hiddenPID(key), extra)
+		}
+	}
+	over := b.overBySight(found, m.options.Context)
+	if over == "" {
+		over = m.allot(b)
+	}
+	if over != "" {
+		m.reportOver(b, over)
+	}
+	for pid := range b.seen {
+		key := max(pid, -pid)
+		s, still := found[key]
+		reports := len(b.speakers(key)) > 0
+		switch {
+		case pid < 0:
+			still = still && reports && b.hidden(key, s.bytes, m.options.Context) > 0
+		case key == shimctl.Outside:
+			still = still && !reports
+		}
+		if !still {
+			delete(b.seen, pid)
+			m.report(gpu.MemoryReport{Container: b.name, PID: pid, Exited: true})
+		}
+	}
+}
+
+func (m *Mover) all() []*gpuContainer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*gpuContainer, 0, len(m.containers))
+	for _, b := range m.containers {
+		out = append(out, b)
+	}
+	return out
+}

@@ -1,0 +1,182 @@
+package devices
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+)
+
+// observer records what is reported.
+type observer struct{ faults []string }
+
+func (o *observer) Observe(r []gpu.Reading) { o.faults = append(o.faults, fmt.Sprint(r)) }
+func (o *observer) DeviceLost(i int, why string) {
+	o.faults = append(o.faults, fmt.Sprintf("lost %d: %s", i, why))
+}
+func (o *observer) DeviceBack(i int) { o.faults = append(o.faults, fmt.Sprintf("back %d", i)) }
+
+func TestNewsOfDevices(t *testing.T) {
+	d := &fakeDriver{cards: cards()}
+	log := &safeBuffer{}
+	h, err := openHost("0,3", slog.New(slog.NewTextHandler(log, nil)), func() (driver, error) { return d, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &observer{}
+	if err := h.Watch(o, open(t, nil).Mover); err != nil {
+		t.Fatal(err)
+	}
+	if uuids(d.watch.Devices) != "GPU-a GPU-d" {
+		t.Errorf("watched: %v", d.watch.Devices)
+	}
+	d.watch.Readings([]nvml.Reading{
+		{Device: 0, Utilization: 0.5, Average: 0.4, Memory: nvml.Memory{Total: 9, Used: 7}},
+		{Device: 1, Lost: true, Utilization: -1},
+	})
+	for _, f := range []nvml.Fault{
+		{Device: 1, Kind: nvml.Lost, Severity: nvml.Fatal, Text: "off the bus"},
+		{Device: 1, Kind: nvml.Found, Severity: nvml.Degraded},
+		{Device: 0, Kind: nvml.XID, Severity: nvml.OfProcess, Number: 31},
+		{Device: 0, Kind: nvml.XID, Severity: nvml.Degraded, Number: 63},
+		{Device: 0, Kind: nvml.ECC, Severity: nvml.Fatal, Text: "memory error"},
+	} {
+		d.watch.Fault(f)
+	}
+	want := []string{"[{0 0.5 7}]", "lost 1: off the bus", "back 1", "lost 0: memory error"}
+	if !slices.Equal(o.faults, want) {
+		t.Errorf("told %q, want %q", o.faults, want)
+	}
+	for level, n := range map[string]int{"level=ERROR": 2, "level=WARN": 3, "brought an error on itself": 1} {
+		if got := log.count(level); got != n {
+			t.Errorf("%d lines of %s, want %d", got, level, n)
+		}
+	}
+}
+
+// shows has a process show a text as the kernel would in a file of it.
+func (b *fixture) shows(pid int, file, text string) {
+	b.t.Helper()
+	own := filepath.Join(b.options.proc, fmt.Sprint(pid))
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestOwners(t *testing.T) {
+	for _, c := range []struct {
+		file    string
+		mounted bool
+		text    string // with the directory for %s
+	}{
+		{"environ", false, "A=1\x00GPUWHISK_SHIM_SOCKET=%s/shim.sock\x00B=2\x00"},
+		{"mountinfo", true, "36 35 98:0 %s /run/gpuwhisk ro,noatime - tmpfs tmpfs rw\n"},
+	} {
+		b := open(t, func(o *Options) { o.Mounted, o.proc = c.mounted, t.TempDir() })
+		b.prepare("a", "managed")
+		b.prepare("b", "off")
+		show := func(name string) string { return fmt.Sprintf(c.text, b.container(name).shim.Dir()) }
+		for pid, text := range map[int]string{1: show("a"), 2: show("b"), 3: "A=1", 4: show("a") + show("b")} {
+			b.shows(pid, c.file, text)
+		}
+		for pid, want := range map[int]string{1: "a", 2: "b", 3: "any", 4: "ab", 5: "any"} {
+			for _, name := range []string{"a", "b"} {
+				if got := b.owns(name, pid); got != (want == "any" || strings.Contains(want, name)) {
+					t.Errorf("process %d by its %s: of %s is %t", pid, c.file, name, got)
+				}
+			}
+		}
+	}
+}
+
+// A process may not speak for another container than the one that it shows.
+func TestStrangerIsRefused(t *testing.T) {
+	b := open(t, nil)
+	a := b.prepare("a", "managed")
+	b.prepare("c", "managed")
+	own := b.guest(a)
+	b.await("the guest", func(h gpu.MemoryReport) bool { return h.PID == own.PID() })
+	if b.owns("c", own.PID()) || !b.owns("a", own.PID()) {
+		t.Error("a process of a may speak for c")
+	}
+	if !b.owns("a", os.Getpid()) {
+		t.Error("a process that shows nothing is refused")
+	}
+}
+
+// TestUnheardProcesses: what NVML sees of a container's processes is charged
+// unless they say it themselves.
+func TestUnheardProcesses(t *testing.T) {
+	b := open(t, func(o *Options) { o.proc = t.TempDir() })
+	hooked := b.guest(b.prepare(name, "managed"))
+	b.prepare("static", "managed")
+	dir := b.container("static").shim.Dir()
+	for pid, text := range map[int]string{8: dir, 9: dir, 10: "of nobody", hooked.PID(): b.container(name).shim.Dir()} {
+		b.shows(pid, "environ", text)
+	}
+	b.awaitUsage(hooked.PID(), 0)
+	b.last(0)
+	read := func(of ...nvml.Process) { b.observe([]nvml.Reading{{Listed: true, Processes: of}}) }
+	expect := func(what string, want ...gpu.MemoryReport) {
+		t.Helper()
+		var got []gpu.MemoryReport
+		for len(b.news) > 0 {
+			if h := <-b.news; h.PID != hooked.PID() {
+				got = append(got, h)
+			}
+		}
+		slices.SortFunc(got, func(x, y gpu.MemoryReport) int { return x.PID - y.PID })
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: heard %+v, want %+v", what, got, want)
+		}
+	}
+	all := func(pid int, bytes int64) gpu.MemoryReport {
+		return gpu.MemoryReport{Container: "static", PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}}
+	}
+	b.assume(b.container("static"), gpu.Need{Bytes: 5})
+	reserved := all(assumedPID, 5)
+	reserved.Assumed = true
+	expect("assumed", reserved)
+	own := nvml.Process{PID: hooked.PID(), Bytes: 60 * mib}
+	read(own, nvml.Process{PID: 8, Bytes: 40 * mib}, nvml.Process{PID: 10, Bytes: 7 * mib}, nvml.Process{PID: 11, Bytes: 7 * mib})
+	expect("found", gpu.MemoryReport{Container: "static", PID: assumedPID, Exited: true}, all(8, 40*mib))
+	b.assume(b.container("static"), gpu.Need{Bytes: 5})
+	read(own, nvml.Process{PID: 8, Bytes: 41 * mib})
+	expect("a small change")
+	read(own, nvml.Process{PID: 8, Bytes: 80 * mib}, nvml.Process{PID: 9, Bytes: -1})
+	expect("a large one, and one without a number", all(8, 80*mib))
+	b.observe([]nvml.Reading{{Listed: false}})
+	expect("a driver that lists nobody")
+	b.observe([]nvml.Reading{{Device: 1, Listed: true, Processes: []nvml.Process{{PID: 8, Bytes: 80 * mib}}}})
+	expect("on a device that is not the container's", gpu.MemoryReport{Container: "static", PID: 8, Exited: true})
+	read(own)
+	expect("nobody is left")
+	// More than it says, with what a context and the driver's own bits take.
+	own.Bytes = 200 * mib
+	read(own)
+	expect("hidden", gpu.MemoryReport{Container: name, PID: -own.PID, Usage: gpu.Usage{Allocated: 135 * mib, Resident: 135 * mib}})
+	own.Bytes = 60 * mib
+	read(own)
+	expect("hidden no more", gpu.MemoryReport{Container: name, PID: -own.PID, Exited: true})
+	b.container("static").limit = 10 * mib
+	read(own, nvml.Process{PID: 8, Bytes: 70 * mib})
+	expect("beyond its limit, but for the driver's bits", all(8, 70*mib))
+	read(own, nvml.Process{PID: 8, Bytes: 90 * mib})
+	if got := b.last(assumedPID); !strings.Contains(got.Over, "limit of 10 MB") {
+		t.Errorf("beyond its limit: %+v", got)
+	}
+	b.container("static").limit = 0
+	read(own)
+	if len(b.owners) != 1 {
+		t.Errorf("remembered: %v", b.owners)
+	}
+}

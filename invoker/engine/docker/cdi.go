@@ -1,0 +1,209 @@
+package docker
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// specs are the GPUs that CDI specifications name. A specification that
+// nvidia-ctk writes calls them by index, by UUID or by both
+// (--device-name-strategy), so a UUID is also looked up by its device node.
+type specs struct {
+	named map[string]bool   // by full name, such as nvidia.com/gpu=0
+	nodes map[string]string // full name by device node, such as /dev/nvidia0
+	uuids map[string]string // device node by UUID, as the driver reports it
+}
+
+// cdiDevice is one device of a specification.
+type cdiDevice struct {
+	name  string
+	nodes []string
+}
+
+// readSpecs reads the specifications in some directories. What cannot be read
+// or understood names nothing.
+func readSpecs(files fs.FS, dirs []string) specs {
+	s := specs{named: map[string]bool{}, nodes: map[string]string{}, uuids: driverNodes(files)}
+	for _, dir := range dirs {
+		for _, kind := range []string{"yaml", "json"} {
+			names, _ := fs.Glob(files, strings.TrimPrefix(path.Clean(dir), "/")+"/*."+kind) // the pattern is well formed
+			for _, name := range names {
+				data, err := fs.ReadFile(files, name)
+				if err == nil {
+					s.add(parseSpec(data))
+				}
+			}
+		}
+	}
+	return s
+}
+
+func (s specs) add(kind string, devices []cdiDevice) {
+	if kind != cdiKind {
+		return
+	}
+	for _, d := range devices {
+		full := cdiKind + "=" + d.name
+		s.named[full] = true
+		// A name with several devices, such as "all", is none of them, and a
+		// slice has the node of its card. Of two names for one node either
+		// will do; the same one each time is better.
+		if len(d.nodes) == 1 && !d.slice() && (s.nodes[d.nodes[0]] == "" || full < s.nodes[d.nodes[0]]) {
+			s.nodes[d.nodes[0]] = full
+		}
+	}
+}
+
+// addNames adds the names that the daemon itself lists.
+func (s specs) addNames(names []string) {
+	for _, name := range names {
+		if strings.HasPrefix(name, cdiKind+"=") {
+			s.named[name] = true
+		}
+	}
+}
+
+// find gives the full name of a device.
+func (s specs) find(device string) (string, bool) {
+	full := device
+	if !strings.HasPrefix(device, cdiKind+"=") {
+		full = cdiKind + "=" + device
+	}
+	if s.named[full] {
+		return full, true
+	}
+	byNode := s.nodes[s.uuids[device]]
+	return byNode, byNode != ""
+}
+
+func (s specs) names() []string { return slices.Sorted(maps.Keys(s.named)) }
+
+// driverNodes asks the driver's files which device node each GPU has.
+func driverNodes(files fs.FS) map[string]string {
+	nodes := map[string]string{}
+	infos, _ := fs.Glob(files, "proc/driver/nvidia/gpus/*/information")
+	for _, info := range infos {
+		data, _ := fs.ReadFile(files, info)
+		fields := map[string]string{}
+		for line := range strings.Lines(string(data)) {
+			key, value, _ := strings.Cut(line, ":")
+			fields[key] = strings.TrimSpace(value)
+		}
+		if uuid, minor := fields["GPU UUID"], fields["Device Minor"]; uuid != "" && minor != "" {
+			nodes[uuid] = "/dev/nvidia" + minor
+		}
+	}
+	return nodes
+}
+
+// parseSpec reads kind and devices of a specification in JSON or in the part
+// of YAML that nvidia-ctk writes: block style, one key a line.
+func parseSpec(data []byte) (kind string, devices []cdiDevice) {
+	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
+		return parseJSONSpec(trimmed)
+	}
+	var p yamlSpec
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		p.line(lines.Text())
+	}
+	return p.kind, p.devices
+}
+
+func parseJSONSpec(data []byte) (string, []cdiDevice) {
+	var spec struct {
+		Kind    string
+		Devices []struct {
+			Name           string
+			ContainerEdits struct {
+				DeviceNodes []struct{ Path string }
+			}
+		}
+	}
+	if json.Unmarshal(data, &spec) != nil {
+		return "", nil
+	}
+	var devices []cdiDevice
+	for _, d := range spec.Devices {
+		device := cdiDevice{name: d.Name}
+		for _, n := range d.ContainerEdits.DeviceNodes {
+			device.node(n.Path)
+		}
+		devices = append(devices, device)
+	}
+	return spec.Kind, devices
+}
+
+// node adds a device node if it is a GPU's own.
+func (d *cdiDevice) node(at string) {
+	if number, gpu := strings.CutPrefix(at, "/dev/nvidia"); gpu && number != "" && strings.Trim(number, "0123456789") == "" {
+		d.nodes = append(d.nodes, at)
+	}
+}
+
+// slice recognizes a MIG slice: named MIG-UUID, or CARD:SLICE.
+func (d cdiDevice) slice() bool {
+	return strings.HasPrefix(d.name, "MIG-") || strings.Contains(d.name, ":")
+}
+
+// yamlSpec follows the lines of a specification.
+type yamlSpec struct {
+	kind    string
+	devices []cdiDevice
+	section string // the key at the left margin
+	indent  int    // how far the list of devices is indented
+	inside  bool   // the first device was seen
+}
+
+func (p *yamlSpec) line(text string) {
+	content := strings.TrimLeft(text, " ")
+	indent := len(text) - len(content)
+	if content == "" || content[0] == '#' {
+		return
+	}
+	entry, isEntry := strings.CutPrefix(content, "- ")
+	key, value := yamlPair(entry)
+	switch {
+	case indent == 0 && !isEntry:
+		p.section, p.inside = key, false
+		if key == "kind" {
+			p.kind = value
+		}
+		return
+	case p.section != "devices":
+		return
+	case isEntry && !p.inside:
+		p.inside, p.indent = true, indent
+	}
+	if isEntry && indent == p.indent {
+		p.devices = append(p.devices, cdiDevice{})
+		indent += len("- ")
+	}
+	if len(p.devices) == 0 {
+		return
+	}
+	last := &p.devices[len(p.devices)-1]
+	switch {
+	case key == "name" && indent == p.indent+len("- "):
+		last.name = value
+	case key == "path":
+		last.node(value)
+	}
+}
+
+// yamlPair takes a line apart, without comment and quotes.
+func yamlPair(entry string) (key, value string) {
+	key, value, _ = strings.Cut(entry, ":")
+	value, _, _ = strings.Cut(value, " #")
+	value = strings.TrimSpace(value)
+	if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+		value = value[1 : n-1]
+	}
+	return strings.TrimSpace(key), value
+}

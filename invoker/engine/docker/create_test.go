@@ -1,0 +1,244 @@
+package docker
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const provisionText = "Failed to provision resources to run the action."
+
+func TestCreate(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, nil)
+	h, err := e.Create(t.Context(), fakeSpec(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := container.Handle{ID: "id-wsk00_1_guest_hello", Name: "wsk00_1_guest_hello", Addr: "172.17.0.2:8080"}
+	if h != want {
+		t.Errorf("got %+v, want %+v", h, want)
+	}
+	if n := d.count("POST /v1.41/containers") + d.count("GET /v1.41/containers/id-"); n != 3 {
+		t.Errorf("a create took %d requests, want 3", n)
+	}
+}
+
+func TestCreateFailures(t *testing.T) {
+	cases := []struct {
+		name    string
+		prepare func(d *daemon)
+		image   string
+		pull    bool
+		blame   container.Blame
+		message string
+	}{
+		{"create refused", func(d *daemon) {
+			d.onCreate = func(w http.ResponseWriter, _ string) bool { refuse(w, 500, "no space left"); return true }
+		}, "a/b:1", false, container.BlameWhisk, provisionText},
+		{"create cut off", func(d *daemon) {
+			d.onCreate = func(w http.ResponseWriter, name string) bool {
+				d.mu.Lock()
+				d.containers["id-"+name] = &fakeContainer{name: name}
+				d.mu.Unlock()
+				panic(http.ErrAbortHandler)
+			}
+		}, "a/b:1", false, container.BlameWhisk, provisionText},
+		{"broken container", func(d *daemon) {
+			d.onStart = func(w http.ResponseWriter, _ string) bool { refuse(w, 500, "OCI runtime create failed"); return true }
+		}, "a/b:1", false, container.BlameWhisk, provisionText},
+		{"no such program", func(d *daemon) {
+			d.onStart = func(w http.ResponseWriter, _ string) bool {
+				refuse(w, 400, `exec: "/nothing": stat /nothing: no such file or directory: unknown`)
+				return true
+			}
+		}, "a/b:1", false, container.BlameDeveloper, "executable file not found in image a/b:1"},
+		{"no address", func(d *daemon) { d.noIP = true }, "a/b:1", false, container.BlameWhisk, provisionText},
+		{"pull of a moving image fails", func(d *daemon) { d.onPull = pullError }, "a/b", true,
+			container.BlameDeveloper, "Failed to pull container image 'a/b'."},
+		{"pull of a fixed image and create fail", func(d *daemon) {
+			d.onPull = pullError
+			d.onCreate = func(w http.ResponseWriter, _ string) bool { refuse(w, 404, "No such image: a/b:1"); return true }
+		}, "a/b:1", true, container.BlameDeveloper, "Failed to pull container image 'a/b:1'."},
+		{"pull fails of a fixed image without its program", func(d *daemon) {
+			d.onPull = pullError
+			d.onStart = func(w http.ResponseWriter, _ string) bool {
+				refuse(w, 400, `exec: "nothing": executable file not found in $PATH`)
+				return true
+			}
+		}, "a/b:1", true, container.BlameDeveloper, "executable file not found in image a/b:1"},
+		{"managed image is missing", func(d *daemon) {
+			d.onPull = pullError
+			d.onCreate = func(w http.ResponseWriter, _ string) bool { refuse(w, 404, "No such image: a/b:1"); return true }
+		}, "a/b:1", false, container.BlameWhisk, provisionText},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			d := startDaemon(t)
+			e := d.engine(t, nil)
+			c.prepare(d)
+			spec := fakeSpec(1)
+			spec.Image, spec.Pull = c.image, c.pull
+			_, err := e.Create(t.Context(), spec)
+			var failed *container.CreateError
+			if !errors.As(err, &failed) || failed.Blame != c.blame || failed.Message != c.message || failed.Err == nil {
+				t.Fatalf("got %v, want blame %d, %q", err, c.blame, c.message)
+			}
+			until(t, "nothing is left", func() bool { return d.names() == "" })
+			if all := e.all(); len(all) > 0 {
+				t.Errorf("%d containers are remembered", len(all))
+			}
+		})
+	}
+}
+
+func pullError(w http.ResponseWriter, _ string) bool {
+	_, _ = io.WriteString(w, `{"status":"pulling"}`+"\n"+`{"error":"denied","errorDetail":{"message":"denied"}}`+"\n")
+	return true
+}
+
+// A create that runs into its time limit answers in time; what the daemon has
+// made by then or makes later is removed.
+func TestTimedOutCreateLeavesNothing(t *testing.T) {
+	for _, phase := range []string{"create", "start"} {
+		t.Run(phase, func(t *testing.T) {
+			d := startDaemon(t)
+			e := d.engine(t, func(o *Options) { o.Timeouts.Create = 20 * time.Millisecond })
+			slow := make(chan struct{})
+			if phase == "create" {
+				d.onCreate = func(http.ResponseWriter, string) bool { <-slow; return false }
+			} else {
+				d.onStart = func(http.ResponseWriter, string) bool { <-slow; return false }
+			}
+			_, err := e.Create(t.Context(), fakeSpec(1))
+			var failed *container.CreateError
+			if !errors.As(err, &failed) || failed.Blame != container.BlameWhisk || !errors.Is(err, errTimeout) {
+				t.Fatalf("got %v", err)
+			}
+			close(slow)
+			until(t, "the late container is gone", func() bool {
+				return d.count("DELETE") > 0 && d.names() == ""
+			})
+		})
+	}
+}
+
+// queued counts the creates that wait for a place. The semaphore does not tell;
+// a goroutine that waits in it is in its queue.
+func queued() int {
+	stacks := make([]byte, 1<<20)
+	n := 0
+	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		head, rest, _ := strings.Cut(stack, "\n")
+		if strings.Contains(head, " [select") && strings.Contains(rest, "semaphore.(*Weighted).Acquire(") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestParallelCreates(t *testing.T) {
+	for _, c := range []struct{ asked, processors, want int }{
+		{10, 2, 2}, {10, 1, 2}, {10, 4, 4}, {10, 64, 10}, {1, 4, 1}, {10, 0, 10}, {0, 2, maxCreates}, {-1, 2, maxCreates},
+	} {
+		if got := parallelCreates(c.asked, c.processors); got != c.want {
+			t.Errorf("%d asked for on %d processors: %d places, want %d", c.asked, c.processors, got, c.want)
+		}
+	}
+	d := startDaemon(t)
+	d.info = `{"ServerVersion":"20.10","NCPU":3}`
+	if e := d.engine(t, nil); !e.creates.TryAcquire(3) || e.creates.TryAcquire(1) {
+		t.Error("a daemon with three processors has not got three places")
+	}
+}
+
+// An image that takes long to come must not hold up who needs none.
+func TestPullGivesItsSlotToOthers(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) { o.ParallelCreates = 1 })
+	pulling, goOn := make(chan struct{}), make(chan struct{})
+	missing := fakeSpec(1)
+	missing.Image = "missing:1"
+	var here atomic.Bool
+	d.onCreate = func(w http.ResponseWriter, name string) bool {
+		if name != missing.Name || here.Load() {
+			return false
+		}
+		refuse(w, http.StatusNotFound, "No such image: "+missing.Image)
+		return true
+	}
+	d.onPull = func(http.ResponseWriter, string) bool {
+		close(pulling)
+		<-goOn
+		here.Store(true)
+		return false
+	}
+	made := make(chan error, 1)
+	go func() {
+		_, err := e.Create(t.Context(), missing)
+		made <- err
+	}()
+	<-pulling
+	if _, err := e.Create(t.Context(), fakeSpec(2)); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	if err := <-made; err != nil {
+		t.Error(err)
+	}
+	until(t, "the place is given back", func() bool { return e.creates.TryAcquire(1) })
+}
+
+func TestCreatesAreLimitedAndFair(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) { o.ParallelCreates = 2 })
+	var mu sync.Mutex
+	var order []string
+	now, most := 0, 0
+	step := make(chan struct{})
+	d.onCreate = func(_ http.ResponseWriter, name string) bool {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		order = append(order, name)
+		mu.Unlock()
+		<-step
+		mu.Lock()
+		now--
+		mu.Unlock()
+		return false
+	}
+	var wg sync.WaitGroup
+	begun := func() int { mu.Lock(); defer mu.Unlock(); return len(order) }
+	var want []string
+	for i := range 6 {
+		want = append(want, fakeSpec(i).Name)
+		wg.Go(func() {
+			if _, err := e.Create(t.Context(), fakeSpec(i)); err != nil {
+				t.Error(err)
+			}
+		})
+		if i < 2 {
+			until(t, "a create", func() bool { return begun() == i+1 })
+		} else {
+			until(t, "a create in the queue", func() bool { return queued() == i-1 })
+		}
+	}
+	for i := range 6 {
+		until(t, "its turn", func() bool { return begun() >= min(i+2, 6) })
+		step <- struct{}{}
+	}
+	wg.Wait()
+	if most != 2 || !slices.Equal(order, want) {
+		t.Errorf("at most %d at once in order %v", most, order)
+	}
+}

@@ -1,0 +1,327 @@
+// Package docker runs action containers on a Docker Engine: it creates, pauses
+// and removes them, reads their logs, and reports which of them died. It holds
+// no policy: which container is wanted, and when, the caller decides.
+//
+// An Engine owns one goroutine that follows the daemon's events, one that removes
+// what could not be removed before, and one for each create, pull or late removal
+// under way; Close waits for all of them.
+package docker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
+)
+
+// Engine is a Docker daemon as the invoker uses it. It may be used from many
+// goroutines.
+type Engine struct {
+	api     *client.Client
+	options Options
+	host    hostPart // the part of a create request that all containers share
+	log     *slog.Logger
+
+	registries registries
+
+	creates *semaphore.Weighted // see parallelCreates
+	pulls   singleflight.Group
+	died    chan container.ID
+	sweeper *sweeper    // removes what could not be removed
+	blind   atomic.Bool // deaths are not reported
+
+	base   context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	known  map[container.ID]*known // from create to Remove
+	images map[string][]string     // see steering
+	closed bool
+}
+
+// maxCreates stands for "no limit" in the semaphore.
+const maxCreates = 1 << 30
+
+// parallelCreates is how many creates may be under way at once: as many as were asked
+// for, but no more than the daemon's host has processors. The start of a
+// container is nearly all computing, of the daemon and of half a dozen programs
+// that it runs: on two processors four at once take as long as two and two, but
+// the first two then are ready after half the time. Two are worth it even on one
+// processor, for while one writes to the disk another can go on.
+func parallelCreates(asked, processors int) int {
+	switch {
+	case asked <= 0:
+		return maxCreates
+	case processors <= 0: // the daemon does not report it
+		return asked
+	}
+	return min(asked, max(processors, 2))
+}
+
+// maxDeaths is more than the containers that a host can run: each dies once, so
+// only a reader that has stopped reading can let the channel fill up.
+const maxDeaths = 4096
+
+// New connects to the daemon and agrees with it on an API version. Where the
+// daemon does not answer as it should the error is container.ErrAway: it is
+// worth another try. Any other error is for good.
+func New(ctx context.Context, options Options) (*Engine, error) {
+	host, err := options.hostPart()
+	if err != nil {
+		return nil, err
+	}
+	known, err := newRegistries(options.Logins, options.Registries)
+	if err != nil {
+		return nil, err
+	}
+	api, err := options.connect()
+	if err != nil {
+		return nil, fmt.Errorf("connect to docker: %w", err)
+	}
+	e := newEngine(api, options, host)
+	e.registries = known
+	if err := e.greet(ctx); err != nil {
+		e.cancel()
+		_ = api.Close()
+		return nil, err
+	}
+	e.wg.Go(e.watch)
+	e.wg.Go(func() { e.sweeper.run(e.base, e.removeOnce) })
+	return e, nil
+}
+
+func newEngine(api *client.Client, options Options, host hostPart) *Engine {
+	log := options.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	base, cancel := context.WithCancel(context.Background())
+	return &Engine{
+		api: api, options: options, host: host, log: log,
+		died: make(chan container.ID, maxDeaths),
+		base: base, cancel: cancel,
+		known: map[container.ID]*known{}, images: map[string][]string{}, sweeper: newSweeper(),
+	}
+}
+
+// greet asks the daemon what it is. The last directory where logs are searched
+// is the one below the daemon's root, which an invoker outside of a container
+// can read.
+func (e *Engine) greet(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	defer cancel()
+	result, err := e.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return fmt.Errorf("ask docker for its version: %w: %w", container.ErrAway, err)
+	}
+	info := result.Info
+	e.options.ParallelCreates = parallelCreates(e.options.ParallelCreates, info.NCPU)
+	e.creates = semaphore.NewWeighted(int64(e.options.ParallelCreates))
+	if root := info.DockerRootDir; root != "" {
+		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
+	}
+	if err := e.learnDevices(survey(info, e.api.ClientVersion())); err != nil {
+		return err
+	}
+	e.log.Info("connected to docker", "version", info.ServerVersion,
+		"api", e.api.ClientVersion(), "storage", info.Driver, "cgroup", info.CgroupVersion)
+	return nil
+}
+
+// learnDevices finds out how containers get a GPU and what is mounted for it,
+// and whether the others must be kept from one.
+func (e *Engine) learnDevices(s Survey) (err error) {
+	own := e.host.host.Runtime
+	e.host.devices, err = s.Devices(e.options.Devices, own, e.options.Files)
+	if err != nil {
+		return err
+	}
+	if e.host.selinux, err = s.selinux(e.options.SELinux); err != nil {
+		return err
+	}
+	used := cmp.Or(own, s.DefaultRuntime)
+	e.host.hideGPUs = used == nvidiaRuntime || slices.Contains(s.ShowingRuntimes, used)
+	return nil
+}
+
+// Ping reports whether the daemon answers.
+func (e *Engine) Ping(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Answer)
+	defer cancel()
+	if _, err := e.api.Ping(ctx, client.PingOptions{}); err != nil {
+		return fmt.Errorf("ping docker: %w", err)
+	}
+	return nil
+}
+
+// Close ends what is under way and waits for it. Containers stay as they are.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.wg.Wait()
+	close(e.died)
+	for _, k := range e.all() {
+		k.closeTail()
+	}
+	if err := e.api.Close(); err != nil {
+		return fmt.Errorf("close docker connection: %w", err)
+	}
+	return nil
+}
+
+// Died delivers the containers that ended or vanished without Remove.
+func (e *Engine) Died() <-chan container.ID { return e.died }
+
+// spawn runs f in a goroutine that Close waits for. It answers false once the
+// engine is closed.
+func (e *Engine) spawn(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.wg.Go(f)
+	return true
+}
+
+// enter makes Close wait until leave is called.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.wg.Add(1)
+	return true
+}
+
+func (e *Engine) leave() { e.wg.Done() }
+
+// limited is a context with a time limit; zero means none.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, errTimeout)
+}
+
+var (
+	errTimeout = errors.New("docker did not answer in time")
+	errClosed  = errors.New("docker engine is closed")
+)
+
+// known is a container from its create to its Remove. The fields below oomed
+// are guarded by the engine's mu.
+type known struct {
+	id     container.ID
+	ctx    context.Context // ends with Remove
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the container was seen to end
+	oomed  chan struct{} // closed when it was seen to run out of memory
+
+	dead      bool // ended is closed
+	oom       bool // oomed is closed
+	handedOut bool // Create has returned it, so its death is news
+	tail      *logs.Tail
+}
+
+func (e *Engine) remember(id container.ID) *known {
+	k := &known{id: id, ended: make(chan struct{}), oomed: make(chan struct{})}
+	k.ctx, k.cancel = context.WithCancel(e.base)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known[id] = k
+	return k
+}
+
+// handOut marks a container as the caller's. If it has died in the meantime,
+// that is reported now.
+func (e *Engine) handOut(k *known) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k.handedOut = true
+	if k.dead {
+		e.reportDeath(k.id)
+	}
+}
+
+// forget drops a container: what happens to it is no news any more.
+func (e *Engine) forget(id container.ID) {
+	e.mu.Lock()
+	k := e.known[id]
+	delete(e.known, id)
+	e.mu.Unlock()
+	if k != nil {
+		k.cancel()
+		e.spawn(k.closeTail) // a collection under way ends first
+	}
+}
+
+func (e *Engine) all() []*known {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.known))
+}
+
+func (e *Engine) find(id container.ID) *known {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.known[id]
+}
+
+// bury records the end of a container and reports it once.
+func (e *Engine) bury(id container.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k := e.known[id]
+	if k == nil || k.dead {
+		return
+	}
+	k.dead = true
+	close(k.ended)
+	if k.handedOut {
+		e.reportDeath(id)
+	}
+}
+
+// reportDeath delivers a death. It is called with mu held and must not block.
+func (e *Engine) reportDeath(id container.ID) {
+	if e.closed {
+		return
+	}
+	select {
+	case e.died <- id:
+	default:
+		e.log.Error("nobody reads the deaths of containers", "container", id)
+	}
+}
+
+func (e *Engine) setOOM(id container.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if k := e.known[id]; k != nil && !k.oom {
+		k.oom = true
+		close(k.oomed)
+	}
+}

@@ -1,0 +1,287 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// hang answers nothing until the other side goes.
+func hang(_ http.ResponseWriter, r *http.Request) bool {
+	<-r.Context().Done()
+	return true
+}
+
+// A daemon that takes the request for its events and never answers it is asked
+// again.
+func TestEventsThatNeverBegin(t *testing.T) {
+	d := startDaemon(t)
+	var asked atomic.Int32
+	d.onEvents = func(w http.ResponseWriter, r *http.Request) bool {
+		return asked.Add(1) == 1 && hang(w, r)
+	}
+	e := d.engine(t, func(o *Options) { o.Timeouts.Answer = 200 * time.Millisecond })
+	h, err := e.Create(t.Context(), fakeSpec(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the engine hears", func() bool { return !e.blind.Load() })
+	d.emit("die", string(h.ID))
+	if id := <-e.Died(); id != h.ID {
+		t.Errorf("died %s", id)
+	}
+}
+
+// A stream that breaks off as soon as it has begun is asked for ever more seldom.
+func TestEventsThatBreakOff(t *testing.T) {
+	d := startDaemon(t)
+	var asked atomic.Int32
+	d.onEvents = func(w http.ResponseWriter, r *http.Request) bool {
+		n := asked.Add(1)
+		if n > 6 {
+			return false
+		}
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		for d.count("GET /v1.41/containers/json") < int(n) && r.Context().Err() == nil { // it has begun
+			<-time.After(time.Millisecond)
+		}
+		return true
+	}
+	began := time.Now()
+	d.engine(t, nil) // returns when it listens
+	if took := time.Since(began); took < firstRetry*(1+2+4+8+16+32)/2 {
+		t.Errorf("asked %d times in %v", asked.Load(), took)
+	}
+}
+
+// A daemon that takes every request and answers none is away, whatever it was asked
+// for. One that answers a ping is there, and slow.
+func TestDaemonThatHangsIsAway(t *testing.T) {
+	for what, spec := range map[string]container.Spec{"create": fakeSpec(1), "pull": {Name: "wsk00_1_guest_hello", Image: "hello", Pull: true, MemoryMB: 256}} {
+		for _, answers := range []bool{true, false} {
+			t.Run(fmt.Sprint(what, ", answers a ping: ", answers), func(t *testing.T) {
+				d := startDaemon(t)
+				e := d.engine(t, func(o *Options) {
+					o.Timeouts.Create, o.Timeouts.Pull = 50*time.Millisecond, 50*time.Millisecond
+					if !answers {
+						o.Timeouts.Answer = 50 * time.Millisecond
+					}
+				})
+				hung := make(chan struct{})
+				d.onCreate = func(http.ResponseWriter, string) bool { <-hung; return false }
+				d.onPull = func(http.ResponseWriter, string) bool { <-hung; return false }
+				if !answers {
+					d.onPing = func(*http.Request) { <-hung }
+				}
+				_, err := e.Create(t.Context(), spec)
+				if errors.Is(err, container.ErrAway) == answers {
+					t.Errorf("got %v", err)
+				}
+				close(hung)
+				until(t, "nothing is left", func() bool { return d.names() == "" })
+			})
+		}
+	}
+}
+
+// While no deaths are reported, a container starts only when those that ended are
+// known: it may get the address of one of them.
+func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, nil)
+	old, err := e.Create(t.Context(), fakeSpec(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.down()
+	d.set(string(old.ID), "exited")
+	d.onEvents = hang
+	known := make(chan bool, 1)
+	d.onStart = func(http.ResponseWriter, string) bool {
+		select {
+		case <-e.find(old.ID).ended:
+			known <- true
+		default:
+			known <- false
+		}
+		return false
+	}
+	until(t, "the engine is blind", e.blind.Load)
+	if err := d.listen(d.addr); err != nil {
+		t.Fatal(err)
+	}
+	made(t, e, 1)
+	if !<-known {
+		t.Error("a container was started while one that ended was taken for alive")
+	}
+	if id := <-e.Died(); id != old.ID {
+		t.Errorf("died %s", id)
+	}
+}
+
+// What may have been made although no proper answer came is removed. Where the
+// daemon says no there is nothing to remove.
+func TestCreateWithoutAnAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter)
+		made   bool
+	}{
+		"cut off": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "100")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write([]byte(`{"Id":"id-`))
+		}, true},
+		"a fault":  {func(w http.ResponseWriter) { refuse(w, http.StatusInternalServerError, "context canceled") }, true},
+		"conflict": {func(w http.ResponseWriter) { refuse(w, http.StatusConflict, "name is in use") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t)
+			e := d.engine(t, nil)
+			d.onCreate = func(w http.ResponseWriter, name string) bool {
+				d.mu.Lock()
+				d.containers["id-"+name] = &fakeContainer{name: name, state: "created"}
+				d.mu.Unlock()
+				c.answer(w)
+				return true
+			}
+			if _, err := e.Create(t.Context(), fakeSpec(1)); err == nil {
+				t.Fatal("no error")
+			}
+			if c.made {
+				until(t, "it is gone", func() bool { return d.names() == "" })
+				return
+			}
+			if err := e.Close(); err != nil { // waits for whatever removes
+				t.Error(err)
+			}
+			if d.count("DELETE") > 0 {
+				t.Error("another's container was removed")
+			}
+		})
+	}
+}
+
+// A container that cannot be removed for a while holds up neither the events nor
+// the removal of others, and is removed in the end.
+func TestRemovalIsTriedAgain(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, nil)
+	for i := range 3 {
+		if _, err := e.Create(t.Context(), fakeSpec(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var free, back atomic.Bool
+	d.onRemove = func(w http.ResponseWriter, id string) bool {
+		if id == "id-wsk00_0_guest_hello" && free.Load() || id == "id-wsk00_1_guest_hello" && back.Load() {
+			return false
+		}
+		refuse(w, 500, "driver failed to remove root filesystem: device or resource busy")
+		return true
+	}
+	for _, id := range []container.ID{"id-wsk00_0_guest_hello", "id-wsk00_1_guest_hello"} {
+		if err := e.Remove(t.Context(), id); err == nil {
+			t.Error("removed")
+		}
+	}
+	free.Store(true) // the daemon never went away
+	until(t, "the first is gone", func() bool { return !strings.Contains(d.names(), "wsk00_0_") })
+
+	d.down()
+	until(t, "the engine is blind", e.blind.Load)
+	if err := d.listen(d.addr); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the engine hears again although one cannot be removed", func() bool { return !e.blind.Load() })
+	d.emit("die", "id-wsk00_2_guest_hello")
+	if id := <-e.Died(); id != "id-wsk00_2_guest_hello" {
+		t.Errorf("died %s", id)
+	}
+	back.Store(true)
+	until(t, "the second is gone", func() bool { return !strings.Contains(d.names(), "wsk00_1_") })
+}
+
+// What is refused is asked for ever more seldom, and no sooner for one that joins
+// it.
+func TestSweeperPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSweeper()
+		var tries atomic.Int32
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.run(ctx, func(_ context.Context, id string) error {
+				if id == "a" {
+					tries.Add(1)
+					return errors.New("busy")
+				}
+				return nil
+			})
+		}()
+		s.doom("a")
+		synctest.Wait()
+		if tries.Load() != 0 {
+			t.Error("tried again at once")
+		}
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			s.doom("b")
+		}
+		if n := tries.Load(); n < 2 {
+			t.Errorf("one that joined put it off: %d tries", n)
+		}
+		time.Sleep(time.Hour)
+		if n := tries.Load(); n < 60 || n > 140 {
+			t.Errorf("%d tries in an hour", n)
+		}
+		before := tries.Load()
+		s.wake()
+		synctest.Wait()
+		if tries.Load() != before+1 {
+			t.Error("not tried when the daemon was back")
+		}
+		end()
+		<-done
+		if got := s.list(); !slices.Equal(got, []container.ID{"a"}) {
+			t.Errorf("left: %v", got)
+		}
+	})
+}
+
+// A daemon that hangs holds up the reading of logs for a bounded time.
+func TestLogsOfAHungDaemon(t *testing.T) {
+	for name, begin := range map[string]bool{"says nothing": false, "begins to answer": true} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t)
+			e := d.engine(t, func(o *Options) { o.LogWaits.Idle = 10 * time.Millisecond })
+			h, err := e.Create(t.Context(), fakeSpec(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.onLogs = func(w http.ResponseWriter, r *http.Request) {
+				if begin {
+					w.WriteHeader(http.StatusOK)
+					w.(http.Flusher).Flush()
+				}
+				hang(w, r)
+			}
+			for _, sentinels := range []bool{true, false} {
+				got := e.Logs(t.Context(), h.ID, container.LogRequest{WaitForSentinel: sentinels, LimitBytes: 1 << 20, Alone: true})
+				if !got.Incomplete {
+					t.Errorf("sentinels %t: %+v", sentinels, got)
+				}
+			}
+		})
+	}
+}

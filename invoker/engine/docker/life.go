@@ -1,0 +1,248 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	api "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const (
+	// removalPoll is the pause between two checks of a removal that another
+	// caller has begun.
+	removalPoll = 50 * time.Millisecond
+	// freezePoll is the pause between two tries to freeze a container.
+	freezePoll = 50 * time.Millisecond
+	// parallelCleanUp is how many containers CleanUp removes at once; the
+	// daemon does not get faster with more.
+	parallelCleanUp = 8
+)
+
+// Pause freezes a container. One that is frozen already is no error.
+func (e *Engine) Pause(ctx context.Context, id container.ID) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Pause)
+	defer cancel()
+	for {
+		_, err := e.api.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
+		if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
+			return lifeError("pause", id, err, "already paused")
+		}
+		// runc thaws the container and gives up when its processes have not
+		// all frozen within some ten milliseconds, as on a busy machine.
+		select {
+		case <-time.After(freezePoll):
+		case <-ctx.Done():
+			return lifeError("pause", id, err, "already paused")
+		}
+	}
+}
+
+// Resume thaws a container. One that runs is no error.
+func (e *Engine) Resume(ctx context.Context, id container.ID) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Unpause)
+	defer cancel()
+	_, err := e.api.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
+	return lifeError("resume", id, err, "is not paused")
+}
+
+// Resize lets a container use so many bytes of memory, and no swap beside them.
+func (e *Engine) Resize(ctx context.Context, id container.ID, bytes int64) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Unpause)
+	defer cancel()
+	_, err := e.api.ContainerUpdate(ctx, string(id), client.ContainerUpdateOptions{
+		Resources: &api.Resources{Memory: bytes, MemorySwap: bytes},
+	})
+	return lifeError("resize", id, err, "")
+}
+
+// lifeError translates the daemon's answer. A container that has stopped is as
+// good as gone, and a state that is reached already is what was asked for.
+func lifeError(verb string, id container.ID, err error, reached string) error {
+	switch {
+	case err == nil:
+		return nil
+	case cerrdefs.IsNotFound(err), strings.Contains(err.Error(), "is not running"):
+		return fmt.Errorf("%s container %s: %w", verb, id, container.ErrGone)
+	case reached != "" && strings.Contains(err.Error(), reached):
+		return nil
+	}
+	return fmt.Errorf("%s container %s: %w", verb, id, err)
+}
+
+// Remove ends and deletes a container in any state. If that fails it is tried
+// again, and once more when a daemon that was away is back.
+func (e *Engine) Remove(ctx context.Context, id container.ID) error {
+	e.forget(id)
+	err := e.removeOnce(ctx, string(id))
+	if err != nil {
+		e.sweeper.doom(id)
+	}
+	return err
+}
+
+func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Remove)
+	defer cancel()
+	for {
+		_, err := e.api.ContainerRemove(ctx, idOrName, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || cerrdefs.IsNotFound(err) {
+			return nil
+		}
+		if !strings.Contains(err.Error(), "already in progress") {
+			return fmt.Errorf("remove container %s: %w", idOrName, err)
+		}
+		select {
+		case <-time.After(removalPoll):
+		case <-ctx.Done():
+			return fmt.Errorf("remove container %s: %w", idOrName, context.Cause(ctx))
+		}
+	}
+}
+
+// CleanUp removes every container whose name starts with prefix, in whatever
+// state it is. It goes on past failures and names them all.
+func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
+	ids, err := e.list(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(ids))
+	var group errgroup.Group
+	group.SetLimit(parallelCleanUp)
+	for i, id := range ids {
+		group.Go(func() error {
+			errs[i] = e.Remove(ctx, id)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return errors.Join(errs...)
+}
+
+// list gives the containers whose name starts with prefix, stopped ones too.
+func (e *Engine) list(ctx context.Context, prefix string) ([]container.ID, error) {
+	summaries, err := e.summaries(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var ids []container.ID
+	for id := range summaries {
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// summaries gives those containers with whether they run.
+func (e *Engine) summaries(ctx context.Context, prefix string) (map[container.ID]bool, error) {
+	all, err := e.search(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	found := map[container.ID]bool{}
+	for _, c := range all {
+		found[container.ID(c.ID)] = alive(c)
+	}
+	return found, nil
+}
+
+func named(prefix string) client.Filters {
+	return client.Filters{}.Add("name", "^/?"+regexp.QuoteMeta(prefix))
+}
+
+// OOMKilled reports whether the kernel ended the container, or a process in it,
+// for its memory use. A container that still seems to run gets a moment to
+// end: the proxy's connection breaks some ten milliseconds before the daemon
+// learns why.
+func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
+	k := e.find(id)
+	if k == nil {
+		killed, _ := e.inspectOOM(ctx, id)
+		return killed
+	}
+	settled := time.NewTimer(e.options.Timeouts.Settle)
+	defer settled.Stop()
+	select {
+	case <-k.oomed:
+		return true
+	case <-k.ended:
+	case <-settled.C:
+	case <-ctx.Done():
+	}
+	killed, bySignal := e.inspectOOM(ctx, id)
+	if killed || !bySignal {
+		return killed
+	}
+	// The kernel's word on memory and that on the end come to the daemon by two
+	// ways, and the one on memory may be the later.
+	late := time.NewTimer(min(lateOOM, e.options.Timeouts.Settle))
+	defer late.Stop()
+	select {
+	case <-k.oomed:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	killed, _ = e.inspectOOM(ctx, id)
+	return killed
+}
+
+// lateOOM is how much later than a container's end the daemon may learn that it
+// was for its memory use.
+const lateOOM = time.Second
+
+// endedByKill is the exit code of what was ended by SIGKILL, by the kernel for
+// its memory use or by anybody.
+const endedByKill = 128 + 9
+
+// inspectOOM asks the daemon, and returns also whether the container was ended by
+// SIGKILL. An unreadable state is no, as in OpenWhisk.
+func (e *Engine) inspectOOM(ctx context.Context, id container.ID) (killed, bySignal bool) {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Inspect)
+	defer cancel()
+	result, err := e.api.ContainerInspect(ctx, string(id), client.ContainerInspectOptions{})
+	if err != nil || result.Container.State == nil {
+		return false, false
+	}
+	s := result.Container.State
+	return s.OOMKilled, !s.Running && s.ExitCode == endedByKill
+}
+
+// Processes lists the ids of a container's processes as the daemon's host has
+// them, and the name space of processes that they are in; 0 where the host's ps
+// cannot report that. A process on that host sees both in /proc; this is for an
+// invoker in a container there.
+func (e *Engine) Processes(ctx context.Context, name string) (pids []int, space uint64, err error) {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Inspect)
+	defer cancel()
+	top, err := e.api.ContainerTop(ctx, name, client.ContainerTopOptions{Arguments: []string{"-eo", "pid,pidns"}})
+	if err != nil { // some ps know no name spaces
+		top, err = e.api.ContainerTop(ctx, name, client.ContainerTopOptions{Arguments: []string{"-eo", "pid"}})
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("list processes of container %s: %w", name, err)
+	}
+	at, of := slices.Index(top.Titles, "PID"), slices.Index(top.Titles, "PIDNS")
+	for _, row := range top.Processes {
+		if at < 0 || at >= len(row) {
+			continue
+		}
+		if pid, err := strconv.Atoi(row[at]); err == nil {
+			pids = append(pids, pid)
+		}
+		if of >= 0 && of < len(row) && space == 0 {
+			space, _ = strconv.ParseUint(row[of], 10, 64)
+		}
+	}
+	return pids, space, nil
+}

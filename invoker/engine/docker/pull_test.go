@@ -1,0 +1,316 @@
+package docker
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/pkg/authconfig"
+	"github.com/moby/moby/api/types/registry"
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// A tagged user image whose pull fails is tried all the same, and a missing
+// image of ours is pulled as `docker run` does.
+func TestPullTolerated(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, nil)
+	d.onPull = pullError
+	spec := fakeSpec(1)
+	spec.Image, spec.Pull = "a/b:1", true
+	if _, err := e.Create(t.Context(), spec); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMissingImageIsPulled(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, nil)
+	var pulled atomic.Bool
+	d.onPull = func(http.ResponseWriter, string) bool { pulled.Store(true); return false }
+	d.onCreate = func(w http.ResponseWriter, _ string) bool {
+		if !pulled.Load() {
+			refuse(w, 404, "No such image: a/b:1")
+			return true
+		}
+		return false
+	}
+	if _, err := e.Create(t.Context(), fakeSpec(1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pull is reported, in the transaction that it is for.
+func TestPullIsReported(t *testing.T) {
+	d := startDaemon(t)
+	reported := &receivedRequest{}
+	e := d.engine(t, func(o *Options) { o.Steps = reported })
+	spec := fakeSpec(1)
+	spec.Image, spec.Pull = "a/b:1", true
+	ctx := spans.With(t.Context(), activation.NewTransID("theirs", 1, false))
+	if _, err := e.Create(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	d.onPull = pullError
+	spec = fakeSpec(2)
+	spec.Image, spec.Pull = "a/c:1", true
+	if _, err := e.Create(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	want := "theirs invoker_docker.pull running docker pull a/b:1, ended true, theirs invoker_docker.pull running docker pull a/c:1, ended false"
+	if got := strings.Join(*reported, ", "); got != want {
+		t.Errorf("heard %s, want %s", got, want)
+	}
+}
+
+// receivedRequest is what was reported of pulls, of one at a time.
+type receivedRequest []string
+
+func (h *receivedRequest) Begins(t activation.TransID, s spans.Span) func(string, error) {
+	*h = append(*h, t.ID()+" "+s.Token+" "+s.Text)
+	return func(_ string, err error) { *h = append(*h, fmt.Sprintf("ended %t", err == nil)) }
+}
+
+func TestPullsAreShared(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, nil)
+	var pulls atomic.Int32
+	go_ := make(chan struct{})
+	d.onPull = func(http.ResponseWriter, string) bool { pulls.Add(1); <-go_; return false }
+	ctx, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var failed atomic.Int32
+	for i := range 5 {
+		wg.Go(func() {
+			spec, c := fakeSpec(i), t.Context()
+			spec.Image, spec.Pull = "a/b", true
+			if i == 0 {
+				c = ctx // gives up: the others go on
+			}
+			if _, err := e.Create(c, spec); err != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	until(t, "a pull", func() bool { return pulls.Load() > 0 })
+	leave()
+	until(t, "the first gives up", func() bool { return failed.Load() == 1 })
+	close(go_)
+	wg.Wait()
+	if pulls.Load() != 1 || failed.Load() != 1 {
+		t.Errorf("%d pulls, %d failed, want 1 and 1", pulls.Load(), failed.Load())
+	}
+}
+
+func TestMovesOn(t *testing.T) {
+	for image, want := range map[string]bool{
+		"a": true, "a/b": true, "a/b:latest": true, "a/b:1": false, "host:5000/a/b": true,
+		"host:5000/a/b:1": false, "a@sha256:00": false, "host:5000/a:latest": true,
+	} {
+		if got := movesOn(image); got != want {
+			t.Errorf("%s: got %v", image, got)
+		}
+	}
+}
+
+// logins writes a config.json as docker login does.
+func logins(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func basic(login string) string { return base64.StdEncoding.EncodeToString([]byte(login)) }
+
+// Each registry sees its own login and no other one.
+func TestLogins(t *testing.T) {
+	dir := logins(t, `{"auths": {
+		"https://index.docker.io/v1/": {"auth": "`+basic("hub:one")+`"},
+		"registry.example.org:5000": {"auth": "`+basic("own:two")+`"}}}`)
+	r, err := newRegistries(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for image, want := range map[string]string{
+		"openwhisk/python":                     "hub:one",
+		"python:3":                             "hub:one",
+		"registry.example.org:5000/a/b:1":      "own:two",
+		"registry.example.org:5000/a/b@" + sha: "own:two",
+		"registry.example.org/a/b":             "",
+		"elsewhere.example.org/python":         "",
+	} {
+		header, err := r.login(t.Context(), image)
+		if err != nil {
+			t.Errorf("%s: %v", image, err)
+			continue
+		}
+		got := ""
+		if header != "" {
+			a, err := authconfig.Decode(header)
+			if err != nil {
+				t.Errorf("%s: %v", image, err)
+				continue
+			}
+			got = a.Username + ":" + a.Password
+		}
+		if got != want {
+			t.Errorf("%s is pulled as %q, want %q", image, got, want)
+		}
+	}
+}
+
+const sha = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// A helper program that hangs with its children holds up a pull for as long as that
+// may take, and no longer.
+func TestLoginHelperThatHangs(t *testing.T) {
+	bin := t.TempDir()
+	child := filepath.Join(bin, "child")
+	script := "#!/bin/sh\nsleep 600 &\necho $! > " + child + ".new && mv " + child + ".new " + child + "\nwait\n"
+	if err := os.WriteFile(filepath.Join(bin, "docker-credential-hang"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) {
+		o.Logins = logins(t, `{"credsStore": "hang"}`)
+		o.Timeouts.Pull = time.Second
+	})
+	t.Cleanup(func() {
+		text, _ := os.ReadFile(child)
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	spec := fakeSpec(1)
+	spec.Pull, spec.Image = true, "hello"
+	if _, err := e.Create(t.Context(), spec); !errors.Is(err, errTimeout) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNoLogins(t *testing.T) {
+	r, err := newRegistries(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header, err := r.login(t.Context(), "a/b"); header != "" || err != nil {
+		t.Errorf("login %q, %v without a file", header, err)
+	}
+}
+
+// An unreadable file stops the start and does not show its content.
+func TestLoginsUnreadable(t *testing.T) {
+	dir := logins(t, `{"auths": {"a": {"auth": "c2VjcmV0`)
+	_, err := newRegistries(dir, nil)
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "config.json")) || strings.Contains(err.Error(), "c2VjcmV0") {
+		t.Errorf("error %v, want one that names the file and tells nothing of it", err)
+	}
+}
+
+// An image of another registry than those allowed is refused with words that
+// its author understands, and never asked for.
+func TestRegistryNotAllowed(t *testing.T) {
+	d := startDaemon(t)
+	e := d.engine(t, func(o *Options) { o.Registries = []string{"registry.example.org"} })
+	d.onPull = func(_ http.ResponseWriter, image string) bool {
+		t.Errorf("pulled %s", image)
+		return false
+	}
+	spec := fakeSpec(1)
+	spec.Image, spec.Pull = "a/b", true
+	_, err := e.Create(t.Context(), spec)
+	var failed *container.CreateError
+	if !errors.As(err, &failed) || failed.Blame != container.BlameDeveloper || !strings.Contains(failed.Message, "not allowed here") {
+		t.Errorf("error %v, want the developer's", err)
+	}
+	if !strings.Contains(err.Error(), "docker.io") {
+		t.Errorf("error %v does not name the registry", err)
+	}
+}
+
+// A real registry that asks for a login gives the image to who has one.
+func TestRegistryWithLogin(t *testing.T) {
+	host, login := os.Getenv("GPUWHISK_TEST_REGISTRY"), os.Getenv("GPUWHISK_TEST_REGISTRY_LOGIN")
+	if host == "" {
+		missing(t, "no registry to test with: GPUWHISK_TEST_REGISTRY is not set")
+	}
+	reference := host + "/" + strings.ReplaceAll(imageName(), "gpuwhisk-test.invalid/", "")
+	for _, c := range []struct {
+		name, login string
+		well        bool
+	}{{"with the login", login, true}, {"with none", "", false}, {"with a wrong one", "pull:wrong", false}} {
+		dir := t.TempDir()
+		if c.login != "" {
+			dir = logins(t, `{"auths": {"`+host+`": {"auth": "`+basic(c.login)+`"}}}`)
+		}
+		r := startReal(t, func(o *Options) { o.Logins = dir })
+		if c.well {
+			r.publish(reference, login)
+		}
+		spec := r.spec()
+		spec.Image, spec.Pull = reference, true
+		h, err := r.Create(t.Context(), spec)
+		if c.well {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+				continue
+			}
+			mustRun(t, h.Addr, nil)
+			if err := r.Remove(t.Context(), h.ID); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.api.ImageRemove(t.Context(), reference, client.ImageRemoveOptions{Force: true}); err != nil {
+				t.Error(err)
+			}
+		} else if err == nil || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: error %v, want a refusal without the password", c.name, err)
+		}
+	}
+}
+
+// publish puts the test's image into a registry and forgets it here.
+func (r *real) publish(reference, login string) {
+	r.t.Helper()
+	local, err := image()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx := context.Background()
+	if _, err := r.api.ImageTag(ctx, client.ImageTagOptions{Source: local, Target: reference}); err != nil {
+		r.t.Fatal(err)
+	}
+	user, password, _ := strings.Cut(login, ":")
+	auth, err := authconfig.Encode(registry.AuthConfig{Username: user, Password: password})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	progress, err := r.api.ImagePush(ctx, reference, client.ImagePushOptions{RegistryAuth: auth})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := progress.Wait(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.api.ImageRemove(ctx, reference, client.ImageRemoveOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}

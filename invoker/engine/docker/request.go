@@ -1,0 +1,190 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	cerrdefs "github.com/containerd/errdefs"
+	api "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// hostPart is what all containers of this invoker have in common.
+type hostPart struct {
+	config   api.Config
+	host     api.HostConfig
+	devices  *Devices
+	selinux  string // one of the SELinux constants
+	hideGPUs bool   // the runtime would show devices to every container
+	whose    string
+}
+
+// hostPart builds the shared part of a create request and names the option
+// that is wrong, if one is.
+func (o Options) hostPart() (hostPart, error) {
+	dns, err := addresses(o.DNSServers)
+	if err != nil {
+		return hostPart{}, err
+	}
+	shared := hostPart{whose: strings.TrimSuffix(o.Prefix, "_"), host: api.HostConfig{
+		NetworkMode: api.NetworkMode(o.Network),
+		DNS:         dns,
+		DNSSearch:   o.DNSSearch,
+		DNSOptions:  o.DNSOptions,
+		CapDrop:     o.CapDrop,
+		CapAdd:      o.CapAdd,
+		// A setuid program in a user's image gains nothing.
+		SecurityOpt: []string{"no-new-privileges"},
+		LogConfig:   api.LogConfig{Type: o.LogDriver},
+		Resources: api.Resources{
+			Ulimits: []*api.Ulimit{{Name: "nofile", Soft: 1024, Hard: 1024}},
+		},
+	}}
+	if o.PidsLimit > 0 {
+		shared.host.PidsLimit = &o.PidsLimit
+	}
+	if err := shared.apply(o.ExtraArgs); err != nil {
+		return hostPart{}, err
+	}
+	return shared, nil
+}
+
+// request gives the create request for one container. Memory plus swap is
+// limited to the memory, so no container swaps. steering are the variables of
+// the image that a GPU container must not get.
+func (p hostPart) request(spec container.Spec, steering []string) (client.ContainerCreateOptions, error) {
+	config, host := p.config, p.host
+	config.Image = spec.Image
+	host.Memory = spec.Limit()
+	host.MemorySwap = host.Memory
+	host.CPUShares = int64(spec.CPUShares)
+	host.NanoCPUs = int64(math.Round(spec.CPUs * 1e9))
+	lists := [][]string{spec.Env, p.config.Env}
+	if p.hideGPUs {
+		// CUDA images ask for all devices in their own environment.
+		lists = append(lists, []string{"NVIDIA_VISIBLE_DEVICES=void"})
+	}
+	if g := spec.GPU; g != nil {
+		grant, err := p.grant(g)
+		if err != nil {
+			return client.ContainerCreateOptions{}, err
+		}
+		if grant.Way != "" {
+			grant.apply(&host)
+			lists = append(lists, grant.env())
+		}
+		if err := p.mount(&host, g); err != nil {
+			return client.ContainerCreateOptions{}, err
+		}
+		// A name without a value takes the variable out of the image's. What is
+		// set on purpose comes after it.
+		lists = append([][]string{steering}, append(lists, g.Env)...)
+	}
+	config.Env = environ(lists...)
+	if err := p.label(&config, host, spec); err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	return client.ContainerCreateOptions{Name: spec.Name, Config: &config, HostConfig: &host}, nil
+}
+
+// grant is how a container gets its device; a simulated one is none.
+func (p hostPart) grant(g *container.GPU) (Assignment, error) {
+	if g.Simulated {
+		return Assignment{}, nil
+	}
+	return p.devices.Assign(g.Device)
+}
+
+// binds are mounts whose labels stay as they are.
+func binds(mounts []container.Mount, readOnly bool) []mount.Mount {
+	var all []mount.Mount
+	for _, m := range mounts {
+		all = append(all, mount.Mount{
+			Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: readOnly,
+			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate},
+		})
+	}
+	return all
+}
+
+// environ joins lists of variables. Of several values for a name the last one
+// counts: a process that is given two may take either.
+func environ(lists ...[]string) []string {
+	var joined []string
+	at := map[string]int{}
+	for _, list := range lists {
+		for _, entry := range list {
+			name, _, _ := strings.Cut(entry, "=")
+			if i, again := at[name]; again {
+				joined[i] = entry
+				continue
+			}
+			at[name] = len(joined)
+			joined = append(joined, entry)
+		}
+	}
+	return joined
+}
+
+// maxImages bounds what is remembered of images; beyond it all is asked again.
+const maxImages = 1024
+
+// steering lists the names in an image's environment that a GPU container must
+// not get, each as it is asked once per image and remembered. An image that is
+// not there has none.
+func (e *Engine) steering(ctx context.Context, image string) ([]string, error) {
+	e.mu.Lock()
+	names, known := e.images[image]
+	e.mu.Unlock()
+	if known {
+		return names, nil
+	}
+	ctx, cancel := limited(ctx, e.options.Timeouts.Inspect)
+	defer cancel()
+	result, err := e.api.ImageInspect(ctx, image)
+	if cerrdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspect image %s: %w", image, err)
+	}
+	if result.Config != nil {
+		for _, entry := range result.Config.Env {
+			if name, _, _ := strings.Cut(entry, "="); container.SteersFromImage(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.images) >= maxImages {
+		clear(e.images)
+	}
+	e.images[image] = names
+	return names, nil
+}
+
+// forgetImage makes the next GPU container of an image ask for it again.
+func (e *Engine) forgetImage(image string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.images, image)
+}
+
+// intruder gives a variable that a container has of its image although it must
+// not: the name of the image means another one than it did when it was asked.
+func intruder(got, asked []string) string {
+	for _, entry := range got {
+		name, _, set := strings.Cut(entry, "=")
+		if set && container.SteersFromImage(name) && !slices.Contains(asked, entry) {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,287 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// shim is where the shim and the fake driver are, made once for all tests.
+var shim = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "docker-test-")
+	if err != nil {
+		return "", err
+	}
+	shimAt.Store(&dir)
+	out, err := exec.Command("make", "-s", "-C", "../../../shim", "OUT="+dir,
+		filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12", "libcuda.so.1")).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build the shim: %w\n%s", err, out)
+	}
+	return dir, err
+})
+
+var shimAt atomic.Pointer[string] // where it was made, to be removed
+
+func buildShim(t *testing.T) (library, driver string) {
+	t.Helper()
+	for _, tool := range []string{"make", "cc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(t, "no "+tool+" on this machine: the shim cannot be built")
+		}
+	}
+	dir, err := shim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
+}
+
+// python is the image of the Python proxy, made once for all tests from this
+// machine's own interpreter.
+var python = sync.OnceValues(func() (string, error) {
+	build := exec.Command("../../../docker/runtimes/build.sh", "python3")
+	build.Env = append(os.Environ(), "PREFIX="+pythonPrefix, "TAG="+strconv.Itoa(os.Getpid()))
+	out, err := build.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the image: %w\n%s", err, out)
+	}
+	return pythonName(), nil
+})
+
+const pythonPrefix = "gpuwhisk-test.invalid/"
+
+func pythonName() string { return pythonPrefix + "python3:" + strconv.Itoa(os.Getpid()) }
+
+func pythonImage(t *testing.T) string {
+	t.Helper()
+	for _, tool := range []string{"docker", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(t, "no "+tool+" on this machine: the image of the Python proxy cannot be built")
+		}
+	}
+	name, err := python()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// unresponsive ignores what shims report.
+type unresponsive struct{}
+
+func (unresponsive) Usage(string, int, gpu.Usage) {}
+func (unresponsive) Exited(string, int)           {}
+func (unresponsive) Silent(string, int, bool)     {}
+
+func (unresponsive) Refused(string, int, shimctl.Refusal) {}
+
+// shimmed is a container on a simulated device, under the shim and the fake
+// driver.
+type shimmed struct {
+	*shimctl.Container
+	container.Handle
+	client *proxy.Client
+}
+
+// startShimmed starts one of an image, empty for that of a static program, with
+// a library, empty for the shim.
+func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
+	t.Helper()
+	library, driver := buildShim(t)
+	if instead != "" {
+		library = instead
+	}
+	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 16 << 30}, unresponsive{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { control.Close() })
+	spec := r.spec()
+	ends, err := control.Container(spec.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image != "" {
+		spec.Image = image
+	}
+	spec.GPU = &container.GPU{
+		Simulated: true,
+		Env: []string{"LD_PRELOAD=/opt/gpuwhisk/libgpuwhisk.so", "LD_LIBRARY_PATH=/opt/fake", "GPUWHISK_SHIM=managed",
+			"GPUWHISK_SHIM_SOCKET=/run/gpuwhisk/" + shimctl.SocketName, "GPUWHISK_SHIM_LOG=2"},
+		Mounts: []container.Mount{{Source: library, Target: "/opt/gpuwhisk/libgpuwhisk.so"}, {Source: driver, Target: "/opt/fake"},
+			{Source: ends.Dir(), Target: "/run/gpuwhisk"}},
+	}
+	h, err := r.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shimmed{ends, h, proxy.New(h.Addr, 1)}
+	t.Cleanup(s.client.Close)
+	return s
+}
+
+// testTimeout bounds calls to a container on a busy machine.
+const testTimeout = 3 * time.Minute
+
+func (s *shimmed) init(t *testing.T, code string) {
+	t.Helper()
+	body, _ := json.Marshal(map[string]any{"value": map[string]any{"name": "f", "main": "main", "code": code, "binary": false}})
+	x := s.client.Init(t.Context(), body, testTimeout, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
+	if x.Err != nil || x.Status != 200 {
+		t.Fatalf("init: status %d, %v, %s", x.Status, x.Err, x.Body)
+	}
+}
+
+// result is what gpufunc.py answers.
+type result struct {
+	Device          string
+	Cold            bool
+	Bytes, Runs     int64
+	Intact, Correct bool
+	Error           string
+}
+
+func (s *shimmed) run(t *testing.T, bytes int64) result {
+	t.Helper()
+	s.Running(true)
+	defer s.Running(false)
+	body, _ := json.Marshal(map[string]any{"value": map[string]any{"bytes": bytes}})
+	return s.answer(t, s.client.Run(t.Context(), body, testTimeout, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}))
+}
+
+func (s *shimmed) answer(t *testing.T, x proxy.Exchange) result {
+	t.Helper()
+	if x.Err != nil || x.Status != 200 {
+		t.Fatalf("run: status %d, %v, %s", x.Status, x.Err, x.Body)
+	}
+	var got result
+	if err := json.Unmarshal(x.Body, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// A function in a container of a glibc image, under the real shim and the fake
+// driver: its memory is seen, leaves the device on order, and is back and
+// whole for the next run, also after its container was frozen and thawed.
+func TestRealShim(t *testing.T) {
+	r := startReal(t, nil)
+	s := startShimmed(t, r, pythonImage(t), "")
+	code, err := os.ReadFile("../../../shim/examples/gpufunc.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.init(t, string(code))
+	const size = 16 << 20
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	first := s.run(t, size)
+	if !first.Cold || !first.Intact || !first.Correct || first.Bytes != size || first.Error != "" {
+		t.Fatalf("first run: %+v", first)
+	}
+	s.connected(ctx, t)
+	for epoch := uint64(1); epoch <= 4; epoch += 2 {
+		out, err := s.Evict(ctx, epoch)
+		if err != nil || out.Status != shimctl.OK || out.Moved < size || out.Resident != 0 {
+			t.Fatalf("out: %+v, %v", out, err)
+		}
+		s.freeze(t, r)
+		back, err := s.Prefetch(ctx, epoch+1, 0)
+		if err != nil || back.Status != shimctl.OK || back.Moved < size || back.Resident < size {
+			t.Fatalf("back: %+v, %v", back, err)
+		}
+		if got := s.run(t, size); got.Cold || !got.Intact || !got.Correct {
+			t.Fatalf("after a swap: %+v", got)
+		}
+	}
+	// Out, and not fetched: the run itself brings it back.
+	if out, err := s.Evict(ctx, 9); err != nil || out.Moved < size {
+		t.Fatalf("out: %+v, %v", out, err)
+	}
+	if got := s.run(t, size); got.Cold || !got.Intact || !got.Correct || got.Runs != 4 {
+		t.Fatalf("by faults: %+v", got)
+	}
+}
+
+// connected waits until the function's process has said what it holds.
+func (s *shimmed) connected(ctx context.Context, t *testing.T) {
+	t.Helper()
+	until(t, "the shim connects", func() bool { return s.Processes() == 1 })
+	before, err := s.Report(ctx)
+	if err != nil || len(before) != 1 {
+		t.Fatalf("report: %+v, %v", before, err)
+	}
+	for pid, u := range before {
+		if pid <= 0 || u.Allocated < 16<<20 {
+			t.Errorf("process %d holds %+v", pid, u)
+		}
+	}
+}
+
+func (s *shimmed) freeze(t *testing.T, r *real) {
+	t.Helper()
+	if err := r.Pause(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Resume(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A library that is none is left out by the loader, which says so in the log.
+// The function runs all the same.
+func TestRealShimThatIsNone(t *testing.T) {
+	r := startReal(t, nil)
+	broken := filepath.Join(t.TempDir(), "libgpuwhisk.so")
+	if err := os.WriteFile(broken, []byte("no library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startShimmed(t, r, pythonImage(t), broken)
+	code, err := os.ReadFile("../../../shim/examples/gpufunc.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.init(t, string(code))
+	if got := s.run(t, 1<<20); !got.Cold || !got.Correct || got.Error != "" {
+		t.Errorf("run: %+v", got)
+	}
+	if n := s.Processes(); n != 0 {
+		t.Errorf("%d processes are connected without a shim", n)
+	}
+}
+
+// The loader's own way: a static program in an image with nothing else does
+// not load the shim and works as without it.
+func TestRealShimInStaticImage(t *testing.T) {
+	r := startReal(t, nil)
+	s := startShimmed(t, r, "", "")
+	a := mustRun(t, s.Addr, map[string]any{"env": "LD_PRELOAD"})
+	if a.Env != "/opt/gpuwhisk/libgpuwhisk.so" || s.Processes() != 0 {
+		t.Errorf("%d processes with LD_PRELOAD=%s", s.Processes(), a.Env)
+	}
+	got := r.Logs(t.Context(), s.ID, container.LogRequest{LimitBytes: 1 << 20, WaitForSentinel: true, Now: time.Now()})
+	if text := strings.Join(got.Lines, "\n"); got.Incomplete || strings.Contains(text, "ld.so") || strings.Contains(text, "gpuwhisk") {
+		t.Errorf("logs %+v", got)
+	}
+}

@@ -1,0 +1,143 @@
+// Command proxy is a tiny action proxy for tests. The value of /run says what
+// it does; the answer is the same value.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
+
+type order struct {
+	Stdout   []string `json:"stdout"`   // texts, printed as they are
+	Stderr   []string `json:"stderr"`   //
+	Repeat   int      `json:"repeat"`   // prints stdout so many times
+	Quiet    bool     `json:"quiet"`    // no sentinels
+	Allocate int      `json:"allocate"` // MiB to fill
+	Fork     int      `json:"fork"`     // children to start
+	Exit     int      `json:"exit"`     // exit code to end with, without an answer
+	Env      string   `json:"env"`      // variable to answer with
+	Read     string   `json:"read"`     // file to answer with
+	Write    string   `json:"write"`    // file to write to
+	Dial     string   `json:"dial"`     // unix socket to read from
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "sleep" {
+		_ = syscall.Pause()
+	}
+	http.HandleFunc("POST /init", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"ok": true}) })
+	http.HandleFunc("POST /run", run)
+	host, port := os.Getenv("__OW_PROXY_HOST"), os.Getenv("__OW_PROXY_PORT")
+	if port == "" {
+		port = "8080"
+	}
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(host+":"+port, nil))
+	os.Exit(1)
+}
+
+func run(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Value order `json:"value"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	o := body.Value
+	for range max(1, o.Repeat) {
+		io.WriteString(os.Stdout, strings.Join(o.Stdout, ""))
+	}
+	io.WriteString(os.Stderr, strings.Join(o.Stderr, ""))
+	started := fork(o.Fork)
+	allocate(o.Allocate)
+	if o.Exit != 0 {
+		os.Exit(o.Exit)
+	}
+	if !o.Quiet {
+		fmt.Fprintln(os.Stdout, sentinel)
+		fmt.Fprintln(os.Stderr, sentinel)
+	}
+	answer(w, map[string]any{"started": started, "env": os.Getenv(o.Env), "environ": os.Environ(), "dir": dir(),
+		"said": said(o.Read), "written": written(o.Write), "heard": received(o.Dial)})
+}
+
+// said is the text of a file, or why there is none.
+func said(path string) string {
+	if path == "" {
+		return ""
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func written(path string) string {
+	if path == "" {
+		return ""
+	}
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		return err.Error()
+	}
+	return "done"
+}
+
+// received is what a peer sends to a socket.
+func received(path string) string {
+	if path == "" {
+		return ""
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func dir() string {
+	d, _ := os.Getwd()
+	return d
+}
+
+// fork starts children until that fails, and reports how many it got.
+func fork(n int) int {
+	for i := range n {
+		if exec.Command("/proc/self/exe", "sleep").Start() != nil {
+			return i
+		}
+	}
+	return n
+}
+
+var kept [][]byte
+
+func allocate(mib int) {
+	for range mib {
+		block := make([]byte, 1<<20)
+		for i := 0; i < len(block); i += 512 {
+			block[i] = 1
+		}
+		kept = append(kept, block)
+	}
+}
+
+func answer(w http.ResponseWriter, value map[string]any) {
+	body, _ := json.Marshal(value)
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	w.Write(body)
+}

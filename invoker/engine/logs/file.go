@@ -1,0 +1,147 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// checkEvery is how many reads at the end of a log file pass between two checks
+// whether it was rotated, cut or removed. The first of a collection is at its
+// fourth such read, after a millisecond: late output mostly comes sooner.
+const (
+	checkEvery = 8
+	firstCheck = 4
+)
+
+// File reads a json-file log where it lies on disk. It keeps the file open, so
+// that a rotated one is read to its end.
+type File struct {
+	path   string
+	file   *os.File
+	offset int64
+	idle   int // reads at the end of the file since the last check
+	gone   int // checks that found no file at the path, one after the other
+}
+
+// NewFile names the log file. It is opened when it is first wanted.
+func NewFile(path string) *File { return &File{path: path} }
+
+// Begin opens the file if it is not open yet.
+func (f *File) Begin(context.Context, bool) error {
+	f.idle, f.gone = 0, 0
+	if f.file != nil {
+		return nil
+	}
+	file, err := os.Open(f.path)
+	if err != nil {
+		return fmt.Errorf("open log file: %w", err)
+	}
+	f.file = file
+	return nil
+}
+
+// Skip goes to the end of the file.
+func (f *File) Skip(ctx context.Context) error {
+	if err := f.Begin(ctx, false); err != nil {
+		return err
+	}
+	info, err := f.file.Stat()
+	if err != nil {
+		return fmt.Errorf("inspect log file: %w", err)
+	}
+	f.offset = info.Size()
+	return nil
+}
+
+// Read gives the next bytes of the file, and of the one that took its place.
+func (f *File) Read(p []byte) (int, error) {
+	n, err := f.readAt(p)
+	if n > 0 || err != nil {
+		return n, err
+	}
+	f.idle++
+	if f.idle%checkEvery != firstCheck {
+		return 0, nil
+	}
+	return f.check(p)
+}
+
+func (f *File) readAt(p []byte) (int, error) {
+	n, err := f.file.ReadAt(p, f.offset)
+	f.offset += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, fmt.Errorf("read log file: %w", err)
+	}
+	return n, nil
+}
+
+// check finds out whether the path still leads to the open file.
+func (f *File) check(p []byte) (int, error) {
+	own, err := f.file.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("inspect log file: %w", err)
+	}
+	if own.Size() < f.offset { // cut: the driver keeps one file only
+		f.offset = 0
+		return 0, ErrLost
+	}
+	now, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f.missing()
+	case err != nil:
+		return 0, fmt.Errorf("inspect log file: %w", err)
+	}
+	f.gone = 0
+	if os.SameFile(own, now) {
+		return 0, nil
+	}
+	return f.follow(p, own)
+}
+
+// missing ends the reading when the file stays away. Between the two steps of
+// a rotation it is away for a moment.
+func (f *File) missing() (int, error) {
+	f.gone++
+	if f.gone < 3 {
+		return 0, nil
+	}
+	return 0, io.EOF
+}
+
+// follow goes over to the file that took the place of the open one, once that
+// is read to its end. Docker names the last one before it ".1"; if that is
+// another, a whole file was missed.
+func (f *File) follow(p []byte, own fs.FileInfo) (int, error) {
+	if n, err := f.readAt(p); n > 0 || err != nil {
+		return n, err
+	}
+	next, err := os.Open(f.path)
+	if err != nil {
+		return 0, nil // rotated once more just now: the next check sees it
+	}
+	_ = f.file.Close()
+	f.file = next
+	f.offset, f.idle = 0, 0
+	if before, err := os.Stat(f.path + ".1"); err == nil && os.SameFile(own, before) {
+		return f.readAt(p)
+	}
+	return 0, ErrLost
+}
+
+// End leaves the file open for the next activation.
+func (f *File) End() {}
+
+// Close closes the file.
+func (f *File) Close() error {
+	if f.file == nil {
+		return nil
+	}
+	file := f.file
+	f.file = nil
+	return file.Close()
+}

@@ -1,0 +1,111 @@
+// Package logs reads what a container printed during one activation and puts
+// it into the form of an activation record. It knows the log file that
+// Docker's json-file driver writes; the process engine writes the same form.
+//
+// Collector is the pure half: lines in, a result out. Tail is the shell: it
+// waits for the lines of one container. Which container that is, and whether
+// its logs are wanted at all, the caller knows. The package starts no
+// goroutine.
+package logs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sentinel is the text that a runtime prints on stdout and on stderr when an
+// activation ends.
+const Sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
+
+// The texts below are OpenWhisk's (core/entity Messages): tools look for them.
+const (
+	failedText = "There was an issue while collecting your logs. Data might be missing."
+	brokenText = "The action did not initialize or run as expected. Log data might be missing."
+)
+
+func truncatedText(limit int64) string {
+	return "Logs were truncated because the total bytes size exceeds the limit of " +
+		strconv.FormatInt(limit, 10) + " bytes."
+}
+
+// timeWidth is the width of an RFC 3339 time with nanoseconds. Docker cuts
+// trailing zeros; the padding keeps the columns in line.
+const timeWidth = 30
+
+// stampForm keeps all nine digits, so that `wsk activation logs --strip`,
+// which wants a fraction, recognises the line.
+const stampForm = "2006-01-02T15:04:05.000000000Z"
+
+// recordLine gives one line as it stands in an activation record.
+func recordLine(time, stream, text string) string {
+	var b strings.Builder
+	b.Grow(timeWidth + len(stream) + len(text) + 3)
+	b.WriteString(time)
+	for n := len(time); n < timeWidth; n++ {
+		b.WriteByte(' ')
+	}
+	b.WriteByte(' ')
+	b.WriteString(stream)
+	b.WriteString(": ")
+	b.WriteString(text)
+	return b.String()
+}
+
+// trimTerminator cuts one line feed, carriage return with line feed, or form
+// feed off the end, as OpenWhisk does.
+func trimTerminator(text string) string {
+	switch {
+	case strings.HasSuffix(text, "\r\n"):
+		return text[:len(text)-2]
+	case strings.HasSuffix(text, "\n"), strings.HasSuffix(text, "\f"):
+		return text[:len(text)-1]
+	}
+	return text
+}
+
+// MaxPiece is the longest run of text that Docker's log copier passes on in
+// one piece (daemon/logger/copier.go).
+const MaxPiece = 16 << 10
+
+// Line is one line of a container's log as Docker's json-file driver writes it
+// (daemon/logger/jsonfilelog/jsonlog). A line longer than the driver's buffer comes
+// in pieces, and only the last of them ends in a line feed.
+type Line struct {
+	Log    string `json:"log,omitempty"`
+	Stream string `json:"stream"`
+	Time   string `json:"time"` // RFC 3339 with a fraction
+}
+
+var errNoStream = errors.New("stream or time is missing")
+
+// ParseLine reads one line of a json-file log, without its line feed. Keys it
+// does not know are ignored.
+func ParseLine(raw []byte) (Line, error) {
+	var line Line
+	if err := json.Unmarshal(raw, &line); err != nil {
+		return Line{}, fmt.Errorf("parse log line: %w", err)
+	}
+	if line.Stream == "" || line.Time == "" {
+		return Line{}, fmt.Errorf("parse log line: %w", errNoStream)
+	}
+	return line, nil
+}
+
+// AppendLine appends one line of a json-file log, with its line feed.
+func AppendLine(dst []byte, stream string, at time.Time, text []byte) []byte {
+	line := Line{Log: string(text), Stream: stream, Time: at.UTC().Format(time.RFC3339Nano)}
+	return append(append(dst, encodeLine(line)...), '\n')
+}
+
+// encodeLine is the line in the log's form, without its line feed.
+func encodeLine(line Line) []byte {
+	text, err := json.Marshal(line)
+	if err != nil {
+		panic(err) // three strings can always be encoded
+	}
+	return text
+}

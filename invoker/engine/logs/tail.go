@@ -1,0 +1,350 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// Source gives the log of one container as lines of the json-file form. A
+// Tail uses it from one goroutine at a time.
+type Source interface {
+	// Begin readies the source for one collection. follow says that lines
+	// still to come are wanted; otherwise the source may end with io.EOF
+	// where the log stands.
+	Begin(ctx context.Context, follow bool) error
+	// Read gives the bytes that follow those of the last call, in this
+	// collection or an earlier one. It does not wait for lines still to be
+	// printed: 0 and nil means nothing for now, io.EOF nothing any more,
+	// ErrLost that something is missing before what comes next.
+	Read(p []byte) (int, error)
+	// Skip goes to where the log stands now. It is called before all others.
+	Skip(ctx context.Context) error
+	// End is called when a collection is over, Close when the container is.
+	End()
+	Close() error
+}
+
+// ErrLost is what a source answers once when a part of the log vanished before
+// it was read. Reading goes on behind the gap.
+var ErrLost = errors.New("part of the log was lost")
+
+// Waits are how long a Tail waits for lines.
+type Waits struct {
+	// Idle is the longest silence before a sentinel counts as missing, and
+	// the unit of the limit for the whole collection: OpenWhisk allows two
+	// seconds, and as much again for each MB of the limit, but five at least.
+	Idle time.Duration
+	// Quiet is the silence that ends a reading without sentinels. What an
+	// action printed reaches the file a moment after it answered.
+	Quiet time.Duration
+	// QuietFailed is the same for an activation that failed: its last words
+	// are on their way while the engine still notices that it ended. It is
+	// waited out only where no sentinel comes: after a crash or a timeout.
+	QuietFailed time.Duration
+	// Answered is the longest silence before the sentinels of an activation
+	// count as missing that failed by what it answered. Not every runtime
+	// writes them then.
+	Answered time.Duration
+	// OtherStream is how long the sentinel of the second stream is waited
+	// for, when the first stream has brought two. One of them was forged, or
+	// the runtime is an odd one.
+	OtherStream time.Duration
+}
+
+// DefaultWaits are OpenWhisk's two seconds, and silences that are long against
+// a daemon's delay: about a millisecond, tens of them on a busy machine.
+func DefaultWaits() Waits {
+	return Waits{
+		Idle:        2 * time.Second,
+		Quiet:       10 * time.Millisecond,
+		QuietFailed: 100 * time.Millisecond,
+		Answered:    time.Second,
+		OtherStream: 100 * time.Millisecond,
+	}
+}
+
+const (
+	// firstChunk is what a Tail keeps between collections: space for a few
+	// lines and the sentinels. Reads grow up to chunkSize while they are full.
+	firstChunk = 4 << 10
+	chunkSize  = 256 << 10
+	// maxLine bounds one raw line. Docker's pieces hold 16 KiB of text, which
+	// escaping makes six times as long at most.
+	maxLine = 1 << 20
+	// maxDrain bounds what is looked through behind the last sentinel.
+	maxDrain = 1 << 20
+	// firstPoll and slowPoll bound the pause between two reads of the log. It
+	// grows by half each time: a short wait costs little delay, a long one
+	// few reads.
+	firstPoll = 200 * time.Microsecond
+	slowPoll  = 5 * time.Millisecond
+)
+
+// Tail reads the log of one container, one activation after the other. It may
+// be used from many goroutines; collections run one after the other.
+type Tail struct {
+	source Source
+	waits  Waits
+
+	mu  sync.Mutex
+	buf []byte // read from the source, not yet part of any result
+}
+
+// Remote reports whether the source is further away than a file.
+func (t *Tail) Remote() bool {
+	_, file := t.source.(*File)
+	return !file
+}
+
+// NewTail starts at the source's beginning. The Tail owns the source.
+func NewTail(source Source, waits Waits) *Tail {
+	return &Tail{source: source, waits: waits}
+}
+
+// Close ends the source. A collection under way ends first.
+func (t *Tail) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = nil
+	return t.source.Close()
+}
+
+// Skip goes to where the log stands now: what is there already is of activations
+// that are over.
+func (t *Tail) Skip(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = nil
+	return t.source.Skip(ctx)
+}
+
+// Collect reads the output of one activation. It always gives a result; what
+// was missing is stated there.
+func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.LogResult {
+	if !t.mu.TryLock() {
+		req.Wait()
+		t.mu.Lock()
+	}
+	defer t.mu.Unlock()
+	began := time.Now()
+	if t.Remote() { // it may hang: then there is an end, too
+		limited, cancel := context.WithTimeout(ctx, 2*t.waits.total(req))
+		defer cancel()
+		ctx = limited
+	}
+	if err := t.source.Begin(ctx, req.WaitForSentinel || req.Answered); err != nil {
+		return Unreadable()
+	}
+	defer t.source.End()
+	r := newReading(t, req, began)
+	r.run(ctx)
+	t.buf = r.leave()
+	if req.Now.IsZero() {
+		req.Now = began
+	}
+	return r.collector.Result(req.Now.Add(time.Since(began)))
+}
+
+// reading is one collection under way.
+type reading struct {
+	source    Source
+	waits     Waits
+	req       container.LogRequest
+	collector *Collector
+	buf       []byte // buf[at:] is unread
+	at        int
+	skipping  bool // inside a line beyond maxLine
+	over      bool // the source has ended
+	began     time.Time
+	lastNews  time.Time
+	poll      time.Duration
+	chunk     int
+}
+
+func newReading(t *Tail, req container.LogRequest, began time.Time) *reading {
+	return &reading{
+		source: t.source, waits: t.waits, req: req, collector: NewCollector(req),
+		buf: t.buf, began: began, lastNews: began, poll: firstPoll, chunk: firstChunk,
+	}
+}
+
+// leave gives what was read and not used. A buffer that a flood has grown is
+// not kept.
+func (r *reading) leave() []byte {
+	if cap(r.buf) > 2*firstChunk {
+		return bytes.Clone(r.buf[r.at:])
+	}
+	return r.buf[:copy(r.buf, r.buf[r.at:])]
+}
+
+func (r *reading) run(ctx context.Context) {
+	for {
+		r.lines()
+		if r.ended() {
+			r.drain()
+			return
+		}
+		if r.fill() && time.Since(r.began) < r.total() {
+			continue
+		}
+		left := time.Until(r.deadline())
+		if r.over || left <= 0 {
+			r.giveUp()
+			return
+		}
+		if !r.pause(ctx, left) {
+			r.collector.Lose()
+			return
+		}
+	}
+}
+
+// lines hands over the whole lines in the buffer, up to the end of the
+// activation.
+func (r *reading) lines() {
+	for !r.ended() {
+		n := bytes.IndexByte(r.buf[r.at:], '\n')
+		if n < 0 {
+			r.skipLong()
+			return
+		}
+		if !r.skipping {
+			r.collector.Add(r.buf[r.at : r.at+n])
+		}
+		r.skipping = false
+		r.at += n + 1
+	}
+}
+
+// skipLong drops the beginning of a line that is longer than any engine writes.
+func (r *reading) skipLong() {
+	if len(r.buf)-r.at > maxLine || r.skipping {
+		r.collector.Lose()
+		r.skipping = true
+		r.at = len(r.buf)
+	}
+}
+
+// ended reports whether nothing more is to be read: both streams have brought
+// their sentinel, or there were two of them and it is not known which
+// activation's, because the container runs several.
+func (r *reading) ended() bool {
+	if !r.collector.Ended() {
+		return false
+	}
+	if r.req.Alone {
+		return (r.req.WaitForSentinel || r.req.Answered) && r.collector.EndedOnBoth()
+	}
+	return true
+}
+
+// fill reads what the source has. It reports whether there was anything.
+func (r *reading) fill() bool {
+	if r.at > 0 {
+		r.buf = r.buf[:copy(r.buf, r.buf[r.at:])]
+		r.at = 0
+	}
+	if cap(r.buf)-len(r.buf) < r.chunk {
+		r.buf = append(make([]byte, 0, len(r.buf)+r.chunk), r.buf...)
+	}
+	n, err := r.source.Read(r.buf[len(r.buf) : len(r.buf)+r.chunk])
+	r.buf = r.buf[:len(r.buf)+n]
+	if n == r.chunk {
+		r.chunk = min(4*r.chunk, chunkSize)
+	}
+	switch {
+	case errors.Is(err, ErrLost):
+		r.collector.Lose()
+		r.lastNews = time.Now()
+		return true
+	case errors.Is(err, io.EOF):
+		r.over = true
+	case err != nil:
+		r.collector.Lose()
+		r.over = true
+	}
+	if n > 0 {
+		r.lastNews, r.poll = time.Now(), firstPoll
+	}
+	return n > 0
+}
+
+// deadline is until when the next byte is waited for.
+func (r *reading) deadline() time.Time {
+	silence := r.waits.Quiet
+	switch {
+	case r.req.WaitForSentinel && r.collector.Ended():
+		silence = r.waits.OtherStream
+	case r.req.WaitForSentinel:
+		silence = r.waits.Idle
+	case r.req.Answered && !r.collector.Ended():
+		silence = r.waits.Answered
+	case r.req.Failed || r.at < len(r.buf): // or in the middle of a line
+		silence = r.waits.QuietFailed
+	}
+	idle := r.lastNews.Add(silence)
+	if total := r.began.Add(r.total()); total.Before(idle) {
+		return total
+	}
+	return idle
+}
+
+func (r *reading) total() time.Duration { return r.waits.total(r.req) }
+
+// total is the longest that a collection takes of a source that answers.
+func (w Waits) total(req container.LogRequest) time.Duration {
+	return w.Idle * time.Duration(max(5, req.LimitBytes>>20))
+}
+
+// giveUp ends a reading at the end of what there is. A line without its end is
+// left: it could not be parsed.
+func (r *reading) giveUp() {
+	r.lines()
+	if r.at < len(r.buf) && !r.ended() {
+		r.collector.Lose()
+	}
+}
+
+func (r *reading) pause(ctx context.Context, left time.Duration) bool {
+	r.req.Wait()
+	timer := time.NewTimer(min(r.poll, left))
+	defer timer.Stop()
+	r.poll = min(r.poll+r.poll/2, slowPoll)
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// drain takes what lies up to the last sentinel in reach. When the activation
+// had the container for itself, that is its own output too: it forged a
+// sentinel, and the rest would turn up in the next activation's logs.
+func (r *reading) drain() {
+	if !r.req.Alone {
+		return
+	}
+	for len(r.buf)-r.at < maxDrain && r.fill() {
+		continue
+	}
+	last := bytes.LastIndex(r.buf[r.at:], []byte(Sentinel))
+	if last < 0 {
+		return
+	}
+	length := bytes.IndexByte(r.buf[r.at+last:], '\n')
+	if length < 0 {
+		return
+	}
+	for end := r.at + last + length + 1; r.at < end; {
+		n := bytes.IndexByte(r.buf[r.at:], '\n')
+		r.collector.Add(r.buf[r.at : r.at+n])
+		r.at += n + 1
+	}
+}

@@ -1,0 +1,248 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// script is a source that says its parts at their times.
+type script struct {
+	began time.Time
+	parts []part
+	err   error // what Begin answers
+	open  int
+}
+
+type part struct {
+	after time.Duration
+	raw   string
+	err   error
+}
+
+func (s *script) Begin(context.Context, bool) error { s.open++; return s.err }
+func (s *script) Skip(context.Context) error        { return nil }
+
+func (s *script) End()         { s.open-- }
+func (s *script) Close() error { return nil }
+
+func (s *script) Read(p []byte) (int, error) {
+	n := 0
+	for len(s.parts) > 0 && time.Since(s.began) >= s.parts[0].after && n < len(p) {
+		next := &s.parts[0]
+		if next.err != nil {
+			if n > 0 {
+				return n, nil
+			}
+			err := next.err
+			if !errors.Is(err, io.EOF) {
+				s.parts = s.parts[1:]
+			}
+			return 0, err
+		}
+		done := copy(p[n:], next.raw)
+		n += done
+		if next.raw = next.raw[done:]; next.raw == "" {
+			s.parts = s.parts[1:]
+		}
+	}
+	return n, nil
+}
+
+func printLine(after time.Duration, outputs ...output) part {
+	var raw []byte
+	for _, o := range outputs {
+		raw = AppendLine(raw, o.stream, stamp.Add(250*time.Millisecond), []byte(o.text))
+	}
+	return part{after: after, raw: string(raw)}
+}
+
+var (
+	bothEnds = []output{out(endOfStream), errOut(endOfStream)}
+	waiting  = container.LogRequest{WaitForSentinel: true, LimitBytes: 10 << 20}
+	alone    = container.LogRequest{WaitForSentinel: true, LimitBytes: 10 << 20, Alone: true}
+	reading1 = container.LogRequest{LimitBytes: 10 << 20}
+	failing  = container.LogRequest{LimitBytes: 10 << 20, Failed: true}
+	answered = container.LogRequest{LimitBytes: 10 << 20, Failed: true, Answered: true, Alone: true}
+)
+
+// shortOf gives the texts of record lines, without time and stream.
+func shortOf(lines []string) []string {
+	var texts []string
+	for _, line := range lines {
+		if len(line) > timeWidth+9 {
+			line = line[timeWidth+9:]
+		}
+		texts = append(texts, line)
+	}
+	return texts
+}
+
+func TestTail(t *testing.T) {
+	end := func(outputs ...output) []output { return append(slices.Clone(outputs), bothEnds...) }
+	long := strings.Repeat("x", maxLine+chunkSize)
+	cases := []struct {
+		name       string
+		req        container.LogRequest
+		parts      []part
+		want       []string
+		incomplete bool
+		took       time.Duration // at least, and at most a fifth more
+	}{
+		{"all there", waiting, []part{printLine(0, end(out("a\n"))...)}, []string{"a"}, false, 0},
+		{"late by a millisecond", waiting, []part{printLine(time.Millisecond, end(out("a\n"))...)}, []string{"a"}, false, time.Millisecond},
+		{"line in two halves", waiting, []part{
+			{raw: `{"log":"a\n","str`}, {after: time.Millisecond, raw: `eam":"stdout","time":"2024-06-10T06:13:20.25Z"}` + "\n"},
+			printLine(time.Millisecond, bothEnds...)}, []string{"a"}, false, time.Millisecond},
+		{"slow, but never silent", waiting, []part{printLine(1900*time.Millisecond, out("a\n")), printLine(3800*time.Millisecond, bothEnds...)},
+			[]string{"a"}, false, 3800 * time.Millisecond},
+		{"silent for too long", waiting, []part{printLine(0, out("a\n")), printLine(2100*time.Millisecond, bothEnds...)},
+			[]string{"a", failedText}, true, 2 * time.Second},
+		{"not waiting", reading1, []part{printLine(0, out("a\n")), printLine(time.Second, out("b\n"))}, []string{"a"}, false, 10 * time.Millisecond},
+		{"failed, last words on their way", failing, []part{printLine(15*time.Millisecond, out("a\n"))},
+			[]string{"a", brokenText}, false, 115 * time.Millisecond},
+		{"failed by its answer, all there", answered, []part{printLine(0, end(out("a\n"))...)}, []string{"a", brokenText}, false, 0},
+		{"failed by its answer, the log late", answered, []part{printLine(900*time.Millisecond, out("a\n")), printLine(1500*time.Millisecond, bothEnds...)},
+			[]string{"a", brokenText}, false, 1500 * time.Millisecond},
+		{"failed by its answer, without sentinels", answered, []part{printLine(0, out("a\n"))}, []string{"a", brokenText}, false, time.Second},
+		{"cut-off last line", reading1, []part{{raw: `{"log":"a`}}, []string{failedText}, true, 100 * time.Millisecond},
+		{"end of the log", waiting, []part{printLine(0, out("a\n")), {err: io.EOF}}, []string{"a", failedText}, true, 0},
+		{"end of a whole log", waiting, []part{printLine(0, end(out("a\n"))...), {err: io.EOF}}, []string{"a"}, false, 0},
+		{"gap", waiting, []part{printLine(0, out("a\n")), {err: ErrLost}, printLine(0, end(out("c\n"))...)}, []string{"a", "c", failedText}, true, 0},
+		{"unreadable in the middle", waiting, []part{printLine(0, out("a\n")), {err: io.ErrClosedPipe}, {err: io.EOF}}, []string{"a", failedText}, true, 0},
+		{"line without measure", waiting, []part{{raw: long + "\n"}, printLine(0, end(out("b\n"))...)}, []string{"b", failedText}, true, 0},
+		{"two on one stream", alone, []part{printLine(0, out("a\n"), out(endOfStream), out("b\n"), out(endOfStream)), printLine(50*time.Millisecond, errOut(endOfStream))},
+			[]string{"a", "b"}, false, 50 * time.Millisecond},
+		{"two on one stream and no more", alone, []part{printLine(0, out("a\n"), out(endOfStream), out(endOfStream))},
+			[]string{"a"}, false, 100 * time.Millisecond},
+		{"forged end", alone, []part{printLine(0, end(append(end(out("a\n")), out("b\n"))...)...)}, []string{"a", "b"}, false, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &script{began: time.Now(), parts: c.parts}
+				began := time.Now()
+				got := NewTail(source, DefaultWaits()).Collect(t.Context(), c.req)
+				if texts := shortOf(got.Lines); !slices.Equal(texts, c.want) || got.Incomplete != c.incomplete || got.Truncated {
+					t.Errorf("got %.200q, incomplete %v, truncated %v\nwant %q, %v", texts, got.Incomplete, got.Truncated, c.want, c.incomplete)
+				}
+				took := time.Since(began)
+				if took < c.took || took > c.took+max(c.took/5, 6*time.Millisecond) {
+					t.Errorf("took %v, want %v", took, c.took)
+				}
+				if source.open != 0 {
+					t.Error("the collection was not ended")
+				}
+			})
+		})
+	}
+}
+
+// Each activation gets its own lines, though they are read together.
+func TestTailKeepsWhatIsNotYetWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := append([]output{out("a\n")}, bothEnds...)
+		second := append([]output{out("b\n")}, bothEnds...)
+		source := &script{began: time.Now(), parts: []part{printLine(0, append(first, second...)...)}}
+		tail := NewTail(source, DefaultWaits())
+		for _, want := range []string{"a", "b"} {
+			got := tail.Collect(t.Context(), waiting)
+			if texts := shortOf(got.Lines); !slices.Equal(texts, []string{want}) {
+				t.Errorf("got %q, want %q", texts, want)
+			}
+		}
+	})
+}
+
+// Past the limit the rest is passed over, so that the next activation of the
+// container begins with its own lines.
+func TestTailSkipsTheRestOfATruncatedLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var flood []output
+		for range 10000 {
+			flood = append(flood, out("XX flood "+strings.Repeat("y", 200)+"\n"))
+		}
+		flood = append(flood, bothEnds...)
+		source := &script{began: time.Now(), parts: []part{printLine(0, flood...), printLine(0, append([]output{out("b\n")}, bothEnds...)...)}}
+		tail := NewTail(source, DefaultWaits())
+		req := waiting
+		req.LimitBytes = 1 << 20
+		got := tail.Collect(t.Context(), req)
+		if !got.Truncated || got.Incomplete || len(got.Lines) < 3000 {
+			t.Errorf("got %d lines, truncated %v, incomplete %v", len(got.Lines), got.Truncated, got.Incomplete)
+		}
+		got = tail.Collect(t.Context(), req)
+		if texts := shortOf(got.Lines); !slices.Equal(texts, []string{"b"}) || got.Truncated {
+			t.Errorf("next: got %q", texts)
+		}
+		if cap(tail.buf) > 2*firstChunk {
+			t.Errorf("%d bytes are kept after a flood", cap(tail.buf))
+		}
+	})
+}
+
+// An endless flood ends at OpenWhisk's limit for one collection.
+func TestTailEndsAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		got := NewTail(flood{}, DefaultWaits()).Collect(t.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20})
+		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
+			t.Errorf("took %v, want 10 s", took)
+		}
+		if !got.Truncated || !got.Incomplete {
+			t.Errorf("truncated %v, incomplete %v", got.Truncated, got.Incomplete)
+		}
+	})
+}
+
+// flood is a source with always one more line; each look takes a while.
+type flood struct{}
+
+func (flood) Skip(context.Context) error { return nil }
+
+func (flood) Begin(context.Context, bool) error { return nil }
+func (flood) End()                              {}
+func (flood) Close() error                      { return nil }
+func (flood) Read(p []byte) (int, error) {
+	<-time.After(10 * time.Millisecond)
+	return copy(p, AppendLine(nil, "stdout", stamp, bytes.Repeat([]byte("y"), 1000))), nil
+}
+
+func TestTailEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		got := NewTail(&script{began: began}, DefaultWaits()).Collect(ctx, waiting)
+		if took := time.Since(began); took != time.Second || !got.Incomplete {
+			t.Errorf("took %v, incomplete %v", took, got.Incomplete)
+		}
+	})
+}
+
+func TestTailUnreadable(t *testing.T) {
+	got := NewTail(&script{err: io.ErrUnexpectedEOF}, DefaultWaits()).Collect(t.Context(), failing)
+	if !slices.Equal(got.Lines, []string{failedText}) || !got.Incomplete {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// The lines that the collector adds carry the caller's time and the wait.
+func TestTailStamps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		req := waiting
+		req.Now = stamp
+		got := NewTail(&script{began: time.Now()}, DefaultWaits()).Collect(t.Context(), req)
+		if len(got.Lines) != 1 || !strings.HasPrefix(got.Lines[0], "2024-06-10T06:13:22.0") {
+			t.Errorf("got %q", got.Lines)
+		}
+	})
+}

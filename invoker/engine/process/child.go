@@ -1,0 +1,169 @@
+package process
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
+)
+
+// child is one container: the proxy process, called the leader, and whatever
+// it started.
+type child struct {
+	id    container.ID
+	name  string
+	dir   string
+	port  int
+	limit int64 // bytes of memory, 0 for none
+	pid   int   // of the leader, and of its process group and session
+	cmd   *exec.Cmd
+	out   *output
+	tail  *logs.Tail
+	ended chan struct{} // closed when the leader has ended
+	wg    sync.WaitGroup
+
+	ctx    context.Context // ends with Remove
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	reaped    bool // the pid may belong to another process by now
+	handedOut bool // the caller has the id, so its death is news
+	removed   bool // the caller has asked for its end, so it is none
+	paused    bool
+	oom       bool
+}
+
+func (c *child) logPath() string {
+	return filepath.Join(c.dir, string(c.id)+"-json.log")
+}
+
+// signal reaches the leader's process group, unless the leader has ended.
+func (c *child) signal(s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.signalLocked(s)
+}
+
+// signalLocked answers false when the leader has ended: then the group's number
+// may be another's.
+func (c *child) signalLocked(s syscall.Signal) bool {
+	if c.reaped {
+		return false
+	}
+	return syscall.Kill(-c.pid, s) == nil
+}
+
+// await waits for the leader's end and ends its group with it, as a container
+// ends with its first process. While the leader is a zombie its number is
+// safe.
+func (e *Engine) await(c *child) {
+	c.waitForEnd()
+	c.mu.Lock()
+	c.signalLocked(syscall.SIGKILL)
+	_ = c.cmd.Wait()
+	c.reaped = true
+	news := c.handedOut && !c.removed
+	c.mu.Unlock()
+	c.out.finish()
+	close(c.ended)
+	if news {
+		e.log.Warn("a process ended by itself", "container", c.id, "state", c.cmd.ProcessState)
+		e.reportDeath(c.id)
+	}
+}
+
+// waitForEnd waits until the leader has ended, and leaves it a zombie: it is reaped
+// by await alone.
+func (c *child) waitForEnd() {
+	for {
+		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// stopped reports whether the leader stands still, or goes no more for another
+// reason.
+func (c *child) stopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped || !c.paused {
+		return true
+	}
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, c.pid, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0 || err == unix.ECHILD
+}
+
+// outOfMemory ends the container for its memory use.
+func (c *child) outOfMemory() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped {
+		return
+	}
+	c.oom = true
+	c.signalLocked(syscall.SIGKILL)
+}
+
+// watched reports whether the container can use memory at all.
+func (c *child) watched() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.reaped && !c.paused
+}
+
+// starter starts processes from one thread that lives as long as the engine.
+// The kernel's parent-death signal is sent when the thread that started the
+// process ends (prctl(2), PR_SET_PDEATHSIG), not when the whole process does.
+type starter struct {
+	orders chan order
+	stop   chan struct{}
+	wg     sync.WaitGroup
+}
+
+type order struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+func newStarter() *starter {
+	s := &starter{orders: make(chan order), stop: make(chan struct{})}
+	s.wg.Go(func() {
+		// Never unlocked: the thread ends with the goroutine. By then all its
+		// children have ended.
+		runtime.LockOSThread()
+		for {
+			select {
+			case o := <-s.orders:
+				o.done <- o.cmd.Start()
+			case <-s.stop:
+				return
+			}
+		}
+	})
+	return s
+}
+
+func (s *starter) start(cmd *exec.Cmd) error {
+	done := make(chan error, 1)
+	select {
+	case s.orders <- order{cmd, done}:
+		return <-done
+	case <-s.stop:
+		return errClosed
+	}
+}
+
+func (s *starter) close() {
+	close(s.stop)
+	s.wg.Wait()
+}

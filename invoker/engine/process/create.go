@@ -1,0 +1,212 @@
+package process
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
+)
+
+const (
+	loopback = "127.0.0.1"
+	// markerVar names the variable by which a process and whatever it starts
+	// are found again. Its value is the container's id, which cannot be guessed.
+	// Its name has not the prefix of OpenWhisk's variables: actions list those.
+	markerVar = "GPUWHISK_CONTAINER"
+	// noFile and oomScore are the limits of a Docker container's files, and
+	// the wish that the kernel ends actions before it ends us.
+	noFile   = 1024
+	oomScore = "500"
+)
+
+var errClosed = errors.New("process engine is closed")
+
+// Create starts the proxy of the container's kind. It does not wait until the
+// proxy listens.
+func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	runtime, ok := e.options.runtime(spec.Kind)
+	if !ok {
+		return container.Handle{}, &container.CreateError{
+			Blame:   container.BlameDeveloper,
+			Message: "The process runtime cannot run actions of kind '" + spec.Kind + "'.",
+		}
+	}
+	handle, err := e.launch(ctx, spec, runtime)
+	if err != nil {
+		return container.Handle{}, &container.CreateError{
+			Blame:   container.BlameWhisk,
+			Message: "Failed to provision resources to run the action.",
+			Err:     fmt.Errorf("start process %s: %w", spec.Name, err),
+		}
+	}
+	return handle, nil
+}
+
+func (e *Engine) launch(ctx context.Context, spec container.Spec, runtime Runtime) (container.Handle, error) {
+	if err := ctx.Err(); err != nil {
+		return container.Handle{}, err
+	}
+	c, err := e.prepare(spec)
+	if err != nil {
+		return container.Handle{}, err
+	}
+	cmd, err := e.command(c, spec, runtime)
+	if err == nil {
+		err = e.start(c, cmd)
+	}
+	if err != nil {
+		c.cancel()
+		e.ports.free(c.port)
+		return container.Handle{}, errors.Join(err, os.RemoveAll(c.dir))
+	}
+	if !e.adopt(c) {
+		_ = e.end(c)
+		return container.Handle{}, errClosed
+	}
+	e.handOut(c)
+	e.guard.wake()
+	return container.Handle{ID: c.id, Name: spec.Name, Addr: net.JoinHostPort(loopback, strconv.Itoa(c.port))}, nil
+}
+
+// prepare makes the container's directory and finds it a port.
+func (e *Engine) prepare(spec container.Spec) (*child, error) {
+	if spec.Name == "" || strings.ContainsAny(spec.Name, "/\x00") {
+		return nil, fmt.Errorf("container name %q is not a file name", spec.Name)
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails, says its documentation
+	id := spec.Name + "." + hex.EncodeToString(random[:])
+	dir := filepath.Join(e.options.StateDir, id)
+	for _, d := range []string{dir, filepath.Join(dir, "home"), filepath.Join(dir, "tmp")} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return nil, errors.Join(fmt.Errorf("make directory: %w", err), os.RemoveAll(dir))
+		}
+	}
+	port, err := e.ports.take()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &child{
+		ctx: ctx, cancel: cancel, id: container.ID(id), name: spec.Name, dir: dir, port: port,
+		limit: spec.Limit(), ended: make(chan struct{}),
+	}, nil
+}
+
+// command builds the process with an environment of its own: nothing of ours
+// is inherited, so none of our secrets can be.
+func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.Cmd, error) {
+	path, err := exec.LookPath(runtime.Argv[0])
+	if err != nil {
+		return nil, fmt.Errorf("find proxy: %w", err)
+	}
+	home := filepath.Join(c.dir, "home")
+	env := []string{"PATH=" + e.options.Path, "LANG=C.UTF-8"}
+	own := spec.Env
+	if spec.GPU != nil {
+		own = slices.DeleteFunc(slices.Clone(own), steering)
+	}
+	env = append(append(env, runtime.Env...), own...)
+	env = append(env,
+		"HOME="+home,
+		"TMPDIR="+filepath.Join(c.dir, "tmp"),
+		"__OW_PROXY_HOST="+loopback,
+		"__OW_PROXY_PORT="+strconv.Itoa(c.port),
+		markerVar+"="+string(c.id),
+		"CUDA_VISIBLE_DEVICES="+visible(spec.GPU),
+	)
+	if spec.GPU != nil {
+		env = append(env, spec.GPU.Env...) // the last of a name counts
+	}
+	return &exec.Cmd{
+		Path: path, Args: runtime.Argv, Env: env, Dir: home,
+		SysProcAttr: &syscall.SysProcAttr{
+			Setsid:    true,            // a group and session of its own, to be ended as one
+			Pdeathsig: syscall.SIGKILL, // it dies with us, however we die
+		},
+	}, nil
+}
+
+// steering recognizes a variable that would change which device or driver a GPU
+// process finds: that is the device's word alone.
+func steering(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return container.Steers(name)
+}
+
+// visible gives the device that CUDA may see: a real one, or none.
+func visible(gpu *container.GPU) string {
+	if gpu == nil || gpu.Simulated {
+		return "-1"
+	}
+	if _, index, found := strings.Cut(gpu.Device, "="); found { // a CDI name
+		return index
+	}
+	return gpu.Device
+}
+
+// start runs the process and begins to copy its output and to wait for it.
+func (e *Engine) start(c *child, cmd *exec.Cmd) error {
+	out, err := openOutput(c.logPath(), e.options.MaxLogBytes)
+	if err != nil {
+		return err
+	}
+	if err := out.attach(cmd); err != nil {
+		return errors.Join(err, out.close())
+	}
+	err = e.starter.start(cmd)
+	out.started()
+	if err != nil {
+		return errors.Join(err, out.close())
+	}
+	c.pid, c.cmd, c.out = cmd.Process.Pid, cmd, out
+	limitFiles(c.pid)
+	c.tail = logs.NewTail(logs.NewFile(c.logPath()), e.options.LogWaits)
+	c.wg.Go(func() { e.await(c) })
+	return nil
+}
+
+// limitFiles sets what Docker sets for its containers. The process runs
+// already; it has no time to open a thousand files.
+func limitFiles(pid int) {
+	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: noFile, Max: noFile}, nil)
+	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(oomScore), 0)
+}
+
+// adopt makes the child findable. It answers false once the engine is closed.
+func (e *Engine) adopt(c *child) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.live[c.id] = c
+	}
+	return !e.closed
+}
+
+// handOut marks the child as the caller's. If it has died in the meantime,
+// that is reported now.
+func (e *Engine) handOut(c *child) {
+	c.mu.Lock()
+	c.handedOut = true
+	dead := c.reaped
+	c.mu.Unlock()
+	if dead {
+		e.log.Warn("a process ended as it began", "container", c.id, "state", c.cmd.ProcessState)
+		e.reportDeath(c.id)
+	}
+}

@@ -1,0 +1,46 @@
+package process
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLeaderOf(t *testing.T) {
+	stats := map[int]stat{
+		1: {}, 100: {parent: 1, session: 100}, 101: {parent: 100, session: 100}, // leader, child
+		102: {parent: 101, session: 102}, 103: {parent: 102, session: 102}, // left the session
+		104: {parent: 1, session: 104},                                 // a stranger
+		105: {parent: 106, session: 5}, 106: {parent: 105, session: 5}, // no way up
+	}
+	for pid, want := range map[int]int{1: 0, 100: 100, 101: 100, 102: 100, 103: 100, 104: 0, 105: 0, 999: 0} {
+		if got := leaderOf(pid, stats, map[int]bool{100: true}); got != want {
+			t.Errorf("%d: got %d, want %d", pid, got, want)
+		}
+	}
+}
+
+func TestFamilies(t *testing.T) {
+	f := start(t, nil)
+	h := f.create()
+	f.mustRun(h.Addr, wish{Sleepers: 2})
+	c := f.find(h.ID)
+	family := families([]*child{c})[c.pid]
+	if len(family) != 3 || !slices.Contains(family, c.pid) {
+		t.Errorf("got %v, want the leader %d and two", family, c.pid)
+	}
+}
+
+// Without a running container nothing is looked at.
+func TestGuardRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		g := newGuard(func() []*child { tries++; return nil }, 0, nil)
+		<-time.After(time.Hour)
+		g.close()
+		if tries != 1 {
+			t.Errorf("%d looks in an hour", tries)
+		}
+	})
+}

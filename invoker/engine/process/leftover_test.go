@@ -1,0 +1,141 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+// strand is an engine in a process of its own that is killed while a proxy and
+// an orphan run.
+func strand() {
+	options := DefaultOptions()
+	options.StateDir = os.Getenv("GPUWHISK_TEST_DIR")
+	options.Runtimes = map[string]Runtime{"go:": {Argv: []string{"/proc/self/exe"}, Env: []string{actAs + "=proxy"}}}
+	e, err := New(options)
+	if err == nil {
+		var h container.Handle
+		h, err = e.Create(context.Background(), container.Spec{Name: "wsk00_1_a", Kind: "go:1"})
+		fmt.Println(h.Addr)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+// An engine that was killed leaves no proxy running, and the next one ends the
+// rest and deletes the files.
+func TestCleanUpAfterCrash(t *testing.T) {
+	f := start(t, nil)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{actAs + "=engine", "GPUWHISK_TEST_DIR=" + f.options.StateDir}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(string(bytes.TrimSpace(line)), wish{Orphan: true})
+	f.awaitProcesses(2) // the proxy and an orphan
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for deadline := time.Now().Add(time.Minute); len(f.processes()) > 1; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the proxy outlives its engine")
+		}
+	}
+	if err := f.CleanUp(t.Context(), "wsk00_"); err != nil {
+		t.Error(err)
+	}
+	if pids := f.processes(); len(pids) > 0 {
+		t.Errorf("left: %v", pids)
+	}
+	if left := f.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A process is found from the moment on when it is there.
+func TestMarkerIsSeenAtOnce(t *testing.T) {
+	const marker = markerVar + "=wsk00_1_a.0011"
+	for i := range 500 {
+		cmd := exec.Command("sleep", "60")
+		cmd.Env = []string{marker}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		seen := hasMarker(cmd.Process.Pid, marker, newRetries())
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if !seen {
+			t.Fatalf("process %d was not seen", i)
+		}
+	}
+	if hasMarker(2, marker, newRetries()) || hasMarker(os.Getpid(), marker, newRetries()) {
+		t.Error("seen in a process that does not have it")
+	}
+}
+
+func TestCleanUpByPrefix(t *testing.T) {
+	f := start(t, nil)
+	kept := f.spec()
+	kept.Name = "wsk010_1_a"
+	for _, spec := range []container.Spec{f.spec(), kept} {
+		if _, err := f.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(f.options.StateDir, "wsk00_9_b.ff"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.CleanUp(t.Context(), "wsk00_"); err != nil {
+		t.Error(err)
+	}
+	if left := f.left(); len(left) != 1 {
+		t.Errorf("left: %v, want one", left)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	got, err := parseStat([]byte("12 (a) b (c) S 3 12 11 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 8 9\n"))
+	if want := (stat{parent: 3, session: 11}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	for _, text := range []string{"", "12 (a", "12 (a) S 3 12", "12 (a) S x 12 11 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711"} {
+		if _, err := parseStat([]byte(text)); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+// Retries are bounded for all processes that are checked together.
+func TestRetriesEnd(t *testing.T) {
+	tries := newRetries()
+	tries.pause = 0
+	n := 0
+	for tries.wait() {
+		n++
+	}
+	if n != 1000 || tries.wait() {
+		t.Errorf("%d looks", n)
+	}
+}

@@ -1,0 +1,114 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// procPath names a file of a process below /proc.
+func procPath(pid int, file string) string {
+	return filepath.Join("/proc", strconv.Itoa(pid), file)
+}
+
+// allPIDs lists the processes there are.
+func allPIDs() []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what could be read is used
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// stat is what is needed of /proc/PID/stat (proc_pid_stat(5)).
+type stat struct {
+	parent  int
+	session int
+	zombie  bool
+}
+
+func readStat(pid int) (stat, error) {
+	text, err := os.ReadFile(procPath(pid, "stat"))
+	if err != nil {
+		return stat{}, fmt.Errorf("read state of process %d: %w", pid, err)
+	}
+	return parseStat(text)
+}
+
+// parseStat reads from behind the program's name, which may hold anything,
+// even parentheses and spaces.
+func parseStat(text []byte) (stat, error) {
+	rest, found := afterLast(text, ')')
+	fields := strings.Fields(string(rest))
+	if !found || len(fields) < 4 {
+		return stat{}, fmt.Errorf("state of process is cut off: %q", text)
+	}
+	parent, err1 := strconv.Atoi(fields[1])
+	session, err2 := strconv.Atoi(fields[3])
+	if err1 != nil || err2 != nil {
+		return stat{}, fmt.Errorf("state of process is unreadable: %q", text)
+	}
+	return stat{parent: parent, session: session, zombie: fields[0] == "Z"}, nil
+}
+
+func afterLast(b []byte, sep byte) ([]byte, bool) {
+	i := bytes.LastIndexByte(b, sep)
+	return b[i+1:], i >= 0
+}
+
+// privateBytes is the memory that a process has for itself: what it shares
+// with others, libraries above all, would be counted once for each.
+func privateBytes(pid int) int64 {
+	text, err := os.ReadFile(procPath(pid, "statm"))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 3 {
+		return 0
+	}
+	resident, err1 := strconv.ParseInt(fields[1], 10, 64)
+	shared, err2 := strconv.ParseInt(fields[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return (resident - shared) * int64(os.Getpagesize())
+}
+
+// becomesAnother reports of a process without an environment whether it is on its
+// way to be another program: it has memory, unlike the kernel's own and what has
+// ended, and no arguments yet.
+func becomesAnother(pid int) bool {
+	memory, err := os.ReadFile(procPath(pid, "statm"))
+	if err != nil || bytes.HasPrefix(memory, []byte("0 ")) {
+		return false
+	}
+	args, err := os.ReadFile(procPath(pid, "cmdline"))
+	return err == nil && len(args) == 0
+}
+
+// newestPID is the number that was given to a process or thread last, 0 if
+// that cannot be read. While it stays, nothing was started on this machine.
+func newestPID() int {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) == 0 {
+		return 0
+	}
+	newest, _ := strconv.Atoi(fields[len(fields)-1])
+	return newest
+}

@@ -1,0 +1,150 @@
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
+)
+
+// actAs says to this test's own binary that it is to be a proxy, or what a
+// proxy starts.
+const actAs = "GPUWHISK_TEST_ACT_AS"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(actAs) {
+	case "proxy":
+		serve()
+	case "sleeper":
+		_ = syscall.Pause()
+	case "orphan maker":
+		startSleeper(false)
+	case "engine":
+		strand()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// wish is what a test wants the proxy to do.
+type wish struct {
+	Stdout   string // printed as it is
+	Stderr   string //
+	Quiet    bool   // no sentinels
+	Allocate int    // MiB to fill, then no answer
+	Sleepers int    // children to start
+	Orphan   bool   // start a child's child in a session of its own
+	Exit     bool   // end without an answer
+	Fork     bool   // start a child and wait until it is another program, for ever
+}
+
+// state is what the proxy reports of itself.
+type state struct {
+	Environ []string
+	Dir     string
+	Files   uint64
+	PID     int
+}
+
+func serve() {
+	http.HandleFunc("/run", func(w http.ResponseWriter, r *http.Request) {
+		var v wish
+		_ = json.NewDecoder(r.Body).Decode(&v)
+		grant(v)
+		_ = json.NewEncoder(w).Encode(readState())
+	})
+	addr := net.JoinHostPort(os.Getenv("__OW_PROXY_HOST"), os.Getenv("__OW_PROXY_PORT"))
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(addr, nil))
+	os.Exit(1)
+}
+
+func grant(v wish) {
+	_, _ = io.WriteString(os.Stdout, v.Stdout)
+	_, _ = io.WriteString(os.Stderr, v.Stderr)
+	for range v.Sleepers {
+		startSleeper(false)
+	}
+	if v.Orphan {
+		makeOrphan()
+	}
+	if v.Fork {
+		go forkAndWait()
+	}
+	if v.Exit {
+		os.Exit(3)
+	}
+	if v.Allocate > 0 {
+		fill(v.Allocate)
+		select {}
+	}
+	if !v.Quiet {
+		fmt.Println(logs.Sentinel)
+		fmt.Fprintln(os.Stderr, logs.Sentinel)
+	}
+}
+
+func fill(mib int) {
+	var kept [][]byte
+	for range mib {
+		block := make([]byte, 1<<20)
+		for i := 0; i < len(block); i += 512 {
+			block[i] = 1
+		}
+		kept = append(kept, block)
+	}
+	_ = syscall.Pause()
+	runtime.KeepAlive(kept)
+}
+
+func startSleeper(session bool) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(without(os.Environ(), actAs), actAs+"=sleeper")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// forkAndWait starts a child as vfork(2) does: nothing reaches the parent before
+// the child has become another program or ended, and this one does neither.
+func forkAndWait() {
+	pid, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	for pid == 0 {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_PPOLL, 0, 0, 0)
+	}
+}
+
+// makeOrphan starts a process in a session of its own, whose child is left
+// without a parent.
+func makeOrphan() {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(without(os.Environ(), actAs), actAs+"=orphan maker")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	_ = cmd.Run()
+}
+
+func without(environ []string, name string) []string {
+	var kept []string
+	for _, v := range environ {
+		if !strings.HasPrefix(v, name+"=") {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+func readState() state {
+	dir, _ := os.Getwd()
+	var files syscall.Rlimit
+	_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
+	return state{Environ: os.Environ(), Dir: dir, Files: files.Max, PID: os.Getpid()}
+}

@@ -1,0 +1,265 @@
+// Package proxy sends /init and /run to the action proxy in a container, builds
+// what they carry, and decides what their outcome means for the activation.
+//
+// It does not create, pause or remove containers, reads no logs and knows no
+// flows. Its goroutines are those of net/http: two for each open connection.
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// idleLimit is how long a connection may be idle and still be used again.
+	// Node's HTTP server closes after 5 s; staying far below keeps a request and a
+	// close from crossing on the wire.
+	idleLimit = 2 * time.Second
+	// maxHead bounds an answer's headers: the action is not trusted.
+	maxHead = 64 << 10
+	// firstRead is the memory that is allocated on the word of Content-Length alone.
+	firstRead = 64 << 10
+)
+
+// Pauses between attempts to reach a proxy that does not listen yet. They grow
+// with the time already waited, so that a fast start is met fast and a slow one
+// costs little.
+const (
+	firstPause    = time.Millisecond
+	longestPause  = 20 * time.Millisecond
+	pauseFraction = 16 // a pause is this fraction of the time already waited
+)
+
+// Limit bounds the body of an answer.
+type Limit struct {
+	Max        int64 // a longer answer is truncated
+	Truncation int64 // how much of it is kept then
+}
+
+// Client is the HTTP client of one container's action proxy. It may be used by as
+// many goroutines at once as the action's concurrency limit allows. Each container
+// has its own, so that no connection outlives it: addresses are used again.
+type Client struct {
+	base      string
+	transport *http.Transport
+}
+
+// New makes a client for the proxy at addr, host:port. It opens nothing.
+func New(addr string, concurrency int) *Client {
+	dialer := net.Dialer{KeepAlive: -1} // an idle connection is closed before a probe
+	return &Client{base: "http://" + addr, transport: &http.Transport{
+		DialContext:            dialer.DialContext,
+		DisableCompression:     true, // the body's length must be the one that was declared
+		MaxIdleConnsPerHost:    max(concurrency, 1),
+		IdleConnTimeout:        idleLimit,
+		MaxResponseHeaderBytes: maxHead,
+	}}
+}
+
+// Close closes the idle connections. A call under way is not disturbed.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Init sends /init and waits for the proxy to come up first: while nothing listens
+// at the address it tries again until the timeout is used up. An attempt that
+// reached the proxy is never repeated.
+func (c *Client) Init(ctx context.Context, body []byte, timeout time.Duration, limit Limit) Exchange {
+	start := time.Now()
+	for {
+		x := c.exchange(ctx, start, "/init", body, timeout, limit)
+		if x.Failure != Refused {
+			return x
+		}
+		if !pause(ctx, start, start.Add(timeout)) {
+			x.fail(Timeout, x.Err)
+			if over(ctx) {
+				x.fail(Cancelled, cmp.Or(context.Cause(ctx), x.Err))
+			}
+			return x
+		}
+	}
+}
+
+// pause waits a little. It returns false when there is no time for another attempt.
+func pause(ctx context.Context, start, deadline time.Time) bool {
+	d := min(max(time.Since(start)/pauseFraction, firstPause), longestPause)
+	timer := time.NewTimer(min(d, time.Until(deadline)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return time.Now().Before(deadline)
+	}
+}
+
+// Run sends /run, once: what may have reached the action is not sent again.
+func (c *Client) Run(ctx context.Context, body []byte, timeout time.Duration, limit Limit) Exchange {
+	return c.exchange(ctx, time.Now(), "/run", body, timeout, limit)
+}
+
+// exchange makes one attempt. The transport repeats a POST only if no byte of it
+// was written.
+func (c *Client) exchange(ctx context.Context, start time.Time, path string, body []byte, timeout time.Duration, limit Limit) Exchange {
+	x := Exchange{Start: start}
+	limited, cancel := context.WithDeadline(ctx, start.Add(timeout))
+	defer cancel()
+	err := c.send(limited, path, body, limit, &x)
+	x.End = time.Now()
+	if err != nil {
+		x.fail(failure(ctx, x.Sent, err), err)
+	}
+	return x
+}
+
+func (c *Client) send(ctx context.Context, path string, body []byte, limit Limit, x *Exchange) error {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		x.Sent, x.Reused = true, i.Reused
+	}})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make request to action: %w", err)
+	}
+	req.Header = http.Header{
+		"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": nil,
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("send request to action: %w", err)
+	}
+	defer resp.Body.Close() // an error of the body has been returned by its reads
+	return x.read(resp, limit)
+}
+
+var errNoLength = errors.New("the answer declares no length")
+
+// read reads an answer. One without a declared length, or with a status that has no
+// body, counts as none: the original cannot read it either
+// (ApacheBlockingContainerClient, HttpUtils).
+func (x *Exchange) read(resp *http.Response, limit Limit) error {
+	if resp.ContentLength < 0 || resp.ProtoMajor != 1 || bodiless(resp.StatusCode) {
+		return fmt.Errorf("read answer of action with status %d: %w", resp.StatusCode, errNoLength)
+	}
+	x.Status, x.ContentLength = resp.StatusCode, resp.ContentLength
+	want := resp.ContentLength
+	if want > limit.Max {
+		x.Truncated, x.Max = true, limit.Max
+		want = min(want, max(limit.Truncation, 0))
+	}
+	var text bytes.Buffer
+	text.Grow(int(min(want, firstRead)) + bytes.MinRead)
+	if n, err := text.ReadFrom(io.LimitReader(resp.Body, want)); err != nil || n < want {
+		return fmt.Errorf("read body of answer of action: %w", cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	x.Body = decode(text.Bytes(), charsetOf(resp.Header.Get("Content-Type")))
+	return nil
+}
+
+func bodiless(status int) bool {
+	switch status {
+	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
+		return true
+	}
+	return false
+}
+
+// charsetOf is the charset parameter of a media type, in lower case.
+func charsetOf(mediaType string) string {
+	_, params, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(params["charset"])
+}
+
+// failure classifies an error. sent says that there was a connection.
+func failure(ctx context.Context, sent bool, err error) Failure {
+	for _, no := range []syscall.Errno{
+		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
+	} {
+		if !sent && errors.Is(err, no) {
+			return Refused
+		}
+	}
+	if over(ctx) {
+		return Cancelled
+	}
+	var slow net.Error
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &slow) && slow.Timeout() {
+		return Timeout
+	}
+	return NoResponse
+}
+
+// over reports whether the context has ended. A dialer sees its deadline pass
+// before the context's own timer has fired.
+func over(ctx context.Context) bool {
+	end, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(end)
+}
+
+// Failure is why an exchange brought no answer.
+type Failure uint8
+
+// Kinds of failure. Where a container turns out unhealthy on its first run
+// after a rest, Refused lets the invoker run the activation elsewhere: the
+// action cannot have seen it.
+const (
+	None       Failure = iota // there is an answer
+	Timeout                   // the time was used up
+	Refused                   // nothing listens: no byte was sent
+	NoResponse                // the connection broke, or the answer is not one
+	Cancelled                 // the caller's context ended
+)
+
+// String names the failure for logs.
+func (f Failure) String() string {
+	return [...]string{"none", "timeout", "refused", "no response", "cancelled"}[f]
+}
+
+// Exchange is one request and what came of it.
+type Exchange struct {
+	Start, End    time.Time
+	Failure       Failure
+	Err           error  // cause of the failure, for the operator's log
+	Status        int    // HTTP status, 0 without an answer
+	Body          []byte // UTF-8, truncated if Truncated
+	ContentLength int64  // as the answer declared it
+	Truncated     bool
+	Max           int64 // the limit that truncated it
+	Reused        bool  // the connection had served before
+	Sent          bool  // a connection stood: the action may have seen the request
+}
+
+// Elapsed is how long the exchange took.
+func (x Exchange) Elapsed() time.Duration { return x.End.Sub(x.Start) }
+
+// Unhealthy reports that the proxy itself asks to be taken out of service.
+func (x Exchange) Unhealthy() bool {
+	return x.Failure == None && x.Status == http.StatusServiceUnavailable
+}
+
+// Broken reports that the connection failed before the time was used up, so that
+// it is worth asking whether the container ran out of memory.
+func (x Exchange) Broken() bool { return x.Failure == Refused || x.Failure == NoResponse }
+
+// OK reports that the proxy answered 200 with a body within the limit.
+func (x Exchange) OK() bool {
+	return x.Failure == None && x.Status == http.StatusOK && !x.Truncated
+}
+
+// fail replaces whatever answer there was.
+func (x *Exchange) fail(f Failure, err error) {
+	*x = Exchange{Start: x.Start, End: time.Now(), Failure: f, Err: err, Reused: x.Reused, Sent: x.Sent}
+}

@@ -1,0 +1,412 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var wide = Limit{Max: 1 << 20, Truncation: 1 << 20}
+
+// peer is an action proxy made of a script: each connection is handed to
+// serve, which may do what it likes with it.
+type peer struct {
+	net.Listener
+	conns atomic.Int32
+}
+
+func listen(t *testing.T, serve func(c net.Conn, r *bufio.Reader)) *peer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{Listener: l}
+	var wg sync.WaitGroup
+	ctx, end := context.WithCancel(context.Background())
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.conns.Add(1)
+			wg.Go(func() {
+				defer c.Close()
+				defer context.AfterFunc(ctx, func() { c.Close() })()
+				serve(c, bufio.NewReader(c))
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		end()
+		wg.Wait()
+	})
+	return p
+}
+
+func (p *peer) client(t *testing.T) *Client {
+	c := New(p.Addr().String(), 1)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// request reads one request and returns its path and body.
+func request(r *bufio.Reader) (path, body string, err error) {
+	q, err := http.ReadRequest(r)
+	if err != nil {
+		return "", "", err
+	}
+	b, err := io.ReadAll(q.Body)
+	return q.URL.Path, string(b), err
+}
+
+// answers serves every request on a connection with the same bytes.
+func answers(text string) func(net.Conn, *bufio.Reader) {
+	return func(c net.Conn, r *bufio.Reader) {
+		for {
+			if _, _, err := request(r); err != nil {
+				return
+			}
+			if _, err := io.WriteString(c, text); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func ok(body string) string {
+	return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " +
+		strconv.Itoa(len(body)) + "\r\n\r\n" + body
+}
+
+func TestRequestsAreWhatAnActionExpects(t *testing.T) {
+	var head string
+	p := listen(t, func(c net.Conn, r *bufio.Reader) {
+		q, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		body, _ := io.ReadAll(q.Body)
+		head = q.Method + " " + q.URL.Path + " " + q.Host + " " + q.Header.Get("Content-Type") + " " +
+			q.Header.Get("Accept") + " " + q.Header.Get("Accept-Encoding") + strconv.FormatInt(q.ContentLength, 10)
+		io.WriteString(c, ok(string(body)))
+	})
+	body := `{"value":"` + strings.Repeat("ü", 1<<20) + `"}`
+	limit := Limit{Max: 8 << 20, Truncation: 8 << 20}
+	x := p.client(t).Init(t.Context(), []byte(body), time.Minute, limit)
+	want := "POST /init " + p.Addr().String() + " application/json application/json " + strconv.Itoa(len(body))
+	if !x.OK() || string(x.Body) != body || head != want {
+		t.Errorf("status %d %v %v, head %q, want %q", x.Status, x.Failure, x.Err, head, want)
+	}
+	if x.End.Before(x.Start) || x.ContentLength != int64(len(body)) {
+		t.Errorf("took %v, length %d", x.Elapsed(), x.ContentLength)
+	}
+}
+
+func TestConnectionIsUsedAgain(t *testing.T) {
+	p := listen(t, answers(ok("{}")))
+	c := p.client(t)
+	opened := int32(0)
+	var rested time.Time
+	for i := range 5 {
+		x := c.Run(t.Context(), []byte("{}"), time.Minute, wide)
+		late := time.Since(rested) >= idleLimit // on a machine that stood still it may be another one
+		if !x.OK() || x.Reused && i == 0 || !x.Reused && !late {
+			t.Fatalf("run %d: %v %v reused %v", i, x.Failure, x.Err, x.Reused)
+		}
+		if rested = time.Now(); !x.Reused {
+			opened++
+		}
+	}
+	if n := p.conns.Load(); n != opened {
+		t.Errorf("%d connections, %d not used again", n, opened)
+	}
+}
+
+// closes counts the connections that a client has closed.
+func closes(c *Client) <-chan struct{} {
+	closed := make(chan struct{}, 100)
+	dial := c.transport.DialContext
+	c.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &closing{Conn: nc, closed: closed}, nil
+	}
+	return closed
+}
+
+type closing struct {
+	net.Conn
+	once   sync.Once
+	closed chan<- struct{}
+}
+
+func (c *closing) Close() error {
+	c.once.Do(func() { c.closed <- struct{}{} })
+	return c.Conn.Close()
+}
+
+func TestConnectionIsNotUsedAgain(t *testing.T) {
+	log.SetOutput(io.Discard) // net/http logs what comes unasked
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	for name, text := range map[string]string{
+		"close":              "HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\n{}",
+		"HTTP/1.0":           "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+		"more than declared": ok("{}") + "garbage",
+		"two answers":        ok("{}") + ok("{}"),
+	} {
+		p := listen(t, answers(text))
+		c := p.client(t)
+		closed := closes(c)
+		for range 2 {
+			if x := c.Run(t.Context(), nil, time.Minute, wide); !x.OK() || x.Reused || string(x.Body) != "{}" {
+				t.Errorf("%s: %v %v reused %v %q", name, x.Failure, x.Err, x.Reused, x.Body)
+			}
+			<-closed
+		}
+		if n := p.conns.Load(); n != 2 {
+			t.Errorf("%s: %d connections", name, n)
+		}
+	}
+}
+
+// A peer that closes an idle connection must not fail the next run.
+func TestConnectionClosedWhileIdleIsNoticed(t *testing.T) {
+	p := listen(t, func(c net.Conn, r *bufio.Reader) {
+		if _, _, err := request(r); err == nil {
+			io.WriteString(c, ok("{}"))
+		}
+	})
+	c := p.client(t)
+	closed := closes(c)
+	for range 3 {
+		if x := c.Run(t.Context(), nil, time.Minute, wide); !x.OK() || x.Reused {
+			t.Fatalf("%v %v reused %v", x.Failure, x.Err, x.Reused)
+		}
+		<-closed // the peer's close has come
+	}
+}
+
+// What a busy moment opened is closed when it has been idle for long.
+func TestIdleConnectionIsClosed(t *testing.T) {
+	p := listen(t, answers(ok("{}")))
+	c := p.client(t)
+	if c.transport.IdleConnTimeout != idleLimit {
+		t.Errorf("connections are idle for %v", c.transport.IdleConnTimeout)
+	}
+	c.transport.IdleConnTimeout = time.Millisecond
+	closed := closes(c)
+	for range 2 {
+		if x := c.Run(t.Context(), nil, time.Minute, wide); !x.OK() || x.Reused {
+			t.Errorf("%v reused %v", x.Failure, x.Reused)
+		}
+		<-closed
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	drip := func(text string) func(net.Conn, *bufio.Reader) {
+		return func(c net.Conn, r *bufio.Reader) {
+			request(r)
+			io.WriteString(c, text)
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for range tick.C {
+				if _, err := io.WriteString(c, "x"); err != nil {
+					return
+				}
+			}
+		}
+	}
+	silent := func(_ net.Conn, r *bufio.Reader) { io.Copy(io.Discard, r) }
+	for name, serve := range map[string]func(net.Conn, *bufio.Reader){
+		"silent":      silent,
+		"slow status": drip(""),
+		"slow header": drip("HTTP/1.1 200 OK\r\nX: "),
+		"slow body":   drip("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"),
+	} {
+		const timeout = 30 * time.Millisecond
+		x := listen(t, serve).client(t).Run(t.Context(), []byte("{}"), timeout, wide)
+		if x.Failure != Timeout || x.Elapsed() < timeout {
+			t.Errorf("%s: %v %v after %v", name, x.Failure, x.Err, x.Elapsed())
+		}
+	}
+}
+
+func TestUnreadRequestTimesOut(t *testing.T) {
+	over := make(chan struct{})
+	p := listen(t, func(net.Conn, *bufio.Reader) { <-over })
+	defer close(over)
+	x := p.client(t).Run(t.Context(), make([]byte, 32<<20), 50*time.Millisecond, wide)
+	if x.Failure != Timeout {
+		t.Errorf("%v %v", x.Failure, x.Err)
+	}
+}
+
+// A proxy may refuse a body without reading it to its end.
+func TestAnswerBeforeTheRequestWasRead(t *testing.T) {
+	p := listen(t, func(c net.Conn, r *bufio.Reader) {
+		if _, err := http.ReadRequest(r); err != nil { // its head
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\n{}")
+		io.Copy(io.Discard, r)
+	})
+	x := p.client(t).Init(t.Context(), make([]byte, 8<<20), time.Minute, wide)
+	if x.Failure != None || x.Status != 413 {
+		t.Errorf("%v %v %d", x.Failure, x.Err, x.Status)
+	}
+}
+
+func TestCancelEndsACallAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := listen(t, func(_ net.Conn, r *bufio.Reader) {
+		request(r)
+		cancel()
+		io.Copy(io.Discard, r)
+	})
+	if x := p.client(t).Run(ctx, nil, time.Hour, wide); x.Failure != Cancelled {
+		t.Errorf("%v %v", x.Failure, x.Err)
+	}
+	if x := p.client(t).Init(ctx, nil, time.Hour, wide); x.Failure != Cancelled {
+		t.Errorf("init after cancel: %v %v", x.Failure, x.Err)
+	}
+}
+
+// vacant is an address where nothing listens.
+func vacant(t *testing.T) string {
+	t.Helper()
+	// Below the ports that Linux gives on request of any port, and among those
+	// that no other package, tested at the same time, looks at.
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 18000+rand.IntN(1000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+func TestRunIsNotRepeated(t *testing.T) {
+	if x := New(vacant(t), 1).Run(t.Context(), nil, time.Minute, wide); x.Failure != Refused || !x.Broken() {
+		t.Errorf("%v %v", x.Failure, x.Err)
+	}
+	p := listen(t, func(_ net.Conn, r *bufio.Reader) { request(r) })
+	if x := p.client(t).Run(t.Context(), nil, time.Minute, wide); x.Failure != NoResponse {
+		t.Errorf("%v %v", x.Failure, x.Err)
+	}
+	if n := p.conns.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestInitWaitsForTheProxy(t *testing.T) {
+	addr := vacant(t)
+	done := make(chan Exchange, 1)
+	c := New(addr, 1)
+	defer c.Close()
+	go func() { done <- c.Init(t.Context(), []byte("{}"), time.Minute, wide) }()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Skipf("the port was taken meanwhile: %v", err)
+	}
+	defer l.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	request(bufio.NewReader(conn))
+	io.WriteString(conn, ok("{}"))
+	if x := <-done; !x.OK() {
+		t.Errorf("%v %v", x.Failure, x.Err)
+	}
+}
+
+func TestInitGivesUpAtItsTimeout(t *testing.T) {
+	const timeout = 20 * time.Millisecond
+	x := New(vacant(t), 1).Init(t.Context(), nil, timeout, wide)
+	if x.Failure != Timeout || x.Elapsed() < timeout || x.Err == nil {
+		t.Errorf("%v %v after %v", x.Failure, x.Err, x.Elapsed())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if x := New(vacant(t), 1).Init(ctx, nil, time.Hour, wide); x.Failure != Cancelled {
+		t.Errorf("%v %v", x.Failure, x.Err)
+	}
+}
+
+func TestInitThatReachedTheProxyIsNotRepeated(t *testing.T) {
+	p := listen(t, func(_ net.Conn, r *bufio.Reader) { request(r) })
+	if x := p.client(t).Init(t.Context(), nil, time.Minute, wide); x.Failure != NoResponse {
+		t.Errorf("%v %v", x.Failure, x.Err)
+	}
+	if n := p.conns.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestParallelRuns(t *testing.T) {
+	const n = 8
+	var waiting sync.WaitGroup
+	waiting.Add(n)
+	p := listen(t, func(c net.Conn, r *bufio.Reader) {
+		for {
+			_, body, err := request(r)
+			if err != nil {
+				return
+			}
+			waiting.Done()
+			waiting.Wait() // all at once, or the test never ends
+			io.WriteString(c, ok(body))
+		}
+	})
+	c := New(p.Addr().String(), n)
+	defer c.Close()
+	for range 2 {
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				body := strconv.Itoa(i)
+				if x := c.Run(t.Context(), []byte(body), time.Minute, wide); string(x.Body) != body {
+					t.Errorf("%v %v %q, want %q", x.Failure, x.Err, x.Body, body)
+				}
+			})
+		}
+		wg.Wait()
+		waiting.Add(n)
+	}
+	if got := p.conns.Load(); got != n {
+		t.Errorf("%d connections", got)
+	}
+}
+
+func TestCloseLeavesNothingOpen(t *testing.T) {
+	gone := make(chan struct{})
+	p := listen(t, func(c net.Conn, r *bufio.Reader) {
+		answers(ok("{}"))(c, r)
+		close(gone)
+	})
+	c := p.client(t)
+	c.Run(t.Context(), nil, time.Minute, wide)
+	c.Close()
+	<-gone
+}

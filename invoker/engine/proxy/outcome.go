@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Texts of failures, as the original words them (ErrorResponse.scala). Clients
+// and dashboards look for them.
+const (
+	textInitTimeout = "The action exceeded its time limits of %d milliseconds during initialization."
+	textRunTimeout  = "The action exceeded its time limits of %d milliseconds."
+	textTruncated   = "The action produced a response that exceeded the allowed length: " +
+		"%d > %d bytes. The truncated response was: %s"
+	textInitFailed = "The action failed during initialization"
+	textInitGone   = "The action did not initialize and exited unexpectedly."
+	textNotJSON    = "The action did not produce a valid JSON or JSON Array response"
+	textMemory     = "The action exhausted its memory and was aborted."
+
+	// TextAbnormal is the answer where the action gave none, and for whatever
+	// goes wrong in the invoker itself.
+	TextAbnormal = "The action did not produce a valid response and exited unexpectedly."
+)
+
+// InitOutcome is what a finished /init means. ok is true when the action is
+// ready to run; else the response is the activation's. oom says that the
+// container ran out of memory; it matters only where the exchange is Broken.
+// An unhealthy proxy is the caller's to see first.
+func InitOutcome(x Exchange, timeout time.Duration, oom bool) (r activation.Response, ok bool) {
+	switch {
+	case x.OK():
+		return activation.Response{}, true
+	case x.Failure == Cancelled:
+		return abnormal(activation.StatusWhiskError), false
+	case x.Failure == Timeout || x.Elapsed() >= timeout:
+		return developer(fmt.Sprintf(textInitTimeout, timeout.Milliseconds())), false
+	case x.Truncated:
+		return truncated(x, activation.StatusDeveloperError), false
+	case x.Failure == None:
+		return initAnswer(x), false
+	case oom:
+		return developer(textMemory), false
+	}
+	return developer(textInitGone), false
+}
+
+// initAnswer reads the error of a proxy that could not load the action.
+func initAnswer(x Exchange) activation.Response {
+	result, err := activation.Canonical(x.Body)
+	if err == nil && result[0] == '{' {
+		if value, found := errorOf(result); found {
+			return sized(activation.ErrorValue(activation.StatusDeveloperError, value), x)
+		}
+	}
+	return sized(developer(withBody(textInitFailed, x.Body)), x)
+}
+
+// RunOutcome is what a finished /run means. oom is as in InitOutcome.
+func RunOutcome(x Exchange, timeout time.Duration, oom bool) activation.Response {
+	switch {
+	case x.Failure == Cancelled:
+		return abnormal(activation.StatusWhiskError)
+	case x.Failure == Timeout || x.Elapsed() >= timeout:
+		// Even if the action answered: it was too late.
+		return developer(fmt.Sprintf(textRunTimeout, timeout.Milliseconds()))
+	case x.Truncated:
+		return truncated(x, activation.StatusApplicationError)
+	case x.Failure == None:
+		return sized(runAnswer(x), x)
+	case oom:
+		return developer(textMemory)
+	}
+	return abnormal(activation.StatusDeveloperError)
+}
+
+// runAnswer judges a complete answer. An object with an error keeps nothing
+// but the error, whatever the status.
+func runAnswer(x Exchange) activation.Response {
+	result, err := activation.Canonical(x.Body)
+	if err != nil || result[0] != '{' && result[0] != '[' {
+		return developer(withBody(textNotJSON, x.Body))
+	}
+	succeeded := x.Status == http.StatusOK
+	if result[0] == '{' {
+		if value, found := errorOf(result); found {
+			status := activation.StatusDeveloperError
+			if succeeded {
+				status = activation.StatusApplicationError
+			}
+			return activation.ErrorValue(status, value)
+		}
+	}
+	if !succeeded {
+		return developer(withBody(textNotJSON, x.Body))
+	}
+	return activation.Response{StatusCode: activation.StatusSuccess, Result: result}
+}
+
+// errorOf finds the error of an object in canonical form, where a key stands
+// as its text alone: without that text there is nothing to parse for.
+func errorOf(object []byte) (value []byte, found bool) {
+	if !bytes.Contains(object, []byte(`"error":`)) {
+		return nil, false
+	}
+	all, err := activation.Members(object)
+	if err != nil {
+		return nil, false
+	}
+	for _, m := range all {
+		if m.Key == "error" {
+			return m.Value, true
+		}
+	}
+	return nil, false
+}
+
+// withBody ends a sentence with the answer, or with a full stop without one.
+func withBody(text string, body []byte) string {
+	if len(body) == 0 {
+		return text + "."
+	}
+	return text + ": " + string(body)
+}
+
+func developer(text string) activation.Response {
+	return activation.ErrorResponse(activation.StatusDeveloperError, text)
+}
+
+func abnormal(status int) activation.Response {
+	return activation.ErrorResponse(status, TextAbnormal)
+}
+
+// truncated counts in bytes, as the answer declared them.
+func truncated(x Exchange, status int) activation.Response {
+	text := fmt.Sprintf(textTruncated, x.ContentLength, x.Max, x.Body)
+	return activation.ErrorResponse(status, text).WithSize(int(x.ContentLength))
+}
+
+// sized counts in UTF-16 units, as the original counts the answer's text.
+func sized(r activation.Response, x Exchange) activation.Response {
+	return r.WithSize(activation.UTF16Length(string(x.Body)))
+}

@@ -1,0 +1,263 @@
+package invoker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+func (env *fixture) gpuSettings(devices int) Settings {
+	s := env.settings()
+	cfg, _ := sched.Defaults("mqfq-sticky")
+	s.GPU = GPUSettings{
+		Policy: "mqfq-sticky", Sched: cfg, Tokens: 2, Pool: gpu.PoolConfig{Size: 32}, Prefetch: true,
+		DefaultMem: 1 << 30, ContextMem: 400 << 20, Backlog: Backlog{1000, 1 << 20},
+	}
+	for i := range devices {
+		s.GPU.Devices = append(s.GPU.Devices, gpu.Device{Index: i, Name: "test", MemoryBytes: 16 << 30, Simulated: true})
+	}
+	return s
+}
+
+func gpuAnnotation(t *testing.T, r *activation.Record) (n struct {
+	Device                  string
+	Start                   string
+	QueueTime, PrefetchTime int64
+	GPUTime                 int64
+	Memory                  int64
+	Fallback                string
+	MemoryMeasured          bool
+}) {
+	t.Helper()
+	if r == nil {
+		t.Fatal("no record")
+	}
+	v, ok := r.Annotations.Get("gpu")
+	if !ok {
+		t.Fatalf("record without gpu annotation: %+v", r)
+	}
+	if err := json.Unmarshal(v, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestGPURunsAreColdThenWarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", annotate(`{"memory":"2 GB"}`))
+		env.run = func(int, []byte) proxy.Exchange {
+			began := time.Now()
+			time.Sleep(100 * time.Millisecond)
+			return proxy.Exchange{Status: 200, Body: []byte(`{}`), ContentLength: 2, Start: began, End: time.Now()}
+		}
+		_, stop := env.start(env.gpuSettings(1))
+		one := env.invoke("f", nil)
+		time.Sleep(time.Second)
+		two := env.invoke("f", nil)
+		time.Sleep(time.Second)
+		stop()
+		if n := gpuAnnotation(t, env.record(one)); n.Start != "cold" || n.GPUTime != 100 || n.Memory != 2<<30 {
+			t.Errorf("first run: %+v", n)
+		}
+		if n := gpuAnnotation(t, env.record(two)); n.Start != "gpu-warm" {
+			t.Errorf("second run: %+v", n)
+		}
+		if env.created[0].GPU == nil || !env.created[0].GPU.Simulated {
+			t.Errorf("container spec %+v", env.created[0])
+		}
+	})
+}
+
+func TestGPUMemoryIsSwapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		for _, name := range []string{"f", "g"} {
+			env.action(name, annotate(`{"memory":"10 GB"}`))
+		}
+		_, stop := env.start(env.gpuSettings(1))
+		env.invoke("f", nil)
+		time.Sleep(time.Second)
+		env.invoke("g", nil)
+		time.Sleep(time.Second)
+		id := env.invoke("f", nil)
+		time.Sleep(time.Second)
+		stop()
+		if n := gpuAnnotation(t, env.record(id)); n.Start != "host-warm" {
+			t.Errorf("start %q, want host-warm after a swap; moves %v", n.Start, env.gpu.orders())
+		}
+	})
+}
+
+// TestContextsOfIdleContainersGiveWay: contexts stay on a device while their
+// containers live, so a device full of them takes nothing new until idle
+// containers are given up.
+func TestContextsOfIdleContainersGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		s := env.gpuSettings(1)
+		s.GPU.Devices[0].MemoryBytes = 900 << 20
+		var ids []activation.ID
+		_, stop := env.start(s)
+		for i := range 5 {
+			name := fmt.Sprint("f", i)
+			env.action(name, annotate(`{"memory":"100 MB"}`))
+			ids = append(ids, env.invoke(name, nil))
+		}
+		synctest.Wait()
+		stop()
+		for i, id := range ids {
+			if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 {
+				t.Errorf("function %d: record %+v", i, rec)
+			}
+		}
+	})
+}
+
+func TestGPUActionTooLargeForTheDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", annotate(`{"memory":"64 GB"}`))
+		s := env.gpuSettings(1)
+		s.GPU.Devices[0].MemoryBytes = 16e9
+		_, stop := env.start(s)
+		id := env.invoke("f", nil)
+		synctest.Wait()
+		stop()
+		rec := env.record(id)
+		if rec == nil || rec.Response.StatusCode != 1 {
+			t.Fatalf("record %+v", rec)
+		}
+		const want = "The action asks for 64 GB of GPU memory (annotation gpu, key memory); " +
+			"the device has 15258 MB, of which the context of a container takes 400 MB."
+		if !strings.Contains(string(rec.Response.Result), want) {
+			t.Errorf("result %s, want %q in it", rec.Response.Result, want)
+		}
+	})
+}
+
+// TestDevicesOfSeveralSizes: an action goes where it fits, by what it asks for
+// and by what it was seen to need, and waits for that device when it is away.
+func TestDevicesOfSeveralSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("asks", annotate(`{"memory":"40 GB"}`))
+		env.action("takes", annotate(`{"memory":"1 GB"}`))
+		env.action("small", annotate(`{"memory":"1 GB"}`))
+		env.gpu.hold = func(name string, need gpu.Need) {
+			if strings.Contains(name, "takes") {
+				need.Bytes = 40 << 30
+			}
+			env.gpu.holds(name, need.Bytes, min(need.Bytes, 8<<30), need.Context)
+		}
+		s := env.gpuSettings(2)
+		s.GPU.Devices[0].MemoryBytes, s.GPU.Devices[1].MemoryBytes = 8<<30, 80<<30
+		iv, stop := env.start(s)
+		on := func(name, device string) {
+			t.Helper()
+			id := env.invoke(name, nil)
+			time.Sleep(time.Minute)
+			if n := gpuAnnotation(t, env.record(id)); n.Device[:1] != device {
+				t.Errorf("%s ran on %s", name, n.Device)
+			}
+		}
+		on("asks", "1")
+		on("asks", "1")
+		iv.DeviceLost(1, "for now")
+		on("takes", "0") // nobody knows better yet
+		on("small", "0")
+		id := env.invoke("takes", nil)
+		time.Sleep(time.Minute)
+		if env.record(id) != nil {
+			t.Error("40 GB ran on 8")
+		}
+		iv.DeviceBack(1)
+		time.Sleep(time.Second)
+		stop()
+		if n := gpuAnnotation(t, env.record(id)); n.Device[:1] != "1" {
+			t.Errorf("ran on %s", n.Device)
+		}
+	})
+}
+
+// The init arguments by which an action could steer loader and driver are kept
+// from an action that runs on a device, and only from that.
+func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.action("cpu", nil)
+		w.action("gpu", annotate(`true`))
+		env := map[string]map[string]string{}
+		w.init = func(body []byte) proxy.Exchange {
+			var got struct {
+				Value struct {
+					Name string
+					Env  map[string]string
+				}
+			}
+			if err := json.Unmarshal(body, &got); err != nil {
+				t.Error(err)
+			}
+			maps.DeleteFunc(got.Value.Env, func(name, _ string) bool { return strings.HasPrefix(name, "__OW_") })
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			env[got.Value.Name] = got.Value.Env
+			return proxy.Exchange{Status: 200, Body: []byte(`{}`), ContentLength: 2}
+		}
+		_, stop := w.start(w.gpuSettings(1))
+		for _, name := range []string{"cpu", "gpu"} {
+			w.invoke(name, func(m *activation.Message) {
+				m.Content = json.RawMessage(`{"LD_PRELOAD":"/x","CUDA_VISIBLE_DEVICES":"1","MODEL":"a"}`)
+				m.InitArgs = []string{"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "MODEL"}
+			})
+		}
+		time.Sleep(time.Second)
+		stop()
+		if want := map[string]string{"LD_PRELOAD": "/x", "CUDA_VISIBLE_DEVICES": "1", "MODEL": "a"}; !maps.Equal(env["cpu"], want) {
+			t.Errorf("without a device: %v", env["cpu"])
+		}
+		if want := map[string]string{"MODEL": "a"}; !maps.Equal(env["gpu"], want) {
+			t.Errorf("on a device: %v", env["gpu"])
+		}
+	})
+}
+
+// TestRecordShowsWhetherMemoryIsMeasured: what was only reserved is not told as if
+// somebody had seen it.
+func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
+	for _, assumed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("f", annotate("true"))
+			env.gpu.hold = func(name string, need gpu.Need) {
+				env.gpu.report(gpu.MemoryReport{Container: name, Assumed: assumed, Usage: gpu.Usage{Allocated: need.Bytes, Resident: need.Bytes}})
+			}
+			source := map[bool]string{true: "assumed", false: "measured"}
+			_, stop := env.start(env.gpuSettings(1))
+			for range 2 {
+				id := env.invoke("f", nil)
+				time.Sleep(time.Second)
+				if n := gpuAnnotation(t, env.record(id)); n.MemoryMeasured == assumed {
+					t.Errorf("assumed %t: %+v", assumed, n)
+				}
+			}
+			for source, want := range map[string]bool{source[assumed]: true, source[!assumed]: false} {
+				series := `gpuwhisk_gpu_resident_bytes{action="guest/f",namespace="guest",source="` + source + `"} 0`
+				if zero := slices.Contains(env.series(), series); zero == want {
+					t.Errorf("assumed %t: %s is zero %t, want %t", assumed, source, zero, !want)
+				}
+			}
+			stop()
+		})
+	}
+}

@@ -1,0 +1,273 @@
+package invoker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// TestContainerTakesSeveralRuns: as many at once as the annotation says, and
+// never more than the action's limit; each holds a token, and the proxy and the logs know.
+func TestContainerTakesSeveralRuns(t *testing.T) {
+	for _, c := range []struct {
+		annotation string
+		limit      int
+		width      int
+	}{
+		{"true", 1, 1}, {"true", 3, 3}, {`{"concurrency":2}`, 3, 2}, {`{"concurrency":1}`, 3, 1}, {`{"concurrency":2}`, 1, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("f", func(a *activation.Action) {
+				annotate(c.annotation)(a)
+				a.Limits.Concurrency = c.limit
+			})
+			s := env.gpuSettings(1)
+			s.Bounds.Concurrency.Max = 3
+			s.GPU.Tokens = 4
+			var at, most atomic.Int32
+			env.run = func(int, []byte) proxy.Exchange {
+				most.Store(max(most.Load(), at.Add(1)))
+				time.Sleep(time.Second)
+				at.Add(-1)
+				return answer(200, `{}`)
+			}
+			iv, stop := env.start(s)
+			env.invoke("f", nil)
+			time.Sleep(time.Minute) // now it is warm
+			var ids []activation.ID
+			for range c.width + 1 {
+				ids = append(ids, env.invoke("f", nil))
+			}
+			time.Sleep(500 * time.Millisecond)
+			st := env.status(iv)
+			if st.Devices[0].InFlight != c.width+1 || env.made != 2 || int(most.Load()) != c.width+1 {
+				t.Errorf("%+v: %d tokens, %d containers, %d runs at once", c, st.Devices[0].InFlight, env.made, most.Load())
+			}
+			active := []int{st.Containers[0].Active, st.Containers[1].Active}
+			if slices.Sort(active); !slices.Equal(active, []int{1, c.width}) {
+				t.Errorf("%+v: %v active", c, active)
+			}
+			time.Sleep(time.Minute)
+			stop()
+			var starts []string
+			for _, id := range ids {
+				starts = append(starts, gpuAnnotation(t, env.record(id)).Start)
+			}
+			want := append([]string{"busy-cold"}, slices.Repeat([]string{"gpu-warm"}, c.width)...)
+			if slices.Sort(starts); !slices.Equal(starts, want) {
+				t.Errorf("%+v: starts %v", c, starts)
+			}
+			if env.dialled[0] != c.width || env.asked[0].Alone != (c.width == 1) {
+				t.Errorf("%+v: dialled for %d, logs %+v", c, env.dialled[0], env.asked[0])
+			}
+		})
+	}
+}
+
+// TestSharedContainerFails: every run in it completes, no further activation comes, and
+// it goes once, when the last has left.
+func TestSharedContainerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", func(a *activation.Action) {
+			annotate(`{"concurrency":3}`)(a)
+			a.Limits.Concurrency = 3
+		})
+		s := env.gpuSettings(1)
+		s.Bounds.Concurrency.Max = 3
+		s.GPU.Tokens = 4
+		env.run = func(n int, _ []byte) proxy.Exchange {
+			time.Sleep(time.Duration(n) * time.Second)
+			if n == 2 {
+				return proxy.Exchange{Failure: proxy.NoResponse}
+			}
+			return answer(200, `{}`)
+		}
+		_, stop := env.start(s)
+		env.invoke("f", nil)
+		time.Sleep(time.Minute)
+		for range 3 { // the second run of the container, the third, the fourth
+			env.invoke("f", nil)
+		}
+		time.Sleep(2500 * time.Millisecond) // the second has failed
+		if env.removed != 0 {
+			t.Error("a container was removed while two runs were in it")
+		}
+		last := env.invoke("f", nil)
+		time.Sleep(time.Minute)
+		if n := gpuAnnotation(t, env.record(last)); n.Start != "busy-cold" || env.made != 2 || env.removed != 1 {
+			t.Errorf("%+v in %d containers, %d removed", n, env.made, env.removed)
+		}
+		stop()
+		env.judge(0, 5)
+	})
+}
+
+// TestShimOffIsChargedAsReserved: memory that is not seen cannot be moved, so
+// it is on the books as long as its container lives.
+func TestShimOffIsChargedAsReserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", annotate(`{"memory":"10 GB","shim":"off"}`))
+		env.large("g")
+		env.gpu.hold = func(name string, need gpu.Need) {
+			if need.Bytes > 0 {
+				env.gpu.holds(name, need.Bytes, need.Bytes, need.Context)
+			}
+		}
+		iv, stop := env.start(env.gpuSettings(1))
+		one := env.invoke("f", nil)
+		time.Sleep(time.Minute)
+		if d := env.status(iv).Devices[0]; d.Used != 10<<30+400<<20 || d.Resident != 0 {
+			t.Errorf("after the run: %+v", d)
+		}
+		if n := gpuAnnotation(t, env.record(one)); n.Memory != 10<<30 {
+			t.Errorf("%+v", n)
+		}
+		// Somebody else finds that it is more.
+		name := env.created[0].Name
+		env.gpu.report(gpu.MemoryReport{Container: name, PID: 5, Usage: gpu.Usage{Allocated: 12 << 30, Resident: 12 << 30, Context: 400 << 20}})
+		two := env.invoke("f", nil)
+		time.Sleep(time.Minute)
+		if d := env.status(iv).Devices[0]; d.Used != 12<<30+400<<20 {
+			t.Errorf("after more was found: %+v", d)
+		}
+		if n := gpuAnnotation(t, env.record(two)); n.Memory != 12<<30 || n.Start != "gpu-warm" {
+			t.Errorf("%+v", n)
+		}
+		three := env.invoke("g", nil)
+		time.Sleep(time.Minute)
+		stop()
+		if env.record(three) == nil || len(env.gpu.orders()) != 0 || env.removed != 1 {
+			t.Errorf("record %+v, orders %v, %d removed", env.record(three), env.gpu.orders(), env.removed)
+		}
+		if want := []string{activation.ShimOff, activation.ShimManaged}; !slices.Equal(env.gpu.shims, want) {
+			t.Errorf("prepared for %v, want %v", env.gpu.shims, want)
+		}
+	})
+}
+
+// TestFootprintIsMeasured: the annotation's memory counts for the first run.
+// Then what was measured does, for new containers as well.
+func TestFootprintIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", annotate(`{"memory":"12 GB"}`))
+		env.gpu.hold = func(name string, _ gpu.Need) { env.gpu.holds(name, 2<<30, 2<<30, 0) }
+		iv, stop := env.start(env.gpuSettings(1))
+		env.invoke("f", nil)
+		time.Sleep(time.Minute)
+		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(time.Second); return answer(200, `{}`) })
+		one, two := env.invoke("f", nil), env.invoke("f", nil)
+		time.Sleep(500 * time.Millisecond)
+		if d := env.status(iv).Devices[0]; d.InFlight != 2 || d.Used != 2*(2<<30+400<<20) {
+			t.Errorf("two runs: %+v", d)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		for _, id := range []activation.ID{one, two} {
+			if n := gpuAnnotation(t, env.record(id)); n.Memory != 2<<30 {
+				t.Errorf("%+v", n)
+			}
+		}
+	})
+}
+
+// TestGreedyContainerIsServedWithTheDevice: who claims to hold more than there
+// is gets all there is, and no more; others are served after it.
+func TestGreedyContainerIsServedWithTheDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("liar", annotate("true"))
+		env.action("f", annotate("true"))
+		env.gpu.hold = func(name string, need gpu.Need) {
+			if strings.Contains(name, "liar") {
+				for pid := range 40 {
+					env.gpu.report(gpu.MemoryReport{Container: name, PID: pid, Usage: gpu.Usage{Allocated: 1 << 60, Resident: 1 << 60, Context: 1 << 60}})
+				}
+				return
+			}
+			env.gpu.holds(name, need.Bytes, need.Bytes, 0)
+		}
+		_, stop := env.start(env.gpuSettings(1))
+		var ids []activation.ID
+		for range 3 {
+			ids = append(ids, env.invoke("liar", nil), env.invoke("f", nil))
+			time.Sleep(10 * time.Minute)
+		}
+		stop()
+		for _, id := range ids {
+			if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 {
+				t.Errorf("record %+v", rec)
+			}
+		}
+	})
+}
+
+// TestForgottenFlowsLeaveNoSeries: an invoker sees very many functions in its
+// life, and keeps the figures of those that it has something of.
+func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.large("f", "g")
+		iv, stop := env.start(env.gpuSettings(1))
+		for range 2 {
+			env.invoke("f", nil)
+			time.Sleep(time.Second)
+			env.invoke("g", nil)
+			time.Sleep(time.Second)
+		}
+		iv.Observe([]gpu.Reading{{Utilization: 0.5, Used: 1}})
+		time.Sleep(time.Second)
+		for _, want := range []string{
+			`gpuwhisk_gpu_moved_bytes_total{action="guest/f",direction="evict",namespace="guest"} 2.147483648e+10`,
+			`gpuwhisk_gpu_moved_bytes_total{action="guest/f",direction="prefetch",namespace="guest"} 1.073741824e+10`,
+			`gpuwhisk_gpu_resident_bytes{action="guest/f",namespace="guest",source="measured"} 0`,
+			`gpuwhisk_gpu_resident_bytes{action="guest/g",namespace="guest",source="measured"} 1.073741824e+10`,
+			`gpuwhisk_gpu_seconds_total{action="guest/g",namespace="guest"} 0`,
+			`gpuwhisk_gpu_utilization{UUID="",gpu="0",modelName="test (simulated)"} 0.5`,
+		} {
+			if got := env.series(); !slices.Contains(got, want) {
+				t.Errorf("no %s in %v", want, got)
+			}
+		}
+		time.Sleep(10 * time.Hour)
+		iv.DeviceLost(0, "x")
+		time.Sleep(time.Second)
+		stop()
+		want := []string{`gpuwhisk_gpu_lost{UUID="",gpu="0",modelName="test (simulated)"} 1`, `gpuwhisk_gpu_utilization{UUID="",gpu="0",modelName="test (simulated)"} 0.5`}
+		if got := env.series(); !slices.Equal(got, want) {
+			t.Errorf("after all are forgotten: %v", got)
+		}
+	})
+}
+
+// series lists the GPU figures that have labels of flows or devices.
+func (env *fixture) series() (out []string) {
+	families, err := env.registry.Gather()
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			text := fmt.Sprintf("%s{%s} %v", f.GetName(), strings.Join(labels, ","), m.GetCounter().GetValue()+m.GetGauge().GetValue())
+			if strings.Contains(text, "action=") || strings.Contains(text, "modelName=") {
+				out = append(out, text)
+			}
+		}
+	}
+	return out
+}

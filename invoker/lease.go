@@ -1,0 +1,152 @@
+package invoker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// lease is the token that a run holds, as its worker sees it. After the start
+// nothing of it changes but what is atomic.
+type lease struct {
+	device   string
+	kind     sched.StartKind
+	need     gpu.Need
+	waited   time.Duration // for the token
+	memory   atomic.Int64  // that the run needs as far as is known, in bytes
+	measured atomic.Bool   // it was measured
+	transfer *transfer     // that served the run, nil for none
+	fallback string        // why its memory is only counted, empty where that is as its action says
+	over     bool          // the token is given back, as the dispatcher knows
+}
+
+// transfer is a prefetch as the runs see it that it serves.
+type transfer struct {
+	epoch uint64
+	began time.Duration
+	took  atomic.Int64 // 0 while it is under way
+}
+
+// time is how long a transfer took, or has taken until now. A nil one took
+// none.
+func (t *transfer) time(now time.Duration) time.Duration {
+	if t == nil {
+		return 0
+	}
+	if took := t.took.Load(); took > 0 {
+		return time.Duration(took)
+	}
+	return max(0, now-t.began)
+}
+
+// annotation reports in the activation's record what the GPU did for it. Workers
+// call it.
+func (l *lease) annotation(at times, now time.Duration) activation.Annotation {
+	run := activation.GPURun{
+		Device: l.device, Start: l.kind.String(), QueueTime: l.waited.Milliseconds(),
+		PrefetchTime: l.transfer.time(now).Milliseconds(), Memory: l.memory.Load(), Measured: l.measured.Load(), Fallback: l.fallback,
+	}
+	if !at.runStart.IsZero() {
+		run.GPUTime = at.runEnd.Sub(at.runStart).Milliseconds()
+	}
+	return run.Annotation()
+}
+
+// begin informs the mover that the container's memory is about to be used.
+func (w *worker) begin(r *run) {
+	if r.lease != nil {
+		w.mover.Begin(r.ctr.name, r.lease.need)
+		r.begun = true
+	}
+}
+
+// end informs the mover that the run is over, once. What the container holds now
+// is known afterwards.
+func (w *worker) end(ctx context.Context, r *run) {
+	if r.begun {
+		r.begun = false
+		w.mover.End(ctx, r.ctr.name, r.lease.need)
+	}
+}
+
+// finish has the container asked what it holds, beside the worker, and the
+// token given back when that is known: nobody needs the device while logs are
+// read and answers are sent. The worker waits for it before the run leaves.
+func (w *worker) finish(ctx context.Context, r *run, keep bool) {
+	r.over = make(chan struct{})
+	if keep {
+		w.post(answered{r})
+	}
+	go func() {
+		defer w.post(over{run: r, keep: keep, seen: r.over})
+		defer func() {
+			if p := recover(); p != nil {
+				w.log.Error("end of a run panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			}
+		}()
+		w.end(ctx, r)
+	}()
+}
+
+// leave gives a run's container back, and its token, if it has that still.
+func (w *worker) leave(ctx context.Context, e left) {
+	if e.run.over != nil {
+		<-e.run.over
+	} else {
+		w.end(ctx, e.run)
+	}
+	if e.keep {
+		w.stateFiles.settle(e.run)
+	}
+	w.post(e)
+}
+
+// concludeGPU completes a run on a GPU. Nobody who waits for its end waits for
+// the container to say what it holds now; only the record does.
+func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record, err error, keep bool, leave func(left)) {
+	whole := err != nil
+	if !whole {
+		w.finish(ctx, r, keep)
+	}
+	if r.collect && !whole {
+		lines := w.logs(ctx, r, w.annotated(r, rec), !keep, func() { w.completer.result(r.pending, w.annotated(r, rec)) })
+		rec = withLogs(rec, lines)
+	}
+	w.completer.answer(r.pending, ending{record: w.annotated(r, rec), whole: whole})
+	leave(left{run: r, keep: keep})
+	w.observers.notify(onRunEnded{r, w.clock()})
+	w.completer.file(r.pending, ending{record: w.annotated(r, rec), whole: whole})
+}
+
+// event is what is reported to the GPU scheduler of the end of a run. The making and initialising
+// of a container is not the device's time.
+func (e left) event(kind scheduler.EventKind) scheduler.Event {
+	r := e.run
+	out := scheduler.Event{Kind: kind, Invocation: r.invocation, Keep: e.keep, Unused: e.unused}
+	switch at := r.at; {
+	case !at.runStart.IsZero():
+		out.Ran = at.runEnd.Sub(at.runStart)
+		if r.start != container.Warm {
+			out.Setup = at.runStart.Sub(at.begun)
+		}
+	case r.start != container.Warm && !at.begun.IsZero():
+		out.Setup = time.Since(at.begun)
+	}
+	return out
+}
+
+// annotated is a record with what the GPU did for the run, as far as it is known.
+func (w *worker) annotated(r *run, rec *activation.Record) *activation.Record {
+	more := *rec
+	more.Annotations = append(slices.Clip(rec.Annotations), r.lease.annotation(r.at, w.clock()))
+	return &more
+}

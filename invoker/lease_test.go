@@ -1,0 +1,184 @@
+package invoker
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// TestNobodyWaitsForTheBooks: what a container holds is asked when its run is
+// over and before it is given to the next run. Neither the caller nor the
+// controller waits for that, only the record does.
+func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
+	for logs, answers := range map[int]string{0: "combined", 10: "result completion"} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("f", func(a *activation.Action) {
+				annotate("true")(a)
+				a.Limits.LogsMB = logs
+			})
+			env.lasting(time.Second)
+			env.gpu.hold = func(name string, _ gpu.Need) {
+				time.Sleep(time.Second)
+				env.gpu.log("held")
+				env.gpu.holds(name, 3<<30, 3<<30, 0)
+			}
+			s := env.gpuSettings(1)
+			s.GPU.Tokens = 1
+			_, stop := env.start(s)
+			first := env.invoke("f", nil)
+			time.Sleep(time.Millisecond)
+			env.invoke("f", nil)
+			time.Sleep(time.Minute)
+			stop()
+			once := "begin run " + answers + " held"
+			if got := strings.ReplaceAll(strings.Join(env.gpu.tale, " "), " end", ""); got != once+" "+once {
+				t.Errorf("logs of %d MB: %s\nwant twice %s", logs, got, once)
+			}
+			if n := gpuAnnotation(t, env.record(first)); n.Memory != 3<<30 {
+				t.Errorf("the record tells %d bytes, not what was said at the end", n.Memory)
+			}
+		})
+	}
+}
+
+// slowLogs has every run take a second, and the reading of its logs ten.
+func (env *fixture) slowLogs() {
+	env.run = func(int, []byte) proxy.Exchange {
+		env.gpu.log("run")
+		time.Sleep(time.Second)
+		return answer(200, `{}`)
+	}
+	env.logging = func() {
+		time.Sleep(10 * time.Second)
+		env.gpu.log("logs")
+	}
+}
+
+// TestTokenIsFreeWhileLogsAreRead: whose logs are being read needs no device,
+// but its container; another function may have the token meanwhile.
+func TestTokenIsFreeWhileLogsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		for _, name := range []string{"f", "g"} {
+			env.action(name, annotate(`{"memory":"10 GB"}`))
+		}
+		env.slowLogs()
+		s := env.gpuSettings(1)
+		s.GPU.Tokens = 1
+		_, stop := env.start(s)
+		env.invoke("f", nil)
+		time.Sleep(time.Minute)
+		env.invoke("f", nil)
+		time.Sleep(time.Millisecond)
+		g := env.invoke("g", nil) // whose memory takes the place of f's
+		time.Sleep(3 * time.Second)
+		if got := env.kinds(g); len(got) != 1 || got[0] != "result" {
+			t.Errorf("the other function is answered %v while logs are read", got)
+		}
+		if n := len(env.gpu.orders()); n != 1 {
+			t.Errorf("%d moves, want the one off the device", n)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if got := env.kinds(g); len(got) != 2 || len(env.created) != 2 {
+			t.Errorf("answers %v, %d containers", got, len(env.created))
+		}
+	})
+}
+
+// TestContainerIsNotSharedWithLogs: the next run of a function does without a
+// new container: it has the one whose logs are being read, when they are.
+func TestContainerIsNotSharedWithLogs(t *testing.T) {
+	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "fcfs"} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("f", annotate(`{"memory":"1 GB"}`))
+			env.slowLogs()
+			s := env.gpuSettings(1)
+			s.GPU.Policy, s.GPU.Tokens = policy, 1
+			_, stop := env.start(s)
+			var ids []activation.ID
+			for range 3 {
+				ids = append(ids, env.invoke("f", nil))
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Minute)
+			stop()
+			tale := strings.Join(env.gpu.tale, " ")
+			for _, word := range []string{"begin ", "end ", "result ", "completion "} {
+				tale = strings.ReplaceAll(tale+" ", word, "")
+			}
+			if tale = strings.TrimSpace(tale); tale != "run logs run logs run logs" || len(env.created) != 1 {
+				t.Errorf("%s: %s, in %d containers", policy, tale, len(env.created))
+			}
+			for i, id := range ids {
+				if n := gpuAnnotation(t, env.record(id)); (n.Start == "gpu-warm") != (i > 0) {
+					t.Errorf("%s: run %d was %s", policy, i, n.Start)
+				}
+			}
+		})
+	}
+}
+
+// TestCallerComesBackAtOnce: who has the answer may call again before the books
+// are done; that is no reason for another container.
+func TestCallerComesBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", annotate("true"))
+		env.gpu.hold = func(name string, need gpu.Need) {
+			time.Sleep(time.Second)
+			env.gpu.holds(name, need.Bytes, need.Bytes, need.Context)
+		}
+		_, stop := env.start(env.gpuSettings(1)) // of two tokens
+		for range 3 {
+			id := env.invoke("f", nil)
+			for len(env.kinds(id)) < 2 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if len(env.created) != 1 {
+			t.Errorf("%d containers", len(env.created))
+		}
+	})
+}
+
+// TestContainerDiesWhileItsLogsAreRead: who waited for its place runs elsewhere.
+func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", annotate(`{"memory":"1 GB"}`))
+		env.slowLogs()
+		s := env.gpuSettings(1)
+		s.GPU.Tokens = 1
+		iv, stop := env.start(s)
+		env.invoke("f", nil)
+		time.Sleep(time.Millisecond)
+		next := env.invoke("f", nil)
+		time.Sleep(3 * time.Second) // the logs of the first are being read
+		status, err := iv.Status(t.Context())
+		if err != nil || status.Devices[0].InFlight != 1 || status.Containers[0].Active != 2 {
+			t.Errorf("%+v %+v, %v", status.Devices, status.Containers, err)
+		}
+		env.setRun(func(n int, _ []byte) proxy.Exchange {
+			if n > 1 { // of the container that ended
+				return proxy.Exchange{Failure: proxy.Refused}
+			}
+			return answer(200, `{}`)
+		})
+		env.diedC <- "id1"
+		time.Sleep(time.Minute)
+		stop()
+		if rec := env.record(next); rec == nil || rec.Response.StatusCode != 0 || len(env.created) != 2 {
+			t.Errorf("%+v, in %d containers", rec, len(env.created))
+		}
+	})
+}

@@ -1,0 +1,202 @@
+// Package admin is the invoker's own HTTP endpoints: /ping, /metrics, /enable,
+// /disable and /isEnabled as the original answers them, /status, which explains why
+// the invoker is healthy or not, and the console for people. It decides nothing; what it shows
+// comes from the functions it is given. It starts no goroutine.
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Options is what the endpoints show and who may see it.
+type Options struct {
+	Instance           string // text form of the instance, such as "invoker0/0"
+	Username, Password string
+	Header             string // carries the transaction id in and out
+	Metrics            http.Handler
+	Pings              Pings
+	Status             func(ctx context.Context) (any, error) // nil: not served
+	Console            http.Handler                           // below /console/; nil: not served
+	Fallbacks          Fallbacks                              // nil: not served
+	// Answered is called for each request, unless it is nil.
+	Answered func(method, path string, status int, id string, took time.Duration)
+}
+
+// Fallbacks are the actions whose GPU memory is only counted. Clear forgets one,
+// or all for an empty name, and returns how many.
+type Fallbacks interface {
+	List() any
+	Clear(action string) int
+}
+
+// Pings is the part that has controllers send work. Enable and Disable
+// report whether they changed anything.
+type Pings interface {
+	Enabled() bool
+	Enable() bool
+	Disable() bool
+}
+
+// New makes the handler.
+func New(o Options) http.Handler {
+	d := &handler{o}
+	guarded := http.NewServeMux()
+	guarded.HandleFunc("GET /isEnabled", d.isEnabled)
+	guarded.HandleFunc("POST /enable", d.enable)
+	guarded.HandleFunc("POST /disable", d.disable)
+	if o.Status != nil {
+		guarded.HandleFunc("GET /status", d.status)
+	}
+	if o.Fallbacks != nil {
+		guarded.HandleFunc("GET /fallbacks", d.fallbacks)
+		guarded.HandleFunc("DELETE /fallbacks", d.clearFallbacks)
+	}
+	if o.Console != nil {
+		guarded.Handle("/console/", http.StripPrefix("/console", o.Console))
+		guarded.Handle("GET /{$}", http.RedirectHandler("console/", http.StatusSeeOther))
+	}
+	guarded.HandleFunc("/", d.notFound)
+
+	open := http.NewServeMux()
+	open.HandleFunc("GET /ping", d.ping)
+	if o.Metrics != nil {
+		open.Handle("GET /metrics", o.Metrics)
+	}
+	open.Handle("/", d.guard(guarded))
+	return d.transaction(open)
+}
+
+type handler struct{ Options }
+
+// transaction gives every answer its id. An id that a caller brings is kept
+// unless it has the form of one of the system's own.
+func (d *handler) transaction(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(d.Header)
+		if id == "" || strings.HasPrefix(id, "sid_") || len(id) > 256 {
+			id = rand.Text()
+		}
+		w.Header().Set(d.Header, id)
+		if d.Answered == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		began, recorded := time.Now(), &recorder{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(recorded, r)
+		d.Answered(r.Method, r.URL.Path, recorded.status, id, time.Since(began))
+	})
+}
+
+// recorder is an answer of which the status is known.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (h *recorder) WriteHeader(status int) {
+	h.status = status
+	h.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach what it needs.
+func (h *recorder) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+func (d *handler) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		ok := subtle.ConstantTimeCompare([]byte(user), []byte(d.Username)) &
+			subtle.ConstantTimeCompare([]byte(password), []byte(d.Password))
+		if ok != 1 {
+			d.refuse(w, http.StatusUnauthorized, "Authentication is possible but has failed or not yet been provided.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (d *handler) ping(w http.ResponseWriter, _ *http.Request) { text(w, "pong") }
+
+func (d *handler) isEnabled(w http.ResponseWriter, _ *http.Request) {
+	if d.Pings.Enabled() {
+		text(w, `{"enabled":true}`)
+		return
+	}
+	text(w, `{"enabled":false}`)
+}
+
+func (d *handler) enable(w http.ResponseWriter, _ *http.Request) {
+	text(w, d.Instance+switched(d.Pings.Enable())+"enabled.")
+}
+
+func (d *handler) disable(w http.ResponseWriter, _ *http.Request) {
+	text(w, d.Instance+switched(d.Pings.Disable())+"disabled.")
+}
+
+func switched(changed bool) string {
+	if changed {
+		return " is now "
+	}
+	return " is already "
+}
+
+func (d *handler) status(w http.ResponseWriter, r *http.Request) {
+	s, err := d.Status(r.Context())
+	if err != nil {
+		d.refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	document(w, s)
+}
+
+func document(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // the caller has gone if this fails
+}
+
+func (d *handler) fallbacks(w http.ResponseWriter, _ *http.Request) { document(w, d.Fallbacks.List()) }
+
+// clearFallbacks forgets the action that the query names, or, where it has all,
+// every one.
+func (d *handler) clearFallbacks(w http.ResponseWriter, r *http.Request) {
+	action, all := r.URL.Query().Get("action"), r.URL.Query().Get("all") == "true"
+	if (action == "") != all {
+		d.refuse(w, http.StatusBadRequest, "Say which: ?action=NAMESPACE/PACKAGE/ACTION, or ?all=true for every one.")
+		return
+	}
+	n := d.Fallbacks.Clear(action)
+	if n == 0 && !all {
+		d.refuse(w, http.StatusNotFound, "The action "+action+" has not fallen back.")
+		return
+	}
+	document(w, map[string]int{"cleared": n})
+}
+
+func (d *handler) notFound(w http.ResponseWriter, _ *http.Request) {
+	d.refuse(w, http.StatusNotFound, "The requested resource could not be found.")
+}
+
+func (d *handler) refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Basic realm="OpenWhisk secure realm"`)
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct {
+		Code  string `json:"code"`
+		Error string `json:"error"`
+	}{w.Header().Get(d.Header), why})
+}
+
+func text(w http.ResponseWriter, s string) {
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	_, _ = w.Write([]byte(s))
+}

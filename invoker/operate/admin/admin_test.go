@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+type pings struct{ on bool }
+
+func (p *pings) Enabled() bool { return p.on }
+func (p *pings) Enable() bool  { was := p.on; p.on = true; return !was }
+func (p *pings) Disable() bool { was := p.on; p.on = false; return was }
+
+// fallen are actions that fell back.
+type fallen map[string]bool
+
+func (f *fallen) List() any { return slices.AppendSeq([]string{}, maps.Keys(*f)) }
+func (f *fallen) Clear(action string) int {
+	before := len(*f)
+	if action == "" {
+		clear(*f)
+	}
+	delete(*f, action)
+	return before - len(*f)
+}
+
+func ask(t *testing.T, h http.Handler, method, path, user string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(method, path, nil)
+	if user != "" {
+		r.SetBasicAuth(user, "invoker.pass")
+	}
+	if len(header) > 0 {
+		r.Header.Set("X-Request-ID", header[0])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestHandler(t *testing.T) {
+	statusErr := error(nil)
+	h := New(Options{
+		Instance: "invoker0/0", Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID",
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, "metrics") }),
+		Pings:   &pings{on: true}, Fallbacks: &fallen{"guest/f": true, "guest/g": true},
+		Status: func(context.Context) (any, error) { return map[string]int{"inFlight": 3}, statusErr },
+	})
+	for _, c := range []struct {
+		method, path, user string
+		status             int
+		want               string
+	}{
+		{"GET", "/ping", "", 200, "pong"},
+		{"GET", "/metrics", "", 200, "metrics"},
+		{"GET", "/isEnabled", "", 401, "has failed or not yet been provided"},
+		{"GET", "/isEnabled", "somebody", 401, "code"},
+		{"GET", "/", "", 401, "error"},
+		{"GET", "/isEnabled", "invoker.user", 200, `{"enabled":true}`},
+		{"POST", "/enable", "invoker.user", 200, "invoker0/0 is already enabled."},
+		{"POST", "/disable", "invoker.user", 200, "invoker0/0 is now disabled."},
+		{"POST", "/disable", "invoker.user", 200, "invoker0/0 is already disabled."},
+		{"GET", "/isEnabled", "invoker.user", 200, `{"enabled":false}`},
+		{"POST", "/enable", "invoker.user", 200, "invoker0/0 is now enabled."},
+		{"GET", "/pool/count", "invoker.user", 404, "The requested resource could not be found."},
+		{"GET", "/status", "", 401, "error"},
+		{"GET", "/fallbacks", "", 401, "error"},
+		{"DELETE", "/fallbacks?all=true", "", 401, "error"},
+		{"GET", "/fallbacks", "invoker.user", 200, `"guest/f"`},
+		{"DELETE", "/fallbacks", "invoker.user", 400, "?action="},
+		{"DELETE", "/fallbacks?action=guest/f&all=true", "invoker.user", 400, "?action="},
+		{"DELETE", "/fallbacks?action=guest/h", "invoker.user", 404, "guest/h has not fallen back"},
+		{"DELETE", "/fallbacks?action=guest/f", "invoker.user", 200, `"cleared": 1`},
+		{"DELETE", "/fallbacks?action=guest/f", "invoker.user", 404, "has not fallen back"},
+		{"DELETE", "/fallbacks?all=true", "invoker.user", 200, `"cleared": 1`},
+		{"GET", "/fallbacks", "invoker.user", 200, `[]`},
+		{"GET", "/status", "invoker.user", 200, `"inFlight": 3`},
+	} {
+		w := ask(t, h, c.method, c.path, c.user)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %s: %d %q, want %d %q", c.method, c.path, w.Code, w.Body, c.status, c.want)
+		}
+		if w.Header().Get("X-Request-ID") == "" {
+			t.Errorf("%s %s: no transaction id", c.method, c.path)
+		}
+	}
+	statusErr = errors.New("dispatcher has ended")
+	if w := ask(t, h, "GET", "/status", "invoker.user"); w.Code != 503 {
+		t.Errorf("status with an error: %d", w.Code)
+	}
+}
+
+func TestTransactionIDs(t *testing.T) {
+	h := New(Options{Header: "X-Request-ID", Pings: &pings{}})
+	if got := ask(t, h, "GET", "/ping", "", "mine").Header().Get("X-Request-ID"); got != "mine" {
+		t.Errorf("id %q, want the caller's", got)
+	}
+	if got := ask(t, h, "GET", "/ping", "", "sid_fake").Header().Get("X-Request-ID"); strings.HasPrefix(got, "sid_") {
+		t.Errorf("id %q of the system was taken from a caller", got)
+	}
+}
+
+// TestRequestsAreToldOf: with what was answered, under the id that the caller
+// gave.
+func TestRequestsAreReported(t *testing.T) {
+	var reported []string
+	h := New(Options{Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID", Pings: &pings{},
+		Answered: func(method, path string, status int, id string, _ time.Duration) {
+			reported = append(reported, fmt.Sprint(method, path, " ", status, " ", id))
+		}})
+	ask(t, h, "GET", "/ping", "", "a")
+	ask(t, h, "POST", "/enable", "", "b")
+	ask(t, h, "POST", "/enable", "invoker.user", "c")
+	if want := []string{"GET/ping 200 a", "POST/enable 401 b", "POST/enable 200 c"}; !slices.Equal(reported, want) {
+		t.Errorf("told %q, want %q", reported, want)
+	}
+}

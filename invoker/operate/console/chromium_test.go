@@ -1,0 +1,102 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// browser starts a headless Chromium that ends with the test, and notes what
+// the page complains of.
+func browser(t *testing.T, width, height int) (ctx context.Context, complaints func() []string) {
+	t.Helper()
+	found := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			found = path
+			break
+		}
+	}
+	if found == "" {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal("no Chromium: on Debian, apt-get install chromium")
+		}
+		t.Skip("no Chromium: on Debian, apt-get install chromium")
+	}
+	group := &group{}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(found), chromedp.NoSandbox, chromedp.WindowSize(width, height), chromedp.UserDataDir(profile(t)),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(timeout), chromedp.ModifyCmdFunc(group.lead))
+	// The test's own context ends before the clean-ups: it would end the first
+	// process alone.
+	allocator, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	t.Cleanup(end)
+	// An event that the library does not know yet is no error of the page.
+	ctx, end2 := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
+	t.Cleanup(end2)
+	t.Cleanup(group.kill)
+	var mu sync.Mutex
+	var complained []string
+	chromedp.ListenTarget(ctx, func(ev any) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			complained = append(complained, ev.ExceptionDetails.Error())
+		case *runtime.EventConsoleAPICalled:
+			if ev.Type == runtime.APITypeError || ev.Type == runtime.APITypeWarning {
+				complained = append(complained, fmt.Sprint(ev.Type, " ", ev.Args))
+			}
+		}
+	})
+	return ctx, func() []string { mu.Lock(); defer mu.Unlock(); return complained }
+}
+
+// group is all processes of a browser: those that it starts outlive its first
+// one otherwise, and write on.
+type group struct{ cmd *exec.Cmd }
+
+func (g *group) lead(cmd *exec.Cmd) {
+	// What Chromium is to end with is this process, whatever becomes of it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	g.cmd = cmd
+}
+
+// kill ends them all at once. After that none of them makes a file.
+func (g *group) kill() {
+	if g.cmd != nil && g.cmd.Process != nil {
+		_ = syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL) // none is left
+	}
+}
+
+// profile makes a directory for what a browser keeps. What is killed still ends
+// the call it is in, so that the directory may refuse to go for a moment.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gpuwhisk-chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		again := time.NewTicker(20 * time.Millisecond)
+		defer again.Stop()
+		late := time.After(timeout)
+		for err := os.RemoveAll(dir); err != nil; err = os.RemoveAll(dir) {
+			select {
+			case <-again.C:
+			case <-late:
+				t.Errorf("the browser's profile stays: %v", err)
+				return
+			}
+		}
+	})
+	return dir
+}

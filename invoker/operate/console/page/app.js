@@ -1,0 +1,177 @@
+// The page: it gets a snapshot each second and shows it.
+import { $, cls, el, keyed, ms, put, restyle } from "./util.js";
+import { flows, redraw } from "./flows.js";
+import { devices } from "./devices.js";
+import { begin, showContainers, showFunctions, showRecent } from "./tables.js";
+
+let paused = false, before, source, unseen;
+
+function tiles(id, list) {
+  keyed($(id), list, (t) => t[0], (t) => {
+    const b = el("b", { id: "n-" + t[0].replace(/\W+/g, "-") }), node = el("div", {}, b, el("span", {}, t[0]));
+    node.b = b;
+    return node;
+  }, (node, [, value, mood]) => { put(node.b, value); cls(node, "tile" + (mood ? " " + mood : "")); });
+}
+
+function show(v) {
+  const s = v.status, w = s.work || { flows: [], devices: [], containers: [] };
+  const list = w.flows || [], gpus = w.devices || [], boxes = w.containers || [], counters = v.counters || {};
+  put($("instance"), s.instance || "");
+  put($("health"), s.healthy ? "healthy" : "not healthy");
+  cls($("health"), "badge " + (s.healthy ? "good" : "bad"));
+  put($("facts"), "up " + s.uptime + (gpus.some((d) => d.simulated) ? ", devices are simulated" : ""));
+  keyed($("reasons"), s.reasons || [], (r) => r, (r) => el("li", {}, r), () => {});
+  put($("version"), "gpuwhisk " + v.version);
+  const queued = list.reduce((n, f) => n + f.queued, 0) + ((w.pool || {}).queued || 0);
+  const done = Object.entries(counters).reduce((n, [k, x]) => n + (k.startsWith("activations_completed") ? x : 0), 0);
+  const failed = Object.entries(counters).reduce((n, [k, x]) => n + (k.startsWith("activations_completed") && !k.endsWith("success") ? x : 0), 0);
+  const rate = before && v.at > before.at ? (done - before.done) / (v.at - before.at) * 1000 : 0;
+  before = { at: v.at, done };
+  const total = v.functions || [];
+  const worst = total.reduce((m, f) => Math.max(m, f.latencyMs.p95), 0);
+  tiles("numbers", [
+    ["in flight", w.inFlight || 0],
+    ["queued for a GPU", queued],
+    ["flows", list.length],
+    ["of them held back", list.filter((f) => f.state === "throttled").length],
+    ["done per second", rate.toFixed(rate < 10 ? 1 : 0)],
+    ["done", done],
+    ["failed", failed, failed ? "warn" : ""],
+    ["slowest function, p95", worst ? ms(worst) : "none"],
+    ["behind in Kafka", (s.kafka || {}).lag || 0, (s.kafka || {}).lag > 100 ? "warn" : ""],
+  ]);
+  inTurn([
+    () => flows(list, v.at, w.policy),
+    () => devices(gpus, boxes),
+    () => showFunctions(list, total),
+    () => showRecent([...(v.recent || [])].sort((a, b) => b.at - a.at)),
+    () => showContainers(boxes, counters),
+    () => { safe(s, counters); put($("clock"), new Date(v.at).toLocaleTimeString()); },
+  ]);
+}
+
+// inTurn does the parts of an update one after the other and lets the browser see
+// to keys, clicks and scrolling between them. Newer parts take the place of those
+// that are not done.
+let todo = [], going = false;
+function inTurn(parts) {
+  todo = parts;
+  if (!going) { going = true; next(); }
+}
+function next() {
+  const part = todo.shift();
+  going = part !== undefined;
+  if (!going) return;
+  setTimeout(next);
+  part();
+}
+
+// safe shows what keeps activations from being lost, and what was.
+function safe(s, counters) {
+  const k = s.kafka || {}, feed = k.feed || {}, sends = k.sends || {}, db = s.couchdb || {};
+  const list = [
+    ["messages that Kafka dropped unread", feed.lost || 0, feed.lost ? "bad" : ""],
+    ["messages that nobody could read", feed.undecodable || 0, feed.undecodable ? "bad" : ""],
+    ["acks given up", sends.dropped || 0, sends.dropped ? "bad" : ""],
+    ["acks waiting", sends.waiting || 0],
+    ["records waiting", db.bufferedDocs || 0],
+    ["records spooled to disk", db.spooling ? "yes" : "none", db.spooling ? "warn" : ""],
+  ];
+  const words = /lost|spool|again|repeat|resched|drop|duplicate|incomplete|refus|replay|recover/;
+  for (const [name, n] of Object.entries(counters).sort()) {
+    if (words.test(name)) list.push([name.replaceAll("_", " "), n, n && /lost|drop/.test(name) ? "bad" : ""]);
+  }
+  tiles("safe", list);
+}
+
+async function explain(id) {
+  id = id.trim();
+  const list = $("story-text");
+  put($("story-id"), id);
+  list.replaceChildren(el("li", {}, "Looking it up."));
+  if (!$("story").open) $("story").showModal();
+  history.replaceState(null, "", "#activation=" + encodeURIComponent(id));
+  try {
+    const r = await fetch("explain/" + encodeURIComponent(id)), told = await r.json();
+    if (!r.ok) { list.replaceChildren(el("li", {}, told.error)); return; }
+    const a = told.account;
+    put($("story-title"), a.namespace + "/" + a.action);
+    list.replaceChildren(...told.sentences.map((s) => el("li", {}, ...(s.at ? [el("time", { datetime: s.at }, clock(s.at))] : []), s.text)));
+  } catch (e) {
+    list.replaceChildren(el("li", {}, "The invoker does not answer: " + e.message));
+  }
+}
+
+function clock(at) {
+  const d = new Date(at);
+  return d.toTimeString().slice(0, 8) + "." + String(d.getMilliseconds()).padStart(3, "0");
+}
+
+function listen() {
+  source = new EventSource("events");
+  source.addEventListener("snapshot", (e) => {
+    document.body.classList.remove("stale");
+    if (!paused) show(JSON.parse(e.data));
+  });
+  source.addEventListener("trouble", (e) => trouble(JSON.parse(e.data).error));
+  source.onerror = () => trouble("The invoker does not answer; trying again.");
+}
+
+// A page that nobody sees for a minute asks for nothing.
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(unseen);
+  if (document.hidden) unseen = setTimeout(() => source.close(), 60000);
+  else if (source.readyState === EventSource.CLOSED) listen();
+});
+
+function trouble(why) {
+  document.body.classList.add("stale");
+  put($("health"), "no news");
+  cls($("health"), "badge");
+  keyed($("reasons"), [why], (r) => r, (r) => el("li", {}, r), () => {});
+}
+
+function pause() {
+  paused = !paused;
+  put($("pause"), paused ? "Go on" : "Pause");
+  $("pause").setAttribute("aria-pressed", paused);
+}
+
+function repaint() {
+  restyle();
+  redraw();
+}
+
+const themes = ["", "light", "dark"];
+function theme(next) {
+  let now = localStorage.getItem("theme") || "";
+  if (next) localStorage.setItem("theme", now = themes[(themes.indexOf(now) + 1) % 3]);
+  if (now) document.documentElement.dataset.theme = now;
+  else delete document.documentElement.dataset.theme;
+  put($("theme"), now ? (now === "dark" ? "Dark" : "Light") : "Theme: system");
+  repaint();
+}
+
+const places = ["numbers", "h-flows", "h-devices", "h-functions", "h-recent", "h-safe"];
+document.addEventListener("keydown", (e) => {
+  if (e.target.closest("input, dialog[open]") || e.ctrlKey || e.metaKey || e.altKey) return;
+  if (e.key === "/") { e.preventDefault(); $("filter").focus(); }
+  else if (e.key === "p") pause();
+  else if (e.key === "t") theme(true);
+  else if (e.key === "?") $("keys").showModal();
+  else if (places[e.key - 1]) $(places[e.key - 1]).scrollIntoView({ block: "center" });
+});
+$("pause").addEventListener("click", pause);
+$("theme").addEventListener("click", () => theme(true));
+$("help").addEventListener("click", () => $("keys").showModal());
+$("lookup").addEventListener("keydown", (e) => { if (e.key === "Enter" && e.target.value.trim()) explain(e.target.value); });
+$("filter").addEventListener("keydown", (e) => { if (e.key === "Escape") { e.target.value = ""; e.target.dispatchEvent(new Event("input")); e.target.blur(); } });
+$("story").addEventListener("close", () => history.replaceState(null, "", location.pathname));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+
+begin(explain);
+theme(false);
+const asked = /^#activation=(.+)$/.exec(location.hash);
+if (asked) explain(decodeURIComponent(asked[1]));
+listen();

@@ -1,0 +1,298 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+func checkEngine(f *Snapshot) []Finding {
+	if !f.usesDocker() {
+		return one(warn("actions run as plain processes, without any isolation", "unset CONFIG_whisk_gpu_runtime except for development"))
+	}
+	if err := f.docker.err; err != nil {
+		return one(fail(err.Error(), "start Docker, and let this user open its socket (group docker); DOCKER_HOST names another address"))
+	}
+	d := f.docker.value
+	text := fmt.Sprintf("Docker %s, API %s, %d CPUs, %s", d.Version, d.API, d.CPUs, amount(d.MemoryBytes))
+	if api, ok := findVersion(d.API); ok && api.before(version{1, 40}) {
+		return one(fail(text+": the API is too old", "use Docker 19.03 or later"))
+	}
+	return one(ok(text))
+}
+
+func checkStorage(f *Snapshot) []Finding {
+	d := f.docker.value
+	if slices.Contains([]string{"vfs", "devicemapper", "aufs"}, d.Storage) {
+		return one(warn(d.Storage+" at "+d.Root+": every cold start copies or waits for whole images",
+			"use overlay2 (\"storage-driver\" in /etc/docker/daemon.json)"))
+	}
+	return one(ok(d.Storage + " at " + d.Root))
+}
+
+// checkLogs: the invoker asks for json-file logs and reads their files. Over
+// the API the same lines cost several times as much.
+func checkLogs(f *Snapshot) []Finding {
+	if f.Config.Logs.OutOfBand {
+		return one(ok("left to Docker's driver " + f.docker.value.LogDriver + "; records have no logs"))
+	}
+	dirs := append(slices.Clone(f.Config.Docker.LogDirs), path.Join(f.docker.value.Root, "containers"))
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if _, err := fs.ReadDir(f.Files, strings.TrimPrefix(dir, "/")); err == nil {
+			return one(ok("json-file, read at " + dir))
+		}
+	}
+	return one(warn("container logs cannot be read as files ("+strings.Join(dirs, ", ")+"), so they are read through Docker's API, which is slower",
+		"run as root, or mount Docker's containers directory and name it in CONFIG_whisk_gpu_docker_logDirs"))
+}
+
+func checkPort(f *Snapshot) []Finding {
+	port := f.Config.Admin.Port
+	switch {
+	case f.port == nil:
+		return one(ok(fmt.Sprintf("%d is free", port)))
+	case f.pinged == nil:
+		return one(ok(fmt.Sprintf("an invoker answers on %d already", port)))
+	}
+	return one(fail(fmt.Sprintf("%d: %v", port, f.port), "end what listens there, or set PORT to another one"))
+}
+
+// checkMemory compares what action containers may hold with what there is.
+func checkMemory(f *Snapshot) []Finding {
+	user, total := int64(f.Config.Pool.UserMemory), f.hostMemory()
+	if total == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("action containers may hold %s of %s (CONFIG_whisk_containerPool_userMemory)", amount(user), amount(total))
+	const left = int64(config.GiB) // for the system, the engine and the invoker
+	switch {
+	case user > total:
+		return one(fail(text, "lower it below the host's memory: the kernel would end containers and worse"))
+	case user > total-min(left, total/8):
+		return one(warn(text, "leave about 1 GiB for the system, Docker and the invoker"))
+	}
+	return one(ok(text))
+}
+
+func (f *Snapshot) hostMemory() int64 {
+	if n := f.docker.value.MemoryBytes; n > 0 {
+		return n
+	}
+	var kib int64
+	for line := range strings.Lines(f.read("proc/meminfo")) {
+		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
+			break
+		}
+	}
+	return kib * int64(config.KiB)
+}
+
+func checkDisk(f *Snapshot) []Finding {
+	dir := "/tmp"
+	if f.usesDocker() {
+		if f.docker.err != nil || f.docker.value.Root == "" {
+			return nil
+		}
+		dir = f.docker.value.Root
+	} else if d := f.Config.Process.Dir; d != "" {
+		dir = d
+	}
+	space, err := f.diskAt(dir)
+	if err != nil {
+		return one(warn(dir+": "+err.Error(), "Docker seems to run elsewhere: look at the disk there"))
+	}
+	text := fmt.Sprintf("%s of %s free at %s", amount(space.Free), amount(space.Total), dir)
+	const fix = "docker image prune, or a larger disk"
+	switch {
+	case space.Free < int64(config.GiB):
+		return one(fail(text, fix))
+	case space.Free < 5*int64(config.GiB) || space.Free < space.Total/20:
+		return one(warn(text, fix))
+	}
+	return one(ok(text))
+}
+
+// errNoManifest means that none was given.
+var errNoManifest = errors.New("no runtimes manifest is given")
+
+func readManifest(c *config.Config) answer[*activation.Manifest] {
+	r := c.Runtimes
+	if r.Manifest == "" {
+		return answer[*activation.Manifest]{err: errNoManifest}
+	}
+	m, err := activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
+		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
+		BypassPull: r.BypassPullForLocalImages, LocalPrefix: r.LocalImagePrefix,
+	})
+	return answer[*activation.Manifest]{m, err}
+}
+
+// references are the images of the manifest as the engine knows them.
+func (f *Snapshot) references() []string {
+	if f.manifest.err != nil {
+		return nil
+	}
+	var all []string
+	for _, r := range f.manifest.value.Runtimes() {
+		all = append(all, f.manifest.value.ManagedReference(r.Image))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func checkManifest(f *Snapshot) []Finding {
+	err := f.manifest.err
+	switch {
+	case errors.Is(err, errNoManifest):
+		return one(skip("not configured", "set RUNTIMES_MANIFEST to the deployment's runtimes manifest"))
+	case err != nil:
+		return one(fail(err.Error(), "fix RUNTIMES_MANIFEST; it must be what the controllers have"))
+	}
+	kinds := 0
+	gpu := []string{}
+	for _, r := range f.manifest.value.Runtimes() {
+		kinds++
+		if strings.Contains(r.Kind, "gpu") {
+			gpu = append(gpu, r.Kind)
+		}
+	}
+	text := fmt.Sprintf("%d kinds", kinds)
+	if len(gpu) > 0 {
+		text += ", for GPUs " + strings.Join(gpu, ", ")
+	} else if f.hasDriver() {
+		return one(warn(text+", none of them for GPUs: only actions with an image of their own can use CUDA",
+			"add a kind such as python:3-gpu whose image has Python and the CUDA libraries"))
+	}
+	return one(ok(text))
+}
+
+func checkImages(f *Snapshot) []Finding {
+	var all []Finding
+	var good []string
+	for _, ref := range f.references() {
+		x := judgeImage(ref, f.images[ref])
+		if x.Status == OK {
+			good = append(good, ref)
+			continue
+		}
+		all = append(all, x)
+	}
+	if len(good) > 0 {
+		all = append(all, ok("there and made for actions: "+strings.Join(good, ", ")))
+	}
+	return all
+}
+
+func judgeImage(ref string, a answer[image]) Finding {
+	switch {
+	case a.err != nil:
+		return warn(a.err.Error(), "docker image inspect "+ref)
+	case !a.value.there:
+		return warn(ref+" is not on this host: the first action of its kind waits for the pull, or fails where no registry has it",
+			"docker pull "+ref)
+	}
+	switch p := speaks(a.value); p.verdict {
+	case never:
+		return fail(fmt.Sprintf("%s has no /init and /run: %s", ref, p.why),
+			"build on an image that has an action proxy, or add one (docker build --build-arg BASE="+ref+" docker/runtimes/python3)")
+	case unknown:
+		return warn(fmt.Sprintf("%s may have no /init and /run: %s", ref, p.why), "gpuwhisk doctor --probe "+ref)
+	}
+	return ok(ref)
+}
+
+// verdict is whether an image has an action proxy, as far as its
+// configuration shows.
+type verdict uint8
+
+const (
+	unknown verdict = iota
+	proxied
+	never
+)
+
+type proxyGuess struct {
+	verdict verdict
+	why     string
+}
+
+// speaks guesses from what an image starts whether it serves /init and /run.
+// The stock CUDA images start a shell, and a shell without a terminal ends at
+// once: the action then fails with a time-out or a refused connection that
+// does not name the reason.
+func speaks(i image) proxyGuess {
+	argv := append(slices.Clone(i.Entrypoint), i.Cmd...)
+	line := strings.Join(argv, " ")
+	for _, sign := range []string{"/proxy/", "/bin/proxy", "actionProxy", "actionproxy", "app.js", "actionloop", "bin/exec", "proxy.jar", "javaAction", "prelauncher"} {
+		if strings.Contains(line, sign) {
+			return proxyGuess{verdict: proxied}
+		}
+	}
+	for _, kv := range i.Env {
+		if strings.HasPrefix(kv, "OW_EXECUTION_ENV=") || strings.HasPrefix(kv, "OW_COMPILER=") || strings.HasPrefix(kv, "FLASK_PROXY_PORT=") {
+			return proxyGuess{verdict: proxied}
+		}
+	}
+	if stock(i) && shellOrInterpreter(i.Cmd) {
+		return proxyGuess{never, "it is a stock CUDA image that starts " + quoted(argv)}
+	}
+	switch {
+	case len(argv) == 0:
+		return proxyGuess{never, "it starts nothing"}
+	case shellOrInterpreter(argv):
+		return proxyGuess{never, "it starts " + quoted(argv) + ", which listens on no port"}
+	}
+	return proxyGuess{unknown, "it starts " + quoted(argv) + ", which is not known to be an action proxy"}
+}
+
+// stock recognises NVIDIA's own images by what all of them carry.
+func stock(i image) bool {
+	if strings.Contains(i.Labels["maintainer"], "NVIDIA") {
+		return true
+	}
+	return slices.ContainsFunc(i.Entrypoint, func(s string) bool { return strings.Contains(s, "nvidia_entrypoint") })
+}
+
+// shellOrInterpreter: a program that waits for input and gets none.
+func shellOrInterpreter(argv []string) bool {
+	if len(argv) != 1 {
+		return len(argv) == 0
+	}
+	return slices.Contains([]string{"sh", "bash", "dash", "ash", "zsh", "python", "python3", "node", "irb", "jshell", "php"}, path.Base(argv[0]))
+}
+
+func quoted(argv []string) string {
+	return "\"" + strings.Join(argv, " ") + "\""
+}
+
+func checkProbes(f *Snapshot) []Finding {
+	var all []Finding
+	for _, ref := range slices.Sorted(maps.Keys(f.probes)) {
+		a := f.probes[ref]
+		if a.err != nil {
+			all = append(all, fail(ref+" does not speak the protocol of actions: "+a.err.Error(),
+				"see docker run --rm "+ref+" for what it does; an action image listens on port 8080 and answers /init and /run"))
+			continue
+		}
+		all = append(all, ok(ref+": "+a.value))
+	}
+	return all
+}
+
+// diskAt asks for the file system of a directory, within a command's time.
+func (f *Snapshot) diskAt(dir string) (Space, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	return f.Disk(ctx, dir)
+}

@@ -1,0 +1,57 @@
+package doctor
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every check stands in the page about it, and nothing is warned of or fails
+// without a word on how to fix it.
+func TestChecksAreExplained(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	for _, c := range checks() {
+		names++
+		if !strings.Contains(string(text), "\n| "+c.name+" | ") {
+			t.Errorf("docs/doctor.md has no row for the check %q", c.name)
+		}
+	}
+	if names < 30 {
+		t.Errorf("only %d checks are known", names)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 2 {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.Ident); ok && (f.Name == "warn" || f.Name == "fail") {
+				calls++
+				if fix, ok := call.Args[1].(*ast.BasicLit); ok && fix.Value == `""` {
+					t.Errorf("%s has a finding without a way to fix it", file)
+				}
+			}
+			return true
+		})
+	}
+	if calls < 40 {
+		t.Errorf("only %d findings are found in the source: are they made another way now?", calls)
+	}
+}

@@ -1,0 +1,246 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+)
+
+func TestHealthyHost(t *testing.T) {
+	f := healthy()
+	f.cards = nil // without the shim, which only the missing one of is faked
+	r := Examine(t.Context(), f.Machine, time.Minute)
+	for _, x := range r {
+		if x.Status != OK && x.Check != "shim" {
+			t.Errorf("%+v", x)
+		}
+	}
+	if len(r) < 20 {
+		t.Errorf("only %d lines", len(r))
+	}
+}
+
+// TestNothingConfigured: the groups of a deployment are skipped, and say so.
+func TestNothingConfigured(t *testing.T) {
+	r := Examine(t.Context(), bare().Machine, time.Minute)
+	if r.ExitCode() != 1 {
+		t.Errorf("exit code %d: %+v", r.ExitCode(), r)
+	}
+	for _, group := range []string{"Settings", "Kafka", "CouchDB", "ZooKeeper"} {
+		output := false
+		for _, x := range r {
+			output = output || x.Group == group && x.Status == Skip && strings.HasPrefix(x.Found, "not configured")
+		}
+		if !output {
+			t.Errorf("%s does not say that it is not configured", group)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tt := range []struct {
+		found []Status
+		want  int
+	}{{nil, 0}, {[]Status{OK, OK}, 0}, {[]Status{OK, Skip}, 0}, {[]Status{Skip, Warn}, 1}, {[]Status{OK, Warn, OK}, 1}, {[]Status{Fail, Warn}, 2}} {
+		var r Report
+		for _, s := range tt.found {
+			r = append(r, Result{Finding: Finding{Status: s}})
+		}
+		if r.ExitCode() != tt.want {
+			t.Errorf("%v gives %d, want %d", tt.found, r.ExitCode(), tt.want)
+		}
+	}
+}
+
+// TestNothingHangs: questions that never come back are given up together, and
+// named.
+func TestNothingHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := healthy()
+		byName(f)
+		f.GPU = func(context.Context) (GPU, error) { <-release; return GPU{}, nil }
+		f.files["lib/libgpuwhisk.so"] = text("")
+		f.Hooks = func(context.Context, string, string) (Tried, error) { <-release; return Tried{}, nil }
+		f.Docker = func(context.Context) (docker.Survey, error) { <-release; return docker.Survey{}, nil }
+		f.Image = func(context.Context, string) (docker.Image, bool, error) {
+			<-release
+			return docker.Image{}, false, nil
+		}
+		f.Broker = func(context.Context, string) (kafka.Description, error) { <-release; return kafka.Description{}, nil }
+		f.Couch = func(context.Context) (couchdb.Survey, error) { <-release; return couchdb.Survey{}, nil }
+		f.ZooKeeper = func(context.Context) (map[string]int, error) { <-release; return nil, nil }
+		f.Listen = func(context.Context, int) error { <-release; return nil }
+		f.Ping = func(context.Context, int) error { <-release; return nil }
+		f.Command = func(context.Context, []string, string, ...string) (string, error) { <-release; return "", nil }
+		f.Disk = func(context.Context, string) (Space, error) { <-release; return Space{}, nil }
+		f.ProbeImages = []string{"i:1"}
+		f.ProbeLimit = 5 * time.Second
+		f.Probe = func(context.Context, string) (string, error) { <-release; return "", nil }
+
+		began := time.Now()
+		r := Examine(t.Context(), f.Machine, 3*time.Second)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for _, check := range []string{
+			"GPU/NVML", "GPU/toolkit", "Containers/engine", "Containers/probe", "Host/port",
+			"Kafka/brokers", "CouchDB/server", "ZooKeeper/numbers",
+		} {
+			group, name, _ := strings.Cut(check, "/")
+			some := r.of(group, name)
+			if len(some) != 1 || some[0].Status != Fail || !strings.Contains(some[0].Found, "no answer within") && !strings.Contains(some[0].Found, "no answer") {
+				t.Errorf("%s: %+v", check, some)
+			}
+		}
+		close(release)
+	})
+}
+
+func TestSecretsStayInside(t *testing.T) {
+	f := healthy()
+	f.Config.Kafka.TLS.KeystorePassword = "key-st0re"
+	logIn(f, "SASL_PLAINTEXT")
+	f.Couch = func(context.Context) (couchdb.Survey, error) {
+		return couchdb.Survey{}, errors.New("http://whisk:some_passw0rd@db:5984: refused")
+	}
+	f.Broker = func(context.Context, string) (kafka.Description, error) {
+		return kafka.Description{}, errors.New("store does not open with key-st0re, nor broker with jaas-s3cret")
+	}
+	r := Examine(t.Context(), f.Machine, time.Minute)
+	var text, object bytes.Buffer
+	if err := errors.Join(r.Print(&text, true, 0), r.PrintJSON(&object)); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{text.String(), object.String()} {
+		if strings.Contains(out, "some_passw0rd") || strings.Contains(out, "key-st0re") || strings.Contains(out, "jaas-s3cret") {
+			t.Errorf("a secret is in\n%s", out)
+		}
+		if strings.Count(out, "********") < 3 {
+			t.Errorf("masks are missing in\n%s", out)
+		}
+	}
+}
+
+func report() Report {
+	return Report{
+		{"GPU", "driver", ok("NVIDIA driver 1")},
+		{"GPU", "MIG", warn("pending\x1b[31m\nreset", "nvidia-smi -r")},
+		{"Kafka", "brokers", fail("away", "start <it>")},
+	}
+}
+
+func TestPrint(t *testing.T) {
+	var out bytes.Buffer
+	if err := report().Print(&out, false, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := `GPU
+  ok    driver           NVIDIA driver 1
+  warn  MIG              pending [31m reset. Fix: nvidia-smi -r
+
+Kafka
+  fail  brokers          away. Fix: start <it>
+
+Something will fail: 1 ok, 1 to look at, 1 that fail.
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	out.Reset()
+	if err := report().Print(&out, true, 0); err != nil || !strings.Contains(out.String(), "\x1b[31mfail\x1b[0m") {
+		t.Errorf("in colour: %q, %v", out.String(), err)
+	}
+}
+
+func TestPrintJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := report().PrintJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Status string
+		Checks []struct{ Group, Check, Status, Found, Fix string }
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Status != "fail" || len(got.Checks) != 3 || got.Checks[2].Fix != "start <it>" || got.Checks[0].Status != "ok" {
+		t.Errorf("got %+v", got)
+	}
+	if !strings.Contains(out.String(), "start <it>") {
+		t.Errorf("signs are escaped: %s", out.String())
+	}
+	out.Reset()
+	if err := (Report{}).PrintJSON(&out); err != nil || !strings.Contains(out.String(), `"checks": []`) {
+		t.Errorf("empty report: %s, %v", out.String(), err)
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	if got := oneLine(strings.Repeat("ä", 5000)); len([]rune(got)) > 700 {
+		t.Errorf("%d characters", len([]rune(got)))
+	}
+	if got := oneLine(" a\t\nb\x00c "); got != "a b c" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestFallsBackToSMI: a build without NVML asks nvidia-smi.
+func TestFallsBackToSMI(t *testing.T) {
+	f := healthy()
+	f.output["nvidia-smi"] = "0, GPU-a, T4, 0:1, 100, 90, 10, Enabled, Default, [N/A], [N/A], 580.1\n"
+	g, err := f.askSMI(t.Context())
+	if err != nil || g.By != "nvidia-smi" || len(g.Cards) != 1 {
+		t.Errorf("%+v, %v", g, err)
+	}
+	delete(f.output, "nvidia-smi")
+	if _, err := f.askSMI(t.Context()); err == nil {
+		t.Error("no nvidia-smi is no error")
+	}
+}
+
+// TestDocumentNamesEveryCheck: docs/doctor.md explains what the lines mean.
+func TestDocumentNamesEveryCheck(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "doctor.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks() {
+		if !strings.Contains(string(text), "\n### "+c.group+"\n") {
+			t.Errorf("group %s has no section", c.group)
+		}
+		if (c.group == "GPU" || c.group == "Containers") && !strings.Contains(string(text), "\n| "+c.name+" |") {
+			t.Errorf("check %s of group %s has no line", c.name, c.group)
+		}
+	}
+}
+
+// TestLinesEndAtTheWidth: broken between words, below the text they belong to.
+func TestLinesEndAtTheWidth(t *testing.T) {
+	r := Report{{"Kafka", "topics", warn(strings.Repeat("word ", 40), "do this")}}
+	var out strings.Builder
+	if err := r.Print(&out, false, 70); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i, line := range lines {
+		if len(line) > 70 {
+			t.Errorf("line %d has %d columns: %q", i, len(line), line)
+		}
+	}
+	if !strings.HasPrefix(lines[2], strings.Repeat(" ", margin)+"word") {
+		t.Errorf("second line %q", lines[2])
+	}
+}

@@ -1,0 +1,285 @@
+package doctor
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+func portOf(t *testing.T, address string) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestListenAndReach(t *testing.T) {
+	// Below the ports that Linux gives to clients: one of theirs could have it,
+	// or the client that looks for nobody would reach itself.
+	var l net.Listener
+	err := errors.New("no port was tried")
+	for range 100 {
+		if l, err = net.Listen("tcp", fmt.Sprint(":", 19000+rand.IntN(1000))); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := portOf(t, l.Addr().String())
+	at := net.JoinHostPort("localhost", strconv.Itoa(port))
+	if err := listen(t.Context(), port); err == nil {
+		t.Error("a port in use is taken for free")
+	}
+	if err := reach(t.Context(), at); err != nil {
+		t.Error(err)
+	}
+	l.Close()
+	if err := listen(t.Context(), port); err != nil {
+		t.Error(err)
+	}
+	if err := reach(t.Context(), at); err == nil {
+		t.Error("nobody is reached")
+	}
+}
+
+func TestPing(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		body   string
+		ok     bool
+	}{{200, "pong", true}, {503, "not ready: waiting for Kafka\n", true}, {200, "<html>", false}, {404, "", false}} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/ping" {
+				t.Errorf("asked for %s", r.URL.Path)
+			}
+			w.WriteHeader(tt.status)
+			_, _ = w.Write([]byte(tt.body))
+		}))
+		if err := ping(t.Context(), portOf(t, s.Listener.Addr().String())); (err == nil) != tt.ok {
+			t.Errorf("%d %q: %v", tt.status, tt.body, err)
+		}
+		s.Close()
+	}
+}
+
+func TestCommand(t *testing.T) {
+	out, err := command(t.Context(), []string{"WORD=hello"}, "sh", "-c", `echo "$WORD"; echo there >&2`)
+	if err != nil || out != "hello\nthere\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := command(t.Context(), nil, "no-such-program-here"); !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
+	out, err = command(t.Context(), nil, "sh", "-c", "i=0; while [ $i -lt 9000 ]; do echo 0123456789; i=$((i+1)); done")
+	if err != nil || len(out) > 64<<10 {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := command(ctx, nil, "sleep", "60"); err == nil {
+		t.Error("a program outlived its context")
+	}
+}
+
+func TestDisk(t *testing.T) {
+	s, err := disk(t.Context(), t.TempDir())
+	if err != nil || s.Total <= 0 || s.Free < 0 || s.Free > s.Total {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := disk(t.Context(), filepath.Join(t.TempDir(), "no")); err == nil {
+		t.Error("a directory that is not there has a disk")
+	}
+}
+
+func TestInitProxy(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		want   string
+	}{{403, "answers /init"}, {502, "answers /init"}, {404, "status 404"}, {405, "status 405"}} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tt.status)
+			_, _ = w.Write([]byte(`{"error":"Missing main/no code to execute."}`))
+		}))
+		output, err := initProxy(t.Context(), s.Listener.Addr().String())
+		if err != nil {
+			output = err.Error()
+		}
+		if !strings.Contains(output, tt.want) || (err == nil) != (tt.status != 404 && tt.status != 405) {
+			t.Errorf("%d: %q, %v", tt.status, output, err)
+		}
+		s.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if _, err := initProxy(ctx, l.Addr().String()); err == nil || !strings.Contains(err.Error(), "nothing answers on port 8080") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestHere looks at the host that the test runs on: whatever is on it, it
+// comes to an end and says something of every group.
+func TestHere(t *testing.T) {
+	m := Here(Options{Config: config.Default(), Self: "/opt/gpuwhisk/bin/gpuwhisk", ProbeLimit: time.Second})
+	r := Examine(t.Context(), m, 3*time.Second)
+	groups := map[string]bool{}
+	for _, x := range r {
+		groups[x.Group] = true
+	}
+	for _, g := range []string{"GPU", "Containers", "Host", "Settings", "Kafka", "CouchDB", "ZooKeeper"} {
+		if !groups[g] {
+			t.Errorf("nothing of %s in %+v", g, r)
+		}
+	}
+	if m.Shim[0] != "/opt/gpuwhisk/bin/libgpuwhisk.so" {
+		t.Errorf("the shim is looked for at %v", m.Shim)
+	}
+	if got := Here(Options{Config: config.Default(), Shim: "/a/b.so"}).Shim; len(got) != 1 || got[0] != "/a/b.so" {
+		t.Errorf("the shim is looked for at %v", got)
+	}
+}
+
+// TestMissingStore: a trust store that is not there is named, its password is
+// not.
+func TestMissingStore(t *testing.T) {
+	c := config.Default()
+	c.Kafka.Hosts, c.Kafka.SecurityProtocol = []string{"127.0.0.1:1"}, "SSL"
+	c.Kafka.TLS.TruststoreLocation = filepath.Join(t.TempDir(), "trust.jks")
+	c.Kafka.TLS.TruststorePassword = "changeit-now"
+	r := Examine(t.Context(), Here(Options{Config: c}), time.Minute).of("Kafka", "brokers")
+	if len(r) != 1 || r[0].Status != Fail || !strings.Contains(r[0].Found, "trust.jks") || !strings.Contains(r[0].Fix, "key store") ||
+		strings.Contains(r[0].Found, "changeit-now") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// dockerHost is a real daemon to test with, or the test is skipped.
+func dockerHost(t *testing.T) *config.Config {
+	t.Helper()
+	c := config.Default()
+	c.Docker.Host = os.Getenv("DOCKER_HOST")
+	r := &real{Options{Config: c}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := r.docker(ctx); err != nil {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatalf("no Docker daemon answers: %v", err)
+		}
+		t.Skipf("no Docker daemon answers (DOCKER_HOST or the default socket): %v", err)
+	}
+	return c
+}
+
+// TestProbeOfRealImages runs an image that speaks the protocol and two that do
+// not, and leaves no container behind.
+func TestProbeOfRealImages(t *testing.T) {
+	c := dockerHost(t)
+	good := importImage(t, c, "good", `package main
+
+import "net/http"
+
+func main() {
+	_ = http.ListenAndServe(":8080", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `+"`"+`{"error":"no code"}`+"`"+`, http.StatusForbidden)
+	}))
+}
+`)
+	ends := importImage(t, c, "ends", "package main\n\nfunc main() {}\n")
+	m := Here(Options{Config: c, Probe: []string{good, ends, "gpuwhisk-test/absent:1"}, ProbeLimit: time.Minute})
+	r := Examine(t.Context(), m, time.Minute).of("Containers", "probe")
+	verdicts := map[string]Result{}
+	for _, x := range r {
+		for _, image := range []string{good, ends, "gpuwhisk-test/absent:1"} {
+			if strings.Contains(x.Found, image) {
+				verdicts[image] = x
+			}
+		}
+	}
+	if x := verdicts[good]; x.Status != OK || !strings.Contains(x.Found, "answers /init") {
+		t.Errorf("good image: %+v", x)
+	}
+	if x := verdicts[ends]; x.Status != Fail || !strings.Contains(x.Found, "ended") && !strings.Contains(x.Found, "state") {
+		t.Errorf("image that ends: %+v", x)
+	}
+	if x := verdicts["gpuwhisk-test/absent:1"]; x.Status != Fail {
+		t.Errorf("absent image: %+v", x)
+	}
+	left := dockerAnswers(t, c, nil, "ps", "--all", "--quiet", "--filter", "name=gpuwhisk-doctor")
+	if strings.TrimSpace(left) != "" {
+		t.Errorf("containers are left: %s", left)
+	}
+}
+
+// importImage makes an image of one program.
+func importImage(t *testing.T, c *config.Config, name, code string) string {
+	t.Helper()
+	dir := t.TempDir()
+	source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", binary, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build program: %v\n%s", err, text)
+	}
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root bytes.Buffer
+	w := tar.NewWriter(&root)
+	if err := w.WriteHeader(&tar.Header{Name: "program", Mode: 0o755, Size: int64(len(data))}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Write(data)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	image := "gpuwhisk-test/doctor-" + name + ":" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	dockerAnswers(t, c, &root, "import", "--change", `CMD ["/program"]`, "-", image)
+	t.Cleanup(func() { dockerAnswers(t, c, nil, "image", "rm", "--force", image) })
+	return image
+}
+
+func dockerAnswers(t *testing.T, c *config.Config, stdin *bytes.Buffer, args ...string) string {
+	t.Helper()
+	if c.Docker.Host != "" {
+		args = append([]string{"--host", c.Docker.Host}, args...)
+	}
+	cmd := exec.Command("docker", args...)
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("docker %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,291 @@
+package doctor
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+)
+
+// libraryOf builds a shared library that exports some functions.
+func libraryOf(t *testing.T, exports ...string) []byte {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+			t.Fatal("no C compiler: cc is not in PATH")
+		}
+		t.Skip("no C compiler: cc is not in PATH")
+	}
+	dir := t.TempDir()
+	var code strings.Builder
+	for _, name := range exports {
+		code.WriteString("int " + name + "(void) { return 0; }\n")
+	}
+	source, out := filepath.Join(dir, "l.c"), filepath.Join(dir, "l.so")
+	if err := os.WriteFile(source, []byte(code.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := exec.Command(cc, "-shared", "-fPIC", "-fno-builtin", "-nostdlib", "-o", out, source).CombinedOutput(); err != nil {
+		t.Fatalf("build library: %v\n%s", err, text)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestShimChecks(t *testing.T) {
+	all := libraryOf(t, needed()...)
+	part := libraryOf(t, needed()[1:]...)
+	with := func(data []byte) func(*fake) {
+		return func(f *fake) {
+			f.Arch = runtime.GOARCH
+			f.files["lib/libgpuwhisk.so"] = text(string(data))
+		}
+	}
+	output := func(s string, err error) func(*fake) {
+		return func(f *fake) {
+			with(all)(f)
+			f.Command = func(_ context.Context, env []string, name string, _ ...string) (string, error) {
+				if name == "true" && !slices.Equal(env, []string{"LD_PRELOAD=/lib/libgpuwhisk.so"}) {
+					t.Errorf("%s is started with %v", name, env)
+				}
+				return s, err
+			}
+		}
+	}
+	tried := func(t Tried, err error) func(*fake) {
+		return func(f *fake) { with(all)(f); f.tried, f.triedErr = t, err }
+	}
+	runTrials(t, []trial{
+		{"", with(all), "GPU/shim", OK, "/lib/libgpuwhisk.so is loaded and hooks the driver: 4 MiB of a program were seen, 4 MiB moved off the device and 4 MiB back", ""},
+		{"not tried", tried(Tried{}, fmt.Errorf("%w: no python3 here", errNothingToTry)), "GPU/shim", OK, "which were not tried: no python3 here", ""},
+		{"not seen", tried(Tried{}, errors.New("the shim does not tell of its memory")), "GPU/shim", Fail, "uses CUDA under it: the shim does not tell", "docs/shim.md"},
+		{"done without", func(f *fake) { f.Config.GPU.Shim.Library = "none" }, "GPU/shim", Warn, "done without", "unset it"},
+		{"absent", nil, "GPU/shim", Warn, "is not there", "--shim"},
+		{"no library", with([]byte("#!/bin/sh\n")), "GPU/shim", Fail, "is not a library", "make shim"},
+		{"cut off", with(all[:len(all)/3]), "GPU/shim", Fail, "/lib/libgpuwhisk.so", "make shim"},
+		{"another processor", func(f *fake) { with(all)(f); f.Arch = "riscv64" }, "GPU/shim", Fail, "this host is riscv64", "processor"},
+		{"another version", with(part), "GPU/shim", Fail, "does not hook dlsym", "another version"},
+		{"not loaded", output("ERROR: ld.so: object cannot be preloaded", nil), "GPU/shim", Fail, "cannot be preloaded", "released library"},
+		{"deadly", output("", errors.New("signal: segmentation fault")), "GPU/shim", Fail, "segmentation fault", "released library"},
+	})
+}
+
+// TestNeededAreTheShimsOwn: the list follows the shim's table of functions that
+// change what a program gets.
+func TestNeededAreTheShimsOwn(t *testing.T) {
+	table, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "abi.def"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks := map[string]bool{"dlsym": true, "dlvsym": true}
+	for _, m := range regexp.MustCompile(`(?m)^HOOK\(\w+, *(\w+),`).FindAllStringSubmatch(string(table), -1) {
+		hooks[m[1]] = true
+	}
+	for _, name := range needed() {
+		if !hooks[name] {
+			t.Errorf("%s is needed, but the shim has no hook for it", name)
+		}
+	}
+}
+
+var madeAt atomic.Pointer[string] // where made was made, to be removed
+
+// made is the shim and the fake driver as the repository builds them, once for
+// all tests.
+var made = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "doctor-test-")
+	if err != nil {
+		return "", err
+	}
+	madeAt.Store(&dir)
+	out, err := exec.Command("make", "-s", "-C", "../../../shim", "OUT="+dir,
+		filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12", "libcuda.so.1")).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build the shim: %w\n%s", err, out)
+	}
+	return dir, err
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir := madeAt.Load(); dir != nil {
+		_ = os.RemoveAll(*dir)
+	}
+	os.Exit(code)
+}
+
+func built(t *testing.T) (library, driver string) {
+	t.Helper()
+	for _, tool := range []string{"make", "cc", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+				t.Fatalf("no %s in PATH", tool)
+			}
+			t.Skipf("no %s in PATH: the shim cannot be built and tried", tool)
+		}
+	}
+	dir, err := made()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
+}
+
+// TestRealShim: the library that this repository builds passes, and is tried
+// on the fake driver beside it.
+func TestRealShim(t *testing.T) {
+	at, driver := built(t)
+	data, err := os.ReadFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := healthy()
+	noGPU(f)
+	f.Arch, f.Shim, f.Command, f.Hooks = runtime.GOARCH, []string{at}, command, patientHooks
+	f.files[strings.TrimPrefix(at, "/")] = text(string(data))
+	f.files[strings.TrimPrefix(driver, "/")+"/libcuda.so.1"] = text("")
+	r := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "shim")
+	if len(r) != 1 || r[0].Status == Fail || !strings.Contains(r[0].Found, "4 MiB moved off the device and 4 MiB back") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func patientHooks(ctx context.Context, library, driver string) (Tried, error) {
+	return tryHooksFor(ctx, time.Minute, library, driver)
+}
+
+// TestTryHooks: what stands in the way of the try is said.
+func TestTryHooks(t *testing.T) {
+	library, driver := built(t)
+	empty := t.TempDir()
+	t.Run("a library that hooks nothing", func(t *testing.T) {
+		other := filepath.Join(empty, "other.so")
+		if err := os.WriteFile(other, libraryOf(t, "nothing"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tryHooksFor(t.Context(), 300*time.Millisecond, other, driver); err == nil || !strings.Contains(err.Error(), "does not tell") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a driver that refuses", func(t *testing.T) {
+		t.Setenv("FAKE_CUDA_FAIL", "cuMemAllocManaged:0:2,cuMemAlloc_v2:0:2")
+		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); err == nil || !strings.Contains(err.Error(), "cuMemAlloc_v2 answers 2") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("an eviction that fails", func(t *testing.T) {
+		t.Setenv("FAKE_CUDA_FAIL", "cuMemPrefetchAsync_v2:0:1,cuMemPrefetchAsync:0:1")
+		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); err == nil || !strings.Contains(err.Error(), "move memory off the device") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no driver", func(t *testing.T) {
+		if _, err := exec.Command("python3", "-c", `import ctypes; ctypes.CDLL("libcuda.so.1")`).CombinedOutput(); err == nil {
+			t.Skip("this machine has a CUDA driver")
+		}
+		if _, err := tryHooks(t.Context(), library, ""); !errors.Is(err, errNothingToTry) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no Python", func(t *testing.T) {
+		t.Setenv("PATH", empty)
+		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); !errors.Is(err, errNothingToTry) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("given up", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := tryHooks(ctx, library, driver); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestSocketChecks(t *testing.T) {
+	with := func(change func(*fake)) func(*fake) {
+		return func(f *fake) {
+			f.files["lib/libgpuwhisk.so"] = text("")
+			change(f)
+		}
+	}
+	inside := func(mounts string) func(*fake) {
+		return with(func(f *fake) {
+			f.files[".dockerenv"] = text("")
+			f.files["proc/self/mountinfo"] = text("1 0 0:1 / / rw - overlay overlay rw\n" + mounts)
+		})
+	}
+	runTrials(t, []trial{
+		{"", with(func(*fake) {}), "GPU/shim sockets", OK, "below /var/run/gpuwhisk, with paths of 50 of 107 bytes", ""},
+		{"too long", with(func(f *fake) { f.Config.GPU.Shim.Dir = "/" + strings.Repeat("x", 80) }), "GPU/shim sockets", Fail, "the kernel takes 107", "CONFIG_whisk_gpu_shim_dir"},
+		{"a long name", with(func(f *fake) { f.Config.Identity.UniqueName = strings.Repeat("x", 80) }), "GPU/shim sockets", Fail, "107", "shorter"},
+		{"in a container", inside(""), "GPU/shim sockets", Fail, "/var/run/gpuwhisk is this container's own", "--volume"},
+		{"in a container, mounted", inside("3 1 0:3 /y /run/gpuwhisk rw - tmpfs tmpfs rw\n"), "GPU/shim sockets", OK, "below /var/run/gpuwhisk", ""},
+	})
+}
+
+func TestJudgeLibc(t *testing.T) {
+	needs := version{2, 34}
+	for _, c := range []struct {
+		has  docker.Libc
+		want Status
+		text string
+	}{
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 36}, OK, "glibc 2.36, the shim needs 2.34"},
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 34}, OK, "2.34"},
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 28}, Warn, "has glibc 2.28 and the shim needs 2.34"},
+		{docker.Libc{Name: "musl"}, Warn, "has musl"},
+		{docker.Libc{}, Warn, "static programs"},
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 36, Lacks: "libpthread.so.0 libdl.so.2"}, Fail, "lacks libpthread.so.0, which"},
+		{docker.Libc{Name: "glibc", Major: 2, Minor: 36, Lacks: "libdl.so.2"}, OK, "2.36"},
+	} {
+		if x := judgeLibc("i:1", c.has, needs, []string{"libpthread.so.0", "libc.so.6"}); x.Status != c.want || !strings.Contains(x.Found, c.text) {
+			t.Errorf("%+v: %+v", c.has, x)
+		}
+	}
+}
+
+func TestFallbacks(t *testing.T) {
+	remember := func(output string) func(*fake) {
+		return func(f *fake) {
+			f.Config.State.Dir = "/var/lib/gpuwhisk"
+			f.files["var/lib/gpuwhisk/invoker0/gpu-fallbacks.json"] = text(output)
+		}
+	}
+	six := "[" + strings.TrimSuffix(strings.Repeat(`{"action":"guest/f","reason":"why"},`, 6), ",") + "]"
+	runTrials(t, []trial{
+		{"one", remember(`[{"action":"guest/f","reason":"a kernel failed"}]`), "GPU/fallbacks", Warn, "1 actions is counted and not moved: guest/f (a kernel failed)", "--clear"},
+		{"many", remember(six), "GPU/fallbacks", Warn, "6 actions", "--clear"},
+		{"broken", remember(`{`), "GPU/fallbacks", Warn, "gpu-fallbacks.json", "read it"},
+	})
+}
+
+func FuzzShim(f *testing.F) {
+	f.Add([]byte("\x7fELF"))
+	f.Add([]byte(elf.ELFMAG + "\x02\x01\x01" + strings.Repeat("\x00", 60)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h := healthy()
+		h.files["lib/libgpuwhisk.so"] = text(string(data))
+		snapshot := &Snapshot{Machine: h.Machine}
+		if found := checkShim(snapshot); len(found) != 1 {
+			t.Errorf("%d findings", len(found))
+		}
+	})
+}

@@ -1,0 +1,282 @@
+package gpucheck
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// endToEndRuns is how often each of the two functions runs.
+const endToEndRuns = 4
+
+// invokerContext is a context as the invoker counts it.
+const invokerContext = 400 << 20
+
+// checkEndToEnd runs two functions with kernels of their own through gpuwhisk
+// standalone in process mode, one after the other, and reads their records back.
+// On the fake driver only one of them fits the device at a time.
+func checkEndToEnd(t *trial) {
+	if _, err := exec.LookPath(t.s.Python); err != nil {
+		check(skip("no %s here: the functions are Python", t.s.Python))
+	}
+	bytes := pick(t.fixture, min(256<<20, t.device.Free/40), 32<<20)
+	t.take(2 * (bytes + t.contextBytes()))
+	w := t.startWhisk(bytes)
+	defer w.stop()
+	names := []string{"check-first", "check-second"}
+	for _, n := range names {
+		w.create(n, bytes+bytes/8)
+	}
+	e := newEndToEnd(t, w, fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)), bytes)
+	for range endToEndRuns {
+		for _, n := range names {
+			e.run(n)
+		}
+	}
+	want := fmt.Sprint(e.runs)
+	t.must("runs whose kernels gave the right result and found their memory as it was", float64(e.correct), want, e.correct == e.runs)
+	t.must("records with the annotation gpu", float64(e.annotated), want, e.annotated == e.runs)
+	if t.fake {
+		t.must("runs whose memory came back from the host", float64(e.hostWarm), "more than 0", e.hostWarm > 0)
+	} else {
+		t.remark("Both functions fit the card: none of them had to leave it, and %d started from the host.", e.hostWarm)
+	}
+	if e.message != "" {
+		t.remark("A function failed: %s", e.message)
+	}
+	if !t.fake {
+		t.crowdOut(w, bytes)
+	}
+}
+
+// crowdOut has a function reserve so much of the card, of which it uses little, that
+// another must leave it, and observes how that one comes back. It is not judged: the
+// reservation must fit what others, too, leave of the card.
+func (t *trial) crowdOut(w *whisk, bytes int64) {
+	card, err := t.monitor.card()
+	if err != nil {
+		t.remark("Nothing was crowded out: %v.", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
+	defer cancel()
+	w.ctx = ctx
+	e := newEndToEnd(t, w, "A function that reserves nearly all of the card, and the one that left for it", bytes)
+	err = catch(func() {
+		w.create("check-large", card.Memory.Total-3*invokerContext-bytes*3/2)
+		e.run("check-large")
+		e.run("check-first")
+	})
+	switch {
+	case err != nil:
+		t.remark("Crowding out: %v.", err)
+	case e.message != "":
+		t.remark("Crowding out: a function failed: %s", e.message)
+	default:
+		t.remark("Crowding out: %d of 2 right, %d came back from the host.", e.correct, e.hostWarm)
+	}
+}
+
+// endToEnd counts what came of a table of runs.
+type endToEnd struct {
+	w                                  *whisk
+	table                              *Table
+	bytes                              int64
+	runs, correct, annotated, hostWarm int
+	message                            string // of the last function that failed
+}
+
+func newEndToEnd(t *trial, w *whisk, title string, bytes int64) *endToEnd {
+	return &endToEnd{w: w, bytes: bytes, table: t.table(title,
+		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")}
+}
+
+// record is what the check reads of an activation record.
+type record struct {
+	ID       string `json:"activationId"`
+	Response struct {
+		Success bool `json:"success"`
+		Result  struct {
+			Correct bool   `json:"correct"`
+			Intact  bool   `json:"intact"`
+			Error   string `json:"error"`
+		} `json:"result"`
+	} `json:"response"`
+	Annotations []struct {
+		Key   string          `json:"key"`
+		Value json.RawMessage `json:"value"`
+	} `json:"annotations"`
+}
+
+func (e *endToEnd) run(name string) {
+	r := e.w.invoke(name, map[string]int64{"bytes": e.bytes})
+	e.runs++
+	contents := "wrong"
+	switch result := r.Response.Result; {
+	case r.Response.Success && result.Correct && result.Intact:
+		e.correct++
+		contents = "right"
+	case result.Error != "":
+		e.message, contents = result.Error, result.Error
+	}
+	var gpu struct {
+		Device       string `json:"device"`
+		Start        string `json:"start"`
+		QueueTime    int64  `json:"queueTime"`
+		PrefetchTime int64  `json:"prefetchTime"`
+		GPUTime      int64  `json:"gpuTime"`
+		Memory       int64  `json:"memory"`
+	}
+	for _, a := range r.Annotations {
+		if a.Key == "gpu" && json.Unmarshal(a.Value, &gpu) == nil && gpu.Device != "" {
+			e.annotated++
+		}
+	}
+	if gpu.Start == "host-warm" {
+		e.hostWarm++
+	}
+	e.table.row(name, gpu.Device, gpu.Start, fmt.Sprint(gpu.QueueTime), fmt.Sprint(gpu.PrefetchTime), fmt.Sprint(gpu.GPUTime),
+		size(gpu.Memory), contents)
+}
+
+// whisk is a gpuwhisk standalone of our own, reached by its REST API.
+type whisk struct {
+	ctx        context.Context
+	cmd        *exec.Cmd
+	scripts    string
+	host, auth string
+	drained    chan struct{} // closed when its output has ended
+}
+
+// greeting is the line that standalone --quiet prints when it is ready.
+var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
+
+// startWhisk starts one in process mode, on the GPU or on the fake driver.
+func (t *trial) startWhisk(bytes int64) *whisk {
+	if t.s.Self == "" {
+		check(errors.New("this program cannot find itself"))
+	}
+	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process",
+		"--data", filepath.Join(t.dir, "whisk"), "--shim", t.files.shim}
+	if t.fake { // two contexts as the invoker counts them, and one and a half functions
+		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", 2*invokerContext+bytes*3/2))
+	} else {
+		args = append(args, "--devices", "auto")
+	}
+	w := &whisk{ctx: t.ctx, cmd: command(t.ctx, args, t.env()), scripts: t.files.scripts, drained: make(chan struct{})}
+	var stderr tail
+	w.cmd.Stderr = &stderr
+	// The processes of its functions end with it when it is asked to end.
+	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(syscall.SIGTERM) }
+	w.cmd.WaitDelay = 10 * time.Second
+	out := value(w.cmd.StdoutPipe())
+	check(w.cmd.Start())
+	ready := make(chan []string, 1)
+	go w.drain(out, ready)
+	select {
+	case found := <-ready:
+		if found != nil {
+			w.host, w.auth = found[1], found[2]
+			return w
+		}
+	case <-t.ctx.Done():
+	}
+	w.stop()
+	check(fmt.Errorf("standalone ended before it was ready%s", &stderr))
+	return nil
+}
+
+// drain reads what it prints, and passes the first greeting on.
+func (w *whisk) drain(out io.Reader, ready chan<- []string) {
+	defer close(w.drained)
+	defer close(ready)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if found := greeting.FindStringSubmatch(lines.Text()); found != nil {
+			select {
+			case ready <- found:
+			default:
+			}
+		}
+	}
+}
+
+// stop has it end, and waits for that.
+func (w *whisk) stop() {
+	_ = w.cmd.Cancel()
+	late := time.AfterFunc(15*time.Second, func() { _ = w.cmd.Process.Kill() })
+	defer late.Stop()
+	<-w.drained
+	_ = w.cmd.Wait() // how it ended does not matter
+}
+
+// call makes a request and decodes the answer, whatever its status: a failed
+// activation has a record as well.
+func (w *whisk) call(method, path string, body, out any) (status int) {
+	url := w.host
+	if !strings.Contains(url, "://") {
+		url = "http://" + url
+	}
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(value(json.Marshal(body)))
+	}
+	req := value(http.NewRequestWithContext(w.ctx, method, url+"/api/v1/namespaces/_/"+path, content))
+	req.Header.Set("Content-Type", "application/json")
+	user, password, _ := strings.Cut(w.auth, ":")
+	req.SetBasicAuth(user, password)
+	resp := value(http.DefaultClient.Do(req))
+	defer resp.Body.Close() // read to its end below
+	text := value(io.ReadAll(io.LimitReader(resp.Body, 4<<20)))
+	if err := json.Unmarshal(text, out); err != nil {
+		check(fmt.Errorf("%s %s: status %d, %.200q: %w", method, path, resp.StatusCode, text, err))
+	}
+	return resp.StatusCode
+}
+
+// create makes an action of gpufunc.py.
+func (w *whisk) create(name string, memory int64) {
+	code := value(os.ReadFile(filepath.Join(w.scripts, "gpufunc.py")))
+	var answer struct {
+		Error string `json:"error"`
+	}
+	status := w.call(http.MethodPut, "actions/"+name+"?overwrite=true", map[string]any{
+		"exec":        map[string]any{"kind": "python:3", "code": string(code)},
+		"annotations": []any{map[string]any{"key": "gpu", "value": map[string]any{"memory": fmt.Sprintf("%d B", memory)}}},
+		"limits":      map[string]any{"memory": 512, "timeout": 60000},
+	}, &answer)
+	if status != http.StatusOK {
+		check(fmt.Errorf("create action %s: status %d: %s", name, status, answer.Error))
+	}
+}
+
+// invoke runs an action, waits for it, and reads its record, which is stored a
+// moment after the answer.
+func (w *whisk) invoke(name string, params any) (stored record) {
+	var done record
+	w.call(http.MethodPost, "actions/"+name+"?blocking=true", params, &done)
+	if done.ID == "" {
+		check(fmt.Errorf("invoke %s: no activation came of it", name))
+	}
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for w.call(http.MethodGet, "activations/"+done.ID, nil, &stored) != http.StatusOK {
+		select {
+		case <-poll.C:
+		case <-w.ctx.Done():
+			check(fmt.Errorf("read record of %s: %w", name, w.ctx.Err()))
+		}
+	}
+	return stored
+}

@@ -1,0 +1,417 @@
+package gpucheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// built holds the shim, the fake driver and the programs, made once for all
+// tests by their own Makefiles.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gpucheck-test-")
+	if err != nil {
+		return "", err
+	}
+	builtAt = dir
+	for _, args := range [][]string{
+		{"-s", "-C", "../../../shim", "OUT=" + dir, filepath.Join(dir, "libgpuwhisk.so"),
+			filepath.Join(dir, "fake12/libcuda.so.1"), filepath.Join(dir, "nvml/libnvidia-ml.so.1")},
+		{"-s", "-C", "../../../shim/check", "OUT=" + dir},
+	} {
+		if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("make %v: %w\n%s", args, err, out)
+		}
+	}
+	return dir, nil
+})
+
+// builtAt is empty while no test has needed them.
+var builtAt string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if builtAt != "" {
+		_ = os.RemoveAll(builtAt)
+	}
+	os.Exit(code)
+}
+
+// need skips a test where a tool is missing, unless it must be there.
+func need(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
+				t.Fatalf("%s is needed to build and run the shim's programs", tool)
+			}
+			t.Skipf("no %s on this machine: the shim's programs cannot be built or run", tool)
+		}
+	}
+}
+
+func shimDir(t testing.TB) string {
+	t.Helper()
+	need(t, "make", "cc")
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// small are settings of a check on the fake driver that is soon over.
+func small(t testing.TB, env ...string) Settings {
+	t.Helper()
+	dir := shimDir(t)
+	return Settings{
+		Shim: dir, FakeDriver: filepath.Join(dir, "fake12"), Version: "test",
+		Swap: 2 << 20, Set: 1 << 20, Containers: 5, Rounds: 2, RunTime: time.Millisecond,
+		Limit: 10 * time.Minute, Environ: append(os.Environ(), env...),
+	}
+}
+
+func runCheck(t *testing.T, s Settings) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// step is one step's result.
+func (r *Report) step(t *testing.T, name string) Result {
+	t.Helper()
+	for _, s := range r.Steps {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no step %s in %v", name, r.Steps)
+	return Result{}
+}
+
+// all but the functions, which need the whole program: its package tests them.
+func standing() []string {
+	var out []string
+	for _, n := range Names() {
+		if n != "end-to-end" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func TestWholeOnTheFakeDriver(t *testing.T) {
+	need(t, "python3")
+	s := small(t)
+	s.Steps = standing()
+	var progress strings.Builder
+	s.Progress = &progress
+	r := runCheck(t, s)
+	want := map[string]Verdict{"frameworks": Skipped}
+	for _, step := range r.Steps {
+		verdict := want[step.Name]
+		if verdict == "" {
+			verdict = Well
+		}
+		if step.Verdict != verdict {
+			t.Errorf("%s: %s (%s), want %s: %+v", step.Name, step.Verdict, step.Reason, verdict, step.Findings)
+		}
+		if !strings.Contains(progress.String(), step.Name) {
+			t.Errorf("no progress of %s", step.Name)
+		}
+	}
+	seen(t, r)
+	if r.Verdict != Well || r.ExitCode() != 0 {
+		t.Errorf("verdict %s, exit status %d", r.Verdict, r.ExitCode())
+	}
+	if !r.Fake || r.Driver != "fake driver" || !strings.Contains(r.Name(), "fake") {
+		t.Errorf("not called fake: %v, %q, %q", r.Fake, r.Driver, r.Name())
+	}
+	if r.Card.Name != "Fake GPU 0" || r.Card.Memory == 0 || r.Machine.Cores == 0 {
+		t.Errorf("card %+v, machine %+v", r.Card, r.Machine)
+	}
+}
+
+// seen holds a step against what it must have looked at: one that looked at
+// nothing would be well, too.
+func seen(t *testing.T, r *Report) {
+	t.Helper()
+	for name, words := range map[string][]string{
+		"pointers": {"past the shim", "the table lacks"},
+		"swap":     {"wrong words after 5 swaps", "by cuMemGetInfo", "swap out at", "swap in at", "chunks of 16 MiB", "chunks of 256 MiB"},
+		"pair":     {"wrong words in both", "orders carried out"},
+		"prefetch": {"wrong words in all containers", "moved out for others", "after its prefetch"},
+		"overhead": {"FFT", "GEMM", "small kernels"},
+		"symbols":  {"the table lacks", "were traced"},
+	} {
+		var findings strings.Builder
+		for _, f := range r.step(t, name).Findings {
+			findings.WriteString(f.What + "\n")
+		}
+		for _, w := range words {
+			if !strings.Contains(findings.String(), w) {
+				t.Errorf("%s: nothing about %q in:\n%s", name, w, findings.String())
+			}
+		}
+	}
+}
+
+func TestDriverWithTwoPointersForOneFunction(t *testing.T) {
+	s := small(t, "FAKE_CUDA_SPLIT=1")
+	s.Steps = []string{"pointers"}
+	step := runCheck(t, s).step(t, "pointers")
+	if step.Verdict != Well {
+		t.Errorf("%s: %s, %+v", step.Verdict, step.Reason, step.Findings)
+	}
+	if len(step.Tables[0].Rows) < 50 {
+		t.Errorf("%d functions have two pointers, want nearly all", len(step.Tables[0].Rows))
+	}
+}
+
+// The way with frameworks, on workers that the fake driver serves: started at
+// once, swapped one after the other, with and without a graph.
+func TestFrameworks(t *testing.T) {
+	need(t, "python3", "sh")
+	python, err := filepath.Abs("testdata/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := small(t)
+	s.Python, s.frameworks, s.Steps = python, true, []string{"frameworks", "overhead", "symbols"}
+	r := runCheck(t, s)
+	for _, name := range s.Steps {
+		if step := r.step(t, name); step.Verdict != Well {
+			t.Errorf("%s: %s (%s), %+v", name, step.Verdict, step.Reason, step.Findings)
+		}
+	}
+	rows := r.step(t, "frameworks").Tables[0].Rows
+	if len(rows) != len(frameworks) {
+		t.Errorf("%d frameworks of %d: %v", len(rows), len(frameworks), rows)
+	}
+	for _, row := range rows {
+		if graph := row[len(row)-1]; graph != "0 wrong" && row[0] != "JAX" {
+			t.Errorf("%s with a graph: %s", row[0], graph)
+		}
+	}
+	if rows := r.step(t, "overhead").Tables[0].Rows; len(rows) != 6 {
+		t.Errorf("%d workloads, want three of our own and three of a framework: %v", len(rows), rows)
+	}
+}
+
+// A deliberately broken driver is never reported as well.
+func TestBrokenDriverIsReported(t *testing.T) {
+	for _, c := range []struct {
+		name, env, step string
+		want            Verdict
+	}{
+		{"moves refused", "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2", "swap", Failed},
+		{"one move refused", "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:3:1", "swap", Failed},
+		{"no memory", "FAKE_CUDA_FAIL=cuMemAllocManaged:2:2", "swap", Failed},
+		{"a launch refused", "FAKE_CUDA_FAIL=cuLaunchKernel:3:719", "pair", Failed},
+		{"moves refused in turns", "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2", "prefetch", Failed},
+		{"copies refused", "FAKE_CUDA_FAIL=cuMemcpyHtoD_v2:0:1", "swap", Failed},
+		{"launches refused", "FAKE_CUDA_FAIL=cuLaunchKernel:9:719", "overhead", Failed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := small(t, c.env)
+			s.Steps = []string{c.step}
+			r := runCheck(t, s)
+			if got := r.step(t, c.step); got.Verdict != c.want || got.Reason == "" {
+				t.Errorf("%s (%q), want %s with a reason", got.Verdict, got.Reason, c.want)
+			}
+			if r.ExitCode() != 1 {
+				t.Errorf("exit status %d, want 1", r.ExitCode())
+			}
+		})
+	}
+}
+
+func TestOneFailedStepDoesNotStopTheOthers(t *testing.T) {
+	s := small(t, "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2")
+	s.Steps = []string{"pointers", "swap", "overhead"}
+	r := runCheck(t, s)
+	if r.step(t, "swap").Verdict != Failed || r.step(t, "overhead").Verdict != Well || r.Verdict != Failed {
+		t.Errorf("%+v", r.Steps)
+	}
+}
+
+// Against the goals of a card, a device that moves memory at 2 MB/s is below,
+// although all contents are right.
+func TestSlowDeviceIsBelow(t *testing.T) {
+	s := small(t, "FAKE_CUDA_BANDWIDTH=2000000")
+	s.Steps, s.Swap = []string{"swap"}, 256<<10
+	goals := RealGoals()
+	s.Goals = &goals
+	r := runCheck(t, s)
+	step := r.step(t, "swap")
+	if step.Verdict != Below || r.Verdict != Below || r.ExitCode() != 1 {
+		t.Errorf("%s, all %s, exit status %d: %+v", step.Verdict, r.Verdict, r.ExitCode(), step.Findings)
+	}
+	for _, f := range step.Findings {
+		slow := strings.HasPrefix(f.What, "swap out") || strings.HasPrefix(f.What, "swap in")
+		if slow != (f.Verdict == Below) {
+			t.Errorf("%s: %g is %s", f.What, f.Value, f.Verdict)
+		}
+	}
+}
+
+// A driver that loses what it moved out is found out.
+func TestLostContentsAreFound(t *testing.T) {
+	dir := shimDir(t)
+	fake := patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
+	for _, name := range []string{"swap", "pair", "prefetch"} {
+		s := small(t)
+		s.Shim, s.FakeDriver, s.Steps = dir, fake, []string{name}
+		step := runCheck(t, s).step(t, name)
+		if step.Verdict != Failed || !strings.Contains(step.Findings[0].What, "wrong words") || step.Findings[0].Value == 0 {
+			t.Errorf("%s: %s (%s), %+v", name, step.Verdict, step.Reason, step.Findings)
+		}
+	}
+}
+
+// A driver that keeps the pages of what has left, and gives them to no process,
+// is below: no process got the memory.
+func TestKeptPagesAreFound(t *testing.T) {
+	s := small(t)
+	s.FakeDriver = patched(t, "*kept -= some;\n\t\tlack -= some;", "(void)some;")
+	s.Steps = []string{"swap"}
+	step := runCheck(t, s).step(t, "swap")
+	if step.Verdict != Below || !strings.Contains(step.Reason, "free after an eviction") {
+		t.Errorf("%s (%s), %+v", step.Verdict, step.Reason, step.Findings)
+	}
+	if !strings.Contains(strings.Join(step.Remarks, "\n"), "did not get plain memory") {
+		t.Errorf("nobody asked for the room: %q", step.Remarks)
+	}
+}
+
+// patched builds a fake driver that does one thing in another way.
+func patched(t *testing.T, from, to string) string {
+	t.Helper()
+	source, err := filepath.Abs("../../../shim/test/fake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(source, "*.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, found := t.TempDir(), 0
+	args := []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wl,-Bsymbolic", "-I" + source,
+		"-Wl,-soname,libcuda.so.1", "-o", filepath.Join(dir, "libcuda.so.1")}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), from); n > 0 {
+			found += n
+			f = filepath.Join(dir, "patched.c")
+			// Headers are named from where the file was.
+			changed := strings.ReplaceAll(strings.ReplaceAll(string(text), from, to), "../../", source+"/../../")
+			if err := os.WriteFile(f, []byte(changed), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args = append(args, f)
+	}
+	age := filepath.Join(dir, "age.c")
+	if err := os.WriteFile(age, []byte("const int fake_generation = 12;\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append(args, age)
+	if found != 1 {
+		t.Fatalf("the fake driver has %d places as this test knows them, want 1", found)
+	}
+	if out, err := exec.Command("cc", append(args, "-lpthread")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
+func TestWhatCannotRun(t *testing.T) {
+	dir := shimDir(t)
+	empty := t.TempDir()
+	for name, change := range map[string]func(*Settings){
+		"no shim":            func(s *Settings) { s.Shim = empty },
+		"no programs":        func(s *Settings) { s.Shim = shimAlone(t, dir) },
+		"fake and not named": func(s *Settings) { s.FakeDriver = ""; s.Environ = append(s.Environ, "LD_LIBRARY_PATH="+dir+"/fake12") },
+		"no device":          func(s *Settings) { s.Environ = append(s.Environ, "FAKE_CUDA_DEVICES=0") },
+		"unknown step":       func(s *Settings) { s.Steps = []string{"swap", "nonsense"} },
+		"no compiler": func(s *Settings) {
+			s.Shim, s.Source, s.Compiler = shimAlone(t, dir), "../../../shim", "no-such-compiler"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := small(t)
+			change(&s)
+			if _, err := Run(t.Context(), s); !errors.Is(err, ErrCannotRun) {
+				t.Errorf("error %v, want one that wraps ErrCannotRun", err)
+			}
+		})
+	}
+}
+
+// shimAlone is a directory with the shim and without the programs.
+func shimAlone(t *testing.T, dir string) string {
+	t.Helper()
+	alone := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(alone, "libgpuwhisk.so")); err != nil {
+		t.Fatal(err)
+	}
+	return alone
+}
+
+func TestProgramsAreBuiltWhereTheyAreMissing(t *testing.T) {
+	s := small(t)
+	s.Shim, s.Source, s.Steps = shimAlone(t, s.Shim), "../../../shim", []string{"pointers"}
+	r := runCheck(t, s)
+	if r.Verdict != Well || r.Programs != "built now" {
+		t.Errorf("%s, programs %s: %+v", r.Verdict, r.Programs, r.Steps)
+	}
+}
+
+// A card that has too little free is left alone.
+func TestLittleFreeMemory(t *testing.T) {
+	s := small(t, "FAKE_CUDA_MEMORY=3000000")
+	s.Steps = []string{"prefetch"}
+	step := runCheck(t, s).step(t, "prefetch")
+	if step.Verdict != Skipped || !strings.Contains(step.Reason, "free") {
+		t.Errorf("%s: %s", step.Verdict, step.Reason)
+	}
+	s = small(t, "FAKE_CUDA_MEMORY=200000000") // less than the margin that a worker keeps
+	s.Steps = []string{"swap"}
+	step = runCheck(t, s).step(t, "swap")
+	if step.Verdict != Failed || !strings.Contains(step.Reason, "not enough free device memory") {
+		t.Errorf("%s: %s", step.Verdict, step.Reason)
+	}
+}
+
+func TestOutOfTime(t *testing.T) {
+	s := small(t, "FAKE_CUDA_BANDWIDTH=1000")
+	s.Steps, s.Limit = []string{"swap", "overhead"}, 2*time.Second
+	r := runCheck(t, s)
+	for _, step := range r.Steps {
+		if step.Verdict != Failed || !strings.Contains(step.Reason, "out of time") {
+			t.Errorf("%s: %s (%s)", step.Name, step.Verdict, step.Reason)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	s := small(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err := Run(ctx, s); err == nil {
+		t.Errorf("verdict %s of a check that was interrupted", r.Verdict)
+	}
+}

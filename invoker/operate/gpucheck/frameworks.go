@@ -1,0 +1,169 @@
+package gpucheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+)
+
+// framework is a way to the device that functions take, with its worker.
+type framework struct {
+	name, module, script string
+	env                  []string
+	movable              bool // its memory becomes managed and can be swapped, else it is only counted
+	graphs               bool
+}
+
+// torch sets PyTorch's allocator, by its newer name and its older one.
+func torch(conf string) []string {
+	return []string{"PYTORCH_ALLOC_CONF=" + conf, "PYTORCH_CUDA_ALLOC_CONF=" + conf}
+}
+
+var frameworks = []framework{
+	{"PyTorch, default allocator", "torch", "torch_worker.py", nil, true, true},
+	{"PyTorch, expandable segments", "torch", "torch_worker.py", torch("expandable_segments:True"), false, true},
+	{"PyTorch, cudaMallocAsync", "torch", "torch_worker.py", torch("backend:cudaMallocAsync"), false, true},
+	{"CuPy, default pool", "cupy", "cupy_worker.py", nil, true, true},
+	{"CuPy, asynchronous pool", "cupy", "cupy_worker.py", []string{"GPUWHISK_CHECK_POOL=async"}, false, true},
+	// Its arena may be managed or not, by version.
+	{"JAX", "jax", "jax_worker.py", []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, false, false},
+}
+
+// hasFrameworks reports whether the driver serves them: they need more than the
+// fake one has.
+func (f *fixture) hasFrameworks() bool { return !f.fake || f.s.frameworks }
+
+// importable reports whether Python finds a module, without loading it.
+func (t *trial) importable(module string) bool {
+	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
+	defer cancel()
+	const find = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+	return command(ctx, []string{t.s.Python, "-c", find, module}, t.env()).Run() == nil
+}
+
+// installed are the frameworks that Python finds.
+func (t *trial) installed() (out []framework) {
+	found := map[string]bool{}
+	for _, f := range frameworks {
+		if _, asked := found[f.module]; !asked {
+			found[f.module] = t.hasFrameworks() && t.importable(f.module)
+		}
+		if found[f.module] {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// python is the command line of a worker. It leaves no compiled files behind.
+func (f *fixture) python(script string) []string {
+	return []string{f.s.Python, "-B", filepath.Join(f.files.scripts, script)}
+}
+
+// preload imports the frameworks once while other steps run, so that their files
+// are in the page cache when a step needs them. It does not touch the device. The
+// returned function ends it.
+func (f *fixture) preload(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, module := range []string{"torch", "cupy", "jax"} {
+			_ = command(ctx, []string{f.s.Python, "-B", "-c", "import " + module}, f.env()).Run() // the steps report what is missing
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// checkFrameworks swaps an array of each framework and allocator that is here, with
+// and without a graph recorded before, and verifies its words. All workers start at
+// once, since most of their time goes into loading libraries.
+func checkFrameworks(t *trial) {
+	if !t.hasFrameworks() {
+		check(skip("frameworks need more of a driver than the fake one has"))
+	}
+	here := t.installed()
+	if len(here) == 0 {
+		check(skip("%s imports none of PyTorch, CuPy and JAX", t.s.Python))
+	}
+	bytes := t.fit(min(1<<30, t.device.Free/20, t.s.Swap))
+	// A comparison needs as much again in the worst case, and libraries bring theirs.
+	t.take(int64(len(here)) * 2 * (bytes + t.contextBytes()))
+	guests, errs := make([]*guest, len(here)), make([]error, len(here))
+	parallel(len(here), max(1, runtime.NumCPU()/2), func(i int) {
+		errs[i] = catch(func() { guests[i] = t.guest(here[i].name, t.python(here[i].script), here[i].env...) })
+	})
+	table := t.table(fmt.Sprintf("An array of %s in each", size(bytes)),
+		"framework", "counted", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")
+	for i, f := range here {
+		if errs[i] == nil {
+			errs[i] = catch(func() { t.swapFramework(table, f, guests[i], bytes) })
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s: %w", f.name, errs[i])
+		}
+		if guests[i] != nil {
+			guests[i].end(patient)
+		}
+	}
+	check(errors.Join(errs...))
+}
+
+func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) {
+	block := g.filled(bytes, 5)
+	check(g.order(nil, "work %d 3", block))
+	counted := t.allocated(g)
+	var out, in shimctl.Done
+	var left string
+	for range 2 { // the first time for the host's pages
+		full, known := t.monitor.used(t.ctx)
+		out = t.evict(g)
+		empty, _ := t.monitor.used(t.ctx)
+		in = t.prefetch(g)
+		left = "unknown"
+		if known {
+			left = size(full - empty)
+		}
+	}
+	wrong, _ := g.wrong(block)
+	graph := "not tried"
+	if f.graphs {
+		n := t.swapGraph(g, block)
+		graph = fmt.Sprintf("%d wrong", n)
+		wrong += n
+	}
+	table.row(f.name, size(counted), size(out.Moved), gbs(out), size(in.Moved), gbs(in), left, fmt.Sprint(wrong), graph)
+	t.none("wrong words with "+f.name, wrong)
+	t.whole("of the array counted by the shim with "+f.name, counted, bytes)
+	if f.movable {
+		t.whole("of the array swapped with "+f.name, min(out.Moved, in.Moved), bytes)
+	}
+}
+
+// whole adds a finding of a part that must be all of the array, or more.
+func (t *trial) whole(what string, part, all int64) {
+	t.add(what, share(float64(part), float64(all)), "share", "at least 100%", part >= all, Failed)
+}
+
+// swapGraph records a pass, swaps, replays the graph on what was swapped, swaps
+// again and verifies: the graph holds addresses, which must stay good.
+func (t *trial) swapGraph(g *guest, block int) (wrong int64) {
+	check(g.order(nil, "graph %d", block))
+	t.evict(g)
+	g.container.Running(true)
+	err := g.order(nil, "replay %d 3", block) // faults in
+	g.container.Running(false)
+	check(err)
+	t.evict(g)
+	t.prefetch(g)
+	check(g.order(nil, "replay %d 2", block))
+	wrong, _ = g.wrong(block)
+	return wrong
+}
+
+func gbs(d shimctl.Done) string { return fmt.Sprintf("%.1f", rate(d.Moved, d.Took)) }

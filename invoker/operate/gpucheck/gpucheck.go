@@ -1,0 +1,280 @@
+// Package gpucheck is an operator's acceptance test of a GPU host: it tries the
+// shim and what stands on it on the GPU of this machine, measures it, and writes
+// what it saw. It needs no Docker and no network, and leaves the settings of the
+// GPU as they are. On the fake driver it does the same, and marks every
+// result as such.
+//
+// It decides nothing for the invoker and is no part of it. Programs on the GPU are
+// processes of their own (shim/check); here are only the steps and the judging.
+//
+// A step reads as a script and ends at its first error, as a test does: see trial.
+// Run returns when all goroutines and programs have ended.
+package gpucheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Settings say what is checked and how large.
+type Settings struct {
+	// Shim is the directory with libgpuwhisk.so and check/, as the shim's
+	// Makefile leaves it. Source is the shim's source, from which the programs
+	// are built where Shim lacks them; empty never builds.
+	Shim, Source string
+	// Compiler is the C compiler to build with, cc if empty.
+	Compiler string
+	// FakeDriver is the directory of a fake libcuda.so.1; empty takes the
+	// machine's driver.
+	FakeDriver string
+	// NVML is the path of libnvidia-ml.so.1; empty lets the loader find it.
+	NVML string
+	// Python runs the workers on frameworks.
+	Python string
+	// Self is this program, Version what it calls itself.
+	Self, Version string
+	// Steps are the names of those to run; empty runs all.
+	Steps []string
+	// Swap is the size of the block that is swapped, Set that of one
+	// container's working set, Containers how many of those there are. 0 takes
+	// the default, and all are cut to what the card and the host have free.
+	Swap, Set  int64
+	Containers int
+	// Rounds is how often each measurement is repeated; 0 takes the default.
+	Rounds int
+	// RunTime is how long a run of one container's function takes when its
+	// memory is there.
+	RunTime time.Duration
+	// HostMemory is what the host has free for memory that leaves the card; 0
+	// asks the kernel, which does not know of memory that a virtual machine
+	// gets only as it uses it.
+	HostMemory int64
+	// Reclaim lets a program ask for more plain memory than the card says is
+	// free, where memory that was moved out still counts as used.
+	Reclaim bool
+	// Limit bounds the whole check.
+	Limit time.Duration
+	// Goals are what is judged against; nil takes those of the driver.
+	Goals *Goals
+	// Environ is what the programs inherit.
+	Environ []string
+	// Progress gets a line for each step; nil gets none.
+	Progress io.Writer
+	// Log gets what goes wrong beside the results.
+	Log *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+
+	// frameworks are tried on the fake driver as well: tests have workers that
+	// it serves.
+	frameworks bool
+}
+
+// Goals are the bounds between well and below.
+type Goals struct {
+	// Swap is the least share of the bandwidth of pinned copies.
+	Swap float64 `json:"swap"`
+	// Overhead is the most that the shim may add to a workload.
+	Overhead float64 `json:"overhead"`
+	// Prefetch is the most that a run after a prefetch may take longer than
+	// one that was never swapped.
+	Prefetch float64 `json:"prefetch"`
+	// Left is the least share of an evicted block that must be free
+	// afterwards.
+	Left float64 `json:"left"`
+}
+
+// RealGoals are what the design promises on a card.
+func RealGoals() Goals { return Goals{Swap: 0.9, Overhead: 0.01, Prefetch: 0.05, Left: 0.95} }
+
+// fakeGoals leave out speed as far as that goes: the fake driver's is this
+// machine's, and says nothing about a card. Only what is slow beyond reason
+// falls below.
+func fakeGoals() Goals { return Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 1000, Left: 0.95} }
+
+// ErrCannotRun means that there is nothing to check here, or nothing to check
+// it with.
+var ErrCannotRun = errors.New("cannot run")
+
+// step is one part of the check.
+type step struct {
+	name, title string
+	limit       time.Duration
+	run         func(*trial)
+}
+
+// steps in the order of running: what is short and finds most comes first.
+var steps = []step{
+	{"pointers", "Both ways of looking a function up", 30 * time.Second, checkPointers},
+	{"swap", "A block swapped out and in", 75 * time.Second, checkSwap},
+	{"pair", "Two processes on one device", 45 * time.Second, checkPair},
+	{"mps", "Two processes on one device by MPS", 60 * time.Second, checkMPS},
+	{"prefetch", "Prefetch against plain faulting", 150 * time.Second, checkPrefetch},
+	{"overhead", "What the shim costs a workload", 120 * time.Second, checkOverhead},
+	{"frameworks", "Swapping under frameworks", 150 * time.Second, checkFrameworks},
+	{"symbols", "What programs ask of the driver", 90 * time.Second, checkSymbols},
+	{"end-to-end", "Functions through gpuwhisk standalone", 60 * time.Second, checkEndToEnd},
+}
+
+// Names are the steps' names, in order.
+func Names() []string {
+	var out []string
+	for _, s := range steps {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+// Run carries out the check. The error wraps ErrCannotRun, or ctx's end; what
+// goes wrong within a step is in the report.
+func Run(ctx context.Context, s Settings) (*Report, error) {
+	s = s.withDefaults()
+	for _, name := range s.Steps {
+		if !slices.Contains(Names(), name) {
+			return nil, fmt.Errorf("steps %v: known are %v: %w", s.Steps, Names(), ErrCannotRun)
+		}
+	}
+	f, err := openFixture(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	ctx, cancel := context.WithTimeout(ctx, s.Limit)
+	defer cancel()
+	if f.hasFrameworks() {
+		defer f.preload(ctx)()
+	}
+	r := f.report()
+	for _, st := range steps {
+		if len(s.Steps) == 0 || slices.Contains(s.Steps, st.name) {
+			r.Steps = append(r.Steps, f.step(ctx, st))
+		}
+	}
+	r.Seconds = s.Now().Sub(r.Started).Seconds()
+	r.judge()
+	return r, nil
+}
+
+// trial is one step under way.
+type trial struct {
+	*fixture
+	*Result
+	ctx context.Context
+}
+
+// step runs one step within its bound and what is left of the whole time.
+func (f *fixture) step(ctx context.Context, st step) Result {
+	r := Result{Name: st.name, Title: st.title}
+	f.progress("%-10s %s ...", st.name, st.title)
+	began := f.s.Now()
+	ctx, cancel := context.WithTimeout(ctx, st.limit)
+	defer cancel()
+	err := ctx.Err()
+	if err == nil {
+		err = catch(func() { st.run(&trial{f, &r, ctx}) })
+	}
+	// Programs end with the time, and what they leave undone has other words.
+	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
+		err = fmt.Errorf("%w: %w", why, err)
+	}
+	f.release()
+	r.Seconds = f.s.Now().Sub(began).Seconds()
+	r.conclude(err)
+	f.progress("%-10s %s in %.1f s%s", st.name, r.Verdict, r.Seconds, because(r.Reason))
+	return r
+}
+
+func (f *fixture) progress(format string, args ...any) {
+	if f.s.Progress != nil {
+		fmt.Fprintf(f.s.Progress, format+"\n", args...)
+	}
+}
+
+// failure carries an error out of a step.
+type failure struct{ err error }
+
+// check ends the step if there is an error.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// value is the value of a call that must not fail.
+func value[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// catch returns the error with which a function ended the step.
+func catch(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.err
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}
+
+// parallel runs n functions, at most so many at a time, and ends the step with the
+// first error when all have returned.
+func parallel(n, atOnce int, f func(i int)) {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i := range n {
+		g.Go(func() error { return catch(func() { f(i) }) })
+	}
+	check(g.Wait())
+}
+
+func (s Settings) withDefaults() Settings {
+	fake := s.FakeDriver != ""
+	pick := func(v *int64, real, small int64) {
+		if *v <= 0 {
+			*v = real
+			if fake {
+				*v = small
+			}
+		}
+	}
+	pick(&s.Swap, 8<<30, 32<<20)
+	pick(&s.Set, 1536<<20, 2<<20)
+	containers, rounds := int64(s.Containers), int64(s.Rounds)
+	run := int64(s.RunTime)
+	pick(&containers, 16, 16)
+	pick(&rounds, 15, 3)
+	pick(&run, int64(400*time.Millisecond), int64(5*time.Millisecond))
+	s.Containers, s.Rounds, s.RunTime = int(containers), int(rounds), time.Duration(run)
+	s.Reclaim = s.Reclaim || fake // no other program uses that device
+	if s.Limit <= 0 {
+		s.Limit = 8 * time.Minute
+	}
+	if s.Goals == nil {
+		g := RealGoals()
+		if fake {
+			g = fakeGoals()
+		}
+		s.Goals = &g
+	}
+	s.Compiler, s.Python = cmp.Or(s.Compiler, "cc"), cmp.Or(s.Python, "python3")
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	return s
+}

@@ -1,0 +1,226 @@
+package gpucheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+)
+
+// fit cuts a size to what the host can take in when it leaves the device, with as
+// much again for everything else.
+func (t *trial) fit(want int64) int64 {
+	host, ok := t.s.HostMemory, true
+	if host <= 0 {
+		host, ok = hostFree()
+	}
+	if !ok || want <= host/2 {
+		return want
+	}
+	const least = 64 << 20
+	if host/2 < least {
+		check(skip("the host has %s free: too little to swap to", size(host)))
+	}
+	cut := host / 2 &^ (1<<20 - 1)
+	t.remark("Cut from %s to %s altogether, because the host has %s free (--host-memory says otherwise).", size(want), size(cut), size(host))
+	return cut
+}
+
+// hostFree is the memory of the host that this process may still use; false where
+// the kernel does not report it.
+func hostFree() (int64, bool) {
+	free, ok := kibibytes("/proc/meminfo", "MemAvailable")
+	for _, group := range [][2]string{
+		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+		{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
+	} {
+		limit, err1 := number(group[0])
+		used, err2 := number(group[1])
+		if err1 == nil && err2 == nil && (!ok || limit-used < free) {
+			free, ok = max(limit-used, 0), true
+		}
+	}
+	return free, ok
+}
+
+func number(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+func kibibytes(path, name string) (int64, bool) {
+	n, err := strconv.ParseInt(strings.TrimSuffix(field(path, name, ":"), " kB"), 10, 64)
+	return n << 10, err == nil
+}
+
+// field is the value of the first line of a file that begins with a name.
+func field(path, name, separator string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(content)) {
+		key, value, ok := strings.Cut(line, separator)
+		if ok && strings.TrimSpace(key) == name {
+			return strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	return ""
+}
+
+// report begins the report with what is known before the first step.
+func (f *fixture) report() *Report {
+	return &Report{
+		Fake: f.fake, Driver: pick(f, "NVIDIA's driver", "fake driver"), Version: f.s.Version, Started: f.began.UTC(),
+		Machine: thisMachine(), Card: f.card(), Goals: *f.s.Goals, Programs: f.files.how,
+	}
+}
+
+func thisMachine() Machine {
+	m := Machine{
+		OS:        orUnknown(field("/etc/os-release", "PRETTY_NAME", "=")),
+		Processor: orUnknown(field("/proc/cpuinfo", "model name", ":")),
+		Cores:     runtime.NumCPU(),
+	}
+	m.Memory, _ = kibibytes("/proc/meminfo", "MemTotal")
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel = unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
+	}
+	return m
+}
+
+func (f *fixture) card() Card {
+	d := f.device
+	c := Card{
+		Name: d.Device, Capability: d.Capability, Processors: d.Processors, Memory: d.Total, Free: d.Free,
+		Managed: d.Managed == 1, Concurrent: d.Concurrent == 1,
+		CUDA: fmt.Sprintf("%d.%d", d.Driver/1000, d.Driver%1000/10),
+		MIG:  "unknown", Mode: "unknown", NVML: f.monitor.source(),
+	}
+	if f.monitor.driver != nil {
+		c.Driver = f.monitor.driver.Versions().Driver
+	}
+	if n, err := f.monitor.card(); err == nil {
+		c.MIG, c.MPS, c.Mode = n.MIG.String(), n.MPS, n.Mode.String()
+	}
+	return c
+}
+
+// monitor reads how full the card is from its driver's management library: a
+// second witness beside cuMemGetInfo.
+type monitor struct {
+	driver  *nvml.Driver
+	bus     string
+	missing string // why there is none
+	smi     bool   // by nvidia-smi, in a build without NVML
+	fake    bool   // a fake library does not follow the fake driver
+}
+
+// openMonitor never fails: a check without NVML says so.
+func openMonitor(s Settings, fake bool, bus string) *monitor {
+	m := &monitor{bus: bus, fake: fake}
+	library := s.NVML
+	if fake && library == "" {
+		library = filepath.Join(s.Shim, "nvml", "libnvidia-ml.so.1")
+		if !exists(library) {
+			m.missing = "no fake management library lies beside the shim"
+			return m
+		}
+	}
+	d, err := nvml.Open(nvml.Options{Library: library})
+	if err == nil {
+		m.driver = d
+		return m
+	}
+	m.missing = err.Error()
+	if _, none := exec.LookPath("nvidia-smi"); !fake && none == nil && errors.Is(err, nvml.ErrNotBuilt) {
+		m.smi, m.missing = true, ""
+	}
+	return m
+}
+
+func (m *monitor) close() error {
+	if m.driver == nil {
+		return nil
+	}
+	return m.driver.Close()
+}
+
+// card is the card that the programs use: the one at their device's address.
+func (m *monitor) card() (nvml.Card, error) {
+	if m.driver == nil {
+		return nvml.Card{}, errors.New(m.missing)
+	}
+	cards, err := m.driver.Cards()
+	if err != nil {
+		return nvml.Card{}, err
+	}
+	for _, c := range cards {
+		if len(cards) == 1 || sameBus(c.Bus, m.bus) {
+			return c, nil
+		}
+	}
+	return nvml.Card{}, fmt.Errorf("none of %d cards is at %q", len(cards), m.bus)
+}
+
+// sameBus compares PCI addresses whose domain is written with four digits or with
+// eight.
+func sameBus(a, b string) bool {
+	short := func(address string) string { return strings.TrimLeft(strings.ToLower(address), "0") }
+	return a != "" && short(a) == short(b)
+}
+
+// used is how much of the card is in use; false where that is not reported.
+func (m *monitor) used(ctx context.Context) (int64, bool) {
+	if m.smi {
+		return m.askSMI(ctx)
+	}
+	c, err := m.card()
+	if err != nil || m.fake || c.Memory.Used < 0 {
+		return 0, false
+	}
+	return c.Memory.Used, true
+}
+
+func (m *monitor) askSMI(ctx context.Context) (int64, bool) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	args := []string{"--query-gpu=memory.used", "--format=csv,noheader,nounits"}
+	if m.bus != "" {
+		args = append(args, "-i", m.bus)
+	}
+	text, err := exec.CommandContext(ctx, "nvidia-smi", args...).Output()
+	if err != nil {
+		return 0, false
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	mib, err := strconv.ParseInt(strings.TrimSpace(first), 10, 64)
+	return mib << 20, err == nil
+}
+
+// source is for the report: what the card was observed by.
+func (m *monitor) source() string {
+	switch {
+	case m.smi:
+		return "by nvidia-smi: this build has no NVML"
+	case m.fake && m.driver != nil:
+		return "a fake library, which does not follow the fake driver's memory"
+	case m.driver != nil:
+		return orUnknown(m.driver.Versions().NVML)
+	}
+	return "not asked: " + m.missing
+}

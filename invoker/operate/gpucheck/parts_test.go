@@ -1,0 +1,284 @@
+package gpucheck
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// script starts a shell program that speaks like a worker.
+func script(ctx context.Context, t *testing.T, text string, hello any) (*program, error) {
+	t.Helper()
+	need(t, "sh")
+	p, err := startProgram(ctx, "script", []string{"sh", "-c", text}, os.Environ(), hello)
+	if err == nil {
+		t.Cleanup(func() { p.end(0) })
+	}
+	return p, err
+}
+
+func TestProgramAnswers(t *testing.T) {
+	var hello struct{ Device string }
+	p, err := script(t.Context(), t, `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no room"}'; echo on stderr >&2; read l; exit 3`, &hello)
+	if err != nil || hello.Device != "D" {
+		t.Fatalf("hello %+v, %v", hello, err)
+	}
+	var a struct{ Block int }
+	if err := p.order(&a, "alloc %d", 7); err != nil || a.Block != 7 {
+		t.Errorf("answer %+v, %v", a, err)
+	}
+	if err := p.order(nil, "fill"); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("refusal came as %v", err)
+	}
+	if err := p.order(nil, "work"); err == nil || !strings.Contains(err.Error(), "ended") {
+		t.Errorf("end came as %v", err)
+	}
+}
+
+func TestProgramThatDoesNotAnswer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := script(ctx, t, `sleep 60 & wait`, nil); !errors.Is(err, context.DeadlineExceeded) && err == nil {
+		t.Error("a program that says nothing was taken as started")
+	}
+}
+
+func TestProgramThatAnswersNonsense(t *testing.T) {
+	for _, text := range []string{`echo nonsense`, `echo '{"error": "no driver"}'`, `true`, `exit 1`} {
+		if _, err := script(t.Context(), t, text, &hello{}); err == nil {
+			t.Errorf("%q was taken as started", text)
+		}
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var x tail
+	_, _ = x.Write([]byte(strings.Repeat("a", 5000)))
+	_, _ = x.Write([]byte("the end"))
+	if len(x.text) != tailSize || !strings.Contains(x.String(), "the end") {
+		t.Errorf("%d bytes, %q", len(x.text), x.String())
+	}
+}
+
+func TestMemoryIsTakenOnce(t *testing.T) {
+	f := &fixture{device: hello{Free: 1000 << 20}}
+	take := func(mib int64) error { return catch(func() { f.take(mib << 20) }) }
+	if err := take(800); err != nil {
+		t.Fatal(err)
+	}
+	var s errSkip
+	if err := take(200); !errors.As(err, &s) {
+		t.Errorf("more than nine tenths of what is free: %v", err)
+	}
+	if err := take(100); err != nil {
+		t.Errorf("up to nine tenths of what is free: %v", err)
+	}
+	f.release()
+	if err := take(900); err != nil {
+		t.Errorf("after release: %v", err)
+	}
+}
+
+func TestEnvironmentOfPrograms(t *testing.T) {
+	f := &fixture{s: Settings{FakeDriver: "/fake", Environ: []string{
+		"HOME=/h", "LD_PRELOAD=/other.so", "LD_AUDIT=/a.so", "GPUWHISK_SHIM_LIMIT=5", "LD_LIBRARY_PATH=/lib1:/lib2",
+	}}}
+	got := f.env("X=1")
+	want := []string{"HOME=/h", "LD_LIBRARY_PATH=/fake:/lib1:/lib2", "X=1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("environment %q, want %q", got, want)
+	}
+	f.s.FakeDriver = ""
+	if got := f.env(); !slices.Equal(got, []string{"HOME=/h", "LD_LIBRARY_PATH=/lib1:/lib2"}) {
+		t.Errorf("environment on a card: %q", got)
+	}
+}
+
+func TestSameBus(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"00000000:1A:00.0", "0000:1a:00.0", true},
+		{"00000000:1A:00.0", "0000:1b:00.0", false},
+		{"00000001:1A:00.0", "0000:1a:00.0", false},
+		{"", "", false},
+		{"nonsense", "0000:1a:00.0", false},
+	} {
+		if got := sameBus(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q: %v", c.a, c.b, got)
+		}
+	}
+}
+
+func TestHookedFunctionPastTheShim(t *testing.T) {
+	bare := []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", Asked: "0x1", NewestName: "cuMemAlloc_v2"}}
+	for _, c := range []struct {
+		plainOf, askedOf string
+		want             Verdict
+	}{
+		{shimFile, shimFile, Well},
+		{shimFile, "libcuda.so.1", Failed},
+		{"libcuda.so.1", shimFile, Failed},
+	} {
+		hooked := []entry{bare[0]}
+		hooked[0].PlainOf, hooked[0].AskedOf = c.plainOf, c.askedOf
+		var r Result
+		judgeHooked(&r, bare, hooked)
+		r.conclude(nil)
+		if r.Verdict != c.want {
+			t.Errorf("dlsym from %s, cuGetProcAddress from %s: %s, want %s", c.plainOf, c.askedOf, r.Verdict, c.want)
+		}
+	}
+}
+
+func TestNewerABIIsReported(t *testing.T) {
+	bare := []entry{
+		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", PlainAt: 1, Newest: "0x9", NewestAt: 9, NewestName: "cuMemAlloc_v3"},
+		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: "0x2", PlainAt: 2, Newest: "0x2", NewestAt: 2, NewestName: "cuInit_alias"},
+		{Base: "cuMemFree", Export: "cuMemFree_v2", Hook: true, Plain: "0x3", PlainAt: 3},                            // the driver has no newer one
+		{Base: "cuCtxSynchronize", Export: "cuCtxSynchronize", Plain: "0x4", PlainAt: 4, Newest: "0x8", NewestAt: 8}, // not hooked
+	}
+	var r Result
+	judgeNewest(&r, bare)
+	r.conclude(nil)
+	if r.Verdict != Below || len(r.Tables[0].Rows) != 1 || r.Tables[0].Rows[0][1] != "cuMemAlloc_v3" {
+		t.Errorf("%s, %+v", r.Verdict, r.Tables[0].Rows)
+	}
+}
+
+func TestSymbolsThatTakeMemory(t *testing.T) {
+	for name, want := range map[string]bool{
+		"cuMemAlloc_v2": true, "cuMemAllocFromPoolAsync_ptsz": true, "cuMulticastCreate": true, "cuMemCreate": true,
+		"cuIpcOpenMemHandle_v2": true, "cuMemPoolImportPointer": true, "cuGraphAddMemAllocNode": true,
+		"cuCtxCreate_v4": false, "cuMemcpyHtoD_v2": false, "cuMemGetAllocationGranularity": false,
+		"cuMemAddressReserve": false, "cuStreamCreate": false, "cuMemFree_v2": false,
+	} {
+		if got := allocates(name); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// Pages that the driver keeps until they are asked for are no fault once another
+// process got them.
+func TestKeptPagesThatAreGivenAreWell(t *testing.T) {
+	goals := RealGoals()
+	f := &fixture{s: Settings{Goals: &goals}, monitor: &monitor{missing: "no NVML"}}
+	for _, c := range []struct {
+		s    swapped
+		want Verdict
+	}{
+		{swapped{left: 1, leftNVML: 1}, Well},
+		{swapped{left: 1, leftNVML: 0}, Below},
+		{swapped{left: 0, leftNVML: 0}, Below},
+		{swapped{left: 0, leftNVML: math.Inf(1), asked: true}, Below},
+		{swapped{left: 0, leftNVML: 0, asked: true, given: true}, Well},
+	} {
+		var r Result
+		(&trial{fixture: f, Result: &r}).judgeLeft(c.s)
+		r.conclude(nil)
+		if r.Verdict != c.want {
+			t.Errorf("%+v: %s, want %s", c.s, r.Verdict, c.want)
+		}
+	}
+}
+
+const trace = `object /usr/bin/python3
+dlsym cuInit
+linked cuMemAlloc_v2
+asked cuMemAlloc 12000 0 cuMemAlloc_alias 160
+asked cuMemAlloc 14000 0 cuMemAlloc_v3 320
+asked cuNoSuch 12000 0 - 0
+asked cuHidden 12000 2 ? 480
+asked cuTorn 12000 0 cuTorn x
+`
+
+func TestTraceIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace")
+	if err := os.WriteFile(path, []byte(trace), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table := []entry{
+		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", PlainAt: 160},
+		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: "0x2", PlainAt: 16},
+	}
+	w, err := readTrace(path, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.all(); !slices.Equal(got, []string{"cuHidden", "cuInit", "cuMemAlloc_v2", "cuMemAlloc_v3"}) {
+		t.Errorf("traced %v", got)
+	}
+	if got := w.newer.sorted(); len(got) != 1 || !strings.Contains(got[0], "cuMemAlloc_v3") {
+		t.Errorf("newer: %v", got)
+	}
+	if !w.unexported["cuHidden"] || known(w.all(), table) != 2 {
+		t.Errorf("unexported %v, known %d", w.unexported, known(w.all(), table))
+	}
+	var r Result
+	judgeSymbols(&r, []subject{{name: "P"}}, []*requested{w}, table)
+	r.conclude(nil)
+	if r.Verdict != Below {
+		t.Errorf("a program that takes a newer ABI: %s", r.Verdict)
+	}
+}
+
+func TestTraceOfNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace")
+	if _, err := readTrace(path, nil); err == nil {
+		t.Error("a trace that is not there was read")
+	}
+	if err := os.WriteFile(path, []byte("object /bin/true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readTrace(path, nil); err == nil {
+		t.Error("a trace of nothing passed as one")
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"block": 1}`))
+	f.Add([]byte(`{"error": "x"}`))
+	f.Add([]byte(`{"ns": -1, "in": [1]}`))
+	f.Add([]byte(`nonsense`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var a struct{ In, Out []int64 }
+		var e entry
+		_ = decode(line, &a)
+		_ = decode(line, &e)
+		_ = decode(line, nil)
+	})
+}
+
+func FuzzTrace(f *testing.F) {
+	f.Add(trace)
+	f.Add("asked a b c d 1\nasked cuMemAlloc x 0 y -1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(t.TempDir(), "trace")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := readTrace(path, []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true}})
+		if err == nil && len(w.dlsym)+len(w.linked) == 0 {
+			t.Error("an empty trace is well")
+		}
+	})
+}
+
+// TestWhereMPSRuns: its daemon is known by its name, as the kernel cuts it.
+func TestWhereMPSRuns(t *testing.T) {
+	for name, want := range map[string]bool{"nvidia-cuda-mps\n": true, "nvidia-smi\n": false} {
+		proc := fstest.MapFS{"1/comm": {Data: []byte("init\n")}, "17/comm": {Data: []byte(name)}, "self/comm": {Data: []byte("nvidia-cuda-mps\n")}}
+		if got := mpsRuns(proc); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+}

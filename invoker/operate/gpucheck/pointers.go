@@ -1,0 +1,153 @@
+package gpucheck
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// entry is one line of pointers.c.
+type entry struct {
+	Base       string `json:"base"`
+	Export     string `json:"export"`
+	Version    int    `json:"version"`
+	Flags      int    `json:"flags"`
+	Hook       bool   `json:"hook"`
+	Plain      string `json:"plain"`
+	PlainOf    string `json:"plain_of"`
+	PlainAt    uint64 `json:"plain_at"`
+	Asked      string `json:"asked"`
+	AskedOf    string `json:"asked_of"`
+	AskedAt    uint64 `json:"asked_at"`
+	AskedName  string `json:"asked_name"`
+	Newest     string `json:"newest"`
+	NewestAt   uint64 `json:"newest_at"`
+	NewestName string `json:"newest_name"`
+}
+
+// addresses are where the functions of the table lie in the driver's file. One
+// function may have several names, so that a name alone is not enough.
+func addresses(table []entry) map[uint64]string {
+	out := map[uint64]string{}
+	for _, e := range table {
+		if e.Asked != "" {
+			out[e.AskedAt] = e.Export
+		}
+	}
+	for _, e := range table { // what dlsym says is the name for sure
+		if e.Plain != "" {
+			out[e.PlainAt] = e.Export
+		}
+	}
+	return out
+}
+
+// shimFile is the object that a hooked function must come from.
+const shimFile = "libgpuwhisk.so"
+
+// checkPointers compares dlsym with cuGetProcAddress for every line of abi.def,
+// without and with the shim. The driver may give two pointers for one function;
+// under the shim both must be the shim's.
+func checkPointers(t *trial) {
+	plain := t.pointers(t.env())
+	hooked := t.pointers(t.shimEnv(t.container()))
+	if len(plain) != len(hooked) {
+		check(fmt.Errorf("%d lines without the shim, %d under it", len(plain), len(hooked)))
+	}
+	judgePlain(t.Result, plain)
+	judgeHooked(t.Result, plain, hooked)
+	judgeNewest(t.Result, plain)
+}
+
+func (t *trial) pointers(env []string) []entry {
+	cmd := command(t.ctx, []string{t.files.pointers}, env)
+	var stderr tail
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		check(fmt.Errorf("pointers: %w%s", err, &stderr))
+	}
+	var entries []entry
+	for line := range bytes.Lines(out) {
+		var e entry
+		check(decode(line, &e))
+		entries = append(entries, e)
+	}
+	if len(entries) == 0 {
+		check(errors.New("pointers: no answer"))
+	}
+	return entries
+}
+
+// judgePlain lists where the driver's two ways differ. That is no fault: the shim
+// knows both pointers.
+func judgePlain(r *Result, plain []entry) {
+	same := 0
+	differ := r.table("Where dlsym and cuGetProcAddress differ", "export", "asked for", "dlsym", "cuGetProcAddress", "its export")
+	missing := r.table("What the driver lacks", "export", "dlsym", "cuGetProcAddress")
+	for _, e := range plain {
+		switch {
+		case e.Plain == "" || e.Asked == "":
+			missing.row(e.Export, yesNo(e.Plain != ""), yesNo(e.Asked != ""))
+		case e.Plain == e.Asked:
+			same++
+		default:
+			differ.row(e.Export, fmt.Sprintf("%s %d flags %d", e.Base, e.Version, e.Flags), e.Plain, e.Asked, e.AskedName)
+		}
+	}
+	r.remark("Of %d lines of abi.def the driver gives the same pointer both ways for %d, another for %d, and lacks %d one way or both.",
+		len(plain), same, len(differ.Rows), len(missing.Rows))
+}
+
+func yesNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// judgeHooked finds out whether every hooked function that the driver has comes
+// from the shim, both ways.
+func judgeHooked(r *Result, plain, hooked []entry) {
+	all := 0
+	past := r.table("Hooked functions that come past the shim", "export", "way", "from")
+	for i, e := range hooked {
+		for _, way := range []struct{ name, plain, of string }{
+			{"dlsym", plain[i].Plain, e.PlainOf},
+			{"cuGetProcAddress", plain[i].Asked, e.AskedOf},
+		} {
+			if !e.Hook || way.plain == "" {
+				continue
+			}
+			all++
+			if way.of != shimFile {
+				past.row(e.Export, way.name, orUnknown(way.of))
+			}
+		}
+	}
+	missed := len(past.Rows)
+	r.must(fmt.Sprintf("of %d lookups of hooked functions, past the shim", all), float64(missed), "0", all > 0 && missed == 0)
+}
+
+// judgeNewest looks for ABIs of hooked functions that are newer than the table: a
+// program built for this driver's CUDA gets those past the shim.
+func judgeNewest(r *Result, plain []entry) {
+	known := addresses(plain)
+	newer := r.table("ABIs of hooked functions that the table lacks", "asked for", "the driver's newest")
+	seen := map[string]bool{}
+	var unexported []string
+	for _, e := range plain {
+		if _, in := known[e.NewestAt]; e.Hook && e.Newest != "" && !in && !seen[e.Newest] {
+			seen[e.Newest] = true
+			newer.row(e.Base, e.NewestName)
+		}
+		if e.AskedName == "?" {
+			unexported = append(unexported, e.Export)
+		}
+	}
+	r.judge("ABIs of hooked functions that the table lacks", float64(len(newer.Rows)), "", "0", len(newer.Rows) == 0)
+	if len(unexported) > 0 {
+		r.remark("cuGetProcAddress gives pointers that are no exports for: %s.", strings.Join(unexported, ", "))
+	}
+}

@@ -1,0 +1,183 @@
+package gpucheck
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Paper, section 5.3: sixteen copies of FFT with 1.5 GB each on a card of 16 GB.
+// Here the device memory that may be used is cut to two thirds of what all need
+// together, so that the card is never filled.
+const (
+	capacityOfSets = 2.0 / 3
+	useOfFree      = 0.7
+	warmRounds     = 1 // not measured: every container comes in for the first time
+	measuredRounds = 2
+)
+
+// tenant is one container of the figure.
+type tenant struct {
+	*guest
+	block int
+}
+
+// figure runs containers one after the other, over and over: the worst order for
+// memory of which the least recently used leaves first.
+type figure struct {
+	*trial
+	tenants  []tenant
+	set      int64
+	passes   int
+	resident []int // tenants on the device, the least recently used first
+}
+
+// mode is one way of having memory there, and what came of it.
+type mode struct {
+	name     string
+	fits     int  // how many sets fit the device
+	faulting bool // sets come in by faults
+	whole    []float64
+	runs     []float64 // ms, without the wait for memory
+	out, in  int64
+	took     time.Duration
+}
+
+// checkPrefetch compares containers that are never swapped with those whose memory
+// is brought in ahead of their run, and with those that fault it in.
+func checkPrefetch(t *trial) {
+	f := &figure{trial: t, set: t.setSize(), tenants: make([]tenant, t.s.Containers)}
+	parallel(len(f.tenants), 4, func(i int) {
+		g := t.worker()
+		f.tenants[i] = tenant{g, g.filled(f.set, 100+i)}
+	})
+	f.passes = f.tenants[0].calibrate(f.tenants[0].block, t.s.RunTime)
+	all := len(f.tenants)
+	some := max(int(capacityOfSets*float64(all)), 2)
+	never := &mode{name: "never swapped", fits: all}
+	ahead := &mode{name: "evicted, prefetched ahead", fits: some}
+	faults := &mode{name: "evicted, faulted in", fits: some, faulting: true}
+	table := t.table(fmt.Sprintf("%d containers of %s one after the other, %d passes a run, %s of device memory",
+		all, size(f.set), f.passes, size(int64(some)*f.set)),
+		"memory", "median ms", "90% ms", "run alone ms", "against never swapped", "moved out", "moved in", "all runs s")
+	for _, m := range []*mode{never, ahead, faults} {
+		f.play(m)
+		table.row(m.name, fmt.Sprintf("%.1f", median(m.whole)), fmt.Sprintf("%.1f", quantile(0.9, m.whole)),
+			fmt.Sprintf("%.1f", median(m.runs)), fmt.Sprintf("%+.1f%%", 100*m.longer(never)),
+			size(m.out), size(m.in), fmt.Sprintf("%.2f", m.took.Seconds()))
+	}
+	f.judgeModes(never, ahead, faults)
+}
+
+// setSize cuts the paper's working set to what is free, and takes the memory.
+func (t *trial) setSize() int64 {
+	n := int64(t.s.Containers)
+	each := int64(useOfFree*float64(t.device.Free))/n - t.contextBytes()
+	set := t.fit(n*min(t.s.Set, each)) / n &^ (1<<16 - 1)
+	if set < 1<<20 {
+		check(skip("%d containers find only %s each on a card with %s free", n, size(max(set, 0)), size(t.device.Free)))
+	}
+	t.take(n * (set + t.contextBytes()))
+	return set
+}
+
+// play starts with all sets on the device if all fit, else with none.
+func (f *figure) play(m *mode) {
+	f.resident = nil
+	for i, x := range f.tenants {
+		if m.fits >= len(f.tenants) {
+			f.prefetch(x.guest)
+			f.resident = append(f.resident, i)
+		} else {
+			f.evict(x.guest)
+		}
+	}
+	for range warmRounds {
+		f.round(m)
+	}
+	m.whole, m.runs, m.out, m.in = nil, nil, 0, 0
+	began := f.s.Now()
+	for range measuredRounds {
+		f.round(m)
+	}
+	m.took = f.s.Now().Sub(began)
+}
+
+// round runs each container once, and brings in the next one's memory meanwhile, as
+// the invoker does.
+func (f *figure) round(m *mode) {
+	for i, x := range f.tenants {
+		began := f.s.Now()
+		f.bringIn(m, i, i)
+		parallel(2, 2, func(n int) {
+			if n == 1 {
+				f.bringIn(m, (i+1)%len(f.tenants), i)
+				return
+			}
+			took := x.run(x.block, f.passes)
+			m.whole, m.runs = append(m.whole, ms(f.s.Now().Sub(began))), append(m.runs, ms(took))
+		})
+	}
+}
+
+// bringIn moves a container's set to the device, and before that the sets out that
+// were not used for longest. The one that runs stays.
+func (f *figure) bringIn(m *mode, i, running int) {
+	if at := slices.Index(f.resident, i); at >= 0 {
+		f.resident = append(slices.Delete(f.resident, at, at+1), i)
+		return
+	}
+	for len(f.resident) >= m.fits {
+		oldest := slices.IndexFunc(f.resident, func(n int) bool { return n != running })
+		m.out += f.evict(f.tenants[f.resident[oldest]].guest).Moved
+		f.resident = slices.Delete(f.resident, oldest, oldest+1)
+	}
+	if !m.faulting {
+		m.in += f.prefetch(f.tenants[i].guest).Moved
+	}
+	f.resident = append(f.resident, i)
+}
+
+func (m *mode) longer(never *mode) float64 { return share(median(m.whole), median(never.whole)) - 1 }
+
+func (f *figure) judgeModes(never, ahead, faults *mode) {
+	var wrong int64
+	for _, x := range f.tenants {
+		n, _ := x.wrong(x.block)
+		wrong += n
+	}
+	f.none("wrong words in all containers, after all", wrong)
+	swapped := ahead.out > 0 && faults.out > 0 && ahead.in > 0
+	f.must("MiB moved out for others while they ran one after the other", float64(ahead.out>>20), "more than 0", swapped)
+	f.none("MiB moved out while never swapped", never.out>>20)
+	goal, v := f.s.Goals.Prefetch, ahead.longer(never)
+	f.judge("a run after its prefetch takes longer than one never swapped by", v, "share", "at most "+percent(goal), v <= goal)
+	f.remark("Plain faulting takes longer by %s; the paper saw 40%% on a V100. A run is counted from dispatch to its end.",
+		percent(faults.longer(never)))
+}
+
+// quantile of numbers, by the nearest; 0 of none.
+func quantile(q float64, xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(xs))
+	return s[int(q*float64(len(s)-1)+0.5)]
+}
+
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(xs))
+	n := len(s)
+	return (s[n/2] + s[(n-1)/2]) / 2
+}
+
+// share is a part of a whole, 0 of nothing.
+func share(part, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return part / whole
+}

@@ -1,0 +1,155 @@
+package gpucheck
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNameDistinguishesFakeFromReal(t *testing.T) {
+	at := time.Date(2026, 11, 21, 14, 5, 0, 0, time.UTC)
+	for _, c := range []struct {
+		card string
+		fake bool
+		want string
+	}{
+		{"NVIDIA H200", false, "gpu-check-nvidia-h200-2026-11-21-1405"},
+		{"Fake GPU 0", true, "gpu-check-fake-2026-11-21-1405"},
+		{"NVIDIA H200", true, "gpu-check-fake-2026-11-21-1405"},
+		{"Fake GPU 0", false, "gpu-check-f-ke-gpu-0-2026-11-21-1405"},
+		{"../../etc", false, "gpu-check-etc-2026-11-21-1405"},
+		{"", false, "gpu-check-gpu-2026-11-21-1405"},
+	} {
+		r := Report{Fake: c.fake, Started: at, Card: Card{Name: c.card}}
+		if got := r.Name(); got != c.want {
+			t.Errorf("name of %q, fake %v: %q, want %q", c.card, c.fake, got, c.want)
+		}
+	}
+}
+
+func TestReportIsWrittenTwiceOver(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "results")
+	r := &Report{Fake: true, Driver: "fake driver", Verdict: Below, Card: Card{Name: "Fake GPU 0"}, Steps: []Result{{
+		Name: "swap", Title: "A swap", Verdict: Below,
+		Findings: []Finding{{"a | b", 0.5, "share", "at least 90%", Below}},
+		Tables:   []*Table{{Title: "T", Columns: []string{"x", "y"}, Rows: [][]string{{"1|2", "3\n4"}}}, {Title: "Empty"}},
+		Remarks:  []string{"a\nnote"},
+	}}}
+	for range 2 { // the second beside the first
+		if _, err := r.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 4 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, f := range files {
+		if !strings.Contains(f.Name(), "fake") {
+			t.Errorf("%s does not say fake", f.Name())
+		}
+	}
+	text := r.Markdown()
+	for _, want := range []string{"FAKE DRIVER", "a \\| b", "1\\|2", "3 4", "50%", "below (fake driver)", "T (fake driver)", "Empty (fake driver): none"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("Markdown lacks %q:\n%s", want, text)
+		}
+	}
+	var out strings.Builder
+	if err := r.PrintJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var back Report
+	if err := json.Unmarshal([]byte(out.String()), &back); err != nil {
+		t.Fatal(err)
+	}
+	if !back.Fake || back.Steps[0].Tables[0].Rows[0][0] != "1|2" {
+		t.Errorf("JSON came back as %+v", back)
+	}
+}
+
+func TestRealReportHasNoWordOfFake(t *testing.T) {
+	r := &Report{Driver: "NVIDIA's driver", Card: Card{Name: "NVIDIA H200"}, Steps: []Result{{Title: "A", Verdict: Well}}}
+	if text := r.Markdown(); strings.Contains(strings.ToLower(text), "fake") {
+		t.Errorf("Markdown of a real card says fake:\n%s", text)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	well, below, failed := Finding{Verdict: Well}, Finding{Verdict: Below}, Finding{Verdict: Failed}
+	for _, c := range []struct {
+		name     string
+		findings []Finding
+		err      error
+		want     Verdict
+	}{
+		{"all met", []Finding{well, well}, nil, Well},
+		{"one missed", []Finding{well, below}, nil, Below},
+		{"one wrong", []Finding{failed, below, well}, nil, Failed},
+		{"an error", []Finding{well}, errors.New("broken"), Failed},
+		{"an error and a miss", []Finding{below}, errors.New("broken"), Failed},
+		{"skipped", nil, skip("no PyTorch"), Skipped},
+		{"skipped after a miss", []Finding{below}, skip("no more"), Below},
+		{"nothing seen", nil, nil, Failed},
+	} {
+		r := Result{Findings: c.findings}
+		r.conclude(c.err)
+		if r.Verdict != c.want {
+			t.Errorf("%s: %s, want %s", c.name, r.Verdict, c.want)
+		}
+	}
+}
+
+func TestVerdictOfAll(t *testing.T) {
+	for _, c := range []struct {
+		steps []Verdict
+		want  Verdict
+		exit  int
+	}{
+		{[]Verdict{Well, Well}, Well, 0},
+		{[]Verdict{Well, Skipped}, Well, 0},
+		{[]Verdict{Skipped, Well}, Well, 0},
+		{[]Verdict{Well, Below, Well}, Below, 1},
+		{[]Verdict{Below, Failed}, Failed, 1},
+		{[]Verdict{Skipped, Below}, Below, 1},
+		{[]Verdict{Skipped, Skipped}, Skipped, 2},
+		{nil, Skipped, 2},
+	} {
+		var r Report
+		for _, v := range c.steps {
+			r.Steps = append(r.Steps, Result{Verdict: v})
+		}
+		r.judge()
+		if r.Verdict != c.want || r.ExitCode() != c.exit {
+			t.Errorf("%v: %s, exit status %d, want %s, %d", c.steps, r.Verdict, r.ExitCode(), c.want, c.exit)
+		}
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	if m := median([]float64{3, 1, 2}); m != 2 {
+		t.Errorf("median of three: %g", m)
+	}
+	if m := median([]float64{4, 1, 2, 3}); m != 2.5 {
+		t.Errorf("median of four: %g", m)
+	}
+	if m := median(nil); m != 0 {
+		t.Errorf("median of none: %g", m)
+	}
+	xs := []float64{5, 1, 4, 2, 3}
+	for q, want := range map[float64]float64{0: 1, 0.25: 2, 0.9: 5, 1: 5} {
+		if got := quantile(q, xs); got != want {
+			t.Errorf("quantile %g: %g, want %g", q, got, want)
+		}
+	}
+	if got := rate(2e9, 500*time.Millisecond); got != 4 {
+		t.Errorf("2 GB in half a second: %g GB/s", got)
+	}
+	if got := rate(1, 0); got != 0 {
+		t.Errorf("rate in no time: %g", got)
+	}
+}

@@ -1,0 +1,215 @@
+package gpucheck
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// swapRounds: the first round makes the host's pages; the others are judged.
+const swapRounds = 4
+
+// checkSwap moves one large block out and in, sees by two witnesses that it left,
+// verifies every word, and compares its speed with copies of pinned memory in the
+// same minute.
+func checkSwap(t *trial) {
+	bytes := t.fit(min(t.s.Swap, t.device.Free*4/10))
+	pinned := min(bytes, 1<<30)
+	t.take(bytes + pinned)
+	before := t.copies(pinned)
+	table := t.table(fmt.Sprintf("%s, chunks of 64 MiB", size(bytes)),
+		"round", "order", "moved", "GB/s", "in use by cuMemGetInfo", "by NVML")
+	s := t.swap(table, bytes, swapRounds)
+	after := t.copies(pinned)
+	t.judgeSwap(s, bandwidth{append(before.in, after.in...), append(before.out, after.out...)})
+	t.chunks(bytes)
+}
+
+// bandwidth is the speed of copies or moves each way, in GB/s.
+type bandwidth struct{ in, out []float64 }
+
+// copies measures plain copies between pinned memory and the device, in a process
+// without the shim.
+func (t *trial) copies(bytes int64) bandwidth {
+	p := t.plain()
+	defer p.end(patient)
+	var a struct {
+		In  []int64 `json:"in"`
+		Out []int64 `json:"out"`
+	}
+	check(p.order(&a, "copy %d 5", bytes))
+	return bandwidth{in: rates(bytes, a.In), out: rates(bytes, a.Out)}
+}
+
+// swapped is what came of the rounds of one block.
+type swapped struct {
+	bandwidth
+	bytes             int64
+	wrong, rounds     int64
+	left, leftNVML    float64 // the least share that was free after an eviction
+	firstOut, firstIn float64
+	faulted           float64 // GB/s of a kernel that faults all of it in
+	onHost            bool    // the driver says that it last sent the block there
+	asked, given      bool    // by another process, beyond what counted as free
+}
+
+// swap moves a block out and in, round after round, and at last has a kernel fault
+// it in.
+func (t *trial) swap(table *Table, bytes int64, rounds int, env ...string) swapped {
+	s := swapped{bytes: bytes, left: math.Inf(1), leftNVML: math.Inf(1)}
+	g := t.worker(env...)
+	defer g.end(patient)
+	block := g.filled(bytes, 7)
+	used := t.used(g.program)
+	table.row("", "filled", size(bytes), "", size(used.driver), used.byNVML())
+	for i := range rounds {
+		t.swapRound(table, g, block, i, &s)
+	}
+	if t.s.Reclaim && s.left < t.s.Goals.Left {
+		t.reclaim(g, &s)
+	}
+	t.evict(g)
+	wrong, took := g.wrong(block)
+	s.wrong += wrong
+	s.rounds++
+	s.faulted = rate(bytes, took)
+	used = t.used(g.program)
+	table.row("", "faults", size(bytes), fmt.Sprintf("%.1f", s.faulted), size(used.driver), used.byNVML())
+	return s
+}
+
+func (t *trial) swapRound(table *Table, g *guest, block, i int, s *swapped) {
+	full := t.used(g.program)
+	out := t.evict(g)
+	empty := t.used(g.program)
+	s.left = min(s.left, float64(full.driver-empty.driver)/float64(s.bytes))
+	if full.nvml >= 0 && empty.nvml >= 0 {
+		s.leftNVML = min(s.leftNVML, float64(full.nvml-empty.nvml)/float64(s.bytes))
+	}
+	var where struct {
+		Location int `json:"place"`
+	}
+	check(g.order(&where, "where %d", block))
+	s.onHost = where.Location == -1
+	moved := rate(out.Moved, out.Took)
+	table.row(fmt.Sprint(i+1), "evict", size(out.Moved), fmt.Sprintf("%.1f", moved), size(empty.driver), empty.byNVML())
+	in := t.prefetch(g)
+	again := t.used(g.program)
+	back := rate(in.Moved, in.Took)
+	table.row(fmt.Sprint(i+1), "prefetch", size(in.Moved), fmt.Sprintf("%.1f", back), size(again.driver), again.byNVML())
+	if out.Moved < s.bytes || in.Moved < s.bytes {
+		check(fmt.Errorf("round %d: %s went out and %s came in of a block of %s", i+1, size(out.Moved), size(in.Moved), size(s.bytes)))
+	}
+	if i == 0 {
+		s.firstOut, s.firstIn = moved, back
+	} else {
+		s.out, s.in = append(s.out, moved), append(s.in, back)
+	}
+	wrong, _ := g.wrong(block)
+	s.wrong += wrong
+	s.rounds++
+}
+
+// reclaim moves the block out and has another process ask for its place beyond
+// what counts as free: it gets that only if nothing of the block is left there.
+func (t *trial) reclaim(g *guest, s *swapped) {
+	t.evict(g)
+	p := t.plain()
+	defer p.end(patient)
+	free, _ := p.info()
+	var a struct {
+		Took int `json:"took"`
+	}
+	check(p.order(&a, "take %d", free+s.bytes-s.bytes/20))
+	s.asked, s.given = true, a.Took == 1
+	t.prefetch(g)
+}
+
+// used is how full the device is, by two witnesses.
+type used struct {
+	driver int64 // by cuMemGetInfo
+	nvml   int64 // negative where NVML does not report it
+}
+
+func (t *trial) used(p *program) used {
+	free, total := p.info()
+	u := used{driver: total - free, nvml: -1}
+	if bytes, ok := t.monitor.used(t.ctx); ok {
+		u.nvml = bytes
+	}
+	return u
+}
+
+func (u used) byNVML() string {
+	if u.nvml < 0 {
+		return "unknown"
+	}
+	return size(u.nvml)
+}
+
+func (t *trial) judgeSwap(s swapped, copies bandwidth) {
+	goal := t.s.Goals.Swap
+	t.none(fmt.Sprintf("wrong words after %d swaps of %s", s.rounds, size(s.bytes)), s.wrong)
+	t.judgeLeft(s)
+	for _, way := range []struct {
+		name         string
+		moves, plain []float64
+	}{{"out", s.out, copies.out}, {"in", s.in, copies.in}} {
+		v := share(median(way.moves), median(way.plain))
+		t.judge(fmt.Sprintf("swap %s at %.1f GB/s, pinned copies at %.1f GB/s", way.name, median(way.moves), median(way.plain)),
+			v, "share", fmt.Sprintf("at least %s of pinned copies", percent(goal)), v >= goal)
+	}
+	t.remark("The first round, in which the host's pages come to be, is not judged: %.1f GB/s out, %.1f GB/s in. A kernel that faulted everything in did so at %.1f GB/s.",
+		s.firstOut, s.firstIn, s.faulted)
+}
+
+// judgeLeft finds out whether the block's memory was free for others. The driver
+// may keep the emptied pages for managed memory until they are asked for, and count
+// them as used: then what counts is whether it gives them.
+func (t *trial) judgeLeft(s swapped) {
+	least := t.s.Goals.Left
+	goal := fmt.Sprintf("at least %s", percent(least))
+	if s.given {
+		goal += ", or given on demand"
+	}
+	t.judge("of the block free after an eviction, by cuMemGetInfo", s.left, "share", goal, s.given || s.left >= least)
+	if math.IsInf(s.leftNVML, 1) {
+		t.remark("NVML does not report how full the card is (%s).", t.monitor.source())
+	} else {
+		t.judge("of the block free after an eviction, by NVML", s.leftNVML, "share", goal, s.given || s.leftNVML >= least)
+	}
+	switch {
+	case s.asked && s.given:
+		t.remark("Another process got plain memory in the place of the block that had left, beyond what counted as free.")
+	case s.asked:
+		t.remark("Another process did not get plain memory in the place of the block that had left.")
+	case s.left < least && s.onHost:
+		t.remark("The driver says that it last sent the block to the host. It may have kept the emptied pages until they are asked for; --reclaim asks.")
+	}
+}
+
+// chunks looks for a better size of the shim's chunks. Speed is not judged.
+func (t *trial) chunks(bytes int64) {
+	table := t.table("Other sizes of chunks (GPUWHISK_SHIM_CHUNK)", "chunk", "out GB/s", "in GB/s")
+	for _, mib := range []int{16, 256} {
+		s := t.swap(&Table{}, bytes, 2, fmt.Sprintf("GPUWHISK_SHIM_CHUNK=%d", mib<<20))
+		t.none(fmt.Sprintf("wrong words with chunks of %d MiB", mib), s.wrong)
+		table.row(fmt.Sprintf("%d MiB", mib), fmt.Sprintf("%.1f", median(s.out)), fmt.Sprintf("%.1f", median(s.in)))
+	}
+}
+
+// rate is a bandwidth in GB/s, of 10^9 bytes as is usual for copies.
+func rate(bytes int64, took time.Duration) float64 {
+	if took <= 0 {
+		return 0
+	}
+	return float64(bytes) / took.Seconds() / 1e9
+}
+
+func rates(bytes int64, ns []int64) []float64 {
+	out := make([]float64, len(ns))
+	for i, n := range ns {
+		out[i] = rate(bytes, time.Duration(n))
+	}
+	return out
+}

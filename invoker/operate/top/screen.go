@@ -1,0 +1,143 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
+)
+
+// Options is what the screen begins with.
+type Options struct {
+	Ask    func(ctx context.Context) (*Snapshot, error)
+	Sort   string
+	Filter string
+	Screen tcell.Screen // nil: the terminal
+	// Drawn, when not nil, is called after each drawing.
+	Drawn func(tcell.Screen)
+}
+
+// every is how often an invoker is asked.
+const every = time.Second
+
+// screen is the open screen. Everything is touched by tview's loop alone.
+type screen struct {
+	o      Options
+	app    *tview.Application
+	head   *tview.TextView
+	table  *tview.Table
+	foot   *tview.InputField
+	last   *Snapshot
+	paused bool
+}
+
+// Show opens the screen until ctx ends or q is pressed.
+func Show(ctx context.Context, o Options) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	s := &screen{o: o, app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(), foot: tview.NewInputField()}
+	if o.Screen != nil {
+		s.app.SetScreen(o.Screen)
+	}
+	if o.Drawn != nil {
+		s.app.SetAfterDrawFunc(o.Drawn)
+	}
+	s.table.SetFixed(1, 1).SetSelectable(true, false)
+	s.foot.SetLabel(s.label()).SetText(o.Filter).SetChangedFunc(func(text string) { s.o.Filter = text; s.draw() })
+	s.foot.SetDoneFunc(func(tcell.Key) { s.app.SetFocus(s.table) })
+	rows := tview.NewFlex().SetDirection(tview.FlexRow).
+		AddItem(s.head, 4, 0, false).AddItem(s.table, 0, 1, true).AddItem(s.foot, 1, 0, false)
+	s.app.SetRoot(rows, true).SetInputCapture(s.key(rows))
+	asked := make(chan struct{})
+	go func() { defer close(asked); s.ask(ctx, rows) }()
+	stop := context.AfterFunc(ctx, s.app.Stop)
+	defer stop()
+	err := s.app.Run()
+	end()
+	<-asked
+	return err
+}
+
+// ask brings a snapshot each second.
+func (s *screen) ask(ctx context.Context, rows *tview.Flex) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		snap, err := s.o.Ask(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		// Not QueueUpdateDraw, which waits for a loop that may have ended.
+		go s.app.QueueUpdateDraw(func() {
+			if err != nil {
+				s.head.SetText("no answer, trying again: " + err.Error())
+				return
+			}
+			if !s.paused {
+				s.last = snap
+				rows.ResizeItem(s.head, len(head(snap))+1, 0)
+				s.draw()
+			}
+		})
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *screen) label() string {
+	return fmt.Sprintf("sorted by %s | s sort  / filter  p hold  q quit | filter: ", s.o.Sort)
+}
+
+func (s *screen) key(_ *tview.Flex) func(*tcell.EventKey) *tcell.EventKey {
+	return func(e *tcell.EventKey) *tcell.EventKey {
+		if s.app.GetFocus() == s.foot {
+			return e
+		}
+		switch e.Rune() {
+		case 'q':
+			s.app.Stop()
+		case '/':
+			s.app.SetFocus(s.foot)
+		case 'p':
+			s.paused = !s.paused
+		case 's':
+			all := Sorts()
+			s.o.Sort = all[(slices.Index(all, s.o.Sort)+1)%len(all)]
+			s.foot.SetLabel(s.label())
+			s.draw()
+		default:
+			return e
+		}
+		return nil
+	}
+}
+
+func (s *screen) draw() {
+	if s.last == nil {
+		return
+	}
+	s.head.SetText(strings.Join(head(s.last), "\n"))
+	s.table.Clear()
+	for i, c := range columns() {
+		s.table.SetCell(0, i, tview.NewTableCell(strings.ToUpper(c)).SetSelectable(false).SetTextColor(tcell.ColorTeal))
+	}
+	for i, r := range arrange(rows(s.last), s.o.Sort, s.o.Filter) {
+		for k, text := range cells(r) {
+			cell := tview.NewTableCell(tview.Escape(text))
+			if k > 1 {
+				cell.SetAlign(tview.AlignRight)
+			}
+			if r.State == "throttled" {
+				cell.SetTextColor(tcell.ColorOlive)
+			}
+			s.table.SetCell(i+1, k, cell)
+		}
+	}
+}

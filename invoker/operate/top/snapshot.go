@@ -1,0 +1,187 @@
+// Package top shows an invoker in a terminal: the same snapshot as the console.
+// It asks for one each second through the function it is given, and changes
+// nothing. Its own goroutine asks while the screen is open.
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+)
+
+// Snapshot is what of the console's snapshot is printed.
+type Snapshot struct {
+	At      int64
+	Version string
+	Status  struct {
+		Instance string
+		Healthy  bool
+		Reasons  []string
+		Uptime   string
+		Kafka    struct{ Lag int64 }
+		Work     *struct {
+			InFlight, Capacity int
+			Policy             string
+			Devices            []Device
+			Flows              []Flow
+			Containers         []struct{ State string }
+		}
+	}
+	Functions []explain.Function
+	Counters  map[string]float64
+}
+
+// Device is one GPU.
+type Device struct {
+	Device      string
+	Simulated   bool
+	Tokens      int
+	InFlight    int
+	Containers  int
+	Lost        string
+	Utilization *float64
+	Memory      int64 `json:"memoryBytes"`
+	Used        int64 `json:"usedBytes"`
+}
+
+// Flow is one function's queue.
+type Flow struct {
+	Flow, State, Why string
+	Queued, InFlight int
+	LeadMs           int64
+}
+
+// Row is one function: its queue, and what its runs were like of late.
+type Row struct {
+	Name, State, Why         string
+	Queued, Running          int
+	Lead                     time.Duration
+	Calls, Failed            int
+	WaitP50, WaitP95, AllP95 float64
+}
+
+// rows joins flows and functions by name.
+func rows(s *Snapshot) []Row {
+	by := map[string]*Row{}
+	row := func(name string) *Row {
+		if by[name] == nil {
+			by[name] = &Row{Name: name}
+		}
+		return by[name]
+	}
+	for _, f := range s.Functions {
+		r := row(f.Function)
+		r.Calls, r.Failed, r.WaitP50, r.WaitP95, r.AllP95 = f.Count, f.Failed, f.Wait.P50, f.Wait.P95, f.Latency.P95
+	}
+	if s.Status.Work != nil {
+		for _, f := range s.Status.Work.Flows {
+			r := row(f.Flow)
+			r.State, r.Queued, r.Running, r.Lead = f.State, f.Queued, f.InFlight, time.Duration(f.LeadMs)*time.Millisecond
+			r.Why = strings.TrimPrefix(f.Why, f.Flow+" "+f.State+": ")
+		}
+	}
+	out := make([]Row, 0, len(by))
+	for _, r := range by {
+		out = append(out, *r)
+	}
+	return out
+}
+
+// Sorts are what rows can be sorted by, the first by default.
+func Sorts() []string {
+	return []string{"queued", "running", "lead", "wait", "latency", "calls", "name"}
+}
+
+// arrange filters and sorts rows. What is equal stands in the order of names.
+func arrange(all []Row, by, filter string) []Row {
+	filter = strings.ToLower(filter)
+	all = slices.DeleteFunc(all, func(r Row) bool {
+		return filter != "" && !strings.Contains(strings.ToLower(r.Name), filter) && r.State != filter
+	})
+	slices.SortFunc(all, func(a, b Row) int {
+		order := 0
+		switch by {
+		case "queued":
+			order = b.Queued - a.Queued
+		case "running":
+			order = b.Running - a.Running
+		case "lead":
+			order = cmp.Compare(b.Lead, a.Lead)
+		case "wait":
+			order = cmp.Compare(b.WaitP95, a.WaitP95)
+		case "latency":
+			order = cmp.Compare(b.AllP95, a.AllP95)
+		case "calls":
+			order = b.Calls - a.Calls
+		}
+		return cmp.Or(order, cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// head is what stands above the functions.
+func head(s *Snapshot) []string {
+	health := "healthy"
+	if !s.Status.Healthy {
+		health = "NOT HEALTHY"
+	}
+	lines := []string{fmt.Sprintf("%s  %s  up %s  gpuwhisk %s", s.Status.Instance, health, s.Status.Uptime, s.Version)}
+	for _, r := range s.Status.Reasons {
+		lines = append(lines, "  ! "+r)
+	}
+	w := s.Status.Work
+	if w == nil {
+		return lines
+	}
+	queued := 0
+	for _, f := range w.Flows {
+		queued += f.Queued
+	}
+	lines = append(lines, fmt.Sprintf("%d in flight, %d queued for a GPU, %d flows, %d containers, %d behind in Kafka, policy %s",
+		w.InFlight, queued, len(w.Flows), len(w.Containers), s.Status.Kafka.Lag, cmp.Or(w.Policy, "none")))
+	for _, d := range w.Devices {
+		lines = append(lines, d.line())
+	}
+	return lines
+}
+
+func (d Device) line() string {
+	if d.Lost != "" {
+		return fmt.Sprintf("GPU %-24s LOST: %s", d.Device, d.Lost)
+	}
+	busy := ""
+	if d.Utilization != nil {
+		busy = fmt.Sprintf("  %3.0f%% busy", 100**d.Utilization)
+	}
+	part := 0.0
+	if d.Memory > 0 {
+		part = float64(d.Used) / float64(d.Memory)
+	}
+	return fmt.Sprintf("GPU %-24s %d/%d tokens  [%s] %s of %s%s", explain.DeviceName(d.Device, d.Simulated), d.InFlight, d.Tokens,
+		bar(part, 20), explain.Bytes(d.Used), explain.Bytes(d.Memory), busy)
+}
+
+func bar(part float64, width int) string {
+	n := min(width, max(0, int(part*float64(width)+0.5)))
+	return strings.Repeat("#", n) + strings.Repeat(".", width-n)
+}
+
+// columns are the table's, and cells a row's.
+func columns() []string {
+	return []string{"function", "state", "queued", "running", "lead", "calls", "failed", "wait p50", "wait p95", "all p95"}
+}
+
+func cells(r Row) []string {
+	ms := func(x float64) string {
+		if x == 0 {
+			return "-"
+		}
+		return explain.Short(time.Duration(x * float64(time.Millisecond)))
+	}
+	return []string{r.Name, cmp.Or(r.State, "-"), fmt.Sprint(r.Queued), fmt.Sprint(r.Running), explain.Short(max(0, r.Lead)),
+		fmt.Sprint(r.Calls), fmt.Sprint(r.Failed), ms(r.WaitP50), ms(r.WaitP95), ms(r.AllP95)}
+}

@@ -1,0 +1,84 @@
+package trace
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// GRPC and HTTP are the protocols of OTLP that are spoken.
+const (
+	GRPC = "grpc"
+	HTTP = "http/protobuf"
+)
+
+// connect makes the client of the protocol. It connects when there is something
+// to send.
+func connect(ctx context.Context, c Config) (sdk.SpanExporter, error) {
+	if c.Protocol == GRPC {
+		var o []otlptracegrpc.Option
+		if c.Endpoint != "" {
+			o = append(o, otlptracegrpc.WithEndpointURL(c.Endpoint))
+		}
+		return otlptrace.New(ctx, otlptracegrpc.NewClient(o...))
+	}
+	var o []otlptracehttp.Option
+	if c.Endpoint != "" {
+		at := c.Endpoint
+		if !c.Whole {
+			joined, err := url.JoinPath(at, "v1", "traces")
+			if err != nil {
+				return nil, err
+			}
+			at = joined
+		}
+		o = append(o, otlptracehttp.WithEndpointURL(at))
+	}
+	return otlptrace.New(ctx, otlptracehttp.NewClient(o...))
+}
+
+// exporter counts what the receiver takes, logs once when it stops taking and
+// once when it takes again, and can be made to give up.
+type exporter struct {
+	sdk.SpanExporter
+	log    *slog.Logger
+	sent   atomic.Int64
+	failed atomic.Int64
+	away   bool // the last batch failed; the processor's goroutine alone uses it
+	quit   context.Context
+	giveUp context.CancelFunc
+}
+
+func newExporter(to sdk.SpanExporter, log *slog.Logger) *exporter {
+	e := &exporter{SpanExporter: to, log: log}
+	e.quit, e.giveUp = context.WithCancel(context.Background())
+	return e
+}
+
+// ExportSpans sends one batch. Its failure is logged here and nowhere else.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.quit, cancel)()
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if err == nil {
+		e.sent.Add(int64(len(spans)))
+		if e.away {
+			e.away = false
+			e.log.Info("traces are taken again", "lost", e.failed.Load())
+		}
+		return nil
+	}
+	e.failed.Add(int64(len(spans)))
+	if !e.away {
+		e.away = true
+		e.log.Warn("traces are not taken, activations go on", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+// Package stores opens the stores beside CouchDB that a configuration names: of
+// activation records, and of code. It decides nothing else: how records travel is
+// activation/records, how a store is spoken to is its adapter.
+package stores
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/couchbase"
+	"github.com/gpuwhisk/gpuwhisk/activation/elasticsearch"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/activation/s3"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+)
+
+// Store takes records.
+type Store interface {
+	// PutDocument queues the document of a record.
+	PutDocument(ctx context.Context, doc records.Document) error
+	// Probe asks whether records can be written, and writes none.
+	Probe(ctx context.Context) error
+	Flush(ctx context.Context) error
+	Health() records.Health
+	Close() error
+}
+
+// Bucket opens the bucket that code is kept in; nil where all code is in the
+// database.
+func Bucket(c *config.Config) (*s3.Store, error) {
+	d := c.S3
+	if !d.Enabled {
+		return nil, nil
+	}
+	return s3.Open(s3.Config{
+		Bucket: d.Bucket, Prefix: d.Prefix, Endpoint: d.Endpoint, Region: d.Region, PathStyle: d.PathStyle,
+		Anonymous: d.Credentials == "anon",
+		AccessKey: d.AccessKey, SecretKey: d.SecretKey, Token: d.Token, Certificate: d.Certificate,
+	})
+}
+
+// Records opens the configured store of records; nil where they go to CouchDB or
+// nowhere. It does not wait for it.
+func Records(c *config.Config, way records.Config, log *slog.Logger) (Store, error) {
+	if !c.RecordsOutsideCouchDB() {
+		return nil, nil
+	}
+	if c.Records.Store == config.StoreElasticsearch {
+		return openElasticsearch(c.Elasticsearch, way, log)
+	}
+	return openCouchbase(c.Couchbase, way, log)
+}
+
+func openElasticsearch(d config.Elasticsearch, way records.Config, log *slog.Logger) (Store, error) {
+	s, err := elasticsearch.Open(elasticsearch.Config{
+		Protocol: d.Protocol, Hosts: d.Hosts, Username: d.Username, Password: d.Password,
+		Index: d.Index, KeepAlive: d.KeepAlive, Certificate: d.Certificate,
+		Records: way, Log: log,
+	})
+	if err != nil {
+		return nil, err // a typed nil would be a Store
+	}
+	return s, nil
+}
+
+func openCouchbase(d config.Couchbase, way records.Config, log *slog.Logger) (Store, error) {
+	s, err := couchbase.Open(couchbase.Config{
+		Connection: d.Connection, Username: d.Username, Password: d.Password,
+		Bucket: d.Bucket, Scope: d.Scope, Collection: d.Collection, Certificate: d.Certificate,
+		Records: way, Log: log,
+	})
+	if err != nil {
+		return nil, err // a typed nil would be a Store
+	}
+	return s, nil
+}

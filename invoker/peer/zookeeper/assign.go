@@ -1,0 +1,187 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+)
+
+// The nodes of the original. Parents are container nodes where the server
+// knows them, so that an empty mapping cleans itself up.
+const (
+	assignmentPath = "/invokers/idAssignment"
+	mappingPath    = assignmentPath + "/mapping"
+	counterPath    = assignmentPath + "/counter"
+)
+
+// What a tree may answer, beside errors nothing can be done about.
+var (
+	errAway       = errors.New("zookeeper is away") // ask again later
+	errNoNode     = errors.New("no such node")
+	errNodeExists = errors.New("node exists")
+	errConflict   = errors.New("changed by someone else")
+	errNotServed  = errors.New("not served by this server")
+)
+
+// tree is the part of a ZooKeeper session that the assignment needs. Each
+// call is one operation of the server, change all or nothing.
+type tree interface {
+	children(path string) ([]string, error)
+	get(path string) (data []byte, version int32, err error)
+	create(path string, data []byte, container bool) error
+	change(steps ...step) error
+}
+
+// step is one part of a change: create makes a node, set and remove demand
+// that it still has the version.
+type step struct {
+	kind    stepKind
+	path    string
+	data    []byte
+	version int32
+}
+
+type stepKind int
+
+const (
+	create stepKind = iota
+	set
+	remove
+)
+
+// assigner settles numbers in a tree.
+type assigner struct {
+	name       string
+	containers bool // the server may know container nodes
+}
+
+func (a *assigner) node() string { return path.Join(mappingPath, a.name) }
+
+// assign reads the number of the name, or gives it the next one: the number of
+// names so far. Counter and mapping change in one transaction, so that two
+// assigners can never count the same children; the counter's version decides
+// who comes first, as it does between the original's invokers.
+func (a *assigner) assign(ctx context.Context, t tree) (int, error) {
+	for {
+		data, _, err := t.get(a.node())
+		if err == nil {
+			return a.decode(a.name, data)
+		}
+		if !errors.Is(err, errNoNode) {
+			return 0, err
+		}
+		id, err := a.take(t)
+		if !contested(err) {
+			return id, err
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// take tries to take the next number once.
+func (a *assigner) take(t tree) (int, error) {
+	if err := a.ensure(t, counterPath, encodeCounter(0), false); err != nil {
+		return 0, err
+	}
+	_, version, err := t.get(counterPath)
+	if err != nil {
+		return 0, err
+	}
+	if err := a.ensure(t, mappingPath, nil, true); err != nil {
+		return 0, err
+	}
+	names, err := t.children(mappingPath)
+	if err != nil {
+		return 0, err
+	}
+	id := len(names)
+	return id, t.change(
+		step{set, counterPath, encodeCounter(id + 1), version},
+		step{create, a.node(), encodeID(id), 0},
+	)
+}
+
+// overwrite takes a number from the invoker that has it. Numbers stay dense: it may be
+// at most the number of names so far.
+func (a *assigner) overwrite(ctx context.Context, t tree, id int) (int, error) {
+	for {
+		err := a.seize(t, id)
+		if !contested(err) {
+			return id, err
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// seize tries once to make the name the only holder of id.
+func (a *assigner) seize(t tree, id int) error {
+	names, err := t.children(mappingPath)
+	if errors.Is(err, errNoNode) {
+		return fmt.Errorf("overwrite id %d: no invoker has an id yet, %s does not exist", id, mappingPath)
+	}
+	if err != nil {
+		return err
+	}
+	if len(names) < id {
+		return fmt.Errorf("overwrite id %d: only %d ids are assigned, so it would leave a gap", id, len(names))
+	}
+	mine := step{create, a.node(), encodeID(id), 0}
+	var steps []step
+	for _, name := range names {
+		node := path.Join(mappingPath, name)
+		data, version, err := t.get(node)
+		if err != nil {
+			return err
+		}
+		if name == a.name {
+			mine = step{set, node, encodeID(id), version}
+		} else if taken, err := decodeID(data); err == nil && taken == id {
+			steps = append(steps, step{remove, node, nil, version})
+		}
+	}
+	return t.change(append(steps, mine)...)
+}
+
+// contested reports whether someone else changed the tree in between, so that
+// it has to be read again.
+func contested(err error) bool {
+	return errors.Is(err, errConflict) || errors.Is(err, errNodeExists) || errors.Is(err, errNoNode)
+}
+
+// ensure makes a node and its parents where they are missing.
+func (a *assigner) ensure(t tree, node string, data []byte, container bool) error {
+	err := a.make(t, node, data, container)
+	if errors.Is(err, errNoNode) {
+		if err = a.ensure(t, path.Dir(node), nil, true); err == nil {
+			err = a.make(t, node, data, container)
+		}
+	}
+	if errors.Is(err, errNodeExists) {
+		return nil
+	}
+	return err
+}
+
+// make falls back to persistent nodes on servers without container nodes
+// (before ZooKeeper 3.5).
+func (a *assigner) make(t tree, node string, data []byte, container bool) error {
+	err := t.create(node, data, container && a.containers)
+	if errors.Is(err, errNotServed) && container && a.containers {
+		a.containers = false
+		return t.create(node, data, false)
+	}
+	return err
+}
+
+func (a *assigner) decode(name string, data []byte) (int, error) {
+	id, err := decodeID(data)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w (% x)", path.Join(mappingPath, name), err, data)
+	}
+	return id, nil
+}

@@ -1,0 +1,209 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// clerk is a completer whose broker, store and journal do nothing until they are
+// told to.
+type clerk struct {
+	completer      *completer
+	acks           []activation.Ack
+	sent           []func(error)
+	docs           int
+	stored         []func(error)
+	noAcks         error // what the broker refuses with, and the store
+	noPuts         error
+	events         int
+	journal        int // activations that it was told to be complete
+	unacknowledged []string
+	done           int
+	released       int
+}
+
+func newClerk() *clerk {
+	c := &clerk{}
+	c.completer = &completer{
+		ctx: context.Background(), events: true, out: c, records: c, journal: c,
+		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func(*pending) { c.released++ },
+	}
+	return c
+}
+
+func (c *clerk) Ack(_ context.Context, _ string, ack activation.Ack, sent func(error)) error {
+	if c.noAcks != nil {
+		return c.noAcks
+	}
+	c.acks, c.sent = append(c.acks, ack), append(c.sent, sent)
+	return nil
+}
+
+func (c *clerk) Event(context.Context, activation.Event) error { c.events++; return nil }
+
+func (c *clerk) Forward(context.Context, string, string, []byte, func(error)) error { return nil }
+
+func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(batch int, err error)) error {
+	if c.noPuts != nil {
+		return c.noPuts
+	}
+	c.docs, c.stored = c.docs+1, append(c.stored, func(err error) { stored(1, err) })
+	return nil
+}
+
+func (c *clerk) Begin(context.Context, activation.ID) error { return nil }
+func (c *clerk) Completed(activation.ID)                    { c.journal++ }
+func (c *clerk) KeepUnacknowledged(ids []activation.ID, records [][]byte) []error {
+	for _, record := range records {
+		c.unacknowledged = append(c.unacknowledged, string(record))
+	}
+	return make([]error, len(ids))
+}
+
+// pending activation is a fresh one, and the record of its end.
+func (c *clerk) pending(blocking bool) (*pending, *activation.Record) {
+	m := message()
+	m.Blocking = blocking
+	p := newPending(c.completer, Delivery{Message: m, Done: func() { c.done++ }}, 0)
+	return p, runRecord(m, acted(), activation.Response{}, times{}, at(1))
+}
+
+// Whoever completes a pending activation a second time completes nothing.
+func TestPendingIsCompletedOnce(t *testing.T) {
+	c := newClerk()
+	tick, rec := c.pending(true)
+	for range 3 {
+		c.completer.complete(tick, ending{record: rec})
+		c.completer.result(tick, rec)
+	}
+	c.completer.complete(tick, ending{record: rec, whole: true})
+	if free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() }); len(free) != 1 {
+		t.Errorf("%d acks free the slot: %+v", len(free), free)
+	}
+	if c.docs != 1 || c.events != 1 || c.released != 1 {
+		t.Errorf("%d records, %d events, %d places given back; want one of each", c.docs, c.events, c.released)
+	}
+}
+
+// A message is done when everything that left its pending activation is safe, in whatever
+// order it gets there, and not before.
+func TestMessageIsDoneLast(t *testing.T) {
+	broken := errors.New("refused for good")
+	for _, answer := range []error{nil, broken} {
+		for last := range 3 {
+			c := newClerk()
+			tick, rec := c.pending(true)
+			c.completer.result(tick, rec)
+			c.completer.complete(tick, ending{record: rec})
+			loose := append(slices.Clone(c.sent), c.stored...)
+			if len(loose) != 3 {
+				t.Fatalf("%d things left the ticket, want result, completion and record", len(loose))
+			}
+			loose[last], loose[2] = loose[2], loose[last]
+			for i, settle := range loose {
+				if c.done != 0 || c.journal != 0 {
+					t.Fatalf("done with %d things loose", len(loose)-i)
+				}
+				settle(answer)
+			}
+			if c.done != 1 || c.journal != 1 {
+				t.Errorf("done %d times, in the journal %d times, want once", c.done, c.journal)
+			}
+		}
+	}
+}
+
+// What the broker or the store did not take any more is not done: it comes
+// again after a restart.
+func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
+	closed := errors.New("closed")
+	for _, no := range [][2]error{{closed, nil}, {nil, closed}, {closed, closed}} {
+		c := newClerk()
+		c.noAcks, c.noPuts = no[0], no[1]
+		tick, rec := c.pending(true)
+		c.completer.complete(tick, ending{record: rec})
+		for _, settle := range append(slices.Clone(c.sent), c.stored...) {
+			settle(nil)
+		}
+		if c.done != 0 || c.journal != 0 || c.released != 1 {
+			t.Errorf("%v: done %d, journal %d, released %d; want only the place back", no, c.done, c.journal, c.released)
+		}
+	}
+}
+
+// Nothing leaves after the end: what a cancelled piece of work says of its
+// activation would contradict the process that runs it next.
+func TestNothingLeavesAfterTheEnd(t *testing.T) {
+	c := newClerk()
+	ended, end := context.WithCancel(context.Background())
+	end()
+	c.completer.ctx = ended
+	tick, rec := c.pending(true)
+	c.completer.result(tick, rec)
+	c.completer.complete(tick, ending{record: rec})
+	if len(c.acks) > 0 || c.docs > 0 || c.done > 0 || c.journal > 0 || c.released != 1 {
+		t.Errorf("%d acks, %d records, done %d, journal %d, released %d; want only the place back", len(c.acks), c.docs, c.done, c.journal, c.released)
+	}
+}
+
+// An ack that was still waiting when the outbox closed is unacknowledged: the activation is
+// not done, whatever else became of it, and is delivered again.
+func TestAckThatWasNotSentIsKept(t *testing.T) {
+	for unsent := range 2 {
+		c := newClerk()
+		tick, rec := c.pending(true)
+		c.completer.result(tick, rec)
+		c.completer.complete(tick, ending{record: rec})
+		for i, sent := range c.sent {
+			if i == unsent {
+				sent(fmt.Errorf("%w: closed", ErrUnsent))
+				continue
+			}
+			sent(nil)
+		}
+		for _, stored := range c.stored {
+			stored(nil)
+		}
+		if c.done != 0 || c.journal != 0 {
+			t.Errorf("without ack %d: done %d, journal %d; want neither", unsent, c.done, c.journal)
+		}
+		c.completer.keepAllUnacknowledged()
+		if want := string(rec.Document(epoch)); len(c.unacknowledged) != 1 || c.unacknowledged[0] != want {
+			t.Errorf("without ack %d: %q is kept for the next process, want the record", unsent, c.unacknowledged)
+		}
+	}
+}
+
+// What never reached a container is answered by one combined ack, which holds
+// the record only where somebody waits for it and nobody is blocked.
+func TestShapeOfAcks(t *testing.T) {
+	for _, c := range []struct {
+		blocking, resulted, whole, silent bool
+		kind                              activation.AckKind
+		record                            bool
+	}{
+		{blocking: true, kind: activation.Combined, record: true},
+		{blocking: true, resulted: true, kind: activation.Completion},
+		{blocking: true, whole: true, kind: activation.Combined, record: true},
+		{blocking: true, whole: true, silent: true, kind: activation.Combined},
+		{kind: activation.Completion},
+		{whole: true, kind: activation.Combined},
+		{whole: true, silent: true, kind: activation.Combined},
+	} {
+		k := newClerk()
+		tick, rec := k.pending(c.blocking)
+		got := k.completer.shape(tick, ending{record: rec, whole: c.whole, silent: c.silent}, c.resulted)
+		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != tick.ActivationID {
+			t.Errorf("%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package invoker
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// permits bound what is accepted and not completed. A message is pulled for a
+// common permit. An activation that waits for a GPU gives that back and takes one
+// of its own kind, which it gives back when its message is spilled: whatever
+// stands before the devices, and for how long, CPU activations are pulled as if
+// it were not there. Only where the GPU backlog is full does an activation keep
+// its common permit, so that pressure reaches Kafka.
+type permits struct {
+	common  chan struct{} // one for each, and one for the next message
+	most    Backlog
+	taken   atomic.Int64 // of both kinds, messages not yet pulled left out
+	spilled atomic.Int64 // activations without a place
+
+	mu    sync.Mutex
+	gpu   int           // permits taken
+	bytes int64         // of the messages that hold one
+	freed chan struct{} // a GPU permit was; one signal is enough
+}
+
+// Backlog bounds the activations that wait for a GPU.
+type Backlog struct {
+	Activations int
+	Bytes       int64 // of the messages that are in memory
+}
+
+// What of a backlog is in memory where the rest can be spilled: enough for the
+// next runs of some hundred functions, little against what an invoker takes.
+const (
+	nearActivations = 2000
+	nearBytes       = 16 << 20
+)
+
+func newPermits(common int, gpu Backlog) *permits {
+	return &permits{common: make(chan struct{}, common), most: gpu, freed: make(chan struct{}, 1)}
+}
+
+// permit is a pending activation's place.
+type permit struct {
+	gpu   bool
+	bytes int64
+}
+
+// setApart moves a pending activation to a GPU permit, where one is left.
+func (ps *permits) setApart(c *permit, bytes int64) {
+	if c.gpu {
+		return
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if int64(ps.gpu)+ps.spilled.Load() >= int64(ps.most.Activations) || ps.bytes+bytes > ps.most.Bytes {
+		return
+	}
+	ps.take(c, bytes)
+	<-ps.common
+}
+
+func (ps *permits) take(c *permit, bytes int64) {
+	ps.gpu++
+	ps.bytes += bytes
+	*c = permit{gpu: true, bytes: bytes}
+}
+
+// near reports whether another message may be in memory that could be spilled.
+func (ps *permits) near() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.gpu < min(nearActivations, ps.most.Activations) && ps.bytes < min(nearBytes, ps.most.Bytes)
+}
+
+// spill takes the place of a pending activation whose message is spilled.
+func (ps *permits) spill(c permit) {
+	ps.spilled.Add(1)
+	ps.release(c)
+}
+
+// unspill gives a pending activation of a spilled message a place, which there is in any case:
+// what must run or be answered is bounded by who asks for it.
+func (ps *permits) unspill(c *permit, bytes int64) {
+	ps.taken.Add(1)
+	ps.spilled.Add(-1)
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.take(c, bytes)
+}
+
+// release gives a pending activation's place back.
+func (ps *permits) release(c permit) {
+	ps.taken.Add(-1)
+	if !c.gpu {
+		<-ps.common
+		return
+	}
+	ps.mu.Lock()
+	ps.gpu--
+	ps.bytes -= c.bytes
+	ps.mu.Unlock()
+	select {
+	case ps.freed <- struct{}{}:
+	default:
+	}
+}
+
+// used is how many GPU permits are taken, and the bytes of their messages.
+func (ps *permits) used() (activations int, bytes int64) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.gpu, ps.bytes
+}
+
+// drain waits until all permits are free, which is when every accepted activation
+// is completed or spilled, or until late. It returns how many are not.
+func (ps *permits) drain(late <-chan time.Time) (unfinished int64) {
+	for range cap(ps.common) { // no activation changes to a common permit
+		select {
+		case ps.common <- struct{}{}:
+		case <-late:
+			return ps.taken.Load()
+		}
+	}
+	for {
+		if n, _ := ps.used(); n == 0 {
+			return 0
+		}
+		select {
+		case <-ps.freed:
+		case <-late:
+			return ps.taken.Load()
+		}
+	}
+}

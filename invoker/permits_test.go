@@ -1,0 +1,124 @@
+package invoker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// TestBacklogOfALostDeviceStopsNobody: with a device lost and many times as many
+// GPU activations as there are permits, CPU actions run at once; the GPU ones
+// end with a reason when their timeout is over, or run when the device is back.
+func TestBacklogOfALostDeviceStopsNothingElse(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("cpu", nil)
+			env.action("gpu", annotate("true"))
+			s := env.gpuSettings(1)
+			s.InFlight, s.GPU.DeviceTimeout = 8, 5*time.Minute
+			iv, stop := env.start(s)
+			iv.DeviceLost(0, "Xid 79")
+			const n = 300
+			var ids []activation.ID
+			for range n {
+				ids = append(ids, env.invoke("gpu", nil))
+			}
+			time.Sleep(time.Minute)
+			began := time.Now()
+			cpu := env.invoke("cpu", nil)
+			synctest.Wait()
+			if rec := env.record(cpu); rec == nil || time.Since(began) > 0 {
+				t.Errorf("a CPU action waits for a GPU: %+v after %s", rec, time.Since(began))
+			}
+			if got := iv.InFlight(); got != n {
+				t.Errorf("%d in flight, want the %d of the backlog", got, n)
+			}
+			if back {
+				iv.DeviceBack(0)
+			}
+			time.Sleep(5 * time.Minute)
+			stop()
+			want := "waited 5m0s for a GPU and there was none that could run it (device 0 (test, simulated) is lost: Xid 79)"
+			for i, id := range ids {
+				rec := env.record(id)
+				switch {
+				case rec == nil:
+					t.Fatalf("activation %d of the backlog never ended", i)
+				case back && rec.Response.StatusCode != 0:
+					t.Fatalf("activation %d: %+v", i, rec.Response)
+				case !back && (rec.Response.StatusCode != activation.StatusApplicationError || !strings.Contains(string(rec.Response.Result), want)):
+					t.Fatalf("activation %d: %s, want %q", i, rec.Response.Result, want)
+				}
+			}
+			env.judge(0, n+1)
+		})
+	}
+}
+
+// TestFullBacklogPressesBack: what finds no GPU permit keeps its common one, so
+// that no more is pulled than is allowed, and everything ends all the same.
+func TestFullBacklogPressesBack(t *testing.T) {
+	for name, b := range map[string]Backlog{"activations": {10, 1 << 30}, "bytes": {1000, 10 * (1<<10 + 2000)}} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("gpu", annotate("true"))
+			env.run = func(int, []byte) proxy.Exchange { time.Sleep(time.Second); return answer(200, `{}`) }
+			s := env.gpuSettings(1)
+			s.InFlight, s.GPU.Backlog = 4, b
+			iv, stop := env.start(s)
+			var ids []activation.ID
+			for range 40 {
+				ids = append(ids, env.invoke("gpu", func(m *activation.Message) {
+					m.Content = json.RawMessage(fmt.Sprintf(`"%01998d"`, 0))
+				}))
+			}
+			time.Sleep(time.Millisecond)
+			if got := iv.InFlight(); got != 14 {
+				t.Errorf("%s: %d in flight, want 10 of the backlog and 4", name, got)
+			}
+			time.Sleep(5 * time.Minute)
+			if n, used := iv.permits.used(); iv.InFlight() != 0 || n != 0 || used != 0 {
+				t.Errorf("%s: %d in flight, %d in memory and %d bytes at the end", name, iv.InFlight(), n, used)
+			}
+			stop()
+			for _, id := range ids {
+				if env.record(id) == nil {
+					t.Errorf("%s: an activation never ended", name)
+				}
+			}
+		})
+	}
+}
+
+// TestOverdueActivationsEnd: where the operator says so, what has not begun in
+// time ends with a reason, and what has goes on.
+func TestOverdueActivationsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("gpu", annotate("true"))
+		env.run = func(int, []byte) proxy.Exchange { time.Sleep(50 * time.Second); return answer(200, `{}`) }
+		s := env.gpuSettings(1)
+		s.GPU.Tokens, s.GPU.Overdue = 1, 30*time.Second
+		_, stop := env.start(s)
+		first := env.invoke("gpu", nil)
+		time.Sleep(time.Second)
+		second := env.invoke("gpu", nil)
+		time.Sleep(31 * time.Second)
+		if rec := env.record(second); rec == nil || !strings.Contains(string(rec.Response.Result), "waited 30s for a GPU, longer than anybody waits") {
+			t.Errorf("%+v", rec)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if rec := env.record(first); rec == nil || rec.Response.StatusCode != 0 {
+			t.Errorf("the one that ran: %+v", rec)
+		}
+		env.judge(0, 2)
+	})
+}

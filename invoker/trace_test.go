@@ -1,0 +1,168 @@
+package invoker
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+)
+
+// tracesOf is the trace of an activation in one text.
+func tracesOf(t *testing.T, iv *Invoker, id activation.ID) string {
+	t.Helper()
+	a, ok := iv.Explain().Find(string(id))
+	if !ok {
+		t.Fatalf("no account of %s", id)
+	}
+	var lines []string
+	for _, s := range explain.Describe(&a) {
+		lines = append(lines, s.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func holds(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("no %q in:\n%s", w, text)
+		}
+	}
+}
+
+// takes lets every run take a time.
+func (env *fixture) takes(d time.Duration) {
+	env.run = func(int, []byte) proxy.Exchange {
+		began := time.Now()
+		time.Sleep(d)
+		return proxy.Exchange{Status: 200, Body: []byte(`{}`), ContentLength: 2, Start: began, End: time.Now()}
+	}
+}
+
+func TestAccountsOfGPURuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		for _, name := range []string{"f", "g"} {
+			env.action(name, annotate(`{"memory":"10 GB"}`))
+		}
+		env.takes(200 * time.Millisecond)
+		s := env.gpuSettings(1)
+		s.Explain = 100
+		iv, stop := env.start(s)
+		cold := env.invoke("f", nil)
+		time.Sleep(time.Second)
+		env.invoke("g", nil)
+		time.Sleep(time.Second)
+		warm := env.invoke("f", nil)
+		time.Sleep(time.Millisecond)
+		behind := env.invoke("f", nil)
+		time.Sleep(5 * time.Second)
+		stop()
+		holds(t, tracesOf(t, iv, cold), "Accepted", "Did not wait", "Started cold on 0 (test, simulated)",
+			"Ran 200 ms alone on the device", "held 10 GB", "Answered with success", "Its record, written in a batch of 12, and its acks were safe")
+		holds(t, tracesOf(t, iv, warm), "Started host-warm")
+		// Its container is busy, and there is no memory for a second one.
+		holds(t, tracesOf(t, iv, behind), "Waited 199 ms, because neither device memory nor a container could be had")
+	})
+}
+
+// TestAccountOfAThrottledRun: who leads by more than it may waits, and its
+// trace states behind whom and why.
+func TestAccountOfAThrottledRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		for _, name := range []string{"greedy", "modest"} {
+			env.action(name, annotate(`{"memory":"1 GB"}`))
+		}
+		env.takes(2 * time.Second)
+		s := env.gpuSettings(1)
+		s.Explain, s.GPU.Tokens = 100, 1
+		s.GPU.Sched.Overrun = time.Second
+		iv, stop := env.start(s)
+		for range 4 {
+			env.invoke("greedy", nil)
+		}
+		time.Sleep(3 * time.Second)
+		for range 3 {
+			env.invoke("modest", nil)
+		}
+		time.Sleep(time.Millisecond)
+		last := env.invoke("greedy", nil)
+		time.Sleep(time.Minute)
+		stop()
+		holds(t, tracesOf(t, iv, last), "Waited", "calls of its own function", "of guest/guest/modest", "lead over the others was", "1.00 s is allowed")
+	})
+}
+
+// TestAccountOfARunAlone: who has its answer and its logs read is no company.
+func TestAccountOfARunAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.logging = func() { time.Sleep(time.Second) }
+		for _, name := range []string{"f", "g"} {
+			env.action(name, annotate(`{"memory":"1 GB"}`))
+		}
+		env.takes(200 * time.Millisecond)
+		s := env.gpuSettings(1)
+		s.Explain, s.GPU.Tokens = 100, 1
+		iv, stop := env.start(s)
+		env.invoke("f", nil)
+		time.Sleep(time.Millisecond)
+		second := env.invoke("g", nil)
+		time.Sleep(time.Minute)
+		stop()
+		holds(t, tracesOf(t, iv, second), "Waited 199 ms", "Ran 200 ms alone on the device")
+	})
+}
+
+// TestAccountOfAParkedRun: what held an activation when it came is told although
+// its message went to the spill meanwhile.
+func TestAccountOfAParkedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.spill = newSpill()
+		env.action("gpu", annotate("true"))
+		s := env.aSecond()
+		s.Explain = 100
+		iv, stop := env.start(s)
+		var last activation.ID
+		for range 20 {
+			last = env.invoke("gpu", nil)
+			synctest.Wait()
+		}
+		time.Sleep(500 * time.Millisecond)
+		if st, err := iv.Status(t.Context()); err != nil || st.Backlog.Spilled == 0 {
+			t.Fatalf("nothing is parked: %+v, %v", st.Backlog, err)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		holds(t, tracesOf(t, iv, last), "Accepted", "Waited 19", "behind 18 calls of its own function", "because every device had as many runs as it may", "Ran 1.00 s")
+	})
+}
+
+func TestAccountsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("plain", nil)
+		s := env.settings()
+		s.Explain = 2
+		iv, stop := env.start(s)
+		none := env.invoke("absent", nil)
+		time.Sleep(time.Second)
+		holds(t, tracesOf(t, iv, none), "Did not run: "+textGone)
+		cold := env.invoke("plain", nil)
+		time.Sleep(time.Second)
+		warm := env.invoke("plain", nil)
+		time.Sleep(time.Second)
+		stop()
+		holds(t, tracesOf(t, iv, cold), "Started cold: there was no container", "Ran")
+		holds(t, tracesOf(t, iv, warm), "Started warm")
+		if _, ok := iv.Explain().Find(string(none)); ok {
+			t.Error("three accounts are kept where two may be")
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package invoker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// TestOwedIsWhatIsNotSafe: at the end the journal keeps how those ended whose
+// record or ack is not safe, and of no others.
+func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		sent, stored      bool
+		unlisted, blocked bool
+		unacknowledged    int
+	}{
+		{name: "all is safe", sent: true, stored: true},
+		{name: "no ack", stored: true, unacknowledged: 1},
+		{name: "no record", sent: true, unacknowledged: 1},
+		{name: "neither", unacknowledged: 1},
+		{name: "neither, of a shared topic", unlisted: true},
+		{name: "a blocked namespace, which the next process finds blocked", blocked: true},
+	} {
+		k := newClerk()
+		tick, rec := k.pending(true)
+		tick.unlisted = c.unlisted
+		k.completer.complete(tick, ending{record: rec, silent: c.blocked})
+		for _, sent := range k.sent {
+			if c.sent {
+				sent(nil)
+			}
+		}
+		for _, stored := range k.stored {
+			if c.stored {
+				stored(nil)
+			}
+		}
+		k.completer.keepAllUnacknowledged()
+		if len(k.unacknowledged) != c.unacknowledged {
+			t.Errorf("%s: %d are unacknowledged, want %d", c.name, len(k.unacknowledged), c.unacknowledged)
+		}
+	}
+}
+
+// TestOwedIsKeptBeforeTheEnd: while the process works the journal is given the end
+// of what waits for its acks for two polls, or for its record for ten, once; and
+// again when the record has become whole.
+func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		sent, stored          bool
+		polls, unacknowledged int
+	}{
+		{name: "one look is nothing", polls: 1, unacknowledged: 0},
+		{name: "no ack", stored: true, polls: 2, unacknowledged: 1},
+		{name: "no ack for long", stored: true, polls: 20, unacknowledged: 1},
+		{name: "no record yet", sent: true, polls: 9, unacknowledged: 0},
+		{name: "no record", sent: true, polls: 20, unacknowledged: 1},
+		{name: "all is safe", sent: true, stored: true, polls: 20, unacknowledged: 0},
+	} {
+		k := newClerk()
+		tick, rec := k.pending(false)
+		k.completer.complete(tick, ending{record: rec})
+		if c.sent {
+			k.sent[0](nil)
+		}
+		if c.stored {
+			k.stored[0](nil)
+		}
+		for range c.polls {
+			k.completer.keepUnacknowledged(k.completer.unacknowledged.overdue(false))
+		}
+		if len(k.unacknowledged) != c.unacknowledged {
+			t.Errorf("%s: %d were kept, want %d", c.name, len(k.unacknowledged), c.unacknowledged)
+		}
+	}
+	k := newClerk()
+	tick, rec := k.pending(false)
+	k.completer.answer(tick, ending{record: rec})
+	for range pollsForRecord {
+		k.completer.keepUnacknowledged(k.completer.unacknowledged.overdue(false))
+	}
+	k.completer.file(tick, ending{record: withLogs(rec, []string{"its last words"})})
+	k.completer.keepUnacknowledged(k.completer.unacknowledged.overdue(false))
+	k.completer.keepAllUnacknowledged()
+	if len(k.unacknowledged) != 2 || strings.Contains(k.unacknowledged[0], "last words") || !strings.Contains(k.unacknowledged[1], "last words") {
+		t.Errorf("kept %q, want it twice, the second time whole", k.unacknowledged)
+	}
+}
+
+// TestNothingIsOwedOfWhatIsRefused: an ack that a broker refuses for good is safe,
+// and a record that the store refuses is.
+func TestWhatIsRefusedIsNotKept(t *testing.T) {
+	k := newClerk()
+	tick, rec := k.pending(false)
+	k.completer.complete(tick, ending{record: rec})
+	k.sent[0](errors.New("no such topic"))
+	k.stored[0](errors.New("refused"))
+	if k.completer.keepAllUnacknowledged(); len(k.unacknowledged) > 0 || k.done != 1 {
+		t.Errorf("unacknowledged %q, done %d", k.unacknowledged, k.done)
+	}
+}
+
+// TestOwedIsTold: what an earlier process had an activation end with is what its
+// controller and its record are told, success or not, and it does not run.
+func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		response activation.Response
+	}{
+		{"success", activation.Response{StatusCode: activation.StatusSuccess, Result: []byte(`{"n":7}`)}},
+		{"its own error", activation.ErrorResponse(activation.StatusApplicationError, "no")},
+		{"a whisk error", activation.ErrorResponse(activation.StatusWhiskError, "oh")},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.history = func(d *Delivery) {
+				d.Begun, d.Attempts = true, 3
+				d.Ended = fallbackRecord(d.Message, c.response, time.Now())
+				d.Ended.Logs = []string{"said"}
+			}
+			env.action("f", nil)
+			s := env.settings()
+			s.Rerun = true
+			_, stop := env.start(s)
+			id := env.invoke("f", nil)
+			synctest.Wait()
+			stop()
+			rec := env.record(id)
+			if env.made != 0 || len(env.acks) != 1 || len(env.records) != 1 || len(env.done) != 1 || len(env.events) != 0 {
+				t.Fatalf("%s: ran %d times, %d acks, %d records, done %v, %d events", c.name, env.made, len(env.acks), len(env.records), env.done, len(env.events))
+			}
+			if string(rec.Response.Result) != string(c.response.Result) || rec.Response.StatusCode != c.response.StatusCode || len(rec.Logs) != 1 {
+				t.Errorf("%s: the record says %+v", c.name, rec)
+			}
+			if env.acks[0].SystemError || !env.acks[0].FreesSlot() {
+				t.Errorf("%s: ack %+v", c.name, env.acks[0])
+			}
+		})
+	}
+}
+
+// TestWhatGrowsOldIsParked: what waits or runs for half as long as its topic
+// keeps messages is spilled, before that, and the feed lets go of it, once.
+func TestWhatGrowsOldIsSpilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		store := newSpill()
+		env.spill = store
+		env.action("cpu", nil)
+		env.action("gpu", annotate("true"))
+		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(10 * time.Minute); return answer(200, `{}`) })
+		s := env.gpuSettings(1)
+		s.Retention = Retention{Time: 5 * time.Minute}
+		s.GPU.Tokens, s.Drain = 1, time.Hour
+		iv, stop := env.start(s)
+		for _, name := range []string{"cpu", "gpu", "gpu", "cpu"} {
+			env.invoke(name, nil)
+		}
+		store.will(func(s *fakeSpill) { s.refuse = errors.New("disk full") })
+		time.Sleep(150 * time.Second)
+		spilled := func() (messages, done int) {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			env.mu.Lock()
+			defer env.mu.Unlock()
+			return len(store.has), len(env.done)
+		}
+		if m, d := spilled(); m != 0 || d != 0 {
+			t.Errorf("%d spilled on a full disk, %d let go of", m, d)
+		}
+		store.will(func(s *fakeSpill) { s.refuse = nil })
+		young := env.invoke("cpu", nil)
+		time.Sleep(15 * time.Second)
+		if m, d := spilled(); m != 4 || d != 4 {
+			t.Errorf("%d spilled, %d let go of, want the 4 old ones", m, d)
+		}
+		store.will(func(s *fakeSpill) {
+			if s.has[young] != nil {
+				t.Error("a young one is spilled")
+			}
+		})
+		time.Sleep(40 * time.Minute)
+		stop()
+		env.judge(0, 5)
+		if ag := iv.completer.aging; ag.first != nil || ag.last != nil {
+			t.Error("the list is not empty at the end")
+		}
+	})
+}
+
+// TestWhatIsFarBehindIsParked: so is what half of the topic's bytes came after.
+func TestWhatIsFarBehindIsSpilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		store := newSpill()
+		env.spill = store
+		env.action("slow", nil)
+		env.action("quick", nil)
+		env.setRun(func(_ int, body []byte) proxy.Exchange {
+			if strings.Contains(string(body), "slow") {
+				time.Sleep(time.Hour)
+			}
+			return answer(200, `{}`)
+		})
+		s := env.settings()
+		s.Retention, s.Drain = Retention{Bytes: 100 << 10}, 2*time.Hour
+		_, stop := env.start(s)
+		slow := env.invoke("slow", nil)
+		const n = 60 // of some 2 KB each
+		for i := range n {
+			env.invoke("quick", func(m *activation.Message) { m.Content = json.RawMessage(fmt.Sprintf(`"%01000d"`, i)) })
+			time.Sleep(time.Second)
+		}
+		store.mu.Lock()
+		if len(store.has) != 1 || store.has[slow] == nil {
+			t.Errorf("%d spilled, want the slow one", len(store.has))
+		}
+		store.mu.Unlock()
+		time.Sleep(time.Hour)
+		stop()
+		env.judge(0, n+1)
+	})
+}

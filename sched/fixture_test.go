@@ -1,0 +1,95 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// fixture is the rest of the invoker as a test needs it: containers per flow and
+// device that are created, used and evicted, and memory that may not suffice.
+type fixture struct {
+	flows   []FlowID
+	index   map[FlowID]int
+	devices int
+	idle    [][]int // flow, device
+	busy    [][]int
+	swapped [][]bool
+	full    [][]bool
+	cold    []time.Duration
+	swap    time.Duration
+}
+
+func newFixture(rng *rand.Rand, flows, devices int) *fixture {
+	w := &fixture{index: map[FlowID]int{}, devices: devices, swap: 150 * time.Millisecond}
+	for i := range flows {
+		id := FlowID{fmt.Sprintf("ns%d", i%4), fmt.Sprintf("fn%02d", i)}
+		w.flows = append(w.flows, id)
+		w.index[id] = i
+		w.idle = append(w.idle, make([]int, devices))
+		w.busy = append(w.busy, make([]int, devices))
+		w.swapped = append(w.swapped, make([]bool, devices))
+		w.full = append(w.full, make([]bool, devices))
+		w.cold = append(w.cold, time.Duration(rng.IntN(12_000))*time.Millisecond)
+	}
+	return w
+}
+
+func (w *fixture) Placement(id FlowID, d int) Placement {
+	i := w.index[id]
+	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d]}
+	switch {
+	case w.idle[i][d] > 0 && w.swapped[i][d]:
+		f.Start, f.Setup = HostWarm, w.swap
+	case w.idle[i][d] > 0:
+		f.Start, f.Setup = GPUWarm, 0
+	case w.busy[i][d] > 0:
+		f.Start = BusyCold
+	}
+	return f
+}
+
+func (w *fixture) Near(id FlowID, buf []int) ([]int, Placement) {
+	i, fits := w.index[id], false
+	for d := range w.devices {
+		if w.idle[i][d]+w.busy[i][d] > 0 {
+			buf = append(buf, d)
+			continue
+		}
+		fits = fits || !w.full[i][d]
+	}
+	return buf, Placement{Start: Cold, Setup: w.cold[i], Fits: fits}
+}
+
+func (w *fixture) granted(c Choice) {
+	i := w.index[c.Flow]
+	if w.idle[i][c.Device] > 0 {
+		w.idle[i][c.Device]--
+	}
+	w.busy[i][c.Device]++
+	w.swapped[i][c.Device] = false
+}
+
+func (w *fixture) ended(c Choice) {
+	i := w.index[c.Flow]
+	w.busy[i][c.Device]--
+	w.idle[i][c.Device]++
+}
+
+// meddle changes something behind the policy's back and names the flow.
+func (w *fixture) meddle(rng *rand.Rand) FlowID {
+	i, d := rng.IntN(len(w.flows)), rng.IntN(w.devices)
+	switch rng.IntN(4) {
+	case 0:
+		w.idle[i][d] = 0
+	case 1:
+		w.swapped[i][d] = !w.swapped[i][d]
+	case 2:
+		w.full[i][d] = true
+	case 3:
+		for d := range w.devices {
+			w.full[i][d] = false
+		}
+	}
+	return w.flows[i]
+}

@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// Options is every parameter of a server and a policy that may be set; what is
+// nil keeps its published default, which may depend on the policy. The commands
+// take it as their flags.
+type Options struct {
+	Devices       *int           `group:"Server" placeholder:"1" help:"GPUs."`
+	Memory        *Bytes         `group:"Server" name:"gpu-memory" placeholder:"16GB" help:"Memory of each."`
+	Tokens        *int           `group:"Server" placeholder:"2" help:"D: runs in flight per device, or the most of it with --dynamic-tokens."`
+	DynamicTokens *bool          `negatable:"" group:"Server" help:"Let D follow utilization and the slowdown that is learned."`
+	Threshold     *float64       `group:"Server" placeholder:"0.9" help:"Utilization above which a dynamic D falls."`
+	Pool          *int           `group:"Server" placeholder:"32" help:"Containers per device."`
+	Retention     *string        `group:"Server" placeholder:"lru" help:"Which idle container is given up: lru, flow-lru (inactive, then throttled flows first), protect-lru, demand. sticky-plus: demand."`
+	Context       *Bytes         `group:"Server" placeholder:"400MB" help:"Device memory of a container's CUDA context."`
+	Start         *time.Duration `group:"Server" name:"container-start" placeholder:"1.5s" help:"Container start on top of a function's cold time."`
+	Interference  []float64      `group:"Server" placeholder:"1,1.3,2.1,3" help:"Slowdown of each of 1, 2, 3, ... runs at once."`
+	InitAlone     *bool          `negatable:"" group:"Server" help:"Initialization does not load the device."`
+	SwapBandwidth *float64       `group:"Server" placeholder:"12" help:"GB/s between host and device, in each direction."`
+	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that is hidden."`
+	Headroom      *Bytes         `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out what throttled and inactive flows have there."`
+	SwapEachRun   *bool          `negatable:"" group:"Server" help:"Move a container's memory out after every run."`
+	Prefetch      *string        `group:"Server" placeholder:"both" help:"Bring memory in ahead for flows that become active, for the likely next, both, or none."`
+	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
+
+	Overrun       *time.Duration `group:"Policy" short:"T" placeholder:"10s" help:"T: how far a flow may run ahead."`
+	Gap           *time.Duration `group:"Policy" placeholder:"0s" help:"How far two flows may get apart by the window: T is half of it, where that is more. sticky-plus: 2m."`
+	TTLAlpha      *float64       `group:"Policy" name:"ttl-alpha" placeholder:"2" help:"TTL of an empty flow over its inter-arrival time."`
+	TTLMin        *time.Duration `group:"Policy" name:"ttl-min" placeholder:"100ms" help:"Least TTL."`
+	TTLMax        *time.Duration `group:"Policy" name:"ttl-max" placeholder:"10m" help:"Largest TTL. With --ttl-min of the same value: one TTL for all."`
+	TTLGlobal     *bool          `negatable:"" group:"Policy" name:"ttl-global" help:"One inter-arrival time for all flows."`
+	Smoothing     *float64       `group:"Policy" placeholder:"0.2" help:"Weight of a new sample in the estimates of service and inter-arrival time."`
+	InitialCharge *time.Duration `group:"Policy" placeholder:"T/10" help:"Charge of a function that never finished."`
+	FixedCharge   *time.Duration `group:"Policy" placeholder:"off" help:"Charge every run the same instead of its estimate."`
+	CountSetup    *bool          `negatable:"" group:"Policy" help:"Service counts cold time."`
+	Correct       *bool          `negatable:"" group:"Policy" help:"Settle the charge at completion. sticky-plus: yes."`
+	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
+	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
+	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose what is expected to take least, setup included. sticky-plus: yes."`
+	Slowdown      *float64       `group:"Policy" placeholder:"40" help:"A head of a flow served least goes first once it has waited so many times what it takes; 0 never."`
+	MinWait       *time.Duration `group:"Policy" name:"patience" placeholder:"0s" help:"The least that such a head waits."`
+	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
+	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
+
+	Window *time.Duration `group:"Measuring" placeholder:"30s" help:"Window of service gaps."`
+	Warmup *time.Duration `group:"Measuring" placeholder:"0s" help:"Arrivals before it are not measured."`
+	Drain  *time.Duration `group:"Measuring" placeholder:"1h" help:"How long the run may go on after the last arrival: its horizon."`
+}
+
+// set copies what is given.
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// Apply returns the defaults of a policy with the options in place. The naive
+// policy keeps no pool whatever is asked for: that is what it is.
+func (o Options) Apply(policy string) (Params, error) {
+	p, err := DefaultParams(policy)
+	if err != nil {
+		return p, err
+	}
+	if o.Pool != nil && *o.Pool < 1 {
+		return p, fmt.Errorf("--pool %d: must be at least 1", *o.Pool)
+	}
+	if err := o.server(&p); err != nil {
+		return p, err
+	}
+	o.policy(&p)
+	set(&p.Window, o.Window)
+	set(&p.Warmup, o.Warmup)
+	set(&p.Drain, o.Drain)
+	return p, p.Validate()
+}
+
+// server sets what belongs to the server.
+func (o Options) server(p *Params) error {
+	set(&p.Devices, o.Devices)
+	set((*Bytes)(&p.Memory), o.Memory)
+	set(&p.Tokens.Max, o.Tokens)
+	set(&p.Tokens.Dynamic, o.DynamicTokens)
+	set(&p.Tokens.Threshold, o.Threshold)
+	if !policyInfo(p.Policy).NoPool {
+		set(&p.Pool.Size, o.Pool)
+	}
+	set((*Bytes)(&p.Context), o.Context)
+	set(&p.ContainerStart, o.Start)
+	if len(o.Interference) > 0 {
+		p.Interference = o.Interference
+	}
+	if o.InitAlone != nil {
+		p.InitInterferes = !*o.InitAlone
+	}
+	if o.SwapBandwidth != nil {
+		p.Link.BytesPerSecond = *o.SwapBandwidth * 1e9
+	}
+	set(&p.Link.Overlap, o.SwapOverlap)
+	set((*Bytes)(&p.Headroom), o.Headroom)
+	set(&p.SwapEachRun, o.SwapEachRun)
+	set(&p.KernelShare, o.KernelShare)
+	if o.Prefetch != nil {
+		ahead, ok := map[string][2]bool{"none": {}, "active": {true, false}, "next": {false, true}, "both": {true, true}}[*o.Prefetch]
+		if !ok {
+			return fmt.Errorf("--prefetch %q: not one of none, active, next, both", *o.Prefetch)
+		}
+		p.PrefetchActive, p.PrefetchNext = ahead[0], ahead[1]
+	}
+	if o.Retention != nil {
+		rule, err := gpu.ParseRule(*o.Retention)
+		if err != nil {
+			return fmt.Errorf("--retention: %w", err)
+		}
+		p.Pool.Rule = rule
+	}
+	return nil
+}
+
+// policy sets what belongs to the policy.
+func (o Options) policy(p *Params) {
+	c := &p.Sched
+	set(&c.Overrun, o.Overrun)
+	if o.Overrun != nil {
+		c.Gap = 0 // a T that is asked for is T, unless a gap is asked for too
+	}
+	set(&c.Gap, o.Gap)
+	set(&c.TTLAlpha, o.TTLAlpha)
+	set(&c.TTLMin, o.TTLMin)
+	set(&c.TTLMax, o.TTLMax)
+	set(&c.TTLGlobal, o.TTLGlobal)
+	set(&c.Smoothing, o.Smoothing)
+	set(&c.InitialCharge, o.InitialCharge)
+	set(&c.FixedCharge, o.FixedCharge)
+	set(&c.CountSetup, o.CountSetup)
+	set(&c.Correct, o.Correct)
+	set(&c.Wait, o.Wait)
+	set(&c.Locality, o.Locality)
+	set(&c.Shortest, o.Shortest)
+	set(&c.Slowdown, o.Slowdown)
+	set(&c.MinWait, o.MinWait)
+	set(&c.DeficitLimit, o.DeficitLimit)
+	set(&c.Namespaces, o.Namespaces)
+}
+
+// Bytes is a size as people write it: 16GB, 400MB, 1.5 GiB. Units are powers
+// of 1024, as OpenWhisk's are.
+type Bytes int64
+
+var _ encoding.TextUnmarshaler = (*Bytes)(nil)
+
+// maxBytes is more device memory than any server has.
+const maxBytes = 1 << 44
+
+// String writes the size with the unit that it comes to at least 1 of.
+func (b Bytes) String() string {
+	v, unit := float64(b), "B"
+	for _, u := range []string{"KB", "MB", "GB", "TB"} {
+		if math.Abs(v) < 1<<10 {
+			break
+		}
+		v, unit = v/(1<<10), u
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64) + unit
+}
+
+// UnmarshalText parses a number with an optional unit.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	s := strings.ToUpper(strings.TrimSpace(string(text)))
+	number := strings.TrimRight(s, "KMGTIB ")
+	unit := strings.TrimSuffix(strings.TrimSpace(s[len(number):]), "B")
+	scale, ok := map[string]float64{
+		"": 1, "K": 1 << 10, "M": mib, "G": gib, "T": 1 << 40,
+		"KI": 1 << 10, "MI": mib, "GI": gib, "TI": 1 << 40,
+	}[unit]
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !ok || !(v >= 0 && v*scale < 1<<62) {
+		return fmt.Errorf("size %q: want a number with B, KB, MB, GB or TB", text)
+	}
+	*b = Bytes(v * scale)
+	return nil
+}

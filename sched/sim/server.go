@@ -1,0 +1,340 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// sampleEvery is the paper's interval of utilization readings (section 4.1).
+const sampleEvery = 200 * time.Millisecond
+
+// fixed is the scale of slowdowns: progress is computed in integers, so that a
+// run gives the same numbers on every machine.
+const fixed = 10_000
+
+// container is one container of the simulated server.
+type container struct {
+	fn      int32
+	moving  bool          // the scheduler awaits the end of its newest transfer
+	epoch   uint64        // of that
+	arrives time.Duration // when the newest transfer to the device ends
+}
+
+// device is one simulated GPU.
+type device struct {
+	live    int     // containers
+	running []int32 // executions that use the device's cores, in order of start
+	last    time.Duration
+	up      time.Duration // when the link to the device is free
+	down    time.Duration // when the link from the device is free
+
+	active    time.Duration // time with at least one run, in all
+	sampledAt time.Duration // last utilization sample
+	kernel    float64       // seconds with a kernel running since then
+}
+
+// execute does what the scheduler orders, as a server would.
+func (e *engine) execute(o scheduler.Order) {
+	switch o.Do {
+	case scheduler.Create:
+		e.containers = append(e.containers, container{fn: e.byFlow[o.Flow]})
+		e.devices[o.Device].live++
+	case scheduler.Start:
+		e.start(o)
+	case scheduler.Move:
+		e.move(o)
+	case scheduler.CancelMove:
+		e.containers[o.Container].moving = false
+	case scheduler.Remove:
+		e.containers[o.Container].moving = false
+		e.devices[o.Device].live--
+		e.after(0, timer{kind: removed, container: o.Container})
+	case scheduler.Served:
+		f := &e.fns[e.byFlow[o.Flow]]
+		f.largest = max(f.largest, o.Service)
+	case scheduler.Refuse:
+		e.fail(fmt.Errorf("activation %d is refused: %s", o.Invocation-1, o.Reason))
+	case scheduler.Unresponsive:
+		e.fail(fmt.Errorf("container %d counts as unresponsive", o.Container))
+	case scheduler.Load, scheduler.ReclaimHost, scheduler.Forget: // bodies and host memory are there
+	}
+}
+
+// start begins an activation in its container: a new one is started and
+// initialized first, one whose memory is still coming is waited for.
+func (e *engine) start(o scheduler.Order) {
+	j := int32(o.Invocation) - 1
+	x, c := &e.executions[j], &e.containers[o.Container]
+	f := &e.fns[x.fn]
+	f.queued--
+	f.largest = max(f.largest, o.Charged)
+	e.cost.decisions++
+	x.granted, x.dev = e.w.Arrivals[j].At+o.Waited, int32(o.Device)
+	x.kind, x.container = o.Start, o.Container
+	switch {
+	case !x.kind.Warm():
+		x.phase = starting
+		e.after(e.p.ContainerStart, timer{kind: containerStarted, execution: j})
+	case c.moving && c.arrives > e.now:
+		x.phase = swappingIn
+		e.after(e.p.Link.Exposed(c.arrives-e.now), timer{kind: overlapped, execution: j})
+	default:
+		e.run(j)
+	}
+}
+
+// move occupies the link of a device in one direction for a transfer.
+func (e *engine) move(o scheduler.Order) {
+	c, d := &e.containers[o.Container], e.devices[o.Device]
+	way := &d.up
+	if o.Move == gpu.Evict {
+		way = &d.down
+	}
+	*way = max(*way, e.now) + e.p.Link.Transfer(o.Bytes)
+	if o.Move == gpu.Prefetch {
+		c.arrives = *way
+	}
+	c.moving, c.epoch = true, o.Epoch
+	e.after(*way-e.now, timer{kind: transferred, container: o.Container, epoch: o.Epoch, bytes: o.Bytes, evict: o.Move == gpu.Evict})
+}
+
+// fire handles one timer.
+func (e *engine) fire(t timer) {
+	switch t.kind {
+	case containerStarted:
+		e.initialize(t.execution)
+	case initialized:
+		e.initialized(t.execution)
+	case overlapped:
+		e.run(t.execution)
+	case transferred:
+		e.moved(t)
+	case removed:
+		e.notify(scheduler.Event{Kind: scheduler.Removed, Container: t.container})
+	case sampled:
+		e.sample(t.dev)
+	}
+}
+
+// moved reports a finished transfer, as the shim would. One whose order was
+// replaced, or whose container is gone, is void.
+func (e *engine) moved(t timer) {
+	c := &e.containers[t.container]
+	if !c.moving || c.epoch != t.epoch {
+		return
+	}
+	c.moving = false
+	e.reportMemory(t.container, !t.evict)
+	e.notify(scheduler.Event{Kind: scheduler.Moved, Container: t.container, Epoch: t.epoch, Bytes: t.bytes, OK: true})
+}
+
+// reportMemory reports what a container has allocated, and where.
+func (e *engine) reportMemory(c scheduler.Container, resident bool) {
+	u := gpu.Usage{Allocated: e.fns[e.containers[c].fn].Memory, Context: e.p.Context}
+	if resident {
+		u.Resident = u.Allocated
+	}
+	e.notify(scheduler.Event{Kind: scheduler.MemoryReported, Container: c, PID: 1, Usage: u})
+}
+
+func (e *engine) initialize(j int32) {
+	x := &e.executions[j]
+	e.notify(scheduler.Event{Kind: scheduler.Created, Container: x.container})
+	e.reportMemory(x.container, true) // its allocations appear while it initializes
+	init := e.fns[x.fn].Cold - e.fns[x.fn].Warm
+	switch {
+	case init == 0:
+		e.initialized(j)
+	case e.p.InitInterferes:
+		e.enter(j, initing, init)
+	default:
+		x.phase = initing
+		e.after(init, timer{kind: initialized, execution: j})
+	}
+}
+
+func (e *engine) initialized(j int32) {
+	e.notify(scheduler.Event{Kind: scheduler.Initialized, Container: e.executions[j].container})
+	e.run(j)
+}
+
+func (e *engine) run(j int32) {
+	e.executions[j].ran = e.now
+	e.enter(j, running, e.w.Work(e.w.Arrivals[j]))
+}
+
+// enter puts an execution among those that use the device.
+func (e *engine) enter(j int32, p phase, work time.Duration) {
+	x := &e.executions[j]
+	d := e.devices[x.dev]
+	e.advance(d)
+	x.phase, x.remaining = p, int64(work)
+	d.running = append(d.running, j)
+}
+
+// advance lets the runs of a device progress up to now.
+func (e *engine) advance(d *device) {
+	dt := e.now - d.last
+	d.last = e.now
+	k := len(d.running)
+	if dt <= 0 || k == 0 {
+		return
+	}
+	work := mulDiv(int64(dt), fixed, e.slowdown(k))
+	for _, j := range d.running {
+		x := &e.executions[j]
+		x.remaining -= work
+		if x.phase == running || e.p.Sched.CountSetup {
+			e.fns[x.fn].service += dt
+		}
+	}
+	d.active += dt
+	d.kernel += dt.Seconds() * min(1, e.p.KernelShare*float64(k))
+}
+
+// finish returns when the first of a device's runs ends if nothing changes.
+func (e *engine) finish(d *device) (time.Duration, bool) {
+	if len(d.running) == 0 {
+		return 0, false
+	}
+	least := e.executions[d.running[0]].remaining
+	for _, j := range d.running[1:] {
+		least = min(least, e.executions[j].remaining)
+	}
+	// Rounded up, and work is rounded down: at that time it may lack the last
+	// nanosecond, which completions forgives.
+	return d.last + time.Duration(mulDiv(max(least, 0), e.slowdown(len(d.running)), fixed)+1), true
+}
+
+// slowdown returns s(k) in fixed point.
+func (e *engine) slowdown(k int) int64 { return int64(e.p.Interference.Slowdown(k)*fixed + 0.5) }
+
+// mulDiv returns a*b/c without overflow in between; all are positive.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(q)
+}
+
+// completions ends the phases of a device's runs whose work is done.
+func (e *engine) completions(d *device) {
+	for i := 0; i < len(d.running); {
+		j := d.running[i]
+		x := &e.executions[j]
+		if x.remaining > 1 {
+			i++
+			continue
+		}
+		d.running = append(d.running[:i], d.running[i+1:]...)
+		if x.phase == initing {
+			e.initialized(j)
+		} else {
+			e.complete(j)
+		}
+	}
+}
+
+// complete ends an activation.
+func (e *engine) complete(j int32) {
+	x := &e.executions[j]
+	x.phase, x.ended = finished, e.now
+	e.done++
+	v := scheduler.Event{Invocation: uint64(j) + 1, Keep: true, Ran: e.now - x.ran}
+	if !x.kind.Warm() {
+		v.Setup = x.ran - x.granted
+	}
+	for _, v.Kind = range []scheduler.EventKind{scheduler.Answered, scheduler.Ended, scheduler.Left} {
+		e.notify(v)
+	}
+}
+
+// sample reads a device's utilization as NVML would.
+func (e *engine) sample(dev int32) {
+	d := e.devices[dev]
+	e.advance(d)
+	if span := (e.now - d.sampledAt).Seconds(); span > 0 {
+		e.notify(scheduler.Event{Kind: scheduler.Sampled, Device: int(dev), Utilization: min(1, d.kernel/span), Used: -1})
+		d.kernel, d.sampledAt = 0, e.now
+	}
+	e.after(sampleEvery, timer{kind: sampled, dev: dev})
+}
+
+// newScheduler builds the scheduler that the invoker would build on such a
+// server, and names a bad parameter by its flag. Memory faults in by itself, as
+// on a real device; how much of a transfer a run waits for is the link's rule.
+func newScheduler(p Params, c *cost) (*scheduler.Scheduler, error) {
+	cfg := scheduler.Config{
+		Policy: p.Policy, Sched: p.Sched, Tokens: p.Tokens, Pool: p.Pool, Link: p.Link,
+		Context: p.Context, Memory: gib, Headroom: p.Headroom,
+		PrefetchActive: p.PrefetchActive, PrefetchNext: p.PrefetchNext, SwapEachRun: p.SwapEachRun,
+		Faults: true,
+	}
+	for i := range p.Devices {
+		cfg.Devices = append(cfg.Devices, gpu.Device{Index: i, MemoryBytes: p.Memory, Simulated: true})
+	}
+	if p.Clock != nil {
+		cfg.NewPolicy = func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) {
+			policy, err := sched.NewPolicy(name, cfg, view)
+			return &timed{policy, p.Clock, c}, err
+		}
+	}
+	s, err := scheduler.New(cfg)
+	if err != nil {
+		return nil, errors.New(byFlag.Replace(err.Error()))
+	}
+	return s, nil
+}
+
+// byFlag turns the names of sched's parameters into those of the flags.
+var byFlag = strings.NewReplacer(
+	"sched config Overrun=", "--overrun ",
+	"sched config Gap=", "--gap ",
+	"sched config TTLAlpha=", "--ttl-alpha ",
+	"sched config TTLMin=", "--ttl-min ",
+	"sched config TTLMax=", "--ttl-max ",
+	"sched config Smoothing=", "--smoothing ",
+	"sched config InitialCharge=", "--initial-charge ",
+	"sched config FixedCharge=", "--fixed-charge ",
+	"sched config DeficitLimit=", "--deficit-limit ",
+	"sched config Slowdown=", "--slowdown ",
+	"sched config Patience=", "--patience ",
+	"sched config MinWait=", "--patience ",
+	"sched config Shortest=", "--shortest=",
+)
+
+// cost is what the policy's decisions take, when a clock is given.
+type cost struct {
+	total     time.Duration
+	decisions int
+}
+
+// timed is a policy that is measured while the scheduler calls it.
+type timed struct {
+	sched.Policy
+	clock func() time.Duration
+	cost  *cost
+}
+
+func (t *timed) Enqueue(now time.Duration, i sched.Invocation) {
+	defer t.add(t.clock())
+	t.Policy.Enqueue(now, i)
+}
+
+func (t *timed) Next(now time.Duration) (sched.Choice, bool) {
+	defer t.add(t.clock())
+	return t.Policy.Next(now)
+}
+
+func (t *timed) Done(now time.Duration, id uint64, used sched.Usage) {
+	defer t.add(t.clock())
+	t.Policy.Done(now, id, used)
+}
+
+func (t *timed) add(since time.Duration) { t.cost.total += t.clock() - since }

@@ -1,0 +1,61 @@
+#include "report.h"
+
+#include <unistd.h>
+
+#include "backend.h"
+#include "hooks.h"
+#include "refusal.h"
+#include "state.h"
+
+bool gw_send_hello(struct gw_link *l)
+{
+	struct gw_frame f;
+
+	gw_frame_begin(&f, GW_HELLO, 0);
+	gw_frame_u32(&f, GW_VERSION);
+	gw_frame_u32(&f, (uint32_t)getpid());
+	gw_frame_u32(&f, gw_config.backend->code);
+	gw_frame_u32(&f, GW_HOOKS);
+	return gw_link_send(l, &f);
+}
+
+bool gw_send_refused(struct gw_link *l)
+{
+	CUresult code;
+	enum gw_sign sign = gw_untold(&code);
+	struct gw_frame f;
+
+	if (sign == GW_NO_SIGN)
+		return true;
+	gw_frame_begin(&f, GW_REFUSED, 0);
+	gw_frame_u32(&f, sign);
+	gw_frame_u32(&f, (uint32_t)code);
+	if (!gw_link_send(l, &f) || !gw_link_flush(l))
+		return false;
+	gw_reported();
+	return true;
+}
+
+bool gw_send_accepted(struct gw_link *l, const struct gw_command *c)
+{
+	struct gw_frame f;
+
+	gw_frame_begin(&f, GW_ACCEPTED, c->epoch);
+	gw_frame_u32(&f, c->type);
+	return gw_link_send(l, &f);
+}
+
+bool gw_send_done(struct gw_link *l, const struct gw_work *w, enum gw_type type, enum gw_status status)
+{
+	struct gw_frame f;
+
+	gw_frame_begin(&f, GW_DONE, w->epoch);
+	gw_frame_u32(&f, type);
+	gw_frame_u32(&f, status);
+	gw_frame_u32(&f, (uint32_t)w->code);
+	gw_frame_u32(&f, 0);
+	gw_frame_u64(&f, w->moved);
+	gw_frame_u64(&f, (uint64_t)(gw_clock() - w->began));
+	gw_frame_u64(&f, gw_work_totals(true).resident);
+	return gw_link_send(l, &f);
+}

@@ -1,0 +1,18 @@
+/*
+ * What is reported to the invoker, as frames. False: the connection is of no more
+ * use.
+ */
+#ifndef GW_REPORT_H
+#define GW_REPORT_H
+
+#include "link.h"
+#include "work.h"
+
+bool gw_send_hello(struct gw_link *l);
+/* A sign that managed memory is not borne; once to each invoker. */
+bool gw_send_refused(struct gw_link *l);
+bool gw_send_accepted(struct gw_link *l, const struct gw_command *c);
+bool gw_send_done(struct gw_link *l, const struct gw_work *w, enum gw_type type,
+		 enum gw_status status);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * Room on the devices: one account for all processes that share a file, or one
+ * of this process alone.
+ *
+ * Managed memory takes room by chunks of 2 MiB. A chunk whose last page left is
+ * kept: it counts as in use until its own block or anybody else asks for it.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fake.h"
+#include "usage.h"
+
+_Static_assert((int)DEVICES == (int)ROOM_DEVICES, "devices");
+
+static struct device_usage alone;
+static struct device_usage *device_state = &alone;
+static int file = -1, mine;
+static struct stat known; /* of the file: a program may close what is not its own */
+
+static bool lock_byte(int byte, int type, bool wait)
+{
+	struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(file, wait ? F_OFD_SETLKW : F_OFD_SETLK, &l) == 0;
+}
+
+static bool held(int byte)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(file, F_OFD_GETLK, &l) != 0 || l.l_type != F_UNLCK;
+}
+
+static uint64_t name_space(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+/* The caller holds byte 0. */
+static bool claim_slot(void)
+{
+	for (int i = 0; i < ROOM_SLOTS; i++) {
+		if (device_state->slot[i].in_use && held(1 + i))
+			continue;
+		if (!lock_byte(1 + i, F_WRLCK, false))
+			continue;
+		struct usage_slot *s = &device_state->slot[i];
+		memset(s, 0, sizeof *s);
+		s->pid = (uint32_t)getpid();
+		s->space = name_space();
+		s->in_use = 1;
+		mine = i;
+		return true;
+	}
+	return false;
+}
+
+static bool open_file(const char *path)
+{
+	file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	/* Out of the way of a program that closes or counts its own. */
+	int high = file >= 0 ? fcntl(file, F_DUPFD_CLOEXEC, 500) : -1;
+	if (high >= 0) {
+		close(file);
+		file = high;
+	}
+	if (file < 0 || fstat(file, &known) < 0)
+		return false;
+	fchmod(file, 0666); /* the containers' users are others */
+	if (!lock_byte(0, F_WRLCK, true) || ftruncate(file, sizeof *device_state) < 0)
+		return false;
+	void *p = mmap(NULL, sizeof *device_state, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (p == MAP_FAILED)
+		return false;
+	device_state = p;
+	device_state->magic = USAGE_MAGIC;
+	bool ok = claim_slot();
+	lock_byte(0, F_UNLCK, true);
+	return ok;
+}
+
+void fake_usage_open(void)
+{
+	const char *path = getenv("FAKE_CUDA_STATE");
+
+	if (file >= 0 || !path || !*path)
+		return;
+	if (!open_file(path)) {
+		fprintf(stderr, "fake driver: FAKE_CUDA_STATE=%s cannot be used\n", path);
+		file = -1;
+		device_state = &alone;
+		mine = 0;
+	}
+}
+
+static bool shared(void)
+{
+	struct stat st;
+
+	return file >= 0 && fstat(file, &st) == 0 && st.st_dev == known.st_dev &&
+	       st.st_ino == known.st_ino;
+}
+
+static void enter(void)
+{
+	if (shared())
+		lock_byte(0, F_WRLCK, true);
+}
+
+static void leave(void)
+{
+	if (shared())
+		lock_byte(0, F_UNLCK, true);
+}
+
+/* The sum over all who live. */
+static uint64_t in_use(int device)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < ROOM_SLOTS; i++) {
+		struct usage_slot *s = &device_state->slot[i];
+		if (i != mine && !s->in_use)
+			continue;
+		if (i != mine && shared() && !held(1 + i))
+			memset(s, 0, sizeof *s);
+		sum += s->plain[device] + s->managed[device] + s->kept[device];
+	}
+	return sum;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Free others' room of so many bytes: what is kept, and then managed memory. */
+static uint64_t ask_others(int device, uint64_t lack)
+{
+	for (int i = 0; i < ROOM_SLOTS && lack; i++) {
+		uint64_t *kept = &device_state->slot[i].kept[device];
+		uint64_t some = least(*kept, lack);
+		*kept -= some;
+		lack -= some;
+	}
+	for (int i = 0; i < ROOM_SLOTS && lack; i++) {
+		struct usage_slot *s = &device_state->slot[i];
+		uint64_t some = i == mine ? 0 : least(s->managed[device], (lack + CHUNK - 1) / CHUNK * CHUNK);
+		s->managed[device] -= some;
+		s->stolen[device] += some;
+		lack -= least(some, lack);
+	}
+	return lack;
+}
+
+bool fake_take(int device, uint64_t bytes, bool managed)
+{
+	struct usage_slot *s = &device_state->slot[mine];
+
+	enter();
+	uint64_t used = in_use(device);
+	bool ok = used + bytes <= fake.capacity ||
+		  (bytes <= fake.capacity && !ask_others(device, used + bytes - fake.capacity));
+	if (ok)
+		(managed ? s->managed : s->plain)[device] += bytes;
+	leave();
+	return ok;
+}
+
+/* Managed room goes; what of it was stolen meanwhile is nobody's debt now. The
+ * rest is returned. The caller is within enter and leave. */
+static uint64_t drop_managed(int device, uint64_t bytes)
+{
+	struct usage_slot *s = &device_state->slot[mine];
+	uint64_t some = least(bytes, s->managed[device]);
+
+	s->managed[device] -= some;
+	s->stolen[device] -= least(bytes - some, s->stolen[device]);
+	return some;
+}
+
+void fake_give(int device, uint64_t bytes, bool managed)
+{
+	enter();
+	if (managed)
+		drop_managed(device, bytes);
+	else
+		device_state->slot[mine].plain[device] -= bytes;
+	leave();
+}
+
+void fake_keep(int device, uint64_t bytes)
+{
+	enter();
+	device_state->slot[mine].kept[device] += drop_managed(device, bytes);
+	leave();
+}
+
+uint64_t fake_stolen(int device)
+{
+	return __atomic_load_n(&device_state->slot[mine].stolen[device], __ATOMIC_RELAXED);
+}
+
+void fake_stolen_out(int device, uint64_t bytes)
+{
+	struct usage_slot *s = &device_state->slot[mine];
+
+	enter();
+	uint64_t some = least(bytes, s->stolen[device]);
+	s->stolen[device] -= some;
+	s->managed[device] -= least(bytes - some, s->managed[device]);
+	leave();
+}
+
+bool fake_keep_end(int device, uint64_t bytes, bool take)
+{
+	struct usage_slot *s = &device_state->slot[mine];
+
+	enter();
+	bool ok = s->kept[device] >= bytes;
+	if (ok) {
+		s->kept[device] -= bytes;
+		s->managed[device] += take ? bytes : 0;
+	}
+	leave();
+	return ok;
+}
+
+uint64_t fake_in_use(int device)
+{
+	enter();
+	uint64_t sum = in_use(device);
+	leave();
+	return sum;
+}
+
+int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns)
+{
+	enter();
+	int64_t *busy = &device_state->busy_until[device][to_device];
+	*busy = (*busy > from ? *busy : from) + ns;
+	int64_t until = *busy;
+	leave();
+	return until;
+}
