@@ -14,27 +14,26 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
 // Dir is where the shim, the fake driver and the guest lie, which "make
-// shim-fake" builds, as seen from a folder two below the top. A test that lacks
-// them is skipped, or fails where they are required. What is older than its
-// source is not tested.
+// shim-fake" builds. A test that lacks them is skipped, or fails where they are
+// required. What is older than its source is not tested.
 func Dir(t testing.TB, required bool) string {
 	t.Helper()
-	dir, err := filepath.Abs("../../build/shim")
+	root, err := root()
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := filepath.Join(root, "build", "shim")
 	lack := ""
 	for _, file := range []string{"libgpuwhisk.so", "guest", "fake12/libcuda.so.1", "nvml/libnvidia-ml.so.1"} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			lack = err.Error()
 		}
 	}
-	if lack == "" && stale() {
+	if lack == "" && stale(root) {
 		lack = "build/shim is older than its source"
 	}
 	switch {
@@ -48,11 +47,17 @@ func Dir(t testing.TB, required bool) string {
 }
 
 // stale asks make, where there is one, whether there is anything to build.
-var stale = sync.OnceValue(func() bool {
+func stale(root string) bool {
 	var code *exec.ExitError
-	err := exec.Command("make", "-q", "-C", "../../shim", "fake").Run()
+	err := exec.Command("make", "-q", "-C", filepath.Join(root, "shim"), "fake").Run()
 	return errors.As(err, &code) && code.ExitCode() == 1
-})
+}
+
+// root is the top of the repository that the test is in.
+func root() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	return filepath.Dir(strings.TrimSpace(string(mod))), err
+}
 
 // Guest is a program on the fake GPU that answers each line with a number.
 type Guest struct {

@@ -100,7 +100,9 @@ func (c *Client) Get(ctx context.Context, db, id string) ([]byte, error) {
 		return nil, err
 	}
 	var doc json.RawMessage
-	err = d.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
+	got := d.Get(ctx, id, couchdb.OptionNoMultipartGet())
+	defer got.Close() // the end of a chunked answer is not read with the document
+	err = got.ScanDoc(&doc)
 	return doc, translate(err)
 }
 
