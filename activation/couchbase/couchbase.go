@@ -20,7 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
-// Config says where records go.
+// Config is where records go.
 type Config struct {
 	Connection         string // "couchbase://host[:port][,host...]", "couchbases://" with TLS
 	Username, Password string

@@ -229,7 +229,7 @@ func TestProbeReportsWhatIsWrong(t *testing.T) {
 		defer shut(t, s)
 		err := s.Probe(t.Context())
 		lacks := func(text string) bool { return err != nil && !strings.Contains(err.Error(), text) }
-		for range 10 { // a cluster that is slow says nothing in a probe's time
+		for range 10 { // a cluster that is slow does not answer in a probe's time
 			if !slices.ContainsFunc(want, lacks) {
 				break
 			}
@@ -252,7 +252,7 @@ func TestProbeReportsWhatIsWrong(t *testing.T) {
 	m.fail(mayNot, -1)
 	reports(s, "authentication", "whisk.gpu.couchbase.username")
 
-	// A certificate of nobody's: before anything of Couchbase's is stderr.
+	// A certificate that is not trusted: before anything of Couchbase's is stderr.
 	listener := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(listener.Close)
 	cfg.Connection = "couchbases://" + listener.Listener.Addr().String()

@@ -66,7 +66,7 @@ func (b *beginning) Encode(v any) ([]byte, uint32, error) {
 	return b.Transcoder.Encode(v)
 }
 
-// meaning says what the answer to one document means. What is not known to be
+// meaning is what the answer to one document means. What is not known to be
 // about the document passes: the library retries what it can by itself, and what
 // it then gives up, a node that is away or an operator's change, is not for ever.
 func meaning(err error) error {

@@ -32,7 +32,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
-// Config says where records go.
+// Config is where records go.
 type Config struct {
 	Protocol           string   // "http" or "https"
 	Hosts              []string // host:port
@@ -92,7 +92,7 @@ func Open(cfg Config) (*Store, error) {
 
 func transport(cfg Config) (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy = nil // as CouchDB, it is asked directly
+	t.Proxy = nil // as with CouchDB, requests go directly to it
 	t.IdleConnTimeout = cmp.Or(cfg.KeepAlive, t.IdleConnTimeout)
 	if cfg.Certificate == "" {
 		return t, nil
@@ -132,7 +132,7 @@ func (s *Store) Close() error {
 // mostInfo bounds a server's description of itself, which is some 500 bytes.
 const mostInfo = 64 << 10
 
-// Probe asks whether a server answers and accepts the credentials. Whether the
+// Probe checks that a server answers and accepts the credentials. Whether the
 // user may write shows with the first record.
 func (s *Store) Probe(ctx context.Context) error {
 	res, err := esapi.InfoRequest{}.Do(ctx, s.client)
@@ -165,7 +165,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// needsType reports whether documents need a type, and asks a server once.
+// needsType reports whether documents need a type, by one request to a server.
 func (s *Store) needsType(ctx context.Context) (bool, error) {
 	if s.typed.Load() == nil {
 		if err := s.Probe(ctx); err != nil {

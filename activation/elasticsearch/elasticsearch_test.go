@@ -167,7 +167,7 @@ func TestRecordsArrive(t *testing.T) {
 	}
 	var docs []records.Document
 	for i := range 300 {
-		// Two actions do not agree what "a" is, which must not matter.
+		// "a" has another type in each of two actions, which must not matter.
 		docs = append(docs, doc(i, []string{`{"a":1}`, `{"a":{"b":"text"}}`, `{"a":"text"}`}[i%3]))
 	}
 	if n := put(t, s, docs...); n != 300 {
@@ -225,8 +225,8 @@ func TestOneBadRecord(t *testing.T) {
 	}
 }
 
-// TestFullForAWhile: what is not about a record passes, and nothing is lost
-// meanwhile, by waiting.
+// TestFullForAWhile: a failure that is not about a record passes, and its records
+// wait meanwhile.
 func TestFullForAWhile(t *testing.T) {
 	w := startServer(t)
 	for name, c := range map[string]struct {

@@ -73,8 +73,8 @@ func startNode() (address string, err error) {
 	return "", fmt.Errorf("elasticsearch does not start: %s", "")
 }
 
-// server is the way to the node through a listener of the test's own, which asks for
-// a login and may answer in the node's place.
+// server is a proxy of the node, which requires a login and may answer instead of
+// the node.
 type server struct {
 	t        testing.TB
 	node     string
@@ -160,7 +160,7 @@ func (s *server) read(id string) (json.RawMessage, bool) {
 	return found.Source, found.Found
 }
 
-// ask asks the node itself.
+// ask sends a request to the node itself.
 func (s *server) ask(method, path, body string, into any) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.node+path, strings.NewReader(body))

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
-// documentType is what servers before version 7 want to know of a document.
+// documentType is the type of a document, which servers before version 7 require.
 const documentType = "_doc"
 
 // action is the line before a document.
@@ -89,7 +89,7 @@ const (
 	mostPerRecord = 8 << 10
 )
 
-// asked is what of an answer is sent at all.
+// asked are the fields that an answer is to have.
 var asked = []string{"items.*.status", "items.*.error.type", "items.*.error.reason"}
 
 // bulk sends a body of so many documents, and returns an answer for each.
@@ -134,7 +134,7 @@ type result struct {
 
 type failure struct{ Type, Reason string }
 
-// meaning says what an answer means for its document. Only what is about the
+// meaning is what an answer means for its document. Only what is about the
 // document itself is for ever: a full disk, an index that is closed, a right
 // that is lacking or too many writes at once will pass.
 func (r result) meaning() error {
@@ -151,7 +151,7 @@ func (r result) meaning() error {
 	return records.Classify(err, records.ErrUnavailable)
 }
 
-// refusal says what the failure of a request means for the documents in it.
+// refusal is what the failure of a request means for the documents in it.
 func refusal(status int, body []byte) error {
 	if status >= 200 && status < 300 {
 		return nil
@@ -159,7 +159,7 @@ func refusal(status int, body []byte) error {
 	var read struct{ Error json.RawMessage }
 	var f *failure
 	if json.Unmarshal(body, &read) == nil {
-		_ = json.Unmarshal(read.Error, &f) // or it is a text, and the status says enough
+		_ = json.Unmarshal(read.Error, &f) // or it is a text, and the status suffices
 	}
 	err := errors.New(words(status, f))
 	switch status {
@@ -178,7 +178,7 @@ func refusal(status int, body []byte) error {
 // keys is what the names of Elasticsearch's settings begin with.
 const keys = "whisk.activation-store.elasticsearch."
 
-// settings names the key that an operator checks when no server could be asked.
+// settings names the key that an operator checks when no server could be reached.
 func settings(err error) string {
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) {

@@ -20,13 +20,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// Config says where the bucket is.
+// Config is where the bucket is.
 type Config struct {
 	Bucket string
 	Prefix string // folder in the bucket, may be empty
 	// Endpoint is a URL without a path; empty means AWS.
 	Endpoint string
-	Region   string // empty: the server is asked
+	Region   string // empty: the server names it
 	// PathStyle names the bucket in the path and not in the host.
 	PathStyle bool
 	// Anonymous sends no credentials. Without AccessKey and it, they come from
@@ -53,7 +53,7 @@ const folder = "whiskentity"
 
 const amazon = "https://s3.amazonaws.com"
 
-// Open prepares a store. It asks nothing of the server.
+// Open prepares a store. It sends nothing to the server.
 func Open(cfg Config) (*Store, error) {
 	at := cfg.Endpoint
 	if at == "" {
@@ -102,7 +102,7 @@ func transport(secure bool, certificate string) (*http.Transport, error) {
 	return t, nil
 }
 
-// tries is how often the library asks by itself.
+// tries is how often the library tries a request by itself.
 const tries = 3
 
 func login(cfg Config) *credentials.Credentials {
@@ -118,7 +118,7 @@ func login(cfg Config) *credentials.Credentials {
 	})
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (s *Store) Close() { s.pool.CloseIdleConnections() }
 
 // key is where the attachment of a document lies.
@@ -181,8 +181,8 @@ func Denied(err error) bool { return err != nil && minio.ToErrorResponse(err).Co
 // probeKey is one that no attachment has.
 const probeKey = "gpuwhisk-probe"
 
-// Probe asks for an object that is not there: the bucket exists, and this login
-// may read it. A user who may read but not list is answered that it is forbidden.
+// Probe requests an object that is not there: the bucket exists, and this login
+// may read it. A user who may read but not list gets "forbidden".
 func (s *Store) Probe(ctx context.Context) error {
 	_, _, err := s.read(ctx, s.folder+"/"+probeKey, 1<<20)
 	return err

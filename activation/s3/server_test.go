@@ -16,7 +16,7 @@ import (
 
 const (
 	bucket = "whisk-code"
-	access = "S3RVER" // what the server knows
+	access = "S3RVER" // the server's access key
 	secret = "S3RVER"
 )
 

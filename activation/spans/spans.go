@@ -1,7 +1,7 @@
-// Package spans is how an adapter tells that it begins something for an
-// activation, and how that ended: a request to the database, a pull of an image.
-// Whoever listens makes metrics and log lines of it, under the names that
-// OpenWhisk has for the same. It starts no goroutine.
+// Package spans is how an adapter reports that something begins for an activation,
+// and how it ended: a request to the database, a pull of an image. A Listener makes
+// metrics and log lines of it, under the names that OpenWhisk has for the same. It
+// starts no goroutine.
 package spans
 
 import (
@@ -14,18 +14,18 @@ import (
 // Span is what begins.
 type Span struct {
 	Token string // component and action, such as database_getDocument
-	Class string // of OpenWhisk that says the same
-	Text  string // what OpenWhisk says when it begins
+	Class string // of OpenWhisk that logs the same
+	Text  string // what OpenWhisk logs when it begins
 	// System is the transaction of work for no activation, such as sid_dbBatcher.
 	System string
 	// Documents is how many a batch has, 0 for what is no batch.
 	Documents int
 }
 
-// Listener hears of steps. It is safe for use by many goroutines.
+// Listener receives spans. It is safe for use by many goroutines.
 type Listener interface {
-	// Begins tells of a step in a transaction, and returns what to call once
-	// with what is said of its end.
+	// Begins reports a span in a transaction, and returns what to call once at its
+	// end, with a text for the log.
 	Begins(t activation.TransID, s Span) (ended func(text string, err error))
 }
 
@@ -44,7 +44,7 @@ func Carry(ctx, from context.Context) context.Context {
 	return ctx
 }
 
-// Begin tells a listener, which may be nil, of a step of the context's activation.
+// Begin reports a span of the context's activation to a listener, which may be nil.
 func Begin(ctx context.Context, l Listener, s Span) (ended func(text string, err error)) {
 	if l == nil {
 		return func(string, error) {}

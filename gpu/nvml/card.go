@@ -52,7 +52,7 @@ func (d *Driver) card(index int) Card {
 	return c
 }
 
-// asked remembers whether the device was found lost by one of the questions.
+// asked remembers whether one of the calls found the device lost.
 type asked struct {
 	lost nvml.Return
 }

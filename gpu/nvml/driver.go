@@ -53,7 +53,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// Versions asks for the versions of the driver's parts.
+// Versions returns the versions of the driver's parts.
 func (d *Driver) Versions() Versions {
 	var v Versions
 	if s, ret := d.lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
@@ -85,7 +85,7 @@ func gone(ret nvml.Return) bool {
 	return false
 }
 
-// why says to a person what a lost device's last answer means.
+// why is what a lost device's last answer means, for people.
 func why(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_GPU_IS_LOST:

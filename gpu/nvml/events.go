@@ -38,7 +38,7 @@ const eventMask = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccErr
 const waitMillis = 500
 
 // retryAfter is the pause after a wait that failed, so that a driver which
-// fails at once is not asked without end.
+// fails at once is not called in a tight loop.
 const retryAfter = time.Second
 
 // listen registers for the events of the devices' cards. It returns nil where

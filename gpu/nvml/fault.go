@@ -17,11 +17,11 @@ const (
 	// bus, must be reset, or its driver is gone.
 	Lost
 	// Found means that a lost device answers again, or that one that broke and
-	// went on answering has needed no recovery for a while, as the driver says.
+	// went on answering has needed no recovery for a while, by the driver's report.
 	Found
 )
 
-// String returns the word for logs and metrics.
+// String returns the name for logs and metrics.
 func (k FaultKind) String() string {
 	switch k {
 	case XID:
@@ -43,14 +43,14 @@ const (
 	// OfProcess is a fault that a program brought on itself; the device is
 	// well.
 	OfProcess Severity = iota
-	// Degraded is one after which the device goes on, but should be looked at.
+	// Degraded is one after which the device goes on, but an operator should see it.
 	Degraded
 	// Fatal is one after which nothing should be started on the device until
 	// it is found again.
 	Fatal
 )
 
-// String returns the word for logs and metrics.
+// String returns the name for logs and metrics.
 func (s Severity) String() string {
 	switch s {
 	case OfProcess:

@@ -33,7 +33,7 @@ type fixture struct {
 	busy   atomic.Uint32 // percent, of all cards
 	errors atomic.Uint64 // uncorrected, of card 6
 	action atomic.Uint32 // of recovery, for all cards
-	later  atomic.Bool   // "GPU-new" is there, in the place of card 5
+	later  atomic.Bool   // "GPU-new" is there instead of card 5
 }
 
 func newFixture(t *testing.T) *fixture {

@@ -1,6 +1,6 @@
 // Package nvml uses NVIDIA's management library: it finds the
 // devices of a host, reports what they are and how they are set, samples how busy
-// and how full they are, and reports when one fails. What it returns are words of
+// and how full they are, and reports when one fails. What it returns are types of
 // its own and gpu.Device; it is the only importer of go-nvml.
 //
 // It changes nothing on a device: no mode, no clock, no MIG slice. It decides
@@ -39,7 +39,7 @@ type Options struct {
 }
 
 // Versions are those of the driver's parts; empty where the driver does not
-// say.
+// report one.
 type Versions struct {
 	Driver string // such as 580.95.05
 	CUDA   string // the newest CUDA that the driver serves, such as 13.0
@@ -50,7 +50,7 @@ type Versions struct {
 type Switch uint8
 
 const (
-	// Unknown means that the device or driver does not say.
+	// Unknown means that the device or driver does not report it.
 	Unknown Switch = iota
 	// Off means that the device has it and does not use it.
 	Off
@@ -58,7 +58,7 @@ const (
 	On
 )
 
-// String returns the word for people and JSON.
+// String returns the name for people and JSON.
 func (s Switch) String() string {
 	switch s {
 	case Off:
@@ -73,7 +73,7 @@ func (s Switch) String() string {
 type ComputeMode uint8
 
 const (
-	// ModeUnknown means that the driver does not say.
+	// ModeUnknown means that the driver does not report it.
 	ModeUnknown ComputeMode = iota
 	// ModeDefault lets any number of processes in.
 	ModeDefault
@@ -83,7 +83,7 @@ const (
 	ModeProhibited
 )
 
-// String returns the word that nvidia-smi uses.
+// String returns the name that nvidia-smi uses.
 func (m ComputeMode) String() string {
 	switch m {
 	case ModeDefault:
@@ -96,8 +96,8 @@ func (m ComputeMode) String() string {
 	return "unknown"
 }
 
-// Memory is a device's memory in bytes. A number that the driver does not say
-// is negative.
+// Memory is a device's memory in bytes. A number that the driver does not
+// report is negative.
 type Memory struct {
 	// Total is what may be given out: the driver's own part is not in it.
 	Total int64
@@ -105,11 +105,11 @@ type Memory struct {
 	Used  int64
 }
 
-// unknownBytes stands for a number that the driver does not say.
+// unknownBytes stands for a number that the driver does not report.
 const unknownBytes = -1
 
 // Process is one process with a context on a device, by its id in the host's
-// numbering. Bytes is negative where the driver does not say.
+// numbering. Bytes is negative where the driver does not report it.
 type Process struct {
 	PID   int
 	Bytes int64

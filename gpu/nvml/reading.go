@@ -14,10 +14,10 @@ type Reading struct {
 	At     time.Time
 	// Utilization is the share of the driver's last sampling period in which
 	// a kernel ran, 0 to 1, and Average its moving average. Both are negative
-	// where the driver does not say, as on a MIG slice.
+	// where the driver does not report them, as on a MIG slice.
 	Utilization, Average float64
 	Memory               Memory
-	// Processes hold contexts on the device. Told is false where the driver
+	// Processes hold contexts on the device. Listed is false where the driver
 	// does not list them.
 	Processes []Process
 	Listed    bool

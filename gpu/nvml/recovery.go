@@ -72,7 +72,7 @@ func (w *Watcher) acquit(a *asked, d *watched, now time.Time) {
 	well := w.driver.needsNothing(a, d)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d.probation.servedBy(well, now) { // not if a fault came while the driver was asked
+	if d.probation.servedBy(well, now) { // not if a fault came during the call
 		w.pass(Fault{Device: d.device.Index, At: now, Kind: Found, Severity: Degraded, Text: "the driver asks for no recovery any more"})
 	}
 }
@@ -89,9 +89,9 @@ func (p *probation) servedBy(well bool, now time.Time) bool {
 	return p.on && well && now.Sub(p.well) >= p.lasts
 }
 
-// needsNothing asks the driver whether a card may be used as it is: its
-// recovery action is none, not a reset or a restart of the host. A driver that
-// does not say (before 570) leaves the device out.
+// needsNothing reports whether a card may be used as it is: the driver's recovery
+// action is none, not a reset or a restart of the host. With a driver that does
+// not report it (before 570) the device stays out.
 func (dr *Driver) needsNothing(a *asked, d *watched) bool {
 	card := d.handle
 	if d.device.Sharing == gpu.MIGSlice {

@@ -31,7 +31,7 @@ func (b *fixture) breaks(card int) {
 }
 
 // TestBrokenDeviceComesBack: a device that had a fatal fault and goes on
-// answering is found when the driver has asked for nothing for a while, each
+// answering is found when the driver has needed no recovery for a while, each
 // time later.
 func TestBrokenDeviceComesBack(t *testing.T) {
 	onWatch(t, nothing, func(b *fixture, s *seen) {
@@ -52,7 +52,7 @@ func TestBrokenDeviceComesBack(t *testing.T) {
 	})
 }
 
-// TestProbationHasAnEnd: who breaks often waits long, and no longer.
+// TestProbationHasAnEnd: a device that breaks often waits long, up to a limit.
 func TestProbationHasAnEnd(t *testing.T) {
 	p := probation{}
 	for range 100 {
@@ -113,8 +113,8 @@ func TestSliceComesBackWithItsCard(t *testing.T) {
 	})
 }
 
-// TestFaultWhileTheDriverIsAsked: what it said before is no word about what came
-// since.
+// TestFaultWhileTheDriverIsAsked: an answer does not count for a fault that came
+// after it.
 func TestFaultWhileTheDriverIsAsked(t *testing.T) {
 	began := time.Now()
 	over := began.Add(firstProbation)

@@ -26,7 +26,7 @@ type Watcher struct {
 }
 
 // watched is one device that is sampled. Only the sampling goroutine uses it
-// after Watch, but for what says otherwise.
+// after Watch, except for fields with a guard.
 type watched struct {
 	device  gpu.Device
 	handle  nvml.Device // nil while it cannot be found
@@ -39,7 +39,7 @@ type watched struct {
 }
 
 // Watch begins to sample devices. It takes the first sample at once. A device
-// that cannot be found is reported as lost, and looked for again.
+// that cannot be found is reported as lost, and searched for again.
 func (d *Driver) Watch(o WatchOptions) (*Watcher, error) {
 	if len(o.Devices) == 0 {
 		return nil, fmt.Errorf("watch devices: none given")
@@ -91,7 +91,7 @@ func (w *Watcher) sample(ctx context.Context) {
 	}
 }
 
-// read asks one device everything.
+// read takes one device's reading.
 func (w *Watcher) read(d *watched, now time.Time) Reading {
 	r := Reading{
 		Device: d.device.Index, At: now, Utilization: unknownBytes, Average: unknownBytes,

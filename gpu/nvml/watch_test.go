@@ -220,8 +220,8 @@ func TestEventsBecomeFaults(t *testing.T) {
 	}
 }
 
-// TestEventsOfSlices: an event with a place concerns one slice, one without
-// the whole card; one of a card that cannot be named concerns everybody.
+// TestEventsOfSlices: an event with an instance concerns one slice, one without
+// the whole card; one of a card that cannot be named concerns all devices.
 func TestEventsOfSlices(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

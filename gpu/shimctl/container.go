@@ -28,7 +28,7 @@ type Container struct {
 	conns        int              // connections whose goroutines run
 	order        *round           // the order under way
 	reports      map[uint64]*round
-	token        uint64 // of the last report asked for
+	token        uint64 // of the last report requested
 	limit        *parts
 	closed       bool
 
@@ -82,7 +82,7 @@ func (c *Container) accept() {
 		}
 		if err != nil {
 			// Out of descriptors, most likely: this container cannot be served
-			// now. Its shim asks again as long as the socket exists.
+			// now. Its shim tries again as long as the socket exists.
 			c.ctl.log.Warn("shim connection not accepted", "container", c.id, "error", err)
 			if !c.ctl.pause(time.Second) {
 				return
@@ -134,7 +134,7 @@ func (c *Control) pause(d time.Duration) bool {
 // admit starts a connection's goroutines, or refuses it.
 func (c *Container) admit(conn *net.UnixConn) {
 	pid, err := peer(conn)
-	// Looking at a process costs more than turning it away.
+	// Checking a process costs more than refusing it.
 	if err == nil && c.full() {
 		err = fmt.Errorf("more than %d processes", c.ctl.cfg.Processes)
 	}
@@ -166,8 +166,8 @@ func (c *Container) full() bool {
 	return c.conns >= c.ctl.cfg.Processes
 }
 
-// joined makes a process that has sent hello one of the container's. One of the
-// same id gives way: it was replaced by exec, or lost its connection.
+// joined makes a process that has sent hello one of the container's. An older one
+// of the same id is dropped: it was replaced by exec, or lost its connection.
 func (c *Container) joined(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +189,7 @@ func (c *Container) joined(p *process) {
 	}
 }
 
-// left takes a connection's end. ended: so has the process.
+// left handles a connection's end. ended: the process has ended, too.
 func (c *Container) left(p *process, ended bool) {
 	c.mu.Lock()
 	c.conns--
@@ -225,7 +225,7 @@ func (c *Container) excuse(p *process) {
 	c.unasked(p)
 }
 
-// unasked takes a process out of the rounds that only want to know something. The
+// unasked takes a process out of the rounds that only request a report. The
 // caller holds mu.
 func (c *Container) unasked(p *process) {
 	for _, r := range c.reports {
@@ -247,8 +247,7 @@ func (c *Container) resume(old, p *process) {
 	}
 }
 
-// beat asks every process whether it answers, and checks those that hung
-// up.
+// beat pings every process, and checks those that hung up.
 func (c *Container) beat(now time.Time) {
 	c.mu.Lock()
 	var turned []*process

@@ -26,7 +26,7 @@ func TestLimitIsShared(t *testing.T) {
 	for _, g := range []interface{ PID() int }{first, second} {
 		rec.awaitUsage(t, g.PID(), 0)
 	}
-	received := func() { // who has answered this has heard what was said before
+	received := func() { // a process that answers this has received all that was sent before
 		t.Helper()
 		if _, err := c.Report(limited(t)); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestEndOfRunIsAnswered(t *testing.T) {
 const floodTime = 3
 
 // flooder connects, hangs up and begins again, by a name that is another
-// container's, and says how often it was let in.
+// container's, and reports how often it was accepted.
 const flooder = `
 import socket, sys, time
 n, until = 0, time.monotonic() + float(sys.argv[2])
@@ -148,7 +148,7 @@ print(n)
 `
 
 // BenchmarkFlood is what one client gets that connects in a loop: connections that
-// the kernel queued, those that were looked at, lines of the log and processor time
+// the kernel queued, those that were checked, lines of the log and processor time
 // of ours, for three seconds.
 func BenchmarkFlood(b *testing.B) {
 	var looked atomic.Int64

@@ -13,8 +13,8 @@ import (
 
 // These tests let the driver, the connection or the order of things go wrong.
 
-// TestDriverRefusalIsTold: whatever call on the way refuses, the order says so
-// with the driver's own code, the usage is what is true, and the next order
+// TestDriverRefusalIsTold: whatever call is refused, the order reports it with
+// the driver's own code, the usage is what is true, and the next order
 // finds nothing in its way.
 func TestDriverRefusalIsReported(t *testing.T) {
 	calls := []string{
@@ -180,7 +180,7 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 	if !behind {
 		t.Errorf("%d frames did not fill the socket and the queue", sentFrames)
 	}
-	// Once the queue has come to its end there is room for a question.
+	// Once the queue is empty there is space for a question.
 	go func() {
 		for !c.caughtUp() {
 			runtime.Gosched()
@@ -206,8 +206,8 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 			whole++
 		}
 	}
-	// Between those that were lost one more may fit: the kernel gives the room
-	// of what was read before back when it likes.
+	// Between those that were lost one more may fit: the kernel frees the space
+	// of what was read before at any time.
 	if whole <= outQueue || received >= sentFrames {
 		t.Errorf("%d of %d frames were received, the first %d whole, want what fits the socket and the queue", received, sentFrames, whole)
 	}

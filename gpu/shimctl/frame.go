@@ -76,7 +76,7 @@ func readFrame(r io.Reader, buf []byte) (frame, error) {
 }
 
 // decode reads a whole frame. Unknown types are passed on without their
-// payload: a newer shim may have more to say.
+// payload: a newer shim may send more.
 func decode(b []byte) (frame, error) {
 	if len(b) < headerSize || int(binary.LittleEndian.Uint32(b)) != len(b) {
 		return frame{}, fmt.Errorf("%w: %d bytes", errFrame, len(b))

@@ -19,7 +19,7 @@ func TestFramesGoThere(t *testing.T) {
 	if err != nil || f.usage != usage {
 		t.Errorf("%+v, %v", f, err)
 	}
-	// A newer shim may say more, and other things.
+	// A newer shim may send more, and other frames.
 	if _, err := decode(append(encode(typePong, 1), 0)); !errors.Is(err, errFrame) {
 		t.Errorf("a frame of another length than it says: %v", err)
 	}

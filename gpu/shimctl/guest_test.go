@@ -17,8 +17,8 @@ import (
 
 const (
 	mib = 1 << 20
-	// hang ends a test that would wait for ever, also on a machine that has
-	// much else to do.
+	// hang ends a test that would wait for ever, also on a busy
+	// machine.
 	hang = 2 * time.Minute
 )
 
@@ -119,7 +119,7 @@ func openControlLogged(t testing.TB, s Settings, log *slog.Logger) (*Control, re
 		s.MaxResident = 16 << 30
 	}
 	rec := newRecorder()
-	// A short path: a socket's name has room for 107 bytes.
+	// A short path: a socket's name has 107 bytes at most.
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)

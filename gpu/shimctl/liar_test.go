@@ -21,7 +21,7 @@ import (
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// These tests play a shim that means no good.
+// These tests play a hostile shim.
 
 type liar struct {
 	t    testing.TB
@@ -92,7 +92,7 @@ func TestLiesAreCapped(t *testing.T) {
 	ctl, rec := openControl(t, Settings{MaxResident: device, Context: 100})
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
-	// Somebody else's process id in hello is not looked at.
+	// Another process's id in hello is ignored.
 	l.hello(1)
 	cases := []struct {
 		name                string
@@ -126,7 +126,7 @@ func TestLiesInAnswersAreCapped(t *testing.T) {
 		done <- d
 	}()
 	l.receive(typeEvict)
-	// Answers to what was not asked change nothing.
+	// Answers without a question change nothing.
 	l.send(encode(typeDone, 2, 0, 0, 7, 7, 7))
 	l.send(encode(typeDone, 4, 0, 0, 7, 7, 7))
 	l.send(encode(typeDone, 3, pair(4, 99), 0, math.MaxUint64, math.MaxUint64, math.MaxUint64))
@@ -209,8 +209,8 @@ func TestRateIsBounded(t *testing.T) {
 	}
 }
 
-// TestDoorIsNotFlooded: who connects in a loop is taken at a bounded rate and
-// logged in one line, and its neighbour is served meanwhile.
+// TestDoorIsNotFlooded: a client that connects in a loop is accepted at a bounded
+// rate and logged in one line, and its neighbour is served meanwhile.
 func TestListenerIsNotFlooded(t *testing.T) {
 	looked := make(chan struct{}, 1<<16)
 	var lines countLines
@@ -232,7 +232,7 @@ func TestListenerIsNotFlooded(t *testing.T) {
 	l := dial(t, good)
 	l.hello(0)
 	l.receive(typeHello)
-	n := len(looked) // first: more are looked at while we reckon
+	n := len(looked) // first: more are checked meanwhile
 	if most := knockBurst + int(time.Since(began).Seconds()*knocksPerSecond) + 1; n > most {
 		t.Errorf("%d connections were looked at, want %d at most", n, most)
 	}

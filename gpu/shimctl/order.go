@@ -11,14 +11,13 @@ import (
 // Status is what came of an order; of several processes' the worst counts.
 type Status int
 
-// The words of shim/src/frame.h, and in this order the better before the worse
-// for a sum.
+// The statuses, with the numbers of shim/src/frame.h.
 const (
 	// OK: everything is where it was ordered to.
 	OK Status = iota
 	// Cancelled: a newer order or the begin of a run ended it.
 	Cancelled
-	// Stale: a process knows of a newer order.
+	// Stale: a process has received a newer order.
 	Stale
 	// Failed: the driver refused a part; Done.Code is its answer.
 	Failed
@@ -26,7 +25,7 @@ const (
 	Partial
 )
 
-// String returns the word for logs.
+// String returns the name for logs.
 func (s Status) String() string {
 	words := [...]string{"ok", "cancelled", "stale", "failed", "partial"}
 	if s >= 0 && int(s) < len(words) {
@@ -96,7 +95,7 @@ func (d *Done) add(f doneFrame) {
 	if status < OK || status > Partial {
 		status = Failed
 	}
-	// A refusal says more than an early end.
+	// A refusal outranks an early end.
 	if status == Failed || d.Status != Failed && status > d.Status {
 		d.Status = status
 	}
@@ -105,8 +104,8 @@ func (d *Done) add(f doneFrame) {
 	}
 }
 
-// ask sends a frame to every process and makes them waited for. One that is
-// too far behind to be asked is waited for too: only the caller's context, its
+// ask sends a frame to every process and adds them to those waited for. One that
+// is too far behind to be sent it is waited for too: only the caller's context, its
 // end or a newer order ends that. The caller holds mu.
 func (c *Container) ask(r *round, b []byte) {
 	for _, p := range c.processes {
@@ -152,7 +151,7 @@ func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, err
 		old.end(ErrReplaced)
 	}
 	c.order, r.frame = r, b
-	// Who hung up and lives holds its memory still, and comes again.
+	// A process that hung up and lives still holds its memory, and comes again.
 	for _, p := range c.disconnected {
 		r.waiting[p] = struct{}{}
 	}
@@ -192,8 +191,8 @@ func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
 	return r.leave(p)
 }
 
-// Report asks every process what it holds and returns the answers by process
-// id, of those that answered until ctx ended. Events.Usage gets them as well.
+// Report requests from every process what it holds and returns the answers by
+// process id, of those that answered until ctx ended. Events.Usage gets them as well.
 func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
 	return c.inquire(ctx, typeReport)
 }
@@ -204,7 +203,7 @@ func (c *Container) Ended(ctx context.Context) (map[int]gpu.Usage, error) {
 	return c.inquire(ctx, typeGate, 0)
 }
 
-// inquire asks every process something that it answers with its usage.
+// inquire sends every process a question that it answers with its usage.
 func (c *Container) inquire(ctx context.Context, kind frameType, payload ...uint64) (map[int]gpu.Usage, error) {
 	c.mu.Lock()
 	if c.closed {

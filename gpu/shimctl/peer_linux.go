@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer asks the kernel which process is on the other side. The number is of
-// our process namespace, whatever the process itself believes; 0 for one that
-// this does not show, as where we run in a container without the host's.
+// peer is the process on the other side, by the kernel's report, in our process
+// namespace; 0 for one that is outside of it, as where we run in a container
+// without the host's.
 func peer(conn *net.UnixConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -144,8 +144,8 @@ func (p *process) take(f frame) (awaited bool, err error) {
 		if f.kind != typeHello {
 			return false, fmt.Errorf("%w: type %d before hello", errFrame, f.kind)
 		}
-		// The shim is sent our version also if it is another, so that it knows
-		// why it is left alone.
+		// The shim is sent our version also if it has another, as the reason why
+		// it is not served.
 		if f.hello.version != version {
 			_, _ = p.conn.Write(encode(typeHello, 0, version, 0))
 			return false, fmt.Errorf("shim of version %d, we speak %d", f.hello.version, version)
@@ -192,5 +192,5 @@ func (p *rateLimit) next(now time.Time) time.Duration {
 }
 
 // refund gives back what an answer and the frames before it took: a process that
-// is asked often may answer often.
+// gets many questions may send many answers.
 func (p *rateLimit) refund() { p.left = min(p.burst, p.left+4) }

@@ -4,9 +4,10 @@
 // decides nothing about memory (gpu does) and creates no containers.
 //
 // What it receives comes from user code's own process, so nothing of it is
-// trusted further than it can hurt that container: the process id is the
-// kernel's word where that shows it (see Outside), sizes are capped, frames and their rate are bounded, a silent
-// process is reported and never waited for beyond the caller's context.
+// trusted further than it can hurt that container: the process id comes from the
+// kernel where that shows it (see Outside), sizes are capped, frames and their rate
+// are bounded, a silent process is reported and never waited for beyond the
+// caller's context.
 //
 // Its goroutines: one per Control for the heartbeat, one per container that
 // accepts, two per connection that read and write. Close ends and awaits them.
@@ -31,8 +32,7 @@ const SocketName = "shim.sock"
 
 // Errors that a caller may branch on.
 var (
-	// ErrReplaced means that a newer order of the container took the place of
-	// this one.
+	// ErrReplaced means that a newer order of the container replaced this one.
 	ErrReplaced = errors.New("replaced by a newer order")
 	// ErrClosed means that the container or the control was closed.
 	ErrClosed = errors.New("closed")
@@ -190,7 +190,7 @@ func (c *Control) all() []*Container {
 	return out
 }
 
-// beat asks every process from time to time whether it is there.
+// beat pings every process from time to time.
 func (c *Control) beat() {
 	defer c.work.Done()
 	ticker := time.NewTicker(c.cfg.Heartbeat)

@@ -46,7 +46,7 @@ func Dir(t testing.TB, required bool) string {
 	return dir
 }
 
-// stale asks make, where there is one, whether there is anything to build.
+// stale reports, by make where there is one, whether there is anything to build.
 func stale(root string) bool {
 	var code *exec.ExitError
 	err := exec.Command("make", "-q", "-C", filepath.Join(root, "shim"), "fake").Run()

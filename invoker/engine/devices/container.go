@@ -15,7 +15,7 @@ type gpuContainer struct {
 	name   string
 	device gpu.Device
 	shim   *shimctl.Container // nil where there is no library
-	off    bool               // the container wants no shim
+	off    bool               // the action's annotation is shim: off
 	// managed reports that its memory can be moved.
 	managed bool
 	limit   int64         // bytes that it may use altogether; 0: none given
@@ -45,7 +45,7 @@ type gpuContainer struct {
 	seen       map[int]int64     // bytes of processes that only NVML shows
 }
 
-// noShim reports that no shim is loaded into the container's processes.
+// noShim reports whether no shim is loaded into the container's processes.
 func (b *gpuContainer) noShim() bool { return b.shim == nil || b.off }
 
 func (b *gpuContainer) setDirty(moved bool) {

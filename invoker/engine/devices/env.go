@@ -30,8 +30,8 @@ func (m *Mover) deviceEnv(device gpu.Device) []string {
 }
 
 // equip gives the container its socket and has its processes load the shim. One
-// that wants no shim has the socket's directory all the same: it identifies whose
-// its processes are.
+// without the shim has the socket's directory all the same: by it a process is
+// matched to its container.
 func (m *Mover) equip(g *container.GPU, b *gpuContainer, word string) {
 	library, socket := m.options.Library, b.shim.Socket()
 	if m.options.Mounted {
@@ -70,7 +70,7 @@ func (m *Mover) equip(g *container.GPU, b *gpuContainer, word string) {
 
 // spill is what a container may use of the host's memory for what is swapped out,
 // from its creation on, in MiB: its limit, or where it has none what its action
-// says; more is allowed before it is swapped out. A simulated device's memory is
+// declares; more is allowed before it is swapped out. A simulated device's memory is
 // the process's own, so all of it is allowed, and so it is where the engine has no
 // cgroups to change.
 func (m *Mover) spill(b *gpuContainer) int {
@@ -84,7 +84,7 @@ func (m *Mover) spill(b *gpuContainer) int {
 	return int((most + 1<<20 - 1) >> 20)
 }
 
-// backend is the shim's word for the annotation's.
+// backend is the shim's name of the annotation's mode.
 func backend(word string) string {
 	switch word {
 	case activation.ShimOff, activation.ShimCount:

@@ -94,7 +94,7 @@ func (f *Fallbacks) Add(action, reason string) bool {
 }
 
 // Clear forgets an action, or all for an empty name, and returns how many. The
-// next containers are as their annotations say.
+// next containers follow their annotations.
 func (f *Fallbacks) Clear(action string) int {
 	f.mu.Lock()
 	n := len(f.all)
@@ -130,8 +130,8 @@ func (f *Fallbacks) sorted() []Fallback {
 	return list
 }
 
-// Save writes the file. What cannot be written is found out again after a
-// restart; the log says so.
+// Save writes the file. What cannot be written is logged, and found out again
+// after a restart.
 func (f *Fallbacks) Save() {
 	if f.path == "" {
 		return

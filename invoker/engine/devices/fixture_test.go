@@ -35,7 +35,7 @@ func simulatedDevice() gpu.Device {
 	return gpu.Device{Name: "gpu", MemoryBytes: 256 * mib, Simulated: true}
 }
 
-// fixture is a mover whose news are kept.
+// fixture is a mover whose reports are kept.
 type fixture struct {
 	*Mover
 	t    testing.TB
@@ -85,7 +85,7 @@ func (b *fixture) prepare(name, word string) container.GPU {
 	return g
 }
 
-// await returns the next news that is wanted.
+// await returns the next report that matches.
 func (b *fixture) await(what string, want func(gpu.MemoryReport) bool) gpu.MemoryReport {
 	b.t.Helper()
 	limit := time.After(testTimeout)
@@ -101,7 +101,7 @@ func (b *fixture) await(what string, want func(gpu.MemoryReport) bool) gpu.Memor
 	}
 }
 
-// awaitUsage waits until a process says that it holds so much.
+// awaitUsage waits until a process reports that it holds so much.
 func (b *fixture) awaitUsage(pid int, allocated int64) gpu.Usage {
 	b.t.Helper()
 	return b.await(fmt.Sprintf("%d bytes of process %d", allocated, pid), func(h gpu.MemoryReport) bool {

@@ -13,12 +13,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 )
 
-// The words for devices that are not a list.
+// The names for devices that are not a list.
 const (
 	// Auto takes every device that the driver has, and none where there is no
 	// driver.
 	Auto = "auto"
-	// None takes no device and does not ask the driver.
+	// None takes no device and does not open the driver.
 	None = "none"
 )
 
@@ -48,9 +48,9 @@ type real struct{ *nvml.Driver }
 
 func (r real) Watch(o nvml.WatchOptions) (closer, error) { return r.Driver.Watch(o) }
 
-// OpenHost asks the driver for the devices that are wanted: Auto, None, or a
-// comma-separated list of UUIDs and of indexes as nvidia-smi counts them, a
-// slice of a divided card as CARD:SLICE. Close ends it.
+// OpenHost finds the configured devices: Auto, None, or a comma-separated list of
+// UUIDs and of indexes as nvidia-smi counts them, a slice of a divided card as
+// CARD:SLICE. Close ends it.
 func OpenHost(want string, o nvml.Options, log *slog.Logger) (*Host, error) {
 	return openHost(want, log, func() (driver, error) {
 		d, err := nvml.Open(o)
@@ -115,7 +115,7 @@ func (h *Host) logCards(cards []nvml.Card) {
 	}
 }
 
-// choose finds the devices that are wanted among those that there are, in the
+// choose finds the configured devices among those that there are, in the
 // order of the host.
 func choose(want string, cards []nvml.Card) ([]gpu.Device, error) {
 	all := nvml.Devices(cards)

@@ -17,7 +17,7 @@ import (
 // LibraryName is the file name of the shim.
 const LibraryName = "libgpuwhisk.so"
 
-// driverName is the file by which programs know the driver.
+// driverName is the file of the driver that programs load.
 const driverName = "libcuda.so.1"
 
 // ErrUnfit means that a file cannot be preloaded as the shim.

@@ -84,7 +84,7 @@ func TestUnreadableLibrary(t *testing.T) {
 	}
 }
 
-// The loader's own word counts: what it leaves out, and what ends a program.
+// What the loader prints counts: what it leaves out, and what ends a program.
 func TestTryLibrary(t *testing.T) {
 	dir := shimDir(t)
 	if err := TryLibrary(t.Context(), filepath.Join(dir, LibraryName)); err != nil {
@@ -146,7 +146,7 @@ func TestTryLibraryWithoutProgram(t *testing.T) {
 	}
 }
 
-// TestNeeds: a library says which C library it takes; what is none has no word.
+// TestNeeds: a library names the C library that it needs; what is none names none.
 func TestNeeds(t *testing.T) {
 	b := open(t, nil)
 	got, err := Needs(b.options.Library)

@@ -7,14 +7,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// The shim refuses what goes beyond a limit. A container that uses more all the same, by
-// its own word or by NVML's, is ended.
+// The shim refuses what goes beyond a limit. A container that uses more all the same,
+// by its own report or by NVML's, is ended.
 
 // unsaid is what NVML may show of a process beyond its memory and context.
 const unsaid = 64 << 20
 
-// overByWord says, once, that the container's processes hold more than they may
-// by their own word. The caller holds b.mu.
+// overByWord reports, once, that the container's processes hold more than they may
+// by their own reports. The caller holds b.mu.
 func (b *gpuContainer) overByWord() string {
 	sum, pinned := int64(0), int64(0)
 	for _, u := range b.usage {
@@ -29,7 +29,7 @@ func (b *gpuContainer) overByWord() string {
 	return b.beyond(sum, sum > b.limit)
 }
 
-// overBySight says the same of what NVML shows of its processes, with their
+// overBySight does the same for what NVML shows of its processes, with their
 // contexts. The caller holds b.mu.
 func (b *gpuContainer) overBySight(found map[int]sight, context int64) string {
 	sum, allowed := int64(0), b.limit
@@ -78,10 +78,10 @@ func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
 	m.report(gpu.MemoryReport{Container: b.name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}})
 }
 
-// The containers that run on a device share it: each may have what the others leave
-// that run, of the device and of what its namespace may have there, but what it was
-// promised in any case, whatever others say of themselves. What idle ones have
-// there is moved out for them; the scheduler sees to that.
+// The containers that run on a device share it: each may have what the other
+// running ones leave, of the device and of what its namespace may have there, but
+// what was reserved for it in any case, whatever others report. What idle ones have
+// there is moved out for them by the scheduler.
 
 // runs counts a run that begins in a container, for which so much was set aside, or
 // has ended.
@@ -97,9 +97,9 @@ func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 	}
 }
 
-// allot sends the containers on a container's device what each may have,
-// and says, once, that those of a namespace hold too much where this one's news
-// have brought them there. The caller holds b.mu.
+// allot sends the containers on a container's device what each may have. It
+// reports, once, that those of a namespace hold too much, where this container's
+// change has brought them there. The caller holds b.mu.
 func (m *Mover) allot(b *gpuContainer) (over string) {
 	m.tenants.Lock()
 	defer m.tenants.Unlock()

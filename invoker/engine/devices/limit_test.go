@@ -10,7 +10,8 @@ import (
 )
 
 // TestNamespaceShares: the running containers of a namespace hold no more than its
-// limit together, what one leaves is the others', and who gets beyond it is ended.
+// limit together, what one leaves is the others', and one that gets beyond it is
+// ended.
 func TestNamespaceShares(t *testing.T) {
 	b := open(t, nil)
 	guests := map[string]*shimtest.Guest{}
@@ -52,7 +53,7 @@ func TestNamespaceShares(t *testing.T) {
 }
 
 // TestDeviceIsShared: without any limit a container may have what others that run
-// leave of the device, and what it was promised whatever they say.
+// leave of the device, and what was reserved for it whatever they report.
 func TestDeviceIsShared(t *testing.T) {
 	b := open(t, nil)
 	g := b.prepare("a", "managed")
@@ -81,7 +82,7 @@ func TestDeviceIsShared(t *testing.T) {
 	try("when that rests", 100, 0)
 }
 
-// TestPromiseStands: what another says of itself takes nothing of a promise.
+// TestPromiseStands: what another container reports takes nothing of a reservation.
 func TestPromiseStands(t *testing.T) {
 	b := open(t, nil)
 	g := b.prepare("a", "managed")

@@ -5,7 +5,7 @@
 //
 // It decides nothing about memory or order: gpu and sched do. What a container
 // reports is bounded by gpu/shimctl. A container without a shim (a static program,
-// an image without glibc, one that wants none) counts as using what was reserved
+// an image without glibc, one whose annotation is off) counts as using what was reserved
 // for it, or what NVML shows, until its end.
 //
 // Goroutines are those of the shimctl.Control and the nvml.Watcher that it
@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// answerTime is how long the end of a run waits for the container to say
+	// answerTime is how long the end of a run waits for the container to report
 	// what it holds. The caller has the result by then, the container waits; a
 	// shim needs a tenth of a millisecond.
 	answerTime = 100 * time.Millisecond
@@ -40,9 +40,9 @@ const (
 	// moveTime bounds one order. The largest device is swapped in half of it
 	// even by a slow link; a container that is frozen would take for ever.
 	moveTime = 30 * time.Second
-	// rejoinTime is how long after a restart the processes of a container that was
-	// taken over may need to find the socket: they look for it every two seconds, and
-	// between two parts of a move that was under way.
+	// rejoinTime is how long after a restart the processes of an adopted container
+	// may need to find the socket: they try it every two seconds, and between two
+	// parts of a move that was under way.
 	rejoinTime = 15 * time.Second
 )
 

@@ -78,7 +78,7 @@ func slow() []string {
 	return []string{"FAKE_CUDA_BANDWIDTH=4000000", "GPUWHISK_SHIM_CHUNK=1048576"}
 }
 
-// underWay starts an order and waits until the shim has it: then it has said
+// underWay starts an order and waits until the shim has it: then it has reported
 // nothing yet, but the next order finds it.
 func (b *fixture) underWay(o gpu.Order) <-chan error {
 	ended := make(chan error, 1)
@@ -127,7 +127,7 @@ func TestRunEndsEviction(t *testing.T) {
 }
 
 // TestOrdersRaceWithRuns gives orders and begins runs all at once: none waits
-// for ever, what was in memory is there, and the last word is true.
+// for ever, what was in memory is there, and the last report is true.
 func TestOrdersRaceWithRuns(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded("GPUWHISK_SHIM_CHUNK=1048576")
@@ -218,13 +218,13 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// TestUnhooked: a container that no shim speaks for holds what was reserved,
-// until one does.
+// TestUnhooked: a container without a connected shim holds what was reserved,
+// until one connects.
 func TestUnhooked(t *testing.T) {
 	b := open(t, func(o *Options) { o.helloTime = 50 * time.Millisecond })
 	g := b.prepare(name, "managed")
 	need := gpu.Need{Bytes: 5 * mib, Context: mib}
-	for range 2 { // waited for once, said once
+	for range 2 { // waited for once, logged once
 		b.Begin(name, gpu.Need{})
 		b.End(b.limited(), name, need)
 		h := b.last(assumedPID)
@@ -373,7 +373,7 @@ func TestSpill(t *testing.T) {
 		spill         int
 	}{
 		{true, real, 0, 0, 0},         // more when it is swapped out
-		{true, real, 0, 9 * mib, 9},   // what the action says
+		{true, real, 0, 9 * mib, 9},   // what the action declares
 		{true, real, 0, 99 * mib, 64}, // more there is not
 		{true, real, 5 * mib, 9 * mib, 5},
 		{true, pretended, 0, 9 * mib, 64}, // it is the process's own memory
@@ -400,7 +400,7 @@ func TestRealDeviceOfProcess(t *testing.T) {
 }
 
 // BenchmarkEnd is what the begin and the end of a warm run cost: the container
-// says what it holds.
+// reports what it holds.
 func BenchmarkEnd(b *testing.B) {
 	x := open(b, nil)
 	x.loaded()

@@ -12,7 +12,8 @@ import (
 )
 
 // TestAbroad: where the host's processes are not seen the engine says whose they
-// are, and all that a container's processes have is laid beside all that they say.
+// are, and the sum of what a container's processes have is compared with the sum of
+// what they report.
 func TestAbroad(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() }) // shows no process
 	b.prepare("talks", "managed")

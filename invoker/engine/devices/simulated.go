@@ -107,7 +107,7 @@ func (s *simulation) read() []nvml.Reading {
 	return out
 }
 
-// pid is the number by which we know a process.
+// pid is the number that stands for a process here.
 func (s *simulation) pid(who slotHolder) int {
 	if pid, known := s.pids[who]; known && pid > 0 {
 		return pid

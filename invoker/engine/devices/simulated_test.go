@@ -25,21 +25,21 @@ func (b *fixture) bare(name string) *shimtest.Guest {
 	return shimtest.Start(b.t, cmd)
 }
 
-// seesWhatIsThere has a program past the shim take memory in silence, then say
-// that it has little of it, and end: what the device shows counts.
+// seesWhatIsThere has a program past the shim take memory without a report, then
+// report little of it, and end: what the device shows counts.
 func (b *fixture) seesWhatIsThere(g *shimtest.Guest) {
 	b.t.Helper()
 	g.Do("alloc %d", 160*mib)
 	b.awaitUsage(g.PID(), 160*mib)
 	events{b.Mover}.Usage(name, g.PID(), gpu.Usage{Allocated: mib, Resident: mib, Context: mib})
-	// Less what it says, a context and what the driver may need for itself.
+	// Less what it reports, a context and what the driver may need for itself.
 	b.awaitUsage(hiddenPID(g.PID()), (160-1-1-64)*mib)
 	g.Do("free 0")
 	b.await("the end of what was hidden", func(h gpu.MemoryReport) bool { return h.PID == hiddenPID(g.PID()) && h.Exited })
 }
 
 // TestSimulatedDeviceIsWatched: what processes have on a simulated device is
-// seen without their word, as NVML sees it on a real one.
+// seen without their reports, as NVML sees it on a real one.
 func TestSimulatedDeviceIsWatched(t *testing.T) {
 	b := open(t, nil)
 	o := make(report, 1000)

@@ -65,7 +65,7 @@ func TestInvokerStartsAgain(t *testing.T) {
 	}
 }
 
-// TestOrderToATakenOverContainer: its processes look for the next invoker's socket
+// TestOrderToATakenOverContainer: its processes try the next invoker's socket
 // every now and then; until they have found it an order is not carried out.
 func TestOrderToATakenOverContainer(t *testing.T) {
 	b := open(t, nil)
@@ -88,7 +88,7 @@ func TestOrderToATakenOverContainer(t *testing.T) {
 		t.Errorf("at once after the restart: %d, %v", n, err)
 	}
 	g.Kill()
-	// Who never comes is waited for so long, and no longer.
+	// A process that never comes is waited for so long, and no longer.
 	next.options.rejoinTime = time.Millisecond
 	other := gpu.Order{Kind: gpu.Evict, Container: "wsk00_9_guest_other", Epoch: 1}
 	if _, err := next.Prepare(other.Container, o.Devices[0], container.DeviceRequest{Shim: "managed"}); err != nil {

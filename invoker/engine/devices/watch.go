@@ -17,7 +17,7 @@ type Observer interface {
 }
 
 // Watch begins to sample the devices and reports to the observer; the mover gets
-// of processes on the devices that no shim speaks for. Without devices it does
+// the processes on the devices that have no connected shim. Without devices it does
 // nothing.
 func (h *Host) Watch(o Observer, m *Mover) error {
 	if h.driver == nil {
@@ -49,9 +49,9 @@ func translate(readings []nvml.Reading) []gpu.Reading {
 }
 
 // fault reports what went wrong on a device. After a fatal fault nothing more is
-// started there until the driver says that the device answers again, or, of one
-// that never stopped answering, that it needs no reset; where the driver cannot
-// say that, the device stays out until the next start.
+// started there until the device answers again, or, if it never stopped answering,
+// until the driver reports that it needs no reset; where the driver cannot report
+// that, the device stays out until the next start.
 func (h *Host) fault(o Observer, f nvml.Fault) {
 	log := h.log.With("device", f.Device, "fault", f.Kind.String(), "severity", f.Severity.String(), "reason", f.Text)
 	switch {
@@ -84,12 +84,12 @@ func (h *Host) Close(ctx context.Context) error {
 	return errors.Join(err, h.driver.Close())
 }
 
-// minChange is the change of a process's memory that is worth telling.
+// minChange is the change of a process's memory that is worth a report.
 const minChange = 16 << 20
 
-// observe charges what NVML sees of processes that belong to a container, but for
-// which no shim speaks: a static program, or one that got rid of its
-// environment. Only what is on the device is seen, and none of it can be moved.
+// observe charges what NVML sees of processes that belong to a container and have
+// no connected shim: a static program, or one that got rid of its environment. Only
+// what is on the device is seen, and none of it can be moved.
 func (m *Mover) observe(readings []nvml.Reading) {
 	found := map[*gpuContainer]map[int]sight{}
 	for _, r := range readings {

@@ -98,7 +98,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// A process may not speak for another container than the one that it shows.
+// A process may not report for another container than the one that it shows.
 func TestStrangerIsRefused(t *testing.T) {
 	b := open(t, nil)
 	a := b.prepare("a", "managed")
@@ -114,7 +114,7 @@ func TestStrangerIsRefused(t *testing.T) {
 }
 
 // TestUnheardProcesses: what NVML sees of a container's processes is charged
-// unless they say it themselves.
+// unless they report it themselves.
 func TestUnheardProcesses(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() })
 	hooked := b.guest(b.prepare(name, "managed"))
@@ -160,7 +160,7 @@ func TestUnheardProcesses(t *testing.T) {
 	expect("on a device that is not the container's", gpu.MemoryReport{Container: "static", PID: 8, Exited: true})
 	read(own)
 	expect("nobody is left")
-	// More than it says, with what a context and the driver's own bits take.
+	// More than it reports, with what a context and the driver's own bits take.
 	own.Bytes = 200 * mib
 	read(own)
 	expect("hidden", gpu.MemoryReport{Container: name, PID: -own.PID, Usage: gpu.Usage{Allocated: 135 * mib, Resident: 135 * mib}})

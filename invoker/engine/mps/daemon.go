@@ -88,7 +88,7 @@ func (d *daemon) keep() {
 		since := time.Now()
 		end := d.watch(p)
 		if end == nil {
-			return // asked for
+			return // by Close
 		}
 		if time.Since(since) > d.LongestPause {
 			backoff.Reset()
@@ -98,7 +98,7 @@ func (d *daemon) keep() {
 	}
 }
 
-// errStopped means that the end came first.
+// errStopped means that the daemon was stopped first.
 var errStopped = errors.New("stopped")
 
 // relaunch starts the daemon after an end, as often as it takes.
@@ -137,7 +137,7 @@ type process struct {
 	err   error
 }
 
-// ownShm starts a program with a directory in the place of /dev/shm. The
+// ownShm starts a program with a directory instead of /dev/shm. The
 // namespace that the mount is made in is the program's alone.
 const ownShm = `mount --bind "$0" /dev/shm && exec "$@"`
 
@@ -279,8 +279,8 @@ func (d *daemon) dismiss() {
 	}
 }
 
-// lastWords keeps the end of what a daemon prints: in the foreground it goes
-// on about every client.
+// lastWords keeps the end of what a daemon prints: in the foreground it prints
+// lines about every client.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte

@@ -38,7 +38,7 @@ func newFake(t *testing.T) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A short path: a socket's name has room for 107 bytes.
+	// A short path: a socket's name has 107 bytes at most.
 	dir, err := os.MkdirTemp("", "mps")
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func (f *fake) start() *Daemons {
 	return d
 }
 
-// await reads the next piece of news.
+// await reads the next report.
 func (f *fake) await(want string) {
 	f.t.Helper()
 	select {
@@ -139,7 +139,7 @@ func TestDaemonPerDevice(t *testing.T) {
 	}
 }
 
-// A daemon that ends is missed and started again; the other's clients notice
+// A daemon that ends is noticed and started again; the other's clients notice
 // nothing.
 func TestDeath(t *testing.T) {
 	f := newFake(t)
