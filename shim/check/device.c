@@ -136,8 +136,8 @@ bool device_about(struct about *a)
 	       device_memory(&a->avail, &a->total);
 }
 
-/* Managed memory takes its place on the device only when it is written: what
- * was promised before counts as taken. */
+/* Managed memory takes space on the device only when it is written: what was
+ * allocated before counts as taken. */
 static bool fits(uint64_t bytes)
 {
 	size_t avail, total;

@@ -11,7 +11,7 @@
 
 #include "../src/abi.h"
 
-/* What went wrong, with the driver's word for it; empty while all is well. */
+/* What went wrong, with the driver's text; empty while all is well. */
 extern char trouble[512];
 bool fails(const char *what, CUresult r);
 
@@ -34,10 +34,10 @@ struct block {
 	uint32_t m, b;
 };
 
-/* Allocates after a look at what is free: never more than the device has. */
+/* Allocates after a check of what is free: never more than the device has. */
 bool block_make(struct block *out, uint64_t bytes);
 bool block_free(struct block *b);
-/* Whether the driver gives so much, whatever it says is free. */
+/* Whether the driver gives so much, whatever it reports as free. */
 bool block_taken(uint64_t bytes);
 bool block_fill(struct block *b, uint32_t seed);
 /* Passes over the whole block; its contents stay known. */

@@ -13,7 +13,8 @@
  *   newest, newest_of, newest_at, newest_name
  *                                        the same for the driver's own version
  *
- * One function may have several names; its place says which it is. Where the driver has none, the pointer is "" and so is the rest.
+ * One function may have several names; its address tells them apart. Where the
+ * driver has none, the pointer is "" and so is the rest.
  */
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /*
- * What a program asks of the driver, by whatever way: an audit library of the
- * loader (LD_AUDIT), which hears of every binding to libcuda, of linked
- * symbols as of dlsym, and puts itself before cuGetProcAddress to hear of what
- * is asked for there. GPUWHISK_TRACE names the file that gets a line for each:
+ * What a program looks up in the driver, by whatever way: an audit library of the
+ * loader (LD_AUDIT), which is called for every binding to libcuda, of linked
+ * symbols as of dlsym, and puts itself before cuGetProcAddress to see the names
+ * there. GPUWHISK_TRACE names the file that gets a line for each:
  *
  *   object PATH                       a file that the program loaded
  *   linked NAME                       a call bound by the loader
@@ -11,8 +11,8 @@
  *                                     "?" if it is no export, "-" if none came,
  *                                     and its place in the driver's file
  *
- * An address that a linked program takes of a function is bound unheard: who
- * wants those looks into the objects.
+ * An address that a linked program takes of a function is bound without a call
+ * here: those are read from the objects.
  *
  * It lives in a namespace of its own, with a C library that the program's
  * threads do not know: nothing here needs more of it than a system call.
@@ -82,8 +82,8 @@ static const char *name_of(void *p, uint64_t *at)
 static CUresult first(const char *symbol, void **pfn, int version, uint64_t flags);
 static CUresult second(const char *symbol, void **pfn, int version, uint64_t flags, int *status);
 
-/* Note what came of a question; stay before what was asked for if it is the
- * asking itself. */
+/* Record the outcome of a lookup; stay before cuGetProcAddress where that is what
+ * was looked up. */
 static void note(const char *symbol, void **pfn, int version, uint64_t flags, CUresult r)
 {
 	struct line l = {.n = 0};

@@ -16,7 +16,7 @@
  *                          at once, which is given back; 0 if not
  *   copy BYTES ROUNDS      {"in": [ns], "out": [ns]} of copies of pinned memory
  *
- * Its first line, unasked, says what the device is.
+ * Its first line, without a command, describes the device.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * The agent: one thread of the process, started after the first successful
- * cuInit, that connects to the invoker and does its word. It takes no signals,
+ * cuInit, that connects to the invoker and carries out its orders. It takes no signals,
  * makes no context, and keeps trying when the invoker is away.
  */
 #include "agent.h"

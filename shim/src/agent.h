@@ -1,5 +1,5 @@
 /*
- * The thread that talks with the invoker and moves memory at its word.
+ * The thread that is connected to the invoker and moves memory by its orders.
  */
 #ifndef GW_AGENT_H
 #define GW_AGENT_H
@@ -9,7 +9,7 @@
 
 /* After a successful cuInit; once per process. */
 void gw_agent_start(void);
-/* Tell it that so many bytes came or went. Cheap; from any thread. */
+/* Report to it that so many bytes came or went. Cheap; from any thread. */
 void gw_agent_changed(uint64_t bytes);
 /* Wake it. */
 void gw_agent_ring(void);

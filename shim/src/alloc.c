@@ -1,7 +1,7 @@
 /*
- * Device memory. A block is noted after the driver gave it and struck out
- * before the driver takes it back: in between, another thread may get the same
- * address. If the driver refuses to take it, the note is restored.
+ * Device memory. A block is recorded after the driver gave it and removed before
+ * the driver takes it back: in between, another thread may get the same address.
+ * If the driver refuses to take it, the record is restored.
  */
 #include "agent.h"
 #include "backend.h"
@@ -22,7 +22,7 @@ static void enter(CUdeviceptr ptr, size_t bytes, enum gw_kind kind)
 	gw_agent_changed(bytes);
 }
 
-/* The end of an allocation that was promised: note it if it came about. */
+/* The end of an allocation whose bytes are reserved: record it if it succeeded. */
 static CUresult settle(CUresult r, CUdeviceptr *out, size_t promised, size_t bytes,
 		       enum gw_kind kind)
 {

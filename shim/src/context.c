@@ -25,7 +25,7 @@ static struct {
 	unsigned n;
 } known = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* The context noted last: most threads of a program share one. */
+/* The context seen last: most threads of a program share one. */
 static _Atomic(CUcontext) noted;
 
 static atomic_uint waiting;
@@ -81,7 +81,7 @@ static void drop(CUcontext ctx)
 	gw_agent_changed(0);
 }
 
-/* Where the driver would not say: the only context that there is. */
+/* Where the driver does not report one: the only context that there is. */
 static struct gw_here only_one(void)
 {
 	struct gw_here h = {NULL, 0};

@@ -14,7 +14,7 @@ struct gw_here {
 };
 
 /* The calling thread's context and device, or the process's only one where the
- * driver would not say; ctx is NULL if there is none. */
+ * driver does not report one; ctx is NULL if there is none. */
 struct gw_here gw_here(void);
 unsigned gw_contexts(void);
 
@@ -32,7 +32,7 @@ void gw_leave(void);
  * a context dies between two of our moves, never during one. */
 void gw_work_lock(void);
 void gw_work_unlock(void);
-/* Somebody waits for the lock: the agent shall give it back soon. */
+/* A thread waits for the lock: the agent shall release it soon. */
 bool gw_work_wanted(void);
 
 /* Moves go by two streams, so that one chunk follows the other without a gap. */

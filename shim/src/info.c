@@ -120,8 +120,8 @@ CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle
 	return shared(real(handle, ptr, bytes, type, flags), ptr);
 }
 
-/* What the program itself fetches is on the device from now on, as far as we
- * tell. What it sends away leaves in its own time, so it counts as there until
+/* What the program itself fetches counts as on the device from now on. What it
+ * sends away leaves in its own time, so it counts as there until
  * an order of ours has moved it. */
 static void fetched(CUdeviceptr ptr, size_t bytes)
 {

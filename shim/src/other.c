@@ -38,8 +38,8 @@ static uint64_t element_bytes(int format)
 	return 4;
 }
 
-/* Only arrays with deferred mapping tell their size to
- * cuArrayGetMemoryRequirements, so it is reckoned from the description. */
+/* cuArrayGetMemoryRequirements has the size only of arrays with deferred mapping,
+ * so it is computed from the description. */
 static uint64_t array_bytes(const struct gw_array3d *d)
 {
 	uint64_t n = d->width * element_bytes(d->format) * (d->channels ? d->channels : 1);
@@ -47,7 +47,7 @@ static uint64_t array_bytes(const struct gw_array3d *d)
 	return n * (d->height ? d->height : 1) * (d->depth ? d->depth : 1);
 }
 
-/* The end of an array that was promised. */
+/* The end of an array whose bytes are reserved. */
 static CUresult settle_array(CUresult r, CUarray *array, uint64_t bytes)
 {
 	if (r == CUDA_SUCCESS)
@@ -102,7 +102,7 @@ CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)
 	return r;
 }
 
-/* The end of pinned memory that was promised. */
+/* The end of pinned memory whose bytes are reserved. */
 static CUresult settle_host(CUresult r, void *base, size_t bytes)
 {
 	if (r == CUDA_SUCCESS)

@@ -3,7 +3,7 @@
  * so both are counted.
  *
  * A handle that ends may be given out again at once, to another thread. So the
- * driver's word on a handle and ours are one step, under a lock: these calls
+ * driver's call and our record of a handle are one step, under a lock: these calls
  * are rare and long.
  */
 #include <pthread.h>

@@ -29,8 +29,8 @@ static bool record(enum gw_sign sign, CUresult code)
 {
 	int none = GW_NO_SIGN;
 
-	/* The code first: who sees the sign reads it. Of two that come at once
-	 * one's code may stand with the other's sign; both are true. */
+	/* The code first: a thread that sees the sign reads it. Of two that come at
+	 * once one's code may stand with the other's sign; both are true. */
 	if (!gw_refused_before())
 		atomic_store(&noted_code, code);
 	if (!atomic_compare_exchange_strong(&noted, &none, sign))
@@ -87,7 +87,7 @@ void gw_refusal_forget(void)
 	atomic_store(&moved, false);
 }
 
-/* Who has an error explained has met it. */
+/* A program that has an error explained has met it. */
 CUresult gw_on_error_text(fn_cuGetErrorString *real, int code, const char **text)
 {
 	if (is_fault(code) && gw_moved_before())

@@ -1,9 +1,9 @@
 /*
  * Signs that a program's libraries do not bear managed memory. The invoker is
  * notified of the first one, and runs the function without managed memory from its
- * next process on. A launch is not on our path: its failure is read from what
- * the driver says of a context afterwards, and from what the program asks the
- * driver to explain.
+ * next process on. A launch is not on our path: its failure shows in the driver's
+ * next answers about the context, and in the errors that the program has the driver
+ * explain.
  */
 #ifndef GW_REFUSAL_H
 #define GW_REFUSAL_H
@@ -30,7 +30,7 @@ bool gw_refused_before(void);
 /* An order has moved memory of this process. */
 void gw_note_move(void);
 bool gw_moved_before(void);
-/* Some call gave this. True: it is a sign, which is noted. For the agent, which
+/* Some call gave this. True: it is a sign, which is recorded. For the agent, which
  * does not wait for itself. */
 bool gw_judge(CUresult r);
 

@@ -1,6 +1,6 @@
 /*
- * The books: every allocation that lives, found by its base or by any address
- * within it. Nothing here calls the driver.
+ * The registry: every live allocation, found by its base or by any address within
+ * it. Nothing here calls the driver.
  *
  * The driver does not report where managed memory lies. What is known of a block
  * is one part that our moves have brought to the host and that was not used
@@ -47,7 +47,7 @@ struct gw_block {
 	CUcontext ctx;
 	uint32_t id;   /* distinguishes blocks that had the same address */
 	union {
-		uint32_t refs;  /* of a handle: who keeps the memory */
+		uint32_t refs;  /* of a handle: references that keep the memory */
 		uint32_t spare; /* of a movable block: MiB that were likely never used.
 				 * A guide for what to bring in, and no more. */
 	};
@@ -74,7 +74,7 @@ static inline bool gw_movable(const struct gw_block *b)
 	return b->kind == GW_MANAGED || b->kind == GW_NATIVE;
 }
 
-/* Promise bytes below the limit to an allocation about to be made. False: the
+/* Reserve bytes below the limit for an allocation about to be made. False: the
  * limit is reached. Every true is ended by one gw_settle. */
 bool gw_promise(uint64_t bytes);
 void gw_settle(uint64_t bytes);
@@ -82,7 +82,7 @@ void gw_settle(uint64_t bytes);
 bool gw_promise_host(uint64_t bytes);
 void gw_settle_host(uint64_t bytes);
 
-/* False: no memory for the books; the block is not known then. */
+/* False: no memory for the registry; the block is not known then. */
 bool gw_add(enum gw_space space, const struct gw_block *b);
 /* Remove the block that begins there. False: unknown. */
 bool gw_take(enum gw_space space, uint64_t base, struct gw_block *out);

@@ -92,7 +92,7 @@ bool gw_aside(void)
 
 	if (seen != READ) {
 		int expect = UNREAD;
-		/* Whoever comes while another reads forwards, once. */
+		/* A thread that comes while another reads forwards, once. */
 		if (!atomic_compare_exchange_strong(&progress, &expect, READING))
 			return true;
 		read_config();

@@ -29,7 +29,7 @@ extern struct gw_config gw_config;
 bool gw_aside(void);
 /* Forward everything from now on, and log why. For good. */
 void gw_step_aside(const char *why);
-/* Say a thing on the log descriptor, if there is one. */
+/* Write a line to the log descriptor, if there is one. */
 void gw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Bytes a process may hold; 0 is no limit. */

@@ -1,6 +1,6 @@
 /*
- * dlsym and dlvsym. glibc finds out who asks (for RTLD_NEXT and RTLD_DEFAULT)
- * by the return address, so a plain lookup must reach the real function by a
+ * dlsym and dlvsym. glibc finds the caller (for RTLD_NEXT and RTLD_DEFAULT) by
+ * the return address, so a plain lookup must reach the real function by a
  * jump that leaves the caller's frame as it was.
  *
  * gw_pick(handle, name, return address, version or NULL) gives the pointer to

@@ -55,7 +55,7 @@ static uint64_t chunk_most(void)
 	return chunk_now ? chunk_now : least(gw_config.chunk, FIRST_CHUNK);
 }
 
-/* A chunk took so long on the link: one that took too long, or that was whole, says
+/* A chunk took so long on the link: one that took too long, or that was whole, sets
  * how large the next may be. */
 static void learn_chunk(uint64_t bytes, int64_t took)
 {

@@ -1,7 +1,6 @@
 /*
  * One order to move memory, carried out in steps of some chunks: between two
- * chunks the agent looks whether something came by the socket, so that a newer
- * order ends an older one.
+ * chunks the agent polls the socket, so that a newer order ends an older one.
  */
 #ifndef GW_WORK_H
 #define GW_WORK_H
@@ -25,7 +24,7 @@ void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated);
 /* True: a step would move something. */
 bool gw_work_left(const struct gw_work *w);
 /* Move some chunks, each ordered while the one before it is under way, until
- * wanted says that there is something else to do. All have arrived when it
+ * wanted reports that there is something else to do. All have arrived when it
  * returns; alive is called once in a while until then. False: there is nothing more
  * to do. */
 bool gw_work_step(struct gw_work *w, bool (*wanted)(void), void (*alive)(void));
@@ -40,13 +39,13 @@ bool gw_work_stopped(void);
 int gw_larger(const void *a, const void *b);
 /* Give back what pools and graphs keep for later. */
 void gw_trim(void);
-/* Note how much of each block was likely never used. */
+/* Record how much of each block was likely never used. */
 void gw_guess_spare(void);
 /* What this process holds, with what its pools keep. at_rest: no more of it is
  * on the device than the device has in use. */
 struct gw_totals gw_work_totals(bool at_rest);
-/* Ask after a context in which memory was moved: after a kernel's fault the
- * driver gives that error for every call. */
+/* Check a context in which memory was moved: after a kernel's fault the driver
+ * gives that error for every call. */
 void gw_work_probe(void);
 /* No call of the driver is made after this returns. */
 void gw_work_stop(void);

@@ -1,6 +1,6 @@
 /*
- * A driver whose calls fail: the program hears the driver's own word, orders
- * are answered, and what is told of the memory is true.
+ * A driver whose calls fail: the program gets the driver's own code, orders are
+ * answered, and what is reported of the memory is true.
  */
 #include <pthread.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static struct held {
 	uint64_t bytes;
 } held;
 
-/* A call of the program's own fails as the driver says or not at all. */
+/* A call of the program's own fails with the driver's code or not at all. */
 static bool went(CUresult r, const struct fault *f)
 {
 	if (r != CUDA_SUCCESS)
@@ -45,7 +45,7 @@ static void allocate(const struct fault *f)
 		held.pooled = 0;
 }
 
-/* An order is answered, and no byte is on the device without being told of. */
+/* An order is answered, and no byte is on the device without being reported. */
 static unsigned move(int c, unsigned type, uint64_t epoch, const struct fault *f)
 {
 	struct said s = invoker_move(c, type, epoch);
@@ -113,7 +113,7 @@ static void live_through(const struct fault *f)
 	give_back(f);
 	move(c, GW_EVICT, 100, f); /* has the pools give back */
 	uint64_t told = invoker_report(c).number[ALLOCATED];
-	/* What a pool keeps for later is told too, where it can be asked. */
+	/* What a pool keeps for later is reported too, where the driver has it. */
 	CHECK(told == held.bytes || (f->nth == 0 && told == held.bytes + MIB));
 	if (f->nth && strcmp(f->call, "cuMemFreeAsync"))
 		SAME(held.bytes, 0);

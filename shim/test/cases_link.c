@@ -1,5 +1,5 @@
 /*
- * The talk with the invoker when it goes wrong, and what it costs.
+ * The connection to the invoker when it goes wrong, and what it costs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static int begin(void)
 	return invoker_accept();
 }
 
-/* The invoker goes and comes back: memory works meanwhile, then it is told. */
+/* The invoker goes and comes back: memory works meanwhile, then it is reported. */
 static void loss(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -50,7 +50,7 @@ static void torn(int argc, char **argv)
 	invoker_report(c);
 }
 
-/* What is no frame ends the talk, not the program. */
+/* What is no frame ends the connection, not the program. */
 static void malformed(int argc, char **argv)
 {
 	static const uint8_t bad[][20] = {
@@ -164,7 +164,8 @@ static void version(int argc, char **argv)
 
 /* It answers between two chunks. FAKE_CUDA_BANDWIDTH makes the whole last half a
  * minute, so it is not over by then, as its end by the run shows. */
-/* It says that it lives while a chunk is under way that takes long, unasked. */
+/* It reports that it lives while a chunk is under way that takes long, without a
+ * question. */
 static void alive(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -190,7 +191,7 @@ static void heartbeat(int argc, char **argv)
 	for (uint64_t i = 42; i < 50; i++) {
 		invoker_send(c, GW_PING, i, 0, 0);
 		while (invoker_hear(c, GW_PONG).epoch != i)
-			; /* it may say unasked that it lives */
+			; /* it may report that it lives */
 	}
 	invoker_send(c, GW_GATE, 0, 1, 0);
 	SAME(invoker_hear(c, GW_DONE).word[STATUS], GW_CANCELLED);
@@ -217,7 +218,7 @@ static void closes_all(int argc, char **argv)
 	SAME(lseek(files[0], 0, SEEK_END), 0);
 }
 
-/* Nobody listens: the program works as ever. */
+/* No invoker listens: the program works as ever. */
 static void absent(int argc, char **argv)
 {
 	CUdeviceptr p;

@@ -144,7 +144,7 @@ static void pitch(int argc, char **argv)
 	SAME(invoker_report(c).number[BLOCKS], 1);
 }
 
-/* What the driver says to a wrong free is what the program hears. */
+/* The program gets the driver's answer to a wrong free. */
 static void wrong_free(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -173,7 +173,8 @@ static void refused_free(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
-/* A driver out of memory is heard unchanged; one without managed memory serves. */
+/* The code of a driver out of memory passes unchanged; one without managed memory
+ * serves. */
 static void alloc_fails(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -261,7 +262,7 @@ static void handles(int argc, char **argv)
 	uint64_t live = 0;
 	int c = begin();
 
-	/* Nobody would read what is said meanwhile. */
+	/* No invoker would read what is sent meanwhile. */
 	invoker_close_door();
 	close(c);
 	for (int i = 0; i < 4; i++)

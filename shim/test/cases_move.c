@@ -73,7 +73,7 @@ static void fault(int argc, char **argv)
 	SAME(in_use(), 0);
 }
 
-/* Where runs are told, residency follows them. */
+/* Where runs are reported, residency follows them. */
 static void gate(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -93,8 +93,8 @@ static void gate(int argc, char **argv)
 	SAME(invoker_move(c, GW_EVICT, 3).number[MOVED], 4 * MIB);
 }
 
-/* The device says how much is in use: of an arena that was hardly touched no
- * more is told, all of it leaves, and no more than was there comes back. */
+/* The device reports how much is in use: of an arena that was hardly touched no
+ * more is reported, all of it leaves, and no more than was there comes back. */
 static void arena(int argc, char **argv)
 {
 	CUdeviceptr p;

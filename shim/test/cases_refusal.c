@@ -1,6 +1,6 @@
 /*
- * Programs whose libraries do not bear managed memory: the invoker is told, and
- * what can be served is.
+ * Programs whose libraries do not bear managed memory: the invoker gets a report,
+ * and what can be served is.
  */
 #include <string.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ static void is_told(int c, unsigned sign, int code)
 	SAME((int)s.word[1], code);
 }
 
-/* Whoever hears the answer to this has heard all that was said before. */
+/* The answer to this comes after all that was sent before. */
 static void nothing_told(int c)
 {
 	static uint64_t token = 1ull << 50;
@@ -99,8 +99,8 @@ static CUresult touch(void *f, CUdeviceptr p)
 	return cu.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL);
 }
 
-/* A kernel fails after a move; FAKE_CUDA_MOVED says how. The second word says by
- * what that is found. */
+/* A kernel fails after a move, with the code of FAKE_CUDA_MOVED. The second argument
+ * is by what that is found. */
 static void after_move(int argc, char **argv)
 {
 	int code = atoi(argv[0]), c = begin();
@@ -130,7 +130,8 @@ static void after_move(int argc, char **argv)
 	is_told(c, FAULT, code);
 }
 
-/* The program ends of it before its run has: the invoker hears it all the same. */
+/* The program ends of it before its run has: the invoker gets the report all the
+ * same. */
 static void at_exit(int argc, char **argv)
 {
 	int code = atoi(argv[0]), status;
@@ -156,7 +157,7 @@ static void at_exit(int argc, char **argv)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
 }
 
-/* The next invoker hears it, too. */
+/* The next invoker gets the report, too. */
 static void again(int argc, char **argv)
 {
 	CUdeviceptr p;

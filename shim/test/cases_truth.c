@@ -1,5 +1,5 @@
 /*
- * What is told of residency against the fake driver's own table of pages.
+ * What is reported of residency against the fake driver's own table of pages.
  * Nothing that a run touches is a part from the start of a block, as nothing
  * is in arenas.
  */
@@ -68,7 +68,7 @@ static void grows(int argc, char **argv)
 	OK(cu.cuMemAlloc_v2(&p, ALL));
 	touch(f, NULL, p, ALL / 4);
 	run_ends(c);
-	/* The device says that no more can be there. */
+	/* By the device's report no more can be there. */
 	SAME(invoker_report(c).number[RESIDENT], ALL / 4);
 	nothing_left(c, 1);
 	run_begins(c);
@@ -103,7 +103,7 @@ static void tail(int argc, char **argv)
 	pattern_check(p + MIDDLE, 4 * MIB, 2);
 }
 
-/* What was emptied counts as used until somebody asks for the room. */
+/* What was emptied counts as used until other memory needs the space. */
 static void kept(int argc, char **argv)
 {
 	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
@@ -167,7 +167,7 @@ static void run_at_random(int c, unsigned *seed)
 	run_ends(c);
 }
 
-/* Random runs, and after every order what is told is what is. */
+/* Random runs, and after every order the report is true. */
 static void truth(int argc, char **argv)
 {
 	int rounds = argc ? atoi(argv[0]) : 30, c = begin();
@@ -260,7 +260,7 @@ static void strict(int argc, char **argv)
 	SAME(status, 0);
 }
 
-/* A process that takes plain memory when it is told to, and tells when it has. */
+/* A process that takes plain memory on command, and answers when it has. */
 struct taker {
 	pid_t pid;
 	int to, from;

@@ -58,7 +58,7 @@ static void go_ways(struct way *ways, int n, size_t bytes)
 		SAME(write(said[1], &ways[i], sizeof *ways), sizeof *ways);
 		_exit(0);
 	}
-	/* Who fails ends the pipes' other side, and so all of this. */
+	/* A failing process closes the pipes' other side, which ends all of this. */
 	close(ready[1]);
 	close(said[1]);
 	for (int i = 0; i < n; i++)
@@ -97,7 +97,7 @@ static void bench_link(int argc, char **argv)
 }
 
 /* The link is filled to 95 %, and most orders come while one is under way; what
- * the fake copied for too long says nothing of the shim. */
+ * the fake copied for too long is not the shim's. */
 static bool fills(const struct way *w)
 {
 	const struct link *l = &w->link;

@@ -3,14 +3,14 @@
  * each with "ok", or a number, or ends with what went wrong.
  *
  *   alloc BYTES        a block; its number
- *   try BYTES          a block without a number; the driver's word on it
- *   pin BYTES          pinned host memory; the driver's word on it
+ *   try BYTES          a block without a number; the driver's code
+ *   pin BYTES          pinned host memory; the driver's code
  *   many COUNT BYTES   so many blocks without a number
  *   fill BLOCK SEED    write its contents
  *   check BLOCK SEED   see that they are the same
  *   free BLOCK
  *   used               its bytes on the device, to the page
- *   counts             bytes that count as used there, of anybody
+ *   counts             bytes that count as used there, of all processes
  */
 #include <string.h>
 

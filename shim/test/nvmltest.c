@@ -1,5 +1,5 @@
 /*
- * The fake management library says what its script says.
+ * The fake management library reports what its script holds.
  */
 #include <dlfcn.h>
 #include <stdint.h>

@@ -27,8 +27,8 @@ extern struct cuda cu;
 void cuda_open(const char *route);
 void cuda_begin(void);
 /* What really lies on device 0 of this process's memory, to the page, by the
- * fake driver's own books; and of a range. Programs of the real world cannot
- * ask that. */
+ * fake driver's own tables; and of a range. With a real driver no program can see
+ * that. */
 size_t in_use(void);
 size_t lies_there(CUdeviceptr ptr, size_t bytes);
 /* What the fake's link did for this process's moves of managed memory, one way. */
@@ -39,7 +39,7 @@ struct link {
 	unsigned late;               /* those whose copying outlasted the link's work */
 };
 struct link link_of(int to_device);
-/* In use on device 0 by anybody, as cuMemGetInfo tells, so with what was
+/* In use on device 0 by all processes, as cuMemGetInfo reports, so with what was
  * emptied and is kept. */
 size_t counts_as_used(void);
 
@@ -61,7 +61,7 @@ size_t counts_as_used(void);
 	} while (0)
 #define OK(call) SAME(call, CUDA_SUCCESS)
 
-/* What a shim said. */
+/* A frame of a shim. */
 struct said {
 	unsigned type;
 	uint64_t epoch;
@@ -70,19 +70,19 @@ struct said {
 };
 enum { ALLOCATED, RESIDENT, FIXED, HOST, BLOCKS };       /* USAGE */
 enum { MOVED, NANOSECONDS, STILL_RESIDENT };             /* DONE */
-enum { COMMAND, STATUS, CODE };                          /* DONE, words */
+enum { COMMAND, STATUS, CODE };                          /* DONE, word */
 
-/* Whoever is silent for so long hangs, also on a machine that has much to do. */
+/* A process that is silent for so long hangs, also on a busy machine. */
 enum { HANG_MS = 60000 };
 
-/* Listen where GPUWHISK_SHIM_SOCKET says, which is set. */
+/* Listen at GPUWHISK_SHIM_SOCKET, which is set. */
 void invoker_listen(void);
 void invoker_close_door(void);
-/* Connect to the door until its queue is full; how many connections that took. */
+/* Connect to the socket until its queue is full; how many connections that took. */
 int invoker_fill(int *waiting, int most);
 /* The next process that connects; a connection's number. */
 int invoker_accept(void);
-/* -1: nobody connects within the time. */
+/* -1: no process connects within the time. */
 int invoker_accept_within(int ms);
 void invoker_hello(int c, uint32_t version);
 void invoker_send(int c, unsigned type, uint64_t epoch, uint64_t a, uint64_t b);

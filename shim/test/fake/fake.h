@@ -123,16 +123,16 @@ void fake_sleep_until(int64_t at);
 CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
 
 /* usage.c: what is taken of the devices, by all processes. The caller holds the
- * lock. Room that is kept counts as in use, and is given to who asks; so is that
- * of other processes' managed memory, if nothing else is left. */
+ * lock. Memory that is kept counts as in use, and is given out when needed; so is
+ * that of other processes' managed memory, if nothing else is left. */
 void fake_usage_open(void);
 bool fake_take(int device, uint64_t bytes, bool managed);
 void fake_give(int device, uint64_t bytes, bool managed);
 void fake_keep(int device, uint64_t bytes);
-/* False: somebody asked for the room meanwhile. */
+/* False: it was given out meanwhile. */
 bool fake_keep_end(int device, uint64_t bytes, bool take);
 uint64_t fake_in_use(int device);
-/* Bytes of this process's managed memory whose room is another's by now. */
+/* Bytes of this process's managed memory whose space is another's by now. */
 uint64_t fake_stolen(int device);
 void fake_stolen_out(int device, uint64_t bytes);
 /* When a transfer of so many nanoseconds ends: one at a time each way. */

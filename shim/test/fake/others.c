@@ -1,6 +1,6 @@
 /*
- * Pools, physical memory, arrays, graphs, pinned memory: as much as books can
- * be kept about.
+ * Pools, physical memory, arrays, graphs, pinned memory: as far as they can be
+ * counted.
  */
 #include <sched.h>
 #include <stdlib.h>

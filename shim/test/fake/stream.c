@@ -12,8 +12,8 @@ static struct fake_stream *streams;
 static struct fake_stream unnamed = {.alive = true};
 static __thread int thread_mode;
 
-/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, by which a runtime says which of the
- * streams without a name it means: here they are one. */
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, by which a runtime selects one of the
+ * streams without a name: here they are one. */
 static bool nameless(CUstream s) { return (uintptr_t)s <= 2; }
 
 static struct fake_stream *stream_of(CUstream s)
@@ -50,7 +50,7 @@ void fake_occupy(CUstream stream, int64_t ns)
 /* What the link did for this process, each way. It idles from the end of all
  * that it was given until the next order of a move. The fake copies the bytes
  * within the call, which a device would do for itself: what that takes beyond the
- * link's time is no idleness of the link's, and is told apart. */
+ * link's time is no idleness of the link's, and is counted apart. */
 static struct link {
 	long long moved_ns, idle_ns, late_ns;
 	unsigned orders, queued; /* queued: those that found it busy still */

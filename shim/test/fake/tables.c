@@ -118,7 +118,7 @@ static void *const refusals[][SLOTS] = {
 	{ALL(NAME, 0)}, {ALL(NAME, 1)}, {ALL(NAME, 2)}, {ALL(NAME, 3)},
 };
 
-/* Most tables say in their first slot how large they are. */
+/* Most tables have their size in the first slot. */
 static const void *contexts[SLOTS] = {(void *)sizeof contexts, [2] = (void *)primary};
 static const void *hooks[SLOTS] = {
 	(void *)sizeof hooks, [2] = (void *)tools_first, [6] = (void *)tools_second,

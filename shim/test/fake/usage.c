@@ -121,7 +121,7 @@ static void leave(void)
 		lock_byte(0, F_UNLCK, true);
 }
 
-/* The sum over all who live. */
+/* The sum over all live processes. */
 static uint64_t in_use(int device)
 {
 	uint64_t sum = 0;
@@ -172,7 +172,7 @@ bool fake_take(int device, uint64_t bytes, bool managed)
 	return ok;
 }
 
-/* Managed room goes; what of it was stolen meanwhile is nobody's debt now. The
+/* Managed memory goes; what of it was stolen meanwhile is not owed any more. The
  * rest is returned. The caller is within enter and leave. */
 static uint64_t drop_managed(int device, uint64_t bytes)
 {

@@ -9,9 +9,9 @@
 enum { USAGE_MAGIC = 0x6b616601, ROOM_SLOTS = 256, ROOM_DEVICES = 8 };
 
 /*
- * Byte 0 of the file is locked by who changes it. A process holds a lock on
- * byte 1 + its slot for as long as it lives, however it ends and in whatever
- * container it is: a slot whose byte nobody holds is free.
+ * A process that changes the file locks its byte 0. It holds a lock on byte 1 + its
+ * slot for as long as it lives, however it ends and in whatever container it is: a
+ * slot whose byte is not locked is free.
  */
 struct device_usage {
 	uint32_t magic, reserved;
@@ -20,10 +20,10 @@ struct device_usage {
 		uint32_t pid;   /* as its own name space has it */
 		uint32_t in_use;
 		uint64_t space; /* inode of that name space */
-		uint64_t plain[ROOM_DEVICES];   /* bytes that nobody can move */
+		uint64_t plain[ROOM_DEVICES];   /* bytes that cannot be moved */
 		uint64_t managed[ROOM_DEVICES]; /* of managed memory */
-		uint64_t kept[ROOM_DEVICES];    /* emptied, for the asking */
-		/* Managed bytes whose room another process was given. Their owner,
+		uint64_t kept[ROOM_DEVICES];    /* emptied, and given out when needed */
+		/* Managed bytes whose space another process was given. Their owner,
 		 * which may be frozen, sends them out when it next does anything. */
 		uint64_t stolen[ROOM_DEVICES];
 	} slot[ROOM_SLOTS];

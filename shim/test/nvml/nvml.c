@@ -1,20 +1,20 @@
 /*
- * A management library without a card, for monitors: what it says is read from
+ * A management library without a card, for monitors: what it reports is read from
  * a file at every call, so that a test can change it while the monitor runs.
  *
  *   FAKE_NVML_DEVICES  number of devices, 1
  *   FAKE_NVML_MEMORY   bytes of each, 16 GiB
  *   FAKE_CUDA_STATE    state that processes on the fake driver share: what they
- *                      have there is told as a driver does, whatever they say
+ *                      have there is shown as by a driver, whatever they report
  *   FAKE_NVML_SCRIPT   the file; without it the devices idle. A line each:
  *
  *     utilization DEVICE PERCENT
  *     process DEVICE PID BYTES     memory of a process; sums up to used memory,
- *                                  beside what FAKE_CUDA_STATE tells
+ *                                  beside what FAKE_CUDA_STATE has
  *     mig DEVICE SLICES            MIG is on, with so many equal slices
  *     mps DEVICE PID               a client of MPS
- *     recovery DEVICE ACTION       what the driver asks for after a fault, 0
- *                                  for nothing; without it, it cannot tell
+ *     recovery DEVICE ACTION       the driver's recovery action after a fault, 0
+ *                                  for none; without it, it is not known
  *     xid DEVICE CODE              one event for each change of this line
  *     lost DEVICE                  fallen off the bus
  *     unsupported FUNCTION         answers so, by its name without "nvml"
@@ -68,7 +68,7 @@ static uint64_t memory(void)
 	return (uint64_t)number("FAKE_NVML_MEMORY", 16ll << 30);
 }
 
-/* Go through the script's lines with this word; the nth that is about the
+/* Go through the script's lines that begin with this; the nth that is about the
  * device (-1 for any) gives its numbers. False: there is none. */
 static bool line(const char *word, int device, int nth, long long *a, long long *b)
 {
@@ -449,7 +449,7 @@ API int nvmlDeviceGetFieldValues(unit u, int n, struct field *fields)
 }
 
 struct events {
-	long long told[DEVICES]; /* the code last told, -1 none */
+	long long told[DEVICES]; /* the code last reported, -1 none */
 };
 
 API int nvmlEventSetCreate(struct events **set)

@@ -60,7 +60,8 @@ static bool lives(int file, int slot)
 	return fcntl(file, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
 }
 
-/* Go through the living; the lock is not taken, for who has it may be frozen. */
+/* Go through the live processes; the lock is not taken, for its owner may be
+ * frozen. */
 static int walk(int device, int nth, struct state_process *out, uint64_t *sum)
 {
 	const char *path = getenv("FAKE_CUDA_STATE");
