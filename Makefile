@@ -66,7 +66,7 @@ shim-test: ## Test the shim on its fake driver, also under sanitizers (about 2 m
 shim-fake: ## Build the shim, its fake driver and what the tests run under them
 	$(MAKE) -C shim fake
 
-# What goes without the shim shall not fail for want of a C compiler.
+# Targets that can do without the shim do not fail for want of a C compiler.
 .PHONY: shim-if-possible
 shim-if-possible:
 	@if command -v $(CC) >/dev/null; then $(MAKE) -s -C shim fake; \

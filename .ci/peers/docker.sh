@@ -28,7 +28,7 @@ install() {
 	debian docker.io iptables iproute2 curl
 }
 
-# launch starts dockerd with a storage driver and says whether it came up.
+# launch starts dockerd with a storage driver and reports whether it came up.
 launch() {
 	local driver=$1
 	rm -f "$run/docker.pid"
@@ -53,15 +53,15 @@ legacy_tables() {
 	iptables -t nat -L -n >/dev/null 2>&1
 }
 
-# unused NET tells whether no address of this machine lies in a network and no
+# unused NET reports whether no address of this machine lies in a network and no
 # route leads to it or through a part of it. A default route leads anywhere.
 unused() {
 	[[ -z $(ip -4 -o addr show to "$1"; ip -4 route show table all root "$1"
 		ip -4 route show table all match "$1" | grep -v '^default') ]]
 }
 
-# own_network makes the bridge on a network that nobody uses here. Whoever
-# chooses holds a lock, for two that choose at once would choose the same. The
+# own_network makes the bridge on a network that is not used here. The choice holds
+# a lock, for two scripts that choose at once would choose the same. The
 # list begins where engines, which take the lowest free, come last.
 own_network() {
 	local net

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The images of the action proxies, built from this machine's interpreters into
-# the engine that DOCKER_HOST names. Their tag tells what they were built from,
-# so that they are built once.
+# the engine that DOCKER_HOST names. Their tag is a digest of what they were built
+# from, so that they are built once.
 . "$(dirname "$0")/lib.sh"
 
 sources=$(cd "$here/../.." && pwd)/docker/runtimes

@@ -9,7 +9,7 @@ version=3.9.1
 libs=$peers/kafka-$version
 # A test may run a broker of its own beside the shared one, to restart it.
 dir=${GPUWHISK_KAFKA_DIR:-$peers/kafka}
-# It may want further settings of such a one (GPUWHISK_KAFKA_MORE, lines).
+# Such a one may have further settings (GPUWHISK_KAFKA_MORE, lines).
 # Containers reach it at another address of this machine than the loopback.
 host=${GPUWHISK_KAFKA_HOST:-127.0.0.1}
 # How many seconds its start may take (GPUWHISK_KAFKA_PATIENCE).
@@ -20,7 +20,7 @@ brief=${GPUWHISK_KAFKA_BRIEF:-}
 jvm=(-XX:+UseSerialGC)
 [[ ! $brief ]] || jvm+=(-XX:TieredStopAtLevel=1)
 
-# The logging back end is what makes the broker say why it stops.
+# With the logging back end the broker prints why it stops.
 fetch() {
 	maven "$1" "org.apache.kafka:kafka_2.13:$version" org.slf4j:slf4j-reload4j:1.7.36
 }
@@ -30,7 +30,7 @@ install() {
 	once "$libs" fetch || fail "download of Apache Kafka $version by mvn"
 }
 
-# The login, which env tells the tests, and the password of the stores.
+# The login, which env prints for the tests, and the password of the stores.
 user=whisk
 password='of a test'
 store=changeit

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Words the peer scripts share. A peer is a real part that tests talk to: each
-# has a script with the same commands:
+# Functions the peer scripts share. A peer is a real part that tests connect to:
+# each has a script with the same commands:
 #
 #   install   fetch what is needed into build/peers/NAME (nothing if there)
 #   start     install, start a daemon by hand, print NAME=VALUE lines for tests
@@ -32,8 +32,8 @@ need() {
 	done
 }
 
-# moved VENV tells the programs of a Python environment where it lies: it is made
-# in another place (see once), and they name it in their first line.
+# moved VENV corrects the programs of a Python environment, whose first line names
+# the folder in which it was made (see once).
 moved() {
 	[[ -x $1/bin/moved ]] || {
 		grep -lIs "^#!.*/venv/bin/python" "$1"/bin/* | xargs sed -i "1s|^#!.*/venv/bin/python.*|#!$1/bin/python3|" &&
@@ -120,11 +120,11 @@ maven() {
 	return $rc
 }
 
-# free_port prints a port of the loopback that nobody listens on. It stays off
+# free_port prints a port of the loopback on which no program listens. It stays off
 # the ephemeral range, where a client's own socket could take it, and off what
 # is below, where tests and action proxies look for theirs: a daemon may take
 # seconds until it listens. For as long no other script of this machine gets the
-# port: two that chose the same would both talk to whoever came first.
+# port: of two that chose the same, one would connect to the other's daemon.
 free_port() {
 	local p low=61000 given=/tmp/gpuwhisk-ports
 	(($(awk '{print $2}' /proc/sys/net/ipv4/ip_local_port_range) < low)) || low=5000
@@ -139,7 +139,7 @@ free_port() {
 	echo "$p"
 }
 
-# open_port PORT [HOST] tells whether somebody listens there.
+# open_port PORT [HOST] reports whether a program listens there.
 open_port() { (exec 3<>"/dev/tcp/${2:-127.0.0.1}/$1") 2>/dev/null; }
 
 # daemon DIR COMMAND... starts COMMAND detached from the caller's terminal and
@@ -158,8 +158,8 @@ daemon() {
 	echo $! >"$dir/pid"
 }
 
-# alive DIR tells whether the daemon of DIR runs. A pid that was given to
-# another process since is told apart by its start time.
+# alive DIR reports whether the daemon of DIR runs. A pid that was given to another
+# process since is recognized by its start time.
 alive() {
 	local pid
 	pid=$(cat "$1/pid" 2>/dev/null) || return 1
@@ -170,8 +170,8 @@ alive() {
 born() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; }
 
 # await DIR SECONDS COMMAND... waits until COMMAND succeeds while the daemon of
-# DIR lives, and notes when that daemon was born. A machine with much else to do
-# starts a Kafka in a minute that takes five seconds at rest.
+# DIR lives, and stores when that daemon was started. A busy machine starts a Kafka
+# in a minute that takes five seconds at rest.
 await() {
 	local dir=$1 ends=$((SECONDS + $2))
 	shift 2
@@ -184,7 +184,7 @@ await() {
 }
 
 # end DIR stops the daemon of DIR: politely, then after ten seconds for good.
-# When it returns, nobody writes to DIR any more.
+# When it returns, no process writes to DIR any more.
 end() {
 	local dir=$1 pid i
 	alive "$dir" || { rm -f "$dir/pid"; return 0; }

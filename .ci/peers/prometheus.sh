@@ -1,6 +1,6 @@
 #!/bin/bash
-# Debian's Prometheus with promtool, for tests that start one of their own: they
-# know what it is to scrape.
+# Debian's Prometheus with promtool, for tests that start one of their own with
+# their own targets.
 . "$(dirname "$0")/lib.sh"
 
 install() {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A registry of images that asks for a login: Debian's docker-registry, on a
-# free port of the loopback, which Docker speaks to without TLS.
+# A registry of images that requires a login: Debian's docker-registry, on a free
+# port of the loopback, to which Docker connects without TLS.
 . "$(dirname "$0")/lib.sh"
 
 dir=${GPUWHISK_REGISTRY_DIR:-$peers/registry}
@@ -10,7 +10,7 @@ install() {
 	debian docker-registry curl
 }
 
-# It asks for the login, and says 401 before.
+# It requires the login, and answers 401 without.
 answers() { [[ $(curl -s -m 5 -o /dev/null -w '%{http_code}' "http://127.0.0.1:$(cat "$dir/port")/v2/") == 401 ]]; }
 
 start() {
@@ -22,7 +22,7 @@ start() {
 	need curl
 	fresh "$dir"
 	[[ -f $dir/port ]] || free_port >"$dir/port"
-	# bcrypt of the password that env tells.
+	# bcrypt of the password that env prints.
 	echo 'pull:$2a$05$BTSuYmVJdpeyvU.58MBYResBVned1PRgunEcH055sWT0yoxcmx3O.' >"$dir/htpasswd"
 	cat >"$dir/config.yml" <<-CONF
 		version: 0.1

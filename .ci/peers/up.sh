@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by what runs tests or benchmarks: up PEER... starts peers that do not
-# run already, and takes over what they say. Those end with the caller's shell.
+# run already, and evaluates the lines that they print. Those end with the caller's shell.
 
 started=()
 finish() {

@@ -26,8 +26,8 @@ import (
 // waitLimit is how long a test waits for what must come.
 const waitLimit = 5 * time.Minute
 
-// short is for who has little time: two hosts, each way once. What it leaves out
-// is in make swap-test.
+// short is the quick form: two hosts, each way once. What it leaves out is in
+// make swap-test.
 var short = os.Getenv("GPUWHISK_SHORT") == "1"
 
 // hosts of the inventory, which are the invokers' numbers.
@@ -250,7 +250,7 @@ func (w *fixture) save() {
 	}
 }
 
-// freePorts finds neighbouring ports that nobody listens on.
+// freePorts finds neighbouring ports on which no program listens.
 func freePorts(t *testing.T, n int) int {
 	for base := 21000 + os.Getpid()%8000; base < 32000; base += n {
 		free := 0

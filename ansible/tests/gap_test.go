@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// acks notes when each invoker answered what, by the brokers' topics.
+// acks stores when each invoker answered what, by the brokers' topics.
 type acks struct {
 	mu sync.Mutex
 	at map[int][]time.Time
@@ -61,8 +61,8 @@ func (a *acks) after(n int, since time.Time) (first time.Time, ok bool) {
 	return first, ok
 }
 
-// parts says when, inside a gap, ours was begun by Docker and was ready by its
-// own log.
+// parts is when, inside a gap, ours was started by Docker and was ready by its own
+// log.
 func (w *fixture) parts(t *testing.T, n int, stopped time.Time) (output string) {
 	t.Helper()
 	if _, unit := w.machines[n]; !unit {
@@ -93,9 +93,9 @@ func (w *fixture) logYardstick(t *testing.T) {
 	t.Logf("a container that does nothing takes %v here", time.Since(began).Round(time.Millisecond))
 }
 
-// logGap prints how long nobody served what was for an invoker: from the last
-// breath of the original to the first answer of ours. How long that is says
-// much of the machine, so it is told and not judged; that there is an answer is.
+// logGap prints for how long no process served an invoker's activations: from the
+// end of the original to the first answer of ours. The time depends on the machine,
+// so it is printed and not judged; that there is an answer is.
 func (w *fixture) logGap(t *testing.T, a *acks, n int) {
 	t.Helper()
 	output := docker(t, "inspect", "--format", "{{.State.FinishedAt}}", fmt.Sprintf("invoker%d-stock", n))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Stand-ins for NVIDIA's programs and Docker's service: they keep in files what
-// they were told, as the real ones do.
+// Stand-ins for NVIDIA's programs and Docker's service: they keep their settings in
+// files, as the real ones do.
 var fakes = map[string]string{
 	"nvidia-smi": `#!/bin/sh
 [ "$1" != -pm ] || exec touch /run/persistent
@@ -32,8 +32,8 @@ echo io.containerd.runc.v2 runc; [ ! -e /run/runtime ] || echo nvidia
 `,
 }
 
-// TestGPU prepares a host with stand-ins for NVIDIA's programs, and holds what
-// is said where something is missing. No GPU is involved.
+// TestGPU prepares a host with stand-ins for NVIDIA's programs, and checks what is
+// printed where something is missing. No GPU is involved.
 func TestGPU(t *testing.T) {
 	long(t)
 	w := &fixture{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), vars: map[string]any{}, hosts: map[int]string{}, machines: map[int]string{}}

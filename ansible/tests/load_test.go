@@ -30,14 +30,14 @@ type load struct {
 	wrong    []string
 }
 
-// answer reports who ran an activation, and when that was known.
+// answer is the invoker that ran an activation, and when its ack came.
 type answer struct {
 	by string
 	at time.Time
 }
 
-// pause between two calls of an action, so that what is sent can be looked at
-// one by one in the end.
+// pause between two calls of an action, so that each can be checked by itself in the
+// end.
 const pause = 400 * time.Millisecond
 
 // The actions are spread over the invokers by their names.

@@ -68,7 +68,7 @@ type openwhisk struct {
 }
 
 // openwhisk copies a checkout's playbooks, in which setup.yml is going to put
-// keys, and says where the peers are, as an operator does in a file of
+// keys, and writes where the peers are, as an operator does in a file of
 // variables.
 func (w *fixture) openwhisk(checkout string) *openwhisk {
 	w.t.Helper()
@@ -110,7 +110,7 @@ func (w *fixture) openwhisk(checkout string) *openwhisk {
 	return o
 }
 
-// must runs one of OpenWhisk's playbooks with the Ansible that it wants.
+// must runs one of OpenWhisk's playbooks with the Ansible that it needs.
 func (o *openwhisk) must(book string, args ...string) string {
 	o.t.Helper()
 	return o.playbook(o.old, o.engine, book, args...)

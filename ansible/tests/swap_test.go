@@ -178,7 +178,7 @@ func TestUnitRollback(t *testing.T) {
 	load.end(t)
 }
 
-// mustNot runs a playbook that cannot succeed and has to say why.
+// mustNot runs a playbook that must fail, and returns what it prints.
 func (w *fixture) mustNot(book string, args ...string) string {
 	w.t.Helper()
 	out, ok := w.play(book, args...)

@@ -64,7 +64,7 @@ func (w *fixture) on(n int, args ...string) string {
 	return docker(w.t, append([]string{"exec", w.machines[n]}, args...)...)
 }
 
-// unit is what systemd says of a host's invoker.
+// unit is the state of a host's invoker in systemd.
 func (w *fixture) unit(n int) string {
 	out, _ := exec.Command("docker", "exec", w.machines[n], "systemctl", "is-active", fmt.Sprintf("gpuwhisk@%d", n)).Output()
 	return strings.TrimSpace(string(out))
@@ -75,8 +75,8 @@ func (w *fixture) exists(name string) bool {
 	return exec.Command("docker", "container", "inspect", name).Run() == nil
 }
 
-// wantUnit holds that a host's invoker is a unit that runs as the original's
-// settings say, with its passwords nowhere but in its credentials.
+// wantUnit checks that a host's invoker is a unit that runs with the original's
+// settings, with its passwords nowhere but in its credentials.
 func (w *fixture) wantUnit(n int) {
 	w.t.Helper()
 	if state := w.unit(n); state != "active" || w.exists(fmt.Sprintf("invoker%d", n)) || !w.exists(fmt.Sprintf("invoker%d-stock", n)) {

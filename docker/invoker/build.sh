@@ -38,7 +38,7 @@ arm64) gnu=aarch64-linux-gnu loader=lib/ld-linux-aarch64.so.1 ;;
 esac
 
 # packages DIR NAME... downloads Debian's packages for the other processor, with
-# lists of its own: this machine need not know that processor.
+# lists of its own: this machine's need not have that processor.
 packages() {
 	local dir=$1 i
 	shift
@@ -83,8 +83,7 @@ chmod 1777 "$root/tmp"
 ln -s ../run "$root/var/run"
 
 cp "$from/bin/busybox" "$root/bin/"
-# Its tools by name: what init.sh and a person who looks
-# inside want. No server, nothing that changes a host, and nothing that looks up
+# Its tools by name: what init.sh needs, and a person who looks inside. No server, nothing that changes a host, and nothing that looks up
 # names, which a static program cannot do everywhere.
 for tool in sh ash awk basename cat chmod cp cut date df dirname du env expr false find free grep head hostname id ip \
 	kill less ln ls mkdir mktemp mount more mv od ps pwd readlink rm rmdir sed sha256sum sleep sort \
@@ -95,8 +94,8 @@ done
 printf '#!/bin/sh\nexec /bin/sh "$@"\n' >"$root/bin/bash"
 chmod 755 "$root/bin/bash"
 
-# The C library: what the program is linked with, and what NVML's library wants
-# of it.
+# The C library: what the program is linked with, and what NVML's library needs of
+# it.
 for lib in libc.so.6 libdl.so.2 libpthread.so.0 libm.so.6 librt.so.1 libresolv.so.2; do
 	file=$(find -L "$from/lib/$gnu" "$from/usr/lib/$gnu" -maxdepth 1 -name "$lib" 2>/dev/null | head -n 1)
 	[[ $file ]] || fail "no $lib for $arch in $from"

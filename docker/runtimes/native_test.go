@@ -32,8 +32,8 @@ func TestNativeWithoutCode(t *testing.T) {
 	}
 }
 
-// Where no image is, an action that is nothing but an image cannot run, and
-// says so; one with code can.
+// Where no image is, an action that is nothing but an image fails with a text that
+// names the reason; one with code runs.
 func TestNativeOutsideOfImages(t *testing.T) {
 	p := start(t, runtimes.Native, "__OW_NO_IMAGE=true")
 	status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false}}`)

@@ -27,10 +27,10 @@ type Programs struct {
 	Native []string // the whole command: the native proxy is a program itself
 }
 
-// NativeProgram is the name under which the native proxy is looked for.
+// NativeProgram is the file name of the native proxy.
 const NativeProgram = "gpuwhisk-native"
 
-// FindPrograms looks on PATH. A Python that is a launcher script, as version
+// FindPrograms searches PATH. A Python that is a launcher script, as version
 // switchers install, is replaced by the interpreter behind it, so that every
 // later start is fast and the process that starts is the one that stays.
 func FindPrograms(ctx context.Context) Programs {
@@ -83,8 +83,8 @@ func isScript(path string) bool {
 }
 
 // Command gives the argument vector that starts the proxy for an action kind.
-// dir is the directory that Write filled. The proxy listens where EnvHost and
-// EnvPort say.
+// dir is the directory that Write filled. The proxy listens at EnvHost and
+// EnvPort.
 func (p Programs) Command(dir, kind string) ([]string, error) {
 	family, ok := FamilyOf(kind)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 )
 
 // A Python that is a launcher is asked for the one behind it, and taken as it is
-// where it does not say.
+// where it does not answer.
 func TestFindProgramsAsksLaunchers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)

@@ -3,10 +3,9 @@
 // There is one for Python, one for Node.js and, in the package native, one for
 // executables.
 //
-// The package writes the proxies' sources to a directory and says how each is
-// started; the images are built from the same sources by build.sh. It does not
-// start processes, apart from asking an interpreter once where it lives, and
-// it starts no goroutine.
+// The package writes the proxies' sources to a directory and returns the command that
+// starts each; the images are built from the same sources by build.sh. It starts no
+// processes, except an interpreter once for its own path, and no goroutine.
 package runtimes
 
 import (
@@ -19,10 +18,10 @@ import (
 )
 
 // Sentinel is the line that a proxy prints on both streams when an activation
-// has ended. OpenWhisk's log collectors look for exactly this text.
+// has ended. OpenWhisk's log collectors search for exactly this text.
 const Sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
 
-// Names of the variables that tell a proxy where to listen. The proxies take
+// Names of the variables with the address at which a proxy listens. The proxies take
 // them out of the environment before the action sees it.
 const (
 	EnvPort = "__OW_PROXY_PORT" // default 8080

@@ -45,8 +45,8 @@ programs() {
 	echo "$dir"
 }
 
-# words DIR puts down what is the same for all processors: manual, completions,
-# documents. They are the program's own words, so this machine's is asked.
+# words DIR writes what is the same for all processors: manual, completions,
+# documents. This machine's program prints them.
 words() {
 	mkdir -p "$1/doc"
 	local program

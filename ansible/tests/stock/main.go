@@ -3,10 +3,10 @@
 // same way. It pings each second, takes messages as a member of the group of
 // its topic and commits them before they run, answers after a while with a
 // result, a completion and a record, and serves /ping, /enable and /disable. On
-// SIGTERM it leaves at once, without a word to the controllers or the group,
+// SIGTERM it ends at once, without a ping to the controllers or a leave of the group,
 // and what it was running is lost.
 //
-// It runs no containers and takes no care: it is for tests.
+// It runs no containers and handles no failures: it is for tests.
 package main
 
 import (
@@ -73,7 +73,7 @@ func main() {
 	}
 }
 
-// makeTopic makes the invoker's topic, which nobody else does.
+// makeTopic makes the invoker's topic, which only the invoker does.
 func (s *stock) makeTopic() {
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = s.self.Topic(), 1, 1

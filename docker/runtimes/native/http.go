@@ -13,7 +13,7 @@ import (
 // maxBody bounds a request: code is at most 48 MiB before base64 and JSON.
 const maxBody = 256 << 20
 
-// Texts of the docker skeleton, which clients may know.
+// Texts of the docker skeleton, on which clients may rely.
 const (
 	textNoImage  = "The action is a Docker image, which a plain process cannot run (gpuwhisk standalone --runtime docker can)."
 	textTwice    = "Cannot initialize the action more than once."

@@ -33,14 +33,14 @@ const (
 	envHost     = "__OW_PROXY_HOST"   // default 0.0.0.0
 	envDir      = "__OW_PROXY_DIR"    // where code is kept, default "action"
 	envLoop     = "__OW_ACTION_LOOP"  // "true": the action loops
-	envAck      = "__OW_WAIT_FOR_ACK" // not empty: a looping action says when it is ready
+	envAck      = "__OW_WAIT_FOR_ACK" // not empty: a looping action reports when it is ready
 	envStockAck = "OW_WAIT_FOR_ACK"   // the same, as stock images set it
 	envNoImage  = "__OW_NO_IMAGE"     // not empty: this is a plain process, in no image
 )
 
 const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 
-// Config says where code is kept and what the action inherits.
+// Config is where code is kept and what the action inherits.
 type Config struct {
 	Dir            string   // made when missing
 	Env            []string // of the action, before what /init and /run add
@@ -74,14 +74,13 @@ func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config
 	return net.JoinHostPort(set[envHost], set[envPort]), cfg
 }
 
-// WithoutImage is an environment that says that the proxy runs outside of any
-// image, so that an action which is an image cannot run.
+// WithoutImage is an environment by which the proxy runs outside of any image, so
+// that an action which is an image cannot run.
 func WithoutImage(environ []string) []string {
 	return append(slices.Clip(environ), envNoImage+"=true")
 }
 
-// Run serves one action until the context ends. What the environment says is
-// in FromEnv.
+// Run serves one action until the context ends. FromEnv reads the environment.
 func Run(ctx context.Context, environ []string, stdout, stderr *os.File) error {
 	addr, cfg := FromEnv(environ, stdout, stderr)
 	listener, err := net.Listen("tcp", addr)

@@ -208,8 +208,8 @@ class Action:
 
     @staticmethod
     def name_main(folder):
-        # The stock runtime renames the same way, so main__ is what user code
-        # may know itself by.
+        # The stock runtime renames the same way, so main__ is the module's name in
+        # user code.
         for name in ("exec", "__main__.py"):
             path = os.path.join(folder, name)
             if os.path.isfile(path):

@@ -5,8 +5,8 @@ set -e
 systemd-tmpfiles --create gpuwhisk.conf || true
 systemctl daemon-reload || true
 # Invokers that run are restarted one after the other: each finishes its work,
-# and what waits for it in Kafka is taken by its successor. Whoever restarts them
-# himself sets GPUWHISK_NO_RESTART.
+# and what waits for it in Kafka is taken by its successor. With
+# GPUWHISK_NO_RESTART they are left running.
 [ -z "${GPUWHISK_NO_RESTART:-}" ] || exit 0
 if [ "$1" = 2 ] || { [ "$1" = configure ] && [ -n "${2:-}" ]; }; then
 	for unit in $(systemctl list-units --plain --no-legend --state=active,activating 'gpuwhisk@*.service' | cut -d' ' -f1); do

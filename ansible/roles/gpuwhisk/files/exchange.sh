@@ -1,5 +1,5 @@
-# exchange NAME ID stock|ours SECONDS: the running container makes room for
-# NAME-next. All in one, since nobody serves between the stop and the start; so
+# exchange NAME ID stock|ours SECONDS: NAME-next replaces the running container.
+# All in one, since no invoker serves between the stop and the start; so
 # NAME-probe, which has the new one's settings, is ready to send before anything
 # stops. Only one that answers it gets the name.
 name=$1 id=$2 kind=$3 timeout=$4

@@ -1,7 +1,7 @@
 # exchange NAME ID stock|ours SECONDS WAIT: the original container, or the unit
-# of before, makes room for the unit as it is now on disk. All in one, since
-# nobody serves between the stop and the start; so the probe is ready to send
-# before anything stops.
+# of before, is replaced by the unit as it is now on disk. All in one, since no
+# invoker serves between the stop and the start; so the probe is ready to send before
+# anything stops.
 name=$1 id=$2 kind=$3 timeout=$4 wait=$5
 unit=gpuwhisk@$id.service
 said=$(mktemp)

@@ -1,5 +1,5 @@
 # rollback NAME RESTART stock|ours yes|no: whatever step an exchange stopped at,
-# what served before it (the original or ours) serves again. The last word says
+# what served before it (the original or ours) serves again. The last argument is
 # whether the exchange was begun: before it nothing was moved.
 name=$1 restart=$2 before=$3 begun=$4
 exists() { docker container inspect "$1" >/dev/null 2>&1; }
