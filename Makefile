@@ -98,7 +98,7 @@ release: ## Build packages, tarballs, collection, bill of materials and checksum
 	RELEASE=1 invoker/package/packages.sh $(ARCHS)
 
 .PHONY: packages-test
-packages-test: ## Live through a deb's and an rpm's life on a host with systemd, upgrade with running work included (needs Docker, debootstrap)
+packages-test: ## Test a deb and an rpm on a host with systemd: install, upgrade with running work, removal (needs Docker, debootstrap)
 	RUN=TestPackage .ci/ansible
 
 .PHONY: swap-test
@@ -106,7 +106,7 @@ swap-test: ## Test image, packages and collection: three invokers swapped under 
 	.ci/ansible
 
 .PHONY: chaos
-chaos: ## End invokers at random moments while Kafka, the database, disk or clock fail, and look for what is lost or ran twice (CHAOS_ROUNDS=50, CHAOS_SEED)
+chaos: ## End invokers at random moments while Kafka, the database, disk or clock fail, and count what is lost or ran twice (CHAOS_ROUNDS=50, CHAOS_SEED)
 	.ci/chaos
 
 .PHONY: bench
@@ -114,7 +114,7 @@ bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=
 	.ci/bench
 
 .PHONY: profile
-profile: ## Find out anew where the invoker's time goes, for the compiler: its profile-guided optimization
+profile: ## Make the profile of the invoker anew, for the compiler's profile-guided optimization
 	rm -rf build/profile && mkdir -p build/profile
 	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway -benchtime 10x -timeout 30m ./invoker/develop/bench
 	$(GO) tool pprof -proto build/profile/*.cpu > $(PROFILE)
@@ -149,7 +149,7 @@ lint: ## gofmt, vet, staticcheck, golangci-lint
 	$(GO) run $(GOLANGCI) run $(PACKAGES)
 
 .PHONY: vuln
-vuln: ## Look for known vulnerabilities (needs the vulnerability database)
+vuln: ## Check for known vulnerabilities (needs the vulnerability database)
 	$(GO) run $(GOVULNCHECK) $(PACKAGES)
 
 .PHONY: clean
