@@ -2,7 +2,7 @@ package activation
 
 import "fmt"
 
-// AckKind tells the three shapes of an ack apart.
+// AckKind is one of the three shapes of an ack.
 type AckKind uint8
 
 // Kinds of acks. Those with an instance free the activation's slot.
@@ -17,7 +17,7 @@ func (k AckKind) String() string {
 	return [...]string{"result", "completion", "combined"}[k]
 }
 
-// Ack is what an invoker tells a controller about one activation.
+// Ack is what an invoker reports to a controller about one activation.
 type Ack struct {
 	Kind         AckKind
 	TransID      TransID
@@ -52,7 +52,7 @@ func (a Ack) Shrink() Ack {
 	return a
 }
 
-// FreesSlot tells whether the controller takes the activation's slot as free.
+// FreesSlot reports whether the controller takes the activation's slot as free.
 func (a Ack) FreesSlot() bool { return a.Kind != Result }
 
 // Encode writes the ack.

@@ -64,14 +64,14 @@ func (a *Annotations) AddBool(key string, value bool) {
 	*a = append(*a, Annotation{key, json.RawMessage(word)})
 }
 
-// ProvidesAPIKey tells whether an action gets its caller's key: the annotation
+// ProvidesAPIKey reports whether an action gets its caller's key: the annotation
 // provide-api-key is missing or truthy (Annotations.ProvideApiKeyAnnotationName).
 func (a Annotations) ProvidesAPIKey() bool {
 	v, ok := a.Get("provide-api-key")
 	return !ok || truthy(v)
 }
 
-// Rerun tells whether an activation of an action may run again when an invoker
+// Rerun reports whether an activation of an action may run again when an invoker
 // ended while it ran: what the annotation rerun says, or else otherwise.
 func (a Annotations) Rerun(otherwise bool) bool {
 	v, ok := a.Get("rerun")

@@ -127,7 +127,7 @@ func TestDeepIsLinear(t *testing.T) {
 }
 
 // TestErrorOfADeepDocumentIsShort: an error names the way to it, but not all of
-// a way that somebody made long.
+// an input that was made long on purpose.
 func TestErrorOfADeepDocumentIsShort(t *testing.T) {
 	key := strings.Repeat("k", 1000)
 	_, err := Canonical([]byte(strings.Repeat(`{"`+key+`":`, 900) + "?"))

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Event tells the user-events topic about one finished activation.
+// Event is a message to the user-events topic about one finished activation.
 type Event struct {
 	Namespace string
 	Source    string // "invoker0"
@@ -39,7 +39,7 @@ type RunDetails struct {
 	Conductor                    bool
 }
 
-// NewEvent makes the event of a record that tells its facts; another one makes
+// NewEvent makes the event of a record that has its facts; another one makes
 // none.
 func NewEvent(r *Record, source, userID string, timestamp int64) (Event, bool) {
 	if r.Details.Kind == "" {

@@ -208,7 +208,7 @@ func (f attachmentFields) resolve() (*Attachment, error) {
 	return a, nil
 }
 
-// isBase64 tells whether code that is a string counts as binary: the original
+// isBase64 reports whether code that is a string counts as binary: the original
 // decides by the text and ignores the stored flag (Exec.isBinaryCode).
 func isBase64(code string) bool {
 	t := strings.TrimFunc(code, func(r rune) bool { return r <= ' ' })

@@ -8,7 +8,7 @@ import (
 )
 
 // GPUAnnotation is the key under which an action asks for a GPU, and under
-// which its records tell what it got.
+// which its records say what it got.
 const GPUAnnotation = "gpu"
 
 // Words for how much of the interposition shim an action gets.
@@ -138,7 +138,7 @@ func given(value json.RawMessage) string {
 
 func quoted(key string) string { return given(AppendString(nil, key)) }
 
-// GPURun is what the record of a GPU run tells about it. Times are in
+// GPURun is what the record of a GPU run has about it. Times are in
 // milliseconds, memory in bytes.
 type GPURun struct {
 	Device       string
@@ -147,7 +147,7 @@ type GPURun struct {
 	PrefetchTime int64
 	GPUTime      int64
 	Memory       int64
-	// Measured tells that somebody saw the memory; else it is what was set aside
+	// Measured is whether the memory was seen; else it is what was set aside
 	// for the run.
 	Measured bool
 	// Fallback is why the memory is only counted though the action lets it be

@@ -29,7 +29,7 @@ func ParseID(s string) (ID, error) {
 // maxNameLength bounds an entity name, in characters.
 const maxNameLength = 256
 
-// ValidName tells whether s can name an entity: word characters, and inside
+// ValidName reports whether s can name an entity: word characters, and inside
 // also blanks, dots, ampersands and dashes (EntityName.REGEX).
 func ValidName(s string) bool {
 	if s == "" || len(s) > maxNameLength || !isWord(s[0]) {
@@ -106,7 +106,7 @@ func (v SemVer) Next() SemVer { return SemVer{v.Major, v.Minor, v.Patch + 1} }
 // maxControllerID bounds a controller id, which becomes part of a topic name.
 const maxControllerID = 128
 
-// ValidControllerID tells whether s can be a controller's id.
+// ValidControllerID reports whether s can be a controller's id.
 func ValidControllerID(s string) bool {
 	if s == "" || len(s) > maxControllerID {
 		return false

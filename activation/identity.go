@@ -55,7 +55,7 @@ func (k AuthKey) String() string { return "(secret)" }
 // GoString hides the key, as String does.
 func (k AuthKey) GoString() string { return "(secret)" }
 
-// Equal tells whether two keys hold the same text.
+// Equal reports whether two keys hold the same text.
 func (k AuthKey) Equal(other AuthKey) bool {
 	return string(k.JSON()) == string(other.JSON())
 }

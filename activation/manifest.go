@@ -225,7 +225,7 @@ func (m *Manifest) Runtime(kind string) (Runtime, bool) {
 	return Runtime{}, false
 }
 
-// Native tells whether a user's image needs no pull: the operator listed it,
+// Native reports whether a user's image needs no pull: the operator listed it,
 // or it carries the prefix of local images.
 func (m *Manifest) Native(i Image) bool {
 	if m.options.BypassPull && i.Prefix != "" && i.Prefix == m.options.LocalPrefix {

@@ -179,11 +179,11 @@ func (p *parser) lockedArgs() []LockedArg {
 	return locked
 }
 
-// CausedBySequence tells whether a sequence or composition caused the
+// CausedBySequence reports whether a sequence or composition caused the
 // activation.
 func (m *Message) CausedBySequence() bool { return m.Cause != "" }
 
-// Version is the version of the action as the message tells it.
+// Version is the version of the action by the message.
 func (m *Message) Version() string {
 	if m.Action.Version == "" {
 		return DefaultVersion

@@ -37,7 +37,7 @@ func (r Response) WithSize(n int) Response {
 	return r
 }
 
-// SystemError tells whether the invoker, not the action, is to blame.
+// SystemError reports whether the invoker, not the action, is to blame.
 func (r Response) SystemError() bool { return r.StatusCode == StatusWhiskError }
 
 func (r Response) append(dst []byte) []byte {

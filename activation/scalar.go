@@ -197,7 +197,7 @@ func (p *parser) wholeInt() int {
 	return int(n)
 }
 
-// whole reads a number as an integer and tells whether nothing was cut off.
+// whole reads a number as an integer and reports whether nothing was cut off.
 func (p *parser) whole() (int64, bool) {
 	if c := p.peek(); c != '-' && !isDigit(c) {
 		p.want("a number")

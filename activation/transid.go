@@ -52,7 +52,7 @@ func (t TransID) ID() string {
 // it does not say. It is the base of an activation's wait time.
 func (t TransID) StartMillis() int64 { return t.start }
 
-// ExtraLogging tells whether the caller asked for extra logging; the record of
+// ExtraLogging reports whether the caller asked for extra logging; the record of
 // such an activation is stored whatever the store level says.
 func (t TransID) ExtraLogging() bool { return t.extra }
 
@@ -108,7 +108,7 @@ func (p *parser) transID() TransID {
 	return t
 }
 
-// transIDParts reads the elements and tells whether they have a known shape.
+// transIDParts reads the elements and reports whether they have a known shape.
 func (p *parser) transIDParts(t *TransID) bool {
 	n, known, parent := 0, true, false
 	p.array(func() {
