@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 	"math/bits"
+	"sort"
 )
 
 // offsetMetadata is what a commit says beside its offset, in the metadata that Kafka
@@ -67,14 +68,20 @@ func metadataBits(chars int) int {
 // does not fit is left out, from the end: whole is false then, and empty is all
 // there is for a limit that takes nothing.
 func (n *offsetMetadata) encode(committed int64, chars int) (text string, whole bool) {
-	w := bitWriter{buf: make([]byte, metadataHead, 64)}
-	whole = n.write(&w, committed, metadataBits(chars))
-	if metadataBits(chars) < w.len()-8*metadataHead {
-		return "", false
+	done := n.done[:sort.Search(len(n.done), func(i int) bool { return n.done[i].end-committed > maxWindow })]
+	count := len(n.tried) + len(done)
+	b := n.write(committed, count)
+	if limit := base64.RawURLEncoding.DecodedLen(chars); len(b) > limit {
+		over := sort.Search(count, func(i int) bool { return len(n.write(committed, i)) > limit })
+		if over == 0 {
+			return "", false
+		}
+		count = over - 1
+		b = n.write(committed, count)
 	}
-	w.buf[0] = metadataVersion
-	binary.BigEndian.PutUint32(w.buf[1:], metadataSum(w.buf, committed))
-	return base64.RawURLEncoding.EncodeToString(w.buf), whole
+	b[0] = metadataVersion
+	binary.BigEndian.PutUint32(b[1:], metadataSum(b, committed))
+	return base64.RawURLEncoding.EncodeToString(b), count == len(n.tried)+len(n.done)
 }
 
 func metadataSum(b []byte, committed int64) uint32 {
@@ -84,60 +91,37 @@ func metadataSum(b []byte, committed int64) uint32 {
 	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, b[metadataHead:])
 }
 
-// write puts the mark, then the tries, then the runs of finished offsets. Each
-// list has its length in front; each offset is a distance from where
-// the one before it ended.
-func (n *offsetMetadata) write(w *bitWriter, committed int64, limit int) (whole bool) {
-	start := w.len()
-	left := func() int { return limit - (w.len() - start) }
+// write puts the last record, then the attempts, then the runs of finished
+// offsets, of both lists together so many entries. Each list has its length in
+// front; each offset is a distance from where the one before it ended.
+func (n *offsetMetadata) write(committed int64, count int) []byte {
+	w := bitWriter{buf: make([]byte, metadataHead, 64)}
 	if d := n.last.offset - committed; n.last.ok && d > -maxWindow && d < maxWindow {
 		w.put(1, 1)
-		w.gamma(zigzag(n.last.offset-committed) + 1)
+		w.gamma(zigzag(d) + 1)
 		w.put(uint64(n.last.sum), 32)
 		w.put(uint64(n.last.newest), 64)
 	} else {
 		w.put(0, 1)
 	}
-	// A list's length goes before it, so how much fits is counted first.
-	count, fits := 0, left()-gammaBits(maxWindow)
-	for at := committed; count < len(n.tried); count++ {
-		t := n.tried[count]
-		if fits -= t.bits(at); fits < 0 {
-			break
-		}
-		at = t.offset + 1
-	}
-	whole = count == len(n.tried)
-	w.gamma(uint64(count) + 1)
+	tried := n.tried[:min(count, len(n.tried))]
+	w.gamma(uint64(len(tried)) + 1)
 	at := committed
-	for _, t := range n.tried[:count] {
+	for _, t := range tried {
 		w.gamma(uint64(t.offset-at) + 1)
 		w.gamma(t.word())
 		at = t.offset + 1
 	}
-	return n.writeDone(w, committed, left()) && whole
-}
-
-func (n *offsetMetadata) writeDone(w *bitWriter, committed int64, limit int) (whole bool) {
-	count, fits := 0, limit-gammaBits(maxWindow)
-	for at := committed; count < len(n.done); count++ {
-		s := n.done[count]
-		if fits -= gammaBits(uint64(s.from-at)) + gammaBits(uint64(s.end-s.from)); fits < 0 || s.end-committed > maxWindow {
-			break
-		}
-		at = s.end
-	}
-	w.gamma(uint64(count) + 1)
-	at := committed
-	for _, s := range n.done[:count] {
+	done := n.done[:count-len(tried)]
+	w.gamma(uint64(len(done)) + 1)
+	at = committed
+	for _, s := range done {
 		w.gamma(uint64(s.from - at))
 		w.gamma(uint64(s.end - s.from))
 		at = s.end
 	}
-	return count == len(n.done)
+	return w.buf
 }
-
-func (t attempt) bits(at int64) int { return gammaBits(uint64(t.offset-at)+1) + gammaBits(t.word()) }
 
 // word is how often and whether at all, in one number that is not 0.
 func (t attempt) word() uint64 {
@@ -267,12 +251,6 @@ func (w *bitWriter) gamma(v uint64) {
 	w.put(0, n-1)
 	w.put(v, n)
 }
-
-// gammaBits is the length of v in the gamma code.
-func gammaBits(v uint64) int { return 2*bits.Len64(v) - 1 }
-
-// len is how many bits were put.
-func (w *bitWriter) len() int { return 8*len(w.buf) - w.free }
 
 // bitReader takes bits off again. Past the end it gives zeros and is short.
 type bitReader struct {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// sample is a note of random content, and the position that it stands beside.
+// sample is metadata of random content, and the position that it stands beside.
 func sample(r *rand.Rand, ranges int) (int64, offsetMetadata) {
 	position := r.Int64N(1 << 40)
 	n := offsetMetadata{last: lastRecord{offset: position + r.Int64N(1<<20), sum: r.Uint32(), newest: r.Int64N(1 << 42), ok: true}}
@@ -77,17 +77,17 @@ func TestOffsetMetadataIsShort(t *testing.T) {
 		t.Errorf("%d characters for one open activation", len(text))
 	}
 	r := rand.New(rand.NewPCG(5, 5))
-	w := NewWatermark(0)
+	w := newWatermark(0, nil)
 	for o := range int64(100_000) {
-		w.Begin(o)
+		w.begin(o)
 		if r.IntN(500) > 0 {
-			w.Finish(o)
+			w.finish(o)
 		}
 	}
-	n = offsetMetadata{done: w.Done()}
-	text, whole := n.encode(w.Offset(), metadataChars)
+	n = offsetMetadata{done: w.done()}
+	text, whole := n.encode(w.offset(), metadataChars)
 	if !whole || len(text) > 1000 {
-		t.Errorf("%d characters for %d open among 100,000, whole %v", len(text), w.Open(), whole)
+		t.Errorf("%d characters for %d open among 100,000, whole %v", len(text), len(w.open), whole)
 	}
 }
 
@@ -106,11 +106,8 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 		// The worst cases: the open ones spread evenly, in pairs, at random.
 		for shape := range 3 {
 			n := offsetMetadata{last: lastRecord{offset: window, sum: 1 << 31, newest: 1 << 41, ok: true}}
-			w := NewWatermark(0)
+			w := newWatermark(0, nil)
 			var left int64
-			for o := range window {
-				w.Begin(o)
-			}
 			for o := range window {
 				var stays bool
 				switch shape {
@@ -124,12 +121,12 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 				if stays && left < open {
 					left++
 					n.tried = append(n.tried, attempt{offset: o, attempts: 3, begun: true})
-					continue
+					w.begin(o)
 				}
-				w.Finish(o)
 			}
-			n.done = w.Done()
-			if _, whole := n.encode(w.Offset(), chars); !whole && w.Offset() == n.first() {
+			w.skipTo(window)
+			n.done = w.done()
+			if _, whole := n.encode(w.offset(), chars); !whole && w.offset() == n.first() {
 				t.Fatalf("seed %d shape %d: %d open of %d do not fit into %d characters", seed, shape, left, window, chars)
 			}
 		}
@@ -150,7 +147,7 @@ func (n *offsetMetadata) first() int64 {
 }
 
 // Metadata that is damaged anywhere, cut anywhere, of another position, of
-// another program or of a newer version says so; the position then counts
+// another program or of a newer version is an error; the position then counts
 // alone.
 func TestOffsetMetadataRefusesWhatIsNotItsOwn(t *testing.T) {
 	position, n := sample(rand.New(rand.NewPCG(1, 7)), 40)
@@ -205,7 +202,7 @@ func FuzzOffsetMetadata(f *testing.F) {
 			text = renumber(text, position, metadataVersion)
 		}
 		n, err := decodeOffsetMetadata(text, position)
-		if err != nil || text == "" { // nothing is written back for what says nothing
+		if err != nil || text == "" { // nothing is written back for an empty text
 			return
 		}
 		at := position
@@ -215,8 +212,7 @@ func FuzzOffsetMetadata(f *testing.F) {
 			}
 			at = s.end
 		}
-		w := NewWatermark(position)
-		w.Restore(n.done)
+		newWatermark(position, n.done).begin(position)
 		again, whole := n.encode(position, 2*len(text)+200)
 		if got, err := decodeOffsetMetadata(again, position); whole && (err != nil || !reflect.DeepEqual(got, n)) {
 			t.Fatalf("read %+v, wrote, read %+v, %v", n, got, err)
@@ -238,13 +234,13 @@ func renumber(text string, position int64, version byte) string {
 // BenchmarkOffsetMetadata is what a commit adds: the state of 64 in flight, one of which
 // has been open for long. A commit is for many activations.
 func BenchmarkOffsetMetadata(b *testing.B) {
-	p := &progress{watermark: NewWatermark(0), tried: map[int64]attempt{}, last: lastRecord{ok: true}}
+	p := &progress{watermark: newWatermark(0, nil), tried: map[int64]attempt{}, last: lastRecord{ok: true}}
 	r := rand.New(rand.NewPCG(1, 1))
 	const window = 10_000
 	for o := range int64(window) {
-		p.watermark.Begin(o)
+		p.watermark.begin(o)
 		if o > 0 && (o < window-64 || r.IntN(2) == 0) {
-			p.watermark.Finish(o)
+			p.watermark.finish(o)
 		} else {
 			p.tried[o] = attempt{offset: o, here: true}
 		}
@@ -252,7 +248,7 @@ func BenchmarkOffsetMetadata(b *testing.B) {
 	b.ReportAllocs()
 	var text string
 	for b.Loop() {
-		text, _ = p.metadata(false).encode(p.watermark.Offset(), metadataChars)
+		text, _ = p.metadata(false).encode(p.watermark.offset(), metadataChars)
 	}
 	b.ReportMetric(float64(len(text)), "chars")
 }

@@ -206,7 +206,7 @@ func (p *partition) cutAt(offset int64) {
 	f := p.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	read := max(p.position, p.watermark.Offset(), p.last.offset+1)
+	read := max(p.position, p.watermark.offset(), p.last.offset+1)
 	offset = min(offset, read)
 	f.log.Error("log was truncated or made anew below what was read: going on at the first activation that was not",
 		"partition", p.index, "read", read, "offset", offset)
@@ -251,7 +251,7 @@ func (p *partition) skipExpired(start int64) {
 	defer f.mu.Unlock()
 	p.position = start
 	f.stats.Lost += lost
-	if p.watermark.Open() == 0 && p.watermark.Offset() < start { // else the offset follows what is open
+	if p.openCount() == 0 && p.watermark.offset() < start { // else the offset follows what is open
 		p.watermark.skipTo(start)
 		p.changes++
 		f.commits.changed(true)

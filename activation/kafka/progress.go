@@ -10,7 +10,7 @@ import (
 // which completed, which have begun to run, and which was read last. Its owner
 // guards it.
 type progress struct {
-	watermark *Watermark        // nil until it is known where to begin
+	watermark *watermark        // nil until it is known where to begin
 	tried     map[int64]attempt // of what is open and has begun to run, here or before
 	last      lastRecord
 	cuts      []int64 // where the log became another one, a cut for each epoch that is over
@@ -20,10 +20,9 @@ type progress struct {
 
 // open takes over a committed offset and its metadata.
 func (p *progress) open(offset int64, m offsetMetadata) {
-	p.watermark, p.last, p.tried = NewWatermark(offset), m.last, map[int64]attempt{}
-	p.watermark.Restore(m.done)
+	p.watermark, p.last, p.tried = newWatermark(offset, m.done), m.last, map[int64]attempt{}
 	for _, t := range m.tried {
-		if !p.watermark.Finished(t.offset) {
+		if !p.watermark.finished(t.offset) {
 			p.tried[t.offset] = t
 		}
 	}
@@ -33,12 +32,12 @@ func (p *progress) open(offset int64, m offsetMetadata) {
 // not if an earlier process completed it.
 func (p *progress) read(r record) bool {
 	p.last.see(r)
-	return !p.watermark.Finished(r.offset)
+	return !p.watermark.finished(r.offset)
 }
 
 // deliver hands a record out.
 func (p *progress) deliver(r record) Delivery {
-	p.watermark.Begin(r.offset)
+	p.watermark.begin(r.offset)
 	before := p.tried[r.offset]
 	return Delivery{
 		Offset: r.offset, Timestamp: r.time, Begun: before.begun, Attempts: before.attempts, epoch: len(p.cuts),
@@ -49,7 +48,7 @@ func (p *progress) deliver(r record) Delivery {
 // and whether it had begun in an earlier process.
 func (p *progress) start(epoch int, offset int64) (news, again bool) {
 	t, again := p.tried[offset]
-	if t.here || !p.valid(epoch, offset) || p.watermark.Finished(offset) {
+	if t.here || !p.valid(epoch, offset) || p.watermark.finished(offset) {
 		return false, false
 	}
 	t.offset, t.here = offset, true
@@ -60,7 +59,7 @@ func (p *progress) start(epoch int, offset int64) (news, again bool) {
 
 // end notes that an activation is completed, and reports whether that is news.
 func (p *progress) end(epoch int, offset int64) bool {
-	if !p.valid(epoch, offset) || !p.watermark.Finish(offset) {
+	if !p.valid(epoch, offset) || !p.watermark.finish(offset) {
 		return false
 	}
 	delete(p.tried, offset)
@@ -83,7 +82,7 @@ func (p *progress) valid(epoch int, offset int64) bool {
 // there.
 func (p *progress) cut(offset int64) {
 	p.cuts = append(p.cuts, offset)
-	p.watermark.Cut(offset)
+	p.watermark.cut(offset)
 	p.last = lastRecord{newest: p.last.newest}
 	maps.DeleteFunc(p.tried, func(o int64, _ attempt) bool { return o >= offset })
 	p.changes++
@@ -94,7 +93,7 @@ func (p *progress) openCount() int {
 	if p.watermark == nil {
 		return 0
 	}
-	return p.watermark.Open()
+	return len(p.watermark.open)
 }
 
 // running reports whether anything that has begun to run here is open.
@@ -114,11 +113,11 @@ func (p *progress) hasCapacity(chars int) bool {
 	if p.openCount() == 0 || chars == 0 {
 		return true
 	}
-	if metadataFits(int64(p.watermark.Open())+1, p.watermark.Window()+1, metadataBits(chars)) {
+	if metadataFits(int64(p.openCount())+1, p.watermark.window()+1, metadataBits(chars)) {
 		return true
 	}
-	_, whole := p.metadata(true).encode(p.watermark.Offset(), chars/2)
-	return whole && p.watermark.Window() < maxWindow
+	_, whole := p.metadata(true).encode(p.watermark.offset(), chars/2)
+	return whole && p.watermark.window() < maxWindow
 }
 
 // uncommitted is what a commit should say now, if there is news. One that is
@@ -127,7 +126,7 @@ func (p *progress) uncommitted(closing bool, chars int) (c offsetCommit, news bo
 	if p.watermark == nil || p.committed == p.changes {
 		return offsetCommit{}, false
 	}
-	c = offsetCommit{offset: p.watermark.Offset(), changes: p.changes}
+	c = offsetCommit{offset: p.watermark.offset(), changes: p.changes}
 	c.metadata, c.whole = p.metadata(closing).encode(c.offset, chars)
 	return c, true
 }
@@ -142,7 +141,7 @@ type offsetCommit struct {
 
 // metadata is what a commit should say beside the offset.
 func (p *progress) metadata(closing bool) *offsetMetadata {
-	m := &offsetMetadata{last: p.last, done: p.watermark.Done()}
+	m := &offsetMetadata{last: p.last, done: p.watermark.done()}
 	for _, offset := range slices.Sorted(maps.Keys(p.tried)) {
 		t := p.tried[offset]
 		if t.here {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// history is the plain account that a Watermark is held against.
+// history is the plain account that a watermark is held against.
 type history struct {
 	start int64
 	begun []int64
@@ -39,12 +39,12 @@ func TestWatermarkIsTheOffsetOfTheFirstUnfinished(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		h := &history{start: r.Int64N(1000), done: map[int64]bool{}}
-		w := NewWatermark(h.start)
+		w := newWatermark(h.start, nil)
 		next := h.start
 		for range 400 {
 			if r.IntN(2) == 0 {
 				next += hole(r)
-				w.Begin(next)
+				w.begin(next)
 				h.begun = append(h.begun, next)
 				next++
 			} else {
@@ -54,16 +54,16 @@ func TestWatermarkIsTheOffsetOfTheFirstUnfinished(t *testing.T) {
 					begun = begun || b == o
 				}
 				want := begun && !h.done[o]
-				if got := w.Finish(o); got != want {
+				if got := w.finish(o); got != want {
 					t.Fatalf("seed %d: Finish(%d) = %v, want %v", seed, o, got, want)
 				}
 				if want {
 					h.done[o] = true
 				}
 			}
-			if w.Offset() != h.position() || w.Open() != h.open() {
+			if w.offset() != h.position() || len(w.open) != h.open() {
 				t.Fatalf("seed %d: position %d open %d, want %d and %d",
-					seed, w.Offset(), w.Open(), h.position(), h.open())
+					seed, w.offset(), len(w.open), h.position(), h.open())
 			}
 		}
 	}
@@ -80,15 +80,15 @@ func hole(r *rand.Rand) int64 {
 }
 
 func TestWatermarkForgetsWhatIsFinished(t *testing.T) {
-	w := NewWatermark(0)
+	w := newWatermark(0, nil)
 	for o := range int64(1_000_000) {
-		w.Begin(o)
+		w.begin(o)
 		if o >= 100 {
-			w.Finish(o - 100)
+			w.finish(o - 100)
 		}
 	}
-	if len(w.done) > 8 || cap(w.done) > 64 {
-		t.Errorf("100 open offsets take %d words of %d", len(w.done), cap(w.done))
+	if len(w.open) > 100 || cap(w.open) > 256 {
+		t.Errorf("100 open offsets take %d words of %d", len(w.open), cap(w.open))
 	}
 }
 
@@ -98,30 +98,30 @@ func TestWatermarkRefusesFallingOffsets(t *testing.T) {
 			t.Error("an offset that began already was taken")
 		}
 	}()
-	w := NewWatermark(5)
-	w.Begin(6)
-	w.Begin(6)
+	w := newWatermark(5, nil)
+	w.begin(6)
+	w.begin(6)
 }
 
 func FuzzWatermark(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 129, 128, 130})
 	f.Add([]byte{0, 64, 0, 1, 128, 129, 192})
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		w := NewWatermark(0)
+		w := newWatermark(0, nil)
 		h := &history{done: map[int64]bool{}}
 		next := int64(0)
 		for _, s := range steps {
 			if s < 128 {
 				next += int64(s)
-				w.Begin(next)
+				w.begin(next)
 				h.begun = append(h.begun, next)
 				next++
 			} else if i := int(s - 128); i < len(h.begun) {
-				w.Finish(h.begun[i])
+				w.finish(h.begun[i])
 				h.done[h.begun[i]] = true
 			}
-			if w.Offset() != h.position() || w.Open() != h.open() {
-				t.Fatalf("position %d open %d, want %d and %d", w.Offset(), w.Open(), h.position(), h.open())
+			if w.offset() != h.position() || len(w.open) != h.open() {
+				t.Fatalf("position %d open %d, want %d and %d", w.offset(), len(w.open), h.position(), h.open())
 			}
 		}
 	})
@@ -129,11 +129,11 @@ func FuzzWatermark(f *testing.F) {
 
 func BenchmarkWatermark(b *testing.B) {
 	b.ReportAllocs()
-	w := NewWatermark(0)
+	w := newWatermark(0, nil)
 	for o := range int64(b.N) {
-		w.Begin(o)
+		w.begin(o)
 		if o >= 64 {
-			w.Finish(o - 64 ^ 1) // out of order, pair by pair
+			w.finish(o - 64 ^ 1) // out of order, pair by pair
 		}
 	}
 }
@@ -141,40 +141,39 @@ func BenchmarkWatermark(b *testing.B) {
 func TestWatermarkHasWhatIsDoneAboveTheOffset(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 13))
-		w, done := NewWatermark(10), map[int64]bool{}
+		w, done := newWatermark(10, nil), map[int64]bool{}
 		next := int64(10)
 		for range 300 {
 			if r.IntN(2) == 0 {
-				w.Begin(next)
+				w.begin(next)
 				next++
 			} else if next > 10 {
 				o := 10 + r.Int64N(next-10)
-				w.Finish(o)
+				w.finish(o)
 				done[o] = true
 			}
 		}
 		if r.IntN(2) == 0 {
 			next = 10 + r.Int64N(next-9)
-			w.Cut(next)
+			w.cut(next)
 		}
-		// What a note brings to the next start is what this one knows.
-		copied := NewWatermark(w.Offset())
-		copied.Restore(w.Done())
-		for _, m := range []*Watermark{w, copied} {
+		// What the metadata brings to the next start is what this one has.
+		copied := newWatermark(w.offset(), w.done())
+		for _, m := range []*watermark{w, copied} {
 			open := 0
 			for o := int64(10); o < next; o++ {
-				if m.Finished(o) != done[o] {
-					t.Fatalf("seed %d: offset %d finished %v", seed, o, m.Finished(o))
+				if m.finished(o) != done[o] {
+					t.Fatalf("seed %d: offset %d finished %v", seed, o, m.finished(o))
 				}
 				if !done[o] {
 					open++
 				}
 			}
-			if m == w && w.Open() != open {
-				t.Fatalf("seed %d: %d open, want %d", seed, w.Open(), open)
+			if m == w && len(w.open) != open {
+				t.Fatalf("seed %d: %d open, want %d", seed, len(w.open), open)
 			}
 			for o := next; o < next+200; o++ {
-				if m.Finished(o) {
+				if m.finished(o) {
 					t.Fatalf("seed %d: offset %d beyond the end is finished", seed, o)
 				}
 			}
