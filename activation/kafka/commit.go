@@ -9,6 +9,7 @@ import (
 
 	wire "github.com/segmentio/kafka-go"
 	wirecommit "github.com/segmentio/kafka-go/protocol/offsetcommit"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
@@ -20,24 +21,25 @@ const sessionAtMost = time.Minute
 // committer commits how far a feed's activations are completed, in a
 // goroutine of its own, so that a slow coordinator delays no activation.
 type committer struct {
-	feed     *Feed
-	retrier  *retry.Retrier
-	news     atomic.Int64  // changes since the last commit began
-	ends     atomic.Bool   // one of them is a completion
-	dirty    chan struct{} // the first of them; one signal is enough
-	full     chan struct{} // so many that the commit should not wait
-	ended    chan struct{}
+	feed    *Feed
+	retrier *retry.Retrier
+	ends    atomic.Bool   // something was completed since the last commit
+	dirty   chan struct{} // there is something to commit; one signal is enough
+	urgent  chan struct{} // it should not wait
+	ended   chan struct{}
+	calls   context.Context // of the client: outlives the feed's until stop gives up
+	cut     context.CancelFunc
+
+	turn     *semaphore.Weighted // one commit at a time, so that no older one overtakes; it guards what is below
 	client   *client
-	calls    context.Context // of the client: outlives the feed's until stop gives up
-	cut      context.CancelFunc
+	partly   bool      // the last commit could not hold all
 	occupied time.Time // since when the group has a member; zero: it has none
-	partly   bool      // the last commit could not say all
 }
 
 func newCommitter(f *Feed) *committer {
 	c := &committer{
-		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"),
-		dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), ended: make(chan struct{}),
+		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"), turn: semaphore.NewWeighted(1),
+		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
 	c.client = f.cluster.client(c.calls, f.cfg.Topic)
@@ -52,12 +54,9 @@ func (c *committer) completed() {
 
 // changed notes that there is something to commit, at once where it is urgent.
 func (c *committer) changed(urgent bool) {
-	n := c.news.Add(1)
-	if n == 1 || urgent {
-		signal(c.dirty)
-	}
-	if n == int64(c.feed.cfg.CommitAfter) || urgent {
-		signal(c.full)
+	signal(c.dirty)
+	if urgent {
+		signal(c.urgent)
 	}
 }
 
@@ -85,14 +84,13 @@ func (c *committer) run() {
 		case <-ctx.Done():
 			return
 		case <-interval.C:
-		case <-c.full:
+		case <-c.urgent:
 		}
 		pause := c.feed.cfg.CommitEvery
 		if !c.ends.Swap(false) {
 			pause /= 16 // what has only begun may end soon, and no end was committed yet
 		}
 		interval.Reset(pause)
-		c.news.Store(0)
 		c.commitUntil(ctx)
 	}
 }
@@ -101,89 +99,81 @@ func (c *committer) run() {
 // offsets.
 func (c *committer) commitUntil(ctx context.Context) {
 	for {
-		err := c.commit(false)
-		c.watchGroup(err)
-		if err == nil {
+		err := c.commit(c.calls)
+		switch {
+		case err == nil:
 			c.retrier.Succeeded()
 			return
-		}
-		if !c.retrier.Wait(ctx, err) {
+		case c.feed.member != nil && code(err) == wire.RebalanceInProgress: // commits are taken again when that has ended
+			if !retry.Sleep(ctx, retry.MinPause) {
+				return
+			}
+		case !c.retrier.Wait(ctx, err):
 			return
 		}
 	}
 }
 
-// watchGroup notices a group whose member does not go away: not one that died.
-func (c *committer) watchGroup(err error) {
-	switch {
-	case !hasMember(err):
-		c.occupied = time.Time{}
-	case c.occupied.IsZero():
-		c.occupied = time.Now()
-	case time.Since(c.occupied) > sessionAtMost:
-		c.feed.log.Error("group has a living member: another invoker with this id reads the same activations",
-			"group", c.feed.cfg.Group)
-		c.occupied = time.Now()
-	}
-}
-
-// hasMember reports whether err says that a group still has a member, living or
-// not: a commit from outside the group is refused until it has none.
-func hasMember(err error) bool {
-	switch code(err) {
-	case wire.UnknownMemberId, wire.IllegalGeneration, wire.RebalanceInProgress:
-		return true
-	}
-	return false
-}
-
-// commit writes what the broker does not know yet.
-func (c *committer) commit(closing bool) error {
-	all := c.feed.uncommitted(closing)
-	if len(all) == 0 {
+// commit writes what is not committed yet, as it is when its turn comes.
+func (c *committer) commit(ctx context.Context) error {
+	if len(c.feed.uncommitted()) == 0 { // what another commit has under way is in that
 		return nil
 	}
-	err := c.send(all)
-	if errors.Is(err, wire.OffsetMetadataTooLarge) && c.feed.shortenMetadata() {
-		return c.commit(closing)
+	if err := c.turn.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for another commit: %w", err)
 	}
-	if err != nil {
-		return err
+	defer c.turn.Release(1)
+	for {
+		all := c.feed.uncommitted()
+		if len(all) == 0 {
+			return nil
+		}
+		err := c.send(ctx, all)
+		if errors.Is(err, wire.OffsetMetadataTooLarge) && c.feed.shortenMetadata() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.feed.setCommitted(all)
+		c.reportPartly(all)
+		return nil
 	}
-	c.feed.setCommitted(all)
-	c.reportPartly(all)
-	return nil
 }
 
-// send writes a group's offsets from outside the group: generation -1 and no
-// member. A broker takes that only while the group has no member.
+// send writes a group's offsets: as a member of it, or from outside, which a
+// broker takes only while the group has no member.
 //
-// It does not use the client's OffsetCommit, which says that the offsets are of
-// the leaders' epoch 0: the original would take that for a truncated log and
-// begin anew.
-func (c *committer) send(all map[*partition]offsetCommit) error {
-	group, topic := c.feed.cfg.Group, wirecommit.RequestTopic{Name: c.feed.cfg.Topic}
+// It does not use the client's OffsetCommit, which gives the offsets the leader
+// epoch 0: the original would take that for a truncated log and begin anew.
+func (c *committer) send(ctx context.Context, all map[*partition]offsetCommit) error {
+	topic := wirecommit.RequestTopic{Name: c.feed.cfg.Topic}
 	for p, s := range all {
 		topic.Partitions = append(topic.Partitions, wirecommit.RequestPartition{
 			PartitionIndex: p.index, CommittedOffset: s.offset, CommittedMetadata: s.metadata,
 			CommitTimestamp: -1, CommittedLeaderEpoch: -1,
 		})
 	}
+	group, limit := c.feed.cfg.Group, callTimeout
 	req := &wirecommit.Request{GroupID: group, GenerationID: -1, RetentionTimeMs: -1, Topics: []wirecommit.RequestTopic{topic}}
-	_, err := callAgain(c.calls, c.client, callTimeout, func(ctx context.Context) (wire.Response, error) {
+	if m := c.feed.member; m != nil {
+		req.MemberID, req.GenerationID = m.client.GroupMetadata()
+		limit = m.cfg.Session
+	}
+	_, err := callAgain(ctx, c.client, limit, func(ctx context.Context) (wire.Response, error) {
 		res, err := c.client.Transport.RoundTrip(ctx, c.client.Addr, req)
 		if err == nil {
 			err = commitError(res.(*wirecommit.Response))
 		}
 		return res, err
 	})
-	switch {
-	case hasMember(err):
-		return fmt.Errorf("commit the offsets of group %s, which still has a member until its session ends: %w", group, err)
-	case err != nil:
-		return fmt.Errorf("commit the offsets of group %s: %w", group, err)
+	if err != nil {
+		err = fmt.Errorf("commit the offsets of group %s: %w", group, err)
 	}
-	return nil
+	if c.feed.member == nil {
+		err = c.watchGroup(err)
+	}
+	return err
 }
 
 func commitError(res *wirecommit.Response) error {
@@ -197,7 +187,27 @@ func commitError(res *wirecommit.Response) error {
 	return nil
 }
 
-// reportPartly logs once when the metadata of a commit could not say all that
+// watchGroup explains the error of a commit from outside a group that still has a
+// member, and notices one whose member does not go away: not one that died.
+func (c *committer) watchGroup(err error) error {
+	switch code(err) {
+	case wire.UnknownMemberId, wire.IllegalGeneration, wire.RebalanceInProgress:
+	default:
+		c.occupied = time.Time{}
+		return err
+	}
+	if c.occupied.IsZero() {
+		c.occupied = time.Now()
+	}
+	if time.Since(c.occupied) > sessionAtMost {
+		c.feed.log.Error("group has a living member: another invoker with this id reads the same activations",
+			"group", c.feed.cfg.Group)
+		c.occupied = time.Now()
+	}
+	return fmt.Errorf("%w: the group still has a member until its session ends", err)
+}
+
+// reportPartly logs once when the metadata of a commit could not hold all that
 // is completed. It may be logged again after a commit that could.
 func (c *committer) reportPartly(all map[*partition]offsetCommit) {
 	partly := false
@@ -220,5 +230,5 @@ func (c *committer) stop(ctx context.Context) error {
 	<-c.ended
 	defer c.client.close()
 	c.feed.closing()
-	return retry.Do(ctx, retry.Default(), func() error { return c.commit(true) })
+	return retry.Do(ctx, retry.Default(), func() error { return c.commit(c.calls) })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,14 +17,9 @@ type FeedConfig struct {
 	// Group for which offsets are committed; the topic's name when
 	// empty, as the original has it, so that each resumes at the other's offset.
 	Group string
-	// Commits are so far apart (150 ms), or so many completions (1000): it is
-	// the work that a crash makes run twice. The first after a rest goes out at
-	// once.
+	// Commits are so far apart (150 ms): it is the work that a crash makes run
+	// twice. The first after a rest goes out at once.
 	CommitEvery time.Duration
-	CommitAfter int
-	// FetchBytes bounds one answer of the broker (128 KiB; the original's 1 MiB
-	// saves nothing more). One record larger than that still comes.
-	FetchBytes int
 	// LagEvery is how old the known end of the partition may be, 10 s, before
 	// it is asked for because nothing is being fetched.
 	LagEvery time.Duration
@@ -31,24 +27,29 @@ type FeedConfig struct {
 	Delay func(time.Duration)
 }
 
+// fetchBytes bounds one answer of the broker (the original's 1 MiB saves nothing
+// more). One record larger than that still comes.
+const fetchBytes = 128 << 10
+
 // Feed hands out the activations of one topic, those of a partition in order,
 // and commits how far they are completed: the offset below which all are, and
 // beside it which above are, so that no start hands those out again.
 //
 // It reads all partitions by assignment and never joins the group, so it starts
-// at once even while a dead member still holds it. A partition is fetched from
-// only when its last answer is used up, and only while a Next waits: a caller
-// without capacity does not call, and so does not pull.
+// at once even while a dead member still holds it; the feed of a Member reads
+// those that the group assigns to it. A partition is fetched from only when its
+// last answer is used up, and only while a Next waits: a caller without capacity
+// does not call, and so does not pull.
 type Feed struct {
 	cluster *Cluster
 	cfg     FeedConfig
+	member  *Member // nil: all partitions are read
 	log     *slog.Logger
 	ctx     context.Context // ends with the feed
 	cancel  context.CancelFunc
 	commits *committer
-	owned   sync.WaitGroup // a goroutine per partition, and the lag gauge
-	came    chan fetched
-	settled chan struct{} // something is completed, or forgotten; one signal is enough
+	owned   sync.WaitGroup // a goroutine per partition
+	changed chan struct{}  // Next should look again; one signal is enough
 
 	mu            sync.Mutex
 	partitions    []*partition
@@ -104,54 +105,36 @@ type Delivery struct {
 	Begun    bool
 	Attempts int
 
-	owner owner
+	from  *partition
 	epoch int
 }
 
-// owner keeps the progress of what it handed out.
-type owner interface {
-	begin(epoch int, offset int64)
-	finish(epoch int, offset int64)
-}
-
 // Begin reports that the activation begins to run. It does not wait for anything.
-func (d Delivery) Begin() { d.owner.begin(d.epoch, d.Offset) }
+func (d Delivery) Begin() { d.from.begin(d.epoch, d.Offset) }
 
 // Done reports that the activation is completed: its acks are with the broker, so
 // that a crash need not run it again. Calling it again does nothing.
-func (d Delivery) Done() { d.owner.finish(d.epoch, d.Offset) }
+func (d Delivery) Done() { d.from.finish(d.epoch, d.Offset) }
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
-	cfg.setDefaults()
+	f := c.newFeed(cfg, nil)
+	f.grow(1) // the first one reports how many there are
+	return f
+}
+
+func (c *Cluster) newFeed(cfg FeedConfig, member *Member) *Feed {
+	cfg.Group = cmp.Or(cfg.Group, cfg.Topic)
+	cfg.CommitEvery = cmp.Or(cfg.CommitEvery, 150*time.Millisecond)
+	cfg.LagEvery = cmp.Or(cfg.LagEvery, 10*time.Second)
 	f := &Feed{
-		cluster: c, cfg: cfg, log: c.log.With("topic", cfg.Topic), metadataChars: metadataChars,
-		came: make(chan fetched), settled: make(chan struct{}, 1),
+		cluster: c, cfg: cfg, member: member, log: c.log.With("topic", cfg.Topic),
+		metadataChars: metadataChars, changed: make(chan struct{}, 1),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.commits = newCommitter(f)
 	go f.commits.run()
-	f.grow(1) // the first one reports how many there are
-	f.owned.Go(f.measureLag)
 	return f
-}
-
-func (c *FeedConfig) setDefaults() {
-	if c.Group == "" {
-		c.Group = c.Topic
-	}
-	if c.CommitEvery == 0 {
-		c.CommitEvery = 150 * time.Millisecond
-	}
-	if c.CommitAfter == 0 {
-		c.CommitAfter = 1000
-	}
-	if c.LagEvery == 0 {
-		c.LagEvery = 10 * time.Second
-	}
-	if c.FetchBytes == 0 {
-		c.FetchBytes = 128 << 10
-	}
 }
 
 // grow reads partitions that were not read before. A topic never has fewer
@@ -159,17 +142,29 @@ func (c *FeedConfig) setDefaults() {
 func (f *Feed) grow(partitions int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for i := len(f.partitions); i < partitions; i++ {
+		f.add(int32(i))
+	}
+}
+
+// add reads one more partition. The caller holds the lock.
+func (f *Feed) add(index int32) {
 	if f.ended {
 		return
 	}
-	for i := len(f.partitions); i < partitions; i++ {
-		p := newPartition(f, int32(i))
-		f.partitions = append(f.partitions, p)
-		f.owned.Go(p.run)
-		if i > 0 {
-			signal(p.want) // a Next that waits now waits for it as well
-		}
-	}
+	p := newPartition(f, index)
+	f.partitions = append(f.partitions, p)
+	f.owned.Go(p.run)
+	signal(f.changed) // a Next that waits now waits for it as well
+}
+
+// remove forgets a partition: nothing of it is delivered, or committed, any
+// more. The caller holds the lock.
+func (f *Feed) remove(p *partition) {
+	p.stop()
+	p.removed = true
+	f.partitions = slices.DeleteFunc(f.partitions, func(one *partition) bool { return one == p })
+	signal(f.changed) // of what was open there nothing will be completed
 }
 
 // Next waits for the next activation. Records that cannot be decoded are
@@ -178,16 +173,19 @@ func (f *Feed) grow(partitions int) {
 // time may call it.
 func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 	for {
-		if err := f.over(ctx); err != nil {
-			return Delivery{}, err
-		}
-		if f.narrowed() {
-			f.await(ctx, nil)
-			continue
+		switch {
+		case f.ctx.Err() != nil:
+			return Delivery{}, ErrClosed
+		case ctx.Err() != nil:
+			return Delivery{}, ctx.Err()
 		}
 		p, r, ok := f.oldest()
 		if !ok {
-			f.await(ctx, f.came)
+			select {
+			case <-ctx.Done():
+			case <-f.ctx.Done():
+			case <-f.changed:
+			}
 			continue
 		}
 		if d, ok := p.deliver(r); ok {
@@ -196,47 +194,18 @@ func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 	}
 }
 
-func (f *Feed) over(ctx context.Context) error {
-	if f.ctx.Err() != nil {
-		return ErrClosed
-	}
-	return ctx.Err()
-}
-
-// await waits for records, for a completion where none may be read, or for an
-// end.
-func (f *Feed) await(ctx context.Context, came chan fetched) {
-	settled := f.settled
-	if came != nil {
-		settled = nil
-	}
-	select {
-	case <-ctx.Done():
-	case <-f.ctx.Done():
-	case <-settled:
-	case got := <-came:
-		f.take(got)
-	}
-}
-
-func (f *Feed) take(got fetched) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	got.from.records, got.from.asked = got.records, false
-}
-
 // oldest takes the record that was sent first among those at hand, and has
-// records fetched where there are none.
+// records fetched where there are none. It does neither while the feed is
+// narrowed.
 func (f *Feed) oldest() (from *partition, r record, ok bool) {
-	select {
-	case got := <-f.came:
-		f.take(got)
-	default:
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.stats.Narrowed = f.narrowed(); f.stats.Narrowed {
+		return nil, record{}, false
+	}
 	for _, p := range f.partitions {
 		switch {
+		case p.ctx.Err() != nil: // revoked
 		case len(p.records) == 0 && !p.asked:
 			p.asked = true
 			signal(p.want)
@@ -253,17 +222,14 @@ func (f *Feed) oldest() (from *partition, r record, ok bool) {
 }
 
 // narrowed reports whether nothing more may be handed out, since what is open
-// would be too much for the metadata of a commit to name.
+// would be too much for the metadata of a commit to name. The caller holds the
+// lock.
 func (f *Feed) narrowed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stats.Narrowed = false
-	for _, p := range f.partitions {
-		if !p.hasCapacity(f.metadataChars) {
-			f.stats.Narrowed = true
-		}
+	chars := f.metadataChars
+	if f.member != nil {
+		chars = max(0, chars-heartbeatChars)
 	}
-	return f.stats.Narrowed
+	return slices.ContainsFunc(f.partitions, func(p *partition) bool { return p.ctx.Err() == nil && !p.hasCapacity(chars) })
 }
 
 // Stats copies what the feed knows.
@@ -308,21 +274,20 @@ func (f *Feed) closing() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.partitions {
-		if p.running() {
-			p.changes++
-		}
+		p.close()
 	}
 }
 
 // uncommitted is what the broker should know of each partition and does not.
-func (f *Feed) uncommitted(closing bool) map[*partition]offsetCommit {
+func (f *Feed) uncommitted() map[*partition]offsetCommit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := map[*partition]offsetCommit{}
 	for _, p := range f.partitions {
-		if c, news := p.uncommitted(closing, f.metadataChars); news {
-			all[p] = c
+		if p.watermark == nil || p.committed == p.changes {
+			continue
 		}
+		all[p] = p.commit(f.metadataChars)
 	}
 	return all
 }
@@ -333,6 +298,9 @@ func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
 	defer f.mu.Unlock()
 	for p, c := range all {
 		p.confirmed, p.committed = c.offset, c.changes
+		if p.handedOver() {
+			f.remove(p)
+		}
 	}
 }
 
@@ -344,19 +312,12 @@ func (f *Feed) shortenMetadata() bool {
 	if f.metadataChars == 0 {
 		return false
 	}
-	f.metadataChars = halfMetadata(f.metadataChars, f.log, f.cfg.Group)
-	return true
-}
-
-// halfMetadata is half of what a broker was thought to take as metadata, or
-// nothing.
-func halfMetadata(chars int, log *slog.Logger, group string) int {
-	if chars /= 2; chars < 64 {
-		chars = 0
+	if f.metadataChars /= 2; f.metadataChars < 64 {
+		f.metadataChars = 0
 	}
-	log.Warn("broker takes less metadata of an offset than it does by default (offset.metadata.max.bytes): fewer activations can be open at a time",
-		"group", group, "characters", chars)
-	return chars
+	f.log.Warn("broker takes less metadata of an offset than it does by default (offset.metadata.max.bytes): fewer activations can be open at a time",
+		"group", f.cfg.Group, "characters", f.metadataChars)
+	return true
 }
 
 // Close stops reading and commits what is completed by now, for as long as ctx

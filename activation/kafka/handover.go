@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
@@ -21,7 +23,7 @@ import (
 // base64.
 const heartbeatSeparator = "+"
 
-// heartbeatChars is what the mark and a heartbeat take at most.
+// heartbeatChars is what the separator and a heartbeat take at most.
 const heartbeatChars = 1 + 13
 
 // A heartbeat is renewed so often in a session and asked for twice as often. A
@@ -35,153 +37,128 @@ const (
 	deadAfter      = 4
 )
 
-// heartbeatText is what stands behind the metadata. The caller holds the lock.
-func (a *assignment) heartbeatText() string {
-	if a.heartbeat == 0 || a.openCount() == 0 || a.member.metadataChars == 0 || a.member.ctx.Err() != nil {
-		return ""
-	}
-	return heartbeatSeparator + strconv.FormatInt(a.heartbeat, 36)
+// release is the state of a partition between two members.
+type release struct {
+	following bool      // another member has something open of it
+	heartbeat int64     // our last one, 0: we have not released it
+	since     time.Time // of our release
+	renewed   time.Time // when the broker last took a heartbeat
 }
 
-// release takes partitions of which something is open out of the assignments.
-// One that waits for another member has nothing open.
-func (m *Member) release(partitions []int32) (released []*assignment) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, i := range partitions {
-		a := m.assignments[i]
-		if a == nil || a.awaited != "" || a.openCount() == 0 {
+// release stops the reading of partitions. Those of which something is open get
+// a heartbeat; it reports how many these are.
+func (m *Member) release(partitions []int32) (open int) {
+	m.feed.mu.Lock()
+	defer m.feed.mu.Unlock()
+	now := time.Now()
+	for _, p := range m.feed.partitions {
+		if p.heartbeat != 0 || !slices.Contains(partitions, p.index) {
 			continue
 		}
-		a.heartbeat, a.settled = time.Now().UnixNano(), make(chan struct{}, 1)
-		a.changes++
-		delete(m.assignments, i)
-		m.released[a] = struct{}{}
-		released = append(released, a)
+		p.stop()
+		p.records = nil
+		if p.openCount() > 0 {
+			p.heartbeat, p.since, p.renewed = now.UnixNano(), now, now
+			p.changes++
+			open++
+		}
 	}
-	return released
+	signal(m.feed.changed)
+	return open
 }
 
-// finishRelease commits what becomes of a released partition, and heartbeats,
-// until nothing of it is open, or for too long. Close commits for itself.
-func (m *Member) finishRelease(a *assignment) {
-	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.HandOver)
-	defer cancel()
+// sendHeartbeats has the heartbeats of released partitions committed.
+func (m *Member) sendHeartbeats() {
 	every := time.NewTicker(m.cfg.Session / beatsInSession)
 	defer every.Stop()
-	only := func() []*assignment { return []*assignment{a} }
-	renewed := time.Now()
 	for {
-		switch err := m.commit(ctx, only, false); {
-		case err == nil && m.allCommitted(a):
-			m.drop(a)
-			return
-		case err == nil:
-			renewed = time.Now()
-		case time.Since(renewed) > lostAfter*m.cfg.Session:
-			m.log.Error("a partition that was released with runs open went to another member, which could not hear of us: it takes them for interrupted", "partition", a.index, "error", err)
-			m.drop(a)
-			return
-		}
 		select {
-		case <-a.settled:
-		case <-every.C:
-		case <-ctx.Done():
-			m.giveUpRelease(a)
+		case <-m.feed.ctx.Done():
 			return
+		case now := <-every.C:
+			m.beat(now)
 		}
-		m.beat(a, a.heartbeat+1)
 	}
 }
 
-// giveUpRelease ends the heartbeats of a released partition of which something
-// has been open for too long.
-func (m *Member) giveUpRelease(a *assignment) {
-	if m.ctx.Err() != nil { // Close commits what is open
-		return
-	}
-	m.log.Warn("runs of a partition that was released are open for too long: another member takes them for interrupted", "partition", a.index)
-	m.beat(a, 0)
-	_ = m.commit(m.ctx, func() []*assignment { return []*assignment{a} }, true) // else the heartbeat only stops to change
-	m.drop(a)
-}
-
-func (m *Member) beat(a *assignment, heartbeat int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	a.heartbeat = heartbeat
-	a.changes++
-}
-
-// allCommitted reports whether the broker knows that nothing of an assignment is
-// open: what was completed while a commit was under way is not in that.
-func (m *Member) allCommitted(a *assignment) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return a.openCount() == 0 && a.committed == a.changes
-}
-
-// drop forgets a released partition: nothing of it is committed any more.
-func (m *Member) drop(a *assignment) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	a.gone = true
-	delete(m.released, a)
-	m.wake()
-}
-
-// readLater has nothing read of a partition of which another member has
-// something open, and waits for the end of that beside it. The caller holds the
-// lock.
-func (m *Member) readLater(a *assignment) {
-	ctx, cancel := context.WithCancel(m.ctx)
-	a.stopWait = cancel
-	m.client.PauseFetchPartitions(map[string][]int32{m.cfg.Topic: {a.index}})
-	m.owned.Go(func() {
-		defer cancel()
-		m.awaitRelease(ctx, a)
-	})
-}
-
-// awaitRelease waits until the other member has completed what it has, or is
-// gone, and resumes the partition as it stands then.
-func (m *Member) awaitRelease(ctx context.Context, a *assignment) {
-	heartbeat, same := a.awaited, 0 // times that it was found unchanged: while we stand still we see nothing of others
-	m.log.Info("partition waits for what another member has of it", "partition", a.index)
-	for retry.Sleep(ctx, m.cfg.Session/pollsInSession) {
-		all, err := m.fetchOffsets(ctx, m.client, []int32{a.index})
-		if err != nil {
-			same = 0 // nothing is known of the other member
-			continue
-		}
-		fresh := all[a.index]
+// beat renews the heartbeats of released partitions, and gives up what has been
+// open there for too long.
+func (m *Member) beat(now time.Time) {
+	m.feed.mu.Lock()
+	defer m.feed.mu.Unlock()
+	for _, p := range slices.Clone(m.feed.partitions) {
 		switch {
-		case fresh.awaited == "":
-		case fresh.awaited != heartbeat:
-			heartbeat, same = fresh.awaited, 0
+		case p.heartbeat == 0:
 			continue
+		case now.Sub(p.renewed) > lostAfter*m.cfg.Session:
+			m.log.Error("a partition that was released with runs open went to another member while no heartbeat could be committed: it takes them for interrupted",
+				"partition", p.index)
+			m.feed.remove(p)
+			continue
+		case now.Sub(p.since) > m.cfg.HandOver && !p.closing:
+			m.log.Warn("runs of a partition that was released are open for too long: another member takes them for interrupted", "partition", p.index)
+			p.close()
+		}
+		p.heartbeat++
+		p.changes++
+		m.feed.commits.changed(true)
+	}
+}
+
+// commit is what a commit should say now. Behind the metadata of a partition
+// that was released with something open there is a heartbeat, until it is closed.
+func (p *partition) commit(chars int) offsetCommit {
+	heartbeat := ""
+	if p.heartbeat != 0 && p.openCount() > 0 && !p.closing && chars > 0 {
+		heartbeat = heartbeatSeparator + strconv.FormatInt(p.heartbeat, 36)
+	}
+	c := offsetCommit{offset: p.watermark.offset(), changes: p.changes}
+	c.metadata, c.whole = p.metadata().encode(c.offset, max(0, chars-len(heartbeat)))
+	c.metadata += heartbeat
+	return c
+}
+
+// handedOver notes that the broker has a commit of a partition, and reports
+// whether that was the last one of a partition that was released.
+func (p *partition) handedOver() bool {
+	p.renewed = time.Now()
+	return p.heartbeat != 0 && p.committed == p.changes && (p.openCount() == 0 || p.closing)
+}
+
+// committedOffset reads the committed offset of the partition and its metadata.
+// That of a member waits until no other member has anything open of it.
+func (p *partition) committedOffset(ctx context.Context) (offset int64, metadata string, ok bool, err error) {
+	f, last, same := p.feed, "", 0
+	for {
+		offset, metadata, ok, err = p.reader.committed(ctx, f.cfg.Group)
+		if err != nil || f.member == nil {
+			return offset, metadata, ok, err
+		}
+		text, heartbeat, open := strings.Cut(metadata, heartbeatSeparator)
+		switch {
+		case !open:
+			return offset, text, ok, nil
+		case heartbeat != last: // unlike a clock, this counts nothing while we stand still
+			last, same = heartbeat, 0
 		case same < deadAfter*pollsInSession:
 			same++
-			continue
 		default:
-			m.log.Warn("the member that had runs open of a partition is gone: they are treated as after a crash", "partition", a.index)
+			f.log.Warn("the member that had runs open of a partition is gone: they are treated as after a crash", "partition", p.index)
+			return offset, text, ok, nil
 		}
-		m.resume(a, fresh)
-		return
+		p.follow()
+		if !retry.Sleep(ctx, f.member.cfg.Session/pollsInSession) {
+			return 0, "", false, ctx.Err()
+		}
 	}
 }
 
-// resume has a partition read from where the other member left it.
-func (m *Member) resume(a, fresh *assignment) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if a.gone {
-		return
+// follow notes that another member has something open of the partition.
+func (p *partition) follow() {
+	p.feed.mu.Lock()
+	defer p.feed.mu.Unlock()
+	if !p.following {
+		p.feed.log.Info("partition waits for what another member has of it", "partition", p.index)
 	}
-	a.progress, a.awaited = fresh.progress, ""
-	a.skip, a.next = offsetRange{a.next, fresh.next}, fresh.next
-	a.changes++ // the heartbeat is not to stay there
-	signal(m.dirty)
-	m.client.ResumeFetchPartitions(map[string][]int32{m.cfg.Topic: {a.index}})
-	m.log.Info("partition is read", "partition", a.index)
+	p.following = true
 }

@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,8 +89,8 @@ func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 	}
 }
 
-// A commit that had to wait tells what is so when it goes out: nothing of a
-// partition that is being released by then, whose position is committed elsewhere.
+// A commit that had to wait says what is so when it goes out: of a partition that
+// is released by then, that something of it is open.
 func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := freshName()
@@ -100,29 +100,32 @@ func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 	for n := range 2 {
 		b.putTo(topic, int32(n), message(n))
 		open = append(open, b.takeOpen(s, 1)...)
-		b.await("the first to be committed", func() bool { return n > 0 || len(s.uncommitted(s.present(), false)) == 0 })
+		b.await("the first to be committed", func() bool { return n > 0 || len(s.feed.uncommitted()) == 0 })
 	}
-	var committed []int32
+	commits := make(chan map[int32]bool, 100) // the partitions, and whether as released
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
+		released := map[int32]bool{}
 		for _, p := range req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions {
-			committed = append(committed, p.Partition)
+			released[p.Partition] = strings.Contains(*p.Metadata, heartbeatSeparator)
 		}
+		commits <- released
 		return nil, nil, false
 	})
 	open[0].Done()
-	if err := s.commits.Acquire(b.ctx(), 1); err != nil { // another commit is under way
+	c := s.feed.commits
+	if err := c.turn.Acquire(b.ctx(), 1); err != nil { // another commit is under way
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.commit(b.ctx(), s.present, false) }()
+	go func() { ended <- c.commit(b.ctx()) }()
 	s.release([]int32{1})
-	s.commits.Release(1)
+	c.turn.Release(1)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if !slices.Equal(committed, []int32{0}) {
-		t.Errorf("committed partitions %v, want that which is not released", committed)
+	if got, want := <-commits, (map[int32]bool{0: false, 1: true}); !maps.Equal(got, want) {
+		t.Errorf("committed partitions, and whether as released: %v, want %v", got, want)
 	}
 	open[1].Done()
 }
@@ -277,9 +280,9 @@ func TestMemberNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	b.putTo(topic, 0, messages(0, many)...)
 	finished, open := map[int]bool{}, 0
 	s := b.member(topic)
-	s.mu.Lock()
-	s.metadataChars = limit
-	s.mu.Unlock()
+	s.feed.mu.Lock()
+	s.feed.metadataChars = limit
+	s.feed.mu.Unlock()
 	for !s.Stats().Narrowed {
 		ctx, cancel := context.WithCancel(b.ctx())
 		took := make(chan error, 1)
@@ -303,7 +306,7 @@ func TestMemberNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	if len(finished)+open == many {
 		t.Fatalf("%d completed and %d open of %d", len(finished), open, many)
 	}
-	b.await("all of that to be committed", func() bool { return len(s.uncommitted(s.present(), false)) == 0 })
+	b.await("all of that to be committed", func() bool { return len(s.feed.uncommitted()) == 0 })
 	if _, text := b.committedMetadata(s.cfg.Group, topic); len(text) > limit || text == "" {
 		t.Errorf("%d characters", len(text))
 	}

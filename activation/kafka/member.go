@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/semaphore"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
@@ -40,27 +37,17 @@ type MemberConfig struct {
 // some of the partitions, and lets it keep these as long as it lives
 // (cooperative-sticky assignment): what has one key stays with one invoker,
 // where it is warm. Partitions of a member that died go to the others when its
-// session has ended. Which of their records are completed is committed as a Feed
-// does.
+// session has ended.
+//
+// The group alone is franz-go's: its client reads nothing. A Feed reads the
+// partitions that are assigned, and commits as the member that the client is.
 type Member struct {
 	cfg     MemberConfig
 	log     *slog.Logger
 	client  *kgo.Client
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	dirty   chan struct{} // there is something to commit; one signal is enough
-	owned   sync.WaitGroup
-	commits *semaphore.Weighted // one commit at a time, so that no older one overtakes
-
-	reading, committing, assigning *retry.Retrier
-	connected                      bool // Next's: a broker has let us in
-
-	mu            sync.Mutex
-	assignments   map[int32]*assignment
-	released      map[*assignment]struct{} // revoked, and something of them is open
-	stats         MemberStats
-	metadataChars int           // what the broker takes as metadata of an offset
-	settled       chan struct{} // closed and made anew when something is completed, or an assignment ends
+	feed    *Feed
+	started chan struct{} // closed when client and feed are there for the client's callbacks
+	joining *retry.Retrier
 }
 
 // MemberStats is a copy of what a member knows.
@@ -78,44 +65,22 @@ type MemberStats struct {
 	CommitFailing string  `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
 }
 
-// assignment is a partition that is assigned to us, or was and has something
-// open.
-type assignment struct {
-	progress
-	member *Member
-	index  int32
-	next   int64 // the offset that is read next
-	end    int64 // of the partition, when last known
-	gone   bool  // not ours any more: nothing of it is committed
-
-	// Of a hand over, see handover.go.
-	awaited   string             // the last heartbeat of the member that has something open of it
-	stopWait  context.CancelFunc // ends the wait for that member
-	skip      offsetRange        // completed by that member after the partition was assigned to us
-	heartbeat int64              // our own last one, 0: we have not released it
-	settled   chan struct{}      // after the release: something is completed
-}
-
 // NewMember joins the group. It does not wait for a broker.
 func (c *Cluster) NewMember(cfg MemberConfig) (*Member, error) {
-	cfg.setDefaults()
-	m := &Member{
-		cfg: cfg, log: c.log.With("topic", cfg.Topic, "group", cfg.Group), commits: semaphore.NewWeighted(1),
-		dirty: make(chan struct{}, 1), assignments: map[int32]*assignment{}, released: map[*assignment]struct{}{},
-		metadataChars: metadataChars, settled: make(chan struct{}),
-	}
-	m.reading = retry.New(m.log, "reading of shared activations")
-	m.committing = retry.New(m.log, "committing of shared offsets")
-	m.assigning = retry.New(m.log, "assignment of shared partitions")
-	m.ctx, m.cancel = context.WithCancel(context.Background())
-	m.mu.Lock() // which the client's callbacks take before they use it
-	defer m.mu.Unlock()
-	client, err := kgo.NewClient(m.options(c)...)
-	if err != nil {
+	cfg.Group = cmp.Or(cfg.Group, cfg.Topic+"-takers")
+	cfg.Session = cmp.Or(cfg.Session, 10*time.Second)
+	cfg.HandOver = cmp.Or(cfg.HandOver, 5*time.Minute)
+	log := c.log.With("topic", cfg.Topic, "group", cfg.Group)
+	m := &Member{cfg: cfg, log: log, started: make(chan struct{}), joining: retry.New(log, "membership of the group")}
+	var err error
+	if m.client, err = kgo.NewClient(m.options(c)...); err != nil {
 		return nil, fmt.Errorf("join group %s of topic %s: %w", cfg.Group, cfg.Topic, err)
 	}
-	m.client = client
-	m.owned.Go(m.commitAtIntervals)
+	m.client.PauseFetchTopics(cfg.Topic)
+	m.feed = c.newFeed(FeedConfig{Topic: cfg.Topic, Group: cfg.Group, CommitEvery: cfg.CommitEvery}, m)
+	close(m.started)
+	m.feed.owned.Go(m.watch)
+	m.feed.owned.Go(m.sendHeartbeats)
 	return m, nil
 }
 
@@ -123,11 +88,9 @@ func (m *Member) options(c *Cluster) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.brokers...), kgo.ClientID(c.clientID),
 		kgo.ConsumerGroup(m.cfg.Group), kgo.ConsumeTopics(m.cfg.Topic),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(m.cfg.Session), kgo.HeartbeatInterval(m.cfg.Session / 4),
-		kgo.RebalanceTimeout(2 * m.cfg.Session), kgo.MaxVersions(versions()),
-		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(1 << 20),
+		kgo.RebalanceTimeout(2 * m.cfg.Session),
 		kgo.OnPartitionsAssigned(m.assigned), kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.lost),
 	}
 	if c.tls != nil {
@@ -139,219 +102,119 @@ func (m *Member) options(c *Cluster) []kgo.Opt {
 	return opts
 }
 
-func (c *MemberConfig) setDefaults() {
-	c.Group = cmp.Or(c.Group, c.Topic+"-takers")
-	c.Session = cmp.Or(c.Session, 10*time.Second)
-	c.HandOver = cmp.Or(c.HandOver, 5*time.Minute)
-	c.CommitEvery = cmp.Or(c.CommitEvery, 150*time.Millisecond)
-}
+// Next waits for the next activation of the partitions that are assigned to us,
+// as that of a Feed.
+func (m *Member) Next(ctx context.Context) (Delivery, error) { return m.feed.Next(ctx) }
 
-// Next waits for the next activation of the partitions that are assigned to us;
-// those of one partition come in order. Its error is that of ctx or ErrClosed; a
-// broker that is away only makes it wait. One goroutine at a time may call it.
-func (m *Member) Next(ctx context.Context) (Delivery, error) {
-	poll, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(m.ctx, cancel)()
-	if err := m.connect(poll); err != nil {
-		return Delivery{}, err
-	}
-	for {
-		m.awaitCapacity(poll)
-		got := m.poll(poll)
-		switch {
-		case m.ctx.Err() != nil || got.IsClientClosed():
-			return Delivery{}, ErrClosed
-		case ctx.Err() != nil && got.NumRecords() == 0:
-			return Delivery{}, ctx.Err()
-		}
-		m.setEnds(got)
-		for _, r := range got.Records() {
-			m.reading.Succeeded()
-			if d, ok := m.deliver(r); ok {
-				return d, nil
-			}
-		}
-		if err := got.Err(); err != nil && got.NumRecords() == 0 {
-			m.reading.Wait(poll, fmt.Errorf("%w%s", err, advice(err)))
-		}
-	}
-}
-
-// quietFor is how long nothing may fail after a failure until a broker is asked
-// whether all is well: the next record may be hours away.
+// quietFor is how long nothing may fail after a failure until the group counts
+// as well.
 const quietFor = 3 * time.Second
 
-// poll waits for a record or a failure. After a failure it may return with
-// neither.
-func (m *Member) poll(ctx context.Context) kgo.Fetches {
-	if m.reading.LastError() == "" {
-		return m.client.PollRecords(ctx, 1)
+// watch notices when the group cannot be joined, or is lost.
+func (m *Member) watch() {
+	for ctx := m.feed.ctx; ctx.Err() == nil; {
+		if err := m.failure(ctx); err != nil {
+			m.joining.Wait(ctx, fmt.Errorf("%w%s", err, advice(err)))
+		} else {
+			m.joining.Succeeded()
+		}
+	}
+}
+
+// failure asks whether a broker lets us in, of which the client reports nothing
+// when it is polled, and waits a while for a failure of the group.
+func (m *Member) failure(ctx context.Context) error {
+	if err := m.client.Ping(ctx); err != nil {
+		return err
 	}
 	quiet, cancel := context.WithTimeout(ctx, quietFor)
 	defer cancel()
-	got := m.client.PollRecords(quiet, 1)
-	if quiet.Err() == nil || ctx.Err() != nil || got.NumRecords() > 0 {
-		return got
+	err := m.client.PollFetches(quiet).Err()
+	if quiet.Err() != nil {
+		return nil
 	}
-	if m.client.Ping(ctx) == nil {
-		m.reading.Succeeded()
-	}
-	return nil
+	return err
 }
 
-// connect waits until a broker lets us in, once: of one that does not the client
-// says nothing when it is polled.
-func (m *Member) connect(ctx context.Context) error {
-	for !m.connected {
-		err := m.client.Ping(ctx)
-		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w%s", err, advice(err))
-		}
-		switch {
-		case err == nil:
-			m.reading.Succeeded()
-			m.connected = true
-		case m.ctx.Err() != nil:
-			return ErrClosed
-		case ctx.Err() != nil || !m.reading.Wait(ctx, err):
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// awaitCapacity waits until one more can be open, and commits still say it all.
-func (m *Member) awaitCapacity(ctx context.Context) {
-	for ctx.Err() == nil {
-		m.mu.Lock()
-		m.stats.Narrowed = false
-		for _, a := range m.assignments {
-			m.stats.Narrowed = m.stats.Narrowed || !a.hasCapacity(m.metadataChars-heartbeatChars)
-		}
-		narrowed, settled := m.stats.Narrowed, m.settled
-		m.mu.Unlock()
-		if !narrowed {
-			return
-		}
-		select {
-		case <-settled:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// wake has Next look again whether there is capacity: of an assignment that has
-// ended nothing will be completed. The caller holds the lock.
-func (m *Member) wake() {
-	close(m.settled)
-	m.settled = make(chan struct{})
-}
-
-// setEnds notes the ends of partitions.
-func (m *Member) setEnds(got kgo.Fetches) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	got.EachPartition(func(p kgo.FetchTopicPartition) {
-		if a := m.assignments[p.Partition]; a != nil {
-			a.end = p.HighWatermark
-		}
-	})
-}
-
-// deliver makes a delivery of a record, unless it is completed, or its
-// partition went to another member meanwhile, which reads it again.
-func (m *Member) deliver(got *kgo.Record) (Delivery, bool) {
-	r := record{offset: got.Offset, time: got.Timestamp, value: got.Value}
-	message, err := activation.DecodeMessage(r.value)
-	m.mu.Lock()
-	a := m.assignments[got.Partition]
-	if a == nil || !a.take(r) {
-		m.mu.Unlock()
-		return Delivery{}, false
-	}
-	d := a.progress.deliver(r)
-	d.Message, d.Partition, d.owner = message, a.index, a
-	if err == nil {
-		m.stats.Delivered++
-	} else {
-		m.stats.Undecodable++
-	}
-	m.mu.Unlock()
-	if err != nil {
-		m.log.Error("activation message cannot be decoded, skipped",
-			"partition", got.Partition, "offset", r.offset, "bytes", len(r.value), "error", err)
-		d.Done()
-		return Delivery{}, false
-	}
-	return d, true
-}
-
-// take notes that a record was read, and reports whether it is to be handed out.
-func (a *assignment) take(r record) bool {
-	switch {
-	case a.watermark == nil: // the group had no committed offset
-		a.open(r.offset, offsetMetadata{})
-	case r.offset >= a.skip.from && r.offset < a.skip.end: // the client began at an older offset
-		return false
-	case r.offset < a.next: // the client went back: the log was truncated
-		a.cut(r.offset)
-	}
-	a.next, a.skip = r.offset+1, offsetRange{}
-	if !a.read(r) {
-		a.member.stats.Finished++
-		return false
-	}
-	return true
-}
-
-func (a *assignment) begin(epoch int, offset int64) {
-	a.member.mu.Lock()
-	defer a.member.mu.Unlock()
-	if a.gone {
+// assigned reads partitions from now on.
+func (m *Member) assigned(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	partitions := all[m.cfg.Topic]
+	if len(partitions) == 0 {
 		return
 	}
-	if news, _ := a.progress.start(epoch, offset); news {
-		signal(a.member.dirty)
+	<-m.started
+	m.feed.mu.Lock()
+	for _, i := range partitions {
+		m.feed.add(i)
+	}
+	m.feed.mu.Unlock()
+	m.log.Info("partitions assigned", "partitions", partitions)
+}
+
+// revoked releases partitions. Of what is open of them a heartbeat stands in the
+// metadata of the commit, so that the member that has the partition next does
+// not run it a second time; no other member has to wait for that.
+func (m *Member) revoked(ctx context.Context, _ *kgo.Client, all map[string][]int32) {
+	partitions := all[m.cfg.Topic]
+	if len(partitions) == 0 {
+		return
+	}
+	<-m.started
+	if m.feed.ctx.Err() != nil { // Close has committed
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Session)
+	defer cancel()
+	defer context.AfterFunc(m.feed.ctx, cancel)()
+	open := m.release(partitions)
+	_ = retry.Do(ctx, retry.Default(), func() error { return m.feed.commits.commit(ctx) }) // what is not committed runs again
+	m.forget(partitions)
+	m.log.Info("partitions released", "partitions", partitions, "withRunsOpen", open)
+}
+
+// lost is called when partitions went to others without a word: we were silent
+// for too long. What is open runs there, too.
+func (m *Member) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) {
+	if partitions := all[m.cfg.Topic]; len(partitions) > 0 {
+		<-m.started
+		m.forget(partitions)
+		m.log.Error("partitions went to others since this member was silent for too long: what was running may run there, too",
+			"partitions", partitions)
 	}
 }
 
-func (a *assignment) finish(epoch int, offset int64) {
-	m := a.member
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if a.gone || !a.progress.end(epoch, offset) {
-		return
-	}
-	m.wake()
-	switch {
-	case a.heartbeat != 0:
-		signal(a.settled)
-	default:
-		signal(m.dirty)
+// forget removes partitions, but not those that are released with something
+// open.
+func (m *Member) forget(partitions []int32) {
+	m.feed.mu.Lock()
+	defer m.feed.mu.Unlock()
+	for _, p := range slices.Clone(m.feed.partitions) {
+		if p.heartbeat == 0 && slices.Contains(partitions, p.index) {
+			m.feed.remove(p)
+		}
 	}
 }
 
 // Stats copies what the member knows.
 func (m *Member) Stats() MemberStats {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := m.stats
-	all.Leaving = len(m.released) > 0
-	all.Interrupted = cmp.Or(m.reading.LastError(), m.assigning.LastError())
-	all.CommitFailing = m.committing.LastError()
-	all.Partitions = []int32{}
-	for a := range m.released {
-		all.Open += a.openCount()
+	f := m.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := MemberStats{
+		Partitions: []int32{}, Delivered: f.stats.Delivered, Undecodable: f.stats.Undecodable, Finished: f.stats.Finished,
+		Narrowed: f.stats.Narrowed, Interrupted: m.joining.LastError(), CommitFailing: f.commits.retrier.LastError(),
 	}
-	for i, a := range m.assignments {
-		all.Partitions = append(all.Partitions, i)
-		all.Open += a.openCount()
-		if a.awaited != "" {
-			all.Following++
+	for _, p := range f.partitions {
+		all.Open += p.openCount()
+		if p.heartbeat != 0 {
+			all.Leaving = true
+			continue
 		}
-		if a.watermark != nil {
-			all.Waiting += max(0, a.end-a.next)
+		all.Partitions = append(all.Partitions, p.index)
+		all.Waiting += p.lag()
+		all.Interrupted = cmp.Or(all.Interrupted, p.reading.LastError())
+		if p.following {
+			all.Following++
 		}
 	}
 	slices.Sort(all.Partitions)
@@ -362,12 +225,10 @@ func (m *Member) Stats() MemberStats {
 // for as long as ctx lets it try: the partitions go to the others at once, with
 // what is not done.
 func (m *Member) Close(ctx context.Context) error {
-	if m.ctx.Err() != nil {
+	if m.feed.ctx.Err() != nil {
 		return nil
 	}
-	m.cancel()
-	m.owned.Wait()
-	err := m.commit(ctx, m.all, true)
+	err := m.feed.Close(ctx)
 	if left := m.client.LeaveGroupContext(ctx); left != nil && !errors.Is(left, context.Canceled) {
 		err = errors.Join(err, fmt.Errorf("leave group %s: %w", m.cfg.Group, left))
 	}

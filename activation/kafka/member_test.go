@@ -227,7 +227,7 @@ func beMembers(topic, broker string) {
 			fmt.Println("done", number(d))
 		}
 	}
-	for tick := time.Tick(time.Millisecond); len(s.uncommitted(s.present(), false)) > 0; {
+	for tick := time.Tick(time.Millisecond); len(s.feed.uncommitted()) > 0; {
 		<-tick
 	}
 	fmt.Println("committed")

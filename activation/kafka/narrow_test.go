@@ -5,46 +5,55 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
-
-	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+	"time"
 )
+
+// narrowed is a feed without a broker, of one partition of which more is open
+// than a commit can name.
+func narrowed(t *testing.T, member *Member) (*Feed, *partition) {
+	f := &Feed{
+		log: slog.New(slog.DiscardHandler), metadataChars: 1, changed: make(chan struct{}, 1), ctx: t.Context(), member: member,
+	}
+	f.commits = &committer{feed: f, dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	if member != nil {
+		f.metadataChars += heartbeatChars
+		member.feed, member.log = f, f.log
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	p := &partition{feed: f, ctx: ctx, stop: stop, want: make(chan struct{}, 1), reader: &partitionReader{}}
+	p.startAt(0, true, offsetMetadata{})
+	for offset := range int64(100) {
+		p.progress.deliver(record{offset: offset})
+	}
+	f.partitions = append(f.partitions, p)
+	return f, p
+}
 
 // A member that reads nothing until more is completed reads on when the partition
 // of which that was to come is its own no more: nothing completes it any more.
 func TestNarrowedMemberReadsOnWhenItsPartitionIsGone(t *testing.T) {
-	for name, gone := range map[string]func(s *Member, c *assignment){
-		"lost": func(s *Member, _ *assignment) { s.forget([]int32{0}) },
-		"left for too long": func(s *Member, c *assignment) {
-			s.release([]int32{0})
-			s.drop(c)
+	for name, gone := range map[string]func(m *Member){
+		"lost": func(m *Member) { m.forget([]int32{0}) },
+		"left for too long": func(m *Member) {
+			m.release([]int32{0})
+			m.beat(time.Now().Add(time.Hour))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Member{
-					cfg: MemberConfig{Topic: "t"}, log: slog.New(slog.DiscardHandler), dirty: make(chan struct{}, 1),
-					assignments: map[int32]*assignment{}, released: map[*assignment]struct{}{}, settled: make(chan struct{}),
-					metadataChars: heartbeatChars + 1, reading: retry.New(slog.New(slog.DiscardHandler), "reading"),
-				}
-				c := &assignment{member: s}
-				c.open(0, offsetMetadata{})
-				for offset := range int64(100) {
-					c.progress.deliver(record{offset: offset})
-				}
-				s.assignments[0] = c
-				hasCapacity := false
-				go func() {
-					s.awaitCapacity(t.Context())
-					hasCapacity = true
-				}()
+				m := &Member{cfg: MemberConfig{Topic: "t", Session: time.Second, HandOver: time.Minute}}
+				f, p := narrowed(t, m)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() { _, _ = f.Next(ctx) }()
 				synctest.Wait()
-				if hasCapacity || !s.stats.Narrowed {
-					t.Fatal("reads on though a position does not say it all")
+				if !f.stats.Narrowed {
+					t.Fatal("reads on though a commit does not say it all")
 				}
-				gone(s, c)
-				c.finish(0, 0) // which is no news
+				gone(m)
+				p.finish(0, 0) // which is no news
 				synctest.Wait()
-				if !hasCapacity {
+				if f.stats.Narrowed || len(f.partitions) > 0 {
 					t.Error("waits for what nothing completes")
 				}
 			})
@@ -56,23 +65,13 @@ func TestNarrowedMemberReadsOnWhenItsPartitionIsGone(t *testing.T) {
 // truncated below what is open: nothing completes that any more.
 func TestNarrowedFeedReadsOnWhenTheLogIsTruncated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &Feed{
-			cfg: FeedConfig{CommitAfter: 1000}, log: slog.New(slog.DiscardHandler), metadataChars: 1,
-			came: make(chan fetched), settled: make(chan struct{}, 1), ctx: t.Context(),
-		}
-		f.commits = &committer{feed: f, dirty: make(chan struct{}, 1), full: make(chan struct{}, 1)}
-		p := &partition{feed: f, want: make(chan struct{}, 1), reader: &partitionReader{}}
-		p.startAt(0, true, offsetMetadata{})
-		for offset := range int64(100) {
-			p.progress.deliver(record{offset: offset})
-		}
-		f.partitions = append(f.partitions, p)
+		f, p := narrowed(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _, _ = f.Next(ctx) }()
 		synctest.Wait()
 		if p.asked || !f.stats.Narrowed {
-			t.Fatal("reads on though a position does not say it all")
+			t.Fatal("reads on though a commit does not say it all")
 		}
 		p.cutAt(0)
 		synctest.Wait()

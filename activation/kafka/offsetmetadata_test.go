@@ -248,7 +248,7 @@ func BenchmarkOffsetMetadata(b *testing.B) {
 	b.ReportAllocs()
 	var text string
 	for b.Loop() {
-		text, _ = p.metadata(false).encode(p.watermark.offset(), metadataChars)
+		text, _ = p.metadata().encode(p.watermark.offset(), metadataChars)
 	}
 	b.ReportMetric(float64(len(text)), "chars")
 }

@@ -11,20 +11,32 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
+// growEvery is after how many measurements of the lag the first partition also
+// asks whether the topic has more partitions.
+const growEvery = 6
+
 // partition is one partition of a feed's topic. A goroutine of its own fetches
-// when it is asked to; what it fetched goes to Next.
+// when it is asked to, and keeps the end of the partition known while nothing is
+// fetched, which is when there is no capacity: the time when the lag grows.
 type partition struct {
 	feed    *Feed
 	index   int32
+	ctx     context.Context // ends when the partition is not read any more
+	stop    context.CancelFunc
 	want    chan struct{} // fetch once; one signal is enough
 	reading *retry.Retrier
 
-	reader *partitionReader // of its goroutine
+	// Of its goroutine.
+	reader  *partitionReader
+	measure *time.Ticker
+	grown   time.Time // when it last asked whether the topic has more partitions
 
 	// Guarded by the feed's mu.
 	progress
+	release
 	records   []record // fetched and not yet handed out
-	asked     bool     // a fetch is under way, or its answer is
+	asked     bool     // a fetch is under way
+	removed   bool     // nothing of it is committed any more
 	position  int64    // the offset that is read next
 	confirmed int64    // the committed offset, -1 before the first commit
 	end       int64    // of the partition, when last known
@@ -32,90 +44,136 @@ type partition struct {
 	anyRead   bool
 }
 
-// fetched is an answer on its way to Next.
-type fetched struct {
-	from    *partition
-	records []record
-}
-
 func newPartition(f *Feed, index int32) *partition {
 	log := f.log
 	if index > 0 {
 		log = log.With("partition", index)
 	}
+	ctx, stop := context.WithCancel(f.ctx)
 	return &partition{
-		feed: f, index: index, want: make(chan struct{}, 1), confirmed: -1,
+		feed: f, index: index, ctx: ctx, stop: stop, want: make(chan struct{}, 1), confirmed: -1,
 		reading:  retry.New(log, "reading of activations"),
-		reader:   f.cluster.reader(f.ctx, f.cfg.Topic, index, 1, f.cfg.FetchBytes, fetchWait),
+		reader:   f.cluster.reader(ctx, f.cfg.Topic, index, 1, fetchBytes, fetchWait),
+		measure:  time.NewTicker(f.cfg.LagEvery),
+		grown:    time.Now(),
 		progress: progress{tried: map[int64]attempt{}},
 	}
 }
 
-// run fetches once for each time that it is asked, until the feed ends.
+// run fetches once for each time that it is asked, until the partition is not
+// read any more. A member's partition is located before: what another member has
+// open of it ends meanwhile.
 func (p *partition) run() {
 	defer p.reader.close()
+	defer p.measure.Stop()
+	if p.feed.member != nil {
+		p.try(p.ready)
+	}
 	for {
 		select {
-		case <-p.feed.ctx.Done():
+		case <-p.ctx.Done():
 			return
 		case <-p.want:
-		}
-		records := p.fetchUntil(p.feed.ctx)
-		select {
-		case <-p.feed.ctx.Done():
-			return
-		case p.feed.came <- fetched{p, records}:
+			p.fetchSome()
+		case <-p.measure.C:
+			p.measureLag()
 		}
 	}
 }
 
-// fetchUntil fetches until there is something, or the feed ends.
-func (p *partition) fetchUntil(ctx context.Context) []record {
+// fetchSome fetches until there is something.
+func (p *partition) fetchSome() {
+	var records []record
+	for len(records) == 0 && p.ctx.Err() == nil {
+		p.try(func() (err error) {
+			records, err = p.fetch()
+			return err
+		})
+		select {
+		case <-p.measure.C:
+			p.measureLag()
+		default:
+		}
+	}
+	p.feed.mu.Lock()
+	p.records, p.asked = records, false
+	p.feed.mu.Unlock()
+	signal(p.feed.changed)
+}
+
+// try repeats a request until it succeeds, or the partition is not read any more.
+func (p *partition) try(request func() error) {
 	again := false
-	for ctx.Err() == nil {
-		records, err := p.fetch(ctx)
+	for p.ctx.Err() == nil {
+		err := request()
 		switch {
 		case err == nil:
 			p.reading.Succeeded()
-			if len(records) > 0 {
-				return records
-			}
-			again = false
+			return
 		case closedByPeer(err) && !again: // a new connection may do
 			again = true
 		default:
 			p.reader.close()
-			p.reading.Wait(ctx, err)
+			p.reading.Wait(p.ctx, err)
 		}
 	}
-	return nil
+}
+
+// ready connects where there is no connection. Over a new one the log may be
+// another one, which is looked at before anything is read.
+func (p *partition) ready() error {
+	fresh, err := p.reader.connect(p.ctx, p.reader.partition)
+	if err != nil {
+		return err
+	}
+	if p.watermark == nil { // only this goroutine sets it
+		if err := p.locate(p.ctx); err != nil {
+			return err
+		}
+	}
+	if !fresh {
+		return nil
+	}
+	if p.feed.member == nil {
+		p.feed.grow(p.reader.partitions)
+	}
+	return p.verify(p.ctx)
 }
 
 // fetch asks the broker once for more records.
-func (p *partition) fetch(ctx context.Context) ([]record, error) {
-	fresh, err := p.reader.connect(ctx, p.reader.partition)
-	if err != nil {
+func (p *partition) fetch() ([]record, error) {
+	if err := p.ready(); err != nil {
 		return nil, err
 	}
-	if p.watermark == nil { // only this goroutine sets it
-		if err := p.locate(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if fresh {
-		p.feed.grow(p.reader.partitions)
-		if err := p.verify(ctx); err != nil {
-			return nil, err
-		}
-	}
-	records, err := p.reader.fetchOnce(ctx)
+	records, err := p.reader.fetchOnce(p.ctx)
 	if errors.Is(err, wire.OffsetOutOfRange) {
-		return nil, p.reposition(ctx)
+		return nil, p.reposition(p.ctx)
 	}
 	if err == nil {
 		p.setEnd(p.reader.end)
 	}
 	return records, err
+}
+
+// measureLag asks for the end of the partition if what is known of it is old, and
+// now and then whether the topic has more partitions. It does not report a
+// failure: the next fetch does.
+func (p *partition) measureLag() {
+	every := p.feed.cfg.LagEvery
+	grow := p.index == 0 && p.feed.member == nil && time.Since(p.grown) >= growEvery*every
+	if p.watermark == nil || !grow && time.Since(p.endKnown) < every {
+		return
+	}
+	if grow {
+		p.reader.close() // a new connection reports how many partitions there are
+		p.grown = time.Now()
+	}
+	if p.ready() != nil {
+		return
+	}
+	if end, err := p.reader.find(p.ctx, wire.LastOffset); err == nil {
+		p.setEnd(end)
+	}
 }
 
 // setEnd notes the end of the partition.
@@ -131,7 +189,7 @@ func (p *partition) setEnd(end int64) {
 // original).
 func (p *partition) locate(ctx context.Context) error {
 	f := p.feed
-	offset, text, ok, err := p.reader.committed(ctx, f.cfg.Group)
+	offset, text, ok, err := p.committedOffset(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,6 +219,11 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	defer f.mu.Unlock()
 	p.open(offset, m)
 	p.position = offset
+	if p.following {
+		p.following = false
+		p.changes++ // the heartbeat is not to stay there
+		f.commits.changed(false)
+	}
 	if committed {
 		p.confirmed = offset
 	}
@@ -213,7 +276,7 @@ func (p *partition) cutAt(offset int64) {
 	p.cut(offset)
 	p.position = min(p.position, offset)
 	p.reader.offset = p.position
-	signal(f.settled) // of what is forgotten nothing will be completed
+	signal(f.changed) // of what is forgotten nothing will be completed
 	f.commits.changed(true)
 }
 
@@ -269,6 +332,9 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 	m, err := activation.DecodeMessage(r.value)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if p.ctx.Err() != nil { // revoked: another member reads it again
+		return Delivery{}, false
+	}
 	p.position = r.offset + 1
 	p.anyRead = true
 	if !p.read(r) {
@@ -276,7 +342,7 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 		return Delivery{}, false
 	}
 	d := p.progress.deliver(r)
-	d.Message, d.Partition, d.owner = m, p.index, p
+	d.Message, d.Partition, d.from = m, p.index, p
 	if err == nil {
 		f.stats.Delivered++
 		return d, true
@@ -293,6 +359,9 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 func (p *partition) begin(epoch int, offset int64) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
+	if p.removed {
+		return
+	}
 	if news, again := p.start(epoch, offset); news {
 		p.feed.commits.changed(again)
 	}
@@ -306,8 +375,8 @@ func (p *partition) finish(epoch int, offset int64) {
 }
 
 func (p *partition) completed(epoch int, offset int64) {
-	if p.progress.end(epoch, offset) {
-		signal(p.feed.settled)
+	if !p.removed && p.progress.end(epoch, offset) {
+		signal(p.feed.changed)
 		p.feed.commits.completed()
 	}
 }

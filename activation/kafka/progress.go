@@ -14,6 +14,7 @@ type progress struct {
 	tried     map[int64]attempt // of what is open and has begun to run, here or before
 	last      lastRecord
 	cuts      []int64 // where the log became another one, a cut for each epoch that is over
+	closing   bool    // what runs has not ended the process: it is left to the next one
 	changes   uint64  // rises with whatever a commit should say
 	committed uint64  // changes that the broker knows of
 }
@@ -96,14 +97,16 @@ func (p *progress) openCount() int {
 	return len(p.watermark.open)
 }
 
-// running reports whether anything that has begun to run here is open.
-func (p *progress) running() bool {
+// close has commits say from now on that what runs here has not ended the
+// process.
+func (p *progress) close() {
+	p.closing = true
 	for _, t := range p.tried {
 		if t.here {
-			return true
+			p.changes++
+			return
 		}
 	}
-	return false
 }
 
 // hasCapacity reports whether another record may be handed out: what is open then
@@ -116,19 +119,8 @@ func (p *progress) hasCapacity(chars int) bool {
 	if metadataFits(int64(p.openCount())+1, p.watermark.window()+1, metadataBits(chars)) {
 		return true
 	}
-	_, whole := p.metadata(true).encode(p.watermark.offset(), chars/2)
+	_, whole := p.metadata().encode(p.watermark.offset(), chars/2)
 	return whole && p.watermark.window() < maxWindow
-}
-
-// uncommitted is what a commit should say now, if there is news. One that is
-// closing has not been ended by what runs.
-func (p *progress) uncommitted(closing bool, chars int) (c offsetCommit, news bool) {
-	if p.watermark == nil || p.committed == p.changes {
-		return offsetCommit{}, false
-	}
-	c = offsetCommit{offset: p.watermark.offset(), changes: p.changes}
-	c.metadata, c.whole = p.metadata(closing).encode(c.offset, chars)
-	return c, true
 }
 
 // offsetCommit is what a commit says of one partition.
@@ -140,13 +132,13 @@ type offsetCommit struct {
 }
 
 // metadata is what a commit should say beside the offset.
-func (p *progress) metadata(closing bool) *offsetMetadata {
+func (p *progress) metadata() *offsetMetadata {
 	m := &offsetMetadata{last: p.last, done: p.watermark.done()}
 	for _, offset := range slices.Sorted(maps.Keys(p.tried)) {
 		t := p.tried[offset]
 		if t.here {
 			t.begun = true
-			if !closing {
+			if !p.closing {
 				t.attempts++
 			}
 		}

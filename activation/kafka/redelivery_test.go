@@ -27,7 +27,7 @@ func (b *fixture) kill(f *Feed) {
 // saved waits until the broker knows all that is completed and begun.
 func (b *fixture) saved(f *Feed) {
 	b.t.Helper()
-	b.await("everything to be committed", func() bool { return len(f.uncommitted(false)) == 0 })
+	b.await("everything to be committed", func() bool { return len(f.uncommitted()) == 0 })
 }
 
 // nothing checks that no message comes but one that is sent now.
@@ -295,7 +295,10 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	f.metadataChars = limit
 	f.mu.Unlock()
 	for n := range many {
-		if f.narrowed() {
+		f.mu.Lock()
+		full := f.narrowed()
+		f.mu.Unlock()
+		if full {
 			ctx, cancel := context.WithCancel(b.ctx())
 			cancel()
 			if _, err := f.Next(ctx); !errors.Is(err, context.Canceled) {
