@@ -169,10 +169,10 @@ func (p *Pinger) send(value []byte) error {
 	if _, err := p.client.connect(p.ctx, 0); err != nil {
 		return err
 	}
-	p.watch.sending()
-	offset, err := p.client.send(p.ctx, 0, []outgoing{{value: value, time: time.Now()}}, pingTimeout)
+	now := time.Now()
+	p.watch.sending(now)
+	offset, err := p.client.send(p.ctx, 0, []outgoing{{value: value, time: now}}, pingTimeout)
 	if err != nil {
-		p.watch.missed()
 		p.client.close()
 		return err
 	}

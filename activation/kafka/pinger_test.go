@@ -167,6 +167,7 @@ func TestDuplicateIsNoticed(t *testing.T) {
 			b.t.Errorf("not one line from each:\n%s", b.log)
 		}
 		duplicate.Close()
+		b.put(topic, "noise", "noise", "noise") // which are no pings
 		b.await("the duplicate to be forgotten", func() bool { return first.Status().Duplicate == "" })
 	})
 }
@@ -175,30 +176,27 @@ func TestDuplicateIsNoticed(t *testing.T) {
 func TestDuplicateWatchCountsOnlyStrangers(t *testing.T) {
 	const every = time.Second
 	start := time.Unix(1000, 0)
-	ping := activation.Ping{Instance: invoker0(), Enabled: true}.Encode()
 	type step func(*duplicateWatch)
+	stranger := func(offset int64) receivedPing {
+		return receivedPing{activation.Ping{Instance: invoker0(), Enabled: true}, record{offset: offset}}
+	}
 	at := func(offsets ...int64) step {
 		return func(w *duplicateWatch) {
 			for _, o := range offsets {
-				w.see(record{offset: o, value: ping}, start)
-				w.reader.offset = max(w.reader.offset, o+1)
+				w.see(stranger(o), start)
+				w.offset = max(w.offset, o+1)
 			}
 		}
 	}
 	sent := func(offsets ...int64) step {
 		return func(w *duplicateWatch) {
 			for _, o := range offsets {
-				w.sending()
+				w.sending(start)
 				w.sent(o)
 			}
 		}
 	}
-	missed := func(w *duplicateWatch) {
-		w.sending()
-		w.missed()
-		w.lost[len(w.lost)-1] = start
-	}
-	pending := func(w *duplicateWatch) { w.sending() }
+	pending := func(w *duplicateWatch) { w.sending(start) }
 	for _, c := range []struct {
 		name      string
 		steps     []step
@@ -209,19 +207,15 @@ func TestDuplicateWatchCountsOnlyStrangers(t *testing.T) {
 		{"ours, read before they are acknowledged", []step{at(1, 2, 3, 4), sent(1, 2, 3, 4)}, start, false},
 		{"two of a predecessor", []step{at(1, 2), sent(3), at(3)}, start, false},
 		{"three strangers", []step{sent(1), at(1, 2, 3, 4)}, start, true},
-		{"three, one of which may be ours", []step{missed, at(1, 2, 3)}, start, false},
+		{"three, one of which may be ours", []step{pending, sent(4), at(1, 2, 3)}, start, false},
 		{"three, one of which may be on its way", []step{pending, at(1, 2, 3)}, start, false},
-		{"four, one of which may be ours", []step{missed, at(1, 2, 3, 4)}, start, true},
+		{"four, one of which may be ours", []step{pending, at(1, 2, 3, 4)}, start, true},
+		{"three, and one of ours was lost long ago", []step{func(w *duplicateWatch) { w.sending(start.Add(-duplicateWindow*every - 1)) }, at(1, 2, 3)}, start, true},
 		{"three, long ago", []step{at(1, 2, 3)}, start.Add(duplicateWindow*every + 1), false},
 		{"three in all, too far apart", []step{at(1, 2), func(w *duplicateWatch) {
 			w.judge(start.Add(duplicateWindow*every + 1))
-			w.see(record{offset: 3, value: ping}, start.Add(duplicateWindow*every+1))
+			w.see(stranger(3), start.Add(duplicateWindow*every+1))
 		}}, start.Add(duplicateWindow*every + 1), false},
-		{"not pings", []step{func(w *duplicateWatch) {
-			for o := range int64(5) {
-				w.see(record{offset: o, value: ping[1:]}, start)
-			}
-		}}, start, false},
 	} {
 		b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
 		w := newDuplicateWatch(t.Context(), b.cluster(), "health", invoker0(), every)
@@ -240,13 +234,13 @@ func TestDuplicateWatchForgets(t *testing.T) {
 	b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
 	w := newDuplicateWatch(t.Context(), b.cluster(), "health", invoker0(), time.Second)
 	for o := range int64(10_000) {
-		w.sending()
+		w.sending(time.Now())
 		w.sent(o)
 	}
 	if len(w.ours) > 1024 {
 		t.Errorf("%d offsets kept", len(w.ours))
 	}
-	w.reader.offset = 10_000
+	w.offset = 10_000
 	w.judge(time.Now())
 	if len(w.ours) != 0 {
 		t.Errorf("%d offsets kept that were read past", len(w.ours))

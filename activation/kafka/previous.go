@@ -45,20 +45,21 @@ const previousPause = 100 * time.Millisecond
 func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
 	cfg.Fresh = cmp.Or(cfg.Fresh, 2*time.Second)
 	cfg.Silence = cmp.Or(cfg.Silence, 5*time.Second)
-	p := &previous{PreviousConfig: cfg, log: c.log, reader: c.reader(ctx, cfg.Topic, 0, 1, 1<<20, previousPause)}
-	defer p.reader.close()
+	reader := c.reader(ctx, cfg.Topic, 0, 1, 1<<20, previousPause)
+	p := &previous{PreviousConfig: cfg, log: c.log, pings: pings{partitionReader: reader, instance: cfg.Instance}}
+	defer reader.close()
 	return p.await(ctx)
 }
 
 // previous looks for a process with our id that was here first.
 type previous struct {
 	PreviousConfig
-	log     *slog.Logger
-	reader  *partitionReader
-	located bool      // the reader stands behind the pings that were there when we came
-	last    time.Time // its last sign of life, by our clock; zero: none
-	alive   bool      // it pinged while we listened
-	over    bool      // it said goodbye
+	log   *slog.Logger
+	pings pings
+	began int64     // the end of the topic when we came
+	last  time.Time // its last sign of life, by our clock; zero: none
+	alive bool      // it pinged while we listened
+	over  bool      // it said goodbye
 }
 
 func (p *previous) await(ctx context.Context) error {
@@ -80,7 +81,7 @@ func (p *previous) await(ctx context.Context) error {
 			continue
 		}
 		searching.Succeeded()
-		if p.gone(time.Now()) {
+		if p.pings.offset >= p.began && p.gone(time.Now()) {
 			if p.alive {
 				p.log.Info("the other process with the id of this invoker is gone", "invoker", p.Instance.String(),
 					"goodbye", p.over, "waited", time.Since(began).Round(time.Millisecond))
@@ -109,73 +110,58 @@ func (p *previous) gone(now time.Time) bool {
 
 // poll reads the pings of the last moment, and after that those that come.
 func (p *previous) poll(ctx context.Context) error {
-	if _, err := p.reader.connect(ctx, 0); err != nil {
+	if _, err := p.pings.connect(ctx, 0); err != nil {
 		return err
 	}
-	if p.located {
-		return p.read(ctx, p.came)
-	}
-	end, err := p.locate(ctx)
-	if err != nil {
-		return err
-	}
-	for p.reader.offset < end && p.located {
-		at := p.reader.offset
-		if err := p.read(ctx, p.found); err != nil {
+	if !p.pings.located {
+		if err := p.locate(ctx); err != nil || p.pings.offset == p.began {
 			return err
 		}
-		if p.reader.offset == at && p.reader.end <= at { // the log was cut meanwhile
-			break
-		}
 	}
-	return nil
-}
-
-// locate goes to the first ping that is fresh, and reports where the log ends.
-func (p *previous) locate(ctx context.Context) (end int64, err error) {
-	if end, err = p.reader.find(ctx, wire.LastOffset); err != nil {
-		return 0, err
-	}
-	if p.Past > end { // the topic was made anew
-		p.Past = 0
-	}
-	fresh, err := p.reader.find(ctx, time.Now().Add(-p.Fresh).UnixMilli())
+	received, err := p.pings.read(ctx)
 	if err != nil {
-		return 0, err
-	}
-	if fresh < 0 { // no record is as young
-		fresh = end
-	}
-	p.reader.offset, p.located = fresh, true
-	return end, nil
-}
-
-func (p *previous) read(ctx context.Context, each func(ping activation.Ping, sent time.Time)) error {
-	records, err := p.reader.fetch(ctx)
-	if err != nil {
-		p.located = code(err) == 0
 		return err
 	}
-	for _, r := range records {
-		ping, err := activation.DecodePing(r.value)
-		if err == nil && ping.Instance.ID == p.Instance.ID && r.offset >= p.Past {
-			each(ping, r.time)
+	p.began = min(p.began, p.pings.end) // the log may have been cut meanwhile
+	for _, r := range received {
+		switch {
+		case r.offset < p.Past:
+		case r.offset < p.began:
+			p.found(r)
+		default:
+			p.came(r)
 		}
 	}
 	return nil
+}
+
+// locate goes to the first ping that is fresh.
+func (p *previous) locate(ctx context.Context) (err error) {
+	if p.began, err = p.pings.locate(ctx); err != nil {
+		return err
+	}
+	if p.Past > p.began { // the topic was made anew
+		p.Past = 0
+	}
+	fresh, err := p.pings.find(ctx, time.Now().Add(-p.Fresh).UnixMilli())
+	p.pings.located = err == nil
+	if fresh >= 0 { // else no record is as young
+		p.pings.offset = fresh
+	}
+	return err
 }
 
 // found takes note of a ping that was there when we came.
-func (p *previous) found(ping activation.Ping, sent time.Time) {
+func (p *previous) found(ping receivedPing) {
 	now := time.Now()
 	p.over = !ping.Enabled
 	// From here on the wall clock does not matter: were it stepped back by a day
 	// while we wait, we should wait for a day.
-	p.last = now.Add(-max(now.Sub(sent), 0))
+	p.last = now.Add(-max(now.Sub(ping.time), 0))
 }
 
 // came takes note of a ping that came while we listened.
-func (p *previous) came(ping activation.Ping, _ time.Time) {
+func (p *previous) came(ping receivedPing) {
 	p.over = !ping.Enabled
 	p.last = time.Now()
 	if p.over || p.alive {

@@ -189,7 +189,7 @@ func TestPreviousIsTimedByNoWallClock(t *testing.T) {
 	began := time.Now()
 	for _, sent := range []time.Time{began.Add(-time.Second), began.Add(time.Hour)} {
 		e := previous{PreviousConfig: PreviousConfig{Fresh: 2 * time.Second}}
-		e.found(activation.Ping{Enabled: true}, sent.Round(0))
+		e.found(receivedPing{activation.Ping{Enabled: true}, record{time: sent.Round(0)}})
 		if e.last == e.last.Round(0) { //nolint:staticcheck // Equal does not see what is of the wall clock alone
 			t.Errorf("ping of %s: %s is of the wall clock alone", sent, e.last)
 		}
