@@ -1,12 +1,12 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -56,9 +56,8 @@ type Producer struct {
 	mu      sync.Mutex
 	byTopic map[string]*topicSender
 	closed  bool
-
-	sent, dropped, shrunk, waiting atomic.Int64
-	unsent                         atomic.Int64 // dropped by Close
+	stats   ProducerStats
+	unsent  int // dropped by Close
 }
 
 // ProducerStats is a copy of a producer's counters.
@@ -72,28 +71,14 @@ type ProducerStats struct {
 
 // NewProducer makes a producer. It does not wait for a broker.
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
-	cfg.setDefaults()
+	cfg.Name = cmp.Or(cfg.Name, "messages")
+	cfg.QueueBytes = cmp.Or(cfg.QueueBytes, 32<<20)
+	cfg.MessageBytes = cmp.Or(cfg.MessageBytes, MaxMessageBytes)
+	cfg.RefusedFor = cmp.Or(cfg.RefusedFor, time.Minute)
+	cfg.IdleAfter = cmp.Or(cfg.IdleAfter, restLimit)
 	p := &Producer{cluster: c, cfg: cfg, log: c.log, byTopic: map[string]*topicSender{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
-}
-
-func (c *ProducerConfig) setDefaults() {
-	if c.Name == "" {
-		c.Name = "messages"
-	}
-	if c.QueueBytes == 0 {
-		c.QueueBytes = 32 << 20
-	}
-	if c.MessageBytes == 0 {
-		c.MessageBytes = MaxMessageBytes
-	}
-	if c.RefusedFor == 0 {
-		c.RefusedFor = time.Minute
-	}
-	if c.IdleAfter == 0 {
-		c.IdleAfter = restLimit
-	}
 }
 
 // Send gives a message to a topic. It waits only for capacity in the queue. Sent,
@@ -101,19 +86,13 @@ func (c *ProducerConfig) setDefaults() {
 // the broker has the message, else with why it never will. It must not block.
 // When Send itself fails, sent is not called.
 func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent func(error)) error {
-	if batchBytes(len(value)) > p.cfg.MessageBytes {
-		return fmt.Errorf("send %d bytes to topic %s: %w", len(value), topic, ErrTooLarge)
-	}
-	return p.enqueue(ctx, topic, outgoing{value: value, sent: sent})
+	return p.send(ctx, topic, outgoing{value: value, sent: sent})
 }
 
 // SendKeyed is Send with a key: messages of one key arrive in order at one
 // partition, the one that the Java client would choose.
 func (p *Producer) SendKeyed(ctx context.Context, topic, key string, value []byte, sent func(error)) error {
-	if batchBytes(len(key)+len(value)+5) > p.cfg.MessageBytes {
-		return fmt.Errorf("send %d bytes to topic %s: %w", len(value), topic, ErrTooLarge)
-	}
-	return p.enqueue(ctx, topic, outgoing{key: []byte(key), value: value, sent: sent})
+	return p.send(ctx, topic, outgoing{key: []byte(key), value: value, sent: sent})
 }
 
 // SendAck gives an ack to a controller's topic. One that is too large goes
@@ -124,31 +103,60 @@ func (p *Producer) SendAck(ctx context.Context, topic string, ack activation.Ack
 	if ack.Record != nil {
 		m.shorter = func() []byte { return ack.Shrink().Encode() }
 	}
-	if batchBytes(len(m.value)) > p.cfg.MessageBytes && !p.shorten(topic, &m) {
-		return fmt.Errorf("send an ack of %d bytes to topic %s: %w", len(m.value), topic, ErrTooLarge)
-	}
-	return p.enqueue(ctx, topic, m)
+	return p.send(ctx, topic, m)
 }
 
 // TrySend gives a message to a topic unless its queue is full: for messages
 // that nothing should wait for. It reports whether it did.
 func (p *Producer) TrySend(topic string, value []byte) bool {
-	if batchBytes(len(value)) > p.cfg.MessageBytes {
-		p.dropped.Add(1)
-		return false
+	err := p.enqueue(topic, outgoing{value: value}, func(s *topicSender, weight int64) error {
+		if !s.capacity.TryAcquire(weight) {
+			return errFull
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, ErrClosed) {
+		p.mu.Lock()
+		p.stats.Dropped++
+		p.mu.Unlock()
+	}
+	return err == nil
+}
+
+var errFull = errors.New("the queue is full")
+
+func (p *Producer) send(ctx context.Context, topic string, m outgoing) error {
+	return p.enqueue(topic, m, func(s *topicSender, weight int64) error {
+		if err := s.capacity.Acquire(ctx, weight); err != nil {
+			return fmt.Errorf("wait for capacity to send to topic %s: %w", topic, err)
+		}
+		return nil
+	})
+}
+
+// enqueue puts a message into the queue of a topic when acquire returns.
+func (p *Producer) enqueue(topic string, m outgoing, acquire func(*topicSender, int64) error) error {
+	if m.bytes() > p.cfg.MessageBytes && !p.shorten(topic, &m) {
+		return fmt.Errorf("send %d bytes to topic %s: %w", len(m.value), topic, ErrTooLarge)
 	}
 	s, err := p.sender(topic)
 	if err != nil {
-		return false
+		return err
 	}
-	m := outgoing{value: value}
-	if !s.capacity.TryAcquire(s.weigh(&m)) {
-		p.leave(s)
-		p.dropped.Add(1)
-		return false
+	// What a message takes of the capacity is its bytes and about what its
+	// bookkeeping costs. One larger than the capacity takes all of it.
+	m.weight = min(int64(len(m.value))+256, p.cfg.QueueBytes)
+	err = acquire(s, m.weight)
+	m.time = time.Now()
+	p.mu.Lock()
+	if err == nil {
+		s.queue = append(s.queue, m)
+	} else {
+		s.users--
 	}
-	p.push(s, m)
-	return true
+	p.mu.Unlock()
+	signal(s.wake) // without its last user the sender of a closed producer ends
+	return err
 }
 
 // shorten replaces a message by its shorter form, once.
@@ -158,22 +166,11 @@ func (p *Producer) shorten(topic string, m *outgoing) bool {
 	}
 	large := len(m.value)
 	m.value, m.shorter = m.shorter(), nil
-	p.shrunk.Add(1)
+	p.mu.Lock()
+	p.stats.Shrunk++
+	p.mu.Unlock()
 	p.log.Warn("ack too large, sent without its result", "topic", topic, "bytes", large)
 	return true
-}
-
-func (p *Producer) enqueue(ctx context.Context, topic string, m outgoing) error {
-	s, err := p.sender(topic)
-	if err != nil {
-		return err
-	}
-	if err := s.capacity.Acquire(ctx, s.weigh(&m)); err != nil {
-		p.leave(s)
-		return fmt.Errorf("wait for capacity to send to topic %s: %w", topic, err)
-	}
-	p.push(s, m)
-	return nil
 }
 
 // sender finds or makes the sender of a topic and keeps it from ending.
@@ -190,7 +187,6 @@ func (p *Producer) sender(topic string) (*topicSender, error) {
 		p.senders.Go(s.run)
 	}
 	s.users++
-	p.waiting.Add(1)
 	return s, nil
 }
 
@@ -201,32 +197,13 @@ func (p *Producer) closing() bool {
 	return p.closed
 }
 
-// leave undoes sender for a message that is not in the queue any more.
-func (p *Producer) leave(s *topicSender) {
-	p.mu.Lock()
-	s.users--
-	p.mu.Unlock()
-	p.waiting.Add(-1)
-	signal(s.wake) // the last user of a closed producer ends the sender
-}
-
-func (p *Producer) push(s *topicSender, m outgoing) {
-	m.time = time.Now()
-	p.mu.Lock()
-	s.queue = append(s.queue, m)
-	p.mu.Unlock()
-	signal(s.wake)
-}
-
 // Stats copies the counters.
 func (p *Producer) Stats() ProducerStats {
-	all := ProducerStats{
-		Sent: p.sent.Load(), Dropped: p.dropped.Load(),
-		Shrunk: p.shrunk.Load(), Waiting: p.waiting.Load(),
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	all := p.stats
 	for topic, s := range p.byTopic {
+		all.Waiting += int64(s.users)
 		if reason := s.retrier.LastError(); reason != "" {
 			all.Interrupted = append(all.Interrupted, topic+": "+reason)
 		}
@@ -249,8 +226,11 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.senders.Wait()
 	stop()
 	p.cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	// What a topic that is gone did not take was logged where it was dropped.
-	if n := p.unsent.Swap(0); n > 0 {
+	if n := p.unsent; n > 0 {
+		p.unsent = 0
 		return fmt.Errorf("close the producer of %s: %d not sent: %w", p.cfg.Name, n, context.Cause(ctx))
 	}
 	return nil

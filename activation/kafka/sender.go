@@ -55,13 +55,6 @@ func newTopicSender(p *Producer, topic string) *topicSender {
 	}
 }
 
-// weigh is what a message takes of the queue's capacity: its bytes and about
-// what its bookkeeping costs. One larger than the capacity takes all of it.
-func (s *topicSender) weigh(m *outgoing) int64 {
-	m.weight = min(int64(len(m.value))+256, s.producer.cfg.QueueBytes)
-	return m.weight
-}
-
 func (s *topicSender) run() {
 	defer s.client.close()
 	idle := time.NewTimer(s.producer.cfg.IdleAfter)
@@ -148,35 +141,25 @@ func (s *topicSender) deliver(batch []outgoing) {
 	}
 }
 
-// attempt sends the first messages of a batch, as far as they are for one
-// partition, and reports how many these are.
+// attempt brings together what is for one partition, each in order, sends what
+// is for the first, and reports how many messages these are.
 func (s *topicSender) attempt(batch []outgoing) (n int, err error) {
-	partition, n, err := s.sort(batch)
-	if err != nil {
-		return n, err
+	partition := 0
+	if slices.ContainsFunc(batch, func(m outgoing) bool { return m.key != nil }) {
+		if _, err := s.client.connect(s.producer.ctx, 0); err != nil {
+			return len(batch), err
+		}
+		slices.SortStableFunc(batch, func(a, b outgoing) int { return cmp.Compare(s.partitionOf(a), s.partitionOf(b)) })
+		partition = s.partitionOf(batch[0])
+	}
+	for n < len(batch) && s.partitionOf(batch[n]) == partition {
+		n++
 	}
 	if _, err := s.client.connect(s.producer.ctx, partition); err != nil {
 		return n, err
 	}
 	_, err = s.client.send(s.producer.ctx, partition, batch[:n], callTimeout)
 	return n, err
-}
-
-// sort brings together what is for one partition, each in order, and tells
-// which the first is and how many messages are for it.
-func (s *topicSender) sort(batch []outgoing) (partition, n int, err error) {
-	if !slices.ContainsFunc(batch, func(m outgoing) bool { return m.key != nil }) {
-		return 0, len(batch), nil
-	}
-	if _, err := s.client.connect(s.producer.ctx, 0); err != nil {
-		return 0, len(batch), err
-	}
-	slices.SortStableFunc(batch, func(a, b outgoing) int { return cmp.Compare(s.partitionOf(a), s.partitionOf(b)) })
-	partition = s.partitionOf(batch[0])
-	for n < len(batch) && s.partitionOf(batch[n]) == partition {
-		n++
-	}
-	return partition, n, nil
 }
 
 // partitionOf is the partition that a message belongs to, by its key as the
@@ -224,7 +207,7 @@ func (s *topicSender) split(batch []outgoing, err error) {
 		}
 		s.producer.log.Error("message too large for its topic, dropped",
 			"topic", s.topic, "bytes", len(batch[0].value))
-		s.giveUp(batch, fmt.Errorf("%w: %w", ErrTooLarge, err))
+		s.settle(batch, fmt.Errorf("%w: %w", ErrTooLarge, err))
 		return
 	}
 	for i := range batch {
@@ -255,7 +238,7 @@ func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 		case refusals >= closingTries: // the next process has the time for it
 			s.producer.log.Error("topic takes no messages, and this process ends: what is for it is left to the next",
 				"topic", s.topic, "messages", s.producer.cfg.Name, "left", len(batch), "error", err)
-			s.giveUp(batch, ErrClosed)
+			s.settle(batch, ErrClosed)
 			return len(batch)
 		}
 	}
@@ -267,30 +250,34 @@ func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 			"topic", s.topic, "messages", s.producer.cfg.Name, "tried", s.producer.cfg.RefusedFor, "error", err)
 	}
 	s.gone = true
-	s.giveUp(batch[:n], err)
+	s.settle(batch[:n], err)
 	return n
 }
 
 func (s *topicSender) acknowledged(batch []outgoing) {
 	s.gone = false
 	s.retrier.Succeeded()
-	s.producer.sent.Add(int64(len(batch)))
 	s.settle(batch, nil)
 }
 
 // leave is for messages that were not sent when the producer ends.
 func (s *topicSender) leave(batch []outgoing) {
-	s.producer.unsent.Add(int64(len(batch)))
-	s.giveUp(batch, ErrClosed)
+	s.producer.mu.Lock()
+	s.producer.unsent += len(batch)
+	s.producer.mu.Unlock()
+	s.settle(batch, ErrClosed)
 }
 
-func (s *topicSender) giveUp(batch []outgoing, err error) {
-	s.producer.dropped.Add(int64(len(batch)))
-	s.settle(batch, err)
-}
-
-// settle gives the messages' capacity back and reports what became of them.
+// settle counts what became of messages, gives their capacity back and reports it.
 func (s *topicSender) settle(batch []outgoing, err error) {
+	s.producer.mu.Lock()
+	s.users -= len(batch)
+	if err == nil {
+		s.producer.stats.Sent += int64(len(batch))
+	} else {
+		s.producer.stats.Dropped += int64(len(batch))
+	}
+	s.producer.mu.Unlock()
 	for i := range batch {
 		s.capacity.Release(batch[i].weight)
 		if batch[i].sent != nil {
@@ -298,10 +285,14 @@ func (s *topicSender) settle(batch []outgoing, err error) {
 		}
 		batch[i] = outgoing{}
 	}
-	s.producer.mu.Lock()
-	s.users -= len(batch)
-	s.producer.mu.Unlock()
-	s.producer.waiting.Add(-int64(len(batch)))
+}
+
+// bytes is the size of a batch of the message alone.
+func (m *outgoing) bytes() int {
+	if m.key == nil {
+		return batchBytes(len(m.value))
+	}
+	return batchBytes(len(m.key) + len(m.value) + 5)
 }
 
 // batchBytes is the size of a batch of one record with a value of n bytes, no
