@@ -105,7 +105,7 @@ func (c boundConn) Close() error {
 }
 
 // call sends a request and waits for its answer for so long. A failure other
-// than a broker's word about the request itself closes the connections.
+// than a broker's refusal of the request itself closes the connections.
 func call[Answer any](ctx context.Context, c *client, limit time.Duration, request func(context.Context) (Answer, error)) (Answer, error) {
 	c.open()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -152,7 +152,7 @@ func (c *client) explain(err error) error {
 	return err
 }
 
-// metadata is what the cluster says about the client's topics: when the
+// metadata is the cluster's description of the client's topics: when the
 // connections were made, or in the last minutes.
 func (c *client) metadata(ctx context.Context) (*wire.MetadataResponse, error) {
 	res, err := call(ctx, c, callTimeout, func(ctx context.Context) (*wire.MetadataResponse, error) {

@@ -25,7 +25,7 @@ func TestCoordinatorMoves(t *testing.T) {
 	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
 }
 
-// Who has rested does not wait to tell of an end: an invoker that is killed
+// After a rest a completion is committed at once: an invoker that is killed
 // right after each activation would run all of them again each time. What ends
 // soon after is committed together.
 func TestFirstCommitGoesOutAtOnce(t *testing.T) {

@@ -48,7 +48,7 @@ func TestDescribeGoesOn(t *testing.T) {
 	}
 }
 
-// TestDescribeEnds: a peer that takes the connection and says nothing is left
+// TestDescribeEnds: a peer that takes the connection and answers nothing is left
 // with the context.
 func TestDescribeEnds(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

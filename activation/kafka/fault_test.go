@@ -130,7 +130,7 @@ func onEachRestartable(t *testing.T, test func(*testing.T, *restartable)) {
 	})
 }
 
-// A broker that goes away, at start or later: every part waits, says so once,
+// A broker that goes away, at start or later: every part waits, logs that once,
 // and resumes by itself; nothing is lost and the order stays.
 func TestBrokerRestart(t *testing.T) {
 	onEachRestartable(t, func(t *testing.T, r *restartable) {
@@ -224,7 +224,7 @@ func TestBrokerAwayAtStart(t *testing.T) {
 	b.await("three parts to resume", func() bool { return b.log.count("resumed") == 3 })
 }
 
-// A broker that accepts and never answers must not hold up who wants to leave.
+// A broker that accepts and never answers must not delay a Close.
 func TestUnresponsiveBroker(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

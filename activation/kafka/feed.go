@@ -58,7 +58,7 @@ type Feed struct {
 	stats         FeedStats
 }
 
-// FeedStats is a copy of what the feed knows, for metrics and status. Of a
+// FeedStats is a snapshot of a feed, for metrics and status. Of a
 // topic with more than one partition, offsets are those of the first, and
 // Partitions has those of each.
 type FeedStats struct {
@@ -70,7 +70,7 @@ type FeedStats struct {
 	Finished      uint64           `json:"finished"`               // not delivered, since an earlier process had completed them
 	Open          int              `json:"open"`                   // handed out and not completed
 	Lost          int64            `json:"lost"`                   // offsets that had expired before they were read
-	Narrowed      bool             `json:"narrowed,omitzero"`      // nothing is read until more is completed: the commit would not say it all
+	Narrowed      bool             `json:"narrowed,omitzero"`      // nothing is read until more is completed: the commit would not hold it all
 	Interrupted   string           `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
 	Since         time.Time        `json:"since,omitzero"`         // when no partition could be read any more; zero: some can
 	CommitFailing string           `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
@@ -79,7 +79,7 @@ type FeedStats struct {
 	lag int64
 }
 
-// PartitionStats is what a feed knows of one partition.
+// PartitionStats is a snapshot of one partition.
 type PartitionStats struct {
 	Partition     int32  `json:"partition"`
 	Position      int64  `json:"position"`
@@ -232,7 +232,7 @@ func (f *Feed) narrowed() bool {
 	return slices.ContainsFunc(f.partitions, func(p *partition) bool { return p.ctx.Err() == nil && !p.hasCapacity(chars) })
 }
 
-// Stats copies what the feed knows.
+// Stats returns a snapshot.
 func (f *Feed) Stats() FeedStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -269,7 +269,7 @@ func (f *Feed) interruptedSince() (last time.Time) {
 	return last
 }
 
-// closing has the last commit say that what runs did not end the process.
+// closing has the last commit count no run as one that ended the process.
 func (f *Feed) closing() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -278,7 +278,7 @@ func (f *Feed) closing() {
 	}
 }
 
-// uncommitted is what the broker should know of each partition and does not.
+// uncommitted is what is to be committed of each partition and is not yet.
 func (f *Feed) uncommitted() map[*partition]offsetCommit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -292,7 +292,7 @@ func (f *Feed) uncommitted() map[*partition]offsetCommit {
 	return all
 }
 
-// setCommitted notes what the broker knows by now.
+// setCommitted notes what is committed by now.
 func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

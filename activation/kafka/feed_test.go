@@ -181,7 +181,7 @@ func TestFeedSurvivesDamagedMessages(t *testing.T) {
 	}
 }
 
-// Whoever has no room does not call Next, and then nothing is asked of the
+// A caller without capacity does not call Next, and then nothing is asked of the
 // broker.
 func TestFeedDoesNotPullWithoutACall(t *testing.T) {
 	b := newFakeFixture(t)
@@ -267,7 +267,7 @@ func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 }
 
 // TestFeedPositionFollowsWhatExpired: where all has expired that was to be read,
-// and nothing comes after it, the position says so: the next start does not count
+// and nothing comes after it, the position follows: the next start does not count
 // it as lost again.
 func TestFeedPositionFollowsWhatExpired(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
@@ -323,17 +323,7 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	}
 	old[0].Done()
 	b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TimeoutMillis = 10000
-	req.TopicNames = []string{topic}
-	one := kmsg.NewDeleteTopicsRequestTopic()
-	one.Topic = &topic
-	req.Topics = append(req.Topics, one)
-	if _, err := req.RequestWith(b.ctx(), b.peer); err != nil {
-		t.Fatal(err)
-	}
-	b.create(topic)
-	b.peer = b.client() // the other one remembers the old topic
+	b.recreate(topic, 0)
 	b.put(topic, messages(100, 102)...)
 	first := b.next(f, 100)
 	for _, d := range old {

@@ -122,7 +122,7 @@ func (b *fixture) client(opts ...kgo.Opt) *kgo.Client {
 // cluster is what is under test.
 func (b *fixture) cluster() *Cluster {
 	b.t.Helper()
-	c, err := New(Options{Brokers: b.addrs, Log: slog.New(b.log)})
+	c, err := New(Options{Brokers: b.addrs, Log: b.log.logger()})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -165,12 +165,12 @@ func (b *fixture) createWide(name string, partitions int32, config ...string) {
 	req.Topics = append(req.Topics, topic)
 	res, err := req.RequestWith(b.ctx(), b.peer)
 	b.accepted("create topic "+name, err, func() int16 { return res.Topics[0].ErrorCode })
-	if b.fake == nil { // a real broker hears of a new topic after its controller has answered
+	if b.fake == nil { // a real broker has a new topic after its controller has answered
 		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
 	}
 }
 
-// knows tells whether the broker has a leader for a topic.
+// knows reports whether the broker has a leader for a topic.
 func (b *fixture) knows(name string) bool {
 	b.t.Helper()
 	req := kmsg.NewPtrMetadataRequest()
@@ -251,7 +251,7 @@ func (b *fixture) committed(group, topic string) int64 {
 	return offset
 }
 
-// noted is a group's position in a topic and what is committed beside it.
+// committedMetadata is a group's position in a topic and what is committed beside it.
 func (b *fixture) committedMetadata(group, topic string) (int64, string) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -279,7 +279,7 @@ func (b *fixture) committedMetadata(group, topic string) (int64, string) {
 	return p.Offset, *p.Metadata
 }
 
-// await polls until what is so. It is for what a peer tells only when asked;
+// await polls until what is so. It is for what a peer reports only when asked;
 // our own side is waited for by its calls.
 func (b *fixture) await(what string, is func() bool) {
 	b.t.Helper()
@@ -297,34 +297,24 @@ func (b *fixture) await(what string, is func() bool) {
 
 // logbook keeps what was logged, to be waited for and counted.
 type logbook struct {
-	mu    sync.Mutex
-	lines []string
+	mu   sync.Mutex
+	text strings.Builder
 }
 
-func (l *logbook) Enabled(context.Context, slog.Level) bool { return true }
-func (l *logbook) WithGroup(string) slog.Handler            { return l }
+func (l *logbook) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
 
-func (l *logbook) WithAttrs(attrs []slog.Attr) slog.Handler { return &logpage{l, attrs} }
-
-func (l *logbook) Handle(_ context.Context, r slog.Record) error {
-	var line strings.Builder
-	fmt.Fprintf(&line, "%s %s", r.Level, r.Message)
-	r.Attrs(func(a slog.Attr) bool {
-		fmt.Fprintf(&line, " %s", a)
-		return true
-	})
+func (l *logbook) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines = append(l.lines, line.String())
-	return nil
+	return l.text.Write(line)
 }
 
 // count is how many lines have all the words.
 func (l *logbook) count(words ...string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	n := 0
-	for _, line := range l.lines {
+	for line := range strings.Lines(l.String()) {
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 			n++
 		}
@@ -335,21 +325,5 @@ func (l *logbook) count(words ...string) int {
 func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Join(l.lines, "\n")
-}
-
-// logpage is a logbook with attributes of a logger.
-type logpage struct {
-	*logbook
-	attrs []slog.Attr
-}
-
-func (p *logpage) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logpage{p.logbook, slices.Concat(p.attrs, attrs)}
-}
-
-func (p *logpage) Handle(ctx context.Context, r slog.Record) error {
-	r = r.Clone()
-	r.AddAttrs(p.attrs...)
-	return p.logbook.Handle(ctx, r)
+	return l.text.String()
 }

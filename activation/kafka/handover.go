@@ -105,7 +105,7 @@ func (m *Member) beat(now time.Time) {
 	}
 }
 
-// commit is what a commit should say now. Behind the metadata of a partition
+// commit is what is to be committed now. Behind the metadata of a partition
 // that was released with something open there is a heartbeat, until it is closed.
 func (p *partition) commit(chars int) offsetCommit {
 	heartbeat := ""

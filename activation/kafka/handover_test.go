@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -89,7 +87,7 @@ func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 	}
 }
 
-// A commit that had to wait says what is so when it goes out: of a partition that
+// A commit that had to wait holds what is so when it goes out: of a partition that
 // is released by then, that something of it is open.
 func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 	b := newFakeFixture(t)
@@ -268,83 +266,4 @@ func childDone(b *fixture, out io.Reader) map[int]bool {
 		b.t.Fatalf("the child completed %v: %v", done, lines.Err())
 	}
 	return done
-}
-
-// A member takes no more than can be named by its commits: what was
-// completed does not come again.
-func TestMemberNarrowsToWhatTheBrokerTakes(t *testing.T) {
-	b := newFakeFixture(t)
-	const limit, many = 128, 2000
-	topic := freshName()
-	b.createWide(topic, 1)
-	b.putTo(topic, 0, messages(0, many)...)
-	finished, open := map[int]bool{}, 0
-	s := b.member(topic)
-	s.feed.mu.Lock()
-	s.feed.metadataChars = limit
-	s.feed.mu.Unlock()
-	for !s.Stats().Narrowed {
-		ctx, cancel := context.WithCancel(b.ctx())
-		took := make(chan error, 1)
-		go func() {
-			d, err := s.Next(ctx)
-			if err == nil {
-				d.Begin()
-				if n := number(d); n%3 == 0 {
-					open++
-				} else {
-					finished[n] = true
-					d.Done()
-				}
-			}
-			took <- err
-		}()
-		b.await("a message, or the word that it is enough", func() bool { return len(took) > 0 || s.Stats().Narrowed })
-		cancel()
-		<-took
-	}
-	if len(finished)+open == many {
-		t.Fatalf("%d completed and %d open of %d", len(finished), open, many)
-	}
-	b.await("all of that to be committed", func() bool { return len(s.feed.uncommitted()) == 0 })
-	if _, text := b.committedMetadata(s.cfg.Group, topic); len(text) > limit || text == "" {
-		t.Errorf("%d characters", len(text))
-	}
-	if err := s.Close(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
-	next := b.member(topic)
-	for range many - len(finished) {
-		d, err := next.Next(b.ctx())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if finished[number(d)] {
-			t.Fatalf("message %d had been completed and came again", number(d))
-		}
-		d.Done()
-	}
-}
-
-// A broker that takes less beside a position than is sent gets less.
-func TestMemberGoesOnWithoutMetadata(t *testing.T) {
-	b := newFakeFixture(t)
-	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		b.fake.KeepControl()
-		if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
-			return refuseCommit(req, kerr.OffsetMetadataTooLarge.Code), nil, true
-		}
-		return nil, nil, false
-	})
-	topic := freshName()
-	b.createWide(topic, 1)
-	b.putTo(topic, 0, messages(0, 3)...)
-	s := b.member(topic)
-	for _, d := range b.takeOpen(s, 3) {
-		d.Done()
-	}
-	b.await("position 3", func() bool { return b.committed(s.cfg.Group, topic) == 3 })
-	if b.log.count("WARN", "offset.metadata.max.bytes") == 0 {
-		t.Errorf("no line about the limit:\n%s", b.log)
-	}
 }

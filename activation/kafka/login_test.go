@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ func guardedFake(t *testing.T, mechanism string) (*fixture, Login) {
 // clusterAs is what is under test, with a login.
 func (b *fixture) clusterAs(l Login) *Cluster {
 	b.t.Helper()
-	c, err := New(Options{Brokers: b.addrs, Login: &l, Log: slog.New(b.log)})
+	c, err := New(Options{Brokers: b.addrs, Login: &l, Log: b.log.logger()})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -140,7 +139,7 @@ func TestLoginIsRenewed(t *testing.T) {
 }
 
 // A login that the broker refuses ends the wait for a topic: it stays wrong.
-// What the error and the log say has no password.
+// There is no password in the error and in the log.
 func TestLoginRefused(t *testing.T) {
 	for _, mechanism := range mechanisms {
 		t.Run(mechanism, func(t *testing.T) {
@@ -198,7 +197,7 @@ func TestLoginNeedsItsParts(t *testing.T) {
 	}
 }
 
-// A member whose login is refused says so, and what to look at, without the
+// A member whose login is refused reports that, and what to look at, without the
 // password.
 func TestMemberLoginRefused(t *testing.T) {
 	for _, mechanism := range mechanisms {

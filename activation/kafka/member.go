@@ -50,7 +50,7 @@ type Member struct {
 	joining *retry.Retrier
 }
 
-// MemberStats is a copy of what a member knows.
+// MemberStats is a snapshot of a member.
 type MemberStats struct {
 	Partitions    []int32 `json:"partitions"` // that are assigned to us now
 	Delivered     uint64  `json:"delivered"`
@@ -59,7 +59,7 @@ type MemberStats struct {
 	Open          int     `json:"open"`                   // handed out and not completed
 	Leaving       bool    `json:"leaving,omitzero"`       // something is open of partitions that were released
 	Following     int     `json:"following,omitzero"`     // of our partitions, those that are read when another member has completed what it has of them
-	Narrowed      bool    `json:"narrowed,omitzero"`      // nothing is read until more is completed: a commit would not say it all
+	Narrowed      bool    `json:"narrowed,omitzero"`      // nothing is read until more is completed: a commit would not hold it all
 	Waiting       int64   `json:"waiting"`                // on our partitions, when last known
 	Interrupted   string  `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
 	CommitFailing string  `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
@@ -172,8 +172,8 @@ func (m *Member) revoked(ctx context.Context, _ *kgo.Client, all map[string][]in
 	m.log.Info("partitions released", "partitions", partitions, "withRunsOpen", open)
 }
 
-// lost is called when partitions went to others without a word: we were silent
-// for too long. What is open runs there, too.
+// lost is called when partitions were assigned to others without a revocation:
+// this member sent no heartbeat for too long. What is open runs there, too.
 func (m *Member) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) {
 	if partitions := all[m.cfg.Topic]; len(partitions) > 0 {
 		<-m.started
@@ -195,7 +195,7 @@ func (m *Member) forget(partitions []int32) {
 	}
 }
 
-// Stats copies what the member knows.
+// Stats returns a snapshot.
 func (m *Member) Stats() MemberStats {
 	f := m.feed
 	f.mu.Lock()

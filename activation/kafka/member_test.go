@@ -79,7 +79,7 @@ func (t *took) count() int {
 	return len(t.times)
 }
 
-// came tells whether a message was taken.
+// came reports whether a message was taken.
 func (t *took) came(n int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +206,7 @@ func TestMemberOutlivesAnother(t *testing.T) {
 const childTakes, childCompletes = 10, 5
 
 // beMembers is the child of tests (childMember): it takes some messages,
-// completes a part, says so, and waits for its end.
+// completes a part, reports that, and waits for its end.
 func beMembers(topic, broker string) {
 	c, err := New(Options{Brokers: []string{broker}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"sort"
 )
 
-// offsetMetadata is what a commit says beside its offset, in the metadata that Kafka
-// keeps with that: which offsets above are finished, which of the others had
-// begun to run, and what was read last. A program that does not know it, such as the
-// original, resumes at the offset.
+// offsetMetadata is what a commit holds beside its offset, in the metadata that
+// Kafka keeps with that: which offsets above are finished, which of the others had
+// begun to run, and what was read last. A program that does not read it, such as
+// the original, resumes at the offset.
 //
 // Its text is base64 of: a byte for the version, four for a CRC-32C over
 // version, offset and the rest, and then bits, see write.
@@ -123,7 +123,7 @@ func (n *offsetMetadata) write(committed int64, count int) []byte {
 	return w.buf
 }
 
-// word is how often and whether at all, in one number that is not 0.
+// word packs attempts and begun into one number that is not 0.
 func (t attempt) word() uint64 {
 	v := uint64(min(t.attempts, maxAttempts)) << 1
 	if t.begun {
@@ -132,8 +132,8 @@ func (t attempt) word() uint64 {
 	return v + 1
 }
 
-// decodeOffsetMetadata reads the metadata of an offset. Its error says why it is not
-// ours; the offset then stands alone.
+// decodeOffsetMetadata reads the metadata of an offset. Its error is why it is not
+// ours; the offset then counts alone.
 func decodeOffsetMetadata(text string, committed int64) (offsetMetadata, error) {
 	if text == "" {
 		return offsetMetadata{}, nil

@@ -264,7 +264,7 @@ func (p *partition) diverge(ctx context.Context, newest int64) error {
 	return nil
 }
 
-// cutAt forgets what was known of offsets from one on, and reads them as new.
+// cutAt forgets all offsets from one on, and reads them as new.
 func (p *partition) cutAt(offset int64) {
 	f := p.feed
 	f.mu.Lock()
@@ -295,7 +295,7 @@ func (p *partition) reposition(ctx context.Context) error {
 	switch {
 	case start <= p.reader.offset && newest > 0:
 		return p.diverge(ctx, newest)
-	case start <= p.reader.offset: // nothing tells what was read of it
+	case start <= p.reader.offset: // there is no sign of what was read of it
 		p.cutAt(start)
 	default:
 		p.skipExpired(start)

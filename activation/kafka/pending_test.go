@@ -73,8 +73,8 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// TestPendingWithoutATopicForTheAnswer: who has no topic any more waits for no answer. A probe
-// that gave up leaves such an activation, and the next swap need not wait for it.
+// TestPendingWithoutATopicForTheAnswer: a controller without a topic waits for no
+// answer. A probe that gave up leaves such an activation, and the next swap need not wait for it.
 // What the invoker has not taken is there all the same, and will run.
 func TestPendingWithoutATopicForTheAnswer(t *testing.T) {
 	b := newFakeFixture(t)

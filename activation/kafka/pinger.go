@@ -46,7 +46,7 @@ type Pinger struct {
 	sent     uint64
 }
 
-// PingStatus is a copy of what a pinger knows.
+// PingStatus is a snapshot of a pinger.
 type PingStatus struct {
 	Enabled     bool      `json:"enabled"`
 	Sent        uint64    `json:"sent"`
@@ -183,7 +183,7 @@ func (p *Pinger) send(value []byte) error {
 	return nil
 }
 
-// Status copies what the pinger knows.
+// Status returns a snapshot.
 func (p *Pinger) Status() PingStatus {
 	p.mu.Lock()
 	s := PingStatus{Enabled: p.enabled, Sent: p.sent, Last: p.last}

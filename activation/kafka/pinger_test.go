@@ -114,7 +114,7 @@ func TestPingerDisabledFromTheStart(t *testing.T) {
 	}
 }
 
-// Pings that could not be sent are not sent later: the next says the same.
+// Pings that could not be sent are not sent later: the next has the same content.
 func TestPingsAreNotKept(t *testing.T) {
 	r := fakeRestartable(t)
 	b := newFixture(t, nil, r.addr)
@@ -161,7 +161,7 @@ func TestDuplicateIsNoticed(t *testing.T) {
 		if got := neighbour.Status().Duplicate; got != "" {
 			b.t.Errorf("invoker 1 takes %q for its duplicate", got)
 		}
-		// One that was not heard for ten intervals after all is gone, and comes again.
+		// One that did not ping for ten intervals after all is gone, and comes again.
 		again := b.log.count("INFO", "second process", "is gone")
 		if n := b.log.count("ERROR", "second process"); n < 2 || n > 2+again {
 			b.t.Errorf("not one line from each:\n%s", b.log)

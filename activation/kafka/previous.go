@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// PreviousConfig is whose pings AwaitPrevious looks for.
+// PreviousConfig is which pings AwaitPrevious looks for.
 type PreviousConfig struct {
 	Topic    string // the health topic
 	Instance activation.Instance
@@ -21,7 +21,7 @@ type PreviousConfig struct {
 	// is known to have ended: it and what came before are no sign of life.
 	Past int64
 	// Fresh is how young a ping must be to be one: 2 s, two intervals. Silence is
-	// how long a process that was seen alive may say nothing before it counts as
+	// how long a process that was seen alive may be silent before it counts as
 	// gone: 5 s, for a ping may take three to fail and then another one to come.
 	Fresh, Silence time.Duration
 	// Seen, when not nil, is called once, when there is such a process.
@@ -34,7 +34,7 @@ const previousPause = 100 * time.Millisecond
 
 // AwaitPrevious returns when no other process pings with the id of the instance,
 // which does not ping yet itself. A ping that is no longer fresh, or a goodbye
-// as the last word, is no process. A fresh one may be the last of a process that
+// as the last ping, is no process. A fresh one may be the last of a process that
 // was killed: only a ping that comes while we listen is of a process that lives,
 // which is then waited for until it says goodbye or is silent. So a start after a
 // kill is delayed until the last ping is two seconds old, and any other not at

@@ -34,7 +34,7 @@ func (b *fixture) previousOf(cfg PreviousConfig) (seen chan string, ended chan e
 	return seen, ended, cancel
 }
 
-// Who is alone starts at once: also after a goodbye, after pings of others, and
+// A process that is alone starts at once: also after a goodbye, after pings of others, and
 // where pings are known to be those of a process that ended.
 func TestNoPreviousNoWait(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {

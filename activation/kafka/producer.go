@@ -212,7 +212,7 @@ func (p *Producer) Stats() ProducerStats {
 }
 
 // Close takes no more messages and sends those it has, for as long as ctx
-// lets it. What is left then is dropped, and the error says how much. A topic
+// lets it. What is left then is dropped, and the error has its number. A topic
 // that is not there is tried a few times more and is no error: its controller
 // is gone.
 func (p *Producer) Close(ctx context.Context) error {

@@ -225,7 +225,7 @@ func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 	})
 }
 
-// A broker that forgets a topic for a moment, or who may write to it, loses no
+// A broker that forgets a topic for a moment, or its permissions, loses no
 // message, and other topics do not wait for that.
 func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 	for _, code := range []int16{kerr.UnknownTopicOrPartition.Code, kerr.TopicAuthorizationFailed.Code} {
@@ -301,7 +301,7 @@ func TestProducerTopicsDoNotWaitForOneAnother(t *testing.T) {
 	})
 }
 
-// While the broker is away memory stays bounded: who sends more waits.
+// While the broker is away memory stays bounded: a Send of more waits.
 func TestProducerPressesBack(t *testing.T) {
 	r := fakeRestartable(t)
 	b := newFixture(t, nil, r.addr)

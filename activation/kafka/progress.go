@@ -15,8 +15,8 @@ type progress struct {
 	last      lastRecord
 	cuts      []int64 // where the log became another one, a cut for each epoch that is over
 	closing   bool    // what runs has not ended the process: it is left to the next one
-	changes   uint64  // rises with whatever a commit should say
-	committed uint64  // changes that the broker knows of
+	changes   uint64  // rises with whatever is to be committed
+	committed uint64  // changes that the broker has
 }
 
 // open takes over a committed offset and its metadata.
@@ -97,8 +97,7 @@ func (p *progress) openCount() int {
 	return len(p.watermark.open)
 }
 
-// close has commits say from now on that what runs here has not ended the
-// process.
+// close has commits count no run as one that ended the process from now on.
 func (p *progress) close() {
 	p.closing = true
 	for _, t := range p.tried {
@@ -123,15 +122,15 @@ func (p *progress) hasCapacity(chars int) bool {
 	return whole && p.watermark.window() < maxWindow
 }
 
-// offsetCommit is what a commit says of one partition.
+// offsetCommit is what a commit holds of one partition.
 type offsetCommit struct {
 	offset   int64
 	metadata string
-	whole    bool   // the metadata says all that there is to say
+	whole    bool   // nothing was left out of the metadata
 	changes  uint64 // of the partition that this commits
 }
 
-// metadata is what a commit should say beside the offset.
+// metadata is what is to be committed beside the offset.
 func (p *progress) metadata() *offsetMetadata {
 	m := &offsetMetadata{last: p.last, done: p.watermark.done()}
 	for _, offset := range slices.Sorted(maps.Keys(p.tried)) {
@@ -148,7 +147,7 @@ func (p *progress) metadata() *offsetMetadata {
 }
 
 // see notes a record that was read. A start reads again what lies below the
-// last one that is known of, which goes on standing for all.
+// last record of the metadata, which stays the last one.
 func (l *lastRecord) see(r record) {
 	l.newest = max(l.newest, r.time.UnixMilli())
 	if !l.ok || r.offset > l.offset {

@@ -146,8 +146,8 @@ func (r *partitionReader) has(ctx context.Context, last lastRecord) (bool, error
 		if len(records) > 0 {
 			return records[0].offset == last.offset && checksum(records[0].value) == last.sum, nil
 		}
-		// A new leader may not know yet how far its log is safe. It says so
-		// when asked for the end, and the caller tries again.
+		// A new leader may not have found yet how far its log is safe. It
+		// answers that when asked for the end, and the caller tries again.
 		if end, err := r.find(ctx, wire.LastOffset); err != nil || end <= r.offset {
 			return false, err
 		}

@@ -209,7 +209,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	})
 }
 
-// rewrite is the note of a topic as it would stand beside position 0.
+// rewrite is the metadata of a topic as it would stand beside position 0.
 func rewrite(b *fixture, topic string) string {
 	b.t.Helper()
 	offset, text := b.committedMetadata(topic, topic)
@@ -243,8 +243,8 @@ func TestSecondAttemptIsCommittedAtOnce(t *testing.T) {
 	})
 }
 
-// What others wrote beside a position counts for nothing, and the log says so,
-// without the words themselves.
+// What other programs wrote beside a position counts for nothing, and the log
+// reports it without its content.
 func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 	position, n := sample(rand.New(rand.NewPCG(2, 12)), 5)
 	ours, _ := n.encode(position, metadataChars)
@@ -280,90 +280,118 @@ func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 	}
 }
 
+// onEachReader runs a test with a feed of an invoker's own topic and with that of
+// a member. What is opened is ended by what comes with it.
+func onEachReader(t *testing.T, test func(*fixture, func(topic string) (f *Feed, end func()))) {
+	t.Run("feed", func(t *testing.T) {
+		b := newFakeFixture(t)
+		test(b, func(topic string) (*Feed, func()) {
+			f := b.feed(topic)
+			return f, func() { b.kill(f) }
+		})
+	})
+	t.Run("member", func(t *testing.T) {
+		b := newFakeFixture(t)
+		test(b, func(topic string) (*Feed, func()) {
+			m := b.member(topic)
+			return m.feed, func() {
+				if err := m.Close(b.ctx()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	})
+}
+
 // While what a broker takes beside a position cannot name all that is open,
 // nothing more is read.
 func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
-	b := newFakeFixture(t)
-	const limit = 128
-	topic := b.topic()
-	const many = 2000
-	b.put(topic, messages(0, many)...)
-	f := b.feed(topic)
-	var open []Delivery
-	finished := map[int]bool{}
-	f.mu.Lock()
-	f.metadataChars = limit
-	f.mu.Unlock()
-	for n := range many {
+	onEachReader(t, func(b *fixture, open func(string) (*Feed, func())) {
+		const limit, many = 128, 2000
+		topic := b.topic()
+		b.put(topic, messages(0, many)...)
+		f, end := open(topic)
+		var left []Delivery
+		finished := map[int]bool{}
 		f.mu.Lock()
-		full := f.narrowed()
+		f.metadataChars = limit
 		f.mu.Unlock()
-		if full {
-			ctx, cancel := context.WithCancel(b.ctx())
-			cancel()
-			if _, err := f.Next(ctx); !errors.Is(err, context.Canceled) {
-				t.Fatalf("message %d came though the note is full", n)
+		for n := range many {
+			f.mu.Lock()
+			full := f.narrowed()
+			f.mu.Unlock()
+			if full {
+				ctx, cancel := context.WithCancel(b.ctx())
+				next := make(chan error, 1)
+				go func() {
+					_, err := f.Next(ctx)
+					next <- err
+				}()
+				b.await("the feed to say that it waits", func() bool { return f.Stats().Narrowed })
+				cancel()
+				if err := <-next; !errors.Is(err, context.Canceled) {
+					b.t.Fatalf("message %d came though the metadata is full: %v", n, err)
+				}
+				break
 			}
-			if !f.Stats().Narrowed {
-				t.Error("the feed does not say that it waits")
+			d := b.next(f, n)
+			d.Begin()
+			if n%3 == 0 {
+				left = append(left, d)
+				continue
 			}
-			break
+			finished[n] = true
+			d.Done()
 		}
-		d := b.next(f, n)
-		if n%3 == 0 {
-			open = append(open, d)
-			continue
+		if len(left) == many/3 {
+			b.t.Fatal("everything was read at once")
 		}
-		finished[n] = true
-		d.Done()
-	}
-	if len(open) == many/3 {
-		t.Fatal("everything was read at once")
-	}
-	b.saved(f)
-	if _, text := b.committedMetadata(topic, topic); len(text) > limit || b.log.count("WARN") > 0 {
-		t.Errorf("%d characters, log:\n%s", len(text), b.log)
-	}
-	b.kill(f)
-	f = b.feed(topic)
-	f.mu.Lock()
-	f.metadataChars = limit
-	f.mu.Unlock()
-	again := map[int]bool{}
-	for n := range many { // finishing what comes makes room
-		if finished[n] {
-			continue
+		b.saved(f)
+		if _, text := b.committedMetadata(f.cfg.Group, topic); len(text) > limit || text == "" || b.log.count("WARN") > 0 {
+			b.t.Errorf("%d characters, log:\n%s", len(text), b.log)
 		}
-		d := b.next(f, n)
-		again[n] = true
-		d.Done()
-	}
-	for _, d := range open {
-		if !again[number(d)] {
-			t.Errorf("message %d was open and did not come again", number(d))
+		end()
+		f, _ = open(topic)
+		f.mu.Lock()
+		f.metadataChars = limit
+		f.mu.Unlock()
+		again := map[int]bool{}
+		for n := range many { // finishing what comes makes room
+			if finished[n] {
+				continue
+			}
+			d := b.next(f, n)
+			again[n] = true
+			d.Done()
 		}
-	}
+		for _, d := range left {
+			if !again[number(d)] {
+				b.t.Errorf("message %d was open and did not come again", number(d))
+			}
+		}
+	})
 }
 
 // A broker that takes less beside a position is given less, one that takes
 // nothing still gets the position.
 func TestFeedGoesOnWithoutMetadata(t *testing.T) {
-	b := newFakeFixture(t)
-	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		b.fake.KeepControl()
-		if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
-			return refuseCommit(req, kerr.OffsetMetadataTooLarge.Code), nil, true
+	onEachReader(t, func(b *fixture, open func(string) (*Feed, func())) {
+		b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			b.fake.KeepControl()
+			if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
+				return refuseCommit(req, kerr.OffsetMetadataTooLarge.Code), nil, true
+			}
+			return nil, nil, false
+		})
+		topic := b.topic()
+		b.put(topic, messages(0, 3)...)
+		f, _ := open(topic)
+		for n := range 3 {
+			b.next(f, n).Done()
 		}
-		return nil, nil, false
+		b.await("position 3", func() bool { return b.committed(f.cfg.Group, topic) == 3 })
+		if b.log.count("WARN", "offset.metadata.max.bytes") == 0 {
+			b.t.Errorf("no line about the limit:\n%s", b.log)
+		}
 	})
-	topic := b.topic()
-	b.put(topic, messages(0, 3)...)
-	f := b.feed(topic)
-	for n := range 3 {
-		b.next(f, n).Done()
-	}
-	b.await("position 3", func() bool { return b.committed(topic, topic) == 3 })
-	if b.log.count("WARN", "offset.metadata.max.bytes") == 0 {
-		t.Errorf("no line about the limit:\n%s", b.log)
-	}
 }

@@ -42,9 +42,8 @@ func InvokerTopic(name string, replicationFactor int, config map[string]string) 
 	return TopicSpec{Name: name, Partitions: 1, ReplicationFactor: replicationFactor, Config: all}
 }
 
-// A cluster that is starting has fewer brokers than it will have, and says that
-// the replication factor is wrong. So many tries, a second apart, it is
-// believed to be starting.
+// A cluster that is starting has fewer brokers than it will have, and refuses
+// the replication factor. For so many tries, a second apart, it counts as starting.
 const replicaTries = 10
 
 // EnsureTopic returns when the topic exists. One that exists is left as it is.
@@ -125,11 +124,11 @@ func (c *Cluster) deleteTopic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// Description is what a cluster says about itself.
+// Description is what a cluster has.
 type Description struct {
 	// Asked is the broker that answered.
 	Asked string
-	// Brokers are the addresses that the cluster tells its clients to use. A
+	// Brokers are the addresses that the cluster gives to its clients. A
 	// client works with these, whatever address it asked first.
 	Brokers []string
 	// Topics are all topics that this client may see, with their partitions.

@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -194,7 +193,7 @@ func TestTLS(t *testing.T) {
 	}), kfake.SeedTopics(1, "in"))
 	log := &logbook{}
 	open := func(config *tls.Config) *Cluster {
-		c, err := New(Options{Brokers: fake.ListenAddrs(), TLS: config, Log: slog.New(log)})
+		c, err := New(Options{Brokers: fake.ListenAddrs(), TLS: config, Log: log.logger()})
 		if err != nil {
 			t.Fatal(err)
 		}

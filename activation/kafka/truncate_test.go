@@ -23,7 +23,7 @@ func (b *fixture) recreate(topic string, keep int) {
 	if _, err := req.RequestWith(b.ctx(), b.peer); err != nil {
 		b.t.Fatal(err)
 	}
-	if b.fake == nil { // a real broker says first and does afterwards
+	if b.fake == nil { // a real broker answers first and deletes afterwards
 		b.await("the broker to forget topic "+topic, func() bool { return !b.knows(topic) })
 	}
 	b.create(topic)
@@ -124,8 +124,8 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 	b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
 }
 
-// Who cannot see the last record that was read is not always before a
-// truncated log: it may have expired.
+// A log without the last record that was read is not always truncated: the
+// record may have expired.
 func TestExpiredRecordsAreNoTruncation(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()

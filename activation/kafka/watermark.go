@@ -3,7 +3,7 @@ package kafka
 import "slices"
 
 // watermark holds which offsets of a partition are finished: they begin in order
-// and finish in any order. A commit says below which offset all are finished and
+// and finish in any order. A commit holds below which offset all are finished and
 // which above it are, so that a start repeats neither. It is a value of its
 // owner, without a lock.
 //
