@@ -61,93 +61,43 @@ func TestLink(t *testing.T) {
 }
 
 func TestRuleOrders(t *testing.T) {
-	cands := []Candidate{
-		{Container: "backlogged", State: Backlogged, LastUsed: 1, Siblings: 1, Demand: 1},
-		{Container: "throttled", State: Throttled, LastUsed: 2, Siblings: 1, Demand: 1},
-		{Container: "inactive", State: Inactive, LastUsed: 5, Siblings: 1, Demand: 81},
-		{Container: "rare", State: Active, LastUsed: 9, Siblings: 1, Demand: 0.1},
-		{Container: "second", State: Active, LastUsed: 8, Siblings: 4, Demand: 1},
+	const backlogged, throttled, inactive, rare, second = Container(1), Container(2), Container(3), Container(4), Container(5)
+	candidates := []Candidate{
+		{Container: backlogged, State: Backlogged, LastUsed: 1, Siblings: 1, Demand: 1},
+		{Container: throttled, State: Throttled, LastUsed: 2, Siblings: 1, Demand: 1},
+		{Container: inactive, State: Inactive, LastUsed: 5, Siblings: 1, Demand: 81},
+		{Container: rare, State: Active, LastUsed: 9, Siblings: 1, Demand: 0.1},
+		{Container: second, State: Active, LastUsed: 8, Siblings: 4, Demand: 1},
 	}
 	for _, c := range []struct {
 		rule Rule
-		want []string
+		want []Container
 	}{
-		{LRU, []string{"backlogged", "throttled", "inactive", "second", "rare"}},
-		{FlowLRU, []string{"inactive", "throttled", "backlogged", "second", "rare"}},
-		{ProtectLRU, []string{"inactive", "second", "rare", "backlogged", "throttled"}},
-		{DemandAware, []string{"second", "rare", "inactive", "backlogged", "throttled"}},
+		{LRU, []Container{backlogged, throttled, inactive, second, rare}},
+		{FlowLRU, []Container{inactive, throttled, backlogged, second, rare}},
+		{ProtectLRU, []Container{inactive, second, rare, backlogged, throttled}},
+		{DemandAware, []Container{second, rare, inactive, backlogged, throttled}},
 	} {
-		left := slices.Clone(cands)
+		left := slices.Clone(candidates)
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 		slices.SortFunc(left, func(a, b Candidate) int {
-			if c.rule.sooner(&a, &b) {
+			if c.rule.Before(&a, &b) {
 				return -1
 			}
 			return 1
 		})
-		var got []string
+		var got []Container
 		for _, of := range left {
 			got = append(got, of.Container)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%v gives up %v, want %v", c.rule, got, c.want)
+			t.Errorf("%v removes %v, want %v", c.rule, got, c.want)
 		}
 	}
 	for r := LRU; r <= DemandAware; r++ {
 		if back, err := ParseRule(r.String()); back != r || err != nil {
 			t.Errorf("%v parses to %v, %v", r, back, err)
 		}
-	}
-}
-
-func TestPoolTakesTheMostRecentlyUsed(t *testing.T) {
-	p, err := NewPool[string](PoolConfig{Size: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := p.Take(0, "f"); ok {
-		t.Fatal("took from an empty pool")
-	}
-	p.Add(0, "a", "f")
-	p.Add(0, "b", "f")
-	if _, ok := p.Take(0, "f"); ok {
-		t.Fatal("took a busy container")
-	}
-	p.Put(1, "b")
-	p.Put(2, "a")
-	if id, _ := p.Take(3, "f"); id != "a" {
-		t.Fatalf("took %s, want the most recently used a", id)
-	}
-	if err := p.Check(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestPoolGivesUpOnlyIdleContainers(t *testing.T) {
-	p, _ := NewPool[string](PoolConfig{Size: 2})
-	p.Add(0, "busy", "f")
-	p.Add(0, "idle", "g")
-	if _, ok := p.Victim(nil); ok {
-		t.Fatal("gave up a busy container")
-	}
-	p.Put(1, "idle")
-	if id, ok := p.Victim(nil); !ok || id != "idle" {
-		t.Fatalf("gave up %q", id)
-	}
-	if !p.Full() {
-		t.Error("two of two is not full")
-	}
-	p.Remove("idle")
-	if all, _ := p.Len(); all != 1 || p.Check() != nil {
-		t.Errorf("%d containers after a removal, %v", all, p.Check())
-	}
-}
-
-func TestPoolOfNoneKeepsNothing(t *testing.T) {
-	p, _ := NewPool[string](PoolConfig{})
-	p.Add(0, "a", "f")
-	if p.Put(1, "a") {
-		t.Error("kept a container in a pool of none")
 	}
 }
 
@@ -296,13 +246,13 @@ func TestConfigurationErrorsNameTheValue(t *testing.T) {
 func BenchmarkLedgerReserveRelease(b *testing.B) {
 	l, _ := NewLedger(LedgerConfig{Capacity: 1 << 40})
 	for i := range 64 {
-		id := string(rune('A' + i))
+		id := Container(i + 1)
 		l.Reserve(0, id, Need{Bytes: 1 << 20, Context: 1 << 10})
 		l.Release(0, id)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		id := string(rune('A' + i%64))
+		id := Container(i%64 + 1)
 		l.Reserve(time.Duration(i), id, Need{Bytes: 1 << 20})
 		l.Release(time.Duration(i), id)
 	}

@@ -5,18 +5,16 @@ import (
 	"time"
 )
 
-// Clock is what all demand is measured by. Rates are counts that fade over a
+// Clock measures the demand of all flows alike. Rates are counts that fade over a
 // window, which follows a change of popularity without the jitter of a single
 // interval.
 type Clock struct {
 	window time.Duration // over which an arrival fades to 1/e of its weight
 	start  time.Duration
-	now    time.Duration // for which seen is known
-	seen   float64       // what one arrival a second would have counted to by then
 }
 
-// Demand learns how often a flow is asked for and what giving up its container
-// costs. The zero value knows nothing.
+// Demand learns how often a flow is invoked and what a cold start of it costs. The
+// zero value has seen none.
 type Demand struct {
 	count float64
 	at    time.Duration // count is as of this time
@@ -33,7 +31,7 @@ func NewClock(now, window time.Duration) *Clock {
 	if window <= 0 {
 		window = DefaultDemandWindow
 	}
-	return &Clock{window: window, start: now, now: now}
+	return &Clock{window: window, start: now}
 }
 
 // Arrived counts one activation of a flow.
@@ -48,12 +46,10 @@ func (d *Demand) Started(setup time.Duration) { d.setup.add(setup.Seconds()) }
 
 // Rate returns arrivals per second of a flow.
 func (c *Clock) Rate(now time.Duration, d *Demand) float64 {
-	if now != c.now || c.seen == 0 {
-		// The integral of the fading weight since the start: what one arrival
-		// per second would have counted to by now.
-		c.now, c.seen = now, max(1, c.window.Seconds()*(1-c.fade(now-c.start)))
-	}
-	return d.count * c.fade(now-d.at) / c.seen
+	// The integral of the fading weight since the start: what one arrival per
+	// second would have counted to by now.
+	seen := max(1, c.window.Seconds()*(1-c.fade(now-c.start)))
+	return d.count * c.fade(now-d.at) / seen
 }
 
 // Restart returns the seconds that a cold start is expected to take. A flow
@@ -69,10 +65,9 @@ func (c *Clock) fade(elapsed time.Duration) float64 {
 	return math.Exp(-elapsed.Seconds() / c.window.Seconds())
 }
 
-// Footprint learns how much device memory the runs of a function need. It
-// answers with the largest of the last runs: about the 95th percentile of
-// them, and a function that needs less than it once did is believed after a
-// while. The zero value knows nothing.
+// Footprint learns how much device memory the runs of a function need: the most
+// of the last runs, which is about their 95th percentile, and falls after a while
+// when the function needs less. The zero value has seen none.
 type Footprint struct {
 	recent [footprints]int64
 	seen   int

@@ -1,19 +1,17 @@
-// Package gpu holds the words and the decisions about GPU memory and GPU
-// concurrency: what lies on a device and may come to lie there (Ledger), how
-// many runs a device takes at once (Tokens), which idle container is given up
-// (Pool and its Rule), and the models that a simulated device follows
-// (Interference, Link).
+// Package gpu holds the types and the single decisions about GPU memory and GPU
+// concurrency: what is on a device and may be moved there (Ledger), how many runs a
+// device takes at once (Tokens), which idle container is removed for another (Rule),
+// and the models that a simulated device follows (Interference, Link). Package
+// gpu/scheduler joins them.
 //
-// It is pure: it takes events with the time attached and returns orders, it
-// performs nothing, reads no clock and starts no goroutine. Time is a Duration
-// since an epoch that the caller picks. The invoker's dispatcher and the
-// simulator drive the same types, each from a single goroutine. It knows
-// nothing of activations, queues or CUDA.
+// It is pure: it takes events with the time attached and returns orders; it reads
+// no clock and starts no goroutine. Time is a Duration since an epoch that the
+// caller picks. Activations, queues and CUDA are outside of it.
 package gpu
 
 import "fmt"
 
-// Sharing tells how a device is divided among the containers that use it.
+// Sharing is how a device is divided among the containers that use it.
 type Sharing uint8
 
 const (
@@ -50,14 +48,14 @@ type Device struct {
 	// UUID names the device to the container runtime ("GPU-..." or "MIG-...").
 	// It is empty for a simulated one.
 	UUID string
-	// Name is the model as a person knows it.
+	// Name is the model, for people.
 	Name string
-	// MemoryBytes is the device memory that may be given out.
+	// MemoryBytes is the device memory that containers may have.
 	MemoryBytes int64
-	// Sharing tells whether it is a whole GPU, a MIG slice or shared by MPS.
+	// Sharing is whether it is a whole GPU, a MIG slice or shared by MPS.
 	Sharing Sharing
-	// Simulated is true when no hardware stands behind it. Whatever shows the
-	// device to a person shows this too.
+	// Simulated is true when it is no hardware. Whatever shows the device to a
+	// person shows this too.
 	Simulated bool
 }
 
@@ -94,7 +92,7 @@ func (d Device) MaxTokens(configured int) int {
 	return configured
 }
 
-// Validate tells whether the device can be scheduled on.
+// Validate returns an error that names what makes a device unusable.
 func (d Device) Validate() error {
 	if d.Index < 0 {
 		return fmt.Errorf("device index %d: must not be negative", d.Index)

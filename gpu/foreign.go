@@ -1,9 +1,9 @@
 package gpu
 
-// Foreign finds the memory of a device that no container answers for:
+// Foreign finds the memory of a device that belongs to no container:
 // allocations that escape the shim, the rest of a container that did not die
-// cleanly, or another user of the device. It compares what the device shows as
-// used with what is accounted for. The zero value has found nothing.
+// cleanly, or another user of the device. It compares the memory that the driver
+// reports as used with what is accounted for. The zero value has found nothing.
 type Foreign struct {
 	found int64
 	rests [foreignReadings]int64 // the last ones, of any kind
@@ -15,17 +15,17 @@ const (
 	// foreignLeast is what goes unexplained on a healthy device: pages that
 	// are rounded up, and the driver's own bits for each process.
 	foreignLeast = 64 << 20
-	// foreignReadings is how many readings in a row must agree before more is
-	// believed. Device and containers do not speak at the same moment, so one
-	// alone may be of the time before what was just heard.
+	// foreignReadings is how many readings in a row must agree before the result
+	// grows. Device and containers do not report at the same moment, so one reading
+	// may be older than the containers' last reports.
 	foreignReadings = 3
 )
 
-// Read takes what a device shows as used and what is accounted for of it, and
-// returns what is foreign. quiet means that nothing runs or moves: only then
-// are the two comparable, so only then does the answer grow, and it falls at
-// once. Otherwise what containers hold may exceed what they have said so far,
-// and only less than ever explains a low reading. A negative used is no
+// Read takes how much of a device is used and how much of that is accounted for,
+// and returns what is foreign. quiet means that nothing runs or moves: only then
+// are the two comparable, so only then does the result grow, and it falls at
+// once. Otherwise containers may have more than they have reported so far, and
+// the result only falls, to the most of the last readings. A negative used is no
 // reading.
 func (f *Foreign) Read(used, accounted int64, quiet bool) int64 {
 	if used < 0 {

@@ -26,13 +26,13 @@ func history(t *testing.T, seed uint64, steps int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"a", "b", "c", "d", "e", "f", "g"}
-	runs := map[string]int{}
-	size := map[string]int64{}
-	var open []Order
+	ids := []Container{1, 2, 3, 4, 5, 6, 7}
+	runs := map[Container]int{}
+	size := map[Container]int64{}
+	var open []Move
 	for step := range steps {
 		now := time.Duration(step)
-		id := names[r.IntN(len(names))]
+		id := ids[r.IntN(len(ids))]
 		switch r.IntN(10) {
 		case 0, 1:
 			if a := l.byID[id]; a != nil && a.removing {
@@ -97,7 +97,7 @@ func history(t *testing.T, seed uint64, steps int) {
 }
 
 // answer reports an order as carried out, as far as the ledger tells sizes.
-func answer(t *testing.T, l *Ledger, now time.Duration, o Order) {
+func answer(t *testing.T, l *Ledger, now time.Duration, o Move) {
 	t.Helper()
 	_, footprint := l.Residency(o.Container)
 	for pid := range 2 {

@@ -10,19 +10,20 @@ import (
 // device less what cannot be moved.
 var ErrTooBig = errors.New("does not fit the device")
 
+// Container numbers a container of the GPU scheduler, in the order of their creation;
+// 0 is none.
+type Container uint64
+
 // LedgerConfig describes one device to its ledger.
 type LedgerConfig struct {
 	// Capacity is the device memory in bytes that containers may share.
 	Capacity int64
-	// Headroom is how much the ledger tries to keep free beforehand by moving
-	// out memory that was flagged evictable. 0 evicts on demand only.
+	// Headroom is how much the ledger tries to keep free beforehand by evicting
+	// memory that is evictable. 0 evicts on demand only.
 	Headroom int64
-	// AckTimeout is how long an order may go unanswered before it is given
-	// again: a lost acknowledgement is asked for, never assumed. 0 never asks.
+	// AckTimeout is how long a move may be unacknowledged before it is ordered
+	// again: an acknowledgement is never assumed. 0 is for ever.
 	AckTimeout time.Duration
-	// EvictFlags orders the flags that containers of this ledger join; nil where they
-	// join none.
-	EvictFlags *EvictFlags
 }
 
 // Ledger accounts for the memory of one device and decides what moves. Its
@@ -36,23 +37,21 @@ type LedgerConfig struct {
 // when its reservation stands. Memory is accounted per container, summed over
 // its processes, because a container may do its GPU work in children.
 //
-// The ledger gives orders (Ready) and takes events (Report, Moved, Gone). Each
-// order carries an epoch of its container; an acknowledgement of an older
-// epoch changes nothing, so a late swap-out cannot undo a newer prefetch.
+// The ledger orders moves (Ready) and takes events (Report, Moved, Gone). Each
+// move carries an epoch of its container; an acknowledgement of an older
+// epoch changes nothing, so a late eviction cannot undo a newer prefetch.
 type Ledger struct {
 	cfg        LedgerConfig
-	containers []*memory // in order of opening: the last tie-break
-	byID       map[string]*memory
+	containers []*memory // in the order in which they came: the last tie-break
+	byID       map[Container]*memory
 	waiting    []wait // oldest first
-	used       int64  // sum of account charges, plus foreign
-	firm       int64  // sum of what of the accounts cannot be moved
-	moving     int    // accounts whose order is not answered
+	used       int64  // sum of charges, plus foreign
 	foreign    int64
 	over       bool // a report, not a grant, took used beyond the capacity
-	counted    bool // available is known
+	counted    bool // available is as of now
 	available  int64
-	orders     []Order
-	standing   []string
+	moves      []Move
+	standing   []Container
 }
 
 // wait is a reservation that does not stand yet.
@@ -80,23 +79,20 @@ func NewLedger(cfg LedgerConfig) (*Ledger, error) {
 	case cfg.AckTimeout < 0:
 		return nil, fmt.Errorf("ledger acknowledgement timeout %v: must not be negative", cfg.AckTimeout)
 	}
-	if cfg.EvictFlags == nil {
-		cfg.EvictFlags = new(EvictFlags)
-	}
-	return &Ledger{cfg: cfg, byID: make(map[string]*memory)}, nil
+	return &Ledger{cfg: cfg, byID: make(map[Container]*memory)}, nil
 }
 
-// Reserve asks for memory for one run in a container and opens the container's
-// account if there is none. When standing is true the run may start at once;
-// otherwise the reservation waits in line and its container appears in Ready's
-// second result when it stands. It cancels an eviction of its own container.
+// Reserve asks for memory for one run in a container, which becomes known with it.
+// When standing is true the run may start at once; otherwise the reservation waits
+// in line and its container appears in Ready's second result when it stands. It
+// cancels an eviction of its own container.
 // ErrTooBig means that it could never stand; nothing changed then.
-func (l *Ledger) Reserve(now time.Duration, id string, need Need) (standing bool, err error) {
+func (l *Ledger) Reserve(now time.Duration, id Container, need Need) (standing bool, err error) {
 	if need.Bytes < 0 || need.Context < 0 {
-		return false, fmt.Errorf("reserve %d bytes and %d of context for %s: must not be negative", need.Bytes, need.Context, id)
+		return false, fmt.Errorf("reserve %d bytes and %d of context for container %d: must not be negative", need.Bytes, need.Context, id)
 	}
 	if need.Bytes > l.cfg.Capacity || need.Context > l.cfg.Capacity || need.Bytes+need.Context > l.cfg.Capacity {
-		return false, fmt.Errorf("reserve %d bytes and %d of context on a device of %d for %s: %w",
+		return false, fmt.Errorf("reserve %d bytes and %d of context on a device of %d for container %d: %w",
 			need.Bytes, need.Context, l.cfg.Capacity, id, ErrTooBig)
 	}
 	a := l.open(id)
@@ -113,8 +109,8 @@ func (l *Ledger) Reserve(now time.Duration, id string, need Need) (standing bool
 	return l.tookFromStanding(a), nil
 }
 
-// tookFromStanding tells whether pump granted a just now, and if so takes the
-// news back, because the caller learns it from the return value.
+// tookFromStanding reports whether pump granted a just now. Then it is taken out of
+// what Ready returns, because the caller has it from the return value.
 func (l *Ledger) tookFromStanding(a *memory) bool {
 	n := len(l.standing)
 	for _, w := range l.waiting {
@@ -131,10 +127,10 @@ func (l *Ledger) tookFromStanding(a *memory) bool {
 
 // Release ends one run that Reserve let start. The container's memory stays
 // where it is until it is needed.
-func (l *Ledger) Release(now time.Duration, id string) {
+func (l *Ledger) Release(now time.Duration, id Container) {
 	a := l.must(id, "release")
 	if a.runs == 0 {
-		panic("gpu: release of " + id + " without a standing reservation")
+		panic(fmt.Sprintf("gpu: release of container %d without a standing reservation", id))
 	}
 	a.claims--
 	a.lastUsed = now
@@ -148,7 +144,7 @@ func (l *Ledger) Release(now time.Duration, id string) {
 
 // Cancel withdraws the youngest reservation of a container that does not stand
 // yet. It reports whether there was one.
-func (l *Ledger) Cancel(now time.Duration, id string) bool {
+func (l *Ledger) Cancel(now time.Duration, id Container) bool {
 	for i := len(l.waiting) - 1; i >= 0; i-- {
 		if a := l.waiting[i].a; a.id == id {
 			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
@@ -160,36 +156,20 @@ func (l *Ledger) Cancel(now time.Duration, id string) bool {
 	return false
 }
 
-// SetEvictable flags the memory of a container as the first to go (its flow is
-// throttled or inactive) or unmarks it (its flow is active). Unmarked idle
-// memory is moved out only for a run that cannot start otherwise.
-func (l *Ledger) SetEvictable(now time.Duration, id string, evictable bool) {
-	a, ok := l.find(id)
-	if !ok || a.evictFlag.On() == evictable {
+// SetEvictable makes the memory of a container the first to be evicted (its flow is
+// throttled or inactive) or not (its flow is active). Idle memory that is not
+// evictable is evicted only for a run that cannot start otherwise.
+func (l *Ledger) SetEvictable(now time.Duration, id Container, evictable bool) {
+	a, ok := l.byID[id]
+	if !ok || a.evictable == evictable {
 		return
 	}
-	l.cfg.EvictFlags.Set(&a.evictFlag, evictable)
+	a.evictable = evictable
 	if !evictable && a.claims == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
-		l.cancelEviction(a) // moved out ahead of need, and now it is wanted again
+		l.cancelEviction(a) // it was evicted ahead of need, and now it is needed again
 		l.bringBack(now, a)
 	}
 	l.pump(now)
-}
-
-// Follow has a container's memory follow a flag, which then does
-// as SetEvictable would, but that nothing moves: with headroom to keep, or with
-// memory away from the device, each container must be set by itself.
-func (l *Ledger) Follow(id string, m *EvictFlag) {
-	if a, ok := l.find(id); ok {
-		l.cfg.EvictFlags.Join(&a.evictFlag, m)
-	}
-}
-
-// Unfollow ends Follow.
-func (l *Ledger) Unfollow(id string) {
-	if a, ok := l.find(id); ok {
-		l.cfg.EvictFlags.Leave(&a.evictFlag)
-	}
 }
 
 // Free returns the bytes that are neither held nor promised. It is negative
@@ -203,7 +183,7 @@ func (l *Ledger) Used() int64 { return l.used }
 func (l *Ledger) Waiting() int { return len(l.waiting) }
 
 // Shortfall returns the bytes that the oldest waiting reservation would still
-// lack if every idle container's memory were moved out and those that leave
+// lack if every idle container's memory were evicted and those being removed
 // were gone. When it is positive, only the end of a run or the removal of
 // another idle container (which frees its context) can help.
 func (l *Ledger) Shortfall() int64 {
@@ -224,10 +204,10 @@ func (l *Ledger) Shortfall() int64 {
 
 // Possible reports whether a reservation could stand without waiting for a run
 // to end: after those that wait already, and with every other idle container
-// moved out or, if need be, given up. Who dispatches only what is possible
-// never has runs wait for each other's memory.
-func (l *Ledger) Possible(id string, need Need) bool {
-	own, ok := l.find(id)
+// evicted or, if need be, removed. Where only what is possible is dispatched, no
+// runs wait for each other's memory.
+func (l *Ledger) Possible(id Container, need Need) bool {
+	own, ok := l.byID[id]
 	if !ok {
 		return need.Bytes+need.Context <= l.Available()
 	}
@@ -262,33 +242,33 @@ func (l *Ledger) availableWith(own *memory) int64 {
 	return n
 }
 
-// Residency returns what a container holds on the device and what it holds
-// altogether, device or host. Both are 0 for an unknown container.
-func (l *Ledger) Residency(id string) (resident, footprint int64) {
-	if a, ok := l.find(id); ok {
+// Residency returns a container's data on the device and its data altogether, on
+// the device or the host. Both are 0 for an unknown container.
+func (l *Ledger) Residency(id Container) (resident, footprint int64) {
+	if a, ok := l.byID[id]; ok {
 		return a.resident, a.footprint
 	}
 	return 0, 0
 }
 
-// Data returns what a container has on the device, is promised there or is being
-// brought there, whichever is most, contexts aside; 0 if it is unknown.
-func (l *Ledger) Data(id string) int64 {
-	if a, ok := l.find(id); ok {
+// Data returns a container's data on the device, promised there or being moved
+// there, whichever is most, contexts aside; 0 if it is unknown.
+func (l *Ledger) Data(id Container) int64 {
+	if a, ok := l.byID[id]; ok {
 		return max(a.resident, a.want, a.coming)
 	}
 	return 0
 }
 
-// Overhead returns what the contexts of a container take, 0 if it is unknown.
-func (l *Ledger) Overhead(id string) int64 {
-	if a, ok := l.find(id); ok {
+// Overhead returns the size of a container's contexts, 0 if it is unknown.
+func (l *Ledger) Overhead(id Container) int64 {
+	if a, ok := l.byID[id]; ok {
 		return a.context()
 	}
 	return 0
 }
 
-// SetForeign charges memory that no container answers for: allocations that
+// SetForeign charges memory that belongs to no container: allocations that
 // escape the shim, or another user of the device, as NVML finds them.
 func (l *Ledger) SetForeign(now time.Duration, bytes int64) {
 	bytes = min(max(bytes, 0), l.cfg.Capacity)
@@ -298,12 +278,12 @@ func (l *Ledger) SetForeign(now time.Duration, bytes int64) {
 	l.pump(now)
 }
 
-// Adopt opens the account of a container that exists already and rests. What it
-// holds is heard as of any other.
-func (l *Ledger) Adopt(id string) { l.open(id) }
+// Adopt makes a container known that exists already and is idle. Its memory is
+// reported like that of any other.
+func (l *Ledger) Adopt(id Container) { l.open(id) }
 
-func (l *Ledger) open(id string) *memory {
-	if a, ok := l.find(id); ok {
+func (l *Ledger) open(id Container) *memory {
+	if a, ok := l.byID[id]; ok {
 		return a
 	}
 	a := &memory{id: id, bound: l.cfg.Capacity}
@@ -312,15 +292,10 @@ func (l *Ledger) open(id string) *memory {
 	return a
 }
 
-func (l *Ledger) find(id string) (*memory, bool) {
+func (l *Ledger) must(id Container, verb string) *memory {
 	a, ok := l.byID[id]
-	return a, ok
-}
-
-func (l *Ledger) must(id, verb string) *memory {
-	a, ok := l.find(id)
 	if !ok {
-		panic("gpu: " + verb + " of unknown container " + id)
+		panic(fmt.Sprintf("gpu: %s of unknown container %d", verb, id))
 	}
 	return a
 }

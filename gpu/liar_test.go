@@ -29,13 +29,13 @@ func lies(t *testing.T, seed uint64, steps int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"a", "b", "c", "d", "e"}
-	runs := map[string]int{}
+	ids := []Container{1, 2, 3, 4, 5}
+	runs := map[Container]int{}
 	anything := func() int64 {
 		return []int64{0, r.Int64N(100), r.Int64N(2 * capacity), math.MaxInt64, 1 << 47, capacity}[r.IntN(6)]
 	}
 	for step := range steps {
-		now, id := time.Duration(step), names[r.IntN(len(names))]
+		now, id := time.Duration(step), ids[r.IntN(len(ids))]
 		switch r.IntN(8) {
 		case 0, 1:
 			if standing, err := l.Reserve(now, id, Need{Bytes: r.Int64N(300), Context: 20}); err != nil {

@@ -2,7 +2,7 @@ package gpu
 
 import "time"
 
-// moveState is what a container's memory is doing by our last order.
+// moveState is what the last order does to a container's memory.
 type moveState uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 //	charge   = context + max(resident, want, coming)
 //	reserved = charge - context - resident
 type memory struct {
-	id        string
+	id        Container
 	processes []process // by pid, in order of first report
 	resident  int64     // sum over processes
 	footprint int64     // sum over processes, device and host
@@ -28,8 +28,7 @@ type memory struct {
 	bound     int64     // of resident and context, what is believed; see Ledger.believed
 	runs      int       // standing reservations
 	claims    int       // standing or waiting reservations
-	evictFlag EvictFlag // set for what is the first to go
-	away      bool      // not wholly on the device, or on its way off
+	evictable bool      // the first to be evicted
 	removing  bool      // its container is being removed
 	lastUsed  time.Duration
 
@@ -53,7 +52,7 @@ func (a *memory) charge() int64 {
 	return a.context() + max(a.resident, a.want, a.coming)
 }
 
-// idle means that nothing runs in the container or is about to.
+// idle reports whether no run of the container has or awaits a reservation.
 func (a *memory) idle() bool { return a.claims == 0 }
 
 // movable is what an eviction of an idle container frees.
@@ -82,41 +81,15 @@ func (a *memory) firm() int64 {
 	return a.context() + min(a.pinned, a.resident)
 }
 
-// recharge applies a change to an account and carries it into the total.
+// recharge applies a change to a container's memory and carries it into the total.
 func (l *Ledger) recharge(a *memory, change func()) {
 	l.counted = false
-	before, firm := a.charge(), a.firm()
+	before := a.charge()
 	change()
-	a.countAway()
 	l.used += a.charge() - before
-	l.firm += a.firm() - firm
 	if l.used <= l.cfg.Capacity {
 		l.over = false
 	}
-}
-
-// setMove changes what an account's memory is doing.
-func (l *Ledger) setMove(a *memory, to moveState) {
-	if a.move != settled {
-		l.moving--
-	}
-	if to != settled {
-		l.moving++
-	}
-	a.move = to
-	a.countAway()
-}
-
-// countAway counts a container with its flag while it is not wholly on the device.
-func (a *memory) countAway() {
-	away := a.move == evicting || a.move == settled && a.resident < a.footprint
-	switch {
-	case away && !a.away:
-		a.evictFlag.count(1)
-	case !away && a.away:
-		a.evictFlag.count(-1)
-	}
-	a.away = away
 }
 
 // extra is what granting a need would add to the total.
@@ -142,8 +115,8 @@ func (l *Ledger) grant(now time.Duration, a *memory, need Need) {
 	l.bringBack(now, a)
 }
 
-// bringBack orders what lies on the host onto the device, if anything does and
-// it is not on its way already. The memory for it must have been charged.
+// bringBack orders a prefetch, if some of the memory is on the host and none is under
+// way. The memory on the device must have been charged.
 func (l *Ledger) bringBack(now time.Duration, a *memory) {
 	if a.move == prefetching || (a.resident >= a.footprint && !a.unsure) {
 		return
@@ -153,13 +126,13 @@ func (l *Ledger) bringBack(now time.Duration, a *memory) {
 }
 
 // cancelEviction makes the acknowledgement of a running eviction void. Its
-// bytes were charged as resident all along; how many had left already, the
-// container's next report tells.
+// bytes were charged as resident all along; how many had left already follows
+// from the container's next report.
 func (l *Ledger) cancelEviction(a *memory) {
 	if a.move != evicting {
 		return
 	}
-	l.setMove(a, settled)
+	a.move = settled
 	a.epoch++
 	a.unsure = true
 }

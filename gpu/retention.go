@@ -5,8 +5,29 @@ import (
 	"time"
 )
 
-// FlowState is what the scheduler says about a function's flow, as far as it
-// matters for its idle containers.
+// PoolConfig bounds the containers of one device.
+type PoolConfig struct {
+	// Size is how many containers may exist at once, busy ones included: each
+	// holds a context in device memory that cannot be moved (paper, 4.3).
+	// 0 keeps none: every run is a cold start.
+	Size int
+	// Rule chooses which idle container is removed for a new one.
+	Rule Rule
+}
+
+// Validate names the field and the value that cannot be.
+func (c PoolConfig) Validate() error {
+	if c.Size < 0 {
+		return fmt.Errorf("pool size %d: must not be negative", c.Size)
+	}
+	if int(c.Rule) >= len(ruleWords) {
+		return fmt.Errorf("pool retention %v: unknown rule", c.Rule)
+	}
+	return nil
+}
+
+// FlowState is the state of a function's flow, as far as it matters for its idle
+// containers.
 type FlowState uint8
 
 const (
@@ -20,32 +41,29 @@ const (
 	Backlogged
 )
 
-// Waiting reports whether work of the flow waits for a device.
-func (s FlowState) Waiting() bool { return s == Throttled || s == Backlogged }
-
-// Candidate is one idle container that could be given up.
+// Candidate is one idle container that could be removed.
 type Candidate struct {
-	Container string
+	Container Container
 	State     FlowState
 	LastUsed  time.Duration
 	Siblings  int     // containers of the flow on the device, this one included
 	Demand    float64 // arrivals per second x seconds that a cold start adds to a run
 }
 
-// Rule orders idle containers by how readily they are given up. Giving up a
-// container costs its next run a cold start, swapping its memory out only a
-// transfer, so this is a decision of its own beside the ledger's.
+// Rule orders idle containers by how readily they are removed. Without its
+// container the next run has a cold start, without its memory only a transfer, so
+// this is a decision of its own beside the ledger's.
 type Rule uint8
 
 const (
-	// LRU gives up the least recently used.
+	// LRU removes the least recently used.
 	LRU Rule = iota
-	// FlowLRU gives up those of inactive flows, then those of throttled ones,
+	// FlowLRU removes those of inactive flows, then those of throttled ones,
 	// then the rest, each least recently used first (paper, section 4.2).
 	FlowLRU
-	// ProtectLRU is LRU that spares flows with waiting work while it can.
+	// ProtectLRU is LRU that keeps those of flows with waiting work while it can.
 	ProtectLRU
-	// DemandAware spares flows with waiting work while it can and gives up the
+	// DemandAware keeps those of flows with waiting work while it can and removes the
 	// least arrival rate x restart cost / siblings^2 (after GreedyDual: value
 	// of keeping over cost of keeping, where each further container of a flow
 	// is worth less than the one before).
@@ -72,10 +90,10 @@ func ParseRule(word string) (Rule, error) {
 	return 0, fmt.Errorf("retention %q: not one of lru, flow-lru, protect-lru, demand", word)
 }
 
-// sooner reports whether a is given up before b. Ties go to the earlier used, then
-// to the smaller container id, so the answer does not depend on the order of
+// Before reports whether a is removed before b. Ties go to the earlier used, then
+// to the smaller container id, so the result does not depend on the order of
 // candidates.
-func (r Rule) sooner(a, b *Candidate) bool {
+func (r Rule) Before(a, b *Candidate) bool {
 	if ca, cb := r.class(a), r.class(b); ca != cb {
 		return ca < cb
 	}
@@ -90,13 +108,13 @@ func (r Rule) sooner(a, b *Candidate) bool {
 	return a.Container < b.Container
 }
 
-// class groups candidates; the lower class goes first, whatever the rest says.
+// class groups candidates; the lower class is removed first, whatever else differs.
 func (r Rule) class(c *Candidate) int {
 	switch r {
 	case FlowLRU:
 		return min(int(c.State), int(Active))
 	case ProtectLRU, DemandAware:
-		if c.State.Waiting() {
+		if c.State == Throttled || c.State == Backlogged {
 			return 1
 		}
 	}

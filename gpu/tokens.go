@@ -3,6 +3,7 @@ package gpu
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -60,7 +61,7 @@ func (c TokensConfig) Validate() error {
 // and the lower wins, but for what is proven. Utilization, as NVML gives it, is
 // the share of time in which any kernel ran: one busy kernel saturates it, so
 // on its own it would hold D at 1 for ever on a busy device and show nothing
-// about the loss. The slowdown that runs really show at each concurrency tells
+// about the loss. The slowdown measured at each concurrency shows
 // where another run at once stops adding throughput, and also up to where it
 // does: a full reading does not take D below that.
 type Tokens struct {
@@ -69,9 +70,8 @@ type Tokens struct {
 	sampled bool
 	byUtil  int
 	changed time.Duration
-	index   map[string]int // of learned
-	learned []services     // in order of first run
-	slow    []ratio        // slowdown by concurrency, at index k-1
+	learned []services // in order of first run
+	slow    []ratio    // slowdown by concurrency, at index k-1
 }
 
 // services is a flow's mean service in seconds at each concurrency.
@@ -86,8 +86,8 @@ type ratio struct {
 	n     int // runs behind it
 }
 
-// maxLearned bounds the flows that slowdowns are learned from: they say
-// something about the device, and the first few hundred say it.
+// maxLearned bounds the flows that slowdowns are learned from: the slowdowns are the
+// device's, and a few hundred flows suffice to learn them.
 const maxLearned = 256
 
 // mean is a running average that forgets: the weight of old observations
@@ -108,10 +108,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Tokens{
-		cfg: cfg, byUtil: cfg.Max,
-		index: make(map[string]int), slow: make([]ratio, cfg.Max),
-	}, nil
+	return &Tokens{cfg: cfg, byUtil: cfg.Max, slow: make([]ratio, cfg.Max)}, nil
 }
 
 // D returns how many runs may be in flight now.
@@ -159,20 +156,19 @@ func (t *Tokens) step(now time.Duration) {
 }
 
 // Learn takes the running time of a warm run, memory in place, that shared the
-// device with concurrency-1 others throughout, and returns D. A run whose company
-// changed on its way says nothing about either number: leave it out. Runs of one flow at two
-// concurrencies, in whichever order they come, tell about the difference.
+// device with concurrency-1 others throughout, and returns D. Leave out a run during
+// which that number changed. Runs of one flow at two concurrencies, in whichever
+// order they come, show the slowdown.
 func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) int {
 	if !t.cfg.Dynamic || service <= 0 || concurrency < 1 {
 		return t.D()
 	}
-	i, ok := t.index[flow]
-	if !ok {
+	i := slices.IndexFunc(t.learned, func(s services) bool { return s.flow == flow })
+	if i < 0 {
 		if len(t.learned) >= maxLearned {
 			return t.D()
 		}
 		i = len(t.learned)
-		t.index[flow] = i
 		t.learned = append(t.learned, services{flow, make([]mean, t.cfg.Max)})
 	}
 	k := min(concurrency, t.cfg.Max)
@@ -206,15 +202,7 @@ func (t *Tokens) compare(k int) {
 // Forget drops what was learned from a flow that is no more; the slowdowns
 // stay until others are learned.
 func (t *Tokens) Forget(flow string) {
-	i, ok := t.index[flow]
-	if !ok {
-		return
-	}
-	delete(t.index, flow)
-	t.learned = append(t.learned[:i], t.learned[i+1:]...)
-	for j := i; j < len(t.learned); j++ {
-		t.index[t.learned[j].flow] = j
-	}
+	t.learned = slices.DeleteFunc(t.learned, func(s services) bool { return s.flow == flow })
 }
 
 // Slowdown returns the learned s(k), and whether enough runs support it.

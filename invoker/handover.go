@@ -195,7 +195,7 @@ func (d *dispatcher) handOverDevices(keep func(*actionContainer) bool) {
 	if g == nil || g.adopter == nil {
 		return
 	}
-	for _, s := range g.core.Containers(nil) {
+	for _, s := range g.core.Containers() {
 		ctr := g.containers[s.ID]
 		if s.Runs > 0 || s.Leaving || ctr.gpu.device.Sharing == gpu.MPSShared {
 			continue

@@ -160,7 +160,7 @@ func (d *dispatcher) snapshot() Status {
 	if g := d.gpus; g != nil {
 		st := g.core.Stats()
 		s.Policy, s.Backlog, s.Flows = st.Policy, g.backlog.status(), flowStatuses(g.core)
-		for _, c := range g.core.Containers(nil) {
+		for _, c := range g.core.Containers() {
 			if ctr := g.containers[c.ID]; ctr != nil {
 				s.Containers = append(s.Containers, ctr.status(c))
 			}
@@ -203,7 +203,7 @@ func flowStatuses(core *scheduler.Scheduler) []*FlowStatus {
 		all = append(all, &FlowStatus{
 			Flow: id.String(), State: f.State.String(), Queued: f.Queued, InFlight: f.InFlight,
 			Weight: f.Weight, LeadMs: f.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
-			VirtualMs: f.VT.Milliseconds(), Why: why.SummaryKey().Summary(),
+			VirtualMs: f.VT.Milliseconds(), Why: why.Summary(),
 		})
 	}
 	return all

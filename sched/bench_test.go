@@ -25,8 +25,6 @@ func (spread) Placement(f FlowID, _ int) Placement {
 	return Placement{Setup: time.Duration(len(f.Function)*len(f.Function)) * time.Millisecond, Fits: true}
 }
 
-func (v spread) Near(f FlowID, _ []int) ([]int, Placement) { return nil, v.Placement(f, 0) }
-
 func newLoad(tb testing.TB, policy string, flows, queued int) *load {
 	cfg, _ := Defaults(policy)
 	cfg.MaxFlows = 10 * flows
@@ -39,7 +37,7 @@ func newLoadWith(tb testing.TB, policy string, cfg Config, flows, queued int) *l
 
 func newLoadOn(tb testing.TB, policy string, cfg Config, view View, devices, flows, queued int) *load {
 	l := &load{rng: rand.New(rand.NewPCG(1, 2))}
-	s, err := NewPolicy(policy, cfg, view)
+	s, err := New(policy, cfg, view)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -22,10 +22,10 @@ func (c *checker) check(s *Scheduler) error {
 	return nil
 }
 
-// checkTokens: free + in flight + reserved == D per device, except while a
+// checkTokens: free + in flight == D per device, except while a
 // lowered D drains.
 func checkTokens(s *Scheduler) error {
-	free, tokens, flying := 0, 0, 0
+	tokens, flying := 0, 0
 	for i, d := range s.devices {
 		if i > 0 && s.devices[i-1].index >= d.index {
 			return fmt.Errorf("devices out of order")
@@ -36,23 +36,20 @@ func checkTokens(s *Scheduler) error {
 				return fmt.Errorf("device %d: holds invocation %d of another", d.index, it.id)
 			}
 		}
-		sum := d.free() + n + d.reserved
+		sum := d.free() + n
 		if !d.leaving && sum != d.tokens && (d.free() != 0 || sum < d.tokens) {
-			return fmt.Errorf("device %d: %d free + %d in flight + %d reserved, D %d", d.index, d.free(), n, d.reserved, d.tokens)
+			return fmt.Errorf("device %d: %d free + %d in flight, D %d", d.index, d.free(), n, d.tokens)
 		}
 		if d.leaving && (d.free() != 0 || n == 0) {
 			return fmt.Errorf("device %d leaving: free %d, in flight %d", d.index, d.free(), n)
-		}
-		if free += d.free(); d.counted != d.free() {
-			return fmt.Errorf("device %d: %d free, counted %d", d.index, d.free(), d.counted)
 		}
 		flying += n
 		if !d.leaving {
 			tokens += d.tokens
 		}
 	}
-	if free != s.free || tokens != s.tokens || flying != s.inFlight {
-		return fmt.Errorf("free %d want %d, tokens %d want %d, in flight %d want %d", s.free, free, s.tokens, tokens, s.inFlight, flying)
+	if tokens != s.tokens || flying != s.inFlight {
+		return fmt.Errorf("tokens %d want %d, in flight %d want %d", s.tokens, tokens, s.inFlight, flying)
 	}
 	return nil
 }
@@ -150,8 +147,8 @@ func checkLevels(s *Scheduler) error {
 func checkOrder(s *Scheduler) error {
 	for _, f := range s.flows {
 		ranked := f.byRank.at > 0
-		if (ranked || f.passed != nil) != (f.standing == eligible) || ranked && f.passed != nil {
-			return fmt.Errorf("flow %s: ranked %t, passed %t, standing %d", f.id, ranked, f.passed != nil, f.standing)
+		if (ranked || f.misfit != nil) != (f.standing == eligible) || ranked && f.misfit != nil {
+			return fmt.Errorf("flow %s: ranked %t, passed %t, standing %d", f.id, ranked, f.misfit != nil, f.standing)
 		}
 		if f.credit < 0 || f.credit > 0 && f.standing == out {
 			return fmt.Errorf("flow %s: credit %d, standing %d", f.id, f.credit, f.standing)
@@ -186,18 +183,16 @@ func checkOrder(s *Scheduler) error {
 func checkIdle(s *Scheduler) error {
 	listed := 0
 	for _, f := range s.flows {
-		if want := f.queue.Len() == 0 && len(f.flights) == 0; (f.resting != awake) != want {
-			return fmt.Errorf("flow %s: rests %d", f.id, f.resting)
+		idle := f.queue.Len() == 0 && len(f.flights) == 0
+		if idle != (f.byIdle.at > 0) || f.expired && !idle {
+			return fmt.Errorf("flow %s: idle %t, listed at %d, expired %t", f.id, idle, f.byIdle.at, f.expired)
 		}
-		if (f.byIdle.at > 0) != (f.resting != awake) {
-			return fmt.Errorf("flow %s: rests %d, listed at %d", f.id, f.resting, f.byIdle.at)
-		}
-		if f.resting == awake {
+		if !idle {
 			continue
 		}
 		listed++
 		h := s.expiry
-		if f.resting == expired {
+		if f.expired {
 			h = s.inactive
 		}
 		if at := f.byIdle.at; at > len(h) || h[at-1].of != f || f.byIdle.key != f.until {
@@ -205,7 +200,7 @@ func checkIdle(s *Scheduler) error {
 		}
 	}
 	if listed != len(s.expiry)+len(s.inactive) {
-		return fmt.Errorf("%d rest, %d in heaps", listed, len(s.expiry)+len(s.inactive))
+		return fmt.Errorf("%d are idle, %d in heaps", listed, len(s.expiry)+len(s.inactive))
 	}
 	if err := checkHeap("expiry", s.expiry); err != nil {
 		return err

@@ -14,18 +14,14 @@ import (
 var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 	"at": func(s *script, d *datadriven.TestData, _ *strings.Builder) { s.now = duration(d.CmdArgs[0].Key) },
 
-	// device 0 D=2 | device 0 gone | device 0 reserve | device 0 release
-	"device": func(s *script, d *datadriven.TestData, out *strings.Builder) {
+	// device 0 D=2 | device 0 gone
+	"device": func(s *script, d *datadriven.TestData, _ *strings.Builder) {
 		k := number(d.CmdArgs[0].Key)
 		_, known := s.tokens[k]
 		switch {
 		case d.HasArg("gone"):
 			s.RemoveDevice(s.now, k)
 			delete(s.tokens, k)
-		case d.HasArg("reserve"):
-			fmt.Fprintf(out, "reserved: %t\n", s.Reserve(s.now, k))
-		case d.HasArg("release"):
-			s.Release(s.now, k)
 		case known:
 			s.tokens[k] = number(value(d, "D"))
 			s.SetTokens(s.now, k, s.tokens[k])

@@ -47,7 +47,7 @@ type Config struct {
 	// CountSetup makes container creation part of the service charged.
 	CountSetup bool
 	// Correct settles the charge with what was used, at completion. Without
-	// it no bound on service holds: estimates may be wrong for ever.
+	// it there is no bound on service: estimates may be wrong for ever.
 	Correct bool
 
 	// Wait lets a flow that is in flight wait for its own container when

@@ -34,7 +34,7 @@ func TestBadConfig(t *testing.T) {
 	for _, c := range cases {
 		cfg, _ := Defaults("mqfq-sticky")
 		c.spoil(&cfg)
-		_, err := New(cfg, nil)
+		_, err := New("mqfq-sticky", cfg, nil)
 		if err == nil {
 			t.Errorf("%v: no error", c.want)
 			continue
@@ -53,39 +53,39 @@ func TestPoliciesByName(t *testing.T) {
 		if !ok || p.Text == "" {
 			t.Errorf("%s: no defaults or no description", p.Name)
 		}
-		if _, err := NewPolicy(p.Name, cfg, nil); err != nil {
+		if _, err := New(p.Name, cfg, nil); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
 	if _, ok := Defaults("lottery"); ok {
 		t.Error("defaults of an unknown policy")
 	}
-	_, err := NewPolicy("lottery", Config{}, nil)
+	_, err := New("lottery", Config{}, nil)
 	if err == nil || !strings.Contains(err.Error(), `"lottery"`) || !strings.Contains(err.Error(), "mqfq-sticky, sticky-plus") {
 		t.Errorf("unknown policy: %v", err)
 	}
 	cfg, _ := Defaults("sjf")
 	cfg.Shortest = true
-	if _, err := NewPolicy("sjf", cfg, nil); err == nil || !strings.Contains(err.Error(), "Shortest") {
+	if _, err := New("sjf", cfg, nil); err == nil || !strings.Contains(err.Error(), "Shortest") {
 		t.Errorf("shortest sjf: %v", err)
 	}
 }
 
 func TestBadWeights(t *testing.T) {
 	cfg, _ := Defaults("mqfq-sticky")
-	s, _ := New(cfg, nil)
+	s, _ := New("mqfq-sticky", cfg, nil)
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1001} {
 		if err := s.SetWeight(0, FlowID{"ns", "fn"}, w); err == nil || !strings.Contains(err.Error(), "ns/fn") {
 			t.Errorf("weight %v: %v", w, err)
 		}
 	}
 	cfg.Namespaces = false
-	s, _ = New(cfg, nil)
+	s, _ = New("mqfq-sticky", cfg, nil)
 	if err := s.SetNamespaceWeight(0, "ns", 2); err == nil || !strings.Contains(err.Error(), "Namespaces") {
 		t.Errorf("namespace weight without namespaces: %v", err)
 	}
 	cfg.Namespaces = true
-	s, _ = New(cfg, nil)
+	s, _ = New("mqfq-sticky", cfg, nil)
 	if err := s.SetNamespaceWeight(0, "ns", 0); err == nil || !strings.Contains(err.Error(), "ns") {
 		t.Errorf("namespace weight 0: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestMisusePanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := Defaults("mqfq-sticky")
-			s, _ := New(cfg, nil)
+			s, _ := New("mqfq-sticky", cfg, nil)
 			s.AddDevice(0, 0, 0)
 			s.Enqueue(0, Invocation{ID: 1})
 			defer func() {

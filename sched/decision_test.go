@@ -34,13 +34,6 @@ func (v homes) Placement(f FlowID, device int) Placement {
 	return Placement{Start: Cold, Setup: time.Second, Fits: true}
 }
 
-func (v homes) Near(f FlowID, buf []int) ([]int, Placement) {
-	if home := v.home(f); home < v.devices {
-		buf = append(buf, home)
-	}
-	return buf, Placement{Start: Cold, Setup: time.Second, Fits: true}
-}
-
 func benchmarkGrant(b *testing.B, policy string, devices int) {
 	const flows, queued = 10_000, 100_000
 	cfg, _ := Defaults(policy)

@@ -7,14 +7,12 @@ import (
 
 // device is one device with its tokens.
 //
-//	free == max(0, tokens - reserved - in flight), and 0 when leaving
+//	free == max(0, tokens - in flight), and 0 when leaving
 type device struct {
-	index    int // the owner's
-	tokens   int
-	reserved int
-	leaving  bool
-	flights  []*invocation
-	counted  int // of free, as the whole has it
+	index   int // the owner's
+	tokens  int
+	leaving bool
+	flights []*invocation
 	// openUntil is until when work beyond the window may run here.
 	openUntil int64
 }
@@ -23,25 +21,27 @@ func (d *device) free() int {
 	if d.leaving {
 		return 0
 	}
-	return max(0, d.tokens-d.reserved-len(d.flights))
+	return max(0, d.tokens-len(d.flights))
 }
 
 func (d *device) hasFree() bool { return d.free() > 0 }
+
+// anyFree reports whether any device has a free token.
+func (s *Scheduler) anyFree() bool { return slices.ContainsFunc(s.devices, (*device).hasFree) }
 
 // AddDevice brings a device with its tokens D. A device that is leaving comes
 // back with what is still in flight on it.
 func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 	s.clock(now)
-	d, ok := s.device(index)
-	if ok && !d.leaving {
+	at, ok := s.find(index)
+	if !ok {
+		s.devices = slices.Insert(s.devices, at, &device{index: index, leaving: true})
+	}
+	d := s.devices[at]
+	if !d.leaving {
 		panic("sched: device added twice")
 	}
-	if !ok {
-		d = &device{index: index}
-		at, _ := s.find(index)
-		s.devices = slices.Insert(s.devices, at, d)
-	}
-	d.tokens, d.reserved, d.leaving = s.allowed(tokens), 0, false
+	d.tokens, d.leaving = s.allowed(tokens), false
 	s.changedDevices()
 }
 
@@ -49,20 +49,13 @@ func (s *Scheduler) find(index int) (int, bool) {
 	return slices.BinarySearchFunc(s.devices, index, func(d *device, index int) int { return d.index - index })
 }
 
-func (s *Scheduler) device(index int) (*device, bool) {
-	if at, ok := s.find(index); ok {
-		return s.devices[at], true
-	}
-	return nil, false
-}
-
 // present is a device that must be there; naming another is misuse.
 func (s *Scheduler) present(index int) *device {
-	d, ok := s.device(index)
-	if !ok || d.leaving {
+	at, ok := s.find(index)
+	if !ok || s.devices[at].leaving {
 		panic("sched: no such device")
 	}
-	return d
+	return s.devices[at]
 }
 
 // allowed is the D that the policy grants where the owner offers tokens.
@@ -73,8 +66,7 @@ func (s *Scheduler) allowed(tokens int) int { return min(max(tokens, 0), s.maxTo
 func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	s.clock(now)
 	d := s.present(index)
-	d.leaving, d.reserved = true, 0
-	s.recount(d)
+	d.leaving = true
 	if len(d.flights) == 0 {
 		s.dropDevice(d)
 	}
@@ -91,30 +83,6 @@ func (s *Scheduler) SetTokens(now time.Duration, index, tokens int) {
 	s.clock(now)
 	s.present(index).tokens = s.allowed(tokens)
 	s.changedTokens()
-}
-
-// Reserve takes a free token for work outside of any flow; false if the device
-// has none.
-func (s *Scheduler) Reserve(now time.Duration, index int) bool {
-	s.clock(now)
-	d := s.present(index)
-	if d.free() == 0 {
-		return false
-	}
-	d.reserved++
-	s.recount(d)
-	return true
-}
-
-// Release gives a reserved token back. Reservations end with their device, so
-// releasing one of a device that went is not misuse.
-func (s *Scheduler) Release(now time.Duration, index int) {
-	s.clock(now)
-	if d, ok := s.device(index); ok && d.reserved > 0 {
-		d.reserved--
-		s.recount(d)
-		s.retryPassed()
-	}
 }
 
 // changedDevices follows a device that came or went: every flow may start
@@ -137,16 +105,9 @@ func (s *Scheduler) changedTokens() {
 		if !d.leaving {
 			s.tokens += d.tokens
 		}
-		s.recount(d)
 	}
-	s.retryPassed()
+	s.somethingFreed()
 	if single != (s.tokens == 1) {
 		s.rankAll()
 	}
-}
-
-// recount follows a change of a device's free tokens.
-func (s *Scheduler) recount(d *device) {
-	s.free += d.free() - d.counted
-	d.counted = d.free()
 }

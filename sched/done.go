@@ -41,7 +41,7 @@ func (s *Scheduler) Abandon(now time.Duration, id uint64) {
 // drop forgets an invocation that has ended.
 func (s *Scheduler) drop(it *invocation) {
 	delete(s.invocations, it.id)
-	s.lay(it.flow)
+	s.startTTL(it.flow)
 	s.settle(it.flow)
 }
 
@@ -61,8 +61,7 @@ func (s *Scheduler) end(now time.Duration, id uint64) (*invocation, *run) {
 	if d.leaving && len(d.flights) == 0 {
 		s.dropDevice(d)
 	}
-	s.recount(d)
-	s.retryPassed()
+	s.somethingFreed()
 	s.setStale(f)
 	return it, r
 }
@@ -76,7 +75,6 @@ func without(list []*invocation, it *invocation) []*invocation {
 // then a moving average.
 func (s *Scheduler) learn(f *flow, service int64) {
 	f.served++
-	f.service += service
 	weight := max(1/float64(f.served), s.cfg.Smoothing)
 	f.estimate += int64(weight * float64(service-f.estimate))
 	f.estimate = max(f.estimate, leastEstimate)
@@ -88,7 +86,7 @@ const leastEstimate = int64(time.Microsecond)
 // correct charges what was used instead of what was expected.
 func (s *Scheduler) correct(f *flow, r *run, service int64) {
 	ratio := float64(service) / float64(r.basis)
-	s.amend(f, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)
+	s.charge(f, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)
 }
 
 func scaled(charge int64, ratio float64) int64 {
@@ -97,6 +95,6 @@ func scaled(charge int64, ratio float64) int64 {
 
 // refund takes the charge of a run back.
 func (s *Scheduler) refund(f *flow, r *run) {
-	s.amend(f, -r.charge, -r.above)
+	s.charge(f, -r.charge, -r.above)
 	s.rules.hooks.undone(s, f)
 }

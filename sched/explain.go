@@ -2,7 +2,7 @@ package sched
 
 import "time"
 
-// Explain says what holds a flow now and which rule chose it last. It asks
+// Explain is the rule that delays a flow now and the one that chose it last. It calls
 // View, and changes nothing that a decision depends on.
 func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	s.clock(now)
@@ -20,7 +20,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	switch {
 	case f.standing == out:
 		r.Rule = RuleEmpty
-		if f.resting != awake {
+		if f.byIdle.at > 0 {
 			r.Until = time.Duration(f.until)
 		}
 	case f.group.standing == throttled:
@@ -36,7 +36,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	return r
 }
 
-// explainEligible says why a flow that may run does not, or that it is next.
+// explainEligible finds why a flow that may run does not; RuleNone where it is next.
 func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 	for _, d := range s.devices {
 		if d.leaving {
@@ -50,7 +50,7 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 	case r.Devices == 0:
 		r.Rule = RuleNoDevice
 		return
-	case s.free == 0: // what the devices have for it does not matter
+	case !s.anyFree(): // whether it would fit does not matter
 		r.Rule = RuleNoToken
 		return
 	}
@@ -61,7 +61,7 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 			continue
 		}
 		r.Free++
-		fits = fits || s.ask(f, d).Fits
+		fits = fits || s.placement(f, d).Fits
 	}
 	first, _ := s.first()
 	switch {
@@ -74,11 +74,11 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 	}
 }
 
-// waitEnd is when the wait of a holding flow ends at the latest.
+// waitEnd is when the wait of a flow for its own container ends at the latest.
 func (s *Scheduler) waitEnd(f *flow) int64 {
 	least := int64(never)
 	for _, d := range s.devices {
-		if a := s.ask(f, d); a.Fits && d.free() > 0 {
+		if a := s.placement(f, d); a.Fits && d.free() > 0 {
 			least = min(least, int64(a.Setup))
 		}
 	}

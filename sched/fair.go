@@ -24,9 +24,8 @@ func (s *Scheduler) SetNamespaceWeight(now time.Duration, namespace string, weig
 	return nil
 }
 
-// enter makes a flow backlogged. A flow that comes back is lifted to global
-// virtual time: it may not make up for the time it was away. One that ran
-// ahead keeps its debt.
+// enter makes a flow backlogged. It is lifted to global virtual time: it may not make
+// up for the time it was away. One that ran ahead keeps its debt.
 func (s *Scheduler) enter(f *flow) {
 	g := f.group
 	s.backlogged++
@@ -54,28 +53,12 @@ func (s *Scheduler) leave(f *flow) {
 	}
 }
 
-// charge adds to the virtual time of a flow and of its group, both backlogged,
-// each over its weight; settle must follow.
+// charge adds to the virtual time of a flow and of its group, each over its weight,
+// or takes back with negative amounts; settle must follow.
 func (s *Scheduler) charge(f *flow, own, above int64) {
 	g := f.group
-	f.lift(g.level.gvt)
-	f.member.charge(own)
-	g.lift(s.root.gvt)
-	g.charge(above)
-	s.moved(f)
-}
-
-// amend charges more after the fact, or less, with nothing cut off.
-func (s *Scheduler) amend(f *flow, own, above int64) {
-	g := f.group
-	f.adjust(own, g.level.gvt, f.standing != out)
-	g.adjust(above, s.root.gvt, g.standing != out)
-	s.moved(f)
-}
-
-// moved follows a change of the virtual time of f and its group.
-func (s *Scheduler) moved(f *flow) {
-	g := f.group
+	f.member.charge(own, g.level.gvt, f.standing != out)
+	g.member.charge(above, s.root.gvt, g.standing != out)
 	if f.standing != out {
 		g.level.moved(&f.member)
 	}
@@ -128,7 +111,7 @@ func (s *Scheduler) regroup(g *group) {
 }
 
 // The policy's order has two levels, too, so that a throttled namespace leaves and
-// comes back with all its flows at once: its flows are ranked among themselves, and
+// returns with all its flows at once: its flows are ranked among themselves, and
 // the namespaces by the first of each.
 
 // rank brings a flow's position in the policy's order up to date.
@@ -137,17 +120,17 @@ func (s *Scheduler) rank(f *flow) {
 		s.unrank(f)
 		return
 	}
-	s.unpass(f)
+	s.unsetMisfit(f)
 	class, key := s.rules.key(s, f)
 	f.group.ranked.put(&f.byRank, rank{class, key, f.head().seq})
 	s.rankGroup(f.group)
 }
 
-// unrank takes a flow out of those to be asked, and of those asked in vain.
+// unrank takes a flow out of the order, and out of the list of misfits.
 func (s *Scheduler) unrank(f *flow) {
 	f.group.ranked.remove(&f.byRank)
 	s.rankGroup(f.group)
-	s.unpass(f)
+	s.unsetMisfit(f)
 }
 
 // rankGroup brings a group's position up to date: that of its first flow, or where
@@ -163,7 +146,7 @@ func (s *Scheduler) rankGroup(g *group) {
 	}
 }
 
-// rankAll is for the rare event that changes every rank.
+// rankAll follows the rare event that changes every rank.
 func (s *Scheduler) rankAll() {
 	for _, f := range s.known() {
 		if f.standing == eligible {
@@ -173,38 +156,20 @@ func (s *Scheduler) rankAll() {
 }
 
 // rebaseAt keeps virtual time far from overflow, which takes days at the smallest
-// weight: past it all of a level is moved down together, which changes no
-// difference.
+// weight: past it every level is moved down to 0, which changes no difference.
 const rebaseAt = endless
 
 func (s *Scheduler) rebase(g *group) {
-	if by := s.root.gvt; by > s.rebaseAt {
-		for _, g := range s.groups {
-			g.vt = s.lowered(g.vt, by)
-		}
-		s.root.gvt, s.root.floor = 0, s.root.floor-by
-		for _, g := range s.groups {
-			if g.standing != out {
-				s.root.moved(&g.member)
-				s.rankGroup(g)
-			}
-		}
+	if max(s.root.gvt, g.level.gvt) <= s.rebaseAt {
+		return
 	}
-	if by := g.level.gvt; by > s.rebaseAt {
-		g.level.gvt, g.level.floor = 0, g.level.floor-by
-		for _, f := range s.known() {
-			if f.group != g {
-				continue
-			}
-			f.vt = s.lowered(f.vt, by)
-			if f.standing != out {
-				g.level.moved(&f.member)
-				s.rank(f)
-			}
-		}
+	for _, f := range s.flows {
+		f.lower(f.group.level.gvt)
 	}
+	for _, g := range s.groups {
+		g.lower(s.root.gvt)
+		g.level.lower()
+	}
+	s.root.lower()
+	s.rankAll()
 }
-
-// lowered lets the virtual time of one long idle stay behind, but not for ever:
-// that far behind only says that it will be lifted.
-func (s *Scheduler) lowered(vt, by int64) int64 { return max(vt-by, -s.rebaseAt) }

@@ -2,91 +2,47 @@ package sched
 
 import (
 	"cmp"
-	"slices"
 	"time"
 )
 
-// fit chooses the device of those allowed where the flow starts soonest; among
-// equals the one with most tokens free, then the first. Flow, token and
+// fit chooses the device of those allowed where the flow fits and starts soonest;
+// among equals the one with most tokens free, then the first. Flow, token and
 // container are thus always of one device.
-//
-// Few devices differ for a flow. All others would start it alike, so of those
-// the one with most tokens is asked first, and the first that fits is the best.
 func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Placement, ok bool) {
-	near, elsewhere := s.nearby(f)
-	most := s.mostFree()
-	for _, i := range near {
-		d, there := s.device(i)
-		if !there || !allowed(d) {
+	for _, d := range s.devices {
+		if !allowed(d) {
 			continue
 		}
-		if a := s.ask(f, d); a.Fits && (best == nil || sooner(a, d, p, best)) {
-			if best, p = d, a; unbeaten(a, d, most) {
-				break
-			}
-		}
-	}
-	if elsewhere.Fits && (best == nil || byStart(elsewhere, p) <= 0) {
-		d, a := s.fitElsewhere(f, near, allowed)
-		if d != nil && (best == nil || sooner(a, d, p, best)) {
+		if a := s.placement(f, d); a.Fits && (best == nil || sooner(a, d, p, best)) {
 			best, p = d, a
 		}
 	}
 	if best == nil || s.shouldWait(f, p) {
-		s.skipped++
 		return nil, Placement{}, false
 	}
 	return best, p, true
 }
 
-// fitElsewhere is the device of most free tokens on which a flow fits, of those
-// that are not near; nil for none.
-func (s *Scheduler) fitElsewhere(f *flow, near []int, allowed func(*device) bool) (*device, Placement) {
-	for free := s.mostFree(); free > 0; free-- {
-		for _, d := range s.devices {
-			if d.free() != free || !allowed(d) || slices.Contains(near, d.index) {
-				continue
-			}
-			if a := s.ask(f, d); a.Fits {
-				return d, a
-			}
+// soonest is the device with tokens where the flow starts soonest, whether it
+// fits or not.
+func (s *Scheduler) soonest(f *flow) (best *device) {
+	var p Placement
+	for _, d := range s.devices {
+		if d.leaving || d.tokens == 0 {
+			continue
+		}
+		if a := s.placement(f, d); best == nil || sooner(a, d, p, best) {
+			best, p = d, a
 		}
 	}
-	return nil, Placement{}
+	return best
 }
 
-// mostFree is the most free tokens that any device has.
-func (s *Scheduler) mostFree() (most int) {
-	for _, d := range s.devices {
-		most = max(most, d.free())
-	}
-	return most
-}
-
-// unbeaten says that no later device is better for a flow than this one.
-func unbeaten(p Placement, d *device, mostFree int) bool {
-	return p.Setup == 0 && p.Start == GPUWarm && d.free() == mostFree
-}
-
-// nearby asks View on which devices a start of the flow differs, and what it is
-// on the others. The list is valid until the next call.
-func (s *Scheduler) nearby(f *flow) ([]int, Placement) {
-	if s.view == nil {
-		return nil, Placement{Fits: true}
-	}
-	near, elsewhere := s.view.Near(f.id, s.near[:0])
-	s.near = near
-	s.asked++
-	elsewhere.Setup = time.Duration(clamped(elsewhere.Setup))
-	return near, elsewhere
-}
-
-// ask asks View what a start of the flow on a device is.
-func (s *Scheduler) ask(f *flow, d *device) Placement {
+// placement is what a start of the flow on a device would be.
+func (s *Scheduler) placement(f *flow, d *device) Placement {
 	if s.view == nil {
 		return Placement{Fits: true}
 	}
-	s.asked++
 	p := s.view.Placement(f.id, d.index)
 	p.Setup = time.Duration(clamped(p.Setup))
 	return p
@@ -94,65 +50,24 @@ func (s *Scheduler) ask(f *flow, d *device) Placement {
 
 // sooner orders two devices for a flow.
 func sooner(a Placement, d *device, b Placement, than *device) bool {
-	return cmp.Or(byStart(a, b), cmp.Compare(than.free(), d.free()), cmp.Compare(d.index, than.index)) < 0
-}
-
-func byStart(a, b Placement) int {
-	return cmp.Or(cmp.Compare(a.Setup, b.Setup), cmp.Compare(a.Start, b.Start))
+	return cmp.Or(
+		cmp.Compare(a.Setup, b.Setup), cmp.Compare(a.Start, b.Start),
+		cmp.Compare(than.free(), d.free()), cmp.Compare(d.index, than.index),
+	) < 0
 }
 
 // leastSetup is the least setup of the flow on any device.
 func (s *Scheduler) leastSetup(f *flow) int64 {
-	near, elsewhere := s.nearby(f)
-	least, others := limit, 0
+	least := limit
 	for _, d := range s.devices {
 		if !d.leaving {
-			others++
+			least = min(least, s.placement(f, d).Setup)
 		}
-	}
-	for _, i := range near {
-		d, there := s.device(i)
-		if !there || d.leaving {
-			continue
-		}
-		others--
-		if least = min(least, s.ask(f, d).Setup); least == 0 {
-			return 0
-		}
-	}
-	if others > 0 {
-		least = min(least, elsewhere.Setup)
 	}
 	return int64(least)
 }
 
-// soonest is the device with tokens where the flow starts soonest, whether it
-// fits or not.
-func (s *Scheduler) soonest(f *flow) (best *device) {
-	near, elsewhere := s.nearby(f)
-	most := s.mostFree()
-	var p Placement
-	for _, i := range near {
-		d, there := s.device(i)
-		if !there || d.leaving || d.tokens == 0 {
-			continue
-		}
-		if a := s.ask(f, d); best == nil || sooner(a, d, p, best) {
-			if best, p = d, a; unbeaten(a, d, most) {
-				return best
-			}
-		}
-	}
-	for _, d := range s.devices {
-		if d.leaving || d.tokens == 0 || best != nil && !sooner(elsewhere, d, p, best) || slices.Contains(near, d.index) {
-			continue
-		}
-		best, p = d, elsewhere
-	}
-	return best
-}
-
-// setStale has View asked again about a flow before the next choice.
+// setStale has the setup of a flow computed again before the next choice.
 func (s *Scheduler) setStale(f *flow) {
 	if !f.stale && s.rules.setup {
 		f.stale = true
@@ -160,7 +75,7 @@ func (s *Scheduler) setStale(f *flow) {
 	}
 }
 
-// refresh asks View for the least setup of each stale flow on any device.
+// refresh computes the least setup of each stale flow on any device.
 func (s *Scheduler) refresh() {
 	for _, f := range s.stale {
 		f.stale = false
@@ -176,29 +91,29 @@ func (s *Scheduler) refresh() {
 	s.stale = s.stale[:0]
 }
 
-// Touch says that View would answer differently for a flow now. What one flow
-// gave up may make another fit.
+// Touch follows a change of a flow's placements. Memory that one flow no longer uses
+// may make another fit.
 func (s *Scheduler) Touch(now time.Duration, id FlowID) {
 	s.clock(now)
-	s.retryPassed()
+	s.somethingFreed()
 	if f := s.flows[id]; f != nil {
 		s.setStale(f)
-		if f.passed != nil {
+		if f.misfit != nil {
 			s.rank(f)
 		}
 	}
 }
 
-// shouldWait says that a flow had better not start now, although it could: the
+// shouldWait reports whether a flow that could start should wait instead: the
 // containers it has serve its whole queue sooner than a new one starts.
 //
 // With m containers, the first of them free in r, the last of q queued invocations
 // begins at about r + (q-1) x tau/m. A container that starts later than that
-// helps none of them. One that starts sooner makes the sum of the waits less, so
-// a hot function gets it.
+// helps none of them. One that starts sooner lowers the sum of the waits, so a
+// flow with a long queue gets it.
 //
 // Expectations may be wrong, so a head waits at most as long as the start it
-// avoids would take: then both choices cost about the same, and it goes.
+// avoids would take: then both choices cost about the same, and it starts.
 func (s *Scheduler) shouldWait(f *flow, p Placement) bool {
 	if p.Setup <= 0 || !s.worthWaiting(f, p) {
 		return false
@@ -210,7 +125,7 @@ func (s *Scheduler) shouldWait(f *flow, p Placement) bool {
 	if s.now >= until {
 		return false
 	}
-	s.holdUntil = min(s.holdUntil, until)
+	s.waitUntil = min(s.waitUntil, until)
 	return true
 }
 
@@ -245,18 +160,14 @@ func (s *Scheduler) firstEnd(flights []*invocation) int64 {
 // have one.
 func (s *Scheduler) nearIdle(f *flow) (soonest int64, many int) {
 	soonest = never
-	near, _ := s.nearby(f)
-	for _, i := range near {
-		d, there := s.device(i)
-		if !there || d.leaving || d.free() > 0 || len(d.flights) == 0 {
+	for _, d := range s.devices {
+		if d.leaving || d.free() > 0 || len(d.flights) == 0 {
 			continue
 		}
-		a := s.ask(f, d)
-		if a.Start > HostWarm || !a.Fits {
-			continue
+		if p := s.placement(f, d); p.Start <= HostWarm && p.Fits {
+			soonest = min(soonest, s.firstEnd(d.flights)+int64(p.Setup))
+			many++
 		}
-		soonest = min(soonest, s.firstEnd(d.flights)+int64(a.Setup))
-		many++
 	}
 	return soonest, many
 }

@@ -49,18 +49,6 @@ func (w *fixture) Placement(id FlowID, d int) Placement {
 	return f
 }
 
-func (w *fixture) Near(id FlowID, buf []int) ([]int, Placement) {
-	i, fits := w.index[id], false
-	for d := range w.devices {
-		if w.idle[i][d]+w.busy[i][d] > 0 {
-			buf = append(buf, d)
-			continue
-		}
-		fits = fits || !w.full[i][d]
-	}
-	return buf, Placement{Start: Cold, Setup: w.cold[i], Fits: fits}
-}
-
 func (w *fixture) granted(c Choice) {
 	i := w.index[c.Flow]
 	if w.idle[i][c.Device] > 0 {

@@ -15,7 +15,7 @@ type invocation struct {
 	id      uint64
 	seq     int64 // order of Enqueue: the older head is the smaller seq
 	arrival int64
-	cost    int64 // what the caller expects, 0 if it says nothing
+	cost    int64 // what the caller expects, 0 for no estimate
 	flow    *flow
 	queued  *list.Element // in its flow's queue
 	run     *run          // nil while queued
@@ -32,7 +32,7 @@ type run struct {
 	above    int64 // to its namespace
 }
 
-// flow is everything known of one flow.
+// flow is one flow with its queue and its estimates.
 type flow struct {
 	id    FlowID
 	group *group
@@ -43,42 +43,31 @@ type flow struct {
 	weight  float64
 
 	byRank node[*flow]   // among those of its namespace that may run, by the policy's order
-	passed *list.Element // in the list of those that fit nowhere
-	setup  int64         // least setup on any device, as last asked
-	stale  bool          // setup is to be asked again
+	misfit *list.Element // in the list of those that fit nowhere, else nil
+	setup  int64         // least setup on any device, as last computed
+	stale  bool          // setup is to be computed again
 
 	waiting      bool  // its head waits for a container
 	waitingSince int64 // when that began
 
-	resting rest
-	byIdle  node[*flow] // in expiry while it idles, in inactive after that
-	until   int64       // when its TTL ends or, after that, when it is forgotten
+	byIdle  node[*flow] // while nothing is queued or in flight: in expiry, or when expired in inactive
+	expired bool
+	until   int64 // when its TTL ends or, once expired, when it is forgotten
 
 	lastSeen int64 // last arrival, never before the first
 	iat      int64 // smoothed inter-arrival time, below 0 before the second arrival
 	estimate int64 // mean service, 0 before the first completion
 	served   uint64
-	service  int64 // summed
-	waited   int64 // summed over grants
-	last     Rule  // of its last grant
+	last     Rule // of its last grant
 	lastAt   int64
 
-	dirty    bool // to be looked at by Changes
+	dirty    bool // in Scheduler.changed
 	reported State
 
 	deficit   int64       // paella: its offset from what all earned; when not queued the deficit
 	byDeficit node[*flow] // paella: under the limit
 	batch     int         // batch: how many more of its queue belong to the batch
 }
-
-// rest says how long a flow has had nothing queued and nothing in flight.
-type rest uint8
-
-const (
-	awake   rest = iota
-	idle         // for less than its TTL
-	expired      // for longer
-)
 
 // head is the oldest queued invocation; there must be one.
 func (f *flow) head() *invocation { return f.queue.Front().Value.(*invocation) }
@@ -88,14 +77,14 @@ func (f *flow) state() State {
 	switch {
 	case f.standing == throttled:
 		return Throttled
-	case f.standing == eligible || len(f.flights) > 0 || f.resting != expired:
+	case !f.expired:
 		return Active
 	}
 	return Inactive
 }
 
-// putBack queues an invocation where its age says. Only those that were granted
-// and undone come back, so that is among the first few.
+// putBack queues an invocation again, by its age. It was granted and undone, so its
+// position is among the first few.
 func (f *flow) putBack(it *invocation) {
 	at := f.queue.Front()
 	for at != nil && at.Value.(*invocation).seq < it.seq {
@@ -114,7 +103,7 @@ type group struct {
 	name string
 	member[*group]
 	weight float64
-	flows  int // known ones
+	flows  int // all, not only those that are backlogged
 	level  level[*flow]
 	ranked heap[*flow]  // those that may run, by the policy's order
 	byRank node[*group] // among the groups that may run, by the first of ranked
@@ -131,7 +120,7 @@ func (g *group) state() State {
 	return Active
 }
 
-// flowOf finds a flow or makes it known.
+// flowOf finds or makes a flow.
 func (s *Scheduler) flowOf(id FlowID) *flow {
 	if f := s.flows[id]; f != nil {
 		return f
@@ -167,7 +156,7 @@ func (s *Scheduler) groupOf(name string) *group {
 	return g
 }
 
-// known lists all flows in the order of their creation, for what is rare.
+// known lists all flows in the order of their creation, for rare events.
 func (s *Scheduler) known() []*flow {
 	all := make([]*flow, 0, len(s.flows))
 	for _, f := range s.flows {
@@ -177,16 +166,15 @@ func (s *Scheduler) known() []*flow {
 	return all
 }
 
-// forget drops an inactive flow with all that was learnt of it. Its debt goes
-// too: it is at most T and a charge old, and no flow waits behind it.
+// forget drops an inactive flow with its estimates and its debt: that is at most T
+// and one charge, and no flow waits for it.
 func (s *Scheduler) forget(f *flow) {
 	s.inactive.remove(&f.byIdle)
-	s.forgotten++
 	if f.dirty {
-		f.dirty = false
-		if f.reported != Inactive {
-			s.gone = append(s.gone, Change{f.id, f.reported, Inactive})
-		}
+		s.changed = slices.DeleteFunc(s.changed, func(other *flow) bool { return other == f })
+	}
+	if f.reported != Inactive {
+		s.gone = append(s.gone, Change{f.id, f.reported, Inactive})
 	}
 	delete(s.flows, f.id)
 	if f.group.flows--; f.group.flows == 0 {
@@ -227,36 +215,35 @@ func (s *Scheduler) ttl(f *flow) int64 {
 	return int64(min(max(t, float64(s.cfg.TTLMin)), float64(s.cfg.TTLMax)))
 }
 
-// lay starts the TTL of a flow that is empty with nothing in flight.
-func (s *Scheduler) lay(f *flow) {
-	if f.queue.Len() > 0 || len(f.flights) > 0 || f.resting != awake {
+// startTTL follows an event after which a flow may be empty with nothing in flight.
+func (s *Scheduler) startTTL(f *flow) {
+	if f.queue.Len() > 0 || len(f.flights) > 0 || f.byIdle.at > 0 {
 		return
 	}
-	f.resting, f.until = idle, s.now+s.ttl(f)
+	f.until = s.now + s.ttl(f)
 	s.expiry.put(&f.byIdle, rank{key: f.until, tie: f.serial})
 }
 
 // expire makes a flow inactive, as from a time.
 func (s *Scheduler) expire(f *flow, at int64) {
 	s.expiry.remove(&f.byIdle)
-	f.resting, f.until = expired, at+int64(s.cfg.KeepInactive)
+	f.expired, f.until = true, at+int64(s.cfg.KeepInactive)
 	s.inactive.put(&f.byIdle, rank{key: f.until, tie: f.serial})
 }
 
-// wake ends a flow's rest.
-func (s *Scheduler) wake(f *flow) {
-	switch f.resting {
-	case idle:
-		s.expiry.remove(&f.byIdle)
-	case expired:
+// stopTTL follows the return of an empty flow.
+func (s *Scheduler) stopTTL(f *flow) {
+	if f.expired {
 		s.inactive.remove(&f.byIdle)
+	} else {
+		s.expiry.remove(&f.byIdle)
 	}
-	f.resting = awake
+	f.expired = false
 }
 
-// Deadline says when Tick would change something; false for never.
+// Deadline is when Tick would change something; false for never.
 func (s *Scheduler) Deadline() (time.Duration, bool) {
-	at := min(s.holdUntil, s.askAt)
+	at := min(s.waitUntil, s.retryAt)
 	for _, h := range []heap[*flow]{s.expiry, s.inactive} {
 		if len(h) > 0 {
 			at = min(at, h.top().key)
@@ -266,8 +253,8 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 }
 
 // Tick lets time pass: empty flows whose TTL is over become inactive, flows
-// inactive for long are forgotten, and a wait or a pause of Next that is over
-// ends, so that Next is worth a call.
+// inactive for long are forgotten, and a wait or a pause of Next ends, so that the
+// next call of Next may grant.
 func (s *Scheduler) Tick(now time.Duration) {
 	t := s.clock(now)
 	for len(s.expiry) > 0 && s.expiry.top().key <= t {
@@ -278,16 +265,16 @@ func (s *Scheduler) Tick(now time.Duration) {
 	for len(s.inactive) > 0 && s.inactive.top().key <= t {
 		s.forget(s.inactive.top().of)
 	}
-	if s.holdUntil <= t {
-		s.holdUntil = never
+	if s.waitUntil <= t {
+		s.waitUntil = never
 	}
-	if s.askAt <= t {
-		s.askAt = never
+	if s.retryAt <= t {
+		s.retryAt = never
 	}
 }
 
-// SetWeight sets a flow's weight, and makes it known if it is not. The weight is
-// forgotten with the flow. What was charged before stays as it was.
+// SetWeight sets a flow's weight. The weight is forgotten with the flow. What was
+// charged before stays as it was.
 func (s *Scheduler) SetWeight(now time.Duration, id FlowID, weight float64) error {
 	if err := checkWeight("flow "+id.String(), weight); err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestForgottenInTime(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {
 		cfg, _ := Defaults(policy)
 		cfg.KeepInactive = time.Minute
-		s, err := NewPolicy(policy, cfg, nil)
+		s, err := New(policy, cfg, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

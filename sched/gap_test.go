@@ -135,7 +135,7 @@ func (c contest) play(t *testing.T) result {
 	if c.adjust != nil {
 		c.adjust(&cfg)
 	}
-	s, err := NewPolicy(c.policy, cfg, nil)
+	s, err := New(c.policy, cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestServiceBoundCanBreak(t *testing.T) {
 		return func(s *Scheduler, ended *flow) {
 			if ended != nil {
 				f(s, ended)
-				s.moved(ended)
+				s.charge(ended, 0, 0)
 				s.settle(ended)
 			}
 		}

@@ -58,10 +58,10 @@ func (h *heap[T]) remove(n *node[T]) {
 }
 
 // least fills buf with the first members in their order, and gives those found.
-// Only a parent that is taken makes its children candidates, so a few are found
-// without a look at the many.
+// Only a parent that is taken makes its children candidates, so the rest of the heap
+// is not visited.
 func (h heap[T]) least(buf []*node[T]) []*node[T] {
-	var open [maxReach + 1]int // indices of candidates
+	var open [maxSpare + 1]int // indices of candidates
 	candidates := open[:0]
 	if len(h) > 0 {
 		candidates = append(candidates, 0)

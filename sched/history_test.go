@@ -23,15 +23,13 @@ type history struct {
 	flying   map[uint64]Choice
 	order    []uint64 // keys of flying, in order
 	present  map[int]bool
-	reserved []int
 	reported map[FlowID]State
-	changes  []Change
 	counts   map[string]int
 }
 
 func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
 	fixture := newFixture(rng, 14, 3)
-	s, err := NewPolicy(policy, cfg, fixture)
+	s, err := New(policy, cfg, fixture)
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +38,7 @@ func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
 		flying: map[uint64]Choice{}, present: map[int]bool{}, reported: map[FlowID]State{},
 		counts: map[string]int{},
 	}
-	h.s.AddDevice(0, 0, 2)
-	h.oracle.AddDevice(0, 0, 2)
+	h.both(func(s subject) { s.AddDevice(0, 0, 2) })
 	h.present[0] = true
 	return h, nil
 }
@@ -60,15 +57,12 @@ func (h *history) event() error {
 		h.weigh()
 	case r < 790:
 		h.device()
-	case r < 800:
-		h.reserve()
 	case r < 850:
 		f := h.fixture.meddle(h.rng)
 		h.s.Touch(h.now, f)
 		h.count("touch")
 	case r < 900:
-		h.s.Tick(h.now)
-		h.oracle.Tick(h.now)
+		h.both(func(s subject) { s.Tick(h.now) })
 		h.count("tick")
 	}
 	if err := h.compare(); err != nil {
@@ -81,6 +75,12 @@ func (h *history) event() error {
 		}
 	}
 	return nil
+}
+
+// both does the same to the policy and to its oracle.
+func (h *history) both(do func(subject)) {
+	do(h.s)
+	do(h.oracle)
 }
 
 func (h *history) count(what string) { h.counts[what]++ }
@@ -110,8 +110,7 @@ func (h *history) enqueue() {
 		if h.rng.IntN(3) == 0 {
 			it.Cost = time.Duration(h.rng.IntN(3000)) * time.Millisecond
 		}
-		h.s.Enqueue(h.now, it)
-		h.oracle.Enqueue(h.now, it)
+		h.both(func(s subject) { s.Enqueue(h.now, it) })
 		h.queued = append(h.queued, it.ID)
 		h.count("enqueue")
 	}
@@ -153,18 +152,15 @@ func (h *history) finish() {
 	h.fixture.ended(c)
 	switch h.rng.IntN(20) {
 	case 0:
-		h.s.Undo(h.now, id)
-		h.oracle.Undo(h.now, id)
+		h.both(func(s subject) { s.Undo(h.now, id) })
 		h.queued = append(h.queued, id)
 		h.count("undo")
 	case 1:
-		h.s.Abandon(h.now, id)
-		h.oracle.Abandon(h.now, id)
+		h.both(func(s subject) { s.Abandon(h.now, id) })
 		h.count("abandon")
 	default:
 		u := Usage{Service: time.Duration(h.rng.IntN(4000)) * time.Millisecond, Setup: c.Placement.Setup}
-		h.s.Done(h.now, id, u)
-		h.oracle.Done(h.now, id, u)
+		h.both(func(s subject) { s.Done(h.now, id, u) })
 		h.count("done")
 	}
 }
@@ -172,17 +168,18 @@ func (h *history) finish() {
 func (h *history) weigh() {
 	weight := []float64{0.1, 0.5, 1, 1, 2, 3.7, 10}[h.rng.IntN(7)]
 	f := h.fixture.flows[h.rng.IntN(len(h.fixture.flows))]
-	if h.s.cfg.Namespaces && h.rng.IntN(2) == 0 {
-		if err := h.s.SetNamespaceWeight(h.now, f.Namespace, weight); err != nil {
+	namespace := h.s.cfg.Namespaces && h.rng.IntN(2) == 0
+	h.both(func(s subject) {
+		err := error(nil)
+		if namespace {
+			err = s.SetNamespaceWeight(h.now, f.Namespace, weight)
+		} else {
+			err = s.SetWeight(h.now, f, weight)
+		}
+		if err != nil {
 			panic(err)
 		}
-		_ = h.oracle.SetNamespaceWeight(h.now, f.Namespace, weight)
-	} else {
-		if err := h.s.SetWeight(h.now, f, weight); err != nil {
-			panic(err)
-		}
-		_ = h.oracle.SetWeight(h.now, f, weight)
-	}
+	})
 	h.count("weight")
 }
 
@@ -191,43 +188,17 @@ func (h *history) device() {
 	tokens := h.rng.IntN(4)
 	switch {
 	case !h.present[d]:
-		h.s.AddDevice(h.now, d, tokens)
-		h.oracle.AddDevice(h.now, d, tokens)
+		h.both(func(s subject) { s.AddDevice(h.now, d, tokens) })
 		h.present[d] = true
 		h.count("add device")
 	case h.rng.IntN(3) == 0:
-		h.s.RemoveDevice(h.now, d)
-		h.oracle.RemoveDevice(h.now, d)
+		h.both(func(s subject) { s.RemoveDevice(h.now, d) })
 		h.present[d] = false
 		h.count("remove device")
 	default:
-		h.s.SetTokens(h.now, d, tokens)
-		h.oracle.SetTokens(h.now, d, tokens)
+		h.both(func(s subject) { s.SetTokens(h.now, d, tokens) })
 		h.count("tokens")
 	}
-}
-
-func (h *history) reserve() {
-	if len(h.reserved) > 0 && h.rng.IntN(2) == 0 {
-		d := h.reserved[0]
-		h.reserved = h.reserved[1:]
-		h.s.Release(h.now, d)
-		h.oracle.Release(h.now, d)
-		h.count("release")
-		return
-	}
-	d := h.rng.IntN(h.fixture.devices)
-	if !h.present[d] {
-		return
-	}
-	got, want := h.s.Reserve(h.now, d), h.oracle.Reserve(h.now, d)
-	if got != want {
-		panic("reserve differs")
-	}
-	if got {
-		h.reserved = append(h.reserved, d)
-	}
-	h.count("reserve")
 }
 
 // next asks both for a choice. A flow that is more than T ahead must not be
@@ -253,15 +224,15 @@ func (h *history) compare() error {
 	if err := h.check.check(h.s); err != nil {
 		return err
 	}
-	if h.s.root.gvt != h.oracle.rootGVT {
-		return fmt.Errorf("root gvt %d, want %d", h.s.root.gvt, h.oracle.rootGVT)
+	if h.s.root.gvt != h.oracle.root.gvt {
+		return fmt.Errorf("root gvt %d, want %d", h.s.root.gvt, h.oracle.root.gvt)
 	}
 	if len(h.s.flows) != len(h.oracle.flows) {
 		return fmt.Errorf("%d flows, want %d", len(h.s.flows), len(h.oracle.flows))
 	}
 	for _, want := range h.oracle.flows {
 		f := h.s.flows[want.id]
-		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.space.gvt {
+		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.level.gvt {
 			return fmt.Errorf("flow %s: got %+v, want %+v", want.id, f, want)
 		}
 		if got, want := h.s.State(want.id), h.oracle.State(want.id); got != want {
@@ -281,8 +252,7 @@ func (h *history) compare() error {
 
 // follow keeps the states as an owner would who only reads Changes.
 func (h *history) follow() error {
-	h.changes = h.s.Changes(h.changes[:0])
-	for _, c := range h.changes {
+	for _, c := range h.s.Changes() {
 		was, ok := h.reported[c.Flow]
 		if !ok && c.Flow.Function == "" {
 			was = Active // a namespace is not throttled before it is said so

@@ -24,38 +24,19 @@ type virtualTime struct {
 // run nowhere, may not make up for that time.
 func (v *virtualTime) lift(gvt int64) { v.vt = max(v.vt, gvt) }
 
-// charge adds to what was charged, out of the credit as far as it goes.
-func (v *virtualTime) charge(by int64) {
-	paid := min(by, v.credit)
-	v.credit -= paid
-	v.vt += by - paid
-}
-
-// refund takes back a charge, or a part of it, of a flow that is backlogged.
-func (v *virtualTime) refund(by, gvt int64) {
-	v.vt -= by
-	if v.vt < gvt {
-		v.credit += gvt - v.vt
-		v.vt = gvt
-	}
-}
-
-// adjust charges more after the fact, or less when by is negative.
-func (v *virtualTime) adjust(by, gvt int64, backlogged bool) {
-	switch {
-	case !backlogged:
+// charge adds to what was charged, or takes a part of it back when by is negative.
+func (v *virtualTime) charge(by, gvt int64, backlogged bool) {
+	if !backlogged {
 		v.vt += by
-	case by < 0:
-		v.lift(gvt)
-		v.refund(-by, gvt)
-	default:
-		v.lift(gvt)
-		v.charge(by)
+		return
 	}
+	balance := max(v.vt, gvt) - v.credit + by
+	v.vt = max(balance, gvt)
+	v.credit = v.vt - balance
 }
 
-// leave ends the backlog. Credit ends with it: it is a claim on those that wait
-// beside the flow.
+// leave ends the backlog, and with it the credit: that is owed by those that are
+// backlogged at the same time.
 func (v *virtualTime) leave() {
 	v.vt -= v.credit
 	v.credit = 0
@@ -70,16 +51,16 @@ const (
 	throttled                 // backlogged, more than T ahead
 )
 
-// member is what a level knows of a flow or a namespace.
+// member is a flow or a namespace in its level.
 type member[T any] struct {
 	virtualTime
-	byVT     node[T] // in the heap that its standing says
+	byVT     node[T] // in the heap of its standing
 	serial   int64   // order of creation: breaks ties of virtual time
 	standing standing
 }
 
-// level is one level of fair queueing: siblings that compete. What is in it is
-// backlogged; eligible and throttled are told apart by virtual time.
+// level is one level of fair queueing: siblings that compete. All its members are
+// backlogged; virtual time decides which are eligible and which throttled.
 //
 //	gvt == max(floor, min VT of what is backlogged), its last value when nothing is
 //	VT - gvt <= T for eligible, > T for throttled
@@ -102,7 +83,7 @@ func (l *level[T]) heap(of standing) *heap[T] {
 	return &l.eligible
 }
 
-// position puts a backlogged member where its virtual time belongs, and says whether
+// position puts a backlogged member where its virtual time belongs, and reports whether
 // its standing changed.
 func (l *level[T]) position(m *member[T], overrun int64) bool {
 	want := eligible
@@ -155,4 +136,20 @@ func (l *level[T]) released(overrun int64) (of T, ok bool) {
 func (l *level[T]) raise(to int64) {
 	l.gvt = max(l.gvt, to)
 	l.floor = max(l.floor, l.gvt)
+}
+
+// lower moves a member down by what its level is moved down. One that has been idle
+// for long stays behind by so much that it is lifted when it returns, and no more.
+func (m *member[T]) lower(by int64) {
+	m.vt -= by
+	m.byVT.key = m.vt
+	if m.standing == out {
+		m.vt = max(m.vt, -endless)
+	}
+}
+
+// lower moves a level down to 0; its members are lowered before.
+func (l *level[T]) lower() {
+	l.floor = max(l.floor-l.gvt, -endless)
+	l.gvt = 0
 }

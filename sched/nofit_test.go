@@ -14,7 +14,7 @@ func BenchmarkNothingFits(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%d/%d", policy, flows, devices), func(b *testing.B) {
 					cfg, _ := Defaults(policy)
 					cfg.MaxFlows = 2 * flows
-					s, err := NewPolicy(policy, cfg, picky{func(FlowID, int) bool { return false }})
+					s, err := New(policy, cfg, picky{func(FlowID, int) bool { return false }})
 					if err != nil {
 						b.Fatal(err)
 					}

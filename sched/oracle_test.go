@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// oracle is the oracle: every policy once more, slow and obvious. It looks at
-// everything on every decision and keeps no index. Its printed field makes it
-// follow one of the paper's printed rules instead of ours, so that a script
-// can show that it notices.
+// oracle is every policy once more, slow and obvious: it goes through everything
+// at every decision and keeps no index. With printed set it follows one of the
+// paper's printed rules instead of ours, so that a script can show that it notices.
 type oracle struct {
 	policy  string
 	cfg     Config
@@ -17,67 +16,79 @@ type oracle struct {
 	overrun int64
 	printed string
 
-	now, seq  int64
-	flows     []*oracleFlow // in order of creation
-	spaces    []*oracleNamespace
-	devices   []*oracleDevice // by index, leaving ones included
-	rootGVT   int64
-	rootFloor int64
-	askAt     int64 // when Next is to be called again
-	iat       int64
-	iatSeen   bool
-	holdUntil int64
-	nsWeights map[string]float64
+	now, seq         int64
+	flows            []*oracleFlow // in order of creation
+	spaces           []*oracleSpace
+	devices          []*oracleDevice // by index, leaving ones included
+	root             oracleLevel
+	weights          map[string]float64 // of namespaces
+	iat              oracleMean         // of all flows together
+	askAt, holdUntil int64
 }
 
-type oracleInvocation struct {
-	id                        uint64
-	seq, arrival, cost        int64
-	device                    int
-	granted, setup, est       int64
-	basis, charge, aboveSpace int64
+// oracleLevel is a level of fair queueing.
+type oracleLevel struct{ gvt, floor int64 }
+
+// oracleAccount is what a flow or a namespace was charged, in its level.
+type oracleAccount struct {
+	level      *oracleLevel
+	vt, credit int64
+	weight     float64
+}
+
+type oracleSpace struct {
+	name string
+	oracleAccount
+	flows oracleLevel
 }
 
 type oracleFlow struct {
-	id           FlowID
-	space        *oracleNamespace
-	vt           int64
-	credit       int64
-	weight       float64
-	queue        []*oracleInvocation
-	flight       []*oracleInvocation
-	est          int64
-	served       int64
-	seen         bool
-	last, iat    int64
-	deadline     int64 // of the TTL, then of being forgotten
-	expired      bool
-	waiting      bool
-	waitingSince int64
-	deficit      int64
-	batch        int
+	id    FlowID
+	space *oracleSpace
+	oracleAccount
+	queue, flights []*oracleInvocation
+	est, served    int64
+	seen           bool
+	last           int64
+	iat            oracleMean
+	deadline       int64 // of the TTL, then of being forgotten
+	expired        bool
+	waiting        bool
+	waitingSince   int64
+	deficit        int64
+	batch          int
 }
 
-type oracleNamespace struct {
-	name   string
-	vt     int64
-	credit int64
-	gvt    int64
-	floor  int64
-	weight float64
+type oracleInvocation struct {
+	id                          uint64
+	seq, arrival, cost          int64
+	device                      *oracleDevice
+	granted, setup, est         int64
+	basis, charged, spaceCharge int64
 }
 
 type oracleDevice struct {
-	index, tokens, reserved, flying int
-	leaving                         bool
-	openUntil                       int64
+	index, tokens int
+	flights       []*oracleInvocation
+	leaving       bool
+	openUntil     int64
+}
+
+// oracleMean is a moving average.
+type oracleMean struct {
+	value int64
+	known bool
+}
+
+func (m *oracleMean) add(sample int64, smoothing float64) {
+	if !m.known {
+		m.value, m.known = sample, true
+	}
+	m.value += int64(smoothing * float64(sample-m.value))
 }
 
 func newOracle(policy string, cfg Config, view View) *oracle {
-	w := &oracle{
-		policy: policy, cfg: cfg, view: view, overrun: math.MaxInt64 / 4, holdUntil: math.MaxInt64, askAt: math.MaxInt64,
-		nsWeights: map[string]float64{},
-	}
+	w := &oracle{policy: policy, cfg: cfg, view: view, overrun: endless, holdUntil: never, askAt: never, weights: map[string]float64{}}
 	switch policy {
 	case "mqfq-sticky", "sticky-plus", "mqfq":
 		w.overrun = int64(max(cfg.Overrun, cfg.Gap/2))
@@ -87,20 +98,31 @@ func newOracle(policy string, cfg Config, view View) *oracle {
 	return w
 }
 
-func (d *oracleDevice) free() int {
-	if d.leaving {
-		return 0
+// charge adds to what was charged, or takes back. Of what is backlogged, the part
+// that a refund would take below global virtual time is credit.
+func (a *oracleAccount) charge(by int64, backlogged bool) {
+	if !backlogged {
+		a.vt += by
+		return
 	}
-	return max(0, d.tokens-d.reserved-d.flying)
+	balance := max(a.vt, a.level.gvt) - a.credit + by
+	a.vt = max(balance, a.level.gvt)
+	a.credit = a.vt - balance
 }
 
-func (w *oracle) tokens() (n int) {
-	for _, d := range w.devices {
-		if !d.leaving {
-			n += d.tokens
+func (f *oracleFlow) backlogged() bool { return len(f.queue) > 0 }
+
+func (w *oracle) which(are func(*oracleFlow) bool) (list []*oracleFlow) {
+	for _, f := range w.flows {
+		if are(f) {
+			list = append(list, f)
 		}
 	}
-	return n
+	return list
+}
+
+func (w *oracle) backlogged(s *oracleSpace) bool {
+	return len(w.which(func(f *oracleFlow) bool { return f.space == s && f.backlogged() })) > 0
 }
 
 func (w *oracle) find(id FlowID) *oracleFlow {
@@ -117,25 +139,22 @@ func (w *oracle) flow(id FlowID) *oracleFlow {
 		return f
 	}
 	if len(w.flows) >= w.cfg.MaxFlows {
-		w.forgetOne(math.MaxInt64)
+		w.forgetOne(never)
 	}
 	name := ""
 	if w.cfg.Namespaces {
 		name = id.Namespace
 	}
-	f := &oracleFlow{id: id, weight: 1, iat: -1}
-	for _, s := range w.spaces {
-		if s.name == name {
-			f.space = s
+	at := slices.IndexFunc(w.spaces, func(s *oracleSpace) bool { return s.name == name })
+	if at < 0 {
+		s := &oracleSpace{name: name, oracleAccount: oracleAccount{level: &w.root, weight: 1}}
+		if weight, ok := w.weights[name]; ok {
+			s.weight = weight
 		}
+		at, w.spaces = len(w.spaces), append(w.spaces, s)
 	}
-	if f.space == nil {
-		f.space = &oracleNamespace{name: name, weight: 1}
-		if x, ok := w.nsWeights[name]; ok {
-			f.space.weight = x
-		}
-		w.spaces = append(w.spaces, f.space)
-	}
+	s := w.spaces[at]
+	f := &oracleFlow{id: id, space: s, oracleAccount: oracleAccount{level: &s.flows, weight: 1}}
 	w.flows = append(w.flows, f)
 	return f
 }
@@ -143,64 +162,56 @@ func (w *oracle) flow(id FlowID) *oracleFlow {
 // forgetOne drops the flow that has been inactive for longest, if its time to
 // be forgotten is at most now.
 func (w *oracle) forgetOne(now int64) bool {
-	at := -1
-	for i, f := range w.flows {
-		if f.expired && f.deadline <= now && (at < 0 || f.deadline < w.flows[at].deadline) {
-			at = i
+	var oldest *oracleFlow
+	for _, f := range w.flows {
+		if f.expired && f.deadline <= now && (oldest == nil || f.deadline < oldest.deadline) {
+			oldest = f
 		}
 	}
-	if at < 0 {
-		return false
-	}
-	space := w.flows[at].space
-	w.flows = slices.Delete(w.flows, at, at+1)
-	if !slices.ContainsFunc(w.flows, func(f *oracleFlow) bool { return f.space == space }) {
-		w.spaces = slices.DeleteFunc(w.spaces, func(s *oracleNamespace) bool { return s == space })
-	}
-	return true
+	w.flows = slices.DeleteFunc(w.flows, func(f *oracleFlow) bool { return f == oldest })
+	w.spaces = slices.DeleteFunc(w.spaces, func(s *oracleSpace) bool {
+		return !slices.ContainsFunc(w.flows, func(f *oracleFlow) bool { return f.space == s })
+	})
+	return oldest != nil
 }
 
-func (w *oracle) backlogged(s *oracleNamespace) bool {
-	return slices.ContainsFunc(w.flows, func(f *oracleFlow) bool { return f.space == s && len(f.queue) > 0 })
-}
-
-// update recomputes every global virtual time.
+// update computes every global virtual time.
 func (w *oracle) update() {
-	root := int64(math.MaxInt64)
-	for _, s := range w.spaces {
-		least := int64(math.MaxInt64)
-		for _, f := range w.flows {
-			if f.space == s && (len(f.queue) > 0 || w.printed == "min over all") {
-				least = min(least, f.vt)
-			}
-		}
-		if least != math.MaxInt64 {
-			s.gvt = max(s.floor, least)
-		}
-		if w.backlogged(s) {
-			root = min(root, s.vt)
+	least := map[*oracleLevel]int64{}
+	count := func(a *oracleAccount) {
+		if vt, ok := least[a.level]; !ok || a.vt < vt {
+			least[a.level] = a.vt
 		}
 	}
-	if root != math.MaxInt64 {
-		w.rootGVT = max(w.rootFloor, root)
+	for _, f := range w.flows {
+		if f.backlogged() || w.printed == "min over all" {
+			count(&f.oracleAccount)
+		}
+		if f.backlogged() {
+			count(&f.space.oracleAccount)
+		}
+	}
+	for level, vt := range least {
+		level.gvt = max(level.floor, vt)
 	}
 }
 
-// within says whether a virtual time is inside the window.
-func (w *oracle) within(vt, gvt int64) bool {
+// within says whether an account is inside the window.
+func (w *oracle) within(a *oracleAccount) bool {
+	lead := a.vt - a.level.gvt
 	switch w.printed {
 	case "throttle when VT+T >= GVT":
-		return vt+w.overrun < gvt
+		return lead < -w.overrun
 	case "throttle when VT-GVT < T":
-		return vt-gvt >= w.overrun
+		return lead >= w.overrun
 	case "candidate when VT < GVT+T":
-		return vt < gvt+w.overrun
+		return lead < w.overrun
 	}
-	return vt-gvt <= w.overrun
+	return lead <= w.overrun
 }
 
 func (w *oracle) eligible(f *oracleFlow) bool {
-	return len(f.queue) > 0 && w.within(f.vt, f.space.gvt) && w.within(f.space.vt, w.rootGVT)
+	return f.backlogged() && w.within(&f.oracleAccount) && w.within(&f.space.oracleAccount)
 }
 
 func (w *oracle) State(id FlowID) State {
@@ -208,7 +219,7 @@ func (w *oracle) State(id FlowID) State {
 	switch {
 	case f == nil:
 		return Inactive
-	case len(f.queue) > 0 && !w.eligible(f):
+	case f.backlogged() && !w.eligible(f):
 		return Throttled
 	case f.expired:
 		return Inactive
@@ -222,63 +233,49 @@ func (w *oracle) Enqueue(now time.Duration, it Invocation) {
 	w.clock(now)
 	f := w.flow(it.Flow)
 	if f.seen {
-		gap := w.now - f.last
-		f.iat = w.average(f.iat, gap, f.iat < 0)
-		w.iat = w.average(w.iat, gap, !w.iatSeen)
-		w.iatSeen = true
+		f.iat.add(w.now-f.last, w.cfg.Smoothing)
+		w.iat.add(w.now-f.last, w.cfg.Smoothing)
 	}
 	f.seen, f.last = true, w.now
 	w.seq++
-	w.back(f, &oracleInvocation{id: it.ID, seq: w.seq, arrival: w.now, cost: int64(min(max(it.Cost, 0), limit))})
+	w.queue(f, &oracleInvocation{id: it.ID, seq: w.seq, arrival: w.now, cost: int64(min(max(it.Cost, 0), limit))})
 }
 
-// back puts an item where its age says, lifting a flow that was empty.
-func (w *oracle) back(f *oracleFlow, it *oracleInvocation) {
+// queue puts an invocation where its age says, lifting a flow that was empty.
+func (w *oracle) queue(f *oracleFlow, it *oracleInvocation) {
 	f.expired = false
-	if w.printed != "no lift" {
+	if w.printed != "no lift" && !f.backlogged() {
 		if !w.backlogged(f.space) {
-			f.space.vt = max(f.space.vt, w.rootGVT)
+			f.space.vt = max(f.space.vt, w.root.gvt)
 		}
-		if len(f.queue) == 0 {
-			f.vt = max(f.vt, f.space.gvt)
-		}
+		f.vt = max(f.vt, f.level.gvt)
 	}
 	f.queue = append(f.queue, it)
 	slices.SortFunc(f.queue, func(a, b *oracleInvocation) int { return int(a.seq - b.seq) })
 	w.update()
 }
 
-func (w *oracle) average(avg, sample int64, first bool) int64 {
-	if first {
-		return sample
-	}
-	return avg + int64(w.cfg.Smoothing*float64(sample-avg))
-}
-
 func (w *oracle) Cancel(now time.Duration, id uint64) bool {
 	w.clock(now)
 	for _, f := range w.flows {
-		for i, it := range f.queue {
-			if it.id != id {
-				continue
-			}
-			if i == 0 {
-				f.waiting = false
-			}
-			f.queue = slices.Delete(f.queue, i, i+1)
-			f.batch = min(f.batch, len(f.queue))
-			w.emptied(f)
-			w.rest(f)
-			w.update()
-			return true
+		i := slices.IndexFunc(f.queue, func(it *oracleInvocation) bool { return it.id == id })
+		if i < 0 {
+			continue
 		}
+		f.waiting = f.waiting && i > 0
+		f.queue = slices.Delete(f.queue, i, i+1)
+		f.batch = min(f.batch, len(f.queue))
+		w.emptied(f)
+		w.rest(f)
+		w.update()
+		return true
 	}
 	return false
 }
 
-// emptied drops the credit of who is backlogged no more.
+// emptied drops the credit of what is backlogged no more.
 func (w *oracle) emptied(f *oracleFlow) {
-	if len(f.queue) > 0 {
+	if f.backlogged() {
 		return
 	}
 	f.vt, f.credit = f.vt-f.credit, 0
@@ -287,18 +284,20 @@ func (w *oracle) emptied(f *oracleFlow) {
 	}
 }
 
+func (f *oracleFlow) idle() bool { return len(f.queue) == 0 && len(f.flights) == 0 }
+
 // rest starts the TTL of a flow that became idle.
 func (w *oracle) rest(f *oracleFlow) {
-	if len(f.queue) > 0 || len(f.flight) > 0 {
+	if !f.idle() {
 		return
 	}
-	iat, known := f.iat, f.iat >= 0
+	iat := f.iat
 	if w.cfg.TTLGlobal {
-		iat, known = w.iat, w.iatSeen
+		iat = w.iat
 	}
 	ttl := float64(max(w.cfg.Overrun, w.cfg.Gap/2))
-	if known {
-		ttl = w.cfg.TTLAlpha * float64(iat)
+	if iat.known {
+		ttl = w.cfg.TTLAlpha * float64(iat.value)
 	}
 	ttl = min(max(ttl, float64(w.cfg.TTLMin)), float64(w.cfg.TTLMax))
 	f.expired, f.deadline = false, w.now+int64(ttl)
@@ -307,62 +306,154 @@ func (w *oracle) rest(f *oracleFlow) {
 func (w *oracle) Tick(now time.Duration) {
 	w.clock(now)
 	for _, f := range w.flows {
-		idle := len(f.queue) == 0 && len(f.flight) == 0
-		if idle && !f.expired && f.deadline <= w.now {
+		if f.idle() && !f.expired && f.deadline <= w.now {
 			f.expired, f.deadline = true, f.deadline+int64(w.cfg.KeepInactive)
 		}
 	}
 	for w.forgetOne(w.now) {
 	}
-	if w.holdUntil <= w.now {
-		w.holdUntil = math.MaxInt64
-	}
-	if w.askAt <= w.now {
-		w.askAt = math.MaxInt64
+	for _, at := range []*int64{&w.holdUntil, &w.askAt} {
+		if *at <= w.now {
+			*at = never
+		}
 	}
 }
 
 func (w *oracle) Deadline() (time.Duration, bool) {
 	at := min(w.holdUntil, w.askAt)
 	for _, f := range w.flows {
-		if len(f.queue) == 0 && len(f.flight) == 0 {
+		if f.idle() {
 			at = min(at, f.deadline)
 		}
 	}
-	return time.Duration(at), at != math.MaxInt64
+	return time.Duration(at), at != never
 }
 
-func (w *oracle) usual(f *oracleFlow) int64 {
-	switch {
-	case f.served > 0:
-		return f.est
-	case w.cfg.InitialCharge > 0:
-		return max(int64(w.cfg.InitialCharge), int64(time.Millisecond))
+// end takes an invocation out of flight.
+func (w *oracle) end(now time.Duration, id uint64) (*oracleFlow, *oracleInvocation) {
+	w.clock(now)
+	is := func(it *oracleInvocation) bool { return it.id == id }
+	for _, f := range w.flows {
+		i := slices.IndexFunc(f.flights, is)
+		if i < 0 {
+			continue
+		}
+		it := f.flights[i]
+		f.flights = slices.Delete(f.flights, i, i+1)
+		it.device.flights = slices.DeleteFunc(it.device.flights, is)
+		w.dropGone()
+		return f, it
 	}
-	return max(int64(max(w.cfg.Overrun, w.cfg.Gap/2))/10, int64(time.Millisecond))
+	panic("oracle: not in flight")
 }
 
-func (w *oracle) expected(f *oracleFlow) int64 {
-	if f.queue[0].cost > 0 {
-		return f.queue[0].cost
+func (w *oracle) Done(now time.Duration, id uint64, used Usage) {
+	f, it := w.end(now, id)
+	service := int64(used.Service)
+	f.served++
+	f.est += int64(max(1/float64(f.served), w.cfg.Smoothing) * float64(service-f.est))
+	f.est = max(f.est, int64(time.Microsecond))
+	if w.cfg.Correct && w.cfg.FixedCharge == 0 {
+		if w.cfg.CountSetup {
+			service += int64(used.Setup)
+		}
+		ratio := float64(service) / float64(it.basis)
+		settled := func(charge int64) int64 { return int64(math.Round(float64(charge)*ratio)) - charge }
+		w.amend(f, settled(it.charged), settled(it.spaceCharge))
 	}
-	return w.usual(f)
+	w.rest(f)
+	w.update()
 }
 
-// leastSetup is what the flow's start costs at least, on any device.
-func (w *oracle) leastSetup(f *oracleFlow) int64 {
-	least := limit
+func (w *oracle) amend(f *oracleFlow, own, above int64) {
+	backlogged := w.backlogged(f.space)
+	f.charge(own, f.backlogged())
+	f.space.charge(above, backlogged)
+}
+
+func (w *oracle) refund(f *oracleFlow, it *oracleInvocation) {
+	w.amend(f, -it.charged, -it.spaceCharge)
+	if w.policy == "paella" {
+		f.deficit += credit
+	}
+	if f.batch > 0 {
+		f.batch++
+	}
+}
+
+func (w *oracle) Undo(now time.Duration, id uint64) {
+	f, it := w.end(now, id)
+	w.refund(f, it)
+	w.queue(f, it)
+}
+
+func (w *oracle) Abandon(now time.Duration, id uint64) {
+	f, it := w.end(now, id)
+	w.refund(f, it)
+	w.rest(f)
+	w.update()
+}
+
+func (w *oracle) Touch(time.Duration, FlowID) {}
+
+func (w *oracle) AddDevice(now time.Duration, index, tokens int) {
+	w.clock(now)
+	if w.device(index) == nil {
+		w.devices = append(w.devices, &oracleDevice{index: index})
+		slices.SortFunc(w.devices, func(a, b *oracleDevice) int { return a.index - b.index })
+	}
+	w.device(index).leaving = false
+	w.SetTokens(now, index, tokens)
+}
+
+func (w *oracle) RemoveDevice(now time.Duration, index int) {
+	w.clock(now)
+	w.device(index).leaving = true
+	w.dropGone()
+}
+
+// dropGone drops the devices that left and on which nothing is in flight.
+func (w *oracle) dropGone() {
+	w.devices = slices.DeleteFunc(w.devices, func(d *oracleDevice) bool { return d.leaving && len(d.flights) == 0 })
+}
+
+func (w *oracle) SetTokens(now time.Duration, index, tokens int) {
+	w.clock(now)
+	if w.policy == "sfq" {
+		tokens = min(tokens, 1)
+	}
+	w.device(index).tokens = tokens
+}
+
+func (w *oracle) device(index int) *oracleDevice {
 	for _, d := range w.devices {
-		if !d.leaving {
-			least = min(least, w.ask(f, d).Setup)
+		if d.index == index {
+			return d
 		}
 	}
-	return int64(least)
+	return nil
 }
 
-func (w *oracle) ask(f *oracleFlow, d *oracleDevice) Placement {
-	if w.view == nil {
-		return Placement{Fits: true}
+func (w *oracle) SetWeight(now time.Duration, id FlowID, weight float64) error {
+	w.clock(now)
+	f := w.find(id)
+	if f == nil && weight != 1 {
+		f = w.flow(id)
+		f.expired, f.deadline = true, w.now+int64(w.cfg.KeepInactive)
 	}
-	return w.view.Placement(f.id, d.index)
+	if f != nil {
+		f.weight = weight
+	}
+	return nil
+}
+
+func (w *oracle) SetNamespaceWeight(now time.Duration, name string, weight float64) error {
+	w.clock(now)
+	w.weights[name] = weight
+	for _, s := range w.spaces {
+		if s.name == name {
+			s.weight = weight
+		}
+	}
+	return nil
 }

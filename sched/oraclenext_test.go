@@ -2,159 +2,223 @@ package sched
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 )
 
+func (d *oracleDevice) free() int {
+	if d.leaving {
+		return 0
+	}
+	return max(0, d.tokens-len(d.flights))
+}
+
 func (w *oracle) Next(now time.Duration) (Choice, bool) {
 	w.clock(now)
-	w.holdUntil, w.askAt = math.MaxInt64, math.MaxInt64
-	var list []*oracleFlow
-	for _, f := range w.flows {
-		if w.eligible(f) {
-			list = append(list, f)
-		}
-	}
-	if !slices.ContainsFunc(w.devices, func(d *oracleDevice) bool { return d.free() > 0 }) || !slices.ContainsFunc(w.spaces, w.backlogged) {
+	w.holdUntil, w.askAt = never, never
+	hasFree := func(d *oracleDevice) bool { return d.free() > 0 }
+	if !slices.ContainsFunc(w.devices, hasFree) || !slices.ContainsFunc(w.flows, (*oracleFlow).backlogged) {
 		return Choice{}, false
 	}
-	slices.SortFunc(list, func(a, b *oracleFlow) int {
-		switch {
-		case w.prefers(a, b):
-			return -1
-		case w.prefers(b, a):
-			return 1
-		}
-		return 0
-	})
 	for _, f := range w.overdue() {
-		if d, p, ok := w.fit(f); ok {
+		if d, p, ok := w.fit(f, hasFree); ok {
 			return w.grant(f, d, p, RuleOverdue), true
 		}
 	}
+	list := w.which(w.eligible)
+	slices.SortFunc(list, func(a, b *oracleFlow) int { return slices.Compare(w.rank(a), w.rank(b)) })
 	for _, f := range list {
 		if w.printed == "token after the queue" {
-			// The queue is chosen without a look at devices, and the token is
-			// whichever comes first.
-			for _, d := range w.devices {
-				if d.free() > 0 {
-					return w.grant(f, d, w.ask(f, d), RuleOrder), true
-				}
-			}
+			// The queue is chosen whatever the devices are, and the token is the
+			// first that is free.
+			d := w.devices[slices.IndexFunc(w.devices, hasFree)]
+			return w.grant(f, d, w.ask(f, d), RuleOrder), true
 		}
-		if d, p, ok := w.fit(f); ok {
+		if d, p, ok := w.fit(f, hasFree); ok {
 			return w.grant(f, d, p, RuleOrder), true
 		}
 	}
 	return w.spare()
 }
 
+// rank is the policy's order, the least first.
+func (w *oracle) rank(f *oracleFlow) []int64 {
+	head, flying := f.queue[0], int64(len(f.flights))
+	tokens := 0
+	for _, d := range w.devices {
+		if !d.leaving {
+			tokens += d.tokens
+		}
+	}
+	if tokens == 1 {
+		flying = 0
+	}
+	switch {
+	case w.cfg.Shortest:
+		return []int64{min(flying, 3), roundDown(w.takes(f)), head.seq}
+	case w.printed == "unstable second sort":
+		return []int64{flying, -head.seq}
+	}
+	switch w.policy {
+	case "mqfq-sticky", "sticky-plus":
+		return []int64{flying, -int64(len(f.queue)), head.seq}
+	case "mqfq", "sfq":
+		return []int64{f.space.vt, int64(slices.Index(w.spaces, f.space)), f.vt, head.seq}
+	case "sjf":
+		return []int64{w.expected(f), head.seq}
+	case "eevdf":
+		return []int64{head.arrival + w.takes(f), head.seq}
+	case "batch":
+		if f.batch > 0 {
+			return []int64{0, head.seq}
+		}
+		return []int64{1, head.seq}
+	case "paella":
+		if w.overLimit(f) {
+			return []int64{0, -f.deficit, head.seq}
+		}
+		return []int64{1, w.expected(f), head.seq}
+	}
+	return []int64{head.seq}
+}
+
+// roundDown rounds down to a power of two or one and a half times that, from 2^20 ns.
+func roundDown(takes int64) (low int64) {
+	for k := int64(1) << 20; k <= takes && k < 1<<48; k *= 2 {
+		if low = k; k+k/2 <= takes {
+			low = k + k/2
+		}
+	}
+	return low
+}
+
+func (w *oracle) usual(f *oracleFlow) int64 {
+	switch {
+	case f.served > 0:
+		return f.est
+	case w.cfg.InitialCharge > 0:
+		return max(int64(w.cfg.InitialCharge), int64(time.Millisecond))
+	}
+	return max(int64(max(w.cfg.Overrun, w.cfg.Gap/2))/10, int64(time.Millisecond))
+}
+
+func (w *oracle) expected(f *oracleFlow) int64 { return cmp.Or(f.queue[0].cost, w.usual(f)) }
+
+// takes is the expected service and the least setup on any device.
+func (w *oracle) takes(f *oracleFlow) int64 {
+	least := limit
+	for _, d := range w.devices {
+		if !d.leaving {
+			least = min(least, w.ask(f, d).Setup)
+		}
+	}
+	return int64(least) + w.expected(f)
+}
+
+func (w *oracle) ask(f *oracleFlow, d *oracleDevice) Placement {
+	if w.view == nil {
+		return Placement{Fits: true}
+	}
+	return w.view.Placement(f.id, d.index)
+}
+
+// leastServed lists flows by the virtual time of their namespaces, those of each
+// by their own.
+func (w *oracle) leastServed(are func(*oracleFlow) bool) []*oracleFlow {
+	list := w.which(are)
+	slices.SortStableFunc(list, func(a, b *oracleFlow) int {
+		return cmp.Or(cmp.Compare(a.space.vt, b.space.vt),
+			cmp.Compare(slices.Index(w.spaces, a.space), slices.Index(w.spaces, b.space)), cmp.Compare(a.vt, b.vt))
+	})
+	return list
+}
+
+// overdue lists the flows that go before the policy's order: of the four
+// namespaces served least, and of each the four flows served least, those with
+// nothing in flight whose head waited beyond its limit.
+func (w *oracle) overdue() (late []*oracleFlow) {
+	if w.cfg.Slowdown == 0 || w.policy != "mqfq-sticky" && w.policy != "sticky-plus" {
+		return nil
+	}
+	seen := map[*oracleSpace]int{}
+	for _, f := range w.leastServed(w.eligible) {
+		seen[f.space]++
+		waited := w.now - f.queue[0].arrival
+		if len(seen) <= 4 && seen[f.space] <= 4 && len(f.flights) == 0 &&
+			waited >= int64(w.cfg.MinWait) && float64(waited) >= w.cfg.Slowdown*float64(w.takes(f)) {
+			late = append(late, f)
+		}
+	}
+	return late
+}
+
 // spare grants to the throttled flow of least virtual time that fits on a device
 // that would idle, and raises global virtual time with it.
 func (w *oracle) spare() (Choice, bool) {
-	open := func(d *oracleDevice) bool { return d.free() > 0 && (d.flying == 0 || w.now < d.openUntil) }
-	if w.overrun == math.MaxInt64/4 || w.holdUntil != math.MaxInt64 || !slices.ContainsFunc(w.devices, open) {
+	open := func(d *oracleDevice) bool { return d.free() > 0 && (len(d.flights) == 0 || w.now < d.openUntil) }
+	if w.overrun == endless || w.holdUntil != never || !slices.ContainsFunc(w.devices, open) {
 		return Choice{}, false
 	}
-	var throttled []*oracleFlow // by namespace, then by virtual time
-	var spaces []*oracleNamespace
-	for _, s := range w.spaces {
-		if w.backlogged(s) && w.within(s.vt, w.rootGVT) {
-			spaces = append(spaces, s)
-		}
-	}
-	slices.SortStableFunc(spaces, func(a, b *oracleNamespace) int { return cmp.Compare(a.vt, b.vt) })
-	for _, s := range spaces {
-		var mine []*oracleFlow
-		for _, f := range w.flows {
-			if f.space == s && len(f.queue) > 0 && !w.within(f.vt, s.gvt) {
-				mine = append(mine, f)
-			}
-		}
-		slices.SortStableFunc(mine, func(a, b *oracleFlow) int { return cmp.Compare(a.vt, b.vt) })
-		throttled = append(throttled, mine...)
-	}
-	for _, f := range throttled {
-		if d, p, ok := w.fitOn(f, open); ok {
-			w.raise(f)
-			if d.flying == 0 {
+	list := w.leastServed(func(f *oracleFlow) bool {
+		return f.backlogged() && w.within(&f.space.oracleAccount) && !w.within(&f.oracleAccount)
+	})
+	for _, f := range list {
+		if d, p, ok := w.fit(f, open); ok {
+			w.raise(&f.oracleAccount)
+			if len(d.flights) == 0 {
 				d.openUntil = w.now + openFor
 			}
 			return w.grant(f, d, p, RuleSpare), true
 		}
 	}
-	if len(throttled) > 0 {
-		w.raise(throttled[0])
+	if len(list) > 0 {
+		w.raise(&list[0].oracleAccount)
 		w.askAt = w.now
 		return Choice{}, false
 	}
-	least := int64(math.MaxInt64)
-	for _, s := range w.spaces {
-		if w.backlogged(s) && !w.within(s.vt, w.rootGVT) {
-			least = min(least, s.vt)
-		}
-	}
-	if least < math.MaxInt64 {
-		w.rootGVT = max(w.rootGVT, least-w.overrun)
-		w.rootFloor = w.rootGVT
+	list = w.leastServed(func(f *oracleFlow) bool { return f.backlogged() && !w.within(&f.space.oracleAccount) })
+	if len(list) > 0 {
+		w.raise(&list[0].space.oracleAccount)
 		w.askAt = w.now
 	}
 	return Choice{}, false
 }
 
-func (w *oracle) raise(f *oracleFlow) {
-	s := f.space
-	s.gvt = max(s.gvt, f.vt-w.overrun)
-	s.floor = s.gvt
+func (w *oracle) raise(a *oracleAccount) {
+	a.level.gvt = max(a.level.gvt, a.vt-w.overrun)
+	a.level.floor = a.level.gvt
 }
 
-func (w *oracle) fit(f *oracleFlow) (*oracleDevice, Placement, bool) {
-	return w.fitOn(f, func(d *oracleDevice) bool { return d.free() > 0 })
-}
-
-func (w *oracle) fitOn(f *oracleFlow, use func(*oracleDevice) bool) (*oracleDevice, Placement, bool) {
-	var best *oracleDevice
-	var p Placement
+// fit is the device, of those allowed, where a flow starts soonest.
+func (w *oracle) fit(f *oracleFlow, allowed func(*oracleDevice) bool) (best *oracleDevice, p Placement, ok bool) {
 	for _, d := range w.devices {
 		a := w.ask(f, d)
-		if !use(d) || !a.Fits {
+		if !allowed(d) || !a.Fits {
 			continue
 		}
-		better := best != nil && (a.Setup < p.Setup || a.Setup == p.Setup &&
-			(a.Start < p.Start || a.Start == p.Start && d.free() > best.free()))
-		if best == nil || better {
+		if best == nil || cmp.Or(cmp.Compare(a.Setup, p.Setup), cmp.Compare(a.Start, p.Start), cmp.Compare(best.free(), d.free())) < 0 {
 			best, p = d, a
 		}
 	}
-	if best == nil || w.waits(f, p) {
-		return nil, Placement{}, false
-	}
-	return best, p, true
+	return best, p, best != nil && !w.waits(f, p)
 }
 
 func (w *oracle) waits(f *oracleFlow, p Placement) bool {
-	sooner, many := int64(math.MaxInt64), 0
-	if w.cfg.Wait && p.Start >= Cold {
-		for _, it := range f.flight {
-			sooner = min(sooner, w.left(it))
-			many++
+	sooner, many := int64(never), 0
+	ends := func(flights []*oracleInvocation, after time.Duration) {
+		for _, it := range flights {
+			sooner = min(sooner, max(0, it.granted+it.setup+it.est-w.now)+int64(after))
 		}
 	}
-	if w.cfg.Locality {
-		for _, d := range w.devices {
-			a := w.ask(f, d)
-			if d.leaving || d.free() > 0 || d.flying == 0 || a.Start > HostWarm || !a.Fits {
-				continue
-			}
+	if w.cfg.Wait && p.Start >= Cold {
+		ends(f.flights, 0)
+		many += len(f.flights)
+	}
+	for _, d := range w.devices {
+		a := w.ask(f, d)
+		if w.cfg.Locality && !d.leaving && d.free() == 0 && len(d.flights) > 0 && a.Start <= HostWarm && a.Fits {
+			ends(d.flights, a.Setup)
 			many++
-			for _, g := range w.flows {
-				for _, it := range g.flight {
-					if it.device == d.index {
-						sooner = min(sooner, w.left(it)+int64(a.Setup))
-					}
-				}
-			}
 		}
 	}
 	behind := float64(len(f.queue)-1) * float64(w.usual(f)) / float64(many)
@@ -172,71 +236,51 @@ func (w *oracle) waits(f *oracleFlow, p Placement) bool {
 	return true
 }
 
-func (w *oracle) left(it *oracleInvocation) int64 { return max(0, it.granted+it.setup+it.est-w.now) }
-
 func (w *oracle) grant(f *oracleFlow, d *oracleDevice, p Placement, rule Rule) Choice {
 	it := f.queue[0]
-	it.est = it.cost
-	if it.est == 0 {
-		it.est = w.usual(f)
-	}
-	it.device, it.granted, it.setup, it.basis = d.index, w.now, int64(p.Setup), it.est
+	it.device, it.granted, it.setup, it.est = d, w.now, int64(p.Setup), w.expected(f)
+	it.basis = it.est
 	if w.cfg.CountSetup {
 		it.basis += it.setup
 	}
 	if w.cfg.FixedCharge > 0 {
 		it.basis = int64(w.cfg.FixedCharge)
 	}
-	it.charge = int64(float64(it.basis) / f.weight)
-	it.aboveSpace = int64(float64(it.basis) / f.space.weight)
-	if rule == RuleOrder {
-		rule = w.chargeRule(f)
-	} else {
-		w.chargeRule(f)
+	it.charged = int64(float64(it.basis) / f.weight)
+	it.spaceCharge = int64(float64(it.basis) / f.space.weight)
+	if w.overLimit(f) {
+		rule = RuleDeficit
 	}
+	w.payDeficit(f)
 	f.queue = f.queue[1:]
-	if w.policy == "batch" {
-		if f.batch > 0 {
-			f.batch--
-		} else {
-			f.batch = len(f.queue)
-		}
+	switch {
+	case f.batch > 0:
+		f.batch--
+		rule = RuleBatch
+	case w.policy == "batch":
+		f.batch = len(f.queue)
 	}
-	f.flight = append(f.flight, it)
+	f.flights, d.flights = append(f.flights, it), append(d.flights, it)
 	f.waiting = false
-	d.flying++
-	w.pay(&f.vt, &f.credit, it.charge, f.space.gvt)
-	w.pay(&f.space.vt, &f.space.credit, it.aboveSpace, w.rootGVT)
+	f.charge(it.charged, true)
+	f.space.charge(it.spaceCharge, true)
 	w.emptied(f)
 	w.update()
 	return Choice{
 		Invocation: it.id, Flow: f.id, Device: d.index, Placement: p,
-		Waited: time.Duration(w.now - it.arrival), Charged: time.Duration(it.charge), Rule: rule,
+		Waited: time.Duration(w.now - it.arrival), Charged: time.Duration(it.charged), Rule: rule,
 	}
 }
 
-// chargeRule names the rule of a grant and, for paella, pays for it.
-func (w *oracle) chargeRule(f *oracleFlow) Rule {
-	switch w.policy {
-	case "batch":
-		if f.batch > 0 {
-			return RuleBatch
-		}
-	case "paella":
-		over := f.deficit >= int64(w.cfg.DeficitLimit*credit)
-		var waiting []*oracleFlow
-		for _, g := range w.flows {
-			if len(g.queue) > 0 {
-				waiting = append(waiting, g)
-			}
-		}
-		for _, g := range waiting {
-			g.deficit += credit / int64(len(waiting))
-		}
-		f.deficit -= credit
-		if over {
-			return RuleDeficit
-		}
+func (w *oracle) overLimit(f *oracleFlow) bool {
+	return w.policy == "paella" && f.deficit >= int64(w.cfg.DeficitLimit*credit)
+}
+
+// payDeficit has the winner pay for a grant, and all that are backlogged earn.
+func (w *oracle) payDeficit(winner *oracleFlow) {
+	backlogged := w.which((*oracleFlow).backlogged)
+	for _, f := range backlogged {
+		f.deficit += credit / int64(len(backlogged))
 	}
-	return RuleOrder
+	winner.deficit -= credit
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 	"time"
 )
 
@@ -11,11 +12,11 @@ import (
 type Info struct {
 	Name string
 	Text string
-	// NoPool says that the policy stands for a server without a warm pool
+	// NoPool means that the policy stands for a server without a warm pool
 	// and memory management: every start is to be cold.
 	NoPool bool
-	// Demand says that the policy is meant to run with demand-aware
-	// retention of containers instead of least recently used.
+	// Demand means that the policy is to run with demand-aware retention of
+	// containers instead of least recently used.
 	Demand bool
 
 	adjust func(*Config)
@@ -47,18 +48,11 @@ func find(name string) (Info, bool) {
 }
 
 func unknown(name string) error {
-	return fmt.Errorf("sched policy %q: must be one of %s", name, names())
-}
-
-func names() string {
-	list := ""
-	for i, p := range Policies() {
-		if i > 0 {
-			list += ", "
-		}
-		list += p.Name
+	var names []string
+	for _, p := range Policies() {
+		names = append(names, p.Name)
 	}
-	return list
+	return fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(names, ", "))
 }
 
 // stickyPlus turns on what chooses or waits better than the paper's order.
@@ -71,8 +65,8 @@ func stickyPlus(c *Config) {
 // run. Everything else is common to all policies.
 type rules struct {
 	window  bool // the overrun T throttles
-	setup   bool // key uses flow.setup, which View must then be asked for
-	nested  bool // namespaces go by their virtual time, and key orders the flows of one
+	setup   bool // key uses flow.setup
+	nested  bool // namespaces are ordered by their virtual time, and key orders the flows of one
 	overdue bool // heads that are overdue go before the order
 	// key ranks an eligible flow, by class and then by key. Less is sooner; equal
 	// keys go by the age of the head.
@@ -197,9 +191,9 @@ func sizeRank(size int64) int64 {
 	return min(int64(2*(k-sizeShift))+half+1, 2*sizeOctaves)
 }
 
-// batch drains the whole queue that holds the oldest invocation before it looks at
-// another: what was queued when the batch began belongs to it, later arrivals do
-// not, so that one busy function cannot hold the device for ever.
+// batch drains the whole queue of the oldest invocation before another: what was
+// queued when the batch began belongs to it, later arrivals do not, so that one busy
+// function cannot keep the device for ever.
 type batch struct{ noHooks }
 
 func byBatch(_ *Scheduler, f *flow) (int64, int64) {
@@ -220,7 +214,7 @@ func (batch) granted(_ *Scheduler, f *flow) Rule {
 
 func (batch) dropped(_ *Scheduler, f *flow) { f.batch = min(f.batch, f.queue.Len()) }
 
-// undone gives the turn in the batch back, if the batch still runs.
+// undone counts the invocation into the batch again, if the batch still runs.
 func (batch) undone(_ *Scheduler, f *flow) {
 	if f.batch > 0 {
 		f.batch++

@@ -2,14 +2,13 @@ package sched
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
-// Rule names what chose a flow, or what holds it.
+// Rule is what chose a flow, or what delays it.
 type Rule uint8
 
-// The rules that choose, then those that hold.
+// The rules that choose, then those that delay.
 const (
 	RuleNone    Rule = iota
 	RuleOrder        // first in the policy's order among those that may run
@@ -42,22 +41,22 @@ func (r Rule) String() string {
 	return ruleNames[r]
 }
 
-// Reason says what holds a flow now and which rule chose it last.
+// Reason is why a flow does not run now and which rule chose it last.
 type Reason struct {
 	Flow    FlowID
 	State   State
-	Rule    Rule          // what holds it; RuleNone if Next would grant it
+	Rule    Rule          // what delays it; RuleNone if Next would grant it
 	Last    Rule          // the rule of its last grant; RuleNone before the first
 	LastAt  time.Duration // when that was
 	Lead    time.Duration // how far its virtual time is ahead
 	Overrun time.Duration // how far it may be
 	Level   string        // "function" or "namespace": which level throttles
-	Behind  FlowID        // the flow that goes first, or sets global virtual time
+	Behind  FlowID        // the flow that runs first, or sets global virtual time
 	Until   time.Duration // when a wait or an empty flow's TTL ends
 	Missing string        // what is missing where it does not fit, filled in by the owner of the View; may be empty
 
-	// Of a flow that may go: the devices, how many of them have a free token (not
-	// asked where none has), and runs and tokens of all together.
+	// Of a flow that may run: the devices, how many of them have a free token, and runs
+	// and tokens of all together.
 	Devices, Free    int
 	InFlight, Tokens int
 }
@@ -71,74 +70,51 @@ func deviceCount(n int) string {
 
 // String writes the reason as one line for a person.
 func (r Reason) String() string {
-	var b strings.Builder
-	// An open console asks for this of every flow, once a second.
-	for _, part := range []string{r.Flow.Namespace, "/", r.Flow.Function, " ", r.State.String(), ": ", r.Rule.String()} {
-		b.WriteString(part)
-	}
+	detail := ""
 	switch r.Rule {
 	case RuleThrottle:
-		fmt.Fprintf(&b, ", %s leads by %s where %s is allowed, behind %s",
-			r.Level, r.Lead, r.Overrun, r.Behind)
+		detail = fmt.Sprintf(", %s leads by %s where %s is allowed, behind %s", r.Level, r.Lead, r.Overrun, r.Behind)
 	case RuleBehind:
-		fmt.Fprintf(&b, " %s", r.Behind)
+		detail = fmt.Sprintf(" %s", r.Behind)
 	case RuleWait:
-		fmt.Fprintf(&b, " until %s", r.Until)
+		detail = fmt.Sprintf(" until %s", r.Until)
 	case RuleNoToken:
-		fmt.Fprintf(&b, ", %d of %d runs in flight on %s", r.InFlight, r.Tokens, deviceCount(r.Devices))
+		detail = fmt.Sprintf(", %d of %d runs in flight on %s", r.InFlight, r.Tokens, deviceCount(r.Devices))
 	case RuleNoFit:
-		fmt.Fprintf(&b, ": no memory or no container for it on %s with a free token", deviceCount(r.Free))
-		r.missing(&b)
+		detail = r.noFit(deviceCount(r.Free))
 	}
-	if r.Last != RuleNone {
-		for _, part := range []string{"; last chosen by ", r.Last.String(), " at ", r.LastAt.String()} {
-			b.WriteString(part)
-		}
-	}
-	return b.String()
+	return fmt.Sprintf("%s %s: %s%s%s", r.Flow, r.State, r.Rule, detail, r.lastChosen(r.LastAt))
 }
 
-func (r Reason) missing(b *strings.Builder) {
-	if r.Missing != "" {
-		b.WriteString(": " + r.Missing)
-	}
-}
-
-// Summary says what String says for a table that has the flow's name, its state and its lead
-// beside it, without what moves while nothing becomes of the flow.
+// Summary writes the reason for a table that has the flow's name, its state and its
+// lead in columns of their own. It leaves out what changes while nothing happens to
+// the flow.
 func (r Reason) Summary() string {
-	var b strings.Builder
-	b.Grow(96)
-	b.WriteString(r.Rule.String())
+	detail := ""
 	switch r.Rule {
 	case RuleThrottle:
-		for _, part := range []string{": its ", r.Level, " leads by more than ", r.Overrun.String()} {
-			b.WriteString(part)
-		}
+		detail = fmt.Sprintf(": its %s leads by more than %s", r.Level, r.Overrun)
 	case RuleBehind:
-		b.WriteString(" " + r.Behind.String())
+		detail = fmt.Sprintf(" %s", r.Behind)
 	case RuleWait:
-		b.WriteString(" until " + r.Until.Round(time.Millisecond).String())
+		detail = fmt.Sprintf(" until %s", r.Until.Round(time.Millisecond))
 	case RuleNoFit:
-		b.WriteString(": no memory or no container for it on a device with a free token")
-		r.missing(&b)
+		detail = r.noFit("a device")
 	}
-	if r.Last != RuleNone {
-		for _, part := range []string{"; last chosen by ", r.Last.String(), " at ", r.LastAt.Round(time.Millisecond).String()} {
-			b.WriteString(part)
-		}
-	}
-	return b.String()
+	return r.Rule.String() + detail + r.lastChosen(r.LastAt.Round(time.Millisecond))
 }
 
-// SummaryKey is the reason less what Summary leaves out: equal keys have equal summaries.
-func (r Reason) SummaryKey() Reason {
-	r.Lead, r.Devices, r.Free, r.InFlight, r.Tokens = 0, 0, 0, 0, 0
-	if r.Rule != RuleBehind {
-		r.Behind = FlowID{}
+func (r Reason) noFit(devices string) string {
+	text := fmt.Sprintf(": no memory or no container for it on %s with a free token", devices)
+	if r.Missing != "" {
+		text += ": " + r.Missing
 	}
-	if r.Rule != RuleWait {
-		r.Until = 0
+	return text
+}
+
+func (r Reason) lastChosen(at time.Duration) string {
+	if r.Last == RuleNone {
+		return ""
 	}
-	return r
+	return fmt.Sprintf("; last chosen by %s at %s", r.Last, at)
 }

@@ -11,7 +11,7 @@ func TestServesAll(t *testing.T) {
 	for _, p := range Policies() {
 		t.Run(p.Name, func(t *testing.T) {
 			cfg, _ := Defaults(p.Name)
-			s, err := NewPolicy(p.Name, cfg, nil)
+			s, err := New(p.Name, cfg, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,8 +43,8 @@ func TestServesAll(t *testing.T) {
 					s.Done(now, id, Usage{Service: time.Second})
 				}
 			}
-			if st := s.Stats(); st.Queued != 0 || st.InFlight != 0 {
-				t.Errorf("left over: %+v", st)
+			if queued, inFlight := s.Len(); queued != 0 || inFlight != 0 {
+				t.Errorf("left over: %d queued, %d in flight", queued, inFlight)
 			}
 		})
 	}

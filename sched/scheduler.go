@@ -8,8 +8,11 @@ import (
 
 // Scheduler is the one engine under every policy: flows, virtual time, tokens
 // and TTL. What differs between policies is its rules.
+//
+// Times are durations since an epoch that the owner picks, and never go back. The
+// owner calls Next after every other event, again and again until it returns false.
+// Misuse (an unknown or repeated id) panics.
 type Scheduler struct {
-	name  string
 	cfg   Config
 	view  View
 	rules rules
@@ -36,44 +39,28 @@ type Scheduler struct {
 	inactive   heap[*flow]  // inactive flows by when they are forgotten
 	iat        int64        // smoothed over all flows, for TTLGlobal
 	iatSeen    bool
-	stale      []*flow // whose setup is to be asked again
+	stale      []*flow // whose setup is to be computed again
 
 	devices []*device // by index
 	tokens  int       // sum of D of the devices present
-	free    int       // tokens to grant
 
-	passed    list.List // of *flow: those that fit nowhere, out of the order
-	toAsk     int       // of them not asked since something changed for all
-	probed    int       // namespaces looked at since then
-	askAt     int64     // when Next goes on with those it did not come to
-	holdUntil int64     // earliest end of a wait seen by Next
-	asked     int       // questions to View in this call of Next
-	near      []int     // scratch of nearby
+	misfits   list.List // of *flow: those that fit nowhere, out of the order
+	untried   int       // of them, not tried since something changed for all
+	probed    int       // namespaces tried since then
+	retryAt   int64     // when Next goes on with those that it did not come to
+	waitUntil int64     // earliest end of a wait seen by Next
 
-	tracking  bool // Changes was called
-	changed   []*flow
-	changedNS []*group
-	gone      []Change // of flows forgotten while they were dirty
-
-	chosen    [Rules]uint64
-	skipped   uint64
-	forgotten uint64
+	changed       []*flow // dirty ones
+	changedGroups []*group
+	gone          []Change // of flows forgotten while they were dirty
 }
-
-var _ Policy = (*Scheduler)(nil)
 
 // endless is an overrun that no virtual time reaches.
 const endless = math.MaxInt64 / 4
 
-// New returns MQFQ-Sticky, or with cfg.Shortest its variant that takes the shortest
-// first. A nil view means that every invocation fits everywhere and starts at once.
-func New(cfg Config, view View) (*Scheduler, error) {
-	return NewPolicy("mqfq-sticky", cfg, view)
-}
-
-// NewPolicy returns the named policy under cfg; Defaults gives one to start
-// from.
-func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
+// New returns the named policy under cfg; Defaults gives one to start from. A nil
+// view means that every invocation fits everywhere and starts at once.
+func New(name string, cfg Config, view View) (*Scheduler, error) {
 	r, err := rulesOf(name, cfg)
 	if err != nil {
 		return nil, err
@@ -82,8 +69,8 @@ func NewPolicy(name string, cfg Config, view View) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{
-		name: name, cfg: cfg, view: view, rules: r,
-		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, holdUntil: never, askAt: never,
+		cfg: cfg, view: view, rules: r,
+		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, waitUntil: never, retryAt: never,
 		invocations: map[uint64]*invocation{}, flows: map[FlowID]*flow{},
 		groups: map[string]*group{}, nsWeights: map[string]float64{},
 	}
@@ -124,7 +111,7 @@ func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 // gained brings a flow that has one more queued invocation to its position.
 func (s *Scheduler) gained(f *flow) {
 	if f.standing == out {
-		s.wake(f)
+		s.stopTTL(f)
 		s.enter(f)
 		s.rules.hooks.queued(s, f)
 		s.setStale(f)
@@ -156,7 +143,7 @@ func (s *Scheduler) lost(f *flow) {
 	if f.queue.Len() == 0 {
 		s.rules.hooks.drained(s, f)
 		s.leave(f)
-		s.lay(f)
+		s.startTTL(f)
 	}
 	s.settle(f)
 }
@@ -175,7 +162,7 @@ func (s *Scheduler) takes(f *flow) int64 { return f.setup + s.expected(f) }
 // leastInitial is the least estimate of a function never seen to finish.
 const leastInitial = int64(time.Millisecond)
 
-// usual is the service expected of an invocation whose caller says nothing.
+// usual is the service expected of an invocation whose caller has no estimate.
 func (s *Scheduler) usual(f *flow) int64 {
 	switch {
 	case f.estimate > 0:

@@ -24,8 +24,6 @@ type subject interface {
 	AddDevice(time.Duration, int, int)
 	RemoveDevice(time.Duration, int)
 	SetTokens(time.Duration, int, int)
-	Reserve(time.Duration, int) bool
-	Release(time.Duration, int)
 	SetWeight(time.Duration, FlowID, float64) error
 	SetNamespaceWeight(time.Duration, string, float64) error
 	Tick(time.Duration)
@@ -47,7 +45,7 @@ func (w *oracle) virtual(id FlowID) (vt, gvt time.Duration) {
 	if f == nil {
 		return 0, 0
 	}
-	return time.Duration(f.vt), time.Duration(f.space.gvt)
+	return time.Duration(f.vt), time.Duration(f.level.gvt)
 }
 
 // answers is a View of set answers; an unset one fits and starts at once.
@@ -58,16 +56,6 @@ func (a answers) Placement(f FlowID, device int) Placement {
 		return got
 	}
 	return Placement{Fits: true}
-}
-
-// Near lists the devices of which something was said.
-func (a answers) Near(f FlowID, buf []int) ([]int, Placement) {
-	for device := range 16 {
-		if _, ok := a[fmt.Sprintf("%s %d", f.Function, device)]; ok {
-			buf = append(buf, device)
-		}
-	}
-	return buf, Placement{Fits: true}
 }
 
 // script is one subject with what the commands of a file said to it.
@@ -112,7 +100,7 @@ func TestScripts(t *testing.T) {
 				}
 			}()
 			out := runScript(t, ours, d, func(s *script) subject {
-				p, err := NewPolicy(s.policy, s.cfg, s.view)
+				p, err := New(s.policy, s.cfg, s.view)
 				if err != nil {
 					t.Fatal(err)
 				}

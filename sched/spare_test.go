@@ -13,8 +13,6 @@ type picky struct {
 
 func (p picky) Placement(f FlowID, device int) Placement { return Placement{Fits: p.fits(f, device)} }
 
-func (p picky) Near(FlowID, []int) ([]int, Placement) { return nil, Placement{Fits: true} }
-
 // TestMisfitHoldsNobodyUp: a function that fits on no device that is left holds
 // global virtual time for ever, and all others run as if it were not there; the
 // share of two of them beside it is as fair as ever.
@@ -23,7 +21,7 @@ func TestMisfitDelaysNoOther(t *testing.T) {
 		for _, namespaces := range []bool{false, true} {
 			cfg, _ := Defaults(policy)
 			cfg.Namespaces = namespaces
-			s, err := NewPolicy(policy, cfg, picky{func(f FlowID, _ int) bool { return f.Function != "big" }})
+			s, err := New(policy, cfg, picky{func(f FlowID, _ int) bool { return f.Function != "big" }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,8 +64,8 @@ func TestMisfitDelaysNoOther(t *testing.T) {
 				now = at
 				s.Tick(now)
 			}
-			if st := s.Stats(); st.Queued != 3 {
-				t.Errorf("%s, namespaces %t: %d still wait beside the 3 that fit nowhere, after %s", policy, namespaces, st.Queued-3, now)
+			if queued, _ := s.Len(); queued != 3 {
+				t.Errorf("%s, namespaces %t: %d still wait beside the 3 that fit nowhere, after %s", policy, namespaces, queued-3, now)
 			}
 		}
 	}
@@ -79,7 +77,7 @@ func TestMisfitDelaysNoOther(t *testing.T) {
 func TestMisfitKeepsItsClaim(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {
 		cfg, _ := Defaults(policy)
-		s, err := NewPolicy(policy, cfg, picky{func(f FlowID, d int) bool { return f.Function != "big" || d == 0 }})
+		s, err := New(policy, cfg, picky{func(f FlowID, d int) bool { return f.Function != "big" || d == 0 }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +123,7 @@ func TestMisfitsAreNotForgotten(t *testing.T) {
 		cfg, _ := Defaults(policy.Name)
 		cfg.Overrun = time.Hour
 		fitting := "f1900"
-		s, err := NewPolicy(policy.Name, cfg, picky{func(f FlowID, _ int) bool { return f.Function == fitting }})
+		s, err := New(policy.Name, cfg, picky{func(f FlowID, _ int) bool { return f.Function == fitting }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,13 +2,13 @@ package sched
 
 import "fmt"
 
-// StartKind tells what a run found when it was dispatched. Every activation of a
+// StartKind is what a run found when it was dispatched. Every activation of a
 // GPU function carries it in its record.
 type StartKind uint8
 
 // The kinds, from the cheapest to the dearest.
 const (
-	// GPUWarm found a live container whose memory lay on the device.
+	// GPUWarm found a live container whose memory was on the device.
 	GPUWarm StartKind = iota
 	// HostWarm found a live container whose memory was swapped to the host
 	// (the paper's "GPU-cold but host-warm").
@@ -23,30 +23,15 @@ const (
 	StartKinds = int(BusyCold) + 1
 )
 
+var startKindNames = [StartKinds]string{"gpu-warm", "host-warm", "cold", "busy-cold"}
+
 // String returns the word that records, metrics and reports use.
 func (k StartKind) String() string {
-	switch k {
-	case GPUWarm:
-		return "gpu-warm"
-	case HostWarm:
-		return "host-warm"
-	case Cold:
-		return "cold"
-	case BusyCold:
-		return "busy-cold"
+	if int(k) < StartKinds {
+		return startKindNames[k]
 	}
 	return fmt.Sprintf("start(%d)", uint8(k))
 }
 
 // Warm reports whether a live container served the run.
 func (k StartKind) Warm() bool { return k == GPUWarm || k == HostWarm }
-
-// ParseStartKind is the inverse of String.
-func ParseStartKind(word string) (StartKind, error) {
-	for k := GPUWarm; int(k) < StartKinds; k++ {
-		if k.String() == word {
-			return k, nil
-		}
-	}
-	return 0, fmt.Errorf("start kind %q: not one of gpu-warm, host-warm, cold, busy-cold", word)
-}

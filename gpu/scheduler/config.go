@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 type Config struct {
 	Policy string
 	Sched  sched.Config
-	// Weights are the operator's, by "namespace/path/action" or "namespace".
-	// They rule over what functions say of themselves.
+	// Weights are the operator's, by "namespace/path/action" or "namespace". They
+	// override those of the functions' annotations.
 	Weights map[string]float64 `json:",omitempty"`
 	// NamespaceLimits is the most device memory that the containers of a namespace have on
 	// one device, by namespace, or "*" for each that is not named.
@@ -21,7 +22,7 @@ type Config struct {
 
 	// Devices in the order of their indices, which count from 0.
 	Devices []gpu.Device
-	// Tokens says how each device's D is found; a MIG slice takes one.
+	// Tokens is how each device's D is found; a MIG slice takes one.
 	Tokens gpu.TokensConfig
 	// Pool bounds the containers of each device.
 	Pool gpu.PoolConfig
@@ -30,39 +31,62 @@ type Config struct {
 	Link gpu.Link
 
 	// Context is the device memory that a container's CUDA context takes, Memory what
-	// a function is expected to need that says nothing.
+	// a function is expected to need that has no annotation for it.
 	Context int64
 	Memory  int64
 	// Headroom is device memory that is kept free ahead of need.
 	Headroom int64
-	// AckTimeout is how long a Move order may go unanswered before it is given
-	// again; 0 never asks.
+	// AckTimeout is how long a Move order may be unacknowledged before it is given
+	// again; 0 is for ever.
 	AckTimeout time.Duration
 	// IdleTimeout is how long a container may be idle; 0 is for ever.
 	IdleTimeout time.Duration
 
-	// PrefetchActive brings in the memory of a flow that becomes active, where
-	// there is room. PrefetchNext brings in that of the flow that runs next,
+	// PrefetchActive moves in the memory of a flow that becomes active, where
+	// memory is free. PrefetchNext moves in that of the flow that runs next,
 	// and evicts for it.
 	PrefetchActive bool
 	PrefetchNext   bool
-	// SwapEachRun moves a container's memory out after every run: the baselines of
-	// the paper do it.
+	// SwapEachRun evicts a container's memory after every run, as the baselines of the
+	// paper do.
 	SwapEachRun bool
-	// Faults says that memory comes by itself when a run touches it: a run need
+	// Faults means that memory comes by itself when a run touches it: a run need
 	// not wait for its prefetch.
 	Faults bool
 
 	// DeviceTimeout is how long an invocation waits while no device is there that could
 	// serve it; 0 is for ever.
 	DeviceTimeout time.Duration
-	// Ahead is how many invocations of a flow are near their turn: their bodies are
-	// asked for. 0 takes the default.
+	// Ahead is how many invocations of a flow run soon: their bodies are loaded. 0
+	// takes the default.
 	Ahead int
 
-	// NewPolicy replaces sched.NewPolicy where the policy's calls are measured or
-	// checked.
-	NewPolicy func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) `json:"-"`
+	// NewPolicy replaces sched.New where the policy's calls are measured or checked.
+	NewPolicy func(name string, cfg sched.Config, view sched.View) (Policy, error) `json:"-"`
+}
+
+// Policy is what the scheduler calls of sched.Scheduler, which documents it.
+type Policy interface {
+	Enqueue(now time.Duration, in sched.Invocation)
+	Cancel(now time.Duration, id uint64) bool
+	Next(now time.Duration) (sched.Choice, bool)
+	Done(now time.Duration, id uint64, used sched.Usage)
+	Undo(now time.Duration, id uint64)
+	Abandon(now time.Duration, id uint64)
+	Touch(now time.Duration, flow sched.FlowID)
+	Likely(now time.Duration) (sched.FlowID, int, bool)
+	AddDevice(now time.Duration, device, tokens int)
+	RemoveDevice(now time.Duration, device int)
+	SetTokens(now time.Duration, device, tokens int)
+	SetWeight(now time.Duration, flow sched.FlowID, weight float64) error
+	SetNamespaceWeight(now time.Duration, namespace string, weight float64) error
+	Deadline() (time.Duration, bool)
+	Tick(now time.Duration)
+	Changes() []sched.Change
+	State(flow sched.FlowID) sched.State
+	Explain(now time.Duration, flow sched.FlowID) sched.Reason
+	Flow(flow sched.FlowID) (sched.FlowStats, bool)
+	Len() (queued, inFlight int)
 }
 
 // maxBytes is more than any device has, and no sum of a few overflows;
@@ -72,7 +96,7 @@ const (
 	maxDevices = 1024
 )
 
-// DefaultAhead is enough for a device to be busy while bodies are brought.
+// DefaultAhead is enough for a device to be busy while bodies are loaded.
 const DefaultAhead = 4
 
 func (c *Config) complete() {
@@ -83,8 +107,8 @@ func (c *Config) complete() {
 		c.Ahead = DefaultAhead
 	}
 	if c.NewPolicy == nil {
-		c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) {
-			return sched.NewPolicy(name, cfg, view)
+		c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (Policy, error) {
+			return sched.New(name, cfg, view)
 		}
 	}
 }
@@ -115,5 +139,5 @@ func (c *Config) validate() error {
 			return fmt.Errorf("device %s is listed as number %d: must be listed in the order of indices", d, i)
 		}
 	}
-	return c.Link.Validate()
+	return cmp.Or(c.Pool.Validate(), c.Link.Validate())
 }

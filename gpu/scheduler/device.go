@@ -3,49 +3,45 @@ package scheduler
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// device is one GPU with its pool, ledger and tokens.
+// device is one GPU with its containers, ledger and tokens.
 type device struct {
 	gpu.Device
-	pool       *gpu.Pool[*revision]
 	ledger     *gpu.Ledger
 	tokens     *gpu.Tokens
 	foreign    gpu.Foreign
 	speed      linkSpeed
-	containers []*container // not gone, in the order of their making
-	d          int          // D as the policy knows it
+	containers []*container // not gone, in the order of their creation
+	kept       int          // of them, not being removed
+	d          int          // D as the policy has it
 
 	inFlight int    // tokens given
 	lost     string // why it cannot be used, empty when it can
 	losses   [losses]string
-	sampled  bool        // its utilization is read
-	used     int64       // as last read, negative while it is not known
-	orders   []gpu.Order // of the ledger, to be handed out
+	sampled  bool       // its utilization is read
+	used     int64      // as last read, negative while it is not known
+	moves    []gpu.Move // of the ledger, to be ordered
 
 	running []*run        // launched, and not over
 	counted time.Duration // their shared time is summed up to here
 }
 
-func newDevice(word gpu.Device, cfg *Config, flags *gpu.EvictFlags) (dev *device, err error) {
-	dev = &device{Device: word, used: -1, speed: linkSpeed{link: cfg.Link, applied: cfg.Link.BytesPerSecond}}
-	if dev.pool, err = gpu.NewPool[*revision](cfg.Pool); err != nil {
-		return nil, err
-	}
+func newDevice(d gpu.Device, cfg *Config) (dev *device, err error) {
+	dev = &device{Device: d, used: -1, speed: linkSpeed{link: cfg.Link, applied: cfg.Link.BytesPerSecond}}
 	headroom := cfg.Headroom
 	if cfg.SwapEachRun {
-		headroom = word.MemoryBytes // nothing that may be evicted stays
+		headroom = d.MemoryBytes // nothing that is evictable stays
 	}
-	ledger := gpu.LedgerConfig{Capacity: word.MemoryBytes, Headroom: headroom, AckTimeout: cfg.AckTimeout, EvictFlags: flags}
+	ledger := gpu.LedgerConfig{Capacity: d.MemoryBytes, Headroom: headroom, AckTimeout: cfg.AckTimeout}
 	if dev.ledger, err = gpu.NewLedger(ledger); err != nil {
 		return nil, err
 	}
 	tokens := cfg.Tokens
-	tokens.Max = word.MaxTokens(tokens.Max)
+	tokens.Max = d.MaxTokens(tokens.Max)
 	if dev.tokens, err = gpu.NewTokens(tokens); err != nil {
 		return nil, err
 	}
@@ -54,43 +50,43 @@ func newDevice(word gpu.Device, cfg *Config, flags *gpu.EvictFlags) (dev *device
 }
 
 // sampled takes a reading of a device.
-func (l *Scheduler) sampled(dev *device, e Event) {
+func (s *Scheduler) sampled(dev *device, e Event) {
 	dev.used = e.Used
 	if e.Utilization >= 0 {
 		dev.sampled = true
-		dev.tokens.Sample(l.now, e.Utilization)
-		l.applyTokens(dev)
+		dev.tokens.Sample(s.now, e.Utilization)
+		s.applyTokens(dev)
 	}
-	// A driver may show memory as used that it has moved to the host: it keeps
+	// A driver may report memory as used that it has moved to the host: it keeps
 	// the emptied pages and gives them to the next allocation. So what is on
 	// the host is accounted for, too.
 	t := dev.ledger.Totals()
 	if n := dev.foreign.Read(e.Used, t.Allocated+t.Context, dev.ledger.Quiet()); n != t.Foreign {
-		dev.ledger.SetForeign(l.now, n)
+		dev.ledger.SetForeign(s.now, n)
 	}
 }
 
 // applyTokens lets the policy grant what D is now.
-func (l *Scheduler) applyTokens(dev *device) {
+func (s *Scheduler) applyTokens(dev *device) {
 	if n := dev.tokens.D(); n != dev.d && dev.lost == "" {
 		dev.d = n
-		l.policy.SetTokens(l.now, dev.Index, n)
+		s.policy.SetTokens(s.now, dev.Index, n)
 	}
 }
 
-// deviceLost takes the news that a device, or what it needs, is away.
-func (l *Scheduler) deviceLost(dev *device, e Event) {
+// deviceLost follows the loss of a device, or of what it needs.
+func (s *Scheduler) deviceLost(dev *device, e Event) {
 	if e.Of >= losses || dev.losses[e.Of] != "" {
 		return
 	}
 	dev.losses[e.Of] = cmp.Or(e.Why, "no reason given")
 	if dev.lost == "" {
-		l.lose(dev, dev.losses[e.Of])
+		s.lose(dev, dev.losses[e.Of])
 	}
 }
 
 // deviceBack ends one loss of a device.
-func (l *Scheduler) deviceBack(dev *device, e Event) {
+func (s *Scheduler) deviceBack(dev *device, e Event) {
 	if e.Of >= losses || dev.losses[e.Of] == "" {
 		return
 	}
@@ -98,34 +94,34 @@ func (l *Scheduler) deviceBack(dev *device, e Event) {
 	if dev.lost = cmp.Or(dev.losses[:]...); dev.lost != "" {
 		return
 	}
-	// Its old containers are gone or on their way out.
-	l.lost--
+	// Its old containers are gone or being removed.
+	s.lost--
 	dev.d = dev.tokens.D()
-	l.policy.AddDevice(l.now, dev.Index, dev.d)
+	s.policy.AddDevice(s.now, dev.Index, dev.d)
 }
 
 // lose takes a device away: nothing more is granted there, what was granted
-// and has not begun goes back to its queue, and every container goes. What runs is
-// ended outside.
-func (l *Scheduler) lose(dev *device, why string) {
+// and has not begun goes back to its queue, and every container is removed. What runs
+// ends with events of its own.
+func (s *Scheduler) lose(dev *device, why string) {
 	dev.lost = why
-	l.lost++
-	l.policy.RemoveDevice(l.now, dev.Index)
-	var back []*run
-	for _, b := range dev.containers {
-		l.fail(b)
-		back = b.unlaunched(back)
+	s.lost++
+	s.policy.RemoveDevice(s.now, dev.Index)
+	var queued []*run
+	for _, c := range dev.containers {
+		s.fail(c)
+		queued = append(queued, c.unlaunched()...)
 	}
-	l.requeueAll(back)
-	for _, b := range dev.containers {
-		if len(b.runs) == 0 && !b.removing {
-			l.remove(b)
+	s.requeueAll(queued)
+	for _, c := range dev.containers {
+		if len(c.runs) == 0 && !c.removing {
+			s.remove(c)
 		}
-		l.cancelMove(b)
+		s.cancelMove(c)
 	}
 	dev.foreign, dev.used = gpu.Foreign{}, -1
-	dev.ledger.SetForeign(l.now, 0)
-	l.startDeviceTimeouts()
+	dev.ledger.SetForeign(s.now, 0)
+	s.startDeviceTimeouts()
 }
 
 // enter takes a run among those that share the device.
@@ -137,7 +133,7 @@ func (dev *device) enter(now time.Duration, r *run) {
 // leave takes a run out of those that share the device.
 func (dev *device) leave(now time.Duration, r *run) {
 	dev.count(now)
-	dev.running = slices.DeleteFunc(dev.running, func(other *run) bool { return other == r })
+	dev.running = without(dev.running, r)
 }
 
 func (dev *device) count(now time.Duration) {
@@ -148,14 +144,14 @@ func (dev *device) count(now time.Duration) {
 	}
 }
 
-// company is among how many runs a run shared its device, itself included;
-// false if that changed for more than a moment.
-func (r *run) company(now time.Duration) (k int, ok bool) {
+// concurrency is how many runs shared the device with a run throughout, itself
+// included; false if that number changed for more than a moment.
+func (r *run) concurrency(now time.Duration) (k int, ok bool) {
 	mean := float64(r.shared) / float64(max(now-r.launched, 1))
 	whole := math.Round(mean)
-	return int(whole), whole >= 1 && math.Abs(mean-whole) < companyJitter
+	return int(whole), whole >= 1 && math.Abs(mean-whole) < concurrencyJitter
 }
 
-// companyJitter is by how much the mean company may differ from a number of
+// concurrencyJitter is by how much the mean concurrency may differ from a number of
 // runs: one that ends while the next begins leaves a gap.
-const companyJitter = 0.1
+const concurrencyJitter = 0.1

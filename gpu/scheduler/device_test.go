@@ -35,7 +35,7 @@ func TestCompany(t *testing.T) {
 				dev.enter(m.at, r)
 			} else {
 				dev.leave(m.at, r)
-				if k, ok := r.company(m.at); m.run == 0 && (ok != (c.want > 0) || ok && k != c.want) {
+				if k, ok := r.concurrency(m.at); m.run == 0 && (ok != (c.want > 0) || ok && k != c.want) {
 					t.Errorf("%s: among %d, %t; want %d", name, k, ok, c.want)
 				}
 			}

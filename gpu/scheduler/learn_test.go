@@ -66,8 +66,8 @@ func TestWorthOfABox(t *testing.T) {
 	b := s.submit("create 2, start 2 in 2 on 0 cold", quick)
 	s.spend(a, 1, gib, 10*time.Second, 0)
 	s.spend(b, 2, gib, 2*time.Second, 0)
-	w := worth{s.l}
-	of := func(f *Function) float64 { return w.Demand(s.l.flows[f.Flow].newest()) }
+	s.l.cfg.Pool.Rule = gpu.DemandAware
+	of := func(f *Function) float64 { return s.l.candidate(s.l.flows[f.Flow].newest().containers[0]).Demand }
 	if ratio := of(slow) / of(quick); ratio < 4.9 || ratio > 5.1 {
 		t.Errorf("a box that takes 10 s to make is worth %.2f of one that takes 2 s, both called once", ratio)
 	}
@@ -85,7 +85,7 @@ func TestThrottledContainersGoFirst(t *testing.T) {
 		s.submit("", fn("modest", gib))
 	}
 	s.spend(one, 1, gib, 0, time.Minute)
-	if got := (worth{s.l}).Standing(s.l.flows[greedy.Flow].newest()); got != gpu.Throttled {
+	if got := s.l.flowState(s.l.flows[greedy.Flow]); got != gpu.Throttled {
 		t.Errorf("a function that leads by a minute stands as %v", got)
 	}
 }

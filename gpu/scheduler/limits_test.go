@@ -36,7 +36,7 @@ func TestNamespaceLimit(t *testing.T) {
 	s.run("", again, 1, 4*gib)
 	s.submit("create 4, evict 1 epoch 3", fn("big", 9*gib))
 	s.holds("start 5 in 4 on 0 cold", 3, 4*gib, 0)
-	if need := s.l.devices[0].ledger.Data(s.l.containers[4].name); need != 6*gib {
+	if need := s.l.devices[0].ledger.Data(4); need != 6*gib {
 		t.Errorf("%d bytes were promised, want the limit", need)
 	}
 }

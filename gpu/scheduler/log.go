@@ -19,7 +19,7 @@ import (
 // they may be secret, and the scheduler only compares them.
 
 // logVersion stands in a log's first line. It changes when an old log cannot be
-// read, or does not give the same orders any more. Version 1 used other words.
+// read, or does not give the same orders any more. Version 1 used other names.
 const logVersion = 2
 
 type logHead struct {
@@ -171,7 +171,7 @@ func appendLine(b []byte, line any) ([]byte, error) {
 type Replay struct {
 	scheduler *Scheduler
 	lines     int
-	// Events and Orders count what was fed and what was given.
+	// Events and Orders count both.
 	Events, Orders int
 	// Check has the scheduler's invariants checked after every event.
 	Check bool
@@ -243,7 +243,7 @@ func (r *Replay) compare(text []byte) error {
 	return r.check()
 }
 
-// DifferError tells that a scheduler orders something else than its log says.
+// DifferError means that a scheduler's orders differ from those of its log.
 type DifferError struct{ Recorded, Now string }
 
 // Error shows both.
@@ -285,7 +285,7 @@ func parseEvent(text []byte) (Event, error) {
 	return e, nil
 }
 
-// decode reads one line, which has nothing that we do not know.
+// decode reads one line; an unknown field is an error.
 func decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

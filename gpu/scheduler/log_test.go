@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// recorded lets a storm blow over a scheduler whose log is kept.
+// recorded is the log of a scheduler under faults.
 func recorded(t *testing.T, seed uint64, n int) []byte {
-	s := newStorm(t, seed)
+	s := newChaos(t, seed)
 	log, err := AppendConfig(nil, s.l.cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -24,12 +24,12 @@ func recorded(t *testing.T, seed uint64, n int) []byte {
 			t.Fatal(err)
 		}
 	}
-	s.blow(n)
+	s.run(n)
 	return log
 }
 
-// TestLogGivesTheSameOrders: whatever happened, the log gives it again, byte for
-// byte, and a changed one is told from it.
+// TestLogGivesTheSameOrders: a replay gives the orders of its log, byte for byte, and
+// a log that was changed fails.
 func TestLogGivesTheSameOrders(t *testing.T) {
 	for seed := range uint64(4) {
 		log := recorded(t, seed, 700)
@@ -56,7 +56,7 @@ func TestLogGivesTheSameOrders(t *testing.T) {
 	}
 }
 
-// TestLogHasNoKeys: what makes containers shareable may be secret.
+// TestLogHasNoKeys: the keys of functions may be secret.
 func TestLogHasNoKeys(t *testing.T) {
 	f := fn("f", gib)
 	f.Key = "guest:secret"
@@ -66,7 +66,7 @@ func TestLogHasNoKeys(t *testing.T) {
 	}
 }
 
-// TestLogErrors: what is wrong with a log is named with its line.
+// TestLogErrors: errors name the line.
 func TestLogErrors(t *testing.T) {
 	head, err := AppendConfig(nil, config("fcfs", 1))
 	if err != nil {
@@ -95,7 +95,7 @@ func TestLogErrors(t *testing.T) {
 	}
 }
 
-// FuzzReplay: no log brings a scheduler to its knees.
+// FuzzReplay: no log breaks a scheduler.
 func FuzzReplay(f *testing.F) {
 	for seed := range uint64(4) {
 		var log []byte

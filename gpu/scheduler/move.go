@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -12,271 +13,250 @@ type pendingMove struct {
 	kind       gpu.OrderKind
 	epoch      uint64
 	open       bool          // its acknowledgement is awaited
-	began      time.Duration // when it was first given
-	asked      int           // how often it was given since it last got on
+	began      time.Duration // when it was first ordered
+	asked      int           // how often it was ordered since its last progress
 	bytes      int64         // to be moved
-	progressed int64         // resident when it last got on
-	// serves is the epoch of the prefetch that the next run of the container, or those
-	// in it now, have to thank for their memory; 0 for none. It has arrived when
-	// it is over.
+	progressed int64         // resident at its last progress
+	// serves is the epoch of the prefetch that brought the memory for the next run of
+	// the container or those in it now; 0 for none.
 	serves  uint64
-	arrived bool
-	moved   int64 // bytes, when it had
+	arrived bool  // it was acknowledged
+	moved   int64 // bytes, when it was
 }
 
-// brings tells whether memory is on its way to the device.
-func (e *pendingMove) brings() bool { return e.open && e.kind == gpu.Prefetch }
+// brings reports whether memory is on its way to the device.
+func (m *pendingMove) brings() bool { return m.open && m.kind == gpu.Prefetch }
 
-// leaves tells whether memory is on its way off the device.
-func (e *pendingMove) leaves() bool { return e.open && e.kind == gpu.Evict }
+// leaves reports whether memory is on its way off the device.
+func (m *pendingMove) leaves() bool { return m.open && m.kind == gpu.Evict }
 
-// progress takes what is resident while the order is carried out. A part of it
-// that was done is as good as an answer, but a small part is not: no container
-// keeps the device by moving a page now and then.
-func (e *pendingMove) progress(resident int64) {
+// progress takes what is resident while the order is carried out. A part of the move
+// counts as an answer, but a small part does not: no container keeps the device by
+// moving a page now and then.
+func (m *pendingMove) progress(resident int64) {
 	const parts = 8
-	done := resident - e.progressed
-	if e.kind == gpu.Evict {
+	done := resident - m.progressed
+	if m.kind == gpu.Evict {
 		done = -done
 	}
-	if e.open && done > 0 && done >= e.bytes/parts {
-		e.asked, e.progressed = 1, resident
+	if m.open && done > 0 && done >= m.bytes/parts {
+		m.asked, m.progressed = 1, resident
 	}
 }
 
-// cancelMove ends an order whose answer is not awaited any more.
-func (l *Scheduler) cancelMove(b *container) {
-	if !b.move.open {
+// cancelMove ends a move whose acknowledgement is not awaited any more.
+func (s *Scheduler) cancelMove(c *container) {
+	if !c.move.open {
 		return
 	}
-	b.move.open = false
-	l.order(Order{Do: CancelMove, Container: b.id, Device: b.dev.Index, Flow: b.rev.flow.id, Move: b.move.kind, Epoch: b.move.epoch})
+	c.move.open = false
+	s.order(Order{Do: CancelMove, Container: c.id, Device: c.dev.Index, Flow: c.rev.flow.id, Move: c.move.kind, Epoch: c.move.epoch})
 }
 
-// orderMoves hands out a ledger's orders and takes what stands.
-func (l *Scheduler) orderMoves(dev *device) {
-	for l.collectMoves(dev); len(dev.orders) > 0; l.collectMoves(dev) {
-		o := dev.orders[0]
-		dev.orders = dev.orders[:copy(dev.orders, dev.orders[1:])]
-		if b := l.byName[o.Container]; b != nil && !b.removing && dev.lost == "" {
-			l.orderMove(b, o)
+// orderMoves orders a ledger's moves and collects the reservations that stand.
+func (s *Scheduler) orderMoves(dev *device) {
+	for s.collectMoves(dev); len(dev.moves) > 0; s.collectMoves(dev) {
+		m := dev.moves[0]
+		dev.moves = dev.moves[1:]
+		if c := s.containers[m.Container]; c != nil && !c.removing && dev.lost == "" {
+			s.orderMove(c, m)
 		}
 	}
 }
 
-// collectMoves reads what a ledger has to say: orders are kept for obey, runs whose
-// reservations stand now are to be launched.
-func (l *Scheduler) collectMoves(dev *device) {
-	orders, standing := dev.ledger.Ready()
-	dev.orders = append(dev.orders, orders...)
-	for _, name := range standing {
-		b := l.byName[name]
-		l.setDirty(b)
-		r := b.waiting[0]
-		b.waiting = b.waiting[:copy(b.waiting, b.waiting[1:])]
-		l.starting = append(l.starting, r)
+// collectMoves reads what a ledger has decided: moves are kept for orderMoves, runs
+// whose reservations stand now are to be launched.
+func (s *Scheduler) collectMoves(dev *device) {
+	moves, standing := dev.ledger.Ready()
+	dev.moves = append(dev.moves, moves...)
+	for _, id := range standing {
+		c := s.containers[id]
+		s.starting = append(s.starting, c.waiting[0])
+		c.waiting = c.waiting[1:]
 	}
 }
 
-// maxAsked is how often an order is given before its container counts as one that
-// will not answer.
+// maxAsked is how often a move is ordered before its container counts as
+// unresponsive.
 const maxAsked = 4
 
-// orderMove has the outside carry out an order, for as long as the next one has not
-// come.
-func (l *Scheduler) orderMove(b *container, o gpu.Order) {
-	e := &b.move
-	resident, footprint := b.dev.ledger.Residency(b.name)
-	if e.epoch != o.Epoch {
-		*e = pendingMove{kind: o.Kind, epoch: o.Epoch, began: l.now, bytes: o.Bytes, progressed: resident}
-		if o.Kind == gpu.Prefetch {
-			e.serves = o.Epoch
+// orderMove orders a move of a container, again if need be.
+func (s *Scheduler) orderMove(c *container, m gpu.Move) {
+	p := &c.move
+	resident, footprint := c.dev.ledger.Residency(c.id)
+	if p.epoch != m.Epoch {
+		*p = pendingMove{kind: m.Kind, epoch: m.Epoch, began: s.now, bytes: m.Bytes, progressed: resident}
+		if m.Kind == gpu.Prefetch {
+			p.serves = m.Epoch
 		} else {
-			b.evicted = true
+			c.evicted = true
 		}
 	}
-	if e.asked == maxAsked && l.giveUp(b) {
+	if p.asked == maxAsked && s.giveUp(c) {
 		return
 	}
-	e.open = true
-	e.asked = min(e.asked+1, maxAsked)
-	l.touch(b.rev.flow)
-	l.order(Order{
-		Do: Move, Container: b.id, Device: b.dev.Index, Flow: b.rev.flow.id,
-		Move: o.Kind, Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again, Footprint: footprint,
+	p.open = true
+	p.asked = min(p.asked+1, maxAsked)
+	s.touch(c.rev.flow)
+	s.order(Order{
+		Do: Move, Container: c.id, Device: c.dev.Index, Flow: c.rev.flow.id,
+		Move: m.Kind, Epoch: m.Epoch, Bytes: m.Bytes, Again: m.Again, Footprint: footprint,
 	})
 }
 
-// giveUp disposes of a container that does not answer about its memory: its end frees
-// the memory for sure. What had been granted to it runs elsewhere. False while
-// a run is in it, which would be lost.
-func (l *Scheduler) giveUp(b *container) bool {
-	if b.inside > 0 {
+// giveUp removes an unresponsive container, which frees its memory for sure. What had
+// been granted to it runs elsewhere. False while a run is inside it, which would be
+// lost.
+func (s *Scheduler) giveUp(c *container) bool {
+	if c.inside > 0 {
 		return false
 	}
-	l.order(Order{Do: Unresponsive, Container: b.id, Device: b.dev.Index, Flow: b.rev.flow.id, Move: b.move.kind, Epoch: b.move.epoch})
-	l.fail(b)
-	l.requeueAll(b.unlaunched(nil))
-	if !b.removing {
-		l.remove(b)
+	s.order(Order{Do: Unresponsive, Container: c.id, Device: c.dev.Index, Flow: c.rev.flow.id, Move: c.move.kind, Epoch: c.move.epoch})
+	s.fail(c)
+	s.requeueAll(c.unlaunched())
+	if !c.removing {
+		s.remove(c)
 	}
 	return true
 }
 
-// moved takes the end of the work on an order. Without an answer the order
-// stays open: the ledger gives it again.
-func (l *Scheduler) moved(b *container, e Event) {
-	if !e.OK || !b.dev.ledger.Moved(l.now, b.name, e.Epoch) {
+// moved follows the end of a move. Without an acknowledgement the move stays open:
+// the ledger orders it again.
+func (s *Scheduler) moved(c *container, e Event) {
+	if !e.OK || !c.dev.ledger.Moved(s.now, c.id, e.Epoch) {
 		return
 	}
-	b.move.open, b.move.arrived, b.move.moved = false, true, e.Bytes
-	if b.move.kind == gpu.Prefetch {
-		b.evicted = false
+	c.move.open, c.move.arrived, c.move.moved = false, true, e.Bytes
+	if c.move.kind == gpu.Prefetch {
+		c.evicted = false
 	}
-	if e.Bytes > 0 && b.move.asked == 1 && b.dev.speed.learn(e.Bytes, l.now-b.move.began) {
-		for _, other := range b.dev.containers {
-			l.touch(other.rev.flow)
+	if e.Bytes > 0 && c.move.asked == 1 && c.dev.speed.learn(e.Bytes, s.now-c.move.began) {
+		for _, other := range c.dev.containers {
+			s.touch(other.rev.flow)
 		}
 	}
-	l.touch(b.rev.flow)
-	l.release(b)
+	s.touch(c.rev.flow)
+	s.release(c)
 }
 
-// memoryReported takes what a process of a container says it holds.
-func (l *Scheduler) memoryReported(b *container, e Event) {
-	dev := b.dev
+// memoryReported takes the usage of a process of a container.
+func (s *Scheduler) memoryReported(c *container, e Event) {
+	dev := c.dev
 	if e.Exited {
-		dev.ledger.Exited(l.now, b.name, e.PID)
-	} else if dev.ledger.Report(l.now, b.name, e.PID, b.charged(e.Usage)) != nil {
+		dev.ledger.Exited(s.now, c.id, e.PID)
+	} else if dev.ledger.Report(s.now, c.id, e.PID, c.charged(e.Usage)) != nil {
 		return
 	}
-	b.reported = true
-	resident, _ := dev.ledger.Residency(b.name)
-	b.move.progress(resident)
-	b.rev.flow.resident += resident - b.resident
-	b.resident = resident
-	if !b.evicted {
-		b.whole = resident
+	c.reported = true
+	resident, _ := dev.ledger.Residency(c.id)
+	c.move.progress(resident)
+	c.rev.flow.resident += resident - c.resident
+	c.resident = resident
+	if !c.evicted {
+		c.whole = resident
 	}
-	footprint := l.footprint(b)
-	for _, r := range b.runs {
+	footprint := s.footprint(c)
+	for _, r := range c.runs {
 		r.peak = max(r.peak, footprint)
 	}
-	l.touch(b.rev.flow)
+	s.touch(c.rev.flow)
 }
 
-// charged is how a usage is accounted. What others found of a container whose memory
-// is not seen cannot be moved: it is all overhead.
-func (b *container) charged(u gpu.Usage) gpu.Usage {
-	if !b.rev.noShim || u.Allocated < 0 || u.Resident < 0 || u.Context < 0 {
+// charged is how a usage is accounted. Memory of a container without a shim cannot be
+// moved: it is all overhead.
+func (c *container) charged(u gpu.Usage) gpu.Usage {
+	if !c.rev.noShim || u.Allocated < 0 || u.Resident < 0 || u.Context < 0 {
 		return u
 	}
-	all := b.dev.MemoryBytes
+	all := c.dev.MemoryBytes
 	return gpu.Usage{Context: min(u.Context, all) + min(max(u.Allocated, u.Resident), all)}
 }
 
-// follow lets memory follow the flows: an active flow's idle containers are brought
-// in ahead where memory is free, those of a throttled or inactive one may be
-// moved out.
-func (l *Scheduler) follow() {
-	l.changes = l.policy.Changes(l.changes[:0])
-	for _, c := range l.changes {
-		if c.Flow.Function == "" {
-			l.followNamespace(c)
+// follow lets memory follow the states of flows: the idle containers of an active
+// flow are prefetched where memory is free, those of a throttled or inactive one are
+// evictable.
+func (s *Scheduler) follow() {
+	for _, change := range s.policy.Changes() {
+		if change.Flow.Function == "" {
+			s.followNamespace(change)
 			continue
 		}
-		f := l.flows[c.Flow]
+		f := s.flows[change.Flow]
 		if f == nil {
 			continue
 		}
-		l.followFlow(f, c.To)
-		if c.To == sched.Inactive {
-			l.forget(f)
+		s.followFlow(f, change.To)
+		if change.To == sched.Inactive {
+			s.forget(f)
 		}
 	}
 }
 
-// followNamespace takes a change of all backlogged flows of a namespace.
-func (l *Scheduler) followNamespace(c sched.Change) {
-	ns := l.namespaces[c.Flow.Namespace]
-	if ns == nil || l.cfg.SwapEachRun {
-		return // everything goes after its run, whatever its flow does
-	}
-	if l.setFlag(l.namespaceLimit(c.Flow.Namespace), &ns.evictFlag, c.To) {
+// followNamespace follows a change of all backlogged flows of a namespace.
+func (s *Scheduler) followNamespace(change sched.Change) {
+	ns := s.namespaces[change.Flow.Namespace]
+	if ns == nil {
 		return
 	}
 	for _, f := range ns.withContainers {
 		if f.queue.Len() > 0 {
-			l.followFlow(f, c.To)
+			s.followFlow(f, change.To)
 		}
 	}
 }
 
-func (l *Scheduler) followFlow(f *flow, to sched.State) {
-	if l.cfg.SwapEachRun {
-		return // everything goes after its run, whatever its flow does
-	}
-	if l.setFlag(l.namespaceLimit(f.id.Namespace), &f.evictFlag, to) {
-		return
+func (s *Scheduler) followFlow(f *flow, to sched.State) {
+	if s.cfg.SwapEachRun {
+		return // everything is evicted after its run, whatever the state of its flow
 	}
 	for _, rev := range f.revs {
-		for i := len(rev.containers) - 1; i >= 0; i-- {
-			b := rev.containers[i]
-			if b.idle == nil {
+		for _, c := range slices.Backward(rev.containers) {
+			if !c.isIdle() {
 				continue
 			}
-			stays := to == sched.Active && l.withinLimit(b)
-			b.dev.ledger.SetEvictable(l.now, b.name, !stays)
-			if stays && l.cfg.PrefetchActive {
-				b.dev.ledger.Prefetch(l.now, b.name, false)
+			stays := to == sched.Active && s.withinLimit(c)
+			c.dev.ledger.SetEvictable(s.now, c.id, !stays)
+			if stays && s.cfg.PrefetchActive {
+				c.dev.ledger.Prefetch(s.now, c.id, false)
 			}
 		}
 	}
 }
 
-// setFlag flags all containers that follow a flag in one step, where that is all that
-// is to be done. It is false where memory is to be moved, or might be: then each
-// container is treated by itself.
-func (l *Scheduler) setFlag(most int64, m *gpu.EvictFlag, to sched.State) bool {
-	if l.cfg.Headroom > 0 || most > 0 || to == sched.Active && m.Away() > 0 {
-		return false
-	}
-	l.evictFlags.Set(m, to != sched.Active)
-	return true
-}
-
-// prefetchNext brings in the memory of the flow whose turn is next, during the
-// current runs.
-func (l *Scheduler) prefetchNext() {
-	if !l.cfg.PrefetchNext {
+// prefetchNext moves in the memory of the flow that runs next, during the current
+// runs.
+func (s *Scheduler) prefetchNext() {
+	if !s.cfg.PrefetchNext {
 		return
 	}
-	id, index, ok := l.policy.Likely(l.now)
-	f := l.flows[id]
+	id, index, ok := s.policy.Likely(s.now)
+	f := s.flows[id]
 	if !ok || f == nil {
 		return
 	}
-	dev, rev := l.devices[index], f.next()
-	dev.pool.Idle(rev, func(name string) bool {
-		if l.withinLimit(l.byName[name]) {
-			dev.ledger.Prefetch(l.now, name, true)
+	var next *container
+	for _, c := range f.next().containers {
+		if c.dev.Index == index && c.isIdle() && (next == nil || c.preferred(next)) {
+			next = c
 		}
-		return false
-	})
+	}
+	if next != nil && s.withinLimit(next) {
+		next.dev.ledger.Prefetch(s.now, next.id, true)
+	}
 }
 
-// linkSpeed is how fast a device's memory was seen to move.
+// linkSpeed is how fast a device's memory was measured to move.
 type linkSpeed struct {
 	link    gpu.Link
 	seen    float64 // bytes per second, smoothed
-	applied float64 // what time answers by
+	applied float64 // what time uses
 }
 
-// leastMeasured is a move that says something about the link: a smaller one is
-// mostly overhead.
+// leastMeasured is the smallest move that the link's speed is learned from: a smaller
+// one is mostly overhead.
 const leastMeasured = 64 << 20
 
-// learn takes a move; true when the answer changes by more than a little.
+// learn takes a move; true when what time returns changes by more than a little.
 func (p *linkSpeed) learn(bytes int64, took time.Duration) bool {
 	if bytes < leastMeasured || took <= 0 {
 		return false

@@ -8,11 +8,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Do is what the outside shall do.
+// Do is the kind of an order.
 type Do uint8
 
-// The orders. Which fields of Order belong to which is said here; Container and
-// Device are set wherever there is one, Flow always.
+// The orders, each with the fields of Order that it has. Container and Device are set
+// wherever there is one, Flow always.
 const (
 	// Create takes a slot for a new container and HostMB of host memory. Its first
 	// run creates it: Invocation, HostMB.
@@ -20,26 +20,25 @@ const (
 	// Start starts a run in its container: Invocation, Start, Rested, Need, Memory,
 	// Waited, Charged, Transfer.
 	Start
-	// Move moves a container's device memory; Moved answers. A newer Move of the container,
-	// its Remove and Void replace it: Move, Footprint.
+	// Move moves a container's device memory; Moved acknowledges it. A newer Move of the
+	// container, its Remove and CancelMove replace it: Move, Footprint.
 	Move
-	// CancelMove says that no answer to a Move order is awaited any more: Move.
+	// CancelMove: no acknowledgement of a Move order is awaited any more: Move.
 	CancelMove
-	// Remove removes a container; Gone answers.
+	// Remove removes a container; Removed acknowledges it.
 	Remove
 	// Refuse ends an invocation that will never run here: Invocation, Reason, Memory, LargestDevice,
 	// Waited.
 	Refuse
-	// Load asks for the body of a spilled invocation that will run soon: Invocation.
+	// Load loads the body of a spilled invocation that will run soon: Invocation.
 	Load
-	// ReclaimHost asks for host memory that others hold and do not use: HostMB.
+	// ReclaimHost reclaims host memory that is reserved and not used: HostMB.
 	ReclaimHost
 	// Served is what a run used of its device: Invocation, Service, Setup, Memory.
 	Served
-	// Forget says that nothing is known of a flow any more. Its figures may go.
+	// Forget: the scheduler has forgotten a flow. Figures about it may be dropped.
 	Forget
-	// Unresponsive says that a container does not answer about its memory and is given up:
-	// Move.
+	// Unresponsive: a container does not acknowledge its moves and is removed: Move.
 	Unresponsive
 
 	// Orders is how many there are.
@@ -50,7 +49,7 @@ var orderWords = [Orders]string{
 	"create", "start", "move", "cancel move", "remove", "refuse", "load", "reclaim host memory", "served", "forget", "unresponsive",
 }
 
-// String returns the order's word in logs and records.
+// String returns the order's name in logs and records.
 func (d Do) String() string {
 	if int(d) < Orders {
 		return orderWords[d]
@@ -62,12 +61,12 @@ func (d Do) String() string {
 type Reason uint8
 
 const (
-	// TooBig asks for more than the largest device has.
+	// TooBig needs more than the largest device has.
 	TooBig Reason = iota
-	// NoDevice waited for Config.DeviceTimeout while no device was there that could
-	// have served it.
+	// NoDevice waited for Config.DeviceTimeout while every device that could have served
+	// it was lost.
 	NoDevice
-	// WasWithdrawn was taken back by its caller.
+	// WasWithdrawn was cancelled by its caller.
 	WasWithdrawn
 	// Overdue was not started before it was due.
 	Overdue
@@ -80,7 +79,7 @@ const (
 
 var reasonWords = [Reasons]string{"too big", "no device", "withdrawn", "overdue", "broken"}
 
-// String returns the reason's word in logs and records.
+// String returns the reason's name in logs and records.
 func (r Reason) String() string {
 	if int(r) < Reasons {
 		return reasonWords[r]
@@ -99,8 +98,8 @@ type Order struct {
 
 	Start    sched.StartKind
 	Rested   bool          // no other run is at work in the container
-	Need     gpu.Need      // what is set aside for the run
-	Memory   int64         // what it needs as far as is known, less contexts
+	Need     gpu.Need      // what is reserved for the run
+	Memory   int64         // the most of its container so far, or what is reserved, less contexts
 	Waited   time.Duration // from its submission to its token
 	Charged  time.Duration // virtual time
 	Transfer uint64        // epoch of the prefetch that serves the run, 0 for none
@@ -109,7 +108,7 @@ type Order struct {
 	Epoch     uint64
 	Bytes     int64 // expected to move
 	Again     bool  // given before under the same epoch
-	Footprint int64 // what the container holds altogether
+	Footprint int64 // the container's memory altogether
 
 	Reason        Reason
 	LargestDevice int64 // the memory of the largest device

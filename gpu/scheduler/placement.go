@@ -8,16 +8,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Placement answers the policy's question what a start of a flow's next invocation on a
-// device would be. It changes nothing.
-func (l *Scheduler) Placement(id sched.FlowID, index int) sched.Placement {
-	f, dev := l.known(id), l.devices[index]
+// Placement is what a start of a flow's next invocation on a device would be. It
+// changes nothing.
+func (s *Scheduler) Placement(id sched.FlowID, index int) sched.Placement {
+	f, dev := s.flows[id], s.devices[index]
 	if f == nil {
 		return sched.Placement{}
 	}
 	rev := f.next()
-	own, kind, _ := l.serving(dev, rev)
-	return sched.Placement{Start: kind, Setup: f.setup(dev, own, kind), Fits: l.fits(dev, rev, own)}
+	own, kind, _ := s.serving(dev, rev)
+	return sched.Placement{Start: kind, Setup: f.setup(dev, own, kind), Fits: s.fits(dev, rev, own)}
 }
 
 // setup is how long a start takes until the run proper begins.
@@ -26,64 +26,75 @@ func (f *flow) setup(dev *device, own *container, kind sched.StartKind) time.Dur
 	case sched.Cold, sched.BusyCold:
 		return seconds(f.demand.Restart())
 	case sched.HostWarm:
-		resident, footprint := dev.ledger.Residency(own.name)
+		resident, footprint := dev.ledger.Residency(own.id)
 		return dev.speed.time(footprint - resident)
 	}
 	return 0
 }
 
-// Near lists the devices on which a flow's next invocation might find a container, and says
-// what its start would be on all others: in a new container, which fits none of them
-// where the host's memory does not suffice.
-func (l *Scheduler) Near(id sched.FlowID, buf []int) ([]int, sched.Placement) {
-	f := l.known(id)
-	if f == nil {
-		return buf, sched.Placement{}
-	}
-	rev := f.next()
-	buf = rev.devices(buf)
-	return buf, sched.Placement{Start: sched.Cold, Setup: seconds(f.demand.Restart()), Fits: l.affords(rev)}
-}
-
-// devices appends those that have a container of the revision, in their order.
-func (rev *revision) devices(buf []int) []int {
-	first := len(buf)
-	for _, c := range rev.containers {
-		buf = append(buf, c.dev.Index)
-	}
-	slices.Sort(buf[first:])
-	return buf[:first+len(slices.Compact(buf[first:]))]
-}
-
 // serving finds the container that would take the next run of a revision on a device,
-// nil for a new one, and what start that is.
-func (l *Scheduler) serving(dev *device, rev *revision) (own *container, kind sched.StartKind, promised *run) {
-	if len(rev.containers) == 0 {
-		return nil, sched.Cold, nil
+// nil for a new one, and what start that is. Where the container has no free slot,
+// lender is the run that has its answer and would lend its own.
+func (s *Scheduler) serving(dev *device, rev *revision) (own *container, kind sched.StartKind, lender *run) {
+	kind = sched.Cold
+	for _, c := range rev.containers {
+		if c.dev != dev || c.removing {
+			continue
+		}
+		kind = sched.BusyCold
+		if taken, all := c.slots(); taken < all && (own == nil || c.preferred(own)) {
+			own = c
+		}
 	}
-	if name, ok := dev.pool.Peek(rev); ok {
-		own = l.byName[name]
-	} else {
-		own, promised = l.answering(dev, rev)
+	if own == nil && kind == sched.BusyCold {
+		own, lender = s.answering(dev, rev)
 	}
 	if own != nil {
-		return own, startKind(own), promised
+		kind = startKind(own)
 	}
-	if all, _ := dev.pool.Count(rev); all > 0 {
-		return nil, sched.BusyCold, nil
-	}
-	return nil, sched.Cold, nil
+	return own, kind, lender
 }
 
-// startKind tells where the memory of a live container is: all of it on the device, and
-// staying there, or not. What its processes allocated and never used, as of an
-// arena, is nowhere, and nothing of it is missing.
-func startKind(b *container) sched.StartKind {
-	resident, footprint := b.dev.ledger.Residency(b.name)
-	if b.whole > 0 {
-		footprint = min(footprint, b.whole)
+// preferred reports whether a container takes a run rather than another: one that
+// has runs, else the one used last, whose memory is the likeliest to be on the device.
+func (c *container) preferred(other *container) bool {
+	if shared := len(c.runs) > 0; shared != (len(other.runs) > 0) {
+		return shared
 	}
-	if b.move.leaves() || resident < footprint {
+	return c.used > other.used
+}
+
+// answering finds a container of a revision that could take another run but for the
+// bookkeeping and logs of one that has answered, and that run: it lends its slot to
+// the next one, which begins when they are done. That is sooner than a cold start, and
+// a caller that has its answer may call again before they are. Nil where the device
+// keeps no container, or there is none such.
+func (s *Scheduler) answering(dev *device, rev *revision) (*container, *run) {
+	if dev.kept > s.cfg.Pool.Size {
+		return nil, nil
+	}
+	for _, c := range rev.containers {
+		if c.dev != dev || c.failed || c.removing {
+			continue
+		}
+		for _, r := range c.runs {
+			if r.answered && !r.lent {
+				return c, r
+			}
+		}
+	}
+	return nil, nil
+}
+
+// startKind is gpu-warm where all memory of a live container is on the device and
+// stays there, else host-warm. What its processes allocated and never used, as of an
+// arena, is nowhere, and nothing of it is missing.
+func startKind(c *container) sched.StartKind {
+	resident, footprint := c.dev.ledger.Residency(c.id)
+	if c.whole > 0 {
+		footprint = min(footprint, c.whole)
+	}
+	if c.move.leaves() || resident < footprint {
 		return sched.HostWarm
 	}
 	return sched.GPUWarm
@@ -102,66 +113,65 @@ func (r *run) actualStart() sched.StartKind {
 	return sched.GPUWarm
 }
 
-// fits tells whether container, host memory and device memory can be had now, counting
-// what idle containers hold as memory that can be freed. own is nil for a new container.
-func (l *Scheduler) fits(dev *device, rev *revision, own *container) bool {
-	if !l.hasMemory(dev, rev, own) {
+// fits reports whether container, host memory and device memory can be had now. The
+// memory of idle containers can be freed. own is nil for a new container.
+func (s *Scheduler) fits(dev *device, rev *revision, own *container) bool {
+	if !s.hasMemory(dev, rev, own) {
 		return false
 	}
-	return own != nil || l.hasSlot(dev) && l.affords(rev)
+	return own != nil || s.hasSlot(dev) && s.affords(rev)
 }
 
-// hasMemory tells whether the device has the memory for a run.
-func (l *Scheduler) hasMemory(dev *device, rev *revision, own *container) bool {
-	need := l.need(dev, rev, own)
+// hasMemory reports whether the device has the memory for a run.
+func (s *Scheduler) hasMemory(dev *device, rev *revision, own *container) bool {
+	need := s.need(dev, rev, own)
 	if all := need.Bytes + need.Context; all > dev.MemoryBytes {
 		// What fits no device at all is let through, to be refused with a
 		// reason.
-		return all > l.largest
+		return all > s.largest
 	}
-	if !l.permits(dev, rev, own, need.Bytes) {
+	if !s.permits(dev, rev, own, need.Bytes) {
 		return false
 	}
 	if own == nil {
 		return need.Bytes+need.Context <= dev.ledger.Available()
 	}
-	return dev.ledger.Possible(own.name, need)
+	return dev.ledger.Possible(own.id, need)
 }
 
-// hasSlot tells whether the device's pool has a slot for a new container or can get
-// one.
-func (l *Scheduler) hasSlot(dev *device) bool {
-	_, idle := dev.pool.Len()
-	return l.cfg.Pool.Size == 0 || !dev.pool.Full() || idle > 0
+// hasSlot reports whether the device has a slot for a new container, or an idle one to
+// remove for it.
+func (s *Scheduler) hasSlot(dev *device) bool {
+	return s.cfg.Pool.Size == 0 || dev.kept < s.cfg.Pool.Size || slices.ContainsFunc(dev.containers, (*container).isIdle)
 }
 
-// affords tells whether host memory is there for a new container of a revision.
-func (l *Scheduler) affords(rev *revision) bool { return !l.limited || rev.hostMB <= l.host.Free }
+// affords reports whether there is host memory for a new container of a revision.
+func (s *Scheduler) affords(rev *revision) bool { return !s.limited || rev.hostMB <= s.host.Free }
 
 // need is what a run asks of a device, in the container own or, when that is nil, in a
-// new one. The hint counts until a run was measured. Memory that is not seen
-// stays as long as its container lives, and cannot be moved: just like a context.
-func (l *Scheduler) need(dev *device, rev *revision, own *container) gpu.Need {
+// new one. The hint counts until a run was measured. Memory without a shim stays as
+// long as its container lives, and cannot be moved: just like a context.
+func (s *Scheduler) need(dev *device, rev *revision, own *container) gpu.Need {
 	size, measured := rev.measured.Bytes()
 	if !measured {
 		size = rev.hint
 	}
-	n := gpu.Need{Bytes: size, Context: l.cfg.Context}
+	n := gpu.Need{Bytes: size, Context: s.cfg.Context}
 	if rev.noShim {
-		n = gpu.Need{Context: size + l.cfg.Context}
+		n = gpu.Need{Context: size + s.cfg.Context}
 	}
 	if own != nil {
-		_, footprint := dev.ledger.Residency(own.name)
+		_, footprint := dev.ledger.Residency(own.id)
 		measured = measured || footprint > n.Bytes
-		n.Bytes, n.Context = max(n.Bytes, footprint), max(n.Context, dev.ledger.Overhead(own.name))
+		n.Bytes, n.Context = max(n.Bytes, footprint), max(n.Context, dev.ledger.Overhead(own.id))
 	}
-	if most := l.namespaceLimit(rev.flow.id.Namespace); most > 0 {
+	if most := s.namespaceLimit(rev.flow.id.Namespace); most > 0 {
 		n.Bytes = min(n.Bytes, most) // more it is not given
 	}
 	if measured {
 		// What needs more than any device is served with all of the largest.
-		n.Context = min(n.Context, l.largest)
-		n.Bytes = min(n.Bytes, l.largest-n.Context)
+		n.Context = min(n.Context, s.largest)
+		n.Bytes = min(n.Bytes, s.largest-n.Context)
 	}
 	return n
 }

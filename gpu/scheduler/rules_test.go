@@ -130,7 +130,7 @@ func TestUnseenMemoryIsNotMoved(t *testing.T) {
 	f.NoShim = true
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
 	s.run("", one, 1, 10*gib)
-	if resident, all := s.l.devices[0].ledger.Residency(s.l.containers[1].name); resident != 0 || all != 0 {
+	if resident, all := s.l.devices[0].ledger.Residency(1); resident != 0 || all != 0 {
 		t.Errorf("%d of %d bytes could be moved", resident, all)
 	}
 	s.submit("create 2, remove 1", fn("g", 10*gib))

@@ -27,98 +27,98 @@ type run struct {
 	begun     bool
 	answered  bool // the answer is there and the container stays
 	over      bool // the token is given back; the container is not, yet
-	lent      bool // answered, and its slot in the container is another run's
+	lent      bool // answered, and its slot in the container is taken by another run
 
 	launched time.Duration
-	before   uint64 // epoch of the order that was carried out when it was granted
+	before   uint64 // epoch of the move that was done when it was granted
 	transfer uint64 // epoch of the prefetch that served it, 0 for none
-	// peak is the most that the container held since the grant, negative as long as it
-	// has not said.
+	// peak is the most memory of the container since the grant, negative until it is
+	// reported.
 	peak int64
 	// shared sums the time since the launch, times the runs on the device in it.
 	shared time.Duration
 }
 
-// grantNext gives one token away; false when nothing may and can run.
-func (l *Scheduler) grantNext() bool {
-	c, ok := l.policy.Next(l.now)
+// grantNext grants one token; false when nothing may and can run.
+func (s *Scheduler) grantNext() bool {
+	choice, ok := s.policy.Next(s.now)
 	if !ok {
 		return false
 	}
-	in := l.invocations[c.Invocation]
-	rev, dev := in.rev, l.devices[c.Device]
-	b, kind, lent := l.take(dev, rev, c.Invocation)
-	if b == nil {
-		l.misjudged++
-		l.policy.Undo(l.now, c.Invocation)
+	in := s.invocations[choice.Invocation]
+	rev, dev := in.rev, s.devices[choice.Device]
+	c, kind, lender := s.take(dev, rev, in.id)
+	if c == nil {
+		s.misjudged++
+		s.policy.Undo(s.now, in.id)
 		return false
 	}
-	own := b
+	own := c
 	if !kind.Warm() {
 		own = nil
 	}
 	r := &run{
-		in: in, rev: rev, container: b, kind: kind, need: l.need(dev, rev, own),
-		granted: l.now, waited: c.Waited, charged: c.Charged, first: b.allAnswered(), peak: -1,
+		in: in, rev: rev, container: c, kind: kind, need: s.need(dev, rev, own),
+		granted: s.now, waited: choice.Waited, charged: choice.Charged, first: c.allAnswered(), peak: -1,
 	}
-	if lent != nil {
-		lent.lent = true
+	if lender != nil {
+		lender.lent = true
 	}
-	if b.move.arrived {
-		r.before = b.move.epoch
+	if c.move.arrived {
+		r.before = c.move.epoch
 	}
 	r.asked = r.need.Bytes
 	if rev.noShim {
-		r.asked = r.need.Context - l.cfg.Context
+		r.asked = r.need.Context - s.cfg.Context
 	}
-	if b.reported {
-		r.peak = l.footprint(b)
+	if c.reported {
+		r.peak = s.footprint(c)
 	}
 	f := rev.flow
-	l.dequeue(f, in)
+	s.dequeue(f, in)
 	in.run = r
 	f.runs++
 	dev.inFlight++
-	b.runs = append(b.runs, r)
-	l.setDirty(b)
-	l.becomeBusy(b)
-	l.load(f)
-	l.reserve(r)
+	c.runs = append(c.runs, r)
+	s.becomeBusy(c)
+	s.load(f)
+	s.reserve(r)
 	return true
 }
 
-// take takes a container of a revision that takes another run, or a slot that was
-// promised, or makes a new container; nil when none of these can be had.
-func (l *Scheduler) take(dev *device, rev *revision, invocation uint64) (*container, sched.StartKind, *run) {
-	own, kind, promised := l.serving(dev, rev)
+// take takes a slot of a container of a revision, or makes a new container; nil when
+// neither can be had. lender is the run that lends its slot, mostly nil.
+func (s *Scheduler) take(dev *device, rev *revision, invocation uint64) (c *container, kind sched.StartKind, lender *run) {
+	c, kind, lender = s.serving(dev, rev)
 	switch {
-	case own != nil && promised != nil:
-		return own, kind, promised
-	case own != nil:
-		dev.pool.Take(l.now, rev)
-		return own, kind, nil
-	case !l.hasSlot(dev) || !l.affords(rev):
+	case lender != nil:
+		return c, kind, lender
+	case c != nil:
+		s.use(c)
+		c.lastUsed = s.now
+		return c, kind, nil
+	case !s.hasSlot(dev) || !s.affords(rev):
 		return nil, kind, nil
 	}
-	if l.cfg.Pool.Size > 0 && dev.pool.Full() {
-		if _, ok := l.evictContainer(dev); !ok {
+	if size := s.cfg.Pool.Size; size > 0 && dev.kept >= size {
+		if _, ok := s.evictForContainer(dev); !ok {
 			return nil, kind, nil
 		}
 	}
-	return l.newContainer(dev, rev, invocation), kind, nil
+	return s.newContainer(dev, rev, invocation), kind, nil
 }
 
-// footprint is what a container's processes hold altogether, less contexts.
-func (l *Scheduler) footprint(b *container) int64 {
-	if b.rev.noShim {
-		return max(0, b.dev.ledger.Overhead(b.name)-l.cfg.Context)
+// footprint is the memory of a container's processes altogether, less contexts.
+func (s *Scheduler) footprint(c *container) int64 {
+	if c.rev.noShim {
+		return max(0, c.dev.ledger.Overhead(c.id)-s.cfg.Context)
 	}
-	_, footprint := b.dev.ledger.Residency(b.name)
+	_, footprint := c.dev.ledger.Residency(c.id)
 	return footprint
 }
 
-// memory is the most that a run's container held, or, of a container that has not said,
-// what was set aside.
+// memory is the most memory of a run's container, or what was reserved if that was
+// never reported.
 func (r *run) memory() int64 {
 	if r.peak >= 0 {
 		return r.peak
@@ -128,168 +128,168 @@ func (r *run) memory() int64 {
 
 // reserve asks the ledger for the run's memory; the run starts when the
 // reservation stands.
-func (l *Scheduler) reserve(r *run) {
-	b := r.container
-	standing, err := b.dev.ledger.Reserve(l.now, b.name, r.need)
+func (s *Scheduler) reserve(r *run) {
+	c := r.container
+	standing, err := c.dev.ledger.Reserve(s.now, c.id, r.need)
 	if err != nil {
-		l.refuseRun(r, err)
+		s.refuseRun(r, err)
 		return
 	}
-	l.enforceLimit(r)
-	if b.move.open && !b.dev.ledger.Awaits(b.name, b.move.epoch) {
-		l.cancelMove(b)
+	s.enforceLimit(r)
+	if c.move.open && !c.dev.ledger.Awaits(c.id, c.move.epoch) {
+		s.cancelMove(c)
 	}
 	if standing {
-		l.starting = append(l.starting, r)
+		s.starting = append(s.starting, r)
 		return
 	}
-	b.waiting = append(b.waiting, r)
+	c.waiting = append(c.waiting, r)
 }
 
-// refuseRun ends a run whose memory can never be had.
-func (l *Scheduler) refuseRun(r *run, err error) {
+// refuseRun ends a run whose reservation can never stand.
+func (s *Scheduler) refuseRun(r *run, err error) {
 	why := TooBig
 	if !errors.Is(err, gpu.ErrTooBig) {
 		why = Broken
 	}
-	l.order(Order{
+	s.order(Order{
 		Do: Refuse, Invocation: r.in.id, Container: r.container.id, Device: r.container.dev.Index, Flow: r.rev.flow.id,
-		Reason: why, Memory: r.asked, LargestDevice: l.largest, Waited: r.waited,
+		Reason: why, Memory: r.asked, LargestDevice: s.largest, Waited: r.waited,
 	})
-	l.policy.Abandon(l.now, r.in.id)
+	s.policy.Abandon(s.now, r.in.id)
 	r.container.dev.inFlight--
-	l.leave(r, r.kind.Warm())
-	l.end(r)
+	s.leave(r, r.kind.Warm())
+	s.end(r)
 }
 
 // end forgets a run that has left its container, and its invocation.
-func (l *Scheduler) end(r *run) {
+func (s *Scheduler) end(r *run) {
 	f := r.rev.flow
 	f.runs--
-	l.forgetInvocation(r.in)
-	l.forget(f)
+	s.forgetInvocation(r.in)
+	s.forget(f)
 }
 
-// launch starts a run, unless memory is still coming and only our order brings
-// it: a real device faults pages in by itself, a simulated one cannot. Nor does
-// a run begin while its slot is another's, whose logs are being read.
-func (l *Scheduler) launch(r *run) {
-	b := r.container
-	if b.move.brings() && !l.cfg.Faults || b.inside >= b.width {
-		b.blocked = append(b.blocked, r)
+// launch starts a run, unless its memory is still on its way and only the prefetch
+// brings it: a real device faults pages in by itself, a simulated one cannot. Nor does
+// a run begin in a slot that another run has lent it and not left yet.
+func (s *Scheduler) launch(r *run) {
+	c := r.container
+	if c.move.brings() && !s.cfg.Faults || c.inside >= c.width {
+		c.blocked = append(c.blocked, r)
 		return
 	}
-	r.begun, r.launched, r.transfer = true, l.now, b.move.serves
+	r.begun, r.launched, r.transfer = true, s.now, c.move.serves
 	r.kind = r.actualStart()
-	b.evicted = false // what is out comes in with it
-	b.inside++
-	b.dev.enter(l.now, r)
-	l.order(Order{
-		Do: Start, Invocation: r.in.id, Container: b.id, Device: b.dev.Index, Flow: r.rev.flow.id,
+	c.evicted = false // the run brings back what was evicted
+	c.inside++
+	c.dev.enter(s.now, r)
+	s.order(Order{
+		Do: Start, Invocation: r.in.id, Container: c.id, Device: c.dev.Index, Flow: r.rev.flow.id,
 		Start: r.kind, Rested: r.first, Need: r.need, Memory: r.memory(),
 		Waited: r.waited, Charged: r.charged, Transfer: r.transfer,
 	})
 }
 
-// release has runs that wait in a container for memory or for a slot try again.
-func (l *Scheduler) release(b *container) {
-	l.starting = append(l.starting, b.blocked...)
-	b.blocked = b.blocked[:0]
+// release lets runs that wait in a container for memory or for a slot try again.
+func (s *Scheduler) release(c *container) {
+	s.starting = append(s.starting, c.blocked...)
+	c.blocked = c.blocked[:0]
 }
 
 // requeue returns a run that was granted and not launched to the head of its
 // queue, as if it had never been granted.
-func (l *Scheduler) requeue(r *run) {
-	b, f := r.container, r.rev.flow
-	l.collectMoves(b.dev)
-	if slices.Contains(b.waiting, r) {
-		b.waiting = without(b.waiting, r)
-		b.dev.ledger.Cancel(l.now, b.name)
+func (s *Scheduler) requeue(r *run) {
+	c, f := r.container, r.rev.flow
+	s.collectMoves(c.dev)
+	if slices.Contains(c.waiting, r) {
+		c.waiting = without(c.waiting, r)
+		c.dev.ledger.Cancel(s.now, c.id)
 	} else {
-		b.blocked, l.starting = without(b.blocked, r), without(l.starting, r)
-		b.dev.ledger.Release(l.now, b.name)
+		c.blocked, s.starting = without(c.blocked, r), without(s.starting, r)
+		c.dev.ledger.Release(s.now, c.id)
 	}
-	l.policy.Undo(l.now, r.in.id)
+	s.policy.Undo(s.now, r.in.id)
 	r.in.run = nil
-	l.enqueue(f, r.in)
-	l.startDeviceTimeout(r.in)
-	b.dev.inFlight--
+	s.enqueue(f, r.in)
+	s.startDeviceTimeout(r.in)
+	c.dev.inFlight--
 	f.runs--
-	l.leave(r, r.kind.Warm())
+	s.leave(r, r.kind.Warm())
 }
 
 // requeueAll does so with several runs, the youngest first.
-func (l *Scheduler) requeueAll(runs []*run) {
-	slices.SortFunc(runs, func(a, b *run) int {
-		return cmp.Compare(b.in.seq, a.in.seq)
+func (s *Scheduler) requeueAll(runs []*run) {
+	slices.SortFunc(runs, func(a, c *run) int {
+		return cmp.Compare(c.in.seq, a.in.seq)
 	})
 	for _, r := range runs {
-		l.requeue(r)
+		s.requeue(r)
 	}
 }
 
-// answered follows a run that has its answer and whose container stays.
-func (l *Scheduler) answered(r *run) {
+// answered follows a run that has its answer and whose container can be used again.
+func (s *Scheduler) answered(r *run) {
 	if !r.answered {
 		r.answered = true
-		l.touch(r.rev.flow)
+		s.touch(r.rev.flow)
 	}
 }
 
-// over takes a run's token back. Its container stays busy with it.
-func (l *Scheduler) over(r *run, e Event) {
+// over takes a run's token back. The run stays in its container.
+func (s *Scheduler) over(r *run, e Event) {
 	if r.over {
 		return
 	}
 	r.over = true
-	b := r.container
-	b.dev.leave(l.now, r)
-	b.dev.inFlight--
+	c := r.container
+	c.dev.leave(s.now, r)
+	c.dev.inFlight--
 	if e.Unused {
-		l.policy.Abandon(l.now, r.in.id)
+		s.policy.Abandon(s.now, r.in.id)
 	} else {
-		l.serve(r, e)
+		s.serve(r, e)
 	}
-	if b.move.serves != 0 && b.move.arrived {
-		b.move.serves = 0 // it served this run, and not those after it
+	if c.move.serves != 0 && c.move.arrived {
+		c.move.serves = 0 // the prefetch served this run, and not those after it
 	}
-	b.dev.ledger.Release(l.now, b.name)
+	c.dev.ledger.Release(s.now, c.id)
 	if !e.Keep {
-		l.fail(b)
+		s.fail(c)
 	}
 }
 
-// serve charges a run for what it used, and learns from it. Its service is the
-// time in which the token was held less the making of its container.
-func (l *Scheduler) serve(r *run, e Event) {
-	granted := l.now - r.granted
+// serve charges a run for what it used, and learns from it. Its service is the time
+// from grant to return of the token, less the creation of its container.
+func (s *Scheduler) serve(r *run, e Event) {
+	granted := s.now - r.granted
 	setup := min(max(e.Setup, 0), granted)
-	f, b := r.rev.flow, r.container
+	f, c := r.rev.flow, r.container
 	if !r.kind.Warm() && setup > 0 {
 		f.demand.Started(setup)
 	}
-	l.policy.Done(l.now, r.in.id, sched.Usage{Service: granted - setup, Setup: setup})
-	l.order(Order{
-		Do: Served, Invocation: r.in.id, Container: b.id, Device: b.dev.Index, Flow: f.id,
+	s.policy.Done(s.now, r.in.id, sched.Usage{Service: granted - setup, Setup: setup})
+	s.order(Order{
+		Do: Served, Invocation: r.in.id, Container: c.id, Device: c.dev.Index, Flow: f.id,
 		Service: granted - setup, Setup: setup, Memory: r.memory(),
 	})
 	if r.peak >= 0 && r.rev == f.newest() {
 		r.rev.measured.Add(r.peak)
 	}
 	if e.Keep && r.kind == sched.GPUWarm && r.transfer == 0 && e.Ran > 0 {
-		if k, ok := r.company(l.now); ok {
-			b.dev.tokens.Learn(f.name, k, e.Ran)
-			l.applyTokens(b.dev)
+		if k, ok := r.concurrency(s.now); ok {
+			c.dev.tokens.Learn(f.id.String(), k, e.Ran)
+			s.applyTokens(c.dev)
 		}
 	}
 }
 
 // left takes a run out of its container, and its token back if that is not done. A run
 // that waits for its slot may begin.
-func (l *Scheduler) left(r *run, e Event) {
-	l.over(r, e)
-	b := r.container
-	l.leave(r, e.Keep)
-	l.end(r)
-	l.release(b)
+func (s *Scheduler) left(r *run, e Event) {
+	s.over(r, e)
+	c := r.container
+	s.leave(r, e.Keep)
+	s.end(r)
+	s.release(c)
 }

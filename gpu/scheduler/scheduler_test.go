@@ -182,7 +182,7 @@ func TestHostMemoryIsShared(t *testing.T) {
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
 	s.run("", one, 1, gib)
 	s.submit("remove 1", fn("g", gib)) // 44 are free, 100 may come, 256 are needed: f's container goes
-	if b := s.l.Containers(nil); len(b) != 1 || !b[0].Leaving {
+	if b := s.l.Containers(); len(b) != 1 || !b[0].Leaving {
 		t.Errorf("boxes %+v", b)
 	}
 	s.expect("", Event{Kind: Removed, Container: 1})

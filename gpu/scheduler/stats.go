@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,15 +14,10 @@ import (
 // Stats is a copy of a scheduler's figures.
 type Stats struct {
 	Policy     string
-	Queued     int // invocations
-	Flows      int // known
-	Containers int // not gone
-	Leaving    int // MiB of host memory of containers on their way out
-	// Misjudged counts grants for which there was no slot after all. It stays
-	// 0 where Placement is right.
-	Misjudged uint64
-	Sched     sched.Stats
-	Devices   []DeviceStats // by index
+	Queued     int           // invocations
+	InFlight   int           // runs that have a token
+	Containers int           // not gone
+	Devices    []DeviceStats // by index
 }
 
 // DeviceStats is a copy of one device's figures.
@@ -30,11 +26,10 @@ type DeviceStats struct {
 	Lost        string // why it cannot be used, empty when it can
 	Tokens      int    // 0 for a lost one
 	InFlight    int
-	Containers  int
-	Idle        int
+	Containers  int  // not being removed
 	Sampled     bool // Utilization is read
 	Utilization float64
-	Measured    int64 // bytes used by anybody as last read, negative for unknown
+	Measured    int64 // bytes in use as last read, negative for unknown
 	Used        int64 // charged, all kinds together
 	Memory      gpu.Totals
 	Waiting     int // reservations that do not stand yet
@@ -46,7 +41,7 @@ type ContainerStats struct {
 	Device   int
 	Flow     sched.FlowID
 	Runs     int
-	Created  bool // its container exists
+	Created  bool
 	Leaving  bool // it is being removed
 	Resident int64
 	Incoming int64 // on its way to the device
@@ -54,24 +49,20 @@ type ContainerStats struct {
 }
 
 // Stats copies the figures of the whole.
-func (l *Scheduler) Stats() Stats {
-	s := Stats{
-		Sched: l.policy.Stats(), Queued: l.queued, Flows: len(l.flows), Containers: len(l.containers),
-		Leaving: l.leaving, Misjudged: l.misjudged,
+func (s *Scheduler) Stats() Stats {
+	st := Stats{Policy: s.cfg.Policy, Containers: len(s.containers)}
+	st.Queued, st.InFlight = s.policy.Len()
+	for _, dev := range s.devices {
+		st.Devices = append(st.Devices, s.Device(dev.Index))
 	}
-	s.Policy = s.Sched.Policy
-	for _, dev := range l.devices {
-		s.Devices = append(s.Devices, l.Device(dev.Index))
-	}
-	return s
+	return st
 }
 
 // Device copies one device's figures.
-func (l *Scheduler) Device(index int) DeviceStats {
-	dev := l.devices[index]
-	all, idle := dev.pool.Len()
+func (s *Scheduler) Device(index int) DeviceStats {
+	dev := s.devices[index]
 	d := DeviceStats{
-		Device: dev.Device, Lost: dev.lost, InFlight: dev.inFlight, Containers: all, Idle: idle,
+		Device: dev.Device, Lost: dev.lost, InFlight: dev.inFlight, Containers: dev.kept,
 		Sampled: dev.sampled, Utilization: dev.tokens.Utilization(), Measured: dev.used,
 		Used: dev.ledger.Used(), Memory: dev.ledger.Totals(), Waiting: dev.ledger.Waiting(),
 	}
@@ -81,105 +72,66 @@ func (l *Scheduler) Device(index int) DeviceStats {
 	return d
 }
 
-// Containers appends the figures of all containers, in the order of their making.
-func (l *Scheduler) Containers(buf []ContainerStats) []ContainerStats {
-	start := len(buf)
-	for _, b := range l.containers {
-		buf = append(buf, b.stats())
+// Containers copies the figures of all containers, in the order of their creation.
+func (s *Scheduler) Containers() []ContainerStats {
+	var all []ContainerStats
+	for _, id := range slices.Sorted(maps.Keys(s.containers)) {
+		all = append(all, s.containers[id].stats())
 	}
-	slices.SortFunc(buf[start:], func(a, b ContainerStats) int { return int(a.ID) - int(b.ID) })
-	return buf
+	return all
 }
 
 // Container copies one container's figures; false if it is not known.
-func (l *Scheduler) Container(id Container) (ContainerStats, bool) {
-	b := l.containers[id]
-	if b == nil {
+func (s *Scheduler) Container(id Container) (ContainerStats, bool) {
+	c := s.containers[id]
+	if c == nil {
 		return ContainerStats{}, false
 	}
-	return b.stats(), true
+	return c.stats(), true
 }
 
-func (b *container) stats() ContainerStats {
+func (c *container) stats() ContainerStats {
 	coming := int64(0)
-	if b.move.brings() {
-		_, footprint := b.dev.ledger.Residency(b.name)
-		coming = max(0, footprint-b.resident)
+	if c.move.brings() {
+		_, footprint := c.dev.ledger.Residency(c.id)
+		coming = max(0, footprint-c.resident)
 	}
 	return ContainerStats{
-		Incoming: coming, Context: b.dev.ledger.Overhead(b.name),
-		ID: b.id, Device: b.dev.Index, Flow: b.rev.flow.id, Runs: len(b.runs),
-		Created: b.created, Leaving: b.removing, Resident: b.resident,
-	}
-}
-
-// DirtyCount is how many containers Dirty would report.
-func (l *Scheduler) DirtyCount() int { return len(l.dirty) }
-
-// Dirty reports the figures of containers that are new or may have changed since it
-// last reported them, those that are gone left out: of the first n at most so many.
-// It gives how many of the n are left; those behind them became dirty since. Call it
-// between a Ready and the next event.
-//
-// An open console asks once a second how thousands of containers are, and most of
-// them are as they were.
-func (l *Scheduler) Dirty(n, most int, report func(ContainerStats)) (left int) {
-	n = min(n, len(l.dirty))
-	most = min(n, most)
-	for _, c := range l.dirty[:most] {
-		c.dirty = false
-		report(c.stats())
-	}
-	l.dirty = slices.Delete(l.dirty, 0, most)
-	return n - most
-}
-
-// setDirty has Dirty report a container.
-func (l *Scheduler) setDirty(c *container) {
-	if !c.dirty {
-		c.dirty = true
-		l.dirty = append(l.dirty, c)
+		Incoming: coming, Context: c.dev.ledger.Overhead(c.id),
+		ID: c.id, Device: c.dev.Index, Flow: c.rev.flow.id, Runs: len(c.runs),
+		Created: c.created, Leaving: c.removing, Resident: c.resident,
 	}
 }
 
 // Flow copies one flow's figures; false if it is not known.
-func (l *Scheduler) Flow(id sched.FlowID) (sched.FlowStats, bool) { return l.policy.Flow(id) }
+func (s *Scheduler) Flow(id sched.FlowID) (sched.FlowStats, bool) { return s.policy.Flow(id) }
 
-// Known is how many flows the scheduler knows.
-func (l *Scheduler) Known() int { return len(l.flows) }
+// Flows lists the flows that are known, in no order.
+func (s *Scheduler) Flows() []sched.FlowID { return slices.Collect(maps.Keys(s.flows)) }
 
-// Flows lists the flows that the scheduler knows, in no order.
-func (l *Scheduler) Flows() []sched.FlowID {
-	out := make([]sched.FlowID, 0, len(l.flows))
-	for id := range l.flows {
-		out = append(out, id)
-	}
-	return out
-}
-
-// Resident is what a flow's containers hold on devices, in bytes; false if the flow
-// is not known.
-func (l *Scheduler) Resident(id sched.FlowID) (int64, bool) {
-	if f := l.flows[id]; f != nil {
+// Resident is the memory of a flow's containers on devices, in bytes; false if the
+// flow is not known.
+func (s *Scheduler) Resident(id sched.FlowID) (int64, bool) {
+	if f := s.flows[id]; f != nil {
 		return f.resident, true
 	}
 	return 0, false
 }
 
-// Memory is the most that an invocation's container held while the invocation had its token, or,
-// of a container that has not said, what was set aside; false if it has none.
-func (l *Scheduler) Memory(invocation uint64) (int64, bool) {
-	r := l.runOf(invocation)
+// Memory is the most memory of an invocation's container since the invocation was
+// granted, or what was reserved if that was never reported; false if it does not run.
+func (s *Scheduler) Memory(invocation uint64) (int64, bool) {
+	r := s.runOf(invocation)
 	if r == nil {
 		return 0, false
 	}
 	return r.memory(), true
 }
 
-// Footprint returns what runs of a revision of a flow have held of a device, on it
-// or swapped out; 0 while that is not known.
-func (l *Scheduler) Footprint(id sched.FlowID, key string) int64 {
-	f := l.flows[id]
+// Footprint returns the device memory that runs of a revision of a flow have needed,
+// resident or swapped out; 0 until it was measured.
+func (s *Scheduler) Footprint(id sched.FlowID, key string) int64 {
+	f := s.flows[id]
 	if f == nil {
 		return 0
 	}
@@ -192,48 +144,48 @@ func (l *Scheduler) Footprint(id sched.FlowID, key string) int64 {
 }
 
 // Now is the time of the latest event.
-func (l *Scheduler) Now() time.Duration { return l.now }
+func (s *Scheduler) Now() time.Duration { return s.now }
 
-// Explain says what holds a flow, or which rule chose it last. Of one that fits
-// nowhere it names what lacks.
-func (l *Scheduler) Explain(id sched.FlowID) sched.Reason {
-	r := l.policy.Explain(l.now, id)
-	if f := l.flows[id]; r.Rule == sched.RuleNoFit && f != nil {
-		r.Missing = l.missing(f)
+// Explain is the rule that delays a flow, and the one that chose it last. For one that
+// fits nowhere it names what is missing.
+func (s *Scheduler) Explain(id sched.FlowID) sched.Reason {
+	r := s.policy.Explain(s.now, id)
+	if f := s.flows[id]; r.Rule == sched.RuleNoFit && f != nil {
+		r.Missing = s.missing(f)
 	}
 	return r
 }
 
-// missing names what the next run of a flow lacks on the devices with a free token,
+// missing names what the next run of a flow misses on the devices with a free token,
 // each limit once.
-func (l *Scheduler) missing(f *flow) string {
+func (s *Scheduler) missing(f *flow) string {
 	rev := f.next()
 	var all []string
-	for _, dev := range l.devices {
-		if dev.lost != "" || dev.inFlight >= dev.d {
+	for _, dev := range s.devices {
+		if !dev.open() {
 			continue
 		}
-		own, _, _ := l.serving(dev, rev)
-		if why := l.missingOn(dev, rev, own); why != "" && !slices.Contains(all, why) {
+		own, _, _ := s.serving(dev, rev)
+		if why := s.missingOn(dev, rev, own); why != "" && !slices.Contains(all, why) {
 			all = append(all, why)
 		}
 	}
 	return strings.Join(all, "; ")
 }
 
-// missingOn names the first limit that fits finds reached.
-func (l *Scheduler) missingOn(dev *device, rev *revision, own *container) string {
-	need := l.need(dev, rev, own)
+// missingOn names the first limit that keeps a run from fitting on a device.
+func (s *Scheduler) missingOn(dev *device, rev *revision, own *container) string {
+	need := s.need(dev, rev, own)
 	switch {
-	case !l.permits(dev, rev, own, need.Bytes):
+	case !s.permits(dev, rev, own, need.Bytes):
 		return fmt.Sprintf("namespace %s has reached its limit of %d MiB of device memory (whisk.gpu.namespace-limits)",
-			rev.flow.id.Namespace, l.namespaceLimit(rev.flow.id.Namespace)>>20)
-	case !l.hasMemory(dev, rev, own):
+			rev.flow.id.Namespace, s.namespaceLimit(rev.flow.id.Namespace)>>20)
+	case !s.hasMemory(dev, rev, own):
 		return fmt.Sprintf("it needs %d MiB of device memory, and others that run hold too much", (need.Bytes+need.Context)>>20)
-	case own == nil && !l.hasSlot(dev):
-		return fmt.Sprintf("all %d containers of the device are in use (whisk.gpu.pool-size)", l.cfg.Pool.Size)
-	case own == nil && !l.affords(rev):
-		return fmt.Sprintf("a container of it takes %d MB of host memory and %d are free (whisk.container-pool.user-memory)", rev.hostMB, l.host.Free)
+	case own == nil && !s.hasSlot(dev):
+		return fmt.Sprintf("all %d containers of the device are in use (whisk.gpu.pool-size)", s.cfg.Pool.Size)
+	case own == nil && !s.affords(rev):
+		return fmt.Sprintf("a container of it takes %d MB of host memory and %d are free (whisk.container-pool.user-memory)", rev.hostMB, s.host.Free)
 	}
 	return ""
 }

@@ -396,7 +396,7 @@ func costFigure(clock func() time.Duration) figure {
 func decisionCost(policy string, n int, clock func() time.Duration) float64 {
 	cfg, _ := sched.Defaults(policy)
 	cfg.MaxFlows = max(cfg.MaxFlows, n)
-	s, err := sched.NewPolicy(policy, cfg, nil)
+	s, err := sched.New(policy, cfg, nil)
 	if err != nil {
 		panic(fmt.Sprintf("sim: the defaults of %s: %v", policy, err))
 	}

@@ -280,8 +280,8 @@ func newScheduler(p Params, c *cost) (*scheduler.Scheduler, error) {
 		cfg.Devices = append(cfg.Devices, gpu.Device{Index: i, MemoryBytes: p.Memory, Simulated: true})
 	}
 	if p.Clock != nil {
-		cfg.NewPolicy = func(name string, cfg sched.Config, view sched.View) (sched.Policy, error) {
-			policy, err := sched.NewPolicy(name, cfg, view)
+		cfg.NewPolicy = func(name string, cfg sched.Config, view sched.View) (scheduler.Policy, error) {
+			policy, err := sched.New(name, cfg, view)
 			return &timed{policy, p.Clock, c}, err
 		}
 	}
@@ -317,7 +317,7 @@ type cost struct {
 
 // timed is a policy that is measured while the scheduler calls it.
 type timed struct {
-	sched.Policy
+	scheduler.Policy
 	clock func() time.Duration
 	cost  *cost
 }
