@@ -124,7 +124,7 @@ var owners = map[string][]string{
 	"gonum.org/v1/plot":                       {"sched/sim"},
 	"github.com/rivo/tview":                   {"invoker/operate/top"},
 	"github.com/gdamore/tcell":                {"invoker/operate/top"},
-	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk"},
+	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk", "sched/sim"},
 	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/operate/kamon"},
 	"go.opentelemetry.io":                     {"invoker/operate/trace"},
 }

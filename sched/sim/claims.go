@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -36,71 +37,79 @@ func (f Finding) Ours() string {
 	return fmt.Sprintf("%s%s [%s, %s]", number(f.Value.Median), f.Unit, number(f.Value.Q10), number(f.Value.Q90))
 }
 
-// claim is how a finding is made: the runs of a seed that it needs, the figure
-// that it takes from them, and how that is judged.
+// section is a group of claims under a title.
+type section struct {
+	title  string
+	claims []claim
+}
+
+// claim is how a finding is made: the runs that it needs, as parse takes them,
+// the figure that it takes from those of a seed, and how that is judged.
 type claim struct {
-	section, name, text, paper, unit, why string
-	judge                                 rule
-	runs                                  []*cell
-	value                                 func(r []*Result) float64
+	name, text, paper, unit string
+	runs                    runs
+	value                   func(r []*Result) float64
+	judge                   rule
+	why                     string
 }
 
 // finding judges what came out.
-func (k claim) finding(seeds int) Finding {
+func (k claim) finding(section string, results map[string][]*Result, seeds int) Finding {
 	v := make([]float64, seeds)
 	for s := range v {
 		var r []*Result
-		for _, c := range k.runs {
-			r = append(r, c.bySeed[s])
+		for _, text := range k.runs {
+			r = append(r, results[text][s])
 		}
 		v[s] = k.value(r)
 	}
-	f := Finding{Section: k.section, Name: k.name, Claim: k.text, Paper: k.paper, Unit: k.unit, Why: k.why, Largest: slices.Max(v)}
+	f := Finding{Section: section, Name: k.name, Claim: k.text, Paper: k.paper, Unit: k.unit, Why: k.why, Largest: slices.Max(v)}
 	f.Value = SpreadOf(v)
 	f.Interval = IntervalOf(v) // SpreadOf has sorted them
 	f.Verdict = k.judge.of(f.Value.Median, f.Interval, f.Largest)
 	return f
 }
 
+// chosen goes over the claims whose names begin with one of only, or all, with
+// the titles of their sections.
+func chosen(only []string) iter.Seq2[string, claim] {
+	return func(yield func(string, claim) bool) {
+		for _, s := range sections {
+			for _, k := range s.claims {
+				if begins(k.name, only) && !yield(s.title, k) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // CheckClaims names the flag where no claim's name begins with one of only.
 func CheckClaims(only []string) error {
-	if len(chosen(only)) == 0 {
-		return fmt.Errorf("--only %s: no claim begins so", strings.Join(only, ","))
+	for range chosen(only) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("--only %s: no claim begins so", strings.Join(only, ","))
 }
 
 // Claims makes the runs of every claim whose name begins with one of only, or
 // of all, on seeds 1 to seeds, and judges them.
-func Claims(ctx context.Context, only []string, seeds, parallel int, progress Progress) ([]Finding, error) {
-	if err := CheckSeeds(seeds); err != nil {
-		return nil, err
-	}
+func Claims(ctx context.Context, only []string, seeds, parallel int, progress Progress) (found []Finding, err error) {
 	if err := CheckClaims(only); err != nil {
 		return nil, err
 	}
-	claims := chosen(only)
-	var runs [][]*cell
-	for _, k := range claims {
-		runs = append(runs, k.runs)
+	var needed runs
+	for _, k := range chosen(only) {
+		needed = append(needed, k.runs...)
 	}
-	if err := runCells(ctx, union(runs), seeds, parallel, progress); err != nil {
+	results, err := runTexts(ctx, needed, seeds, parallel, progress)
+	if err != nil {
 		return nil, err
 	}
-	var found []Finding
-	for _, k := range claims {
-		found = append(found, k.finding(seeds))
+	for title, k := range chosen(only) {
+		found = append(found, k.finding(title, results, seeds))
 	}
 	return found, nil
-}
-
-func chosen(only []string) (out []claim) {
-	for _, k := range allClaims() {
-		if begins(k.name, only) {
-			out = append(out, k)
-		}
-	}
-	return out
 }
 
 // ClaimsMarkdown writes findings as tables, one for each section, and those of

@@ -1,13 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Summary is a policy's results over seeds, in seconds where times are meant.
@@ -30,40 +30,33 @@ type Summary struct {
 	Warning     string  `json:"note,omitempty"`
 }
 
-// Entry is one row to compare: parameters on a source of workloads.
-type Entry struct {
-	Setting string
-	Params  Params
-	Source  *Source
+// Spread is a figure over seeds.
+type Spread struct {
+	Median float64 `json:"median"`
+	Q10    float64 `json:"q10"`
+	Q90    float64 `json:"q90"`
+	N      int     `json:"n"`
 }
 
-// maxSeeds is more than it is worth waiting for.
-const maxSeeds = 10_000
-
-// CheckSeeds names the flag where a number of seeds cannot be.
-func CheckSeeds(seeds int) error {
-	return within([]constraint{{"--seeds", seeds, seeds >= 1 && seeds <= maxSeeds, fmt.Sprintf("lie within 1 and %d", maxSeeds)}})
+// SpreadOf summarizes values, which it sorts in place.
+func SpreadOf(v []float64) Spread {
+	l := summarize(v)
+	return Spread{Median: l.P50, Q10: quantile(v, 0.1), Q90: quantile(v, 0.9), N: len(v)}
 }
+
+// String writes the median with the quantiles.
+func (s Spread) String() string { return fmt.Sprintf("%.2f [%.2f %.2f]", s.Median, s.Q10, s.Q90) }
 
 // Compare runs every entry on every seed from first on and returns one summary
 // of each entry, in order. Ratios are to the first entry.
 func Compare(ctx context.Context, entries []Entry, first uint64, seeds, parallel int, progress Progress) ([]Summary, error) {
-	if err := CheckSeeds(seeds); err != nil {
-		return nil, err
-	}
-	var tasks []Task
-	for _, e := range entries {
-		for i := range seeds {
-			tasks = append(tasks, Task{Source: e.Source, Seed: first + uint64(i), Params: e.Params})
-		}
-	}
-	results, err := RunAll(ctx, tasks, parallel, progress)
+	results, err := runAll(ctx, entries, first, seeds, parallel, progress)
 	if err != nil {
 		return nil, err
 	}
 	summaries := make([]Summary, len(entries))
 	for i, e := range entries {
-		summaries[i] = summarized(e, results[i*seeds:(i+1)*seeds], results[:seeds])
+		summaries[i] = summarized(e, results[i], results[0])
 	}
 	return summaries, nil
 }
@@ -84,10 +77,10 @@ func summarized(e Entry, mine, base []*Result) Summary {
 		LowerBound:  over(bound),
 		OverBound:   over(func(r *Result) float64 { return r.OverBound }),
 		LeastCold:   over(func(r *Result) float64 { return share(float64(r.LeastCold), r.Latency.Count) }),
+		GapOfBound:  largestGap(mine),
 	}
 	for _, r := range mine {
 		s.Unfinished += r.Unfinished
-		s.GapOfBound = max(s.GapOfBound, ratio(r.GapBacklogged.Max, r.GapBound))
 		if r.Warning != "" {
 			s.Warning = r.Warning
 		}
@@ -98,6 +91,14 @@ func summarized(e Entry, mine, base []*Result) Summary {
 // mean and bound are the figures that most comparisons are about, in seconds.
 func mean(r *Result) float64  { return r.Latency.Mean / 1000 }
 func bound(r *Result) float64 { return r.LowerBound / 1000 }
+
+// largestGap is the largest gap of all runs over its bound.
+func largestGap(rs []*Result) (worst float64) {
+	for _, r := range rs {
+		worst = max(worst, ratio(r.GapBacklogged.Max, r.GapBound))
+	}
+	return worst
+}
 
 // spread summarizes a figure of each result.
 func spread(rs []*Result, f func(*Result) float64) Spread {
@@ -142,120 +143,54 @@ func SummaryTable(summaries []Summary) Table {
 	return t
 }
 
-// Entries lists one entry for each policy under the same options and workload.
-// The offered load is a share of the capacity of the server as the paper's policy
-// would use it, the same for all. fixed, when given, is the workload instead of
-// spec's.
-func Entries(policies []string, o Options, spec Spec, fixed *Source) ([]Entry, error) {
-	server, err := o.Apply(mqfq)
-	if err != nil {
-		return nil, err
-	}
-	source := fixed
-	if source == nil {
-		source = spec.For(server).Source()
-	}
-	var entries []Entry
-	for _, policy := range policies {
-		mine := o
-		if policy != mqfq && policy != plus && len(policies) > 1 {
-			mine.Shortest = nil // the others have an order of their own
-		}
-		p, err := mine.Apply(policy)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, Entry{Params: p, Source: source})
-	}
-	return entries, nil
-}
-
-// Check tests whether entries can run at all, as far as their first seed shows:
-// what is wrong with a parameter is known before anything has run.
-func Check(entries []Entry, seed uint64) error {
-	for _, e := range entries {
-		w, err := e.Source.Workload(seed)
-		if err != nil {
-			return err
-		}
-		if _, err := newEngine(w, e.Params); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Swept is a parameter that a sweep can vary: how it is called, a line about
-// it, its usual values, and what setting it means.
-type Swept struct {
-	Name, Text, Values string
-	set                func(o *Options, s *Spec, value string) error
-}
-
-// option sets one of the options from its text.
-func option[T any](parse func(string) (T, error), to func(*Options) **T) func(*Options, *Spec, string) error {
-	return func(o *Options, _ *Spec, text string) error {
-		v, err := parse(text)
-		*to(o) = &v
-		return err
-	}
-}
-
-func float(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+// Swept is a parameter that a sweep can vary: its flag, or "ttl" for two of them,
+// a line about it and its usual values.
+type Swept struct{ Name, Text, Values string }
 
 // SweptParameters lists the parameters that Sweep varies.
 func SweptParameters() []Swept {
 	return []Swept{
-		{"overrun", "T: how far a flow may run ahead", "0s,1s,2s,5s,10s,20s,50s",
-			option(time.ParseDuration, func(o *Options) **time.Duration { return &o.Overrun })},
-		{"tokens", "D: runs in flight per device", "1,2,3,4", option(strconv.Atoi, func(o *Options) **int { return &o.Tokens })},
-		{"ttl-alpha", "TTL over the inter-arrival time", "0,0.5,1,2,3,4", option(float, func(o *Options) **float64 { return &o.TTLAlpha })},
-		{"ttl", "one TTL for every flow", "0s,100ms,1s,2s,4s,10s", func(o *Options, _ *Spec, v string) error {
-			d, err := time.ParseDuration(v)
-			o.TTLMin, o.TTLMax = &d, &d
-			return err
-		}},
-		{"pool", "containers per device", "4,8,12,16,24,32", option(strconv.Atoi, func(o *Options) **int { return &o.Pool })},
-		{"devices", "GPUs", "1,2,3,4", option(strconv.Atoi, func(o *Options) **int { return &o.Devices })},
-		{"retention", "which idle container is given up", "lru,flow-lru,protect-lru,demand", func(o *Options, _ *Spec, v string) error {
-			o.Retention = &v
-			return nil
-		}},
-		{"load", "share of the capacity asked for", "0.3,0.5,0.7,0.85,0.95", func(_ *Options, s *Spec, v string) (err error) {
-			s.Load, err = float(v)
-			return err
-		}},
-		{"weight", "weight of the first function", "0.5,1,2,4", func(_ *Options, s *Spec, v string) (err error) {
-			if s.Weight, err = float(v); s.Weight == 0 {
-				return errors.New("a weight is above 0")
-			}
-			return err
-		}},
+		{"overrun", "T: how far a flow may run ahead", "0s,1s,2s,5s,10s,20s,50s"},
+		{"tokens", "D: runs in flight per device", "1,2,3,4"},
+		{"ttl-alpha", "TTL over the inter-arrival time", "0,0.5,1,2,3,4"},
+		{"ttl", "one TTL for every flow", "0s,100ms,1s,2s,4s,10s"},
+		{"pool", "containers per device", "4,8,12,16,24,32"},
+		{"devices", "GPUs", "1,2,3,4"},
+		{"retention", "which idle container is evicted", "lru,flow-lru,protect-lru,demand"},
+		{"load", "share of the capacity asked for", "0.3,0.5,0.7,0.85,0.95"},
+		{"weight", "weight of the first function", "0.5,1,2,4"},
 	}
 }
 
 // Sweep lists the entries that vary one parameter over values, for each of the
-// policies. values empty takes the usual ones. fixed, when given, is the
+// policies. values empty takes the usual ones. trace, when given, is the
 // workload instead of spec's.
-func Sweep(name, values string, policies []string, base Options, spec Spec, fixed *Source) ([]Entry, error) {
-	swept, err := parameter(name)
-	if err != nil {
-		return nil, err
+func Sweep(name, values string, policies []string, base Options, spec Spec, trace *Workload) ([]Entry, error) {
+	var names []string
+	for _, s := range SweptParameters() {
+		names = append(names, s.Name)
+		if s.Name == name {
+			values = cmp.Or(values, s.Values)
+		}
 	}
-	if fixed != nil && (name == "load" || name == "weight") {
+	switch {
+	case !slices.Contains(names, name):
+		return nil, fmt.Errorf("--over %q: not one of %s", name, strings.Join(names, ", "))
+	case trace != nil && (name == "load" || name == "weight"):
 		return nil, fmt.Errorf("--over %s: a trace has its own", name)
-	}
-	if values == "" {
-		values = swept.Values
 	}
 	var entries []Entry
 	for v := range strings.SplitSeq(values, ",") {
 		v = strings.TrimSpace(v)
+		flags := []string{name + "=" + v}
+		if name == "ttl" {
+			flags = []string{"ttl-min=" + v, "ttl-max=" + v}
+		}
 		o, s := base, spec
-		if err := swept.set(&o, &s, v); err != nil {
+		if err := setFlags(&o, &s, flags...); err != nil {
 			return nil, fmt.Errorf("--values %q: not a value of %s", v, name)
 		}
-		rows, err := Entries(policies, o, s, fixed)
+		rows, err := Entries(policies, o, s, trace)
 		if err != nil {
 			return nil, err
 		}
@@ -265,15 +200,4 @@ func Sweep(name, values string, policies []string, base Options, spec Spec, fixe
 		}
 	}
 	return entries, nil
-}
-
-func parameter(name string) (Swept, error) {
-	var names []string
-	for _, s := range SweptParameters() {
-		if s.Name == name {
-			return s, nil
-		}
-		names = append(names, s.Name)
-	}
-	return Swept{}, fmt.Errorf("--over %q: not one of %s", name, strings.Join(names, ", "))
 }

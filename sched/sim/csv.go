@@ -17,57 +17,53 @@ import (
 // file and line, and ends there. Columns are found by their names in the first
 // line, so their order is free and further ones do no harm.
 type table struct {
-	name    string
-	rows    *csv.Reader
-	line    int
-	header  []string
-	fields  []string
-	columns map[string]int
-	err     error
-}
-
-// column is one that the caller asks for, and the spellings that it may have.
-type column struct {
-	name      string
-	spellings []string
-	optional  bool
+	name   string
+	rows   *csv.Reader
+	line   int
+	header []string
+	fields []string
+	err    error
 }
 
 // bom is Unicode's byte order mark, which some editors begin UTF-8 with.
 const bom = "\ufeff"
 
 // newTable reads the header.
-func newTable(name string, r io.Reader, columns ...column) *table {
+func newTable(name string, r io.Reader) *table {
 	text := bufio.NewReader(r)
 	if first, _ := text.Peek(len(bom)); string(first) == bom {
 		_, _ = text.Discard(len(bom))
 	}
-	t := &table{name: name, rows: csv.NewReader(text), columns: make(map[string]int)}
-	t.rows.FieldsPerRecord, t.rows.ReuseRecord, t.rows.TrimLeadingSpace = -1, true, true
+	t := &table{name: name, rows: csv.NewReader(text)}
+	t.rows.FieldsPerRecord, t.rows.TrimLeadingSpace = -1, true
 	if !t.read() {
 		t.err = cmp.Or(t.err, fmt.Errorf("%s: empty", name))
-		return t
 	}
-	t.header = slices.Clone(t.fields)
-	for _, c := range columns {
-		t.find(c)
-	}
+	t.header = t.fields
 	return t
 }
 
-func (t *table) find(c column) {
+// optional returns where a column is that may be spelled in several ways, or -1.
+func (t *table) optional(spellings ...string) int {
+	at := -1
 	for i, h := range t.header {
-		if !slices.ContainsFunc(c.spellings, func(s string) bool { return strings.EqualFold(h, s) }) {
-			continue
+		if slices.ContainsFunc(spellings, func(s string) bool { return strings.EqualFold(h, s) }) {
+			if at >= 0 {
+				t.fail("column %s twice", spellings[0])
+			}
+			at = i
 		}
-		if t.has(c.name) {
-			t.fail("column %s twice", c.name)
-		}
-		t.columns[c.name] = i
 	}
-	if !t.has(c.name) && !c.optional {
-		t.fail("no column %s", strings.Join(c.spellings, " or "))
+	return at
+}
+
+// column returns where a column is that must be there.
+func (t *table) column(spellings ...string) int {
+	at := t.optional(spellings...)
+	if at < 0 {
+		t.fail("no column %s", strings.Join(spellings, " or "))
 	}
+	return at
 }
 
 // next reads the next row; false at the end of the file and after an error.
@@ -116,32 +112,32 @@ func (t *table) fail(format string, args ...any) {
 	}
 }
 
-func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok }
+// add keeps what adding a row came to.
+func (t *table) add(err error) {
+	if err != nil {
+		t.fail("%w", err)
+	}
+}
 
 // text returns a field that must not be empty.
-func (t *table) text(column string) string {
-	s := t.fields[t.columns[column]]
-	if s == "" {
-		t.fail("%s is empty", column)
+func (t *table) text(column int) string {
+	if t.fields[column] == "" {
+		t.fail("%s is empty", t.header[column])
 	}
-	return s
+	return t.fields[column]
 }
 
 // number returns a finite number within bounds, or 0 after an error.
-func (t *table) number(column string, least, most float64) float64 {
-	return t.numberAt(column, t.columns[column], least, most)
-}
-
-func (t *table) numberAt(column string, field int, least, most float64) float64 {
-	s := t.fields[field]
+func (t *table) number(column int, least, most float64) float64 {
+	s := t.fields[column]
 	v, err := strconv.ParseFloat(s, 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(v), math.IsInf(v, 0) && err == nil:
-		t.fail("%s %q is not a number", column, s)
+		t.fail("%s %q is not a number", t.header[column], s)
 	case v < least:
-		t.fail("%s %s is below %v", column, s, least)
+		t.fail("%s %s is below %v", t.header[column], s, least)
 	case v > most:
-		t.fail("%s %s is above %v", column, s, most)
+		t.fail("%s %s is above %v", t.header[column], s, most)
 	default:
 		return v
 	}

@@ -27,14 +27,14 @@ type canvas struct {
 	legend plot.Legend
 }
 
-// draw draws a figure into an SVG file.
-func draw(f figure, file string) error {
+// draw draws a figure of results into an SVG file.
+func draw(f figure, results map[string][]*Result, file string) error {
 	p := newCanvas(f)
 	drawn := map[color.Color]int{} // of several curves of one policy each has dashes of its own
 	beside := 0
 	for i, c := range f.curves {
 		tint := tint(c.name, i)
-		x, y := c.points()
+		x, y := c.of(results)
 		if c.style == dots {
 			x = shifted(x, beside, f.count(dots))
 			beside++
@@ -250,7 +250,7 @@ func tint(name string, i int) color.Color {
 	return others[i%len(others)]
 }
 
-// dashes tells curves of one policy apart: the first is whole.
+// dashes distinguish the curves of one policy: the first is whole.
 func dashes(nth int) []vg.Length {
 	return [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}[nth%3]
 }

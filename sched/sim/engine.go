@@ -10,9 +10,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// engine is one run: the scheduler that the invoker runs, and the server around
-// it. Every choice is the scheduler's; on the server functions call, containers
-// start, memory moves over links and runs take their time.
+// engine is one run: the scheduler that the invoker runs, and a simulated server
+// around it. Every choice is the scheduler's; the server adds arrivals, container
+// starts, transfers over links and the runs themselves.
 type engine struct {
 	p          Params
 	w          *Workload
@@ -175,14 +175,14 @@ func (e *engine) next() (at time.Duration, ok bool) {
 	return max(at, e.now), ok
 }
 
-// notify brings the scheduler an event of the present time.
+// notify sends the scheduler an event of the present time.
 func (e *engine) notify(v scheduler.Event) {
 	v.At = e.now
 	e.scheduler.Take(v)
 }
 
 // take handles every event of the present time, runs that end before those
-// that arrive, as an invoker learns of completions.
+// that arrive, as in an invoker.
 func (e *engine) take() {
 	for _, d := range e.devices {
 		e.advance(d)
@@ -217,8 +217,8 @@ func (e *engine) fail(err error) {
 	}
 }
 
-// checkEvery is how many times of events pass between checks: each walks all
-// that the scheduler knows.
+// checkEvery is how many instants with events pass between checks: each check
+// walks the scheduler's whole state.
 const checkEvery = 20
 
 // check asserts the scheduler's invariants, and that they agree with the server.

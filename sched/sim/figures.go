@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// figure is one picture: its file's name, its words and its curves.
+// figure is one picture: the name of its file, its texts and its curves.
 type figure struct {
 	name, title, x, y string
 	logX, logY        bool
@@ -36,72 +36,72 @@ const (
 	limits // a dash at each category
 )
 
-// curve is a row of figures, from the runs that it reads. Its name begins with
-// its policy's, if it is of one.
+// curve is a row of figures, made from the results of its runs by seed. Its name
+// begins with its policy's, if it is of one.
 type curve struct {
 	name   string
 	style  style
-	runs   []*cell
-	points func() (x []float64, y []Spread)
+	runs   runs
+	points func(r [][]*Result) (x []float64, y []Spread)
 }
 
-// row is the curve of one figure over cells.
-func row(name string, s style, x []float64, runs []*cell, f func(*Result) float64) curve {
-	return curve{name, s, runs, func() ([]float64, []Spread) {
+// row is a curve of one figure of a result, over runs with the values of x in
+// place of X.
+func row(name string, s style, x []float64, run string, f func(*Result) float64) curve {
+	return curve{name, s, at(x, run), func(r [][]*Result) ([]float64, []Spread) {
 		var y []Spread
-		for _, c := range runs {
-			y = append(y, spread(c.bySeed, f))
+		for _, bySeed := range r {
+			y = append(y, spread(bySeed, f))
 		}
 		return x, y
 	}}
 }
 
-// normalized is a curve of ratios to the mean latency of other cells, seed by seed.
-func normalized(name string, s style, x []float64, runs, base []*cell, f func(*Result) float64) curve {
-	return curve{name, s, slices.Concat(runs, base), func() ([]float64, []Spread) {
+// normalized is a row of ratios to the mean latency of a base, seed by seed.
+func normalized(name string, s style, x []float64, run, base string, f func(*Result) float64) curve {
+	return curve{name, s, slices.Concat(at(x, run), at(x, base)), func(r [][]*Result) ([]float64, []Spread) {
 		var y []Spread
-		for i, c := range runs {
-			y = append(y, ratios(c.bySeed, base[i].bySeed, f))
+		for i := range x {
+			y = append(y, ratios(r[i], r[len(x)+i], f))
 		}
 		return x, y
 	}}
 }
 
-// overTime is a curve over the windows of the first seed, half an hour at most.
-func overTime(name string, s style, run *cell, f func(r *Result, window int) float64) curve {
-	return curve{name, s, on(run), func() (x []float64, y []Spread) {
-		r := run.bySeed[0]
-		for w := range min(len(r.Series), 60) {
-			x, y = append(x, (float64(w)+0.5)/2), append(y, Spread{Median: f(r, w)})
-		}
-		return x, y
-	}}
-}
-
-// each makes a cell of every value.
-func each(x []float64, run func(v float64) *cell) (out []*cell) {
+// at puts the values of x in the place of X.
+func at(x []float64, run string) (out runs) {
 	for _, v := range x {
-		out = append(out, run(v))
+		out = append(out, strings.ReplaceAll(run, "X", fmt.Sprint(v)))
 	}
 	return out
 }
 
-// upTo is 0, 1, 2, ... below n.
-func upTo(n int) (x []float64) {
-	for i := range n {
-		x = append(x, float64(i))
+// overTime is a curve over the windows of the first seed, half an hour at most.
+func overTime(name string, s style, run string, f func(r *Result, window int) float64) curve {
+	return curve{name, s, runs{run}, func(r [][]*Result) (x []float64, y []Spread) {
+		first := r[0][0]
+		for w := range min(len(first.Series), 60) {
+			x, y = append(x, (float64(w)+0.5)/2), append(y, Spread{Median: f(first, w)})
+		}
+		return x, y
+	}}
+}
+
+// each is a row of mean latencies for every policy, with its name in place of
+// POLICY in the run.
+func each(s style, x []float64, run string, policies ...string) (out []curve) {
+	for _, p := range policies {
+		out = append(out, row(p, s, x, strings.ReplaceAll(run, "POLICY", p), mean))
 	}
-	return x
+	return out
 }
 
 // CheckFigures names the flag where no figure's name begins with one of only.
 func CheckFigures(only []string) error {
-	for _, f := range allFigures(nil) {
-		if begins(f.name, only) {
-			return nil
-		}
+	if !slices.ContainsFunc(figures(nil), func(f figure) bool { return begins(f.name, only) }) {
+		return fmt.Errorf("--only %s: no figure begins so", strings.Join(only, ","))
 	}
-	return fmt.Errorf("--only %s: no figure begins so", strings.Join(only, ","))
+	return nil
 }
 
 // Figures draws every figure whose name begins with one of only, or all, into
@@ -111,23 +111,21 @@ func Figures(ctx context.Context, folder string, only []string, seeds, parallel 
 	if err := errors.Join(CheckSeeds(seeds), CheckFigures(only)); err != nil {
 		return nil, err
 	}
-	var wanted []figure
-	var runs [][]*cell
-	for _, f := range allFigures(clock) {
-		if begins(f.name, only) {
-			wanted = append(wanted, f)
-			for _, c := range f.curves {
-				runs = append(runs, c.runs)
-			}
+	wanted := slices.DeleteFunc(figures(clock), func(f figure) bool { return !begins(f.name, only) })
+	var needed runs
+	for _, f := range wanted {
+		for _, c := range f.curves {
+			needed = append(needed, c.runs...)
 		}
 	}
-	if err := runCells(ctx, union(runs), seeds, parallel, progress); err != nil {
+	results, err := runTexts(ctx, needed, seeds, parallel, progress)
+	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, f := range wanted {
 		file := filepath.Join(folder, f.name+".svg")
-		if err := draw(f, file); err != nil {
+		if err := draw(f, results, file); err != nil {
 			return nil, fmt.Errorf("draw %s: %w", file, err)
 		}
 		names = append(names, file)
@@ -135,69 +133,84 @@ func Figures(ctx context.Context, folder string, only []string, seeds, parallel 
 	return names, nil
 }
 
-// allFigures lists the paper's figures, then ours.
-func allFigures(clock func() time.Duration) []figure {
-	c := newCells()
-	return slices.Concat(fairnessFigures(c), latencyFigures(c), parameterFigures(c),
-		[]figure{frontierFigure(c), ablationFigure(c), rareFigure(c), adversaryFigure(c), costFigure(clock)})
+// of returns the points of a curve from the results of all runs.
+func (c curve) of(results map[string][]*Result) ([]float64, []Spread) {
+	r := make([][]*Result, len(c.runs))
+	for i, text := range c.runs {
+		r[i] = results[text]
+	}
+	return c.points(r)
+}
+
+// figures lists the paper's figures, then ours.
+func figures(clock func() time.Duration) []figure {
+	return slices.Concat(fairnessFigures(), latencyFigures(), parameterFigures(),
+		[]figure{frontierFigure(), ablationFigure(), rareFigure(), adversaryFigure(), costFigure(clock)})
 }
 
 // fairnessFigures are the service of four copies over time, and the gap
 // between functions over time beside its bound.
-func fairnessFigures(c *cells) (out []figure) {
+func fairnessFigures() (out []figure) {
 	for _, policy := range []string{mqfq, "fcfs"} {
 		f := figure{name: "fairness-" + policy, title: "Service of four copies of a function, two from minute 5 on: " + policy, x: "minute", y: "seconds of GPU per 30 s"}
 		for i, name := range []string{"low-1", "high-1", "low-2", "high-2"} {
-			f.curves = append(f.curves, overTime(name, plain, c.kind("copies", policy, lasting(10*time.Minute), undrained()),
+			f.curves = append(f.curves, overTime(name, plain, "copies "+policy+" duration=10m drain=0s series",
 				func(r *Result, w int) float64 { return r.Series[w][i] }))
 		}
 		out = append(out, f)
 	}
+	const run = " load=0.9 series"
 	gap := func(r *Result, w int) float64 { return slices.Max(r.Series[w]) - slices.Min(r.Series[w]) }
-	m, f := c.zipf(mqfq, load(seriesLoad)), c.zipf("fcfs", load(seriesLoad))
 	return append(out, figure{
 		name: "gap", title: "Gap between the most and the least served of 24 functions", x: "minute", y: "seconds per 30 s",
-		curves: []curve{overTime(mqfq, plain, m, gap), overTime("fcfs", plain, f, gap),
-			overTime("derived bound (MQFQ)", limit, m, func(r *Result, _ int) float64 { return r.GapBound })},
+		curves: []curve{
+			overTime(mqfq, plain, zipfMQFQ+run, gap),
+			overTime("fcfs", plain, "zipf fcfs"+run, gap),
+			overTime("derived bound (MQFQ)", limit, zipfMQFQ+run, func(r *Result, _ int) float64 { return r.GapBound }),
+		},
 	})
 }
 
 // latencyFigures compare policies.
-func latencyFigures(c *cells) []figure {
-	loads := []float64{0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 0.95}
-	byLoad := figure{name: "load", title: "Latency against load, 24 functions, Zipf", x: "load, share of capacity", y: "mean latency, s", logY: true}
-	for _, policy := range []string{mqfq, "fcfs", plus} {
-		byLoad.curves = append(byLoad.curves, row(policy, lines, loads, each(loads, func(l float64) *cell { return c.zipf(policy, load(l)) }), mean))
+func latencyFigures() []figure {
+	loads, ds, samples := []float64{0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 0.95}, []float64{1, 2, 3}, []float64{0, 1, 2, 3, 4, 5, 6, 7, 8}
+	return []figure{
+		{
+			name: "load", title: "Latency against load, 24 functions, Zipf", x: "load, share of capacity", y: "mean latency, s", logY: true,
+			curves: append(each(lines, loads, "zipf POLICY load=X", mqfq, "fcfs", plus),
+				row("lower bound", limit, loads, zipfMQFQ+" load=X", bound)),
+		}, {
+			name: "policies", title: "Policies on the medium trace", x: "D, runs in flight", y: "mean latency, s", logY: true, ticks: ds,
+			curves: append(each(dots, ds, "azure POLICY tokens=X", mqfq, plus, "fcfs", "batch", "sjf", "eevdf", "paella", "mqfq", "naive"),
+				row("lower bound", limits, ds, medium+" tokens=X", bound)),
+		},
+		functionFigure(),
+		utilizationFigure(),
+		{
+			name: "traces", title: "The nine samples, mean latency over that of mqfq-sticky", x: "sample", y: "ratio", logY: true, ticks: samples,
+			curves: []curve{
+				normalized("fcfs", dots, samples, "azure fcfs trace-id=X", medium+" trace-id=X", mean),
+				normalized(plus, dots, samples, "azure sticky-plus trace-id=X", medium+" trace-id=X", mean),
+				normalized("eevdf", dots, samples, "azure eevdf trace-id=X", medium+" trace-id=X", mean),
+				normalized("lower bound", limits, samples, medium+" trace-id=X", medium+" trace-id=X", bound),
+			},
+		}, {
+			name: "gpus", title: "One and two GPUs, high-load trace, mqfq-sticky", x: "D, runs in flight per device", y: "mean latency, s", logY: true, ticks: ds,
+			curves: []curve{
+				row("one GPU", dots, ds, medium+" trace-id=6 tokens=X", mean), row("lower bound, one GPU", limits, ds, medium+" trace-id=6 tokens=X", bound),
+				row("two GPUs", dots, ds, medium+" trace-id=6 tokens=X devices=2", mean), row("lower bound, two GPUs", limits, ds, medium+" trace-id=6 tokens=X devices=2", bound),
+			},
+		},
 	}
-	byLoad.curves = append(byLoad.curves, row("lower bound", limit, loads, byLoad.curves[0].runs, bound))
-
-	ds := []float64{1, 2, 3}
-	policies := figure{name: "policies", title: "Policies on the medium trace", x: "D, runs in flight", y: "mean latency, s", logY: true, ticks: ds}
-	for _, policy := range []string{mqfq, plus, "fcfs", "batch", "sjf", "eevdf", "paella", "mqfq", "naive"} {
-		policies.curves = append(policies.curves, row(policy, dots, ds, each(ds, func(d float64) *cell { return c.medium(policy, tokens(int(d))) }), mean))
-	}
-	policies.curves = append(policies.curves, row("lower bound", limits, ds, policies.curves[0].runs, bound))
-
-	samples := upTo(9)
-	trace := func(policy string) []*cell {
-		return each(samples, func(id float64) *cell { return c.trace(int(id), policy) })
-	}
-	traces := figure{name: "traces", title: "The nine samples, mean latency over that of mqfq-sticky", x: "sample", y: "ratio", logY: true, ticks: samples}
-	for _, policy := range []string{"fcfs", plus, "eevdf"} {
-		traces.curves = append(traces.curves, normalized(policy, dots, samples, trace(policy), trace(mqfq), mean))
-	}
-	traces.curves = append(traces.curves, normalized("lower bound", limits, samples, trace(mqfq), trace(mqfq), bound))
-	return []figure{byLoad, policies, functionFigure(c), utilizationFigure(c), traces, gpuFigure(c)}
 }
 
 // functionFigure is each function's mean latency with its deviation, of one
 // seed, functions in order of their mean under the paper's policy.
-func functionFigure(c *cells) figure {
+func functionFigure() figure {
 	f := figure{name: "functions", title: "Latency of each function, medium trace", x: "function, in order of its mean under mqfq-sticky", y: "mean and standard deviation, s"}
 	for _, policy := range []string{mqfq, "fcfs", "batch", plus} {
-		runs := on(c.medium(policy), c.medium(mqfq))
-		f.curves = append(f.curves, curve{policy, dots, runs, func() (x []float64, y []Spread) {
-			mine, order := runs[0].bySeed[0].Functions, runs[1].bySeed[0].Functions
+		f.curves = append(f.curves, curve{policy, dots, runs{"azure " + policy, medium}, func(r [][]*Result) (x []float64, y []Spread) {
+			mine, order := r[0][0].Functions, r[1][0].Functions
 			rank := make([]int, len(order))
 			for i := range rank {
 				rank[i] = i
@@ -213,93 +226,72 @@ func functionFigure(c *cells) figure {
 	return f
 }
 
-func utilizationFigure(c *cells) figure {
+func utilizationFigure() figure {
 	f := figure{name: "utilization", title: "Device utilization, medium trace, mqfq-sticky", x: "minute", y: "share of time with a run", maxY: 1.15}
 	for d := 1; d <= 3; d++ {
-		f.curves = append(f.curves, overTime(fmt.Sprintf("D=%d", d), plain, c.medium(mqfq, tokens(d)), func(r *Result, w int) float64 { return r.Busy[w] }))
-	}
-	return f
-}
-
-func gpuFigure(c *cells) figure {
-	ds := []float64{1, 2, 3}
-	f := figure{name: "gpus", title: "One and two GPUs, high-load trace, mqfq-sticky", x: "D, runs in flight per device", y: "mean latency, s", logY: true, ticks: ds}
-	for i, name := range []string{"one GPU", "two GPUs"} {
-		runs := each(ds, func(d float64) *cell { return c.trace(6, mqfq, tokens(int(d)), devices(i+1)) })
-		f.curves = append(f.curves, row(name, dots, ds, runs, mean), row("lower bound, "+name, limits, ds, runs, bound))
+		f.curves = append(f.curves, overTime(fmt.Sprintf("D=%d", d), plain, fmt.Sprintf(medium+" tokens=%d series", d), func(r *Result, w int) float64 { return r.Busy[w] }))
 	}
 	return f
 }
 
 // parameterFigures vary one parameter on the medium trace.
-func parameterFigures(c *cells) []figure {
-	vary := func(f figure, x []float64, lines ...curve) figure {
-		f.y, f.logY = "mean latency, s", true
-		f.curves = append(lines, row("lower bound", limit, x, lines[0].runs, bound))
-		return f
-	}
-	line := func(name, policy string, x []float64, mods func(v float64) mod) curve {
-		return row(name, lines, x, each(x, func(v float64) *cell { return c.medium(policy, mods(v)) }), mean)
-	}
-	ts, ttls := []float64{0, 1, 2, 5, 10, 20, 35, 50}, []float64{0, 0.1, 0.5, 1, 2, 3, 4}
-	t := func(v float64) mod { return overrun(seconds(v)) }
-	own := func(v float64) mod { return all(evictWhenInactive(), alpha(v), leastTTL(0)) }
-	return []figure{
-		vary(figure{name: "overrun", title: "Overrun T, medium trace", x: "T, s"}, ts,
-			line(mqfq, mqfq, ts, t),
-			line("mqfq-sticky, 1.0 charged", mqfq, ts, func(v float64) mod { return all(t(v), charged(time.Second)) }),
-			line(plus, plus, ts, t)),
-		vary(figure{name: "ttl", title: "Keep-alive of idle flows, medium trace, swapped out when inactive", x: "alpha, or the fixed TTL in s"}, ttls,
-			line("alpha x own inter-arrival time", mqfq, ttls, own),
-			line("alpha x a global one", mqfq, ttls, func(v float64) mod { return all(own(v), globalTTL()) }),
-			line("one fixed TTL", mqfq, ttls, func(v float64) mod { return all(evictWhenInactive(), ttl(seconds(v))) })),
-		poolFigure(c),
-	}
-}
-
-func poolFigure(c *cells) figure {
-	sizes := []float64{4, 6, 8, 12, 16, 24, 32}
-	f := figure{name: "pool", title: "Cold starts against the size of the pool, medium trace", x: "containers", y: "cold starts, %", ticks: sizes}
+func parameterFigures() []figure {
+	ts, ttls, sizes := []float64{0, 1, 2, 5, 10, 20, 35, 50}, []float64{0, 0.1, 0.5, 1, 2, 3, 4}, []float64{4, 6, 8, 12, 16, 24, 32}
+	const own, fixed = medium + evicting + " ttl-alpha=X ttl-min=0s", medium + evicting + " ttl-min=Xs ttl-max=Xs"
+	pool := figure{name: "pool", title: "Cold starts against the size of the pool, medium trace", x: "containers", y: "cold starts, %", ticks: sizes}
 	for _, l := range []struct {
 		policy string
 		d      int
 	}{{mqfq, 1}, {mqfq, 2}, {mqfq, 3}, {"fcfs", 1}, {"fcfs", 2}, {plus, 2}} {
-		runs := each(sizes, func(n float64) *cell { return c.medium(l.policy, tokens(l.d), pool(int(n))) })
-		f.curves = append(f.curves, row(fmt.Sprintf("%s, D=%d", l.policy, l.d), lines, sizes, runs, func(r *Result) float64 { return 100 * r.ColdShare }))
+		run := fmt.Sprintf("azure %s tokens=%d pool=X", l.policy, l.d)
+		pool.curves = append(pool.curves, row(fmt.Sprintf("%s, D=%d", l.policy, l.d), lines, sizes, run, func(r *Result) float64 { return 100 * r.ColdShare }))
 	}
-	return f
+	return []figure{
+		{name: "overrun", title: "Overrun T, medium trace", x: "T, s", y: "mean latency, s", logY: true, curves: []curve{
+			row(mqfq, lines, ts, medium+" overrun=Xs", mean),
+			row("mqfq-sticky, 1.0 charged", lines, ts, medium+" overrun=Xs fixed-charge=1s", mean),
+			row(plus, lines, ts, "azure sticky-plus overrun=Xs", mean),
+			row("lower bound", limit, ts, medium+" overrun=Xs", bound),
+		}},
+		{name: "ttl", title: "Keep-alive of idle flows, medium trace, swapped out when inactive", x: "alpha, or the fixed TTL in s", y: "mean latency, s", logY: true, curves: []curve{
+			row("alpha x own inter-arrival time", lines, ttls, own, mean),
+			row("alpha x a global one", lines, ttls, own+" ttl-global", mean),
+			row("one fixed TTL", lines, ttls, fixed, mean),
+			row("lower bound", limit, ttls, own, bound),
+		}},
+		pool,
+	}
 }
 
 // frontierFigure sets latency against fairness: what a larger window buys, and
 // how each policy compares.
-func frontierFigure(c *cells) figure {
-	f := figure{name: "frontier", title: "Fairness and latency, Zipf, 16 containers; T from 0 to 50 s along a line",
-		x: "mean gap between backlogged functions, s per 30 s", y: "mean latency, s", logY: true, minY: 1}
-	gap := func(r *Result) float64 { return r.GapBacklogged.Mean }
-	medians := func(runs []*cell, f func(*Result) float64) (v []float64) {
-		for _, c := range runs {
-			v = append(v, spread(c.bySeed, f).Median)
+func frontierFigure() figure {
+	f := figure{
+		name: "frontier", title: "Fairness and latency, Zipf, 16 containers; T from 0 to 50 s along a line",
+		x: "mean gap between backlogged functions, s per 30 s", y: "mean latency, s", logY: true, minY: 1,
+	}
+	medians := func(r [][]*Result, f func(*Result) float64) (v []float64) {
+		for _, bySeed := range r {
+			v = append(v, spread(bySeed, f).Median)
 		}
 		return v
 	}
-	trail := func(name string, runs []*cell) {
-		f.curves = append(f.curves, curve{name, dotted, runs, func() (x []float64, y []Spread) {
-			for _, m := range medians(runs, mean) {
-				y = append(y, Spread{Median: m})
-			}
-			return medians(runs, gap), y
-		}})
+	gap := func(r *Result) float64 { return r.GapBacklogged.Mean }
+	trail := func(r [][]*Result) (x []float64, y []Spread) {
+		for _, m := range medians(r, mean) {
+			y = append(y, Spread{Median: m})
+		}
+		return medians(r, gap), y
 	}
 	windows := []float64{0, 1, 2, 5, 10, 20, 50}
 	for _, policy := range []string{mqfq, plus} {
-		trail(policy, each(windows, func(t float64) *cell { return c.zipf(policy, pool(16), overrun(seconds(t))) }))
+		f.curves = append(f.curves, curve{policy, dotted, at(windows, "zipf "+policy+" pool=16 overrun=Xs"), trail})
 	}
 	for _, policy := range []string{"fcfs", "batch", "paella", "sjf", "eevdf"} {
-		trail(policy, on(c.zipf(policy, pool(16))))
+		f.curves = append(f.curves, curve{policy, dotted, runs{"zipf " + policy + " pool=16"}, trail})
 	}
-	runs := f.curves[0].runs
-	f.curves = append(f.curves, curve{"lower bound", limit, runs, func() ([]float64, []Spread) {
-		x, low := medians(runs, gap), Spread{Median: medians(runs, bound)[4]}
+	f.curves = append(f.curves, curve{"lower bound", limit, f.curves[0].runs, func(r [][]*Result) ([]float64, []Spread) {
+		x, low := medians(r, gap), Spread{Median: medians(r, bound)[4]}
 		return []float64{slices.Min(x), slices.Max(x)}, []Spread{low, low}
 	}})
 	return f
@@ -307,55 +299,60 @@ func frontierFigure(c *cells) figure {
 
 // ablationFigure is sticky-plus with one part taken away, and MQFQ-Sticky with
 // one part added.
-func ablationFigure(c *cells) figure {
-	f := figure{name: "ablation", title: "Parts of sticky-plus, Zipf, load 0.7, 16 containers",
-		x: "part added to mqfq-sticky, or taken from sticky-plus", y: "mean latency over mqfq-sticky's"}
-	base := c.zipf(mqfq, pool(16))
-	part := func(label, policy string, mods ...mod) {
-		x := []float64{float64(len(f.labels))}
-		f.labels = append(f.labels, label)
-		f.curves = append(f.curves, normalized(policy, bars, x, on(c.zipf(policy, pool(16), all(mods...))), on(base), mean))
+func ablationFigure() figure {
+	f := figure{
+		name: "ablation", title: "Parts of sticky-plus, Zipf, load 0.7, 16 containers",
+		x: "part added to mqfq-sticky, or taken from sticky-plus", y: "mean latency over mqfq-sticky's",
 	}
-	part(mqfq, mqfq)
-	part("+protect", mqfq, retain("protect-lru"))
-	part("+demand", mqfq, retain("demand"))
-	part("+wait", mqfq, wait(true))
-	part("+correct", mqfq, correct(true))
-	part("+shortest", mqfq, shortestFirst(true))
-	part("+next", mqfq, prefetch("both"))
-	part(plus, plus)
-	part("-demand", plus, retain("lru"))
-	part("-wait", plus, wait(false))
-	part("-correct", plus, correct(false))
-	part("-shortest", plus, shortestFirst(false))
-	part("-next", plus, prefetch("active"))
+	const base = zipfMQFQ + " pool=16"
+	for i, part := range []struct{ label, policy, flag string }{
+		{mqfq, mqfq, ""},
+		{"+protect", mqfq, " retention=protect-lru"},
+		{"+demand", mqfq, " retention=demand"},
+		{"+wait", mqfq, " wait"},
+		{"+correct", mqfq, " correct"},
+		{"+shortest", mqfq, " shortest"},
+		{"+next", mqfq, " prefetch=both"},
+		{plus, plus, ""},
+		{"-demand", plus, " retention=lru"},
+		{"-wait", plus, " wait=false"},
+		{"-correct", plus, " correct=false"},
+		{"-shortest", plus, " shortest=false"},
+		{"-next", plus, " prefetch=active"},
+	} {
+		f.labels = append(f.labels, part.label)
+		f.curves = append(f.curves, normalized(part.policy, bars, []float64{float64(i)}, "zipf "+part.policy+" pool=16"+part.flag, base, mean))
+	}
 	edges := []float64{-0.5, float64(len(f.labels)) - 0.5}
-	f.curves = append(f.curves, normalized("lower bound", limit, edges, on(base, base), on(base, base), bound))
+	f.curves = append(f.curves, normalized("lower bound", limit, edges, base, base, bound))
 	return f
 }
 
 // rareFigure is what a rare call waits for behind a crowd, under each policy.
-func rareFigure(c *cells) figure {
+func rareFigure() figure {
 	f := figure{name: "rare", title: "A call a minute behind a hundred busy functions, cold starts of all included", y: "its mean latency, s"}
 	for _, policy := range PolicyNames() {
 		if !policyInfo(policy).NoPool {
-			f.curves = append(f.curves, row(policy, bars, []float64{float64(len(f.labels))}, on(c.rare(policy)), ofTheRare))
+			f.curves = append(f.curves, row(policy, bars, []float64{float64(len(f.labels))}, "rare "+policy+rareServer, ofTheRare))
 			f.labels = append(f.labels, policy)
 		}
 	}
 	return f
 }
 
-// adversaryFigure is what honest functions wait for under an adversary.
-func adversaryFigure(c *cells) figure {
-	attacks := []string{"hog", "liar", "onoff", "tiny"}
+// attacks are the workloads with an adversary, which has their name.
+var attacks = []string{"hog", "liar", "onoff", "tiny"}
+
+// adversaryFigure is the latency of the other functions beside an adversary.
+func adversaryFigure() figure {
 	f := figure{name: "adversaries", title: "The honest functions beside an adversary, load 0.5 without it", x: "adversary", y: "mean latency, s", logY: true, labels: attacks}
 	for _, policy := range []string{"fcfs", mqfq, plus, "sjf"} {
-		var runs []*cell
+		c := row(policy, dots, []float64{0, 1, 2, 3}, "", honest)
+		c.runs = nil
 		for _, a := range attacks {
-			runs = append(runs, c.kind(a, policy, load(0.5)))
+			c.runs = append(c.runs, a+" "+policy+" load=0.5")
 		}
-		f.curves = append(f.curves, row(policy, dots, upTo(len(attacks)), runs, honest))
+		f.curves = append(f.curves, c)
 	}
 	return f
 }
@@ -365,7 +362,7 @@ func adversaryFigure(c *cells) figure {
 func honest(r *Result) float64 {
 	sum, n := 0.0, 0
 	for _, f := range r.Functions {
-		if name, _, _ := strings.Cut(f.Name, "-"); slices.Contains([]string{"hog", "liar", "onoff", "tiny"}, name) {
+		if name, _, _ := strings.Cut(f.Name, "-"); slices.Contains(attacks, name) {
 			continue
 		}
 		sum += f.Latency.Mean * float64(f.Latency.Count)
@@ -380,7 +377,7 @@ func costFigure(clock func() time.Duration) figure {
 	f := figure{name: "cost", title: "Cost of enqueue, next and done of one activation, where this was drawn", x: "backlogged flows", y: "microseconds", logX: true}
 	x := []float64{10, 100, 1000, 10_000, 100_000}
 	for _, policy := range []string{mqfq, plus, "fcfs", "paella"} {
-		f.curves = append(f.curves, curve{policy, plain, nil, func() ([]float64, []Spread) {
+		f.curves = append(f.curves, curve{policy, plain, nil, func([][]*Result) ([]float64, []Spread) {
 			var y []Spread
 			for _, n := range x {
 				y = append(y, Spread{Median: decisionCost(policy, int(n), clock)})

@@ -84,7 +84,7 @@ func TestCostIsMeasured(t *testing.T) {
 // TestEveryFigureCanBeDrawn draws each from made-up results.
 func TestEveryFigureCanBeDrawn(t *testing.T) {
 	tick := time.Duration(0)
-	all := allFigures(func() time.Duration { tick += time.Second; return tick })
+	all := figures(func() time.Duration { tick += time.Second; return tick })
 	if len(all) < 14 {
 		t.Errorf("%d figures", len(all))
 	}
@@ -99,12 +99,16 @@ func TestEveryFigureCanBeDrawn(t *testing.T) {
 		if f.name == "cost" {
 			continue // it measures
 		}
+		results := make(map[string][]*Result)
 		for _, c := range f.curves {
 			for _, run := range c.runs {
-				run.bySeed = []*Result{made}
+				if _, err := parse(run); err != nil {
+					t.Errorf("%s: %v", f.name, err)
+				}
+				results[run] = []*Result{made}
 			}
 		}
-		if err := draw(f, filepath.Join(t.TempDir(), f.name)); err != nil {
+		if err := draw(f, results, filepath.Join(t.TempDir(), f.name)); err != nil {
 			t.Errorf("%s: %v", f.name, err)
 		}
 	}

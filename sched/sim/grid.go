@@ -116,55 +116,40 @@ func Grid(ctx context.Context, g GridSize, shard, shards, seeds, parallel int, p
 			cells = append(cells, c)
 		}
 	}
-	var tasks []Task
-	for i := range cells {
-		mine, err := cells[i].tasks(g.Duration, seeds)
+	var entries []Entry
+	for _, c := range cells {
+		mine, err := c.entries(g.Duration)
 		if err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, mine...)
+		entries = append(entries, mine...)
 	}
-	results, err := RunAll(ctx, tasks, parallel, progress)
+	results, err := runAll(ctx, entries, 1, seeds, parallel, progress)
 	if err != nil {
 		return nil, err
 	}
-	per := seeds * len(gridRivals())
+	rivals := len(gridRivals())
 	for i := range cells {
-		cells[i].judge(results[i*per:(i+1)*per], seeds)
+		cells[i].judge(results[i*rivals:(i+1)*rivals], seeds)
 	}
 	return cells, JoinGrid(cells)
 }
 
-// tasks lists a cell's runs, policy by policy, each with all seeds.
-func (c *GridCell) tasks(duration time.Duration, seeds int) (list []Task, err error) {
+// entries are a cell's policies, which are all offered the same load.
+func (c GridCell) entries(duration time.Duration) ([]Entry, error) {
 	spec := DefaultSpec()
 	spec.Kind, spec.Load, spec.Duration, spec.Count = c.Workload, c.Load, duration, gridFunctions
-	var source *Source
-	for _, policy := range append([]string{mqfq}, gridRivals()...) {
-		p, err := DefaultParams(policy)
-		if err != nil {
-			return nil, err
-		}
-		p.Devices, p.Tokens.Max, p.Pool.Size = c.Devices, c.Tokens, c.Containers/c.Devices
-		if source == nil { // all policies are offered the same load
-			source = spec.For(p).Source()
-			continue
-		}
-		for seed := range seeds {
-			list = append(list, Task{Source: source, Seed: uint64(seed) + 1, Params: p})
-		}
-	}
-	return list, nil
+	pool := c.Containers / c.Devices
+	return Entries(gridRivals(), Options{Devices: &c.Devices, Tokens: &c.Tokens, Pool: &pool}, spec, nil)
 }
 
 // judge compares the policies of a cell.
-func (c *GridCell) judge(results []*Result, seeds int) {
+func (c *GridCell) judge(results [][]*Result, seeds int) {
 	c.Seeds, c.Means = seeds, make(map[string][]float64)
-	ours := results[:seeds] // those of sticky-plus
+	ours := results[0] // those of sticky-plus
 	for i, name := range gridRivals() {
-		theirs := results[i*seeds : (i+1)*seeds]
 		v := make([]float64, seeds)
-		for s, r := range theirs {
+		for s, r := range results[i] {
 			c.Means[name] = append(c.Means[name], mean(r))
 			v[s] = ratio(ours[s].Latency.Mean, r.Latency.Mean)
 		}

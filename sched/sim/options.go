@@ -21,7 +21,7 @@ type Options struct {
 	DynamicTokens *bool          `negatable:"" group:"Server" help:"Let D follow utilization and the slowdown that is learned."`
 	Threshold     *float64       `group:"Server" placeholder:"0.9" help:"Utilization above which a dynamic D falls."`
 	Pool          *int           `group:"Server" placeholder:"32" help:"Containers per device."`
-	Retention     *string        `group:"Server" placeholder:"lru" help:"Which idle container is given up: lru, flow-lru (inactive, then throttled flows first), protect-lru, demand. sticky-plus: demand."`
+	Retention     *string        `group:"Server" placeholder:"lru" help:"Which idle container is evicted: lru, flow-lru (inactive, then throttled flows first), protect-lru, demand. sticky-plus: demand."`
 	Context       *Bytes         `group:"Server" placeholder:"400MB" help:"Device memory of a container's CUDA context."`
 	Start         *time.Duration `group:"Server" name:"container-start" placeholder:"1.5s" help:"Container start on top of a function's cold time."`
 	Interference  []float64      `group:"Server" placeholder:"1,1.3,2.1,3" help:"Slowdown of each of 1, 2, 3, ... runs at once."`
@@ -57,7 +57,7 @@ type Options struct {
 	Drain  *time.Duration `group:"Measuring" placeholder:"1h" help:"How long the run may go on after the last arrival: its horizon."`
 }
 
-// set copies what is given.
+// set copies a value that is given.
 func set[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from

@@ -40,7 +40,7 @@ type device struct {
 	kernel    float64       // seconds with a kernel running since then
 }
 
-// execute does what the scheduler orders, as a server would.
+// execute carries out an order of the scheduler.
 func (e *engine) execute(o scheduler.Order) {
 	switch o.Do {
 	case scheduler.Create:
@@ -208,8 +208,8 @@ func (e *engine) finish(d *device) (time.Duration, bool) {
 	for _, j := range d.running[1:] {
 		least = min(least, e.executions[j].remaining)
 	}
-	// Rounded up, and work is rounded down: at that time it may lack the last
-	// nanosecond, which completions forgives.
+	// Rounded up, and work is rounded down: at that time the last nanosecond may be
+	// missing, which completions allows for.
 	return d.last + time.Duration(mulDiv(max(least, 0), e.slowdown(len(d.running)), fixed)+1), true
 }
 

@@ -17,17 +17,17 @@ type Spec struct {
 	TraceID   int           `default:"4" group:"Workload" help:"Which of the nine azure samples, 0 to 8; 4 is the medium one."`
 	WarmShare float64       `default:"0.55" group:"Workload" help:"Share of an azure sample's published utilization that is warm work."`
 	Footprint Bytes         `default:"0B" group:"Workload" help:"Device memory of every generated function; 0 keeps the published ones."`
+	Weight    float64       `default:"1" group:"Workload" help:"Weight of the first function in fair queueing."`
 	Large     bool          `group:"Workload" help:"Only functions of about two seconds or more."`
 	Duration  time.Duration `default:"30m" group:"Workload" help:"How long activations arrive."`
 	Seed      uint64        `default:"1" group:"Seeds" help:"Seed of the arrivals; the first one where there are several."`
 
 	Capacity float64 `kong:"-"` // of the server, see Capacity; 0 means 1
-	Weight   float64 `kong:"-"` // of the first function; 0 means 1
 }
 
 // DefaultSpec is the paper's Zipf class at the load where queues form.
 func DefaultSpec() Spec {
-	return Spec{Kind: "zipf", Count: 24, Load: 0.7, Zipf: 1.5, TraceID: 4, WarmShare: 0.55, Duration: 30 * time.Minute, Seed: 1}
+	return Spec{Kind: "zipf", Count: 24, Load: 0.7, Zipf: 1.5, TraceID: 4, WarmShare: 0.55, Weight: 1, Duration: 30 * time.Minute, Seed: 1}
 }
 
 // For sets the capacity that Load is a share of to that of a server.
@@ -60,8 +60,8 @@ func kinds() []kind {
 		{"rare", "a hundred functions of one rate, and one that is called once a minute", rare},
 		{"hog", "adversary: one function asks for the whole device over the zipf class", hog},
 		{"tiny", "adversary: a thousand rare, short functions over eight common ones", tiny},
-		{"liar", "adversary: a function whose cost is small until it is trusted, then large", liar},
-		{"onoff", "adversary: a function that stays away until its debt is forgotten, then floods", onOff},
+		{"liar", "adversary: a function with short runs until its estimate is small, then long ones", liar},
+		{"onoff", "adversary: a function that is idle for longer than its TTL, then floods", onOff},
 	}
 }
 
@@ -116,7 +116,7 @@ func (s Spec) validate() error {
 		{"capacity", s.Capacity, s.Capacity >= 0 && s.Capacity <= 1e6, "lie within 0 and 1e6"},
 		{"--zipf", s.Zipf, s.Zipf >= 0 && s.Zipf <= 10, "lie within 0 and 10"},
 		{"--footprint", s.Footprint, s.Footprint >= 0 && s.Footprint <= maxBytes, fmt.Sprintf("lie within 0 and %s", Bytes(maxBytes))},
-		{"weight", s.Weight, s.Weight == 0 || s.Weight >= 0.001 && s.Weight <= 1000, "lie within 0.001 and 1000"},
+		{"--weight", s.Weight, s.Weight >= 0.001 && s.Weight <= 1000, "lie within 0.001 and 1000"},
 		{"--warm-share", s.WarmShare, s.WarmShare > 0 && s.WarmShare <= 1, "be above 0 and at most 1"},
 		{"--trace-id", s.TraceID, s.TraceID >= 0 && s.TraceID < len(azureSamples), fmt.Sprintf("lie within 0 and %d", len(azureSamples)-1)},
 		{"--duration", s.Duration, s.Duration > 0 && s.Duration <= maxTime, fmt.Sprintf("be above 0 and at most %v", maxTime)},

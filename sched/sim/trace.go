@@ -14,11 +14,11 @@ type Trace struct {
 	Name   string // of the trace file, for errors
 	Data   io.Reader
 	// FunctionsName and Functions are the table of functions. The plain form
-	// and Azure 2019 need one; the others learn costs from their rows and use
-	// it where it has the function.
+	// and Azure 2019 need one; the others take costs from their rows, except
+	// for functions that the table has.
 	FunctionsName string
 	Functions     io.Reader
-	// NamesOnly takes a plain trace without the table, for callers that want
+	// NamesOnly takes a plain trace without the table, for callers that need
 	// names and times and no costs.
 	NamesOnly bool
 	// ColdExtra and Memory are the costs that a trace does not have: cold start
@@ -51,9 +51,11 @@ func (t Trace) Read() (*Workload, error) {
 	if read == nil {
 		return nil, fmt.Errorf("--trace-format %q: not one of plain, azure2019, azure2021, activations", t.Format)
 	}
+	known := len(r.functions)
 	if err := read(); err != nil {
 		return nil, err
 	}
+	r.learn(known)
 	return r.workload()
 }
 
@@ -75,38 +77,62 @@ type traceReader struct {
 	functions []Function
 	index     map[string]int32 // of functions by name
 	arrivals  []Arrival
-	warm      []average // seconds of functions whose costs the trace has
-	cold      []average
+	costs     []costs // of each function, as far as the trace has them
 }
 
-// average is a running sum.
-type average struct {
-	sum float64
-	n   int
+// costs are sums over the activations of a function, in seconds.
+type costs struct {
+	work, init   float64
+	works, inits int
 }
 
-func (m *average) add(v float64) { m.sum += v; m.n++ }
-
-// add enters a function, refusing more than a simulation can take.
-func (r *traceReader) add(t *table, f Function) int32 {
+// function adds a function, refusing more than a simulation can take.
+func (r *traceReader) function(f Function) error {
 	if len(r.functions) >= MaxFunctions {
-		t.fail("more than %d functions", MaxFunctions)
-		return 0
+		return fmt.Errorf("more than %d functions", MaxFunctions)
 	}
-	i := int32(len(r.functions))
-	r.index[f.Name] = i
-	r.functions = append(r.functions, f)
-	r.warm, r.cold = append(r.warm, average{}), append(r.cold, average{})
-	return i
+	r.index[f.Name] = int32(len(r.functions))
+	r.functions, r.costs = append(r.functions, f), append(r.costs, costs{})
+	return nil
 }
 
-// arrive enters an arrival.
-func (r *traceReader) arrive(t *table, a Arrival) {
-	if len(r.arrivals) >= MaxArrivals {
-		t.fail("more than %d arrivals", MaxArrivals)
-		return
+// activation adds an arrival of a function and what its initialization took, in
+// seconds. A function that the table does not have is refused, or is added where
+// its costs are learned from the trace.
+func (r *traceReader) activation(f Function, learn bool, a Arrival, init float64) error {
+	fn, ok := r.index[f.Name]
+	switch {
+	case len(r.arrivals) >= MaxArrivals:
+		return fmt.Errorf("more than %d arrivals", MaxArrivals)
+	case !ok && !learn:
+		return fmt.Errorf("function %s is not in %s", f.Name, r.FunctionsName)
+	case !ok:
+		if err := r.function(f); err != nil {
+			return err
+		}
+		fn = int32(len(r.functions) - 1)
 	}
+	a.Function = fn
 	r.arrivals = append(r.arrivals, a)
+	c := &r.costs[fn]
+	c.work, c.works = c.work+a.Work.Seconds(), c.works+1
+	if init > 0 {
+		c.init, c.inits = c.init+init, c.inits+1
+	}
+	return nil
+}
+
+// learn gives functions beyond the first known their costs from the trace.
+func (r *traceReader) learn(known int) {
+	for i := known; i < len(r.functions); i++ {
+		f, c := &r.functions[i], r.costs[i]
+		f.Warm = max(seconds(share(c.work, c.works)), time.Microsecond)
+		f.Cold = f.Warm + r.ColdExtra
+		if c.inits > 0 {
+			f.Cold = f.Warm + seconds(share(c.init, c.inits))
+		}
+		f.Cold = min(f.Cold, maxCost)
+	}
 }
 
 func (r *traceReader) workload() (*Workload, error) {
@@ -130,75 +156,8 @@ const (
 // ms turns milliseconds into a duration, rounded to the microsecond.
 func ms(v float64) time.Duration { return time.Duration(math.Round(v*1000)) * time.Microsecond }
 
-// readFunctions reads the table of functions, in our form or as the Azure 2019
-// data set gives its execution times.
-func (r *traceReader) readFunctions() error {
-	t := newTable(r.FunctionsName, r.Functions,
-		column{"function", []string{"function", "func_name", "HashFunction"}, false},
-		column{"warm_ms", []string{"warm_ms", "warm_dur_ms", "Average"}, false},
-		column{"cold_ms", []string{"cold_ms", "cold_dur_ms"}, true},
-		column{"memory_mb", []string{"memory_mb", "mem_mb"}, true},
-		column{"weight", []string{"weight"}, true},
-	)
-	for t.next() {
-		f := r.function(t)
-		if _, twice := r.index[f.Name]; twice {
-			t.fail("function %s twice", f.Name)
-		}
-		r.add(t, f)
-	}
-	return t.err
-}
-
-func (r *traceReader) function(t *table) Function {
-	f := Function{Name: t.text("function"), Memory: r.Memory}
-	warm := t.number("warm_ms", 0.001, maxCostMs)
-	f.Warm = max(ms(warm), time.Microsecond)
-	f.Cold = f.Warm + r.ColdExtra
-	if t.has("cold_ms") {
-		f.Cold = max(ms(t.number("cold_ms", warm, maxCostMs)), f.Warm)
-	}
-	if t.has("memory_mb") {
-		f.Memory = int64(t.number("memory_mb", 0, 1<<24) * mib)
-	}
-	if t.has("weight") {
-		f.Weight = t.number("weight", 0.001, 1000)
-	}
-	return f
-}
-
-// readPlain reads `arrival_ms,function`, in order of time, against the table
-// of functions.
-func (r *traceReader) readPlain() error {
-	if r.Functions == nil && !r.NamesOnly {
-		return fmt.Errorf("--functions: a plain trace needs the table function,warm_ms,cold_ms,memory_mb[,weight]")
-	}
-	t := newTable(r.Name, r.Data,
-		column{"arrival_ms", []string{"arrival_ms", "invoke_time_ms"}, false},
-		column{"function", []string{"function", "func_name"}, false},
-	)
-	last := 0.0
-	for t.next() {
-		at := t.number("arrival_ms", 0, maxTimeMs)
-		if at < last {
-			t.fail("arrival_ms %v is before the line above's %v", at, last)
-		}
-		last = at
-		name := t.text("function")
-		fn, ok := r.index[name]
-		switch {
-		case !ok && r.NamesOnly:
-			fn = r.add(t, Function{Name: name, Warm: time.Microsecond, Cold: time.Microsecond, Memory: r.Memory})
-		case !ok:
-			t.fail("function %s is not in %s", name, r.FunctionsName)
-		}
-		r.arrive(t, Arrival{At: ms(at), Function: fn})
-	}
-	return t.err
-}
-
-// since enters the arrivals' times, in milliseconds, moved so that the first is
-// at zero.
+// since sets the arrivals' times, in milliseconds, moved so that the first is at
+// zero.
 func (r *traceReader) since(starts []float64) error {
 	if len(starts) == 0 {
 		return nil
@@ -211,25 +170,4 @@ func (r *traceReader) since(starts []float64) error {
 		r.arrivals[i].At = ms(starts[i] - first)
 	}
 	return nil
-}
-
-// learn gives functions beyond the first known their costs from the trace.
-func (r *traceReader) learn(known int) {
-	for i := known; i < len(r.functions); i++ {
-		f := &r.functions[i]
-		f.Warm = max(seconds(r.warm[i].sum/float64(max(1, r.warm[i].n))), time.Microsecond)
-		f.Cold = f.Warm + r.ColdExtra
-		if r.cold[i].n > 0 {
-			f.Cold = f.Warm + seconds(r.cold[i].sum/float64(r.cold[i].n))
-		}
-		f.Cold = min(f.Cold, maxCost)
-	}
-}
-
-// known returns the function of a name, entered if it is new.
-func (r *traceReader) known(t *table, f Function) int32 {
-	if fn, ok := r.index[f.Name]; ok {
-		return fn
-	}
-	return r.add(t, f)
 }

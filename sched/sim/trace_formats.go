@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,54 @@ import (
 	"time"
 )
 
+// readFunctions reads the table of functions, in our form or as the Azure 2019
+// data set gives its execution times.
+func (r *traceReader) readFunctions() error {
+	t := newTable(r.FunctionsName, r.Functions)
+	name, warm := t.column("function", "func_name", "HashFunction"), t.column("warm_ms", "warm_dur_ms", "Average")
+	cold, memory, weight := t.optional("cold_ms", "cold_dur_ms"), t.optional("memory_mb", "mem_mb"), t.optional("weight")
+	for t.next() {
+		f := Function{Name: t.text(name), Memory: r.Memory}
+		least := t.number(warm, 0.001, maxCostMs)
+		f.Warm = max(ms(least), time.Microsecond)
+		f.Cold = f.Warm + r.ColdExtra
+		if cold >= 0 {
+			f.Cold = max(ms(t.number(cold, least, maxCostMs)), f.Warm)
+		}
+		if memory >= 0 {
+			f.Memory = int64(t.number(memory, 0, 1<<24) * mib)
+		}
+		if weight >= 0 {
+			f.Weight = t.number(weight, 0.001, 1000)
+		}
+		if _, twice := r.index[f.Name]; twice {
+			t.fail("function %s twice", f.Name)
+		}
+		t.add(r.function(f))
+	}
+	return t.err
+}
+
+// readPlain reads `arrival_ms,function`, in order of time, against the table
+// of functions.
+func (r *traceReader) readPlain() error {
+	if r.Functions == nil && !r.NamesOnly {
+		return fmt.Errorf("--functions: a plain trace needs the table function,warm_ms,cold_ms,memory_mb[,weight]")
+	}
+	t := newTable(r.Name, r.Data)
+	arrival, name := t.column("arrival_ms", "invoke_time_ms"), t.column("function", "func_name")
+	last := 0.0
+	for t.next() {
+		at := t.number(arrival, 0, maxTimeMs)
+		if at < last {
+			t.fail("arrival_ms %v is before the line above's %v", at, last)
+		}
+		last = at
+		t.add(r.activation(Function{Name: t.text(name), Memory: r.Memory}, r.NamesOnly, Arrival{At: ms(at)}, 0))
+	}
+	return t.err
+}
+
 // readAzure2019 reads the Azure Functions 2019 invocation counts: one row a
 // function, one column a minute. The calls of a minute are spread at random
 // within it. Costs come from the functions table, which may be the data set's
@@ -19,16 +68,20 @@ func (r *traceReader) readAzure2019() error {
 	if r.Functions == nil {
 		return fmt.Errorf("--functions: Azure 2019 counts have no costs: give a table of functions or the data set's function durations")
 	}
-	t := newTable(r.Name, r.Data, column{"function", []string{"HashFunction"}, false})
-	minutes := minuteColumns(t)
+	t := newTable(r.Name, r.Data)
+	name, minutes := t.column("HashFunction"), minuteColumns(t)
 	for t.next() {
-		name := t.text("function")
-		fn, ok := r.index[name]
-		if !ok {
-			t.fail("function %s is not in %s", name, r.FunctionsName)
-			break
+		f, random := Function{Name: t.text(name)}, stream(r.Seed, uint64(t.line))
+		for m, column := range minutes {
+			count := t.number(column, 0, MaxArrivals)
+			if count != math.Trunc(count) {
+				t.fail("%s: %v calls", t.header[column], count)
+			}
+			for i := 0; i < int(count) && t.err == nil; i++ {
+				at := time.Duration(m)*time.Minute + seconds(random.Float64()*60)
+				t.add(r.activation(f, false, Arrival{At: at}, 0))
+			}
 		}
-		r.minutes(t, fn, minutes)
 	}
 	return t.err
 }
@@ -45,6 +98,7 @@ func minuteColumns(t *table) (columns []int) {
 			t.fail("minute column %d where %d should follow", n, len(columns)+1)
 		}
 		columns = append(columns, i)
+		t.header[i] = "minute " + h
 	}
 	if len(columns) == 0 {
 		t.fail("no minute columns 1, 2, 3, ...")
@@ -52,48 +106,22 @@ func minuteColumns(t *table) (columns []int) {
 	return columns
 }
 
-func (r *traceReader) minutes(t *table, fn int32, columns []int) {
-	random := stream(r.Seed, uint64(t.line))
-	for m, column := range columns {
-		count := t.numberAt(fmt.Sprintf("minute %d", m+1), column, 0, MaxArrivals)
-		if count != math.Trunc(count) {
-			t.fail("minute %d: %v calls", m+1, count)
-		}
-		for range int(count) {
-			if t.err != nil {
-				return
-			}
-			at := time.Duration(m)*time.Minute + seconds(random.Float64()*60)
-			r.arrive(t, Arrival{At: at, Function: fn})
-		}
-	}
-}
-
 // readAzure2021 reads the Azure Functions 2021 rows: app, func, end_timestamp
 // and duration in seconds. An arrival is end less duration; each keeps its own
 // duration. Without a row in the functions table a function is given the mean of
 // its durations as warm time.
 func (r *traceReader) readAzure2021() error {
-	t := newTable(r.Name, r.Data,
-		column{"app", []string{"app"}, false}, column{"func", []string{"func"}, false},
-		column{"end_timestamp", []string{"end_timestamp"}, false}, column{"duration", []string{"duration"}, false},
-	)
-	known := len(r.functions)
+	t := newTable(r.Name, r.Data)
+	app, function, end, duration := t.column("app"), t.column("func"), t.column("end_timestamp"), t.column("duration")
 	var starts []float64
 	for t.next() {
-		fn := r.known(t, Function{Name: t.text("app") + "/" + t.text("func"), Memory: r.Memory})
-		end := t.number("end_timestamp", 0, maxTime.Seconds())
 		// The data set rounds the shortest runs to nothing.
-		duration := max(t.number("duration", 0, maxCost.Seconds()), 0.001)
-		r.warm[fn].add(duration)
-		r.arrive(t, Arrival{Function: fn, Work: seconds(duration)})
-		starts = append(starts, 1000*(end-duration))
+		took := max(t.number(duration, 0, maxCost.Seconds()), 0.001)
+		starts = append(starts, 1000*(t.number(end, 0, maxTime.Seconds())-took))
+		f := Function{Name: t.text(app) + "/" + t.text(function), Memory: r.Memory}
+		t.add(r.activation(f, true, Arrival{Work: seconds(took)}, 0))
 	}
-	if t.err != nil {
-		return t.err
-	}
-	r.learn(known)
-	return r.since(starts)
+	return cmp.Or(t.err, r.since(starts))
 }
 
 // record is what a replay needs of an activation record. Times are in
@@ -129,93 +157,76 @@ func (r *traceReader) readActivations() error {
 	if err != nil {
 		return fmt.Errorf("%s: read: %w", r.Name, err)
 	}
-	known := len(r.functions)
-	t := &table{name: r.Name}
-	starts := r.records(t, data)
-	if t.err != nil {
-		return t.err
-	}
-	r.learn(known)
-	return r.since(starts)
-}
-
-// records decodes documents one after another; an array's elements count as
-// documents of their own.
-func (r *traceReader) records(t *table, data []byte) (starts []float64) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	array := bytes.HasPrefix(bytes.TrimSpace(data), []byte("["))
 	if array {
-		_, _ = d.Token() // the bracket that was seen
+		_, _ = d.Token() // the bracket
 	}
-	for t.err == nil && (!array || d.More()) {
+	var starts []float64
+	for !array || d.More() {
 		var a record
-		err := d.Decode(&a)
-		if errors.Is(err, io.EOF) && !array {
-			return starts
+		switch err := d.Decode(&a); {
+		case errors.Is(err, io.EOF) && !array:
+			return r.since(starts)
+		case err != nil:
+			return fmt.Errorf("%s:%d: not an activation record: %w", r.Name, lineOf(data, d, true), err)
 		}
-		t.line = lineOf(data, d, err)
-		if err != nil {
-			t.fail("not an activation record: %w", err)
-			return nil
+		if err := r.record(&a); err != nil {
+			return fmt.Errorf("%s:%d: %w", r.Name, lineOf(data, d, false), err)
 		}
-		starts = append(starts, r.record(t, a))
+		starts = append(starts, a.Start-a.wait)
 	}
 	if _, err := d.Token(); err != nil {
-		t.fail("the array of records is cut off")
-	} else if d.More() {
-		t.line = lineOf(data, d, io.ErrUnexpectedEOF)
-		t.fail("more after the end of the array of records")
+		return fmt.Errorf("%s:%d: the array of records is cut off", r.Name, lineOf(data, d, false))
 	}
-	return starts
+	if d.More() {
+		return fmt.Errorf("%s:%d: more after the end of the array of records", r.Name, lineOf(data, d, true))
+	}
+	return r.since(starts)
 }
 
-// lineOf is the line where the last document ended, or where the one begins
-// that could not be read.
-func lineOf(data []byte, d *json.Decoder, err error) int {
+// lineOf is the line where the last document ended, or where the next begins.
+func lineOf(data []byte, d *json.Decoder, next bool) int {
 	end := min(int(d.InputOffset()), len(data))
-	if err != nil {
+	if next {
 		rest := data[end:]
 		end += len(rest) - len(bytes.TrimLeft(rest, ", \t\r\n"))
 	}
 	return 1 + bytes.Count(data[:end], []byte("\n"))
 }
 
-// record enters one activation and returns its arrival in milliseconds.
-func (r *traceReader) record(t *table, a record) float64 {
+// record adds one activation.
+func (r *traceReader) record(a *record) error {
 	switch {
 	case a.Name == "":
-		t.fail("a record without a name")
+		return errors.New("a record without a name")
 	case a.Start <= 0 || a.Start > 1e14:
-		t.fail("start %v of %s is not a time in ms", a.Start, a.Name)
+		return fmt.Errorf("start %v of %s is not a time in ms", a.Start, a.Name)
 	case a.Duration < 0 || a.Duration > maxCostMs:
-		t.fail("duration %v of %s: must lie within 0 and %v ms", a.Duration, a.Name, maxCostMs)
+		return fmt.Errorf("duration %v of %s: must lie within 0 and %v ms", a.Duration, a.Name, maxCostMs)
 	}
 	if a.Duration == 0 && a.End > a.Start {
 		a.Duration = a.End - a.Start
 	}
-	a.annotations(t)
+	if err := a.annotations(); err != nil {
+		return err
+	}
 	work := max(a.Duration-a.init, 0.001)
 	if a.gpu.GPUTime > 0 {
 		work = max(a.gpu.GPUTime, 0.001)
 	}
 	if work > maxCostMs {
-		t.fail("%s worked %v ms, more than %v", a.Name, work, maxCostMs)
+		return fmt.Errorf("%s worked %v ms, more than %v", a.Name, work, maxCostMs)
 	}
 	f := Function{Name: a.path, Namespace: a.Namespace, Memory: r.Memory}
 	if a.gpu.Memory > 0 && a.gpu.Memory < maxBytes {
 		f.Memory = int64(a.gpu.Memory)
 	}
-	fn := r.known(t, f)
-	r.warm[fn].add(work / 1000)
-	if a.init > 0 {
-		r.cold[fn].add(a.init / 1000)
-	}
-	r.arrive(t, Arrival{Function: fn, Work: ms(work)})
-	return a.Start - a.wait
+	return r.activation(f, true, Arrival{Work: ms(work)}, a.init/1000)
 }
 
 // annotations takes waitTime, initTime, path and gpu from a record.
-func (a *record) annotations(t *table) {
+func (a *record) annotations() error {
 	a.path = a.Namespace + "/" + a.Name
 	for _, x := range a.Annotations {
 		into, ok := map[string]any{"waitTime": &a.wait, "initTime": &a.init, "path": &a.path, "gpu": &a.gpu}[x.Key]
@@ -223,12 +234,13 @@ func (a *record) annotations(t *table) {
 			continue
 		}
 		if err := json.Unmarshal(x.Value, into); err != nil {
-			t.fail("annotation %s of %s: %w", x.Key, a.Name, err)
+			return fmt.Errorf("annotation %s of %s: %w", x.Key, a.Name, err)
 		}
 	}
 	for _, v := range []float64{a.wait, a.init, a.gpu.GPUTime} {
 		if v < 0 || v > maxTimeMs {
-			t.fail("a time of %v ms in the annotations of %s", v, a.Name)
+			return fmt.Errorf("a time of %v ms in the annotations of %s", v, a.Name)
 		}
 	}
+	return nil
 }

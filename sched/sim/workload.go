@@ -18,8 +18,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Function is what the simulator knows of a function and the policy does not:
-// its true costs on an idle device.
+// Function holds the true costs of a function on an idle device, which a policy
+// can only estimate.
 type Function struct {
 	Name      string
 	Namespace string        // empty means DefaultNamespace

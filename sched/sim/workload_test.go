@@ -4,7 +4,6 @@ import (
 	"math"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -122,7 +121,7 @@ func TestBadSpecsNameTheFlag(t *testing.T) {
 		"--trace-id":   func(s *Spec) { s.TraceID = 9 },
 		"--warm-share": func(s *Spec) { s.WarmShare = 0 },
 		"--duration":   func(s *Spec) { s.Duration = -1 },
-		"weight":       func(s *Spec) { s.Weight = nan },
+		"--weight":     func(s *Spec) { s.Weight = nan },
 		"no arrivals":  func(s *Spec) { s.Duration = time.Microsecond },
 	} {
 		s := DefaultSpec()
@@ -166,27 +165,19 @@ func TestWorkloadValidate(t *testing.T) {
 	}
 }
 
-// Workloads that are asked for at once are those of their own seeds.
-func TestSourceBuildsEachSeedOnItsOwn(t *testing.T) {
+func TestEntryBuildsTheWorkloadOfEachSeed(t *testing.T) {
 	spec := DefaultSpec()
 	spec.Duration = time.Minute
-	source := spec.Source()
-	var wg sync.WaitGroup
+	e := Entry{Spec: spec}
 	for seed := range uint64(8) {
-		for range 2 {
-			wg.Go(func() {
-				got, err := source.Workload(seed)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				alone := spec
-				alone.Seed = seed
-				if want, err := alone.Build(); err != nil || !reflect.DeepEqual(got, want) {
-					t.Errorf("seed %d: not its own workload (%v)", seed, err)
-				}
-			})
+		got, err := e.Workload(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := spec
+		alone.Seed = seed
+		if want, err := alone.Build(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("seed %d: not its own workload (%v)", seed, err)
 		}
 	}
-	wg.Wait()
 }

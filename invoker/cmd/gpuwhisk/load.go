@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -135,7 +134,7 @@ func (c *loadCmd) Run() error {
 
 // load does it, with the words of the report that are known before.
 func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, head load.Report, out, aside io.Writer) error {
-	line := c.progress(aside)
+	line := newProgressLine(aside, c.Quiet)
 	line.print("loading " + head.APIHost + ": " + head.Load)
 	o.Progress = func(p load.Progress) { line.show(p.String(), p.At) }
 	result := load.Run(ctx, o, system)
@@ -150,9 +149,7 @@ func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, 
 	report.APIHost, report.Load = head.APIHost, head.Load
 	var err error
 	if c.JSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		err = e.Encode(report)
+		err = printJSON(out, report)
 	} else {
 		err = report.Print(out)
 	}
@@ -217,8 +214,8 @@ type progressLine struct {
 	last     time.Duration
 }
 
-func (c *loadCmd) progress(w io.Writer) *progressLine {
-	if c.Quiet {
+func newProgressLine(w io.Writer, quiet bool) *progressLine {
+	if quiet {
 		return &progressLine{}
 	}
 	f, ok := w.(*os.File)

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -25,7 +23,7 @@ type simCmd struct {
 	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
 	Claims  simClaimsCmd  `cmd:"" help:"Reproduce the paper's results, claim by claim, with a verdict on each."`
 	Figures simFiguresCmd `cmd:"" help:"Draw the paper's figures again, and those beyond it, as SVG."`
-	Replay  simReplayCmd  `cmd:"" help:"Feed what an invoker's GPU scheduler received to a scheduler again and compare its orders."`
+	Replay  simReplayCmd  `cmd:"" help:"Replay what an invoker's GPU scheduler received and compare the orders."`
 }
 
 // Help is the longer text of gpuwhisk sim --help.
@@ -77,15 +75,15 @@ func (f workloadFlags) check(k *kong.Context, entries []sim.Entry, err error) er
 }
 
 // unread stands for a trace that is not read yet.
-func (f workloadFlags) unread() *sim.Source {
+func (f workloadFlags) unread() *sim.Workload {
 	if f.Trace == "" {
 		return nil
 	}
-	return sim.Fixed(nil)
+	return &sim.Workload{}
 }
 
 // trace reads the trace if one is given.
-func (f workloadFlags) trace() (*sim.Source, error) {
+func (f workloadFlags) trace() (*sim.Workload, error) {
 	if f.Trace == "" {
 		return nil, nil
 	}
@@ -111,7 +109,7 @@ func (f workloadFlags) trace() (*sim.Source, error) {
 		return nil, err
 	}
 	w.Name = filepath.Base(f.Trace)
-	return sim.Fixed(w), nil
+	return w, nil
 }
 
 // manyFlags are those of the commands that make many runs.
@@ -129,13 +127,11 @@ func (f manyFlags) check() error {
 	return sim.CheckSeeds(f.Seeds)
 }
 
-// run calls f until a signal with a report of progress.
+// run calls f until a signal, with a line of progress where stderr is a terminal.
 func (manyFlags) run(what string, f func(context.Context, sim.Progress) error) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	report, end := progress(what)
-	defer end()
-	return f(ctx, report)
+	line := newProgressLine(os.Stderr, !term.IsTerminal(int(os.Stderr.Fd())))
+	defer line.end()
+	return f(interrupted(), func(done, total int) { line.show(fmt.Sprintf("%s: %d of %d runs", what, done, total), 0) })
 }
 
 // insert replaces the text between two lines of a file.
@@ -154,30 +150,8 @@ func insert(file, begin, end, text string) error {
 // mostParallel is more processors than a machine has.
 const mostParallel = 1024
 
-// progress returns a reporter on the terminal, or nil where stderr is none.
-func progress(what string) (report sim.Progress, end func()) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return nil, func() {}
-	}
-	last := time.Time{}
-	return func(done, total int) {
-			if now := time.Now(); now.Sub(last) > 100*time.Millisecond || done == total {
-				last = now
-				fmt.Fprintf(os.Stderr, "\r%s: %d of %d runs", what, done, total)
-			}
-		}, func() {
-			fmt.Fprint(os.Stderr, "\r\x1b[K")
-		}
-}
-
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-// wallClock returns a clock that counts from now.
-func wallClock() func() time.Duration {
-	start := time.Now()
-	return func() time.Duration { return time.Since(start) }
 }

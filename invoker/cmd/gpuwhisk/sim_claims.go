@@ -20,7 +20,7 @@ type simClaimsCmd struct {
 
 // Help is the longer text of gpuwhisk sim claims --help.
 func (simClaimsCmd) Help() string {
-	return `For each result of the paper that a simulation can speak to: the paper's figure, what
+	return `For each result of the paper that a simulation can check: the paper's figure, what
 comes out here as median with 10% and 90% quantiles over seeds, the 95% interval of that median,
 a verdict (reproduced, same direction, not) and a line about why. A verdict needs the whole
 interval on its side and is unclear otherwise, so always with fewer than 6 seeds, unless it

@@ -58,15 +58,15 @@ func (c *simRunCmd) Validate(k *kong.Context) error {
 
 // Run simulates and prints.
 func (c simRunCmd) Run() error {
-	fixed, err := c.trace()
+	trace, err := c.trace()
 	if err != nil {
 		return err
 	}
-	entries, err := sim.Entries([]string{c.Policy}, c.Options, c.Spec, fixed)
+	entries, err := sim.Entries([]string{c.Policy}, c.Options, c.Spec, trace)
 	if err != nil {
 		return err
 	}
-	w, err := entries[0].Source.Workload(c.Seed)
+	w, err := entries[0].Workload(c.Seed)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c simRunCmd) Run() error {
 	return printResult(os.Stdout, r, time.Since(start))
 }
 
-// printResult writes a result for a person.
+// printResult writes a result as text.
 func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 	b := bufio.NewWriter(to)
 	if r.Warning != "" {
