@@ -34,10 +34,10 @@ type loadCmd struct {
 	Invoker   *int   `placeholder:"N" help:"Write to the topic of this invoker instead, past all controllers; actions are NAMESPACE/[PACKAGE/]NAME."`
 	EnvFile   string `name:"env-file" placeholder:"PATH" help:"With --invoker: ${env_file}"`
 	ParamFile string `short:"P" placeholder:"FILE" type:"existingfile" help:"JSON object with the parameters of each call."`
-	NoRecords bool   `help:"Fetch no records afterwards: how a call started is then known only where its answer says so."`
+	NoRecords bool   `help:"Fetch no records afterwards: how a call started is then reported only where its answer has it."`
 	Insecure  bool   `short:"i" help:"Take any certificate of the API, as wsk -i does."`
 	JSON      bool   `name:"json" help:"Print the report as JSON."`
-	Quiet     bool   `short:"q" help:"Say nothing before the report."`
+	Quiet     bool   `short:"q" help:"Print nothing before the report."`
 	whisk
 }
 
@@ -98,41 +98,47 @@ func (c *loadCmd) mix() load.Mix {
 }
 
 // Run loads until the time or the calls are up, or a signal comes.
-func (c *loadCmd) Run() error {
+func (c *loadCmd) Run() (err error) {
 	ctx := interrupted()
-	if c.Invoker != nil {
-		return c.loadInvoker(ctx)
-	}
-	w := c.whisk.orOwn()
-	if w.APIHost == "" || w.Auth == "" {
-		return errors.New("no OpenWhisk to load: --apihost and --auth, or wsk property set, name one")
-	}
-	access := load.Access{APIHost: w.APIHost, Auth: w.Auth, Insecure: c.Insecure, InFlight: c.InFlight}
+	var parameters []byte
 	if c.ParamFile != "" {
-		b, err := os.ReadFile(c.ParamFile)
-		if err != nil {
+		if parameters, err = os.ReadFile(c.ParamFile); err != nil {
 			return fmt.Errorf("--param-file: %w", err)
 		}
-		access.Parameters = b
 	}
-	client, err := load.NewClient(access)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
 	actions, arrivals, words, err := c.arrivals()
 	if err != nil {
 		return err
 	}
-	if err := client.Check(ctx, actions); err != nil {
+	connect := c.api
+	if c.Invoker != nil {
+		connect = c.invoker
+	}
+	system, name, end, err := connect(ctx, actions, parameters)
+	if err != nil {
 		return err
 	}
-	return c.load(ctx, client, load.Options{
+	defer func() { err = errors.Join(err, end()) }()
+	return c.load(ctx, system, load.Options{
 		Actions: actions, Arrivals: arrivals, Duration: c.Duration, InFlight: c.InFlight, Wait: c.Wait,
-	}, load.Report{APIHost: w.APIHost, Load: words}, os.Stdout, os.Stderr)
+	}, load.Report{APIHost: name, Load: words}, os.Stdout, os.Stderr)
 }
 
-// load does it, with the words of the report that are known before.
+// api connects to an OpenWhisk's REST interface. It returns the name that the
+// report has for it, and what ends the connection.
+func (c *loadCmd) api(ctx context.Context, actions []string, parameters []byte) (_ load.System, name string, end func() error, err error) {
+	w := c.whisk.orOwn()
+	if w.APIHost == "" || w.Auth == "" {
+		return nil, "", nil, errors.New("no OpenWhisk to load: --apihost and --auth, or wsk property set, name one")
+	}
+	client, err := load.NewClient(load.Access{APIHost: w.APIHost, Auth: w.Auth, Insecure: c.Insecure, InFlight: c.InFlight, Parameters: parameters})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return client, w.APIHost, func() error { client.Close(); return nil }, client.Check(ctx, actions)
+}
+
+// load calls the system and prints the report, of which head is the beginning.
 func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, head load.Report, out, aside io.Writer) error {
 	line := newProgressLine(aside, c.Quiet)
 	line.print("loading " + head.APIHost + ": " + head.Load)

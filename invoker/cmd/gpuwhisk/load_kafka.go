@@ -14,38 +14,25 @@ import (
 const pastControllers = "WARNING: this writes to the topic of invoker%d, past all controllers: no limit of a namespace holds,\n" +
 	"and controllers do not know of the slots that these calls take. Ctrl-C ends it; what is sent runs on.\n"
 
-// loadInvoker loads one invoker through Kafka.
-func (c *loadCmd) loadInvoker(ctx context.Context) (err error) {
-	i, err := kafkaOf(c.EnvFile, *c.Invoker)
-	if err != nil {
-		return err
-	}
-	var parameters []byte
-	if c.ParamFile != "" {
-		if parameters, err = os.ReadFile(c.ParamFile); err != nil {
-			return fmt.Errorf("--param-file: %w", err)
-		}
-	}
-	actions, arrivals, words, err := c.arrivals()
-	if err != nil {
-		return err
-	}
+// invoker connects to the topic of one invoker through Kafka, as api does.
+func (c *loadCmd) invoker(ctx context.Context, actions []string, parameters []byte) (_ load.System, name string, end func() error, err error) {
 	for _, a := range actions {
 		if _, _, err := handover.SplitAction(a); err != nil {
-			return err
+			return nil, "", nil, err
 		}
+	}
+	i, err := kafkaOf(c.EnvFile, *c.Invoker)
+	if err != nil {
+		return nil, "", nil, err
 	}
 	if !c.Quiet {
 		fmt.Fprintf(os.Stderr, pastControllers, *c.Invoker)
 	}
 	l, err := i.Load(ctx, parameters)
 	if err != nil {
-		return err
+		return nil, "", nil, err
 	}
-	defer func() { err = errors.Join(err, l.Close(context.WithoutCancel(ctx))) }()
-	return c.load(ctx, direct{l}, load.Options{
-		Actions: actions, Arrivals: arrivals, Duration: c.Duration, InFlight: c.InFlight, Wait: c.Wait,
-	}, load.Report{APIHost: fmt.Sprintf("invoker%d", *c.Invoker), Load: words}, os.Stdout, os.Stderr)
+	return direct{l}, fmt.Sprintf("invoker%d", *c.Invoker), func() error { return l.Close(context.WithoutCancel(ctx)) }, nil
 }
 
 // direct is an invoker as a system to load.

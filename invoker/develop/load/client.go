@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ type Client struct {
 	http            *http.Client
 }
 
-// Access is where an OpenWhisk is, and who calls it.
+// Access is the address of an OpenWhisk and the identity of its caller.
 type Access struct {
 	APIHost    string // http://HOST:PORT; https without a scheme, as wsk has it
 	Auth       string // UUID:KEY
@@ -35,7 +34,7 @@ type Access struct {
 	InFlight   int    // calls under way at most
 }
 
-// NewClient checks the words; it connects when it is first used.
+// NewClient checks the form of the access. The first call connects.
 func NewClient(a Access) (*Client, error) {
 	if !strings.Contains(a.APIHost, "://") {
 		a.APIHost = "https://" + a.APIHost
@@ -84,7 +83,7 @@ func path(action string) (string, error) {
 	return parts[0] + "/actions/" + strings.Join(parts[1:], "/"), nil
 }
 
-// Check looks for the actions, so that a wrong word is one error and not a
+// Check asks for the actions, so that a wrong name is one error and not a
 // thousand failed calls.
 func (c *Client) Check(ctx context.Context, actions []string) error {
 	all, ctx := errgroup.WithContext(ctx)
@@ -187,7 +186,7 @@ func (c *Client) Invoke(ctx context.Context, action string) Answer {
 	return answer
 }
 
-// Start asks the record of an activation.
+// Start returns how an activation started, from its record.
 func (c *Client) Start(ctx context.Context, id string) (string, bool) {
 	a, ok := c.record(ctx, id)
 	return a.start(), ok
@@ -248,9 +247,7 @@ func broken(err error) (kind, detail string) {
 	}
 	kind = "connection broken"
 	var name *net.DNSError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
+	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return failureSlow, ""
@@ -260,7 +257,7 @@ func broken(err error) (kind, detail string) {
 		kind = "connection refused"
 	case errors.As(err, &name):
 		kind = "host not found"
-	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid):
+	case errors.As(err, &certificate):
 		kind = "certificate not trusted (--insecure takes it)"
 	}
 	return kind, err.Error()

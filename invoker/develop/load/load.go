@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 )
 
 // Arrival is one call that is to be made.
@@ -48,7 +49,7 @@ type System interface {
 	Start(ctx context.Context, id string) (string, bool)
 }
 
-// Options says what is called, and when.
+// Options are what is called, and when.
 type Options struct {
 	Actions  []string
 	Arrivals func(yield func(Arrival) bool) // in order of time
@@ -95,7 +96,7 @@ const (
 // Run makes the calls and returns when all are answered. The end of ctx ends it
 // at once, with what there is.
 func Run(ctx context.Context, o Options, system System) *Result {
-	r := &run{Options: o, system: system, slots: make(chan struct{}, o.InFlight)}
+	r := &run{Options: o, system: system, slots: semaphore.NewWeighted(int64(o.InFlight))}
 	r.result = Result{Begin: time.Now(), Unsent: make([]int, len(o.Actions))}
 	var reporting sync.WaitGroup
 	loading, loaded := context.WithCancel(context.WithoutCancel(ctx))
@@ -111,7 +112,7 @@ func Run(ctx context.Context, o Options, system System) *Result {
 type run struct {
 	Options
 	system  System
-	slots   chan struct{}
+	slots   *semaphore.Weighted
 	running sync.WaitGroup
 
 	mu       sync.Mutex // over what follows
@@ -137,7 +138,7 @@ func (r *run) send(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if over = over || !r.acquire(sending); over {
+		if over = over || !r.slots.TryAcquire(1) && r.slots.Acquire(sending, 1) != nil; over {
 			if ctx.Err() != nil {
 				return
 			}
@@ -148,24 +149,9 @@ func (r *run) send(ctx context.Context) {
 		r.progress.Sent++
 		r.mu.Unlock()
 		r.running.Go(func() {
+			defer r.slots.Release(1)
 			r.call(ctx, a)
-			<-r.slots
 		})
-	}
-}
-
-// acquire takes a slot for a call, and waits for one until the sending is over.
-func (r *run) acquire(sending context.Context) bool {
-	select {
-	case r.slots <- struct{}{}:
-		return true
-	default:
-	}
-	select {
-	case r.slots <- struct{}{}:
-		return true
-	case <-sending.Done():
-		return false
 	}
 }
 
@@ -265,7 +251,7 @@ const fetchers = 8
 // Unknown is the start of a run without a record.
 const Unknown = "unknown"
 
-// Starts fetches the records of calls whose answers did not have it. A
+// Starts fetches the records of calls whose answers do not have their start. A
 // record may be written some time after its answer: what is missing is asked
 // for again until none came for as long as timeout, or ctx ends.
 func Starts(ctx context.Context, r *Result, system System, timeout time.Duration, progress func(missing int)) {

@@ -13,7 +13,7 @@ import (
 // Report is what a load came to, in figures. Its JSON is an interface.
 type Report struct {
 	APIHost     string    `json:"apihost"`
-	Load        string    `json:"load"` // in words
+	Load        string    `json:"load"` // described
 	Begin       time.Time `json:"begin"`
 	Seconds     float64   `json:"seconds"`
 	Sent        int       `json:"sent"`
@@ -168,7 +168,7 @@ func (m groups) list() []Group {
 // width is the longest line that is printed.
 const width = 80
 
-// Print writes the report for a person.
+// Print writes the report as text.
 func (s Report) Print(w io.Writer) error {
 	var b strings.Builder
 	line := func(format string, args ...any) {
@@ -198,7 +198,7 @@ func (s Report) Print(w io.Writer) error {
 	}
 	if s.Late > 0 {
 		line("")
-		line("%d calls were sent late, by %s at most; latencies hold that wait.", s.Late, short(s.Latest))
+		line("%d calls were sent late, by %s at most; latencies include that wait.", s.Late, short(s.Latest))
 	}
 	if s.Unsent > 0 {
 		line("%d calls were not sent: --in-flight of others waited for their answers.", s.Unsent)
@@ -225,19 +225,17 @@ func row(line func(string, ...any), g Group) {
 
 // short writes milliseconds with three digits and a unit.
 func short(ms float64) string {
-	switch {
-	case ms < 9.995:
-		return fmt.Sprintf("%.2f ms", ms)
-	case ms < 99.95:
-		return fmt.Sprintf("%.1f ms", ms)
-	case ms < 999.5:
-		return fmt.Sprintf("%.0f ms", ms)
-	case ms < 9995:
-		return fmt.Sprintf("%.2f s", ms/1e3)
-	case ms < 99950:
-		return fmt.Sprintf("%.1f s", ms/1e3)
+	v, unit := ms, "ms"
+	if ms >= 999.5 {
+		v, unit = ms/1e3, "s"
 	}
-	return fmt.Sprintf("%.0f s", ms/1e3)
+	switch {
+	case v < 9.995:
+		return fmt.Sprintf("%.2f %s", v, unit)
+	case v < 99.95:
+		return fmt.Sprintf("%.1f %s", v, unit)
+	}
+	return fmt.Sprintf("%.0f %s", v, unit)
 }
 
 // cut shortens a line at its end.
