@@ -12,12 +12,12 @@ const (
 	Combined                  // both at once
 )
 
-// String is the word that logs use.
+// String is the name in logs.
 func (k AckKind) String() string {
 	return [...]string{"result", "completion", "combined"}[k]
 }
 
-// Ack is what an invoker reports to a controller about one activation.
+// Ack is an invoker's message to a controller about one activation.
 type Ack struct {
 	Kind         AckKind
 	TransID      TransID
@@ -52,7 +52,7 @@ func (a Ack) Shrink() Ack {
 	return a
 }
 
-// FreesSlot reports whether the controller takes the activation's slot as free.
+// FreesSlot reports whether the ack frees the activation's slot.
 func (a Ack) FreesSlot() bool { return a.Kind != Result }
 
 // Encode writes the ack.
@@ -85,28 +85,26 @@ func (a Ack) appendResponse(dst []byte) []byte {
 	return a.Record.AppendAck(dst)
 }
 
-const (
-	ackTransID = 1 << iota
-	ackActivationID
-	ackInstance
-	ackResponse
-)
-
-// DecodeAck reads an ack. Which of the three it is shows in the keys it has.
+// DecodeAck reads an ack. Its keys determine its kind.
 func DecodeAck(data []byte) (Ack, error) {
 	var a Ack
-	seen := 0
+	instance, response := false, false
 	p := newParser(data)
-	p.object(func(key string) { seen |= a.member(p, key) })
+	p.fields(
+		required("transid", func() { a.TransID = p.transID() }),
+		allowed("activationId", func() { a.ActivationID = p.id() }),
+		allowed("instance", func() { instance, a.Instance = true, p.instance() }),
+		allowed("response", func() { response = true; a.response(p) }),
+		optional("isSystemError", func() { a.SystemError = p.bool() }),
+	)
 	switch {
-	case seen&ackInstance == 0:
-		p.require(seen&(ackTransID|ackResponse) == ackTransID|ackResponse, "transid and response")
-	case seen&ackResponse != 0:
+	case instance && response:
 		a.Kind = Combined
-		p.require(seen&ackTransID != 0, "transid")
-	default:
+	case instance:
 		a.Kind = Completion
-		p.require(seen&(ackTransID|ackActivationID) == ackTransID|ackActivationID, "transid and activationId")
+		p.require(a.ActivationID != "", "activationId")
+	default:
+		p.require(response, "response")
 	}
 	if err := p.end(); err != nil {
 		return Ack{}, fmt.Errorf("decode ack: %w", err)
@@ -114,37 +112,12 @@ func DecodeAck(data []byte) (Ack, error) {
 	return a, nil
 }
 
-func (a *Ack) member(p *parser, key string) int {
-	switch key {
-	case "transid":
-		a.TransID = p.transID()
-		return ackTransID
-	case "activationId":
+// response reads a record, or the id alone.
+func (a *Ack) response(p *parser) {
+	if p.peek() == '"' {
 		a.ActivationID = p.id()
-		return ackActivationID
-	case "instance":
-		a.Instance = p.instance()
-		return ackInstance
-	case "response":
-		if p.peek() == '"' {
-			a.ActivationID = p.id()
-			return ackResponse
-		}
-		a.Record = p.record()
-		a.ActivationID = a.Record.ActivationID
-		return ackResponse
+		return
 	}
-	if key == "isSystemError" && !p.null() {
-		a.SystemError = p.bool()
-		return 0
-	}
-	p.skipUnless(key == "isSystemError")
-	return 0
-}
-
-// skipUnless consumes a value unless it is consumed already.
-func (p *parser) skipUnless(consumed bool) {
-	if !consumed {
-		p.skip()
-	}
+	a.Record = p.record()
+	a.ActivationID = a.Record.ActivationID
 }

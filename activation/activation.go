@@ -1,4 +1,4 @@
-// Package activation holds the words that GPU Whisk shares with an Apache
+// Package activation holds the types that GPU Whisk shares with an Apache
 // OpenWhisk controller and its database: activation messages, acks, pings,
 // user events, actions, runtimes manifests and activation records, each with
 // its JSON as OpenWhisk writes it.

@@ -1,6 +1,9 @@
 package activation
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // Annotation is a key with any JSON value, on an action or on a record.
 type Annotation struct {
@@ -52,16 +55,12 @@ func (a *Annotations) AddText(key, value string) {
 
 // AddNumber appends an annotation whose value is a whole number.
 func (a *Annotations) AddNumber(key string, value int64) {
-	*a = append(*a, Annotation{key, appendInt(nil, value)})
+	*a = append(*a, Annotation{key, strconv.AppendInt(nil, value, 10)})
 }
 
 // AddBool appends an annotation whose value is true or false.
 func (a *Annotations) AddBool(key string, value bool) {
-	word := "false"
-	if value {
-		word = "true"
-	}
-	*a = append(*a, Annotation{key, json.RawMessage(word)})
+	*a = append(*a, Annotation{key, strconv.AppendBool(nil, value)})
 }
 
 // ProvidesAPIKey reports whether an action gets its caller's key: the annotation
@@ -72,7 +71,7 @@ func (a Annotations) ProvidesAPIKey() bool {
 }
 
 // Rerun reports whether an activation of an action may run again when an invoker
-// ended while it ran: what the annotation rerun says, or else otherwise.
+// ended while it ran: the annotation rerun, or else otherwise.
 func (a Annotations) Rerun(otherwise bool) bool {
 	v, ok := a.Get("rerun")
 	if !ok {

@@ -126,8 +126,8 @@ func TestDeepIsLinear(t *testing.T) {
 	}
 }
 
-// TestErrorOfADeepDocumentIsShort: an error names the way to it, but not all of
-// an input that was made long on purpose.
+// TestErrorOfADeepDocumentIsShort: an error has the keys above its place, but
+// not all of a thousand.
 func TestErrorOfADeepDocumentIsShort(t *testing.T) {
 	key := strings.Repeat("k", 1000)
 	_, err := Canonical([]byte(strings.Repeat(`{"`+key+`":`, 900) + "?"))
@@ -194,7 +194,7 @@ func TestQuoteHuge(t *testing.T) {
 	}
 }
 
-// TestAppendStringAnywhere: eight bytes at a time are written as one by one.
+// TestAppendStringAnywhere: a byte is written alike wherever it stands.
 func TestAppendStringAnywhere(t *testing.T) {
 	for at := range 24 {
 		for c := range 256 {

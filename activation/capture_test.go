@@ -106,7 +106,7 @@ func canonical(t testing.TB, value []byte) string {
 	return string(out)
 }
 
-// unknownField stands in one message to show that readers ignore it.
+// unknownField stands in one message: readers ignore it.
 const unknownField = `"somethingNew":{"a":1},`
 
 // same compares the bytes where the capture is compact, else the meaning.

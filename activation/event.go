@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Event is a message to the user-events topic about one finished activation.
+// Event is a message of the user-events topic about one finished activation.
 type Event struct {
 	Namespace string
 	Source    string // "invoker0"
@@ -15,7 +15,7 @@ type Event struct {
 	Body      EventBody
 }
 
-// EventBody is the account of the activation. Times are in milliseconds.
+// EventBody describes the activation. Times are in milliseconds.
 type EventBody struct {
 	Name                  string
 	ActivationID          ID
@@ -31,16 +31,14 @@ type EventBody struct {
 	UserDefinedStatusCode *int
 }
 
-// RunDetails are what the annotations of a run's record say, before they are
-// printed.
+// RunDetails are the values of the annotations of a run's record.
 type RunDetails struct {
 	Path, Kind, CausedBy         string
 	WaitTime, InitTime, MemoryMB int64
 	Conductor                    bool
 }
 
-// NewEvent makes the event of a record that has its facts; another one makes
-// none.
+// NewEvent makes the event of a record with details, and none of another.
 func NewEvent(r *Record, source, userID string, timestamp int64) (Event, bool) {
 	if r.Details.Kind == "" {
 		return Event{}, false
@@ -93,8 +91,7 @@ func userStatus(result json.RawMessage) *int {
 	if !ok {
 		return nil
 	}
-	code := statusNumber(value)
-	return &code
+	return pointer(statusNumber(value))
 }
 
 func statusNumber(value json.RawMessage) int {

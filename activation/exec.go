@@ -12,7 +12,7 @@ const Blackbox = "blackbox"
 
 const sequenceKind = "sequence"
 
-// Exec says how an action is run.
+// Exec is how an action is run.
 type Exec struct {
 	Kind       string // resolved: never "<family>:default"
 	Main       string // empty: the runtime's default
@@ -33,7 +33,7 @@ func (e Exec) Entry() string {
 	return e.Main
 }
 
-// AttachmentScheme says where the bytes of an attachment are.
+// AttachmentScheme is where the bytes of an attachment are.
 type AttachmentScheme uint8
 
 // Places of attachments.
@@ -50,9 +50,6 @@ type Attachment struct {
 	Type   string // media type
 	inline []byte
 }
-
-// Inline returns the code of an attachment that is held in its name.
-func (a *Attachment) Inline() []byte { return a.inline }
 
 // WithCode returns the exec with the bytes of its attachment in place: base64
 // if they are binary, else text.
@@ -88,24 +85,14 @@ type attachmentFields struct{ name, mediaType string }
 
 func (p *parser) exec() execFields {
 	var e execFields
-	p.object(func(key string) {
-		switch key {
-		case "kind":
-			e.kind = strings.ToLower(strings.TrimSpace(p.str()))
-		case "main":
-			e.main = p.str()
-		case "image":
-			e.image = p.str()
-		case "binary":
-			e.binary = p.bool()
-		case "code":
-			e.code = p.code()
-		case "jar": // where Java actions once kept their code
-			e.jar = p.code()
-		default:
-			p.skip()
-		}
-	})
+	p.fields(
+		required("kind", func() { e.kind = strings.ToLower(strings.TrimSpace(p.str())) }),
+		allowed("main", func() { e.main = p.str() }),
+		allowed("image", func() { e.image = p.str() }),
+		allowed("binary", func() { e.binary = p.bool() }),
+		allowed("code", func() { e.code = p.code() }),
+		allowed("jar", func() { e.jar = p.code() }), // where Java actions once kept their code
+	)
 	p.require(e.kind != "", "kind")
 	return e
 }
@@ -173,7 +160,7 @@ func (e Exec) withField(code codeField, binary bool) (Exec, error) {
 	e.HasCode = true
 	if code.attachment == nil {
 		e.Code = code.text
-		e.Binary = isBase64(code.text)
+		e.Binary = IsBinaryCode(code.text)
 		return e, nil
 	}
 	a, err := code.attachment.resolve()
@@ -208,9 +195,9 @@ func (f attachmentFields) resolve() (*Attachment, error) {
 	return a, nil
 }
 
-// isBase64 reports whether code that is a string counts as binary: the original
+// IsBinaryCode reports whether code that is a string counts as binary: the original
 // decides by the text and ignores the stored flag (Exec.isBinaryCode).
-func isBase64(code string) bool {
+func IsBinaryCode(code string) bool {
 	t := strings.TrimFunc(code, func(r rune) bool { return r <= ' ' })
 	if t == "" || len(t)%4 != 0 {
 		return false

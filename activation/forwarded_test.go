@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A message that was passed on says whose slot it takes; one that does not say
-// it whole is refused, and what a newer version adds is skipped.
+// A forwarded message names the invoker whose slot it takes. Without all of that
+// it is refused, and what a newer version adds is skipped.
 func TestForwardedMessage(t *testing.T) {
 	m := &Message{
 		TransID: NewTransID("t", 1, false), Action: ActionRef{Path: "guest", Name: "a"}, Controller: "0",
@@ -20,13 +20,13 @@ func TestForwardedMessage(t *testing.T) {
 		t.Fatalf("%v: %+v", err, got.Forwarded)
 	}
 	if _, err := DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, `"later":[{}],"hops":2,`, 1))); err != nil {
-		t.Errorf("a newer word: %v", err)
+		t.Errorf("a newer member: %v", err)
 	}
 	if _, err := DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, ``, 1))); err == nil {
 		t.Error("read without its hops")
 	}
 	m.Forwarded = nil
 	if strings.Contains(string(m.Encode()), "forwarded") {
-		t.Error("a controller's message got the word")
+		t.Error("a controller's message got the member")
 	}
 }

@@ -141,7 +141,7 @@ func TestCapturedEvents(t *testing.T) {
 	}
 }
 
-// runDetailsOf reads what the annotations of a captured record say.
+// runDetailsOf reads the annotations of a captured record.
 func runDetailsOf(a Annotations) (f RunDetails) {
 	f.Path, _ = a.Text("path")
 	f.Kind, _ = a.Text("kind")
@@ -257,7 +257,7 @@ func TestCapturedNumbers(t *testing.T) {
 }
 
 // TestCapturedActions decodes every stored action and checks its exec against
-// what the document says.
+// the document.
 func TestCapturedActions(t *testing.T) {
 	m := manifest(t)
 	decoded := 0

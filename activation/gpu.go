@@ -8,10 +8,10 @@ import (
 )
 
 // GPUAnnotation is the key under which an action asks for a GPU, and under
-// which its records say what it got.
+// which its records have what it got.
 const GPUAnnotation = "gpu"
 
-// Words for how much of the interposition shim an action gets.
+// How much of the interposition shim an action gets.
 const (
 	ShimManaged = "managed" // memory is counted and moved
 	ShimCount   = "count"   // memory is counted only
@@ -23,7 +23,7 @@ type GPURequest struct {
 	Memory      Size    // hint for the first run, zero for none
 	Weight      float64 // share of service against other functions
 	Shim        string
-	Limit       Size // most device memory that a container may hold, zero for no word
+	Limit       Size // most device memory that a container may hold, zero for none
 	Concurrency int  // runs in one container at a time; zero: the action's limit
 }
 
@@ -125,7 +125,7 @@ func (p *parser) weight() (float64, bool) {
 	return w, err == nil && w > 0 && w <= maxGPUWeight
 }
 
-// maxGiven bounds how much of a wrong value an error shows.
+// maxGiven bounds how much of a wrong value an error repeats.
 const maxGiven = 60
 
 func given(value json.RawMessage) string {
@@ -147,8 +147,8 @@ type GPURun struct {
 	PrefetchTime int64
 	GPUTime      int64
 	Memory       int64
-	// Measured is whether the memory was seen; else it is what was set aside
-	// for the run.
+	// Measured is whether the memory was measured; else it is what was reserved for
+	// the run.
 	Measured bool
 	// Fallback is why the memory is only counted though the action lets it be
 	// moved; mostly empty.

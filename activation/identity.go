@@ -1,6 +1,9 @@
 package activation
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Namespace is a namespace with the id that it is billed by.
 type Namespace struct {
@@ -134,7 +137,7 @@ func (p *parser) rights() []string {
 	p.array(func() {
 		word := p.str()
 		for _, known := range privileges {
-			if equalFold(word, known) {
+			if strings.EqualFold(word, known) {
 				rights = append(rights, known)
 				return
 			}

@@ -41,7 +41,7 @@ func ParseImage(s string) (Image, error) {
 	return i, nil
 }
 
-// isRegistry tells a host from a prefix: by a dot or a port.
+// isRegistry distinguishes a host from a prefix: by a dot or a port.
 func isRegistry(s string) bool {
 	host, port, ported := strings.Cut(s, ":")
 	if host == "" || ported && (port == "" || strings.Trim(port, "0123456789") != "") {
@@ -118,7 +118,7 @@ func (i Image) Reference(registry string) string {
 // String writes the image without a default registry.
 func (i Image) String() string { return i.Reference("") }
 
-// Same tells whether two references mean one image.
+// Same reports whether two references mean one image.
 func (i Image) Same(other Image) bool { return i.normal() == other.normal() }
 
 func (i Image) normal() Image {

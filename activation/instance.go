@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Instance is an invoker's identity as controllers know it.
+// Instance is an invoker's identity in messages to controllers.
 type Instance struct {
 	ID                  int
 	UniqueName          string // empty: none
@@ -65,10 +65,7 @@ func (p *parser) instance() Instance {
 		required("dedicatedNamespaces", func() { in.DedicatedNamespaces = p.strings() }),
 		optional("uniqueName", func() { in.UniqueName = p.str() }),
 		optional("displayedName", func() { in.DisplayedName = p.str() }),
-		optional("busyMemory", func() {
-			v := p.size()
-			in.BusyMemory = &v
-		}),
+		optional("busyMemory", func() { in.BusyMemory = pointer(p.size()) }),
 	)
 	return in
 }

@@ -55,16 +55,10 @@ type Reactive struct {
 func ParseManifest(data []byte, options ManifestOptions) (*Manifest, error) {
 	m := &Manifest{options: options}
 	p := newParser(data)
-	p.object(func(key string) {
-		switch {
-		case key == "runtimes":
-			p.object(func(family string) { m.family(p, family) })
-		case key == "blackboxes" && !p.null():
-			p.array(func() { m.blackboxes = append(m.blackboxes, p.image()) })
-		case key != "blackboxes":
-			p.skip()
-		}
-	})
+	p.fields(
+		allowed("runtimes", func() { p.object(func(family string) { m.family(p, family) }) }),
+		optional("blackboxes", func() { p.array(func() { m.blackboxes = append(m.blackboxes, p.image()) }) }),
+	)
 	if err := p.end(); err != nil {
 		return nil, fmt.Errorf("parse runtimes manifest: %w", err)
 	}
@@ -116,62 +110,37 @@ func (p *parser) runtime() Runtime {
 
 func (p *parser) stemCell() StemCell {
 	var c StemCell
-	p.object(func(key string) {
-		switch {
-		case (key == "initialCount" || key == "count") && !p.null():
-			c.Count = p.wholeInt()
-		case key == "memory":
-			c.Memory = p.size()
-		case key == "reactive" && !p.null():
-			r := p.reactive()
-			c.Reactive = &r
-		case key != "initialCount" && key != "count" && key != "reactive":
-			p.skip()
-		}
-	})
+	count := func() { c.Count = p.wholeInt() }
+	p.fields(
+		optional("initialCount", count),
+		optional("count", count),
+		allowed("memory", func() { c.Memory = p.size() }),
+		optional("reactive", func() { c.Reactive = p.reactive() }),
+	)
 	if p.err == nil && (c.Count <= 0 || c.Memory <= 0) {
 		p.failf("want initialCount and memory above zero")
 	}
 	return c
 }
 
-func (p *parser) reactive() Reactive {
+func (p *parser) reactive() *Reactive {
 	var r Reactive
-	p.object(func(key string) {
-		switch key {
-		case "minCount":
-			r.MinCount = p.wholeInt()
-		case "maxCount":
-			r.MaxCount = p.wholeInt()
-		case "ttl":
-			r.TTL = p.duration()
-		case "threshold":
-			r.Threshold = p.wholeInt()
-		case "increment":
-			r.Increment = p.wholeInt()
-		default:
-			p.skip()
-		}
-	})
+	p.fields(
+		allowed("minCount", func() { r.MinCount = p.wholeInt() }),
+		allowed("maxCount", func() { r.MaxCount = p.wholeInt() }),
+		allowed("ttl", func() { r.TTL = p.duration() }),
+		allowed("threshold", func() { r.Threshold = p.wholeInt() }),
+		allowed("increment", func() { r.Increment = p.wholeInt() }),
+	)
 	ok := r.MinCount >= 0 && r.MaxCount > 0 && r.MinCount <= r.MaxCount && r.TTL > 0 &&
 		r.Threshold > 0 && r.Increment > 0 && r.Increment <= r.MaxCount
 	if p.err == nil && !ok {
 		p.failf("want 0 <= minCount <= maxCount, and ttl, threshold and increment (at most maxCount) above zero")
 	}
-	return r
+	return &r
 }
 
-func (p *parser) duration() time.Duration {
-	s := p.str()
-	if p.err != nil {
-		return 0
-	}
-	d, err := ParseDuration(s)
-	if err != nil {
-		p.fail(err)
-	}
-	return d
-}
+func (p *parser) duration() time.Duration { return parsed(p, ParseDuration) }
 
 // ParseDuration reads a duration as Scala writes one: "2 minutes", "10s".
 func ParseDuration(s string) (time.Duration, error) {

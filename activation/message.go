@@ -3,11 +3,10 @@ package activation
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
-// ActionRef says which action an activation runs, with bindings resolved by
+// ActionRef names the action that an activation runs, with bindings resolved by
 // the controller.
 type ActionRef struct {
 	Path    string // namespace, or namespace/package
@@ -81,42 +80,26 @@ func DecodeMessage(data []byte) (*Message, error) {
 	return m, nil
 }
 
-func (p *parser) id() ID {
-	s := p.str()
-	if p.err != nil {
-		return ""
-	}
-	id, err := ParseID(s)
-	if err != nil {
-		p.fail(err)
-	}
-	return id
-}
+func (p *parser) id() ID       { return parsed(p, ParseID) }
+func (p *parser) path() string { return parsed(p, ParsePath) }
 
-func (p *parser) path() string {
+// parsed reads a string by a function that may refuse it.
+func parsed[T any](p *parser, parse func(string) (T, error)) (v T) {
 	s := p.str()
 	if p.err != nil {
-		return ""
+		return v
 	}
-	path, err := ParsePath(s)
+	v, err := parse(s)
 	if err != nil {
 		p.fail(err)
 	}
-	return path
+	return v
 }
 
 func (p *parser) version() string {
-	s := p.str()
+	v := parsed(p, ParseSemVer)
 	if p.err != nil {
 		return ""
-	}
-	v, err := ParseSemVer(s)
-	if err != nil {
-		p.fail(err)
-		return ""
-	}
-	if strings.Count(s, ".") == 2 && s == v.String() {
-		return s
 	}
 	return v.String()
 }
@@ -144,18 +127,14 @@ func (p *parser) actionRef() ActionRef {
 
 func (p *parser) controller() string {
 	var id string
-	p.object(func(key string) {
-		switch {
-		case key == "asString":
-			id = p.str()
-		case key == "instanceType" && !p.null():
+	p.fields(
+		required("asString", func() { id = p.str() }),
+		optional("instanceType", func() {
 			if p.str() != "controller" {
 				p.failf("want the type controller")
 			}
-		case key != "instanceType":
-			p.skip()
-		}
-	})
+		}),
+	)
 	if p.err == nil && !ValidControllerID(id) {
 		p.failf("want a controller id")
 	}
@@ -183,7 +162,8 @@ func (p *parser) lockedArgs() []LockedArg {
 // activation.
 func (m *Message) CausedBySequence() bool { return m.Cause != "" }
 
-// Version is the version of the action by the message.
+// Version is the version of the action, the default one without any in the
+// message.
 func (m *Message) Version() string {
 	if m.Action.Version == "" {
 		return DefaultVersion
@@ -244,7 +224,3 @@ func (a ActionRef) append(dst []byte) []byte {
 	o.optional("version", a.Version)
 	return o.end()
 }
-
-func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
-
-func equalFold(a, b string) bool { return strings.EqualFold(a, b) }

@@ -105,10 +105,19 @@ func (p *parser) enter() bool {
 	return p.err == nil
 }
 
-// object reads an object and calls member for each key, in the order of the
-// text; member must consume exactly one value. The error of a
-// value has the key before it.
+// object is members, with the key before the error of a value.
 func (p *parser) object(member func(key string)) {
+	p.members(func(key string) {
+		member(key)
+		if p.err != nil {
+			p.err = &memberError{key, p.err}
+		}
+	})
+}
+
+// members reads an object and calls member for each key, in the order of the
+// text; member must consume exactly one value.
+func (p *parser) members(member func(key string)) {
 	if p.peek() != '{' {
 		p.want("an object")
 		return
@@ -129,10 +138,6 @@ func (p *parser) object(member func(key string)) {
 		}
 		member(key)
 		p.depth--
-		if p.err != nil {
-			p.err = &memberError{key, p.err}
-			return
-		}
 		if p.take(',') {
 			continue
 		}
@@ -143,17 +148,18 @@ func (p *parser) object(member func(key string)) {
 	}
 }
 
-// field is a member of an object that a decoder knows. read consumes its value.
+// field is a known member of an object. read consumes its value.
 type field struct {
-	key      string
-	required bool
-	read     func()
+	key            string
+	required, null bool // it must be there; it may be null
+	read           func()
 }
 
-// required is a field that must be there, optional one that may be absent or
-// null.
-func required(key string, read func()) field { return field{key, true, read} }
-func optional(key string, read func()) field { return field{key, false, read} }
+// required is a field that must be there, allowed one that may be absent, and
+// optional one that may be absent or null.
+func required(key string, read func()) field { return field{key, true, false, read} }
+func allowed(key string, read func()) field  { return field{key, false, false, read} }
+func optional(key string, read func()) field { return field{key, false, true, read} }
 
 // fields reads an object of known members. Other members are skipped; of equal
 // keys the last counts.
@@ -164,7 +170,7 @@ func (p *parser) fields(known ...field) {
 		switch {
 		case i < 0:
 			p.skip()
-		case known[i].required || !p.null():
+		case !known[i].null || !p.null():
 			seen |= 1 << i
 			known[i].read()
 		}
@@ -241,8 +247,8 @@ func (p *parser) array(element func()) {
 	}
 }
 
-// want fails with what was expected; it never shows what was there, which may
-// be a user's.
+// want fails with what was expected. What was there stays out of the error: it
+// may be a user's secret.
 func (p *parser) want(what string) {
 	if p.err == nil && p.at >= len(p.text) {
 		p.fail(errEnd)
@@ -298,7 +304,7 @@ func (p *parser) raw() json.RawMessage {
 func (p *parser) skip() {
 	switch c := p.peek(); {
 	case c == '{':
-		p.skipObject()
+		p.members(func(string) { p.skip() })
 	case c == '[':
 		p.array(p.skip)
 	case c == '"':
@@ -311,30 +317,6 @@ func (p *parser) skip() {
 		p.null()
 	default:
 		p.want("a value")
-	}
-}
-
-func (p *parser) skipObject() {
-	p.at++
-	p.space()
-	if p.take('}') {
-		return
-	}
-	for p.err == nil && p.enter() {
-		p.span()
-		if !p.take(':') {
-			p.want("a colon")
-			return
-		}
-		p.skip()
-		p.depth--
-		if p.take(',') {
-			continue
-		}
-		if !p.take('}') {
-			p.want("a comma or the end of the object")
-		}
-		return
 	}
 }
 

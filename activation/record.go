@@ -2,7 +2,7 @@ package activation
 
 import "fmt"
 
-// Record is the account of one finished activation, as the database keeps it
+// Record describes one finished activation, as the database keeps it
 // and as an ack carries it.
 type Record struct {
 	ActivationID ID
@@ -99,10 +99,7 @@ func (p *parser) record() *Record {
 		required("publish", func() { r.Publish = p.bool() }),
 		required("annotations", func() { r.Annotations = p.annotations() }),
 		optional("cause", func() { r.Cause = p.id() }),
-		optional("duration", func() {
-			n := p.integer()
-			r.Duration = &n
-		}),
+		optional("duration", func() { r.Duration = pointer(p.integer()) }),
 	)
 	return r
 }

@@ -37,7 +37,7 @@ func (r Response) WithSize(n int) Response {
 	return r
 }
 
-// SystemError reports whether the invoker, not the action, is to blame.
+// SystemError reports whether the invoker failed, and not the action.
 func (r Response) SystemError() bool { return r.StatusCode == StatusWhiskError }
 
 func (r Response) append(dst []byte) []byte {
@@ -57,10 +57,7 @@ func (p *parser) response() Response {
 	p.fields(
 		required("statusCode", func() { r.StatusCode = int(p.integer()) }),
 		optional("result", func() { r.Result = p.raw() }),
-		optional("size", func() {
-			n := int(p.integer())
-			r.Size = &n
-		}),
+		optional("size", func() { r.Size = pointer(int(p.integer())) }),
 	)
 	if p.err == nil && (r.StatusCode < StatusSuccess || r.StatusCode > StatusWhiskError) {
 		p.failf("want a status code from 0 to 3")

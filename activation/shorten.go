@@ -4,7 +4,7 @@ package activation
 const shortenedLine = "Logs were truncated because the activation record is too large for the database."
 
 // ShortenLogs returns the document of a record with at most keep bytes of its
-// logs, and a last line that says so. It answers false when there is nothing
+// logs, and a last line about the cut. It returns false when there is nothing
 // to cut.
 func ShortenLogs(doc []byte, keep int) ([]byte, bool) {
 	members, err := Members(doc)

@@ -66,7 +66,7 @@ func unitOf(word string) (Size, bool) {
 	return 0, false
 }
 
-// Bytes writes the size the way an invoker tells its memory: in bytes.
+// Bytes writes the size in bytes, as messages have an invoker's memory.
 func (s Size) Bytes() string { return strconv.FormatInt(int64(s), 10) + " B" }
 
 // String writes the size with the largest unit that leaves no remainder.

@@ -3,14 +3,15 @@ package activation
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
-// UnknownTransID is the id of a transaction whose shape says nothing.
+// UnknownTransID is the id of a transaction of an unknown shape.
 const UnknownTransID = "sid_unknown"
 
 // TransID identifies the transaction that an activation belongs to. It keeps
 // the JSON it was read from and gives it back byte for byte: the controller
-// knows its own health tests by an exact echo, start time and parents
+// recognises its own health tests by an exact echo, start time and parents
 // included (InvokerSupervision).
 type TransID struct {
 	raw   json.RawMessage
@@ -24,7 +25,7 @@ type TransID struct {
 // milliseconds.
 func NewTransID(id string, start int64, extraLogging bool) TransID {
 	raw := AppendString([]byte{'['}, id)
-	raw = appendInt(append(raw, ','), start)
+	raw = strconv.AppendInt(append(raw, ','), start, 10)
 	if extraLogging {
 		raw = append(raw, ",true"...)
 	}
@@ -49,11 +50,11 @@ func (t TransID) ID() string {
 }
 
 // StartMillis is when the transaction began, in epoch milliseconds; zero when
-// it does not say. It is the base of an activation's wait time.
+// it is not known. It is the base of an activation's wait time.
 func (t TransID) StartMillis() int64 { return t.start }
 
 // ExtraLogging reports whether the caller asked for extra logging; the record of
-// such an activation is stored whatever the store level says.
+// such an activation is stored at any store level.
 func (t TransID) ExtraLogging() bool { return t.extra }
 
 // Root is the name of the transaction that this one is a part of, at last: its

@@ -27,8 +27,8 @@ const (
 	ivLength256 = 128
 )
 
-// Unlock returns the content with its locked parameters in clear. Algorithms
-// it does not know and values that are no strings stay as they are, like
+// Unlock returns the content with its locked parameters in clear. Unknown algorithms
+// and values that are no strings stay as they are, like
 // content that is no object (ParameterEncryption.unlock).
 func Unlock(content json.RawMessage, locked []LockedArg, keys Keys) (json.RawMessage, error) {
 	if len(locked) == 0 || len(content) == 0 || content[0] != '{' {

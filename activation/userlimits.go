@@ -1,6 +1,11 @@
 package activation
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+)
 
 // UserLimits are the limits of one namespace. A nil field is not set, and the
 // system's default holds. The classic invoker evaluates those with a field
@@ -18,99 +23,54 @@ type UserLimits struct {
 	raw                                     json.RawMessage
 }
 
-// userLimitKeys are the keys of single values, in the order they are written.
-var userLimitKeys = [...]string{
-	"concurrentInvocations", "firesPerMinute", "invocationsPerMinute",
-	"maxActionConcurrency", "maxActionInstances", "maxActionLogs", "maxActionMemory",
-	"maxActionTimeout", "maxParameterSize", "maxPayloadSize", "minActionConcurrency",
-	"minActionLogs", "minActionMemory", "minActionTimeout", "storeActivations",
-	"truncationSize",
+// ints and sizes are the limits with single values, by their keys.
+func (l *UserLimits) ints() map[string]**int {
+	return map[string]**int{
+		"minActionMemory": &l.MinMemoryMB, "maxActionMemory": &l.MaxMemoryMB,
+		"minActionLogs": &l.MinLogsMB, "maxActionLogs": &l.MaxLogsMB,
+		"minActionTimeout": &l.MinTimeoutMillis, "maxActionTimeout": &l.MaxTimeoutMillis,
+		"minActionConcurrency": &l.MinConcurrency, "maxActionConcurrency": &l.MaxConcurrency,
+		"invocationsPerMinute": &l.InvocationsPerMinute, "concurrentInvocations": &l.ConcurrentInvoked,
+		"firesPerMinute": &l.FiresPerMinute, "maxActionInstances": &l.MaxInstances,
+	}
 }
 
-// intField maps the whole-number limits to their fields.
-func (l *UserLimits) intField(key string) **int {
-	switch key {
-	case "minActionMemory":
-		return &l.MinMemoryMB
-	case "maxActionMemory":
-		return &l.MaxMemoryMB
-	case "minActionLogs":
-		return &l.MinLogsMB
-	case "maxActionLogs":
-		return &l.MaxLogsMB
-	case "minActionTimeout":
-		return &l.MinTimeoutMillis
-	case "maxActionTimeout":
-		return &l.MaxTimeoutMillis
-	case "minActionConcurrency":
-		return &l.MinConcurrency
-	case "maxActionConcurrency":
-		return &l.MaxConcurrency
-	case "invocationsPerMinute":
-		return &l.InvocationsPerMinute
-	case "concurrentInvocations":
-		return &l.ConcurrentInvoked
-	case "firesPerMinute":
-		return &l.FiresPerMinute
-	case "maxActionInstances":
-		return &l.MaxInstances
-	}
-	return nil
-}
-
-func (l *UserLimits) sizeField(key string) **Size {
-	switch key {
-	case "maxParameterSize":
-		return &l.MaxParameter
-	case "maxPayloadSize":
-		return &l.MaxPayload
-	case "truncationSize":
-		return &l.Truncation
-	}
-	return nil
+func (l *UserLimits) sizes() map[string]**Size {
+	return map[string]**Size{"maxParameterSize": &l.MaxParameter, "maxPayloadSize": &l.MaxPayload, "truncationSize": &l.Truncation}
 }
 
 func (p *parser) userLimits() UserLimits {
 	var l UserLimits
 	start := p.at
-	p.object(func(key string) {
-		if p.null() {
-			return
-		}
-		if field := l.intField(key); field != nil {
-			v := int(p.integer())
-			*field = &v
-			return
-		}
-		if field := l.sizeField(key); field != nil {
-			v := p.size()
-			*field = &v
-			return
-		}
-		switch key {
-		case "storeActivations":
-			v := p.bool()
-			l.StoreActivations = &v
-		case "allowedKinds":
-			l.AllowedKinds = p.strings()
-		default:
-			p.skip()
-		}
-	})
+	known := []field{
+		optional("storeActivations", func() { l.StoreActivations = pointer(p.bool()) }),
+		optional("allowedKinds", func() { l.AllowedKinds = p.strings() }),
+	}
+	for key, limit := range l.ints() {
+		known = append(known, optional(key, func() { *limit = pointer(int(p.integer())) }))
+	}
+	for key, limit := range l.sizes() {
+		known = append(known, optional(key, func() { *limit = pointer(p.size()) }))
+	}
+	p.fields(known...)
 	if p.err == nil {
 		l.raw = p.data[start:p.at:p.at]
 	}
 	return l
 }
 
-// ParseUserLimits reads the limits of a namespace.
+func pointer[T any](v T) *T { return &v }
+
+// ParseUserLimits reads the limits of a namespace, of the members of data those
+// that are known.
 func ParseUserLimits(data []byte) (UserLimits, error) {
 	p := newParser(data)
 	l := p.userLimits()
+	l.raw = nil
 	return l, p.end()
 }
 
-// StoresActivations tells whether the namespace wants records at all.
+// StoresActivations reports whether records of the namespace are stored.
 func (l UserLimits) StoresActivations() bool {
 	return l.StoreActivations == nil || *l.StoreActivations
 }
@@ -120,20 +80,26 @@ func (l UserLimits) append(dst []byte) []byte {
 	if l.raw != nil {
 		return append(dst, l.raw...)
 	}
-	o := newObject(dst)
+	set := map[string]json.RawMessage{}
 	if l.AllowedKinds != nil {
-		o.strs("allowedKinds", l.AllowedKinds)
+		set["allowedKinds"] = appendStrings(nil, l.AllowedKinds)
 	}
-	for _, key := range userLimitKeys {
-		if key == "storeActivations" && l.StoreActivations != nil {
-			o.bool(key, *l.StoreActivations)
+	if l.StoreActivations != nil {
+		set["storeActivations"] = strconv.AppendBool(nil, *l.StoreActivations)
+	}
+	for key, limit := range l.ints() {
+		if *limit != nil {
+			set[key] = strconv.AppendInt(nil, int64(**limit), 10)
 		}
-		if f := l.intField(key); f != nil && *f != nil {
-			o.int(key, int64(**f))
+	}
+	for key, limit := range l.sizes() {
+		if *limit != nil {
+			set[key] = AppendString(nil, (*limit).Bytes())
 		}
-		if f := l.sizeField(key); f != nil && *f != nil {
-			o.str(key, (*f).Bytes())
-		}
+	}
+	o := newObject(dst)
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		o.raw(key, set[key])
 	}
 	return o.end()
 }
