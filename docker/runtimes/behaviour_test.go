@@ -120,10 +120,7 @@ func TestResultMustBeObjectOrArray(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
 		p.load(d.scalar)
-		status, text := p.post("/run", runBody(`{}`))
-		if status != 502 || mustJSON(t, text).(map[string]any)["error"] != d.notFound {
-			t.Errorf("%d %q", status, text)
-		}
+		p.refuses("/run", runBody(`{}`), 502, d.notFound)
 		p.logs() // the sentinels come all the same
 	})
 }
@@ -132,10 +129,7 @@ func TestSecondInitIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
 		p.load(d.echo)
-		status, text := p.post("/init", initBody(d.array, "main", false, nil))
-		if status != 403 || mustJSON(t, text).(map[string]any)["error"] != "Cannot initialize the action more than once." {
-			t.Errorf("%d %q", status, text)
-		}
+		p.refuses("/init", initBody(d.array, "main", false, nil), 403, "Cannot initialize the action more than once.")
 		if status, text := p.post("/run", runBody(`{}`)); status != 200 || !strings.Contains(text, "got") {
 			t.Errorf("the action was lost: %d %q", status, text)
 		}
@@ -326,7 +320,7 @@ func TestCodeThatDoesNotLoad(t *testing.T) {
 			t.Errorf("%d %q", status, text)
 		}
 		if _, err := p.logs(); !strings.Contains(err, "SyntaxError") {
-			t.Errorf("the log does not say why: %q", err)
+			t.Errorf("the log lacks the reason: %q", err)
 		}
 	})
 }

@@ -91,7 +91,7 @@ func (s *stream) until(t testing.TB, n int) string {
 	}
 }
 
-// findPrograms asks once: the answer is the same for every test.
+// findPrograms searches once: the result is the same for every test.
 var findPrograms = sync.OnceValue(func() runtimes.Programs {
 	return runtimes.FindPrograms(context.Background())
 })
@@ -179,14 +179,14 @@ func (p *running) await() {
 			return
 		}
 	}
-	p.t.Fatalf("the proxy does not listen; it said %q", p.err.text.String())
+	p.t.Fatalf("the proxy does not listen; its errors: %q", p.err.text.String())
 }
 
 // inUse are the addresses that running tests were given.
 var inUse sync.Map
 
-// freeAddr is an address without a listener, and that no other test is
-// given before this one has ended: there would be two proxies for one.
+// freeAddr is an address without a listener. No other test gets it before this
+// one has ended: there would be two proxies on one address.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	// Below the range that Linux takes ports for client connections from:
@@ -244,6 +244,57 @@ func (p *running) load(code string) {
 	p.t.Helper()
 	if status, text := p.post("/init", initBody(code, "main", false, nil)); status != 200 {
 		p.t.Fatalf("init: %d %s", status, text)
+	}
+}
+
+// run runs the action on a value and expects an answer.
+func (p *running) run(value string, status int, want string) {
+	p.t.Helper()
+	if got, text := p.post("/run", runBody(value)); got != status || text != want {
+		p.t.Errorf("run: %d %q, want %d %q", got, text, status, want)
+	}
+}
+
+// refuses sends a body and expects an error.
+func (p *running) refuses(path, body string, status int, want string) {
+	p.t.Helper()
+	if got, text := p.post(path, body); got != status || failure(p.t, text) != want {
+		p.t.Errorf("%s: %d %q, want %d %q", path, got, text, status, want)
+	}
+}
+
+// failure is the error of an answer.
+func failure(t testing.TB, text string) string {
+	t.Helper()
+	e, _ := mustJSON(t, text).(map[string]any)["error"].(string)
+	return e
+}
+
+// loading is code that is loaded, or is not.
+type loading struct {
+	name, code, main string
+	status           int
+	err, log         string // the answer's error, or its beginning up to ": "; a part of the log
+}
+
+// testLoading loads each code into a proxy of its own.
+func testLoading(t *testing.T, family runtimes.Family, ownSource string, cases []loading) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t, family)
+			status, text := p.post("/init", initBody(c.code, c.main, c.name == "no base64", nil))
+			err := failure(t, text)
+			begins := strings.HasSuffix(c.err, ": ") && strings.HasPrefix(err, c.err)
+			if status != c.status || err != c.err && !begins {
+				t.Errorf("%d %q", status, text)
+			}
+			if c.log == "" {
+				return
+			}
+			if _, log := p.logs(); !strings.Contains(log, c.log) || strings.Contains(log, ownSource) {
+				t.Errorf("log %q", log)
+			}
+		})
 	}
 }
 

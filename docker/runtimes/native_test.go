@@ -15,10 +15,7 @@ import (
 func TestNativeAnswersAsTheDockerSkeleton(t *testing.T) {
 	p := start(t, runtimes.Native)
 	p.load("#!/bin/sh\necho '{\"from\":\"bash\",\"args\":'\"$1\"'}'")
-	status, text := p.post("/run", runBody(`{"k":"v"}`))
-	if status != 200 || text != "{\"args\":{\"k\":\"v\"},\"from\":\"bash\"}\n" {
-		t.Errorf("%d %q", status, text)
-	}
+	p.run(`{"k":"v"}`, 200, "{\"args\":{\"k\":\"v\"},\"from\":\"bash\"}\n")
 }
 
 func TestNativeWithoutCode(t *testing.T) {
@@ -32,8 +29,8 @@ func TestNativeWithoutCode(t *testing.T) {
 	}
 }
 
-// Where no image is, an action that is nothing but an image fails with a text that
-// names the reason; one with code runs.
+// Without an image, an action that is only an image fails with an error about
+// that; one with code runs.
 func TestNativeOutsideOfImages(t *testing.T) {
 	p := start(t, runtimes.Native, "__OW_NO_IMAGE=true")
 	status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false}}`)
@@ -50,7 +47,7 @@ func TestNativeOutsideOfImages(t *testing.T) {
 	}
 }
 
-// An image may bring its executable along.
+// An image may have its own executable.
 func TestNativeFindsTheImagesOwnExecutable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "exec"), []byte("#!/bin/sh\necho '{\"own\":true}'\n"), 0o755); err != nil {
@@ -58,9 +55,7 @@ func TestNativeFindsTheImagesOwnExecutable(t *testing.T) {
 	}
 	p := start(t, runtimes.Native, "__OW_PROXY_DIR="+dir)
 	p.post("/init", `{"value":{"name":"n"}}`)
-	if status, text := p.post("/run", runBody(`{}`)); status != 200 || text != "{\"own\":true}\n" {
-		t.Errorf("%d %q", status, text)
-	}
+	p.run(`{}`, 200, "{\"own\":true}\n")
 }
 
 func TestNativeOutput(t *testing.T) {
@@ -81,29 +76,23 @@ func TestNativeOutput(t *testing.T) {
 		{"slow pieces", `printf '{"a"'; printf ':1}'; echo`, 200, `{"a":1}`, ""},
 		{"reads its input", `cat`, 200, `{"in":1}`, ""},
 	} {
-		p := start(t, runtimes.Native)
-		p.load("#!/bin/sh\n" + c.script)
-		status, text := p.post("/run", runBody(`{"in":1}`))
-		if status != c.status || text != c.want+"\n" {
-			t.Errorf("%s: %d %q", c.name, status, text)
-		}
-		if out, _ := p.logs(); out != c.log {
-			t.Errorf("%s: log %q, want %q", c.name, out, c.log)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t, runtimes.Native)
+			p.load("#!/bin/sh\n" + c.script)
+			p.run(`{"in":1}`, c.status, c.want+"\n")
+			if out, _ := p.logs(); out != c.log {
+				t.Errorf("log %q, want %q", out, c.log)
+			}
+		})
 	}
 }
 
 func TestNativeCodeThatCannotRun(t *testing.T) {
 	p := start(t, runtimes.Native)
 	p.load("no interpreter line")
-	if status, text := p.post("/run", runBody(`{}`)); status != 502 || failure(t, text) != "The action did not return a dictionary or array." {
-		t.Errorf("%d %q", status, text)
-	}
+	p.refuses("/run", runBody(`{}`), 502, "The action did not return a dictionary or array.")
 	p = start(t, runtimes.Native)
-	if status, text := p.post("/init", initBody("%%%", "main", true, nil)); status != 502 ||
-		failure(t, text) != "The action failed to generate or locate a binary. See logs for details." {
-		t.Errorf("%d %q", status, text)
-	}
+	p.refuses("/init", initBody("%%%", "main", true, nil), 502, "The action failed to generate or locate a binary. See logs for details.")
 	p = start(t, runtimes.Native)
 	if status, text := p.post("/init", initBody(archive(t, map[string]string{"other": ""}, nil), "main", true, nil)); status != 502 {
 		t.Errorf("archive without exec: %d %q", status, text)
@@ -176,9 +165,7 @@ func TestNativeActionLoop(t *testing.T) {
 		if status, text := p.post("/run", runBody(`{"a":"scalar"}`)); status != 502 {
 			t.Errorf("scalar: %d %q", status, text)
 		}
-		if status, text := p.post("/run", runBody(`{"a":"exit"}`)); status != 400 || failure(t, text) != "command exited" {
-			t.Errorf("exit: %d %q", status, text)
-		}
+		p.refuses("/run", runBody(`{"a":"exit"}`), 400, "command exited")
 		if status, _ := p.post("/run", runBody(`{}`)); status != 500 {
 			t.Errorf("after its exit: %d", status)
 		}
@@ -186,17 +173,14 @@ func TestNativeActionLoop(t *testing.T) {
 }
 
 func TestNativeActionLoopThatDoesNotStart(t *testing.T) {
-	for name, script := range map[string]string{
-		"ends":     "#!/bin/sh\nexit 1\n",
-		"not ok":   "#!/bin/sh\necho '{\"ok\":false}' >&3\nread line\n",
-		"no JSON":  "#!/bin/sh\necho hello >&3\nread line\n",
-		"no start": "no interpreter line",
+	for _, script := range []string{
+		"#!/bin/sh\nexit 1\n",
+		"#!/bin/sh\necho '{\"ok\":false}' >&3\nread line\n",
+		"#!/bin/sh\necho hello >&3\nread line\n",
+		"no interpreter line",
 	} {
 		p := start(t, runtimes.Native, "__OW_ACTION_LOOP=true", "__OW_WAIT_FOR_ACK=1")
-		status, text := p.post("/init", initBody(script, "main", false, nil))
-		if status != 502 || failure(t, text) != "Cannot start action. Check logs for details." {
-			t.Errorf("%s: %d %q", name, status, text)
-		}
+		p.refuses("/init", initBody(script, "main", false, nil), 502, "Cannot start action. Check logs for details.")
 		p.logs()
 	}
 }

@@ -12,11 +12,7 @@ import (
 // Texts as a running OpenWhisk recorded them for the same code.
 func TestNodeStatesOfLoading(t *testing.T) {
 	const failed = "Initialization has failed due to: "
-	for _, c := range []struct {
-		name, code, main string
-		status           int
-		err, log         string
-	}{
+	testLoading(t, runtimes.NodeJS, "proxy.js", []loading{
 		{"not there", "function foo(){}", "bar", 502, failed + "Action entrypoint 'bar' is not a function.",
 			"Error during initialization: Action entrypoint 'bar' is not a function.\n"},
 		{"no function", "const main = 1;", "main", 502, failed + "Action entrypoint 'main' is not a function.", ""},
@@ -31,18 +27,7 @@ func TestNodeStatesOfLoading(t *testing.T) {
 		{"comment at the end", "const main = p => p // end", "main", 200, "", ""},
 		{"require", "const path = require('path'); function main(){ return {a: path.sep} }", "main", 200, "", ""},
 		{"strict", "'use strict'; function main(){ return {} }", "main", 200, "", ""},
-	} {
-		p := start(t, runtimes.NodeJS)
-		status, text := p.post("/init", initBody(c.code, c.main, false, nil))
-		if status != c.status || failure(t, text) != c.err {
-			t.Errorf("%s: %d %q", c.name, status, text)
-		}
-		if c.log != "" {
-			if _, log := p.logs(); !strings.Contains(log, c.log) || strings.Contains(log, "proxy.js") {
-				t.Errorf("%s: log %q", c.name, log)
-			}
-		}
-	}
+	})
 }
 
 func TestNodeResults(t *testing.T) {
@@ -69,15 +54,14 @@ func TestNodeResults(t *testing.T) {
 		{"circle", "function main(){ const o={}; o.o=o; return o }", 500, `{"error":"Internal error."}`, ""},
 		{"bigint", "function main(){ return {a:1n} }", 500, `{"error":"Internal error."}`, ""},
 	} {
-		p := start(t, runtimes.NodeJS)
-		p.load(c.code)
-		status, text := p.post("/run", runBody(`{}`))
-		if status != c.status || text != c.want {
-			t.Errorf("%s: %d %s, want %d %s", c.name, status, text, c.status, c.want)
-		}
-		if _, log := p.logs(); !strings.HasPrefix(log, c.log) || strings.Contains(log, "proxy.js") {
-			t.Errorf("%s: log %q", c.name, log)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t, runtimes.NodeJS)
+			p.load(c.code)
+			p.run(`{}`, c.status, c.want)
+			if _, log := p.logs(); !strings.HasPrefix(log, c.log) || strings.Contains(log, "proxy.js") {
+				t.Errorf("log %q", log)
+			}
+		})
 	}
 }
 
@@ -100,9 +84,7 @@ func TestNodeStopsAfterAThrow(t *testing.T) {
 	p := start(t, runtimes.NodeJS)
 	p.load("function main(){ throw new Error('once') }")
 	p.post("/run", runBody(`{}`))
-	if status, text := p.post("/run", runBody(`{}`)); status != 403 || failure(t, text) != "System not ready, status is stopped." {
-		t.Errorf("%d %q", status, text)
-	}
+	p.refuses("/run", runBody(`{}`), 403, "System not ready, status is stopped.")
 }
 
 const waits = "let n=0, go; const all=new Promise(r=>go=r); " +
@@ -114,11 +96,7 @@ func TestNodeRunsAtOnceOnlyIfAllowed(t *testing.T) {
 	p.load(waits)
 	var wg sync.WaitGroup
 	for range n {
-		wg.Go(func() {
-			if status, text := p.post("/run", runBody(`{"n":5}`)); status != 200 || text != `{"n":5}` {
-				t.Errorf("%d %q", status, text)
-			}
-		})
+		wg.Go(func() { p.run(`{"n":5}`, 200, `{"n":5}`) })
 	}
 	wg.Wait()
 	p.out.until(t, n)
@@ -133,9 +111,7 @@ func TestNodeRunsAtOnceOnlyIfAllowed(t *testing.T) {
 	for !strings.Contains(p.printed(), "begun") {
 		<-p.out.seen
 	}
-	if status, text := p.post("/run", runBody(`{}`)); status != 403 || failure(t, text) != "System not ready, status is running." {
-		t.Errorf("%d %q", status, text)
-	}
+	p.refuses("/run", runBody(`{}`), 403, "System not ready, status is running.")
 	p.cmd.Process.Kill()
 	<-done
 }
@@ -171,17 +147,16 @@ func TestNodeArchives(t *testing.T) {
 		{"no such function", map[string]string{"index.js": ""}, nil, "main", "",
 			"Action entrypoint 'main' is not a function."},
 	} {
-		p := start(t, runtimes.NodeJS)
-		status, text := p.post("/init", initBody(archive(t, c.files, c.links), c.main, true, nil))
-		if c.err != "" {
-			if status != 502 || failure(t, text) != "Initialization has failed due to: "+c.err {
-				t.Errorf("%s: %d %q", c.name, status, text)
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t, runtimes.NodeJS)
+			body := initBody(archive(t, c.files, c.links), c.main, true, nil)
+			if c.err != "" {
+				p.refuses("/init", body, 502, "Initialization has failed due to: "+c.err)
+				return
 			}
-			continue
-		}
-		if status, text = p.post("/run", runBody(`{}`)); status != 200 || text != c.want {
-			t.Errorf("%s: %d %q", c.name, status, text)
-		}
+			p.post("/init", body)
+			p.run(`{}`, 200, c.want)
+		})
 	}
 }
 

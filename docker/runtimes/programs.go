@@ -27,7 +27,7 @@ type Programs struct {
 	Native []string // the whole command: the native proxy is a program itself
 }
 
-// NativeProgram is the file name of the native proxy.
+// NativeProgram is the name of the native proxy's program.
 const NativeProgram = "gpuwhisk-native"
 
 // FindPrograms searches PATH. A Python that is a launcher script, as version
@@ -83,8 +83,8 @@ func isScript(path string) bool {
 }
 
 // Command gives the argument vector that starts the proxy for an action kind.
-// dir is the directory that Write filled. The proxy listens at EnvHost and
-// EnvPort.
+// dir is the directory that Write filled. The proxy listens on the address in
+// EnvHost and EnvPort.
 func (p Programs) Command(dir, kind string) ([]string, error) {
 	family, ok := FamilyOf(kind)
 	if !ok {

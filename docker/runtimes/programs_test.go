@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 )
 
-// A Python that is a launcher is asked for the one behind it, and taken as it is
-// where it does not answer.
+// A Python that is a launcher is replaced by the one behind it, if it prints
+// that.
 func TestFindProgramsAsksLaunchers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -26,7 +26,7 @@ func TestFindProgramsAsksLaunchers(t *testing.T) {
 	for _, c := range []struct{ name, script, want string }{
 		{"launcher", "#!/bin/sh\necho /opt/python/bin/python3\n", "/opt/python/bin/python3"},
 		{"launcher that fails", "#!/bin/sh\nexit 1\n", python},
-		{"launcher that says nonsense", "#!/bin/sh\necho nonsense\n", python},
+		{"launcher that prints nonsense", "#!/bin/sh\necho nonsense\n", python},
 	} {
 		if err := os.WriteFile(python, []byte(c.script), 0o755); err != nil {
 			t.Fatal(err)

@@ -7,20 +7,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 )
 
-// failure is the error of an answer.
-func failure(t *testing.T, text string) string {
-	t.Helper()
-	e, _ := mustJSON(t, text).(map[string]any)["error"].(string)
-	return e
-}
-
 func TestPythonException(t *testing.T) {
 	p := start(t, runtimes.Python)
 	p.load("def main(p):\n    inner()\n\ndef inner():\n    raise ValueError('boom')\n")
-	status, text := p.post("/run", runBody(`{}`))
-	if status != 200 || text != "{\"error\": \"boom\"}\n" {
-		t.Errorf("%d %q", status, text)
-	}
+	p.run(`{}`, 200, "{\"error\": \"boom\"}\n")
 	_, log := p.logs()
 	if !strings.HasPrefix(log, "Traceback (most recent call last):\n  File ") ||
 		!strings.HasSuffix(log, "ValueError: boom\n\n") || strings.Contains(log, "proxy.py") ||
@@ -30,43 +20,23 @@ func TestPythonException(t *testing.T) {
 }
 
 func TestPythonStatesOfLoading(t *testing.T) {
-	for _, c := range []struct {
-		name, code, main string
-		status           int
-		err, log         string
-	}{
-		{"syntax", "def main(p:\n", "main", 502,
-			"The action failed to generate or locate a binary. See logs for details.", "SyntaxError"},
-		{"no main", "def foo(p):\n    pass\n", "bar", 502,
-			"Cannot start action. Check logs for details.", "cannot import name 'bar' from 'main__'"},
-		{"raises", "raise RuntimeError('top level')\n", "main", 502,
-			"Cannot start action. Check logs for details.", "RuntimeError: top level"},
-		{"exits", "import sys\nsys.exit(3)\n", "main", 502,
-			"Cannot start action. Check logs for details.", "Command exited abruptly"},
+	const noBinary, cannotStart = "The action failed to generate or locate a binary. See logs for details.", "Cannot start action. Check logs for details."
+	testLoading(t, runtimes.Python, "proxy.py", []loading{
+		{"syntax", "def main(p:\n", "main", 502, noBinary, "SyntaxError"},
+		{"no main", "def foo(p):\n    pass\n", "bar", 502, cannotStart, "cannot import name 'bar' from 'main__'"},
+		{"raises", "raise RuntimeError('top level')\n", "main", 502, cannotStart, "RuntimeError: top level"},
+		{"exits", "import sys\nsys.exit(3)\n", "main", 502, cannotStart, "Command exited abruptly"},
 		{"no code", "", "main", 403, "Missing main/no code to execute.", ""},
 		{"no base64", "%%%", "main", 400, "cannot decode the request: ", ""},
 		{"other main", "def bar(p):\n    return {}\n", "bar", 200, "", ""},
 		{"main left out", "def main(p):\n    return {}\n", "", 200, "", ""},
-	} {
-		p := start(t, runtimes.Python)
-		status, text := p.post("/init", initBody(c.code, c.main, c.name == "no base64", nil))
-		if status != c.status || !strings.HasPrefix(failure(t, text), c.err) {
-			t.Errorf("%s: %d %q", c.name, status, text)
-		}
-		if c.log != "" {
-			if _, log := p.logs(); !strings.Contains(log, c.log) || strings.Contains(log, "proxy.py") {
-				t.Errorf("%s: log %q", c.name, log)
-			}
-		}
-	}
+	})
 }
 
 func TestPythonArchiveWithoutMain(t *testing.T) {
 	p := start(t, runtimes.Python)
-	status, text := p.post("/init", initBody(archive(t, map[string]string{"other.py": ""}, nil), "main", true, nil))
-	if status != 502 || failure(t, text) != "The action failed to generate or locate a binary. See logs for details." {
-		t.Errorf("%d %q", status, text)
-	}
+	p.refuses("/init", initBody(archive(t, map[string]string{"other.py": ""}, nil), "main", true, nil), 502,
+		"The action failed to generate or locate a binary. See logs for details.")
 	if _, log := p.logs(); log != "Zip file does not include main__\n" {
 		t.Errorf("log %q", log)
 	}
@@ -80,13 +50,11 @@ func TestPythonVirtualenv(t *testing.T) {
 			"sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'lib'))\n",
 		"virtualenv/lib/inside.py": "here = 'virtualenv'\n"}, nil)
 	p.post("/init", initBody(code, "main", true, nil))
-	if status, text := p.post("/run", runBody(`{}`)); status != 200 || text != "{\"from\": \"virtualenv\"}\n" {
-		t.Errorf("%d %q", status, text)
-	}
+	p.run(`{}`, 200, "{\"from\": \"virtualenv\"}\n")
 }
 
-// What ends the stock runtime's process ends the action here too: its process
-// is this one, so it answers that and runs nothing more.
+// What ends the stock runtime's process ends the action here too. Its process is
+// this one, which answers with an error and runs nothing more.
 func TestPythonActionThatEnds(t *testing.T) {
 	for name, body := range map[string]string{
 		"exit":          "    import sys; sys.exit(1)",
@@ -97,9 +65,7 @@ func TestPythonActionThatEnds(t *testing.T) {
 	} {
 		p := start(t, runtimes.Python)
 		p.load("def main(p):\n" + body + "\n")
-		if status, text := p.post("/run", runBody(`{}`)); status != 400 || failure(t, text) != "command exited" {
-			t.Errorf("%s: %d %q", name, status, text)
-		}
+		p.refuses("/run", runBody(`{}`), 400, "command exited")
 		p.logs()
 		if status, _ := p.post("/run", runBody(`{}`)); status != 500 {
 			t.Errorf("%s: runs again: %d", name, status)
@@ -107,16 +73,25 @@ func TestPythonActionThatEnds(t *testing.T) {
 	}
 }
 
-func TestPythonNothingReturned(t *testing.T) {
-	p := start(t, runtimes.Python)
-	p.load("def main(p):\n    pass\n")
-	// The stock runtime lets null through; the invoker calls it no valid answer.
-	if status, text := p.post("/run", runBody(`{}`)); status != 200 || text != "null\n" {
-		t.Errorf("%d %q", status, text)
+func TestPythonResults(t *testing.T) {
+	for _, c := range []struct{ name, code, want string }{
+		// The stock runtime lets null through; for the invoker it is no valid answer.
+		{"nothing", "def main(p):\n    pass\n", "null\n"},
+		// Tools such as kernel compilers read the source of a function back.
+		{"its own source", "import inspect\ndef main(p):\n    return {'found': 'inspect.getsource(main)' in inspect.getsource(main), 'name': __name__}\n",
+			"{\"found\": true, \"name\": \"main__\"}\n"},
+		{"not the proxy", "def main(p):\n    try:\n        import proxy\n        return {'found': True}\n" +
+			"    except ImportError:\n        return {'found': False}\n", "{\"found\": false}\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t, runtimes.Python)
+			p.load(c.code)
+			p.run(`{}`, 200, c.want)
+		})
 	}
 }
 
-// A CUDA context belongs to the process, and some libraries want its main
+// A CUDA context belongs to the process, and some libraries need its main
 // thread; what an action loads must be there at its next run.
 func TestPythonKeepsOneProcessAndItsMainThread(t *testing.T) {
 	p := start(t, runtimes.Python)
@@ -124,10 +99,7 @@ func TestPythonKeepsOneProcessAndItsMainThread(t *testing.T) {
 		"    return {'n': n, 'same': pid == os.getpid() == " + itoa(p.cmd.Process.Pid) +
 		", 'main': threading.current_thread() is threading.main_thread()}\n")
 	for i := 1; i <= 3; i++ {
-		status, text := p.post("/run", runBody(`{}`))
-		if want := "{\"n\": " + itoa(i) + ", \"same\": true, \"main\": true}\n"; status != 200 || text != want {
-			t.Errorf("%d %q, want %q", status, text, want)
-		}
+		p.run(`{}`, 200, "{\"n\": "+itoa(i)+", \"same\": true, \"main\": true}\n")
 	}
 }
 
@@ -170,33 +142,11 @@ func TestPythonCannotLoseTheSentinel(t *testing.T) {
 		p := start(t, runtimes.Python)
 		p.load(code)
 		for range 2 {
-			status, text := p.post("/run", runBody(`{}`))
-			if status != 200 || text != "{}\n" {
-				t.Errorf("%s: %d %q", name, status, text)
-			}
+			p.run(`{}`, 200, "{}\n")
 			p.logs()
 			if name == "closes" || name == "closes 1" {
 				break
 			}
 		}
-	}
-}
-
-// Tools such as kernel compilers read the source of a function back.
-func TestPythonSourceCanBeRead(t *testing.T) {
-	p := start(t, runtimes.Python)
-	p.load("import inspect\ndef main(p):\n    return {'source': inspect.getsource(main), 'name': __name__}\n")
-	status, text := p.post("/run", runBody(`{}`))
-	if status != 200 || !strings.Contains(text, "inspect.getsource(main)") || !strings.Contains(text, `"name": "main__"`) {
-		t.Errorf("%d %q", status, text)
-	}
-}
-
-func TestPythonDoesNotShowItself(t *testing.T) {
-	p := start(t, runtimes.Python)
-	p.load("def main(p):\n    try:\n        import proxy\n        return {'found': True}\n" +
-		"    except ImportError:\n        return {'found': False}\n")
-	if _, text := p.post("/run", runBody(`{}`)); text != "{\"found\": false}\n" {
-		t.Errorf("%q", text)
 	}
 }

@@ -3,9 +3,10 @@
 // There is one for Python, one for Node.js and, in the package native, one for
 // executables.
 //
-// The package writes the proxies' sources to a directory and returns the command that
-// starts each; the images are built from the same sources by build.sh. It starts no
-// processes, except an interpreter once for its own path, and no goroutine.
+// The package writes the proxies' sources to a directory and gives the command
+// by which each is started; the images are built from the same sources by
+// build.sh. It starts no goroutine and, but for an interpreter that prints its
+// own path once, no process.
 package runtimes
 
 import (
@@ -21,8 +22,8 @@ import (
 // has ended. OpenWhisk's log collectors search for exactly this text.
 const Sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
 
-// Names of the variables with the address at which a proxy listens. The proxies take
-// them out of the environment before the action sees it.
+// Names of the variables with the address that a proxy listens on. The proxies
+// remove them from the action's environment.
 const (
 	EnvPort = "__OW_PROXY_PORT" // default 8080
 	EnvHost = "__OW_PROXY_HOST" // default 0.0.0.0

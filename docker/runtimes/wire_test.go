@@ -91,12 +91,12 @@ func TestExpectContinue(t *testing.T) {
 	})
 }
 
-// Whatever comes in, the proxy neither ends nor keeps others from their turn.
+// Whatever comes in, the proxy neither ends nor blocks other requests.
 func TestBytesThatAreNoRequest(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
 		p.load(d.echo)
-		idle := p.dial() // says nothing
+		idle := p.dial() // sends nothing
 		half := p.dial()
 		io.WriteString(half, "POST /run HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf")
 		for name, text := range map[string]string{
@@ -125,7 +125,7 @@ func TestBytesThatAreNoRequest(t *testing.T) {
 	})
 }
 
-// An invoker that gave up does not take the proxy down with it.
+// The proxy outlives a connection that an invoker gives up.
 func TestInvokerThatLeaves(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
