@@ -37,7 +37,7 @@ type stub struct {
 // (see validID), so that no two attachments share a key.
 func blobKey(id, name string) []byte { return []byte(id + "\x00" + name) }
 
-// deleted tells a tombstone from a document.
+// deleted reports whether this is a tombstone.
 func (r *record) deleted() bool { return len(r.body) == 0 }
 
 func (r *record) stubs() []byte {
@@ -116,7 +116,7 @@ type incoming struct {
 	body    []byte
 }
 
-// parseDoc takes a document apart: its members stay in their order and words.
+// parseDoc takes a document apart. Its members keep their order and text.
 func parseDoc(raw []byte) (*incoming, error) {
 	if !json.Valid(raw) {
 		return nil, badRequest("invalid UTF-8 JSON")

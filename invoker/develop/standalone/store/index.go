@@ -8,7 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// indexed are the fields that the views of an OpenWhisk deployment look at.
+// indexed are the fields that the views of an OpenWhisk deployment use.
 type indexed struct {
 	Namespace    string           `json:"namespace"`
 	Name         string           `json:"name"`
@@ -63,24 +63,24 @@ func (db *database) index(id string, body []byte) error {
 		}
 		text, err := json.Marshal(e.key)
 		if err != nil {
-			return fmt.Errorf("encode view key: %w", err)
+			return err
 		}
 		if err := b.Put(key, encodeRow(n, text, e.value)); err != nil {
-			return fmt.Errorf("index document %s: %w", id, err)
+			return err
 		}
 		return count(b, 1)
 	})
 }
 
-// unindex takes the document's rows away again.
+// unindex removes the document's rows.
 func (db *database) unindex(id string, body []byte) error {
 	return db.eachEntry(id, body, func(b *bolt.Bucket, e entry) error {
-		full := append(appendKey(nil, e.key), id...)
-		if b.Get(full) == nil {
+		key := append(appendKey(nil, e.key), id...)
+		if b.Get(key) == nil {
 			return nil
 		}
-		if err := b.Delete(full); err != nil {
-			return fmt.Errorf("unindex document %s: %w", id, err)
+		if err := b.Delete(key); err != nil {
+			return err
 		}
 		return count(b, -1)
 	})
@@ -105,7 +105,7 @@ func (db *database) eachEntry(id string, body []byte, fn func(*bolt.Bucket, entr
 		}
 		for _, e := range entries {
 			if err := fn(b, e); err != nil {
-				return err
+				return fmt.Errorf("index document %s in %s: %w", id, v.name, err)
 			}
 		}
 	}
@@ -122,10 +122,9 @@ func encodeRow(keyLen int, text, value []byte) []byte {
 
 // row is an index entry as read back.
 type row struct {
-	collated []byte
-	id       string
-	text     json.RawMessage
-	value    json.RawMessage
+	id    string
+	key   json.RawMessage
+	value json.RawMessage
 }
 
 func decodeRow(k, v []byte) (row, error) {
@@ -136,5 +135,5 @@ func decodeRow(k, v []byte) (row, error) {
 	if keyLen > len(k) || 8+textLen > len(v) {
 		return row{}, fmt.Errorf("index row is cut off")
 	}
-	return row{k[:keyLen], string(k[keyLen:]), v[8 : 8+textLen], v[8+textLen:]}, nil
+	return row{string(k[keyLen:]), v[8 : 8+textLen], v[8+textLen:]}, nil
 }

@@ -10,24 +10,24 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// query is what is asked of a view. Keys are collated; nil means unbounded.
+// query selects rows of a view: those whose keys in the index lie in
+// [from, to), where nil means unbounded.
 type query struct {
-	start, end   []byte
-	inclusiveEnd bool
-	descending   bool
-	limit        int // below zero: no limit
-	skip         int
-	includeDocs  bool
-	reduce       bool
+	from, to    []byte
+	descending  bool
+	limit       int // below zero: no limit
+	skip        int
+	includeDocs bool
+	reduce      bool
 }
 
 // parseQuery reads the parameters, which are JSON values. Others, such as
 // "stale", make no difference here: the indexes are never stale.
 func parseQuery(values url.Values) (*query, error) {
-	q := &query{inclusiveEnd: true, limit: -1, reduce: true}
+	q, inclusiveEnd := &query{limit: -1, reduce: true}, true
 	wrong := func(reason string) error { return &refusal{http.StatusBadRequest, "query_parse_error", reason} }
 	for name, into := range map[string]any{
-		"inclusive_end": &q.inclusiveEnd, "descending": &q.descending, "include_docs": &q.includeDocs,
+		"inclusive_end": &inclusiveEnd, "descending": &q.descending, "include_docs": &q.includeDocs,
 		"reduce": &q.reduce, "limit": &q.limit, "skip": &q.skip,
 	} {
 		if text := values.Get(name); text != "" && json.Unmarshal([]byte(text), into) != nil {
@@ -37,6 +37,7 @@ func parseQuery(values url.Values) (*query, error) {
 	if q.skip < 0 || q.limit < 0 && values.Has("limit") {
 		return nil, wrong("limit and skip must not be negative.")
 	}
+	var start, end []byte
 	for _, name := range []string{"startkey", "endkey", "key"} {
 		text := values.Get(name)
 		if text == "" {
@@ -47,14 +48,29 @@ func parseQuery(values url.Values) (*query, error) {
 			return nil, wrong("Invalid JSON in a key.")
 		}
 		if name != "endkey" {
-			q.start = key
+			start = key
 		}
 		if name != "startkey" {
-			q.end = key
+			end = key
 		}
+	}
+	q.from, q.to = start, end
+	if q.descending {
+		q.from, q.to = end, start
+	}
+	// The rows of a key begin with it, and then have the id of a document. The
+	// upper bound, and a lower one that is left out, lie behind all of them.
+	if q.from != nil && q.descending && !inclusiveEnd {
+		q.from = behind(q.from)
+	}
+	if q.to != nil && (q.descending || inclusiveEnd) {
+		q.to = behind(q.to)
 	}
 	return q, nil
 }
+
+// behind is a key behind the rows of another: no id begins with this byte.
+func behind(key []byte) []byte { return append(bytes.Clone(key), 0xff) }
 
 // scan walks an index in the order asked for and calls fn with the rows in
 // range, until it returns false.
@@ -63,20 +79,10 @@ func (q *query) scan(b *bolt.Bucket, fn func(row) (more bool, err error)) error 
 		return nil
 	}
 	c := b.Cursor()
-	step := c.Next
-	if q.descending {
-		step = c.Prev
-	}
-	for k, v := q.first(c); k != nil; k, v = step() {
+	for k, v := q.first(c); k != nil && bytes.Compare(k, q.from) >= 0 && (q.to == nil || bytes.Compare(k, q.to) < 0); k, v = q.next(c) {
 		r, err := decodeRow(k, v)
 		if err != nil {
 			return err
-		}
-		if q.before(r.collated) {
-			continue
-		}
-		if q.beyond(r.collated) {
-			return nil
 		}
 		if more, err := fn(r); err != nil || !more {
 			return err
@@ -85,41 +91,23 @@ func (q *query) scan(b *bolt.Bucket, fn func(row) (more bool, err error)) error 
 	return nil
 }
 
-// first positions the cursor at or shortly before the first row in range.
-func (q *query) first(c *bolt.Cursor) ([]byte, []byte) {
-	switch {
-	case q.start == nil && q.descending:
-		return c.Last()
-	case q.start == nil:
-		return c.First()
-	case !q.descending:
-		return c.Seek(q.start)
+func (q *query) first(c *bolt.Cursor) (k, v []byte) {
+	if !q.descending {
+		return c.Seek(q.from)
 	}
-	// Rows of the start key itself follow it in the index, their document ids
-	// behind the key: seek past them all.
-	if k, _ := c.Seek(append(bytes.Clone(q.start), 0xff, 0xff, 0xff, 0xff)); k == nil {
-		return c.Last()
+	if q.to != nil {
+		if k, _ := c.Seek(q.to); k != nil {
+			return c.Prev()
+		}
 	}
-	return c.Prev()
+	return c.Last()
 }
 
-func (q *query) before(key []byte) bool {
-	if q.start == nil {
-		return false
+func (q *query) next(c *bolt.Cursor) (k, v []byte) {
+	if q.descending {
+		return c.Prev()
 	}
-	order := bytes.Compare(key, q.start)
-	return order < 0 && !q.descending || order > 0 && q.descending
-}
-
-func (q *query) beyond(key []byte) bool {
-	if q.end == nil {
-		return false
-	}
-	order := bytes.Compare(key, q.end)
-	if order == 0 {
-		return !q.inclusiveEnd
-	}
-	return order > 0 != q.descending
+	return c.Next()
 }
 
 func (s *Store) queryView(r *request, name string) error {
@@ -158,8 +146,8 @@ type countRow struct {
 	Value int `json:"value"`
 }
 
-// count reduces a view: every value that is summed here is 1. No row is no
-// answer, as CouchDB has it.
+// count reduces a view to the number of its rows, which is no row if there are
+// none, as CouchDB has it.
 func (q *query) count(index *bolt.Bucket) ([]countRow, error) {
 	n := 0
 	err := q.scan(index, func(row) (bool, error) {
@@ -200,20 +188,23 @@ func (db *database) rows(v view, q *query, index *bolt.Bucket) ([]viewRow, error
 }
 
 func (db *database) viewRow(v view, r row, withDoc bool) (viewRow, error) {
-	out := viewRow{ID: r.id, Key: r.text, Value: r.value}
-	if v.value == nil && !withDoc {
+	out := viewRow{ID: r.id, Key: r.key, Value: r.value}
+	if len(r.value) == 0 {
+		out.Value = json.RawMessage("1") // of a view that only counts
+	}
+	if v.summary == nil && !withDoc {
 		return out, nil
 	}
 	rec, err := db.existing(r.id)
 	if err != nil {
 		return out, fmt.Errorf("read document %s of index %s: %w", r.id, v.name, err)
 	}
-	if v.value != nil {
+	if v.summary != nil {
 		var doc indexed
-		if err := json.Unmarshal(rec.body, &doc); err != nil {
-			return out, fmt.Errorf("summarise document %s: %w", r.id, err)
+		if err = json.Unmarshal(rec.body, &doc); err == nil {
+			out.Value, err = json.Marshal(v.summary(&doc))
 		}
-		if out.Value, err = json.Marshal(v.value(&doc)); err != nil {
+		if err != nil {
 			return out, fmt.Errorf("summarise document %s: %w", r.id, err)
 		}
 	}

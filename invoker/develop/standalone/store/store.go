@@ -1,8 +1,8 @@
 // Package store is a small document database in one file that speaks the part
 // of CouchDB's HTTP API that the standalone controller and the invoker use:
 // documents with revisions, attachments, _bulk_docs and the views of an
-// OpenWhisk deployment, computed natively. With it, both talk to their database
-// the way they do in production, with nothing to install.
+// OpenWhisk deployment, computed natively. With it, both use their database as
+// in production, with nothing to install.
 //
 // It is not a CouchDB: it keeps no revision trees, replicates nothing and runs
 // no JavaScript. A design document can be stored; its views answer only when
@@ -29,12 +29,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Config says where a store lives and who may use it.
+// Config is the file of a store and its user.
 type Config struct {
 	// Path is the database file; its directory is created.
 	Path string
 	// User and Password guard every request by basic authentication. An empty
-	// user lets everybody in.
+	// user admits all requests.
 	User, Password string
 	// Log gets what went wrong; nil discards it.
 	Log *slog.Logger
@@ -85,14 +85,14 @@ func (s *Store) Close() error {
 // a third larger in base64.
 const maxBody = 96 << 20
 
-// refusal is an error in CouchDB's words, with its HTTP status.
+// refusal is an error as CouchDB words it, with its HTTP status.
 type refusal struct {
 	status int
 	word   string
 	reason string
 }
 
-// Error gives the words.
+// Error is the text.
 func (e *refusal) Error() string { return e.word + ": " + e.reason }
 
 func badRequest(reason string) *refusal {

@@ -11,10 +11,10 @@ import (
 // made when they are read: writing an activation record then costs an index
 // key and no copy.
 type view struct {
-	name   string // design document, slash, view
-	emit   func(id string, doc *indexed) []entry
-	value  func(doc *indexed) any // nil: the entry's own value
-	counts bool                   // it is reduced to the number of rows
+	name    string // design document, slash, view
+	emit    func(id string, doc *indexed) []entry
+	summary func(doc *indexed) map[string]any // nil: the entry's own value
+	counts  bool                              // it is reduced to the number of rows
 }
 
 // views are those that are answered.
@@ -23,11 +23,11 @@ var views = []view{
 	{"whisks.v2.1.0/packages", emitPackages, packageSummary, true},
 	{"whisks.v2.1.0/packages-public", emitPublicPackages, packageSummary, true},
 	{"whisks.v2.1.0/triggers", emitTriggers, triggerSummary, true},
-	{"whisks.v2.1.0/rules", emitRules, one, true},
+	{"whisks.v2.1.0/rules", emitRules, nil, true},
 	{"whisks.v2.1.0/activations", emitActivations, activationSummary, true},
 	{"whisks-filters.v2.1.1/activations", emitByPath, activationSummary, true},
 	{"subjects.v2.0.0/identities", emitIdentities, nil, false},
-	{"namespaceThrottlings/blockedNamespaces", emitBlocked, one, true},
+	{"namespaceThrottlings/blockedNamespaces", emitBlocked, nil, true},
 }
 
 func findView(name string) (view, bool) {
@@ -37,8 +37,6 @@ func findView(name string) (view, bool) {
 	}
 	return views[i], true
 }
-
-func one(*indexed) any { return 1 }
 
 // byUpdated emits the key [namespace, updated], and once more under the first
 // segment for what lies in a package.
@@ -157,35 +155,33 @@ func emitBlocked(id string, doc *indexed) []entry {
 
 func zero(n *json.Number) bool { return n != nil && *n == "0" }
 
-// bound tells a binding from a package, whose binding is an empty object.
+// bound distinguishes a binding from a package, whose binding is an empty object.
 func bound(doc *indexed) bool {
 	var fields map[string]json.RawMessage
 	return json.Unmarshal(doc.Binding, &fields) == nil && len(fields) > 0
 }
 
-// summary holds what all entity summaries share. Absent fields stay absent.
+// summary holds what all summaries share. Absent fields stay absent.
 func summary(doc *indexed) map[string]any {
 	m := map[string]any{"namespace": doc.Namespace, "name": doc.Name}
-	add := func(name string, value json.RawMessage) {
+	for name, value := range map[string]json.RawMessage{
+		"version": doc.Version, "publish": doc.Publish, "annotations": doc.Annotations, "cause": doc.Cause,
+	} {
 		if value != nil {
 			m[name] = value
 		}
 	}
-	add("version", doc.Version)
-	add("publish", doc.Publish)
-	add("annotations", doc.Annotations)
 	return m
 }
 
-func triggerSummary(doc *indexed) any {
+func triggerSummary(doc *indexed) map[string]any {
 	m := summary(doc)
 	m["updated"] = doc.Updated
 	return m
 }
 
-func actionSummary(doc *indexed) any {
-	m := summary(doc)
-	m["updated"] = doc.Updated
+func actionSummary(doc *indexed) map[string]any {
+	m := triggerSummary(doc)
 	if doc.Limits != nil {
 		m["limits"] = doc.Limits
 	}
@@ -197,9 +193,8 @@ func actionSummary(doc *indexed) any {
 	return m
 }
 
-func packageSummary(doc *indexed) any {
-	m := summary(doc)
-	m["updated"] = doc.Updated
+func packageSummary(doc *indexed) map[string]any {
+	m := triggerSummary(doc)
 	m["binding"] = false
 	if bound(doc) {
 		m["binding"] = doc.Binding
@@ -207,16 +202,13 @@ func packageSummary(doc *indexed) any {
 	return m
 }
 
-func activationSummary(doc *indexed) any {
+func activationSummary(doc *indexed) map[string]any {
 	m := summary(doc)
 	m["activationId"] = doc.ActivationID
 	m["start"] = doc.Start
-	if doc.Cause != nil {
-		m["cause"] = doc.Cause
-	}
 	start, _ := doc.Start.Int64()
 	end, err := doc.End.Int64()
-	if err != nil || end == 0 { // an end of 0 says: still open, as of a trigger
+	if err != nil || end == 0 { // an end of 0 is none, as in the record of a trigger
 		return m
 	}
 	m["end"], m["duration"] = end, end-start
