@@ -2,7 +2,7 @@
 // it moves entities and records between their Go form and the documents of an
 // OpenWhisk database, the code of actions as attachments included.
 //
-// It decides nothing about requests; package rest and package controller do.
+// Requests are decided by package rest and package controller.
 // It starts no goroutine.
 package catalog
 
@@ -17,7 +17,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// Catalog is the database as the controller sees it. It may be used from many
+// Catalog is the database of a controller. It may be used from many
 // goroutines.
 type Catalog struct {
 	db       *couchdb.Client
@@ -238,30 +238,9 @@ func (c *Catalog) limits(ctx context.Context, namespace string) (activation.User
 	if err != nil {
 		return activation.UserLimits{}, fmt.Errorf("read limits of %s: %w", namespace, err)
 	}
-	var d struct {
-		StoreActivations      *bool `json:"storeActivations"`
-		MinMemory             *int  `json:"minActionMemory"`
-		MaxMemory             *int  `json:"maxActionMemory"`
-		MinLogs               *int  `json:"minActionLogs"`
-		MaxLogs               *int  `json:"maxActionLogs"`
-		MinTimeout            *int  `json:"minActionTimeout"`
-		MaxTimeout            *int  `json:"maxActionTimeout"`
-		MinConcurrency        *int  `json:"minActionConcurrency"`
-		MaxConcurrency        *int  `json:"maxActionConcurrency"`
-		InvocationsPerMinute  *int  `json:"invocationsPerMinute"`
-		ConcurrentInvocations *int  `json:"concurrentInvocations"`
-		FiresPerMinute        *int  `json:"firesPerMinute"`
-	}
-	if err := json.Unmarshal(doc, &d); err != nil {
+	limits, err := activation.ParseUserLimits(doc)
+	if err != nil {
 		return activation.UserLimits{}, fmt.Errorf("decode limits of %s: %w", namespace, err)
 	}
-	return activation.UserLimits{
-		StoreActivations: d.StoreActivations,
-		MinMemoryMB:      d.MinMemory, MaxMemoryMB: d.MaxMemory,
-		MinLogsMB: d.MinLogs, MaxLogsMB: d.MaxLogs,
-		MinTimeoutMillis: d.MinTimeout, MaxTimeoutMillis: d.MaxTimeout,
-		MinConcurrency: d.MinConcurrency, MaxConcurrency: d.MaxConcurrency,
-		InvocationsPerMinute: d.InvocationsPerMinute, ConcurrentInvoked: d.ConcurrentInvocations,
-		FiresPerMinute: d.FiresPerMinute,
-	}, nil
+	return limits, nil
 }

@@ -51,7 +51,7 @@ func (c *Catalog) Put(ctx context.Context, e *entity.Entity) error {
 		e.Rev = stored.Rev
 		return err
 	}
-	name := newUUID()
+	name := strings.ToLower(rand.Text())
 	stored.Exec.Attachment, _ = json.Marshal(attachmentJSON{Name: "couch:" + name, Type: mediaType})
 	if err := c.PutDocument(ctx, &stored); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (c *Catalog) Put(ctx context.Context, e *entity.Entity) error {
 	return nil
 }
 
-// attaches reports whether the code of a kind is an attachment. A runtime whose
-// manifest entry does not say so has its code in the document.
+// attaches reports whether the code of a kind is an attachment. Without the
+// manifest entry attached it is in the document.
 func (c *Catalog) attaches(kind string) bool {
 	if kind == activation.Blackbox {
 		return true
@@ -77,7 +77,7 @@ func codeBytes(e entity.Exec) (content []byte, mediaType string, err error) {
 	if !e.Binary {
 		return []byte(*e.Code), textCode, nil
 	}
-	content, err = base64.StdEncoding.DecodeString(strings.TrimSpace(*e.Code))
+	content, err = base64.StdEncoding.DecodeString(strings.TrimFunc(*e.Code, func(r rune) bool { return r <= ' ' }))
 	if err != nil {
 		return nil, "", fmt.Errorf("decode binary code: %w", err)
 	}
@@ -93,7 +93,7 @@ func inlineAttachment(content []byte, mediaType string) json.RawMessage {
 	return b
 }
 
-// LoadCode puts the code of an action in place, for an answer that shows it.
+// LoadCode reads the code of an action, for an answer with it.
 func (c *Catalog) LoadCode(ctx context.Context, a *entity.Entity) error {
 	if a.Exec.Attachment == nil {
 		return nil
@@ -119,12 +119,4 @@ func (c *Catalog) content(ctx context.Context, id string, att attachmentJSON) ([
 		return base64.URLEncoding.DecodeString(inline)
 	}
 	return c.db.Attachment(ctx, c.names.Whisks, id, strings.TrimPrefix(att.Name, "couch:"))
-}
-
-func newUUID() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails, see crypto/rand
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }

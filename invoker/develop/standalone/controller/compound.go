@@ -53,11 +53,11 @@ func (c *Controller) runCompound(ctx context.Context, call Call, id, cause activ
 
 // isCompound reports whether the controller runs an action, and not an invoker.
 func isCompound(a *catalog.Resolved) bool {
-	return a.Exec.IsSequence() || entity.Truthy(a.Annotations, "conductor")
+	return a.Exec.IsSequence() || a.Annotations.Truthy("conductor")
 }
 
 // runPart runs one action for the compound and waits as long as it may take.
-// The texts are answered where it does not run, and where no result comes.
+// The response is failed if it does not run, and late if no result comes.
 func (s *compound) runPart(ctx context.Context, call Call, failed, late string) (*activation.Record, *activation.Response) {
 	call.User, call.Trace = s.call.User, s.call.Trace
 	call.Wait = time.Duration(call.Action.Limits.TimeoutMillis)*time.Millisecond + componentGrace
@@ -149,7 +149,7 @@ func (s *compound) record(response activation.Response) *activation.Record {
 
 // store writes a record unless its namespace keeps none.
 func (c *Controller) store(ctx context.Context, user activation.Identity, r *activation.Record) {
-	if keep := user.Limits.StoreActivations; keep != nil && !*keep {
+	if !user.Limits.StoresActivations() {
 		return
 	}
 	if err := c.cfg.Catalog.SaveRecord(ctx, r, now()); err != nil {
@@ -197,7 +197,7 @@ func (s *compound) runComponent(ctx context.Context, name string, payload json.R
 	return s.runPart(ctx, call, failed, "Timeout reached when retrieving activation %s for sequence component.")
 }
 
-// runComposition alternates between the conductor, which is asked which action
+// runComposition alternates between the conductor, which names the action that
 // comes next, and that action, until the conductor names none.
 func (s *compound) runComposition(ctx context.Context) activation.Response {
 	payload, state := s.call.Payload, json.RawMessage(nil)
@@ -206,8 +206,10 @@ func (s *compound) runComposition(ctx context.Context) activation.Response {
 			return *failure(activation.StatusApplicationError, "Too many actions in the composition.")
 		}
 		s.count.conductors++
-		if state != nil { // laid over what the conductor gets
-			payload, _ = merge(fields(payload), state) // an object since wrapped
+		if state != nil { // an object, laid over what the conductor gets
+			before, _ := parametersOf(payload) // what is no object has none
+			over, _ := parametersOf(state)
+			payload = objectOf(over.Over(before))
 		}
 		r, failed := s.runCompositionPart(ctx, s.call.Action, payload)
 		if failed != nil {
@@ -273,7 +275,7 @@ func (s *compound) named(text json.RawMessage) (entity.Ref, error) {
 type conductorAnswer struct {
 	action json.RawMessage // the next action, nil at the end
 	params json.RawMessage // of that action
-	state  json.RawMessage // what the conductor wants back the next time
+	state  json.RawMessage // what the conductor gets back the next time
 	result json.RawMessage // of the composition, if this is the end
 }
 
@@ -292,18 +294,5 @@ func wrapped(name string, v json.RawMessage) json.RawMessage {
 	if v == nil || v[0] == '{' {
 		return v
 	}
-	return objectOf([]activation.Member{{Key: name, Value: v}})
-}
-
-// fields reads an object's members as parameters; what is no object has none.
-func fields(object json.RawMessage) entity.Parameters {
-	if len(object) == 0 || object[0] != '{' {
-		return nil
-	}
-	members, _ := activation.Members(object)
-	p := make(entity.Parameters, 0, len(members))
-	for _, m := range members {
-		p = append(p, activation.Parameter{Key: m.Key, Value: m.Value})
-	}
-	return p
+	return objectOf(entity.Parameters{{Key: name, Value: v}})
 }

@@ -5,8 +5,8 @@
 // trigger.
 //
 // It is for one machine and its developer. It does not throttle, it does not
-// share invokers with other controllers, and it knows no HTTP: package rest
-// serves it.
+// share invokers with other controllers, and it has no HTTP: package rest serves
+// it.
 //
 // Start begins three goroutines (acks, pings, a clock for both), Invoke begins
 // one per running sequence or composition and Fire one per trigger; Close ends
@@ -106,26 +106,26 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	loopCtx, stop := context.WithCancel(c.ctx)
 	c.stop = stop
-	var listening sync.WaitGroup
-	listening.Add(2)
+	var positioned sync.WaitGroup
+	positioned.Add(2)
 	c.loops, loopCtx = errgroup.WithContext(loopCtx)
-	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, c.ackTopic(), listening.Done, c.onAck) })
-	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, "health", listening.Done, c.onPing) })
+	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, c.ackTopic(), positioned.Done, c.onAck) })
+	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, "health", positioned.Done, c.onPing) })
 	c.loops.Go(func() error { return c.watch(loopCtx) })
-	return c.await(ctx, loopCtx, &listening)
+	return c.await(ctx, loopCtx, &positioned)
 }
 
 // await waits until both consumers have their positions, or one has failed.
-func (c *Controller) await(ctx, loops context.Context, listening *sync.WaitGroup) error {
+func (c *Controller) await(ctx, loops context.Context, positioned *sync.WaitGroup) error {
 	ready := make(chan struct{})
-	go func() { listening.Wait(); close(ready) }()
+	go func() { positioned.Wait(); close(ready) }()
 	select {
 	case <-ready:
 		return nil
 	case <-loops.Done():
-		return fmt.Errorf("listen to invokers: %w", c.loops.Wait())
+		return fmt.Errorf("read from invokers: %w", c.loops.Wait())
 	case <-ctx.Done():
-		return fmt.Errorf("listen to invokers: %w", ctx.Err())
+		return fmt.Errorf("read from invokers: %w", ctx.Err())
 	}
 }
 
@@ -143,7 +143,7 @@ func (c *Controller) topics() []broker.Topic {
 }
 
 // Close takes nothing new, waits for sequences and triggers under way until
-// the context ends, and stops listening.
+// the context ends, and stops reading.
 func (c *Controller) Close(ctx context.Context) {
 	c.mu.Lock()
 	c.closed = true
@@ -174,8 +174,8 @@ func (c *Controller) begin() error {
 	return nil
 }
 
-// watch lets time pass for the fleet: silence makes an invoker offline, and an
-// unhealthy one is tested again.
+// watch passes the time to the fleet: an invoker without pings becomes offline,
+// and an unhealthy one is tested again.
 func (c *Controller) watch(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -200,12 +200,4 @@ func NewID() activation.ID {
 }
 
 // NewTransID makes the name of a transaction: 32 letters and digits.
-func NewTransID() string {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-	b := make([]byte, 32)
-	_, _ = rand.Read(b)
-	for i := range b {
-		b[i] = letters[int(b[i])%len(letters)]
-	}
-	return string(b)
-}
+func NewTransID() string { return string(NewID()) }

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// State is what a controller thinks of an invoker, in the words that its list
-// of invokers shows.
+// State is the health of an invoker, as the controller's list of invokers names
+// it.
 type State string
 
 // States of an invoker (InvokerSupervision.scala). Only one that is up gets
@@ -139,7 +139,7 @@ func (m *member) judge(last outcome) State {
 	return Unhealthy
 }
 
-// tick lets time pass and returns the invokers to be tested again.
+// tick takes what the time changes and returns the invokers to be tested again.
 func (f *fleet) tick(at time.Time) (test []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,7 +158,7 @@ func (f *fleet) tick(at time.Time) (test []int) {
 }
 
 // pick chooses a healthy invoker for a key: the same one as long as the same
-// ones are up, so that its containers are warm.
+// ones are up, since it has warm containers.
 func (f *fleet) pick(key string) (id int, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *fleet) pick(key string) (id int, ok bool) {
 	return up[int(h.Sum32())%len(up)], true
 }
 
-// Standing is one invoker as the list of invokers shows it.
+// Standing is one invoker in the list of invokers.
 type Standing struct {
 	Name  string
 	State State

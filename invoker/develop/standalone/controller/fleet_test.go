@@ -118,28 +118,28 @@ func TestFlightsEndWhenFreeAndNotWaitedFor(t *testing.T) {
 	if f.count() != 1 {
 		t.Fatal("not counted")
 	}
-	if invoker, news := f.free("x"); !news || invoker != 2 {
-		t.Errorf("freed %d, %t", invoker, news)
+	if invoker, taken := f.free("x"); !taken || invoker != 2 {
+		t.Errorf("freed %d, %t", invoker, taken)
 	}
-	if _, news := f.free("x"); news {
+	if _, taken := f.free("x"); taken {
 		t.Error("freed twice")
 	}
 	if f.count() != 0 {
 		t.Error("a free slot still counts")
 	}
 	f.answer("x", record) // the completion may overtake the result
-	if got := <-one.answers; got != record {
+	if got := <-one; got != record {
 		t.Errorf("got %v", got)
 	}
 	f.answer("x", record)
 	f.answer("x", record) // the second has no reader and must not block
 	f.forget("x")
-	if len(f.byID) != 0 {
+	if len(f.slots)+len(f.callers) != 0 {
 		t.Error("it never leaves")
 	}
 	f.answer("unknown", record)
-	if _, news := f.free("unknown"); news {
-		t.Error("an unknown activation was news")
+	if _, taken := f.free("unknown"); taken {
+		t.Error("an unknown activation took a slot")
 	}
 }
 
@@ -148,7 +148,7 @@ func TestForcedCompletion(t *testing.T) {
 	gone := make(chan struct{})
 	f.add("x", 0, false, time.Nanosecond, func() { close(gone) })
 	<-gone
-	if _, news := f.free("x"); !news {
+	if _, taken := f.free("x"); !taken {
 		t.Error("the slot was not there to be freed")
 	}
 }

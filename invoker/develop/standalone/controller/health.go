@@ -54,8 +54,8 @@ func (c *Controller) sendTest(ctx context.Context, invoker int) {
 			Rights:    []string{},
 		},
 	}
-	// A ping can come before the invoker has made its topic; the next test is a
-	// minute away, so try for a moment.
+	// A ping can come before the invoker has made its topic, and the next test is
+	// a minute away: Publish retries for a moment.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := c.cfg.Bus.Publish(ctx, activation.Instance{ID: invoker}.Topic(), m.Encode()); err != nil {
@@ -66,7 +66,7 @@ func (c *Controller) sendTest(ctx context.Context, invoker int) {
 func (c *Controller) onPing(value []byte) {
 	p, err := activation.DecodePing(value)
 	if err != nil {
-		c.log.Warn("ping was not understood", "error", err)
+		c.log.Warn("ping cannot be decoded", "error", err)
 		return
 	}
 	if c.fleet.ping(p, time.Now()) {
@@ -77,7 +77,7 @@ func (c *Controller) onPing(value []byte) {
 func (c *Controller) onAck(value []byte) {
 	ack, err := activation.DecodeAck(value)
 	if err != nil {
-		c.log.Warn("ack was not understood", "error", err)
+		c.log.Warn("ack cannot be decoded", "error", err)
 		return
 	}
 	isTest := string(ack.TransID.JSON()) == string(c.health.JSON())
@@ -87,7 +87,7 @@ func (c *Controller) onAck(value []byte) {
 	if !ack.FreesSlot() {
 		return
 	}
-	if _, news := c.flights.free(ack.ActivationID); !news && !isTest {
+	if _, taken := c.flights.free(ack.ActivationID); !taken && !isTest {
 		return // late, doubled, or of a controller before this one
 	}
 	how := succeeded
@@ -97,7 +97,6 @@ func (c *Controller) onAck(value []byte) {
 	c.outcome(ack.Instance.ID, how)
 }
 
-// outcome passes an outcome to the fleet and sends the test it may ask for.
 // outcome passes an outcome to the fleet and sends the test it may ask for.
 func (c *Controller) outcome(invoker int, how outcome) {
 	if c.fleet.ended(invoker, how, time.Now()) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// Call asks for one activation.
+// Call is a request for one activation.
 type Call struct {
 	User    activation.Identity
 	TransID activation.TransID
@@ -51,7 +51,7 @@ func (c *Controller) Starting() bool {
 	}
 }
 
-// awaitInvoker lets a call wait while the invoker starts.
+// awaitInvoker waits while the invoker starts.
 func (c *Controller) awaitInvoker(ctx context.Context) {
 	if !c.Starting() {
 		return
@@ -99,15 +99,19 @@ func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, er
 // that it is part of, empty for none.
 func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID) (Outcome, error) {
 	a := call.Action
-	content, err := merge(a.Parameters, call.Payload)
+	given, err := parametersOf(call.Payload)
 	if err != nil {
 		return Outcome{}, err
+	}
+	content := call.Payload
+	if !isArray(content) { // which has no names under which it is laid over others
+		content = objectOf(given.Over(a.Parameters))
 	}
 	invoker, ok := c.fleet.pick(call.User.Namespace.Name + "/" + a.ID())
 	if !ok {
 		return Outcome{}, ErrNoInvoker
 	}
-	id := NewID()
+	id, waits := NewID(), call.Wait > 0
 	m := activation.Message{
 		TransID:      call.TransID,
 		Action:       activation.ActionRef{Path: a.Namespace, Name: a.Name, Version: a.Version.String(), Binding: a.Binding},
@@ -115,23 +119,23 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 		User:         call.User,
 		ActivationID: id,
 		Controller:   c.cfg.ID,
-		Blocking:     call.Wait > 0,
+		Blocking:     waits,
 		Content:      content,
 		InitArgs:     initArgs(a.Parameters),
-		LockedArgs:   lockedArgs(a.Parameters, call.Payload),
+		LockedArgs:   lockedArgs(a.Parameters, given),
 		Cause:        cause,
 		TraceContext: call.Trace,
 	}
-	f := c.flights.add(id, invoker, call.Wait > 0, forcedAfter(a), func() { c.giveUp(id) })
+	answers := c.flights.add(id, invoker, waits, forcedAfter(a), func() { c.giveUp(id) })
+	defer c.flights.forget(id)
 	if err := c.cfg.Bus.Publish(ctx, activation.Instance{ID: invoker}.Topic(), m.Encode()); err != nil {
-		c.flights.drop(id)
+		c.flights.free(id)
 		return Outcome{}, fmt.Errorf("send activation of %s: %w", a.ID(), err)
 	}
-	if call.Wait <= 0 {
+	if !waits {
 		return Outcome{ID: id}, nil
 	}
-	defer c.flights.forget(id)
-	return Outcome{id, c.waitFor(ctx, f, call.User.Namespace.Name, id, call.Wait)}, nil
+	return Outcome{id, c.waitFor(ctx, answers, call.User.Namespace.Name, id, call.Wait)}, nil
 }
 
 // forcedAfter is when an activation counts as lost: twice its time limit, of
@@ -142,22 +146,22 @@ func forcedAfter(a *catalog.Resolved) time.Duration {
 }
 
 func (c *Controller) giveUp(id activation.ID) {
-	if invoker, news := c.flights.free(id); news {
+	if invoker, taken := c.flights.free(id); taken {
 		c.log.Warn("an activation was never acknowledged", "activation", string(id), "invoker", invoker)
 		c.outcome(invoker, timedOut)
 	}
 }
 
-// Polls of the database for a result. It is asked rarely while an ack may
-// still come, and at once when the ack says that only the database has it.
+// Intervals of polls of the database for a result: long while an ack may still
+// come, short once an ack means that only the database has it.
 const (
 	rarePoll  = 15 * time.Second
 	firstPoll = 50 * time.Millisecond
 	lastPoll  = 2 * time.Second
 )
 
-// waitFor returns the record of a flight, nil when there is none in time.
-func (c *Controller) waitFor(ctx context.Context, f *flight, namespace string, id activation.ID, wait time.Duration) *activation.Record {
+// waitFor returns the record of an activation, nil when there is none in time.
+func (c *Controller) waitFor(ctx context.Context, answers <-chan *activation.Record, namespace string, id activation.ID, wait time.Duration) *activation.Record {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	every := rarePoll
@@ -165,7 +169,7 @@ func (c *Controller) waitFor(ctx context.Context, f *flight, namespace string, i
 	defer poll.Stop()
 	for {
 		select {
-		case r := <-f.answers:
+		case r := <-answers:
 			if r != nil {
 				return r
 			}
@@ -186,45 +190,33 @@ func (c *Controller) waitFor(ctx context.Context, f *flight, namespace string, i
 	}
 }
 
-// merge lays the payload over the parameters. An array has no names to merge:
-// it is passed on as it is.
-func merge(p entity.Parameters, payload json.RawMessage) (json.RawMessage, error) {
-	if len(payload) > 0 && payload[0] == '[' {
-		return payload, nil
+func isArray(payload json.RawMessage) bool { return len(payload) > 0 && payload[0] == '[' }
+
+// parametersOf reads a payload as parameters. None and an array have none.
+func parametersOf(payload json.RawMessage) (entity.Parameters, error) {
+	if len(payload) == 0 || isArray(payload) {
+		return nil, nil
 	}
-	members := make([]activation.Member, 0, len(p))
-	at := make(map[string]int, len(p))
-	set := func(key string, value json.RawMessage) {
-		if i, ok := at[key]; ok {
-			members[i].Value = value
-			return
-		}
-		at[key] = len(members)
-		members = append(members, activation.Member{Key: key, Value: value})
+	members, err := activation.Members(payload)
+	if err != nil {
+		return nil, fmt.Errorf("read payload: %w", err)
 	}
-	for _, one := range p {
-		set(one.Key, one.Value)
+	p := make(entity.Parameters, 0, len(members))
+	for _, m := range members {
+		p = append(p, activation.Parameter{Key: m.Key, Value: m.Value})
 	}
-	if len(payload) > 0 {
-		given, err := activation.Members(payload)
-		if err != nil {
-			return nil, fmt.Errorf("read payload: %w", err)
-		}
-		for _, m := range given {
-			set(m.Key, m.Value)
-		}
-	}
-	return objectOf(members), nil
+	return p, nil
 }
 
-func objectOf(members []activation.Member) json.RawMessage {
+// objectOf writes parameters as one object.
+func objectOf(p entity.Parameters) json.RawMessage {
 	out := []byte{'{'}
-	for i, m := range members {
+	for i, one := range p {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(activation.AppendString(out, m.Key), ':')
-		out = append(out, m.Value...)
+		out = append(activation.AppendString(out, one.Key), ':')
+		out = append(out, one.Value...)
 	}
 	return append(out, '}')
 }
@@ -240,17 +232,10 @@ func initArgs(p entity.Parameters) []string {
 }
 
 // lockedArgs names the encrypted parameters that the call does not replace.
-func lockedArgs(p entity.Parameters, payload json.RawMessage) []activation.LockedArg {
-	given := map[string]bool{}
-	if len(payload) > 0 && payload[0] == '{' {
-		members, _ := activation.Members(payload) // merge has complained already
-		for _, m := range members {
-			given[m.Key] = true
-		}
-	}
+func lockedArgs(p, given entity.Parameters) []activation.LockedArg {
 	var locked []activation.LockedArg
 	for _, one := range p {
-		if one.Encryption != "" && !given[one.Key] {
+		if _, replaced := given.Get(one.Key); one.Encryption != "" && !replaced {
 			locked = append(locked, activation.LockedArg{Name: one.Key, Algorithm: one.Encryption})
 		}
 	}

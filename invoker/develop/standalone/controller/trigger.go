@@ -18,7 +18,7 @@ type Event struct {
 	TransID activation.TransID
 	Trigger *entity.Entity
 	Payload json.RawMessage // an object, nil for none
-	// Headers are those of the request, which the actions get to see.
+	// Headers are those of the request, which the actions get.
 	Headers json.RawMessage
 }
 
@@ -97,11 +97,12 @@ func (c *Controller) runRule(ctx context.Context, e Event, action entity.Ref, re
 	}
 	var out Outcome
 	if err == nil {
-		args, _ := merge(e.Trigger.Parameters, e.Payload) // the API has checked that it is an object
+		given, _ := parametersOf(e.Payload) // the API has checked that it is an object
+		args := given.Over(e.Trigger.Parameters)
 		if e.Headers != nil {
-			args, _ = merge(fields(args), objectOf([]activation.Member{{Key: "__ow_headers", Value: e.Headers}}))
+			args = args.Set(activation.Parameter{Key: "__ow_headers", Value: e.Headers})
 		}
-		out, err = c.Invoke(ctx, Call{User: e.User, TransID: e.TransID, Action: a, Payload: args})
+		out, err = c.Invoke(ctx, Call{User: e.User, TransID: e.TransID, Action: a, Payload: objectOf(args)})
 	}
 	if err != nil {
 		c.log.Warn("rule was not applied", "rule", result.Rule, "error", err)

@@ -16,7 +16,7 @@ type document struct {
 	Rev         string             `json:"_rev,omitempty"`
 	Action      *Ref               `json:"action,omitempty"`
 	Actions     *[]json.RawMessage `json:"actions,omitempty"`
-	Annotations annotationList     `json:"annotations"`
+	Annotations Parameters         `json:"annotations"`
 	Binding     *bindingJSON       `json:"binding,omitempty"`
 	EntityType  Kind               `json:"entityType,omitempty"`
 	Exec        *Exec              `json:"exec,omitempty"`
@@ -104,7 +104,7 @@ func Decode(kind Kind, doc []byte) (*Entity, error) {
 	updated, _ := d.Updated.Int64() // a date in an old document counts as none
 	e := &Entity{
 		Kind: kind, Rev: d.Rev, Namespace: d.Namespace, Name: d.Name, Version: version, Publish: d.Publish,
-		Annotations: activation.Annotations(d.Annotations), Updated: updated, Rules: d.Rules,
+		Annotations: d.Annotations, Updated: updated, Rules: d.Rules,
 	}
 	if d.Parameters != nil {
 		e.Parameters = *d.Parameters
@@ -152,11 +152,9 @@ func (e *Entity) Document() []byte {
 	return d.encode()
 }
 
-// Answer writes the entity for a user, whom code that is stored apart is not
-// shown.
-func (e *Entity) Answer() []byte {
-	return e.answer().encode()
-}
+// Answer writes the entity for a user, without the place of code that is stored
+// apart.
+func (e *Entity) Answer() []byte { return e.answer().encode() }
 
 // AnswerBare leaves the code out.
 func (e *Entity) AnswerBare() []byte {
@@ -178,9 +176,9 @@ func (e *Entity) AnswerPackage(summaries []json.RawMessage) ([]byte, error) {
 	actions, feeds := []json.RawMessage{}, []json.RawMessage{}
 	for _, summary := range summaries {
 		var a struct {
-			Annotations annotationList `json:"annotations"`
-			Name        string         `json:"name"`
-			Version     string         `json:"version"`
+			Annotations Parameters `json:"annotations"`
+			Name        string     `json:"name"`
+			Version     string     `json:"version"`
 		}
 		if err := json.Unmarshal(summary, &a); err != nil {
 			return nil, fmt.Errorf("decode action summary: %w", err)
@@ -189,7 +187,7 @@ func (e *Entity) AnswerPackage(summaries []json.RawMessage) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if Truthy(activation.Annotations(a.Annotations), "feed") {
+		if a.Annotations.Truthy("feed") {
 			feeds = append(feeds, text)
 		} else {
 			actions = append(actions, text)
@@ -210,7 +208,7 @@ func (e *Entity) answer() *document {
 
 func (e *Entity) document() *document {
 	d := &document{
-		Annotations: annotationList(e.Annotations), Name: e.Name, Namespace: e.Namespace, Publish: e.Publish,
+		Annotations: e.Annotations, Name: e.Name, Namespace: e.Namespace, Publish: e.Publish,
 		Updated: json.Number(strconv.FormatInt(e.Updated, 10)), Version: e.Version.String(),
 	}
 	if e.Kind != Rule {

@@ -19,14 +19,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// BadRequest is a PUT that cannot be carried out because of what it says. Its
-// text is for the user.
+// BadRequest is a PUT with wrong content. Its text is for the user.
 type BadRequest struct{ Text string }
 
 // Error is the text.
 func (e *BadRequest) Error() string { return e.Text }
 
-// malformed is the text OpenWhisk puts before a complaint about content.
+// malformed puts OpenWhisk's text before an error in the content.
 func malformed(format string, args ...any) error {
 	return &BadRequest{"The request content was malformed:\n" + fmt.Sprintf(format, args...)}
 }
@@ -63,8 +62,8 @@ const (
 	Rule    Kind = "rule"
 )
 
-// Entity is an action, package, trigger or rule. Fields that its kind has not
-// are zero.
+// Entity is an action, package, trigger or rule. Fields that its kind lacks are
+// zero.
 type Entity struct {
 	Kind        Kind
 	Rev         string // of the document; empty when it is new
@@ -72,7 +71,7 @@ type Entity struct {
 	Name        string
 	Version     activation.SemVer
 	Publish     bool
-	Annotations activation.Annotations
+	Annotations Parameters
 	Updated     int64 // epoch milliseconds
 	Parameters  Parameters
 
@@ -92,7 +91,7 @@ type Entity struct {
 	TriggerRef, ActionRef Ref
 }
 
-// Link is a rule as its trigger knows it.
+// Link is a rule as its trigger holds it.
 type Link struct {
 	Action Ref    `json:"action"`
 	Status string `json:"status"`
@@ -127,7 +126,7 @@ func (e *Entity) DropRule(rule string) {
 }
 
 // RuleStatus is the state of a rule: inactive if the trigger, which may be nil,
-// does not know it.
+// does not have it.
 func (e *Entity) RuleStatus(rule string) string {
 	if e != nil {
 		if link, ok := e.Rules[rule]; ok {
@@ -158,8 +157,12 @@ func (r Ref) Package() string {
 	return pkg
 }
 
+// PackageRef is the package that the entity is in; its name is empty for the
+// default package.
+func (r Ref) PackageRef() Ref { return Ref{r.Namespace(), r.Package()} }
+
 // ParseRef reads a full name, with or without a slash before it, and puts home
-// where it says "_".
+// in place of "_".
 func ParseRef(s, home string) (Ref, error) {
 	parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(s), "/"), "/")
 	if len(parts) < 2 || len(parts) > 3 {
@@ -197,7 +200,7 @@ func (r *Ref) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Resolve puts home where the path says "_".
+// Resolve puts home in place of "_" in the path.
 func (r Ref) Resolve(home string) Ref {
 	if r.Path == "_" {
 		return Ref{home, r.Name}

@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,7 +11,7 @@ import (
 // SequenceKind is the kind of an action that is a list of others.
 const SequenceKind = "sequence"
 
-// Exec says what an action runs.
+// Exec is what an action runs.
 type Exec struct {
 	Kind       string
 	Image      string // of a blackbox
@@ -50,24 +49,13 @@ func (e *Exec) UnmarshalJSON(b []byte) error {
 	case j.Code == nil || string(j.Code) == "null":
 	case json.Unmarshal(j.Code, &code) == nil:
 		e.Code = &code
-		e.Binary = isBase64(code)
+		e.Binary = activation.IsBinaryCode(code) // the flag beside it does not count
 	case j.Code[0] == '{':
 		e.Attachment = compact(j.Code)
 	default:
 		return malformed("'code' must be a string or attachment object defined in 'exec' for '%s' actions", e.Kind)
 	}
 	return nil
-}
-
-// isBase64 reports whether code is an archive by its text, whatever the flag
-// beside it says (Exec.isBinaryCode).
-func isBase64(code string) bool {
-	t := strings.TrimSpace(code)
-	if t == "" || len(t)%4 != 0 {
-		return false
-	}
-	_, err := base64.StdEncoding.DecodeString(t)
-	return err == nil && !strings.ContainsAny(t, "\r\n")
 }
 
 // IsSequence reports whether the controller runs it, and not an invoker.

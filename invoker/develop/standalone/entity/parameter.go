@@ -8,10 +8,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Parameters are default arguments, in the order they were given.
+// Parameters are default arguments, in the order they were given. Annotations
+// have the same form.
 type Parameters []activation.Parameter
 
-// parameterJSON is a parameter, or an annotation, as documents have it.
+// parameterJSON is a parameter as documents have it.
 type parameterJSON struct {
 	Key        *string         `json:"key"`
 	Value      json.RawMessage `json:"value"`
@@ -51,7 +52,7 @@ func (p Parameters) Set(one activation.Parameter) Parameters {
 }
 
 // Over returns these parameters laid over others: of two with one key, these
-// have the last word.
+// count.
 func (p Parameters) Over(others Parameters) Parameters {
 	out := append(Parameters{}, others...)
 	for _, one := range p {
@@ -63,12 +64,8 @@ func (p Parameters) Over(others Parameters) Parameters {
 // Defines reports whether there is a value under the key that a final action
 // protects: one that is neither null nor empty text.
 func (p Parameters) Defines(key string) bool {
-	for _, one := range p {
-		if one.Key == key {
-			return string(one.Value) != "null" && string(one.Value) != `""`
-		}
-	}
-	return false
+	v, ok := p.Get(key)
+	return ok && string(v) != "null" && string(v) != `""`
 }
 
 // MarshalJSON writes an array of keys with values.
@@ -89,73 +86,49 @@ func (p Parameters) size() int {
 	return n
 }
 
+// Get returns the value of a key, and whether there is one.
+func (p Parameters) Get(key string) (json.RawMessage, bool) {
+	for _, one := range p {
+		if one.Key == key {
+			return one.Value, true
+		}
+	}
+	return nil, false
+}
+
+// Text returns the value of a key that is a JSON string.
+func (p Parameters) Text(key string) (text string, ok bool) {
+	v, ok := p.Get(key)
+	return text, ok && len(v) > 0 && v[0] == '"' && json.Unmarshal(v, &text) == nil
+}
+
+// Truthy reports whether a key is set to something: not false, zero, empty text
+// or null.
+func (p Parameters) Truthy(key string) bool {
+	v, ok := p.Get(key)
+	return ok && !slices.Contains([]string{"false", "0", `""`, "null"}, string(v))
+}
+
+// IsTrue reports whether a key is set to exactly true.
+func (p Parameters) IsTrue(key string) bool {
+	v, _ := p.Get(key)
+	return string(v) == "true"
+}
+
+// without returns the parameters but for one.
+func (p Parameters) without(key string) Parameters {
+	return slices.DeleteFunc(slices.Clone(p), func(one activation.Parameter) bool { return one.Key == key })
+}
+
 // annotationList reads annotations, which have the form of parameters.
-type annotationList activation.Annotations
+type annotationList Parameters
 
 // UnmarshalJSON reads an array of keys with values.
 func (a *annotationList) UnmarshalJSON(b []byte) error {
-	var p Parameters
-	if p.UnmarshalJSON(b) != nil {
+	if (*Parameters)(a).UnmarshalJSON(b) != nil {
 		return malformed("annotations malformed!")
 	}
-	*a = annotationList{}
-	for _, one := range p {
-		*a = append(*a, activation.Annotation{Key: one.Key, Value: one.Value})
-	}
 	return nil
-}
-
-// MarshalJSON writes an array of keys with values.
-func (a annotationList) MarshalJSON() ([]byte, error) {
-	list := make([]parameterJSON, len(a))
-	for i, one := range a {
-		list[i] = parameterJSON{Key: &one.Key, Value: one.Value}
-	}
-	return marshal(list)
-}
-
-func (a annotationList) size() int {
-	n := 0
-	for _, one := range a {
-		n += len(one.Key) + len(one.Value)
-	}
-	return n
-}
-
-// setAnnotation replaces the value of a key where it stands, or appends it.
-func setAnnotation(a activation.Annotations, key string, value json.RawMessage) activation.Annotations {
-	out := append(activation.Annotations{}, a...)
-	for i := range out {
-		if out[i].Key == key {
-			out[i].Value = value
-			return out
-		}
-	}
-	return append(out, activation.Annotation{Key: key, Value: value})
-}
-
-func dropAnnotation(a activation.Annotations, key string) activation.Annotations {
-	return slices.DeleteFunc(slices.Clone(a), func(one activation.Annotation) bool { return one.Key == key })
-}
-
-// Truthy reports whether an annotation is set to something: not false, zero,
-// empty text or null.
-func Truthy(a activation.Annotations, key string) bool {
-	v, ok := a.Get(key)
-	if !ok {
-		return false
-	}
-	switch string(v) {
-	case "false", "0", `""`, "null":
-		return false
-	}
-	return true
-}
-
-// IsTrue reports whether an annotation is exactly true.
-func IsTrue(a activation.Annotations, key string) bool {
-	v, ok := a.Get(key)
-	return ok && string(v) == "true"
 }
 
 // compact removes the white space between a value's tokens, which a user's

@@ -24,7 +24,7 @@ type Put struct {
 }
 
 // DecodePut reads the body and checks sizes and the action's kind. home is the
-// namespace that "_" means.
+// namespace in place of "_".
 func DecodePut(body []byte, home string, m *activation.Manifest) (*Put, error) {
 	var put Put
 	if err := decodeBody(body, &put); err != nil {
@@ -38,8 +38,8 @@ func DecodePut(body []byte, home string, m *activation.Manifest) (*Put, error) {
 	if put.Parameters != nil && put.Parameters.size() > maxParameterBytes {
 		return nil, &TooLarge{"parameters", put.Parameters.size(), maxParameterBytes}
 	}
-	if put.Annotations != nil && put.Annotations.size() > maxParameterBytes {
-		return nil, &TooLarge{"annotations", put.Annotations.size(), maxParameterBytes}
+	if a := (*Parameters)(put.Annotations); a != nil && a.size() > maxParameterBytes {
+		return nil, &TooLarge{"annotations", a.size(), maxParameterBytes}
 	}
 	for _, ref := range []*Ref{put.Trigger, put.Action} {
 		if ref != nil {
@@ -56,12 +56,7 @@ func (put *Put) Bound(home string) *Ref { return put.Binding.ref(home) }
 // for limits; now is in epoch milliseconds.
 func (put *Put) Create(kind Kind, ref Ref, bounds activation.Bounds, now int64) (*Entity, error) {
 	e := &Entity{Kind: kind, Namespace: ref.Path, Name: ref.Name, Version: activation.SemVer{Patch: 1}, Updated: now, Parameters: Parameters{}}
-	if put.Parameters != nil {
-		e.Parameters = *put.Parameters
-	}
-	if put.Annotations != nil {
-		e.Annotations = activation.Annotations(*put.Annotations)
-	}
+	put.replace(e)
 	switch kind {
 	case Action:
 		if put.Exec == nil {
@@ -69,7 +64,7 @@ func (put *Put) Create(kind Kind, ref Ref, bounds activation.Bounds, now int64) 
 		}
 		e.Exec, e.Limits = *put.Exec, put.Limits.over(DefaultLimits())
 		if _, ok := e.Annotations.Get("provide-api-key"); !ok {
-			e.Annotations = setAnnotation(e.Annotations, "provide-api-key", json.RawMessage("false"))
+			e.annotate("provide-api-key", json.RawMessage("false"))
 		}
 	case Trigger:
 		if feed, ok := e.Annotations.Get("feed"); ok && !isFeed(feed) {
@@ -100,13 +95,18 @@ func (put *Put) Update(old *Entity, bounds activation.Bounds, now int64) (*Entit
 		put.updateAction(&e, old)
 		return put.finish(&e, bounds)
 	}
+	put.replace(&e)
+	return put.finish(&e, bounds)
+}
+
+// replace puts the parameters and annotations that are given in place.
+func (put *Put) replace(e *Entity) {
 	if put.Parameters != nil {
 		e.Parameters = *put.Parameters
 	}
 	if put.Annotations != nil {
-		e.Annotations = activation.Annotations(*put.Annotations)
+		e.Annotations = Parameters(*put.Annotations)
 	}
-	return put.finish(&e, bounds)
 }
 
 // updateAction keeps the annotations that are not named. What a sequence had
@@ -124,12 +124,10 @@ func (put *Put) updateAction(a, old *Entity) {
 		a.Parameters = *put.Parameters
 	}
 	for _, key := range put.DelAnnotations {
-		a.Annotations = dropAnnotation(a.Annotations, key)
+		a.Annotations = a.Annotations.without(key)
 	}
 	if put.Annotations != nil {
-		for _, one := range *put.Annotations {
-			a.Annotations = setAnnotation(a.Annotations, one.Key, one.Value)
-		}
+		a.Annotations = Parameters(*put.Annotations).Over(a.Annotations)
 	}
 }
 
@@ -150,7 +148,7 @@ func (put *Put) finish(e *Entity, bounds activation.Bounds) (*Entity, error) {
 		if err := bounds.Check(e.Limits); err != nil {
 			return nil, malformed("%v", err)
 		}
-		e.Annotations = setAnnotation(e.Annotations, "exec", quoted(e.Exec.Kind))
+		e.annotate("exec", activation.AppendString(nil, e.Exec.Kind))
 		if e.Exec.IsSequence() {
 			components, err := marshal(e.Exec.Components)
 			if err != nil {
@@ -174,10 +172,10 @@ func (put *Put) finish(e *Entity, bounds activation.Bounds) (*Entity, error) {
 	return e, nil
 }
 
-// annotateBinding repeats the binding among the annotations: lists show these
-// and not bindings (Packages.scala, bindingAnnotation).
+// annotateBinding repeats the binding among the annotations: lists have these
+// and no bindings (Packages.scala, bindingAnnotation).
 func (e *Entity) annotateBinding() error {
-	e.Annotations = dropAnnotation(e.Annotations, "binding")
+	e.Annotations = e.Annotations.without("binding")
 	if e.Binding == nil {
 		return nil
 	}
@@ -185,11 +183,13 @@ func (e *Entity) annotateBinding() error {
 	if err != nil {
 		return err
 	}
-	e.Annotations = setAnnotation(e.Annotations, "binding", text)
+	e.annotate("binding", text)
 	return nil
 }
 
-func quoted(s string) json.RawMessage { return activation.AppendString(nil, s) }
+func (e *Entity) annotate(key string, value json.RawMessage) {
+	e.Annotations = e.Annotations.Set(activation.Parameter{Key: key, Value: value})
+}
 
 // DecodeStatus reads the body that switches a rule on or off.
 func DecodeStatus(body []byte) (string, error) {

@@ -12,40 +12,49 @@ import (
 // sequences included.
 const maxSequence = 50
 
+func (h *Handler) actions() collection {
+	return collection{kind: entity.Action, permit: h.inPackage, check: h.checkSequence, answer: h.actionAnswer}
+}
+
 // getAction answers with the action as it would run: the parameters of its
 // package and of a binding laid under its own.
 func (h *Handler) getAction(r *request) error {
-	ref, err := r.ref()
-	if err != nil {
+	if err := h.mayUse(r, r.ref); err != nil {
 		return err
 	}
-	if err := h.mayUse(r, ref.Namespace(), ref.Package()); err != nil {
-		return err
+	withCode := r.flag("code", true)
+	if r.err != nil {
+		return r.err
 	}
-	withCode, err := r.flag("code", true)
-	if err != nil {
-		return err
-	}
-	a, err := h.cfg.Catalog.Resolve(r.Context(), ref)
+	a, err := h.cfg.Catalog.Resolve(r.Context(), r.ref)
 	if err != nil {
 		return err
 	}
 	if !withCode {
 		return r.raw(http.StatusOK, a.AnswerBare())
 	}
-	if err := h.cfg.Catalog.LoadCode(r.Context(), a.Entity); err != nil {
-		return err
+	return r.show(h.actions(), http.StatusOK, a.Entity)
+}
+
+// actionAnswer is the action with its code. An action whose code is lost can
+// still be deleted.
+func (h *Handler) actionAnswer(r *request, a *entity.Entity) ([]byte, error) {
+	if a.Exec.Code == nil {
+		err := h.cfg.Catalog.LoadCode(r.Context(), a)
+		if err != nil && !(r.Method == http.MethodDelete && errors.Is(err, couchdb.ErrNotFound)) {
+			return nil, err
+		}
 	}
-	return r.raw(http.StatusOK, a.Answer())
+	return a.Answer(), nil
 }
 
 // inPackage refuses a change to an action in a binding, or in a package that is
 // not there.
-func (h *Handler) inPackage(r *request, ref entity.Ref) error {
-	if ref.Package() == "" {
+func (h *Handler) inPackage(r *request) error {
+	if r.ref.Package() == "" {
 		return nil
 	}
-	pkg, err := h.cfg.Catalog.Get(r.Context(), entity.Package, entity.Ref{Path: ref.Namespace(), Name: ref.Package()})
+	pkg, err := h.cfg.Catalog.Get(r.Context(), entity.Package, r.ref.PackageRef())
 	if err != nil {
 		return err
 	}
@@ -55,55 +64,17 @@ func (h *Handler) inPackage(r *request, ref entity.Ref) error {
 	return nil
 }
 
-func (h *Handler) putAction(r *request) error {
-	a, _, err := h.merge(r, entity.Action, func(put *entity.Put, ref entity.Ref, _ *entity.Entity) error {
-		if err := h.inPackage(r, ref); err != nil {
-			return err
-		}
-		if put.Exec == nil || !put.Exec.IsSequence() {
-			return nil
-		}
-		_, err := h.countActions(r, ref, put.Exec.Components, 0)
-		return err
-	})
-	if err != nil {
-		return err
+func (h *Handler) checkSequence(r *request, put *entity.Put, _ *entity.Entity) error {
+	if put.Exec == nil || !put.Exec.IsSequence() {
+		return nil
 	}
-	if err := h.cfg.Catalog.Put(r.Context(), a); err != nil {
-		return err
-	}
-	if a.Exec.Code == nil {
-		if err := h.cfg.Catalog.LoadCode(r.Context(), a); err != nil {
-			return err
-		}
-	}
-	return r.raw(http.StatusOK, a.Answer())
-}
-
-func (h *Handler) deleteAction(r *request) error {
-	ref, err := r.ref()
-	if err != nil {
-		return err
-	}
-	if err := r.own(ref.Namespace()); err != nil {
-		return err
-	}
-	if err := h.inPackage(r, ref); err != nil {
-		return err
-	}
-	a, err := h.get(r, entity.Action)
-	if err != nil {
-		return err
-	}
-	if err := h.cfg.Catalog.LoadCode(r.Context(), a); err != nil && !errors.Is(err, couchdb.ErrNotFound) {
-		return err // an action whose code is lost can still be deleted
-	}
-	return h.deleted(r, a, a.Answer())
+	_, err := h.countActions(r, put.Exec.Components, 0)
+	return err
 }
 
 // countActions is how many actions a sequence runs. It refuses one that is too
 // long, contains itself or names what is not there.
-func (h *Handler) countActions(r *request, self entity.Ref, components []string, depth int) (int, error) {
+func (h *Handler) countActions(r *request, components []string, depth int) (int, error) {
 	tooMany := bad("Too many actions in the sequence.")
 	if len(components) > maxSequence || depth > maxSequence {
 		return 0, tooMany
@@ -114,12 +85,12 @@ func (h *Handler) countActions(r *request, self entity.Ref, components []string,
 		if err != nil {
 			return 0, err
 		}
-		if err := h.mayUse(r, ref.Namespace(), ref.Package()); err != nil {
+		if err := h.mayUse(r, ref); err != nil {
 			return 0, err
 		}
 		a, err := h.cfg.Catalog.Resolve(r.Context(), ref)
 		switch {
-		case ref == self || err == nil && a.Ref() == self:
+		case ref == r.ref || err == nil && a.Ref() == r.ref:
 			return 0, bad("Sequence may not refer to itself.")
 		case absent(err):
 			return 0, bad("Sequence component does not exist.")
@@ -128,7 +99,7 @@ func (h *Handler) countActions(r *request, self entity.Ref, components []string,
 		}
 		n := 1
 		if a.Exec.IsSequence() {
-			if n, err = h.countActions(r, self, a.Exec.Components, depth+1); err != nil {
+			if n, err = h.countActions(r, a.Exec.Components, depth+1); err != nil {
 				return 0, err
 			}
 		}

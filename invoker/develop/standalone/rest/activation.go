@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 )
 
-// extended is a record as users see it. The fields are in the order of their
+// extended is a record as users get it. The fields are in the order of their
 // names, as the controller writes them.
 type extended struct {
 	ActivationID activation.ID    `json:"activationId"`
@@ -75,46 +75,29 @@ func (h *Handler) record(r *request) (*activation.Record, error) {
 	return h.cfg.Catalog.Record(r.Context(), r.ns, id)
 }
 
-func (h *Handler) getActivation(r *request) error {
-	record, err := h.record(r)
-	if err != nil {
-		return err
+// getRecord answers with what part picks from a record.
+func (h *Handler) getRecord(part func(extended) any) func(*request) error {
+	return func(r *request) error {
+		record, err := h.record(r)
+		if err != nil {
+			return err
+		}
+		return r.json(http.StatusOK, part(extend(record)))
 	}
-	return r.json(http.StatusOK, extend(record))
 }
 
-func (h *Handler) getResult(r *request) error {
-	record, err := h.record(r)
-	if err != nil {
-		return err
-	}
-	return r.json(http.StatusOK, respond(record.Response))
-}
-
-func (h *Handler) getLogs(r *request) error {
-	record, err := h.record(r)
-	if err != nil {
-		return err
-	}
-	return r.json(http.StatusOK, map[string][]string{"logs": extend(record).Logs})
-}
+func wholeRecord(e extended) any { return e }
+func resultOf(e extended) any    { return e.Response }
+func logsOf(e extended) any      { return map[string][]string{"logs": e.Logs} }
 
 func (h *Handler) listActivations(r *request) error {
 	if err := r.own(r.ns); err != nil {
 		return err
 	}
-	q, err := r.recordQuery(r.ns)
-	if err != nil {
-		return err
-	}
-	docs, err := r.flag("docs", false)
-	if err != nil {
-		return err
-	}
-	counting, err := r.flag("count", false)
+	q, docs, counting := r.recordQuery(), r.flag("docs", false), r.flag("count", false)
 	switch {
-	case err != nil:
-		return err
+	case r.err != nil:
+		return r.err
 	case counting && docs:
 		return bad("The parameter 'docs' is not permitted with 'count'.")
 	case counting:
@@ -141,25 +124,17 @@ func (h *Handler) listActivations(r *request) error {
 	return r.json(http.StatusOK, all)
 }
 
-func (r *request) recordQuery(ns string) (catalog.RecordQuery, error) {
-	p, err := r.page("activations")
-	if err != nil {
-		return catalog.RecordQuery{}, err
+func (r *request) recordQuery() catalog.RecordQuery {
+	const collection = "activations"
+	q := catalog.RecordQuery{
+		Namespace: r.ns, Name: strings.Trim(r.query.Get("name"), "/"), Since: r.millis("since"), Upto: r.millis("upto"),
+		Skip: r.skip(collection), Limit: r.limit(collection),
 	}
-	since, err := r.millis("since")
-	if err != nil {
-		return catalog.RecordQuery{}, err
-	}
-	upto, err := r.millis("upto")
-	if err != nil {
-		return catalog.RecordQuery{}, err
-	}
-	name := strings.Trim(r.query.Get("name"), "/")
-	parts := strings.Split(name, "/")
+	parts := strings.Split(q.Name, "/")
 	for _, part := range parts {
-		if name != "" && (!activation.ValidName(part) || len(parts) > 2) {
-			return catalog.RecordQuery{}, malformedParam("name", "Parameter may be a 'simple' name or 'package-name/simple' name: "+name)
+		if q.Name != "" && (!activation.ValidName(part) || len(parts) > 2) {
+			r.malformed("name", "Parameter may be a 'simple' name or 'package-name/simple' name: %s", q.Name)
 		}
 	}
-	return catalog.RecordQuery{Namespace: ns, Name: name, Since: since, Upto: upto, Skip: p.skip, Limit: p.limit}, nil
+	return q
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// textParameters refuses arguments that are not the caller's to set.
+// textParameters refuses arguments that the caller may not set.
 const textParameters = "Request defines parameters that are not allowed (e.g., reserved properties)."
 
 // refusal is an error with its HTTP status.
@@ -34,7 +33,7 @@ func missing() *refusal {
 func conflict(text string) *refusal { return &refusal{http.StatusConflict, text} }
 
 // What a whole installation of OpenWhisk has beside the controller, and this
-// process has not.
+// process lacks.
 const (
 	systemNamespace = "whisk.system"
 	gatewayPackage  = "apimgmt"
@@ -84,9 +83,9 @@ func (h *Handler) translate(err error) *refusal {
 	return &refusal{http.StatusInternalServerError, "There was an internal server error."}
 }
 
-// fail answers with an error: the text that OpenWhisk has for it, and the
-// transaction by which logs find it.
-func (h *Handler) fail(r *request, err error) {
+// refuse answers with an error: the text that OpenWhisk has for it, and the
+// transaction by which it is found in the logs.
+func (h *Handler) refuse(r *request, err error) {
 	e := h.translate(err)
 	if e.status >= 500 && e.status != http.StatusNotImplemented {
 		h.log.Error("request failed", "transid", r.transID.ID(), "method", r.Method, "path", r.URL.Path, "error", err)
@@ -142,13 +141,4 @@ func (r *request) send(status int, b []byte) error {
 		_, _ = r.w.Write(b) // an error here is of a client that went away
 	}
 	return nil
-}
-
-// body reads the whole body.
-func (r *request) body() ([]byte, error) {
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read request: %w", err)
-	}
-	return b, nil
 }

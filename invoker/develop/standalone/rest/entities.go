@@ -11,76 +11,141 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// ref is the entity that the path names.
-func (r *request) ref() (entity.Ref, error) {
-	ref, pkg := entity.Ref{Path: r.ns, Name: r.PathValue("name")}, r.PathValue("package")
-	if pkg != "" {
-		ref.Path += "/" + pkg
-	}
-	if !activation.ValidName(ref.Name) || pkg != "" && !activation.ValidName(pkg) {
-		return ref, bad("The name of the entity contains illegal characters.")
-	}
-	return ref, nil
+// collection is what the API does with the entities of one kind. A hook that is
+// nil does nothing.
+type collection struct {
+	kind entity.Kind
+	// permit refuses a PUT or DELETE by the name alone.
+	permit func(*request) error
+	// check refuses a PUT; old is the entity as it is, nil for a new one.
+	check func(r *request, put *entity.Put, old *entity.Entity) error
+	// link changes what else depends on a PUT, before the entity is written.
+	link func(r *request, made, old *entity.Entity) error
+	// unlink changes what else depends on a DELETE, or refuses it.
+	unlink func(*request, *entity.Entity) error
+	// answer writes the entity for its user.
+	answer func(*request, *entity.Entity) ([]byte, error)
 }
 
-// absent reports whether an error says that there is no entity of that kind.
-func absent(err error) bool {
-	return errors.Is(err, couchdb.ErrNotFound) || errors.Is(err, entity.ErrOtherKind)
+func plainAnswer(_ *request, e *entity.Entity) ([]byte, error) { return e.Answer(), nil }
+
+// get answers with an entity of the caller's own.
+func (h *Handler) get(c collection) func(*request) error {
+	return func(r *request) error {
+		e, err := h.read(r, c.kind)
+		if err != nil {
+			return err
+		}
+		return r.show(c, http.StatusOK, e)
+	}
 }
 
-// get reads the caller's own entity that the path names.
-func (h *Handler) get(r *request, kind entity.Kind) (*entity.Entity, error) {
-	ref, err := r.ref()
+// put makes or updates the entity that the path names.
+func (h *Handler) put(c collection) func(*request) error {
+	return func(r *request) error {
+		if err := r.permitted(c); err != nil {
+			return err
+		}
+		made, old, err := h.merge(r, c)
+		if err != nil {
+			return err
+		}
+		if c.link != nil {
+			if err := c.link(r, made, old); err != nil {
+				return err
+			}
+		}
+		if err := h.cfg.Catalog.Put(r.Context(), made); err != nil {
+			return err
+		}
+		return r.show(c, http.StatusOK, made)
+	}
+}
+
+// delete removes an entity and answers with what it was.
+func (h *Handler) delete(c collection) func(*request) error {
+	return func(r *request) error {
+		if err := r.permitted(c); err != nil {
+			return err
+		}
+		e, err := h.read(r, c.kind)
+		if err != nil {
+			return err
+		}
+		if c.unlink != nil {
+			if err := c.unlink(r, e); err != nil {
+				return err
+			}
+		}
+		answer, err := c.answer(r, e)
+		if err != nil {
+			return err
+		}
+		if err := h.cfg.Catalog.Delete(r.Context(), e); err != nil {
+			return err
+		}
+		return r.raw(http.StatusOK, answer)
+	}
+}
+
+func (r *request) permitted(c collection) error {
+	if err := r.own(r.ns); err != nil || c.permit == nil {
+		return err
+	}
+	return c.permit(r)
+}
+
+func (r *request) show(c collection, status int, e *entity.Entity) error {
+	answer, err := c.answer(r, e)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	return r.raw(status, answer)
+}
+
+// read reads the caller's own entity that the path names.
+func (h *Handler) read(r *request, kind entity.Kind) (*entity.Entity, error) {
 	if err := r.own(r.ns); err != nil {
 		return nil, err
 	}
-	return h.cfg.Catalog.Get(r.Context(), kind, ref)
+	return h.cfg.Catalog.Get(r.Context(), kind, r.ref)
 }
 
 // merge makes the entity that a PUT describes, of the one that is there, which
-// is nil if there is none. check may refuse it before.
-func (h *Handler) merge(r *request, kind entity.Kind, check func(put *entity.Put, ref entity.Ref, old *entity.Entity) error) (made, old *entity.Entity, err error) {
-	ref, err := r.ref()
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := r.own(ref.Namespace()); err != nil {
-		return nil, nil, err
-	}
-	overwrite, err := r.flag("overwrite", false)
-	if err != nil {
-		return nil, nil, err
-	}
-	body, err := r.body()
-	if err != nil {
-		return nil, nil, err
+// is nil if there is none.
+func (h *Handler) merge(r *request, c collection) (made, old *entity.Entity, err error) {
+	overwrite, body := r.flag("overwrite", false), r.body()
+	if r.err != nil {
+		return nil, nil, r.err
 	}
 	put, err := entity.DecodePut(body, r.user.Namespace.Name, h.cfg.Manifest)
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err = h.cfg.Catalog.Get(r.Context(), kind, ref)
+	old, err = h.cfg.Catalog.Get(r.Context(), c.kind, r.ref)
 	switch {
 	case err != nil && !errors.Is(err, couchdb.ErrNotFound):
 		return nil, nil, err
 	case err == nil && !overwrite:
 		return nil, nil, conflict("resource already exists")
 	}
-	if check != nil {
-		if err := check(put, ref, old); err != nil {
+	if c.check != nil {
+		if err := c.check(r, put, old); err != nil {
 			return nil, nil, err
 		}
 	}
 	bounds, now := h.cfg.Bounds.For(activation.UserLimits{}, r.user.Limits), time.Now().UnixMilli()
 	if old == nil {
-		made, err = put.Create(kind, ref, bounds, now)
+		made, err = put.Create(c.kind, r.ref, bounds, now)
 	} else {
 		made, err = put.Update(old, bounds, now)
 	}
 	return made, old, err
+}
+
+// absent reports whether an error means that there is no entity of that kind.
+func absent(err error) bool {
+	return errors.Is(err, couchdb.ErrNotFound) || errors.Is(err, entity.ErrOtherKind)
 }
 
 // listOwn answers with a list of the caller's entities.
@@ -99,22 +164,18 @@ func (h *Handler) list(r *request, v catalog.View, path string) error {
 	if v == catalog.PublicPackages {
 		name = string(catalog.Packages)
 	}
-	p, err := r.page(name)
-	if err != nil {
-		return err
-	}
-	counting, err := r.flag("count", false)
-	if err != nil {
-		return err
+	skip, limit, counting := r.skip(name), r.limit(name), r.flag("count", false)
+	if r.err != nil {
+		return r.err
 	}
 	if counting {
 		n, err := h.cfg.Catalog.Count(r.Context(), v, path)
 		if err != nil {
 			return err
 		}
-		return r.json(http.StatusOK, map[string]int{name: max(n-p.skip, 0)})
+		return r.json(http.StatusOK, map[string]int{name: max(n-skip, 0)})
 	}
-	summaries, err := h.cfg.Catalog.List(r.Context(), v, path, p.skip, p.limit)
+	summaries, err := h.cfg.Catalog.List(r.Context(), v, path, skip, limit)
 	if err != nil {
 		return err
 	}
@@ -133,12 +194,4 @@ func (h *Handler) list(r *request, v catalog.View, path string) error {
 // listNamespaces answers with the caller's own.
 func (h *Handler) listNamespaces(r *request) error {
 	return r.json(http.StatusOK, []string{r.user.Namespace.Name})
-}
-
-// deleted removes an entity and answers with what it was.
-func (h *Handler) deleted(r *request, e *entity.Entity, answer []byte) error {
-	if err := h.cfg.Catalog.Delete(r.Context(), e); err != nil {
-		return err
-	}
-	return r.raw(http.StatusOK, answer)
 }

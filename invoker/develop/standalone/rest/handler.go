@@ -2,7 +2,7 @@
 // OpenWhisk client libraries use it. It answers in the shape of the real one,
 // field by field; to what it does not serve it answers 501.
 //
-// It decides who may do what and translates requests to entities and
+// It checks what a user may do and translates requests to entities and
 // activations. It stores nothing (package catalog does) and runs nothing
 // (package controller does). Its goroutines are those of net/http.
 package rest
@@ -47,21 +47,20 @@ type Handler struct {
 func New(cfg Config) *Handler {
 	h := &Handler{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), users: users{catalog: cfg.Catalog, known: map[string]knownUser{}}}
 	h.mux.HandleFunc("/", h.serve(h.unserved))
-	registered := map[string]bool{}
-	for _, r := range h.routes() {
-		serve := r.serve
-		if strings.HasPrefix(r.path, namespaces) {
-			serve = h.authorized(serve)
-		}
-		paths := []string{r.path}
-		if !strings.HasSuffix(r.path, "}") {
-			paths = append(paths, r.path+"/{$}")
+	for path, m := range h.routes() {
+		paths := []string{path}
+		if !strings.HasSuffix(path, "}") {
+			paths = append(paths, path+"/{$}")
 		}
 		for _, path := range paths {
-			h.mux.HandleFunc(strings.TrimSpace(r.method+" "+path), h.serve(serve))
-			if r.method != "" && !registered[path] {
+			for method, serve := range m {
+				if strings.HasPrefix(path, namespaces) {
+					serve = h.authorized(serve)
+				}
+				h.mux.HandleFunc(strings.TrimSpace(method+" "+path), h.serve(serve))
+			}
+			if m[""] == nil {
 				h.mux.HandleFunc(path, h.serve(h.notAllowed))
-				registered[path] = true
 			}
 		}
 	}
@@ -75,56 +74,48 @@ const (
 	namespace  = namespaces + "/{ns}"
 )
 
-// route is one entry of the API; an empty method stands for all.
-type route struct {
-	method, path string
-	serve        func(*request) error
+// methods are what answers the methods of a path; an empty method stands for
+// all.
+type methods map[string]func(*request) error
+
+// of are the methods of an entity's path.
+func (h *Handler) of(c collection, get, post func(*request) error) methods {
+	return methods{"GET": get, "PUT": h.put(c), "POST": post, "DELETE": h.delete(c)}
 }
 
 // routes are all but those of web actions, whose paths are free.
-func (h *Handler) routes() []route {
-	all := []route{
-		{"", "/{$}", h.root},
-		{"", "/ping", h.ping},
-		{"GET", "/invokers", h.invokers},
-		{"GET", "/invokers/healthy/count", h.healthyCount},
-		{"GET", "/invokers/ready", h.invokersReady},
-		{"GET", "/activation/count", h.inFlight},
-		{"", "/api/v1", h.apiInfo},
-		{"GET", namespaces, h.listNamespaces},
-		{"GET", namespace + "/limits", h.limits},
+func (h *Handler) routes() map[string]methods {
+	action := h.of(h.actions(), h.getAction, h.invokeAction)
+	return map[string]methods{
+		"/{$}":                    {"": h.root},
+		"/ping":                   {"": h.ping},
+		"/invokers":               {"GET": h.invokers},
+		"/invokers/healthy/count": {"GET": h.healthyCount},
+		"/invokers/ready":         {"GET": h.invokersReady},
+		"/activation/count":       {"GET": h.inFlight},
+		"/api/v1":                 {"": h.apiInfo},
+		namespaces:                {"GET": h.listNamespaces},
+		namespace + "/limits":     {"GET": h.limits},
 
-		{"GET", namespace + "/actions", h.listOwn(catalog.Actions)},
-		{"GET", namespace + "/actions/{package}/{$}", h.listPackageActions},
+		namespace + "/actions":                  {"GET": h.listOwn(catalog.Actions)},
+		namespace + "/actions/{package}/{$}":    {"GET": h.listPackageActions},
+		namespace + "/actions/{name}":           action,
+		namespace + "/actions/{package}/{name}": action,
 
-		{"GET", namespace + "/packages", h.listPackages},
-		{"GET", namespace + "/packages/{name}", h.getPackage},
-		{"PUT", namespace + "/packages/{name}", h.putPackage},
-		{"DELETE", namespace + "/packages/{name}", h.deletePackage},
-		{"POST", namespace + "/packages/{name}", h.unserved}, // refresh, an operation of old clients
+		// POST is refresh, an operation of old clients.
+		namespace + "/packages":        {"GET": h.listPackages},
+		namespace + "/packages/{name}": h.of(h.packages(), h.getPackage, h.unserved),
 
-		{"GET", namespace + "/triggers", h.listOwn(catalog.Triggers)},
-		{"GET", namespace + "/triggers/{name}", h.getTrigger},
-		{"PUT", namespace + "/triggers/{name}", h.putTrigger},
-		{"POST", namespace + "/triggers/{name}", h.fireTrigger},
-		{"DELETE", namespace + "/triggers/{name}", h.deleteTrigger},
+		namespace + "/triggers":        {"GET": h.listOwn(catalog.Triggers)},
+		namespace + "/triggers/{name}": h.of(h.triggers(), h.get(h.triggers()), h.fireTrigger),
+		namespace + "/rules":           {"GET": h.listOwn(catalog.Rules)},
+		namespace + "/rules/{name}":    h.of(h.rules(), h.get(h.rules()), h.switchRule),
 
-		{"GET", namespace + "/rules", h.listOwn(catalog.Rules)},
-		{"GET", namespace + "/rules/{name}", h.getRule},
-		{"PUT", namespace + "/rules/{name}", h.putRule},
-		{"POST", namespace + "/rules/{name}", h.switchRule},
-		{"DELETE", namespace + "/rules/{name}", h.deleteRule},
-
-		{"GET", namespace + "/activations", h.listActivations},
-		{"GET", namespace + "/activations/{id}", h.getActivation},
-		{"GET", namespace + "/activations/{id}/result", h.getResult},
-		{"GET", namespace + "/activations/{id}/logs", h.getLogs},
+		namespace + "/activations":             {"GET": h.listActivations},
+		namespace + "/activations/{id}":        {"GET": h.getRecord(wholeRecord)},
+		namespace + "/activations/{id}/result": {"GET": h.getRecord(resultOf)},
+		namespace + "/activations/{id}/logs":   {"GET": h.getRecord(logsOf)},
 	}
-	for _, path := range []string{namespace + "/actions/{name}", namespace + "/actions/{package}/{name}"} {
-		all = append(all, route{"GET", path, h.getAction}, route{"PUT", path, h.putAction},
-			route{"POST", path, h.invokeAction}, route{"DELETE", path, h.deleteAction})
-	}
-	return all
 }
 
 // request is one HTTP request on its way.
@@ -135,6 +126,8 @@ type request struct {
 	query   url.Values
 	user    *activation.Identity // nil before it is known
 	ns      string               // the namespace in the path, resolved
+	ref     entity.Ref           // the entity in the path
+	err     error                // the first of what is wrong with body and parameters
 }
 
 // Headers of cross-origin requests, as the controller sets them.
@@ -157,11 +150,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serve(h.web)(w, r)
 		return
 	}
-	methods := adminMethods
+	allowed := adminMethods
 	if isAPI(r) {
-		methods = apiMethods
+		allowed = apiMethods
 	}
-	allow(w, methods)
+	allow(w, allowed)
 	h.mux.ServeHTTP(w, r)
 }
 
@@ -180,7 +173,7 @@ func (h *Handler) serve(route func(*request) error) http.HandlerFunc {
 		r := &request{Request: hr, w: w, query: hr.URL.Query(), transID: newTransaction(hr)}
 		w.Header().Set(transactionHeader, r.transID.ID())
 		if err := route(r); err != nil {
-			h.fail(r, err)
+			h.refuse(r, err)
 		}
 	}
 }
@@ -210,11 +203,21 @@ func (h *Handler) authorized(route func(*request) error) func(*request) error {
 		if !activation.ValidName(r.ns) {
 			return bad("The namespace contains illegal characters.")
 		}
+		r.ref = entity.Ref{Path: r.ns, Name: r.PathValue("name")}
+		pkg := r.PathValue("package")
+		if pkg != "" {
+			r.ref.Path += "/" + pkg
+		}
+		for _, name := range []string{r.ref.Name, pkg} {
+			if name != "" && !activation.ValidName(name) {
+				return bad("The name of the entity contains illegal characters.")
+			}
+		}
 		return route(r)
 	}
 }
 
-// unserved says that a route may exist elsewhere, but not here.
+// unserved answers for a route that may exist elsewhere, but not here.
 func (h *Handler) unserved(r *request) error {
 	if r.Method == http.MethodOptions && isAPI(r.Request) {
 		return r.empty(http.StatusOK)
@@ -229,7 +232,7 @@ func (h *Handler) notAllowed(r *request) error {
 	return &refusal{http.StatusMethodNotAllowed, "HTTP method not allowed, supported methods: GET, PUT, POST, DELETE"}
 }
 
-// authenticate finds out who is asking.
+// authenticate finds the user of the request's key.
 func (h *Handler) authenticate(r *request) (*activation.Identity, error) {
 	uuid, key, ok := r.BasicAuth()
 	if !ok {
@@ -250,29 +253,35 @@ func (r *request) own(ns string) error {
 	return &refusal{http.StatusForbidden, "The supplied authentication is not authorized to access this resource."}
 }
 
-// mayUse refuses a package of another namespace unless it is shared.
-func (h *Handler) mayUse(r *request, ns, pkg string) error {
-	if ns == r.user.Namespace.Name {
+// mayUse refuses an action of another namespace unless its package is shared.
+func (h *Handler) mayUse(r *request, action entity.Ref) error {
+	return h.mayUsePackage(r, action.PackageRef())
+}
+
+// mayUsePackage refuses a package of another namespace unless it is shared. The
+// name is empty for what is in no package.
+func (h *Handler) mayUsePackage(r *request, pkg entity.Ref) error {
+	if pkg.Path == r.user.Namespace.Name {
 		return nil
 	}
-	if pkg != "" {
-		p, err := h.cfg.Catalog.Get(r.Context(), entity.Package, entity.Ref{Path: ns, Name: pkg})
+	if pkg.Name != "" {
+		p, err := h.cfg.Catalog.Get(r.Context(), entity.Package, pkg)
 		switch {
 		case err == nil && p.Publish:
 			return nil
-		case ns == systemNamespace && errors.Is(err, couchdb.ErrNotFound):
-			return noSystemPackage(pkg)
+		case pkg.Path == systemNamespace && errors.Is(err, couchdb.ErrNotFound):
+			return noSystemPackage(pkg.Name)
 		}
 	}
-	return &refusal{http.StatusForbidden, fmt.Sprintf("The supplied authentication is not authorized to access '%s'.", ns)}
+	return &refusal{http.StatusForbidden, fmt.Sprintf("The supplied authentication is not authorized to access '%s'.", pkg.Path)}
 }
 
 // keep is for how long an identity is taken from memory: a change of limits or
 // keys in the database takes effect after it.
 const keep = 10 * time.Second
 
-// users remembers whose the last keys were. Every request has a key, and looking
-// one up takes two exchanges with the database.
+// users caches the users of the last keys. Every request has a key, and a lookup
+// takes two exchanges with the database.
 type users struct {
 	catalog *catalog.Catalog
 	mu      sync.Mutex
@@ -285,7 +294,7 @@ type knownUser struct {
 }
 
 // find finds the identity of a key: uuid and secret, or a namespace for its
-// owner. A namespace contains no colon, so that it is not taken for a key.
+// owner. A namespace contains no colon, so that the two differ.
 func (u *users) find(ctx context.Context, key ...string) (*activation.Identity, error) {
 	name, now := strings.Join(key, ":"), time.Now()
 	u.mu.Lock()
@@ -296,7 +305,7 @@ func (u *users) find(ctx context.Context, key ...string) (*activation.Identity, 
 	}
 	user, err := u.catalog.Identity(ctx, key...)
 	if err != nil {
-		return nil, err // a key of no user is not remembered
+		return nil, err // a key without a user is not cached
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -41,7 +41,7 @@ func (h *Handler) root(r *request) error {
 	})
 }
 
-// runtimeJSON is a kind as clients see it.
+// runtimeJSON is a kind in the answer to clients.
 type runtimeJSON struct {
 	Attached    bool   `json:"attached"`
 	Default     bool   `json:"default"`
@@ -61,7 +61,7 @@ func (h *Handler) runtimes() map[string][]runtimeJSON {
 	return families
 }
 
-// apiInfo is what wsk property get shows.
+// apiInfo answers wsk property get.
 func (h *Handler) apiInfo(r *request) error {
 	return r.json(http.StatusOK, map[string]any{
 		"description":      "OpenWhisk API",
@@ -99,7 +99,7 @@ func or(set *int, otherwise int) int {
 	return otherwise
 }
 
-// ping says whether an action can run.
+// ping answers whether an action can run.
 func (h *Handler) ping(r *request) error {
 	if h.cfg.Controller.Starting() {
 		r.w.Header().Set("Retry-After", "1")

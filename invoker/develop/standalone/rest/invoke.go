@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
@@ -20,22 +19,18 @@ const maxPayload = 1 << 20
 const activationHeader = "x-openwhisk-activation-id"
 
 func (h *Handler) invokeAction(r *request) error {
-	ref, err := r.ref()
-	if err != nil {
+	blocking, resultOnly, wait := r.flag("blocking", false), r.flag("result", false), r.timeout(controller.MaxWait)
+	payload := r.payload(true)
+	if r.err != nil {
+		return r.err
+	}
+	if !blocking {
+		wait = 0
+	}
+	if err := h.mayUse(r, r.ref); err != nil {
 		return err
 	}
-	how, err := r.callOptions()
-	if err != nil {
-		return err
-	}
-	payload, err := r.payload(true)
-	if err != nil {
-		return err
-	}
-	if err := h.mayUse(r, ref.Namespace(), ref.Package()); err != nil {
-		return err
-	}
-	a, err := h.cfg.Catalog.Resolve(r.Context(), ref)
+	a, err := h.cfg.Catalog.Resolve(r.Context(), r.ref)
 	if err != nil {
 		return err
 	}
@@ -43,19 +38,18 @@ func (h *Handler) invokeAction(r *request) error {
 		return bad(textParameters)
 	}
 	out, err := h.cfg.Controller.Invoke(r.Context(), controller.Call{
-		User: *r.user, TransID: r.transID, Action: a, Payload: payload, Wait: how.wait,
-		Trace: traceContext(r.Header),
+		User: *r.user, TransID: r.transID, Action: a, Payload: payload, Wait: wait, Trace: traceContext(r.Header),
 	})
 	if err != nil {
 		return err
 	}
-	return r.outcome(out, how.resultOnly)
+	return r.outcome(out, resultOnly)
 }
 
 // traceHeaders are the names that W3C and Zipkin give a caller's trace.
 var traceHeaders = []string{"traceparent", "tracestate", "X-B3-TraceId", "X-B3-SpanId", "X-B3-Sampled"}
 
-// traceContext is a caller's trace as a message has it, nil where it names none.
+// traceContext is a caller's trace as a message has it, nil without one.
 func traceContext(h http.Header) json.RawMessage {
 	all := map[string]string{}
 	for _, name := range traceHeaders {
@@ -70,55 +64,35 @@ func traceContext(h http.Header) json.RawMessage {
 	return text
 }
 
-// callOptions are the query parameters of an invocation.
-type callOptions struct {
-	wait       time.Duration // 0: not blocking
-	resultOnly bool
-}
-
-func (r *request) callOptions() (callOptions, error) {
-	blocking, err := r.flag("blocking", false)
-	if err != nil {
-		return callOptions{}, err
-	}
-	resultOnly, err := r.flag("result", false)
-	if err != nil {
-		return callOptions{}, err
-	}
-	wait, err := r.timeout(controller.MaxWait)
-	if err != nil || !blocking {
-		return callOptions{0, resultOnly}, err
-	}
-	return callOptions{wait, resultOnly}, nil
-}
-
 // payload reads the arguments of a call: an object, where arrays are allowed
 // an array, or nothing.
-func (r *request) payload(arrays bool) (json.RawMessage, error) {
-	body, err := r.body()
-	if err != nil {
-		return nil, err
-	}
-	if len(body) > maxPayload {
-		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("Request larger than allowed: %d > %d bytes.", len(body), maxPayload)}
-	}
-	if len(body) == 0 {
-		return nil, nil
+func (r *request) payload(arrays bool) json.RawMessage {
+	body := r.body()
+	switch {
+	case r.err != nil || len(body) == 0:
+		return nil
+	case len(body) > maxPayload:
+		r.fail(&refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("Request larger than allowed: %d > %d bytes.", len(body), maxPayload)})
+		return nil
 	}
 	value, err := activation.Canonical(body)
 	switch {
 	case err != nil:
-		return nil, bad("The request content was malformed:\n" + err.Error())
-	case value[0] == '{', arrays && value[0] == '[':
-		return value, nil
+		r.fail(malformedContent(err.Error()))
+	case value[0] != '{' && !(arrays && value[0] == '['):
+		r.fail(malformedContent("Object expected"))
 	}
-	return nil, bad("The request content was malformed:\nObject expected")
+	return value
+}
+
+func malformedContent(text string) *refusal {
+	return bad("The request content was malformed:\n" + text)
 }
 
 // protects reports whether the payload names a parameter that a final action
 // does not let callers replace.
 func protects(a *catalog.Resolved, payload json.RawMessage) bool {
-	if !entity.IsTrue(a.Annotations, "final") || len(payload) == 0 || payload[0] != '{' {
+	if !a.Annotations.IsTrue("final") || len(payload) == 0 || payload[0] != '{' {
 		return false
 	}
 	members, _ := activation.Members(payload) // checked when it was read
@@ -154,11 +128,11 @@ func (r *request) outcome(out controller.Outcome, resultOnly bool) error {
 }
 
 func (h *Handler) fireTrigger(r *request) error {
-	payload, err := r.payload(false)
-	if err != nil {
-		return err
+	payload := r.payload(false)
+	if r.err != nil {
+		return r.err
 	}
-	t, err := h.get(r, entity.Trigger)
+	t, err := h.read(r, entity.Trigger)
 	if err != nil {
 		return err
 	}
@@ -175,8 +149,8 @@ func (h *Handler) fireTrigger(r *request) error {
 	return r.json(http.StatusAccepted, map[string]activation.ID{"activationId": id})
 }
 
-// headerObject shows the request's headers to an action, by their names in
-// lower case. Those that only concern the transport of the body are left out,
+// headerObject is the request's headers as an action gets them, by their names
+// in lower case. Those that only concern the transport of the body are left out,
 // as the original's HTTP library does.
 func (r *request) headerObject() json.RawMessage {
 	all := map[string]string{"host": r.Host}

@@ -2,13 +2,33 @@ package rest
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// page is which part of a list is asked for.
-type page struct{ skip, limit int }
+// What follows reads parts of a request. The first error stays in r.err, so that
+// a handler checks once, after it has read all that it needs.
+
+func (r *request) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *request) malformed(name, format string, args ...any) {
+	r.fail(bad(fmt.Sprintf("The query parameter '%s' was malformed:\n%s", name, fmt.Sprintf(format, args...))))
+}
+
+// body reads the whole body.
+func (r *request) body() []byte {
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		r.fail(fmt.Errorf("read request: %w", err))
+	}
+	return b
+}
 
 // Sizes of lists.
 const (
@@ -16,80 +36,76 @@ const (
 	maxLimit     = 200
 )
 
-// page reads limit and skip. A limit of 0 asks for as much as there may be.
-func (r *request) page(collection string) (page, error) {
-	limit, err := r.whole("limit", defaultLimit, collection)
-	if err != nil {
-		return page{}, err
-	}
+// limit is the most that a list may have; 0 asks for as much as there may be.
+func (r *request) limit(collection string) int {
+	limit := r.whole("limit", defaultLimit, collection)
 	if limit < 0 || limit > maxLimit {
-		return page{}, malformedParam("limit", fmt.Sprintf("The value '%d' is not in the range of 0 to %d for %s.", limit, maxLimit, collection))
+		r.malformed("limit", "The value '%d' is not in the range of 0 to %d for %s.", limit, maxLimit, collection)
 	}
 	if limit == 0 {
-		limit = maxLimit
+		return maxLimit
 	}
-	skip, err := r.whole("skip", 0, collection)
-	if err != nil {
-		return page{}, err
-	}
+	return limit
+}
+
+// skip is how much of a list is left out at its beginning.
+func (r *request) skip(collection string) int {
+	skip := r.whole("skip", 0, collection)
 	if skip < 0 {
-		return page{}, malformedParam("skip", fmt.Sprintf("The value '%d' is not greater than or equal to 0 for %s.", skip, collection))
+		r.malformed("skip", "The value '%d' is not greater than or equal to 0 for %s.", skip, collection)
 	}
-	return page{skip, limit}, nil
+	return skip
 }
 
-func malformedParam(name, text string) *refusal {
-	return bad(fmt.Sprintf("The query parameter '%s' was malformed:\n%s", name, text))
-}
-
-func (r *request) whole(name string, otherwise int, collection string) (int, error) {
+func (r *request) whole(name string, otherwise int, collection string) int {
 	v := r.query.Get(name)
 	if v == "" {
-		return otherwise, nil
+		return otherwise
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {
-		return 0, malformedParam(name, fmt.Sprintf("The value '%s' is not an integer for %s.", v, collection))
+		r.malformed(name, "The value '%s' is not an integer for %s.", v, collection)
 	}
-	return n, nil
+	return n
 }
 
 // flag reads a yes or no.
-func (r *request) flag(name string, otherwise bool) (bool, error) {
+func (r *request) flag(name string, otherwise bool) bool {
 	switch v := r.query.Get(name); strings.ToLower(v) {
 	case "":
-		return otherwise, nil
+		return otherwise
 	case "true", "yes", "on", "1":
-		return true, nil
+		return true
 	case "false", "no", "off", "0":
-		return false, nil
+		return false
 	default:
-		return false, malformedParam(name, "'"+v+"' is not a valid Boolean value")
+		r.malformed(name, "'%s' is not a valid Boolean value", v)
+		return false
 	}
 }
 
 // millis reads a moment, 0 when it is not given.
-func (r *request) millis(name string) (int64, error) {
+func (r *request) millis(name string) int64 {
 	v := r.query.Get(name)
 	if v == "" {
-		return 0, nil
+		return 0
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < 0 {
-		return 0, malformedParam(name, "Parameter is not a valid value for epoch seconds: "+v)
+		r.malformed(name, "Parameter is not a valid value for epoch seconds: %s", v)
 	}
-	return n, nil
+	return n
 }
 
 // timeout reads how long a blocking call waits.
-func (r *request) timeout(most time.Duration) (time.Duration, error) {
+func (r *request) timeout(most time.Duration) time.Duration {
 	v := r.query.Get("timeout")
 	if v == "" {
-		return most, nil
+		return most
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n <= 0 || time.Duration(n)*time.Millisecond > most {
-		return 0, malformedParam("timeout", fmt.Sprintf("Timeout must be number of milliseconds up to %d.", most.Milliseconds()))
+		r.malformed("timeout", "Timeout must be number of milliseconds up to %d.", most.Milliseconds())
 	}
-	return time.Duration(n) * time.Millisecond, nil
+	return time.Duration(n) * time.Millisecond
 }

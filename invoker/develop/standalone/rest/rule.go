@@ -6,94 +6,63 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-func (h *Handler) getTrigger(r *request) error {
-	t, err := h.get(r, entity.Trigger)
-	if err != nil {
-		return err
-	}
-	return r.raw(http.StatusOK, t.Answer())
+func (h *Handler) triggers() collection {
+	return collection{kind: entity.Trigger, answer: plainAnswer}
 }
 
-func (h *Handler) putTrigger(r *request) error {
-	t, _, err := h.merge(r, entity.Trigger, nil)
-	if err != nil {
-		return err
-	}
-	if err := h.cfg.Catalog.Put(r.Context(), t); err != nil {
-		return err
-	}
-	return r.raw(http.StatusOK, t.Answer())
+// A rule lies in its own document, its state and its action also in its
+// trigger's.
+func (h *Handler) rules() collection {
+	return collection{kind: entity.Rule, link: h.linkRule, unlink: h.unlinkRule, answer: h.ruleAnswer}
 }
 
-func (h *Handler) deleteTrigger(r *request) error {
-	t, err := h.get(r, entity.Trigger)
-	if err != nil {
-		return err
-	}
-	return h.deleted(r, t, t.Answer())
-}
-
-// ruleAndTrigger reads the rule that the path names and its trigger, nil when
-// that is gone.
-func (h *Handler) ruleAndTrigger(r *request) (rule, trigger *entity.Entity, err error) {
-	if rule, err = h.get(r, entity.Rule); err != nil {
-		return nil, nil, err
-	}
-	trigger, err = h.cfg.Catalog.Get(r.Context(), entity.Trigger, rule.TriggerRef)
+// triggerOf reads the trigger of a rule, nil when that is gone.
+func (h *Handler) triggerOf(r *request, rule *entity.Entity) (*entity.Entity, error) {
+	trigger, err := h.cfg.Catalog.Get(r.Context(), entity.Trigger, rule.TriggerRef)
 	if absent(err) {
-		return rule, nil, nil
+		return nil, nil
 	}
-	return rule, trigger, err
+	return trigger, err
 }
 
-func (h *Handler) getRule(r *request) error {
-	rule, trigger, err := h.ruleAndTrigger(r)
-	if err != nil {
-		return err
-	}
-	return r.raw(http.StatusOK, rule.AnswerRule(trigger.RuleStatus(rule.ID())))
+// ruleAnswer is the rule with its state.
+func (h *Handler) ruleAnswer(r *request, rule *entity.Entity) ([]byte, error) {
+	trigger, err := h.triggerOf(r, rule)
+	return rule.AnswerRule(trigger.RuleStatus(rule.ID())), err
 }
 
-// putRule writes the rule into its trigger, takes it out of the trigger it had
-// before, and writes it.
-func (h *Handler) putRule(r *request) error {
-	rule, old, err := h.merge(r, entity.Rule, nil)
-	if err != nil {
-		return err
-	}
+// linkRule writes the rule into its trigger, and takes it out of the trigger
+// that it had before.
+func (h *Handler) linkRule(r *request, rule, old *entity.Entity) error {
 	trigger, err := h.checkRule(r, rule)
 	if err != nil {
 		return err
 	}
 	status := entity.Active
 	if old != nil {
-		if status, err = h.unlink(r, rule, old.TriggerRef); err != nil {
+		before, err := h.triggerOf(r, old)
+		if err != nil {
 			return err
+		}
+		status = before.RuleStatus(rule.ID())
+		if before != nil && old.TriggerRef != rule.TriggerRef {
+			if err := h.unlinkRule(r, old); err != nil {
+				return err
+			}
 		}
 	}
 	trigger.SetRule(rule.ID(), entity.Link{Action: rule.ActionRef, Status: status})
-	if err := h.cfg.Catalog.Put(r.Context(), trigger); err != nil {
-		return err
-	}
-	if err := h.cfg.Catalog.Put(r.Context(), rule); err != nil {
-		return err
-	}
-	return r.raw(http.StatusOK, rule.AnswerRule(status))
+	return h.cfg.Catalog.Put(r.Context(), trigger)
 }
 
-// unlink takes a rule out of the trigger it had before, unless it still has it,
-// and gives the state it had there.
-func (h *Handler) unlink(r *request, rule *entity.Entity, from entity.Ref) (status string, err error) {
-	before, err := h.cfg.Catalog.Get(r.Context(), entity.Trigger, from)
-	if absent(err) {
-		return entity.Inactive, nil
+// unlinkRule takes the rule out of its trigger.
+func (h *Handler) unlinkRule(r *request, rule *entity.Entity) error {
+	trigger, err := h.triggerOf(r, rule)
+	if err != nil || trigger == nil {
+		return err
 	}
-	if err != nil || from == rule.TriggerRef {
-		return before.RuleStatus(rule.ID()), err
-	}
-	status = before.RuleStatus(rule.ID())
-	before.DropRule(rule.ID())
-	return status, h.cfg.Catalog.Put(r.Context(), before)
+	trigger.DropRule(rule.ID())
+	return h.cfg.Catalog.Put(r.Context(), trigger)
 }
 
 // checkRule refuses a rule whose trigger or action is not there.
@@ -101,15 +70,15 @@ func (h *Handler) checkRule(r *request, rule *entity.Entity) (*entity.Entity, er
 	if err := r.own(rule.TriggerRef.Namespace()); err != nil {
 		return nil, err
 	}
-	if err := h.mayUse(r, rule.ActionRef.Namespace(), rule.ActionRef.Package()); err != nil {
+	if err := h.mayUse(r, rule.ActionRef); err != nil {
 		return nil, err
 	}
-	trigger, err := h.cfg.Catalog.Get(r.Context(), entity.Trigger, rule.TriggerRef)
-	if absent(err) {
-		return nil, bad("trigger /" + rule.TriggerRef.String() + " does not exist")
-	}
+	trigger, err := h.triggerOf(r, rule)
 	if err != nil {
 		return nil, err
+	}
+	if trigger == nil {
+		return nil, bad("trigger /" + rule.TriggerRef.String() + " does not exist")
 	}
 	_, err = h.cfg.Catalog.Resolve(r.Context(), rule.ActionRef)
 	if absent(err) {
@@ -120,15 +89,19 @@ func (h *Handler) checkRule(r *request, rule *entity.Entity) (*entity.Entity, er
 
 // switchRule turns a rule on or off.
 func (h *Handler) switchRule(r *request) error {
-	body, err := r.body()
-	if err != nil {
-		return err
+	body := r.body()
+	if r.err != nil {
+		return r.err
 	}
 	status, err := entity.DecodeStatus(body)
 	if err != nil {
 		return err
 	}
-	rule, trigger, err := h.ruleAndTrigger(r)
+	rule, err := h.read(r, entity.Rule)
+	if err != nil {
+		return err
+	}
+	trigger, err := h.triggerOf(r, rule)
 	if err != nil {
 		return err
 	}
@@ -142,18 +115,4 @@ func (h *Handler) switchRule(r *request) error {
 		}
 	}
 	return r.text(http.StatusOK, "OK")
-}
-
-func (h *Handler) deleteRule(r *request) error {
-	rule, trigger, err := h.ruleAndTrigger(r)
-	if err != nil {
-		return err
-	}
-	if trigger != nil {
-		trigger.DropRule(rule.ID())
-		if err := h.cfg.Catalog.Put(r.Context(), trigger); err != nil {
-			return err
-		}
-	}
-	return h.deleted(r, rule, rule.AnswerRule(entity.Inactive))
 }

@@ -25,7 +25,7 @@ type webCall struct {
 }
 
 // web serves .../web/NAMESPACE/PACKAGE/ACTION[.EXTENSION][/REST]: an action
-// that anybody may call, on its owner's account, if it is exported.
+// that all may call, on its owner's behalf, if it is exported.
 func (h *Handler) web(r *request) error {
 	path, err := segments(r.URL)
 	if err != nil {
@@ -35,7 +35,7 @@ func (h *Handler) web(r *request) error {
 	if err != nil {
 		return err
 	}
-	options := entity.IsTrue(call.action.Annotations, "web-custom-options")
+	options := call.action.Annotations.IsTrue("web-custom-options")
 	if !options {
 		r.allowWeb()
 		if r.Method == http.MethodOptions {
@@ -69,8 +69,8 @@ func (r *request) allowWeb() {
 	}
 }
 
-// webAction finds the action. Whatever is wrong with the name, strangers only
-// learn that there is nothing.
+// webAction finds the action. Whatever is wrong with the name, the caller only
+// gets the answer that there is nothing.
 func (h *Handler) webAction(r *request, path []string) (*webCall, error) {
 	if len(path) < 3 {
 		return nil, missing()
@@ -102,7 +102,7 @@ func (h *Handler) webAction(r *request, path []string) (*webCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !entity.IsTrue(a.Annotations, "web-export") {
+	if !a.Annotations.IsTrue("web-export") {
 		return nil, missing()
 	}
 	return &webCall{owner, a, shape, restOf(r.URL, 6)}, nil
@@ -147,7 +147,7 @@ func restOf(u *url.URL, n int) string {
 
 // webAuthorized checks what the annotation require-whisk-auth asks for: a
 // secret in a header, or, if it is just true, a user of the installation.
-func (h *Handler) webAuthorized(r *request, a activation.Annotations) error {
+func (h *Handler) webAuthorized(r *request, a entity.Parameters) error {
 	required, ok := a.Get("require-whisk-auth")
 	if !ok || string(required) == "false" || string(required) == "null" {
 		return nil
@@ -170,16 +170,16 @@ func (h *Handler) webAuthorized(r *request, a activation.Annotations) error {
 // webArguments turns the request into the arguments of the action: query, then
 // body, then what the request was, each over the one before.
 func (h *Handler) webArguments(r *request, call *webCall) (json.RawMessage, error) {
-	body, err := r.body()
-	if err != nil {
-		return nil, err
+	body := r.body()
+	if r.err != nil {
+		return nil, r.err
 	}
 	if len(body) > maxPayload {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, "Request larger than allowed."}
 	}
 	args := map[string]json.RawMessage{}
 	text := func(s string) json.RawMessage { return activation.AppendString(nil, s) }
-	raw := entity.IsTrue(call.action.Annotations, "raw-http")
+	raw := call.action.Annotations.IsTrue("raw-http")
 	if raw {
 		args["__ow_query"] = text(r.URL.RawQuery)
 		args["__ow_body"] = text(rawBody(r.Header.Get("Content-Type"), body))
@@ -214,7 +214,7 @@ func (r *request) plainArguments(args map[string]json.RawMessage, body []byte) e
 	case media == "application/x-www-form-urlencoded":
 		form, err := url.ParseQuery(string(body))
 		if err != nil {
-			return bad("The request content was malformed:\n" + err.Error())
+			return malformedContent(err.Error())
 		}
 		for name, values := range form {
 			args[name] = activation.AppendString(nil, values[len(values)-1])
@@ -228,7 +228,7 @@ func (r *request) plainArguments(args map[string]json.RawMessage, body []byte) e
 func jsonArguments(args map[string]json.RawMessage, body []byte) error {
 	value, err := activation.Canonical(body)
 	if err != nil {
-		return bad("The request content was malformed:\n" + err.Error())
+		return malformedContent(err.Error())
 	}
 	if value[0] != '{' {
 		args["__ow_body"] = value
@@ -236,7 +236,7 @@ func jsonArguments(args map[string]json.RawMessage, body []byte) error {
 	}
 	members, err := activation.Members(value)
 	if err != nil {
-		return bad("The request content was malformed:\n" + err.Error())
+		return malformedContent(err.Error())
 	}
 	for _, m := range members {
 		args[m.Key] = m.Value
@@ -272,10 +272,10 @@ func binary(media string) bool {
 	return false
 }
 
-// overrides reports whether the caller names what is not the caller's to set:
-// the description of the request, or a final parameter.
+// overrides reports whether the caller sets what callers may not: the
+// description of the request, or a final parameter.
 func overrides(args map[string]json.RawMessage, a *catalog.Resolved) bool {
-	final := entity.IsTrue(a.Annotations, "final")
+	final := a.Annotations.IsTrue("final")
 	for name := range args {
 		switch name {
 		case "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query":

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"mime"
@@ -162,7 +163,7 @@ func (r *request) webBody(status int, headers http.Header, body json.RawMessage)
 		}
 	}
 	headers.Del("Content-Type")
-	headers.Del("Content-Length") // ours to set
+	headers.Del("Content-Length") // set by send
 	var text string
 	isText := len(body) > 0 && body[0] == '"' && json.Unmarshal(body, &text) == nil
 	switch {
@@ -172,7 +173,7 @@ func (r *request) webBody(status int, headers http.Header, body json.RawMessage)
 		if media != "" && !isJSON(media) {
 			return bad("Response type in header did not match generated content type.")
 		}
-		return r.webSend(status, headers, orText(contentType, "application/json"), body)
+		return r.webSend(status, headers, cmp.Or(contentType, "application/json"), body)
 	}
 	content := []byte(text)
 	if binary(media) || isJSON(media) && isBase64(text) {
@@ -190,37 +191,24 @@ func (r *request) webBody(status int, headers http.Header, body json.RawMessage)
 	return r.webSend(status, headers, contentType, content)
 }
 
-func orText(s, otherwise string) string {
-	if s != "" {
-		return s
-	}
-	return otherwise
-}
-
-// isBase64 tells base64 from JSON text.
+// isBase64 distinguishes base64 from JSON text.
 func isBase64(text string) bool {
 	_, err := base64.StdEncoding.DecodeString(text)
 	return err == nil && len(text)%4 == 0
 }
 
 func (r *request) webEmpty(status int, headers http.Header) error {
-	if status == 0 {
-		status = http.StatusNoContent
-	}
 	r.copyHeaders(headers)
-	return r.empty(status)
+	return r.empty(cmp.Or(status, http.StatusNoContent))
 }
 
 func (r *request) webSend(status int, headers http.Header, contentType string, body []byte) error {
-	if status == 0 {
-		status = http.StatusOK
-	}
 	r.copyHeaders(headers)
 	if status == http.StatusNoContent || status == http.StatusNotModified {
 		return r.empty(http.StatusNoContent)
 	}
 	r.w.Header().Set("Content-Type", contentType)
-	return r.send(status, body)
+	return r.send(cmp.Or(status, http.StatusOK), body)
 }
 
 func (r *request) copyHeaders(headers http.Header) {
