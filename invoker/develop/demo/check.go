@@ -45,8 +45,13 @@ func watch(ctx context.Context, info standalone.Info) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	db, err := couchdb.New(info.Database)
+	if err != nil {
+		bus.Close()
+		return nil, err
+	}
 	consuming, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w := &watcher{bus: bus, db: couchdb.New(info.Database), stop: stop, ended: make(chan error, 1), acks: map[string]int{}}
+	w := &watcher{bus: bus, db: db, stop: stop, ended: make(chan error, 1), acks: map[string]int{}}
 	ready := make(chan struct{})
 	go func() {
 		w.ended <- bus.Consume(consuming, "completed0", func() { close(ready) }, w.onAck)

@@ -51,7 +51,10 @@ func showMemory(ctx context.Context, o Options, p printer) error {
 			return err
 		}
 		defer done()
-		db := couchdb.New(s.Info().Database)
+		db, err := couchdb.New(s.Info().Database)
+		if err != nil {
+			return err
+		}
 		defer db.Close()
 		for _, f := range []Function{keeper("small", smallMB), keeper("large", largeMB), keeper("tiny", 1)} {
 			if err := deploy(client, f); err != nil {

@@ -85,7 +85,9 @@ func newHarness(b *testing.B, extra ...string) *harness {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = r.s.Stop(context.Background()) })
-	r.db = couchdb.New(r.s.Info().Database)
+	if r.db, err = couchdb.New(r.s.Info().Database); err != nil {
+		b.Fatal(err)
+	}
 	b.Cleanup(r.db.Close)
 	r.listen(w.kafka)
 	b.Cleanup(func() { r.stop(syscall.SIGINT) })

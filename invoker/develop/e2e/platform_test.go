@@ -96,7 +96,9 @@ func start(t *testing.T, w parts, with setup) *platform {
 	if err := p.s.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	p.db = couchdb.New(p.s.Info().Database)
+	if p.db, err = couchdb.New(p.s.Info().Database); err != nil {
+		t.Fatal(err)
+	}
 	p.recording = newRecording(t, p.s.Info().Kafka)
 	p.c = p.client()
 	return p

@@ -92,7 +92,9 @@ func (w *fixture) deploy() {
 		t.Fatal(err)
 	}
 	w.recording = newRecording(t, w.kafka)
-	w.db = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names})
+	if w.db, err = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names}); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(w.db.Close)
 	if err := w.db.Deploy(t.Context(), nil); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -37,7 +38,7 @@ func (s *Standalone) Banner(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "  GPUs            none (--devices auto uses those of this machine, --gpus N simulates some)\n")
 	}
-	fmt.Fprintf(w, "  policy          %s\n", orDefault(s.opts.Policy, "sticky-plus"))
+	fmt.Fprintf(w, "  policy          %s\n", cmp.Or(s.opts.Policy, "sticky-plus"))
 	fmt.Fprintf(w, "  data            %s\n", i.Data)
 	fmt.Fprintf(w, "  Kafka           %s%s\n", i.Kafka, embedded(s.opts.Kafka))
 	fmt.Fprintf(w, "  database        %s%s\n", i.Database.URL, embedded(s.opts.CouchDB))
@@ -46,12 +47,7 @@ func (s *Standalone) Banner(w io.Writer) {
 }
 
 // gpuMemory is the memory of a simulated device.
-func (s *Standalone) gpuMemory() activation.Size {
-	if s.opts.GPUMemory != 0 {
-		return s.opts.GPUMemory
-	}
-	return 16 * activation.GB
-}
+func (s *Standalone) gpuMemory() activation.Size { return cmp.Or(s.opts.GPUMemory, 16*activation.GB) }
 
 // SetCommand prints the command that points wsk here.
 func (s *Standalone) SetCommand(w io.Writer) {
@@ -63,11 +59,4 @@ func embedded(elsewhere string) string {
 		return " (embedded)"
 	}
 	return ""
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }

@@ -19,8 +19,8 @@ const consolePath = "/console/"
 
 // withConsole serves the invoker's console beside the REST API, read-only and
 // without a password: the API listens on the loopback interface alone. A request
-// by another name of this machine is refused: a page of another site could make
-// it by having its name point here.
+// by another name of this machine is refused: it may come from a page of another
+// site whose name resolves to this address.
 func (s *Standalone) withConsole(api http.Handler) http.Handler {
 	if s.opts.Admin == nil {
 		return api
@@ -33,7 +33,7 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 		},
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-			http.Error(w, "the invoker is not there yet, or not any more", http.StatusServiceUnavailable)
+			http.Error(w, "the invoker is not there yet, or has ended", http.StatusServiceUnavailable)
 		},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +43,7 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 		case !strings.HasPrefix(r.URL.Path, consolePath):
 			api.ServeHTTP(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			http.Error(w, "the console only shows", http.StatusMethodNotAllowed)
+			http.Error(w, "the console is read-only", http.StatusMethodNotAllowed)
 		case !local(r.Host):
 			http.Error(w, "the console is for this machine: http://127.0.0.1 or http://localhost", http.StatusForbidden)
 		case s.opts.Admin() == "":
@@ -57,7 +57,7 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 	})
 }
 
-// wantsPage tells a browser from the clients of the API.
+// wantsPage distinguishes a browser from the clients of the API.
 func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // local reports whether a host name is this machine's own for itself.

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -44,7 +45,7 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 		"CONFIG_whisk_couchdb_databases_WhiskAuth=" + n.Subjects,
 		"CONFIG_whisk_couchdb_databases_WhiskEntity=" + n.Whisks,
 		"CONFIG_whisk_couchdb_databases_WhiskActivation=" + n.Activations,
-		"CONFIG_whisk_containerPool_userMemory=" + orDefault(s.opts.Memory, "2048m"),
+		"CONFIG_whisk_containerPool_userMemory=" + cmp.Or(s.opts.Memory, "2048m"),
 		"CONFIG_whisk_gpu_runtime=" + s.info.Runtime,
 		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(s.opts.Data, "processes"),
 		"CONFIG_whisk_gpu_state=" + filepath.Join(s.opts.Data, "state"),
@@ -57,28 +58,28 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 	} else {
 		env = append(env, "CONFIG_whisk_gpu_devices=none", "CONFIG_whisk_gpu_simulated_devices="+strconv.Itoa(s.opts.GPUs))
 	}
-	if s.opts.FakeDriver != "" {
-		env = append(env, "CONFIG_whisk_gpu_fakeDriver="+s.opts.FakeDriver)
-	}
-	if s.opts.Shim != "" {
-		env = append(env, "CONFIG_whisk_gpu_shim_library="+s.opts.Shim)
-	}
-	if s.opts.GPUMemory != 0 {
-		env = append(env, "CONFIG_whisk_gpu_simulated_memory="+strconv.FormatInt(int64(s.opts.GPUMemory), 10))
-	}
-	if s.opts.MemoryMax != 0 {
-		env = append(env, "CONFIG_whisk_memory_max="+strconv.FormatInt(int64(s.opts.MemoryMax), 10))
-	}
-	if s.opts.Docker != "" {
-		env = append(env, "DOCKER_HOST="+s.opts.Docker)
-	}
-	if s.opts.Tokens != 0 {
-		env = append(env, "CONFIG_whisk_gpu_tokens="+strconv.Itoa(s.opts.Tokens))
-	}
-	if s.opts.Policy != "" {
-		env = append(env, "CONFIG_whisk_gpu_policy="+s.opts.Policy)
+	for name, value := range map[string]string{
+		"CONFIG_whisk_gpu_fakeDriver":       s.opts.FakeDriver,
+		"CONFIG_whisk_gpu_shim_library":     s.opts.Shim,
+		"CONFIG_whisk_gpu_simulated_memory": orEmpty(int64(s.opts.GPUMemory)),
+		"CONFIG_whisk_memory_max":           orEmpty(int64(s.opts.MemoryMax)),
+		"DOCKER_HOST":                       s.opts.Docker,
+		"CONFIG_whisk_gpu_tokens":           orEmpty(int64(s.opts.Tokens)),
+		"CONFIG_whisk_gpu_policy":           s.opts.Policy,
+	} {
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
 	}
 	return append(env, s.opts.Extra...), nil
+}
+
+// orEmpty writes a number, and zero as nothing.
+func orEmpty(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func portOf(u *url.URL) string {
@@ -91,8 +92,8 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// CheckPeers says what is wrong with the addresses of brokers and of a database
-// elsewhere, as far as the words alone show.
+// CheckPeers checks the form of the addresses of brokers and of a database
+// elsewhere, without a connection.
 func CheckPeers(kafka, couchDB string) error {
 	for _, host := range splitList(kafka) {
 		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
@@ -144,9 +145,7 @@ func secret(path string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("create data directory: %w", err)
 	}
-	random := make([]byte, 16)
-	_, _ = rand.Read(random) // never fails, see crypto/rand
-	password := hex.EncodeToString(random)
+	password := randomText(16)
 	if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("write store password: %w", err)
 	}
@@ -163,7 +162,7 @@ func ParseNamespace(s string) (Namespace, error) {
 	case !activation.ValidName(parts[0]):
 		return Namespace{}, fmt.Errorf("--namespace %q: a name has letters, digits, blanks and _@.&- only, 256 at most", parts[0])
 	case parts[0] == Guest().Name:
-		return Namespace{}, errors.New("--namespace guest: it is always there, with the key that everybody knows")
+		return Namespace{}, errors.New("--namespace guest: it is always there, with its well-known key")
 	case len(parts) == 1:
 		return Namespace{parts[0], randomText(16), randomText(32)}, nil
 	case len(parts) != 3 || parts[1] == "" || parts[2] == "":
@@ -174,7 +173,7 @@ func ParseNamespace(s string) (Namespace, error) {
 
 func randomText(bytes int) string {
 	b := make([]byte, bytes)
-	_, _ = rand.Read(b)
+	_, _ = rand.Read(b) // never fails, see crypto/rand
 	return hex.EncodeToString(b)
 }
 

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,7 @@ import (
 // openDatabase makes the embedded store unless there is a database elsewhere,
 // and what is missing of a deployment in either.
 func (s *Standalone) openDatabase(ctx context.Context) error {
-	prefix := s.opts.DBPrefix
-	if prefix == "" {
-		prefix = "whisk_local_"
-	}
+	prefix := cmp.Or(s.opts.DBPrefix, "whisk_local_")
 	names := couchdb.Names{Whisks: prefix + "whisks", Activations: prefix + "activations", Subjects: prefix + "subjects"}
 	var err error
 	if s.opts.CouchDB != "" {
@@ -34,18 +32,19 @@ func (s *Standalone) openDatabase(ctx context.Context) error {
 		return err
 	}
 	s.info.Database.Names = names
-	c := couchdb.New(s.info.Database)
+	c, err := couchdb.New(s.info.Database)
+	if err != nil {
+		return err
+	}
 	defer c.Close()
 	err = c.Deploy(ctx, subjects(append([]Namespace{Guest()}, s.opts.Namespaces...)))
-	return s.elsewhere("--couchdb", s.opts.CouchDB, err)
+	return withFlag("--couchdb", s.opts.CouchDB, err)
 }
 
-func subjects(namespaces []Namespace) []couchdb.Subject {
-	var all []couchdb.Subject
+func subjects(namespaces []Namespace) []couchdb.IdentityRow {
+	var all []couchdb.IdentityRow
 	for _, n := range namespaces {
-		all = append(all, couchdb.Subject{Name: n.Name, Namespaces: []couchdb.IdentityRow{
-			{Namespace: n.Name, UUID: n.UUID, Key: n.Key},
-		}})
+		all = append(all, couchdb.IdentityRow{Subject: n.Name, Namespace: n.Name, UUID: n.UUID, Key: n.Key})
 	}
 	return all
 }

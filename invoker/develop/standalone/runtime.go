@@ -1,10 +1,10 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -70,7 +70,7 @@ func onPath(names ...string) bool {
 }
 
 // chooseRuntime decides between Docker and plain processes. "auto" takes
-// Docker if it answers and has the images, and always says why.
+// Docker if it answers and has the images. why is the reason, for the banner.
 func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manifest) (runtime, why string, err error) {
 	switch wanted {
 	case runtimeDocker:
@@ -81,7 +81,7 @@ func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manif
 	default:
 		return "", "", fmt.Errorf("--runtime %s: want docker, process or auto", wanted)
 	}
-	lacking, err := lackingImages(ctx, host, m)
+	lacking, err := lackingImages(ctx, host, defaultImages(m)...)
 	switch {
 	case err != nil:
 		return runtimeProcess, "Docker does not answer; no isolation, for development only", nil
@@ -91,11 +91,11 @@ func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manif
 	return runtimeDocker, "Docker answers and has the images", nil
 }
 
-// dockerIsFit says at once what the first call would fail for: that no engine
+// dockerIsFit finds at once what the first call would fail for: that no engine
 // answers, or that images are missing which no registry has. Those of another
 // manifest may be pulled.
 func dockerIsFit(ctx context.Context, host string, m *activation.Manifest) error {
-	lacking, err := lackingImages(ctx, host, m)
+	lacking, err := lackingImages(ctx, host, defaultImages(m)...)
 	if err != nil {
 		return fmt.Errorf("--runtime docker: Docker does not answer (--runtime process does without): %w", err)
 	}
@@ -107,79 +107,58 @@ func dockerIsFit(ctx context.Context, host string, m *activation.Manifest) error
 	return nil
 }
 
-// hasImage reports whether the Docker Engine has one of our images.
-func hasImage(ctx context.Context, host, name string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	client, base, err := dockerClient(host)
-	if err != nil {
-		return false
-	}
-	defer client.CloseIdleConnections()
-	has, err := answers(ctx, client, base+"/images/"+url.PathEscape(ownImages+name+":latest")+"/json")
-	return err == nil && has
-}
-
 // ownImages begins the names of the images that this project builds.
 const ownImages = "gpuwhisk/"
 
-// lackingImages asks the Docker Engine which of the default kinds' images it
-// has not got.
-func lackingImages(ctx context.Context, host string, m *activation.Manifest) ([]string, error) {
+// hasImage reports whether the Docker Engine has one of our images.
+func hasImage(ctx context.Context, host, name string) bool {
+	lacking, err := lackingImages(ctx, host, ownImages+name+":latest")
+	return err == nil && len(lacking) == 0
+}
+
+// defaultImages are those of the default kinds.
+func defaultImages(m *activation.Manifest) []string {
+	var all []string
+	for _, r := range m.Runtimes() {
+		if r.Default {
+			all = append(all, m.ManagedReference(r.Image))
+		}
+	}
+	return all
+}
+
+// lackingImages are those that the Docker Engine, by default at its usual
+// socket, does not have. Actions are run by the invoker's own client.
+func lackingImages(ctx context.Context, host string, images ...string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	client, base, err := dockerClient(host)
+	u, err := url.Parse(cmp.Or(host, "unix:///var/run/docker.sock"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read address of Docker: %w", err)
 	}
-	defer client.CloseIdleConnections()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	if u.Scheme == "unix" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", u.Path)
+		}
+		u.Host = "docker"
+	}
 	var lacking []string
-	for _, r := range m.Runtimes() {
-		image := m.ManagedReference(r.Image)
-		if !r.Default {
-			continue
-		}
-		has, err := answers(ctx, client, base+"/images/"+url.PathEscape(image)+"/json")
+	for _, image := range images {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+u.Host+"/images/"+url.PathEscape(image)+"/json", nil)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("ask Docker: %w", err)
 		}
-		if !has {
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			return nil, fmt.Errorf("ask Docker: %w", err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
 			lacking = append(lacking, image)
 		}
 	}
 	return lacking, nil
-}
-
-// dockerClient reaches the engine, by default at its usual socket. It only
-// asks what is there; actions are run by the invoker's own client.
-func dockerClient(host string) (*http.Client, string, error) {
-	if host == "" {
-		host = "unix:///var/run/docker.sock"
-	}
-	u, err := url.Parse(host)
-	if err != nil {
-		return nil, "", fmt.Errorf("read address of Docker: %w", err)
-	}
-	if u.Scheme != "unix" {
-		return &http.Client{}, "http://" + u.Host, nil
-	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", u.Path)
-	}
-	return &http.Client{Transport: &http.Transport{DialContext: dial}}, "http://docker", nil
-}
-
-func answers(ctx context.Context, client *http.Client, target string) (bool, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return false, fmt.Errorf("ask Docker: %w", err)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return false, fmt.Errorf("ask Docker: %w", err)
-	}
-	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, res.Body)
-	return res.StatusCode == http.StatusOK, nil
 }

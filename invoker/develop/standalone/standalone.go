@@ -1,5 +1,5 @@
 // Package standalone is a whole OpenWhisk in one process, for development: the
-// REST API that wsk and the client libraries talk to, a small controller, an
+// REST API of wsk and the client libraries, a small controller, an
 // embedded Kafka broker, an embedded database, and the invoker itself, started
 // with the very environment that an operator would give it in production.
 //
@@ -9,7 +9,7 @@
 // one machine, no throttling and, with the process runtime, no isolation.
 //
 // Its own goroutines are two HTTP servers, one that waits for the invoker's end
-// and one for its first sign of health; Stop ends them and, in reverse
+// and one for its first healthy state; Stop ends them and, in reverse
 // order of starting, everything else.
 package standalone
 
@@ -80,7 +80,7 @@ type Options struct {
 type Namespace struct{ Name, UUID, Key string }
 
 // Guest is the namespace that every development installation of OpenWhisk has,
-// with the key that everybody knows.
+// with its well-known key.
 func Guest() Namespace {
 	return Namespace{
 		Name: "guest", UUID: "23bc46b1-71f6-4ed5-8c54-816aa4f8c502",
@@ -109,7 +109,7 @@ type Standalone struct {
 	ready      chan struct{} // closed when our invoker was healthy for the first time
 }
 
-// closer is something that is open, and what to call it in a complaint.
+// closer is something that is open, and its name in errors.
 type closer struct {
 	name  string
 	close func(context.Context) error
@@ -161,7 +161,10 @@ func (s *Standalone) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	db := couchdb.New(s.info.Database)
+	db, err := couchdb.New(s.info.Database)
+	if err != nil {
+		return err
+	}
 	s.onStop("database client", func(context.Context) error { db.Close(); return nil })
 	cat := catalog.New(db, manifest)
 	kind, code, err := healthTest(s.info.Runtime, manifest)
@@ -175,7 +178,7 @@ func (s *Standalone) start(ctx context.Context) error {
 	s.controller = controller.New(c)
 	s.onStop("controller", func(ctx context.Context) error { s.controller.Close(ctx); return nil })
 	if err := s.controller.Start(ctx); err != nil {
-		return s.elsewhere("--kafka", s.opts.Kafka, err)
+		return withFlag("--kafka", s.opts.Kafka, err)
 	}
 	if err := s.serveAPI(cat, manifest); err != nil {
 		return err
@@ -183,9 +186,9 @@ func (s *Standalone) start(ctx context.Context) error {
 	return s.startInvoker(string(manifestText))
 }
 
-// elsewhere names the flag that points to a part outside of this process, when
-// the part that failed is one. The address is not said: it may hold a password.
-func (s *Standalone) elsewhere(flag, address string, err error) error {
+// withFlag puts the flag of a part outside of this process before its error.
+// The address stays out: it may hold a password.
+func withFlag(flag, address string, err error) error {
 	if err == nil || address == "" {
 		return err
 	}
@@ -242,9 +245,9 @@ func (s *Standalone) startInvoker(manifest string) error {
 	return nil
 }
 
-// nameOf is the invoker's unique name, by which it knows its containers again,
-// also after a crash: of each data directory another, so that two on one host
-// do not remove each other's.
+// nameOf is the invoker's unique name, by which it finds its containers again,
+// also after a crash. Each data directory has its own, so that two invokers on
+// one host do not remove each other's containers.
 func nameOf(data string) string {
 	if whole, err := filepath.Abs(data); err == nil {
 		data = whole
@@ -257,7 +260,7 @@ func nameOf(data string) string {
 // Info is where everything is.
 func (s *Standalone) Info() Info { return s.info }
 
-// WaitReady returns when an invoker is healthy, or when there is no hope.
+// WaitReady returns when an invoker is healthy, or has ended before.
 func (s *Standalone) WaitReady(ctx context.Context) error {
 	healthy := make(chan error, 1)
 	wait, cancel := context.WithCancel(ctx)
@@ -268,25 +271,21 @@ func (s *Standalone) WaitReady(ctx context.Context) error {
 		return err
 	case err := <-s.ended:
 		s.ended <- nil // for Stop: the reason is returned here
-		return fmt.Errorf("the invoker ended before it was ready: %w", orEnded(err))
+		if err == nil {
+			err = errEnded
+		}
+		return fmt.Errorf("the invoker ended before it was ready: %w", err)
 	}
 }
 
 var errEnded = errors.New("it gave no reason")
 
-func orEnded(err error) error {
-	if err == nil {
-		return errEnded
-	}
-	return err
-}
-
 // Ended delivers the invoker's end once, if it ends by itself.
 func (s *Standalone) Ended() <-chan error { return s.ended }
 
 // Stop ends everything in order: the API takes nothing new and answers what
-// it has, the invoker drains, then the rest closes. When the context ends it
-// stops waiting at each step.
+// it has, the invoker drains, then the rest closes. When the context ends, no
+// step is waited for any more.
 func (s *Standalone) Stop(ctx context.Context) error {
 	var errs []error
 	if s.api != nil {

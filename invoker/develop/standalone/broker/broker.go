@@ -33,8 +33,8 @@ func Start(dir string, port int, log *slog.Logger) (*Broker, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create broker directory: %w", err)
 	}
-	// kfake takes no "any port" for a single broker that is told ports, but it
-	// does when it is not told.
+	// kfake refuses port 0 in a list of ports, but takes a free port without a
+	// list.
 	opts := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.DataDir(dir),
@@ -78,8 +78,8 @@ func (b *Broker) Port() int {
 // Close writes what is in memory to disk and ends the broker.
 func (b *Broker) Close() { b.cluster.Close() }
 
-// brokerLog passes the broker's complaints on. It logs a line per request at
-// its lower levels, which are left out.
+// brokerLog forwards the broker's errors. At lower levels kfake logs a line for
+// each request.
 type brokerLog struct{ log *slog.Logger }
 
 // Logf takes one line of kfake.

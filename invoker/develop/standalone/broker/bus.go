@@ -48,7 +48,7 @@ func Dial(seeds []string, log *slog.Logger) (*Bus, error) {
 	return &Bus{client: client, seeds: seeds, log: log}, nil
 }
 
-// Close lets go of the cluster. Publishes under way fail.
+// Close disconnects from the cluster. Publishes under way fail.
 func (b *Bus) Close() { b.client.Close() }
 
 // Publish writes one message and returns when the broker has it.
@@ -116,7 +116,7 @@ func (t Topic) request() kmsg.CreateTopicsRequestTopic {
 
 // Consume calls handle with every message that comes to the topic's one
 // partition from now on, in order, until the context ends. ready is called
-// once the position is fixed: what is published afterwards will be seen.
+// once the position is fixed: what is published afterwards will be read.
 func (b *Bus) Consume(ctx context.Context, topic string, ready func(), handle func([]byte)) error {
 	end, err := b.end(ctx, topic)
 	if err != nil {
@@ -139,7 +139,7 @@ func (b *Bus) Consume(ctx context.Context, topic string, ready func(), handle fu
 			return nil
 		}
 		fetches.EachError(func(topic string, _ int32, err error) {
-			b.log.Warn("reading from Kafka failed, trying on", "topic", topic, "error", err)
+			b.log.Warn("reading from Kafka failed, trying again", "topic", topic, "error", err)
 		})
 		fetches.EachRecord(func(r *kgo.Record) { handle(r.Value) })
 	}

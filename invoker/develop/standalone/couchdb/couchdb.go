@@ -33,18 +33,17 @@ var (
 // Names are the three databases of an OpenWhisk deployment.
 type Names struct{ Whisks, Activations, Subjects string }
 
-// Config says where the database is.
+// Config is the address of the database.
 type Config struct {
 	URL            string // http://host:port, without credentials
 	User, Password string
 	Names          Names
 }
 
-// Client talks to one database server.
+// Client reads and writes the databases of one server.
 type Client struct {
-	cfg       Config
+	names     Names
 	client    *kivik.Client
-	err       error // of a URL that is none
 	transport *http.Transport
 }
 
@@ -53,32 +52,28 @@ type Client struct {
 const connections = 64
 
 // New makes a client; it connects when it is first used.
-func New(cfg Config) *Client {
-	c := &Client{cfg: cfg, transport: &http.Transport{
+func New(cfg Config) (*Client, error) {
+	c := &Client{names: cfg.Names, transport: &http.Transport{
 		MaxIdleConns:        connections,
 		MaxIdleConnsPerHost: connections,
 		MaxConnsPerHost:     connections,
 		IdleConnTimeout:     time.Minute,
 		DisableCompression:  true,
 	}}
-	c.client, c.err = kivik.New("couch", strings.TrimRight(cfg.URL, "/"), couchdb.BasicAuth(cfg.User, cfg.Password),
+	var err error
+	c.client, err = kivik.New("couch", strings.TrimRight(cfg.URL, "/"), couchdb.BasicAuth(cfg.User, cfg.Password),
 		couchdb.OptionHTTPClient(&http.Client{Transport: c.transport}), couchdb.OptionNoRequestCompression())
-	return c
+	if err != nil {
+		return nil, fmt.Errorf("open couchdb client: %w", err)
+	}
+	return c, nil
 }
 
 // Names are the databases the client works on.
-func (c *Client) Names() Names { return c.cfg.Names }
+func (c *Client) Names() Names { return c.names }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
-
-// db gives a database by name, and the error of New if there is one.
-func (c *Client) db(name string) (*kivik.DB, error) {
-	if c.err != nil {
-		return nil, fmt.Errorf("open couchdb client: %w", c.err)
-	}
-	return c.client.DB(name), nil
-}
 
 // translate gives the errors that callers act upon.
 func translate(err error) error {
@@ -95,35 +90,21 @@ func translate(err error) error {
 
 // Get reads a document.
 func (c *Client) Get(ctx context.Context, db, id string) ([]byte, error) {
-	d, err := c.db(db)
-	if err != nil {
-		return nil, err
-	}
 	var doc json.RawMessage
-	got := d.Get(ctx, id, couchdb.OptionNoMultipartGet())
-	defer got.Close() // the end of a chunked answer is not read with the document
-	err = got.ScanDoc(&doc)
+	err := c.client.DB(db).Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
 	return doc, translate(err)
 }
 
 // Put writes a document, whose _rev must be that of the one it replaces, and
 // returns its new revision.
 func (c *Client) Put(ctx context.Context, db, id string, doc []byte) (string, error) {
-	d, err := c.db(db)
-	if err != nil {
-		return "", err
-	}
-	rev, err := d.Put(ctx, id, json.RawMessage(doc), couchdb.OptionNoMultipartPut())
+	rev, err := c.client.DB(db).Put(ctx, id, json.RawMessage(doc), couchdb.OptionNoMultipartPut())
 	return rev, translate(err)
 }
 
 // Delete removes a document of that revision.
 func (c *Client) Delete(ctx context.Context, db, id, rev string) error {
-	d, err := c.db(db)
-	if err != nil {
-		return err
-	}
-	_, err = d.Delete(ctx, id, rev)
+	_, err := c.client.DB(db).Delete(ctx, id, rev)
 	return translate(err)
 }
 
@@ -134,11 +115,7 @@ func escape(name string) string { return strings.ReplaceAll(url.QueryEscape(name
 // PutAttachment attaches content to the document of that revision and returns
 // the next one.
 func (c *Client) PutAttachment(ctx context.Context, db, id, rev, name, contentType string, content []byte) (string, error) {
-	d, err := c.db(db)
-	if err != nil {
-		return "", err
-	}
-	rev, err = d.PutAttachment(ctx, id, &kivik.Attachment{
+	rev, err := c.client.DB(db).PutAttachment(ctx, id, &kivik.Attachment{
 		Filename: escape(name), ContentType: contentType, Content: io.NopCloser(bytes.NewReader(content)),
 	}, kivik.Rev(rev))
 	return rev, translate(err)
@@ -146,11 +123,7 @@ func (c *Client) PutAttachment(ctx context.Context, db, id, rev, name, contentTy
 
 // Attachment reads the content of an attachment.
 func (c *Client) Attachment(ctx context.Context, db, id, name string) ([]byte, error) {
-	d, err := c.db(db)
-	if err != nil {
-		return nil, err
-	}
-	a, err := d.GetAttachment(ctx, id, escape(name))
+	a, err := c.client.DB(db).GetAttachment(ctx, id, escape(name))
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -158,7 +131,7 @@ func (c *Client) Attachment(ctx context.Context, db, id, name string) ([]byte, e
 	return io.ReadAll(a.Content)
 }
 
-// Query asks a view for the rows with keys [Prefix, From] to [Prefix, To],
+// Query selects the rows of a view with keys [Prefix, From] to [Prefix, To],
 // newest first. The views of a deployment are keyed by namespace and time.
 type Query struct {
 	DB, Design, View string
@@ -187,18 +160,15 @@ func (c *Client) Rows(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	if q.Limit > 0 {
 		params["limit"] = q.Limit
 	}
+	all := []json.RawMessage{}
+	scan := (*kivik.ResultSet).ScanValue
 	if q.Docs {
 		params["include_docs"] = true
+		scan = (*kivik.ResultSet).ScanDoc
 	}
-	all := []json.RawMessage{}
 	err := c.each(ctx, q.DB, q.Design, q.View, params, func(row *kivik.ResultSet) error {
 		var one json.RawMessage
-		if q.Docs {
-			err := row.ScanDoc(&one)
-			all = append(all, one)
-			return err
-		}
-		err := row.ScanValue(&one)
+		err := scan(row, &one)
 		all = append(all, one)
 		return err
 	})
@@ -213,11 +183,7 @@ func (c *Client) Count(ctx context.Context, q Query) (n int, err error) {
 
 // each calls fn with the rows of a view.
 func (c *Client) each(ctx context.Context, db, design, view string, params map[string]any, fn func(*kivik.ResultSet) error) error {
-	d, err := c.db(db)
-	if err != nil {
-		return err
-	}
-	rows := d.Query(ctx, design, view, kivik.Params(params))
+	rows := c.client.DB(db).Query(ctx, design, view, kivik.Params(params))
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if err := fn(rows); err != nil {
@@ -242,7 +208,7 @@ type IdentityRow struct {
 func (c *Client) Identity(ctx context.Context, key ...string) (*IdentityRow, error) {
 	var found []IdentityRow
 	params := map[string]any{"key": key, "limit": 2}
-	err := c.each(ctx, c.cfg.Names.Subjects, "subjects.v2.0.0", "identities", params, func(row *kivik.ResultSet) error {
+	err := c.each(ctx, c.names.Subjects, "subjects.v2.0.0", "identities", params, func(row *kivik.ResultSet) error {
 		var one IdentityRow
 		err := row.ScanValue(&one)
 		if err == nil {

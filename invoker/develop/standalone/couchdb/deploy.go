@@ -10,20 +10,12 @@ import (
 	"github.com/go-kivik/kivik/v4"
 )
 
-// Subject is a user with namespaces and keys.
-type Subject struct {
-	Name       string
-	Namespaces []IdentityRow
-}
-
 // Deploy makes what is missing of an OpenWhisk deployment: the databases,
-// their design documents and the given subjects. What is there stays as it is.
-func (c *Client) Deploy(ctx context.Context, subjects []Subject) error {
-	n := c.cfg.Names
+// their design documents and the given subjects, each with one namespace. What
+// is there stays as it is.
+func (c *Client) Deploy(ctx context.Context, subjects []IdentityRow) error {
+	n := c.names
 	for _, db := range []string{n.Whisks, n.Activations, n.Subjects} {
-		if c.err != nil {
-			return c.err
-		}
 		if err := c.client.CreateDB(ctx, db); err != nil && kivik.HTTPStatus(err) != http.StatusPreconditionFailed {
 			return fmt.Errorf("create database %s: %w", db, err)
 		}
@@ -34,7 +26,7 @@ func (c *Client) Deploy(ctx context.Context, subjects []Subject) error {
 		}
 	}
 	for _, s := range subjects {
-		if err := c.putMissing(ctx, n.Subjects, s.Name, s.doc()); err != nil {
+		if err := c.putMissing(ctx, n.Subjects, s.Subject, s.doc()); err != nil {
 			return err
 		}
 	}
@@ -48,12 +40,10 @@ func (c *Client) putMissing(ctx context.Context, db, id string, doc []byte) erro
 	return nil
 }
 
-func (s Subject) doc() []byte {
-	var namespaces []map[string]string
-	for _, n := range s.Namespaces {
-		namespaces = append(namespaces, map[string]string{"name": n.Namespace, "uuid": n.UUID, "key": n.Key})
-	}
-	doc, _ := json.Marshal(map[string]any{"subject": s.Name, "namespaces": namespaces})
+func (r IdentityRow) doc() []byte {
+	doc, _ := json.Marshal(map[string]any{
+		"subject": r.Subject, "namespaces": []map[string]string{{"name": r.Namespace, "uuid": r.UUID, "key": r.Key}},
+	})
 	return doc
 }
 
@@ -64,17 +54,13 @@ type design struct {
 	views    map[string]viewText
 }
 
-type viewText struct{ mapper, reduce string }
+type viewText struct {
+	Map    string `json:"map"`
+	Reduce string `json:"reduce,omitempty"`
+}
 
 func (d design) doc() []byte {
-	views := map[string]map[string]string{}
-	for name, v := range d.views {
-		views[name] = map[string]string{"map": v.mapper}
-		if v.reduce != "" {
-			views[name]["reduce"] = v.reduce
-		}
-	}
-	doc, _ := json.Marshal(map[string]any{"language": "javascript", "views": views})
+	doc, _ := json.Marshal(map[string]any{"language": "javascript", "views": d.views})
 	return doc
 }
 
