@@ -1,7 +1,9 @@
 package activation
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -14,8 +16,14 @@ type Image struct {
 	Digest   string // with its algorithm; the original reads and loses it
 }
 
-// defaultTag is what an image without a tag means.
-const defaultTag = "latest"
+// The forms of an image's parts. A registry differs from a prefix by a dot or a
+// port.
+var (
+	registryForm  = regexp.MustCompile(`^[0-9A-Za-z.-]+:[0-9]+$|^[0-9A-Za-z-]*\.[0-9A-Za-z.-]*$`)
+	componentForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
+	tagForm       = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
+	digestForm    = regexp.MustCompile(`^[\w+.-]+:[0-9A-Fa-f]{32,}$`)
+)
 
 // ParseImage reads an image reference such as "host:5000/prefix/name:tag".
 func ParseImage(s string) (Image, error) {
@@ -24,74 +32,21 @@ func ParseImage(s string) (Image, error) {
 	parts := strings.Split(s, "/")
 	last := parts[len(parts)-1]
 	parts = parts[:len(parts)-1]
-	if len(parts) > 0 && isRegistry(parts[0]) {
+	if len(parts) > 0 && registryForm.MatchString(parts[0]) {
 		i.Registry, parts = parts[0], parts[1:]
 	}
 	for _, part := range parts {
-		if !isComponent(part) {
+		if !componentForm.MatchString(part) {
 			return Image{}, fmt.Errorf("image reference: bad prefix")
 		}
 	}
 	i.Prefix = strings.Join(parts, "/")
 	name, tag, tagged := strings.Cut(last, ":")
-	if !isComponent(name) || tagged && !isTag(tag) || pinned && !isDigest(digest) {
+	if !componentForm.MatchString(name) || tagged && !tagForm.MatchString(tag) || pinned && !digestForm.MatchString(digest) {
 		return Image{}, fmt.Errorf("image reference: bad name, tag or digest")
 	}
 	i.Name, i.Tag, i.Digest = name, tag, digest
 	return i, nil
-}
-
-// isRegistry distinguishes a host from a prefix: by a dot or a port.
-func isRegistry(s string) bool {
-	host, port, ported := strings.Cut(s, ":")
-	if host == "" || ported && (port == "" || strings.Trim(port, "0123456789") != "") {
-		return false
-	}
-	for i := range len(host) {
-		if c := host[i]; c == '_' || !isWord(c) && c != '.' && c != '-' {
-			return false
-		}
-	}
-	return ported || strings.Contains(host, ".")
-}
-
-// isComponent checks one segment of a path: letters and digits, with
-// separators between them only.
-func isComponent(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; !isLowerOrDigit(c) && c != '.' && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return s != "" && isLowerOrDigit(s[0]) && isLowerOrDigit(s[len(s)-1])
-}
-
-func isLowerOrDigit(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }
-
-// maxTag bounds a tag, in characters.
-const maxTag = 128
-
-func isTag(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; !isWord(c) && (i == 0 || c != '.' && c != '-') {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxTag
-}
-
-// minDigest is the shortest digest, in hexadecimal digits.
-const minDigest = 32
-
-func isDigest(s string) bool {
-	algorithm, digits, ok := strings.Cut(s, ":")
-	for i := range len(digits) {
-		ok = ok && isHex(digits[i])
-	}
-	for i := range len(algorithm) {
-		ok = ok && (isWord(algorithm[i]) || strings.IndexByte("+.-", algorithm[i]) >= 0)
-	}
-	return ok && algorithm != "" && len(digits) >= minDigest
 }
 
 // Reference writes the image; registry stands in where the image has none.
@@ -118,14 +73,11 @@ func (i Image) Reference(registry string) string {
 // String writes the image without a default registry.
 func (i Image) String() string { return i.Reference("") }
 
-// Same reports whether two references mean one image.
-func (i Image) Same(other Image) bool { return i.normal() == other.normal() }
-
-func (i Image) normal() Image {
-	if i.Tag == "" {
-		i.Tag = defaultTag
-	}
-	return i
+// Same reports whether two references mean one image. One without a tag means
+// the latest.
+func (i Image) Same(other Image) bool {
+	i.Tag, other.Tag = cmp.Or(i.Tag, "latest"), cmp.Or(other.Tag, "latest")
+	return i == other
 }
 
 func (p *parser) image() Image {

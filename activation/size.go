@@ -3,6 +3,7 @@ package activation
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -19,51 +20,21 @@ const (
 	GB      = 1024 * MB
 )
 
-// ParseSize reads "256 MB", "256mb", "1 G" or "512 B": at most one blank
-// before, between and after (ByteSize.fromString).
+// sizeForm has at most one blank before, between and after (ByteSize.fromString).
+var sizeForm = regexp.MustCompile(`^[\t-\r ]?([0-9]+)[\t-\r ]?(?:([KkMmGg])[Bb]?|[Bb])[\t-\r ]?$`)
+
+// ParseSize reads "256 MB", "256mb", "1 G" or "512 B".
 func ParseSize(s string) (Size, error) {
-	rest := trimBlank(s)
-	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
-	n, err := strconv.ParseInt(rest[:digits], 10, 64)
-	if err != nil {
+	m := sizeForm.FindStringSubmatch(s)
+	if m == nil {
 		return 0, fmt.Errorf("size %q: want a number and one of B, KB, MB, GB", s)
 	}
-	word := trimBlank(rest[digits:])
-	if n := len(word); n > 0 && isBlank(word[n-1]) {
-		word = word[:n-1]
-	}
-	unit, ok := unitOf(word)
-	if !ok {
-		return 0, fmt.Errorf("size %q: want a number and one of B, KB, MB, GB", s)
-	}
-	if n > math.MaxInt64/int64(unit) {
+	unit := map[string]Size{"": B, "K": KB, "M": MB, "G": GB}[strings.ToUpper(m[2])]
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil || n > math.MaxInt64/int64(unit) {
 		return 0, fmt.Errorf("size %q: too large", s)
 	}
 	return Size(n) * unit, nil
-}
-
-// trimBlank cuts off one leading blank, if there is one.
-func trimBlank(s string) string {
-	if s != "" && isBlank(s[0]) {
-		return s[1:]
-	}
-	return s
-}
-
-func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
-
-func unitOf(word string) (Size, bool) {
-	switch strings.ToUpper(word) {
-	case "B":
-		return B, true
-	case "K", "KB":
-		return KB, true
-	case "M", "MB":
-		return MB, true
-	case "G", "GB":
-		return GB, true
-	}
-	return 0, false
 }
 
 // Bytes writes the size in bytes, as messages have an invoker's memory.

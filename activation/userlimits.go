@@ -23,36 +23,62 @@ type UserLimits struct {
 	raw                                     json.RawMessage
 }
 
-// ints and sizes are the limits with single values, by their keys.
-func (l *UserLimits) ints() map[string]**int {
-	return map[string]**int{
-		"minActionMemory": &l.MinMemoryMB, "maxActionMemory": &l.MaxMemoryMB,
-		"minActionLogs": &l.MinLogsMB, "maxActionLogs": &l.MaxLogsMB,
-		"minActionTimeout": &l.MinTimeoutMillis, "maxActionTimeout": &l.MaxTimeoutMillis,
-		"minActionConcurrency": &l.MinConcurrency, "maxActionConcurrency": &l.MaxConcurrency,
-		"invocationsPerMinute": &l.InvocationsPerMinute, "concurrentInvocations": &l.ConcurrentInvoked,
-		"firesPerMinute": &l.FiresPerMinute, "maxActionInstances": &l.MaxInstances,
-	}
+// limit is a limit with a single value, by its key.
+type limit[T any] struct {
+	key string
+	of  func(*UserLimits) **T
 }
 
-func (l *UserLimits) sizes() map[string]**Size {
-	return map[string]**Size{"maxParameterSize": &l.MaxParameter, "maxPayloadSize": &l.MaxPayload, "truncationSize": &l.Truncation}
+var intLimits = []limit[int]{
+	{"minActionMemory", func(l *UserLimits) **int { return &l.MinMemoryMB }},
+	{"maxActionMemory", func(l *UserLimits) **int { return &l.MaxMemoryMB }},
+	{"minActionLogs", func(l *UserLimits) **int { return &l.MinLogsMB }},
+	{"maxActionLogs", func(l *UserLimits) **int { return &l.MaxLogsMB }},
+	{"minActionTimeout", func(l *UserLimits) **int { return &l.MinTimeoutMillis }},
+	{"maxActionTimeout", func(l *UserLimits) **int { return &l.MaxTimeoutMillis }},
+	{"minActionConcurrency", func(l *UserLimits) **int { return &l.MinConcurrency }},
+	{"maxActionConcurrency", func(l *UserLimits) **int { return &l.MaxConcurrency }},
+	{"invocationsPerMinute", func(l *UserLimits) **int { return &l.InvocationsPerMinute }},
+	{"concurrentInvocations", func(l *UserLimits) **int { return &l.ConcurrentInvoked }},
+	{"firesPerMinute", func(l *UserLimits) **int { return &l.FiresPerMinute }},
+	{"maxActionInstances", func(l *UserLimits) **int { return &l.MaxInstances }},
+}
+
+var sizeLimits = []limit[Size]{
+	{"maxParameterSize", func(l *UserLimits) **Size { return &l.MaxParameter }},
+	{"maxPayloadSize", func(l *UserLimits) **Size { return &l.MaxPayload }},
+	{"truncationSize", func(l *UserLimits) **Size { return &l.Truncation }},
+}
+
+// find returns the field of a key, nil when it is not among the limits.
+func find[T any](limits []limit[T], l *UserLimits, key string) **T {
+	for _, one := range limits {
+		if one.key == key {
+			return one.of(l)
+		}
+	}
+	return nil
 }
 
 func (p *parser) userLimits() UserLimits {
 	var l UserLimits
 	start := p.at
-	known := []field{
-		optional("storeActivations", func() { l.StoreActivations = pointer(p.bool()) }),
-		optional("allowedKinds", func() { l.AllowedKinds = p.strings() }),
-	}
-	for key, limit := range l.ints() {
-		known = append(known, optional(key, func() { *limit = pointer(int(p.integer())) }))
-	}
-	for key, limit := range l.sizes() {
-		known = append(known, optional(key, func() { *limit = pointer(p.size()) }))
-	}
-	p.fields(known...)
+	p.object(func(key string) {
+		whole, size := find(intLimits, &l, key), find(sizeLimits, &l, key)
+		switch {
+		case p.null():
+		case whole != nil:
+			*whole = pointer(int(p.integer()))
+		case size != nil:
+			*size = pointer(p.size())
+		case key == "storeActivations":
+			l.StoreActivations = pointer(p.bool())
+		case key == "allowedKinds":
+			l.AllowedKinds = p.strings()
+		default:
+			p.skip()
+		}
+	})
 	if p.err == nil {
 		l.raw = p.data[start:p.at:p.at]
 	}
@@ -87,14 +113,14 @@ func (l UserLimits) append(dst []byte) []byte {
 	if l.StoreActivations != nil {
 		set["storeActivations"] = strconv.AppendBool(nil, *l.StoreActivations)
 	}
-	for key, limit := range l.ints() {
-		if *limit != nil {
-			set[key] = strconv.AppendInt(nil, int64(**limit), 10)
+	for _, one := range intLimits {
+		if v := *one.of(&l); v != nil {
+			set[one.key] = strconv.AppendInt(nil, int64(*v), 10)
 		}
 	}
-	for key, limit := range l.sizes() {
-		if *limit != nil {
-			set[key] = AppendString(nil, (*limit).Bytes())
+	for _, one := range sizeLimits {
+		if v := *one.of(&l); v != nil {
+			set[one.key] = AppendString(nil, v.Bytes())
 		}
 	}
 	o := newObject(dst)
