@@ -27,11 +27,7 @@ type webCall struct {
 // web serves .../web/NAMESPACE/PACKAGE/ACTION[.EXTENSION][/REST]: an action
 // that all may call, on its owner's behalf, if it is exported.
 func (h *Handler) web(r *request) error {
-	path, err := segments(r.URL)
-	if err != nil {
-		return bad("The request URI is not properly escaped.")
-	}
-	call, err := h.webAction(r, path)
+	call, err := h.webAction(r)
 	if err != nil {
 		return err
 	}
@@ -71,7 +67,8 @@ func (r *request) allowWeb() {
 
 // webAction finds the action. Whatever is wrong with the name, the caller only
 // gets the answer that there is nothing.
-func (h *Handler) webAction(r *request, path []string) (*webCall, error) {
+func (h *Handler) webAction(r *request) (*webCall, error) {
+	path, rest := segments(r.URL)
 	if len(path) < 3 {
 		return nil, missing()
 	}
@@ -105,21 +102,22 @@ func (h *Handler) webAction(r *request, path []string) (*webCall, error) {
 	if !a.Annotations.IsTrue("web-export") {
 		return nil, missing()
 	}
-	return &webCall{owner, a, shape, restOf(r.URL, 6)}, nil
+	return &webCall{owner, a, shape, rest}, nil
 }
 
-// segments are those of the path behind /api/v1/web, each unescaped by itself:
-// names may contain escaped slashes and blanks.
-func segments(u *url.URL) ([]string, error) {
-	parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(u.EscapedPath(), webPath), "/"), "/")
-	for i, p := range parts {
-		text, err := url.PathUnescape(p)
-		if err != nil {
-			return nil, err
-		}
-		parts[i] = text
+// segments are the first three of the path behind /api/v1/web, each unescaped by
+// itself: names may contain escaped slashes and blanks. rest is what follows, as
+// it stands.
+func segments(u *url.URL) (names []string, rest string) {
+	behind := strings.TrimPrefix(strings.TrimPrefix(u.EscapedPath(), webPath), "/")
+	names = strings.SplitN(behind, "/", 4)
+	if len(names) > 3 {
+		names, rest = names[:3], "/"+names[3]
 	}
-	return parts, nil
+	for i := range names {
+		names[i], _ = url.PathUnescape(names[i]) // EscapedPath is escaped well
+	}
+	return names, rest
 }
 
 // cutShape cuts a known extension off a name.
@@ -130,19 +128,6 @@ func cutShape(name string) (base, shape string) {
 		}
 	}
 	return name, "http"
-}
-
-// restOf is the path behind its first n segments, with the slash before it.
-func restOf(u *url.URL, n int) string {
-	p := u.EscapedPath()
-	for range n {
-		next := strings.IndexByte(p[min(1, len(p)):], '/')
-		if next < 0 {
-			return ""
-		}
-		p = p[next+1:]
-	}
-	return p
 }
 
 // webAuthorized checks what the annotation require-whisk-auth asks for: a
