@@ -32,18 +32,14 @@ where wsk00 is wsk, the unique name and the number; without = and it, all invoke
 // Run removes them.
 func (c cleanCmd) Run() error {
 	if (c.ID == nil) == !c.All {
-		return errors.New("say whose containers: --id N (and --uniqueName NAME), or --all")
+		return errors.New("whose containers is not given: --id N (and --uniqueName NAME), or --all")
 	}
 	number := ""
 	if c.ID != nil {
 		number = strconv.Itoa(*c.ID)
 	}
-	environ, _, err := settings(c.EnvFile, number)
+	cfg, err := hostConfig(c.EnvFile, number)
 	if err != nil {
-		return err
-	}
-	cfg, err := loadConfig(environ, nil)
-	if cfg == nil {
 		return err
 	}
 	id := activation.Instance{UniqueName: c.UniqueName}

@@ -44,7 +44,7 @@ func TestEveryCommandHasAPage(t *testing.T) {
 	}
 }
 
-// TestBashCompletes asks bash itself.
+// TestBashCompletes runs the script in bash.
 func TestBashCompletes(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -19,10 +19,10 @@ type doctorCmd struct {
 	EnvFile      string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 	JSON         bool          `name:"json" help:"Print one JSON object."`
 	Colour       string        `name:"color" enum:"auto,always,never" default:"auto" help:"Colour of the signs: ${enum}."`
-	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and ask whether it speaks the protocol of actions; may be given more than once."`
-	Image        []string      `placeholder:"IMAGE" help:"Tell whether the shim fits the C library of this image; may be given more than once. The image must be on this host; nothing of it runs."`
+	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and check that it serves the protocol of actions; may be given more than once."`
+	Image        []string      `placeholder:"IMAGE" help:"Report whether the shim fits the C library of this image; may be given more than once. The image must be on this host; nothing of it runs."`
 	ProbeTimeout time.Duration `default:"30s" help:"Longest time for one probed image."`
-	Timeout      time.Duration `default:"3s" help:"Longest time for one question."`
+	Timeout      time.Duration `default:"3s" help:"Longest time for one check."`
 	Shim         string        `placeholder:"PATH" help:"The shim library; without it the usual paths are tried."`
 	NVML         string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
 }
@@ -35,7 +35,7 @@ Each line is one finding: ok, warn, fail, or skip for what is not configured; wh
 Exit status: 0 all well, 1 warnings, 2 something will fail. docs/doctor.md explains every check.`
 }
 
-// Run examines the host and ends the process with the report's status.
+// Run examines the host. Its error has the report's status.
 func (c doctorCmd) Run() error {
 	environ, source, err := settings(c.EnvFile, c.ID)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c doctorCmd) Run() error {
 	if cfg == nil { // not even the sources could be read
 		cfg = config.Default()
 	}
-	self, _ := os.Executable() // without it the shim is looked for elsewhere
+	self, _ := os.Executable() // without it the shim is searched elsewhere
 	m := doctor.Here(doctor.Options{
 		Config: cfg, ConfigErr: problem, Source: source, Environ: environ, Self: self,
 		Shim: c.Shim, NVML: c.NVML, Probe: c.Probe, Images: c.Image, ProbeLimit: c.ProbeTimeout,
@@ -54,8 +54,7 @@ func (c doctorCmd) Run() error {
 	if err := c.print(report); err != nil {
 		return fmt.Errorf("print report: %w", err)
 	}
-	os.Exit(report.ExitCode())
-	return nil
+	return statusError{report.ExitCode(), nil}
 }
 
 func (c doctorCmd) print(r doctor.Report) error {

@@ -12,20 +12,20 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
-// explainCmd explains what became of an activation.
+// explainCmd explains how an activation ran.
 type explainCmd struct {
 	Activation string `arg:"" help:"Its id, as wsk activation list shows it."`
-	JSON       bool   `name:"json" help:"Print the account as JSON."`
+	JSON       bool   `name:"json" help:"Print the trace as JSON."`
 	remote
 	whisk
 }
 
 // Help is the longer text of gpuwhisk explain --help.
 func (explainCmd) Help() string {
-	return `Asks the invoker, which remembers its last 10,000 activations (whisk.gpu.explain):
+	return `Reads from the invoker, which keeps its last 10,000 activations (whisk.gpu.explain):
 why it waited and behind whom, how it started, what it ran beside, when its record
-was safe. What the invoker does not know is told from the activation's record, as
-far as that goes.
+was safe. What the invoker no longer has is explained from the activation's record,
+as far as that goes.
 
   gpuwhisk explain $(wsk activation list --limit 1 | awk 'NR==2 {print $3}')`
 }
@@ -46,7 +46,7 @@ type explanation struct {
 	Sentences []explain.Sentence `json:"sentences"`
 }
 
-// Run prints the account.
+// Run prints the trace.
 func (c explainCmd) Run() error {
 	ctx := interrupted()
 	var t explanation

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
-// fallbacksCmd lists and clears what an invoker has learnt of actions.
+// fallbacksCmd lists and clears the actions whose GPU memory is only counted.
 type fallbacksCmd struct {
 	Clear    string `placeholder:"ACTION" help:"Let this action have its memory moved again: NAMESPACE/ACTION or NAMESPACE/PACKAGE/ACTION."`
 	ClearAll bool   `name:"clear-all" help:"Let every action try again."`
@@ -21,11 +21,11 @@ type fallbacksCmd struct {
 
 // Help is the longer text of gpuwhisk fallbacks --help.
 func (fallbacksCmd) Help() string {
-	return `Some libraries do not bear that device memory is managed and moved: they share it
+	return `Some libraries fail when device memory is managed and moved: they share it
 with other processes, or their kernels fail after it was moved. The invoker notices,
-and from then on only counts what such an action holds, as if its annotation said
-gpu: {"shim": "count"}. Its memory stays on the device, and its container is given
-up where others need the room.
+and from then on only counts what such an action holds, as if its annotation were
+gpu: {"shim": "count"}. Its memory stays on the device, and its container is
+removed where others need the memory.
 
 That holds until it is cleared here, also across restarts. Clear an action when it
 has other libraries now, or after a fault of the device that was not its own:

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/gpucheck"
 )
 
@@ -22,14 +21,14 @@ type gpuCheckCmd struct {
 	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
 	Python     string        `default:"python3" placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${default})."`
 	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once: pointers, swap, pair, prefetch, overhead, frameworks, symbols, end-to-end."`
-	Size       string        `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
-	Set        string        `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
-	HostMemory string        `placeholder:"SIZE" help:"What the host has free, where the kernel does not know, as in a virtual machine whose memory grows with use."`
+	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
+	Set        size          `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
+	HostMemory size          `placeholder:"SIZE" help:"Free memory of the host, where the kernel reports it wrong, as in a virtual machine whose memory grows with use."`
 	Containers int           `placeholder:"N" help:"Containers that run in turns (16)."`
 	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (15)."`
 	Limit      time.Duration `default:"8m" help:"Longest time for all (${default})."`
-	Reclaim    bool          `help:"Where moved memory still counts as used, ask the driver for more plain memory than it says is free, to see whether it gives the room. It fills the card for a moment: not on a card that others use."`
-	RealGoals  bool          `help:"Hold a fake driver against the goals of a real one."`
+	Reclaim    bool          `help:"Where moved memory still counts as used, allocate more plain memory than the driver reports as free, to see whether it can be had. It fills the card for a moment: not on a card that others use."`
+	RealGoals  bool          `help:"Compare a fake driver with the goals of a real one."`
 	JSON       bool          `name:"json" help:"Print the report as one JSON object, too."`
 }
 
@@ -41,48 +40,36 @@ MPS, MIG, clocks and the compute mode stay as they are. On a machine without a G
   make shim-fake && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
 
 Exit status: 0 all well, 1 something missed its goal or failed, 2 it could not run.
-docs/results/README.md tells how to read the results.`
+docs/results/README.md explains the results.`
 }
 
-// Run checks, and ends the process with the report's status.
+// Run checks. Its error has the report's status.
 func (c gpuCheckCmd) Run() error {
-	ctx := interrupted()
-	s, err := c.settings()
-	if err != nil {
-		return c.cannot(err)
+	report, err := gpucheck.Run(interrupted(), c.settings())
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
 	}
-	report, err := gpucheck.Run(ctx, s)
 	if err != nil {
-		return c.cannot(err)
+		return statusError{2, err}
 	}
 	files, err := report.Write(c.Out)
 	if err != nil {
-		return c.cannot(err)
+		return statusError{2, err}
 	}
 	fmt.Fprintf(os.Stderr, "%s in %.0f s, written to %s\n", report.Verdict, report.Seconds, strings.Join(files, " and "))
 	if c.JSON {
 		if err := report.PrintJSON(os.Stdout); err != nil {
-			return c.cannot(err)
+			return statusError{2, err}
 		}
 	}
-	os.Exit(report.ExitCode())
-	return nil
+	return statusError{report.ExitCode(), nil}
 }
 
-// cannot ends the process with the status of a check that did not take place.
-func (gpuCheckCmd) cannot(err error) error {
-	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
-	}
-	fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
-	os.Exit(2)
-	return nil
-}
-
-func (c gpuCheckCmd) settings() (gpucheck.Settings, error) {
+func (c gpuCheckCmd) settings() gpucheck.Settings {
 	s := gpucheck.Settings{
 		Shim: c.Shim, Source: c.Source, Compiler: os.Getenv("CC"), FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
 		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit, Reclaim: c.Reclaim,
+		Swap: int64(c.Size), Set: int64(c.Set), HostMemory: int64(c.HostMemory),
 		Environ: os.Environ(), Progress: os.Stderr,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
@@ -91,25 +78,5 @@ func (c gpuCheckCmd) settings() (gpucheck.Settings, error) {
 		g := gpucheck.RealGoals()
 		s.Goals = &g
 	}
-	var err error
-	if s.Swap, err = bytesOf("--size", c.Size); err != nil {
-		return s, err
-	}
-	if s.Set, err = bytesOf("--set", c.Set); err != nil {
-		return s, err
-	}
-	s.HostMemory, err = bytesOf("--host-memory", c.HostMemory)
-	return s, err
-}
-
-// bytesOf reads a size; none is 0.
-func bytesOf(flag, text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := config.ParseSize(text)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", flag, err)
-	}
-	return int64(n), nil
+	return s
 }

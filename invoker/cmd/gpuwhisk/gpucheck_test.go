@@ -104,7 +104,7 @@ func TestGPUCheckEndToEnd(t *testing.T) {
 	}
 	for name, text := range written {
 		if !strings.Contains(name, "fake") || !strings.Contains(text, "host-warm") {
-			t.Errorf("%s does not say fake, or tells of no swap:\n%s", name, text)
+			t.Errorf("%s does not name the fake driver, or has no swap:\n%s", name, text)
 		}
 	}
 }

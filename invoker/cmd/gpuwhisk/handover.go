@@ -56,7 +56,7 @@ type probeCmd struct {
 	ID     int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
 	Action string        `placeholder:"NAMESPACE/NAME" help:"Action to run without parameters; without it the one by which controllers test invokers."`
 	Wait   time.Duration `default:"60s" help:"Longest time to wait."`
-	Ready  bool          `name:"held" help:"Make ready, say so, and send on SIGUSR1; the time to wait begins then."`
+	Ready  bool          `name:"held" help:"Get ready, print \"ready\", and send on SIGUSR1; the time to wait begins then."`
 
 	EnvFile string `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
@@ -107,15 +107,11 @@ func untilReleased(late *time.Timer, wait time.Duration) func(context.Context) e
 	}
 }
 
-// kafkaOf needs nothing of the environment but what concerns Kafka.
+// kafkaOf is an invoker as Kafka has it, by the settings of this host.
 func kafkaOf(envFile string, id int) (handover.Invoker, error) {
-	environ, _, err := settings(envFile, strconv.Itoa(id))
+	cfg, err := hostConfig(envFile, strconv.Itoa(id))
 	if err != nil {
 		return handover.Invoker{}, err
-	}
-	cfg, problem := loadConfig(environ, nil)
-	if cfg == nil {
-		return handover.Invoker{}, problem
 	}
 	if len(cfg.Kafka.Hosts) == 0 {
 		return handover.Invoker{}, errors.New("KAFKA_HOSTS is not set: it names the brokers, host:port; gpuwhisk standalone prints its own as Kafka")

@@ -38,7 +38,7 @@ SIGTERM stops pulling, finishes what runs and leaves; warm containers stay for t
 process with this id (whisk.gpu.handover). Ctrl-C, or SIGTERM after POST /disable, removes
 them. A second signal, two seconds later or more, leaves at once. What an invoker has left
 that never comes back, gpuwhisk clean removes.
-It computes on half of the machine's processors, on four at most; GOMAXPROCS says otherwise.`
+It computes on half of the machine's processors, on four at most; GOMAXPROCS overrides that.`
 }
 
 // Run loads the configuration and runs the invoker until a signal.

@@ -31,13 +31,13 @@ type cli struct {
 	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
 	Demo       demoCmd       `cmd:"" help:"Show fcfs and fair queueing side by side on a simulated GPU, about a minute."`
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
-	Fallbacks  fallbacksCmd  `cmd:"" help:"List the actions whose GPU memory an invoker only counts because their libraries do not bear that it is moved, or let them try again."`
-	Explain    explainCmd    `cmd:"" help:"Tell what became of an activation: why it waited, how it started, how it ended."`
-	Load       loadCmd       `cmd:"" help:"Call actions of a live OpenWhisk at a rate or from a trace, and tell the latencies."`
-	New        newCmd        `cmd:"" help:"Write a GPU function to start from, with its test, and say what to do next."`
+	Fallbacks  fallbacksCmd  `cmd:"" help:"List the actions whose GPU memory an invoker only counts because their libraries fail when it is moved, or let them try again."`
+	Explain    explainCmd    `cmd:"" help:"Explain an activation: why it waited, how it started, how it ended."`
+	Load       loadCmd       `cmd:"" help:"Call actions of a live OpenWhisk at a rate or from a trace, and report the latencies."`
+	New        newCmd        `cmd:"" help:"Write a GPU function to start from, with its test, and print what to do next."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
-	Doctor     doctorCmd     `cmd:"" help:"Look at this host and its invoker's settings; say what is wrong and how to fix it."`
-	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write down what was seen."`
+	Doctor     doctorCmd     `cmd:"" help:"Examine this host and its invoker's settings; report what is wrong and how to fix it."`
+	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write the results to files."`
 	Ping       pingCmd       `cmd:"" help:"Ask the invoker of this host whether it takes work."`
 	Drained    drainedCmd    `cmd:"" help:"Wait until an invoker has answered all that was sent to it."`
 	Probe      probeCmd      `cmd:"" help:"Run one activation through an invoker and wait for its ack."`
@@ -67,16 +67,34 @@ func main() {
 		err = k.Run()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
-		if errors.Is(err, errInterrupted) || errors.Is(err, errLoadInterrupted) || errors.Is(err, demo.ErrInterrupted) {
-			os.Exit(130) // as a shell has it
-		}
-		os.Exit(1)
+		os.Exit(report(err))
 	}
 }
 
+// statusError ends the process with a status of its own. Without an error in it
+// nothing is printed.
+type statusError struct {
+	status int
+	error
+}
+
+// report prints an error, and returns the exit status that it has.
+func report(err error) int {
+	own := statusError{status: 1}
+	if errors.As(err, &own) {
+		err = own.error
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
+	}
+	if errors.Is(err, errInterrupted) || errors.Is(err, errLoadInterrupted) || errors.Is(err, demo.ErrInterrupted) {
+		return 130 // as a shell has it
+	}
+	return own.status
+}
+
 // standardLog takes what libraries print by package log. It leaves out what
-// net/http prints of answers that nothing asked for: they are the output of
+// net/http prints of unsolicited responses: they are the output of
 // functions.
 type standardLog struct{}
 

@@ -26,7 +26,7 @@ type newCmd struct {
 // Help is the longer text of gpuwhisk new --help.
 func (newCmd) Help() string {
 	return `It writes a small function that uses the GPU through CuPy, and the CPU where
-there is none, with a test that runs on this machine; then it says what to do
+there is none, with a test that runs on this machine; then it prints what to do
 next. Nothing that exists is overwritten.
 
   gpuwhisk new infer               # infer/main.py and infer/test_main.py
@@ -34,7 +34,7 @@ next. Nothing that exists is overwritten.
 examples/ has larger ones: PyTorch, CuPy, PTX, C++.`
 }
 
-// functionName is what OpenWhisk takes as the name of an action, less blanks.
+// functionName is what OpenWhisk accepts as the name of an action, without blanks.
 var functionName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_@.-]{0,254}$`)
 
 // Validate checks the name.
@@ -52,7 +52,7 @@ func (c *newCmd) write(out io.Writer) error {
 	dir := filepath.Join(c.Dir, c.Name)
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%s exists already: choose another name, or another place with --dir", dir)
+			return fmt.Errorf("%s exists already: choose another name, or another directory with --dir", dir)
 		}
 		return fmt.Errorf("make directory: %w", err)
 	}
@@ -66,7 +66,7 @@ func (c *newCmd) write(out io.Writer) error {
 		fmt.Fprintln(out, "wrote", filepath.Join(dir, name))
 	}
 	_, err := fmt.Fprintf(out, `
-Next, with a gpuwhisk standalone or any OpenWhisk that wsk knows:
+Next, with a gpuwhisk standalone or any OpenWhisk that wsk is set to:
 
   python3 -m unittest discover -s %s
   wsk action create %s %s --kind python:3-gpu -a gpu true

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
 )
 
-// pingCmd asks the invoker of this host whether it takes work: the health
+// pingCmd checks whether the invoker of this host takes work: the health
 // check of the image.
 type pingCmd struct {
 	ID      string        `name:"id" placeholder:"N" help:"As for gpuwhisk invoker."`
@@ -29,14 +29,10 @@ func (pingCmd) Help() string {
 environment says so. Exit status 1, and what the invoker waits for, when it takes no work.`
 }
 
-// Run asks once.
+// Run sends one request.
 func (c pingCmd) Run() error {
-	environ, _, err := settings(c.EnvFile, c.ID)
+	cfg, err := hostConfig(c.EnvFile, c.ID)
 	if err != nil {
-		return err
-	}
-	cfg, err := loadConfig(environ, nil)
-	if cfg == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)

@@ -15,7 +15,7 @@ func TestPing(t *testing.T) {
 	status, text := http.StatusOK, "pong"
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/ping" {
-			t.Errorf("asked for %s", r.URL.Path)
+			t.Errorf("request of %s", r.URL.Path)
 		}
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(text))
@@ -32,7 +32,7 @@ func TestPing(t *testing.T) {
 	}
 	s.Close()
 	if err := ping(t.Context(), a); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("no invoker: %v", err)
 	}
 	a.Protocol = "https"
 	if err := ping(t.Context(), a); err == nil || !strings.Contains(err.Error(), "key store") {

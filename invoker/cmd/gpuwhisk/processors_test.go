@@ -13,7 +13,7 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// What the operator says holds.
+// GOMAXPROCS of the environment holds.
 func TestProcessorsOfTheEnvironment(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)

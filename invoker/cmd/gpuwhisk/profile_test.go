@@ -7,7 +7,7 @@ import (
 )
 
 // TestProfileIsOfThisProgram: the compiler can read where the invoker's time
-// goes, and it says nothing of the machine that it was taken on.
+// goes, and has nothing of the machine that it was taken on.
 func TestProfileIsOfThisProgram(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command")
@@ -22,6 +22,6 @@ func TestProfileIsOfThisProgram(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(out), "/home/") {
-		t.Error("it names a directory of somebody's: build with -trimpath")
+		t.Error("it names a directory of the machine: build with -trimpath")
 	}
 }

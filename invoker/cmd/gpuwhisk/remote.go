@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// remote is an invoker that is asked over its admin port, or over the REST port
-// of gpuwhisk standalone.
+// remote is an invoker that is reached at its admin port, or at the REST port of
+// gpuwhisk standalone.
 type remote struct {
 	Host     string `placeholder:"URL" env:"GPUWHISK_HOST" help:"Admin address of the invoker, http://HOST:PORT; without it a standalone (wsk's API host, 3233) and an invoker (8080) on this machine are tried."`
 	User     string `env:"CONFIG_whisk_invoker_username" default:"invoker.user" help:"User of the admin port."`
@@ -40,10 +40,10 @@ func ownAPI(w whisk) []string {
 	return []string{"http://" + at.Host}
 }
 
-// errUnknown means that the invoker knows nothing of what was asked for.
+// errUnknown means that the invoker does not have what was requested.
 var errUnknown = errors.New("not known")
 
-// get asks for a path below the console's.
+// get reads a path below the console's.
 func (r remote) get(ctx context.Context, path string, into any) error {
 	return r.ask(ctx, http.MethodGet, "console/"+path, into)
 }
@@ -109,7 +109,7 @@ func fetch(ctx context.Context, method, at, user, password string) ([]byte, erro
 	return nil, fmt.Errorf("%s: %s %s", at, res.Status, refusal.Error)
 }
 
-// whisk is where activation records are asked for: as wsk has it.
+// whisk is the OpenWhisk that activation records are read from: as wsk has it.
 type whisk struct {
 	APIHost string `name:"apihost" placeholder:"URL" env:"APIHOST" help:"OpenWhisk's REST API; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
 	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
@@ -143,10 +143,10 @@ func (w whisk) orOwn() whisk {
 	return w.complete(props)
 }
 
-// record asks for an activation's record.
+// record reads an activation's record.
 func (w whisk) record(ctx context.Context, id string) ([]byte, error) {
 	if w.APIHost == "" || w.Auth == "" {
-		return nil, errors.New("no OpenWhisk to ask for its record: --apihost and --auth, or wsk property set, name one")
+		return nil, errors.New("no OpenWhisk to read its record from: --apihost and --auth, or wsk property set, name one")
 	}
 	host := strings.TrimSuffix(w.APIHost, "/")
 	if !strings.Contains(host, "://") {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWskConfigFile: what wsk reads its settings from is what we do.
+// TestWskConfigFile: settings are read from the file that wsk reads.
 func TestWskConfigFile(t *testing.T) {
 	home, other := t.TempDir(), filepath.Join(t.TempDir(), "props")
 	for path, host := range map[string]string{filepath.Join(home, ".wskprops"): "home", other: "other"} {

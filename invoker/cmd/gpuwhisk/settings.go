@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
 )
 
@@ -48,6 +49,20 @@ func settings(envFile, id string) (environ []string, source string, err error) {
 	}
 	environ, _, err = withOwnCredentials(environ)
 	return environ, source, err
+}
+
+// hostConfig is the configuration of an invoker of this host, for commands that need
+// a part of it: what is wrong with the others does not matter to them.
+func hostConfig(envFile, id string) (*config.Config, error) {
+	environ, _, err := settings(envFile, id)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := loadConfig(environ, nil)
+	if cfg == nil {
+		return nil, err
+	}
+	return cfg, nil
 }
 
 // withOwnCredentials adds what a service manager keeps for this process.

@@ -31,7 +31,7 @@ func (s *size) UnmarshalText(text []byte) error {
 // String writes the size with its largest whole unit.
 func (s size) String() string { return activation.Size(s).String() }
 
-// bytes writes the size for a setting of the invoker, whose units are others.
+// bytes writes the size for a setting of the invoker, which has other units.
 func (s size) bytes() string {
 	if s == 0 {
 		return ""

@@ -20,7 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
-// readyTime bounds the start, slowTime is when a line says that it takes longer,
+// readyTime bounds the start, slowTime is when a line reports that it takes longer,
 // and drainTime bounds the end.
 const (
 	readyTime = 2 * time.Minute // Docker on a busy machine
@@ -138,7 +138,7 @@ func (c *standaloneCmd) Validate() error {
 	case c.GPUs < 0 || c.GPUs > 64:
 		return fmt.Errorf("--gpus %d: want 0 to 64", c.GPUs)
 	case c.MemoryMax < leastMax:
-		return fmt.Errorf("--memory-max %s: want at least %s, which an action has that asks for none", c.MemoryMax, leastMax)
+		return fmt.Errorf("--memory-max %s: want at least %s, the default of an action", c.MemoryMax, leastMax)
 	case c.MemoryMax > c.Memory:
 		return fmt.Errorf("--memory-max %s: want at most --memory, which is %s", c.MemoryMax, c.Memory)
 	case c.Quiet && c.Verbose:
@@ -155,9 +155,8 @@ func (c *standaloneCmd) Validate() error {
 	return checkPolicy(c.Policy)
 }
 
-// checkDevices says before anything is started that a library is not what its
-// flag wants, or that there is no GPU to take: the first call would be the first
-// to know.
+// checkDevices fails before anything is started where a library is not what its
+// flag needs, or where there is no GPU: else the first call would fail.
 func (c standaloneCmd) checkDevices(log *slog.Logger) error {
 	if c.FakeGPU != "" {
 		if err := devices.CheckDriver(c.FakeGPU); err != nil {
@@ -203,8 +202,8 @@ func (c standaloneCmd) report(text string) {
 	}
 }
 
-// greet prints where everything is, or in quiet mode only what to type. Keys
-// that were made up for further namespaces are only known here.
+// greet prints where everything is, or in quiet mode only what to type, and the
+// keys that were made for further namespaces, which are shown nowhere else.
 func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []standalone.Namespace) {
 	if c.Quiet {
 		s.SetCommand(w)
@@ -216,7 +215,7 @@ func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []stand
 	}
 }
 
-// tracing are the standard variables that say where traces go.
+// tracing are the standard variables of OpenTelemetry.
 func tracing(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !strings.HasPrefix(v, "OTEL_") })
 }
@@ -254,7 +253,7 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalo
 	return o, o.Namespaces, nil
 }
 
-// home is where data lies when nothing is said: below the user's home, or, for
+// home is the default directory of data: below the user's home, or, for
 // a user without one, in a temporary directory that is named.
 func (c standaloneCmd) home() (string, error) {
 	if dir, err := os.UserHomeDir(); err == nil {

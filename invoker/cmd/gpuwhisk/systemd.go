@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// What systemd hands to a service of Type=notify with credentials, and how it
-// learns that the service lives: sd_notify(3) and systemd.exec(5).
+// What systemd gives to a service of Type=notify with credentials, and how the
+// service notifies it: sd_notify(3) and systemd.exec(5).
 
 // service is the manager that this process runs under; the zero value is none.
 type service struct{ socket string }
@@ -22,8 +22,8 @@ func serviceOf(environ []string) service {
 	return service{lookup(environ, "NOTIFY_SOCKET")}
 }
 
-// notify sends a state to the manager. Without one, and where it does not
-// listen, nothing happens: the manager then finds out by itself.
+// notify sends a state to the manager. Without one, and where it does not listen,
+// nothing happens.
 func (s service) notify(state string) {
 	if s.socket == "" {
 		return
@@ -59,7 +59,7 @@ func (s service) beat(ctx context.Context, every time.Duration, alive func(conte
 	}
 }
 
-// watchdog is how often the manager wants to know that all is well: half of
+// watchdog is how often the manager is notified that all is well: half of
 // the time after which it takes the service for dead. Zero means never.
 func watchdog(environ []string, pid int) time.Duration {
 	if p := lookup(environ, "WATCHDOG_PID"); p != "" && p != strconv.Itoa(pid) {

@@ -26,8 +26,8 @@ func TestManagerIsNotified(t *testing.T) {
 	if err != nil || string(buf[:n]) != "READY=1" {
 		t.Errorf("received %q, %v", buf[:n], err)
 	}
-	serviceOf(nil).notify("READY=1")                              // nobody there
-	service{filepath.Join(t.TempDir(), "gone")}.notify("READY=1") // nobody listens
+	serviceOf(nil).notify("READY=1")                              // no manager
+	service{filepath.Join(t.TempDir(), "gone")}.notify("READY=1") // no listener
 }
 
 // TestBeatTellsOnlyOfTheLiving: a dispatcher that does not answer is not
@@ -53,7 +53,7 @@ func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
-	service{at}.notify("the end") // behind all that was told
+	service{at}.notify("the end") // after all other states
 	received := 0
 	_ = l.SetReadDeadline(time.Now().Add(time.Minute))
 	for buf := make([]byte, 100); ; received++ {

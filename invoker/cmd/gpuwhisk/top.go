@@ -22,17 +22,17 @@ type topCmd struct {
 
 // Help is the longer text of gpuwhisk top --help.
 func (topCmd) Help() string {
-	return `Keys: s sorts by the next column, / filters, p holds the screen still, q leaves.
+	return `Keys: s sorts by the next column, / filters, p pauses the screen, q leaves.
 
   gpuwhisk top
   gpuwhisk top --host http://gpu7:8080
   gpuwhisk top --once --json | jq .status.work.devices`
 }
 
-// Validate checks what flags alone can tell.
+// Validate checks the flags against each other.
 func (c *topCmd) Validate() error {
 	if c.JSON && !c.Once {
-		return errors.New("--json: want it with --once")
+		return errors.New("--json: needs --once")
 	}
 	return nil
 }

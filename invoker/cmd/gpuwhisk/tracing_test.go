@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A standalone's invoker hears where traces go, and nothing else of the
+// A standalone's invoker gets where traces go, and nothing else of the
 // environment.
 func TestStandaloneTraces(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")

@@ -19,8 +19,8 @@ func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
 	return ctx, nil
 }
 
-// missingValue puts the parser's words for a flag at the end of a line that wants
-// a value into plain ones.
+// missingValue rewords the parser's error for a flag without its value at the end
+// of a line.
 func missingValue(err error) error {
 	if err == nil {
 		return nil
@@ -41,7 +41,7 @@ type reworded struct {
 func (r reworded) Error() string { return r.text }
 func (r reworded) Unwrap() error { return r.error }
 
-// parser knows the command line, whose words also make the manual.
+// parser makes the parser of the command line; the manual is made from it, too.
 func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
 	return kong.New(c, append(with,
 		kong.Name("gpuwhisk"),
@@ -68,9 +68,9 @@ const kongUsage = 80
 // negative is a number that looks like a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// plain puts a command line into the words that the parser takes: "help X" is
-// "X --help", and a negative number behind a flag is its value, so that the
-// flag's own limits are what a person reads.
+// plain puts a command line into the form that the parser takes: "help X" is
+// "X --help", and a negative number behind a flag is its value, so that the error
+// is that of the flag's limits.
 func plain(args []string) []string {
 	if len(args) > 0 && args[0] == "help" {
 		return append(append([]string{}, args[1:]...), "--help")

@@ -165,9 +165,9 @@ func TestSizesHaveOneUnit(t *testing.T) {
 	}
 }
 
-// TestLibrariesAreLookedAtFirst: a file that cannot be loaded is told with its
+// TestLibrariesAreCheckedFirst: a file that cannot be loaded is reported with its
 // flag, before anything is started.
-func TestLibrariesAreLookedAtFirst(t *testing.T) {
+func TestLibrariesAreCheckedFirst(t *testing.T) {
 	empty := t.TempDir()
 	text := filepath.Join(empty, "text")
 	if err := os.WriteFile(text, []byte("no library"), 0o600); err != nil {
