@@ -42,7 +42,7 @@ func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
 
 func (a *assembly) openProducer(context.Context) error {
 	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
-		Name: "acks", MessageBytes: int(a.c.Limits.Payload.MaxMessage()),
+		Name: "acks", MessageBytes: int(a.c.Limits.MaxMessage()),
 	})
 	return nil
 }

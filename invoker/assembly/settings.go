@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// settings translates the configuration into what the invoker wants to know.
+// settings translates the configuration into the settings of the invoker.
 func settings(c *config.Config, id activation.Instance, m *activation.Manifest, devices []gpu.Device) invoker.Settings {
 	return invoker.Settings{
 		Instance:      id,
@@ -59,12 +59,12 @@ func prefix(id activation.Instance) string {
 
 func bounds(l config.Limits) activation.Bounds {
 	return activation.Bounds{
-		TimeoutMillis: activation.Range{Min: int(l.Time.Min.Milliseconds()), Max: int(l.Time.Max.Milliseconds())},
-		MemoryMB:      activation.Range{Min: mib(l.Memory.Min), Max: mib(l.Memory.Max)},
-		Concurrency:   activation.Range{Min: l.Concurrency.Min, Max: l.Concurrency.Max},
-		LogsMB:        activation.Range{Min: mib(l.Log.Min), Max: mib(l.Log.Max)},
-		Payload:       activation.Size(l.Payload.Max),
-		Truncation:    activation.Size(l.Payload.Truncation),
+		TimeoutMillis: activation.Range{Min: int(l.TimeMin.Milliseconds()), Max: int(l.TimeMax.Milliseconds())},
+		MemoryMB:      activation.Range{Min: mib(l.MemoryMin), Max: mib(l.MemoryMax)},
+		Concurrency:   activation.Range{Min: l.ConcurrencyMin, Max: l.ConcurrencyMax},
+		LogsMB:        activation.Range{Min: mib(l.LogMin), Max: mib(l.LogMax)},
+		Payload:       activation.Size(l.Payload),
+		Truncation:    activation.Size(l.Truncation),
 	}
 }
 
@@ -72,11 +72,11 @@ func namespaceDefaults(n config.NamespaceLimits) activation.UserLimits {
 	number := func(v int) *int { return &v }
 	size := func(v config.Size) *activation.Size { s := activation.Size(v); return &s }
 	return activation.UserLimits{
-		MinMemoryMB: number(mib(n.Memory.Min)), MaxMemoryMB: number(mib(n.Memory.Max)),
-		MinLogsMB: number(mib(n.Log.Min)), MaxLogsMB: number(mib(n.Log.Max)),
-		MinTimeoutMillis: number(int(n.Time.Min.Milliseconds())), MaxTimeoutMillis: number(int(n.Time.Max.Milliseconds())),
-		MinConcurrency: number(n.Concurrency.Min), MaxConcurrency: number(n.Concurrency.Max),
-		MaxPayload: size(n.Payload.Max), Truncation: size(n.Payload.Truncation),
+		MinMemoryMB: number(mib(n.MemoryMin)), MaxMemoryMB: number(mib(n.MemoryMax)),
+		MinLogsMB: number(mib(n.LogMin)), MaxLogsMB: number(mib(n.LogMax)),
+		MinTimeoutMillis: number(int(n.TimeMin.Milliseconds())), MaxTimeoutMillis: number(int(n.TimeMax.Milliseconds())),
+		MinConcurrency: number(n.ConcurrencyMin), MaxConcurrency: number(n.ConcurrencyMax),
+		MaxPayload: size(n.Payload), Truncation: size(n.Truncation),
 	}
 }
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,15 +12,10 @@ type entry struct{ path, text string }
 
 func joinCommas(all []string) string { return strings.Join(all, ",") }
 
-// commaList is a list that is only ever written in one text.
-func commaList(at *[]string) value {
-	return field(at, "comma-separated text", func(s string) ([]string, error) { return splitCommas(s), nil }, joinCommas)
-}
-
 // list is a comma-separated text, or a numbered key for each element.
 func list(at *[]string) value {
-	v := commaList(at)
-	v.allowed = "list: one value per numbered key, or comma-separated"
+	v := field(at, "list: one value per numbered key, or comma-separated",
+		func(s string) ([]string, error) { return splitCommas(s), nil }, joinCommas)
 	v.setBelow = func(below []entry) (err error) {
 		*at, err = numbered(below)
 		return err
@@ -29,11 +23,12 @@ func list(at *[]string) value {
 	return v
 }
 
-// stringList is a comma-separated text around which deployments leave blanks and
-// single quotes: Ansible renders it as " ” " or " 'a,b' ".
-func stringList(at *[]string) value {
-	v := commaList(at)
-	v.set = func(s string) error { *at = splitCommas(strings.Trim(s, " \t'\"")); return nil }
+// quoted is a list around which deployments leave blanks and single quotes:
+// Ansible renders it as " ” " or " 'a,b' ".
+func quoted(at *[]string) value {
+	v := list(at)
+	set := v.set
+	v.set = func(s string) error { return set(strings.Trim(s, " \t'\"")) }
 	return v
 }
 
@@ -99,7 +94,7 @@ func parseLists(below []entry) (map[string][]string, error) {
 }
 
 // pairs is a comma-separated text of name=value.
-func pairs[T any](at *map[string]T, allowed string, parse func(name, text string) (T, error), format func(string, T) string) value {
+func pairs[T any](at *map[string]T, allowed string, parse func(name, text string) (T, error), format func(T) string) value {
 	v := own(field(at, allowed, func(s string) (map[string]T, error) {
 		m := map[string]T{}
 		for _, one := range splitCommas(s) {
@@ -115,7 +110,7 @@ func pairs[T any](at *map[string]T, allowed string, parse func(name, text string
 			m[name] = v
 		}
 		return m, nil
-	}, func(m map[string]T) string { return joinPairs(m, format) }))
+	}, func(m map[string]T) string { return joinPairs(m, func(_ string, v T) string { return format(v) }) }))
 	v.setBelow = func(below []entry) error {
 		elements, err := numbered(below)
 		if err != nil {
@@ -134,29 +129,22 @@ func weights(at *map[string]float64) value {
 				err = errBad
 			}
 			return w, err
-		}, func(_ string, w float64) string { return formatReal(w) })
+		}, formatReal)
 }
 
-// limits maps functions and namespaces to sizes.
-func limits(at *map[string]Size) value {
-	return pairs(at, "comma-separated namespace/path/action=size, namespace=size or *=size, such as guest=4 GB",
-		func(_, text string) (n Size, err error) {
-			err = size(&n, int64(MiB)).set(text)
-			return n, err
-		},
-		func(_ string, n Size) string { return n.String() })
-}
-
-// tenants is the same of namespaces alone.
-func tenants(at *map[string]Size) value {
-	return pairs(at, "comma-separated namespace=size or *=size, such as guest=16 GB",
-		func(name, text string) (n Size, err error) {
-			if strings.Contains(name, "/") {
-				return 0, errBad
-			}
-			err = size(&n, int64(MiB)).set(text)
-			return n, err
-		}, func(_ string, n Size) string { return n.String() })
+// limits maps functions and namespaces, or namespaces alone, to sizes.
+func limits(at *map[string]Size, namespaces bool) value {
+	allowed := "comma-separated namespace/path/action=size, namespace=size or *=size, such as guest=4 GB"
+	if namespaces {
+		allowed = "comma-separated namespace=size or *=size, such as guest=16 GB"
+	}
+	return pairs(at, allowed, func(name, text string) (n Size, err error) {
+		if namespaces && strings.Contains(name, "/") {
+			return 0, errBad
+		}
+		err = size(&n, MiB).set(text)
+		return n, err
+	}, Size.String)
 }
 
 // shimModes is a set of the modes of the shim.
@@ -174,22 +162,17 @@ func shimModes(at *[]string) value {
 // numbered orders list elements by their number. Gaps close up, as they do in
 // the original's configuration library.
 func numbered(below []entry) ([]string, error) {
-	type element struct {
-		at   int
-		text string
-	}
-	elements := make([]element, 0, len(below))
+	texts := map[int]string{}
 	for _, e := range below {
 		n, err := strconv.Atoi(e.path)
 		if err != nil || n < 0 {
 			return nil, errBad
 		}
-		elements = append(elements, element{n, e.text})
+		texts[n] = e.text
 	}
-	slices.SortStableFunc(elements, func(a, b element) int { return cmp.Compare(a.at, b.at) })
-	out := make([]string, len(elements))
-	for i, it := range elements {
-		out[i] = it.text
+	out := make([]string, 0, len(texts))
+	for _, n := range slices.Sorted(maps.Keys(texts)) {
+		out = append(out, texts[n])
 	}
 	return out, nil
 }

@@ -5,12 +5,14 @@
 // It decides which source wins, what a value means and what is allowed; it
 // does not read the environment or any file itself, opens no connection and
 // starts no goroutine: the caller passes everything in as Input. Every key is
-// described once, in the list below the struct whose field it sets; that text is
-// the field's, too, and docs/configuration.md is generated from it.
+// described once, in the tags of the field that it sets (see tagged), and
+// docs/configuration.md is generated from them.
 package config
 
 import (
 	"math"
+	"reflect"
+	"slices"
 	"time"
 )
 
@@ -30,33 +32,41 @@ const (
 // Config is every setting of the invoker, by the package that uses it. Load or
 // Default makes one; afterwards nothing changes it.
 type Config struct {
-	Identity      Identity
-	Admin         Admin
-	Kafka         Kafka
-	CouchDB       CouchDB
-	Couchbase     Couchbase
-	Elasticsearch Elasticsearch
-	S3            S3
-	Records       Records
-	Actions       Actions
-	Pool          Pool
-	Proxy         Proxy
-	Containers    Containers
-	Docker        Docker
-	Process       Process
-	Runtimes      Runtimes
-	Limits        Limits
-	Logs          Logs
-	Events        Events
-	Blacklist     Blacklist
-	Metrics       Metrics
-	Traces        Traces
-	GPU           GPU
-	State         State
-	Drain         Drain
+	Identity      Identity      `section:"Identity"`
+	Admin         Admin         `section:"HTTP endpoints"`
+	Kafka         Kafka         `section:"Kafka"`
+	CouchDB       CouchDB       `section:"CouchDB"`
+	Couchbase     Couchbase     `section:"Couchbase"`
+	Elasticsearch Elasticsearch `section:"Elasticsearch"`
+	S3            S3            `section:"Code in S3"`
+	Records       Records       `section:"Activation records"`
+	Actions       Actions       `section:"Actions"`
+	Pool          Pool          `section:"Container pool"`
+	Proxy         Proxy         `section:"Container life"`
+	Containers    Containers    `section:"Action containers"`
+	Docker        Docker        `section:"Docker"`
+	Process       Process       `section:"Processes"`
+	Runtimes      Runtimes      `section:"Runtimes"`
+	Limits        Limits        `section:"Limits"`
+	Logs          Logs          `section:"Logs"`
+	Events        Events        `section:"User events"`
+	Blacklist     Blacklist     `section:"Blacklist"`
+	Metrics       Metrics       `section:"Metrics"`
+	Traces        Traces        `section:"Traces"`
+	GPU           GPU           `section:"GPU"`
+	State         State         `section:"State on disk"`
+	Drain         Drain         `section:"Shutdown"`
 
 	settings []Setting
 	ignored  []Setting
+}
+
+// keys describes every setting, in the order of the fields. The values point
+// into c.
+func keys(c *Config) []*Key {
+	all := tagged(reflect.ValueOf(c).Elem(), "")
+	gpu := slices.IndexFunc(all, func(k *Key) bool { return k.section == "GPU" })
+	return slices.Concat(all[:gpu], schedulingKeys(&c.GPU), all[gpu:], spiKeys(c))
 }
 
 // Identity names this invoker among its peers.
@@ -74,107 +84,28 @@ type Identity struct {
 	OverwriteID *int
 	// ZooKeeperHosts is the connect string of ZooKeeper, used only when ID is
 	// nil.
-	ZooKeeperHosts string
+	ZooKeeperHosts string `key:"zookeeper.hosts,plain" env:"ZOOKEEPER_HOSTS" doc:"ZooKeeper connect string host:port[,host:port...]; needed only when no --id is given"`
 	// Tags and DedicatedNamespaces are advertised in every ping.
-	Tags                []string
-	DedicatedNamespaces []string
-}
-
-func identityKeys(c *Config) []*Key {
-	return []*Key{
-		{Name: "zookeeper.hosts", Env: "ZOOKEEPER_HOSTS", legacy: true, value: text(&c.Identity.ZooKeeperHosts),
-			Doc: "ZooKeeper connect string host:port[,host:port...]; needed only when no --id is given"},
-		{Name: "whisk.invoker.resource.tags", value: stringList(&c.Identity.Tags),
-			Doc: "resource tags advertised in pings"},
-		{Name: "whisk.invoker.dedicated.namespaces", value: stringList(&c.Identity.DedicatedNamespaces),
-			Doc: "namespaces advertised as dedicated in pings"},
-	}
-}
-
-// keys describes every setting, in the order in which the documentation lists
-// them. The values point into c.
-func keys(c *Config) []*Key {
-	var all []*Key
-	for _, section := range []struct {
-		section string
-		keys    func(*Config) []*Key
-	}{
-		{"Identity", identityKeys},
-		{"HTTP endpoints", adminKeys},
-		{"Kafka", kafkaKeys},
-		{"CouchDB", couchdbKeys},
-		{"Couchbase", couchbaseKeys},
-		{"Elasticsearch", elasticsearchKeys},
-		{"Code in S3", s3Keys},
-		{"Activation records", recordKeys},
-		{"Actions", actionKeys},
-		{"Container pool", poolKeys},
-		{"Container life", proxyKeys},
-		{"Action containers", containerKeys},
-		{"Docker", dockerKeys},
-		{"Processes", processKeys},
-		{"Runtimes", runtimeKeys},
-		{"Limits", limitKeys},
-		{"Logs", logKeys},
-		{"User events", eventKeys},
-		{"Blacklist", blacklistKeys},
-		{"Metrics", metricKeys},
-		{"Traces", traceKeys},
-		{"GPU", gpuKeys},
-		{"State on disk", stateKeys},
-		{"Shutdown", drainKeys},
-		{"Service providers", spiKeys},
-	} {
-		for _, k := range section.keys(c) {
-			k.section = section.section
-			all = append(all, k)
-		}
-	}
-	return all
+	Tags                []string `key:"whisk.invoker.resource.tags" format:"quoted" doc:"resource tags advertised in pings"`
+	DedicatedNamespaces []string `key:"whisk.invoker.dedicated.namespaces" format:"quoted" doc:"namespaces advertised as dedicated in pings"`
 }
 
 // Admin is the invoker's own HTTP endpoints.
 type Admin struct {
-	Port     int
-	Protocol string
-	Username string
-	Password string
+	Port     int    `key:"port,plain" env:"PORT" default:"8080" range:"0..65535" doc:"port of the invoker's HTTP endpoints (ping, metrics, status, enable, disable)"`
+	Protocol string `key:"whisk.invoker.protocol" default:"http" enum:"http,https" doc:"whether the HTTP endpoints use TLS"`
+	Username string `key:"whisk.invoker.username" default:"invoker.user" doc:"user of the guarded endpoints"`
+	Password string `key:"whisk.invoker.password,secret" default:"invoker.pass" doc:"password of the guarded endpoints"`
 	// TLS names the key store; it matters only with https.
 	TLS               AdminTLS
-	TransactionHeader string
-	Status            bool
+	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header that carries the transaction id"`
+	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status (health with reasons, flows, containers, last errors)"`
 }
 
 // AdminTLS names the store that is both the key and the trust store.
 type AdminTLS struct {
-	KeystorePath     string
-	KeystorePassword string
-	KeystoreFlavor   string
-	ClientAuth       bool
-}
-
-func adminKeys(c *Config) []*Key {
-	a := &c.Admin
-	return []*Key{
-		{Name: "port", Env: "PORT", legacy: true, Default: "8080", value: integer(&a.Port, 0, 65535),
-			Doc: "port of the invoker's HTTP endpoints (ping, metrics, status, enable, disable)"},
-		{Name: "whisk.invoker.protocol", Default: "http", value: choice(&a.Protocol, "http", "https"),
-			Doc: "whether the HTTP endpoints speak TLS"},
-		{Name: "whisk.invoker.username", Default: "invoker.user", value: text(&a.Username),
-			Doc: "user of the guarded endpoints"},
-		{Name: "whisk.invoker.password", Default: "invoker.pass", Secret: true, value: exact(&a.Password),
-			Doc: "password of the guarded endpoints"},
-		{Name: "whisk.invoker.https.keystore-path", value: text(&a.TLS.KeystorePath),
-			Doc: "key store that holds the server's key and the certificates it trusts; needed with https"},
-		{Name: "whisk.invoker.https.keystore-password", Secret: true, value: exact(&a.TLS.KeystorePassword),
-			Doc: "password of that key store"},
-		{Name: "whisk.invoker.https.keystore-flavor", Default: "PKCS12", value: choice(&a.TLS.KeystoreFlavor, "PKCS12", "JKS"),
-			Doc: "declared format of that key store; the real one is recognised from its first bytes"},
-		{Name: "whisk.invoker.https.client-auth", Default: "false", value: boolean(&a.TLS.ClientAuth),
-			Doc: "demand a client certificate that the key store trusts"},
-		{Name: "whisk.transactions.header", Default: "X-Request-ID", value: text(&a.TransactionHeader),
-			Doc: "HTTP header that carries the transaction id"},
-		{Name: "whisk.gpu.status.enabled", Default: "true", value: boolean(&a.Status),
-			Doc: "serve /status (health with reasons, flows, containers, last errors)"},
-	}
+	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"key store that holds the server's key and the certificates it trusts; needed with https"`
+	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret" doc:"password of that key store"`
+	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS" doc:"declared format of that key store; the real one is recognised from its first bytes"`
+	ClientAuth       bool   `key:"whisk.invoker.https.client-auth" default:"false" doc:"demand a client certificate that the key store trusts"`
 }

@@ -112,8 +112,6 @@ func (k *Key) defaultText() string {
 		return "(by policy)"
 	case k.required:
 		return "(required)"
-	case k.defaults != nil:
-		return joinPairs(k.defaults, func(_, v string) string { return v })
 	}
 	return k.Default
 }

@@ -26,7 +26,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != Document() {
-		t.Error("docs/configuration.md is not what the keys say; run go test ./invoker/config -run TestDocument -update")
+		t.Error("docs/configuration.md is not generated from these keys; run go test ./invoker/config -run TestDocument -update")
 	}
 }
 

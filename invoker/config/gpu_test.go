@@ -67,7 +67,7 @@ func TestGPULimits(t *testing.T) {
 	}
 }
 
-// TestPolicy: what an operator sets goes over what the policy says.
+// TestPolicy: what an operator sets overrides the policy.
 func TestPolicy(t *testing.T) {
 	plus, _ := sched.Defaults("sticky-plus")
 	batch, _ := sched.Defaults("batch")

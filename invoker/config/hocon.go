@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -34,8 +33,8 @@ type hoconValue struct {
 	elements []*hoconValue // of a list or sequence; base and top of an over
 	optional bool          // reference
 	line     int
-	busy     bool // resolve is at work on it
-	blank    bool // text that is only the blanks between two values
+	gap      string // the blanks before it, in a sequence
+	busy     bool   // resolve is at work on it
 }
 
 const (
@@ -75,8 +74,7 @@ func (v *hoconValue) flatten(path string, visit func(path string, v *hoconValue)
 }
 
 // texts are the text elements of a list.
-func (v *hoconValue) texts() []string {
-	out := make([]string, 0, len(v.elements))
+func (v *hoconValue) texts() (out []string) {
 	for _, element := range v.elements {
 		if element.kind == hoconText {
 			out = append(out, element.text)
@@ -97,7 +95,7 @@ func (v *hoconValue) insert(keys []string, value *hoconValue) {
 }
 
 // over is what a key holds after a further value was given to it: objects
-// merge, anything else replaces, and what is not known yet is decided later.
+// merge, anything else replaces, and references are decided by resolve.
 func over(base, top *hoconValue) *hoconValue {
 	switch {
 	case base == nil || top.kind == hoconText || top.kind == hoconList || top.kind == hoconNothing:
@@ -127,16 +125,31 @@ func (r *hoconResolver) resolve(v *hoconValue, depth int) (*hoconValue, error) {
 	if r.leafs++; r.leafs > hoconLeafs || depth > 4*hoconDepth {
 		return nil, errHOCONSize
 	}
-	if v.busy {
-		return r.inProgress(v, depth)
+	if v.busy { // it refers to itself: to the earlier value of its key
+		if v.kind == hoconOver && !v.elements[0].busy {
+			return r.resolve(v.elements[0], depth+1)
+		}
+		return nil, fmt.Errorf("line %d: %w", v.line, errHOCONSelf)
 	}
 	v.busy = true
 	defer func() { v.busy = false }()
 	switch v.kind {
 	case hoconObject:
-		return v, r.resolveFields(v, depth)
+		for _, name := range slices.Sorted(maps.Keys(v.fields)) {
+			field, err := r.resolve(v.fields[name], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			v.fields[name] = field
+		}
 	case hoconList:
-		return v, r.resolveElements(v, depth)
+		for i := range v.elements {
+			element, err := r.resolve(v.elements[i], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			v.elements[i] = element
+		}
 	case hoconReference:
 		return r.reference(v, depth)
 	case hoconSequence:
@@ -145,37 +158,6 @@ func (r *hoconResolver) resolve(v *hoconValue, depth int) (*hoconValue, error) {
 		return r.over(v, depth)
 	}
 	return v, nil
-}
-
-// inProgress is what a value that refers to itself sees: the earlier value of
-// the same key, as HOCON defines self-reference.
-func (r *hoconResolver) inProgress(v *hoconValue, depth int) (*hoconValue, error) {
-	if v.kind == hoconOver && !v.elements[0].busy {
-		return r.resolve(v.elements[0], depth+1)
-	}
-	return nil, fmt.Errorf("line %d: %w", v.line, errHOCONSelf)
-}
-
-func (r *hoconResolver) resolveFields(v *hoconValue, depth int) error {
-	for _, name := range slices.Sorted(maps.Keys(v.fields)) {
-		field, err := r.resolve(v.fields[name], depth+1)
-		if err != nil {
-			return err
-		}
-		v.fields[name] = field
-	}
-	return nil
-}
-
-func (r *hoconResolver) resolveElements(v *hoconValue, depth int) error {
-	for i := range v.elements {
-		element, err := r.resolve(v.elements[i], depth+1)
-		if err != nil {
-			return err
-		}
-		v.elements[i] = element
-	}
-	return nil
 }
 
 func (r *hoconResolver) over(v *hoconValue, depth int) (*hoconValue, error) {
@@ -240,18 +222,14 @@ func (r *hoconResolver) lookup(v *hoconValue, depth int) (*hoconValue, error) {
 // sequence joins values written side by side: texts to a text, lists to a
 // list, objects to an object.
 func (r *hoconResolver) sequence(v *hoconValue, depth int) (*hoconValue, error) {
-	var sum *hoconValue
-	var gap string
+	sum := &hoconValue{kind: hoconNothing, line: v.line}
+	gap := ""
 	for _, element := range v.elements {
 		part, err := r.resolve(element, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		if part.kind == hoconNothing {
-			continue
-		}
-		if part.blank {
-			gap += part.text
+		if gap += element.gap; part.kind == hoconNothing {
 			continue
 		}
 		if sum, err = r.join(sum, part, gap); err != nil {
@@ -259,15 +237,12 @@ func (r *hoconResolver) sequence(v *hoconValue, depth int) (*hoconValue, error) 
 		}
 		gap = ""
 	}
-	if sum == nil {
-		return &hoconValue{kind: hoconNothing, line: v.line}, nil
-	}
 	return sum, nil
 }
 
 func (r *hoconResolver) join(sum, part *hoconValue, gap string) (*hoconValue, error) {
 	switch {
-	case sum == nil:
+	case sum.kind == hoconNothing:
 		return part, nil
 	case sum.kind != part.kind:
 		return nil, fmt.Errorf("line %d: a text, a list and an object cannot be joined", part.line)
@@ -283,12 +258,4 @@ func (r *hoconResolver) join(sum, part *hoconValue, gap string) (*hoconValue, er
 		return &hoconValue{kind: hoconList, elements: slices.Concat(sum.elements, part.elements), line: part.line}, nil
 	}
 	return over(sum, part), nil
-}
-
-// quoteRune shows a character in an error.
-func quoteRune(r rune) string {
-	if r == hoconEnd {
-		return "the end"
-	}
-	return strconv.QuoteRune(r)
 }

@@ -6,335 +6,292 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
-// hoconEnd stands behind the last character.
-const hoconEnd = rune(-1)
-
-// hoconSpecial characters end an unquoted text.
+// hoconSpecial characters end an unquoted text; blanks and comments do, too.
 const hoconSpecial = "$\"{}[]:=,+#`^?!@*&\\\n"
 
-// includeForm is how an include statement begins; a key may also be named so.
-var includeForm = regexp.MustCompile(`^include[ \t]+("|(required|classpath|file|url|package)\()`)
+const hoconSpace = `[\t\v\f\r \x{85}\p{Z}]`
+
+var (
+	hoconBlanks  = regexp.MustCompile(`^` + hoconSpace + `*`)
+	hoconComment = regexp.MustCompile(`^(?:(?:#|//).*)?`)
+	hoconLines   = regexp.MustCompile(`^(?:\n|` + hoconSpace + `|(?:#|//).*)*`)
+	hoconQuoted  = regexp.MustCompile(`^"(?:[^"\\\n]|\\(?s:.))*"`)
+	// A triple quote ends at the last three of its quotes.
+	hoconTriple = regexp.MustCompile(`^"""(?s:(.*?))"""("*)`)
+	// includeForm is how an include statement begins; a key may also be named so.
+	includeForm = regexp.MustCompile(`^include[ \t]+(?:"|(?:required|classpath|file|url|package)\()[^\n},]*`)
+)
 
 // hoconParser reads a document; its errors name the line, never the content,
 // which may be secret.
 type hoconParser struct {
-	doc   []rune
-	at    int
-	line  int
+	doc   string
+	rest  string // of doc, not read yet
 	depth int
 }
 
 func newHOCONParser(doc string) *hoconParser {
-	return &hoconParser{doc: []rune(strings.TrimPrefix(doc, "\ufeff")), line: 1}
+	doc = strings.TrimPrefix(doc, "\ufeff")
+	return &hoconParser{doc: doc, rest: doc}
 }
 
-func (p *hoconParser) peek(ahead int) rune {
-	if p.at+ahead < len(p.doc) {
-		return p.doc[p.at+ahead]
-	}
-	return hoconEnd
-}
-
-func (p *hoconParser) next() rune {
-	r := p.peek(0)
-	if r != hoconEnd {
-		p.at++
-	}
-	if r == '\n' {
-		p.line++
-	}
-	return r
+func (p *hoconParser) line() int {
+	return 1 + strings.Count(p.doc[:len(p.doc)-len(p.rest)], "\n")
 }
 
 func (p *hoconParser) fail(format string, args ...any) error {
-	return fmt.Errorf("line %d: "+format, append([]any{p.line}, args...)...)
+	return fmt.Errorf("line %d: "+format, append([]any{p.line()}, args...)...)
 }
 
-func (p *hoconParser) comment() bool {
-	return p.peek(0) == '#' || p.peek(0) == '/' && p.peek(1) == '/'
+// at names the character that is next, for an error.
+func (p *hoconParser) at() string {
+	if p.rest == "" {
+		return "the end"
+	}
+	r, _ := utf8.DecodeRuneInString(p.rest)
+	return strconv.QuoteRune(r)
 }
 
-// blanks skips blanks and comments of this line.
-func (p *hoconParser) blanks() string {
-	start := p.at
-	for r := p.peek(0); r != '\n' && unicode.IsSpace(r); r = p.peek(0) {
-		p.next()
-	}
-	skipped := string(p.doc[start:p.at])
-	if p.comment() {
-		for p.peek(0) != '\n' && p.peek(0) != hoconEnd {
-			p.next()
-		}
-	}
-	return skipped
+// next passes over a text, if it is what comes next.
+func (p *hoconParser) next(text string) bool {
+	rest, ok := strings.CutPrefix(p.rest, text)
+	p.rest = rest
+	return ok
 }
 
-// lines skips blanks, comments and line ends.
-func (p *hoconParser) lines() {
-	for p.blanks(); p.peek(0) == '\n'; p.blanks() {
-		p.next()
-	}
+// take passes over what a pattern matches.
+func (p *hoconParser) take(pattern *regexp.Regexp) string {
+	s := pattern.FindString(p.rest)
+	p.rest = p.rest[len(s):]
+	return s
 }
 
-// separator skips what stands between two elements and reports whether there
-// was anything.
-func (p *hoconParser) separator() bool {
-	before := p.line
-	p.lines()
-	if p.peek(0) == ',' {
-		p.next()
-		p.lines()
-		return true
+// until passes over what comes before any of the characters or a comment.
+func (p *hoconParser) until(ends func(rune) bool) string {
+	s := p.rest
+	if i := strings.IndexFunc(s, ends); i >= 0 {
+		s = s[:i]
 	}
-	return p.line > before
+	s, _, _ = strings.Cut(s, "//")
+	p.rest = p.rest[len(s):]
+	return s
 }
 
 func (p *hoconParser) document() (*hoconValue, error) {
-	p.lines()
-	end := hoconEnd
-	if p.peek(0) == '{' {
-		p.next()
-		end = '}'
+	p.take(hoconLines)
+	end := ""
+	if p.next("{") {
+		end = "}"
 	}
 	root, err := p.fields(end)
 	if err != nil {
 		return nil, err
 	}
-	if p.lines(); p.peek(0) != hoconEnd {
-		return nil, p.fail("unexpected %s behind the document", quoteRune(p.peek(0)))
+	if p.take(hoconLines); p.rest != "" {
+		return nil, p.fail("unexpected %s behind the document", p.at())
 	}
 	return root, nil
 }
 
-// fields reads the fields of an object up to and including end.
-func (p *hoconParser) fields(end rune) (*hoconValue, error) {
+// block reads elements, each behind a comma or on a line of its own, up to and
+// including end, which is empty at the end of the document.
+func (p *hoconParser) block(end string, element func() error, unseparated func() error) error {
 	if p.depth++; p.depth > hoconDepth {
-		return nil, p.fail("nested too deep")
+		return p.fail("nested too deep")
 	}
 	defer func() { p.depth-- }()
-	object := &hoconValue{kind: hoconObject, fields: map[string]*hoconValue{}, line: p.line}
-	p.lines()
-	for p.peek(0) != end {
-		if err := p.field(object); err != nil {
-			return nil, err
+	ended := func() bool { return end != "" && p.next(end) || end == "" && p.rest == "" }
+	p.take(hoconLines)
+	for separated := true; !ended(); {
+		if !separated {
+			return unseparated()
 		}
-		if !p.separator() && p.peek(0) != end {
-			return nil, p.fail("unexpected %s; text with such characters needs quotes", quoteRune(p.peek(0)))
+		if err := element(); err != nil {
+			return err
+		}
+		separated = strings.Contains(p.take(hoconLines), "\n")
+		if p.next(",") {
+			separated = true
+			p.take(hoconLines)
 		}
 	}
-	p.next()
-	return object, nil
+	return nil
+}
+
+func (p *hoconParser) fields(end string) (*hoconValue, error) {
+	object := p.value(hoconObject)
+	object.fields = map[string]*hoconValue{}
+	err := p.block(end, func() error { return p.field(object) }, func() error {
+		return p.fail("unexpected %s; text with such characters needs quotes", p.at())
+	})
+	return object, err
+}
+
+func (p *hoconParser) list() (*hoconValue, error) {
+	list := p.value(hoconList)
+	err := p.block("]", func() error {
+		element, err := p.sequence()
+		list.elements = append(list.elements, element)
+		return err
+	}, func() error { return p.fail("expected , or ] in a list, found %s", p.at()) })
+	return list, err
+}
+
+// value is a new value of this line.
+func (p *hoconParser) value(kind hoconKind) *hoconValue {
+	return &hoconValue{kind: kind, line: p.line()}
 }
 
 func (p *hoconParser) field(object *hoconValue) error {
-	if includeForm.MatchString(string(p.doc[p.at:min(p.at+40, len(p.doc))])) {
-		return p.include()
+	if resource := p.take(includeForm); resource != "" {
+		return p.include(resource)
 	}
 	keys, err := p.key()
 	if err != nil {
 		return err
 	}
-	appending := false
-	switch r := p.peek(0); {
-	case r == '{':
-	case r == ':' || r == '=':
-		p.next()
-	case r == '+' && p.peek(1) == '=':
-		p.next()
-		p.next()
-		appending = true
-	default:
-		return p.fail("expected = or : or { behind a key, found %s", quoteRune(r))
+	appending := p.next("+=")
+	if !appending && !p.next("=") && !p.next(":") && !strings.HasPrefix(p.rest, "{") {
+		return p.fail("expected = or : or { behind a key, found %s", p.at())
 	}
-	p.lines()
-	value, err := p.value()
+	p.take(hoconLines)
+	v, err := p.sequence()
 	if err != nil {
 		return err
 	}
 	if appending {
-		earlier := &hoconValue{kind: hoconReference, text: strings.Join(keys, "."), optional: true, line: p.line}
-		added := &hoconValue{kind: hoconList, elements: []*hoconValue{value}, line: p.line}
-		value = &hoconValue{kind: hoconSequence, elements: []*hoconValue{earlier, added}, line: p.line}
+		earlier, added, both := p.value(hoconReference), p.value(hoconList), p.value(hoconSequence)
+		earlier.text, earlier.optional = strings.Join(keys, "."), true
+		added.elements = []*hoconValue{v}
+		both.elements, v = []*hoconValue{earlier, added}, both
 	}
-	object.insert(keys, value)
+	object.insert(keys, v)
 	return nil
 }
 
 // include tolerates what an invoker's configuration includes: resources that
 // come with OpenWhisk, whose values are our defaults. A file would be lost
 // silently, so it is refused.
-func (p *hoconParser) include() error {
-	var resource string
-	for p.peek(0) != '\n' && p.peek(0) != hoconEnd && p.peek(0) != '}' && p.peek(0) != ',' {
-		resource += string(p.next())
-	}
+func (p *hoconParser) include(resource string) error {
 	if strings.Contains(resource, "file(") || strings.Contains(resource, "url(") {
 		return p.fail("include of a file or URL is not served; put its text here")
 	}
 	return nil
 }
 
+func endsKey(r rune) bool { return r == '.' || r == '(' || strings.ContainsRune(hoconSpecial, r) }
+
 // key reads a path of keys; quoted parts may hold dots.
 func (p *hoconParser) key() (keys []string, err error) {
-	var part strings.Builder
+	part := ""
 	for {
-		switch r := p.peek(0); {
-		case r == '"':
-			s, err := p.quoted()
-			if err != nil {
+		more := p.until(endsKey)
+		switch {
+		case more != "":
+		case strings.HasPrefix(p.rest, `"`):
+			if more, err = p.quoted(); err != nil {
 				return nil, err
 			}
-			part.WriteString(s)
-		case r == '.':
-			p.next()
-			keys = append(keys, strings.TrimSpace(part.String()))
-			part.Reset()
-		case r == hoconEnd || strings.ContainsRune(hoconSpecial, r) || r == '(' || p.comment():
-			keys = append(keys, strings.TrimSpace(part.String()))
-			for _, k := range keys {
-				if k == "" {
-					return nil, p.fail("expected a key, found %s", quoteRune(r))
-				}
-			}
-			return keys, nil
 		default:
-			part.WriteRune(p.next())
+			if part = strings.TrimSpace(part); part == "" {
+				return nil, p.fail("expected a key, found %s", p.at())
+			}
+			keys, part = append(keys, part), ""
+			if !p.next(".") {
+				return keys, nil
+			}
 		}
+		part += more
 	}
 }
 
-// value reads the values that stand side by side on one line.
-func (p *hoconParser) value() (*hoconValue, error) {
-	var parts []*hoconValue
+// sequence reads the values that stand side by side on one line.
+func (p *hoconParser) sequence() (*hoconValue, error) {
+	all := p.value(hoconSequence)
 	for {
-		gap := p.blanks()
-		r := p.peek(0)
-		if r == hoconEnd || r == '\n' || r == ',' || r == '}' || r == ']' {
+		gap := p.take(hoconBlanks)
+		p.take(hoconComment)
+		if p.rest == "" || strings.ContainsRune("\n,}]", rune(p.rest[0])) {
 			break
 		}
 		part, err := p.part()
 		if err != nil {
 			return nil, err
 		}
-		if gap != "" && len(parts) > 0 {
-			parts = append(parts, &hoconValue{kind: hoconText, text: gap, blank: true, line: p.line})
-		}
-		parts = append(parts, part)
+		part.gap = gap
+		all.elements = append(all.elements, part)
 	}
-	switch len(parts) {
+	switch len(all.elements) {
 	case 0:
-		return nil, p.fail("expected a value, found %s", quoteRune(p.peek(0)))
+		return nil, p.fail("expected a value, found %s", p.at())
 	case 1:
-		if parts[0].kind == hoconText && parts[0].text == "null" && parts[0].optional {
-			return &hoconValue{kind: hoconNothing, line: p.line}, nil
+		if one := all.elements[0]; one.kind != hoconText || one.text != "null" || !one.optional {
+			return one, nil
 		}
-		return parts[0], nil
+		return p.value(hoconNothing), nil
 	}
-	return &hoconValue{kind: hoconSequence, elements: parts, line: p.line}, nil
+	return all, nil
 }
+
+func endsText(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(hoconSpecial, r) }
 
 func (p *hoconParser) part() (*hoconValue, error) {
-	switch r := p.peek(0); {
-	case r == '{':
-		p.next()
-		return p.fields('}')
-	case r == '[':
-		p.next()
+	switch {
+	case p.next("{"):
+		return p.fields("}")
+	case p.next("["):
 		return p.list()
-	case r == '"':
-		s, err := p.quoted()
-		return &hoconValue{kind: hoconText, text: s, line: p.line}, err
-	case r == '$' && p.peek(1) == '{':
+	case p.next("${"):
 		return p.reference()
-	case strings.ContainsRune(hoconSpecial, r):
-		return nil, p.fail("unexpected %s; text with such characters needs quotes", quoteRune(r))
 	}
-	start := p.at
-	for r := p.peek(0); r != hoconEnd && !unicode.IsSpace(r) && !strings.ContainsRune(hoconSpecial, r) && !p.comment(); r = p.peek(0) {
-		p.next()
+	v := p.value(hoconText)
+	if strings.HasPrefix(p.rest, `"`) {
+		s, err := p.quoted()
+		v.text = s
+		return v, err
 	}
 	// optional marks text that was not quoted: only that can be null.
-	return &hoconValue{kind: hoconText, text: string(p.doc[start:p.at]), optional: true, line: p.line}, nil
+	if v.text, v.optional = p.until(endsText), true; v.text == "" {
+		return nil, p.fail("unexpected %s; text with such characters needs quotes", p.at())
+	}
+	return v, nil
 }
 
-func (p *hoconParser) list() (*hoconValue, error) {
-	if p.depth++; p.depth > hoconDepth {
-		return nil, p.fail("nested too deep")
-	}
-	defer func() { p.depth-- }()
-	list := &hoconValue{kind: hoconList, line: p.line}
-	p.lines()
-	for p.peek(0) != ']' {
-		element, err := p.value()
-		if err != nil {
-			return nil, err
-		}
-		list.elements = append(list.elements, element)
-		if !p.separator() && p.peek(0) != ']' {
-			return nil, p.fail("expected , or ] in a list, found %s", quoteRune(p.peek(0)))
-		}
-	}
-	p.next()
-	return list, nil
-}
-
+// reference reads what follows "${".
 func (p *hoconParser) reference() (*hoconValue, error) {
-	v := &hoconValue{kind: hoconReference, line: p.line}
-	p.next()
-	p.next()
-	if p.peek(0) == '?' {
-		p.next()
-		v.optional = true
-	}
+	v := p.value(hoconReference)
+	v.optional = p.next("?")
 	keys, err := p.key()
 	if err != nil {
 		return nil, err
 	}
-	if p.peek(0) != '}' {
-		return nil, p.fail("expected } at the end of a substitution, found %s", quoteRune(p.peek(0)))
+	if !p.next("}") {
+		return nil, p.fail("expected } at the end of a substitution, found %s", p.at())
 	}
-	p.next()
 	v.text = strings.Join(keys, ".")
 	return v, nil
 }
 
 // quoted reads "..." with JSON's escapes, or """...""" without any.
 func (p *hoconParser) quoted() (string, error) {
-	start := p.at
-	if p.next(); p.peek(0) == '"' && p.peek(1) == '"' {
-		p.next()
-		p.next()
-		return p.tripleQuoted()
-	}
-	for {
-		switch r := p.next(); r {
-		case '"':
-			s, err := strconv.Unquote(strings.ReplaceAll(string(p.doc[start:p.at]), `\/`, `/`))
-			if err != nil {
-				return "", p.fail("a quoted text has a wrong escape")
-			}
-			return s, nil
-		case '\\':
-			p.next()
-		case hoconEnd, '\n':
-			return "", p.fail("a quote is not closed")
-		}
-	}
-}
-
-// tripleQuoted ends at the last of three or more quotes.
-func (p *hoconParser) tripleQuoted() (string, error) {
-	start := p.at
-	for {
-		if p.peek(0) == '"' && p.peek(1) == '"' && p.peek(2) == '"' && p.peek(3) != '"' {
-			s := string(p.doc[start:p.at])
-			p.at += 3
-			return s, nil
-		}
-		if p.next() == hoconEnd {
+	if strings.HasPrefix(p.rest, `"""`) {
+		m := hoconTriple.FindStringSubmatch(p.rest)
+		if m == nil {
 			return "", p.fail("a triple quote is not closed")
 		}
+		p.rest = p.rest[len(m[0]):]
+		return m[1] + m[2], nil
 	}
+	text := p.take(hoconQuoted)
+	if text == "" {
+		return "", p.fail("a quote is not closed")
+	}
+	s, err := strconv.Unquote(strings.ReplaceAll(text, `\/`, `/`))
+	if err != nil {
+		return "", p.fail("a quoted text has a wrong escape")
+	}
+	return s, nil
 }

@@ -73,7 +73,7 @@ func TestLoginAtTheBrokers(t *testing.T) {
 	if err != nil || *l != (Login{"SCRAM-SHA-256", "invoker", "very-secret-9"}) || !c.Kafka.Encrypted() {
 		t.Errorf("login %+v, %v", l, err)
 	}
-	// Without SASL nobody asks what the keys say.
+	// Without SASL the keys of a login are not read.
 	c = loaded(t, "CONFIG_whisk_kafka_common_saslJaasConfig=nonsense")
 	if l, err := c.Kafka.Login(); l != nil || err != nil || c.Kafka.Encrypted() {
 		t.Errorf("login %+v, %v", l, err)

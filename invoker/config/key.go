@@ -1,7 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -22,40 +25,60 @@ type Key struct {
 
 	section  string // of the documentation
 	value    value
-	also     []string          // older or shorter names, in order of precedence
-	like     string            // key whose value is the default
-	defaults map[string]string // defaults below a "*"
+	also     []string // older or shorter names, in order of precedence
+	like     string   // key whose value is the default
 	required bool
 	// byPolicy keys have the scheduling policy's own value until they are set.
 	byPolicy bool
-	// legacy keys come from the plain environment and whisk.properties, and
+	// plain keys come from the plain environment and whisk.properties, and
 	// from the JVM only under "whisk-config.".
-	legacy bool
+	plain bool
 	// source is where the value came from, empty for the default; refused that
 	// it was not allowed.
 	source  string
 	refused bool
 }
 
-// Keys lists every setting that the invoker knows.
+// Keys lists every setting of the invoker.
 func Keys() []*Key { return keys(new(Config)) }
 
-// Variable is the environment variable that sets the key.
-func (k *Key) Variable() string {
-	if k.Env != "" {
-		return k.Env
+// tagged lists the keys of a struct and of the structs in it. Their tags are
+//
+//	key:"name[,required][,plain][,secret]"  the name, and what Key has of these
+//	env, default, like, doc:"text"          as Key has them
+//	also:"name[,name...]"                   as Key has them
+//	section:"text"                          of a struct: the documentation's
+//
+// and those that say what values are allowed, see valueOf.
+func tagged(v reflect.Value, section string) []*Key {
+	var all []*Key
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("key"), ",")
+		switch {
+		case name != "":
+			option := func(word string) bool { return slices.Contains(strings.Split(options, ","), word) }
+			all = append(all, &Key{
+				Name: name, Env: f.Tag.Get("env"), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
+				required: option("required"), plain: option("plain"), Secret: option("secret"),
+				also: splitCommas(f.Tag.Get("also")), like: f.Tag.Get("like"), section: section,
+				value: valueOf(v.Field(i).Addr().Interface(), f.Tag, option("secret")),
+			})
+		case f.IsExported() && f.Type.Kind() == reflect.Struct:
+			all = append(all, tagged(v.Field(i), cmp.Or(f.Tag.Get("section"), section))...)
+		}
 	}
-	return variable(k.Name)
+	return all
 }
+
+// Variable is the environment variable that sets the key.
+func (k *Key) Variable() string { return cmp.Or(k.Env, variable(k.Name)) }
 
 // Allowed describes what the value may be.
 func (k *Key) Allowed() string { return k.value.allowed }
 
 // open reports whether the key stands for all paths below its name.
 func (k *Key) open() bool { return strings.HasSuffix(k.Name, ".*") }
-
-// prefix is the path, with its dot, that an open key stands for.
-func (k *Key) prefix() string { return strings.TrimSuffix(k.Name, "*") }
 
 // names are all property paths of the key, best first.
 func (k *Key) names() []string { return append([]string{k.Name}, k.also...) }
@@ -80,24 +103,10 @@ func property(variable string) string {
 	return strings.Join(parts, ".")
 }
 
+var dashes = regexp.MustCompile(`-.`)
+
 // variable is the inverse of property.
 func variable(name string) string {
-	var b strings.Builder
-	b.WriteString(variablePrefix)
-	up := false
-	for _, r := range name {
-		switch {
-		case r == '.':
-			b.WriteByte('_')
-		case r == '-':
-			up = true
-			continue
-		case up:
-			b.WriteString(strings.ToUpper(string(r)))
-		default:
-			b.WriteRune(r)
-		}
-		up = false
-	}
-	return b.String()
+	name = dashes.ReplaceAllStringFunc(name, func(m string) string { return strings.ToUpper(m[1:]) })
+	return variablePrefix + strings.ReplaceAll(name, ".", "_")
 }

@@ -1,95 +1,56 @@
 package config
 
-import (
-	"time"
-)
-
-// SizeLimit bounds a number of bytes; Std is the default.
-type SizeLimit struct{ Min, Max, Std Size }
-
-// TimeLimit bounds a duration.
-type TimeLimit struct{ Min, Max, Std time.Duration }
-
-// CountLimit bounds a number.
-type CountLimit struct{ Min, Max, Std int }
+import "time"
 
 // Limits are the system's bounds for actions, and what a namespace without
 // limits of its own gets.
 type Limits struct {
-	Memory      SizeLimit
-	Time        TimeLimit
-	Log         SizeLimit
-	Concurrency CountLimit
-	Payload     Payload
-	// Namespace holds the default limits of a namespace; keys that are not
-	// set take the system's values. Std has no meaning there.
+	MemoryMin Size `key:"whisk.memory.min" default:"128 m" min:"1 MiB" doc:"smallest action memory"`
+	MemoryMax Size `key:"whisk.memory.max" default:"512 m" min:"1 MiB" doc:"largest action memory"`
+	MemoryStd Size `key:"whisk.memory.std" default:"256 m" min:"1 MiB" doc:"default action memory, between the two; documents of actions state theirs"`
+
+	TimeMin time.Duration `key:"whisk.time-limit.min" default:"100 ms" doc:"shortest action time limit"`
+	TimeMax time.Duration `key:"whisk.time-limit.max" default:"5 m" doc:"longest action time limit"`
+	TimeStd time.Duration `key:"whisk.time-limit.std" default:"1 m" doc:"default time limit, between the two; documents of actions state theirs"`
+
+	LogMin Size `key:"whisk.log-limit.min" default:"0 m" doc:"smallest action log limit"`
+	LogMax Size `key:"whisk.log-limit.max" default:"10 m" doc:"largest action log limit"`
+	LogStd Size `key:"whisk.log-limit.std" default:"10 m" doc:"default log limit, between the two; documents of actions state theirs"`
+
+	ConcurrencyMin int `key:"whisk.concurrency-limit.min" default:"1" range:"1..1000000" doc:"smallest concurrency of one container"`
+	ConcurrencyMax int `key:"whisk.concurrency-limit.max" default:"1" range:"1..1000000" doc:"largest concurrency of one container"`
+	ConcurrencyStd int `key:"whisk.concurrency-limit.std" default:"1" range:"1..1000000" doc:"default concurrency, between the two; documents of actions state theirs"`
+
+	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result of an action"`
+	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m" doc:"what is kept of a larger result"`
+	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068" doc:"room for a message beside its payload"`
+
 	Namespace NamespaceLimits
 }
 
-// Payload bounds parameters and results.
-type Payload struct {
-	Max            Size
-	Truncation     Size
-	SerdesOverhead Size
+// NamespaceLimits bound the actions of a namespace that has no limits of its own.
+// Keys that are not set take the system's values.
+type NamespaceLimits struct {
+	MemoryMin      Size          `key:"whisk.namespace-default-limit.memory.min" like:"whisk.memory.min" min:"1 MiB" doc:"smallest action memory of a namespace; unset takes the system's value"`
+	MemoryMax      Size          `key:"whisk.namespace-default-limit.memory.max" like:"whisk.memory.max" min:"1 MiB" doc:"largest action memory of a namespace; unset takes the system's value"`
+	TimeMin        time.Duration `key:"whisk.namespace-default-limit.time-limit.min" like:"whisk.time-limit.min" doc:"shortest time limit of a namespace; unset takes the system's value"`
+	TimeMax        time.Duration `key:"whisk.namespace-default-limit.time-limit.max" like:"whisk.time-limit.max" doc:"longest time limit of a namespace; unset takes the system's value"`
+	LogMin         Size          `key:"whisk.namespace-default-limit.log-limit.min" like:"whisk.log-limit.min" doc:"smallest log limit of a namespace; unset takes the system's value"`
+	LogMax         Size          `key:"whisk.namespace-default-limit.log-limit.max" like:"whisk.log-limit.max" doc:"largest log limit of a namespace; unset takes the system's value"`
+	ConcurrencyMin int           `key:"whisk.namespace-default-limit.concurrency-limit.min" like:"whisk.concurrency-limit.min" range:"1..1000000" doc:"smallest concurrency of a namespace; unset takes the system's value"`
+	ConcurrencyMax int           `key:"whisk.namespace-default-limit.concurrency-limit.max" like:"whisk.concurrency-limit.max" range:"1..1000000" doc:"largest concurrency of a namespace; unset takes the system's value"`
+	Payload        Size          `key:"whisk.namespace-default-limit.activation.payload.max" like:"whisk.activation.payload.max" min:"1" doc:"largest result of a namespace; unset takes the system's value"`
+	Truncation     Size          `key:"whisk.namespace-default-limit.activation.payload.truncation" like:"whisk.activation.payload.truncation" doc:"what is kept of a larger result; unset takes the system's value"`
 }
 
 // MaxMessage is the largest Kafka message, max.message.bytes of a topic.
-func (p Payload) MaxMessage() Size { return p.Max + p.SerdesOverhead }
-
-// NamespaceLimits bound the actions of a namespace.
-type NamespaceLimits struct {
-	Memory      SizeLimit
-	Time        TimeLimit
-	Log         SizeLimit
-	Concurrency CountLimit
-	Payload     Payload
-}
-
-func limitKeys(c *Config) []*Key {
-	return append(systemLimitKeys(&c.Limits), namespaceLimitKeys(&c.Limits.Namespace)...)
-}
-
-func systemLimitKeys(l *Limits) []*Key {
-	return []*Key{
-		{Name: "whisk.memory.min", Default: "128 m", value: size(&l.Memory.Min, int64(MiB)), Doc: "smallest action memory"},
-		{Name: "whisk.memory.max", Default: "512 m", value: size(&l.Memory.Max, int64(MiB)), Doc: "largest action memory"},
-		{Name: "whisk.memory.std", Default: "256 m", value: size(&l.Memory.Std, int64(MiB)), Doc: "default action memory, between the two; documents of actions state theirs"},
-		{Name: "whisk.time-limit.min", Default: "100 ms", value: duration(&l.Time.Min), Doc: "shortest action time limit"},
-		{Name: "whisk.time-limit.max", Default: "5 m", value: duration(&l.Time.Max), Doc: "longest action time limit"},
-		{Name: "whisk.time-limit.std", Default: "1 m", value: duration(&l.Time.Std), Doc: "default time limit, between the two; documents of actions state theirs"},
-		{Name: "whisk.log-limit.min", Default: "0 m", value: size(&l.Log.Min, 0), Doc: "smallest action log limit"},
-		{Name: "whisk.log-limit.max", Default: "10 m", value: size(&l.Log.Max, 0), Doc: "largest action log limit"},
-		{Name: "whisk.log-limit.std", Default: "10 m", value: size(&l.Log.Std, 0), Doc: "default log limit, between the two; documents of actions state theirs"},
-		{Name: "whisk.concurrency-limit.min", Default: "1", value: integer(&l.Concurrency.Min, 1, 1_000_000), Doc: "smallest concurrency of one container"},
-		{Name: "whisk.concurrency-limit.max", Default: "1", value: integer(&l.Concurrency.Max, 1, 1_000_000), Doc: "largest concurrency of one container"},
-		{Name: "whisk.concurrency-limit.std", Default: "1", value: integer(&l.Concurrency.Std, 1, 1_000_000), Doc: "default concurrency, between the two; documents of actions state theirs"},
-		{Name: "whisk.activation.payload.max", Default: "1 m", value: size(&l.Payload.Max, 1), Doc: "largest result of an action"},
-		{Name: "whisk.activation.payload.truncation", Default: "1 m", value: size(&l.Payload.Truncation, 0), Doc: "what is kept of a larger result"},
-		{Name: "whisk.activation.payload.serdes-overhead", Default: "6068", value: size(&l.Payload.SerdesOverhead, 0), Doc: "room for a message beside its payload"},
-	}
-}
-
-func namespaceLimitKeys(n *NamespaceLimits) []*Key {
-	const p, like = "whisk.namespace-default-limit.", "; unset takes the system's value"
-	return []*Key{
-		{Name: p + "memory.min", like: "whisk.memory.min", value: size(&n.Memory.Min, int64(MiB)), Doc: "smallest action memory of a namespace" + like},
-		{Name: p + "memory.max", like: "whisk.memory.max", value: size(&n.Memory.Max, int64(MiB)), Doc: "largest action memory of a namespace" + like},
-		{Name: p + "time-limit.min", like: "whisk.time-limit.min", value: duration(&n.Time.Min), Doc: "shortest time limit of a namespace" + like},
-		{Name: p + "time-limit.max", like: "whisk.time-limit.max", value: duration(&n.Time.Max), Doc: "longest time limit of a namespace" + like},
-		{Name: p + "log-limit.min", like: "whisk.log-limit.min", value: size(&n.Log.Min, 0), Doc: "smallest log limit of a namespace" + like},
-		{Name: p + "log-limit.max", like: "whisk.log-limit.max", value: size(&n.Log.Max, 0), Doc: "largest log limit of a namespace" + like},
-		{Name: p + "concurrency-limit.min", like: "whisk.concurrency-limit.min", value: integer(&n.Concurrency.Min, 1, 1_000_000), Doc: "smallest concurrency of a namespace" + like},
-		{Name: p + "concurrency-limit.max", like: "whisk.concurrency-limit.max", value: integer(&n.Concurrency.Max, 1, 1_000_000), Doc: "largest concurrency of a namespace" + like},
-		{Name: p + "activation.payload.max", like: "whisk.activation.payload.max", value: size(&n.Payload.Max, 1), Doc: "largest result of a namespace" + like},
-		{Name: p + "activation.payload.truncation", like: "whisk.activation.payload.truncation", value: size(&n.Payload.Truncation, 0), Doc: "what is kept of a larger result" + like},
-	}
-}
+func (l Limits) MaxMessage() Size { return l.Payload + l.SerdesOverhead }
 
 // MaxPeek is how many activations may be in the pool at once: as many as the
 // smallest containers fit, more when containers run several at a time.
 // OpenWhisk derives its fetch size the same way (InvokerReactive).
 func (c *Config) MaxPeek() int {
-	containers := int(c.Pool.UserMemory / max(c.Limits.Memory.Min, 1))
-	ahead := int(float64(containers*c.Limits.Concurrency.Max) * c.Pool.ConcurrentPeekFactor)
+	containers := int(c.Pool.UserMemory / max(c.Limits.MemoryMin, 1))
+	ahead := int(float64(containers*c.Limits.ConcurrencyMax) * c.Pool.ConcurrentPeekFactor)
 	return max(containers, ahead)
 }

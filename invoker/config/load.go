@@ -52,8 +52,7 @@ func Load(in Input) (*Config, error) {
 func fill(s *sources) (*Config, []*Key, []error) {
 	c := &Config{GPU: GPU{Tokens: gpu.DefaultTokens()}}
 	all := keys(c)
-	problems := setExact(all, s)
-	problems = append(problems, setOpen(all, s)...)
+	problems := assign(all, s)
 	resolveDefaults(c, all)
 	c.settings = listSettings(all)
 	unknown, ignored := leftOver(all, s)
@@ -61,9 +60,9 @@ func fill(s *sources) (*Config, []*Key, []error) {
 	return c, all, append(problems, unknown...)
 }
 
-// setExact sets all keys that stand for one path.
-func setExact(all []*Key, s *sources) []error {
-	var problems []error
+// assign sets all keys: first those that stand for one path, then, from what
+// they left, those that stand for any path below theirs.
+func assign(all []*Key, s *sources) (problems []error) {
 	for _, k := range all {
 		if k.open() {
 			continue
@@ -77,13 +76,6 @@ func setExact(all []*Key, s *sources) []error {
 			problems = append(problems, err)
 		}
 	}
-	return problems
-}
-
-// setOpen gives what no exact key took to the keys that stand for any path
-// below theirs.
-func setOpen(all []*Key, s *sources) []error {
-	var problems []error
 	for _, k := range all {
 		if k.open() {
 			if err := s.applyOpen(k); err != nil {
@@ -120,7 +112,7 @@ func resolveDefaults(c *Config, all []*Key) {
 	}
 	const size = "max.message.bytes"
 	if _, given := c.Kafka.TopicConfig[size]; !given {
-		c.Kafka.TopicConfig[size] = fmt.Sprint(int64(c.Limits.Payload.MaxMessage()))
+		c.Kafka.TopicConfig[size] = fmt.Sprint(int64(c.Limits.MaxMessage()))
 	}
 }
 

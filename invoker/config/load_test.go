@@ -165,8 +165,8 @@ func TestEmptyVariablesAndReferences(t *testing.T) {
 	if c.Pool.UserMemory != GiB {
 		t.Errorf("user memory is %v, want the default", c.Pool.UserMemory)
 	}
-	if c.Limits.Memory.Max != GiB || c.Limits.Namespace.Memory.Max != GiB {
-		t.Errorf("memory limit is %v and %v, want what LIMIT says", c.Limits.Memory.Max, c.Limits.Namespace.Memory.Max)
+	if c.Limits.MemoryMax != GiB || c.Limits.Namespace.MemoryMax != GiB {
+		t.Errorf("memory limit is %v and %v, want that of LIMIT", c.Limits.MemoryMax, c.Limits.Namespace.MemoryMax)
 	}
 	if c.Admin.Password != "$NOT_SET" || c.Admin.Username != "$" {
 		t.Errorf("got %q and %q, want the text itself", c.Admin.Password, c.Admin.Username)

@@ -121,7 +121,7 @@ func (k *Key) masked() string {
 	return k.value.text()
 }
 
-// secretName reports whether a property that we do not know may hold a secret.
+// secretName reports whether a property that is not a key may hold a secret.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"password", "secret", "jaas", "credential", "passphrase", "keystore.key"} {

@@ -147,7 +147,7 @@ func number(s string) (*int, error) {
 	return &i, nil
 }
 
-// badArgs are the original's words, which begin an error as no other does here.
+// badArgs begins the error as it does in the original.
 const badArgs = "Error processing command line arguments"
 
 func argsError(args []string) error {

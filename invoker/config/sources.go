@@ -6,20 +6,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 // sources is what the inputs set, before any key interprets it.
 type sources struct {
-	tree   *tree           // property paths
-	legacy map[string]leaf // plain names such as kafka.hosts
-	taken  map[string]bool // paths of the tree that a key has used
+	tree  *node           // property paths
+	plain map[string]leaf // plain names such as kafka.hosts
 }
 
-func newSources() *sources {
-	return &sources{tree: newTree(), legacy: map[string]leaf{}, taken: map[string]bool{}}
-}
+// leaf is one property value and where it came from.
+type leaf struct{ text, source string }
+
+func newSources() *sources { return &sources{tree: new(node), plain: map[string]leaf{}} }
 
 // gather reads all inputs from the weakest to the strongest:
 // plain variables of single keys, HOCON, -D options of JAVA_OPTS and
@@ -28,9 +27,9 @@ func newSources() *sources {
 func gather(in Input) (*sources, []error) {
 	env := environment(in.Environ)
 	s := newSources()
-	for _, k := range keys(new(Config)) {
-		if v := env[k.Env]; k.Env != "" && !k.legacy && strings.TrimSpace(v) != "" {
-			s.tree.put(k.Name, leaf{v, k.Env, false})
+	for _, k := range Keys() {
+		if v := env[k.Env]; k.Env != "" && !k.plain && strings.TrimSpace(v) != "" {
+			s.tree.put(k.Name, leaf{v, k.Env})
 		}
 	}
 	var problems []error
@@ -43,7 +42,7 @@ func gather(in Input) (*sources, []error) {
 		}
 	}
 	s.addVariables(env)
-	s.addLegacy(env, in)
+	s.addPlain(env, in)
 	return s, problems
 }
 
@@ -77,7 +76,7 @@ func (s *sources) addHOCON(env map[string]string) error {
 			s.tree.putList(path, v.texts(), name)
 			return
 		}
-		s.tree.put(path, leaf{v.text, name, false})
+		s.tree.put(path, leaf{v.text, name})
 	})
 	return nil
 }
@@ -89,7 +88,7 @@ func (s *sources) addOptions(line, name string) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	for _, o := range options {
-		s.tree.put(o.path, leaf{o.text, "-D in " + name, false})
+		s.tree.put(o.path, leaf{o.text, "-D in " + name})
 	}
 	return nil
 }
@@ -108,40 +107,35 @@ func (s *sources) addVariables(env map[string]string) {
 			v = env[v[1:]]
 		}
 		if v != "" {
-			s.tree.put(path, leaf{v, name, false})
+			s.tree.put(path, leaf{v, name})
 		}
 	}
 }
 
-func (s *sources) addLegacy(env map[string]string, in Input) {
+// addPlain reads the plain names. Blank values leave what was there.
+func (s *sources) addPlain(env map[string]string, in Input) {
 	file := propertiesFile(in.Properties)
-	for _, k := range keys(new(Config)) {
-		if !k.legacy {
+	for _, k := range Keys() {
+		if !k.plain {
 			continue
 		}
-		if l, ok := s.tree.values["whisk-config."+k.Name]; ok {
-			s.setLegacy(k.Name, l.text, l.source)
+		option := s.tree.find("whisk-config." + k.Name).value()
+		for _, l := range []leaf{option, {env[k.Env], k.Env}, {file[k.Name], in.PropertiesPath}} {
+			if text := strings.TrimSpace(l.text); text != "" {
+				s.plain[k.Name] = leaf{text, l.source}
+			}
 		}
-		s.setLegacy(k.Name, env[k.Env], k.Env)
-		s.setLegacy(k.Name, file[k.Name], in.PropertiesPath)
-	}
-}
-
-// setLegacy lets blank values leave what was there.
-func (s *sources) setLegacy(name, text, source string) {
-	if text = strings.TrimSpace(text); text != "" {
-		s.legacy[name] = leaf{text, source, false}
 	}
 }
 
 // apply sets k from the strongest source that names it.
 func (s *sources) apply(k *Key) error {
-	if k.legacy {
-		l, ok := s.legacy[k.Name]
+	if k.plain {
+		l, ok := s.plain[k.Name]
 		if !ok {
 			return nil
 		}
-		return set(k, k.Name, l.text, l.source)
+		return set(k, k.Name, l)
 	}
 	// Weaker names first, so that the best one has the last word.
 	for _, name := range slices.Backward(k.names()) {
@@ -153,67 +147,54 @@ func (s *sources) apply(k *Key) error {
 }
 
 func (s *sources) applyName(k *Key, name string) error {
-	if l, ok := s.tree.values[name]; ok {
-		s.take(name)
-		return set(k, name, l.text, l.source)
-	}
-	if k.value.setBelow == nil {
+	n := s.tree.find(name)
+	switch {
+	case n == nil || n.below != nil && k.value.setBelow == nil:
 		return nil
+	case n.below == nil:
+		n.used = true
+		return set(k, name, n.leaf)
 	}
-	entries, source := s.tree.under(name)
-	if len(entries) == 0 {
-		return nil
-	}
-	for _, e := range entries {
-		s.take(name + "." + e.path)
-	}
+	entries, source := n.take()
 	k.source = source
-	return refuse(k, name, asText(entries), source, k.value.setBelow(entries))
+	return refuse(k, name, leaf{asText(entries), source}, k.value.setBelow(entries))
 }
 
-// applyOpen sets a key that stands for all paths below its own.
+// applyOpen sets a key that stands for all paths below its own, its default's
+// first.
 func (s *sources) applyOpen(k *Key) error {
-	base := strings.TrimSuffix(k.prefix(), ".")
-	merged := map[string]string{}
-	maps.Copy(merged, k.defaults)
-	below, source := s.tree.under(base)
 	var entries []entry
-	for _, e := range below {
-		if !s.taken[base+"."+e.path] {
-			s.take(base + "." + e.path)
-			entries = append(entries, e)
-			k.source = source
-		}
+	for _, one := range splitCommas(k.Default) {
+		name, text, _ := strings.Cut(one, "=")
+		entries = append(entries, entry{name, text})
 	}
-	for name, v := range k.defaults {
-		if !slices.ContainsFunc(entries, func(e entry) bool { return strings.ReplaceAll(e.path, "-", ".") == name }) {
-			entries = append(entries, entry{name, v})
-		}
+	given, source := s.tree.find(strings.TrimSuffix(k.Name, ".*")).take()
+	if len(given) > 0 {
+		k.source = source
 	}
-	return refuse(k, k.Name, asText(entries), source, k.value.setBelow(entries))
+	entries = append(entries, given...)
+	return refuse(k, k.Name, leaf{asText(entries), source}, k.value.setBelow(entries))
 }
-
-func (s *sources) take(path string) { s.taken[path] = true }
 
 // set gives k its text and remembers the source.
-func set(k *Key, name, text, source string) error {
-	k.source = source
-	return refuse(k, name, text, source, k.value.set(text))
+func set(k *Key, name string, l leaf) error {
+	k.source = l.source
+	return refuse(k, name, l, k.value.set(l.text))
 }
 
 // refuse makes the error of a value, without secrets.
-func refuse(k *Key, name, text, source string, err error) error {
+func refuse(k *Key, name string, l leaf, err error) error {
 	if err == nil {
 		return nil
 	}
 	k.refused = true
 	if k.Secret {
-		text = mask
+		l.text = mask
 	}
 	if errors.Is(err, errBad) {
-		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, text, source, k.Allowed())
+		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, l.text, l.source, k.Allowed())
 	}
-	return fmt.Errorf("%s: %q (from %s): %w", name, text, source, err)
+	return fmt.Errorf("%s: %q (from %s): %w", name, l.text, l.source, err)
 }
 
 // asText shows the paths below a key in one text.
@@ -222,88 +203,5 @@ func asText(entries []entry) string {
 	for i, e := range entries {
 		parts[i] = e.path + "=" + e.text
 	}
-	return strings.Join(parts, ",")
-}
-
-// leaf is one property value and where it came from.
-type leaf struct {
-	text   string
-	source string
-	// array marks an element of a list that was written as one: a later
-	// source that numbers elements replaces it as a whole.
-	array bool
-}
-
-// tree holds property values by path. Sources are put in from the weakest to
-// the strongest; no path is both a value and a branch.
-type tree struct {
-	values map[string]leaf
-	// branches are the paths that have, or had, values below them; true where
-	// those were elements of an array. They save put from looking through all
-	// values.
-	branches map[string]bool
-}
-
-func newTree() *tree {
-	return &tree{values: map[string]leaf{}, branches: map[string]bool{}}
-}
-
-// put replaces whatever is at path by a value.
-func (t *tree) put(path string, l leaf) {
-	t.clear(path)
-	for up := parent(path); up != ""; up = parent(up) {
-		delete(t.values, up)
-	}
-	if up := parent(path); up != "" {
-		if t.branches[up] && !l.array {
-			t.clear(up)
-		}
-		t.branches[up] = t.branches[up] || l.array
-		for up = parent(up); up != ""; up = parent(up) {
-			if _, known := t.branches[up]; !known {
-				t.branches[up] = false
-			}
-		}
-	}
-	t.values[path] = l
-}
-
-// putList replaces whatever is at path by a list.
-func (t *tree) putList(path string, elements []string, source string) {
-	t.put(path, leaf{"", source, false})
-	for i, element := range elements {
-		t.put(path+"."+strconv.Itoa(i), leaf{element, source, true})
-	}
-}
-
-// clear removes everything below path.
-func (t *tree) clear(path string) {
-	if _, ok := t.branches[path]; !ok {
-		return
-	}
-	delete(t.branches, path)
-	maps.DeleteFunc(t.values, func(other string, _ leaf) bool { return below(other, path) })
-}
-
-// under lists the entries below path, sorted, and the source of the last one.
-func (t *tree) under(path string) (entries []entry, source string) {
-	if _, ok := t.branches[path]; !ok {
-		return nil, ""
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.values)) {
-		if below(name, path) {
-			entries = append(entries, entry{name[len(path)+1:], t.values[name].text})
-			source = t.values[name].source
-		}
-	}
-	return entries, source
-}
-
-// below reports whether path lies under branch.
-func below(path, branch string) bool {
-	return len(path) > len(branch) && path[len(branch)] == '.' && path[:len(branch)] == branch
-}
-
-func parent(path string) string {
-	return path[:max(strings.LastIndexByte(path, '.'), 0)]
+	return joinCommas(parts)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // classicMode is the advice where the deployment asks for the scheduler of
-// OpenWhisk, whose controller speaks another protocol to its invokers.
+// OpenWhisk, whose controllers use another protocol with their invokers.
 const classicMode = "this invoker serves the classic mode (sharding balancer over Kafka), which needs four settings: " +
 	"on the controller whisk.spi.LoadBalancerProvider=org.apache.openwhisk.core.loadBalancer.ShardingContainerPoolBalancer " +
 	"and whisk.spi.EntitlementSpiProvider=org.apache.openwhisk.core.entitlement.LocalEntitlementProvider, " +
@@ -27,7 +27,7 @@ type spi struct {
 func spiKeys(c *Config) []*Key {
 	var all []*Key
 	for _, s := range spis(c) {
-		all = append(all, &Key{Name: "whisk.spi." + s.name, Default: s.served[0], value: s.value(), Doc: s.doc})
+		all = append(all, &Key{Name: "whisk.spi." + s.name, Default: s.served[0], value: s.value(), Doc: s.doc, section: "Service providers"})
 	}
 	return all
 }
@@ -66,8 +66,8 @@ func spis(c *Config) []spi {
 		{name: "LogStoreProvider", doc: "where action logs go: into the record; DockerToActivationFileLogStoreProvider also into files (whisk.gpu.log.directory), LogDriverLogStoreProvider leaves them to the engine",
 			served: []string{"DockerToActivationLogStoreProvider", "DockerToActivationFileLogStoreProvider", "LogDriverLogStoreProvider"},
 			refused: map[string]string{
-				"SplunkLogStoreProvider":        "Splunk is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
-				"ElasticSearchLogStoreProvider": "Elasticsearch is asked by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it"},
+				"SplunkLogStoreProvider":        "Splunk is queried by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
+				"ElasticSearchLogStoreProvider": "Elasticsearch is queried by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it"},
 			choose: func(class string) {
 				c.Logs.OutOfBand = class == "LogDriverLogStoreProvider"
 				c.Logs.Files.Enabled = class == "DockerToActivationFileLogStoreProvider"

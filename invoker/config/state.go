@@ -1,8 +1,6 @@
 package config
 
-import (
-	"path/filepath"
-)
+import "path/filepath"
 
 // None switches off what is kept in a directory.
 const None = "none"
@@ -10,37 +8,16 @@ const None = "none"
 // State is what outlives the process, on disk.
 type State struct {
 	// Dir is where the others lie that name no directory of their own.
-	Dir string
-	// Journal is the account of activations, Spool has records that wait for
+	Dir string `key:"whisk.gpu.state" default:"/var/lib/gpuwhisk" doc:"directory for what outlives the process; none switches off all that names no directory of its own"`
+	// Journal is the journal of activations, Spool has records that wait for
 	// their store, DeadLetters those that it does not take. Each is a
 	// directory, None, or empty: one in Dir.
-	Journal     string
-	JournalSync string // batch, each or none
-	JournalSize Size
-	Spool       string
-	SpoolSize   Size
-	DeadLetters string
-}
-
-func stateKeys(c *Config) []*Key {
-	s := &c.State
-	const where = "; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"
-	return []*Key{
-		{Name: "whisk.gpu.state", Default: "/var/lib/gpuwhisk", value: text(&s.Dir),
-			Doc: "directory for what outlives the process; none switches off all that names no directory of its own"},
-		{Name: "whisk.gpu.journal", value: text(&s.Journal),
-			Doc: "directory of the journal of what began and ended, or none; empty means in whisk.gpu.state, by the invoker's name" + where},
-		{Name: "whisk.gpu.journal-fsync", Default: "batch", value: choice(&s.JournalSync, "batch", "each", "none"),
-			Doc: "when the journal survives a power loss: batch within about 150 ms, each before an action runs, none when the system sees fit; a crash of the process it always survives"},
-		{Name: "whisk.gpu.journal-size", Default: "1 GiB", value: size(&s.JournalSize, int64(16*MiB)),
-			Doc: "disk for the journal; when half of it holds messages that wait for a GPU, no more are spilled there"},
-		{Name: "whisk.gpu.records.spool", value: text(&s.Spool),
-			Doc: "directory of records that wait for their store, or none; empty means in whisk.gpu.state, by the invoker's name" + where},
-		{Name: "whisk.gpu.records.spool-size", Default: "12 GiB", value: size(&s.SpoolSize, int64(16*MiB)),
-			Doc: "disk for records that wait for their store; a day of a hundred a second takes some 10 GiB; beyond it nothing more is pulled"},
-		{Name: "whisk.gpu.records.dead-letters", value: text(&s.DeadLetters),
-			Doc: "directory of records that the store refuses, a file each with the reason; none drops them with a log line; empty means in whisk.gpu.state, by the invoker's name" + where},
-	}
+	Journal     string `key:"whisk.gpu.journal" doc:"directory of the journal of what began and ended, or none; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"`
+	JournalSync string `key:"whisk.gpu.journal-fsync" default:"batch" enum:"batch,each,none" doc:"when the journal survives a power loss: batch within about 150 ms, each before an action runs, none when the system sees fit; a crash of the process it always survives"`
+	JournalSize Size   `key:"whisk.gpu.journal-size" default:"1 GiB" min:"16 MiB" doc:"disk for the journal; when half of it holds messages that wait for a GPU, no more are spilled there"`
+	Spool       string `key:"whisk.gpu.records.spool" doc:"directory of records that wait for their store, or none; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"`
+	SpoolSize   Size   `key:"whisk.gpu.records.spool-size" default:"12 GiB" min:"16 MiB" doc:"disk for records that wait for their store; a day of a hundred a second takes some 10 GiB; beyond it nothing more is pulled"`
+	DeadLetters string `key:"whisk.gpu.records.dead-letters" doc:"directory of records that the store refuses, a file each with the reason; none drops them with a log line; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"`
 }
 
 // JournalDir is the journal's directory of one invoker, empty for none. SpoolDir

@@ -7,116 +7,48 @@ import (
 
 // CouchDB is where actions are read and records are written.
 type CouchDB struct {
-	Protocol    string
-	Host        string
-	Port        int
-	Username    string
-	Password    string
-	Provider    string
-	Subjects    string
-	Entities    string
-	Activations string
-}
-
-func couchdbKeys(c *Config) []*Key {
-	d := &c.CouchDB
-	return []*Key{
-		{Name: "whisk.couchdb.protocol", required: true, value: choice(&d.Protocol, "http", "https"),
-			Doc: "how CouchDB is reached"},
-		{Name: "whisk.couchdb.host", required: true, value: text(&d.Host), Doc: "host of CouchDB"},
-		{Name: "whisk.couchdb.port", required: true, value: integer(&d.Port, 1, 65535), Doc: "port of CouchDB"},
-		{Name: "whisk.couchdb.username", required: true, value: text(&d.Username), Doc: "user at CouchDB"},
-		{Name: "whisk.couchdb.password", required: true, Secret: true, value: exact(&d.Password), Doc: "password at CouchDB"},
-		{Name: "whisk.couchdb.provider", Default: "CouchDB", value: choice(&d.Provider, "CouchDB", "Cloudant"),
-			Doc: "declared kind of database server; both are spoken to alike"},
-		{Name: "whisk.couchdb.databases.WhiskAuth", required: true, value: text(&d.Subjects),
-			Doc: "database of subjects, read for the blacklist"},
-		{Name: "whisk.couchdb.databases.WhiskEntity", required: true, value: text(&d.Entities),
-			Doc: "database of actions, read only"},
-		{Name: "whisk.couchdb.databases.WhiskActivation", required: true, value: text(&d.Activations),
-			Doc: "database of activation records, written"},
-	}
+	Protocol    string `key:"whisk.couchdb.protocol,required" enum:"http,https" doc:"how CouchDB is reached"`
+	Host        string `key:"whisk.couchdb.host,required" doc:"host of CouchDB"`
+	Port        int    `key:"whisk.couchdb.port,required" range:"1..65535" doc:"port of CouchDB"`
+	Username    string `key:"whisk.couchdb.username,required" doc:"user at CouchDB"`
+	Password    string `key:"whisk.couchdb.password,required,secret" doc:"password at CouchDB"`
+	Provider    string `key:"whisk.couchdb.provider" default:"CouchDB" enum:"CouchDB,Cloudant" doc:"declared kind of database server; both are used alike"`
+	Subjects    string `key:"whisk.couchdb.databases.WhiskAuth,required" doc:"database of subjects, read for the blacklist"`
+	Entities    string `key:"whisk.couchdb.databases.WhiskEntity,required" doc:"database of actions, read only"`
+	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required" doc:"database of activation records, written"`
 }
 
 // Records is which activation records are stored, and how.
 type Records struct {
 	// Discard drops all records (the Noop activation store).
 	Discard bool
-	// Store is where records go: one of the stores. provided is what the
-	// service provider of OpenWhisk has it.
-	Store            string
+	// Store is where records go: one of the stores. provided is the one that
+	// OpenWhisk's service provider names.
+	Store            string `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; actions are read from CouchDB in any case; empty means as whisk.spi.ActivationStoreProvider says"`
 	provided         string
-	BlockingLevel    string
-	NonBlockingLevel string
-	UnstoredLogs     bool
-	Requests         int
-	Batch            int
-	BatchSize        Size
-	Linger           time.Duration
-	Buffer           int
-	BufferSize       Size
-}
-
-func recordKeys(c *Config) []*Key {
-	r := &c.Records
-	levels := []string{"STORE_ALWAYS", "STORE_FAILURES", "STORE_FAILURES_NOT_APPLICATION_ERRORS"}
-	return []*Key{
-		{Name: "whisk.activation.store-blocking-result-level", Default: levels[0], value: choice(&r.BlockingLevel, levels...),
-			Doc: "which blocking activations leave a record"},
-		{Name: "whisk.activation.store-non-blocking-result-level", Default: levels[0], value: choice(&r.NonBlockingLevel, levels...),
-			Doc: "which non-blocking activations leave a record"},
-		{Name: "whisk.activation.unstored-logs-enabled", Default: "false", value: boolean(&r.UnstoredLogs),
-			Doc: "write a log line for each record that is not stored"},
-		{Name: "whisk.gpu.records.store", value: choice(&r.Store, StoreCouchDB, StoreCouchbase, StoreElasticsearch),
-			Doc: "where records go; actions are read from CouchDB in any case; empty means as whisk.spi.ActivationStoreProvider says"},
-		{Name: "whisk.gpu.records.requests", Default: "4", value: integer(&r.Requests, 1, 128),
-			Doc: "record writes under way at once"},
-		{Name: "whisk.gpu.records.batch", Default: "500", value: integer(&r.Batch, 1, 10_000),
-			Doc: "most records in one write"},
-		{Name: "whisk.gpu.records.batch-size", Default: "4 MiB", value: size(&r.BatchSize, int64(KiB)),
-			Doc: "most bytes in one write, a single larger record aside"},
-		{Name: "whisk.gpu.records.linger", Default: "50 ms", value: duration(&r.Linger),
-			Doc: "longest wait for a batch to fill while others are under way; nothing waits when idle"},
-		{Name: "whisk.gpu.records.buffer", Default: "20000", value: integer(&r.Buffer, 1, 10_000_000),
-			Doc: "records that may wait for the store"},
-		{Name: "whisk.gpu.records.buffer-size", Default: "32 MiB", value: size(&r.BufferSize, int64(KiB)),
-			Doc: "bytes of records that may wait for the store"},
-	}
+	BlockingLevel    string        `key:"whisk.activation.store-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which blocking activations leave a record"`
+	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which non-blocking activations leave a record"`
+	UnstoredLogs     bool          `key:"whisk.activation.unstored-logs-enabled" default:"false" doc:"write a log line for each record that is not stored"`
+	Requests         int           `key:"whisk.gpu.records.requests" default:"4" range:"1..128" doc:"record writes under way at once"`
+	Batch            int           `key:"whisk.gpu.records.batch" default:"500" range:"1..10000" doc:"most records in one write"`
+	BatchSize        Size          `key:"whisk.gpu.records.batch-size" default:"4 MiB" min:"1 KiB" doc:"most bytes in one write, a single larger record aside"`
+	Linger           time.Duration `key:"whisk.gpu.records.linger" default:"50 ms" doc:"longest wait for a batch to fill while others are under way; nothing waits when idle"`
+	Buffer           int           `key:"whisk.gpu.records.buffer" default:"20000" range:"1..10000000" doc:"records that may wait for the store"`
+	BufferSize       Size          `key:"whisk.gpu.records.buffer-size" default:"32 MiB" min:"1 KiB" doc:"bytes of records that may wait for the store"`
 }
 
 // Actions is how fetched actions are kept and their parameters unlocked.
 type Actions struct {
-	CacheBytes Size
-	CacheTTL   time.Duration
+	CacheBytes Size          `key:"whisk.gpu.cache.size" default:"64 m" doc:"memory for cached actions and their code"`
+	CacheTTL   time.Duration `key:"whisk.gpu.cache.ttl" default:"5 minutes" doc:"how long an action that is not used stays cached"`
 	// AES128 and AES256 unlock encrypted parameters; nil when not configured.
-	AES128 []byte
-	AES256 []byte
-}
-
-func actionKeys(c *Config) []*Key {
-	a := &c.Actions
-	return []*Key{
-		{Name: "whisk.gpu.cache.size", Default: "64 m", value: size(&a.CacheBytes, 0),
-			Doc: "memory for cached actions and their code"},
-		{Name: "whisk.gpu.cache.ttl", Default: "5 minutes", value: duration(&a.CacheTTL),
-			Doc: "how long an action that is not used stays cached"},
-		{Name: "whisk.parameter-storage.aes-128", also: []string{"whisk.parameter-storage.aes128"}, Secret: true,
-			value: secretBytes(&a.AES128, 16), Doc: "base64 of the 16-byte key that unlocks aes-128 parameters"},
-		{Name: "whisk.parameter-storage.aes-256", also: []string{"whisk.parameter-storage.aes256"}, Secret: true,
-			value: secretBytes(&a.AES256, 32), Doc: "base64 of the 32-byte key that unlocks aes-256 parameters"},
-	}
+	AES128 []byte `key:"whisk.parameter-storage.aes-128,secret" also:"whisk.parameter-storage.aes128" bytes:"16" doc:"base64 of the 16-byte key that unlocks aes-128 parameters"`
+	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32" doc:"base64 of the 32-byte key that unlocks aes-256 parameters"`
 }
 
 // Blacklist is the list of blocked namespaces.
 type Blacklist struct {
-	PollInterval time.Duration
-}
-
-func blacklistKeys(c *Config) []*Key {
-	return []*Key{
-		{Name: "whisk.blacklist.poll-interval", Default: "5 minutes", value: duration(&c.Blacklist.PollInterval),
-			Doc: "how often the list of blocked namespaces is read"},
-	}
+	PollInterval time.Duration `key:"whisk.blacklist.poll-interval" default:"5 minutes" doc:"how often the list of blocked namespaces is read"`
 }
 
 // Values of whisk.gpu.records.store.
@@ -128,12 +60,13 @@ const (
 
 // Couchbase is where records go that do not go to CouchDB.
 type Couchbase struct {
-	Connection        string
-	Username          string
-	Password          string
-	Bucket            string
-	Scope, Collection string
-	Certificate       string
+	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"couchbase://host[,host...], or couchbases:// with TLS; needed with records.store couchbase, as are username, password and bucket"`
+	Username    string `key:"whisk.gpu.couchbase.username" doc:"user at Couchbase, who may write to the collection"`
+	Password    string `key:"whisk.gpu.couchbase.password,secret" doc:"password at Couchbase"`
+	Bucket      string `key:"whisk.gpu.couchbase.bucket" doc:"bucket of activation records"`
+	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"scope in the bucket"`
+	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default" doc:"collection in the scope; it must exist"`
+	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of the authorities that sign Couchbase's certificates; empty means the system's"`
 }
 
 // RecordsOutsideCouchDB reports whether records go to another store than CouchDB.
@@ -141,48 +74,16 @@ func (c *Config) RecordsOutsideCouchDB() bool {
 	return !c.Records.Discard && c.Records.Store != "" && c.Records.Store != StoreCouchDB
 }
 
-func couchbaseKeys(c *Config) []*Key {
-	d := &c.Couchbase
-	return []*Key{
-		{Name: "whisk.gpu.couchbase.connection", value: text(&d.Connection),
-			Doc: "couchbase://host[,host...], or couchbases:// with TLS; needed with records.store couchbase, as are username, password and bucket"},
-		{Name: "whisk.gpu.couchbase.username", value: text(&d.Username), Doc: "user at Couchbase, who may write to the collection"},
-		{Name: "whisk.gpu.couchbase.password", Secret: true, value: exact(&d.Password), Doc: "password at Couchbase"},
-		{Name: "whisk.gpu.couchbase.bucket", value: text(&d.Bucket), Doc: "bucket of activation records"},
-		{Name: "whisk.gpu.couchbase.scope", Default: "_default", value: text(&d.Scope), Doc: "scope in the bucket"},
-		{Name: "whisk.gpu.couchbase.collection", Default: "_default", value: text(&d.Collection),
-			Doc: "collection in the scope; it must exist"},
-		{Name: "whisk.gpu.couchbase.certificate", value: text(&d.Certificate),
-			Doc: "PEM file of the authorities that sign Couchbase's certificates; empty means the system's"},
-	}
-}
-
 // Elasticsearch is where records go that do not go to CouchDB, in the form and
 // under the keys that OpenWhisk has for it.
 type Elasticsearch struct {
-	Protocol           string // "http" or "https"
-	Hosts              []string
-	Index              string
-	Username, Password string
-	KeepAlive          time.Duration
-	Certificate        string
-}
-
-func elasticsearchKeys(c *Config) []*Key {
-	d := &c.Elasticsearch
-	const under = "whisk.activation-store.elasticsearch."
-	return []*Key{
-		{Name: under + "protocol", Default: "http", value: choice(&d.Protocol, "http", "https"), Doc: "how Elasticsearch is reached"},
-		{Name: under + "hosts", value: commaList(&d.Hosts),
-			Doc: "servers of Elasticsearch, each host:port; needed where records go there"},
-		{Name: under + "index-pattern", Default: "openwhisk-%s", value: text(&d.Index),
-			Doc: "index of a namespace, which stands for %s in lower case; without %s all share one"},
-		{Name: under + "username", value: text(&d.Username), Doc: "user at Elasticsearch; empty means without a login"},
-		{Name: under + "password", Secret: true, value: exact(&d.Password), Doc: "password at Elasticsearch"},
-		{Name: under + "keep-alive", Default: "13 minutes", value: duration(&d.KeepAlive), Doc: "how long an idle connection stays open"},
-		{Name: "whisk.gpu.elasticsearch.certificate", value: text(&d.Certificate),
-			Doc: "PEM file of the authorities that sign Elasticsearch's certificates; empty means the system's"},
-	}
+	Protocol    string        `key:"whisk.activation-store.elasticsearch.protocol" default:"http" enum:"http,https" doc:"how Elasticsearch is reached"`
+	Hosts       []string      `key:"whisk.activation-store.elasticsearch.hosts" doc:"servers of Elasticsearch, each host:port; needed where records go there"`
+	Index       string        `key:"whisk.activation-store.elasticsearch.index-pattern" default:"openwhisk-%s" doc:"index of a namespace, which stands for %s in lower case; without %s all share one"`
+	Username    string        `key:"whisk.activation-store.elasticsearch.username" doc:"user at Elasticsearch; empty means without a login"`
+	Password    string        `key:"whisk.activation-store.elasticsearch.password,secret" doc:"password at Elasticsearch"`
+	KeepAlive   time.Duration `key:"whisk.activation-store.elasticsearch.keep-alive" default:"13 minutes" doc:"how long an idle connection stays open"`
+	Certificate string        `key:"whisk.gpu.elasticsearch.certificate" doc:"PEM file of the authorities that sign Elasticsearch's certificates; empty means the system's"`
 }
 
 // check names what is wrong with an Elasticsearch that records shall go to.
@@ -199,42 +100,18 @@ func (d Elasticsearch) check(demand func(ok bool, format string, args ...any)) {
 // S3 is where controllers keep the code of actions beside the database, under
 // the keys that OpenWhisk has for it.
 type S3 struct {
-	Enabled                     bool
-	Bucket                      string
-	Prefix                      string
-	Endpoint                    string
-	PathStyle                   bool
-	Credentials                 string
-	AccessKey, SecretKey, Token string
-	Region                      string
-	CloudFront                  string
-	Certificate                 string
-}
-
-func s3Keys(c *Config) []*Key {
-	d := &c.S3
-	const now, before = "whisk.s3.pekko-connectors.", "whisk.s3.alpakka."
-	key := func(name, standard, doc string, v value) *Key {
-		return &Key{Name: now + name, also: []string{before + name}, Default: standard, Doc: doc, value: v}
-	}
-	access := key("aws.credentials.access-key-id", "", "access key, with provider static", text(&d.AccessKey))
-	secret := key("aws.credentials.secret-access-key", "", "secret of that key", exact(&d.SecretKey))
-	token := key("aws.credentials.token", "", "session token that goes with that key, if any", exact(&d.Token))
-	access.Secret, secret.Secret, token.Secret = true, true, true
-	return []*Key{
-		{Name: "whisk.s3.bucket", value: text(&d.Bucket),
-			Doc: "bucket that controllers keep code in; needed with whisk.spi.AttachmentStoreProvider S3AttachmentStoreProvider"},
-		{Name: "whisk.s3.prefix", value: text(&d.Prefix), Doc: "folder in the bucket"},
-		{Name: "whisk.s3.cloud-front-config.domain-name", value: text(&d.CloudFront),
-			Doc: "must be empty: code is read from the bucket itself"},
-		key("endpoint-url", "", "http(s)://host:port of an S3 that is not AWS", text(&d.Endpoint)),
-		key("path-style-access", "true", "name the bucket in the path of a request; false: in its host", boolean(&d.PathStyle)),
-		key("aws.credentials.provider", "default", "static: the key below; anon: none; default: as AWS's programs do", choice(&d.Credentials, "default", "static", "anon")),
-		access, secret, token,
-		key("aws.region.default-region", "", "region of the bucket; empty: the server is asked", text(&d.Region)),
-		{Name: "whisk.gpu.s3.certificate", value: text(&d.Certificate),
-			Doc: "PEM file of the authorities that sign the certificate of S3; empty means the system's"},
-	}
+	Enabled     bool
+	Bucket      string `key:"whisk.s3.bucket" doc:"bucket that controllers keep code in; needed with whisk.spi.AttachmentStoreProvider S3AttachmentStoreProvider"`
+	Prefix      string `key:"whisk.s3.prefix" doc:"folder in the bucket"`
+	CloudFront  string `key:"whisk.s3.cloud-front-config.domain-name" doc:"must be empty: code is read from the bucket itself"`
+	Endpoint    string `key:"whisk.s3.pekko-connectors.endpoint-url" also:"whisk.s3.alpakka.endpoint-url" doc:"http(s)://host:port of an S3 that is not AWS"`
+	PathStyle   bool   `key:"whisk.s3.pekko-connectors.path-style-access" also:"whisk.s3.alpakka.path-style-access" default:"true" doc:"name the bucket in the path of a request; false: in its host"`
+	Credentials string `key:"whisk.s3.pekko-connectors.aws.credentials.provider" also:"whisk.s3.alpakka.aws.credentials.provider" default:"default" enum:"default,static,anon" doc:"static: the key below; anon: none; default: as AWS's programs do"`
+	AccessKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.access-key-id,secret" also:"whisk.s3.alpakka.aws.credentials.access-key-id" format:"trimmed" doc:"access key, with provider static"`
+	SecretKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.secret-access-key,secret" also:"whisk.s3.alpakka.aws.credentials.secret-access-key" doc:"secret of that key"`
+	Token       string `key:"whisk.s3.pekko-connectors.aws.credentials.token,secret" also:"whisk.s3.alpakka.aws.credentials.token" doc:"session token that goes with that key, if any"`
+	Region      string `key:"whisk.s3.pekko-connectors.aws.region.default-region" also:"whisk.s3.alpakka.aws.region.default-region" doc:"region of the bucket; empty: the server is asked"`
+	Certificate string `key:"whisk.gpu.s3.certificate" doc:"PEM file of the authorities that sign the certificate of S3; empty means the system's"`
 }
 
 func (d S3) check(demand func(ok bool, format string, args ...any)) {

@@ -27,9 +27,9 @@ var sizeUnits = map[string]float64{
 	"t": 1 << 40, "T": 1 << 40, "Ti": 1 << 40, "TiB": 1 << 40, "tebibyte": 1 << 40, "tebibytes": 1 << 40,
 }
 
-// ParseSize reads a size as HOCON writes it: "1024 m", "2GB", "1.5 GiB", or a
+// parseSize reads a size as HOCON writes it: "1024 m", "2GB", "1.5 GiB", or a
 // bare number of bytes.
-func ParseSize(s string) (Size, error) {
+func parseSize(s string) (Size, error) {
 	number, unit := splitUnit(s)
 	factor, ok := sizeUnits[unit]
 	n, err := strconv.ParseFloat(number, 64)
@@ -66,10 +66,10 @@ var durationUnits = map[string]time.Duration{
 	"ns": 1, "nano": 1, "nanos": 1, "nanosecond": 1, "nanoseconds": 1,
 }
 
-// ParseDuration reads a duration as OpenWhisk's configuration writes it:
+// parseDuration reads a duration as OpenWhisk's configuration writes it:
 // "10 minutes", "100 ms", "5m", "1 d", "Inf". A number other than 0 needs a
 // unit, and time does not run backwards.
-func ParseDuration(s string) (time.Duration, error) {
+func parseDuration(s string) (time.Duration, error) {
 	number, unit := splitUnit(s)
 	if strings.EqualFold(unit, "Inf") && number == "" {
 		return Forever, nil

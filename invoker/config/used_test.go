@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,8 @@ const (
 	settings = module + "/invoker/config"
 )
 
-// program reads the module's packages and what each name in them means. Of
-// packages from elsewhere nothing is known, and nothing is needed.
+// program reads the module's packages and what each name in them means. Packages
+// from elsewhere are empty.
 type program struct {
 	t     *testing.T
 	fset  *token.FileSet
@@ -75,95 +76,86 @@ func field(s *types.Selection) string {
 	return types.TypeString(recv, func(*types.Package) string { return "" }) + "." + s.Obj().Name()
 }
 
-// describes tells whether a function makes keys, and judges whether it only looks
-// whether values agree: neither is a use of them.
-func describes(f *ast.FuncDecl, info *types.Info) bool {
+// makes reports whether a function makes keys, and judges whether it only compares
+// values: neither is a use of them.
+func makes(f *ast.FuncDecl, info *types.Info) bool {
 	results := info.Defs[f.Name].Type().(*types.Signature).Results()
-	return results.Len() == 1 && strings.HasSuffix(results.At(0).Type().String(), "config.Key")
+	return results.Len() == 1 && strings.HasSuffix(results.At(0).Type().String(), "config.Key") || f.Name.Name == "spis"
 }
 
 func judges(f *ast.FuncDecl) bool {
-	return slices.Contains([]string{"check", "validate", "ordered", "spis"}, f.Name.Name)
+	return slices.Contains([]string{"check", "validate", "ordered"}, f.Name.Name)
 }
 
-// keyFields gives the name of each key by the field that it fills.
-func keyFields(f *ast.FuncDecl, info *types.Info, into map[string]string) {
-	ast.Inspect(f, func(n ast.Node) bool {
-		lit, ok := n.(*ast.CompositeLit)
+// tagged gives the name of each key by the field that has its tag.
+func tagged(pkg *types.Package) map[string]string {
+	keys := map[string]string{}
+	for _, name := range pkg.Scope().Names() {
+		s, ok := pkg.Scope().Lookup(name).Type().Underlying().(*types.Struct)
 		if !ok {
-			return true
+			continue
 		}
-		name := ""
-		for _, e := range lit.Elts {
-			kv, ok := e.(*ast.KeyValueExpr)
-			if !ok {
-				continue
+		for i := range s.NumFields() {
+			key, _, _ := strings.Cut(reflect.StructTag(s.Tag(i)).Get("key"), ",")
+			if key != "" {
+				keys[name+"."+s.Field(i).Name()] = key
 			}
-			member, ok := kv.Key.(*ast.Ident)
-			if !ok {
-				continue
+		}
+	}
+	return keys
+}
+
+// chosen gives the name of a service provider by each field that it sets.
+func chosen(f *ast.FuncDecl, info *types.Info, into map[string]string) {
+	name := ""
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			key, ok := n.Key.(*ast.Ident)
+			if text, is := n.Value.(*ast.BasicLit); ok && is && key.Name == "name" {
+				name = strings.Trim(text.Value, `"`)
 			}
-			switch member.Name {
-			case "Name", "name":
-				if s, ok := kv.Value.(*ast.BasicLit); ok {
-					name = strings.Trim(s.Value, `"`)
+		case *ast.AssignStmt:
+			for _, l := range n.Lhs {
+				if s, ok := l.(*ast.SelectorExpr); ok && field(info.Selections[s]) != "" {
+					into[field(info.Selections[s])] = "whisk.spi." + name
 				}
-			case "value":
-				ast.Inspect(kv.Value, func(n ast.Node) bool {
-					if u, ok := n.(*ast.UnaryExpr); ok && u.Op == token.AND {
-						if s, ok := u.X.(*ast.SelectorExpr); ok && field(info.Selections[s]) != "" {
-							into[field(info.Selections[s])] = name
-						}
-					}
-					return true
-				})
-			case "choose":
-				ast.Inspect(kv.Value, func(n ast.Node) bool {
-					if a, ok := n.(*ast.AssignStmt); ok {
-						for _, l := range a.Lhs {
-							if s, ok := l.(*ast.SelectorExpr); ok && field(info.Selections[s]) != "" {
-								into[field(info.Selections[s])] = "whisk.spi." + name
-							}
-						}
-					}
-					return true
-				})
 			}
 		}
 		return true
 	})
 }
 
-// declared are keys that a deployment gives and that only their check needs; their
-// description has the reason.
+// declared are keys that a deployment gives and that only their check needs, with
+// the reason.
 var declared = map[string]string{
 	"whisk.kafka.common.ssl-truststore-type":  "the format is recognised",
 	"whisk.kafka.common.ssl-keystore-type":    "the format is recognised",
 	"whisk.invoker.https.keystore-flavor":     "the format is recognised",
-	"whisk.couchdb.provider":                  "both kinds are spoken to alike",
+	"whisk.couchdb.provider":                  "both kinds are used alike",
 	"whisk.s3.cloud-front-config.domain-name": "must be empty",
+	"whisk.memory.std":                        "documents of actions have their limits",
 	"whisk.time-limit.std":                    "documents of actions have their limits",
 	"whisk.log-limit.std":                     "documents of actions have their limits",
 	"whisk.concurrency-limit.std":             "documents of actions have their limits",
 }
 
-// A key that nobody reads is a promise that nobody keeps: each field that a key
-// fills is read outside of this package, or by what this package offers.
+// A key that is not read has no effect: each field that a key fills is read
+// outside of this package, or by what this package offers.
 func TestEveryKeyIsRead(t *testing.T) {
 	p := newProgram(t)
 	if _, err := p.Import(module + "/invoker/cmd/gpuwhisk"); err != nil {
 		t.Fatal(err)
 	}
-	keys, read := map[string]string{}, map[string]bool{}
+	keys, read := tagged(p.known[settings]), map[string]bool{}
 	for path, files := range p.files {
 		for _, f := range files {
 			for _, decl := range f.Decls {
 				if fn, ok := decl.(*ast.FuncDecl); ok && path == settings {
-					if describes(fn, p.info) || fn.Name.Name == "spis" {
-						keyFields(fn, p.info, keys)
-						continue
+					if fn.Name.Name == "spis" {
+						chosen(fn, p.info, keys)
 					}
-					if judges(fn) {
+					if makes(fn, p.info) || judges(fn) {
 						continue
 					}
 				}
@@ -178,14 +170,14 @@ func TestEveryKeyIsRead(t *testing.T) {
 		_, known := declared[key]
 		switch {
 		case !read[name] && !known:
-			t.Errorf("%s fills %s, which nobody reads", key, name)
+			t.Errorf("%s fills %s, which is not read", key, name)
 		case read[name] && known:
 			t.Errorf("%s is read: it is not only declared", key)
 		}
 	}
 }
 
-// reads notes the fields that are read; one that is only assigned is not.
+// reads collects the fields that are read; one that is only assigned is not.
 func reads(decl ast.Decl, info *types.Info, into map[string]bool) {
 	written := map[ast.Expr]bool{}
 	ast.Inspect(decl, func(n ast.Node) bool {

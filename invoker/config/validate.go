@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -30,8 +29,8 @@ func validate(c *Config) []error {
 		demand(err == nil && port != "", "KAFKA_HOSTS names %q, which is not host:port (several are separated by commas)", host)
 	}
 	ordered(&c.Limits, demand)
-	demand(c.Pool.UserMemory >= c.Limits.Memory.Min,
-		"whisk.container-pool.user-memory %v is below whisk.memory.min %v: no action would have room", c.Pool.UserMemory, c.Limits.Memory.Min)
+	demand(c.Pool.UserMemory >= c.Limits.MemoryMin,
+		"whisk.container-pool.user-memory %v is below whisk.memory.min %v: no action would have room", c.Pool.UserMemory, c.Limits.MemoryMin)
 	demand(c.GPU.Sched.TTLMin <= c.GPU.Sched.TTLMax, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
 		formatDuration(c.GPU.Sched.TTLMin), formatDuration(c.GPU.Sched.TTLMax))
 	demand(c.GPU.SimulatedDevices == 0 || c.GPU.Devices == "auto" || c.GPU.Devices == "none",
@@ -71,13 +70,12 @@ func validate(c *Config) []error {
 // ordered checks that each limit has min <= std <= max.
 func ordered(l *Limits, demand func(ok bool, format string, args ...any)) {
 	const wrong = "%s: min %v, std %v, max %v are out of order"
-	demand(l.Memory.Min <= l.Memory.Std && l.Memory.Std <= l.Memory.Max, wrong, "whisk.memory", l.Memory.Min, l.Memory.Std, l.Memory.Max)
-	demand(l.Time.Min <= l.Time.Std && l.Time.Std <= l.Time.Max, wrong, "whisk.time-limit", l.Time.Min, l.Time.Std, l.Time.Max)
-	demand(l.Log.Min <= l.Log.Std && l.Log.Std <= l.Log.Max, wrong, "whisk.log-limit", l.Log.Min, l.Log.Std, l.Log.Max)
-	demand(l.Concurrency.Min <= l.Concurrency.Std && l.Concurrency.Std <= l.Concurrency.Max, wrong,
-		"whisk.concurrency-limit", l.Concurrency.Min, l.Concurrency.Std, l.Concurrency.Max)
-	demand(l.Payload.Truncation <= l.Payload.Max, "whisk.activation.payload.truncation %v is above whisk.activation.payload.max %v",
-		l.Payload.Truncation, l.Payload.Max)
+	demand(l.MemoryMin <= l.MemoryStd && l.MemoryStd <= l.MemoryMax, wrong, "whisk.memory", l.MemoryMin, l.MemoryStd, l.MemoryMax)
+	demand(l.TimeMin <= l.TimeStd && l.TimeStd <= l.TimeMax, wrong, "whisk.time-limit", l.TimeMin, l.TimeStd, l.TimeMax)
+	demand(l.LogMin <= l.LogStd && l.LogStd <= l.LogMax, wrong, "whisk.log-limit", l.LogMin, l.LogStd, l.LogMax)
+	demand(l.ConcurrencyMin <= l.ConcurrencyStd && l.ConcurrencyStd <= l.ConcurrencyMax, wrong,
+		"whisk.concurrency-limit", l.ConcurrencyMin, l.ConcurrencyStd, l.ConcurrencyMax)
+	demand(l.Truncation <= l.Payload, "whisk.activation.payload.truncation %v is above whisk.activation.payload.max %v", l.Truncation, l.Payload)
 }
 
 // ours begins every key of this project; below it nothing is ignored.
@@ -86,16 +84,15 @@ const ours = "whisk.gpu"
 // leftOver sorts what no key took: paths of ours are mistakes, others belong
 // to parts of OpenWhisk that this invoker does not have.
 func leftOver(all []*Key, s *sources) (problems []error, ignored []Setting) {
-	for _, path := range slices.Sorted(maps.Keys(s.tree.values)) {
-		l := s.tree.values[path]
+	s.tree.walk("", func(path string, v *node) {
 		switch {
-		case s.taken[path] || strings.HasPrefix(path, "whisk-config."):
+		case v.used || strings.HasPrefix(path, "whisk-config."):
 		case strings.HasPrefix(path, ours):
-			problems = append(problems, unknown(all, path, l))
+			problems = append(problems, unknown(all, path, v.leaf))
 		default:
-			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Value: reason(path), Source: l.source})
+			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Value: reason(path), Source: v.source})
 		}
-	}
+	})
 	return problems, ignored
 }
 
@@ -115,14 +112,14 @@ var without = []struct{ name, why string }{
 	{"whisk.kafka.producer.", "acks and timeouts are as OpenWhisk ships them"},
 	{"whisk.kafka.consumer.", "the invoker's partition is read by assignment, without a group session"},
 	{"whisk.container-proxy.action-health-check.", "a container that fails is replaced when it is used"},
-	{"whisk.db.", "the invoker asks no views of those design documents"},
+	{"whisk.db.", "the invoker queries no views of those design documents"},
 	{"whisk.scheduler.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
 	{"whisk.etcd.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
 	{"whisk.controller.", "belongs to the controller"},
 	{"whisk.loadbalancer.", "belongs to the controller"},
 }
 
-// reason words why a path is ignored.
+// reason is why a path is ignored.
 func reason(path string) string {
 	for _, w := range without {
 		if path == w.name || strings.HasSuffix(w.name, ".") && strings.HasPrefix(path, w.name) {

@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/base64"
 	"fmt"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,87 @@ type value struct {
 	// setBelow, when not nil, sets the field from paths below the key, sorted:
 	// list elements by number, map entries by name.
 	setBelow func(below []entry) error
+}
+
+// valueOf makes the value of a field. These tags say what is allowed:
+//
+//	enum:"a,b"      of a text: one of these words
+//	range:"lo..hi"  of a number
+//	min:"1 MiB"     of a size
+//	bytes:"16"      of a key in base64
+//	format:"word"   of a text, a list or a map: its form, see below
+func valueOf(at any, tag reflect.StructTag, secret bool) value {
+	format := tag.Get("format")
+	switch at := at.(type) {
+	case *bool:
+		return boolean(at)
+	case *int:
+		lo, hi := bounds(tag)
+		return integer(at, int(lo), int(hi))
+	case *float64:
+		lo, hi := bounds(tag)
+		if tag.Get("default") == "" {
+			return optionalReal(at, lo, hi)
+		}
+		return real(at, lo, hi)
+	case *Size:
+		var lo Size
+		if text := tag.Get("min"); text != "" {
+			must(size(&lo, 0).set(text), tag)
+		}
+		return size(at, lo)
+	case *time.Duration:
+		return duration(at)
+	case *[]byte:
+		n, err := strconv.Atoi(tag.Get("bytes"))
+		must(err, tag)
+		return secretBytes(at, n)
+	case *string:
+		words, limited := tag.Lookup("enum")
+		switch {
+		case limited:
+			return choice(at, strings.Split(words, ",")...)
+		case format == "topic":
+			return topic(at)
+		case secret && format != "trimmed":
+			return exact(at)
+		}
+		return text(at)
+	case *[]string:
+		switch format {
+		case "quoted":
+			return quoted(at)
+		case "modes":
+			return shimModes(at)
+		}
+		return list(at)
+	case *map[string]string:
+		return properties(at)
+	case *map[string][]string:
+		return lists(at)
+	case *map[string]float64:
+		return weights(at)
+	case *map[string]Size:
+		return limits(at, format == "namespaces")
+	}
+	panic(fmt.Sprintf("there is no setting of type %T", at))
+}
+
+// bounds reads a range tag.
+func bounds(tag reflect.StructTag) (lo, hi float64) {
+	from, to, _ := strings.Cut(tag.Get("range"), "..")
+	lo, err := strconv.ParseFloat(from, 64)
+	must(err, tag)
+	hi, err = strconv.ParseFloat(to, 64)
+	must(err, tag)
+	return lo, hi
+}
+
+// must panics on a tag that is wrong.
+func must(err error, tag reflect.StructTag) {
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", tag, err))
+	}
 }
 
 // field makes the value of a field that parse reads and format writes.
@@ -123,11 +206,11 @@ func optionalReal(at *float64, lo, hi float64) value {
 	return v
 }
 
-func size(at *Size, lo int64) value {
+func size(at *Size, lo Size) value {
 	const units = "k, m, g, KiB, MiB, GiB are powers of 1024 and kB, MB, GB powers of 1000"
-	return field(at, fmt.Sprintf("size of at least %s, such as \"512 m\" (%s)", Size(lo), units), func(s string) (Size, error) {
-		n, err := ParseSize(s)
-		if err != nil || int64(n) < lo {
+	return field(at, fmt.Sprintf("size of at least %s, such as \"512 m\" (%s)", lo, units), func(s string) (Size, error) {
+		n, err := parseSize(s)
+		if err != nil || n < lo {
 			return 0, errBad
 		}
 		return n, nil
@@ -135,7 +218,7 @@ func size(at *Size, lo int64) value {
 }
 
 func duration(at *time.Duration) value {
-	return field(at, `duration such as "100 ms", "10 minutes", "5m", "1 d", or Inf`, ParseDuration, formatDuration)
+	return field(at, `duration such as "100 ms", "10 minutes", "5m", "1 d", or Inf`, parseDuration, formatDuration)
 }
 
 // secretBytes is a key of n bytes.
@@ -149,13 +232,11 @@ func secretBytes(at *[]byte, n int) value {
 	}, base64.StdEncoding.EncodeToString))
 }
 
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,249}$`)
+
 func topic(at *string) value {
 	return field(at, "topic name: at most 249 letters, digits, dots, dashes and underscores", func(s string) (string, error) {
-		s = strings.TrimSpace(s)
-		rest := strings.TrimLeftFunc(s, func(r rune) bool {
-			return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_'
-		})
-		if len(s) > 249 || rest != "" {
+		if s = strings.TrimSpace(s); !topicName.MatchString(s) {
 			return "", errBad
 		}
 		return s, nil

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// parseJAAS reads one entry of the JAAS format as Kafka's Java client reads it:
+//
+//	class required name="value" name='value' name=value;
+//
+// A quote that is not closed is an error here, and not in Java. Errors name
+// positions, not text, which may be secret.
+func parseJAAS(s string) (module string, options map[string]string, err error) {
+	tokens, err := jaasTokens(s)
+	if err != nil {
+		return "", nil, err
+	}
+	take := func(kind byte, want string) string {
+		t := tokens[0]
+		switch {
+		case err != nil:
+		case t.kind == kind:
+			tokens = tokens[1:]
+			return t.text
+		case t.kind == jaasEnd:
+			err = fmt.Errorf("it ends where there should be %s", want)
+		default:
+			err = fmt.Errorf("at character %d there should be %s", t.at, want)
+		}
+		return ""
+	}
+	module = take(jaasText, "the class of a login module")
+	flag := strings.ToLower(take(jaasText, "required"))
+	if err == nil && !slices.Contains([]string{"required", "requisite", "sufficient", "optional"}, flag) {
+		err = fmt.Errorf("%q does not follow the class of the login module", "required")
+	}
+	options = map[string]string{}
+	for err == nil && tokens[0].kind != ';' {
+		name := take(jaasText, "the name of an option, or a semicolon at the end")
+		take('=', "= and a value; a name or value with other than letters, digits, dots and dashes must be in double quotes")
+		options[name] = take(jaasText, "a value")
+	}
+	take(';', "a semicolon")
+	take(jaasEnd, "nothing more: it has one login module")
+	return module, options, err
+}
+
+// Kinds of tokens beside '=' and ';', which are their own.
+const (
+	jaasEnd  = 0
+	jaasText = 'a' // a word, or what was in quotes
+)
+
+type jaasToken struct {
+	kind byte
+	text string
+	at   int // the number of its first byte, from 1
+}
+
+var (
+	jaasBlank  = regexp.MustCompile(`^(?:[\x00-\x20]|//[^\n]*|/\*(?s:.*?)\*/)*`)
+	jaasQuoted = regexp.MustCompile(`^(?:"((?:[^"\\\n\r]|\\(?s:.))*)"|'((?:[^'\\\n\r]|\\(?s:.))*)')`)
+	jaasWord   = regexp.MustCompile(`^[A-Za-z_$[:^ascii:]][A-Za-z0-9_$.[:^ascii:]-]*`)
+	jaasEscape = regexp.MustCompile(`\\(?:[0-3][0-7]{0,2}|[4-7][0-7]?|(?s:.))`)
+)
+
+// jaasTokens cuts an entry at what Java's StreamTokenizer cuts it at. The last
+// token is jaasEnd.
+func jaasTokens(s string) (all []jaasToken, err error) {
+	for at := 0; ; {
+		at += len(jaasBlank.FindString(s[at:]))
+		rest := s[at:]
+		t := jaasToken{kind: jaasText, at: at + 1}
+		if rest == "" {
+			return append(all, jaasToken{kind: jaasEnd, at: t.at}), nil
+		}
+		switch word, quoted := jaasWord.FindString(rest), jaasQuoted.FindStringSubmatch(rest); {
+		case rest[0] == '=' || rest[0] == ';':
+			t.kind = rest[0]
+			at++
+		case word != "":
+			t.text = word
+			at += len(word)
+		case quoted != nil:
+			t.text = jaasEscape.ReplaceAllStringFunc(quoted[1]+quoted[2], unescapeJava)
+			at += len(quoted[0])
+		case strings.HasPrefix(rest, "/*"):
+			return nil, fmt.Errorf("the comment at character %d is not closed", t.at)
+		case rest[0] == '"' || rest[0] == '\'':
+			return nil, fmt.Errorf("the quote at character %d is not closed on its line", t.at)
+		default: // Java takes a number for no text, and a sign for a token of its own
+			return nil, fmt.Errorf("character %d is not the beginning of a word: put the text in double quotes", t.at)
+		}
+		all = append(all, t)
+	}
+}
+
+// unescapeJava is what a backslash and the characters behind it stand for.
+func unescapeJava(escape string) string {
+	code := escape[1:]
+	if n, err := strconv.ParseUint(code, 8, 16); err == nil {
+		return string(rune(n))
+	}
+	if i := strings.Index("abfnrtv", code); i >= 0 {
+		return "\a\b\f\n\r\t\v"[i : i+1]
+	}
+	return code
+}
