@@ -16,16 +16,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// adminHandler makes the admin handler. Until the invoker accepts work /ping names what
-// it is waiting for, with a status that readiness probes take as "not yet".
+// adminHandler makes the admin handler. Until the invoker accepts work /ping names
+// what it waits for, with a status that readiness probes take as "not yet".
 func (a *assembly) adminHandler() http.Handler {
 	o := admin.Options{
 		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
 		Header: a.c.Admin.TransactionHeader, Pings: pings{a}, Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
 	}
 	if a.c.Metrics.Served() {
-		// What is looked up when it is asked for is apart from what is counted:
-		// the console reads the counters once a second.
+		// Gauges are collected on demand and have a registry of their own: the
+		// console reads the counters once a second.
 		live := prometheus.NewRegistry()
 		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
 		o.Metrics = promhttp.HandlerFor(a.named(prometheus.Gatherers{a.metrics, a.functions, live}), promhttp.HandlerOpts{})
@@ -52,7 +52,7 @@ func (a *assembly) adminHandler() http.Handler {
 	})
 }
 
-// cannot is why no work can be done though the invoker is ready; empty: it can.
+// cannot is why the invoker cannot work although it is ready, or empty.
 func (a *assembly) cannot() string {
 	if why, _ := a.unable.Load().(string); why != "" {
 		return "container engine: " + why

@@ -5,7 +5,7 @@
 // that what is tried on a laptop is what runs in production.
 //
 // Its own goroutines: the HTTP server, the caller's Beat, which ends with the
-// context, and one that looks for interpreters while the first parts are opened.
+// context, and one that searches for interpreters while the first parts are opened.
 // All others belong to what it opens.
 package assembly
 
@@ -23,7 +23,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/kamon"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/trace"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/userlogs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
@@ -56,11 +55,10 @@ type Options struct {
 	// GPU processes (process runtime), as in LD_LIBRARY_PATH; empty where it
 	// needs no help.
 	LibraryPath string
-	// Engine, when not nil, replaces the configured one; Run closes
-	// it.
+	// Engine, when not nil, replaces the configured one; Run closes it.
 	Engine Engine
-	// Patient waits longer for a Docker daemon's words on containers than a user
-	// would: for tests, on a machine that stands still now and then.
+	// LongTimeouts waits longer for what a Docker daemon reports of containers than
+	// a user would: for tests, on a machine that stands still now and then.
 	LongTimeouts bool
 	// Terminated, when not nil, reports once the context has ended whether a
 	// process is to follow, as after SIGTERM, and not after Ctrl-C.
@@ -72,7 +70,7 @@ type Options struct {
 	// Ready, when not nil, is called when activations are being accepted.
 	Ready func()
 	// Beat, when not nil, runs in a goroutine of its own from then on until the
-	// goodbye begins; alive answers when the dispatcher does.
+	// stop begins; alive answers when the dispatcher does.
 	Beat func(ctx context.Context, alive func(context.Context) error)
 
 	// How long another process with this id may be silent and counts as alive,
@@ -94,17 +92,16 @@ type assembly struct {
 	steps     *invoker.SpanObserver // what adapters do
 	ready     atomic.Bool
 	closing   chan struct{} // the admin listener is
-	stopping  atomic.Bool   // the goodbye has begun
+	stopping  atomic.Bool   // the stop has begun
 	stage     atomic.Value  // string: what the start is waiting for
 	unable    atomic.Value  // string: why nothing can be done for now
 	silenced  silence
 	retired   atomic.Bool // an operator disabled it
 
-	parts        parts
+	parts        openParts
 	gpus         gpus
 	recording    *recording               // nil without whisk.gpu.record
 	tracer       *trace.Tracer            // nil: traces are off
-	statsd       *kamon.StatsD            // nil: nothing is sent there
 	userLogs     *userlogs.Files          // nil: logs go into records alone
 	programs     func() runtimes.Programs // what interpreters there are, once they are looked for
 	engine       Engine
@@ -146,8 +143,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer closeListener()
 	defer a.findPrograms(ctx)()
-	a.parts.all = a.partsInOrder(manifest)
-	if err := a.parts.open(ctx); err != nil {
+	if err := a.parts.open(ctx, a.partsInOrder(manifest)); err != nil {
 		return errors.Join(err, a.close())
 	}
 	err = a.invoker.Load().Run(ctx, func() { a.announce(ctx) })
@@ -202,35 +198,32 @@ func (a *assembly) identify(ctx context.Context) error {
 func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 	topic := a.c.Kafka.TopicPrefix + a.instance.Topic()
 	return []part{
-		{name: "Kafka", open: func(ctx context.Context) error { return a.openKafka(ctx, topic) }},
+		{"Kafka", func(ctx context.Context) (hooks, error) { return hooks{}, a.openKafka(ctx, topic) }},
 		// Of the last activations, too; the end does not wait for it.
-		{name: "traces", open: a.openTracer, close: a.closeTracer},
-		{name: "StatsD", open: a.openStatsD, close: a.closeStatsD},
-		{name: "log files", open: a.openUserLogs, close: a.closeUserLogs, status: a.userLogsStatus, gauges: a.userLogsGauges},
+		{"traces", a.openTracer},
+		{"StatsD", a.openStatsD},
+		{"log files", a.openUserLogs},
 		// Closed last of what other processes share: one that waits for its lock
 		// starts at once, and must find nothing of ours.
-		{name: "state", open: a.awaitPrevious, close: a.closeState, status: a.stateStatus, gauges: a.stateGauges},
-		{name: "GPUs", open: a.openGPUs, close: a.closeGPUs, status: a.gpusStatus, gauges: a.gpusGauges},
-		{name: "recording", open: a.openRecording, close: a.closeRecording},
-		{name: "engine", open: a.openEngine, close: a.closeEngine},
-		{name: "bucket of code", open: a.openBucket, close: a.closeBucket, status: a.bucketStatus},
-		{name: "store of records", open: a.openRecordStore, flush: a.flushRecordStore, close: a.closeRecordStore, status: a.recordStoreStatus},
-		{name: "database", open: func(ctx context.Context) error { return a.openStore(ctx, manifest) },
-			flush: a.flushStore, close: a.closeStore, status: a.storeStatus, gauges: a.storeGauges},
+		{"state", a.awaitPrevious},
+		{"GPUs", a.openGPUs},
+		{"recording", a.openRecording},
+		{"engine", a.openEngine},
+		{"bucket of code", a.openBucket},
+		{"store of records", a.openRecordStore},
+		{"database", func(ctx context.Context) (hooks, error) { return a.openStore(ctx, manifest) }},
 		// They begin when the invoker is ready, and end after the last commit,
 		// which the next process reads once they are silent.
-		{name: "pings", close: a.closePings, status: a.pingsStatus},
+		{"pings", a.openPings},
 		// The last commit of all that touches messages: only then is it true
 		// that acks and records are safe.
-		{name: "activations", open: func(ctx context.Context) error { return a.openSources(ctx, topic) },
-			close: a.closeSources, status: a.sourcesStatus, gauges: a.sourcesGauges},
-		{name: "acks", open: a.openProducer, flush: a.closeProducer, status: a.producerStatus, gauges: a.producerGauges},
-		{name: "invoker", open: func(context.Context) error { return a.newInvoker(manifest) },
-			close: a.closeInvoker, status: workStatus, gauges: workGauges},
+		{"activations", func(ctx context.Context) (hooks, error) { return a.openSources(ctx, topic) }},
+		{"acks", a.openProducer},
+		{"invoker", func(context.Context) (hooks, error) { return a.newInvoker(manifest) }},
 	}
 }
 
-func (a *assembly) newInvoker(manifest *activation.Manifest) error {
+func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 	s := settings(a.c, a.instance, manifest, a.gpus.devices)
 	if a.recording != nil {
 		s.GPU.Record = a.recording
@@ -259,17 +252,9 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) error {
 	}
 	iv, err := invoker.New(s, ports, invoker.NewMetrics(a.metrics, a.functions), a.Log)
 	if err != nil {
-		return err
+		return hooks{}, err
 	}
 	a.invoker.Store(iv)
-	a.stage.Store("looking after containers that a former process left")
-	return nil
-}
-
-// closeInvoker ends the output; what was written is flushed.
-func (a *assembly) closeInvoker(context.Context) error {
-	if iv := a.invoker.Load(); iv != nil {
-		iv.Close()
-	}
-	return nil
+	a.stage.Store("adopting or removing containers that a former process left")
+	return hooks{close: closer(func() error { iv.Close(); return nil }), status: workStatus, gauges: workGauges}, nil
 }

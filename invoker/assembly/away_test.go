@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 )
 
-// storeWith opens a store on a database that answers as the test says.
+// storeWith opens a store on a database that serves what the test has it serve.
 func storeWith(t *testing.T, serve http.HandlerFunc) actions {
 	t.Helper()
 	web := httptest.NewServer(serve)
@@ -67,7 +67,7 @@ func TestActionWaitsForTheDatabase(t *testing.T) {
 		_, err := a.Action(t.Context(), "guest/none", "1-a")
 		ended <- err
 	}()
-	for range 20 { // it goes on asking
+	for range 20 { // it tries again and again
 		<-asked
 	}
 	select {

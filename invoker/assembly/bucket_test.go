@@ -31,13 +31,14 @@ func TestBucketThatRefuses(t *testing.T) {
 	c.S3 = config.S3{Enabled: true, Bucket: "code", Endpoint: server.URL, PathStyle: true, Region: "us-east-1",
 		Credentials: "static", AccessKey: "a", SecretKey: "of a test"}
 	a := &assembly{c: c, Options: Options{Log: slog.New(slog.DiscardHandler)}}
-	if err := a.openBucket(t.Context()); err != nil {
+	h, err := a.openBucket(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = a.closeBucket(t.Context()) }()
+	defer func() { _ = h.close(t.Context()) }()
 	reasons := func() string {
 		var s status
-		a.bucketStatus(&s)
+		h.status(&s)
 		return strings.Join(s.Reasons, "; ")
 	}
 	if why := reasons(); !strings.Contains(why, "reading code from S3: ") || !strings.Contains(why, "(whisk.s3.pekko-connectors.aws.credentials)") ||
@@ -51,9 +52,9 @@ func TestBucketThatRefuses(t *testing.T) {
 	if why := reasons(); strings.Contains(why, "S3") {
 		t.Errorf("after a read: reasons %s", why)
 	}
-	none := &assembly{}
-	if none.bucket.why() != "" {
-		t.Error("without a bucket there is something wrong with it")
+	none := &assembly{c: config.Default()}
+	if h, err := none.openBucket(t.Context()); err != nil || h.status != nil || none.bucket != nil {
+		t.Errorf("without a bucket: %v, or it has a status", err)
 	}
 }
 
@@ -72,9 +73,14 @@ func TestStoreThatRefusesIsNamed(t *testing.T) {
 	a := &assembly{c: c, Options: Options{Log: slog.New(slog.DiscardHandler)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.openRecordStore(ctx) }()
+	var h hooks
+	go func() {
+		var err error
+		h, err = a.openRecordStore(ctx)
+		ended <- err
+	}()
 	<-asked
-	<-asked // the first is told of
+	<-asked // the first answer is in the stage
 	if message := a.waiting(); !strings.Contains(message, "elasticsearch: ") || !strings.Contains(message, "whisk.activation-store.elasticsearch.password") ||
 		strings.Contains(message, c.Elasticsearch.Password) {
 		t.Errorf("it waits for %q", message)
@@ -83,7 +89,7 @@ func TestStoreThatRefusesIsNamed(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("it is open")
 	}
-	if err := a.closeRecordStore(t.Context()); err != nil {
+	if err := h.close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

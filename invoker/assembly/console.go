@@ -24,7 +24,7 @@ type view struct {
 	Status    status              `json:"status"`
 	Functions []*explain.Function `json:"functions"`
 	Recent    []recent            `json:"recent"`
-	Explained uint64              `json:"explained"` // accounts, ever
+	Explained uint64              `json:"explained"` // traces, ever
 	Counters  map[string]float64  `json:"counters"`
 }
 
@@ -84,7 +84,7 @@ func summary(a *explain.Trace) recent {
 	return r
 }
 
-// explained is what is known of one activation.
+// explained is the trace of one activation.
 func (a *assembly) explained(id string) (any, bool) {
 	iv := a.invoker.Load()
 	if iv == nil {
@@ -100,8 +100,8 @@ func (a *assembly) explained(id string) (any, bool) {
 	}{&trace, explain.Describe(&trace)}, true
 }
 
-// counters are those that count for all functions together, such as what was
-// lost, spooled or repeated, by name and labels.
+// counters are those of all functions together, such as what was lost, spooled or
+// repeated, by name and labels.
 func (a *assembly) counters() map[string]float64 {
 	all := map[string]float64{}
 	families, _ := a.metrics.Gather() // what there is, whatever else fails

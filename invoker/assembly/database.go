@@ -32,29 +32,18 @@ func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
 }
 
 // openStore opens the database, and reads the blocked namespaces.
-func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest) (err error) {
-	if a.store, err = couchdb.Open(a.databaseConfig(), manifest); err != nil {
-		return err
+func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest) (hooks, error) {
+	store, err := couchdb.Open(a.databaseConfig(), manifest)
+	if err != nil {
+		return hooks{}, err
 	}
+	a.store = store
+	h := hooks{flush: store.Flush, close: closer(store.Close), status: a.storeStatus, gauges: storeGauges}
 	if err := a.awaitDatabase(ctx); err != nil {
-		return err
+		return h, err
 	}
 	a.refuseBlocked(ctx)
-	return nil
-}
-
-func (a *assembly) flushStore(ctx context.Context) error {
-	if a.store == nil {
-		return nil
-	}
-	return a.store.Flush(ctx)
-}
-
-func (a *assembly) closeStore(context.Context) error {
-	if a.store == nil {
-		return nil
-	}
-	return a.store.Close()
+	return h, nil
 }
 
 func (a *assembly) storeStatus(s *status) {
@@ -66,8 +55,8 @@ func (a *assembly) storeStatus(s *status) {
 	s.because("reading the blacklist", h.Blacklist.LastError)
 }
 
-func (a *assembly) storeGauges(s *status, m sink) {
-	const name, help = "couchdb_cache_total", "Actions that were asked for, by whether they were at hand."
+func storeGauges(s *status, m sink) {
+	const name, help = "couchdb_cache_total", "Actions that were looked up, by whether the cache had them."
 	m.counter(name, help, float64(s.CouchDB.Cache.Hits), label{"outcome", "hit"})
 	m.counter(name, help, float64(s.CouchDB.Cache.Misses), label{"outcome", "miss"})
 }
@@ -98,17 +87,17 @@ func (a *assembly) await(ctx context.Context, name string, probe func(context.Co
 	}
 }
 
-// refuseBlocked reads which namespaces are blocked before the first activation
-// is: one of theirs must not slip through while the store is still asking. A
-// database that does not answer delays the start no longer than blockedTime.
+// refuseBlocked reads which namespaces are blocked before the first activation is
+// read: none of theirs must run meanwhile. A database that does not answer delays
+// the start no longer than blockedTime.
 func (a *assembly) refuseBlocked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, blockedTime)
 	defer cancel()
 	_ = a.store.RefreshBlacklist(ctx) // its health shows the error; it is read again
 }
 
-// readTries is how often an action is asked for while the database answers in
-// between.
+// readTries is how often an action is read while the database answers other
+// requests.
 const readTries = 4
 
 // actions translates the store's errors into the invoker's, and waits for a
@@ -117,7 +106,7 @@ type actions struct{ *couchdb.Store }
 
 func (a actions) Action(ctx context.Context, id, revision string) (*activation.Action, error) {
 	found, err := a.Store.Action(ctx, id, revision)
-	// A database that answers, but not for this action, is not away.
+	// A database that answers other requests is not away.
 	for try := 1; try < readTries && errors.Is(err, couchdb.ErrUnavailable); try++ {
 		if gone := a.Store.AwaitReads(ctx); gone != nil {
 			return nil, fmt.Errorf("%w (%w)", err, gone)
@@ -130,7 +119,7 @@ func (a actions) Action(ctx context.Context, id, revision string) (*activation.A
 	return found, err
 }
 
-// bucket is code in S3, which knows how its last read went.
+// bucket is code in S3, with the error of its last read.
 type bucket struct {
 	store   *s3.Store
 	trouble atomic.Value // string
@@ -153,11 +142,8 @@ func (b *bucket) setTrouble(err error) {
 	b.trouble.Store(text)
 }
 
-// why is what is wrong with the last read; empty where there is none.
+// why is what is wrong with the last read, or empty.
 func (b *bucket) why() string {
-	if b == nil {
-		return ""
-	}
 	why, _ := b.trouble.Load().(string)
 	return why
 }
@@ -167,10 +153,10 @@ const probeTime = 5 * time.Second
 
 // openBucket opens the bucket where code is kept in S3, and probes whether it lets
 // us in. It does not wait for it: actions whose code is in the database need none.
-func (a *assembly) openBucket(ctx context.Context) error {
+func (a *assembly) openBucket(ctx context.Context) (hooks, error) {
 	store, err := stores.Bucket(a.c)
 	if err != nil || store == nil {
-		return err
+		return hooks{}, err
 	}
 	a.bucket = &bucket{store: store}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
@@ -179,17 +165,8 @@ func (a *assembly) openBucket(ctx context.Context) error {
 		a.bucket.setTrouble(err)
 		a.Log.Warn("code in S3 cannot be read", "error", err)
 	}
-	return nil
-}
-
-func (a *assembly) bucketStatus(s *status) {
-	s.Bucket = a.bucket.why()
-	s.because("reading code from S3", s.Bucket)
-}
-
-func (a *assembly) closeBucket(context.Context) error {
-	if a.bucket != nil {
-		a.bucket.store.Close()
-	}
-	return nil
+	return hooks{close: closer(func() error { store.Close(); return nil }), status: func(s *status) {
+		s.Bucket = a.bucket.why()
+		s.because("reading code from S3", s.Bucket)
+	}}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -30,18 +29,11 @@ type Engine interface {
 
 // openEngine opens the container engine, which must be able to give the devices
 // to containers.
-func (a *assembly) openEngine(ctx context.Context) error {
+func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
 	if err := a.awaitEngine(ctx); err != nil {
-		return err
+		return hooks{}, err
 	}
-	return a.gpus.check(a.deviceEngine)
-}
-
-func (a *assembly) closeEngine(context.Context) error {
-	if a.engine == nil {
-		return nil
-	}
-	return a.engine.Close()
+	return hooks{close: closer(a.engine.Close)}, a.gpus.check(a.deviceEngine)
 }
 
 // awaitEngine opens the container engine. One that does not answer is waited
@@ -83,9 +75,9 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	return e, nil
 }
 
-// findPrograms begins to find the interpreters that a process engine is to
-// have: a launcher that must be asked for the one behind it takes as long to answer
-// as all else that the start waits for. The search ends with done at the latest.
+// findPrograms begins to find the interpreters that a process engine is to have: a
+// launcher that has to be run to find the interpreter behind it takes as long as
+// all else that the start waits for. The search ends with done at the latest.
 func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 	if a.c.Runtimes.Kind != processRuntime || a.Engine != nil {
 		return func() {}
@@ -134,13 +126,9 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, listener s
 // openProcesses serves the kinds for which there is an interpreter here. self
 // is this program, which is its own proxy for executables.
 func openProcesses(c *config.Config, prefix, self, path string, found runtimes.Programs, log *slog.Logger) (Engine, error) {
-	dir := c.Process.Dir
-	if dir == "" {
-		dir = filepath.Join(os.TempDir(), "gpuwhisk-processes")
-	}
-	dir, err := filepath.Abs(filepath.Join(dir, prefix))
+	dir, err := processDir(c, prefix)
 	if err != nil {
-		return nil, fmt.Errorf("find process directory: %w", err)
+		return nil, err
 	}
 	proxies := c.Process.Proxies
 	if proxies == "" {
@@ -156,9 +144,7 @@ func openProcesses(c *config.Config, prefix, self, path string, found runtimes.P
 		o.Path = path
 	}
 	o.Logger = log
-	if o.PidsLimit = c.Docker.PidsLimit; o.PidsLimit < 0 {
-		o.PidsLimit = 0
-	}
+	o.PidsLimit = c.Docker.PidsLimit
 	return process.New(o)
 }
 

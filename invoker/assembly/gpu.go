@@ -79,7 +79,8 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	return g, nil
 }
 
-// processRuntime is the word for actions that run as plain processes.
+// processRuntime is the value of whisk.gpu.runtime for actions that run as plain
+// processes.
 const processRuntime = "process"
 
 // fakeDriver is the directory of the driver that simulated devices have.
@@ -102,8 +103,8 @@ func fakeDriver(c *config.Config, log *slog.Logger) (string, error) {
 	return dir, nil
 }
 
-// shimLibrary finds the shim. One that the operator named must be fit; one
-// that was only looked for is done without.
+// shimLibrary finds the shim. One that the operator named must be fit; without
+// one that was found by itself GPU functions run all the same.
 func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.Logger) (string, error) {
 	const without = "GPU functions run without the shim: their memory is neither measured nor moved"
 	named := c.GPU.Shim.Library
@@ -136,7 +137,7 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	case named != "":
 		return "", fmt.Errorf("whisk.gpu.shim.library: %w", err)
 	}
-	log.Warn(without, "reason", err, "fix", "make shim, or name another in whisk.gpu.shim.library")
+	log.Warn(without, "error", err, "fix", "make shim, or name another in whisk.gpu.shim.library")
 	return "", nil
 }
 
@@ -162,7 +163,7 @@ func socketDir(c *config.Config, prefix string) (string, error) {
 	}
 	dir, err := devices.SocketDir(dirs...)
 	if err != nil {
-		return "", fmt.Errorf("find a place for shim sockets (whisk.gpu.shim.dir names one): %w", err)
+		return "", fmt.Errorf("find a directory for shim sockets (whisk.gpu.shim.dir names one): %w", err)
 	}
 	return dir, nil
 }
@@ -188,7 +189,7 @@ type deviceEngine interface {
 	Processes(ctx context.Context, name string) (pids []int, space uint64, err error)
 }
 
-// check asks the engine whether it can give the real devices to containers. A nil
+// check is nil where the engine can give the real devices to containers. A nil
 // engine runs processes, which see all of them.
 func (g gpus) check(e deviceEngine) error {
 	if e == nil {
@@ -205,8 +206,8 @@ func (g gpus) check(e deviceEngine) error {
 	return nil
 }
 
-// watch begins to sample the devices for an invoker that works. The engine is
-// asked for processes that this one does not see.
+// watch begins to sample the devices for an invoker that works. The engine lists
+// the processes of other name spaces.
 func (g gpus) watch(iv *invoker.Invoker, e deviceEngine, log *slog.Logger) {
 	if g.mps != nil {
 		g.mps.invoker.Store(iv)
@@ -255,24 +256,15 @@ func (g gpus) close() error {
 	return errors.Join(errs...)
 }
 
-func (a *assembly) openGPUs(ctx context.Context) (err error) {
+func (a *assembly) openGPUs(ctx context.Context) (h hooks, err error) {
 	if a.gpus, err = findGPUs(ctx, a.c, prefix(a.instance), a.Options); err != nil {
-		return err
+		return hooks{}, err
 	}
-	a.openFallbacks()
-	return nil
-}
-
-func (a *assembly) closeGPUs(context.Context) error { return a.gpus.close() }
-
-// openFallbacks reads which actions' GPU memory is only counted.
-func (a *assembly) openFallbacks() {
 	if a.gpus.shim != nil {
 		a.gpus.fallbacks = devices.OpenFallbacks(a.c.State.FallbackFile(a.instance.Topic()), a.Log)
 	}
+	return hooks{close: closer(a.gpus.close), status: func(s *status) { s.Fallbacks = fallbackList{a}.all() }, gauges: a.gpusGauges}, nil
 }
-
-func (a *assembly) gpusStatus(s *status) { s.Fallbacks = fallbackList{a}.all() }
 
 // gpusGauges shows the devices, and how many containers are connected.
 func (a *assembly) gpusGauges(s *status, m sink) {
@@ -314,8 +306,8 @@ func device(values []string, more ...label) []label {
 	return append(all, more...)
 }
 
-// fallbackList lets the admin listener show and clear them. The listener is open before
-// the devices are.
+// fallbackList has the admin listener show and clear the fallbacks. The listener is
+// open before the devices are.
 type fallbackList struct{ a *assembly }
 
 func (f fallbackList) all() []devices.Fallback {

@@ -129,7 +129,7 @@ func TestUnfitParts(t *testing.T) {
 	}
 }
 
-// Where there is no driver, auto finds nothing, and who names devices is told.
+// Without a driver auto finds nothing, and devices that are named are an error.
 func TestDevicesOfThisHost(t *testing.T) {
 	c := config.Default()
 	for _, word := range []string{"auto", "none"} {
@@ -139,7 +139,7 @@ func TestDevicesOfThisHost(t *testing.T) {
 			t.Errorf("%s: %v, %v", word, g.devices, err)
 		}
 	}
-	c.GPU.Devices = "GPU-of-nobody"
+	c.GPU.Devices = "GPU-unknown"
 	if _, _, err := opened(t, c, ""); err == nil || !strings.Contains(err.Error(), "whisk.gpu.devices: ") {
 		t.Errorf("a device that is not there: %v", err)
 	}

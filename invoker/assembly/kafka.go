@@ -40,29 +40,18 @@ func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
 	return nil
 }
 
-func (a *assembly) openProducer(context.Context) error {
+func (a *assembly) openProducer(context.Context) (hooks, error) {
 	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
 		Name: "acks", MessageBytes: int(a.c.Limits.MaxMessage()),
 	})
-	return nil
-}
-
-func (a *assembly) closeProducer(ctx context.Context) error {
-	if a.producer == nil {
-		return nil
-	}
-	return a.producer.Close(ctx)
-}
-
-func (a *assembly) producerStatus(s *status) {
-	s.Kafka.Sends = a.producer.Stats()
-	for _, topic := range s.Kafka.Sends.Interrupted {
-		s.because("sending", topic)
-	}
-}
-
-func (a *assembly) producerGauges(s *status, m sink) {
-	m.gauge("kafka_waiting_messages", "Acks and events that wait to be sent.", float64(s.Kafka.Sends.Waiting))
+	return hooks{flush: a.producer.Close, status: func(s *status) {
+		s.Kafka.Sends = a.producer.Stats()
+		for _, topic := range s.Kafka.Sends.Interrupted {
+			s.because("sending", topic)
+		}
+	}, gauges: func(s *status, m sink) {
+		m.gauge("kafka_waiting_messages", "Acks and events that wait to be sent.", float64(s.Kafka.Sends.Waiting))
+	}}, nil
 }
 
 // outbox sends to controllers and writes user events.
@@ -87,7 +76,7 @@ func unsent(sent func(error)) func(error) {
 	}
 }
 
-// Event never makes anybody wait: the original sends and forgets, too.
+// Event does not wait, as the original does not.
 func (o outbox) Event(_ context.Context, e activation.Event) error {
 	if o.events == "" {
 		return nil

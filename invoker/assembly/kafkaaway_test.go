@@ -11,8 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
-// While Kafka is away nobody should take the invoker for one that works; when
-// it is back /ping says so without anybody's help.
+// While Kafka is away /ping fails; when Kafka is back it succeeds by itself.
 func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 	data := t.TempDir()
 	b, err := broker.Start(data, 0, slog.New(slog.DiscardHandler))

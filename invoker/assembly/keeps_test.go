@@ -11,9 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
-// TestRetentionIsTheBrokers: for how long a topic keeps messages is what its
-// broker says, whatever the topic was to be made with, and that only where there
-// is no broker to ask.
+// TestRetentionIsTheBrokers: how long a topic keeps messages is what its broker
+// reports, and what the configuration has where no broker answers.
 func TestRetentionIsTheBrokers(t *testing.T) {
 	b, err := broker.Start(t.TempDir(), 0, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestLeftoversAndKafka: what a former process left in the journal is handed
-// out once, whether Kafka has it still, and Kafka is told of both copies.
+// out once, whether Kafka has it still or not, and both copies are committed.
 func TestLeftoversAndKafka(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	b, err := broker.Start(t.TempDir(), 0, quiet)
@@ -75,7 +75,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 	defer func() { _ = j.Close() }()
 	feed := cluster.NewFeed(kafka.FeedConfig{Topic: "invoker0"})
 	s := newSources(j, quiet, feed)
-	// One more, after which nothing else comes.
+	// One more, the last.
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(n + 2)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !d.Completed { // what is, is passed over
+		if !d.Completed { // those are not run
 			run[d.Message.ActivationID]++
 		}
 		j.Completed(d.Message.ActivationID)

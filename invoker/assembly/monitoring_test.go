@@ -12,9 +12,9 @@ import (
 
 const monitoring = "../../docs/monitoring"
 
-// TestBoardsAskForMetricsThatAre: what a board or an alert asks for is what the
+// TestBoardsShowMetricsThatExist: the metrics of boards and alerts are those that the
 // invoker's sources register.
-func TestBoardsAskForMetricsThatAre(t *testing.T) {
+func TestBoardsShowMetricsThatExist(t *testing.T) {
 	var sources strings.Builder
 	for _, pattern := range []string{"*.go", "../*.go"} {
 		names, err := filepath.Glob(pattern)
@@ -45,17 +45,16 @@ func TestBoardsAskForMetricsThatAre(t *testing.T) {
 		}
 	}
 	if len(asked) < 20 {
-		t.Errorf("only %d metrics are asked for: the test looks in the wrong place", len(asked))
+		t.Errorf("only %d metrics are found: the test looks in the wrong place", len(asked))
 	}
 	for name := range asked {
 		if !strings.Contains(sources.String(), `"`+name+`"`) {
-			t.Errorf("gpuwhisk_%s is asked for and never made", name)
+			t.Errorf("gpuwhisk_%s is shown and never registered", name)
 		}
 	}
 }
 
-// TestAlerts has Prometheus' own tool test the rules. Where peers must be it must
-// be, too.
+// TestAlerts has Prometheus' own tool test the rules.
 func TestAlerts(t *testing.T) {
 	program := os.Getenv("GPUWHISK_TEST_PROMTOOL")
 	if program == "" {

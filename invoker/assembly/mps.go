@@ -30,7 +30,7 @@ type mpsMover struct {
 	invoker atomic.Pointer[invoker.Invoker] // nil while it does not work yet
 }
 
-// startMPS starts a daemon for each whole GPU if the operator wants that. A
+// startMPS starts a daemon for each whole GPU where whisk.gpu.mps is on. A
 // slice of a divided GPU takes one run at a time and has nothing to share.
 func (g *gpus) startMPS(ctx context.Context, c *config.Config, prefix string, log *slog.Logger) error {
 	if c.GPU.MPS == "off" {

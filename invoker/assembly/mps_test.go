@@ -49,8 +49,8 @@ func mpsHost(t *testing.T, runtime string) (*config.Config, *gpus) {
 	return c, g
 }
 
-// Containers join the daemon of their device, if it has one. The device is
-// known as one that is shared.
+// Containers join the daemon of their device, if it has one, and the device counts
+// as shared.
 func TestMPSIsJoined(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	before := slices.Clone(g.devices)
@@ -68,7 +68,7 @@ func TestMPSIsJoined(t *testing.T) {
 			t.Errorf("device %d: %+v, %v", i, got, err)
 		}
 	}
-	g.mps.lost("GPU-a", "x") // before there is an invoker to hear it
+	g.mps.lost("GPU-a", "x") // before there is an invoker
 	g.mps.back("GPU-a")
 }
 
@@ -104,7 +104,7 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// A daemon that is wanted and cannot be had ends the start.
+// A daemon that cannot be started ends the start.
 func TestMPSThatCannotBeHad(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	t.Setenv("PATH", t.TempDir())
@@ -131,7 +131,7 @@ func (g *giver) CheckDevices(devices ...string) error {
 	return nil
 }
 
-// The engine is asked about real devices at the start, and its no ends it.
+// The engine checks real devices at the start, and a refusal ends it.
 func TestDevicesAreCheckedAtTheStart(t *testing.T) {
 	_, g := mpsHost(t, "docker")
 	e := &giver{}
@@ -144,6 +144,6 @@ func TestDevicesAreCheckedAtTheStart(t *testing.T) {
 		t.Errorf("asked %v, %v", e.asked, err)
 	}
 	if err := g.check(nil); err != nil {
-		t.Errorf("an engine that cannot tell: %v", err)
+		t.Errorf("without an engine: %v", err)
 	}
 }

@@ -3,53 +3,65 @@ package assembly
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
-// part is one thing that the invoker stands on. What it lacks is nil. flush and
-// close are also called where open failed, perhaps half-way.
+// part is one thing that the invoker stands on.
 type part struct {
-	name  string
-	open  func(ctx context.Context) error
-	flush func(ctx context.Context) error // lets out what is written already
+	name string
+	// open may return hooks beside an error, of what it opened before that.
+	open func(ctx context.Context) (hooks, error)
+}
+
+// hooks are what is done with a part that is open. What it lacks is nil.
+type hooks struct {
+	flush func(ctx context.Context) error // sends or stores what was written already
 	close func(ctx context.Context) error
-	// status adds to /status what the part knows of itself, and gauges shows that
-	// at /metrics. Both are called once the invoker is ready.
+	// status adds the health of the part to /status, and gauges the same to
+	// /metrics. Both are called once the invoker is ready.
 	status func(s *status)
 	gauges func(s *status, m sink)
 }
 
-// parts opens its parts one after the other, and ends them in reverse: first all
-// are flushed, then all are closed.
-type parts struct {
-	all   []part
-	begun int // that many were opened, or tried
+// openParts has the hooks of the parts that are open, in the order of opening.
+type openParts struct {
+	all   []hooks
+	ended bool
 }
 
-func (p *parts) open(ctx context.Context) error {
-	for _, it := range p.all {
-		p.begun++
-		if it.open == nil {
-			continue
-		}
-		if err := it.open(ctx); err != nil {
+func (o *openParts) open(ctx context.Context, parts []part) error {
+	for _, p := range parts {
+		h, err := p.open(ctx)
+		o.all = append(o.all, h)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// close goes on after an error, and returns them all.
-func (p *parts) close(ctx context.Context) error {
+// close ends the parts in reverse, once: first all are flushed, then all are
+// closed. It goes on after an error, and returns them all.
+func (o *openParts) close(ctx context.Context) error {
+	if o.ended {
+		return nil
+	}
+	o.ended = true
 	var errs []error
-	for i := p.begun - 1; i >= 0; i-- {
-		if flush := p.all[i].flush; flush != nil {
-			errs = append(errs, flush(ctx))
+	for _, h := range slices.Backward(o.all) {
+		if h.flush != nil {
+			errs = append(errs, h.flush(ctx))
 		}
 	}
-	for ; p.begun > 0; p.begun-- {
-		if end := p.all[p.begun-1].close; end != nil {
-			errs = append(errs, end(ctx))
+	for _, h := range slices.Backward(o.all) {
+		if h.close != nil {
+			errs = append(errs, h.close(ctx))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// closer is a close that does not wait.
+func closer(end func() error) func(context.Context) error {
+	return func(context.Context) error { return end() }
 }

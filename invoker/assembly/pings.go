@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
-// announce starts the pings, and prepares the last one: when
-// ctx ends, controllers are sent it before the drain begins.
+// announce starts the pings, and prepares the last one, which is sent when ctx
+// ends, before the drain begins.
 func (a *assembly) announce(ctx context.Context) {
 	p := a.cluster.NewPinger(kafka.PingerConfig{
 		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Acknowledged: a.state.pinged.taken,
@@ -29,7 +29,7 @@ func (a *assembly) announce(ctx context.Context) {
 		if !stop() {
 			<-message
 		}
-		// Already sent, unless the invoker ended by itself, or an operator
+		// Sent before, unless the invoker ended by itself, or an operator
 		// enabled it again.
 		a.disable(p)
 	}
@@ -50,13 +50,15 @@ func (a *assembly) announce(ctx context.Context) {
 	}
 }
 
-// closePings ends the pings; controllers were sent the last one.
-func (a *assembly) closePings(context.Context) error {
-	if p := a.pinger.Load(); p != nil {
-		a.announceStop() // where nothing had to drain it was not sent yet
-		p.Close()
-	}
-	return nil
+// openPings has the pings, which announce begins, end with the last one.
+func (a *assembly) openPings(context.Context) (hooks, error) {
+	return hooks{close: func(context.Context) error {
+		if p := a.pinger.Load(); p != nil {
+			a.announceStop() // where nothing had to drain it was not sent yet
+			p.Close()
+		}
+		return nil
+	}, status: a.pingsStatus}, nil
 }
 
 // disable has controllers send nothing more.
@@ -64,7 +66,7 @@ func (a *assembly) disable(p *kafka.Pinger) {
 	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
 	defer cancel()
 	if err := p.Disable(ctx); err != nil {
-		a.Log.Warn("tell controllers that this invoker stops", "error", err)
+		a.Log.Warn("announce to controllers that this invoker stops", "error", err)
 	}
 }
 
@@ -85,17 +87,17 @@ type pinging interface {
 	Status() kafka.PingStatus
 }
 
-// silence has pings carry "disabled" while nothing can be done, so that
-// controllers choose another invoker, and enabled when it can again, unless an
-// operator or the stop disabled them.
+// silence disables the pings while the invoker cannot work, so that controllers
+// choose another one, and enables them when it can, unless an operator or the
+// stop disabled them.
 type silence struct {
 	mu     sync.Mutex
-	wanted bool // nothing can be done
+	wanted bool // the invoker cannot work
 	ours   bool // the pings were disabled here
-	busy   bool // a goroutine carries the wish out
+	busy   bool // follow runs
 }
 
-// setUnable is called with why nothing can be done, or "". It does not block.
+// setUnable is called with why the invoker cannot work, or "". It does not block.
 func (a *assembly) setUnable(why string) {
 	a.unable.Store(why)
 	if p := a.pinger.Load(); p != nil {
@@ -103,7 +105,7 @@ func (a *assembly) setUnable(why string) {
 	}
 }
 
-// barred reports whether others want the pings to be disabled.
+// barred reports whether an operator or the stop has disabled the pings.
 func (a *assembly) barred() bool { return a.retired.Load() || a.stopping.Load() }
 
 func (s *silence) set(silent bool, p pinging, barred func() bool, log *slog.Logger) {
@@ -116,8 +118,8 @@ func (s *silence) set(silent bool, p pinging, barred func() bool, log *slog.Logg
 	}
 }
 
-// keep is called when an operator wants pings again. While nothing can be done
-// they stay silent, and are enabled when it can.
+// keep is called when an operator enables the pings. While the invoker cannot work
+// they stay disabled, and are enabled when it can.
 func (s *silence) keep() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +129,8 @@ func (s *silence) keep() bool {
 	return s.wanted
 }
 
-// follow ends when the pings are as wanted. A switch that fails has been
-// made all the same: the pinger sends it when the broker is back.
+// follow ends when the pings are as wanted. A change that cannot be sent counts
+// as made: the pinger sends it when the broker is back.
 func (s *silence) follow(p pinging, barred func() bool, log *slog.Logger) {
 	for {
 		s.mu.Lock()
@@ -138,7 +140,7 @@ func (s *silence) follow(p pinging, barred func() bool, log *slog.Logger) {
 			s.mu.Unlock()
 			return
 		}
-		if wanted && !p.Status().Enabled { // others were first, and enable them again
+		if wanted && !p.Status().Enabled { // an operator or the stop disabled them
 			s.busy = false
 			s.mu.Unlock()
 			return
@@ -180,7 +182,7 @@ func (p pings) Enabled() bool {
 
 func (p pings) Enable() bool { return p.set(true) }
 
-// Disable sends the goodbye in any case, as the original does.
+// Disable sends a last ping in any case, as the original does.
 func (p pings) Disable() bool { return p.set(false) }
 
 func (p pings) set(on bool) bool {
@@ -210,15 +212,15 @@ func (p pings) set(on bool) bool {
 // without a ping for so long sends nothing more, either.
 const kafkaTimeout = 10 * time.Second
 
-// kafkaAway is why no work can come for want of Kafka; empty: it can. It ends by
-// itself when the pings and the reading work again.
+// kafkaAway is why Kafka delivers no work, empty where it does: the pings or the
+// reading have failed for too long.
 func kafkaAway(pings kafka.PingStatus, feed kafka.FeedStats, now time.Time, timeout time.Duration) string {
 	long := func(since time.Time) bool { return !since.IsZero() && now.Sub(since) >= timeout }
 	switch {
 	case long(feed.Since):
 		return "activations cannot be read since " + feed.Since.UTC().Format(time.RFC3339) + ": " + feed.Interrupted
 	case long(pings.Since):
-		return "controllers hear no ping since " + pings.Since.UTC().Format(time.RFC3339) + ": " + pings.Interrupted
+		return "controllers receive no ping since " + pings.Since.UTC().Format(time.RFC3339) + ": " + pings.Interrupted
 	}
 	return ""
 }

@@ -16,23 +16,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// lockPause is how often the directories are asked for that a previous process has open:
-// an upgrade is over so much later than it could be.
+// lockPause is how often the lock of a previous process is tried: an upgrade takes
+// at most so much longer than it must.
 const lockPause = 100 * time.Millisecond
 
 // awaitPrevious returns when this is the only process with its id, and has what
 // outlives a process open. One on this host has the journal locked until it
 // has removed its containers; one on another host pings.
-func (a *assembly) awaitPrevious(ctx context.Context) error {
+func (a *assembly) awaitPrevious(ctx context.Context) (hooks, error) {
+	h := hooks{close: closer(func() error { return a.state.close() }), status: a.stateStatus, gauges: stateGauges}
 	if err := a.awaitState(ctx); err != nil {
-		return err
+		return h, err
 	}
 	if err := a.openPinged(); err != nil {
-		return err
+		return h, err
 	}
 	topic := a.c.Kafka.TopicPrefix + "health"
 	a.stage.Store("looking at topic " + topic + " for another process with this id")
-	return a.cluster.AwaitPrevious(ctx, kafka.PreviousConfig{
+	return h, a.cluster.AwaitPrevious(ctx, kafka.PreviousConfig{
 		Topic: topic, Instance: a.instance, Past: a.state.pinged.past, Fresh: a.silence, Silence: a.silence,
 		Seen: func(name string) {
 			a.stage.Store("waiting for another process with the same id to end: " + name + " pings on topic " + topic + " (give one of them another id)")
@@ -67,9 +68,9 @@ func (a *assembly) awaitState(ctx context.Context) error {
 	}
 }
 
-// pinged remembers on disk which ping of this host's was the last. The process with
-// the journal's lock knows by it that fresh pings are those of a process that
-// is dead, and need not wait for them to grow old.
+// pinged keeps on disk which ping of this host's was the last. A process that has
+// the journal's lock need not wait for pings up to that one to grow old: they
+// are those of a process that is dead.
 type pinged struct {
 	file *os.File // nil: there is no journal, whose lock it needs
 	past int64    // the offset after the last ping of the process before

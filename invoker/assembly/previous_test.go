@@ -49,9 +49,9 @@ func startWith(t *testing.T, environ []string, lull time.Duration) running {
 	return r
 }
 
-// The next of two processes with one id waits until the elder has ended and
-// reports that at /ping: on the same host for the lock of the previous one, on another for its
-// pings.
+// The next of two processes with one id waits until the previous one has ended and
+// reports that at /ping: on the same host it waits for the lock, on another for the
+// pings to end.
 func TestNextProcessWaitsForThePrevious(t *testing.T) {
 	for _, host := range []struct{ name, want string }{
 		{"same", "another process on this host"}, {"other", "waiting for another process with the same id"},
@@ -77,9 +77,9 @@ func TestNextProcessWaitsForThePrevious(t *testing.T) {
 			awaitResponse(t, next.address+"/ping", http.StatusServiceUnavailable, host.want)
 			select {
 			case <-next.ready:
-				t.Error("started beside the elder")
+				t.Error("started beside the previous one")
 			case err := <-next.ended:
-				t.Fatalf("ended beside the elder: %v", err)
+				t.Fatalf("ended beside the previous one: %v", err)
 			default:
 			}
 			previous.end()
@@ -95,8 +95,8 @@ func TestNextProcessWaitsForThePrevious(t *testing.T) {
 	}
 }
 
-// What a dead process on this host pinged last is known to the next one, so
-// that it need not wait for those pings to grow old.
+// The next process reads which ping of a dead process on this host was the last,
+// and need not wait for those pings to grow old.
 func TestLastPingIsRemembered(t *testing.T) {
 	dir := t.TempDir()
 	for _, step := range []struct {
@@ -146,8 +146,8 @@ func port(t *testing.T, addr string) int {
 	return n
 }
 
-// TestPingedCutAndFlippedAnywhere: however the note of the last ping is damaged,
-// it returns what was written or nothing.
+// TestPingedCutAndFlippedAnywhere: however the offset of the last ping is damaged,
+// what was written is read, or nothing.
 func TestPingedCutAndFlippedAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pinged")
 	f, err := os.Create(path)

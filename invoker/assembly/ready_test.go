@@ -15,8 +15,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// An invoker that the database does not let in is not ready, says so at /ping
-// and sends no ping; it is ready as soon as it is let in.
+// An invoker that the database refuses is not ready, reports that at /ping and sends
+// no ping; it is ready as soon as the database accepts it.
 func TestNotReadyWithoutTheDatabase(t *testing.T) {
 	bus, environ := deployment(t)
 	var open atomic.Bool
@@ -67,13 +67,13 @@ func TestNotReadyWithoutTheDatabase(t *testing.T) {
 	}
 	status, message := get(t, address)
 	if status != http.StatusServiceUnavailable || !strings.Contains(message, "CouchDB") || len(pings) != 0 {
-		t.Errorf("shut out: /ping says %d %q, %d pings", status, message, len(pings))
+		t.Errorf("refused: /ping: %d %q, %d pings", status, message, len(pings))
 	}
 	open.Store(true)
 	await(t, pings, `"isEnabled":true`)
 	<-ready
 	if status, message := get(t, address); status != http.StatusOK {
-		t.Errorf("let in: /ping says %d %q", status, message)
+		t.Errorf("accepted: /ping: %d %q", status, message)
 	}
 	end()
 	if err := <-ended; err != nil {

@@ -41,7 +41,7 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 	for _, m := range found {
 		if !strings.Contains(strings.Join(rows, "\n"), m[1]) {
-			t.Errorf("docs/operating.md does not say what to do when /status says %q", m[1])
+			t.Errorf("docs/operating.md does not explain %q of /status", m[1])
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 )
 
-// TestJournalAndKafkaTogether: what either knows of an activation counts.
+// TestJournalAndKafkaTogether: the states of journal and Kafka are merged.
 func TestJournalAndKafkaTogether(t *testing.T) {
 	cfg := journal.Config{Dir: t.TempDir()}
 	j, err := journal.Open(cfg)
@@ -32,7 +32,7 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 	defer func() { _ = j.Close() }()
 	for _, c := range []struct {
 		id       string
-		begun    bool // what Kafka knows
+		begun    bool // by Kafka's offset metadata
 		attempts int
 		want     invoker.Delivery
 	}{

@@ -42,18 +42,17 @@ func newRecording(path string, size int64, log *slog.Logger) (*recording, error)
 	return l, nil
 }
 
-func (a *assembly) openRecording(context.Context) (err error) {
-	if g := a.c.GPU; g.Record != "" && len(a.gpus.devices) > 0 {
-		a.recording, err = newRecording(g.Record, int64(g.RecordSize), a.Log)
+func (a *assembly) openRecording(context.Context) (hooks, error) {
+	g := a.c.GPU
+	if g.Record == "" || len(a.gpus.devices) == 0 {
+		return hooks{}, nil
 	}
-	return err
-}
-
-func (a *assembly) closeRecording(context.Context) error {
-	if a.recording == nil {
-		return nil
+	l, err := newRecording(g.Record, int64(g.RecordSize), a.Log)
+	if err != nil {
+		return hooks{}, err
 	}
-	return a.recording.Close()
+	a.recording = l
+	return hooks{close: closer(l.Close)}, nil
 }
 
 // errRecordingEnded is a line that comes after the log's end.

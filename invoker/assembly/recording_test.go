@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestRecordingIsBounded: a log ends with a whole line where it is full, says so
-// once, and the one before it is kept.
+// TestRecordingIsBounded: a recording ends with a whole line where it is full, logs
+// that once, and the one before it is kept.
 func TestRecordingIsBounded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lane.log")
+	path := filepath.Join(t.TempDir(), "gpu.log")
 	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestRecordingIsBounded(t *testing.T) {
 		_, last = l.Write([]byte("ten bytes\n"))
 	}
 	if !errors.Is(last, errRecordingEnded) {
-		t.Errorf("a full log takes more: %v", last)
+		t.Errorf("a full recording takes more: %v", last)
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
@@ -39,7 +39,7 @@ func TestRecordingIsBounded(t *testing.T) {
 		t.Errorf("the one before: %q", got)
 	}
 	if n := strings.Count(message.String(), "whisk.gpu.record-size"); n != 1 {
-		t.Errorf("told %d times: %s", n, message.String())
+		t.Errorf("logged %d times: %s", n, message.String())
 	}
 	if _, err := newRecording(filepath.Join(path, "no"), 1, slog.Default()); err == nil || !strings.Contains(err.Error(), "whisk.gpu.record") {
 		t.Errorf("a file that cannot be: %v", err)

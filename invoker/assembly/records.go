@@ -18,35 +18,21 @@ type recordsStatus struct {
 
 // openRecordStore opens the store of records where that is not CouchDB, and waits
 // for it.
-func (a *assembly) openRecordStore(ctx context.Context) (err error) {
-	if a.records, err = stores.Records(a.c, a.recordsConfig(), a.Log); err != nil || a.records == nil {
-		return err
+func (a *assembly) openRecordStore(ctx context.Context) (hooks, error) {
+	store, err := stores.Records(a.c, a.recordsConfig(), a.Log)
+	if err != nil || store == nil {
+		return hooks{}, err
 	}
-	return a.await(ctx, a.c.Records.Store, a.records.Probe)
-}
-
-func (a *assembly) flushRecordStore(ctx context.Context) error {
-	if a.records == nil {
-		return nil
-	}
-	return a.records.Flush(ctx)
+	a.records = store
+	return hooks{flush: store.Flush, close: closer(store.Close), status: a.recordStoreStatus},
+		a.await(ctx, a.c.Records.Store, store.Probe)
 }
 
 func (a *assembly) recordStoreStatus(s *status) {
-	if a.records == nil {
-		return
-	}
 	h := a.records.Health()
 	s.Records = &recordsStatus{a.c.Records.Store, h}
 	s.because("writing records", h.Writes.LastError)
 	s.because("spooling records", h.Spool.LastError)
-}
-
-func (a *assembly) closeRecordStore(context.Context) error {
-	if a.records == nil {
-		return nil
-	}
-	return a.records.Close()
 }
 
 // recordsConfig is the way of records, with what is open on disk.
@@ -107,7 +93,7 @@ func (s recordSink) Put(ctx context.Context, id string, doc []byte, stored func(
 	}})
 }
 
-// discard is the store of a deployment that wants no records.
+// discard is the store of a deployment without records.
 type discard struct{}
 
 func (discard) Put(_ context.Context, _ string, _ []byte, stored func(batch int, err error)) error {

@@ -11,8 +11,7 @@ import (
 )
 
 // Records go to another store where that is chosen, with what is open on disk,
-// and CouchDB is asked for no database of records; what is wrong shows in
-// /status.
+// and CouchDB needs no database of records; /status shows what is wrong.
 func TestRecordsOutsideCouchDB(t *testing.T) {
 	a := withState(config.State{Dir: t.TempDir()})
 	if err := a.openState(); err != nil {
@@ -21,7 +20,7 @@ func TestRecordsOutsideCouchDB(t *testing.T) {
 	defer func() { _ = a.state.close() }()
 	a.c.CouchDB.Activations = "activations"
 	a.c.Records.Store = config.StoreCouchDB
-	if err := a.openRecordStore(t.Context()); err != nil || a.records != nil {
+	if _, err := a.openRecordStore(t.Context()); err != nil || a.records != nil {
 		t.Errorf("without a choice: %v, %v", err, a.records)
 	}
 	if cfg := a.databaseConfig(); cfg.Records.Spool == nil || cfg.Activations == "" {
@@ -39,7 +38,7 @@ func TestRecordsOutsideCouchDB(t *testing.T) {
 	if err := a.recordStore().Put(t.Context(), "guest/1", []byte(`{}`), func(int, error) {}); err != nil {
 		t.Error(err)
 	}
-	if err := a.closeRecordStore(t.Context()); err != nil {
+	if err := a.records.Close(); err != nil {
 		t.Error(err)
 	}
 	if n := a.state.spool.Documents(); n != 1 {

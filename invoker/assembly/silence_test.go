@@ -43,8 +43,8 @@ func (p *slowPings) Status() kafka.PingStatus {
 	return kafka.PingStatus{Enabled: p.enabled}
 }
 
-// silenced runs f with pings that are enabled, and what wishes for their
-// silence. want waits until all is carried out.
+// silenced runs f with pings that are enabled, and a function that silences them.
+// want waits until that is done.
 func silenced(t *testing.T, f func(p *slowPings, change func(silent bool), barred *atomic.Bool, want func(on bool))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSilenceWhilePingsAreBeingEnabled(t *testing.T) {
 }
 
 // Pings that an operator enables while the engine is away stay silent until it is
-// back, whoever had disabled them.
+// back, also where the operator had disabled them.
 func TestSilenceIsKeptUntilTheEngineIsBack(t *testing.T) {
 	for _, whose := range []string{"ours", "the operator's"} {
 		t.Run(whose, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestSilenceEnablesNothingOfOthers(t *testing.T) {
 			silenced(t, func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
 				f(p, change, barred, want)
 				want(false)
-				barred.Store(false) // and who disabled them enables them
+				barred.Store(false) // and an operator enables them
 				p.set(true)
 				change(true)
 				want(false)

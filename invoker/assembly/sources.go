@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 )
 
-// source is where activations come from: a kafka.Feed or a kafka.Share.
+// source is where activations come from: a kafka.Feed or a kafka.Member.
 type source interface {
 	Next(ctx context.Context) (kafka.Delivery, error)
 	Close(ctx context.Context) error
@@ -114,8 +114,8 @@ func (s *sources) hand(p pulled) bool {
 	}
 }
 
-// from pulls from one source and adds what the journal knows. Of the shared
-// topic it keeps nothing: the next member may be another host.
+// from pulls from one source and adds the journal's state. The journal has nothing
+// of the shared topic: the next member may be another host.
 func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
 	for {
 		k, err := s.all[i].Next(ctx)
@@ -156,12 +156,13 @@ func (a *assembly) takes() bool {
 }
 
 // openSources opens what activations come from.
-func (a *assembly) openSources(ctx context.Context, topic string) error {
+func (a *assembly) openSources(ctx context.Context, topic string) (hooks, error) {
 	a.retention = a.keeps(ctx, topic)
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
+	h := hooks{close: func(ctx context.Context) error { return a.from.close(ctx) }, status: a.sourcesStatus, gauges: sourcesGauges}
 	a.from = newSources(a.state.journal, a.Log, a.feed)
 	if !a.takes() {
-		return nil
+		return h, nil
 	}
 	k := a.c.Kafka
 	shared := k.TopicPrefix + a.c.GPU.ForwardTopic
@@ -169,14 +170,15 @@ func (a *assembly) openSources(ctx context.Context, topic string) error {
 	spec := kafka.InvokerTopic(shared, k.ReplicationFactor, k.TopicConfig)
 	spec.Partitions = a.c.GPU.ForwardPartitions
 	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
-		return fmt.Errorf("create topic %s: %w", shared, err)
+		return h, fmt.Errorf("create topic %s: %w", shared, err)
 	}
-	var err error
-	if a.forwarded, err = a.cluster.NewMember(kafka.MemberConfig{Topic: shared}); err != nil {
-		return err
+	member, err := a.cluster.NewMember(kafka.MemberConfig{Topic: shared})
+	if err != nil {
+		return h, err
 	}
-	a.from = newSources(a.state.journal, a.Log, a.feed, a.forwarded)
-	return nil
+	a.forwarded = member
+	a.from = newSources(a.state.journal, a.Log, a.feed, member)
+	return h, nil
 }
 
 // keeps is for how long a topic keeps its messages: as the broker has it,
@@ -193,7 +195,7 @@ func (a *assembly) keeps(ctx context.Context, topic string) invoker.Retention {
 		}
 		retention.Time = time.Duration(min(message("retention.ms"), int64(forever/time.Millisecond))) * time.Millisecond
 		retention.Bytes = message("retention.bytes")
-		a.Log.Warn("broker does not say how long a topic keeps messages: taking what the configuration says", "topic", topic, "keeps", retention.Time, "bytes", retention.Bytes, "error", err)
+		a.Log.Warn("broker does not report how long a topic keeps messages: the configuration's values are taken", "topic", topic, "keeps", retention.Time, "bytes", retention.Bytes, "error", err)
 	}
 	var r invoker.Retention
 	if retention.Time < forever {
@@ -207,13 +209,6 @@ func (a *assembly) keeps(ctx context.Context, topic string) invoker.Retention {
 
 // forever is a retention that no activation outlives, and that can be doubled.
 const forever = 10 * 365 * 24 * time.Hour
-
-func (a *assembly) closeSources(ctx context.Context) error {
-	if a.from == nil {
-		return nil
-	}
-	return a.from.close(ctx)
-}
 
 func (a *assembly) sourcesStatus(s *status) {
 	k := &s.Kafka
@@ -231,6 +226,6 @@ func (a *assembly) sourcesStatus(s *status) {
 	s.because("committing of the forward topic", forwarded.CommitFailing)
 }
 
-func (a *assembly) sourcesGauges(s *status, m sink) {
+func sourcesGauges(s *status, m sink) {
 	m.gauge("kafka_lag", "Messages that wait on the invoker's topic.", float64(s.Kafka.Lag))
 }

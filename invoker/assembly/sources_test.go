@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// spring is a source that gives what is put into it.
+// spring is a source that a test fills.
 type spring struct {
 	has    chan int64
 	closed bool
@@ -58,8 +58,8 @@ func TestSourcesPullFromBoth(t *testing.T) {
 	}
 }
 
-// Nobody takes from another invoker's own topic, nor without a GPU.
-func TestWhoTakesFromTheForwardTopic(t *testing.T) {
+// An invoker does not consume another's own topic, nor any without a GPU.
+func TestForwardTopicIsConsumed(t *testing.T) {
 	for _, c := range []struct {
 		topic   string
 		devices int

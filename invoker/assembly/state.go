@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -90,8 +89,6 @@ func (s state) close() error {
 	return errors.Join(errs...)
 }
 
-func (a *assembly) closeState(context.Context) error { return a.state.close() }
-
 // stateStatus is what /status shows of it.
 type stateStatus struct {
 	Journal     *journal.Health `json:"journal,omitempty"`
@@ -134,7 +131,7 @@ func (a *assembly) stateStatus(s *status) {
 	}
 }
 
-func (a *assembly) stateGauges(s *status, m sink) {
+func stateGauges(s *status, m sink) {
 	if j := s.State.Journal; j != nil {
 		m.gauge("journal_bytes", "Size of the journal's files.", float64(j.Bytes))
 		m.gauge("journal_parked_bytes", "Messages in the journal that wait or run.", float64(j.SpilledBytes))
@@ -157,8 +154,8 @@ func (a *assembly) spill() invoker.SpillStore {
 	return a.state.journal
 }
 
-// forgetfulJournal writes to the journal, and has it forget what Kafka will not deliver
-// again.
+// forgetfulJournal writes to the journal, and has it forget what Kafka will not
+// deliver again.
 type forgetfulJournal struct {
 	*journal.Journal
 	feed      *kafka.Feed
@@ -180,9 +177,9 @@ func (a *forgetfulJournal) Completed(id activation.ID) {
 	}
 }
 
-// recall adds what the journal knows of an activation to what Kafka does, and
-// records there that it is accepted. It reports whether the message is of any
-// use: not if the journal's copy of it is being worked on.
+// recall adds the journal's state of an activation to a delivery, and writes to
+// the journal that it is accepted. It reports whether the delivery is to be used:
+// not if the journal's copy of the message is in progress.
 func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	past := j.Delivered(d.Message.ActivationID, partition, d.Offset)
 	if past.Taken && past.State != journal.Completed {
@@ -196,15 +193,15 @@ func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	return true
 }
 
-// ended is what a former process had an activation end with and could not send
-// everybody, nil where it is not known.
+// ended is the record with which a former process ended an activation whose acks
+// or record were not all sent, or nil.
 func ended(j *journal.Journal, id activation.ID, past journal.Past) *activation.Record {
 	if !past.Unacknowledged || past.State == journal.Completed {
 		return nil
 	}
 	text, err := j.Result(id)
 	if err != nil {
-		return nil // it counts as what was running
+		return nil // it counts as one that was running
 	}
 	r, err := activation.DecodeRecord(text)
 	if err != nil {
@@ -229,8 +226,8 @@ func resumed(j *journal.Journal, l journal.Unfinished) (invoker.Delivery, error)
 	}, nil
 }
 
-// containerStates are what the next process reads of containers, nil where none is handed
-// over.
+// containerStates are the state files of containers for the next process, nil
+// where none is handed over.
 func (a *assembly) containerStates() invoker.ContainerStates {
 	if a.state.warm == nil || !a.c.Drain.Handover {
 		return nil

@@ -60,8 +60,8 @@ func TestStateOnDisk(t *testing.T) {
 	}
 }
 
-// TestStateErrorsNameTheWayOut: a start that fails for its directories says
-// which key to change.
+// TestStateErrorsNameTheWayOut: a start that fails for its directories names the
+// key to change.
 func TestStateErrorsNameTheWayOut(t *testing.T) {
 	dir := t.TempDir()
 	first := withState(config.State{Dir: dir})

@@ -26,16 +26,17 @@ func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 	a := &assembly{c: c, instance: activation.Instance{ID: 3}, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(),
 		Options: Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
 	invoker.NewMetrics(a.metrics, a.functions)
-	if err := a.openStatsD(t.Context()); err != nil || a.statsd != nil {
+	if h, err := a.openStatsD(t.Context()); err != nil || h.close != nil {
 		t.Fatalf("%v, or it is open without being asked for", err)
 	}
 	c.Metrics.Kamon = true
 	c.Metrics.StatsD.Hostname, c.Metrics.StatsD.Interval = "127.0.0.1", time.Hour
 	c.Metrics.StatsD.Port = agent.LocalAddr().(*net.UDPAddr).Port
-	if err := a.openStatsD(t.Context()); err != nil || a.statsd == nil {
+	h, err := a.openStatsD(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.closeStatsD(t.Context()); err != nil {
+	if err := h.close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 1<<16)

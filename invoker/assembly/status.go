@@ -47,7 +47,8 @@ func (s *status) because(what, reason string) {
 	}
 }
 
-// status asks the dispatcher and then every part, the last opened first.
+// status asks the dispatcher and then every part, from the last opened to the
+// first.
 func (a *assembly) status(ctx context.Context) (status, error) {
 	s := status{Instance: a.instance.String(), Uptime: time.Since(a.began).Round(time.Second).String(), Reasons: []string{}}
 	if !a.ready.Load() {
@@ -65,9 +66,9 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 	if a.stopping.Load() {
 		s.because("stopping", "what runs is finished, nothing more is pulled")
 	}
-	for _, p := range slices.Backward(a.parts.all) {
-		if p.status != nil {
-			p.status(&s)
+	for _, part := range slices.Backward(a.parts.all) {
+		if part.status != nil {
+			part.status(&s)
 		}
 	}
 	s.Healthy = len(s.Reasons) == 0

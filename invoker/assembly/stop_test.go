@@ -16,16 +16,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
-// idleEngine is an engine that is never asked for a container.
+// idleEngine is an engine without containers.
 type idleEngine struct{ Engine }
 
 func (idleEngine) CleanUp(context.Context, string) error { return nil }
 func (idleEngine) Died() <-chan container.ID             { return nil }
 func (idleEngine) Close() error                          { return nil }
 
-// deployment is a broker with the topics that a controller makes, and a
-// database in which nobody is blocked; what it gives is the environment of an
-// invoker between them.
+// deployment is a broker with the topics that a controller makes, and a database
+// without blocked namespaces, with the environment of an invoker between them.
 func deployment(t *testing.T) (*broker.Bus, []string) {
 	t.Helper()
 	b, err := broker.Start(t.TempDir(), 0, slog.New(slog.DiscardHandler))
@@ -65,9 +64,9 @@ func deployment(t *testing.T) (*broker.Bus, []string) {
 	}
 }
 
-// An invoker that is told to stop while it has nothing to do is gone within
-// milliseconds. Its controllers hear all the same that it stops, or they would
-// send it work for another ten seconds.
+// An invoker that stops while it has nothing to do is gone within milliseconds. Its
+// last ping is sent all the same, or controllers would send it work for another
+// ten seconds.
 func TestIdleInvokerAnnouncesItsStop(t *testing.T) {
 	bus, environ := deployment(t)
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// An invoker that starts while the Docker daemon is away is not ready, says so
+// An invoker that starts while the Docker daemon is away is not ready, reports that
 // at /ping and goes on with its start as soon as the daemon answers.
 func TestStartWaitsForTheEngine(t *testing.T) {
 	_, environ := deployment(t)
@@ -74,7 +74,7 @@ func idleDaemon(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// awaitResponse asks until the answer is the one that must come.
+// awaitResponse sends requests until the response is the expected one.
 func awaitResponse(t *testing.T, address string, status int, text string) {
 	t.Helper()
 	tick, late := time.NewTicker(2*time.Millisecond), time.After(time.Minute)
@@ -87,7 +87,7 @@ func awaitResponse(t *testing.T, address string, status int, text string) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("%s says %d %q, want %d %q", address, got, message, status, text)
+			t.Fatalf("%s: %d %q, want %d %q", address, got, message, status, text)
 		}
 	}
 }
