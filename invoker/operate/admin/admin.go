@@ -1,7 +1,7 @@
 // Package admin is the invoker's own HTTP endpoints: /ping, /metrics, /enable,
-// /disable and /isEnabled as the original answers them, /status, which explains why
-// the invoker is healthy or not, and the console for people. It decides nothing; what it shows
-// comes from the functions it is given. It starts no goroutine.
+// /disable and /isEnabled as the original answers them, /status, which explains
+// why the invoker is healthy or not, and the console. It decides nothing; what it
+// shows comes from the functions it is given. It starts no goroutine.
 package admin
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Options is what the endpoints show and who may see it.
+// Options is what the endpoints show, and the user who may see it.
 type Options struct {
 	Instance           string // text form of the instance, such as "invoker0/0"
 	Username, Password string
@@ -35,8 +35,8 @@ type Fallbacks interface {
 	Clear(action string) int
 }
 
-// Pings is the part that has controllers send work. Enable and Disable
-// report whether they changed anything.
+// Pings are what has controllers send work. Enable and Disable report whether they
+// changed anything.
 type Pings interface {
 	Enabled() bool
 	Enable() bool
@@ -93,7 +93,7 @@ func (d *handler) transaction(next http.Handler) http.Handler {
 	})
 }
 
-// recorder is an answer of which the status is known.
+// recorder keeps the status of a response.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -159,7 +159,7 @@ func document(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(v) // the caller has gone if this fails
+	_ = e.Encode(v) // the connection is lost if this fails
 }
 
 func (d *handler) fallbacks(w http.ResponseWriter, _ *http.Request) { document(w, d.Fallbacks.List()) }
@@ -169,7 +169,7 @@ func (d *handler) fallbacks(w http.ResponseWriter, _ *http.Request) { document(w
 func (d *handler) clearFallbacks(w http.ResponseWriter, r *http.Request) {
 	action, all := r.URL.Query().Get("action"), r.URL.Query().Get("all") == "true"
 	if (action == "") != all {
-		d.refuse(w, http.StatusBadRequest, "Say which: ?action=NAMESPACE/PACKAGE/ACTION, or ?all=true for every one.")
+		d.refuse(w, http.StatusBadRequest, "Which one is not given: ?action=NAMESPACE/PACKAGE/ACTION, or ?all=true for every one.")
 		return
 	}
 	n := d.Fallbacks.Clear(action)

@@ -62,7 +62,7 @@ func TestHandler(t *testing.T) {
 		{"GET", "/ping", "", 200, "pong"},
 		{"GET", "/metrics", "", 200, "metrics"},
 		{"GET", "/isEnabled", "", 401, "has failed or not yet been provided"},
-		{"GET", "/isEnabled", "somebody", 401, "code"},
+		{"GET", "/isEnabled", "stranger", 401, "code"},
 		{"GET", "/", "", 401, "error"},
 		{"GET", "/isEnabled", "invoker.user", 200, `{"enabled":true}`},
 		{"POST", "/enable", "invoker.user", 200, "invoker0/0 is already enabled."},

@@ -139,7 +139,7 @@ func (p *platform) invoker(ctx context.Context, environ, args []string) (func() 
 	return func() error { return <-ended }, nil
 }
 
-// ask does a request at the REST door.
+// ask does a request of the REST API.
 func (p *platform) ask(method, path string, body any) (int, []byte) {
 	p.t.Helper()
 	b, _ := json.Marshal(body)
@@ -224,7 +224,7 @@ func TestConsoleInABrowser(t *testing.T) {
 }
 
 // load calls functions, each by three callers, until its end is called. That
-// returns when all calls are answered, and says how many there were.
+// returns when all calls are answered, and how many there were.
 func (p *platform) load(names ...string) (calls map[string]*atomic.Int64, end func() (all int64)) {
 	stop := make(chan struct{})
 	calls = map[string]*atomic.Int64{}

@@ -39,7 +39,7 @@ func browser(t *testing.T, width, height int) (ctx context.Context, complaints f
 	// process alone.
 	allocator, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(end)
-	// An event that the library does not know yet is no error of the page.
+	// An event that the library does not have yet is no error of the page.
 	ctx, end2 := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	t.Cleanup(end2)
 	t.Cleanup(group.kill)

@@ -26,7 +26,7 @@ import (
 type Options struct {
 	// Snapshot is the state of the invoker now.
 	Snapshot func(ctx context.Context) (any, error)
-	// Explain describes an activation; false if nothing is known of it.
+	// Explain describes an activation; false where there is no trace of it.
 	Explain func(id string) (any, bool)
 	// Closing ends the streams to open pages: a server that shuts down waits for
 	// them.
@@ -102,7 +102,7 @@ func (c *console) snapshot(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text) // the caller has gone if this fails
+	_, _ = w.Write(text) // the connection is lost if this fails
 }
 
 func (c *console) explain(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func (c *console) explain(w http.ResponseWriter, r *http.Request) {
 		explanation, ok = c.Explain(id)
 	}
 	if !ok {
-		refuse(w, http.StatusNotFound, "Nothing is known here of this activation: it ran elsewhere, has not ended, or has made way for newer ones (whisk.gpu.explain).")
+		refuse(w, http.StatusNotFound, "This invoker has no trace of the activation: it ran elsewhere, has not ended, or was dropped for newer ones (whisk.gpu.explain).")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -185,6 +185,6 @@ func (s *stream) send(name string, data []byte) error {
 
 func (s *stream) close() {
 	if s.zip != nil {
-		_ = s.zip.Close() // the page has gone if this fails
+		_ = s.zip.Close() // the connection is lost if this fails
 	}
 }

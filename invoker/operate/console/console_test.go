@@ -104,7 +104,7 @@ func TestStreamEndsWithItsServer(t *testing.T) {
 	}
 	last := []*bufio.Scanner{read("identity"), read("gzip")}
 	close(closing)
-	for _, lines := range last { // gzip says whether what came is what was sent
+	for _, lines := range last { // gzip checks that what came is what was sent
 		for lines.Scan() {
 		}
 		if err := lines.Err(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a snapshot is like: the types of the invoker's are not known here.
+// A snapshot as the invoker makes it, whose types this package does not have.
 type (
 	snapshot struct {
 		At        int64              `json:"at"`

@@ -21,7 +21,7 @@ type Options struct {
 	Drawn func(tcell.Screen)
 }
 
-// every is how often an invoker is asked.
+// every is how often a snapshot is taken.
 const every = time.Second
 
 // screen is the open screen. Everything is touched by tview's loop alone.
@@ -62,7 +62,7 @@ func Show(ctx context.Context, o Options) error {
 	return err
 }
 
-// ask brings a snapshot each second.
+// ask takes a snapshot each second.
 func (s *screen) ask(ctx context.Context, rows *tview.Flex) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -92,7 +92,7 @@ func (s *screen) ask(ctx context.Context, rows *tview.Flex) {
 }
 
 func (s *screen) label() string {
-	return fmt.Sprintf("sorted by %s | s sort  / filter  p hold  q quit | filter: ", s.o.Sort)
+	return fmt.Sprintf("sorted by %s | s sort  / filter  p pause  q quit | filter: ", s.o.Sort)
 }
 
 func (s *screen) key(_ *tview.Flex) func(*tcell.EventKey) *tcell.EventKey {

@@ -1,6 +1,6 @@
 // Package top shows an invoker in a terminal: the same snapshot as the console.
-// It asks for one each second through the function it is given, and changes
-// nothing. Its own goroutine asks while the screen is open.
+// It gets one each second through the function it is given, and changes nothing.
+// Its own goroutine does that while the screen is open.
 package top
 
 import (

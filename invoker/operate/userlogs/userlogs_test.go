@@ -41,7 +41,7 @@ func read(t *testing.T, dir string) (texts []string) {
 // entry is as many bytes as that.
 func entry(letter string, size int) []byte { return []byte(strings.Repeat(letter, size-1) + "\n") }
 
-// A file ends before the entry that would make it too large, and everybody may
+// A file ends before the entry that would make it too large, and all users may
 // read and cut it. An entry is in one file, however large it is.
 func TestRotation(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made")
@@ -76,13 +76,13 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s: %v, %v", name.Name(), info.Mode(), err)
 		}
 	}
-	f.Write(entry("f", 5)) // too late, and nobody is hurt
+	f.Write(entry("f", 5)) // too late, and harmless
 	if f.Dropped() != 1 {
 		t.Errorf("%d dropped", f.Dropped())
 	}
 }
 
-// A disk that takes nothing makes nobody wait. What the buffer holds is written
+// A disk that takes nothing blocks no caller. What the buffer holds is written
 // when the disk is there again, in order and once; what it does not hold is
 // counted.
 func TestDiskAway(t *testing.T) {
@@ -124,7 +124,7 @@ func TestDiskAway(t *testing.T) {
 	}
 }
 
-// The end does not wait for a disk that stays away, and says what is left.
+// The end does not wait for a disk that stays away, and reports what is left.
 func TestEndWithoutDisk(t *testing.T) {
 	f := start(config(t.TempDir()), func(string) (*os.File, error) { return nil, errors.New("no disk") })
 	f.Write(entry("a", 10))
@@ -185,7 +185,7 @@ type writer func(line []byte)
 
 func (w writer) Write(line []byte) (int, error) { w(line); return len(line), nil }
 
-// A directory that cannot be is said at the start.
+// A directory that cannot be made is an error at the start.
 func TestNoDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

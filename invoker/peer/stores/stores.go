@@ -1,6 +1,6 @@
 // Package stores opens the stores beside CouchDB that a configuration names: of
 // activation records, and of code. It decides nothing else: how records travel is
-// activation/records, how a store is spoken to is its adapter.
+// activation/records, the protocol of a store is its adapter.
 package stores
 
 import (
@@ -18,7 +18,7 @@ import (
 type Store interface {
 	// PutDocument queues the document of a record.
 	PutDocument(ctx context.Context, doc records.Document) error
-	// Probe asks whether records can be written, and writes none.
+	// Probe checks that records can be written, and writes none.
 	Probe(ctx context.Context) error
 	Flush(ctx context.Context) error
 	Health() records.Health

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// Kafka is how brokers are talked to over TLS as a deployment configures it, or
-// nil where the connection is plain text.
+// Kafka is the TLS configuration of connections to the brokers, or nil where they
+// are plain text.
 func Kafka(k config.Kafka) (*tls.Config, error) {
 	if !k.Encrypted() {
 		return nil, nil

@@ -307,7 +307,7 @@ func TestServerWithClientAuth(t *testing.T) {
 	}
 }
 
-// insistent shows its certificate whatever authorities the server lists, as
+// insistent sends its certificate whatever authorities the server lists, as
 // curl does and Go's client does not.
 func insistent(c *tls.Config) *tls.Config {
 	own := &c.Certificates[0]

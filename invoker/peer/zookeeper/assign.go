@@ -7,8 +7,8 @@ import (
 	"path"
 )
 
-// The nodes of the original. Parents are container nodes where the server
-// knows them, so that an empty mapping cleans itself up.
+// The nodes of the original. Parents are container nodes where the server has
+// those, so that an empty mapping cleans itself up.
 const (
 	assignmentPath = "/invokers/idAssignment"
 	mappingPath    = assignmentPath + "/mapping"
@@ -17,10 +17,10 @@ const (
 
 // What a tree may answer, beside errors nothing can be done about.
 var (
-	errAway       = errors.New("zookeeper is away") // ask again later
+	errAway       = errors.New("zookeeper is away") // try again later
 	errNoNode     = errors.New("no such node")
 	errNodeExists = errors.New("node exists")
-	errConflict   = errors.New("changed by someone else")
+	errConflict   = errors.New("changed meanwhile")
 	errNotServed  = errors.New("not served by this server")
 )
 
@@ -53,15 +53,15 @@ const (
 // assigner settles numbers in a tree.
 type assigner struct {
 	name       string
-	containers bool // the server may know container nodes
+	containers bool // the server may have container nodes
 }
 
 func (a *assigner) node() string { return path.Join(mappingPath, a.name) }
 
 // assign reads the number of the name, or gives it the next one: the number of
 // names so far. Counter and mapping change in one transaction, so that two
-// assigners can never count the same children; the counter's version decides
-// who comes first, as it does between the original's invokers.
+// assigners can never count the same children; the counter's version decides which
+// of them is first, as it does between the original's invokers.
 func (a *assigner) assign(ctx context.Context, t tree) (int, error) {
 	for {
 		data, _, err := t.get(a.node())
@@ -147,8 +147,8 @@ func (a *assigner) seize(t tree, id int) error {
 	return t.change(append(steps, mine)...)
 }
 
-// contested reports whether someone else changed the tree in between, so that
-// it has to be read again.
+// contested reports whether the tree was changed meanwhile, so that it has to be
+// read again.
 func contested(err error) bool {
 	return errors.Is(err, errConflict) || errors.Is(err, errNodeExists) || errors.Is(err, errNoNode)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Mapping reads which name has which number, and changes nothing. It tries
-// once, until ctx ends. Where no invoker ever asked for a number it is empty.
+// once, until ctx ends. Where no invoker ever got a number it is empty.
 func Mapping(ctx context.Context, hosts string) (map[string]int, error) {
 	if err := (Request{Hosts: hosts, Name: "reader"}).check(); err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func realZooKeeper(t *testing.T) string {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	// Below the range that Linux gives to clients: a connection of anybody's
+	// Below the range that Linux gives to clients: any other connection
 	// could have the port before the server listens. Packages are tested at
 	// once: each has a thousand ports of its own.
 	for range 1000 {

@@ -20,26 +20,26 @@ const sessionTimeout = 10 * time.Second
 // for the rest of one without end.
 const answerLimit = sessionTimeout * 2 / 3
 
-// impatient is a connection whose reads never wait longer than that.
-type impatient struct{ net.Conn }
+// limited is a connection whose reads never wait longer than that.
+type limited struct{ net.Conn }
 
 func dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	conn, err := net.DialTimeout(network, address, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return impatient{conn}, nil
+	return limited{conn}, nil
 }
 
 // SetReadDeadline sets the deadline, or the latest that there may be.
-func (c impatient) SetReadDeadline(at time.Time) error {
+func (c limited) SetReadDeadline(at time.Time) error {
 	if latest := time.Now().Add(answerLimit); at.IsZero() || at.After(latest) {
 		at = latest
 	}
 	return c.Conn.SetReadDeadline(at)
 }
 
-// unimplemented is the server's answer to an operation it does not know. The
+// unimplemented is the server's answer to an operation that it does not have. The
 // library has no name for it.
 const unimplemented = "unknown error: -6"
 

@@ -20,7 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// retryAfter is the pause before ZooKeeper is asked again after a lost or
+// retryAfter is the pause before the next try after a lost or
 // refused connection, as in the original's RetryUntilElapsed.
 const retryAfter = 500 * time.Millisecond
 

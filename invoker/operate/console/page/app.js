@@ -16,7 +16,7 @@ function tiles(id, list) {
 
 function show(v) {
   const s = v.status, w = s.work || { flows: [], devices: [], containers: [] };
-  const list = w.flows || [], gpus = w.devices || [], boxes = w.containers || [], counters = v.counters || {};
+  const list = w.flows || [], gpus = w.devices || [], containers = w.containers || [], counters = v.counters || {};
   put($("instance"), s.instance || "");
   put($("health"), s.healthy ? "healthy" : "not healthy");
   cls($("health"), "badge " + (s.healthy ? "good" : "bad"));
@@ -34,28 +34,28 @@ function show(v) {
     ["in flight", w.inFlight || 0],
     ["queued for a GPU", queued],
     ["flows", list.length],
-    ["of them held back", list.filter((f) => f.state === "throttled").length],
+    ["of them throttled", list.filter((f) => f.state === "throttled").length],
     ["done per second", rate.toFixed(rate < 10 ? 1 : 0)],
     ["done", done],
     ["failed", failed, failed ? "warn" : ""],
     ["slowest function, p95", worst ? ms(worst) : "none"],
     ["behind in Kafka", (s.kafka || {}).lag || 0, (s.kafka || {}).lag > 100 ? "warn" : ""],
   ]);
-  inTurn([
+  stepwise([
     () => flows(list, v.at, w.policy),
-    () => devices(gpus, boxes),
+    () => devices(gpus, containers),
     () => showFunctions(list, total),
     () => showRecent([...(v.recent || [])].sort((a, b) => b.at - a.at)),
-    () => showContainers(boxes, counters),
+    () => showContainers(containers, counters),
     () => { safe(s, counters); put($("clock"), new Date(v.at).toLocaleTimeString()); },
   ]);
 }
 
-// inTurn does the parts of an update one after the other and lets the browser see
+// stepwise does the parts of an update one after the other and lets the browser see
 // to keys, clicks and scrolling between them. Newer parts take the place of those
 // that are not done.
 let todo = [], going = false;
-function inTurn(parts) {
+function stepwise(parts) {
   todo = parts;
   if (!going) { going = true; next(); }
 }
@@ -67,12 +67,12 @@ function next() {
   part();
 }
 
-// safe shows what keeps activations from being lost, and what was.
+// safe shows what is lost, waiting or repeated.
 function safe(s, counters) {
   const k = s.kafka || {}, feed = k.feed || {}, sends = k.sends || {}, db = s.couchdb || {};
   const list = [
     ["messages that Kafka dropped unread", feed.lost || 0, feed.lost ? "bad" : ""],
-    ["messages that nobody could read", feed.undecodable || 0, feed.undecodable ? "bad" : ""],
+    ["messages that could not be read", feed.undecodable || 0, feed.undecodable ? "bad" : ""],
     ["acks given up", sends.dropped || 0, sends.dropped ? "bad" : ""],
     ["acks waiting", sends.waiting || 0],
     ["records waiting", db.bufferedDocs || 0],
@@ -89,15 +89,15 @@ async function explain(id) {
   id = id.trim();
   const list = $("story-text");
   put($("story-id"), id);
-  list.replaceChildren(el("li", {}, "Looking it up."));
+  list.replaceChildren(el("li", {}, "Reading its trace."));
   if (!$("story").open) $("story").showModal();
   history.replaceState(null, "", "#activation=" + encodeURIComponent(id));
   try {
-    const r = await fetch("explain/" + encodeURIComponent(id)), told = await r.json();
-    if (!r.ok) { list.replaceChildren(el("li", {}, told.error)); return; }
-    const a = told.account;
+    const r = await fetch("explain/" + encodeURIComponent(id)), answer = await r.json();
+    if (!r.ok) { list.replaceChildren(el("li", {}, answer.error)); return; }
+    const a = answer.account;
     put($("story-title"), a.namespace + "/" + a.action);
-    list.replaceChildren(...told.sentences.map((s) => el("li", {}, ...(s.at ? [el("time", { datetime: s.at }, clock(s.at))] : []), s.text)));
+    list.replaceChildren(...answer.sentences.map((s) => el("li", {}, ...(s.at ? [el("time", { datetime: s.at }, clock(s.at))] : []), s.text)));
   } catch (e) {
     list.replaceChildren(el("li", {}, "The invoker does not answer: " + e.message));
   }
@@ -118,7 +118,7 @@ function listen() {
   source.onerror = () => trouble("The invoker does not answer; trying again.");
 }
 
-// A page that nobody sees for a minute asks for nothing.
+// A page that is hidden for a minute closes its stream.
 document.addEventListener("visibilitychange", () => {
   clearTimeout(unseen);
   if (document.hidden) unseen = setTimeout(() => source.close(), 60000);
@@ -127,7 +127,7 @@ document.addEventListener("visibilitychange", () => {
 
 function trouble(why) {
   document.body.classList.add("stale");
-  put($("health"), "no news");
+  put($("health"), "no answer");
   cls($("health"), "badge");
   keyed($("reasons"), [why], (r) => r, (r) => el("li", {}, r), () => {});
 }
@@ -153,14 +153,14 @@ function theme(next) {
   repaint();
 }
 
-const places = ["numbers", "h-flows", "h-devices", "h-functions", "h-recent", "h-safe"];
+const sections = ["numbers", "h-flows", "h-devices", "h-functions", "h-recent", "h-safe"];
 document.addEventListener("keydown", (e) => {
   if (e.target.closest("input, dialog[open]") || e.ctrlKey || e.metaKey || e.altKey) return;
   if (e.key === "/") { e.preventDefault(); $("filter").focus(); }
   else if (e.key === "p") pause();
   else if (e.key === "t") theme(true);
   else if (e.key === "?") $("keys").showModal();
-  else if (places[e.key - 1]) $(places[e.key - 1]).scrollIntoView({ block: "center" });
+  else if (sections[e.key - 1]) $(sections[e.key - 1]).scrollIntoView({ block: "center" });
 });
 $("pause").addEventListener("click", pause);
 $("theme").addEventListener("click", () => theme(true));
@@ -172,6 +172,6 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 
 begin(explain);
 theme(false);
-const asked = /^#activation=(.+)$/.exec(location.hash);
-if (asked) explain(decodeURIComponent(asked[1]));
+const linked = /^#activation=(.+)$/.exec(location.hash);
+if (linked) explain(decodeURIComponent(linked[1]));
 listen();

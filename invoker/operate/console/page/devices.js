@@ -83,11 +83,11 @@ const least = 0.5;
 function paint(canvas) {
   const c = sharp(canvas), h = canvas.tall;
   if (!c || !canvas.parts) return;
-  let x = 0, owed = 0;
+  let x = 0, carry = 0;
   for (const p of canvas.parts) {
-    const w = p.share * canvas.wide + owed;
-    owed = w < least ? w : 0;
-    if (owed) continue;
+    const w = p.share * canvas.wide + carry;
+    carry = w < least ? w : 0;
+    if (carry) continue;
     const gap = w > 3 ? 1 : 0; // between neighbours
     c.globalAlpha = p.is === "context" ? 0.45 : 1;
     c.fillStyle = p.flow ? colour(p.flow) : style("--dim");
@@ -111,13 +111,13 @@ function stripes(c, x, w, h, upright) {
   c.restore();
 }
 
-// at says what is shown at a place of a map.
+// at describes what is shown at a position of a map.
 function at(canvas, x) {
   let end = 0;
   for (const p of canvas.parts || []) {
     end += p.share * canvas.wide;
     if (x > end) continue;
-    if (p.is === "foreign") return "of nobody here: " + bytes(p.bytes);
+    if (p.is === "foreign") return "of other processes: " + bytes(p.bytes);
     return short(p.flow) + ": " + bytes(p.bytes) + (p.is === "context" ? " contexts of " + p.n + " containers" : " " + p.is);
   }
   return canvas.label;

@@ -135,7 +135,7 @@ export function begin(open) {
   recent.made = (tr) => {
     tr.className = "link";
     tr.tabIndex = 0;
-    tr.title = "What became of it";
+    tr.title = "Explain it";
     tr.addEventListener("click", () => open(tr.dataset.id));
     tr.addEventListener("keydown", (e) => { if (e.key === "Enter") open(tr.dataset.id); });
   };
@@ -149,7 +149,7 @@ export function showFunctions(flows, sums) {
   drawFunctions();
 }
 
-// A row is what is known of a function: its flow, what its calls were like, or both.
+// A row is a function: its flow, what its calls were like, or both.
 const known = new Map();
 const noFlow = { state: "", queued: 0, inFlight: 0, weight: "", why: "" }, noCalls = { count: 0, failed: 0 };
 

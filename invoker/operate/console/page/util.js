@@ -11,11 +11,11 @@ export function el(tag, attrs = {}, ...children) {
 }
 
 // put sets a text only where it changes: the browser then lays out nothing anew.
-// The element holds nothing else, and nobody else writes to it.
+// The element holds nothing else, and only put writes to it.
 export function put(node, text) {
   text = String(text);
-  if (node.said === text) return;
-  node.said = text;
+  if (node.put === text) return;
+  node.put = text;
   const only = node.firstChild;
   if (only && only === node.lastChild && only.nodeType === Node.TEXT_NODE) only.data = text;
   else node.textContent = text;
@@ -25,8 +25,8 @@ export function cls(node, name) {
   if (node.className !== name) node.className = name;
 }
 
-// sized calls draw when an element has another width, and keeps that in wide: to
-// ask the browser for it would have the page laid out in the middle of an update.
+// sized calls draw when an element has another width, and keeps that in wide:
+// reading it from the browser would lay out the page in the middle of an update.
 const widths = new ResizeObserver((list) => {
   for (const e of list) {
     e.target.wide = e.contentRect.width;
@@ -40,7 +40,7 @@ export function sized(node, draw) {
 }
 
 // sharp gives the context of a canvas with a point for each of the screen's, in
-// the page's measure, wiped; undefined while nobody sees it.
+// the page's measure, cleared; undefined while it is not shown.
 export function sharp(canvas) {
   const w = canvas.wide, h = canvas.tall, ratio = devicePixelRatio || 1;
   if (!w || !h) return undefined;
@@ -101,8 +101,8 @@ export function short(name) {
   return parts.length > 2 && parts[0] === parts[1] ? parts.slice(1).join("/") : name;
 }
 
-// style gives a colour of the style sheet. They are read once: to ask makes the
-// browser work out the styles of all that has changed.
+// style gives a colour of the style sheet. They are read once: a read makes the
+// browser compute the styles of all that has changed.
 const inks = new Map();
 export function style(name) {
   if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
