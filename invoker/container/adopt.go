@@ -2,7 +2,7 @@ package container
 
 import "time"
 
-// Adopted is a container of an earlier process that is taken over.
+// Adopted is a container of an earlier process that is adopted.
 type Adopted struct {
 	Key         string // "" is a prewarmed one, which no action has used
 	Kind        string
@@ -12,8 +12,8 @@ type Adopted struct {
 	Idle        time.Duration // for how long it has rested
 }
 
-// Adopt takes a container over that another process has made and that rests
-// now, as if this pool had made it. False means that there is no place for it.
+// Adopt takes in an idle container that another process has created, as if this
+// pool had. False means that there is no memory for it.
 // It is called before the first Enqueue, those that have rested longest first.
 func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 	if h.Key == "" {
@@ -35,7 +35,7 @@ func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 	return s.id, true
 }
 
-// adoptPrewarmed has a container take the place of one that is to be made.
+// adoptPrewarmed uses a container instead of one that is to be created.
 func (p *Pool) adoptPrewarmed(now time.Duration, h Adopted) (SlotID, bool) {
 	if h.Paused {
 		return 0, false // they are never paused
@@ -51,8 +51,8 @@ func (p *Pool) adoptPrewarmed(now time.Duration, h Adopted) (SlotID, bool) {
 	return 0, false
 }
 
-// giveUpPrewarm takes back orders for prewarmed containers until there is room
-// for memory of so many MiB: what is warm already is worth more.
+// giveUpPrewarm takes back orders for prewarmed containers until so many MiB are
+// free: what is warm already is worth more.
 func (p *Pool) giveUpPrewarm(memoryMB int) bool {
 	for i := len(p.orders) - 1; i >= 0 && p.used+memoryMB > p.cfg.MemoryMB; i-- {
 		o := p.orders[i]
@@ -81,17 +81,17 @@ func (p *Pool) AddRemoving(memoryMB int) SlotID {
 	return s.id
 }
 
-// Adoptable lists the containers that the next process may take over: nobody
-// runs in them, and they were not given up.
+// Adoptable lists the containers that the next process may adopt: nothing runs in
+// them, and they are not being removed.
 func (p *Pool) Adoptable() []SlotID {
 	var ids []SlotID
-	for _, l := range []*list{&p.idle, &p.paused} {
-		for s := l.front; s != nil; s = s.after {
+	for _, l := range []*slotQueue{&p.idle, &p.paused} {
+		for s := range l.all() {
 			ids = append(ids, s.id)
 		}
 	}
 	for _, c := range p.cells {
-		for s := c.started.front; s != nil; s = s.after {
+		for s := range c.started.all() {
 			ids = append(ids, s.id)
 		}
 	}

@@ -117,7 +117,7 @@ func (p *Pool) Gone(now time.Duration, id SlotID) {
 
 // offer lets waiting activations of a key know that it gained capacity.
 func (p *Pool) offer(s *slot) {
-	if p.queue.first(s.key) != nil {
+	if p.queue.firstOf(s.key) != nil {
 		p.ready = append(p.ready, s.key)
 	}
 }
@@ -141,7 +141,7 @@ func (p *Pool) pauseIdle(now time.Duration) {
 	if p.cfg.PauseGrace == Never {
 		return
 	}
-	for s := p.idle.front; s != nil && now-s.since >= p.cfg.PauseGrace; s = p.idle.front {
+	for s := p.idle.first(); s != nil && now-s.since >= p.cfg.PauseGrace; s = p.idle.first() {
 		p.unlist(s)
 		s.state = pausing
 		p.orders = append(p.orders, Order{Do: Pause, Slot: s.id})
@@ -152,7 +152,7 @@ func (p *Pool) removeExpired(now time.Duration) {
 	if p.cfg.IdleTimeout == Never {
 		return
 	}
-	for s := p.paused.front; s != nil && now-s.since >= p.cfg.IdleTimeout; s = p.paused.front {
+	for s := p.paused.first(); s != nil && now-s.since >= p.cfg.IdleTimeout; s = p.paused.first() {
 		p.remove(s)
 	}
 }
@@ -167,11 +167,11 @@ func (p *Pool) Deadline() (time.Duration, bool) {
 			at, any = t, true
 		}
 	}
-	if p.idle.front != nil && p.cfg.PauseGrace != Never {
-		sooner(p.idle.front.since + p.cfg.PauseGrace)
+	if s := p.idle.first(); s != nil && p.cfg.PauseGrace != Never {
+		sooner(s.since + p.cfg.PauseGrace)
 	}
-	if p.paused.front != nil && p.cfg.IdleTimeout != Never {
-		sooner(p.paused.front.since + p.cfg.IdleTimeout)
+	if s := p.paused.first(); s != nil && p.cfg.IdleTimeout != Never {
+		sooner(s.since + p.cfg.IdleTimeout)
 	}
 	if t, ok := p.prewarm.deadline(); ok {
 		sooner(t)

@@ -9,8 +9,8 @@ import (
 // until it is gone. Ids are never used again.
 type SlotID int64
 
-// Start tells how a placement gets its container; the words are OpenWhisk's
-// container states.
+// Start is how a placement gets its container; the names are OpenWhisk's container
+// states.
 type Start int
 
 // How a placement gets its container.
@@ -93,8 +93,8 @@ type Pool struct {
 	reserved int // MiB, part of used: containers that others keep
 	slots    map[SlotID]*slot
 	warm     map[string]*warmSet // by key: slots that know the action
-	idle     list                // ready, no activation runs in them; longest idle first
-	paused   list                // the same, paused; longest paused first
+	idle     slotQueue           // ready, no activation runs in them; longest idle first
+	paused   slotQueue           // the same, paused; longest paused first
 	cells    []*cell
 	queue    queue
 	ready    []string // keys that gained capacity while someone waits
@@ -136,7 +136,7 @@ func (p *Pool) Enqueue(now time.Duration, d Demand) {
 	if !p.Fits(d.MemoryMB) || d.MemoryMB <= 0 || d.Concurrency < 1 {
 		panic(fmt.Sprintf("container: demand of %d MB, concurrency %d", d.MemoryMB, d.Concurrency))
 	}
-	p.queue.push(now, d)
+	p.queue.push(d)
 	if b := p.warm[d.Key]; b != nil && b.capacity() != nil {
 		p.ready = append(p.ready, d.Key)
 	}
@@ -145,7 +145,7 @@ func (p *Pool) Enqueue(now time.Duration, d Demand) {
 // Cancel takes an invocation that still waits out of the queue.
 func (p *Pool) Cancel(invocation uint64) bool { return p.queue.cancel(invocation) }
 
-// Next permits one waiting activation, or reports false when none can be placed
+// Next starts one waiting activation, or reports false when none can be started
 // now. They go in order of arrival. An invocation for which a container of its own
 // action is about to open waits aside. The first that must wait for memory is
 // the head: others may pass it into containers that are warm for them, which
@@ -153,7 +153,7 @@ func (p *Pool) Cancel(invocation uint64) bool { return p.queue.cancel(invocation
 // falls idle is the head's to evict, so that a busy function cannot starve a
 // large one.
 func (p *Pool) Next(now time.Duration) (Placement, bool) {
-	for w := p.queue.front; w != nil; w = w.after {
+	for w := range p.queue.all() {
 		if pl, ok := p.tryStart(now, w); ok {
 			p.queue.remove(w)
 			return pl, true
@@ -180,7 +180,7 @@ func (p *Pool) Next(now time.Duration) (Placement, bool) {
 func (p *Pool) overtake(now time.Duration) (Placement, bool) {
 	for len(p.ready) > 0 {
 		key := p.ready[0]
-		w := p.queue.first(key)
+		w := p.queue.firstOf(key)
 		if w == nil {
 			p.ready = p.ready[1:]
 			continue
@@ -279,8 +279,7 @@ func (p *Pool) add(memoryMB int) *slot {
 }
 
 // evictFor orders the removal of idle containers, longest idle first, then of
-// prewarmed ones, if together with what is being removed they make room for
-// need. If they cannot, nothing is evicted.
+// prewarmed ones, if together with what is being removed they free need. If they cannot, nothing is evicted.
 func (p *Pool) evictFor(need int) {
 	lack := p.used - p.freeing + need - p.cfg.MemoryMB
 	if lack <= 0 {
@@ -294,8 +293,11 @@ func (p *Pool) evictFor(need int) {
 // victims lists containers to evict that free at least lack MiB, or nothing.
 func (p *Pool) victims(lack int) []*slot {
 	var picked []*slot
-	take := func(l *list) {
-		for s := l.front; s != nil && lack > 0; s = s.after {
+	take := func(l *slotQueue) {
+		for s := range l.all() {
+			if lack <= 0 {
+				return
+			}
 			picked = append(picked, s)
 			lack -= s.memoryMB
 		}

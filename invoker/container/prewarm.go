@@ -42,7 +42,7 @@ func (c StemCell) validate() error {
 // cell is a stem cell with what exists of it.
 type cell struct {
 	StemCell
-	started  list // ready to be taken, oldest first
+	started  slotQueue // ready to be taken, oldest first
 	starting int
 	cold     int // cold starts that it could have served, since the last pass
 	seeded   bool
@@ -98,13 +98,13 @@ func (p *Pool) takePrewarm(now time.Duration, d Demand) (Placement, bool) {
 		return Placement{}, false
 	}
 	for _, c := range p.cells {
-		if c.Kind != d.Kind || c.MemoryMB != d.MemoryMB || c.started.front == nil {
+		if c.Kind != d.Kind || c.MemoryMB != d.MemoryMB || c.started.Len() == 0 {
 			continue
 		}
-		s := c.started.front
+		s := c.started.first()
 		p.unlist(s)
 		p.adopt(s, now, d)
-		if p.queue.len() <= 1 { // else memory goes to those who wait
+		if p.queue.Len() <= 1 { // else memory goes to those that wait
 			p.fill(now, c, c.want())
 		} else if !c.missing {
 			c.wait(now)
@@ -133,7 +133,7 @@ func (p *Pool) refill(now time.Duration, gone *slot) {
 			c.wait(now)
 			continue
 		}
-		if p.queue.front == nil {
+		if p.queue.Len() == 0 {
 			p.fill(now, c, c.want())
 		}
 		c.seeded = true
@@ -145,7 +145,7 @@ func (p *Pool) fill(now time.Duration, c *cell, want int) {
 	if c.barred(now) {
 		return
 	}
-	for c.started.len+c.starting < want && p.used+c.MemoryMB <= p.cfg.MemoryMB {
+	for c.started.Len()+c.starting < want && p.used+c.MemoryMB <= p.cfg.MemoryMB {
 		s := p.add(c.MemoryMB)
 		s.kind, s.state = c.Kind, starting
 		c.starting++
@@ -161,10 +161,10 @@ func (p *Pool) retry(now time.Duration) {
 		if !c.missing || now < c.again {
 			continue
 		}
-		if p.queue.front == nil {
+		if p.queue.Len() == 0 {
 			p.fill(now, c, c.want())
 		}
-		if c.started.len+c.starting < c.want() {
+		if c.started.Len()+c.starting < c.want() {
 			c.wait(now)
 		}
 	}
@@ -213,7 +213,7 @@ func (p *Pool) prewarmTick(now time.Duration) {
 }
 
 func (p *Pool) expire(now time.Duration, c *cell, left int) int {
-	for s := c.started.front; s != nil && left > 0 && now-s.since >= c.Reactive.TTL; s = c.started.front {
+	for s := c.started.first(); s != nil && left > 0 && now-s.since >= c.Reactive.TTL; s = c.started.first() {
 		p.remove(s)
 		c.expired++
 		left--

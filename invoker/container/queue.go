@@ -1,101 +1,90 @@
 package container
 
-import "time"
+import (
+	"container/list"
+	"iter"
+	"time"
+)
 
-// waiting is a Demand in the queue, linked in order of arrival and, beside
-// that, among those of the same key.
+// fifo is a first-in first-out queue that elements can leave from anywhere.
+type fifo[T any] struct{ list.List }
+
+// first is the element that has waited longest, or the zero value.
+func (q *fifo[T]) first() (v T) {
+	if e := q.Front(); e != nil {
+		v = e.Value.(T)
+	}
+	return v
+}
+
+// all gives the elements in order. The one that is given may leave meanwhile.
+func (q *fifo[T]) all() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for e := q.Front(); e != nil; {
+			next := e.Next()
+			if !yield(e.Value.(T)) {
+				return
+			}
+			e = next
+		}
+	}
+}
+
+// waiting is a Demand in the queue.
 type waiting struct {
 	Demand
-	arrived   time.Duration
 	blocked   bool // it has been the head and waited for memory
 	blockedAt time.Duration
 
-	before, after       *waiting
-	keyBefore, keyAfter *waiting
+	element, keyElement *list.Element // in the queue, and in that of its key
 }
 
-// queue is the run buffer: first in, first out, with the first of each key and
-// any invocation by its id within reach.
+// queue has the waiting demands in order of arrival, altogether and by their keys.
 type queue struct {
-	front, back  *waiting
-	byKey        map[string]*keyQueue
+	fifo[*waiting]
+	byKey        map[string]*fifo[*waiting]
 	byInvocation map[uint64]*waiting
 	memoryMB     int
 }
 
-type keyQueue struct{ front, back *waiting }
-
 func newQueue() queue {
-	return queue{byKey: map[string]*keyQueue{}, byInvocation: map[uint64]*waiting{}}
+	return queue{byKey: map[string]*fifo[*waiting]{}, byInvocation: map[uint64]*waiting{}}
 }
 
-func (q *queue) push(now time.Duration, d Demand) {
-	w := &waiting{Demand: d, arrived: now, before: q.back}
-	if q.back == nil {
-		q.front = w
-	} else {
-		q.back.after = w
-	}
-	q.back = w
+func (q *queue) push(d Demand) {
+	w := &waiting{Demand: d}
 	k := q.byKey[d.Key]
 	if k == nil {
-		k = &keyQueue{}
+		k = &fifo[*waiting]{}
 		q.byKey[d.Key] = k
 	}
-	if k.back == nil {
-		k.front = w
-	} else {
-		k.back.keyAfter, w.keyBefore = w, k.back
-	}
-	k.back = w
+	w.element, w.keyElement = q.PushBack(w), k.PushBack(w)
 	q.byInvocation[d.Invocation] = w
 	q.memoryMB += d.MemoryMB
 }
 
-// first gives the longest waiting invocation of a key, or nil.
-func (q *queue) first(key string) *waiting {
+// firstOf gives the longest waiting invocation of a key, or nil.
+func (q *queue) firstOf(key string) *waiting {
 	if k := q.byKey[key]; k != nil {
-		return k.front
+		return k.first()
 	}
 	return nil
 }
 
 func (q *queue) cancel(invocation uint64) bool {
 	w := q.byInvocation[invocation]
-	if w == nil {
-		return false
+	if w != nil {
+		q.remove(w)
 	}
-	q.remove(w)
-	return true
+	return w != nil
 }
 
 func (q *queue) remove(w *waiting) {
-	if w.before == nil {
-		q.front = w.after
-	} else {
-		w.before.after = w.after
-	}
-	if w.after == nil {
-		q.back = w.before
-	} else {
-		w.after.before = w.before
-	}
 	k := q.byKey[w.Key]
-	if w.keyBefore == nil {
-		k.front = w.keyAfter
-	} else {
-		w.keyBefore.keyAfter = w.keyAfter
-	}
-	if w.keyAfter == nil {
-		k.back = w.keyBefore
-	} else {
-		w.keyAfter.keyBefore = w.keyBefore
-	}
-	if k.front == nil {
+	q.Remove(w.element)
+	if k.Remove(w.keyElement); k.Len() == 0 {
 		delete(q.byKey, w.Key)
 	}
 	delete(q.byInvocation, w.Invocation)
 	q.memoryMB -= w.MemoryMB
 }
-
-func (q *queue) len() int { return len(q.byInvocation) }

@@ -1,11 +1,15 @@
 package container
 
-import "time"
+import (
+	"container/list"
+	"slices"
+	"time"
+)
 
 // state is where a slot is in its life.
 type state int
 
-// A slot's life: started or warmingUp first; running while anyone runs in it;
+// A slot's life: started or warmingUp first; running while an activation runs in it;
 // then ready, pausing, paused; removing at last. A prewarmed slot waits in
 // starting and started until an action adopts it.
 const (
@@ -19,7 +23,7 @@ const (
 	removing
 )
 
-// slot is one container. While it is in a list, list fields link it.
+// slot is one container.
 type slot struct {
 	id          SlotID
 	key         string // "" until an action adopts it
@@ -32,49 +36,29 @@ type slot struct {
 	lastUsed    time.Duration
 	since       time.Duration // when it entered ready, paused or started
 
-	in            *list
-	before, after *slot
+	in      *slotQueue // nil: none
+	element *list.Element
 }
 
-// list is a first-in first-out of slots linked through themselves, so that
-// leaving it costs the same from any place.
-type list struct {
-	front, back *slot
-	len         int
-	memoryMB    int
+// slotQueue is a queue of slots with the sum of their memory.
+type slotQueue struct {
+	fifo[*slot]
+	memoryMB int
 }
 
-func (l *list) push(s *slot) {
-	s.in, s.before, s.after = l, l.back, nil
-	if l.back == nil {
-		l.front = s
-	} else {
-		l.back.after = s
-	}
-	l.back = s
-	l.len++
+func (l *slotQueue) push(s *slot) {
+	s.in, s.element = l, l.PushBack(s)
 	l.memoryMB += s.memoryMB
 }
 
-// unlist takes a slot out of the list it is in, if any.
+// unlist takes a slot out of the queue it is in, if any.
 func (p *Pool) unlist(s *slot) {
-	l := s.in
-	if l == nil {
+	if s.in == nil {
 		return
 	}
-	if s.before == nil {
-		l.front = s.after
-	} else {
-		s.before.after = s.after
-	}
-	if s.after == nil {
-		l.back = s.before
-	} else {
-		s.after.before = s.before
-	}
-	s.in, s.before, s.after = nil, nil, nil
-	l.len--
-	l.memoryMB -= s.memoryMB
+	s.in.Remove(s.element)
+	s.in.memoryMB -= s.memoryMB
+	s.in, s.element = nil, nil
 }
 
 // warmSet holds the slots of one key, the most recently used last.
@@ -97,12 +81,8 @@ func (b *warmSet) capacity() *slot {
 
 // touch moves a slot to the most recently used end.
 func (b *warmSet) touch(s *slot) {
-	for i, have := range b.slots {
-		if have == s {
-			copy(b.slots[i:], b.slots[i+1:])
-			b.slots[len(b.slots)-1] = s
-			return
-		}
+	if i := slices.Index(b.slots, s); i >= 0 {
+		b.slots = append(slices.Delete(b.slots, i, i+1), s)
 	}
 }
 
@@ -112,12 +92,7 @@ func (p *Pool) forget(s *slot) {
 	if b == nil {
 		return
 	}
-	for i, have := range b.slots {
-		if have == s {
-			b.slots = append(b.slots[:i], b.slots[i+1:]...)
-			break
-		}
-	}
+	b.slots = slices.DeleteFunc(b.slots, func(have *slot) bool { return have == s })
 	if len(b.slots) == 0 {
 		delete(p.warm, s.key)
 	}

@@ -37,7 +37,7 @@ type StateFile struct {
 	Concurrency  int           `json:"concurrency"`
 	GPU          *GPUStateFile `json:"gpu,omitempty"`
 	Activity     Activity      `json:"-"`
-	Since        time.Time     `json:"-"` // it rests
+	Since        time.Time     `json:"-"` // it is idle
 	DeviceMemory DeviceMemory  `json:"-"`
 }
 

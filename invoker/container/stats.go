@@ -1,9 +1,9 @@
 package container
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -36,7 +36,7 @@ type PrewarmStats struct {
 // Stats counts containers by what they do.
 func (p *Pool) Stats() Stats {
 	st := Stats{
-		Waiting: p.queue.len(), WaitingMB: p.queue.memoryMB,
+		Waiting: p.queue.Len(), WaitingMB: p.queue.memoryMB,
 		ReservedMB: p.reserved, UsedMB: p.used, MemoryMB: p.cfg.MemoryMB,
 	}
 	for _, c := range p.cells {
@@ -81,11 +81,11 @@ func (p *Pool) Views() []View {
 	for _, s := range p.slots {
 		out = append(out, View{s.id, s.kind, s.state.String(), s.memoryMB, s.active, s.lastUsed})
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Slot < out[j].Slot })
+	slices.SortFunc(out, func(a, b View) int { return cmp.Compare(a.Slot, b.Slot) })
 	return out
 }
 
-// String gives the state's word for status pages.
+// String is the state's name on status pages.
 func (s state) String() string {
 	return [...]string{"starting", "prewarmed", "warming", "running", "ready", "pausing", "paused", "removing"}[s]
 }
@@ -110,14 +110,14 @@ func (p *Pool) check() error {
 	}
 	for key, b := range p.warm {
 		if len(b.slots) == 0 {
-			return fmt.Errorf("key %s has an empty bench", key)
+			return fmt.Errorf("key %s has an empty warm set", key)
 		}
 	}
 	return nil
 }
 
 func (p *Pool) checkSlot(s *slot) error {
-	var want *list
+	var want *slotQueue
 	switch s.state {
 	case ready:
 		want = &p.idle

@@ -6,7 +6,7 @@ import (
 )
 
 // Steers reports whether a variable is one of those by which the loader, the CUDA driver, NVIDIA's
-// container runtime and the shim are told what to do. A container on a device
+// container runtime and the shim are controlled. A container on a device
 // gets them from the invoker only: neither an action's parameters nor a
 // setting for all containers may take the shim off, put something before it,
 // or choose another device, driver or MPS daemon.
@@ -14,9 +14,9 @@ func Steers(name string) bool {
 	return begins(name, "NVIDIA_", "LD_", "CUDA_", "GPUWHISK_")
 }
 
-// SteersFromImage is the same for what an image says of itself, where fewer of
+// SteersFromImage is the same for the environment of an image, where fewer of
 // them do harm and some are needed: CUDA images find their libraries by
-// LD_LIBRARY_PATH, tell of the CUDA that they bring (CUDA_HOME, CUDA_VERSION),
+// LD_LIBRARY_PATH, name the CUDA that they bring (CUDA_HOME, CUDA_VERSION),
 // and what they require (NVIDIA_REQUIRE_*), which can only refuse to start.
 func SteersFromImage(name string) bool {
 	switch {
