@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ const (
 )
 
 // sealVersion is a part of every seal. It changes when containers of older
-// versions must not be taken over.
+// versions must not be adopted.
 const sealVersion = 1
 
 // label labels a container with its invoker and with a digest of all that it is
@@ -148,7 +149,7 @@ func (e *Engine) skipLog(ctx context.Context, id container.ID) error {
 func (e *Engine) search(ctx context.Context, prefix string) ([]api.Summary, error) {
 	ctx, cancel := limited(ctx, e.options.Timeouts.List)
 	defer cancel()
-	result, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: named(prefix)})
+	result, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("name", "^/?"+regexp.QuoteMeta(prefix))})
 	if err != nil {
 		return nil, fmt.Errorf("list containers %s*: %w", prefix, err)
 	}

@@ -76,7 +76,7 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	}
 }
 
-// away marks an error that comes of a daemon that is not there: one that could
+// away wraps an error of a daemon that is not there in container.ErrAway: one that could
 // not be reached, or that did not answer in time and does not answer a ping.
 func (e *Engine) away(ctx context.Context, err error) error {
 	gone := client.IsErrConnectionFailed(err)
@@ -298,8 +298,8 @@ func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectR
 	return result.Container, nil
 }
 
-// startError recognises a missing program by the words that the Docker CLI
-// goes by (cli/command/container, toStatusError).
+// startError recognises a missing program by the texts that the Docker CLI
+// uses (cli/command/container, toStatusError).
 func startError(err error) error {
 	text := err.Error()
 	for _, words := range []string{"executable file not found", "no such file or directory", "system cannot find the file specified"} {
@@ -368,7 +368,7 @@ func (e *Engine) discard(idOrName string) {
 	e.spawn(func() {
 		if err := e.removeOnce(e.base, idOrName); err != nil && e.base.Err() == nil {
 			e.log.Warn("remove container of a failed create, will try again", "container", idOrName, "error", err)
-			e.sweeper.doom(container.ID(idOrName))
+			e.sweeper.add(e.base, idOrName)
 		}
 	})
 }

@@ -2,9 +2,8 @@
 // and removes them, reads their logs, and reports which of them died. It holds
 // no policy: which container is wanted, and when, the caller decides.
 //
-// An Engine owns one goroutine that follows the daemon's events, one that removes
-// what could not be removed before, and one for each create, pull or late removal
-// under way; Close waits for all of them.
+// An Engine owns one goroutine that follows the daemon's events, and one for each
+// create, pull or late removal under way; Close waits for all of them.
 package docker
 
 import (
@@ -41,7 +40,7 @@ type Engine struct {
 	creates *semaphore.Weighted // see parallelCreates
 	pulls   singleflight.Group
 	died    chan container.ID
-	sweeper *sweeper    // removes what could not be removed
+	sweeper *sweeper    // removes what could not be removed at once
 	blind   atomic.Bool // deaths are not reported
 
 	base   context.Context // ends with Close
@@ -101,7 +100,6 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		return nil, err
 	}
 	e.wg.Go(e.watch)
-	e.wg.Go(func() { e.sweeper.run(e.base, e.removeOnce) })
 	return e, nil
 }
 
@@ -111,12 +109,14 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 		log = slog.New(slog.DiscardHandler)
 	}
 	base, cancel := context.WithCancel(context.Background())
-	return &Engine{
+	e := &Engine{
 		api: api, options: options, host: host, log: log,
 		died: make(chan container.ID, maxDeaths),
 		base: base, cancel: cancel,
-		known: map[container.ID]*known{}, images: map[string][]string{}, sweeper: newSweeper(),
+		known: map[container.ID]*known{}, images: map[string][]string{},
 	}
+	e.sweeper = newSweeper(e.removeOnce, e.spawn)
+	return e
 }
 
 // greet asks the daemon what it is. The last directory where logs are searched
@@ -242,7 +242,7 @@ type known struct {
 
 	dead      bool // ended is closed
 	oom       bool // oomed is closed
-	handedOut bool // Create has returned it, so its death is news
+	handedOut bool // Create has returned it, so its death is reported
 	tail      *logs.Tail
 }
 
@@ -255,7 +255,7 @@ func (e *Engine) remember(id container.ID) *known {
 	return k
 }
 
-// handOut marks a container as the caller's. If it has died in the meantime,
+// handOut records that a container is the caller's. If it has died in the meantime,
 // that is reported now.
 func (e *Engine) handOut(k *known) {
 	e.mu.Lock()
@@ -266,7 +266,7 @@ func (e *Engine) handOut(k *known) {
 	}
 }
 
-// forget drops a container: what happens to it is no news any more.
+// forget drops a container: its death is not reported any more.
 func (e *Engine) forget(id container.ID) {
 	e.mu.Lock()
 	k := e.known[id]
@@ -313,7 +313,7 @@ func (e *Engine) reportDeath(id container.ID) {
 	select {
 	case e.died <- id:
 	default:
-		e.log.Error("nobody reads the deaths of containers", "container", id)
+		e.log.Error("the deaths of containers are not read", "container", id)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestRealRemovePaused(t *testing.T) {
 	if err := r.Remove(t.Context(), h.ID); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := r.list(t.Context(), r.prefix); err != nil || len(left) != 0 {
+	if left, err := r.search(t.Context(), r.prefix); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
@@ -257,7 +257,7 @@ func TestRealTimedOutCreateLeavesNothing(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		r.wait()
-		left, err := r.list(t.Context(), r.prefix)
+		left, err := r.search(t.Context(), r.prefix)
 		if err == nil && len(left) == 0 {
 			return
 		}
@@ -314,7 +314,7 @@ func TestRealCleanUpKeepsOthers(t *testing.T) {
 	if err := r.CleanUp(t.Context(), r.prefix+"1_"); err != nil {
 		t.Fatal(err)
 	}
-	left, err := r.list(t.Context(), r.prefix)
+	left, err := r.search(t.Context(), r.prefix)
 	if err != nil || len(left) != 1 {
 		t.Errorf("left: %v, %v, want one", left, err)
 	}

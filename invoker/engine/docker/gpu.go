@@ -34,7 +34,7 @@ const cdiKind = "nvidia.com/gpu"
 // nvidiaRuntime is the name under which nvidia-ctk sets its runtime up.
 const nvidiaRuntime = "nvidia"
 
-// Devices knows in which way each GPU of this host gets into a container.
+// Devices finds the way in which each GPU of this host gets into a container.
 type Devices struct {
 	want    string
 	cdi     specs
@@ -95,8 +95,8 @@ func (d *Devices) Assign(device string) (Assignment, error) {
 	return Assignment{DevicesRequest, plain}, nil
 }
 
-// cannot is the error for a way that was asked for and is not there. It says
-// what is there instead.
+// cannot is the error for a way that was asked for and is not there. It names what
+// is there instead.
 func (d *Devices) cannot(device, why string) error {
 	return fmt.Errorf("give GPU %s to containers by %s: %s; %s", device, d.want, why, d.Found())
 }
@@ -115,7 +115,7 @@ func (d *Devices) Found() string {
 	return text + ", where none for " + cdiKind + " can be seen from here"
 }
 
-// env is the environment that goes with a grant. Where the daemon's default
+// env is the environment that goes with an assignment. Where the daemon's default
 // runtime is NVIDIA's, a device that comes another way must not be joined by
 // those which the image asks for.
 func (g Assignment) env() []string {
@@ -162,7 +162,7 @@ func (e *Engine) CheckDevices(devices ...string) error {
 // the host has a label that confined containers may not read, so what is
 // mounted must get one that they may, or they must not be confined.
 const (
-	SELinuxAuto    = "auto"    // relabel where the daemon says that it uses SELinux
+	SELinuxAuto    = "auto"    // relabel where the daemon reports that it uses SELinux
 	SELinuxRelabel = "relabel" // have the daemon label what is mounted
 	SELinuxDisable = "disable" // GPU containers are not confined by SELinux
 	SELinuxOff     = "off"     // labels stay as they are

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -215,28 +216,24 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 // it.
 func TestSweeperPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSweeper()
 		var tries atomic.Int32
+		var wg sync.WaitGroup
+		s := newSweeper(func(_ context.Context, id string) error {
+			if id == "a" {
+				tries.Add(1)
+				return errors.New("busy")
+			}
+			return nil
+		}, func(f func()) bool { wg.Go(f); return true })
 		ctx, end := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.run(ctx, func(_ context.Context, id string) error {
-				if id == "a" {
-					tries.Add(1)
-					return errors.New("busy")
-				}
-				return nil
-			})
-		}()
-		s.doom("a")
+		s.add(ctx, "a")
 		synctest.Wait()
 		if tries.Load() != 0 {
 			t.Error("tried again at once")
 		}
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
-			s.doom("b")
+			s.add(ctx, "b")
 		}
 		if n := tries.Load(); n < 2 {
 			t.Errorf("one that joined put it off: %d tries", n)
@@ -252,9 +249,9 @@ func TestSweeperPauses(t *testing.T) {
 			t.Error("not tried when the daemon was back")
 		}
 		end()
-		<-done
-		if got := s.list(); !slices.Equal(got, []container.ID{"a"}) {
-			t.Errorf("left: %v", got)
+		wg.Wait()
+		if !maps.Equal(s.left, map[string]bool{"a": true}) {
+			t.Errorf("left: %v", s.left)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,7 +85,7 @@ func (e *Engine) Remove(ctx context.Context, id container.ID) error {
 	e.forget(id)
 	err := e.removeOnce(ctx, string(id))
 	if err != nil {
-		e.sweeper.doom(id)
+		e.sweeper.add(e.base, string(id))
 	}
 	return err
 }
@@ -113,16 +112,16 @@ func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
 // CleanUp removes every container whose name starts with prefix, in whatever
 // state it is. It goes on past failures and names them all.
 func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
-	ids, err := e.list(ctx, prefix)
+	found, err := e.search(ctx, prefix)
 	if err != nil {
 		return err
 	}
-	errs := make([]error, len(ids))
+	errs := make([]error, len(found))
 	var group errgroup.Group
 	group.SetLimit(parallelCleanUp)
-	for i, id := range ids {
+	for i, c := range found {
 		group.Go(func() error {
-			errs[i] = e.Remove(ctx, id)
+			errs[i] = e.Remove(ctx, container.ID(c.ID))
 			return nil
 		})
 	}
@@ -130,40 +129,10 @@ func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
 	return errors.Join(errs...)
 }
 
-// list gives the containers whose name starts with prefix, stopped ones too.
-func (e *Engine) list(ctx context.Context, prefix string) ([]container.ID, error) {
-	summaries, err := e.summaries(ctx, prefix)
-	if err != nil {
-		return nil, err
-	}
-	var ids []container.ID
-	for id := range summaries {
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
-// summaries gives those containers with whether they run.
-func (e *Engine) summaries(ctx context.Context, prefix string) (map[container.ID]bool, error) {
-	all, err := e.search(ctx, prefix)
-	if err != nil {
-		return nil, err
-	}
-	found := map[container.ID]bool{}
-	for _, c := range all {
-		found[container.ID(c.ID)] = alive(c)
-	}
-	return found, nil
-}
-
-func named(prefix string) client.Filters {
-	return client.Filters{}.Add("name", "^/?"+regexp.QuoteMeta(prefix))
-}
-
 // OOMKilled reports whether the kernel ended the container, or a process in it,
 // for its memory use. A container that still seems to run gets a moment to
 // end: the proxy's connection breaks some ten milliseconds before the daemon
-// learns why.
+// notices why.
 func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 	k := e.find(id)
 	if k == nil {
@@ -183,8 +152,8 @@ func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 	if killed || !bySignal {
 		return killed
 	}
-	// The kernel's word on memory and that on the end come to the daemon by two
-	// ways, and the one on memory may be the later.
+	// The kernel reports its memory use and its end to the daemon by two ways, and
+	// the report on memory may be the later.
 	late := time.NewTimer(min(lateOOM, e.options.Timeouts.Settle))
 	defer late.Stop()
 	select {
@@ -197,12 +166,12 @@ func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 	return killed
 }
 
-// lateOOM is how much later than a container's end the daemon may learn that it
+// lateOOM is how much later than a container's end the daemon may notice that it
 // was for its memory use.
 const lateOOM = time.Second
 
 // endedByKill is the exit code of what was ended by SIGKILL, by the kernel for
-// its memory use or by anybody.
+// its memory use or by any process.
 const endedByKill = 128 + 9
 
 // inspectOOM asks the daemon, and returns also whether the container was ended by

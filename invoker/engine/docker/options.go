@@ -79,11 +79,11 @@ type Timeouts struct {
 	Remove  time.Duration
 	List    time.Duration
 	Pull    time.Duration
-	Answer  time.Duration // a first word, where there is nothing to do for it
+	Answer  time.Duration // the begin of an answer, where there is nothing to do for it
 	// Settle is how long OOMKilled waits for a container to end, if it seems
-	// to run on. The daemon learns of the end some ten milliseconds late, on two
-	// cores with sixty processes that want them more than a second. Only who
-	// breaks a connection and lives on is answered as late as that.
+	// to run on. The daemon notices the end some ten milliseconds late, on two
+	// cores with sixty busy processes more than a second. Only a container that
+	// breaks a connection and runs on takes all of it.
 	Settle time.Duration
 }
 

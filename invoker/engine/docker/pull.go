@@ -58,8 +58,8 @@ func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
 	return nil
 }
 
-// login asks for what goes with a pull, and does not wait for longer than the
-// context says. A helper program is ended with it, but what that has started may
+// login asks for what goes with a pull, and waits no longer than the context
+// allows. A helper program is ended with it, but what that has started may
 // live on and keep its output open.
 func (e *Engine) login(ctx context.Context, image string) (string, error) {
 	type answer struct {
@@ -94,8 +94,7 @@ func movesOn(image string) bool {
 // errRegistry is an image of a registry that the operator does not allow.
 var errRegistry = errors.New("registry is not allowed")
 
-// registries knows which registries images may be pulled from, and what each
-// wants to see first.
+// registries is which registries images may be pulled from, and the login of each.
 type registries struct {
 	allowed []string // empty: any
 	logins  credentials.Store

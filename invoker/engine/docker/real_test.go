@@ -156,7 +156,7 @@ func (r *real) end(goroutines int) {
 	if err := r.CleanUp(ctx, r.prefix); err != nil {
 		r.t.Error(err)
 	}
-	if left, err := r.list(ctx, r.prefix); err != nil || len(left) > 0 {
+	if left, err := r.search(ctx, r.prefix); err != nil || len(left) > 0 {
 		r.t.Errorf("containers left: %v, %v", left, err)
 	}
 	for _, name := range r.images {

@@ -71,13 +71,13 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 		lists = append(lists, []string{"NVIDIA_VISIBLE_DEVICES=void"})
 	}
 	if g := spec.GPU; g != nil {
-		grant, err := p.grant(g)
+		device, err := p.assign(g)
 		if err != nil {
 			return client.ContainerCreateOptions{}, err
 		}
-		if grant.Way != "" {
-			grant.apply(&host)
-			lists = append(lists, grant.env())
+		if device.Way != "" {
+			device.apply(&host)
+			lists = append(lists, device.env())
 		}
 		if err := p.mount(&host, g); err != nil {
 			return client.ContainerCreateOptions{}, err
@@ -93,8 +93,8 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 	return client.ContainerCreateOptions{Name: spec.Name, Config: &config, HostConfig: &host}, nil
 }
 
-// grant is how a container gets its device; a simulated one is none.
-func (p hostPart) grant(g *container.GPU) (Assignment, error) {
+// assign is how a container gets its device; a simulated one is none.
+func (p hostPart) assign(g *container.GPU) (Assignment, error) {
 	if g.Simulated {
 		return Assignment{}, nil
 	}

@@ -193,7 +193,7 @@ func (d *Daemon) lacks(ctx context.Context, id string) (string, error) {
 	return strings.Join(lacking, " "), nil
 }
 
-// libcTime bounds the removal of the container that was looked into.
+// libcTime bounds the removal of that container.
 const libcTime = 10 * time.Second
 
 // maxLibc is more than any C library has, maxLinks more than lie before one.

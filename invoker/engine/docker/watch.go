@@ -3,8 +3,6 @@ package docker
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +21,7 @@ const (
 	slowRetry  = 5 * time.Second
 )
 
-var errUnresponsive = errors.New("docker accepts the connection and does not say a word")
+var errUnresponsive = errors.New("docker accepts the connection and does not answer")
 
 // watch follows the daemon's events until the engine is closed.
 func (e *Engine) watch() {
@@ -128,9 +126,13 @@ func (e *Engine) catchUp(ctx context.Context) error {
 // reconcile buries the containers that ended unseen.
 func (e *Engine) reconcile(ctx context.Context) error {
 	before := e.handedOut() // taken first: what is created meanwhile is alive
-	running, err := e.summaries(ctx, e.options.Prefix)
+	found, err := e.search(ctx, e.options.Prefix)
 	if err != nil {
 		return err
+	}
+	running := map[container.ID]bool{}
+	for _, c := range found {
+		running[container.ID(c.ID)] = alive(c)
 	}
 	for _, id := range before {
 		if !running[id] {
@@ -158,75 +160,55 @@ const (
 	slowSweep  = time.Minute
 )
 
-// sweeper remembers the containers whose removal failed, until they are gone. A
-// daemon that is there may refuse one for a while, for a mount that is still busy.
+// sweeper removes the containers whose removal failed, each in a goroutine of its
+// own that tries until it is gone. A daemon that is there may refuse one for a
+// while, for a mount that is still busy.
 type sweeper struct {
-	more chan struct{} // capacity 1: there is one more
-	back chan struct{} // capacity 1: the daemon is
+	remove func(ctx context.Context, idOrName string) error
+	spawn  func(f func()) bool
 
-	mu     sync.Mutex
-	doomed map[container.ID]bool
+	mu   sync.Mutex
+	left map[string]bool
+	back chan struct{} // closed when the daemon is back, and replaced
 }
 
-func newSweeper() *sweeper {
-	return &sweeper{more: make(chan struct{}, 1), back: make(chan struct{}, 1), doomed: map[container.ID]bool{}}
+func newSweeper(remove func(context.Context, string) error, spawn func(func()) bool) *sweeper {
+	return &sweeper{remove: remove, spawn: spawn, left: map[string]bool{}, back: make(chan struct{})}
 }
 
-// doom has a container removed as soon as that can be.
-func (s *sweeper) doom(id container.ID) {
+// add has a container removed as soon as that can be, until ctx ends.
+func (s *sweeper) add(ctx context.Context, idOrName string) {
 	s.mu.Lock()
-	s.doomed[id] = true
-	s.mu.Unlock()
-	signal(s.more)
-}
-
-// wake has the next try come at once.
-func (s *sweeper) wake() { signal(s.back) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+	defer s.mu.Unlock()
+	if !s.left[idOrName] {
+		s.left[idOrName] = s.spawn(func() { s.sweep(ctx, idOrName) })
 	}
 }
 
-func (s *sweeper) list() []container.ID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.doomed))
-}
-
-func (s *sweeper) gone(id container.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.doomed, id)
-}
-
-// run tries until the context ends. What is refused does not hold up the others.
-func (s *sweeper) run(ctx context.Context, remove func(ctx context.Context, id string) error) {
-	backoff := retry.Backoff{Min: firstSweep, Max: slowSweep}
-	var again <-chan time.Time
-	for {
-		switch left := len(s.list()); {
-		case left == 0:
-			backoff.Reset()
-			again = nil
-		case again == nil:
-			again = time.After(backoff.Next())
-		}
+func (s *sweeper) sweep(ctx context.Context, idOrName string) {
+	for backoff := (retry.Backoff{Min: firstSweep, Max: slowSweep}); ; {
+		s.mu.Lock()
+		back := s.back
+		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.more:
-			continue
-		case <-s.back:
-		case <-again:
+		case <-back:
+		case <-time.After(backoff.Next()):
 		}
-		again = nil
-		for _, id := range s.list() {
-			if remove(ctx, string(id)) == nil {
-				s.gone(id)
-			}
+		if s.remove(ctx, idOrName) == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.left, idOrName)
+			return
 		}
 	}
+}
+
+// wake has the next tries come at once.
+func (s *sweeper) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.back)
+	s.back = make(chan struct{})
 }
