@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 )
 
-// accept pulls messages while there is room, and only then: that is how the
+// accept pulls messages while a permit is free, and only then: that is how the
 // pressure of slow containers or a slow store reaches Kafka.
 func (iv *Invoker) accept(ctx context.Context) {
 	for iv.health.await(ctx) {
@@ -30,9 +30,9 @@ func (iv *Invoker) accept(ctx context.Context) {
 		}
 		iv.permits.taken.Add(1)
 		p := newPending(iv.completer, del, iv.dispatch.clock())
-		iv.observers.notify(onAccepted{p, del.Completed})
+		iv.observe.accepted(p, del.Completed)
 		if del.Completed {
-			iv.pass(p)
+			iv.skip(p)
 			continue
 		}
 		iv.completer.aging.add(p)
@@ -44,43 +44,49 @@ func (iv *Invoker) accept(ctx context.Context) {
 	}
 }
 
-// admit resolves a pending activation's action: at once when the action is at hand, beside
-// the feed when it must be fetched.
+// admit resolves a pending activation's action: at once when it is cached, in a
+// goroutine of its own when it must be fetched.
 func (iv *Invoker) admit(p *pending) {
 	if iv.ports.Blacklist.Blocked(p.User.Namespace.Name) {
 		go iv.guard(p, func() { iv.block(p) })
 		return
 	}
-	if p.Revision != "" {
-		if a, ok := iv.ports.Actions.Cached(p.Action.FQN(), p.Revision); ok {
-			iv.observers.notify(onFetched{p, true})
-			iv.guard(p, func() { iv.resolved(p, a) })
-			return
-		}
+	a, cached := iv.cached(p)
+	iv.observe.fetched(p, cached)
+	if cached {
+		iv.guard(p, func() { iv.resolved(p, a) })
+		return
 	}
-	iv.observers.notify(onFetched{p, false})
 	go iv.guard(p, func() { iv.fetch(p) })
 }
 
-// guard runs f, which hands the pending activation on or completes it. If f panics, the
-// pending activation is completed here: a pending activation is never lost.
-func (iv *Invoker) guard(t *pending, f func()) {
+// cached is the action of a pending activation if it is in memory.
+func (iv *Invoker) cached(p *pending) (*activation.Action, bool) {
+	if p.Revision == "" {
+		return nil, false
+	}
+	return iv.ports.Actions.Cached(p.Action.FQN(), p.Revision)
+}
+
+// guard runs f, which passes the pending activation on or completes it. If f
+// panics, it is completed here: a pending activation is never lost.
+func (iv *Invoker) guard(p *pending, f func()) {
 	defer func() {
-		if p := recover(); p != nil {
-			iv.log.Error("admission panicked", keyActivation, t.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			iv.reject(t, nil, refusal{response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)})
+		if cause := recover(); cause != nil {
+			iv.log.Error("admission panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			iv.reject(p, refusal{response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)})
 		}
 	}()
 	f()
 }
 
-// block answers for a namespace that may not invoke: the shortest ack, no
+// block answers an activation of a blocked namespace: the shortest ack, no
 // record and no event (InvokerReactive.handleActivationMessage).
 func (iv *Invoker) block(p *pending) {
 	r := appError(textBlocked)
-	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // as the original says it
+	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // the original's text
 		keyTransID, p.TransID.Root(), keyClass, ofReactive, keyActivation, p.ActivationID)
-	iv.observers.notify(onRefused{p, r})
+	iv.observe.refused(p, r)
 	iv.completer.complete(p, ending{record: fallbackRecord(p.Message, r, time.Now()), whole: true, silent: true})
 }
 
@@ -89,11 +95,11 @@ func (iv *Invoker) fetch(p *pending) {
 	defer cancel()
 	a, err := iv.ports.Actions.Action(spans.With(ctx, p.TransID), p.Action.FQN(), p.Revision)
 	if err != nil && iv.completer.ctx.Err() != nil {
-		return // this process ends: its activation is delivered again to the next
+		return // this process ends: the message is delivered to the next one
 	}
 	if err != nil {
 		iv.log.Warn("fetch action", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", err)
-		iv.reject(p, nil, refuse(err))
+		iv.reject(p, refuse(err))
 		return
 	}
 	iv.resolved(p, a)
@@ -101,35 +107,34 @@ func (iv *Invoker) fetch(p *pending) {
 
 // resolved routes a pending activation whose action is known.
 func (iv *Invoker) resolved(p *pending, a *activation.Action) {
-	act, no := iv.router.route(p, a)
+	no := iv.router.route(p, a)
 	if no == nil {
 		no = iv.interrupted(p, a)
 	}
 	switch {
 	case no != nil:
-		go iv.guard(p, func() { iv.reject(p, &routed{action: a}, *no) })
-	case act.gpu != nil && iv.router.devices == 0:
-		go iv.guard(p, func() { iv.forward(act) })
+		go iv.guard(p, func() { iv.reject(p, *no) })
+	case p.gpu != nil && iv.router.devices == 0:
+		go iv.guard(p, func() { iv.forward(p) })
 	default:
-		if act.gpu != nil {
+		if p.gpu != nil {
 			iv.permits.setApart(&p.permit, size(p.Message))
 		}
-		iv.dispatch.post(arrived{act})
+		iv.dispatch.post(arrived{p})
 	}
 }
 
-// reject completes a pending activation that never reaches a container. j is nil when
-// nothing is known of the action.
-func (iv *Invoker) reject(p *pending, act *routed, r refusal) {
-	iv.observers.notify(onRefused{p, r.response})
+// reject completes a pending activation that never reaches a container.
+func (iv *Invoker) reject(p *pending, r refusal) {
+	iv.observe.refused(p, r.response)
 	rec := fallbackRecord(p.Message, r.response, time.Now())
-	if r.known && act != nil {
-		rec = runRecord(p.Message, act.action, r.response, times{}, time.Now())
+	if r.known && p.action != nil {
+		rec = runRecord(p.Message, p.action, r.response, times{}, time.Now())
 	}
 	iv.completer.complete(p, ending{record: rec, whole: true, former: r.former})
 }
 
-// size is about what a message holds in memory.
+// size is about how much memory a message takes.
 func size(m *activation.Message) int64 {
 	const rest = 1 << 10
 	return rest + int64(len(m.Content))
@@ -147,11 +152,10 @@ const (
 
 // interrupted decides on an activation that an earlier process had begun to
 // run and did not end: it is run again only where its action or the operator
-// says that this does no harm, and not for ever. What had not begun just runs.
-// nil lets it run.
+// allows that, and not for ever. What had not begun just runs. nil lets it run.
 //
-// The record says that we failed. The ack does not: after a crash there are as
-// many of these as ran, and a controller that hears three system errors among
+// The record shows a whisk error. The ack does not: after a crash there are as
+// many of these as ran, and a controller that receives three system errors among
 // ten takes the invoker for unhealthy, which this process is not.
 func (iv *Invoker) interrupted(p *pending, a *activation.Action) *refusal {
 	var text string
@@ -162,38 +166,37 @@ func (iv *Invoker) interrupted(p *pending, a *activation.Action) *refusal {
 		text = fmt.Sprintf(textAttempts, p.attempts)
 	case a.Annotations.Rerun(iv.settings.Rerun):
 		iv.log.Info("activation that an earlier process had begun runs again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.attempts)
-		iv.observers.notify(onInterrupted{p, "rerun"})
+		iv.observe.interrupted(p, "rerun")
 		return nil
 	default:
 		text = textInterrupted
 	}
 	iv.log.Warn("activation that an earlier process had begun is answered with an error", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.attempts)
-	iv.observers.notify(onInterrupted{p, "answered"})
+	iv.observe.interrupted(p, "answered")
 	return &refusal{known: true, former: true, response: activation.ErrorResponse(activation.StatusWhiskError, text)}
 }
 
-// pass lets go of an activation that an earlier process has completed: its acks
-// and its record are safe, only its place on the topic was not yet committed.
-func (iv *Invoker) pass(p *pending) {
-	iv.observers.notify(onInterrupted{p, "completed"})
+// skip settles an activation that an earlier process has completed: its acks and
+// its record are safe, only its offset was not committed yet.
+func (iv *Invoker) skip(p *pending) {
+	iv.observe.interrupted(p, "completed")
 	p.settle()
 	iv.permits.release(p.permit)
 }
 
-// maxHops is how often an activation is passed on before it must be
-// answered: one hop reaches an invoker with a GPU, a second one another
-// when the first has just lost its own. More is a circle.
+// maxHops is how often an activation is forwarded before it must be answered:
+// one hop reaches an invoker with a GPU, a second one another when the first has
+// just lost its own. More is a circle.
 const maxHops = 2
 
-// forward passes an activation on to invokers that have a GPU. They answer it:
+// forward sends an activation on to invokers that have a GPU. They answer it:
 // from the moment that the broker has it nothing is acked here and no record
-// is written. What cannot be passed on is answered here.
-func (iv *Invoker) forward(act *routed) {
-	p := act.pending
+// is written. What cannot be forwarded is answered here.
+func (iv *Invoker) forward(p *pending) {
 	topic := iv.settings.GPU.ForwardTo
 	refuse := func(why string) {
 		iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", why)
-		iv.reject(p, act, refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError,
+		iv.reject(p, refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError,
 			fmt.Sprintf("The action asks for a GPU, and its activation could not be passed on to the invokers that have one (whisk.gpu.forward-topic): %s.", why))})
 	}
 	way := activation.Forwarded{Instance: iv.completer.instance}
@@ -204,32 +207,33 @@ func (iv *Invoker) forward(act *routed) {
 		refuse(fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
 		return
 	}
-	if !p.take(sendOn) {
+	if !p.take(startForward) {
 		return
 	}
 	m := *p.Message
 	m.Forwarded = &way
 	// A function stays with one of the invokers that share the topic: where it
 	// is warm.
-	key := p.User.Namespace.Name + " " + act.action.FQN()
+	key := p.User.Namespace.Name + " " + p.action.FQN()
+	unsent := func(err error) { // the message is delivered again after a restart
+		iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
+		iv.permits.release(p.permit)
+	}
 	err := iv.ports.Outbox.Forward(iv.completer.ctx, topic, key, m.Encode(), func(err error) {
-		if errors.Is(err, ErrUnsent) { // the message comes again after a restart
-			iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
-			iv.permits.release(p.permit)
-			return
-		}
-		if err != nil {
-			p.take(sentBack)
+		switch {
+		case errors.Is(err, ErrUnsent):
+			unsent(err)
+		case err != nil:
+			p.take(failForward)
 			refuse(fmt.Sprintf("the topic %s does not take it: %s", topic, err))
-			return
+		default:
+			p.take(endForward)
+			iv.observe.forwarded(p)
+			iv.permits.release(p.permit)
+			p.settle()
 		}
-		p.take(sentOn)
-		iv.observers.notify(onForwarded{p})
-		iv.permits.release(p.permit)
-		p.settle()
 	})
-	if err != nil { // flushing is over: the message comes again after a restart
-		iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
-		iv.permits.release(p.permit)
+	if err != nil { // flushing is over
+		unsent(err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // once; engines do not get faster with more, and runs want their part.
 const parallelRemovals = 4
 
-// adopted is a container of an earlier process that is to be taken over.
+// adopted is a container of an earlier process that is to be adopted.
 type adopted struct {
 	left  container.Leftover
 	state container.StateFile
@@ -29,15 +29,15 @@ type adopted struct {
 	gpu   *adoptedDevice // nil in the CPU path
 }
 
-// adoptLeftovers takes over what an earlier process left and what can be used as it
-// is, and has the rest removed beside the work. It is called before the
+// adoptLeftovers adopts the containers of an earlier process that can be used as
+// they are, and has the rest removed beside the work. It is called before the
 // dispatcher's loop begins.
 func (iv *Invoker) adoptLeftovers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpTime)
 	defer cancel()
 	left, err := iv.ports.Daemon.Leftovers(ctx, iv.settings.Prefix)
 	if err != nil {
-		return fmt.Errorf("look for containers of an earlier process: %w", err)
+		return fmt.Errorf("list containers of an earlier process: %w", err)
 	}
 	d := iv.dispatch
 	var states []container.StateFile
@@ -46,7 +46,7 @@ func (iv *Invoker) adoptLeftovers() error {
 	}
 	d.named = highest(iv.settings.Prefix, left)
 	containers, unfit := d.judge(left, states)
-	containers = d.claim(ctx, containers, unfit)
+	containers = d.adoptInEngine(ctx, containers, unfit)
 	now := d.clock()
 	taken := 0
 	for _, ad := range d.affordable(containers, unfit) {
@@ -56,7 +56,7 @@ func (iv *Invoker) adoptLeftovers() error {
 		}
 		taken++
 	}
-	d.settleAdopted(now)
+	d.finishAdoption(now)
 	d.discardLeft(left, unfit, states)
 	iv.metrics.adopted.Add(float64(taken))
 	iv.metrics.discarded.Add(float64(len(unfit)))
@@ -78,18 +78,18 @@ func highest(prefix string, left []container.Leftover) (most int64) {
 	return most
 }
 
-// Why a container is not taken over.
+// Why a container is not adopted.
 var (
-	errUnknown  = errors.New("nothing is known of it")
+	errUnknown  = errors.New("it has no state file")
 	errBusyThen = errors.New("it was in use when that process ended")
 	errEnded    = errors.New("it has ended")
 	errNewImage = errors.New("its kind has another image now")
-	errNoDevice = errors.New("its device is not there any more, or cannot be taken over")
-	errNoMemory = errors.New("there is no place for it")
+	errNoDevice = errors.New("its device is not there any more, or cannot be adopted")
+	errNoMemory = errors.New("there is no memory for it")
 )
 
-// judge separates containers that may be taken over, by what is known of them, from
-// the others. The former come in the order in which they were used last.
+// judge separates containers that may be adopted, by their state files, from the
+// others. The former are in the order in which they were used last.
 func (d *dispatcher) judge(left []container.Leftover, states []container.StateFile) (containers []adopted, unfit map[container.ID]error) {
 	known, unfit := map[container.ID]container.StateFile{}, map[container.ID]error{}
 	for _, state := range states {
@@ -124,8 +124,8 @@ func (d *dispatcher) judge(left []container.Leftover, states []container.StateFi
 	return containers, unfit
 }
 
-// claim has the engine take containers over, and gives those that it does.
-func (d *dispatcher) claim(ctx context.Context, containers []adopted, unfit map[container.ID]error) []adopted {
+// adoptInEngine has the engine adopt containers, and gives those that it does.
+func (d *dispatcher) adoptInEngine(ctx context.Context, containers []adopted, unfit map[container.ID]error) []adopted {
 	if len(containers) == 0 {
 		return nil
 	}
@@ -146,8 +146,8 @@ func (d *dispatcher) claim(ctx context.Context, containers []adopted, unfit map[
 	return kept
 }
 
-// affordable gives the containers that there is memory for, those that were used
-// last if not for all.
+// affordable gives the containers that there is memory for: those that were used
+// last, if not all.
 func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]error) []adopted {
 	left := d.settings.Pool.MemoryMB
 	for i := len(containers) - 1; i >= 0; i-- {
@@ -167,9 +167,10 @@ func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]err
 	return containers
 }
 
-// adopt gives a container its place. The error says why there is none.
+// adopt gives a container to the pool or to the GPU scheduler. The error is why it
+// cannot be.
 func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) error {
-	if ad.state.Activity == container.Pausing { // whether that was done is not known: now it is
+	if ad.state.Activity == container.Pausing { // whether it is paused is not known: now it is
 		if err := d.engine.Pause(ctx, ad.left.ID); err != nil {
 			d.abandon(ad)
 			return fmt.Errorf("pause it: %w", err)
@@ -178,7 +179,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 	}
 	ctr := d.makeContainer(ad.spec)
 	ctr.handle = container.Handle{ID: ad.left.ID, Name: ad.left.Name, Addr: ad.left.Addr}
-	ctr.key, ctr.state.kept, ctr.state.rests, ctr.state.since = ad.key, true, true, ad.state.Since
+	ctr.key, ctr.state.kept, ctr.state.idle, ctr.state.since = ad.key, true, true, ad.state.Since
 	if ad.gpu != nil {
 		if !d.adoptDevice(now, ad, ctr) {
 			return errNoMemory
@@ -198,11 +199,11 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 	if ad.state.Activity == container.Pausing {
 		d.stateFiles.setActivity(ctr, container.Idle)
 	}
-	d.enliven(now, ctr)
+	d.watch(now, ctr)
 	return nil
 }
 
-// discardLeft has containers removed that are not taken over. Their memory counts
+// discardLeft has containers removed that are not adopted. Their memory counts
 // until they are gone.
 func (d *dispatcher) discardLeft(left []container.Leftover, unfit map[container.ID]error, states []container.StateFile) {
 	there := map[string]bool{}
@@ -228,7 +229,7 @@ func (d *dispatcher) discardLeft(left []container.Leftover, unfit map[container.
 	}
 }
 
-// reasons counts why containers were not taken over, for the log.
+// reasons counts why containers were not adopted, for the log.
 func reasons(unfit map[container.ID]error) string {
 	count := map[string]int{}
 	for _, why := range unfit {

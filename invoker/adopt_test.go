@@ -216,7 +216,7 @@ func TestSteadyUseCostsNoWrite(t *testing.T) {
 		_, stop := e.start(e.settings())
 		soon := func() {
 			e.invoke("f", nil)
-			time.Sleep(restAfter / 2)
+			time.Sleep(idleAfter / 2)
 			synctest.Wait()
 		}
 		e.warm(t, "f")
@@ -231,8 +231,8 @@ func TestSteadyUseCostsNoWrite(t *testing.T) {
 		if e.writes != 1 || e.resting() != 0 {
 			t.Errorf("%d changes of the note, %d rest", e.writes, e.resting())
 		}
-		last := time.Now().Add(-restAfter / 2)
-		time.Sleep(2 * restAfter)
+		last := time.Now().Add(-idleAfter / 2)
+		time.Sleep(2 * idleAfter)
 		synctest.Wait()
 		if saved := e.Read(); e.writes != 2 || e.resting() != 1 || !saved[0].Since.Equal(last) {
 			t.Errorf("%d changes of the note, %d rest, last left at %v: %+v", e.writes, e.resting(), last, saved)
@@ -250,15 +250,15 @@ func TestGPUContainerRestsAtOnce(t *testing.T) {
 		ctr := &actionContainer{name: "wsk00_1_a", gpu: &deviceState{}, key: "k"}
 		tabs.prewarmed(ctr)
 		for range 3 {
-			tabs.engage(ctr)
+			tabs.runBegins(ctr)
 			if e.resting() != 0 {
 				t.Error("it rests while one runs")
 			}
-			tabs.settle(&run{ctr: ctr, routed: &routed{key: "k"}})
+			tabs.runLeft(&run{ctr: ctr, pending: &pending{key: "k"}})
 			if e.resting() != 1 {
 				t.Error("it does not rest")
 			}
-			time.Sleep(restAfter / 10)
+			time.Sleep(idleAfter / 10)
 		}
 	})
 }

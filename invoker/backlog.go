@@ -9,24 +9,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
-// backlog is the GPU scheduler's queue with its messages, some of which are on disk.
-// They go there when their turn is far, or when many messages are in memory, and come
-// back when the GPU scheduler says that their turn is near, or at the latest when it is
-// there: a run waits for its message, and nobody else does. The dispatcher owns
-// it.
+// backlog has what the GPU scheduler queues, some of it without its message: that
+// is on disk. A message is spilled when its activation will not run soon, or when
+// many messages are in memory. It is read back when the GPU scheduler orders that
+// (Load), or at the latest when its run starts: only that run waits for it. The
+// dispatcher owns it.
 type backlog struct {
-	spilledSet
-	jobs    map[uint64]*routed // whose messages are at hand: submitted, and not started
-	spiller *spiller           // nil: nothing is spilled
-	fetcher *fetcher
-	permits *permits
-	coming  map[uint64]*coming
-	trouble string // why the last could not be spilled, empty when it could
-	closing bool
+	inMemory map[uint64]*pending // submitted, and not started
+	spilled  map[uint64]*spilled // on disk alone
+	loading  map[uint64]*loading // being read back
+	spiller  *spiller            // nil: nothing is spilled
+	fetcher  *fetcher
+	permits  *permits
+	trouble  string // why the last could not be spilled, empty when it could
+	closing  bool
 }
 
-// coming is one whose message is being read back.
-type coming struct {
+// loading is a spilled activation whose message is being read back.
+type loading struct {
 	key   string
 	order *scheduler.Order // the run that waits for it; nil: none yet
 	ctr   *actionContainer
@@ -34,7 +34,7 @@ type coming struct {
 }
 
 func (iv *Invoker) newBacklog(d *dispatcher) *backlog {
-	b := &backlog{spilledSet: newSpilledSet(), jobs: map[uint64]*routed{}, permits: iv.permits, coming: map[uint64]*coming{}}
+	b := &backlog{inMemory: map[uint64]*pending{}, spilled: map[uint64]*spilled{}, loading: map[uint64]*loading{}, permits: iv.permits}
 	if iv.ports.Spill != nil {
 		b.spiller = &spiller{store: iv.ports.Spill, post: d.post, goWork: d.goWork}
 		b.fetcher = &fetcher{iv: iv, goWork: d.goWork}
@@ -43,7 +43,7 @@ func (iv *Invoker) newBacklog(d *dispatcher) *backlog {
 }
 
 func (b *backlog) status() *BacklogStatus {
-	s := &BacklogStatus{Spilled: len(b.byInvocation) + len(b.coming), Trouble: b.trouble}
+	s := &BacklogStatus{Spilled: len(b.spilled) + len(b.loading), Trouble: b.trouble}
 	s.InMemory, s.Bytes = b.permits.used()
 	if b.spiller == nil {
 		s.Off = "there is no journal (whisk.gpu.journal): all messages stay in memory"
@@ -51,21 +51,22 @@ func (b *backlog) status() *BacklogStatus {
 	return s
 }
 
-// spills reports whether a job that is submitted now shall be spilled, because its
-// turn is far, or because of what is in memory already. Of the latter the GPU scheduler is
-// not told: it would ask for the message at once, for its turn may be near.
-func (b *backlog) spills(act *routed, l *scheduler.Scheduler) (spill, far bool) {
-	if b.spiller == nil || act.unlisted {
+// spills reports whether a message that is submitted now shall be spilled, because
+// it will not run soon, or because of what is in memory already. The latter is not
+// reported to the GPU scheduler: it would order the message back at once, which may
+// run soon.
+func (b *backlog) spills(p *pending, core *scheduler.Scheduler) (spill, far bool) {
+	if b.spiller == nil || p.unlisted {
 		return false, false
 	}
-	far = l.Spillable(flowOf(act))
-	return far || !act.permit.gpu || !b.permits.near(), far
+	far = core.Spillable(flowOf(p))
+	return far || !p.permit.gpu || !b.permits.near(), far
 }
 
-// spilledEvent states which messages are spilled, and why others are not.
+// spilledEvent reports which messages are spilled, and why others are not.
 type spilledEvent struct {
-	jobs []*routed
-	err  error
+	all []*pending
+	err error
 }
 
 func (e spilledEvent) apply(d *dispatcher, now time.Duration) {
@@ -75,118 +76,123 @@ func (e spilledEvent) apply(d *dispatcher, now time.Duration) {
 	if e.err != nil {
 		b.trouble = e.err.Error()
 	}
-	for _, act := range e.jobs {
-		if b.jobs[act.invocation] != act || act.near {
-			continue // its turn came meanwhile
+	for _, p := range e.all {
+		if b.inMemory[p.invocation] != p || p.near || !p.take(setSpilled) {
+			continue // it is needed meanwhile
 		}
-		if !act.take(setAside) {
-			continue
-		}
-		delete(b.jobs, act.invocation)
-		b.put(act)
-		b.permits.spill(act.permit)
-		act.completer.aging.remove(act.pending)
-		act.letGo()
+		delete(b.inMemory, p.invocation)
+		b.spilled[p.invocation] = newSpilled(p)
+		b.permits.spill(p.permit)
+		p.completer.aging.remove(p)
+		p.commit()
 		if b.closing {
-			g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: act.invocation})
+			g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: p.invocation})
 		}
 	}
 }
 
-// bring reads a message back whose turn is near, if there is room for it.
-func (b *backlog) bring(invocation uint64) {
-	if act := b.jobs[invocation]; act != nil {
-		act.near = true
+// load reads a message back that will run soon, if there is memory for it.
+func (b *backlog) load(invocation uint64) {
+	if p := b.inMemory[invocation]; p != nil {
+		p.near = true
 		return
 	}
-	if b.closing || b.byInvocation[invocation] == nil || !b.permits.near() {
+	if b.closing || b.spilled[invocation] == nil || !b.permits.near() {
 		return
 	}
-	if sp, ok := b.come(invocation, &coming{}); ok {
+	if sp := b.startLoading(invocation, &loading{}); sp != nil {
 		b.fetcher.add(fetch{invocation: invocation, spilled: sp})
 	}
 }
 
-// come records that a message is being read back.
-func (b *backlog) come(invocation uint64, c *coming) (sp spilled, ok bool) {
-	if sp, ok = b.take(invocation); ok {
-		c.key = sp.caller.key
-		b.coming[invocation] = c
+// startLoading records that a message is being read back; nil: it is not spilled.
+func (b *backlog) startLoading(invocation uint64, l *loading) *spilled {
+	sp := b.unspill(invocation)
+	if sp != nil {
+		l.key = sp.caller.Value().key
+		b.loading[invocation] = l
 	}
-	return sp, ok
+	return sp
+}
+
+// unspill takes an activation out of the spilled ones; nil: it is not there.
+func (b *backlog) unspill(invocation uint64) *spilled {
+	sp := b.spilled[invocation]
+	delete(b.spilled, invocation)
+	if len(b.spilled) == 0 {
+		b.spilled = map[uint64]*spilled{} // a map does not shrink by itself
+	}
+	return sp
 }
 
 // await has a run wait for its message, and reports whether it must.
 func (b *backlog) await(o scheduler.Order, ctr *actionContainer) bool {
-	if b.jobs[o.Invocation] != nil {
+	if b.inMemory[o.Invocation] != nil {
 		return false
 	}
-	if c := b.coming[o.Invocation]; c != nil {
-		c.order, c.ctr = &o, ctr
+	if l := b.loading[o.Invocation]; l != nil {
+		l.order, l.ctr = &o, ctr
 		b.fetcher.hurry(o.Invocation)
-	} else if sp, ok := b.come(o.Invocation, &coming{order: &o, ctr: ctr}); ok {
+	} else if sp := b.startLoading(o.Invocation, &loading{order: &o, ctr: ctr}); sp != nil {
 		b.fetcher.now(fetch{invocation: o.Invocation, spilled: sp})
 	}
 	return true
 }
 
-// refuse answers an activation whose message is not at hand.
+// refuse answers an activation whose message is not in memory.
 func (b *backlog) refuse(invocation uint64, reason scheduler.Reason, text string) {
-	if c := b.coming[invocation]; c != nil {
-		c.why = text
+	if l := b.loading[invocation]; l != nil {
+		l.why = text
 		return
 	}
-	sp, ok := b.take(invocation)
-	if !ok {
-		return
-	}
-	if reason == scheduler.WasWithdrawn { // by draining: the spill has it for the next process
+	sp := b.unspill(invocation)
+	switch {
+	case sp == nil:
+	case reason == scheduler.WasWithdrawn: // by draining: it stays on disk for the next process
 		b.permits.spilled.Add(-1)
-		return
+	default:
+		b.fetcher.add(fetch{invocation: invocation, spilled: sp, why: text})
 	}
-	b.fetcher.add(fetch{invocation: invocation, spilled: sp, why: text})
 }
 
-// broughtBack is a spilled activation that was read back: a job, or the reason
-// why it cannot run.
+// broughtBack reports a spilled activation that was read back; no is the reason why
+// it cannot run.
 type broughtBack struct {
 	invocation uint64
-	pending    *pending
-	act        *routed
+	p          *pending
 	no         *refusal
 }
 
 func (e broughtBack) apply(d *dispatcher, now time.Duration) {
-	g := d.gpus
+	g, p := d.gpus, e.p
 	b := g.backlog
-	c := b.coming[e.invocation]
-	delete(b.coming, e.invocation)
+	l := b.loading[e.invocation]
+	delete(b.loading, e.invocation)
 	switch {
-	case c.why != "":
-		d.reject(e.pending, e.act, refusal{response: appError(c.why), known: true})
+	case l.why != "":
+		d.reject(p, refusal{response: appError(l.why), known: true})
 	case e.no != nil:
-		g.take(now, c.unwanted(e.invocation))
-		d.reject(e.pending, nil, *e.no)
-	case e.act.key != c.key: // another revision runs by now, in containers of its own
-		g.take(now, c.unwanted(e.invocation))
-		arrived{e.act}.apply(d, now)
-	case c.order != nil:
-		e.act.invocation = e.invocation
-		b.jobs[e.invocation] = e.act
-		g.start(now, *c.order, c.ctr)
+		g.take(now, l.withdrawal(e.invocation))
+		d.reject(p, *e.no)
+	case p.key != l.key: // another revision runs by now, in containers of its own
+		g.take(now, l.withdrawal(e.invocation))
+		arrived{p}.apply(d, now)
 	default:
-		e.act.invocation, e.act.near = e.invocation, true
-		b.jobs[e.invocation] = e.act
+		p.invocation = e.invocation
+		b.inMemory[e.invocation] = p
+		if p.near = l.order == nil; !p.near {
+			g.start(now, *l.order, l.ctr)
+		}
 	}
 }
 
-// unwanted is what is reported to the GPU scheduler of an invocation that does not run, whether it waits
-// or has its token.
-func (c *coming) unwanted(invocation uint64) scheduler.Event {
-	if c.order == nil {
+// withdrawal is the event of an invocation that does not run, whether it waits or
+// has its token.
+func (l *loading) withdrawal(invocation uint64) scheduler.Event {
+	if l.order == nil {
 		return scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation}
 	}
-	return scheduler.Event{Kind: scheduler.Left, Invocation: invocation, Unused: true, Keep: c.order.Start.Warm()}
+	return scheduler.Event{Kind: scheduler.Left, Invocation: invocation, Unused: true, Keep: l.order.Start.Warm()}
 }
 
 // draining has what is spilled stay there: the next process runs it.
@@ -197,16 +203,14 @@ func (draining) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.gpus.backlog.closing = true
-	for _, invocation := range slices.Sorted(maps.Keys(d.gpus.backlog.byInvocation)) {
+	for _, invocation := range slices.Sorted(maps.Keys(d.gpus.backlog.spilled)) {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
 	}
 }
 
-// resume has a job go on where it was when it was spilled.
-func (act *routed) resume(sp spilled) {
-	act.queued, act.came, act.obstacle = sp.queued, sp.came, sp.obstacle
-	if a := act.trace; a != nil {
-		a.Queued, a.Kind = act.completer.at(act.queued), act.action.Exec.Kind
-		a.GPU = &explain.GPU{Own: int(sp.came.ahead)}
-	}
+// resume continues the wait of an activation that was spilled.
+func (p *pending) resume(sp *spilled) {
+	p.queued, p.came, p.obstacle = sp.queued, sp.came, sp.obstacle
+	p.completer.observe.queued(p, p.queued)
+	p.trace.GPU = &explain.GPU{Own: int(sp.came.ahead)}
 }

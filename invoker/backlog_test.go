@@ -72,7 +72,7 @@ func (env *fixture) aSecond() Settings {
 	return s
 }
 
-// TestFarActivationsAreParked: of a long backlog a handful of messages is in
+// TestFarActivationsAreSpilled: of a long backlog a handful of messages is in
 // memory, the feed has forgotten those that are spilled, and all end once, in
 // their order.
 func TestFarActivationsAreSpilled(t *testing.T) {
@@ -123,13 +123,13 @@ func TestFarActivationsAreSpilled(t *testing.T) {
 		if p := iv.permits.spilled.Load(); p != 0 || iv.InFlight() != 0 {
 			t.Errorf("%d parked, %d in flight at the end", p, iv.InFlight())
 		}
-		if b := iv.dispatch.gpus.backlog; len(b.byInvocation)+len(b.coming)+len(b.callers) != 0 {
-			t.Errorf("at the end memory has %d parked, %d coming, %d callers", len(b.byInvocation), len(b.coming), len(b.callers))
+		if b := iv.dispatch.gpus.backlog; len(b.spilled)+len(b.loading)+len(b.inMemory) != 0 {
+			t.Errorf("at the end memory has %d spilled, %d loading, %d messages", len(b.spilled), len(b.loading), len(b.inMemory))
 		}
 	})
 }
 
-// TestManyFunctionsAreParked: where no function has many, but many have some,
+// TestManyFunctionsAreSpilled: where no function has many, but many have some,
 // messages are spilled as well, and read when their turn is there.
 func TestManyFunctionsAreSpilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -373,7 +373,6 @@ func TestSpilledKeepsWhatAnAnswerNeeds(t *testing.T) {
 	for range 3 {
 		long = long.Child(strings.Repeat("a", 32), 6)
 	}
-	s := newSpilledSet()
 	for i, tid := range []activation.TransID{
 		activation.NewTransID(strings.Repeat("b", 32), 1700000000000, false), activation.NewTransID("t\x00", 1, false),
 		activation.NewTransID("sid_"+strings.Repeat("b", 40), 1, false), activation.NewTransID(strings.Repeat("b", 32), 1700000000000, true), long, {},
@@ -384,21 +383,13 @@ func TestSpilledKeepsWhatAnAnswerNeeds(t *testing.T) {
 				m.User.Limits.StoreActivations = &no
 			})
 			want := (<-env.feed).Message
-			s.put(&routed{pending: &pending{Message: want}, invocation: 7, key: "k"})
-			sp, ok := s.take(7)
-			if !ok {
-				t.Fatal("it is not there")
-			}
-			got := sp.message()
+			got := newSpilled(&pending{Message: want, key: "k"}).message()
 			if got.ActivationID != id || string(got.TransID.JSON()) != string(tid.JSON()) || got.TransID.StartMillis() != tid.StartMillis() ||
 				got.Cause != cause || got.Controller != "0" || got.Blocking != want.Blocking || got.Action != want.Action ||
 				got.User.Subject != "guest" || got.User.Namespace != want.User.Namespace || *got.User.Limits.StoreActivations {
 				t.Errorf("%+v\nwant %+v", got, want)
 			}
 		}
-	}
-	if len(s.callers) != 0 {
-		t.Errorf("%d callers are left", len(s.callers))
 	}
 }
 
@@ -420,7 +411,7 @@ func TestFetcherHurries(t *testing.T) {
 			iv:     &Invoker{ports: Ports{Spill: store}},
 			goWork: func(work func(context.Context)) { go work(t.Context()) },
 		}
-		of := func(invocation uint64) spilled { return spilled{id: [16]byte{byte(invocation)}} }
+		of := func(invocation uint64) *spilled { return &spilled{id: activation.ID(fmt.Sprint(invocation))} }
 		const last = fetchTogether + 2
 		for invocation := uint64(1); invocation <= last; invocation++ {
 			f.add(fetch{invocation: invocation, spilled: of(invocation)})
@@ -437,7 +428,7 @@ func TestFetcherHurries(t *testing.T) {
 		want(fetchTogether)
 		f.hurry(last)
 		want(fetchTogether + 1)
-		if !slices.Contains(begun, of(last).activation()) {
+		if !slices.Contains(begun, of(last).id) {
 			t.Error("another than the one that is waited for is being read")
 		}
 		f.hurry(last)

@@ -14,13 +14,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// actionContainer is one container with what is needed to use it. The dispatcher makes
-// and forgets containers. handle and client are written by the worker that creates
+// actionContainer is one container with what is needed to use it. The dispatcher
+// makes and forgets them. handle and client are written by the worker that creates
 // the container, before its event; from then on they do not change.
 type actionContainer struct {
 	slot       container.SlotID // in the CPU pool, 0 for a GPU container
 	name       string
-	key        string // what its runs share it under, as its state file has it
+	key        string // of its runs, as its state file has it
 	spec       container.Spec
 	handle     container.Handle
 	client     ProxyClient
@@ -29,7 +29,6 @@ type actionContainer struct {
 	die        context.CancelCauseFunc
 	runContext runContext // of its runs
 
-	logs  chan struct{} // holds one while an activation's logs are read
 	state stateFile
 
 	runs atomic.Int32 // runs in it, as log markers count them
@@ -59,7 +58,7 @@ func (ctr *actionContainer) lossResponse() activation.Response {
 	return activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
 }
 
-// open creates a container's container. Called by workers.
+// open creates the container. Called by workers.
 func (d *dispatcher) open(ctx context.Context, ctr *actionContainer, concurrency int) error {
 	if ctr.gpu != nil {
 		if err := d.prepare(ctr); err != nil {
@@ -75,7 +74,7 @@ func (d *dispatcher) open(ctx context.Context, ctr *actionContainer, concurrency
 	return nil
 }
 
-// prepare adds to a GPU container's spec what its device memory needs.
+// prepare adds what its device memory needs to a GPU container's spec.
 func (d *dispatcher) prepare(ctr *actionContainer) error {
 	needs, err := d.gpus.mover.Prepare(ctr.name, ctr.gpu.device, ctr.gpu.wish)
 	if err != nil {
@@ -89,9 +88,9 @@ func (d *dispatcher) prepare(ctr *actionContainer) error {
 	return nil
 }
 
-// remove takes a container's container away and posts done when its memory is free.
-// A container that cannot be removed now is tried again for as long as work
-// may go on: its memory is taken all that time, which is the truth.
+// remove removes a container and posts done when its memory is free. A container
+// that cannot be removed now is tried again for as long as work may go on: its
+// memory is taken all that time.
 func (d *dispatcher) remove(ctr *actionContainer, done event) {
 	if ctr != nil {
 		delete(d.alive, ctr.handle.ID)
@@ -117,7 +116,7 @@ func (d *dispatcher) systemTID(id string) activation.TransID {
 
 func (d *dispatcher) removeUntilGone(ctx context.Context, ctr *actionContainer) {
 	for backoff := (retry.Backoff{Min: time.Second, Max: time.Minute}); ; {
-		ended := d.observers.command(d.systemTID(maintenanceTID), "rm", string(ctr.handle.ID))
+		ended := d.observe.command(d.systemTID(maintenanceTID), "rm", string(ctr.handle.ID))
 		err := d.engine.Remove(ctx, ctr.handle.ID)
 		if ended(err); err == nil || ctx.Err() != nil {
 			return
@@ -130,12 +129,12 @@ func (d *dispatcher) removeUntilGone(ctx context.Context, ctr *actionContainer) 
 	}
 }
 
-// hangUp closes the clients of all containers. It is called when no worker is left,
-// and before the containers are removed: the kernel goes on closing connections
-// to an address that no container has, and asks for its owner but once a second. The
-// container that gets the address next, one of the process that follows, could
-// not be reached for that long.
-func (d *dispatcher) hangUp() {
+// closeClients closes the clients of all containers. It is called when no worker is
+// left, and before the containers are removed: the kernel goes on closing
+// connections to an address that no container has, and asks for its owner only once
+// a second. The container that gets the address next, one of the process that
+// follows, could not be reached for that long.
+func (d *dispatcher) closeClients() {
 	for _, ctr := range d.alive {
 		ctr.client.Close()
 	}
@@ -149,16 +148,15 @@ func (d *dispatcher) hangUp() {
 // String names a container for logs.
 func (ctr *actionContainer) String() string { return fmt.Sprintf("%s (%s)", ctr.name, ctr.handle.ID) }
 
-// lastWords is how long a run waits for its answer after its container has
-// ended. What was answered before comes at once. A connection mostly breaks
+// finalResponse is how long a run waits for its answer after its container has
+// ended. An answer that was sent before arrives at once. A connection mostly breaks
 // with its container; when the container's network goes first, it does not.
-const lastWords = time.Second
+const finalResponse = time.Second
 
-// runContext is the context of all runs in a container. It is made by the first of
-// them: one for each would be a thirtieth of what a run costs.
+// runContext is the context of all runs in a container. The first of them makes it.
 type runContext struct {
 	mu   sync.Mutex
-	work context.Context // that it was made of
+	work context.Context // its parent
 	ctx  context.Context
 	end  context.CancelFunc
 }
@@ -171,7 +169,7 @@ func (ctr *actionContainer) running(work context.Context) context.Context {
 	defer l.mu.Unlock()
 	if l.work != work {
 		l.work = work
-		l.ctx, l.end = ctr.alive(work, lastWords)
+		l.ctx, l.end = ctr.alive(work, finalResponse)
 	}
 	return l.ctx
 }
@@ -185,27 +183,27 @@ func (l *runContext) gone() {
 	}
 }
 
-// alive gives a context that ends with another one and when the container has
-// ended by itself: nobody will answer, and the user need not wait for the time
-// limit to hear that. grace is for an answer that was given before the end.
+// alive gives a context that ends with another one, and when the container has
+// ended by itself: then no answer will come, and the user need not wait for the
+// time limit. grace is for an answer that was sent before the end.
 func (ctr *actionContainer) alive(of context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(of)
-	unheard := context.AfterFunc(ctr.life, func() {
+	stop := context.AfterFunc(ctr.life, func() {
 		if ctr.lost() {
-			end() // whatever it may still say, its device is gone
+			end() // its answer does not count: its device is lost
 			return
 		}
 		late := time.AfterFunc(grace, end)
 		context.AfterFunc(ctx, func() { late.Stop() })
 	})
 	return ctx, func() {
-		unheard()
+		stop()
 		end()
 	}
 }
 
-// unlessDead turns the outcome of a call that was ended with its container into what it
-// would have come to.
+// unlessDead turns the outcome of a call that was ended with its container into the
+// outcome that it would have had.
 func unlessDead(ctx context.Context, x proxy.Exchange) proxy.Exchange {
 	if x.Failure == proxy.Cancelled && ctx.Err() == nil {
 		x.Failure = proxy.Refused

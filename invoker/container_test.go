@@ -17,7 +17,7 @@ func TestRunningEnds(t *testing.T) {
 	}{
 		{"work", func(_ *actionContainer, stop func()) { stop() }, 0},
 		{"removal", func(ctr *actionContainer, _ func()) { ctr.runContext.gone() }, 0},
-		{"death", func(ctr *actionContainer, _ func()) { ctr.die(nil) }, lastWords},
+		{"death", func(ctr *actionContainer, _ func()) { ctr.die(nil) }, finalResponse},
 		{"device", func(ctr *actionContainer, _ func()) { ctr.die(errDeviceLost) }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,10 +72,10 @@ func TestDeathDuringRun(t *testing.T) {
 				synctest.Wait()
 				began := time.Now()
 				env.diedC <- "id1"
-				time.Sleep(2 * lastWords)
+				time.Sleep(2 * finalResponse)
 				stop()
 				rec := env.record(id)
-				if rec == nil || rec.Response.StatusCode != c.status || env.made != c.made || time.Since(began) > 3*lastWords {
+				if rec == nil || rec.Response.StatusCode != c.status || env.made != c.made || time.Since(began) > 3*finalResponse {
 					t.Errorf("record %+v after %s in %d containers", rec, time.Since(began), env.made)
 				}
 			})

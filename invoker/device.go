@@ -15,42 +15,42 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// deviceState is what a container of the GPU scheduler has beside its container.
+// deviceState is what a container has in addition that the GPU scheduler owns.
 type deviceState struct {
-	id        scheduler.Container
-	device    gpu.Device
-	wish      container.DeviceRequest
-	action    string
-	measured  bool   // what its processes hold is measured
-	fallback  string // why its memory is only counted, where the action did not ask for that
-	furnished bool   // spec and wish are known
-	flow      sched.FlowID
-	reserved  int                // MiB of host memory
-	spill     int                // of it, for what is swapped out, as it was last allowed
-	runs      []*run             // started there, and not left
-	cease     context.CancelFunc // ends the mover's work on the newest order
-	transfer  *transfer          // the newest prefetch
-	usage     map[int]gpu.Usage  // of its processes
-	memory    atomic.Pointer[container.DeviceMemory]
-	assumed   int64 // resident bytes that are not measured
+	id         scheduler.Container
+	device     gpu.Device
+	wish       container.DeviceRequest
+	action     string
+	measured   bool   // what its processes hold is measured
+	fallback   string // why its memory is only counted, where the action did not ask for that
+	furnished  bool   // spec and wish are known
+	flow       sched.FlowID
+	reserved   int                // MiB of host memory
+	spill      int                // of it, for what is swapped out, as it was last allowed
+	runs       []*run             // started there, and not left
+	cancelMove context.CancelFunc // ends the mover's work on the newest order
+	transfer   *transfer          // the newest prefetch
+	usage      map[int]gpu.Usage  // of its processes
+	memory     atomic.Pointer[container.DeviceMemory]
+	assumed    int64 // resident bytes that are not measured
 }
 
-// furnish fills in what a container is for, once that is known.
-func (ctr *actionContainer) furnish(s Settings, act *routed) {
+// furnish fills in the spec of a container, once its action is known.
+func (ctr *actionContainer) furnish(s Settings, p *pending) {
 	if ctr.gpu.furnished {
 		return
 	}
-	e := act.action.Exec
-	act.settleMode(s.GPU) // it may have fallen back while the job waited
-	ctr.gpu.furnished, ctr.gpu.action, ctr.gpu.fallback = true, act.action.FQN(), act.fallback
-	ctr.spec = s.spec(ctr.name, e.Kind, e.Image, e.Pull, act.action.Limits.MemoryMB)
+	e := p.action.Exec
+	p.applyFallback(s.GPU) // it may have fallen back while the activation waited
+	ctr.gpu.furnished, ctr.gpu.action, ctr.gpu.fallback = true, p.action.FQN(), p.fallback
+	ctr.spec = s.spec(ctr.name, e.Kind, e.Image, e.Pull, p.action.Limits.MemoryMB)
 	ctr.gpu.wish = container.DeviceRequest{
-		Shim: act.gpu.Shim, Limit: int64(act.gpu.Limit), Host: int64(ctr.spec.MemoryMB) << 20, Memory: int64(act.gpu.Memory),
+		Shim: p.gpu.Shim, Limit: int64(p.gpu.Limit), Host: int64(ctr.spec.MemoryMB) << 20, Memory: int64(p.gpu.Memory),
 		Namespace: ctr.gpu.flow.Namespace, NamespaceLimit: s.GPU.tenant(ctr.gpu.flow.Namespace),
 	}
 }
 
-// holds is what a container's processes have reported last, all together.
+// holds is what a container's processes hold by their last reports, all together.
 func (b *deviceState) holds() container.DeviceMemory {
 	if b == nil {
 		return container.DeviceMemory{}
@@ -61,8 +61,8 @@ func (b *deviceState) holds() container.DeviceMemory {
 	return container.DeviceMemory{}
 }
 
-// learn keeps what a process reports.
-func (b *deviceState) learn(h gpu.MemoryReport) {
+// reported keeps what a process reports.
+func (b *deviceState) reported(h gpu.MemoryReport) {
 	if b.usage == nil {
 		b.usage = map[int]gpu.Usage{}
 	}
@@ -86,31 +86,31 @@ func (b *deviceState) unseen() int64 {
 	return b.memory.Load().Resident
 }
 
-// Device memory that is swapped out lies in the host's. So a GPU container takes
-// of the host what its action may have, and its own device memory: the limit of
-// it where one is said, else what is known of it.
+// Device memory that is swapped out is in the host's memory. So a GPU container takes
+// host memory for what its action may have, and for its device memory: the limit of
+// that where there is one, else what is known of it.
 
 // mebibytes is a size in MiB, rounded up.
 func mebibytes(n int64) int { return int((n + 1<<20 - 1) >> 20) }
 
-// hostMemory states what GPU containers take of the host's memory.
+// hostMemory computes what GPU containers take of the host's memory.
 type hostMemory struct {
 	most   int  // MiB that there are at all
 	faults bool // device memory is really swapped out to the host
 }
 
-// of is what a new container of a job takes, in MiB. footprint is what is known
-// of its device memory.
-func (h hostMemory) of(act *routed, footprint func() int64) int {
+// of is what a new container takes, in MiB. footprint is what is known of its device
+// memory.
+func (h hostMemory) of(p *pending, footprint func() int64) int {
 	var swapped int64
 	switch {
-	case act.gpu.Shim != activation.ShimManaged:
-	case act.gpu.Limit > 0:
-		swapped = int64(act.gpu.Limit)
+	case p.gpu.Shim != activation.ShimManaged:
+	case p.gpu.Limit > 0:
+		swapped = int64(p.gpu.Limit)
 	case h.faults: // else nothing is really swapped
 		swapped = footprint()
 	}
-	return h.charge(act.action.Limits.MemoryMB, swapped)
+	return h.charge(p.action.Limits.MemoryMB, swapped)
 }
 
 // charge is what is charged for an action's memory and its device memory: not
@@ -120,20 +120,20 @@ func (h hostMemory) charge(mb int, swapped int64) int {
 	return max(mb, min(mb+mebibytes(swapped), h.most))
 }
 
-// more is what a container is charged in addition for device memory that it did
-// not have when it was made. It takes what is free and no more: what others have
-// been given stands, whatever a container reports.
-func (h hostMemory) more(ctr *actionContainer, news gpu.MemoryReport, free int) int {
+// more is what a container is charged in addition for device memory that it did not
+// have when it was created: no more than is free, since others keep what they have,
+// whatever a container reports.
+func (h hostMemory) more(ctr *actionContainer, report gpu.MemoryReport, free int) int {
 	g := ctr.gpu
-	if news.Assumed || g.wish.Shim != activation.ShimManaged || g.wish.Limit > 0 || !h.faults {
+	if report.Assumed || g.wish.Shim != activation.ShimManaged || g.wish.Limit > 0 || !h.faults {
 		return 0
 	}
 	resident := min(g.holds().Allocated, g.device.MemoryBytes)
 	return min(h.charge(ctr.spec.MemoryMB, resident)-g.reserved, free)
 }
 
-// outgrows tells how many bytes of host memory a container must be allowed before
-// its device memory is swapped out, 0 where it may use as much.
+// outgrows is how many bytes of host memory a container must be allowed before its
+// device memory is swapped out, 0 where it may use as much already.
 func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 	g := ctr.gpu
 	if o.Move != gpu.Evict || ctr.spec.GPU == nil || g.wish.Shim != activation.ShimManaged {
@@ -147,8 +147,8 @@ func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 	return int64(ctr.spec.MemoryMB+spill) << 20
 }
 
-// resize lets a container use so much host memory. Without it the kernel would
-// end it for having been swapped out.
+// resize lets a container use so much host memory. Without it the kernel would end
+// it when it is swapped out.
 func (d *dispatcher) resize(ctx context.Context, ctr *actionContainer, bytes int64) error {
 	if bytes == 0 || d.daemon == nil {
 		return nil
@@ -177,19 +177,19 @@ func (g GPUSettings) mayFallBack() bool {
 	return g.Fallbacks != nil && (len(g.Modes) == 0 || slices.Contains(g.Modes, activation.ShimCount))
 }
 
-// settleMode has a job's container count its memory where the action's libraries
-// bear no more.
-func (act *routed) settleMode(g GPUSettings) {
-	if act.gpu.Shim != activation.ShimManaged || !g.mayFallBack() {
+// applyFallback has the activation's memory only counted where the action's
+// libraries do not bear that it is moved.
+func (p *pending) applyFallback(g GPUSettings) {
+	if p.gpu.Shim != activation.ShimManaged || !g.mayFallBack() {
 		return
 	}
-	if why, fell := g.Fallbacks.Reason(act.action.FQN()); fell {
-		act.gpu.Shim, act.fallback = activation.ShimCount, why
+	if why, fell := g.Fallbacks.Reason(p.action.FQN()); fell {
+		p.gpu.Shim, p.fallback = activation.ShimCount, why
 	}
 }
 
-// fallBack remembers that a container's function does not bear memory that moves.
-// True: its containers shall take no more runs, for the next ones only count.
+// fallBack remembers that a container's function does not bear memory that is moved.
+// True: its containers shall take no more runs, because new ones only count.
 func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 	g, action := d.settings.GPU, ctr.gpu.action
 	may := g.mayFallBack()
@@ -207,8 +207,8 @@ func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 	return may
 }
 
-// unfit lists the containers of a function whose memory is moved, in the GPU scheduler's
-// order.
+// unfit lists the containers of a function whose memory is moved, in the GPU
+// scheduler's order.
 func unfit(containers map[scheduler.Container]*actionContainer, action string) (ids []scheduler.Container) {
 	for id, ctr := range containers {
 		if ctr.gpu.action == action && ctr.gpu.wish.Shim == activation.ShimManaged {
@@ -228,7 +228,7 @@ func legible(bytes int64) activation.Size {
 	return activation.Size(bytes)
 }
 
-// refusal is what the author of an action reads that will never run here.
+// refusal is the text for the author of an action that will never run here.
 func (g GPUSettings) refusal(o scheduler.Order, l *scheduler.Scheduler) string {
 	switch o.Reason {
 	case scheduler.TooBig:

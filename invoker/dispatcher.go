@@ -9,15 +9,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// event is something that happened outside of the cores. The dispatcher
-// applies it and then looks for what can go on.
+// event is something that happened outside of the cores. The dispatcher applies it
+// and then has the cores decide what can go on.
 type event interface {
 	apply(d *dispatcher, now time.Duration)
 }
 
-// dispatcher owns the cores: the container pool and the GPU scheduler. What it
-// touches is touched by the goroutine of its event loop alone. It
-// never blocks: what is slow goes to a goroutine that answers with an event.
+// dispatcher owns the cores: the container pool and the GPU scheduler. Its event
+// loop is one goroutine, and nothing else touches its state from pool on: work
+// that may block has a goroutine of its own, which uses the fields above loop, and
+// reports with an event.
 type dispatcher struct {
 	settings   Settings
 	engine     Engine
@@ -26,34 +27,34 @@ type dispatcher struct {
 	dial       Dialer
 	metrics    *Metrics
 	log        *slog.Logger
-	observers  observers
+	observe    *observer
 	began      time.Time
 	clock      func() time.Duration
-	run        func(r *run)                             // starts a worker
-	reject     func(p *pending, act *routed, r refusal) // answers; j is nil where nothing is known of the action
+	run        func(r *run)                // starts a worker
+	reject     func(p *pending, r refusal) // answers in a goroutine of its own
 
 	loop    eventLoop
 	work    context.Context // ends when running work must stop
-	workers sync.WaitGroup  // of which some rest
+	workers sync.WaitGroup  // goWork's
 
 	pool            *container.Pool
-	gpus            *gpuScheduler // nil without devices
-	queued          map[uint64]*routed
+	gpus            *gpuScheduler       // nil without devices
+	queued          map[uint64]*pending // of the CPU path
 	containers      map[container.SlotID]*actionContainer
 	alive           map[container.ID]*actionContainer
 	early           map[container.ID]bool // died before their creation was reported
 	next            uint64
 	named           int64
-	questions       []question    // to be answered when all is decided
-	waitingReported time.Duration // no onBlocked before that
+	questions       []question    // answered when all is decided
+	blockedReported time.Duration // blocked is not observed before that
 	closed          bool          // nothing more is started
 
-	inspect func() // of tests: looks at the cores after every step
+	inspect func() // of tests: checks the cores after every step
 }
 
-// settle lets the cores decide until nothing more can go on, and hands out
-// what they ordered.
-func (d *dispatcher) settle(now time.Duration) {
+// decide lets the cores decide until nothing more can go on, and has carried out
+// what they order.
+func (d *dispatcher) decide(now time.Duration) {
 	if d.closed {
 		return
 	}
@@ -64,8 +65,8 @@ func (d *dispatcher) settle(now time.Duration) {
 		}
 		d.startRun(now, p)
 	}
-	d.waiting(now)
-	d.gpus.settle(now)
+	d.reportBlocked(now)
+	d.gpus.decide(now)
 	if d.inspect != nil {
 		d.inspect()
 	}
@@ -74,19 +75,19 @@ func (d *dispatcher) settle(now time.Duration) {
 	}
 }
 
-// startRun starts a worker for an activation in its container.
-func (d *dispatcher) startRun(now time.Duration, p container.Placement) {
-	act := d.queued[p.Invocation]
-	delete(d.queued, p.Invocation)
-	ctr := d.containers[p.Slot]
+// startRun starts the run of an activation in its container.
+func (d *dispatcher) startRun(now time.Duration, placement container.Placement) {
+	p := d.queued[placement.Invocation]
+	delete(d.queued, placement.Invocation)
+	ctr := d.containers[placement.Slot]
 	if ctr == nil {
-		ctr = d.newContainer(p.Slot, act.User.Namespace.Name, act.action.Name, func(name string) container.Spec {
-			e := act.action.Exec
-			return d.settings.spec(name, e.Kind, e.Image, e.Pull, act.action.Limits.MemoryMB)
+		ctr = d.newContainer(placement.Slot, p.User.Namespace.Name, p.action.Name, func(name string) container.Spec {
+			e := p.action.Exec
+			return d.settings.spec(name, e.Kind, e.Image, e.Pull, p.action.Limits.MemoryMB)
 		})
 	}
-	d.observers.notify(onPlaced{act, now, p.Start.String(), ctr.name})
-	d.run(&run{routed: act, ctr: ctr, start: p.Start, resume: p.Resume, first: p.First})
+	d.observe.placed(p, now, placement.Start.String(), ctr.name)
+	d.run(&run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First})
 }
 
 func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *actionContainer {
@@ -99,7 +100,7 @@ func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, 
 }
 
 func (d *dispatcher) makeContainer(spec container.Spec) *actionContainer {
-	ctr := &actionContainer{name: spec.Name, spec: spec, logs: make(chan struct{}, 1)}
+	ctr := &actionContainer{name: spec.Name, spec: spec}
 	ctr.life, ctr.die = context.WithCancelCause(context.Background())
 	return ctr
 }
@@ -114,7 +115,7 @@ func (d *dispatcher) carryOut(o container.Order) {
 		d.goWork(func(ctx context.Context) {
 			ctr.client.Close() // its proxy does not answer while it is paused
 			d.stateFiles.setActivity(ctr, container.Pausing)
-			ended := d.observers.command(d.systemTID(maintenanceTID), "pause", string(ctr.handle.ID))
+			ended := d.observe.command(d.systemTID(maintenanceTID), "pause", string(ctr.handle.ID))
 			err := d.engine.Pause(ctx, ctr.handle.ID)
 			ended(err)
 			if err != nil && ctx.Err() == nil {
@@ -140,7 +141,7 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 		return d.settings.spec(name, o.Kind, image, false, o.MemoryMB)
 	})
 	d.goWork(func(ctx context.Context) {
-		ended := d.observers.command(d.systemTID(warmupTID), "run", ctr.name)
+		ended := d.observe.command(d.systemTID(warmupTID), "run", ctr.name)
 		err := d.open(ctx, ctr, 1)
 		if ended(err); err != nil {
 			d.log.Warn("create prewarmed container", keyContainer, ctr.name, "kind", o.Kind, "error", err)
@@ -235,7 +236,7 @@ func (d *dispatcher) apply(events ...event) {
 	for _, e := range events {
 		e.apply(d, now)
 	}
-	d.settle(now)
+	d.decide(now)
 	d.arm(now)
 	d.answerStatus()
 }
@@ -249,8 +250,8 @@ func (tick) apply(d *dispatcher, now time.Duration) {
 	d.gpus.tick(now)
 }
 
-// arm has the timer tick at the cores' next deadline. A deadline that has gone
-// away costs one tick in vain.
+// arm has the timer tick at the cores' next deadline. A deadline that no longer
+// exists costs one needless tick.
 func (d *dispatcher) arm(now time.Duration) {
 	next := now + time.Hour
 	if at, ok := d.pool.Deadline(); ok {

@@ -19,18 +19,18 @@ const (
 	// Bounds of the pause between two trials of an engine that is away.
 	firstTrial = 250 * time.Millisecond
 	slowTrial  = 5 * time.Second
-	// askEvery is how often an engine is asked whether it is there while no
-	// container is made, and askTime how long it may take to answer.
-	askEvery = 5 * time.Second
-	askTime  = 10 * time.Second
+	// pingEvery is how often an engine is pinged, and pingTime how long it may take
+	// to answer.
+	pingEvery = 5 * time.Second
+	pingTime  = 10 * time.Second
 )
 
 // textEngineAway answers an activation that waited for the engine in vain.
 const textEngineAway = "The container engine of the invoker is away, and the activation waited for it for longer than its time limit."
 
-// engineHealth knows whether the container engine is there. While it is away
-// nothing is pulled, and what needs a container waits; it counts as back when
-// a container could be made. It is safe for concurrent use.
+// engineHealth is whether the container engine is there. While it is away nothing is
+// pulled, and what needs a container waits; it counts as back when a container could
+// be created. It is safe for concurrent use.
 type engineHealth struct {
 	engine Engine
 	daemon Daemon // nil: the engine is always there
@@ -55,8 +55,8 @@ func newEngineHealth(e Engine, d Daemon, log *slog.Logger, notify func(string)) 
 	return h
 }
 
-// lost records that the engine did not answer. spec, when not nil, is what it
-// was to make: something like it is tried until it can be made.
+// lost records that the engine did not answer. spec, when not nil, is what it was to
+// create: a container like it is tried until it can be created.
 func (h *engineHealth) lost(err error, spec *container.Spec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,8 +92,8 @@ func (h *engineHealth) Reason() string {
 	return h.away
 }
 
-// explains reports whether a container could not be made because the engine is away:
-// the error is ErrAway, or the engine is known to be away.
+// explains reports whether a container could not be created because the engine is
+// away: the error is ErrAway, or the engine was away before.
 func (h *engineHealth) explains(err error) bool {
 	var failed *container.CreateError
 	return errors.Is(err, container.ErrAway) ||
@@ -118,13 +118,13 @@ func (h *engineHealth) await(ctx context.Context) bool {
 	}
 }
 
-// watch asks an engine that can be asked now and then, and tries one that is
-// away until it is back.
+// watch pings an engine that can be pinged, and tries one that is away until it is
+// back.
 func (h *engineHealth) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		var tick <-chan time.Time
 		if h.daemon != nil {
-			tick = time.After(askEvery)
+			tick = time.After(pingEvery)
 		}
 		select {
 		case <-ctx.Done():
@@ -140,7 +140,7 @@ func (h *engineHealth) watch(ctx context.Context) {
 }
 
 func (h *engineHealth) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	return h.daemon.Ping(ctx)
 }
@@ -155,9 +155,9 @@ func (h *engineHealth) retry(ctx context.Context) {
 	}
 }
 
-// try makes a container and removes it. An engine that refuses this container
-// is there; nothing is tried before one was wanted, since nobody knows what
-// image there is.
+// try creates a container and removes it. An engine that refuses this container is
+// there; nothing is created before a container was needed, since it is not known
+// which images exist.
 func (h *engineHealth) try(ctx context.Context) error {
 	if h.daemon != nil {
 		if err := h.ping(ctx); err != nil {
@@ -186,11 +186,11 @@ func (h *engineHealth) try(ctx context.Context) error {
 	return nil
 }
 
-// createPatiently makes a run's container. While the engine is away it waits,
-// for as long as the activation may, and then the activation goes to another
-// container: an engine that vanished may have made this one all the same, and
-// removes it by its name when it is back.
-func (w *worker) createPatiently(ctx context.Context, r *run) error {
+// createWhenBack creates a run's container. While the engine is away it waits, for as
+// long as the activation may, and then the activation goes to another container: an
+// engine that went away may have created this one all the same, and removes it by
+// its name when it is back.
+func (w *worker) createWhenBack(ctx context.Context, r *run) error {
 	err := w.open(ctx, r.ctr, r.concurrency())
 	if !w.health.explains(err) || ctx.Err() != nil {
 		return err

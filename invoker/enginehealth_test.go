@@ -172,7 +172,7 @@ func TestEngineThatIsAskedNow(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		set(true)
-		time.Sleep(2 * askEvery)
+		time.Sleep(2 * pingEvery)
 		if reported := v.reports(); len(reported) != 1 || reported[0] != "no daemon" {
 			t.Fatalf("reported %q", reported)
 		}

@@ -9,20 +9,21 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// arrived is a job that wants to run, for the first time or again because its
-// container turned out to be gone before it had begun.
-type arrived struct{ job *routed }
+// arrived is a routed activation that is to run, for the first time or again
+// because its container was gone before it had begun.
+type arrived struct{ p *pending }
 
 func (e arrived) apply(d *dispatcher, now time.Duration) {
+	p := e.p
 	d.next++
-	e.job.invocation, e.job.queued = d.next, now
-	d.observers.notify(onQueued{e.job, now})
-	if e.job.gpu != nil {
-		d.gpus.submit(now, e.job)
+	p.invocation, p.queued = d.next, now
+	d.observe.queued(p, now)
+	if p.gpu != nil {
+		d.gpus.submit(now, p)
 		return
 	}
-	d.queued[e.job.invocation] = e.job
-	d.pool.Enqueue(now, e.job.demand())
+	d.queued[p.invocation] = p
+	d.pool.Enqueue(now, p.demand())
 }
 
 // opened reports that a container exists; deaths of it are known from here on.
@@ -32,12 +33,12 @@ func (e opened) apply(d *dispatcher, now time.Duration) {
 	if e.ctr.gpu != nil {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Created, Container: e.ctr.gpu.id})
 	}
-	d.enliven(now, e.ctr)
+	d.watch(now, e.ctr)
 }
 
-// enliven watches over a new container. Its death may have been told before
-// its creation was.
-func (d *dispatcher) enliven(now time.Duration, ctr *actionContainer) {
+// watch has the death of a new container noticed. It may have been reported before
+// the creation was.
+func (d *dispatcher) watch(now time.Duration, ctr *actionContainer) {
 	d.alive[ctr.handle.ID] = ctr
 	if d.early[ctr.handle.ID] {
 		delete(d.early, ctr.handle.ID)
@@ -77,7 +78,7 @@ type prewarmedEvent struct{ ctr *actionContainer }
 
 func (e prewarmedEvent) apply(d *dispatcher, now time.Duration) {
 	d.pool.Started(now, e.ctr.slot)
-	d.enliven(now, e.ctr)
+	d.watch(now, e.ctr)
 }
 
 type pausedEvent struct {
@@ -94,9 +95,8 @@ func (e goneEvent) apply(d *dispatcher, now time.Duration) {
 	d.pool.Gone(now, e.slot)
 }
 
-// died reports that a container ended or vanished by itself. A run in it finds
-// out by its connection, an initialisation by the container's word; no further activation is
-// sent there.
+// died reports that a container ended or vanished by itself. No further activation
+// is sent there; a run in it ends with its connection or soon after (alive).
 type died struct{ id container.ID }
 
 // earlyDeaths bounds how many deaths of unknown containers are remembered:
@@ -121,7 +121,7 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 	d.pool.Failed(ctr.slot)
 }
 
-// observed is what devices show at a moment.
+// observed are readings of devices.
 type observed struct{ readings []gpu.Reading }
 
 func (e observed) apply(d *dispatcher, now time.Duration) { d.gpus.observe(now, e.readings) }
@@ -133,7 +133,7 @@ type deviceLost struct {
 }
 
 func (e deviceLost) apply(d *dispatcher, now time.Duration) {
-	d.gpus.comes(now, scheduler.Event{Kind: scheduler.DeviceLost, Device: e.index, Of: e.of, Why: cmp.Or(e.why, "no reason given")})
+	d.gpus.deviceChanged(now, scheduler.Event{Kind: scheduler.DeviceLost, Device: e.index, Of: e.of, Why: cmp.Or(e.why, "no reason given")})
 }
 
 type deviceBack struct {
@@ -142,7 +142,7 @@ type deviceBack struct {
 }
 
 func (e deviceBack) apply(d *dispatcher, now time.Duration) {
-	d.gpus.comes(now, scheduler.Event{Kind: scheduler.DeviceBack, Device: e.index, Of: e.of})
+	d.gpus.deviceChanged(now, scheduler.Event{Kind: scheduler.DeviceBack, Device: e.index, Of: e.of})
 }
 
 // answered reports that a run has its response and its container stays.
@@ -154,7 +154,7 @@ func (e answered) apply(d *dispatcher, now time.Duration) {
 
 // over reports that a run's part on the GPU has ended and what its container holds
 // is known; the container is still busy with it until it has left. seen is
-// closed when the dispatcher knows it, and with it all that it was told before.
+// closed when the dispatcher has applied it, and all that was posted before.
 type over struct {
 	run  *run
 	keep bool
@@ -171,7 +171,7 @@ type gpuGone struct{ ctr *actionContainer }
 
 func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.ctr) }
 
-// memoryReport is what a process of a GPU container reports that it holds.
+// memoryReport is what a process of a GPU container holds.
 type memoryReport struct{ gpu.MemoryReport }
 
 func (e memoryReport) apply(d *dispatcher, now time.Duration) {
@@ -190,16 +190,16 @@ func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e) }
 
 // What is reported of devices from outside.
 
-// Observe takes what devices show, from any goroutine and at any time. It does
-// not block: a reading that comes while the dispatcher has too much to do is
-// dropped, for a newer one follows.
+// Observe takes readings of devices, from any goroutine and at any time. It does
+// not block: readings that come while the dispatcher has too much to do are
+// dropped, for newer ones follow.
 func (iv *Invoker) Observe(readings []gpu.Reading) {
 	if !iv.dispatch.crowded() {
 		iv.dispatch.post(observed{readings})
 	}
 }
 
-// DeviceLost reports that a device cannot be used any more and why. Its work is
+// DeviceLost reports that a device cannot be used any more and why. Its runs are
 // ended, what is queued goes to other devices or waits.
 func (iv *Invoker) DeviceLost(index int, why string) {
 	iv.dispatch.post(deviceLost{index, scheduler.OfDevice, why})
@@ -209,7 +209,7 @@ func (iv *Invoker) DeviceLost(index int, why string) {
 func (iv *Invoker) DeviceBack(index int) { iv.dispatch.post(deviceBack{index, scheduler.OfDevice}) }
 
 // DaemonLost reports that the daemon by which containers share a device is away,
-// DaemonBack that it serves again. A device is used when both it and its daemon
+// DaemonBack that it serves again. A device is used while both it and its daemon
 // are there.
 func (iv *Invoker) DaemonLost(index int, why string) {
 	iv.dispatch.post(deviceLost{index, scheduler.OfDaemon, why})

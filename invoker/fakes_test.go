@@ -204,10 +204,9 @@ func (env *fixture) Remove(context.Context, container.ID) error {
 
 func (env *fixture) OOMKilled(context.Context, container.ID) bool { return env.oom }
 
+func (env *fixture) LogsReady(container.ID, container.LogRequest) bool { return env.logsAtOnce }
+
 func (env *fixture) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
-	if !env.logsAtOnce {
-		req.Wait()
-	}
 	env.mu.Lock()
 	logging := env.logging
 	env.mu.Unlock()
@@ -216,7 +215,6 @@ func (env *fixture) Logs(_ context.Context, _ container.ID, req container.LogReq
 	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	req.Waits = nil
 	env.asked = append(env.asked, req)
 	return env.logs
 }
@@ -531,4 +529,10 @@ func (m *fakeMover) carryOut(ctx context.Context, o gpu.Order, footprint int64) 
 	}
 	m.holds(o.Container, footprint, resident, 0)
 	return o.Bytes, nil
+}
+
+// newTestObserver counts into a registry of its own and logs nothing.
+func newTestObserver() *observer {
+	r := prometheus.NewRegistry()
+	return &observer{metrics: NewMetrics(r, r), at: time.Time{}.Add}
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// gpuScheduler turns the GPU scheduler's orders into work and the world's news into the
-// GPU scheduler's events. It decides nothing. All methods are called by the dispatcher's
-// goroutine; a nil one has nothing to do, which is how an invoker without
-// devices runs.
+// gpuScheduler turns the GPU scheduler's orders into work, and what happens into
+// its events. It decides nothing. All methods are called by the dispatcher's event
+// loop; a nil one does nothing, which is how an invoker without devices runs.
 type gpuScheduler struct {
 	d          *dispatcher
 	settings   GPUSettings
@@ -67,8 +66,8 @@ func (g *gpuScheduler) take(now time.Duration, e scheduler.Event) {
 	g.core.Take(e)
 }
 
-// settle has the GPU scheduler decide and carries out what it orders.
-func (g *gpuScheduler) settle(now time.Duration) {
+// decide has the GPU scheduler decide and carries out what it orders.
+func (g *gpuScheduler) decide(now time.Duration) {
 	if g == nil {
 		return
 	}
@@ -78,7 +77,7 @@ func (g *gpuScheduler) settle(now time.Duration) {
 	for _, o := range orders {
 		g.carryOut(now, o)
 	}
-	g.past.observe(now, g.backlog.jobs)
+	g.past.observe(now, g.backlog.inMemory)
 }
 
 // reportHost reports to the GPU scheduler what host memory is left, where that has changed.
@@ -105,25 +104,25 @@ func (g *gpuScheduler) deadline() (time.Duration, bool) {
 	return g.core.Deadline()
 }
 
-// submit puts a job into its flow: the function as the invoking namespace sees
-// it.
-func (g *gpuScheduler) submit(now time.Duration, act *routed) {
-	g.backlog.jobs[act.invocation] = act
-	spill, far := g.backlog.spills(act, g.core)
-	act.settleMode(g.settings)
+// submit queues an activation in its flow: the function as the invoking namespace
+// sees it.
+func (g *gpuScheduler) submit(now time.Duration, p *pending) {
+	g.backlog.inMemory[p.invocation] = p
+	spill, far := g.backlog.spills(p, g.core)
+	p.applyFallback(g.settings)
 	due := time.Duration(0)
 	if g.settings.Overdue > 0 {
-		due = act.accepted + g.settings.Overdue
+		due = p.accepted + g.settings.Overdue
 	}
-	act.host = g.shares.of(act, func() int64 { return g.core.Footprint(flowOf(act), act.key) })
-	g.take(now, scheduler.Event{Kind: scheduler.Submitted, Invocation: act.invocation, Due: due, Spilled: far, Function: &scheduler.Function{
-		Flow: flowOf(act),
-		Key:  act.key, HostMB: act.host, Memory: int64(act.gpu.Memory),
-		NoShim: act.gpu.Shim == activation.ShimOff, Width: act.concurrency(), Weight: act.gpu.Weight,
+	p.hostMB = g.shares.of(p, func() int64 { return g.core.Footprint(flowOf(p), p.key) })
+	g.take(now, scheduler.Event{Kind: scheduler.Submitted, Invocation: p.invocation, Due: due, Spilled: far, Function: &scheduler.Function{
+		Flow: flowOf(p),
+		Key:  p.key, HostMB: p.hostMB, Memory: int64(p.gpu.Memory),
+		NoShim: p.gpu.Shim == activation.ShimOff, Width: p.concurrency(), Weight: p.gpu.Weight,
 	}})
-	g.past.stands(act)
+	g.past.submitted(p)
 	if spill {
-		g.backlog.spiller.add(act)
+		g.backlog.spiller.add(p)
 	}
 }
 
@@ -138,16 +137,16 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 	case scheduler.Move:
 		g.move(now, o, ctr)
 	case scheduler.CancelMove:
-		ctr.gpu.cease()
+		ctr.gpu.cancelMove()
 	case scheduler.Remove:
-		if ctr.gpu.cease != nil {
-			ctr.gpu.cease()
+		if ctr.gpu.cancelMove != nil {
+			ctr.gpu.cancelMove()
 		}
 		g.d.remove(ctr, gpuGone{ctr})
 	case scheduler.Refuse:
 		g.refuse(o)
 	case scheduler.Load:
-		g.backlog.bring(o.Invocation)
+		g.backlog.load(o.Invocation)
 	case scheduler.ReclaimHost:
 		g.d.pool.EvictIdle(o.HostMB)
 	case scheduler.Served:
@@ -160,9 +159,9 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 	}
 }
 
-// make takes a place for a container, which its first run creates.
+// make reserves host memory for a container, which its first run creates.
 func (g *gpuScheduler) make(o scheduler.Order) {
-	if ad := g.adopted[o.Invocation]; ad != nil { // it is there
+	if ad := g.adopted[o.Invocation]; ad != nil { // it exists
 		ad.ctr.gpu.id = o.Container
 		g.enter(ad.ctr)
 		return
@@ -171,12 +170,12 @@ func (g *gpuScheduler) make(o scheduler.Order) {
 		return container.Spec{Name: name, MemoryMB: o.HostMB}
 	})
 	ctr.gpu = &deviceState{id: o.Container, device: g.settings.Devices[o.Device], flow: o.Flow}
-	if act := g.backlog.jobs[o.Invocation]; act != nil {
-		ctr.furnish(g.d.settings, act)
+	if p := g.backlog.inMemory[o.Invocation]; p != nil {
+		ctr.furnish(g.d.settings, p)
 	}
 	g.enter(ctr)
 	if !g.d.pool.Reserve(o.HostMB) {
-		g.d.log.Error("host memory that was left is not there", keyContainer, ctr.name, "megabytes", o.HostMB)
+		g.d.log.Error("host memory that was free is not there", keyContainer, ctr.name, "megabytes", o.HostMB)
 		return
 	}
 	ctr.gpu.reserved = o.HostMB
@@ -187,15 +186,15 @@ func (g *gpuScheduler) enter(ctr *actionContainer) {
 	g.containers[ctr.gpu.id], g.named[ctr.name] = ctr, ctr
 }
 
-// start starts a run's worker, when its message is at hand.
+// start starts a run, when its message is in memory.
 func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionContainer) {
 	if g.backlog.await(o, ctr) {
 		return
 	}
-	act := g.backlog.jobs[o.Invocation]
-	delete(g.backlog.jobs, o.Invocation)
-	ctr.furnish(g.d.settings, act)
-	r := &run{routed: act, ctr: ctr, start: container.Warm, first: o.Rested}
+	p := g.backlog.inMemory[o.Invocation]
+	delete(g.backlog.inMemory, o.Invocation)
+	ctr.furnish(g.d.settings, p)
+	r := &run{pending: p, ctr: ctr, start: container.Warm, first: o.Rested}
 	if !o.Start.Warm() {
 		r.start = container.Cold
 	}
@@ -213,17 +212,16 @@ func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionCo
 	g.d.run(r)
 }
 
-// move has the mover carry out an order, for as long as the next one has not
-// come.
+// move has the mover carry out an order, until the next one comes.
 func (g *gpuScheduler) move(now time.Duration, o scheduler.Order, ctr *actionContainer) {
-	if ctr.gpu.cease != nil {
-		ctr.gpu.cease()
+	if ctr.gpu.cancelMove != nil {
+		ctr.gpu.cancelMove()
 	}
 	if t := ctr.gpu.transfer; o.Move == gpu.Prefetch && (t == nil || t.epoch != o.Epoch) {
 		ctr.gpu.transfer = &transfer{epoch: o.Epoch, began: now}
 	}
 	current, end := context.WithCancel(g.d.work)
-	ctr.gpu.cease = end
+	ctr.gpu.cancelMove = end
 	order := gpu.Order{Kind: o.Move, Container: ctr.name, Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again}
 	size := ctr.outgrows(o)
 	g.d.goWork(func(context.Context) {
@@ -245,7 +243,7 @@ func (g *gpuScheduler) served(o scheduler.Order) {
 	}
 }
 
-// over takes the end of a run's need for its token.
+// over takes the end of a run's use of its token.
 func (g *gpuScheduler) over(now time.Duration, e left) {
 	e.run.lease.over = true
 	g.take(now, e.event(scheduler.Ended))
@@ -259,7 +257,7 @@ func (g *gpuScheduler) left(now time.Duration, e left) {
 	ctr.gpu.runs = slices.DeleteFunc(ctr.gpu.runs, func(r *run) bool { return r == e.run })
 }
 
-// gone frees what a removed container held.
+// gone frees the memory of a removed container.
 func (g *gpuScheduler) gone(now time.Duration, ctr *actionContainer) {
 	delete(g.containers, ctr.gpu.id)
 	delete(g.named, ctr.name)
@@ -277,13 +275,13 @@ func (g *gpuScheduler) resident(id sched.FlowID) {
 // refuse answers an activation that will never run here.
 func (g *gpuScheduler) refuse(o scheduler.Order) {
 	text := g.settings.refusal(o, g.core)
-	act := g.backlog.jobs[o.Invocation]
-	if act == nil {
+	p := g.backlog.inMemory[o.Invocation]
+	if p == nil {
 		g.backlog.refuse(o.Invocation, o.Reason, text)
 		return
 	}
-	delete(g.backlog.jobs, o.Invocation)
-	g.d.reject(act.pending, act, refusal{response: appError(text), known: true})
+	delete(g.backlog.inMemory, o.Invocation)
+	g.d.reject(p, refusal{response: appError(text), known: true})
 }
 
 // moved takes the end of the mover's work on an order.
@@ -325,7 +323,7 @@ func (g *gpuScheduler) memoryReported(now time.Duration, h gpu.MemoryReport) {
 		ctr.die(&overLimit{h.Over})
 		g.take(now, scheduler.Event{Kind: scheduler.Failed, Container: ctr.gpu.id})
 	}
-	ctr.gpu.learn(h)
+	ctr.gpu.reported(h)
 	if more := g.shares.more(ctr, h, g.d.pool.Free()); more > 0 && g.d.pool.Reserve(more) {
 		ctr.gpu.reserved += more
 		g.take(now, scheduler.Event{Kind: scheduler.HostGrown, Container: ctr.gpu.id, Bytes: int64(ctr.gpu.reserved)})
@@ -344,7 +342,7 @@ func (g *gpuScheduler) memoryReported(now time.Duration, h gpu.MemoryReport) {
 	g.resident(ctr.gpu.flow)
 }
 
-// observe takes what devices show.
+// observe takes readings of devices.
 func (g *gpuScheduler) observe(now time.Duration, readings []gpu.Reading) {
 	if g == nil {
 		return
@@ -353,7 +351,7 @@ func (g *gpuScheduler) observe(now time.Duration, readings []gpu.Reading) {
 		if r.Device < 0 || r.Device >= len(g.settings.Devices) {
 			continue
 		}
-		if !(r.Utilization >= 0) { // no number, too
+		if !(r.Utilization >= 0) { // also what is not a number
 			r.Utilization = -1
 		}
 		g.take(now, scheduler.Event{Kind: scheduler.Sampled, Device: r.Device, Utilization: min(r.Utilization, 1), Used: r.Used})
@@ -363,9 +361,9 @@ func (g *gpuScheduler) observe(now time.Duration, readings []gpu.Reading) {
 	}
 }
 
-// comes takes that a device, or its daemon, is away or there again. What runs on
-// one that is lost is ended.
-func (g *gpuScheduler) comes(now time.Duration, e scheduler.Event) {
+// deviceChanged takes the loss or the return of a device or of its daemon. What runs
+// on a lost one is ended.
+func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 	if g == nil || e.Device < 0 || e.Device >= len(g.settings.Devices) {
 		return
 	}

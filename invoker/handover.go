@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// leave removes the containers at the end, but for those that rest if a process
-// is to follow that takes them over. No worker is left.
+// leave removes the containers at the end, but for the idle ones if a process is to
+// follow that adopts them. No worker is left.
 func (iv *Invoker) leave() error {
 	if iv.ports.Daemon == nil || iv.ports.ContainerStates == nil || iv.ports.Successor == nil || !iv.ports.Successor() {
 		iv.dispatch.deleteStateFiles()
@@ -45,7 +45,7 @@ func (iv *Invoker) leave() error {
 	return errors.Join(errs...)
 }
 
-// handOver records what every container that rests holds, and gives those.
+// handOver writes the state files of the idle containers, and gives those.
 func (d *dispatcher) handOver() map[container.ID]bool {
 	kept := map[container.ID]bool{}
 	keep := func(ctr *actionContainer) bool {
@@ -88,14 +88,14 @@ func (d *dispatcher) all() []*actionContainer {
 	return all
 }
 
-// adoptedDevice is what a container with a device needs to be taken over.
+// adoptedDevice is what a container with a device needs to be adopted.
 type adoptedDevice struct {
 	device  gpu.Device
 	assumed *gpu.MemoryReport
 	ctr     *actionContainer
 }
 
-// prepareAdopted readies a container's device memory. Those without a device need
+// prepareAdopted prepares a container's device memory. One without a device needs
 // nothing.
 func (d *dispatcher) prepareAdopted(h *adopted) error {
 	n := h.state.GPU
@@ -125,7 +125,7 @@ func (d *dispatcher) prepareAdopted(h *adopted) error {
 	return errNoDevice
 }
 
-// wishOf is what a container was made with.
+// wishOf is what a container was created with.
 func (g GPUSettings) wishOf(state container.StateFile) container.DeviceRequest {
 	return container.DeviceRequest{
 		Shim: state.GPU.Shim, Limit: state.GPU.Limit, Host: int64(state.MemoryMB) << 20, Memory: state.GPU.Memory,
@@ -133,7 +133,7 @@ func (g GPUSettings) wishOf(state container.StateFile) container.DeviceRequest {
 	}
 }
 
-// abandon gives up what prepareAdopted did.
+// abandon undoes prepareAdopted.
 func (d *dispatcher) abandon(ad adopted) {
 	if ad.gpu != nil {
 		d.gpus.mover.Forget(ad.state.Name)
@@ -165,15 +165,15 @@ func (d *dispatcher) adoptDevice(now time.Duration, ad adopted, ctr *actionConta
 	return true
 }
 
-// settleAdopted gives the containers that were taken over their containers, and lets go
-// of what belonged to others.
-func (d *dispatcher) settleAdopted(now time.Duration) {
+// finishAdoption has the GPU scheduler take the adopted containers in, and removes
+// what belonged to others.
+func (d *dispatcher) finishAdoption(now time.Duration) {
 	g := d.gpus
 	if g == nil {
 		return
 	}
 	all := g.adopted
-	g.settle(now)
+	g.decide(now)
 	for _, ad := range all {
 		if ad.assumed != nil {
 			g.memoryReported(now, *ad.assumed)

@@ -32,7 +32,7 @@ var plan = map[string][]string{
 	"activation/couchdb":       {"activation", "invoker/lib/retry", "activation/records", "activation/spans"},
 	"activation/journal":       {"activation", "invoker/lib/wal"},
 	"activation/kafka":         {"activation", "invoker/lib/retry"},
-	// Waiting and telling of what is away: whoever talks with a peer may.
+	// Waiting for what is away: every client of a peer may.
 	"invoker/lib/retry":  {},
 	"activation/records": {"activation", "invoker/lib/retry", "invoker/lib/wal"},
 	"activation/s3":      {},
@@ -101,10 +101,10 @@ var plan = map[string][]string{
 	"invoker/develop/standalone/store": {},
 }
 
-// wiring rooms meet adapters with ports and may import any room.
+// wiring packages meet adapters with ports and may import any package.
 var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/develop/demo", "invoker/develop/bench", "invoker/develop/e2e", "invoker/develop/replay"}
 
-// owners are the only rooms that may import a library of the outside, tests
+// owners are the only packages that may import a library of the outside, tests
 // aside.
 var owners = map[string][]string{
 	"github.com/segmentio/kafka-go":           {"activation/kafka"},
@@ -140,7 +140,7 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "N
 
 // file is one source file of the module, tests aside.
 type file struct {
-	room string
+	pkg  string
 	name string
 	ast  *ast.File
 }
@@ -173,48 +173,48 @@ func house(t *testing.T) []file {
 	return files
 }
 
-func TestRoomsKnowOnlyThePlan(t *testing.T) {
+func TestPackagesKnowOnlyThePlan(t *testing.T) {
 	for _, f := range house(t) {
-		allowed, planned := plan[f.room]
-		wires := slices.Contains(wiring, f.room)
+		allowed, planned := plan[f.pkg]
+		wires := slices.Contains(wiring, f.pkg)
 		if !planned && !wires {
-			t.Errorf("%s: room %s is not in the plan", f.name, f.room)
+			t.Errorf("%s: package %s is not in the plan", f.name, f.pkg)
 			continue
 		}
 		for _, spec := range f.ast.Imports {
 			target, _ := strconv.Unquote(spec.Path.Value)
-			room, ours := strings.CutPrefix(target, module+"/")
-			if ours && !wires && !slices.Contains(allowed, room) {
-				t.Errorf("%s: room %s may not import %s", f.name, f.room, room)
+			pkg, ours := strings.CutPrefix(target, module+"/")
+			if ours && !wires && !slices.Contains(allowed, pkg) {
+				t.Errorf("%s: package %s may not import %s", f.name, f.pkg, pkg)
 			}
-			for library, rooms := range owners {
-				if (target == library || strings.HasPrefix(target, library+"/")) && !slices.Contains(rooms, f.room) {
-					t.Errorf("%s: only %v may import %s", f.name, rooms, library)
+			for library, pkgs := range owners {
+				if (target == library || strings.HasPrefix(target, library+"/")) && !slices.Contains(pkgs, f.pkg) {
+					t.Errorf("%s: only %v may import %s", f.name, pkgs, library)
 				}
 			}
 		}
 	}
 }
 
-func TestPureRoomsArePure(t *testing.T) {
+func TestPurePackagesArePure(t *testing.T) {
 	for _, f := range house(t) {
-		if !slices.Contains(pure, f.room) {
+		if !slices.Contains(pure, f.pkg) {
 			continue
 		}
 		for _, spec := range f.ast.Imports {
 			target, _ := strconv.Unquote(spec.Path.Value)
 			first, _, _ := strings.Cut(target, "/")
 			if slices.Contains(impure, target) || slices.Contains(impure, first) || strings.Contains(first, ".") && !strings.HasPrefix(target, module) {
-				t.Errorf("%s: a pure room may not import %s", f.name, target)
+				t.Errorf("%s: a pure package may not import %s", f.name, target)
 			}
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s: a pure room starts no goroutine", f.name)
+				t.Errorf("%s: a pure package starts no goroutine", f.name)
 			case *ast.SelectorExpr:
 				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clocks, n.Sel.Name) {
-					t.Errorf("%s: a pure room does not call time.%s", f.name, n.Sel.Name)
+					t.Errorf("%s: a pure package does not call time.%s", f.name, n.Sel.Name)
 				}
 			}
 			return true
@@ -228,7 +228,7 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 	commands := []string{"invoker/cmd/gpuwhisk", "ansible/tests/stock",
 		"docker/runtimes/native/cmd/gpuwhisk-native", "invoker/develop/peertest"}
 	for _, f := range house(t) {
-		if slices.Contains(commands, f.room) {
+		if slices.Contains(commands, f.pkg) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -244,7 +244,7 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 		})
 		for _, d := range f.ast.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s: init has effects that nobody asked for", f.name)
+				t.Errorf("%s: init has effects", f.name)
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 func TestGPUSchedulerIsOneFile(t *testing.T) {
 	const home = "invoker/gpu.go"
 	for _, f := range house(t) {
-		if f.room != "invoker" {
+		if f.pkg != "invoker" {
 			continue
 		}
 		if strings.HasPrefix(f.name, "invoker/gpu") && f.name != home {
@@ -325,6 +325,7 @@ var spoken = []string{
 	"gpu/scheduler",
 	"gpu/shimctl",
 	"gpu/shimctl/shimtest",
+	"invoker",
 	"invoker/assembly",
 	"invoker/cmd/gpuwhisk",
 	"invoker/config",
@@ -427,11 +428,11 @@ func declared(f *ast.File) []*ast.Ident {
 	return names
 }
 
-// TestPlanIsOfThisHouse: a room that is gone leaves the plan.
+// TestPlanIsOfThisHouse: a package that is gone leaves the plan.
 func TestPlanIsOfThisHouse(t *testing.T) {
-	for room := range plan {
-		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(room))); err != nil {
-			t.Errorf("the plan names a room that does not exist: %s", room)
+	for pkg := range plan {
+		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(pkg))); err != nil {
+			t.Errorf("the plan names a package that does not exist: %s", pkg)
 		}
 	}
 }

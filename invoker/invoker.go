@@ -1,3 +1,23 @@
+// Package invoker runs activations: it takes their messages from Kafka, has the pure
+// cores decide where each runs, runs it in a container and completes it exactly
+// once. It declares the ports that it needs (ports.go) and imports no adapter.
+//
+// An activation's way is the order in which to read the files:
+//
+//	accept.go      a message becomes a pending activation, whose action is resolved
+//	route.go       what it needs: a refusal, the CPU path, or a GPU
+//	dispatcher.go  the event loop that owns the cores (events.go); gpu.go is its part for GPUs
+//	worker.go      the run in its container (container.go), with its part for GPUs (lease.go)
+//	pending.go     its completion, exactly once: acks, event and record
+//
+// Beside it: backlog.go, spill.go and fetcher.go keep on disk what waits for a GPU
+// for long; unacknowledged.go and aging.go guard what a crash could lose; adopt.go,
+// statefile.go and handover.go keep containers over restarts; observer.go counts,
+// logs and traces; permits.go bounds all.
+//
+// Its goroutines: one accepts messages from the feed, one is the event loop, one per
+// activation fetches its action or runs it, one per order carries out what a core
+// orders. Run starts them all and returns when all have ended.
 package invoker
 
 import (
@@ -12,7 +32,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
-// Ports are what an invoker needs of the world.
+// Ports are what an invoker needs from outside.
 type Ports struct {
 	Feed            Feed
 	Actions         Actions
@@ -29,22 +49,21 @@ type Ports struct {
 	DeviceAdopter   DeviceAdopter // nil: containers with a device end with this process
 	Tracer          Tracer        // nil: not asked for
 	UserLogs        UserLogs      // nil: logs go into records alone
-	// Away, when not nil, is called with the reason why nothing can be done for now, and "" when
-	// it can again. It must not block.
+	// Away, when not nil, is called with the reason why nothing can be done for
+	// now, and with "" when it can again. It must not block.
 	Away func(reason string)
-	// Successor, when not nil, tells at the stop whether a process is to follow
-	// that takes over the containers that rest.
+	// Successor, when not nil, reports at the stop whether a process is to follow
+	// that adopts the idle containers.
 	Successor func() bool
 }
 
 // Invoker runs the activations of one Kafka topic.
 type Invoker struct {
-	settings  Settings
-	ports     Ports
-	metrics   *Metrics
-	log       *slog.Logger
-	observers observers
-	traces    *explain.Log // nil: none are kept
+	settings Settings
+	ports    Ports
+	metrics  *Metrics
+	log      *slog.Logger
+	observe  *observer
 
 	completer *completer
 	flush     context.CancelFunc
@@ -74,20 +93,13 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		router:  router{settings: s, devices: len(s.GPU.Devices)},
 		permits: newPermits(s.InFlight, s.GPU.Backlog), ended: make(chan struct{}),
 	}
-	iv.traces = explain.NewLog(s.Explain)
-	iv.observers = observers{m.observe}
-	if s.LogMarkers {
-		iv.observers = append(iv.observers, (&logMarkers{log}).observe)
-	}
-	if iv.traces != nil || p.Tracer != nil {
-		iv.observers = append(iv.observers, (&tracer{iv.traces, p.Tracer, epoch.Add}).observe)
-	}
+	iv.observe = &observer{metrics: m, markers: newLogMarkers(s.LogMarkers, log), traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
 	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.Away)
 	iv.completer = &completer{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		log: log, observers: iv.observers, wall: time.Now, release: func(t *pending) { iv.permits.release(t.permit) },
-		at: epoch.Add, aging: newAging(s, p.Spill, clock),
+		log: log, observe: iv.observe, wall: time.Now, release: func(p *pending) { iv.permits.release(p.permit) },
+		aging: newAging(s, p.Spill, clock),
 	}
 	d, err := iv.newDispatcher(clock)
 	if err != nil {
@@ -100,9 +112,9 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error) {
 	d := &dispatcher{
 		settings: iv.settings, engine: iv.ports.Engine, daemon: iv.ports.Daemon, stateFiles: newStateFiles(iv.ports.ContainerStates), dial: iv.ports.Dial,
-		metrics: iv.metrics, log: iv.log, observers: iv.observers, began: time.Now(), clock: clock,
+		metrics: iv.metrics, log: iv.log, observe: iv.observe, began: time.Now(), clock: clock,
 		loop:   newEventLoop(),
-		queued: map[uint64]*routed{}, containers: map[container.SlotID]*actionContainer{}, alive: map[container.ID]*actionContainer{}, early: map[container.ID]bool{},
+		queued: map[uint64]*pending{}, containers: map[container.SlotID]*actionContainer{}, alive: map[container.ID]*actionContainer{}, early: map[container.ID]bool{},
 	}
 	pool, err := container.New(iv.settings.Pool, clock())
 	if err != nil {
@@ -118,20 +130,20 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	}
 	w := &worker{
 		engine: iv.ports.Engine, stateFiles: d.stateFiles, mover: iv.ports.Mover, open: d.open, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
-		bounds: iv.settings.Bounds, log: iv.log, observers: iv.observers, wall: time.Now, clock: clock,
+		bounds: iv.settings.Bounds, log: iv.log, observe: iv.observe, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
-	d.reject = func(p *pending, act *routed, r refusal) {
-		d.goWork(func(context.Context) { iv.reject(p, act, r) })
+	d.reject = func(p *pending, r refusal) {
+		d.goWork(func(context.Context) { iv.reject(p, r) })
 	}
 	return d, nil
 }
 
-// Run takes over or removes containers of an earlier process, calls ready, and
-// works until ctx ends. Then it drains: nothing more is pulled, what was
-// accepted is finished within Settings.Drain, and containers are removed, or
-// left to the process that follows. What was not finished by then is delivered
-// again to that one. The completer goes on sending until Close.
+// Run adopts or removes containers of an earlier process, calls ready, and works
+// until ctx ends. Then it drains: nothing more is pulled, what was accepted is
+// finished within Settings.Drain, and containers are removed, or left to the
+// process that follows. What was not finished by then is delivered again to that
+// one. The completer goes on sending until Close.
 func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	work, stopWork := context.WithCancel(context.Background())
 	defer stopWork()
@@ -162,11 +174,11 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	iv.dispatch.workers.Wait()
 	close(idle)
 	<-iv.ended
-	iv.dispatch.hangUp()
+	iv.dispatch.closeClients()
 	return iv.leave()
 }
 
-// begin takes over or removes what an earlier process left.
+// begin adopts or removes the containers of an earlier process.
 func (iv *Invoker) begin() error {
 	if iv.ports.Daemon != nil {
 		return iv.adoptLeftovers()
@@ -174,13 +186,13 @@ func (iv *Invoker) begin() error {
 	if err := iv.cleanUp("leftover"); err != nil {
 		return err
 	}
-	iv.dispatch.settleAdopted(iv.dispatch.clock())
+	iv.dispatch.finishAdoption(iv.dispatch.clock())
 	return nil
 }
 
-// Close lets no more acks and records out, and has the journal keep what is unacknowledged.
-// It is called after the outbox and the store have been flushed, and before the
-// journal is closed.
+// Close ends the sending of acks and records, and has the journal keep what is
+// unacknowledged. It is called after the outbox and the store have been flushed,
+// and before the journal is closed.
 func (iv *Invoker) Close() {
 	iv.flush()
 	iv.keeping.Wait()
@@ -211,8 +223,7 @@ func (iv *Invoker) listen(ctx context.Context) {
 	}
 }
 
-// drain waits until every accepted activation is completed, or until the time is
-// up.
+// drain waits until every accepted activation is completed, or until the deadline.
 func (iv *Invoker) drain() {
 	late := time.NewTimer(iv.settings.Drain)
 	defer late.Stop()

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// lease is the token that a run holds, as its worker sees it. After the start
-// nothing of it changes but what is atomic.
+// lease is the token that a run holds, as its worker sees it. After the start only
+// what is atomic changes, and over.
 type lease struct {
 	device   string
 	kind     sched.StartKind
@@ -26,10 +26,10 @@ type lease struct {
 	measured atomic.Bool   // it was measured
 	transfer *transfer     // that served the run, nil for none
 	fallback string        // why its memory is only counted, empty where that is as its action says
-	over     bool          // the token is given back, as the dispatcher knows
+	over     bool          // the token is given back; the dispatcher's
 }
 
-// transfer is a prefetch as the runs see it that it serves.
+// transfer is a prefetch, as seen by the runs that it serves.
 type transfer struct {
 	epoch uint64
 	began time.Duration
@@ -48,8 +48,7 @@ func (t *transfer) time(now time.Duration) time.Duration {
 	return max(0, now-t.began)
 }
 
-// annotation reports in the activation's record what the GPU did for it. Workers
-// call it.
+// annotation is what the activation's record shows of its GPU.
 func (l *lease) annotation(at times, now time.Duration) activation.Annotation {
 	run := activation.GPURun{
 		Device: l.device, Start: l.kind.String(), QueueTime: l.waited.Milliseconds(),
@@ -61,7 +60,7 @@ func (l *lease) annotation(at times, now time.Duration) activation.Annotation {
 	return run.Annotation()
 }
 
-// begin informs the mover that the container's memory is about to be used.
+// begin reports to the mover that the container's memory is about to be used.
 func (w *worker) begin(r *run) {
 	if r.lease != nil {
 		w.mover.Begin(r.ctr.name, r.lease.need)
@@ -69,8 +68,8 @@ func (w *worker) begin(r *run) {
 	}
 }
 
-// end informs the mover that the run is over, once. What the container holds now
-// is known afterwards.
+// end reports to the mover that the run is over, once. What the container holds is
+// known afterwards.
 func (w *worker) end(ctx context.Context, r *run) {
 	if r.begun {
 		r.begun = false
@@ -78,9 +77,9 @@ func (w *worker) end(ctx context.Context, r *run) {
 	}
 }
 
-// finish has the container asked what it holds, beside the worker, and the
-// token given back when that is known: nobody needs the device while logs are
-// read and answers are sent. The worker waits for it before the run leaves.
+// finish asks the container what it holds, beside the worker, and gives the token
+// back when that is known: the run needs no device while logs are read and acks are
+// sent. The worker waits for it before the run leaves.
 func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 	r.over = make(chan struct{})
 	if keep {
@@ -89,8 +88,8 @@ func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 	go func() {
 		defer w.post(over{run: r, keep: keep, seen: r.over})
 		defer func() {
-			if p := recover(); p != nil {
-				w.log.Error("end of a run panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			if cause := recover(); cause != nil {
+				w.log.Error("end of a run panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			}
 		}()
 		w.end(ctx, r)
@@ -105,30 +104,13 @@ func (w *worker) leave(ctx context.Context, e left) {
 		w.end(ctx, e.run)
 	}
 	if e.keep {
-		w.stateFiles.settle(e.run)
+		w.stateFiles.runLeft(e.run)
 	}
 	w.post(e)
 }
 
-// concludeGPU completes a run on a GPU. Nobody who waits for its end waits for
-// the container to say what it holds now; only the record does.
-func (w *worker) concludeGPU(ctx context.Context, r *run, rec *activation.Record, err error, keep bool, leave func(left)) {
-	whole := err != nil
-	if !whole {
-		w.finish(ctx, r, keep)
-	}
-	if r.collect && !whole {
-		lines := w.logs(ctx, r, w.annotated(r, rec), !keep, func() { w.completer.result(r.pending, w.annotated(r, rec)) })
-		rec = withLogs(rec, lines)
-	}
-	w.completer.answer(r.pending, ending{record: w.annotated(r, rec), whole: whole})
-	leave(left{run: r, keep: keep})
-	w.observers.notify(onRunEnded{r, w.clock()})
-	w.completer.file(r.pending, ending{record: w.annotated(r, rec), whole: whole})
-}
-
-// event is what is reported to the GPU scheduler of the end of a run. The making and initialising
-// of a container is not the device's time.
+// event is the end of a run for the GPU scheduler. The time in which a container is
+// created and initialised is not the device's.
 func (e left) event(kind scheduler.EventKind) scheduler.Event {
 	r := e.run
 	out := scheduler.Event{Kind: kind, Invocation: r.invocation, Keep: e.keep, Unused: e.unused}
@@ -144,8 +126,11 @@ func (e left) event(kind scheduler.EventKind) scheduler.Event {
 	return out
 }
 
-// annotated is a record with what the GPU did for the run, as far as it is known.
+// annotated is the record with what is known so far of the run's GPU, if it has one.
 func (w *worker) annotated(r *run, rec *activation.Record) *activation.Record {
+	if r.lease == nil {
+		return rec
+	}
 	more := *rec
 	more.Annotations = append(slices.Clip(rec.Annotations), r.lease.annotation(r.at, w.clock()))
 	return &more

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -24,12 +23,13 @@ import (
 //	... [marker:invoker_activationRun_finish:412:37]
 //
 // the milliseconds since the transaction began, and those of the step.
+// A nil one writes nothing.
 type logMarkers struct {
 	log *slog.Logger
 }
 
-func newLogMarkers(s Settings, log *slog.Logger) *logMarkers {
-	if !s.LogMarkers {
+func newLogMarkers(on bool, log *slog.Logger) *logMarkers {
+	if !on {
 		return nil
 	}
 	return &logMarkers{log}
@@ -56,6 +56,9 @@ const (
 
 // write writes a line of a transaction. A marker without a step has one number.
 func (lm *logMarkers) write(level slog.Level, t activation.TransID, class, text, token string, step time.Duration) {
+	if lm == nil {
+		return
+	}
 	if token != "" {
 		text += fmt.Sprintf(" [marker:%s:%d", token, max(0, time.Now().UnixMilli()-t.StartMillis()))
 		if step >= 0 {
@@ -74,54 +77,6 @@ func (lm *logMarkers) write(level slog.Level, t activation.TransID, class, text,
 // noStep is the duration of what takes none.
 const noStep = -1
 
-// observe implements an observer. Lines of which the pipelines take times have a
-// token, the others have none.
-func (lm *logMarkers) observe(o observation) {
-	switch o := o.(type) {
-	case onAccepted:
-		if o.over {
-			return
-		}
-		lm.info(o.p.TransID, ofReactive, "", "invoker_activation_start", noStep)
-	case onFetched:
-		lm.fetched(o.p, o.cached)
-	case onBlocked:
-		lm.blocked(o.act, o.pool)
-	case onRunBegun:
-		lm.runBegun(o.r)
-	case onRunLeft:
-		o.r.ctr.runs.Add(-1)
-	case onInitBegun:
-		lm.info(o.r.TransID, ofContainer, "sending initialization to "+address(o.r.ctr), "invoker_activationInit_start", noStep)
-	case onInitEnded:
-		lm.info(o.r.TransID, ofContainer, "initialization result: "+brief(o.x), "invoker_activationInit_finish", o.x.Elapsed())
-	case onRunSent:
-		lm.info(o.r.TransID, ofContainer, "sending arguments to /"+o.r.Action.FQN()+" at "+address(o.r.ctr), "invoker_activationRun_start", noStep)
-	case onRunAnswered:
-		lm.info(o.r.TransID, ofContainer, "running result: "+brief(o.x), "invoker_activationRun_finish", o.x.Elapsed())
-	case onLogsBegun:
-		lm.info(o.r.TransID, ofProxy, "", "invoker_collectLogs_start", noStep)
-	case onLogsRead:
-		if o.got.Incomplete || o.got.Truncated { // what the original counts as an error
-			lm.write(slog.LevelWarn, o.r.TransID, ofProxy, "reading logs failed: lines are missing", "invoker_collectLogs_error", o.took)
-			return
-		}
-		lm.info(o.r.TransID, ofProxy, "", "invoker_collectLogs_finish", o.took)
-	case onCommand:
-		lm.info(o.transID, ofDocker, "running docker "+o.name+" "+o.about, "invoker_docker."+o.name+"_start", noStep)
-	case onCommandEnded:
-		if o.err != nil {
-			lm.write(slog.LevelError, o.transID, ofDocker, o.err.Error(), "invoker_docker."+o.name+"_error", o.took)
-			return
-		}
-		lm.info(o.transID, ofDocker, "", "invoker_docker."+o.name+"_finish", o.took)
-	case onAcked:
-		if o.err == nil {
-			lm.info(o.p.TransID, ofAcks, fmt.Sprintf("posted %s of activation %s", o.kind, o.p.ActivationID), "", noStep)
-		}
-	}
-}
-
 func (lm *logMarkers) info(t activation.TransID, class, text, token string, step time.Duration) {
 	lm.write(slog.LevelInfo, t, class, text, token, step)
 }
@@ -129,42 +84,13 @@ func (lm *logMarkers) info(t activation.TransID, class, text, token string, step
 // rescheduleEvery is how often activations that wait for memory are logged.
 const rescheduleEvery = 10 * time.Second
 
-// waiting observes the activation that has waited longest for memory.
-func (d *dispatcher) waiting(now time.Duration) {
-	if !d.settings.LogMarkers || len(d.queued) == 0 || now < d.waitingReported {
+// reportBlocked observes the activation that has waited longest for memory.
+func (d *dispatcher) reportBlocked(now time.Duration) {
+	if d.observe.markers == nil || len(d.queued) == 0 || now < d.blockedReported {
 		return
 	}
-	d.waitingReported = now + rescheduleEvery
-	d.observers.notify(onBlocked{d.queued[slices.Min(slices.Collect(maps.Keys(d.queued)))], d.pool.Stats()})
-}
-
-func (lm *logMarkers) blocked(act *routed, p container.Stats) {
-	lm.write(slog.LevelWarn, act.TransID, ofPool, fmt.Sprintf("Rescheduling Run message, too many message in the pool, "+
-		"freePoolSize: %d containers and %d MB, busyPoolSize: %d containers and %d MB, maxContainersMemory %d MB, "+
-		"userNamespace: %s, action: %s, needed memory: %d MB, waiting messages: %d",
-		p.Idle, p.IdleMB, p.Active, p.ActiveMB, p.MemoryMB, act.User.Namespace.Name, act.action.FQN(), act.action.Limits.MemoryMB, p.Waiting),
-		"", noStep)
-}
-
-// runBegun writes what container a run got, before anything is done with it.
-func (lm *logMarkers) runBegun(r *run) {
-	in := "None"
-	if r.start != container.Cold {
-		in = "Some(" + containerID(r.ctr) + ")"
-	}
-	lm.info(r.TransID, ofPool, fmt.Sprintf(
-		"containerStart containerState: %s container: %s activations: %d of max %d action: %s namespace: %s activationId: %s",
-		r.start, in, r.ctr.runs.Add(1), r.concurrency(), r.action.Name, r.User.Namespace.Name, r.ActivationID),
-		"invoker_containerStart."+r.start.String()+"_counter", noStep)
-}
-
-// fetched writes where an activation's action comes from.
-func (lm *logMarkers) fetched(p *pending, cached bool) {
-	from, token := "datastore", "database_cacheMiss_counter"
-	if cached {
-		from, token = "cache", "database_cacheHit_counter"
-	}
-	lm.info(p.TransID, ofActions, "[GET] serving from "+from+": CacheKey("+p.Action.FQN()+")", token, noStep)
+	d.blockedReported = now + rescheduleEvery
+	d.observe.blocked(d.queued[slices.Min(slices.Collect(maps.Keys(d.queued)))], d.pool.Stats())
 }
 
 func containerID(ctr *actionContainer) string { return "ContainerId(" + string(ctr.handle.ID) + ")" }
@@ -177,7 +103,7 @@ func address(ctr *actionContainer) string {
 	return fmt.Sprintf("%s ContainerAddress(%s,%s)", containerID(ctr), host, port)
 }
 
-// brief is the outcome of a call in a word or two.
+// brief is the outcome of a call.
 func brief(x proxy.Exchange) string {
 	switch {
 	case x.Failure != proxy.None:
@@ -211,7 +137,7 @@ func NewSpanObserver(withMarkers bool, reg prometheus.Registerer, log *slog.Logg
 	reg.MustRegister(batches)
 	return &SpanObserver{
 		batches:    batches,
-		logMarkers: newLogMarkers(Settings{LogMarkers: withMarkers}, log),
+		logMarkers: newLogMarkers(withMarkers, log),
 		begun:      maker{reg}.counter("steps_begun_total", "Requests to the database and pulls of images, by OpenWhisk's name for the step.", "step"),
 		took:       times("step_seconds", "Time of requests to the database and of pulls of images that succeeded.", "step"),
 		failed:     times("step_failed_seconds", "Time of requests to the database and of pulls of images that failed.", "step"),
@@ -246,7 +172,7 @@ func (s *SpanObserver) Begins(t activation.TransID, step spans.Span) (ended func
 func (s *SpanObserver) SaveSpan(store, id string) (step spans.Span, done string) {
 	step = spans.Span{Token: "database_saveDocument", Class: ofStore, System: "sid_invoker"}
 	if s == nil || s.logMarkers == nil {
-		return step, "" // nobody reads it
+		return step, "" // the texts are not written
 	}
 	step.Text = "[PUT] '" + store + "' saving document: 'id: " + id + ", rev: null'"
 	return step, "[PUT] '" + store + "' completed document: 'id: " + id + ", rev: null'"
@@ -258,11 +184,11 @@ func (s *SpanObserver) ObserveRequest(method, path string, status int, id string
 		return
 	}
 	method = strings.ToLower(method)
-	if len(method) > len("options") { // a word of the caller's own
+	if len(method) > len("options") { // none of HTTP's
 		method = "other"
 	}
 	s.answers.WithLabelValues(method, fmt.Sprint(status)).Observe(took.Seconds())
-	if s.logMarkers == nil || path == "/ping" || path == "/metrics" { // the original tells of these at debug level
+	if s.logMarkers == nil || path == "/ping" || path == "/metrics" { // the original logs these at debug level
 		return
 	}
 	t := activation.NewTransID(id, time.Now().Add(-took).UnixMilli(), false)

@@ -19,7 +19,7 @@ const (
 	keyFlow       = "flow"
 	keyDevice     = "device"
 	keyChild      = "child" // a transaction below another, which keyTransID has then
-	keyClass      = "class" // of OpenWhisk that says the same
+	keyClass      = "class" // of OpenWhisk that logs the same
 )
 
 // Metrics is what the invoker counts.
@@ -70,7 +70,7 @@ func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		accepted:       r.counter("activations_accepted_total", "Activation messages taken from Kafka.").WithLabelValues(),
 		starts:         r.counter("container_starts_total", "Runs by the state of the container they got (warmed, prewarmed, cold).", "state"),
-		wait:           r.histogram("container_wait_seconds", "Time from acceptance to a container, CPU lane."),
+		wait:           r.histogram("container_wait_seconds", "Time from acceptance to a container, CPU path."),
 		records:        r.counter("records_total", "Activation records by outcome.", "outcome"),
 		completions:    r.counter("activations_completed_total", "Completed activations by status code.", "status"),
 		rescheduled:    r.counter("activations_rescheduled_total", "Activations that found their container gone and went to another.").WithLabelValues(),
@@ -123,42 +123,6 @@ func (r maker) histogram(name, help string) prometheus.Histogram {
 	return h
 }
 
-// observe implements an observer.
-func (m *Metrics) observe(o observation) {
-	switch o := o.(type) {
-	case onAccepted:
-		m.accepted.Inc()
-	case onInterrupted:
-		m.interrupted.WithLabelValues(o.how).Inc()
-	case onForwarded:
-		m.forwarded.Inc()
-	case onPlaced:
-		if o.act.gpu == nil {
-			m.starts.WithLabelValues(o.start).Inc()
-			m.wait.Observe((o.at - o.act.queued).Seconds())
-		}
-	case onCreated:
-		m.phases["create"].Observe(o.took.Seconds())
-	case onInitEnded:
-		m.phases["init"].Observe(o.x.Elapsed().Seconds())
-	case onRunAnswered:
-		m.phases["run"].Observe(o.x.Elapsed().Seconds())
-	case onLogsRead:
-		m.phases["logs"].Observe(o.took.Seconds())
-		if o.got.Incomplete {
-			m.logsIncomplete.Inc()
-		}
-	case onRescheduled:
-		m.rescheduled.Inc()
-	case onAnswered:
-		m.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[o.status&3]).Inc()
-	case onAcked:
-		m.acks.WithLabelValues(o.kind.String(), outcome(o.err)).Inc()
-	case onStored:
-		m.records.WithLabelValues(outcome(o.err)).Inc()
-	}
-}
-
 func outcome(err error) string {
 	if err != nil {
 		return "error"
@@ -171,7 +135,7 @@ func outcome(err error) string {
 var DeviceLabels = []string{"gpu", "UUID", "modelName"}
 
 // DeviceValues are the values of DeviceLabels. A simulated device has no UUID,
-// and its model says what it is.
+// and its model is "simulated".
 func DeviceValues(d gpu.Device) []string {
 	return []string{strconv.Itoa(d.Card), d.UUID, d.Model()}
 }

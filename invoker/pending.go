@@ -1,39 +1,64 @@
 package invoker
 
 import (
+	"container/list"
 	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
-// pending stands for one accepted activation. Exactly one completion leaves it,
-// whatever fails: its stage allows each thing once (see moves), and the code that
-// holds a pending activation either hands it on or completes it (see Invoker.guard). An
-// early result may go before.
+// pending is one accepted activation until its end. Exactly one completion is
+// sent for it, whatever fails: its stage allows each thing once (see moves), and
+// the code that has a pending activation either passes it on or completes it (see
+// Invoker.guard). An early result may be sent before.
 //
-// The message is done at the feed when everything that left the pending activation is
-// safe: each ack at the broker, the record in the store. The count of what is
-// still loose starts at one, for the completion itself.
+// The feed may forget the message when everything that was sent for it is safe:
+// each ack at the broker, the record in the store.
 type pending struct {
 	*activation.Message
-	offset    int64
-	accepted  time.Duration
-	begin     func() // nil: not asked for
-	begun     bool   // in an earlier process, which did not end it
-	attempts  int    // processes that died while it ran
-	done      func()
-	unlisted  bool // the journal keeps nothing of it
 	completer *completer
-	trace     *explain.Trace // nil where none is kept
+	trace     *explain.Trace
 	permit    permit
-	age       aged // guarded by completer.old
-	loose     atomic.Int32
-	unsent    atomic.Int32 // acks among what is loose
-	gone      atomic.Bool  // the feed has let go of it
+	age       *list.Element // in completer.aging, which guards it; nil: not there
+
+	// As the feed delivered it.
+	accepted time.Duration
+	begin    func() // nil: not asked for
+	begun    bool   // in an earlier process, which did not end it
+	attempts int    // processes that died while it ran
+	done     func()
+	unlisted bool // the journal keeps nothing of it
+
+	// Known when it is routed, and fixed from then on.
+	action  *activation.Action // nil: it could not be fetched
+	key     string             // containers are shared among equal keys
+	bounds  activation.Bounds
+	content json.RawMessage
+	collect bool                   // logs are read before the completion
+	gpu     *activation.GPURequest // nil: the CPU path
+
+	// Of its wait for a container or a token. The dispatcher owns these.
+	invocation uint64 // its number in the cores
+	queued     time.Duration
+	near       bool          // the GPU scheduler wants its message in memory
+	hostMB     int           // host memory that its container takes, as it was submitted
+	fallback   string        // why its memory is only counted, where the action lets it be moved
+	came       arrivalCounts // for its trace
+	obstacle   *obstacle     // what made it wait when it came; nil: nothing
+
+	// outstanding counts what is not safe yet: acks, the record, and the completion
+	// as a whole.
+	outstanding atomic.Int32
+	unsent      atomic.Int32 // acks among them
+	committed   atomic.Bool  // the feed may forget the message
 
 	mu     sync.Mutex
 	stage  stage
@@ -44,14 +69,14 @@ type pending struct {
 type stage uint8
 
 const (
-	nowhere    stage = iota // where a move that is not allowed leads
-	isAccepted              // nothing has left it
-	isResulted              // who waits has the result
-	isAnswered              // controllers know how it ended and that its slot is free
-	isFiled                 // the record is handed on and the place at the feed given back: the end
-	isPassing               // it is on its way to another invoker
-	isPassed                // another invoker has it and answers: the end
-	isSpilled               // the spill has it, and a new pending activation follows: the end
+	nowhere      stage = iota // where a move that is not allowed leads
+	isAccepted                // nothing was sent for it
+	isResulted                // a waiting caller has the result
+	isAnswered                // controllers know how it ended and that its slot is free
+	isFiled                   // the record is handed on and the permit released: the end
+	isForwarding              // its message is being sent to another invoker
+	isForwarded               // another invoker has it and answers: the end
+	isSpilled                 // its message is on disk, and another pending follows: the end
 )
 
 // move is what may happen to a pending activation.
@@ -60,24 +85,24 @@ type move uint8
 const (
 	sendResult     move = iota // to a caller that waits
 	sendCompletion             // to the controller
-	sendRecord                 // hand the record on, give the place back
-	sendOn                     // to another invoker
-	sentOn                     // the broker has it for the other invoker
-	sentBack                   // the broker will not have it
-	setAside                   // the spill has the message
+	sendRecord                 // hand the record on, release the permit
+	startForward               // to another invoker
+	endForward                 // the broker has the message
+	failForward                // the broker does not take the message
+	setSpilled                 // the message is on disk
 	nMoves
 )
 
 // moves is where each move leads from each stage. What is not here does
 // nothing: that is how an activation is completed once, however often it is tried.
 var moves = [...][nMoves]stage{
-	isAccepted: {sendResult: isResulted, sendCompletion: isAnswered, sendOn: isPassing, setAside: isSpilled},
-	isResulted: {sendCompletion: isAnswered},
-	isAnswered: {sendRecord: isFiled},
-	isFiled:    {},
-	isPassing:  {sentOn: isPassed, sentBack: isAccepted},
-	isPassed:   {},
-	isSpilled:  {},
+	isAccepted:   {sendResult: isResulted, sendCompletion: isAnswered, startForward: isForwarding, setSpilled: isSpilled},
+	isResulted:   {sendCompletion: isAnswered},
+	isAnswered:   {sendRecord: isFiled},
+	isFiled:      {},
+	isForwarding: {endForward: isForwarded, failForward: isAccepted},
+	isForwarded:  {},
+	isSpilled:    {},
 }
 
 // take makes a move, and reports whether it was allowed.
@@ -99,31 +124,24 @@ func (p *pending) step(m move) (from stage, ok bool) {
 	return from, true
 }
 
-// open reports whether nothing has left the pending activation.
-func (p *pending) open() bool {
+// at reports whether the pending activation is at a stage.
+func (p *pending) at(s stage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stage == isAccepted
-}
-
-// filed reports whether the pending activation has come to its end here.
-func (p *pending) filed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stage == isFiled
+	return p.stage == s
 }
 
 func newPending(c *completer, del Delivery, now time.Duration) *pending {
 	p := &pending{
-		Message: del.Message, offset: del.Offset, accepted: now, begin: del.Begin, done: del.Done,
-		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, completer: c, stage: isAccepted,
+		Message: del.Message, accepted: now, begin: del.Begin, done: del.Done,
+		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, completer: c, stage: isAccepted, trace: &explain.Trace{},
 	}
-	p.loose.Store(1)
+	p.outstanding.Store(1)
 	return p
 }
 
-// started informs the feed and the journal that the activation begins to run. With
-// an error it must not: ctx has ended.
+// started reports to the feed and the journal that the activation begins to run.
+// With an error it must not run: ctx has ended.
 func (p *pending) started(ctx context.Context) error {
 	if !p.unlisted {
 		if err := p.completer.journal.Begin(ctx, p.ActivationID); err != nil {
@@ -136,23 +154,208 @@ func (p *pending) started(ctx context.Context) error {
 	return nil
 }
 
-// settle takes one loose thing off; after the last one the feed may forget the
-// message.
+// settle takes one outstanding thing off; after the last one the feed may forget
+// the message.
 func (p *pending) settle() {
-	if p.loose.Add(-1) == 0 {
+	if p.outstanding.Add(-1) == 0 {
 		p.completer.unacknowledged.remove(p)
-		p.completer.observers.notify(onSettled{p})
+		p.completer.observe.settled(p)
 		if !p.unlisted {
 			p.completer.journal.Completed(p.ActivationID)
 		}
 		p.completer.aging.remove(p)
-		p.letGo()
+		p.commit()
 	}
 }
 
-// letGo has the feed forget the message, once.
-func (p *pending) letGo() {
-	if !p.gone.Swap(true) {
+// commit lets the feed forget the message, once.
+func (p *pending) commit() {
+	if !p.committed.Swap(true) {
 		p.done()
+	}
+}
+
+// ending states how a pending activation is completed.
+type ending struct {
+	record *activation.Record
+	whole  bool // one combined ack, for what never reached a container
+	silent bool // a blocked namespace: no record, no event, the shortest ack
+	former bool // an earlier process failed it: no reason to avoid this one
+	again  bool // an earlier process had it end so, and sent its event
+}
+
+// completer completes pending activations: it writes acks, events and records.
+type completer struct {
+	ctx            context.Context // ends when flushing is over
+	out            Outbox
+	records        Records
+	journal        Journal
+	instance       activation.Instance
+	store          StorePolicy
+	logErrors      [activation.StatusWhiskError + 1]bool
+	unstored       bool // a line for each record that is not kept
+	events         bool // user events have a reader
+	log            *slog.Logger
+	observe        *observer
+	wall           func() time.Time
+	aging          *aging // nil: nothing grows old
+	unacknowledged unacknowledged
+	release        func(*pending) // its permit
+}
+
+// result sends an early result to a caller that waits while logs are still
+// being collected (MessagingActiveAck: the result goes before the completion).
+func (c *completer) result(p *pending, r *activation.Record) {
+	if !p.Blocking {
+		return
+	}
+	if p.take(sendResult) {
+		c.ack(p, activation.NewResult(p.TransID, r))
+	}
+}
+
+// complete sends the one completion of a pending activation, its event and its
+// record. It does nothing when it was answered before.
+func (c *completer) complete(p *pending, e ending) {
+	if c.answer(p, e) {
+		c.file(p, e)
+	}
+}
+
+// answer does the first half of complete: the controller, and a caller that waits,
+// get how it ended. The caller of answer files the pending activation afterwards,
+// when the record is whole.
+func (c *completer) answer(p *pending, e ending) bool {
+	p.mu.Lock()
+	from, ok := p.step(sendCompletion)
+	if ok {
+		p.ending = e
+	}
+	p.mu.Unlock()
+	if !ok {
+		return false
+	}
+	c.unacknowledged.add(p, e)
+	status := e.record.Response.StatusCode
+	c.observe.answered(p, status, !e.silent && c.store.keeps(p.Message, e.record.Response))
+	if c.events && !e.silent && !e.again {
+		c.event(p, e.record)
+	}
+	c.ack(p, c.shape(p, e, from == isResulted))
+	if c.logErrors[status] {
+		c.log.Warn("activation failed", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", status)
+	}
+	return true
+}
+
+// file stores an answered pending activation's record and releases its permit, once.
+func (c *completer) file(p *pending, e ending) {
+	p.mu.Lock()
+	_, ok := p.step(sendRecord)
+	if ok {
+		p.ending = e
+	}
+	p.mu.Unlock()
+	if !ok {
+		return
+	}
+	defer c.release(p)
+	defer p.settle()
+	c.keep(p, e)
+}
+
+// fileAsAnswered files a pending activation that its worker has answered and not
+// filed.
+func (c *completer) fileAsAnswered(p *pending) {
+	p.mu.Lock()
+	e := p.ending
+	p.mu.Unlock()
+	c.file(p, e)
+}
+
+// keep stores the record unless the store policy has it otherwise.
+func (c *completer) keep(p *pending, e ending) {
+	switch {
+	case e.silent:
+	case c.store.keeps(p.Message, e.record.Response):
+		c.put(p, e.record)
+	case c.unstored:
+		c.log.Info("record is not stored", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, "status", e.record.Response.StatusCode)
+	}
+}
+
+// shape picks the ack that frees the slot (contract of CommonLoadBalancer): a
+// completion after a result or for a caller that does not wait, else both in
+// one. What never reached a container is always one combined ack, by id for a
+// caller that does not wait.
+func (c *completer) shape(p *pending, e ending, resulted bool) activation.Ack {
+	failed := e.record.Response.SystemError() && !e.former
+	if resulted || (!p.Blocking && !e.whole) {
+		return activation.NewCompletion(p.TransID, p.ActivationID, failed, c.sentTo(p))
+	}
+	ack := activation.NewCombined(p.TransID, e.record, c.sentTo(p))
+	ack.SystemError = failed
+	if !p.Blocking || e.silent {
+		return ack.Shrink()
+	}
+	return ack
+}
+
+// sentTo is the invoker that the controller sent a pending activation's message
+// to: this one, unless another forwarded it. Its slot is what the acks free.
+func (c *completer) sentTo(p *pending) activation.Instance {
+	if p.Forwarded != nil {
+		return p.Forwarded.Instance
+	}
+	return c.instance
+}
+
+func (c *completer) ack(p *pending, ack activation.Ack) {
+	p.outstanding.Add(1)
+	p.unsent.Add(1)
+	if c.ctx.Err() != nil {
+		return // the activation is delivered again to the next process
+	}
+	err := c.out.Ack(c.ctx, p.Controller, ack, func(err error) {
+		if errors.Is(err, ErrUnsent) {
+			c.log.Warn("ack not sent, its activation is delivered again after a restart", keyActivation, p.ActivationID, "kind", ack.Kind.String(), "error", err)
+			return
+		}
+		c.observe.acked(p, ack.Kind, err)
+		if err != nil {
+			c.log.Warn("ack not delivered", keyActivation, p.ActivationID, "kind", ack.Kind.String(), "error", err)
+		}
+		p.unsent.Add(-1)
+		p.settle()
+	})
+	if err != nil { // flushing is over: the message comes again after a restart
+		c.log.Error("send ack", keyActivation, p.ActivationID, "error", err)
+	}
+}
+
+func (c *completer) event(p *pending, r *activation.Record) {
+	e, ok := activation.NewEvent(r, c.instance.Topic(), p.User.Namespace.UUID, c.wall().UnixMilli())
+	if !ok {
+		return
+	}
+	if err := c.out.Event(c.ctx, e); err != nil {
+		c.log.Warn("send user event", keyActivation, p.ActivationID, "error", err)
+	}
+}
+
+func (c *completer) put(p *pending, r *activation.Record) {
+	p.outstanding.Add(1)
+	if c.ctx.Err() != nil {
+		return
+	}
+	err := c.records.Put(spans.With(c.ctx, p.TransID), r.DocumentID(), r.Document(c.wall().UnixMilli()), func(batch int, err error) {
+		c.observe.stored(p, batch, err)
+		if err != nil {
+			c.log.Error("record refused by the store", keyActivation, p.ActivationID, "error", err)
+		}
+		p.settle()
+	})
+	if err != nil {
+		c.log.Error("store record", keyActivation, p.ActivationID, "error", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"testing"
@@ -34,7 +33,7 @@ func newClerk() *clerk {
 	c := &clerk{}
 	c.completer = &completer{
 		ctx: context.Background(), events: true, out: c, records: c, journal: c,
-		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		log: slog.New(slog.DiscardHandler), observe: newTestObserver(),
 		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func(*pending) { c.released++ },
 	}
 	return c

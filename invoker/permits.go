@@ -7,21 +7,21 @@ import (
 )
 
 // permits bound what is accepted and not completed. A message is pulled for a
-// common permit. An activation that waits for a GPU gives that back and takes one
-// of its own kind, which it gives back when its message is spilled: whatever
-// stands before the devices, and for how long, CPU activations are pulled as if
-// it were not there. Only where the GPU backlog is full does an activation keep
-// its common permit, so that pressure reaches Kafka.
+// common permit. An activation that waits for a GPU exchanges that for a GPU
+// permit, which is released when its message is spilled: however much waits for
+// the devices, and for how long, CPU activations are pulled as if it were not
+// there. Only where the GPU backlog is full does an activation keep its common
+// permit, so that the pressure reaches Kafka.
 type permits struct {
 	common  chan struct{} // one for each, and one for the next message
 	most    Backlog
 	taken   atomic.Int64 // of both kinds, messages not yet pulled left out
-	spilled atomic.Int64 // activations without a place
+	spilled atomic.Int64 // activations that are spilled, without a permit
 
 	mu    sync.Mutex
 	gpu   int           // permits taken
 	bytes int64         // of the messages that hold one
-	freed chan struct{} // a GPU permit was; one signal is enough
+	freed chan struct{} // capacity 1: a GPU permit was released
 }
 
 // Backlog bounds the activations that wait for a GPU.
@@ -30,7 +30,7 @@ type Backlog struct {
 	Bytes       int64 // of the messages that are in memory
 }
 
-// What of a backlog is in memory where the rest can be spilled: enough for the
+// What of a backlog is kept in memory where the rest can be spilled: enough for the
 // next runs of some hundred functions, little against what an invoker takes.
 const (
 	nearActivations = 2000
@@ -41,7 +41,7 @@ func newPermits(common int, gpu Backlog) *permits {
 	return &permits{common: make(chan struct{}, common), most: gpu, freed: make(chan struct{}, 1)}
 }
 
-// permit is a pending activation's place.
+// permit is what a pending activation has of them.
 type permit struct {
 	gpu   bool
 	bytes int64
@@ -74,14 +74,14 @@ func (ps *permits) near() bool {
 	return ps.gpu < min(nearActivations, ps.most.Activations) && ps.bytes < min(nearBytes, ps.most.Bytes)
 }
 
-// spill takes the place of a pending activation whose message is spilled.
+// spill releases the permit of a pending activation whose message is spilled.
 func (ps *permits) spill(c permit) {
 	ps.spilled.Add(1)
 	ps.release(c)
 }
 
-// unspill gives a pending activation of a spilled message a place, which there is in any case:
-// what must run or be answered is bounded by who asks for it.
+// unspill gives a permit to a pending activation whose message is read back. There
+// is always one: the GPU scheduler orders few messages at a time.
 func (ps *permits) unspill(c *permit, bytes int64) {
 	ps.taken.Add(1)
 	ps.spilled.Add(-1)
@@ -90,7 +90,7 @@ func (ps *permits) unspill(c *permit, bytes int64) {
 	ps.take(c, bytes)
 }
 
-// release gives a pending activation's place back.
+// release gives a permit back.
 func (ps *permits) release(c permit) {
 	ps.taken.Add(-1)
 	if !c.gpu {

@@ -1,11 +1,3 @@
-// Package invoker is what stands between Kafka, the pure cores and the
-// containers: it routes an activation, dispatches it, has it run and completes
-// it exactly once. It declares the ports it needs and imports no adapter.
-//
-// Its goroutines: one accepts messages from the feed, one is the dispatcher
-// that owns the cores, one per activation resolves it and then runs it, one
-// per order carries out what a core wants done outside. Run starts them all
-// and returns when all have ended.
 package invoker
 
 import (
@@ -22,8 +14,8 @@ import (
 )
 
 // Feed hands over activation messages in order. Next blocks until there is one
-// or ctx ends; the caller stops calling it when it has no room, and that is
-// all the back-pressure there is.
+// or ctx ends. Not calling it is the back-pressure: the caller does so only when
+// it has a permit for another activation.
 type Feed interface {
 	Next(ctx context.Context) (Delivery, error)
 }
@@ -38,15 +30,15 @@ type Delivery struct {
 	Begin   func()
 	Done    func()
 	// Begun is whether an earlier process had begun to run it and did not end
-	// it, Attempts how often it was running when a process died of whatever it
-	// was: a process that stopped in order does not count.
+	// it, Attempts how often it was running when a process died: one that
+	// stopped in order does not count.
 	Begun    bool
 	Attempts int
 	// Completed is whether an earlier process had completed it: nothing is left
 	// to do.
 	Completed bool
-	// Ended is what an earlier process had it end with and could not tell
-	// everybody; nil: nothing is known of that.
+	// Ended is the end that it had in an earlier process, whose acks and record
+	// may not all be safe; nil: none is known.
 	Ended *activation.Record
 	// Unlisted is whether the journal keeps nothing of it: it cannot be spilled.
 	Unlisted bool
@@ -55,11 +47,11 @@ type Delivery struct {
 // Actions fetches actions with their code.
 type Actions interface {
 	// Action gives the action of a revision, or the newest when revision is
-	// empty or no longer there. Errors wrap ErrNotFound,
+	// empty or no longer stored. Errors wrap ErrNotFound,
 	// activation.ErrIncompatible or are any other failure to fetch. It waits
 	// for a store that is away until ctx ends.
 	Action(ctx context.Context, id, revision string) (*activation.Action, error)
-	// Cached gives the action of a revision if it is at hand. It does not block.
+	// Cached gives the action of a revision if it is in memory. It does not block.
 	Cached(id, revision string) (*activation.Action, bool)
 }
 
@@ -72,8 +64,7 @@ type Records interface {
 }
 
 // ErrUnsent is what an Outbox returns for a message that was still waiting when it
-// closed. It reached no one, so what it is for is not done: it is delivered again
-// after a restart.
+// closed. Its activation is not done: it is delivered again after a restart.
 var ErrUnsent = errors.New("not sent before the end")
 
 // Outbox sends what controllers and readers of events receive from an invoker. Messages to
@@ -83,22 +74,21 @@ var ErrUnsent = errors.New("not sent before the end")
 type Outbox interface {
 	Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error
 	Event(ctx context.Context, event activation.Event) error
-	// Forward passes a message on to another topic. Those of one key arrive in
-	// order at one taker.
+	// Forward sends a message to another topic. Those of one key arrive in order
+	// at one consumer.
 	Forward(ctx context.Context, topic, key string, message []byte, sent func(error)) error
 }
 
-// Blacklist knows the namespaces that may not invoke anything.
+// Blacklist has the namespaces that may not invoke anything.
 type Blacklist interface {
 	Blocked(namespace string) bool
 }
 
-// Journal is informed where an activation stands, so that a restart can tell what
-// had begun from what had not. Begin comes before an action can have any effect.
-// It may wait for a disk, and answers an error when ctx has ended: the activation
-// must not run then. Owe keeps the records of activations whose acks or whose
-// records are not safe, so that the next process tells of them what this one
-// would have, should this one end. It waits for a disk, and reports for each whether
+// Journal records how far an activation has come, for the next process. Begin comes
+// before an action can have any effect. It may wait for a disk, and returns an error
+// when ctx has ended: the activation must not run then. KeepUnacknowledged keeps the
+// records of activations whose acks or records are not safe, so that the next
+// process can send the same end. It waits for a disk, and reports for each whether
 // it is kept.
 type Journal interface {
 	Begin(ctx context.Context, id activation.ID) error
@@ -107,10 +97,10 @@ type Journal interface {
 }
 
 // SpillStore keeps the messages of activations that wait for long, so that they need
-// not be in memory and do not depend on the feed. Both calls wait for a disk.
+// no memory and do not depend on the feed. Both calls wait for a disk.
 type SpillStore interface {
-	// Spill stores messages, and reports for each whether it is safe: then a next
-	// process is given it, and Done may be called.
+	// Spill stores messages, and reports for each whether it is safe: then the next
+	// process gets it, and Done may be called.
 	Spill(ids []activation.ID, messages [][]byte) []error
 	// Message reads a message that was spilled.
 	Message(id activation.ID) ([]byte, error)
@@ -126,16 +116,16 @@ type Tracer interface {
 // Up to concurrency runs go on at once.
 type Dialer func(addr string, concurrency int) ProxyClient
 
-// ProxyClient is the HTTP client of one container's action proxy. Its calls answer
+// ProxyClient is the HTTP client of one container's action proxy. Its calls return
 // within timeout, whatever the proxy does.
 type ProxyClient interface {
 	Init(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange
 	Run(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange
-	// Close drops the connections that rest; a later call opens new ones.
+	// Close closes the idle connections; a later call opens new ones.
 	Close()
 }
 
-// MemoryMover keeps the device memory of GPU containers: it prepares a container so
+// MemoryMover manages the device memory of GPU containers: it prepares a container so
 // that its memory can be seen, moves the memory on order, and reports what the
 // container's processes hold. Its calls may come from many goroutines; those
 // about one container come in the order of its life.
@@ -144,9 +134,9 @@ type MemoryMover interface {
 	// of a container holds, each time that changes, from any goroutine; about
 	// one process in order. It does not block for long.
 	Listen(report func(gpu.MemoryReport))
-	// Prepare is called before a container is created and tells what it needs
-	// on its device, and for what the action asks. Forget is
-	// called when the container is gone, also if it never came to be.
+	// Prepare is called before a container is created and returns what it needs for
+	// its device. Forget is called when the container is gone, also if it was never
+	// created.
 	Prepare(name string, device gpu.Device, wish container.DeviceRequest) (container.GPU, error)
 	Forget(name string)
 	// Begin reports that a run is about to begin in the container, before /init
@@ -168,12 +158,12 @@ type MemoryMover interface {
 	Faults() bool
 }
 
-// ContainerStates keep on disk what the next process must know of each container to take
-// it over. Calls about one container come one after the other. What cannot be
-// written is the same as what was never known: the container is removed then.
+// ContainerStates keeps on disk what the next process needs to adopt each container.
+// Calls about one container come one after the other. What cannot be written is the
+// same as what was never written: the container is removed then.
 type ContainerStates interface {
-	// Write puts all down that is to be known of a container. Mark changes what
-	// it is doing; it is cheap.
+	// Write writes a container's state file. SetActivity changes what the container
+	// is doing; it is cheap.
 	Write(state container.StateFile)
 	SetActivity(name string, is container.Activity, since time.Time, holds container.DeviceMemory)
 	Drop(name string)
@@ -184,12 +174,12 @@ type ContainerStates interface {
 // Daemon is an Engine of which the containers live in a daemon of the host, as
 // Docker's do.
 type Daemon interface {
-	// Ping answers an error when the daemon does not answer.
+	// Ping returns an error when the daemon does not answer.
 	Ping(ctx context.Context) error
 	// Leftovers lists every container whose name starts with prefix.
 	Leftovers(ctx context.Context, prefix string) ([]container.Leftover, error)
 	// Adopt takes containers over as if Create had made each by its spec. It
-	// gives the reason for each with which that cannot be.
+	// returns an error for each that it cannot take over.
 	Adopt(ctx context.Context, left []container.Leftover, specs []container.Spec) []error
 	// Resize lets a container use so many bytes of host memory.
 	Resize(ctx context.Context, id container.ID, bytes int64) error
@@ -197,8 +187,8 @@ type Daemon interface {
 
 // DeviceAdopter is a MemoryMover whose containers may outlive the process.
 type DeviceAdopter interface {
-	// Assume has a container that is prepared anew count as holding so much
-	// until it reports itself. It gives what to take as reported, if nothing was.
+	// Assume counts a container that is prepared anew as holding so much until it
+	// reports itself. It returns what to take as reported, if nothing was.
 	Assume(name string, holds gpu.Usage) (gpu.MemoryReport, bool)
 	// Release closes the connection to a container that lives on.
 	Release(name string)
@@ -213,7 +203,7 @@ type Engine interface {
 	// Create makes and starts a container and waits until it has an address,
 	// not until its proxy listens. The error is a *container.CreateError.
 	Create(ctx context.Context, spec container.Spec) (container.Handle, error)
-	// Pause freezes a container; Resume thaws it. Both answer
+	// Pause freezes a container; Resume thaws it. Both return
 	// container.ErrGone when it no longer exists.
 	Pause(ctx context.Context, id container.ID) error
 	Resume(ctx context.Context, id container.ID) error
@@ -223,8 +213,11 @@ type Engine interface {
 	// OOMKilled reports whether the kernel ended the container for its memory
 	// use. It waits as briefly as the engine allows for the answer to settle.
 	OOMKilled(ctx context.Context, id container.ID) bool
+	// LogsReady reports whether Logs would return at once. It does not block.
+	LogsReady(id container.ID, req container.LogRequest) bool
 	// Logs reads what the container printed since the last call for it, up to
-	// the end of one activation's output.
+	// the end of one activation's output. Several calls for a container are
+	// served one after the other.
 	Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult
 	// CleanUp removes every container whose name starts with prefix.
 	CleanUp(ctx context.Context, prefix string) error

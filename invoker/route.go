@@ -2,7 +2,6 @@ package invoker
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,8 +18,8 @@ var ErrNotFound = errors.New("action not found")
 // refusal is an activation that ends without a container.
 type refusal struct {
 	response activation.Response
-	known    bool // the action is known: the record shows its kind and limits
-	former   bool // an earlier process is to blame
+	known    bool // the record shows the action's kind and limits
+	former   bool // an earlier process caused it
 }
 
 // refuse maps a failed fetch to the original's answer (contract table of the
@@ -36,68 +35,44 @@ func refuse(err error) refusal {
 	return refusal{response: activation.ErrorResponse(status, text)}
 }
 
-// routed is an activation whose action is known: what it needs, and where it
-// goes.
-type routed struct {
-	*pending
-	action     *activation.Action
-	invocation uint64 // the cores' name of it
-	key        string // containers are shared among equal keys
-	bounds     activation.Bounds
-	content    json.RawMessage
-	collect    bool                   // logs are read before the completion
-	gpu        *activation.GPURequest // nil: the CPU path
-	queued     time.Duration
-	near       bool // the GPU scheduler wants its message in memory
-	host       int  // MiB of host memory that its container takes, as it was submitted
-	// fallback is why its memory is only counted, where the action lets it be moved.
-	fallback string
-
-	came     arrivalCounts // for its trace
-	obstacle *obstacle     // what held it when it came; nil if nothing did
-}
-
-// router turns messages with their actions into jobs. It is pure.
+// router decides what activations need. It is pure.
 type router struct {
 	settings Settings
 	devices  int
 }
 
-// route decides what an activation needs. The second result is not nil when it
-// cannot run at all.
-func (r router) route(p *pending, a *activation.Action) (*routed, *refusal) {
-	bounds := r.settings.Bounds.For(r.settings.Defaults, p.User.Limits)
-	if err := bounds.Check(a.Limits); err != nil {
-		return nil, &refusal{response: appError(err.Error())}
+// route decides what a pending activation needs, now that its action is known. The
+// result is not nil when it cannot run at all.
+func (r router) route(p *pending, a *activation.Action) *refusal {
+	p.action = a
+	p.bounds = r.settings.Bounds.For(r.settings.Defaults, p.User.Limits)
+	if err := p.bounds.Check(a.Limits); err != nil {
+		return &refusal{response: appError(err.Error())}
 	}
 	if a.Limits.MemoryMB > r.settings.Pool.MemoryMB {
-		return nil, &refusal{known: true, response: appError(fmt.Sprintf(
+		return &refusal{known: true, response: appError(fmt.Sprintf(
 			"The action needs %d MB of memory, but this invoker has %d MB for all of its containers (CONFIG_whisk_containerPool_userMemory).",
 			a.Limits.MemoryMB, r.settings.Pool.MemoryMB))}
 	}
-	wish, err := a.Annotations.GPU()
-	if err != nil {
-		return nil, &refusal{known: true, response: appError(err.Error())}
+	var err error
+	if p.gpu, err = a.Annotations.GPU(); err != nil {
+		return &refusal{known: true, response: appError(err.Error())}
 	}
-	if wish != nil {
-		if refused := r.settings.GPU.judge(wish, p.User.Namespace.Name, a); refused != "" {
-			return nil, &refusal{known: true, response: appError(refused)}
+	if p.gpu != nil {
+		if text := r.settings.GPU.judge(p.gpu, p.User.Namespace.Name, a); text != "" {
+			return &refusal{known: true, response: appError(text)}
+		}
+		if r.devices == 0 && r.settings.GPU.ForwardTo == "" {
+			return &refusal{known: true, response: appError(
+				"The action asks for a GPU (annotation gpu), but this invoker has none.")}
 		}
 	}
-	content, err := activation.Unlock(p.Content, p.LockedArgs, r.settings.Keys)
-	if err != nil {
-		return nil, &refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)}
+	if p.content, err = activation.Unlock(p.Content, p.LockedArgs, r.settings.Keys); err != nil {
+		return &refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)}
 	}
-	act := &routed{
-		pending: p, action: a, bounds: bounds, content: content, gpu: wish,
-		key:     containerKey(p.Message, a, wish),
-		collect: a.Limits.LogsMB != 0 && !r.settings.LogsOutOfBand,
-	}
-	if wish != nil && r.devices == 0 && r.settings.GPU.ForwardTo == "" {
-		return nil, &refusal{known: true, response: appError(
-			"The action asks for a GPU (annotation gpu), but this invoker has none.")}
-	}
-	return act, nil
+	p.key = containerKey(p.Message, a, p.gpu)
+	p.collect = a.Limits.LogsMB != 0 && !r.settings.LogsOutOfBand
+	return nil
 }
 
 func appError(text string) activation.Response {
@@ -106,11 +81,11 @@ func appError(text string) activation.Response {
 
 // containerKey joins everything that must be equal for two activations to
 // share a container: the invoking namespace, the action and its revision, and
-// what /init saw of the caller: its key, where the action gets one, and the
+// what /init got of the caller: its key, where the action gets one, and the
 // binding, where its parameters become variables. Containers are never shared
 // by namespaces. What this host's settings make of the action is in it, too,
-// since containers outlive a process. It is a digest: it holds a key of the
-// user's and lies on disk.
+// since containers outlive a process. It is a digest, because it covers a key of
+// the user's and is stored on disk.
 func containerKey(m *activation.Message, a *activation.Action, wish *activation.GPURequest) string {
 	var binding, key string
 	if len(m.InitArgs) > 0 {
@@ -136,31 +111,31 @@ func containerKey(m *activation.Message, a *activation.Action, wish *activation.
 	return string(sum[:])
 }
 
-// demand is what the pool has to find for a job of the CPU path.
-func (act *routed) demand() container.Demand {
+// demand is what a pending activation of the CPU path asks of the pool.
+func (p *pending) demand() container.Demand {
 	return container.Demand{
-		Invocation: act.invocation, Key: act.key, Kind: act.action.Exec.Kind,
-		MemoryMB: act.action.Limits.MemoryMB, Concurrency: act.concurrency(),
-		Prewarm: !act.action.Exec.Pull && act.action.Exec.Kind != "blackbox",
+		Invocation: p.invocation, Key: p.key, Kind: p.action.Exec.Kind,
+		MemoryMB: p.action.Limits.MemoryMB, Concurrency: p.concurrency(),
+		Prewarm: !p.action.Exec.Pull && p.action.Exec.Kind != "blackbox",
 	}
 }
 
 // concurrency is how many runs of the action one container takes at once: the
-// action's limit, which the system bounds, or less where the gpu annotation says
-// so.
-func (act *routed) concurrency() int {
-	limit := max(act.action.Limits.Concurrency, 1)
-	if act.gpu != nil && act.gpu.Concurrency > 0 {
-		return min(act.gpu.Concurrency, limit)
+// action's limit, which the system bounds, or less by the gpu
+// annotation.
+func (p *pending) concurrency() int {
+	limit := max(p.action.Limits.Concurrency, 1)
+	if p.gpu != nil && p.gpu.Concurrency > 0 {
+		return min(p.gpu.Concurrency, limit)
 	}
 	return limit
 }
 
-func (act *routed) timeout() time.Duration {
-	return time.Duration(act.action.Limits.TimeoutMillis) * time.Millisecond
+func (p *pending) timeout() time.Duration {
+	return time.Duration(p.action.Limits.TimeoutMillis) * time.Millisecond
 }
 
-// spec is the container that a job of an action needs.
+// spec describes the container of an action.
 func (s Settings) spec(name, kind, image string, pull bool, memoryMB int) container.Spec {
 	parts := max(s.Pool.MemoryMB/max(memoryMB, 1), 1)
 	spec := container.Spec{
@@ -190,8 +165,8 @@ func plain(s string) string {
 	}, s)
 }
 
-// judge holds what an action asks of its GPU against the operator's word, and
-// writes into the request what limit it has. A text refuses the action.
+// judge checks what an action asks of its GPU against the operator's rules, and
+// writes the limit that it has into the request. A text refuses the action.
 func (g GPUSettings) judge(wish *activation.GPURequest, namespace string, a *activation.Action) (refused string) {
 	if len(g.Modes) > 0 && !slices.Contains(g.Modes, wish.Shim) {
 		return fmt.Sprintf("The action asks for the shim as %s (annotation gpu, key shim), but this invoker allows %s (whisk.gpu.shim.modes).",

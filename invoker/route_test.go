@@ -55,8 +55,8 @@ func TestPrewarmedAreForManagedKinds(t *testing.T) {
 		{activation.Exec{Kind: "blackbox", Pull: true}, false},
 		{activation.Exec{Kind: "python:3", Pull: true}, false},
 	} {
-		act := &routed{action: &activation.Action{Exec: c.exec}}
-		if got := act.demand().Prewarm; got != c.want {
+		p := &pending{action: &activation.Action{Exec: c.exec}}
+		if got := p.demand().Prewarm; got != c.want {
 			t.Errorf("%+v: a prewarmed container would do is %t", c.exec, got)
 		}
 	}

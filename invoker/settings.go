@@ -45,14 +45,14 @@ type Settings struct {
 	// LogUnstored has a line written for each record that is not kept.
 	LogErrors   [activation.StatusWhiskError + 1]bool
 	LogUnstored bool
-	// Marks has the lines written that OpenWhisk's invoker writes of each step.
+	// LogMarkers has the lines written that OpenWhisk's invoker writes of each step.
 	LogMarkers bool
 	// Explain is of how many activations traces are kept; 0 for none.
 	Explain int
 	// Events is whether user events have a reader; without it none are made.
 	Events bool
 	// Rerun runs again what was running when an earlier process ended, where
-	// the action does not say otherwise.
+	// the action's annotation does not exclude it.
 	Rerun bool
 	// Drain bounds how long work may go on after the stop was asked for.
 	Drain time.Duration
@@ -75,24 +75,24 @@ type GPUSettings struct {
 	Pool       gpu.PoolConfig
 	Weights    map[string]float64 // "namespace/path/action" or "namespace"
 	// Limits is the most device memory of a container, in bytes, by
-	// "namespace/path/action", "namespace" or "*". Modes are the words on the
-	// shim that actions may say; none is all.
+	// "namespace/path/action", "namespace" or "*". Modes are the values of the
+	// annotation's key shim that actions may use; none is all.
 	Limits map[string]int64
 	// NamespaceLimits is the most that a namespace's containers have on one
 	// device, by namespace or "*".
 	NamespaceLimits map[string]int64
 	Modes           []string
-	// Fallbacks remembers whose memory cannot be moved; nil: none falls back.
+	// Fallbacks has the actions whose memory cannot be moved; nil: none falls back.
 	Fallbacks  Fallbacks
 	Prefetch   bool
 	ForwardTo  string // topic for gpu actions when there is no device
 	ContextMem int64  // device memory that a container's CUDA context takes
-	DefaultMem int64  // footprint of an action that says nothing
-	// Patience is how long an activation waits while no device is there that
+	DefaultMem int64  // footprint of an action that names none
+	// DeviceTimeout is how long an activation waits while no device is there that
 	// could run it; 0 is for ever.
 	DeviceTimeout time.Duration
-	// Overdue is after how long an activation that has not begun is of no use to
-	// anybody; 0 is never.
+	// Overdue is after how long an activation that has not begun is refused, since
+	// its caller waits no longer; 0 is never.
 	Overdue time.Duration
 	// Backlog bounds the activations that wait for a device.
 	Backlog Backlog
@@ -107,7 +107,7 @@ func (s Settings) fetchTime() time.Duration {
 	return time.Duration(s.Bounds.TimeoutMillis.Max)*time.Millisecond + time.Minute
 }
 
-// Validate names what cannot be.
+// Validate returns an error that names what is wrong.
 func (s Settings) Validate() error {
 	switch {
 	case s.InFlight < 1:

@@ -10,39 +10,37 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// stateFile is what is on disk about a container, as the runs in it keep it true:
+// stateFile is what a container's state file on disk shows, as its runs keep it:
 //
-//	an activation runs in it, or something was begun with it  =>  the state file does not
-//	say that it rests
+//	an activation runs in it, or something was begun with it  =>  it is not Idle there
 //
-// so a process that comes after a crash never uses what is not finished
-// with. The other way round it is not always so: that a container in steady use
-// rests is written when it has for a while (stateFiles.sweep), so that its next run
-// finds nothing to change.
+// so a process that follows a crash never uses a container that was in use. The
+// reverse does not always hold: a container in steady use becomes Idle there only
+// after a while (stateFiles.sweep), so that its next run has nothing to write.
 type stateFile struct {
 	mu     sync.Mutex
 	runs   int
 	kept   bool      // it is on disk
-	rests  bool      // the state file does not say that it is busy
+	idle   bool      // it is not Busy on disk
 	since  time.Time // when it became idle, if it is
-	steady bool      // the last time it was idle was short
-	listed bool      // it stands in tabs.idle
+	steady bool      // it was idle only shortly before its last run
+	listed bool      // it is in stateFiles.idle
 }
 
-// restAfter is how short a container in steady use is idle, and how long such a
-// one must be before its state file says that it rests; at most it is twice as long.
-// A process that is killed meanwhile leaves one warm container less. One with a
-// GPU takes too long to come back for that: it rests at once.
-const restAfter = 100 * time.Millisecond
+// idleAfter is how shortly a container in steady use is idle, and how long such a
+// one must be idle before that is written; it takes twice as long at most. A process
+// that is killed meanwhile leaves one warm container less. One with a GPU takes too
+// long to start for that: it is written at once.
+const idleAfter = 100 * time.Millisecond
 
-// stateFiles keeps the state files of all containers true. nil: nothing outlives the
-// process.
+// stateFiles keeps the state files of all containers up to date. nil: nothing
+// outlives the process.
 type stateFiles struct {
 	disk ContainerStates
 	wall func() time.Time
 
 	mu   sync.Mutex
-	idle []*actionContainer // whose state files state that they are busy
+	idle []*actionContainer // that are Busy on disk
 	due  bool               // a sweep is to come
 }
 
@@ -53,22 +51,22 @@ func newStateFiles(disk ContainerStates) *stateFiles {
 	return &stateFiles{disk: disk, wall: time.Now}
 }
 
-// engage records that a run begins in a container, before anything of it is sent.
-func (sf *stateFiles) engage(ctr *actionContainer) {
+// runBegins records that a run begins in a container, before anything of it is sent.
+func (sf *stateFiles) runBegins(ctr *actionContainer) {
 	if sf == nil {
 		return
 	}
 	ctr.state.mu.Lock()
 	defer ctr.state.mu.Unlock()
-	if ctr.state.runs++; ctr.state.kept && ctr.state.rests {
-		ctr.state.rests, ctr.state.steady = false, ctr.gpu == nil && sf.wall().Sub(ctr.state.since) < restAfter
-		sf.disk.SetActivity(ctr.name, container.Busy, time.Time{}, container.DeviceMemory{}) // since when is of no use then
+	if ctr.state.runs++; ctr.state.kept && ctr.state.idle {
+		ctr.state.idle, ctr.state.steady = false, ctr.gpu == nil && sf.wall().Sub(ctr.state.since) < idleAfter
+		sf.disk.SetActivity(ctr.name, container.Busy, time.Time{}, container.DeviceMemory{}) // a busy one has no since
 	}
 }
 
-// settle records that a run has left a container that can be used again. When the
-// last one has, it rests.
-func (sf *stateFiles) settle(r *run) {
+// runLeft records that a run has left a container that can be used again. With the
+// last one it is idle.
+func (sf *stateFiles) runLeft(r *run) {
 	if sf == nil {
 		return
 	}
@@ -79,11 +77,11 @@ func (sf *stateFiles) settle(r *run) {
 		return
 	}
 	ctr.state.since = sf.wall()
-	// The state file of one that came prewarmed is written anew by its first run.
+	// The state file of a prewarmed one is written anew after its first run.
 	if ctr.state.kept && ctr.key == r.key {
 		switch {
 		case !ctr.state.steady:
-			sf.rest(ctr)
+			sf.setIdle(ctr)
 		case !ctr.state.listed:
 			ctr.state.listed = true
 			sf.list(ctr)
@@ -96,9 +94,9 @@ func (sf *stateFiles) settle(r *run) {
 	ctr.state.write(sf.disk, state)
 }
 
-// write puts down the state file of a container in which nobody runs.
+// write stores the state file of an idle container.
 func (b *stateFile) write(disk ContainerStates, state container.StateFile) {
-	b.kept, b.rests = true, true
+	b.kept, b.idle = true, true
 	disk.Write(state)
 }
 
@@ -108,11 +106,11 @@ func (sf *stateFiles) list(containers ...*actionContainer) {
 	sf.idle = append(sf.idle, containers...)
 	if !sf.due && len(sf.idle) > 0 {
 		sf.due = true
-		time.AfterFunc(restAfter, sf.sweep)
+		time.AfterFunc(idleAfter, sf.sweep)
 	}
 }
 
-// sweep records of those that have been idle for long enough that they rest.
+// sweep writes that those are idle that have been for long enough.
 func (sf *stateFiles) sweep() {
 	sf.mu.Lock()
 	idle := sf.idle
@@ -122,41 +120,41 @@ func (sf *stateFiles) sweep() {
 	sf.list(slices.DeleteFunc(idle, func(ctr *actionContainer) bool { return !sf.recheck(ctr, now) })...)
 }
 
-// recheck reports whether an idle container is to be looked at again.
+// recheck reports whether an idle container is to be checked again.
 func (sf *stateFiles) recheck(ctr *actionContainer, now time.Time) bool {
 	ctr.state.mu.Lock()
 	defer ctr.state.mu.Unlock()
-	if ctr.state.runs == 0 && ctr.state.kept && !ctr.state.rests {
-		if now.Sub(ctr.state.since) < restAfter {
+	if ctr.state.runs == 0 && ctr.state.kept && !ctr.state.idle {
+		if now.Sub(ctr.state.since) < idleAfter {
 			return true
 		}
-		sf.rest(ctr)
+		sf.setIdle(ctr)
 	}
 	ctr.state.listed = false
 	return false
 }
 
-// rest records that a container rests. The caller holds its lock.
-func (sf *stateFiles) rest(ctr *actionContainer) {
-	ctr.state.rests = true
+// setIdle writes that a container is idle. The caller holds its lock.
+func (sf *stateFiles) setIdle(ctr *actionContainer) {
+	ctr.state.idle = true
 	sf.disk.SetActivity(ctr.name, container.Idle, ctr.state.since, ctr.gpu.holds())
 }
 
-// stateFile is all that must be known of a run's container when the run has left.
+// stateFile is the state file of a run's container when the run has left.
 func (r *run) stateFile(now time.Time) container.StateFile {
 	state := r.ctr.stateFile(now)
 	state.Key, state.Concurrency = hex.EncodeToString([]byte(r.key)), r.concurrency()
 	if g := r.ctr.gpu; g != nil {
 		state.GPU = &container.GPUStateFile{
 			Device: identity(g.device), Namespace: g.flow.Namespace, Function: g.flow.Function,
-			Memory: int64(r.gpu.Memory), Unseen: r.gpu.Shim == activation.ShimOff, HostMB: r.host, Weight: r.gpu.Weight,
+			Memory: int64(r.gpu.Memory), Unseen: r.gpu.Shim == activation.ShimOff, HostMB: r.hostMB, Weight: r.gpu.Weight,
 			Action: g.action, Fallback: g.fallback, Shim: g.wish.Shim, Limit: g.wish.Limit,
 		}
 	}
 	return state
 }
 
-// stateFile is what must be known of a container that is not used yet.
+// stateFile is the state file of a container that is not used yet.
 func (ctr *actionContainer) stateFile(now time.Time) container.StateFile {
 	s := ctr.spec
 	return container.StateFile{
@@ -165,7 +163,7 @@ func (ctr *actionContainer) stateFile(now time.Time) container.StateFile {
 	}
 }
 
-// prewarmed writes the state file of a container that waits for an action.
+// prewarmed writes the state file of a prewarmed container.
 func (sf *stateFiles) prewarmed(ctr *actionContainer) {
 	if sf == nil {
 		return
@@ -176,7 +174,7 @@ func (sf *stateFiles) prewarmed(ctr *actionContainer) {
 	ctr.state.write(sf.disk, ctr.stateFile(ctr.state.since))
 }
 
-// setActivity records what is done with a container in which nobody runs.
+// setActivity records what is done with a container in which nothing runs.
 func (sf *stateFiles) setActivity(ctr *actionContainer, is container.Activity) {
 	if sf == nil {
 		return
@@ -184,7 +182,7 @@ func (sf *stateFiles) setActivity(ctr *actionContainer, is container.Activity) {
 	ctr.state.mu.Lock()
 	defer ctr.state.mu.Unlock()
 	if ctr.state.kept {
-		ctr.state.rests = true
+		ctr.state.idle = true
 		sf.disk.SetActivity(ctr.name, is, ctr.state.since, ctr.gpu.holds())
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Status is what the invoker is doing, for the status page and for gauges. All
-// of it is copied. What is as it was when somebody asked before may be the same
-// invocation, which is therefore never changed.
+// Status is what the invoker is doing, for the status page and for gauges. All of it
+// is a copy.
 type Status struct {
 	// Engine states why the container engine is away; absent when it is there.
 	Engine     string             `json:"engine,omitempty"`
@@ -47,8 +46,8 @@ type ContainerStatus struct {
 	MemoryMB int    `json:"memoryMB"`
 	Active   int    `json:"active"`
 	Device   string `json:"device,omitempty"`
-	// Flow is the function that a GPU container is of; the sizes are what it
-	// has of its device.
+	// Flow is the function of a GPU container; the sizes are what it has of its
+	// device.
 	Flow     string `json:"flow,omitempty"`
 	Resident int64  `json:"residentBytes,omitempty"`
 	Coming   int64  `json:"comingBytes,omitempty"` // on its way to the device
@@ -76,12 +75,12 @@ type DeviceStatus struct {
 	Reserved int64 `json:"reservedBytes"` // set aside for runs beyond that
 	Context  int64 `json:"contextBytes"`  // what containers take beside their data
 	Foreign  int64 `json:"foreignBytes"`  // found there, and of no container
-	// Measured is what the device itself shows as used by anybody; absent
-	// where it is not read.
+	// Measured is what is used of the device by its own reading, whatever uses it;
+	// absent where it is not read.
 	Measured *int64 `json:"measuredBytes,omitempty"`
 }
 
-// FlowStatus is one function's queue, and what holds it.
+// FlowStatus is one function's queue, and why it waits.
 type FlowStatus struct {
 	Flow     string  `json:"flow"`
 	State    string  `json:"state"`
@@ -112,10 +111,10 @@ func (iv *Invoker) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// question is a request for a snapshot; reply has room for it.
+// question is a request for a snapshot; the capacity of reply is 1.
 type question struct{ reply chan Status }
 
-// apply leaves it to look, which is taken when all is decided that waits.
+// apply leaves it to answerStatus.
 func (e question) apply(d *dispatcher, _ time.Duration) { d.questions = append(d.questions, e) }
 
 // capacity is how many activations may be accepted and not completed.
@@ -136,8 +135,7 @@ func deviceStatus(d scheduler.DeviceStats) DeviceStatus {
 	return ds
 }
 
-// answerStatus answers all who asked for the status, when all is decided that
-// waited.
+// answerStatus answers the questions, when all is decided.
 func (d *dispatcher) answerStatus() {
 	if len(d.questions) == 0 {
 		return

@@ -12,93 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// tracer keeps the trace of each pending activation in it, and hands it to the
-// log and to OpenTelemetry when the activation is settled. What holds a GPU
-// activation in its queue is added by history.
-type tracer struct {
-	log      *explain.Log
-	exporter Tracer                        // nil: nothing is exported
-	at       func(time.Duration) time.Time // an instant of the dispatcher's clock
-}
-
 // Explain gives the traces of the last activations, nil when none are kept.
-func (iv *Invoker) Explain() *explain.Log { return iv.traces }
-
-// observe implements an observer.
-func (t *tracer) observe(o observation) {
-	switch o := o.(type) {
-	case onAccepted:
-		t.open(o.p)
-	case onLoaded:
-		t.open(o.p)
-	case onInterrupted:
-		if o.how == "told" {
-			o.p.trace.Refused = "it had ended in an earlier process, which could not tell everybody; that was told now."
-		}
-	case onRefused:
-		o.p.trace.Refused = refusalText(o.response)
-	case onQueued:
-		if a := o.act.trace; a.Queued.IsZero() { // else it was queued before
-			a.Queued, a.Kind = t.at(o.at), o.act.action.Exec.Kind
-		}
-	case onPlaced:
-		a := o.act.trace
-		a.Granted, a.Start, a.Container = t.at(o.at), o.start, o.container
-	case onCreated:
-		o.r.trace.CreateStart, o.r.trace.Create = o.began, o.took
-	case onLogsRead:
-		o.r.trace.LogsStart, o.r.trace.Logs = o.began, o.took
-	case onRescheduled:
-		o.r.trace.Again++
-	case onRunEnded:
-		t.ran(o.r, o.at)
-	case onAnswered:
-		a := o.p.trace
-		a.Answered, a.Status, a.Recorded = time.Now(), o.status, o.recorded
-	case onAcked:
-		if o.kind != activation.Result {
-			o.p.trace.Acked = time.Now()
-		}
-	case onStored:
-		a := o.p.trace
-		if a.Stored, a.Batch = time.Now(), o.batch; o.err != nil {
-			a.Batch = explain.NoBatch
-		}
-	case onSettled:
-		t.close(o.p)
-	}
-}
-
-func (t *tracer) open(p *pending) {
-	p.trace = &explain.Trace{
-		ID: string(p.ActivationID), Namespace: p.User.Namespace.Name, Action: p.Action.FQN(), Accepted: t.at(p.accepted),
-	}
-	if ms := p.TransID.StartMillis(); ms > 0 {
-		p.trace.Sent = time.UnixMilli(ms)
-	}
-}
-
-func (t *tracer) close(p *pending) {
-	p.trace.Filed = time.Now()
-	t.log.Add(p.trace)
-	if t.exporter != nil {
-		t.exporter.Ended(p.trace, p.TraceContext)
-	}
-}
-
-// ran adds what a worker saw of a run.
-func (t *tracer) ran(r *run, now time.Duration) {
-	a := r.trace
-	a.InitStart, a.InitEnd = r.at.initStart, r.at.initEnd
-	a.RunStart, a.RunEnd = r.at.runStart, r.at.runEnd
-	a.TimedOut = timedOut(r.action, r.at)
-	if l := r.lease; l != nil && a.GPU != nil {
-		a.GPU.Moved, a.GPU.Memory = l.transfer.time(now), l.memory.Load()
-		if l.transfer != nil {
-			a.GPU.MoveStart = t.at(l.transfer.began)
-		}
-	}
-}
+func (iv *Invoker) Explain() *explain.Log { return iv.observe.traces }
 
 // refusalText is the error in a response's result.
 func refusalText(r activation.Response) string {
@@ -111,11 +26,11 @@ func refusalText(r activation.Response) string {
 	return text.Error
 }
 
-// history is what the traces of a GPU scheduler's runs need beside the GPU scheduler.
+// history is what the traces of GPU runs need in addition to the GPU scheduler.
 type history struct {
 	core    *scheduler.Scheduler
 	granted int            // runs, ever
-	fresh   []*routed      // came since the GPU scheduler settled
+	fresh   []*pending     // submitted since the GPU scheduler decided
 	touched []sched.FlowID // had a run started or charged since
 	flows   map[sched.FlowID]*flowHistory
 }
@@ -127,31 +42,31 @@ type flowHistory struct {
 	latest    *obstacle // when an activation last came
 }
 
-// arrivalCounts is how many runs had been granted when a job came: of all functions, and
-// of its own; and how many of its own were queued before it. There may be very
-// many marks, so they are small; what counts are differences.
+// arrivalCounts is how many runs had been granted when an activation came: of all
+// functions, and of its own; and how many of its own were queued before it. There
+// may be very many, so they are small; only differences are used.
 type arrivalCounts struct{ all, own, ahead uint32 }
 
-// obstacle is what holds a flow, and how many runs of the flow that goes before
-// it had been granted then. It has no text of a message: many are kept for long,
-// and a message's text is kept whole.
+// obstacle is what makes a flow wait, and how many runs of the flow before it had
+// been granted then. It has no text of a message: many are kept for long, and a part
+// of a message's text keeps all of it in memory.
 type obstacle struct {
 	since         time.Duration
 	rule          sched.Rule
 	level         string
 	lead, overrun time.Duration
 	goes          sched.FlowID // before it
-	behind        *flowHistory // of that flow; nil: it is in nobody's way but its own
+	behind        *flowHistory // of that flow; nil: there is none
 	by            int
 }
 
 func (h *history) flow(id sched.FlowID) *flowHistory {
-	p := h.flows[id]
-	if p == nil {
-		p = &flowHistory{}
-		h.flows[sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}] = p
+	f := h.flows[id]
+	if f == nil {
+		f = &flowHistory{}
+		h.flows[sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}] = f
 	}
-	return p
+	return f
 }
 
 // forget drops what is known of a flow, and of its namespace with the last.
@@ -173,12 +88,12 @@ func nameOf(id sched.FlowID) string {
 	return id.String()
 }
 
-func flowOf(act *routed) sched.FlowID {
-	return sched.FlowID{Namespace: act.User.Namespace.Name, Function: act.action.FQN()}
+func flowOf(p *pending) sched.FlowID {
+	return sched.FlowID{Namespace: p.User.Namespace.Name, Function: p.action.FQN()}
 }
 
-// obstacle asks what holds a flow. It is called when the GPU scheduler has settled: then
-// it disturbs no decision.
+// obstacle is what makes a flow wait now. It is called when the GPU scheduler has
+// decided, so that it changes no decision.
 func (h *history) obstacle(now time.Duration, id sched.FlowID) *obstacle {
 	why := h.core.Explain(id)
 	o := &obstacle{since: now, rule: why.Rule, level: why.Level, lead: why.Lead, overrun: why.Overrun, goes: why.Behind}
@@ -189,40 +104,36 @@ func (h *history) obstacle(now time.Duration, id sched.FlowID) *obstacle {
 	return o
 }
 
-// alike is how long the same hold on a flow is one for all who come to it: a
-// crowd may wait, and each keeps what held it.
+// alike is for how long the activations of a flow share an obstacle that stays the
+// same: many may wait, and each keeps its own.
 const alike = time.Second
 
-// hold is what holds a flow.
-func (h *history) hold(now time.Duration, id sched.FlowID) *obstacle {
-	p, o := h.flow(id), h.obstacle(now, id)
-	if b := p.latest; b == nil || now-b.since > alike || b.rule != o.rule || b.goes != o.goes {
-		p.latest = o
+// shared is the obstacle of a flow, one for all that wait for the same reason.
+func (h *history) shared(now time.Duration, id sched.FlowID) *obstacle {
+	f, o := h.flow(id), h.obstacle(now, id)
+	if was := f.latest; was == nil || now-was.since > alike || was.rule != o.rule || was.goes != o.goes {
+		f.latest = o
 	}
-	return p.latest
+	return f.latest
 }
 
-// stands begins the GPU part of the trace of a job that was submitted.
-func (h *history) stands(act *routed) {
-	if act.trace == nil {
-		return
-	}
-	id := flowOf(act)
-	act.came = arrivalCounts{all: uint32(h.granted), own: uint32(h.flow(id).granted)}
+// submitted begins the GPU part of the trace of an activation.
+func (h *history) submitted(p *pending) {
+	id := flowOf(p)
+	p.came = arrivalCounts{all: uint32(h.granted), own: uint32(h.flow(id).granted)}
 	if f, ok := h.core.Flow(id); ok {
-		act.came.ahead = uint32(max(0, f.Queued-1))
+		p.came.ahead = uint32(max(0, f.Queued-1))
 	}
-	act.trace.GPU = &explain.GPU{Own: int(act.came.ahead)}
-	h.fresh = append(h.fresh, act)
+	p.trace.GPU = &explain.GPU{Own: int(p.came.ahead)}
+	h.fresh = append(h.fresh, p)
 }
 
-// observe records what holds those that came and must wait, and the flows that were
-// throttled since, which a start or a charge brings about. Who went at once
-// needs no reason.
-func (h *history) observe(now time.Duration, waits map[uint64]*routed) {
-	for _, act := range h.fresh {
-		if waits[act.invocation] == act {
-			act.obstacle = h.hold(now, flowOf(act))
+// observe records the obstacles of the activations that came and must wait, and the
+// flows that were throttled since, which a start or a charge causes.
+func (h *history) observe(now time.Duration, waits map[uint64]*pending) {
+	for _, p := range h.fresh {
+		if waits[p.invocation] == p {
+			p.obstacle = h.shared(now, flowOf(p))
 		}
 	}
 	for _, id := range h.touched {
@@ -237,14 +148,14 @@ func (h *history) observe(now time.Duration, waits map[uint64]*routed) {
 	h.fresh, h.touched = h.fresh[:0], h.touched[:0]
 }
 
-// company records what else runs on a run's device, by the function that has most
-// of it. Who has given its token back only has its logs read.
+// company records what else runs on a run's device, and the function that has most
+// of it. A run that has given its token back only has its logs read.
 func (r *run) company(runs map[uint64]*run, g *explain.GPU) {
 	by := map[sched.FlowID]int{}
 	for _, other := range runs {
 		if !other.lease.over && other.ctr.gpu.device.Index == r.ctr.gpu.device.Index {
 			g.Beside++
-			by[flowOf(other.routed)]++
+			by[flowOf(other.pending)]++
 		}
 	}
 	for id, n := range by {
@@ -254,26 +165,23 @@ func (r *run) company(runs map[uint64]*run, g *explain.GPU) {
 	}
 }
 
-// started records that a run begins on its device: what went before it, and in
-// what company it is. Having been throttled explains more than what held it at
-// first.
+// started records that a run begins on its device: what went before it, and what
+// runs beside it. Having been throttled explains more than the first obstacle.
 func (h *history) started(now time.Duration, r *run, o scheduler.Order, runs map[uint64]*run) {
 	f := h.flow(o.Flow)
-	if a := r.trace; a != nil && a.GPU != nil {
-		r.completer.observers.notify(onPlaced{r.routed, r.queued + o.Waited, o.Start.String(), r.ctr.name})
-		g := a.GPU
-		a.Launched, g.Device, g.Simulated = r.completer.at(now), r.lease.device, r.ctr.gpu.device.Simulated
-		r.company(runs, g)
-		g.Passed = int(uint32(h.granted) - r.came.all - (uint32(f.granted) - r.came.own))
-		obstacle := r.obstacle
-		if f.throttled != nil && f.throttled.since >= r.queued {
-			obstacle = f.throttled
-		}
-		if obstacle != nil {
-			g.WaitReason, g.Lead, g.Overrun, g.Level = obstacle.rule.String(), obstacle.lead, obstacle.overrun, obstacle.level
-			if obstacle.behind != nil {
-				g.Behind, g.PassedBy = nameOf(obstacle.goes), min(obstacle.behind.granted-obstacle.by, g.Passed)
-			}
+	observe, g := r.completer.observe, r.trace.GPU
+	observe.placed(r.pending, r.queued+o.Waited, o.Start.String(), r.ctr.name)
+	r.trace.Launched, g.Device, g.Simulated = observe.at(now), r.lease.device, r.ctr.gpu.device.Simulated
+	r.company(runs, g)
+	g.Passed = int(uint32(h.granted) - r.came.all - (uint32(f.granted) - r.came.own))
+	obstacle := r.obstacle
+	if f.throttled != nil && f.throttled.since >= r.queued {
+		obstacle = f.throttled
+	}
+	if obstacle != nil {
+		g.WaitReason, g.Lead, g.Overrun, g.Level = obstacle.rule.String(), obstacle.lead, obstacle.overrun, obstacle.level
+		if obstacle.behind != nil {
+			g.Behind, g.PassedBy = nameOf(obstacle.goes), min(obstacle.behind.granted-obstacle.by, g.Passed)
 		}
 	}
 	f.granted++

@@ -9,10 +9,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// unacknowledged lists the pending activations that are answered and whose acks and record are not all
-// safe. The journal is given the end of those that stay on it: the activation is
-// delivered again should this process end, and the next one must not report another
-// end of it than what its record, or an ack, says already.
+// unacknowledged lists the pending activations that are answered and whose acks
+// and record are not all safe. The journal is given the ends of those that stay on
+// it for long: should this process end, their messages are delivered again, and the
+// next process must not send another end than a record or an ack has already.
 type unacknowledged struct {
 	mu      sync.Mutex
 	all     map[*pending]unackedState
@@ -22,13 +22,12 @@ type unacknowledged struct {
 // unackedState is what is known of a pending activation on the list.
 type unackedState struct {
 	polls uint8
-	kept  stage // at which the journal was given its end: nowhere, answered or filed
+	kept  stage // at which the journal was given its end: nowhere, isAnswered or isFiled
 }
 
 // An ack takes milliseconds and a record some hundred at most when all is well.
-// Nothing is written then. What is not safe after so many looks, the journal is
-// given: were the process killed, it would otherwise be said to have been
-// interrupted.
+// Nothing is written then. What is not safe after so many polls, the journal is
+// given: were the process killed, the next one would answer that it was interrupted.
 const (
 	unackedPoll    = 100 * time.Millisecond
 	pollsForAck    = 2
@@ -37,8 +36,8 @@ const (
 	unackedBatch = 64
 )
 
-// add lists a pending activation, unless the next process knows nothing of it or comes to
-// the same end by itself.
+// add lists a pending activation, unless the next process does not get it or comes
+// to the same end by itself.
 func (u *unacknowledged) add(p *pending, e ending) {
 	if p.unlisted || e.silent {
 		return
@@ -57,8 +56,8 @@ func (u *unacknowledged) remove(p *pending) {
 	delete(u.all, p)
 }
 
-// overdue counts a look at each pending activation, and lists those of which the journal does
-// not know how they ended though it is time; with all, whatever the time is.
+// overdue polls the list, and gives those whose ends the journal should have by now
+// and has not; with all, those that it has not.
 func (u *unacknowledged) overdue(all bool) (late []*pending) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,8 +72,8 @@ func (u *unacknowledged) overdue(all bool) (late []*pending) {
 	return late
 }
 
-// kept records that the journal was given an end, and reports whether the pending activation is
-// still on the list.
+// kept records that the journal was given an end, and reports whether the pending
+// activation is still on the list.
 func (u *unacknowledged) kept(p *pending, at stage, kept bool) (listed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -93,8 +92,8 @@ func (p *pending) ended() (stage, *activation.Record) {
 	return p.stage, p.ending.record
 }
 
-// watchUnacknowledged has the journal keep what is unacknowledged for long, until nothing more is
-// sent.
+// watchUnacknowledged has the journal keep what is unacknowledged for long, until
+// ctx ends.
 func (c *completer) watchUnacknowledged(ctx context.Context) {
 	tick := time.NewTicker(unackedPoll)
 	defer tick.Stop()
@@ -108,8 +107,8 @@ func (c *completer) watchUnacknowledged(ctx context.Context) {
 	}
 }
 
-// keepAllUnacknowledged has the journal keep all that is unacknowledged. It is called when nothing more
-// is sent.
+// keepAllUnacknowledged has the journal keep all that is unacknowledged, when
+// nothing more is sent.
 func (c *completer) keepAllUnacknowledged() { c.keepUnacknowledged(c.unacknowledged.overdue(true)) }
 
 func (c *completer) keepUnacknowledged(all []*pending) {
@@ -137,150 +136,7 @@ func (c *completer) keepUnacknowledged(all []*pending) {
 // repeatEnding sends again how an activation ended in an earlier process. Its
 // receivers may know it, and a record that is stored already stays as it is.
 func (iv *Invoker) repeatEnding(p *pending, r *activation.Record) {
-	iv.log.Info("the end of an activation in an earlier process is told again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", r.Response.StatusCode)
-	iv.observers.notify(onInterrupted{p, "told"})
+	iv.log.Info("the end of an activation in an earlier process is sent again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", r.Response.StatusCode)
+	iv.observe.interrupted(p, "told")
 	iv.completer.complete(p, ending{record: r, whole: true, former: true, again: true})
-}
-
-// Retention is for how long the feed's topic keeps a message, at least: until it
-// has that age, or until so many bytes came after it. 0 is for ever.
-type Retention struct {
-	Time  time.Duration
-	Bytes int64
-}
-
-// aging lists the accepted activations whose messages only the feed has, in the
-// order in which they came. What gets as old as half of the topic's retention is
-// spilled, whatever it waits for or does: were this process to end then, its
-// message might not be there any more.
-type aging struct {
-	keeps Retention
-	store SpillStore
-	clock func() time.Duration
-
-	mu          sync.Mutex
-	first, last *pending
-	read        int64 // bytes of messages so far
-}
-
-// aged is a pending activation's place in the list.
-type aged struct {
-	listed       bool
-	before, next *pending
-	read         int64 // bytes that came before it
-}
-
-// newAging is nil where nothing grows old.
-func newAging(s Settings, store SpillStore, clock func() time.Duration) *aging {
-	if store == nil || s.Retention == (Retention{}) {
-		return nil
-	}
-	return &aging{keeps: s.Retention, store: store, clock: clock}
-}
-
-// add lists a pending activation.
-func (ag *aging) add(p *pending) {
-	if ag == nil || p.unlisted {
-		return
-	}
-	ag.mu.Lock()
-	defer ag.mu.Unlock()
-	p.age = aged{listed: true, before: ag.last, read: ag.read}
-	ag.read += size(p.Message)
-	if ag.last != nil {
-		ag.last.age.next = p
-	} else {
-		ag.first = p
-	}
-	ag.last = p
-}
-
-// remove takes a pending activation off the list, if it is there.
-func (ag *aging) remove(p *pending) {
-	if ag == nil {
-		return
-	}
-	ag.mu.Lock()
-	defer ag.mu.Unlock()
-	ag.drop(p)
-}
-
-func (ag *aging) drop(p *pending) {
-	a := p.age
-	if !a.listed {
-		return
-	}
-	p.age = aged{}
-	if a.before != nil {
-		a.before.age.next = a.next
-	} else {
-		ag.first = a.next
-	}
-	if a.next != nil {
-		a.next.age.before = a.before
-	} else {
-		ag.last = a.before
-	}
-}
-
-// Bounds of the time between looks.
-const (
-	agingPollMin = 100 * time.Millisecond
-	agingPollMax = 10 * time.Second
-)
-
-// watch spills what grows old, until ctx ends.
-func (ag *aging) watch(ctx context.Context) {
-	if ag == nil {
-		return
-	}
-	every := min(max(ag.keeps.Time/20, agingPollMin), agingPollMax)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		for ag.spill(ag.due(every)) {
-		}
-	}
-}
-
-// due lists the oldest of those that would be too old at the next look.
-func (ag *aging) due(every time.Duration) (all []*pending) {
-	ag.mu.Lock()
-	defer ag.mu.Unlock()
-	for p := ag.first; p != nil && len(all) < spillBatch; p = p.age.next {
-		late := ag.keeps.Time > 0 && 2*(ag.clock()+every-p.accepted) >= ag.keeps.Time
-		behind := ag.keeps.Bytes > 0 && 2*(ag.read-p.age.read) >= ag.keeps.Bytes
-		if !late && !behind {
-			break
-		}
-		all = append(all, p)
-	}
-	return all
-}
-
-// spill has the feed let go of those whose messages are on disk, and tells
-// whether there may be more. The others are tried again at the next look.
-func (ag *aging) spill(all []*pending) bool {
-	if len(all) == 0 {
-		return false
-	}
-	ids, texts := make([]activation.ID, len(all)), make([][]byte, len(all))
-	for i, p := range all {
-		ids[i], texts[i] = p.ActivationID, p.Message.Encode()
-	}
-	well := true
-	for i, err := range ag.store.Spill(ids, texts) {
-		if err != nil {
-			well = false
-			continue
-		}
-		ag.remove(all[i])
-		all[i].letGo()
-	}
-	return well && len(all) == spillBatch
 }

@@ -191,7 +191,7 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 		time.Sleep(40 * time.Minute)
 		stop()
 		env.judge(0, 5)
-		if ag := iv.completer.aging; ag.first != nil || ag.last != nil {
+		if iv.completer.aging.all.Len() != 0 {
 			t.Error("the list is not empty at the end")
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -15,23 +14,23 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// run is one activation in one container, from its placement to its leaving.
+// run is one activation in one container, from its start to its leaving.
 type run struct {
-	*routed
+	*pending
 	ctr    *actionContainer
 	start  container.Start
 	resume bool
 	first  bool          // the container was idle, or is new
 	lease  *lease        // nil in the CPU path
-	begun  bool          // the mover knows of it
-	over   chan struct{} // closed when the dispatcher knows that the GPU part is over; nil before
-	// answered is whether /run has brought an answer, whatever that says.
+	begun  bool          // begin was called, and end was not
+	over   chan struct{} // closed when the dispatcher has applied over; nil before finish
+	// answered is whether /run was answered, whatever the answer is.
 	answered bool
 	at       times
 }
 
-// worker carries runs out. It has no state of its own: what a run needs lies
-// in the run, and what came of it goes to the dispatcher and to the completer.
+// worker carries runs out. It has no state of its own: what a run needs is in the
+// run, and what comes of it goes to the dispatcher and to the completer.
 type worker struct {
 	engine     Engine
 	stateFiles *stateFiles
@@ -39,33 +38,33 @@ type worker struct {
 	open       func(ctx context.Context, ctr *actionContainer, concurrency int) error
 	post       func(event)
 	completer  *completer
-	// userLogs gets what is read beside the record; nil: not wanted.
-	userLogs  UserLogs
-	health    *engineHealth
-	bounds    activation.Bounds // of the system: they hold for /init
-	log       *slog.Logger
-	observers observers
-	wall      func() time.Time
-	clock     func() time.Duration // the dispatcher's
+	// userLogs gets the lines beside the record; nil: not wanted.
+	userLogs UserLogs
+	health   *engineHealth
+	bounds   activation.Bounds // of the system: they hold for /init
+	log      *slog.Logger
+	observe  *observer
+	wall     func() time.Time
+	clock    func() time.Duration // the dispatcher's
 }
 
-// errAgain is a container that was gone or unwell before the activation had
+// errAgain is a container that was gone or unhealthy before the activation had
 // begun: the activation runs elsewhere, nothing is sent.
 var errAgain = errors.New("container is not usable, run elsewhere")
 
-// do runs one activation. Whatever happens, the run leaves its container and
-// its pending activation is completed, or the job is queued again, or ctx has ended and
-// the message will come again after a restart.
+// do runs one activation. Whatever happens, the run leaves its container, and its
+// pending activation is completed or queued again, or ctx has ended and the message
+// is delivered again after a restart.
 func (w *worker) do(ctx context.Context, r *run) {
 	gone, again := false, false
 	leave := func(e left) {
 		gone = true
-		w.observers.notify(onRunLeft{r})
+		w.observe.runLeft(r)
 		w.leave(ctx, e)
 	}
 	defer func() {
-		if p := recover(); p != nil {
-			w.log.Error("worker panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		if cause := recover(); cause != nil {
+			w.log.Error("worker panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		}
 		if !gone {
 			leave(left{run: r})
@@ -79,19 +78,19 @@ func (w *worker) do(ctx context.Context, r *run) {
 	case ctx.Err() != nil:
 	case errors.Is(err, errAgain):
 		w.log.Info("activation goes to another container", keyActivation, r.ActivationID, keyContainer, r.ctr.name, "reason", err)
-		w.observers.notify(onRescheduled{r})
+		w.observe.rescheduled(r)
 		again = true
 		leave(left{run: r, unused: true})
-		w.post(arrived{r.routed})
+		w.post(arrived{r.pending})
 	default:
 		w.conclude(ctx, r, response, err, leave)
 	}
 }
 
-// abort completes a pending activation that is not completed yet, and files one that
-// was answered and no more.
+// abort completes a pending activation that is not completed yet, and files one
+// that was only answered.
 func (w *worker) abort(r *run) {
-	if r.pending.filed() {
+	if r.pending.at(isFiled) {
 		return // as nearly always
 	}
 	w.completer.fileAsAnswered(r.pending)
@@ -103,16 +102,16 @@ func (w *worker) abort(r *run) {
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
 	r.at.begun = w.wall()
-	w.observers.notify(onRunBegun{r})
+	w.observe.runBegun(r)
 	err := w.reach(ctx, r)
-	if r.ctr.lost() { // which also explains why there is no container
+	if r.ctr.lost() { // which is also why it could not be created
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
 	}
 	if err != nil {
 		return activation.Response{}, err
 	}
 	w.begin(r)
-	w.stateFiles.engage(r.ctr)
+	w.stateFiles.runBegins(r.ctr)
 	call, err := proxy.NewInvocation(r.Message, r.content, r.action.Annotations.ProvidesAPIKey())
 	if err != nil {
 		return activation.Response{}, err
@@ -120,7 +119,7 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 	call.GPU = r.lease != nil
 	response, err := w.exchange(ctx, r, call)
 	if err == nil && response.StatusCode != activation.StatusSuccess && r.ctr.lost() {
-		// The action, or its end, only shows what happened to its device.
+		// The error of the action, or its end, only comes from that of its device.
 		response = r.ctr.lossResponse()
 	}
 	return response, err
@@ -147,7 +146,7 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 	case r.start == container.Cold:
 		return w.create(ctx, r)
 	case r.resume:
-		ended := w.observers.command(r.TransID, "unpause", string(r.ctr.handle.ID))
+		ended := w.observe.command(r.TransID, "unpause", string(r.ctr.handle.ID))
 		err := w.engine.Resume(ctx, r.ctr.handle.ID)
 		if ended(err); err != nil {
 			return fmt.Errorf("%w: resume: %w", errAgain, err)
@@ -158,12 +157,12 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 
 func (w *worker) create(ctx context.Context, r *run) error {
 	began := w.wall()
-	ended := w.observers.command(r.TransID, "run", r.ctr.name)
-	err := w.createPatiently(spans.With(ctx, r.TransID), r)
+	ended := w.observe.command(r.TransID, "run", r.ctr.name)
+	err := w.createWhenBack(spans.With(ctx, r.TransID), r)
 	if ended(err); err != nil {
 		return err
 	}
-	w.observers.notify(onCreated{r, began, w.wall().Sub(began)})
+	w.observe.created(r, began, w.wall().Sub(began))
 	w.post(opened{r.ctr})
 	return nil
 }
@@ -174,20 +173,20 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	}
 	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
-	w.observers.notify(onInitBegun{r})
+	w.observe.initBegun(r)
 	runCtx, end := r.ctr.alive(ctx, 0)
 	x := unlessDead(ctx, r.ctr.client.Init(runCtx, body, r.timeout(), limit))
 	end()
 	r.at.initStart, r.at.initEnd = x.Start, x.End
-	w.observers.notify(onInitEnded{r, x})
+	w.observe.initEnded(r, x)
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, textNotInitialised), false
 	}
 	return proxy.InitOutcome(x, r.timeout(), w.outOfMemory(ctx, r, x))
 }
 
-// textNotInitialised answers a proxy that says 503 to /init. The original
-// loses such an activation.
+// textNotInitialised answers an activation whose proxy answers /init with 503. The
+// original loses such an activation.
 const textNotInitialised = "The action did not initialize and exited unexpectedly."
 
 func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activation.Response, error) {
@@ -196,13 +195,13 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	}
 	body := call.RunBody(w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
-	w.observers.notify(onRunSent{r})
+	w.observe.runSent(r)
 	x := unlessDead(ctx, r.ctr.client.Run(r.ctr.running(ctx), body, r.timeout(), limit))
 	if r.first && r.start == container.Warm && (x.Failure == proxy.Refused || x.Unhealthy()) {
-		return activation.Response{}, fmt.Errorf("%w: first run after a rest: %s, status %d", errAgain, x.Failure, x.Status)
+		return activation.Response{}, fmt.Errorf("%w: first run after an idle time: %s, status %d", errAgain, x.Failure, x.Status)
 	}
 	r.answered = x.Status != 0 && x.Failure == proxy.None
-	w.observers.notify(onRunAnswered{r, x})
+	w.observe.runAnswered(r, x)
 	r.at.runStart, r.at.runEnd = x.Start, x.End
 	if x.Unhealthy() {
 		return activation.ErrorResponse(activation.StatusDeveloperError, proxy.TextAbnormal), nil
@@ -211,7 +210,7 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 }
 
 // outOfMemory asks the engine only where the connection broke: a timeout is
-// answered as such at once.
+// answered at once.
 func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool {
 	if !x.Broken() || x.Elapsed() >= r.timeout() || r.ctr.lost() {
 		return false
@@ -219,27 +218,32 @@ func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool
 	return w.engine.OOMKilled(ctx, r.ctr.handle.ID)
 }
 
-// conclude sends the result, reads the logs, gives the container back and
-// completes the pending activation, in this order.
+// conclude reads the logs, gives the container back and completes the pending
+// activation. In the CPU path the container is free before the controller gets
+// the completion, for whatever it sends then. On a GPU the completion does not
+// wait until it is known what the container holds; only the record does.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error, leave func(left)) {
-	if err != nil {
+	whole := err != nil
+	if whole {
 		response = w.failure(r, err)
 	}
 	rec := runRecord(r.Message, r.action, response, r.at, w.wall())
 	keep := response.StatusCode < activation.StatusDeveloperError
-	switch {
-	case r.lease != nil:
-		w.concludeGPU(ctx, r, rec, err, keep, leave)
-		return
-	case r.collect && err == nil:
-		lines := w.logs(ctx, r, rec, !keep, func() { w.completer.result(r.pending, rec) })
-		rec = withLogs(rec, lines)
-		leave(left{run: r, keep: keep})
-	default:
+	if r.lease != nil && !whole {
+		w.finish(ctx, r, keep)
+	}
+	if r.collect && !whole {
+		rec = withLogs(rec, w.logs(ctx, r, w.annotated(r, rec), !keep))
+	}
+	if r.lease == nil {
 		leave(left{run: r, keep: keep})
 	}
-	w.observers.notify(onRunEnded{r, w.clock()})
-	w.completer.complete(r.pending, ending{record: rec, whole: err != nil})
+	w.completer.answer(r.pending, ending{record: w.annotated(r, rec), whole: whole})
+	if r.lease != nil {
+		leave(left{run: r, keep: keep})
+	}
+	w.observe.runEnded(r, w.clock())
+	w.completer.file(r.pending, ending{record: w.annotated(r, rec), whole: whole})
 }
 
 func withLogs(rec *activation.Record, lines []string) *activation.Record {
@@ -263,22 +267,11 @@ func (w *worker) failure(r *run, err error) activation.Response {
 	return activation.ErrorResponse(activation.StatusWhiskError, textAborted)
 }
 
-// logs reads the lines that belong to the run. It always answers: what is
-// missing is said in the last line. waits is called once if they are not all
-// there at the first look; where they are, the result and the completion may
-// go in one.
-func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, failed bool, waits func()) []string {
-	began := w.wall()
-	w.observers.notify(onLogsBegun{r})
-	waits = sync.OnceFunc(waits)
-	select {
-	case r.ctr.logs <- struct{}{}:
-	default:
-		waits()
-		r.ctr.logs <- struct{}{}
-	}
-	defer func() { <-r.ctr.logs }()
-	got := w.engine.Logs(ctx, r.ctr.handle.ID, container.LogRequest{
+// logs reads the lines that belong to the run. A caller that waits for the result
+// gets it before, unless they can be read at once: then it and the completion are
+// one message.
+func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, failed bool) []string {
+	request := container.LogRequest{
 		WaitForSentinel: r.action.Exec.Sentinels && !failed,
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
 		Now:             w.wall(),
@@ -286,9 +279,14 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 		Answered:        r.action.Exec.Sentinels && failed && r.answered,
 		Alone:           r.concurrency() == 1,
 		Raw:             w.userLogs != nil,
-		Waits:           waits,
-	})
-	w.observers.notify(onLogsRead{r, began, w.wall().Sub(began), got})
+	}
+	if !w.engine.LogsReady(r.ctr.handle.ID, request) {
+		w.completer.result(r.pending, rec)
+	}
+	began := w.wall()
+	w.observe.logsBegun(r)
+	got := w.engine.Logs(ctx, r.ctr.handle.ID, request)
+	w.observe.logsRead(r, began, w.wall().Sub(began), got)
 	if w.userLogs != nil {
 		w.userLogs.Write(userLog(r.Message, r.action, rec, got.Raw))
 	}

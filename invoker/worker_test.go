@@ -250,8 +250,8 @@ func TestContainerShares(t *testing.T) {
 	}
 }
 
-// Logs that are all there at the first look need no early result: it and the
-// completion go in one ack, and the record has the lines all the same.
+// Logs that can be read at once need no early result: it and the completion go in
+// one ack, and the record has the lines all the same.
 func TestLogsThatAreThereAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for atOnce, want := range map[bool][]string{true: {"combined"}, false: {"result", "completion"}} {

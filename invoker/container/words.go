@@ -4,7 +4,7 @@
 // engines (Docker, plain processes) speak of containers.
 //
 // The package is pure: events come in with the time attached, orders go out,
-// and the caller carries them out. It starts no goroutine and knows no engine.
+// and the caller carries them out. It starts no goroutine and calls no engine.
 package container
 
 import (
@@ -39,7 +39,7 @@ type GPU struct {
 	Env       []string // K=V, over every other variable of that name
 	Mounts    []Mount  // an engine without a file system of its own ignores them
 	Shared    []Mount  // further ones that the container may write to
-	Build     string   // tells one version of what is mounted from another
+	Build     string   // the version of what is mounted
 	// SpillMB is what the container's device memory may take of the host's
 	// while it lies there, MiB, beyond Spec.MemoryMB: the kernel charges pages
 	// that the driver moves to the host to the process that owns them, and a
@@ -49,7 +49,7 @@ type GPU struct {
 
 // DeviceRequest is what an action asks of its container's device memory.
 type DeviceRequest struct {
-	Shim  string // the word of its annotation, or what took its place
+	Shim  string // the value of its annotation, or its fallback
 	Limit int64  // bytes that the container may hold altogether; 0 for what the device has
 	Host  int64  // bytes of host memory that its processes may pin; 0 for no limit
 	// Namespace is whose the container is, NamespaceLimit what its containers may
@@ -126,16 +126,6 @@ type LogRequest struct {
 	Answered        bool      // of one that failed: by what it answered, so its end is marked if all ends are
 	Alone           bool      // nothing else runs in the container until Logs returns
 	Raw             bool      // the lines are wanted as the log has them, too
-	// Waits, when not nil, is called before anything is waited for: the lines
-	// are not all there yet. It may be called again and does not block.
-	Waits func()
-}
-
-// Wait informs the caller that lines are being waited for.
-func (r LogRequest) Wait() {
-	if r.Waits != nil {
-		r.Waits()
-	}
 }
 
 // LogResult is what was read. Lines are ready for the activation record.

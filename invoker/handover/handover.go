@@ -20,7 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
-// Invoker is the one that is looked at.
+// Invoker is the one that is measured.
 type Invoker struct {
 	Cluster *kafka.Cluster
 	Prefix  string // of the deployment's topics

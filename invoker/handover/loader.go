@@ -23,10 +23,10 @@ type Loader struct {
 	waiting map[activation.ID]chan activation.Ack
 }
 
-// Ended is how an activation ended, as its ack says.
+// Ended is how an activation ended, by its ack.
 type Ended struct {
 	ID     string
-	Start  string // gpu-warm, host-warm, cold, busy-cold; warm, cold; empty where the ack does not say
+	Start  string // gpu-warm, host-warm, cold, busy-cold; warm, cold; empty where the ack has none
 	Status int    // OpenWhisk's status code
 }
 

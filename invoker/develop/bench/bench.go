@@ -193,6 +193,10 @@ func (e *engine) OOMKilled(context.Context, container.ID) bool { return false }
 func (e *engine) CleanUp(context.Context, string) error        { return nil }
 func (e *engine) Died() <-chan container.ID                    { return e.died }
 func (e *engine) Close() error                                 { close(e.died); return nil }
+func (e *engine) LogsReady(id container.ID, req container.LogRequest) bool {
+	tail, ok := e.tails.Load(id)
+	return ok && tail.(*logs.Tail).Ready(req)
+}
 func (e *engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
 	tail, ok := e.tails.Load(id)
 	if !ok {

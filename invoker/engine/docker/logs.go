@@ -144,7 +144,7 @@ type entry struct {
 }
 
 // maxQueued bounds the lines that wait for the collector. Beyond it the
-// daemon's sending is held up.
+// daemon's sending is blocked.
 const maxQueued = 256
 
 // maxMessage bounds one message; the daemon's copier makes none beyond 16 KiB
@@ -254,6 +254,12 @@ func parseEntry(stream string, body []byte) (entry, error) {
 	return entry{at: at, stream: stream, text: text}, nil
 }
 
+// LogsReady reports whether Logs would return at once.
+func (e *Engine) LogsReady(id container.ID, req container.LogRequest) bool {
+	_, tail := e.tail(id)
+	return tail != nil && tail.Ready(req)
+}
+
 // Logs reads what a container printed since the last call for it.
 func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
 	k, tail := e.tail(id)
@@ -263,9 +269,6 @@ func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogReq
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(k.ctx, cancel)()
-	if tail.Remote() { // even the first read takes a while
-		req.Wait()
-	}
 	return tail.Collect(ctx, req)
 }
 

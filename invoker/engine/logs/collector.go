@@ -9,10 +9,10 @@ import (
 )
 
 // Collector turns the raw lines of one activation into the lines of its
-// record. It is pure: the caller says what was read and when it is over.
+// record. It is pure: the caller passes what was read, and when it is over.
 //
 // A line ends the activation's output on its stream if its text ends in the
-// sentinel. A sentinel in the middle of a line is the user's own words and is
+// sentinel. A sentinel in the middle of a line is the user's own text and is
 // kept. What a user prints can end the reading early, once; it can neither
 // flag the result nor cost the container.
 type Collector struct {
@@ -76,7 +76,7 @@ func (c *Collector) Add(raw []byte) {
 }
 
 // mayEnd reports whether a line could hold a sentinel or a part of one. A line
-// past the limit needs no closer look if not.
+// past the limit need not be parsed if not.
 func mayEnd(raw []byte) bool { return bytes.IndexByte(raw, Sentinel[0]) >= 0 }
 
 // keep adds a line to the result if the limit allows. The limit counts the

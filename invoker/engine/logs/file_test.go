@@ -152,3 +152,29 @@ func BenchmarkLatency(b *testing.B) {
 	}
 	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/late")
 }
+
+// A log file is ready with the ends of an activation's output.
+func TestReady(t *testing.T) {
+	waiting := container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20, Alone: true}
+	d := newDaemon(t)
+	tail := NewTail(NewFile(d.path), quick())
+	defer tail.Close()
+	ready := func(want bool, when string) {
+		t.Helper()
+		if got := tail.Ready(waiting); got != want {
+			t.Errorf("ready is %t %s", got, when)
+		}
+	}
+	ready(false, "without a file")
+	d.write(out("a\n"))
+	ready(false, "before the ends")
+	d.write(bothEnds...)
+	ready(true, "with the ends")
+	if tail.Ready(container.LogRequest{LimitBytes: 1 << 20}) {
+		t.Error("ready although nothing shows where the output ends")
+	}
+	if got := tail.Collect(t.Context(), waiting); got.Incomplete || len(got.Lines) != 1 {
+		t.Errorf("read %+v", got)
+	}
+	ready(false, "when all was read")
+}

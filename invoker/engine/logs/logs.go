@@ -1,5 +1,5 @@
 // Package logs reads what a container printed during one activation and puts
-// it into the form of an activation record. It knows the log file that
+// it into the form of an activation record. It reads the log file that
 // Docker's json-file driver writes; the process engine writes the same form.
 //
 // Collector is the pure half: lines in, a result out. Tail is the shell: it

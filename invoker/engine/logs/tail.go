@@ -14,7 +14,7 @@ import (
 // Source gives the log of one container as lines of the json-file form. A
 // Tail uses it from one goroutine at a time.
 type Source interface {
-	// Begin readies the source for one collection. follow says that lines
+	// Begin readies the source for one collection. follow is whether lines
 	// still to come are wanted; otherwise the source may end with io.EOF
 	// where the log stands.
 	Begin(ctx context.Context, follow bool) error
@@ -43,7 +43,7 @@ type Waits struct {
 	// Quiet is the silence that ends a reading without sentinels. What an
 	// action printed reaches the file a moment after it answered.
 	Quiet time.Duration
-	// QuietFailed is the same for an activation that failed: its last words
+	// QuietFailed is the same for an activation that failed: its last lines
 	// are on their way while the engine still notices that it ended. It is
 	// waited out only where no sentinel comes: after a crash or a timeout.
 	QuietFailed time.Duration
@@ -77,8 +77,10 @@ const (
 	// maxLine bounds one raw line. Docker's pieces hold 16 KiB of text, which
 	// escaping makes six times as long at most.
 	maxLine = 1 << 20
-	// maxDrain bounds what is looked through behind the last sentinel.
+	// maxDrain bounds what is searched behind the last sentinel.
 	maxDrain = 1 << 20
+	// maxReady bounds what Ready reads: more takes a while to collect.
+	maxReady = 64 << 10
 	// firstPoll and slowPoll bound the pause between two reads of the log. It
 	// grows by half each time: a short wait costs little delay, a long one
 	// few reads.
@@ -96,8 +98,8 @@ type Tail struct {
 	buf []byte // read from the source, not yet part of any result
 }
 
-// Remote reports whether the source is further away than a file.
-func (t *Tail) Remote() bool {
+// remote reports whether the source is something else than a file.
+func (t *Tail) remote() bool {
 	_, file := t.source.(*File)
 	return !file
 }
@@ -124,16 +126,34 @@ func (t *Tail) Skip(ctx context.Context) error {
 	return t.source.Skip(ctx)
 }
 
+// Ready reports whether the log file has the ends of an activation's output, so that
+// Collect does not wait. It reads the file to its end once at most: what happened to
+// the file is for Collect to find.
+func (t *Tail) Ready(req container.LogRequest) bool {
+	if t.remote() || !req.WaitForSentinel || !t.mu.TryLock() {
+		return false
+	}
+	defer t.mu.Unlock()
+	if t.source.Begin(context.Background(), true) != nil {
+		return false
+	}
+	defer t.source.End()
+	r := newReading(t, req, time.Now())
+	ends := func() bool { return bytes.Count(r.buf, []byte(Sentinel)) >= 2 }
+	for !ends() && len(r.buf) < maxReady && r.fill() {
+		continue
+	}
+	t.buf = r.buf
+	return ends()
+}
+
 // Collect reads the output of one activation. It always gives a result; what
 // was missing is stated there.
 func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.LogResult {
-	if !t.mu.TryLock() {
-		req.Wait()
-		t.mu.Lock()
-	}
+	t.mu.Lock()
 	defer t.mu.Unlock()
 	began := time.Now()
-	if t.Remote() { // it may hang: then there is an end, too
+	if t.remote() { // it may hang: then there is an end, too
 		limited, cancel := context.WithTimeout(ctx, 2*t.waits.total(req))
 		defer cancel()
 		ctx = limited
@@ -312,7 +332,6 @@ func (r *reading) giveUp() {
 }
 
 func (r *reading) pause(ctx context.Context, left time.Duration) bool {
-	r.req.Wait()
 	timer := time.NewTimer(min(r.poll, left))
 	defer timer.Stop()
 	r.poll = min(r.poll+r.poll/2, slowPoll)

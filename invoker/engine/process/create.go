@@ -88,7 +88,7 @@ func (e *Engine) prepare(spec container.Spec) (*child, error) {
 		return nil, fmt.Errorf("container name %q is not a file name", spec.Name)
 	}
 	var random [8]byte
-	_, _ = rand.Read(random[:]) // never fails, says its documentation
+	_, _ = rand.Read(random[:]) // never fails, by its documentation
 	id := spec.Name + "." + hex.EncodeToString(random[:])
 	dir := filepath.Join(e.options.StateDir, id)
 	for _, d := range []string{dir, filepath.Join(dir, "home"), filepath.Join(dir, "tmp")} {
@@ -142,7 +142,7 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 }
 
 // steering recognizes a variable that would change which device or driver a GPU
-// process finds: that is the device's word alone.
+// process finds: only the device reports that.
 func steering(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	return container.Steers(name)
@@ -198,7 +198,7 @@ func (e *Engine) adopt(c *child) bool {
 	return !e.closed
 }
 
-// handOut marks the child as the caller's. If it has died in the meantime,
+// handOut records that the child is the caller's. If it has died in the meantime,
 // that is reported now.
 func (e *Engine) handOut(c *child) {
 	c.mu.Lock()

@@ -10,7 +10,7 @@ import (
 const (
 	// allocRate is how fast a process is taken to fill memory, in bytes a
 	// second. The memory that a container has left, over this rate, is when it
-	// must be looked at again.
+	// must be checked again.
 	allocRate = 1 << 30
 	minCheck  = 10 * time.Millisecond
 	farthest  = 500 * time.Millisecond

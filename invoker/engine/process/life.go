@@ -117,6 +117,12 @@ func (e *Engine) OOMKilled(_ context.Context, id container.ID) bool {
 	return c.oom
 }
 
+// LogsReady reports whether Logs would return at once.
+func (e *Engine) LogsReady(id container.ID, req container.LogRequest) bool {
+	c := e.find(id)
+	return c != nil && c.tail.Ready(req)
+}
+
 // Logs reads what a container printed since the last call for it.
 func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
 	c := e.find(id)

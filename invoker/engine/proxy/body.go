@@ -48,7 +48,7 @@ func NewInvocation(m *activation.Message, content json.RawMessage, apiKey bool) 
 	return v, nil
 }
 
-// InitBody writes the body of /init for an action whose code is at hand. The
+// InitBody writes the body of /init for an action whose code is in memory. The
 // deadline is passed to the action, not enforced by it.
 func (v Invocation) InitBody(a *activation.Action, deadline time.Time) []byte {
 	code := a.Exec.Code
@@ -133,7 +133,7 @@ func (v Invocation) context(deadline time.Time) []activation.Member {
 
 func quote(s string) json.RawMessage { return activation.AppendString(nil, s) }
 
-// reserved reports the names that an authentication key cannot take over.
+// reserved reports the names that an authentication key cannot replace.
 func reserved(key string) bool {
 	switch key {
 	case "action_name", "action_version", "activation_id", "deadline", "namespace",

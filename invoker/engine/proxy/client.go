@@ -29,7 +29,7 @@ const (
 	idleLimit = 2 * time.Second
 	// maxHead bounds an answer's headers: the action is not trusted.
 	maxHead = 64 << 10
-	// firstRead is the memory that is allocated on the word of Content-Length alone.
+	// firstRead is the most memory that is allocated because of Content-Length alone.
 	firstRead = 64 << 10
 )
 
@@ -183,7 +183,7 @@ func charsetOf(mediaType string) string {
 	return strings.ToLower(params["charset"])
 }
 
-// failure classifies an error. sent says that there was a connection.
+// failure classifies an error. sent is whether there was a connection.
 func failure(ctx context.Context, sent bool, err error) Failure {
 	for _, no := range []syscall.Errno{
 		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,

@@ -69,7 +69,7 @@ func (t *describer) waiting(a *Trace) {
 	t.add(a.Granted, "%s%s.", text, a.GPU.because())
 }
 
-// because gives the reason why a function waited, after the words that it did.
+// because is the reason why a function waited: the rest of a sentence.
 func (g *GPU) because() string {
 	var parts []string
 	if g.Own > 0 {
@@ -90,7 +90,7 @@ func (g *GPU) because() string {
 	return text + g.reason()
 }
 
-// Words of the scheduler for what holds a flow.
+// The scheduler's names of why a flow waits.
 const (
 	holdThrottled = "throttled"
 	holdNoToken   = "no token"
@@ -201,7 +201,7 @@ func (g *GPU) company() string {
 	return fmt.Sprintf("%s of %s", many(g.CompanyRuns, "run"), g.Company)
 }
 
-// outcomes are OpenWhisk's words for a response's status code.
+// outcomes are OpenWhisk's names of a response's status codes.
 var outcomes = [...]string{"success", "an application error", "a developer error", "an error of the system"}
 
 func (t *describer) ending(a *Trace) {
@@ -242,7 +242,7 @@ func (a *Trace) batch() string {
 	return fmt.Sprintf(", written in a batch of %d,", a.Batch)
 }
 
-// DeviceName is a device's name with how real it is, said once.
+// DeviceName is a device's name, with whether it is simulated.
 func DeviceName(name string, simulated bool) string {
 	if simulated && !strings.Contains(name, "simulated") {
 		return name + " (simulated)"

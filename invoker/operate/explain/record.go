@@ -23,7 +23,7 @@ type record struct {
 	}
 }
 
-// statuses are the REST API's words for status codes.
+// statuses are the REST API's names of status codes.
 var statuses = map[string]int{"success": 0, "application error": 1, "action developer error": 2, "whisk internal error": 3}
 
 // FromRecord makes a trace from an activation record as the REST API and the
@@ -50,7 +50,7 @@ func FromRecord(text []byte) (*Trace, error) {
 	for _, n := range r.Annotations {
 		switch n.Key {
 		case "path":
-			_ = json.Unmarshal(n.Value, &a.Action) // what is of another type says nothing
+			_ = json.Unmarshal(n.Value, &a.Action) // what is of another type is left out
 		case "kind":
 			_ = json.Unmarshal(n.Value, &a.Kind)
 		case "waitTime":

@@ -64,11 +64,11 @@ type GPU struct {
 	Simulated   bool          `json:"simulated,omitzero"`
 	MoveStart   time.Time     `json:"moveStart,omitzero"`
 	Moved       time.Duration `json:"movedNs,omitzero"`     // bringing its memory back
-	Memory      int64         `json:"memoryBytes"`          // the most that its container held
+	Memory      int64         `json:"memoryBytes"`          // the most of its container
 	Beside      int           `json:"beside,omitzero"`      // other runs on the device when it began
 	Company     string        `json:"company,omitzero"`     // the function with the most of those runs
 	CompanyRuns int           `json:"companyRuns,omitzero"` // that many of them
-	WaitReason  string        `json:"hold,omitzero"`        // what held its flow when it came
+	WaitReason  string        `json:"hold,omitzero"`        // why its flow waited when it came
 	Lead        time.Duration `json:"leadNs,omitzero"`      // how far its flow was ahead then
 	Overrun     time.Duration `json:"overrunNs,omitzero"`   // how far it might be
 	Alone       bool          `json:"-"`                    // nothing is known of other runs
@@ -79,7 +79,7 @@ type GPU struct {
 	PassedBy    int           `json:"passedBy,omitzero"`    // of them, of Behind
 }
 
-// NoBatch is the Batch of a trace that says that the store refused the record.
+// NoBatch is the Batch of a trace whose record the store refused.
 const NoBatch = -1
 
 // Wait is how long it stood in a queue.
@@ -100,7 +100,7 @@ func (a *Trace) Function() string { return a.Namespace + "/" + a.Action }
 // Cold reports whether its container was made for it.
 func (a *Trace) Cold() bool { return a.Start == "cold" || a.Start == "busy-cold" }
 
-// Outcome is OpenWhisk's word for its status code.
+// Outcome is OpenWhisk's name of its status code.
 func (a *Trace) Outcome() string { return outcomes[a.Status&3] }
 
 // Copy is a trace that shares nothing with this one, nor with the message that

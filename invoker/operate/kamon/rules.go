@@ -95,7 +95,7 @@ func (r rule) takes(m *dto.Metric) bool {
 }
 
 // name fills in the token. With tags the part after a dot goes, and a topic
-// becomes the word itself.
+// becomes its name.
 func (r rule) name(part, topic string, tags bool) (string, []*dto.LabelPair) {
 	token := r.token
 	if r.tag == "" {

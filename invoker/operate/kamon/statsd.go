@@ -128,7 +128,7 @@ func (s *StatsD) send(packet []byte) {
 	}
 }
 
-// lines are the metrics in StatsD's words, by name.
+// lines are the metrics in StatsD's format, by name.
 func (s *StatsD) lines(families []*dto.MetricFamily) (all []string) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

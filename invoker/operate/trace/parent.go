@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// A controller with Zipkin puts B3's words into a message's traceContext
+// A controller with Zipkin puts B3's fields into a message's traceContext
 // (OpenTracingProvider.scala: a text map): X-B3-TraceId, X-B3-SpanId,
 // X-B3-Sampled. W3C's traceparent is taken as well, and counts first where both
 // are there, for it has the whole id.
