@@ -22,12 +22,7 @@ import (
 // required. What is older than its source is not tested.
 func Dir(t testing.TB, required bool) string {
 	t.Helper()
-	root, err := root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(root, "build", "shim")
-	lack := ""
+	dir, lack := filepath.Join(top(), "build", "shim"), ""
 	for _, file := range []string{"libgpuwhisk.so", "guest", "fake12/libcuda.so.1", "nvml/libnvidia-ml.so.1"} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			lack = err.Error()
@@ -46,10 +41,22 @@ func Dir(t testing.TB, required bool) string {
 	return dir
 }
 
-// stale reports, by make where there is one, whether there is anything to build.
-func stale(root string) bool {
+// top is the module's directory as seen from a test's, however deep that lies.
+func top() string {
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, none := os.Stat(filepath.Join(dir, "go.mod")); none == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+// stale asks make, where there is one, whether there is anything to build.
+var stale = sync.OnceValue(func() bool {
 	var code *exec.ExitError
-	err := exec.Command("make", "-q", "-C", filepath.Join(root, "shim"), "fake").Run()
+	err := exec.Command("make", "-q", "-C", filepath.Join(top(), "shim"), "fake").Run()
 	return errors.As(err, &code) && code.ExitCode() == 1
 }
 
