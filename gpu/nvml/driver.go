@@ -85,7 +85,7 @@ func gone(ret nvml.Return) bool {
 	return false
 }
 
-// why is what a lost device's last answer means, for people.
+// why describes to a person what a lost device's last answer means.
 func why(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_GPU_IS_LOST:

@@ -17,7 +17,7 @@ const (
 	// bus, must be reset, or its driver is gone.
 	Lost
 	// Found means that a lost device answers again, or that one that broke and
-	// went on answering has needed no recovery for a while, by the driver's report.
+	// went on answering has needed no recovery for a while, as the driver reports.
 	Found
 )
 
@@ -43,7 +43,7 @@ const (
 	// OfProcess is a fault that a program brought on itself; the device is
 	// well.
 	OfProcess Severity = iota
-	// Degraded is one after which the device goes on, but an operator should see it.
+	// Degraded is one after which the device goes on, but should be examined.
 	Degraded
 	// Fatal is one after which nothing should be started on the device until
 	// it is found again.
@@ -78,7 +78,7 @@ type Fault struct {
 
 // xids are the errors whose meaning differs from "reset the device", by
 // NVIDIA's list of XID errors. Like NVIDIA's own device plugin for Kubernetes,
-// everything that is not a program's fault is held against the device.
+// everything that is not a program's fault counts as the device's.
 func xid(number uint64) (Severity, string) {
 	switch number {
 	case 13:

@@ -39,7 +39,7 @@ type Options struct {
 }
 
 // Versions are those of the driver's parts; empty where the driver does not
-// report one.
+// report them.
 type Versions struct {
 	Driver string // such as 580.95.05
 	CUDA   string // the newest CUDA that the driver serves, such as 13.0
@@ -96,8 +96,8 @@ func (m ComputeMode) String() string {
 	return "unknown"
 }
 
-// Memory is a device's memory in bytes. A number that the driver does not
-// report is negative.
+// Memory is a device's memory in bytes. A number that the driver does not report
+// is negative.
 type Memory struct {
 	// Total is what may be given out: the driver's own part is not in it.
 	Total int64

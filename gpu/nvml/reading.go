@@ -7,14 +7,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// Reading is what one device showed at a moment.
+// Reading is one sample of a device.
 type Reading struct {
 	// Device is the index of the gpu.Device.
 	Device int
 	At     time.Time
 	// Utilization is the share of the driver's last sampling period in which
 	// a kernel ran, 0 to 1, and Average its moving average. Both are negative
-	// where the driver does not report them, as on a MIG slice.
+	// where the driver does not report it, as on a MIG slice.
 	Utilization, Average float64
 	Memory               Memory
 	// Processes hold contexts on the device. Listed is false where the driver

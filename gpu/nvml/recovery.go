@@ -89,9 +89,9 @@ func (p *probation) servedBy(well bool, now time.Time) bool {
 	return p.on && well && now.Sub(p.well) >= p.lasts
 }
 
-// needsNothing reports whether a card may be used as it is: the driver's recovery
-// action is none, not a reset or a restart of the host. With a driver that does
-// not report it (before 570) the device stays out.
+// needsNothing asks the driver whether a card may be used as it is: its
+// recovery action is none, not a reset or a restart of the host. A driver that
+// does not report it (before 570) leaves the device out.
 func (dr *Driver) needsNothing(a *asked, d *watched) bool {
 	card := d.handle
 	if d.device.Sharing == gpu.MIGSlice {

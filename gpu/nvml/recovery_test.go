@@ -52,7 +52,7 @@ func TestBrokenDeviceComesBack(t *testing.T) {
 	})
 }
 
-// TestProbationHasAnEnd: a device that breaks often waits long, up to a limit.
+// TestProbationHasAnEnd: a device that breaks often waits long, up to a bound.
 func TestProbationHasAnEnd(t *testing.T) {
 	p := probation{}
 	for range 100 {
@@ -113,8 +113,8 @@ func TestSliceComesBackWithItsCard(t *testing.T) {
 	})
 }
 
-// TestFaultWhileTheDriverIsAsked: an answer does not count for a fault that came
-// after it.
+// TestFaultWhileTheDriverIsAsked: an answer from before does not count for what came
+// since.
 func TestFaultWhileTheDriverIsAsked(t *testing.T) {
 	began := time.Now()
 	over := began.Add(firstProbation)

@@ -25,8 +25,8 @@ type Watcher struct {
 	mu sync.Mutex // guards every probation, and the order of faults
 }
 
-// watched is one device that is sampled. Only the sampling goroutine uses it
-// after Watch, except for fields with a guard.
+// watched is one device that is sampled. After Watch only the sampling goroutine
+// uses it, except for probation.
 type watched struct {
 	device  gpu.Device
 	handle  nvml.Device // nil while it cannot be found

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// eventSet hands out what is sent to events. Inside of a synctest bubble the
+// eventSet returns what is sent to events. Inside of a synctest bubble the
 // time of its waits costs nothing.
 func (b *fixture) eventSet() *mock.EventSet {
 	return &mock.EventSet{
@@ -232,7 +232,7 @@ func TestEventsOfSlices(t *testing.T) {
 		{"one slice", 0, 1, []int{1}},
 		{"whole card", 0, everywhere, []int{0, 1, 2}},
 		{"another card", 1, everywhere, []int{3}},
-		{"nobody's slice", 0, 6, nil},
+		{"a slice that is not watched", 0, 6, nil},
 		{"no name", -1, everywhere, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
 	} {
 		onWatch(t, func(b *fixture) { b.slices(0, 3) }, func(b *fixture, s *seen) {

@@ -24,7 +24,7 @@ type Container struct {
 
 	mu           sync.Mutex
 	processes    map[int]*process // connected, by process id
-	disconnected map[int]*process // hung up, but not ended
+	disconnected map[int]*process // whose process has not ended
 	conns        int              // connections whose goroutines run
 	order        *round           // the order under way
 	reports      map[uint64]*round
@@ -32,7 +32,7 @@ type Container struct {
 	limit        *parts
 	closed       bool
 
-	knocks  rateLimit // only accept uses it
+	accepts rateLimit // only accept uses it
 	refused refusals
 }
 
@@ -59,7 +59,7 @@ func (c *Control) listen(id, dir string) (*Container, error) {
 	ct := &Container{
 		id: id, dir: dir, ctl: c, listener: listener, processes: map[int]*process{},
 		disconnected: map[int]*process{}, reports: map[uint64]*round{},
-		knocks: rateLimit{left: knockBurst, at: time.Now(), perSecond: knocksPerSecond, burst: knockBurst},
+		accepts: rateLimit{left: acceptBurst, at: time.Now(), perSecond: acceptsPerSecond, burst: acceptBurst},
 	}
 	ct.work.Add(1)
 	go ct.accept()
@@ -93,17 +93,17 @@ func (c *Container) accept() {
 		// A container's few processes connect with pauses. Faster connections wait in
 		// the socket's queue, which costs nothing, and delay no other container:
 		// each has a socket of its own.
-		if wait := c.knocks.next(time.Now()); wait > 0 && !c.ctl.pause(wait) {
+		if wait := c.accepts.next(time.Now()); wait > 0 && !c.ctl.pause(wait) {
 			return
 		}
 	}
 }
 
-// A shim that is away tries again after 20 ms at first, and later every two
+// A shim that is not connected tries again after 20 ms at first, and later every two
 // seconds. The burst is for a program that starts many processes at once.
 const (
-	knocksPerSecond = 20
-	knockBurst      = 2 * DefaultProcesses
+	acceptsPerSecond = 20
+	acceptBurst      = 2 * DefaultProcesses
 )
 
 // refusals are counted, and logged once in a while.
@@ -134,7 +134,7 @@ func (c *Control) pause(d time.Duration) bool {
 // admit starts a connection's goroutines, or refuses it.
 func (c *Container) admit(conn *net.UnixConn) {
 	pid, err := peer(conn)
-	// Checking a process costs more than refusing it.
+	// To examine a process costs more than to refuse it.
 	if err == nil && c.full() {
 		err = fmt.Errorf("more than %d processes", c.ctl.cfg.Processes)
 	}
@@ -166,8 +166,8 @@ func (c *Container) full() bool {
 	return c.conns >= c.ctl.cfg.Processes
 }
 
-// joined makes a process that has sent hello one of the container's. An older one
-// of the same id is dropped: it was replaced by exec, or lost its connection.
+// joined makes a process that has sent hello one of the container's. A connection
+// of the same process id is closed: exec replaced it, or it was lost.
 func (c *Container) joined(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +205,7 @@ func (c *Container) left(p *process, ended bool) {
 		c.disconnected[p.pid] = p
 		c.unasked(p)
 	case current:
-		c.excuse(p)
+		c.abandon(p)
 	}
 	c.mu.Unlock()
 	if !keep {
@@ -216,16 +216,16 @@ func (c *Container) left(p *process, ended bool) {
 	}
 }
 
-// excuse takes a process out of every round that waits for it. The caller
+// abandon takes a process out of every round that waits for it. The caller
 // holds mu.
-func (c *Container) excuse(p *process) {
+func (c *Container) abandon(p *process) {
 	if c.order != nil {
 		c.order.leave(p)
 	}
 	c.unasked(p)
 }
 
-// unasked takes a process out of the rounds that only request a report. The
+// unasked takes a process out of the rounds of reports. The
 // caller holds mu.
 func (c *Container) unasked(p *process) {
 	for _, r := range c.reports {
@@ -247,7 +247,8 @@ func (c *Container) resume(old, p *process) {
 	}
 }
 
-// beat pings every process, and checks those that hung up.
+// beat sends a ping to every process, and finds those that became silent and, of the
+// disconnected ones, those that ended.
 func (c *Container) beat(now time.Time) {
 	c.mu.Lock()
 	var turned []*process
@@ -263,7 +264,7 @@ func (c *Container) beat(now time.Time) {
 		if p.life.ended(0) {
 			p.life.release()
 			delete(c.disconnected, pid)
-			c.excuse(p)
+			c.abandon(p)
 			ended = append(ended, pid)
 		}
 	}
@@ -280,20 +281,20 @@ func (c *Container) beat(now time.Time) {
 func (c *Container) alive(p *process) {
 	c.mu.Lock()
 	p.lastFrame = time.Now()
-	spoke := p.silent
+	wasSilent := p.silent
 	p.silent = false
 	c.mu.Unlock()
-	if spoke {
+	if wasSilent {
 		c.ctl.events.Silent(c.id, p.pid, false)
 	}
 }
 
-// most bounds a size that lies on device and host together: far above any
-// host, far below what sums over processes overflow at.
+// most bounds a size of memory on device and host together: far above any
+// host, far below where sums over processes overflow.
 const most = 1 << 48
 
-// believe bounds what a process reports by what is possible.
-func (c *Container) believe(f usageFrame) gpu.Usage {
+// bounded caps what a process reports at what is possible.
+func (c *Container) bounded(f usageFrame) gpu.Usage {
 	u := gpu.Usage{Allocated: capped(f.allocated, most)}
 	u.Pinned = capped(f.pinned, most)
 	u.Resident = min(capped(f.resident, c.ctl.cfg.MaxResident), u.Allocated)

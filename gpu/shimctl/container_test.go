@@ -26,7 +26,7 @@ func TestLimitIsShared(t *testing.T) {
 	for _, g := range []interface{ PID() int }{first, second} {
 		rec.awaitUsage(t, g.PID(), 0)
 	}
-	received := func() { // a process that answers this has received all that was sent before
+	received := func() { // a process that has answered this has received what was sent before
 		t.Helper()
 		if _, err := c.Report(limited(t)); err != nil {
 			t.Fatal(err)
@@ -36,16 +36,16 @@ func TestLimitIsShared(t *testing.T) {
 	rec.awaitUsage(t, first.PID(), 6*mib)
 	received()
 	if got := second.Do("try %d", 5*mib); got != 2 {
-		t.Errorf("5 MiB beside 6 of 10: the driver says %d, want out of memory", got)
+		t.Errorf("5 MiB beside 6 of 10: the driver answers %d, want out of memory", got)
 	}
 	if got := second.Do("try %d", 4*mib); got != 0 {
-		t.Errorf("4 MiB beside 6 of 10: the driver says %d", got)
+		t.Errorf("4 MiB beside 6 of 10: the driver answers %d", got)
 	}
 	rec.awaitUsage(t, second.PID(), 4*mib)
 	for _, try := range []struct{ of, bytes, want int64 }{{0, 2 * mib, 0}, {1, 2 * mib, 2}, {1, mib, 0}, {0, 1, 2}} {
 		g := []*shimtest.Guest{first, second}[try.of]
 		if got := g.Do("pin %d", try.bytes); got != try.want {
-			t.Errorf("pinning %d of 3 MiB, together: the driver says %d, want %d", try.bytes, got, try.want)
+			t.Errorf("pinning %d of 3 MiB, together: the driver answers %d, want %d", try.bytes, got, try.want)
 		}
 		received() // what it pins is reported, and the others are notified
 		received()
@@ -56,7 +56,7 @@ func TestLimitIsShared(t *testing.T) {
 	}
 	received()
 	if got := second.Do("try %d", 6*mib); got != 0 {
-		t.Errorf("6 MiB after the other has ended: the driver says %d", got)
+		t.Errorf("6 MiB after the other has ended: the driver answers %d", got)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestEndOfRunIsAnswered(t *testing.T) {
 		ctl, rec := openControl(t, Settings{})
 		c := openContainer(t, ctl, backend)
 		if usage, err := c.Ended(limited(t)); err != nil || len(usage) != 0 {
-			t.Errorf("%s: nobody is there, and says %v, %v", backend, usage, err)
+			t.Errorf("%s: no process is connected, and reports %v, %v", backend, usage, err)
 		}
 		g := startGuest(t, c, "GPUWHISK_SHIM="+backend)
 		rec.awaitUsage(t, g.PID(), 0)
@@ -148,15 +148,15 @@ print(n)
 `
 
 // BenchmarkFlood is what one client gets that connects in a loop: connections that
-// the kernel queued, those that were checked, lines of the log and processor time
+// the kernel queued, those that were examined, lines of the log and processor time
 // of ours, for three seconds.
 func BenchmarkFlood(b *testing.B) {
-	var looked atomic.Int64
+	var examined atomic.Int64
 	log := &countBytes{}
-	ctl, _ := openControlLogged(b, Settings{Owns: func(string, int) bool { looked.Add(1); return false }}, slog.New(slog.NewTextHandler(log, nil)))
+	ctl, _ := openControlLogged(b, Settings{Owns: func(string, int) bool { examined.Add(1); return false }}, slog.New(slog.NewTextHandler(log, nil)))
 	bad := openContainer(b, ctl, "bad")
 	for b.Loop() {
-		looked.Store(0)
+		examined.Store(0)
 		before := spent()
 		out, err := exec.CommandContext(b.Context(), "python3", "-c", flooder, bad.Socket(), strconv.Itoa(floodTime)).Output()
 		if err != nil {
@@ -164,7 +164,7 @@ func BenchmarkFlood(b *testing.B) {
 		}
 		n, _ := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 		b.ReportMetric(n, "connections")
-		b.ReportMetric(float64(looked.Load()), "looked-at")
+		b.ReportMetric(float64(examined.Load()), "examined")
 		b.ReportMetric(float64(log.lines.Load()), "log-lines")
 		b.ReportMetric(float64(log.bytes.Load()), "log-bytes")
 		b.ReportMetric(float64((spent()-before).Microseconds())/1000/floodTime, "cpu-ms/s")

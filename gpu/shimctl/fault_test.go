@@ -13,8 +13,8 @@ import (
 
 // These tests let the driver, the connection or the order of things go wrong.
 
-// TestDriverRefusalIsTold: whatever call is refused, the order reports it with
-// the driver's own code, the usage is what is true, and the next order
+// TestDriverRefusalIsReported: whatever call refuses, the order reports it
+// with the driver's own code, the usage is what is true, and the next order
 // finds nothing in its way.
 func TestDriverRefusalIsReported(t *testing.T) {
 	calls := []string{
@@ -66,7 +66,7 @@ func TestPrefetchWithoutMemory(t *testing.T) {
 		t.Errorf("prefetch: %+v, %v, want the refusal", done, err)
 	}
 	if used := g.Do("used"); done.Resident < used {
-		t.Errorf("%d bytes told as resident, %d are", done.Resident, used)
+		t.Errorf("%d bytes reported as resident, %d are", done.Resident, used)
 	}
 	g.Do("check 0 1")
 }
@@ -147,7 +147,7 @@ func TestOtherVersionGetsOurs(t *testing.T) {
 		l := dial(t, c)
 		l.send(append(encode(typeHello, 0, pair(other, 0), 0), encode(typeUsage, 0, 0, 5, 5, 0, 0, 0)...))
 		if ours := binary.LittleEndian.Uint32(l.receive(typeHello)[headerSize:]); ours != version {
-			t.Errorf("version %d was told %d, want %d", other, ours, version)
+			t.Errorf("version %d was sent %d, want %d", other, ours, version)
 		}
 		l.ended()
 	}
@@ -180,7 +180,7 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 	if !behind {
 		t.Errorf("%d frames did not fill the socket and the queue", sentFrames)
 	}
-	// Once the queue is empty there is space for a question.
+	// Once the queue is empty a question can be sent.
 	go func() {
 		for !c.caughtUp() {
 			runtime.Gosched()
@@ -199,15 +199,15 @@ func TestWhoDoesNotReadFallsBehind(t *testing.T) {
 		}
 		value := int64(binary.LittleEndian.Uint64(b[headerSize:]))
 		if value <= last {
-			t.Fatalf("limit %d was heard after %d", value, last)
+			t.Fatalf("limit %d was received after %d", value, last)
 		}
 		last = value
 		if received++; value == int64(whole) {
 			whole++
 		}
 	}
-	// Between those that were lost one more may fit: the kernel frees the space
-	// of what was read before at any time.
+	// Between those that were lost one more may fit: the kernel frees the buffer
+	// of what was read at a time of its own.
 	if whole <= outQueue || received >= sentFrames {
 		t.Errorf("%d of %d frames were received, the first %d whole, want what fits the socket and the queue", received, sentFrames, whole)
 	}

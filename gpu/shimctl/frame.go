@@ -146,7 +146,7 @@ func encode(kind frameType, epoch uint64, payload ...uint64) []byte {
 	return b
 }
 
-// capped turns a number as it came into one that can be reckoned with. A
+// capped turns a received number into one that is safe to compute with. A
 // negative size arrives as a huge one.
 func capped(v uint64, most int64) int64 {
 	return int64(min(v, uint64(most)))

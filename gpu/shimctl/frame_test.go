@@ -21,7 +21,7 @@ func TestFramesGoThere(t *testing.T) {
 	}
 	// A newer shim may send more, and other frames.
 	if _, err := decode(append(encode(typePong, 1), 0)); !errors.Is(err, errFrame) {
-		t.Errorf("a frame of another length than it says: %v", err)
+		t.Errorf("a frame of another length than its header has: %v", err)
 	}
 	if f, err := decode(encode(frameType(77), 5, 1, 2)); err != nil || f.kind != 77 {
 		t.Errorf("an unknown frame: %+v, %v", f, err)

@@ -61,7 +61,7 @@ type event struct {
 	refused   *Refusal
 }
 
-// recorder hands events on to a test.
+// recorder passes events on to a test.
 type recorder struct{ ch chan event }
 
 func newRecorder() recorder { return recorder{make(chan event, 1<<16)} }
@@ -119,7 +119,7 @@ func openControlLogged(t testing.TB, s Settings, log *slog.Logger) (*Control, re
 		s.MaxResident = 16 << 30
 	}
 	rec := newRecorder()
-	// A short path: a socket's name has 107 bytes at most.
+	// A short path: a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)

@@ -21,14 +21,13 @@ import (
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// These tests play a hostile shim.
-
-type liar struct {
+// hostile is the connection of a shim that sends what none of ours sends.
+type hostile struct {
 	t    testing.TB
 	conn *net.UnixConn
 }
 
-func dial(t testing.TB, c *Container) *liar {
+func dial(t testing.TB, c *Container) *hostile {
 	t.Helper()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: c.Socket(), Net: "unix"})
 	if err != nil {
@@ -36,10 +35,10 @@ func dial(t testing.TB, c *Container) *liar {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(hang))
-	return &liar{t, conn}
+	return &hostile{t, conn}
 }
 
-func (l *liar) send(b []byte) {
+func (l *hostile) send(b []byte) {
 	l.t.Helper()
 	if _, err := l.conn.Write(b); err != nil {
 		l.t.Fatal(err)
@@ -49,14 +48,14 @@ func (l *liar) send(b []byte) {
 // pair packs two fields of 32 bits.
 func pair(low, high uint32) uint64 { return uint64(low) | uint64(high)<<32 }
 
-func (l *liar) hello(pid uint32) { l.send(encode(typeHello, 0, pair(version, pid), 0)) }
+func (l *hostile) hello(pid uint32) { l.send(encode(typeHello, 0, pair(version, pid), 0)) }
 
-func (l *liar) usage(contexts uint32, allocated, resident uint64) {
+func (l *hostile) usage(contexts uint32, allocated, resident uint64) {
 	l.send(encode(typeUsage, 0, pair(contexts, 0), allocated, resident, 0, 0, 0))
 }
 
-// receive passes frames over until one of this kind comes.
-func (l *liar) receive(kind frameType) []byte {
+// receive skips frames until one of this kind comes.
+func (l *hostile) receive(kind frameType) []byte {
 	l.t.Helper()
 	for {
 		b := l.receiveAny()
@@ -66,7 +65,7 @@ func (l *liar) receive(kind frameType) []byte {
 	}
 }
 
-func (l *liar) receiveAny() []byte {
+func (l *hostile) receiveAny() []byte {
 	l.t.Helper()
 	head := make([]byte, headerSize)
 	if _, err := io.ReadFull(l.conn, head); err != nil {
@@ -79,8 +78,8 @@ func (l *liar) receiveAny() []byte {
 	return append(head, rest...)
 }
 
-// ended waits until the other side has hung up.
-func (l *liar) ended() {
+// ended waits until the other side has closed the connection.
+func (l *hostile) ended() {
 	l.t.Helper()
 	if _, err := io.Copy(io.Discard, l.conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		l.t.Fatal("the connection goes on")
@@ -209,20 +208,20 @@ func TestRateIsBounded(t *testing.T) {
 	}
 }
 
-// TestDoorIsNotFlooded: a client that connects in a loop is accepted at a bounded
-// rate and logged in one line, and its neighbour is served meanwhile.
+// TestListenerIsNotFlooded: connections made in a loop are accepted at a bounded
+// rate and logged in one line, and another container is served meanwhile.
 func TestListenerIsNotFlooded(t *testing.T) {
-	looked := make(chan struct{}, 1<<16)
+	examined := make(chan struct{}, 1<<16)
 	var lines countLines
 	ctl, _ := openControlLogged(t, Settings{Owns: func(id string, _ int) bool {
 		if id == "bad" {
-			looked <- struct{}{}
+			examined <- struct{}{}
 		}
 		return id != "bad"
 	}}, slog.New(slog.NewTextHandler(&lines, nil)))
 	bad, good := openContainer(t, ctl, "bad"), openContainer(t, ctl, "good")
 	began := time.Now()
-	for range 3 * knockBurst {
+	for range 3 * acceptBurst {
 		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: bad.Socket(), Net: "unix"})
 		if err != nil {
 			break // its queue is full: that is the point
@@ -232,9 +231,9 @@ func TestListenerIsNotFlooded(t *testing.T) {
 	l := dial(t, good)
 	l.hello(0)
 	l.receive(typeHello)
-	n := len(looked) // first: more are checked meanwhile
-	if most := knockBurst + int(time.Since(began).Seconds()*knocksPerSecond) + 1; n > most {
-		t.Errorf("%d connections were looked at, want %d at most", n, most)
+	n := len(examined) // first: more are examined meanwhile
+	if most := acceptBurst + int(time.Since(began).Seconds()*acceptsPerSecond) + 1; n > most {
+		t.Errorf("%d connections were examined, want %d at most", n, most)
 	}
 	if err := ctl.Close(); err != nil {
 		t.Error(err)

@@ -11,13 +11,13 @@ import (
 // Status is what came of an order; of several processes' the worst counts.
 type Status int
 
-// The statuses, with the numbers of shim/src/frame.h.
+// The values of shim/src/frame.h, the better before the worse.
 const (
 	// OK: everything is where it was ordered to.
 	OK Status = iota
 	// Cancelled: a newer order or the begin of a run ended it.
 	Cancelled
-	// Stale: a process has received a newer order.
+	// Stale: a process has a newer order.
 	Stale
 	// Failed: the driver refused a part; Done.Code is its answer.
 	Failed
@@ -27,9 +27,9 @@ const (
 
 // String returns the name for logs.
 func (s Status) String() string {
-	words := [...]string{"ok", "cancelled", "stale", "failed", "partial"}
-	if s >= 0 && int(s) < len(words) {
-		return words[s]
+	names := [...]string{"ok", "cancelled", "stale", "failed", "partial"}
+	if s >= 0 && int(s) < len(names) {
+		return names[s]
 	}
 	return fmt.Sprintf("status(%d)", int(s))
 }
@@ -95,7 +95,7 @@ func (d *Done) add(f doneFrame) {
 	if status < OK || status > Partial {
 		status = Failed
 	}
-	// A refusal outranks an early end.
+	// A refusal is more specific than an early end.
 	if status == Failed || d.Status != Failed && status > d.Status {
 		d.Status = status
 	}
@@ -104,9 +104,9 @@ func (d *Done) add(f doneFrame) {
 	}
 }
 
-// ask sends a frame to every process and adds them to those waited for. One that
-// is too far behind to be sent it is waited for too: only the caller's context, its
-// end or a newer order ends that. The caller holds mu.
+// ask sends a frame to every process and waits for them. One whose queue is full
+// is waited for too: only the caller's context, its end or a newer order ends that.
+// The caller holds mu.
 func (c *Container) ask(r *round, b []byte) {
 	for _, p := range c.processes {
 		r.waiting[p] = struct{}{}
@@ -119,7 +119,7 @@ func (c *Container) ask(r *round, b []byte) {
 
 // Evict orders all memory of the container off the device and waits until
 // every process has answered, ended, or ctx does. One whose connection broke is
-// waited for, and gets the order when it comes again. An older order's caller gets
+// waited for, and gets the order when it connects again. An older order's caller gets
 // ErrReplaced. A container without processes has nothing to move.
 func (c *Container) Evict(ctx context.Context, epoch uint64) (Done, error) {
 	return c.move(ctx, epoch, encode(typeEvict, epoch, 0))
@@ -151,7 +151,7 @@ func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, err
 		old.end(ErrReplaced)
 	}
 	c.order, r.frame = r, b
-	// A process that hung up and lives still holds its memory, and comes again.
+	// A disconnected process still has its memory, and connects again.
 	for _, p := range c.disconnected {
 		r.waiting[p] = struct{}{}
 	}
@@ -191,19 +191,19 @@ func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
 	return r.leave(p)
 }
 
-// Report requests from every process what it holds and returns the answers by
-// process id, of those that answered until ctx ended. Events.Usage gets them as well.
+// Report asks every process for its usage and returns the answers by process
+// id, of those that answered until ctx ended. Events.Usage gets them as well.
 func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
 	return c.inquire(ctx, typeReport)
 }
 
 // Ended notifies the processes that a run has ended, as Running does, and returns
-// what they hold after it, as Report does, in one question.
+// their usage after it, as Report does, in one question.
 func (c *Container) Ended(ctx context.Context) (map[int]gpu.Usage, error) {
 	return c.inquire(ctx, typeGate, 0)
 }
 
-// inquire sends every process a question that it answers with its usage.
+// inquire sends every process a frame that it answers with its usage.
 func (c *Container) inquire(ctx context.Context, kind frameType, payload ...uint64) (map[int]gpu.Usage, error) {
 	c.mu.Lock()
 	if c.closed {
@@ -257,7 +257,7 @@ func (c *Container) Limit(device, host int64) {
 	c.share()
 }
 
-// share notifies every process whose part of the limit has changed. The caller
+// share sends every process its part of the limit where it has changed. The caller
 // holds mu.
 func (c *Container) share() {
 	if c.limit == nil {
@@ -284,7 +284,7 @@ func left(limit, others int64) int64 {
 	return max(limit-others, 1)
 }
 
-// holds takes what a process reports.
+// holds stores what a process reports.
 func (c *Container) holds(p *process, u gpu.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,11 +300,11 @@ func (c *Container) holds(p *process, u gpu.Usage) {
 func (c *Container) Running(begins bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	word := uint64(0)
+	running := uint64(0)
 	if begins {
-		word = 1
+		running = 1
 	}
-	c.send(encode(typeGate, 0, word))
+	c.send(encode(typeGate, 0, running))
 }
 
 // send sends a frame to all. The caller holds mu.
@@ -315,7 +315,7 @@ func (c *Container) send(b []byte) {
 }
 
 // Processes returns how many processes of the container are connected. 0 for a
-// container that runs GPU code means that its memory is not seen.
+// container that runs GPU code means that its memory is not reported.
 func (c *Container) Processes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -148,7 +148,7 @@ func (p *process) take(f frame) (awaited bool, err error) {
 		// it is not served.
 		if f.hello.version != version {
 			_, _ = p.conn.Write(encode(typeHello, 0, version, 0))
-			return false, fmt.Errorf("shim of version %d, we speak %d", f.hello.version, version)
+			return false, fmt.Errorf("shim of version %d, want %d", f.hello.version, version)
 		}
 		p.greeted = true
 		if p.pid == 0 {
@@ -161,7 +161,7 @@ func (p *process) take(f frame) (awaited bool, err error) {
 	c.alive(p)
 	switch f.kind {
 	case typeUsage:
-		u := c.believe(f.usage)
+		u := c.bounded(f.usage)
 		c.holds(p, u)
 		c.ctl.events.Usage(c.id, p.pid, u)
 		return c.reported(p, f.epoch, u), nil

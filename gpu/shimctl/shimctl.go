@@ -3,11 +3,10 @@
 // to, report what they use of the GPU's memory and take orders to move it. It
 // decides nothing about memory (gpu does) and creates no containers.
 //
-// What it receives comes from user code's own process, so nothing of it is
-// trusted further than it can hurt that container: the process id comes from the
-// kernel where that shows it (see Outside), sizes are capped, frames and their rate
-// are bounded, a silent process is reported and never waited for beyond the
-// caller's context.
+// What it receives comes from user code's own process, so a false report can hurt
+// that container alone: the process id is taken from the kernel where it reports one
+// (see Outside), sizes are capped, frames and their rate are bounded, a silent
+// process is reported and never waited for beyond the caller's context.
 //
 // Its goroutines: one per Control for the heartbeat, one per container that
 // accepts, two per connection that read and write. Close ends and awaits them.
@@ -75,14 +74,14 @@ const (
 type Events interface {
 	// Usage is what a process uses now.
 	Usage(container string, pid int, u gpu.Usage)
-	// Exited reports that a process has ended: what it held is free. A process
-	// that only hung up keeps its last usage until it comes back or ends.
+	// Exited reports that a process has ended: its memory is free. A process
+	// that only disconnected keeps its last usage until it connects again or ends.
 	Exited(container string, pid int)
 	// Silent reports that a process stopped answering (it may be frozen with its
 	// container), or that it answers again.
 	Silent(container string, pid int, silent bool)
 	// Refused reports that a process's libraries do not bear managed memory. It may
-	// come again for the same process.
+	// be called again for the same process.
 	Refused(container string, pid int, r Refusal)
 }
 
@@ -138,14 +137,14 @@ func (s Settings) withDefaults() Settings {
 }
 
 // makePrivate makes a directory that only this user can pass. One that exists
-// must be ours: another user's could be swapped under us.
+// must be this user's: another user could replace theirs.
 func makePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make socket directory: %w", err)
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("look at socket directory: %w", err)
+		return fmt.Errorf("stat socket directory: %w", err)
 	}
 	if !info.IsDir() || !ownedByUs(info) {
 		return fmt.Errorf("socket directory %s: not a directory of this user", dir)
@@ -190,7 +189,7 @@ func (c *Control) all() []*Container {
 	return out
 }
 
-// beat pings every process from time to time.
+// beat sends a ping to every process each heartbeat.
 func (c *Control) beat() {
 	defer c.work.Done()
 	ticker := time.NewTicker(c.cfg.Heartbeat)

@@ -58,7 +58,7 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	o := devices.Options{
 		Mounted: c.Runtimes.Kind != processRuntime, Driver: fake,
 		Devices: g.devices, Context: int64(c.GPU.ContextMemory), Log: log,
-		Outspoken: c.GPU.Shim.Log,
+		LogToStderr: c.GPU.Shim.Log,
 	}
 	if fake == "" {
 		o.Driver = of.LibraryPath

@@ -17,22 +17,22 @@ type gpuContainer struct {
 	shim   *shimctl.Container // nil where there is no library
 	off    bool               // the action's annotation is shim: off
 	// managed reports that its memory can be moved.
-	managed bool
-	limit   int64         // bytes that it may use altogether; 0: none given
-	host    int64         // bytes of host memory that it may pin; 0: none given
-	memory  int64         // bytes that its action declares; 0: none
-	tenant  string        // the namespace whose limit counts for it, empty for none
-	most    int64         // bytes that its namespace may use on the device
-	running bool          // what follows to part is guarded by Mover.tenants
-	least   int64         // what is reserved for its runs
-	used    int64         // what it uses
-	allowed int64         // what its processes were allowed by the last message
-	own     int64         // bytes that it may use by its limit, or as its device has them
-	came    chan struct{} // closed when the first process reports
+	managed     bool
+	limit       int64         // bytes that it may use altogether; 0: none given
+	host        int64         // bytes of host memory that it may pin; 0: none given
+	memory      int64         // bytes that its action declares; 0: none
+	tenant      string        // the namespace whose limit counts for it, empty for none
+	most        int64         // bytes that its namespace may use on the device
+	running     bool          // what follows to part is guarded by Mover.tenants
+	least       int64         // what is reserved for its runs
+	used        int64         // what it uses
+	allowed     int64         // what its processes were allowed by the last message
+	own         int64         // bytes that it may use by its limit, or as its device has them
+	firstReport chan struct{} // closed when the first process reports
 
 	mu         sync.Mutex
-	connected  bool              // came is closed
-	unhooked   bool              // a run has waited for the first process in vain
+	connected  bool              // firstReport is closed
+	unhooked   bool              // a run has waited for the first process without one
 	assumed    bool              // it counts as using what was reserved
 	rejoins    time.Time         // an adopted container is waited for until then; zero: it was made here
 	moved      bool              // there was an order since the last run's end
@@ -42,7 +42,7 @@ type gpuContainer struct {
 	runs       int               // begun and not ended
 	promised   int64             // the most that was set aside for one of them
 	reporting  map[int]bool      // processes that report their usage; true: silent now
-	seen       map[int]int64     // bytes of processes that only NVML shows
+	seen       map[int]int64     // bytes of processes that only NVML lists
 }
 
 // noShim reports whether no shim is loaded into the container's processes.
@@ -61,7 +61,7 @@ func (b *gpuContainer) dirty() bool {
 }
 
 func newContainer(name string, device gpu.Device) *gpuContainer {
-	return &gpuContainer{name: name, device: device, came: make(chan struct{}), reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}}
+	return &gpuContainer{name: name, device: device, firstReport: make(chan struct{}), reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}}
 }
 
 // assumedPID stands for the processes of a container that cannot be asked.
@@ -80,7 +80,7 @@ func (m *Mover) connected(ctx context.Context, b *gpuContainer) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.options.helloTime)
 	defer cancel()
 	select {
-	case <-b.came:
+	case <-b.firstReport:
 		return true
 	case <-ctx.Done():
 		return false
@@ -99,13 +99,13 @@ func (b *gpuContainer) silent() int {
 	return n
 }
 
-// assume counts what was reserved as used by a container that cannot be asked.
-// Nothing of it can be moved.
+// assume counts what was reserved as used by a container whose processes do not
+// report. Nothing of it can be moved.
 func (m *Mover) assume(b *gpuContainer, need gpu.Need) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.seen) > 0 {
-		return // NVML shows what it uses
+		return // NVML lists what it uses
 	}
 	b.assumed = true
 	m.report(gpu.MemoryReport{Container: b.name, PID: assumedPID, Assumed: true, Usage: gpu.Usage{
@@ -145,10 +145,10 @@ func (m *Mover) countUnhooked(b *gpuContainer) {
 	m.warned[action] = true
 	m.log.Warn("no process of a GPU container is connected by the shim: its memory cannot be moved and counts as reserved",
 		"container", b.name, "fix", "a function that never asks for the GPU does not load it, a static program or an image with musl cannot, and one of "+
-			"another version is not accepted; an action that does without says so in its annotation gpu: {\"shim\": \"off\"}")
+			"another version is not accepted; an action that does without sets that in its annotation gpu: {\"shim\": \"off\"}")
 }
 
-// maxWarned bounds the actions that are remembered.
+// maxWarned bounds the actions that are stored as warned of.
 const maxWarned = 1000
 
 // actionOf is a container's name without the number that distinguishes it from
@@ -171,13 +171,13 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 	defer b.mu.Unlock()
 	if !b.connected {
 		b.connected = true
-		close(b.came)
+		close(b.firstReport)
 	}
 	e.m.known(b)
 	delete(b.seen, pid)
 	b.reporting[pid] = false
 	b.usage[pid] = u
-	over := b.overByWord()
+	over := b.overByReport()
 	if over == "" {
 		over = e.m.allot(b)
 	}

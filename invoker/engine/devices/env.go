@@ -10,15 +10,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// Where library and socket directory appear in containers with a file system
+// Where the library and the socket directory are in containers with a file system
 // of their own.
 const (
 	libraryTarget = "/opt/gpuwhisk/" + LibraryName
 	socketTarget  = "/run/gpuwhisk"
 )
 
-// deviceEnv leads a process to its real device. Containers with a file system
-// of their own see no other device.
+// deviceEnv is the environment that selects a process's real device. Containers with
+// a file system of their own have no other device.
 func (m *Mover) deviceEnv(device gpu.Device) []string {
 	switch {
 	case m.options.Mounted || device.Simulated:
@@ -30,9 +30,9 @@ func (m *Mover) deviceEnv(device gpu.Device) []string {
 }
 
 // equip gives the container its socket and has its processes load the shim. One
-// without the shim has the socket's directory all the same: by it a process is
-// matched to its container.
-func (m *Mover) equip(g *container.GPU, b *gpuContainer, word string) {
+// without the shim has the socket's directory all the same: its processes are
+// identified by it.
+func (m *Mover) equip(g *container.GPU, b *gpuContainer, mode string) {
 	library, socket := m.options.Library, b.shim.Socket()
 	if m.options.Mounted {
 		g.Mounts = append(g.Mounts, container.Mount{Source: b.shim.Dir(), Target: socketTarget})
@@ -42,7 +42,7 @@ func (m *Mover) equip(g *container.GPU, b *gpuContainer, word string) {
 		}
 		library, socket = libraryTarget, filepath.Join(socketTarget, shimctl.SocketName)
 	}
-	g.Env = append(g.Env, "GPUWHISK_SHIM="+backend(word), "GPUWHISK_SHIM_SOCKET="+socket)
+	g.Env = append(g.Env, "GPUWHISK_SHIM="+backend(mode), "GPUWHISK_SHIM_SOCKET="+socket)
 	if b.off {
 		return
 	}
@@ -56,7 +56,7 @@ func (m *Mover) equip(g *container.GPU, b *gpuContainer, word string) {
 	}
 	g.SpillMB = m.spill(b)
 	g.Env = append(g.Env, "LD_PRELOAD="+library)
-	if m.options.Outspoken {
+	if m.options.LogToStderr {
 		g.Env = append(g.Env, "GPUWHISK_SHIM_LOG=2")
 	}
 	b.shim.Limit(max(most, 0), b.host)
@@ -84,11 +84,11 @@ func (m *Mover) spill(b *gpuContainer) int {
 	return int((most + 1<<20 - 1) >> 20)
 }
 
-// backend is the shim's name of the annotation's mode.
-func backend(word string) string {
-	switch word {
+// backend is the shim's mode for the annotation's.
+func backend(mode string) string {
+	switch mode {
 	case activation.ShimOff, activation.ShimCount:
-		return word
+		return mode
 	}
 	return activation.ShimManaged
 }

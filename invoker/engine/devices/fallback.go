@@ -22,10 +22,10 @@ type Fallback struct {
 	Since  time.Time `json:"since"`
 }
 
-// maxFallbacks bounds what is remembered; the oldest gives way.
+// maxFallbacks bounds how many are stored; the oldest is dropped.
 const maxFallbacks = 1000
 
-// Fallbacks remembers them in a file, for the next process. It is safe for
+// Fallbacks stores them in a file, for the next process. It is safe for
 // concurrent use.
 type Fallbacks struct {
 	path string // empty: they are forgotten with the process
@@ -37,8 +37,8 @@ type Fallbacks struct {
 	disk sync.Mutex // held while the file is written; never with mu
 }
 
-// OpenFallbacks reads what an earlier process remembered. A file that cannot be
-// read is put aside: what is in it is found out again.
+// OpenFallbacks reads what an earlier process stored. A file that cannot be
+// read is renamed: what is in it is found out again.
 func OpenFallbacks(path string, log *slog.Logger) *Fallbacks {
 	f := &Fallbacks{path: path, log: log, all: map[string]Fallback{}}
 	if path == "" {
@@ -79,7 +79,7 @@ func (f *Fallbacks) Reason(action string) (why string, fell bool) {
 	return one.Reason, fell
 }
 
-// Add remembers an action. False: it is known already. Save writes it down.
+// Add adds an action. False: it is there already. Save writes the file.
 func (f *Fallbacks) Add(action, reason string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +93,7 @@ func (f *Fallbacks) Add(action, reason string) bool {
 	return true
 }
 
-// Clear forgets an action, or all for an empty name, and returns how many. The
+// Clear removes an action, or all for an empty name, and returns how many. The
 // next containers follow their annotations.
 func (f *Fallbacks) Clear(action string) int {
 	f.mu.Lock()
@@ -130,8 +130,8 @@ func (f *Fallbacks) sorted() []Fallback {
 	return list
 }
 
-// Save writes the file. What cannot be written is logged, and found out again
-// after a restart.
+// Save writes the file. What cannot be written is found out again after a
+// restart; it is logged.
 func (f *Fallbacks) Save() {
 	if f.path == "" {
 		return

@@ -17,7 +17,7 @@ func TestFallbacksSurvive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "invoker0", "fallbacks.json")
 	f := OpenFallbacks(path, slog.New(slog.DiscardHandler))
 	if !f.Add("guest/f", "why") || f.Add("guest/f", "another") || !f.Add("guest/g", "also") {
-		t.Fatal("the first word on an action is not the one that is kept")
+		t.Fatal("the first reason of an action is not the one that is kept")
 	}
 	f.Save()
 	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))

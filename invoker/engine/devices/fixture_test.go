@@ -38,15 +38,15 @@ func simulatedDevice() gpu.Device {
 // fixture is a mover whose reports are kept.
 type fixture struct {
 	*Mover
-	t    testing.TB
-	news chan gpu.MemoryReport
-	log  *safeBuffer
+	t       testing.TB
+	reports chan gpu.MemoryReport
+	log     *safeBuffer
 }
 
 func open(t testing.TB, change func(*Options)) *fixture {
 	t.Helper()
 	dir := shimDir(t)
-	b := &fixture{t: t, news: make(chan gpu.MemoryReport, 1<<14), log: &safeBuffer{}}
+	b := &fixture{t: t, reports: make(chan gpu.MemoryReport, 1<<14), log: &safeBuffer{}}
 	short, err := os.MkdirTemp("", "devices-") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func open(t testing.TB, change func(*Options)) *fixture {
 			t.Errorf("the socket directory is left: %v", err)
 		}
 	})
-	b.Listen(func(h gpu.MemoryReport) { b.news <- h })
+	b.Listen(func(h gpu.MemoryReport) { b.reports <- h })
 	return b
 }
 
@@ -91,17 +91,17 @@ func (b *fixture) await(what string, want func(gpu.MemoryReport) bool) gpu.Memor
 	limit := time.After(testTimeout)
 	for {
 		select {
-		case h := <-b.news:
+		case h := <-b.reports:
 			if want(h) {
 				return h
 			}
 		case <-limit:
-			b.t.Fatalf("%s: nothing is heard", what)
+			b.t.Fatalf("%s: nothing is reported", what)
 		}
 	}
 }
 
-// awaitUsage waits until a process reports that it holds so much.
+// awaitUsage waits until a process reports that it uses so much.
 func (b *fixture) awaitUsage(pid int, allocated int64) gpu.Usage {
 	b.t.Helper()
 	return b.await(fmt.Sprintf("%d bytes of process %d", allocated, pid), func(h gpu.MemoryReport) bool {
@@ -113,7 +113,7 @@ func (b *fixture) awaitUsage(pid int, allocated int64) gpu.Usage {
 func (b *fixture) last(pid int) (last gpu.MemoryReport) {
 	for {
 		select {
-		case h := <-b.news:
+		case h := <-b.reports:
 			if h.PID == pid {
 				last = h
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 )
 
-// The names for devices that are not a list.
+// The values for devices that are not a list.
 const (
 	// Auto takes every device that the driver has, and none where there is no
 	// driver.

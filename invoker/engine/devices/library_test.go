@@ -84,7 +84,7 @@ func TestUnreadableLibrary(t *testing.T) {
 	}
 }
 
-// What the loader prints counts: what it leaves out, and what ends a program.
+// The loader decides: what it leaves out, and what ends a program.
 func TestTryLibrary(t *testing.T) {
 	dir := shimDir(t)
 	if err := TryLibrary(t.Context(), filepath.Join(dir, LibraryName)); err != nil {
@@ -146,7 +146,7 @@ func TestTryLibraryWithoutProgram(t *testing.T) {
 	}
 }
 
-// TestNeeds: a library names the C library that it needs; what is none names none.
+// TestNeeds: a library names the C library that it needs; what is none names nothing.
 func TestNeeds(t *testing.T) {
 	b := open(t, nil)
 	got, err := Needs(b.options.Library)

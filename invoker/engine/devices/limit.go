@@ -7,15 +7,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// The shim refuses what goes beyond a limit. A container that uses more all the same,
-// by its own report or by NVML's, is ended.
+// The shim refuses what goes beyond a limit. A container that uses more all the same, by
+// its own reports or by NVML's, is ended.
 
-// unsaid is what NVML may show of a process beyond its memory and context.
-const unsaid = 64 << 20
+// unreportedBytes is what NVML may list of a process beyond its memory and context.
+const unreportedBytes = 64 << 20
 
-// overByWord reports, once, that the container's processes hold more than they may
+// overByReport returns, once, that the container's processes use more than they may
 // by their own reports. The caller holds b.mu.
-func (b *gpuContainer) overByWord() string {
+func (b *gpuContainer) overByReport() string {
 	sum, pinned := int64(0), int64(0)
 	for _, u := range b.usage {
 		sum += u.Allocated
@@ -29,13 +29,13 @@ func (b *gpuContainer) overByWord() string {
 	return b.beyond(sum, sum > b.limit)
 }
 
-// overBySight does the same for what NVML shows of its processes, with their
+// overByNVML returns the same by what NVML lists of its processes, with their
 // contexts. The caller holds b.mu.
-func (b *gpuContainer) overBySight(found map[int]sight, context int64) string {
+func (b *gpuContainer) overByNVML(found map[int]observed, context int64) string {
 	sum, allowed := int64(0), b.limit
 	for _, s := range found {
 		sum += s.bytes
-		allowed += int64(s.processes) * (context + unsaid)
+		allowed += int64(s.processes) * (context + unreportedBytes)
 	}
 	return b.beyond(sum, sum > allowed)
 }
@@ -54,12 +54,12 @@ func (b *gpuContainer) beyond(sum int64, is bool) string {
 		activation.Size(sum), activation.Size(b.limit))
 }
 
-// hidden is what reporting processes have on the device beyond what they report, as
-// NVML shows it. What was moved out may still show there, so all that they have
+// hidden is what reporting processes have on the device beyond what they report, by
+// NVML. What was moved out may still be listed there, so all that they have
 // allocated is allowed for. The caller holds b.mu.
 func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
-	for _, u := range b.speakers(key) {
-		bytes -= u.Allocated + max(u.Context, context) + unsaid
+	for _, u := range b.reportedBy(key) {
+		bytes -= u.Allocated + max(u.Context, context) + unreportedBytes
 	}
 	return max(bytes, 0)
 }
@@ -78,12 +78,12 @@ func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
 	m.report(gpu.MemoryReport{Container: b.name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}})
 }
 
-// The containers that run on a device share it: each may have what the other
-// running ones leave, of the device and of what its namespace may have there, but
-// what was reserved for it in any case, whatever others report. What idle ones have
-// there is moved out for them by the scheduler.
+// The running containers of a device share it: each may use what the other running
+// ones leave of the device and of its namespace's limit, and at least what was
+// reserved for its runs, whatever others report. The memory of idle ones is moved out
+// for them by the scheduler.
 
-// runs counts a run that begins in a container, for which so much was set aside, or
+// runs counts a run that begins in a container, for which so much was reserved, or
 // has ended.
 func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 	b.mu.Lock()
@@ -97,9 +97,9 @@ func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 	}
 }
 
-// allot sends the containers on a container's device what each may have. It
-// reports, once, that those of a namespace hold too much, where this container's
-// change has brought them there. The caller holds b.mu.
+// allot sends the containers on a container's device what each may use, and
+// returns, once, that those of its namespace use too much together, if they do. The
+// caller holds b.mu.
 func (m *Mover) allot(b *gpuContainer) (over string) {
 	m.tenants.Lock()
 	defer m.tenants.Unlock()
@@ -161,7 +161,7 @@ func (b *gpuContainer) total(context int64) (sum int64) {
 	}
 	for pid, bytes := range b.seen {
 		if pid > 0 { // it is not reported what of it is a context
-			bytes = max(bytes-context-unsaid, 0)
+			bytes = max(bytes-context-unreportedBytes, 0)
 		}
 		sum = min(sum+bytes, maxUsed)
 	}

@@ -10,8 +10,7 @@ import (
 )
 
 // TestNamespaceShares: the running containers of a namespace hold no more than its
-// limit together, what one leaves is the others', and one that gets beyond it is
-// ended.
+// limit together, what one leaves is the others', and one that gets beyond it is ended.
 func TestNamespaceShares(t *testing.T) {
 	b := open(t, nil)
 	guests := map[string]*shimtest.Guest{}
@@ -34,7 +33,7 @@ func TestNamespaceShares(t *testing.T) {
 			}
 		}
 		if code := guests[name].Do("try %d", mb*mib); code != want {
-			t.Errorf("%s: %d MiB of %s: the driver says %d, want %d", what, mb, name, code, want)
+			t.Errorf("%s: %d MiB of %s: the driver answers %d, want %d", what, mb, name, code, want)
 		}
 	}
 	try("more than all", "a", 11, 2)
@@ -46,9 +45,9 @@ func TestNamespaceShares(t *testing.T) {
 	try("when the other rests", "b", 8, 0)
 	b.last(0)
 	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: mib})
-	over := b.await("the word on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
+	over := b.await("the report on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
 	if over.Container != "b" || !strings.Contains(over.Over, "namespace one held 11 MB") || !strings.Contains(over.Over, "limit of 10 MB") {
-		t.Errorf("told %+v", over)
+		t.Errorf("reported %+v", over)
 	}
 }
 
@@ -67,7 +66,7 @@ func TestDeviceIsShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		if code := guest.Do("try %d", mb*mib); code != want {
-			t.Errorf("%s: %d MiB: the driver says %d, want %d", what, mb, code, want)
+			t.Errorf("%s: %d MiB: the driver answers %d, want %d", what, mb, code, want)
 		}
 	}
 	b.Begin("b", gpu.Need{Bytes: 200 * mib})
@@ -77,18 +76,18 @@ func TestDeviceIsShared(t *testing.T) {
 	try("alone", 100, 0)
 	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: 1 << 48})
 	b.Begin("b", gpu.Need{})
-	try("beside one that says it holds all", 1, 2)
+	try("beside one that reports all as its own", 1, 2)
 	b.End(b.limited(), "b", gpu.Need{})
 	try("when that rests", 100, 0)
 }
 
-// TestPromiseStands: what another container reports takes nothing of a reservation.
-func TestPromiseStands(t *testing.T) {
+// TestReservationStands: what another reports takes nothing of a reservation.
+func TestReservationStands(t *testing.T) {
 	b := open(t, nil)
 	g := b.prepare("a", "managed")
-	b.prepare("liar", "managed")
-	events{b.Mover}.Usage("liar", 1, gpu.Usage{Allocated: 1 << 48})
-	b.Begin("liar", gpu.Need{})
+	b.prepare("hostile", "managed")
+	events{b.Mover}.Usage("hostile", 1, gpu.Usage{Allocated: 1 << 48})
+	b.Begin("hostile", gpu.Need{})
 	b.Begin("a", gpu.Need{Bytes: 20 * mib})
 	guest := b.guest(g)
 	b.awaitUsage(guest.PID(), 0)
@@ -96,9 +95,9 @@ func TestPromiseStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code := guest.Do("try %d", 20*mib); code != 0 {
-		t.Errorf("20 MiB of 20 promised: the driver says %d", code)
+		t.Errorf("20 MiB of 20 promised: the driver answers %d", code)
 	}
 	if code := guest.Do("try 1"); code != 2 {
-		t.Errorf("a byte beyond: the driver says %d, want out of memory", code)
+		t.Errorf("a byte beyond: the driver answers %d, want out of memory", code)
 	}
 }

@@ -5,8 +5,8 @@
 //
 // It decides nothing about memory or order: gpu and sched do. What a container
 // reports is bounded by gpu/shimctl. A container without a shim (a static program,
-// an image without glibc, one whose annotation is off) counts as using what was reserved
-// for it, or what NVML shows, until its end.
+// an image without glibc, one whose action switches it off) counts as using what was reserved
+// for it, or what NVML lists, until its end.
 //
 // Goroutines are those of the shimctl.Control and the nvml.Watcher that it
 // opens; Close ends them.
@@ -30,7 +30,7 @@ import (
 
 const (
 	// answerTime is how long the end of a run waits for the container to report
-	// what it holds. The caller has the result by then, the container waits; a
+	// its usage. The caller has the result by then, the container waits; a
 	// shim needs a tenth of a millisecond.
 	answerTime = 100 * time.Millisecond
 	// helloTime is how long the end of a container's first run waits for a
@@ -58,9 +58,9 @@ type Options struct {
 	// Library is the path of libgpuwhisk.so. Empty means that containers run
 	// without it.
 	Library string
-	// Outspoken has the shim log on a process's stderr, which are the action's
+	// LogToStderr has the shim log on a process's stderr, which are the action's
 	// logs, why it steps aside.
-	Outspoken bool
+	LogToStderr bool
 	// Mounted is true where containers have a file system of their own, into
 	// which the socket and a copy of the library are mounted: Dir must have
 	// the same path on the containers' host.
@@ -89,11 +89,11 @@ type Mover struct {
 	report  func(gpu.MemoryReport)
 	owners  map[int]string // containers of processes; only observe uses it
 	// processes asks the engine; nil where all processes are in our name space.
-	processes Processes
-	build     string         // identifies this library
-	sight     sync.WaitGroup // of WatchSimulated
-	blind     func()         // ends it; nil where nothing is polled
-	tenants   sync.Mutex     // serializes what a namespace's containers are allowed
+	processes   Processes
+	build       string         // identifies this library
+	polling     sync.WaitGroup // of WatchSimulated
+	stopPolling func()         // nil where nothing is polled
+	tenants     sync.Mutex     // serializes what a namespace's containers are allowed
 
 	mu         sync.Mutex
 	containers map[string]*gpuContainer
@@ -244,7 +244,7 @@ func (m *Mover) ended(ctx context.Context, b *gpuContainer) {
 func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 	b := m.container(o.Container)
 	if b == nil || b.noShim() {
-		return 0, nil // nothing of it can be moved, and the ledger sees that
+		return 0, nil // nothing of it can be moved, and the ledger counts it so
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime)
 	defer cancel()
@@ -284,7 +284,7 @@ func (m *Mover) judge(b *gpuContainer, o gpu.Order, done shimctl.Done) (int64, e
 	return done.Moved, nil
 }
 
-// Stats counts what goes on.
+// Stats are the counts of a moment.
 type Stats struct {
 	Containers int    // prepared and not forgotten
 	Processes  int    // that are connected
@@ -312,9 +312,9 @@ func (m *Mover) Close() error {
 	if m.control == nil {
 		return nil
 	}
-	if m.blind != nil {
-		m.blind()
-		m.sight.Wait()
+	if m.stopPolling != nil {
+		m.stopPolling()
+		m.polling.Wait()
 	}
 	m.mu.Lock()
 	names := make([]string, 0, len(m.containers))

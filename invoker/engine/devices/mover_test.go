@@ -172,7 +172,7 @@ func TestFrozenContainer(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := b.Move(ctx, evict(2), 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("an order that nobody waits for ended with %v", err)
+		t.Errorf("an order that is not waited for ended with %v", err)
 	}
 	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{}) // its own bound ends it
@@ -200,7 +200,7 @@ func TestRefusalIsReportedOnce(t *testing.T) {
 		t.Errorf("held after the refusal: %+v", h)
 	}
 	if n := b.log.count("could not be moved whole"); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 }
 
@@ -214,12 +214,12 @@ func TestKilledProcess(t *testing.T) {
 	}
 	b.await("the end of the process", func(h gpu.MemoryReport) bool { return h.PID == g.PID() && h.Exited })
 	if n, err := b.Move(b.limited(), evict(2), 0); n != 0 || err != nil {
-		t.Errorf("an order to nobody: %d, %v", n, err)
+		t.Errorf("an order to no container: %d, %v", n, err)
 	}
 }
 
-// TestUnhooked: a container without a connected shim holds what was reserved,
-// until one connects.
+// TestUnhooked: a container that does not report by a shim uses what was reserved,
+// until one does.
 func TestUnhooked(t *testing.T) {
 	b := open(t, func(o *Options) { o.helloTime = 50 * time.Millisecond })
 	g := b.prepare(name, "managed")
@@ -239,7 +239,7 @@ func TestUnhooked(t *testing.T) {
 	b.prepare(other, "managed")
 	b.End(b.limited(), other, need)
 	if n, s := b.log.count("no process of a GPU container"), b.Stats(); n != 1 || s.Unhooked != 2 || s.Containers != 2 {
-		t.Errorf("said %d times, %+v", n, s)
+		t.Errorf("logged %d times, %+v", n, s)
 	}
 	late := b.guest(g)
 	b.await("the end of what was assumed", func(h gpu.MemoryReport) bool {
@@ -314,7 +314,7 @@ func TestWithoutLibrary(t *testing.T) {
 // the library at fixed places, and nothing of another's.
 func TestMounted(t *testing.T) {
 	real := gpu.Device{Index: 1, UUID: "GPU-1", MemoryBytes: 4 * mib}
-	b := open(t, func(o *Options) { o.Mounted, o.Driver, o.Devices, o.Outspoken = true, "", []gpu.Device{real}, true })
+	b := open(t, func(o *Options) { o.Mounted, o.Driver, o.Devices, o.LogToStderr = true, "", []gpu.Device{real}, true })
 	g := b.prepare(name, "managed")
 	dir := b.container(name).shim.Dir()
 	copied := filepath.Join(b.options.Dir, LibraryName)
@@ -350,16 +350,16 @@ func TestPinnedMemory(t *testing.T) {
 	}
 	guest := b.guest(g)
 	if code := guest.Do("pin %d", 5*mib); code != 2 {
-		t.Errorf("5 MiB of 4: the driver says %d, want out of memory", code)
+		t.Errorf("5 MiB of 4: the driver answers %d, want out of memory", code)
 	}
 	if code := guest.Do("pin %d", 3*mib); code != 0 {
-		t.Errorf("3 MiB of 4: the driver says %d", code)
+		t.Errorf("3 MiB of 4: the driver answers %d", code)
 	}
 	b.await("what is pinned", func(h gpu.MemoryReport) bool { return h.PID == guest.PID() && h.Usage.Pinned == 3*mib })
 	events{b.Mover}.Usage(name, guest.PID()+1, gpu.Usage{Pinned: 2 * mib})
-	over := b.await("the word on it", func(h gpu.MemoryReport) bool { return h.Over != "" })
+	over := b.await("the report on it", func(h gpu.MemoryReport) bool { return h.Over != "" })
 	if !strings.Contains(over.Over, "pinned 5 MB") || !strings.Contains(over.Over, "memory limit of 4 MB") {
-		t.Errorf("told %q", over.Over)
+		t.Errorf("reported %q", over.Over)
 	}
 }
 
@@ -400,7 +400,7 @@ func TestRealDeviceOfProcess(t *testing.T) {
 }
 
 // BenchmarkEnd is what the begin and the end of a warm run cost: the container
-// reports what it holds.
+// reports its usage.
 func BenchmarkEnd(b *testing.B) {
 	x := open(b, nil)
 	x.loaded()

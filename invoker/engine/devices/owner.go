@@ -46,7 +46,7 @@ func (m *Mover) named(pid int) (names []string) {
 	return names
 }
 
-// ownerOnce remembers the answer for as long as the process is listed. Only
+// ownerOnce keeps the answer for as long as the process is listed. Only
 // NVML's goroutine calls it.
 func (m *Mover) ownerOnce(pid int) (name string, ok bool) {
 	if name, known := m.owners[pid]; known && (name == "" || m.container(name) != nil) {
@@ -57,7 +57,7 @@ func (m *Mover) ownerOnce(pid int) (name string, ok bool) {
 	if named := m.named(pid); len(named) == 1 {
 		name = named[0]
 	} else if len(named) == 0 && !m.visible(pid) {
-		name, asked = m.ownerAbroad(pid)
+		name, asked = m.ownerOutside(pid)
 	}
 	if asked || name != "" {
 		m.owners[pid] = name
@@ -76,9 +76,9 @@ func (m *Mover) forgetOwners(readings []nvml.Reading) {
 	}
 }
 
-// An invoker in a container without the host's process ids sees no process of other
-// containers. Process ids that shims report and those that NVML, or the state of a
-// simulated device, shows are then not the same. The container engine is asked of
+// An invoker in a container without the host's process ids has no access to processes
+// of other containers. Process ids that shims report and those that NVML, or the state
+// of a simulated device, lists are then not the same. The container engine is asked of
 // which container a process is, and the usage of all processes of a container is
 // compared with what all of them report.
 
@@ -98,9 +98,9 @@ func (m *Mover) visible(pid int) bool {
 	return err == nil
 }
 
-// abroad asks the engine for the container whose processes match. asked is false
+// engineOwner asks the engine for the container whose processes match. asked is false
 // where the engine did not answer for all.
-func (m *Mover) abroad(is func(pids []int, space uint64) bool) (name string, asked bool) {
+func (m *Mover) engineOwner(is func(pids []int, space uint64) bool) (name string, asked bool) {
 	if m.processes == nil {
 		return "", true
 	}
@@ -117,27 +117,27 @@ func (m *Mover) abroad(is func(pids []int, space uint64) bool) (name string, ask
 	return "", asked
 }
 
-// ownerAbroad is the container of a process that we do not see.
-func (m *Mover) ownerAbroad(pid int) (name string, asked bool) {
-	return m.abroad(func(pids []int, _ uint64) bool { return slices.Contains(pids, pid) })
+// ownerOutside is the container of a process that is not in our name space.
+func (m *Mover) ownerOutside(pid int) (name string, asked bool) {
+	return m.engineOwner(func(pids []int, _ uint64) bool { return slices.Contains(pids, pid) })
 }
 
-// pidAbroad gives a number of ours to a process of a simulated device that we do
-// not see, once its container is known; 0 before.
-func (s *simulation) pidAbroad(who slotHolder) int {
-	name, _ := s.m.abroad(func(_ []int, space uint64) bool { return space != 0 && space == who.space })
+// pidOutside gives a number of ours to a process of a simulated device that is not
+// in our name space, once its container is known; 0 before.
+func (s *simulation) pidOutside(holder slotHolder) int {
+	name, _ := s.m.engineOwner(func(_ []int, space uint64) bool { return space != 0 && space == holder.space })
 	if name == "" {
 		return 0
 	}
-	s.abroad++
-	pid := shimctl.Outside + s.abroad
+	s.outside++
+	pid := shimctl.Outside + s.outside
 	s.m.owners[pid] = name
 	return pid
 }
 
-// sight is what a device shows of a process of a container, or of all in another
+// observed is what a device lists of a process of a container, or of all in another
 // name space together.
-type sight struct {
+type observed struct {
 	bytes     int64
 	processes int
 }
@@ -151,9 +151,9 @@ func (m *Mover) processKey(p nvml.Process) int {
 	return p.PID
 }
 
-// speakers is the usage that is reported by the processes of a key. The caller
+// reportedBy is the usage that is reported by the processes of a key. The caller
 // holds b.mu.
-func (b *gpuContainer) speakers(key int) (usages []gpu.Usage) {
+func (b *gpuContainer) reportedBy(key int) (usages []gpu.Usage) {
 	if key != shimctl.Outside {
 		if _, reports := b.reporting[key]; reports {
 			usages = append(usages, b.usage[key])

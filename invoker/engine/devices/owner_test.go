@@ -11,12 +11,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
-// TestAbroad: where the host's processes are not seen the engine says whose they
-// are, and the sum of what a container's processes have is compared with the sum of
-// what they report.
-func TestAbroad(t *testing.T) {
+// TestOutside: where the host's processes are not seen the engine reports their
+// container, and the usage of all of its processes is compared with their reports.
+func TestOutside(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() }) // shows no process
-	b.prepare("talks", "managed")
+	b.prepare("reports", "managed")
 	b.prepare("static", "managed")
 	asked, away := 0, false
 	b.Ask(func(_ context.Context, name string) ([]int, uint64, error) {
@@ -24,15 +23,15 @@ func TestAbroad(t *testing.T) {
 		if away {
 			return nil, 0, errors.New("no answer")
 		}
-		return map[string][]int{"talks": {801, 802}, "static": {900}}[name], 0, nil
+		return map[string][]int{"reports": {801, 802}, "static": {900}}[name], 0, nil
 	})
 	const first, second = shimctl.Outside + 2, shimctl.Outside + 7
 	for _, pid := range []int{first, second} {
-		events{b.Mover}.Usage("talks", pid, gpu.Usage{Allocated: 30 * mib, Resident: 30 * mib, Context: mib})
+		events{b.Mover}.Usage("reports", pid, gpu.Usage{Allocated: 30 * mib, Resident: 30 * mib, Context: mib})
 	}
 	received := func() (got []gpu.MemoryReport) {
-		for len(b.news) > 0 {
-			if h := <-b.news; h.PID != first && h.PID != second {
+		for len(b.reports) > 0 {
+			if h := <-b.reports; h.PID != first && h.PID != second {
 				got = append(got, h)
 			}
 		}
@@ -42,7 +41,7 @@ func TestAbroad(t *testing.T) {
 	expect := func(what string, want ...gpu.MemoryReport) {
 		t.Helper()
 		if got := received(); !slices.Equal(got, want) {
-			t.Errorf("%s: heard %+v, want %+v", what, got, want)
+			t.Errorf("%s: reported %+v, want %+v", what, got, want)
 		}
 	}
 	of := func(name string, pid int, bytes int64) gpu.MemoryReport {
@@ -53,7 +52,7 @@ func TestAbroad(t *testing.T) {
 	expect("an engine that does not answer")
 	away = false
 	read(nvml.Process{PID: 900, Bytes: 40 * mib}, nvml.Process{PID: 7, Bytes: mib})
-	expect("one that says nothing", of("static", shimctl.Outside, 40*mib))
+	expect("one that reports nothing", of("static", shimctl.Outside, 40*mib))
 	before := asked
 	read(nvml.Process{PID: 900, Bytes: 41 * mib}, nvml.Process{PID: 7, Bytes: mib})
 	expect("the same")
@@ -62,14 +61,14 @@ func TestAbroad(t *testing.T) {
 	}
 	// Two contexts and twice what a driver may need for itself are allowed for.
 	read(nvml.Process{PID: 801, Bytes: 95 * mib}, nvml.Process{PID: 802, Bytes: 95 * mib})
-	expect("gone, and what is said", gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
+	expect("gone, and what is reported", gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
 	read(nvml.Process{PID: 801, Bytes: 95 * mib}, nvml.Process{PID: 802, Bytes: 200 * mib})
-	expect("more than is said", of("talks", hiddenPID(shimctl.Outside), (295-2*(30+1+64))*mib))
+	expect("more than is reported", of("reports", hiddenPID(shimctl.Outside), (295-2*(30+1+64))*mib))
 	read()
-	expect("nothing any more", gpu.MemoryReport{Container: "talks", PID: hiddenPID(shimctl.Outside), Exited: true})
+	expect("nothing any more", gpu.MemoryReport{Container: "reports", PID: hiddenPID(shimctl.Outside), Exited: true})
 	// A process that begins to report is charged by its report alone.
 	read(nvml.Process{PID: 900, Bytes: 40 * mib})
 	events{b.Mover}.Usage("static", first, gpu.Usage{Allocated: 40 * mib, Resident: 40 * mib})
 	read(nvml.Process{PID: 900, Bytes: 40 * mib})
-	expect("who talks now", of("static", shimctl.Outside, 40*mib), gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
+	expect("one that reports now", of("static", shimctl.Outside, 40*mib), gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // What NVML is for real devices, the state file of the fake driver is for
-// simulated ones: it shows what each process really uses, whatever the process
+// simulated ones: it has what each process really uses, whatever the process
 // reports. Its layout is in shim/test/fake/usage.h.
 const (
 	stateMagic   = 0x6b616601
@@ -28,7 +28,7 @@ const (
 	stateDevices = 8
 	stateSlots   = 256
 	stateSlot    = 16 + 4*8*stateDevices
-	// The numbers of a slot, for each device in turn: plain, managed, kept.
+	// The numbers of a slot, for each device: plain, managed, kept.
 	stateNumbers = 3
 )
 
@@ -45,10 +45,10 @@ type slotHolder struct {
 // simulation reads the states of simulated devices.
 type simulation struct {
 	m      *Mover
-	pids   map[slotHolder]int // as we see them; 0: not seen
+	pids   map[slotHolder]int // by our name space; 0: not in it
 	logged bool               // that a state cannot be read
-	// abroad counts the numbers that were given to processes we do not see.
-	abroad int
+	// outside counts the numbers that were given to processes of other name spaces.
+	outside int
 }
 
 // WatchSimulated begins to poll what processes use on simulated devices, until Close:
@@ -60,9 +60,9 @@ func (m *Mover) WatchSimulated(o Observer) {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	m.blind = stop
+	m.stopPolling = stop
 	s := &simulation{m: m, pids: map[slotHolder]int{}}
-	m.sight.Go(func() {
+	m.polling.Go(func() {
 		ticker := time.NewTicker(stateInterval)
 		defer ticker.Stop()
 		for {
@@ -88,15 +88,15 @@ func (s *simulation) read() []nvml.Reading {
 		switch {
 		case err == nil:
 			r.Listed, r.Memory.Used = true, 0
-			for who, bytes := range reported {
+			for holder, bytes := range reported {
 				r.Memory.Used += bytes
-				seen[who] = s.pid(who)
-				if pid := seen[who]; pid > 0 {
+				seen[holder] = s.pid(holder)
+				if pid := seen[holder]; pid > 0 {
 					r.Processes = append(r.Processes, nvml.Process{PID: pid, Bytes: bytes})
 				}
 			}
 		case errors.Is(err, fs.ErrNotExist):
-			r.Listed, r.Memory.Used = true, 0 // no process has come yet
+			r.Listed, r.Memory.Used = true, 0 // no process has used it yet
 		case !s.logged:
 			s.logged = true
 			s.m.log.Warn("state of a simulated GPU cannot be read", "device", d.String(), "error", err)
@@ -107,22 +107,22 @@ func (s *simulation) read() []nvml.Reading {
 	return out
 }
 
-// pid is the number that stands for a process here.
-func (s *simulation) pid(who slotHolder) int {
-	if pid, known := s.pids[who]; known && pid > 0 {
+// pid is the number of a process in our name space.
+func (s *simulation) pid(holder slotHolder) int {
+	if pid, known := s.pids[holder]; known && pid > 0 {
 		return pid
 	}
-	if space(s.m.options.proc, "self") == who.space {
-		return who.pid
+	if space(s.m.options.proc, "self") == holder.space {
+		return holder.pid
 	}
-	if pid := foreignPID(s.m.options.proc, who); pid > 0 {
+	if pid := foreignPID(s.m.options.proc, holder); pid > 0 {
 		return pid
 	}
-	return s.pidAbroad(who)
+	return s.pidOutside(holder)
 }
 
 // foreignPID finds a process of another name space.
-func foreignPID(proc string, who slotHolder) int {
+func foreignPID(proc string, holder slotHolder) int {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return 0
@@ -136,7 +136,7 @@ func foreignPID(proc string, who slotHolder) int {
 		if err != nil {
 			continue
 		}
-		if innermost(string(text)) == who.pid && space(proc, e.Name()) == who.space {
+		if innermost(string(text)) == holder.pid && space(proc, e.Name()) == holder.space {
 			return pid
 		}
 	}
@@ -156,7 +156,7 @@ func innermost(status string) int {
 	return 0
 }
 
-// space is the name space of processes that a process is in; 0: not shown.
+// space is the name space of processes that a process is in; 0: unknown.
 func space(proc, pid string) uint64 {
 	var st syscall.Stat_t
 	if syscall.Stat(filepath.Join(proc, pid, "ns", "pid"), &st) != nil {
@@ -187,10 +187,10 @@ func readState(path string) (map[slotHolder]int64, error) {
 		if binary.LittleEndian.Uint32(slot[4:]) == 0 || !lockedAt(file, int64(1+i)) {
 			continue
 		}
-		who := slotHolder{int(binary.LittleEndian.Uint32(slot)), binary.LittleEndian.Uint64(slot[8:])}
+		holder := slotHolder{int(binary.LittleEndian.Uint32(slot)), binary.LittleEndian.Uint64(slot[8:])}
 		for k := range stateNumbers {
 			bytes := binary.LittleEndian.Uint64(slot[16+8*stateDevices*k:])
-			reported[who] = min(reported[who]+int64(min(bytes, maxUsed)), maxUsed)
+			reported[holder] = min(reported[holder]+int64(min(bytes, maxUsed)), maxUsed)
 		}
 	}
 	return reported, nil

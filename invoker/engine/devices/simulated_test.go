@@ -25,8 +25,8 @@ func (b *fixture) bare(name string) *shimtest.Guest {
 	return shimtest.Start(b.t, cmd)
 }
 
-// seesWhatIsThere has a program past the shim take memory without a report, then
-// report little of it, and end: what the device shows counts.
+// seesWhatIsThere has a program past the shim take memory without a report, then report
+// that it has little of it, and end: what the device shows counts.
 func (b *fixture) seesWhatIsThere(g *shimtest.Guest) {
 	b.t.Helper()
 	g.Do("alloc %d", 160*mib)
@@ -39,7 +39,7 @@ func (b *fixture) seesWhatIsThere(g *shimtest.Guest) {
 }
 
 // TestSimulatedDeviceIsWatched: what processes have on a simulated device is
-// seen without their reports, as NVML sees it on a real one.
+// counted without their reports, as NVML counts it on a real one.
 func TestSimulatedDeviceIsWatched(t *testing.T) {
 	b := open(t, nil)
 	o := make(report, 1000)
@@ -50,9 +50,9 @@ func TestSimulatedDeviceIsWatched(t *testing.T) {
 	b.container(name).mu.Lock()
 	b.container(name).limit = 2 * mib
 	b.container(name).mu.Unlock()
-	over := b.await("the word on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
+	over := b.await("the report on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
 	if !strings.Contains(over.Over, "held 80 MB") || !strings.Contains(over.Over, "limit of 2 MB") {
-		t.Errorf("told %q", over.Over)
+		t.Errorf("reported %q", over.Over)
 	}
 	g.Kill()
 	o.await(t, "used 0")
@@ -124,7 +124,7 @@ func (o report) await(t *testing.T, want string) {
 				return
 			}
 		case <-limit:
-			t.Fatalf("%s is not told", want)
+			t.Fatalf("%s is not reported", want)
 		}
 	}
 }

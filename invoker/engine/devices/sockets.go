@@ -20,7 +20,7 @@ import (
 var containerDir = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // longestDir is the path of a directory below which a container's socket still
-// has a name that the kernel takes: 107 bytes.
+// has a path that the kernel accepts: 107 bytes.
 const longestDir = 107 - len("/0123456789abcdef/"+shimctl.SocketName)
 
 // SocketDir chooses the directory of the sockets: the first of the directories that
@@ -94,7 +94,7 @@ func (m *Mover) Assume(name string, u gpu.Usage) (gpu.MemoryReport, bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.moved = true // what the process before ordered last is not known
+	b.moved = true // the last order of the previous process is not known
 	b.rejoins = time.Now().Add(m.options.rejoinTime)
 	if b.connected || len(b.seen) > 0 {
 		return gpu.MemoryReport{}, false // a process was faster
@@ -116,7 +116,7 @@ func (b *gpuContainer) rejoined(ctx context.Context) error {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
 	select {
-	case <-b.came:
+	case <-b.firstReport:
 	case <-timer.C:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -141,7 +141,7 @@ func (m *Mover) Release(name string) {
 }
 
 // install puts a copy of the library beside the sockets, for containers to
-// mount: their engine sees the host's files, which ours need not be where we
+// mount: their engine mounts the host's files, which ours need not be where we
 // run in a container ourselves. The sockets' directory must be shared in any
 // case.
 func install(library, dir string) (path, build string, err error) {

@@ -46,8 +46,8 @@ func TestInvokerStartsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	news := make(chan gpu.MemoryReport, 100)
-	next.Listen(func(h gpu.MemoryReport) { news <- h })
+	reports := make(chan gpu.MemoryReport, 100)
+	next.Listen(func(h gpu.MemoryReport) { reports <- h })
 	old.Kill() // with its container, before there are others
 	g, err := next.Prepare(name, o.Devices[0], container.DeviceRequest{Shim: "managed"})
 	if err != nil {
@@ -55,9 +55,9 @@ func TestInvokerStartsAgain(t *testing.T) {
 	}
 	b.guest(g).Do("alloc %d", mib)
 	next.End(b.limited(), name, gpu.Need{})
-	for len(news) > 0 {
-		if h := <-news; h.PID == old.PID() || h.PID == assumedPID {
-			t.Errorf("heard %+v", h)
+	for len(reports) > 0 {
+		if h := <-reports; h.PID == old.PID() || h.PID == assumedPID {
+			t.Errorf("reported %+v", h)
 		}
 	}
 	if err := next.Close(); err != nil {
@@ -65,9 +65,9 @@ func TestInvokerStartsAgain(t *testing.T) {
 	}
 }
 
-// TestOrderToATakenOverContainer: its processes try the next invoker's socket
+// TestOrderToAnAdoptedContainer: its processes connect to the next invoker's socket
 // every now and then; until they have found it an order is not carried out.
-func TestOrderToATakenOverContainer(t *testing.T) {
+func TestOrderToAnAdoptedContainer(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded()
 	o := b.options
@@ -88,7 +88,7 @@ func TestOrderToATakenOverContainer(t *testing.T) {
 		t.Errorf("at once after the restart: %d, %v", n, err)
 	}
 	g.Kill()
-	// A process that never comes is waited for so long, and no longer.
+	// A process that never connects is waited for so long, and no longer.
 	next.options.rejoinTime = time.Millisecond
 	other := gpu.Order{Kind: gpu.Evict, Container: "wsk00_9_guest_other", Epoch: 1}
 	if _, err := next.Prepare(other.Container, o.Devices[0], container.DeviceRequest{Shim: "managed"}); err != nil {
@@ -96,7 +96,7 @@ func TestOrderToATakenOverContainer(t *testing.T) {
 	}
 	next.Assume(other.Container, gpu.Usage{Allocated: mib, Resident: mib})
 	if n, err := next.Move(b.limited(), other, 0); n != 0 || err != nil {
-		t.Errorf("to one that no shim speaks for: %d, %v", n, err)
+		t.Errorf("to one that reports by no shim: %d, %v", n, err)
 	}
 	if err := next.Close(); err != nil {
 		t.Error(err)
@@ -142,7 +142,7 @@ func TestSocketDir(t *testing.T) {
 	short := ShortDir(long)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	if short != ShortDir(long) || short == ShortDir(blocked) || len(short) > longestDir {
-		t.Errorf("the short place is %s", short)
+		t.Errorf("the short directory is %s", short)
 	}
 	for _, c := range []struct {
 		want string

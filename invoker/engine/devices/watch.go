@@ -17,7 +17,7 @@ type Observer interface {
 }
 
 // Watch begins to sample the devices and reports to the observer; the mover gets
-// the processes on the devices that have no connected shim. Without devices it does
+// the processes on the devices that do not report by a shim. Without devices it does
 // nothing.
 func (h *Host) Watch(o Observer, m *Mover) error {
 	if h.driver == nil {
@@ -49,9 +49,9 @@ func translate(readings []nvml.Reading) []gpu.Reading {
 }
 
 // fault reports what went wrong on a device. After a fatal fault nothing more is
-// started there until the device answers again, or, if it never stopped answering,
-// until the driver reports that it needs no reset; where the driver cannot report
-// that, the device stays out until the next start.
+// started there until the driver reports that the device answers again, or, of one
+// that never stopped answering, that it needs no reset; where the driver cannot
+// report that, the device stays out until the next start.
 func (h *Host) fault(o Observer, f nvml.Fault) {
 	log := h.log.With("device", f.Device, "fault", f.Kind.String(), "severity", f.Severity.String(), "reason", f.Text)
 	switch {
@@ -87,11 +87,11 @@ func (h *Host) Close(ctx context.Context) error {
 // minChange is the change of a process's memory that is worth a report.
 const minChange = 16 << 20
 
-// observe charges what NVML sees of processes that belong to a container and have
-// no connected shim: a static program, or one that got rid of its environment. Only
-// what is on the device is seen, and none of it can be moved.
+// observe charges what NVML lists of processes that belong to a container and do
+// not report by a shim: a static program, or one that cleared its
+// environment. Only what is on the device is listed, and none of it can be moved.
 func (m *Mover) observe(readings []nvml.Reading) {
-	found := map[*gpuContainer]map[int]sight{}
+	found := map[*gpuContainer]map[int]observed{}
 	for _, r := range readings {
 		if !r.Listed {
 			return // a process is not missing because none was listed
@@ -100,10 +100,10 @@ func (m *Mover) observe(readings []nvml.Reading) {
 			name, ok := m.ownerOnce(p.PID)
 			if b := m.container(name); ok && b != nil && b.device.Index == r.Device && p.Bytes > 0 {
 				if found[b] == nil {
-					found[b] = map[int]sight{}
+					found[b] = map[int]observed{}
 				}
 				at := m.processKey(p)
-				found[b][at] = sight{found[b][at].bytes + p.Bytes, found[b][at].processes + 1}
+				found[b][at] = observed{found[b][at].bytes + p.Bytes, found[b][at].processes + 1}
 			}
 		}
 	}
@@ -114,18 +114,18 @@ func (m *Mover) observe(readings []nvml.Reading) {
 }
 
 // charge reports what a container's unreported processes use.
-func (m *Mover) charge(b *gpuContainer, found map[int]sight) {
+func (m *Mover) charge(b *gpuContainer, found map[int]observed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, s := range found {
-		if len(b.speakers(key)) == 0 {
+		if len(b.reportedBy(key)) == 0 {
 			m.known(b)
 			m.charged(b, key, s.bytes)
 		} else if extra := b.hidden(key, s.bytes, m.options.Context); extra > 0 {
 			m.charged(b, hiddenPID(key), extra)
 		}
 	}
-	over := b.overBySight(found, m.options.Context)
+	over := b.overByNVML(found, m.options.Context)
 	if over == "" {
 		over = m.allot(b)
 	}
@@ -135,7 +135,7 @@ func (m *Mover) charge(b *gpuContainer, found map[int]sight) {
 	for pid := range b.seen {
 		key := max(pid, -pid)
 		s, still := found[key]
-		reports := len(b.speakers(key)) > 0
+		reports := len(b.reportedBy(key)) > 0
 		switch {
 		case pid < 0:
 			still = still && reports && b.hidden(key, s.bytes, m.options.Context) > 0

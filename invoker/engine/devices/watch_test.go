@@ -51,7 +51,7 @@ func TestNewsOfDevices(t *testing.T) {
 	}
 	want := []string{"[{0 0.5 7}]", "lost 1: off the bus", "back 1", "lost 0: memory error"}
 	if !slices.Equal(o.faults, want) {
-		t.Errorf("told %q, want %q", o.faults, want)
+		t.Errorf("reported %q, want %q", o.faults, want)
 	}
 	for level, n := range map[string]int{"level=ERROR": 2, "level=WARN": 3, "brought an error on itself": 1} {
 		if got := log.count(level); got != n {
@@ -98,7 +98,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// A process may not report for another container than the one that it shows.
+// A process may not report for another container than the one that it names.
 func TestStrangerIsRefused(t *testing.T) {
 	b := open(t, nil)
 	a := b.prepare("a", "managed")
@@ -106,7 +106,7 @@ func TestStrangerIsRefused(t *testing.T) {
 	own := b.guest(a)
 	b.await("the guest", func(h gpu.MemoryReport) bool { return h.PID == own.PID() })
 	if b.owns("c", own.PID()) || !b.owns("a", own.PID()) {
-		t.Error("a process of a may speak for c")
+		t.Error("a process of a may report for c")
 	}
 	if !b.owns("a", os.Getpid()) {
 		t.Error("a process that shows nothing is refused")
@@ -120,7 +120,7 @@ func TestUnheardProcesses(t *testing.T) {
 	hooked := b.guest(b.prepare(name, "managed"))
 	b.prepare("static", "managed")
 	dir := b.container("static").shim.Dir()
-	for pid, text := range map[int]string{8: dir, 9: dir, 10: "of nobody", hooked.PID(): b.container(name).shim.Dir()} {
+	for pid, text := range map[int]string{8: dir, 9: dir, 10: "of no container", hooked.PID(): b.container(name).shim.Dir()} {
 		b.shows(pid, "environ", text)
 	}
 	b.awaitUsage(hooked.PID(), 0)
@@ -129,14 +129,14 @@ func TestUnheardProcesses(t *testing.T) {
 	expect := func(what string, want ...gpu.MemoryReport) {
 		t.Helper()
 		var got []gpu.MemoryReport
-		for len(b.news) > 0 {
-			if h := <-b.news; h.PID != hooked.PID() {
+		for len(b.reports) > 0 {
+			if h := <-b.reports; h.PID != hooked.PID() {
 				got = append(got, h)
 			}
 		}
 		slices.SortFunc(got, func(x, y gpu.MemoryReport) int { return x.PID - y.PID })
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: heard %+v, want %+v", what, got, want)
+			t.Errorf("%s: reported %+v, want %+v", what, got, want)
 		}
 	}
 	all := func(pid int, bytes int64) gpu.MemoryReport {
@@ -155,12 +155,12 @@ func TestUnheardProcesses(t *testing.T) {
 	read(own, nvml.Process{PID: 8, Bytes: 80 * mib}, nvml.Process{PID: 9, Bytes: -1})
 	expect("a large one, and one without a number", all(8, 80*mib))
 	b.observe([]nvml.Reading{{Listed: false}})
-	expect("a driver that lists nobody")
+	expect("a driver that lists no process")
 	b.observe([]nvml.Reading{{Device: 1, Listed: true, Processes: []nvml.Process{{PID: 8, Bytes: 80 * mib}}}})
 	expect("on a device that is not the container's", gpu.MemoryReport{Container: "static", PID: 8, Exited: true})
 	read(own)
-	expect("nobody is left")
-	// More than it reports, with what a context and the driver's own bits take.
+	expect("no process is left")
+	// More than it reports, with what a context and the driver's own part take.
 	own.Bytes = 200 * mib
 	read(own)
 	expect("hidden", gpu.MemoryReport{Container: name, PID: -own.PID, Usage: gpu.Usage{Allocated: 135 * mib, Resident: 135 * mib}})

@@ -131,13 +131,13 @@ func (d *daemon) launch() (*process, error) {
 
 // process is a daemon that was started.
 type process struct {
-	cmd   *exec.Cmd
-	words *lastWords
-	ended chan struct{} // closed when err is set
-	err   error
+	cmd    *exec.Cmd
+	output *tail
+	ended  chan struct{} // closed when err is set
+	err    error
 }
 
-// ownShm starts a program with a directory instead of /dev/shm. The
+// ownShm starts a program with a directory as its /dev/shm. The
 // namespace that the mount is made in is the program's alone.
 const ownShm = `mount --bind "$0" /dev/shm && exec "$@"`
 
@@ -149,11 +149,11 @@ func (d *daemon) start() (*process, error) {
 	if d.Apart {
 		argv = append([]string{"/bin/sh", "-c", ownShm, d.shm()}, argv...)
 	}
-	p := &process{cmd: exec.Command(argv[0], argv[1:]...), words: &lastWords{}, ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(argv[0], argv[1:]...), output: &tail{}, ended: make(chan struct{})}
 	p.cmd.Env = d.env()
 	p.cmd.Dir = "/"
-	p.cmd.Stdout, p.cmd.Stderr = p.words, p.words
-	p.cmd.WaitDelay = time.Second // a server that it leaves may hold its output
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.WaitDelay = time.Second // a server that outlives it may keep its output open
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if d.Apart {
 		p.cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
@@ -220,7 +220,7 @@ func (d *daemon) serves(p *process) error {
 			return errStopped
 		case <-limit.C:
 			p.kill()
-			return fmt.Errorf("MPS daemon of %s does not serve after %v%s", d.device, d.StartLimit, p.words.String())
+			return fmt.Errorf("MPS daemon of %s does not serve after %v%s", d.device, d.StartLimit, p.output.String())
 		case <-tick.C:
 		}
 	}
@@ -240,21 +240,21 @@ func (d *daemon) watch(p *process) error {
 	select {
 	case <-p.ended:
 	case <-timer.C:
-		d.Log.Warn("MPS daemon does not end when it is told to", "device", d.device)
+		d.Log.Warn("MPS daemon does not end on quit", "device", d.device)
 	}
 	p.kill()
 	return nil
 }
 
 // died describes an end, and ends the servers that the daemon had started:
-// they would keep the next one from the device.
+// they would block the next one on the device.
 func (d *daemon) died(p *process) error {
 	p.kill()
 	reason := "exit code 0"
 	if p.err != nil {
 		reason = p.err.Error()
 	}
-	return fmt.Errorf("MPS daemon of %s ended: %s%s", d.device, reason, p.words.String())
+	return fmt.Errorf("MPS daemon of %s ended: %s%s", d.device, reason, p.output.String())
 }
 
 // kill ends the daemon's process group and waits for the daemon.
@@ -263,7 +263,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// dismiss orders a daemon to end, if one listens.
+// dismiss sends quit to a daemon, if one listens.
 func (d *daemon) dismiss() {
 	if _, err := os.Stat(d.control()); err != nil {
 		return
@@ -275,33 +275,33 @@ func (d *daemon) dismiss() {
 	quit.Stdin = strings.NewReader("quit -t 1\n")
 	quit.WaitDelay = time.Second
 	if err := quit.Run(); err != nil {
-		d.Log.Debug("tell an MPS daemon to end", "device", d.device, "error", err)
+		d.Log.Debug("quit MPS daemon", "device", d.device, "error", err)
 	}
 }
 
-// lastWords keeps the end of what a daemon prints: in the foreground it prints
-// lines about every client.
-type lastWords struct {
+// tail keeps the end of what a daemon prints: in the foreground it prints
+// a line for every client.
+type tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (w *lastWords) Write(p []byte) (int, error) {
+func (t *tail) Write(p []byte) (int, error) {
 	const most = 2048
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, p...)
-	w.text = w.text[max(0, len(w.text)-most):]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-most):]
 	return len(p), nil
 }
 
 // String is the output, for the text of an error.
-func (w *lastWords) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	words := strings.Join(strings.Fields(string(w.text)), " ")
-	if words == "" {
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.Join(strings.Fields(string(t.text)), " ")
+	if text == "" {
 		return ""
 	}
-	return ", saying: " + words
+	return ", it printed: " + text
 }

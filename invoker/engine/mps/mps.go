@@ -1,12 +1,12 @@
 // Package mps keeps one MPS control daemon of NVIDIA's for each GPU whose
 // containers are to run kernels side by side: it starts it, returns what a
-// container needs to join it, notices its end, starts it again and ends it.
+// container needs to join it, detects its end, starts it again and ends it.
 //
 // Processes that share a daemon share a fault domain: an error of one ends the
 // work of all, and none is protected from the others' use of the device
 // (NVIDIA, Multi-Process Service, "Client-Server Connection" and "Error
-// Containment"). The caller decides whether to share; this package has no
-// namespaces.
+// Containment"). Whether that is wanted the caller decides; this package has
+// no notion of namespaces.
 //
 // Goroutines: one per daemon, which starts it and waits for its end. Close
 // ends them.
@@ -27,7 +27,7 @@ import (
 type Options struct {
 	// Devices are the UUIDs of the GPUs that get a daemon each.
 	Devices []string
-	// Program is the control daemon; empty is Program, searched on Path.
+	// Program is the control daemon; empty is Program, found on PATH.
 	Program string
 	// Dir is the directory that is this invoker's own: each daemon has one
 	// below it for its pipes, its log and its shared memory. Close removes
@@ -35,7 +35,7 @@ type Options struct {
 	Dir string
 	// Apart gives each daemon a /dev/shm of its own, below Dir. Daemon and
 	// clients connect through files there, so a container that is to join must
-	// have the daemon's; it need not have the host's. It takes the right to
+	// have the daemon's; it need not have the host's. It needs the right to
 	// mount.
 	Apart bool
 	// Lost and Back, when not nil, are called when a daemon ended by itself, and

@@ -21,10 +21,10 @@ const (
 
 // fake is a scripted control daemon and what was received.
 type fake struct {
-	t    *testing.T
-	home string // of the program
-	dir  string // of the daemons
-	news chan string
+	t     *testing.T
+	home  string // of the program
+	dir   string // of the daemons
+	calls chan string
 	Options
 }
 
@@ -38,17 +38,17 @@ func newFake(t *testing.T) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A short path: a socket's name has 107 bytes at most.
+	// A short path: a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "mps")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	f := &fake{t: t, home: home, dir: dir, news: make(chan string, 64)}
+	f := &fake{t: t, home: home, dir: dir, calls: make(chan string, 64)}
 	f.Options = Options{
 		Devices: []string{first, second}, Program: filepath.Join(home, Program), Dir: dir,
-		Lost:       func(device, why string) { f.news <- "lost " + device + ": " + why },
-		Back:       func(device string) { f.news <- "back " + device },
+		Lost:       func(device, why string) { f.calls <- "lost " + device + ": " + why },
+		Back:       func(device string) { f.calls <- "back " + device },
 		StartLimit: time.Minute, EndLimit: time.Minute, FirstPause: time.Millisecond, LongestPause: 4 * time.Millisecond,
 	}
 	return f
@@ -98,16 +98,16 @@ func (f *fake) start() *Daemons {
 	return d
 }
 
-// await reads the next report.
+// await reads the next call of Lost or Back.
 func (f *fake) await(want string) {
 	f.t.Helper()
 	select {
-	case got := <-f.news:
+	case got := <-f.calls:
 		if got != want {
-			f.t.Fatalf("heard %q, want %q", got, want)
+			f.t.Fatalf("got %q, want %q", got, want)
 		}
 	case <-time.After(30 * time.Second):
-		f.t.Fatalf("%q was not heard", want)
+		f.t.Fatalf("%q was not reported", want)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestDaemonPerDevice(t *testing.T) {
 		t.Error(err)
 	}
 	if quits := f.read("quits"); strings.Count(quits, "quit -t 1") != 2 {
-		t.Errorf("the daemons heard %q", quits)
+		t.Errorf("the daemons received %q", quits)
 	}
 }
 
@@ -204,8 +204,8 @@ func TestStartFailures(t *testing.T) {
 		want   string
 	}{
 		{"no program", func(f *fake) { f.Program = filepath.Join(f.home, "none") }, "find the MPS control daemon"},
-		{"refused", func(f *fake) { f.reply("refuse", "Cannot start:\n  no device") }, "exit status 3, saying: Cannot start: no device"},
-		{"never serves", func(f *fake) { f.reply("mute", ""); f.StartLimit = 300 * time.Millisecond }, "does not serve after 300ms"},
+		{"refused", func(f *fake) { f.reply("refuse", "Cannot start:\n  no device") }, "exit status 3, it printed: Cannot start: no device"},
+		{"never serves", func(f *fake) { f.reply("silent", ""); f.StartLimit = 300 * time.Millisecond }, "does not serve after 300ms"},
 		{"a path too long", func(f *fake) { f.Dir = filepath.Join(f.dir, strings.Repeat("x", 100)) }, "a socket's path may have 107"},
 		{"no directory", func(f *fake) { f.reply("file", ""); f.Dir = filepath.Join(f.home, "file") }, "make directory"},
 	} {
@@ -222,7 +222,7 @@ func TestStartFailures(t *testing.T) {
 
 func TestStartIsGivenUp(t *testing.T) {
 	f := newFake(t)
-	f.reply("mute", "")
+	f.reply("silent", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Start(ctx, f.Options); !errors.Is(err, context.Canceled) {
@@ -254,7 +254,7 @@ func TestApart(t *testing.T) {
 	d, err := Start(t.Context(), f.Options)
 	if errors.Is(err, os.ErrPermission) {
 		if !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
-			t.Errorf("the error does not say what is missing: %v", err)
+			t.Errorf("the error lacks what is missing: %v", err)
 		}
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" && os.Getuid() == 0 {
 			t.Fatal(err)
