@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
@@ -24,69 +23,56 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// ErrMismatch says that invocations, acks and records do not agree.
+// ErrMismatch means that invocations, acks and records do not agree.
 var ErrMismatch = errors.New("invocations, acks and records do not agree")
 
-// watcher reads the acks from Kafka and the records from the database by
-// itself, beside the controller.
-type watcher struct {
-	bus   *broker.Bus
-	db    *couchdb.Client
-	stop  context.CancelFunc
-	ended chan error
-
+// ackCounter counts the slot-freeing acks in Kafka, beside the controller.
+type ackCounter struct {
 	mu   sync.Mutex
-	acks map[string]int // slot-freeing acks by activation
+	acks map[string]int // by activation
 }
 
-// watch begins to count acks: none that comes later is missed.
-func watch(ctx context.Context, info standalone.Info) (*watcher, error) {
-	bus, err := broker.Dial([]string{info.Kafka}, slog.New(slog.DiscardHandler))
+// countAcks counts from now on until stop: none that comes later is missed.
+func countAcks(ctx context.Context, kafka string) (c *ackCounter, stop func(), err error) {
+	bus, err := broker.Dial([]string{kafka}, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	db, err := couchdb.New(info.Database)
-	if err != nil {
-		bus.Close()
-		return nil, err
-	}
-	consuming, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w := &watcher{bus: bus, db: db, stop: stop, ended: make(chan error, 1), acks: map[string]int{}}
-	ready := make(chan struct{})
+	c = &ackCounter{acks: map[string]int{}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		w.ended <- bus.Consume(consuming, "completed0", func() { close(ready) }, w.onAck)
-		close(w.ended)
+		ended <- bus.Consume(ctx, "completed0", func() { close(ready) }, c.add)
+		close(ended)
 	}()
+	stop = func() {
+		cancel()
+		<-ended //nolint:errcheck // ended by stop: its error is no news
+		bus.Close()
+	}
 	select {
 	case <-ready:
-		return w, nil
-	case err := <-w.ended:
-		w.close()
-		return nil, fmt.Errorf("read acks: %w", err)
+		return c, stop, nil
+	case err := <-ended:
+		stop()
+		return nil, nil, fmt.Errorf("read acks: %w", err)
 	}
 }
 
-func (w *watcher) close() {
-	w.stop()
-	<-w.ended //nolint:errcheck // ended by stop: its error is no news
-	w.bus.Close()
-	w.db.Close()
-}
-
-func (w *watcher) onAck(value []byte) {
+func (c *ackCounter) add(value []byte) {
 	ack, err := activation.DecodeAck(value)
 	if err != nil || !ack.FreesSlot() || ack.TransID.ID() == "sid_invokerHealth" {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.acks[string(ack.ActivationID)]++
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acks[string(ack.ActivationID)]++
 }
 
-func (w *watcher) counted() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.acks)
+func (c *ackCounter) counted() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.acks)
 }
 
 // settleTime is how long nothing may happen before what is missing counts as
@@ -96,25 +82,22 @@ const settleTime = 30 * time.Second
 
 // settle waits until there is an ack and a record for every call, or until no
 // more come, and returns the records.
-func (w *watcher) settle(ctx context.Context, calls int) (map[string]*activation.Record, error) {
-	records := catalog.New(w.db, nil)
+func settle(ctx context.Context, info standalone.Info, acks *ackCounter, calls int) (map[string]*activation.Record, error) {
+	db := couchdb.New(info.Database)
+	defer db.Close()
+	records := catalog.New(db, nil)
 	all := catalog.RecordQuery{Namespace: standalone.Guest().Name}
 	changed, seen := time.Now(), -1
-	for {
-		n, err := records.CountRecords(ctx, all)
-		if err != nil {
-			return nil, err
+	err := poll(ctx, func() (bool, error) {
+		stored, err := records.CountRecords(ctx, all)
+		acked := len(acks.counted())
+		if stored+acked > seen {
+			changed, seen = time.Now(), stored+acked
 		}
-		acks := len(w.counted())
-		if n+acks > seen {
-			changed, seen = time.Now(), n+acks
-		}
-		if n >= calls && acks >= calls || time.Since(changed) > settleTime {
-			break
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("count records: %w", err)
-		}
+		return stored >= calls && acked >= calls || time.Since(changed) > settleTime, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count records: %w", err)
 	}
 	list, err := records.Records(ctx, all)
 	byID := map[string]*activation.Record{}
@@ -124,12 +107,17 @@ func (w *watcher) settle(ctx context.Context, calls int) (map[string]*activation
 	return byID, err
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// poll calls done until it returns true or an error, with pauses.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	for {
+		if yes, err := done(); yes || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -167,57 +155,49 @@ type gpuRun struct {
 	QueueTime int64  `json:"queueTime"`
 }
 
-// gpuRunOf reads the annotation; false where the run was of no GPU function.
-func gpuRunOf(r *activation.Record) (run gpuRun, ok bool) {
-	raw, ok := r.Annotations.Get("gpu")
-	return run, ok && json.Unmarshal(raw, &run) == nil
-}
-
 // traffic is how much of the functions' memory was moved to the device and off
 // it, in bytes.
 type traffic struct{ in, out float64 }
 
-// movedBytes reads the invoker's count of it.
-func movedBytes(ctx context.Context, addr string) (t traffic, err error) {
-	families, err := metrics(ctx, addr)
-	for _, m := range families["gpuwhisk_gpu_moved_bytes_total"].GetMetric() {
-		for _, l := range m.GetLabel() {
-			switch l.GetName() + "=" + l.GetValue() {
-			case "direction=prefetch":
-				t.in += m.GetCounter().GetValue()
-			case "direction=evict":
-				t.out += m.GetCounter().GetValue()
-			}
-		}
+// moved reads the invoker's count of it.
+func moved(ctx context.Context, admin string) (t traffic, err error) {
+	const name = "gpuwhisk_gpu_moved_bytes_total"
+	t.in, err = metric(ctx, admin, name, `direction="prefetch"`)
+	if err == nil {
+		t.out, err = metric(ctx, admin, name, `direction="evict"`)
 	}
 	return t, err
 }
 
-// runsInFlight reads how many runs there are on the devices.
-func runsInFlight(ctx context.Context, addr string) (n int, err error) {
-	families, err := metrics(ctx, addr)
-	for _, m := range families["gpuwhisk_gpu_runs_in_flight"].GetMetric() {
-		n += int(m.GetGauge().GetValue())
-	}
-	return n, err
-}
-
-func metrics(ctx context.Context, addr string) (map[string]*dto.MetricFamily, error) {
+// metric is the sum of a metric of the invoker, over the series that have a label.
+func metric(ctx context.Context, admin, name, label string) (sum float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
 	if err != nil {
-		return nil, fmt.Errorf("request metrics: %w", err)
+		return 0, fmt.Errorf("request metrics: %w", err)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("request metrics: %w", err)
+		return 0, fmt.Errorf("request metrics: %w", err)
 	}
 	defer res.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(res.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read metrics: %w", err)
+	text, err := io.ReadAll(res.Body)
+	for line := range strings.Lines(string(text)) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if strings.HasPrefix(series, name+"{") && strings.Contains(series, label) {
+			n, bad := strconv.ParseFloat(value, 64)
+			sum, err = sum+n, errors.Join(err, bad)
+		}
 	}
-	return families, nil
+	if err != nil {
+		return 0, fmt.Errorf("read metrics: %w", err)
+	}
+	return sum, nil
+}
+
+// gpuRunOf reads the annotation; false where the run was of no GPU function.
+func gpuRunOf(r *activation.Record) (run gpuRun, ok bool) {
+	raw, ok := r.Annotations.Get("gpu")
+	return run, ok && json.Unmarshal(raw, &run) == nil
 }

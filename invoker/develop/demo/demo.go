@@ -1,5 +1,4 @@
-// Package demo shows the main job end to end, and what the scheduler is good
-// for: under each of two policies it starts a standalone OpenWhisk, deploys CPU
+// Package demo shows the main job end to end, and what the scheduler does: under each of two policies it starts a standalone OpenWhisk, deploys CPU
 // actions and GPU functions through OpenWhisk's own client library, makes the
 // same calls, and checks with Kafka and with the database themselves that
 // nothing was lost and nothing was done twice. Then it shows side by side what
@@ -7,7 +6,7 @@
 //
 // GPUs are simulated and the functions only take time: the times that the
 // MQFQ-Sticky paper measured (Table 1), divided by twenty. Where the shim and
-// its fake driver are built, they take it on that driver and keep memory there,
+// its fake driver are built, they run on that driver and keep memory there,
 // which is really moved out and in; elsewhere they sleep. The demo measures
 // nothing about a machine; it shows that and how the parts work.
 //
@@ -34,7 +33,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// ErrInterrupted says that the user ended the demo before its time.
+// ErrInterrupted means that the user ended the demo before its time.
 var ErrInterrupted = errors.New("interrupted; nothing is left behind")
 
 // Options is what a demo is made of.
@@ -101,7 +100,7 @@ func install(ctx context.Context, o Options, p printer, last bool, use func(*sta
 		return fmt.Errorf("create data directory: %w", err)
 	}
 	defer func() {
-		if err != nil && ctx.Err() != nil { // each step reports the end of ctx in its own words
+		if err != nil && ctx.Err() != nil { // each step has an error of its own for the end of ctx
 			err = ErrInterrupted
 		}
 		err = errors.Join(err, os.RemoveAll(data))
@@ -144,18 +143,18 @@ type round struct {
 }
 
 // play deploys, calls and checks.
-func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (round, error) {
-	r := round{policy: o.Standalone.Policy}
+func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (r round, err error) {
+	r.policy = o.Standalone.Policy
 	client, done, err := dial(s)
 	if err != nil {
 		return r, err
 	}
 	defer done()
-	w, err := watch(ctx, s.Info())
+	acks, stop, err := countAcks(ctx, s.Info().Kafka)
 	if err != nil {
 		return r, err
 	}
-	defer w.close()
+	defer stop()
 	for _, f := range o.Functions {
 		if err := deploy(client, f); err != nil {
 			return r, err
@@ -164,15 +163,15 @@ func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (
 	if r.calls, err = callAll(ctx, o, p, s.Info().APIHost); err != nil {
 		return r, err
 	}
-	if r.records, err = w.settle(ctx, len(r.calls)); err != nil {
+	if r.records, err = settle(ctx, s.Info(), acks, len(r.calls)); err != nil {
 		return r, err
 	}
 	if o.Machine.Driver {
-		if r.moved, err = movedBytes(ctx, o.Admin()); err != nil {
+		if r.moved, err = moved(ctx, o.Admin()); err != nil {
 			return r, err
 		}
 	}
-	return r, p.check(r.calls, w.counted(), r.records)
+	return r, p.check(r.calls, acks.counted(), r.records)
 }
 
 // dial makes the client that any user of OpenWhisk would make.
@@ -219,7 +218,7 @@ func arrivals(functions []Function, duration time.Duration, seed uint64) []load.
 // inFlight is more calls than there are: each is sent at its time.
 const inFlight = 10_000
 
-// callAll makes the calls at their times, whatever became of those before, and
+// callAll makes the calls at their times, even while earlier ones are under way, and
 // returns when all are answered.
 func callAll(ctx context.Context, o Options, p printer, host string) ([]load.Call, error) {
 	client, err := load.NewClient(load.Access{

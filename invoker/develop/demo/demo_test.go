@@ -115,7 +115,7 @@ func TestKept(t *testing.T) {
 		Functions:  functions[:1], Policies: []string{"fcfs"}, Admin: admin, Keep: true, Load: time.Second, Seed: 7, Out: out,
 	})
 	if err != nil || ctx.Err() == nil {
-		t.Errorf("%v; ended by the one who looked: %t\n%s", err, ctx.Err() != nil, &out.out)
+		t.Errorf("%v; ended by its context: %t\n%s", err, ctx.Err() != nil, &out.out)
 	}
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -173,7 +173,7 @@ func TestTheWholeDemoInShort(t *testing.T) {
 }
 
 // Two functions whose memory does not fit the device together swap when they
-// are served by turns. In arrival order they are; a fair scheduler may serve
+// are served alternately. In arrival order they are; a fair scheduler may serve
 // all calls of one and then all of the other, where a slow machine lets them
 // queue up.
 func TestTheWholeDemoUnderTheShim(t *testing.T) {

@@ -33,7 +33,7 @@ const (
 // timeScale divides the times of the paper, so that twenty seconds show what
 // took minutes there, and its memory: moving it must not take longer in
 // proportion than it did. Where functions really fill their memory,
-// driverScale divides it, for a laptop's memory stands for the device's.
+// driverScale divides it, since a laptop's memory is used as the device's.
 const (
 	timeScale   = 20
 	driverScale = 200
@@ -83,7 +83,7 @@ func (m Machine) memoryScale() int {
 	return timeScale
 }
 
-// description says how real the device is.
+// description is how real the device is.
 func (m Machine) description() string {
 	if m.Driver {
 		return fmt.Sprintf("The GPU is simulated: the real shim moves memory on a fake driver, and runs\n"+

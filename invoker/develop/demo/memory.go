@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// ErrMemory says that a function did not find its device memory as it had left
+// ErrMemory means that a function did not find its device memory as it had left
 // it.
 var ErrMemory = errors.New("device memory was lost")
 
@@ -33,12 +30,11 @@ const (
 // memoryTour shows, one call after the other on an installation of its own, how
 // calls of GPU functions start and where their memory is meanwhile.
 type memoryTour struct {
-	p       printer
-	admin   func() string
-	client  *whisk.Client
-	records *catalog.Catalog
-	before  traffic // as of the last line
-	lost    bool
+	p      printer
+	admin  func() string
+	client *whisk.Client
+	before traffic // as of the last line
+	lost   bool
 }
 
 // showMemory runs the tour.
@@ -51,17 +47,12 @@ func showMemory(ctx context.Context, o Options, p printer) error {
 			return err
 		}
 		defer done()
-		db, err := couchdb.New(s.Info().Database)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
 		for _, f := range []Function{keeper("small", smallMB), keeper("large", largeMB), keeper("tiny", 1)} {
 			if err := deploy(client, f); err != nil {
 				return err
 			}
 		}
-		m := &memoryTour{p: p, admin: o.Admin, client: client, records: catalog.New(db, nil)}
+		m := &memoryTour{p: p, admin: o.Admin, client: client}
 		return m.run(ctx)
 	})
 }
@@ -69,16 +60,19 @@ func showMemory(ctx context.Context, o Options, p printer) error {
 func (m *memoryTour) run(ctx context.Context) error {
 	title := fmt.Sprintf("memory on a simulated GPU of %d MB", memoryMB)
 	m.p.line("%s", m.p.paint(bold, fmt.Sprintf("%-34s %-6s %-10s %6s %6s  %s", title, "call", "start", "out MB", "in MB", "contents")))
+	once := func(name string) func(context.Context, string) error {
+		return func(ctx context.Context, what string) error { return m.show(ctx, what, m.call(name, 0)) }
+	}
 	for _, step := range []struct {
 		what string
 		do   func(ctx context.Context, what string) error
 	}{
-		{"the first call loads it", m.once("small")},
-		{"it is still there", m.once("small")},
+		{"the first call loads it", once("small")},
+		{"it is still there", once("small")},
 		{"two calls at once, one container", m.both},
-		{"another one needs all the room", m.once("large")},
-		{"and it comes back from the host", m.once("small")},
-		{"out again", m.once("large")},
+		{"another one needs all the room", once("large")},
+		{"and it comes back from the host", once("small")},
+		{"out again", once("large")},
 		{"while it waits behind two others", m.prefetched},
 	} {
 		if err := step.do(ctx, step.what); err != nil {
@@ -92,11 +86,6 @@ func (m *memoryTour) run(ctx context.Context) error {
 	return nil
 }
 
-// once makes one call.
-func (m *memoryTour) once(name string) func(context.Context, string) error {
-	return func(ctx context.Context, what string) error { return m.show(ctx, what, m.call(ctx, name, 0)) }
-}
-
 // How long calls run that others are to meet, in milliseconds. On a machine that
 // has much else to do they miss each other, and are made again for twice the time.
 const leastBusy, mostBusy = 1500, 16 * 1500
@@ -108,7 +97,7 @@ func (m *memoryTour) both(ctx context.Context, what string) error {
 		if err != nil {
 			return err
 		}
-		second := m.call(ctx, "small", 0)
+		second := m.call("small", 0)
 		if c := <-first; second.start == "busy-cold" || busy >= mostBusy || errors.Join(c.err, second.err) != nil {
 			return m.show(ctx, what, c, second)
 		}
@@ -131,10 +120,10 @@ func (m *memoryTour) prefetched(ctx context.Context, what string) error {
 			m.p.line("  %.0f MB came in before its turn (prefetch), while the others ran", came/(1<<20))
 			return nil
 		}
-		if c := m.call(ctx, "large", 0); c.err != nil {
+		if c := m.call("large", 0); c.err != nil {
 			return c.err
 		}
-		if m.before, err = movedBytes(ctx, m.admin()); err != nil {
+		if m.before, err = moved(ctx, m.admin()); err != nil {
 			return err
 		}
 	}
@@ -148,9 +137,9 @@ func (m *memoryTour) behindOthers(ctx context.Context, busy int) (c memoryCall, 
 		return c, 0, err
 	}
 	next := make(chan memoryCall, 1)
-	go func() { next <- m.call(ctx, "small", 0) }()
+	go func() { next <- m.call("small", 0) }()
 	err = poll(ctx, func() (bool, error) {
-		now, err := movedBytes(ctx, m.admin())
+		now, err := moved(ctx, m.admin())
 		if err != nil || len(next) > 0 {
 			return true, err // answered: too late to be ahead
 		}
@@ -173,65 +162,56 @@ func (m *memoryTour) behindOthers(ctx context.Context, busy int) (c memoryCall, 
 func (m *memoryTour) occupy(ctx context.Context, name string, n, busy int) (answers chan memoryCall, err error) {
 	answers = make(chan memoryCall, n)
 	for range n {
-		go func() { answers <- m.call(ctx, name, busy) }()
+		go func() { answers <- m.call(name, busy) }()
 	}
 	return answers, poll(ctx, func() (bool, error) {
-		now, err := runsInFlight(ctx, m.admin())
-		return now == n || len(answers) == n, err
+		now, err := metric(ctx, m.admin(), "gpuwhisk_gpu_runs_in_flight", "")
+		return int(now) == n || len(answers) == n, err
 	})
 }
 
-// poll calls done until it returns true or an error, with pauses.
-func poll(ctx context.Context, done func() (bool, error)) error {
-	for {
-		if yes, err := done(); yes || err != nil {
-			return err
-		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
-	}
-}
-
-// memoryCall is what became of a call. Its exported fields are the answer.
+// memoryCall is what became of a call.
 type memoryCall struct {
 	name, start string
+	runs        int
+	intact      bool
 	err         error
-	Runs        int
-	Intact      bool
 }
 
-// call makes a blocking call and reads its record, which is written behind the
-// answer.
-func (m *memoryTour) call(ctx context.Context, name string, ms int) memoryCall {
-	c := memoryCall{name: name}
+// call makes a blocking call, whose answer is the activation's record.
+func (m *memoryTour) call(name string, ms int) memoryCall {
 	answer, _, err := m.client.Actions.Invoke(name, map[string]any{"ms": ms}, true, false) //nolint:bodyclose // the client has read it to its end
-	if c.err = err; err != nil {
-		return c
+	text, _ := json.Marshal(answer)                                                        // it was JSON
+	var record struct {
+		Annotations []struct {
+			Key   string          `json:"key"`
+			Value json.RawMessage `json:"value"`
+		} `json:"annotations"`
+		Response struct {
+			Result struct {
+				Runs   int  `json:"runs"`
+				Intact bool `json:"intact"`
+			} `json:"result"`
+		} `json:"response"`
 	}
-	fields, _ := answer.(map[string]any)
-	id, _ := fields["activationId"].(string)
-	c.err = poll(ctx, func() (bool, error) {
-		r, err := m.records.Record(ctx, standalone.Guest().Name, activation.ID(id))
-		if errors.Is(err, couchdb.ErrNotFound) {
-			return false, nil
+	if err == nil {
+		err = json.Unmarshal(text, &record)
+	}
+	if err == nil && record.Response.Result.Runs == 0 {
+		err = fmt.Errorf("%s answered %s", name, text)
+	}
+	var run gpuRun
+	for _, a := range record.Annotations {
+		if a.Key == "gpu" {
+			err = errors.Join(err, json.Unmarshal(a.Value, &run))
 		}
-		if err != nil {
-			return false, err
-		}
-		run, _ := gpuRunOf(r)
-		c.start = run.Start
-		if err := json.Unmarshal(r.Response.Result, &c); err != nil {
-			return false, fmt.Errorf("%s answered %s: %w", name, r.Response.Result, err)
-		}
-		return true, nil
-	})
-	return c
+	}
+	return memoryCall{name, run.Start, record.Response.Result.Runs, record.Response.Result.Intact, err}
 }
 
 // show prints a line for each call, with what was moved since the last one.
 func (m *memoryTour) show(ctx context.Context, what string, calls ...memoryCall) error {
-	now, err := movedBytes(ctx, m.admin())
+	now, err := moved(ctx, m.admin())
 	if err != nil {
 		return err
 	}
@@ -239,18 +219,18 @@ func (m *memoryTour) show(ctx context.Context, what string, calls ...memoryCall)
 		if c.err != nil {
 			return c.err
 		}
-		moved := fmt.Sprintf("%6.0f %6.0f", (now.out-m.before.out)/(1<<20), (now.in-m.before.in)/(1<<20))
+		amounts := fmt.Sprintf("%6.0f %6.0f", (now.out-m.before.out)/(1<<20), (now.in-m.before.in)/(1<<20))
 		if i > 0 {
-			what, moved = "", strings.Repeat(" ", 13)
+			what, amounts = "", strings.Repeat(" ", 13)
 		}
 		contents := "new"
-		if c.Runs > 1 {
+		if c.runs > 1 {
 			contents = m.p.paint(green, "as it was left")
 		}
-		if !c.Intact {
+		if !c.intact {
 			contents, m.lost = m.p.paint(red, "LOST"), true
 		}
-		m.p.line("%-34s %-6s %-10s %s  %s", what, c.name, c.start, moved, contents)
+		m.p.line("%-34s %-6s %-10s %s  %s", what, c.name, c.start, amounts, contents)
 	}
 	m.before = now
 	return nil

@@ -14,7 +14,7 @@ import (
 
 // TestMemoryTour shows device memory with functions as processes,
 // and with GPUWHISK_LONG=1 in Docker containers too: each kind of start happens,
-// memory goes out and in, comes ahead of a turn, and is as it was left.
+// memory goes out and in, comes ahead of a run, and is as it was left.
 func TestMemoryTour(t *testing.T) {
 	t.Run("process", func(t *testing.T) { tour(t, standalone.Options{Runtime: "process"}) })
 	if os.Getenv("GPUWHISK_LONG") != "1" {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// printer writes for a person: with colours and a moving line on a terminal,
+// printer writes for a person: with colours and a line of progress on a terminal,
 // plain text elsewhere.
 type printer struct {
 	w        io.Writer
@@ -56,10 +57,7 @@ func names(functions []Function, gpu bool) string {
 			all = append(all, f.Name)
 		}
 	}
-	if len(all) == 0 {
-		return "none"
-	}
-	return strings.Join(all, ", ")
+	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
 // started prints where an installation is, as soon as it is ready.

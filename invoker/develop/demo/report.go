@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
@@ -29,14 +30,6 @@ type column struct {
 	rows   []row // one for each function
 	gpus   row   // all GPU functions
 	moved  traffic
-}
-
-func columns(functions []Function, rounds []round) []column {
-	all := make([]column, len(rounds))
-	for i, r := range rounds {
-		all[i] = summarise(functions, r)
-	}
-	return all
 }
 
 func summarise(functions []Function, r round) column {
@@ -106,7 +99,10 @@ func fairness(rows []row) float64 {
 
 // report shows everything side by side, and the main figures last.
 func (p printer) report(functions []Function, rounds []round) error {
-	all := columns(functions, rounds)
+	var all []column
+	for _, r := range rounds {
+		all = append(all, summarise(functions, r))
+	}
 	p.latencies(functions, all)
 	p.starts(functions, all)
 	if err := p.record(rounds[len(rounds)-1].records); err != nil {
@@ -118,12 +114,30 @@ func (p printer) report(functions []Function, rounds []round) error {
 	return nil
 }
 
-// Widths of a column in the tables: two of them and the names fit a terminal.
-const (
-	latencyWidth = 31
-	startsWidth  = 32
-	barWidth     = 15
-)
+// line is one of a table: its name, and its text for each policy.
+type line struct {
+	name string
+	text func(column) string
+}
+
+// table prints lines with a column of some width for each policy. Two of them and the
+// names fit a terminal.
+func (p printer) table(name, head string, width int, all []column, lines []line) {
+	policies, heads := strings.Repeat(" ", utf8.RuneCountInString(name)), name
+	for _, c := range all {
+		policies += " ── " + c.policy + " " + strings.Repeat("─", width-4-len(c.policy))
+		heads += fmt.Sprintf(" %-*s", width, head)
+	}
+	p.line("%s", p.paint(cyan, policies))
+	p.line("%s", p.paint(bold, strings.TrimRight(heads, " ")))
+	for _, l := range lines {
+		text := fmt.Sprintf("%-*s", len(name), l.name)
+		for _, c := range all {
+			text += fmt.Sprintf(" %*s", width, l.text(c))
+		}
+		p.line("%s", strings.TrimRight(text, " "))
+	}
+}
 
 // latencies shows how long callers waited, with bars on one scale.
 func (p printer) latencies(functions []Function, all []column) {
@@ -133,75 +147,53 @@ func (p printer) latencies(functions []Function, all []column) {
 			longest = max(longest, r.mean)
 		}
 	}
-	p.policies(16, latencyWidth, all)
-	head := fmt.Sprintf("%-10s %5s", "latency", "calls")
-	for range all {
-		head += fmt.Sprintf(" %7s %7s %-15s", "mean ms", "p95 ms", "mean")
-	}
-	p.line("%s", p.paint(bold, strings.TrimRight(head, " ")))
-	show := func(name string, of func(column) row) {
-		text := fmt.Sprintf("%-10s %5d", name, of(all[0]).runs)
-		for _, c := range all {
+	var lines []line
+	add := func(name string, of func(column) row) {
+		lines = append(lines, line{fmt.Sprintf("%-10s %5d", name, of(all[0]).runs), func(c column) string {
 			r := of(c)
-			text += fmt.Sprintf(" %7s %7s %s", ms(r.mean), ms(load.Percentile(r.latencies, 95)),
-				p.paint(green, bar(float64(r.mean)/float64(longest), barWidth, '█', ' ')))
-		}
-		p.line("%s", strings.TrimRight(text, " "))
+			return fmt.Sprintf("%7s %7s %s", ms(r.mean), ms(load.Percentile(r.latencies, 95)),
+				p.paint(green, bar(float64(r.mean)/float64(longest), 15, '█', ' ')))
+		}})
 	}
 	for i, f := range functions {
-		show(f.Name, func(c column) row { return c.rows[i] })
+		add(f.Name, func(c column) row { return c.rows[i] })
 	}
-	show("GPU, all", func(c column) row { return c.gpus })
+	add("GPU, all", func(c column) row { return c.gpus })
+	p.table("latency    calls", "mean ms  p95 ms mean", 31, all, lines)
 	p.line("")
 }
 
 // starts shows how the runs of GPU functions began, and how fair it was.
 func (p printer) starts(functions []Function, all []column) {
-	p.policies(12, startsWidth, all)
-	head := fmt.Sprintf("%-12s", "starts")
-	for range all {
-		head += fmt.Sprintf(" %8s %9s %4s %8s", "gpu-warm", "host-warm", "cold", "slowdown")
-	}
-	p.line("%s", p.paint(bold, head))
-	show := func(name string, cell func(column) string) {
-		text := fmt.Sprintf("%-12s", name)
-		for _, c := range all {
-			text += fmt.Sprintf(" %*s", startsWidth, cell(c))
+	counts := func(of func(column) row) func(column) string {
+		return func(c column) string {
+			r := of(c)
+			return fmt.Sprintf("%8d %9d %4d %7.0fx", r.starts["gpu-warm"], r.starts["host-warm"], r.starts["cold"], r.slowdown)
 		}
-		p.line("%s", text)
 	}
-	cell := func(r row) string {
-		return fmt.Sprintf("%8d %9d %4d %7.0fx", r.starts["gpu-warm"], r.starts["host-warm"], r.starts["cold"], r.slowdown)
-	}
+	var lines []line
 	for i, f := range functions {
 		if f.GPU != nil {
-			show(f.Name, func(c column) string { return cell(c.rows[i]) })
+			lines = append(lines, line{f.Name, counts(func(c column) row { return c.rows[i] })})
 		}
 	}
-	show("GPU, all", func(c column) string { return cell(c.gpus) })
-	show("fairness", func(c column) string { return fmt.Sprintf("%.2f", fairness(c.rows)) })
+	lines = append(lines,
+		line{"GPU, all", counts(func(c column) row { return c.gpus })},
+		line{"fairness", func(c column) string { return fmt.Sprintf("%.2f", fairness(c.rows)) }})
 	if slices.ContainsFunc(all, func(c column) bool { return c.moved != (traffic{}) }) {
-		show("moved out/in", func(c column) string { return fmt.Sprintf("%.0f / %.0f MB", c.moved.out/1e6, c.moved.in/1e6) })
+		lines = append(lines, line{"moved out/in", func(c column) string { return fmt.Sprintf("%.0f / %.0f MB", c.moved.out/1e6, c.moved.in/1e6) }})
 	}
-	show("errors", func(c column) string {
+	lines = append(lines, line{"errors", func(c column) string {
 		n := 0
 		for _, r := range c.rows {
 			n += r.errors
 		}
 		return fmt.Sprint(n)
-	})
+	}})
+	p.table("starts      ", "gpu-warm host-warm cold slowdown", 32, all, lines)
 	p.line("%s\n", p.paint(dim, "gpu-warm: memory on the device; host-warm: moved in first; cold: loaded anew\n"+
 		"slowdown: mean latency over a run's own time; for all: the worst function's\n"+
 		"fairness: Jain's index of the slowdowns, 1 when all wait alike for their work"))
-}
-
-// policies names the policies above their columns.
-func (p printer) policies(left, width int, all []column) {
-	text := strings.Repeat(" ", left)
-	for _, c := range all {
-		text += " ── " + c.policy + " " + strings.Repeat("─", width-4-len(c.policy))
-	}
-	p.line("%s", p.paint(cyan, text))
 }
 
 // record shows the annotation of a GPU run in its activation's record: of the

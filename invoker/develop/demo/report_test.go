@@ -26,6 +26,13 @@ func compared() ([]Function, []round) {
 	}
 }
 
+func columns(functions []Function, rounds []round) (all []column) {
+	for _, r := range rounds {
+		all = append(all, summarise(functions, r))
+	}
+	return all
+}
+
 func TestSummaryCountsFromCalls(t *testing.T) {
 	functions, rounds := compared()
 	c := summarise(functions, rounds[0])
@@ -92,7 +99,7 @@ func TestTablesAreSideBySide(t *testing.T) {
 	}
 }
 
-// The closing sentence says what was measured, whichever way it went.
+// The closing sentence has what was measured, whichever way it went.
 func TestClosingSentence(t *testing.T) {
 	functions, rounds := compared()
 	for _, c := range []struct {
