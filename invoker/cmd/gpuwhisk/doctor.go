@@ -45,12 +45,12 @@ func (c doctorCmd) Run() error {
 	if cfg == nil { // not even the sources could be read
 		cfg = config.Default()
 	}
-	self, _ := os.Executable() // without it the shim is searched elsewhere
-	m := doctor.Here(doctor.Options{
-		Config: cfg, ConfigErr: problem, Source: source, Environ: environ, Self: self,
-		Shim: c.Shim, NVML: c.NVML, Probe: c.Probe, Images: c.Image, ProbeLimit: c.ProbeTimeout,
-	})
-	report := doctor.Examine(context.Background(), m, c.Timeout)
+	self, _ := os.Executable() // without it the shim is looked for elsewhere
+	m := &doctor.Machine{
+		Config: cfg, ConfigErr: problem, Source: source, Environ: environ,
+		ProbeImages: c.Probe, LibcImages: c.Image, ProbeLimit: c.ProbeTimeout,
+	}
+	report := doctor.Examine(context.Background(), m.Here(self, c.Shim, c.NVML), c.Timeout)
 	if err := c.print(report); err != nil {
 		return fmt.Errorf("print report: %w", err)
 	}

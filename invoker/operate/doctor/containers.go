@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
 func checkEngine(f *Snapshot) []Finding {
@@ -39,7 +40,7 @@ func checkStorage(f *Snapshot) []Finding {
 }
 
 // checkLogs: the invoker asks for json-file logs and reads their files. Over
-// the API the same lines cost several times as much.
+// the API the same lines cost several times as much CPU.
 func checkLogs(f *Snapshot) []Finding {
 	if f.Config.Logs.OutOfBand {
 		return one(ok("left to Docker's driver " + f.docker.value.LogDriver + "; records have no logs"))
@@ -110,7 +111,7 @@ func checkDisk(f *Snapshot) []Finding {
 	}
 	space, err := f.diskAt(dir)
 	if err != nil {
-		return one(warn(dir+": "+err.Error(), "Docker seems to run elsewhere: look at the disk there"))
+		return one(warn(dir+": "+err.Error(), "Docker seems to run elsewhere: check the disk there"))
 	}
 	text := fmt.Sprintf("%s of %s free at %s", amount(space.Free), amount(space.Total), dir)
 	const fix = "docker image prune, or a larger disk"
@@ -138,7 +139,7 @@ func readManifest(c *config.Config) answer[*activation.Manifest] {
 	return answer[*activation.Manifest]{m, err}
 }
 
-// references are the images of the manifest as the engine knows them.
+// references are the images of the manifest by the names that the engine has.
 func (f *Snapshot) references() []string {
 	if f.manifest.err != nil {
 		return nil
@@ -194,86 +195,63 @@ func checkImages(f *Snapshot) []Finding {
 	return all
 }
 
-func judgeImage(ref string, a answer[image]) Finding {
+func judgeImage(ref string, a answer[Image]) Finding {
 	switch {
 	case a.err != nil:
 		return warn(a.err.Error(), "docker image inspect "+ref)
-	case !a.value.there:
+	case !a.value.There:
 		return warn(ref+" is not on this host: the first action of its kind waits for the pull, or fails where no registry has it",
 			"docker pull "+ref)
 	}
-	switch p := speaks(a.value); p.verdict {
-	case never:
-		return fail(fmt.Sprintf("%s has no /init and /run: %s", ref, p.why),
+	switch certain, why := lacksProxy(a.value.Image); {
+	case certain:
+		return fail(fmt.Sprintf("%s has no /init and /run: %s", ref, why),
 			"build on an image that has an action proxy, or add one (docker build --build-arg BASE="+ref+" docker/runtimes/python3)")
-	case unknown:
-		return warn(fmt.Sprintf("%s may have no /init and /run: %s", ref, p.why), "gpuwhisk doctor --probe "+ref)
+	case why != "":
+		return warn(fmt.Sprintf("%s may have no /init and /run: %s", ref, why), "gpuwhisk doctor --probe "+ref)
 	}
 	return ok(ref)
 }
 
-// verdict is whether an image has an action proxy, as far as its
-// configuration shows.
-type verdict uint8
-
-const (
-	unknown verdict = iota
-	proxied
-	never
-)
-
-type proxyGuess struct {
-	verdict verdict
-	why     string
-}
-
-// speaks guesses from what an image starts whether it serves /init and /run.
-// The stock CUDA images start a shell, and a shell without a terminal ends at
-// once: the action then fails with a time-out or a refused connection that
-// does not name the reason.
-func speaks(i image) proxyGuess {
+// lacksProxy guesses from what an image starts whether it lacks an action proxy, which
+// serves /init and /run; why is empty where it has one. The stock CUDA images start a
+// shell, and a shell without a terminal ends at once: the action then fails with a
+// time-out or a refused connection that does not name the reason.
+func lacksProxy(i docker.Image) (certain bool, why string) {
 	argv := append(slices.Clone(i.Entrypoint), i.Cmd...)
 	line := strings.Join(argv, " ")
 	for _, sign := range []string{"/proxy/", "/bin/proxy", "actionProxy", "actionproxy", "app.js", "actionloop", "bin/exec", "proxy.jar", "javaAction", "prelauncher"} {
 		if strings.Contains(line, sign) {
-			return proxyGuess{verdict: proxied}
+			return false, ""
 		}
 	}
 	for _, kv := range i.Env {
 		if strings.HasPrefix(kv, "OW_EXECUTION_ENV=") || strings.HasPrefix(kv, "OW_COMPILER=") || strings.HasPrefix(kv, "FLASK_PROXY_PORT=") {
-			return proxyGuess{verdict: proxied}
+			return false, ""
 		}
 	}
-	if stock(i) && shellOrInterpreter(i.Cmd) {
-		return proxyGuess{never, "it is a stock CUDA image that starts " + quoted(argv)}
-	}
+	starts := `it starts "` + line + `"`
 	switch {
+	case stock(i) && shellOrInterpreter(i.Cmd):
+		return true, "it is a stock CUDA image that" + strings.TrimPrefix(starts, "it")
 	case len(argv) == 0:
-		return proxyGuess{never, "it starts nothing"}
+		return true, "it starts nothing"
 	case shellOrInterpreter(argv):
-		return proxyGuess{never, "it starts " + quoted(argv) + ", which listens on no port"}
+		return true, starts + ", which listens on no port"
 	}
-	return proxyGuess{unknown, "it starts " + quoted(argv) + ", which is not known to be an action proxy"}
+	return false, starts + ", which is not known to be an action proxy"
 }
 
 // stock recognises NVIDIA's own images by what all of them carry.
-func stock(i image) bool {
-	if strings.Contains(i.Labels["maintainer"], "NVIDIA") {
-		return true
-	}
-	return slices.ContainsFunc(i.Entrypoint, func(s string) bool { return strings.Contains(s, "nvidia_entrypoint") })
+func stock(i docker.Image) bool {
+	return strings.Contains(i.Labels["maintainer"], "NVIDIA") ||
+		slices.ContainsFunc(i.Entrypoint, func(s string) bool { return strings.Contains(s, "nvidia_entrypoint") })
 }
 
-// shellOrInterpreter: a program that waits for input and gets none.
+// shellOrInterpreter reports a program that waits for input and gets none.
 func shellOrInterpreter(argv []string) bool {
-	if len(argv) != 1 {
-		return len(argv) == 0
-	}
-	return slices.Contains([]string{"sh", "bash", "dash", "ash", "zsh", "python", "python3", "node", "irb", "jshell", "php"}, path.Base(argv[0]))
-}
-
-func quoted(argv []string) string {
-	return "\"" + strings.Join(argv, " ") + "\""
+	return len(argv) == 0 || len(argv) == 1 && slices.Contains(
+		[]string{"sh", "bash", "dash", "ash", "zsh", "python", "python3", "node", "irb", "jshell", "php"}, path.Base(argv[0]))
 }
 
 func checkProbes(f *Snapshot) []Finding {

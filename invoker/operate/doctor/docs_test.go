@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Every check stands in the page about it, and nothing is warned of or fails
-// without a word on how to fix it.
+// Every check is in the page about it, and no warning or failure is
+// without a fix.
 func TestChecksAreExplained(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/doctor.md")
 	if err != nil {

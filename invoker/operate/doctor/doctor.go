@@ -1,12 +1,11 @@
 // Package doctor examines a host and what its invoker is configured to connect
 // to, and reports in one line each what is well, what is not, and how to fix it.
 //
-// What it knows of the machine comes through a Machine: files, commands and
-// calls to the outside, each bounded in time. The checks themselves are
-// functions from that Snapshot to findings. It changes nothing, on the host or
+// It asks by a Machine: files, commands and calls to the outside, each bounded in
+// time. The answers are a Snapshot, and the checks functions from it to findings. It changes nothing, on the host or
 // elsewhere, except that for a moment a probe of an image runs a container of
 // it, and the try of the shim a program that takes a few MiB of the first GPU.
-// It does not watch: it examines once.
+// It examines once and does not watch.
 //
 // Goroutines: one for each question while Examine runs. A question that gets
 // no answer in time is left behind and its goroutine with it; the process is
@@ -29,12 +28,12 @@ const (
 	Warn
 	// Fail means that something will not work.
 	Fail
-	// Skip means that nothing was looked at, since it is not configured. It is
+	// Skip means that nothing was examined, since it is not configured. It is
 	// no worse than OK.
 	Skip
 )
 
-// String returns the sign that stands before a line.
+// String returns the name of a status.
 func (s Status) String() string {
 	switch s {
 	case Warn:
@@ -47,17 +46,21 @@ func (s Status) String() string {
 	return "ok"
 }
 
+// MarshalText returns the name for JSON.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Finding is one thing that a check found, and, where it is not well, how to
 // fix it.
 type Finding struct {
-	Status Status
-	Found  string
-	Fix    string
+	Status Status `json:"status"`
+	Found  string `json:"found"`
+	Fix    string `json:"fix,omitempty"`
 }
 
 // Result is a finding with the check that made it.
 type Result struct {
-	Group, Check string
+	Group string `json:"group"`
+	Check string `json:"check"`
 	Finding
 }
 
@@ -173,7 +176,7 @@ func judge(ctx context.Context, c check, f *Snapshot, limit time.Duration) []Fin
 		return c.find(f), nil
 	})
 	if a.err != nil {
-		return one(fail("the check got no answer: "+a.err.Error(), "look for a file system or device that hangs"))
+		return one(fail("the check got no answer: "+a.err.Error(), "find the file system or device that hangs"))
 	}
 	return a.value
 }

@@ -31,7 +31,7 @@ func TestHealthyHost(t *testing.T) {
 	}
 }
 
-// TestNothingConfigured: the groups of a deployment are skipped, and say so.
+// TestNothingConfigured: the groups of a deployment are skipped, with the reason.
 func TestNothingConfigured(t *testing.T) {
 	r := Examine(t.Context(), bare().Machine, time.Minute)
 	if r.ExitCode() != 1 {
@@ -43,7 +43,7 @@ func TestNothingConfigured(t *testing.T) {
 			output = output || x.Group == group && x.Status == Skip && strings.HasPrefix(x.Found, "not configured")
 		}
 		if !output {
-			t.Errorf("%s does not say that it is not configured", group)
+			t.Errorf("%s has no finding that it is not configured", group)
 		}
 	}
 }
@@ -74,10 +74,7 @@ func TestNothingHangs(t *testing.T) {
 		f.files["lib/libgpuwhisk.so"] = text("")
 		f.Hooks = func(context.Context, string, string) (Tried, error) { <-release; return Tried{}, nil }
 		f.Docker = func(context.Context) (docker.Survey, error) { <-release; return docker.Survey{}, nil }
-		f.Image = func(context.Context, string) (docker.Image, bool, error) {
-			<-release
-			return docker.Image{}, false, nil
-		}
+		f.Image = func(context.Context, string) (Image, error) { <-release; return Image{}, nil }
 		f.Broker = func(context.Context, string) (kafka.Description, error) { <-release; return kafka.Description{}, nil }
 		f.Couch = func(context.Context) (couchdb.Survey, error) { <-release; return couchdb.Survey{}, nil }
 		f.ZooKeeper = func(context.Context) (map[string]int, error) { <-release; return nil, nil }

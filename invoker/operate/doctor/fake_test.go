@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// now is when the fake host is looked at.
+// now is when the fake host is examined.
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const manifest = `{"runtimes":{"python":[{"kind":"python:3-gpu","image":{"prefix":"whisk","name":"python-gpu","tag":"1"}}]}}`
@@ -105,9 +105,9 @@ func (f *fake) machine(c *config.Config) *Machine {
 		},
 		Hooks:  func(context.Context, string, string) (Tried, error) { return f.tried, f.triedErr },
 		Docker: func(context.Context) (docker.Survey, error) { return f.docker, nil },
-		Image: func(_ context.Context, ref string) (docker.Image, bool, error) {
+		Image: func(_ context.Context, ref string) (Image, error) {
 			i, ok := f.images[ref]
-			return i, ok, nil
+			return Image{i, ok}, nil
 		},
 		Probe:     func(context.Context, string) (string, error) { return "answers /init after 20ms", nil },
 		Broker:    func(context.Context, string) (kafka.Description, error) { return f.kafka, nil },
@@ -144,7 +144,7 @@ func (r Report) of(group, name string) Report {
 	return some
 }
 
-// trial is a change to a host and what a check must then say.
+// trial is a change to a host and what a check must then find.
 type trial struct {
 	name   string
 	change func(*fake)

@@ -27,7 +27,7 @@ func (f *Snapshot) driverVersion() string {
 	return ""
 }
 
-// hasDriver reports whether there is a driver to examine any further.
+// hasDriver reports whether there is a driver to examine further.
 func (f *Snapshot) hasDriver() bool {
 	return f.driverVersion() != "" || f.exists("dev/nvidiactl") || f.gpu.err == nil
 }
@@ -223,7 +223,7 @@ func checkFreeMemory(f *Snapshot) []Finding {
 		if n := len(c.Processes); n > 0 {
 			text += fmt.Sprintf(", %d process(es) hold contexts", n)
 		}
-		const fix = "see nvidia-smi for who holds it; only this invoker should use the device"
+		const fix = "see nvidia-smi for the processes that hold it; only this invoker should use the device"
 		switch {
 		case m.Free < least:
 			return fail(fmt.Sprintf("%s, less than one function and its context take (%s)", text, amount(least)), fix)

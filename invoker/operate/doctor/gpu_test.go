@@ -101,7 +101,7 @@ func TestDeviceChecks(t *testing.T) {
 	})
 }
 
-// TestUnknownIsSilent: what a driver does not say is neither well nor wrong.
+// TestUnknownIsSilent: what a driver does not report is neither well nor wrong.
 func TestUnknownIsSilent(t *testing.T) {
 	f := healthy()
 	f.cards = []nvml.Card{{UUID: "GPU-0", Memory: nvml.Memory{Total: -1, Free: -1, Used: -1}}}
@@ -158,7 +158,7 @@ func TestToolkitChecks(t *testing.T) {
 	})
 }
 
-// TestNothingOfGPUsWithoutOne: a host without a GPU is told so once.
+// TestNothingOfGPUsWithoutOne: a host without a GPU gets one finding about it.
 func TestNothingOfGPUsWithoutOne(t *testing.T) {
 	f := healthy()
 	noGPU(f)

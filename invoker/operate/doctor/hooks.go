@@ -17,7 +17,7 @@ import (
 )
 
 // Tried is what the shim reported of a program that used CUDA, in bytes: how much
-// it saw, and how much went off the device and came back.
+// it counted, and how much was moved off the device and back.
 type Tried struct{ Seen, Out, Back int64 }
 
 // errNothingToTry means that there is no program or no driver to try the shim
@@ -67,34 +67,31 @@ func tryHooksFor(ctx context.Context, timeout time.Duration, library, driver str
 		return t, fmt.Errorf("make a directory for the shim's socket: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	seen := make(usage, 1)
-	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 1 << 40, Threshold: 1}, seen, silent())
+	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 1 << 40, Threshold: 1}, noEvents{}, silent())
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, control.Close()) }()
-	ends, err := control.Container("doctor")
+	container, err := control.Container("doctor")
 	if err != nil {
 		return t, err
 	}
 	cmd := exec.CommandContext(ctx, python, "-c", tryProgram, fmt.Sprint(tryBytes))
-	cmd.Env = append(cmd.Environ(), "LD_PRELOAD="+library, "GPUWHISK_SHIM=managed", "GPUWHISK_SHIM_SOCKET="+ends.Socket())
+	cmd.Env = append(cmd.Environ(), "LD_PRELOAD="+library, "GPUWHISK_SHIM=managed", "GPUWHISK_SHIM_SOCKET="+container.Socket())
 	if driver != "" {
 		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+driver)
 	}
-	return tryGuest(ctx, timeout, cmd, ends, seen)
+	return tryProcess(ctx, timeout, cmd, container)
 }
 
-// tryGuest starts the program, follows it to its end and returns what was seen.
-func tryGuest(ctx context.Context, timeout time.Duration, cmd *exec.Cmd, ends *shimctl.Container, seen usage) (t Tried, err error) {
+// tryProcess starts the program, follows it to its end and returns what the shim
+// reported.
+func tryProcess(ctx context.Context, timeout time.Duration, cmd *exec.Cmd, container *shimctl.Container) (t Tried, err error) {
 	var output capped
 	cmd.Stderr, cmd.WaitDelay = &output, time.Second
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return t, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
 		return t, err
 	}
 	if err := cmd.Start(); err != nil {
@@ -102,7 +99,7 @@ func tryGuest(ctx context.Context, timeout time.Duration, cmd *exec.Cmd, ends *s
 	}
 	ready := bufio.NewScanner(out).Scan() // ends with the program or its context
 	if ready {
-		t, err = moveGuest(ctx, timeout, ends, seen)
+		t, err = moveMemory(ctx, timeout, container)
 	}
 	_ = in.Close() // it goes on, if it still can
 	_, _ = io.Copy(io.Discard, out)
@@ -115,33 +112,46 @@ func tryGuest(ctx context.Context, timeout time.Duration, cmd *exec.Cmd, ends *s
 	return t, err
 }
 
-// moveGuest waits until the shim reports the allocation, and moves it.
-func moveGuest(ctx context.Context, timeout time.Duration, ends *shimctl.Container, seen usage) (t Tried, err error) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case t.Seen = <-seen:
-	case <-timer.C:
-		return t, errors.New("the shim does not tell of its memory")
-	case <-ctx.Done():
-		return t, context.Cause(ctx)
+// moveMemory waits until the shim reports the allocation, and moves it.
+func moveMemory(ctx context.Context, timeout time.Duration, container *shimctl.Container) (t Tried, err error) {
+	if t.Seen, err = allocated(ctx, timeout, container); err != nil {
+		return t, err
 	}
-	out, err := ends.Evict(ctx, 1)
-	if err == nil && out.Status != shimctl.OK {
-		err = fmt.Errorf("%v, the driver answers %d", out.Status, out.Code)
-	}
-	if err != nil {
+	out, err := container.Evict(ctx, 1)
+	if t.Out, err = out.Moved, refused(out, err); err != nil {
 		return t, fmt.Errorf("move memory off the device: %w", err)
 	}
-	back, err := ends.Prefetch(ctx, 2, 0)
-	if err == nil && back.Status != shimctl.OK {
-		err = fmt.Errorf("%v, the driver answers %d", back.Status, back.Code)
-	}
-	if err != nil {
+	back, err := container.Prefetch(ctx, 2, 0)
+	if t.Back, err = back.Moved, refused(back, err); err != nil {
 		return t, fmt.Errorf("move memory back to the device: %w", err)
 	}
-	t.Out, t.Back = out.Moved, back.Moved
 	return t, nil
+}
+
+// allocated asks the shim until it reports all of the program's memory.
+func allocated(ctx context.Context, timeout time.Duration, container *shimctl.Container) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("the shim does not report its memory"))
+	defer cancel()
+	for ctx.Err() == nil {
+		processes, _ := container.Report(ctx) // what is missing is asked for again
+		for _, u := range processes {
+			if u.Allocated >= tryBytes {
+				return u.Allocated, nil
+			}
+		}
+		select {
+		case <-time.After(5 * time.Millisecond): // it connects on a thread of its own
+		case <-ctx.Done():
+		}
+	}
+	return 0, context.Cause(ctx)
+}
+
+func refused(d shimctl.Done, err error) error {
+	if err == nil && d.Status != shimctl.OK {
+		return fmt.Errorf("%v, the driver answers %d", d.Status, d.Code)
+	}
+	return err
 }
 
 func lastLine(text string) string {
@@ -149,24 +159,10 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// usage receives how much memory the shim sees, once it is all.
-type usage chan int64
+// noEvents ignores what the shim reports by itself: it is asked.
+type noEvents struct{}
 
-// Usage takes a process's word.
-func (u usage) Usage(_ string, _ int, got gpu.Usage) {
-	if got.Allocated >= tryBytes {
-		select {
-		case u <- got.Allocated:
-		default: // it was sent already
-		}
-	}
-}
-
-// Exited is of no interest: the program's own end is waited for.
-func (usage) Exited(string, int) {}
-
-// Refused is of no interest: the driver itself is tried.
-func (usage) Refused(string, int, shimctl.Refusal) {}
-
-// Silent is of no interest: every order is bounded in time.
-func (usage) Silent(string, int, bool) {}
+func (noEvents) Usage(string, int, gpu.Usage)         {}
+func (noEvents) Exited(string, int)                   {}
+func (noEvents) Silent(string, int, bool)             {}
+func (noEvents) Refused(string, int, shimctl.Refusal) {}

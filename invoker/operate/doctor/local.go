@@ -33,41 +33,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are what Here examines beside the configuration.
-type Options struct {
-	Config    *config.Config
-	ConfigErr error
-	// Source is the file that the settings come from; empty: the environment.
-	Source  string
-	Environ []string
-	// Shim is the path of the shim library; empty means the usual paths.
-	Shim string
-	// Self is the path of this program; the shim may lie beside it.
-	Self string
-	// NVML is the path of the driver's management library; empty lets the
-	// loader find it.
-	NVML string
-	// Probe are images to run for a moment, each for at most ProbeLimit.
-	Probe []string
-	// Images are GPU actions' own: does the shim fit them?
-	Images     []string
-	ProbeLimit time.Duration
-}
-
-// Here is the host that this process runs on.
-func Here(o Options) *Machine {
-	r := &real{o}
-	m := &Machine{
-		Config: o.Config, ConfigErr: o.ConfigErr, Source: o.Source, Environ: o.Environ,
-		Shim: shimPaths(o), Arch: runtime.GOARCH, Now: time.Now(),
-		Files: os.DirFS("/"), Command: command,
-		Hooks: tryHooks, Docker: r.docker, Image: r.image, Probe: r.probe, Libc: r.libc, LibcImages: o.Images,
-		Broker: r.broker, Reach: reach, Couch: r.couch, Records: r.records, Bucket: r.bucket, ZooKeeper: r.zooKeeper,
-		Listen: listen, Ping: ping, Disk: disk, Writable: writable,
-		ProbeImages: o.Probe, ProbeLimit: o.ProbeLimit,
-	}
+// Here completes a machine with its settings: it is the host that this process runs
+// on. self is the path of this program, beside which the shim may lie; shim that of
+// the shim library, and management that of the driver's management library, where
+// they are not in the usual places.
+func (m *Machine) Here(self, shim, management string) *Machine {
+	m.Shim, m.Arch, m.Now = shimPaths(m.Config, self, shim), runtime.GOARCH, time.Now()
+	m.Files, m.Command, m.Hooks = os.DirFS("/"), command, tryHooks
 	m.GPU = func(ctx context.Context) (GPU, error) {
-		g, err := r.gpu()
+		g, err := askNVML(management)
 		if errors.Is(err, nvml.ErrNotBuilt) {
 			if g, smiErr := m.askSMI(ctx); smiErr == nil {
 				return g, nil
@@ -75,14 +49,29 @@ func Here(o Options) *Machine {
 		}
 		return g, err
 	}
+	m.Docker = func(ctx context.Context) (docker.Survey, error) {
+		return askDocker(m.Config, func(d *docker.Daemon) (docker.Survey, error) { return d.Survey(ctx) })
+	}
+	m.Image = func(ctx context.Context, reference string) (i Image, err error) {
+		return askDocker(m.Config, func(d *docker.Daemon) (Image, error) {
+			i.Image, i.There, err = d.Image(ctx, reference)
+			return i, err
+		})
+	}
+	m.Libc = func(ctx context.Context, reference string) (docker.Libc, error) {
+		return askDocker(m.Config, func(d *docker.Daemon) (docker.Libc, error) { return d.Libc(ctx, reference) })
+	}
+	m.Probe, m.Broker, m.Reach, m.Couch = m.probe, m.askBroker, reach, m.askCouch
+	m.Records, m.Bucket = m.askRecords, m.askBucket
+	m.ZooKeeper = func(ctx context.Context) (map[string]int, error) {
+		return zookeeper.Mapping(ctx, m.Config.Identity.ZooKeeperHosts)
+	}
+	m.Listen, m.Ping, m.Disk, m.Writable = listen, ping, disk, writable
 	return m
 }
 
-// real asks the outside as configured.
-type real struct{ Options }
-
-func (r *real) gpu() (g GPU, err error) {
-	d, err := nvml.Open(nvml.Options{Library: r.NVML})
+func askNVML(library string) (g GPU, err error) {
+	d, err := nvml.Open(nvml.Options{Library: library})
 	if err != nil {
 		return GPU{}, err
 	}
@@ -161,35 +150,34 @@ func disk(_ context.Context, path string) (Space, error) {
 const noShim = "none"
 
 // shimPaths are where the invoker searches for the shim.
-func shimPaths(o Options) []string {
-	if named := cmp.Or(o.Shim, o.Config.GPU.Shim.Library); named != "" && named != noShim {
-		return []string{absolute(named)}
+func shimPaths(c *config.Config, self, named string) []string {
+	if named = cmp.Or(named, c.GPU.Shim.Library); named != "" && named != noShim {
+		return absolute(named)
 	}
 	const name = "libgpuwhisk.so"
-	dir := filepath.Dir(o.Self)
-	return []string{absolute(filepath.Join(dir, name)), absolute(filepath.Join(dir, "../lib/gpuwhisk", name)), absolute("build/shim/" + name)}
+	dir := filepath.Dir(self)
+	return absolute(filepath.Join(dir, name), filepath.Join(dir, "../lib/gpuwhisk", name), "build/shim/"+name)
 }
 
-func absolute(path string) string {
-	if strings.HasPrefix(path, "/") {
-		return path
+// absolute makes paths absolute, as far as the working directory is known.
+func absolute(paths ...string) []string {
+	for i, p := range paths {
+		if a, err := filepath.Abs(p); err == nil {
+			paths[i] = a
+		}
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return path
-	}
-	return strings.TrimSuffix(dir, "/") + "/" + path
+	return paths
 }
 
 // silent is for parts whose log repeats the report.
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (r *real) broker(ctx context.Context, address string) (kafka.Description, error) {
-	t, err := tlsstore.Kafka(r.Config.Kafka)
+func (m *Machine) askBroker(ctx context.Context, address string) (kafka.Description, error) {
+	t, err := tlsstore.Kafka(m.Config.Kafka)
 	if err != nil {
 		return kafka.Description{}, err
 	}
-	login, err := r.Config.Kafka.Login()
+	login, err := m.Config.Kafka.Login()
 	if err != nil {
 		return kafka.Description{}, err
 	}
@@ -198,8 +186,8 @@ func (r *real) broker(ctx context.Context, address string) (kafka.Description, e
 		return kafka.Description{}, err
 	}
 	s, err := c.Describe(ctx)
-	if id := r.Config.Identity.ID; err == nil && id != nil {
-		own := fmt.Sprintf("%sinvoker%d", r.Config.Kafka.TopicPrefix, *id)
+	if id := m.Config.Identity.ID; err == nil && id != nil {
+		own := fmt.Sprintf("%sinvoker%d", m.Config.Kafka.TopicPrefix, *id)
 		if _, there := s.Topics[own]; there {
 			// Without the right to read a topic's settings the rest counts.
 			if retention, err := c.Retention(ctx, own); err == nil {
@@ -210,9 +198,9 @@ func (r *real) broker(ctx context.Context, address string) (kafka.Description, e
 	return s, err
 }
 
-func (r *real) couch(ctx context.Context) (couchdb.Survey, error) {
-	d := r.Config.CouchDB
-	if r.Config.RecordsOutsideCouchDB() {
+func (m *Machine) askCouch(ctx context.Context) (couchdb.Survey, error) {
+	d := m.Config.CouchDB
+	if m.Config.RecordsOutsideCouchDB() {
 		d.Activations = ""
 	}
 	return couchdb.Inspect(ctx, couchdb.Config{
@@ -222,18 +210,16 @@ func (r *real) couch(ctx context.Context) (couchdb.Survey, error) {
 	})
 }
 
-// records asks the store of records that is not CouchDB.
-func (r *real) records(ctx context.Context) error {
-	s, err := stores.Records(r.Config, records.Config{}, silent())
+func (m *Machine) askRecords(ctx context.Context) error {
+	s, err := stores.Records(m.Config, records.Config{}, silent())
 	if err != nil || s == nil {
 		return err
 	}
 	return errors.Join(s.Probe(ctx), s.Close())
 }
 
-// bucket asks the bucket of code.
-func (r *real) bucket(ctx context.Context) error {
-	s, err := stores.Bucket(r.Config)
+func (m *Machine) askBucket(ctx context.Context) error {
+	s, err := stores.Bucket(m.Config)
 	if err != nil || s == nil {
 		return err
 	}
@@ -241,44 +227,22 @@ func (r *real) bucket(ctx context.Context) error {
 	return s.Probe(ctx)
 }
 
-func (r *real) zooKeeper(ctx context.Context) (map[string]int, error) {
-	return zookeeper.Mapping(ctx, r.Config.Identity.ZooKeeperHosts)
-}
-
-func (r *real) dockerOptions() docker.Options {
+func dockerOptions(c *config.Config) docker.Options {
 	o := docker.DefaultOptions()
-	o.Host, o.CertDir = r.Config.Docker.Host, r.Config.Docker.CertDir
-	o.Network = r.Config.Containers.Network
+	o.Host, o.CertDir = c.Docker.Host, c.Docker.CertDir
+	o.Network = c.Containers.Network
 	o.Logger = silent()
 	return o
 }
 
-func (r *real) docker(ctx context.Context) (docker.Survey, error) {
-	d, err := docker.Connect(r.dockerOptions())
+// askDocker puts a question to the container engine.
+func askDocker[T any](c *config.Config, question func(*docker.Daemon) (T, error)) (answer T, err error) {
+	d, err := docker.Connect(dockerOptions(c))
 	if err != nil {
-		return docker.Survey{}, err
+		return answer, err
 	}
-	s, err := d.Survey(ctx)
-	return s, errors.Join(err, d.Close())
-}
-
-func (r *real) image(ctx context.Context, reference string) (docker.Image, bool, error) {
-	d, err := docker.Connect(r.dockerOptions())
-	if err != nil {
-		return docker.Image{}, false, err
-	}
-	i, there, err := d.Image(ctx, reference)
-	return i, there, errors.Join(err, d.Close())
-}
-
-// libc inspects an image's C library.
-func (r *real) libc(ctx context.Context, reference string) (docker.Libc, error) {
-	d, err := docker.Connect(r.dockerOptions())
-	if err != nil {
-		return docker.Libc{}, err
-	}
-	l, err := d.Libc(ctx, reference)
-	return l, errors.Join(err, d.Close())
+	answer, err = question(d)
+	return answer, errors.Join(err, d.Close())
 }
 
 // probeMemory is what a probed image may use, in MiB: OpenWhisk's default for
@@ -288,8 +252,8 @@ const probeMemory = 256
 // probe runs an image as the invoker would and sends /init without code. A
 // proxy answers that something is missing; anything else answers 404, or not
 // at all.
-func (r *real) probe(ctx context.Context, reference string) (output string, err error) {
-	o := r.dockerOptions()
+func (m *Machine) probe(ctx context.Context, reference string) (output string, err error) {
+	o := dockerOptions(m.Config)
 	o.Prefix = "gpuwhisk-doctor"
 	e, err := docker.New(ctx, o)
 	if err != nil {

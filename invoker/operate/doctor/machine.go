@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// Machine is a host as the checks see it. Here makes one of the host that this
+// Machine is a host as the checks see it. Here makes it the host that this
 // process runs on. Every call may be made from many goroutines and should end
 // with its context; one that does not is left behind.
 type Machine struct {
@@ -27,8 +27,14 @@ type Machine struct {
 	Environ   []string
 	// Source is the file that the settings come from; empty: the environment.
 	Source string
-	// Shim are the paths where the shim library may be, the first that
-	// exists counts.
+	// ProbeImages are images to run for a moment, LibcImages those whose C
+	// library is examined.
+	ProbeImages, LibcImages []string
+	// ProbeLimit bounds one of these runs, and that of Hooks.
+	ProbeLimit time.Duration
+
+	// Here fills in the rest. Shim are the paths where the shim library may be, the
+	// first that exists counts.
 	Shim []string
 	// Arch is the processor's name as Go has it.
 	Arch string
@@ -46,7 +52,7 @@ type Machine struct {
 	// Docker, Image and Probe ask the container engine. Probe runs an image
 	// and asks whether it speaks OpenWhisk's protocol of actions.
 	Docker func(ctx context.Context) (docker.Survey, error)
-	Image  func(ctx context.Context, reference string) (docker.Image, bool, error)
+	Image  func(ctx context.Context, reference string) (Image, error)
 	Probe  func(ctx context.Context, reference string) (string, error)
 	// Libc inspects an image's C library.
 	Libc func(ctx context.Context, reference string) (docker.Libc, error)
@@ -69,12 +75,6 @@ type Machine struct {
 	// Writable reports whether this user may write in a directory, or make it:
 	// at is the nearest one that is there.
 	Writable func(ctx context.Context, path string) (at string, err error)
-
-	// ProbeImages are images to run for a moment, LibcImages those whose C
-	// library is looked at.
-	ProbeImages, LibcImages []string
-	// ProbeLimit bounds one of these runs, and that of Hooks.
-	ProbeLimit time.Duration
 }
 
 // GPU is what the driver reports.
@@ -94,10 +94,10 @@ type answer[T any] struct {
 	err   error
 }
 
-// image is what the engine reports of an image.
-type image struct {
+// Image is what the engine reports of an image.
+type Image struct {
 	docker.Image
-	there bool
+	There bool
 }
 
 // Snapshot are a machine and its answers.
@@ -107,7 +107,7 @@ type Snapshot struct {
 	hooks      answer[Tried]
 	manifest   answer[*activation.Manifest]
 	docker     answer[docker.Survey]
-	images     map[string]answer[image]
+	images     map[string]answer[Image]
 	probes     map[string]answer[string]
 	libcs      map[string]answer[docker.Libc]
 	brokers    map[string]answer[kafka.Description]
@@ -160,7 +160,7 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) *Snapshot {
 	wg.Go(func() { f.hooks = ask(ctx, max(limit, m.ProbeLimit), f.tryShim) })
 	if f.usesDocker() {
 		wg.Go(func() { f.docker = ask(ctx, limit, m.Docker) })
-		wg.Go(func() { f.images = askEach(ctx, limit, f.references(), f.inspect) })
+		wg.Go(func() { f.images = askEach(ctx, limit, f.references(), f.Image) })
 		wg.Go(func() { f.libcs = askEach(ctx, m.ProbeLimit, m.LibcImages, m.Libc) })
 		wg.Go(func() { f.probes = askEach(ctx, m.ProbeLimit, m.ProbeImages, m.Probe) })
 	}
@@ -197,11 +197,6 @@ func askEach[T any](ctx context.Context, limit time.Duration, things []string, q
 		all[thing] = answers[i]
 	}
 	return all
-}
-
-func (f *Snapshot) inspect(ctx context.Context, reference string) (image, error) {
-	i, there, err := f.Image(ctx, reference)
-	return image{i, there}, err
 }
 
 // askKafka asks every broker, and then whether the addresses that they advertise

@@ -100,24 +100,13 @@ func (r Report) summary() string {
 
 // PrintJSON writes the report as one JSON object.
 func (r Report) PrintJSON(w io.Writer) error {
-	type line struct {
-		Group  string `json:"group"`
-		Check  string `json:"check"`
-		Status string `json:"status"`
-		Found  string `json:"found"`
-		Fix    string `json:"fix,omitempty"`
-	}
-	lines := make([]line, len(r))
-	for i, x := range r {
-		lines[i] = line{x.Group, x.Check, x.Status.String(), x.Found, x.Fix}
-	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
-		Status string `json:"status"`
-		Checks []line `json:"checks"`
-	}{r.Worst().String(), lines})
+		Status Status `json:"status"`
+		Checks Report `json:"checks"`
+	}{r.Worst(), append(Report{}, r...)}) // an empty one is a list, too
 }
 
 // oneLine keeps other programs' text on its line, and within reason. Control

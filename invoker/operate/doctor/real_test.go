@@ -36,7 +36,7 @@ func portOf(t *testing.T, address string) int {
 
 func TestListenAndReach(t *testing.T) {
 	// Below the ports that Linux gives to clients: one of theirs could have it,
-	// or the client that looks for nobody would reach itself.
+	// or the client that finds no listener would reach itself.
 	var l net.Listener
 	err := errors.New("no port was tried")
 	for range 100 {
@@ -60,7 +60,7 @@ func TestListenAndReach(t *testing.T) {
 		t.Error(err)
 	}
 	if err := reach(t.Context(), at); err == nil {
-		t.Error("nobody is reached")
+		t.Error("a listener that is closed is reached")
 	}
 }
 
@@ -143,10 +143,10 @@ func TestInitProxy(t *testing.T) {
 	}
 }
 
-// TestHere looks at the host that the test runs on: whatever is on it, it
-// comes to an end and says something of every group.
+// TestHere examines the host that the test runs on: whatever is on it, the check
+// comes to an end and reports on every group.
 func TestHere(t *testing.T) {
-	m := Here(Options{Config: config.Default(), Self: "/opt/gpuwhisk/bin/gpuwhisk", ProbeLimit: time.Second})
+	m := (&Machine{Config: config.Default(), ProbeLimit: time.Second}).Here("/opt/gpuwhisk/bin/gpuwhisk", "", "")
 	r := Examine(t.Context(), m, 3*time.Second)
 	groups := map[string]bool{}
 	for _, x := range r {
@@ -160,7 +160,7 @@ func TestHere(t *testing.T) {
 	if m.Shim[0] != "/opt/gpuwhisk/bin/libgpuwhisk.so" {
 		t.Errorf("the shim is looked for at %v", m.Shim)
 	}
-	if got := Here(Options{Config: config.Default(), Shim: "/a/b.so"}).Shim; len(got) != 1 || got[0] != "/a/b.so" {
+	if got := shimPaths(config.Default(), "", "/a/b.so"); len(got) != 1 || got[0] != "/a/b.so" {
 		t.Errorf("the shim is looked for at %v", got)
 	}
 }
@@ -172,7 +172,7 @@ func TestMissingStore(t *testing.T) {
 	c.Kafka.Hosts, c.Kafka.SecurityProtocol = []string{"127.0.0.1:1"}, "SSL"
 	c.Kafka.TLS.TruststoreLocation = filepath.Join(t.TempDir(), "trust.jks")
 	c.Kafka.TLS.TruststorePassword = "changeit-now"
-	r := Examine(t.Context(), Here(Options{Config: c}), time.Minute).of("Kafka", "brokers")
+	r := Examine(t.Context(), (&Machine{Config: c}).Here("", "", ""), time.Minute).of("Kafka", "brokers")
 	if len(r) != 1 || r[0].Status != Fail || !strings.Contains(r[0].Found, "trust.jks") || !strings.Contains(r[0].Fix, "key store") ||
 		strings.Contains(r[0].Found, "changeit-now") {
 		t.Errorf("%+v", r)
@@ -184,10 +184,10 @@ func dockerHost(t *testing.T) *config.Config {
 	t.Helper()
 	c := config.Default()
 	c.Docker.Host = os.Getenv("DOCKER_HOST")
-	r := &real{Options{Config: c}}
+	m := (&Machine{Config: c}).Here("", "", "")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := r.docker(ctx); err != nil {
+	if _, err := m.Docker(ctx); err != nil {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
 			t.Fatalf("no Docker daemon answers: %v", err)
 		}
@@ -196,7 +196,7 @@ func dockerHost(t *testing.T) *config.Config {
 	return c
 }
 
-// TestProbeOfRealImages runs an image that speaks the protocol and two that do
+// TestProbeOfRealImages runs an image that serves the protocol and two that do
 // not, and leaves no container behind.
 func TestProbeOfRealImages(t *testing.T) {
 	c := dockerHost(t)
@@ -211,7 +211,7 @@ func main() {
 }
 `)
 	ends := importImage(t, c, "ends", "package main\n\nfunc main() {}\n")
-	m := Here(Options{Config: c, Probe: []string{good, ends, "gpuwhisk-test/absent:1"}, ProbeLimit: time.Minute})
+	m := (&Machine{Config: c, ProbeImages: []string{good, ends, "gpuwhisk-test/absent:1"}, ProbeLimit: time.Minute}).Here("", "", "")
 	r := Examine(t.Context(), m, time.Minute).of("Containers", "probe")
 	verdicts := map[string]Result{}
 	for _, x := range r {

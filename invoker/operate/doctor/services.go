@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
@@ -52,7 +52,7 @@ func brokerFix(f *Snapshot, err error) string {
 	case strings.Contains(text, "log in to broker"), strings.Contains(text, "sasl-"):
 		return "check CONFIG_whisk_kafka_common_saslJaasConfig and _saslMechanism against the broker's users, and _securityProtocol against its listener"
 	case !f.Config.Kafka.Encrypted() && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")):
-		return "the port may speak TLS, or want a login: set CONFIG_whisk_kafka_common_securityProtocol=SSL and the stores, or SASL_PLAINTEXT or SASL_SSL and the login"
+		return "the port may speak TLS, or require a login: set CONFIG_whisk_kafka_common_securityProtocol=SSL and the stores, or SASL_PLAINTEXT or SASL_SSL and the login"
 	}
 	return "check KAFKA_HOSTS, the broker, and the firewall between"
 }
@@ -68,7 +68,7 @@ func checkAdvertised(f *Snapshot) []Finding {
 	case len(f.advertised) == 0:
 		return nil
 	case len(bad) > 0:
-		return one(fail("the brokers tell clients to use addresses that cannot be reached from here: "+strings.Join(bad, ", "),
+		return one(fail("the brokers advertise addresses that cannot be reached from here: "+strings.Join(bad, ", "),
 			"set advertised.listeners of the brokers to addresses that this host can reach"))
 	}
 	return one(ok("the brokers' own addresses can be reached: " + strings.Join(slices.Sorted(maps.Keys(f.advertised)), ", ")))
@@ -78,10 +78,11 @@ func checkAdvertised(f *Snapshot) []Finding {
 // the scheduler exist only where controllers ran that an invoker of the
 // classic mode cannot serve.
 func checkTopics(f *Snapshot) []Finding {
-	topics, answered := f.topics()
+	d, answered := f.description()
 	if !answered {
 		return nil
 	}
+	topics := d.Topics
 	prefix := f.Config.Kafka.TopicPrefix
 	var completed, scheduler []string
 	for name := range topics {
@@ -106,7 +107,7 @@ func checkTopics(f *Snapshot) []Finding {
 	if len(scheduler) > 0 {
 		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", classicFix))
 	}
-	all = append(all, f.ownTopic(topics)...)
+	all = append(all, f.ownTopic(d)...)
 	return append(all, f.forwardTopic(topics)...)
 }
 
@@ -125,29 +126,30 @@ func (f *Snapshot) forwardTopic(topics map[string]int) []Finding {
 	return one(ok(name + " takes GPU activations that are forwarded"))
 }
 
-func (f *Snapshot) topics() (map[string]int, bool) {
+// description is that of the first broker that answers.
+func (f *Snapshot) description() (kafka.Description, bool) {
 	for _, host := range f.Config.Kafka.Hosts {
 		if a := f.brokers[host]; a.err == nil {
-			return a.value.Topics, true
+			return a.value, true
 		}
 	}
-	return nil, false
+	return kafka.Description{}, false
 }
 
-func (f *Snapshot) ownTopic(topics map[string]int) []Finding {
+func (f *Snapshot) ownTopic(d kafka.Description) []Finding {
 	id := f.Config.Identity.ID
 	if id == nil {
 		return nil
 	}
 	name := fmt.Sprintf("%sinvoker%d", f.Config.Kafka.TopicPrefix, *id)
-	switch n, there := topics[name]; {
+	switch n, there := d.Topics[name]; {
 	case !there:
 		return one(ok(name + " does not exist yet; the invoker makes it"))
 	case n > 1:
 		return one(fail(fmt.Sprintf("%s has %d partitions, only the first is read", name, n), "delete the topic while nothing runs; the invoker makes it with one"))
 	}
-	retention, known := f.retention(name)
-	longest := f.Config.Limits.TimeMax
+	retention, known := d.Retention[name]
+	longest := f.Config.Limits.Time.Max
 	switch {
 	case !known:
 		return one(ok(name + " exists"))
@@ -157,17 +159,6 @@ func (f *Snapshot) ownTopic(topics map[string]int) []Finding {
 				"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is made"))
 	}
 	return one(ok(fmt.Sprintf("%s exists and keeps messages for %v", name, retention)))
-}
-
-// retention is how long a topic keeps its messages, if a broker reports it.
-func (f *Snapshot) retention(topic string) (time.Duration, bool) {
-	for _, host := range f.Config.Kafka.Hosts {
-		if a := f.brokers[host]; a.err == nil {
-			retention, known := a.value.Retention[topic]
-			return retention, known
-		}
-	}
-	return 0, false
 }
 
 func (f *Snapshot) couchAddress() string {

@@ -37,7 +37,7 @@ func TestKafkaChecks(t *testing.T) {
 		{"long memory", func(f *fake) {
 			f.kafka.Topics["invoker0"], f.kafka.Retention = 1, map[string]time.Duration{"invoker0": time.Hour}
 		}, "Kafka/topics", OK, "keeps messages for 1h0m0s", ""},
-		{"forwarding to nobody", func(f *fake) { f.Config.GPU.ForwardTopic = "invoker9" }, "Kafka/topics", Fail, "invoker9, to which", "CONFIG_whisk_gpu_forwardTopic"},
+		{"forwarding to no invoker", func(f *fake) { f.Config.GPU.ForwardTopic = "invoker9" }, "Kafka/topics", Fail, "invoker9, to which", "CONFIG_whisk_gpu_forwardTopic"},
 		{"forwarding", func(f *fake) { f.Config.GPU.ForwardTopic = "health" }, "Kafka/topics", OK, "health takes", ""},
 		{"", nil, "Kafka/brokers", OK, "kafka:9092 answers in plain text", ""},
 		{"TLS", func(f *fake) { f.Config.Kafka.SecurityProtocol = "SSL" }, "Kafka/brokers", OK, "over TLS", ""},
@@ -157,7 +157,7 @@ func byName(f *fake) {
 func TestZooKeeperChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", nil, "ZooKeeper/numbers", OK, "not needed: --id 0", ""},
-		{"nobody", func(f *fake) { f.Config.Identity.ID = nil }, "ZooKeeper/numbers", Skip, "neither --id nor --uniqueName", "arguments"},
+		{"no name", func(f *fake) { f.Config.Identity.ID = nil }, "ZooKeeper/numbers", Skip, "neither --id nor --uniqueName", "arguments"},
 		{"no hosts", func(f *fake) { byName(f); f.Config.Identity.ZooKeeperHosts = "" }, "ZooKeeper/numbers", Fail, "needs ZooKeeper", "ZOOKEEPER_HOSTS"},
 		{"known", func(f *fake) { byName(f); f.zoo = map[string]int{"mine": 4} }, "ZooKeeper/numbers", OK, "mine has the number 4", ""},
 		{"new", func(f *fake) { byName(f); f.zoo = map[string]int{"other": 0} }, "ZooKeeper/numbers", OK, "1 invoker(s) have one", ""},
@@ -220,9 +220,7 @@ func TestContainerChecks(t *testing.T) {
 		{"", nil, "Containers/images", OK, pythonImage, ""},
 		{"absent", func(f *fake) { f.images = nil }, "Containers/images", Warn, "not on this host", "docker pull " + pythonImage},
 		{"refused", func(f *fake) {
-			f.Image = func(context.Context, string) (docker.Image, bool, error) {
-				return docker.Image{}, false, errors.New("broken")
-			}
+			f.Image = func(context.Context, string) (Image, error) { return Image{}, errors.New("broken") }
 		}, "Containers/images", Warn, "broken", "docker image inspect"},
 		{"stock CUDA", func(f *fake) {
 			f.images[pythonImage] = docker.Image{Entrypoint: []string{"/opt/nvidia/nvidia_entrypoint.sh"}, Cmd: []string{"/bin/bash"},
@@ -250,8 +248,8 @@ func TestKnownProxies(t *testing.T) {
 		{Entrypoint: []string{"/run.sh"}, Env: []string{"OW_EXECUTION_ENV=openwhisk/action-golang-v1.20"}},
 		{Entrypoint: []string{"/proxy/gpuwhisk-native"}},
 	} {
-		if p := speaks(image{Image: i, there: true}); p.verdict != proxied {
-			t.Errorf("%+v: %+v", i, p)
+		if _, why := lacksProxy(i); why != "" {
+			t.Errorf("%+v: %s", i, why)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (f *Snapshot) judgeStateDir(k stateDir) Finding {
 	}
 	space, err := f.diskAt(at)
 	if err != nil {
-		return warn(fmt.Sprintf("%s: %s: %v", k.what, at, err), "look at the disk of "+at)
+		return warn(fmt.Sprintf("%s: %s: %v", k.what, at, err), "check the disk of "+at)
 	}
 	text := fmt.Sprintf("%s: %s can be written, %s of %s free", k.what, k.dir, amount(space.Free), amount(space.Total))
 	const width = "make room, or name a directory on a larger disk (whisk.gpu.state)"

@@ -19,7 +19,7 @@ import (
 
 // needed are the functions that the shim replaces in any case: the
 // ways to find functions, and the ones that change what a program gets. A
-// program that reaches the driver past one of them is not seen.
+// program that calls the driver past one of them is not counted.
 func needed() []string {
 	return []string{
 		"dlsym", "dlvsym", "cuGetProcAddress", "cuGetProcAddress_v2", "cuInit",
@@ -39,6 +39,15 @@ func (f *Snapshot) shimAt() string {
 		}
 	}
 	return ""
+}
+
+// library reads the shim's library.
+func (f *Snapshot) library(at string) (*elf.File, error) {
+	data, err := fs.ReadFile(f.Files, strings.TrimPrefix(at, "/"))
+	if err != nil {
+		return nil, err
+	}
+	return elf.NewFile(bytes.NewReader(data))
 }
 
 // wantsShim reports whether GPU actions run with it here.
@@ -76,12 +85,11 @@ func checkShim(f *Snapshot) []Finding {
 		return one(warn("libgpuwhisk.so is not there: memory of GPU actions is neither measured nor swapped",
 			"make shim, or name it with --shim"))
 	}
-	data, err := fs.ReadFile(f.Files, strings.TrimPrefix(at, "/"))
-	if err != nil {
+	lib, err := f.library(at)
+	switch {
+	case errors.As(err, new(*fs.PathError)):
 		return one(fail("read "+at+": "+err.Error(), "let this user read it"))
-	}
-	lib, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
+	case err != nil:
 		return one(fail(at+" is not a library: "+err.Error(), "build it again with make shim"))
 	}
 	if x := f.judgeLibrary(at, lib); x.Status != OK {
@@ -117,11 +125,9 @@ func (f *Snapshot) judgeLibrary(at string, lib *elf.File) Finding {
 }
 
 // preload starts a program with the library before all others: the loader prints
-// on the program's error output what it does not like.
+// on the program's error output why it refuses one.
 func (f *Snapshot) preload(at string, lib *elf.File) Finding {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
-	defer cancel()
-	output, err := f.Command(ctx, []string{"LD_PRELOAD=" + at}, "true")
+	output, err := f.run([]string{"LD_PRELOAD=" + at}, "true")
 	const fix = "use the released library, or build it on this host with make shim"
 	switch {
 	case err != nil:
@@ -188,8 +194,11 @@ func checkSockets(f *Snapshot) []Finding {
 	if dir == "" {
 		dir = "/var/run/gpuwhisk"
 	}
-	id := f.Config.Identity
-	name := fmt.Sprintf("wsk%s%d_", id.UniqueName, deref(id.ID))
+	id, number := f.Config.Identity, 0
+	if id.ID != nil {
+		number = *id.ID
+	}
+	name := fmt.Sprintf("wsk%s%d_", id.UniqueName, number)
 	socket := path.Join(dir, name, "0123456789abcdef", "shim.sock")
 	if len(socket) > longestSocket {
 		return one(fail(fmt.Sprintf("a socket below %s has a path of %d bytes, the kernel takes %d", dir, len(socket), longestSocket),
@@ -200,13 +209,6 @@ func checkSockets(f *Snapshot) []Finding {
 			fmt.Sprintf("mount it from the host under the same path (--volume %s:%s)", dir, dir)))
 	}
 	return one(ok(fmt.Sprintf("below %s, with paths of %d of %d bytes", dir, len(socket), longestSocket)))
-}
-
-func deref(n *int) int {
-	if n == nil {
-		return 0
-	}
-	return *n
 }
 
 // contained reports whether this process runs in a container.
@@ -256,7 +258,7 @@ func checkFallbacks(f *Snapshot) []Finding {
 		}
 		if len(list) > 0 {
 			all = append(all, warn(describeFallbacks(list),
-				"give the action libraries that bear managed memory, or say so in its annotation (gpu: {\"shim\": \"count\"}); gpuwhisk fallbacks --clear ACTION has it tried again"))
+				"give the action libraries that bear managed memory, or set it in its annotation (gpu: {\"shim\": \"count\"}); gpuwhisk fallbacks --clear ACTION has it tried again"))
 		}
 	}
 	return all
@@ -274,7 +276,7 @@ func describeFallbacks(list []devices.Fallback) string {
 	return text
 }
 
-// checkImageLibc holds the C library that the shim needs against those of the
+// checkImageLibc compares the C library that the shim needs with those of the
 // images that were asked about.
 func checkImageLibc(f *Snapshot) []Finding {
 	if len(f.LibcImages) == 0 {
@@ -283,10 +285,11 @@ func checkImageLibc(f *Snapshot) []Finding {
 	if !f.usesDocker() {
 		return one(skip("actions run as processes of this host, without images", "see the finding on the shim"))
 	}
-	needs, at := f.shimNeeds()
-	if at == "" {
-		return one(warn("there is no libgpuwhisk.so to hold against images", "make shim, or name it with --shim"))
+	lib, err := f.library(f.shimAt())
+	if err != nil {
+		return one(warn("there is no libgpuwhisk.so to compare with images", "make shim, or name it with --shim"))
 	}
+	parts, _ := lib.ImportedLibraries() // none: it needs nothing
 	var all []Finding
 	for _, ref := range slices.Sorted(maps.Keys(f.libcs)) {
 		a := f.libcs[ref]
@@ -294,44 +297,12 @@ func checkImageLibc(f *Snapshot) []Finding {
 			all = append(all, fail(ref+": "+a.err.Error(), "docker pull "+ref))
 			continue
 		}
-		all = append(all, judgeLibc(ref, a.value, needs, f.shimParts(at)))
+		all = append(all, judgeLibc(ref, a.value, glibc(lib), parts))
 	}
 	return all
 }
 
-// shimNeeds is the version of glibc that the library needs, and where it is.
-func (f *Snapshot) shimNeeds() (version, string) {
-	at := f.shimAt()
-	if at == "" {
-		return version{}, ""
-	}
-	lib := f.shimFile(at)
-	if lib == nil {
-		return version{}, ""
-	}
-	return glibc(lib), at
-}
-
-// shimParts are the libraries that the shim asks for by name.
-func (f *Snapshot) shimParts(at string) []string {
-	parts, _ := f.shimFile(at).ImportedLibraries() // none: it needs nothing
-	return parts
-}
-
-// shimFile is the library, nil if it cannot be read.
-func (f *Snapshot) shimFile(at string) *elf.File {
-	data, err := fs.ReadFile(f.Files, strings.TrimPrefix(at, "/"))
-	if err != nil {
-		return nil
-	}
-	lib, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		return nil
-	}
-	return lib
-}
-
-// judgeLibc holds an image's C library against the version of glibc that the shim
+// judgeLibc compares an image's C library with the version of glibc that the shim
 // needs and the libraries that it asks for by name.
 func judgeLibc(ref string, l docker.Libc, needs version, parts []string) Finding {
 	const without = "its functions run without the shim: their memory counts as reserved and is not moved"
@@ -340,7 +311,7 @@ func judgeLibc(ref string, l docker.Libc, needs version, parts []string) Finding
 	switch {
 	case l.Name == "glibc" && len(lacks) > 0:
 		return fail(fmt.Sprintf("%s lacks %s, which the shim asks for: every program of it ends at its start", ref, strings.Join(lacks, " and ")),
-			`copy them into the image from its distribution's package of glibc (Debian: libc6), or say {"gpu": {"shim": "off"}} in the action's annotations`)
+			`copy them into the image from its distribution's package of glibc (Debian: libc6), or set {"gpu": {"shim": "off"}} in the action's annotations`)
 	case l.Name == "musl":
 		return warn(ref+" has musl, on which NVIDIA's driver does not work, nor the shim", "build the action's image on one with glibc, such as debian or ubuntu")
 	case l.Name == "":

@@ -75,7 +75,7 @@ func TestShimChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", with(all), "GPU/shim", OK, "/lib/libgpuwhisk.so is loaded and hooks the driver: 4 MiB of a program were seen, 4 MiB moved off the device and 4 MiB back", ""},
 		{"not tried", tried(Tried{}, fmt.Errorf("%w: no python3 here", errNothingToTry)), "GPU/shim", OK, "which were not tried: no python3 here", ""},
-		{"not seen", tried(Tried{}, errors.New("the shim does not tell of its memory")), "GPU/shim", Fail, "uses CUDA under it: the shim does not tell", "docs/shim.md"},
+		{"not seen", tried(Tried{}, errors.New("the shim does not report its memory")), "GPU/shim", Fail, "uses CUDA under it: the shim does not report", "docs/shim.md"},
 		{"done without", func(f *fake) { f.Config.GPU.Shim.Library = "none" }, "GPU/shim", Warn, "done without", "unset it"},
 		{"absent", nil, "GPU/shim", Warn, "is not there", "--shim"},
 		{"no library", with([]byte("#!/bin/sh\n")), "GPU/shim", Fail, "is not a library", "make shim"},
@@ -171,7 +171,7 @@ func patientHooks(ctx context.Context, library, driver string) (Tried, error) {
 	return tryHooksFor(ctx, time.Minute, library, driver)
 }
 
-// TestTryHooks: what stands in the way of the try is said.
+// TestTryHooks: the error names what prevents the try.
 func TestTryHooks(t *testing.T) {
 	library, driver := built(t)
 	empty := t.TempDir()
@@ -180,7 +180,7 @@ func TestTryHooks(t *testing.T) {
 		if err := os.WriteFile(other, libraryOf(t, "nothing"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tryHooksFor(t.Context(), 300*time.Millisecond, other, driver); err == nil || !strings.Contains(err.Error(), "does not tell") {
+		if _, err := tryHooksFor(t.Context(), 300*time.Millisecond, other, driver); err == nil || !strings.Contains(err.Error(), "does not report") {
 			t.Errorf("got %v", err)
 		}
 	})

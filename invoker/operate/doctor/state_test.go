@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWritable: where a directory is, or could be made, is told without making
+// TestWritable: where a directory is, or could be made, is reported without making
 // it; a file in its way is not taken for one.
 func TestWritable(t *testing.T) {
 	dir := t.TempDir()

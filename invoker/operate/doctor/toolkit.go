@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -19,10 +18,8 @@ import (
 // toolkitVersion asks NVIDIA's container toolkit, by whichever of its programs
 // is there.
 func (f *Snapshot) toolkitVersion() (version, bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
-	defer cancel()
 	for _, program := range []string{"nvidia-ctk", "nvidia-container-toolkit", "nvidia-container-cli"} {
-		text, err := f.Command(ctx, nil, program, "--version")
+		text, err := f.run(nil, program, "--version")
 		if err != nil {
 			continue
 		}
@@ -36,6 +33,13 @@ func (f *Snapshot) toolkitVersion() (version, bool) {
 // commandTime is less than the limit of a check, so that a command which hangs
 // is distinguished from a check that does.
 const commandTime = 2 * time.Second
+
+// run runs a command of a check within that time.
+func (f *Snapshot) run(env []string, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	return f.Command(ctx, env, name, args...)
+}
 
 func checkToolkit(f *Snapshot) []Finding {
 	v, there := f.toolkitVersion()
@@ -116,7 +120,7 @@ func age(d time.Duration) string {
 }
 
 // checkReload detects the trap that systemctl daemon-reload is for running
-// containers: systemd writes the device rules of their cgroups anew and knows
+// containers: systemd writes the device rules of their cgroups anew and finds
 // NVIDIA's devices only by links below /dev/char (NVIDIA's container toolkit,
 // issue 48 on GitHub).
 func checkReload(f *Snapshot) []Finding {
@@ -150,7 +154,7 @@ func checkGPURuntime(f *Snapshot) []Finding {
 		case err != nil:
 			all = append(all, fail(err.Error(), fix))
 		case grant.Way == docker.DevicesRequest && f.Config.Docker.Devices == docker.DevicesAuto:
-			all = append(all, fail("Docker can give no GPU to a container, unless its device requests work, which it does not tell: "+ways.Found(), fix))
+			all = append(all, fail("Docker can give no GPU to a container, unless its device requests work, which it does not report: "+ways.Found(), fix))
 		default:
 			good = append(good, fmt.Sprintf("%s by %s as %s", name, grant.Way, grant.Name))
 		}
@@ -206,47 +210,32 @@ func findVersion(text string) (version, bool) {
 
 func (v version) before(other version) bool { return slices.Compare(v[:], other[:]) < 0 }
 
-func (v version) String() string {
-	var parts []string
-	for _, n := range v {
-		parts = append(parts, strconv.Itoa(n))
-	}
-	return strings.Join(parts, ".")
-}
+func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
 
-// hole is a known vulnerability of NVIDIA's container toolkit.
-type hole struct {
-	name  string
-	fixed version
-}
-
-// holes are those of NVIDIA's security bulletins by which a container may get
-// at its host. All concern what the toolkit does when a container is made from
+// holes are the known vulnerabilities of NVIDIA's security bulletins by which a
+// container may get at its host, by the version of the container toolkit that has
+// them no more. All concern what the toolkit does when a container is made from
 // an image that other people built, which is what actions are.
-func holes() []hole {
-	return []hole{
-		{"CVE-2024-0132", version{1, 16, 2}},
-		{"CVE-2024-0133", version{1, 16, 2}},
-		{"CVE-2024-0134", version{1, 17, 0}},
-		{"CVE-2024-0135", version{1, 17, 1}},
-		{"CVE-2024-0136", version{1, 17, 1}},
-		{"CVE-2024-0137", version{1, 17, 1}},
-		{"CVE-2025-23359", version{1, 17, 4}},
-		{"CVE-2025-23266", version{1, 17, 8}},
-		{"CVE-2025-23267", version{1, 17, 8}},
+func holes() map[version][]string {
+	return map[version][]string{
+		{1, 16, 2}: {"CVE-2024-0132", "CVE-2024-0133"},
+		{1, 17, 0}: {"CVE-2024-0134"},
+		{1, 17, 1}: {"CVE-2024-0135", "CVE-2024-0136", "CVE-2024-0137"},
+		{1, 17, 4}: {"CVE-2025-23359"},
+		{1, 17, 8}: {"CVE-2025-23266", "CVE-2025-23267"},
 	}
 }
 
 // open lists the holes of a version, and the version that has none of them.
 func (v version) open() (names []string, fixed version) {
-	for _, h := range holes() {
-		if v.before(h.fixed) {
-			names = append(names, h.name)
-			if fixed.before(h.fixed) {
-				fixed = h.fixed
+	for in, some := range holes() {
+		if v.before(in) {
+			names = append(names, some...)
+			if fixed.before(in) {
+				fixed = in
 			}
 		}
 	}
-	slices.SortFunc(names, cmp.Compare[string])
+	slices.Sort(names)
 	return names, fixed
 }
