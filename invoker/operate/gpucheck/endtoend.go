@@ -1,7 +1,6 @@
 package gpucheck
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,13 +24,16 @@ const endToEndRuns = 4
 // invokerContext is a context as the invoker counts it.
 const invokerContext = 400 << 20
 
+func needPython(t *trial) {
+	if _, err := exec.LookPath(t.s.Python); err != nil {
+		skip("no %s here: the functions are Python", t.s.Python)
+	}
+}
+
 // checkEndToEnd runs two functions with kernels of their own through gpuwhisk
 // standalone in process mode, one after the other, and reads their records back.
 // On the fake driver only one of them fits the device at a time.
 func checkEndToEnd(t *trial) {
-	if _, err := exec.LookPath(t.s.Python); err != nil {
-		check(skip("no %s here: the functions are Python", t.s.Python))
-	}
 	bytes := pick(t.fixture, min(256<<20, t.device.Free/40), 32<<20)
 	t.take(2 * (bytes + t.contextBytes()))
 	w := t.startWhisk(bytes)
@@ -39,12 +42,8 @@ func checkEndToEnd(t *trial) {
 	for _, n := range names {
 		w.create(n, bytes+bytes/8)
 	}
-	e := newEndToEnd(t, w, fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)), bytes)
-	for range endToEndRuns {
-		for _, n := range names {
-			e.run(n)
-		}
-	}
+	e := t.endToEnd(w, fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)))
+	e.run(bytes, slices.Repeat(names, endToEndRuns)...)
 	want := fmt.Sprint(e.runs)
 	t.must("runs whose kernels gave the right result and found their memory as it was", float64(e.correct), want, e.correct == e.runs)
 	t.must("records with the annotation gpu", float64(e.annotated), want, e.annotated == e.runs)
@@ -73,11 +72,10 @@ func (t *trial) crowdOut(w *whisk, bytes int64) {
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
 	defer cancel()
 	w.ctx = ctx
-	e := newEndToEnd(t, w, "A function that reserves nearly all of the card, and the one that left for it", bytes)
+	e := t.endToEnd(w, "A function that reserves nearly all of the card, and the one that left for it")
 	err = catch(func() {
 		w.create("check-large", card.Memory.Total-3*invokerContext-bytes*3/2)
-		e.run("check-large")
-		e.run("check-first")
+		e.run(bytes, "check-large", "check-first")
 	})
 	switch {
 	case err != nil:
@@ -93,13 +91,12 @@ func (t *trial) crowdOut(w *whisk, bytes int64) {
 type endToEnd struct {
 	w                                  *whisk
 	table                              *Table
-	bytes                              int64
 	runs, correct, annotated, hostWarm int
 	message                            string // of the last function that failed
 }
 
-func newEndToEnd(t *trial, w *whisk, title string, bytes int64) *endToEnd {
-	return &endToEnd{w: w, bytes: bytes, table: t.table(title,
+func (t *trial) endToEnd(w *whisk, title string) *endToEnd {
+	return &endToEnd{w: w, table: t.table(title,
 		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")}
 }
 
@@ -120,8 +117,14 @@ type record struct {
 	} `json:"annotations"`
 }
 
-func (e *endToEnd) run(name string) {
-	r := e.w.invoke(name, map[string]int64{"bytes": e.bytes})
+// run invokes actions one after the other.
+func (e *endToEnd) run(bytes int64, names ...string) {
+	for _, name := range names {
+		e.count(name, e.w.invoke(name, map[string]int64{"bytes": bytes}))
+	}
+}
+
+func (e *endToEnd) count(name string, r record) {
 	e.runs++
 	contents := "wrong"
 	switch result := r.Response.Result; {
@@ -153,72 +156,49 @@ func (e *endToEnd) run(name string) {
 
 // whisk is a gpuwhisk standalone of our own, reached by its REST API.
 type whisk struct {
+	*program
 	ctx        context.Context
-	cmd        *exec.Cmd
-	scripts    string
+	code       string // of gpufunc.py
 	host, auth string
-	drained    chan struct{} // closed when its output has ended
 }
 
 // greeting is the line that standalone --quiet prints when it is ready.
 var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
 
-// startWhisk starts one in process mode, on the GPU or on the fake driver.
+// startWhisk starts one in process mode, on the GPU or on the fake driver. It ends by
+// SIGTERM, on which it ends the processes of its functions.
 func (t *trial) startWhisk(bytes int64) *whisk {
 	if t.s.Self == "" {
-		check(errors.New("this program cannot find itself"))
+		check(errors.New("the path of this program is unknown"))
 	}
 	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process",
-		"--data", filepath.Join(t.dir, "whisk"), "--shim", t.files.shim}
+		"--data", filepath.Join(t.dir, "whisk"), "--shim", t.shim}
 	if t.fake { // two contexts as the invoker counts them, and one and a half functions
 		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", 2*invokerContext+bytes*3/2))
 	} else {
 		args = append(args, "--devices", "auto")
 	}
-	w := &whisk{ctx: t.ctx, cmd: command(t.ctx, args, t.env()), scripts: t.files.scripts, drained: make(chan struct{})}
-	var stderr tail
-	w.cmd.Stderr = &stderr
-	// The processes of its functions end with it when it is asked to end.
-	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(syscall.SIGTERM) }
-	w.cmd.WaitDelay = 10 * time.Second
-	out := value(w.cmd.StdoutPipe())
-	check(w.cmd.Start())
-	ready := make(chan []string, 1)
-	go w.drain(out, ready)
-	select {
-	case found := <-ready:
-		if found != nil {
+	p := value(newProgram(t.ctx, "standalone", args, t.env()))
+	p.cmd.Cancel, p.cmd.WaitDelay = p.terminate, 10*time.Second
+	w := &whisk{program: p, ctx: t.ctx, code: string(value(os.ReadFile(t.fixture.program("gpufunc.py"))))}
+	check(p.cmd.Start())
+	for p.lines.Scan() {
+		if found := greeting.FindStringSubmatch(p.lines.Text()); found != nil {
 			w.host, w.auth = found[1], found[2]
 			return w
 		}
-	case <-t.ctx.Done():
 	}
 	w.stop()
-	check(fmt.Errorf("standalone ended before it was ready%s", &stderr))
+	check(fmt.Errorf("standalone ended before it was ready%s", &p.stderr))
 	return nil
 }
 
-// drain reads what it prints, and passes the first greeting on.
-func (w *whisk) drain(out io.Reader, ready chan<- []string) {
-	defer close(w.drained)
-	defer close(ready)
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if found := greeting.FindStringSubmatch(lines.Text()); found != nil {
-			select {
-			case ready <- found:
-			default:
-			}
-		}
-	}
-}
+func (p *program) terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 
 // stop has it end, and waits for that.
 func (w *whisk) stop() {
-	_ = w.cmd.Cancel()
-	late := time.AfterFunc(15*time.Second, func() { _ = w.cmd.Process.Kill() })
-	defer late.Stop()
-	<-w.drained
-	_ = w.cmd.Wait() // how it ended does not matter
+	_ = w.terminate()
+	w.end(15 * time.Second)
 }
 
 // call makes a request and decodes the answer, whatever its status: a failed
@@ -228,10 +208,7 @@ func (w *whisk) call(method, path string, body, out any) (status int) {
 	if !strings.Contains(url, "://") {
 		url = "http://" + url
 	}
-	var content io.Reader
-	if body != nil {
-		content = bytes.NewReader(value(json.Marshal(body)))
-	}
+	content := bytes.NewReader(value(json.Marshal(body)))
 	req := value(http.NewRequestWithContext(w.ctx, method, url+"/api/v1/namespaces/_/"+path, content))
 	req.Header.Set("Content-Type", "application/json")
 	user, password, _ := strings.Cut(w.auth, ":")
@@ -247,12 +224,11 @@ func (w *whisk) call(method, path string, body, out any) (status int) {
 
 // create makes an action of gpufunc.py.
 func (w *whisk) create(name string, memory int64) {
-	code := value(os.ReadFile(filepath.Join(w.scripts, "gpufunc.py")))
 	var answer struct {
 		Error string `json:"error"`
 	}
 	status := w.call(http.MethodPut, "actions/"+name+"?overwrite=true", map[string]any{
-		"exec":        map[string]any{"kind": "python:3", "code": string(code)},
+		"exec":        map[string]any{"kind": "python:3", "code": w.code},
 		"annotations": []any{map[string]any{"key": "gpu", "value": map[string]any{"memory": fmt.Sprintf("%d B", memory)}}},
 		"limits":      map[string]any{"memory": 512, "timeout": 60000},
 	}, &answer)
@@ -271,7 +247,7 @@ func (w *whisk) invoke(name string, params any) (stored record) {
 	}
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
-	for w.call(http.MethodGet, "activations/"+done.ID, nil, &stored) != http.StatusOK {
+	for w.call(http.MethodGet, "activations/"+done.ID, struct{}{}, &stored) != http.StatusOK {
 		select {
 		case <-poll.C:
 		case <-w.ctx.Done():

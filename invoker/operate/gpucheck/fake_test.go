@@ -99,7 +99,8 @@ func (r *Report) step(t *testing.T, name string) Result {
 	return Result{}
 }
 
-// all but the functions, which need the whole program: its package tests them.
+// standing are all steps but the functions, which need the whole program: its package
+// tests them.
 func standing() []string {
 	var out []string
 	for _, n := range Names() {
@@ -142,7 +143,7 @@ func TestWholeOnTheFakeDriver(t *testing.T) {
 	}
 }
 
-// seen holds a step against what it must have looked at: one that looked at
+// seen compares a step with what it must have tried: one that tried
 // nothing would be well, too.
 func seen(t *testing.T, r *Report) {
 	t.Helper()
@@ -178,7 +179,7 @@ func TestDriverWithTwoPointersForOneFunction(t *testing.T) {
 	}
 }
 
-// The way with frameworks, on workers that the fake driver serves: started at
+// The step on frameworks, on workers that the fake driver serves: started at
 // once, swapped one after the other, with and without a graph.
 func TestFrameworks(t *testing.T) {
 	need(t, "python3", "sh")
@@ -290,7 +291,7 @@ func TestKeptPagesAreFound(t *testing.T) {
 		t.Errorf("%s (%s), %+v", step.Verdict, step.Reason, step.Findings)
 	}
 	if !strings.Contains(strings.Join(step.Remarks, "\n"), "did not get plain memory") {
-		t.Errorf("nobody asked for the room: %q", step.Remarks)
+		t.Errorf("no process asked for the memory: %q", step.Remarks)
 	}
 }
 
@@ -330,7 +331,7 @@ func patched(t *testing.T, from, to string) string {
 	}
 	args = append(args, age)
 	if found != 1 {
-		t.Fatalf("the fake driver has %d places as this test knows them, want 1", found)
+		t.Fatalf("the fake driver has the text to change %d times, want 1", found)
 	}
 	if out, err := exec.Command("cc", append(args, "-lpthread")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -19,8 +19,10 @@ import (
 // and the device memory that is in use by the step under way.
 type fixture struct {
 	s       Settings
-	dir     string
-	files   files
+	dir     string // of sockets, traces and the like; removed at the end
+	shim    string // libgpuwhisk.so
+	scripts string // directory of the check's programs
+	built   string // whether they were there
 	shims   *shimctl.Control
 	monitor *monitor
 	device  hello
@@ -31,21 +33,8 @@ type fixture struct {
 	mu         sync.Mutex
 	programs   []*program
 	containers []*shimctl.Container
-	named      int
+	sequence   int // of the last container
 	taken      int64
-}
-
-// hello is the first line of worker.c.
-type hello struct {
-	Device     string `json:"device"`
-	Bus        string `json:"bus"`
-	Driver     int    `json:"driver"`
-	Capability string `json:"capability"`
-	Processors int    `json:"processors"`
-	Managed    int    `json:"managed"`
-	Concurrent int    `json:"concurrent"`
-	Free       int64  `json:"free"`
-	Total      int64  `json:"total"`
 }
 
 // cudaContext is what one context takes of a card beside its data, as a generous
@@ -66,13 +55,13 @@ func openFixture(ctx context.Context, s Settings) (_ *fixture, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make working directory: %w", err)
 	}
-	f := &fixture{s: s, dir: dir, began: s.Now()}
+	f := &fixture{s: s, dir: dir, began: time.Now()}
 	defer func() {
 		if err != nil {
 			f.close()
 		}
 	}()
-	if f.files, err = findFiles(ctx, s, dir); err != nil {
+	if err := f.findPrograms(ctx); err != nil {
 		return nil, err
 	}
 	if err := f.askDevice(ctx); err != nil {
@@ -88,16 +77,49 @@ func openFixture(ctx context.Context, s Settings) (_ *fixture, err error) {
 	return f, nil
 }
 
+// findPrograms takes the programs that lie beside the shim, or has the shim's
+// Makefile build them into the working directory.
+func (f *fixture) findPrograms(ctx context.Context) error {
+	shim, err := filepath.Abs(f.s.Shim)
+	if err != nil {
+		return fmt.Errorf("find shim: %w", err)
+	}
+	f.shim, f.scripts, f.built = filepath.Join(shim, "libgpuwhisk.so"), filepath.Join(shim, "check"), "built beforehand"
+	switch {
+	case !exists(f.shim):
+		return fmt.Errorf("%s is not there; build it with make shim: %w", f.shim, ErrCannotRun)
+	case exists(f.program("worker")):
+		return nil
+	case f.s.Source == "":
+		return fmt.Errorf("%s lacks the programs of the check; build them with make -C shim/check: %w", f.scripts, ErrCannotRun)
+	}
+	build := command(ctx, []string{"make", "-s", "-C", filepath.Join(f.s.Source, "check"), "OUT=" + f.dir, "CC=" + f.s.Compiler}, f.s.Environ)
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs of the check: %w: %s: %w", err, strings.TrimSpace(string(text)), ErrCannotRun)
+	}
+	f.scripts, f.built = filepath.Join(f.dir, "check"), "built now"
+	return nil
+}
+
+// program is the path of one of the check's programs.
+func (f *fixture) program(name string) string { return filepath.Join(f.scripts, name) }
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // askDevice has a worker report the device, and checks that it is the one that was
 // asked for.
 func (f *fixture) askDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	p, err := startProgram(ctx, "worker", []string{f.files.worker}, f.env(), &f.device)
+	p, err := startProgram(ctx, "worker", []string{f.program("worker")}, f.env())
 	if err != nil {
 		return fmt.Errorf("no device to check: %w: %w", err, ErrCannotRun)
 	}
 	p.end(patient)
+	f.device = p.hello
 	f.fake = strings.HasPrefix(f.device.Device, "Fake GPU")
 	if f.s.FakeDriver != "" && !f.fake {
 		return fmt.Errorf("a fake driver was asked for, and %s answered: %w", f.device.Device, ErrCannotRun)
@@ -114,8 +136,8 @@ func (f *fixture) close() {
 	if f.shims != nil {
 		errs = append(errs, f.shims.Close())
 	}
-	if f.monitor != nil {
-		errs = append(errs, f.monitor.close())
+	if f.monitor != nil && f.monitor.driver != nil {
+		errs = append(errs, f.monitor.driver.Close())
 	}
 	errs = append(errs, os.RemoveAll(f.dir))
 	if err := errors.Join(errs...); err != nil {
@@ -149,8 +171,8 @@ func (f *fixture) take(bytes int64) {
 	defer f.mu.Unlock()
 	most := int64(usable * float64(f.device.Free))
 	if f.taken+bytes > most {
-		check(skip("not enough free device memory: %s wanted beside %s in use, %s free at the start of which %s may be used",
-			size(bytes), size(f.taken), size(f.device.Free), size(most)))
+		skip("not enough free device memory: %s wanted beside %s in use, %s free at the start of which %s may be used",
+			size(bytes), size(f.taken), size(f.device.Free), size(most))
 	}
 	f.taken += bytes
 }
@@ -200,22 +222,22 @@ func (f *fixture) env(more ...string) []string {
 // shimEnv is the environment of a program in a container.
 func (f *fixture) shimEnv(c *shimctl.Container, more ...string) []string {
 	return append(f.env(more...),
-		"LD_PRELOAD="+f.files.shim, "GPUWHISK_SHIM_SOCKET="+c.Socket(), "GPUWHISK_SHIM_LOG=2")
+		"LD_PRELOAD="+f.shim, "GPUWHISK_SHIM_SOCKET="+c.Socket(), "GPUWHISK_SHIM_LOG=2")
 }
 
 // container opens a container: a socket for programs under the shim.
 func (f *fixture) container() *shimctl.Container {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.named++
-	c := value(f.shims.Container(fmt.Sprintf("check-%d", f.named)))
+	f.sequence++
+	c := value(f.shims.Container(fmt.Sprintf("check-%d", f.sequence)))
 	f.containers = append(f.containers, c)
 	return c
 }
 
-// start runs a program until the step ends. hello takes its first line.
-func (t *trial) start(name string, args, env []string, hello any) *program {
-	p := value(startProgram(t.ctx, name, args, env, hello))
+// start runs a program until the step ends.
+func (t *trial) start(name string, args, env []string) *program {
+	p := value(startProgram(t.ctx, name, args, env))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.programs = append(t.programs, p)
@@ -224,12 +246,12 @@ func (t *trial) start(name string, args, env []string, hello any) *program {
 
 // plain starts worker.c without the shim.
 func (t *trial) plain() *program {
-	return t.start("plain worker", []string{t.files.worker}, t.env(), nil)
+	return t.start("plain worker", []string{t.program("worker")}, t.env())
 }
 
 // worker starts worker.c under the shim.
 func (t *trial) worker(env ...string) *guest {
-	return t.guest("worker", []string{t.files.worker}, env...)
+	return t.guest("worker", []string{t.program("worker")}, env...)
 }
 
 // guest is a program under the shim, in a container of its own.
@@ -242,7 +264,7 @@ type guest struct {
 // does so after the driver's start, on a thread of its own.
 func (t *trial) guest(name string, args []string, env ...string) *guest {
 	c := t.container()
-	p := t.start(name, args, t.shimEnv(c, env...), nil)
+	p := t.start(name, args, t.shimEnv(c, env...))
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -251,7 +273,7 @@ func (t *trial) guest(name string, args []string, env ...string) *guest {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			check(fmt.Errorf("%s: the shim has not connected: %w%s", name, ctx.Err(), p.stderr))
+			check(fmt.Errorf("%s: the shim has not connected: %w%s", name, ctx.Err(), &p.stderr))
 		}
 	}
 	return &guest{p, c}
@@ -261,32 +283,22 @@ func (t *trial) guest(name string, args []string, env ...string) *guest {
 // a full success ends the step.
 func (t *trial) evict(g *guest) shimctl.Done {
 	d, err := g.container.Evict(t.ctx, t.epoch.Add(1))
-	check(complete("evict", d, err))
-	return d
+	return complete("evict", d, err)
 }
 
 func (t *trial) prefetch(g *guest) shimctl.Done {
 	d, err := g.container.Prefetch(t.ctx, t.epoch.Add(1), 0)
-	check(complete("prefetch", d, err))
-	return d
+	return complete("prefetch", d, err)
 }
 
-func complete(order string, d shimctl.Done, err error) error {
+func complete(order string, d shimctl.Done, err error) shimctl.Done {
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", order, err)
+		check(fmt.Errorf("%s: %w", order, err))
 	case d.Status != shimctl.OK:
-		return fmt.Errorf("%s: %s after %s, driver's answer %d", order, d.Status, size(d.Moved), d.Code)
+		check(fmt.Errorf("%s: %s after %s, driver's answer %d", order, d.Status, size(d.Moved), d.Code))
 	case d.Processes == 0:
-		return fmt.Errorf("%s: no process answered", order)
+		check(fmt.Errorf("%s: no process answered", order))
 	}
-	return nil
-}
-
-// allocated is what the shim counts of a program's memory.
-func (t *trial) allocated(g *guest) (sum int64) {
-	for _, u := range value(g.container.Report(t.ctx)) {
-		sum += u.Allocated
-	}
-	return sum
+	return d
 }

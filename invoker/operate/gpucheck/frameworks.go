@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -62,7 +61,7 @@ func (t *trial) installed() (out []framework) {
 
 // python is the command line of a worker. It leaves no compiled files behind.
 func (f *fixture) python(script string) []string {
-	return []string{f.s.Python, "-B", filepath.Join(f.files.scripts, script)}
+	return []string{f.s.Python, "-B", f.program(script)}
 }
 
 // preload imports the frameworks once while other steps run, so that their files
@@ -80,16 +79,19 @@ func (f *fixture) preload(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
+func needFrameworks(t *trial) {
+	if !t.hasFrameworks() {
+		skip("frameworks need more of a driver than the fake one has")
+	}
+}
+
 // checkFrameworks swaps an array of each framework and allocator that is here, with
 // and without a graph recorded before, and verifies its words. All workers start at
 // once, since most of their time goes into loading libraries.
 func checkFrameworks(t *trial) {
-	if !t.hasFrameworks() {
-		check(skip("frameworks need more of a driver than the fake one has"))
-	}
 	here := t.installed()
 	if len(here) == 0 {
-		check(skip("%s imports none of PyTorch, CuPy and JAX", t.s.Python))
+		skip("%s imports none of PyTorch, CuPy and JAX", t.s.Python)
 	}
 	bytes := t.fit(min(1<<30, t.device.Free/20, t.s.Swap))
 	// A comparison needs as much again in the worst case, and libraries bring theirs.
@@ -103,12 +105,10 @@ func checkFrameworks(t *trial) {
 	for i, f := range here {
 		if errs[i] == nil {
 			errs[i] = catch(func() { t.swapFramework(table, f, guests[i], bytes) })
+			guests[i].end(patient)
 		}
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("%s: %w", f.name, errs[i])
-		}
-		if guests[i] != nil {
-			guests[i].end(patient)
 		}
 	}
 	check(errors.Join(errs...))
@@ -116,16 +116,18 @@ func checkFrameworks(t *trial) {
 
 func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) {
 	block := g.filled(bytes, 5)
-	check(g.order(nil, "work %d 3", block))
-	counted := t.allocated(g)
+	g.ask("work %d 3", block)
+	var counted int64 // by the shim, of the program's memory
+	for _, u := range value(g.container.Report(t.ctx)) {
+		counted += u.Allocated
+	}
 	var out, in shimctl.Done
-	var left string
+	left := "unknown"
 	for range 2 { // the first time for the host's pages
 		full, known := t.monitor.used(t.ctx)
 		out = t.evict(g)
 		empty, _ := t.monitor.used(t.ctx)
 		in = t.prefetch(g)
-		left = "unknown"
 		if known {
 			left = size(full - empty)
 		}
@@ -137,7 +139,8 @@ func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) 
 		graph = fmt.Sprintf("%d wrong", n)
 		wrong += n
 	}
-	table.row(f.name, size(counted), size(out.Moved), gbs(out), size(in.Moved), gbs(in), left, fmt.Sprint(wrong), graph)
+	table.row(f.name, size(counted), size(out.Moved), gbs(rate(out.Moved, out.Took)), size(in.Moved), gbs(rate(in.Moved, in.Took)),
+		left, fmt.Sprint(wrong), graph)
 	t.none("wrong words with "+f.name, wrong)
 	t.whole("of the array counted by the shim with "+f.name, counted, bytes)
 	if f.movable {
@@ -153,17 +156,15 @@ func (t *trial) whole(what string, part, all int64) {
 // swapGraph records a pass, swaps, replays the graph on what was swapped, swaps
 // again and verifies: the graph holds addresses, which must stay good.
 func (t *trial) swapGraph(g *guest, block int) (wrong int64) {
-	check(g.order(nil, "graph %d", block))
+	g.ask("graph %d", block)
 	t.evict(g)
 	g.container.Running(true)
-	err := g.order(nil, "replay %d 3", block) // faults in
+	_, err := g.order("replay %d 3", block) // faults in
 	g.container.Running(false)
 	check(err)
 	t.evict(g)
 	t.prefetch(g)
-	check(g.order(nil, "replay %d 2", block))
+	g.ask("replay %d 2", block)
 	wrong, _ = g.wrong(block)
 	return wrong
 }
-
-func gbs(d shimctl.Done) string { return fmt.Sprintf("%.1f", rate(d.Moved, d.Took)) }

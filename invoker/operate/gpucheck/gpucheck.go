@@ -1,11 +1,11 @@
 // Package gpucheck is an operator's acceptance test of a GPU host: it tries the
 // shim and what stands on it on the GPU of this machine, measures it, and writes
-// what it saw. It needs no Docker and no network, and leaves the settings of the
-// GPU as they are. On the fake driver it does the same, and marks every
+// the results. It needs no Docker and no network, and leaves the settings of the
+// GPU as they are. On the fake driver it does the same, and labels every
 // result as such.
 //
 // It decides nothing for the invoker and is no part of it. Programs on the GPU are
-// processes of their own (shim/check); here are only the steps and the judging.
+// processes of their own (shim/check); here are only the steps and their judgement.
 //
 // A step reads as a script and ends at its first error, as a test does: see trial.
 // Run returns when all goroutines and programs have ended.
@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Settings say what is checked and how large.
+// Settings are what is checked and how large.
 type Settings struct {
 	// Shim is the directory with libgpuwhisk.so and check/, as the shim's
 	// Makefile leaves it. Source is the shim's source, from which the programs
@@ -39,7 +39,7 @@ type Settings struct {
 	NVML string
 	// Python runs the workers on frameworks.
 	Python string
-	// Self is this program, Version what it calls itself.
+	// Self is the path of this program, Version its version for the report.
 	Self, Version string
 	// Steps are the names of those to run; empty runs all.
 	Steps []string
@@ -51,13 +51,13 @@ type Settings struct {
 	// Rounds is how often each measurement is repeated; 0 takes the default.
 	Rounds int
 	// RunTime is how long a run of one container's function takes when its
-	// memory is there.
+	// memory is on the device; 0 takes the default.
 	RunTime time.Duration
 	// HostMemory is what the host has free for memory that leaves the card; 0
-	// asks the kernel, which does not know of memory that a virtual machine
+	// asks the kernel, which does not count memory that a virtual machine
 	// gets only as it uses it.
 	HostMemory int64
-	// Reclaim lets a program ask for more plain memory than the card says is
+	// Reclaim lets a program ask for more plain memory than the card reports as
 	// free, where memory that was moved out still counts as used.
 	Reclaim bool
 	// Limit bounds the whole check.
@@ -70,8 +70,6 @@ type Settings struct {
 	Progress io.Writer
 	// Log gets what goes wrong beside the results.
 	Log *slog.Logger
-	// Now is the clock.
-	Now func() time.Time
 
 	// frameworks are tried on the fake driver as well: tests have workers that
 	// it serves.
@@ -96,7 +94,7 @@ type Goals struct {
 func RealGoals() Goals { return Goals{Swap: 0.9, Overhead: 0.01, Prefetch: 0.05, Left: 0.95} }
 
 // fakeGoals leave out speed as far as that goes: the fake driver's is this
-// machine's, and says nothing about a card. Only what is slow beyond reason
+// machine's, and no measure of a card. Only what is slow beyond reason
 // falls below.
 func fakeGoals() Goals { return Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 1000, Left: 0.95} }
 
@@ -104,24 +102,26 @@ func fakeGoals() Goals { return Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 10
 // it with.
 var ErrCannotRun = errors.New("cannot run")
 
-// step is one part of the check.
+// step is one part of the check. needs skips it where there is nothing to try it
+// with; nil needs nothing. run tries, measures and judges.
 type step struct {
 	name, title string
 	limit       time.Duration
+	needs       func(*trial)
 	run         func(*trial)
 }
 
 // steps in the order of running: what is short and finds most comes first.
 var steps = []step{
-	{"pointers", "Both ways of looking a function up", 30 * time.Second, checkPointers},
-	{"swap", "A block swapped out and in", 75 * time.Second, checkSwap},
-	{"pair", "Two processes on one device", 45 * time.Second, checkPair},
-	{"mps", "Two processes on one device by MPS", 60 * time.Second, checkMPS},
-	{"prefetch", "Prefetch against plain faulting", 150 * time.Second, checkPrefetch},
-	{"overhead", "What the shim costs a workload", 120 * time.Second, checkOverhead},
-	{"frameworks", "Swapping under frameworks", 150 * time.Second, checkFrameworks},
-	{"symbols", "What programs ask of the driver", 90 * time.Second, checkSymbols},
-	{"end-to-end", "Functions through gpuwhisk standalone", 60 * time.Second, checkEndToEnd},
+	{"pointers", "Both ways of looking a function up", 30 * time.Second, nil, checkPointers},
+	{"swap", "A block swapped out and in", 75 * time.Second, nil, checkSwap},
+	{"pair", "Two processes on one device", 45 * time.Second, nil, func(t *trial) { checkPair(t) }},
+	{"mps", "Two processes on one device by MPS", 60 * time.Second, needMPS, checkMPS},
+	{"prefetch", "Prefetch against plain faulting", 150 * time.Second, nil, checkPrefetch},
+	{"overhead", "What the shim costs a workload", 120 * time.Second, nil, checkOverhead},
+	{"frameworks", "Swapping under frameworks", 150 * time.Second, needFrameworks, checkFrameworks},
+	{"symbols", "What programs ask of the driver", 90 * time.Second, nil, checkSymbols},
+	{"end-to-end", "Functions through gpuwhisk standalone", 60 * time.Second, needPython, checkEndToEnd},
 }
 
 // Names are the steps' names, in order.
@@ -158,7 +158,7 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 			r.Steps = append(r.Steps, f.step(ctx, st))
 		}
 	}
-	r.Seconds = s.Now().Sub(r.Started).Seconds()
+	r.Seconds = time.Since(r.Started).Seconds()
 	r.judge()
 	return r, nil
 }
@@ -174,19 +174,23 @@ type trial struct {
 func (f *fixture) step(ctx context.Context, st step) Result {
 	r := Result{Name: st.name, Title: st.title}
 	f.progress("%-10s %s ...", st.name, st.title)
-	began := f.s.Now()
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, st.limit)
 	defer cancel()
-	err := ctx.Err()
-	if err == nil {
-		err = catch(func() { st.run(&trial{f, &r, ctx}) })
-	}
-	// Programs end with the time, and what they leave undone has other words.
+	err := catch(func() {
+		check(ctx.Err())
+		t := &trial{f, &r, ctx}
+		if st.needs != nil {
+			st.needs(t)
+		}
+		st.run(t)
+	})
+	// Programs are killed at the end of the time, and what they leave undone gives other errors.
 	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
 		err = fmt.Errorf("%w: %w", why, err)
 	}
 	f.release()
-	r.Seconds = f.s.Now().Sub(began).Seconds()
+	r.Seconds = time.Since(began).Seconds()
 	r.conclude(err)
 	f.progress("%-10s %s in %.1f s%s", st.name, r.Verdict, r.Seconds, because(r.Reason))
 	return r
@@ -241,40 +245,26 @@ func parallel(n, atOnce int, f func(i int)) {
 }
 
 func (s Settings) withDefaults() Settings {
-	fake := s.FakeDriver != ""
-	pick := func(v *int64, real, small int64) {
-		if *v <= 0 {
-			*v = real
-			if fake {
-				*v = small
-			}
-		}
+	d := Settings{Swap: 8 << 30, Set: 1536 << 20, Rounds: 15, RunTime: 400 * time.Millisecond}
+	goals := RealGoals()
+	if s.FakeDriver != "" {
+		d = Settings{Swap: 32 << 20, Set: 2 << 20, Rounds: 3, RunTime: 5 * time.Millisecond}
+		goals = fakeGoals()
+		s.Reclaim = true // no other program uses that device
 	}
-	pick(&s.Swap, 8<<30, 32<<20)
-	pick(&s.Set, 1536<<20, 2<<20)
-	containers, rounds := int64(s.Containers), int64(s.Rounds)
-	run := int64(s.RunTime)
-	pick(&containers, 16, 16)
-	pick(&rounds, 15, 3)
-	pick(&run, int64(400*time.Millisecond), int64(5*time.Millisecond))
-	s.Containers, s.Rounds, s.RunTime = int(containers), int(rounds), time.Duration(run)
-	s.Reclaim = s.Reclaim || fake // no other program uses that device
-	if s.Limit <= 0 {
-		s.Limit = 8 * time.Minute
-	}
-	if s.Goals == nil {
-		g := RealGoals()
-		if fake {
-			g = fakeGoals()
-		}
-		s.Goals = &g
-	}
+	s.Swap, s.Set = positive(s.Swap, d.Swap), positive(s.Set, d.Set)
+	s.Containers, s.Rounds = positive(s.Containers, 16), positive(s.Rounds, d.Rounds)
+	s.RunTime, s.Limit = positive(s.RunTime, d.RunTime), positive(s.Limit, 8*time.Minute)
+	s.Goals = cmp.Or(s.Goals, &goals)
 	s.Compiler, s.Python = cmp.Or(s.Compiler, "cc"), cmp.Or(s.Python, "python3")
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
-	if s.Now == nil {
-		s.Now = time.Now
-	}
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	return s
+}
+
+// positive is a number that was given, or the default one.
+func positive[T ~int | ~int64](given, otherwise T) T {
+	if given > 0 {
+		return given
+	}
+	return otherwise
 }

@@ -1,6 +1,7 @@
 package gpucheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,10 @@ func (t *trial) fit(want int64) int64 {
 	}
 	const least = 64 << 20
 	if host/2 < least {
-		check(skip("the host has %s free: too little to swap to", size(host)))
+		skip("the host has %s free: too little to swap to", size(host))
 	}
 	cut := host / 2 &^ (1<<20 - 1)
-	t.remark("Cut from %s to %s altogether, because the host has %s free (--host-memory says otherwise).", size(want), size(cut), size(host))
+	t.remark("Cut from %s to %s altogether, because the host has %s free (--host-memory overrides that).", size(want), size(cut), size(host))
 	return cut
 }
 
@@ -44,21 +45,19 @@ func hostFree() (int64, bool) {
 		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
 		{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
 	} {
-		limit, err1 := number(group[0])
-		used, err2 := number(group[1])
-		if err1 == nil && err2 == nil && (!ok || limit-used < free) {
+		limit, limited := number(group[0])
+		used, known := number(group[1])
+		if limited && known && (!ok || limit-used < free) {
 			free, ok = max(limit-used, 0), true
 		}
 	}
 	return free, ok
 }
 
-func number(path string) (int64, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+func number(path string) (int64, bool) {
+	text, _ := os.ReadFile(path) // no file, no number
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n, err == nil
 }
 
 func kibibytes(path, name string) (int64, bool) {
@@ -68,10 +67,7 @@ func kibibytes(path, name string) (int64, bool) {
 
 // field is the value of the first line of a file that begins with a name.
 func field(path, name, separator string) string {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
+	content, _ := os.ReadFile(path) // no file, no value
 	for line := range strings.Lines(string(content)) {
 		key, value, ok := strings.Cut(line, separator)
 		if ok && strings.TrimSpace(key) == name {
@@ -85,7 +81,7 @@ func field(path, name, separator string) string {
 func (f *fixture) report() *Report {
 	return &Report{
 		Fake: f.fake, Driver: pick(f, "NVIDIA's driver", "fake driver"), Version: f.s.Version, Started: f.began.UTC(),
-		Machine: thisMachine(), Card: f.card(), Goals: *f.s.Goals, Programs: f.files.how,
+		Machine: thisMachine(), Card: f.card(), Goals: *f.s.Goals, Programs: f.built,
 	}
 }
 
@@ -109,7 +105,7 @@ func (f *fixture) card() Card {
 		Name: d.Device, Capability: d.Capability, Processors: d.Processors, Memory: d.Total, Free: d.Free,
 		Managed: d.Managed == 1, Concurrent: d.Concurrent == 1,
 		CUDA: fmt.Sprintf("%d.%d", d.Driver/1000, d.Driver%1000/10),
-		MIG:  "unknown", Mode: "unknown", NVML: f.monitor.source(),
+		MIG:  "unknown", Mode: "unknown", NVML: f.monitor.source,
 	}
 	if f.monitor.driver != nil {
 		c.Driver = f.monitor.driver.Versions().Driver
@@ -123,47 +119,43 @@ func (f *fixture) card() Card {
 // monitor reads how full the card is from its driver's management library: a
 // second witness beside cuMemGetInfo.
 type monitor struct {
-	driver  *nvml.Driver
-	bus     string
-	missing string // why there is none
-	smi     bool   // by nvidia-smi, in a build without NVML
-	fake    bool   // a fake library does not follow the fake driver
+	driver *nvml.Driver // nil: none
+	source string       // for the report: what the card is observed by, or why it is not
+	bus    string
+	smi    bool // by nvidia-smi, in a build without NVML
+	fake   bool // a fake library does not follow the fake driver
 }
 
-// openMonitor never fails: a check without NVML says so.
+// openMonitor never fails: without NVML the report has the reason.
 func openMonitor(s Settings, fake bool, bus string) *monitor {
 	m := &monitor{bus: bus, fake: fake}
 	library := s.NVML
 	if fake && library == "" {
 		library = filepath.Join(s.Shim, "nvml", "libnvidia-ml.so.1")
 		if !exists(library) {
-			m.missing = "no fake management library lies beside the shim"
+			m.source = "not asked: no fake management library lies beside the shim"
 			return m
 		}
 	}
-	d, err := nvml.Open(nvml.Options{Library: library})
-	if err == nil {
-		m.driver = d
-		return m
-	}
-	m.missing = err.Error()
-	if _, none := exec.LookPath("nvidia-smi"); !fake && none == nil && errors.Is(err, nvml.ErrNotBuilt) {
-		m.smi, m.missing = true, ""
+	driver, err := nvml.Open(nvml.Options{Library: library})
+	_, noSMI := exec.LookPath("nvidia-smi")
+	switch {
+	case err == nil && fake:
+		m.driver, m.source = driver, "a fake library, which does not follow the fake driver's memory"
+	case err == nil:
+		m.driver, m.source = driver, orUnknown(driver.Versions().NVML)
+	case !fake && noSMI == nil && errors.Is(err, nvml.ErrNotBuilt):
+		m.smi, m.source = true, "by nvidia-smi: this build has no NVML"
+	default:
+		m.source = "not asked: " + err.Error()
 	}
 	return m
-}
-
-func (m *monitor) close() error {
-	if m.driver == nil {
-		return nil
-	}
-	return m.driver.Close()
 }
 
 // card is the card that the programs use: the one at their device's address.
 func (m *monitor) card() (nvml.Card, error) {
 	if m.driver == nil {
-		return nvml.Card{}, errors.New(m.missing)
+		return nvml.Card{}, fmt.Errorf("NVML is needed: %s", m.source)
 	}
 	cards, err := m.driver.Cards()
 	if err != nil {
@@ -212,15 +204,4 @@ func (m *monitor) askSMI(ctx context.Context) (int64, bool) {
 	return mib << 20, err == nil
 }
 
-// source is for the report: what the card was observed by.
-func (m *monitor) source() string {
-	switch {
-	case m.smi:
-		return "by nvidia-smi: this build has no NVML"
-	case m.fake && m.driver != nil:
-		return "a fake library, which does not follow the fake driver's memory"
-	case m.driver != nil:
-		return orUnknown(m.driver.Versions().NVML)
-	}
-	return "not asked: " + m.missing
-}
+func orUnknown(s string) string { return cmp.Or(s, "unknown") }

@@ -24,12 +24,9 @@ func checkOverhead(t *trial) {
 	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each", t.s.Rounds),
 		"program", "workload", "without ms", "under the shim ms", "overhead", "quartiles")
 	t.remark("The programs called driver have kernels of their own: FFT stands for passes over all of the data, as a stage of one makes.")
-	benches := []*bench{{"driver", t.plain(), t.worker()}}
-	var framework *bench
-	if err := catch(func() { framework = t.frameworkBench() }); err != nil {
+	benches := []bench{{"driver", t.plain(), t.worker()}}
+	if err := catch(func() { benches = append(benches, t.frameworkBench()) }); err != nil {
 		t.remark("Not measured on a framework: %v.", err)
-	} else {
-		benches = append(benches, framework)
 	}
 	for _, b := range benches {
 		for _, w := range []workload{
@@ -46,33 +43,29 @@ func checkOverhead(t *trial) {
 
 // frameworkBench has a real FFT and GEMM, of the first framework that is here. Both
 // programs start at once: most of their time goes into loading libraries.
-func (t *trial) frameworkBench() *bench {
-	for _, f := range frameworks {
-		if !t.hasFrameworks() || f.module == "jax" || !t.importable(f.module) {
+func (t *trial) frameworkBench() (b bench) {
+	for _, f := range t.installed() {
+		if f.module == "jax" {
 			continue
 		}
-		var version struct {
-			Version string `json:"version"`
-			CUDA    string `json:"cuda"`
-		}
-		b := &bench{name: f.module}
+		b.name = f.module
 		parallel(2, 2, func(i int) {
 			if i == 0 {
-				b.plain = t.start(f.name, t.python(f.script), t.env(f.env...), &version)
+				b.plain = t.start(f.name, t.python(f.script), t.env(f.env...))
 			} else {
 				b.shim = t.guest(f.name, t.python(f.script), f.env...)
 			}
 		})
 		t.remark("%s is %s for CUDA %s: its FFT, its product of matrices of 32-bit floats, its addition to a small array.",
-			f.module, version.Version, version.CUDA)
+			f.module, b.plain.hello.Version, b.plain.hello.CUDA)
 		return b
 	}
-	check(skip("neither PyTorch nor CuPy is here, or the driver is fake"))
-	return nil
+	skip("neither PyTorch nor CuPy is here, or the driver is fake")
+	return b
 }
 
 // compare measures one workload, first the one and then the other program leading.
-func (t *trial) compare(table *Table, b *bench, w workload) {
+func (t *trial) compare(table *Table, b bench, w workload) {
 	// Long against the clock's grain and a launch, short enough to interleave many.
 	n := scale(b.plain, w, pick(t.fixture, 100*time.Millisecond, time.Millisecond))
 	b.shim.timed("%s %d", w.order, n) // as warm as the other

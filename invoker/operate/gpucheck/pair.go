@@ -22,10 +22,8 @@ type pair struct {
 }
 
 // checkPair runs two processes on one device: each runs while the other's memory
-// goes and comes, then both run at once.
-func checkPair(t *trial) { runPair(t) }
-
-func runPair(t *trial) *pair {
+// is moved out and in, then both run at once.
+func checkPair(t *trial) *pair {
 	bytes := t.fit(2*min(t.s.Set, t.device.Free/8)) / 2
 	t.take(2 * (bytes + t.contextBytes()))
 	p := &pair{trial: t, bytes: bytes, rounds: max(min(t.s.Rounds, 5), 2)}
@@ -34,11 +32,11 @@ func runPair(t *trial) *pair {
 		p.block[i] = p.guests[i].filled(bytes, 11+i)
 	}
 	p.passes = p.guests[0].calibrate(p.block[0], t.s.RunTime)
-	p.judgePhases()
+	p.phases()
 	return p
 }
 
-func (p *pair) judgePhases() {
+func (p *pair) phases() {
 	table := p.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(p.bytes), p.passes), "run of", "beside it", "median ms", "slowest ms")
 	var wrong int64
 	for _, phase := range []struct {
@@ -90,7 +88,7 @@ func (p *pair) both() []float64 {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// mpsName is how the programs of MPS are called, as far as the kernel keeps names.
+// mpsName is the name of MPS's programs, as far as the kernel keeps names.
 const mpsName = "nvidia-cuda-mps"
 
 // mpsRuns reports whether an MPS daemon runs; proc is /proc.
@@ -102,26 +100,29 @@ func mpsRuns(proc fs.FS) bool {
 	})
 }
 
-// checkMPS has two processes share the device by MPS, as pair does without it, and
-// then ask for more than their limit. It needs a daemon that runs already: it starts,
-// stops and sets nothing of MPS, and other programs may use it.
-func checkMPS(t *trial) {
+// needMPS needs a daemon that runs already: the check starts, stops and sets nothing
+// of MPS, and other programs may use it.
+func needMPS(t *trial) {
 	switch {
 	case t.fake:
-		t.remark("simulated: the fake driver knows no MPS, its two processes share it as they do without")
+		t.remark("simulated: the fake driver has no MPS, its two processes share it as they do without")
 	case !mpsRuns(os.DirFS("/proc")):
-		check(skip("no MPS daemon: start one (nvidia-cuda-mps-control -d) to have two of its clients checked"))
+		skip("no MPS daemon: start one (nvidia-cuda-mps-control -d) to have two of its clients checked")
 	}
-	p := runPair(t)
+}
+
+// checkMPS has two processes share the device by MPS, as pair does without it, and
+// then ask for more than their limit.
+func checkMPS(t *trial) {
+	p := checkPair(t)
 	first, second := p.guests[0], p.guests[1]
 	first.container.Limit(p.bytes+p.bytes/2, 0)
 	value(first.container.Report(t.ctx)) // it has its limit by then
-	refused := catch(func() { first.filled(p.bytes, 21) })
-	check(t.ctx.Err())
 	given := int64(0)
-	if refused == nil {
+	if catch(func() { first.filled(p.bytes, 21) }) == nil {
 		given = 1
 	}
+	check(t.ctx.Err())
 	t.none("blocks given beyond the limit of one and a half", given)
 	wrong, _ := second.wrong(p.block[1])
 	t.none("wrong words in the other, after that", wrong)

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// script starts a shell program that speaks like a worker.
-func script(ctx context.Context, t *testing.T, text string, hello any) (*program, error) {
+// script starts a shell program that answers as a worker does.
+func script(ctx context.Context, t *testing.T, text string) (*program, error) {
 	t.Helper()
 	need(t, "sh")
-	p, err := startProgram(ctx, "script", []string{"sh", "-c", text}, os.Environ(), hello)
+	p, err := startProgram(ctx, "script", []string{"sh", "-c", text}, os.Environ())
 	if err == nil {
 		t.Cleanup(func() { p.end(0) })
 	}
@@ -25,19 +25,20 @@ func script(ctx context.Context, t *testing.T, text string, hello any) (*program
 }
 
 func TestProgramAnswers(t *testing.T) {
-	var hello struct{ Device string }
-	p, err := script(t.Context(), t, `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no room"}'; echo on stderr >&2; read l; exit 3`, &hello)
-	if err != nil || hello.Device != "D" {
-		t.Fatalf("hello %+v, %v", hello, err)
+	p, err := script(t.Context(), t, `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no memory"}'; echo on stderr >&2; read l; exit 3`)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var a struct{ Block int }
-	if err := p.order(&a, "alloc %d", 7); err != nil || a.Block != 7 {
+	if p.hello.Device != "D" {
+		t.Errorf("hello %+v", p.hello)
+	}
+	if a, err := p.order("alloc %d", 7); err != nil || a.Block != 7 {
 		t.Errorf("answer %+v, %v", a, err)
 	}
-	if err := p.order(nil, "fill"); err == nil || !strings.Contains(err.Error(), "no room") {
+	if _, err := p.order("fill"); err == nil || !strings.Contains(err.Error(), "no memory") {
 		t.Errorf("refusal came as %v", err)
 	}
-	if err := p.order(nil, "work"); err == nil || !strings.Contains(err.Error(), "ended") {
+	if _, err := p.order("work"); err == nil || !strings.Contains(err.Error(), "ended") {
 		t.Errorf("end came as %v", err)
 	}
 }
@@ -45,14 +46,14 @@ func TestProgramAnswers(t *testing.T) {
 func TestProgramThatDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := script(ctx, t, `sleep 60 & wait`, nil); !errors.Is(err, context.DeadlineExceeded) && err == nil {
-		t.Error("a program that says nothing was taken as started")
+	if _, err := script(ctx, t, `sleep 60 & wait`); !errors.Is(err, context.DeadlineExceeded) && err == nil {
+		t.Error("a program that answers nothing was taken as started")
 	}
 }
 
 func TestProgramThatAnswersNonsense(t *testing.T) {
 	for _, text := range []string{`echo nonsense`, `echo '{"error": "no driver"}'`, `true`, `exit 1`} {
-		if _, err := script(t.Context(), t, text, &hello{}); err == nil {
+		if _, err := script(t.Context(), t, text); err == nil {
 			t.Errorf("%q was taken as started", text)
 		}
 	}
@@ -171,7 +172,7 @@ func TestSymbolsThatTakeMemory(t *testing.T) {
 // process got them.
 func TestKeptPagesThatAreGivenAreWell(t *testing.T) {
 	goals := RealGoals()
-	f := &fixture{s: Settings{Goals: &goals}, monitor: &monitor{missing: "no NVML"}}
+	f := &fixture{s: Settings{Goals: &goals}, monitor: &monitor{source: "no NVML"}}
 	for _, c := range []struct {
 		s    swapped
 		want Verdict
@@ -250,11 +251,9 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"ns": -1, "in": [1]}`))
 	f.Add([]byte(`nonsense`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		var a struct{ In, Out []int64 }
-		var e entry
-		_ = decode(line, &a)
-		_ = decode(line, &e)
-		_ = decode(line, nil)
+		_ = decode(line, &answer{})
+		_ = decode(line, &hello{})
+		_ = decode(line, &entry{})
 	})
 }
 

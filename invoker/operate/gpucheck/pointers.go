@@ -35,7 +35,7 @@ func addresses(table []entry) map[uint64]string {
 			out[e.AskedAt] = e.Export
 		}
 	}
-	for _, e := range table { // what dlsym says is the name for sure
+	for _, e := range table { // the name by dlsym is the right one
 		if e.Plain != "" {
 			out[e.PlainAt] = e.Export
 		}
@@ -60,15 +60,14 @@ func checkPointers(t *trial) {
 	judgeNewest(t.Result, plain)
 }
 
-func (t *trial) pointers(env []string) []entry {
-	cmd := command(t.ctx, []string{t.files.pointers}, env)
+func (t *trial) pointers(env []string) (entries []entry) {
+	cmd := command(t.ctx, []string{t.program("pointers")}, env)
 	var stderr tail
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		check(fmt.Errorf("pointers: %w%s", err, &stderr))
 	}
-	var entries []entry
 	for line := range bytes.Lines(out) {
 		var e entry
 		check(decode(line, &e))
@@ -81,7 +80,7 @@ func (t *trial) pointers(env []string) []entry {
 }
 
 // judgePlain lists where the driver's two ways differ. That is no fault: the shim
-// knows both pointers.
+// has both pointers.
 func judgePlain(r *Result, plain []entry) {
 	same := 0
 	differ := r.table("Where dlsym and cuGetProcAddress differ", "export", "asked for", "dlsym", "cuGetProcAddress", "its export")
@@ -89,7 +88,7 @@ func judgePlain(r *Result, plain []entry) {
 	for _, e := range plain {
 		switch {
 		case e.Plain == "" || e.Asked == "":
-			missing.row(e.Export, yesNo(e.Plain != ""), yesNo(e.Asked != ""))
+			missing.row(e.Export, word(e.Plain != "", "yes", "no"), word(e.Asked != "", "yes", "no"))
 		case e.Plain == e.Asked:
 			same++
 		default:
@@ -98,13 +97,6 @@ func judgePlain(r *Result, plain []entry) {
 	}
 	r.remark("Of %d lines of abi.def the driver gives the same pointer both ways for %d, another for %d, and lacks %d one way or both.",
 		len(plain), same, len(differ.Rows), len(missing.Rows))
-}
-
-func yesNo(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
 }
 
 // judgeHooked finds out whether every hooked function that the driver has comes
@@ -130,7 +122,7 @@ func judgeHooked(r *Result, plain, hooked []entry) {
 	r.must(fmt.Sprintf("of %d lookups of hooked functions, past the shim", all), float64(missed), "0", all > 0 && missed == 0)
 }
 
-// judgeNewest looks for ABIs of hooked functions that are newer than the table: a
+// judgeNewest finds ABIs of hooked functions that are newer than the table: a
 // program built for this driver's CUDA gets those past the shim.
 func judgeNewest(r *Result, plain []entry) {
 	known := addresses(plain)
@@ -146,8 +138,14 @@ func judgeNewest(r *Result, plain []entry) {
 			unexported = append(unexported, e.Export)
 		}
 	}
-	r.judge("ABIs of hooked functions that the table lacks", float64(len(newer.Rows)), "", "0", len(newer.Rows) == 0)
+	r.lacking(newer, "")
 	if len(unexported) > 0 {
 		r.remark("cuGetProcAddress gives pointers that are no exports for: %s.", strings.Join(unexported, ", "))
 	}
+}
+
+// lacking judges a table of ABIs of hooked functions that are not in abi.def.
+func (r *Result) lacking(newer *Table, taken string) {
+	n := len(newer.Rows)
+	r.judge("ABIs of hooked functions that the table lacks"+taken, float64(n), "", "0", n == 0)
 }

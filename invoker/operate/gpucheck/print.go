@@ -1,6 +1,7 @@
 package gpucheck
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -15,8 +16,9 @@ import (
 var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"cell": cell, "size": size, "percent": percent, "onOff": onOff, "known": orUnknown, "because": because,
-	"join": strings.Join, "anchor": func(title string) string { return strings.ReplaceAll(strings.ToLower(title), " ", "-") },
+	"cell": cell, "size": size, "percent": percent, "known": orUnknown, "because": because, "join": strings.Join,
+	"onOff":  func(on bool) string { return word(on, "on", "off") },
+	"anchor": func(title string) string { return strings.ReplaceAll(strings.ToLower(title), " ", "-") },
 }).Parse(reportText))
 
 // Markdown is the report for people.
@@ -39,17 +41,14 @@ func (r *Report) PrintJSON(w io.Writer) error {
 // Name is the name of the report's files, without their ending. A report on the
 // fake driver has "fake" in it, one on a card never.
 func (r *Report) Name() string {
-	what := "fake"
+	card := "fake"
 	if !r.Fake {
 		parts := strings.FieldsFunc(strings.ToLower(r.Card.Name), func(c rune) bool {
 			return (c < 'a' || c > 'z') && (c < '0' || c > '9')
 		})
-		what = strings.ReplaceAll(strings.Join(parts, "-"), "fake", "f-ke")
+		card = strings.ReplaceAll(strings.Join(parts, "-"), "fake", "f-ke")
 	}
-	if what == "" {
-		what = "gpu"
-	}
-	return fmt.Sprintf("gpu-check-%s-%s", what, r.Started.UTC().Format("2006-01-02-1504"))
+	return fmt.Sprintf("gpu-check-%s-%s", cmp.Or(card, "gpu"), r.Started.UTC().Format("2006-01-02-1504"))
 }
 
 // Write puts the report into a directory, as Markdown and as JSON, and returns the
@@ -120,16 +119,10 @@ func percent(v float64) string {
 	return fmt.Sprintf("%.2f%%", 100*v)
 }
 
-func onOff(on bool) string {
-	if on {
-		return "on"
+// word is one of two words for a fact.
+func word(is bool, yes, no string) string {
+	if is {
+		return yes
 	}
-	return "off"
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
+	return no
 }

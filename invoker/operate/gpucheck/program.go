@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,43 +15,75 @@ import (
 )
 
 // program is a process that carries out orders, a line each, and answers each with
-// a line of JSON.
+// a line of JSON. Its first line introduces it.
 type program struct {
 	name   string
+	hello  hello
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    io.Reader
 	lines  *bufio.Scanner
-	stderr *tail
+	stderr tail
 	ended  sync.Once
+}
+
+// hello is the first line of a worker: the first fields are worker.c's, Version and
+// CUDA those of the workers on frameworks.
+type hello struct {
+	Device     string `json:"device"`
+	Bus        string `json:"bus"`
+	Driver     int    `json:"driver"`
+	Capability string `json:"capability"`
+	Processors int    `json:"processors"`
+	Managed    int    `json:"managed"`
+	Concurrent int    `json:"concurrent"`
+	Free       int64  `json:"free"`
+	Total      int64  `json:"total"`
+	Version    string `json:"version"`
+	CUDA       string `json:"cuda"`
+}
+
+// answer is the answer to an order; each order fills some of its fields.
+type answer struct {
+	Block      int     `json:"block"`
+	NS         int64   `json:"ns"`
+	Mismatches int64   `json:"mismatches"`
+	Free       int64   `json:"free"`
+	Total      int64   `json:"total"`
+	In         []int64 `json:"in"`
+	Out        []int64 `json:"out"`
+	Took       int     `json:"took"`
+	Location   int     `json:"place"`
 }
 
 // patient is how long a program may take to end by itself.
 const patient = 5 * time.Second
 
-// startProgram starts one and decodes its first line into hello. It is killed when
-// ctx ends, with the processes that it started.
-func startProgram(ctx context.Context, name string, args, env []string, hello any) (*program, error) {
+// newProgram prepares a process that is killed when ctx ends, with the processes that
+// it started.
+func newProgram(ctx context.Context, name string, args, env []string) (*program, error) {
 	cmd := command(ctx, args, env)
 	cmd.WaitDelay = 2 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	p := &program{name: name, cmd: cmd, stderr: &tail{}}
-	cmd.Stderr = p.stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
+	p := &program{name: name, cmd: cmd}
+	cmd.Cancel, cmd.Stderr = p.kill, &p.stderr
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
 	p.in, p.out, p.lines = in, out, bufio.NewScanner(out)
 	p.lines.Buffer(nil, 1<<20)
-	if err := p.answer(hello); err != nil {
+	return p, errors.Join(inErr, outErr)
+}
+
+// startProgram starts a program and reads its first line.
+func startProgram(ctx context.Context, name string, args, env []string) (*program, error) {
+	p, err := newProgram(ctx, name, args, env)
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if err := p.read(&p.hello); err != nil {
 		p.end(0)
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -66,21 +96,23 @@ func command(ctx context.Context, args, env []string) *exec.Cmd {
 	return cmd
 }
 
-// order has an order carried out, and decodes the answer into out.
-func (p *program) order(out any, format string, args ...any) error {
+// order has an order carried out.
+func (p *program) order(format string, args ...any) (a answer, err error) {
 	line := fmt.Sprintf(format, args...)
-	if _, err := fmt.Fprintln(p.in, line); err != nil {
-		return fmt.Errorf("%s: %s: %w%s", p.name, line, err, p.stderr)
+	if _, err = fmt.Fprintln(p.in, line); err != nil {
+		err = fmt.Errorf("%w%s", err, &p.stderr)
+	} else {
+		err = p.read(&a)
 	}
-	if err := p.answer(out); err != nil {
-		return fmt.Errorf("%s: %s: %w", p.name, line, err)
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", p.name, line, err)
 	}
-	return nil
+	return a, err
 }
 
-func (p *program) answer(out any) error {
+func (p *program) read(out any) error {
 	if !p.lines.Scan() {
-		return fmt.Errorf("the program ended%s", p.stderr)
+		return fmt.Errorf("the program ended%s", &p.stderr)
 	}
 	return decode(p.lines.Bytes(), out)
 }
@@ -90,26 +122,24 @@ func decode(line []byte, out any) error {
 	var refused struct {
 		Error string `json:"error"`
 	}
-	err := json.Unmarshal(line, &refused)
-	if err == nil && refused.Error != "" {
-		return errors.New(refused.Error)
-	}
-	if err == nil && out != nil {
-		err = json.Unmarshal(line, out)
-	}
-	if err != nil {
+	if err := errors.Join(json.Unmarshal(line, &refused), json.Unmarshal(line, out)); err != nil {
 		return fmt.Errorf("read answer %.100q: %w", line, err)
+	}
+	if refused.Error != "" {
+		return errors.New(refused.Error)
 	}
 	return nil
 }
+
+func (p *program) kill() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
 // end closes the program's input, kills it if it has not ended after a while, and
 // waits for it.
 func (p *program) end(after time.Duration) {
 	p.ended.Do(func() {
 		_ = p.in.Close()
-		kill := time.AfterFunc(after, func() { _ = p.cmd.Cancel() })
-		defer kill.Stop()
+		late := time.AfterFunc(after, func() { _ = p.kill() })
+		defer late.Stop()
 		_, _ = io.Copy(io.Discard, p.out)
 		_ = p.cmd.Wait() // how it ended does not matter
 	})
@@ -117,33 +147,19 @@ func (p *program) end(after time.Duration) {
 
 // The orders of worker.c and its likes. Each ends the step if it is refused.
 
+// ask carries out an order that must not be refused.
+func (p *program) ask(format string, args ...any) answer { return value(p.order(format, args...)) }
+
 // filled makes a block of known contents.
 func (p *program) filled(bytes int64, seed int) (block int) {
-	var a struct {
-		Block int `json:"block"`
-	}
-	check(p.order(&a, "alloc %d", bytes))
-	check(p.order(nil, "fill %d %d", a.Block, seed))
-	return a.Block
+	block = p.ask("alloc %d", bytes).Block
+	p.ask("fill %d %d", block, seed)
+	return block
 }
 
 // timed carries out an order and returns how long it took on the device.
 func (p *program) timed(format string, args ...any) time.Duration {
-	var a struct {
-		NS int64 `json:"ns"`
-	}
-	check(p.order(&a, format, args...))
-	return time.Duration(a.NS)
-}
-
-// info is the device's free and total memory by cuMemGetInfo.
-func (p *program) info() (free, total int64) {
-	var a struct {
-		Free  int64 `json:"free"`
-		Total int64 `json:"total"`
-	}
-	check(p.order(&a, "info"))
-	return a.Free, a.Total
+	return time.Duration(p.ask(format, args...).NS)
 }
 
 // run makes passes over a block, as a run of a function.
@@ -156,13 +172,9 @@ func (g *guest) run(block, passes int) time.Duration {
 // wrong counts the words of a block that are not what they must be, by a kernel
 // that reads all of it.
 func (g *guest) wrong(block int) (mismatches int64, took time.Duration) {
-	var a struct {
-		Mismatches int64 `json:"mismatches"`
-		NS         int64 `json:"ns"`
-	}
 	g.container.Running(true)
 	defer g.container.Running(false)
-	check(g.order(&a, "check %d", block))
+	a := g.ask("check %d", block)
 	return a.Mismatches, time.Duration(a.NS)
 }
 
@@ -201,44 +213,4 @@ func (t *tail) String() string {
 		return ""
 	}
 	return " (it printed: " + string(s[max(0, len(s)-400):]) + ")"
-}
-
-// files are the programs that the check runs.
-type files struct {
-	shim                    string // libgpuwhisk.so
-	worker, pointers, trace string
-	scripts                 string // directory of the workers in Python
-	how                     string // where they came from
-}
-
-// findFiles takes the programs that lie beside the shim, or has the shim's Makefile
-// build them into dir.
-func findFiles(ctx context.Context, s Settings, dir string) (files, error) {
-	shim, err := filepath.Abs(s.Shim)
-	if err != nil {
-		return files{}, fmt.Errorf("find shim: %w", err)
-	}
-	f := files{shim: filepath.Join(shim, "libgpuwhisk.so"), how: "built beforehand"}
-	if !exists(f.shim) {
-		return f, fmt.Errorf("%s is not there; build it with make shim: %w", f.shim, ErrCannotRun)
-	}
-	f.scripts = filepath.Join(shim, "check")
-	if !exists(filepath.Join(f.scripts, "worker")) {
-		if s.Source == "" {
-			return f, fmt.Errorf("%s lacks the programs of the check; build them with make -C shim/check: %w", f.scripts, ErrCannotRun)
-		}
-		make := command(ctx, []string{"make", "-s", "-C", filepath.Join(s.Source, "check"), "OUT=" + dir, "CC=" + s.Compiler}, s.Environ)
-		if text, err := make.CombinedOutput(); err != nil {
-			return f, fmt.Errorf("build the programs of the check: %w: %s: %w", err, strings.TrimSpace(string(text)), ErrCannotRun)
-		}
-		f.scripts, f.how = filepath.Join(dir, "check"), "built now"
-	}
-	f.worker, f.pointers = filepath.Join(f.scripts, "worker"), filepath.Join(f.scripts, "pointers")
-	f.trace = filepath.Join(f.scripts, "libtrace.so")
-	return f, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -41,7 +41,7 @@ type Table struct {
 	Rows    [][]string `json:"rows"`
 }
 
-// Result is what one step saw.
+// Result is what one step found.
 type Result struct {
 	Name     string    `json:"name"`
 	Title    string    `json:"title"`
@@ -83,7 +83,7 @@ type Card struct {
 type Report struct {
 	// Fake is true when no hardware stood behind it.
 	Fake bool `json:"fakeDriver"`
-	// Driver is the same in words.
+	// Driver names the driver.
 	Driver   string    `json:"driver"`
 	Verdict  Verdict   `json:"verdict"`
 	Version  string    `json:"version"`
@@ -101,7 +101,8 @@ type errSkip struct{ reason string }
 
 func (e errSkip) Error() string { return e.reason }
 
-func skip(format string, args ...any) error { return errSkip{fmt.Sprintf(format, args...)} }
+// skip ends the step as one that had nothing to work with.
+func skip(format string, args ...any) { check(errSkip{fmt.Sprintf(format, args...)}) }
 
 // judge adds a finding: well, or below its goal.
 func (r *Result) judge(what string, value float64, unit, goal string, met bool) {
@@ -117,11 +118,10 @@ func (r *Result) must(what string, value float64, goal string, met bool) {
 func (r *Result) none(what string, count int64) { r.must(what, float64(count), "0", count == 0) }
 
 func (r *Result) add(what string, value float64, unit, goal string, met bool, otherwise Verdict) {
-	v := Well
-	if !met {
-		v = otherwise
+	if met {
+		otherwise = Well
 	}
-	r.Findings = append(r.Findings, Finding{what, value, unit, goal, v})
+	r.Findings = append(r.Findings, Finding{what, value, unit, goal, otherwise})
 }
 
 func (r *Result) remark(format string, args ...any) {
@@ -165,12 +165,7 @@ func (r *Result) conclude(err error) {
 func (r *Report) judge() {
 	r.Verdict = Skipped
 	for _, s := range r.Steps {
-		if s.Verdict == Well && r.Verdict == Skipped {
-			r.Verdict = Well
-		}
-	}
-	for _, s := range r.Steps {
-		if s.Verdict != Skipped && s.Verdict.rank() > r.Verdict.rank() {
+		if s.Verdict != Skipped && (r.Verdict == Skipped || s.Verdict.rank() > r.Verdict.rank()) {
 			r.Verdict = s.Verdict
 		}
 	}

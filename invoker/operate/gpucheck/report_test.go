@@ -50,7 +50,7 @@ func TestReportIsWrittenTwiceOver(t *testing.T) {
 	}
 	for _, f := range files {
 		if !strings.Contains(f.Name(), "fake") {
-			t.Errorf("%s does not say fake", f.Name())
+			t.Errorf("%s lacks the word fake", f.Name())
 		}
 	}
 	text := r.Markdown()
@@ -75,7 +75,7 @@ func TestReportIsWrittenTwiceOver(t *testing.T) {
 func TestRealReportHasNoWordOfFake(t *testing.T) {
 	r := &Report{Driver: "NVIDIA's driver", Card: Card{Name: "NVIDIA H200"}, Steps: []Result{{Title: "A", Verdict: Well}}}
 	if text := r.Markdown(); strings.Contains(strings.ToLower(text), "fake") {
-		t.Errorf("Markdown of a real card says fake:\n%s", text)
+		t.Errorf("Markdown of a real card has the word fake:\n%s", text)
 	}
 }
 
@@ -92,8 +92,8 @@ func TestVerdicts(t *testing.T) {
 		{"one wrong", []Finding{failed, below, well}, nil, Failed},
 		{"an error", []Finding{well}, errors.New("broken"), Failed},
 		{"an error and a miss", []Finding{below}, errors.New("broken"), Failed},
-		{"skipped", nil, skip("no PyTorch"), Skipped},
-		{"skipped after a miss", []Finding{below}, skip("no more"), Below},
+		{"skipped", nil, errSkip{"no PyTorch"}, Skipped},
+		{"skipped after a miss", []Finding{below}, errSkip{"no more"}, Below},
 		{"nothing seen", nil, nil, Failed},
 	} {
 		r := Result{Findings: c.findings}

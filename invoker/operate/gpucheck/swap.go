@@ -9,19 +9,18 @@ import (
 // swapRounds: the first round makes the host's pages; the others are judged.
 const swapRounds = 4
 
-// checkSwap moves one large block out and in, sees by two witnesses that it left,
+// checkSwap moves one large block out and in, observes by two witnesses that it left,
 // verifies every word, and compares its speed with copies of pinned memory in the
 // same minute.
 func checkSwap(t *trial) {
 	bytes := t.fit(min(t.s.Swap, t.device.Free*4/10))
 	pinned := min(bytes, 1<<30)
 	t.take(bytes + pinned)
-	before := t.copies(pinned)
+	copies := t.copies(pinned, bandwidth{})
 	table := t.table(fmt.Sprintf("%s, chunks of 64 MiB", size(bytes)),
 		"round", "order", "moved", "GB/s", "in use by cuMemGetInfo", "by NVML")
 	s := t.swap(table, bytes, swapRounds)
-	after := t.copies(pinned)
-	t.judgeSwap(s, bandwidth{append(before.in, after.in...), append(before.out, after.out...)})
+	t.judgeSwap(s, t.copies(pinned, copies))
 	t.chunks(bytes)
 }
 
@@ -29,16 +28,18 @@ func checkSwap(t *trial) {
 type bandwidth struct{ in, out []float64 }
 
 // copies measures plain copies between pinned memory and the device, in a process
-// without the shim.
-func (t *trial) copies(bytes int64) bandwidth {
+// without the shim, and adds them to those before.
+func (t *trial) copies(bytes int64, b bandwidth) bandwidth {
 	p := t.plain()
 	defer p.end(patient)
-	var a struct {
-		In  []int64 `json:"in"`
-		Out []int64 `json:"out"`
+	a := p.ask("copy %d 5", bytes)
+	for i := range a.In {
+		b.in = append(b.in, rate(bytes, time.Duration(a.In[i])))
 	}
-	check(p.order(&a, "copy %d 5", bytes))
-	return bandwidth{in: rates(bytes, a.In), out: rates(bytes, a.Out)}
+	for i := range a.Out {
+		b.out = append(b.out, rate(bytes, time.Duration(a.Out[i])))
+	}
+	return b
 }
 
 // swapped is what came of the rounds of one block.
@@ -49,7 +50,7 @@ type swapped struct {
 	left, leftNVML    float64 // the least share that was free after an eviction
 	firstOut, firstIn float64
 	faulted           float64 // GB/s of a kernel that faults all of it in
-	onHost            bool    // the driver says that it last sent the block there
+	onHost            bool    // by the driver: it last sent the block there
 	asked, given      bool    // by another process, beyond what counted as free
 }
 
@@ -60,8 +61,7 @@ func (t *trial) swap(table *Table, bytes int64, rounds int, env ...string) swapp
 	g := t.worker(env...)
 	defer g.end(patient)
 	block := g.filled(bytes, 7)
-	used := t.used(g.program)
-	table.row("", "filled", size(bytes), "", size(used.driver), used.byNVML())
+	t.swapRow(table, g, "", "filled", bytes, "")
 	for i := range rounds {
 		t.swapRound(table, g, block, i, &s)
 	}
@@ -69,34 +69,24 @@ func (t *trial) swap(table *Table, bytes int64, rounds int, env ...string) swapp
 		t.reclaim(g, &s)
 	}
 	t.evict(g)
-	wrong, took := g.wrong(block)
-	s.wrong += wrong
-	s.rounds++
-	s.faulted = rate(bytes, took)
-	used = t.used(g.program)
-	table.row("", "faults", size(bytes), fmt.Sprintf("%.1f", s.faulted), size(used.driver), used.byNVML())
+	s.faulted = rate(bytes, t.verify(g, block, &s))
+	t.swapRow(table, g, "", "faults", bytes, gbs(s.faulted))
 	return s
 }
 
 func (t *trial) swapRound(table *Table, g *guest, block, i int, s *swapped) {
 	full := t.used(g.program)
 	out := t.evict(g)
-	empty := t.used(g.program)
+	moved := rate(out.Moved, out.Took)
+	empty := t.swapRow(table, g, fmt.Sprint(i+1), "evict", out.Moved, gbs(moved))
 	s.left = min(s.left, float64(full.driver-empty.driver)/float64(s.bytes))
 	if full.nvml >= 0 && empty.nvml >= 0 {
 		s.leftNVML = min(s.leftNVML, float64(full.nvml-empty.nvml)/float64(s.bytes))
 	}
-	var where struct {
-		Location int `json:"place"`
-	}
-	check(g.order(&where, "where %d", block))
-	s.onHost = where.Location == -1
-	moved := rate(out.Moved, out.Took)
-	table.row(fmt.Sprint(i+1), "evict", size(out.Moved), fmt.Sprintf("%.1f", moved), size(empty.driver), empty.byNVML())
+	s.onHost = g.ask("where %d", block).Location == -1
 	in := t.prefetch(g)
-	again := t.used(g.program)
 	back := rate(in.Moved, in.Took)
-	table.row(fmt.Sprint(i+1), "prefetch", size(in.Moved), fmt.Sprintf("%.1f", back), size(again.driver), again.byNVML())
+	t.swapRow(table, g, fmt.Sprint(i+1), "prefetch", in.Moved, gbs(back))
 	if out.Moved < s.bytes || in.Moved < s.bytes {
 		check(fmt.Errorf("round %d: %s went out and %s came in of a block of %s", i+1, size(out.Moved), size(in.Moved), size(s.bytes)))
 	}
@@ -105,23 +95,25 @@ func (t *trial) swapRound(table *Table, g *guest, block, i int, s *swapped) {
 	} else {
 		s.out, s.in = append(s.out, moved), append(s.in, back)
 	}
-	wrong, _ := g.wrong(block)
-	s.wrong += wrong
-	s.rounds++
+	t.verify(g, block, s)
 }
 
-// reclaim moves the block out and has another process ask for its place beyond
-// what counts as free: it gets that only if nothing of the block is left there.
+// verify counts the wrong words of the block, and returns how long that took.
+func (t *trial) verify(g *guest, block int, s *swapped) time.Duration {
+	wrong, took := g.wrong(block)
+	s.wrong += wrong
+	s.rounds++
+	return took
+}
+
+// reclaim moves the block out and has another process ask for that memory beyond
+// what counts as free: it gets it only if nothing of the block is left there.
 func (t *trial) reclaim(g *guest, s *swapped) {
 	t.evict(g)
 	p := t.plain()
 	defer p.end(patient)
-	free, _ := p.info()
-	var a struct {
-		Took int `json:"took"`
-	}
-	check(p.order(&a, "take %d", free+s.bytes-s.bytes/20))
-	s.asked, s.given = true, a.Took == 1
+	free := p.ask("info").Free
+	s.asked, s.given = true, p.ask("take %d", free+s.bytes-s.bytes/20).Took == 1
 	t.prefetch(g)
 }
 
@@ -132,19 +124,23 @@ type used struct {
 }
 
 func (t *trial) used(p *program) used {
-	free, total := p.info()
-	u := used{driver: total - free, nvml: -1}
+	a := p.ask("info")
+	u := used{driver: a.Total - a.Free, nvml: -1}
 	if bytes, ok := t.monitor.used(t.ctx); ok {
 		u.nvml = bytes
 	}
 	return u
 }
 
-func (u used) byNVML() string {
-	if u.nvml < 0 {
-		return "unknown"
+// swapRow adds a row on an order that was carried out.
+func (t *trial) swapRow(table *Table, g *guest, round, order string, moved int64, speed string) used {
+	u := t.used(g.program)
+	byNVML := "unknown"
+	if u.nvml >= 0 {
+		byNVML = size(u.nvml)
 	}
-	return size(u.nvml)
+	table.row(round, order, size(moved), speed, size(u.driver), byNVML)
+	return u
 }
 
 func (t *trial) judgeSwap(s swapped, copies bandwidth) {
@@ -159,7 +155,7 @@ func (t *trial) judgeSwap(s swapped, copies bandwidth) {
 		t.judge(fmt.Sprintf("swap %s at %.1f GB/s, pinned copies at %.1f GB/s", way.name, median(way.moves), median(way.plain)),
 			v, "share", fmt.Sprintf("at least %s of pinned copies", percent(goal)), v >= goal)
 	}
-	t.remark("The first round, in which the host's pages come to be, is not judged: %.1f GB/s out, %.1f GB/s in. A kernel that faulted everything in did so at %.1f GB/s.",
+	t.remark("The first round, in which the host's pages are made, is not judged: %.1f GB/s out, %.1f GB/s in. A kernel that faulted everything in did so at %.1f GB/s.",
 		s.firstOut, s.firstIn, s.faulted)
 }
 
@@ -174,7 +170,7 @@ func (t *trial) judgeLeft(s swapped) {
 	}
 	t.judge("of the block free after an eviction, by cuMemGetInfo", s.left, "share", goal, s.given || s.left >= least)
 	if math.IsInf(s.leftNVML, 1) {
-		t.remark("NVML does not report how full the card is (%s).", t.monitor.source())
+		t.remark("NVML does not report how full the card is (%s).", t.monitor.source)
 	} else {
 		t.judge("of the block free after an eviction, by NVML", s.leftNVML, "share", goal, s.given || s.leftNVML >= least)
 	}
@@ -184,7 +180,7 @@ func (t *trial) judgeLeft(s swapped) {
 	case s.asked:
 		t.remark("Another process did not get plain memory in the place of the block that had left.")
 	case s.left < least && s.onHost:
-		t.remark("The driver says that it last sent the block to the host. It may have kept the emptied pages until they are asked for; --reclaim asks.")
+		t.remark("By the driver, the block was last sent to the host. The driver may have kept the emptied pages until they are asked for; --reclaim asks.")
 	}
 }
 
@@ -194,7 +190,7 @@ func (t *trial) chunks(bytes int64) {
 	for _, mib := range []int{16, 256} {
 		s := t.swap(&Table{}, bytes, 2, fmt.Sprintf("GPUWHISK_SHIM_CHUNK=%d", mib<<20))
 		t.none(fmt.Sprintf("wrong words with chunks of %d MiB", mib), s.wrong)
-		table.row(fmt.Sprintf("%d MiB", mib), fmt.Sprintf("%.1f", median(s.out)), fmt.Sprintf("%.1f", median(s.in)))
+		table.row(fmt.Sprintf("%d MiB", mib), gbs(median(s.out)), gbs(median(s.in)))
 	}
 }
 
@@ -206,10 +202,4 @@ func rate(bytes int64, took time.Duration) float64 {
 	return float64(bytes) / took.Seconds() / 1e9
 }
 
-func rates(bytes int64, ns []int64) []float64 {
-	out := make([]float64, len(ns))
-	for i, n := range ns {
-		out[i] = rate(bytes, time.Duration(n))
-	}
-	return out
-}
+func gbs(rate float64) string { return fmt.Sprintf("%.1f", rate) }

@@ -39,6 +39,7 @@ type subject struct {
 	name string
 	args []string
 	env  []string
+	once bool // it does its work and ends, where a worker takes orders
 }
 
 // checkSymbols traces what programs request of the driver and compares it with
@@ -64,32 +65,32 @@ func checkSymbols(t *trial) {
 }
 
 func (t *trial) subjects() []subject {
-	out := []subject{{name: "C, dlsym", args: []string{t.files.worker}}}
+	out := []subject{{name: "C, dlsym", args: []string{t.program("worker")}}}
 	if t.importable("ctypes") {
-		out = append(out, subject{name: "Python, ctypes", args: []string{t.s.Python, "-B", "-c",
-			"import sys; sys.path.insert(0, sys.argv[1]); import gpufunc; print(gpufunc.main({'bytes': 1 << 20}))", t.files.scripts}})
+		out = append(out, subject{name: "Python, ctypes", once: true, args: []string{t.s.Python, "-B", "-c",
+			"import sys; sys.path.insert(0, sys.argv[1]); import gpufunc; print(gpufunc.main({'bytes': 1 << 20}))", t.scripts}})
 	}
 	seen := set{}
 	for _, f := range t.installed() {
 		if !seen[f.module] {
 			seen[f.module] = true
-			out = append(out, subject{f.name, t.python(f.script), f.env})
+			out = append(out, subject{name: f.name, args: t.python(f.script), env: f.env})
 		}
 	}
 	return out
 }
 
 // traceSubject runs a program under the audit library. Workers allocate and fill a
-// block; the function does what it does.
+// block.
 func (t *trial) traceSubject(i int, s subject, table []entry) *requested {
 	log := filepath.Join(t.dir, fmt.Sprintf("trace-%d", i))
-	env := t.env(append(s.env, "LD_AUDIT="+t.files.trace, "GPUWHISK_TRACE="+log)...)
-	if s.args[len(s.args)-1] == t.files.scripts { // it prints one line that is no JSON
+	env := t.env(append(s.env, "LD_AUDIT="+t.program("libtrace.so"), "GPUWHISK_TRACE="+log)...)
+	if s.once {
 		if text, err := command(t.ctx, s.args, env).CombinedOutput(); err != nil {
 			check(fmt.Errorf("%w: %.400s", err, text))
 		}
 	} else {
-		p := t.start(s.name, s.args, env, nil)
+		p := t.start(s.name, s.args, env)
 		p.filled(4<<20, 1)
 		p.end(patient)
 	}
@@ -176,13 +177,10 @@ func isDriver(name string) bool {
 	return len(name) > 2 && strings.HasPrefix(name, "cu") && name[2] >= 'A' && name[2] <= 'Z'
 }
 
-func inTable(name string, table []entry) bool {
-	return slices.ContainsFunc(table, func(e entry) bool { return e.Export == name })
-}
-
+// known is how many of some names the table has.
 func known(names []string, table []entry) (n int) {
 	for _, name := range names {
-		if inTable(name, table) {
+		if slices.ContainsFunc(table, func(e entry) bool { return e.Export == name }) {
 			n++
 		}
 	}
@@ -234,10 +232,10 @@ func judgeSymbols(r *Result, subjects []subject, traced []*requested, table []en
 	all := r.table("All functions that the programs got", "function", "got by")
 	for _, n := range slices.Sorted(maps.Keys(by)) {
 		all.row(n, strings.Join(by[n], "; "))
-		if allocates(n) && !inTable(n, table) {
+		if allocates(n) && known([]string{n}, table) == 0 {
 			unknown.row(n, strings.Join(by[n], "; "))
 		}
 	}
-	r.judge("ABIs of hooked functions that the table lacks, taken by a program", float64(len(newer.Rows)), "", "0", len(newer.Rows) == 0)
+	r.lacking(newer, ", taken by a program")
 	r.must("programs that were traced", float64(count), fmt.Sprint(len(subjects)), count == len(subjects))
 }
