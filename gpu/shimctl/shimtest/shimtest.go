@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -28,7 +29,7 @@ func Dir(t testing.TB, required bool) string {
 			lack = err.Error()
 		}
 	}
-	if lack == "" && stale(root) {
+	if lack == "" && stale() {
 		lack = "build/shim is older than its source"
 	}
 	switch {
@@ -58,13 +59,7 @@ var stale = sync.OnceValue(func() bool {
 	var code *exec.ExitError
 	err := exec.Command("make", "-q", "-C", filepath.Join(top(), "shim"), "fake").Run()
 	return errors.As(err, &code) && code.ExitCode() == 1
-}
-
-// root is the top of the repository that the test is in.
-func root() (string, error) {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
-	return filepath.Dir(strings.TrimSpace(string(mod))), err
-}
+})
 
 // Guest is a program on the fake GPU that answers each line with a number.
 type Guest struct {

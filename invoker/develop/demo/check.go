@@ -83,12 +83,15 @@ const settleTime = 30 * time.Second
 // settle waits until there is an ack and a record for every call, or until no
 // more come, and returns the records.
 func settle(ctx context.Context, info standalone.Info, acks *ackCounter, calls int) (map[string]*activation.Record, error) {
-	db := couchdb.New(info.Database)
+	db, err := couchdb.New(info.Database)
+	if err != nil {
+		return nil, err
+	}
 	defer db.Close()
 	records := catalog.New(db, nil)
 	all := catalog.RecordQuery{Namespace: standalone.Guest().Name}
 	changed, seen := time.Now(), -1
-	err := poll(ctx, func() (bool, error) {
+	err = poll(ctx, func() (bool, error) {
 		stored, err := records.CountRecords(ctx, all)
 		acked := len(acks.counted())
 		if stored+acked > seen {

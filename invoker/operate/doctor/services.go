@@ -149,7 +149,7 @@ func (f *Snapshot) ownTopic(d kafka.Description) []Finding {
 		return one(fail(fmt.Sprintf("%s has %d partitions, only the first is read", name, n), "delete the topic while nothing runs; the invoker makes it with one"))
 	}
 	retention, known := d.Retention[name]
-	longest := f.Config.Limits.Time.Max
+	longest := f.Config.Limits.TimeMax
 	switch {
 	case !known:
 		return one(ok(name + " exists"))
