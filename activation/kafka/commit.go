@@ -30,7 +30,7 @@ type committer struct {
 	calls   context.Context // of the client: outlives the feed's until stop gives up
 	cut     context.CancelFunc
 
-	turn     *semaphore.Weighted // one commit at a time, so that no older one overtakes; it guards what is below
+	single   *semaphore.Weighted // one commit at a time, so that no older one overtakes; it guards what is below
 	client   *client
 	partly   bool      // the last commit could not hold all
 	occupied time.Time // since when the group has a member; zero: it has none
@@ -38,7 +38,7 @@ type committer struct {
 
 func newCommitter(f *Feed) *committer {
 	c := &committer{
-		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"), turn: semaphore.NewWeighted(1),
+		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"), single: semaphore.NewWeighted(1),
 		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
@@ -119,10 +119,10 @@ func (c *committer) commit(ctx context.Context) error {
 	if len(c.feed.uncommitted()) == 0 { // what another commit has under way is in that
 		return nil
 	}
-	if err := c.turn.Acquire(ctx, 1); err != nil {
+	if err := c.single.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("wait for another commit: %w", err)
 	}
-	defer c.turn.Release(1)
+	defer c.single.Release(1)
 	for {
 		all := c.feed.uncommitted()
 		if len(all) == 0 {
