@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,28 +66,22 @@ type Queue struct {
 	wg   sync.WaitGroup
 
 	mu             sync.Mutex
-	queue          []waiting
-	queued         int // bytes in queue
-	unwritten      int // documents not yet written
+	queue          []Document
+	queued         int       // bytes in queue
+	due            time.Time // when its first document is to be sent
+	unwritten      int       // documents not yet written
 	unwrittenBytes int
 	flushing       int
 	spooled        bool // the spool may hold documents
 	draining       bool // one sender empties the spool
 	closed         bool
 	changed        chan struct{} // closed and replaced when unwritten shrinks
-	arrivals       arrivalRate
 	condition      retry.Condition
 	stats          Stats
 	suspects       []*suspect
 	sent           []Document // of the spool, which keeps them as long as some are suspects
 	// spoolCondition is that of the disk that the spool is on.
 	spoolCondition retry.Condition
-}
-
-// waiting is a document in the queue.
-type waiting struct {
-	doc   Document
-	since time.Time
 }
 
 // Stats counts what became of records since the start.
@@ -124,12 +119,11 @@ func Open(cfg Config, name string, write Write, log *slog.Logger) *Queue {
 func newQueue(cfg Config, name string, write Write, log *slog.Logger) *Queue {
 	r := &Queue{
 		cfg: cfg, name: name, write: write, log: log,
-		leader:   make(chan struct{}, 1),
-		wake:     make(chan struct{}, 1),
-		doubt:    make(chan struct{}, 1),
-		changed:  make(chan struct{}),
-		arrivals: arrivalRate{max: cfg.Linger},
-		spooled:  cfg.Spool != nil, // a former process may have left some
+		leader:  make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
+		doubt:   make(chan struct{}, 1),
+		changed: make(chan struct{}),
+		spooled: cfg.Spool != nil, // a former process may have left some
 	}
 	r.leader <- struct{}{}
 	return r
@@ -186,10 +180,16 @@ func (r *Queue) Full() bool {
 	return !r.fits(0) || r.cfg.Spool != nil && !r.spoolCondition.OK()
 }
 
+// enqueue puts a document into the buffer. The first of a batch waits for company
+// while others are under way, and for nothing when the queue is idle.
 func (r *Queue) enqueue(doc Document) {
-	now := time.Now()
-	r.arrivals.arrive(now)
-	r.queue = append(r.queue, waiting{doc, now})
+	if len(r.queue) == 0 {
+		r.due = time.Now()
+		if r.unwritten > 0 {
+			r.due = r.due.Add(r.cfg.Linger)
+		}
+	}
+	r.queue = append(r.queue, doc)
 	r.queued += len(doc.Body)
 	r.unwritten++
 	r.unwrittenBytes += len(doc.Body)
@@ -220,7 +220,7 @@ func (r *Queue) requeue(batch []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, doc := range batch {
-		r.queue = append(r.queue, waiting{doc: doc})
+		r.queue = append(r.queue, doc)
 		r.queued += len(doc.Body)
 	}
 }
@@ -237,7 +237,7 @@ func (r *Queue) next(ctx context.Context) []Document {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		batch, wait := r.due()
+		batch, wait := r.batch()
 		if batch != nil {
 			return batch
 		}
@@ -251,22 +251,26 @@ func (r *Queue) next(ctx context.Context) []Document {
 	}
 }
 
-// idleWait is how long a leader without documents sleeps; a nudge ends it.
-const idleWait = time.Hour
+const (
+	// idleWait is how long a leader without documents sleeps; a nudge ends it.
+	idleWait = time.Hour
+	// wantDocs is a batch that is cheap enough: beyond it CouchDB's cost of a
+	// document falls slowly.
+	wantDocs = 64
+)
 
-// due cuts a batch off the queue if it is time, else returns how long to wait.
-func (r *Queue) due() ([]Document, time.Duration) {
+// batch cuts a batch off the queue if it is time, else returns how long to wait.
+func (r *Queue) batch() ([]Document, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
 		return nil, idleWait
 	}
-	linger := r.arrivals.linger()
-	age := time.Since(r.queue[0].since)
+	wait := time.Until(r.due)
 	hurry := r.flushing > 0 || !r.fits(0) ||
 		len(r.queue) >= min(r.cfg.BatchDocs, wantDocs) || r.queued >= r.cfg.BatchBytes
-	if !hurry && age < linger {
-		return nil, linger - age
+	if !hurry && wait > 0 {
+		return nil, wait
 	}
 	return r.cut(), 0
 }
@@ -275,16 +279,15 @@ func (r *Queue) due() ([]Document, time.Duration) {
 func (r *Queue) cut() []Document {
 	n, bytes := 0, 0
 	for n < len(r.queue) && n < r.cfg.BatchDocs {
-		bytes += len(r.queue[n].doc.Body)
+		bytes += len(r.queue[n].Body)
 		if n > 0 && bytes > r.cfg.BatchBytes {
 			break
 		}
 		n++
 	}
-	batch := make([]Document, n)
-	for i := range batch {
-		batch[i] = r.queue[i].doc
-		r.queued -= len(batch[i].Body)
+	batch := slices.Clone(r.queue[:n])
+	for _, doc := range batch {
+		r.queued -= len(doc.Body)
 	}
 	clear(r.queue[:n])
 	if r.queue = r.queue[n:]; len(r.queue) == 0 {
@@ -313,10 +316,7 @@ func (r *Queue) Close() error {
 // close, after the senders have ended, saves what they left.
 func (r *Queue) close() error {
 	r.mu.Lock()
-	left := make([]Document, len(r.queue))
-	for i, w := range r.queue {
-		left[i] = w.doc
-	}
+	left := slices.Clone(r.queue)
 	for _, s := range r.suspects {
 		left = append(left, s.doc)
 	}
