@@ -340,20 +340,6 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	}
 }
 
-// While there is no capacity nothing is fetched, and the lag is what matters most:
-// then the end of the log is asked for alone.
-func TestFeedReportsLagWhileItDoesNotPull(t *testing.T) {
-	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, message(0))
-		f := b.cluster().NewFeed(FeedConfig{Topic: topic, LagEvery: 5 * time.Millisecond})
-		defer f.Close(b.ctx())
-		b.next(f, 0)
-		b.put(topic, messages(1, 8)...)
-		b.await("a lag of 7", func() bool { return f.Stats().Lag() == 7 })
-	})
-}
-
 func TestFeedReportsLagAndDelay(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topic()

@@ -147,19 +147,30 @@ func TestLoginRefused(t *testing.T) {
 			b, l := guarded(t, mechanism)
 			l.Password = "very-secret"
 			c := b.clusterAs(l)
-			err := c.EnsureTopic(b.ctx(), TopicSpec{Name: freshName()})
-			if !errors.Is(err, wire.SASLAuthenticationFailed) {
-				t.Fatalf("got %v", err)
+			refusal := c.EnsureTopic(b.ctx(), TopicSpec{Name: freshName()})
+			if !errors.Is(refusal, wire.SASLAuthenticationFailed) {
+				t.Fatalf("got %v", refusal)
 			}
 			for _, want := range []string{b.addrs[0], `"whisk"`, mechanism, "whisk.kafka.common.sasl-jaas-config"} {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v does not name %s", err, want)
+				if !strings.Contains(refusal.Error(), want) {
+					t.Errorf("%v does not name %s", refusal, want)
 				}
 			}
 			p := c.NewPinger(PingerConfig{Topic: freshName(), Instance: invoker0()})
 			defer p.Close()
-			b.await("the pinger to say why", func() bool { return strings.Contains(p.Status().Interrupted, "sasl-jaas-config") })
-			if text := fmt.Sprint(err, b.log, p.Status(), l); strings.Contains(text, "very-secret") {
+			m, err := c.NewMember(MemberConfig{Topic: freshName(), Session: session})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				short, cut := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				defer cut()
+				_ = m.Close(short)
+			}()
+			b.await("pinger and member to say why", func() bool {
+				return strings.Contains(p.Status().Interrupted, "sasl-jaas-config") && strings.Contains(m.Stats().Interrupted, "sasl-jaas-config")
+			})
+			if text := fmt.Sprint(refusal, b.log, p.Status(), m.Stats(), l); strings.Contains(text, "very-secret") {
 				t.Errorf("the password is in\n%s", text)
 			}
 		})
@@ -194,37 +205,6 @@ func TestLoginNeedsItsParts(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "very-secret") {
 			t.Errorf("%v: %v", l, err)
 		}
-	}
-}
-
-// A member whose login is refused reports that, and what to look at, without the
-// password.
-func TestMemberLoginRefused(t *testing.T) {
-	for _, mechanism := range mechanisms {
-		t.Run(mechanism, func(t *testing.T) {
-			t.Parallel()
-			b, l := guarded(t, mechanism)
-			l.Password = "very-secret"
-			s, err := b.clusterAs(l).NewMember(MemberConfig{Topic: freshName(), Session: session})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(b.ctx())
-			asked := make(chan struct{})
-			go func() {
-				defer close(asked)
-				_, _ = s.Next(ctx)
-			}()
-			b.await("the member to say why", func() bool { return strings.Contains(s.Stats().Interrupted, "sasl-jaas-config") })
-			if text := fmt.Sprint(b.log, s.Stats()); strings.Contains(text, "very-secret") {
-				t.Errorf("the password is in\n%s", text)
-			}
-			cancel()
-			<-asked
-			short, cut := context.WithTimeout(b.ctx(), 100*time.Millisecond)
-			defer cut()
-			_ = s.Close(short)
-		})
 	}
 }
 
