@@ -45,7 +45,8 @@ func TestWhicheverComesFirst(t *testing.T) {
 	}
 }
 
-// TestUnreadableMessageLeavesKafkas: what the journal cannot read any more counts// as not spilled, so that Kafka's copy runs.
+// TestUnreadableMessageLeavesKafkas: what the journal cannot read any more counts
+// as not spilled, so that Kafka's copy runs.
 func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, Config{Dir: dir})
@@ -154,7 +155,8 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 		if err := keepResult(j, id(i), []byte("not yet")); err != nil {
 			t.Fatal(err)
 		}
-		if err := keepResult(j, id(i), fmt.Appendf(nil, "ended %d", i)); err != nil { // the last one counts			t.Fatal(err)
+		if err := keepResult(j, id(i), fmt.Appendf(nil, "ended %d", i)); err != nil { // the last one counts
+			t.Fatal(err)
 		}
 	}
 	check := func() {
@@ -206,7 +208,7 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 	}
 }
 
-// owe keeps one end.
+// keepResult keeps one result.
 func keepResult(j *Journal, id activation.ID, result []byte) error {
 	return j.KeepUnacknowledged([]activation.ID{id}, [][]byte{result})[0]
 }
