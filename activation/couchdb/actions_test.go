@@ -315,7 +315,7 @@ func TestClosedStore(t *testing.T) {
 	if _, err := s.Action(t.Context(), "guest/a", "1-a"); !errors.Is(err, records.ErrClosed) {
 		t.Errorf("action: %v", err)
 	}
-	if err := s.Put(t.Context(), "guest/1", []byte(`{}`)); !errors.Is(err, records.ErrClosed) {
+	if err := s.PutDocument(t.Context(), records.Document{ID: "guest/1", Body: []byte(`{}`)}); !errors.Is(err, records.ErrClosed) {
 		t.Errorf("put: %v", err)
 	}
 }

@@ -73,7 +73,7 @@ func bulkBody(docs []records.Document) []byte {
 	return append(body, tail...)
 }
 
-// classify says what the failure of a request means for the documents in it.
+// classify gives the failure of a request its meaning for the documents in it.
 func classify(err error) error {
 	switch kivik.HTTPStatus(err) {
 	case http.StatusBadRequest:

@@ -35,7 +35,7 @@ func TestRecordsArriveAsWritten(t *testing.T) {
 		r := record(i, result)
 		doc := r.Document(int64(100 + i))
 		want["activations/"+r.DocumentID()] = string(doc)
-		if err := s.Put(t.Context(), r.DocumentID(), doc); err != nil {
+		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: doc}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestRecordsSurviveFaults(t *testing.T) {
 	for i, broken := range faults {
 		f.inject(broken, broken)
 		r := record(i, `{}`)
-		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Flush(t.Context()); err != nil {
@@ -90,7 +90,7 @@ func TestRefusedNumber(t *testing.T) {
 		if i == 7 {
 			doc = []byte(strings.Replace(string(doc), `"1E+400"`, `1E+400`, 1))
 		}
-		if err := s.Put(t.Context(), record(i, "").DocumentID(), doc); err != nil {
+		if err := s.PutDocument(t.Context(), records.Document{ID: record(i, "").DocumentID(), Body: doc}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 	f.inject(slices.Repeat([]fault{503}, 100_000)...)
 	for i := range 200 {
 		r := record(i, `{}`)
-		if err := s.Put(ctx, r.DocumentID(), r.Document(1)); err != nil {
+		if err := s.PutDocument(ctx, records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
 			t.Fatal(err)
 		}
 		for i == 0 && s.Health().Writes.OK() && ctx.Err() == nil {
@@ -141,7 +141,7 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 			t.Fatalf("%d records are in the spool, its trouble is %v", spool.Documents(), spool.Trouble())
 		}
 		r := record(i, `{}`)
-		if err := s.Put(ctx, r.DocumentID(), r.Document(1)); err != nil {
+		if err := s.PutDocument(ctx, records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Flush(ctx); err != nil {

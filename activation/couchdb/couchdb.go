@@ -31,7 +31,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Config says where the databases are and how hard they may be worked. Zero
+// Config is where the databases are and how hard they may be worked. Zero
 // values of everything below Activations mean the defaults.
 type Config struct {
 	URL                           string // "http://host:5984", without credentials
@@ -146,15 +146,9 @@ func (s *Store) Action(ctx context.Context, id, rev string) (*activation.Action,
 	return s.actions.get(ctx, id, rev)
 }
 
-// Put hands over the document of a record. It blocks while the buffer is full
+// PutDocument hands over a record. It blocks while the buffer is full
 // and there is no spool; then the caller should take on no more work. The
 // error is the context's, the spool's, or ErrClosed.
-func (s *Store) Put(ctx context.Context, id string, doc []byte) error {
-	return s.records.Put(ctx, records.Document{ID: id, Body: doc})
-}
-
-// PutDocument is Put for a caller that wants to know what became of the
-// document.
 func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 	return s.records.Put(ctx, doc)
 }
@@ -163,7 +157,7 @@ func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 // the database.
 func (s *Store) Cached(id, rev string) (*activation.Action, bool) { return s.actions.cached(id, rev) }
 
-// Full reports whether Put would block or spool now.
+// Full reports whether PutDocument would block or spool now.
 func (s *Store) Full() bool { return s.records.Full() }
 
 // Flush waits until every record that was put is written or spooled.

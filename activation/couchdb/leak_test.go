@@ -28,7 +28,7 @@ func TestNoGoroutineStays(t *testing.T) {
 	f.inject(hangUp, 500, halfBody, hang, hang, hang, hang)
 	for i := range 20 {
 		r := record(i, `{}`)
-		if err := s.Put(t.Context(), r.DocumentID(), r.Document(1)); err != nil {
+		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -21,6 +21,7 @@ import (
 	"github.com/go-kivik/kivik/v4"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
 // missing skips a test for want of a peer, or fails it where peers must be.
@@ -241,7 +242,7 @@ func peerRecords(t *testing.T, cfg Config, activations *kivik.DB) {
 	const n = 300
 	for i := range n {
 		r := record(i, fmt.Sprintf(`{"i":%d,"e":1E+3,"text":"é\u0001"}`, i))
-		if err := s.Put(t.Context(), r.DocumentID(), r.Document(7)); err != nil {
+		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(7)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,7 +250,7 @@ func peerRecords(t *testing.T, cfg Config, activations *kivik.DB) {
 		t.Fatal(err)
 	}
 	again := record(5, `{"other":true}`)
-	if err := s.Put(t.Context(), again.DocumentID(), again.Document(8)); err != nil {
+	if err := s.PutDocument(t.Context(), records.Document{ID: again.DocumentID(), Body: again.Document(8)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(t.Context()); err != nil {
@@ -309,7 +310,7 @@ func BenchmarkRecords(b *testing.B) {
 			start, i := time.Now(), 0
 			for b.Loop() {
 				r := record(i, `{"payload":"Hello World"}`)
-				if err := s.Put(b.Context(), r.DocumentID(), r.Document(7)); err != nil {
+				if err := s.PutDocument(b.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(7)}); err != nil {
 					b.Fatal(err)
 				}
 				i++

@@ -37,7 +37,7 @@ func (h *spanLog) Begins(t activation.TransID, s spans.Span) func(string, error)
 	}
 }
 
-// Each request is log of in OpenWhisk's words, in the transaction of the
+// Each request is logged with OpenWhisk's texts, in the transaction of the
 // activation that it is for.
 func TestRequestsAreSpans(t *testing.T) {
 	f := newFake(t)

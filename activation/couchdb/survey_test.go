@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// server answers each "METHOD path" with a status; what is not listed is 404.
+// surveyConfig is that of a server which answers each "METHOD path" with a status;
+// what is not listed is 404.
 func surveyConfig(t *testing.T, answers map[string]int) Config {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +109,7 @@ func TestInspectEnds(t *testing.T) {
 	}
 }
 
-// TestLookAtPeers: real servers take the batch of no documents and have no
+// TestInspectPeers: real servers take the batch of no documents and have no
 // document more afterwards.
 func TestInspectPeers(t *testing.T) {
 	for name, start := range peers() {

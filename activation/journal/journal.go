@@ -1,14 +1,14 @@
 // Package journal is the record on this host of what became of each activation:
-// accepted, spilled with its message, started, completed. After a crash it says
-// which of the activations that Kafka delivers again never ran, which were
-// running and how often, and which are completed; and it has the messages that
-// Kafka no longer delivers, and the results whose acks or records were not
+// accepted, spilled with its message, started, completed. After a crash it
+// tells apart which of the activations that Kafka delivers again never ran, which
+// were running and how often, and which are completed; and it has the messages
+// that Kafka no longer delivers, and the results whose acks or records were not
 // acknowledged.
 //
 // It is the truth about these states. The metadata of the offset that is
 // committed to Kafka repeats a part of it, which activations beyond the offset
 // are completed or started, for a process that does not have this disk; where
-// both are there, an activation is as far as the one that knows more says.
+// both are there, an activation is as far as the one of them has it that is further.
 //
 // What follows from a state is decided elsewhere. On disk the journal is a log
 // of package wal; None stores nothing.
@@ -30,7 +30,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// Config says where a journal lies. Zero values of all but Dir are defaults.
+// Config is where a journal lies. Zero values of all but Dir are defaults.
 type Config struct {
 	Dir  string
 	Sync wal.Sync

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Config says how records are batched and what happens when the store is slow or
+// Config is how records are batched and what happens when the store is slow or
 // away. Zero values mean the defaults.
 type Config struct {
 	Requests    int           // at a time; 4

@@ -272,7 +272,7 @@ func TestFlushEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestStored: every document is settled its end exactly once, before a flush that
+// TestStored: every document is settled exactly once, before a flush that
 // waited for it returns.
 func TestStored(t *testing.T) {
 	d := newDatabase()

@@ -97,7 +97,7 @@ func (r *Queue) removeSent(n int) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.announce() // there is space for those who wait to spool
+	r.announce() // a Put that waits for space may spool
 	return nil
 }
 

@@ -4,7 +4,7 @@
 //
 // One writer goroutine writes all entries that were appended since its last
 // write, so that concurrent owners share a write. A written entry survives the
-// end of the process; Config.Sync says when it survives a loss of power.
+// end of the process, and a loss of power when Config.Sync has it.
 //
 // A file that was cut short or damaged is read as far as it is whole: every
 // entry has a check sum, a torn end is cut off, and damage in the middle is
@@ -32,7 +32,7 @@ import (
 	"time"
 )
 
-// Sync says when entries are made to survive a loss of power.
+// Sync is when entries are made to survive a loss of power.
 type Sync int
 
 // When entries are synced.
@@ -58,7 +58,7 @@ func ParseSync(word string) (Sync, error) {
 	return 0, fmt.Errorf("sync %q: want batch, each or none", word)
 }
 
-// Config says where a log lies. Zero values of all but Dir are defaults.
+// Config is where a log lies. Zero values of all but Dir are defaults.
 type Config struct {
 	Dir          string
 	SegmentBytes int           // of a file, about; 8 MiB
