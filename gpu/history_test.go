@@ -96,7 +96,7 @@ func history(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-// answer reports an order as carried out, as far as the ledger tells sizes.
+// answer reports a move as carried out, by the sizes that the ledger has.
 func answer(t *testing.T, l *Ledger, now time.Duration, o Move) {
 	t.Helper()
 	_, footprint := l.Residency(o.Container)

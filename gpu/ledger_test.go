@@ -16,7 +16,7 @@ const (
 	big
 	small
 	honest
-	liar
+	wrong
 	stuck
 	next
 	stranger
@@ -25,7 +25,7 @@ const (
 	newEvictable
 )
 
-// fixture answers a ledger's orders as a shim would, when told to.
+// fixture answers a ledger's moves as a shim would.
 type fixture struct {
 	t      *testing.T
 	l      *Ledger
@@ -43,7 +43,7 @@ func newFixture(t *testing.T, cfg LedgerConfig) *fixture {
 	return &fixture{t: t, l: l}
 }
 
-// tick moves time on, checks the invariants and gathers what the ledger wants.
+// tick moves time on, checks the invariants and collects what the ledger decided.
 func (w *fixture) tick() {
 	w.t.Helper()
 	w.now += time.Second
@@ -93,7 +93,7 @@ func TestLedgerEvictsLeastRecentlyUsedAmongEvictableFirst(t *testing.T) {
 	w.l.SetEvictable(w.now, oldEvictable, true)
 	standing, err := w.l.Reserve(w.now, run, Need{Bytes: 30})
 	if standing || err != nil {
-		t.Fatalf("standing %v, %v before room was made", standing, err)
+		t.Fatalf("standing %v, %v before memory was free", standing, err)
 	}
 	w.tick()
 	o := w.only(Evict, oldEvictable)
@@ -139,7 +139,7 @@ func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 	}
 	w.l.Cancel(w.now, b)
 	w.tick()
-	// How far the eviction had come nobody knows, so all is brought in.
+	// How far the eviction had come is unknown, so all is moved in.
 	w.only(Prefetch, a)
 	if !slices.Equal(w.ready, []Container{a}) {
 		t.Fatalf("standing %v, want a", w.ready)
@@ -149,7 +149,7 @@ func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 func TestLedgerGrantsInTheOrderOfAsking(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	if ok, _ := w.l.Reserve(w.now, a, Need{Bytes: 80}); !ok {
-		t.Fatal("an empty device has no room for 80 of 100")
+		t.Fatal("80 of 100 do not fit an empty device")
 	}
 	w.l.Reserve(w.now, big, Need{Bytes: 50})
 	if ok, _ := w.l.Reserve(w.now, small, Need{Bytes: 10}); ok {
@@ -202,7 +202,7 @@ func TestLedgerCountsContextsAndWhatOnlyRemovalCanFree(t *testing.T) {
 	}
 }
 
-// TestLedgerWaitersDoNotHoldUpTheFirst: the oldest reservation needs what the
+// TestLedgerWaitersDoNotDelayTheFirst: the oldest reservation needs what the
 // container of a younger one holds, and no run is left whose end could help.
 func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
@@ -217,7 +217,7 @@ func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
 	w.l.Reserve(w.now, b, Need{Bytes: 60})
 	w.tick()
 	if len(w.orders) != 0 {
-		t.Fatalf("orders %v while a run may still make room", w.orders)
+		t.Fatalf("orders %v while a run may still free memory", w.orders)
 	}
 	w.l.Release(w.now, run)
 	w.l.Gone(w.now, run)
@@ -238,7 +238,7 @@ func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(a, 60, 0)
 	w.l.Reserve(w.now, b, Need{Bytes: 60})
-	w.l.Gone(w.now, a) // before anybody read the order to evict it
+	w.l.Gone(w.now, a) // before the order to evict it was read
 	w.tick()
 	if len(w.orders) != 0 || !slices.Equal(w.ready, []Container{b}) {
 		t.Fatalf("orders %v, standing %v, want none and b", w.orders, w.ready)
@@ -264,18 +264,18 @@ func TestLedgerRefusesWhatCanNeverStand(t *testing.T) {
 func TestLedgerBelievesNoProcessBeyondTheDevice(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(honest, 50, 0)
-	w.resident(liar, 10, 0)
-	if err := w.l.Report(w.now, liar, 1, Usage{Allocated: 1 << 60, Resident: 1 << 60}); err != nil {
+	w.resident(wrong, 10, 0)
+	if err := w.l.Report(w.now, wrong, 1, Usage{Allocated: 1 << 60, Resident: 1 << 60}); err != nil {
 		t.Fatal(err)
 	}
 	w.tick()
-	if r, _ := w.l.Residency(liar); r > 100 {
+	if r, _ := w.l.Residency(wrong); r > 100 {
 		t.Fatalf("believed %d resident on a device of 100", r)
 	}
 	if ok, _ := w.l.Reserve(w.now, next, Need{Bytes: 10}); ok {
 		t.Fatal("granted while the device is over-full")
 	}
-	if err := w.l.Report(w.now, liar, 1, Usage{Resident: -5}); err == nil {
+	if err := w.l.Report(w.now, wrong, 1, Usage{Resident: -5}); err == nil {
 		t.Fatal("a negative size was accepted")
 	}
 	if err := w.l.Report(w.now, stranger, 1, Usage{}); err == nil {
@@ -351,16 +351,16 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 	w.only(Prefetch, a)
 }
 
-// What one container says of itself takes nothing from what others were
-// promised, whatever number of contexts and bytes it claims.
+// TestLedgerNoReportTakesPromises: what one container reports takes nothing from what
+// others were promised, whatever number of contexts and bytes it is.
 func TestLedgerNoReportTakesPromises(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	if ok, err := w.l.Reserve(w.now, honest, Need{Bytes: 30, Context: 10}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	w.resident(liar, 5, 1)
+	w.resident(wrong, 5, 1)
 	for pid := range 80 {
-		if err := w.l.Report(w.now, liar, pid, Usage{Allocated: 100, Resident: 100, Context: 1}); err != nil {
+		if err := w.l.Report(w.now, wrong, pid, Usage{Allocated: 100, Resident: 100, Context: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if free := w.l.Free(); free < 0 {
@@ -372,16 +372,16 @@ func TestLedgerNoReportTakesPromises(t *testing.T) {
 		t.Fatalf("%d bytes free once the honest one holds what it was promised", free)
 	}
 	for pid := range 80 {
-		w.l.Exited(w.now, liar, pid)
+		w.l.Exited(w.now, wrong, pid)
 	}
-	w.l.Exited(w.now, liar, 1)
-	if resident, _ := w.l.Residency(liar); resident != 0 {
+	w.l.Exited(w.now, wrong, 1)
+	if resident, _ := w.l.Residency(wrong); resident != 0 {
 		t.Errorf("%d bytes resident after the end of all processes", resident)
 	}
 }
 
-// TestLeavingContainerIsRoomThatComes: nothing is moved for what a container
-// on its way out will free, and none of its own memory is moved any more.
+// TestLeavingContainerIsMemoryThatComes: nothing is evicted where a container that is
+// being removed will free the memory, and none of its own is moved any more.
 func TestLeavingContainerIsMemoryThatComes(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 1000})
 	w.resident(a, 400, 50)
@@ -397,7 +397,7 @@ func TestLeavingContainerIsMemoryThatComes(t *testing.T) {
 	w.l.Gone(w.now, a)
 	w.tick()
 	if len(w.ready) != 1 || w.ready[0] != c {
-		t.Errorf("standing %v after the room was there", w.ready)
+		t.Errorf("standing %v after the memory was free", w.ready)
 	}
 	if got, want := w.l.Totals(), (Totals{Resident: 400, Allocated: 400, Reserved: 450, Context: 100}); got != want {
 		t.Errorf("totals %+v, want %+v", got, want)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// load holds a policy at a constant backlog: each step a token's item ends, a
-// new one arrives and Next fills the token.
+// load keeps a policy at a constant backlog: each step an invocation ends, a new one
+// arrives and Next grants the token.
 type load struct {
 	s       *Scheduler
 	flows   []FlowID
@@ -123,7 +123,7 @@ func BenchmarkNext(b *testing.B) {
 }
 
 // BenchmarkNextFlows shows how the cost grows with the number of flows, 100,000
-// items queued over all of them.
+// invocations queued over all of them.
 func BenchmarkNextFlows(b *testing.B) {
 	for _, p := range []string{"mqfq-sticky", "sticky-plus"} {
 		for _, n := range []int{10, 100, 1_000, 10_000, 100_000} {

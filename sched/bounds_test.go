@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestOneShots sends many functions that come once: what is known stays within
+// TestOneShots has many functions invoked once: the flows that are known stay within
 // MaxFlows, and after KeepInactive nothing is left.
 func TestOneShots(t *testing.T) {
 	for _, namespaces := range []bool{false, true} {
@@ -74,7 +74,7 @@ func TestFlowMemory(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		per := float64(after.HeapAlloc-before.HeapAlloc) / n
-		t.Logf("%s: %.0f bytes a flow with one item queued", p, per)
+		t.Logf("%s: %.0f bytes a flow with one invocation queued", p, per)
 		if per > 1024 {
 			t.Errorf("%s: %.0f bytes a flow", p, per)
 		}

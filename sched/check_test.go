@@ -148,7 +148,7 @@ func checkOrder(s *Scheduler) error {
 	for _, f := range s.flows {
 		ranked := f.byRank.at > 0
 		if (ranked || f.misfit != nil) != (f.standing == eligible) || ranked && f.misfit != nil {
-			return fmt.Errorf("flow %s: ranked %t, passed %t, standing %d", f.id, ranked, f.misfit != nil, f.standing)
+			return fmt.Errorf("flow %s: ranked %t, misfit %t, standing %d", f.id, ranked, f.misfit != nil, f.standing)
 		}
 		if f.credit < 0 || f.credit > 0 && f.standing == out {
 			return fmt.Errorf("flow %s: credit %d, standing %d", f.id, f.credit, f.standing)

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// commands are what a script may say. The time is set by "at" and else stands.
+// commands are those of a script. The time is set by "at".
 var commands = map[string]func(*script, *datadriven.TestData, *strings.Builder){
 	"at": func(s *script, d *datadriven.TestData, _ *strings.Builder) { s.now = duration(d.CmdArgs[0].Key) },
 

@@ -2,7 +2,6 @@ package sched
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -146,13 +145,6 @@ func (c Config) validate() error {
 // MaxOverrun is T as the policies with a window use it, which bounds are stated
 // for.
 func (c Config) MaxOverrun() time.Duration { return max(c.Overrun, c.Gap/2) }
-
-func checkWeight(what string, w float64) error {
-	if math.IsNaN(w) || w < minWeight || w > maxWeight {
-		return fmt.Errorf("set weight of %s to %v: must be from %v to %v", what, w, minWeight, maxWeight)
-	}
-	return nil
-}
 
 // GapBound is the most by which the service of two flows, each over its
 // weight, can differ in any span in which both stay backlogged and both could

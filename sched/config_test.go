@@ -41,7 +41,7 @@ func TestBadConfig(t *testing.T) {
 		}
 		for _, w := range c.want {
 			if !strings.Contains(err.Error(), w) {
-				t.Errorf("error %q does not say %q", err, w)
+				t.Errorf("error %q does not contain %q", err, w)
 			}
 		}
 	}

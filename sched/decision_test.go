@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkGrant is the call of Next that grants the one token that is free, of
-// 10,000 flows with 100,000 items queued. Half of the flows have a container on
+// 10,000 flows with 100,000 invocations queued. Half of the flows have a container on
 // one device. Only that call is timed.
 func BenchmarkGrant(b *testing.B) {
 	for _, p := range Policies() {
@@ -66,7 +66,7 @@ func benchmarkGrant(b *testing.B, policy string, devices int) {
 	b.ReportMetric(float64(len(took))/float64(b.N), "grants/op")
 }
 
-// reportQuantiles gives the median and the 90% quantile. The mean would tell how
+// reportQuantiles reports the median and the 90% quantile. The mean depends on how
 // often the machine did something else in between.
 func reportQuantiles(b *testing.B, took []time.Duration) {
 	slices.Sort(took)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestExplain asks for the reason of each rule that can hold a flow, and of
-// each that can have chosen it.
+// TestExplain checks the reason of each rule that can delay a flow, and of each that
+// can have chosen it.
 func TestExplain(t *testing.T) {
 	a, b := FlowID{"ns", "a"}, FlowID{"ns", "b"}
 	id := uint64(0)

@@ -1,29 +1,5 @@
 package sched
 
-import (
-	"fmt"
-	"time"
-)
-
-// SetNamespaceWeight sets a namespace's weight; it needs Config.Namespaces.
-func (s *Scheduler) SetNamespaceWeight(now time.Duration, namespace string, weight float64) error {
-	if !s.cfg.Namespaces {
-		return fmt.Errorf("set weight of namespace %s: Namespaces is off", namespace)
-	}
-	if err := checkWeight("namespace "+namespace, weight); err != nil {
-		return err
-	}
-	s.clock(now)
-	s.nsWeights[namespace] = weight
-	if weight == 1 {
-		delete(s.nsWeights, namespace)
-	}
-	if g, ok := s.groups[namespace]; ok {
-		g.weight = weight
-	}
-	return nil
-}
-
 // enter makes a flow backlogged. It is lifted to global virtual time: it may not make
 // up for the time it was away. One that ran ahead keeps its debt.
 func (s *Scheduler) enter(f *flow) {
@@ -108,51 +84,6 @@ func (s *Scheduler) releaseGroups() {
 func (s *Scheduler) regroup(g *group) {
 	s.rankGroup(g)
 	s.setGroupDirty(g)
-}
-
-// The policy's order has two levels, too, so that a throttled namespace leaves and
-// returns with all its flows at once: its flows are ranked among themselves, and
-// the namespaces by the first of each.
-
-// rank brings a flow's position in the policy's order up to date.
-func (s *Scheduler) rank(f *flow) {
-	if f.standing != eligible {
-		s.unrank(f)
-		return
-	}
-	s.unsetMisfit(f)
-	class, key := s.rules.key(s, f)
-	f.group.ranked.put(&f.byRank, rank{class, key, f.head().seq})
-	s.rankGroup(f.group)
-}
-
-// unrank takes a flow out of the order, and out of the list of misfits.
-func (s *Scheduler) unrank(f *flow) {
-	f.group.ranked.remove(&f.byRank)
-	s.rankGroup(f.group)
-	s.unsetMisfit(f)
-}
-
-// rankGroup brings a group's position up to date: that of its first flow, or where
-// the policy goes by virtual time, that of its own.
-func (s *Scheduler) rankGroup(g *group) {
-	switch {
-	case g.standing != eligible || len(g.ranked) == 0:
-		s.ranked.remove(&g.byRank)
-	case s.rules.nested:
-		s.ranked.put(&g.byRank, rank{key: g.vt, tie: g.serial})
-	default:
-		s.ranked.put(&g.byRank, g.ranked.top().rank)
-	}
-}
-
-// rankAll follows the rare event that changes every rank.
-func (s *Scheduler) rankAll() {
-	for _, f := range s.known() {
-		if f.standing == eligible {
-			s.rank(f)
-		}
-	}
 }
 
 // rebaseAt keeps virtual time far from overflow, which takes days at the smallest

@@ -25,7 +25,7 @@ func (t *recording) Uint64() uint64 {
 }
 
 // FuzzHistory lets the fuzzer choose policy, options and every event, and holds
-// the policy against its twin and its invariants.
+// the policy to its oracle and its invariants.
 func FuzzHistory(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range len(Policies()) {

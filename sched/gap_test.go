@@ -73,8 +73,8 @@ func steady(d time.Duration) pattern {
 	return pattern{d.String(), 1, func(int) time.Duration { return d }, nil}
 }
 
-// lying is n short runs and one long, over and over: no estimate is ever right.
-func lying(n int, short, long time.Duration) pattern {
+// uneven is n short runs and one long, over and over: no estimate is ever right.
+func uneven(n int, short, long time.Duration) pattern {
 	return pattern{fmt.Sprintf("%dx%s+1x%s", n, short, long), 1, func(k int) time.Duration {
 		if k%(n+1) == n {
 			return long
@@ -100,8 +100,8 @@ func weighing(p pattern, w float64) pattern {
 	return p
 }
 
-// contest is one policy with the settings that ship under functions that ask
-// for all they can get, on devices that really take the time.
+// contest is one policy with the settings that ship, under functions that always have
+// invocations queued, on devices that really take the time.
 type contest struct {
 	policy   string
 	patterns []pattern
@@ -219,7 +219,7 @@ func (c contest) play(t *testing.T) result {
 			m.largest = max(m.largest, largest)
 			sampleAll()
 		}
-		// Time passes to the next end, or on in steps where functions rest.
+		// Time passes to the next end, or on in steps where nothing runs.
 		next, first := now+time.Second, -1
 		for k := range flying {
 			if flying[k].to <= next && (first < 0 || flying[k].to < flying[first].to) {
@@ -252,17 +252,17 @@ func (c contest) play(t *testing.T) result {
 // bounded are the policies that claim a bound.
 func bounded() []string { return []string{"mqfq-sticky", "sticky-plus", "mqfq", "sfq"} }
 
-// liars are the mixes of functions that were seen to escape a bound on charges.
-func liars() map[string][]pattern {
+// irregular are the mixes of functions that exceed a bound on charges alone.
+func irregular() map[string][]pattern {
 	return map[string][]pattern{
-		"nine and one":       {lying(9, ms(100), time.Minute), steady(2 * time.Second)},
-		"forty-nine and one": {lying(49, ms(100), 5*time.Minute), steady(2 * time.Second)},
+		"nine and one":       {uneven(9, ms(100), time.Minute), steady(2 * time.Second)},
+		"forty-nine and one": {uneven(49, ms(100), 5*time.Minute), steady(2 * time.Second)},
 		"growing":            {growing(ms(200)), steady(time.Second), steady(ms(50))},
 		"on and off": {
-			onOff(lying(20, ms(50), 90*time.Second), 10*time.Second, 7*time.Second),
+			onOff(uneven(20, ms(50), 90*time.Second), 10*time.Second, 7*time.Second),
 			onOff(steady(3*time.Second), time.Minute, 20*time.Second), steady(time.Second),
 		},
-		"weights": {weighing(lying(9, ms(100), time.Minute), 4), weighing(steady(2*time.Second), 0.5), steady(time.Second)},
+		"weights": {weighing(uneven(9, ms(100), time.Minute), 4), weighing(steady(2*time.Second), 0.5), steady(time.Second)},
 	}
 }
 
@@ -289,10 +289,10 @@ func runsOf() uint64 {
 }
 
 // TestServiceBound: whatever runs really take, and over spans as long as you
-// like, two functions that wait get what their weights say, up to the bound.
+// like, two functions that wait get service by their weights, up to the bound.
 func TestServiceBound(t *testing.T) {
 	for _, policy := range bounded() {
-		for name, patterns := range liars() {
+		for name, patterns := range irregular() {
 			t.Run(policy+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				for _, tokens := range [][]int{{1}, {2}, {1, 1}, {2, 2, 2, 2}, {2, 2, 2, 2, 2, 2, 2, 2}, {4, 1, 2}} {
@@ -312,11 +312,11 @@ func TestServiceBound(t *testing.T) {
 }
 
 // TestServiceBoundNamespaces: the same holds between namespaces, whatever their
-// functions' own weights say, and inside each.
+// functions' own weights are, and inside each.
 func TestServiceBoundNamespaces(t *testing.T) {
 	patterns := []pattern{
-		lying(49, ms(100), 5*time.Minute), weighing(steady(time.Second), 100), growing(ms(100)),
-		steady(2 * time.Second), weighing(lying(9, ms(100), time.Minute), 0.1),
+		uneven(49, ms(100), 5*time.Minute), weighing(steady(time.Second), 100), growing(ms(100)),
+		steady(2 * time.Second), weighing(uneven(9, ms(100), time.Minute), 0.1),
 	}
 	for _, policy := range bounded() {
 		for _, tokens := range [][]int{{1}, {2, 2, 2}} {
@@ -362,7 +362,7 @@ func TestServiceBoundRandom(t *testing.T) {
 
 // TestServiceBoundCanBreak leaves out one rule at a time: each is needed.
 func TestServiceBoundCanBreak(t *testing.T) {
-	nine, fortyNine := liars()["nine and one"], liars()["forty-nine and one"]
+	nine, fortyNine := irregular()["nine and one"], irregular()["forty-nine and one"]
 	after := func(f func(*Scheduler, *flow)) func(*Scheduler, *flow) {
 		return func(s *Scheduler, ended *flow) {
 			if ended != nil {

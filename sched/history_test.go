@@ -201,7 +201,7 @@ func (h *history) device() {
 	}
 }
 
-// next asks both for a choice. A flow that is more than T ahead must not be
+// next compares the next choice of both. A flow that is more than T ahead must not be
 // chosen, whatever the policy of those with a window.
 func (h *history) next() (bool, error) {
 	got, ok := h.s.Next(h.now)
@@ -250,12 +250,12 @@ func (h *history) compare() error {
 	return nil
 }
 
-// follow keeps the states as an owner would who only reads Changes.
+// follow keeps the states as an owner would that only reads Changes.
 func (h *history) follow() error {
 	for _, c := range h.s.Changes() {
 		was, ok := h.reported[c.Flow]
 		if !ok && c.Flow.Function == "" {
-			was = Active // a namespace is not throttled before it is said so
+			was = Active // a namespace is active until a change is reported
 		}
 		if was != c.From || c.From == c.To {
 			return fmt.Errorf("change %+v, but it was %s", c, was)

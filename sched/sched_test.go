@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestServesAll drives each policy over a small load and sees every item done
+// TestServesAll drives each policy over a small load and sees every invocation done
 // exactly once, with never more in flight than tokens.
 func TestServesAll(t *testing.T) {
 	for _, p := range Policies() {
@@ -30,7 +30,7 @@ func TestServesAll(t *testing.T) {
 						break
 					}
 					if seen[c.Invocation] {
-						t.Fatalf("item %d chosen twice", c.Invocation)
+						t.Fatalf("invocation %d chosen twice", c.Invocation)
 					}
 					seen[c.Invocation] = true
 					running = append(running, c.Invocation)

@@ -58,7 +58,7 @@ func (a answers) Placement(f FlowID, device int) Placement {
 	return Placement{Fits: true}
 }
 
-// script is one subject with what the commands of a file said to it.
+// script is one subject with the state of a file's commands.
 type script struct {
 	subject
 	policy  string
@@ -118,7 +118,7 @@ func TestScripts(t *testing.T) {
 			}
 			if d.Cmd != "explain" {
 				if got := runScript(t, oracles, d, asOracle); got != out {
-					t.Errorf("%s: oracle says\n%s\nscheduler\n%s", d.Pos, got, out)
+					t.Errorf("%s: oracle\n%s\nscheduler\n%s", d.Pos, got, out)
 				}
 			}
 			if broken.printed != "" && !differs && d.Cmd != "explain" {
@@ -161,7 +161,7 @@ func runScript(t *testing.T, s *script, d *datadriven.TestData, build func(*scri
 	return out.String()
 }
 
-// create reads policy=NAME and any knob as key=value.
+// create reads policy=NAME and any option as key=value.
 func (s *script) create(t *testing.T, d *datadriven.TestData) {
 	s.policy = value(d, "policy")
 	cfg, ok := Defaults(s.policy)
@@ -210,7 +210,7 @@ func (s *script) create(t *testing.T, d *datadriven.TestData) {
 		case "namespaces":
 			cfg.Namespaces = v != "off"
 		default:
-			t.Fatalf("%s: unknown knob %s", d.Pos, a.Key)
+			t.Fatalf("%s: unknown option %s", d.Pos, a.Key)
 		}
 	}
 	s.cfg = cfg

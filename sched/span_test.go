@@ -9,10 +9,10 @@ import (
 // few enough runs that a million seconds of them can be played.
 func spans() map[string][]pattern {
 	honest := steady(20 * time.Second)
-	liar := lying(49, ms(100), 5*time.Minute)
+	irregular := uneven(49, ms(100), 5*time.Minute)
 	return map[string][]pattern{
-		"forty-nine and one": {liar, honest},
-		"on and off":         {onOff(liar, 30*time.Minute, 20*time.Minute), onOff(steady(9*time.Second), time.Hour, 10*time.Minute), honest},
+		"forty-nine and one": {irregular, honest},
+		"on and off":         {onOff(irregular, 30*time.Minute, 20*time.Minute), onOff(steady(9*time.Second), time.Hour, 10*time.Minute), honest},
 		"growing":            {growing(time.Second), honest},
 	}
 }
@@ -51,7 +51,7 @@ func TestMillionSeconds(t *testing.T) {
 }
 
 // TestMillionSecondsCanBreak leaves out the settling of charges, or the window:
-// each mix of functions on each server tells of one or the other.
+// each mix of functions on each server exceeds the bound by one or the other.
 func TestMillionSecondsCanBreak(t *testing.T) {
 	if raced {
 		t.Skip("starts no goroutines: run without the race detector")

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// picky is a View in which flows fit only where they are said to.
+// picky is a View in which flows fit where fits is true.
 type picky struct {
 	fits func(f FlowID, device int) bool
 }
 
 func (p picky) Placement(f FlowID, device int) Placement { return Placement{Fits: p.fits(f, device)} }
 
-// TestMisfitHoldsNobodyUp: a function that fits on no device that is left holds
-// global virtual time for ever, and all others run as if it were not there; the
-// share of two of them beside it is as fair as ever.
+// TestMisfitDelaysNoOther: a function that fits on no device that is left does not
+// stop global virtual time; all others run as if it were not there, and the shares of
+// two of them beside it are as fair as ever.
 func TestMisfitDelaysNoOther(t *testing.T) {
 	for _, policy := range bounded() {
 		for _, namespaces := range []bool{false, true} {
@@ -72,8 +72,8 @@ func TestMisfitDelaysNoOther(t *testing.T) {
 }
 
 // TestMisfitKeepsItsClaim: a function that fits on one of two devices alone gets
-// its share of it against one that fits on both, and what the other has of its
-// own device costs nobody anything.
+// its share of it against one that fits on both, and what the other has of the second
+// device costs the first nothing.
 func TestMisfitKeepsItsClaim(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {
 		cfg, _ := Defaults(policy)

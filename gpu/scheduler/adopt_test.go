@@ -8,8 +8,7 @@ import (
 )
 
 // TestAdoptedContainerIsWarm: a container of an earlier process serves its own
-// revision at once, what it holds counts before anybody in it has spoken, and it
-// gives way like any other.
+// revision at once, its memory counts as reported, and it is evicted like any other.
 func TestAdoptedContainerIsWarm(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 2))
 	f, g := fn("f", 10*gib), fn("g", 10*gib)
@@ -27,8 +26,8 @@ func TestAdoptedContainerIsWarm(t *testing.T) {
 	s.submit("create 3, evict 1 epoch 1", g)
 }
 
-// TestAdoptedContainerWithoutASlot: a pool that is smaller than what was left, or a
-// device that is lost, keeps nothing of it.
+// TestAdoptedContainerWithoutASlot: where the pool is full or the device is lost, the
+// container is removed.
 func TestAdoptedContainerWithoutASlot(t *testing.T) {
 	c := config("mqfq-sticky", 1)
 	c.Pool.Size = 1

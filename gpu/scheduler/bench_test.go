@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkEvent is what one event costs from Take to the end of Ready, over
-// warm runs of many functions on eight devices: submitted, answered, held, over,
+// warm runs of many functions on eight devices: submitted, answered, memory reported, ended,
 // left. ns/event is the figure, allocations are per run.
 func BenchmarkEvent(b *testing.B) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus"} {

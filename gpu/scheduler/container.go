@@ -10,7 +10,7 @@ import (
 
 // container is one container of a device.
 //
-//	len(runs) == len(waiting) + len(blocked) + starting + inside
+//	len(runs) == len(waiting) + len(blocked) + starting + inside()
 type container struct {
 	id       Container
 	dev      *device
@@ -20,7 +20,6 @@ type container struct {
 	runs     []*run // granted there, in this order, and not left
 	waiting  []*run // of them, whose reservation does not stand yet
 	blocked  []*run // of them, whose reservation stands and whose memory or slot is coming
-	inside   int    // of them, begun
 	reported bool   // a process has reported its memory
 	move     pendingMove
 
@@ -29,7 +28,6 @@ type container struct {
 	failed      bool // takes no more runs
 	removing    bool
 
-	resident int64
 	// whole is what was resident when nothing had been evicted since the last run
 	// or since it was brought back; 0 is not known. evicted: something was.
 	whole   int64
@@ -39,29 +37,6 @@ type container struct {
 	lastUsed time.Duration // when that was
 	idle     *list.Element // in the scheduler's list, nil while something runs
 	since    time.Duration // when it became idle
-}
-
-// use records that a slot of a container was taken, returned or opened.
-func (s *Scheduler) use(c *container) {
-	s.used++
-	c.used = s.used
-}
-
-// slots is how many of a container's slots are taken, and how many it has now. A run
-// that has its answer may have lent its slot to another.
-func (c *container) slots() (taken, all int) {
-	for _, r := range c.runs {
-		if !r.lent {
-			taken++
-		}
-	}
-	switch {
-	case c.failed || c.removing:
-		return taken, 0
-	case !c.initialized:
-		return taken, 1
-	}
-	return taken, c.width
 }
 
 func (c *container) isIdle() bool { return c.idle != nil }
@@ -106,7 +81,7 @@ func (s *Scheduler) newContainer(dev *device, rev *revision, invocation uint64) 
 	if s.limited {
 		s.host.Free -= c.hostMB
 	}
-	s.order(Order{Do: Create, Invocation: invocation, Container: c.id, Device: dev.Index, Flow: rev.flow.id, HostMB: c.hostMB})
+	s.orderFor(c, Order{Do: Create, Invocation: invocation, HostMB: c.hostMB})
 	return c
 }
 
@@ -171,13 +146,20 @@ func (c *container) unlaunched() (runs []*run) {
 	return runs
 }
 
+// inside is how many of a container's runs have begun.
+func (c *container) inside() (n int) {
+	for _, r := range c.runs {
+		if r.begun {
+			n++
+		}
+	}
+	return n
+}
+
 // leave takes a run out of its container, which becomes idle or is removed.
 func (s *Scheduler) leave(r *run, keep bool) {
 	c := r.container
 	c.runs = without(c.runs, r)
-	if r.begun {
-		c.inside--
-	}
 	if !keep {
 		s.fail(c)
 	}
@@ -192,21 +174,6 @@ func (s *Scheduler) leave(r *run, keep bool) {
 	s.touch(c.rev.flow)
 }
 
-// returnSlot gives back the slot of a run that leaves its container. Where another
-// run had lent it, that one has it back.
-func (s *Scheduler) returnSlot(r *run) {
-	if r.lent {
-		return
-	}
-	c := r.container
-	if i := slices.IndexFunc(c.runs, func(owner *run) bool { return owner.lent }); i >= 0 {
-		c.runs[i].lent = false
-		return
-	}
-	s.use(c)
-	c.lastUsed = s.now
-}
-
 // remove begins the removal of a container in which nothing runs. Its memory, on the
 // device and on the host, is free when it is gone.
 func (s *Scheduler) remove(c *container) {
@@ -215,15 +182,14 @@ func (s *Scheduler) remove(c *container) {
 	c.dev.kept--
 	s.becomeBusy(c)
 	c.dev.ledger.Leave(s.now, c.id)
-	s.leaving += c.hostMB
 	s.touch(c.rev.flow)
-	s.order(Order{Do: Remove, Container: c.id, Device: c.dev.Index, Flow: c.rev.flow.id})
+	s.orderFor(c, Order{Do: Remove})
 }
 
 // died follows a container that has ended by itself.
 func (s *Scheduler) died(c *container) {
 	s.fail(c) // a run inside it ends with an event of its own
-	if c.removing || c.inside > 0 {
+	if c.removing || c.inside() > 0 {
 		return
 	}
 	s.requeueAll(c.unlaunched())
@@ -237,25 +203,15 @@ func (s *Scheduler) removed(c *container) {
 	if !c.removing {
 		return
 	}
-	f := c.rev.flow
 	delete(s.containers, c.id)
 	c.dev.containers = without(c.dev.containers, c)
 	c.rev.dropContainer(c)
 	c.dev.ledger.Gone(s.now, c.id)
-	s.leaving -= c.hostMB
-	f.resident -= c.resident
 	s.prune(c.rev)
-	s.forget(f)
+	s.forget(c.rev.flow)
 }
 
 // hostGrown follows a container that takes more of the host now.
 func (s *Scheduler) hostGrown(c *container, e Event) {
-	more := int(min(e.Bytes, maxBytes)) - c.hostMB
-	if more <= 0 {
-		return
-	}
-	c.hostMB += more
-	if c.removing {
-		s.leaving += more
-	}
+	c.hostMB = max(c.hostMB, int(min(e.Bytes, maxBytes)))
 }

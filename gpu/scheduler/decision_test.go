@@ -13,16 +13,15 @@ import (
 // BenchmarkDecision is what it takes to decide, of 10,000 functions that all have
 // work queued: one call of Ready. Only that is timed, not the events before it.
 //
-//	cold:   a token has come back, a run is chosen, an idle container is given up
-//	        and a new one ordered
-//	warm:   a token has come back, a run is chosen, and it starts: one namespace
+//	cold:   a token is free, a run is chosen, an idle container is removed and a new
+//	        one ordered
+//	warm:   a token is free, a run is chosen, and it starts: one namespace
 //	        has so much weight that its functions keep their containers
-//	memory: a token of every device is free, and nobody's memory fits beside what
-//	        runs there
+//	memory: a token of every device is free, and no function's memory fits beside
+//	        what runs there
 //	host:   the same, and what is short is the host's memory
 //
-// Goals: 2 us for a start with 8 devices and 5 us with 64; 10 us where nothing
-// fits, with either.
+// Goal: 5 us with 8 devices.
 func BenchmarkDecision(b *testing.B) {
 	for _, p := range sched.Policies() {
 		for _, devices := range []int{8, 64} {
@@ -114,7 +113,7 @@ func (d *decider) end() {
 
 func benchmarkStart(b *testing.B, policy string, devices int, warm bool) {
 	d := newDecider(b, policy, devices, 10_000, 100<<20)
-	again := len(d.fns) // who comes again
+	again := len(d.fns) // those that are invoked again
 	if warm {
 		again = 24 // of which a device can keep all
 		for i := range d.fns[:again] {
@@ -164,8 +163,8 @@ func benchmarkHost(b *testing.B, policy string, devices int) {
 	d.nothing(0)
 }
 
-// nothing decides, again and again, that nobody of 10,000 can start beside what
-// runs.
+// nothing decides, again and again, that none of 10,000 functions can start beside
+// what runs.
 func (d *decider) nothing(running int) {
 	for i := range d.fns {
 		d.submit(&d.fns[i])
@@ -191,7 +190,7 @@ func (d *decider) nothing(running int) {
 	report(d.b, took)
 }
 
-// report gives the median and the 90% quantile. The mean would tell how often the
+// report gives the median and the 90% quantile. The mean depends on how often the
 // machine did something else in between.
 func report(b *testing.B, took []time.Duration) {
 	slices.Sort(took)

@@ -7,9 +7,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// TestCompany: a run counts for a number of runs at once only if it shared its
+// TestConcurrency: a run counts for a number of runs at once only if it shared its
 // device with the same number throughout.
-func TestCompany(t *testing.T) {
+func TestConcurrency(t *testing.T) {
 	const s = time.Second
 	type moment struct {
 		at    time.Duration
@@ -44,8 +44,8 @@ func TestCompany(t *testing.T) {
 }
 
 // TestOrphanedWait: a reservation that can stand no more, because others took
-// the device meanwhile, does not hold its token until they leave: the run goes
-// back and is served by the other device.
+// the device's memory meanwhile, does not keep its token until they leave: the run is
+// requeued and served by the other device.
 func TestOrphanedWait(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 2))
 	s.expect("", Event{Kind: DeviceLost, Device: 1, Why: "for now"})
@@ -55,20 +55,20 @@ func TestOrphanedWait(t *testing.T) {
 	s.l.devices[0].ledger.SetForeign(s.now, 14*gib)
 	s.holds("remove 1, remove 2", 1, 10*gib, 0)
 	if d := s.l.Device(0); d.InFlight != 0 || d.Memory.Reserved != 0 {
-		t.Errorf("a token is held for nothing: %+v", d)
+		t.Errorf("a token is kept in vain: %+v", d)
 	}
 	s.expect("create 3, start 2 in 3 on 1 cold", Event{Kind: DeviceBack, Device: 1})
 }
 
-// TestLinkSpeedIsLearnt: what bringing memory back is expected to take follows what
-// it took, and a flow is asked about again when that changes.
+// TestLinkSpeedIsLearnt: the expected time of a move follows the times that were
+// measured.
 func TestLinkSpeedIsLearnt(t *testing.T) {
 	p := linkSpeed{link: gpu.Link{BytesPerSecond: 1e9}, applied: 1e9}
 	if got := p.time(2e9); got != 2*time.Second {
 		t.Errorf("by the link: %s", got)
 	}
 	if p.learn(1<<20, time.Hour) {
-		t.Error("a small move says something about the link")
+		t.Error("a small move changed the speed of the link")
 	}
 	for range 30 {
 		p.learn(1e9, 4*time.Second)

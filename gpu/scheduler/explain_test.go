@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLack: of a function that waits for room it is said which room.
-func TestLack(t *testing.T) {
+// TestMissing: the reason of a function that fits nowhere names what is missing.
+func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		want   string
 		change func(*Config)
@@ -27,7 +27,7 @@ func TestLack(t *testing.T) {
 			t.Errorf("%q is not in: %s", c.want, why)
 		}
 		if why := s.l.Explain(fn("x", 0).Flow); why.Missing != "" {
-			t.Errorf("who runs lacks %s", why.Missing)
+			t.Errorf("a function that runs misses %s", why.Missing)
 		}
 	}
 }

@@ -31,9 +31,7 @@ type flow struct {
 
 	queue      list.List     // of *invocation, by age
 	backlogged *list.Element // in the backlog, nil while nothing is queued
-	runs       int           // granted and not left
 	containers int           // not gone
-	resident   int64         // bytes of their memory on devices
 }
 
 // head is the oldest queued invocation, nil for none.
@@ -200,7 +198,6 @@ func (s *Scheduler) enqueue(f *flow, in *invocation) {
 	if f.queue.Len() == 0 {
 		f.backlogged = s.backlog.PushBack(f)
 	}
-	s.queued++
 	if last := f.queue.Back(); last == nil || last.Value.(*invocation).seq < in.seq {
 		in.queued = f.queue.PushBack(in)
 		return
@@ -216,7 +213,6 @@ func (s *Scheduler) enqueue(f *flow, in *invocation) {
 func (s *Scheduler) dequeue(f *flow, in *invocation) {
 	f.queue.Remove(in.queued)
 	in.queued = nil
-	s.queued--
 	if f.queue.Len() == 0 {
 		s.backlog.Remove(f.backlogged)
 		f.backlogged = nil
@@ -283,7 +279,7 @@ func (s *Scheduler) touch(f *flow) { s.policy.Touch(s.now, f.id) }
 
 // forget drops a flow that has neither work nor containers and is inactive.
 func (s *Scheduler) forget(f *flow) {
-	if f.queue.Len() > 0 || f.runs > 0 || f.containers > 0 || s.flows[f.id] != f || s.policy.State(f.id) != sched.Inactive {
+	if f.queue.Len() > 0 || f.containers > 0 || s.flows[f.id] != f || s.policy.State(f.id) != sched.Inactive {
 		return
 	}
 	for _, dev := range s.devices {

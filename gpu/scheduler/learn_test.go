@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// spend lets a run that has started end after a time, and tells how it was.
+// spend lets a run that has started end after a time.
 func (s *script) spend(invocation uint64, b Container, memory int64, setup, ran time.Duration) {
 	s.t.Helper()
 	s.now += setup + ran
@@ -17,8 +17,7 @@ func (s *script) spend(invocation uint64, b Container, memory int64, setup, ran 
 	s.take(Event{Kind: Left, Invocation: invocation, Keep: true})
 }
 
-// TestColdRunsTeachNoInterference: what they do besides is not the neighbour's
-// doing.
+// TestColdRunsTeachNoInterference: their setup is not the effect of other runs.
 func TestColdRunsTeachNoInterference(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens = gpu.TokensConfig{Max: 2, Dynamic: true, Threshold: 0.9, Smoothing: 0.5, Hold: time.Second, MinSamples: 1}
@@ -39,7 +38,7 @@ func TestColdRunsTeachNoInterference(t *testing.T) {
 	}
 }
 
-// TestRepeatedOrderTeachesNoSpeed: it is not known which of the two was obeyed.
+// TestRepeatedOrderTeachesNoSpeed: either of the two may have been carried out.
 func TestRepeatedOrderTeachesNoSpeed(t *testing.T) {
 	for _, repeated := range []bool{false, true} {
 		s := newScript(t, config("fcfs", 1))
@@ -52,14 +51,14 @@ func TestRepeatedOrderTeachesNoSpeed(t *testing.T) {
 		s.now += 5 * time.Second
 		s.take(Event{Kind: Moved, Container: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
 		if learnt := s.l.devices[0].speed.seen > 0; learnt == repeated {
-			t.Errorf("repeated %t, and the pace was learnt: %t", repeated, learnt)
+			t.Errorf("repeated %t, and the speed was learnt: %t", repeated, learnt)
 		}
 	}
 }
 
-// TestWorthOfABox: what it saves a second is how often its function is called
-// times what a cold start of it takes.
-func TestWorthOfABox(t *testing.T) {
+// TestDemandOfAContainer: how often its function is invoked, times what a cold start of
+// it takes.
+func TestDemandOfAContainer(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	slow, quick := fn("slow", gib), fn("quick", gib)
 	a := s.submit("create 1, start 1 in 1 on 0 cold", slow)
@@ -69,11 +68,11 @@ func TestWorthOfABox(t *testing.T) {
 	s.l.cfg.Pool.Rule = gpu.DemandAware
 	of := func(f *Function) float64 { return s.l.candidate(s.l.flows[f.Flow].newest().containers[0]).Demand }
 	if ratio := of(slow) / of(quick); ratio < 4.9 || ratio > 5.1 {
-		t.Errorf("a box that takes 10 s to make is worth %.2f of one that takes 2 s, both called once", ratio)
+		t.Errorf("a container that takes 10 s to create has %.2f times the demand of one that takes 2 s, both invoked once", ratio)
 	}
 }
 
-// TestThrottledContainersGoFirst: their memory is the first to be moved out.
+// TestThrottledContainersGoFirst: their memory is the first to be evicted.
 func TestThrottledContainersGoFirst(t *testing.T) {
 	c := config("mqfq-sticky", 1)
 	c.Tokens.Max, c.Sched.Overrun = 1, time.Second
@@ -90,9 +89,9 @@ func TestThrottledContainersGoFirst(t *testing.T) {
 	}
 }
 
-// TestLimitHoldsBackWhatIsIdle: memory of a function that comes back stays out
-// where its namespace has no room for it beside what is there.
-func TestLimitHoldsBackWhatIsIdle(t *testing.T) {
+// TestNoPrefetchBeyondALimit: memory of a function that becomes active stays on the
+// host where it would exceed its namespace's limit.
+func TestNoPrefetchBeyondALimit(t *testing.T) {
 	c := config("mqfq-sticky", 1)
 	c.Tokens.Max, c.PrefetchNext = 1, false
 	c.NamespaceLimits = map[string]int64{"n": 8 * gib}
@@ -112,9 +111,9 @@ func TestLimitHoldsBackWhatIsIdle(t *testing.T) {
 	s.submit("", f)
 }
 
-// TestNothingIsPromisedWherePoolsKeepNothing: the container of a run that has its answer
-// goes with it.
-func TestNothingIsPromisedWherePoolsKeepNothing(t *testing.T) {
+// TestNoSlotIsLentWithoutAPool: the container of a run that has its answer is removed
+// with it.
+func TestNoSlotIsLentWithoutAPool(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Pool.Size = 0
 	s := newScript(t, c)
@@ -126,9 +125,8 @@ func TestNothingIsPromisedWherePoolsKeepNothing(t *testing.T) {
 	s.submit("create 2, start 2 in 2 on 0 busy-cold", f)
 }
 
-// TestGrantedRunWaitsForWhatRuns: one whose memory another has taken meanwhile goes
-// back to its queue only when nothing runs on its device any more and no logs are
-// read there.
+// TestGrantedRunWaitsForWhatRuns: one whose memory another has taken meanwhile is
+// requeued only when nothing runs on its device any more and no logs are read there.
 func TestGrantedRunWaitsForWhatRuns(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("h", 10*gib))
@@ -141,11 +139,11 @@ func TestGrantedRunWaitsForWhatRuns(t *testing.T) {
 	s.holds("remove 1", 2, 14*gib, 14*gib)
 	s.expect("", Event{Kind: Removed, Container: 1})
 	if inFlight() != 1 {
-		t.Error("it went back while another ran")
+		t.Error("it was requeued while another ran")
 	}
 	s.expect("", Event{Kind: Ended, Invocation: two})
 	if inFlight() != 1 {
-		t.Error("it went back while logs were read")
+		t.Error("it was requeued while logs were read")
 	}
 	s.expect("remove 2", Event{Kind: Left, Invocation: two})
 	s.expect("start 3 in 3 on 0 cold", Event{Kind: Removed, Container: 2})

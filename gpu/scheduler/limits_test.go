@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestNamespaceLimit: the runs of a namespace wait for each other where together
-// they would have more of a device than it may, its idle memory makes way for them,
-// and another namespace does not notice.
+// TestNamespaceLimit: the runs of a namespace wait for each other where together they
+// would exceed its limit on a device, its idle memory is evicted for them, and another
+// namespace is not affected.
 func TestNamespaceLimit(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max = 3
@@ -17,7 +17,7 @@ func TestNamespaceLimit(t *testing.T) {
 	x := s.submit("create 1, start 1 in 1 on 0 cold", fn("x", 4*gib))
 	y := s.submit("", fn("y", 4*gib))
 	if why := s.l.Explain(fn("y", 0).Flow).String(); !strings.Contains(why, "namespace n has reached its limit of 6144 MiB of device memory (whisk.gpu.namespace-limits)") {
-		t.Errorf("y is held: %s", why)
+		t.Errorf("y is delayed: %s", why)
 	}
 	other := fn("z", 4*gib)
 	other.Flow.Namespace = "m"
@@ -32,7 +32,7 @@ func TestNamespaceLimit(t *testing.T) {
 	s.run("prefetch 1 epoch 2, evict 3 epoch 1", y, 3, 4*gib)
 	s.holds("", 1, 4*gib, 4*gib)
 	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: gib})
-	// One that wants more than all of it gets all of it, alone.
+	// One that needs more than all of it gets all of it, alone.
 	s.run("", again, 1, 4*gib)
 	s.submit("create 4, evict 1 epoch 3", fn("big", 9*gib))
 	s.holds("start 5 in 4 on 0 cold", 3, 4*gib, 0)
@@ -41,9 +41,9 @@ func TestNamespaceLimit(t *testing.T) {
 	}
 }
 
-// TestNamespaceLimitGivesUp: idle memory that cannot be moved makes way with its
+// TestNamespaceLimitRemoves: idle memory that cannot be moved is freed by removing its
 // container.
-func TestNamespaceLimitGivesUp(t *testing.T) {
+func TestNamespaceLimitRemoves(t *testing.T) {
 	c := config("fcfs", 1)
 	c.NamespaceLimits = map[string]int64{"*": 6 * gib}
 	s := newScript(t, c)

@@ -1,11 +1,9 @@
 package scheduler
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // pendingMove is the newest order to move a container's memory.
@@ -50,7 +48,7 @@ func (s *Scheduler) cancelMove(c *container) {
 		return
 	}
 	c.move.open = false
-	s.order(Order{Do: CancelMove, Container: c.id, Device: c.dev.Index, Flow: c.rev.flow.id, Move: c.move.kind, Epoch: c.move.epoch})
+	s.orderFor(c, Order{Do: CancelMove, Move: c.move.kind, Epoch: c.move.epoch})
 }
 
 // orderMoves orders a ledger's moves and collects the reservations that stand.
@@ -98,9 +96,8 @@ func (s *Scheduler) orderMove(c *container, m gpu.Move) {
 	p.open = true
 	p.asked = min(p.asked+1, maxAsked)
 	s.touch(c.rev.flow)
-	s.order(Order{
-		Do: Move, Container: c.id, Device: c.dev.Index, Flow: c.rev.flow.id,
-		Move: m.Kind, Epoch: m.Epoch, Bytes: m.Bytes, Again: m.Again, Footprint: footprint,
+	s.orderFor(c, Order{
+		Do: Move, Move: m.Kind, Epoch: m.Epoch, Bytes: m.Bytes, Again: m.Again, Footprint: footprint,
 	})
 }
 
@@ -108,10 +105,10 @@ func (s *Scheduler) orderMove(c *container, m gpu.Move) {
 // been granted to it runs elsewhere. False while a run is inside it, which would be
 // lost.
 func (s *Scheduler) giveUp(c *container) bool {
-	if c.inside > 0 {
+	if c.inside() > 0 {
 		return false
 	}
-	s.order(Order{Do: Unresponsive, Container: c.id, Device: c.dev.Index, Flow: c.rev.flow.id, Move: c.move.kind, Epoch: c.move.epoch})
+	s.orderFor(c, Order{Do: Unresponsive, Move: c.move.kind, Epoch: c.move.epoch})
 	s.fail(c)
 	s.requeueAll(c.unlaunched())
 	if !c.removing {
@@ -150,8 +147,6 @@ func (s *Scheduler) memoryReported(c *container, e Event) {
 	c.reported = true
 	resident, _ := dev.ledger.Residency(c.id)
 	c.move.progress(resident)
-	c.rev.flow.resident += resident - c.resident
-	c.resident = resident
 	if !c.evicted {
 		c.whole = resident
 	}
@@ -170,113 +165,4 @@ func (c *container) charged(u gpu.Usage) gpu.Usage {
 	}
 	all := c.dev.MemoryBytes
 	return gpu.Usage{Context: min(u.Context, all) + min(max(u.Allocated, u.Resident), all)}
-}
-
-// follow lets memory follow the states of flows: the idle containers of an active
-// flow are prefetched where memory is free, those of a throttled or inactive one are
-// evictable.
-func (s *Scheduler) follow() {
-	for _, change := range s.policy.Changes() {
-		if change.Flow.Function == "" {
-			s.followNamespace(change)
-			continue
-		}
-		f := s.flows[change.Flow]
-		if f == nil {
-			continue
-		}
-		s.followFlow(f, change.To)
-		if change.To == sched.Inactive {
-			s.forget(f)
-		}
-	}
-}
-
-// followNamespace follows a change of all backlogged flows of a namespace.
-func (s *Scheduler) followNamespace(change sched.Change) {
-	ns := s.namespaces[change.Flow.Namespace]
-	if ns == nil {
-		return
-	}
-	for _, f := range ns.withContainers {
-		if f.queue.Len() > 0 {
-			s.followFlow(f, change.To)
-		}
-	}
-}
-
-func (s *Scheduler) followFlow(f *flow, to sched.State) {
-	if s.cfg.SwapEachRun {
-		return // everything is evicted after its run, whatever the state of its flow
-	}
-	for _, rev := range f.revs {
-		for _, c := range slices.Backward(rev.containers) {
-			if !c.isIdle() {
-				continue
-			}
-			stays := to == sched.Active && s.withinLimit(c)
-			c.dev.ledger.SetEvictable(s.now, c.id, !stays)
-			if stays && s.cfg.PrefetchActive {
-				c.dev.ledger.Prefetch(s.now, c.id, false)
-			}
-		}
-	}
-}
-
-// prefetchNext moves in the memory of the flow that runs next, during the current
-// runs.
-func (s *Scheduler) prefetchNext() {
-	if !s.cfg.PrefetchNext {
-		return
-	}
-	id, index, ok := s.policy.Likely(s.now)
-	f := s.flows[id]
-	if !ok || f == nil {
-		return
-	}
-	var next *container
-	for _, c := range f.next().containers {
-		if c.dev.Index == index && c.isIdle() && (next == nil || c.preferred(next)) {
-			next = c
-		}
-	}
-	if next != nil && s.withinLimit(next) {
-		next.dev.ledger.Prefetch(s.now, next.id, true)
-	}
-}
-
-// linkSpeed is how fast a device's memory was measured to move.
-type linkSpeed struct {
-	link    gpu.Link
-	seen    float64 // bytes per second, smoothed
-	applied float64 // what time uses
-}
-
-// leastMeasured is the smallest move that the link's speed is learned from: a smaller
-// one is mostly overhead.
-const leastMeasured = 64 << 20
-
-// learn takes a move; true when what time returns changes by more than a little.
-func (p *linkSpeed) learn(bytes int64, took time.Duration) bool {
-	if bytes < leastMeasured || took <= 0 {
-		return false
-	}
-	const weight, little = 0.2, 0.1
-	speed := float64(bytes) / took.Seconds()
-	if p.seen == 0 {
-		p.seen = speed
-	}
-	p.seen += weight * (speed - p.seen)
-	if p.seen < p.applied*(1+little) && p.seen > p.applied*(1-little) {
-		return false
-	}
-	p.applied = p.seen
-	return true
-}
-
-// time is how long a run waits for so many bytes.
-func (p *linkSpeed) time(bytes int64) time.Duration {
-	link := p.link
-	link.BytesPerSecond = p.applied
-	return link.Exposed(link.Transfer(bytes))
 }

@@ -32,60 +32,6 @@ func (f *flow) setup(dev *device, own *container, kind sched.StartKind) time.Dur
 	return 0
 }
 
-// serving finds the container that would take the next run of a revision on a device,
-// nil for a new one, and what start that is. Where the container has no free slot,
-// lender is the run that has its answer and would lend its own.
-func (s *Scheduler) serving(dev *device, rev *revision) (own *container, kind sched.StartKind, lender *run) {
-	kind = sched.Cold
-	for _, c := range rev.containers {
-		if c.dev != dev || c.removing {
-			continue
-		}
-		kind = sched.BusyCold
-		if taken, all := c.slots(); taken < all && (own == nil || c.preferred(own)) {
-			own = c
-		}
-	}
-	if own == nil && kind == sched.BusyCold {
-		own, lender = s.answering(dev, rev)
-	}
-	if own != nil {
-		kind = startKind(own)
-	}
-	return own, kind, lender
-}
-
-// preferred reports whether a container takes a run rather than another: one that
-// has runs, else the one used last, whose memory is the likeliest to be on the device.
-func (c *container) preferred(other *container) bool {
-	if shared := len(c.runs) > 0; shared != (len(other.runs) > 0) {
-		return shared
-	}
-	return c.used > other.used
-}
-
-// answering finds a container of a revision that could take another run but for the
-// bookkeeping and logs of one that has answered, and that run: it lends its slot to
-// the next one, which begins when they are done. That is sooner than a cold start, and
-// a caller that has its answer may call again before they are. Nil where the device
-// keeps no container, or there is none such.
-func (s *Scheduler) answering(dev *device, rev *revision) (*container, *run) {
-	if dev.kept > s.cfg.Pool.Size {
-		return nil, nil
-	}
-	for _, c := range rev.containers {
-		if c.dev != dev || c.failed || c.removing {
-			continue
-		}
-		for _, r := range c.runs {
-			if r.answered && !r.lent {
-				return c, r
-			}
-		}
-	}
-	return nil, nil
-}
-
 // startKind is gpu-warm where all memory of a live container is on the device and
 // stays there, else host-warm. What its processes allocated and never used, as of an
 // arena, is nowhere, and nothing of it is missing.

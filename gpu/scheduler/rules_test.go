@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// tick lets time pass until the scheduler wants to be asked again.
+// tick lets time pass until the deadline.
 func (s *script) tick(want string) {
 	s.t.Helper()
 	at, ok := s.l.Deadline()
 	if !ok {
-		s.t.Fatal("nothing is awaited")
+		s.t.Fatal("there is no deadline")
 	}
 	s.now = at
 	s.expect(want, Event{Kind: Tick})
 }
 
-// pushOut has a function of 10 GiB run in container 1, and its memory go for another's,
-// which goes, too.
+// pushOut has a function of 10 GiB run in container 1 and its memory evicted for
+// another's, whose container is removed.
 func (s *script) pushOut(f *Function) {
 	s.t.Helper()
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
@@ -31,8 +31,8 @@ func (s *script) pushOut(f *Function) {
 	s.expect("", Event{Kind: Removed, Container: 2})
 }
 
-// TestDeviceTimeoutBeginsWithTheLoss: not with the submission, for until then it was
-// others that an invocation waited for.
+// TestDeviceTimeoutBeginsWithTheLoss: not with the submission, for until then the
+// invocation waited for others.
 func TestDeviceTimeoutBeginsWithTheLoss(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max, c.DeviceTimeout = 1, 5*time.Minute
@@ -49,7 +49,7 @@ func TestDeviceTimeoutBeginsWithTheLoss(t *testing.T) {
 	s.expect("refuse 2 no device", Event{Kind: Tick})
 }
 
-// TestTooBigIsRefused: also when its patience ends while a device is lost.
+// TestTooBigIsRefused: also when its timeout ends while a device is lost.
 func TestTooBigIsRefused(t *testing.T) {
 	c := config("fcfs", 2)
 	c.Tokens.Max, c.DeviceTimeout = 1, 5*time.Minute
@@ -62,9 +62,9 @@ func TestTooBigIsRefused(t *testing.T) {
 	s.expect("create 2, refuse 2 too big, remove 2", Event{Kind: Ended, Invocation: one})
 }
 
-// TestOnlyWhatIsLackingIsGivenUp: who waits outside for host memory gets as many
-// idle containers as that takes, and those on their way out count.
-func TestOnlyWhatIsLackingIsGivenUp(t *testing.T) {
+// TestEvictForHost: as many idle containers are removed as host memory is needed, and
+// those that are being removed count.
+func TestEvictForHost(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	for i, name := range []string{"f", "g", "h", "i"} {
 		s.take(Event{Kind: Submitted, Invocation: uint64(i + 1), Function: fn(name, gib)})
@@ -76,8 +76,8 @@ func TestOnlyWhatIsLackingIsGivenUp(t *testing.T) {
 	s.expect("remove 3", Event{Kind: HostReported, Host: HostMemory{Needed: 513}})
 }
 
-// TestUnresponsiveContainerIsRemoved: one that does not answer about its memory is asked four
-// times; a page now and then is no answer, an eighth is.
+// TestUnresponsiveContainerIsRemoved: a move without acknowledgement is ordered four
+// times; a page now and then does not count as progress, an eighth does.
 func TestUnresponsiveContainerIsRemoved(t *testing.T) {
 	for _, moves := range []int64{0, gib / 64, 2 * gib} {
 		s := newScript(t, config("fcfs", 1))
@@ -112,7 +112,7 @@ func TestUnresponsiveContainerWithARunStays(t *testing.T) {
 	}
 }
 
-// TestPeakCounts: what a run held at most is what it used, not what it held last.
+// TestPeakCounts: the memory of a run is the most that was reported, not the last.
 func TestPeakCounts(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
@@ -123,8 +123,8 @@ func TestPeakCounts(t *testing.T) {
 	}
 }
 
-// TestUnseenMemoryIsNotMoved: nobody can, so the container goes.
-func TestUnseenMemoryIsNotMoved(t *testing.T) {
+// TestMemoryWithoutShimIsNotMoved: it cannot be, so the container is removed.
+func TestMemoryWithoutShimIsNotMoved(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	f := fn("f", 10*gib)
 	f.NoShim = true
@@ -146,8 +146,8 @@ func TestMoreThanADeviceIsServed(t *testing.T) {
 	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true, Bytes: 4 * gib})
 }
 
-// TestBusyContainerCountsAgainstItsNamespace: all that it holds, not what its next run
-// needs.
+// TestBusyContainerCountsAgainstItsNamespace: with all its memory, not with what its
+// next run needs.
 func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max = 4
@@ -160,13 +160,12 @@ func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
 	s.holds("", 1, 7*gib, 7*gib)
 	s.submit("", f)
 	if s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gib) {
-		t.Error("1 GiB more in a box of 7, beside 2, is permitted where 8 are the limit")
+		t.Error("1 GiB more in a container of 7, beside 2, is permitted where 8 are the limit")
 	}
 }
 
-// TestIdleMemoryIsBroughtBackAhead: that of a flow with work queued, where there
-// is room.
-func TestIdleMemoryIsBroughtBackAhead(t *testing.T) {
+// TestIdleMemoryIsPrefetched: that of a flow with work queued, where memory is free.
+func TestIdleMemoryIsPrefetched(t *testing.T) {
 	c := config("mqfq-sticky", 1)
 	c.Tokens.Max, c.PrefetchNext = 1, false
 	s := newScript(t, c)
@@ -178,7 +177,7 @@ func TestIdleMemoryIsBroughtBackAhead(t *testing.T) {
 	s.submit("prefetch 1 epoch 2", f)
 }
 
-// TestGoneFunctionsAreForgotten: with all that is known of them.
+// TestGoneFunctionsAreForgotten: with their namespaces.
 func TestGoneFunctionsAreForgotten(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
@@ -194,9 +193,9 @@ func TestGoneFunctionsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissingIsHostWarm: nothing is missing of memory that was allocated and
-// never used, nor where an order to move it out was taken back before it moved any.
-func TestWhatIsMissingIsHostWarm(t *testing.T) {
+// TestHostWarm: a start is host-warm when memory was evicted, not when memory was
+// allocated and never used, nor when an eviction was cancelled before it moved any.
+func TestHostWarm(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	f := fn("f", 10*gib)
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
@@ -215,18 +214,18 @@ func TestWhatIsMissingIsHostWarm(t *testing.T) {
 	g := fn("g", 14*gib)
 	s.submit("create 2, evict 1 epoch 2", g)
 	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.HostWarm {
-		t.Errorf("what is on its way out: %+v", placement)
+		t.Errorf("memory that is being evicted: %+v", placement)
 	}
 	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: 2 * gib})
 	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.HostWarm {
-		t.Errorf("what is out: %+v", placement)
+		t.Errorf("memory that is evicted: %+v", placement)
 	}
 }
 
-// TestContainerThatIsBeingEmptied is host-warm, though its memory is still there, unless
-// the order was taken back in time: nothing had left, so nothing had to come.
-func TestContainerThatIsBeingEmptied(t *testing.T) {
+// TestCancelledEviction: a container whose memory is being evicted is host-warm, unless
+// the eviction is cancelled before it moved any.
+func TestCancelledEviction(t *testing.T) {
 	for bytes, want := range map[int64]string{0: "gpu-warm", gib: "host-warm", 4 * gib: "host-warm"} {
 		c := config("mqfq-sticky", 1)
 		c.Headroom = 10 * gib

@@ -77,35 +77,12 @@ func (s *Scheduler) grantNext() bool {
 	f := rev.flow
 	s.dequeue(f, in)
 	in.run = r
-	f.runs++
 	dev.inFlight++
 	c.runs = append(c.runs, r)
 	s.becomeBusy(c)
 	s.load(f)
 	s.reserve(r)
 	return true
-}
-
-// take takes a slot of a container of a revision, or makes a new container; nil when
-// neither can be had. lender is the run that lends its slot, mostly nil.
-func (s *Scheduler) take(dev *device, rev *revision, invocation uint64) (c *container, kind sched.StartKind, lender *run) {
-	c, kind, lender = s.serving(dev, rev)
-	switch {
-	case lender != nil:
-		return c, kind, lender
-	case c != nil:
-		s.use(c)
-		c.lastUsed = s.now
-		return c, kind, nil
-	case !s.hasSlot(dev) || !s.affords(rev):
-		return nil, kind, nil
-	}
-	if size := s.cfg.Pool.Size; size > 0 && dev.kept >= size {
-		if _, ok := s.evictForContainer(dev); !ok {
-			return nil, kind, nil
-		}
-	}
-	return s.newContainer(dev, rev, invocation), kind, nil
 }
 
 // footprint is the memory of a container's processes altogether, less contexts.
@@ -152,9 +129,8 @@ func (s *Scheduler) refuseRun(r *run, err error) {
 	if !errors.Is(err, gpu.ErrTooBig) {
 		why = Broken
 	}
-	s.order(Order{
-		Do: Refuse, Invocation: r.in.id, Container: r.container.id, Device: r.container.dev.Index, Flow: r.rev.flow.id,
-		Reason: why, Memory: r.asked, LargestDevice: s.largest, Waited: r.waited,
+	s.orderFor(r.container, Order{
+		Do: Refuse, Invocation: r.in.id, Reason: why, Memory: r.asked, LargestDevice: s.largest, Waited: r.waited,
 	})
 	s.policy.Abandon(s.now, r.in.id)
 	r.container.dev.inFlight--
@@ -164,10 +140,8 @@ func (s *Scheduler) refuseRun(r *run, err error) {
 
 // end forgets a run that has left its container, and its invocation.
 func (s *Scheduler) end(r *run) {
-	f := r.rev.flow
-	f.runs--
 	s.forgetInvocation(r.in)
-	s.forget(f)
+	s.forget(r.rev.flow)
 }
 
 // launch starts a run, unless its memory is still on its way and only the prefetch
@@ -175,18 +149,16 @@ func (s *Scheduler) end(r *run) {
 // a run begin in a slot that another run has lent it and not left yet.
 func (s *Scheduler) launch(r *run) {
 	c := r.container
-	if c.move.brings() && !s.cfg.Faults || c.inside >= c.width {
+	if c.move.brings() && !s.cfg.Faults || c.inside() >= c.width {
 		c.blocked = append(c.blocked, r)
 		return
 	}
 	r.begun, r.launched, r.transfer = true, s.now, c.move.serves
 	r.kind = r.actualStart()
 	c.evicted = false // the run brings back what was evicted
-	c.inside++
 	c.dev.enter(s.now, r)
-	s.order(Order{
-		Do: Start, Invocation: r.in.id, Container: c.id, Device: c.dev.Index, Flow: r.rev.flow.id,
-		Start: r.kind, Rested: r.first, Need: r.need, Memory: r.memory(),
+	s.orderFor(c, Order{
+		Do: Start, Invocation: r.in.id, Start: r.kind, Rested: r.first, Need: r.need, Memory: r.memory(),
 		Waited: r.waited, Charged: r.charged, Transfer: r.transfer,
 	})
 }
@@ -214,15 +186,12 @@ func (s *Scheduler) requeue(r *run) {
 	s.enqueue(f, r.in)
 	s.startDeviceTimeout(r.in)
 	c.dev.inFlight--
-	f.runs--
 	s.leave(r, r.kind.Warm())
 }
 
 // requeueAll does so with several runs, the youngest first.
 func (s *Scheduler) requeueAll(runs []*run) {
-	slices.SortFunc(runs, func(a, c *run) int {
-		return cmp.Compare(c.in.seq, a.in.seq)
-	})
+	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(b.in.seq, a.in.seq) })
 	for _, r := range runs {
 		s.requeue(r)
 	}
@@ -269,10 +238,7 @@ func (s *Scheduler) serve(r *run, e Event) {
 		f.demand.Started(setup)
 	}
 	s.policy.Done(s.now, r.in.id, sched.Usage{Service: granted - setup, Setup: setup})
-	s.order(Order{
-		Do: Served, Invocation: r.in.id, Container: c.id, Device: c.dev.Index, Flow: f.id,
-		Service: granted - setup, Setup: setup, Memory: r.memory(),
-	})
+	s.orderFor(c, Order{Do: Served, Invocation: r.in.id, Service: granted - setup, Setup: setup, Memory: r.memory()})
 	if r.peak >= 0 && r.rev == f.newest() {
 		r.rev.measured.Add(r.peak)
 	}

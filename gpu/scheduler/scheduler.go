@@ -38,7 +38,6 @@ type Scheduler struct {
 
 	invocations map[uint64]*invocation
 	seq         uint64 // of the last one
-	queued      int
 	flows       map[sched.FlowID]*flow
 	namespaces  map[string]*namespace
 	backlog     list.List // of *flow: those with work queued, in the order in which that began
@@ -51,7 +50,6 @@ type Scheduler struct {
 	host        HostMemory
 	limited     bool // the host's memory was reported
 	asked       bool // for host memory, since it was reported
-	leaving     int  // MiB of containers that are being removed
 	largestHost int  // MiB that any function asked for
 
 	lost     int           // devices
@@ -257,3 +255,9 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 }
 
 func (s *Scheduler) order(o Order) { s.out = append(s.out, o) }
+
+// orderFor orders something of a container.
+func (s *Scheduler) orderFor(c *container, o Order) {
+	o.Container, o.Device, o.Flow = c.id, c.dev.Index, c.rev.flow.id
+	s.order(o)
+}

@@ -45,8 +45,7 @@ func fn(name string, memory int64) *Function {
 	return &Function{Flow: sched.FlowID{Namespace: "n", Function: name}, Key: name, HostMB: 256, Memory: memory}
 }
 
-// take tells an event and gives the orders that follow, the news among them
-// left out.
+// take takes an event and lists the orders that follow, without Served and Forget.
 func (s *script) take(e Event) string {
 	s.t.Helper()
 	e.At = s.now
@@ -73,7 +72,7 @@ func (s *script) take(e Event) string {
 	return strings.Join(out, ", ")
 }
 
-// expect holds what follows from an event.
+// expect compares the orders that follow from an event.
 func (s *script) expect(want string, e Event) {
 	s.t.Helper()
 	if got := s.take(e); got != want {
@@ -81,7 +80,7 @@ func (s *script) expect(want string, e Event) {
 	}
 }
 
-// submit submits an invocation of a function and gives what follows.
+// submit submits an invocation of a function and compares the orders that follow.
 func (s *script) submit(want string, f *Function) uint64 {
 	s.t.Helper()
 	s.n++
@@ -89,7 +88,7 @@ func (s *script) submit(want string, f *Function) uint64 {
 	return s.n
 }
 
-// holds tells what the process of a container holds.
+// holds reports the memory of the process of a container.
 func (s *script) holds(want string, b Container, allocated, resident int64) {
 	s.t.Helper()
 	s.expect(want, Event{Kind: MemoryReported, Container: b, PID: 1, Usage: gpu.Usage{Allocated: allocated, Resident: resident, Context: 400 << 20}})
@@ -106,9 +105,9 @@ func (s *script) run(want string, invocation uint64, b Container, memory int64) 
 	s.expect(want, Event{Kind: Left, Invocation: invocation, Keep: true})
 }
 
-// TestMemoryOfOneGoesForAnother: a cold start, a warm one, and a host-warm one
-// after another function had the device.
-func TestMemoryOfOneGoesForAnother(t *testing.T) {
+// TestMemoryIsEvictedForAnother: a cold start, a warm one, and a host-warm one after
+// another function had the device.
+func TestMemoryIsEvictedForAnother(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	f, g := fn("f", 10*gib), fn("g", 10*gib)
 	a := s.submit("create 1, start 1 in 1 on 0 cold", f)
@@ -126,9 +125,9 @@ func TestMemoryOfOneGoesForAnother(t *testing.T) {
 	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 2, Bytes: 10 * gib, OK: true})
 }
 
-// TestBodiesAreAskedFor: of parked invocations the first few are asked for, and one
+// TestBodiesAreLoaded: of spilled invocations the first few are loaded, and one
 // more with each that starts.
-func TestBodiesAreAskedFor(t *testing.T) {
+func TestBodiesAreLoaded(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Ahead, c.Tokens.Max = 2, 1
 	s := newScript(t, c)
@@ -146,8 +145,8 @@ func TestBodiesAreAskedFor(t *testing.T) {
 	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: Left, Invocation: one, Keep: true})
 }
 
-// TestDeviceTimeout: who waits for a device that is away is refused in the end, and
-// not who can be served.
+// TestDeviceTimeout: an invocation that waits for a lost device is refused in the end,
+// one that can be served is not.
 func TestDeviceTimeout(t *testing.T) {
 	c := config("mqfq-sticky", 2)
 	c.Devices[0].MemoryBytes = 80 * gib
@@ -174,19 +173,19 @@ func TestDeviceTimeout(t *testing.T) {
 	s.expect("", Event{Kind: Tick})
 }
 
-// TestHostMemoryIsShared: a container is made only where host memory is left, others
-// are asked for theirs before idle containers go, and who waits outside comes first.
+// TestHostMemoryIsShared: a container is created only where host memory is left, host
+// memory is reclaimed before idle containers are removed, and other pools come first.
 func TestHostMemoryIsShared(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	s.expect("", Event{Kind: HostReported, Host: HostMemory{Free: 300, Reclaimable: 100}})
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
 	s.run("", one, 1, gib)
-	s.submit("remove 1", fn("g", gib)) // 44 are free, 100 may come, 256 are needed: f's container goes
+	s.submit("remove 1", fn("g", gib)) // 44 are free, 100 may come, 256 are needed: f's container is removed
 	if b := s.l.Containers(); len(b) != 1 || !b[0].Leaving {
-		t.Errorf("boxes %+v", b)
+		t.Errorf("containers %+v", b)
 	}
 	s.expect("", Event{Kind: Removed, Container: 1})
 	s.expect("reclaim host memory 0", Event{Kind: HostReported, Host: HostMemory{Free: 44, Reclaimable: 300}})
-	s.expect("", Event{Kind: Tick}) // it was asked for
+	s.expect("", Event{Kind: Tick}) // it was ordered before
 	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: HostReported, Host: HostMemory{Free: 300}})
 }

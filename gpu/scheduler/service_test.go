@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// flow is what the policy knows of a function.
+// flow is the policy's figures of a function.
 func (s *script) flow(f *Function) sched.FlowStats {
 	s.t.Helper()
 	got, ok := s.l.Flow(f.Flow)
@@ -17,7 +17,7 @@ func (s *script) flow(f *Function) sched.FlowStats {
 	return got
 }
 
-// served ends a run and gives what the scheduler says it used.
+// served ends a run and lists the Served orders.
 func (s *script) served(e Event) (all []Order) {
 	s.t.Helper()
 	e.At = s.now
@@ -30,7 +30,7 @@ func (s *script) served(e Event) (all []Order) {
 	return all
 }
 
-// TestServiceIsGrantToReturn: less the making of the container, which can
+// TestServiceIsGrantToReturn: less the creation of the container, which can
 // take no longer than that.
 func TestServiceIsGrantToReturn(t *testing.T) {
 	for name, c := range map[string]struct{ setup, wantService, wantSetup time.Duration }{
@@ -55,8 +55,8 @@ func TestServiceIsGrantToReturn(t *testing.T) {
 	}
 }
 
-// TestUnusedRunCostsNothing: one that never began is no service, and its flow
-// stands where it stood.
+// TestUnusedRunCostsNothing: one that never began is no service, and the virtual time
+// of its flow is as before.
 func TestUnusedRunCostsNothing(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	f := fn("f", gib)
@@ -71,7 +71,7 @@ func TestUnusedRunCostsNothing(t *testing.T) {
 }
 
 // TestFailedContainerTakesNoRun: neither between the end of its run and that
-// run's leave, nor in the place of a run that has its answer already.
+// run's leave, nor in the slot of a run that has its answer already.
 func TestFailedContainerTakesNoRun(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		s := newScript(t, config("fcfs", 1))
@@ -88,9 +88,9 @@ func TestFailedContainerTakesNoRun(t *testing.T) {
 	}
 }
 
-// TestGuessIsNoMeasure: a container that never said what it holds teaches nothing; the
-// next run has what its function asked for set aside.
-func TestGuessIsNoMeasure(t *testing.T) {
+// TestOnlyReportsAreLearnt: after a run whose memory was never reported, the next run
+// reserves what its function asked for.
+func TestOnlyReportsAreLearnt(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	f := fn("f", 3*gib)
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
@@ -99,13 +99,13 @@ func TestGuessIsNoMeasure(t *testing.T) {
 	s.take(Event{Kind: Removed, Container: 1})
 	s.submit("create 2, start 2 in 2 on 0 cold", f)
 	if got := s.l.Device(0).Memory.Reserved; got != 3*gib {
-		t.Errorf("%d bytes are set aside, want %d", got, 3*gib)
+		t.Errorf("%d bytes are reserved, want %d", got, 3*gib)
 	}
 }
 
-// TestTakenBackInTheirOrder: runs that go back to their queue start again as
-// they came.
-func TestTakenBackInTheirOrder(t *testing.T) {
+// TestRequeuedInTheirOrder: runs that go back to their queue start again in the order
+// of their submission.
+func TestRequeuedInTheirOrder(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	g := fn("g", 14*gib)
 	one := s.submit("create 1, start 1 in 1 on 0 cold", g)

@@ -91,15 +91,15 @@ func (s *Scheduler) Container(id Container) (ContainerStats, bool) {
 }
 
 func (c *container) stats() ContainerStats {
+	resident, footprint := c.dev.ledger.Residency(c.id)
 	coming := int64(0)
 	if c.move.brings() {
-		_, footprint := c.dev.ledger.Residency(c.id)
-		coming = max(0, footprint-c.resident)
+		coming = max(0, footprint-resident)
 	}
 	return ContainerStats{
 		Incoming: coming, Context: c.dev.ledger.Overhead(c.id),
 		ID: c.id, Device: c.dev.Index, Flow: c.rev.flow.id, Runs: len(c.runs),
-		Created: c.created, Leaving: c.removing, Resident: c.resident,
+		Created: c.created, Leaving: c.removing, Resident: resident,
 	}
 }
 
@@ -112,10 +112,18 @@ func (s *Scheduler) Flows() []sched.FlowID { return slices.Collect(maps.Keys(s.f
 // Resident is the memory of a flow's containers on devices, in bytes; false if the
 // flow is not known.
 func (s *Scheduler) Resident(id sched.FlowID) (int64, bool) {
-	if f := s.flows[id]; f != nil {
-		return f.resident, true
+	f := s.flows[id]
+	if f == nil {
+		return 0, false
 	}
-	return 0, false
+	all := int64(0)
+	for _, rev := range f.revs {
+		for _, c := range rev.containers {
+			resident, _ := c.dev.ledger.Residency(c.id)
+			all += resident
+		}
+	}
+	return all, true
 }
 
 // Memory is the most memory of an invocation's container since the invocation was

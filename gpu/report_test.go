@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// TestLedgerLiars: whatever containers say of themselves, what the ledger has
-// promised to others stands, and their room is never negative.
-func TestLedgerLiars(t *testing.T) {
+// TestLedgerWrongReports: whatever containers report, what the ledger has promised to
+// others stands, and their free memory is never negative.
+func TestLedgerWrongReports(t *testing.T) {
 	for seed := range uint64(500) {
-		lies(t, seed, 200)
+		wrongReports(t, seed, 200)
 	}
 }
 
-func FuzzLedgerLiars(f *testing.F) {
+func FuzzLedgerWrongReports(f *testing.F) {
 	f.Add(uint64(1))
-	f.Fuzz(func(t *testing.T, seed uint64) { lies(t, seed, 200) })
+	f.Fuzz(func(t *testing.T, seed uint64) { wrongReports(t, seed, 200) })
 }
 
-// lies tells a ledger anything of anybody, and now and then grants and ends runs.
-func lies(t *testing.T, seed uint64, steps int) {
+// wrongReports reports anything of any container, and now and then grants and ends runs.
+func wrongReports(t *testing.T, seed uint64, steps int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 11))
 	const capacity = 1000
@@ -68,7 +68,7 @@ func lies(t *testing.T, seed uint64, steps int) {
 		if err := l.Check(); err != nil {
 			t.Fatalf("seed %d, step %d: %v", seed, step, err)
 		}
-		// What is idle can be moved out; all else has room, what was promised too.
+		// What is idle can be evicted; all else fits, what was promised too.
 		stays, idle := int64(0), int64(0)
 		for _, a := range l.containers {
 			if stays += a.firm(); a.runs == 0 {

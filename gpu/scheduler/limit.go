@@ -1,0 +1,73 @@
+package scheduler
+
+// A namespace may have a limit of device memory, for each device by itself: for the
+// data of its running containers there, resident or promised, and that of its idle
+// ones. Contexts do not count, nor does what was evicted.
+
+// namespaceLimit is the limit of a namespace, 0 for none.
+func (s *Scheduler) namespaceLimit(namespace string) int64 {
+	if n, ok := s.cfg.NamespaceLimits[namespace]; ok {
+		return n
+	}
+	return s.cfg.NamespaceLimits["*"]
+}
+
+// permits reports whether the limit of a revision's namespace leaves so many bytes to
+// a run in the container own, or when that is nil in a new one. Memory of idle
+// containers does not count: it can be evicted.
+func (s *Scheduler) permits(dev *device, rev *revision, own *container, bytes int64) bool {
+	limit := s.namespaceLimit(rev.flow.id.Namespace)
+	if limit == 0 {
+		return true
+	}
+	if own != nil && len(own.runs) > 0 {
+		bytes = max(bytes, dev.ledger.Data(own.id))
+	}
+	return bytes+s.namespaceData(dev, rev, own, true) <= limit
+}
+
+// withinLimit reports whether all the memory of an idle container fits its namespace's
+// limit beside what the others have.
+func (s *Scheduler) withinLimit(c *container) bool {
+	limit := s.namespaceLimit(c.rev.flow.id.Namespace)
+	if limit == 0 {
+		return true
+	}
+	_, footprint := c.dev.ledger.Residency(c.id)
+	return footprint+s.namespaceData(c.dev, c.rev, c, false) <= limit
+}
+
+// namespaceData is the data of the containers of a revision's namespace on a device,
+// but for one: of those that run, or of all.
+func (s *Scheduler) namespaceData(dev *device, rev *revision, but *container, running bool) (sum int64) {
+	for _, c := range dev.containers {
+		if c != but && c.rev.flow.id.Namespace == rev.flow.id.Namespace && (len(c.runs) > 0 || !running) {
+			sum += dev.ledger.Data(c.id)
+		}
+	}
+	return sum
+}
+
+// enforceLimit evicts the memory of idle containers of a run's namespace where it
+// would be beyond its limit, the longest idle first; one whose memory cannot be moved
+// is removed.
+func (s *Scheduler) enforceLimit(r *run) {
+	c := r.container
+	limit := s.namespaceLimit(c.rev.flow.id.Namespace)
+	if limit == 0 {
+		return
+	}
+	own := max(c.dev.ledger.Data(c.id), r.need.Bytes)
+	excess := own + s.namespaceData(c.dev, c.rev, c, false) - limit
+	for at := s.idle.Front(); at != nil && excess > 0; {
+		next := at.Next()
+		i := at.Value.(*container)
+		if n := c.dev.ledger.Data(i.id); i.dev == c.dev && n > 0 && i.rev.flow.id.Namespace == c.rev.flow.id.Namespace {
+			excess -= n
+			if !c.dev.ledger.MoveOut(s.now, i.id) {
+				s.remove(i)
+			}
+		}
+		at = next
+	}
+}

@@ -1,0 +1,94 @@
+package sched
+
+import "time"
+
+// arrival learns the flow's inter-arrival time.
+func (s *Scheduler) arrival(f *flow) {
+	if f.lastSeen != never {
+		gap := s.now - f.lastSeen
+		f.iat = s.smooth(f.iat, gap, f.iat < 0)
+		s.iat = s.smooth(s.iat, gap, !s.iatSeen)
+		s.iatSeen = true
+	}
+	f.lastSeen = s.now
+}
+
+// smooth moves an average towards a sample; the first sample is the average.
+func (s *Scheduler) smooth(average, sample int64, first bool) int64 {
+	if first {
+		return sample
+	}
+	return average + int64(s.cfg.Smoothing*float64(sample-average))
+}
+
+// ttl is how long the flow stays active once empty. Before an inter-arrival
+// time is known it is T, the one time scale that the operator gave.
+func (s *Scheduler) ttl(f *flow) int64 {
+	iat, known := f.iat, f.iat >= 0
+	if s.cfg.TTLGlobal {
+		iat, known = s.iat, s.iatSeen
+	}
+	t := float64(s.cfg.MaxOverrun())
+	if known {
+		t = s.cfg.TTLAlpha * float64(iat)
+	}
+	return int64(min(max(t, float64(s.cfg.TTLMin)), float64(s.cfg.TTLMax)))
+}
+
+// startTTL follows an event after which a flow may be empty with nothing in flight.
+func (s *Scheduler) startTTL(f *flow) {
+	if f.queue.Len() > 0 || len(f.flights) > 0 || f.byIdle.at > 0 {
+		return
+	}
+	f.until = s.now + s.ttl(f)
+	s.expiry.put(&f.byIdle, rank{key: f.until, tie: f.serial})
+}
+
+// expire makes a flow inactive, as from a time.
+func (s *Scheduler) expire(f *flow, at int64) {
+	s.expiry.remove(&f.byIdle)
+	f.expired, f.until = true, at+int64(s.cfg.KeepInactive)
+	s.inactive.put(&f.byIdle, rank{key: f.until, tie: f.serial})
+}
+
+// stopTTL follows the return of an empty flow.
+func (s *Scheduler) stopTTL(f *flow) {
+	if f.expired {
+		s.inactive.remove(&f.byIdle)
+	} else {
+		s.expiry.remove(&f.byIdle)
+	}
+	f.expired = false
+}
+
+// Deadline is when Tick would change something; false for never.
+func (s *Scheduler) Deadline() (time.Duration, bool) {
+	at := min(s.waitUntil, s.retryAt)
+	for _, h := range []heap[*flow]{s.expiry, s.inactive} {
+		if len(h) > 0 {
+			at = min(at, h.top().key)
+		}
+	}
+	return time.Duration(at), at != never
+}
+
+// Tick lets time pass: empty flows whose TTL is over become inactive, flows
+// inactive for long are forgotten, and a wait or a pause of Next ends, so that the
+// next call of Next may grant.
+func (s *Scheduler) Tick(now time.Duration) {
+	t := s.clock(now)
+	for len(s.expiry) > 0 && s.expiry.top().key <= t {
+		f := s.expiry.top().of
+		s.expire(f, f.until)
+		s.setDirty(f)
+	}
+	for len(s.inactive) > 0 && s.inactive.top().key <= t {
+		s.forget(s.inactive.top().of)
+	}
+	if s.waitUntil <= t {
+		s.waitUntil = never
+	}
+	if s.retryAt <= t {
+		s.retryAt = never
+	}
+}
