@@ -12,8 +12,8 @@ import (
 // of the latencies on one preemptive server as fast as all devices together
 // (leastOnOneServer). Memory, tokens and containers of the pool do not matter.
 //
-// Arrivals within the warm-up are left out: what they leave behind is free, what
-// they take is not counted. It holds for runs that serve everything, and for
+// Arrivals within the warm-up are left out: the containers that they leave are
+// free, and the time that they take is not counted. The bound holds for runs that serve everything, and for
 // schedulers that serve a function's calls in order of arrival, as all of ours.
 func LowerBound(w *Workload, p Params) float64 {
 	calls, alone := measuredCalls(w, p)
@@ -30,7 +30,7 @@ type call struct {
 // what they take alone.
 func measuredCalls(w *Workload, p Params) (calls []call, alone float64) {
 	paid := make([]bool, len(w.Functions)) // the first start, or the warm-up left a container
-	even := evenFunctions(w, p)
+	uniform := uniformFunctions(w, p)
 	for _, a := range w.Arrivals {
 		f, first := &w.Functions[a.Function], !paid[a.Function]
 		paid[a.Function] = p.Pool.Size > 0
@@ -42,9 +42,10 @@ func measuredCalls(w *Workload, p Params) (calls []call, alone float64) {
 		if first {
 			initialization := (f.Cold - f.Warm).Seconds()
 			alone += p.ContainerStart.Seconds() + initialization
-			// Some call brings the first initialization with it. Where all cost
-			// the same, the first to be served can be named the first to come.
-			if p.InitInterferes && (even[a.Function] || p.Pool.Size == 0) {
+			// The initialization loads the device with the call that is served first.
+			// Where all calls of the function cost the same, that may be taken to be
+			// the first to arrive: the sum does not change.
+			if p.InitInterferes && (uniform[a.Function] || p.Pool.Size == 0) {
 				c.left += initialization
 			}
 		}
@@ -53,19 +54,19 @@ func measuredCalls(w *Workload, p Params) (calls []call, alone float64) {
 	return calls, alone
 }
 
-// evenFunctions returns which functions have measured calls of one cost only.
-func evenFunctions(w *Workload, p Params) []bool {
-	even := make([]bool, len(w.Functions))
+// uniformFunctions returns which functions have measured calls of one cost only.
+func uniformFunctions(w *Workload, p Params) []bool {
+	uniform := make([]bool, len(w.Functions))
 	work := make([]float64, len(w.Functions))
 	for _, a := range w.Arrivals {
 		if a.At < p.Warmup {
 			continue
 		}
 		s := w.Work(a).Seconds()
-		even[a.Function] = work[a.Function] == 0 || even[a.Function] && work[a.Function] == s
+		uniform[a.Function] = work[a.Function] == 0 || uniform[a.Function] && work[a.Function] == s
 		work[a.Function] = s
 	}
-	return even
+	return uniform
 }
 
 // leastOnOneServer returns the least sum of latencies on one preemptive server:
@@ -140,7 +141,7 @@ func LeastCold(w *Workload, p Params) (cold int) {
 }
 
 // nextCalls returns for each arrival the index of its function's next one, or a
-// number of its own beyond them all.
+// distinct number beyond them all.
 func nextCalls(w *Workload) []int {
 	n := len(w.Arrivals)
 	next, again := make([]int, n), make([]int, len(w.Functions))

@@ -78,7 +78,7 @@ func compareLines(t *testing.T, got, want string) {
 func TestClaimsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for title, k := range chosen(nil) {
-		if k.name == "" || k.text == "" || title == "" || len(k.runs) == 0 || k.value == nil || k.judge.judge == nil {
+		if k.name == "" || k.text == "" || title == "" || len(k.runs) == 0 || k.value == nil || k.judge == (rule{}) {
 			t.Errorf("claim %q is incomplete", k.name)
 		}
 		if seen[k.name] {

@@ -112,7 +112,7 @@ func (t *table) fail(format string, args ...any) {
 	}
 }
 
-// add keeps what adding a row came to.
+// add keeps the error of a row's function or activation, if it is the first.
 func (t *table) add(err error) {
 	if err != nil {
 		t.fail("%w", err)

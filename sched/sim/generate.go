@@ -201,7 +201,7 @@ func liar(s Spec) (*Workload, error) {
 	return w, nil
 }
 
-// onOff stays away for three minutes, longer than the TTL of its flow, then
+// onOff is idle for three minutes, longer than the TTL of its flow, then
 // sends a hundred calls at once: a policy that gives a returning flow the
 // virtual time it left with would let it own the device.
 func onOff(s Spec) (*Workload, error) {

@@ -71,9 +71,6 @@ type GridCell struct {
 	Bounds []float64 `json:"lowerBounds"`
 }
 
-// scarce reports whether the cell has fewer containers than functions.
-func (c GridCell) scarce() bool { return c.Containers < gridFunctions }
-
 // gridRivals are the policies of a grid; the first is sticky-plus.
 func gridRivals() []string {
 	return []string{plus, mqfq, "mqfq", "batch", "sjf", "eevdf", "paella", "fcfs"}
@@ -178,53 +175,33 @@ func (c *GridCell) compare(policy string, v []float64) {
 	closest(&c.OverBounded, policy == mqfq || policy == "mqfq")
 }
 
-// gridGoal is a goal for the median of a ratio, in some of the cells.
-type gridGoal struct {
-	text string
-	most float64
-	in   func(GridCell) bool
-	over func(GridCell) Over
-}
-
-// gridGoals are what the cells of a grid are compared with.
-func gridGoals() []gridGoal {
-	all := func(GridCell) bool { return true }
-	return []gridGoal{
-		{"mean latency at most 1.05 x the best of all others", 1.05, all, func(c GridCell) Over { return c.OverBest }},
-		{"mean latency at most 1.05 x the best of those with a bound on fairness", 1.05, all, func(c GridCell) Over { return c.OverBounded }},
-		{"with fewer containers than functions: at most 0.9 x the best of batch, sjf and eevdf", 0.9, GridCell.scarce, func(c GridCell) Over { return c.OverGreedy }},
-	}
-}
-
-// counts returns in how many cells the median meets the goal, in how many of
-// those its whole interval does, and in how many the whole interval misses it.
-func (g gridGoal) counts(cells []GridCell) (met, surely, missed, of int) {
-	for _, c := range cells {
-		if !g.in(c) {
-			continue
-		}
-		of++
-		v := g.over(c)
-		met += count(v.Median <= g.most)
-		surely += count(v.Interval != nil && v.Interval.High <= g.most)
-		missed += count(v.Interval != nil && v.Interval.Low > g.most)
-	}
-	return met, surely, missed, of
-}
-
-func count(ok bool) int {
-	if ok {
-		return 1
-	}
-	return 0
-}
-
-// GridSummary is how many cells of a grid meet what is asked for.
+// GridSummary is how many cells of a grid meet what is asked for: by the median,
+// and by its whole interval.
 func GridSummary(cells []GridCell) Table {
 	t := Table{Head: []string{"sticky-plus", "median meets it", "whole 95% interval meets it", "whole interval misses it", "cells"}}
-	for _, g := range gridGoals() {
-		met, surely, missed, of := g.counts(cells)
-		t.Add(g.text, met, surely, missed, of)
+	for _, goal := range []struct {
+		text string
+		most float64
+		over func(GridCell) Over
+		in   func(GridCell) bool // of which cells; nil for all
+	}{
+		{"mean latency at most 1.05 x the best of all others", 1.05, func(c GridCell) Over { return c.OverBest }, nil},
+		{"mean latency at most 1.05 x the best of those with a bound on fairness", 1.05, func(c GridCell) Over { return c.OverBounded }, nil},
+		{"with fewer containers than functions: at most 0.9 x the best of batch, sjf and eevdf", 0.9, func(c GridCell) Over { return c.OverGreedy },
+			func(c GridCell) bool { return c.Containers < gridFunctions }},
+	} {
+		var met, surely, missed, of int
+		for _, c := range cells {
+			if goal.in != nil && !goal.in(c) {
+				continue
+			}
+			of++
+			v := goal.over(c)
+			met += count(v.Median <= goal.most)
+			surely += count(v.Interval != nil && v.Interval.High <= goal.most)
+			missed += count(v.Interval != nil && v.Interval.Low > goal.most)
+		}
+		t.Add(goal.text, met, surely, missed, of)
 	}
 	seed, bound := 0, 0
 	for _, c := range cells {
@@ -234,6 +211,13 @@ func GridSummary(cells []GridCell) Table {
 	t.Add("never above 1.2 x mqfq-sticky, in any seed", seed, "-", "-", len(cells))
 	t.Add("gap in service within the bound, in every seed", bound, "-", "-", len(cells))
 	return t
+}
+
+func count(ok bool) int {
+	if ok {
+		return 1
+	}
+	return 0
 }
 
 // server is what the tables of a grid begin their rows with.

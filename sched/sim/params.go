@@ -128,7 +128,7 @@ func within(rules []constraint) error {
 	return nil
 }
 
-// Validate names the flag and the value that cannot be. The policy's own
+// Validate names the flag and the value that is out of range. The policy's own
 // parameters are validated by sched.NewPolicy.
 func (p Params) Validate() error {
 	belowMemory := fmt.Sprintf("be at least 0 and below the device's %s", Bytes(p.Memory))
@@ -164,7 +164,7 @@ func (p Params) Validate() error {
 	return nil
 }
 
-// fits refuses functions that no device of the server could ever take.
+// fits refuses functions that are larger than a device of the server.
 func (p Params) fits(w *Workload) error {
 	for _, f := range w.Functions {
 		if f.Memory+p.Context > p.Memory {

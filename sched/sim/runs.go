@@ -60,8 +60,8 @@ func Entries(policies []string, o Options, spec Spec, trace *Workload) ([]Entry,
 	return entries, nil
 }
 
-// Check tests whether entries can run at all, as far as their first seed shows:
-// what is wrong with a parameter is known before anything has run.
+// Check tests whether entries can run, as far as their first seed shows, so that
+// a wrong parameter is an error before anything has run.
 func Check(entries []Entry, seed uint64) error {
 	for _, e := range entries {
 		w, err := e.Workload(seed)
@@ -82,7 +82,7 @@ type Progress func(done, total int)
 // maxSeeds is more than it is worth waiting for.
 const maxSeeds = 10_000
 
-// CheckSeeds names the flag where a number of seeds cannot be.
+// CheckSeeds names the flag where a number of seeds is out of range.
 func CheckSeeds(seeds int) error {
 	return within([]constraint{{"--seeds", seeds, seeds >= 1 && seeds <= maxSeeds, fmt.Sprintf("lie within 1 and %d", maxSeeds)}})
 }

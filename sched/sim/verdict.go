@@ -52,81 +52,74 @@ func IntervalOf(v []float64) *Interval {
 	return &Interval{Low: v[k], High: v[n-1-k]}
 }
 
-// rule judges one figure. One for every run looks at the largest of all seeds;
-// the others need the whole interval of the median on one side.
+// rule judges one figure.
 type rule struct {
-	judge    func(v float64) Verdict
-	everyRun bool
+	lo, hi                   float64 // a result of the paper is reproduced within these
+	directionLo, directionHi float64 // and its direction is the same within these
+	goal                     bool    // of ours, met up to hi
+	noClaim                  bool    // only measured
+	everyRun                 bool    // about the largest of all seeds
 }
 
+// of judges the median of all seeds: its whole interval must lie on one side.
 func (r rule) of(median float64, in *Interval, largest float64) Verdict {
-	if r.everyRun {
+	switch {
+	case r.everyRun:
 		return r.judge(largest)
-	}
-	if r.judge(median) == Measured {
+	case r.noClaim:
 		return Measured
-	}
-	if in == nil {
+	case in == nil:
 		return Unclear
 	}
-	all := [...]Verdict{r.judge(in.Low), r.judge(median), r.judge(in.High)}
+	low, mid, high := r.judge(in.Low), r.judge(median), r.judge(in.High)
+	favours := func(v Verdict) bool { return v == Reproduced || v == SameDirection }
 	switch {
-	case all[0] == all[1] && all[1] == all[2]:
-		return all[1]
-	case favours(all[0]) && favours(all[1]) && favours(all[2]):
+	case low == mid && mid == high:
+		return mid
+	case favours(low) && favours(mid) && favours(high):
 		return SameDirection // for certain; the size is not
 	}
 	return Unclear
 }
 
-func favours(v Verdict) bool { return v == Reproduced || v == SameDirection }
-
-// judged is a rule of two conditions: reproduced where the first is met, same
-// direction where the second is.
-func judged(reproduced, direction func(v float64) bool) rule {
-	return rule{judge: func(v float64) Verdict {
-		switch {
-		case reproduced(v):
-			return Reproduced
-		case direction(v):
-			return SameDirection
-		}
-		return Not
-	}}
+func (r rule) judge(v float64) Verdict {
+	switch {
+	case r.goal && v <= r.hi:
+		return Met
+	case r.goal:
+		return Missed
+	case v >= r.lo && v <= r.hi:
+		return Reproduced
+	case v >= r.directionLo && v <= r.directionHi:
+		return SameDirection
+	}
+	return Not
 }
 
 // inRange judges a ratio against the paper's: reproduced when it lies between
 // lo and hi, same direction when it is at least on the paper's side of 1.
 func inRange(lo, hi float64) rule {
-	return judged(func(v float64) bool { return v >= lo && v <= hi }, func(v float64) bool {
-		return (lo+hi)/2 > 1 && v > 1.02 || (lo+hi)/2 < 1 && v < 0.98
-	})
+	if (lo+hi)/2 > 1 {
+		return rule{lo: lo, hi: hi, directionLo: 1.02, directionHi: math.Inf(1)}
+	}
+	return rule{lo: lo, hi: hi, directionLo: math.Inf(-1), directionHi: 0.98}
 }
 
 // atLeast is reproduced from lo on, same direction above 1.
 func atLeast(lo float64) rule {
-	return judged(func(v float64) bool { return v >= lo }, func(v float64) bool { return v > 1.02 })
+	return rule{lo: lo, hi: math.Inf(1), directionLo: 1.02, directionHi: math.Inf(1)}
 }
 
 // atMost is reproduced up to hi, same direction up to soft.
 func atMost(hi, soft float64) rule {
-	return judged(func(v float64) bool { return v <= hi }, func(v float64) bool { return v <= soft })
+	return rule{lo: math.Inf(-1), hi: hi, directionLo: math.Inf(-1), directionHi: soft}
 }
 
 // between judges a value between two others, the one at 0 and the other at 1.
-func between() rule {
-	return judged(func(v float64) bool { return v > 0 && v < 1 }, func(v float64) bool { return v > 0 })
-}
+func between() rule { return rule{lo: 0, hi: 1, directionLo: 0, directionHi: math.Inf(1)} }
 
 // goal is met up to hi.
-func goal(hi float64) rule {
-	return rule{judge: func(v float64) Verdict {
-		if v <= hi {
-			return Met
-		}
-		return Missed
-	}}
-}
+func goal(hi float64) rule { return rule{goal: true, hi: hi} }
 
 // inEveryRun is a rule about the largest of all seeds.
 func inEveryRun(r rule) rule {
@@ -135,6 +128,4 @@ func inEveryRun(r rule) rule {
 }
 
 // measured judges nothing.
-func measured() rule {
-	return rule{judge: func(float64) Verdict { return Measured }}
-}
+func measured() rule { return rule{noClaim: true} }
