@@ -4,76 +4,68 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 )
 
-// Trace is how to read a workload from files.
+// Trace is a workload in files. The commands take it as their flags.
 type Trace struct {
-	Format string // plain, azure2019, azure2021 or activations
-	Name   string // of the trace file, for errors
-	Data   io.Reader
-	// FunctionsName and Functions are the table of functions. The plain form
-	// and Azure 2019 need one; the others take costs from their rows, except
-	// for functions that the table has.
-	FunctionsName string
-	Functions     io.Reader
-	// NamesOnly takes a plain trace without the table, for callers that need
-	// names and times and no costs.
-	NamesOnly bool
-	// ColdExtra and Memory are the costs that a trace does not have: cold start
-	// beyond the warm time, device memory.
-	ColdExtra time.Duration
-	Memory    int64
-	Seed      uint64 // spreads the calls within an Azure 2019 minute
+	File       string        `name:"trace" type:"existingfile" placeholder:"FILE" group:"Trace" help:"Read arrivals from a file instead."`
+	Format     string        `name:"trace-format" default:"plain" enum:"plain,azure2019,azure2021,activations" group:"Trace" help:"Form of the file: ${enum}. plain is arrival_ms,function in order of time; activations is one OpenWhisk activation record a line, or an array."`
+	Functions  string        `type:"existingfile" placeholder:"FILE" group:"Trace" help:"Table function,warm_ms,cold_ms,memory_mb[,weight]; for azure2019 also the data set's function durations."`
+	ColdExtra  time.Duration `default:"3s" group:"Trace" help:"Initialization of functions whose cold time the trace does not have."`
+	MemoryEach Bytes         `default:"1GB" group:"Trace" help:"Device memory of functions whose memory the trace does not have."`
+
+	// NamesOnly takes a plain trace without the table of functions, for callers
+	// that need names and times and no costs.
+	NamesOnly bool `kong:"-"`
 }
 
-// DefaultTrace returns the published defaults: initialization of 3 s, the
-// paper's figure for a TensorFlow function (its Figure 1), and 1 GB.
-func DefaultTrace() Trace {
-	return Trace{Format: "plain", ColdExtra: 3 * time.Second, Memory: gib, Seed: 1}
-}
-
-// Read reads the workload. Every error names file and line, or the flag.
-func (t Trace) Read() (*Workload, error) {
-	if err := t.validate(); err != nil {
+// Read reads the workload. seed spreads the calls within a minute of Azure 2019.
+// Every error names file and line, or the flag.
+func (t Trace) Read(seed uint64) (*Workload, error) {
+	if err := within([]constraint{
+		{"--cold-extra", t.ColdExtra, t.ColdExtra >= 0 && t.ColdExtra <= maxCost, fmt.Sprintf("lie within 0 and %v", maxCost)},
+		{"--memory-each", t.MemoryEach, t.MemoryEach >= 0 && t.MemoryEach <= maxBytes, fmt.Sprintf("lie within 0 and %s", Bytes(maxBytes))},
+	}); err != nil {
 		return nil, err
 	}
-	r := &traceReader{Trace: t, index: make(map[string]int32)}
-	if t.Functions != nil {
-		if err := r.readFunctions(); err != nil {
-			return nil, err
-		}
-	}
-	read := map[string]func() error{
+	r := &traceReader{Trace: t, seed: seed, index: make(map[string]int32)}
+	read := map[string]func(io.Reader) error{
 		"plain": r.readPlain, "azure2019": r.readAzure2019, "azure2021": r.readAzure2021, "activations": r.readActivations,
 	}[t.Format]
 	if read == nil {
 		return nil, fmt.Errorf("--trace-format %q: not one of plain, azure2019, azure2021, activations", t.Format)
 	}
+	if t.Functions != "" {
+		if err := open("--functions", t.Functions, r.readFunctions); err != nil {
+			return nil, err
+		}
+	}
 	known := len(r.functions)
-	if err := read(); err != nil {
+	if err := open("--trace", t.File, read); err != nil {
 		return nil, err
 	}
 	r.learn(known)
 	return r.workload()
 }
 
-func (t Trace) validate() error {
-	switch {
-	case t.Data == nil:
-		return fmt.Errorf("--trace: no trace given")
-	case t.ColdExtra < 0 || t.ColdExtra > maxCost:
-		return fmt.Errorf("--cold-extra %v: must lie within 0 and %v", t.ColdExtra, maxCost)
-	case t.Memory < 0 || t.Memory > maxBytes:
-		return fmt.Errorf("--memory-each %s: must lie within 0 and %s", Bytes(t.Memory), Bytes(maxBytes))
+// open reads the file that a flag names.
+func open(flag, name string, read func(io.Reader) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
 	}
-	return nil
+	defer f.Close()
+	return read(f)
 }
 
 // traceReader gathers functions and arrivals.
 type traceReader struct {
 	Trace
+	seed      uint64
 	functions []Function
 	index     map[string]int32 // of functions by name
 	arrivals  []Arrival
@@ -105,7 +97,7 @@ func (r *traceReader) activation(f Function, learn bool, a Arrival, init float64
 	case len(r.arrivals) >= MaxArrivals:
 		return fmt.Errorf("more than %d arrivals", MaxArrivals)
 	case !ok && !learn:
-		return fmt.Errorf("function %s is not in %s", f.Name, r.FunctionsName)
+		return fmt.Errorf("function %s is not in %s", f.Name, r.Functions)
 	case !ok:
 		if err := r.function(f); err != nil {
 			return err
@@ -137,13 +129,13 @@ func (r *traceReader) learn(known int) {
 
 func (r *traceReader) workload() (*Workload, error) {
 	if len(r.arrivals) == 0 {
-		return nil, fmt.Errorf("%s: no arrivals", r.Name)
+		return nil, fmt.Errorf("%s: no arrivals", r.File)
 	}
 	inOrder(r.arrivals)
 	last := r.arrivals[len(r.arrivals)-1].At
-	w := &Workload{Name: r.Name, Functions: r.functions, Arrivals: r.arrivals, Horizon: last + time.Millisecond}
+	w := &Workload{Name: filepath.Base(r.File), Functions: r.functions, Arrivals: r.arrivals, Horizon: last + time.Millisecond}
 	if err := w.Validate(); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Name, err)
+		return nil, fmt.Errorf("%s: %w", r.File, err)
 	}
 	return w, nil
 }
@@ -165,7 +157,7 @@ func (r *traceReader) since(starts []float64) error {
 	first := slices.Min(starts)
 	for i := range r.arrivals {
 		if starts[i]-first > maxTimeMs {
-			return fmt.Errorf("%s: records span more than %v", r.Name, maxTime)
+			return fmt.Errorf("%s: records span more than %v", r.File, maxTime)
 		}
 		r.arrivals[i].At = ms(starts[i] - first)
 	}

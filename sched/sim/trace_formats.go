@@ -14,12 +14,12 @@ import (
 
 // readFunctions reads the table of functions, in our form or as the Azure 2019
 // data set gives its execution times.
-func (r *traceReader) readFunctions() error {
-	t := newTable(r.FunctionsName, r.Functions)
+func (r *traceReader) readFunctions(file io.Reader) error {
+	t := newTable(r.Functions, file)
 	name, warm := t.column("function", "func_name", "HashFunction"), t.column("warm_ms", "warm_dur_ms", "Average")
 	cold, memory, weight := t.optional("cold_ms", "cold_dur_ms"), t.optional("memory_mb", "mem_mb"), t.optional("weight")
 	for t.next() {
-		f := Function{Name: t.text(name), Memory: r.Memory}
+		f := Function{Name: t.text(name), Memory: int64(r.MemoryEach)}
 		least := t.number(warm, 0.001, maxCostMs)
 		f.Warm = max(ms(least), time.Microsecond)
 		f.Cold = f.Warm + r.ColdExtra
@@ -42,11 +42,11 @@ func (r *traceReader) readFunctions() error {
 
 // readPlain reads `arrival_ms,function`, in order of time, against the table
 // of functions.
-func (r *traceReader) readPlain() error {
-	if r.Functions == nil && !r.NamesOnly {
+func (r *traceReader) readPlain(file io.Reader) error {
+	if r.Functions == "" && !r.NamesOnly {
 		return fmt.Errorf("--functions: a plain trace needs the table function,warm_ms,cold_ms,memory_mb[,weight]")
 	}
-	t := newTable(r.Name, r.Data)
+	t := newTable(r.File, file)
 	arrival, name := t.column("arrival_ms", "invoke_time_ms"), t.column("function", "func_name")
 	last := 0.0
 	for t.next() {
@@ -55,7 +55,7 @@ func (r *traceReader) readPlain() error {
 			t.fail("arrival_ms %v is before the line above's %v", at, last)
 		}
 		last = at
-		t.add(r.activation(Function{Name: t.text(name), Memory: r.Memory}, r.NamesOnly, Arrival{At: ms(at)}, 0))
+		t.add(r.activation(Function{Name: t.text(name), Memory: int64(r.MemoryEach)}, r.NamesOnly, Arrival{At: ms(at)}, 0))
 	}
 	return t.err
 }
@@ -64,14 +64,14 @@ func (r *traceReader) readPlain() error {
 // function, one column a minute. The calls of a minute are spread at random
 // within it. Costs come from the functions table, which may be the data set's
 // own file of execution times.
-func (r *traceReader) readAzure2019() error {
-	if r.Functions == nil {
+func (r *traceReader) readAzure2019(file io.Reader) error {
+	if r.Functions == "" {
 		return fmt.Errorf("--functions: Azure 2019 counts have no costs: give a table of functions or the data set's function durations")
 	}
-	t := newTable(r.Name, r.Data)
+	t := newTable(r.File, file)
 	name, minutes := t.column("HashFunction"), minuteColumns(t)
 	for t.next() {
-		f, random := Function{Name: t.text(name)}, stream(r.Seed, uint64(t.line))
+		f, random := Function{Name: t.text(name)}, stream(r.seed, uint64(t.line))
 		for m, column := range minutes {
 			count := t.number(column, 0, MaxArrivals)
 			if count != math.Trunc(count) {
@@ -110,15 +110,15 @@ func minuteColumns(t *table) (columns []int) {
 // and duration in seconds. An arrival is end less duration; each keeps its own
 // duration. Without a row in the functions table a function is given the mean of
 // its durations as warm time.
-func (r *traceReader) readAzure2021() error {
-	t := newTable(r.Name, r.Data)
+func (r *traceReader) readAzure2021(file io.Reader) error {
+	t := newTable(r.File, file)
 	app, function, end, duration := t.column("app"), t.column("func"), t.column("end_timestamp"), t.column("duration")
 	var starts []float64
 	for t.next() {
 		// The data set rounds the shortest runs to nothing.
 		took := max(t.number(duration, 0, maxCost.Seconds()), 0.001)
 		starts = append(starts, 1000*(t.number(end, 0, maxTime.Seconds())-took))
-		f := Function{Name: t.text(app) + "/" + t.text(function), Memory: r.Memory}
+		f := Function{Name: t.text(app) + "/" + t.text(function), Memory: int64(r.MemoryEach)}
 		t.add(r.activation(f, true, Arrival{Work: seconds(took)}, 0))
 	}
 	return cmp.Or(t.err, r.since(starts))
@@ -152,10 +152,10 @@ const maxRecords = 4 << 30
 // array, in any order. An activation arrived waitTime before its start; its
 // work is the GPU time of its gpu annotation, or else its duration less its
 // initTime. Initialization times become the function's cold start.
-func (r *traceReader) readActivations() error {
-	data, err := io.ReadAll(io.LimitReader(r.Data, maxRecords))
+func (r *traceReader) readActivations(file io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(file, maxRecords))
 	if err != nil {
-		return fmt.Errorf("%s: read: %w", r.Name, err)
+		return fmt.Errorf("%s: read: %w", r.File, err)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	array := bytes.HasPrefix(bytes.TrimSpace(data), []byte("["))
@@ -169,18 +169,18 @@ func (r *traceReader) readActivations() error {
 		case errors.Is(err, io.EOF) && !array:
 			return r.since(starts)
 		case err != nil:
-			return fmt.Errorf("%s:%d: not an activation record: %w", r.Name, lineOf(data, d, true), err)
+			return fmt.Errorf("%s:%d: not an activation record: %w", r.File, lineOf(data, d, true), err)
 		}
 		if err := r.record(&a); err != nil {
-			return fmt.Errorf("%s:%d: %w", r.Name, lineOf(data, d, false), err)
+			return fmt.Errorf("%s:%d: %w", r.File, lineOf(data, d, false), err)
 		}
 		starts = append(starts, a.Start-a.wait)
 	}
 	if _, err := d.Token(); err != nil {
-		return fmt.Errorf("%s:%d: the array of records is cut off", r.Name, lineOf(data, d, false))
+		return fmt.Errorf("%s:%d: the array of records is cut off", r.File, lineOf(data, d, false))
 	}
 	if d.More() {
-		return fmt.Errorf("%s:%d: more after the end of the array of records", r.Name, lineOf(data, d, true))
+		return fmt.Errorf("%s:%d: more after the end of the array of records", r.File, lineOf(data, d, true))
 	}
 	return r.since(starts)
 }
@@ -218,7 +218,7 @@ func (r *traceReader) record(a *record) error {
 	if work > maxCostMs {
 		return fmt.Errorf("%s worked %v ms, more than %v", a.Name, work, maxCostMs)
 	}
-	f := Function{Name: a.path, Namespace: a.Namespace, Memory: r.Memory}
+	f := Function{Name: a.path, Namespace: a.Namespace, Memory: int64(r.MemoryEach)}
 	if a.gpu.Memory > 0 && a.gpu.Memory < maxBytes {
 		f.Memory = int64(a.gpu.Memory)
 	}

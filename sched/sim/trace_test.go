@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,17 +13,31 @@ import (
 const someFunctions = "function,warm_ms,cold_ms,memory_mb,weight\na,1000,3000,512,1\nb,20.5,40,64,2\n"
 
 // trace reads a workload from text.
-func trace(format, data, functions string) (*Workload, error) {
-	t := DefaultTrace()
-	t.Format, t.Name, t.Data = format, "t.csv", strings.NewReader(data)
+func trace(t testing.TB, format, data, functions string) (*Workload, error) {
+	t.Helper()
+	r := Trace{Format: format, File: written(t, "t.csv", data), ColdExtra: 3 * time.Second, MemoryEach: gib}
 	if functions != "" {
-		t.FunctionsName, t.Functions = "f.csv", strings.NewReader(functions)
+		r.Functions = written(t, "f.csv", functions)
 	}
-	return t.Read()
+	w, err := r.Read(1)
+	if err != nil { // without the folder
+		err = errors.New(strings.NewReplacer(filepath.Dir(r.File)+"/", "", filepath.Dir(r.Functions)+"/", "").Replace(err.Error()))
+	}
+	return w, err
+}
+
+// written returns a file with a text.
+func written(t testing.TB, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func TestPlainTrace(t *testing.T) {
-	w, err := trace("plain", "\ufeff\"arrival_ms\",function\n0, a\n10.25,b\r\n \n10.25,a\n", someFunctions)
+	w, err := trace(t, "plain", "\ufeff\"arrival_ms\",function\n0, a\n10.25,b\r\n \n10.25,a\n", someFunctions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +52,7 @@ func TestPlainTrace(t *testing.T) {
 }
 
 func TestPlainTraceKnowsOtherSpellings(t *testing.T) {
-	w, err := trace("plain", "func_name,invoke_time_ms\na,5\n", "func_name,cold_dur_ms,warm_dur_ms,mem_mb,mean_iat\na,300,20,94,1\n")
+	w, err := trace(t, "plain", "func_name,invoke_time_ms\na,5\n", "func_name,cold_dur_ms,warm_dur_ms,mem_mb,mean_iat\na,300,20,94,1\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +61,10 @@ func TestPlainTraceKnowsOtherSpellings(t *testing.T) {
 	}
 }
 
-// Who wants only names and times gives no table of functions.
+// A caller that needs only names and times gives no table of functions.
 func TestPlainTraceOfNamesOnly(t *testing.T) {
-	r := DefaultTrace()
-	r.Name, r.Data, r.NamesOnly = "t.csv", strings.NewReader("arrival_ms,function\n0,b\n1,a\n2,b\n"), true
-	w, err := r.Read()
+	r := Trace{Format: "plain", File: written(t, "t.csv", "arrival_ms,function\n0,b\n1,a\n2,b\n"), NamesOnly: true}
+	w, err := r.Read(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +123,7 @@ func TestBadTraces(t *testing.T) {
 		"records wait":      {"activations", `{"name":"a","start":5,"annotations":[{"key":"waitTime","value":"x"}]}`, "", "t.csv:1: annotation waitTime"},
 		"records none":      {"activations", "", "", "t.csv: no arrivals"},
 	} {
-		_, err := trace(c.format, c.data, c.functions)
+		_, err := trace(t, c.format, c.data, c.functions)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q in it", name, err, c.want)
 		}
@@ -120,7 +136,7 @@ func TestAMillionFunctionsAreRefused(t *testing.T) {
 	for i := range 1_000_000 {
 		fmt.Fprintf(&b, "f%d,1\n", i)
 	}
-	_, err := trace("plain", "arrival_ms,function\n0,f1\n", b.String())
+	_, err := trace(t, "plain", "arrival_ms,function\n0,f1\n", b.String())
 	if err == nil || !strings.Contains(err.Error(), "f.csv:200002: more than 200000 functions") {
 		t.Errorf("got %v", err)
 	}
@@ -129,7 +145,7 @@ func TestAMillionFunctionsAreRefused(t *testing.T) {
 // TestAzure2019MinutesAreSixtyThousandMilliseconds: a trap that public trace
 // tools fell into is to take a minute for a second.
 func TestAzure2019MinutesAreSixtyThousandMilliseconds(t *testing.T) {
-	w, err := trace("azure2019", "HashOwner,HashApp,HashFunction,Trigger,1,2,3\no,p,a,http,2,0,3\n", someFunctions)
+	w, err := trace(t, "azure2019", "HashOwner,HashApp,HashFunction,Trigger,1,2,3\no,p,a,http,2,0,3\n", someFunctions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +161,7 @@ func TestAzure2019MinutesAreSixtyThousandMilliseconds(t *testing.T) {
 }
 
 func TestAzure2019TakesTheDataSetsOwnDurations(t *testing.T) {
-	w, err := trace("azure2019", "HashOwner,HashApp,HashFunction,Trigger,1\no,p,a,http,1\n",
+	w, err := trace(t, "azure2019", "HashOwner,HashApp,HashFunction,Trigger,1\no,p,a,http,1\n",
 		"HashOwner,HashApp,HashFunction,Average,Count,Minimum,Maximum\no,p,a,250,9,1,900\n")
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +172,7 @@ func TestAzure2019TakesTheDataSetsOwnDurations(t *testing.T) {
 }
 
 func TestAzure2021(t *testing.T) {
-	w, err := trace("azure2021", "app,func,end_timestamp,duration\nx,y,100,40\nx,z,70.5,0.5\nx,y,90,20\n", "")
+	w, err := trace(t, "azure2021", "app,func,end_timestamp,duration\nx,y,100,40\nx,z,70.5,0.5\nx,y,90,20\n", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +197,7 @@ func TestActivationRecords(t *testing.T) {
 	second := `{"namespace":"guest","name":"infer","start":1003000,"end":1003500,"duration":500,"annotations":[
 		{"key":"path","value":"guest/ml/infer"},{"key":"waitTime","value":0}]}`
 	for _, text := range []string{first + "\n" + second + "\n", "[" + first + "," + second + "]"} {
-		w, err := trace("activations", text, "")
+		w, err := trace(t, "activations", text, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +222,7 @@ func FuzzTrace(f *testing.F) {
 		f.Add(seed.format, seed.data, seed.functions)
 	}
 	f.Fuzz(func(t *testing.T, format, data, functions string) {
-		w, err := trace(format, data, functions)
+		w, err := trace(t, format, data, functions)
 		if err != nil {
 			return
 		}

@@ -178,14 +178,7 @@ func (c *loadCmd) arrivals() ([]string, iter.Seq[load.Arrival], string, error) {
 			len(c.Actions), c.Rate, c.Zipf, c.Seed, c.Duration, c.Count)
 		return c.Actions, c.mix().Arrivals(), words, nil
 	}
-	f, err := os.Open(c.Trace)
-	if err != nil {
-		return nil, nil, "", fmt.Errorf("--trace: %w", err)
-	}
-	defer f.Close()
-	t := sim.DefaultTrace()
-	t.Format, t.Name, t.Data, t.NamesOnly = c.TraceFormat, c.Trace, f, true
-	w, err := t.Read()
+	w, err := sim.Trace{File: c.Trace, Format: c.TraceFormat, NamesOnly: true}.Read(c.Seed)
 	if err != nil {
 		return nil, nil, "", err
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
@@ -44,12 +42,7 @@ docs/scheduling-results.md explains the model and every parameter.`
 // workloadFlags choose what arrives.
 type workloadFlags struct {
 	sim.Spec
-
-	Trace       string        `type:"existingfile" placeholder:"FILE" group:"Trace" help:"Read arrivals from a file instead."`
-	TraceFormat string        `default:"plain" enum:"plain,azure2019,azure2021,activations" group:"Trace" help:"Form of the file: ${enum}. plain is arrival_ms,function in order of time; activations is one OpenWhisk activation record a line, or an array."`
-	Functions   string        `type:"existingfile" placeholder:"FILE" group:"Trace" help:"Table function,warm_ms,cold_ms,memory_mb[,weight]; for azure2019 also the data set's function durations."`
-	ColdExtra   time.Duration `default:"3s" group:"Trace" help:"Initialization of functions whose cold time the trace does not have."`
-	MemoryEach  sim.Bytes     `default:"1GB" group:"Trace" help:"Device memory of functions whose memory the trace does not have."`
+	sim.Trace
 }
 
 // check names what is wrong with flags before anything runs. A flag that has no
@@ -59,16 +52,16 @@ func (f workloadFlags) check(k *kong.Context, entries []sim.Entry, err error) er
 	for _, path := range k.Path {
 		switch given := path.Flag; {
 		case given == nil || given.Group == nil:
-		case given.Group.Key == "Trace" && f.Trace == "":
+		case given.Group.Key == "Trace" && f.File == "":
 			return fmt.Errorf("--%s: needs --trace", given.Name)
-		case given.Group.Key == "Workload" && f.Trace != "":
+		case given.Group.Key == "Workload" && f.File != "":
 			return fmt.Errorf("--%s: is for generated workloads, and --trace reads one", given.Name)
 		}
 	}
-	if f.Trace != "" && f.Functions == "" && f.TraceFormat == "plain" {
+	if f.File != "" && f.Functions == "" && f.Format == "plain" {
 		return fmt.Errorf("--functions: a plain trace needs it for the functions' costs")
 	}
-	if err != nil || f.Trace != "" {
+	if err != nil || f.File != "" {
 		return err
 	}
 	return sim.Check(entries, f.Seed)
@@ -76,7 +69,7 @@ func (f workloadFlags) check(k *kong.Context, entries []sim.Entry, err error) er
 
 // unread stands for a trace that is not read yet.
 func (f workloadFlags) unread() *sim.Workload {
-	if f.Trace == "" {
+	if f.File == "" {
 		return nil
 	}
 	return &sim.Workload{}
@@ -84,32 +77,10 @@ func (f workloadFlags) unread() *sim.Workload {
 
 // trace reads the trace if one is given.
 func (f workloadFlags) trace() (*sim.Workload, error) {
-	if f.Trace == "" {
+	if f.File == "" {
 		return nil, nil
 	}
-	t := sim.DefaultTrace()
-	t.Format, t.Name, t.Seed = f.TraceFormat, f.Trace, f.Seed
-	t.ColdExtra, t.Memory = f.ColdExtra, int64(f.MemoryEach)
-	data, err := os.Open(f.Trace)
-	if err != nil {
-		return nil, fmt.Errorf("--trace: %w", err)
-	}
-	defer data.Close()
-	t.Data = data
-	if f.Functions != "" {
-		table, err := os.Open(f.Functions)
-		if err != nil {
-			return nil, fmt.Errorf("--functions: %w", err)
-		}
-		defer table.Close()
-		t.Functions, t.FunctionsName = table, f.Functions
-	}
-	w, err := t.Read()
-	if err != nil {
-		return nil, err
-	}
-	w.Name = filepath.Base(f.Trace)
-	return w, nil
+	return f.Read(f.Seed)
 }
 
 // manyFlags are those of the commands that make many runs.
