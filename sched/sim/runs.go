@@ -132,8 +132,8 @@ func (e Entry) run(seed uint64) (*Result, error) {
 	return Run(w, e.Params)
 }
 
-// setFlags gives flags of gpuwhisk sim run their values in options and workload. They
-// are written without dashes: tokens=1, swap-each-run.
+// setFlags gives flags of gpuwhisk sim run their values in options and workload.
+// They are written without dashes: tokens=1, swap-each-run.
 func setFlags(o *Options, s *Spec, flags ...string) error {
 	k, err := kong.New(&struct {
 		*Options

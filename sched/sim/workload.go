@@ -8,7 +8,7 @@
 // the measuring. A run is a function of its workload and parameters; nothing
 // depends on the clock, on goroutines or on map order.
 //
-// The package starts goroutines only in RunAll, which waits for them.
+// The package starts goroutines only in runAll, which waits for them.
 package sim
 
 import (
