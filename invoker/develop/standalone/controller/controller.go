@@ -65,11 +65,11 @@ type Config struct {
 
 // Controller is one running controller.
 type Controller struct {
-	cfg     Config
-	log     *slog.Logger
-	health  activation.TransID // of every health test of this process
-	flights *flights
-	fleet   *fleet
+	cfg      Config
+	log      *slog.Logger
+	health   activation.TransID // of every health test of this process
+	inFlight *inFlight
+	pool     *invokerPool
 
 	ctx    context.Context // ends when Close gives up waiting
 	cancel context.CancelFunc
@@ -85,9 +85,9 @@ type Controller struct {
 func New(cfg Config) *Controller {
 	c := &Controller{
 		cfg: cfg, log: cfg.Log,
-		health:  activation.NewTransID("sid_invokerHealth", now(), false),
-		flights: newFlights(),
-		fleet:   newFleet(),
+		health:   activation.NewTransID("sid_invokerHealth", now(), false),
+		inFlight: newInFlight(),
+		pool:     newInvokerPool(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -160,7 +160,7 @@ func (c *Controller) Close(ctx context.Context) {
 		c.stop()
 		_ = c.loops.Wait() // ended on purpose
 	}
-	c.flights.clear()
+	c.inFlight.clear()
 }
 
 // begin counts a goroutine that Close waits for.
@@ -174,7 +174,7 @@ func (c *Controller) begin() error {
 	return nil
 }
 
-// watch passes the time to the fleet: an invoker without pings becomes offline,
+// watch passes the time to the pool: an invoker without pings becomes offline,
 // and an unhealthy one is tested again.
 func (c *Controller) watch(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
@@ -184,7 +184,7 @@ func (c *Controller) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case t := <-tick.C:
-			for _, id := range c.fleet.tick(t) {
+			for _, id := range c.pool.tick(t) {
 				c.sendTest(ctx, id)
 			}
 		}

@@ -69,7 +69,7 @@ func (c *Controller) onPing(value []byte) {
 		c.log.Warn("ping cannot be decoded", "error", err)
 		return
 	}
-	if c.fleet.ping(p, time.Now()) {
+	if c.pool.ping(p, time.Now()) {
 		c.testSoon(p.Instance.ID)
 	}
 }
@@ -82,12 +82,12 @@ func (c *Controller) onAck(value []byte) {
 	}
 	isTest := string(ack.TransID.JSON()) == string(c.health.JSON())
 	if ack.Kind != activation.Completion {
-		c.flights.answer(ack.ActivationID, ack.Record)
+		c.inFlight.answer(ack.ActivationID, ack.Record)
 	}
 	if !ack.FreesSlot() {
 		return
 	}
-	if _, taken := c.flights.free(ack.ActivationID); !taken && !isTest {
+	if _, taken := c.inFlight.free(ack.ActivationID); !taken && !isTest {
 		return // late, doubled, or of a controller before this one
 	}
 	how := succeeded
@@ -97,9 +97,9 @@ func (c *Controller) onAck(value []byte) {
 	c.outcome(ack.Instance.ID, how)
 }
 
-// outcome passes an outcome to the fleet and sends the test it may ask for.
+// outcome passes an outcome to the pool and sends the test it may ask for.
 func (c *Controller) outcome(invoker int, how outcome) {
-	if c.fleet.ended(invoker, how, time.Now()) {
+	if c.pool.ended(invoker, how, time.Now()) {
 		c.testSoon(invoker)
 	}
 }
@@ -115,17 +115,17 @@ func (c *Controller) testSoon(invoker int) {
 	}()
 }
 
-// Invokers lists the invokers that ever pinged, by name.
-func (c *Controller) Invokers() []Standing { return c.fleet.standings() }
+// Invokers are the states of the invokers that ever pinged, by name.
+func (c *Controller) Invokers() map[string]State { return c.pool.states() }
 
 // InFlight is how many activations invokers have.
-func (c *Controller) InFlight() int { return c.flights.count() }
+func (c *Controller) InFlight() int { return c.inFlight.count() }
 
 // WaitHealthy returns when an invoker is up, or with the context's error.
 func (c *Controller) WaitHealthy(ctx context.Context) error {
 	for {
-		changed := c.fleet.changes()
-		if _, ok := c.fleet.pick(""); ok {
+		changed := c.pool.changes()
+		if _, ok := c.pool.pick(""); ok {
 			return nil
 		}
 		select {

@@ -69,7 +69,7 @@ func (c *Controller) awaitInvoker(ctx context.Context) {
 // invokeCompound runs a sequence or composition, which goes on when the caller
 // has left.
 func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, error) {
-	if _, ok := c.fleet.pick(""); !ok {
+	if _, ok := c.pool.pick(""); !ok {
 		return Outcome{}, ErrNoInvoker
 	}
 	if err := c.begin(); err != nil {
@@ -107,7 +107,7 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	if !isArray(content) { // which has no names under which it is laid over others
 		content = objectOf(given.Over(a.Parameters))
 	}
-	invoker, ok := c.fleet.pick(call.User.Namespace.Name + "/" + a.ID())
+	invoker, ok := c.pool.pick(call.User.Namespace.Name + "/" + a.ID())
 	if !ok {
 		return Outcome{}, ErrNoInvoker
 	}
@@ -126,10 +126,10 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 		Cause:        cause,
 		TraceContext: call.Trace,
 	}
-	answers := c.flights.add(id, invoker, waits, forcedAfter(a), func() { c.giveUp(id) })
-	defer c.flights.forget(id)
+	answers := c.inFlight.add(id, invoker, waits, forcedAfter(a), func() { c.giveUp(id) })
+	defer c.inFlight.forget(id)
 	if err := c.cfg.Bus.Publish(ctx, activation.Instance{ID: invoker}.Topic(), m.Encode()); err != nil {
-		c.flights.free(id)
+		c.inFlight.free(id)
 		return Outcome{}, fmt.Errorf("send activation of %s: %w", a.ID(), err)
 	}
 	if !waits {
@@ -146,7 +146,7 @@ func forcedAfter(a *catalog.Resolved) time.Duration {
 }
 
 func (c *Controller) giveUp(id activation.ID) {
-	if invoker, taken := c.flights.free(id); taken {
+	if invoker, taken := c.inFlight.free(id); taken {
 		c.log.Warn("an activation was never acknowledged", "activation", string(id), "invoker", invoker)
 		c.outcome(invoker, timedOut)
 	}

@@ -109,18 +109,14 @@ func (h *Handler) ping(r *request) error {
 }
 
 func (h *Handler) invokers(r *request) error {
-	states := map[string]controller.State{}
-	for _, s := range h.cfg.Controller.Invokers() {
-		states[s.Name] = s.State
-	}
-	return r.json(http.StatusOK, states)
+	return r.json(http.StatusOK, h.cfg.Controller.Invokers())
 }
 
 // healthy counts the invokers that are up, and all.
 func (h *Handler) healthy() (up, all int) {
 	invokers := h.cfg.Controller.Invokers()
-	for _, s := range invokers {
-		if s.State == controller.Healthy {
+	for _, state := range invokers {
+		if state == controller.Healthy {
 			up++
 		}
 	}

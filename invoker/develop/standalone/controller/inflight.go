@@ -7,10 +7,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// flights are the activations that invokers have: the slots that they take, and
+// inFlight are the activations that invokers have: the slots that they take, and
 // the callers that wait for results. The acks that end the two come in either
 // order.
-type flights struct {
+type inFlight struct {
 	mu      sync.Mutex
 	slots   map[activation.ID]slot
 	callers map[activation.ID]chan *activation.Record
@@ -22,14 +22,14 @@ type slot struct {
 	forced  *time.Timer
 }
 
-func newFlights() *flights {
-	return &flights{slots: map[activation.ID]slot{}, callers: map[activation.ID]chan *activation.Record{}}
+func newInFlight() *inFlight {
+	return &inFlight{slots: map[activation.ID]slot{}, callers: map[activation.ID]chan *activation.Record{}}
 }
 
 // add registers an activation. After the given time without an ack, giveUp is
 // called. If a caller waits, the channel gets its result: a record, or nil when
 // only the database has it. The first answer counts, a second is dropped.
-func (f *flights) add(id activation.ID, invoker int, waited bool, after time.Duration, giveUp func()) <-chan *activation.Record {
+func (f *inFlight) add(id activation.ID, invoker int, waited bool, after time.Duration, giveUp func()) <-chan *activation.Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.slots[id] = slot{invoker, time.AfterFunc(after, giveUp)}
@@ -41,7 +41,7 @@ func (f *flights) add(id activation.ID, invoker int, waited bool, after time.Dur
 }
 
 // answer sends a result to the caller that waits.
-func (f *flights) answer(id activation.ID, r *activation.Record) {
+func (f *inFlight) answer(id activation.ID, r *activation.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	select {
@@ -52,7 +52,7 @@ func (f *flights) answer(id activation.ID, r *activation.Record) {
 
 // free frees the slot of an activation. It returns the invoker of the slot, and
 // whether it was taken.
-func (f *flights) free(id activation.ID) (invoker int, taken bool) {
+func (f *inFlight) free(id activation.ID) (invoker int, taken bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, taken := f.slots[id]
@@ -64,21 +64,21 @@ func (f *flights) free(id activation.ID) (invoker int, taken bool) {
 }
 
 // forget removes the caller of an activation.
-func (f *flights) forget(id activation.ID) {
+func (f *inFlight) forget(id activation.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.callers, id)
 }
 
 // count is how many slots are taken.
-func (f *flights) count() int {
+func (f *inFlight) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.slots)
 }
 
 // clear stops all timers, at the end.
-func (f *flights) clear() {
+func (f *inFlight) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.slots {

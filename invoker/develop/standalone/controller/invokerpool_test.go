@@ -51,7 +51,7 @@ func TestHealthOfAnInvoker(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFleet()
+			f := newInvokerPool()
 			now := time.Unix(1_700_000_000, 0)
 			for i, s := range c.steps {
 				now = now.Add(s.after)
@@ -66,7 +66,7 @@ func TestHealthOfAnInvoker(t *testing.T) {
 	}
 }
 
-func (f *fleet) play(event string, now time.Time) bool {
+func (f *invokerPool) play(event string, now time.Time) bool {
 	ping := activation.Ping{Instance: activation.Instance{ID: 3, UniqueName: "x"}, Enabled: event == "ping"}
 	switch event {
 	case "ping", "off":
@@ -82,7 +82,7 @@ func (f *fleet) play(event string, now time.Time) bool {
 }
 
 func TestPickKeepsToOneInvokerAsLongAsItIsUp(t *testing.T) {
-	f := newFleet()
+	f := newInvokerPool()
 	now := time.Unix(1_700_000_000, 0)
 	if _, ok := f.pick("a"); ok {
 		t.Fatal("picked from no invoker")
@@ -112,7 +112,7 @@ func TestPickKeepsToOneInvokerAsLongAsItIsUp(t *testing.T) {
 }
 
 func TestFlightsEndWhenFreeAndNotWaitedFor(t *testing.T) {
-	f := newFlights()
+	f := newInFlight()
 	record := &activation.Record{ActivationID: "x"}
 	one := f.add("x", 2, true, time.Hour, func() {})
 	if f.count() != 1 {
@@ -144,7 +144,7 @@ func TestFlightsEndWhenFreeAndNotWaitedFor(t *testing.T) {
 }
 
 func TestForcedCompletion(t *testing.T) {
-	f := newFlights()
+	f := newInFlight()
 	gone := make(chan struct{})
 	f.add("x", 0, false, time.Nanosecond, func() { close(gone) })
 	<-gone

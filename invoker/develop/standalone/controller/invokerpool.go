@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"hash/fnv"
 	"slices"
 	"sync"
@@ -48,54 +47,54 @@ type member struct {
 	recent   []outcome // the newest last, at most memory
 }
 
-// fleet are the invokers that ever pinged.
-type fleet struct {
+// invokerPool are the invokers that ever pinged.
+type invokerPool struct {
 	mu      sync.Mutex
 	members map[int]*member
 	changed chan struct{} // closed and replaced whenever a state changes
 }
 
-func newFleet() *fleet {
-	return &fleet{members: map[int]*member{}, changed: make(chan struct{})}
+func newInvokerPool() *invokerPool {
+	return &invokerPool{members: map[int]*member{}, changed: make(chan struct{})}
 }
 
 // ping records a sign of life and reports whether the invoker is to be tested.
-func (f *fleet) ping(p activation.Ping, at time.Time) (test bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	id := p.Instance.ID
-	m := f.members[id]
+func (p *invokerPool) ping(ping activation.Ping, at time.Time) (test bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := ping.Instance.ID
+	m := p.members[id]
 	if m == nil {
 		m = &member{state: Offline}
-		f.members[id] = m
+		p.members[id] = m
 	}
-	m.instance, m.seen = p.Instance, at
+	m.instance, m.seen = ping.Instance, at
 	switch {
-	case !p.Enabled:
-		f.become(m, Offline)
+	case !ping.Enabled:
+		p.become(m, Offline)
 	case m.state == Offline:
 		m.recent = nil
-		f.become(m, Unhealthy)
+		p.become(m, Unhealthy)
 		m.tested = at
 		return true
 	}
 	return false
 }
 
-func (f *fleet) become(m *member, s State) {
+func (p *invokerPool) become(m *member, s State) {
 	if m.state != s {
 		m.state = s
-		close(f.changed)
-		f.changed = make(chan struct{})
+		close(p.changed)
+		p.changed = make(chan struct{})
 	}
 }
 
 // ended records how an activation on an invoker ended and reports whether the
 // invoker is to be tested now.
-func (f *fleet) ended(id int, how outcome, at time.Time) (test bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.members[id]
+func (p *invokerPool) ended(id int, how outcome, at time.Time) (test bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.members[id]
 	if m == nil || m.state == Offline {
 		return false
 	}
@@ -104,7 +103,7 @@ func (f *fleet) ended(id int, how outcome, at time.Time) (test bool) {
 		m.recent = slices.Clone(m.recent[1:])
 	}
 	before := m.state
-	f.become(m, m.judge(how))
+	p.become(m, m.judge(how))
 	// An unhealthy invoker that succeeds is tried again at once, to be sure;
 	// one that has just become so is tried for the first time.
 	test = m.state != Healthy && (before == Healthy || how == succeeded)
@@ -140,14 +139,14 @@ func (m *member) judge(last outcome) State {
 }
 
 // tick takes what the time changes and returns the invokers to be tested again.
-func (f *fleet) tick(at time.Time) (test []int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, m := range f.members {
+func (p *invokerPool) tick(at time.Time) (test []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, m := range p.members {
 		switch {
 		case m.state == Offline:
 		case at.Sub(m.seen) > silence:
-			f.become(m, Offline)
+			p.become(m, Offline)
 		case m.state != Healthy && at.Sub(m.tested) >= retest:
 			m.tested = at
 			test = append(test, id)
@@ -159,11 +158,11 @@ func (f *fleet) tick(at time.Time) (test []int) {
 
 // pick chooses a healthy invoker for a key: the same one as long as the same
 // ones are up, since it has warm containers.
-func (f *fleet) pick(key string) (id int, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (p *invokerPool) pick(key string) (id int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var up []int
-	for id, m := range f.members {
+	for id, m := range p.members {
 		if m.state == Healthy {
 			up = append(up, id)
 		}
@@ -177,26 +176,20 @@ func (f *fleet) pick(key string) (id int, ok bool) {
 	return up[int(h.Sum32())%len(up)], true
 }
 
-// Standing is one invoker in the list of invokers.
-type Standing struct {
-	Name  string
-	State State
-}
-
-func (f *fleet) standings() []Standing {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := make([]Standing, 0, len(f.members))
-	for _, m := range f.members {
-		all = append(all, Standing{m.instance.String(), m.state})
+// states are the invokers' by their names.
+func (p *invokerPool) states() map[string]State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[string]State{}
+	for _, m := range p.members {
+		all[m.instance.String()] = m.state
 	}
-	slices.SortFunc(all, func(a, b Standing) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
 // changes gives a channel that is closed at the next change of a state.
-func (f *fleet) changes() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.changed
+func (p *invokerPool) changes() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
 }
