@@ -9,8 +9,7 @@ import (
 )
 
 // database is one CouchDB database within a transaction. The sequence number
-// of the documents' bucket and of each index counts its entries, which bbolt
-// cannot count cheaply.
+// of the documents' bucket counts them, which bbolt cannot do cheaply.
 type database struct {
 	root  *bolt.Bucket
 	docs  *bolt.Bucket
@@ -113,7 +112,7 @@ func (db *database) replace(id string, old, next *record) error {
 		if err := db.unindex(id, old.body); err != nil {
 			return err
 		}
-		if err := count(db.docs, -1); err != nil {
+		if err := db.count(-1); err != nil {
 			return err
 		}
 		for name := range old.atts {
@@ -132,16 +131,16 @@ func (db *database) replace(id string, old, next *record) error {
 	if next.deleted() {
 		return nil
 	}
-	if err := count(db.docs, 1); err != nil {
+	if err := db.count(1); err != nil {
 		return err
 	}
 	return db.index(id, next.body)
 }
 
-// count adds n to the bucket's number of entries.
-func count(b *bolt.Bucket, n int) error {
-	if err := b.SetSequence(uint64(int64(b.Sequence()) + int64(n))); err != nil {
-		return fmt.Errorf("count entries: %w", err)
+// count adds n to the number of documents.
+func (db *database) count(n int64) error {
+	if err := db.docs.SetSequence(uint64(int64(db.docs.Sequence()) + n)); err != nil {
+		return fmt.Errorf("count documents: %w", err)
 	}
 	return nil
 }

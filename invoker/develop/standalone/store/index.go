@@ -65,24 +65,14 @@ func (db *database) index(id string, body []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := b.Put(key, encodeRow(n, text, e.value)); err != nil {
-			return err
-		}
-		return count(b, 1)
+		return b.Put(key, encodeRow(n, text, e.value))
 	})
 }
 
 // unindex removes the document's rows.
 func (db *database) unindex(id string, body []byte) error {
 	return db.eachEntry(id, body, func(b *bolt.Bucket, e entry) error {
-		key := append(appendKey(nil, e.key), id...)
-		if b.Get(key) == nil {
-			return nil
-		}
-		if err := b.Delete(key); err != nil {
-			return err
-		}
-		return count(b, -1)
+		return b.Delete(append(appendKey(nil, e.key), id...))
 	})
 }
 

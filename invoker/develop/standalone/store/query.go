@@ -21,14 +21,13 @@ type query struct {
 	reduce      bool
 }
 
-// parseQuery reads the parameters, which are JSON values. Others, such as
-// "stale", make no difference here: the indexes are never stale.
+// parseQuery reads the parameters, which are JSON values. Others have no effect,
+// such as "stale": the indexes are never stale.
 func parseQuery(values url.Values) (*query, error) {
-	q, inclusiveEnd := &query{limit: -1, reduce: true}, true
+	q := &query{limit: -1, reduce: true}
 	wrong := func(reason string) error { return &refusal{http.StatusBadRequest, "query_parse_error", reason} }
 	for name, into := range map[string]any{
-		"inclusive_end": &inclusiveEnd, "descending": &q.descending, "include_docs": &q.includeDocs,
-		"reduce": &q.reduce, "limit": &q.limit, "skip": &q.skip,
+		"descending": &q.descending, "include_docs": &q.includeDocs, "reduce": &q.reduce, "limit": &q.limit, "skip": &q.skip,
 	} {
 		if text := values.Get(name); text != "" && json.Unmarshal([]byte(text), into) != nil {
 			return nil, wrong("A query parameter has a value of the wrong type.")
@@ -58,19 +57,13 @@ func parseQuery(values url.Values) (*query, error) {
 	if q.descending {
 		q.from, q.to = end, start
 	}
-	// The rows of a key begin with it, and then have the id of a document. The
-	// upper bound, and a lower one that is left out, lie behind all of them.
-	if q.from != nil && q.descending && !inclusiveEnd {
-		q.from = behind(q.from)
-	}
-	if q.to != nil && (q.descending || inclusiveEnd) {
-		q.to = behind(q.to)
+	// The rows of a key begin with it and then have the id of a document, which
+	// does not begin with this byte.
+	if q.to != nil {
+		q.to = append(bytes.Clone(q.to), 0xff)
 	}
 	return q, nil
 }
-
-// behind is a key behind the rows of another: no id begins with this byte.
-func behind(key []byte) []byte { return append(bytes.Clone(key), 0xff) }
 
 // scan walks an index in the order asked for and calls fn with the rows in
 // range, until it returns false.
@@ -132,11 +125,7 @@ func (s *Store) queryView(r *request, name string) error {
 		if err != nil {
 			return err
 		}
-		total := uint64(0)
-		if index != nil {
-			total = index.Sequence()
-		}
-		return r.reply(http.StatusOK, map[string]any{"total_rows": total, "offset": q.skip, "rows": rows})
+		return r.reply(http.StatusOK, map[string]any{"rows": rows})
 	})
 }
 
