@@ -170,20 +170,16 @@ func (b *Bus) listEnd(ctx context.Context, topic string) (int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	req.Topics = append(req.Topics, of)
-	// RequestSharded sends it to the partition's leader.
-	for _, shard := range b.client.RequestSharded(ctx, req) {
-		if shard.Err != nil {
-			return 0, fmt.Errorf("find end of %s: %w", topic, shard.Err)
-		}
-		res := shard.Resp.(*kmsg.ListOffsetsResponse)
-		for _, t := range res.Topics {
-			for _, p := range t.Partitions {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					return 0, fmt.Errorf("find end of %s: %w", topic, err)
-				}
-				return p.Offset, nil
-			}
-		}
+	res, err := req.RequestWith(ctx, b.client)
+	if err == nil && (len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1) {
+		err = kerr.UnknownTopicOrPartition
 	}
-	return 0, fmt.Errorf("find end of %s: %w", topic, kerr.UnknownTopicOrPartition)
+	if err != nil {
+		return 0, fmt.Errorf("find end of %s: %w", topic, err)
+	}
+	p := res.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+		return 0, fmt.Errorf("find end of %s: %w", topic, err)
+	}
+	return p.Offset, nil
 }

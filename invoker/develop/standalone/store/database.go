@@ -78,11 +78,12 @@ func (s *Store) createDatabase(r *request) error {
 	return r.reply(http.StatusCreated, map[string]bool{"ok": true})
 }
 
-// record reads a document or tombstone; nil when there never was one.
+// record reads a document or tombstone, a record of nothing when there never was
+// one.
 func (db *database) record(id string) (*record, error) {
 	raw := db.docs.Get([]byte(id))
 	if raw == nil {
-		return nil, nil
+		return &record{}, nil
 	}
 	r, err := decodeRecord(raw)
 	if err != nil {
@@ -97,7 +98,7 @@ func (db *database) existing(id string) (*record, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case rec == nil:
+	case rec.rev == "":
 		return nil, notFound("missing")
 	case rec.deleted():
 		return nil, notFound("deleted")
@@ -105,42 +106,38 @@ func (db *database) existing(id string) (*record, error) {
 	return rec, nil
 }
 
-// replace writes a record over old (nil for none) and keeps counters, indexes
-// and attachment contents in step.
-func (db *database) replace(id string, old, next *record) error {
-	if old != nil && !old.deleted() {
+// replace stores next as the revision after old and keeps the count of
+// documents, indexes and attachment contents in step. It returns the new
+// revision.
+func (db *database) replace(id string, old, next *record) (string, error) {
+	next.rev = next.nextRev(old.rev)
+	docs := db.docs.Sequence()
+	if !old.deleted() {
+		docs--
 		if err := db.unindex(id, old.body); err != nil {
-			return err
+			return "", err
 		}
-		if err := db.count(-1); err != nil {
-			return err
+	}
+	for name := range old.atts {
+		if _, kept := next.atts[name]; kept {
+			continue
 		}
-		for name := range old.atts {
-			if _, kept := next.atts[name]; kept {
-				continue
-			}
-			if err := db.blobs.Delete(blobKey(id, name)); err != nil {
-				return fmt.Errorf("remove attachment %s of %s: %w", name, id, err)
-			}
+		if err := db.blobs.Delete(blobKey(id, name)); err != nil {
+			return "", fmt.Errorf("remove attachment %s of %s: %w", name, id, err)
 		}
 	}
 	// old aliases the page that Put may rewrite: it is not touched after this.
 	if err := db.docs.Put([]byte(id), next.encode()); err != nil {
-		return fmt.Errorf("store document %s: %w", id, err)
+		return "", fmt.Errorf("store document %s: %w", id, err)
 	}
-	if next.deleted() {
-		return nil
+	if !next.deleted() {
+		docs++
+		if err := db.index(id, next.body); err != nil {
+			return "", err
+		}
 	}
-	if err := db.count(1); err != nil {
-		return err
+	if err := db.docs.SetSequence(docs); err != nil {
+		return "", fmt.Errorf("count documents: %w", err)
 	}
-	return db.index(id, next.body)
-}
-
-// count adds n to the number of documents.
-func (db *database) count(n int64) error {
-	if err := db.docs.SetSequence(uint64(int64(db.docs.Sequence()) + n)); err != nil {
-		return fmt.Errorf("count documents: %w", err)
-	}
-	return nil
+	return next.rev, nil
 }

@@ -193,11 +193,10 @@ func validID(id string) error {
 // checkRev is CouchDB's optimistic locking: a document is replaced only by one
 // with its revision, and a revision of anything else is a conflict.
 func checkRev(old *record, rev string, deletes bool) error {
-	there := old != nil && !old.deleted()
 	switch {
-	case there && rev != old.rev, !there && rev != "" && (old == nil || rev != old.rev):
+	case rev != old.rev && (rev != "" || !old.deleted()):
 		return conflict()
-	case !there && deletes:
+	case old.deleted() && deletes:
 		return notFound("missing")
 	}
 	return nil
@@ -221,12 +220,12 @@ func (db *database) put(in *incoming) (string, error) {
 		if !att.Stub {
 			return "", notServed() // contents come by requests of their own
 		}
-		if old == nil || old.atts[name] == (stub{}) {
+		if old.atts[name] == (stub{}) {
 			return "", &refusal{http.StatusPreconditionFailed, "missing_stub", "Invalid attachment stub in " + in.id + " for " + name}
 		}
 		next.atts[name] = old.atts[name]
 	}
-	return db.succeed(in.id, old, next)
+	return db.replace(in.id, old, next)
 }
 
 // attach stores an attachment as a new revision of its document, which is
@@ -239,31 +238,18 @@ func (db *database) attach(id, rev, name, contentType string, data []byte) (stri
 	if err := checkRev(old, rev, false); err != nil {
 		return "", err
 	}
-	next, prev := &record{body: []byte("{}"), atts: map[string]stub{}}, 0
-	if old != nil {
-		prev = generation(old.rev)
-		maps.Copy(next.atts, old.atts)
-		if !old.deleted() {
-			next.body = bytes.Clone(old.body)
-		}
+	next := &record{body: []byte("{}"), atts: map[string]stub{}}
+	maps.Copy(next.atts, old.atts)
+	if !old.deleted() {
+		next.body = bytes.Clone(old.body)
 	}
 	sum := md5.Sum(data)
 	next.atts[name] = stub{
-		ContentType: contentType, RevPos: prev + 1, Length: len(data), Stub: true,
+		ContentType: contentType, RevPos: generation(old.rev) + 1, Length: len(data), Stub: true,
 		Digest: "md5-" + base64.StdEncoding.EncodeToString(sum[:]),
 	}
 	if err := db.blobs.Put(blobKey(id, name), data); err != nil {
 		return "", fmt.Errorf("store attachment %s of %s: %w", name, id, err)
 	}
-	return db.succeed(id, old, next)
-}
-
-// succeed stores next as the revision after old, which is nil for none.
-func (db *database) succeed(id string, old, next *record) (string, error) {
-	prev := ""
-	if old != nil {
-		prev = old.rev
-	}
-	next.rev = next.nextRev(prev)
-	return next.rev, db.replace(id, old, next)
+	return db.replace(id, old, next)
 }

@@ -56,16 +56,11 @@ type entry struct {
 func (db *database) index(id string, body []byte) error {
 	return db.eachEntry(id, body, func(b *bolt.Bucket, e entry) error {
 		key := appendKey(nil, e.key)
-		n := len(key)
-		key = append(key, id...)
-		if b.Get(key) != nil {
-			return nil // a document has one row per key
-		}
 		text, err := json.Marshal(e.key)
 		if err != nil {
 			return err
 		}
-		return b.Put(key, encodeRow(n, text, e.value))
+		return b.Put(append(key, id...), encodeRow(len(key), text, e.value))
 	})
 }
 
