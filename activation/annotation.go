@@ -96,6 +96,9 @@ func truthy(v json.RawMessage) bool {
 	return false
 }
 
+// MarshalJSON writes an array of keys with values.
+func (a Annotations) MarshalJSON() ([]byte, error) { return a.append(nil), nil }
+
 func (a Annotations) append(dst []byte) []byte {
 	dst = append(dst, '[')
 	for i, annotation := range a {

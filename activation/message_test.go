@@ -102,8 +102,8 @@ func TestMessageStrictness(t *testing.T) {
 }
 
 // TestDamagedMessages flips and cuts each byte of captured messages: none may
-// make the decoder fail in any way but an error, and an error shows nothing of
-// what is secret.
+// make the decoder fail in any way but an error, and an error contains
+// no secret.
 func TestDamagedMessages(t *testing.T) {
 	whole := oneMessage(t)
 	for i := range len(whole) {
@@ -136,7 +136,7 @@ func TestDecodedMessage(t *testing.T) {
 		t.Error("auth key")
 	}
 	if s := m.User.AuthKey.String() + m.User.AuthKey.GoString(); strings.Contains(s, "23bc") {
-		t.Error("the key shows when it is printed")
+		t.Error("the key is printed")
 	}
 }
 

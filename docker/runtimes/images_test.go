@@ -68,7 +68,7 @@ func runInImage(t *testing.T, d dialect, image string) {
 	defer c.Close()
 	limit := proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}
 	if x := c.Init(t.Context(), []byte(initBody(d.echo, "main", false, nil)), time.Minute, limit); !x.OK() {
-		t.Fatalf("init: %v %v %d %s; it said %s", x.Failure, x.Err, x.Status, x.Body, docker(t, "logs", id))
+		t.Fatalf("init: %v %v %d %s; its logs: %s", x.Failure, x.Err, x.Status, x.Body, docker(t, "logs", id))
 	}
 	x := c.Run(t.Context(), []byte(runBody(`{"k":"v"}`)), time.Minute, limit)
 	if r := proxy.RunOutcome(x, time.Minute, false); string(r.Result) != `{"got":{"k":"v"}}` {

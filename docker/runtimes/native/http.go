@@ -13,7 +13,7 @@ import (
 // maxBody bounds a request: code is at most 48 MiB before base64 and JSON.
 const maxBody = 256 << 20
 
-// Texts of the docker skeleton, on which clients may rely.
+// Texts of the docker skeleton, on which clients may depend.
 const (
 	textNoImage  = "The action is a Docker image, which a plain process cannot run (gpuwhisk standalone --runtime docker can)."
 	textTwice    = "Cannot initialize the action more than once."
@@ -74,7 +74,7 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // an invoker that is gone wants no answer
+	_, _ = w.Write(body) // an error here is of an invoker that is gone
 }
 
 func failure(text string) []byte {

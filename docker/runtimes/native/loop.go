@@ -85,8 +85,8 @@ func (p *proxy) startLoop(env []string) (*loop, error) {
 	return l, nil
 }
 
-// ready waits until the action reports that it is ready, or for a moment to see
-// that it does not end.
+// ready waits until the action acknowledges its start, or for a moment in which
+// it must not end.
 func (l *loop) ready(ack bool) error {
 	if !ack {
 		timer := time.NewTimer(startGrace)

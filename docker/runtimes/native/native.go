@@ -26,14 +26,14 @@ import (
 	"sync"
 )
 
-// Variables that the proxy reads. Those of its own it takes out of what the
-// action sees.
+// Variables that the proxy reads. Its own are removed from the action's
+// environment.
 const (
 	envPort     = "__OW_PROXY_PORT"   // default 8080
 	envHost     = "__OW_PROXY_HOST"   // default 0.0.0.0
 	envDir      = "__OW_PROXY_DIR"    // where code is kept, default "action"
 	envLoop     = "__OW_ACTION_LOOP"  // "true": the action loops
-	envAck      = "__OW_WAIT_FOR_ACK" // not empty: a looping action reports when it is ready
+	envAck      = "__OW_WAIT_FOR_ACK" // not empty: a looping action acknowledges its start
 	envStockAck = "OW_WAIT_FOR_ACK"   // the same, as stock images set it
 	envNoImage  = "__OW_NO_IMAGE"     // not empty: this is a plain process, in no image
 )
@@ -74,13 +74,13 @@ func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config
 	return net.JoinHostPort(set[envHost], set[envPort]), cfg
 }
 
-// WithoutImage is an environment by which the proxy runs outside of any image, so
-// that an action which is an image cannot run.
+// WithoutImage is an environment for a proxy that runs outside of any image, so that an action which is an image cannot run.
 func WithoutImage(environ []string) []string {
 	return append(slices.Clip(environ), envNoImage+"=true")
 }
 
-// Run serves one action until the context ends. FromEnv reads the environment.
+// Run serves one action until the context ends. FromEnv reads
+// the environment.
 func Run(ctx context.Context, environ []string, stdout, stderr *os.File) error {
 	addr, cfg := FromEnv(environ, stdout, stderr)
 	listener, err := net.Listen("tcp", addr)

@@ -124,7 +124,7 @@ func FuzzParseRun(f *testing.F) {
 	})
 }
 
-// FuzzUnzip looks for an archive that writes outside its folder.
+// FuzzUnzip searches for an archive that writes outside its folder.
 func FuzzUnzip(f *testing.F) {
 	seed := func(name, text string, mode fs.FileMode) {
 		var b bytes.Buffer

@@ -194,7 +194,7 @@ func TestPackagesAndBindings(t *testing.T) {
 		t.Errorf("binding %+v", pkg)
 	}
 	// The client's own type of a package cannot hold the false that a package
-	// has for a binding in lists; names and number are what its users see.
+	// has for a binding in lists; it has names and number right.
 	packages, _, err := c.Packages.List(&whisk.PackageListOptions{Limit: 30})
 	if err != nil || len(packages) != 2 {
 		t.Errorf("packages %+v, %v", packages, err)

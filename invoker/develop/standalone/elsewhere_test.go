@@ -56,9 +56,8 @@ func elsewhere(t *testing.T) *url.URL {
 }
 
 // freePort is a port without a listener. It lies below those that Linux
-// gives to clients: a connection of anybody's could have one of these before
-// the server listens. Packages are tested at once: each has a thousand ports
-// of its own.
+// gives to clients: another connection could take one of these before the server
+// listens. Packages are tested at once: each has a thousand ports of its own.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {

@@ -37,8 +37,8 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	}
 	if c.GPU.SimulatedDevices != 2 || c.GPU.Policy != "fcfs" || c.GPU.Tokens.Max != 3 || c.GPU.Prefetch || c.CouchDB.Password != "p w" || c.CouchDB.Activations != "a" ||
 		c.Runtimes.Kind != "process" || len(c.Kafka.Hosts) != 1 || c.Pool.UserMemory != 4096<<20 ||
-		c.GPU.SimulatedMemory != 16<<30 || c.Limits.MemoryMax != 2<<30 {
-		t.Errorf("the invoker understood %+v", c)
+		c.GPU.SimulatedMemory != 16<<30 || c.Limits.Memory.Max != 2<<30 {
+		t.Errorf("the invoker has read %+v", c)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestNamespaceFlag(t *testing.T) {
 	}
 }
 
-// What a user gave wrongly is answered with the flag that said it.
+// The error of a wrong value names its flag.
 func TestStartNamesTheFlag(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -192,7 +192,7 @@ func TestBanner(t *testing.T) {
 		}
 	}
 	if strings.Contains(b.String(), s.Info().Database.Password) {
-		t.Error("the banner shows the store's password")
+		t.Error("the store's password is in the banner")
 	}
 }
 
@@ -219,7 +219,7 @@ func TestAnInvokerThatCannotStart(t *testing.T) {
 }
 
 // TestCallsWaitForTheInvokerThatStarts: from the first moment on no call is
-// refused, and /ping shows when an action can run.
+// refused, and /ping answers pong once an action can run.
 func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 	f := &fakeInvoker{run: echo, t: t}
 	hold := make(chan struct{})

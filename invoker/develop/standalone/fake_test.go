@@ -19,7 +19,7 @@ import (
 
 // fakeInvoker is the least that a controller takes for an invoker: it reads
 // its topic from the beginning, pings, and answers each activation with what
-// run makes of it. It gets everything it knows from its environment, as the
+// run makes of it. It takes all settings from its environment, as the
 // real one does.
 type fakeInvoker struct {
 	t   testing.TB
@@ -59,7 +59,7 @@ func (f *fakeInvoker) start(ctx context.Context, environ, _ []string) (func() er
 }
 
 // createTopic is done by a client of its own: one that already consumes the
-// topic would look for it again only after a second.
+// topic would ask for it again only after a second.
 func createTopic(ctx context.Context, seed, name string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(seed))
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *fakeInvoker) consume(ctx context.Context, client *kgo.Client, running *
 		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
 			m, err := activation.DecodeMessage(r.Value)
 			if err != nil {
-				f.t.Errorf("the controller sent what no invoker understands: %v\n%s", err, r.Value)
+				f.t.Errorf("the controller sent what no invoker can decode: %v\n%s", err, r.Value)
 				return
 			}
 			f.mu.Lock()

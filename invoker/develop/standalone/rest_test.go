@@ -136,7 +136,7 @@ func TestRefusals(t *testing.T) {
 	other.auth = "u-other:k-other"
 	big := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	cases := []struct {
-		who          apiClient
+		user         apiClient
 		method, path string
 		body         string
 		status       int
@@ -184,7 +184,7 @@ func TestRefusals(t *testing.T) {
 		{d, "GET", "/elsewhere", "", 501, "is not supported here, by gpuwhisk standalone."},
 	}
 	for _, c := range cases {
-		got := c.who.do(c.method, c.path, c.body)
+		got := c.user.do(c.method, c.path, c.body)
 		var e struct{ Code, Error string }
 		if err := json.Unmarshal([]byte(got.body), &e); err != nil || e.Code == "" {
 			t.Errorf("%s %s: no error of OpenWhisk's shape: %s", c.method, c.path, got.body)
@@ -197,7 +197,7 @@ func TestRefusals(t *testing.T) {
 		}
 		for _, secret := range []string{Guest().Key, "k-other"} {
 			if strings.Contains(got.body, secret) {
-				t.Errorf("%s %s shows a key", c.method, c.path)
+				t.Errorf("%s %s: a key is in the answer", c.method, c.path)
 			}
 		}
 	}
@@ -221,10 +221,10 @@ func TestSharedPackages(t *testing.T) {
 		t.Errorf("ran as %s: %+v", m.User.Namespace.Name, m.Action)
 	}
 	if got := other.do("GET", "/api/v1/namespaces/guest/packages", ""); !strings.Contains(got.body, `"name":"shared"`) {
-		t.Errorf("shared packages of a stranger: %s", got.body)
+		t.Errorf("shared packages for another user: %s", got.body)
 	}
 	if got := other.do("PUT", "/api/v1/namespaces/guest/actions/shared/act?overwrite=true", `{}`); got.status != 403 {
-		t.Errorf("a stranger may write: %d", got.status)
+		t.Errorf("another user may write: %d", got.status)
 	}
 }
 

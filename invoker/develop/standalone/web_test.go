@@ -8,7 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// web makes the answer of a web action what its "answer" argument says.
+// web answers with the argument "answer", or with all of them.
 func web(m *activation.Message) activation.Response {
 	var args map[string]json.RawMessage
 	_ = json.Unmarshal(m.Content, &args)

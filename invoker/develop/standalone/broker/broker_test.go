@@ -34,7 +34,7 @@ func TestMessagesArriveInOrderFromNowOn(t *testing.T) {
 	inOrder(t, bus, "acks")
 }
 
-// TestTheSameOnKafka is the story above with a broker that is not ours.
+// TestTheSameOnKafka is the test above with a broker that is not ours.
 func TestTheSameOnKafka(t *testing.T) {
 	addr := os.Getenv("GPUWHISK_TEST_KAFKA")
 	if addr == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// step is one event of an invoker's story and what must hold after it.
+// step is one event in the life of an invoker and what must hold after it.
 type step struct {
 	after time.Duration // since the step before
 	event string        // ping, off, ok, error, timeout, tick
@@ -44,7 +44,7 @@ func TestHealthOfAnInvoker(t *testing.T) {
 			repeat(6, step{0, "ok", Unhealthy, true}), []step{{0, "ok", Healthy, false}})},
 		{"ten seconds of silence", join(up, []step{{10 * time.Second, "tick", Healthy, false}, {time.Second, "tick", Offline, false}})},
 		{"back after silence", join(up, []step{{11 * time.Second, "tick", Offline, false}, {0, "ping", Unhealthy, true}, {0, "ok", Healthy, false}})},
-		{"it says goodbye", join(up, []step{{0, "off", Offline, false}})},
+		{"it disables itself", join(up, []step{{0, "off", Offline, false}})},
 		{"acks of an offline one do not count", join(up, []step{{0, "off", Offline, false}, {0, "ok", Offline, false}})},
 		{"tested again after a minute", join([]step{{0, "ping", Unhealthy, true}},
 			repeat(7, step{8 * time.Second, "ping", Unhealthy, false}), []step{{time.Second, "tick", Unhealthy, false}, {3 * time.Second, "tick", Unhealthy, true}})},

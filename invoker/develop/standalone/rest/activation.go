@@ -12,24 +12,19 @@ import (
 // extended is a record as users get it. The fields are in the order of their
 // names, as the controller writes them.
 type extended struct {
-	ActivationID activation.ID    `json:"activationId"`
-	Annotations  []annotationJSON `json:"annotations"`
-	Cause        activation.ID    `json:"cause,omitempty"`
-	Duration     *int64           `json:"duration,omitempty"`
-	End          int64            `json:"end,omitempty"`
-	Logs         []string         `json:"logs"`
-	Name         string           `json:"name"`
-	Namespace    string           `json:"namespace"`
-	Publish      bool             `json:"publish"`
-	Response     responseJSON     `json:"response"`
-	Start        int64            `json:"start"`
-	Subject      string           `json:"subject"`
-	Version      string           `json:"version"`
-}
-
-type annotationJSON struct {
-	Key   string          `json:"key"`
-	Value json.RawMessage `json:"value"`
+	ActivationID activation.ID          `json:"activationId"`
+	Annotations  activation.Annotations `json:"annotations"`
+	Cause        activation.ID          `json:"cause,omitempty"`
+	Duration     *int64                 `json:"duration,omitempty"`
+	End          int64                  `json:"end,omitempty"`
+	Logs         []string               `json:"logs"`
+	Name         string                 `json:"name"`
+	Namespace    string                 `json:"namespace"`
+	Publish      bool                   `json:"publish"`
+	Response     responseJSON           `json:"response"`
+	Start        int64                  `json:"start"`
+	Subject      string                 `json:"subject"`
+	Version      string                 `json:"version"`
 }
 
 type responseJSON struct {
@@ -39,19 +34,12 @@ type responseJSON struct {
 	Success bool            `json:"success"`
 }
 
-func respond(r activation.Response) responseJSON {
-	words := [...]string{"success", "application error", "action developer error", "whisk internal error"}
-	return responseJSON{r.Result, r.Size, words[r.StatusCode], r.StatusCode == activation.StatusSuccess}
-}
-
 func extend(r *activation.Record) extended {
+	status := [...]string{"success", "application error", "action developer error", "whisk internal error"}[r.Response.StatusCode]
 	e := extended{
-		ActivationID: r.ActivationID, Cause: r.Cause, Duration: r.Duration, End: r.End, Logs: r.Logs,
-		Name: r.Name, Namespace: r.Namespace, Publish: r.Publish, Response: respond(r.Response),
-		Start: r.Start, Subject: r.Subject, Version: r.Version, Annotations: []annotationJSON{},
-	}
-	for _, a := range r.Annotations {
-		e.Annotations = append(e.Annotations, annotationJSON(a))
+		ActivationID: r.ActivationID, Annotations: r.Annotations, Cause: r.Cause, Duration: r.Duration, End: r.End, Logs: r.Logs,
+		Name: r.Name, Namespace: r.Namespace, Publish: r.Publish, Start: r.Start, Subject: r.Subject, Version: r.Version,
+		Response: responseJSON{r.Response.Result, r.Response.Size, status, r.Response.StatusCode == activation.StatusSuccess},
 	}
 	if e.Logs == nil {
 		e.Logs = []string{}
