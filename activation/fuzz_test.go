@@ -35,36 +35,36 @@ func stable(t *testing.T, first []byte, again func([]byte) ([]byte, error)) {
 	}
 }
 
-func FuzzDecodeMessage(f *testing.F) {
-	seed(f, "invoker0")
+// fuzzCodec decodes any bytes, uses what can be decoded, and requires that it is
+// stable.
+func fuzzCodec[T any](f *testing.F, decode func([]byte) (T, error), encode func(T) []byte, use func(T)) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := DecodeMessage(data)
+		v, err := decode(data)
 		if err != nil {
 			return
 		}
-		_ = m.User.AuthKey.Members()
-		_ = m.TransID.ID()
-		stable(t, m.Encode(), func(b []byte) ([]byte, error) {
-			n, err := DecodeMessage(b)
+		use(v)
+		stable(t, encode(v), func(b []byte) ([]byte, error) {
+			again, err := decode(b)
 			if err != nil {
 				return nil, err
 			}
-			return n.Encode(), nil
+			return encode(again), nil
 		})
+	})
+}
+
+func FuzzDecodeMessage(f *testing.F) {
+	seed(f, "invoker0")
+	fuzzCodec(f, DecodeMessage, (*Message).Encode, func(m *Message) {
+		_ = m.User.AuthKey.Members()
+		_ = m.TransID.ID()
 	})
 }
 
 func FuzzDecodeAck(f *testing.F) {
 	seed(f, "completed0")
-	f.Fuzz(func(t *testing.T, data []byte) {
-		a, err := DecodeAck(data)
-		if err != nil {
-			return
-		}
-		stable(t, a.Encode(), func(b []byte) ([]byte, error) {
-			again, err := DecodeAck(b)
-			return again.Encode(), err
-		})
+	fuzzCodec(f, DecodeAck, Ack.Encode, func(a Ack) {
 		if a.Record != nil {
 			a.Record.Details.Kind = "unknown"
 			NewEvent(a.Record, "invoker0", "u", 1)
@@ -74,16 +74,7 @@ func FuzzDecodeAck(f *testing.F) {
 
 func FuzzDecodePing(f *testing.F) {
 	seed(f, "health")
-	f.Fuzz(func(t *testing.T, data []byte) {
-		g, err := DecodePing(data)
-		if err != nil {
-			return
-		}
-		stable(t, g.Encode(), func(b []byte) ([]byte, error) {
-			again, err := DecodePing(b)
-			return again.Encode(), err
-		})
-	})
+	fuzzCodec(f, DecodePing, Ping.Encode, func(Ping) {})
 }
 
 func FuzzDecodeRecord(f *testing.F) {
@@ -94,19 +85,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 		}
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := DecodeRecord(data)
-		if err != nil {
-			return
-		}
-		stable(t, r.Document(1), func(b []byte) ([]byte, error) {
-			again, err := DecodeRecord(b)
-			if err != nil {
-				return nil, err
-			}
-			return again.Document(1), nil
-		})
-	})
+	fuzzCodec(f, DecodeRecord, func(r *Record) []byte { return r.Document(1) }, func(*Record) {})
 }
 
 func FuzzDecodeAction(f *testing.F) {

@@ -86,11 +86,7 @@ func TestInitAndRun(t *testing.T) {
 			t.Fatalf("init: %d %q", status, text)
 		}
 		for range 3 {
-			status, text := p.post("/run", runBody(`{"n":1,"s":"grüße 日本 😀"}`))
-			want := map[string]any{"got": map[string]any{"n": 1.0, "s": "grüße 日本 😀"}}
-			if status != 200 || !reflect.DeepEqual(mustJSON(t, text), want) {
-				t.Errorf("run: %d %q", status, text)
-			}
+			p.returns(`{"n":1,"s":"grüße 日本 😀"}`, map[string]any{"got": map[string]any{"n": 1.0, "s": "grüße 日本 😀"}})
 			if out, err := p.logs(); out != "hello\n" || err != "oops\n" {
 				t.Errorf("logs %q and %q", out, err)
 			}
@@ -102,17 +98,10 @@ func TestArraysInAndOut(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
 		p.load(d.echo)
-		status, text := p.post("/run", runBody(`[1,{"a":2}]`))
-		if want := map[string]any{"got": []any{1.0, map[string]any{"a": 2.0}}}; status != 200 ||
-			!reflect.DeepEqual(mustJSON(t, text), want) {
-			t.Errorf("array in: %d %q", status, text)
-		}
+		p.returns(`[1,{"a":2}]`, map[string]any{"got": []any{1.0, map[string]any{"a": 2.0}}})
 		p = start(t, d.family)
 		p.load(d.array)
-		status, text = p.post("/run", runBody(`{}`))
-		if status != 200 || !reflect.DeepEqual(mustJSON(t, text), []any{1.0, "two"}) {
-			t.Errorf("array out: %d %q", status, text)
-		}
+		p.returns(`{}`, []any{1.0, "two"})
 	})
 }
 
@@ -160,11 +149,7 @@ func TestArchive(t *testing.T) {
 		if status, text := p.post("/init", initBody(code, "main", true, nil)); status != 200 {
 			t.Fatalf("init: %d %q", status, text)
 		}
-		status, text := p.post("/run", runBody(`{"k":"v"}`))
-		want := map[string]any{"zip": map[string]any{"k": "v"}}
-		if status != 200 || !reflect.DeepEqual(mustJSON(t, text), want) {
-			t.Errorf("%d %q", status, text)
-		}
+		p.returns(`{"k":"v"}`, map[string]any{"zip": map[string]any{"k": "v"}})
 	})
 }
 

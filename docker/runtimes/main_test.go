@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -252,6 +253,14 @@ func (p *running) run(value string, status int, want string) {
 	p.t.Helper()
 	if got, text := p.post("/run", runBody(value)); got != status || text != want {
 		p.t.Errorf("run: %d %q, want %d %q", got, text, status, want)
+	}
+}
+
+// returns runs the action on a value and expects a result.
+func (p *running) returns(value string, want any) {
+	p.t.Helper()
+	if status, text := p.post("/run", runBody(value)); status != 200 || !reflect.DeepEqual(mustJSON(p.t, text), want) {
+		p.t.Errorf("run: %d %q, want %v", status, text, want)
 	}
 }
 

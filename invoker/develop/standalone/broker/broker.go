@@ -48,7 +48,7 @@ func Start(dir string, port int, log *slog.Logger) (*Broker, error) {
 	}
 	cluster, err := kfake.NewCluster(opts...)
 	if err != nil {
-		return nil, fmt.Errorf("start embedded broker on port %s: %w", portName(port), err)
+		return nil, fmt.Errorf("start embedded broker on port %d: %w", port, err)
 	}
 	addrs := cluster.ListenAddrs()
 	if len(addrs) != 1 {
@@ -56,13 +56,6 @@ func Start(dir string, port int, log *slog.Logger) (*Broker, error) {
 		return nil, fmt.Errorf("start embedded broker: it listens on %d addresses, want one", len(addrs))
 	}
 	return &Broker{cluster: cluster, addr: addrs[0]}, nil
-}
-
-func portName(port int) string {
-	if port == 0 {
-		return "(any)"
-	}
-	return strconv.Itoa(port)
 }
 
 // Addr is the host and port that clients connect to.
