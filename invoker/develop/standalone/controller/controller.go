@@ -104,29 +104,24 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err := c.putHealthAction(ctx); err != nil {
 		return err
 	}
-	loopCtx, stop := context.WithCancel(c.ctx)
+	loops, stop := context.WithCancel(c.ctx)
 	c.stop = stop
-	var positioned sync.WaitGroup
-	positioned.Add(2)
-	c.loops, loopCtx = errgroup.WithContext(loopCtx)
-	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, c.ackTopic(), positioned.Done, c.onAck) })
-	c.loops.Go(func() error { return c.cfg.Bus.Consume(loopCtx, "health", positioned.Done, c.onPing) })
-	c.loops.Go(func() error { return c.watch(loopCtx) })
-	return c.await(ctx, loopCtx, &positioned)
-}
-
-// await waits until both consumers have their positions, or one has failed.
-func (c *Controller) await(ctx, loops context.Context, positioned *sync.WaitGroup) error {
-	ready := make(chan struct{})
-	go func() { positioned.Wait(); close(ready) }()
-	select {
-	case <-ready:
-		return nil
-	case <-loops.Done():
-		return fmt.Errorf("read from invokers: %w", c.loops.Wait())
-	case <-ctx.Done():
-		return fmt.Errorf("read from invokers: %w", ctx.Err())
+	positioned := make(chan struct{}, 2) // one of each consumer
+	ready := func() { positioned <- struct{}{} }
+	c.loops, loops = errgroup.WithContext(loops)
+	c.loops.Go(func() error { return c.cfg.Bus.Consume(loops, c.ackTopic(), ready, c.onAck) })
+	c.loops.Go(func() error { return c.cfg.Bus.Consume(loops, "health", ready, c.onPing) })
+	c.loops.Go(func() error { return c.watch(loops) })
+	for range cap(positioned) {
+		select {
+		case <-positioned:
+		case <-loops.Done():
+			return fmt.Errorf("read from invokers: %w", c.loops.Wait())
+		case <-ctx.Done():
+			return fmt.Errorf("read from invokers: %w", ctx.Err())
+		}
 	}
+	return nil
 }
 
 func (c *Controller) ackTopic() string { return "completed" + c.cfg.ID }
