@@ -105,12 +105,19 @@ func (p *parser) enter() bool {
 	return p.err == nil
 }
 
+// How much of the path to a value an error has: enough for any document of
+// ours, and little of one that is a thousand objects deep.
+const (
+	maxErrorKeys     = 16
+	maxErrorKeyBytes = 64
+)
+
 // object is members, with the key before the error of a value.
 func (p *parser) object(member func(key string)) {
 	p.members(func(key string) {
 		member(key)
-		if p.err != nil {
-			p.err = &memberError{key, p.err}
+		if p.err != nil && p.depth <= maxErrorKeys {
+			p.err = fmt.Errorf("%s: %w", key[:min(len(key), maxErrorKeyBytes)], p.err)
 		}
 	})
 }
@@ -186,41 +193,6 @@ func (p *parser) require(ok bool, fields string) {
 		p.failf("missing %s", fields)
 	}
 }
-
-// memberError is an error in the value of a member of an object.
-type memberError struct {
-	key string
-	err error
-}
-
-// How much of the path to a value an error has: enough for any document of
-// ours, and little of one that is a thousand objects deep.
-const (
-	maxErrorKeys     = 16
-	maxErrorKeyBytes = 64
-)
-
-// Error names the outermost keys and then what is wrong.
-func (e *memberError) Error() string {
-	var b strings.Builder
-	var err error = e
-	for n := 0; ; n++ {
-		m, ok := err.(*memberError) //nolint:errorlint // each link of the chain by itself
-		if !ok {
-			return b.String() + err.Error()
-		}
-		switch {
-		case n < maxErrorKeys:
-			b.WriteString(m.key[:min(len(m.key), maxErrorKeyBytes)] + ": ")
-		case n == maxErrorKeys:
-			b.WriteString("...: ")
-		}
-		err = m.err
-	}
-}
-
-// Unwrap gives what is wrong.
-func (e *memberError) Unwrap() error { return e.err }
 
 // array reads an array and calls element for each value, which it must
 // consume.

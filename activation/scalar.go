@@ -1,7 +1,6 @@
 package activation
 
 import (
-	"math/big"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -239,9 +238,9 @@ func truncate(text string) (n int64, exact, ok bool) {
 	if whole == "" {
 		return 0, exact, true
 	}
-	v, _ := new(big.Int).SetString(whole, 10)
 	if d.negative {
-		v.Neg(v)
+		whole = "-" + whole
 	}
-	return v.Int64(), exact, v.IsInt64()
+	n, err := strconv.ParseInt(whole, 10, 64)
+	return n, exact, err == nil
 }
