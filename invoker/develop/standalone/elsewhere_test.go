@@ -110,13 +110,9 @@ func TestDatabaseElsewhere(t *testing.T) {
 	if got := d.do("GET", actions+"pkg/act", ""); json.Unmarshal([]byte(got.body), &a) != nil || len(a.Exec.Code) != 20_000 {
 		t.Errorf("attached code came back as %d bytes: %.200s", len(a.Exec.Code), got.body)
 	}
-	if got := d.do("POST", actions+"bound/act?blocking=true&result=true", `{"c":2}`); got.body != `{"pp":1,"c":2}` {
-		t.Errorf("through a binding: %d %s", got.status, got.body)
-	}
+	d.equals("POST", actions+"bound/act?blocking=true&result=true", `{"c":2}`, 200, `{"pp":1,"c":2}`)
 	for path, want := range map[string]int{"actions": 2, "packages": 2, "triggers": 1, "rules": 1} {
-		if got := d.do("GET", "/api/v1/namespaces/_/"+path+"?count=true", ""); got.body != fmt.Sprintf(`{"%s":%d}`, path, want) {
-			t.Errorf("count of %s: %s", path, got.body)
-		}
+		d.equals("GET", "/api/v1/namespaces/_/"+path+"?count=true", "", 200, fmt.Sprintf(`{"%s":%d}`, path, want))
 		var list []json.RawMessage
 		if got := d.do("GET", "/api/v1/namespaces/_/"+path, ""); json.Unmarshal([]byte(got.body), &list) != nil || len(list) != want {
 			t.Errorf("list of %s: %s", path, got.body)
@@ -139,10 +135,6 @@ func TestDatabaseElsewhere(t *testing.T) {
 	}
 	wrong := d
 	wrong.auth = "no:body"
-	if got := wrong.do("GET", actions, ""); got.status != 401 {
-		t.Errorf("an unknown key: %d", got.status)
-	}
-	if got := d.do("DELETE", actions+"plain", ""); got.status != 200 {
-		t.Errorf("delete: %d %s", got.status, got.body)
-	}
+	wrong.contains("GET", actions, "", 401, "")
+	d.contains("DELETE", actions+"plain", "", 200, "")
 }

@@ -246,9 +246,7 @@ func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 	}
 	t.Cleanup(func() { stop(t, s) })
 	d := at(t, s)
-	if got := d.anonymous().do("GET", "/ping", ""); got.status != 503 || !strings.Contains(got.body, "starting") {
-		t.Errorf("ping before an action can run: %d %s", got.status, got.body)
-	}
+	d.anonymous().contains("GET", "/ping", "", 503, "starting")
 	d.put("actions/hello", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	answered := make(chan answer, 1)
 	go func() { answered <- d.do("POST", actions+"hello?blocking=true&result=true", `{"a":1}`) }()
@@ -256,9 +254,7 @@ func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 	if got := <-answered; got.status != 200 || got.body != `{"a":1}` {
 		t.Errorf("a call that came early: %d %s", got.status, got.body)
 	}
-	if got := d.anonymous().do("GET", "/ping", ""); got.status != 200 {
-		t.Errorf("ping afterwards: %d %s", got.status, got.body)
-	}
+	d.anonymous().contains("GET", "/ping", "", 200, "")
 }
 
 // TestTwoOnOneHost: the invoker of another data directory has another name, and

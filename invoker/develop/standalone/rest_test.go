@@ -56,6 +56,22 @@ func (d apiClient) do(method, path, body string, headers ...string) answer {
 	return answer{res.StatusCode, res.Header, string(b)}
 }
 
+// equals sends a request and compares the answer.
+func (d apiClient) equals(method, path, body string, status int, want string) {
+	d.t.Helper()
+	if got := d.do(method, path, body); got.status != status || got.body != want {
+		d.t.Errorf("%s %s: %d %s, want %d %s", method, path, got.status, got.body, status, want)
+	}
+}
+
+// contains sends a request and requires a part of the answer.
+func (d apiClient) contains(method, path, body string, status int, part string) {
+	d.t.Helper()
+	if got := d.do(method, path, body); got.status != status || !strings.Contains(got.body, part) {
+		d.t.Errorf("%s %s: %d %s, want %d and %s", method, path, got.status, got.body, status, part)
+	}
+}
+
 func (d apiClient) put(path, body string) {
 	d.t.Helper()
 	if a := d.do("PUT", "/api/v1/namespaces/_/"+path, body); a.status != 200 {
@@ -91,9 +107,7 @@ func TestAnswersHaveTheShapeOfTheController(t *testing.T) {
 	if got := d.do("POST", actions+"hello?blocking=false", `{}`); got.status != 202 || len(got.body) != len(`{"activationId":"`)+32+len(`"}`) {
 		t.Errorf("not blocking: %d %s", got.status, got.body)
 	}
-	if got := d.do("POST", actions+"hello?blocking=true&result=true", `{"fail":{"m":1}}`); got.status != 502 || got.body != `{"error":{"m":1}}` {
-		t.Errorf("application error: %d %s", got.status, got.body)
-	}
+	d.equals("POST", actions+"hello?blocking=true&result=true", `{"fail":{"m":1}}`, 502, `{"error":{"m":1}}`)
 	got = d.do("GET", actions+"none", "", "X-Request-ID", "mine")
 	if got.status != 404 || got.body != `{"code":"mine","error":"The requested resource does not exist."}` || got.header.Get("X-Request-ID") != "mine" {
 		t.Errorf("error: %d %s", got.status, got.body)
@@ -101,21 +115,11 @@ func TestAnswersHaveTheShapeOfTheController(t *testing.T) {
 	if got := d.do("GET", actions+"none", "", "X-Request-ID", "sid_invokerHealth"); got.header.Get("X-Request-ID") == "sid_invokerHealth" {
 		t.Error("a caller took a name of the system")
 	}
-	if got := d.do("GET", "/api/v1/namespaces/_/limits", ""); got.body != `{"concurrentInvocations":10000,"firesPerMinute":1000000,"invocationsPerMinute":1000000,"maxActionConcurrency":1,"maxActionInstances":10000,"maxActionLogs":10,"maxActionMemory":512,"maxActionTimeout":300000,"maxParameterSize":"1048576 B","minActionConcurrency":1,"minActionLogs":0,"minActionMemory":128,"minActionTimeout":100}` {
-		t.Errorf("limits %s", got.body)
-	}
-	if got := d.anonymous().do("GET", "/ping", ""); got.body != "pong" {
-		t.Errorf("ping %s", got.body)
-	}
-	if got := d.anonymous().do("GET", "/invokers", ""); got.body != `{"invoker0/standalone":"up"}` {
-		t.Errorf("invokers %s", got.body)
-	}
-	if got := d.anonymous().do("GET", "/invokers/ready", ""); got.status != 200 || got.body != `{"healthy":"1/1"}` {
-		t.Errorf("ready %s", got.body)
-	}
-	if got := d.anonymous().do("OPTIONS", actions+"hello", ""); got.status != 200 {
-		t.Errorf("preflight: %d", got.status)
-	}
+	d.equals("GET", "/api/v1/namespaces/_/limits", "", 200, `{"concurrentInvocations":10000,"firesPerMinute":1000000,"invocationsPerMinute":1000000,"maxActionConcurrency":1,"maxActionInstances":10000,"maxActionLogs":10,"maxActionMemory":512,"maxActionTimeout":300000,"maxParameterSize":"1048576 B","minActionConcurrency":1,"minActionLogs":0,"minActionMemory":128,"minActionTimeout":100}`)
+	d.anonymous().equals("GET", "/ping", "", 200, "pong")
+	d.anonymous().equals("GET", "/invokers", "", 200, `{"invoker0/standalone":"up"}`)
+	d.anonymous().equals("GET", "/invokers/ready", "", 200, `{"healthy":"1/1"}`)
+	d.anonymous().contains("OPTIONS", actions+"hello", "", 200, "")
 	root := d.anonymous().do("GET", "/", "")
 	if !strings.Contains(root.body, `"runtimes":{"native":[`) || !strings.Contains(root.body, `"sequence_length":50`) {
 		t.Errorf("root %s", root.body)
@@ -201,9 +205,8 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	}
-	if got := d.do("POST", actions+"final?blocking=true&result=true", `{"open":2}`); got.status != 200 {
-		t.Errorf("an empty parameter of a final action may be set: %d %s", got.status, got.body)
-	}
+	// An empty parameter of a final action may be set.
+	d.contains("POST", actions+"final?blocking=true&result=true", `{"open":2}`, 200, "")
 }
 
 func TestSharedPackages(t *testing.T) {
@@ -214,18 +217,12 @@ func TestSharedPackages(t *testing.T) {
 	other.auth = "u-other:k-other"
 	d.put("packages/shared", `{"publish":true,"parameters":[{"key":"p","value":1}]}`)
 	d.put("actions/shared/act", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
-	if got := other.do("POST", "/api/v1/namespaces/guest/actions/shared/act?blocking=true&result=true", `{}`); got.status != 200 || got.body != `{"p":1}` {
-		t.Errorf("%d %s", got.status, got.body)
-	}
+	other.equals("POST", "/api/v1/namespaces/guest/actions/shared/act?blocking=true&result=true", `{}`, 200, `{"p":1}`)
 	if m := f.messages()[0]; m.User.Namespace.Name != "other" || m.Action.Path != "guest/shared" {
 		t.Errorf("ran as %s: %+v", m.User.Namespace.Name, m.Action)
 	}
-	if got := other.do("GET", "/api/v1/namespaces/guest/packages", ""); !strings.Contains(got.body, `"name":"shared"`) {
-		t.Errorf("shared packages for another user: %s", got.body)
-	}
-	if got := other.do("PUT", "/api/v1/namespaces/guest/actions/shared/act?overwrite=true", `{}`); got.status != 403 {
-		t.Errorf("another user may write: %d", got.status)
-	}
+	other.contains("GET", "/api/v1/namespaces/guest/packages", "", 200, `"name":"shared"`)
+	other.contains("PUT", "/api/v1/namespaces/guest/actions/shared/act?overwrite=true", `{}`, 403, "")
 }
 
 func TestLists(t *testing.T) {
@@ -252,17 +249,11 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
-	if got := d.do("GET", actions+"?count=true", ""); got.body != `{"actions":3}` {
-		t.Errorf("count: %s", got.body)
-	}
+	d.equals("GET", actions+"?count=true", "", 200, `{"actions":3}`)
 	d.do("POST", actions+"a?blocking=true", `{}`)
 	d.do("POST", actions+"b?blocking=true", `{}`)
-	if got := d.do("GET", "/api/v1/namespaces/_/activations?count=true", ""); got.body != `{"activations":2}` {
-		t.Errorf("count: %s", got.body)
-	}
-	if got := d.do("GET", "/api/v1/namespaces/_/activations?count=true&since=99999999999999", ""); got.body != `{"activations":0}` {
-		t.Errorf("count of the future: %s", got.body)
-	}
+	d.equals("GET", "/api/v1/namespaces/_/activations?count=true", "", 200, `{"activations":2}`)
+	d.equals("GET", "/api/v1/namespaces/_/activations?count=true&since=99999999999999", "", 200, `{"activations":0}`)
 	if got := names("/api/v1/namespaces/_/activations?name=b"); got != "b" {
 		t.Errorf("by name: %s", got)
 	}
@@ -282,13 +273,9 @@ func TestNothingIsServedWithoutAnInvoker(t *testing.T) {
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	d.put("actions/s", `{"exec":{"kind":"sequence","components":["/_/a"]}}`)
 	for _, name := range []string{"a", "s"} {
-		if got := d.do("POST", actions+name+"?blocking=true", `{}`); got.status != 503 || !strings.Contains(got.body, "No invokers available") {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
+		d.contains("POST", actions+name+"?blocking=true", `{}`, 503, "No invokers available")
 	}
-	if got := d.do("GET", "/invokers/ready", ""); got.status != 500 {
-		t.Errorf("ready without an invoker: %d %s", got.status, got.body)
-	}
+	d.contains("GET", "/invokers/ready", "", 500, "")
 }
 
 func TestBlockingCallThatTakesTooLong(t *testing.T) {
@@ -333,9 +320,7 @@ func TestLargeCodeIsAttachedAndComesBack(t *testing.T) {
 	}
 	zip, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": "UEsDBBQAAAAAAA=="}})
 	d.put("actions/zip", string(zip))
-	if got := d.do("GET", actions+"zip", ""); !strings.Contains(got.body, `"code":"UEsDBBQAAAAAAA==","binary":true`) {
-		t.Errorf("binary code: %s", got.body)
-	}
+	d.contains("GET", actions+"zip", "", 200, `"code":"UEsDBBQAAAAAAA==","binary":true`)
 }
 
 func TestDeletedAndMadeAgain(t *testing.T) {
@@ -345,9 +330,7 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	for range 2 {
 		d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 		d.do("POST", actions+"a?blocking=true", `{}`)
-		if got := d.do("DELETE", actions+"a", ""); got.status != 200 || !strings.Contains(got.body, `"code":"x"`) {
-			t.Errorf("delete: %d %s", got.status, got.body)
-		}
+		d.contains("DELETE", actions+"a", "", 200, `"code":"x"`)
 	}
 	if m := f.messages(); m[0].Revision == m[1].Revision {
 		t.Errorf("both had the revision %s", m[0].Revision)

@@ -80,9 +80,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 
 	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Data = data })
 	d = at(t, s)
-	if got := d.do("GET", actions+"kept", ""); !strings.Contains(got.body, `"code":"kept"`) {
-		t.Errorf("the action after a kill: %d %s", got.status, got.body)
-	}
+	d.contains("GET", actions+"kept", "", 200, `"code":"kept"`)
 	eventually(t, func() (string, error) {
 		got := d.do("GET", "/api/v1/namespaces/_/activations/"+queued.ActivationID+"/result", "")
 		if got.status != 200 || !strings.Contains(got.body, `"n":1`) {
