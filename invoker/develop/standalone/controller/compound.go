@@ -164,7 +164,7 @@ func (s *compound) runSequence(ctx context.Context) activation.Response {
 	// components (Actions.scala, makeWhiskAction).
 	response := activation.Response{Result: s.call.Payload}
 	for _, name := range s.call.Action.Exec.Components {
-		if s.count.actions >= sequenceLimit {
+		if s.count.actions >= MaxSequence {
 			return *failure(activation.StatusApplicationError, "Too many actions in the sequence.")
 		}
 		r, failed := s.runComponent(ctx, name, response.Result)
@@ -202,7 +202,7 @@ func (s *compound) runComponent(ctx context.Context, name string, payload json.R
 func (s *compound) runComposition(ctx context.Context) activation.Response {
 	payload, state := s.call.Payload, json.RawMessage(nil)
 	for {
-		if s.count.conductors > 2*sequenceLimit {
+		if s.count.conductors > 2*MaxSequence {
 			return *failure(activation.StatusApplicationError, "Too many actions in the composition.")
 		}
 		s.count.conductors++
@@ -236,7 +236,7 @@ func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (json.Ra
 	if err != nil {
 		return refuse("Failed to parse action name from json value %s during composition.", answer.action)
 	}
-	if s.count.components >= sequenceLimit {
+	if s.count.components >= MaxSequence {
 		return refuse("Too many actions in the composition.")
 	}
 	a, err := s.c.cfg.Catalog.Resolve(ctx, ref)

@@ -44,8 +44,9 @@ const (
 	// A component of a sequence may take its action's time limit and a minute
 	// for everything else.
 	componentGrace = time.Minute
-	// sequenceLimit is how many actions a sequence or composition may run.
-	sequenceLimit = 50
+	// MaxSequence is how many actions a sequence or composition may run, those of
+	// nested ones included.
+	MaxSequence = 50
 	// startTime is how long a call waits for an invoker that is starting.
 	startTime = 30 * time.Second
 )

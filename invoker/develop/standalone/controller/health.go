@@ -9,11 +9,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// systemNamespace holds what belongs to the installation.
-const systemNamespace = "whisk.system"
+// SystemNamespace holds what belongs to the installation.
+const SystemNamespace = "whisk.system"
 
 func (c *Controller) healthRef() entity.Ref {
-	return entity.Ref{Path: systemNamespace, Name: "invokerHealthTestAction" + c.cfg.ID}
+	return entity.Ref{Path: SystemNamespace, Name: "invokerHealthTestAction" + c.cfg.ID}
 }
 
 // putHealthAction writes the action that invokers are tested with: the least
@@ -48,8 +48,8 @@ func (c *Controller) sendTest(ctx context.Context, invoker int) {
 		ActivationID: NewID(),
 		Controller:   c.cfg.ID,
 		User: activation.Identity{
-			Subject:   systemNamespace,
-			Namespace: activation.Namespace{Name: systemNamespace, UUID: string(NewID())},
+			Subject:   SystemNamespace,
+			Namespace: activation.Namespace{Name: SystemNamespace, UUID: string(NewID())},
 			AuthKey:   activation.NewAuthKey(string(NewID()) + ":" + NewTransID() + NewTransID()),
 			Rights:    []string{},
 		},

@@ -183,7 +183,7 @@ func (e *Entity) AnswerPackage(summaries []json.RawMessage) ([]byte, error) {
 		if err := json.Unmarshal(summary, &a); err != nil {
 			return nil, fmt.Errorf("decode action summary: %w", err)
 		}
-		text, err := marshal(a)
+		text, err := Marshal(a)
 		if err != nil {
 			return nil, err
 		}
@@ -229,20 +229,20 @@ func (e *Entity) document() *document {
 }
 
 func (d *document) encode() []byte {
-	text, err := marshal(d)
+	text, err := Marshal(d)
 	if err != nil {
 		panic(err) // values were checked when they were read
 	}
 	return text
 }
 
-// marshal writes JSON as OpenWhisk does: nothing escaped that need not be.
-func marshal(v any) ([]byte, error) {
+// Marshal writes JSON as OpenWhisk does: nothing escaped that need not be.
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode as JSON: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

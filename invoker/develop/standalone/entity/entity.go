@@ -213,7 +213,7 @@ func (r Ref) Resolve(home string) Ref {
 
 // MarshalJSON writes an object of name and path.
 func (r Ref) MarshalJSON() ([]byte, error) {
-	return marshal(struct {
+	return Marshal(struct {
 		Name string `json:"name"`
 		Path string `json:"path"`
 	}{r.Name, r.Path})

@@ -145,12 +145,12 @@ func (e Exec) MarshalJSON() ([]byte, error) {
 	}
 	switch {
 	case e.IsSequence():
-		return marshal(struct {
+		return Marshal(struct {
 			Components []string `json:"components"`
 			Kind       string   `json:"kind"`
 		}{e.Components, e.Kind})
 	case e.Kind == activation.Blackbox:
-		return marshal(struct {
+		return Marshal(struct {
 			Kind   string `json:"kind"`
 			Image  string `json:"image"`
 			Binary bool   `json:"binary"`
@@ -158,7 +158,7 @@ func (e Exec) MarshalJSON() ([]byte, error) {
 			Main   string `json:"main,omitempty"`
 		}{e.Kind, e.Image, e.Binary, code, e.Main})
 	}
-	return marshal(struct {
+	return Marshal(struct {
 		Kind   string `json:"kind"`
 		Code   any    `json:"code,omitempty"`
 		Binary bool   `json:"binary"`

@@ -74,7 +74,7 @@ func (p Parameters) MarshalJSON() ([]byte, error) {
 	for i, one := range p {
 		list[i] = parameterJSON{&one.Key, one.Value, one.Init, one.Encryption}
 	}
-	return marshal(list)
+	return Marshal(list)
 }
 
 // size is how many bytes keys and values have.

@@ -150,7 +150,7 @@ func (put *Put) finish(e *Entity, bounds activation.Bounds) (*Entity, error) {
 		}
 		e.annotate("exec", activation.AppendString(nil, e.Exec.Kind))
 		if e.Exec.IsSequence() {
-			components, err := marshal(e.Exec.Components)
+			components, err := Marshal(e.Exec.Components)
 			if err != nil {
 				return nil, err
 			}
@@ -179,7 +179,7 @@ func (e *Entity) annotateBinding() error {
 	if e.Binding == nil {
 		return nil
 	}
-	text, err := marshal(bindingOf(e.Binding))
+	text, err := Marshal(bindingOf(e.Binding))
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,10 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
-
-// maxSequence is how many actions a sequence may run, those of nested
-// sequences included.
-const maxSequence = 50
 
 func (h *Handler) actions() collection {
 	return collection{kind: entity.Action, permit: h.inPackage, check: h.checkSequence, answer: h.actionAnswer}
@@ -76,7 +73,7 @@ func (h *Handler) checkSequence(r *request, put *entity.Put, _ *entity.Entity) e
 // long, contains itself or names what is not there.
 func (h *Handler) countActions(r *request, components []string, depth int) (int, error) {
 	tooMany := bad("Too many actions in the sequence.")
-	if len(components) > maxSequence || depth > maxSequence {
+	if len(components) > controller.MaxSequence || depth > controller.MaxSequence {
 		return 0, tooMany
 	}
 	total := 0
@@ -103,7 +100,7 @@ func (h *Handler) countActions(r *request, components []string, depth int) (int,
 				return 0, err
 			}
 		}
-		if total += n; total > maxSequence {
+		if total += n; total > controller.MaxSequence {
 			return 0, tooMany
 		}
 	}

@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,12 +30,8 @@ func missing() *refusal {
 }
 func conflict(text string) *refusal { return &refusal{http.StatusConflict, text} }
 
-// What a whole installation of OpenWhisk has beside the controller, and this
-// process lacks.
-const (
-	systemNamespace = "whisk.system"
-	gatewayPackage  = "apimgmt"
-)
+// gatewayPackage is that of an API gateway, which this process lacks.
+const gatewayPackage = "apimgmt"
 
 // noGateway answers wsk api.
 func noGateway() *refusal {
@@ -49,7 +43,7 @@ func noGateway() *refusal {
 // of alarms.
 func noSystemPackage(name string) *refusal {
 	return &refusal{http.StatusNotImplemented, fmt.Sprintf("The package '/%s/%s' is not supported here: gpuwhisk standalone has no catalogue of "+
-		"packages and no providers of feeds. A trigger without a feed can be fired by hand (wsk trigger fire) or by a cron job.", systemNamespace, name)}
+		"packages and no providers of feeds. A trigger without a feed can be fired by hand (wsk trigger fire) or by a cron job.", controller.SystemNamespace, name)}
 }
 
 // translate finds the answer to an error of any package behind the API.
@@ -96,19 +90,8 @@ func (h *Handler) refuse(r *request, err error) {
 	_ = r.json(e.status, map[string]string{"code": r.transID.ID(), "error": e.text})
 }
 
-// encode writes JSON as OpenWhisk does: nothing escaped that need not be.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode answer: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
 func (r *request) json(status int, v any) error {
-	b, err := encode(v)
+	b, err := entity.Marshal(v)
 	if err != nil {
 		return err
 	}

@@ -269,7 +269,7 @@ func (h *Handler) mayUsePackage(r *request, pkg entity.Ref) error {
 		switch {
 		case err == nil && p.Publish:
 			return nil
-		case pkg.Path == systemNamespace && errors.Is(err, couchdb.ErrNotFound):
+		case pkg.Path == controller.SystemNamespace && errors.Is(err, couchdb.ErrNotFound):
 			return noSystemPackage(pkg.Name)
 		}
 	}

@@ -21,7 +21,7 @@ func (h *Handler) root(r *request) error {
 	bytesOf := func(mb int) int64 { return int64(mb) << 20 }
 	limits := map[string]int64{
 		"actions_per_minute": perMinute, "triggers_per_minute": perMinute, "concurrent_actions": concurrent,
-		"sequence_length":     maxSequence,
+		"sequence_length":     controller.MaxSequence,
 		"min_action_duration": int64(b.TimeoutMillis.Min), "max_action_duration": int64(b.TimeoutMillis.Max),
 		"min_action_memory": bytesOf(b.MemoryMB.Min), "max_action_memory": bytesOf(b.MemoryMB.Max),
 		"min_action_logs": bytesOf(b.LogsMB.Min), "max_action_logs": bytesOf(b.LogsMB.Max),

@@ -161,6 +161,6 @@ func (r *request) headerObject() json.RawMessage {
 			all[strings.ToLower(name)] = strings.Join(values, ", ")
 		}
 	}
-	b, _ := encode(all) // a map of strings always encodes
+	b, _ := entity.Marshal(all) // a map of strings always encodes
 	return b
 }

@@ -72,7 +72,7 @@ func (h *Handler) webAction(r *request) (*webCall, error) {
 	if len(path) < 3 {
 		return nil, missing()
 	}
-	if path[0] == systemNamespace && path[1] == gatewayPackage {
+	if path[0] == controller.SystemNamespace && path[1] == gatewayPackage {
 		return nil, noGateway()
 	}
 	name, shape := cutShape(path[2])
@@ -179,7 +179,7 @@ func (h *Handler) webArguments(r *request, call *webCall) (json.RawMessage, erro
 	if r.user != nil {
 		args["__ow_user"] = text(r.user.Namespace.Name)
 	}
-	return encode(args)
+	return entity.Marshal(args)
 }
 
 // plainArguments reads query and body as arguments. A body that has no named
