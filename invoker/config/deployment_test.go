@@ -46,7 +46,7 @@ func TestAnsibleEnvironment(t *testing.T) {
 	}
 	ignored := map[string]string{}
 	for _, s := range c.Ignored() {
-		ignored[s.Name] = s.Value
+		ignored[s.Name] = s.Ignored
 	}
 	for _, name := range []string{"whisk.kakfa.topics.invoker.segment-bytes", "whisk.docker.container-factory.use-runc", "config.file"} {
 		if ignored[name] == "" {

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,23 +14,21 @@ import (
 // mask replaces a secret in whatever is printed.
 const mask = "********"
 
-// Setting is one value in force, fit to be printed: secrets are masked.
+// Setting is one value in force, or one that has no effect, fit to be printed:
+// secrets are masked.
 type Setting struct {
 	// Name is the property path, Variable the environment variable that sets
 	// it.
-	Name     string
-	Variable string
-	Value    string
+	Name     string `json:"key"`
+	Variable string `json:"variable,omitempty"`
+	Value    string `json:"value"`
 	// Source is "default" or what the value came from.
-	Source string
+	Source string `json:"source"`
+	// Ignored is why the setting has no effect; then Value is not repeated.
+	Ignored string `json:"ignored,omitempty"`
 }
 
-// Settings lists every key with its value and source, in the order of the
-// documentation.
-func (c *Config) Settings() []Setting { return slices.Clone(c.settings) }
-
-// Ignored lists the settings that this invoker has no use for. The
-// values given are not repeated: Value is why they have no effect.
+// Ignored lists the settings that this invoker does not use.
 func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 
 // Secrets are the values that must not be printed anywhere.
@@ -42,42 +42,30 @@ func (c *Config) Secrets() []string {
 	return values
 }
 
+// all is what is printed: the arguments, every key in the order of the
+// documentation, and what was ignored.
+func (c *Config) all() []Setting { return slices.Concat(c.Identity.settings(), c.settings, c.ignored) }
+
 // Print writes every setting with its source, then what was ignored.
 func (c *Config) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tVALUE\tSOURCE")
-	for _, s := range append(c.Identity.settings(), c.settings...) {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, oneLine(s.Value), s.Source)
-	}
-	for _, s := range c.ignored {
-		fmt.Fprintf(t, "%s\tignored: %s\t%s\n", s.Name, s.Value, s.Source)
+	for _, s := range c.all() {
+		value := oneLine(s.Value)
+		if s.Ignored != "" {
+			value = "ignored: " + s.Ignored
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, value, s.Source)
 	}
 	return t.Flush()
 }
 
-// printed is a setting as JSON has it.
-type printed struct {
-	Key      string `json:"key"`
-	Variable string `json:"variable,omitempty"`
-	Value    string `json:"value"`
-	Source   string `json:"source"`
-	// Ignored is why the setting has no effect; then Value is not repeated.
-	Ignored string `json:"ignored,omitempty"`
-}
-
 // PrintJSON writes what Print writes as a JSON array, values whole.
 func (c *Config) PrintJSON(w io.Writer) error {
-	all := []printed{}
-	for _, s := range append(c.Identity.settings(), c.settings...) {
-		all = append(all, printed{Key: s.Name, Variable: s.Variable, Value: s.Value, Source: s.Source})
-	}
-	for _, s := range c.ignored {
-		all = append(all, printed{Key: s.Name, Variable: s.Variable, Ignored: s.Value, Source: s.Source})
-	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(all)
+	return e.Encode(c.all())
 }
 
 // settings shows the identity arguments, which have no keys.
@@ -105,10 +93,7 @@ func (id Identity) settings() []Setting {
 func listSettings(all []*Key) []Setting {
 	out := make([]Setting, len(all))
 	for i, k := range all {
-		out[i] = Setting{Name: k.Name, Variable: k.Variable(), Value: k.masked(), Source: k.source}
-		if k.source == "" {
-			out[i].Source = "default"
-		}
+		out[i] = Setting{Name: k.Name, Variable: k.Variable(), Value: k.masked(), Source: cmp.Or(k.source, "default")}
 	}
 	return out
 }
@@ -121,16 +106,10 @@ func (k *Key) masked() string {
 	return k.value.text()
 }
 
+var secretWords = regexp.MustCompile(`(?i)password|secret|jaas|credential|passphrase|keystore\.key`)
+
 // secretName reports whether a property that is not a key may hold a secret.
-func secretName(name string) bool {
-	name = strings.ToLower(name)
-	for _, word := range []string{"password", "secret", "jaas", "credential", "passphrase", "keystore.key"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
-}
+func secretName(name string) bool { return secretWords.MatchString(name) }
 
 // oneLine keeps a value on its line; the manifest is long and has breaks.
 func oneLine(s string) string {

@@ -14,7 +14,7 @@ var errQuote = errors.New("a quote is not closed")
 // systemProperties lists the -Dkey=value options of a JVM command line, in
 // order. Other options are none of ours.
 func systemProperties(line string) ([]entry, error) {
-	parts, err := splitShell(line)
+	parts, err := ShellWords(line, " \t\n\r")
 	if err != nil {
 		return nil, err
 	}
@@ -28,44 +28,45 @@ func systemProperties(line string) ([]entry, error) {
 	return out, nil
 }
 
-// splitShell splits a line at blanks as a shell does, with single quotes,
-// double quotes and backslashes. Nothing is expanded.
-func splitShell(line string) ([]string, error) {
-	var parts []string
+// ShellWords splits a line at the blanks and takes quotes away as a shell does:
+// single quotes, double quotes and backslashes. Nothing is expanded.
+func ShellWords(line, blanks string) ([]string, error) {
+	var words []string
 	var word strings.Builder
-	inWord, quote := false, rune(0)
-	runes := []rune(line)
-	for i := 0; i < len(runes); i++ {
-		r := runes[i]
-		switch {
-		case r == '\\' && quote != '\'' && i+1 < len(runes):
-			i++
-			word.WriteRune(runes[i])
-			inWord = true
-		case quote != 0 && r == quote:
+	inWord, escaped, quote := false, false, byte(0)
+	end := func() {
+		if inWord {
+			words = append(words, word.String())
+			word.Reset()
+		}
+		inWord = false
+	}
+	for i := range len(line) {
+		switch c := line[i]; {
+		case escaped:
+			escaped = false
+			word.WriteByte(c)
+		case c == '\\' && quote != '\'':
+			escaped, inWord = true, true
+		case quote != 0 && c == quote:
 			quote = 0
-		case quote != 0:
-			word.WriteRune(r)
-		case r == '\'' || r == '"':
-			quote, inWord = r, true
-		case r == ' ' || r == '\t' || r == '\n' || r == '\r':
-			if inWord {
-				parts = append(parts, word.String())
-				word.Reset()
-			}
-			inWord = false
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, inWord = c, true
+		case quote == 0 && strings.IndexByte(blanks, c) >= 0:
+			end()
 		default:
-			word.WriteRune(r)
+			word.WriteByte(c)
 			inWord = true
 		}
 	}
 	if quote != 0 {
 		return nil, errQuote
 	}
-	if inWord {
-		parts = append(parts, word.String())
+	if escaped { // nothing is behind it
+		word.WriteByte('\\')
 	}
-	return parts, nil
+	end()
+	return words, nil
 }
 
 // propertiesName is the file that deployments of one machine leave in their

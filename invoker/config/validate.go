@@ -90,7 +90,7 @@ func leftOver(all []*Key, s *sources) (problems []error, ignored []Setting) {
 		case strings.HasPrefix(path, ours):
 			problems = append(problems, unknown(all, path, v.leaf))
 		default:
-			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Value: reason(path), Source: v.source})
+			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Ignored: reason(path), Source: v.source})
 		}
 	})
 	return problems, ignored

@@ -43,10 +43,16 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 		return integer(at, int(lo), int(hi))
 	case *float64:
 		lo, hi := bounds(tag)
-		if tag.Get("default") == "" {
-			return optionalReal(at, lo, hi)
+		v := real(at, lo, hi)
+		if number := v.text; tag.Get("default") == "" {
+			v.text = func() string {
+				if *at == 0 { // unset
+					return ""
+				}
+				return number()
+			}
 		}
-		return real(at, lo, hi)
+		return v
 	case *Size:
 		var lo Size
 		if text := tag.Get("min"); text != "" {
@@ -192,18 +198,6 @@ func real(at *float64, lo, hi float64) value {
 		}
 		return f, nil
 	}, formatReal)
-}
-
-// optionalReal is a number of which 0 stands for unset.
-func optionalReal(at *float64, lo, hi float64) value {
-	v := real(at, lo, hi)
-	v.text = func() string {
-		if *at == 0 {
-			return ""
-		}
-		return formatReal(*at)
-	}
-	return v
 }
 
 func size(at *Size, lo Size) value {

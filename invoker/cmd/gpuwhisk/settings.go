@@ -90,36 +90,11 @@ func parseEnvFile(text string) ([]string, error) {
 		if !ok || name == "" || strings.ContainsAny(name, " \t") {
 			return nil, fmt.Errorf("line %d is not NAME=value", n)
 		}
-		plain, err := unquote(strings.TrimSpace(value))
+		plain, err := config.ShellWords(strings.TrimSpace(value), "")
 		if err != nil {
 			return nil, fmt.Errorf("line %d, %s: %w", n, name, err)
 		}
-		environ = append(environ, name+"="+plain)
+		environ = append(environ, name+"="+strings.Join(plain, ""))
 	}
 	return environ, nil
-}
-
-// unquote takes quotes and backslashes away. Within single quotes a backslash
-// is itself.
-func unquote(s string) (string, error) {
-	var out strings.Builder
-	var quote byte
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case quote == 0 && (c == '"' || c == '\''):
-			quote = c
-		case c == quote:
-			quote = 0
-		case c == '\\' && quote != '\'' && i+1 < len(s):
-			i++
-			out.WriteByte(s[i])
-		default:
-			out.WriteByte(c)
-		}
-	}
-	if quote != 0 {
-		return "", fmt.Errorf("the quote %c is not closed", quote)
-	}
-	return out.String(), nil
 }
