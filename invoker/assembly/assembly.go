@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,12 +92,12 @@ type assembly struct {
 	functions *prometheus.Registry
 	steps     *invoker.SpanObserver // what adapters do
 	ready     atomic.Bool
-	closing   chan struct{} // the admin listener is
-	stopping  atomic.Bool   // the stop has begun
-	stage     atomic.Value  // string: what the start is waiting for
-	unable    atomic.Value  // string: why nothing can be done for now
-	silenced  silence
-	retired   atomic.Bool // an operator disabled it
+	closing   chan struct{}  // the admin listener is
+	stopping  atomic.Bool    // the stop has begun
+	stage     atomic.Value   // string: what the start is waiting for
+	unable    atomic.Value   // string: why nothing can be done for now
+	retired   atomic.Bool    // an operator disabled it
+	following sync.WaitGroup // the switching of the pings
 
 	parts        openParts
 	gpus         gpus

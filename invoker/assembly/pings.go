@@ -2,9 +2,6 @@ package assembly
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
@@ -14,24 +11,24 @@ import (
 // ends, before the drain begins.
 func (a *assembly) announce(ctx context.Context) {
 	p := a.cluster.NewPinger(kafka.PingerConfig{
-		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Acknowledged: a.state.pinged.taken,
+		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Acknowledged: a.state.pinged.taken, Disabled: !a.wanted(),
 	})
 	a.pinger.Store(p)
-	message := make(chan struct{})
+	sent := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		a.stopping.Store(true)
 		a.Log.Info("invoker stops: nothing more is pulled, what runs is finished", "version", a.Version, "instance", a.instance.String(),
 			"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
-		a.disable(p)
-		close(message)
+		a.stopping.Store(true)
+		a.follow(p)
+		close(sent)
 	})
 	a.announceStop = func() {
-		if !stop() {
-			<-message
+		if stop() { // the invoker ended by itself
+			a.stopping.Store(true)
+			a.follow(p)
+			return
 		}
-		// Sent before, unless the invoker ended by itself, or an operator
-		// enabled it again.
-		a.disable(p)
+		<-sent
 	}
 	a.gpus.watch(a.invoker.Load(), a.deviceEngine, a.Log)
 	a.stage.Store("")
@@ -54,20 +51,12 @@ func (a *assembly) announce(ctx context.Context) {
 func (a *assembly) openPings(context.Context) (hooks, error) {
 	return hooks{close: func(context.Context) error {
 		if p := a.pinger.Load(); p != nil {
-			a.announceStop() // where nothing had to drain it was not sent yet
+			a.announceStop()
+			a.following.Wait()
 			p.Close()
 		}
 		return nil
 	}, status: a.pingsStatus}, nil
-}
-
-// disable has controllers send nothing more.
-func (a *assembly) disable(p *kafka.Pinger) {
-	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
-	defer cancel()
-	if err := p.Disable(ctx); err != nil {
-		a.Log.Warn("announce to controllers that this invoker stops", "error", err)
-	}
 }
 
 func (a *assembly) pingsStatus(s *status) {
@@ -80,96 +69,51 @@ func (a *assembly) pingsStatus(s *status) {
 	s.because("another process pings with this id", p.Duplicate)
 }
 
-// pinging is what silence switches: a kafka.Pinger.
+// pinging is what follow switches: a kafka.Pinger.
 type pinging interface {
 	Enable(ctx context.Context) error
 	Disable(ctx context.Context) error
-	Status() kafka.PingStatus
 }
 
-// silence disables the pings while the invoker cannot work, so that controllers
-// choose another one, and enables them when it can, unless an operator or the
-// stop disabled them.
-type silence struct {
-	mu     sync.Mutex
-	wanted bool // the invoker cannot work
-	ours   bool // the pings were disabled here
-	busy   bool // follow runs
+// follow switches the pings to what is wanted, and again where that changes
+// meanwhile: each change is followed by a call, and calls may overlap. A change
+// that cannot be sent counts as made: the pinger sends it when the broker is
+// back.
+func follow(p pinging, wanted func() bool) error {
+	for {
+		on, change := wanted(), p.Disable
+		if on {
+			change = p.Enable
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), disableTime)
+		err := change(ctx)
+		cancel()
+		if wanted() == on {
+			return err
+		}
+	}
 }
 
-// setUnable is called with why the invoker cannot work, or "". It does not block.
+// wanted reports whether controllers may send work: neither an operator nor the
+// stop has disabled the pings, and the invoker can work.
+func (a *assembly) wanted() bool {
+	why, _ := a.unable.Load().(string)
+	return !a.retired.Load() && !a.stopping.Load() && why == ""
+}
+
+func (a *assembly) follow(p *kafka.Pinger) {
+	if err := follow(p, a.wanted); err != nil {
+		a.Log.Warn("switch pings", "enabled", a.wanted(), "error", err)
+	}
+}
+
+// setUnable is called with why the invoker cannot work, or "", so that controllers
+// choose another one meanwhile. It does not block.
 func (a *assembly) setUnable(why string) {
 	a.unable.Store(why)
 	if p := a.pinger.Load(); p != nil {
-		a.silenced.set(why != "", p, a.barred, a.Log)
+		a.following.Go(func() { a.follow(p) })
 	}
-}
-
-// barred reports whether an operator or the stop has disabled the pings.
-func (a *assembly) barred() bool { return a.retired.Load() || a.stopping.Load() }
-
-func (s *silence) set(silent bool, p pinging, barred func() bool, log *slog.Logger) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wanted = silent
-	if !s.busy {
-		s.busy = true
-		go s.follow(p, barred, log)
-	}
-}
-
-// keep is called when an operator enables the pings. While the invoker cannot work
-// they stay disabled, and are enabled when it can.
-func (s *silence) keep() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wanted {
-		s.ours = true
-	}
-	return s.wanted
-}
-
-// follow ends when the pings are as wanted. A change that cannot be sent counts
-// as made: the pinger sends it when the broker is back.
-func (s *silence) follow(p pinging, barred func() bool, log *slog.Logger) {
-	for {
-		s.mu.Lock()
-		wanted := s.wanted
-		if wanted == s.ours {
-			s.busy = false
-			s.mu.Unlock()
-			return
-		}
-		if wanted && !p.Status().Enabled { // an operator or the stop disabled them
-			s.busy = false
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
-		if err := switchPings(!wanted, p, barred); err != nil {
-			log.Warn("switch pings", "error", err)
-		}
-		s.mu.Lock()
-		s.ours = wanted
-		s.mu.Unlock()
-	}
-}
-
-// switchPings switches pings on, unless they are barred before or meanwhile, or off.
-func switchPings(on bool, p pinging, barred func() bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
-	defer cancel()
-	switch {
-	case !on:
-		return p.Disable(ctx)
-	case barred():
-		return nil
-	}
-	err := p.Enable(ctx)
-	if barred() {
-		err = errors.Join(err, p.Disable(ctx))
-	}
-	return err
 }
 
 // pings lets the admin endpoints switch the pinger.
@@ -182,28 +126,20 @@ func (p pings) Enabled() bool {
 
 func (p pings) Enable() bool { return p.set(true) }
 
-// Disable sends a last ping in any case, as the original does.
 func (p pings) Disable() bool { return p.set(false) }
 
+// set reports whether the pings were otherwise. While the invoker cannot work they
+// stay disabled, and are enabled when it can.
 func (p pings) set(on bool) bool {
 	k := p.a.pinger.Load()
 	if k == nil {
 		return false
 	}
-	p.a.retired.Store(!on)
 	was := k.Status().Enabled
-	if on && p.a.silenced.keep() {
-		p.a.Log.Info("pings are enabled when the container engine is back")
-		return was != on
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), disableTime)
-	defer cancel()
-	change := k.Disable
-	if on {
-		change = k.Enable
-	}
-	if err := change(ctx); err != nil {
-		p.a.Log.Warn("switch pings", "enabled", on, "error", err)
+	p.a.retired.Store(!on)
+	p.a.follow(k)
+	if on && !p.a.wanted() {
+		p.a.Log.Info("pings are enabled when the invoker can work")
 	}
 	return was != on
 }

@@ -2,13 +2,10 @@ package assembly
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-
-	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
 // slowPings are pings whose enabling a test can hold up.
@@ -37,110 +34,85 @@ func (p *slowPings) Disable(context.Context) error {
 	return nil
 }
 
-func (p *slowPings) Status() kafka.PingStatus {
+func (p *slowPings) isEnabled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return kafka.PingStatus{Enabled: p.enabled}
+	return p.enabled
 }
 
-// silenced runs f with pings that are enabled, and a function that silences them.
-// want waits until that is done.
-func silenced(t *testing.T, f func(p *slowPings, change func(silent bool), barred *atomic.Bool, want func(on bool))) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		p, s, barred := &slowPings{enabled: true}, &silence{}, &atomic.Bool{}
-		f(p, func(silent bool) { s.set(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }, barred, func(on bool) {
-			t.Helper()
-			synctest.Wait()
-			if got := p.Status().Enabled; got != on {
-				t.Errorf("pings are enabled: %t, want %t", got, on)
-			}
-		})
-	})
-}
-
-// An engine that goes away while the pings are being enabled again silences them.
-func TestSilenceWhilePingsAreBeingEnabled(t *testing.T) {
-	silenced(t, func(p *slowPings, change func(bool), _ *atomic.Bool, want func(bool)) {
-		change(true)
-		want(false)
-		p.hold = make(chan struct{})
-		change(false)
-		want(true)
-		change(true)
-		close(p.hold)
-		want(false)
-		change(false)
-		want(true)
-	})
-}
-
-// Pings that an operator enables while the engine is away stay silent until it is
-// back, also where the operator had disabled them.
-func TestSilenceIsKeptUntilTheEngineIsBack(t *testing.T) {
-	for _, whose := range []string{"ours", "the operator's"} {
-		t.Run(whose, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, s, barred := &slowPings{enabled: whose == "ours"}, &silence{}, &atomic.Bool{}
-				change := func(silent bool) { s.set(silent, p, barred.Load, slog.New(slog.DiscardHandler)) }
-				change(true)
-				synctest.Wait()
-				if !s.keep() || p.Status().Enabled {
-					t.Error("pings without an engine")
-				}
-				change(false)
-				synctest.Wait()
-				if s.keep() || !p.Status().Enabled {
-					t.Error("no pings although the engine is back")
-				}
-			})
-		})
+// TestPingsFollow: the pings are enabled while the invoker can work and neither an
+// operator nor the stop has disabled them, whatever the order in which these
+// change, also while the pings are being enabled.
+func TestPingsFollow(t *testing.T) {
+	type step struct {
+		change func(a *assembly)
+		want   bool
+		hold   bool // from now on enabling waits for the next step that does not hold
 	}
-}
-
-// Pings that an operator disabled, or the stop, before, during or after the engine
-// was away, stay so.
-func TestSilenceEnablesNothingOfOthers(t *testing.T) {
-	bar := func(p *slowPings, barred *atomic.Bool) {
-		barred.Store(true)
-		_ = p.Disable(t.Context())
-	}
-	for name, f := range map[string]func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)){
-		"before": func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
-			bar(p, barred)
-			change(true)
-			want(false)
-			change(false)
-		},
-		"while it was away": func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
-			change(true)
-			want(false)
-			bar(p, barred)
-			change(false)
-		},
-		"while they were being enabled": func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
-			change(true)
-			want(false)
-			p.hold = make(chan struct{})
-			change(false)
-			want(true)
-			// The bar is seen before the pings are switched, whose order is left open.
-			barred.Store(true)
-			close(p.hold)
-		},
+	away, back := func(a *assembly) { a.unable.Store("away") }, func(a *assembly) { a.unable.Store("") }
+	disable, enable := func(a *assembly) { a.retired.Store(true) }, func(a *assembly) { a.retired.Store(false) }
+	stop := func(a *assembly) { a.stopping.Store(true) }
+	for name, steps := range map[string][]step{
+		"the engine goes and comes":                 {{away, false, false}, {back, true, false}, {away, false, false}, {back, true, false}},
+		"it goes while pings are being enabled":     {{away, false, false}, {back, true, true}, {away, false, false}, {back, true, false}},
+		"an operator disables before":               {{disable, false, false}, {away, false, false}, {back, false, false}, {enable, true, false}},
+		"an operator disables meanwhile":            {{away, false, false}, {disable, false, false}, {back, false, false}, {enable, true, false}},
+		"an operator enables meanwhile":             {{disable, false, false}, {away, false, false}, {enable, false, false}, {back, true, false}},
+		"an operator disables while they are being": {{away, false, false}, {back, true, true}, {disable, false, false}, {enable, true, false}},
+		"the stop while they are being enabled":     {{away, false, false}, {back, true, true}, {stop, false, false}, {enable, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			silenced(t, func(p *slowPings, change func(bool), barred *atomic.Bool, want func(bool)) {
-				f(p, change, barred, want)
-				want(false)
-				barred.Store(false) // and an operator enables them
-				p.set(true)
-				change(true)
-				want(false)
-				p.hold = nil
-				change(false)
-				want(true)
+			synctest.Test(t, func(t *testing.T) {
+				p, a := &slowPings{enabled: true}, &assembly{}
+				for i, s := range steps {
+					release := p.hold
+					p.hold = nil
+					if s.hold {
+						p.hold = make(chan struct{})
+					}
+					s.change(a)
+					go func() { _ = follow(p, a.wanted) }()
+					if release != nil {
+						synctest.Wait()
+						close(release)
+					}
+					synctest.Wait()
+					if p.isEnabled() != s.want {
+						t.Errorf("step %d: enabled %t, want %t", i, !s.want, s.want)
+					}
+				}
 			})
 		})
 	}
+}
+
+// TestLateEnablingIsUndone: an Enable that was under way when the pings were
+// disabled, and comes through after that, is followed by another Disable.
+func TestLateEnablingIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var on atomic.Bool
+		on.Store(true)
+		p := &latePings{release: make(chan struct{})}
+		go func() { _ = follow(p, on.Load) }()
+		synctest.Wait()
+		on.Store(false)
+		_ = follow(p, on.Load)
+		close(p.release)
+		synctest.Wait()
+		if p.isEnabled() {
+			t.Error("the pings are enabled")
+		}
+	})
+}
+
+// latePings are enabled only when that is released.
+type latePings struct {
+	slowPings
+	release chan struct{}
+}
+
+func (p *latePings) Enable(context.Context) error {
+	<-p.release
+	p.set(true)
+	return nil
 }
