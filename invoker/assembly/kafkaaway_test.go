@@ -27,7 +27,7 @@ func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, environ := deployment(t)
-	r := startWith(t, append(environ, "KAFKA_HOSTS="+b.Addr()), time.Millisecond)
+	r := start(t, append(environ, "KAFKA_HOSTS="+b.Addr()), func(o *Options) { o.silence = time.Millisecond })
 	<-r.ready
 	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
 	b.Close()
@@ -38,10 +38,7 @@ func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 	}
 	defer b.Close()
 	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
-	r.end()
-	if err := <-r.ended; err != nil {
-		t.Error(err)
-	}
+	r.end(t)
 }
 
 func TestKafkaIsAwayAfterAWhile(t *testing.T) {

@@ -2,52 +2,17 @@ package assembly
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
-	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
-
-// running is an invoker that a test started.
-type running struct {
-	address string
-	ready   chan struct{}
-	ended   chan error
-	end     context.CancelFunc
-}
-
-func start(t *testing.T, environ []string) running { return startWith(t, environ, time.Minute) }
-
-func startWith(t *testing.T, environ []string, lull time.Duration) running {
-	t.Helper()
-	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := running{ready: make(chan struct{}), ended: make(chan error, 1)}
-	var ctx context.Context
-	ctx, r.end = context.WithCancel(t.Context())
-	t.Cleanup(r.end)
-	addr := make(chan string, 1)
-	go func() {
-		r.ended <- Run(ctx, Options{
-			Config: cfg, Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Engine: idleEngine{}, silence: lull,
-			Listening: func(a string) { addr <- a }, Ready: func() { close(r.ready) },
-		})
-	}()
-	r.address = "http://" + <-addr
-	return r
-}
 
 // The next of two processes with one id waits until the previous one has ended and
 // reports that at /ping: on the same host it waits for the lock, on another for the
@@ -58,22 +23,15 @@ func TestNextProcessWaitsForThePrevious(t *testing.T) {
 	} {
 		t.Run(host.name, func(t *testing.T) {
 			bus, environ := deployment(t)
-			pings := make(chan []byte, 1024)
-			subscribed, received := make(chan struct{}), make(chan struct{})
-			hearing, stop := context.WithCancel(t.Context())
-			go func() {
-				defer close(received)
-				_ = bus.Consume(hearing, "health", func() { close(subscribed) }, func(m []byte) { pings <- m })
-			}()
-			defer func() { stop(); <-received }()
-			<-subscribed
-			previous := start(t, environ)
+			pings := subscribe(t, bus)
+			patient := func(o *Options) { o.silence = time.Minute }
+			previous := start(t, environ, patient)
 			<-previous.ready
 			await(t, pings, `"isEnabled":true`)
 			if host.name == "other" {
 				environ = append(environ, "CONFIG_whisk_gpu_state="+t.TempDir())
 			}
-			next := start(t, environ)
+			next := start(t, environ, patient)
 			awaitResponse(t, next.address+"/ping", http.StatusServiceUnavailable, host.want)
 			select {
 			case <-next.ready:
@@ -82,15 +40,9 @@ func TestNextProcessWaitsForThePrevious(t *testing.T) {
 				t.Fatalf("ended beside the previous one: %v", err)
 			default:
 			}
-			previous.end()
-			if err := <-previous.ended; err != nil {
-				t.Error(err)
-			}
+			previous.end(t)
 			<-next.ready
-			next.end()
-			if err := <-next.ended; err != nil {
-				t.Error(err)
-			}
+			next.end(t)
 		})
 	}
 }
@@ -131,19 +83,6 @@ func TestLastPingIsRemembered(t *testing.T) {
 	if err := a.state.close(); err != nil {
 		t.Error(err)
 	}
-}
-
-func port(t *testing.T, addr string) int {
-	t.Helper()
-	_, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // TestPingedCutAndFlippedAnywhere: however the offset of the last ping is damaged,

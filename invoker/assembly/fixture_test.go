@@ -1,0 +1,185 @@
+package assembly
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+)
+
+// idleEngine is an engine without containers.
+type idleEngine struct{ Engine }
+
+func (idleEngine) CleanUp(context.Context, string) error { return nil }
+func (idleEngine) Died() <-chan container.ID             { return nil }
+func (idleEngine) Close() error                          { return nil }
+
+// deployment is a broker with the topics that a controller makes, and a database
+// without blocked namespaces, with the environment of an invoker between them.
+func deployment(t *testing.T) (*broker.Bus, []string) {
+	t.Helper()
+	b, err := broker.Start(t.TempDir(), 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	bus, err := broker.Dial([]string{b.Addr()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	couch := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"total_rows":0,"offset":0,"rows":[]}`))
+	}))
+	t.Cleanup(couch.Close)
+	u, err := url.Parse(couch.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bus, []string{
+		"KAFKA_HOSTS=" + b.Addr(), "WHISK_API_HOST_NAME=localhost", "PORT=0",
+		`RUNTIMES_MANIFEST={"runtimes":{},"blackboxes":[]}`,
+		"CONFIG_whisk_couchdb_protocol=http", "CONFIG_whisk_couchdb_host=" + host, "CONFIG_whisk_couchdb_port=" + port,
+		"CONFIG_whisk_couchdb_username=u", "CONFIG_whisk_couchdb_password=p",
+		"CONFIG_whisk_couchdb_databases_WhiskAuth=subjects", "CONFIG_whisk_couchdb_databases_WhiskEntity=whisks",
+		"CONFIG_whisk_couchdb_databases_WhiskActivation=activations", "CONFIG_whisk_gpu_devices=none",
+		"CONFIG_whisk_gpu_state=" + t.TempDir(),
+	}
+}
+
+// running is an invoker that a test started.
+type running struct {
+	address string
+	ready   chan struct{}
+	ended   chan error
+	stop    context.CancelFunc
+}
+
+// start starts an invoker without containers, whose options may be changed.
+func start(t *testing.T, environ []string, change ...func(*Options)) running {
+	t.Helper()
+	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := running{ready: make(chan struct{}), ended: make(chan error, 1)}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(t.Context())
+	t.Cleanup(r.stop)
+	addr := make(chan string, 1)
+	o := Options{
+		Config: cfg, Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Engine: idleEngine{},
+		Listening: func(a string) { addr <- a }, Ready: func() { close(r.ready) },
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	go func() { r.ended <- Run(ctx, o) }()
+	r.address = "http://" + <-addr
+	return r
+}
+
+// end stops the invoker, which must end without an error.
+func (r running) end(t *testing.T) {
+	t.Helper()
+	r.stop()
+	if err := <-r.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// subscribe reads the pings until the test ends.
+func subscribe(t *testing.T, bus *broker.Bus) <-chan []byte {
+	t.Helper()
+	pings := make(chan []byte, 1024)
+	ctx, stop := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = bus.Consume(ctx, "health", func() { close(ready) }, func(m []byte) { pings <- m })
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	<-ready
+	return pings
+}
+
+// await takes pings until one holds the text.
+func await(t *testing.T, pings <-chan []byte, text string) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		select {
+		case p := <-pings:
+			if bytes.Contains(p, []byte(text)) {
+				return
+			}
+		case <-late:
+			t.Fatalf("no ping with %s came", text)
+		}
+	}
+}
+
+func get(t *testing.T, address string) (int, string) {
+	t.Helper()
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// awaitResponse sends requests until the response is the expected one.
+func awaitResponse(t *testing.T, address string, status int, text string) {
+	t.Helper()
+	tick, late := time.NewTicker(2*time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for {
+		got, message := get(t, address)
+		if got == status && strings.Contains(message, text) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%s: %d %q, want %d %q", address, got, message, status, text)
+		}
+	}
+}
+
+func port(t *testing.T, addr string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
