@@ -63,9 +63,9 @@ type Config struct {
 
 // keys describes every setting, in the order of the fields. The values point
 // into c.
-func keys(c *Config) []*Key {
+func keys(c *Config) []*key {
 	all := tagged(reflect.ValueOf(c).Elem(), "")
-	gpu := slices.IndexFunc(all, func(k *Key) bool { return k.section == "GPU" })
+	gpu := slices.IndexFunc(all, func(k *key) bool { return k.section == "GPU" })
 	return slices.Concat(all[:gpu], schedulingKeys(&c.GPU), all[gpu:], spiKeys(c))
 }
 

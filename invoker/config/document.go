@@ -27,23 +27,23 @@ func Document() string {
 	var b strings.Builder
 	b.WriteString(documentHead)
 	b.WriteString("\n## What operators set\n\n| variable | default | effect |\n|---|---|---|\n")
-	all := Keys()
+	all := keys(new(Config))
 	for _, name := range operators {
-		k := all[slices.IndexFunc(all, func(k *Key) bool { return k.Name == name })]
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(k.Variable()), code(k.defaultText()), cell(k.effect()))
+		k := all[slices.IndexFunc(all, func(k *key) bool { return k.name == name })]
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(k.variable()), code(k.defaultText()), cell(k.effect()))
 	}
 	section := ""
 	for _, k := range all {
-		if slices.Contains(operators, k.Name) {
+		if slices.Contains(operators, k.name) {
 			continue
 		}
 		if k.section != section {
 			section = k.section
 			fmt.Fprintf(&b, "\n## %s\n\n| key | default | effect |\n|---|---|---|\n", section)
 		}
-		name := code(k.Name)
-		if k.Env != "" {
-			name = code(k.Env)
+		name := code(k.name)
+		if k.env != "" {
+			name = code(k.env)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, code(k.defaultText()), cell(k.effect()))
 	}
@@ -60,12 +60,12 @@ func Document() string {
 
 // effect is what the key does, with the values that it may have where those are
 // its own.
-func (k *Key) effect() string {
+func (k *key) effect() string {
 	if !k.value.special {
-		return k.Doc
+		return k.doc
 	}
-	allowed := strings.TrimPrefix(k.Allowed(), "class name ending in ")
-	return k.Doc + " (" + strings.ReplaceAll(allowed, " | ", ", ") + ")"
+	allowed := strings.TrimPrefix(k.allowed(), "class name ending in ")
+	return k.doc + " (" + strings.ReplaceAll(allowed, " | ", ", ") + ")"
 }
 
 // documentHead explains what the tables leave out.
@@ -104,7 +104,7 @@ ZooKeeper keep one for that name, and ` + "`--overwriteId N`" + ` takes over a n
 there. ` + "`--displayedName S`" + ` is shown to people. The last one of a kind wins.
 `
 
-func (k *Key) defaultText() string {
+func (k *key) defaultText() string {
 	switch {
 	case k.like != "":
 		return "as " + k.like
@@ -113,7 +113,7 @@ func (k *Key) defaultText() string {
 	case k.required:
 		return "(required)"
 	}
-	return k.Default
+	return k.standard
 }
 
 func code(s string) string {

@@ -32,35 +32,35 @@ func TestDocument(t *testing.T) {
 
 func TestKeysAreDescribedAndDistinct(t *testing.T) {
 	seen := map[string]string{}
-	for _, k := range Keys() {
-		if k.Doc == "" || k.Allowed() == "" || k.section == "" {
-			t.Errorf("%s lacks a description", k.Name)
+	for _, k := range keys(new(Config)) {
+		if k.doc == "" || k.allowed() == "" || k.section == "" {
+			t.Errorf("%s lacks a description", k.name)
 		}
-		for _, name := range append(k.names(), k.Variable()) {
+		for _, name := range append(k.names(), k.variable()) {
 			if by, twice := seen[name]; twice {
-				t.Errorf("%s is a name of %s and of %s", name, by, k.Name)
+				t.Errorf("%s is a name of %s and of %s", name, by, k.name)
 			}
-			seen[name] = k.Name
+			seen[name] = k.name
 		}
-		if k.required && k.Default != "" {
-			t.Errorf("%s is required and has a default", k.Name)
+		if k.required && k.standard != "" {
+			t.Errorf("%s is required and has a default", k.name)
 		}
 		// Where credentials come from is none, though its name has the word.
-		named := secretName(k.Name) && !strings.HasSuffix(k.Name, "credentials.provider")
-		if k.Secret != (named || strings.Contains(k.Name, "aes")) {
-			t.Errorf("%s: is it a secret?", k.Name)
+		named := secretName(k.name) && !strings.HasSuffix(k.name, "credentials.provider")
+		if k.secret != (named || strings.Contains(k.name, "aes")) {
+			t.Errorf("%s: is it a secret?", k.name)
 		}
 	}
 }
 
 // A variable must lead back to its key, or setting it has no effect.
 func TestVariablesLeadToTheirKeys(t *testing.T) {
-	for _, k := range Keys() {
-		if k.Env != "" || k.open() {
+	for _, k := range keys(new(Config)) {
+		if k.env != "" || k.open() {
 			continue
 		}
-		if back := property(k.Variable()); !slices.Contains(k.names(), back) {
-			t.Errorf("%s is set by %s, which means %s", k.Name, k.Variable(), back)
+		if back := property(k.variable()); !slices.Contains(k.names(), back) {
+			t.Errorf("%s is set by %s, which means %s", k.name, k.variable(), back)
 		}
 	}
 }

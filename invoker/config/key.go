@@ -8,26 +8,22 @@ import (
 	"strings"
 )
 
-// Key describes one setting: its names, its default and what it does.
-type Key struct {
-	// Name is the property path, or the dotted name in whisk.properties. A
+// key describes one setting: its names, its default and what it does.
+type key struct {
+	// name is the property path, or the dotted name in whisk.properties. A
 	// last part "*" stands for any path below.
-	Name string
-	// Env is the variable that sets the key when it does not follow from
-	// Name.
-	Env string
-	// Default is the text of the default value; empty means unset.
-	Default string
-	// Doc is what the key does.
-	Doc string
-	// Secret values are never printed.
-	Secret bool
-
-	section  string // of the documentation
-	value    value
+	name string
+	// env is the variable that sets the key when it does not follow from the
+	// name.
+	env      string
 	also     []string // older or shorter names, in order of precedence
+	standard string   // text of the default value; empty: unset
 	like     string   // key whose value is the default
+	doc      string   // what the key does
+	section  string   // of the documentation
+	value    value
 	required bool
+	secret   bool // the value is never printed
 	// byPolicy keys have the scheduling policy's own value until they are set.
 	byPolicy bool
 	// plain keys come from the plain environment and whisk.properties, and
@@ -39,29 +35,26 @@ type Key struct {
 	refused bool
 }
 
-// Keys lists every setting of the invoker.
-func Keys() []*Key { return keys(new(Config)) }
-
 // tagged lists the keys of a struct and of the structs in it. Their tags are
 //
-//	key:"name[,required][,plain][,secret]"  the name, and what Key has of these
-//	env, default, like, doc:"text"          as Key has them
-//	also:"name[,name...]"                   as Key has them
-//	section:"text"                          of a struct: the documentation's
+//	key:"name[,required][,plain][,secret]"   the name, and what key has of these
+//	env, default, like, doc:"text"           as key has them; default is standard
+//	also:"name[,name...]"                    as key has them
+//	section:"text"                           of a struct: the documentation's
 //
 // and those that say what values are allowed, see valueOf.
-func tagged(v reflect.Value, section string) []*Key {
-	var all []*Key
+func tagged(v reflect.Value, section string) []*key {
+	var all []*key
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("key"), ",")
 		switch {
 		case name != "":
 			option := func(word string) bool { return slices.Contains(strings.Split(options, ","), word) }
-			all = append(all, &Key{
-				Name: name, Env: f.Tag.Get("env"), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
-				required: option("required"), plain: option("plain"), Secret: option("secret"),
-				also: splitCommas(f.Tag.Get("also")), like: f.Tag.Get("like"), section: section,
+			all = append(all, &key{
+				name: name, env: f.Tag.Get("env"), also: splitCommas(f.Tag.Get("also")),
+				standard: f.Tag.Get("default"), like: f.Tag.Get("like"), doc: f.Tag.Get("doc"), section: section,
+				required: option("required"), plain: option("plain"), secret: option("secret"),
 				value: valueOf(v.Field(i).Addr().Interface(), f.Tag, option("secret")),
 			})
 		case f.IsExported() && f.Type.Kind() == reflect.Struct:
@@ -71,17 +64,17 @@ func tagged(v reflect.Value, section string) []*Key {
 	return all
 }
 
-// Variable is the environment variable that sets the key.
-func (k *Key) Variable() string { return cmp.Or(k.Env, variable(k.Name)) }
+// variable is the environment variable that sets the key.
+func (k *key) variable() string { return cmp.Or(k.env, variable(k.name)) }
 
-// Allowed describes what the value may be.
-func (k *Key) Allowed() string { return k.value.allowed }
+// allowed describes what the value may be.
+func (k *key) allowed() string { return k.value.allowed }
 
 // open reports whether the key stands for all paths below its name.
-func (k *Key) open() bool { return strings.HasSuffix(k.Name, ".*") }
+func (k *key) open() bool { return strings.HasSuffix(k.name, ".*") }
 
 // names are all property paths of the key, best first.
-func (k *Key) names() []string { return append([]string{k.Name}, k.also...) }
+func (k *key) names() []string { return append([]string{k.name}, k.also...) }
 
 const variablePrefix = "CONFIG_"
 

@@ -49,7 +49,7 @@ func Load(in Input) (*Config, error) {
 }
 
 // fill sets every key of a new configuration from the sources.
-func fill(s *sources) (*Config, []*Key, []error) {
+func fill(s *sources) (*Config, []*key, []error) {
 	c := &Config{GPU: GPU{Tokens: gpu.DefaultTokens()}}
 	all := keys(c)
 	problems := assign(all, s)
@@ -62,14 +62,14 @@ func fill(s *sources) (*Config, []*Key, []error) {
 
 // assign sets all keys: first those that stand for one path, then, from what
 // they left, those that stand for any path below theirs.
-func assign(all []*Key, s *sources) (problems []error) {
+func assign(all []*key, s *sources) (problems []error) {
 	for _, k := range all {
 		if k.open() {
 			continue
 		}
-		if k.Default != "" {
-			if err := k.value.set(k.Default); err != nil {
-				panic(fmt.Sprintf("default %q of %s: %v", k.Default, k.Name, err))
+		if k.standard != "" {
+			if err := k.value.set(k.standard); err != nil {
+				panic(fmt.Sprintf("default %q of %s: %v", k.standard, k.name, err))
 			}
 		}
 		if err := s.apply(k); err != nil {
@@ -88,10 +88,10 @@ func assign(all []*Key, s *sources) (problems []error) {
 
 // resolveDefaults resolves the keys whose default is another key's value, the store of
 // records that the service provider names, and the message size that follows from the payload limit.
-func resolveDefaults(c *Config, all []*Key) {
-	byName := map[string]*Key{}
+func resolveDefaults(c *Config, all []*key) {
+	byName := map[string]*key{}
 	for _, k := range all {
-		byName[k.Name] = k
+		byName[k.name] = k
 	}
 	for _, k := range all {
 		if k.like != "" && k.source == "" {
@@ -118,11 +118,11 @@ func resolveDefaults(c *Config, all []*Key) {
 
 // missing names all required settings that no source gave, and how to give
 // them.
-func missing(all []*Key) []error {
+func missing(all []*key) []error {
 	var names []string
 	for _, k := range all {
 		if k.required && !k.refused && (k.source == "" || k.value.text() == "") {
-			names = append(names, k.Variable())
+			names = append(names, k.variable())
 		}
 	}
 	if len(names) == 0 {

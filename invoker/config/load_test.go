@@ -50,7 +50,7 @@ func wantSettings(t *testing.T, c *Config, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
 		for _, k := range keys(c) {
-			if k.Name == name && k.value.text() != value {
+			if k.name == name && k.value.text() != value {
 				t.Errorf("%s is %q, want %q", name, k.value.text(), value)
 			}
 		}

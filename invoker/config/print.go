@@ -35,7 +35,7 @@ func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 func (c *Config) Secrets() []string {
 	var values []string
 	for _, k := range keys(c) {
-		if v := k.value.text(); k.Secret && v != "" {
+		if v := k.value.text(); k.secret && v != "" {
 			values = append(values, v)
 		}
 	}
@@ -90,17 +90,17 @@ func (id Identity) settings() []Setting {
 	return all
 }
 
-func listSettings(all []*Key) []Setting {
+func listSettings(all []*key) []Setting {
 	out := make([]Setting, len(all))
 	for i, k := range all {
-		out[i] = Setting{Name: k.Name, Variable: k.Variable(), Value: k.masked(), Source: cmp.Or(k.source, "default")}
+		out[i] = Setting{Name: k.name, Variable: k.variable(), Value: k.masked(), Source: cmp.Or(k.source, "default")}
 	}
 	return out
 }
 
 // masked renders the value, without its secrets.
-func (k *Key) masked() string {
-	if k.Secret && k.value.text() != "" {
+func (k *key) masked() string {
+	if k.secret && k.value.text() != "" {
 		return mask
 	}
 	return k.value.text()

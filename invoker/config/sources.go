@@ -27,9 +27,9 @@ func newSources() *sources { return &sources{tree: new(node), plain: map[string]
 func gather(in Input) (*sources, []error) {
 	env := environment(in.Environ)
 	s := newSources()
-	for _, k := range Keys() {
-		if v := env[k.Env]; k.Env != "" && !k.plain && strings.TrimSpace(v) != "" {
-			s.tree.put(k.Name, leaf{v, k.Env})
+	for _, k := range keys(new(Config)) {
+		if v := env[k.env]; k.env != "" && !k.plain && strings.TrimSpace(v) != "" {
+			s.tree.put(k.name, leaf{v, k.env})
 		}
 	}
 	var problems []error
@@ -115,27 +115,27 @@ func (s *sources) addVariables(env map[string]string) {
 // addPlain reads the plain names. Blank values leave what was there.
 func (s *sources) addPlain(env map[string]string, in Input) {
 	file := propertiesFile(in.Properties)
-	for _, k := range Keys() {
+	for _, k := range keys(new(Config)) {
 		if !k.plain {
 			continue
 		}
-		option := s.tree.find("whisk-config." + k.Name).value()
-		for _, l := range []leaf{option, {env[k.Env], k.Env}, {file[k.Name], in.PropertiesPath}} {
+		option := s.tree.find("whisk-config." + k.name).value()
+		for _, l := range []leaf{option, {env[k.env], k.env}, {file[k.name], in.PropertiesPath}} {
 			if text := strings.TrimSpace(l.text); text != "" {
-				s.plain[k.Name] = leaf{text, l.source}
+				s.plain[k.name] = leaf{text, l.source}
 			}
 		}
 	}
 }
 
 // apply sets k from the strongest source that names it.
-func (s *sources) apply(k *Key) error {
+func (s *sources) apply(k *key) error {
 	if k.plain {
-		l, ok := s.plain[k.Name]
+		l, ok := s.plain[k.name]
 		if !ok {
 			return nil
 		}
-		return set(k, k.Name, l)
+		return set(k, k.name, l)
 	}
 	// Weaker names first, so that the best one has the last word.
 	for _, name := range slices.Backward(k.names()) {
@@ -146,7 +146,7 @@ func (s *sources) apply(k *Key) error {
 	return nil
 }
 
-func (s *sources) applyName(k *Key, name string) error {
+func (s *sources) applyName(k *key, name string) error {
 	n := s.tree.find(name)
 	switch {
 	case n == nil || n.below != nil && k.value.setBelow == nil:
@@ -162,37 +162,37 @@ func (s *sources) applyName(k *Key, name string) error {
 
 // applyOpen sets a key that stands for all paths below its own, its default's
 // first.
-func (s *sources) applyOpen(k *Key) error {
+func (s *sources) applyOpen(k *key) error {
 	var entries []entry
-	for _, one := range splitCommas(k.Default) {
+	for _, one := range splitCommas(k.standard) {
 		name, text, _ := strings.Cut(one, "=")
 		entries = append(entries, entry{name, text})
 	}
-	given, source := s.tree.find(strings.TrimSuffix(k.Name, ".*")).take()
+	given, source := s.tree.find(strings.TrimSuffix(k.name, ".*")).take()
 	if len(given) > 0 {
 		k.source = source
 	}
 	entries = append(entries, given...)
-	return refuse(k, k.Name, leaf{asText(entries), source}, k.value.setBelow(entries))
+	return refuse(k, k.name, leaf{asText(entries), source}, k.value.setBelow(entries))
 }
 
 // set gives k its text and remembers the source.
-func set(k *Key, name string, l leaf) error {
+func set(k *key, name string, l leaf) error {
 	k.source = l.source
 	return refuse(k, name, l, k.value.set(l.text))
 }
 
 // refuse makes the error of a value, without secrets.
-func refuse(k *Key, name string, l leaf, err error) error {
+func refuse(k *key, name string, l leaf, err error) error {
 	if err == nil {
 		return nil
 	}
 	k.refused = true
-	if k.Secret {
+	if k.secret {
 		l.text = mask
 	}
 	if errors.Is(err, errBad) {
-		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, l.text, l.source, k.Allowed())
+		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, l.text, l.source, k.allowed())
 	}
 	return fmt.Errorf("%s: %q (from %s): %w", name, l.text, l.source, err)
 }

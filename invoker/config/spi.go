@@ -24,10 +24,10 @@ type spi struct {
 	choose    func(class string)
 }
 
-func spiKeys(c *Config) []*Key {
-	var all []*Key
+func spiKeys(c *Config) []*key {
+	var all []*key
 	for _, s := range spis(c) {
-		all = append(all, &Key{Name: "whisk.spi." + s.name, Default: s.served[0], value: s.value(), Doc: s.doc, section: "Service providers"})
+		all = append(all, &key{name: "whisk.spi." + s.name, standard: s.served[0], value: s.value(), doc: s.doc, section: "Service providers"})
 	}
 	return all
 }

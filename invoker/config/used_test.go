@@ -80,7 +80,7 @@ func field(s *types.Selection) string {
 // values: neither is a use of them.
 func makes(f *ast.FuncDecl, info *types.Info) bool {
 	results := info.Defs[f.Name].Type().(*types.Signature).Results()
-	return results.Len() == 1 && strings.HasSuffix(results.At(0).Type().String(), "config.Key") || f.Name.Name == "spis"
+	return results.Len() == 1 && strings.HasSuffix(results.At(0).Type().String(), "config.key") || f.Name.Name == "spis"
 }
 
 func judges(f *ast.FuncDecl) bool {

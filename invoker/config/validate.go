@@ -83,7 +83,7 @@ const ours = "whisk.gpu"
 
 // leftOver sorts what no key took: paths of ours are mistakes, others belong
 // to parts of OpenWhisk that this invoker does not have.
-func leftOver(all []*Key, s *sources) (problems []error, ignored []Setting) {
+func leftOver(all []*key, s *sources) (problems []error, ignored []Setting) {
 	s.tree.walk("", func(path string, v *node) {
 		switch {
 		case v.used || strings.HasPrefix(path, "whisk-config."):
@@ -129,11 +129,11 @@ func reason(path string) string {
 	return "not a setting of this invoker"
 }
 
-func unknown(all []*Key, path string, l leaf) error {
+func unknown(all []*key, path string, l leaf) error {
 	var names []string
 	for _, k := range all {
-		if strings.HasPrefix(k.Name, ours) {
-			names = append(names, k.Name)
+		if strings.HasPrefix(k.name, ours) {
+			names = append(names, k.name)
 		}
 	}
 	near := nearest(path, names)
