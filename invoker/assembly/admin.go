@@ -70,8 +70,8 @@ func (a *assembly) waiting() string {
 	return "stopping"
 }
 
-// openListener serves the admin endpoints from the start on, so that /status can
-// name what the start is waiting for.
+// openListener serves the admin endpoints from the start on, so that /status names
+// what the start waits for.
 func (a *assembly) openListener(ctx context.Context) (func(), error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package assembly is where the invoker's adapters meet its ports: it opens
+// Package assembly connects the invoker's ports with their adapters: it opens
 // Kafka, CouchDB, the container engine and the admin listener in the original's
-// order, runs the invoker between them, and closes them in reverse. The
-// command `gpuwhisk invoker` and the one-process standalone both use it, so
-// that what is tried on a laptop is what runs in production.
+// order, runs the invoker between them, and closes them in reverse. Both
+// `gpuwhisk invoker` and the one-process standalone use it, so a laptop runs the
+// same code as production.
 //
 // Its own goroutines: the HTTP server, the caller's Beat, which ends with the
 // context, and one that searches for interpreters while the first parts are opened.
@@ -31,8 +31,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// How long a request at the admin listener may take to end.
+// Bounds of what must not hold up the start or the end.
 const (
+	// shutdownTime bounds the wait for requests at the admin listener.
 	shutdownTime = 2 * time.Second
 	// disableTime bounds the wait for the last ping.
 	disableTime = 2 * time.Second
@@ -52,14 +53,13 @@ type Options struct {
 	// Path is the PATH of action processes (process runtime); empty means the
 	// usual one.
 	Path string
-	// LibraryPath is where the loader finds this machine's NVIDIA driver for
-	// GPU processes (process runtime), as in LD_LIBRARY_PATH; empty where it
-	// needs no help.
+	// LibraryPath is the LD_LIBRARY_PATH of GPU processes (process runtime), by
+	// which the loader finds the NVIDIA driver; empty: its usual path.
 	LibraryPath string
 	// Engine, when not nil, replaces the configured one; Run closes it.
 	Engine Engine
-	// LongTimeouts waits longer for what a Docker daemon reports of containers than
-	// a user would: for tests, on a machine that stands still now and then.
+	// LongTimeouts waits longer for a Docker daemon's reports of containers: for
+	// tests, on a machine that stalls now and then.
 	LongTimeouts bool
 	// Terminated, when not nil, reports once the context has ended whether a
 	// process is to follow, as after SIGTERM, and not after Ctrl-C.
@@ -74,9 +74,9 @@ type Options struct {
 	// stop begins; alive answers when the dispatcher does.
 	Beat func(ctx context.Context, alive func(context.Context) error)
 
-	// How long another process with this id may be silent and counts as alive,
-	// and how long Kafka may be away before /ping fails; zero is the usual. Tests
-	// have others.
+	// silence is how long another process with this id may be silent and counts as
+	// alive, and how long Kafka may be away before /ping fails; zero is the usual.
+	// Tests set it.
 	silence time.Duration
 }
 
@@ -90,12 +90,12 @@ type assembly struct {
 	// functions are the metrics of each GPU function, apart from the others: the
 	// console reads those once a second.
 	functions *prometheus.Registry
-	steps     *invoker.SpanObserver // what adapters do
+	steps     *invoker.SpanObserver // of adapters
 	ready     atomic.Bool
-	closing   chan struct{}  // the admin listener is
+	closing   chan struct{}  // closed when the admin listener closes
 	stopping  atomic.Bool    // the stop has begun
-	stage     atomic.Value   // string: what the start is waiting for
-	unable    atomic.Value   // string: why nothing can be done for now
+	stage     atomic.Value   // string: what the start waits for
+	unable    atomic.Value   // string: why the invoker cannot work
 	retired   atomic.Bool    // an operator disabled it
 	following sync.WaitGroup // the switching of the pings
 
@@ -104,20 +104,20 @@ type assembly struct {
 	recording    *recording               // nil without whisk.gpu.record
 	tracer       *trace.Tracer            // nil: traces are off
 	userLogs     *userlogs.Files          // nil: logs go into records alone
-	programs     func() runtimes.Programs // what interpreters there are, once they are looked for
+	programs     func() runtimes.Programs // the interpreters of this host, searched by findPrograms
 	engine       Engine
 	deviceEngine deviceEngine   // nil: actions run as processes
 	daemon       invoker.Daemon // nil: actions run as processes
 	cluster      *kafka.Cluster
 	feed         *kafka.Feed
-	forwarded    *kafka.Member // nil: nothing is taken that others passed on
+	forwarded    *kafka.Member // nil: this invoker does not consume the forward topic
 	from         *sources
 	retention    invoker.Retention // of the invoker's topic
 	producer     *kafka.Producer
 	pinger       atomic.Pointer[kafka.Pinger]
-	announceStop func() // returns when controllers were sent that this invoker stops, or cannot be
+	announceStop func() // sends the last ping, or waits for it
 	store        *couchdb.Store
-	// elsewhere takes the records where CouchDB does not; nil where it does.
+	// records is the store of records; nil where that is CouchDB.
 	records stores.Store
 	bucket  *bucket // nil: no code is in S3
 	state   state
@@ -200,12 +200,12 @@ func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 	topic := a.c.Kafka.TopicPrefix + a.instance.Topic()
 	return []part{
 		{"Kafka", func(ctx context.Context) (hooks, error) { return hooks{}, a.openKafka(ctx, topic) }},
-		// Of the last activations, too; the end does not wait for it.
+		// Closed late, for the traces of the last activations.
 		{"traces", a.openTracer},
 		{"StatsD", a.openStatsD},
 		{"log files", a.openUserLogs},
-		// Closed last of what other processes share: one that waits for its lock
-		// starts at once, and must find nothing of ours.
+		// Closed after everything that other processes share: a process that waits
+		// for its lock starts at once.
 		{"state", a.awaitPrevious},
 		{"GPUs", a.openGPUs},
 		{"recording", a.openRecording},
@@ -216,8 +216,7 @@ func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 		// They begin when the invoker is ready, and end after the last commit,
 		// which the next process reads once they are silent.
 		{"pings", a.openPings},
-		// The last commit of all that touches messages: only then is it true
-		// that acks and records are safe.
+		// Closed after acks and records, which are safe then: it commits offsets.
 		{"activations", func(ctx context.Context) (hooks, error) { return a.openSources(ctx, topic) }},
 		{"acks", a.openProducer},
 		{"invoker", func(context.Context) (hooks, error) { return a.newInvoker(manifest) }},

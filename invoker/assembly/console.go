@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// What the console shows of the past.
+// How much of the past the console shows.
 const (
 	recentActivations = 50              // activations
 	functionPeriod    = 5 * time.Minute // of functions' waiting and running times
@@ -104,7 +104,7 @@ func (a *assembly) explained(id string) (any, bool) {
 // repeated, by name and labels.
 func (a *assembly) counters() map[string]float64 {
 	all := map[string]float64{}
-	families, _ := a.metrics.Gather() // what there is, whatever else fails
+	families, _ := a.metrics.Gather() // on an error, the families that could be gathered
 	for _, f := range families {
 		name, ours := strings.CutPrefix(f.GetName(), "gpuwhisk_")
 		if !ours || f.GetType() != dto.MetricType_COUNTER {

@@ -61,9 +61,9 @@ func storeGauges(s *status, m sink) {
 	m.counter(name, help, float64(s.CouchDB.Cache.Misses), label{"outcome", "miss"})
 }
 
-// awaitDatabase waits until the database takes the credentials, has the three
-// databases, and takes records: before that no activation could be served, and
-// controllers must not send any.
+// awaitDatabase waits until CouchDB accepts the credentials and records, and has
+// the three databases: before that no activation could be served, and controllers
+// must not send any.
 func (a *assembly) awaitDatabase(ctx context.Context) error {
 	if a.c.Records.Discard { // then there may be no database of records
 		return nil
@@ -151,8 +151,8 @@ func (b *bucket) why() string {
 // probeTime bounds the probe of the bucket at the start.
 const probeTime = 5 * time.Second
 
-// openBucket opens the bucket where code is kept in S3, and probes whether it lets
-// us in. It does not wait for it: actions whose code is in the database need none.
+// openBucket opens the bucket where code is kept in S3, and probes it once. It does
+// not wait for it: actions whose code is in the database do not need it.
 func (a *assembly) openBucket(ctx context.Context) (hooks, error) {
 	store, err := stores.Bucket(a.c)
 	if err != nil || store == nil {

@@ -36,9 +36,9 @@ func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
 	return hooks{close: closer(a.engine.Close)}, a.gpus.check(a.deviceEngine)
 }
 
-// awaitEngine opens the container engine. One that does not answer is waited
-// for, like the database: without it nothing could run. What an engine that
-// answers will not do, and a setting that is wrong, ends the start.
+// awaitEngine opens the container engine, and waits for one that does not answer,
+// as for the database. A wrong setting, and a refusal of an engine that answers,
+// end the start.
 func (a *assembly) awaitEngine(ctx context.Context) error {
 	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
 	if a.engine = a.Engine; a.engine != nil {
@@ -159,7 +159,7 @@ func programs(found runtimes.Programs, proxies, self string, log *slog.Logger) m
 			log.Warn("actions of a kind cannot run here", "kind", kind, "error", err)
 			continue
 		}
-		if kind == "blackbox" { // its image is not here: what can run is its code
+		if kind == "blackbox" { // only its code is here, not its image
 			argv = append(slices.Clip(argv), "--no-image")
 		}
 		all[kind] = process.Runtime{Argv: argv}

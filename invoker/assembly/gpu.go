@@ -18,11 +18,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/simulated"
 )
 
-// watchTime bounds the wait for the driver at the end: a call into one whose
-// device died may never return.
+// watchTime bounds the wait for the driver at the end: a call for a device that
+// died may never return.
 const watchTime = 2 * time.Second
 
-// gpus is the GPU side of this host.
+// gpus are the GPUs of this host, and what moves their memory.
 type gpus struct {
 	devices []gpu.Device
 	mover   invoker.MemoryMover
@@ -33,7 +33,7 @@ type gpus struct {
 	fallbacks *devices.Fallbacks
 }
 
-// findGPUs finds the devices, or makes simulated ones, and what keeps their
+// findGPUs finds the devices, or makes simulated ones, and opens what moves their
 // memory.
 func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) (gpus, error) {
 	self, log := of.Self, of.Log
@@ -141,9 +141,10 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	return "", nil
 }
 
-// socketDir is where the shims' sockets lie. It belongs to this invoker alone,
-// so it is named as its containers are. Processes keep theirs beside their
-// other files; containers need a directory that their host has under this name.
+// socketDir is the directory of the shims' sockets. It belongs to this invoker
+// alone, so its name has the prefix of the containers. Those of processes are
+// beside their other files; containers need a directory that their host has under
+// the same name.
 func socketDir(c *config.Config, prefix string) (string, error) {
 	if c.GPU.Shim.Dir != "" {
 		dir, err := devices.SocketDir(filepath.Join(c.GPU.Shim.Dir, prefix))
@@ -227,7 +228,7 @@ func (g gpus) watch(iv *invoker.Invoker, e deviceEngine, log *slog.Logger) {
 	}
 }
 
-// describe lists what devices there are, and how real they are.
+// describe counts the devices, and names their model.
 func (g gpus) describe() string {
 	if len(g.devices) == 0 {
 		return "none"
@@ -290,7 +291,7 @@ func (a *assembly) gpusGauges(s *status, m sink) {
 		return
 	}
 	shim := a.gpus.shim.Stats()
-	m.gauge("shim_fallbacks", "Actions whose GPU memory is only counted, because their libraries do not bear that it is moved.", float64(len(a.gpus.fallbacks.List())))
+	m.gauge("shim_fallbacks", "Actions whose GPU memory is only counted, because their libraries fail when it is moved.", float64(len(a.gpus.fallbacks.List())))
 	m.gauge("shim_containers", "Containers that are prepared for a GPU.", float64(shim.Containers))
 	m.gauge("shim_processes", "Processes of GPU containers that are connected by the shim.", float64(shim.Processes))
 	m.gauge("shim_silent_processes", "Connected processes that do not answer.", float64(shim.Silent))

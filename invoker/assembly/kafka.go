@@ -65,8 +65,8 @@ func (o outbox) Ack(ctx context.Context, controller string, ack activation.Ack, 
 	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, unsent(sent))
 }
 
-// unsent gives the invoker's own error for what was not sent before the producer
-// closed: it is not dropped, but still unacknowledged.
+// unsent translates the error of what was not sent before the producer closed: it
+// is not dropped, but still unacknowledged.
 func unsent(sent func(error)) func(error) {
 	return func(err error) {
 		if errors.Is(err, kafka.ErrClosed) {

@@ -32,8 +32,8 @@ func (a *assembly) openStatsD(context.Context) (hooks, error) {
 	return hooks{close: func(ctx context.Context) error { statsd.Close(ctx); return nil }}, nil
 }
 
-// lastTraces bounds the wait for the receiver of the last traces: nothing waits
-// for them as for acks and records.
+// lastTraces bounds the wait for the receiver of the last traces, which are worth
+// less than acks and records.
 const lastTraces = 3 * time.Second
 
 // openTracer starts sending traces where the configuration names a receiver.
@@ -76,8 +76,8 @@ type logFilesStatus struct {
 	Dropped int64  `json:"dropped"`           // activations whose lines are in no file
 }
 
-// lastLines is how long the end waits for a disk that takes no log lines. They
-// are in the records; what closes after the files is worth more.
+// lastLines bounds the wait for a disk that takes no log lines: they are in the
+// records, too, and the parts that close later are worth more.
 const lastLines = 2 * time.Second
 
 // openUserLogs opens the files of actions' logs where the configuration has them.

@@ -27,7 +27,7 @@ type mpsMover struct {
 	daemons *mps.Daemons
 	mounted bool // containers have a file system of their own
 	indexes map[string]int
-	invoker atomic.Pointer[invoker.Invoker] // nil while it does not work yet
+	invoker atomic.Pointer[invoker.Invoker] // nil until it works
 }
 
 // startMPS starts a daemon for each whole GPU where whisk.gpu.mps is on. A
@@ -66,7 +66,7 @@ func mpsDir(c *config.Config, prefix string) string {
 	return filepath.Join("/var/run/gpuwhisk", prefix+"mps")
 }
 
-// Prepare adds what it takes to join.
+// Prepare adds the mounts and the variable by which a container joins.
 func (s *mpsMover) Prepare(name string, device gpu.Device, change container.DeviceRequest) (container.GPU, error) {
 	g, err := s.MemoryMover.Prepare(name, device, change)
 	joint, ok := s.daemons.Join(device.UUID)

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// part is one thing that the invoker stands on.
+// part is something that the invoker needs.
 type part struct {
 	name string
-	// open may return hooks beside an error, of what it opened before that.
+	// open may return hooks beside an error, for what it opened before that.
 	open func(ctx context.Context) (hooks, error)
 }
 
-// hooks are what is done with a part that is open. What it lacks is nil.
+// hooks end and watch a part that is open. Each may be nil.
 type hooks struct {
 	flush func(ctx context.Context) error // sends or stores what was written already
 	close func(ctx context.Context) error
@@ -61,7 +61,7 @@ func (o *openParts) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// closer is a close that does not wait.
+// closer makes a close hook of a function that does not wait.
 func closer(end func() error) func(context.Context) error {
 	return func(context.Context) error { return end() }
 }

@@ -128,7 +128,7 @@ func (p pings) Enable() bool { return p.set(true) }
 
 func (p pings) Disable() bool { return p.set(false) }
 
-// set reports whether the pings were otherwise. While the invoker cannot work they
+// set reports whether it changed anything. While the invoker cannot work the pings
 // stay disabled, and are enabled when it can.
 func (p pings) set(on bool) bool {
 	k := p.a.pinger.Load()

@@ -20,9 +20,9 @@ import (
 // at most so much longer than it must.
 const lockPause = 100 * time.Millisecond
 
-// awaitPrevious returns when this is the only process with its id, and has what
-// outlives a process open. One on this host has the journal locked until it
-// has removed its containers; one on another host pings.
+// awaitPrevious opens the state, and returns when this is the only process with its
+// id. A process on this host has the journal locked until it has removed its
+// containers; one on another host pings.
 func (a *assembly) awaitPrevious(ctx context.Context) (hooks, error) {
 	h := hooks{close: closer(func() error { return a.state.close() }), status: a.stateStatus, gauges: stateGauges}
 	if err := a.awaitState(ctx); err != nil {
@@ -95,9 +95,9 @@ const pingedBytes = 12
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readPinged reads what taken wrote. A record that is not whole counts as none, which costs
-// a start two seconds; a number that is too high would have it pass over the
-// pings of another host's process that runs.
+// readPinged reads the offset that taken wrote. One that is damaged counts as none,
+// which costs a start two seconds; one that is too high would hide the pings of a
+// process on another host.
 func readPinged(from io.ReaderAt) int64 {
 	var b [pingedBytes + 1]byte
 	n, err := from.ReadAt(b[:], 0)

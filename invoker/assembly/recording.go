@@ -10,9 +10,9 @@ import (
 )
 
 // recording writes the events and orders of the GPU scheduler to a file, for
-// gpuwhisk sim replay. A log with a gap gives nothing again, so it ends for good
-// where the file is full or the disk does not follow, and logs that; the invoker
-// goes on. One goroutine writes; it ends with Close.
+// gpuwhisk sim replay. A recording with a gap cannot be replayed, so it ends for good
+// where the file is full or the disk is too slow, with a line in the log; the
+// invoker goes on. One goroutine writes; it ends with Close.
 type recording struct {
 	path  string
 	file  *os.File
@@ -55,7 +55,7 @@ func (a *assembly) openRecording(context.Context) (hooks, error) {
 	return hooks{close: closer(l.Close)}, nil
 }
 
-// errRecordingEnded is a line that comes after the log's end.
+// errRecordingEnded is the error of a line after the end.
 var errRecordingEnded = errors.New("the recording of GPU scheduling has ended")
 
 // Write takes one line. It is called by one goroutine, and does not block.
@@ -71,7 +71,7 @@ func (l *recording) Write(line []byte) (int, error) {
 	case l.lines <- append([]byte(nil), line...):
 		return len(line), nil
 	default:
-		l.end("the disk does not follow")
+		l.end("the disk is too slow")
 		return 0, errRecordingEnded
 	}
 }

@@ -35,7 +35,7 @@ func (a *assembly) recordStoreStatus(s *status) {
 	s.because("spooling records", h.Spool.LastError)
 }
 
-// recordsConfig is the way of records, with what is open on disk.
+// recordsConfig is how records are batched and buffered, with what is open on disk.
 func (a *assembly) recordsConfig() records.Config {
 	r := a.c.Records
 	cfg := records.Config{

@@ -111,9 +111,9 @@ func pool(c *config.Config, m *activation.Manifest) container.Config {
 	return p
 }
 
-// expiry fixes the time between checks for the whole run: below gives a random
-// time from 0 up to its argument, without it. Invokers that start together then
-// drift apart, and do not remove and create containers all at once.
+// expiry fixes the time between checks for the whole run, with a random part: below
+// returns a time from 0 up to its argument. So invokers that start together do not
+// remove and create containers all at once.
 func expiry(e config.PrewarmExpiration, below func(time.Duration) time.Duration) container.Expiry {
 	x := container.Expiry{InitDelay: finite(e.InitDelay), Interval: finite(e.Interval), Limit: e.Limit}
 	if x.Interval > 0 && e.Variance > 0 {

@@ -22,11 +22,10 @@ type source interface {
 	Close(ctx context.Context) error
 }
 
-// sources lets the invoker pull from its own topic, from what a former process
-// left in the journal and, where it takes what others pass on, from the shared
-// topic, while the journal's disk takes what is pulled. With one source the
-// caller pulls itself; with more, a goroutine for each pulls one activation
-// ahead.
+// sources is the invoker's feed: of its own topic, of what a former process left in
+// the journal and, where it consumes that, of the forward topic. It delivers
+// nothing while the journal's disk does not keep up. With one source the caller
+// pulls itself; with more, a goroutine for each pulls one activation ahead.
 type sources struct {
 	journal *journal.Journal // of the first source, nil: there is none
 	log     *slog.Logger
@@ -84,7 +83,7 @@ func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
 func (s *sources) run(i int) {
 	for {
 		d, err := s.from(s.life, i)
-		if !s.hand(pulled{d, err}) || err != nil {
+		if !s.emit(pulled{d, err}) || err != nil {
 			return
 		}
 	}
@@ -99,13 +98,13 @@ func (s *sources) resume() {
 		case err != nil:
 			s.log.Error("an activation of a former process cannot be read from the journal, and is lost unless Kafka has it",
 				"activation", l.ID, "partition", l.Partition, "offset", l.Offset, "error", err)
-		case !s.hand(pulled{d: d}):
+		case !s.emit(pulled{d: d}):
 			return
 		}
 	}
 }
 
-func (s *sources) hand(p pulled) bool {
+func (s *sources) emit(p pulled) bool {
 	select {
 	case s.came <- p:
 		return true
@@ -144,24 +143,23 @@ func (s *sources) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ofInvoker matches the topics that one invoker reads as its own: no other
-// takes from those.
+// ofInvoker matches the topics that belong to one invoker.
 var ofInvoker = regexp.MustCompile(`^invoker[0-9]+$`)
 
-// takes reports whether this invoker takes what others pass on: it has a GPU, and
-// the topic belongs to no single one.
-func (a *assembly) takes() bool {
+// consumesForwarded reports whether this invoker consumes the forward topic: it has
+// a GPU, and the topic does not belong to a single invoker.
+func (a *assembly) consumesForwarded() bool {
 	topic := a.c.GPU.ForwardTopic
 	return topic != "" && len(a.gpus.devices) > 0 && !ofInvoker.MatchString(topic)
 }
 
 // openSources opens what activations come from.
 func (a *assembly) openSources(ctx context.Context, topic string) (hooks, error) {
-	a.retention = a.keeps(ctx, topic)
+	a.retention = a.retentionOf(ctx, topic)
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
 	h := hooks{close: func(ctx context.Context) error { return a.from.close(ctx) }, status: a.sourcesStatus, gauges: sourcesGauges}
 	a.from = newSources(a.state.journal, a.Log, a.feed)
-	if !a.takes() {
+	if !a.consumesForwarded() {
 		return h, nil
 	}
 	k := a.c.Kafka
@@ -181,9 +179,9 @@ func (a *assembly) openSources(ctx context.Context, topic string) (hooks, error)
 	return h, nil
 }
 
-// keeps is for how long a topic keeps its messages: as the broker has it,
-// or, if it does not answer, as it was to be made.
-func (a *assembly) keeps(ctx context.Context, topic string) invoker.Retention {
+// retentionOf is how long a topic keeps its messages: by the broker or, where it does
+// not answer, by the configuration.
+func (a *assembly) retentionOf(ctx context.Context, topic string) invoker.Retention {
 	retention, err := a.cluster.Retention(ctx, topic)
 	if err != nil {
 		message := func(key string) int64 {

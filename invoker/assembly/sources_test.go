@@ -71,7 +71,7 @@ func TestForwardTopicIsConsumed(t *testing.T) {
 		cfg.GPU.ForwardTopic = c.topic
 		a := &assembly{c: cfg}
 		a.gpus.devices = make([]gpu.Device, c.devices)
-		if got := a.takes(); got != c.want {
+		if got := a.consumesForwarded(); got != c.want {
 			t.Errorf("topic %q with %d devices: %v", c.topic, c.devices, got)
 		}
 	}

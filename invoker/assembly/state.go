@@ -42,7 +42,7 @@ func (a *assembly) openState() (err error) {
 		}
 	}
 	if dir := c.SpoolDir(name); dir != "" {
-		// Records that wait are nowhere else: nothing but "none" is less than each.
+		// Records that wait are nowhere else: each is synced, unless none is.
 		if sync != wal.None {
 			sync = wal.Each
 		}
@@ -57,7 +57,7 @@ func (a *assembly) openState() (err error) {
 	return nil
 }
 
-// stateError names the way out.
+// stateError adds which key to change.
 func stateError(err error, key string) error {
 	if errors.Is(err, wal.ErrInUse) {
 		return fmt.Errorf("%w (an invoker with the same id runs on this host; if that is meant, whisk.gpu.state names another directory)", err)
@@ -65,7 +65,7 @@ func stateError(err error, key string) error {
 	return fmt.Errorf("%w (set whisk.gpu.state to a directory that may be written, or %s to none)", err, key)
 }
 
-// into has the store use what is open.
+// into sets the directories that are open.
 func (s state) into(r *records.Config) {
 	if s.spool != nil {
 		r.Spool = s.spool
@@ -162,8 +162,8 @@ type forgetfulJournal struct {
 	completed atomic.Int64
 }
 
-// forgetEvery is after how many completions the journal gets the committed
-// position: it holds so many more activations than it must.
+// forgetEvery is after how many completions the journal is given the committed
+// offsets: it holds so many more activations than it must.
 const forgetEvery = 1000
 
 // Completed is written to the journal.

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
-// status is how the invoker is and why.
+// status is the health of the invoker, with reasons.
 type status struct {
 	Instance string         `json:"instance"`
 	Healthy  bool           `json:"healthy"`
@@ -19,23 +19,23 @@ type status struct {
 	Uptime   string         `json:"uptime"`
 	Kafka    kafkaStatus    `json:"kafka"`
 	CouchDB  couchdb.Health `json:"couchdb"`
-	// Records is there where they do not go to CouchDB.
+	// Records is nil where they go to CouchDB.
 	Records  *recordsStatus  `json:"records,omitempty"`
 	State    stateStatus     `json:"state"`
 	LogFiles *logFilesStatus `json:"logFiles,omitempty"`
-	// Bucket is what is wrong with code in S3.
+	// Bucket is why code cannot be read from S3.
 	Bucket string          `json:"bucket,omitempty"`
 	Work   *invoker.Status `json:"work,omitempty"`
 	// Fallbacks are the actions whose GPU memory is only counted, because their
-	// libraries do not bear that it is moved.
+	// libraries fail when it is moved.
 	Fallbacks []devices.Fallback `json:"fallbacks,omitempty"`
 }
 
-// kafkaStatus is what the parts that use Kafka are doing.
+// kafkaStatus is the health of the parts that use Kafka.
 type kafkaStatus struct {
 	Pings kafka.PingStatus    `json:"pings"`
 	Feed  kafka.FeedStats     `json:"feed"`
-	Share *kafka.MemberStats  `json:"share,omitempty"` // of the forward topic, where this invoker takes from it
+	Share *kafka.MemberStats  `json:"share,omitempty"` // of the forward topic, where this invoker consumes it
 	Lag   int64               `json:"lag"`
 	Sends kafka.ProducerStats `json:"sends"`
 }
@@ -75,7 +75,7 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 	return s, nil
 }
 
-// workStatus is why the dispatcher cannot do its work.
+// workStatus adds why the dispatcher cannot work.
 func workStatus(s *status) {
 	s.because("container engine", s.Work.Engine)
 	if b := s.Work.Backlog; b != nil {

@@ -40,16 +40,16 @@ func TestRetentionIsTheBrokers(t *testing.T) {
 		if err := here.cluster.EnsureTopic(t.Context(), kafka.TopicSpec{Name: name, Config: is.made}); err != nil {
 			t.Fatal(err)
 		}
-		if got := here.keeps(t.Context(), name); got != is.want {
+		if got := here.retentionOf(t.Context(), name); got != is.want {
 			t.Errorf("%s: %+v, want %+v", name, got, is.want)
 		}
 	}
 	gone := open("127.0.0.1:1")
-	if got, want := gone.keeps(t.Context(), "as-changed"), (invoker.Retention{Time: 5 * time.Minute, Bytes: 100 << 20}); got != want {
+	if got, want := gone.retentionOf(t.Context(), "as-changed"), (invoker.Retention{Time: 5 * time.Minute, Bytes: 100 << 20}); got != want {
 		t.Errorf("without a broker: %+v, want %+v", got, want)
 	}
 	c.Kafka.TopicConfig = nil
-	if got := gone.keeps(t.Context(), "any"); got != (invoker.Retention{}) {
+	if got := gone.retentionOf(t.Context(), "any"); got != (invoker.Retention{}) {
 		t.Errorf("nothing is known: %+v", got)
 	}
 }
