@@ -23,8 +23,8 @@ func list(at *[]string) value {
 	return v
 }
 
-// quoted is a list around which deployments leave blanks and single quotes:
-// Ansible renders it as " ” " or " 'a,b' ".
+// quoted is a list that may stand between blanks and single quotes: Ansible
+// renders it as " 'a,b' ".
 func quoted(at *[]string) value {
 	v := list(at)
 	set := v.set

@@ -1,11 +1,11 @@
-// Package config turns what an OpenWhisk deployment hands to its invoker
+// Package config turns what an OpenWhisk deployment gives to its invoker
 // (environment, command line, HOCON, JVM-style properties, whisk.properties)
 // into one checked struct.
 //
-// It decides which source wins, what a value means and what is allowed; it
-// does not read the environment or any file itself, opens no connection and
-// starts no goroutine: the caller passes everything in as Input. Every key is
-// described once, in the tags of the field that it sets (see tagged), and
+// It decides which source wins, what a value means and what is allowed. It does
+// not read the environment or any file, opens no connection and starts no
+// goroutine: the caller passes everything in as Input. Every key is described
+// once, in the tags of the field that it sets (see tagged), and
 // docs/configuration.md is generated from them.
 package config
 

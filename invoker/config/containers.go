@@ -13,11 +13,10 @@ type Pool struct {
 	UserCPUs             float64       `key:"whisk.container-pool.user-cpus" range:"0.01..4096" doc:"CPUs shared out to containers in proportion to their memory; unset means no CPU limit"`
 	ConcurrentPeekFactor float64       `key:"whisk.container-pool.concurrent-peek-factor" default:"0.5" range:"0.000001..1" doc:"share of the possible concurrency for which messages are fetched ahead"`
 	Overtake             time.Duration `key:"whisk.gpu.overtake" default:"500 ms" doc:"how long runs that find a warm container may pass one that waits for room"`
-	// PrewarmExpiration bounds unused prewarmed containers.
-	PrewarmExpiration PrewarmExpiration
+	PrewarmExpiration    PrewarmExpiration
 }
 
-// PrewarmExpiration bounds when reactive prewarmed containers are reconsidered.
+// PrewarmExpiration is when unused prewarmed containers are removed.
 type PrewarmExpiration struct {
 	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"first check for unused prewarmed containers after this"`
 	Interval  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval" default:"10 minutes" doc:"time between such checks"`
@@ -29,11 +28,10 @@ type PrewarmExpiration struct {
 type Proxy struct {
 	IdleContainer time.Duration `key:"whisk.container-proxy.timeouts.idle-container" default:"10 minutes" doc:"remove a container that was not used for this long"`
 	PauseGrace    time.Duration `key:"whisk.container-proxy.timeouts.pause-grace" default:"10 seconds" doc:"pause a container this long after its last run"`
-	// LogErrors chooses which failed activations are logged by the invoker.
-	LogErrors LogErrors
+	LogErrors     LogErrors
 }
 
-// LogErrors chooses failures by kind.
+// LogErrors is which failed activations the invoker logs.
 type LogErrors struct {
 	Application bool `key:"whisk.container-proxy.log-activation-errors.application-errors" default:"false" doc:"log activations that end in an application error"`
 	Developer   bool `key:"whisk.container-proxy.log-activation-errors.developer-errors" default:"false" doc:"log activations that end in a developer error"`
@@ -91,8 +89,7 @@ type Runtimes struct {
 	UserRegistry             string `key:"whisk.container-factory.user-images-registry.url" doc:"registry of user images"`
 	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images whose prefix is the local one"`
 	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk" doc:"prefix of local images"`
-	// API is the address that actions call back.
-	API APIHost
+	API                      APIHost
 }
 
 // APIHost is the OpenWhisk API as actions see it.

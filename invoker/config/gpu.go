@@ -17,8 +17,7 @@ type GPU struct {
 	SimulatedMemory  Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB" doc:"memory of each simulated GPU"`
 	FakeDriver       string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, under which functions of simulated GPUs run with the real shim; empty: they see no GPU"`
 	MPS              string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU runs functions of all namespaces at once; a fault of one ends the work of all, and none is shielded from another"`
-	// Shim is the library in the containers, and its sockets.
-	Shim GPUShim
+	Shim             GPUShim
 	// Policy orders the flows; Sched is what it does and what was set beside it.
 	// The keys of Sched, Tokens and Pool are those of schedulingKeys.
 	Policy string
@@ -98,7 +97,7 @@ func (g *GPU) complete(given func(key string) bool) {
 	}
 }
 
-// retention is which container goes when the pool is full.
+// retention is which container is removed when the pool is full.
 func retention(at *gpu.Rule) value {
 	return own(field(at, "lru | flow-lru | protect-lru | demand", func(s string) (gpu.Rule, error) {
 		rule, err := gpu.ParseRule(strings.TrimSpace(s))

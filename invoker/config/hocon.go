@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// HOCON is read here, not by a library: a value's text must reach its key
-// untouched ("1024 m" is a size to one key and a time to another), and
-// substitutions must come from the environment that was passed in.
+// No library for HOCON serves here: a value's text must reach its key unchanged
+// ("1024 m" is a size for one key and a time for another), substitutions must
+// come from the environment that was passed in, errors must not repeat the text,
+// which may be secret, and no document may take all memory.
 
 type hoconKind int
 
@@ -34,7 +35,7 @@ type hoconValue struct {
 	optional bool          // reference
 	line     int
 	gap      string // the blanks before it, in a sequence
-	busy     bool   // resolve is at work on it
+	busy     bool   // it is being resolved
 }
 
 const (

@@ -68,8 +68,8 @@ var (
 	jaasEscape = regexp.MustCompile(`\\(?:[0-3][0-7]{0,2}|[4-7][0-7]?|(?s:.))`)
 )
 
-// jaasTokens cuts an entry at what Java's StreamTokenizer cuts it at. The last
-// token is jaasEnd.
+// jaasTokens cuts an entry into tokens as Java's StreamTokenizer does. The last one
+// is jaasEnd.
 func jaasTokens(s string) (all []jaasToken, err error) {
 	for at := 0; ; {
 		at += len(jaasBlank.FindString(s[at:]))
@@ -92,14 +92,14 @@ func jaasTokens(s string) (all []jaasToken, err error) {
 			return nil, fmt.Errorf("the comment at character %d is not closed", t.at)
 		case rest[0] == '"' || rest[0] == '\'':
 			return nil, fmt.Errorf("the quote at character %d is not closed on its line", t.at)
-		default: // Java takes a number for no text, and a sign for a token of its own
+		default: // to Java a number is no text, and a sign is a token of its own
 			return nil, fmt.Errorf("character %d is not the beginning of a word: put the text in double quotes", t.at)
 		}
 		all = append(all, t)
 	}
 }
 
-// unescapeJava is what a backslash and the characters behind it stand for.
+// unescapeJava decodes a backslash and the characters behind it.
 func unescapeJava(escape string) string {
 	code := escape[1:]
 	if n, err := strconv.ParseUint(code, 8, 16); err == nil {

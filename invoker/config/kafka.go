@@ -50,7 +50,7 @@ type Login struct {
 	Password  string
 }
 
-// The classes by which Java clients name what reads their options.
+// The classes of login modules, as Java clients name them.
 const (
 	plainModule = "org.apache.kafka.common.security.plain.PlainLoginModule"
 	scramModule = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -61,11 +61,11 @@ const (
 	jaasKey      = "whisk.kafka.common.sasl-jaas-config"
 )
 
-// Encrypted reports whether the connections to the brokers are those of TLS.
+// Encrypted reports whether the connections to the brokers use TLS.
 func (k *Kafka) Encrypted() bool { return strings.HasSuffix(k.SecurityProtocol, "SSL") }
 
 // Login is nil unless the security protocol is one with SASL. Its errors repeat
-// nothing of what the key holds.
+// nothing of the JAAS configuration.
 func (k *Kafka) Login() (*Login, error) {
 	if !strings.HasPrefix(k.SecurityProtocol, "SASL_") {
 		return nil, nil
@@ -100,7 +100,7 @@ func (k *Kafka) login() (*Login, error) {
 	case module != plainModule && module != scramModule:
 		return nil, fmt.Errorf("its login module is neither %s nor %s", plainModule, scramModule)
 	case module == plainModule && k.SASL.Mechanism != "PLAIN":
-		// The other way round Java takes it, for PLAIN needs no class of Kafka.
+		// ScramLoginModule does serve PLAIN in Java, where PLAIN needs no class of Kafka.
 		return nil, fmt.Errorf("%s does not serve %s %s", module, mechanismKey, k.SASL.Mechanism)
 	case options["username"] == "":
 		return nil, errors.New("it has no username")

@@ -53,7 +53,7 @@ func (m Metrics) Names() bool { return m.Kamon }
 // Served reports whether /metrics answers.
 func (m Metrics) Served() bool { return m.Endpoint || m.Kamon && m.Prometheus }
 
-// Drain is how the invoker leaves.
+// Drain is how the invoker stops.
 type Drain struct {
 	Deadline time.Duration `key:"whisk.gpu.drain-deadline" default:"30 seconds" doc:"how long running activations may take to finish after SIGTERM"`
 	Flush    time.Duration `key:"whisk.gpu.flush-deadline" default:"10 seconds" doc:"how long acks and records may take to leave after that"`
@@ -76,8 +76,8 @@ func (s StatsD) Address() string { return net.JoinHostPort(s.Hostname, strconv.I
 // Sent reports whether metrics go to StatsD.
 func (m Metrics) Sent() bool { return m.Kamon && m.StatsD.Hostname != "" }
 
-// Bounds of what StatsD can be given: more often costs and shows nothing new,
-// and a datagram holds no more.
+// Bounds of StatsD: a shorter interval costs and shows nothing new, and a datagram
+// holds no more.
 const (
 	leastTick  = 100 * time.Millisecond
 	mostTick   = time.Hour
@@ -123,8 +123,7 @@ func (t Traces) Target() (endpoint, protocol string, tracesOnly bool) {
 	return endpoint, protocol, tracesOnly
 }
 
-// validate refuses an address that the library would replace by its own without
-// a word.
+// validate refuses an address that the library would silently replace by its own.
 func (t Traces) validate() error {
 	if !t.On() {
 		return nil

@@ -68,7 +68,7 @@ var durationUnits = map[string]time.Duration{
 
 // parseDuration reads a duration as OpenWhisk's configuration writes it:
 // "10 minutes", "100 ms", "5m", "1 d", "Inf". A number other than 0 needs a
-// unit, and time does not run backwards.
+// unit, and none is negative.
 func parseDuration(s string) (time.Duration, error) {
 	number, unit := splitUnit(s)
 	if strings.EqualFold(unit, "Inf") && number == "" {

@@ -81,8 +81,8 @@ func ordered(l *Limits, demand func(ok bool, format string, args ...any)) {
 // ours begins every key of this project; below it nothing is ignored.
 const ours = "whisk.gpu"
 
-// leftOver sorts what no key took: paths of ours are mistakes, others belong
-// to parts of OpenWhisk that this invoker does not have.
+// leftOver lists the paths that no key has used: those below whisk.gpu are
+// mistakes, others belong to parts of OpenWhisk that this invoker does not have.
 func leftOver(all []*key, s *sources) (problems []error, ignored []Setting) {
 	s.tree.walk("", func(path string, v *node) {
 		switch {
@@ -96,7 +96,7 @@ func leftOver(all []*key, s *sources) (problems []error, ignored []Setting) {
 	return problems, ignored
 }
 
-// without explains why settings that a deployment may well give have no effect.
+// without is why settings that deployments give have no effect.
 // A name that ends in a dot stands for everything below.
 var without = []struct{ name, why string }{
 	{"whisk.docker.container-factory.use-runc", "containers are paused through the engine, which has the same effect"},

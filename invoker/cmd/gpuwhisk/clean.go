@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 )
 
-// cleanCmd removes what an invoker left behind.
+// cleanCmd removes the containers that an invoker left behind.
 type cleanCmd struct {
 	ID         *int   `name:"id" placeholder:"N" help:"Number of the invoker, which must not run."`
 	UniqueName string `name:"uniqueName" placeholder:"NAME" help:"Name that it was started with."`

@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCmd prints what makes a shell complete this command line.
+// completionCmd prints a shell's script that completes this command line.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
@@ -101,7 +101,7 @@ func page(n *kong.Node) string {
 	return b.String()
 }
 
-// roff keeps signs that mean something to roff from doing so.
+// roff escapes the characters that are special in roff.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	var lines []string
@@ -138,7 +138,7 @@ func completeBash(b *strings.Builder, root *kong.Node) {
 	b.WriteString("\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _gpuwhisk gpuwhisk\n")
 }
 
-// completeZsh writes a function of zsh's own: there path and words have a meaning.
+// completeZsh writes a function for zsh, where path and words are special.
 // The script may be sourced, or lie in a folder of fpath as _gpuwhisk.
 func completeZsh(b *strings.Builder, root *kong.Node) {
 	b.WriteString("#compdef gpuwhisk\n_gpuwhisk() {\n\tlocal word at=gpuwhisk\n\tlocal -a found\n")

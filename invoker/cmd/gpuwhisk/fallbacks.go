@@ -33,7 +33,7 @@ has other libraries now, or after a fault of the device that was not its own:
   gpuwhisk fallbacks --clear guest/images/resize`
 }
 
-// Validate refuses what contradicts itself.
+// Validate refuses flags that contradict each other.
 func (c *fallbacksCmd) Validate() error {
 	if c.Clear != "" && c.ClearAll {
 		return errors.New("--clear and --clear-all are one or the other")

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/gpucheck"
 )
 
-// gpuCheckCmd tries and measures the shim on the GPU of this machine.
+// gpuCheckCmd tests and measures the shim on the GPU of this machine.
 type gpuCheckCmd struct {
 	Out        string        `default:"docs/results" type:"path" placeholder:"DIR" help:"Where the results are written, as Markdown and JSON."`
 	Shim       string        `default:"build/shim" type:"path" placeholder:"DIR" help:"Directory of libgpuwhisk.so and, in check/, of the programs (${default})."`

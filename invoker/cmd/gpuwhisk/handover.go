@@ -89,8 +89,8 @@ func (c probeCmd) Run() error {
 	return nil
 }
 
-// untilReleased stops a clock, prints that all is ready and waits for SIGUSR1, with
-// which the clock begins anew.
+// untilReleased stops the timer, prints "ready" and waits for SIGUSR1, which starts
+// the timer again.
 func untilReleased(late *time.Timer, wait time.Duration) func(context.Context) error {
 	released := make(chan os.Signal, 1)
 	signal.Notify(released, syscall.SIGUSR1)

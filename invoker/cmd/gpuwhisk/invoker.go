@@ -180,10 +180,10 @@ func (c nativeProxyCmd) Run() error {
 const maxProcessors = 4
 
 // limitProcessors bounds the processors that the invoker computes on, unless
-// the environment does (GOMAXPROCS). An invoker mostly waits, and what it waits
-// for runs beside it. With all processors at hand the Go runtime wakes a thread
-// on another one for each thing that happens, to see whether there is more to
-// do; on two that was an eighth of the invoker's whole work.
+// the environment does (GOMAXPROCS). An invoker mostly waits for programs that run
+// on the same machine. With all processors the Go runtime wakes a thread on
+// another one for each event, to find more work; on two that was an eighth of the
+// invoker's CPU.
 func limitProcessors(environ []string) {
 	if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") }) {
 		return
@@ -191,6 +191,5 @@ func limitProcessors(environ []string) {
 	runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0)))
 }
 
-// processors is the invoker's share of those that the machine, or the cgroup,
-// lets it have.
+// processors is the invoker's share of those of the machine, or of the cgroup.
 func processors(all int) int { return min(max(all/2, 1), maxProcessors) }

@@ -39,8 +39,8 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 //
 //	[2026-11-21T12:00:00.000Z] [INFO] [#tid_sid_invoker] [Invoker] text key=value
 //
-// A transaction within another is named after that, and a class of OpenWhisk's
-// replaces the invoker's.
+// The id of a transaction within another follows that of the other, and a class of
+// OpenWhisk's replaces Invoker.
 type whiskHandler struct {
 	out   *lockedWriter
 	level slog.Level
@@ -128,5 +128,5 @@ func (h *whiskHandler) WithGroup(name string) slog.Handler {
 	return &c
 }
 
-// oneLine keeps a message from making forged lines.
+// oneLine keeps a message on its line: a newline could forge another.
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\\n") }

@@ -42,7 +42,7 @@ type cli struct {
 	Drained    drainedCmd    `cmd:"" help:"Wait until an invoker has answered all that was sent to it."`
 	Probe      probeCmd      `cmd:"" help:"Run one activation through an invoker and wait for its ack."`
 	Clean      cleanCmd      `cmd:"" help:"Remove action containers that an invoker left behind."`
-	Completion completionCmd `cmd:"" help:"Print what makes a shell complete this command line."`
+	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes this command line."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	Man         manCmd           `cmd:"" hidden:"" help:"Write the manual's pages."`

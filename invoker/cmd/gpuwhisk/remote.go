@@ -24,7 +24,7 @@ type remote struct {
 	Password string `env:"CONFIG_whisk_invoker_password" default:"invoker.pass" help:"Password of the admin port; better given as CONFIG_whisk_invoker_password."`
 }
 
-// usual are the addresses on one's own machine.
+// usual are the addresses of a standalone and of an invoker on this machine.
 var usual = []string{"http://127.0.0.1:3233", "http://127.0.0.1:8080"}
 
 // ownAPI is the address of the REST API that wsk uses, if that is on this machine:
@@ -115,7 +115,7 @@ type whisk struct {
 	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
 }
 
-// complete adds what wsk's own file has.
+// complete adds the settings of wsk's own file.
 func (w whisk) complete(props string) whisk {
 	b, err := os.ReadFile(props)
 	if err != nil {
@@ -133,8 +133,8 @@ func (w whisk) complete(props string) whisk {
 	return w
 }
 
-// orOwn adds what the user's own wsk is set to, by the file that
-// WSK_CONFIG_FILE names, or else ~/.wskprops.
+// orOwn adds the settings of the user's own wsk, from the file that WSK_CONFIG_FILE
+// names, or else ~/.wskprops.
 func (w whisk) orOwn() whisk {
 	props := os.Getenv("WSK_CONFIG_FILE")
 	if home, err := os.UserHomeDir(); err == nil && props == "" {

@@ -12,10 +12,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
 )
 
-// settings are what an invoker of this host gets: this environment, or, where
-// this has nothing of a deployment, the file that its service reads and that of
-// its number. What lies in a folder beside a file, FILE.credentials instead of
-// FILE.env, are its passwords. The source is the file, if one was read.
+// settings are the environment of an invoker of this host: that of this process or,
+// where that has nothing of a deployment, the file that its service reads and that
+// of its number. A folder beside a file, FILE.credentials beside FILE.env, has the
+// passwords. The source is the file, if one was read.
 func settings(envFile, id string) (environ []string, source string, err error) {
 	environ = os.Environ()
 	if envFile == "" && lookup(environ, "KAFKA_HOSTS") != "" {
@@ -73,8 +73,8 @@ func withOwnCredentials(environ []string) ([]string, string, error) {
 
 // parseEnvFile reads a file of variables as systemd's EnvironmentFile= does:
 // NAME=value lines, comments that begin with # or ;, values in single or double
-// quotes or bare, and a backslash that takes the sign behind it as it is. A
-// backslash at the end of a line joins the next one.
+// quotes or bare, and backslashes that escape the next character. A backslash at
+// the end of a line joins the next one.
 func parseEnvFile(text string) ([]string, error) {
 	var environ []string
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\\\n", "")

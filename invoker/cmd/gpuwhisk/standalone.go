@@ -106,8 +106,8 @@ func (c standaloneCmd) Run() error {
 
 var errInterrupted = errors.New("interrupted before it was ready")
 
-// orInterrupted makes one line of a start that the user ended, and adds to one
-// that took too long where to find more.
+// orInterrupted shortens the error of a start that the user ended, and adds to that
+// of one that took too long where to find more.
 func orInterrupted(stopping context.Context, err error) error {
 	switch {
 	case stopping.Err() != nil:

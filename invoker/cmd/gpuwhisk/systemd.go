@@ -82,10 +82,10 @@ func lookup(environ []string, name string) string {
 	return value
 }
 
-// withCredentials adds what lies in a folder, the one that systemd keeps for
-// this service alone or the one it is filled from: a credential whose name is
-// that of a variable is its value, without the newline at its end. So passwords
-// need not stand in an environment.
+// withCredentials adds the credentials of a folder, which systemd keeps for this
+// service alone, or fills that one from: a file with the name of a variable has
+// its value, without the newline at its end. So passwords need not be in an
+// environment.
 func withCredentials(environ []string, dir string) ([]string, error) {
 	if dir == "" {
 		return environ, nil

@@ -65,7 +65,7 @@ func exitStatus(code int) int {
 // kongUsage is kong's exit status for an argument that it does not take.
 const kongUsage = 80
 
-// negative is a number that looks like a flag.
+// negative matches a number that looks like a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
 // plain puts a command line into the form that the parser takes: "help X" is
