@@ -52,7 +52,7 @@ var (
 // parseHOCON reads a document and resolves its substitutions, first in the
 // document, then by env.
 func parseHOCON(doc string, env func(string) (string, bool)) (*hoconValue, error) {
-	root, err := newHOCONParser(doc).document()
+	root, err := parseHOCONText(doc)
 	if err != nil {
 		return nil, err
 	}

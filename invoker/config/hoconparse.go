@@ -25,34 +25,37 @@ var (
 	includeForm = regexp.MustCompile(`^include[ \t]+(?:"|(?:required|classpath|file|url|package)\()[^\n},]*`)
 )
 
-// hoconParser reads a document; its errors name the line, never the content,
-// which may be secret.
+// hoconParser reads a document. Its first error ends it; errors name the line,
+// never the content, which may be secret.
 type hoconParser struct {
 	doc   string
 	rest  string // of doc, not read yet
 	depth int
+	err   error
 }
 
-func newHOCONParser(doc string) *hoconParser {
+func parseHOCONText(doc string) (*hoconValue, error) {
 	doc = strings.TrimPrefix(doc, "\ufeff")
-	return &hoconParser{doc: doc, rest: doc}
+	p := &hoconParser{doc: doc, rest: doc}
+	root := p.document()
+	return root, p.err
 }
 
 func (p *hoconParser) line() int {
 	return 1 + strings.Count(p.doc[:len(p.doc)-len(p.rest)], "\n")
 }
 
-func (p *hoconParser) fail(format string, args ...any) error {
-	return fmt.Errorf("line %d: "+format, append([]any{p.line()}, args...)...)
-}
-
-// at names the character that is next, for an error.
-func (p *hoconParser) at() string {
-	if p.rest == "" {
-		return "the end"
+// fail keeps the first error. Nothing is left to read after it. A %c stands for the
+// character that is next.
+func (p *hoconParser) fail(text string) {
+	if p.err == nil {
+		found := "the end"
+		if r, size := utf8.DecodeRuneInString(p.rest); size > 0 {
+			found = strconv.QuoteRune(r)
+		}
+		p.err = fmt.Errorf("line %d: %s", p.line(), strings.ReplaceAll(text, "%c", found))
 	}
-	r, _ := utf8.DecodeRuneInString(p.rest)
-	return strconv.QuoteRune(r)
+	p.rest = ""
 }
 
 // next passes over a text, if it is what comes next.
@@ -80,64 +83,41 @@ func (p *hoconParser) until(ends func(rune) bool) string {
 	return s
 }
 
-func (p *hoconParser) document() (*hoconValue, error) {
-	p.take(hoconLines)
+func (p *hoconParser) document() *hoconValue {
 	end := ""
-	if p.next("{") {
+	if p.take(hoconLines); p.next("{") {
 		end = "}"
 	}
-	root, err := p.fields(end)
-	if err != nil {
-		return nil, err
-	}
+	root := p.object(end)
 	if p.take(hoconLines); p.rest != "" {
-		return nil, p.fail("unexpected %s behind the document", p.at())
+		p.fail("unexpected %c behind the document")
 	}
-	return root, nil
+	return root
 }
 
 // block reads elements, each behind a comma or on a line of its own, up to and
 // including end, which is empty at the end of the document.
-func (p *hoconParser) block(end string, element func() error, unseparated func() error) error {
+func (p *hoconParser) block(end, unseparated string, element func()) {
 	if p.depth++; p.depth > hoconDepth {
-		return p.fail("nested too deep")
+		p.fail("nested too deep")
 	}
-	defer func() { p.depth-- }()
-	ended := func() bool { return end != "" && p.next(end) || end == "" && p.rest == "" }
 	p.take(hoconLines)
-	for separated := true; !ended(); {
-		if !separated {
-			return unseparated()
+	for separated := true; p.err == nil; {
+		switch {
+		case end == "" && p.rest == "" || end != "" && p.next(end):
+			p.depth--
+			return
+		case !separated:
+			p.fail(unseparated)
+			continue
 		}
-		if err := element(); err != nil {
-			return err
-		}
+		element()
 		separated = strings.Contains(p.take(hoconLines), "\n")
 		if p.next(",") {
 			separated = true
 			p.take(hoconLines)
 		}
 	}
-	return nil
-}
-
-func (p *hoconParser) fields(end string) (*hoconValue, error) {
-	object := p.value(hoconObject)
-	object.fields = map[string]*hoconValue{}
-	err := p.block(end, func() error { return p.field(object) }, func() error {
-		return p.fail("unexpected %s; text with such characters needs quotes", p.at())
-	})
-	return object, err
-}
-
-func (p *hoconParser) list() (*hoconValue, error) {
-	list := p.value(hoconList)
-	err := p.block("]", func() error {
-		element, err := p.sequence()
-		list.elements = append(list.elements, element)
-		return err
-	}, func() error { return p.fail("expected , or ] in a list, found %s", p.at()) })
-	return list, err
 }
 
 // value is a new value of this line.
@@ -145,63 +125,65 @@ func (p *hoconParser) value(kind hoconKind) *hoconValue {
 	return &hoconValue{kind: kind, line: p.line()}
 }
 
-func (p *hoconParser) field(object *hoconValue) error {
+func (p *hoconParser) object(end string) *hoconValue {
+	v := p.value(hoconObject)
+	v.fields = map[string]*hoconValue{}
+	p.block(end, "unexpected %c; text with such characters needs quotes", func() { p.field(v) })
+	return v
+}
+
+func (p *hoconParser) list() *hoconValue {
+	v := p.value(hoconList)
+	p.block("]", "expected , or ] in a list, found %c", func() { v.elements = append(v.elements, p.sequence()) })
+	return v
+}
+
+// field reads a field, or an include. What an invoker's configuration includes are
+// resources that come with OpenWhisk, whose values are our defaults. A file would
+// be lost silently, so it is refused.
+func (p *hoconParser) field(object *hoconValue) {
 	if resource := p.take(includeForm); resource != "" {
-		return p.include(resource)
+		if strings.Contains(resource, "file(") || strings.Contains(resource, "url(") {
+			p.fail("include of a file or URL is not served; put its text here")
+		}
+		return
 	}
-	keys, err := p.key()
-	if err != nil {
-		return err
-	}
+	keys := p.key()
 	appending := p.next("+=")
 	if !appending && !p.next("=") && !p.next(":") && !strings.HasPrefix(p.rest, "{") {
-		return p.fail("expected = or : or { behind a key, found %s", p.at())
+		p.fail("expected = or : or { behind a key, found %c")
 	}
 	p.take(hoconLines)
-	v, err := p.sequence()
-	if err != nil {
-		return err
-	}
+	v := p.sequence()
 	if appending {
 		earlier, added, both := p.value(hoconReference), p.value(hoconList), p.value(hoconSequence)
 		earlier.text, earlier.optional = strings.Join(keys, "."), true
 		added.elements = []*hoconValue{v}
 		both.elements, v = []*hoconValue{earlier, added}, both
 	}
-	object.insert(keys, v)
-	return nil
-}
-
-// include tolerates what an invoker's configuration includes: resources that
-// come with OpenWhisk, whose values are our defaults. A file would be lost
-// silently, so it is refused.
-func (p *hoconParser) include(resource string) error {
-	if strings.Contains(resource, "file(") || strings.Contains(resource, "url(") {
-		return p.fail("include of a file or URL is not served; put its text here")
+	if p.err == nil {
+		object.insert(keys, v)
 	}
-	return nil
 }
 
 func endsKey(r rune) bool { return r == '.' || r == '(' || strings.ContainsRune(hoconSpecial, r) }
 
 // key reads a path of keys; quoted parts may hold dots.
-func (p *hoconParser) key() (keys []string, err error) {
+func (p *hoconParser) key() (keys []string) {
 	part := ""
 	for {
 		more := p.until(endsKey)
 		switch {
 		case more != "":
 		case strings.HasPrefix(p.rest, `"`):
-			if more, err = p.quoted(); err != nil {
-				return nil, err
-			}
+			more = p.quoted()
 		default:
 			if part = strings.TrimSpace(part); part == "" {
-				return nil, p.fail("expected a key, found %s", p.at())
+				p.fail("expected a key, found %c")
 			}
 			keys, part = append(keys, part), ""
 			if !p.next(".") {
-				return keys, nil
+				return keys
 			}
 		}
 		part += more
@@ -209,7 +191,7 @@ func (p *hoconParser) key() (keys []string, err error) {
 }
 
 // sequence reads the values that stand side by side on one line.
-func (p *hoconParser) sequence() (*hoconValue, error) {
+func (p *hoconParser) sequence() *hoconValue {
 	all := p.value(hoconSequence)
 	for {
 		gap := p.take(hoconBlanks)
@@ -217,81 +199,68 @@ func (p *hoconParser) sequence() (*hoconValue, error) {
 		if p.rest == "" || strings.ContainsRune("\n,}]", rune(p.rest[0])) {
 			break
 		}
-		part, err := p.part()
-		if err != nil {
-			return nil, err
-		}
+		part := p.part()
 		part.gap = gap
 		all.elements = append(all.elements, part)
 	}
 	switch len(all.elements) {
 	case 0:
-		return nil, p.fail("expected a value, found %s", p.at())
+		p.fail("expected a value, found %c")
 	case 1:
 		if one := all.elements[0]; one.kind != hoconText || one.text != "null" || !one.optional {
-			return one, nil
+			return one
 		}
-		return p.value(hoconNothing), nil
+		return p.value(hoconNothing)
 	}
-	return all, nil
+	return all
 }
 
 func endsText(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(hoconSpecial, r) }
 
-func (p *hoconParser) part() (*hoconValue, error) {
+func (p *hoconParser) part() *hoconValue {
 	switch {
 	case p.next("{"):
-		return p.fields("}")
+		return p.object("}")
 	case p.next("["):
 		return p.list()
-	case p.next("${"):
-		return p.reference()
 	}
 	v := p.value(hoconText)
-	if strings.HasPrefix(p.rest, `"`) {
-		s, err := p.quoted()
-		v.text = s
-		return v, err
+	switch {
+	case p.next("${"):
+		v.kind, v.optional = hoconReference, p.next("?")
+		v.text = strings.Join(p.key(), ".")
+		if !p.next("}") {
+			p.fail("expected } at the end of a substitution, found %c")
+		}
+	case strings.HasPrefix(p.rest, `"`):
+		v.text = p.quoted()
+	default: // optional marks text that was not quoted: only that can be null
+		if v.text, v.optional = p.until(endsText), true; v.text == "" {
+			p.fail("unexpected %c; text with such characters needs quotes")
+		}
 	}
-	// optional marks text that was not quoted: only that can be null.
-	if v.text, v.optional = p.until(endsText), true; v.text == "" {
-		return nil, p.fail("unexpected %s; text with such characters needs quotes", p.at())
-	}
-	return v, nil
-}
-
-// reference reads what follows "${".
-func (p *hoconParser) reference() (*hoconValue, error) {
-	v := p.value(hoconReference)
-	v.optional = p.next("?")
-	keys, err := p.key()
-	if err != nil {
-		return nil, err
-	}
-	if !p.next("}") {
-		return nil, p.fail("expected } at the end of a substitution, found %s", p.at())
-	}
-	v.text = strings.Join(keys, ".")
-	return v, nil
+	return v
 }
 
 // quoted reads "..." with JSON's escapes, or """...""" without any.
-func (p *hoconParser) quoted() (string, error) {
+func (p *hoconParser) quoted() string {
 	if strings.HasPrefix(p.rest, `"""`) {
 		m := hoconTriple.FindStringSubmatch(p.rest)
 		if m == nil {
-			return "", p.fail("a triple quote is not closed")
+			p.fail("a triple quote is not closed")
+			return ""
 		}
 		p.rest = p.rest[len(m[0]):]
-		return m[1] + m[2], nil
+		return m[1] + m[2]
 	}
 	text := p.take(hoconQuoted)
 	if text == "" {
-		return "", p.fail("a quote is not closed")
+		p.fail("a quote is not closed")
+		return ""
 	}
 	s, err := strconv.Unquote(strings.ReplaceAll(text, `\/`, `/`))
 	if err != nil {
-		return "", p.fail("a quoted text has a wrong escape")
+		p.fail("a quoted text has a wrong escape")
 	}
-	return s, nil
+	return s
 }
