@@ -101,13 +101,13 @@ func TestWhatAnEarlierProcessLeft(t *testing.T) {
 				t.Errorf("%s: status %d", c.name, rec.Response.StatusCode)
 			}
 			if env.acks[0].SystemError {
-				t.Errorf("%s: the controller hears of a system error", c.name)
+				t.Errorf("%s: the controller receives a system error", c.name)
 			}
 		})
 	}
 }
 
-// forwarding is a world with one GPU action whose invoker has no GPU, but a
+// forwarding is a fixture with one GPU action whose invoker has no GPU, but a
 // topic of invokers that do.
 func forwarding(t *testing.T) (*fixture, Settings) {
 	env := newFixture(t)
@@ -117,7 +117,7 @@ func forwarding(t *testing.T) (*fixture, Settings) {
 	return env, s
 }
 
-// What is passed on leaves no ack and no record here, and tells whose slot it
+// What is forwarded leaves no ack and no record here, and names whose slot it
 // takes.
 func TestForwardWithoutDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// estate is what outlives an invoker: its containers, and the notes about them.
-type estate struct {
+// survivors is a fixture with what outlives an invoker: its containers and their
+// state files.
+type survivors struct {
 	*fixture
 	fakeDaemon
 
@@ -30,21 +31,21 @@ type estate struct {
 	removals []container.ID
 }
 
-func newEstate(t testing.TB) *estate {
-	e := &estate{fixture: newFixture(t), lefts: map[container.ID]container.Leftover{}, saved: map[string]container.StateFile{}, refuse: map[container.ID]error{}}
+func newSurvivors(t testing.TB) *survivors {
+	e := &survivors{fixture: newFixture(t), lefts: map[container.ID]container.Leftover{}, saved: map[string]container.StateFile{}, refuse: map[container.ID]error{}}
 	e.engine, e.daemon, e.states = e, e, e
 	return e
 }
 
-// process is another process's world, with what this one left.
-func (e *estate) process() *estate {
-	next := newEstate(e.t)
+// process is the fixture of another process, with what this one left.
+func (e *survivors) process() *survivors {
+	next := newSurvivors(e.t)
 	next.actions = e.actions
 	next.lefts, next.saved = maps.Clone(e.lefts), maps.Clone(e.saved)
 	return next
 }
 
-func (e *estate) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+func (e *survivors) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	h, err := e.fixture.Create(ctx, spec)
 	h.ID = container.ID("id of " + spec.Name)
 	e.mu.Lock()
@@ -56,7 +57,7 @@ func (e *estate) Create(ctx context.Context, spec container.Spec) (container.Han
 	return h, err
 }
 
-func (e *estate) Remove(_ context.Context, id container.ID) error {
+func (e *survivors) Remove(_ context.Context, id container.ID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.lefts, id)
@@ -64,20 +65,20 @@ func (e *estate) Remove(_ context.Context, id container.ID) error {
 	return nil
 }
 
-func (e *estate) CleanUp(context.Context, string) error {
+func (e *survivors) CleanUp(context.Context, string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	clear(e.lefts)
 	return nil
 }
 
-func (e *estate) Leftovers(context.Context, string) ([]container.Leftover, error) {
+func (e *survivors) Leftovers(context.Context, string) ([]container.Leftover, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Values(e.lefts)), nil
 }
 
-func (e *estate) Adopt(_ context.Context, left []container.Leftover, _ []container.Spec) []error {
+func (e *survivors) Adopt(_ context.Context, left []container.Leftover, _ []container.Spec) []error {
 	errs := make([]error, len(left))
 	for i, l := range left {
 		errs[i] = e.refuse[l.ID]
@@ -85,14 +86,14 @@ func (e *estate) Adopt(_ context.Context, left []container.Leftover, _ []contain
 	return errs
 }
 
-func (e *estate) Write(state container.StateFile) {
+func (e *survivors) Write(state container.StateFile) {
 	e.change(state.Name, func(old *container.StateFile) { *old = state })
 }
-func (e *estate) SetActivity(name string, is container.Activity, since time.Time, h container.DeviceMemory) {
+func (e *survivors) SetActivity(name string, is container.Activity, since time.Time, h container.DeviceMemory) {
 	e.change(name, func(n *container.StateFile) { n.Activity, n.Since, n.DeviceMemory = is, since, h })
 }
 
-func (e *estate) change(name string, how func(*container.StateFile)) {
+func (e *survivors) change(name string, how func(*container.StateFile)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.writes++
@@ -101,20 +102,20 @@ func (e *estate) change(name string, how func(*container.StateFile)) {
 	e.saved[name] = state
 }
 
-func (e *estate) Drop(name string) {
+func (e *survivors) Drop(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.saved, name)
 }
 
-func (e *estate) Read() []container.StateFile {
+func (e *survivors) Read() []container.StateFile {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Values(e.saved))
 }
 
-// resting counts the notes that say so.
-func (e *estate) resting() (n int) {
+// resting counts the state files of idle containers.
+func (e *survivors) resting() (n int) {
 	for _, state := range e.Read() {
 		if state.Activity == container.Idle {
 			n++
@@ -123,18 +124,18 @@ func (e *estate) resting() (n int) {
 	return n
 }
 
-func (e *estate) ok(id activation.ID) {
+func (e *survivors) ok(id activation.ID) {
 	e.t.Helper()
 	if r := e.record(id); r == nil || r.Response.StatusCode != activation.StatusSuccess {
 		e.t.Errorf("record of %s: %+v", id, r)
 	}
 }
 
-// TestNextProcessTakesOver: containers that rest at an orderly stop serve the
+// TestNextProcessAdopts: containers that are idle at an orderly stop serve the
 // next process, prewarmed ones too; names go on where they ended.
-func TestNextProcessTakesOver(t *testing.T) {
+func TestNextProcessAdopts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstate(t)
+		e := newSurvivors(t)
 		e.follows = true
 		e.action("f", nil)
 		s := e.settings()
@@ -169,7 +170,7 @@ func TestNextProcessTakesOver(t *testing.T) {
 }
 
 // warm invokes an action and waits for its end.
-func (e *estate) warm(t *testing.T, name string) activation.ID {
+func (e *survivors) warm(t *testing.T, name string) activation.ID {
 	id := e.invoke(name, nil)
 	time.Sleep(time.Second)
 	synctest.Wait()
@@ -181,7 +182,7 @@ func (e *estate) warm(t *testing.T, name string) activation.ID {
 // does.
 func TestStateFilesNeverPromiseWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstate(t)
+		e := newSurvivors(t)
 		e.action("f", func(a *activation.Action) { a.Limits.Concurrency = 4 })
 		e.run = func(int, []byte) proxy.Exchange {
 			if n := e.resting(); n > 0 {
@@ -211,7 +212,7 @@ func TestStateFilesNeverPromiseWhatRuns(t *testing.T) {
 // is not touched; it says that it rests when it has for a while, and since when.
 func TestSteadyUseCostsNoWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstate(t)
+		e := newSurvivors(t)
 		e.action("f", nil)
 		_, stop := e.start(e.settings())
 		soon := func() {
@@ -245,16 +246,16 @@ func TestSteadyUseCostsNoWrite(t *testing.T) {
 // come back.
 func TestGPUContainerRestsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstate(t)
-		tabs := newStateFiles(e)
+		e := newSurvivors(t)
+		states := newStateFiles(e)
 		ctr := &actionContainer{name: "wsk00_1_a", gpu: &deviceState{}, key: "k"}
-		tabs.prewarmed(ctr)
+		states.prewarmed(ctr)
 		for range 3 {
-			tabs.runBegins(ctr)
+			states.runBegins(ctr)
 			if e.resting() != 0 {
-				t.Error("it rests while one runs")
+				t.Error("it is idle while one runs")
 			}
-			tabs.runLeft(&run{ctr: ctr, pending: &pending{key: "k"}})
+			states.runLeft(&run{ctr: ctr, pending: &pending{key: "k"}})
 			if e.resting() != 1 {
 				t.Error("it does not rest")
 			}
@@ -263,11 +264,11 @@ func TestGPUContainerRestsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWhoIsInDoubtGoes: a container is taken over only if all that is known of it
-// says that it may be.
-func TestWhoIsInDoubtGoes(t *testing.T) {
+// TestDoubtfulContainerIsRemoved: a container is adopted only if all that is known of
+// it allows that.
+func TestDoubtfulContainerIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstate(t)
+		e := newSurvivors(t)
 		e.follows = true
 		cases := map[string]func(*container.Leftover, *container.StateFile){
 			"fit":     func(*container.Leftover, *container.StateFile) {},
@@ -324,7 +325,7 @@ func TestWhoIsInDoubtGoes(t *testing.T) {
 // hold their memory until then, and none of it is lost.
 func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstate(t)
+		e := newSurvivors(t)
 		for i := range 8 {
 			id := container.ID(fmt.Sprint("old", i))
 			e.lefts[id] = container.Leftover{ID: id, Name: fmt.Sprint(e.settings().Prefix, i, "_a_b"), MemoryMB: 256, Alive: true}
@@ -342,10 +343,10 @@ func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 }
 
 // TestLastUsedStayWhereMemoryIsShort: of more than there is memory for, what was
-// used last is taken over, and the pool counts it.
+// used last is adopted, and the pool counts it.
 func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEstate(t)
+		e := newSurvivors(t)
 		e.follows = true
 		s := e.settings()
 		_, stop := e.start(s)

@@ -18,12 +18,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// fakeSpill keeps messages as a test says.
+// fakeSpill keeps messages, or refuses, as a test sets it.
 type fakeSpill struct {
 	mu     sync.Mutex
 	has    map[activation.ID][]byte
 	read   []activation.ID
-	refuse error               // Park answers it
+	refuse error               // Spill returns it
 	lose   error               // Message answers it
 	slow   func(activation.ID) // called before a message is read
 }
@@ -103,7 +103,7 @@ func TestFarActivationsAreSpilled(t *testing.T) {
 		}
 		env.mu.Lock()
 		if len(env.done) != st.Backlog.Spilled {
-			t.Errorf("the feed let go of %d, want the %d that are parked", len(env.done), st.Backlog.Spilled)
+			t.Errorf("the feed forgot %d, want the %d that are spilled", len(env.done), st.Backlog.Spilled)
 		}
 		env.mu.Unlock()
 		env.invoke("cpu", nil)
@@ -121,7 +121,7 @@ func TestFarActivationsAreSpilled(t *testing.T) {
 			}
 		}
 		if p := iv.permits.spilled.Load(); p != 0 || iv.InFlight() != 0 {
-			t.Errorf("%d parked, %d in flight at the end", p, iv.InFlight())
+			t.Errorf("%d spilled, %d in flight at the end", p, iv.InFlight())
 		}
 		if b := iv.dispatch.gpus.backlog; len(b.spilled)+len(b.loading)+len(b.inMemory) != 0 {
 			t.Errorf("at the end memory has %d spilled, %d loading, %d messages", len(b.spilled), len(b.loading), len(b.inMemory))
@@ -157,7 +157,7 @@ func TestManyFunctionsAreSpilled(t *testing.T) {
 }
 
 // TestStartWaitsForItsMessage: a run whose message is slow to come holds up
-// nobody else.
+// no other.
 func TestStartWaitsForItsMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
@@ -175,7 +175,7 @@ func TestStartWaitsForItsMessage(t *testing.T) {
 		cpu := env.invoke("cpu", nil)
 		time.Sleep(1100 * time.Millisecond)
 		if env.record(cpu) == nil {
-			t.Error("a CPU action waits for a parked message")
+			t.Error("a CPU action waits for a spilled message")
 		}
 		time.Sleep(time.Hour)
 		stop()
@@ -184,7 +184,7 @@ func TestStartWaitsForItsMessage(t *testing.T) {
 }
 
 // TestUnreadableMessageIsAnswered: an activation whose message is lost is
-// answered once, to whoever sent it, and a run of its function goes on after it.
+// answered once, to its controller, and a run of its function goes on after it.
 func TestUnreadableMessageIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
@@ -215,7 +215,7 @@ func TestUnreadableMessageIsAnswered(t *testing.T) {
 			}
 		}
 		if lost == 0 || lost > st.Backlog.Spilled {
-			t.Errorf("%d answered as unreadable of %d that were parked", lost, st.Backlog.Spilled)
+			t.Errorf("%d answered as unreadable of %d that were spilled", lost, st.Backlog.Spilled)
 		}
 		if rec := env.record(last); rec == nil || rec.Response.StatusCode != 0 {
 			t.Errorf("the next one: %+v", rec)
@@ -223,7 +223,7 @@ func TestUnreadableMessageIsAnswered(t *testing.T) {
 	})
 }
 
-// TestParkedActivationsAreRefused: those whose device does not come back are
+// TestSpilledActivationsAreRefused: those whose device does not come back are
 // answered with the reason, whether their messages can be read or not.
 func TestSpilledActivationsAreRefused(t *testing.T) {
 	for _, lose := range []error{nil, errors.New("bad sector")} {
@@ -254,8 +254,8 @@ func TestSpilledActivationsAreRefused(t *testing.T) {
 	}
 }
 
-// TestFullShelfPressesBack: what cannot be spilled stays in memory and takes
-// permits, so that less is pulled; it is said, and all end when there is space.
+// TestFullSpillPressesBack: what cannot be spilled stays in memory and takes
+// permits, so that less is pulled; the status shows it, and all end when there is space.
 func TestFullSpillPressesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
@@ -277,7 +277,7 @@ func TestFullSpillPressesBack(t *testing.T) {
 		if st.InFlight != 24 || st.Backlog.Trouble != "journal is full" || st.Backlog.Spilled != 0 {
 			t.Errorf("%d in flight, want 20 of the backlog and 4: %+v", st.InFlight, st.Backlog)
 		}
-		iv.dispatch.gpus.backlog.permits.most.Activations = 1000 // as the operator would after a look
+		iv.dispatch.gpus.backlog.permits.most.Activations = 1000 // as the operator would
 		store.will(func(s *fakeSpill) { s.refuse = nil })
 		time.Sleep(20 * time.Second)
 		st, _ = iv.Status(t.Context())
@@ -290,7 +290,7 @@ func TestFullSpillPressesBack(t *testing.T) {
 	})
 }
 
-// TestStopLeavesWhatIsParked: a stop waits for what is in memory and not for
+// TestStopLeavesWhatIsSpilled: a stop waits for what is in memory and not for
 // what is spilled; the next process is given that, and all end once.
 func TestStopLeavesWhatIsSpilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -334,7 +334,7 @@ func TestStopLeavesWhatIsSpilled(t *testing.T) {
 	})
 }
 
-// TestParkedForAnotherRevision: an action that was updated while its activation
+// TestSpilledForAnotherRevision: an action that was updated while its activation
 // was spilled runs in a container of its own revision.
 func TestSpilledForAnotherRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -364,7 +364,7 @@ func TestSpilledForAnotherRevision(t *testing.T) {
 	})
 }
 
-// TestParkedKeepsWhatAnAnswerNeeds: what memory has of a spilled activation is
+// TestSpilledKeepsWhatAnAnswerNeeds: what memory has of a spilled activation is
 // enough to answer it, whatever its transaction looks like.
 func TestSpilledKeepsWhatAnAnswerNeeds(t *testing.T) {
 	env := newFixture(t)

@@ -22,7 +22,7 @@ import (
 // fakes around it, as GPU functions grow in number from 10 to 1,000: each has a
 // container on one of eight devices. Chunks of both take turns, so that a busy
 // machine is as busy for both. Goal: a ratio of 1.2, of the time and of the
-// processor's time, which says something on a busy machine too.
+// processor's time, which means something on a busy machine too.
 func BenchmarkFunctions(b *testing.B) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus"} {
 		b.Run(policy, func(b *testing.B) {
@@ -170,7 +170,7 @@ func (c *crowd) message(name string) *activation.Message {
 	}
 }
 
-// What the invoker says goes nowhere: what tests keep of it would grow.
+// What the invoker sends goes nowhere: what tests keep of it would grow.
 
 func (c *crowd) Put(_ context.Context, _ string, _ []byte, stored func(int, error)) error {
 	stored(1, nil)

@@ -45,10 +45,10 @@ func chaos(t *testing.T, seed uint64) {
 	s.judge(seed, n)
 }
 
-// storm is a world where chance decides.
+// storm is a fixture where chance decides.
 type storm struct {
 	*fixture
-	r *rand.Rand // guarded by the world's lock
+	r *rand.Rand // guarded by the fixture's lock
 }
 
 // roll is true once in n times.

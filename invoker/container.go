@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,77 +59,6 @@ func (ctr *actionContainer) lossResponse() activation.Response {
 	return activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
 }
 
-// open creates the container. Called by workers.
-func (d *dispatcher) open(ctx context.Context, ctr *actionContainer, concurrency int) error {
-	if ctr.gpu != nil {
-		if err := d.prepare(ctr); err != nil {
-			return err
-		}
-	}
-	h, err := d.engine.Create(ctx, ctr.spec)
-	if err != nil {
-		return err
-	}
-	ctr.handle = h
-	ctr.client = d.dial(h.Addr, concurrency)
-	return nil
-}
-
-// prepare adds what its device memory needs to a GPU container's spec.
-func (d *dispatcher) prepare(ctr *actionContainer) error {
-	needs, err := d.gpus.mover.Prepare(ctr.name, ctr.gpu.device, ctr.gpu.wish)
-	if err != nil {
-		return &container.CreateError{
-			Blame:   container.BlameWhisk,
-			Message: "Failed to provision resources to run the action.",
-			Err:     fmt.Errorf("prepare %s for device %s: %w", ctr.name, ctr.gpu.device, err),
-		}
-	}
-	ctr.spec.GPU = &needs
-	return nil
-}
-
-// remove removes a container and posts done when its memory is free. A container
-// that cannot be removed now is tried again for as long as work may go on: its
-// memory is taken all that time.
-func (d *dispatcher) remove(ctr *actionContainer, done event) {
-	if ctr != nil {
-		delete(d.alive, ctr.handle.ID)
-	}
-	d.goWork(func(ctx context.Context) {
-		d.stateFiles.drop(ctr)
-		if ctr != nil && ctr.handle.ID != "" {
-			ctr.client.Close()
-			d.removeUntilGone(ctx, ctr)
-			ctr.runContext.gone()
-		}
-		if ctr != nil && ctr.gpu != nil {
-			d.gpus.mover.Forget(ctr.name)
-		}
-		d.post(done)
-	})
-}
-
-// systemTID is the transaction of the invoker's own work.
-func (d *dispatcher) systemTID(id string) activation.TransID {
-	return activation.NewTransID(id, d.began.UnixMilli(), false)
-}
-
-func (d *dispatcher) removeUntilGone(ctx context.Context, ctr *actionContainer) {
-	for backoff := (retry.Backoff{Min: time.Second, Max: time.Minute}); ; {
-		ended := d.observe.command(d.systemTID(maintenanceTID), "rm", string(ctr.handle.ID))
-		err := d.engine.Remove(ctx, ctr.handle.ID)
-		if ended(err); err == nil || ctx.Err() != nil {
-			return
-		}
-		wait := backoff.Next()
-		d.log.Warn("remove container, will try again", keyContainer, ctr.name, "error", err, "again", wait)
-		if !retry.Sleep(ctx, wait) {
-			return
-		}
-	}
-}
-
 // closeClients closes the clients of all containers. It is called when no worker is
 // left, and before the containers are removed: the kernel goes on closing
 // connections to an address that no container has, and asks for its owner only once
@@ -147,6 +77,115 @@ func (d *dispatcher) closeClients() {
 
 // String names a container for logs.
 func (ctr *actionContainer) String() string { return fmt.Sprintf("%s (%s)", ctr.name, ctr.handle.ID) }
+
+// executor carries out on the container engine what the dispatcher orders. It has no
+// state of the dispatcher's, and is used by many goroutines.
+type executor struct {
+	engine     Engine
+	daemon     Daemon // nil: there is none
+	dial       Dialer
+	mover      MemoryMover // nil without devices
+	stateFiles *stateFiles
+	observe    *observer
+	log        *slog.Logger
+	began      time.Time
+}
+
+// open creates a container.
+func (x *executor) open(ctx context.Context, ctr *actionContainer, concurrency int) error {
+	if ctr.gpu != nil {
+		if err := x.prepare(ctr); err != nil {
+			return err
+		}
+	}
+	h, err := x.engine.Create(ctx, ctr.spec)
+	if err != nil {
+		return err
+	}
+	ctr.handle = h
+	ctr.client = x.dial(h.Addr, concurrency)
+	return nil
+}
+
+// prepare adds what its device memory needs to a GPU container's spec.
+func (x *executor) prepare(ctr *actionContainer) error {
+	needs, err := x.mover.Prepare(ctr.name, ctr.gpu.device, ctr.gpu.wish)
+	if err != nil {
+		return &container.CreateError{
+			Blame:   container.BlameWhisk,
+			Message: "Failed to provision resources to run the action.",
+			Err:     fmt.Errorf("prepare %s for device %s: %w", ctr.name, ctr.gpu.device, err),
+		}
+	}
+	ctr.spec.GPU = &needs
+	return nil
+}
+
+// pause freezes an idle container, and reports whether it is frozen.
+func (x *executor) pause(ctx context.Context, ctr *actionContainer) bool {
+	ctr.client.Close() // its proxy does not answer while it is paused
+	x.stateFiles.setActivity(ctr, container.Pausing)
+	err := x.command("pause", string(ctr.handle.ID), func() error { return x.engine.Pause(ctx, ctr.handle.ID) })
+	if err == nil {
+		x.stateFiles.setActivity(ctr, container.Idle)
+	} else if ctx.Err() == nil {
+		x.log.Warn("pause container", keyContainer, ctr.name, "error", err)
+	}
+	return err == nil
+}
+
+// remove removes a container, and returns when its memory is free. One that cannot be
+// removed now is tried again for as long as work may go on: its memory is taken all
+// that time.
+func (x *executor) remove(ctx context.Context, ctr *actionContainer) {
+	x.stateFiles.drop(ctr)
+	if ctr.handle.ID != "" {
+		ctr.client.Close()
+		x.removeUntilGone(ctx, ctr)
+		ctr.runContext.gone()
+	}
+	if ctr.gpu != nil {
+		x.mover.Forget(ctr.name)
+	}
+}
+
+func (x *executor) removeUntilGone(ctx context.Context, ctr *actionContainer) {
+	for backoff := (retry.Backoff{Min: time.Second, Max: time.Minute}); ; {
+		err := x.command("rm", string(ctr.handle.ID), func() error { return x.engine.Remove(ctx, ctr.handle.ID) })
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		wait := backoff.Next()
+		x.log.Warn("remove container, will try again", keyContainer, ctr.name, "error", err, "again", wait)
+		if !retry.Sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// resize lets a container use so much host memory. Without it the kernel would end
+// it when it is swapped out.
+func (x *executor) resize(ctx context.Context, ctr *actionContainer, bytes int64) error {
+	if bytes == 0 || x.daemon == nil {
+		return nil
+	}
+	if err := x.daemon.Resize(ctx, ctr.handle.ID, bytes); err != nil {
+		return fmt.Errorf("give %s memory for what is swapped out: %w", ctr.name, err)
+	}
+	return nil
+}
+
+// command observes a command of the invoker's own to the engine.
+func (x *executor) command(name, about string, do func() error) error {
+	transID := maintenanceTID
+	if name == "run" {
+		transID = warmupTID
+	}
+	ended := x.observe.command(activation.NewTransID(transID, x.began.UnixMilli(), false), name, about)
+	err := do()
+	ended(err)
+	return err
+}
 
 // finalResponse is how long a run waits for its answer after its container has
 // ended. An answer that was sent before arrives at once. A connection mostly breaks

@@ -49,7 +49,7 @@ func TestRunningEnds(t *testing.T) {
 func TestGoneBeforeItRan(*testing.T) { new(runContext).gone() }
 
 // TestDeathDuringRun: a container may end in a way that breaks no connection,
-// such as when its network goes first. Who waits for it hears that soon; and
+// such as when its network goes first. The run that waits for it ends soon; and
 // an activation that had not even reached it runs elsewhere.
 func TestDeathDuringRun(t *testing.T) {
 	for _, c := range []struct {

@@ -147,18 +147,6 @@ func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 	return int64(ctr.spec.MemoryMB+spill) << 20
 }
 
-// resize lets a container use so much host memory. Without it the kernel would end
-// it when it is swapped out.
-func (d *dispatcher) resize(ctx context.Context, ctr *actionContainer, bytes int64) error {
-	if bytes == 0 || d.daemon == nil {
-		return nil
-	}
-	if err := d.daemon.Resize(ctx, ctr.handle.ID, bytes); err != nil {
-		return fmt.Errorf("give %s memory for what is swapped out: %w", ctr.name, err)
-	}
-	return nil
-}
-
 // Fallbacks remembers the actions whose libraries do not bear device memory that
 // is moved, so that theirs is only counted. It is safe for concurrent use, and
 // only Save waits for a disk.

@@ -20,7 +20,7 @@ import (
 
 // TestFootprintIsCharged: what is known of a function's device memory counts
 // against the host's, from the moment that it is known; of a container that
-// says too much no more than is free.
+// reports too much no more than is free.
 func TestFootprintIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
@@ -147,7 +147,7 @@ func (f *fallen) Save() {
 }
 
 // TestFallsBack: an action whose libraries do not bear moved memory gets no new
-// run in its containers, and the next container counts, which its record says.
+// run in its containers, and the next container counts, which its record shows.
 // Where the operator does not allow that, it stays as it is.
 func TestFallsBack(t *testing.T) {
 	for _, c := range []struct {

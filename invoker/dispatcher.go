@@ -2,7 +2,6 @@ package invoker
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -16,22 +15,16 @@ type event interface {
 }
 
 // dispatcher owns the cores: the container pool and the GPU scheduler. Its event
-// loop is one goroutine, and nothing else touches its state from pool on: work
-// that may block has a goroutine of its own, which uses the fields above loop, and
+// loop is one goroutine, and nothing else touches its state, from pool on. It never
+// blocks: what may has a goroutine of its own (goWork), which uses the executor and
 // reports with an event.
 type dispatcher struct {
-	settings   Settings
-	engine     Engine
-	daemon     Daemon // nil: there is none
-	stateFiles *stateFiles
-	dial       Dialer
-	metrics    *Metrics
-	log        *slog.Logger
-	observe    *observer
-	began      time.Time
-	clock      func() time.Duration
-	run        func(r *run)                // starts a worker
-	reject     func(p *pending, r refusal) // answers in a goroutine of its own
+	*executor
+	settings Settings
+	metrics  *Metrics
+	clock    func() time.Duration
+	run      func(r *run)                // starts a worker
+	reject   func(p *pending, r refusal) // answers in a goroutine of its own
 
 	loop    eventLoop
 	work    context.Context // ends when running work must stop
@@ -112,22 +105,9 @@ func (d *dispatcher) carryOut(o container.Order) {
 		d.createPrewarm(o)
 	case container.Pause:
 		ctr := d.containers[o.Slot]
-		d.goWork(func(ctx context.Context) {
-			ctr.client.Close() // its proxy does not answer while it is paused
-			d.stateFiles.setActivity(ctr, container.Pausing)
-			ended := d.observe.command(d.systemTID(maintenanceTID), "pause", string(ctr.handle.ID))
-			err := d.engine.Pause(ctx, ctr.handle.ID)
-			ended(err)
-			if err != nil && ctx.Err() == nil {
-				d.log.Warn("pause container", keyContainer, ctr.name, "error", err)
-			}
-			if err == nil {
-				d.stateFiles.setActivity(ctr, container.Idle)
-			}
-			d.post(pausedEvent{o.Slot, err == nil})
-		})
+		d.goWork(func(ctx context.Context) { d.post(pausedEvent{o.Slot, d.pause(ctx, ctr)}) })
 	case container.Remove:
-		d.remove(d.containers[o.Slot], goneEvent{o.Slot})
+		d.startRemoval(d.containers[o.Slot], goneEvent{o.Slot})
 	}
 }
 
@@ -141,15 +121,27 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 		return d.settings.spec(name, o.Kind, image, false, o.MemoryMB)
 	})
 	d.goWork(func(ctx context.Context) {
-		ended := d.observe.command(d.systemTID(warmupTID), "run", ctr.name)
-		err := d.open(ctx, ctr, 1)
-		if ended(err); err != nil {
+		if err := d.command("run", ctr.name, func() error { return d.open(ctx, ctr, 1) }); err != nil {
 			d.log.Warn("create prewarmed container", keyContainer, ctr.name, "kind", o.Kind, "error", err)
 			d.post(goneEvent{o.Slot})
 			return
 		}
 		d.stateFiles.prewarmed(ctr)
 		d.post(prewarmedEvent{ctr})
+	})
+}
+
+// startRemoval has a container removed, and then done posted. nil is one that was
+// never created.
+func (d *dispatcher) startRemoval(ctr *actionContainer, done event) {
+	if ctr != nil {
+		delete(d.alive, ctr.handle.ID)
+	}
+	d.goWork(func(ctx context.Context) {
+		if ctr != nil {
+			d.remove(ctx, ctr)
+		}
+		d.post(done)
 	})
 }
 

@@ -60,7 +60,7 @@ func vanishingFixture(t *testing.T) (*fixture, *vanishing, func(iv *Invoker)) {
 }
 
 // While the engine is away activations wait and nothing more is pulled; when a
-// container can be made again all of them run, and nobody hears of an error.
+// container can be made again all of them run, without an error.
 func TestEngineAwayForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env, v, listen := vanishingFixture(t)
@@ -150,7 +150,7 @@ func TestEngineThatDoesNotComeBack(t *testing.T) {
 	})
 }
 
-// An engine that was found away by its own word, before anybody needed it, is
+// An engine that a ping finds away, before a container was needed, is
 // asked until it answers.
 func TestEngineThatIsAskedNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestEngineThatIsAskedNow(t *testing.T) {
 }
 
 // A container that could not be made while the engine is known to be away is made
-// when it is back, whatever the engine said of it: it may answer again just when a
+// when it is back, whatever the engine returned for it: it may answer again just when a
 // time limit has passed.
 func TestCreationThatFailsWhileTheEngineIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 )
 
 // fixture is everything around an invoker: a topic, a store, an engine whose
-// containers answer as the test says, and what came out of it all.
+// containers answer as the test sets it, and what came out of it all.
 type fixture struct {
 	t    testing.TB
 	feed chan Delivery
@@ -34,7 +34,7 @@ type fixture struct {
 	offset  int64
 	made    int
 	removed int
-	hungUp  int   // talks that were closed
+	hungUp  int   // clients that were closed
 	cleaned []int // hungUp at each clean-up
 	created []container.Spec
 	ackErr  error
@@ -61,11 +61,11 @@ type fixture struct {
 	asked    []container.LogRequest
 	dialled  []int
 	registry *prometheus.Registry
-	engine   Engine // in the world's place
+	engine   Engine // instead of the fixture
 	daemon   Daemon
 	states   ContainerStates
 	userLogs UserLogs
-	log      *slog.Logger // nil: nobody reads it
+	log      *slog.Logger // nil: discarded
 	follows  bool         // a process is to follow
 }
 
@@ -160,7 +160,7 @@ func (env *fixture) KeepUnacknowledged(ids []activation.ID, records [][]byte) []
 	for i, id := range ids {
 		rec, err := activation.DecodeRecord(records[i])
 		if err != nil || rec.ActivationID != id {
-			env.t.Errorf("owed for %s: %s, %v", id, records[i], err)
+			env.t.Errorf("kept for %s: %s, %v", id, records[i], err)
 		}
 	}
 	return make([]error, len(ids))
@@ -363,7 +363,7 @@ func (env *fixture) settings() Settings {
 	}
 }
 
-// start runs an invoker in this world; stop ends it and waits. change is done
+// start runs an invoker in this fixture; stop ends it and waits. change is done
 // to the invoker before it runs.
 func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
 	env.t.Helper()
@@ -420,12 +420,12 @@ func (env *fixture) record(id activation.ID) *activation.Record {
 	return nil
 }
 
-// fakeMover moves memory as a test says, and keeps a trace of what it was
-// told. A container holds after a run what was reserved for it, in one process.
+// fakeMover moves memory as a test sets it, and records its calls. A container holds
+// after a run what was reserved for it, in one process.
 type fakeMover struct {
 	faults   bool
 	moveTime func() time.Duration
-	// move, hold and prepare take the place of what is done without them.
+	// move, hold and prepare replace what is done without them.
 	move    func(ctx context.Context, o gpu.Order, footprint int64) (int64, error)
 	hold    func(name string, need gpu.Need)
 	prepare func(name, shim string) error
@@ -514,7 +514,7 @@ func (m *fakeMover) Move(ctx context.Context, o gpu.Order, footprint int64) (int
 	return m.carryOut(ctx, o, footprint)
 }
 
-// carryOut does what an order says, in the time that the test gives it.
+// carryOut carries an order out, in the time that the test gives it.
 func (m *fakeMover) carryOut(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 	if m.moveTime != nil {
 		select {

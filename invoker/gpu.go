@@ -19,7 +19,6 @@ import (
 type gpuScheduler struct {
 	d          *dispatcher
 	settings   GPUSettings
-	mover      MemoryMover
 	adopter    DeviceAdopter // nil: containers with a device end with the process
 	core       *scheduler.Scheduler
 	record     *recorder
@@ -35,11 +34,12 @@ type gpuScheduler struct {
 	backlog    *backlog
 }
 
-func newGPUScheduler(d *dispatcher, s GPUSettings, mover MemoryMover, adopter DeviceAdopter) (*gpuScheduler, error) {
+func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error) {
+	s := d.settings.GPU
 	if len(s.Devices) == 0 {
 		return nil, nil
 	}
-	cfg := s.schedulerConfig(d.settings.Pool, mover.Faults())
+	cfg := s.schedulerConfig(d.settings.Pool, d.mover.Faults())
 	core, err := scheduler.New(cfg)
 	if err != nil {
 		return nil, err
@@ -52,9 +52,9 @@ func newGPUScheduler(d *dispatcher, s GPUSettings, mover MemoryMover, adopter De
 		d.metrics.lost(device, false)
 	}
 	return &gpuScheduler{
-		d: d, settings: s, mover: mover, adopter: adopter, core: core, record: record,
+		d: d, settings: s, adopter: adopter, core: core, record: record,
 		adopted: map[uint64]*adoptedDevice{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
-		shares: hostMemory{d.settings.Pool.MemoryMB, mover.Faults()}, assumed: assumedMemory{},
+		shares: hostMemory{d.settings.Pool.MemoryMB, d.mover.Faults()}, assumed: assumedMemory{},
 		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}},
 	}, nil
 }
@@ -142,7 +142,7 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 		if ctr.gpu.cancelMove != nil {
 			ctr.gpu.cancelMove()
 		}
-		g.d.remove(ctr, gpuGone{ctr})
+		g.d.startRemoval(ctr, gpuGone{ctr})
 	case scheduler.Refuse:
 		g.refuse(o)
 	case scheduler.Load:
@@ -228,7 +228,7 @@ func (g *gpuScheduler) move(now time.Duration, o scheduler.Order, ctr *actionCon
 		defer end()
 		bytes, err := int64(0), g.d.resize(current, ctr, size)
 		if err == nil {
-			bytes, err = g.mover.Move(current, order, o.Footprint)
+			bytes, err = g.d.mover.Move(current, order, o.Footprint)
 		}
 		g.d.post(moved{ctr, order, bytes, err})
 	})

@@ -174,7 +174,7 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 		on("asks", "1")
 		on("asks", "1")
 		iv.DeviceLost(1, "for now")
-		on("takes", "0") // nobody knows better yet
+		on("takes", "0") // nothing better is known yet
 		on("small", "0")
 		id := env.invoke("takes", nil)
 		time.Sleep(time.Minute)
@@ -232,8 +232,8 @@ func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
 	})
 }
 
-// TestRecordShowsWhetherMemoryIsMeasured: what was only reserved is not told as if
-// somebody had seen it.
+// TestRecordShowsWhetherMemoryIsMeasured: what was only reserved is not shown as
+// measured.
 func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
 	for _, assumed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,13 +16,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// TestGPULaneHoldsAgainstEverything lets everything about GPU memory go wrong
+// TestGPUPathHoldsAgainstEverything lets everything about GPU memory go wrong
 // at once: orders whose acknowledgements are lost or late, containers that lie
 // about what they hold or end at any moment, devices that fall off the bus and
 // come back, readings that make no sense. After every event the books are in
 // order; in the end every activation has completed exactly once and nothing is
 // held any more.
-func TestGPULaneHoldsAgainstEverything(t *testing.T) {
+func TestGPUPathHoldsAgainstEverything(t *testing.T) {
 	for seed := range uint64(16) {
 		synctest.Test(t, func(t *testing.T) { tempest(t, seed) })
 	}
@@ -201,11 +201,11 @@ func (h *hail) moves(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	case 1: // the acknowledgement is lost
 		<-ctx.Done()
 		return 0, ctx.Err()
-	case 2: // it is late, whoever does not want it any more
+	case 2: // it is late, and maybe not wanted any more
 		time.Sleep(h.nap(9000))
 		h.gpu.holds(o.Container, footprint, 0, 0)
 		return o.Bytes, nil
-	case 3: // nothing moved, and nothing is said about it
+	case 3: // nothing moved, and nothing is reported about it
 		return -5, nil
 	}
 	select {

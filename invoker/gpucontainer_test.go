@@ -14,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// TestContainerTakesSeveralRuns: as many at once as the annotation says, and
+// TestContainerTakesSeveralRuns: as many at once as the annotation allows, and
 // never more than the action's limit; each holds a token, and the proxy and the logs know.
 func TestContainerTakesSeveralRuns(t *testing.T) {
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func TestFootprintIsMeasured(t *testing.T) {
 	})
 }
 
-// TestGreedyContainerIsServedWithTheDevice: who claims to hold more than there
+// TestGreedyContainerIsServedWithTheDevice: a container that claims to hold more than there
 // is gets all there is, and no more; others are served after it.
 func TestGreedyContainerIsServedWithTheDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

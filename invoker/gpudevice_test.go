@@ -32,7 +32,7 @@ func TestLostDeviceIsDrained(t *testing.T) {
 		for i := range 4 {
 			env.action(fmt.Sprint("f", i), annotate(`{"memory":"9 GB"}`))
 		}
-		env.stall = func(int) (bool, bool) { return true, true } // nobody ever answers
+		env.stall = func(int) (bool, bool) { return true, true } // no run is ever answered
 		env.gpu.hold = func(name string, need gpu.Need) { env.gpu.holds(name, need.Bytes, need.Bytes, 0) }
 		iv, stop := env.start(env.gpuSettings(2))
 		var ids []activation.ID
@@ -59,7 +59,7 @@ func TestLostDeviceIsDrained(t *testing.T) {
 		if took := time.Since(lost); took > time.Second {
 			t.Errorf("it was written after %s", took)
 		}
-		iv.DeviceLost(1, "Xid 48") // ends the second, and nobody else may begin
+		iv.DeviceLost(1, "Xid 48") // ends the second, and no other may begin
 		time.Sleep(time.Minute)
 		waiting := 0
 		for _, f := range env.status(iv).Flows {
@@ -244,7 +244,7 @@ func TestTokensLearnFromCompany(t *testing.T) {
 			env.run = func(int, []byte) proxy.Exchange {
 				at.Add(1)
 				defer at.Add(-1)
-				time.Sleep(time.Millisecond) // until who comes too is there
+				time.Sleep(time.Millisecond) // until the one that comes is there
 				takes := time.Second
 				if at.Load() > 1 {
 					takes *= time.Duration(slowdown)
@@ -287,7 +287,7 @@ func TestFixedTokensStay(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		stop()
-		iv.Observe([]gpu.Reading{{Utilization: 1}}) // after the end nobody minds
+		iv.Observe([]gpu.Reading{{Utilization: 1}}) // after the end it has no effect
 		iv.DeviceLost(0, "late")
 		iv.DeviceBack(0)
 	})
@@ -317,7 +317,7 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 		env.setRun(func(int, []byte) proxy.Exchange { <-lasts; return answer(200, `{}`) })
 		env.invoke("f", nil)
 		time.Sleep(time.Second)
-		see(11*gb, 0) // it runs: the container may have taken more than it said
+		see(11*gb, 0) // it runs: the container may have taken more than it reported
 		close(lasts)
 		time.Sleep(time.Second)
 		resident := 10*gb + 400<<20

@@ -82,7 +82,7 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 }
 
 // TestLostAcknowledgementIsAskedAgain: nothing is assumed about an order that
-// nobody answered; it is given again, and the run that needs the room waits.
+// no answer came; it is given again, and the run that needs the memory waits.
 func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
@@ -122,9 +122,9 @@ func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 // maxAsked is how often an order is given before its container is given up.
 const maxAsked = 4
 
-// TestWhoNeverAnswersIsGivenUp: a container that keeps the device and does not
+// TestUnresponsiveContainerIsGivenUp: a container that keeps the device and does not
 // answer does not keep it for ever.
-func TestWhoNeverAnswersIsGivenUp(t *testing.T) {
+func TestUnresponsiveContainerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
 		env.large("f", "g")

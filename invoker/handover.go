@@ -110,7 +110,7 @@ func (d *dispatcher) prepareAdopted(h *adopted) error {
 		if identity(device) != n.Device || device.Sharing == gpu.MPSShared { // MPS ends with its process
 			continue
 		}
-		needs, err := g.mover.Prepare(h.state.Name, device, g.settings.wishOf(h.state))
+		needs, err := d.mover.Prepare(h.state.Name, device, g.settings.wishOf(h.state))
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (g GPUSettings) wishOf(state container.StateFile) container.DeviceRequest {
 // abandon undoes prepareAdopted.
 func (d *dispatcher) abandon(ad adopted) {
 	if ad.gpu != nil {
-		d.gpus.mover.Forget(ad.state.Name)
+		d.mover.Forget(ad.state.Name)
 	}
 }
 

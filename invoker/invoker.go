@@ -111,9 +111,11 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 
 func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error) {
 	d := &dispatcher{
-		settings: iv.settings, engine: iv.ports.Engine, daemon: iv.ports.Daemon, stateFiles: newStateFiles(iv.ports.ContainerStates), dial: iv.ports.Dial,
-		metrics: iv.metrics, log: iv.log, observe: iv.observe, began: time.Now(), clock: clock,
-		loop:   newEventLoop(),
+		executor: &executor{
+			engine: iv.ports.Engine, daemon: iv.ports.Daemon, dial: iv.ports.Dial, mover: iv.ports.Mover,
+			stateFiles: newStateFiles(iv.ports.ContainerStates), observe: iv.observe, log: iv.log, began: time.Now(),
+		},
+		settings: iv.settings, metrics: iv.metrics, clock: clock, loop: newEventLoop(),
 		queued: map[uint64]*pending{}, containers: map[container.SlotID]*actionContainer{}, alive: map[container.ID]*actionContainer{}, early: map[container.ID]bool{},
 	}
 	pool, err := container.New(iv.settings.Pool, clock())
@@ -121,7 +123,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		return nil, err
 	}
 	d.pool = pool
-	if d.gpus, err = newGPUScheduler(d, iv.settings.GPU, iv.ports.Mover, iv.ports.DeviceAdopter); err != nil {
+	if d.gpus, err = newGPUScheduler(d, iv.ports.DeviceAdopter); err != nil {
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
 	if d.gpus != nil {
@@ -129,8 +131,8 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
 	}
 	w := &worker{
-		engine: iv.ports.Engine, stateFiles: d.stateFiles, mover: iv.ports.Mover, open: d.open, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
-		bounds: iv.settings.Bounds, log: iv.log, observe: iv.observe, wall: time.Now, clock: clock,
+		executor: d.executor, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
+		bounds: iv.settings.Bounds, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
 	d.reject = func(p *pending, r refusal) {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// once runs one activation in a fresh world to its end.
+// once runs one activation in a fresh fixture to its end.
 func once(t *testing.T, prepare func(env *fixture) activation.ID) (*fixture, activation.ID) {
 	t.Helper()
 	var env *fixture
@@ -153,7 +153,7 @@ func TestFailuresOfContainersAndActions(t *testing.T) {
 }
 
 // TestFirstRunAfterRest: a container that turns out to be gone before the
-// action could see anything costs nobody anything.
+// action could see anything does no harm.
 func TestFirstRunAfterRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
@@ -179,8 +179,8 @@ func TestFirstRunAfterRest(t *testing.T) {
 	})
 }
 
-// TestDeathDuringInit: nobody waits for a proxy whose container has ended,
-// even if its death is told before its creation.
+// TestDeathDuringInit: no run waits for a proxy whose container has ended, even if
+// its death is reported before its creation.
 func TestDeathDuringInit(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestDrainDeadline(t *testing.T) {
 }
 
 // A connection that outlives its container keeps the container's address from
-// whoever gets it next.
+// the next container that gets it.
 func TestClientsCloseBeforeContainers(t *testing.T) {
 	env, _ := once(t, func(env *fixture) activation.ID {
 		env.action("a", nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// TestNobodyWaitsForTheBooks: what a container holds is asked when its run is
+// TestAnswerDoesNotWaitForMemoryReport: what a container holds is asked when its run is
 // over and before it is given to the next run. Neither the caller nor the
 // controller waits for that, only the record does.
 func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
@@ -41,7 +41,7 @@ func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 				t.Errorf("logs of %d MB: %s\nwant twice %s", logs, got, once)
 			}
 			if n := gpuAnnotation(t, env.record(first)); n.Memory != 3<<30 {
-				t.Errorf("the record tells %d bytes, not what was said at the end", n.Memory)
+				t.Errorf("the record shows %d bytes, not what was reported at the end", n.Memory)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestTokenIsFreeWhileLogsAreRead(t *testing.T) {
 		time.Sleep(time.Minute)
 		env.invoke("f", nil)
 		time.Sleep(time.Millisecond)
-		g := env.invoke("g", nil) // whose memory takes the place of f's
+		g := env.invoke("g", nil) // whose memory replaces f's
 		time.Sleep(3 * time.Second)
 		if got := env.kinds(g); len(got) != 1 || got[0] != "result" {
 			t.Errorf("the other function is answered %v while logs are read", got)
@@ -126,8 +126,8 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 	}
 }
 
-// TestCallerComesBackAtOnce: who has the answer may call again before the books
-// are done; that is no reason for another container.
+// TestCallerComesBackAtOnce: a caller that has the answer may call again before it is
+// known what the container holds; that is no reason for another container.
 func TestCallerComesBackAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
@@ -151,7 +151,7 @@ func TestCallerComesBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestContainerDiesWhileItsLogsAreRead: who waited for its place runs elsewhere.
+// TestContainerDiesWhileItsLogsAreRead: the run that waited for it runs elsewhere.
 func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)

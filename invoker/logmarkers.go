@@ -81,6 +81,19 @@ func (lm *logMarkers) info(t activation.TransID, class, text, token string, step
 	lm.write(slog.LevelInfo, t, class, text, token, step)
 }
 
+// begin writes that a step begins; ended writes how it ended.
+func (lm *logMarkers) begin(t activation.TransID, class, text, token string) (ended func(text string, err error)) {
+	began := time.Now()
+	lm.info(t, class, text, token+"_start", noStep)
+	return func(text string, err error) {
+		if err != nil {
+			lm.write(slog.LevelError, t, class, err.Error(), token+"_error", time.Since(began))
+			return
+		}
+		lm.info(t, class, text, token+"_finish", time.Since(began))
+	}
+}
+
 // rescheduleEvery is how often activations that wait for memory are logged.
 const rescheduleEvery = 10 * time.Second
 
@@ -114,8 +127,8 @@ func brief(x proxy.Exchange) string {
 	return "not ok"
 }
 
-// SpanObserver receives what adapters do: it counts and times it, and where METRICS_LOG
-// is on it writes what OpenWhisk's invoker logs of the same. It is a
+// SpanObserver observes what adapters do: it counts and times it, and where
+// METRICS_LOG is on it writes what OpenWhisk's invoker logs of the same. It is a
 // spans.Listener. A nil one ignores all.
 type SpanObserver struct {
 	logMarkers   *logMarkers // nil: nothing is written
@@ -155,7 +168,7 @@ func (s *SpanObserver) Begins(t activation.TransID, step spans.Span) (ended func
 	if step.Documents > 0 {
 		s.batches.Observe(float64(step.Documents))
 	}
-	s.logMarkers.stepBegins(t, step)
+	logEnd := s.logMarkers.begin(t, step.Class, step.Text, step.Token)
 	return func(text string, err error) {
 		took := time.Since(began)
 		if err != nil {
@@ -163,12 +176,12 @@ func (s *SpanObserver) Begins(t activation.TransID, step spans.Span) (ended func
 		} else {
 			s.took.WithLabelValues(step.Token).Observe(took.Seconds())
 		}
-		s.logMarkers.stepEnds(t, step, text, err, took)
+		logEnd(text, err)
 	}
 }
 
-// SaveSpan is the step of one record on its way to the store of that name, and what
-// is said when it is done.
+// SaveSpan is the step of one record on its way to the store of that name, and the
+// text at its end.
 func (s *SpanObserver) SaveSpan(store, id string) (step spans.Span, done string) {
 	step = spans.Span{Token: "database_saveDocument", Class: ofStore, System: "sid_invoker"}
 	if s == nil || s.logMarkers == nil {
@@ -193,20 +206,4 @@ func (s *SpanObserver) ObserveRequest(method, path string, status int, id string
 	}
 	t := activation.NewTransID(id, time.Now().Add(-took).UnixMilli(), false)
 	s.logMarkers.write(slog.LevelInfo, t, ofHTTP, "", fmt.Sprintf("http_%s.%d_counter", method, status), took)
-}
-
-func (lm *logMarkers) stepBegins(t activation.TransID, step spans.Span) {
-	if lm != nil {
-		lm.write(slog.LevelInfo, t, step.Class, step.Text, step.Token+"_start", noStep)
-	}
-}
-
-func (lm *logMarkers) stepEnds(t activation.TransID, step spans.Span, text string, err error, took time.Duration) {
-	switch {
-	case lm == nil:
-	case err != nil:
-		lm.write(slog.LevelError, t, step.Class, err.Error(), step.Token+"_error", took)
-	default:
-		lm.write(slog.LevelInfo, t, step.Class, text, step.Token+"_finish", took)
-	}
 }

@@ -44,7 +44,8 @@ func (s *logged) lines() (lines []string) {
 	return lines
 }
 
-// markerLines runs something in a world whose invoker writes marks, and gives them.
+// markerLines runs something in a fixture whose invoker writes log markers, and gives
+// them.
 func markerLines(t *testing.T, on bool, change func(env *fixture), do func(env *fixture)) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +132,7 @@ func TestLogMarkers(t *testing.T) {
 	}
 }
 
-// What fails has the original's words and tokens, too.
+// What fails has the original's texts and tokens, too.
 func TestLogMarkersOfFailures(t *testing.T) {
 	got := markerLines(t, true, func(env *fixture) {
 		env.logs = container.LogResult{Incomplete: true}
@@ -149,7 +150,7 @@ func TestLogMarkersOfFailures(t *testing.T) {
 	}
 }
 
-// Who waits for memory is told of, once in ten seconds.
+// An activation that waits for memory is logged, once in ten seconds.
 func TestLogMarkersOfWaiting(t *testing.T) {
 	got := markerLines(t, true, func(env *fixture) {
 		env.action("large", func(a *activation.Action) { a.Limits.MemoryMB = 512 })
@@ -180,7 +181,7 @@ func TestLogMarkersOff(t *testing.T) {
 	}
 }
 
-// What adapters tell becomes the original's lines, and metrics.
+// What adapters report becomes the original's lines, and metrics.
 func TestSpansAreObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, reg := &logged{}, prometheus.NewRegistry()

@@ -10,7 +10,7 @@ import (
 )
 
 // TestFunctionsHaveBoundedSeries: however many functions come, so many have a
-// histogram of their own, and what is forgotten makes a place.
+// histogram of their own, and a forgotten one makes a place for another.
 func TestFunctionsHaveBoundedSeries(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := NewMetrics(prometheus.NewRegistry(), reg)

@@ -209,13 +209,6 @@ func (o *observer) runEnded(r *run, now time.Duration) {
 // command is a command to the container engine, in the words of Docker's command
 // line. ended is called when it has ended.
 func (o *observer) command(t activation.TransID, name, about string) (ended func(error)) {
-	began := time.Now()
-	o.markers.info(t, ofDocker, "running docker "+name+" "+about, "invoker_docker."+name+"_start", noStep)
-	return func(err error) {
-		if err != nil {
-			o.markers.write(slog.LevelError, t, ofDocker, err.Error(), "invoker_docker."+name+"_error", time.Since(began))
-			return
-		}
-		o.markers.info(t, ofDocker, "", "invoker_docker."+name+"_finish", time.Since(began))
-	}
+	logEnd := o.markers.begin(t, ofDocker, "running docker "+name+" "+about, "invoker_docker."+name)
+	return func(err error) { logEnd("", err) }
 }

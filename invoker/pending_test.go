@@ -12,8 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// clerk is a completer whose broker, store and journal do nothing until they are
-// told to.
+// clerk is a completer whose broker, store and journal do nothing until the test has
+// them.
 type clerk struct {
 	completer      *completer
 	acks           []activation.Ack
@@ -23,7 +23,7 @@ type clerk struct {
 	noAcks         error // what the broker refuses with, and the store
 	noPuts         error
 	events         int
-	journal        int // activations that it was told to be complete
+	journal        int // activations that were reported complete
 	unacknowledged []string
 	done           int
 	released       int
@@ -76,15 +76,15 @@ func (c *clerk) pending(blocking bool) (*pending, *activation.Record) {
 	return p, runRecord(m, acted(), activation.Response{}, times{}, at(1))
 }
 
-// Whoever completes a pending activation a second time completes nothing.
+// Completing a pending activation a second time does nothing.
 func TestPendingIsCompletedOnce(t *testing.T) {
 	c := newClerk()
-	tick, rec := c.pending(true)
+	p, rec := c.pending(true)
 	for range 3 {
-		c.completer.complete(tick, ending{record: rec})
-		c.completer.result(tick, rec)
+		c.completer.complete(p, ending{record: rec})
+		c.completer.result(p, rec)
 	}
-	c.completer.complete(tick, ending{record: rec, whole: true})
+	c.completer.complete(p, ending{record: rec, whole: true})
 	if free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() }); len(free) != 1 {
 		t.Errorf("%d acks free the slot: %+v", len(free), free)
 	}
@@ -100,12 +100,12 @@ func TestMessageIsDoneLast(t *testing.T) {
 	for _, answer := range []error{nil, broken} {
 		for last := range 3 {
 			c := newClerk()
-			tick, rec := c.pending(true)
-			c.completer.result(tick, rec)
-			c.completer.complete(tick, ending{record: rec})
+			p, rec := c.pending(true)
+			c.completer.result(p, rec)
+			c.completer.complete(p, ending{record: rec})
 			loose := append(slices.Clone(c.sent), c.stored...)
 			if len(loose) != 3 {
-				t.Fatalf("%d things left the ticket, want result, completion and record", len(loose))
+				t.Fatalf("%d things were sent, want result, completion and record", len(loose))
 			}
 			loose[last], loose[2] = loose[2], loose[last]
 			for i, settle := range loose {
@@ -128,8 +128,8 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 	for _, no := range [][2]error{{closed, nil}, {nil, closed}, {closed, closed}} {
 		c := newClerk()
 		c.noAcks, c.noPuts = no[0], no[1]
-		tick, rec := c.pending(true)
-		c.completer.complete(tick, ending{record: rec})
+		p, rec := c.pending(true)
+		c.completer.complete(p, ending{record: rec})
 		for _, settle := range append(slices.Clone(c.sent), c.stored...) {
 			settle(nil)
 		}
@@ -139,16 +139,16 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Nothing leaves after the end: what a cancelled piece of work says of its
+// Nothing is sent after the end: what a cancelled piece of work reports of its
 // activation would contradict the process that runs it next.
 func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	c := newClerk()
 	ended, end := context.WithCancel(context.Background())
 	end()
 	c.completer.ctx = ended
-	tick, rec := c.pending(true)
-	c.completer.result(tick, rec)
-	c.completer.complete(tick, ending{record: rec})
+	p, rec := c.pending(true)
+	c.completer.result(p, rec)
+	c.completer.complete(p, ending{record: rec})
 	if len(c.acks) > 0 || c.docs > 0 || c.done > 0 || c.journal > 0 || c.released != 1 {
 		t.Errorf("%d acks, %d records, done %d, journal %d, released %d; want only the place back", len(c.acks), c.docs, c.done, c.journal, c.released)
 	}
@@ -159,9 +159,9 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 func TestAckThatWasNotSentIsKept(t *testing.T) {
 	for unsent := range 2 {
 		c := newClerk()
-		tick, rec := c.pending(true)
-		c.completer.result(tick, rec)
-		c.completer.complete(tick, ending{record: rec})
+		p, rec := c.pending(true)
+		c.completer.result(p, rec)
+		c.completer.complete(p, ending{record: rec})
 		for i, sent := range c.sent {
 			if i == unsent {
 				sent(fmt.Errorf("%w: closed", ErrUnsent))
@@ -183,7 +183,7 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 }
 
 // What never reached a container is answered by one combined ack, which holds
-// the record only where somebody waits for it and nobody is blocked.
+// the record only for a caller that waits, in a namespace that is not blocked.
 func TestShapeOfAcks(t *testing.T) {
 	for _, c := range []struct {
 		blocking, resulted, whole, silent bool
@@ -199,9 +199,9 @@ func TestShapeOfAcks(t *testing.T) {
 		{whole: true, silent: true, kind: activation.Combined},
 	} {
 		k := newClerk()
-		tick, rec := k.pending(c.blocking)
-		got := k.completer.shape(tick, ending{record: rec, whole: c.whole, silent: c.silent}, c.resulted)
-		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != tick.ActivationID {
+		p, rec := k.pending(c.blocking)
+		got := k.completer.shape(p, ending{record: rec, whole: c.whole, silent: c.silent}, c.resulted)
+		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != p.ActivationID {
 			t.Errorf("%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
 		}
 	}

@@ -97,7 +97,7 @@ func TestFullBacklogPressesBack(t *testing.T) {
 	}
 }
 
-// TestOverdueActivationsEnd: where the operator says so, what has not begun in
+// TestOverdueActivationsEnd: where the operator sets it, what has not begun in
 // time ends with a reason, and what has goes on.
 func TestOverdueActivationsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

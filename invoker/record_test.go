@@ -45,7 +45,7 @@ func acted() *activation.Action {
 const acceptedLimits = `{"concurrency":1,"logs":10,"memory":256,"timeout":1000}`
 
 // The whole document of a record, as the database gets it. Whose the record
-// is, is the caller's word; what ran, the action's.
+// is, is from the message; what ran, from the action.
 func TestRecordDocument(t *testing.T) {
 	success := activation.Response{Result: json.RawMessage(`{"a":1}`)}.WithSize(7)
 	caused := message()

@@ -62,8 +62,8 @@ func TestPrewarmedAreForManagedKinds(t *testing.T) {
 	}
 }
 
-// TestLimitRules: the closest rule counts, an annotation may only say less, and
-// what the operator does not allow is refused with the key that says so.
+// TestLimitRules: the closest rule counts, an annotation may only ask for less, and
+// what the operator does not allow is refused with the key of the rule.
 func TestLimitRules(t *testing.T) {
 	const gib = 1 << 30
 	g := GPUSettings{

@@ -70,9 +70,9 @@ func TestAccountsOfGPURuns(t *testing.T) {
 	})
 }
 
-// TestAccountOfAThrottledRun: who leads by more than it may waits, and its
+// TestTraceOfAThrottledRun: a flow that leads by more than it may waits, and its
 // trace states behind whom and why.
-func TestAccountOfAThrottledRun(t *testing.T) {
+func TestTraceOfAThrottledRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
 		for _, name := range []string{"greedy", "modest"} {
@@ -98,8 +98,8 @@ func TestAccountOfAThrottledRun(t *testing.T) {
 	})
 }
 
-// TestAccountOfARunAlone: who has its answer and its logs read is no company.
-func TestAccountOfARunAlone(t *testing.T) {
+// TestTraceOfARunAlone: a run that is answered and whose logs are read is no company.
+func TestTraceOfARunAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
 		env.logging = func() { time.Sleep(time.Second) }
@@ -119,9 +119,9 @@ func TestAccountOfARunAlone(t *testing.T) {
 	})
 }
 
-// TestAccountOfAParkedRun: what held an activation when it came is told although
+// TestTraceOfASpilledRun: why an activation waited when it came is shown although
 // its message went to the spill meanwhile.
-func TestAccountOfAParkedRun(t *testing.T) {
+func TestTraceOfASpilledRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
 		env.spill = newSpill()
@@ -136,7 +136,7 @@ func TestAccountOfAParkedRun(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond)
 		if st, err := iv.Status(t.Context()); err != nil || st.Backlog.Spilled == 0 {
-			t.Fatalf("nothing is parked: %+v, %v", st.Backlog, err)
+			t.Fatalf("nothing is spilled: %+v, %v", st.Backlog, err)
 		}
 		time.Sleep(time.Minute)
 		stop()

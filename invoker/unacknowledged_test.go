@@ -110,7 +110,7 @@ func TestWhatIsRefusedIsNotKept(t *testing.T) {
 }
 
 // TestOwedIsTold: what an earlier process had an activation end with is what its
-// controller and its record are told, success or not, and it does not run.
+// controller and its record get it, success or not, and it does not run.
 func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -148,7 +148,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestWhatGrowsOldIsParked: what waits or runs for half as long as its topic
+// TestWhatGrowsOldIsSpilled: what waits or runs for half as long as its topic
 // keeps messages is spilled, before that, and the feed lets go of it, once.
 func TestWhatGrowsOldIsSpilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -175,13 +175,13 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 			return len(store.has), len(env.done)
 		}
 		if m, d := spilled(); m != 0 || d != 0 {
-			t.Errorf("%d spilled on a full disk, %d let go of", m, d)
+			t.Errorf("%d spilled on a full disk, %d forgotten", m, d)
 		}
 		store.will(func(s *fakeSpill) { s.refuse = nil })
 		young := env.invoke("cpu", nil)
 		time.Sleep(15 * time.Second)
 		if m, d := spilled(); m != 4 || d != 4 {
-			t.Errorf("%d spilled, %d let go of, want the 4 old ones", m, d)
+			t.Errorf("%d spilled, %d forgotten, want the 4 old ones", m, d)
 		}
 		store.will(func(s *fakeSpill) {
 			if s.has[young] != nil {
@@ -197,7 +197,7 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 	})
 }
 
-// TestWhatIsFarBehindIsParked: so is what half of the topic's bytes came after.
+// TestWhatIsFarBehindIsSpilled: so is what half of the topic's bytes came after.
 func TestWhatIsFarBehindIsSpilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -32,18 +31,13 @@ type run struct {
 // worker carries runs out. It has no state of its own: what a run needs is in the
 // run, and what comes of it goes to the dispatcher and to the completer.
 type worker struct {
-	engine     Engine
-	stateFiles *stateFiles
-	mover      MemoryMover // of the GPU scheduler
-	open       func(ctx context.Context, ctr *actionContainer, concurrency int) error
-	post       func(event)
-	completer  *completer
+	*executor
+	post      func(event)
+	completer *completer
 	// userLogs gets the lines beside the record; nil: not wanted.
 	userLogs UserLogs
 	health   *engineHealth
 	bounds   activation.Bounds // of the system: they hold for /init
-	log      *slog.Logger
-	observe  *observer
 	wall     func() time.Time
 	clock    func() time.Duration // the dispatcher's
 }

@@ -18,7 +18,7 @@ import (
 
 // What the action answered decides how its log is read and whether its
 // container lives on: the end of the output is waited for where the action
-// answered and its runtime marks it, and what broke is not used again.
+// answered and its runtime writes it, and what broke is not used again.
 func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -56,8 +56,7 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 	}
 }
 
-// A container that is unwell when it is woken costs nobody anything, however
-// that shows.
+// A container that is unhealthy when it is resumed does no harm, however that shows.
 func TestUnwellAfterRest(t *testing.T) {
 	for _, sick := range []proxy.Exchange{answer(503, ``), {Failure: proxy.Refused}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestUnwellAfterRest(t *testing.T) {
 	}
 }
 
-// A container that has just run an action is not resting: what breaks then may
+// A container that has just run an action was not idle: what breaks then may
 // have begun, so it is answered and not run again.
 func TestUnwellBesideAnotherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +140,7 @@ func TestContainerIsBusyUntilItsLogsAreRead(t *testing.T) {
 	})
 }
 
-// hearing is a talk that tells the bounds of each answer.
+// hearing is a client that reports the bounds of each answer.
 type hearing struct {
 	ProxyClient
 	reported map[string]proxy.Limit
@@ -210,8 +209,8 @@ func TestLimitsOfTheNamespace(t *testing.T) {
 	}
 }
 
-// Where the logs go elsewhere nobody waits for them, and who waits for the
-// result hears everything at once.
+// Where the logs go elsewhere they are not waited for, and a caller that waits gets
+// one ack.
 func TestLogsOutOfBand(t *testing.T) {
 	for blocking, want := range map[bool]string{true: "combined", false: "completion"} {
 		synctest.Test(t, func(t *testing.T) {
