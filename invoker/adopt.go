@@ -179,7 +179,7 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 	}
 	ctr := d.makeContainer(ad.spec)
 	ctr.handle = container.Handle{ID: ad.left.ID, Name: ad.left.Name, Addr: ad.left.Addr}
-	ctr.key, ctr.state.kept, ctr.state.idle, ctr.state.since = ad.key, true, true, ad.state.Since
+	ctr.key, ctr.state.kept, ctr.state.since = ad.key, true, ad.state.Since
 	if ad.gpu != nil {
 		if !d.adoptDevice(now, ad, ctr) {
 			return errNoMemory

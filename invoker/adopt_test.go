@@ -26,7 +26,6 @@ type survivors struct {
 	mu       sync.Mutex
 	lefts    map[container.ID]container.Leftover
 	saved    map[string]container.StateFile
-	writes   int
 	refuse   map[container.ID]error // by Adopt
 	removals []container.ID
 }
@@ -96,7 +95,6 @@ func (e *survivors) SetActivity(name string, is container.Activity, since time.T
 func (e *survivors) change(name string, how func(*container.StateFile)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.writes++
 	state := e.saved[name]
 	how(&state)
 	e.saved[name] = state
@@ -114,8 +112,8 @@ func (e *survivors) Read() []container.StateFile {
 	return slices.Collect(maps.Values(e.saved))
 }
 
-// resting counts the state files of idle containers.
-func (e *survivors) resting() (n int) {
+// idle counts the state files of idle containers.
+func (e *survivors) idle() (n int) {
 	for _, state := range e.Read() {
 		if state.Activity == container.Idle {
 			n++
@@ -144,8 +142,8 @@ func TestNextProcessAdopts(t *testing.T) {
 		e.invoke("f", nil)
 		synctest.Wait()
 		stop()
-		if e.made != 2 || len(e.lefts) != 2 || e.resting() != 2 {
-			t.Fatalf("%d made, left %v, %d rest", e.made, e.lefts, e.resting())
+		if e.made != 2 || len(e.lefts) != 2 || e.idle() != 2 {
+			t.Fatalf("%d made, left %v, %d rest", e.made, e.lefts, e.idle())
 		}
 		next := e.process()
 		iv, stop := next.start(s)
@@ -177,16 +175,16 @@ func (e *survivors) warm(t *testing.T, name string) activation.ID {
 	return id
 }
 
-// TestNotesNeverPromiseWhatRuns: whenever something runs in a container, however
-// many do at once, its state file does not say that it rests; when all have left, it
+// TestStateFilesNeverPromiseWhatRuns: whenever something runs in a container, however
+// many do at once, its state file does not show it as idle; when all have left, it
 // does.
 func TestStateFilesNeverPromiseWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSurvivors(t)
 		e.action("f", func(a *activation.Action) { a.Limits.Concurrency = 4 })
 		e.run = func(int, []byte) proxy.Exchange {
-			if n := e.resting(); n > 0 {
-				t.Errorf("%d rest while one runs", n)
+			if n := e.idle(); n > 0 {
+				t.Errorf("%d are idle while one runs", n)
 			}
 			time.Sleep(time.Second)
 			return answer(200, `{}`)
@@ -201,65 +199,35 @@ func TestStateFilesNeverPromiseWhatRuns(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := e.resting(); n != 1 {
-			t.Errorf("%d rest at the end", n)
+		if n := e.idle(); n != 1 {
+			t.Errorf("%d are idle at the end", n)
 		}
 		stop()
 	})
 }
 
-// TestSteadyUseCostsNoNote: the state file of a container that is used again and again
-// is not touched; it says that it rests when it has for a while, and since when.
-func TestSteadyUseCostsNoWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newSurvivors(t)
-		e.action("f", nil)
-		_, stop := e.start(e.settings())
-		soon := func() {
-			e.invoke("f", nil)
-			time.Sleep(idleAfter / 2)
-			synctest.Wait()
-		}
-		e.warm(t, "f")
-		soon()
-		if e.resting() != 1 {
-			t.Error("one that is used now and then does not rest at once")
-		}
-		e.writes = 0
-		for range 50 {
-			soon()
-		}
-		if e.writes != 1 || e.resting() != 0 {
-			t.Errorf("%d changes of the note, %d rest", e.writes, e.resting())
-		}
-		last := time.Now().Add(-idleAfter / 2)
-		time.Sleep(2 * idleAfter)
-		synctest.Wait()
-		if saved := e.Read(); e.writes != 2 || e.resting() != 1 || !saved[0].Since.Equal(last) {
-			t.Errorf("%d changes of the note, %d rest, last left at %v: %+v", e.writes, e.resting(), last, saved)
-		}
-		stop()
-	})
-}
-
-// TestGPUContainerRestsAtOnce, however soon it is used again: it takes long to
-// come back.
-func TestGPUContainerRestsAtOnce(t *testing.T) {
+// TestContainerIsIdleAtOnce: the state file of a container shows that it is idle, and
+// since when, as soon as its last run has left, however soon it is used again.
+func TestContainerIsIdleAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSurvivors(t)
 		states := newStateFiles(e)
-		ctr := &actionContainer{name: "wsk00_1_a", gpu: &deviceState{}, key: "k"}
+		ctr := &actionContainer{name: "wsk00_1_a", key: "k"}
 		states.prewarmed(ctr)
 		for range 3 {
 			states.runBegins(ctr)
-			if e.resting() != 0 {
+			states.runBegins(ctr)
+			left := &run{ctr: ctr, pending: &pending{key: "k"}}
+			states.runLeft(left)
+			if e.idle() != 0 {
 				t.Error("it is idle while one runs")
 			}
-			states.runLeft(&run{ctr: ctr, pending: &pending{key: "k"}})
-			if e.resting() != 1 {
-				t.Error("it does not rest")
+			time.Sleep(time.Millisecond)
+			states.runLeft(left)
+			if e.idle() != 1 || !e.Read()[0].Since.Equal(time.Now()) {
+				t.Errorf("it is not idle: %+v", e.Read())
 			}
-			time.Sleep(idleAfter / 10)
+			time.Sleep(time.Millisecond)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package invoker
 
 import (
 	"encoding/hex"
-	"slices"
 	"sync"
 	"time"
 
@@ -10,38 +9,21 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// stateFile is what a container's state file on disk shows, as its runs keep it:
-//
-//	an activation runs in it, or something was begun with it  =>  it is not Idle there
-//
-// so a process that follows a crash never uses a container that was in use. The
-// reverse does not always hold: a container in steady use becomes Idle there only
-// after a while (stateFiles.sweep), so that its next run has nothing to write.
+// stateFile is what a container's state file on disk shows, as its runs keep it: it is
+// Idle there if and only if no activation runs in it and nothing else was begun with
+// it. So a process that follows a crash never uses a container that was in use.
 type stateFile struct {
-	mu     sync.Mutex
-	runs   int
-	kept   bool      // it is on disk
-	idle   bool      // it is not Busy on disk
-	since  time.Time // when it became idle, if it is
-	steady bool      // it was idle only shortly before its last run
-	listed bool      // it is in stateFiles.idle
+	mu    sync.Mutex
+	runs  int
+	kept  bool      // it is on disk
+	since time.Time // when it became idle, if it is
 }
-
-// idleAfter is how shortly a container in steady use is idle, and how long such a
-// one must be idle before that is written; it takes twice as long at most. A process
-// that is killed meanwhile leaves one warm container less. One with a GPU takes too
-// long to start for that: it is written at once.
-const idleAfter = 100 * time.Millisecond
 
 // stateFiles keeps the state files of all containers up to date. nil: nothing
 // outlives the process.
 type stateFiles struct {
 	disk ContainerStates
 	wall func() time.Time
-
-	mu   sync.Mutex
-	idle []*actionContainer // that are Busy on disk
-	due  bool               // a sweep is to come
 }
 
 func newStateFiles(disk ContainerStates) *stateFiles {
@@ -58,8 +40,7 @@ func (sf *stateFiles) runBegins(ctr *actionContainer) {
 	}
 	ctr.state.mu.Lock()
 	defer ctr.state.mu.Unlock()
-	if ctr.state.runs++; ctr.state.kept && ctr.state.idle {
-		ctr.state.idle, ctr.state.steady = false, ctr.gpu == nil && sf.wall().Sub(ctr.state.since) < idleAfter
+	if ctr.state.runs++; ctr.state.kept && ctr.state.runs == 1 {
 		sf.disk.SetActivity(ctr.name, container.Busy, time.Time{}, container.DeviceMemory{}) // a busy one has no since
 	}
 }
@@ -79,13 +60,7 @@ func (sf *stateFiles) runLeft(r *run) {
 	ctr.state.since = sf.wall()
 	// The state file of a prewarmed one is written anew after its first run.
 	if ctr.state.kept && ctr.key == r.key {
-		switch {
-		case !ctr.state.steady:
-			sf.setIdle(ctr)
-		case !ctr.state.listed:
-			ctr.state.listed = true
-			sf.list(ctr)
-		}
+		sf.set(ctr, container.Idle)
 		return
 	}
 	state := r.stateFile(ctr.state.since)
@@ -96,48 +71,8 @@ func (sf *stateFiles) runLeft(r *run) {
 
 // write stores the state file of an idle container.
 func (b *stateFile) write(disk ContainerStates, state container.StateFile) {
-	b.kept, b.idle = true, true
+	b.kept = true
 	disk.Write(state)
-}
-
-func (sf *stateFiles) list(containers ...*actionContainer) {
-	sf.mu.Lock()
-	defer sf.mu.Unlock()
-	sf.idle = append(sf.idle, containers...)
-	if !sf.due && len(sf.idle) > 0 {
-		sf.due = true
-		time.AfterFunc(idleAfter, sf.sweep)
-	}
-}
-
-// sweep writes that those are idle that have been for long enough.
-func (sf *stateFiles) sweep() {
-	sf.mu.Lock()
-	idle := sf.idle
-	sf.idle, sf.due = nil, false
-	sf.mu.Unlock()
-	now := sf.wall()
-	sf.list(slices.DeleteFunc(idle, func(ctr *actionContainer) bool { return !sf.recheck(ctr, now) })...)
-}
-
-// recheck reports whether an idle container is to be checked again.
-func (sf *stateFiles) recheck(ctr *actionContainer, now time.Time) bool {
-	ctr.state.mu.Lock()
-	defer ctr.state.mu.Unlock()
-	if ctr.state.runs == 0 && ctr.state.kept && !ctr.state.idle {
-		if now.Sub(ctr.state.since) < idleAfter {
-			return true
-		}
-		sf.setIdle(ctr)
-	}
-	ctr.state.listed = false
-	return false
-}
-
-// setIdle writes that a container is idle. The caller holds its lock.
-func (sf *stateFiles) setIdle(ctr *actionContainer) {
-	ctr.state.idle = true
-	sf.disk.SetActivity(ctr.name, container.Idle, ctr.state.since, ctr.gpu.holds())
 }
 
 // stateFile is the state file of a run's container when the run has left.
@@ -182,9 +117,14 @@ func (sf *stateFiles) setActivity(ctr *actionContainer, is container.Activity) {
 	ctr.state.mu.Lock()
 	defer ctr.state.mu.Unlock()
 	if ctr.state.kept {
-		ctr.state.idle = true
-		sf.disk.SetActivity(ctr.name, is, ctr.state.since, ctr.gpu.holds())
+		sf.set(ctr, is)
 	}
+}
+
+// set writes what is done with a container in which nothing runs. The caller holds
+// its lock.
+func (sf *stateFiles) set(ctr *actionContainer, is container.Activity) {
+	sf.disk.SetActivity(ctr.name, is, ctr.state.since, ctr.gpu.holds())
 }
 
 // drop forgets a container that is about to be removed.
