@@ -10,7 +10,7 @@
 //	worker.go      the run in its container (container.go), with its part for GPUs (lease.go)
 //	pending.go     its completion, exactly once: acks, event and record
 //
-// Beside it: backlog.go, spill.go and fetcher.go keep on disk what waits for a GPU
+// Beside it: backlog.go and spill.go keep on disk what waits for a GPU
 // for long; unacknowledged.go and aging.go guard what a crash could lose; adopt.go,
 // statefile.go and handover.go keep containers over restarts; observer.go counts,
 // logs and traces; permits.go bounds all.
