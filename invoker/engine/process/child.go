@@ -2,11 +2,13 @@ package process
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,25 +19,27 @@ import (
 // child is one container: the proxy process, called the leader, and whatever
 // it started.
 type child struct {
-	id    container.ID
-	name  string
-	dir   string
-	port  int
-	limit int64 // bytes of memory, 0 for none
-	pid   int   // of the leader, and of its process group and session
-	cmd   *exec.Cmd
-	out   *output
-	tail  *logs.Tail
-	ended chan struct{} // closed when the leader has ended
-	wg    sync.WaitGroup
+	id      container.ID
+	name    string
+	dir     string
+	port    int
+	limit   int64 // bytes of memory, 0 for none
+	pid     int   // of the leader, and of its process group and session
+	cmd     *exec.Cmd
+	out     *output
+	streams [2]*stream // its stdout and stderr
+	tail    *logs.Tail
+	ended   chan struct{} // closed when the leader has ended
+	wg      sync.WaitGroup
 
 	ctx    context.Context // ends with Remove
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	reaped    bool // the pid may belong to another process by now
-	handedOut bool // the caller has the id, so its death is news
-	removed   bool // the caller has asked for its end, so it is none
+	reaped    bool             // the pid may belong to another process by now
+	state     *os.ProcessState // from then on
+	handedOut bool             // the caller has the id, so its death is reported
+	removed   bool             // the caller has asked for its end, so it is not
 	paused    bool
 	oom       bool
 }
@@ -60,6 +64,11 @@ func (c *child) signalLocked(s syscall.Signal) bool {
 	return syscall.Kill(-c.pid, s) == nil
 }
 
+// printDelay is how long the output of a dead process is read when something that
+// it started still has it open: long enough for a busy machine to read what the
+// process itself has printed.
+const printDelay = time.Second
+
 // await waits for the leader's end and ends its group with it, as a container
 // ends with its first process. While the leader is a zombie its number is
 // safe.
@@ -67,14 +76,17 @@ func (e *Engine) await(c *child) {
 	c.waitForEnd()
 	c.mu.Lock()
 	c.signalLocked(syscall.SIGKILL)
-	_ = c.cmd.Wait()
+	c.state, _ = c.cmd.Process.Wait()
 	c.reaped = true
 	news := c.handedOut && !c.removed
 	c.mu.Unlock()
-	c.out.finish()
+	_ = c.cmd.Wait() // for its output alone
+	for _, s := range c.streams {
+		s.end()
+	}
 	close(c.ended)
 	if news {
-		e.log.Warn("a process ended by itself", "container", c.id, "state", c.cmd.ProcessState)
+		e.log.Warn("a process ended by itself", "container", c.id, "state", c.state)
 		e.reportDeath(c.id)
 	}
 }

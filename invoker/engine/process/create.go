@@ -165,12 +165,9 @@ func (e *Engine) start(c *child, cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	if err := out.attach(cmd); err != nil {
-		return errors.Join(err, out.close())
-	}
-	err = e.starter.start(cmd)
-	out.started()
-	if err != nil {
+	c.streams = [2]*stream{{name: "stdout", out: out}, {name: "stderr", out: out}}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = c.streams[0], c.streams[1], printDelay
+	if err := e.starter.start(cmd); err != nil {
 		return errors.Join(err, out.close())
 	}
 	c.pid, c.cmd, c.out = cmd.Process.Pid, cmd, out
@@ -206,7 +203,7 @@ func (e *Engine) handOut(c *child) {
 	dead := c.reaped
 	c.mu.Unlock()
 	if dead {
-		e.log.Warn("a process ended as it began", "container", c.id, "state", c.cmd.ProcessState)
+		e.log.Warn("a process ended as it began", "container", c.id, "state", c.state)
 		e.reportDeath(c.id)
 	}
 }

@@ -165,7 +165,7 @@ func (f *fixture) awaitDeath() container.ID {
 	case id := <-f.Died():
 		return id
 	case <-time.After(time.Minute):
-		f.t.Fatal("no death was told")
+		f.t.Fatal("no death was reported")
 		return ""
 	}
 }
@@ -466,6 +466,26 @@ func TestCloseRefusesLaterWork(t *testing.T) {
 		t.Error("the end of the engine is told as a death")
 	}
 	if err := f.Remove(context.Background(), h.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a process has printed is in its log, and its death is reported, although
+// something that it started still has its output open.
+func TestOutputThatStaysOpen(t *testing.T) {
+	f := start(t, nil)
+	h := f.create()
+	if _, err := f.run(h.Addr, wish{Stdout: "last words", Keeper: true, Exit: true}); err == nil {
+		t.Error("a process that ended has answered")
+	}
+	if id := f.awaitDeath(); id != h.ID {
+		t.Errorf("%s died, want %s", id, h.ID)
+	}
+	got := f.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true})
+	if len(got.Lines) == 0 || !strings.HasSuffix(got.Lines[0], "stdout: last words") {
+		t.Errorf("log %q", got.Lines)
+	}
+	if err := f.Remove(t.Context(), h.ID); err != nil {
 		t.Error(err)
 	}
 }

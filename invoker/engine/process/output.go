@@ -4,24 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// output copies what a process prints into a log file of Docker's json-file
-// form, with pieces of the same length, so that one collector reads both.
+// output is the log file of a container, in Docker's json-file form.
 type output struct {
 	path  string
 	limit int64 // size at which the file is rotated, 0 for none
-	ours  [2]*pipe
-	their [2]*os.File
-	wg    sync.WaitGroup
 
 	mu   sync.Mutex
 	file *os.File
@@ -29,10 +22,6 @@ type output struct {
 	line []byte
 	torn bool // the last line has no end: the disk was full
 }
-
-// lingering is how long the pipe of a dead process is read when something that
-// it started still has it open.
-const lingering = 50 * time.Millisecond
 
 func openOutput(path string, limit int64) (*output, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -42,123 +31,52 @@ func openOutput(path string, limit int64) (*output, error) {
 	return &output{path: path, limit: limit, file: file}, nil
 }
 
-// attach gives the command its ends of the pipes.
-func (o *output) attach(cmd *exec.Cmd) error {
-	for i := range o.ours {
-		ours, their, err := os.Pipe()
-		if err != nil {
-			o.started()
-			return fmt.Errorf("make pipe: %w", err)
-		}
-		o.ours[i], o.their[i] = &pipe{file: ours}, their
-	}
-	cmd.Stdout, cmd.Stderr = o.their[0], o.their[1]
-	return nil
-}
-
-// started closes the command's ends, which it has by now, and copies from ours.
-func (o *output) started() {
-	for i, stream := range []string{"stdout", "stderr"} {
-		if o.their[i] == nil {
-			continue
-		}
-		_ = o.their[i].Close()
-		o.wg.Go(func() { o.copy(stream, o.ours[i]) })
-	}
-}
-
-// finish waits until everything that was printed is in the file. A process
-// that outlived the leader may hold a pipe; it is not waited for.
-func (o *output) finish() {
-	for _, f := range o.ours {
-		if f != nil {
-			_ = f.file.SetReadDeadline(time.Now().Add(lingering))
-		}
-	}
-	o.wg.Wait()
-}
-
 func (o *output) close() error {
-	o.finish()
-	for _, f := range o.ours {
-		if f != nil {
-			_ = f.file.Close()
-		}
-	}
 	if err := o.file.Close(); err != nil {
 		return fmt.Errorf("close log file: %w", err)
 	}
 	return nil
 }
 
-// pipe is our end of one through which a process prints. What lies in it when
-// the time is over is still read: on a busy machine the last words of a process
-// may have waited for us all that time, and not for being printed.
-type pipe struct {
-	file *os.File
-	late int // bytes read after the time
+// stream writes what a process prints on one of its streams into its log file, with
+// pieces of the same length as Docker, so that one collector reads both: a line
+// longer than MaxPiece is cut, and only its last piece has a line feed.
+type stream struct {
+	name string
+	out  *output
+	rest []byte // of a line
 }
 
-// pipeSize is more than a pipe holds (pipe(7): 64 KiB, and a MiB on
-// request). Whatever comes beyond it was printed later.
-const pipeSize = 1 << 20
-
-// Read waits as the file does. When its time is over it only takes what is
-// there.
-func (p *pipe) Read(b []byte) (int, error) {
-	n, err := p.file.Read(b)
-	if !errors.Is(err, os.ErrDeadlineExceeded) || p.late > pipeSize {
-		return n, err
-	}
-	raw, failed := p.file.SyscallConn()
-	if failed != nil {
-		return 0, err
-	}
-	failed = raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), b) })
-	if failed != nil || n <= 0 {
-		return 0, err
-	}
-	p.late += n
-	return n, nil
-}
-
-// copy cuts a stream into lines as Docker's copier does: a line longer than
-// its buffer comes in pieces of the buffer's length, and only the last one has
-// a line feed. Text at the end gets the line feed that it lacks.
-func (o *output) copy(stream string, from io.Reader) {
-	buf := make([]byte, 0, logs.MaxPiece)
+// Write never fails: the process must not notice that its log is incomplete.
+func (s *stream) Write(text []byte) (int, error) {
+	s.rest = append(s.rest, text...)
+	done := 0
 	for {
-		n, err := from.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		rest := o.lines(stream, buf)
-		if err != nil && len(rest) > 0 {
-			o.lines(stream, append(rest, '\n'))
+		rest := s.rest[done:]
+		n := bytes.IndexByte(rest, '\n') + 1
+		if n == 0 || n > logs.MaxPiece {
+			if len(rest) < logs.MaxPiece {
+				break
+			}
+			n = logs.MaxPiece
 		}
-		if err != nil {
-			return
-		}
-		if len(rest) == cap(buf) {
-			o.write(stream, rest)
-			rest = nil
-		}
-		buf = buf[:copy(buf[:cap(buf)], rest)]
+		s.out.write(s.name, rest[:n])
+		done += n
+	}
+	s.rest = s.rest[:copy(s.rest, s.rest[done:])]
+	return len(text), nil
+}
+
+// end gives text at the end the line feed that it lacks.
+func (s *stream) end() {
+	if len(s.rest) > 0 {
+		s.out.write(s.name, append(s.rest, '\n'))
+		s.rest = nil
 	}
 }
 
-// lines writes the whole lines of buf and gives what is left.
-func (o *output) lines(stream string, buf []byte) []byte {
-	for {
-		n := bytes.IndexByte(buf, '\n')
-		if n < 0 {
-			return buf
-		}
-		o.write(stream, buf[:n+1])
-		buf = buf[n+1:]
-	}
-}
-
-// write appends one line to the file. An error is not the action's business:
-// the line is lost, and the next activation's log may be complete again. Of a
+// write appends one line to the file. An error does not reach the action: the line
+// is lost, and the next activation's log may be complete again. Of a
 // line that was written in part only that one is lost.
 func (o *output) write(stream string, text []byte) {
 	o.mu.Lock()

@@ -2,12 +2,10 @@ package process
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -18,18 +16,28 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// texts copies what a stream says and gives the texts of the lines written.
+// texts copies what a stream prints and gives the texts of the lines written.
 func texts(t *testing.T, from io.Reader, limit int64) (*output, []string) {
 	t.Helper()
 	o, err := openOutput(filepath.Join(t.TempDir(), "log"), limit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.copy("stdout", from)
+	printed(t, o, "stdout", from)
 	if err := o.close(); err != nil {
 		t.Fatal(err)
 	}
 	return o, readTexts(t, o.path)
+}
+
+// printed writes all that a stream of a process prints.
+func printed(t *testing.T, o *output, name string, from io.Reader) {
+	t.Helper()
+	s := &stream{name: name, out: o}
+	if _, err := io.Copy(s, from); err != nil {
+		t.Error(err)
+	}
+	s.end()
 }
 
 func readTexts(t *testing.T, path string) []string {
@@ -129,8 +137,8 @@ func TestOutputRotates(t *testing.T) {
 	defer tail.Close()
 	for i := range 20 {
 		text := strings.Repeat(string(rune('a'+i)), 20)
-		o.copy("stdout", strings.NewReader(text+"\n"+logs.Sentinel+"\n"))
-		o.copy("stderr", strings.NewReader(logs.Sentinel+"\n"))
+		printed(t, o, "stdout", strings.NewReader(text+"\n"+logs.Sentinel+"\n"))
+		printed(t, o, "stderr", strings.NewReader(logs.Sentinel+"\n"))
 		got := tail.Collect(t.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20, Now: time.Now()})
 		if len(got.Lines) != 1 || !strings.HasSuffix(got.Lines[0], text) || got.Incomplete {
 			t.Fatalf("run %d: got %+v", i, got)
@@ -138,58 +146,6 @@ func TestOutputRotates(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".1"); err != nil {
 		t.Error(err)
-	}
-}
-
-// What a dead process has printed is not lost because it was not read in
-// time, though something that it started still holds the pipe.
-func TestLastWordsMayWait(t *testing.T) {
-	o, err := openOutput(filepath.Join(t.TempDir(), "log"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, their, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer their.Close()
-	o.ours[0] = &pipe{file: ours}
-	if _, err := their.WriteString("last words"); err != nil {
-		t.Fatal(err)
-	}
-	if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	o.copy("stdout", o.ours[0])
-	if err := o.close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := readTexts(t, o.path); len(got) != 1 || got[0] != "last words\n" {
-		t.Errorf("got %q", got)
-	}
-}
-
-// Whoever goes on printing is not read for ever.
-func TestReadsEnd(t *testing.T) {
-	ours, their, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ours.Close()
-	var flood sync.WaitGroup
-	flood.Go(func() {
-		for err := error(nil); err == nil; {
-			_, err = their.Write(make([]byte, 1<<16))
-		}
-	})
-	defer flood.Wait()
-	defer their.Close()
-	if err := ours.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	n, err := io.Copy(io.Discard, &pipe{file: ours})
-	if n > 2*pipeSize || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 

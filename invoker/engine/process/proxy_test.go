@@ -16,8 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// actAs says to this test's own binary that it is to be a proxy, or what a
-// proxy starts.
+// actAs has this test's own binary be a proxy, or what a proxy starts.
 const actAs = "GPUWHISK_TEST_ACT_AS"
 
 func TestMain(m *testing.M) {
@@ -42,6 +41,7 @@ type wish struct {
 	Quiet    bool   // no sentinels
 	Allocate int    // MiB to fill, then no answer
 	Sleepers int    // children to start
+	Keeper   bool   // start a child in a session of its own that keeps the output open
 	Orphan   bool   // start a child's child in a session of its own
 	Exit     bool   // end without an answer
 	Fork     bool   // start a child and wait until it is another program, for ever
@@ -72,6 +72,9 @@ func grant(v wish) {
 	_, _ = io.WriteString(os.Stderr, v.Stderr)
 	for range v.Sleepers {
 		startSleeper(false)
+	}
+	if v.Keeper {
+		startSleeper(true)
 	}
 	if v.Orphan {
 		makeOrphan()
@@ -108,7 +111,9 @@ func fill(mib int) {
 func startSleeper(session bool) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(without(os.Environ(), actAs), actAs+"=sleeper")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
+	if cmd.SysProcAttr = (&syscall.SysProcAttr{Setsid: session}); session {
+		cmd.Stdout = os.Stdout
+	}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
