@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,16 +18,15 @@ import (
 // makes and forgets them. handle and client are written by the worker that creates
 // the container, before its event; from then on they do not change.
 type actionContainer struct {
-	slot       container.SlotID // in the CPU pool, 0 for a GPU container
-	name       string
-	key        string // of its runs, as its state file has it
-	spec       container.Spec
-	handle     container.Handle
-	client     ProxyClient
-	gpu        *deviceState    // nil in the CPU path
-	life       context.Context // ends when the container has ended by itself
-	die        context.CancelCauseFunc
-	runContext runContext // of its runs
+	slot   container.SlotID // in the CPU pool, 0 for a GPU container
+	name   string
+	key    string // of its runs, as its state file has it
+	spec   container.Spec
+	handle container.Handle
+	client ProxyClient
+	gpu    *deviceState    // nil in the CPU path
+	life   context.Context // ends when the container has ended by itself
+	die    context.CancelCauseFunc
 
 	state stateFile
 
@@ -142,7 +140,6 @@ func (x *executor) remove(ctx context.Context, ctr *actionContainer) {
 	if ctr.handle.ID != "" {
 		ctr.client.Close()
 		x.removeUntilGone(ctx, ctr)
-		ctr.runContext.gone()
 	}
 	if ctr.gpu != nil {
 		x.mover.Forget(ctr.name)
@@ -192,41 +189,15 @@ func (x *executor) command(name, about string, do func() error) error {
 // with its container; when the container's network goes first, it does not.
 const finalResponse = time.Second
 
-// runContext is the context of all runs in a container. The first of them makes it.
-type runContext struct {
-	mu   sync.Mutex
-	work context.Context // its parent
-	ctx  context.Context
-	end  context.CancelFunc
-}
-
-// running gives the context of a run in the container: it ends with the work, and
-// when the container has ended by itself.
-func (ctr *actionContainer) running(work context.Context) context.Context {
-	l := &ctr.runContext
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.work != work {
-		l.work = work
-		l.ctx, l.end = ctr.alive(work, finalResponse)
-	}
-	return l.ctx
-}
-
-// gone is called when the container is no more.
-func (l *runContext) gone() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.end != nil {
-		l.end()
-	}
-}
-
 // alive gives a context that ends with another one, and when the container has
 // ended by itself: then no answer will come, and the user need not wait for the
 // time limit. grace is for an answer that was sent before the end.
 func (ctr *actionContainer) alive(of context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancel(of)
+	if ctr.life.Err() != nil { // before anything was sent
+		end()
+		return ctx, end
+	}
 	stop := context.AfterFunc(ctr.life, func() {
 		if ctr.lost() {
 			end() // its answer does not count: its device is lost

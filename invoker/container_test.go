@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// TestRunningEnds: the runs of a container share a context, which ends with the
-// work, with the container, and a while after a death; with a device at once.
-func TestRunningEnds(t *testing.T) {
+// TestCallEnds: the context of a call to a container ends with the work, and a while
+// after the container's death; with a device at once.
+func TestCallEnds(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		end   func(ctr *actionContainer, stop func())
 		after time.Duration
 	}{
 		{"work", func(_ *actionContainer, stop func()) { stop() }, 0},
-		{"removal", func(ctr *actionContainer, _ func()) { ctr.runContext.gone() }, 0},
 		{"death", func(ctr *actionContainer, _ func()) { ctr.die(nil) }, finalResponse},
 		{"device", func(ctr *actionContainer, _ func()) { ctr.die(errDeviceLost) }, 0},
 	} {
@@ -26,9 +25,10 @@ func TestRunningEnds(t *testing.T) {
 				defer stop()
 				ctr := &actionContainer{}
 				ctr.life, ctr.die = context.WithCancelCause(context.Background())
-				ctx := ctr.running(work)
-				if ctr.running(work) != ctx || ctx.Err() != nil {
-					t.Fatal("another one, or it has ended")
+				ctx, end := ctr.alive(work, finalResponse)
+				defer end()
+				if ctx.Err() != nil {
+					t.Fatal("it has ended")
 				}
 				began := time.Now()
 				c.end(ctr, stop)
@@ -36,17 +36,14 @@ func TestRunningEnds(t *testing.T) {
 				if took := time.Since(began); took != c.after {
 					t.Errorf("it ended after %s, want %s", took, c.after)
 				}
-				if ctr.running(work).Err() == nil {
-					t.Error("a run begins in a container that is gone")
+				if ctx, end := ctr.alive(work, finalResponse); ctx.Err() == nil {
+					t.Error("a call begins in a container that is gone")
+					end()
 				}
-				ctr.runContext.gone()
 			})
 		})
 	}
 }
-
-// TestGoneBeforeItRan: a container that nothing ran in has nothing to be ended.
-func TestGoneBeforeItRan(*testing.T) { new(runContext).gone() }
 
 // TestDeathDuringRun: a container may end in a way that breaks no connection,
 // such as when its network goes first. The run that waits for it ends soon; and

@@ -190,7 +190,9 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	body := call.RunBody(w.wall().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
 	w.observe.runSent(r)
-	x := unlessDead(ctx, r.ctr.client.Run(r.ctr.running(ctx), body, r.timeout(), limit))
+	runCtx, end := r.ctr.alive(ctx, finalResponse)
+	x := unlessDead(ctx, r.ctr.client.Run(runCtx, body, r.timeout(), limit))
+	end()
 	if r.first && r.start == container.Warm && (x.Failure == proxy.Refused || x.Unhealthy()) {
 		return activation.Response{}, fmt.Errorf("%w: first run after an idle time: %s, status %d", errAgain, x.Failure, x.Status)
 	}
