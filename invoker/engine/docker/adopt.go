@@ -102,14 +102,7 @@ func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []
 
 // fit is why a container is not as Create would make it.
 func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.Spec, images map[string]string) error {
-	var names []string
-	var err error
-	if spec.GPU != nil {
-		if names, err = e.steering(ctx, spec.Image); err != nil {
-			return err
-		}
-	}
-	request, err := e.host.request(spec, names)
+	request, err := e.request(ctx, spec)
 	if err != nil {
 		return err
 	}

@@ -252,14 +252,7 @@ func (e *Engine) pullAside(ctx context.Context, image string) error {
 }
 
 func (e *Engine) createOnce(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
-	var names []string
-	var err error
-	if spec.GPU != nil {
-		if names, err = e.steering(ctx, spec.Image); err != nil {
-			return "", nil, err
-		}
-	}
-	request, err := e.host.request(spec, names)
+	request, err := e.request(ctx, spec)
 	if err != nil {
 		return "", nil, err
 	}

@@ -15,36 +15,32 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-const (
-	// removalPoll is the pause between two checks of a removal that another
-	// caller has begun.
-	removalPoll = 50 * time.Millisecond
-	// freezePoll is the pause between two tries to freeze a container.
-	freezePoll = 50 * time.Millisecond
-	// parallelCleanUp is how many containers CleanUp removes at once; the
-	// daemon does not get faster with more.
-	parallelCleanUp = 8
-)
+// parallelCleanUp is how many containers CleanUp removes at once; the daemon does
+// not get faster with more.
+const parallelCleanUp = 8
+
+// soon gives the pauses between two tries of what the daemon cannot do just now.
+func soon() retry.Backoff {
+	return retry.Backoff{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}
+}
 
 // Pause freezes a container. One that is frozen already is no error.
 func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	ctx, cancel := limited(ctx, e.options.Timeouts.Pause)
 	defer cancel()
-	for {
+	err := retry.Do(ctx, soon(), func() error {
 		_, err := e.api.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
-		if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
-			return lifeError("pause", id, err, "already paused")
+		if err != nil && !strings.Contains(err.Error(), "unable to freeze") {
+			return retry.Permanent(err)
 		}
 		// runc thaws the container and gives up when its processes have not
 		// all frozen within some ten milliseconds, as on a busy machine.
-		select {
-		case <-time.After(freezePoll):
-		case <-ctx.Done():
-			return lifeError("pause", id, err, "already paused")
-		}
-	}
+		return err
+	})
+	return lifeError("pause", id, err, "already paused")
 }
 
 // Resume thaws a container. One that runs is no error.
@@ -93,20 +89,20 @@ func (e *Engine) Remove(ctx context.Context, id container.ID) error {
 func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
 	ctx, cancel := limited(ctx, e.options.Timeouts.Remove)
 	defer cancel()
-	for {
+	err := retry.Do(ctx, soon(), func() error {
 		_, err := e.api.ContainerRemove(ctx, idOrName, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		if err == nil || cerrdefs.IsNotFound(err) {
+		switch {
+		case err == nil, cerrdefs.IsNotFound(err):
 			return nil
+		case strings.Contains(err.Error(), "already in progress"): // another caller has begun it
+			return err
 		}
-		if !strings.Contains(err.Error(), "already in progress") {
-			return fmt.Errorf("remove container %s: %w", idOrName, err)
-		}
-		select {
-		case <-time.After(removalPoll):
-		case <-ctx.Done():
-			return fmt.Errorf("remove container %s: %w", idOrName, context.Cause(ctx))
-		}
+		return retry.Permanent(err)
+	})
+	if err != nil {
+		return fmt.Errorf("remove container %s: %w", idOrName, err)
 	}
+	return nil
 }
 
 // CleanUp removes every container whose name starts with prefix, in whatever

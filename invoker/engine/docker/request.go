@@ -93,6 +93,17 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 	return client.ContainerCreateOptions{Name: spec.Name, Config: &config, HostConfig: &host}, nil
 }
 
+// request gives the create request for one container, as its image is now.
+func (e *Engine) request(ctx context.Context, spec container.Spec) (request client.ContainerCreateOptions, err error) {
+	var names []string
+	if spec.GPU != nil {
+		if names, err = e.steering(ctx, spec.Image); err != nil {
+			return request, err
+		}
+	}
+	return e.host.request(spec, names)
+}
+
 // assign is how a container gets its device; a simulated one is none.
 func (p hostPart) assign(g *container.GPU) (Assignment, error) {
 	if g.Simulated {
