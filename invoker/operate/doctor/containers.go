@@ -17,33 +17,33 @@ import (
 
 func checkEngine(f *Snapshot) []Finding {
 	if !f.usesDocker() {
-		return one(warn("actions run as plain processes, without any isolation", "unset CONFIG_whisk_gpu_runtime except for development"))
+		return warn("actions run as plain processes, without any isolation", "unset CONFIG_whisk_gpu_runtime except for development")
 	}
 	if err := f.docker.err; err != nil {
-		return one(fail(err.Error(), "start Docker, and let this user open its socket (group docker); DOCKER_HOST names another address"))
+		return fail(err.Error(), "start Docker, and let this user open its socket (group docker); DOCKER_HOST names another address")
 	}
 	d := f.docker.value
 	text := fmt.Sprintf("Docker %s, API %s, %d CPUs, %s", d.Version, d.API, d.CPUs, amount(d.MemoryBytes))
 	if api, ok := findVersion(d.API); ok && api.before(version{1, 40}) {
-		return one(fail(text+": the API is too old", "use Docker 19.03 or later"))
+		return fail(text+": the API is too old", "use Docker 19.03 or later")
 	}
-	return one(ok(text))
+	return ok(text)
 }
 
 func checkStorage(f *Snapshot) []Finding {
 	d := f.docker.value
 	if slices.Contains([]string{"vfs", "devicemapper", "aufs"}, d.Storage) {
-		return one(warn(d.Storage+" at "+d.Root+": every cold start copies or waits for whole images",
-			"use overlay2 (\"storage-driver\" in /etc/docker/daemon.json)"))
+		return warn(d.Storage+" at "+d.Root+": every cold start copies or waits for whole images",
+			"use overlay2 (\"storage-driver\" in /etc/docker/daemon.json)")
 	}
-	return one(ok(d.Storage + " at " + d.Root))
+	return ok(d.Storage + " at " + d.Root)
 }
 
 // checkLogs: the invoker asks for json-file logs and reads their files. Over
 // the API the same lines cost several times as much CPU.
 func checkLogs(f *Snapshot) []Finding {
 	if f.Config.Logs.OutOfBand {
-		return one(ok("left to Docker's driver " + f.docker.value.LogDriver + "; records have no logs"))
+		return ok("left to Docker's driver " + f.docker.value.LogDriver + "; records have no logs")
 	}
 	dirs := append(slices.Clone(f.Config.Docker.LogDirs), path.Join(f.docker.value.Root, "containers"))
 	for _, dir := range dirs {
@@ -51,22 +51,22 @@ func checkLogs(f *Snapshot) []Finding {
 			continue
 		}
 		if _, err := fs.ReadDir(f.Files, strings.TrimPrefix(dir, "/")); err == nil {
-			return one(ok("json-file, read at " + dir))
+			return ok("json-file, read at " + dir)
 		}
 	}
-	return one(warn("container logs cannot be read as files ("+strings.Join(dirs, ", ")+"), so they are read through Docker's API, which is slower",
-		"run as root, or mount Docker's containers directory and name it in CONFIG_whisk_gpu_docker_logDirs"))
+	return warn("container logs cannot be read as files ("+strings.Join(dirs, ", ")+"), so they are read through Docker's API, which is slower",
+		"run as root, or mount Docker's containers directory and name it in CONFIG_whisk_gpu_docker_logDirs")
 }
 
 func checkPort(f *Snapshot) []Finding {
 	port := f.Config.Admin.Port
 	switch {
 	case f.port == nil:
-		return one(ok(fmt.Sprintf("%d is free", port)))
+		return ok(fmt.Sprintf("%d is free", port))
 	case f.pinged == nil:
-		return one(ok(fmt.Sprintf("an invoker answers on %d already", port)))
+		return ok(fmt.Sprintf("an invoker answers on %d already", port))
 	}
-	return one(fail(fmt.Sprintf("%d: %v", port, f.port), "end what listens there, or set PORT to another one"))
+	return fail(fmt.Sprintf("%d: %v", port, f.port), "end what listens there, or set PORT to another one")
 }
 
 // checkMemory compares what action containers may hold with what there is.
@@ -79,11 +79,11 @@ func checkMemory(f *Snapshot) []Finding {
 	const left = int64(config.GiB) // for the system, the engine and the invoker
 	switch {
 	case user > total:
-		return one(fail(text, "lower it below the host's memory: the kernel would end containers and worse"))
+		return fail(text, "lower it below the host's memory: the kernel would end containers and worse")
 	case user > total-min(left, total/8):
-		return one(warn(text, "leave about 1 GiB for the system, Docker and the invoker"))
+		return warn(text, "leave about 1 GiB for the system, Docker and the invoker")
 	}
-	return one(ok(text))
+	return ok(text)
 }
 
 func (f *Snapshot) hostMemory() int64 {
@@ -111,17 +111,17 @@ func checkDisk(f *Snapshot) []Finding {
 	}
 	space, err := f.diskAt(dir)
 	if err != nil {
-		return one(warn(dir+": "+err.Error(), "Docker seems to run elsewhere: check the disk there"))
+		return warn(dir+": "+err.Error(), "Docker seems to run elsewhere: check the disk there")
 	}
 	text := fmt.Sprintf("%s of %s free at %s", amount(space.Free), amount(space.Total), dir)
 	const fix = "docker image prune, or a larger disk"
 	switch {
 	case space.Free < int64(config.GiB):
-		return one(fail(text, fix))
+		return fail(text, fix)
 	case space.Free < 5*int64(config.GiB) || space.Free < space.Total/20:
-		return one(warn(text, fix))
+		return warn(text, fix)
 	}
-	return one(ok(text))
+	return ok(text)
 }
 
 // errNoManifest means that none was given.
@@ -156,9 +156,9 @@ func checkManifest(f *Snapshot) []Finding {
 	err := f.manifest.err
 	switch {
 	case errors.Is(err, errNoManifest):
-		return one(skip("not configured", "set RUNTIMES_MANIFEST to the deployment's runtimes manifest"))
+		return skip("not configured", "set RUNTIMES_MANIFEST to the deployment's runtimes manifest")
 	case err != nil:
-		return one(fail(err.Error(), "fix RUNTIMES_MANIFEST; it must be what the controllers have"))
+		return fail(err.Error(), "fix RUNTIMES_MANIFEST; it must be what the controllers have")
 	}
 	kinds := 0
 	gpu := []string{}
@@ -172,30 +172,30 @@ func checkManifest(f *Snapshot) []Finding {
 	if len(gpu) > 0 {
 		text += ", for GPUs " + strings.Join(gpu, ", ")
 	} else if f.hasDriver() {
-		return one(warn(text+", none of them for GPUs: only actions with an image of their own can use CUDA",
-			"add a kind such as python:3-gpu whose image has Python and the CUDA libraries"))
+		return warn(text+", none of them for GPUs: only actions with an image of their own can use CUDA",
+			"add a kind such as python:3-gpu whose image has Python and the CUDA libraries")
 	}
-	return one(ok(text))
+	return ok(text)
 }
 
 func checkImages(f *Snapshot) []Finding {
 	var all []Finding
 	var good []string
 	for _, ref := range f.references() {
-		x := judgeImage(ref, f.images[ref])
-		if x.Status == OK {
+		bad := judgeImage(ref, f.images[ref])
+		if bad == nil {
 			good = append(good, ref)
-			continue
 		}
-		all = append(all, x)
+		all = append(all, bad...)
 	}
 	if len(good) > 0 {
-		all = append(all, ok("there and made for actions: "+strings.Join(good, ", ")))
+		all = append(all, ok("there and made for actions: "+strings.Join(good, ", "))...)
 	}
 	return all
 }
 
-func judgeImage(ref string, a answer[Image]) Finding {
+// judgeImage finds what is wrong with an image, if anything.
+func judgeImage(ref string, a answer[Image]) []Finding {
 	switch {
 	case a.err != nil:
 		return warn(a.err.Error(), "docker image inspect "+ref)
@@ -210,7 +210,7 @@ func judgeImage(ref string, a answer[Image]) Finding {
 	case why != "":
 		return warn(fmt.Sprintf("%s may have no /init and /run: %s", ref, why), "gpuwhisk doctor --probe "+ref)
 	}
-	return ok(ref)
+	return nil
 }
 
 // lacksProxy guesses from what an image starts whether it lacks an action proxy, which
@@ -260,10 +260,10 @@ func checkProbes(f *Snapshot) []Finding {
 		a := f.probes[ref]
 		if a.err != nil {
 			all = append(all, fail(ref+" does not speak the protocol of actions: "+a.err.Error(),
-				"see docker run --rm "+ref+" for what it does; an action image listens on port 8080 and answers /init and /run"))
+				"see docker run --rm "+ref+" for what it does; an action image listens on port 8080 and answers /init and /run")...)
 			continue
 		}
-		all = append(all, ok(ref+": "+a.value))
+		all = append(all, ok(ref+": "+a.value)...)
 	}
 	return all
 }

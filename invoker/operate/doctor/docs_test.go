@@ -23,6 +23,9 @@ func TestChecksAreExplained(t *testing.T) {
 		if !strings.Contains(string(text), "\n| "+c.name+" | ") {
 			t.Errorf("docs/doctor.md has no row for the check %q", c.name)
 		}
+		if !strings.Contains(string(text), "\n### "+c.group+"\n") {
+			t.Errorf("docs/doctor.md has no section for the group %s", c.group)
+		}
 	}
 	if names < 30 {
 		t.Errorf("only %d checks are known", names)

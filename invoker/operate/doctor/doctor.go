@@ -176,17 +176,16 @@ func judge(ctx context.Context, c check, f *Snapshot, limit time.Duration) []Fin
 		return c.find(f), nil
 	})
 	if a.err != nil {
-		return one(fail("the check got no answer: "+a.err.Error(), "find the file system or device that hangs"))
+		return fail("the check got no answer: "+a.err.Error(), "find the file system or device that hangs")
 	}
 	return a.value
 }
 
-func ok(found string) Finding { return Finding{OK, found, ""} }
+// ok, warn, fail and skip are a finding each, as checks return them.
+func ok(found string) []Finding { return []Finding{{OK, found, ""}} }
 
-func warn(found, fix string) Finding { return Finding{Warn, found, fix} }
+func warn(found, fix string) []Finding { return []Finding{{Warn, found, fix}} }
 
-func fail(found, fix string) Finding { return Finding{Fail, found, fix} }
+func fail(found, fix string) []Finding { return []Finding{{Fail, found, fix}} }
 
-func skip(found, fix string) Finding { return Finding{Skip, found, fix} }
-
-func one(f Finding) []Finding { return []Finding{f} }
+func skip(found, fix string) []Finding { return []Finding{{Skip, found, fix}} }

@@ -39,21 +39,21 @@ func checkDriver(f *Snapshot) []Finding {
 		if cuda := f.gpu.value.Versions.CUDA; cuda != "" {
 			text += ", CUDA up to " + cuda
 		}
-		return one(ok(text))
+		return ok(text)
 	}
 	hardware := f.nvidiaHardware()
 	switch {
 	case len(hardware) > 0 && strings.Contains(f.read("proc/modules"), "nouveau "):
-		return one(fail("NVIDIA hardware at "+hardware[0]+" is held by the nouveau driver",
-			"blacklist nouveau, install NVIDIA's driver and restart the host"))
+		return fail("NVIDIA hardware at "+hardware[0]+" is held by the nouveau driver",
+			"blacklist nouveau, install NVIDIA's driver and restart the host")
 	case len(hardware) > 0:
-		return one(fail("NVIDIA hardware at "+hardware[0]+", but NVIDIA's driver is not loaded",
-			"install the driver, or run modprobe nvidia if it is installed"))
+		return fail("NVIDIA hardware at "+hardware[0]+", but NVIDIA's driver is not loaded",
+			"install the driver, or run modprobe nvidia if it is installed")
 	case f.Config.GPU.SimulatedDevices > 0:
-		return one(ok(fmt.Sprintf("no NVIDIA driver; %d simulated GPU(s) are configured", f.Config.GPU.SimulatedDevices)))
+		return ok(fmt.Sprintf("no NVIDIA driver; %d simulated GPU(s) are configured", f.Config.GPU.SimulatedDevices))
 	}
-	return one(warn("no NVIDIA GPU and no driver: actions with the gpu annotation are answered with an error",
-		"use a host with a GPU, or set CONFIG_whisk_gpu_simulated_devices=1 to try the scheduling without one"))
+	return warn("no NVIDIA GPU and no driver: actions with the gpu annotation are answered with an error",
+		"use a host with a GPU, or set CONFIG_whisk_gpu_simulated_devices=1 to try the scheduling without one")
 }
 
 // nvidiaHardware lists the PCI addresses of NVIDIA's display and compute
@@ -72,7 +72,7 @@ func (f *Snapshot) nvidiaHardware() []string {
 func checkNodes(f *Snapshot) []Finding {
 	const fix = "run nvidia-smi or nvidia-modprobe -c 0 as root once, and start nvidia-persistenced at boot"
 	if !f.exists("dev/nvidiactl") {
-		return one(fail("/dev/nvidiactl is missing", fix))
+		return fail("/dev/nvidiactl is missing", fix)
 	}
 	var there, missing []string
 	for _, c := range f.gpu.value.Cards {
@@ -88,65 +88,66 @@ func checkNodes(f *Snapshot) []Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return one(fail("missing: "+strings.Join(missing, ", "), fix))
+		return fail("missing: "+strings.Join(missing, ", "), fix)
 	case len(there) > 0:
-		return one(ok("/dev/nvidiactl, " + strings.Join(there, ", ")))
+		return ok("/dev/nvidiactl, " + strings.Join(there, ", "))
 	}
 	there = slices.DeleteFunc(f.glob("dev/nvidia[0-9]*"), func(n string) bool { return strings.Contains(n, "-") })
 	if len(there) == 0 {
-		return one(fail("no /dev/nvidia0: the driver has no device", fix))
+		return fail("no /dev/nvidia0: the driver has no device", fix)
 	}
-	return one(ok(fmt.Sprintf("/dev/nvidiactl and %d device(s)", len(there))))
+	return ok(fmt.Sprintf("/dev/nvidiactl and %d device(s)", len(there)))
 }
 
 func checkUVM(f *Snapshot) []Finding {
 	const fix = "run nvidia-modprobe -u -c 0 as root, and load nvidia-uvm at boot (/etc/modules-load.d)"
 	switch {
 	case !f.exists("dev/nvidia-uvm"):
-		return one(fail("/dev/nvidia-uvm is missing: managed memory, and with it swapping, cannot work", fix))
+		return fail("/dev/nvidia-uvm is missing: managed memory, and with it swapping, cannot work", fix)
 	case f.exists("proc/modules") && !strings.Contains(f.read("proc/modules"), "nvidia_uvm "):
-		return one(fail("the module nvidia_uvm is not loaded", fix))
+		return fail("the module nvidia_uvm is not loaded", fix)
 	}
-	return one(ok("managed memory is available"))
+	return ok("managed memory is available")
 }
 
 func checkNVML(f *Snapshot) []Finding {
 	err := f.gpu.err
 	switch {
 	case err == nil:
-		return one(ok(fmt.Sprintf("%d device(s) answer through %s", len(f.gpu.value.Cards), f.gpu.value.By)))
+		return ok(fmt.Sprintf("%d device(s) answer through %s", len(f.gpu.value.Cards), f.gpu.value.By))
 	case !f.hasDriver():
 		return nil
 	case errors.Is(err, nvml.ErrNotBuilt):
-		return one(warn("this build has no NVML, and nvidia-smi does not answer either: real devices cannot be used",
-			"build with CGO_ENABLED=1 and -ldflags '-extldflags=-Wl,-z,lazy'"))
+		return warn("this build has no NVML, and nvidia-smi does not answer either: real devices cannot be used",
+			"build with CGO_ENABLED=1 and -ldflags '-extldflags=-Wl,-z,lazy'")
 	case errors.Is(err, nvml.ErrMismatch):
-		return one(fail(err.Error(), "restart the host, or unload and load the driver's modules, after its update"))
+		return fail(err.Error(), "restart the host, or unload and load the driver's modules, after its update")
 	case errors.Is(err, nvml.ErrNoPermission):
-		return one(fail(err.Error(), "run as root, or as a user who may open /dev/nvidia*"))
+		return fail(err.Error(), "run as root, or as a user who may open /dev/nvidia*")
 	case errors.Is(err, nvml.ErrNoDriver):
-		return one(fail(err.Error(), "install the package with libnvidia-ml.so.1 of the driver's version (libnvidia-compute), and mount it where this runs in a container"))
+		return fail(err.Error(), "install the package with libnvidia-ml.so.1 of the driver's version (libnvidia-compute), and mount it where this runs in a container")
 	}
-	return one(fail("NVML: "+err.Error(), "see the kernel's log (dmesg) for lines with NVRM and Xid"))
+	return fail("NVML: "+err.Error(), "see the kernel's log (dmesg) for lines with NVRM and Xid")
 }
 
 // perCard judges each card that answers, and reports once what holds for all.
-func (f *Snapshot) perCard(judge func(nvml.Card) Finding) []Finding {
+func (f *Snapshot) perCard(judge func(nvml.Card) []Finding) []Finding {
 	var bad []Finding
 	var good []string
 	for _, c := range f.gpu.value.Cards {
 		if c.Lost != "" {
 			continue
 		}
-		switch x := judge(c); {
-		case x.Status != OK:
-			bad = append(bad, x)
-		case x.Found != "":
-			good = append(good, x.Found)
+		for _, x := range judge(c) {
+			if x.Status == OK {
+				good = append(good, x.Found)
+			} else {
+				bad = append(bad, x)
+			}
 		}
 	}
 	if len(good) > 0 {
-		return append([]Finding{ok(strings.Join(good, "; "))}, bad...)
+		return append(ok(strings.Join(good, "; ")), bad...)
 	}
 	return bad
 }
@@ -157,16 +158,16 @@ func checkCards(f *Snapshot) []Finding {
 	var all []Finding
 	for _, c := range f.gpu.value.Cards {
 		if c.Lost != "" {
-			all = append(all, fail(label(c)+": "+c.Lost, "see dmesg for Xid lines, reset it with nvidia-smi -r or restart the host"))
+			all = append(all, fail(label(c)+": "+c.Lost, "see dmesg for Xid lines, reset it with nvidia-smi -r or restart the host")...)
 			continue
 		}
-		all = append(all, ok(fmt.Sprintf("%s: %s, %s, %s", label(c), c.Name, amount(c.Memory.Total), c.UUID)))
+		all = append(all, ok(fmt.Sprintf("%s: %s, %s, %s", label(c), c.Name, amount(c.Memory.Total), c.UUID))...)
 	}
 	return all
 }
 
 func checkPersistence(f *Snapshot) []Finding {
-	return f.perCard(func(c nvml.Card) Finding {
+	return f.perCard(func(c nvml.Card) []Finding {
 		switch c.Persistence {
 		case nvml.On:
 			return ok(label(c) + " on")
@@ -174,12 +175,12 @@ func checkPersistence(f *Snapshot) []Finding {
 			return warn(label(c)+": off, so the first use after a rest waits a second or more for the driver",
 				"start nvidia-persistenced, or run nvidia-smi -pm 1")
 		}
-		return Finding{}
+		return nil
 	})
 }
 
 func checkComputeMode(f *Snapshot) []Finding {
-	return f.perCard(func(c nvml.Card) Finding {
+	return f.perCard(func(c nvml.Card) []Finding {
 		switch {
 		case c.Mode == nvml.ModeProhibited:
 			return fail(label(c)+": Prohibited, no process may use it", fmt.Sprintf("nvidia-smi -i %d -c DEFAULT", c.Index))
@@ -187,14 +188,14 @@ func checkComputeMode(f *Snapshot) []Finding {
 			return fail(label(c)+": Exclusive_Process, so a second container on it gets no context",
 				fmt.Sprintf("nvidia-smi -i %d -c DEFAULT, or run an MPS daemon on it", c.Index))
 		case c.Mode == nvml.ModeUnknown:
-			return Finding{}
+			return nil
 		}
 		return ok(label(c) + " " + c.Mode.String())
 	})
 }
 
 func checkMIG(f *Snapshot) []Finding {
-	return f.perCard(func(c nvml.Card) Finding {
+	return f.perCard(func(c nvml.Card) []Finding {
 		switch {
 		case c.MIGPending != c.MIG && c.MIG != nvml.Unknown && c.MIGPending != nvml.Unknown:
 			return warn(fmt.Sprintf("%s: MIG is %v and will be %v after the next reset", label(c), c.MIG, c.MIGPending),
@@ -207,17 +208,17 @@ func checkMIG(f *Snapshot) []Finding {
 		case c.MIG == nvml.Off:
 			return ok(label(c) + " off")
 		}
-		return Finding{}
+		return nil
 	})
 }
 
 // checkFreeMemory: what other processes hold is not the invoker's to give out.
 func checkFreeMemory(f *Snapshot) []Finding {
 	least := int64(f.Config.GPU.DefaultMemory + f.Config.GPU.ContextMemory)
-	return f.perCard(func(c nvml.Card) Finding {
+	return f.perCard(func(c nvml.Card) []Finding {
 		m := c.Memory
 		if m.Total <= 0 || m.Free < 0 || c.MIG == nvml.On {
-			return Finding{}
+			return nil
 		}
 		text := fmt.Sprintf("%s: %s of %s free", label(c), amount(m.Free), amount(m.Total))
 		if n := len(c.Processes); n > 0 {
@@ -249,7 +250,7 @@ func amount(n int64) string {
 
 func checkMPS(f *Snapshot) []Finding {
 	if f.sharesMPS() {
-		return one(f.judgeMPS())
+		return f.judgeMPS()
 	}
 	daemon := f.process("nvidia-cuda-mps")
 	clients := false
@@ -258,19 +259,19 @@ func checkMPS(f *Snapshot) []Finding {
 	}
 	switch {
 	case daemon || clients:
-		return one(warn("an MPS daemon runs: a fault of one client ends all of them, and functions of different namespaces would share it",
-			"stop it (echo quit | nvidia-cuda-mps-control) unless all functions on this host trust each other"))
+		return warn("an MPS daemon runs: a fault of one client ends all of them, and functions of different namespaces would share it",
+			"stop it (echo quit | nvidia-cuda-mps-control) unless all functions on this host trust each other")
 	case f.exists("tmp/nvidia-mps/control"):
-		return one(warn("/tmp/nvidia-mps is left of an MPS daemon that is gone: clients that see it wait for it",
-			"remove /tmp/nvidia-mps"))
+		return warn("/tmp/nvidia-mps is left of an MPS daemon that is gone: clients that see it wait for it",
+			"remove /tmp/nvidia-mps")
 	}
-	return one(ok("no MPS daemon; containers take turns"))
+	return ok("no MPS daemon; containers take turns")
 }
 
 func (f *Snapshot) sharesMPS() bool { return f.Config.GPU.MPS == "shared" }
 
 // judgeMPS checks what the invoker needs to keep daemons of its own.
-func (f *Snapshot) judgeMPS() Finding {
+func (f *Snapshot) judgeMPS() []Finding {
 	const program = "nvidia-cuda-mps-control"
 	path := f.variable("PATH")
 	if path == "" {

@@ -15,7 +15,7 @@ import (
 func checkBrokers(f *Snapshot) []Finding {
 	hosts := f.Config.Kafka.Hosts
 	if len(hosts) == 0 {
-		return one(skip("not configured", "set KAFKA_HOSTS to host:port of the brokers"))
+		return skip("not configured", "set KAFKA_HOSTS to host:port of the brokers")
 	}
 	with := "in plain text"
 	if f.Config.Kafka.Encrypted() {
@@ -28,7 +28,7 @@ func checkBrokers(f *Snapshot) []Finding {
 	var bad []Finding
 	for _, h := range hosts {
 		if err := f.brokers[h].err; err != nil {
-			bad = append(bad, fail(fmt.Sprintf("%s does not answer %s: %v", h, with, err), brokerFix(f, err)))
+			bad = append(bad, fail(fmt.Sprintf("%s does not answer %s: %v", h, with, err), brokerFix(f, err))...)
 		} else {
 			good = append(good, h)
 		}
@@ -39,7 +39,7 @@ func checkBrokers(f *Snapshot) []Finding {
 	for i := range bad {
 		bad[i].Status = Warn // the others serve
 	}
-	return append(bad, ok(strings.Join(good, ", ")+" answers "+with))
+	return append(bad, ok(strings.Join(good, ", ")+" answers "+with)...)
 }
 
 func brokerFix(f *Snapshot, err error) string {
@@ -68,10 +68,10 @@ func checkAdvertised(f *Snapshot) []Finding {
 	case len(f.advertised) == 0:
 		return nil
 	case len(bad) > 0:
-		return one(fail("the brokers advertise addresses that cannot be reached from here: "+strings.Join(bad, ", "),
-			"set advertised.listeners of the brokers to addresses that this host can reach"))
+		return fail("the brokers advertise addresses that cannot be reached from here: "+strings.Join(bad, ", "),
+			"set advertised.listeners of the brokers to addresses that this host can reach")
 	}
-	return one(ok("the brokers' own addresses can be reached: " + strings.Join(slices.Sorted(maps.Keys(f.advertised)), ", ")))
+	return ok("the brokers' own addresses can be reached: " + strings.Join(slices.Sorted(maps.Keys(f.advertised)), ", "))
 }
 
 // checkTopics: the controllers make all topics but the invoker's own. Those of
@@ -100,12 +100,12 @@ func checkTopics(f *Snapshot) []Finding {
 	var all []Finding
 	if _, there := topics[prefix+"health"]; !there || len(completed) == 0 {
 		all = append(all, warn(fmt.Sprintf("no topic %shealth or %scompleted*: no controller of this deployment ever ran here", prefix, prefix),
-			"start a controller first; check CONFIG_whisk_kafka_topics_prefix if one runs"))
+			"start a controller first; check CONFIG_whisk_kafka_topics_prefix if one runs")...)
 	} else {
-		all = append(all, ok("controllers were here: "+prefix+"health, "+strings.Join(completed, ", ")))
+		all = append(all, ok("controllers were here: "+prefix+"health, "+strings.Join(completed, ", "))...)
 	}
 	if len(scheduler) > 0 {
-		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", classicFix))
+		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", classicFix)...)
 	}
 	all = append(all, f.ownTopic(d)...)
 	return append(all, f.forwardTopic(topics)...)
@@ -120,10 +120,10 @@ func (f *Snapshot) forwardTopic(topics map[string]int) []Finding {
 	}
 	name = f.Config.Kafka.TopicPrefix + name
 	if _, there := topics[name]; !there {
-		return one(fail(name+", to which GPU activations are forwarded, does not exist",
-			"start the invoker whose topic it is, or correct CONFIG_whisk_gpu_forwardTopic"))
+		return fail(name+", to which GPU activations are forwarded, does not exist",
+			"start the invoker whose topic it is, or correct CONFIG_whisk_gpu_forwardTopic")
 	}
-	return one(ok(name + " takes GPU activations that are forwarded"))
+	return ok(name + " takes GPU activations that are forwarded")
 }
 
 // description is that of the first broker that answers.
@@ -144,21 +144,21 @@ func (f *Snapshot) ownTopic(d kafka.Description) []Finding {
 	name := fmt.Sprintf("%sinvoker%d", f.Config.Kafka.TopicPrefix, *id)
 	switch n, there := d.Topics[name]; {
 	case !there:
-		return one(ok(name + " does not exist yet; the invoker makes it"))
+		return ok(name + " does not exist yet; the invoker makes it")
 	case n > 1:
-		return one(fail(fmt.Sprintf("%s has %d partitions, only the first is read", name, n), "delete the topic while nothing runs; the invoker makes it with one"))
+		return fail(fmt.Sprintf("%s has %d partitions, only the first is read", name, n), "delete the topic while nothing runs; the invoker makes it with one")
 	}
 	retention, known := d.Retention[name]
 	longest := f.Config.Limits.TimeMax
 	switch {
 	case !known:
-		return one(ok(name + " exists"))
+		return ok(name + " exists")
 	case retention < longest:
-		return one(warn(fmt.Sprintf("%s keeps messages for %v, less than the longest action may run (%v): one that waits for so long is lost", name, retention, longest),
+		return warn(fmt.Sprintf("%s keeps messages for %v, less than the longest action may run (%v): one that waits for so long is lost", name, retention, longest),
 			"raise the topic's retention.ms (kafka-configs.sh --alter --entity-type topics --entity-name "+name+
-				"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is made"))
+				"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is made")
 	}
-	return one(ok(fmt.Sprintf("%s exists and keeps messages for %v", name, retention)))
+	return ok(fmt.Sprintf("%s exists and keeps messages for %v", name, retention))
 }
 
 func (f *Snapshot) couchAddress() string {
@@ -168,16 +168,16 @@ func (f *Snapshot) couchAddress() string {
 
 func checkCouch(f *Snapshot) []Finding {
 	if f.Config.CouchDB.Host == "" {
-		return one(skip("not configured", "set the CONFIG_whisk_couchdb_* variables of the deployment"))
+		return skip("not configured", "set the CONFIG_whisk_couchdb_* variables of the deployment")
 	}
 	if err := f.couch.err; err != nil {
 		fix := "check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between"
 		if errors.Is(err, couchdb.ErrUnauthorized) || errors.Is(err, couchdb.ErrForbidden) {
 			fix = "check CONFIG_whisk_couchdb_username and _password"
 		}
-		return one(fail(f.couchAddress()+": "+err.Error(), fix))
+		return fail(f.couchAddress()+": "+err.Error(), fix)
 	}
-	return one(ok(f.couch.value.Server + " at " + f.couchAddress() + " knows user " + f.Config.CouchDB.Username))
+	return ok(f.couch.value.Server + " at " + f.couchAddress() + " knows user " + f.Config.CouchDB.Username)
 }
 
 func checkDatabases(f *Snapshot) []Finding {
@@ -190,21 +190,21 @@ func checkDatabases(f *Snapshot) []Finding {
 		if d.Name == "" {
 			continue // records go elsewhere
 		}
-		all = append(all, judgeDatabase(d.Database, "CONFIG_whisk_couchdb_databases_"+d.key))
+		all = append(all, judgeDatabase(d.Database, "CONFIG_whisk_couchdb_databases_"+d.key)...)
 	}
 	if f.Config.RecordsOutsideCouchDB() {
 		return all
 	}
 	if w := s.Activations.Write; w != nil && !f.Config.Records.Discard {
 		all = append(all, fail("records cannot be written to "+s.Activations.Name+": "+w.Error(),
-			"make the user a member with the right to write there (Ansible: initdb.yml and wipe.yml grant it)"))
+			"make the user a member with the right to write there (Ansible: initdb.yml and wipe.yml grant it)")...)
 	} else if w == nil && s.Activations.Read == nil {
-		all = append(all, ok("records may be written to "+s.Activations.Name))
+		all = append(all, ok("records may be written to "+s.Activations.Name)...)
 	}
 	return all
 }
 
-func judgeDatabase(d couchdb.Database, key string) Finding {
+func judgeDatabase(d couchdb.Database, key string) []Finding {
 	switch {
 	case d.Read == nil:
 		return ok(fmt.Sprintf("%s, %d documents", d.Name, d.Documents))
@@ -227,12 +227,12 @@ func checkViews(f *Snapshot) []Finding {
 	}
 	switch {
 	case len(lacking) > 0:
-		return one(warn("design documents are missing: "+strings.Join(lacking, ", ")+"; lists and the blocking of namespaces need them",
-			"create them (Ansible: initdb.yml, recreateViews.yml)"))
+		return warn("design documents are missing: "+strings.Join(lacking, ", ")+"; lists and the blocking of namespaces need them",
+			"create them (Ansible: initdb.yml, recreateViews.yml)")
 	case !readable:
 		return nil
 	}
-	return one(ok("all design documents of the deployment are there"))
+	return ok("all design documents of the deployment are there")
 }
 
 // checkBucket examines the bucket where code is kept in S3.
@@ -242,10 +242,10 @@ func checkBucket(f *Snapshot) []Finding {
 		return nil
 	}
 	if f.bucket != nil {
-		return one(fail("no code can be read from S3: "+f.bucket.Error(),
-			"check CONFIG_whisk_s3_bucket and CONFIG_whisk_s3_pekkoConnectors_*, and that the user may read and list the bucket"))
+		return fail("no code can be read from S3: "+f.bucket.Error(),
+			"check CONFIG_whisk_s3_bucket and CONFIG_whisk_s3_pekkoConnectors_*, and that the user may read and list the bucket")
 	}
-	return one(ok("bucket " + d.Bucket + " can be read"))
+	return ok("bucket " + d.Bucket + " can be read")
 }
 
 // checkRecords examines the store of records where that is not CouchDB.
@@ -255,9 +255,9 @@ func checkRecords(f *Snapshot) []Finding {
 	}
 	store := f.Config.Records.Store
 	if f.records != nil {
-		return one(fail("no records can be written to "+store+": "+f.records.Error(), recordFixes[store]))
+		return fail("no records can be written to "+store+": "+f.records.Error(), recordFixes[store])
 	}
-	return one(ok(store + " takes records"))
+	return ok(store + " takes records")
 }
 
 // recordFixes names for each store where its settings are.
@@ -270,16 +270,16 @@ func checkZooKeeper(f *Snapshot) []Finding {
 	id := f.Config.Identity
 	switch {
 	case id.ID != nil:
-		return one(ok(fmt.Sprintf("not needed: --id %d is given", *id.ID)))
+		return ok(fmt.Sprintf("not needed: --id %d is given", *id.ID))
 	case id.UniqueName == "":
-		return one(skip("not configured: neither --id nor --uniqueName is given", "give this command the invoker's own arguments"))
+		return skip("not configured: neither --id nor --uniqueName is given", "give this command the invoker's own arguments")
 	case id.ZooKeeperHosts == "":
-		return one(fail("--uniqueName without --id needs ZooKeeper", "set ZOOKEEPER_HOSTS, or give --id"))
+		return fail("--uniqueName without --id needs ZooKeeper", "set ZOOKEEPER_HOSTS, or give --id")
 	case f.zoo.err != nil:
-		return one(fail(id.ZooKeeperHosts+": "+f.zoo.err.Error(), "check ZOOKEEPER_HOSTS and the server, or give --id"))
+		return fail(id.ZooKeeperHosts+": "+f.zoo.err.Error(), "check ZOOKEEPER_HOSTS and the server, or give --id")
 	}
 	if n, known := f.zoo.value[id.UniqueName]; known {
-		return one(ok(fmt.Sprintf("%s has the number %d", id.UniqueName, n)))
+		return ok(fmt.Sprintf("%s has the number %d", id.UniqueName, n))
 	}
-	return one(ok(fmt.Sprintf("%s will get the next number; %d invoker(s) have one", id.UniqueName, len(f.zoo.value))))
+	return ok(fmt.Sprintf("%s will get the next number; %d invoker(s) have one", id.UniqueName, len(f.zoo.value)))
 }

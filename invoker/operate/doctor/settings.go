@@ -24,14 +24,14 @@ const SettingsFile = "/etc/gpuwhisk/invoker.env"
 
 func checkConfiguration(f *Snapshot) []Finding {
 	if !f.configured() {
-		return one(skip("not configured: none of the settings of an OpenWhisk deployment is given",
-			"run this with the environment and the arguments of the invoker, or put its settings into "+SettingsFile))
+		return skip("not configured: none of the settings of an OpenWhisk deployment is given",
+			"run this with the environment and the arguments of the invoker, or put its settings into "+SettingsFile)
 	}
 	if f.ConfigErr == nil {
 		if f.Source != "" {
-			return one(ok("complete, from " + f.Source))
+			return ok("complete, from " + f.Source)
 		}
-		return one(ok("complete"))
+		return ok("complete")
 	}
 	var all []Finding
 	for line := range strings.Lines(f.ConfigErr.Error()) {
@@ -39,7 +39,7 @@ func checkConfiguration(f *Snapshot) []Finding {
 		if line == "" || strings.HasPrefix(line, "load configuration:") && strings.HasSuffix(line, "problems") {
 			continue
 		}
-		all = append(all, fail(strings.TrimPrefix(line, "load configuration: "), "docs/configuration.md describes every key"))
+		all = append(all, fail(strings.TrimPrefix(line, "load configuration: "), "docs/configuration.md describes every key")...)
 	}
 	return all
 }
@@ -59,13 +59,13 @@ func checkClassicMode(f *Snapshot) []Finding {
 		switch simple := class[strings.LastIndexByte(class, '.')+1:]; simple {
 		case "", s.classic:
 		case s.scheduler:
-			all = append(all, fail(s.key+" asks for the scheduler mode ("+simple+"), which this invoker does not serve", classicFix))
+			all = append(all, fail(s.key+" asks for the scheduler mode ("+simple+"), which this invoker does not serve", classicFix)...)
 		default:
-			all = append(all, warn(fmt.Sprintf("%s is %s, not %s", s.key, simple, s.classic), classicFix))
+			all = append(all, warn(fmt.Sprintf("%s is %s, not %s", s.key, simple, s.classic), classicFix)...)
 		}
 	}
 	if len(all) == 0 && f.configured() {
-		return one(ok("nothing here asks for the scheduler mode; the controllers' own settings cannot be seen from here"))
+		return ok("nothing here asks for the scheduler mode; the controllers' own settings cannot be seen from here")
 	}
 	return all
 }
@@ -88,7 +88,7 @@ func checkIgnored(f *Snapshot) []Finding {
 	if len(names) == 0 || !f.configured() {
 		return nil
 	}
-	return one(ok(fmt.Sprintf("%d setting(s) of the original have no use here: %s", len(names), strings.Join(names, ", "))))
+	return ok(fmt.Sprintf("%d setting(s) of the original have no use here: %s", len(names), strings.Join(names, ", ")))
 }
 
 // stateDir is a directory that outlives the invoker.
@@ -115,16 +115,16 @@ func checkState(f *Snapshot) []Finding {
 		{"dead letters", "whisk.gpu.records.dead-letters", s.DeadLetterDir(name), 0},
 	} {
 		if k.dir != "" {
-			all = append(all, f.judgeStateDir(k))
+			all = append(all, f.judgeStateDir(k)...)
 		}
 	}
 	if len(all) == 0 {
-		return one(ok("nothing outlives the invoker (whisk.gpu.state=none)"))
+		return ok("nothing outlives the invoker (whisk.gpu.state=none)")
 	}
 	return all
 }
 
-func (f *Snapshot) judgeStateDir(k stateDir) Finding {
+func (f *Snapshot) judgeStateDir(k stateDir) []Finding {
 	way := fmt.Sprintf("give the invoker's user a directory that may be written (whisk.gpu.state, or %s; none does without)", k.key)
 	at, err := f.Writable(context.Background(), k.dir)
 	if err != nil {

@@ -74,32 +74,32 @@ func (f *Snapshot) tryShim(ctx context.Context) (Tried, error) {
 
 func checkShim(f *Snapshot) []Finding {
 	if f.Config.GPU.Shim.Library == noShim {
-		return one(warn("done without by whisk.gpu.shim.library: memory of GPU actions is neither measured nor swapped",
-			"unset it, or name the library in it"))
+		return warn("done without by whisk.gpu.shim.library: memory of GPU actions is neither measured nor swapped",
+			"unset it, or name the library in it")
 	}
 	at := f.shimAt()
 	if at == "" {
 		if !f.wantsShim() {
 			return nil
 		}
-		return one(warn("libgpuwhisk.so is not there: memory of GPU actions is neither measured nor swapped",
-			"make shim, or name it with --shim"))
+		return warn("libgpuwhisk.so is not there: memory of GPU actions is neither measured nor swapped",
+			"make shim, or name it with --shim")
 	}
 	lib, err := f.library(at)
 	switch {
 	case errors.As(err, new(*fs.PathError)):
-		return one(fail("read "+at+": "+err.Error(), "let this user read it"))
+		return fail("read "+at+": "+err.Error(), "let this user read it")
 	case err != nil:
-		return one(fail(at+" is not a library: "+err.Error(), "build it again with make shim"))
+		return fail(at+" is not a library: "+err.Error(), "build it again with make shim")
 	}
-	if x := f.judgeLibrary(at, lib); x.Status != OK {
-		return one(x)
+	if bad := f.judgeLibrary(at, lib); bad != nil {
+		return bad
 	}
-	return one(f.preload(at, lib))
+	return f.preload(at, lib)
 }
 
-// judgeLibrary checks the file itself.
-func (f *Snapshot) judgeLibrary(at string, lib *elf.File) Finding {
+// judgeLibrary finds what is wrong with the file itself, if anything.
+func (f *Snapshot) judgeLibrary(at string, lib *elf.File) []Finding {
 	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[f.Arch]
 	if lib.Machine != machine {
 		return fail(fmt.Sprintf("%s is for %v, this host is %s", at, lib.Machine, f.Arch), "use the library of this processor")
@@ -121,12 +121,12 @@ func (f *Snapshot) judgeLibrary(at string, lib *elf.File) Finding {
 	if len(missing) > 0 {
 		return fail(at+" does not hook "+strings.Join(missing, ", "), "it is of another version: build it again with make shim")
 	}
-	return ok("")
+	return nil
 }
 
 // preload starts a program with the library before all others: the loader prints
 // on the program's error output why it refuses one.
-func (f *Snapshot) preload(at string, lib *elf.File) Finding {
+func (f *Snapshot) preload(at string, lib *elf.File) []Finding {
 	output, err := f.run([]string{"LD_PRELOAD=" + at}, "true")
 	const fix = "use the released library, or build it on this host with make shim"
 	switch {
@@ -201,14 +201,14 @@ func checkSockets(f *Snapshot) []Finding {
 	name := fmt.Sprintf("wsk%s%d_", id.UniqueName, number)
 	socket := path.Join(dir, name, "0123456789abcdef", "shim.sock")
 	if len(socket) > longestSocket {
-		return one(fail(fmt.Sprintf("a socket below %s has a path of %d bytes, the kernel takes %d", dir, len(socket), longestSocket),
-			"name a shorter directory in CONFIG_whisk_gpu_shim_dir"))
+		return fail(fmt.Sprintf("a socket below %s has a path of %d bytes, the kernel takes %d", dir, len(socket), longestSocket),
+			"name a shorter directory in CONFIG_whisk_gpu_shim_dir")
 	}
 	if f.contained() && !f.mounted(dir) {
-		return one(fail(dir+" is this container's own: GPU containers are given the host's, which is another or none",
-			fmt.Sprintf("mount it from the host under the same path (--volume %s:%s)", dir, dir)))
+		return fail(dir+" is this container's own: GPU containers are given the host's, which is another or none",
+			fmt.Sprintf("mount it from the host under the same path (--volume %s:%s)", dir, dir))
 	}
-	return one(ok(fmt.Sprintf("below %s, with paths of %d of %d bytes", dir, len(socket), longestSocket)))
+	return ok(fmt.Sprintf("below %s, with paths of %d of %d bytes", dir, len(socket), longestSocket))
 }
 
 // contained reports whether this process runs in a container.
@@ -253,12 +253,12 @@ func checkFallbacks(f *Snapshot) []Finding {
 			list, err = devices.ReadFallbacks(data)
 		}
 		if err != nil {
-			all = append(all, warn(at+": "+err.Error(), "let this user read it; an invoker that cannot read it begins anew"))
+			all = append(all, warn(at+": "+err.Error(), "let this user read it; an invoker that cannot read it begins anew")...)
 			continue
 		}
 		if len(list) > 0 {
 			all = append(all, warn(describeFallbacks(list),
-				"give the action libraries that bear managed memory, or set it in its annotation (gpu: {\"shim\": \"count\"}); gpuwhisk fallbacks --clear ACTION has it tried again"))
+				"give the action libraries that bear managed memory, or set it in its annotation (gpu: {\"shim\": \"count\"}); gpuwhisk fallbacks --clear ACTION has it tried again")...)
 		}
 	}
 	return all
@@ -283,28 +283,28 @@ func checkImageLibc(f *Snapshot) []Finding {
 		return nil
 	}
 	if !f.usesDocker() {
-		return one(skip("actions run as processes of this host, without images", "see the finding on the shim"))
+		return skip("actions run as processes of this host, without images", "see the finding on the shim")
 	}
 	lib, err := f.library(f.shimAt())
 	if err != nil {
-		return one(warn("there is no libgpuwhisk.so to compare with images", "make shim, or name it with --shim"))
+		return warn("there is no libgpuwhisk.so to compare with images", "make shim, or name it with --shim")
 	}
 	parts, _ := lib.ImportedLibraries() // none: it needs nothing
 	var all []Finding
 	for _, ref := range slices.Sorted(maps.Keys(f.libcs)) {
 		a := f.libcs[ref]
 		if a.err != nil {
-			all = append(all, fail(ref+": "+a.err.Error(), "docker pull "+ref))
+			all = append(all, fail(ref+": "+a.err.Error(), "docker pull "+ref)...)
 			continue
 		}
-		all = append(all, judgeLibc(ref, a.value, glibc(lib), parts))
+		all = append(all, judgeLibc(ref, a.value, glibc(lib), parts)...)
 	}
 	return all
 }
 
 // judgeLibc compares an image's C library with the version of glibc that the shim
 // needs and the libraries that it asks for by name.
-func judgeLibc(ref string, l docker.Libc, needs version, parts []string) Finding {
+func judgeLibc(ref string, l docker.Libc, needs version, parts []string) []Finding {
 	const without = "its functions run without the shim: their memory counts as reserved and is not moved"
 	has := version{l.Major, l.Minor}
 	lacks := slices.DeleteFunc(strings.Fields(l.Lacks), func(name string) bool { return !slices.Contains(parts, name) })

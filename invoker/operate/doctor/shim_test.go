@@ -256,7 +256,7 @@ func TestJudgeLibc(t *testing.T) {
 		{docker.Libc{Name: "glibc", Major: 2, Minor: 36, Lacks: "libpthread.so.0 libdl.so.2"}, Fail, "lacks libpthread.so.0, which"},
 		{docker.Libc{Name: "glibc", Major: 2, Minor: 36, Lacks: "libdl.so.2"}, OK, "2.36"},
 	} {
-		if x := judgeLibc("i:1", c.has, needs, []string{"libpthread.so.0", "libc.so.6"}); x.Status != c.want || !strings.Contains(x.Found, c.text) {
+		if x := judgeLibc("i:1", c.has, needs, []string{"libpthread.so.0", "libc.so.6"})[0]; x.Status != c.want || !strings.Contains(x.Found, c.text) {
 			t.Errorf("%+v: %+v", c.has, x)
 		}
 	}

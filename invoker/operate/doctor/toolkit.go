@@ -47,15 +47,15 @@ func checkToolkit(f *Snapshot) []Finding {
 		if !f.hasDriver() || !f.usesDocker() {
 			return nil
 		}
-		return one(fail("NVIDIA's container toolkit is not installed: containers cannot be given a GPU",
-			"install the package nvidia-container-toolkit"))
+		return fail("NVIDIA's container toolkit is not installed: containers cannot be given a GPU",
+			"install the package nvidia-container-toolkit")
 	}
 	holes, fixed := v.open()
 	if len(holes) > 0 {
-		return one(warn(fmt.Sprintf("version %v has known holes by which a container may get at the host: %s", v, strings.Join(holes, ", ")),
-			fmt.Sprintf("update nvidia-container-toolkit to %v or later", fixed)))
+		return warn(fmt.Sprintf("version %v has known holes by which a container may get at the host: %s", v, strings.Join(holes, ", ")),
+			fmt.Sprintf("update nvidia-container-toolkit to %v or later", fixed))
 	}
-	return one(ok(fmt.Sprintf("version %v, none of the known holes up to mid 2025", v)))
+	return ok(fmt.Sprintf("version %v, none of the known holes up to mid 2025", v))
 }
 
 // cdiSpecs are the files that describe NVIDIA's devices to container engines.
@@ -81,15 +81,15 @@ func checkCDI(f *Snapshot) []Finding {
 	const fix = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, after every update of the driver"
 	specs := f.cdiSpecs()
 	if len(specs) == 0 {
-		return one(warn("no CDI specification of NVIDIA's devices; the older NVIDIA runtime is used where Docker has it", fix))
+		return warn("no CDI specification of NVIDIA's devices; the older NVIDIA runtime is used where Docker has it", fix)
 	}
 	var all []Finding
 	for _, name := range specs {
-		all = append(all, f.judgeSpec(name, fix))
+		all = append(all, f.judgeSpec(name, fix)...)
 	}
 	if f.docker.err == nil && len(f.docker.value.CDIDirs) == 0 {
 		all = append(all, warn("Docker does not read CDI specifications",
-			"use Docker 28.3 or later, or set \"features\": {\"cdi\": true} in /etc/docker/daemon.json with Docker 25 or later"))
+			"use Docker 28.3 or later, or set \"features\": {\"cdi\": true} in /etc/docker/daemon.json with Docker 25 or later")...)
 	}
 	return all
 }
@@ -97,7 +97,7 @@ func checkCDI(f *Snapshot) []Finding {
 // judgeSpec: a specification names the driver's libraries by their version.
 // After an update of the driver it names files that are gone, and no container
 // with a GPU starts any more.
-func (f *Snapshot) judgeSpec(name, fix string) Finding {
+func (f *Snapshot) judgeSpec(name, fix string) []Finding {
 	text := "/" + name
 	if info, err := fs.Stat(f.Files, name); err == nil {
 		text += ", " + age(f.Now.Sub(info.ModTime())) + " old"
@@ -128,14 +128,14 @@ func checkReload(f *Snapshot) []Finding {
 	linked := len(f.glob("dev/char/195:*")) > 0
 	switch {
 	case d.CgroupDriver != "systemd":
-		return one(ok("cgroup driver " + d.CgroupDriver + ": systemctl daemon-reload leaves containers their GPU"))
+		return ok("cgroup driver " + d.CgroupDriver + ": systemctl daemon-reload leaves containers their GPU")
 	case len(d.CDIDirs) > 0 && len(f.cdiSpecs()) > 0:
-		return one(ok("cgroup driver systemd, but devices by CDI: containers keep their GPU"))
+		return ok("cgroup driver systemd, but devices by CDI: containers keep their GPU")
 	case linked:
-		return one(ok("cgroup driver systemd, and /dev/char has links to the devices"))
+		return ok("cgroup driver systemd, and /dev/char has links to the devices")
 	}
-	return one(warn("cgroup driver systemd: systemctl daemon-reload, or a package update that does it, takes the GPU from running containers",
-		"use CDI (nvidia-ctk cdi generate), or run nvidia-ctk system create-dev-char-symlinks --create-all at boot"))
+	return warn("cgroup driver systemd: systemctl daemon-reload, or a package update that does it, takes the GPU from running containers",
+		"use CDI (nvidia-ctk cdi generate), or run nvidia-ctk system create-dev-char-symlinks --create-all at boot")
 }
 
 // checkGPURuntime reports in which way each device gets into a container, as the
@@ -144,7 +144,7 @@ func checkGPURuntime(f *Snapshot) []Finding {
 	const fix = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml, or nvidia-ctk runtime configure --runtime=docker and systemctl restart docker"
 	ways, err := f.docker.value.Devices(f.Config.Docker.Devices, f.extraRuntime(), f.Files)
 	if err != nil {
-		return one(fail(err.Error(), "docs/configuration.md describes whisk.gpu.docker.devices"))
+		return fail(err.Error(), "docs/configuration.md describes whisk.gpu.docker.devices")
 	}
 	var all []Finding
 	var good []string
@@ -152,19 +152,19 @@ func checkGPURuntime(f *Snapshot) []Finding {
 		grant, err := ways.Assign(name)
 		switch {
 		case err != nil:
-			all = append(all, fail(err.Error(), fix))
+			all = append(all, fail(err.Error(), fix)...)
 		case grant.Way == docker.DevicesRequest && f.Config.Docker.Devices == docker.DevicesAuto:
-			all = append(all, fail("Docker can give no GPU to a container, unless its device requests work, which it does not report: "+ways.Found(), fix))
+			all = append(all, fail("Docker can give no GPU to a container, unless its device requests work, which it does not report: "+ways.Found(), fix)...)
 		default:
 			good = append(good, fmt.Sprintf("%s by %s as %s", name, grant.Way, grant.Name))
 		}
 	}
 	if len(good) > 0 {
-		all = append(all, ok(strings.Join(good, "; ")))
+		all = append(all, ok(strings.Join(good, "; "))...)
 	}
 	if f.docker.value.DefaultRuntime == "nvidia" {
 		all = append(all, warn("nvidia is Docker's default runtime: every CUDA image asks for all devices; the invoker hides them, other containers see them",
-			"remove default-runtime from /etc/docker/daemon.json and restart Docker"))
+			"remove default-runtime from /etc/docker/daemon.json and restart Docker")...)
 	}
 	// Of several devices one finding is enough where all have the same.
 	return slices.CompactFunc(all, func(a, b Finding) bool { return a == b })
