@@ -19,7 +19,7 @@ type doctorCmd struct {
 	EnvFile      string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 	JSON         bool          `name:"json" help:"Print one JSON object."`
 	Colour       string        `name:"color" enum:"auto,always,never" default:"auto" help:"Colour of the signs: ${enum}."`
-	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and check that it serves the protocol of actions; may be given more than once."`
+	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and ask whether it speaks the protocol of actions; may be given more than once."`
 	Image        []string      `placeholder:"IMAGE" help:"Report whether the shim fits the C library of this image; may be given more than once. The image must be on this host; nothing of it runs."`
 	ProbeTimeout time.Duration `default:"30s" help:"Longest time for one probed image."`
 	Timeout      time.Duration `default:"3s" help:"Longest time for one check."`
