@@ -38,12 +38,15 @@ func (d *Driver) card(index int) Card {
 	c.UUID = answer(a, h.GetUUID)
 	c.Name = answer(a, h.GetName)
 	c.Memory = d.memory(a, h)
-	c.Minor = minor(a, h)
+	c.Minor = number(a, h.GetMinorNumber)
 	c.Bus = bus(a, h)
 	c.Capability = capability(a, h)
 	c.Mode = mode(a, h)
 	c.Persistence = enabled(a, h.GetPersistenceMode)
-	c.ECC = ecc(a, h)
+	c.ECC = enabled(a, func() (nvml.EnableState, nvml.Return) {
+		now, _, ret := h.GetEccMode()
+		return now, ret
+	})
 	c.Processes, c.MPS, _ = d.processes(a, h)
 	d.divide(a, h, &c)
 	if a.lost != nvml.SUCCESS {
@@ -96,8 +99,9 @@ func size(n uint64) int64 {
 	return int64(n)
 }
 
-func minor(a *asked, h nvml.Device) int {
-	n, ret := h.GetMinorNumber()
+// number is what a call returns, or -1.
+func number(a *asked, call func() (int, nvml.Return)) int {
+	n, ret := call()
 	if !a.ok(ret) {
 		return -1
 	}
@@ -151,14 +155,6 @@ func onOff(on bool) Switch {
 	return Off
 }
 
-func ecc(a *asked, h nvml.Device) Switch {
-	now, _, ret := h.GetEccMode()
-	if !a.ok(ret) {
-		return Unknown
-	}
-	return onOff(now == nvml.FEATURE_ENABLED)
-}
-
 // processes lists the processes with a context on a device, and whether an MPS daemon
 // serves some of them. listed is false where the driver does not list any.
 func (d *Driver) processes(a *asked, h nvml.Device) (all []Process, mps, listed bool) {
@@ -206,14 +202,6 @@ func (d *Driver) divide(a *asked, h nvml.Device, c *Card) {
 func (d *Driver) slice(a *asked, h nvml.Device, index int) Slice {
 	return Slice{
 		Index: index, UUID: answer(a, h.GetUUID), Name: answer(a, h.GetName), Memory: d.memory(a, h),
-		GPUInstance: instance(a, h.GetGpuInstanceId), Instance: instance(a, h.GetComputeInstanceId),
+		GPUInstance: number(a, h.GetGpuInstanceId), Instance: number(a, h.GetComputeInstanceId),
 	}
-}
-
-func instance(a *asked, call func() (int, nvml.Return)) int {
-	n, ret := call()
-	if !a.ok(ret) {
-		return -1
-	}
-	return n
 }

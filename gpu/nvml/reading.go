@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -46,12 +47,7 @@ const (
 )
 
 func (o WatchOptions) withDefaults() WatchOptions {
-	if o.Interval <= 0 {
-		o.Interval = defaultInterval
-	}
-	if o.Window <= 0 {
-		o.Window = defaultWindow
-	}
+	o.Interval, o.Window = cmp.Or(o.Interval, defaultInterval), cmp.Or(o.Window, defaultWindow)
 	if o.Readings == nil {
 		o.Readings = func([]Reading) {}
 	}
