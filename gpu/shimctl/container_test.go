@@ -23,9 +23,11 @@ func TestLimitIsShared(t *testing.T) {
 	c := openContainer(t, ctl, "a")
 	c.Limit(10*mib, 3*mib)
 	first, second := startGuest(t, c), startGuest(t, c)
-	for _, g := range []interface{ PID() int }{first, second} {
-		rec.awaitUsage(t, g.PID(), 0)
-	}
+	reported := map[int]bool{} // in either order
+	rec.await(t, "the first usage of both", func(e event) bool {
+		reported[e.pid] = reported[e.pid] || e.usage != nil
+		return reported[first.PID()] && reported[second.PID()]
+	})
 	received := func() { // a process that has answered this has received what was sent before
 		t.Helper()
 		if _, err := c.Report(limited(t)); err != nil {

@@ -13,6 +13,7 @@
 package shimctl
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -99,7 +100,16 @@ type Control struct {
 	closed     bool
 }
 
-// Open makes the directory, for this user alone, and starts the heartbeat.
+// noEvents ignores what processes report by themselves.
+type noEvents struct{}
+
+func (noEvents) Usage(string, int, gpu.Usage) {}
+func (noEvents) Exited(string, int)           {}
+func (noEvents) Silent(string, int, bool)     {}
+func (noEvents) Refused(string, int, Refusal) {}
+
+// Open makes the directory, for this user alone, and starts the heartbeat. Without
+// events processes report only what they are asked.
 func Open(dir string, cfg Settings, events Events, log *slog.Logger) (*Control, error) {
 	if cfg.MaxResident <= 0 {
 		return nil, fmt.Errorf("shim control: device memory of %d bytes: must be positive", cfg.MaxResident)
@@ -111,6 +121,9 @@ func Open(dir string, cfg Settings, events Events, log *slog.Logger) (*Control, 
 	if err := makePrivate(dir); err != nil {
 		return nil, err
 	}
+	if events == nil {
+		events = noEvents{}
+	}
 	c := &Control{
 		dir: dir, cfg: cfg.withDefaults(), events: events, log: log,
 		stop: make(chan struct{}), containers: map[string]*Container{},
@@ -121,18 +134,9 @@ func Open(dir string, cfg Settings, events Events, log *slog.Logger) (*Control, 
 }
 
 func (s Settings) withDefaults() Settings {
-	if s.Processes <= 0 {
-		s.Processes = DefaultProcesses
-	}
-	if s.Heartbeat <= 0 {
-		s.Heartbeat = DefaultHeartbeat
-	}
-	if s.Silence <= 0 {
-		s.Silence = DefaultSilence
-	}
-	if s.Threshold <= 0 {
-		s.Threshold = DefaultThreshold
-	}
+	s.Processes = cmp.Or(s.Processes, DefaultProcesses)
+	s.Heartbeat, s.Silence = cmp.Or(s.Heartbeat, DefaultHeartbeat), cmp.Or(s.Silence, DefaultSilence)
+	s.Threshold = cmp.Or(s.Threshold, DefaultThreshold)
 	return s
 }
 

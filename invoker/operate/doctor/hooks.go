@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
@@ -67,7 +66,7 @@ func tryHooksFor(ctx context.Context, timeout time.Duration, library, driver str
 		return t, fmt.Errorf("make a directory for the shim's socket: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 1 << 40, Threshold: 1}, noEvents{}, silent())
+	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 1 << 40, Threshold: 1}, nil, silent())
 	if err != nil {
 		return t, err
 	}
@@ -158,11 +157,3 @@ func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
-
-// noEvents ignores what the shim reports by itself: it is asked.
-type noEvents struct{}
-
-func (noEvents) Usage(string, int, gpu.Usage)         {}
-func (noEvents) Exited(string, int)                   {}
-func (noEvents) Silent(string, int, bool)             {}
-func (noEvents) Refused(string, int, shimctl.Refusal) {}

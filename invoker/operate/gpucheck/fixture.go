@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
@@ -41,14 +40,6 @@ type fixture struct {
 // guess from CUDA 12 and 13 on large cards.
 const cudaContext = 600 << 20
 
-// noEvents ignores what shims report: the steps ask.
-type noEvents struct{}
-
-func (noEvents) Usage(string, int, gpu.Usage)         {}
-func (noEvents) Exited(string, int)                   {}
-func (noEvents) Silent(string, int, bool)             {}
-func (noEvents) Refused(string, int, shimctl.Refusal) {}
-
 // openFixture finds the device and everything to try it with.
 func openFixture(ctx context.Context, s Settings) (_ *fixture, err error) {
 	dir, err := os.MkdirTemp("", "gwcheck") // a socket's path has at most 107 bytes
@@ -70,7 +61,7 @@ func openFixture(ctx context.Context, s Settings) (_ *fixture, err error) {
 	f.monitor = openMonitor(s, f.fake, f.device.Bus)
 	f.shims, err = shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{
 		MaxResident: f.device.Total, Context: cudaContext,
-	}, noEvents{}, s.Log)
+	}, nil, s.Log) // the steps ask
 	if err != nil {
 		return nil, fmt.Errorf("open shim control: %w", err)
 	}
