@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,26 +24,31 @@ const driverName = "libcuda.so.1"
 // ErrUnfit means that a file cannot be preloaded as the shim.
 var ErrUnfit = errors.New("not a shim for this machine")
 
-// FindLibrary finds the shim where an installation or a build puts it:
-// beside the program, below its lib directory, and in the build's directory.
-// It returns "" when there is none.
-func FindLibrary(self string) string {
+// LibraryPaths are where an installation or a build puts the shim: beside the
+// program, below its lib directory, and in the build's directory.
+func LibraryPaths(self string) []string {
 	dir := filepath.Dir(self)
-	for _, path := range []string{
+	paths := []string{
 		filepath.Join(dir, LibraryName),
 		filepath.Join(dir, "..", "lib", "gpuwhisk", LibraryName),
 		filepath.Join("build", "shim", LibraryName),
-	} {
-		if path, err := filepath.Abs(path); err == nil && exists(path) {
+	}
+	for i, p := range paths {
+		if absolute, err := filepath.Abs(p); err == nil {
+			paths[i] = absolute
+		}
+	}
+	return paths
+}
+
+// FindLibrary returns the first of LibraryPaths that exists, or "".
+func FindLibrary(self string) string {
+	for _, path := range LibraryPaths(self) {
+		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
 	return ""
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // CheckLibrary reports whether a file can be loaded into programs here: a shared
@@ -84,13 +90,53 @@ func judge(file *elf.File) error {
 			return errors.New("built for musl; programs of the GNU C library cannot load it")
 		}
 	}
-	return hooks(file)
+	switch missing, err := MissingHooks(file); {
+	case err != nil:
+		return fmt.Errorf("read its symbols: %w", err)
+	case len(missing) > 0:
+		return fmt.Errorf("it does not hook %s: another library, or another version", missing[0])
+	}
+	return nil
 }
 
-// hooked are functions that every version of the shim has replaced.
-// A library without them is another one.
-func hooked() []string {
-	return []string{"dlsym", "dlvsym", "cuInit", "cuGetProcAddress_v2", "cuMemAlloc_v2", "cuMemFree_v2"}
+// Hooks are the functions that the shim replaces in any case: the ways to find
+// functions, and the ones that change what a program gets. A program that calls the
+// driver past one of them is not counted.
+func Hooks() []string {
+	return []string{
+		"dlsym", "dlvsym", "cuGetProcAddress", "cuGetProcAddress_v2", "cuInit",
+		"cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemAllocManaged", "cuMemFree_v2", "cuMemGetInfo_v2",
+	}
+}
+
+// MissingHooks lists those that a library does not replace.
+func MissingHooks(file *elf.File) ([]string, error) {
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return nil, err
+	}
+	missing := Hooks()
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			missing = slices.DeleteFunc(missing, func(name string) bool { return name == s.Name })
+		}
+	}
+	return missing, nil
+}
+
+// Glibc is the newest version of the GNU C library that a library asks for, 0.0
+// where it asks for none.
+func Glibc(file *elf.File) (newest [2]int, err error) {
+	needs, err := file.DynamicVersionNeeds()
+	for _, lib := range needs {
+		for _, dep := range lib.Needs {
+			var v [2]int
+			if n, _ := fmt.Sscanf(dep.Dep, "GLIBC_%d.%d", &v[0], &v[1]); n == 2 && slices.Compare(v[:], newest[:]) > 0 {
+				newest = v
+			}
+		}
+	}
+	return newest, err
 }
 
 // Needs is the newest version of the GNU C library that a shim asks for, such
@@ -102,20 +148,14 @@ func Needs(path string) (string, error) {
 		return "", fmt.Errorf("open shim: %w", err)
 	}
 	defer file.Close()
-	needs, err := file.DynamicVersionNeeds()
-	if err != nil {
+	newest, err := Glibc(file)
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("read what %s needs: %w", path, err)
+	case newest == [2]int{}:
+		return "", nil
 	}
-	newest, text := 0, ""
-	for _, lib := range needs {
-		for _, dep := range lib.Needs {
-			var major, minor int
-			if n, _ := fmt.Sscanf(dep.Dep, "GLIBC_%d.%d", &major, &minor); n == 2 && major*1000+minor > newest {
-				newest, text = major*1000+minor, fmt.Sprintf("%d.%d", major, minor)
-			}
-		}
-	}
-	return text, nil
+	return fmt.Sprintf("%d.%d", newest[0], newest[1]), nil
 }
 
 // Everywhere is the version that images of the last ten years have.
@@ -126,23 +166,6 @@ func Newer(version string) bool {
 	var major, minor int
 	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
 	return n == 2 && (major > 2 || major == 2 && minor > 17)
-}
-
-func hooks(file *elf.File) error {
-	symbols, err := file.DynamicSymbols()
-	if err != nil {
-		return fmt.Errorf("read its symbols: %w", err)
-	}
-	has := map[string]bool{}
-	for _, s := range symbols {
-		has[s.Name] = has[s.Name] || s.Section != elf.SHN_UNDEF
-	}
-	for _, name := range hooked() {
-		if !has[name] {
-			return fmt.Errorf("it does not hook %s: another library, or another version", name)
-		}
-	}
-	return nil
 }
 
 // tryTime bounds the program that is started for a try.

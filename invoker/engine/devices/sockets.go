@@ -145,16 +145,13 @@ func (m *Mover) Release(name string) {
 // run in a container ourselves. The sockets' directory must be shared in any
 // case.
 func install(library, dir string) (path, build string, err error) {
-	text, err := os.ReadFile(library)
-	if err != nil {
-		return "", "", fmt.Errorf("read %s for containers: %w", filepath.Base(library), err)
-	}
-	sum := sha256.Sum256(text)
-	path, err = installFile(library, filepath.Join(dir, LibraryName))
-	return path, hex.EncodeToString(sum[:8]), err
+	path = filepath.Join(dir, LibraryName)
+	build, err = installFile(library, path)
+	return path, build, err
 }
 
-func installFile(from, to string) (string, error) {
+// installFile copies a file and returns a digest of it.
+func installFile(from, to string) (digest string, err error) {
 	data, err := os.ReadFile(from)
 	if err != nil {
 		return "", fmt.Errorf("read %s for containers: %w", filepath.Base(from), err)
@@ -169,5 +166,6 @@ func installFile(from, to string) (string, error) {
 	if err := os.Rename(to+".new", to); err != nil {
 		return "", fmt.Errorf("copy %s for containers: %w", filepath.Base(from), err)
 	}
-	return to, nil
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
 }

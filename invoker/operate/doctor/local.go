@@ -25,6 +25,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
@@ -151,22 +152,13 @@ const noShim = "none"
 
 // shimPaths are where the invoker searches for the shim.
 func shimPaths(c *config.Config, self, named string) []string {
-	if named = cmp.Or(named, c.GPU.Shim.Library); named != "" && named != noShim {
-		return absolute(named)
+	if named = cmp.Or(named, c.GPU.Shim.Library); named == "" || named == noShim {
+		return devices.LibraryPaths(self)
 	}
-	const name = "libgpuwhisk.so"
-	dir := filepath.Dir(self)
-	return absolute(filepath.Join(dir, name), filepath.Join(dir, "../lib/gpuwhisk", name), "build/shim/"+name)
-}
-
-// absolute makes paths absolute, as far as the working directory is known.
-func absolute(paths ...string) []string {
-	for i, p := range paths {
-		if a, err := filepath.Abs(p); err == nil {
-			paths[i] = a
-		}
+	if absolute, err := filepath.Abs(named); err == nil {
+		named = absolute
 	}
-	return paths
+	return []string{named}
 }
 
 // silent is for parts whose log repeats the report.

@@ -17,16 +17,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// needed are the functions that the shim replaces in any case: the
-// ways to find functions, and the ones that change what a program gets. A
-// program that calls the driver past one of them is not counted.
-func needed() []string {
-	return []string{
-		"dlsym", "dlvsym", "cuGetProcAddress", "cuGetProcAddress_v2", "cuInit",
-		"cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemAllocManaged", "cuMemFree_v2", "cuMemGetInfo_v2",
-	}
-}
-
 // oldestGlibc is that of the oldest images that the shim is loaded into. The
 // loader leaves out a library that needs a newer one.
 var oldestGlibc = version{2, 17}
@@ -104,19 +94,9 @@ func (f *Snapshot) judgeLibrary(at string, lib *elf.File) []Finding {
 	if lib.Machine != machine {
 		return fail(fmt.Sprintf("%s is for %v, this host is %s", at, lib.Machine, f.Arch), "use the library of this processor")
 	}
-	symbols, err := lib.DynamicSymbols()
+	missing, err := devices.MissingHooks(lib)
 	if err != nil {
 		return fail("read the symbols of "+at+": "+err.Error(), "build it again with make shim")
-	}
-	exported := map[string]bool{}
-	for _, s := range symbols {
-		exported[s.Name] = s.Section != elf.SHN_UNDEF
-	}
-	var missing []string
-	for _, name := range needed() {
-		if !exported[name] {
-			missing = append(missing, name)
-		}
 	}
 	if len(missing) > 0 {
 		return fail(at+" does not hook "+strings.Join(missing, ", "), "it is of another version: build it again with make shim")
@@ -166,16 +146,8 @@ func (f *Snapshot) hooked(at string) (string, error) {
 
 // glibc is the newest version of the C library that a library needs.
 func glibc(lib *elf.File) version {
-	symbols, _ := lib.ImportedSymbols() // none: it needs nothing
-	var newest version
-	for _, s := range symbols {
-		if number, ok := strings.CutPrefix(s.Version, "GLIBC_"); ok {
-			if v, ok := findVersion(number); ok && slices.Compare(newest[:], v[:]) < 0 {
-				newest = v
-			}
-		}
-	}
-	return newest
+	v, _ := devices.Glibc(lib) // none: it needs nothing
+	return version{v[0], v[1]}
 }
 
 // longestSocket is what a unix socket's path may have (unix(7), less the

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
@@ -50,8 +51,8 @@ func libraryOf(t *testing.T, exports ...string) []byte {
 }
 
 func TestShimChecks(t *testing.T) {
-	all := libraryOf(t, needed()...)
-	part := libraryOf(t, needed()[1:]...)
+	all := libraryOf(t, devices.Hooks()...)
+	part := libraryOf(t, devices.Hooks()[1:]...)
 	with := func(data []byte) func(*fake) {
 		return func(f *fake) {
 			f.Arch = runtime.GOARCH
@@ -87,9 +88,9 @@ func TestShimChecks(t *testing.T) {
 	})
 }
 
-// TestNeededAreTheShimsOwn: the list follows the shim's table of functions that
+// TestHooksAreTheShimsOwn: the list follows the shim's table of functions that
 // change what a program gets.
-func TestNeededAreTheShimsOwn(t *testing.T) {
+func TestHooksAreTheShimsOwn(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "abi.def"))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func TestNeededAreTheShimsOwn(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^HOOK\(\w+, *(\w+),`).FindAllStringSubmatch(string(table), -1) {
 		hooks[m[1]] = true
 	}
-	for _, name := range needed() {
+	for _, name := range devices.Hooks() {
 		if !hooks[name] {
 			t.Errorf("%s is needed, but the shim has no hook for it", name)
 		}
