@@ -70,7 +70,7 @@ func (m *memoryTour) run(ctx context.Context) error {
 		{"the first call loads it", once("small")},
 		{"it is still there", once("small")},
 		{"two calls at once, one container", m.both},
-		{"another one needs all the room", once("large")},
+		{"another one needs all the memory", once("large")},
 		{"and it comes back from the host", once("small")},
 		{"out again", once("large")},
 		{"while it waits behind two others", m.prefetched},

@@ -53,7 +53,7 @@ func tour(t *testing.T, s standalone.Options) {
 		`the first call loads it +small +cold +0 +0  new\n`,
 		`still there +small +gpu-warm +0 +0  as it was left`,
 		`two calls at once.* small +gpu-warm`,
-		`needs all the room +large +cold +(16|32) +0  new`,
+		`needs all the memory +large +cold +(16|32) +0  new`,
 		`comes back from the host +small +host-warm +\d+ +16  as it was left`,
 		`out again +large +host-warm +(16|32) +66  as it was left`,
 		`behind two others +small +(gpu|host)-warm +\d+ +(16|32)  as it was left\n`,
