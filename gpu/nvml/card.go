@@ -55,7 +55,7 @@ func (d *Driver) card(index int) Card {
 	return c
 }
 
-// asked remembers whether one of the calls found the device lost.
+// asked stores whether one of the questions found the device lost.
 type asked struct {
 	lost nvml.Return
 }
@@ -78,7 +78,7 @@ func answer[T any](a *asked, call func() (T, nvml.Return)) T {
 	return v
 }
 
-// memory prefers the newer call: only there is the driver's own part apart.
+// memory prefers the newer call: only that one separates the driver's own part.
 func (d *Driver) memory(a *asked, h nvml.Device) Memory {
 	if d.has("nvmlDeviceGetMemoryInfo_v2") {
 		if m, ret := h.GetMemoryInfo_v2(); a.ok(ret) {

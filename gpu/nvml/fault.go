@@ -17,7 +17,7 @@ const (
 	// bus, must be reset, or its driver is gone.
 	Lost
 	// Found means that a lost device answers again, or that one that broke and
-	// went on answering has needed no recovery for a while, as the driver reports.
+	// still answers has needed no recovery for a while, by the driver.
 	Found
 )
 
@@ -40,7 +40,7 @@ func (k FaultKind) String() string {
 type Severity uint8
 
 const (
-	// OfProcess is a fault that a program brought on itself; the device is
+	// OfProcess is a fault that a program caused to itself; the device is
 	// well.
 	OfProcess Severity = iota
 	// Degraded is one after which the device goes on, but should be examined.

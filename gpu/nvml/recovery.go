@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	// A device that broke and still answers must be well for so long before it
-	// counts as found again: the first time, and at most. Each time takes twice
-	// as long as the one before, because a device that breaks again and again ends what
-	// runs there each time.
-	firstProbation   = 10 * time.Second
-	longestProbation = 10 * time.Minute
+	// How long a device that broke and still answers must be well before it counts as
+	// found again: the first time, and at most. Each time takes twice as long as the
+	// one before, because a device that breaks again and again ends what runs there
+	// each time.
+	firstQuarantine   = 10 * time.Second
+	longestQuarantine = 10 * time.Minute
 )
 
-// probation is what becomes of a device that had a fatal fault and answers all
-// the same.
-type probation struct {
+// quarantine is the state of a device that had a fatal fault and still answers:
+// nothing is started on it until the driver has needed no recovery for a while.
+type quarantine struct {
 	on    bool
 	well  time.Time     // the driver has needed nothing since; zero: it does
 	lasts time.Duration // how long it must need nothing
 }
 
-// report passes a fault on. With pass it is the only way to the options' Fault, so
+// report passes a fault on. With reportLocked it is the only way to the options' Fault, so
 // that a fault after the return of a device is reported after that return.
 func (w *Watcher) report(f Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pass(f)
+	w.reportLocked(f)
 }
 
-// pass is report with mu held.
-func (w *Watcher) pass(f Fault) {
+// reportLocked is report for a caller that holds mu.
+func (w *Watcher) reportLocked(f Fault) {
 	for _, d := range w.devices {
 		if d.device.Index == f.Device {
-			d.probation.take(f)
+			d.quarantine.take(f)
 		}
 	}
 	w.options.Fault(f)
 }
 
-func (p *probation) take(f Fault) {
+func (p *quarantine) take(f Fault) {
 	switch {
 	case f.Kind == Found:
 		p.on = false
@@ -56,15 +56,15 @@ func (p *probation) take(f Fault) {
 	case p.on: // one fault seldom comes alone
 		p.well = time.Time{}
 	default:
-		*p = probation{on: true, lasts: min(max(2*p.lasts, firstProbation), longestProbation)}
+		*p = quarantine{on: true, lasts: min(max(2*p.lasts, firstQuarantine), longestQuarantine)}
 	}
 }
 
-// acquit reports that a device is found when it has been on probation for long
+// endQuarantine reports that a device is found when it has been well for long
 // enough.
-func (w *Watcher) acquit(a *asked, d *watched, now time.Time) {
+func (w *Watcher) endQuarantine(a *asked, d *watched, now time.Time) {
 	w.mu.Lock()
-	on := d.probation.on
+	on := d.quarantine.on
 	w.mu.Unlock()
 	if !on || a.lost != nvml.SUCCESS {
 		return
@@ -72,14 +72,14 @@ func (w *Watcher) acquit(a *asked, d *watched, now time.Time) {
 	well := w.driver.needsNothing(a, d)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d.probation.servedBy(well, now) { // not if a fault came during the call
-		w.pass(Fault{Device: d.device.Index, At: now, Kind: Found, Severity: Degraded, Text: "the driver asks for no recovery any more"})
+	if d.quarantine.over(well, now) { // not if a fault came while the driver was asked
+		w.reportLocked(Fault{Device: d.device.Index, At: now, Kind: Found, Severity: Degraded, Text: "the driver asks for no recovery any more"})
 	}
 }
 
-// servedBy stores whether the driver needs nothing, and reports whether that has
-// lasted for as long as it must.
-func (p *probation) servedBy(well bool, now time.Time) bool {
+// over stores whether the driver needs nothing, and reports whether that has
+// lasted long enough.
+func (p *quarantine) over(well bool, now time.Time) bool {
 	switch {
 	case !well:
 		p.well = time.Time{}

@@ -37,35 +37,35 @@ func TestBrokenDeviceComesBack(t *testing.T) {
 	onWatch(t, nothing, func(b *fixture, s *seen) {
 		b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_GPU_RESET))
 		b.breaks(4)
-		if s.found(3*firstProbation, 4) != 0 {
+		if s.found(3*firstQuarantine, 4) != 0 {
 			t.Fatal("found although it must be reset")
 		}
 		b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_NONE))
-		if s.found(firstProbation-time.Second, 4) != 0 || s.found(2*time.Second, 4) != 1 {
+		if s.found(firstQuarantine-time.Second, 4) != 0 || s.found(2*time.Second, 4) != 1 {
 			t.Fatalf("after a reset: %+v", s.reported())
 		}
 		b.breaks(4)
 		b.breaks(4) // one fault seldom comes alone
-		if s.found(2*firstProbation-time.Second, 4) != 1 || s.found(2*time.Second, 4) != 2 {
+		if s.found(2*firstQuarantine-time.Second, 4) != 1 || s.found(2*time.Second, 4) != 2 {
 			t.Fatalf("the second time: %+v", s.reported())
 		}
 	})
 }
 
-// TestProbationHasAnEnd: a device that breaks often waits long, up to a bound.
-func TestProbationHasAnEnd(t *testing.T) {
-	p := probation{}
+// TestQuarantineHasAnEnd: a device that breaks often waits long, up to a bound.
+func TestQuarantineHasAnEnd(t *testing.T) {
+	p := quarantine{}
 	for range 100 {
 		p.take(Fault{Kind: ECC, Severity: Fatal})
 		p.take(Fault{Kind: Found})
 	}
-	if p.on || p.lasts != longestProbation {
+	if p.on || p.lasts != longestQuarantine {
 		t.Errorf("%+v", p)
 	}
 }
 
-// TestProbationStartsAnew: it ends by a while without a fault only.
-func TestProbationStartsAnew(t *testing.T) {
+// TestQuarantineStartsAnew: it ends by a while without a fault only.
+func TestQuarantineStartsAnew(t *testing.T) {
 	for name, disturb := range map[string]func(*fixture){
 		"another fault": func(b *fixture) { b.breaks(4) },
 		"a reset is due": func(b *fixture) {
@@ -76,9 +76,9 @@ func TestProbationStartsAnew(t *testing.T) {
 	} {
 		onWatch(t, nothing, func(b *fixture, s *seen) {
 			b.breaks(4)
-			time.Sleep(firstProbation - time.Second)
+			time.Sleep(firstQuarantine - time.Second)
 			disturb(b)
-			if s.found(firstProbation-2*time.Second, 4) != 0 || s.found(4*time.Second, 4) != 1 {
+			if s.found(firstQuarantine-2*time.Second, 4) != 0 || s.found(4*time.Second, 4) != 1 {
 				t.Errorf("%s: %+v", name, s.reported())
 			}
 		})
@@ -94,7 +94,7 @@ func TestDriverThatDoesNotReport(t *testing.T) {
 	} {
 		onWatch(t, prepare, func(b *fixture, s *seen) {
 			b.breaks(4)
-			if n := s.found(3*firstProbation, 4); n != 0 || s.last()[4].Lost {
+			if n := s.found(3*firstQuarantine, 4); n != 0 || s.last()[4].Lost {
 				t.Errorf("%s: found %d times, %+v", name, n, s.last()[4])
 			}
 		})
@@ -106,7 +106,7 @@ func TestSliceComesBackWithItsCard(t *testing.T) {
 	onWatch(t, func(b *fixture) { b.slices(0, 3) }, func(b *fixture, s *seen) {
 		b.breaks(0)
 		for slice := range 3 {
-			if n := s.found(firstProbation+time.Second, slice); n != 1 {
+			if n := s.found(firstQuarantine+time.Second, slice); n != 1 {
 				t.Errorf("slice %d found %d times", slice, n)
 			}
 		}
@@ -117,15 +117,15 @@ func TestSliceComesBackWithItsCard(t *testing.T) {
 // since.
 func TestFaultWhileTheDriverIsAsked(t *testing.T) {
 	began := time.Now()
-	over := began.Add(firstProbation)
+	over := began.Add(firstQuarantine)
 	xid := Fault{Kind: XID, Severity: Fatal}
-	p := probation{}
+	p := quarantine{}
 	p.take(xid)
-	if p.servedBy(true, began) || !p.servedBy(true, over) {
+	if p.over(true, began) || !p.over(true, over) {
 		t.Fatalf("served too early, or not at all: %+v", p)
 	}
 	p.take(xid)
-	if p.servedBy(true, over) {
+	if p.over(true, over) {
 		t.Error("served in spite of the fault that came meanwhile")
 	}
 }

@@ -22,11 +22,11 @@ type Watcher struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 
-	mu sync.Mutex // guards every probation, and the order of faults
+	mu sync.Mutex // guards every quarantine, and the order of faults
 }
 
 // watched is one device that is sampled. After Watch only the sampling goroutine
-// uses it, except for probation.
+// uses it, except for quarantine.
 type watched struct {
 	device  gpu.Device
 	handle  nvml.Device // nil while it cannot be found
@@ -35,7 +35,7 @@ type watched struct {
 	errors  uint64 // uncorrected so far
 	counted bool
 
-	probation probation // guarded by the watcher's mu
+	quarantine quarantine // guarded by the watcher's mu
 }
 
 // Watch begins to sample devices. It takes the first sample at once. A device
@@ -103,7 +103,7 @@ func (w *Watcher) read(d *watched, now time.Time) Reading {
 		if !w.events.subscribed(d.device) {
 			w.countErrors(a, d, now)
 		}
-		w.acquit(a, d, now)
+		w.endQuarantine(a, d, now)
 	}
 	w.notice(a, d, now)
 	r.Lost = d.lost

@@ -1,8 +1,8 @@
-// Package demo shows the main job end to end, and what the scheduler does: under each of two policies it starts a standalone OpenWhisk, deploys CPU
-// actions and GPU functions through OpenWhisk's own client library, makes the
-// same calls, and checks with Kafka and with the database themselves that
-// nothing was lost and nothing was done twice. Then it shows side by side what
-// became of each function.
+// Package demo shows the main job end to end, and what the scheduler does: under
+// each of two policies it starts a standalone OpenWhisk, deploys CPU actions and GPU
+// functions through OpenWhisk's own client library, makes the same calls, and checks
+// in Kafka and in the database that nothing was lost and nothing was done twice. Then
+// it shows side by side what became of each function.
 //
 // GPUs are simulated and the functions only take time: the times that the
 // MQFQ-Sticky paper measured (Table 1), divided by twenty. Where the shim and

@@ -150,9 +150,9 @@ func (m Machine) cpuAction(name string, rate float64, node bool) Function {
 	return Function{Name: name, Kind: pythonKind, Code: source(name + ".py"), Rate: rate}
 }
 
-// on gives the function the form in which it runs on a machine: on the driver,
-// as an executable, or asleep. Its cold part it spends when it is loaded, as a
-// real one loads its model then.
+// on makes the function for a machine: on the driver, as an executable, or asleep.
+// The time that a cold start takes longer is spent when it is loaded, as a real
+// one loads its model then.
 func (f measured) on(m Machine) (Function, error) {
 	warm := time.Duration(f.warm) * time.Millisecond / timeScale
 	load := time.Duration(f.cold-f.warm) * time.Millisecond / timeScale
@@ -160,7 +160,8 @@ func (f measured) on(m Machine) (Function, error) {
 	made := Function{Name: f.name, Kind: gpuKind, Rate: f.rate, Warm: warm, GPU: map[string]any{"memory": fmt.Sprintf("%d KB", size>>10)}}
 	switch {
 	case m.Driver && m.Program != "" && f.name == "ffmpeg":
-		// Started for each run, it keeps nothing on the device, as ffmpeg does.
+		// An executable is started for each run and keeps nothing on the device, as
+		// ffmpeg does.
 		program, err := os.ReadFile(m.Program)
 		if err != nil {
 			return made, fmt.Errorf("read program of %s: %w", f.name, err)

@@ -86,8 +86,8 @@ func (m *memoryTour) run(ctx context.Context) error {
 	return nil
 }
 
-// How long calls run that others are to meet, in milliseconds. On a machine that
-// has much else to do they miss each other, and are made again for twice the time.
+// How long the calls run during which others are made, in milliseconds. On a busy
+// machine they may end too early, and are made again for twice the time.
 const leastBusy, mostBusy = 1500, 16 * 1500
 
 // both makes a call beside one that runs.
@@ -106,7 +106,7 @@ func (m *memoryTour) both(ctx context.Context, what string) error {
 
 // prefetched keeps both slots of the device busy, and shows that the memory of
 // the next call comes in meanwhile. Where it came too late, the large function
-// takes its memory again.
+// evicts that memory again, and all is repeated.
 func (m *memoryTour) prefetched(ctx context.Context, what string) error {
 	for busy := leastBusy; ; busy *= 2 {
 		c, came, err := m.behindOthers(ctx, busy)
