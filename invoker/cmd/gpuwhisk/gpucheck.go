@@ -21,14 +21,14 @@ type gpuCheckCmd struct {
 	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
 	Python     string        `default:"python3" placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${default})."`
 	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once: pointers, swap, pair, prefetch, overhead, frameworks, symbols, end-to-end."`
-	Size       string        `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
-	Set        string        `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
-	HostMemory string        `placeholder:"SIZE" help:"What the host has free, where the kernel does not count it, as in a virtual machine whose memory grows with use."`
+	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
+	Set        size          `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
+	HostMemory size          `placeholder:"SIZE" help:"Free memory of the host, where the kernel reports it wrong, as in a virtual machine whose memory grows with use."`
 	Containers int           `placeholder:"N" help:"Containers that run one after the other (16)."`
 	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (15)."`
 	Limit      time.Duration `default:"8m" help:"Longest time for all (${default})."`
-	Reclaim    bool          `help:"Where moved memory still counts as used, ask the driver for more plain memory than it reports as free, to see whether it gives it. It fills the card for a moment: not on a card that others use."`
-	RealGoals  bool          `help:"Judge a fake driver by the goals of a real one."`
+	Reclaim    bool          `help:"Where moved memory still counts as used, allocate more plain memory than the driver reports as free, to see whether it can be had. It fills the card for a moment: not on a card that others use."`
+	RealGoals  bool          `help:"Compare a fake driver with the goals of a real one."`
 	JSON       bool          `name:"json" help:"Print the report as one JSON object, too."`
 }
 
@@ -40,7 +40,7 @@ MPS, MIG, clocks and the compute mode stay as they are. On a machine without a G
   make shim-fake && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
 
 Exit status: 0 all well, 1 something missed its goal or failed, 2 it could not run.
-docs/results/README.md explains how to read the results.`
+docs/results/README.md explains the results.`
 }
 
 // Run checks. Its error has the report's status.
