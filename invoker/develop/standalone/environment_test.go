@@ -37,7 +37,7 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	}
 	if c.GPU.SimulatedDevices != 2 || c.GPU.Policy != "fcfs" || c.GPU.Tokens.Max != 3 || c.GPU.Prefetch || c.CouchDB.Password != "p w" || c.CouchDB.Activations != "a" ||
 		c.Runtimes.Kind != "process" || len(c.Kafka.Hosts) != 1 || c.Pool.UserMemory != 4096<<20 ||
-		c.GPU.SimulatedMemory != 16<<30 || c.Limits.Memory.Max != 2<<30 {
+		c.GPU.SimulatedMemory != 16<<30 || c.Limits.MemoryMax != 2<<30 {
 		t.Errorf("the invoker has read %+v", c)
 	}
 }
