@@ -35,6 +35,17 @@ func loaded(t *testing.T, more ...string) *Config {
 	return c
 }
 
+// refused checks that the least environment and more is refused with an error that
+// has a text, and returns the error.
+func refused(t *testing.T, want string, more ...string) error {
+	t.Helper()
+	_, err := Load(Input{Environ: full(more...), Args: []string{"--id", "0"}})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%q: %v\nwant %s", more, err, want)
+	}
+	return err
+}
+
 // show is the value and the source of one setting.
 func show(c *Config, name string) string {
 	for _, s := range c.settings {
@@ -231,10 +242,7 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"OPENWHISK_ENCODED_CONFIG=%%%":                               `decode OPENWHISK_ENCODED_CONFIG`,
 		"INVOKER_OPTS=-Da='b":                                        `read INVOKER_OPTS: a quote is not closed`,
 	} {
-		_, err := Load(Input{Environ: full(setting), Args: []string{"--id", "0"}})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v\nwant %s", setting, err, want)
-		}
+		refused(t, want, setting)
 	}
 }
 
