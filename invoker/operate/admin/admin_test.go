@@ -108,7 +108,7 @@ func TestTransactionIDs(t *testing.T) {
 	}
 }
 
-// TestRequestsAreToldOf: with what was answered, under the id that the caller
+// TestRequestsAreReported with what was answered, under the id that the caller
 // gave.
 func TestRequestsAreReported(t *testing.T) {
 	var reported []string
@@ -120,6 +120,6 @@ func TestRequestsAreReported(t *testing.T) {
 	ask(t, h, "POST", "/enable", "", "b")
 	ask(t, h, "POST", "/enable", "invoker.user", "c")
 	if want := []string{"GET/ping 200 a", "POST/enable 401 b", "POST/enable 200 c"}; !slices.Equal(reported, want) {
-		t.Errorf("told %q, want %q", reported, want)
+		t.Errorf("reported %q, want %q", reported, want)
 	}
 }

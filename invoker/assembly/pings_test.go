@@ -2,6 +2,9 @@ package assembly
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,4 +118,38 @@ func (p *latePings) Enable(context.Context) error {
 	<-p.release
 	p.set(true)
 	return nil
+}
+
+// TestOperatorSwitchesPings: controllers get what POST /disable and /enable change.
+func TestOperatorSwitchesPings(t *testing.T) {
+	bus, environ := deployment(t)
+	pings := subscribe(t, bus)
+	r := start(t, environ)
+	await(t, pings, `"isEnabled":true`)
+	for _, s := range []struct{ path, want, ping string }{
+		{"/disable", " is now disabled.", `"isEnabled":false`},
+		{"/disable", " is already disabled.", ""},
+		{"/enable", " is now enabled.", `"isEnabled":true`},
+		{"/enable", " is already enabled.", `"isEnabled":true`},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.address+s.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.SetBasicAuth("invoker.user", "invoker.pass")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || !strings.HasSuffix(string(body), s.want) {
+			t.Errorf("%s: %q, %v; want %q", s.path, body, err, s.want)
+		}
+		if s.ping != "" {
+			await(t, pings, s.ping)
+		}
+	}
+	r.end(t)
+	await(t, pings, `"isEnabled":false`)
 }
