@@ -42,7 +42,7 @@ type key struct {
 //	also:"name[,name...]"                    as key has them
 //	section:"text"                           of a struct: the documentation's
 //
-// and those that say what values are allowed, see valueOf.
+// and those of the values that are allowed, see valueOf.
 func tagged(v reflect.Value, section string) []*key {
 	var all []*key
 	for i := range v.NumField() {

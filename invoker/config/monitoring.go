@@ -41,7 +41,7 @@ type Events struct {
 type Metrics struct {
 	Kamon      bool `key:"whisk.metrics.kamon-enabled" env:"METRICS_KAMON" default:"false" doc:"with prometheus-enabled, serve /metrics; name metrics as OpenWhisk's invoker does too"`
 	Prometheus bool `key:"whisk.metrics.prometheus-enabled" default:"false" doc:"with kamon-enabled, serve /metrics"`
-	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics whatever the two keys above say"`
+	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics whatever the two keys above are"`
 	Tags       bool `key:"whisk.metrics.kamon-tags-enabled" env:"METRICS_KAMON_TAGS" default:"false" doc:"states and topics are labels of those names instead of parts, as OpenWhisk's Grafana boards expect"`
 	Log        bool `key:"whisk.metrics.logs-enabled" env:"METRICS_LOG" default:"false" doc:"write OpenWhisk's line with a [marker:...] for each step of an activation, at level INFO"`
 	StatsD     StatsD
@@ -96,7 +96,7 @@ func (s StatsD) check(demand func(bool, string, ...any)) {
 // OpenTelemetry names; what is not here (headers, certificates, sampler, limits
 // of batches, attributes of the resource) its library reads by itself.
 type Traces struct {
-	Disabled bool   `key:"otel.sdk.disabled,plain" env:"OTEL_SDK_DISABLED" default:"false" doc:"send no traces, whatever the other keys say"`
+	Disabled bool   `key:"otel.sdk.disabled,plain" env:"OTEL_SDK_DISABLED" default:"false" doc:"send no traces, whatever the other keys are"`
 	Exporter string `key:"otel.traces.exporter,plain" env:"OTEL_TRACES_EXPORTER" enum:",otlp,none" doc:"otlp sends a trace of each activation, none nothing; empty sends where an endpoint is named below"`
 	// Endpoint is the base of all signals' addresses, TracesEndpoint that of
 	// traces alone, which counts first. Protocol likewise.

@@ -24,7 +24,7 @@ type Records struct {
 	Discard bool
 	// Store is where records go: one of the stores. provided is the one that
 	// OpenWhisk's service provider names.
-	Store            string `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; actions are read from CouchDB in any case; empty means as whisk.spi.ActivationStoreProvider says"`
+	Store            string `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; actions are read from CouchDB in any case; empty means that of whisk.spi.ActivationStoreProvider"`
 	provided         string
 	BlockingLevel    string        `key:"whisk.activation.store-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which blocking activations leave a record"`
 	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which non-blocking activations leave a record"`

@@ -26,7 +26,7 @@ type value struct {
 	setBelow func(below []entry) error
 }
 
-// valueOf makes the value of a field. These tags say what is allowed:
+// valueOf makes the value of a field. These tags are what is allowed:
 //
 //	enum:"a,b"      of a text: one of these words
 //	range:"lo..hi"  of a number

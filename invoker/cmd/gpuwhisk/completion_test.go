@@ -70,8 +70,8 @@ func TestBashCompletes(t *testing.T) {
 	}
 }
 
-// TestZshCompletes has zsh complete, as far as one can without a terminal: what
-// the script offers is told by what takes compadd's place.
+// TestZshCompletes has zsh complete, as far as that goes without a terminal: a
+// function in the place of compadd prints what the script offers.
 func TestZshCompletes(t *testing.T) {
 	zsh, err := exec.LookPath("zsh")
 	if err != nil {

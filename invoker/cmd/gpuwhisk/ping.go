@@ -26,7 +26,7 @@ type pingCmd struct {
 // Help is the longer text of gpuwhisk ping --help.
 func (pingCmd) Help() string {
 	return `Asks /ping on PORT of this host, over https with the invoker's own key store where the
-environment says so. Exit status 1, and what the invoker waits for, when it takes no work.`
+environment has that. Exit status 1, and what the invoker waits for, when it takes no work.`
 }
 
 // Run sends one request.

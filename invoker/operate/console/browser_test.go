@@ -199,7 +199,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	shoot(ctx, t, "busy")
 	all := end()
 	// The invoker's health was tested with one activation, or with more where it
-	// was not heard for a while.
+	// sent no ping for a while.
 	do(ctx, t, until(fmt.Sprintf(`+document.getElementById("n-done").textContent > %d`, all)))
 
 	for name, made := range calls {
@@ -261,7 +261,7 @@ func (p *platform) load(names ...string) (calls map[string]*atomic.Int64, end fu
 	}
 }
 
-// compareDevices compares the page with /status of the admin door.
+// compareDevices compares the page with /status of the admin port.
 func (p *platform) compareDevices(ctx context.Context) {
 	t := p.t
 	var status struct {

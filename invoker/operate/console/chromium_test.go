@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser starts a headless Chromium that ends with the test, and notes what
-// the page complains of.
+// browser starts a headless Chromium that ends with the test, and collects the
+// errors of the page.
 func browser(t *testing.T, width, height int) (ctx context.Context, complaints func() []string) {
 	t.Helper()
 	found := ""

@@ -54,7 +54,7 @@ func TestArrange(t *testing.T) {
 			t.Errorf("by %s: %v, want %s", by, got, want)
 		}
 	}
-	for filter, want := range map[string]int{"CPU": 1, "throttled": 1, "ns/": 3, "nobody": 0} {
+	for filter, want := range map[string]int{"CPU": 1, "throttled": 1, "ns/": 3, "unknown": 0} {
 		if got := len(arrange(rows(snapshot(t)), "name", filter)); got != want {
 			t.Errorf("filter %q leaves %d, want %d", filter, got, want)
 		}
