@@ -182,31 +182,25 @@ type Retention struct {
 
 // Retention asks how long a topic keeps its messages.
 func (c *Cluster) Retention(ctx context.Context, topic string) (Retention, error) {
+	const byTime, byBytes = "retention.ms", "retention.bytes"
 	client := c.client(ctx, topic)
 	defer client.close()
-	r, err := client.retention(ctx)
+	var ms, bytes int64
+	settings, err := client.settings(ctx, byTime, byBytes)
+	if err == nil {
+		ms, err = limit(settings, byTime)
+	}
+	if err == nil {
+		bytes, err = limit(settings, byBytes)
+	}
 	if err != nil {
 		return Retention{}, fmt.Errorf("ask for the settings of topic %s: %w", topic, err)
 	}
-	return r, nil
-}
-
-func (c *client) retention(ctx context.Context) (r Retention, err error) {
-	const byTime, byBytes = "retention.ms", "retention.bytes"
-	settings, err := c.settings(ctx, byTime, byBytes)
-	if err != nil {
-		return r, err
-	}
-	ms, err := limit(settings, byTime)
-	if err != nil {
-		return r, err
-	}
-	r.Time = math.MaxInt64
+	r := Retention{Time: math.MaxInt64, Bytes: bytes}
 	if ms <= int64(math.MaxInt64/time.Millisecond) {
 		r.Time = time.Duration(ms) * time.Millisecond
 	}
-	r.Bytes, err = limit(settings, byBytes)
-	return r, err
+	return r, nil
 }
 
 // settings asks for some settings of the topic.
