@@ -105,16 +105,16 @@ type Delivery struct {
 	Begun    bool
 	Attempts int
 
-	from  *partition
-	epoch int
+	from *partition
+	run  *attempt
 }
 
 // Begin reports that the activation begins to run. It does not wait for anything.
-func (d Delivery) Begin() { d.from.begin(d.epoch, d.Offset) }
+func (d Delivery) Begin() { d.from.begin(d.run) }
 
 // Done reports that the activation is completed: its acks are with the broker, so
 // that a crash need not run it again. Calling it again does nothing.
-func (d Delivery) Done() { d.from.finish(d.epoch, d.Offset) }
+func (d Delivery) Done() { d.from.finish(d.run) }
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {

@@ -24,7 +24,8 @@ type offsetMetadata struct {
 	last  lastRecord
 }
 
-// attempt is an offset whose activation had begun to run and has not ended.
+// attempt is an offset whose activation has not ended, and how often it had begun
+// to run.
 type attempt struct {
 	offset   int64
 	attempts int  // runs that ended with the process
@@ -122,6 +123,9 @@ func (n *offsetMetadata) write(committed int64, count int) []byte {
 	}
 	return w.buf
 }
+
+// tried reports whether the activation has begun to run, here or before.
+func (t *attempt) tried() bool { return t.begun || t.here || t.attempts > 0 }
 
 // word packs attempts and begun into one number that is not 0.
 func (t attempt) word() uint64 {

@@ -234,7 +234,7 @@ func renumber(text string, position int64, version byte) string {
 // BenchmarkOffsetMetadata is what a commit adds: the state of 64 in flight, one of which
 // has been open for long. A commit is for many activations.
 func BenchmarkOffsetMetadata(b *testing.B) {
-	p := &progress{watermark: newWatermark(0, nil), tried: map[int64]attempt{}, last: lastRecord{ok: true}}
+	p := &progress{watermark: newWatermark(0, nil), runs: map[int64]*attempt{}, last: lastRecord{ok: true}}
 	r := rand.New(rand.NewPCG(1, 1))
 	const window = 10_000
 	for o := range int64(window) {
@@ -242,7 +242,7 @@ func BenchmarkOffsetMetadata(b *testing.B) {
 		if o > 0 && (o < window-64 || r.IntN(2) == 0) {
 			p.watermark.finish(o)
 		} else {
-			p.tried[o] = attempt{offset: o, here: true}
+			p.runs[o] = &attempt{offset: o, here: true}
 		}
 	}
 	b.ReportAllocs()
@@ -258,5 +258,18 @@ func TestOffsetMetadataIsWordsThatABrokerTakes(t *testing.T) {
 	text, _ := n.encode(0, metadataChars)
 	if strings.ContainsFunc(text, func(r rune) bool { return r < '-' || r > 'z' }) {
 		t.Errorf("%.60s", text)
+	}
+}
+
+// What had begun to run and has expired since is not in the metadata: it would
+// lie below the offset.
+func TestOffsetMetadataWithoutWhatExpired(t *testing.T) {
+	var p progress
+	kept := attempt{offset: 12, begun: true}
+	p.open(5, offsetMetadata{tried: []attempt{{offset: 5, attempts: 1, begun: true}, kept}})
+	p.watermark.skipTo(10)
+	text, _ := p.metadata().encode(p.watermark.offset(), metadataChars)
+	if m, err := decodeOffsetMetadata(text, 10); err != nil || !reflect.DeepEqual(m.tried, []attempt{kept}) {
+		t.Errorf("read %+v, %v, want %+v alone", m.tried, err, kept)
 	}
 }

@@ -52,11 +52,10 @@ func newPartition(f *Feed, index int32) *partition {
 	ctx, stop := context.WithCancel(f.ctx)
 	return &partition{
 		feed: f, index: index, ctx: ctx, stop: stop, want: make(chan struct{}, 1), confirmed: -1,
-		reading:  retry.New(log, "reading of activations"),
-		reader:   f.cluster.reader(ctx, f.cfg.Topic, index, 1, fetchBytes, fetchWait),
-		measure:  time.NewTicker(f.cfg.LagEvery),
-		grown:    time.Now(),
-		progress: progress{tried: map[int64]attempt{}},
+		reading: retry.New(log, "reading of activations"),
+		reader:  f.cluster.reader(ctx, f.cfg.Topic, index, 1, fetchBytes, fetchWait),
+		measure: time.NewTicker(f.cfg.LagEvery),
+		grown:   time.Now(),
 	}
 }
 
@@ -229,7 +228,7 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	}
 	if len(m.done)+len(m.tried) > 0 {
 		f.log.Info("resuming between activations that have ended",
-			"partition", p.index, "offset", offset, "upTo", m.last.offset, "begun", len(p.tried))
+			"partition", p.index, "offset", offset, "upTo", m.last.offset, "begun", len(p.runs))
 	}
 }
 
@@ -262,32 +261,32 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 	f.stats.Undecodable++
 	f.log.Error("activation message cannot be decoded, skipped",
 		"partition", p.index, "offset", r.offset, "bytes", len(r.value), "error", err)
-	p.completed(d.epoch, r.offset)
+	p.completed(d.run)
 	return Delivery{}, false
 }
 
 // begin notes that an activation begins to run. One that had begun before may
 // be what ended the process: that it begins again is committed at once.
-func (p *partition) begin(epoch int, offset int64) {
+func (p *partition) begin(run *attempt) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
 	if p.removed {
 		return
 	}
-	if news, again := p.start(epoch, offset); news {
+	if news, again := p.start(run); news {
 		p.feed.commits.changed(again)
 	}
 }
 
 // finish notes that an activation is completed.
-func (p *partition) finish(epoch int, offset int64) {
+func (p *partition) finish(run *attempt) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
-	p.completed(epoch, offset)
+	p.completed(run)
 }
 
-func (p *partition) completed(epoch int, offset int64) {
-	if !p.removed && p.progress.end(epoch, offset) {
+func (p *partition) completed(run *attempt) {
+	if !p.removed && p.progress.end(run) {
 		signal(p.feed.changed)
 		p.feed.commits.completed()
 	}

@@ -10,21 +10,23 @@ import (
 // which completed, which have begun to run, and which was read last. Its owner
 // guards it.
 type progress struct {
-	watermark *watermark        // nil until it is known where to begin
-	tried     map[int64]attempt // of what is open and has begun to run, here or before
+	watermark *watermark // nil until it is known where to begin
+	// runs are those of what is open, and those that an earlier process began and
+	// this one has not come to again. A delivery that is not among them is
+	// completed, or its record is not there any more.
+	runs      map[int64]*attempt
 	last      lastRecord
-	cuts      []int64 // where the log became another one, a cut for each epoch that is over
-	closing   bool    // what runs has not ended the process: it is left to the next one
-	changes   uint64  // rises with whatever is to be committed
-	committed uint64  // changes that the broker has
+	closing   bool   // what runs has not ended the process: it is left to the next one
+	changes   uint64 // rises with whatever is to be committed
+	committed uint64 // changes that the broker has
 }
 
 // open takes over a committed offset and its metadata.
 func (p *progress) open(offset int64, m offsetMetadata) {
-	p.watermark, p.last, p.tried = newWatermark(offset, m.done), m.last, map[int64]attempt{}
+	p.watermark, p.last, p.runs = newWatermark(offset, m.done), m.last, map[int64]*attempt{}
 	for _, t := range m.tried {
 		if !p.watermark.finished(t.offset) {
-			p.tried[t.offset] = t
+			p.runs[t.offset] = &t
 		}
 	}
 }
@@ -39,53 +41,43 @@ func (p *progress) read(r record) bool {
 // deliver hands a record out.
 func (p *progress) deliver(r record) Delivery {
 	p.watermark.begin(r.offset)
-	before := p.tried[r.offset]
-	return Delivery{
-		Offset: r.offset, Timestamp: r.time, Begun: before.begun, Attempts: before.attempts, epoch: len(p.cuts),
+	run := p.runs[r.offset]
+	if run == nil {
+		run = &attempt{offset: r.offset}
+		p.runs[r.offset] = run
 	}
+	return Delivery{Offset: r.offset, Timestamp: r.time, Begun: run.begun, Attempts: run.attempts, run: run}
 }
 
 // start notes that an activation begins to run. It reports whether that is news,
 // and whether it had begun in an earlier process.
-func (p *progress) start(epoch int, offset int64) (news, again bool) {
-	t, again := p.tried[offset]
-	if t.here || !p.valid(epoch, offset) || p.watermark.finished(offset) {
+func (p *progress) start(run *attempt) (news, again bool) {
+	if run.here || p.runs[run.offset] != run {
 		return false, false
 	}
-	t.offset, t.here = offset, true
-	p.tried[offset] = t
+	again = run.tried()
+	run.here = true
 	p.changes++
 	return true, again
 }
 
 // end notes that an activation is completed, and reports whether that is news.
-func (p *progress) end(epoch int, offset int64) bool {
-	if !p.valid(epoch, offset) || !p.watermark.finish(offset) {
+func (p *progress) end(run *attempt) bool {
+	if p.runs[run.offset] != run {
 		return false
 	}
-	delete(p.tried, offset)
+	p.watermark.finish(run.offset)
+	delete(p.runs, run.offset)
 	p.changes++
-	return true
-}
-
-// valid reports whether a delivery's offset is still that of its record: not if
-// the log was cut below it since.
-func (p *progress) valid(epoch int, offset int64) bool {
-	for _, cut := range p.cuts[epoch:] {
-		if offset >= cut {
-			return false
-		}
-	}
 	return true
 }
 
 // cut forgets everything from an offset on: the log has become another one
 // there.
 func (p *progress) cut(offset int64) {
-	p.cuts = append(p.cuts, offset)
 	p.watermark.cut(offset)
 	p.last = lastRecord{newest: p.last.newest}
-	maps.DeleteFunc(p.tried, func(o int64, _ attempt) bool { return o >= offset })
+	maps.DeleteFunc(p.runs, func(o int64, _ *attempt) bool { return o >= offset })
 	p.changes++
 }
 
@@ -100,8 +92,8 @@ func (p *progress) openCount() int {
 // close has commits count no run as one that ended the process from now on.
 func (p *progress) close() {
 	p.closing = true
-	for _, t := range p.tried {
-		if t.here {
+	for _, run := range p.runs {
+		if run.here {
 			p.changes++
 			return
 		}
@@ -133,15 +125,18 @@ type offsetCommit struct {
 // metadata is what is to be committed beside the offset.
 func (p *progress) metadata() *offsetMetadata {
 	m := &offsetMetadata{last: p.last, done: p.watermark.done()}
-	for _, offset := range slices.Sorted(maps.Keys(p.tried)) {
-		t := p.tried[offset]
-		if t.here {
-			t.begun = true
+	for _, offset := range slices.Sorted(maps.Keys(p.runs)) {
+		run := *p.runs[offset]
+		if !run.tried() || offset < p.watermark.offset() { // below it, what had begun has expired
+			continue
+		}
+		if run.here {
+			run.begun = true
 			if !p.closing {
-				t.attempts++
+				run.attempts++
 			}
 		}
-		m.tried = append(m.tried, t)
+		m.tried = append(m.tried, run)
 	}
 	return m
 }
