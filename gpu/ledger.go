@@ -106,23 +106,7 @@ func (l *Ledger) Reserve(now time.Duration, id Container, need Need) (standing b
 	}
 	l.waiting = append(l.waiting, wait{a, need})
 	l.pump(now)
-	return l.tookFromStanding(a), nil
-}
-
-// tookFromStanding reports whether pump granted a just now. Then it is taken out of
-// what Ready returns, because the caller has it from the return value.
-func (l *Ledger) tookFromStanding(a *memory) bool {
-	n := len(l.standing)
-	for _, w := range l.waiting {
-		if w.a == a {
-			return false
-		}
-	}
-	if n == 0 || l.standing[n-1] != a.id {
-		return false
-	}
-	l.standing = l.standing[:n-1]
-	return true
+	return false, nil
 }
 
 // Release ends one run that Reserve let start. The container's memory stays
@@ -178,9 +162,6 @@ func (l *Ledger) Free() int64 { return l.cfg.Capacity - l.used }
 
 // Used returns the bytes held or promised.
 func (l *Ledger) Used() int64 { return l.used }
-
-// Waiting returns how many reservations do not stand yet.
-func (l *Ledger) Waiting() int { return len(l.waiting) }
 
 // Shortfall returns the bytes that the oldest waiting reservation would still
 // lack if every idle container's memory were evicted and those being removed

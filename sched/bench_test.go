@@ -21,8 +21,9 @@ type load struct {
 // spread is a View that costs nothing: setups from the length of the name.
 type spread struct{}
 
-func (spread) Placement(f FlowID, _ int) Placement {
-	return Placement{Setup: time.Duration(len(f.Function)*len(f.Function)) * time.Millisecond, Fits: true}
+func (spread) Placements(f FlowID) func(int) Placement {
+	p := Placement{Setup: time.Duration(len(f.Function)*len(f.Function)) * time.Millisecond, Fits: true}
+	return func(int) Placement { return p }
 }
 
 func newLoad(tb testing.TB, policy string, flows, queued int) *load {

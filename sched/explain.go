@@ -55,13 +55,13 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 		return
 	}
 	s.refresh()
-	fits := false
+	fits, at := false, s.placements(f)
 	for _, d := range s.devices {
 		if d.leaving || d.free() == 0 {
 			continue
 		}
 		r.Free++
-		fits = fits || s.placement(f, d).Fits
+		fits = fits || at(d).Fits
 	}
 	first, _ := s.first()
 	switch {
@@ -76,9 +76,9 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 
 // waitEnd is when the wait of a flow for its own container ends at the latest.
 func (s *Scheduler) waitEnd(f *flow) int64 {
-	least := int64(never)
+	least, at := int64(never), s.placements(f)
 	for _, d := range s.devices {
-		if a := s.placement(f, d); a.Fits && d.free() > 0 {
+		if a := at(d); a.Fits && d.free() > 0 {
 			least = min(least, int64(a.Setup))
 		}
 	}

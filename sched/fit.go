@@ -9,11 +9,12 @@ import (
 // among equals the one with most tokens free, then the first. Flow, token and
 // container are thus always of one device.
 func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Placement, ok bool) {
+	at := s.placements(f)
 	for _, d := range s.devices {
 		if !allowed(d) {
 			continue
 		}
-		if a := s.placement(f, d); a.Fits && (best == nil || sooner(a, d, p, best)) {
+		if a := at(d); a.Fits && (best == nil || sooner(a, d, p, best)) {
 			best, p = d, a
 		}
 	}
@@ -27,25 +28,29 @@ func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Pl
 // fits or not.
 func (s *Scheduler) soonest(f *flow) (best *device) {
 	var p Placement
+	at := s.placements(f)
 	for _, d := range s.devices {
 		if d.leaving || d.tokens == 0 {
 			continue
 		}
-		if a := s.placement(f, d); best == nil || sooner(a, d, p, best) {
+		if a := at(d); best == nil || sooner(a, d, p, best) {
 			best, p = d, a
 		}
 	}
 	return best
 }
 
-// placement is what a start of the flow on a device would be.
-func (s *Scheduler) placement(f *flow, d *device) Placement {
+// placements is what a start of the flow would be, by device.
+func (s *Scheduler) placements(f *flow) func(*device) Placement {
 	if s.view == nil {
-		return Placement{Fits: true}
+		return func(*device) Placement { return Placement{Fits: true} }
 	}
-	p := s.view.Placement(f.id, d.index)
-	p.Setup = time.Duration(clamped(p.Setup))
-	return p
+	at := s.view.Placements(f.id)
+	return func(d *device) Placement {
+		p := at(d.index)
+		p.Setup = time.Duration(clamped(p.Setup))
+		return p
+	}
 }
 
 // sooner orders two devices for a flow.
@@ -58,10 +63,10 @@ func sooner(a Placement, d *device, b Placement, than *device) bool {
 
 // leastSetup is the least setup of the flow on any device.
 func (s *Scheduler) leastSetup(f *flow) int64 {
-	least := limit
+	least, at := limit, s.placements(f)
 	for _, d := range s.devices {
 		if !d.leaving {
-			least = min(least, s.placement(f, d).Setup)
+			least = min(least, at(d).Setup)
 		}
 	}
 	return int64(least)
@@ -160,11 +165,12 @@ func (s *Scheduler) firstEnd(flights []*invocation) int64 {
 // have one.
 func (s *Scheduler) nearIdle(f *flow) (soonest int64, many int) {
 	soonest = never
+	at := s.placements(f)
 	for _, d := range s.devices {
 		if d.leaving || d.free() > 0 || len(d.flights) == 0 {
 			continue
 		}
-		if p := s.placement(f, d); p.Start <= HostWarm && p.Fits {
+		if p := at(d); p.Start <= HostWarm && p.Fits {
 			soonest = min(soonest, s.firstEnd(d.flights)+int64(p.Setup))
 			many++
 		}

@@ -35,8 +35,11 @@ func newFixture(rng *rand.Rand, flows, devices int) *fixture {
 	return w
 }
 
-func (w *fixture) Placement(id FlowID, d int) Placement {
-	i := w.index[id]
+func (w *fixture) Placements(id FlowID) func(int) Placement {
+	return func(d int) Placement { return w.placement(w.index[id], d) }
+}
+
+func (w *fixture) placement(i, d int) Placement {
 	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d]}
 	switch {
 	case w.idle[i][d] > 0 && w.swapped[i][d]:

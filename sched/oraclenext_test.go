@@ -119,7 +119,7 @@ func (w *oracle) ask(f *oracleFlow, d *oracleDevice) Placement {
 	if w.view == nil {
 		return Placement{Fits: true}
 	}
-	return w.view.Placement(f.id, d.index)
+	return w.view.Placements(f.id)(d.index)
 }
 
 // leastServed lists flows by the virtual time of their namespaces, those of each

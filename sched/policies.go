@@ -2,8 +2,6 @@ package sched
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"strings"
 	"time"
 )
@@ -55,7 +53,7 @@ func unknown(name string) error {
 	return fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(names, ", "))
 }
 
-// stickyPlus turns on what chooses or waits better than the paper's order.
+// stickyPlus turns on the choices and waits that are better than the paper's order.
 func stickyPlus(c *Config) {
 	c.Wait, c.Locality, c.Shortest = true, true, true
 	c.Gap = 2 * time.Minute
@@ -71,7 +69,7 @@ type rules struct {
 	// key ranks an eligible flow, by class and then by key. Less is sooner; equal
 	// keys go by the age of the head.
 	key func(s *Scheduler, f *flow) (class, key int64)
-	// hooks follow the flows of a policy that remembers something, nil for none.
+	// hooks follow the flows of a policy with a state of its own.
 	hooks hooks
 }
 
@@ -89,7 +87,7 @@ type hooks interface {
 	dropped(s *Scheduler, f *flow)
 }
 
-// noHooks follow nothing.
+// noHooks are those of a policy without.
 type noHooks struct{}
 
 func (noHooks) queued(*Scheduler, *flow)       {}
@@ -126,97 +124,4 @@ func rulesOf(name string, cfg Config) (rules, error) {
 		return rules{}, unknown(name)
 	}
 	return r, nil
-}
-
-// byAge is arrival order: the heads of all flows hold the oldest invocation.
-func byAge(*Scheduler, *flow) (int64, int64) { return 0, 0 }
-
-// byVirtualTime takes the eligible flow of least virtual time. The original
-// multi-queue fair queueing leaves the choice inside the window open. With T = 0
-// and one token it is start-time fair queueing. Virtual times of two namespaces'
-// flows have nothing in common, so it is nested.
-func byVirtualTime(_ *Scheduler, f *flow) (int64, int64) { return 0, f.vt }
-
-// byService takes the shortest expected service.
-func byService(s *Scheduler, f *flow) (int64, int64) { return 0, s.expected(f) }
-
-// byDeadline takes the earliest deadline: arrival plus expected time, the cold
-// start included when no container of the flow is idle.
-func byDeadline(s *Scheduler, f *flow) (int64, int64) {
-	return 0, f.head().arrival + f.setup + s.expected(f)
-}
-
-// byLongest is MQFQ-Sticky's order inside the window (paper, Algorithm 1): fewest
-// in flight, then longest queue, then older head. With a single token nothing is
-// in flight whenever a choice is made.
-func byLongest(s *Scheduler, f *flow) (int64, int64) {
-	return s.flightClass(f, math.MaxInt), -int64(f.queue.Len())
-}
-
-// byShortest takes, inside the window and among the flows with fewest in flight,
-// the one whose next invocation takes least: expected service plus the least setup
-// on any device. What is in flight comes first for the paper's reason: a second run
-// of one function costs a second container. Flows that take about the same go by
-// the age of their heads.
-//
-// Shortest first alone starves what is long. Here the window ends that: a flow that
-// led by T gives way to those served least, and overdue heads go before all.
-func byShortest(s *Scheduler, f *flow) (int64, int64) {
-	return s.flightClass(f, maxFlightClass), sizeRank(s.takes(f))
-}
-
-// maxFlightClass: more than 3 runs of one function at once are alike.
-const maxFlightClass = 3
-
-func (s *Scheduler) flightClass(f *flow, most int) int64 {
-	if s.tokens == 1 {
-		return 0
-	}
-	return int64(min(len(f.flights), most))
-}
-
-const (
-	sizeShift   = 20 // below 2^20 ns, about a millisecond, all are alike
-	sizeOctaves = 28 // up to 2^48 ns, beyond two of the longest durations accepted
-)
-
-// sizeRank rounds down to 2^k or 1.5 * 2^k and numbers what comes out: expected
-// times are not so exact that a little more should put the older head behind.
-func sizeRank(size int64) int64 {
-	if size < 1<<sizeShift {
-		return 0
-	}
-	k := bits.Len64(uint64(size)) - 1
-	half := size >> (k - 1) & 1
-	return min(int64(2*(k-sizeShift))+half+1, 2*sizeOctaves)
-}
-
-// batch drains the whole queue of the oldest invocation before another: what was
-// queued when the batch began belongs to it, later arrivals do not, so that one busy
-// function cannot keep the device for ever.
-type batch struct{ noHooks }
-
-func byBatch(_ *Scheduler, f *flow) (int64, int64) {
-	if f.batch > 0 {
-		return 0, 0
-	}
-	return 1, 0
-}
-
-func (batch) granted(_ *Scheduler, f *flow) Rule {
-	if f.batch > 0 {
-		f.batch--
-		return RuleBatch
-	}
-	f.batch = f.queue.Len()
-	return RuleOrder
-}
-
-func (batch) dropped(_ *Scheduler, f *flow) { f.batch = min(f.batch, f.queue.Len()) }
-
-// undone counts the invocation into the batch again, if the batch still runs.
-func (batch) undone(_ *Scheduler, f *flow) {
-	if f.batch > 0 {
-		f.batch++
-	}
 }

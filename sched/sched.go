@@ -46,8 +46,9 @@ type Placement struct {
 // Abandon of its own invocations (a container removed, adopted or swapped), the owner
 // calls Touch.
 type View interface {
-	// Placement is what a start of the flow's next invocation on the device would be.
-	Placement(flow FlowID, device int) Placement
+	// Placements is what a start of the flow's next invocation would be, by device. The
+	// function is not called after anything has changed.
+	Placements(flow FlowID) func(device int) Placement
 }
 
 // Choice is a granted token: this invocation, on this device.

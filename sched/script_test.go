@@ -51,11 +51,13 @@ func (w *oracle) virtual(id FlowID) (vt, gvt time.Duration) {
 // answers is a View of set answers; an unset one fits and starts at once.
 type answers map[string]Placement
 
-func (a answers) Placement(f FlowID, device int) Placement {
-	if got, ok := a[fmt.Sprintf("%s %d", f.Function, device)]; ok {
-		return got
+func (a answers) Placements(f FlowID) func(int) Placement {
+	return func(device int) Placement {
+		if got, ok := a[fmt.Sprintf("%s %d", f.Function, device)]; ok {
+			return got
+		}
+		return Placement{Fits: true}
 	}
-	return Placement{Fits: true}
 }
 
 // script is one subject with the state of a file's commands.
@@ -161,6 +163,27 @@ func runScript(t *testing.T, s *script, d *datadriven.TestData, build func(*scri
 	return out.String()
 }
 
+// options are what a script sets of a policy.
+var options = map[string]func(*Config, string){
+	"T":          func(c *Config, v string) { c.Overrun = duration(v) },
+	"gap":        func(c *Config, v string) { c.Gap = duration(v) },
+	"alpha":      func(c *Config, v string) { c.TTLAlpha = real(v) },
+	"ttlmin":     func(c *Config, v string) { c.TTLMin = duration(v) },
+	"ttlmax":     func(c *Config, v string) { c.TTLMax = duration(v) },
+	"keep":       func(c *Config, v string) { c.KeepInactive = duration(v) },
+	"initial":    func(c *Config, v string) { c.InitialCharge = duration(v) },
+	"fixed":      func(c *Config, v string) { c.FixedCharge = duration(v) },
+	"limit":      func(c *Config, v string) { c.DeficitLimit = real(v) },
+	"slowdown":   func(c *Config, v string) { c.Slowdown = real(v) },
+	"patience":   func(c *Config, v string) { c.MinWait = duration(v) },
+	"correct":    func(c *Config, v string) { c.Correct = v != "off" },
+	"wait":       func(c *Config, v string) { c.Wait = v != "off" },
+	"locality":   func(c *Config, v string) { c.Locality = v != "off" },
+	"shortest":   func(c *Config, v string) { c.Shortest = v != "off" },
+	"setup":      func(c *Config, v string) { c.CountSetup = v != "off" },
+	"namespaces": func(c *Config, v string) { c.Namespaces = v != "off" },
+}
+
 // create reads policy=NAME and any option as key=value.
 func (s *script) create(t *testing.T, d *datadriven.TestData) {
 	s.policy = value(d, "policy")
@@ -169,49 +192,14 @@ func (s *script) create(t *testing.T, d *datadriven.TestData) {
 		t.Fatalf("%s: no policy %q", d.Pos, s.policy)
 	}
 	for _, a := range d.CmdArgs {
-		v := ""
-		if len(a.Vals) > 0 {
-			v = a.Vals[0]
+		if a.Key == "policy" {
+			continue
 		}
-		switch a.Key {
-		case "policy":
-		case "T":
-			cfg.Overrun = duration(v)
-		case "alpha":
-			cfg.TTLAlpha, _ = strconv.ParseFloat(v, 64)
-		case "ttlmin":
-			cfg.TTLMin = duration(v)
-		case "ttlmax":
-			cfg.TTLMax = duration(v)
-		case "keep":
-			cfg.KeepInactive = duration(v)
-		case "initial":
-			cfg.InitialCharge = duration(v)
-		case "fixed":
-			cfg.FixedCharge = duration(v)
-		case "limit":
-			cfg.DeficitLimit, _ = strconv.ParseFloat(v, 64)
-		case "correct":
-			cfg.Correct = v != "off"
-		case "wait":
-			cfg.Wait = v != "off"
-		case "locality":
-			cfg.Locality = v != "off"
-		case "gap":
-			cfg.Gap = duration(v)
-		case "slowdown":
-			cfg.Slowdown, _ = strconv.ParseFloat(v, 64)
-		case "patience":
-			cfg.MinWait = duration(v)
-		case "shortest":
-			cfg.Shortest = v != "off"
-		case "setup":
-			cfg.CountSetup = v != "off"
-		case "namespaces":
-			cfg.Namespaces = v != "off"
-		default:
+		set, ok := options[a.Key]
+		if !ok {
 			t.Fatalf("%s: unknown option %s", d.Pos, a.Key)
 		}
+		set(&cfg, value(d, a.Key))
 	}
 	s.cfg = cfg
 	clear(s.tokens)
@@ -232,6 +220,14 @@ func number(text string) int {
 		panic(err)
 	}
 	return n
+}
+
+func real(text string) float64 {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 func duration(text string) time.Duration {

@@ -11,7 +11,9 @@ type picky struct {
 	fits func(f FlowID, device int) bool
 }
 
-func (p picky) Placement(f FlowID, device int) Placement { return Placement{Fits: p.fits(f, device)} }
+func (p picky) Placements(f FlowID) func(int) Placement {
+	return func(device int) Placement { return Placement{Fits: p.fits(f, device)} }
+}
 
 // TestMisfitDelaysNoOther: a function that fits on no device that is left does not
 // stop global virtual time; all others run as if it were not there, and the shares of

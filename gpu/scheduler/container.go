@@ -215,3 +215,11 @@ func (s *Scheduler) removed(c *container) {
 func (s *Scheduler) hostGrown(c *container, e Event) {
 	c.hostMB = max(c.hostMB, int(min(e.Bytes, maxBytes)))
 }
+
+// without is a list without an element.
+func without[T comparable](list []T, x T) []T {
+	if i := slices.Index(list, x); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}

@@ -8,16 +8,19 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Placement is what a start of a flow's next invocation on a device would be. It
+// Placements is what a start of a flow's next invocation would be, by device. It
 // changes nothing.
-func (s *Scheduler) Placement(id sched.FlowID, index int) sched.Placement {
-	f, dev := s.flows[id], s.devices[index]
+func (s *Scheduler) Placements(id sched.FlowID) func(device int) sched.Placement {
+	f := s.flows[id]
 	if f == nil {
-		return sched.Placement{}
+		return func(int) sched.Placement { return sched.Placement{} }
 	}
 	rev := f.next()
-	own, kind, _ := s.serving(dev, rev)
-	return sched.Placement{Start: kind, Setup: f.setup(dev, own, kind), Fits: s.fits(dev, rev, own)}
+	return func(index int) sched.Placement {
+		dev := s.devices[index]
+		own, kind, _ := s.serving(dev, rev)
+		return sched.Placement{Start: kind, Setup: f.setup(dev, own, kind), Fits: s.fits(dev, rev, own)}
+	}
 }
 
 // setup is how long a start takes until the run proper begins.

@@ -202,7 +202,7 @@ func TestHostWarm(t *testing.T) {
 	s.holds("", 1, 10*gib, 2*gib)
 	s.expect("", Event{Kind: Ended, Invocation: one, Keep: true})
 	s.expect("", Event{Kind: Left, Invocation: one, Keep: true})
-	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.GPUWarm || placement.Setup != 0 {
+	if placement := s.l.Placements(f.Flow)(0); placement.Start != sched.GPUWarm || placement.Setup != 0 {
 		t.Errorf("an arena that is on the device as far as it is used: %+v", placement)
 	}
 	s.submit("prefetch 1 epoch 1", f)
@@ -213,12 +213,12 @@ func TestHostWarm(t *testing.T) {
 
 	g := fn("g", 14*gib)
 	s.submit("create 2, evict 1 epoch 2", g)
-	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.HostWarm {
+	if placement := s.l.Placements(f.Flow)(0); placement.Start != sched.HostWarm {
 		t.Errorf("memory that is being evicted: %+v", placement)
 	}
 	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: 2 * gib})
-	if placement := s.l.Placement(f.Flow, 0); placement.Start != sched.HostWarm {
+	if placement := s.l.Placements(f.Flow)(0); placement.Start != sched.HostWarm {
 		t.Errorf("memory that is evicted: %+v", placement)
 	}
 }

@@ -14,6 +14,12 @@
 // how many runs a device takes by gpu.Tokens, which container is removed for another
 // by gpu.Rule. Activations, CUDA and Docker are outside of it: a Container is the
 // number of a container, an invocation the caller's number of an activation.
+//
+// Each rule has its file: slots (which container takes a run), placement (what fits
+// where), evict (which containers are removed), limit (the device memory of a
+// namespace), prefetch (memory that follows its flow), move (memory on its way, and
+// containers that are unresponsive), timeout (what waited too long), device (tokens, and
+// devices that are lost), run (from grant to end).
 package scheduler
 
 import (

@@ -32,7 +32,6 @@ type DeviceStats struct {
 	Measured    int64 // bytes in use as last read, negative for unknown
 	Used        int64 // charged, all kinds together
 	Memory      gpu.Totals
-	Waiting     int // reservations that do not stand yet
 }
 
 // ContainerStats is a copy of one container's figures.
@@ -64,7 +63,7 @@ func (s *Scheduler) Device(index int) DeviceStats {
 	d := DeviceStats{
 		Device: dev.Device, Lost: dev.lost, InFlight: dev.inFlight, Containers: dev.kept,
 		Sampled: dev.sampled, Utilization: dev.tokens.Utilization(), Measured: dev.used,
-		Used: dev.ledger.Used(), Memory: dev.ledger.Totals(), Waiting: dev.ledger.Waiting(),
+		Used: dev.ledger.Used(), Memory: dev.ledger.Totals(),
 	}
 	if dev.lost == "" {
 		d.Tokens = dev.d

@@ -1,0 +1,79 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// revision is one revision of a function: what may share a container.
+type revision struct {
+	flow        *flow
+	key         string
+	hostMB      int
+	width       int
+	noShim      bool
+	hint        int64 // the memory to reserve until a run was measured
+	measured    gpu.Footprint
+	containers  []*container // not gone, in the order of their creation
+	invocations int          // queued and running
+}
+
+// addContainer enters a container of the revision.
+func (rev *revision) addContainer(c *container) {
+	rev.containers = append(rev.containers, c)
+	f := rev.flow
+	if f.containers++; f.containers == 1 {
+		f.space.withContainers = append(f.space.withContainers, f)
+	}
+}
+
+// dropContainer takes one out.
+func (rev *revision) dropContainer(c *container) {
+	rev.containers = without(rev.containers, c)
+	f := rev.flow
+	if f.containers--; f.containers == 0 {
+		f.space.withContainers = without(f.space.withContainers, f)
+	}
+}
+
+// revision finds or makes a revision of a flow, and makes it the newest.
+func (s *Scheduler) revision(f *flow, fn *Function) *revision {
+	var rev *revision
+	if at := slices.IndexFunc(f.revs, func(r *revision) bool { return r.key == fn.Key }); at >= 0 {
+		rev = f.revs[at]
+		f.revs = append(slices.Delete(f.revs, at, at+1), rev)
+	} else {
+		rev = &revision{flow: f, key: fn.Key, noShim: fn.NoShim, hint: min(fn.Memory, maxBytes)}
+		if rev.hint <= 0 {
+			rev.hint = s.cfg.Memory
+		}
+		f.revs = append(f.revs, rev)
+		if n := len(f.revs); n > 1 {
+			s.prune(f.revs[n-2])
+		}
+	}
+	rev.hostMB, rev.width = max(fn.HostMB, 0), max(fn.Width, 1)
+	s.largestHost = max(s.largestHost, rev.hostMB)
+	return rev
+}
+
+// newest is the revision seen last.
+func (f *flow) newest() *revision { return f.revs[len(f.revs)-1] }
+
+// next is the revision of the invocation that would run next.
+func (f *flow) next() *revision {
+	if in := f.head(); in != nil {
+		return in.rev
+	}
+	return f.newest()
+}
+
+// prune drops a revision of which nothing is left, if there is a newer one.
+func (s *Scheduler) prune(rev *revision) {
+	f := rev.flow
+	if rev.invocations > 0 || len(rev.containers) > 0 || rev == f.newest() {
+		return
+	}
+	f.revs = without(f.revs, rev)
+}
