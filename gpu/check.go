@@ -31,14 +31,14 @@ func (l *Ledger) Check() error {
 
 func (a *memory) check() error {
 	switch {
-	case a.runs < 0 || a.claims < a.runs:
-		return fmt.Errorf("container %d: %d runs, %d claims", a.id, a.runs, a.claims)
-	case a.runs == 0 && a.want != 0:
-		return fmt.Errorf("container %d: %d bytes promised to no run", a.id, a.want)
+	case a.runs < 0 || a.reservations < a.runs:
+		return fmt.Errorf("container %d: %d runs, %d reservations", a.id, a.runs, a.reservations)
+	case a.runs == 0 && a.forRuns != 0:
+		return fmt.Errorf("container %d: %d bytes promised to no run", a.id, a.forRuns)
 	case a.runs > 0 && a.move == evicting:
 		return fmt.Errorf("container %d: evicted while it runs", a.id)
-	case a.coming > 0 && a.move == settled && !a.unsure:
-		return fmt.Errorf("container %d: %d bytes coming with no order", a.id, a.coming)
+	case a.forPrefetch > 0 && a.move == settled && !a.interrupted:
+		return fmt.Errorf("container %d: %d bytes for a prefetch that was not ordered", a.id, a.forPrefetch)
 	case a.movable() < 0:
 		return fmt.Errorf("container %d: %d bytes movable", a.id, a.movable())
 	}

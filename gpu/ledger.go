@@ -97,7 +97,7 @@ func (l *Ledger) Reserve(now time.Duration, id Container, need Need) (standing b
 	}
 	a := l.open(id)
 	a.lastUsed = now
-	a.claims++
+	a.reservations++
 	l.cancelEviction(a)
 	if len(l.waiting) == 0 && l.fits(a, need) {
 		l.grant(now, a, need)
@@ -116,11 +116,11 @@ func (l *Ledger) Release(now time.Duration, id Container) {
 	if a.runs == 0 {
 		panic(fmt.Sprintf("gpu: release of container %d without a standing reservation", id))
 	}
-	a.claims--
+	a.reservations--
 	a.lastUsed = now
 	l.recharge(a, func() {
 		if a.runs--; a.runs == 0 {
-			a.want = 0
+			a.forRuns = 0
 		}
 	})
 	l.pump(now)
@@ -132,7 +132,7 @@ func (l *Ledger) Cancel(now time.Duration, id Container) bool {
 	for i := len(l.waiting) - 1; i >= 0; i-- {
 		if a := l.waiting[i].a; a.id == id {
 			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-			a.claims--
+			a.reservations--
 			l.pump(now)
 			return true
 		}
@@ -149,7 +149,7 @@ func (l *Ledger) SetEvictable(now time.Duration, id Container, evictable bool) {
 		return
 	}
 	a.evictable = evictable
-	if !evictable && a.claims == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
+	if !evictable && a.reservations == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
 		l.cancelEviction(a) // it was evicted ahead of need, and now it is needed again
 		l.bringBack(now, a)
 	}
@@ -236,7 +236,7 @@ func (l *Ledger) Residency(id Container) (resident, footprint int64) {
 // there, whichever is most, contexts aside; 0 if it is unknown.
 func (l *Ledger) Data(id Container) int64 {
 	if a, ok := l.byID[id]; ok {
-		return max(a.resident, a.want, a.coming)
+		return max(a.resident, a.forRuns, a.forPrefetch)
 	}
 	return 0
 }

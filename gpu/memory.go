@@ -13,29 +13,29 @@ const (
 
 // memory is the memory of one container.
 //
-//	charge   = context + max(resident, want, coming)
+//	charge   = context + max(resident, forRuns, forPrefetch)
 //	reserved = charge - context - resident
 type memory struct {
-	id        Container
-	processes []process // by pid, in order of first report
-	resident  int64     // sum over processes
-	footprint int64     // sum over processes, device and host
-	reported  int64     // context as reported, summed over processes
-	promised  int64     // context as asked for by Reserve
-	want      int64     // promised to the runs in flight
-	coming    int64     // promised to a prefetch ahead of a run
-	pinned    int64     // what an eviction could not move, until the next run
-	bound     int64     // of resident and context, what is believed; see Ledger.believed
-	runs      int       // standing reservations
-	claims    int       // standing or waiting reservations
-	evictable bool      // the first to be evicted
-	removing  bool      // its container is being removed
-	lastUsed  time.Duration
+	id           Container
+	processes    []process // by pid, in order of first report
+	resident     int64     // sum over processes
+	footprint    int64     // sum over processes, device and host
+	reported     int64     // context as reported, summed over processes
+	promised     int64     // context as asked for by Reserve
+	forRuns      int64     // promised to the runs in flight
+	forPrefetch  int64     // promised to a prefetch ahead of a run
+	pinned       int64     // what an eviction could not move, until the next run
+	bound        int64     // of resident and context, what is believed; see Ledger.believed
+	runs         int       // standing reservations
+	reservations int       // standing or waiting
+	evictable    bool      // the first to be evicted
+	removing     bool      // its container is being removed
+	lastUsed     time.Duration
 
-	move    moveState
-	epoch   uint64
-	ordered time.Duration // when the order was last given
-	unsure  bool          // an eviction was cancelled on its way
+	move        moveState
+	epoch       uint64
+	ordered     time.Duration // when the order was last given
+	interrupted bool          // an eviction was cancelled under way
 }
 
 // process is what one process of a container reported.
@@ -49,15 +49,15 @@ type process struct {
 func (a *memory) context() int64 { return max(a.promised, a.reported) }
 
 func (a *memory) charge() int64 {
-	return a.context() + max(a.resident, a.want, a.coming)
+	return a.context() + max(a.resident, a.forRuns, a.forPrefetch)
 }
 
 // idle reports whether no run of the container has or awaits a reservation.
-func (a *memory) idle() bool { return a.claims == 0 }
+func (a *memory) idle() bool { return a.reservations == 0 }
 
 // movable is what an eviction of an idle container frees.
 func (a *memory) movable() int64 {
-	return max(0, max(a.resident, a.coming)-a.pinned)
+	return max(0, max(a.resident, a.forPrefetch)-a.pinned)
 }
 
 // sum brings the totals in line with the processes.
@@ -68,13 +68,13 @@ func (a *memory) sum() {
 		a.footprint += p.usage.Allocated
 		a.reported += p.usage.Context
 	}
-	a.reported = min(a.reported, max(0, a.bound-a.want))
+	a.reported = min(a.reported, max(0, a.bound-a.forRuns))
 	a.resident = min(a.resident, max(0, a.bound-a.context()))
 }
 
-// firm is what of a container's memory cannot be moved now: its contexts, and of
+// immovable is what of a container's memory cannot be moved now: its contexts, and of
 // one that runs all of its data, of an idle one what an eviction has left.
-func (a *memory) firm() int64 {
+func (a *memory) immovable() int64 {
 	if a.runs > 0 {
 		return a.charge()
 	}
@@ -95,7 +95,7 @@ func (l *Ledger) recharge(a *memory, change func()) {
 // extra is what granting a need would add to the total.
 func (l *Ledger) extra(a *memory, need Need) int64 {
 	context := max(a.context(), need.Context)
-	data := max(a.resident, a.want, a.coming, need.Bytes)
+	data := max(a.resident, a.forRuns, a.forPrefetch, need.Bytes)
 	return context + data - a.charge()
 }
 
@@ -108,7 +108,7 @@ func (l *Ledger) grant(now time.Duration, a *memory, need Need) {
 	l.cancelEviction(a)
 	l.recharge(a, func() {
 		a.promised = max(a.promised, need.Context)
-		a.want = max(a.want, need.Bytes)
+		a.forRuns = max(a.forRuns, need.Bytes)
 		a.runs++
 		a.pinned = 0
 	})
@@ -118,10 +118,10 @@ func (l *Ledger) grant(now time.Duration, a *memory, need Need) {
 // bringBack orders a prefetch, if some of the memory is on the host and none is under
 // way. The memory on the device must have been charged.
 func (l *Ledger) bringBack(now time.Duration, a *memory) {
-	if a.move == prefetching || (a.resident >= a.footprint && !a.unsure) {
+	if a.move == prefetching || (a.resident >= a.footprint && !a.interrupted) {
 		return
 	}
-	a.unsure = false
+	a.interrupted = false
 	l.order(now, a, prefetching)
 }
 
@@ -134,5 +134,5 @@ func (l *Ledger) cancelEviction(a *memory) {
 	}
 	a.move = settled
 	a.epoch++
-	a.unsure = true
+	a.interrupted = true
 }

@@ -96,10 +96,10 @@ func (l *Ledger) believed(a *memory) int64 {
 	most := l.cfg.Capacity - l.foreign
 	for _, other := range l.containers {
 		if other != a {
-			most -= other.firm()
+			most -= other.immovable()
 		}
 	}
-	return max(most, a.promised+a.want, 0)
+	return max(most, a.promised+a.forRuns, 0)
 }
 
 func (a *memory) put(pid int, u Usage) {
@@ -149,7 +149,7 @@ func (l *Ledger) Moved(now time.Duration, id Container, epoch uint64) bool {
 			a.bound = bound
 			a.sum()
 		}
-		a.coming = 0
+		a.forPrefetch = 0
 		a.move = settled
 	})
 	l.over = l.used > l.cfg.Capacity
@@ -179,7 +179,7 @@ func (l *Ledger) Leave(now time.Duration, id Container) {
 		a.move = settled
 		a.epoch++
 	}
-	l.recharge(a, func() { a.coming = 0 })
+	l.recharge(a, func() { a.forPrefetch = 0 })
 	l.withdraw(id)
 	l.pump(now)
 }
@@ -225,7 +225,7 @@ func (l *Ledger) Prefetch(now time.Duration, id Container, evictOthers bool) boo
 	if a.evictable && a.move == evicting && l.cfg.Headroom > 0 {
 		return false // the headroom would have it moved out again at once, for ever
 	}
-	lack := a.footprint - max(a.resident, a.coming) - l.Free()
+	lack := a.footprint - max(a.resident, a.forPrefetch) - l.Free()
 	if lack > 0 {
 		if evictOthers {
 			l.evict(now, lack, a, true)
@@ -233,7 +233,7 @@ func (l *Ledger) Prefetch(now time.Duration, id Container, evictOthers bool) boo
 		return false
 	}
 	l.cancelEviction(a)
-	l.recharge(a, func() { a.coming = a.footprint })
+	l.recharge(a, func() { a.forPrefetch = a.footprint })
 	l.bringBack(now, a)
 	return true
 }

@@ -71,8 +71,8 @@ func wrongReports(t *testing.T, seed uint64, steps int) {
 		// What is idle can be evicted; all else fits, what was promised too.
 		stays, idle := int64(0), int64(0)
 		for _, a := range l.containers {
-			if stays += a.firm(); a.runs == 0 {
-				idle += a.charge() - a.firm()
+			if stays += a.immovable(); a.runs == 0 {
+				idle += a.charge() - a.immovable()
 			}
 		}
 		if stays > capacity || l.Free()+idle < 0 {

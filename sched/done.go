@@ -28,7 +28,7 @@ func (s *Scheduler) Undo(now time.Duration, id uint64) {
 	s.refund(f, r)
 	f.putBack(it)
 	s.queued++
-	s.gained(f)
+	s.queueGrew(f)
 }
 
 // Abandon returns the token, takes the charge back and forgets the invocation.

@@ -94,7 +94,7 @@ func (s *Scheduler) grant(f *flow, d *device, p Placement, rule Rule) Choice {
 	}
 	s.charge(f, it.run.charge, it.run.above)
 	s.setStale(f)
-	s.lost(f)
+	s.queueShrank(f)
 	return Choice{
 		Invocation: it.id, Flow: f.id, Device: d.index, Placement: p,
 		Waited: time.Duration(s.now - it.arrival), Charged: time.Duration(it.run.charge), Rule: f.last,
@@ -114,13 +114,13 @@ func (s *Scheduler) price(f *flow, cost int64, p Placement) *run {
 	if s.cfg.FixedCharge > 0 {
 		r.basis = int64(s.cfg.FixedCharge)
 	}
-	r.charge = over(r.basis, f.weight)
-	r.above = over(r.basis, f.group.weight)
+	r.charge = perWeight(r.basis, f.weight)
+	r.above = perWeight(r.basis, f.group.weight)
 	return r
 }
 
-// over divides service by a weight.
-func over(service int64, weight float64) int64 {
+// perWeight divides service by a weight.
+func perWeight(service int64, weight float64) int64 {
 	if weight == 1 {
 		return service
 	}

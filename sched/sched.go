@@ -9,6 +9,11 @@
 //
 // Containers, device memory and activations are outside of it. What a decision needs
 // of them comes through View.
+//
+// Each rule has its file: level and fair (virtual time, of flows and of namespaces),
+// order and keys (which flow is first), overdue (what goes before the order), fit (on
+// which device, and when to wait), misfits and spare (what fits nowhere), ttl (when a
+// flow is inactive). Next and done have the life of an invocation.
 package sched
 
 import "time"

@@ -102,14 +102,14 @@ func (s *Scheduler) Enqueue(now time.Duration, in Invocation) {
 	s.invocations[in.ID] = it
 	it.queued = f.queue.PushBack(it)
 	s.queued++
-	s.gained(f)
+	s.queueGrew(f)
 }
 
 // clamped is a duration within what is accepted.
 func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 
-// gained brings a flow that has one more queued invocation to its position.
-func (s *Scheduler) gained(f *flow) {
+// queueGrew brings a flow that has one more queued invocation to its position.
+func (s *Scheduler) queueGrew(f *flow) {
 	if f.standing == out {
 		s.stopTTL(f)
 		s.enter(f)
@@ -134,12 +134,12 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 	delete(s.invocations, id)
 	s.queued--
 	s.rules.hooks.dropped(s, f)
-	s.lost(f)
+	s.queueShrank(f)
 	return true
 }
 
-// lost brings a flow that has one queued invocation less to its position.
-func (s *Scheduler) lost(f *flow) {
+// queueShrank brings a flow that has one queued invocation less to its position.
+func (s *Scheduler) queueShrank(f *flow) {
 	if f.queue.Len() == 0 {
 		s.rules.hooks.drained(s, f)
 		s.leave(f)
