@@ -10,10 +10,12 @@ import (
 // container are thus always of one device.
 func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Placement, ok bool) {
 	at := s.placements(f)
+	s.asked++
 	for _, d := range s.devices {
 		if !allowed(d) {
 			continue
 		}
+		s.asked++
 		if a := at(d); a.Fits && (best == nil || sooner(a, d, p, best)) {
 			best, p = d, a
 		}

@@ -8,11 +8,13 @@ import "time"
 // that no call takes long and none is forgotten. A flow of which something changed
 // leaves the list at once.
 
-// maxTried is how many misfits of the order one call of Next tries, and retriedMisfits
-// how many of the list. The next call goes on behind them.
+// maxTried is how many misfits of the order one call of Next tries, retriedMisfits how
+// many of the list, and maxAsked for how many placements it asks in all, each flow
+// counting as one more. The next call goes on behind them.
 const (
 	maxTried       = 16
 	retriedMisfits = 4
+	maxAsked       = 128
 )
 
 // pause is how long Next waits when it did not come to the end of those that may
@@ -46,7 +48,7 @@ func (s *Scheduler) restore(few bool) {
 // retryMisfits tries the first of the list again. One that fits by now returns to the
 // order, the others move to the end of the list.
 func (s *Scheduler) retryMisfits() {
-	for range min(retriedMisfits, s.misfits.Len()) {
+	for range min(retriedMisfits, max(1, maxAsked/max(1, len(s.devices))), s.misfits.Len()) {
 		f := s.misfits.Front().Value.(*flow)
 		s.unsetMisfit(f)
 		if _, _, fits := s.fit(f, (*device).hasFree); fits {

@@ -47,13 +47,14 @@ func (s *Scheduler) first() (f *flow, overdue bool) {
 // aside meanwhile and keep their position.
 func (s *Scheduler) search() (Choice, bool) {
 	few := s.misfits.Len() == 0
+	s.asked = 0
 	s.retryMisfits()
 	for tried := 0; ; tried++ {
 		f, overdue := s.first()
 		if f == nil {
 			break
 		}
-		if tried == maxTried {
+		if tried == maxTried || s.asked >= maxAsked {
 			s.retryAt = s.now + pause
 			return Choice{}, false
 		}

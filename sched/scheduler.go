@@ -49,6 +49,7 @@ type Scheduler struct {
 	probed    int       // namespaces tried since then
 	retryAt   int64     // when Next goes on with those that it did not come to
 	waitUntil int64     // earliest end of a wait seen by Next
+	asked     int       // placements in this call of Next
 
 	changed       []*flow // dirty ones
 	changedGroups []*group
