@@ -51,10 +51,9 @@ func (f *function) weight() float64 { return cmp.Or(f.Weight, 1) }
 type phase uint8
 
 const (
-	queued     phase = iota
-	starting         // its container is being started
-	initing          // its container initializes
-	swappingIn       // waits for its container's memory
+	queued  phase = iota
+	waiting       // for its new container, or for its container's memory
+	initing       // its container initializes
 	running
 	finished
 )

@@ -1,12 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -211,11 +211,11 @@ func functionFigure() figure {
 	for _, policy := range []string{mqfq, "fcfs", "batch", plus} {
 		f.curves = append(f.curves, curve{policy, dots, runs{"azure " + policy, medium}, func(r [][]*Result) (x []float64, y []Spread) {
 			mine, order := r[0][0].Functions, r[1][0].Functions
-			rank := make([]int, len(order))
-			for i := range rank {
-				rank[i] = i
+			var rank []int
+			for i := range order {
+				rank = append(rank, i)
 			}
-			sort.SliceStable(rank, func(i, j int) bool { return order[rank[i]].Latency.Mean < order[rank[j]].Latency.Mean })
+			slices.SortStableFunc(rank, func(a, b int) int { return cmp.Compare(order[a].Latency.Mean, order[b].Latency.Mean) })
 			for i, fn := range rank {
 				m, d := mine[fn].Latency.Mean/1000, mine[fn].Latency.Std/1000
 				x, y = append(x, float64(i+1)), append(y, Spread{Median: m, Q10: max(0, m-d), Q90: m + d})

@@ -1,10 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sort"
+	"slices"
 	"time"
 )
 
@@ -53,11 +54,8 @@ func (s Spec) call(w *Workload, f Function, part uint64, rate float64, start tim
 
 // inOrder sorts arrivals by time, equal times by function.
 func inOrder(a []Arrival) {
-	sort.SliceStable(a, func(i, j int) bool {
-		if a[i].At != a[j].At {
-			return a[i].At < a[j].At
-		}
-		return a[i].Function < a[j].Function
+	slices.SortStableFunc(a, func(x, y Arrival) int {
+		return cmp.Or(cmp.Compare(x.At, y.At), cmp.Compare(x.Function, y.Function))
 	})
 }
 

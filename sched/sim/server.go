@@ -80,10 +80,10 @@ func (e *engine) start(o scheduler.Order) {
 	x.kind, x.container = o.Start, o.Container
 	switch {
 	case !x.kind.Warm():
-		x.phase = starting
+		x.phase = waiting
 		e.after(e.p.ContainerStart, timer{kind: containerStarted, execution: j})
 	case c.moving && c.arrives > e.now:
-		x.phase = swappingIn
+		x.phase = waiting
 		e.after(e.p.Link.Exposed(c.arrives-e.now), timer{kind: overlapped, execution: j})
 	default:
 		e.run(j)
@@ -304,7 +304,6 @@ var byFlag = strings.NewReplacer(
 	"sched config FixedCharge=", "--fixed-charge ",
 	"sched config DeficitLimit=", "--deficit-limit ",
 	"sched config Slowdown=", "--slowdown ",
-	"sched config Patience=", "--patience ",
 	"sched config MinWait=", "--patience ",
 	"sched config Shortest=", "--shortest=",
 )
