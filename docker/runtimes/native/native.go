@@ -74,7 +74,8 @@ func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config
 	return net.JoinHostPort(set[envHost], set[envPort]), cfg
 }
 
-// WithoutImage is an environment for a proxy that runs outside of any image, so that an action which is an image cannot run.
+// WithoutImage is an environment for a proxy that runs outside of any image, so
+// that an action which is an image cannot run.
 func WithoutImage(environ []string) []string {
 	return append(slices.Clip(environ), envNoImage+"=true")
 }

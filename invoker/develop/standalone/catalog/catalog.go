@@ -125,21 +125,48 @@ const (
 	Rules          View = "rules"
 )
 
-func (c *Catalog) entities(v View, path string) couchdb.Query {
-	return couchdb.Query{DB: c.names.Whisks, Design: "whisks.v2.1.0", View: string(v), Prefix: path}
+// Entities are those of a view under a path, the last updated first: summaries,
+// for rules documents.
+func (c *Catalog) Entities(v View, path string) couchdb.Query {
+	return couchdb.Query{DB: c.names.Whisks, Design: "whisks.v2.1.0", View: string(v), Prefix: path, Docs: v == Rules}
 }
 
-// List gives summaries (for rules: documents) of entities under a path, the
-// last updated first. limit 0 means all.
-func (c *Catalog) List(ctx context.Context, v View, path string, skip, limit int) ([]json.RawMessage, error) {
-	q := c.entities(v, path)
-	q.Skip, q.Limit, q.Docs = skip, limit, v == Rules
+// Activations are the summaries of a namespace's records, the last started
+// first. A name, of an action or package/action, selects some.
+func (c *Catalog) Activations(namespace, name string) couchdb.Query {
+	q := couchdb.Query{DB: c.names.Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: namespace}
+	if name != "" {
+		q.Design = "whisks-filters.v2.1.1"
+		q.Prefix += "/" + name
+	}
+	return q
+}
+
+// Rows gives what a query selects.
+func (c *Catalog) Rows(ctx context.Context, q couchdb.Query) ([]json.RawMessage, error) {
 	return c.db.Rows(ctx, q)
 }
 
-// Count gives how many there are.
-func (c *Catalog) Count(ctx context.Context, v View, path string) (int, error) {
-	return c.db.Count(ctx, c.entities(v, path))
+// Count gives how many rows a query selects, skipped ones and those past its
+// limit included.
+func (c *Catalog) Count(ctx context.Context, q couchdb.Query) (int, error) { return c.db.Count(ctx, q) }
+
+// Records gives the whole records that a query selects.
+func (c *Catalog) Records(ctx context.Context, q couchdb.Query) ([]*activation.Record, error) {
+	q.Docs = true
+	docs, err := c.db.Rows(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]*activation.Record, 0, len(docs))
+	for _, doc := range docs {
+		r, err := activation.DecodeRecord(doc)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	return records, nil
 }
 
 // Record reads the record of an activation in a namespace.
@@ -158,55 +185,6 @@ func (c *Catalog) SaveRecord(ctx context.Context, r *activation.Record, now int6
 		return fmt.Errorf("write record %s: %w", r.ActivationID, err)
 	}
 	return nil
-}
-
-// RecordQuery selects records of one namespace by the time they started.
-type RecordQuery struct {
-	Namespace   string
-	Name        string // action, or package/action; empty for all
-	Since, Upto int64  // epoch milliseconds, both included; 0 for no bound
-	Skip, Limit int
-}
-
-func (c *Catalog) records(q RecordQuery) couchdb.Query {
-	out := couchdb.Query{
-		DB: c.names.Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: q.Namespace,
-		From: q.Since, To: q.Upto, Skip: q.Skip, Limit: q.Limit,
-	}
-	if q.Name != "" {
-		out.Design = "whisks-filters.v2.1.1"
-		out.Prefix += "/" + q.Name
-	}
-	return out
-}
-
-// Summaries lists records in short, the last started first.
-func (c *Catalog) Summaries(ctx context.Context, q RecordQuery) ([]json.RawMessage, error) {
-	return c.db.Rows(ctx, c.records(q))
-}
-
-// Records lists whole records, the last started first.
-func (c *Catalog) Records(ctx context.Context, q RecordQuery) ([]*activation.Record, error) {
-	query := c.records(q)
-	query.Docs = true
-	docs, err := c.db.Rows(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	records := make([]*activation.Record, 0, len(docs))
-	for _, doc := range docs {
-		r, err := activation.DecodeRecord(doc)
-		if err != nil {
-			return nil, err
-		}
-		records = append(records, r)
-	}
-	return records, nil
-}
-
-// CountRecords gives how many records there are.
-func (c *Catalog) CountRecords(ctx context.Context, q RecordQuery) (int, error) {
-	return c.db.Count(ctx, c.records(q))
 }
 
 // Identity finds the user of a key: [uuid, secret], or [namespace] for its

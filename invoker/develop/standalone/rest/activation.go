@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
 // extended is a record as users get it. The fields are in the order of their
@@ -82,20 +82,16 @@ func (h *Handler) listActivations(r *request) error {
 	if err := r.own(r.ns); err != nil {
 		return err
 	}
-	q, docs, counting := r.recordQuery(), r.flag("docs", false), r.flag("count", false)
+	q, docs, counting := h.recordQuery(r), r.flag("docs", false), r.flag("count", false)
 	switch {
 	case r.err != nil:
 		return r.err
 	case counting && docs:
 		return bad("The parameter 'docs' is not permitted with 'count'.")
 	case counting:
-		n, err := h.cfg.Catalog.CountRecords(r.Context(), q)
-		if err != nil {
-			return err
-		}
-		return r.json(http.StatusOK, map[string]int{"activations": max(n-q.Skip, 0)})
+		return h.count(r, activations, q)
 	case !docs:
-		summaries, err := h.cfg.Catalog.Summaries(r.Context(), q)
+		summaries, err := h.cfg.Catalog.Rows(r.Context(), q)
 		if err != nil {
 			return err
 		}
@@ -112,17 +108,19 @@ func (h *Handler) listActivations(r *request) error {
 	return r.json(http.StatusOK, all)
 }
 
-func (r *request) recordQuery() catalog.RecordQuery {
-	const collection = "activations"
-	q := catalog.RecordQuery{
-		Namespace: r.ns, Name: strings.Trim(r.query.Get("name"), "/"), Since: r.millis("since"), Upto: r.millis("upto"),
-		Skip: r.skip(collection), Limit: r.limit(collection),
-	}
-	parts := strings.Split(q.Name, "/")
+// activations is the name of the collection.
+const activations = "activations"
+
+func (h *Handler) recordQuery(r *request) couchdb.Query {
+	name := strings.Trim(r.query.Get("name"), "/")
+	parts := strings.Split(name, "/")
 	for _, part := range parts {
-		if q.Name != "" && (!activation.ValidName(part) || len(parts) > 2) {
-			r.malformed("name", "Parameter may be a 'simple' name or 'package-name/simple' name: %s", q.Name)
+		if name != "" && (!activation.ValidName(part) || len(parts) > 2) {
+			r.malformed("name", "Parameter may be a 'simple' name or 'package-name/simple' name: %s", name)
 		}
 	}
+	q := h.cfg.Catalog.Activations(r.ns, name)
+	q.From, q.To = r.millis("since"), r.millis("upto")
+	q.Skip, q.Limit = r.skip(activations), r.limit(activations)
 	return q
 }

@@ -164,18 +164,16 @@ func (h *Handler) list(r *request, v catalog.View, path string) error {
 	if v == catalog.PublicPackages {
 		name = string(catalog.Packages)
 	}
-	skip, limit, counting := r.skip(name), r.limit(name), r.flag("count", false)
+	q := h.cfg.Catalog.Entities(v, path)
+	q.Skip, q.Limit = r.skip(name), r.limit(name)
+	counting := r.flag("count", false)
 	if r.err != nil {
 		return r.err
 	}
 	if counting {
-		n, err := h.cfg.Catalog.Count(r.Context(), v, path)
-		if err != nil {
-			return err
-		}
-		return r.json(http.StatusOK, map[string]int{name: max(n-skip, 0)})
+		return h.count(r, name, q)
 	}
-	summaries, err := h.cfg.Catalog.List(r.Context(), v, path, skip, limit)
+	summaries, err := h.cfg.Catalog.Rows(r.Context(), q)
 	if err != nil {
 		return err
 	}
@@ -189,6 +187,15 @@ func (h *Handler) list(r *request, v catalog.View, path string) error {
 		}
 	}
 	return r.json(http.StatusOK, summaries)
+}
+
+// count answers with the length of a list.
+func (h *Handler) count(r *request, name string, q couchdb.Query) error {
+	n, err := h.cfg.Catalog.Count(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return r.json(http.StatusOK, map[string]int{name: max(n-q.Skip, 0)})
 }
 
 // listNamespaces answers with the caller's own.

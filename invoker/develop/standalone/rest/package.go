@@ -40,7 +40,7 @@ func (h *Handler) getPackage(r *request) error {
 	if err != nil {
 		return err
 	}
-	summaries, err := h.cfg.Catalog.List(r.Context(), catalog.Actions, pkg.ID(), 0, 0)
+	summaries, err := h.cfg.Catalog.Rows(r.Context(), h.cfg.Catalog.Entities(catalog.Actions, pkg.ID()))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (h *Handler) checkEmpty(r *request, p *entity.Entity) error {
 	if p.Binding != nil {
 		return nil
 	}
-	n, err := h.cfg.Catalog.Count(r.Context(), catalog.Actions, p.ID())
+	n, err := h.cfg.Catalog.Count(r.Context(), h.cfg.Catalog.Entities(catalog.Actions, p.ID()))
 	switch {
 	case err != nil:
 		return err
