@@ -188,7 +188,7 @@ func fitsDouble(text string) bool {
 	return err == nil && !math.IsInf(f, 0)
 }
 
-// numbers calls each with the place of every number in the value.
+// numbers calls each with the offsets of every number in the value.
 func (p *parser) numbers(each func(from, to int)) {
 	switch c := p.peek(); {
 	case c == '{':

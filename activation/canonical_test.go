@@ -126,7 +126,7 @@ func TestDeepIsLinear(t *testing.T) {
 	}
 }
 
-// TestErrorOfADeepDocumentIsShort: an error has the keys above its place, but
+// TestErrorOfADeepDocumentIsShort: an error has the keys above its value, but
 // not all of a thousand.
 func TestErrorOfADeepDocumentIsShort(t *testing.T) {
 	key := strings.Repeat("k", 1000)

@@ -36,7 +36,7 @@ func (e Exec) Entry() string {
 // AttachmentScheme is where the bytes of an attachment are.
 type AttachmentScheme uint8
 
-// Places of attachments.
+// Stores of attachments.
 const (
 	InName     AttachmentScheme = iota // in the name itself, as base64
 	InDocument                         // attached to the action's document

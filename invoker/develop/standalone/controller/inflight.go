@@ -16,7 +16,7 @@ type inFlight struct {
 	callers map[activation.ID]chan *activation.Record
 }
 
-// slot is a place on an invoker that an activation takes until its last ack.
+// slot is capacity of an invoker that an activation takes until its last ack.
 type slot struct {
 	invoker int
 	forced  *time.Timer

@@ -152,8 +152,8 @@ func (e *Entity) Document() []byte {
 	return d.encode()
 }
 
-// Answer writes the entity for a user, without the place of code that is stored
-// apart.
+// Answer writes the entity for a user, without the attachment of code that is
+// stored apart.
 func (e *Entity) Answer() []byte { return e.answer().encode() }
 
 // AnswerBare leaves the code out.

@@ -202,11 +202,8 @@ func (r *Ref) UnmarshalJSON(b []byte) error {
 
 // Resolve puts home in place of "_" in the path.
 func (r Ref) Resolve(home string) Ref {
-	if r.Path == "_" {
-		return Ref{home, r.Name}
-	}
-	if rest, ok := strings.CutPrefix(r.Path, "_/"); ok {
-		return Ref{home + "/" + rest, r.Name}
+	if r.Namespace() == "_" {
+		r.Path = home + r.Path[1:]
 	}
 	return r
 }
