@@ -87,7 +87,7 @@ func (iv *Invoker) block(p *pending) {
 	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // the original's text
 		keyTransID, p.TransID.Root(), keyClass, ofReactive, keyActivation, p.ActivationID)
 	iv.observe.refused(p, r)
-	iv.completer.complete(p, ending{record: fallbackRecord(p.Message, r, time.Now()), whole: true, silent: true})
+	iv.completer.complete(p, ending{record: fallbackRecord(p.Message, r, time.Now()), combined: true, silent: true})
 }
 
 func (iv *Invoker) fetch(p *pending) {
@@ -131,7 +131,7 @@ func (iv *Invoker) reject(p *pending, r refusal) {
 	if r.known && p.action != nil {
 		rec = runRecord(p.Message, p.action, r.response, times{}, time.Now())
 	}
-	iv.completer.complete(p, ending{record: rec, whole: true, former: r.former})
+	iv.completer.complete(p, ending{record: rec, combined: true, earlier: r.earlier})
 }
 
 // size is about how much memory a message takes.
@@ -173,7 +173,7 @@ func (iv *Invoker) interrupted(p *pending, a *activation.Action) *refusal {
 	}
 	iv.log.Warn("activation that an earlier process had begun is answered with an error", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.attempts)
 	iv.observe.interrupted(p, "answered")
-	return &refusal{known: true, former: true, response: activation.ErrorResponse(activation.StatusWhiskError, text)}
+	return &refusal{known: true, earlier: true, response: activation.ErrorResponse(activation.StatusWhiskError, text)}
 }
 
 // skip settles an activation that an earlier process has completed: its acks and

@@ -23,7 +23,7 @@ type deviceState struct {
 	action     string
 	measured   bool   // what its processes hold is measured
 	fallback   string // why its memory is only counted, where the action did not ask for that
-	furnished  bool   // spec and wish are known
+	specified  bool   // spec and wish are known
 	flow       sched.FlowID
 	reserved   int                // MiB of host memory
 	spill      int                // of it, for what is swapped out, as it was last allowed
@@ -35,14 +35,14 @@ type deviceState struct {
 	assumed    int64 // resident bytes that are not measured
 }
 
-// furnish fills in the spec of a container, once its action is known.
-func (ctr *actionContainer) furnish(s Settings, p *pending) {
-	if ctr.gpu.furnished {
+// specify fills in the spec of a container, once its action is known.
+func (ctr *actionContainer) specify(s Settings, p *pending) {
+	if ctr.gpu.specified {
 		return
 	}
 	e := p.action.Exec
 	p.applyFallback(s.GPU) // it may have fallen back while the activation waited
-	ctr.gpu.furnished, ctr.gpu.action, ctr.gpu.fallback = true, p.action.FQN(), p.fallback
+	ctr.gpu.specified, ctr.gpu.action, ctr.gpu.fallback = true, p.action.FQN(), p.fallback
 	ctr.spec = s.spec(ctr.name, e.Kind, e.Image, e.Pull, p.action.Limits.MemoryMB)
 	ctr.gpu.wish = container.DeviceRequest{
 		Shim: p.gpu.Shim, Limit: int64(p.gpu.Limit), Host: int64(ctr.spec.MemoryMB) << 20, Memory: int64(p.gpu.Memory),
@@ -51,39 +51,39 @@ func (ctr *actionContainer) furnish(s Settings, p *pending) {
 }
 
 // holds is what a container's processes hold by their last reports, all together.
-func (b *deviceState) holds() container.DeviceMemory {
-	if b == nil {
+func (s *deviceState) holds() container.DeviceMemory {
+	if s == nil {
 		return container.DeviceMemory{}
 	}
-	if h := b.memory.Load(); h != nil {
+	if h := s.memory.Load(); h != nil {
 		return *h
 	}
 	return container.DeviceMemory{}
 }
 
 // reported keeps what a process reports.
-func (b *deviceState) reported(h gpu.MemoryReport) {
-	if b.usage == nil {
-		b.usage = map[int]gpu.Usage{}
+func (s *deviceState) reported(h gpu.MemoryReport) {
+	if s.usage == nil {
+		s.usage = map[int]gpu.Usage{}
 	}
-	if b.usage[h.PID] = h.Usage; h.Exited {
-		delete(b.usage, h.PID)
+	if s.usage[h.PID] = h.Usage; h.Exited {
+		delete(s.usage, h.PID)
 	}
 	var sum container.DeviceMemory
-	for _, u := range b.usage {
+	for _, u := range s.usage {
 		sum.Allocated += u.Allocated
 		sum.Resident += u.Resident
 		sum.Context += u.Context
 	}
-	b.memory.Store(&sum)
+	s.memory.Store(&sum)
 }
 
 // unseen is what its processes hold on the device where that is not measured.
-func (b *deviceState) unseen() int64 {
-	if b.measured {
+func (s *deviceState) unseen() int64 {
+	if s.measured {
 		return 0
 	}
-	return b.memory.Load().Resident
+	return s.memory.Load().Resident
 }
 
 // Device memory that is swapped out is in the host's memory. So a GPU container takes

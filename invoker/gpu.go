@@ -171,7 +171,7 @@ func (g *gpuScheduler) make(o scheduler.Order) {
 	})
 	ctr.gpu = &deviceState{id: o.Container, device: g.settings.Devices[o.Device], flow: o.Flow}
 	if p := g.backlog.inMemory[o.Invocation]; p != nil {
-		ctr.furnish(g.d.settings, p)
+		ctr.specify(g.d.settings, p)
 	}
 	g.enter(ctr)
 	if !g.d.pool.Reserve(o.HostMB) {
@@ -193,7 +193,7 @@ func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionCo
 	}
 	p := g.backlog.inMemory[o.Invocation]
 	delete(g.backlog.inMemory, o.Invocation)
-	ctr.furnish(g.d.settings, p)
+	ctr.specify(g.d.settings, p)
 	r := &run{pending: p, ctr: ctr, start: container.Warm, first: o.Rested}
 	if !o.Start.Warm() {
 		r.start = container.Cold

@@ -151,7 +151,7 @@ func (d *dispatcher) adoptDevice(now time.Duration, ad adopted, ctr *actionConta
 	d.next++
 	ad.gpu.ctr = ctr
 	ctr.gpu = &deviceState{
-		device: ad.gpu.device, wish: d.settings.GPU.wishOf(ad.state), furnished: true, action: n.Action, fallback: n.Fallback, reserved: n.HostMB,
+		device: ad.gpu.device, wish: d.settings.GPU.wishOf(ad.state), specified: true, action: n.Action, fallback: n.Fallback, reserved: n.HostMB,
 		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function},
 	}
 	d.gpus.adopted[d.next] = ad.gpu

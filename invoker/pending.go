@@ -177,11 +177,11 @@ func (p *pending) commit() {
 
 // ending states how a pending activation is completed.
 type ending struct {
-	record *activation.Record
-	whole  bool // one combined ack, for what never reached a container
-	silent bool // a blocked namespace: no record, no event, the shortest ack
-	former bool // an earlier process failed it: no reason to avoid this one
-	again  bool // an earlier process had it end so, and sent its event
+	record   *activation.Record
+	combined bool // one combined ack in any case, for what never reached a container
+	silent   bool // a blocked namespace: no record, no event, the shortest ack
+	earlier  bool // an earlier process failed it: no reason to avoid this one
+	repeated bool // an earlier process had it end so, and sent its event
 }
 
 // completer completes pending activations: it writes acks, events and records.
@@ -238,7 +238,7 @@ func (c *completer) answer(p *pending, e ending) bool {
 	c.unacknowledged.add(p, e)
 	status := e.record.Response.StatusCode
 	c.observe.answered(p, status, !e.silent && c.store.keeps(p.Message, e.record.Response))
-	if c.events && !e.silent && !e.again {
+	if c.events && !e.silent && !e.repeated {
 		c.event(p, e.record)
 	}
 	c.ack(p, c.shape(p, e, from == isResulted))
@@ -289,8 +289,8 @@ func (c *completer) keep(p *pending, e ending) {
 // one. What never reached a container is always one combined ack, by id for a
 // caller that does not wait.
 func (c *completer) shape(p *pending, e ending, resulted bool) activation.Ack {
-	failed := e.record.Response.SystemError() && !e.former
-	if resulted || (!p.Blocking && !e.whole) {
+	failed := e.record.Response.SystemError() && !e.earlier
+	if resulted || (!p.Blocking && !e.combined) {
 		return activation.NewCompletion(p.TransID, p.ActivationID, failed, c.sentTo(p))
 	}
 	ack := activation.NewCombined(p.TransID, e.record, c.sentTo(p))

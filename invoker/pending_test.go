@@ -84,7 +84,7 @@ func TestPendingIsCompletedOnce(t *testing.T) {
 		c.completer.complete(p, ending{record: rec})
 		c.completer.result(p, rec)
 	}
-	c.completer.complete(p, ending{record: rec, whole: true})
+	c.completer.complete(p, ending{record: rec, combined: true})
 	if free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() }); len(free) != 1 {
 		t.Errorf("%d acks free the slot: %+v", len(free), free)
 	}
@@ -186,21 +186,21 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 // the record only for a caller that waits, in a namespace that is not blocked.
 func TestShapeOfAcks(t *testing.T) {
 	for _, c := range []struct {
-		blocking, resulted, whole, silent bool
-		kind                              activation.AckKind
-		record                            bool
+		blocking, resulted, combined, silent bool
+		kind                                 activation.AckKind
+		record                               bool
 	}{
 		{blocking: true, kind: activation.Combined, record: true},
 		{blocking: true, resulted: true, kind: activation.Completion},
-		{blocking: true, whole: true, kind: activation.Combined, record: true},
-		{blocking: true, whole: true, silent: true, kind: activation.Combined},
+		{blocking: true, combined: true, kind: activation.Combined, record: true},
+		{blocking: true, combined: true, silent: true, kind: activation.Combined},
 		{kind: activation.Completion},
-		{whole: true, kind: activation.Combined},
-		{whole: true, silent: true, kind: activation.Combined},
+		{combined: true, kind: activation.Combined},
+		{combined: true, silent: true, kind: activation.Combined},
 	} {
 		k := newClerk()
 		p, rec := k.pending(c.blocking)
-		got := k.completer.shape(p, ending{record: rec, whole: c.whole, silent: c.silent}, c.resulted)
+		got := k.completer.shape(p, ending{record: rec, combined: c.combined, silent: c.silent}, c.resulted)
 		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != p.ActivationID {
 			t.Errorf("%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
 		}

@@ -19,7 +19,7 @@ var ErrNotFound = errors.New("action not found")
 type refusal struct {
 	response activation.Response
 	known    bool // the record shows the action's kind and limits
-	former   bool // an earlier process caused it
+	earlier  bool // an earlier process caused it
 }
 
 // refuse maps a failed fetch to the original's answer (contract table of the

@@ -70,8 +70,8 @@ func (sf *stateFiles) runLeft(r *run) {
 }
 
 // write stores the state file of an idle container.
-func (b *stateFile) write(disk ContainerStates, state container.StateFile) {
-	b.kept = true
+func (f *stateFile) write(disk ContainerStates, state container.StateFile) {
+	f.kept = true
 	disk.Write(state)
 }
 

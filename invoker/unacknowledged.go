@@ -138,5 +138,5 @@ func (c *completer) keepUnacknowledged(all []*pending) {
 func (iv *Invoker) repeatEnding(p *pending, r *activation.Record) {
 	iv.log.Info("the end of an activation in an earlier process is sent again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", r.Response.StatusCode)
 	iv.observe.interrupted(p, "told")
-	iv.completer.complete(p, ending{record: r, whole: true, former: true, again: true})
+	iv.completer.complete(p, ending{record: r, combined: true, earlier: true, repeated: true})
 }

@@ -219,27 +219,27 @@ func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool
 // the completion, for whatever it sends then. On a GPU the completion does not
 // wait until it is known what the container holds; only the record does.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error, leave func(left)) {
-	whole := err != nil
-	if whole {
+	combined := err != nil // it never reached a container
+	if combined {
 		response = w.failure(r, err)
 	}
 	rec := runRecord(r.Message, r.action, response, r.at, w.wall())
 	keep := response.StatusCode < activation.StatusDeveloperError
-	if r.lease != nil && !whole {
+	if r.lease != nil && !combined {
 		w.finish(ctx, r, keep)
 	}
-	if r.collect && !whole {
+	if r.collect && !combined {
 		rec = withLogs(rec, w.logs(ctx, r, w.annotated(r, rec), !keep))
 	}
 	if r.lease == nil {
 		leave(left{run: r, keep: keep})
 	}
-	w.completer.answer(r.pending, ending{record: w.annotated(r, rec), whole: whole})
+	w.completer.answer(r.pending, ending{record: w.annotated(r, rec), combined: combined})
 	if r.lease != nil {
 		leave(left{run: r, keep: keep})
 	}
 	w.observe.runEnded(r, w.clock())
-	w.completer.file(r.pending, ending{record: w.annotated(r, rec), whole: whole})
+	w.completer.file(r.pending, ending{record: w.annotated(r, rec), combined: combined})
 }
 
 func withLogs(rec *activation.Record, lines []string) *activation.Record {

@@ -66,9 +66,9 @@ type warmSet struct{ slots []*slot }
 
 // capacity finds the most recently used slot that can take one more run. A
 // slot whose pause is under way cannot: its answer comes first.
-func (b *warmSet) capacity() *slot {
-	for i := len(b.slots) - 1; i >= 0; i-- {
-		s := b.slots[i]
+func (w *warmSet) capacity() *slot {
+	for i := len(w.slots) - 1; i >= 0; i-- {
+		s := w.slots[i]
 		switch s.state {
 		case running, ready, paused:
 			if s.active < s.concurrency && !s.doomed {
@@ -80,9 +80,9 @@ func (b *warmSet) capacity() *slot {
 }
 
 // touch moves a slot to the most recently used end.
-func (b *warmSet) touch(s *slot) {
-	if i := slices.Index(b.slots, s); i >= 0 {
-		b.slots = append(slices.Delete(b.slots, i, i+1), s)
+func (w *warmSet) touch(s *slot) {
+	if i := slices.Index(w.slots, s); i >= 0 {
+		w.slots = append(slices.Delete(w.slots, i, i+1), s)
 	}
 }
 
