@@ -82,8 +82,8 @@ func (g *gpuScheduler) decide(now time.Duration) {
 
 // reportHost reports to the GPU scheduler what host memory is left, where that has changed.
 func (g *gpuScheduler) reportHost(now time.Duration) {
-	free, spare := g.d.pool.Available()
-	h := scheduler.HostMemory{Free: free, Reclaimable: spare, Needed: g.d.pool.Shortage()}
+	m := g.d.pool.Memory()
+	h := scheduler.HostMemory{Free: m.Free, Reclaimable: m.Spare, Needed: m.Needed}
 	if g.hostKnown && h == g.host {
 		return
 	}
@@ -324,7 +324,7 @@ func (g *gpuScheduler) memoryReported(now time.Duration, h gpu.MemoryReport) {
 		g.take(now, scheduler.Event{Kind: scheduler.Failed, Container: ctr.gpu.id})
 	}
 	ctr.gpu.reported(h)
-	if more := g.shares.more(ctr, h, g.d.pool.Free()); more > 0 && g.d.pool.Reserve(more) {
+	if more := g.shares.more(ctr, h, g.d.pool.Memory().Free); more > 0 && g.d.pool.Reserve(more) {
 		ctr.gpu.reserved += more
 		g.take(now, scheduler.Event{Kind: scheduler.HostGrown, Container: ctr.gpu.id, Bytes: int64(ctr.gpu.reserved)})
 	}

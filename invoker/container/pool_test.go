@@ -291,7 +291,7 @@ func TestClaimSharesTheBudget(t *testing.T) {
 	}
 	b.ask("a", 256, 1)
 	b.none()
-	if got := b.p.Shortage(); got != 256 {
+	if got := b.p.Memory().Needed; got != 256 {
 		t.Fatalf("lacking %d, want 256", got)
 	}
 	b.p.Release(b.now, 512)

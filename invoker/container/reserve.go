@@ -29,39 +29,36 @@ func (p *Pool) Release(now time.Duration, memoryMB int) {
 	p.refill(now, nil)
 }
 
-// Shortage is the memory that the first blocked activation still lacks when
-// every idle container is removed. When it is positive, reserved memory that is
-// idle should be given back.
-func (p *Pool) Shortage() int {
+// EvictIdle orders idle containers out so that a Reserve of that memory can succeed
+// later. While the first waiting activation waits for memory it does nothing.
+func (p *Pool) EvictIdle(memoryMB int) {
+	if !p.blocked() {
+		p.evictFor(memoryMB)
+	}
+}
+
+// Memory is what may be reserved, and what should be given back, in MiB.
+type Memory struct {
+	Free   int // what Reserve can take now
+	Spare  int // what it could take in addition when the idle containers are gone
+	Needed int // what the first activation that waits for memory still lacks then
+}
+
+// Memory is the pool's memory for what lives outside of it. While the first waiting
+// activation waits for memory nothing can be reserved: it comes first, and what is
+// spare is known when it has a container.
+func (p *Pool) Memory() Memory {
+	m := Memory{Free: p.cfg.MemoryMB - p.used, Spare: p.spare()}
+	if p.blocked() {
+		m.Free, m.Spare = 0, p.cfg.MemoryMB
+	}
 	for w := range p.queue.all() {
 		if w.blocked {
-			return max(0, p.used-p.spare()+w.MemoryMB-p.cfg.MemoryMB)
+			m.Needed = max(0, p.used-p.spare()+w.MemoryMB-p.cfg.MemoryMB)
+			break
 		}
 	}
-	return 0
-}
-
-// Free is the memory that no container has, in MiB.
-func (p *Pool) Free() int { return p.cfg.MemoryMB - p.used }
-
-// EvictIdle orders idle containers out so that a Reserve of that memory can succeed
-// later, and reports whether it will.
-func (p *Pool) EvictIdle(memoryMB int) bool {
-	if p.blocked() {
-		return false
-	}
-	p.evictFor(memoryMB)
-	return p.used-p.freeing+memoryMB <= p.cfg.MemoryMB
-}
-
-// Available is the memory that Reserve can take now, and what it could take when the
-// idle containers are gone, in MiB. While an activation waits for memory nothing can
-// be reserved: it comes first, and what is spare is known when it has a container.
-func (p *Pool) Available() (free, spare int) {
-	if p.blocked() {
-		return 0, p.cfg.MemoryMB
-	}
-	return p.Free(), p.spare()
+	return m
 }
 
 // blocked reports whether the first waiting activation waits for memory.
