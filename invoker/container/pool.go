@@ -128,12 +128,9 @@ func New(cfg Config, now time.Duration) (*Pool, error) {
 	return p, nil
 }
 
-// Fits reports whether a container of that memory could ever be created.
-func (p *Pool) Fits(memoryMB int) bool { return memoryMB <= p.cfg.MemoryMB }
-
 // Enqueue lets an activation wait for its container. The demand must fit.
 func (p *Pool) Enqueue(now time.Duration, d Demand) {
-	if !p.Fits(d.MemoryMB) || d.MemoryMB <= 0 || d.Concurrency < 1 {
+	if d.MemoryMB > p.cfg.MemoryMB || d.MemoryMB <= 0 || d.Concurrency < 1 {
 		panic(fmt.Sprintf("container: demand of %d MB, concurrency %d", d.MemoryMB, d.Concurrency))
 	}
 	p.queue.push(d)
@@ -141,9 +138,6 @@ func (p *Pool) Enqueue(now time.Duration, d Demand) {
 		p.ready = append(p.ready, d.Key)
 	}
 }
-
-// Cancel takes an invocation that still waits out of the queue.
-func (p *Pool) Cancel(invocation uint64) bool { return p.queue.cancel(invocation) }
 
 // Next starts one waiting activation, or reports false when none can be started
 // now. They go in order of arrival. An invocation for which a container of its own

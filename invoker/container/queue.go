@@ -42,13 +42,12 @@ type waiting struct {
 // queue has the waiting demands in order of arrival, altogether and by their keys.
 type queue struct {
 	fifo[*waiting]
-	byKey        map[string]*fifo[*waiting]
-	byInvocation map[uint64]*waiting
-	memoryMB     int
+	byKey    map[string]*fifo[*waiting]
+	memoryMB int
 }
 
 func newQueue() queue {
-	return queue{byKey: map[string]*fifo[*waiting]{}, byInvocation: map[uint64]*waiting{}}
+	return queue{byKey: map[string]*fifo[*waiting]{}}
 }
 
 func (q *queue) push(d Demand) {
@@ -59,7 +58,6 @@ func (q *queue) push(d Demand) {
 		q.byKey[d.Key] = k
 	}
 	w.element, w.keyElement = q.PushBack(w), k.PushBack(w)
-	q.byInvocation[d.Invocation] = w
 	q.memoryMB += d.MemoryMB
 }
 
@@ -71,20 +69,11 @@ func (q *queue) firstOf(key string) *waiting {
 	return nil
 }
 
-func (q *queue) cancel(invocation uint64) bool {
-	w := q.byInvocation[invocation]
-	if w != nil {
-		q.remove(w)
-	}
-	return w != nil
-}
-
 func (q *queue) remove(w *waiting) {
 	k := q.byKey[w.Key]
 	q.Remove(w.element)
 	if k.Remove(w.keyElement); k.Len() == 0 {
 		delete(q.byKey, w.Key)
 	}
-	delete(q.byInvocation, w.Invocation)
 	q.memoryMB -= w.MemoryMB
 }
