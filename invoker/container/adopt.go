@@ -24,8 +24,7 @@ func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 	}
 	s := p.add(h.MemoryMB)
 	p.adopt(s, now, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency})
-	s.active, s.lastUsed = 0, now-h.Idle
-	s.since = s.lastUsed
+	s.active, s.since = 0, now-h.Idle
 	s.state = ready
 	list := &p.idle
 	if h.Paused {

@@ -57,7 +57,7 @@ func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
 	case s.doomed:
 		p.remove(s)
 	default:
-		s.state, s.since, s.lastUsed = ready, now, now
+		s.state, s.since = ready, now
 		p.idle.push(s)
 		p.warm[s.key].touch(s)
 		p.offer(s)

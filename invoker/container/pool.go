@@ -221,7 +221,6 @@ func (p *Pool) reuse(now time.Duration, d Demand) (Placement, bool) {
 	p.unlist(s)
 	s.state = running
 	s.active++
-	s.lastUsed = now
 	b.touch(s)
 	return pl, true
 }
@@ -255,7 +254,7 @@ func (p *Pool) create(now time.Duration, d Demand) Placement {
 // adopt gives a slot to a key; it stays with the key until it is removed.
 func (p *Pool) adopt(s *slot, now time.Duration, d Demand) {
 	s.key, s.kind, s.concurrency = d.Key, d.Kind, d.Concurrency
-	s.state, s.active, s.lastUsed = warmingUp, 1, now
+	s.state, s.active = warmingUp, 1
 	b := p.warm[d.Key]
 	if b == nil {
 		b = &warmSet{}

@@ -32,8 +32,7 @@ type slot struct {
 	concurrency int
 	active      int
 	state       state
-	doomed      bool // remove as soon as no activation runs in it
-	lastUsed    time.Duration
+	doomed      bool          // remove as soon as no activation runs in it
 	since       time.Duration // when it entered ready, paused or started
 
 	in      *slotQueue // nil: none

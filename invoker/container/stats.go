@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Stats is a copy of the pool's figures for metrics and status.
@@ -72,14 +71,13 @@ type View struct {
 	State    string
 	MemoryMB int
 	Active   int
-	LastUsed time.Duration
 }
 
 // Views copies every container, the oldest first.
 func (p *Pool) Views() []View {
 	out := make([]View, 0, len(p.slots))
 	for _, s := range p.slots {
-		out = append(out, View{s.id, s.kind, s.state.String(), s.memoryMB, s.active, s.lastUsed})
+		out = append(out, View{s.id, s.kind, s.state.String(), s.memoryMB, s.active})
 	}
 	slices.SortFunc(out, func(a, b View) int { return cmp.Compare(a.Slot, b.Slot) })
 	return out
