@@ -3,7 +3,6 @@ package devices
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -12,52 +11,42 @@ import (
 
 // gpuContainer is one container.
 type gpuContainer struct {
-	name   string
-	device gpu.Device
-	shim   *shimctl.Container // nil where there is no library
-	off    bool               // the action's annotation is shim: off
-	// managed reports that its memory can be moved.
-	managed     bool
-	limit       int64         // bytes that it may use altogether; 0: none given
-	host        int64         // bytes of host memory that it may pin; 0: none given
-	memory      int64         // bytes that its action declares; 0: none
-	tenant      string        // the namespace whose limit counts for it, empty for none
-	most        int64         // bytes that its namespace may use on the device
-	running     bool          // what follows to part is guarded by Mover.tenants
-	least       int64         // what is reserved for its runs
-	used        int64         // what it uses
-	allowed     int64         // what its processes were allowed by the last message
-	own         int64         // bytes that it may use by its limit, or as its device has them
-	firstReport chan struct{} // closed when the first process reports
+	name    string
+	device  gpu.Device
+	shim    *shimctl.Container // nil where there is no library
+	off     bool               // the action's annotation is shim: off
+	managed bool               // its memory can be moved
+	limit   int64              // bytes that it may use altogether; 0: none given
+	host    int64              // bytes of host memory that it may pin; 0: none given
+	memory  int64              // bytes that its action declares; 0: none
+	tenant  string             // the namespace whose limit counts for it, empty for none
+	most    int64              // bytes that its namespace may use on the device
+	own     int64              // bytes that it may use by its limit, or as its device has them
 
-	mu         sync.Mutex
-	connected  bool              // firstReport is closed
-	unhooked   bool              // a run has waited for the first process without one
-	assumed    bool              // it counts as using what was reserved
-	rejoins    time.Time         // an adopted container is waited for until then; zero: it was made here
-	moved      bool              // there was an order since the last run's end
-	complained bool              // of an order that was not carried out whole
-	usage      map[int]gpu.Usage // reported by processes
-	over       bool              // that it uses too much was reported
-	runs       int               // begun and not ended
-	promised   int64             // the most that was set aside for one of them
-	reporting  map[int]bool      // processes that report their usage; true: silent now
-	seen       map[int]int64     // bytes of processes that only NVML lists
+	// Mover.mu guards the rest.
+	firstReport chan struct{}     // closed when the first process reports
+	connected   bool              // firstReport is closed
+	unhooked    bool              // a run has waited for the first process without one
+	assumed     bool              // it counts as using what was reserved
+	rejoins     time.Time         // an adopted container is waited for until then; zero: it was made here
+	moved       bool              // there was an order since the last run's end
+	complained  bool              // of an order that was not carried out whole
+	usage       map[int]gpu.Usage // reported by processes
+	over        bool              // that it uses too much was reported
+	runs        int               // begun and not ended
+	promised    int64             // the most that was reserved for one of them
+	allowed     int64             // what its processes were allowed by the last message
+	reporting   map[int]bool      // processes that report their usage; true: silent now
+	seen        map[int]int64     // bytes of processes that only NVML lists
 }
 
 // noShim reports whether no shim is loaded into the container's processes.
 func (b *gpuContainer) noShim() bool { return b.shim == nil || b.off }
 
-func (b *gpuContainer) setDirty(moved bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *Mover) setMoved(b *gpuContainer, moved bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	b.moved = moved
-}
-
-func (b *gpuContainer) dirty() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.moved
 }
 
 func newContainer(name string, device gpu.Device) *gpuContainer {
@@ -71,9 +60,9 @@ const assumedPID = 0
 // the first run it waits: a program may have begun to use the GPU just now, and its
 // shim connects a moment later.
 func (m *Mover) connected(ctx context.Context, b *gpuContainer) bool {
-	b.mu.Lock()
+	m.mu.Lock()
 	received, unhooked := b.connected, b.unhooked
-	b.mu.Unlock()
+	m.mu.Unlock()
 	if received || unhooked {
 		return received
 	}
@@ -87,23 +76,11 @@ func (m *Mover) connected(ctx context.Context, b *gpuContainer) bool {
 	}
 }
 
-func (b *gpuContainer) silent() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := 0
-	for _, silent := range b.reporting {
-		if silent {
-			n++
-		}
-	}
-	return n
-}
-
 // assume counts what was reserved as used by a container whose processes do not
 // report. Nothing of it can be moved.
 func (m *Mover) assume(b *gpuContainer, need gpu.Need) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(b.seen) > 0 {
 		return // NVML lists what it uses
 	}
@@ -114,7 +91,7 @@ func (m *Mover) assume(b *gpuContainer, need gpu.Need) {
 }
 
 // known ends what was assumed: the container's usage is reported. The caller
-// holds b.mu.
+// holds m.mu.
 func (m *Mover) known(b *gpuContainer) {
 	if b.assumed {
 		b.assumed = false
@@ -125,16 +102,13 @@ func (m *Mover) known(b *gpuContainer) {
 // countUnhooked counts a container whose processes did not connect, and warns
 // once for each action.
 func (m *Mover) countUnhooked(b *gpuContainer) {
-	b.mu.Lock()
-	again := b.unhooked
-	b.unhooked = true
-	b.mu.Unlock()
-	if again {
-		return
-	}
-	action := actionOf(b.name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if b.unhooked {
+		return
+	}
+	b.unhooked = true
+	action := actionOf(b.name)
 	m.unhooked++
 	if m.warned[action] {
 		return
@@ -163,12 +137,12 @@ type events struct{ m *Mover }
 
 // Usage passes on what a process uses.
 func (e events) Usage(name string, pid int, u gpu.Usage) {
-	b := e.m.container(name)
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	b := e.m.containers[name]
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if !b.connected {
 		b.connected = true
 		close(b.firstReport)
@@ -186,12 +160,12 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 
 // Exited passes on that a process uses nothing any more.
 func (e events) Exited(name string, pid int) {
-	b := e.m.container(name)
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	b := e.m.containers[name]
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	delete(b.reporting, pid)
 	delete(b.usage, pid)
 	e.m.allot(b)
@@ -208,12 +182,12 @@ func (e events) Refused(name string, pid int, r shimctl.Refusal) {
 
 // Silent stores that a process does not answer. A frozen container does not.
 func (e events) Silent(name string, pid int, silent bool) {
-	b := e.m.container(name)
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	b := e.m.containers[name]
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
 	b.reporting[pid] = silent
-	b.mu.Unlock()
 	e.m.log.Info("shim of a GPU container", "container", name, "pid", pid, "answers", !silent)
 }

@@ -14,7 +14,7 @@ import (
 const unreportedBytes = 64 << 20
 
 // overByReport returns, once, that the container's processes use more than they may
-// by their own reports. The caller holds b.mu.
+// by their own reports. The caller holds m.mu.
 func (b *gpuContainer) overByReport() string {
 	sum, pinned := int64(0), int64(0)
 	for _, u := range b.usage {
@@ -30,7 +30,7 @@ func (b *gpuContainer) overByReport() string {
 }
 
 // overByNVML returns the same by what NVML lists of its processes, with their
-// contexts. The caller holds b.mu.
+// contexts. The caller holds m.mu.
 func (b *gpuContainer) overByNVML(found map[int]observed, context int64) string {
 	sum, allowed := int64(0), b.limit
 	for _, s := range found {
@@ -56,7 +56,7 @@ func (b *gpuContainer) beyond(sum int64, is bool) string {
 
 // hidden is what reporting processes have on the device beyond what they report, by
 // NVML. What was moved out may still be listed there, so all that they have
-// allocated is allowed for. The caller holds b.mu.
+// allocated is allowed for. The caller holds m.mu.
 func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 	for _, u := range b.reportedBy(key) {
 		bytes -= u.Allocated + max(u.Context, context) + unreportedBytes
@@ -69,7 +69,7 @@ func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 func hiddenPID(pid int) int { return -pid }
 
 // charged reports bytes that are seen and not reported. The caller holds
-// b.mu.
+// m.mu.
 func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
 	if before, known := b.seen[pid]; known && max(before-bytes, bytes-before) < minChange {
 		return
@@ -86,8 +86,8 @@ func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
 // runs counts a run that begins in a container, for which so much was reserved, or
 // has ended.
 func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if b.runs += change; b.runs == 0 {
 		b.promised = 0
 	}
@@ -99,38 +99,35 @@ func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 
 // allot sends the containers on a container's device what each may use, and
 // returns, once, that those of its namespace use too much together, if they do. The
-// caller holds b.mu.
+// caller holds m.mu.
 func (m *Mover) allot(b *gpuContainer) (over string) {
-	m.tenants.Lock()
-	defer m.tenants.Unlock()
-	b.running, b.used, b.least = b.runs > 0, b.total(m.options.Context), b.promised
-	left := b.device.MemoryBytes
+	context, left := m.options.Context, b.device.MemoryBytes
 	var running []*gpuContainer
-	for _, o := range m.all() {
+	for _, o := range m.containers {
 		if o.device.Index != b.device.Index {
 			continue
 		}
-		left -= m.options.Context
-		if o.running {
+		left -= context
+		if o.runs > 0 {
 			running = append(running, o)
-			left -= o.share()
+			left -= o.share(context)
 		}
 	}
 	for _, o := range running {
-		part := min(o.own, left+o.share())
+		part := min(o.own, left+o.share(context))
 		if o.tenant != "" {
-			part = min(part, o.most-o.others(running, (*gpuContainer).share))
+			part = min(part, o.most-o.others(running, func(x *gpuContainer) int64 { return x.share(context) }))
 		}
 		// 0 would be no limit.
-		if part = max(part, min(o.least, o.own), 1); part != o.allowed && o.own > 0 && !o.noShim() {
+		if part = max(part, min(o.promised, o.own), 1); part != o.allowed && o.own > 0 && !o.noShim() {
 			o.allowed = part
 			o.shim.Limit(part, o.host)
 		}
 	}
-	if b.tenant == "" || b.over || !b.running {
+	if b.tenant == "" || b.over || b.runs == 0 {
 		return ""
 	}
-	reported := b.used + b.others(running, func(o *gpuContainer) int64 { return o.used })
+	reported := b.total(context) + b.others(running, func(o *gpuContainer) int64 { return o.total(context) })
 	if reported <= b.most {
 		return ""
 	}
@@ -140,8 +137,8 @@ func (m *Mover) allot(b *gpuContainer) (over string) {
 }
 
 // share is what a running container uses of its device, or what is reserved for it.
-// The caller holds Mover.tenants.
-func (b *gpuContainer) share() int64 { return max(b.used, b.least) }
+// The caller holds Mover.mu.
+func (b *gpuContainer) share(context int64) int64 { return max(b.total(context), b.promised) }
 
 // others sums up what the others of a container's namespace have, of those that run.
 func (b *gpuContainer) others(running []*gpuContainer, of func(*gpuContainer) int64) (sum int64) {
@@ -154,7 +151,7 @@ func (b *gpuContainer) others(running []*gpuContainer, of func(*gpuContainer) in
 }
 
 // total is what the container's processes use, reported and unreported. The caller
-// holds b.mu.
+// holds m.mu.
 func (b *gpuContainer) total(context int64) (sum int64) {
 	for _, u := range b.usage {
 		sum = min(sum+u.Allocated, maxUsed)

@@ -93,7 +93,6 @@ type Mover struct {
 	build       string         // identifies this library
 	polling     sync.WaitGroup // of WatchSimulated
 	stopPolling func()         // nil where nothing is polled
-	tenants     sync.Mutex     // serializes what a namespace's containers are allowed
 
 	mu         sync.Mutex
 	containers map[string]*gpuContainer
@@ -205,7 +204,10 @@ func (m *Mover) Begin(name string, need gpu.Need) {
 		return
 	}
 	m.runs(b, 1, need.Bytes)
-	if !b.noShim() && b.dirty() {
+	m.mu.Lock()
+	moved := b.moved
+	m.mu.Unlock()
+	if moved && !b.noShim() {
 		b.shim.Running(true)
 	}
 }
@@ -236,7 +238,7 @@ func (m *Mover) ended(ctx context.Context, b *gpuContainer) {
 	ctx, cancel := context.WithTimeout(ctx, m.options.answerTime)
 	defer cancel()
 	if _, err := b.shim.Ended(ctx); err == nil {
-		b.setDirty(false)
+		m.setMoved(b, false)
 	}
 }
 
@@ -248,8 +250,8 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime)
 	defer cancel()
-	b.setDirty(true)
-	err := b.rejoined(ctx)
+	m.setMoved(b, true)
+	err := m.rejoined(ctx, b)
 	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", o.Kind, o.Container, err)
 	}
@@ -272,10 +274,10 @@ func (m *Mover) judge(b *gpuContainer, o gpu.Order, done shimctl.Done) (int64, e
 	case shimctl.Cancelled, shimctl.Stale:
 		return 0, fmt.Errorf("%s %s: %w: %s", o.Kind, o.Container, ErrUndone, done.Status)
 	case shimctl.Failed, shimctl.Partial:
-		b.mu.Lock()
+		m.mu.Lock()
 		first := !b.complained
 		b.complained = true
-		b.mu.Unlock()
+		m.mu.Unlock()
 		if first {
 			m.log.Warn("gpu memory could not be moved whole", "container", o.Container, "order", o.Kind.String(),
 				"outcome", done.Status.String(), "code", done.Code, "moved", done.Moved, "resident", done.Resident)
@@ -295,13 +297,17 @@ type Stats struct {
 // Stats returns the counts of this moment.
 func (m *Mover) Stats() Stats {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := Stats{Containers: len(m.containers), Unhooked: m.unhooked}
-	m.mu.Unlock()
-	for _, b := range m.all() {
+	for _, b := range m.containers {
 		if b.shim != nil {
 			s.Processes += b.shim.Processes()
 		}
-		s.Silent += b.silent()
+		for _, silent := range b.reporting {
+			if silent {
+				s.Silent++
+			}
+		}
 	}
 	return s
 }
@@ -316,14 +322,8 @@ func (m *Mover) Close() error {
 		m.stopPolling()
 		m.polling.Wait()
 	}
-	m.mu.Lock()
-	names := make([]string, 0, len(m.containers))
-	for name := range m.containers {
-		names = append(names, name)
-	}
-	m.mu.Unlock()
-	for _, name := range names {
-		m.Forget(name)
+	for _, b := range m.all() {
+		m.Forget(b.name)
 	}
 	err := m.control.Close()
 	if m.kept {

@@ -152,7 +152,7 @@ func (m *Mover) processKey(p nvml.Process) int {
 }
 
 // reportedBy is the usage that is reported by the processes of a key. The caller
-// holds b.mu.
+// holds Mover.mu.
 func (b *gpuContainer) reportedBy(key int) (usages []gpu.Usage) {
 	if key != shimctl.Outside {
 		if _, reports := b.reporting[key]; reports {

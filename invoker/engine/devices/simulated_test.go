@@ -47,9 +47,9 @@ func TestSimulatedDeviceIsWatched(t *testing.T) {
 	g := b.bare(name)
 	b.seesWhatIsThere(g)
 	g.Do("alloc %d", 80*mib)
-	b.container(name).mu.Lock()
-	b.container(name).limit = 2 * mib
-	b.container(name).mu.Unlock()
+	b.mu.Lock()
+	b.containers[name].limit = 2 * mib
+	b.mu.Unlock()
 	over := b.await("the report on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
 	if !strings.Contains(over.Over, "held 80 MB") || !strings.Contains(over.Over, "limit of 2 MB") {
 		t.Errorf("reported %q", over.Over)

@@ -88,12 +88,12 @@ func clearSockets(dir string, used map[string]bool) error {
 // own processes report: they connect to the socket by themselves. It returns the
 // report to assume, false if a process has reported already.
 func (m *Mover) Assume(name string, u gpu.Usage) (gpu.MemoryReport, bool) {
-	b := m.container(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.containers[name]
 	if b == nil {
 		return gpu.MemoryReport{}, false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.moved = true // the last order of the previous process is not known
 	b.rejoins = time.Now().Add(m.options.rejoinTime)
 	if b.connected || len(b.seen) > 0 {
@@ -106,10 +106,10 @@ func (m *Mover) Assume(name string, u gpu.Usage) (gpu.MemoryReport, bool) {
 // rejoined waits until the processes of an adopted container have connected: until
 // then an order reaches none of them, and nothing would seem to be movable. It gives
 // up after a while.
-func (b *gpuContainer) rejoined(ctx context.Context) error {
-	b.mu.Lock()
+func (m *Mover) rejoined(ctx context.Context, b *gpuContainer) error {
+	m.mu.Lock()
 	received, at := b.connected, b.rejoins
-	b.mu.Unlock()
+	m.mu.Unlock()
 	if received || at.IsZero() {
 		return nil
 	}

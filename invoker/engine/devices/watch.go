@@ -3,6 +3,8 @@ package devices
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
@@ -115,8 +117,8 @@ func (m *Mover) observe(readings []nvml.Reading) {
 
 // charge reports what a container's unreported processes use.
 func (m *Mover) charge(b *gpuContainer, found map[int]observed) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for key, s := range found {
 		if len(b.reportedBy(key)) == 0 {
 			m.known(b)
@@ -152,9 +154,5 @@ func (m *Mover) charge(b *gpuContainer, found map[int]observed) {
 func (m *Mover) all() []*gpuContainer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make([]*gpuContainer, 0, len(m.containers))
-	for _, b := range m.containers {
-		out = append(out, b)
-	}
-	return out
+	return slices.Collect(maps.Values(m.containers))
 }
