@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -170,47 +169,6 @@ func TestNothingOfGPUsWithoutOne(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-}
-
-func TestSMIStandsIn(t *testing.T) {
-	g, err := readSMI("0, GPU-a, NVIDIA H200, 00000000:1A:00.0, 143771, 143000, 700, Enabled, Default, Disabled, Disabled, 580.95.05\n" +
-		"1, GPU-b, Tesla T4, 00000000:1B:00.0, [N/A], 1, 1, Disabled, Exclusive_Process, [N/A], [N/A], 580.95.05\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if g.Versions.Driver != "580.95.05" {
-		t.Errorf("driver %q", g.Versions.Driver)
-	}
-	want := []nvml.Card{
-		{Minor: -1, UUID: "GPU-a", Name: "NVIDIA H200", Bus: "00000000:1A:00.0", Memory: nvml.Memory{Total: 143771 << 20, Free: 143000 << 20, Used: 700 << 20},
-			Persistence: nvml.On, Mode: nvml.ModeDefault, MIG: nvml.Off, MIGPending: nvml.Off},
-		{Index: 1, Minor: -1, UUID: "GPU-b", Name: "Tesla T4", Bus: "00000000:1B:00.0", Memory: nvml.Memory{Total: -1, Free: 1 << 20, Used: 1 << 20},
-			Persistence: nvml.Off, Mode: nvml.ModeExclusive, MIG: nvml.Unknown, MIGPending: nvml.Unknown},
-	}
-	if !reflect.DeepEqual(g.Cards, want) {
-		t.Errorf("cards %+v, want %+v", g.Cards, want)
-	}
-	for _, bad := range []string{"", "No devices were found\n", "x, GPU-a, n, b, 1, 1, 1, Enabled, Default, Disabled, Disabled, 580\n", "0, \"a\n"} {
-		if g, err := readSMI(bad); err == nil {
-			t.Errorf("%q gives %+v", bad, g)
-		}
-	}
-}
-
-func FuzzSMI(f *testing.F) {
-	f.Add("0, GPU-a, NVIDIA H200, 0:1, 143771, 143000, 700, Enabled, Default, Disabled, Disabled, 580.95.05\n")
-	f.Add("0, a, b, c, -1, 99999999999999999999, 1, , Prohibited, , , \n")
-	f.Fuzz(func(t *testing.T, text string) {
-		g, err := readSMI(text)
-		if err != nil {
-			return
-		}
-		for _, c := range g.Cards {
-			if c.Memory.Total < -1 || c.Memory.Free < -1 {
-				t.Errorf("memory %+v", c.Memory)
-			}
-		}
-	})
 }
 
 func TestVersions(t *testing.T) {

@@ -71,6 +71,14 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	return m
 }
 
+// askSMI asks where this build has no NVML.
+func (m *Machine) askSMI(ctx context.Context) (GPU, error) {
+	cards, versions, err := nvml.AskSMI(ctx, func(ctx context.Context, name string, args ...string) (string, error) {
+		return m.Command(ctx, nil, name, args...)
+	})
+	return GPU{versions, cards, "nvidia-smi"}, err
+}
+
 func askNVML(library string) (g GPU, err error) {
 	d, err := nvml.Open(nvml.Options{Library: library})
 	if err != nil {

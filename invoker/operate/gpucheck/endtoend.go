@@ -64,7 +64,7 @@ func checkEndToEnd(t *trial) {
 // another must leave it, and observes how that one comes back. It is not judged: the
 // reservation must fit what others, too, leave of the card.
 func (t *trial) crowdOut(w *whisk, bytes int64) {
-	card, err := t.monitor.card()
+	card, err := t.monitor.card(t.ctx)
 	if err != nil {
 		t.remark("Nothing was crowded out: %v.", err)
 		return

@@ -152,7 +152,7 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 	if f.hasFrameworks() {
 		defer f.preload(ctx)()
 	}
-	r := f.report()
+	r := f.report(ctx)
 	for _, st := range steps {
 		if len(s.Steps) == 0 || slices.Contains(s.Steps, st.name) {
 			r.Steps = append(r.Steps, f.step(ctx, st))

@@ -78,10 +78,10 @@ func field(path, name, separator string) string {
 }
 
 // report begins the report with what is known before the first step.
-func (f *fixture) report() *Report {
+func (f *fixture) report(ctx context.Context) *Report {
 	return &Report{
 		Fake: f.fake, Driver: pick(f, "NVIDIA's driver", "fake driver"), Version: f.s.Version, Started: f.began.UTC(),
-		Machine: thisMachine(), Card: f.card(), Goals: *f.s.Goals, Programs: f.built,
+		Machine: thisMachine(), Card: f.card(ctx), Goals: *f.s.Goals, Programs: f.built,
 	}
 }
 
@@ -99,7 +99,7 @@ func thisMachine() Machine {
 	return m
 }
 
-func (f *fixture) card() Card {
+func (f *fixture) card(ctx context.Context) Card {
 	d := f.device
 	c := Card{
 		Name: d.Device, Capability: d.Capability, Processors: d.Processors, Memory: d.Total, Free: d.Free,
@@ -110,25 +110,26 @@ func (f *fixture) card() Card {
 	if f.monitor.driver != nil {
 		c.Driver = f.monitor.driver.Versions().Driver
 	}
-	if n, err := f.monitor.card(); err == nil {
+	if n, err := f.monitor.card(ctx); err == nil {
 		c.MIG, c.MPS, c.Mode = n.MIG.String(), n.MPS, n.Mode.String()
 	}
 	return c
 }
 
-// monitor reads how full the card is from its driver's management library: a
-// second witness beside cuMemGetInfo.
+// monitor reads how full the card is from its driver's management library, or from
+// nvidia-smi in a build without it: a second witness beside cuMemGetInfo.
 type monitor struct {
 	driver *nvml.Driver // nil: none
-	source string       // for the report: what the card is observed by, or why it is not
+	cards  func(context.Context) ([]nvml.Card, error)
+	source string // for the report: what the card is observed by, or why it is not
 	bus    string
-	smi    bool // by nvidia-smi, in a build without NVML
 	fake   bool // a fake library does not follow the fake driver
 }
 
 // openMonitor never fails: without NVML the report has the reason.
 func openMonitor(s Settings, fake bool, bus string) *monitor {
 	m := &monitor{bus: bus, fake: fake}
+	m.cards = func(context.Context) ([]nvml.Card, error) { return nil, fmt.Errorf("NVML is needed: %s", m.source) }
 	library := s.NVML
 	if fake && library == "" {
 		library = filepath.Join(s.Shim, "nvml", "libnvidia-ml.so.1")
@@ -140,33 +141,52 @@ func openMonitor(s Settings, fake bool, bus string) *monitor {
 	driver, err := nvml.Open(nvml.Options{Library: library})
 	_, noSMI := exec.LookPath("nvidia-smi")
 	switch {
-	case err == nil && fake:
-		m.driver, m.source = driver, "a fake library, which does not follow the fake driver's memory"
 	case err == nil:
 		m.driver, m.source = driver, orUnknown(driver.Versions().NVML)
+		m.cards = func(context.Context) ([]nvml.Card, error) { return driver.Cards() }
+		if fake {
+			m.source = "a fake library, which does not follow the fake driver's memory"
+		}
 	case !fake && noSMI == nil && errors.Is(err, nvml.ErrNotBuilt):
-		m.smi, m.source = true, "by nvidia-smi: this build has no NVML"
+		m.source = "by nvidia-smi: this build has no NVML"
+		m.cards = askSMI
 	default:
 		m.source = "not asked: " + err.Error()
 	}
 	return m
 }
 
+func askSMI(ctx context.Context) ([]nvml.Card, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	cards, _, err := nvml.AskSMI(ctx, func(ctx context.Context, name string, args ...string) (string, error) {
+		text, err := exec.CommandContext(ctx, name, args...).Output()
+		return string(text), err
+	})
+	return cards, err
+}
+
 // card is the card that the programs use: the one at their device's address.
-func (m *monitor) card() (nvml.Card, error) {
-	if m.driver == nil {
-		return nvml.Card{}, fmt.Errorf("NVML is needed: %s", m.source)
-	}
-	cards, err := m.driver.Cards()
-	if err != nil {
-		return nvml.Card{}, err
-	}
+func (m *monitor) card(ctx context.Context) (nvml.Card, error) {
+	cards, err := m.cards(ctx)
 	for _, c := range cards {
 		if len(cards) == 1 || sameBus(c.Bus, m.bus) {
 			return c, nil
 		}
 	}
-	return nvml.Card{}, fmt.Errorf("none of %d cards is at %q", len(cards), m.bus)
+	if err == nil {
+		err = fmt.Errorf("none of %d cards is at %q", len(cards), m.bus)
+	}
+	return nvml.Card{}, err
+}
+
+// used is how much of the card is in use; false where that is not reported.
+func (m *monitor) used(ctx context.Context) (int64, bool) {
+	c, err := m.card(ctx)
+	if err != nil || m.fake || c.Memory.Used < 0 {
+		return 0, false
+	}
+	return c.Memory.Used, true
 }
 
 // sameBus compares PCI addresses whose domain is written with four digits or with
@@ -174,34 +194,6 @@ func (m *monitor) card() (nvml.Card, error) {
 func sameBus(a, b string) bool {
 	short := func(address string) string { return strings.TrimLeft(strings.ToLower(address), "0") }
 	return a != "" && short(a) == short(b)
-}
-
-// used is how much of the card is in use; false where that is not reported.
-func (m *monitor) used(ctx context.Context) (int64, bool) {
-	if m.smi {
-		return m.askSMI(ctx)
-	}
-	c, err := m.card()
-	if err != nil || m.fake || c.Memory.Used < 0 {
-		return 0, false
-	}
-	return c.Memory.Used, true
-}
-
-func (m *monitor) askSMI(ctx context.Context) (int64, bool) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	args := []string{"--query-gpu=memory.used", "--format=csv,noheader,nounits"}
-	if m.bus != "" {
-		args = append(args, "-i", m.bus)
-	}
-	text, err := exec.CommandContext(ctx, "nvidia-smi", args...).Output()
-	if err != nil {
-		return 0, false
-	}
-	first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
-	mib, err := strconv.ParseInt(strings.TrimSpace(first), 10, 64)
-	return mib << 20, err == nil
 }
 
 func orUnknown(s string) string { return cmp.Or(s, "unknown") }
