@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -40,6 +41,51 @@ func Dir(t testing.TB, required bool) string {
 		t.Skipf("%s: run make shim-fake", lack)
 	}
 	return dir
+}
+
+// Build makes the shim, the fake driver and management library and the programs of
+// the GPU check where they are not up to date, and returns their directory. A test
+// is skipped where they cannot be made, or fails where they are required.
+func Build(t testing.TB, required bool) string {
+	t.Helper()
+	for _, tool := range []string{"make", "cc", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if required {
+				t.Fatalf("%s is needed to build and run the shim's programs", tool)
+			}
+			t.Skipf("no %s on this machine: the shim's programs cannot be built and run", tool)
+		}
+	}
+	dir := filepath.Join(top(), "build", "shim")
+	if err := build(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// build runs make in one test binary at a time.
+func build(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"-s", "-C", filepath.Join(top(), "shim"), "OUT=" + dir, filepath.Join(dir, "libgpuwhisk.so"),
+			filepath.Join(dir, "fake12/libcuda.so.1"), filepath.Join(dir, "nvml/libnvidia-ml.so.1")},
+		{"-s", "-C", filepath.Join(top(), "shim/check"), "OUT=" + dir},
+	} {
+		if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("make %v: %w\n%s", args, err, out)
+		}
+	}
+	return nil
 }
 
 // top is the module's directory as seen from a test's, however deep that lies.

@@ -6,8 +6,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
 
 // asProgram makes the test binary the program itself: a check starts a
@@ -19,51 +20,13 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	code := m.Run()
-	if shimAt != "" {
-		_ = os.RemoveAll(shimAt)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
-// shimAt is where the shim was built, empty while no test has needed it.
-var shimAt string
-
-// shimBuilt makes the shim, its fake driver and the check's programs, once.
-var shimBuilt = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gpuwhisk-test-")
-	if err != nil {
-		return "", err
-	}
-	shimAt = dir
-	for _, args := range [][]string{
-		{"-s", "-C", "../../../shim", "OUT=" + dir, filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12/libcuda.so.1")},
-		{"-s", "-C", "../../../shim/check", "OUT=" + dir},
-	} {
-		if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
-			return dir, errors.New(string(out))
-		}
-	}
-	return dir, nil
-})
-
-// shimDir is where they lie. The test is skipped where they cannot be made,
-// unless they must be.
+// shimDir is where the shim, its fake driver and the check's programs lie.
 func shimDir(t *testing.T) string {
 	t.Helper()
-	for _, tool := range []string{"make", "cc", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-				t.Fatalf("%s is needed to run the check on the fake driver", tool)
-			}
-			t.Skipf("no %s on this machine: the check cannot run on the fake driver", tool)
-		}
-	}
-	dir, err := shimBuilt()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return shimtest.Build(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
 }
 
 // gpuCheck runs the command and returns its exit status, what it output, and

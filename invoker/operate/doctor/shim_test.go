@@ -12,11 +12,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
@@ -106,46 +105,9 @@ func TestHooksAreTheShimsOwn(t *testing.T) {
 	}
 }
 
-var madeAt atomic.Pointer[string] // where made was made, to be removed
-
-// made is the shim and the fake driver as the repository builds them, once for
-// all tests.
-var made = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "doctor-test-")
-	if err != nil {
-		return "", err
-	}
-	madeAt.Store(&dir)
-	out, err := exec.Command("make", "-s", "-C", "../../../shim", "OUT="+dir,
-		filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12", "libcuda.so.1")).CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("build the shim: %w\n%s", err, out)
-	}
-	return dir, err
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir := madeAt.Load(); dir != nil {
-		_ = os.RemoveAll(*dir)
-	}
-	os.Exit(code)
-}
-
 func built(t *testing.T) (library, driver string) {
 	t.Helper()
-	for _, tool := range []string{"make", "cc", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-				t.Fatalf("no %s in PATH", tool)
-			}
-			t.Skipf("no %s in PATH: the shim cannot be built and tried", tool)
-		}
-	}
-	dir, err := made()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := shimtest.Build(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
 	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
 }
 

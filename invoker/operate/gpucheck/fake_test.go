@@ -3,46 +3,15 @@ package gpucheck
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
-
-// built holds the shim, the fake driver and the programs, made once for all
-// tests by their own Makefiles.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gpucheck-test-")
-	if err != nil {
-		return "", err
-	}
-	builtAt = dir
-	for _, args := range [][]string{
-		{"-s", "-C", "../../../shim", "OUT=" + dir, filepath.Join(dir, "libgpuwhisk.so"),
-			filepath.Join(dir, "fake12/libcuda.so.1"), filepath.Join(dir, "nvml/libnvidia-ml.so.1")},
-		{"-s", "-C", "../../../shim/check", "OUT=" + dir},
-	} {
-		if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("make %v: %w\n%s", args, err, out)
-		}
-	}
-	return dir, nil
-})
-
-// builtAt is empty while no test has needed them.
-var builtAt string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if builtAt != "" {
-		_ = os.RemoveAll(builtAt)
-	}
-	os.Exit(code)
-}
 
 // need skips a test where a tool is missing, unless it must be there.
 func need(t testing.TB, tools ...string) {
@@ -59,12 +28,7 @@ func need(t testing.TB, tools ...string) {
 
 func shimDir(t testing.TB) string {
 	t.Helper()
-	need(t, "make", "cc")
-	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return shimtest.Build(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
 }
 
 // small are settings of a check on the fake driver that is soon over.
