@@ -54,7 +54,7 @@ func (c demoCmd) Run() error {
 			Extra:  append(machine.Settings(), extra...),
 			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Admin: admin.addr, Log: log,
 		},
-		Machine: machine, Functions: functions, Policies: c.policies(), Admin: admin.addr, Load: c.Load, Seed: c.Seed, Keep: c.Keep, Memory: machine.Driver,
+		Machine: machine, Functions: functions, Policies: c.policies(), Load: c.Load, Seed: c.Seed, Keep: c.Keep, Memory: machine.Driver,
 		Out: os.Stdout, Terminal: terminal, Colour: terminal && !plain,
 	})
 }

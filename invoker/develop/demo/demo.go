@@ -38,7 +38,7 @@ var ErrInterrupted = errors.New("interrupted; nothing is left behind")
 
 // Options is what a demo is made of.
 type Options struct {
-	Standalone standalone.Options // without Data: a temporary directory is used
+	Standalone standalone.Options // with Admin, and without Data: a temporary directory is used
 	Machine    Machine            // what runs the functions
 	Functions  []Function         // what is deployed and called
 	// Policies are compared: under each in turn a fresh installation gets the
@@ -46,7 +46,6 @@ type Options struct {
 	Policies []string
 	Memory   bool          // show first what becomes of device memory; needs Machine.Driver
 	Keep     bool          // stay when the report is printed, until ctx ends
-	Admin    func() string // the address of the invoker's admin port, once it is ready
 	Load     time.Duration // how long calls are made, under each policy
 	Seed     uint64        // of the arrivals
 	Out      io.Writer
@@ -167,7 +166,7 @@ func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (
 		return r, err
 	}
 	if o.Machine.Driver {
-		if r.moved, err = moved(ctx, o.Admin()); err != nil {
+		if r.moved, err = moved(ctx, o.Standalone.Admin()); err != nil {
 			return r, err
 		}
 	}

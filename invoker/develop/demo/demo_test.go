@@ -43,6 +43,11 @@ func (r *real) start(ctx context.Context, environ, args []string) (func() error,
 	return func() error { return <-ended }, nil
 }
 
+func (r *real) addr() string {
+	addr, _ := r.admin.Load().(string)
+	return addr
+}
+
 // played runs a short demo on a machine and returns what it printed.
 func played(t *testing.T, m Machine, memory activation.Size, policies, pick []string, extra ...string) string {
 	t.Helper()
@@ -62,9 +67,9 @@ func played(t *testing.T, m Machine, memory activation.Size, policies, pick []st
 	r := &real{}
 	err = Run(t.Context(), Options{
 		Standalone: standalone.Options{
-			Runtime: "process", GPUs: 1, GPUMemory: memory, Extra: append(m.Settings(), extra...), Invoker: r.start, Version: "test",
+			Runtime: "process", GPUs: 1, GPUMemory: memory, Extra: append(m.Settings(), extra...), Invoker: r.start, Admin: r.addr, Version: "test",
 		},
-		Machine: m, Functions: functions, Policies: policies, Admin: func() string { return r.admin.Load().(string) },
+		Machine: m, Functions: functions, Policies: policies,
 		Load: time.Second, Seed: 7, Out: &out,
 	})
 	if err != nil {
@@ -109,10 +114,9 @@ func TestKept(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	ctx, end := context.WithCancel(t.Context())
 	r, out := &real{}, &pauser{text: "Kept. The console is at http://127.0.0.1:", end: end}
-	admin := func() string { addr, _ := r.admin.Load().(string); return addr }
 	err = Run(ctx, Options{
-		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Admin: admin, Version: "test"},
-		Functions:  functions[:1], Policies: []string{"fcfs"}, Admin: admin, Keep: true, Load: time.Second, Seed: 7, Out: out,
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Admin: r.addr, Version: "test"},
+		Functions:  functions[:1], Policies: []string{"fcfs"}, Keep: true, Load: time.Second, Seed: 7, Out: out,
 	})
 	if err != nil || ctx.Err() == nil {
 		t.Errorf("%v; ended by its context: %t\n%s", err, ctx.Err() != nil, &out.out)

@@ -52,7 +52,7 @@ func showMemory(ctx context.Context, o Options, p printer) error {
 				return err
 			}
 		}
-		m := &memoryTour{p: p, admin: o.Admin, client: client}
+		m := &memoryTour{p: p, admin: o.Standalone.Admin, client: client}
 		return m.run(ctx)
 	})
 }

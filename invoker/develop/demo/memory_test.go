@@ -39,11 +39,10 @@ func tour(t *testing.T, s standalone.Options) {
 	t.Setenv("TMPDIR", temp)
 	var out bytes.Buffer
 	r := &real{}
-	s.GPUs, s.Invoker, s.Version, s.Memory = 1, r.start, "test", "8192m"
+	s.GPUs, s.Invoker, s.Admin, s.Version, s.Memory = 1, r.start, r.addr, "test", "8192m"
 	s.Extra = append(m.Settings(), "CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver)
 	o := Options{
 		Standalone: s, Machine: m, Memory: true, Out: &out,
-		Admin: func() string { return r.admin.Load().(string) },
 	}
 	if err := showMemory(t.Context(), o, printer{w: &out}); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
