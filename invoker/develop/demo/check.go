@@ -82,24 +82,20 @@ const settleTime = 30 * time.Second
 
 // settle waits until there is an ack and a record for every call, or until no
 // more come, and returns the records.
-func (w *watcher) settle(ctx context.Context, calls int) (map[string]*activation.Record, error) {
-	records := catalog.New(w.db, nil)
+func settle(ctx context.Context, info standalone.Info, acks *ackCounter, calls int) (map[string]*activation.Record, error) {
+	db, err := couchdb.New(info.Database)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	records := catalog.New(db, nil)
 	all := records.Activations(standalone.Guest().Name, "")
 	changed, seen := time.Now(), -1
-	for {
-		n, err := records.Count(ctx, all)
-		if err != nil {
-			return nil, err
-		}
-		acks := len(w.counted())
-		if n+acks > seen {
-			changed, seen = time.Now(), n+acks
-		}
-		if n >= calls && acks >= calls || time.Since(changed) > settleTime {
-			break
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("count records: %w", err)
+	err = poll(ctx, func() (bool, error) {
+		stored, err := records.Count(ctx, all)
+		acked := len(acks.counted())
+		if stored+acked > seen {
+			changed, seen = time.Now(), stored+acked
 		}
 		return stored >= calls && acked >= calls || time.Since(changed) > settleTime, err
 	})
