@@ -16,7 +16,6 @@ const (
 	keyActivation = "activation"
 	keyContainer  = "container"
 	keyAction     = "action"
-	keyFlow       = "flow"
 	keyDevice     = "device"
 	keyChild      = "child" // a transaction below another, which keyTransID has then
 	keyClass      = "class" // of OpenWhisk that logs the same
